@@ -1,4 +1,5 @@
 """nexusform: placement planning for Azure Operator Nexus, in Terraform style."""
 
 __version__ = "0.1.0"
-PROJECT_URL = ""  # the repository, as https://HOST/OWNER/NAME; empty until one is public
+# The repository, as https://HOST/OWNER/NAME; empty until one is public.
+PROJECT_URL = ""

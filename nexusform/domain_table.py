@@ -107,8 +107,14 @@ _ALL: Final = (
         dependencies=("openstack",),
         io_layer=("providers", "workflow", "cli"),
         data_sources={"nexus_inventory": "nexus_inventory"},
-        providers={"azure": "providers.azure:PROVIDER", "azure_export": "providers.azure_export:PROVIDER"},
-        imports={"DIR": "workflow.site_import:import_site", "azure": "workflow.site_import:import_site"},
+        providers={
+            "azure": "providers.azure:PROVIDER",
+            "azure_export": "providers.azure_export:PROVIDER",
+        },
+        imports={
+            "DIR": "workflow.site_import:import_site",
+            "azure": "workflow.site_import:import_site",
+        },
         exports={"azapi": "rendering.exports:export_azapi", "az": "rendering.exports:export_az"},
         diagnostic_traits={
             "unknown-inventory-age": _NOTE,
@@ -116,7 +122,8 @@ _ALL: Final = (
             "nothing-to-predict": _NOTE,
             "derived-value": _NOTE,
             **dict.fromkeys(
-                ("site-not-captured", "state-not-refreshed", "vms-not-captured"), DiagnosticTraits(hides_capacity=True)
+                ("site-not-captured", "state-not-refreshed", "vms-not-captured"),
+                DiagnosticTraits(hides_capacity=True),
             ),
             "incomplete-list": DiagnosticTraits("note", hides_capacity=True),
             "more-findings": _NOTE,
@@ -135,7 +142,10 @@ _ALL: Final = (
         resource_types={"tacker_vnf": "tacker_vnf"},
         providers={"tacker": "providers.tacker:PROVIDER"},
         exports={"sol003": "rendering.sol003:export_sol003"},
-        diagnostic_traits={"corrected-document": DiagnosticTraits("note", "document"), "not-read-for-placement": _NOTE},
+        diagnostic_traits={
+            "corrected-document": DiagnosticTraits("note", "document"),
+            "not-read-for-placement": _NOTE,
+        },
     ),
     DomainDeclaration(
         name="openstack",
@@ -178,14 +188,19 @@ _ALL: Final = (
             "manifests": "rendering.manifest_export:export_manifests",
             "node-labels": "rendering.manifest_export:export_node_labels",
         },
-        data_sources={"fleet_hub_export": "fleet_hub_export", "kubernetes_manifests": "kubernetes_manifests"},
+        data_sources={
+            "fleet_hub_export": "fleet_hub_export",
+            "kubernetes_manifests": "kubernetes_manifests",
+        },
         diagnostic_traits={
             "schedule-drift": DiagnosticTraits("advice", is_placement_advice=True),
             "hub-behaviour-differs": DiagnosticTraits("advice", "document"),
             "unknown-member-health": _NOTE,
             "invalid-resource-selectors": DiagnosticTraits(cause="block"),
             "managed-elsewhere": _NOTE,
-            "placement-members-share-machines": DiagnosticTraits("advice", "members", is_placement_advice=True),
+            "placement-members-share-machines": DiagnosticTraits(
+                "advice", "members", is_placement_advice=True
+            ),
             "object-owned-by-another": DiagnosticTraits(cause="block"),
             "older-property-name": DiagnosticTraits("advice", "block"),
             "corrected-manifest": DiagnosticTraits("note", "document"),
@@ -235,7 +250,10 @@ _ALL: Final = (
         diagnostic_traits={"fields-owned-by-others": _NOTE},
     ),
     DomainDeclaration(
-        name="whatif", description="What-if simulations", dependencies=("fleet", "pods"), io_layer=("workflow", "cli")
+        name="whatif",
+        description="What-if simulations",
+        dependencies=("fleet", "pods"),
+        io_layer=("workflow", "cli"),
     ),
     DomainDeclaration(
         name="testing",
@@ -256,7 +274,9 @@ _ALL: Final = (
         },
     ),
     DomainDeclaration(name="editor", description="The language server", io_layer=("cli",)),
-    DomainDeclaration(name="explorer", description="An interactive plan in a browser", io_layer=("server", "cli")),
+    DomainDeclaration(
+        name="explorer", description="An interactive plan in a browser", io_layer=("server", "cli")
+    ),
     DomainDeclaration(
         name="sites",
         description="Many sites as data: one aggregated plan, waves, workers",
@@ -281,7 +301,9 @@ _ALL: Final = (
 @cache
 def find_domains() -> Mapping[str, DomainDeclaration]:
     """Return the existing domains by name."""
-    return {domain.name: domain for domain in _ALL if find_spec(f"{PACKAGE}.{domain.name}") is not None}
+    return {
+        domain.name: domain for domain in _ALL if find_spec(f"{PACKAGE}.{domain.name}") is not None
+    }
 
 
 def collect_type_modules(field_name: str) -> dict[str, str]:
@@ -304,13 +326,19 @@ def collect_object_references(field_name: str) -> dict[str, str]:
 
 def collect_placement_maps() -> dict[str, str]:
     """Collect all `placement_maps`."""
-    return {name: kind for domain in find_domains().values() for name, kind in domain.placement_maps.items()}
+    return {
+        name: kind
+        for domain in find_domains().values()
+        for name, kind in domain.placement_maps.items()
+    }
 
 
 def collect_validate_checks() -> dict[str, str]:
     """Return the `module:NAME` of the checks of `validate`, by domain."""
     return {
-        domain.name: domain.build_object_reference(domain.checks) for domain in find_domains().values() if domain.checks
+        domain.name: domain.build_object_reference(domain.checks)
+        for domain in find_domains().values()
+        if domain.checks
     }
 
 

@@ -21,12 +21,24 @@ from io import BytesIO
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-SOURCES = ("pyproject.toml", "MANIFEST.in", "README.md", "LICENSE", "CHANGELOG.md", "CONTRIBUTING.md")
+SOURCES = (
+    "pyproject.toml",
+    "MANIFEST.in",
+    "README.md",
+    "LICENSE",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+)
 FOLDERS = ("nexusform", "docs", "examples", "packaging")
-IGNORED = shutil.ignore_patterns("__pycache__", "*.py[cod]", ".nexusform", "*.nfplan", "*.lock.info")
-EARLIEST = 315532800  # 1980, the earliest time in a ZIP file
+IGNORED = shutil.ignore_patterns(
+    "__pycache__", "*.py[cod]", ".nexusform", "*.nfplan", "*.lock.info"
+)
+# 1980, the earliest time in a ZIP file.
+EARLIEST = 315532800
 PLATFORM = ("CPython", (3, 11), "linux", "x86_64")
-HOOKS = "import sys; from setuptools import build_meta; getattr(build_meta, sys.argv[1])(sys.argv[2])"
+HOOKS = (
+    "import sys; from setuptools import build_meta; getattr(build_meta, sys.argv[1])(sys.argv[2])"
+)
 
 
 def main(arguments: list[str]) -> int:
@@ -37,7 +49,10 @@ def main(arguments: list[str]) -> int:
         print(__doc__, file=sys.stderr)
         return 2
     if has_zipapp and get_platform() != PLATFORM:
-        print("The zipapp needs CPython 3.11 on linux-x86_64. Add --wheel to build without it.", file=sys.stderr)
+        print(
+            "The zipapp needs CPython 3.11 on linux-x86_64. Add --wheel to build without it.",
+            file=sys.stderr,
+        )
         return 1
     os.umask(0o022)
     output = Path(directories[0]).resolve()
@@ -48,7 +63,12 @@ def main(arguments: list[str]) -> int:
             shutil.copy(file, output)
             print(f"{compute_digest(file)}  {output / file.name}")
     wheel = next(file for file in built if file.suffix == ".whl")
-    print(f"NEXUSFORM_WHEEL={output / wheel.name}\nNEXUSFORM_SHA256={compute_digest(output / wheel.name)}")
+    print(
+        (
+            f"NEXUSFORM_WHEEL={output / wheel.name}\n"
+            f"NEXUSFORM_SHA256={compute_digest(output / wheel.name)}"
+        )
+    )
     return 0
 
 
@@ -66,7 +86,12 @@ def build_files(work: Path, *, has_zipapp: bool) -> list[Path]:
     """Build all files in a work directory; return their paths."""
     source = copy_source(work / "source")
     epoch = find_time()
-    environment = {**os.environ, "SOURCE_DATE_EPOCH": str(epoch), "PYTHONHASHSEED": "0", "PIP_NO_COMPILE": "1"}
+    environment = {
+        **os.environ,
+        "SOURCE_DATE_EPOCH": str(epoch),
+        "PYTHONHASHSEED": "0",
+        "PIP_NO_COMPILE": "1",
+    }
     environment.pop("PYTHONPATH", None)
     python = create_environment(work / "tools", environment)
     dist = work / "dist"
@@ -77,7 +102,9 @@ def build_files(work: Path, *, has_zipapp: bool) -> list[Path]:
     # From the sdist, so the sdist is complete.
     call(python, "-c", HOOKS, "build_wheel", str(dist), cwd=unpacked, env=environment)
     files = [sdist, *dist.glob("*.whl")]
-    return [*files, build_zipapp(python, unpacked, dist, work, environment)] if has_zipapp else files
+    return (
+        [*files, build_zipapp(python, unpacked, dist, work, environment)] if has_zipapp else files
+    )
 
 
 def copy_source(target: Path) -> Path:
@@ -85,7 +112,9 @@ def copy_source(target: Path) -> Path:
     target.mkdir()
     names = [*SOURCES, *FOLDERS]
     if (ROOT / ".git").exists():
-        listed = subprocess.run(["git", "ls-files", "-z", *names], cwd=ROOT, capture_output=True, check=True, text=True)
+        listed = subprocess.run(
+            ["git", "ls-files", "-z", *names], cwd=ROOT, capture_output=True, check=True, text=True
+        )
         names = [name for name in listed.stdout.split("\0") if name]
     for name in names:
         copy = target / name
@@ -103,7 +132,9 @@ def find_time() -> int:
         return max(int(os.environ["SOURCE_DATE_EPOCH"]), EARLIEST)
     if not (ROOT / ".git").exists():
         return EARLIEST
-    shown = subprocess.run(["git", "log", "-1", "--format=%ct"], cwd=ROOT, capture_output=True, check=True, text=True)
+    shown = subprocess.run(
+        ["git", "log", "-1", "--format=%ct"], cwd=ROOT, capture_output=True, check=True, text=True
+    )
     return int(shown.stdout)
 
 
@@ -111,7 +142,13 @@ def create_environment(directory: Path, environment: dict[str, str]) -> str:
     """Create an environment with the pinned tools; return its Python."""
     call(sys.executable, "-m", "venv", str(directory), env=environment)
     python = str(directory / "bin" / "python")
-    install(python, environment, "--require-hashes", "-r", str(ROOT / "packaging" / "build_requirements.txt"))
+    install(
+        python,
+        environment,
+        "--require-hashes",
+        "-r",
+        str(ROOT / "packaging" / "build_requirements.txt"),
+    )
     return python
 
 
@@ -142,25 +179,32 @@ def rewrite_sdist(sdist: Path, epoch: int, target: Path) -> Path:
             fixed.type, fixed.size, fixed.mtime = member.type, len(content), epoch
             fixed.mode = 0o755 if member.isdir() or member.mode & 0o100 else 0o644
             archive.addfile(fixed, BytesIO(content))
-    with sdist.open("wb") as file, gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=epoch) as compressed:
+    with (
+        sdist.open("wb") as file,
+        gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=epoch) as compressed,
+    ):
         compressed.write(packed.getvalue())
     (folder,) = target.iterdir()
     return folder
 
 
-def build_zipapp(python: str, source: Path, dist: Path, work: Path, environment: dict[str, str]) -> Path:
+def build_zipapp(
+    python: str, source: Path, dist: Path, work: Path, environment: dict[str, str]
+) -> Path:
     """Build the zipapp of the wheel and its pinned dependencies; return its path."""
     (wheel,) = dist.glob("*.whl")
     version = wheel.name.split("-")[1]
     packages = work / "packages"
     constraints = source / "packaging" / "constraints.txt"
-    install(python, environment, "--target", str(packages), "--require-hashes", "-r", str(constraints))
+    install(
+        python, environment, "--target", str(packages), "--require-hashes", "-r", str(constraints)
+    )
     install(python, environment, "--target", str(packages), "--no-deps", "--no-index", "--find-links", str(dist),
             f"nexusform=={version}")  # fmt: skip
     remove_local_paths(packages)
     zipapp = work / f"nexusform-{version}-cp311-linux_x86_64.pyz"
     call(str(Path(python).with_name("shiv")), "--site-packages", str(packages), "--reproducible", "-E",
-         "--python", "/usr/bin/env python3.11", "-c", "nexusform", "-o", str(zipapp), env=environment)  # fmt: skip
+         "--python", ("/usr/bin/env " "python3.11"), "-c", "nexusform", "-o", str(zipapp), env=environment)  # fmt: skip
     return zipapp
 
 

@@ -12,7 +12,15 @@ import re
 import sys
 from typing import Any
 
-SCALARS = {"str": "s", "int": "i", "float": "n", "bool": "b", "dict": "a", "object": "a", "Any": "a"}
+SCALARS = {
+    "str": "s",
+    "int": "i",
+    "float": "n",
+    "bool": "b",
+    "dict": "a",
+    "object": "a",
+    "Any": "a",
+}
 ALIASES = {
     "meta_v1.Time": "s",
     "meta_v1.MicroTime": "s",
@@ -75,7 +83,11 @@ def mapping(owner: str, field: str) -> str:
 def holds(text: str, module: str) -> str:
     """Return the type of a field in the notation of the table."""
     text = text.strip().strip("'\"")
-    for pattern, mark in ((r"Optional\[(.*)\]", ""), (r"List\[(.*)\]", "["), (r"Dict\[str, (.*)\]", "{")):
+    for pattern, mark in (
+        (r"Optional\[(.*)\]", ""),
+        (r"List\[(.*)\]", "["),
+        (r"Dict\[str, (.*)\]", "{"),
+    ):
         match = re.fullmatch(pattern, text)
         if match:
             return mark + holds(match[1], module)
@@ -104,7 +116,12 @@ def main() -> None:
                 fields[encoded] = mapping(f"{info.name}.{name}", encoded) if held == "a" else held
             types[f"{info.name}.{name}"] = fields
             made = getattr(cls, "__post_init__", None)
-            if made is None or "metadata" not in fields or name.endswith("List") or name in LEFT_OUT:
+            if (
+                made is None
+                or "metadata" not in fields
+                or name.endswith("List")
+                or name in LEFT_OUT
+            ):
                 continue
             constants = [each for each in made.__code__.co_consts if isinstance(each, str)]
             kinds[f"{constants[0]} {constants[1]}"] = f"{info.name}.{name}"

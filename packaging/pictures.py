@@ -27,9 +27,12 @@ ROOT = Path(__file__).parents[1]
 PICTURES = ROOT / "docs" / "pictures"
 EXAMPLES = ROOT / "examples"
 PREDICT = ("predict", "-terraform-plan=plan.json", "-inventory=export")
-NOW = "1772287200"  # 28 February 2026
+# 28 February 2026.
+NOW = "1772287200"
 WIDTH = 80
-CHROMIUM = next((path for name in ("chromium", "google-chrome", "chrome") if (path := shutil.which(name))), None)
+CHROMIUM = next(
+    (path for name in ("chromium", "google-chrome", "chrome") if (path := shutil.which(name))), None
+)
 
 # After the apply of the example, two machines of rack3 are evacuated.
 EVACUATION = """
@@ -95,7 +98,9 @@ def draw(place: Path, directory: Path) -> None:
     for name, words in (("plan", ("plan",)), ("predict", PREDICT)):
         (directory / f"{name}.svg").write_text(terminal(place, name, words), encoding="utf-8")
     comment = place / "comment.html"
-    comment.write_text(as_github_shows((place / "plan.md").read_text(encoding="utf-8")), encoding="utf-8")
+    comment.write_text(
+        as_github_shows((place / "plan.md").read_text(encoding="utf-8")), encoding="utf-8"
+    )
     photograph(comment, directory / "comment.webp", 900, 730)
     photograph(place / "plan.html", directory / "page.webp", 1280, 880)
     photograph(place / "fleet.html", directory / "fleet.webp", 1280, 580)
@@ -111,8 +116,13 @@ def report(place: Path) -> None:
     site = example("nexus-document", place)
     nexusform(site, "apply", "-auto-approve", "-samples=0")
     file = site / "main.nf.hcl"
-    file.write_text(file.read_text(encoding="utf-8").rstrip().removesuffix("}") + EVACUATION, encoding="utf-8")
-    reports = [f"-report={form}:{place / name}" for form, name in (("markdown", "plan.md"), ("html", "plan.html"))]
+    file.write_text(
+        file.read_text(encoding="utf-8").rstrip().removesuffix("}") + EVACUATION, encoding="utf-8"
+    )
+    reports = [
+        f"-report={form}:{place / name}"
+        for form, name in (("markdown", "plan.md"), ("html", "plan.html"))
+    ]
     (place / "plan.txt").write_text(nexusform(site, "plan", *reports), encoding="utf-8")
 
 
@@ -154,12 +164,20 @@ def photograph(page: Path, picture: Path, width: int, height: int) -> None:
     if CHROMIUM is None:
         sys.exit("Chromium is not installed (Debian: apt-get install chromium)")
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
-        words = ["--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run"]
+        words = [
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--hide-scrollbars",
+            "--no-first-run",
+        ]
         words += [f"--user-data-dir={profile}", f"--window-size={width},{height}"]
-        # Chromium ends after the screenshot, also on a busy machine. Its own profile avoids the lock of another
-        # Chromium.
+        # Chromium ends after the screenshot, also on a busy machine. Its own profile avoids the
+        # lock of another Chromium.
         subprocess.run(  # noqa: S603 (our own words)
-            [CHROMIUM, *words, f"--screenshot={picture}", page.as_uri()], check=True, capture_output=True
+            [CHROMIUM, *words, f"--screenshot={picture}", page.as_uri()],
+            check=True,
+            capture_output=True,
         )
 
 
@@ -172,13 +190,17 @@ def texts(place: Path) -> dict[str, str]:
         "predict": "predict.txt",
         "fleet": "fleet.html",
     }
-    return {name: digest((place / file).read_text(encoding="utf-8")) for name, file in files.items()}
+    return {
+        name: digest((place / file).read_text(encoding="utf-8")) for name, file in files.items()
+    }
 
 
 def digest(text: str) -> str:
     """Return a digest of a text, or of the visible text of a page."""
     if text.startswith("<!DOCTYPE"):
-        text = " ".join(re.sub(r"<(script|style)\b.*?</\1>|<[^>]*>", " ", text, flags=re.DOTALL).split())
+        text = " ".join(
+            re.sub(r"<(script|style)\b.*?</\1>|<[^>]*>", " ", text, flags=re.DOTALL).split()
+        )
     return hashlib.sha256(text.encode()).hexdigest()
 
 

@@ -21,17 +21,24 @@ import nexusform
 
 ROOT = Path(__file__).parents[1]
 REPOSITORY = nexusform.PROJECT_URL
-NO_TARGET = "nexusform:none"  # of a link to a file that is not in the site
+# Of a link to a file that is not in the site.
+NO_TARGET = "nexusform:none"
 UNLINKED = re.compile(rf"\[([^]]*)\]\({NO_TARGET}\)")
 PAGES = ("*.md", "docs/**/*.md", "examples/**/README.md", "editors/README.md", "state/README.md")
 PICTURES = {".png", ".svg", ".webp"}
 INDEX = Path("docs/README.md")
-# Pages for contributors stay in the repository; the site search would list them before the pages for users.
+# Pages for contributors stay in the repository; the site search would list them before the pages
+# for users.
 DECISIONS = Path("docs/decisions")
 TYPES = Path("docs/reference/types.md")
-AROUND = {"nexusform": [Path("README.md"), INDEX], "Project": [Path("CONTRIBUTING.md"), Path("CHANGELOG.md")]}
+AROUND = {
+    "nexusform": [Path("README.md"), INDEX],
+    "Project": [Path("CONTRIBUTING.md"), Path("CHANGELOG.md")],
+}
 # Code is kept unchanged: fences and text between backticks.
-CODE_OR_LINK = re.compile(r"^(`{3,}).*?^\1$|`[^`\n]*`|(?<=\]\()[^)\s]+(?=\))", re.MULTILINE | re.DOTALL)
+CODE_OR_LINK = re.compile(
+    r"^(`{3,}).*?^\1$|`[^`\n]*`|(?<=\]\()[^)\s]+(?=\))", re.MULTILINE | re.DOTALL
+)
 # The text after the language of a fence is the file name, in zensical its title.
 TITLED_FENCE = re.compile(r"^(`{3,})(\w+) +([^\n]+)")
 LINK = re.compile(r"\[[^]]*\]\(([^)#\s]+\.md)\)")
@@ -141,7 +148,10 @@ def navigation() -> dict[str, list[Path]]:
     The pages of types have their own section.
     """
     sections = {"nexusform": AROUND["nexusform"]}
-    of_types = [TYPES, *linked((ROOT / TYPES).read_text(encoding="utf-8").partition("## ")[2], TYPES)]
+    of_types = [
+        TYPES,
+        *linked((ROOT / TYPES).read_text(encoding="utf-8").partition("## ")[2], TYPES),
+    ]
     listed: set[Path] = set(of_types)
     text = (ROOT / INDEX).read_text(encoding="utf-8")
     for part in re.split(r"^## ", text, flags=re.MULTILINE)[1:]:

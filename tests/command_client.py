@@ -4,7 +4,8 @@ socket of its first argument (commands.py in the same directory), and exits like
 python -I -S tests/command_client.py SOCKET WORD...
 """
 
-import _socket  # takes a tenth of the time of an import of `socket`
+# takes a tenth of the time of an import of `socket`.
+import _socket
 import os
 import signal
 import struct

@@ -32,8 +32,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 CLIENT = Path(__file__).with_name("command_client.py")
-MODULE = "--module"  # precedes the name of a module
-PIPE_SIZE = 60_000  # bytes that fit into a pipe without a reader
+# precedes the name of a module.
+MODULE = "--module"
+# bytes that fit into a pipe without a reader.
+PIPE_SIZE = 60_000
 SITE = """
 resource "nexus_site" "lab" {}
 resource "nexus_rack" "r" {
@@ -68,7 +70,8 @@ def nexusform() -> tuple[str, ...]:
 
     def stop_server() -> None:
         if os.getpid() != owner:
-            return  # a forked process that ends
+            # A forked process that ends.
+            return
         assert process.stdin is not None
         process.stdin.close()
         process.wait(30)
@@ -121,7 +124,8 @@ class CommandServer:
             content += part
         task = content.split(b"\0")
         if task[2] == MODULE.encode():
-            importlib.import_module(os.fsdecode(task[3]))  # here, so that it is loaded only once
+            # here, so that it is loaded only once.
+            importlib.import_module(os.fsdecode(task[3]))
         reading, writing = os.pipe()
         child = os.fork()
         if not child:
@@ -141,7 +145,8 @@ class CommandServer:
             os.close(handle)
             self.waiting.unregister(connection)
             code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-            with suppress(OSError):  # the client is gone
+            # The client is gone.
+            with suppress(OSError):
                 connection.sendall(struct.pack("i", code))
             connection.close()
             import_modules(read_names(reading))
@@ -159,7 +164,9 @@ def list_modules() -> set[str]:
     """Return the names of the loaded modules of the product and of installed packages."""
     folders = (str(ROOT / "nexusform"), sys.prefix, sys.base_prefix)
     return {
-        name for name, module in sys.modules.items() if (getattr(module, "__file__", None) or "").startswith(folders)
+        name
+        for name, module in sys.modules.items()
+        if (getattr(module, "__file__", None) or "").startswith(folders)
     }
 
 
@@ -171,7 +178,8 @@ def send_names(names: set[str], pipe: int) -> None:
 
 def read_names(pipe: int) -> list[str]:
     """Return the names sent by an ended process, and close the pipe."""
-    os.set_blocking(pipe, False)  # child processes of that process may still run
+    # child processes of that process may still run.
+    os.set_blocking(pipe, False)
     try:
         return os.read(pipe, PIPE_SIZE).decode().split()
     except BlockingIOError:
@@ -183,7 +191,8 @@ def read_names(pipe: int) -> list[str]:
 def import_modules(names: Sequence[str]) -> None:
     """Import the modules loaded by a command: otherwise each later command would load them again."""
     for name in names:
-        with suppress(Exception):  # some depend on environment variables of the command
+        # Some depend on environment variables of the command.
+        with suppress(Exception):
             importlib.import_module(name)
     if names:
         gc.freeze()
@@ -226,10 +235,16 @@ def load_common_modules() -> None:
     """Load the modules needed by most commands."""
     from nexusform.cli.main import run_command_line
 
-    with tempfile.TemporaryDirectory() as folder, redirect_stdout(StringIO()), redirect_stderr(StringIO()):
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        redirect_stdout(StringIO()),
+        redirect_stderr(StringIO()),
+    ):
         Path(folder, "main.nf.hcl").write_text(SITE)
         run_command_line([f"-chdir={folder}", "init"])
-        run_command_line([f"-chdir={folder}", "plan", "-out=p", "-report=json:p.json", "-report=markdown:p.md"])
+        run_command_line(
+            [f"-chdir={folder}", "plan", "-out=p", "-report=json:p.json", "-report=markdown:p.md"]
+        )
         run_command_line([f"-chdir={folder}", "apply", "p"])
         run_command_line([f"-chdir={folder}", "show", "-json", "p"])
     gc.collect()

@@ -49,7 +49,11 @@ def deep_calls() -> Iterator[None]:
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
     """Return two workers per processor for `-n auto`: tests also wait for leases, servers and programs."""
-    return len(os.sched_getaffinity(0)) * 2 if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return (
+        len(os.sched_getaffinity(0)) * 2
+        if hasattr(os, "sched_getaffinity")
+        else os.cpu_count() or 1
+    )
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -65,10 +69,19 @@ def _import_share(config: pytest.Config) -> None:
     """
     worker = getattr(config, "workerinput", None)
     if worker is not None and not sys.dont_write_bytecode:
-        files = {path for argument in config.args for path in (config.rootpath / argument).rglob("test_*.py")}
-        for path in sorted(files)[int(worker["workerid"].removeprefix("gw")) :: worker["workercount"]]:
-            with suppress(Exception, pytest.skip.Exception):  # reported by the collection
-                import_path(path, mode="importlib", root=config.rootpath, consider_namespace_packages=False)
+        files = {
+            path
+            for argument in config.args
+            for path in (config.rootpath / argument).rglob("test_*.py")
+        }
+        for path in sorted(files)[
+            int(worker["workerid"].removeprefix("gw")) :: worker["workercount"]
+        ]:
+            # reported by the collection.
+            with suppress(Exception, pytest.skip.Exception):
+                import_path(
+                    path, mode="importlib", root=config.rootpath, consider_namespace_packages=False
+                )
 
 
 @pytest.hookimpl(wrapper=True)
@@ -90,16 +103,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     workers = getattr(config, "workerinput", {}).get("workercount", 1)
     with_server = [item for item in items if item.get_closest_marker("one_worker") is not None]
     first = {*with_server}
-    slow = [item for item in items if item.get_closest_marker("slow") is not None and item not in first]
+    slow = [
+        item for item in items if item.get_closest_marker("slow") is not None and item not in first
+    ]
     first.update(slow)
     quick = [item for item in items if item not in first]
     shares: list[list[pytest.Item]] = [[] for _ in range(workers)]
     shares[0] += with_server
-    for _, tests in groupby(slow, key=lambda item: item.path):  # the setup of a file is shared by all its tests
+    # The setup of a file is shared by all its tests.
+    for _, tests in groupby(slow, key=lambda item: item.path):
         min(shares, key=len).extend(tests)
     ordered: list[pytest.Item] = []
     for number, share in enumerate(shares):
-        count = (len(items) - len(ordered)) // (workers - number)  # the number of tests sent to this worker by xdist
+        # The number of tests sent to this worker by xdist.
+        count = (len(items) - len(ordered)) // (workers - number)
         rest = max(count - len(share), 0)
         ordered += share + quick[:rest]
         del quick[:rest]

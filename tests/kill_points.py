@@ -62,7 +62,9 @@ def scale_count(count: int) -> int:
 def run_at_eighth(number: int) -> pytest.MarkDecorator:
     """Return the mark of tests for one eighth of the commits; a run of all points includes them."""
     is_skipped = not tries_all() and choose_share() != number
-    return pytest.mark.skipif(is_skipped, reason="tried by an eighth of the commits, and by .ci/crashes")
+    return pytest.mark.skipif(
+        is_skipped, reason="tried by an eighth of the commits, and by .ci/crashes"
+    )
 
 
 def select_points(points: Sequence[Point], maximum: int) -> list[Point]:
@@ -72,4 +74,6 @@ def select_points(points: Sequence[Point], maximum: int) -> list[Point]:
     chosen = select_cases(points) if points else []
     count = min(maximum, len(chosen))
     first = choose_share(SHARE * len(chosen)) // SHARE if chosen else 0
-    return [chosen[(first + number * len(chosen) // count) % len(chosen)] for number in range(count)]
+    return [
+        chosen[(first + number * len(chosen) // count) % len(chosen)] for number in range(count)
+    ]

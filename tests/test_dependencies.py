@@ -52,7 +52,9 @@ resource "nexus_site" "b" {
 """
 SHARED = 'provider "simulated" {\n  reality = "../reality.json"\n}\n'
 IMPORT = SHARED + 'import {\n  to = nexus_site.lab\n  id = "lab"\n}\n'
-MANIFEST = 'resource "fleet_hub_manifest" "m" {\n  yaml_body = <<-EOT\n    kind: ConfigMap\n  EOT\n}\n'
+MANIFEST = (
+    'resource "fleet_hub_manifest" "m" {\n  yaml_body = <<-EOT\n    kind: ConfigMap\n  EOT\n}\n'
+)
 
 
 class Feature(Struct, frozen=True):
@@ -77,7 +79,9 @@ FEATURES = (
     Feature("click", "the command line", SITE, ("plan",), "1 to add"),
     Feature("msgspec", "every record", SITE, ("plan",), "1 to add"),
     Feature("networkx", "naming a circle", ROUND, ("validate",), "nexus_site.a"),
-    Feature("networkx", "the drawn graph", SITE + RACK, ("graph",), '"nexus_rack.r" -> "nexus_site.lab"'),
+    Feature(
+        "networkx", "the drawn graph", SITE + RACK, ("graph",), '"nexus_rack.r" -> "nexus_site.lab"'
+    ),
     Feature(
         "deepdiff",
         "what changed inside a value",
@@ -102,8 +106,17 @@ FEATURES = (
         "Not readable with hcl2",
     ),
     Feature("yaml", "manifests", MANIFEST, ("validate",), "apiVersion", domain="fleet"),
-    Feature("yaml", "yamldecode", SITE, ("console",), '"found"', typed='yamldecode("a: found").a\n'),
-    Feature("re2", "regular expressions", SITE, ("console",), '"found"', typed='regex("f[a-z]+", "a found b")\n'),
+    Feature(
+        "yaml", "yamldecode", SITE, ("console",), '"found"', typed='yamldecode("a: found").a\n'
+    ),
+    Feature(
+        "re2",
+        "regular expressions",
+        SITE,
+        ("console",),
+        '"found"',
+        typed='regex("f[a-z]+", "a found b")\n',
+    ),
 )
 
 
@@ -111,7 +124,9 @@ def _mark_domains(each: Feature | Extra) -> pytest.MarkDecorator:
     return pytest.mark.of_domains(*filter(None, [each.domain]))
 
 
-def run_without_package(directory: Path, package: str, program: str, typed: str = "") -> tuple[int, str]:
+def run_without_package(
+    directory: Path, package: str, program: str, typed: str = ""
+) -> tuple[int, str]:
     """Run a program without the package; return its exit code and output."""
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT.format(package=package, program=program)],
@@ -120,21 +135,35 @@ def run_without_package(directory: Path, package: str, program: str, typed: str 
         capture_output=True,
         text=True,
         check=False,
-        env={**os.environ, "TMPDIR": str(directory), "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path[1:]])},
+        env={
+            **os.environ,
+            "TMPDIR": str(directory),
+            "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path[1:]]),
+        },
     )
     return done.returncode, done.stdout + done.stderr
 
 
-def nexusform(directory: Path, *arguments: str, package: str = "", typed: str = "") -> tuple[int, str]:
+def nexusform(
+    directory: Path, *arguments: str, package: str = "", typed: str = ""
+) -> tuple[int, str]:
     if package:
-        return run_without_package(directory, package, COMMAND.format(arguments=list(arguments)), typed)
+        return run_without_package(
+            directory, package, COMMAND.format(arguments=list(arguments)), typed
+        )
     words = [*commands.nexusform(), *arguments]
-    done = subprocess.run(words, cwd=directory, input=typed, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        words, cwd=directory, input=typed, capture_output=True, text=True, check=False
+    )
     return done.returncode, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize(
-    "feature", [pytest.param(each, id=f"{each.package}: {each.name}", marks=_mark_domains(each)) for each in FEATURES]
+    "feature",
+    [
+        pytest.param(each, id=f"{each.package}: {each.name}", marks=_mark_domains(each))
+        for each in FEATURES
+    ],
 )
 def test_feature_fails_without_its_package(feature: Feature, tmp_path: Path) -> None:
     for name, text in (("elsewhere", feature.elsewhere), ("here", feature.before)):
@@ -204,15 +233,21 @@ EXTRAS = (
         build_backend("postgres", 'conn_str = "postgres://localhost:1/x"'),
         "remote_state",
     ),
-    Extra("azure.storage", "azure", ("plan",), build_backend("azurerm", AZURE_BLOB), "remote_state"),
+    Extra(
+        "azure.storage", "azure", ("plan",), build_backend("azurerm", AZURE_BLOB), "remote_state"
+    ),
     Extra("cryptography", "encryption", ("apply", "-auto-approve"), PASSPHRASE + SITE),
     Extra("pygls", "editor", ("lsp",), domain="editor"),
-    Extra("distributed", "cluster", ("sites", "plan", "-engine=dask://127.0.0.1:1"), domain="sites"),
+    Extra(
+        "distributed", "cluster", ("sites", "plan", "-engine=dask://127.0.0.1:1"), domain="sites"
+    ),
     Extra("highspy", "optimize", ("simulate", "repack", "-sku=NC_P46_224_v1"), domain="whatif"),
 )
 
 
-@pytest.mark.parametrize("extra", [pytest.param(each, id=each.package, marks=_mark_domains(each)) for each in EXTRAS])
+@pytest.mark.parametrize(
+    "extra", [pytest.param(each, id=each.package, marks=_mark_domains(each)) for each in EXTRAS]
+)
 def test_missing_package_error_names_its_extra(extra: Extra, tmp_path: Path) -> None:
     (tmp_path / "main.nf.hcl").write_text(extra.configuration)
     code, output = nexusform(tmp_path, *extra.command, package=extra.package)
@@ -222,11 +257,17 @@ def test_missing_package_error_names_its_extra(extra: Extra, tmp_path: Path) -> 
 
 
 @pytest.mark.of_domains("azure")
-def test_azure_actions_fail_without_their_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_azure_actions_fail_without_their_packages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("azure.mgmt.networkcloud")
     pytest.importorskip("lightkube")
     from tests.domains.azure.providers.arm_server import ArmServer
-    from tests.domains.azure.providers.azure_sites import CLUSTER_ID, build_existing_site, write_project
+    from tests.domains.azure.providers.azure_sites import (
+        CLUSTER_ID,
+        build_existing_site,
+        write_project,
+    )
 
     server = ArmServer(tmp_path)
     server.site = build_existing_site()
@@ -242,11 +283,15 @@ def test_azure_actions_fail_without_their_packages(tmp_path: Path, monkeypatch: 
             assert (code, "'.[azure]'" in output, "Traceback" in output) == (1, True, False), output
         code, output = nexusform(here, *adopt)
         assert code == 0, output
-        node = next(n["name"] for n in server.site.properties(CLUSTER_ID)["nodes"] if "web" in n["name"])
+        node = next(
+            n["name"] for n in server.site.properties(CLUSTER_ID)["nodes"] if "web" in n["name"]
+        )
         anew = ("apply", "-auto-approve", f"-replace=nexus_kubernetes_cluster.c:{node}")
         for package in ("lightkube", "httpx2"):
             code, output = nexusform(here, *anew, package=package)
-            assert (code, "'.[kubernetes]'" in output, "Traceback" in output) == (1, True, False), output
+            assert (code, "'.[kubernetes]'" in output, "Traceback" in output) == (1, True, False), (
+                output
+            )
         _, output = nexusform(here, "apply", "-resume")
         assert "kube/c.yaml cannot be used" in " ".join(output.replace("│", " ").split()), output
     finally:
@@ -254,15 +299,22 @@ def test_azure_actions_fail_without_their_packages(tmp_path: Path, monkeypatch: 
 
 
 def test_every_package_of_an_extra_is_tested() -> None:
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    asked = {line.partition(">")[0] for name, lines in extras.items() if name != "dev" for line in lines}
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
+    asked = {
+        line.partition(">")[0] for name, lines in extras.items() if name != "dev" for line in lines
+    }
     imported_as = {
         "azure-storage-blob": "azure.storage",
         "psycopg[binary]": "psycopg",
         "azure-mgmt-networkcloud": "azure.mgmt.networkcloud",
         "azure-identity": "azure.identity",
     }
-    elsewhere = {"azure-keyvault-keys", "cel-expr-python"}  # tests/encryption, test_device_claims.py
+    elsewhere = {
+        "azure-keyvault-keys",
+        "cel-expr-python",
+    }  # tests/encryption, test_device_claims.py
     in_a_story = {"azure.mgmt.networkcloud", "azure.identity", "lightkube", "httpx2"}
     names = {imported_as.get(name, name) for name in asked - elsewhere}
     assert names == {extra.package for extra in EXTRAS} | in_a_story
@@ -280,4 +332,6 @@ def test_every_required_package_has_a_feature_here() -> None:
     asked = {requirement.split(">")[0] for requirement in project["dependencies"]}
     imported_as = {"python-hcl2": "hcl2", "pyyaml": "yaml", "google-re2": "re2"}
     elsewhere = {"rich", "orjson"}
-    assert {imported_as.get(name, name) for name in asked} - elsewhere == {f.package for f in FEATURES}
+    assert {imported_as.get(name, name) for name in asked} - elsewhere == {
+        f.package for f in FEATURES
+    }

@@ -54,4 +54,6 @@ def test_diagnostic_traits_of_an_entry_are_its_own(name: str) -> None:
     for kind, remark in find_domains()[name].diagnostic_traits.items():
         assert f'"{kind}"' in texts or kind in ids.values(), f"{name} tells no {kind}"
         assert remark.level in ("advice", "note", "warning")
-        assert remark.cause in ("", *_CAUSES), f"no cause {remark.cause}: they are in existing_findings.py"
+        assert remark.cause in ("", *_CAUSES), (
+            f"no cause {remark.cause}: they are in existing_findings.py"
+        )

@@ -74,22 +74,31 @@ resource "tacker_vnf" "printed" {
 
 def list_planned_resources(place: Path, *flags: str) -> set[str]:
     """Return the addresses of resources with placements in a plan."""
-    assert run_command_line([f"-chdir={place}", "plan", "-samples=0", "-report=json:plan.json", *flags]) == 0
+    assert (
+        run_command_line(
+            [f"-chdir={place}", "plan", "-samples=0", "-report=json:plan.json", *flags]
+        )
+        == 0
+    )
     rows = json.loads((place / "plan.json").read_text())["placement_changes"]
     return {row["address"] for row in rows if row["action"] == "place"}
 
 
 @pytest.mark.of_domains("fleet", "vnf")
 def test_every_printed_document_is_planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)  # -chdir leaves the directory
+    # -chdir leaves the directory.
+    monkeypatch.chdir(tmp_path)
     fleet, site = tmp_path / "fleet", tmp_path / "site"
     for place, text in ((fleet, FLEET), (site, SITE)):
         place.mkdir()
         (place / "main.nf.hcl").write_text(text)
     documents = sorted(PLACEMENTS.glob("*.yaml"))
     assert len(documents) == 10
-    for document in documents:  # several have the same name, so each is planned alone
+    # several have the same name, so each is planned alone.
+    for document in documents:
         placed = list_planned_resources(fleet, f"-var=document={document}")
         assert placed == {"fleet_cluster_resource_placement.printed"}, document
     shutil.copytree(VNF, site / "vnf")
-    assert list_planned_resources(site) == {f'tacker_vnf.printed["{name}"]' for name in ("hot", "vnfd", "both")}
+    assert list_planned_resources(site) == {
+        f'tacker_vnf.printed["{name}"]' for name in ("hot", "vnfd", "both")
+    }

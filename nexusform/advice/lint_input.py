@@ -65,7 +65,9 @@ class LintPool(Struct, frozen=True):
 
     def build_demand(self, number: int | str) -> Demand:
         """Return the scheduler's demand for one of its VMs, by its number or key."""
-        return Demand(VmName(self.owner, self.cluster, self.pool, number), self.sku, self.constraints)
+        return Demand(
+            VmName(self.owner, self.cluster, self.pool, number), self.sku, self.constraints
+        )
 
     @property
     def count(self) -> int:
@@ -125,9 +127,12 @@ class LintSite(Struct, frozen=True):
 
     def list_schedulable(self, zones: frozenset[str] | None) -> list[Machine]:
         """Return the machines of these zones (None: all) open to new VMs."""
-        return [machine for machine in self._list_machines(zones) if not machine.unschedulable_reason]
+        return [
+            machine for machine in self._list_machines(zones) if not machine.unschedulable_reason
+        ]
 
-    def _list_machines(self, zones: frozenset[str] | None) -> Sequence[Machine]:  # None: all zones
+    # None: all zones.
+    def _list_machines(self, zones: frozenset[str] | None) -> Sequence[Machine]:
         if zones is None:
             return self.machines
         return [machine for machine in self.machines if machine.availability_zone in zones]
@@ -147,7 +152,9 @@ class LintInput(Struct, frozen=True):
         """Return the pool's site; an empty one if it is unknown."""
         return self.sites.get(pool.site_id) or LintSite(pool.site_id)
 
-    def list_pools_with_zones(self, changed: Sequence[LintPool], zones: frozenset[str] | None) -> list[LintPool]:
+    def list_pools_with_zones(
+        self, changed: Sequence[LintPool], zones: frozenset[str] | None
+    ) -> list[LintPool]:
         """Return the pools of a site, in order of creation, some of them (`changed`) with other zones (None: all)."""
         pools = []
         for pool in self.list_pools(changed[0].site_id):
@@ -160,12 +167,17 @@ class LintInput(Struct, frozen=True):
         return tuple(pool for pool in self.pools if pool.site_id == site_id)
 
 
-MAXIMUM_ITEMS: Final = 6  # maximum number of items in a sentence of advice
+# maximum number of items in a sentence of advice.
+MAXIMUM_ITEMS: Final = 6
 
 
-def build_finding(rule: str, detail: str, pool: LintPool, subject: Span | None = None, *, summary: str) -> Diagnostic:
+def build_finding(
+    rule: str, detail: str, pool: LintPool, subject: Span | None = None, *, summary: str
+) -> Diagnostic:
     """Build a warning of a rule about a pool, at `subject` or its block. `summary` is its short form, `NAME: TEXT`."""
-    return build_warning(rule, detail, subject or pool.span, address=pool.address, block=pool.block, brief=summary)
+    return build_warning(
+        rule, detail, subject or pool.span, address=pool.address, block=pool.block, brief=summary
+    )
 
 
 def build_placement_simulator(before: RackScheduler) -> Simulate:
@@ -190,19 +202,25 @@ def _place_new_vms(scheduler: RackScheduler, pool: LintPool) -> Iterator[object]
     """
     demands = list(map(pool.build_demand, pool.new_numbers))
     placed_count = 0
-    for count in sorted({*pool.removals, len(demands)}):  # the number of placed VMs before a removal, or at the end
+    # The number of placed VMs before a removal, or at the end.
+    for count in sorted({*pool.removals, len(demands)}):
         yield from scheduler.place_all(demands[placed_count:count])
         placed_count = count
         for handle in pool.removals.get(count, ()):
             scheduler.release(handle)
 
 
-def _build_simulation_result(scheduler: RackScheduler, unplaced: int, pools: Sequence[LintPool]) -> SimulationResult:
+def _build_simulation_result(
+    scheduler: RackScheduler, unplaced: int, pools: Sequence[LintPool]
+) -> SimulationResult:
     """Count the VMs of each owner on machines, and the free capacity for the largest SKU of the pools."""
     on_machine = Counter((vm.vm.owner, vm.placement.machine) for vm in scheduler.list_vms())
-    shared: Counter[str] = Counter()  # machines with several VMs, by owner
-    maximum: dict[str, int] = {}  # VMs on the fullest machine, by owner
-    machines: Counter[str] = Counter()  # machines with any VM, by owner
+    # machines with several VMs, by owner.
+    shared: Counter[str] = Counter()
+    # VMs on the fullest machine, by owner.
+    maximum: dict[str, int] = {}
+    # machines with any VM, by owner.
+    machines: Counter[str] = Counter()
     vms: Counter[str] = Counter()
     for (owner, _), count in on_machine.items():
         machines[owner] += 1
@@ -213,4 +231,6 @@ def _build_simulation_result(scheduler: RackScheduler, unplaced: int, pools: Seq
     assert largest is not None, "rules simulate sites with pools"
     constraints = find_common_constraints(pool.constraints for pool in pools if pool.sku == largest)
     free = scheduler.count_free_slots(build_standalone_demand(largest, constraints)).minimum
-    return SimulationResult(unplaced, shared, maximum, machines, vms, largest=largest.name, free_largest=free)
+    return SimulationResult(
+        unplaced, shared, maximum, machines, vms, largest=largest.name, free_largest=free
+    )

@@ -23,9 +23,11 @@ def check(facts: LintInput) -> list[Diagnostic]:
         needed = pool.surge
         if not needed or pool.site_id not in changed_sites:
             continue
-        if site.count_free is None:  # as in `validate`: the machines are not known
+        # As in `validate`: the machines are not known.
+        if site.count_free is None:
             continue
-        free = site.count_free(pool.build_demand(number=0))  # the number 0: all VMs of a pool are alike
+        # The number 0: all VMs of a pool are alike.
+        free = site.count_free(pool.build_demand(number=0))
         if free.minimum < needed:
             detail, summary = _format_shortage(pool, needed, free)
             findings.append(build_finding(ID, detail, pool, summary=summary))
@@ -34,22 +36,32 @@ def check(facts: LintInput) -> list[Diagnostic]:
 
 def _format_shortage(pool: LintPool, needed: int, free: Interval) -> tuple[str, str]:
     """Return the detail (with remedies) and the summary of a shortage: `needed` surge VMs, of which `free` fit."""
-    zone_text = f" in the zones {format_list(sorted(pool.zones), MAXIMUM_ITEMS)}" if pool.zones else ""
-    certainty = "would" if free.maximum < needed else "may"  # may: it depends on unknown cells of VMs
+    zone_text = (
+        f" in the zones {format_list(sorted(pool.zones), MAXIMUM_ITEMS)}" if pool.zones else ""
+    )
+    # may: it depends on unknown cells of VMs.
+    certainty = "would" if free.maximum < needed else "may"
     short_capacity, capacity = f"no {pool.sku.name} fits", "no more fits"
     if free.maximum:
         short_capacity = f"{free} of {needed} {pool.sku.name} fit"
         capacity = f"{free} {select_word_form(free.maximum, 'more fits', 'more fit')}"
     if not free.is_exact:
         capacity += " (the NUMA cells of existing VMs are unknown)"
-    remedies = [f"keep capacity free for {format_count(needed - free.minimum, 'VM')} (a lower count)"]
+    remedies = [
+        f"keep capacity free for {format_count(needed - free.minimum, 'VM')} (a lower count)"
+    ]
     if pool.zones:
         remedies.append("widen availability_zones")
     if not pool.is_control_plane:
-        remedies.append('set max_surge = "0" and max_unavailable = "1": an upgrade then removes VMs first')
+        remedies.append(
+            'set max_surge = "0" and max_unavailable = "1": an upgrade then removes VMs first'
+        )
     detail = (
         f"An upgrade of {pool.cluster} adds {format_count(needed, 'VM')} of {pool.sku.name} to "
         f"{pool.pool} first, and {capacity}{zone_text}. The upgrade "
         f"{certainty} fail. Suggested fixes: {'; or '.join(remedies)}."
     )
-    return detail, f"{pool.cluster}/{pool.pool}: an upgrade {certainty} fail, {short_capacity}{zone_text}"
+    return (
+        detail,
+        f"{pool.cluster}/{pool.pool}: an upgrade {certainty} fail, {short_capacity}{zone_text}",
+    )

@@ -31,7 +31,8 @@ RULES: Final[tuple[LintRule, ...]] = (
         zones_pinned.ID,
         zones_pinned.check,
         literal=True,
-        help="Pinned zones are the main reason for VMs of one cluster on one machine. They also leave"
+        help="Pinned zones are the main reason for VMs of one cluster on one machine. They also "
+        "leave"
         " fewer machines for growth and repairs. Omit availability_zones, or name as many zones "
         "as possible.",
     ),
@@ -53,14 +54,18 @@ RULES: Final[tuple[LintRule, ...]] = (
         sku_mismatch.ID,
         sku_mismatch.check,
         literal=True,
-        help="A SKU for other hardware wastes vCPUs or memory of every NUMA cell. Use the SKU of the "
+        help="A SKU for other hardware wastes vCPUs or memory of every NUMA cell. Use the SKU of "
+        "the "
         "same size for the machines in the pool's zones.",
     ),
     LintRule(
         shared_machine.ID,
         shared_machine.check,
         literal=False,
-        help="VMs of one cluster on one machine fail together. Lower the count, or create larger clusters first.",
+        help=(
+            "VMs of one cluster on one machine fail together. Lower the count, or create larger "
+            "clusters first."
+        ),
     ),
     LintRule(
         no_surge_capacity.ID,
@@ -80,7 +85,11 @@ def check_ignored_rules(ignored_rules: Iterable[tuple[str, Span]]) -> list[Diagn
     problems: list[Diagnostic] = []
     for rule_id, span in ignored_rules:
         if rule_id not in RULE_IDS:
-            subject = f'There is no lint rule "{rule_id}".' if rule_id else "This comment names no lint rule."
+            subject = (
+                f'There is no lint rule "{rule_id}".'
+                if rule_id
+                else "This comment names no lint rule."
+            )
             detail = f"{subject}{suggest_name(rule_id, RULE_IDS)} Rules: {', '.join(RULE_IDS)}."
             problems.append(build_warning("unknown-lint-rule", detail, span))
     return problems
@@ -92,8 +101,11 @@ def run_rules(
     """Return the findings of all rules, in order of rule and creation. `disabled_rules` are rule ids disabled
     everywhere. `literal_only` (for `validate`) runs only the `literal` rules, about arguments alone.
     """
-    ignored = {  # rules ignored by a pool, by the position of a finding about it: its block or zones
-        (pool.address, span): pool.ignored_rules for pool in facts.pools for span in (pool.span, pool.zones_span)
+    # rules ignored by a pool, by the position of a finding about it: its block or zones.
+    ignored = {
+        (pool.address, span): pool.ignored_rules
+        for pool in facts.pools
+        for span in (pool.span, pool.zones_span)
     }
     findings = []
     for rule in RULES:

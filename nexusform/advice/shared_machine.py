@@ -17,15 +17,18 @@ def check(facts: LintInput) -> list[Diagnostic]:
     """
     findings: list[Diagnostic] = []
     for pools in group_by(facts.pools, lambda pool: pool.owner).values():
-        new_pools = [pool for pool in pools if pool.new_numbers]  # with VMs placed by this plan
+        # With VMs placed by this plan.
+        new_pools = [pool for pool in pools if pool.new_numbers]
         shared = _find_shared_machines(pools)
         if not shared or not new_pools:
             continue
         site = facts.get_site(pools[0])
         if any(pool.zones for pool in new_pools) and site.simulate is not None:
             without_pins = site.simulate(facts.list_pools_with_zones(pools, None))
-            if not without_pins.shared.get(pools[0].owner, 0):  # only the pins cause it
-                continue  # zones-pinned reports it
+            # Only the pins cause it.
+            if not without_pins.shared.get(pools[0].owner, 0):
+                # zones-pinned reports it.
+                continue
         machine_text = format_count(len(shared), "machine runs", "machines run")
         quorum = _format_quorum_loss(pools)
         quorum_clause = "; losing one breaks control-plane quorum" if quorum else ""
@@ -67,16 +70,22 @@ def _format_detail(pools: Sequence[LintPool], shared: dict[str, list[str]], site
     vm_count = sum(pool.count for pool in pools)
     schedulable_count = len(site.list_schedulable(None))
     examples = format_list(
-        [f"{machine} ({format_list(sorted(set(names)), MAXIMUM_ITEMS)})" for machine, names in shared.items()],
+        [
+            f"{machine} ({format_list(sorted(set(names)), MAXIMUM_ITEMS)})"
+            for machine, names in shared.items()
+        ],
         max_items=4,
     )
     reason = (
-        "Racks are selected first. In the selected racks, no machine without a VM of this cluster had enough capacity."
+        "Racks are selected first. In the selected racks, no machine without a VM of this cluster "
+        "had enough capacity."
     )
     if vm_count > schedulable_count:
         machine_text = format_count(schedulable_count, "machine")
         reason = f"The site has {machine_text} that accept VMs, but {cluster} has {vm_count} VMs."
     return (
-        f"{format_count(len(shared), 'machine runs', 'machines run')} two or more VMs of {cluster}, "
-        f"which fail together: {examples}. {reason} Lower the count, or create larger clusters first."
+        f"{format_count(len(shared), 'machine runs', 'machines run')} two or more VMs of "
+        f"{cluster}, "
+        f"which fail together: {examples}. {reason} Lower the count, or create larger clusters "
+        "first."
     )

@@ -21,27 +21,40 @@ def check(facts: LintInput) -> list[Diagnostic]:
         site = facts.get_site(pool)
         machines = site.list_schedulable(pool.zones)
         if not machines or not pool.new_numbers:
-            continue  # no machine to compare, or nothing placed by this plan
-        unlisted_machines = [machine for machine in machines if not _is_sku_supported_by_machine(machine, pool.sku)]
-        hardware = format_list(sorted({str(machine.machine_sku) for machine in unlisted_machines}), MAXIMUM_ITEMS)
+            # No machine to compare, or nothing placed by this plan.
+            continue
+        unlisted_machines = [
+            machine for machine in machines if not _is_sku_supported_by_machine(machine, pool.sku)
+        ]
+        hardware = format_list(
+            sorted({str(machine.machine_sku) for machine in unlisted_machines}), MAXIMUM_ITEMS
+        )
         if not unlisted_machines:
             detail = _format_inefficient_sku(pool, machines, facts.vm_skus)
         elif len(unlisted_machines) < len(machines):
             verb = select_word_form(len(unlisted_machines), "does not", "do not")
             detail = (
-                f"{format_count(len(unlisted_machines), 'machine')} of {len(machines)} in the zones of "
-                f"{pool.pool} of {pool.cluster} ({hardware}) {verb} list {pool.sku.name} and cannot run its VMs. "
+                f"{format_count(len(unlisted_machines), 'machine')} of {len(machines)} in the "
+                "zones of "
+                f"{pool.pool} of {pool.cluster} ({hardware}) {verb} list {pool.sku.name} and "
+                "cannot run its VMs. "
                 "Choose a SKU that all of them list, or zones with one kind of hardware."
             )
         elif site.simulate is None:
             detail = (
-                f"No machine in the zones of {pool.pool} of {pool.cluster} lists {pool.sku.name} (it needs "
-                f"{format_list(pool.sku.machine_skus, MAXIMUM_ITEMS)}; they are {hardware}). The pool will not fit."
+                f"No machine in the zones of {pool.pool} of {pool.cluster} lists {pool.sku.name} "
+                "(it needs "
+                f"{format_list(pool.sku.machine_skus, MAXIMUM_ITEMS)}; they are {hardware}). The "
+                "pool will not fit."
             )
-        else:  # in a plan (with a simulation), this is an error already
+        else:
+            # In a plan (with a simulation), this is an error already.
             continue
         if detail:
-            summary = f"{pool.cluster}/{pool.pool}: {pool.sku.name} is designed for other hardware than its zones have"
+            summary = (
+                f"{pool.cluster}/{pool.pool}: {pool.sku.name} is designed for other hardware than "
+                "its zones have"
+            )
             findings.append(build_finding(ID, detail, pool, summary=summary))
     return findings
 
@@ -50,21 +63,31 @@ def _is_sku_supported_by_machine(machine: Machine, sku: VmSku) -> bool:
     return not sku.machine_skus or machine.machine_sku in (None, *sku.machine_skus)  # None: unknown
 
 
-def _format_inefficient_sku(pool: LintPool, machines: Sequence[Machine], skus: Sequence[VmSku]) -> str:
+def _format_inefficient_sku(
+    pool: LintPool, machines: Sequence[Machine], skus: Sequence[VmSku]
+) -> str:
     """Return a sentence on a SKU of the same type and size, better on all hardware of the machines; "" without one."""
-    kinds = {(m.cpus_per_cell, m.memory_gib_per_cell, m.machine_sku): m for m in machines}  # one machine of each
+    # One machine of each.
+    kinds = {(m.cpus_per_cell, m.memory_gib_per_cell, m.machine_sku): m for m in machines}
     better: dict[str, tuple[VmSku, int, float]] = {}  # by hardware
     for cpus, memory, machine_sku in sorted(kinds, key=str):
         best = _find_better_fitting_sku(pool.sku, kinds[cpus, memory, machine_sku], skus)
-        if best is None:  # the SKU is best on this hardware
+        # The SKU is best on this hardware.
+        if best is None:
             return ""
         better[machine_sku or f"{cpus} vCPUs and {memory} GiB per cell"] = (best, cpus, memory)
-    hardware, (best, cpus, memory) = next(iter(better.items()))  # one example is enough
+    # One example is enough.
+    hardware, (best, cpus, memory) = next(iter(better.items()))
     pool_text = f"{pool.pool} of {pool.cluster}"
-    current_count, better_count = _count_vms_per_cell(pool.sku, cpus, memory), _count_vms_per_cell(best, cpus, memory)
+    current_count, better_count = (
+        _count_vms_per_cell(pool.sku, cpus, memory),
+        _count_vms_per_cell(best, cpus, memory),
+    )
     return (
-        f"{pool_text} asks for {pool.sku.name}: {current_count} of them fit a NUMA cell of {hardware} "
-        f"({cpus} vCPUs, {memory} GiB) and leave {_format_cell_remainder(pool.sku, cpus, memory)} of it. "
+        f"{pool_text} asks for {pool.sku.name}: {current_count} of them fit a NUMA cell of "
+        f"{hardware} "
+        f"({cpus} vCPUs, {memory} GiB) and leave {_format_cell_remainder(pool.sku, cpus, memory)} "
+        "of it. "
         f"{best.name} is designed for this hardware: {better_count} fit and leave "
         f"{_format_cell_remainder(best, cpus, memory)}."
     )
@@ -73,21 +96,25 @@ def _format_inefficient_sku(pool: LintPool, machines: Sequence[Machine], skus: S
 def _format_cell_remainder(sku: VmSku, cpus: int, memory: float) -> str:
     """Format the vCPUs and memory left in a NUMA cell with as many VMs of a SKU as fit."""
     number = _count_vms_per_cell(sku, cpus, memory)
-    return f"{cpus - number * sku.cpus_in_cell} vCPUs and {memory - number * sku.memory_in_cell} GiB"
+    return (
+        f"{cpus - number * sku.cpus_in_cell} vCPUs and {memory - number * sku.memory_in_cell} GiB"
+    )
 
 
 def _find_better_fitting_sku(sku: VmSku, machine: Machine, skus: Sequence[VmSku]) -> VmSku | None:
     """Return the SKU that fits a cell of the machine best; None if none fits better than `sku`. It must have the same
     type, memory and number of NUMA cells. The closer its vCPUs per GiB are to those of the cell, the better it fits.
     """
-    if not sku.kind:  # of no known type
+    # Of no known type.
+    if not sku.kind:
         return None
     key = (sku.kind, sku.memory_gib, sku.numa_cells)
 
     def compute_distance(candidate: VmSku) -> float:
         # |vCPUs / GiB of the VM - vCPUs / GiB of the cell|, without fractions: memory is equal.
         return abs(
-            candidate.cpus_in_cell * machine.memory_gib_per_cell - machine.cpus_per_cell * candidate.memory_in_cell
+            candidate.cpus_in_cell * machine.memory_gib_per_cell
+            - machine.cpus_per_cell * candidate.memory_in_cell
         )
 
     better = []
@@ -98,8 +125,12 @@ def _find_better_fitting_sku(sku: VmSku, machine: Machine, skus: Sequence[VmSku]
         count = _count_vms_per_cell(candidate, machine.cpus_per_cell, machine.memory_gib_per_cell)
         if count > 0 and compute_distance(candidate) < compute_distance(sku):
             better.append(candidate)
-    return min(better, key=lambda candidate: (compute_distance(candidate), candidate.name), default=None)
+    return min(
+        better, key=lambda candidate: (compute_distance(candidate), candidate.name), default=None
+    )
 
 
 def _count_vms_per_cell(sku: VmSku, cpus: int, memory: float) -> int:
-    return min(cpus // max(sku.cpus_in_cell, 1), int(memory * MIB_PER_GIB) // max(sku.mib_in_cell, 1))
+    return min(
+        cpus // max(sku.cpus_in_cell, 1), int(memory * MIB_PER_GIB) // max(sku.mib_in_cell, 1)
+    )

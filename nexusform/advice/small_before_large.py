@@ -55,22 +55,32 @@ def check(facts: LintInput) -> list[Diagnostic]:
         groups = [CreationGroup(members[0].cluster, tuple(members)) for members in by_owner]
         new_groups = [group for group in groups if group.is_newly_placed]
         site = facts.get_site(pools[0])
-        findings += _check_cluster_order(new_groups, pools, site, includes_costless=facts.includes_costless)
+        findings += _check_cluster_order(
+            new_groups, pools, site, includes_costless=facts.includes_costless
+        )
         for group in new_groups:
-            findings += _check_pool_order(group, pools, site, includes_costless=facts.includes_costless)
+            findings += _check_pool_order(
+                group, pools, site, includes_costless=facts.includes_costless
+            )
     return findings
 
 
 def _check_cluster_order(
-    new_groups: Sequence[CreationGroup], pools: Sequence[LintPool], site: LintSite, *, includes_costless: bool
+    new_groups: Sequence[CreationGroup],
+    pools: Sequence[LintPool],
+    site: LintSite,
+    *,
+    includes_costless: bool,
 ) -> list[Diagnostic]:
     """Return a finding for each cluster created before larger ones, if it costs capacity or `includes_costless`."""
     findings: list[Diagnostic] = []
-    gain = None  # measured once, for the order of all clusters
+    # measured once, for the order of all clusters.
+    gain = None
     for position, group in enumerate(new_groups):
         larger = _list_larger(new_groups, position)
         if not larger:
-            continue  # no larger cluster follows
+            # No larger cluster follows.
+            continue
         if gain is None:
             better_order = sorted(new_groups, key=lambda new_group: -new_group.memory_gib)
             names = ", ".join(new_group.name for new_group in better_order)
@@ -78,10 +88,15 @@ def _check_cluster_order(
             gain = _measure_order(names, pools, _replace_pool_order(pools, larger_first), site)
         if gain.is_zero and not includes_costless:
             return []
-        sizes = format_list([f"{later.name} ({later.memory_gib:,} GiB)" for later in larger], MAXIMUM_ITEMS)
-        verb, condition = ("was", " when they are created again") if group.is_existing else ("is", "")
+        sizes = format_list(
+            [f"{later.name} ({later.memory_gib:,} GiB)" for later in larger], MAXIMUM_ITEMS
+        )
+        verb, condition = (
+            ("was", " when they are created again") if group.is_existing else ("is", "")
+        )
         detail = (
-            f"{group.name} ({group.memory_gib:,} GiB in all) {verb} created before {sizes}. Put larger "
+            f"{group.name} ({group.memory_gib:,} GiB in all) {verb} created before {sizes}. Put "
+            "larger "
             f"clusters first{condition}: larger blocks of free cells stay whole. {gain.text}"
         )
         summary = f"{group.name}: {gain.summary or 'created before a larger cluster'}"
@@ -96,23 +111,32 @@ def _check_pool_order(
     gains nothing, return none unless `includes_costless`.
     """
     agent_pools = [pool for pool in group.pools if not pool.is_control_plane]
-    candidates: list[tuple[LintPool, list[LintPool]]] = []  # pools with the larger pools after them
+    # pools with the larger pools after them.
+    candidates: list[tuple[LintPool, list[LintPool]]] = []
     for position, agent_pool in enumerate(agent_pools):
         later_larger = _list_larger(agent_pools, position)
         if later_larger:
             candidates.append((agent_pool, later_larger))
     if not candidates:
-        return []  # larger pools come first already
+        # larger pools come first already.
+        return []
     pool, larger = candidates[0]
     larger_first = sorted(agent_pools, key=lambda agent_pool: -agent_pool.memory_gib)
     names = ", ".join(agent_pool.pool for agent_pool in larger_first)
     gain = _measure_order(names, pools, _replace_pool_order(pools, larger_first), site)
     if gain.is_zero and not includes_costless:
-        return []  # the order costs nothing
-    sizes = format_list([f"{later_pool.pool} ({later_pool.memory_gib:,} GiB)" for later_pool in larger], MAXIMUM_ITEMS)
-    verb, condition = ("was", " when the cluster is created again") if group.is_existing else ("is", "")
+        # The order costs nothing.
+        return []
+    sizes = format_list(
+        [f"{later_pool.pool} ({later_pool.memory_gib:,} GiB)" for later_pool in larger],
+        MAXIMUM_ITEMS,
+    )
+    verb, condition = (
+        ("was", " when the cluster is created again") if group.is_existing else ("is", "")
+    )
     detail = (
-        f"In {group.name}, {pool.pool} ({pool.memory_gib:,} GiB in all) {verb} placed before {sizes}. "
+        f"In {group.name}, {pool.pool} ({pool.memory_gib:,} GiB in all) {verb} placed before "
+        f"{sizes}. "
         f"Put larger pools first{condition}. {gain.text}"
     )
     summary = f"{group.name}/{pool.pool}: {gain.summary or 'placed before a larger pool'}"
@@ -124,7 +148,9 @@ _Sized = TypeVar("_Sized", CreationGroup, LintPool)
 
 def _list_larger(items: Sequence[_Sized], position: int) -> list[_Sized]:
     """Return the later items that are larger than the one at a position."""
-    return [later for later in items[position + 1 :] if later.memory_gib > items[position].memory_gib]
+    return [
+        later for later in items[position + 1 :] if later.memory_gib > items[position].memory_gib
+    ]
 
 
 def _replace_pool_order(pools: Sequence[LintPool], order: Sequence[LintPool]) -> list[LintPool]:
@@ -134,7 +160,9 @@ def _replace_pool_order(pools: Sequence[LintPool], order: Sequence[LintPool]) ->
     return [next(queue) if id(pool) in moved_ids else pool for pool in pools]
 
 
-def _measure_order(names: str, pools: Sequence[LintPool], better: Sequence[LintPool], site: LintSite) -> _OrderGain:
+def _measure_order(
+    names: str, pools: Sequence[LintPool], better: Sequence[LintPool], site: LintSite
+) -> _OrderGain:
     """Measure the gain of placing `pools` in the order `better`, called `names` in the text. Both orders are simulated.
     More fitting VMs, fewer machines with two VMs of a cluster, and more capacity count. `validate` has no simulation.
     """
@@ -143,13 +171,23 @@ def _measure_order(names: str, pools: Sequence[LintPool], better: Sequence[LintP
     lead = f"In the order {names}"
     nothing = " nothing is gained now: as many VMs fit, and as many cells stay free."
     fits, fit, runs, run, stays = "fits", "fit", "runs", "run", "stays"
-    if any(pool.is_existing for pool in pools):  # a comparison of two orders that both did not happen
+    # A comparison of two orders that both did not happen.
+    if any(pool.is_existing for pool in pools):
         lead = f"Were all VMs of the site placed again in the order {names}"
-        nothing = ", nothing would be gained: as many VMs would fit, and as many cells would stay free."
-        fits, fit, runs, run, stays = "would fit", "would fit", "would run", "would run", "would stay"
+        nothing = (
+            ", nothing would be gained: as many VMs would fit, and as many cells would stay free."
+        )
+        fits, fit, runs, run, stays = (
+            "would fit",
+            "would fit",
+            "would run",
+            "would run",
+            "would stay",
+        )
     current, alternative = site.simulate(pools), site.simulate(better)
     gains: list[str] = []
-    clauses: list[str] = []  # the gains in short form
+    # The gains in short form.
+    clauses: list[str] = []
     more_fitting = current.unplaced_count - alternative.unplaced_count
     if more_fitting > 0:
         vms = format_count(more_fitting, f"more VM {fits}", f"more VMs {fit}")
@@ -159,12 +197,18 @@ def _measure_order(names: str, pools: Sequence[LintPool], better: Sequence[LintP
     if fewer_shared > 0:
         machines = format_count(fewer_shared, f"fewer machine {runs}", f"fewer machines {run}")
         gains.append(f"{machines} two VMs of one cluster")
-        clauses.append(f"{format_count(fewer_shared, 'fewer machine is', 'fewer machines are')} shared")
+        clauses.append(
+            f"{format_count(fewer_shared, 'fewer machine is', 'fewer machines are')} shared"
+        )
     more_free = alternative.free_largest - current.free_largest
     if more_free > 0:
         figures = f"{alternative.free_largest:,} instead of {current.free_largest:,}"
-        gains.append(f"capacity for {more_free:,} more {alternative.largest} {stays} free ({figures})")
+        gains.append(
+            f"capacity for {more_free:,} more {alternative.largest} {stays} free ({figures})"
+        )
         clauses.append(f"{figures} {alternative.largest} stay free")
     if not gains:
         return _OrderGain(f"{lead}{nothing}", "another order gains nothing now", is_zero=True)
-    return _OrderGain(f"{lead}, {format_list(gains, MAXIMUM_ITEMS)}.", f"in another order {', '.join(clauses)}")
+    return _OrderGain(
+        f"{lead}, {format_list(gains, MAXIMUM_ITEMS)}.", f"in another order {', '.join(clauses)}"
+    )

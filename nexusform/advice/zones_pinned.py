@@ -7,7 +7,14 @@ from typing import Final
 
 from msgspec import Struct
 
-from nexusform.advice.lint_input import MAXIMUM_ITEMS, LintInput, LintPool, LintSite, SimulationResult, build_finding
+from nexusform.advice.lint_input import (
+    MAXIMUM_ITEMS,
+    LintInput,
+    LintPool,
+    LintSite,
+    SimulationResult,
+    build_finding,
+)
 from nexusform.diagnostics.diagnostic import Diagnostic
 from nexusform.diagnostics.phrases import format_count, format_list, select_word_form
 
@@ -20,33 +27,49 @@ def check(facts: LintInput) -> list[Diagnostic]:
     VMs of the site with and without the pin, for the first pools of a plan.
     """
     findings: list[Diagnostic] = []
-    current_results: dict[str, SimulationResult] = {}  # by site id
+    # By site id.
+    current_results: dict[str, SimulationResult] = {}
     for pool in facts.pools:
         site = facts.get_site(pool)
-        if not pool.zones or not pool.new_numbers or _is_spread_by_zones(pool.count, pool.zones, site):
-            continue  # not pinned, not placed by this plan, or pinned well
+        if (
+            not pool.zones
+            or not pool.new_numbers
+            or _is_spread_by_zones(pool.count, pool.zones, site)
+        ):
+            # Not pinned, not placed by this plan, or pinned well.
+            continue
         racks = site.list_racks(pool.zones)
         reason = (
-            "VMs of one cluster end up on one machine mostly because of pins, and growth and repairs find fewer "
+            "VMs of one cluster end up on one machine mostly because of pins, and growth and "
+            "repairs find fewer "
             "machines."
         )
         if site.machines and set(racks) == set(site.racks):
-            reason = "These are all racks of the site: the pin only keeps the pool off racks added later."
-        cost = _ZonePinCost(text=reason, summary="pinned to few racks")  # if not measured below
+            reason = (
+                "These are all racks of the site: the pin only keeps the pool off racks added "
+                "later."
+            )
+        # If not measured below.
+        cost = _ZonePinCost(text=reason, summary="pinned to few racks")
         if site.simulate is not None and len(findings) < MAXIMUM_SIMULATIONS:
             pools = facts.list_pools(site.id)
             if site.id not in current_results:
                 current_results[site.id] = site.simulate(pools)
             free_result = site.simulate(facts.list_pools_with_zones([pool], None))
-            is_hypothetical = any(other.is_existing for other in pools)  # a simulation places existing VMs again
+            # A simulation places existing VMs again.
+            is_hypothetical = any(other.is_existing for other in pools)
             build_cost = _build_hypothetical_cost if is_hypothetical else _build_pin_cost
             cost = build_cost(pool, current_results[site.id], free_result)
             if not cost.summary and not facts.includes_costless:
-                continue  # the pin costs nothing
+                # The pin costs nothing.
+                continue
         summary = f"{pool.cluster}/{pool.pool}: {cost.summary or 'pinned, at no cost now'}"
         target = f"the zones {format_list(sorted(pool.zones), MAXIMUM_ITEMS)}"
-        if racks:  # known from the machines of the site
-            target = f"the {select_word_form(len(racks), 'rack')} {format_list(racks, MAXIMUM_ITEMS)}"
+        # Known from the machines of the site.
+        if racks:
+            target = (
+                f"the {select_word_form(len(racks), 'rack')} {format_list(racks, MAXIMUM_ITEMS)}"
+            )
         detail = (
             f"{pool.pool} of {pool.cluster} is pinned to {target}. {cost.text} Omit "
             "availability_zones, or name as many zones as possible."
@@ -66,38 +89,55 @@ def _is_spread_by_zones(count: int, zones: frozenset[str], site: LintSite) -> bo
     """Return whether the zones of a pool of two or three VMs have several racks, none adjacent to another. If the racks
     of the zones are not known, several zones are enough. Return False for other pool sizes.
     """
-    if count not in {2, 3}:  # pinning is right for so few VMs only: an upgrade proceeds rack by rack
+    # pinning is right for so few VMs only: an upgrade proceeds rack by rack.
+    if count not in {2, 3}:
         return False
     racks = site.list_racks(zones)
-    if not racks:  # the machines of the site are not known
+    # The machines of the site are not known.
+    if not racks:
         return len(zones) > 1
     positions = list(map(site.racks.index, racks))
-    return len(racks) > 1 and all(next_position - position > 1 for position, next_position in pairwise(positions))
+    return len(racks) > 1 and all(
+        next_position - position > 1 for position, next_position in pairwise(positions)
+    )
 
 
-def _build_pin_cost(pool: LintPool, pinned_result: SimulationResult, free_result: SimulationResult) -> _ZonePinCost:
+def _build_pin_cost(
+    pool: LintPool, pinned_result: SimulationResult, free_result: SimulationResult
+) -> _ZonePinCost:
     """Format the cost of the pin in this plan, compared with a simulation without the pin (`free_result`)."""
     # A shared machine runs two or more VMs of the cluster.
     extra_shared = pinned_result.shared.get(pool.owner, 0) - free_result.shared.get(pool.owner, 0)
     extra_unplaced = pinned_result.unplaced_count - free_result.unplaced_count
-    sentences = []  # the text of the finding
-    clauses = []  # the same for its one-line summary
+    # The text of the finding.
+    sentences = []
+    # The same for its one-line summary.
+    clauses = []
     if extra_unplaced > 0:
         clause = f"{format_count(extra_unplaced, 'VM does', 'VMs do')} not fit because of it"
         clauses.append(clause)
         sentences.append(f"{clause}.")
     if extra_shared > 0:
-        vm_text = f"{_format_shared_vm_count(pool, pinned_result)} VMs of {pool.cluster} because of it"
+        vm_text = (
+            f"{_format_shared_vm_count(pool, pinned_result)} VMs of {pool.cluster} because of it"
+        )
         clauses.append(f"{format_count(extra_shared, 'machine runs', 'machines run')} {vm_text}")
         sentences.append(f"{format_count(extra_shared, 'machine')} will run {vm_text}.")
     if not sentences:
         return _ZonePinCost(
-            f"It costs nothing in this plan: no more machines run two VMs of {pool.cluster} than without "
+            f"It costs nothing in this plan: no more machines run two VMs of {pool.cluster} than "
+            "without "
             "it. Growth and repairs will find fewer machines."
         )
-    if not free_result.unplaced_count:  # all VMs of the site fit without the pin
+    # All VMs of the site fit without the pin.
+    if not free_result.unplaced_count:
         vms, machines = free_result.vms.get(pool.owner, 0), free_result.machines.get(pool.owner, 0)
-        sentences.append(f"Without the pin all {format_count(vms, 'VM')} fit on {format_count(machines, 'machine')}.")
+        sentences.append(
+            (
+                f"Without the pin all {format_count(vms, 'VM')} fit on "
+                f"{format_count(machines, 'machine')}."
+            )
+        )
     return _ZonePinCost(text=" ".join(sentences), summary=" and ".join(clauses))
 
 
@@ -110,24 +150,34 @@ def _build_hypothetical_cost(
     costs = []
     if extra_unplaced > 0:
         costs.append(f"{format_count(extra_unplaced, 'VM')} would not fit because of it")
-    if extra_shared > 0:  # machines with two or more VMs of the cluster
+    # machines with two or more VMs of the cluster.
+    if extra_shared > 0:
         machines = format_count(extra_shared, "machine")
         costs.append(
-            f"{machines} would run {_format_shared_vm_count(pool, pinned_result)} VMs of {pool.cluster} because of it"
+            (
+                f"{machines} would run {_format_shared_vm_count(pool, pinned_result)} VMs of "
+                f"{pool.cluster} because of it"
+            )
         )
     if not costs:
         return _ZonePinCost(
-            "Were all VMs of the site placed again, it would cost nothing: no more machines would run "
+            "Were all VMs of the site placed again, it would cost nothing: no more machines would "
+            "run "
             f"two VMs of {pool.cluster} than without it. Growth and repairs find fewer machines."
         )
     text = f"Were all VMs of the site placed again, {format_list(costs, MAXIMUM_ITEMS)}."
     summary = f"placed again, {' and '.join(costs)}"
-    if free_result.unplaced_count:  # some do not fit even without the pin
+    # Some do not fit even without the pin.
+    if free_result.unplaced_count:
         return _ZonePinCost(text, summary)
     vms, machine_count = free_result.vms.get(pool.owner, 0), free_result.machines.get(pool.owner, 0)
-    sentence = f"Without the pin all {format_count(vms, 'VM')} would fit on {format_count(machine_count, 'machine')}."
+    sentence = (
+        f"Without the pin all {format_count(vms, 'VM')} would fit on "
+        f"{format_count(machine_count, 'machine')}."
+    )
     return _ZonePinCost(f"{text} {sentence}", summary)
 
 
 def _format_shared_vm_count(pool: LintPool, outcome: SimulationResult) -> str:
-    return "two" if outcome.maximum.get(pool.owner, 0) == 2 else "two or more"  # on the fullest machine
+    # On the fullest machine.
+    return "two" if outcome.maximum.get(pool.owner, 0) == 2 else "two or more"

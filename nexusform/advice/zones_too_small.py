@@ -15,19 +15,27 @@ def check(facts: LintInput) -> list[Diagnostic]:
     findings: list[Diagnostic] = []
     for pool in facts.pools:
         site = facts.get_site(pool)
-        machine_count, all_machines = len(site.list_schedulable(pool.zones)), len(site.list_schedulable(None))
+        machine_count, all_machines = (
+            len(site.list_schedulable(pool.zones)),
+            len(site.list_schedulable(None)),
+        )
         if not pool.zones or not pool.new_numbers or machine_count >= min(pool.count, all_machines):
-            continue  # wider zones would not help
+            # wider zones would not help.
+            continue
         wider_zones = _find_wider_zones(pool.count, pool.zones, site)
         wider_count = len(site.list_schedulable(frozenset(wider_zones)))
-        machine_text, zones = (format_count(machine_count, "machine"), format_list(sorted(pool.zones), MAXIMUM_ITEMS))
+        machine_text, zones = (
+            format_count(machine_count, "machine"),
+            format_list(sorted(pool.zones), MAXIMUM_ITEMS),
+        )
         detail = (
             f"The zones {zones} have {machine_text} that accept new VMs, but {pool.pool} of "
             f"{pool.cluster} has {pool.count:,} VMs: some share a machine and fail together. "
             f"{_format_gain(pool, site, wider_zones, wider_count, facts)}"
         )
         summary = (
-            f"{pool.cluster}/{pool.pool}: {pool.count:,} VMs on {machine_text} of the zones {zones}: some share one"
+            f"{pool.cluster}/{pool.pool}: {pool.count:,} VMs on {machine_text} of the zones "
+            f"{zones}: some share one"
         )
         findings.append(build_finding(ID, detail, pool, pool.zones_span, summary=summary))
     return findings
@@ -38,10 +46,16 @@ def _find_wider_zones(count: int, zones: frozenset[str], site: LintSite) -> list
     added first. If even all zones have too few machines, return all.
     """
     selected = set(zones)
-    machines = site.list_schedulable(None)  # of all zones
-    sizes = Counter(machine.availability_zone for machine in machines if machine.availability_zone not in selected)
+    # Of all zones.
+    machines = site.list_schedulable(None)
+    sizes = Counter(
+        machine.availability_zone
+        for machine in machines
+        if machine.availability_zone not in selected
+    )
     machine_count = len(site.list_schedulable(frozenset(selected)))
-    for zone, size in sorted(sizes.items(), key=lambda pair: (-pair[1], pair[0])):  # the largest first, then by name
+    # The largest first, then by name.
+    for zone, size in sorted(sizes.items(), key=lambda pair: (-pair[1], pair[0])):
         if machine_count >= count:
             break
         selected.add(zone)
@@ -49,15 +63,24 @@ def _find_wider_zones(count: int, zones: frozenset[str], site: LintSite) -> list
     return sorted(selected)
 
 
-def _format_gain(pool: LintPool, site: LintSite, wider_zones: list[str], machine_count: int, facts: LintInput) -> str:
+def _format_gain(
+    pool: LintPool, site: LintSite, wider_zones: list[str], machine_count: int, facts: LintInput
+) -> str:
     """Return the effect of wider zones: simulated, or without a simulation (`validate`) their number of machines."""
     quoted = ", ".join(f'"{zone}"' for zone in wider_zones)
     zones = f"availability_zones = [{quoted}]"
     if site.simulate is not None:
         after = site.simulate(facts.list_pools_with_zones([pool], frozenset(wider_zones)))
         shared = after.shared.get(pool.owner, 0)
-        shared_text = f"{format_count(shared, 'machine runs', 'machines run')} two or more" if shared else "none does"
+        shared_text = (
+            f"{format_count(shared, 'machine runs', 'machines run')} two or more"
+            if shared
+            else "none does"
+        )
         unplaced = after.unplaced_count
-        unplaced_text = f" {format_count(unplaced, 'VM')} of the site would not fit." if unplaced else ""
+        unplaced_text = (
+            f" {format_count(unplaced, 'VM')} of the site would not fit." if unplaced else ""
+        )
         return f"With {zones}, {shared_text} ({pool.cluster} as a whole).{unplaced_text}"
-    return f"{zones} has {machine_count}."  # the sentence before names machines
+    # The sentence before names machines.
+    return f"{zones} has {machine_count}."

@@ -41,30 +41,39 @@ def compare_answer(
     schema: BlockSchema | None,
     planned: Mapping[str, Any],
     answer: Mapping[str, Any],
-    observed: Sequence[Path],  # read by the provider, so predictions there can be verified
-    accepted: Collection[Path] = (),  # a difference there is no wrong prediction
+    # read by the provider, so predictions there can be verified.
+    observed: Sequence[Path],
+    # A difference there is no wrong prediction.
+    accepted: Collection[Path] = (),
 ) -> ProviderAnswerComparison:
     """Compare a provider's answer with the plan, and count the correct and wrong predictions."""
-    if not observed and answer == planned:  # no prediction to count
+    # No prediction to count.
+    if not observed and answer == planned:
         return ProviderAnswerComparison(answer)
     predicted_paths: list[Path] = []
     unexpected_paths: list[Path] = []
     different_paths = tuple(_find_different_paths(planned, answer, path=()))
     for path in different_paths:
         attribute = _find_attribute(schema, path)
-        if not (attribute.observed or attribute.predicted):  # it has to be as planned
+        # It has to be as planned.
+        if not (attribute.observed or attribute.predicted):
             unexpected_paths.append(path)
-        elif not attribute.observed:  # observed attributes are not predicted
+        elif not attribute.observed:
+            # observed attributes are not predicted.
             predicted_paths.append(path)
     observed_predictions = [path for path in observed if _find_attribute(schema, path).predicted]
     # Paths of the VMs, or else values, with a prediction.
     entries = _find_objects_with_provenance(answer, [*observed_predictions, *predicted_paths])
     counts = _PredictionCounter()
     for entry in entries:
-        entry_paths = [path for path in different_paths if path[: len(entry)] == entry and path not in accepted]
+        entry_paths = [
+            path for path in different_paths if path[: len(entry)] == entry and path not in accepted
+        ]
         counts.count_prediction(address, entry, entry_paths, planned, answer)
     attributes = _mark_observed_objects(answer, entries, different_paths)
-    return ProviderAnswerComparison(attributes, tuple(unexpected_paths), counts.hits, tuple(counts.wrong_predictions))
+    return ProviderAnswerComparison(
+        attributes, tuple(unexpected_paths), counts.hits, tuple(counts.wrong_predictions)
+    )
 
 
 class _PredictionCounter(Struct):
@@ -83,22 +92,37 @@ class _PredictionCounter(Struct):
         (at or below it) has a predicted value and another observed one. The first such path is recorded as wrong.
         """
         prediction, observed = get_part(planned, entry), get_part(answer, entry)
-        if prediction is None or prediction is UNKNOWN or get_part(prediction, (PROVENANCE,)) == "observed":
-            return  # not predicted, or already known from the provider
-        if _has_provenance(observed) and get_part(prediction, ("machine",)) and not observed.get("machine"):
-            return  # the provider knows no machine of the VM
+        if (
+            prediction is None
+            or prediction is UNKNOWN
+            or get_part(prediction, (PROVENANCE,)) == "observed"
+        ):
+            # Not predicted, or already known from the provider.
+            return
+        if (
+            _has_provenance(observed)
+            and get_part(prediction, ("machine",))
+            and not observed.get("machine")
+        ):
+            # The provider knows no machine of the VM.
+            return
         for path in different_paths:
             planned_value, observed_value = get_part(planned, path), get_part(answer, path)
             if path[-1] == PROVENANCE or planned_value is None:
-                continue  # no predicted value
+                # No predicted value.
+                continue
             if path[-1] in _CELLS and observed_value is None:
-                continue  # the provider has not read the cells
-            self.wrong_predictions.append(WrongPrediction(address, path, planned_value, observed_value))
+                # The provider has not read the cells.
+                continue
+            self.wrong_predictions.append(
+                WrongPrediction(address, path, planned_value, observed_value)
+            )
             return
         self.hits += 1
 
 
-_CELLS: Final = ("numa_cells", "cells")  # as a list; a plain VM's `numa_cells` is a count
+# As a list; a plain VM's `numa_cells` is a count.
+_CELLS: Final = ("numa_cells", "cells")
 
 
 def _find_different_paths(planned: Any, answer: Any, path: Path) -> Iterator[Path]:
@@ -109,11 +133,13 @@ def _find_different_paths(planned: Any, answer: Any, path: Path) -> Iterator[Pat
     """
     if planned is UNKNOWN:
         return
-    is_same_class = isinstance(planned, bool) == isinstance(answer, bool)  # True equals 1 in Python
+    # True equals 1 in Python.
+    is_same_class = isinstance(planned, bool) == isinstance(answer, bool)
     if planned == answer and is_same_class:
         return
     if isinstance(planned, Mapping) and isinstance(answer, Mapping):
-        # The object itself may have more attributes than planned; the map of an attribute must not have new keys.
+        # The object itself may have more attributes than planned; the map of an attribute must not
+        # have new keys.
         names = {**planned, **answer} if path else planned
         for name in names:
             yield from _find_different_paths(planned.get(name), answer.get(name), (*path, name))
@@ -124,7 +150,8 @@ def _find_different_paths(planned: Any, answer: Any, path: Path) -> Iterator[Pat
         yield path
 
 
-_UNKNOWN_ATTRIBUTE: Final = AttributeSchema(DYNAMIC, description="")  # neither observed nor predicted
+# Neither observed nor predicted.
+_UNKNOWN_ATTRIBUTE: Final = AttributeSchema(DYNAMIC, description="")
 
 
 def _find_attribute(schema: BlockSchema | None, path: Path) -> AttributeSchema:
@@ -135,10 +162,12 @@ def _find_attribute(schema: BlockSchema | None, path: Path) -> AttributeSchema:
 
 def _find_objects_with_provenance(answer: Mapping[str, Any], paths: Sequence[Path]) -> list[Path]:
     """Return the innermost placed object (with a `provenance`) around each path, else the path itself; each once."""
-    entries: dict[Path, None] = {}  # a set in order
+    # A set in order.
+    entries: dict[Path, None] = {}
     for path in paths:
         entry = path
-        for length in range(len(path) + 1):  # the last one found is the innermost
+        # The last one found is the innermost.
+        for length in range(len(path) + 1):
             if _has_provenance(get_part(answer, path[:length])):
                 entry = path[:length]
         entries[entry] = None
@@ -146,7 +175,8 @@ def _find_objects_with_provenance(answer: Mapping[str, Any], paths: Sequence[Pat
 
 
 def _has_provenance(value: Any) -> bool:
-    return isinstance(value, Mapping) and PROVENANCE in value  # a VM or other placed object: predicted or observed
+    # A VM or other placed object: predicted or observed.
+    return isinstance(value, Mapping) and PROVENANCE in value
 
 
 def _mark_observed_objects(
@@ -158,7 +188,8 @@ def _mark_observed_objects(
     changed = dict(answer)
     for entry in entries:
         if not _has_provenance(get_part(answer, entry)):
-            continue  # no placed object
+            # No placed object.
+            continue
         changed = replace_part_at_path(changed, (*entry, PROVENANCE), "observed")
         if (*entry, "machine") in different_paths:
             cell_paths = {(*entry, name) for name in _CELLS}

@@ -24,7 +24,14 @@ from nexusform.applying.provider_calls import (
     replace_current_object,
 )
 from nexusform.configuration.declarations.configuration import DEFAULT_PROVIDER
-from nexusform.interfaces.plugins import UNFINISHED_KEY, ObjectKey, Provider, ProviderProblem, ReadRequest, ReadResult
+from nexusform.interfaces.plugins import (
+    UNFINISHED_KEY,
+    ObjectKey,
+    Provider,
+    ProviderProblem,
+    ReadRequest,
+    ReadResult,
+)
 from nexusform.interfaces.state_storage import BatchJournalBackend, CheckpointBackend, StateBackend
 from nexusform.json_data.plain_data import replace_unknown
 from nexusform.plans.plan import Action, Change, Plan, StepKind
@@ -50,12 +57,16 @@ class ApplyRecorder:
     its intent. Outcomes may wait for the next flush: the journal is ordered, so nothing follows an outcome not on disk.
     """
 
-    def __init__(self, backend: StateBackend, base: State, remaining: UnfinishedApply | None = None) -> None:
+    def __init__(
+        self, backend: StateBackend, base: State, remaining: UnfinishedApply | None = None
+    ) -> None:
         """Start from the state `base`. `remaining` is the rest of a plan with an apply that was interrupted."""
         self._backend = backend
         self._draft = StateDraft(base, remaining)
-        self._lines: list[bytes] = []  # records not written yet
-        self.has_written = False  # whether a flush succeeded; no step starts before
+        # records not written yet.
+        self._lines: list[bytes] = []
+        # whether a flush succeeded; no step starts before.
+        self.has_written = False
 
     def get_state(self) -> State:
         """Return the current state."""
@@ -81,7 +92,8 @@ class ApplyRecorder:
         change, step = call.change, call.step
         planned = None
         if step.kind is not StepKind.DELETE:
-            # Values known only afterwards are null; resolving an intent takes the attributes from the provider.
+            # Values known only afterwards are null; resolving an intent takes the attributes from
+            # the provider.
             planned = build_object_state(change, replace_unknown(step.attributes))
         deposed_key = self._find_or_create_deposed_key(call)
         self.add_record(
@@ -110,19 +122,25 @@ class ApplyRecorder:
         remaining = self._draft.build_unfinished_apply()
         return remaining.running_operations if remaining else {}
 
-    def record_outcome(self, call: ProviderCall, instance: InstanceState | None, error: str) -> None:
+    def record_outcome(
+        self, call: ProviderCall, instance: InstanceState | None, error: str
+    ) -> None:
         """Record the end of a step and the instance at its address. The whole instance is written, not the
         difference: replaying an outcome twice gives the same state.
         """
-        number = NO_STEP if error else call.step.id  # a failed step is not completed
-        self.add_record(InstanceOutcome(call.change.address, call.key.creation, instance, error, number))
+        # A failed step is not completed.
+        number = NO_STEP if error else call.step.id
+        self.add_record(
+            InstanceOutcome(call.change.address, call.key.creation, instance, error, number)
+        )
 
     def flush(self) -> None:
         """Write all pending records in order: a journal cut off by a crash has the first events without gaps. Then
         write a checkpoint if it is time. Raises BackendProblem; the records stay pending then.
         """
         if not self._lines:
-            return  # nothing is pending
+            # Nothing is pending.
+            return
         if isinstance(self._backend, BatchJournalBackend):
             self._backend.append_all(self._lines)
         else:
@@ -131,28 +149,40 @@ class ApplyRecorder:
         self._lines = []
         self.has_written = True
         if isinstance(self._backend, CheckpointBackend) and self._backend.needs_checkpoint():
-            # Some servers reject two documents with one serial: the next document after this one gets the next serial.
+            # Some servers reject two documents with one serial: the next document after this one
+            # gets the next serial.
             state = self.get_state()
             remaining = self._draft.build_unfinished_apply()
             kept_records = self.list_open_intents()
-            kept_records += remaining.replace_serial(state.serial + 1).build_records() if remaining else []
+            kept_records += (
+                remaining.replace_serial(state.serial + 1).build_records() if remaining else []
+            )
             kept_lines = [encode_journal_record(record) for record in kept_records]
             self._backend.write_checkpoint(state_codec.encode_state(state), kept_lines)
             next_serial = ApplyStart(
-                state.lineage, state.serial + 1, state.nexusform_version, state.catalogue, providers=state.providers
+                state.lineage,
+                state.serial + 1,
+                state.nexusform_version,
+                state.catalogue,
+                providers=state.providers,
             )
             self.add_record(next_serial)
 
     def _find_or_create_deposed_key(self, call: ProviderCall) -> str:
         """Return the key of the object becoming deposed in a step, or of the deposed one removed by it; "" for none."""
-        if not call.keeps_old:  # no create before destroy: a deposed object may only be removed
+        # No create before destroy: a deposed object may only be removed.
+        if not call.keeps_old:
             return call.deposed
         instance = self._draft.get_instance(call.change.address)
-        if instance is None or instance.current is None:  # the old object is missing: none becomes deposed
+        # The old object is missing: none becomes deposed.
+        if instance is None or instance.current is None:
             return ""
-        # The key derives from the object, so that the run which resolves this intent uses the same key.
+        # The key derives from the object, so that the run which resolves this intent uses the same
+        # key.
         old = instance.current
-        return compute_deposed_key(ObjectKey(call.key.type, str(old.attributes.get("id", "")), old.creation))
+        return compute_deposed_key(
+            ObjectKey(call.key.type, str(old.attributes.get("id", "")), old.creation)
+        )
 
 
 def build_start_record(plan: Plan, state: State, lineage: str, plan_digest: str = "") -> ApplyStart:
@@ -171,9 +201,11 @@ def build_opening_records(plan: Plan, state: State) -> list[Record]:
     """Return the records between the start and the first step: moves, observed objects, and changes without a provider.
     A change without a provider is an import, or new metadata such as the dependencies of an object.
     """
-    draft = StateDraft(state)  # with the records so far
+    # With the records so far.
+    draft = StateDraft(state)
     records: list[Record] = []
-    pairs = dict.fromkeys(plan.address_moves)  # (old, new address), each once and in order; values are unused
+    # (old, new address), each once and in order; values are unused.
+    pairs = dict.fromkeys(plan.address_moves)
     for change in plan.changes:
         if change.previous_address:
             pairs[change.previous_address, change.address] = None
@@ -186,9 +218,14 @@ def build_opening_records(plan: Plan, state: State) -> list[Record]:
         address = new_addresses.get(observed_address, observed_address)
         instance = draft.get_instance(address)
         recorded = get_current_object(instance)
-        known_object = current or recorded  # `current` is None if the object is gone
+        # `current` is None if the object is gone.
+        known_object = current or recorded
         if current != recorded and known_object is not None:
-            records.append(InstanceOutcome(address, known_object.creation, replace_current_object(instance, current)))
+            records.append(
+                InstanceOutcome(
+                    address, known_object.creation, replace_current_object(instance, current)
+                )
+            )
             draft.apply_record(records[-1])
     for change in plan.changes:
         updated = _apply_metadata_change(change, draft.get_instance(change.address))
@@ -199,15 +236,19 @@ def build_opening_records(plan: Plan, state: State) -> list[Record]:
 
 def _apply_metadata_change(change: Change, instance: InstanceState | None) -> InstanceState | None:
     """Return the instance after the part of a change without a provider call; None if this part changes nothing."""
-    if change.deposed:  # only the provider deletes it
+    # Only the provider deletes it.
+    if change.deposed:
         return None
     current = get_current_object(instance)
     is_unrecorded = current is None or current.provider != get_provider_name(change)
     if change.importing and change.before is not None and is_unrecorded:
         # The import comes first, even if the plan replaces the imported object.
-        imported = replace(build_object_state(change, change.before), creation=change.prior_creation)
+        imported = replace(
+            build_object_state(change, change.before), creation=change.prior_creation
+        )
         return replace_current_object(instance, imported)
-    if current is None or change.action is not Action.NO_OP:  # the steps of an action record everything
+    # The steps of an action record everything.
+    if current is None or change.action is not Action.NO_OP:
         return None
     updated = replace(
         current,
@@ -220,18 +261,23 @@ def _apply_metadata_change(change: Change, instance: InstanceState | None) -> In
     return replace_current_object(instance, updated) if updated != current else None
 
 
-def _read_intent_objects(intents: Sequence[OpenStepIntent], providers: Mapping[str, Provider]) -> dict[int, ReadResult]:
+def _read_intent_objects(
+    intents: Sequence[OpenStepIntent], providers: Mapping[str, Provider]
+) -> dict[int, ReadResult]:
     """Read the object of each intent as it is now, by one call per provider; return it by position in `intents`."""
     answers: dict[int, ReadResult] = {}
     positions_by_provider: dict[str, list[int]] = {}
     for position, open_intent in enumerate(intents):
-        target = open_intent.intent.planned or _get_target_object(open_intent)  # a delete plans no object
+        # A delete plans no object.
+        target = open_intent.intent.planned or _get_target_object(open_intent)
         provider_name = target.provider if target else DEFAULT_PROVIDER
         positions_by_provider.setdefault(provider_name, []).append(position)
     for name, positions in positions_by_provider.items():
         provider = providers.get(name)
         if provider is None:
-            raise ProviderProblem(f'There is no provider "{name}" to check the result of an interrupted apply.')
+            raise ProviderProblem(
+                f'There is no provider "{name}" to check the result of an interrupted apply.'
+            )
         requests = [_build_read_request(intents[position]) for position in positions]
         answers.update(zip(positions, provider.read(requests), strict=True))
     return answers
@@ -246,21 +292,30 @@ def recover_step_outcomes(
     outcome of an unfinished step is followed by its running operation, taken from `operations` (by step). Raises
     ProviderProblem if a provider cannot be read: then nothing may be planned.
     """
-    answers = _read_intent_objects(intents, providers)  # by position in `intents`
+    # By position in `intents`.
+    answers = _read_intent_objects(intents, providers)
     instances: dict[Address, InstanceState | None] = {}
     outcomes: list[InstanceOutcome | RunningOperation] = []
     for position, open_intent in enumerate(intents):
         intent = open_intent.intent
-        # Two intents of one address can be open (a replaced deposed object and its successor): the second
-        # outcome builds on the first, because an outcome contains the complete instance at its address.
+        # Two intents of one address can be open (a replaced deposed object and its successor): the
+        # second outcome builds on the first, because an outcome contains the complete instance at
+        # its address.
         before = instances.get(intent.address, open_intent.prior)
         instance = _build_instance_as_read(intent, before, answers[position].attributes)
-        if not intent.deposed:  # only the current object gets the private note read by the provider
+        # Only the current object gets the private note read by the provider.
+        if not intent.deposed:
             instance = _merge_provider_note(instance, intent, answers[position])
         instances[intent.address] = instance
-        step = intent.number if _is_step_completed(intent, answers[position]) else NO_STEP  # NO_STEP: not done
-        outcomes.append(InstanceOutcome(intent.address, intent.creation, instance, "The apply was interrupted.", step))
-        if step == NO_STEP and intent.number != NO_STEP:  # the next apply repeats or continues the step
+        # NO_STEP: not done.
+        step = intent.number if _is_step_completed(intent, answers[position]) else NO_STEP
+        outcomes.append(
+            InstanceOutcome(
+                intent.address, intent.creation, instance, "The apply was interrupted.", step
+            )
+        )
+        # The next apply repeats or continues the step.
+        if step == NO_STEP and intent.number != NO_STEP:
             outcomes.append(RunningOperation(intent.number, operations.get(intent.number, "")))
     return outcomes
 
@@ -288,8 +343,8 @@ def _build_read_request(open_intent: OpenStepIntent) -> ReadRequest:
     target = _get_target_object(open_intent)
     planned = intent.planned.attributes if intent.planned else None
     attributes: Mapping[str, Any] = {}
-    # A create's object is not recorded yet. The recorded one is its predecessor: a provider with only the state as its
-    # source would return the predecessor, and the create would count as done.
+    # A create's object is not recorded yet. The recorded one is its predecessor: a provider with
+    # only the state as its source would return the predecessor, and the create would count as done.
     if target is not None and intent.kind != StepKind.CREATE:
         attributes = target.attributes
     return ReadRequest(
@@ -302,16 +357,21 @@ def _build_read_request(open_intent: OpenStepIntent) -> ReadRequest:
     )
 
 
-def _merge_provider_note(instance: InstanceState | None, intent: Intent, answer: ReadResult) -> InstanceState | None:
+def _merge_provider_note(
+    instance: InstanceState | None, intent: Intent, answer: ReadResult
+) -> InstanceState | None:
     """Return the instance with the private note of the provider's answer. After a failed create it is tainted instead:
     the next plan replaces it, so its note is not needed.
     """
     current = get_current_object(instance)
-    if current is None:  # the object does not exist
+    # The object does not exist.
+    if current is None:
         return instance
     unfinished_change = answer.note.get(UNFINISHED_KEY)
-    is_running = not unfinished_change or unfinished_change.get("in_progress")  # no end is known: it may still run
-    if intent.kind == StepKind.CREATE and not answer.is_settled and not is_running:  # the create failed
+    # No end is known: it may still run.
+    is_running = not unfinished_change or unfinished_change.get("in_progress")
+    # The create failed.
+    if intent.kind == StepKind.CREATE and not answer.is_settled and not is_running:
         return replace_current_object(instance, replace(current, tainted=True))
     return replace_current_object(instance, merge_note(current, answer.note))
 
@@ -325,21 +385,29 @@ def _build_instance_as_read(
         return before if attributes is not None else remove_object(before, intent.deposed)
     if intent.kind == StepKind.CREATE:
         return before if attributes is None else _compute_after_create(intent, before, attributes)
-    # An update or release may be complete, partial or missing: the attributes as read count. A missing object
-    # was removed by another process meanwhile.
+    # An update or release may be complete, partial or missing: the attributes as read count. A
+    # missing object was removed by another process meanwhile.
     if attributes is None:
         return replace_current_object(before, current=None)
     current = get_current_object(before)
-    return before if current is None else replace_current_object(before, replace(current, attributes=attributes))
+    return (
+        before
+        if current is None
+        else replace_current_object(before, replace(current, attributes=attributes))
+    )
 
 
-def _compute_after_create(intent: Intent, before: InstanceState | None, attributes: Mapping[str, Any]) -> InstanceState:
+def _compute_after_create(
+    intent: Intent, before: InstanceState | None, attributes: Mapping[str, Any]
+) -> InstanceState:
     """Return the new object as read, not as planned, because it includes the platform's values. Dependencies,
     sensitivity and similar belong to the configuration and were written with the intent.
     """
-    # Without a planned object in the intent, only the creation number is known (and the attributes just read).
+    # Without a planned object in the intent, only the creation number is known (and the attributes
+    # just read).
     planned = intent.planned or ObjectState(attributes={}, creation=intent.creation)
     new_object = replace(planned, attributes=attributes)
-    if intent.deposed:  # create_before_destroy: the old object is kept until its own delete is recorded
+    # create_before_destroy: the old object is kept until its own delete is recorded.
+    if intent.deposed:
         return add_new_current_object(before, new_object, intent.key_type)
     return replace_current_object(before, new_object)

@@ -30,7 +30,8 @@ class StepOutcome(StrEnum):
 
     DONE = "done"
     FAILED = "failed"
-    WAITING = "waiting"  # started, continues with the next run
+    # started, continues with the next run.
+    WAITING = "waiting"
     SKIPPED = "skipped"
 
 

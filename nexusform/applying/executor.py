@@ -15,7 +15,13 @@ from msgspec.structs import replace
 
 from nexusform.applying.answer_comparison import WrongPrediction
 from nexusform.applying.apply_recorder import ApplyRecorder
-from nexusform.applying.events import DEFAULT_OPTIONS, ExecutionOptions, StepEvent, StepListener, StepOutcome
+from nexusform.applying.events import (
+    DEFAULT_OPTIONS,
+    ExecutionOptions,
+    StepEvent,
+    StepListener,
+    StepOutcome,
+)
 from nexusform.applying.provider_calls import (
     ProviderCall,
     build_call,
@@ -27,8 +33,16 @@ from nexusform.applying.provider_calls import (
     remove_object,
     replace_current_object,
 )
-from nexusform.applying.provider_workers import CompletedCall, ProviderCallProgress, ProviderWorkerPool
-from nexusform.applying.step_results import MachineLocations, build_answer_result, build_failure_result
+from nexusform.applying.provider_workers import (
+    CompletedCall,
+    ProviderCallProgress,
+    ProviderWorkerPool,
+)
+from nexusform.applying.step_results import (
+    MachineLocations,
+    build_answer_result,
+    build_failure_result,
+)
 from nexusform.files.run_log import log_event
 from nexusform.interfaces.plugins import (
     ChangeResult,
@@ -45,14 +59,21 @@ from nexusform.json_data.plain_data import get_mapping
 from nexusform.placements.prediction_scores import VerifiedPrediction
 from nexusform.plans.plan import Plan, Step, StepKind
 from nexusform.resources.address import Address
-from nexusform.scheduling.machine_actions import ACTION_KINDS, MACHINE_ACTION_TYPE, compute_facts_after
+from nexusform.scheduling.machine_actions import (
+    ACTION_KINDS,
+    MACHINE_ACTION_TYPE,
+    compute_facts_after,
+)
 from nexusform.scheduling.site_inventory import OBSERVED_KEY
 from nexusform.state.journal import InstanceOutcome
 from nexusform.state.objects import ObjectState, State
 
-PROGRESS_SECONDS: Final = 10.0  # interval of progress events of a long step
-MAXIMUM_WIDTH: Final = 32  # times the parallelism: maximum of quick steps passed on in advance
-MAXIMUM_IDLE: Final = 19  # times the parallelism: maximum of idle steps that do not occupy a slot
+# interval of progress events of a long step.
+PROGRESS_SECONDS: Final = 10.0
+# times the parallelism: maximum of quick steps passed on in advance.
+MAXIMUM_WIDTH: Final = 32
+# times the parallelism: maximum of idle steps that do not occupy a slot.
+MAXIMUM_IDLE: Final = 19
 
 
 class ApplyResult(Struct, frozen=True):
@@ -77,7 +98,9 @@ class ApplyResult(Struct, frozen=True):
     @property
     def is_complete(self) -> bool:
         """Whether every step was done."""
-        return not self.problem and all(event.outcome is StepOutcome.DONE for event in self.end_events)
+        return not self.problem and all(
+            event.outcome is StepOutcome.DONE for event in self.end_events
+        )
 
 
 def execute_plan(
@@ -93,7 +116,9 @@ def execute_plan(
     """Execute the steps of a plan until none can run any more. The recorder has the state, and the records of changes
     without a step, such as moves. `providers` are by name. A failed step skips its dependents; the others continue.
     """
-    run = _PlanExecution(plan, recorder, providers, types, clock=clock, listener=listener, options=options)
+    run = _PlanExecution(
+        plan, recorder, providers, types, clock=clock, listener=listener, options=options
+    )
     return run.run()
 
 
@@ -117,8 +142,10 @@ class _StepGraph(Struct):
         """Build the graph of `steps` (by id). Waits for other steps, done by an earlier run, are dropped."""
         graph = _StepGraph()
         for step in steps.values():
-            awaited_steps = steps.keys() & step.waits_for  # to succeed first
-            previous_steps = steps.keys() & step.follows  # to end first, with any result
+            # To succeed first.
+            awaited_steps = steps.keys() & step.waits_for
+            # To end first, with any result.
+            previous_steps = steps.keys() & step.follows
             graph.open_waits[step.id] = len(awaited_steps) + len(previous_steps)
             for awaited in awaited_steps:
                 graph.dependents.setdefault(awaited, []).append(step.id)
@@ -180,32 +207,44 @@ class _PlanExecution:
         self._listener = listener
         self._options = options
         self._graph = _StepGraph.build_graph(self._steps)
-        self._depth = max(options.parallelism, 1)  # running steps allowed now, adjusted to the speed of the journal
-        # More steps than the parallelism may run, unless they run one by one or a failure stops the rest.
+        # running steps allowed now, adjusted to the speed of the journal.
+        self._depth = max(options.parallelism, 1)
+        # More steps than the parallelism may run, unless they run one by one or a failure stops the
+        # rest.
         self._allows_extra_steps = options.parallelism > 1 and not options.fail_fast
-        self._operations = recorder.list_operations()  # started by an earlier run, by step id
-        self._workers: ProviderWorkerPool[ProviderCall, ChangeResult | None, StepProgress] = ProviderWorkerPool(
-            max(options.parallelism, 1), call_provider, is_idle=lambda news: news.is_waiting
+        # started by an earlier run, by step id.
+        self._operations = recorder.list_operations()
+        self._workers: ProviderWorkerPool[ProviderCall, ChangeResult | None, StepProgress] = (
+            ProviderWorkerPool(
+                max(options.parallelism, 1), call_provider, is_idle=lambda news: news.is_waiting
+            )
         )
-        self._timings: dict[int, _StepTiming] = {}  # of running steps, by id
-        self._end_events: dict[int, StepEvent] = {}  # by step id
-        self._unreported: list[StepEvent] = []  # end events, reported once the journal is on disk
+        # Of running steps, by id.
+        self._timings: dict[int, _StepTiming] = {}
+        # By step id.
+        self._end_events: dict[int, StepEvent] = {}
+        # end events, reported once the journal is on disk.
+        self._unreported: list[StepEvent] = []
         # Their providers wait until the progress is on disk.
         self._unacknowledged: list[ProviderCallProgress[ProviderCall, StepProgress]] = []
-        self._counts: Counter[StepKind] = Counter()  # of the main steps done
+        # Of the main steps done.
+        self._counts: Counter[StepKind] = Counter()
         self._hits = 0  # correct predictions
         self._wrong_predictions: list[WrongPrediction] = []
         self._predictions: list[VerifiedPrediction] = []
         self._has_failed = False
         self._is_interrupted = False
-        self._problem = ""  # of writing the journal
-        self._unrecorded_steps: set[int] = set()  # with progress that could not be recorded
+        # Of writing the journal.
+        self._problem = ""
+        # With progress that could not be recorded.
+        self._unrecorded_steps: set[int] = set()
 
     def run(self) -> ApplyResult:
         """Start steps and process results until no step can run. Calls start only if their intents are on disk."""
         while True:
             calls = self._collect_startable_calls()
-            if self._flush_journal():  # else nothing may start
+            # Else nothing may start.
+            if self._flush_journal():
                 self._adjust_queue_depth()
                 self._report_ended_steps()
                 for call in calls:
@@ -213,8 +252,11 @@ class _PlanExecution:
             if not self._workers.running_count:
                 break
             current_time = self._read_current_time()
-            earliest_report = min((timing.last_report for timing in self._timings.values()), default=current_time)
-            timeout = max(earliest_report + self._compute_report_interval() - current_time, 0.01)  # to the next report
+            earliest_report = min(
+                (timing.last_report for timing in self._timings.values()), default=current_time
+            )
+            # To the next report.
+            timeout = max(earliest_report + self._compute_report_interval() - current_time, 0.01)
             for message in self._workers.collect(timeout):
                 if isinstance(message, ProviderCallProgress):
                     self._handle_provider_call_progress(message)
@@ -228,7 +270,11 @@ class _PlanExecution:
         forgotten = self._counts[StepKind.FORGET]
         return ApplyResult(
             state=self._recorder.get_state(),
-            end_events=tuple(self._end_events[step.id] for step in self._plan.steps if step.kind is not StepKind.GATE),
+            end_events=tuple(
+                self._end_events[step.id]
+                for step in self._plan.steps
+                if step.kind is not StepKind.GATE
+            ),
             added=added,
             changed=self._counts.total() - added - destroyed - forgotten,
             destroyed=destroyed,
@@ -252,13 +298,15 @@ class _PlanExecution:
         order of other steps only), forgets (removals from state), and steps without a provider.
         """
         calls: list[ProviderCall] = []
-        idle_count = 0  # calls only waiting for the platform: up to a limit they occupy no slot
+        # calls only waiting for the platform: up to a limit they occupy no slot.
+        idle_count = 0
         if self._allows_extra_steps:
             idle_count = min(self._workers.idle_count, MAXIMUM_IDLE * self._options.parallelism)
         free_slots = self._depth + idle_count - self._workers.running_count
         while self._graph.ready and len(calls) < free_slots and self._may_start_step():
             step = self._steps[heappop(self._graph.ready)]
-            if step.kind is StepKind.GATE:  # all steps it represents are done
+            # All steps it represents are done.
+            if step.kind is StepKind.GATE:
                 self._graph.complete_step(step.id)
                 continue
             change = self._plan.changes[step.change]
@@ -266,10 +314,14 @@ class _PlanExecution:
             if step.kind is StepKind.FORGET:
                 self._remove_from_state(step)
             elif provider is None:
-                self._record_end(step, StepOutcome.FAILED, f'There is no provider "{get_provider_name(change)}".')
+                self._record_end(
+                    step, StepOutcome.FAILED, f'There is no provider "{get_provider_name(change)}".'
+                )
             else:
                 before = self._recorder.get_instance(change.address)
-                call = build_call(step, change, provider, self._operations.get(step.id), self._options, before)
+                call = build_call(
+                    step, change, provider, self._operations.get(step.id), self._options, before
+                )
                 self._recorder.record_intent(call)
                 calls.append(call)
         return calls
@@ -282,7 +334,8 @@ class _PlanExecution:
         minimum = max(self._options.parallelism, 1)
         if not self._allows_extra_steps or not self._workers.running_count:
             return
-        if self._workers.has_only_ended:  # every call ended during the flush
+        # Every call ended during the flush.
+        if self._workers.has_only_ended:
             self._depth = min(self._depth * 2, minimum * MAXIMUM_WIDTH)
         else:
             self._depth = max(self._depth // 2, minimum)
@@ -300,7 +353,13 @@ class _PlanExecution:
         """Pass a call to the workers; its intent is in the journal already."""
         start_time = self._read_current_time()
         self._timings[call.step.id] = _StepTiming(start_time, last_report=start_time)
-        log_event("debug", "step started", step=call.step.id, kind=call.step.kind, address=call.change.address)
+        log_event(
+            "debug",
+            "step started",
+            step=call.step.id,
+            kind=call.step.kind,
+            address=call.change.address,
+        )
         self._listener.report_step_start(self._build_step_event(call.step))
         self._workers.submit(call)
 
@@ -312,37 +371,53 @@ class _PlanExecution:
         before = self._recorder.get_instance(change.address)
         remaining = remove_object(before, change.deposed)
         creation = build_object_key(step, change).creation
-        self._recorder.add_record(InstanceOutcome(change.address, creation, remaining, number=step.id))
+        self._recorder.add_record(
+            InstanceOutcome(change.address, creation, remaining, number=step.id)
+        )
         self._record_end(step, StepOutcome.DONE, error="")
 
-    def _handle_provider_call_progress(self, progress: ProviderCallProgress[ProviderCall, StepProgress]) -> None:
+    def _handle_provider_call_progress(
+        self, progress: ProviderCallProgress[ProviderCall, StepProgress]
+    ) -> None:
         """Record and report the progress of a call; its provider waits for the next flush of the journal."""
         self._unacknowledged.append(progress)
         if progress.news.operation is not None:
             self._recorder.record_operation(progress.task, progress.news.operation)
         if progress.news.message:
-            event = replace(self._build_step_event(progress.task.step), message=progress.news.message)
+            event = replace(
+                self._build_step_event(progress.task.step), message=progress.news.message
+            )
             self._listener.report_step_progress(event)
 
-    def _process_completed_call(self, completed_call: CompletedCall[ProviderCall, ChangeResult | None]) -> None:
+    def _process_completed_call(
+        self, completed_call: CompletedCall[ProviderCall, ChangeResult | None]
+    ) -> None:
         """Record the outcome of an ended call and the end of its step; an unfinished call gets no outcome."""
         call = completed_call.task
         problem = completed_call.problem
         is_pending = isinstance(problem, StepPending)
-        if problem is not None and (is_pending or problem.is_partial or call.step.id in self._unrecorded_steps):
-            # It may be done in part. Without a recorded outcome, the next run resumes the step or reads its objects.
-            self._record_end(call.step, StepOutcome.WAITING if is_pending else StepOutcome.FAILED, str(problem))
+        if problem is not None and (
+            is_pending or problem.is_partial or call.step.id in self._unrecorded_steps
+        ):
+            # It may be done in part. Without a recorded outcome, the next run resumes the step or
+            # reads its objects.
+            self._record_end(
+                call.step, StepOutcome.WAITING if is_pending else StepOutcome.FAILED, str(problem)
+            )
             return
         schema = self._types[call.key.type].schema if call.key.type in self._types else None
         before = self._recorder.get_instance(call.change.address)
         if problem is None:
             result = build_answer_result(call, completed_call.answer, schema, before)
-            if result.wrong_predictions:  # VMs may run in other racks than planned
+            # VMs may run in other racks than planned.
+            if result.wrong_predictions:
                 result = result.update_locations(self._locations)
         else:
             result = build_failure_result(call, problem, before)
         if not result.error:
-            machine_outcome = build_machine_outcome(call, completed_call.answer, self._recorder.get_state())
+            machine_outcome = build_machine_outcome(
+                call, completed_call.answer, self._recorder.get_state()
+            )
             if machine_outcome is not None:
                 self._recorder.add_record(machine_outcome)
         self._recorder.record_outcome(call, result.instance, result.error)
@@ -350,7 +425,8 @@ class _PlanExecution:
         self._wrong_predictions.extend(result.wrong_predictions)
         self._predictions.extend(result.predictions)
         outcome = StepOutcome.FAILED if result.error else StepOutcome.DONE
-        is_delegated = isinstance(problem, ManualStepPending)  # a person must do it on the site
+        # A person must do it on the site.
+        is_delegated = isinstance(problem, ManualStepPending)
         self._record_end(
             call.step,
             StepOutcome.WAITING if is_delegated else outcome,
@@ -377,10 +453,13 @@ class _PlanExecution:
         self._timings.pop(step.id, None)
         self._unreported.append(event)
         if outcome is StepOutcome.DONE:
-            if step.kind is not StepKind.RELEASE:  # it belongs to the update after it
+            # It belongs to the update after it.
+            if step.kind is not StepKind.RELEASE:
                 self._counts[step.kind] += 1
-            self._graph.complete_step(step.id)  # its dependents waited for its success
-            self._graph.release_followers(step.id)  # these waited only for its end
+            # Its dependents waited for its success.
+            self._graph.complete_step(step.id)
+            # These waited only for its end.
+            self._graph.release_followers(step.id)
             return
         self._has_failed = self._has_failed or outcome is StepOutcome.FAILED
         verb = "waits" if outcome is StepOutcome.WAITING else "failed"
@@ -440,29 +519,39 @@ class _PlanExecution:
         running_steps = len(self._timings)
         return PROGRESS_SECONDS * max(running_steps / max(self._options.parallelism, 1), 1.0)
 
-    def _build_step_event(self, step: Step, outcome: StepOutcome | None = None, error: str = "") -> StepEvent:
+    def _build_step_event(
+        self, step: Step, outcome: StepOutcome | None = None, error: str = ""
+    ) -> StepEvent:
         """Build the event of a step at this moment; without an outcome it is running."""
         change = self._plan.changes[step.change]
         timing = self._timings.get(step.id)
         elapsed = max(self._read_current_time() - timing.start_time, 0.0) if timing else 0.0
         object_id = str(step.attributes.get("id", ""))
         deposed = get_deposed_key(step, change)
-        return StepEvent(str(change.address), step.kind, object_id, elapsed, outcome, error, deposed)
+        return StepEvent(
+            str(change.address), step.kind, object_id, elapsed, outcome, error, deposed
+        )
 
 
 _RACK: Final = "nexus_rack"
 _MACHINE: Final = "nexus_bare_metal_machine"
 
 
-def build_machine_outcome(call: ProviderCall, answer: ChangeResult | None, state: State) -> InstanceOutcome | None:
+def build_machine_outcome(
+    call: ProviderCall, answer: ChangeResult | None, state: State
+) -> InstanceOutcome | None:
     """Return the change of a machine's recorded facts by a machine action, as an outcome of the machine's resource, or
     else of its rack. None for other steps, and if neither is in the state. None also for a disruptive action at a real
     site, where the facts are read.
     """
     if call.key.type != MACHINE_ACTION_TYPE or answer is None:
         return None
-    action, finish_time = str(answer.attributes.get("action")), str(answer.attributes.get("finished"))
-    if call.provider.sends_changes and ACTION_KINDS[action].is_disruptive:  # a real site
+    action, finish_time = (
+        str(answer.attributes.get("action")),
+        str(answer.attributes.get("finished")),
+    )
+    # A real site.
+    if call.provider.sends_changes and ACTION_KINDS[action].is_disruptive:
         return None
     machine_id = str(answer.attributes.get("machine_id"))
     rack_id, _, machine_name = machine_id.rpartition("/")
@@ -473,14 +562,21 @@ def build_machine_outcome(call: ProviderCall, answer: ChangeResult | None, state
     recorded = get_mapping(current.private, OBSERVED_KEY)
     if address.type == _MACHINE:
         facts = compute_facts_after(action, {**current.attributes, **recorded}, finish_time)
-    else:  # a rack has the facts of its machines by name
-        machine_facts = compute_facts_after(action, get_mapping(recorded, machine_name), finish_time)
+    else:
+        # A rack has the facts of its machines by name.
+        machine_facts = compute_facts_after(
+            action, get_mapping(recorded, machine_name), finish_time
+        )
         facts = {**recorded, machine_name: machine_facts}
-    instance = replace_current_object(state.instances[address], merge_note(current, {OBSERVED_KEY: facts}))
+    instance = replace_current_object(
+        state.instances[address], merge_note(current, {OBSERVED_KEY: facts})
+    )
     return InstanceOutcome(address, current.creation, instance)
 
 
-def _find_object(state: State, type_name: str, object_id: str) -> tuple[Address, ObjectState] | None:
+def _find_object(
+    state: State, type_name: str, object_id: str
+) -> tuple[Address, ObjectState] | None:
     """Return the current object with an id, and its address."""
     for address, current in state.list_current_objects():
         if address.type == type_name and current.attributes.get("id") == object_id:

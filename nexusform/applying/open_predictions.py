@@ -7,7 +7,9 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from posixpath import commonprefix  # of any texts
+
+# Of any texts.
+from posixpath import commonprefix
 from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
@@ -18,7 +20,8 @@ from nexusform.scheduling.placement_decision import PlacementCertainty
 from nexusform.scheduling.racks.vms import Placement
 from nexusform.state.objects import replace_note_entry
 
-OPEN_PREDICTIONS_KEY: Final = "open_claims"  # their key in an object's private note
+# Their key in an object's private note.
+OPEN_PREDICTIONS_KEY: Final = "open_claims"
 OpenPredictions: TypeAlias = "Mapping[str, tuple[PredictedVm, ...]]"  # by pool
 
 
@@ -80,7 +83,8 @@ def read_open_predictions(private: Mapping[str, Any] | None) -> OpenPredictions:
 def _read_pool_predictions(text: str) -> Iterator[PredictedVm]:
     """Yield the predictions of a pool from its line of JSON. Raises DecodeError or ValueError if it is invalid."""
     rows = msgspec.json.decode(text, type=list[_RackVms])
-    ties = rows[0].ties if rows else None  # of the whole pool
+    # Of the whole pool.
+    ties = rows[0].ties if rows else None
     is_tie_certain, folded_names = ties or (False, [])
     tied_names: list[str] = []
     for folded in folded_names:
@@ -89,27 +93,38 @@ def _read_pool_predictions(text: str) -> Iterator[PredictedVm]:
         yield from _build_predictions(row, tuple(tied_names), is_tie_certain)
 
 
-def set_open_predictions(private: Mapping[str, Any] | None, predictions: OpenPredictions) -> Mapping[str, Any] | None:
+def set_open_predictions(
+    private: Mapping[str, Any] | None, predictions: OpenPredictions
+) -> Mapping[str, Any] | None:
     """Return a private note with these open predictions instead of its previous ones, one line per pool."""
-    lines = {pool: msgspec.json.encode(list(_build_rows(predictions[pool]))).decode() for pool in sorted(predictions)}
+    lines = {
+        pool: msgspec.json.encode(list(_build_rows(predictions[pool]))).decode()
+        for pool in sorted(predictions)
+    }
     return replace_note_entry(private, OPEN_PREDICTIONS_KEY, lines)
 
 
 def _build_rows(predictions: Iterable[PredictedVm]) -> Iterator[_RackVms]:
     """Yield the compact rows of a pool. The VMs of a row have the same rack, flags and figures of the rack count."""
     members_by_row: dict[tuple[Any, ...], list[PredictedVm]] = defaultdict(list)
-    ties: tuple[bool, list[str]] | None = None  # equal for all VMs of the pool
+    # equal for all VMs of the pool.
+    ties: tuple[bool, list[str]] | None = None
     for prediction in predictions:
         certainty = prediction.certainty
         flags = (prediction.is_machine_certain, prediction.is_count_certain)
-        _, _, count_tied = certainty.tied  # numbers of equally good racks, machines and counts
-        is_unreduced = certainty.measured is None  # without a reduction by the accuracy of earlier predictions
-        members_by_row[prediction.rack, flags, certainty.rack_count, count_tied, is_unreduced].append(prediction)
+        # numbers of equally good racks, machines and counts.
+        _, _, count_tied = certainty.tied
+        # Without a reduction by the accuracy of earlier predictions.
+        is_unreduced = certainty.measured is None
+        members_by_row[
+            prediction.rack, flags, certainty.rack_count, count_tied, is_unreduced
+        ].append(prediction)
         if prediction.tied_machines and ties is None:
             ties = (prediction.is_tie_certain, list(_fold_names(prediction.tied_machines)))
     for members in members_by_row.values():
         yield _build_row(members, ties)
-        ties = None  # only in the first row
+        # Only in the first row.
+        ties = None
 
 
 def _build_row(members: Sequence[PredictedVm], ties: tuple[bool, list[str]] | None) -> _RackVms:
@@ -119,12 +134,15 @@ def _build_row(members: Sequence[PredictedVm], ties: tuple[bool, list[str]] | No
     the tied machines of the pool are certain, and their names, for its first row; None for the other rows.
     """
     first_vm, certainties = members[0], [prediction.certainty for prediction in members]
-    _, _, count_tied = first_vm.certainty.tied  # numbers of equally good results: racks, machines and rack counts
+    # numbers of equally good results: racks, machines and rack counts.
+    _, _, count_tied = first_vm.certainty.tied
     machines = [prediction.machine for prediction in members]
     prefix = commonprefix(machines)
     suffixes = [machine.removeprefix(prefix) for machine in machines]
-    measured = [certainty.measured for certainty in certainties if certainty.measured is not None]  # of all, or none
-    # Three columns: the shares of rack, machine and rack count before a reduction; no column without a reduction.
+    # Of all, or none.
+    measured = [certainty.measured for certainty in certainties if certainty.measured is not None]
+    # Three columns: the shares of rack, machine and rack count before a reduction; no column
+    # without a reduction.
     shares = [_collapse_equal_values(list(column)) for column in zip(*measured, strict=True)]
     return _RackVms(
         rack=first_vm.rack,
@@ -143,7 +161,8 @@ def _build_row(members: Sequence[PredictedVm], ties: tuple[bool, list[str]] | No
     )
 
 
-_MAX_RUN: Final = 100_000  # names of one run
+# names of one run.
+_MAX_RUN: Final = 100_000
 _FOLDED_NAMES: Final = re.compile(r"(.*?)([0-9]+)\.\.([0-9]+)")
 
 
@@ -177,7 +196,9 @@ def _get_final_number(name: str) -> str:
 def _is_next_number(name: str, following: str) -> bool:
     """Return whether the names differ by one in their final numbers of the same width."""
     number, next_number = _get_final_number(name), _get_final_number(following)
-    is_similar = len(name) == len(following) and name.removesuffix(number) == following.removesuffix(next_number)
+    is_similar = len(name) == len(following) and name.removesuffix(
+        number
+    ) == following.removesuffix(next_number)
     return is_similar and bool(number) and int(next_number) == int(number) + 1
 
 
@@ -194,31 +215,52 @@ def _expand_column(column: list[_T] | _T, length: int) -> list[_T]:
     return values
 
 
-def _build_predictions(row: _RackVms, tied_machines: tuple[str, ...], is_tie_certain: bool) -> Iterator[PredictedVm]:
+def _build_predictions(
+    row: _RackVms, tied_machines: tuple[str, ...], is_tie_certain: bool
+) -> Iterator[PredictedVm]:
     """Yield the predictions of a row. Each of its columns has a value per VM, or one for all of them. The columns are
     expanded to a value per VM and read in parallel. `_build_row` builds such rows.
     """
     length = len(row.numbers)
     machines = row.machines.split(",") if isinstance(row.machines, str) else row.machines
     suffixes: list[str] = _expand_column(machines, length)
-    shares = zip(_expand_column(row.rack_share, length), _expand_column(row.machine_share, length), strict=True)
-    tie_counts = zip(_expand_column(row.rack_tied, length), _expand_column(row.machine_tied, length), strict=True)
+    shares = zip(
+        _expand_column(row.rack_share, length),
+        _expand_column(row.machine_share, length),
+        strict=True,
+    )
+    tie_counts = zip(
+        _expand_column(row.rack_tied, length), _expand_column(row.machine_tied, length), strict=True
+    )
     measured_columns = [_expand_column(column, length) for column in row.measured or ()]
     columns = zip(row.numbers, suffixes, shares, tie_counts, strict=True)
-    for index, (number, suffix, (rack_share, machine_share), (rack_ties, machine_ties)) in enumerate(columns):
-        measured = None  # without a reduction by the accuracy of earlier predictions
+    for index, (
+        number,
+        suffix,
+        (rack_share, machine_share),
+        (rack_ties, machine_ties),
+    ) in enumerate(columns):
+        # Without a reduction by the accuracy of earlier predictions.
+        measured = None
         if measured_columns:
-            measured_rack, measured_machine, measured_count = (column[index] for column in measured_columns)
+            measured_rack, measured_machine, measured_count = (
+                column[index] for column in measured_columns
+            )
             measured = (measured_rack, measured_machine, measured_count)
         certainty = PlacementCertainty(
-            rack_share, machine_share, row.count_share, (rack_ties, machine_ties, row.count_tied), measured
+            rack_share,
+            machine_share,
+            row.count_share,
+            (rack_ties, machine_ties, row.count_tied),
+            measured,
         )
         yield PredictedVm(
             number,
             row.rack,
             row.prefix + suffix,
             certainty,
-            *row.certain,  # of the machine and of the count on the rack
+            # Of the machine and of the count on the rack.
+            *row.certain,
             tied_machines=tied_machines,
             is_tie_certain=is_tie_certain,
         )

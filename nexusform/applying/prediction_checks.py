@@ -60,21 +60,30 @@ def verify_predictions(
     """Verify the predictions of the plan for objects at `completed` addresses, and open ones of earlier plans there.
     `waiting` are those with a step left to another process: their VMs to move are still at their former machines.
     """
-    objects = {address: current for address, current in state.list_current_objects() if str(address) in completed}
+    objects = {
+        address: current
+        for address, current in state.list_current_objects()
+        if str(address) in completed
+    }
     return verify_object_predictions(objects, types, _collect_predictions(plan, completed, waiting))
 
 
 def verify_object_predictions(
-    objects: Mapping[Address, ObjectState], types: Mapping[str, ResourceType], new: Mapping[Address, OpenPredictions]
+    objects: Mapping[Address, ObjectState],
+    types: Mapping[str, ResourceType],
+    new: Mapping[Address, OpenPredictions],
 ) -> PredictionResults:
     """Verify the open predictions of observed `objects`. An earlier apply recorded them in the private note of their
     object, because nothing was observed then. The predictions in `new` replace those of the same pools.
     """
-    verified: dict[str, list[VerifiedPrediction]] = {}  # by site id
-    unverified: dict[Address, OpenPredictions] = {}  # to replace other open ones in the note
+    # By site id.
+    verified: dict[str, list[VerifiedPrediction]] = {}
+    # To replace other open ones in the note.
+    unverified: dict[Address, OpenPredictions] = {}
     for address, observed in objects.items():
         recorded, new_predictions = read_open_predictions(observed.private), new.get(address, {})
-        if not recorded and not new_predictions:  # nothing to verify
+        # Nothing to verify.
+        if not recorded and not new_predictions:
             continue
         owner_id = str(observed.attributes.get("id"))
         resource_type = types.get(address.type)
@@ -82,8 +91,12 @@ def verify_object_predictions(
         if resource_type is not None and resource_type.vms is not None:
             existing_vms = resource_type.vms.list_existing_vms(observed.attributes)
         vms = index_vms(existing_vms)
-        earlier = {pool: predicted for pool, predicted in recorded.items() if pool not in new_predictions}
-        newly_verified, remaining = verify_open_predictions({**earlier, **new_predictions}, vms, owner_id)
+        earlier = {
+            pool: predicted for pool, predicted in recorded.items() if pool not in new_predictions
+        }
+        newly_verified, remaining = verify_open_predictions(
+            {**earlier, **new_predictions}, vms, owner_id
+        )
         if newly_verified:
             site_id, _, _ = owner_id.partition("/")
             verified.setdefault(site_id, []).extend(newly_verified)
@@ -102,12 +115,17 @@ def verify_open_predictions(
         checked_predictions: list[PredictedVm] = []
         for prediction in predictions:
             checked, vm = prediction, vms.get((pool, prediction.number))
-            if vm is not None and vm.provenance == OBSERVED:  # else no provider observed it
-                checked = replace(prediction, observed_placement=vm.placement, object=prediction.object or vm.name)
+            # Else no provider observed it.
+            if vm is not None and vm.provenance == OBSERVED:
+                checked = replace(
+                    prediction, observed_placement=vm.placement, object=prediction.object or vm.name
+                )
             checked_predictions.append(checked)
         if any(checked.observed_placement is not None for checked in checked_predictions):
-            _, _, name = owner_id.partition("/")  # without the site
-            title = name if "/" in name else f"{name}/{pool}"  # a separate pool is named in its id
+            # Without the site.
+            _, _, name = owner_id.partition("/")
+            # A separate pool is named in its id.
+            title = name if "/" in name else f"{name}/{pool}"
             verified.extend(_verify_pool_predictions(title, checked_predictions))
         else:
             remaining[pool] = predictions
@@ -120,7 +138,8 @@ def _collect_predictions(
     """Return the plan's predictions for the VMs of completed objects, by address and pool. No prediction is certain on
     a site with incomplete objects, because the plan was certain only for the case with all of their VMs.
     """
-    tables = _index_tables(plan)  # the certainty of pools
+    # The certainty of pools.
+    tables = _index_tables(plan)
     completed_rows: list[PlacementChange] = []
     incomplete_sites: set[str] = set()
     for row in plan.placements:
@@ -131,10 +150,16 @@ def _collect_predictions(
                 incomplete_sites.add(row.site_id)
     predictions: dict[Address, dict[str, tuple[PredictedVm, ...]]] = {}
     for row in completed_rows:
-        if row.action not in _PLACING_ACTIONS or row.certainty is None or not isinstance(row.target, Placement):
-            continue  # removed, or without a prediction
+        if (
+            row.action not in _PLACING_ACTIONS
+            or row.certainty is None
+            or not isinstance(row.target, Placement)
+        ):
+            # removed, or without a prediction.
+            continue
         if row.action is PlacementAction.MOVE and str(row.address) in waiting:
-            continue  # the next plan predicts it again
+            # The next plan predicts it again.
+            continue
         rack, machine = row.target.rack, row.target.machine
         prediction = PredictedVm(row.number, rack, machine, row.certainty, object=row.object)
         table = tables.get((row.site_id, row.cluster, row.pool))
@@ -143,7 +168,8 @@ def _collect_predictions(
         if table is not None and row.site_id not in incomplete_sites:
             prediction = replace(
                 prediction,
-                is_machine_certain=table.machines_certain > 0,  # 0 also if earlier certain ones were partly wrong
+                # 0 also if earlier certain ones were partly wrong.
+                is_machine_certain=table.machines_certain > 0,
                 is_count_certain=rack in table.certain_racks,
                 is_tie_certain=table.is_tie_certain,
             )
@@ -157,23 +183,30 @@ def _index_tables(plan: Plan) -> dict[tuple[str, str, str], PlacementTable]:
     return {(table.site_id, table.cluster, table.pool): table for table in plan.placement_tables}
 
 
-def select_tied(plan: Plan, wrong_predictions: Sequence[WrongPrediction], state: State) -> list[WrongPrediction]:
+def select_tied(
+    plan: Plan, wrong_predictions: Sequence[WrongPrediction], state: State
+) -> list[WrongPrediction]:
     """Return the wrong predictions about ties: the VM runs on another machine, equally good by the placement rule."""
     if not wrong_predictions:
         return []
     tables = _index_tables(plan)
-    tied_machines: dict[tuple[str, str], tuple[str, ...]] = {}  # by address and name of the VM
+    # By address and name of the VM.
+    tied_machines: dict[tuple[str, str], tuple[str, ...]] = {}
     for row in plan.placements:
         table = tables.get((row.site_id, row.cluster, row.pool))
         if table is not None and row.kind == VM and row.action in _PLACING_ACTIONS:
             tied_machines[str(row.address), row.object] = table.tied_machines
     ties: list[WrongPrediction] = []
-    attributes_by_address = {str(address): current.attributes for address, current in state.list_current_objects()}
+    attributes_by_address = {
+        str(address): current.attributes for address, current in state.list_current_objects()
+    }
     for prediction in wrong_predictions:
-        if not isinstance(prediction.predicted, str):  # cells, not the name of a machine or rack
+        # cells, not the name of a machine or rack.
+        if not isinstance(prediction.predicted, str):
             continue
         attributes = attributes_by_address.get(prediction.address, {})
-        # The path is ("nodes", "web-1", "machine") in a map of VMs, and ("machine",) of an object that is a VM.
+        # The path is ("nodes", "web-1", "machine") in a map of VMs, and ("machine",) of an object
+        # that is a VM.
         *path_of_vm, _ = prediction.path
         name = str(path_of_vm[-1] if path_of_vm else attributes.get("name"))
         machine = get_mapping(attributes, *path_of_vm).get("machine")
@@ -186,11 +219,15 @@ def list_vms_without_machine(
     plan: Plan, completed: Collection[str], state: State, types: Mapping[str, ResourceType]
 ) -> list[str]:
     """Return the names of VMs of `completed` objects (addresses) placed by the plan, but without a machine in state."""
-    placed_vms: set[tuple[Address, str, int | str]] = set()  # address, pool and number of those with a machine
+    # address, pool and number of those with a machine.
+    placed_vms: set[tuple[Address, str, int | str]] = set()
     for address, current in state.list_current_objects():
         handlers = types[address.type].vms if str(address) in completed else None
         if handlers is not None:
-            placed_vms.update((address, vm.pool, vm.number) for vm in handlers.list_existing_vms(current.attributes))
+            placed_vms.update(
+                (address, vm.pool, vm.number)
+                for vm in handlers.list_existing_vms(current.attributes)
+            )
     names: list[str] = []
     for row in plan.placements:
         is_placed_by_plan = row.kind == VM and row.action in _PLACING_ACTIONS
@@ -200,7 +237,9 @@ def list_vms_without_machine(
     return names
 
 
-def list_completed_objects(events: Iterable[StepEvent], plan: Plan, earlier: Iterable[Step] = ()) -> frozenset[str]:
+def list_completed_objects(
+    events: Iterable[StepEvent], plan: Plan, earlier: Iterable[Step] = ()
+) -> frozenset[str]:
     """Return the addresses with all steps done: by this run (`events`), or by an earlier one (the steps `earlier`)."""
     completed = {str(plan.changes[step.change].address) for step in earlier}
     incomplete: set[str] = set()
@@ -212,7 +251,9 @@ def list_completed_objects(events: Iterable[StepEvent], plan: Plan, earlier: Ite
     return frozenset(completed - incomplete)
 
 
-def _verify_pool_predictions(pool: str, predictions: Sequence[PredictedVm]) -> Iterator[VerifiedPrediction]:
+def _verify_pool_predictions(
+    pool: str, predictions: Sequence[PredictedVm]
+) -> Iterator[VerifiedPrediction]:
     """Yield verified predictions of a pool: rack and machine of observed VMs, VMs per rack if all are observed."""
     pairs = [(prediction, prediction.observed_placement) for prediction in predictions]
     observed = [(prediction, placement) for prediction, placement in pairs if placement is not None]
@@ -220,54 +261,84 @@ def _verify_pool_predictions(pool: str, predictions: Sequence[PredictedVm]) -> I
     if len(observed) == len(predictions):
         counts = Counter(placement.rack for _, placement in observed)
         predicted_counts = Counter(prediction.rack for prediction in predictions)
-        last_by_rack = {prediction.rack: prediction for prediction in predictions}  # all of a rack have one rack_count
+        # All of a rack have one rack_count.
+        last_by_rack = {prediction.rack: prediction for prediction in predictions}
         for rack, number in predicted_counts.items():
             prediction, observed_count = last_by_rack[rack], counts.get(rack, 0)
             certainty = prediction.certainty
-            _, _, unreduced_share = certainty.measured or (None, None, None)  # of rack, machine and rack count
-            _, _, tied_count = certainty.tied  # numbers of equally good racks, machines and counts
+            # Of rack, machine and rack count.
+            _, _, unreduced_share = certainty.measured or (None, None, None)
+            # numbers of equally good racks, machines and counts.
+            _, _, tied_count = certainty.tied
             is_certain = certainty.rack_count >= 1 and prediction.is_count_certain
             text = (
-                f"{format_count(number, 'new VM')} of {pool} {select_word_form(number, 'was', 'were')} predicted "
+                f"{format_count(number, 'new VM')} of {pool} "
+                f"{select_word_form(number, 'was', 'were')} predicted "
                 f"with certainty on rack {rack}, but {observed_count} "
                 f"{select_word_form(observed_count, 'runs', 'run')} there"
             )
             is_correct, chance = observed_count == number, 1 / max(tied_count, 1)
             yield VerifiedPrediction(
-                COUNT_PREDICTION, certainty.rack_count, chance, is_correct, unreduced_share, is_certain, text
+                COUNT_PREDICTION,
+                certainty.rack_count,
+                chance,
+                is_correct,
+                unreduced_share,
+                is_certain,
+                text,
             )
 
 
-def _verify_single_vm_predictions(observed: Sequence[tuple[PredictedVm, Placement]]) -> Iterator[VerifiedPrediction]:
+def _verify_single_vm_predictions(
+    observed: Sequence[tuple[PredictedVm, Placement]],
+) -> Iterator[VerifiedPrediction]:
     """Yield the verified predictions of single VMs: rack, machine, and tied machines (equally good by the placement
     rule). VMs of a pool are interchangeable, so a VM on a machine counts for the most certain prediction of this
     machine. Only a machine predicted in every sample (simulated placement) was certain.
     """
-    racks = Counter(placement.rack for _, placement in observed)  # VMs not yet counted for a prediction
+    # VMs not yet counted for a prediction.
+    racks = Counter(placement.rack for _, placement in observed)
     machines = Counter(placement.machine for _, placement in observed)
-    most_certain_first = sorted(observed, key=lambda pair: (-pair[0].certainty.machine, -pair[0].certainty.rack))
+    most_certain_first = sorted(
+        observed, key=lambda pair: (-pair[0].certainty.machine, -pair[0].certainty.rack)
+    )
     for prediction, placement in most_certain_first:
         certainty = prediction.certainty
         # Shares before a reduction by the accuracy of earlier predictions; None without one.
         old_rack, old_machine, _ = certainty.measured or (None, None, None)
-        rack_chance, machine_chance, _ = (1 / max(number, 1) for number in certainty.tied)  # of a correct guess
+        # Of a correct guess.
+        rack_chance, machine_chance, _ = (1 / max(number, 1) for number in certainty.tied)
         is_certain = certainty.machine >= 1 and prediction.is_machine_certain
         result = f"but runs on {placement.machine}"
         text = f"{prediction.object} was predicted with certainty on {prediction.machine}, {result}"
         is_rack_correct = _take_observed_vm(racks, prediction.rack)
         is_machine_correct = _take_observed_vm(machines, prediction.machine)
-        yield VerifiedPrediction(RACK_PREDICTION, certainty.rack, rack_chance, is_rack_correct, old_rack)
         yield VerifiedPrediction(
-            MACHINE_PREDICTION, certainty.machine, machine_chance, is_machine_correct, old_machine, is_certain, text
+            RACK_PREDICTION, certainty.rack, rack_chance, is_rack_correct, old_rack
+        )
+        yield VerifiedPrediction(
+            MACHINE_PREDICTION,
+            certainty.machine,
+            machine_chance,
+            is_machine_correct,
+            old_machine,
+            is_certain,
+            text,
         )
         if prediction.tied_machines and not is_certain:
-            # The rule always allows the tied machines, so a guess is correct, too: share and chance are 1.
+            # The rule always allows the tied machines, so a guess is correct, too: share and chance
+            # are 1.
             count = len(prediction.tied_machines)
             names = f"{'one of ' if count > 1 else ''}{format_first_items(prediction.tied_machines, _MAX_TIED)}"
             tie_text = f"{prediction.object} was predicted on {names}, {result}"
             is_correct = placement.machine in prediction.tied_machines
             yield VerifiedPrediction(
-                TIE_PREDICTION, 1.0, 1.0, is_correct, is_certain=prediction.is_tie_certain, text=tie_text
+                TIE_PREDICTION,
+                1.0,
+                1.0,
+                is_correct,
+                is_certain=prediction.is_tie_certain,
+                text=tie_text,
             )
 
 
@@ -283,7 +354,11 @@ def build_journal_records(results: PredictionResults, state: State) -> Iterator[
         private = current.private
         if address in results.unverified:
             private = set_open_predictions(private, results.unverified[address])
-        site_predictions = results.verified.get(str(current.attributes.get("id"))) if address.type == _SITE else None
+        site_predictions = (
+            results.verified.get(str(current.attributes.get("id")))
+            if address.type == _SITE
+            else None
+        )
         if site_predictions:
             private = add_predictions_to_note(private, site_predictions)
         if private is not current.private:

@@ -9,9 +9,22 @@ from msgspec.structs import replace
 
 from nexusform.applying.events import DEFAULT_OPTIONS, ExecutionOptions
 from nexusform.configuration.declarations.configuration import DEFAULT_PROVIDER
-from nexusform.interfaces.plugins import UNFINISHED_KEY, ChangeRequest, ChangeResult, ObjectKey, Provider, StepProgress
+from nexusform.interfaces.plugins import (
+    UNFINISHED_KEY,
+    ChangeRequest,
+    ChangeResult,
+    ObjectKey,
+    Provider,
+    StepProgress,
+)
 from nexusform.plans.plan import Action, Change, Step, StepKind
-from nexusform.state.objects import EMPTY_INSTANCE, InstanceState, ObjectState, get_current_object, replace_note_entry
+from nexusform.state.objects import (
+    EMPTY_INSTANCE,
+    InstanceState,
+    ObjectState,
+    get_current_object,
+    replace_note_entry,
+)
 
 
 def compute_deposed_key(key: ObjectKey) -> str:
@@ -19,18 +32,25 @@ def compute_deposed_key(key: ObjectKey) -> str:
     return sha256(f"{key.type}\0{key.id}\0{key.creation}".encode()).hexdigest()[:8]
 
 
-def replace_current_object(instance: InstanceState | None, current: ObjectState | None) -> InstanceState:
+def replace_current_object(
+    instance: InstanceState | None, current: ObjectState | None
+) -> InstanceState:
     """Return the instance with another current object (None: none); deposed ones stay."""
     return InstanceState(current, (instance or EMPTY_INSTANCE).deposed)
 
 
-def add_new_current_object(instance: InstanceState | None, new: ObjectState, object_type: str) -> InstanceState:
+def add_new_current_object(
+    instance: InstanceState | None, new: ObjectState, object_type: str
+) -> InstanceState:
     """Return the instance with a new current object; the previous one becomes deposed."""
     before = instance or EMPTY_INSTANCE
-    if before.current is None or before.current.creation == new.creation:  # none, or `new` itself while being created
+    # None, or `new` itself while being created.
+    if before.current is None or before.current.creation == new.creation:
         return InstanceState(new, before.deposed)
     old = before.current
-    key = compute_deposed_key(ObjectKey(object_type, str(old.attributes.get("id", "")), old.creation))
+    key = compute_deposed_key(
+        ObjectKey(object_type, str(old.attributes.get("id", "")), old.creation)
+    )
     return InstanceState(new, {**before.deposed, key: old})
 
 
@@ -49,7 +69,9 @@ def get_provider_name(change: Change) -> str:
     return change.provider or DEFAULT_PROVIDER
 
 
-def build_object_state(change: Change, attributes: Mapping[str, Any], *, is_tainted: bool = False) -> ObjectState:
+def build_object_state(
+    change: Change, attributes: Mapping[str, Any], *, is_tainted: bool = False
+) -> ObjectState:
     """Build the object of a change as recorded in state."""
     return ObjectState(
         attributes=attributes,
@@ -83,7 +105,9 @@ class ProviderCall(Struct, frozen=True):
     @property
     def keeps_old(self) -> bool:
         """Whether the existing object becomes deposed when the new one exists."""
-        return self.step.kind is StepKind.CREATE and self.change.action is Action.REPLACE_CREATE_FIRST
+        return (
+            self.step.kind is StepKind.CREATE and self.change.action is Action.REPLACE_CREATE_FIRST
+        )
 
 
 def build_call(
@@ -101,14 +125,17 @@ def build_call(
     failed_change: Mapping[str, Any] | None = None
     private_note: Mapping[str, Any] = {}
     current = get_current_object(before)
-    # The object of a failed create is tainted and has the creation number of this step; a predecessor has another one.
+    # The object of a failed create is tainted and has the creation number of this step; a
+    # predecessor has another one.
     is_repeated_create = False
     if step.kind is StepKind.CREATE and current is not None:
         is_repeated_create = current.tainted and current.creation == change.creation
     if before is not None and step.kind is not StepKind.CREATE:
         target = before.deposed.get(deposed_key, before.current)
         private_note = target.note if target is not None else {}
-        failed_change = get_failed_change(before.current) if step.kind is StepKind.UPDATE else None  # to finish
+        failed_change = (
+            get_failed_change(before.current) if step.kind is StepKind.UPDATE else None
+        )  # to finish
     return ProviderCall(
         step=step,
         change=change,
@@ -131,7 +158,9 @@ def get_failed_change(current: ObjectState | None) -> Mapping[str, Any] | None:
 
 def set_failed_change(current: ObjectState, unfinished: Mapping[str, Any] | None) -> ObjectState:
     """Return an object with this failed change in its private note; None removes the entry."""
-    return replace(current, private=replace_note_entry(current.private, UNFINISHED_KEY, unfinished or {}))
+    return replace(
+        current, private=replace_note_entry(current.private, UNFINISHED_KEY, unfinished or {})
+    )
 
 
 def merge_note(current: ObjectState, note: Mapping[str, Any]) -> ObjectState:
@@ -154,12 +183,15 @@ def build_object_key(step: Step, change: Change) -> ObjectKey:
 
 def get_deposed_key(step: Step, change: Change) -> str:
     """Return the key of the deposed object that a step removes, "" for the current one."""
-    if step.kind is StepKind.DELETE and change.action is Action.REPLACE_CREATE_FIRST:  # deposed by an earlier step
+    # deposed by an earlier step.
+    if step.kind is StepKind.DELETE and change.action is Action.REPLACE_CREATE_FIRST:
         return compute_deposed_key(build_object_key(step, change))
     return change.deposed
 
 
-def call_provider(call: ProviderCall, report: Callable[[StepProgress], None]) -> ChangeResult | None:
+def call_provider(
+    call: ProviderCall, report: Callable[[StepProgress], None]
+) -> ChangeResult | None:
     """Call the provider, which reports progress meanwhile; None after a delete. Raises ProviderProblem."""
     write_only = call.options.write_only.get(str(call.change.address), {})
     request = ChangeRequest(
@@ -186,4 +218,5 @@ def call_provider(call: ProviderCall, report: Callable[[StepProgress], None]) ->
     if call.step.kind is StepKind.DELETE:
         call.provider.delete(request)
         return None
-    return call.provider.update(request)  # or a release: an update by fewer VMs
+    # Or a release: an update by fewer VMs.
+    return call.provider.update(request)

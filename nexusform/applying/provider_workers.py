@@ -47,13 +47,19 @@ class ProviderWorkerPool(Generic[Task, Answer, News]):
         self._count = count
         self._call = call
         self._is_idle = is_idle
-        self._slots = Semaphore(count)  # one per active call
-        self._idle_count = 0  # calls only waiting, without a slot
+        # One per active call.
+        self._slots = Semaphore(count)
+        # calls only waiting, without a slot.
+        self._idle_count = 0
         self._inbox: SimpleQueue[Task | None] = SimpleQueue()
-        self._outbox: SimpleQueue[CompletedCall[Task, Answer] | ProviderCallProgress[Task, News]] = SimpleQueue()
+        self._outbox: SimpleQueue[
+            CompletedCall[Task, Answer] | ProviderCallProgress[Task, News]
+        ] = SimpleQueue()
         self._threads: list[Thread] = []
-        self._running_count = 0  # calls submitted and not collected
-        self._ended_count = 0  # those of them with an answer in the outbox
+        # calls submitted and not collected.
+        self._running_count = 0
+        # Those of them with an answer in the outbox.
+        self._ended_count = 0
         self._count_lock = Lock()
 
     @property
@@ -77,7 +83,9 @@ class ProviderWorkerPool(Generic[Task, Answer, News]):
         self._start_needed_worker_threads()
         self._inbox.put(task)
 
-    def collect(self, seconds: float) -> list[CompletedCall[Task, Answer] | ProviderCallProgress[Task, News]]:
+    def collect(
+        self, seconds: float
+    ) -> list[CompletedCall[Task, Answer] | ProviderCallProgress[Task, News]]:
         """Wait at most `seconds` for calls to end or report; return everything received, in order. After the first
         message, only those already in the outbox are added, without waiting.
         """
@@ -86,17 +94,21 @@ class ProviderWorkerPool(Generic[Task, Answer, News]):
             collected.append(self._outbox.get(timeout=seconds))
             while True:
                 collected.append(self._outbox.get_nowait())
-        except Empty:  # everything was received
+        except Empty:
+            # everything was received.
             ended_count = sum(isinstance(item, CompletedCall) for item in collected)
             self._running_count -= ended_count
-            with self._count_lock:  # worker threads add to it when a call ends
-                self._ended_count -= ended_count  # those collected now
+            # worker threads add to it when a call ends.
+            with self._count_lock:
+                # Those collected now.
+                self._ended_count -= ended_count
             return collected
 
     def close(self) -> None:
         """Stop the idle threads."""
         for _ in self._threads:
-            self._inbox.put(None)  # ends one thread
+            # ends one thread.
+            self._inbox.put(None)
 
     def _run_tasks_until_stopped(self) -> None:
         """Run tasks in a thread of the pool, one by one; None in the inbox ends it."""
@@ -111,25 +123,30 @@ class ProviderWorkerPool(Generic[Task, Answer, News]):
         """Run a call in the current thread; return its answer, or the problem raised by the provider. Other exceptions
         of the provider become a problem, too. The call frees its slot once it is idle (only waits), else at its end.
         """
-        is_resting = False  # idle: the slot is free for another call
+        # idle: the slot is free for another call.
+        is_resting = False
 
         def report(news: News) -> None:
             nonlocal is_resting
-            if self._is_idle(news) and not is_resting:  # it only waits from now on
+            # It only waits from now on.
+            if self._is_idle(news) and not is_resting:
                 is_resting = True
                 self._change_idle_worker_count(1)
                 self._slots.release()
             acknowledgement: SimpleQueue[ProviderProblem | None] = SimpleQueue()
             self._outbox.put(ProviderCallProgress(task, news, acknowledgement))
-            problem = acknowledgement.get()  # once the journal has it
-            if problem is not None:  # the progress could not be recorded
+            # once the journal has it.
+            problem = acknowledgement.get()
+            # The progress could not be recorded.
+            if problem is not None:
                 raise problem
 
         try:
             return CompletedCall(task, self._call(task, report), problem=None)
         except ProviderProblem as problem:
             return CompletedCall(task, answer=None, problem=problem)
-        except Exception as bug:  # noqa: BLE001 - a provider's bug fails its step, not the whole apply
+        except Exception as bug:  # noqa: BLE001
+            # A provider's bug fails its step, not the whole apply.
             text = f"The provider stopped with an error of its own: {type(bug).__name__}: {bug}"
             return CompletedCall(task, answer=None, problem=ProviderProblem(text))
         finally:
@@ -138,11 +155,13 @@ class ProviderWorkerPool(Generic[Task, Answer, News]):
             else:
                 self._slots.release()
 
-    def _change_idle_worker_count(self, change: int) -> None:  # by 1 or -1; an idle call only waits
+    # By 1 or -1; an idle call only waits.
+    def _change_idle_worker_count(self, change: int) -> None:
         with self._count_lock:
             self._idle_count += change
         if change > 0:
-            self._start_needed_worker_threads()  # for a call submitted before this one became idle
+            # For a call submitted before this one became idle.
+            self._start_needed_worker_threads()
 
     def _start_needed_worker_threads(self) -> None:
         """Start the threads needed for waiting calls: one per running call, and at most one for each slot and
@@ -150,6 +169,10 @@ class ProviderWorkerPool(Generic[Task, Answer, News]):
         """
         with self._count_lock:
             while len(self._threads) < min(self._running_count, self._count + self._idle_count):
-                thread = Thread(target=self._run_tasks_until_stopped, daemon=True, name=f"step-{len(self._threads)}")
+                thread = Thread(
+                    target=self._run_tasks_until_stopped,
+                    daemon=True,
+                    name=f"step-{len(self._threads)}",
+                )
                 thread.start()
                 self._threads.append(thread)

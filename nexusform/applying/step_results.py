@@ -8,7 +8,11 @@ from typing import Any, Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.applying.answer_comparison import ProviderAnswerComparison, WrongPrediction, compare_answer
+from nexusform.applying.answer_comparison import (
+    ProviderAnswerComparison,
+    WrongPrediction,
+    compare_answer,
+)
 from nexusform.applying.provider_calls import (
     ProviderCall,
     add_new_current_object,
@@ -28,7 +32,11 @@ from nexusform.json_data.plain_data import (
     list_unknown_paths,
     replace_unknown,
 )
-from nexusform.placements.prediction_scores import NOT_VERIFIED_KEY, VerifiedPrediction, add_predictions_to_note
+from nexusform.placements.prediction_scores import (
+    NOT_VERIFIED_KEY,
+    VerifiedPrediction,
+    add_predictions_to_note,
+)
 from nexusform.plans.plan import StepKind
 from nexusform.schemas.block_schema import BlockSchema
 from nexusform.state.attribute_validation import validate_attributes
@@ -42,8 +50,10 @@ class MachineLocations:
     """Machines of a state with locations, read on first use and for unknown machines."""
 
     def __init__(self, state: Callable[[], State]) -> None:
-        self._state = state  # called if a machine is not in `_locations`
-        self._locations: dict[tuple[str, str], tuple[str, str]] = {}  # (rack, zone) by site and machine
+        # called if a machine is not in `_locations`.
+        self._state = state
+        # (rack, zone) by site and machine.
+        self._locations: dict[tuple[str, str], tuple[str, str]] = {}
 
     def update_locations(self, attributes: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return an object's attributes with the current racks and zones of its machines, also in maps of VMs."""
@@ -51,7 +61,8 @@ class MachineLocations:
         changed: dict[str, Any] = self._compute_location_change(site, attributes)
         for name, entries in attributes.items():
             if not isinstance(entries, dict):
-                continue  # no map of VMs
+                # No map of VMs.
+                continue
             updated = dict(entries)
             for key, entry in entries.items():
                 location = self._compute_location_change(site, entry)
@@ -67,7 +78,8 @@ class MachineLocations:
         if not isinstance(entry, Mapping) or "rack" not in entry or not entry.get("machine"):
             return {}
         machine = str(entry["machine"])
-        if (site, machine) not in self._locations:  # first use, or new in the state
+        # First use, or new in the state.
+        if (site, machine) not in self._locations:
             self._locations = _index_locations(self._state())
         location = self._locations.get((site, machine))
         if location is None or location == (entry["rack"], entry.get("availability_zone")):
@@ -78,9 +90,11 @@ class MachineLocations:
 
 def _index_locations(state: State) -> dict[tuple[str, str], tuple[str, str]]:
     """Return the names of the rack and zone of each machine in state, by the names of site and machine."""
-    racks: dict[str, tuple[str, str]] = {}  # name and zone by id, SITE/RACK
+    # name and zone by id, SITE/RACK.
+    racks: dict[str, tuple[str, str]] = {}
     locations: dict[tuple[str, str], tuple[str, str]] = {}
-    machines: list[tuple[str, str]] = []  # rack id and name of those with their own resource
+    # rack id and name of those with their own resource.
+    machines: list[tuple[str, str]] = []
     for address, current in state.list_current_objects():
         attributes = current.attributes
         if address.type == _MACHINE:
@@ -90,7 +104,8 @@ def _index_locations(state: State) -> dict[tuple[str, str], tuple[str, str]]:
             racks[rack_id] = (str(attributes.get("name")), str(attributes.get("availability_zone")))
             for machine in get_mapping(attributes, "machines"):
                 locations[rack_id.partition("/")[0], machine] = racks[rack_id]
-    for rack_id, machine in machines:  # all racks are known now
+    # All racks are known now.
+    for rack_id, machine in machines:
         if rack_id in racks:
             locations[rack_id.partition("/")[0], machine] = racks[rack_id]
     return locations
@@ -117,11 +132,15 @@ class StepResult(Struct, frozen=True):
 
 
 def build_answer_result(
-    call: ProviderCall, answer: ChangeResult | None, schema: BlockSchema | None, before: InstanceState | None
+    call: ProviderCall,
+    answer: ChangeResult | None,
+    schema: BlockSchema | None,
+    before: InstanceState | None,
 ) -> StepResult:
     """Return the result of an answer (None after a delete). Values other than planned are stored, with an error."""
     if answer is None:
-        return StepResult(remove_object(before, call.deposed))  # other objects at the address stay
+        # Other objects at the address stay.
+        return StepResult(remove_object(before, call.deposed))
     type_errors = validate_attributes(schema, answer.attributes) if schema is not None else []
     if type_errors:
         # Attributes of the wrong type cannot be written to state, but the object exists.
@@ -130,27 +149,37 @@ def build_answer_result(
         return build_failure_result(call, ProviderProblem(rejection, object_exists=True), before)
     address = str(call.change.address)
     planned, observed_paths = call.step.attributes, answer.observed_paths
-    comparison = compare_answer(address, schema, planned, answer.attributes, observed_paths, answer.accepted_paths)
+    comparison = compare_answer(
+        address, schema, planned, answer.attributes, observed_paths, answer.accepted_paths
+    )
     unknown = list(list_unknown_paths(comparison.attributes))
     attributes = replace_unknown(comparison.attributes) if unknown else comparison.attributes
-    disagreement = _format_answer_problems(call, comparison, answer.attributes, unknown)  # "" if as planned
+    # "" if as planned.
+    disagreement = _format_answer_problems(call, comparison, answer.attributes, unknown)
     instance = _build_instance(call, attributes, before, is_tainted=False)
     if instance.current is not None and call.step.kind is not StepKind.RELEASE:
         note = {**answer.note, NOT_VERIFIED_KEY: answer.not_verified or None}
         updated = merge_note(set_failed_change(instance.current, answer.unfinished_change), note)
-        updated = replace(updated, private=add_predictions_to_note(updated.private, answer.verified_predictions))
+        updated = replace(
+            updated, private=add_predictions_to_note(updated.private, answer.verified_predictions)
+        )
         instance = replace(instance, current=updated)
-        disagreement = disagreement or get_text(answer.unfinished_change, "words")  # the provider's message
+        # The provider's message.
+        disagreement = disagreement or get_text(answer.unfinished_change, "words")
     # Without a difference from the plan, report certain predictions found wrong by the provider.
     wrong_predictions = comparison.wrong_predictions or tuple(
         WrongPrediction(address, path=(), text=prediction.text)
         for prediction in answer.verified_predictions
         if prediction.share >= 1 and not prediction.was_correct and prediction.text
     )
-    return StepResult(instance, disagreement, comparison.hits, wrong_predictions, answer.verified_predictions)
+    return StepResult(
+        instance, disagreement, comparison.hits, wrong_predictions, answer.verified_predictions
+    )
 
 
-def build_failure_result(call: ProviderCall, problem: ProviderProblem, before: InstanceState | None) -> StepResult:
+def build_failure_result(
+    call: ProviderCall, problem: ProviderProblem, before: InstanceState | None
+) -> StepResult:
     """Return the result of a failure. If a create fails after the object exists, the object is tainted, and the next
     plan replaces it. A failed update or release keeps the attributes reported by the provider, else the previous ones,
     without a taint: the next plan sees the difference and retries.
@@ -158,26 +187,38 @@ def build_failure_result(call: ProviderCall, problem: ProviderProblem, before: I
     error = str(problem) or "The provider gave no reason."
     if call.step.kind is StepKind.CREATE and problem.object_exists:
         attributes = problem.attributes if problem.attributes is not None else call.step.attributes
-        return StepResult(_build_instance(call, replace_unknown(attributes), before, is_tainted=True), error)
-    if call.step.kind not in (StepKind.UPDATE, StepKind.RELEASE):  # a create or delete: nothing was done
+        return StepResult(
+            _build_instance(call, replace_unknown(attributes), before, is_tainted=True), error
+        )
+    # A create or delete: nothing was done.
+    if call.step.kind not in (StepKind.UPDATE, StepKind.RELEASE):
         return StepResult(before, error)
     instance = before
     if problem.attributes is not None:
-        instance = _build_instance(call, replace_unknown(problem.attributes), before, is_tainted=False)
+        instance = _build_instance(
+            call, replace_unknown(problem.attributes), before, is_tainted=False
+        )
     current = get_current_object(instance)
     if current is not None and problem.unfinished_change:
-        instance = replace_current_object(instance, set_failed_change(current, problem.unfinished_change))
+        instance = replace_current_object(
+            instance, set_failed_change(current, problem.unfinished_change)
+        )
     return StepResult(instance, error)
 
 
 def _build_instance(
-    call: ProviderCall, attributes: Mapping[str, Any], before: InstanceState | None, *, is_tainted: bool
+    call: ProviderCall,
+    attributes: Mapping[str, Any],
+    before: InstanceState | None,
+    *,
+    is_tainted: bool,
 ) -> InstanceState:
     """Build the instance after a create, update or release: with these attributes, and other objects as before."""
     new_object = build_object_state(call.change, attributes, is_tainted=is_tainted)
     current = get_current_object(before)
     if current is not None and call.step.kind is StepKind.RELEASE:
-        # A release only frees capacity: the rest of the object, such as notes, changes in a later step.
+        # A release only frees capacity: the rest of the object, such as notes, changes in a later
+        # step.
         new_object = replace(current, attributes=attributes)
     if call.keeps_old:
         return add_new_current_object(before, new_object, call.key.type)
@@ -185,19 +226,29 @@ def _build_instance(
 
 
 def _format_answer_problems(
-    call: ProviderCall, comparison: ProviderAnswerComparison, answer: Mapping[str, Any], unknown: Sequence[Path]
+    call: ProviderCall,
+    comparison: ProviderAnswerComparison,
+    answer: Mapping[str, Any],
+    unknown: Sequence[Path],
 ) -> str:
     """Format the problems of an answer as sentences; "" for none."""
     sentences: list[str] = []
     for path in comparison.disagreements:
-        planned, actual = _format_value(call, call.step.planned, path), _format_value(call, answer, path)
-        sentences.append(f"{format_path(path)} was planned as {planned}, but the provider returned {actual}.")
+        planned, actual = (
+            _format_value(call, call.step.planned, path),
+            _format_value(call, answer, path),
+        )
+        sentences.append(
+            f"{format_path(path)} was planned as {planned}, but the provider returned {actual}."
+        )
     sentences += [f"{format_path(path)} is still unknown in the answer." for path in unknown]
     if not sentences:
         return ""
     return (
-        f"The answer of provider {call.provider.name} does not match the plan. {' '.join(sentences)} The "
-        "answer was saved, so the next plan starts from it; the object is not marked for replacement."
+        f"The answer of provider {call.provider.name} does not match the plan. "
+        f"{' '.join(sentences)} The "
+        "answer was saved, so the next plan starts from it; the object is not marked for "
+        "replacement."
     )
 
 

@@ -1,15 +1,20 @@
 """Backends that store state. registry.py lists them."""
 
-PUBLIC = {  # public names of the package, by module
+# public names of the package, by module.
+PUBLIC = {
     "registry": (
-        "BACKENDS BackendDefinition build_required_setting build_setting build_size_problem check_deletable "
-        "check_name DEFAULT_WORKSPACE Directories MAXIMUM_LOCK_SIZE MAXIMUM_SIZE require_backend_package"
+        "BACKENDS BackendDefinition build_required_setting build_setting build_size_problem "
+        "check_deletable "
+        "check_name DEFAULT_WORKSPACE Directories MAXIMUM_LOCK_SIZE MAXIMUM_SIZE "
+        "require_backend_package"
     ),
     "journal_lines": (
-        "check_journal_records build_compaction_mark LineBatcher LineJournalBackend split_journal build_seal_record"
+        "check_journal_records build_compaction_mark LineBatcher LineJournalBackend "
+        "split_journal build_seal_record"
     ),
     "locks": (
-        "describe_lock_holder parse_lock LockLease read_lease_seconds LeaseLost read_lock_member check_breakable "
+        "describe_lock_holder parse_lock LockLease read_lease_seconds LeaseLost read_lock_member "
+        "check_breakable "
         "format_unlock_failure read_monotonic_clock format_lock"
     ),
     "memory": "MemoryBackend",

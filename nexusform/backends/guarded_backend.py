@@ -42,7 +42,9 @@ class LeaseLockBackend(Protocol):
 
 def guard_backend(inner: StateBackend, *, is_remote: bool) -> StateBackend:
     """Return a backend never overwriting changes of other processes. A remote one has a deadline for each operation."""
-    kind = _GuardedVersionedBackend if isinstance(inner, VersionedBackend) else OverwriteGuardBackend
+    kind = (
+        _GuardedVersionedBackend if isinstance(inner, VersionedBackend) else OverwriteGuardBackend
+    )
     return kind(inner, is_remote=is_remote)
 
 
@@ -57,11 +59,16 @@ class OverwriteGuardBackend:
         if is_remote:
             from nexusform.network.deadlines import DeadlineRunner
 
-            check_lease = inner.check_lease if isinstance(inner, LeaseLockBackend) else lambda: None  # no lease
+            check_lease = (
+                inner.check_lease if isinstance(inner, LeaseLockBackend) else lambda: None
+            )  # no lease
             self._deadline = DeadlineRunner(inner.describe, check_lease)
-        self._known_digest = _UNREAD  # digest of the document read or written last
-        self._known_description = ""  # of this document, for messages
-        self._has_verified = False  # whether the document was verified since the lock was acquired
+        # digest of the document read or written last.
+        self._known_digest = _UNREAD
+        # Of this document, for messages.
+        self._known_description = ""
+        # whether the document was verified since the lock was acquired.
+        self._has_verified = False
 
     def describe(self) -> str:
         """Return the location of the state."""
@@ -70,7 +77,8 @@ class OverwriteGuardBackend:
     def read(self) -> bytes | None:
         """Return the state document, None if there is none."""
         document = self._run("read the state", self.inner.read)
-        if not self._has_verified:  # later, only our own writes change it
+        # later, only our own writes change it.
+        if not self._has_verified:
             self._record_known_state_document(document)
         return document
 
@@ -89,7 +97,8 @@ class OverwriteGuardBackend:
         from nexusform.backends.journal_lines import check_journal_records
 
         check_journal_records(records)
-        if self._known_digest != _UNREAD:  # else there is nothing to compare: an append overwrites nothing
+        # Else there is nothing to compare: an append overwrites nothing.
+        if self._known_digest != _UNREAD:
             self._verify_state_document_unchanged()
         size = sum(map(len, records))
         self._run("write to the journal", lambda: self._append_journal_records(records), size)
@@ -114,17 +123,21 @@ class OverwriteGuardBackend:
         self._verify_state_document_unchanged()
         inner = self.inner
         assert isinstance(inner, CheckpointBackend)
-        self._run("write the state", lambda: inner.write_checkpoint(document, records), len(document))
+        self._run(
+            "write the state", lambda: inner.write_checkpoint(document, records), len(document)
+        )
         self._record_known_state_document(document)
 
     def lock(self, info: LockInfo) -> list[str]:
         """Acquire the lock or raise StateLocked. Return warnings."""
-        self._has_verified = False  # another process may have written before
+        # Another process may have written before.
+        self._has_verified = False
         return self._run("lock the state", lambda: self.inner.lock(info))
 
     def unlock(self, lock_id: str) -> None:
         """Release the lock."""
-        self._has_verified = False  # another process may write from now on
+        # Another process may write from now on.
+        self._has_verified = False
         self._run("unlock the state", lambda: self.inner.unlock(lock_id))
 
     def read_lock(self) -> LockInfo | None:
@@ -150,7 +163,8 @@ class OverwriteGuardBackend:
     def _run(self, description: str, work: Callable[[], _Result], size: int = 0) -> _Result:
         """Run an operation on `size` bytes; a remote one within a deadline, with any error as a BackendProblem."""
         if self._deadline is None:
-            return work()  # a local backend
+            # A local backend.
+            return work()
         try:
             return self._deadline.run(description, work, size)
         except (BackendProblem, StateLocked):
@@ -159,7 +173,8 @@ class OverwriteGuardBackend:
             # Clients of services fail in many ways on answers of other servers.
             log_event("debug", "a client failed", what=description, problem=repr(problem))
             raise BackendProblem(
-                f"Cannot {description} at {self.describe()}: the server's answer is incomplete or invalid "
+                f"Cannot {description} at {self.describe()}: the server's answer is incomplete or "
+                "invalid "
                 f"({type(problem).__name__}). Check the server and the address."
             ) from problem
 
@@ -180,16 +195,20 @@ class OverwriteGuardBackend:
         if self._has_verified:
             return
         stored = self._run("read the state", self.inner.read)
-        if self._known_digest == _UNREAD:  # by this run
+        # By this run.
+        if self._known_digest == _UNREAD:
             if stored is not None:
                 raise BackendProblem(
-                    f"{self.describe()} contains {_describe_state_document(stored)}, which this run has not "
+                    f"{self.describe()} contains {_describe_state_document(stored)}, which this "
+                    "run has not "
                     "read. It was not overwritten."
                 )
         elif _compute_state_document_digest(stored) != self._known_digest:
             raise BackendProblem(
-                f"{self.describe()} now contains {_describe_state_document(stored)}; before, it contained "
-                f"{self._known_description}. Another process wrote it without the lock, or the server's "
+                f"{self.describe()} now contains {_describe_state_document(stored)}; before, it "
+                "contained "
+                f"{self._known_description}. Another process wrote it without the lock, or the "
+                "server's "
                 "answer was wrong. It was not overwritten. Run the command again."
             )
         self._has_verified = True

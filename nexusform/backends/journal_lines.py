@@ -44,7 +44,8 @@ def list_pending_records(lines: Sequence[bytes], document: bytes | None) -> list
     pending: list[bytes] = []
     for line in lines:
         if line == mark:
-            pending.clear()  # the document has all records before it
+            # The document has all records before it.
+            pending.clear()
         elif not line.startswith(b"#"):
             pending.append(line)
     return pending
@@ -58,11 +59,16 @@ class LineBatcher:
     def __init__(self, write: Callable[[list[bytes]], None]) -> None:
         """Create a writer; `write` appends lines, durable on return. Calls of `add_lines` are numbered from 1."""
         self._write = write
-        self._queue = threading.Lock()  # for the pending lines
-        self._writing = threading.Lock()  # one write at a time
-        self._pending: list[bytes] = []  # lines of waiting calls, in order
-        self._last_added = 0  # the last call with its lines among the pending ones
-        self._last_written = 0  # the last call with durable lines
+        # For the pending lines.
+        self._queue = threading.Lock()
+        # One write at a time.
+        self._writing = threading.Lock()
+        # lines of waiting calls, in order.
+        self._pending: list[bytes] = []
+        # The last call with its lines among the pending ones.
+        self._last_added = 0
+        # The last call with durable lines.
+        self._last_written = 0
         self._failure: Exception | None = None
 
     def add_lines(self, lines: Sequence[bytes]) -> None:
@@ -70,15 +76,19 @@ class LineBatcher:
         with self._queue:
             self._pending.extend(lines)
             self._last_added += 1
-            number = self._last_added  # of this call
+            # Of this call.
+            number = self._last_added
         with self._writing:
             if self._failure is not None:
-                raise self._failure  # after a failed write the end of the journal is unknown
+                # After a failed write the end of the journal is unknown.
+                raise self._failure
             if self._last_written >= number:
-                return  # an earlier caller has written our lines
+                # An earlier caller has written our lines.
+                return
             with self._queue:
                 batch, self._pending = self._pending, []
-                reached = self._last_added  # the last call with lines in this batch
+                # The last call with lines in this batch.
+                reached = self._last_added
             try:
                 self._write(batch)
             except Exception as failure:

@@ -24,9 +24,25 @@ from nexusform.backends.registry import (
     check_name,
     sort_workspaces,
 )
-from nexusform.backends.state_files import JournalFile, convert_os_errors, make_directories, read_file
-from nexusform.files.regular_files import PRIVATE, UNCONFINED, Confinement, OutsideConfinement, write_file_atomically
-from nexusform.interfaces.state_storage import BackendProblem, LockInfo, StateBackend, StoredStateVersion
+from nexusform.backends.state_files import (
+    JournalFile,
+    convert_os_errors,
+    make_directories,
+    read_file,
+)
+from nexusform.files.regular_files import (
+    PRIVATE,
+    UNCONFINED,
+    Confinement,
+    OutsideConfinement,
+    write_file_atomically,
+)
+from nexusform.interfaces.state_storage import (
+    BackendProblem,
+    LockInfo,
+    StateBackend,
+    StoredStateVersion,
+)
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
 from nexusform.schemas.value_types import STRING
 
@@ -34,9 +50,12 @@ DEFAULT_PATH: Final = "state/nexusform.nfstate"
 _SUFFIXES: Final = ("", ".lock.info", ".journal", ".backup")
 
 # Suffixes of temporary files next to a state: of the lock, and of atomic writes.
-_TEMPORARY_FILE: Final = re.compile(r"\.lock\.info\.[0-9a-f]{16}\.tmp|\.(?:\.[a-z.]+)?\.[0-9]+-[0-9a-f]{16}\.tmp")
+_TEMPORARY_FILE: Final = re.compile(
+    r"\.lock\.info\.[0-9a-f]{16}\.tmp|\.(?:\.[a-z.]+)?\.[0-9]+-[0-9a-f]{16}\.tmp"
+)
 
-_DELETED_WORKSPACE: Final = re.compile(r"\..+\.[0-9a-f]{16}\.deleted")  # rest of an interrupted workspace deletion
+# rest of an interrupted workspace deletion.
+_DELETED_WORKSPACE: Final = re.compile(r"\..+\.[0-9a-f]{16}\.deleted")
 
 
 class LocalBackend:
@@ -53,8 +72,10 @@ class LocalBackend:
         """Locate state, lock and journal; `workspace_directory` contains all other workspaces (default: `PATH.d`)."""
         self._maximum_size = maximum_size
         self._confinement = confinement
-        self._base = Path(path)  # the state of the default workspace
-        self._workspaces = Path(workspace_directory or f"{path}.d")  # a directory for each other workspace
+        # The state of the default workspace.
+        self._base = Path(path)
+        # A directory for each other workspace.
+        self._workspaces = Path(workspace_directory or f"{path}.d")
         self._display_path = self._build_workspace_state_path(workspace)
         # Resolved once: a link changed meanwhile must not separate the state from its lock.
         self._path = self._display_path
@@ -79,7 +100,9 @@ class LocalBackend:
             return
         with convert_os_errors("write the state", self._path):
             make_directories(self._path.parent)
-            write_file_atomically(self._path, document, PRIVATE, backup=_build_sibling_path(self._path, ".backup"))
+            write_file_atomically(
+                self._path, document, PRIVATE, backup=_build_sibling_path(self._path, ".backup")
+            )
 
     def append(self, record: bytes) -> None:
         """Add one record to the journal, durable on return."""
@@ -146,14 +169,20 @@ class LocalBackend:
             try:
                 directory = Path(self._resolve_confined_path(self._workspaces))
                 entries = [entry for entry in directory.iterdir() if entry.is_dir()]
-                names = [entry.name for entry in entries if _DELETED_WORKSPACE.fullmatch(entry.name) is None]
+                names = [
+                    entry.name
+                    for entry in entries
+                    if _DELETED_WORKSPACE.fullmatch(entry.name) is None
+                ]
             except FileNotFoundError:
                 names = []
         return sort_workspaces(names)
 
     def select_workspace(self, name: str) -> LocalBackend:
         """Return the backend of another workspace."""
-        return LocalBackend(str(self._base), str(self._workspaces), name, self._confinement, self._maximum_size)
+        return LocalBackend(
+            str(self._base), str(self._workspaces), name, self._confinement, self._maximum_size
+        )
 
     def delete_workspace(self, name: str) -> None:
         """Remove a workspace. Its directory is renamed first, so that it is deleted completely or not at all."""
@@ -166,7 +195,8 @@ class LocalBackend:
             foreign_names = sorted(names - own_names)
             if foreign_names:
                 raise BackendProblem(
-                    f'Cannot delete the workspace "{name}": "{directory}" contains "{foreign_names[0]}", '
+                    f'Cannot delete the workspace "{name}": "{directory}" contains '
+                    f'"{foreign_names[0]}", '
                     "which nexusform did not create. Move it away."
                 )
             renamed = directory.with_name(f".{name}.{os.urandom(8).hex()}.deleted")
@@ -179,7 +209,9 @@ class LocalBackend:
         try:
             return self._confinement.resolve(path)
         except OutsideConfinement as problem:
-            raise BackendProblem(f'Cannot keep the state at "{path}": {problem.strerror}.') from None
+            raise BackendProblem(
+                f'Cannot keep the state at "{path}": {problem.strerror}.'
+            ) from None
 
     def _build_workspace_state_path(self, workspace: str) -> Path:
         check_name(workspace)
@@ -191,7 +223,8 @@ class LocalBackend:
 def _is_nexusform_file(name: str, state: str) -> bool:
     """Return whether a file next to a state belongs to nexusform. Temporary files may remain after a crash."""
     is_state_file = any(name == state + suffix for suffix in _SUFFIXES)
-    rest = name.replace(state, "", 1)  # names of temporary files contain the name of the state
+    # names of temporary files contain the name of the state.
+    rest = name.replace(state, "", 1)
     return is_state_file or (rest != name and _TEMPORARY_FILE.fullmatch(rest) is not None)
 
 
@@ -202,10 +235,14 @@ def _build_sibling_path(path: Path, suffix: str) -> Path:
 _SCHEMA: Final = BlockSchema(
     {
         "path": AttributeSchema(
-            STRING, f'The state file, relative to the root module. Default: "{DEFAULT_PATH}".', optional=True
+            STRING,
+            f'The state file, relative to the root module. Default: "{DEFAULT_PATH}".',
+            optional=True,
         ),
         "workspace_dir": AttributeSchema(
-            STRING, "Directory of other workspaces. Default: path of the state file with `.d`.", optional=True
+            STRING,
+            "Directory of other workspaces. Default: path of the state file with `.d`.",
+            optional=True,
         ),
     },
     description="State in a local file.",

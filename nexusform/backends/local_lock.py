@@ -25,7 +25,8 @@ from nexusform.files.regular_files import (
 )
 from nexusform.interfaces.state_storage import BackendProblem, LockInfo, StateLocked
 
-_READABLE: Final = 0o644  # other users may read the holder of the lock
+# Other users may read the holder of the lock.
+_READABLE: Final = 0o644
 _ATTEMPTS: Final = 100
 
 _MAXIMUM_BYTES: Final = 1 << 20
@@ -59,8 +60,10 @@ class LocalLockFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._descriptor: int | None = None  # of the file, while this object holds the lock
-        self._created_directories: list[Path] = []  # for the file, outermost first
+        # Of the file, while this object holds the lock.
+        self._descriptor: int | None = None
+        # For the file, outermost first.
+        self._created_directories: list[Path] = []
 
     def acquire(self, info: LockInfo) -> list[str]:
         """Acquire the lock or raise StateLocked; return warnings if a dead holder was replaced."""
@@ -71,8 +74,10 @@ class LocalLockFile:
                         return []  # acquired
                     warnings = self._replace_dead_holder(info)
                 except FileNotFoundError:
-                    continue  # the lock was released, or its empty directory was removed
-                if warnings is not None:  # else the lock changed meanwhile: try again
+                    # The lock was released, or its empty directory was removed.
+                    continue
+                # Else the lock changed meanwhile: try again.
+                if warnings is not None:
                     return warnings
         raise StateLocked(self.read_holder())
 
@@ -84,7 +89,8 @@ class LocalLockFile:
             except FileNotFoundError:
                 return None
             except (NotRegularFile, FileTooLarge):
-                data = b""  # a lock nevertheless, of an unknown holder
+                # A lock nevertheless, of an unknown holder.
+                data = b""
         return locks.parse_lock(data)
 
     def release(self, lock_id: str) -> None:
@@ -106,7 +112,10 @@ class LocalLockFile:
     def check_still_held(self) -> None:
         """Raise a BackendProblem if this object held the lock and another process broke it."""
         if self._descriptor is not None and not self._is_same_file_at_path(self._descriptor):
-            detail = f'Another process broke the lock "{self._path}" during this run. This run writes nothing more.'
+            detail = (
+                f'Another process broke the lock "{self._path}" during this run. This run writes '
+                "nothing more."
+            )
             raise BackendProblem(detail)
 
     def _create_lock_file(self, info: LockInfo) -> bool:
@@ -115,16 +124,19 @@ class LocalLockFile:
         temporary_path, descriptor = self._write_temporary_lock_file(info)
         try:
             try:
-                self._path.hardlink_to(temporary_path)  # atomic: no process finds an incomplete file
+                # atomic: no process finds an incomplete file.
+                self._path.hardlink_to(temporary_path)
             except FileExistsError:
                 os.close(descriptor)
                 return False
-            except OSError:  # a file system without hard links
+            except OSError:
+                # A file system without hard links.
                 os.close(descriptor)
                 try:
                     descriptor = _write_lock_file(self._path, info)
                 except FileExistsError:
-                    return False  # another process was faster
+                    # Another process was faster.
+                    return False
         finally:
             temporary_path.unlink()
         self._descriptor = descriptor
@@ -144,14 +156,18 @@ class LocalLockFile:
         try:
             has_flock = _try_exclusive_file_lock(descriptor) is _FlockResult.TAKEN
             if not self._is_same_file_at_path(descriptor):
-                return None  # its holder released or replaced it
-            if not has_flock:  # the holder lives, or without flock support it cannot be replaced without a race
+                # Its holder released or replaced it.
+                return None
+            # The holder lives, or without flock support it cannot be replaced without a race.
+            if not has_flock:
                 raise StateLocked(self.read_holder())
             data = os.read(descriptor, _MAXIMUM_BYTES)
             holder = locks.parse_lock(data)
-            start = locks.read_lock_member(data, _START)  # distinguishes processes with the same number
+            # distinguishes processes with the same number.
+            start = locks.read_lock_member(data, _START)
             if holder.host != os.uname().nodename or not is_process_dead(holder.pid, start):
-                raise StateLocked(holder)  # it lives, or its machine is another one
+                # It lives, or its machine is another one.
+                raise StateLocked(holder)
             temporary_path, own_descriptor = self._write_temporary_lock_file(info)
             temporary_path.replace(self._path)
             self._descriptor = own_descriptor
@@ -164,7 +180,8 @@ class LocalLockFile:
         """Open the lock file and return its descriptor. It is writable if permitted: NFS requires it for a flock."""
         try:
             return open_regular_file(self._path, os.O_RDWR, follow=False)
-        except PermissionError:  # the file of another user
+        except PermissionError:
+            # The file of another user.
             return open_regular_file(self._path, follow=False)
 
     def _is_same_file_at_path(self, descriptor: int) -> bool:
@@ -187,7 +204,8 @@ class LocalLockFile:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
-        with suppress(OSError):  # a directory in use stays
+        # A directory in use stays.
+        with suppress(OSError):
             while self._created_directories:
                 self._created_directories.pop().rmdir()
         self._created_directories = []
@@ -206,7 +224,8 @@ def read_process_start(pid: int) -> str:
     """Return a text unique to the process with this number; "" if the system does not provide it."""
     boot, fields = _read_text(_BOOT_ID), _read_process_fields(pid)
     if not boot or len(fields) <= _START_FIELD:
-        return ""  # no /proc, or no such process
+        # No /proc, or no such process.
+        return ""
     return f"{boot.strip()}/{fields[_START_FIELD]}"
 
 
@@ -217,14 +236,17 @@ def is_process_dead(pid: int, start: str) -> bool:
     if pid <= 0 or sys.platform == "win32":
         return False
     try:
-        with suppress(PermissionError):  # it runs, but belongs to another user
+        # It runs, but belongs to another user.
+        with suppress(PermissionError):
             os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):
         return True
     fields = _read_process_fields(pid)
-    if fields and fields[0] in ("Z", "X"):  # the state: ended, but not yet collected by its parent
+    # The state: ended, but not yet collected by its parent.
+    if fields and fields[0] in ("Z", "X"):
         return True
-    return bool(start) and read_process_start(pid) not in (start, "")  # a later process; "": unknown
+    # A later process; "": unknown.
+    return bool(start) and read_process_start(pid) not in (start, "")
 
 
 def _read_process_fields(pid: int) -> list[str]:

@@ -31,7 +31,9 @@ _TEXT_MEMBERS: Final = {
 
 def format_lock(info: LockInfo, **extra_members: str) -> bytes:
     """Return the lock as indented JSON; `extra_members` are additional members of the backend."""
-    members: dict[str, Any] = {member: getattr(info, name) for member, name in _TEXT_MEMBERS.items()}
+    members: dict[str, Any] = {
+        member: getattr(info, name) for member, name in _TEXT_MEMBERS.items()
+    }
     return json.dumps(members | {"Pid": info.pid} | extra_members, indent=2).encode() + b"\n"
 
 
@@ -42,11 +44,16 @@ def parse_lock(data: bytes) -> LockInfo:
     members = _parse_lock_document(data)
     texts = {name: members.get(member, "") for member, name in _TEXT_MEMBERS.items()}
     pid = members.get("Pid", 0)
-    if type(pid) is not int:  # true is an int, too
+    # True is an int, too.
+    if type(pid) is not int:
         pid = 0
     if all(isinstance(text, str) for text in texts.values()):
         lock_id, maximum_length = texts["id"], 128
-        is_typeable = 0 < len(lock_id) <= maximum_length and lock_id.isprintable() and not lock_id.startswith("-")
+        is_typeable = (
+            0 < len(lock_id) <= maximum_length
+            and lock_id.isprintable()
+            and not lock_id.startswith("-")
+        )
         if is_typeable:
             return LockInfo(**texts, pid=pid)
     texts = dict.fromkeys(_TEXT_MEMBERS.values(), "")
@@ -66,7 +73,8 @@ def _parse_lock_document(data: bytes) -> Mapping[str, Any]:
     try:
         document = json.loads(data)
     except (ValueError, RecursionError):
-        return {}  # without members the lock is unreadable
+        # Without members the lock is unreadable.
+        return {}
     return get_mapping(document)
 
 
@@ -75,14 +83,17 @@ def describe_lock_holder(info: LockInfo) -> str:
     if not info.who:
         return f"somebody (ID {info.id})"
     since = f" since {info.created}" if info.created else ""
-    operation = info.operation.removeprefix("OperationType").lower()  # Terraform's spelling is for programs
+    # Terraform's spelling is for programs.
+    operation = info.operation.removeprefix("OperationType").lower()
     return f"{info.who} (process {info.pid} on {info.host}, {operation}{since}, ID {info.id})"
 
 
 def format_unlock_failure(lock_id: str, holder: LockInfo | None) -> str:
     """Format the reason that a lock could not be released."""
     current_state = f"it is held by {describe_lock_holder(holder)}" if holder else "it is not held"
-    return f'The lock "{lock_id}" was not released: {current_state} now. It was broken, or it expired.'
+    return (
+        f'The lock "{lock_id}" was not released: {current_state} now. It was broken, or it expired.'
+    )
 
 
 def check_breakable(lock_id: str, holder: LockInfo | None) -> LockInfo:
@@ -90,17 +101,23 @@ def check_breakable(lock_id: str, holder: LockInfo | None) -> LockInfo:
     if holder is None:
         raise BackendProblem(f'Not unlocked: the lock "{lock_id}" is not held.')
     if holder.id != lock_id:
-        raise BackendProblem(f'Not unlocked: the lock is held by {describe_lock_holder(holder)}, not by "{lock_id}".')
+        raise BackendProblem(
+            f'Not unlocked: the lock is held by {describe_lock_holder(holder)}, not by "{lock_id}".'
+        )
     return holder
 
 
 LEASE_VARIABLE: Final = "NF_LEASE_SECONDS"
-LEASE_SECONDS: Final = 45  # a dead holder frees the lock within a minute
-MINIMUM_SECONDS: Final = 15  # minimum lease of Azure
+# A dead holder frees the lock within a minute.
+LEASE_SECONDS: Final = 45
+# minimum lease of Azure.
+MINIMUM_SECONDS: Final = 15
 MAXIMUM_SECONDS: Final = 60
-_RENEWALS: Final = 3  # number of renewals sent during one lease
+# number of renewals sent during one lease.
+_RENEWALS: Final = 3
 _RETRY_SECONDS: Final = 1.0
-_MARGIN_SECONDS: Final = 1.0  # a lease counts as expired this long in advance
+# A lease counts as expired this long in advance.
+_MARGIN_SECONDS: Final = 1.0
 
 
 def read_lease_seconds() -> int:
@@ -129,10 +146,14 @@ class LockLease:
         """Prepare a lease without renewing it; the thread starts in `begin`."""
         self._seconds = seconds
         self._renew = renew
-        self._sent_at = read_monotonic_clock()  # of the last successful renewal
-        self._loss_reason = ""  # as long as it is held
+        # Of the last successful renewal.
+        self._sent_at = read_monotonic_clock()
+        # As long as it is held.
+        self._loss_reason = ""
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run_periodic_lease_renewals, name="nexusform-lease", daemon=True)
+        self._thread = threading.Thread(
+            target=self._run_periodic_lease_renewals, name="nexusform-lease", daemon=True
+        )
 
     def begin(self, sent_at: float) -> None:
         """Start renewing the lease. It was requested at `sent_at`, by the clock of `read_monotonic_clock`."""
@@ -164,7 +185,8 @@ class LockLease:
             except LeaseLost as problem:
                 self._loss_reason = str(problem) or "another process holds it now"
                 return
-            except Exception:  # noqa: BLE001 - any error: `check_valid` detects the expiry
+            except Exception:  # noqa: BLE001
+                # Any error: `check_valid` detects the expiry.
                 pause = min(_RETRY_SECONDS, usual_pause)
             else:
                 self._sent_at = sent_at
@@ -172,6 +194,7 @@ class LockLease:
 
 def _format_lease_loss(reason: str) -> str:
     return (
-        f"The lock of the state was lost: {reason}. Another run may hold it. This run starts and writes "
+        f"The lock of the state was lost: {reason}. Another run may hold it. This run starts and "
+        "writes "
         "nothing more. Its finished steps are in the journal for the next run."
     )

@@ -17,7 +17,12 @@ from nexusform.backends.registry import (
     check_name,
     sort_workspaces,
 )
-from nexusform.interfaces.state_storage import BackendProblem, LockInfo, StateLocked, StoredStateVersion
+from nexusform.interfaces.state_storage import (
+    BackendProblem,
+    LockInfo,
+    StateLocked,
+    StoredStateVersion,
+)
 from nexusform.schemas.block_schema import BlockSchema
 
 
@@ -31,10 +36,13 @@ class _Workspace(Struct):
 class MemoryBackend:
     """One workspace; backends created by `select_workspace` share the same memory."""
 
-    def __init__(self, workspace: str = DEFAULT_WORKSPACE, shared: dict[str, _Workspace] | None = None) -> None:
+    def __init__(
+        self, workspace: str = DEFAULT_WORKSPACE, shared: dict[str, _Workspace] | None = None
+    ) -> None:
         check_name(workspace)
         self._name = workspace
-        self._shared = {} if shared is None else shared  # all workspaces of this memory by name
+        # All workspaces of this memory by name.
+        self._shared = {} if shared is None else shared
         self._guard = RLock()
 
     def describe(self) -> str:
@@ -49,7 +57,10 @@ class MemoryBackend:
         """Replace the document; the previous one becomes the backup."""
         with self._guard:
             if document != self._workspace.document:
-                self._workspace.backup, self._workspace.document = self._workspace.document, document
+                self._workspace.backup, self._workspace.document = (
+                    self._workspace.document,
+                    document,
+                )
 
     def append(self, record: bytes) -> None:
         """Add one record to the journal."""
@@ -73,7 +84,9 @@ class MemoryBackend:
 
     def list_versions(self) -> list[StoredStateVersion]:
         """Return the previous document as the version "backup"; [] without one."""
-        return [StoredStateVersion("backup", "backup")] if self._workspace.backup is not None else []
+        return (
+            [StoredStateVersion("backup", "backup")] if self._workspace.backup is not None else []
+        )
 
     def read_version(self, version: str) -> bytes:
         """Return the backup. Raises BackendProblem for another id."""
@@ -124,4 +137,6 @@ class MemoryBackend:
 
 _SCHEMA: Final = BlockSchema({}, description="State in memory, lost when the command ends.")
 
-MEMORY: Final = BackendDefinition(_SCHEMA, lambda _settings, _directories: MemoryBackend(), is_remote=False)
+MEMORY: Final = BackendDefinition(
+    _SCHEMA, lambda _settings, _directories: MemoryBackend(), is_remote=False
+)

@@ -16,8 +16,10 @@ from nexusform.interfaces.state_storage import BackendProblem, StateBackend
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
 from nexusform.schemas.value_types import STRING, Type
 
-MAXIMUM_SIZE: Final = 1 << 30  # default limit for the bytes of a state or a journal
-MAXIMUM_LOCK_SIZE: Final = 1 << 16  # limit for the bytes of a lock
+# default limit for the bytes of a state or a journal.
+MAXIMUM_SIZE: Final = 1 << 30
+# limit for the bytes of a lock.
+MAXIMUM_LOCK_SIZE: Final = 1 << 16
 DEFAULT_WORKSPACE: Final = "default"
 _NAME: Final = re.compile(r"[A-Za-z0-9_~-][A-Za-z0-9._~-]{0,89}")
 
@@ -53,23 +55,33 @@ class BackendDefinition(Struct, frozen=True):
         """Return the backend of these settings for commands, guarded against overwrites. Raises BackendProblem."""
         if not self.is_remote:
             return guard_backend(self.make(settings, directories), is_remote=False)
-        address = next(iter(self.list_server_urls(settings)), "the server").split("?")[0]  # for messages
+        address = next(iter(self.list_server_urls(settings)), "the server").split("?")[
+            0
+        ]  # for messages
         from nexusform.network.deadlines import DeadlineRunner
 
         deadline = DeadlineRunner(lambda: _remove_login(address))
-        return guard_backend(deadline.run("sign in", lambda: self.make(settings, directories)), is_remote=True)
+        return guard_backend(
+            deadline.run("sign in", lambda: self.make(settings, directories)), is_remote=True
+        )
 
     def explain_unverified_server(self, settings: Mapping[str, Any]) -> str:
         """Return a warning about servers (scheme and host) with unverified certificates; "" without any."""
         if not settings.get(self.unverified_setting):
             return ""
-        servers = {"://".join(urlsplit(_remove_login(address))[:2]) for address in self.list_server_urls(settings)}
-        names = ", ".join(sorted(server for server in servers if server.startswith("https:")))  # http has none
+        servers = {
+            "://".join(urlsplit(_remove_login(address))[:2])
+            for address in self.list_server_urls(settings)
+        }
+        # http has none.
+        names = ", ".join(sorted(server for server in servers if server.startswith("https:")))
         if not names:
             return ""
         return (
-            f"The certificate of {names} is not verified ({self.unverified_setting}): another server could answer "
-            "and receive the state and the credentials. Remove the setting, and add the server's CA to SSL_CERT_FILE."
+            f"The certificate of {names} is not verified ({self.unverified_setting}): another "
+            "server could answer "
+            "and receive the state and the credentials. Remove the setting, and add the server's "
+            "CA to SSL_CERT_FILE."
         )
 
 
@@ -93,7 +105,8 @@ def check_name(name: str) -> None:
     """Raise a BackendProblem unless the name is valid in a path and a URL."""
     if _NAME.fullmatch(name) is None:
         raise BackendProblem(
-            f'Invalid workspace name "{name}": use up to 90 letters, digits, "-", "_", "~" and ".", not '
+            f'Invalid workspace name "{name}": use up to 90 letters, digits, "-", "_", "~" and '
+            '".", not '
             "starting with a dot."
         )
 
@@ -124,7 +137,10 @@ def require_backend_package(backend: str, extra: str) -> Iterator[None]:
     try:
         yield
     except ImportError as problem:
-        detail = f'The backend "{backend}" needs the package {problem.name}: {format_installation(extra)}.'
+        detail = (
+            f'The backend "{backend}" needs the package {problem.name}: '
+            f"{format_installation(extra)}."
+        )
         raise BackendProblem(detail) from None
 
 

@@ -32,10 +32,14 @@ class JournalFile:
         self._path = path
         self._maximum_size = maximum_size
         self._descriptor: int | None = None
-        self._writing = Lock()  # one append at a time
-        self._syncing = Lock()  # one flush to the disk at a time
-        self._written = 0  # the number of appends so far
-        self._synced = 0  # the last append already on the disk
+        # One append at a time.
+        self._writing = Lock()
+        # One flush to the disk at a time.
+        self._syncing = Lock()
+        # The number of appends so far.
+        self._written = 0
+        # The last append already on the disk.
+        self._synced = 0
 
     def append_lines(self, records: Sequence[bytes]) -> None:
         """Append lines in order, durable on return. Raises BackendProblem; ValueError if invalid."""
@@ -47,7 +51,8 @@ class JournalFile:
 
     def mark_compacted(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
         """Mark existing lines as part of the document; append those to keep. Raises BackendProblem."""
-        if keep or self._descriptor is not None or os.path.lexists(self._path):  # else there are no lines
+        # Else there are no lines.
+        if keep or self._descriptor is not None or os.path.lexists(self._path):
             from nexusform.backends.journal_lines import build_compaction_mark
 
             self._append_lines_durably([build_compaction_mark(document), *keep])
@@ -65,10 +70,12 @@ class JournalFile:
         with convert_os_errors("read the journal", self._path):
             data = read_file(self._path, self._maximum_size)
         if not data:
-            return []  # no journal, or an empty one
+            # No journal, or an empty one.
+            return []
         from nexusform.backends.journal_lines import list_pending_records
 
-        lines = data.split(b"\n")[:-1]  # after the last newline there is nothing, or an incomplete line
+        # After the last newline there is nothing, or an incomplete line.
+        lines = data.split(b"\n")[:-1]
         return list_pending_records(lines, document())
 
     def _append_lines_durably(self, lines: Sequence[bytes]) -> None:
@@ -81,19 +88,25 @@ class JournalFile:
                     with suppress(FileExistsError):
                         os.close(create_file(self._path))
                     _remove_incomplete_line(self._path)
-                    self._descriptor = open_regular_file(self._path, os.O_WRONLY | os.O_APPEND, follow=False)
+                    self._descriptor = open_regular_file(
+                        self._path, os.O_WRONLY | os.O_APPEND, follow=False
+                    )
                     sync_directory(directory)
                 descriptor = self._descriptor
                 try:
                     write_all_bytes(descriptor, b"\n".join([*lines, b""]))
                 except OSError:
-                    self._close_journal_file()  # the next call reopens it and removes the incomplete line
+                    # The next call reopens it and removes the incomplete line.
+                    self._close_journal_file()
                     raise
                 self._written += 1
-                number = self._written  # of this append
+                # Of this append.
+                number = self._written
             with self._syncing:
-                if self._synced < number:  # else the flush of another thread covers our lines
-                    reached = self._written  # by now also lines of other threads
+                # Else the flush of another thread covers our lines.
+                if self._synced < number:
+                    # By now also lines of other threads.
+                    reached = self._written
                     os.fsync(descriptor)
                     self._synced = reached
 
@@ -131,7 +144,9 @@ def convert_os_errors(description: str, path: Path) -> Iterator[None]:
         raise registry.build_size_problem(description, f'"{path}"', problem) from None
     except OSError as problem:
         hint = _HINTS.get(type(problem), "")
-        raise BackendProblem(f'Cannot {description} "{path}": {problem.strerror or problem}.{hint}') from None
+        raise BackendProblem(
+            f'Cannot {description} "{path}": {problem.strerror or problem}.{hint}'
+        ) from None
 
 
 _HINTS: Final[dict[type[OSError], str]] = {

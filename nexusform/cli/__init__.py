@@ -1,18 +1,23 @@
 """Command line, with a module per command. No other package prints to the screen."""
 
-PUBLIC = {  # public names of the package, by module
+# public names of the package, by module.
+PUBLIC = {
     "report_output": (
-        "Answer PlanFileAnswerFlags AnswerFormatFlags is_document write_answer StateComparison COMPARISON_SOURCES"
+        "Answer PlanFileAnswerFlags AnswerFormatFlags is_document write_answer "
+        "StateComparison COMPARISON_SOURCES"
     ),
     "apply": "parse_verification",
     "arguments": (
-        "declare_choice declare_flag_group declare_number declare_optional_positional declare_optional_choice_flag "
-        "declare_output_path_flag declare_positional declare_positionals declare_report_flags declare_switch_flag "
+        "declare_choice declare_flag_group declare_number declare_optional_positional "
+        "declare_optional_choice_flag "
+        "declare_output_path_flag declare_positional declare_positionals declare_report_flags "
+        "declare_switch_flag "
         "declare_text_flag declare_repeatable_text"
     ),
     "commands": "define_command CommandEntry LazyGroup get_trust_flags",
     "shared_flags": (
-        "parse_duration StateLockFlags create_context declare_state_flag declare_variable_flags ViewFlags "
+        "parse_duration StateLockFlags create_context declare_state_flag declare_variable_flags "
+        "ViewFlags "
         "declare_migration_flag is_confinement_disabled"
     ),
     "interrupts": "handle_interrupts",

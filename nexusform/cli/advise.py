@@ -5,7 +5,12 @@ from msgspec import Struct
 from nexusform.cli.arguments import declare_flag_group
 from nexusform.cli.commands import define_command
 from nexusform.cli.report_output import Answer, PlanFileAnswerFlags, write_answer
-from nexusform.cli.shared_flags import ViewFlags, create_context, declare_state_flag, declare_variable_flags
+from nexusform.cli.shared_flags import (
+    ViewFlags,
+    create_context,
+    declare_state_flag,
+    declare_variable_flags,
+)
 from nexusform.diagnostics.diagnostic import has_errors
 from nexusform.workflow.lint_advice import LintAdvice, find_advice
 
@@ -27,7 +32,9 @@ def advise(arguments: AdviseArguments) -> int:
     advice, 2 with advice, 1 for errors.
     """
     screen = arguments.view.create_screen()
-    advice = find_advice(create_context(arguments.state, arguments.variables), arguments.answer.plan)
+    advice = find_advice(
+        create_context(arguments.state, arguments.variables), arguments.answer.plan
+    )
     if has_errors(advice.diagnostics):
         return screen.print_failure(advice.diagnostics, advice.sources)
     return write_answer(_build_answer(advice), arguments.answer, screen)

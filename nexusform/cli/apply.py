@@ -63,7 +63,8 @@ from nexusform.workflow.runs.run import PlanOptions, Run, begin_run
 from nexusform.workflow.runs.saved_plan_checks import check_saved_plan
 from nexusform.workflow.runs.state_locking import LockOptions
 
-EXIT_WRONG_PREDICTION: Final = 2  # exit code: all steps were done, and a certain prediction is wrong
+# exit code: all steps were done, and a certain prediction is wrong.
+EXIT_WRONG_PREDICTION: Final = 2
 
 
 class ApplyFlags(Struct, frozen=True, kw_only=True):
@@ -73,7 +74,9 @@ class ApplyFlags(Struct, frozen=True, kw_only=True):
     input: bool = declare_switch_flag("Fail instead of asking", default=True)
     parallelism: int = declare_number("Limit the number of concurrent steps", default=10, minimum=1)
     fail_fast: bool = declare_switch_flag("Start no further step after a failure")
-    as_json: bool = declare_switch_flag("Print JSON events (with -auto-approve or PLANFILE)", flag="json")
+    as_json: bool = declare_switch_flag(
+        "Print JSON events (with -auto-approve or PLANFILE)", flag="json"
+    )
     concise: bool = declare_switch_flag("Print no line per step")
     show_sensitive: bool = declare_switch_flag("Show sensitive values")
     take_ownership: bool = declare_ownership_flag()
@@ -87,7 +90,10 @@ class ApplyFlags(Struct, frozen=True, kw_only=True):
     def create_context(self) -> CommandContext:
         """Create the context of the command."""
         return create_context(
-            self.state, self.variables, take_ownership=self.take_ownership, allow_other_hub=self.allow_other_hub
+            self.state,
+            self.variables,
+            take_ownership=self.take_ownership,
+            allow_other_hub=self.allow_other_hub,
         )
 
 
@@ -112,7 +118,8 @@ def apply(arguments: ApplyArguments) -> int:
     1 for errors and other waiting steps.
     Exit code 2: applied, but a certain prediction was wrong.
     """
-    planning_flags = arguments.planning.list_flags_set()  # names, to report the first one
+    # names, to report the first one.
+    planning_flags = arguments.planning.list_flags_set()
     verification = parse_verification(arguments.verify)
     if arguments.verify and (arguments.planfile is None or arguments.resume or arguments.discard):
         raise click.UsageError("-verify needs a plan file and excludes -resume and -discard.")
@@ -123,7 +130,9 @@ def apply(arguments: ApplyArguments) -> int:
     if arguments.resume:
         if planning_flags:
             reason = "-resume continues a saved plan"
-            raise click.UsageError(f"-{planning_flags[0]} and -resume cannot be combined: {reason}.")
+            raise click.UsageError(
+                f"-{planning_flags[0]} and -resume cannot be combined: {reason}."
+            )
         return _resume_last_apply(arguments.flags, arguments.planfile)
     if arguments.planfile is None:
         return apply_new_plan(arguments.flags, arguments.planning.build_options())
@@ -150,7 +159,9 @@ def parse_verification(values: Sequence[str]) -> SignatureRequirements:
         if kind == "key" and value:
             key_files.append(value)
         elif text != "replan":
-            raise click.UsageError(f'-verify: invalid value "{text}". Use -verify=replan or -verify=key:FILE.')
+            raise click.UsageError(
+                f'-verify: invalid value "{text}". Use -verify=replan or -verify=key:FILE.'
+            )
     return SignatureRequirements(tuple(key_files), replan="replan" in values)
 
 
@@ -200,14 +211,20 @@ def apply_new_plan(flags: ApplyFlags, options: PlanOptions) -> int:
 def _plan_and_apply(run: Run, job: _ApplyCommandRun, options: PlanOptions) -> int:
     """Plan, ask for approval if needed, and apply; return the exit code."""
     code = _finish_interrupted_apply(run, job) if options.mode is Mode.NORMAL else 0
-    if code:  # the earlier apply did not finish
+    # The earlier apply did not finish.
+    if code:
         return code
     with job.reporter.track_planning():
         plan = run.plan(options).plan
     job.display.report_plan(plan, run, next_step=False)
     if plan.errored:
-        return 1  # the plan was reported with its errors
-    if plan.has_changes and not job.flags.auto_approve and not _prompt_to_approve_plan(job.reporter, plan):
+        # The plan was reported with its errors.
+        return 1
+    if (
+        plan.has_changes
+        and not job.flags.auto_approve
+        and not _prompt_to_approve_plan(job.reporter, plan)
+    ):
         return 1
     return _apply_approved_plan(run, job, plan)
 
@@ -220,9 +237,11 @@ def _finish_interrupted_apply(run: Run, job: _ApplyCommandRun) -> int:
         job.reporter.report_diagnostics(problems, run.project.sources)
         return 1 if has_errors(problems) else 0
     if not remaining_steps.was_interrupted:
-        return 0  # the apply ended, with failed or waiting steps: the new plan has them again
+        # The apply ended, with failed or waiting steps: the new plan has them again.
+        return 0
     can_prompt = job.can_prompt() and not job.flags.auto_approve
-    if not can_prompt:  # there is no person to decide about changed inputs
+    # There is no person to decide about changed inputs.
+    if not can_prompt:
         problems += check_inputs_unchanged(run, remaining_steps)
     if has_errors(problems):
         job.reporter.report_diagnostics(problems, run.project.sources)
@@ -231,7 +250,9 @@ def _finish_interrupted_apply(run: Run, job: _ApplyCommandRun) -> int:
         return 1
     job.reporter.report_notice(f"Finishing an earlier apply first. {remaining_steps.summary}.")
     outcome = _apply_remaining_steps(run, job, remaining_steps)
-    run.stored = StoredState(outcome.applied.state, digest=compute_state_digest(outcome.applied.state))
+    run.stored = StoredState(
+        outcome.applied.state, digest=compute_state_digest(outcome.applied.state)
+    )
     return _get_exit_code(outcome)
 
 
@@ -244,10 +265,13 @@ def _resume_last_apply(flags: ApplyFlags, planfile: str | None) -> int:
         saved, new_problems = read_plan(planfile, context)
         problems += new_problems
         if saved is not None and saved.digest != remaining_steps.plan_digest:
-            problems.append(build_error("nothing-to-resume", f'"{planfile}" is not the plan of the last apply.'))
+            problems.append(
+                build_error("nothing-to-resume", f'"{planfile}" is not the plan of the last apply.')
+            )
     opened = OpenResult(project=None, diagnostics=(), sources={})
     if remaining_steps is not None and not has_errors(problems):
-        opened = open_saved_plan(context, remaining_steps.saved_plan, backend, is_verified=True)  # from the journal
+        # From the journal.
+        opened = open_saved_plan(context, remaining_steps.saved_plan, backend, is_verified=True)
     job.reporter.report_diagnostics([*problems, *opened.diagnostics], opened.sources)
     if opened.project is None:
         return 1
@@ -280,12 +304,17 @@ def _discard_steps_of_earlier_apply(flags: ApplyFlags) -> int:
         job.reporter.report_diagnostics(problems, run.project.sources)
         if problems:
             return 1
-        if step_count is None:  # no unfinished apply
+        # No unfinished apply.
+        if step_count is None:
             job.reporter.report_notice("No unfinished apply.")
         elif step_count:
-            job.reporter.report_notice(f"Dropped {format_count(step_count, 'step')} of an earlier apply.")
+            job.reporter.report_notice(
+                f"Dropped {format_count(step_count, 'step')} of an earlier apply."
+            )
         else:
-            job.reporter.report_notice("Recorded the end of an earlier apply. All of its steps were complete.")
+            job.reporter.report_notice(
+                "Recorded the end of an earlier apply. All of its steps were complete."
+            )
         return 0
 
     return _run_with_lock(job, opened.project, drop_steps)
@@ -296,26 +325,39 @@ def _apply_saved_plan(path: str, verification: SignatureRequirements, flags: App
     job = _create_apply_job(flags)
     context = flags.create_context()
     saved, problems = read_plan(path, context)
-    opened = OpenResult(project=None, diagnostics=(), sources={})  # so far, and after an error
+    # So far, and after an error.
+    opened = OpenResult(project=None, diagnostics=(), sources={})
     if saved is not None:
-        problems += check_failed_plan(saved, path)  # a plan with errors cannot be applied
+        # A plan with errors cannot be applied.
+        problems += check_failed_plan(saved, path)
         for key in verification.key_files:
-            problems += verify_signature(saved.signature, saved.signed_digest, key, context.confinement)
-            problems += check_plan_statement(saved.digest, path, key) if not has_errors(problems) else []
+            problems += verify_signature(
+                saved.signature, saved.signed_digest, key, context.confinement
+            )
+            problems += (
+                check_plan_statement(saved.digest, path, key) if not has_errors(problems) else []
+            )
         if not has_errors(problems):
             opened = open_saved_plan(context, saved, is_verified=bool(verification.key_files))
     job.reporter.report_diagnostics([*problems, *opened.diagnostics], opened.sources)
     if saved is None or opened.project is None:
         return 1
     if verification.key_files:
-        job.reporter.report_notice(f"Signature verified. Evaluation: {describe_plan_evaluation(saved.plan)}.")
-    return _run_with_lock(job, opened.project, lambda run: _check_and_apply(run, job, saved, verification))
+        job.reporter.report_notice(
+            f"Signature verified. Evaluation: {describe_plan_evaluation(saved.plan)}."
+        )
+    return _run_with_lock(
+        job, opened.project, lambda run: _check_and_apply(run, job, saved, verification)
+    )
 
 
-def _check_and_apply(run: Run, job: _ApplyCommandRun, saved: SavedPlan, verification: SignatureRequirements) -> int:
+def _check_and_apply(
+    run: Run, job: _ApplyCommandRun, saved: SavedPlan, verification: SignatureRequirements
+) -> int:
     """Apply a saved plan after its checks, or only record its end if all steps were done. Return the exit code."""
     complete_notice = "All steps of this plan were complete when its apply was interrupted."
-    remaining_steps, _ = find_remaining_steps(run.stored, run.project.context)  # None: no readable journal of an apply
+    # None: no readable journal of an apply.
+    remaining_steps, _ = find_remaining_steps(run.stored, run.project.context)
     if (
         remaining_steps is not None
         and remaining_steps.was_interrupted
@@ -329,7 +371,9 @@ def _check_and_apply(run: Run, job: _ApplyCommandRun, saved: SavedPlan, verifica
     if remaining_steps is None and run.has_unfinished_apply and is_last_applied_plan:
         job.reporter.report_notice(f"{complete_notice} Recorded its end.")
         return 0
-    verdict = check_saved_plan(run, saved, replan=verification.replan, is_verified=bool(verification.key_files))
+    verdict = check_saved_plan(
+        run, saved, replan=verification.replan, is_verified=bool(verification.key_files)
+    )
     job.reporter.report_diagnostics(verdict.diagnostics, run.project.sources)
     if verdict.plan is None:
         return 1
@@ -350,20 +394,27 @@ def _run_with_lock(job: _ApplyCommandRun, project: Project, work: Callable[[Run]
 
 def _apply_approved_plan(run: Run, job: _ApplyCommandRun, plan: Plan, digest: str = "") -> int:
     """Apply an approved plan and return the exit code. `digest` is the digest of a saved plan, "" for a new one."""
-    outcome = _apply_with_progress(job, plan, lambda events, options: apply_plan(run, plan, events, options), digest)
+    outcome = _apply_with_progress(
+        job, plan, lambda events, options: apply_plan(run, plan, events, options), digest
+    )
     return _get_exit_code(_report_result(run, job, plan, outcome))
 
 
 def _get_exit_code(outcome: ApplyOutcome) -> int:
-    if not outcome.is_complete and not outcome.is_waiting_for_site:  # to wait for another tool is no failure
+    # To wait for another tool is no failure.
+    if not outcome.is_complete and not outcome.is_waiting_for_site:
         return 1
     return EXIT_WRONG_PREDICTION if outcome.wrong_certain_predictions else 0
 
 
-def _apply_remaining_steps(run: Run, job: _ApplyCommandRun, remaining_steps: RemainingSteps) -> ApplyOutcome:
+def _apply_remaining_steps(
+    run: Run, job: _ApplyCommandRun, remaining_steps: RemainingSteps
+) -> ApplyOutcome:
     """Apply the remaining steps of an earlier apply and report the result in the same way as for a plan."""
     outcome = _apply_with_progress(
-        job, remaining_steps.plan, lambda events, options: apply_remaining_steps(run, remaining_steps, events, options)
+        job,
+        remaining_steps.plan,
+        lambda events, options: apply_remaining_steps(run, remaining_steps, events, options),
     )
     return _report_result(run, job, remaining_steps.plan, outcome)
 
@@ -376,7 +427,10 @@ def _apply_with_progress(
 ) -> ApplyOutcome:
     """Execute the steps with a progress display and interrupt handling. `digest` identifies a saved plan ("": new)."""
     reporter, flags = job.reporter, job.flags
-    with handle_interrupts(reporter.report_notice) as interrupts, reporter.track_apply(count_steps(plan)):
+    with (
+        handle_interrupts(reporter.report_notice) as interrupts,
+        reporter.track_apply(count_steps(plan)),
+    ):
         options = PlanApplyOptions(
             flags.parallelism,
             flags.fail_fast,
@@ -387,18 +441,26 @@ def _apply_with_progress(
         return execute(_PipeSafeListener(reporter, interrupts), options)
 
 
-def _report_result(run: Run, job: _ApplyCommandRun, plan: Plan, outcome: ApplyOutcome) -> ApplyOutcome:
+def _report_result(
+    run: Run, job: _ApplyCommandRun, plan: Plan, outcome: ApplyOutcome
+) -> ApplyOutcome:
     """Report the counts, the diagnostics and the outputs of an apply; return the same outcome."""
     job.reporter.report_result(outcome, plan.mode)
     job.reporter.report_diagnostics(outcome.diagnostics, run.project.sources)
-    if plan.mode is not Mode.DESTROY:  # no output remains
+    # No output remains.
+    if plan.mode is not Mode.DESTROY:
         job.reporter.report_outputs(outcome.applied.state.outputs)
     return outcome
 
 
-_APPROVAL_HINT: Final = "Add -auto-approve, or save a plan with `nexusform plan -out=FILE` and apply that file."
+_APPROVAL_HINT: Final = (
+    "Add -auto-approve, or save a plan with `nexusform plan -out=FILE` and apply that file."
+)
 _QUESTIONS: Final[Mapping[Mode, tuple[str, str]]] = {
-    Mode.NORMAL: ("Do you want to perform these actions", "nexusform will perform the actions described above."),
+    Mode.NORMAL: (
+        "Do you want to perform these actions",
+        "nexusform will perform the actions described above.",
+    ),
     Mode.DESTROY: (
         "Do you really want to destroy all resources",
         "nexusform will destroy all objects listed above. There is no undo.",
@@ -419,7 +481,8 @@ def _prompt_to_approve_plan(reporter: RunReporter, plan: Plan) -> bool:
     workspace_note = f' in workspace "{plan.workspace}"' if plan.workspace != "default" else ""
     screen = reporter.screen
     answer = screen.prompt_user(
-        f"{question}{workspace_note}?", f"  {explanation}\n  Only 'yes' will be accepted to approve."
+        f"{question}{workspace_note}?",
+        f"  {explanation}\n  Only 'yes' will be accepted to approve.",
     )
     if answer == "yes":
         screen.print_text()
@@ -433,9 +496,12 @@ def _prompt_to_approve_plan(reporter: RunReporter, plan: Plan) -> bool:
 def _describe_destroyed_objects(plan: Plan) -> str:
     """Describe the objects of a partial destroy plan: `2 objects (a.b, c.d) with 33 VMs`."""
     addresses = [str(change.address) for change in plan.changes if change.action is Action.DELETE]
-    description = f"{format_count(len(addresses), 'object')} ({format_first_items(addresses, _MAX_NAMES)})"
+    description = (
+        f"{format_count(len(addresses), 'object')} ({format_first_items(addresses, _MAX_NAMES)})"
+    )
     removals = [
-        format_count(effect_count.count, get_kind_noun(effect_count.kind))  # such as "33 VMs"
+        # Such as "33 VMs".
+        format_count(effect_count.count, get_kind_noun(effect_count.kind))
         for effect_count in count_effects(plan.placements)
         if effect_count.effect is Effect.REMOVED
     ]
@@ -489,7 +555,8 @@ class _PipeSafeListener(StepListener):
             report(event)
         except BrokenPipeError:
             self._is_open = False
-            self._interrupts.count += 1  # like an interrupt: no further step starts
+            # Like an interrupt: no further step starts.
+            self._interrupts.count += 1
 
 
 class DestroyArguments(Struct, frozen=True, kw_only=True):
@@ -504,4 +571,6 @@ def destroy(arguments: DestroyArguments) -> int:
     """Destroy all resources in the state. The same as `apply -destroy`."""
     if arguments.planning.refresh_only:
         raise click.UsageError("destroy does not support -refresh-only.")
-    return apply_new_plan(arguments.flags, replace(arguments.planning, destroy=True).build_options())
+    return apply_new_plan(
+        arguments.flags, replace(arguments.planning, destroy=True).build_options()
+    )

@@ -47,7 +47,9 @@ class ApplyReporter(TextReporter):
     def report_step_progress(self, event: StepEvent) -> None:
         """Print the progress of a step."""
         if not self._is_concise:
-            self._print_line(progress_text.format_progress_line(event, self._paint, self.screen.width))
+            self._print_line(
+                progress_text.format_progress_line(event, self._paint, self.screen.width)
+            )
 
     def report_step_end(self, event: StepEvent) -> None:
         """Print the end of a step."""
@@ -59,12 +61,16 @@ class ApplyReporter(TextReporter):
     def report_result(self, outcome: ApplyOutcome, mode: Mode) -> None:
         """Print `Apply complete! ...`, parsed by tools, and the checked predictions. With steps left, print a table."""
         applied = outcome.applied
-        if not applied.is_complete:  # a step failed, waits or was not started
-            table = progress_text.render_step_outcomes(applied.end_events, self._paint, self.screen.width)
+        # A step failed, waits or was not started.
+        if not applied.is_complete:
+            table = progress_text.render_step_outcomes(
+                applied.end_events, self._paint, self.screen.width
+            )
             self.screen.print_text(f"\n{table}")
             return
         if not outcome.is_complete:
-            return  # all steps are done; the error, such as an unsaved state, is reported as a diagnostic
+            # All steps are done; the error, such as an unsaved state, is reported as a diagnostic.
+            return
         if mode is Mode.DESTROY:
             line = progress_text.format_destroy_complete(applied.destroyed, self._paint)
         else:
@@ -77,13 +83,16 @@ class ApplyReporter(TextReporter):
                 forgotten=applied.forgotten,
             )
         self.screen.print_text(f"\n{line}")
-        if not outcome.sends and outcome.provider_names:  # such as the simulated provider
+        # Such as the simulated provider.
+        if not outcome.sends and outcome.provider_names:
             self.screen.print_wrapped(progress_text.format_nothing_sent(outcome.provider_names[0]))
         self._print_predictions(applied.wrong_predictions, applied.ties, applied.hits)
         for output in outcome.wrong_outputs:
             self._print_wrong_prediction(output)
 
-    def _print_predictions(self, wrong: Sequence[WrongPrediction], ties: Sequence[WrongPrediction], hits: int) -> None:
+    def _print_predictions(
+        self, wrong: Sequence[WrongPrediction], ties: Sequence[WrongPrediction], hits: int
+    ) -> None:
         """Print the wrong predictions, then VMs on an equally good machine. The first title counts the correct ones."""
         hit_note = f", {hits:,} correct" if hits else ""
         if wrong:
@@ -93,11 +102,15 @@ class ApplyReporter(TextReporter):
         if ties:
             count = format_count(len(ties), "VM")
             verb = select_word_form(len(ties), "runs", "run")
-            self._print_wrong_predictions(f"{count} {verb} on another machine allowed by the rule{hit_note}:", ties)
+            self._print_wrong_predictions(
+                f"{count} {verb} on another machine allowed by the rule{hit_note}:", ties
+            )
         elif hits and not wrong:
             self.screen.print_text(f"{hits:,} of {hits:,} predictions correct.")
 
-    def _print_wrong_predictions(self, title: str, wrong_predictions: Sequence[WrongPrediction]) -> None:
+    def _print_wrong_predictions(
+        self, title: str, wrong_predictions: Sequence[WrongPrediction]
+    ) -> None:
         """Print the title and the first predictions, then the number of the rest."""
         self.screen.print_text(title)
         for prediction in wrong_predictions[:_MAX_MISSES]:
@@ -116,9 +129,11 @@ class ApplyReporter(TextReporter):
         path = format_path(prediction.path)
         if prediction.text:
             detail = prediction.text
-        elif isinstance(prediction.predicted, Mapping) and prediction.observed is None:  # such as a missing VM
+        elif isinstance(prediction.predicted, Mapping) and prediction.observed is None:
+            # Such as a missing VM.
             detail = f"{path} was predicted but does not exist"
         else:
             detail = f"{path} predicted {prediction.predicted}, observed {prediction.observed}"
-        lines = wrap_line(f"  {prediction.address}: {detail}", 4, self.screen.width)  # later lines are indented by 4
+        # later lines are indented by 4.
+        lines = wrap_line(f"  {prediction.address}: {detail}", 4, self.screen.width)
         self.screen.print_text("\n".join(lines))

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 import click
 from msgspec import Struct
 
-if TYPE_CHECKING:  # only shells that complete load it
+# Only shells that complete load it.
+if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 Record = TypeVar("Record", bound=Struct)
@@ -31,7 +32,8 @@ class _FlagDeclaration(Struct, frozen=True):
 
     def create_parameter(self, name: str) -> click.Parameter:
         """Create the click parameter for the field of this name."""
-        names = self.flags or name.replace("_", "-")  # one, or several separated by blanks
+        # One, or several separated by blanks.
+        names = self.flags or name.replace("_", "-")
         flags = [f"-{flag_name}" for flag_name in names.split()]
         return Flag([*flags, name], **self.options)
 
@@ -73,14 +75,21 @@ class Flag(click.Option):
     ) -> None:
         """Keep how the value of the flag is written; `options` are further arguments of click.Option."""
         super().__init__(list(names), **options)
-        self.is_output = is_output  # its value is the path of an output file
-        self.is_switch = is_switch  # its value can be omitted: `-name`
-        self.is_tagged = is_tagged  # its value includes its name: ("var", "a=1")
+        # Its value is the path of an output file.
+        self.is_output = is_output
+        # Its value can be omitted: `-name`.
+        self.is_switch = is_switch
+        # Its value includes its name: ("var", "a=1").
+        self.is_tagged = is_tagged
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Return the completions of a word after the flag. After a switch, the word is an argument of the command."""
         if self.is_switch:
-            arguments = [parameter for parameter in ctx.command.params if isinstance(parameter, click.Argument)]
+            arguments = [
+                parameter
+                for parameter in ctx.command.params
+                if isinstance(parameter, click.Argument)
+            ]
             return arguments[0].shell_complete(ctx, incomplete) if arguments else []
         if isinstance(self.type, click.Choice):
             return super().shell_complete(ctx, incomplete)
@@ -94,7 +103,8 @@ class Flag(click.Option):
             return None
         if not self.is_switch:
             value = f"={self.metavar}"
-        elif self.default is True:  # only switching it off is useful
+        elif self.default is True:
+            # Only switching it off is useful.
             value = "=false"
         elif self.metavar:
             value = f"[={self.metavar}]"
@@ -129,7 +139,9 @@ def declare_switch_or_text(meaning: str, *, metavar: str) -> str:
     return cast("str", _FlagDeclaration(options, default=""))
 
 
-def declare_text_flag(meaning: str, *, metavar: str = "VALUE", default: str = "", flag: str = "") -> str:
+def declare_text_flag(
+    meaning: str, *, metavar: str = "VALUE", default: str = "", flag: str = ""
+) -> str:
     """Declare a record field as a flag with a text: `-name=value`, `-name value`. `flag` replaces the field's name."""
     options = {"type": str, "metavar": metavar, "default": default, "help": meaning}
     return cast("str", _FlagDeclaration(options, default, flag))
@@ -144,11 +156,19 @@ def declare_output_path_flag(meaning: str) -> str:
 def declare_report_flags() -> tuple[str, ...]:
     """Declare -report=FORMAT:PATH, repeatable, as a record field. mypy sees the type of its parsed values."""
     meaning = "Write a report to a file (- is stdout)"
-    options = {"type": str, "metavar": "FORMAT:PATH", "multiple": True, "help": meaning, "is_output": True}
+    options = {
+        "type": str,
+        "metavar": "FORMAT:PATH",
+        "multiple": True,
+        "help": meaning,
+        "is_output": True,
+    }
     return cast("tuple[str, ...]", _FlagDeclaration(options, default=()))
 
 
-def declare_repeatable_text(meaning: str, *, metavar: str = "VALUE", flag: str = "") -> tuple[str, ...]:
+def declare_repeatable_text(
+    meaning: str, *, metavar: str = "VALUE", flag: str = ""
+) -> tuple[str, ...]:
     """Declare a record field as a repeatable flag with a text, named `flag` or else as the field."""
     options = {"type": str, "metavar": metavar, "multiple": True, "help": meaning}
     return cast("tuple[str, ...]", _FlagDeclaration(options, default=(), flags=flag))
@@ -161,7 +181,9 @@ def declare_number(meaning: str, *, default: Default, minimum: int | None = None
     return cast("int | Default", _FlagDeclaration(options, default))
 
 
-def declare_choice(meaning: str, choices: Sequence[str], *, metavar: str = "", flag: str = "") -> str:
+def declare_choice(
+    meaning: str, choices: Sequence[str], *, metavar: str = "", flag: str = ""
+) -> str:
     """Declare a record field as a flag with a choice, by default the first. `flag` replaces the name of the field."""
     default = choices[0] if choices else ""
     options = {
@@ -188,7 +210,9 @@ def declare_ignored_flag(name: str, *, switch: bool = False) -> Flag:
 def declare_ordered_flags(meaning: str, flags: Sequence[str]) -> tuple[tuple[str, str], ...]:
     """Declare a record field for flags with a significant order: it holds (flag name, value) pairs as typed."""
     options = {"is_tagged": True, "nargs": 2, "multiple": True, "metavar": "VALUE", "help": meaning}
-    return cast("tuple[tuple[str, str], ...]", _FlagDeclaration(options, default=(), flags=" ".join(flags)))
+    return cast(
+        "tuple[tuple[str, str], ...]", _FlagDeclaration(options, default=(), flags=" ".join(flags))
+    )
 
 
 def declare_positional(*, metavar: str | None = None, choices: Sequence[str] = ()) -> str:
@@ -219,7 +243,8 @@ def build_click_parameters(record: type[Struct]) -> list[click.Parameter]:
     parameters: list[click.Parameter] = []
     declarations: tuple[_Declaration, ...] = record.__struct_defaults__
     for name, declaration in zip(record.__struct_fields__, declarations, strict=True):
-        if isinstance(declaration, _FlagGroup):  # a record of further flags
+        # A record of further flags.
+        if isinstance(declaration, _FlagGroup):
             parameters += build_click_parameters(declaration.record)
         else:
             parameters.append(declaration.create_parameter(name))
@@ -231,7 +256,8 @@ def build_arguments_record(record: type[Record], values: Mapping[str, Any]) -> R
     arguments: dict[str, Any] = {}
     declarations: tuple[_Declaration, ...] = record.__struct_defaults__
     for name, declaration in zip(record.__struct_fields__, declarations, strict=True):
-        if isinstance(declaration, _FlagGroup):  # a record of further flags
+        # A record of further flags.
+        if isinstance(declaration, _FlagGroup):
             arguments[name] = build_arguments_record(declaration.record, values)
         else:
             arguments[name] = values.get(name, declaration.default)

@@ -27,7 +27,8 @@ from nexusform.cli.arguments import (
 )
 from nexusform.diagnostics.diagnostic import suggest_name
 
-if TYPE_CHECKING:  # only shells that complete load it
+# Only shells that complete load it.
+if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 
@@ -41,7 +42,8 @@ _INPUT_SUFFIXES: Final = (
     ".backup",
     ".journal",
 )
-_CHECKED_OUTPUTS: Final = ("-out", "-generate-config-out")  # of commands handling older files themselves
+# Of commands handling older files themselves.
+_CHECKED_OUTPUTS: Final = ("-out", "-generate-config-out")
 _PATH_METAVARS: Final = ("FILE", "PLANFILE", "KEYFILE", "DIR")
 
 _HELP_ALL: Final = "--help=all"
@@ -53,11 +55,15 @@ _NO_TEXTS: Final[Mapping[str, str]] = {}
 class TrustFlags(Struct, frozen=True, kw_only=True):
     """Flags of every command that reads configuration or state: limits on untrusted configuration."""
 
-    confine: str = declare_switch_or_text("Restrict files to DIR (default: work tree), block addresses", metavar="DIR")
+    confine: str = declare_switch_or_text(
+        "Restrict files to DIR (default: work tree), block addresses", metavar="DIR"
+    )
     allow_remote: tuple[str, ...] = declare_repeatable_text(
         "With -confine, allow addresses with this prefix", metavar="URL-PREFIX"
     )
-    limit: tuple[str, ...] = declare_repeatable_text("Set a resource limit (docs/security.md)", metavar="NAME=N")
+    limit: tuple[str, ...] = declare_repeatable_text(
+        "Set a resource limit (docs/security.md)", metavar="NAME=N"
+    )
     backend_config: tuple[str, ...] = declare_repeatable_text(
         "Set a backend argument, or read a file of them", metavar="FILE|K=V"
     )
@@ -82,7 +88,8 @@ class Command(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Rewrite the words of NF_CLI_ARGS and `args` into click's form, then let click parse them."""
-        # Words of the variables NF_CLI_ARGS and (for `state list`) NF_CLI_ARGS_state_list precede `args`.
+        # Words of the variables NF_CLI_ARGS and (for `state list`) NF_CLI_ARGS_state_list precede
+        # `args`.
         path = "_".join(ctx.command_path.split()[1:]).replace("-", "_")
         environment_words: list[str] = []
         for variable in ("NF_CLI_ARGS", f"NF_CLI_ARGS_{path}"):
@@ -92,15 +99,21 @@ class Command(click.Command):
                 raise click.UsageError(f"{variable} cannot be parsed: {problem}.", ctx) from None
             warn_of_terraform_variable(variable)
         words = [*environment_words, *args]
-        ctx.allow_extra_args = True  # they are rejected below, with a better message than click's
+        # They are rejected below, with a better message than click's.
+        ctx.allow_extra_args = True
         try:
-            extra_arguments = super().parse_args(ctx, self._rewrite_single_dash_arguments(ctx, words))
+            extra_arguments = super().parse_args(
+                ctx, self._rewrite_single_dash_arguments(ctx, words)
+            )
         except click.UsageError:
-            if ctx.resilient_parsing:  # a shell completes an unfinished line
+            # A shell completes an unfinished line.
+            if ctx.resilient_parsing:
                 return super().parse_args(ctx, args)
             removed = find_removed_flag(" ".join(ctx.command_path.split()[1:]), words)
             if removed:
-                raise RemovedCommandError(f'"nexusform {removed}" was removed. Use: {REMOVED_FLAGS[removed]}') from None
+                raise RemovedCommandError(
+                    f'"nexusform {removed}" was removed. Use: {REMOVED_FLAGS[removed]}'
+                ) from None
             raise
         if extra_arguments and not ctx.resilient_parsing:
             hint = self._format_hint(extra_arguments[0], words)
@@ -109,11 +122,13 @@ class Command(click.Command):
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Format the command's own flags and examples; with -help=all also shared and rare flags."""
-        path = " ".join(ctx.command_path.split()[1:])  # without the name of the program: "state list"
+        # Without the name of the program: "state list".
+        path = " ".join(ctx.command_path.split()[1:])
         help_rows: Mapping[str, tuple[str, str]] = {
             parameter.opts[0].lstrip("-"): row
             for parameter in self.get_params(ctx)
-            if (row := parameter.get_help_record(ctx))  # None: a hidden flag
+            # None: a hidden flag.
+            if (row := parameter.get_help_record(ctx))
         }
         shows_all = ctx.meta.get(_HELP_KEY, False)
         if not shows_all:
@@ -134,7 +149,8 @@ class Command(click.Command):
         (`-lock false`), an id without its flag, or a directory.
         """
         flags = [parameter for parameter in self.params if isinstance(parameter, Flag)]
-        previous_word = ""  # the word before `extra`, without dashes
+        # The word before `extra`, without dashes.
+        previous_word = ""
         if extra in words[1:]:
             previous_word = words[words.index(extra) - 1].lstrip("-")
         # The value of a switch: `-lock false` instead of `-lock=false`.
@@ -161,11 +177,14 @@ class Command(click.Command):
         rewritten: list[str] = []
         for word in words:
             if word == "--":
-                return [*rewritten, word, *words]  # no flag follows
-            if not word.startswith("-") or word == "-":  # "-" is stdin
+                # No flag follows.
+                return [*rewritten, word, *words]
+            # "-" is stdin.
+            if not word.startswith("-") or word == "-":
                 rewritten.append(word)
                 continue
-            rewritten.extend(self._rewrite_single_dash_flag(ctx, word, flags, words))  # may take the next word, too
+            # May take the next word, too.
+            rewritten.extend(self._rewrite_single_dash_flag(ctx, word, flags, words))
         return rewritten
 
     def _rewrite_single_dash_flag(
@@ -176,7 +195,8 @@ class Command(click.Command):
         """
         name, equals, value = word[2 if word.startswith("--") else 1 :].partition("=")
         if name in ("help", "h"):
-            ctx.meta[_HELP_KEY] = value == "all"  # True: the help lists all commands
+            # True: the help lists all commands.
+            ctx.meta[_HELP_KEY] = value == "all"
             return ["--help"]
         if name not in flags:
             raise _build_unknown_flag_error(ctx, name, value, flags)
@@ -184,23 +204,30 @@ class Command(click.Command):
         has_value = True
         if flag.is_switch and not equals:
             value = "true"
-        elif not equals:  # the value is the next word of the command line, if there is one
+        elif not equals:
+            # The value is the next word of the command line, if there is one.
             next_word = next(following, None)
             has_value = next_word is not None
             value = next_word or ""
-        if not has_value or (not value and flag.metavar in _PATH_METAVARS):  # an empty path: "-confine=$UNSET"
+        # An empty path: "-confine=$UNSET".
+        if not has_value or (not value and flag.metavar in _PATH_METAVARS):
             raise click.UsageError(f"The flag -{name} needs a value: -{name}={flag.metavar}.", ctx)
         # click reads a tagged flag as two values: its own name, and the value.
         return [f"-{name}", name, value] if flag.is_tagged else [f"-{name}={value}"]
 
 
-def _build_unknown_flag_error(ctx: click.Context, name: str, value: str, flags: Mapping[str, Flag]) -> click.UsageError:
+def _build_unknown_flag_error(
+    ctx: click.Context, name: str, value: str, flags: Mapping[str, Flag]
+) -> click.UsageError:
     """Build the error for `-name=value`: a flag of the whole program, of another tool, or similar to a known one."""
     if name == "chdir":
-        command_line = ctx.command_path.replace("nexusform", f"nexusform -chdir={value or 'DIR'}", 1)
+        command_line = ctx.command_path.replace(
+            "nexusform", f"nexusform -chdir={value or 'DIR'}", 1
+        )
         return click.UsageError(f"-chdir must precede the command: {command_line} ...", ctx)
     command = " ".join(ctx.command_path.split()[1:])
-    hints = {  # for flags of other tools, by command and name
+    # For flags of other tools, by command and name.
+    hints = {
         "plan terraform-plan": "Use: nexusform predict -terraform-plan=FILE -inventory=DIR",
         "plan arm-what-if": "Use: nexusform predict -arm-what-if=FILE -inventory=DIR",
         "init plugin-dir": _NO_PLUGINS,
@@ -228,11 +255,16 @@ def define_command(
         """Make a command with the flags of its record, those for trust, and hidden ones of Terraform."""
 
         def run_callback(**values: Any) -> int:
-            click.get_current_context().meta[_TRUST_KEY] = build_arguments_record(TrustFlags, values)
+            click.get_current_context().meta[_TRUST_KEY] = build_arguments_record(
+                TrustFlags, values
+            )
             _delete_older_output_files(parameters, values)
             return function(build_arguments_record(record, values))
 
-        parameters = [*build_click_parameters(record), *(build_click_parameters(TrustFlags) if has_trust_flags else ())]
+        parameters = [
+            *build_click_parameters(record),
+            *(build_click_parameters(TrustFlags) if has_trust_flags else ()),
+        ]
         parameters += [*accepts, declare_ignored_flag("compact-warnings", switch=True)]
         return Command(name, params=parameters, callback=run_callback, help=function.__doc__)
 
@@ -247,12 +279,15 @@ class _OutputPath(Struct, frozen=True):
     is_deleted: bool
 
 
-def _delete_older_output_files(parameters: Iterable[click.Parameter], values: Mapping[str, Any]) -> None:
+def _delete_older_output_files(
+    parameters: Iterable[click.Parameter], values: Mapping[str, Any]
+) -> None:
     """Delete older files at the output paths of a command: after a failure, none is mistaken for its result. All paths
     are checked before the first deletion. Raises a usage error for a path in use as an input. A command with a flag of
     `_CHECKED_OUTPUTS` replaces the older file itself, so its path is checked only.
     """
-    inputs: set[str] = set()  # real paths of the arguments with files to keep
+    # real paths of the arguments with files to keep.
+    inputs: set[str] = set()
     outputs: list[_OutputPath] = []
     for parameter in parameters:
         words = _list_argument_words(values.get(parameter.name or ""))
@@ -261,7 +296,9 @@ def _delete_older_output_files(parameters: Iterable[click.Parameter], values: Ma
         if is_deleted or flag in _CHECKED_OUTPUTS:
             # The words of a repeatable output flag are FORMAT:PATH.
             paths = [word.partition(":")[2] if parameter.multiple else word for word in words]
-            outputs += [_OutputPath(flag, path, is_deleted) for path in paths if path not in ("", "-")]
+            outputs += [
+                _OutputPath(flag, path, is_deleted) for path in paths if path not in ("", "-")
+            ]
         if not is_deleted and not isinstance(parameter.type, click.Choice):
             inputs.update(map(os.path.realpath, words))
     for output in outputs:
@@ -270,7 +307,8 @@ def _delete_older_output_files(parameters: Iterable[click.Parameter], values: Ma
         if output.is_deleted:
             from nexusform.workflow.opening.system_io import remove_older_output
 
-            with suppress(OSError):  # writing it reports the problem
+            # writing it reports the problem.
+            with suppress(OSError):
                 remove_older_output(output.path)
 
 
@@ -296,17 +334,25 @@ def _check_output_path(output: _OutputPath, inputs: Collection[str]) -> None:
 
     flag, path = output.flag, output.path
     try:
-        confinement = parse_confinement(get_trust_flags().confine or os.environ.get("NF_CONFINE", ""), os.environ)
-        confinement.resolve_path_of_operator(Path(path).parent)  # a link at the path itself is replaced
+        confinement = parse_confinement(
+            get_trust_flags().confine or os.environ.get("NF_CONFINE", ""), os.environ
+        )
+        # A link at the path itself is replaced.
+        confinement.resolve_path_of_operator(Path(path).parent)
     except (OSError, ValueError) as problem:
         reason = str(getattr(problem, "strerror", problem)).rstrip(".")
         raise click.UsageError(f'{flag}: "{path}" cannot be written: {reason}.') from None
-    writes_configuration = flag == "-generate-config-out"  # so it may have the suffix of an input
+    # So it may have the suffix of an input.
+    writes_configuration = flag == "-generate-config-out"
     has_input_suffix = path.endswith(_INPUT_SUFFIXES) and not writes_configuration
     if has_input_suffix or (output.is_deleted and os.path.realpath(path) in inputs):
-        raise click.UsageError(f'{flag}: "{path}" is an input and is not overwritten. Choose another name.')
+        raise click.UsageError(
+            f'{flag}: "{path}" is an input and is not overwritten. Choose another name.'
+        )
     if output.is_deleted and may_be_input(path, confinement):
-        raise click.UsageError(f'{flag}: "{path}" may be an input and is not overwritten. Choose another name.')
+        raise click.UsageError(
+            f'{flag}: "{path}" may be an input and is not overwritten. Choose another name.'
+        )
 
 
 class RemovedCommandError(click.ClickException):
@@ -326,17 +372,24 @@ def apply_global_options(arguments: list[str]) -> list[str]:
         return ["--help"]
     if arguments == ["help", "all"] or first in ("-help=all", _HELP_ALL):
         return [_HELP_ALL]
-    if first == "help":  # `help state list` is `state list -help`
+    # `help state list` is `state list -help`.
+    if first == "help":
         return [*(word for word in arguments[1:] if word != "help"), "--help"]
     if first.startswith("-") and first != "--help":
         suggestion = suggest_name(name, ("chdir", "help", "version"))
-        raise click.UsageError(f"Unknown global option {first}.{suggestion} Options of a command follow its name.")
+        raise click.UsageError(
+            f"Unknown global option {first}.{suggestion} Options of a command follow its name."
+        )
     return arguments
 
 
 def _change_directory(arguments: list[str]) -> list[str]:
     """Enter the directory of each leading `-chdir=DIR` or `-chdir DIR`; return the words after them."""
-    while arguments and arguments[0].lstrip("-").partition("=")[0] == "chdir" and arguments[0].startswith("-"):
+    while (
+        arguments
+        and arguments[0].lstrip("-").partition("=")[0] == "chdir"
+        and arguments[0].startswith("-")
+    ):
         _, equals, directory = arguments.pop(0).partition("=")
         if not equals and arguments:
             directory = arguments.pop(0)
@@ -407,14 +460,21 @@ class LazyGroup(click.Group):
         found_command = self.get_command(ctx, name)
         if found_command is not None:
             return name, found_command, args[1:]
-        if ctx.resilient_parsing:  # a shell completes the name
+        # A shell completes the name.
+        if ctx.resilient_parsing:
             return None, None, []
         words = " ".join([*ctx.command_path.split()[1:], *args])
-        removed_names = [removed for removed in REMOVED_COMMANDS if f"{words} ".startswith(f"{removed} ")]
+        removed_names = [
+            removed for removed in REMOVED_COMMANDS if f"{words} ".startswith(f"{removed} ")
+        ]
         if removed_names:
-            removed = max(removed_names, key=len)  # the most specific one
-            raise RemovedCommandError(f'"nexusform {removed}" was removed. Use: {REMOVED_COMMANDS[removed]}')
-        hint = self.hints.get(name)  # for a Terraform command without an equivalent
+            # The most specific one.
+            removed = max(removed_names, key=len)
+            raise RemovedCommandError(
+                f'"nexusform {removed}" was removed. Use: {REMOVED_COMMANDS[removed]}'
+            )
+        # For a Terraform command without an equivalent.
+        hint = self.hints.get(name)
         suggestion = f" {hint}" if hint else suggest_name(name, [*self.table, *self.aliases])
         raise click.UsageError(f'Unknown command "{name}".{suggestion}', ctx)
 
@@ -465,7 +525,10 @@ REMOVED_COMMANDS: Final[Mapping[str, str]] = {
     "taint": "nexusform plan -replace=ADDR",
 }
 
-_WHAT_IF: Final = "nexusform predict -arm-what-if=FILE with the output of az deployment group what-if --no-pretty-print"
+_WHAT_IF: Final = (
+    "nexusform predict -arm-what-if=FILE with the output of az deployment group what-if "
+    "--no-pretty-print"
+)
 # By the words after `nexusform`: a flag, or one value of it.
 REMOVED_FLAGS: Final[Mapping[str, str]] = {
     "export -format=arm": "nexusform export -format=azapi",
@@ -485,19 +548,30 @@ def find_removed_flag(command: str, words: Iterable[str]) -> str:
     return ""
 
 
-_MAX_UNGROUPED: Final = 15  # flags under a single title
+# flags under a single title.
+_MAX_UNGROUPED: Final = 15
 _FLAG_SECTIONS: Final[Mapping[str, str]] = {
-    "Plan options": "destroy refresh-only refresh target target-file exclude exclude-file replace var var-file samples",
+    "Plan options": (
+        "destroy refresh-only refresh target target-file exclude exclude-file replace var "
+        "var-file samples"
+    ),
     "Result": "out previous sign check-with generate-config-out detailed-exitcode fail-on",
-    "Output": "details placements report diff source-url json compat no-color concise show-sensitive",
-    "Apply options": "auto-approve resume discard fail-fast verify take-ownership allow-other-hub parallelism input",
+    "Output": (
+        "details placements report diff source-url json compat no-color concise show-sensitive"
+    ),
+    "Apply options": (
+        "auto-approve resume discard fail-fast verify take-ownership allow-other-hub parallelism "
+        "input"
+    ),
     "State and backend": "state lock lock-timeout backup backend-config",
     "Confinement": "confine allow-remote limit",
 }
 # Commands with too many flags of their own.
 _MAIN_FLAGS: Final[Mapping[str, str]] = {
     "plan": "out var var-file target replace destroy report fail-on previous",
-    "apply": "auto-approve resume discard verify var var-file target replace destroy refresh-only report",
+    "apply": (
+        "auto-approve resume discard verify var var-file target replace destroy refresh-only report"
+    ),
 }
 
 
@@ -522,12 +596,25 @@ _EXAMPLES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
 }
 
 
-def select_main_help_rows(command: str, rows: Mapping[str, tuple[str, str]]) -> dict[str, tuple[str, str]]:
+def select_main_help_rows(
+    command: str, rows: Mapping[str, tuple[str, str]]
+) -> dict[str, tuple[str, str]]:
     """Select the rows (usage, help) of a command without -help=all: its main flags if defined, else its own ones."""
     if command in _MAIN_FLAGS:
         return {name: rows[name] for name in _MAIN_FLAGS[command].split() if name in rows}
-    hidden_flags = {"help", "confine", "allow-remote", "limit", "no-color", "state", "lock", "lock-timeout", "backup"}
-    if command != "init":  # backend-config is shared with other commands, too, but central for `init`
+    hidden_flags = {
+        "help",
+        "confine",
+        "allow-remote",
+        "limit",
+        "no-color",
+        "state",
+        "lock",
+        "lock-timeout",
+        "backup",
+    }
+    # backend-config is shared with other commands, too, but central for `init`.
+    if command != "init":
         hidden_flags.add("backend-config")
     # Positional arguments without help are in the usage line.
     return {name: row for name, row in rows.items() if name not in hidden_flags and row[1]}
@@ -544,7 +631,9 @@ def group_flags(rows: Mapping[str, tuple[str, str]]) -> dict[str, list[tuple[str
 
 
 def _group_help_rows(
-    rows: Mapping[str, tuple[str, str]], names_by_title: Mapping[str, Sequence[str]], other_title: str
+    rows: Mapping[str, tuple[str, str]],
+    names_by_title: Mapping[str, Sequence[str]],
+    other_title: str,
 ) -> dict[str, list[tuple[str, str]]]:
     """Group help rows by title; those under no title come last. Titles without rows are omitted. `rows` have pairs of
     usage and help, by name of a flag or command; `names_by_title` has the names of each title.

@@ -22,8 +22,10 @@ from msgspec import Struct
 from nexusform.cli.arguments import declare_positional
 from nexusform.cli.commands import apply_global_options, define_command
 
-VARIABLE: Final = "_NEXUSFORM_COMPLETE"  # in which a shell asks for completions
-_SPECIAL: Final = re.compile(r"([^\w.,:/@%+=-])")  # characters that bash does not take as they are
+# In which a shell asks for completions.
+VARIABLE: Final = "_NEXUSFORM_COMPLETE"
+# characters that bash does not take as they are.
+_SPECIAL: Final = re.compile(r"([^\w.,:/@%+=-])")
 
 
 class _JoinedValueCompletion(ShellComplete):
@@ -32,9 +34,11 @@ class _JoinedValueCompletion(ShellComplete):
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem[str]]:
         """Return the completions of a word; those of `-flag=value` begin with `-flag=`."""
         try:
-            words = apply_global_options([word for word in args if word != "="])  # bash splits words at "="
+            # bash splits words at "=".
+            words = apply_global_options([word for word in args if word != "="])
         except click.UsageError:
-            return []  # no message while a line is typed
+            # No message while a line is typed.
+            return []
         items = super().get_completions(words, incomplete)
         flag, equals, _ = incomplete.partition("=")
         if equals and flag.startswith("-"):
@@ -45,7 +49,8 @@ class _JoinedValueCompletion(ShellComplete):
 class _BashCompletion(_JoinedValueCompletion, BashComplete):
     def format_completion(self, item: CompletionItem[str]) -> str:
         """Escape special characters twice, because bash reads them in the script's `read` and on the command line."""
-        item.value = _SPECIAL.sub(r"\\\\\1", item.value)  # two backslashes before each
+        # Two backslashes before each.
+        item.value = _SPECIAL.sub(r"\\\\\1", item.value)
         return super().format_completion(item)
 
 
@@ -57,7 +62,11 @@ class _Fish(_JoinedValueCompletion, FishComplete):
     pass
 
 
-SHELLS: Final[Mapping[str, type[ShellComplete]]] = {"bash": _BashCompletion, "zsh": _ZshCompletion, "fish": _Fish}
+SHELLS: Final[Mapping[str, type[ShellComplete]]] = {
+    "bash": _BashCompletion,
+    "zsh": _ZshCompletion,
+    "fish": _Fish,
+}
 for _name, _shell in SHELLS.items():
     add_completion_class(_shell, _name)
 

@@ -20,24 +20,31 @@ if TYPE_CHECKING:
     from nexusform.workflow.opening.command_context import CommandContext
 
 
-_FILES: Final = frozenset({"FILE", "DIR", "KEYFILE", "DIR|azure", "FILE|K=V"})  # metavars of paths
+# metavars of paths.
+_FILES: Final = frozenset({"FILE", "DIR", "KEYFILE", "DIR|azure", "FILE|K=V"})
 
 
 def list_flag_value_completions(metavar: str, flag: str, incomplete: str) -> list[CompletionItem]:
     """Return the possible values of a flag, by its metavar. An item of type "file" lets the shell offer files."""
-    if metavar in _FILES or flag == "var":  # -var is declared together with -var-file
+    # -var is declared together with -var-file.
+    if metavar in _FILES or flag == "var":
         return [CompletionItem(incomplete, "file")]
     list_words = VALUES.get(metavar, _list_nothing)
-    return _filter_by_prefix(list_words((flag,)), incomplete)  # the functions take a sequence of words
+    # The functions take a sequence of words.
+    return _filter_by_prefix(list_words((flag,)), incomplete)
 
 
-def list_argument_completions(context: click.Context, name: str, incomplete: str) -> list[CompletionItem]:
+def list_argument_completions(
+    context: click.Context, name: str, incomplete: str
+) -> list[CompletionItem]:
     """Return the values of the argument with this name, for completion by a shell. An item of type "file" lets the
     shell offer files: for `targets`, and for arguments without a list of values.
     """
     path = " ".join(context.command_path.split()[1:])
-    list_words = WORDS.get(f"{path} {name}", WORDS.get(name, _list_nothing))  # of this command, else of all
-    typed_words: list[str] = []  # values of the arguments before this one
+    # Of this command, else of all.
+    list_words = WORDS.get(f"{path} {name}", WORDS.get(name, _list_nothing))
+    # values of the arguments before this one.
+    typed_words: list[str] = []
     for parameter in context.command.params:
         value = context.params.get(str(parameter.name))
         if isinstance(parameter, click.Argument) and isinstance(value, str):
@@ -63,10 +70,14 @@ def _list_skus(_flag: Sequence[str]) -> list[str]:
 
 
 def _load_configuration() -> tuple[CommandContext, Configuration]:
-    from nexusform.workflow.opening.command_context import CommandContext, load_project_configuration
+    from nexusform.workflow.opening.command_context import (
+        CommandContext,
+        load_project_configuration,
+    )
 
     context = CommandContext(environment=dict(os.environ))
-    return context, load_project_configuration(context)[0]  # without its diagnostics
+    # Without its diagnostics.
+    return context, load_project_configuration(context)[0]
 
 
 def _is_local_state(context: CommandContext, configuration: Configuration) -> bool:
@@ -92,18 +103,28 @@ def _read_local_state() -> tuple[Configuration, State]:
 def _list_attributes_of_type(kind: str) -> list[Mapping[str, Any]]:
     """Return the attributes of each current object of a resource type in the state."""
     _, state = _read_local_state()
-    return [current.attributes for address, current in state.list_current_objects() if address.type == kind]
+    return [
+        current.attributes
+        for address, current in state.list_current_objects()
+        if address.type == kind
+    ]
 
 
 def _list_address_completions(_typed_words: Sequence[str]) -> list[str]:
     """List the resources of the root module, and all instances in state."""
     configuration, state = _read_local_state()
-    blocks = (f"{kind}.{name}" for mode, kind, name in configuration.root.resources if mode == "managed")
+    blocks = (
+        f"{kind}.{name}" for mode, kind, name in configuration.root.resources if mode == "managed"
+    )
     return sorted({*map(str, state.instances), *blocks})
 
 
 def _list_cluster_addresses(typed_words: Sequence[str]) -> list[str]:
-    return [address for address in _list_address_completions(typed_words) if "nexus_kubernetes_cluster." in address]
+    return [
+        address
+        for address in _list_address_completions(typed_words)
+        if "nexus_kubernetes_cluster." in address
+    ]
 
 
 def _list_placed_objects(typed_words: Sequence[str]) -> list[str]:
@@ -111,8 +132,10 @@ def _list_placed_objects(typed_words: Sequence[str]) -> list[str]:
     _, state = _read_local_state()
     names: list[str] = []
     for address, current in state.list_current_objects():
-        if str(address) == typed_words[0]:  # the argument ADDRESS
-            for attribute in ("nodes", "vnfcs", "bindings"):  # VMs of clusters, VMs of VNFs, bindings of placements
+        # The argument ADDRESS.
+        if str(address) == typed_words[0]:
+            # VMs of clusters, VMs of VNFs, bindings of placements.
+            for attribute in ("nodes", "vnfcs", "bindings"):
                 names += get_mapping(current.attributes, attribute)
     return sorted(names, key=compute_natural_sort_key)
 
@@ -124,7 +147,8 @@ def _list_outputs(_typed_words: Sequence[str]) -> list[str]:
 
 def _list_failure_targets(flag: Sequence[str]) -> list[str]:
     """List values of `-site`, `-rack`, `-machine` or `-cluster`: the name of each object, or its id if ambiguous."""
-    if flag[0] == "machine":  # the only element is the name of the flag
+    # The only element is the name of the flag.
+    if flag[0] == "machine":
         racks = _list_attributes_of_type("nexus_rack")
         machines = chain.from_iterable(rack.get("machines") or () for rack in racks)
         return sorted(machines, key=compute_natural_sort_key)
@@ -144,7 +168,11 @@ def _list_workspaces(_typed_words: Sequence[str]) -> list[str]:
     return list(list_workspaces(context).names) if _is_local_state(context, configuration) else []
 
 
-_TYPES_OF_FAILURE_FLAGS: Final = {"site": "nexus_site", "rack": "nexus_rack", "cluster": "nexus_kubernetes_cluster"}
+_TYPES_OF_FAILURE_FLAGS: Final = {
+    "site": "nexus_site",
+    "rack": "nexus_rack",
+    "cluster": "nexus_kubernetes_cluster",
+}
 
 
 # By the name of an argument; functions of the arguments before it.

@@ -9,7 +9,12 @@ from msgspec import Struct
 
 from nexusform.cli.arguments import declare_flag_group, declare_switch_flag, declare_text_flag
 from nexusform.cli.commands import define_command
-from nexusform.cli.shared_flags import ViewFlags, create_context, declare_state_flag, declare_variable_flags
+from nexusform.cli.shared_flags import (
+    ViewFlags,
+    create_context,
+    declare_state_flag,
+    declare_variable_flags,
+)
 from nexusform.cli.terminal_screen import Screen
 from nexusform.diagnostics.diagnostic import has_errors
 from nexusform.workflow.expression_console import ExpressionConsole, is_unfinished, open_console
@@ -48,19 +53,23 @@ def console(arguments: ConsoleArguments) -> int:
     screen = arguments.view.create_screen()
     opened = open_console(create_context(arguments.state, arguments.variables))
     screen.print_diagnostics(opened.diagnostics, opened.sources)
-    if opened.console is None:  # the errors are printed above
+    # The errors are printed above.
+    if opened.console is None:
         return 1
     if arguments.explain:
         from nexusform.rendering.answers.console_text import build_trace_document, render_trace
 
         explanation = opened.console.explain(arguments.explain)
         screen.print_diagnostics(explanation.diagnostics, explanation.sources)
-        if explanation.tree is None:  # a syntax error, printed above
+        # A syntax error, printed above.
+        if explanation.tree is None:
             return 1
         if arguments.as_json:
             from nexusform.rendering.notation.json_values import encode_document
 
-            screen.print_text(encode_document(build_trace_document(explanation.tree), pretty=True).decode())
+            screen.print_text(
+                encode_document(build_trace_document(explanation.tree), pretty=True).decode()
+            )
         else:
             screen.print_text(render_trace(explanation.tree, screen.width), end="")
         return 1 if has_errors(explanation.diagnostics) else 0
@@ -76,7 +85,8 @@ def console(arguments: ConsoleArguments) -> int:
 
 def _join_expressions(lines: Iterable[str]) -> Iterator[str]:
     """Yield the lines, joined to whole expressions; empty ones are dropped."""
-    expression = ""  # the lines read so far
+    # The lines read so far.
+    expression = ""
     for line in lines:
         expression += line
         if not expression.strip():
@@ -84,7 +94,8 @@ def _join_expressions(lines: Iterable[str]) -> Iterator[str]:
         elif not is_unfinished(expression):
             yield _trim_expression(expression)
             expression = ""
-    if expression:  # the text ends inside an expression; its evaluation reports it
+    # The text ends inside an expression; its evaluation reports it.
+    if expression:
         yield _trim_expression(expression)
 
 
@@ -109,7 +120,8 @@ def _print_expression_value(screen: Screen, session: ExpressionConsole, expressi
 def _run_interactive_console(screen: Screen, session: ExpressionConsole) -> int:
     """Read and evaluate expressions until the end of input; unfinished ones continue on the next line. Return 0."""
     _enable_line_editing(session)
-    pending = ""  # lines of an unfinished expression
+    # lines of an unfinished expression.
+    pending = ""
     while True:
         try:
             line = input(": " if pending else "> ")
@@ -120,7 +132,8 @@ def _run_interactive_console(screen: Screen, session: ExpressionConsole) -> int:
             screen.print_text()
             if not pending:
                 return 0
-            pending = ""  # drop the unfinished expression only
+            # drop the unfinished expression only.
+            pending = ""
             continue
         pending = f"{pending}{line}\n".lstrip()
         # Continue with the next line of an unfinished expression; an empty line ends it.

@@ -16,7 +16,12 @@ from nexusform.cli.arguments import (
     declare_text_flag,
 )
 from nexusform.cli.commands import define_command
-from nexusform.cli.shared_flags import ViewFlags, create_context, declare_state_flag, declare_variable_flags
+from nexusform.cli.shared_flags import (
+    ViewFlags,
+    create_context,
+    declare_state_flag,
+    declare_variable_flags,
+)
 from nexusform.cli.terminal_screen import Screen
 from nexusform.diagnostics.diagnostic import Diagnostic, build_warning, select_errors
 from nexusform.diagnostics.phrases import format_count, format_first_items
@@ -52,23 +57,38 @@ def explain(arguments: ExplainArguments) -> int:
     address = arguments.address
     context = create_context(arguments.state, arguments.variables)
     answer = find_explanations(context, address, arguments.name, arguments.plan)
-    if answer.objects and not answer.pools:  # no OBJECT was given and no pool is there to describe
+    # No OBJECT was given and no pool is there to describe.
+    if answer.objects and not answer.pools:
         names = format_first_items(answer.objects, 20)
         raise click.UsageError(f"{address} has several objects; specify one of: {names}.")
-    domain_answer = answer.domain_answer  # about an object of a domain, such as fleet; may be empty
-    texts = [_render_answer(report, document, arguments, screen) for report, document in domain_answer.answers]
+    # about an object of a domain, such as fleet; may be empty.
+    domain_answer = answer.domain_answer
+    texts = [
+        _render_answer(report, document, arguments, screen)
+        for report, document in domain_answer.answers
+    ]
     if answer.pools:
-        from nexusform.rendering.answers.explanation_text import build_pools_document, build_pools_report
+        from nexusform.rendering.answers.explanation_text import (
+            build_pools_document,
+            build_pools_report,
+        )
 
-        report, document = build_pools_report(address, answer.pools), build_pools_document(address, answer.pools)
+        report, document = (
+            build_pools_report(address, answer.pools),
+            build_pools_document(address, answer.pools),
+        )
         texts.append(_render_answer(report, document, arguments, screen))
     texts += [_render_vm_explanation(vm, arguments, screen) for vm in answer.reasons]
-    if answer.removals:  # VMs of this name, removed by the plan
+    # VMs of this name, removed by the plan.
+    if answer.removals:
         from nexusform.rendering.answers.explanation_text import REMOVAL_FORM, build_removal_report
 
         removals = ((build_removal_report(row), REMOVAL_FORM(row)) for row in answer.removals)
-        texts += [_render_answer(report, document, arguments, screen) for report, document in removals]
-    if not texts:  # nothing could be explained, as the errors say
+        texts += [
+            _render_answer(report, document, arguments, screen) for report, document in removals
+        ]
+    # Nothing could be explained, as the errors say.
+    if not texts:
         return screen.print_failure(answer.diagnostics, answer.sources)
     for text in texts:
         screen.print_text(text, end="")
@@ -79,11 +99,14 @@ def explain(arguments: ExplainArguments) -> int:
 def _print_problems(answer: Explanations, arguments: ExplainArguments, screen: Screen) -> None:
     """Print the errors of the plan behind an answer, and notes about an object of a domain, such as a fleet."""
     errors, domain_answer = select_errors(answer.diagnostics), answer.domain_answer
-    if domain_answer.allows_errors:  # the answer is about a configuration with errors: list them all
+    # The answer is about a configuration with errors: list them all.
+    if domain_answer.allows_errors:
         screen.print_diagnostics(errors, answer.sources)
-    elif errors and arguments.format == "text":  # of the plan: one warning instead of all its errors
+    elif errors and arguments.format == "text":
+        # Of the plan: one warning instead of all its errors.
         screen.print_diagnostics([_build_plan_warning(errors)], answer.sources)
-    elif errors:  # stdout has a JSON or Markdown document
+    elif errors:
+        # stdout has a JSON or Markdown document.
         click.echo(f"Warning: {_build_plan_warning(errors).detail}", err=True)
     if domain_answer.notes and arguments.format == "text":
         screen.print_diagnostics(domain_answer.notes, answer.sources)
@@ -91,15 +114,20 @@ def _print_problems(answer: Explanations, arguments: ExplainArguments, screen: S
 
 def _build_plan_warning(errors: Sequence[Diagnostic]) -> Diagnostic:
     """Build the warning that the evaluated plan has errors."""
-    first_error = f"{errors[0].summary}, {errors[0].address}" if errors[0].address else errors[0].summary
+    first_error = (
+        f"{errors[0].summary}, {errors[0].address}" if errors[0].address else errors[0].summary
+    )
     return build_warning(
         "plan-rejected",
-        f"The plan has {format_count(len(errors), 'error')} (first: {first_error}) and cannot be applied. "
+        f"The plan has {format_count(len(errors), 'error')} (first: {first_error}) and cannot be "
+        "applied. "
         "The explanation is still valid. Run `nexusform plan` to list the errors.",
     )
 
 
-def _render_answer(report: Report, document: dict[str, Any], arguments: ExplainArguments, screen: Screen) -> str:
+def _render_answer(
+    report: Report, document: dict[str, Any], arguments: ExplainArguments, screen: Screen
+) -> str:
     """Render an answer in the requested format."""
     if arguments.format != "json":
         return _render_report(report, arguments, screen)
@@ -130,8 +158,10 @@ def _render_vm_explanation(vm: VmExplanation, arguments: ExplainArguments, scree
 
     explanation = vm.explained_vm.explanation
     facts = _describe_current_placement(vm)
-    trigger = vm.explained_vm.trigger  # the reason to place it now, such as "machine_removed"
-    if trigger and vm.current_placement is None:  # a planned VM; a running one is described by its location
+    # The reason to place it now, such as "machine_removed".
+    trigger = vm.explained_vm.trigger
+    # A planned VM; a running one is described by its location.
+    if trigger and vm.current_placement is None:
         facts.append(f"Trigger: {trigger}{_describe_machine(trigger, vm.previous_machine)}.")
     if certainty := format_vm_certainty(vm.certainty, vm.samples):
         facts.append(certainty)
@@ -139,7 +169,8 @@ def _render_vm_explanation(vm: VmExplanation, arguments: ExplainArguments, scree
     remedies = [f"{number}. {remedy['text']}" for number, remedy in enumerate(vm.remedies, 1)]
     sections = [Section("To place it elsewhere", tuple(alternatives))] if alternatives else []
     sections += [Section("Suggested fixes (tested)", tuple(remedies))] if remedies else []
-    is_long = arguments.every or arguments.format == "markdown"  # with ranked and rejected machines
+    # With ranked and rejected machines.
+    is_long = arguments.every or arguments.format == "markdown"
     report = build_explanation_report(
         vm.object, explanation, facts, sections, is_long=is_long, is_folded=not arguments.every
     )
@@ -177,11 +208,15 @@ def _describe_current_placement(vm: VmExplanation) -> list[str]:
 def _render_vm_explanation_as_json(vm: VmExplanation) -> str:
     """Render the decision about a VM with its current location, its last trigger, alternatives and fixes."""
     from nexusform.placement_kinds.placement_kind import build_location_document
-    from nexusform.rendering.answers.explanation_text import ALTERNATIVE_FORM, build_explanation_document
+    from nexusform.rendering.answers.explanation_text import (
+        ALTERNATIVE_FORM,
+        build_explanation_document,
+    )
     from nexusform.rendering.notation.json_values import encode_document
 
     planned_trigger = vm.explained_vm.trigger if vm.current_placement is None else ""
-    trigger, serial = vm.last_trigger or (planned_trigger, None)  # a planned one has no serial
+    # A planned one has no serial.
+    trigger, serial = vm.last_trigger or (planned_trigger, None)
     document = {
         "address": str(vm.address),
         "trigger": trigger,
@@ -189,7 +224,9 @@ def _render_vm_explanation_as_json(vm: VmExplanation) -> str:
         "serial": serial,
         "current": build_location_document(vm.current_placement),
         "provenance": vm.provenance or None,
-        **build_explanation_document(vm.object, vm.explained_vm.explanation, vm.certainty, vm.samples),
+        **build_explanation_document(
+            vm.object, vm.explained_vm.explanation, vm.certainty, vm.samples
+        ),
         "elsewhere": list(map(ALTERNATIVE_FORM, vm.alternatives)),
         "suggested_fixes": list(vm.remedies),
     }

@@ -47,12 +47,17 @@ def export(arguments: ExportArguments) -> int:
     # Diagnostics go to stderr, because stdout is the document.
     screen = arguments.view.create_screen()
     if exported.diagnostics:
-        text = render_diagnostics(exported.diagnostics, files={}, colour=screen.error_colour, width=screen.width)
+        text = render_diagnostics(
+            exported.diagnostics, files={}, colour=screen.error_colour, width=screen.width
+        )
         screen.print_error(text, end="")
     if has_errors(exported.diagnostics):
         return 1
-    if not exported.text:  # no error: the plan has nothing for this format
-        screen.print_error(f"The plan has no data for -format={arguments.format}. No file was written.")
+    # No error: the plan has nothing for this format.
+    if not exported.text:
+        screen.print_error(
+            f"The plan has no data for -format={arguments.format}. No file was written."
+        )
         return 0
     if arguments.out:
         write_output(arguments.out, exported.text.encode())
@@ -78,16 +83,23 @@ def sign(arguments: SignArguments) -> int:
     signed plans. Keep the key away from jobs that read unreviewed input.
     """
     if arguments.planfile is None or not arguments.key:
-        raise click.UsageError("Specify the plan and the key: nexusform sign -key=KEYFILE PLANFILE.")
+        raise click.UsageError(
+            "Specify the plan and the key: nexusform sign -key=KEYFILE PLANFILE."
+        )
     from nexusform.rendering.report.plan_sentences import describe_plan_evaluation
     from nexusform.workflow.plan_files.plan_signing import sign_plan
 
     screen = arguments.view.create_screen()
     saved, problems = sign_plan(
-        arguments.planfile, arguments.key, create_context(), is_unconfined_accepted=is_confinement_disabled()
+        arguments.planfile,
+        arguments.key,
+        create_context(),
+        is_unconfined_accepted=is_confinement_disabled(),
     )
     screen.print_diagnostics(problems, sources={})
     if saved is None or has_errors(problems):
         return 1
-    screen.print_text(f"Signed: {arguments.planfile}\nEvaluation: {describe_plan_evaluation(saved.plan)}")
+    screen.print_text(
+        f"Signed: {arguments.planfile}\nEvaluation: {describe_plan_evaluation(saved.plan)}"
+    )
     return 0

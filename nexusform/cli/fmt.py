@@ -38,11 +38,13 @@ def fmt(arguments: FmtArguments) -> int:
     if "-" in arguments.paths:
         if len(arguments.paths) > 1:
             raise click.UsageError("- is stdin and cannot be combined with other paths.")
-        list_files, write = False, False  # the result goes to stdout
+        # The result goes to stdout.
+        list_files, write = False, False
         formatting = FormattingResult()
         formatting.format_document(sys.stdin.buffer.read(), STDIN)
     else:
-        list_files, write = arguments.list_files, arguments.write and not arguments.check  # -check only reports
+        # -check only reports.
+        list_files, write = arguments.list_files, arguments.write and not arguments.check
         formatting = format_paths(
             arguments.paths or (".",),
             recursive=arguments.recursive,
@@ -51,7 +53,8 @@ def fmt(arguments: FmtArguments) -> int:
         )
     screen = arguments.view.create_screen()
     screen.print_diagnostics(formatting.problems, formatting.sources)
-    prints_text = not (list_files or write or arguments.diff or arguments.check)  # nothing else shows the result
+    # Nothing else shows the result.
+    prints_text = not (list_files or write or arguments.diff or arguments.check)
     has_unformatted_file = False
     for file in formatting.files:
         has_unformatted_file |= file.is_changed

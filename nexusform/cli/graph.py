@@ -5,7 +5,12 @@ from msgspec import Struct
 
 from nexusform.cli.arguments import declare_choice, declare_flag_group, declare_text_flag
 from nexusform.cli.commands import define_command
-from nexusform.cli.shared_flags import ViewFlags, create_context, declare_state_flag, declare_variable_flags
+from nexusform.cli.shared_flags import (
+    ViewFlags,
+    create_context,
+    declare_state_flag,
+    declare_variable_flags,
+)
 from nexusform.workflow.plan_files.resource_graph import build_graph, render_dot_svg
 
 
@@ -32,7 +37,8 @@ def graph(arguments: GraphArguments) -> int:
     context = create_context(arguments.state, arguments.variables)
     resources = build_graph(context, arguments.plan, destroy=arguments.type == "plan-destroy")
     screen.print_diagnostics(resources.diagnostics, resources.sources)
-    if not resources.is_drawable:  # the errors are printed above
+    # The errors are printed above.
+    if not resources.is_drawable:
         return 1
     draw = render_mermaid if arguments.format == "mermaid" else render_dot
     drawing = draw(resources.nodes, resources.edges)
@@ -40,6 +46,8 @@ def graph(arguments: GraphArguments) -> int:
         try:
             drawing = render_dot_svg(drawing)
         except OSError as problem:
-            raise click.UsageError(f"-format=svg: {problem}. Use -format=dot or -format=mermaid.") from None
+            raise click.UsageError(
+                f"-format=svg: {problem}. Use -format=dot or -format=mermaid."
+            ) from None
     screen.print_text(drawing, end="")
     return 0

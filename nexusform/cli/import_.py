@@ -5,7 +5,12 @@ import os
 import click
 from msgspec import Struct
 
-from nexusform.cli.arguments import declare_flag_group, declare_number, declare_optional_positional, declare_text_flag
+from nexusform.cli.arguments import (
+    declare_flag_group,
+    declare_number,
+    declare_optional_positional,
+    declare_text_flag,
+)
 from nexusform.cli.commands import define_command
 from nexusform.cli.shared_flags import (
     StateLockFlags,
@@ -22,7 +27,11 @@ from nexusform.diagnostics.phrases import format_count
 from nexusform.rendering.notation.colours import wrap_hanging
 from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.opening.project import open_project
-from nexusform.workflow.runs.object_import import find_source_importer, import_object, resolve_import_address
+from nexusform.workflow.runs.object_import import (
+    find_source_importer,
+    import_object,
+    resolve_import_address,
+)
 from nexusform.workflow.runs.run import RunCallbacks, begin_run, build_base_request
 
 DONE = """
@@ -39,9 +48,13 @@ class ImportArguments(Struct, frozen=True, kw_only=True):
     address: str = declare_optional_positional("")
     object_id: str = declare_optional_positional("", metavar="ID")
     source: str = declare_text_flag(
-        "Import all objects of an export, Azure or a fleet hub", metavar="DIR|azure|hub", flag="from"
+        "Import all objects of an export, Azure or a fleet hub",
+        metavar="DIR|azure|hub",
+        flag="from",
     )
-    generate_config_out: str = declare_text_flag("With -from, write the configuration to a new file", metavar="FILE")
+    generate_config_out: str = declare_text_flag(
+        "With -from, write the configuration to a new file", metavar="FILE"
+    )
     variables: tuple[tuple[str, str], ...] = declare_variable_flags()
     lock: StateLockFlags = declare_flag_group(StateLockFlags)
     take_ownership: bool = declare_ownership_flag()
@@ -73,21 +86,26 @@ def import_(arguments: ImportArguments) -> int:
         return 1
     project = opened.project
     block, address, problems = resolve_import_address(project, arguments.address)
-    if block is None or address is None:  # an invalid address, or no block has it
+    # An invalid address, or no block has it.
+    if block is None or address is None:
         return screen.print_failure(problems, project.sources)
     locking, notices = arguments.lock.build_options(), RunCallbacks(on_wait=screen.print_error)
     with begin_run(project, "OperationTypeImport", locking, notices=notices) as run:
         if run.is_ready:
             run.diagnostics += run.check_identities()
-        reported_count = len(run.diagnostics)  # those added later are printed at the end
+        # Those added later are printed at the end.
+        reported_count = len(run.diagnostics)
         screen.print_diagnostics(run.diagnostics, project.sources)
-        if not run.is_ready:  # for example, another run holds the state lock
+        # For example, another run holds the state lock.
+        if not run.is_ready:
             return 1
         object_id = arguments.object_id
         screen.print_text(f'{address}: Importing from ID "{object_id}"...')
         request = build_base_request(project, run.stored)
         preserved_lines = run.stored.list_preserved_lines()
-        problems = import_object(request, project, run.providers, block, address, object_id, preserved_lines)
+        problems = import_object(
+            request, project, run.providers, block, address, object_id, preserved_lines
+        )
     screen.print_diagnostics([*problems, *run.diagnostics[reported_count:]], project.sources)
     if has_errors(problems) or has_errors(run.diagnostics):
         return 1
@@ -110,7 +128,9 @@ def _import_from_source(screen: Screen, arguments: ImportArguments) -> int:
     if arguments.address:
         raise click.UsageError("-from imports whole sites. Remove ADDRESS and ID.")
     if not arguments.generate_config_out:
-        raise click.UsageError("-from needs -generate-config-out=F, the file for the configuration.")
+        raise click.UsageError(
+            "-from needs -generate-config-out=F, the file for the configuration."
+        )
     importer = find_source_importer(arguments.source)
     if importer is None:
         raise click.UsageError(f'-from: no installed importer supports "{arguments.source}".')
@@ -130,7 +150,8 @@ def _import_from_source(screen: Screen, arguments: ImportArguments) -> int:
         screen.print_text("\nNothing to import: the state already has all of its objects.")
     else:
         screen.print_text(
-            f"\nImport successful! {format_count(result.imported, 'object')} in the state, nothing moved.\n"
+            f"\nImport successful! {format_count(result.imported, 'object')} in the state, "
+            "nothing moved.\n"
             f"Wrote the configuration to {arguments.generate_config_out}. Review and keep it;\n"
             "`nexusform plan` has no changes now."
         )

@@ -11,7 +11,12 @@ from nexusform.cli.shared_flags import StateLockFlags, ViewFlags, create_context
 from nexusform.cli.terminal_screen import Screen, is_input_allowed
 from nexusform.diagnostics.diagnostic import has_errors
 from nexusform.rendering.notation.colours import Painter, wrap_hanging
-from nexusform.workflow.initialization import InitOptions, find_missing_files, init_directory, write_first_file
+from nexusform.workflow.initialization import (
+    InitOptions,
+    find_missing_files,
+    init_directory,
+    write_first_file,
+)
 
 
 class InitArguments(Struct, frozen=True, kw_only=True):
@@ -44,8 +49,13 @@ def init(arguments: InitArguments) -> int:
     )
     screen = arguments.view.create_screen()
     context = create_context()
-    if is_input_allowed(arguments.input) and sys.stdin.isatty() and not _prompt_for_files(screen, context.directory):
-        return 1  # a file could not be written
+    if (
+        is_input_allowed(arguments.input)
+        and sys.stdin.isatty()
+        and not _prompt_for_files(screen, context.directory)
+    ):
+        # A file could not be written.
+        return 1
     result = init_directory(context, options)
     screen.print_diagnostics(result.diagnostics, result.sources)
     if has_errors(result.diagnostics):
@@ -66,7 +76,8 @@ def _prompt_for_files(screen: Screen, directory: str) -> bool:
         return True
     names = " and ".join(missing)
     answer = screen.prompt_user(
-        f"Write {names}?", "  The directory has no configuration. Only 'yes' will be accepted to confirm."
+        f"Write {names}?",
+        "  The directory has no configuration. Only 'yes' will be accepted to confirm.",
     )
     for name in missing if answer == "yes" else ():
         try:

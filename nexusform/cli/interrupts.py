@@ -14,10 +14,12 @@ from threading import Thread
 from typing import Final
 
 FIRST_INTERRUPT: Final = (
-    "Interrupt received.\nWaiting for running steps; no further step starts. Interrupt again to exit at once."
+    "Interrupt received.\nWaiting for running steps; no further step starts. Interrupt again to "
+    "exit at once."
 )
 SECOND_INTERRUPT: Final = (
-    "Two interrupts received. Exiting at once. The next run checks the results of the running steps."
+    "Two interrupts received. Exiting at once. The next run checks the results of the running "
+    "steps."
 )
 
 
@@ -44,36 +46,51 @@ def handle_interrupts(notify: Callable[[str], None]) -> Iterator[Interrupts]:
     numbers = [signal.SIGINT, signal.SIGTERM]
     if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         numbers.append(signal.SIGHUP)
-    Thread(target=_watch_signals, args=(receiver, numbers, interrupts, notify), daemon=True, name="interrupts").start()
-    handlers = {number: signal.signal(number, lambda _number, _frame: None) for number in numbers}  # the thread acts
-    old_wakeup = signal.set_wakeup_fd(wakeup.fileno(), warn_on_full_buffer=False)  # a byte per signal, for the thread
+    Thread(
+        target=_watch_signals,
+        args=(receiver, numbers, interrupts, notify),
+        daemon=True,
+        name="interrupts",
+    ).start()
+    # The thread acts.
+    handlers = {number: signal.signal(number, lambda _number, _frame: None) for number in numbers}
+    # A byte per signal, for the thread.
+    old_wakeup = signal.set_wakeup_fd(wakeup.fileno(), warn_on_full_buffer=False)
     try:
         yield interrupts
     finally:
         signal.set_wakeup_fd(old_wakeup)
         for number, handler in handlers.items():
             signal.signal(number, handler)
-        wakeup.close()  # this ends the thread
+        # This ends the thread.
+        wakeup.close()
 
 
 def _watch_signals(
-    receiver: socket.socket, numbers: list[signal.Signals], interrupts: Interrupts, notify: Callable[[str], None]
+    receiver: socket.socket,
+    numbers: list[signal.Signals],
+    interrupts: Interrupts,
+    notify: Callable[[str], None],
 ) -> None:
     """Handle the signals from a socket, one byte each, until it is closed. Notify of the first, exit at the second."""
     with receiver:
         while received := receiver.recv(64):
             for number in received:
-                if number not in numbers:  # another signal handled by Python
+                # Another signal handled by Python.
+                if number not in numbers:
                     continue
                 interrupts.count += 1
                 if interrupts.count == 1:
-                    Thread(target=_notify_interrupt, args=(notify,), daemon=True, name="interrupted").start()
+                    Thread(
+                        target=_notify_interrupt, args=(notify,), daemon=True, name="interrupted"
+                    ).start()
                 else:
                     _exit_immediately()
 
 
 def _notify_interrupt(notify: Callable[[str], None]) -> None:
-    with suppress(OSError, ValueError):  # the output is closed
+    # The output is closed.
+    with suppress(OSError, ValueError):
         notify(FIRST_INTERRUPT)
 
 
@@ -81,6 +98,7 @@ def _exit_immediately() -> None:
     """Exit without cleanup. Nothing is lost: the start of every step is on disk, and the next run replaces the lock."""
     with suppress(OSError, ValueError):
         errors = sys.stderr.fileno()
-        if select.select([], [errors], [], 0)[1]:  # otherwise writing would block
+        # Otherwise writing would block.
+        if select.select([], [errors], [], 0)[1]:
             os.write(errors, f"{SECOND_INTERRUPT}\n".encode())
     os._exit(1)

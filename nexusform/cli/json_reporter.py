@@ -17,7 +17,8 @@ from nexusform.rendering.notation.json_values import encode_value
 from nexusform.rendering.report.finding_entries import collect_findings
 from nexusform.state.objects import OutputState
 
-if TYPE_CHECKING:  # not needed by plan
+# Not needed by plan.
+if TYPE_CHECKING:
     from nexusform.workflow.plan_files.plan_execution import ApplyOutcome
 
 
@@ -27,10 +28,14 @@ class JsonReporter(RunReporter):
     def __init__(self) -> None:
         self._write_event(json_stream.create_version_event(nexusform.__version__, _get_timestamp()))
 
-    def report_diagnostics(self, diagnostics: Iterable[Diagnostic], sources: Mapping[str, SourceFile]) -> None:
+    def report_diagnostics(
+        self, diagnostics: Iterable[Diagnostic], sources: Mapping[str, SourceFile]
+    ) -> None:
         """Write an event per diagnostic."""
         for diagnostic in diagnostics:
-            self._write_event(json_stream.create_diagnostic_event(diagnostic, sources, _get_timestamp()))
+            self._write_event(
+                json_stream.create_diagnostic_event(diagnostic, sources, _get_timestamp())
+            )
 
     def report_notice(self, text: str) -> None:
         """Write a log event."""
@@ -44,12 +49,20 @@ class JsonReporter(RunReporter):
         """Write a refresh event."""
         from nexusform.resources.address import parse_address
 
-        self._write_event(json_stream.create_refresh_start_event(parse_address(address), object_id, _get_timestamp()))
+        self._write_event(
+            json_stream.create_refresh_start_event(
+                parse_address(address), object_id, _get_timestamp()
+            )
+        )
 
-    def report_plan(self, plan: Plan, sources: Mapping[str, SourceFile], view: PlanDisplayOptions) -> None:
+    def report_plan(
+        self, plan: Plan, sources: Mapping[str, SourceFile], view: PlanDisplayOptions
+    ) -> None:
         """Write drift, planned changes, placements, summaries and diagnostics; for a failed plan only diagnostics."""
         if not plan.errored:
-            for event in json_stream.create_plan_events(plan, _get_timestamp(), view.placement_flags.detail):
+            for event in json_stream.create_plan_events(
+                plan, _get_timestamp(), view.placement_flags.detail
+            ):
                 self._write_event(event)
         for finding in collect_findings(plan):
             self._write_event(json_stream.create_finding_event(finding, sources, _get_timestamp()))
@@ -70,7 +83,9 @@ class JsonReporter(RunReporter):
         """Write failures as diagnostics, and the summary if every step was done and saved."""
         applied = outcome.applied
         failures = [end for end in applied.end_events if end.outcome is StepOutcome.FAILED]
-        self.report_diagnostics([build_error("step-failed", end.error, address=end.address) for end in failures], {})
+        self.report_diagnostics(
+            [build_error("step-failed", end.error, address=end.address) for end in failures], {}
+        )
         if not outcome.is_complete:
             return
         self._write_event(

@@ -26,7 +26,9 @@ from nexusform.files.run_log import log_event, start_log
 
 # One line per command: its name, its target, and its summary in `-help`.
 _COMMANDS: Final[dict[str, CommandEntry]] = {
-    "init": CommandEntry("nexusform.cli.init:init", "Check the configuration and prepare the backend"),
+    "init": CommandEntry(
+        "nexusform.cli.init:init", "Check the configuration and prepare the backend"
+    ),
     "validate": CommandEntry("nexusform.cli.validate:validate", "Validate the configuration"),
     "plan": CommandEntry("nexusform.cli.plan:plan", "Show planned changes and placements"),
     "apply": CommandEntry("nexusform.cli.apply:apply", "Apply a plan"),
@@ -36,7 +38,8 @@ _COMMANDS: Final[dict[str, CommandEntry]] = {
     "output": CommandEntry("nexusform.cli.state_view:output", "Show the root module's outputs"),
     "explain": CommandEntry("nexusform.cli.explain:explain", "Explain a placement"),
     "simulate": CommandEntry(
-        "nexusform.domains.whatif.cli.simulate:simulate", "Simulate capacity, failures, upgrades and repacking"
+        "nexusform.domains.whatif.cli.simulate:simulate",
+        "Simulate capacity, failures, upgrades and repacking",
     ),
     "sites": CommandEntry("nexusform.domains.sites.cli.sites:sites", "Plan and apply many sites"),
     "advise": CommandEntry("nexusform.cli.advise:advise", "List placement risks"),
@@ -44,11 +47,14 @@ _COMMANDS: Final[dict[str, CommandEntry]] = {
     "console": CommandEntry("nexusform.cli.console:console", "Evaluate expressions"),
     "fmt": CommandEntry("nexusform.cli.fmt:fmt", "Format configuration files"),
     "predict": CommandEntry(
-        "nexusform.domains.azure.cli.predict:predict", "Predict placement for a Terraform, ARM or Bicep plan"
+        "nexusform.domains.azure.cli.predict:predict",
+        "Predict placement for a Terraform, ARM or Bicep plan",
     ),
     "export": CommandEntry("nexusform.cli.export:export", "Export a saved plan for other tools"),
     "import": CommandEntry("nexusform.cli.import_:import_", "Import an existing resource"),
-    "inventory": CommandEntry("nexusform.domains.azure.cli.inventory:inventory", "Export a site, check the export"),
+    "inventory": CommandEntry(
+        "nexusform.domains.azure.cli.inventory:inventory", "Export a site, check the export"
+    ),
     "reconcile": CommandEntry(
         "nexusform.domains.azure.cli.reconcile:reconcile_", "Detect drift between site and state"
     ),
@@ -58,19 +64,27 @@ _COMMANDS: Final[dict[str, CommandEntry]] = {
     "force-unlock": CommandEntry("nexusform.cli.state_edit:force_unlock", "Remove a stale lock"),
     "test": CommandEntry("nexusform.domains.testing.cli.test:test", "Run test files"),
     "providers": CommandEntry("nexusform.cli.version:providers", "Print the schemas of all types"),
-    "explore": CommandEntry("nexusform.domains.explorer.cli.explore:explore", "Explore the plan in a browser"),
-    "conformance": CommandEntry(
-        "nexusform.domains.conformance.cli.conformance:score_predictions", "Score predictions against real decisions"
+    "explore": CommandEntry(
+        "nexusform.domains.explorer.cli.explore:explore", "Explore the plan in a browser"
     ),
-    "serve": CommandEntry("nexusform.domains.vnf.cli.serve:serve", "Answer requests of a VNFM from a plan"),
+    "conformance": CommandEntry(
+        "nexusform.domains.conformance.cli.conformance:score_predictions",
+        "Score predictions against real decisions",
+    ),
+    "serve": CommandEntry(
+        "nexusform.domains.vnf.cli.serve:serve", "Answer requests of a VNFM from a plan"
+    ),
     "lsp": CommandEntry("nexusform.domains.editor.cli.lsp:lsp", "Start the language server"),
-    "completion": CommandEntry("nexusform.cli.completion:completion", "Print a shell completion script"),
+    "completion": CommandEntry(
+        "nexusform.cli.completion:completion", "Print a shell completion script"
+    ),
     "version": CommandEntry("nexusform.cli.version:version", "Show the version"),
 }
 COMMANDS: Final[dict[str, CommandEntry]] = {
     name: entry for name, entry in _COMMANDS.items() if is_available(entry.target)
 }
-_STACK_BYTES: Final = 8 << 20  # bytes, the usual stack size of the main thread
+# bytes, the usual stack size of the main thread.
+_STACK_BYTES: Final = 8 << 20
 _RECURSION_LIMIT: Final = 3_000
 _NOTHING_LOST: Final = "The state and its journal are intact up to the last finished step."
 _OUT_OF_MEMORY: Final = f"Error: Out of memory. {_NOTHING_LOST}\n".encode()
@@ -83,8 +97,12 @@ _STATE_COMMANDS: Final[dict[str, CommandEntry]] = {
     "verify": CommandEntry("nexusform.cli.state_view:verify", "Check the state for errors"),
     "pull": CommandEntry("nexusform.cli.state_view:pull", "Print the state document"),
     "push": CommandEntry("nexusform.cli.state_edit:push", "Replace the state with a document"),
-    "history": CommandEntry("nexusform.cli.state_view:history", "List stored versions of the state"),
-    "rollback": CommandEntry("nexusform.cli.state_edit:rollback_to", "Restore an earlier version of the state"),
+    "history": CommandEntry(
+        "nexusform.cli.state_view:history", "List stored versions of the state"
+    ),
+    "rollback": CommandEntry(
+        "nexusform.cli.state_edit:rollback_to", "Restore an earlier version of the state"
+    ),
 }
 ALIASES: Final[dict[str, str]] = {"why": "explain"}
 _MAIN_COMMANDS: Final = (
@@ -101,28 +119,45 @@ _COMMAND_SECTIONS: Final[dict[str, tuple[str, ...]]] = {
 _HINTS: Final[dict[str, str]] = {
     "preview": 'Use "nexusform plan".',
     "diff": 'Use "nexusform plan".',
-    "drift": 'Use "nexusform plan -refresh-only" for the state, or "nexusform reconcile" for a site.',
+    "drift": (
+        'Use "nexusform plan -refresh-only" for the state, or "nexusform reconcile" for a site.'
+    ),
     "up": 'Use "nexusform apply".',
     "down": 'Use "nexusform destroy".',
     "modules": 'Use "nexusform init": it lists the local modules.',
-    "login": "nexusform has no login: backends and providers read their own credentials (docs/state-and-teams.md).",
+    "login": (
+        "nexusform has no login: backends and providers read their own credentials "
+        "(docs/state-and-teams.md)."
+    ),
     "logout": "nexusform has no login, so there is no logout.",
     "env": 'Use "nexusform workspace".',
-    "cloud": 'nexusform has no service: state is in your backend. Use "nexusform sites" for many sites.',
+    "cloud": (
+        'nexusform has no service: state is in your backend. Use "nexusform sites" for many sites.'
+    ),
     "push": 'Use "nexusform state push".',
     "query": 'Use "nexusform inventory" to export a site.',
     "stacks": 'Use "nexusform sites".',
     "debug": "NF_LOG=debug logs to stderr.",
     "logs": "NF_LOG=debug logs to stderr.",
     "status": 'Use "nexusform show" for the state, or "nexusform sites status" for many sites.',
-    "describe": 'Use "nexusform state show ADDRESS", or "nexusform explain ADDRESS" for its placement.',
+    "describe": (
+        'Use "nexusform state show ADDRESS", or "nexusform explain ADDRESS" for its placement.'
+    ),
     "ls": 'Use "nexusform state list".',
     "delete": 'Use "nexusform destroy".',
     "lint": 'Use "nexusform validate" for errors, or "nexusform advise" for risks.',
     "check": 'Use "nexusform validate" for errors, or "nexusform advise" for risks.',
-    "undo": 'Revert the commit, then use "nexusform plan" and "nexusform apply" (docs/undo-a-change.md).',
-    "rollback": 'Revert the commit, then use "nexusform plan" and "nexusform apply" (docs/undo-a-change.md).',
-    "cancel": 'Press Ctrl-C in the running command. If it has ended, use "nexusform force-unlock ID".',
+    "undo": (
+        'Revert the commit, then use "nexusform plan" and "nexusform apply" '
+        "(docs/undo-a-change.md)."
+    ),
+    "rollback": (
+        'Revert the commit, then use "nexusform plan" and "nexusform apply" '
+        "(docs/undo-a-change.md)."
+    ),
+    "cancel": (
+        'Press Ctrl-C in the running command. If it has ended, use "nexusform force-unlock ID".'
+    ),
 }
 
 _APPLY_COMMANDS: Final = frozenset(("apply", "destroy"))
@@ -153,7 +188,8 @@ def main() -> NoReturn:
     raise_recursion_limit()
     try:
         code = run_command_line(sys.argv[1:])
-    except MemoryError:  # even the usual message and the end of the interpreter need more memory
+    except MemoryError:
+        # even the usual message and the end of the interpreter need more memory.
         os.write(2, _OUT_OF_MEMORY)
         os._exit(1)
     sys.exit(code)
@@ -182,8 +218,8 @@ def run_command_line(arguments: Sequence[str]) -> int:
         code = _run_command(arguments)
         sys.stdout.flush()
     except (BrokenPipeError, SystemExit):
-        # The reader of stdout ended, as in `nexusform show | head`; click raises SystemExit then. stdout is redirected
-        # to the null device, so that the flush at exit succeeds.
+        # The reader of stdout ended, as in `nexusform show | head`; click raises SystemExit then.
+        # stdout is redirected to the null device, so that the flush at exit succeeds.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if _APPLY_COMMANDS.intersection(arguments):
             _print_to_stderr(
@@ -193,19 +229,27 @@ def run_command_line(arguments: Sequence[str]) -> int:
         return 1
     except OSError as problem:
         if _is_current_directory_deleted():
-            _print_to_stderr("Error: the current directory was deleted. Change to another one, or use -chdir=DIR.")
+            _print_to_stderr(
+                (
+                    "Error: the current directory was deleted. Change to another one, or use "
+                    "-chdir=DIR."
+                )
+            )
             return 1
         # Disk full (`nexusform plan > FILE`), quota exceeded, file too large, I/O error.
         write_errors = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
         if problem.errno not in write_errors:
             return _report_internal_error(problem)
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the null device, as above
+        # The null device, as above.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         _print_to_stderr(
-            f"Error: the output cannot be written: {problem.strerror}. State and journal are intact. "
+            f"Error: the output cannot be written: {problem.strerror}. State and journal are "
+            "intact. "
             "Free disk space and run the command again."
         )
         return 1
-    except Exception as bug:  # noqa: BLE001 - the only handler that turns a bug into a message
+    except Exception as bug:  # noqa: BLE001
+        # The only handler that turns a bug into a message.
         return _report_internal_error(bug)
     return code
 
@@ -224,21 +268,25 @@ def _prepare_streams() -> None:
         if stream is None:
             setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 - open until the end
         elif name != "stdin" and isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a character unsupported by the terminal becomes `?`
+            # A character unsupported by the terminal becomes `?`.
+            stream.reconfigure(errors="replace")
 
 
 def _run_command(arguments: Sequence[str]) -> int:
     """Run the command of a line; return its exit code, 1 after printing an expected error or at an interrupt."""
-    remaining: list[str] = []  # the line after global options; the command is first
+    # The line after global options; the command is first.
+    remaining: list[str] = []
     start_access_record()
     try:
         remaining = apply_global_options(list(arguments))
         _start_log(remaining)
-        if "_NEXUSFORM_COMPLETE" in os.environ:  # a shell completes a line
+        # A shell completes a line.
+        if "_NEXUSFORM_COMPLETE" in os.environ:
             import nexusform.cli.completion  # noqa: F401 - it knows the shells
         code: int = ROOT.main(remaining, prog_name="nexusform", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as problem:
-        click.echo(problem.message)  # the help text
+        # The help text.
+        click.echo(problem.message)
         return 1
     except click.UsageError as problem:
         command_path = problem.ctx.command_path if problem.ctx else "nexusform"
@@ -254,9 +302,28 @@ def _run_command(arguments: Sequence[str]) -> int:
             _print_to_stderr(f"Error: {diagnostic.summary}\n\n{diagnostic.detail}")
         return 1
     except (click.Abort, KeyboardInterrupt):
-        read_only_commands = {"validate", "plan", "show", "output", "explain", "why", "simulate", "advise", "graph"}
-        read_only_commands |= {"console", "predict", "explore", "conformance", "version", "providers"}
-        unchanged_note = " No changes were made." if read_only_commands.intersection(remaining[:1]) else ""
+        read_only_commands = {
+            "validate",
+            "plan",
+            "show",
+            "output",
+            "explain",
+            "why",
+            "simulate",
+            "advise",
+            "graph",
+        }
+        read_only_commands |= {
+            "console",
+            "predict",
+            "explore",
+            "conformance",
+            "version",
+            "providers",
+        }
+        unchanged_note = (
+            " No changes were made." if read_only_commands.intersection(remaining[:1]) else ""
+        )
         click.echo(f"\nInterrupted.{unchanged_note}", err=True)
         return 1
     return code
@@ -269,7 +336,8 @@ def _start_log(arguments: Sequence[str]) -> None:
         raise click.UsageError(problem)
     for variable in ("NF_LOG", "NF_LOG_PATH"):
         warn_of_terraform_variable(variable)
-    if os.environ.get("TF_WORKSPACE") and "NF_WORKSPACE" not in os.environ:  # used for a missing one
+    # used for a missing one.
+    if os.environ.get("TF_WORKSPACE") and "NF_WORKSPACE" not in os.environ:
         click.echo(f'TF_WORKSPACE selects the workspace "{os.environ["TF_WORKSPACE"]}".', err=True)
     flags = [word.partition("=")[0] for word in arguments if word.startswith("-")]
     command = arguments[0].partition("=")[0] if arguments else ""
@@ -283,12 +351,17 @@ def _report_internal_error(bug: Exception) -> int:
         return 1
     from traceback import format_exception
 
-    text = "".join(format_exception(bug))  # its addresses (URLs) may have passwords
-    traceback_text = re.sub(r"\w+://[^\s'\"]+", lambda match: _ADDRESS_SECRETS.sub("...", match[0]), text)
+    # Its addresses (URLs) may have passwords.
+    text = "".join(format_exception(bug))
+    traceback_text = re.sub(
+        r"\w+://[^\s'\"]+", lambda match: _ADDRESS_SECRETS.sub("...", match[0]), text
+    )
     if os.environ.get("NF_LOG", "").lower() in ("debug", "trace", "json"):
         click.echo(traceback_text, err=True)
     name = type(bug).__name__
-    _print_to_stderr(f"Error: Internal error ({name}). {_NOTHING_LOST} {_save_traceback(traceback_text)}")
+    _print_to_stderr(
+        f"Error: Internal error ({name}). {_NOTHING_LOST} {_save_traceback(traceback_text)}"
+    )
     return 1
 
 
@@ -327,8 +400,12 @@ def _save_traceback(traceback_text: str) -> str:
         with os.fdopen(handle, "w", encoding="utf-8") as log:
             log.write(f"nexusform {nexusform.__version__}\n{traceback_text}")
     except OSError:
-        return "Please report it; NF_LOG=debug prints the details, which could not be written to a file."
+        return (
+            "Please report it; NF_LOG=debug prints the details, which could not be written to a "
+            "file."
+        )
     return (
-        f"The details are in {path}. Please report it, with that file and, if you can, the configuration "
+        f"The details are in {path}. Please report it, with that file and, if you can, the "
+        "configuration "
         "that led to it."
     )

@@ -42,21 +42,27 @@ from nexusform.workflow.opening.project import OpenResult, open_project
 from nexusform.workflow.runs.run import PlanOptions, Run, RunCallbacks, begin_run, get_plan_options
 from nexusform.workflow.runs.state_locking import LockOptions
 
-if TYPE_CHECKING:  # most plans are not saved and have no reports
+# Most plans are not saved and have no reports.
+if TYPE_CHECKING:
     from nexusform.cli.report_flag import ReportFlag
     from nexusform.workflow.plan_files.plan_statement import Signer
 
 NO_SOURCES: Final[Mapping[str, SourceFile]] = {}
-_EXIT_CHANGES: Final = 2  # exit code of -detailed-exitcode
+# exit code of -detailed-exitcode.
+_EXIT_CHANGES: Final = 2
 
 
 class PlanArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `plan`."""
 
     out: str = declare_text_flag("Save the plan to a file", metavar="FILE")
-    sign: str = declare_text_flag("Sign the saved plan with a private key (Ed25519, PEM)", metavar="KEYFILE")
+    sign: str = declare_text_flag(
+        "Sign the saved plan with a private key (Ed25519, PEM)", metavar="KEYFILE"
+    )
     detailed_exitcode: bool = declare_switch_flag("Exit with 2 if there are changes")
-    generate_config_out: str = declare_text_flag("Write configuration for imported objects", metavar="FILE")
+    generate_config_out: str = declare_text_flag(
+        "Write configuration for imported objects", metavar="FILE"
+    )
     as_json: bool = declare_switch_flag("Print a stream of JSON events", flag="json")
     check_with: tuple[str, ...] = declare_repeatable_text(
         "Check the predictions with a real program", metavar="PROGRAM=LOCATION", flag="check-with"
@@ -95,7 +101,9 @@ class PlanDisplay(Struct, frozen=True):
             on_progress=reporter.report_planning,
         )
 
-    def report_plan(self, plan: Plan, run: Run, *, saved_path: str = "", next_step: bool = True) -> None:
+    def report_plan(
+        self, plan: Plan, run: Run, *, saved_path: str = "", next_step: bool = True
+    ) -> None:
         """Print the plan, unless -report=FORMAT:- prints another form of it to stdout. Then write the reports."""
         project = run.project
         is_stdout_report = any(report.path == "-" for report in self.reports)
@@ -108,7 +116,8 @@ class PlanDisplay(Struct, frozen=True):
                 take_ownership=project.context.take_ownership,
             )
             self.reporter.report_plan(plan, project.sources, view)
-        elif plan.is_rejected:  # the report may lack the reasons
+        elif plan.is_rejected:
+            # The report may lack the reasons.
             self.reporter.report_diagnostics(plan.diagnostics, project.sources)
         self.write_reports(plan, run)
 
@@ -132,7 +141,9 @@ class PlanDisplay(Struct, frozen=True):
     def write_reports(self, plan: Plan, run: Run) -> None:
         """Write the reports requested by -report, without printing the plan."""
         project = run.project
-        self._write_reports(plan, project.sources, project.registries, project.configuration, run.stored.state)
+        self._write_reports(
+            plan, project.sources, project.registries, project.configuration, run.stored.state
+        )
 
     def _write_reports(
         self,
@@ -160,7 +171,9 @@ class PlanDisplay(Struct, frozen=True):
 
 
 @define_command(
-    "plan", PlanArguments, accepts=(declare_ignored_flag("input", switch=True), declare_ignored_flag("parallelism"))
+    "plan",
+    PlanArguments,
+    accepts=(declare_ignored_flag("input", switch=True), declare_ignored_flag("parallelism")),
 )
 # until the end: garbage collection of the plan is useless while it is saved and shown, too
 @pause_garbage_collection()
@@ -177,13 +190,16 @@ def plan(arguments: PlanArguments) -> int:
     """
     if arguments.sign.startswith("key:"):
         file = arguments.sign.removeprefix("key:") or "KEYFILE"
-        raise click.UsageError(f"-sign takes a file: -sign={file}. The prefix key: is for apply -verify=key:FILE.")
+        raise click.UsageError(
+            f"-sign takes a file: -sign={file}. The prefix key: is for apply -verify=key:FILE."
+        )
     if arguments.sign and not arguments.out:
         raise click.UsageError("-sign needs a saved plan. Add -out=FILE.")
     options = arguments.planning.build_options(
         generate_config_out=arguments.generate_config_out,
         includes_rejections=arguments.placement_flags.placements == "all",
-        includes_losses=arguments.placement_flags.details,  # pods after a loss of one machine or rack
+        # pods after a loss of one machine or rack.
+        includes_losses=arguments.placement_flags.details,
     )
     context = create_context(
         arguments.state,
@@ -191,7 +207,8 @@ def plan(arguments: PlanArguments) -> int:
         take_ownership=arguments.take_ownership,
         allow_other_hub=arguments.allow_other_hub,
     )
-    compare = _create_comparison_with_previous_plan(arguments.previous, context)  # -out may replace that file
+    # -out may replace that file.
+    compare = _create_comparison_with_previous_plan(arguments.previous, context)
     problems: list[Diagnostic] = []
     if arguments.out:
         from nexusform.workflow.plan_files.saved_plans import prepare_plan_file
@@ -200,15 +217,27 @@ def plan(arguments: PlanArguments) -> int:
         problems = prepare_plan_file(arguments.out, context, options)
     limits = parse_fail_on(arguments.fail_on)
     if arguments.check_with:
-        _parse_checker_programs(arguments.check_with, context)  # raises its usage errors before the plan
+        # raises its usage errors before the plan.
+        _parse_checker_programs(arguments.check_with, context)
     locking = arguments.lock.build_options()
     display = create_plan_display(
-        arguments.placement_flags, arguments.view, as_json=arguments.as_json, show_sensitive=arguments.show_sensitive
+        arguments.placement_flags,
+        arguments.view,
+        as_json=arguments.as_json,
+        show_sensitive=arguments.show_sensitive,
     )
-    if problems:  # the plan file cannot be written
+    # The plan file cannot be written.
+    if problems:
         display.report_failure(context, options, problems)
         return 1
-    return _run_plan(arguments, display, context, options, locking, lambda plan: compare(apply_limits(plan, limits)))
+    return _run_plan(
+        arguments,
+        display,
+        context,
+        options,
+        locking,
+        lambda plan: compare(apply_limits(plan, limits)),
+    )
 
 
 def _run_plan(
@@ -227,15 +256,23 @@ def _run_plan(
     if opened.project is None:
         display.report_failure(context, options, opened.diagnostics, opened.sources)
         if arguments.out:
-            from nexusform.workflow.plan_files.saved_plans import build_failed_plan, save_failed_plan
+            from nexusform.workflow.plan_files.saved_plans import (
+                build_failed_plan,
+                save_failed_plan,
+            )
 
             plan = build_failed_plan(context, options, opened.diagnostics)
             save_problems = save_failed_plan(plan, arguments.out, context, opened.sources)
             display.reporter.report_diagnostics(save_problems, sources={})
         return 1
     display.reporter.report_diagnostics(opened.diagnostics, opened.sources)
-    with begin_run(  # a plan records no recovered steps of an interrupted apply
-        opened.project, "OperationTypePlan", locking, notices=display.notices, records_recovery=False
+    # A plan records no recovered steps of an interrupted apply.
+    with begin_run(
+        opened.project,
+        "OperationTypePlan",
+        locking,
+        notices=display.notices,
+        records_recovery=False,
     ) as run:
         reported_count = len(run.diagnostics)
         warnings: list[Diagnostic] = []
@@ -246,7 +283,8 @@ def _run_plan(
         display.reporter.report_diagnostics([*run.diagnostics, *warnings], opened.sources)
         if run.is_ready:
             new_plan = _plan_and_report(run, options, check_plan, display, arguments, signer)
-        else:  # for example, another run holds the state lock
+        else:
+            # For example, another run holds the state lock.
             new_plan = run.build_failed_plan(options, run.diagnostics).plan
             run.diagnostics += _save_plan(new_plan, run, arguments.out, signer=None)
             display.write_reports(new_plan, run)
@@ -254,7 +292,9 @@ def _run_plan(
     return get_exit_code(new_plan, run.diagnostics, is_detailed=arguments.detailed_exitcode)
 
 
-def _create_comparison_with_previous_plan(path: str, context: CommandContext) -> Callable[[Plan], Plan]:
+def _create_comparison_with_previous_plan(
+    path: str, context: CommandContext
+) -> Callable[[Plan], Plan]:
     """Return a function to compare a plan with the one at `path` ("": none). An unreadable one gives a warning."""
     if not path:
         return lambda plan: plan  # unchanged
@@ -277,7 +317,8 @@ def get_exit_code(plan: Plan, diagnostics: Iterable[Diagnostic], *, is_detailed:
     if plan.has_changes:
         return _EXIT_CHANGES
     is_drift_unknown = plan.mode is Mode.REFRESH_ONLY and plan.has_unread_objects
-    return 1 if plan.is_from_state or is_drift_unknown else 0  # without a read, changes cannot be excluded
+    # Without a read, changes cannot be excluded.
+    return 1 if plan.is_from_state or is_drift_unknown else 0
 
 
 def _load_signer(key_file: str) -> tuple[Signer | None, list[Diagnostic]]:
@@ -287,7 +328,9 @@ def _load_signer(key_file: str) -> tuple[Signer | None, list[Diagnostic]]:
     from nexusform.workflow.plan_files.plan_signing import check_signable, create_signer
 
     confinement = create_context().confinement
-    problems = check_signable(is_confined=bool(confinement.root), is_unconfined_accepted=is_confinement_disabled())
+    problems = check_signable(
+        is_confined=bool(confinement.root), is_unconfined_accepted=is_confinement_disabled()
+    )
     return (None, problems) if problems else create_signer(key_file, confinement)
 
 
@@ -322,7 +365,8 @@ def _plan_and_report(
             programs = _parse_checker_programs(arguments.check_with, context)
             plan = add_program_checks(result, programs, context.data_directory)
         new_plan = check_plan(plan)
-    plan_signer = None if new_plan.is_rejected else signer  # a rejected plan is saved without a signature
+    # A rejected plan is saved without a signature.
+    plan_signer = None if new_plan.is_rejected else signer
     run.diagnostics += _save_plan(new_plan, run, arguments.out, plan_signer)
     can_apply = not new_plan.errored and not has_errors(run.diagnostics)
     display.report_plan(new_plan, run, saved_path=arguments.out if can_apply else "")
@@ -352,7 +396,11 @@ def _save_plan(plan: Plan, run: Run, path: str, signer: Signer | None) -> list[D
     """Save a plan for -out=PATH ("": not set) and return the problems. If this fails, save a failed plan with them."""
     if not path:
         return []
-    from nexusform.workflow.plan_files.saved_plans import build_failed_plan, save_failed_plan, save_plan
+    from nexusform.workflow.plan_files.saved_plans import (
+        build_failed_plan,
+        save_failed_plan,
+        save_plan,
+    )
 
     problems = save_plan(plan, run, path, signer)
     if has_errors(problems):
@@ -371,7 +419,8 @@ def create_plan_display(
 ) -> PlanDisplay:
     """Create the display of a plan from the flags. Raises usage errors."""
     reports: tuple[ReportFlag, ...] = ()
-    is_aside = False  # True: a report occupies stdout, so messages go elsewhere
+    # True: a report occupies stdout, so messages go elsewhere.
+    is_aside = False
     if placement_flags.report or placement_flags.source_url:
         from nexusform.cli.report_flag import has_stdout_report, parse_plan_reports
 

@@ -21,7 +21,8 @@ from nexusform.plans.plan import Mode
 from nexusform.rendering.report.placement_rows import ShownPlacements
 from nexusform.workflow.runs.run import PlanOptions
 
-_MAX_ADDRESS_BYTES: Final = 1024 * 1024  # bytes of a -target-file
+# bytes of a -target-file.
+_MAX_ADDRESS_BYTES: Final = 1024 * 1024
 
 _ADDRESS_FILE_HELP: Final = "Read addresses from a file, one per line"
 
@@ -32,14 +33,20 @@ class PlanningFlags(Struct, frozen=True, kw_only=True):
     destroy: bool = declare_switch_flag("Plan to destroy everything")
     refresh_only: bool = declare_switch_flag("Only refresh the state")
     refresh: bool = declare_switch_flag("Skip the refresh, use the recorded state", default=True)
-    target: tuple[str, ...] = declare_repeatable_text("Plan only this address and its dependencies", metavar="ADDR")
+    target: tuple[str, ...] = declare_repeatable_text(
+        "Plan only this address and its dependencies", metavar="ADDR"
+    )
     target_file: tuple[str, ...] = declare_repeatable_text(_ADDRESS_FILE_HELP, metavar="FILE")
-    exclude: tuple[str, ...] = declare_repeatable_text("Skip this address and its dependents", metavar="ADDR")
+    exclude: tuple[str, ...] = declare_repeatable_text(
+        "Skip this address and its dependents", metavar="ADDR"
+    )
     exclude_file: tuple[str, ...] = declare_repeatable_text(_ADDRESS_FILE_HELP, metavar="FILE")
     replace: tuple[str, ...] = declare_repeatable_text(
         "Replace this resource, or re-place one of its VMs", metavar="ADDR[:OBJECT]"
     )
-    samples: int | None = declare_number("Set the number of tie-break samples; 0 disables them", default=None)
+    samples: int | None = declare_number(
+        "Set the number of tie-break samples; 0 disables them", default=None
+    )
 
     @property
     def mode(self) -> Mode:
@@ -49,7 +56,11 @@ class PlanningFlags(Struct, frozen=True, kw_only=True):
         return Mode.REFRESH_ONLY if self.refresh_only else Mode.NORMAL
 
     def build_options(
-        self, *, generate_config_out: str = "", includes_rejections: bool = False, includes_losses: bool = False
+        self,
+        *,
+        generate_config_out: str = "",
+        includes_rejections: bool = False,
+        includes_losses: bool = False,
     ) -> PlanOptions:
         """Build the plan options. The plan can include the reasons against other locations (`includes_rejections`), and
         the effects of a lost machine or rack (`includes_losses`). Raises usage errors.
@@ -58,7 +69,10 @@ class PlanningFlags(Struct, frozen=True, kw_only=True):
         excludes = self.exclude or self.exclude_file
         conflicts = (
             (self.destroy and self.refresh_only, "-destroy and -refresh-only cannot be combined."),
-            (self.refresh_only and not self.refresh, "-refresh-only and -refresh=false cannot be combined."),
+            (
+                self.refresh_only and not self.refresh,
+                "-refresh-only and -refresh=false cannot be combined.",
+            ),
             (targets and excludes, "-target and -exclude cannot be combined."),
             (
                 self.replace and self.mode is not Mode.NORMAL,
@@ -86,7 +100,9 @@ class PlanningFlags(Struct, frozen=True, kw_only=True):
         """List the flags set by the user, without the dash."""
         defaults = build_arguments_record(PlanningFlags, values={})
         return [
-            name.replace("_", "-") for name in self.__struct_fields__ if getattr(self, name) != getattr(defaults, name)
+            name.replace("_", "-")
+            for name in self.__struct_fields__
+            if getattr(self, name) != getattr(defaults, name)
         ]
 
 
@@ -95,10 +111,14 @@ class PlanDisplayFlags(Struct, frozen=True, kw_only=True):
 
     placements: str = declare_choice("List these placements", ("changed", "all", "none"))
     details: bool = declare_switch_flag("Show all arguments and warnings in full")
-    compat: str = declare_choice("Print Terraform's own plan format", ("", "terraform"), metavar="terraform")
+    compat: str = declare_choice(
+        "Print Terraform's own plan format", ("", "terraform"), metavar="terraform"
+    )
     report: tuple[str, ...] = declare_report_flags()
     diff: str = declare_text_flag("Read the pull request's diff for github-review", metavar="FILE")
-    source_url: str = declare_text_flag("Set the URL of this directory for links in reports", metavar="URL")
+    source_url: str = declare_text_flag(
+        "Set the URL of this directory for links in reports", metavar="URL"
+    )
 
     @property
     def detail(self) -> ShownPlacements:
@@ -119,10 +139,14 @@ def _read_addresses_from_files(paths: Iterable[str]) -> list[str]:
             readable_path = create_context().confinement.resolve_path_of_operator(path)
             lines = read_regular(readable_path, _MAX_ADDRESS_BYTES).decode().splitlines()
         except (OSError, UnicodeDecodeError) as problem:
-            reason = getattr(problem, "strerror", problem)  # a decoding error has none
-            raise click.UsageError(f'The file of addresses "{path}" cannot be read: {reason}.') from None
+            # A decoding error has none.
+            reason = getattr(problem, "strerror", problem)
+            raise click.UsageError(
+                f'The file of addresses "{path}" cannot be read: {reason}.'
+            ) from None
         new_addresses = [address for line in lines if (address := line.split("#")[0].strip())]
-        if not new_addresses:  # the plan would be of everything
+        # The plan would be of everything.
+        if not new_addresses:
             raise click.UsageError(f'The file of addresses "{path}" contains no address.')
         addresses += new_addresses
     return addresses

@@ -44,14 +44,17 @@ def find_code_origin(source_url: str, environment: Mapping[str, str] = os.enviro
     """
     if source_url and not source_url.startswith(("https://", "http://")):
         raise click.UsageError(f'-source-url: "{source_url}" must start with https:// or http://.')
-    for host in _HOSTS:  # CI systems, each with the names of its variables
+    # CI systems, each with the names of its variables.
+    for host in _HOSTS:
         commit = environment.get(host.commit, "")
         if commit:
-            if source_url:  # a flag takes precedence over the variables of the host
+            # A flag takes precedence over the variables of the host.
+            if source_url:
                 return CodeOrigin(source_url, commit=commit)
             repository = "/".join(environment.get(name, "").rstrip("/") for name in host.repository)
             directory = _get_path_in_clone(environment.get(host.clone, ""))
-            if not repository.startswith(("https://", "http://")) or directory is None:  # no links are possible
+            # No links are possible.
+            if not repository.startswith(("https://", "http://")) or directory is None:
                 return CodeOrigin(commit=commit)
             return CodeOrigin(f"{repository}/{host.files}/{commit}", directory, commit)
     return CodeOrigin(url=source_url)
@@ -163,10 +166,14 @@ def _render_github_review(subject: PlanReportInput) -> bytes:
     from nexusform.rendering.pull_request.github_review import build_review, parse_diff
 
     try:
-        diff_file = create_context().confinement.resolve_path_of_operator(subject.placement_flags.diff)
+        diff_file = create_context().confinement.resolve_path_of_operator(
+            subject.placement_flags.diff
+        )
         diff = parse_diff(read_regular(diff_file, _MAX_DIFF_BYTES).decode(errors="replace"))
     except OSError as problem:
-        raise click.UsageError(f'-diff: "{subject.placement_flags.diff}" cannot be read: {problem.strerror}.') from None
+        raise click.UsageError(
+            f'-diff: "{subject.placement_flags.diff}" cannot be read: {problem.strerror}.'
+        ) from None
     body = _render_markdown(subject).decode()
     review = build_review(subject.plan, subject.configuration, subject.sources, diff, body)
     return encode_document(review, pretty=True)
@@ -201,14 +208,19 @@ class ReportFlag(Struct, frozen=True):
 def parse_plan_reports(placement_flags: PlanDisplayFlags) -> tuple[ReportFlag, ...]:
     """Parse the requested reports of a plan. Raises usage errors, also for -source-url."""
     if placement_flags.source_url:
-        find_code_origin(placement_flags.source_url)  # raises the error before the plan is made
+        # raises the error before the plan is made.
+        find_code_origin(placement_flags.source_url)
     reports = parse_reports(placement_flags.report)
     if any(report.format == "github-review" for report in reports) and not placement_flags.diff:
-        raise click.UsageError("-report=github-review needs the diff of the pull request: -diff=FILE.")
+        raise click.UsageError(
+            "-report=github-review needs the diff of the pull request: -diff=FILE."
+        )
     return reports
 
 
-def parse_reports(flags: Sequence[str], formats: Collection[str] = FORMATS.keys()) -> tuple[ReportFlag, ...]:
+def parse_reports(
+    flags: Sequence[str], formats: Collection[str] = FORMATS.keys()
+) -> tuple[ReportFlag, ...]:
     """Parse the requested reports in one of these formats. Raises a usage error for reports that cannot be written."""
     reports = tuple(_parse_report_format_and_path(flag, formats) for flag in flags)
     if len({os.path.realpath(report.path) for report in reports}) < len(reports):
@@ -221,7 +233,9 @@ def _parse_report_format_and_path(flag: str, formats: Collection[str]) -> Report
     name, colon, path = flag.partition(":")
     if name not in formats:
         suggestion = suggest_name(name, formats)
-        raise click.UsageError(f'-report: unknown format "{name}". Formats: {", ".join(formats)}.{suggestion}')
+        raise click.UsageError(
+            f'-report: unknown format "{name}". Formats: {", ".join(formats)}.{suggestion}'
+        )
     if not colon or not path:
         raise click.UsageError(f"-report={name} needs a path: -report={name}:PATH (- is stdout).")
     if path != "-" and (reason := explain_unwritable_file(path)):
@@ -248,7 +262,9 @@ def write_report(document: bytes, report: ReportFlag) -> None:
     try:
         write_output(report.path, document)
     except OSError as problem:
-        raise click.UsageError(f'-report: "{report.path}" cannot be written: {problem.strerror}.') from None
+        raise click.UsageError(
+            f'-report: "{report.path}" cannot be written: {problem.strerror}.'
+        ) from None
 
 
 def write_to_stdout(document: bytes, format_name: str) -> None:

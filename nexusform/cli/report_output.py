@@ -8,16 +8,23 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from msgspec import Struct, field
 
 from nexusform.cli.arguments import declare_choice, declare_report_flags, declare_text_flag
-from nexusform.cli.report_flag import has_stdout_report, parse_reports, write_report, write_to_stdout
+from nexusform.cli.report_flag import (
+    has_stdout_report,
+    parse_reports,
+    write_report,
+    write_to_stdout,
+)
 from nexusform.cli.terminal_screen import Screen
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile
 from nexusform.domain_table import LazyTable, collect_object_references
 from nexusform.rendering.report.report_tree import Report
 
-if TYPE_CHECKING:  # only pages have maps
+# Only pages have maps.
+if TYPE_CHECKING:
     from nexusform.rendering.page.page_data import Playback
 
-EXIT_FINDING: Final = 2  # exit code for a finding
+# exit code for a finding.
+EXIT_FINDING: Final = 2
 
 
 class Answer(Struct, frozen=True):
@@ -62,10 +69,13 @@ def is_document(flags: PlanFileAnswerFlags | AnswerFormatFlags) -> bool:
     return flags.format != "text" or has_stdout_report(parse_reports(flags.report, FORMATS.keys()))
 
 
-def write_answer(answer: Answer, flags: PlanFileAnswerFlags | AnswerFormatFlags, screen: Screen) -> int:
+def write_answer(
+    answer: Answer, flags: PlanFileAnswerFlags | AnswerFormatFlags, screen: Screen
+) -> int:
     """Print the answer, write the reports, and return the exit code."""
     reports = parse_reports(flags.report, FORMATS.keys())
-    if not has_stdout_report(reports):  # a report to stdout replaces the text
+    # A report to stdout replaces the text.
+    if not has_stdout_report(reports):
         if flags.format == "text":
             screen.print_text(answer.render_text(colour=screen.colour, width=screen.width), end="")
         else:
@@ -128,4 +138,6 @@ class StateComparison(Struct, frozen=True):
 
 # (context, lock options, notices) -> result
 Comparer: TypeAlias = Callable[[Any, Any, Any], StateComparison]
-COMPARISON_SOURCES: Final[Mapping[str, Comparer]] = LazyTable(collect_object_references("reconcilers"))
+COMPARISON_SOURCES: Final[Mapping[str, Comparer]] = LazyTable(
+    collect_object_references("reconcilers")
+)

@@ -16,19 +16,24 @@ from nexusform.plans.plan import Mode, Plan
 from nexusform.rendering.notation.colours import Painter, wrap_hanging
 from nexusform.state.objects import OutputState
 
-if TYPE_CHECKING:  # not needed by plan
+# Not needed by plan.
+if TYPE_CHECKING:
     from nexusform.applying.events import StepEvent
     from nexusform.workflow.plan_files.plan_execution import ApplyOutcome
 
-_MAX_READ_LINES: Final = 8  # lines for objects being read
+# lines for objects being read.
+_MAX_READ_LINES: Final = 8
 
 
 class RunReporter:
     """Output of plan, apply, destroy and refresh; also a listener to steps. Without an override nothing is shown."""
 
-    can_prompt = False  # whether prompts are possible at all
+    # whether prompts are possible at all.
+    can_prompt = False
 
-    def report_diagnostics(self, diagnostics: Iterable[Diagnostic], sources: Mapping[str, SourceFile]) -> None:
+    def report_diagnostics(
+        self, diagnostics: Iterable[Diagnostic], sources: Mapping[str, SourceFile]
+    ) -> None:
         """Report diagnostics."""
 
     def report_notice(self, text: str) -> None:
@@ -40,7 +45,9 @@ class RunReporter:
     def report_read(self, address: str, object_id: str) -> None:
         """Report the reading of an object."""
 
-    def report_plan(self, plan: Plan, sources: Mapping[str, SourceFile], view: PlanDisplayOptions) -> None:
+    def report_plan(
+        self, plan: Plan, sources: Mapping[str, SourceFile], view: PlanDisplayOptions
+    ) -> None:
         """Report the plan."""
 
     def track_planning(self) -> AbstractContextManager[None]:
@@ -90,10 +97,14 @@ class TextReporter(RunReporter):
         self.screen = screen
         self._paint = Painter(screen.colour)
         self._is_concise = concise
-        self._read_count = 0  # objects read since the last summary
-        self._planning: PlanningProgressLine | None = None  # during planning only
+        # objects read since the last summary.
+        self._read_count = 0
+        # During planning only.
+        self._planning: PlanningProgressLine | None = None
 
-    def report_diagnostics(self, diagnostics: Iterable[Diagnostic], sources: Mapping[str, SourceFile]) -> None:
+    def report_diagnostics(
+        self, diagnostics: Iterable[Diagnostic], sources: Mapping[str, SourceFile]
+    ) -> None:
         """Print boxes with source lines."""
         self._print_read_count()
         self.screen.print_diagnostics(diagnostics, sources)
@@ -110,7 +121,9 @@ class TextReporter(RunReporter):
         if self._read_count <= _MAX_READ_LINES:
             from nexusform.rendering.text import progress_text
 
-            line = progress_text.format_refresh_line(address, object_id, self._paint, self.screen.width)
+            line = progress_text.format_refresh_line(
+                address, object_id, self._paint, self.screen.width
+            )
             self.screen.print_text(line)
 
     def _print_read_count(self) -> None:
@@ -118,14 +131,22 @@ class TextReporter(RunReporter):
         if self._read_count > _MAX_READ_LINES:
             from nexusform.rendering.text import progress_text
 
-            self.screen.print_text(progress_text.format_more_refreshes(self._read_count - _MAX_READ_LINES))
+            self.screen.print_text(
+                progress_text.format_more_refreshes(self._read_count - _MAX_READ_LINES)
+            )
         self._read_count = 0
 
-    def report_plan(self, plan: Plan, sources: Mapping[str, SourceFile], view: PlanDisplayOptions) -> None:
+    def report_plan(
+        self, plan: Plan, sources: Mapping[str, SourceFile], view: PlanDisplayOptions
+    ) -> None:
         """Print the whole text of the plan. Errors go to stderr: in the middle of the text, after its first part. In a
         detailed or Terraform-compatible text all diagnostics follow at the end instead.
         """
-        from nexusform.rendering.text.plan_text import PlanTextOptions, render_around_errors, render_plan
+        from nexusform.rendering.text.plan_text import (
+            PlanTextOptions,
+            render_around_errors,
+            render_plan,
+        )
 
         self._print_read_count()
         errors_follow = view.placement_flags.details or view.placement_flags.is_terraform_compatible
@@ -139,11 +160,14 @@ class TextReporter(RunReporter):
             next_step=view.next_step,
             saved_path=view.saved_path,
             take_ownership=view.take_ownership,
-            diagnostics=not (plan.is_rejected and errors_follow),  # else printed after the text
-            errors=False,  # printed to stderr below
+            # Else printed after the text.
+            diagnostics=not (plan.is_rejected and errors_follow),
+            # printed to stderr below.
+            errors=False,
             registries=view.registries,
         )
-        if plan.is_rejected and not errors_follow:  # the errors are in the middle of the text
+        # The errors are in the middle of the text.
+        if plan.is_rejected and not errors_follow:
             before, after = render_around_errors(plan, sources, options)
             self.screen.print_text(f"\n{before}\n")
             self.screen.print_diagnostics(select_errors(plan.diagnostics), sources)
@@ -151,7 +175,8 @@ class TextReporter(RunReporter):
                 self.screen.print_text(f"\n{after}")
             return
         self.screen.print_text(f"\n{render_plan(plan, sources, options)}", end="")
-        if plan.is_rejected:  # all diagnostics follow the text
+        # All diagnostics follow the text.
+        if plan.is_rejected:
             is_terraform_order = view.placement_flags.is_terraform_compatible
             self.screen.print_diagnostics(plan.diagnostics, sources, errors_last=is_terraform_order)
 
@@ -176,7 +201,9 @@ class TextReporter(RunReporter):
             return
         from nexusform.rendering.text.state_text import render_outputs
 
-        self.screen.print_text(f"\n{self._paint('Outputs:', 'bold', 'green')}\n\n{render_outputs(outputs)}", end="")
+        self.screen.print_text(
+            f"\n{self._paint('Outputs:', 'bold', 'green')}\n\n{render_outputs(outputs)}", end=""
+        )
 
     def _print_line(self, text: str) -> None:
         self.screen.print_text(text)

@@ -11,7 +11,11 @@ from nexusform.cli.arguments import declare_ordered_flags, declare_switch_flag, 
 from nexusform.cli.commands import get_trust_flags
 from nexusform.cli.terminal_screen import Screen
 from nexusform.configuration.declarations.limits import parse_limit_overrides
-from nexusform.workflow.opening.command_context import CommandContext, detect_confinement_source, parse_confinement
+from nexusform.workflow.opening.command_context import (
+    CommandContext,
+    detect_confinement_source,
+    parse_confinement,
+)
 from nexusform.workflow.runs.state_locking import LockOptions
 
 _DURATION: Final = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?")
@@ -35,7 +39,9 @@ class StateLockFlags(Struct, frozen=True, kw_only=True):
     """Flags for the lock of the state."""
 
     lock: bool = declare_switch_flag("Do not lock the state", default=True)
-    lock_timeout: str = declare_text_flag("Wait this long for the lock", metavar="DURATION", default="0s")
+    lock_timeout: str = declare_text_flag(
+        "Wait this long for the lock", metavar="DURATION", default="0s"
+    )
 
     def build_options(self) -> LockOptions:
         """Build the lock options. Raises a usage error for an invalid duration."""
@@ -77,16 +83,21 @@ def create_context(
         confinement = parse_confinement(confine, environment)
         state = confinement.resolve_path_of_operator(state) if state else ""
         limits = parse_limit_overrides(environment, flags.limit)
-    except OSError as problem:  # for example, the path leads out of the work tree
+    except OSError as problem:
+        # For example, the path leads out of the work tree.
         raise click.UsageError(f'-state: "{state}" cannot be used: {problem.strerror}.') from None
     except ValueError as problem:
         raise click.UsageError(str(problem)) from None
-    if confinement.root:  # a sandboxed run accepts no keys or other trusted files from its work tree
+    # A sandboxed run accepts no keys or other trusted files from its work tree.
+    if confinement.root:
         from nexusform.files.external_files import explain_untrusted_file, find_untrusted_files
 
         untrusted_files = find_untrusted_files(environment, confinement)
         if untrusted_files:
-            messages = [explain_untrusted_file(entry.name, path, entry.content) for entry, path in untrusted_files]
+            messages = [
+                explain_untrusted_file(entry.name, path, entry.content)
+                for entry, path in untrusted_files
+            ]
             raise click.UsageError("\n".join(messages))
     return CommandContext(
         environment=environment,
@@ -112,7 +123,8 @@ def parse_duration(text: str) -> float:
     if re.fullmatch(r"\d+(?:\.\d+)?", text):
         return float(text)
     match = _DURATION.fullmatch(text)
-    if not text or match is None:  # the pattern accepts ""
+    # The pattern accepts "".
+    if not text or match is None:
         raise click.UsageError(f'"{text}" is not a duration. Examples: 30s, 5m, 1h30m.')
     hours, minutes, seconds = (float(part or 0) for part in match.groups())
     return hours * 3600 + minutes * 60 + seconds

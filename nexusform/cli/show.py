@@ -25,7 +25,12 @@ from nexusform.cli.report_flag import (
     write_report,
     write_reports,
 )
-from nexusform.cli.shared_flags import ViewFlags, create_context, declare_state_flag, declare_variable_flags
+from nexusform.cli.shared_flags import (
+    ViewFlags,
+    create_context,
+    declare_state_flag,
+    declare_variable_flags,
+)
 from nexusform.cli.terminal_screen import Screen
 from nexusform.diagnostics.diagnostic import has_errors
 from nexusform.domain_table import LazyTable, collect_object_references
@@ -46,8 +51,12 @@ class ShowArguments(Struct, frozen=True, kw_only=True):
     config: bool = declare_switch_flag("Show the configuration alone, with -json")
     variables: tuple[tuple[str, str], ...] = declare_variable_flags()
     show_sensitive: bool = declare_switch_flag("Show sensitive values")
-    max_bytes: int | None = declare_number("Limit text and Markdown to N bytes", default=None, minimum=1)
-    status_version: str = declare_choice("Print placements with the conditions of 2023", ("", "2023"), metavar="2023")
+    max_bytes: int | None = declare_number(
+        "Limit text and Markdown to N bytes", default=None, minimum=1
+    )
+    status_version: str = declare_choice(
+        "Print placements with the conditions of 2023", ("", "2023"), metavar="2023"
+    )
     placement_flags: PlanDisplayFlags = declare_flag_group(PlanDisplayFlags)
     state: str = declare_state_flag()
     view: ViewFlags = declare_flag_group(ViewFlags)
@@ -74,10 +83,15 @@ def show(arguments: ShowArguments) -> int:
         raise click.UsageError("-report needs a plan file.")
     if reports:
         write_reports(reports, _build_report_input(target, arguments))
-    if has_stdout_report(reports):  # -report=FORMAT:- replaces the text and -json
+    # -report=FORMAT:- replaces the text and -json.
+    if has_stdout_report(reports):
         return 0
     if arguments.as_json:
-        from nexusform.rendering.json.json_document import build_plan_document, build_state_document, write_json
+        from nexusform.rendering.json.json_document import (
+            build_plan_document,
+            build_state_document,
+            write_json,
+        )
 
         if target.saved is not None:
             document = build_plan_document(
@@ -96,7 +110,9 @@ def show(arguments: ShowArguments) -> int:
         sys.stdout.buffer.flush()
         return 0
     render = _render_plan_text if target.saved else _render_state_text
-    screen.print_text(_truncate_text(render(target, arguments, screen), arguments.max_bytes), end="")
+    screen.print_text(
+        _truncate_text(render(target, arguments, screen), arguments.max_bytes), end=""
+    )
     return 0
 
 
@@ -108,7 +124,9 @@ def _print_configuration_json(arguments: ShowArguments, screen: Screen) -> int:
 
     if not arguments.as_json or arguments.targets or arguments.placement_flags.report:
         raise click.UsageError("-config needs -json, and takes no TARGET and no -report.")
-    configuration, problems = load_project_configuration(create_context(variables=arguments.variables))
+    configuration, problems = load_project_configuration(
+        create_context(variables=arguments.variables)
+    )
     screen.print_diagnostics(problems, configuration.files)
     if has_errors(problems):
         return 1
@@ -118,14 +136,18 @@ def _print_configuration_json(arguments: ShowArguments, screen: Screen) -> int:
     return 0
 
 
-def _print_saved_plans_summary(arguments: ShowArguments, reports: Sequence[ReportFlag], screen: Screen) -> int:
+def _print_saved_plans_summary(
+    arguments: ShowArguments, reports: Sequence[ReportFlag], screen: Screen
+) -> int:
     """Print or write one summary of several saved plans; return 1 if one of them cannot be read, else 0."""
     from nexusform.rendering.answers.plan_set_report import build_plan_set_report
     from nexusform.rendering.pull_request.report_markdown import render_report_markdown
     from nexusform.rendering.text.report_text import render_report_text
 
     if arguments.as_json or any(report.format not in ("text", "markdown") for report in reports):
-        raise click.UsageError("Several plans support text and Markdown only: -report=markdown:PATH.")
+        raise click.UsageError(
+            "Several plans support text and Markdown only: -report=markdown:PATH."
+        )
     plans: list[tuple[str, Plan]] = []
     for target in arguments.targets:
         show_target = find_show_target(create_context(arguments.state), target)
@@ -133,7 +155,9 @@ def _print_saved_plans_summary(arguments: ShowArguments, reports: Sequence[Repor
         if has_errors(show_target.diagnostics):
             return 1
         if show_target.saved is None:
-            raise click.UsageError(f'"{target}" is not a saved plan. Several arguments must all be plans.')
+            raise click.UsageError(
+                f'"{target}" is not a saved plan. Several arguments must all be plans.'
+            )
         plans.append((target, show_target.saved.plan))
     report_summary = build_plan_set_report(plans)
     for report in reports:
@@ -186,13 +210,25 @@ def _render_state_text(target: ShownContent, arguments: ShowArguments, screen: S
 
     if target.is_of_address:
         writers = {OBJECT_WRITERS.get(address.type) for address in target.state.instances}
-        write = writers.pop() if len(writers) == 1 else None  # None: several writers, or a type without one
+        # None: several writers, or a type without one.
+        write = writers.pop() if len(writers) == 1 else None
         if write is not None:
             width, show_sensitive = screen.known_width, arguments.show_sensitive
-            text = write(target.state.instances, arguments.status_version, width, show_sensitive=show_sensitive)
-            if text:  # "": an object is unreadable or sensitive
+            text = write(
+                target.state.instances,
+                arguments.status_version,
+                width,
+                show_sensitive=show_sensitive,
+            )
+            # "": an object is unreadable or sensitive.
+            if text:
                 return text
-    return render_state(target.state, build_registries(), colour=screen.colour, show_sensitive=arguments.show_sensitive)
+    return render_state(
+        target.state,
+        build_registries(),
+        colour=screen.colour,
+        show_sensitive=arguments.show_sensitive,
+    )
 
 
 def _truncate_text(text: str, max_bytes: int | None) -> str:

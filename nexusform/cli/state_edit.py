@@ -4,7 +4,12 @@ import sys
 
 from msgspec import Struct
 
-from nexusform.cli.arguments import declare_flag_group, declare_positional, declare_positionals, declare_switch_flag
+from nexusform.cli.arguments import (
+    declare_flag_group,
+    declare_positional,
+    declare_positionals,
+    declare_switch_flag,
+)
 from nexusform.cli.commands import define_command
 from nexusform.cli.shared_flags import StateLockFlags, create_context, declare_state_flag
 from nexusform.cli.state_view import NO_STATE
@@ -43,11 +48,16 @@ def run_state_change(
 ) -> StateChangeResult:
     """Change the state and print the diagnostics. `rescued` is a state to push, perhaps one not saved by an apply."""
     session = StateCommandContext(on_wait=screen.print_text)
-    result = change_state(context, operation, locking, change, session=session, force=force, rescued=rescued)
+    result = change_state(
+        context, operation, locking, change, session=session, force=force, rescued=rescued
+    )
     diagnostics = list(result.diagnostics)
     if result.before is not None and result.after is None and not has_been_written(result.before):
-        irrelevant_ids = ("no-matching-objects-found", "nothing-to-move")  # the missing state explains them
-        diagnostics = [diagnostic for diagnostic in diagnostics if diagnostic.id not in irrelevant_ids]
+        # The missing state explains them.
+        irrelevant_ids = ("no-matching-objects-found", "nothing-to-move")
+        diagnostics = [
+            diagnostic for diagnostic in diagnostics if diagnostic.id not in irrelevant_ids
+        ]
         diagnostics.append(NO_STATE)
     screen.print_diagnostics(diagnostics, result.sources)
     return result
@@ -75,10 +85,13 @@ def mv(arguments: MoveArguments) -> int:
     if problems:
         return screen.print_failure(problems)
     source, target = patterns
-    before = _apply_state_change(screen, "state mv", state_commands.create_move_change(source, target), arguments)
+    before = _apply_state_change(
+        screen, "state mv", state_commands.create_move_change(source, target), arguments
+    )
     if before is None:
         return 1
-    pairs = state_edits.plan_moves(before, source, target)  # old and new addresses
+    # Old and new addresses.
+    pairs = state_edits.plan_moves(before, source, target)
     for old, new in pairs:
         screen.print_text(f'{"Would move" if arguments.dry_run else "Move"} "{old}" to "{new}"')
     if not arguments.dry_run:
@@ -105,8 +118,10 @@ def rm(arguments: RemoveArguments) -> int:
     from nexusform.planning.preparation.target_selection import split_object_address
 
     screen = Screen()
-    objects: list[str] = []  # addresses of objects
-    vms: list[tuple[str, str]] = []  # the address of a rack or machine, and the name of a VM recorded there
+    # addresses of objects.
+    objects: list[str] = []
+    # The address of a rack or machine, and the name of a VM recorded there.
+    vms: list[tuple[str, str]] = []
     for text in arguments.addresses:
         address, vm_name = split_object_address(text)
         if vm_name:
@@ -128,7 +143,8 @@ def rm(arguments: RemoveArguments) -> int:
         screen.print_text(f"{verb} {owner}:{vm_name}")
     for removed_address in removed:
         screen.print_text(f"{verb} {removed_address}")
-    if not arguments.dry_run and (removed or not vms):  # not after removing records of VMs only
+    # Not after removing records of VMs only.
+    if not arguments.dry_run and (removed or not vms):
         screen.print_text(f"Successfully removed {len(removed)} resource instance(s).")
     return 0
 
@@ -139,10 +155,12 @@ def _apply_state_change(
     """Apply the change, or with -dry-run only check it. Return the state before it; None with errors."""
     context = create_context(arguments.state)
     if arguments.dry_run:
-        reading = read_state(context)  # nothing is locked or written
+        # Nothing is locked or written.
+        reading = read_state(context)
         diagnostics = list(reading.diagnostics)
         if reading.state is not None:
-            _, problems = change(reading.state)  # the new state is not used
+            # The new state is not used.
+            _, problems = change(reading.state)
             diagnostics += problems
         screen.print_diagnostics(diagnostics, reading.sources)
         return None if has_errors(diagnostics) else reading.state
@@ -169,7 +187,9 @@ def push(arguments: PushArguments) -> int:
     force = arguments.force
     change = state_commands.create_push_change(document, arguments.file, force=force)
     context, locking = create_context(arguments.state), arguments.lock.build_options()
-    result = run_state_change(screen, "state push", change, context, locking, force=force, rescued=document)
+    result = run_state_change(
+        screen, "state push", change, context, locking, force=force, rescued=document
+    )
     return 0 if result.after is not None else 1
 
 
@@ -179,7 +199,9 @@ def read_state_to_push(screen: Screen, file: str, context: CommandContext) -> St
         if file == "-":
             data = ReadByteLimit(context.get_max_file_size()).read_all(sys.stdin.buffer)
         else:
-            data = read_regular(context.confinement.resolve_path_of_operator(file), context.get_max_file_size())
+            data = read_regular(
+                context.confinement.resolve_path_of_operator(file), context.get_max_file_size()
+            )
     except OSError as problem:
         detail = f"{file} cannot be read: {problem.strerror}."
         screen.print_diagnostics([build_error("unreadable-input-file", detail)], sources={})
@@ -209,13 +231,16 @@ def untaint(arguments: UntaintArguments) -> int:
     patterns, problems = parse_patterns((arguments.address,))
     if problems:
         return screen.print_failure(problems)
-    change = state_commands.create_untaint_change(patterns[0], allow_missing=arguments.allow_missing)
+    change = state_commands.create_untaint_change(
+        patterns[0], allow_missing=arguments.allow_missing
+    )
     context = create_context(arguments.state)
     result = run_state_change(screen, "untaint", change, context, arguments.lock.build_options())
     if result.before is None or result.after is None:
         return 1
     address = state_edits.find_instance(result.before, patterns[0])
-    if address is not None:  # otherwise a warning is printed
+    # Otherwise a warning is printed.
+    if address is not None:
         screen.print_text(f"Resource instance {address} has been successfully untainted.")
     return 0
 
@@ -237,14 +262,18 @@ def rollback_to(arguments: RollbackArguments) -> int:
     screen = Screen()
     serial = parse_integer(arguments.serial)
     if serial is None:
-        detail = f'"{arguments.serial}" is not a serial. `nexusform state history` lists the serials.'
+        detail = (
+            f'"{arguments.serial}" is not a serial. `nexusform state history` lists the serials.'
+        )
         return screen.print_failure([build_error("no-such-version", detail)])
     context = create_context(arguments.state)
     change, diagnostics, sources = create_rollback_change(context, serial)
     screen.print_diagnostics(diagnostics, sources)
     if change is None:
         return 1
-    result = run_state_change(screen, "state rollback", change, context, arguments.lock.build_options())
+    result = run_state_change(
+        screen, "state rollback", change, context, arguments.lock.build_options()
+    )
     if result.after is None:
         return 1
     screen.print_wrapped(f"Restored the state of serial {serial} as serial {result.after.serial}.")
@@ -268,12 +297,15 @@ def force_unlock(arguments: ForceUnlockArguments) -> int:
     """
     screen = Screen()
     holder, problems, sources = find_lock_holder(create_context(arguments.state))
-    if holder is None and not problems:  # break_lock (below) reports problems
+    # break_lock (below) reports problems.
+    if holder is None and not problems:
         screen.print_error("The state is not locked.")
         return 1
     if not arguments.force:
         if not is_input_allowed(flag=True):
-            screen.print_error("Input is disabled (NF_INPUT). Use -force to unlock without a prompt.")
+            screen.print_error(
+                "Input is disabled (NF_INPUT). Use -force to unlock without a prompt."
+            )
             return 1
         answer = screen.prompt_user(
             "Do you really want to force-unlock?",

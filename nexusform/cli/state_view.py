@@ -14,9 +14,20 @@ from nexusform.cli.arguments import (
     declare_text_flag,
 )
 from nexusform.cli.commands import define_command
-from nexusform.cli.shared_flags import ViewFlags, create_context, declare_state_flag, declare_variable_flags
+from nexusform.cli.shared_flags import (
+    ViewFlags,
+    create_context,
+    declare_state_flag,
+    declare_variable_flags,
+)
 from nexusform.cli.terminal_screen import Screen
-from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning, has_errors, suggest_name
+from nexusform.diagnostics.diagnostic import (
+    Diagnostic,
+    build_error,
+    build_warning,
+    has_errors,
+    suggest_name,
+)
 from nexusform.diagnostics.phrases import format_count
 from nexusform.resources.address import Address, AddressProblem, parse_pattern
 from nexusform.schemas.value_types import build_type_json
@@ -27,12 +38,15 @@ from nexusform.workflow.states.state_history import read_history
 
 NO_STATE = build_error(
     "no-state-file-was-found",
-    "This command needs a state. The first `nexusform apply` creates it. Run it in the directory of the "
+    "This command needs a state. The first `nexusform apply` creates it. Run it in the directory "
+    "of the "
     "configuration, or use -state=FILE.",
 )
 
 
-def _read_state_and_print_errors(screen: Screen, state_path: str, *, checks_objects: bool = False) -> State | None:
+def _read_state_and_print_errors(
+    screen: Screen, state_path: str, *, checks_objects: bool = False
+) -> State | None:
     """Read the state of -state and print its errors; return None with errors."""
     reading = read_state(create_context(state_path), checks_objects=checks_objects)
     screen.print_diagnostics(reading.diagnostics, reading.sources)
@@ -65,9 +79,13 @@ def list_instances(arguments: ListArguments) -> int:
     for pattern in patterns:
         if not state_edits.select_instances(state, [pattern]):
             hint = suggest_name(str(pattern), map(str, state.instances))
-            detail = f"The state has no object at {pattern}.{hint} `nexusform state list` shows all addresses."
+            detail = (
+                f"The state has no object at {pattern}.{hint} `nexusform state list` shows all "
+                "addresses."
+            )
             problems.append(build_error("no-such-resource-instance", detail))
-    if problems:  # every given address must match
+    # Every given address must match.
+    if problems:
         return screen.print_failure(problems)
     for address in state_edits.select_instances(state, patterns, arguments.object_id):
         screen.print_text(str(address))
@@ -96,16 +114,24 @@ def show(arguments: ShowInstanceArguments) -> int:
     if address is None:
         return screen.print_failure(problems)
     instance = state.instances[address]
-    objects = instance.all_objects  # pairs of deposed key ("": current) and object
+    # pairs of deposed key ("": current) and object.
+    objects = instance.all_objects
     from nexusform.resource_types.registry import build_registries
 
     type_registries = build_registries()
-    types_by_name = type_registries.data_sources if address.mode == "data" else type_registries.resource_types
+    types_by_name = (
+        type_registries.data_sources if address.mode == "data" else type_registries.resource_types
+    )
     resource_type = types_by_name.get(address.type)
     schema = resource_type.schema if resource_type else None
     texts = [
         render_object(
-            address, instance_object, schema, deposed=key, colour=screen.colour, show_sensitive=arguments.show_sensitive
+            address,
+            instance_object,
+            schema,
+            deposed=key,
+            colour=screen.colour,
+            show_sensitive=arguments.show_sensitive,
         )
         for key, instance_object in objects
     ]
@@ -122,13 +148,17 @@ def _find_single_instance(state: State, text: str) -> tuple[Address | None, list
     except AddressProblem as problem:
         return None, [build_error("invalid-address", str(problem))]
     addresses = state_edits.select_instances(state, [pattern])
-    if len(addresses) == 1 and pattern.type:  # a module address has no type
+    # A module address has no type.
+    if len(addresses) == 1 and pattern.type:
         return addresses[0], []
     count_text = f"matches {len(addresses)}" if addresses else "matches none"
     return None, [
         build_error(
             "no-instance-found-for-the-given-address",
-            f"Specify one resource instance; {pattern} {count_text}. `nexusform state list` lists them.",
+            (
+                f"Specify one resource instance; {pattern} {count_text}. `nexusform state list` "
+                "lists them."
+            ),
         )
     ]
 
@@ -179,7 +209,8 @@ def pull(arguments: PullArguments) -> int:
     state = _read_state_and_print_errors(Screen(), arguments.state)
     if state is None:
         return 1
-    if has_been_written(state):  # otherwise there is no document to print
+    # Otherwise there is no document to print.
+    if has_been_written(state):
         click.echo(encode_state(state), nl=False)
     return 0
 
@@ -201,7 +232,9 @@ def history(arguments: HistoryArguments) -> int:
     screen.print_diagnostics(state_versions.diagnostics, state_versions.sources)
     for version in state_versions.versions:
         objects = format_count(len(version.state.instances), "object")
-        screen.print_text(f"serial {version.serial:<6}  {version.timestamp or 'current':<27}  {objects}")  # "": current
+        screen.print_text(
+            f"serial {version.serial:<6}  {version.timestamp or 'current':<27}  {objects}"
+        )  # "": current
     if not state_versions.versions and not state_versions.diagnostics:
         screen.print_text("No state exists.")
     return 1 if has_errors(state_versions.diagnostics) else 0
@@ -234,14 +267,20 @@ def output(arguments: OutputArguments) -> int:
     return show(screen, arguments, reading.state.outputs)
 
 
-def _print_all_outputs(screen: Screen, arguments: OutputArguments, outputs: Mapping[str, OutputState]) -> int:
+def _print_all_outputs(
+    screen: Screen, arguments: OutputArguments, outputs: Mapping[str, OutputState]
+) -> int:
     """Print all outputs as JSON (including sensitive values) or as text; return the exit code 0, also without any."""
     if arguments.as_json:
         from nexusform.rendering.notation.json_values import encode_value
 
         document = {}
         for name, state in sorted(outputs.items()):
-            document[name] = {"sensitive": state.sensitive, "type": build_type_json(state.type), "value": state.value}
+            document[name] = {
+                "sensitive": state.sensitive,
+                "type": build_type_json(state.type),
+                "value": state.value,
+            }
         screen.print_text(encode_value(document, pretty=True).decode())
         return 0
     if not outputs:
@@ -254,13 +293,20 @@ def _print_all_outputs(screen: Screen, arguments: OutputArguments, outputs: Mapp
     return 0
 
 
-def _print_single_output(screen: Screen, arguments: OutputArguments, outputs: Mapping[str, OutputState]) -> int:
+def _print_single_output(
+    screen: Screen, arguments: OutputArguments, outputs: Mapping[str, OutputState]
+) -> int:
     """Print one output, also a sensitive one, as JSON, HCL or with -raw alone; return the exit code."""
     name = arguments.name
     output_state = outputs.get(name)
     if output_state is None:
-        detail = f'The state has no output "{name}".{suggest_name(name, outputs)} `nexusform apply` records outputs.'
-        return screen.print_failure([build_error("output-not-found", detail, headline=f'Output "{name}" not found')])
+        detail = (
+            f'The state has no output "{name}".{suggest_name(name, outputs)} `nexusform apply` '
+            "records outputs."
+        )
+        return screen.print_failure(
+            [build_error("output-not-found", detail, headline=f'Output "{name}" not found')]
+        )
     if arguments.as_json:
         from nexusform.rendering.notation.json_values import encode_value
 
@@ -272,9 +318,15 @@ def _print_single_output(screen: Screen, arguments: OutputArguments, outputs: Ma
         screen.print_text(render_hcl_value(output_state.value, output_state.type))
         return 0
     if output_state.value is None or isinstance(output_state.value, list | dict):
-        detail = f'-raw prints strings, numbers and booleans only. Use -json for the output "{name}".'
+        detail = (
+            f'-raw prints strings, numbers and booleans only. Use -json for the output "{name}".'
+        )
         return screen.print_failure([build_error("unsupported-value-for-raw-output", detail)])
     # Print it unchanged, because scripts read it.
-    text = output_state.value if isinstance(output_state.value, str) else format_scalar(output_state.value)
+    text = (
+        output_state.value
+        if isinstance(output_state.value, str)
+        else format_scalar(output_state.value)
+    )
     click.echo(text, nl=False)
     return 0

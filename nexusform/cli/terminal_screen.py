@@ -13,7 +13,8 @@ import click
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity, SourceFile, select_errors
 
-DEFAULT_WIDTH = 80  # columns if stdout is not a terminal
+# columns if stdout is not a terminal.
+DEFAULT_WIDTH = 80
 # Faster plans have no progress line.
 PROGRESS_DELAY = 1.0
 _NO_SOURCES: Final[Mapping[str, SourceFile]] = {}
@@ -23,8 +24,11 @@ class Screen:
     """Output for users: results to stdout, errors to stderr. `is_aside`: all to stderr, as stdout is for a document."""
 
     def __init__(self, *, no_color: bool = False, is_aside: bool = False) -> None:
-        self._is_aside = is_aside  # texts go to stderr, because stdout is for a document
-        self.error_colour = not no_color and should_use_colour(os.environ, is_terminal=sys.stderr.isatty())
+        # texts go to stderr, because stdout is for a document.
+        self._is_aside = is_aside
+        self.error_colour = not no_color and should_use_colour(
+            os.environ, is_terminal=sys.stderr.isatty()
+        )
         has_colour = not no_color and should_use_colour(os.environ, is_terminal=sys.stdout.isatty())
         self.colour = self.error_colour if is_aside else has_colour
 
@@ -81,19 +85,27 @@ class Screen:
             return
         from nexusform.rendering.text.diagnostic_text import render_diagnostics
 
-        warnings = [diagnostic for diagnostic in all_diagnostics if diagnostic.severity is Severity.WARNING]
+        warnings = [
+            diagnostic for diagnostic in all_diagnostics if diagnostic.severity is Severity.WARNING
+        ]
         errors = select_errors(all_diagnostics)
         print_warnings = self.print_error if is_aside else self.print_text
         outputs = [
-            (self.print_error, render_diagnostics(errors, sources, self.error_colour, self.width)),  # stderr
+            (
+                self.print_error,
+                render_diagnostics(errors, sources, self.error_colour, self.width),
+            ),  # stderr
             (print_warnings, render_diagnostics(warnings, sources, self.colour, self.width)),
         ]
         for print_output, text in reversed(outputs) if errors_last else outputs:
             if text:
-                sys.stdout.flush()  # keeps the order of both streams on a terminal
+                # keeps the order of both streams on a terminal.
+                sys.stdout.flush()
                 print_output(text, end="")
 
-    def print_failure(self, diagnostics: Iterable[Diagnostic], sources: Mapping[str, SourceFile] = _NO_SOURCES) -> int:
+    def print_failure(
+        self, diagnostics: Iterable[Diagnostic], sources: Mapping[str, SourceFile] = _NO_SOURCES
+    ) -> int:
         """Print the diagnostics of a failed command; return its exit code."""
         self.print_diagnostics(diagnostics, sources)
         return 1
@@ -107,7 +119,8 @@ class Screen:
         self.print_text(f"  {Painter(self.colour)('Enter a value:', 'bold')} ", end="")
         sys.stdout.flush()
         answer = sys.stdin.readline()
-        if not answer.endswith("\n"):  # the input ended, and the cursor is after the prompt
+        # The input ended, and the cursor is after the prompt.
+        if not answer.endswith("\n"):
             self.print_text()
         return answer.strip() if answer else None
 
@@ -133,7 +146,8 @@ def _replace_log_commands(text: str, hashes: str, first_colon: str) -> str:
     """Replace the `##` of log commands by `hashes`, and the first colon of their `::` by `first_colon`."""
     if "::" not in text and "##" not in text:
         return text
-    return _HASH_COMMAND.sub(hashes, _LINE_COMMAND.sub(rf"\1{first_colon}", text))  # \1: the blanks before the colons
+    # \1: the blanks before the colons.
+    return _HASH_COMMAND.sub(hashes, _LINE_COMMAND.sub(rf"\1{first_colon}", text))
 
 
 def should_use_colour(environment: Mapping[str, str], *, is_terminal: bool) -> bool:
@@ -159,7 +173,13 @@ class ApplyProgressBar:
         self._task: Any = None
 
     def __enter__(self) -> Self:
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeElapsedColumn,
+        )
 
         columns = (TextColumn("Applying"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
         self._progress = Progress(*columns, transient=True)
@@ -168,7 +188,10 @@ class ApplyProgressBar:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        problem: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._progress.stop()
 
@@ -198,7 +221,10 @@ class PlanningProgressLine:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        problem: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._end_event.set()
         self._thread.join()
@@ -211,11 +237,14 @@ class PlanningProgressLine:
     def _display_progress_after_delay(self) -> None:
         """Show the progress after a short delay."""
         if self._end_event.wait(PROGRESS_DELAY):
-            return  # the work ended before the delay
+            # The work ended before the delay.
+            return
         from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
         text_column = TextColumn("{task.description}", markup=False)
-        with Progress(SpinnerColumn(), text_column, TimeElapsedColumn(), transient=True) as progress:
+        with Progress(
+            SpinnerColumn(), text_column, TimeElapsedColumn(), transient=True
+        ) as progress:
             task = progress.add_task(self._description, total=None)
             while not self._end_event.wait(0.2):
                 progress.update(task, description=self._description)

@@ -8,12 +8,21 @@ import click
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.cli.arguments import declare_flag_group, declare_positionals, declare_switch_flag, declare_text_flag
+from nexusform.cli.arguments import (
+    declare_flag_group,
+    declare_positionals,
+    declare_switch_flag,
+    declare_text_flag,
+)
 from nexusform.cli.commands import define_command
 from nexusform.cli.shared_flags import ViewFlags, create_context
 from nexusform.diagnostics.diagnostic import has_errors
 from nexusform.rendering.notation.colours import Painter
-from nexusform.workflow.opening.directory_validation import TEST_DIRECTORY, DirectoryValidation, validate_directory
+from nexusform.workflow.opening.directory_validation import (
+    TEST_DIRECTORY,
+    DirectoryValidation,
+    validate_directory,
+)
 
 
 class ValidateArguments(Struct, frozen=True, kw_only=True):
@@ -23,7 +32,9 @@ class ValidateArguments(Struct, frozen=True, kw_only=True):
     as_json: bool = declare_switch_flag("Print a JSON document", flag="json")
     no_tests: bool = declare_switch_flag("Skip the test files")
     portable: bool = declare_switch_flag("Warn about syntax that the Python package hcl2 rejects")
-    test_directory: str = declare_text_flag("Find test files in DIR, not tests", metavar="DIR", default=TEST_DIRECTORY)
+    test_directory: str = declare_text_flag(
+        "Find test files in DIR, not tests", metavar="DIR", default=TEST_DIRECTORY
+    )
     view: ViewFlags = declare_flag_group(ViewFlags)
 
 
@@ -46,7 +57,9 @@ def validate(arguments: ValidateArguments) -> int:
     for directory in directories:
         test_directory = None if arguments.no_tests else arguments.test_directory
         context = replace(create_context(), directory=directory)
-        validation = validation.merge(validate_directory(context, test_directory, portable=arguments.portable))
+        validation = validation.merge(
+            validate_directory(context, test_directory, portable=arguments.portable)
+        )
     if arguments.as_json:
         from nexusform.rendering.json.json_diagnostics import build_validation_document
         from nexusform.rendering.notation.json_values import encode_document
@@ -59,6 +72,8 @@ def validate(arguments: ValidateArguments) -> int:
         screen.print_diagnostics(diagnostics, validation.sources)
         if not has_errors(diagnostics):
             success = Painter(screen.colour)("Success!", "bold", "green")
-            with_warnings = ", but there were some validation warnings as shown above" if diagnostics else ""
+            with_warnings = (
+                ", but there were some validation warnings as shown above" if diagnostics else ""
+            )
             screen.print_wrapped(f"{success} The configuration is valid{with_warnings}.")
     return 1 if has_errors(validation.diagnostics) else 0

@@ -37,7 +37,11 @@ def version(arguments: VersionArguments) -> int:
 
 providers: Final = LazyGroup(
     "providers",
-    {"schema": CommandEntry("nexusform.cli.version:schema", "Print the schemas of all types as JSON")},
+    {
+        "schema": CommandEntry(
+            "nexusform.cli.version:schema", "Print the schemas of all types as JSON"
+        )
+    },
     summary="Print the schemas of all types.",
     hints={
         "lock": "Providers come with nexusform, so there is no lock file and nothing to download.",
@@ -61,5 +65,7 @@ def schema(arguments: SchemaArguments) -> int:
     from nexusform.rendering.notation.json_values import encode_document
     from nexusform.resource_types.registry import build_registries
 
-    sys.stdout.write(encode_document(build_providers_schema(build_registries()), pretty=True).decode())
+    sys.stdout.write(
+        encode_document(build_providers_schema(build_registries()), pretty=True).decode()
+    )
     return 0

@@ -4,7 +4,12 @@ from typing import Final
 
 from msgspec import Struct
 
-from nexusform.cli.arguments import declare_flag_group, declare_positional, declare_switch_flag, declare_text_flag
+from nexusform.cli.arguments import (
+    declare_flag_group,
+    declare_positional,
+    declare_switch_flag,
+    declare_text_flag,
+)
 from nexusform.cli.commands import CommandEntry, LazyGroup, define_command
 from nexusform.cli.shared_flags import NoArguments, StateLockFlags, create_context
 from nexusform.cli.terminal_screen import Screen
@@ -65,12 +70,17 @@ def new(arguments: NewWorkspaceArguments) -> int:
     from nexusform.cli.state_edit import read_state_to_push
 
     screen = Screen()
-    state = read_state_to_push(screen, arguments.state, create_context()) if arguments.state else None
-    if arguments.state and state is None:  # unreadable, as already printed
+    state = (
+        read_state_to_push(screen, arguments.state, create_context()) if arguments.state else None
+    )
+    # unreadable, as already printed.
+    if arguments.state and state is None:
         return 1
     name, session = arguments.name, StateCommandContext(on_wait=screen.print_text)
     locking = arguments.lock.build_options()
-    outcome = workspaces.create_workspace(create_context(), name, locking, state=state, session=session)
+    outcome = workspaces.create_workspace(
+        create_context(), name, locking, state=state, session=session
+    )
     if not _print_diagnostics(screen, outcome):
         return 1
     screen.print_text(f'Created and switched to workspace "{name}"!')
@@ -94,7 +104,9 @@ class SelectWorkspaceArguments(Struct, frozen=True, kw_only=True):
 def select(arguments: SelectWorkspaceArguments) -> int:
     """Select the workspace NAME for later commands."""
     screen = Screen()
-    outcome = workspaces.select_workspace(create_context(), arguments.name, create=arguments.or_create)
+    outcome = workspaces.select_workspace(
+        create_context(), arguments.name, create=arguments.or_create
+    )
     if not _print_diagnostics(screen, outcome):
         return 1
     screen.print_text(f'Switched to workspace "{arguments.name}".')

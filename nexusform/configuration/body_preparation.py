@@ -35,12 +35,18 @@ def build_prepared_body(
     """
     problems: list[Diagnostic] = []
     prepared = _prepare_new_body(
-        body, schema, header or get_first_character_span(body.span), problems, build_body_schema(schema)
+        body,
+        schema,
+        header or get_first_character_span(body.span),
+        problems,
+        build_body_schema(schema),
     )
     return prepared, problems
 
 
-def build_prepared_resource(block: ResourceBlock, schema: BlockSchema) -> tuple[PreparedBody, list[Diagnostic]]:
+def build_prepared_resource(
+    block: ResourceBlock, schema: BlockSchema
+) -> tuple[PreparedBody, list[Diagnostic]]:
     """Prepare a resource or data block, as `build_prepared_body` does. Problems name their block."""
     problems: list[Diagnostic] = []
     body_schema = replace(build_body_schema(schema), extra_names=META_NAMES)
@@ -49,7 +55,11 @@ def build_prepared_resource(block: ResourceBlock, schema: BlockSchema) -> tuple[
 
 
 def _prepare_new_body(
-    body: AnyBody, schema: BlockSchema, location: Span, problems: list[Diagnostic], body_schema: BodySchema
+    body: AnyBody,
+    schema: BlockSchema,
+    location: Span,
+    problems: list[Diagnostic],
+    body_schema: BodySchema,
 ) -> PreparedBody:
     """Prepare a body: validate it against its schema once, for evaluation per instance. Constant arguments are
     evaluated here, into a template with the values of every instance. The others are evaluated for each instance, as
@@ -62,21 +72,28 @@ def _prepare_new_body(
         if not attribute.computed or attribute.default is not None:
             template[name] = attribute.default
     arguments = _prepare_arguments(parts.attributes, schema, location, template, problems)
-    varying = []  # arguments to evaluate for each instance
+    # arguments to evaluate for each instance.
+    varying = []
     for argument in arguments.values():
         if is_constant_value(argument.attribute.expression):
             _add_constant_value(argument, template, problems)
         else:
             varying.append(argument)
-    items: dict[str, list[StaticBlock | RepeatedBlock]] = {name: [] for name in schema.blocks}  # by block type
+    # By block type.
+    items: dict[str, list[StaticBlock | RepeatedBlock]] = {name: [] for name in schema.blocks}
     for block in parts.blocks:
         _add_static_or_dynamic_block(block, schema, items, problems)
     for name, nested in schema.blocks.items():
-        static_items = [(item.label, item.span) for item in items[name] if isinstance(item, StaticBlock)]
+        static_items = [
+            (item.label, item.span) for item in items[name] if isinstance(item, StaticBlock)
+        ]
         if len(static_items) == len(items[name]):
             # The number of blocks is known only if none of them is dynamic.
             problems.extend(check_block_count(nested, name, static_items, location))
-    blocks = [NestedBlockGroup(name, nested, items[name], location) for name, nested in schema.blocks.items()]
+    blocks = [
+        NestedBlockGroup(name, nested, items[name], location)
+        for name, nested in schema.blocks.items()
+    ]
     sensitive_names = [name for name, attribute in schema.attributes.items() if attribute.sensitive]
     return PreparedBody(
         location,
@@ -85,10 +102,12 @@ def _prepare_new_body(
         varying=varying,
         blocks=blocks,
         sensitive_names=sensitive_names,
-        lengths={  # a count and the list with as many items, to be compared at evaluation if both are set
+        # A count and the list with as many items, to be compared at evaluation if both are set.
+        lengths={
             count_name: list_name
             for count_name, list_name in schema.lengths.items()
-            if _is_argument_set(arguments.get(count_name)) and _is_argument_set(arguments.get(list_name))
+            if _is_argument_set(arguments.get(count_name))
+            and _is_argument_set(arguments.get(list_name))
         },
     )
 
@@ -109,10 +128,14 @@ def build_body_schema(schema: BlockSchema) -> BodySchema:
     blocks: dict[str, tuple[str, ...]] = {
         name: (nested.label,) if nested.label else () for name, nested in schema.blocks.items()
     }
-    if blocks:  # a dynamic block generates nested ones
+    # A dynamic block generates nested ones.
+    if blocks:
         blocks["dynamic"] = ("type",)
-    computed = frozenset(name for name, attribute in schema.attributes.items() if not attribute.is_configurable)
-    return BodySchema(dict.fromkeys(schema.attributes, False), blocks, computed)  # required ones are checked later
+    computed = frozenset(
+        name for name, attribute in schema.attributes.items() if not attribute.is_configurable
+    )
+    # required ones are checked later.
+    return BodySchema(dict.fromkeys(schema.attributes, False), blocks, computed)
 
 
 def _prepare_arguments(
@@ -131,26 +154,35 @@ def _prepare_arguments(
         if attribute is None:
             if attribute_schema.required:
                 problems.append(build_missing_argument_error(name, location))
-                template[name] = UNKNOWN  # in every instance
+                # In every instance.
+                template[name] = UNKNOWN
         elif attribute_schema.is_configurable:
             arguments[name] = PreparedArgument(attribute, attribute_schema)
         else:
             remedy = (
-                f"Delete this line. {attribute_schema.instead}" if attribute_schema.instead else "Remove the argument."
+                f"Delete this line. {attribute_schema.instead}"
+                if attribute_schema.instead
+                else "Remove the argument."
             )
             detail = f'Can\'t configure a value for "{name}": nexusform decides it. {remedy}'
-            problems.append(build_error("value-for-unconfigurable-attribute", detail, attribute.name_span))
+            problems.append(
+                build_error("value-for-unconfigurable-attribute", detail, attribute.name_span)
+            )
     return arguments
 
 
-def _add_constant_value(argument: PreparedArgument, template: dict[str, Any], problems: list[Diagnostic]) -> None:
+def _add_constant_value(
+    argument: PreparedArgument, template: dict[str, Any], problems: list[Diagnostic]
+) -> None:
     """Evaluate an argument without references, and add its value to `template`, the values of every instance. A missing
     required argument is reported here once, and becomes UNKNOWN, so that no later check reports it again.
     """
-    plain_value, _, _, new_problems = argument.evaluate(EMPTY_SCOPE)  # a constant has no sensitive or unknown parts
+    # A constant has no sensitive or unknown parts.
+    plain_value, _, _, new_problems = argument.evaluate(EMPTY_SCOPE)
     problems.extend(new_problems)
     name = argument.attribute.name
-    if plain_value is not None:  # null keeps the default, already in `template`
+    # null keeps the default, already in `template`.
+    if plain_value is not None:
         template[name] = plain_value
     elif argument.schema.required:
         problems.append(build_missing_argument_error(name, argument.span))
@@ -158,13 +190,18 @@ def _add_constant_value(argument: PreparedArgument, template: dict[str, Any], pr
 
 
 def _add_static_or_dynamic_block(
-    block: Block, schema: BlockSchema, items: dict[str, list[StaticBlock | RepeatedBlock]], problems: list[Diagnostic]
+    block: Block,
+    schema: BlockSchema,
+    items: dict[str, list[StaticBlock | RepeatedBlock]],
+    problems: list[Diagnostic],
 ) -> None:
     """Add a static or dynamic block under its type; an unusable dynamic block is reported and not added."""
     if block.type != "dynamic":
         inner = schema.blocks[block.type].schema
         label = block.labels[0].value if block.labels else ""
-        body = _prepare_new_body(block.body, inner, block.header_span, problems, build_body_schema(inner))
+        body = _prepare_new_body(
+            block.body, inner, block.header_span, problems, build_body_schema(inner)
+        )
         items[block.type].append(StaticBlock(label, body, block.header_span))
         return
     from nexusform.configuration.dynamic_blocks import read_dynamic_block
@@ -177,6 +214,8 @@ def _add_static_or_dynamic_block(
         if dynamic.lacks_label:
             # Accept the label as an argument of the content: the missing label is already reported.
             misplaced_label = {label_names[dynamic.type]: False}  # not required
-            body_schema = replace(body_schema, attributes={**body_schema.attributes, **misplaced_label})
+            body_schema = replace(
+                body_schema, attributes={**body_schema.attributes, **misplaced_label}
+            )
         body = _prepare_new_body(dynamic.content, inner, block.header_span, problems, body_schema)
         items[dynamic.type].append(RepeatedBlock(dynamic, body))

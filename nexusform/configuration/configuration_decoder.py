@@ -25,7 +25,12 @@ from nexusform.configuration.declarations.configuration import (
     Settings,
     Variable,
 )
-from nexusform.configuration.resource_blocks import ROOT_WORDS, BlockLocation, KnownTypes, decode_resource_block
+from nexusform.configuration.resource_blocks import (
+    ROOT_WORDS,
+    BlockLocation,
+    KnownTypes,
+    decode_resource_block,
+)
 from nexusform.configuration.static_arguments import (
     EMPTY_SCOPE,
     check_name,
@@ -61,8 +66,10 @@ ROOT_SCHEMA = BodySchema(
     foreign_words=ROOT_WORDS,
 )
 _CHECK_SCHEMA = BodySchema(blocks={"data": ("type", "name"), "assert": ()})
-MAX_MODULE_DEPTH = 100  # levels of modules: far above regular use, and low enough for recursion
-MAX_MODULE_CALLS = 10_000  # module calls in total: far above regular use, and low enough to end in a message
+# levels of modules: far above regular use, and low enough for recursion.
+MAX_MODULE_DEPTH = 100
+# module calls in total: far above regular use, and low enough to end in a message.
+MAX_MODULE_CALLS = 10_000
 
 
 class ParsedFile(Struct, frozen=True):
@@ -86,34 +93,46 @@ class ModuleFiles(Struct, frozen=True):
     files: tuple[ParsedFile, ...]
 
 
-# The files of the called directory, relative to the caller's directory; None with an error if unreadable.
+# The files of the called directory, relative to the caller's directory; None with an error if
+# unreadable.
 ReadModule: TypeAlias = Callable[[str, CallHeader], ModuleFiles | None]
 
 # Values of the constant variables of the root module.
-ReadConstants: TypeAlias = Callable[[Mapping[str, Variable]], tuple[Mapping[str, Value], list[Diagnostic]]]
+ReadConstants: TypeAlias = Callable[
+    [Mapping[str, Variable]], tuple[Mapping[str, Value], list[Diagnostic]]
+]
 
 
 def decode_configuration(
-    root: ModuleFiles, read_module: ReadModule, known_types: KnownTypes, read_constants: ReadConstants
+    root: ModuleFiles,
+    read_module: ReadModule,
+    known_types: KnownTypes,
+    read_constants: ReadConstants,
 ) -> tuple[Configuration, list[Diagnostic]]:
     """Decode the configuration of a module tree. Return it with all problems, in the order of the text. With errors the
     configuration contains the decodable parts. If a file has syntax errors the root module is empty and has no
     directory, because references cannot be checked.
     """
     shared = _SharedDecoderState(read_module, known_types, read_constants)
-    root_decoder = _Decoder(shared, root, path=(), prefix=(), chain=(root.identity,))  # no module call leads to it
+    # No module call leads to it.
+    root_decoder = _Decoder(shared, root, path=(), prefix=(), chain=(root.identity,))
     module, settings = root_decoder.decode_module()
     if shared.files_with_errors:
         module = Module(path=(), directory="")
     # A module that is called twice reports everything twice.
-    unique_problems = {(problem.id, problem.detail, problem.subject): problem for problem in shared.problems}
+    unique_problems = {
+        (problem.id, problem.detail, problem.subject): problem for problem in shared.problems
+    }
     problems = (
         problem
         for problem in unique_problems.values()
-        # The blocks of a file with syntax errors are incomplete: only its syntax errors are reported, by its reader.
+        # The blocks of a file with syntax errors are incomplete: only its syntax errors are
+        # reported, by its reader.
         if problem.subject is None or problem.subject.filename not in shared.files_with_errors
     )
-    return Configuration(module, settings, shared.files, shared.constants), sort_by_position(problems)
+    return Configuration(module, settings, shared.files, shared.constants), sort_by_position(
+        problems
+    )
 
 
 class _DuplicateBlockError(NamedTuple):
@@ -125,10 +144,14 @@ class _DuplicateBlockError(NamedTuple):
 
 
 _VARIABLE: Final = _DuplicateBlockError(
-    "duplicate-variable-declaration", "A variable named", "Variable names must be unique within a module."
+    "duplicate-variable-declaration",
+    "A variable named",
+    "Variable names must be unique within a module.",
 )
 _LOCAL: Final = _DuplicateBlockError(
-    "duplicate-local-value-definition", "A local value named", "Local value names must be unique within a module."
+    "duplicate-local-value-definition",
+    "A local value named",
+    "Local value names must be unique within a module.",
 )
 _OUTPUT: Final = _DuplicateBlockError(
     "duplicate-output-definition", "An output named", "Output names must be unique within a module."
@@ -142,16 +165,20 @@ _Named = TypeVar("_Named", Variable, LocalValue, Output, Check)
 class _SharedDecoderState:
     """State shared by the decoders of all modules."""
 
-    def __init__(self, read_module: ReadModule, known_types: KnownTypes, read_constants: ReadConstants) -> None:
+    def __init__(
+        self, read_module: ReadModule, known_types: KnownTypes, read_constants: ReadConstants
+    ) -> None:
         """Keep the readers of modules and constants; problems and files of all modules are collected here."""
         self.read_constants = read_constants
         self.read_module = read_module
         self.known_types = known_types
-        self.constants: Mapping[str, Value] = {}  # of the root module, once read by `read_constants`
+        # Of the root module, once read by `read_constants`.
+        self.constants: Mapping[str, Value] = {}
         self.problems: list[Diagnostic] = []
         self.files: dict[str, SourceFile] = {}
         self.files_with_errors: set[str] = set()
-        self.call_count = 0  # calls of modules so far, to limit them
+        # calls of modules so far, to limit them.
+        self.call_count = 0
 
 
 class _Decoder:
@@ -167,13 +194,18 @@ class _Decoder:
         call: tuple[CallHeader, Scope] | None = None,
     ) -> None:
         """Start an empty module. `prefix` orders its problems, `chain` detects cycles, `call` is None for the root."""
-        self.call = call  # the call of the module, with the names of its caller
-        self.constants: Scope = EMPTY_SCOPE  # the names usable in the `source` of a module, set by `decode_module`
+        # The call of the module, with the names of its caller.
+        self.call = call
+        # The names usable in the `source` of a module, set by `decode_module`.
+        self.constants: Scope = EMPTY_SCOPE
         self.shared = shared
         self.source = source
-        self.path = path  # names of the calls from the root
-        self.prefix = prefix  # positions of these calls: file and byte
-        self.chain = chain  # directories of these calls, to detect a cycle
+        # names of the calls from the root.
+        self.path = path
+        # positions of these calls: file and byte.
+        self.prefix = prefix
+        # directories of these calls, to detect a cycle.
+        self.chain = chain
         self.problems = shared.problems
         self.has_syntax_errors = any(file.has_syntax_errors for file in source.files)
         self.variables: dict[str, Variable] = {}
@@ -183,7 +215,8 @@ class _Decoder:
         self.calls: dict[str, ModuleCall] = {}
         self.providers: dict[str, ProviderBlock] = {}
         self.checks: dict[str, Check] = {}
-        self.check_data_blocks: dict[ConfigAddress, ResourceBlock] = {}  # the data blocks of checks
+        # The data blocks of checks.
+        self.check_data_blocks: dict[ConfigAddress, ResourceBlock] = {}
         self.moved_blocks: list[MovedBlock] = []
         self.removed_blocks: list[RemovedBlock] = []
         self.imports: list[ImportBlock] = []
@@ -197,16 +230,27 @@ class _Decoder:
         if settings_blocks or settings_overrides:
             from nexusform.configuration.settings_block import decode_settings
 
-            previous_count = len(self.problems)  # the later problems belong to the settings
-            settings = decode_settings(settings_blocks, settings_overrides, self.problems, is_root=not self.path)
-            self.problems[previous_count:] = [replace(p, block="nexusform") for p in self.problems[previous_count:]]
-        locals_overrides: list[Block] = []  # `locals` blocks of override files
-        if override_blocks and not self.has_syntax_errors:  # else the block to override may be missing
+            # The later problems belong to the settings.
+            previous_count = len(self.problems)
+            settings = decode_settings(
+                settings_blocks, settings_overrides, self.problems, is_root=not self.path
+            )
+            self.problems[previous_count:] = [
+                replace(p, block="nexusform") for p in self.problems[previous_count:]
+            ]
+        # `locals` blocks of override files.
+        locals_overrides: list[Block] = []
+        # Else the block to override may be missing.
+        if override_blocks and not self.has_syntax_errors:
             from nexusform.configuration.override_files import apply_overrides
 
-            blocks, locals_overrides = apply_overrides(blocks, override_blocks, self.shared.known_types, self.problems)
+            blocks, locals_overrides = apply_overrides(
+                blocks, override_blocks, self.shared.known_types, self.problems
+            )
         calls = [(block, location) for block, location in blocks if block.type == "module"]
-        self._decode_blocks_of_module((block, location) for block, location in blocks if block.type != "module")
+        self._decode_blocks_of_module(
+            (block, location) for block, location in blocks if block.type != "module"
+        )
         for block in locals_overrides:
             self._override_local_values(block)
         # The source of a module call may use constant variables and locals.
@@ -232,29 +276,39 @@ class _Decoder:
     def _decode_blocks_of_module(self, blocks: Iterable[tuple[Block, BlockLocation]]) -> None:
         """Read blocks, and name each in its problems, except in those about the text of a called module."""
         for block, location in blocks:
-            previous_count = len(self.problems)  # the later problems are those of this block
+            # The later problems are those of this block.
+            previous_count = len(self.problems)
             _READERS[block.type](self, block, location)
             header = format_block_header(block)
             for index, problem in enumerate(self.problems[previous_count:], start=previous_count):
-                # The reader of a `module` block reads the called module, too: its problems name blocks of their own.
+                # The reader of a `module` block reads the called module, too: its problems name
+                # blocks of their own.
                 is_about_block = block.type != "module" or _is_about_block(problem, block)
                 if is_about_block and not problem.block:
                     self.problems[index] = replace(problem, block=header)
 
     def _evaluate_constants_for_module_sources(self) -> Scope:
         """Return the scope of expressions in the `source` of modules. It has the locals and the constant variables."""
-        from nexusform.configuration.variable_values import ConstantVariableScope, evaluate_constant_variables
+        from nexusform.configuration.variable_values import (
+            ConstantVariableScope,
+            evaluate_constant_variables,
+        )
 
         constants = {name: variable for name, variable in self.variables.items() if variable.const}
         values: Mapping[str, Value] = {}
-        if self.call is not None:  # a called module: the call, in its caller's scope, sets the variables
+        # A called module: the call, in its caller's scope, sets the variables.
+        if self.call is not None:
             values = evaluate_constant_variables(*self.call, constants, self.problems)
-        elif constants:  # the root module: users set the variables
+        elif constants:
+            # The root module: users set the variables.
             values = unpack_result(self.shared.read_constants(constants), self.problems)
-            self.shared.constants = values  # to be compared with the values of the run
+            # To be compared with the values of the run.
+            self.shared.constants = values
         return ConstantVariableScope(self.variables, self.locals, values)
 
-    def _collect_primary_and_override_blocks(self) -> tuple[list[tuple[Block, BlockLocation]], list[Block]]:
+    def _collect_primary_and_override_blocks(
+        self,
+    ) -> tuple[list[tuple[Block, BlockLocation]], list[Block]]:
         """Collect all blocks of the ordinary files with their locations, and those of override files."""
         blocks: list[tuple[Block, BlockLocation]] = []
         override_blocks: list[Block] = []
@@ -275,36 +329,45 @@ class _Decoder:
 
     def add_variable(self, block: Block, _location: BlockLocation) -> None:
         """Read a `variable` block."""
-        from nexusform.configuration.value_blocks import decode_variable_block  # loaded on first use
+        # loaded on first use.
+        from nexusform.configuration.value_blocks import decode_variable_block
 
-        self._add_unique_declaration(self.variables, decode_variable_block(block, self.problems), _VARIABLE)
+        self._add_unique_declaration(
+            self.variables, decode_variable_block(block, self.problems), _VARIABLE
+        )
 
     def add_locals(self, block: Block, _location: BlockLocation) -> None:
         """Read a `locals` block."""
-        from nexusform.configuration.value_blocks import decode_locals_block  # loaded on first use
+        # loaded on first use.
+        from nexusform.configuration.value_blocks import decode_locals_block
 
         for local in decode_locals_block(block, self.problems):
             self._add_unique_declaration(self.locals, local, _LOCAL)
 
     def _override_local_values(self, block: Block) -> None:
         """Replace local values by those of a `locals` block of an override file; an undeclared name is an error."""
-        from nexusform.configuration.value_blocks import decode_locals_block  # loaded on first use
+        # loaded on first use.
+        from nexusform.configuration.value_blocks import decode_locals_block
 
         for local in decode_locals_block(block, self.problems):
             if local.name in self.locals:
                 self.locals[local.name] = local
                 continue
             detail = (
-                f'There is no local value named "{local.name}". An override file can only override a local value '
+                f'There is no local value named "{local.name}". An override file can only '
+                "override a local value "
                 "that was already defined in a primary configuration file."
             )
             self._add_error("missing-base-local-value-definition-to-override", detail, local.span)
 
     def add_output(self, block: Block, _location: BlockLocation) -> None:
         """Read an `output` block."""
-        from nexusform.configuration.value_blocks import decode_output_block  # loaded on first use
+        # loaded on first use.
+        from nexusform.configuration.value_blocks import decode_output_block
 
-        self._add_unique_declaration(self.outputs, decode_output_block(block, self.problems), _OUTPUT)
+        self._add_unique_declaration(
+            self.outputs, decode_output_block(block, self.problems), _OUTPUT
+        )
 
     def _add_unique_declaration(
         self,
@@ -315,16 +378,21 @@ class _Decoder:
     ) -> None:
         """Add the first declaration of each name; a later one is an error."""
         if new is None:
-            return  # reported as invalid
+            # reported as invalid.
+            return
         earlier = declarations.setdefault(new.name, new)
         if earlier is not new:
-            detail = describe_duplicate(duplicate_error.description, new.name, earlier.span, duplicate_error.rule)
+            detail = describe_duplicate(
+                duplicate_error.description, new.name, earlier.span, duplicate_error.rule
+            )
             self._add_error(duplicate_error.diagnostic_id, detail, new.span, headline)
 
     def add_resource(self, block: Block, location: BlockLocation) -> None:
         """Read a `resource` or `data` block."""
         mode = MODES[block.type]
-        resource = decode_resource_block(block, mode, location, self.shared.known_types, self.problems)
+        resource = decode_resource_block(
+            block, mode, location, self.shared.known_types, self.problems
+        )
         if resource is not None:
             self._report_duplicate_resource(resource)
             self.resources.setdefault((mode, resource.type, resource.name), resource)
@@ -334,9 +402,12 @@ class _Decoder:
         duplicate = self.resources.get((resource.mode, resource.type, resource.name))
         earlier = duplicate or self.check_data_blocks.get(resource.address)
         if earlier is None:
-            return  # the first of its name
+            # The first of its name.
+            return
         position = describe_span(earlier.header_span)
-        word, noun = ("resource", "resource") if resource.mode == "managed" else ("data", "data resource")
+        word, noun = (
+            ("resource", "resource") if resource.mode == "managed" else ("data", "data resource")
+        )
         detail = (
             f'A {resource.type} {noun} named "{resource.name}" was already declared at {position}. '
             "Resource names must be unique per type in each module."
@@ -346,34 +417,44 @@ class _Decoder:
 
     def add_provider(self, block: Block, _location: BlockLocation) -> None:
         """Read a `provider` block. It is an error outside of the root module, or with name and alias of another."""
-        from nexusform.configuration.module_blocks import decode_provider_block  # loaded on first use
+        # loaded on first use.
+        from nexusform.configuration.module_blocks import decode_provider_block
 
         provider = decode_provider_block(block, self.problems)
         if provider is None:
-            return  # reported as invalid
+            # reported as invalid.
+            return
         if self.path:
-            detail = "Modules use the provider configurations of the root module. Move this block there."
+            detail = (
+                "Modules use the provider configurations of the root module. Move this block there."
+            )
             self._add_error("invalid-provider-configuration", detail, provider.span)
         earlier = self.providers.setdefault(provider.key, provider)
         if earlier is provider:
-            return  # the first of its name and alias
+            # The first of its name and alias.
+            return
         position = describe_span(earlier.span)
         if provider.alias:
             detail = (
-                f'A provider configuration for "{provider.name}" with alias "{provider.alias}" was already '
-                f"given at {position}. Each configuration for the same provider must have a distinct alias."
+                f'A provider configuration for "{provider.name}" with alias "{provider.alias}" '
+                "was already "
+                f"given at {position}. Each configuration for the same provider must have a "
+                "distinct alias."
             )
         else:
             detail = (
-                f'A default (non-aliased) provider configuration for "{provider.name}" was already given '
-                f'at {position}. If multiple configurations are required, set the "alias" argument for '
+                f'A default (non-aliased) provider configuration for "{provider.name}" was '
+                "already given "
+                f'at {position}. If multiple configurations are required, set the "alias" '
+                "argument for "
                 "alternative configurations."
             )
         self._add_error("duplicate-provider-configuration", detail, provider.span)
 
     def add_moved_block(self, block: Block, _location: BlockLocation) -> None:
         """Read a `moved` block."""
-        from nexusform.configuration.refactoring_blocks import decode_moved_block  # loaded on first use
+        # loaded on first use.
+        from nexusform.configuration.refactoring_blocks import decode_moved_block
 
         moved_block = decode_moved_block(block, self.problems)
         if moved_block is not None:
@@ -381,7 +462,8 @@ class _Decoder:
 
     def add_removed_block(self, block: Block, _location: BlockLocation) -> None:
         """Read a `removed` block."""
-        from nexusform.configuration.refactoring_blocks import decode_removed_block  # loaded on first use
+        # loaded on first use.
+        from nexusform.configuration.refactoring_blocks import decode_removed_block
 
         removed_block = decode_removed_block(block, self.problems)
         if removed_block is not None:
@@ -393,7 +475,8 @@ class _Decoder:
             detail = "Import blocks are valid only in the root module. Move this block there."
             self._add_error("invalid-import-configuration", detail, block.header_span)
             return
-        from nexusform.configuration.refactoring_blocks import decode_import_block  # loaded on first use
+        # loaded on first use.
+        from nexusform.configuration.refactoring_blocks import decode_import_block
 
         import_block = decode_import_block(block, self.problems)
         if import_block is not None:
@@ -401,53 +484,72 @@ class _Decoder:
 
     def add_check_block(self, block: Block, location: BlockLocation) -> None:
         """Read a `check` block: one or more asserts, and at most one data block."""
-        from nexusform.configuration.value_blocks import decode_condition_blocks  # loaded on first use
+        # loaded on first use.
+        from nexusform.configuration.value_blocks import decode_condition_blocks
 
         label = block.labels[0]
         if not check_name(label, "invalid-check-block-name", self.problems):
-            return  # reported as invalid
+            # reported as invalid.
+            return
         parts = unpack_result(decode_body(block.body, _CHECK_SCHEMA), self.problems)
         asserts = decode_condition_blocks(parts.blocks, "assert", self.problems)
-        if not any(b.type == "assert" for b in parts.blocks):  # `asserts` lacks incomplete ones
+        # `asserts` lacks incomplete ones.
+        if not any(b.type == "assert" for b in parts.blocks):
             detail = "Check blocks must have at least one assert block."
             self._add_error("zero-assert-blocks", detail, block.header_span)
         data_block = find_single_block(parts.blocks, "data", self.problems)
         data: ResourceBlock | None = None
         if data_block is not None:
             # Only the asserts of the check can refer to it.
-            data = decode_resource_block(data_block, "data", location, self.shared.known_types, self.problems)
+            data = decode_resource_block(
+                data_block, "data", location, self.shared.known_types, self.problems
+            )
         if data is not None:
             self._report_duplicate_resource(data)
-            self.check_data_blocks.setdefault(data.address, data)  # the first of duplicates
+            # The first of duplicates.
+            self.check_data_blocks.setdefault(data.address, data)
         check = Check(label.value, data, asserts, block.header_span)
-        self._add_unique_declaration(self.checks, check, _CHECK, f'Duplicate check "{label.value}" configuration')
+        self._add_unique_declaration(
+            self.checks, check, _CHECK, f'Duplicate check "{label.value}" configuration'
+        )
 
     def add_module_call(self, block: Block, location: BlockLocation) -> None:
         """Read a `module` block, and the whole called module. A second block of a name is reported, and not read."""
-        from nexusform.configuration.module_blocks import decode_module_call  # loaded on first use
+        # loaded on first use.
+        from nexusform.configuration.module_blocks import decode_module_call
 
         header = decode_module_call(block, self.problems, self.constants)
         if header is None:
-            return  # reported as invalid
+            # reported as invalid.
+            return
         if header.name in self.calls:
             rule = "Module calls must have unique names within a module."
-            detail = describe_duplicate("A module call named", header.name, self.calls[header.name].header_span, rule)
+            detail = describe_duplicate(
+                "A module call named", header.name, self.calls[header.name].header_span, rule
+            )
             self._add_error("duplicate-module-call", detail, header.header_span)
             return
         module = self._decode_called_module(header, location, block)
         self.calls[header.name] = ModuleCall(**asdict(header), module=module)
 
-    def _decode_called_module(self, header: CallHeader, location: BlockLocation, block: Block) -> Module:
+    def _decode_called_module(
+        self, header: CallHeader, location: BlockLocation, block: Block
+    ) -> Module:
         """Decode the called module. Return an empty one, without a directory, if it cannot be read."""
         path = (*self.path, header.name)
         files = self._load_called_module_files(header)
         if files is None:
             return Module(path, directory="")
-        prefix = (*self.prefix, (location.file, block.span.start.byte))  # positions of the calls down to this one
-        chain = (*self.chain, files.identity)  # directories of the calls, to detect a cycle
-        child = _Decoder(self.shared, files, path, prefix=prefix, chain=chain, call=(header, self.constants))
+        # positions of the calls down to this one.
+        prefix = (*self.prefix, (location.file, block.span.start.byte))
+        # directories of the calls, to detect a cycle.
+        chain = (*self.chain, files.identity)
+        child = _Decoder(
+            self.shared, files, path, prefix=prefix, chain=chain, call=(header, self.constants)
+        )
         module = child.decode_module()[0]
-        if not child.has_syntax_errors:  # else variables may be missing
+        # Else variables may be missing.
+        if not child.has_syntax_errors:
             # Report unknown, deprecated and missing inputs of a call.
             from nexusform.configuration.module_blocks import MODULE_SCHEMA
             from nexusform.configuration.value_blocks import build_deprecated_variable_warning
@@ -458,11 +560,15 @@ class _Decoder:
                     detail = f'An argument named "{name}" is not expected here.{hint}'
                     self.problems.append(build_error("unsupported-argument", detail, span))
                 elif module.variables[name].deprecated:
-                    self.problems.append(build_deprecated_variable_warning(module.variables[name], span))
+                    self.problems.append(
+                        build_deprecated_variable_warning(module.variables[name], span)
+                    )
             for name, variable in module.variables.items():
                 if variable.default is None and name not in header.inputs:
                     detail = f'The argument "{name}" is required, but no definition was found.'
-                    self.problems.append(build_error("missing-required-argument", detail, header.header_span))
+                    self.problems.append(
+                        build_error("missing-required-argument", detail, header.header_span)
+                    )
         return module
 
     def _load_called_module_files(self, header: CallHeader) -> ModuleFiles | None:
@@ -478,7 +584,8 @@ class _Decoder:
             detail = f"The modules nest deeper than {MAX_MODULE_DEPTH} levels."
             self._add_error("too-many-modules", detail, header.header_span)
             return None
-        files = shared.read_module(self.source.directory, header) if header.source else None  # "": reported as invalid
+        # "": reported as invalid.
+        files = shared.read_module(self.source.directory, header) if header.source else None
         if files is None or files.identity not in self.chain:
             return files  # None: reported
         detail = (
@@ -490,7 +597,8 @@ class _Decoder:
 
 
 _READERS: Mapping[str, Callable[[_Decoder, Block, BlockLocation], None]] = {
-    "nexusform": lambda _decoder, _block, _location: None,  # settings are decoded first
+    # settings are decoded first.
+    "nexusform": lambda _decoder, _block, _location: None,
     "variable": _Decoder.add_variable,
     "locals": _Decoder.add_locals,
     "output": _Decoder.add_output,

@@ -29,7 +29,9 @@ from nexusform.values.typed_value import Value, build_object
 if TYPE_CHECKING:
     from nexusform.diagnostics.diagnostic import Span
 
-_PARTS = BodySchema(attributes={"for_each": True, "iterator": False, "labels": False}, blocks={"content": ()})
+_PARTS = BodySchema(
+    attributes={"for_each": True, "iterator": False, "labels": False}, blocks={"content": ()}
+)
 _SUMMARY = "invalid-dynamic-for-each-value"
 
 
@@ -70,13 +72,18 @@ class IteratorScope:
         return self._outer.functions
 
 
-def read_dynamic_block(block: Block, label_names: Mapping[str, str], problems: list[Diagnostic]) -> DynamicBlock | None:
+def read_dynamic_block(
+    block: Block, label_names: Mapping[str, str], problems: list[Diagnostic]
+) -> DynamicBlock | None:
     """Read the parts of a `dynamic` block; None if it is unusable. Adds to `problems`. `label_names` maps the block
     types allowed here to the name of their label ("" for none).
     """
     block_type = block.labels[0].value
     if block_type not in label_names:
-        detail = f'Blocks of type "{block_type}" are not expected here.{suggest_name(block_type, label_names)}'
+        detail = (
+            f'Blocks of type "{block_type}" are not expected '
+            f"here.{suggest_name(block_type, label_names)}"
+        )
         problems.append(build_error("unsupported-block-type", detail, block.labels[0].span))
         return None
     parts, new_problems = decode_body(block.body, _PARTS)
@@ -84,33 +91,45 @@ def read_dynamic_block(block: Block, label_names: Mapping[str, str], problems: l
     content_blocks = parts.blocks
     if len(content_blocks) > 1:
         detail = "Only one nested content block is allowed for each dynamic block."
-        problems.append(build_error("extraneous-dynamic-content-block", detail, content_blocks[1].header_span))
+        problems.append(
+            build_error("extraneous-dynamic-content-block", detail, content_blocks[1].header_span)
+        )
     if not content_blocks:
-        detail = 'A dynamic block needs a nested block of type "content" that describes each generated block.'
+        detail = (
+            'A dynamic block needs a nested block of type "content" that describes each generated '
+            "block."
+        )
         problems.append(build_error("missing-dynamic-content-block", detail, block.header_span))
     for_each = parts.attributes.get("for_each")
     label_attribute = parts.attributes.get("labels")
     # An unknown argument may be a misspelled `labels`: do not report a missing label, too.
     is_misspelled = any(problem.id == "unsupported-argument" for problem in new_problems)
-    label = None  # expression of each generated block's label
+    # expression of each generated block's label.
+    label = None
     if label_attribute is not None or not is_misspelled:
-        label = _decode_generated_block_label(label_attribute, block, label_names[block_type], problems)
+        label = _decode_generated_block_label(
+            label_attribute, block, label_names[block_type], problems
+        )
     iterator = _decode_iterator_name(parts.attributes.get("iterator"), block_type, problems)
     if for_each is None or not content_blocks or iterator is None:
-        return None  # each of these is reported above
+        # Each of these is reported above.
+        return None
     return DynamicBlock(
         type=block_type,
         for_each=for_each.expression,
         iterator=iterator,
         label=label,
-        lacks_label=label is None and bool(label_names[block_type]),  # it needs one, but has no valid one
+        # It needs one, but has no valid one.
+        lacks_label=label is None and bool(label_names[block_type]),
         content=content_blocks[0].body,
         span=block.span,
         header_span=block.header_span,
     )
 
 
-def _decode_iterator_name(attribute: Attribute | None, block_type: str, problems: list[Diagnostic]) -> str | None:
+def _decode_iterator_name(
+    attribute: Attribute | None, block_type: str, problems: list[Diagnostic]
+) -> str | None:
     """Return the name of the iterator, by default that of the blocks. Report an invalid one and return None."""
     if attribute is None:
         return block_type
@@ -118,7 +137,8 @@ def _decode_iterator_name(attribute: Attribute | None, block_type: str, problems
         case Traversal(root, ()):
             return root.name
         case StringLiteral(value) if value.isidentifier():
-            return value  # JSON has no other way to write a name
+            # JSON has no other way to write a name.
+            return value
     detail = "Dynamic iterator must be a single variable name."
     problems.append(build_error("invalid-dynamic-iterator-name", detail, attribute.expression.span))
     return None
@@ -137,7 +157,9 @@ def _decode_generated_block_label(
                 f'Blocks of type "{block_type}" have one label, its {label_name}: '
                 "write labels = [...] with one element."
             )
-            problems.append(build_error("insufficient-dynamic-block-labels", detail, block.header_span))
+            problems.append(
+                build_error("insufficient-dynamic-block-labels", detail, block.header_span)
+            )
         return None
     if not label_name:
         detail = f'Blocks of type "{block_type}" have no labels.'
@@ -146,13 +168,18 @@ def _decode_generated_block_label(
     expression = attribute.expression
     labels = expression.items if isinstance(expression, TupleCons) else ()
     if len(labels) != 1:
-        detail = f'The "labels" argument must be a list of exactly one expression, the {label_name}: [...].'
+        detail = (
+            f'The "labels" argument must be a list of exactly one expression, the {label_name}: '
+            "[...]."
+        )
         problems.append(build_error("invalid-dynamic-block-labels", detail, expression.span))
         return None
     return labels[0]
 
 
-def build_iterator_scopes(block: DynamicBlock, scope: Scope) -> tuple[list[IteratorScope] | None, list[Diagnostic]]:
+def build_iterator_scopes(
+    block: DynamicBlock, scope: Scope
+) -> tuple[list[IteratorScope] | None, list[Diagnostic]]:
     """Build one scope for each block to generate, in iteration order; None if `for_each` is unknown or invalid. A scope
     has the iterator of the block: an object of the key and the value of one element.
     """
@@ -163,8 +190,11 @@ def build_iterator_scopes(block: DynamicBlock, scope: Scope) -> tuple[list[Itera
     if reason:
         return None, [*problems, build_error(_SUMMARY, reason, block.for_each.span)]
     if isinstance(value.type, SetType) and not value.is_wholly_known:
-        return None, problems  # unknown elements may be equal, so their number is unknown
-    return [IteratorScope(scope, block.iterator, *pair) for pair in list_key_value_pairs(value)], problems
+        # Unknown elements may be equal, so their number is unknown.
+        return None, problems
+    return [
+        IteratorScope(scope, block.iterator, *pair) for pair in list_key_value_pairs(value)
+    ], problems
 
 
 def _explain_not_iterable(value: Value) -> str:
@@ -178,7 +208,8 @@ def _explain_not_iterable(value: Value) -> str:
         return "Cannot use an ephemeral value in for_each: the number of blocks would reveal it."
     if value.is_sensitive:
         return (
-            "Cannot use a sensitive value in for_each: the number of blocks would reveal it. If the value "
+            "Cannot use a sensitive value in for_each: the number of blocks would reveal it. If "
+            "the value "
             "need not be hidden, use nonsensitive(...)."
         )
     return ""

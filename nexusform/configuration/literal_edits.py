@@ -43,10 +43,13 @@ def build_literal_edit(
     return TextEdit(span, before, after=_format_hcl_literal(value))
 
 
-def apply_literal_edits(files: Mapping[str, SourceFile], edits: Sequence[TextEdit]) -> dict[str, str]:
+def apply_literal_edits(
+    files: Mapping[str, SourceFile], edits: Sequence[TextEdit]
+) -> dict[str, str]:
     """Return the new texts of the files changed by the edits, by name."""
     texts: dict[str, bytes] = {}
-    for edit in sorted(edits, key=lambda edit: edit.span.start.byte, reverse=True):  # keeps earlier offsets valid
+    # keeps earlier offsets valid.
+    for edit in sorted(edits, key=lambda edit: edit.span.start.byte, reverse=True):
         name, span = edit.span.filename, edit.span
         text = texts.get(name, files[name].text.encode())
         texts[name] = text[: span.start.byte] + edit.after.encode() + text[span.end.byte :]
@@ -58,9 +61,11 @@ def is_literal_expression(expression: syntax.Expression) -> bool:
     if isinstance(expression, syntax.TupleCons):
         return all(map(is_literal_expression, expression.items))
     if isinstance(expression, syntax.Unary):
-        return isinstance(expression.operand, syntax.Literal)  # a negative number
+        # A negative number.
+        return isinstance(expression.operand, syntax.Literal)
     if isinstance(expression, syntax.Template):
-        return all(isinstance(part, syntax.StringLiteral) for part in expression.parts)  # such as a heredoc
+        # Such as a heredoc.
+        return all(isinstance(part, syntax.StringLiteral) for part in expression.parts)
     return isinstance(expression, syntax.Literal | syntax.StringLiteral)
 
 
@@ -70,22 +75,28 @@ def _find_block_of_single_instance(root: Module, address: Address) -> ResourceBl
     for step in address.module:
         call = module.calls.get(step.name)
         if call is None or get_repetition_argument(call.count, call.for_each):
-            return None  # a missing module, or one with several instances
-        directories = [called.directory for called in list_modules(root)]  # one for each call
+            # A missing module, or one with several instances.
+            return None
+        # One for each call.
+        directories = [called.directory for called in list_modules(root)]
         if directories.count(call.module.directory) > 1:
-            return None  # an edit would change the files of another call, too
+            # An edit would change the files of another call, too.
+            return None
         module = call.module
     block = module.resources.get((address.mode, address.type, address.name))
     return None if block is None or get_repetition_argument(block.count, block.for_each) else block
 
 
-def _find_argument_at_path(body: syntax.Body | syntax.JsonBody, path: Sequence[str | int]) -> syntax.Attribute | None:
+def _find_argument_at_path(
+    body: syntax.Body | syntax.JsonBody, path: Sequence[str | int]
+) -> syntax.Attribute | None:
     """Find the argument at a path of block types and a name, such as ("agent_pool", "core", "count"). A label or number
     follows a block type, unless there is only one block of this type, without a label. Return None without such an
     argument, and for a block in JSON.
     """
     if isinstance(body, syntax.JsonBody) or not path:
-        return None  # JSON is not edited; a path needs a name
+        # JSON is not edited; a path needs a name.
+        return None
     name, remaining_path = path[0], path[1:]
     if not remaining_path:
         return next((attribute for attribute in body.attributes if attribute.name == name), None)

@@ -17,7 +17,12 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from nexusform.configuration.configuration_decoder import ModuleFiles, ParsedFile, ReadConstants, decode_configuration
+from nexusform.configuration.configuration_decoder import (
+    ModuleFiles,
+    ParsedFile,
+    ReadConstants,
+    decode_configuration,
+)
 from nexusform.configuration.declarations.configuration import (
     AnyBody,
     CallHeader,
@@ -70,9 +75,12 @@ __all__ = ["VariableValueSource", "load_configuration", "read_root_variables"]
 NATIVE: Final = ".nf.hcl"
 JSON: Final = ".nf.json"
 MAX_FILE_BYTES: Final = 64 * 1024 * 1024  # bytes
-_MIN_CACHED_LENGTH: Final = 4096  # characters; less is parsed faster than looked up
-_MAX_CACHED_TREES: Final = 512  # trees kept on disk
-_MAX_ENTRY_BYTES: Final = 1 << 30  # bytes of a kept tree
+# characters; less is parsed faster than looked up.
+_MIN_CACHED_LENGTH: Final = 4096
+# trees kept on disk.
+_MAX_CACHED_TREES: Final = 512
+# bytes of a kept tree.
+_MAX_ENTRY_BYTES: Final = 1 << 30
 _KEY_LENGTH: Final = 32  # bytes
 _DIGEST_LENGTH: Final = 32
 _VARIABLE_FILES: Final = ("nexusform.nfvars.hcl", "nexusform.nfvars.json")
@@ -81,9 +89,14 @@ _INIT_HINT: Final = " `nexusform init` at a terminal offers to write a first one
 _AUTO: Final = (".auto.nfvars.hcl", ".auto.nfvars.json")
 
 
-def read_default_constants(variables: Mapping[str, Variable]) -> tuple[dict[str, Value], list[Diagnostic]]:
+def read_default_constants(
+    variables: Mapping[str, Variable],
+) -> tuple[dict[str, Value], list[Diagnostic]]:
     """Return the defaults of variables, unknown values without one, and no problems."""
-    return {name: variable.default or build_unknown(variable.type) for name, variable in variables.items()}, []
+    return {
+        name: variable.default or build_unknown(variable.type)
+        for name, variable in variables.items()
+    }, []
 
 
 def load_configuration(
@@ -109,10 +122,14 @@ def load_configuration(
     with pause_garbage_collection():
         root = reader.read_module(directory, call=None)
         if root is None:
-            return Configuration(Module(path=(), directory=""), Settings(), files={}), reader.problems
+            return Configuration(
+                Module(path=(), directory=""), Settings(), files={}
+            ), reader.problems
         root = replace(root, files=(*root.files, *map(reader.parse_source, extra)))
         known_types = KnownTypes(managed, data)
-        configuration, new_problems = decode_configuration(root, reader.read_called_module, known_types, read_constants)
+        configuration, new_problems = decode_configuration(
+            root, reader.read_called_module, known_types, read_constants
+        )
     return configuration, [*reader.problems, *new_problems]
 
 
@@ -132,7 +149,8 @@ def read_root_variables(
     of variable files are never displayed, since they may contain secrets.
     """
     if not configuration.root.directory:
-        return {}, []  # its files have errors: the declarations are unknown
+        # Its files have errors: the declarations are unknown.
+        return {}, []
     return read_given_variables(
         configuration.root.variables,
         environment=environment,
@@ -143,15 +161,21 @@ def read_root_variables(
     )
 
 
-def check_constant_variables(configuration: Configuration, values: Mapping[str, Value]) -> Iterator[Diagnostic]:
+def check_constant_variables(
+    configuration: Configuration, values: Mapping[str, Value]
+) -> Iterator[Diagnostic]:
     """Yield errors for constant variables with other values than during the reading of modules."""
     for name, constant in configuration.constants.items():
-        if values.get(name, constant) != constant:  # without a value (after errors) it counts as equal
+        # Without a value (after errors) it counts as equal.
+        if values.get(name, constant) != constant:
             detail = (
-                f"var.{name} is constant: modules were read with another value. Set it by its default, -var, a "
+                f"var.{name} is constant: modules were read with another value. Set it by its "
+                "default, -var, a "
                 "variable file of the directory or NF_VAR_."
             )
-            yield build_error("constant-with-another-value", detail, configuration.root.variables[name].span)
+            yield build_error(
+                "constant-with-another-value", detail, configuration.root.variables[name].span
+            )
 
 
 def read_given_variables(
@@ -172,7 +196,10 @@ def read_given_variables(
     options = (*automatic_options, *var_options)
     assignments = parse_environment_variables(environment)
     # From the lowest precedence up: the last assignment of a variable counts.
-    assignments += [*_list_option_assignments(options, confinement, problems), *assignments_override]
+    assignments += [
+        *_list_option_assignments(options, confinement, problems),
+        *assignments_override,
+    ]
     read_files = {Path(text).name for kind, text in options if kind == "var-file"}
 
     def explain_missing_value(name: str) -> str:
@@ -183,15 +210,19 @@ def read_given_variables(
             new_name = _suggest_nexusform_file_name(file, _VARIABLE_ENDINGS)
             if new_name:
                 return f' "{file}" is not read: its name would have to be "{new_name}".'
-            if file.endswith(_VARIABLE_FILE_ENDINGS) and file not in read_files:  # neither automatic nor an option
+            # Neither automatic nor an option.
+            if file.endswith(_VARIABLE_FILE_ENDINGS) and file not in read_files:
                 return f' "{file}" is read only with -var-file={file}.'
         return ""
 
     values, new_problems = resolve_variable_values(variables, assignments, explain_missing_value)
     if has_errors(problems):
         # Variables assigned by an unreadable file are not reported as missing.
-        new_problems = [problem for problem in new_problems if problem.id != "no-value-for-required-variable"]
-    defaulted = [name for name, (_, origin) in values.items() if origin.is_default]  # assigned no value or null
+        new_problems = [
+            problem for problem in new_problems if problem.id != "no-value-for-required-variable"
+        ]
+    # assigned no value or null.
+    defaulted = [name for name, (_, origin) in values.items() if origin.is_default]
     if defaulted:
         unread = _list_unread_values(defaulted, environment, list_directory(directory))
         new_problems += [build_warning("values-not-read", sentence) for sentence in unread]
@@ -212,15 +243,19 @@ def _list_option_assignments(
 class _FileReader:
     """Reader of directories, each once."""
 
-    def __init__(self, cache_directory: str | None, confinement: Confinement, unsaved: Mapping[str, str]) -> None:
+    def __init__(
+        self, cache_directory: str | None, confinement: Confinement, unsaved: Mapping[str, str]
+    ) -> None:
         """Use the syntax tree cache only if its key is available; `unsaved` replaces the text of files on disk."""
         self._confinement = confinement
-        self._unsaved = unsaved  # texts in place of files, by real path
+        # texts in place of files, by real path.
+        self._unsaved = unsaved
         self._cache: _SyntaxTreeCache | None = None
         cache_key = _read_or_create_cache_key(Path(cache_directory)) if cache_directory else None
         if cache_directory and cache_key is not None:
             self._cache = _SyntaxTreeCache(Path(cache_directory), cache_key)
-        self._modules: dict[str, ModuleFiles] = {}  # by real path of the directory
+        # By real path of the directory.
+        self._modules: dict[str, ModuleFiles] = {}
         self.problems: list[Diagnostic] = []
 
     def read_called_module(self, parent: str, call: CallHeader) -> ModuleFiles | None:
@@ -234,21 +269,34 @@ class _FileReader:
             identity = os.path.realpath(self._confinement.resolve(directory))
             cached = self._modules.get(identity)
             if cached is not None:
-                return cached  # another call has the same directory
-            unsaved_files = [os.path.basename(path) for path in self._unsaved if os.path.dirname(path) == identity]  # noqa: PTH119, PTH120 - as strings
+                # Another call has the same directory.
+                return cached
+            unsaved_files = [
+                os.path.basename(path)
+                for path in self._unsaved
+                if os.path.dirname(path) == identity
+            ]  # noqa: PTH119, PTH120 - as strings
             names = sorted({*os.listdir(identity), *unsaved_files}, key=os.fsencode)  # noqa: PTH208
         except OSError as problem:
-            diagnostic_id = "unreadable-module-directory" if call else "unreadable-configuration-directory"
-            self._add_error(diagnostic_id, f'The directory "{directory}" cannot be read: {problem.strerror}.', call)
+            diagnostic_id = (
+                "unreadable-module-directory" if call else "unreadable-configuration-directory"
+            )
+            self._add_error(
+                diagnostic_id,
+                f'The directory "{directory}" cannot be read: {problem.strerror}.',
+                call,
+            )
             return None
         files = [
             self._read_and_parse_file(directory, name)
             for name in names
-            if name.endswith((NATIVE, JSON)) and not name.startswith((".", "#"))  # hidden files, copies of editors
+            # hidden files, copies of editors.
+            if name.endswith((NATIVE, JSON)) and not name.startswith((".", "#"))
         ]
         if not files:
             detail = (
-                f'The directory "{directory}" contains no nexusform configuration files (*{NATIVE} or '
+                f'The directory "{directory}" contains no nexusform configuration files '
+                f"(*{NATIVE} or "
                 f"*{JSON}).{_describe_foreign_configuration(names) or ('' if call else _INIT_HINT)}"
             )
             self._add_error("no-configuration-files", detail, call)
@@ -258,7 +306,9 @@ class _FileReader:
 
     def _add_error(self, diagnostic_id: str, detail: str, call: CallHeader | None) -> None:
         block = f'module "{call.name}"' if call else ""
-        self.problems.append(build_error(diagnostic_id, detail, call.source_span if call else None, block=block))
+        self.problems.append(
+            build_error(diagnostic_id, detail, call.source_span if call else None, block=block)
+        )
 
     def _read_and_parse_file(self, directory: str, name: str) -> ParsedFile:
         """Parse a file: its unsaved text from the editor, else from disk. An unreadable file is reported and empty."""
@@ -269,7 +319,9 @@ class _FileReader:
         source = _read_source_file(path, self._confinement.resolve, self.problems)
         if source is None:
             source = SourceFile(os.fsencode(path).decode(errors="replace"), text="")
-            return ParsedFile(name, source, parse_file(source)[0], _is_override(name), has_syntax_errors=True)
+            return ParsedFile(
+                name, source, parse_file(source)[0], _is_override(name), has_syntax_errors=True
+            )
         return self.parse_source(source, name)
 
     def parse_source(self, source: SourceFile, name: str = "") -> ParsedFile:
@@ -291,14 +343,16 @@ class _FileReader:
         if source.name.endswith(JSON):
             from nexusform.language.json_syntax import parse_json_file
 
-            return parse_json_file(source)  # parsed about as fast as read from the cache
+            # parsed about as fast as read from the cache.
+            return parse_json_file(source)
         if self._cache is None or len(source.text) < _MIN_CACHED_LENGTH:
             return parse_file(source)
         cached = self._cache.get(source)
         if cached is not None:
             return cached, []
         body, problems = parse_file(source)
-        if not problems:  # an entry has no problems
+        # An entry has no problems.
+        if not problems:
             self._cache.put(source, body)
         return body, problems
 
@@ -309,7 +363,9 @@ def _is_override(name: str) -> bool:
     return stem == "override" or stem.endswith("_override")
 
 
-def _read_source_file(path: str, resolve_path: Callable[[str], str], problems: list[Diagnostic]) -> SourceFile | None:
+def _read_source_file(
+    path: str, resolve_path: Callable[[str], str], problems: list[Diagnostic]
+) -> SourceFile | None:
     """Read a regular file's text. Report a failure and return None. `resolve_path` returns the path to open."""
     display_path = os.fsencode(path).decode(errors="replace")
     start = Position(line=1, column=1, byte=0)
@@ -317,7 +373,9 @@ def _read_source_file(path: str, resolve_path: Callable[[str], str], problems: l
     try:
         raw = read_regular(resolve_path(path), MAX_FILE_BYTES)
     except FileTooLarge:
-        detail = f'The file "{display_path}" is larger than {MAX_FILE_BYTES // 2**20} MiB. Split it up.'
+        detail = (
+            f'The file "{display_path}" is larger than {MAX_FILE_BYTES // 2**20} MiB. Split it up.'
+        )
         problems.append(build_error("file-too-large", detail, span))
         return None
     except OSError as problem:
@@ -329,11 +387,16 @@ def _read_source_file(path: str, resolve_path: Callable[[str], str], problems: l
     except UnicodeDecodeError as problem:
         line = raw.count(b"\n", 0, problem.start) + 1
         detail = (
-            f'The file "{display_path}" is not UTF-8: byte {problem.start} on line {line} is invalid. Save it as UTF-8.'
+            f'The file "{display_path}" is not UTF-8: byte {problem.start} on line {line} is '
+            "invalid. Save it as UTF-8."
         )
         column = len(raw[raw.rfind(b"\n", 0, problem.start) + 1 : problem.start].decode()) + 1
         position = Position(line, column, problem.start)
-        problems.append(build_error("invalid-character-encoding", detail, Span(display_path, position, position)))
+        problems.append(
+            build_error(
+                "invalid-character-encoding", detail, Span(display_path, position, position)
+            )
+        )
         return None
     problems += check_hidden_characters(source)
     return source
@@ -350,7 +413,9 @@ def list_automatic_variable_files(directory: str) -> list[str]:
     return list(map(os.path.normpath, paths))
 
 
-def _read_variable_file(path: str, confinement: Confinement, problems: list[Diagnostic]) -> list[Assignment]:
+def _read_variable_file(
+    path: str, confinement: Confinement, problems: list[Diagnostic]
+) -> list[Assignment]:
     """Read the assignments of a file. Report an unreadable file and return none."""
     if not os.path.lexists(path):
         detail = f'Assignment variables file "{path}" does not exist.'
@@ -382,9 +447,11 @@ class _SyntaxTreeCache:
             return None  # not cached
         digest, tree = entry[:_DIGEST_LENGTH], entry[_DIGEST_LENGTH:]
         if not hmac.compare_digest(digest, self._compute_cache_entry_digest(name, tree)):
-            return None  # not written with this key
+            # Not written with this key.
+            return None
         body = parser.decode_tree(tree)
-        return body if isinstance(body, Body) else None  # JSON is not cached
+        # JSON is not cached.
+        return body if isinstance(body, Body) else None
 
     def put(self, source: SourceFile, body: Body) -> None:
         """Store a tree, and delete the oldest entries above the maximum."""
@@ -394,11 +461,14 @@ class _SyntaxTreeCache:
             entry = self._compute_cache_entry_digest(name, tree) + tree
             write_file_atomically(self._directory / name, entry, PRIVATE, durable=False)
             with os.scandir(self._directory) as entries:
-                entries_by_age = sorted((file.stat().st_mtime, file.path) for file in entries)  # oldest first
+                entries_by_age = sorted(
+                    (file.stat().st_mtime, file.path) for file in entries
+                )  # oldest first
             for _, path in entries_by_age[:-_MAX_CACHED_TREES]:
                 os.remove(path)  # noqa: PTH107 - paths are strings here
         except OSError:
-            return  # the cache is optional: the next run parses again
+            # The cache is optional: the next run parses again.
+            return
 
     def _compute_cache_entry_name(self, source: SourceFile) -> str:
         text = f"{SYNTAX_VERSION}\n{source.name}\n{source.text}"
@@ -418,16 +488,22 @@ def _read_or_create_cache_key(directory: Path) -> bytes | None:
             file.write(os.urandom(_KEY_LENGTH))
         with os.fdopen(open_regular_file(path, follow=False), "rb") as file:
             status = os.fstat(file.fileno())
-            key = file.read(_KEY_LENGTH + 1)  # one byte more, to detect a longer file
+            # One byte more, to detect a longer file.
+            key = file.read(_KEY_LENGTH + 1)
     except OSError:
-        return None  # without a cache
-    is_private = os.name == "nt" or (status.st_uid == os.getuid() and not status.st_mode & 0o077)  # nt has no modes
+        # Without a cache.
+        return None
+    # nt has no modes.
+    is_private = os.name == "nt" or (status.st_uid == os.getuid() and not status.st_mode & 0o077)
     return key if is_private and len(key) == _KEY_LENGTH else None
 
 
 _COMMENT = re.compile(r"\s*(?:#|//)")
 _IDS = re.compile(
-    r"^[ \t]*(?:#|//)[ \t]*(?P<mark>nexusform:ignore\b)[:=]?(?:[ \t]+(?P<ids>[\w-]+(?:[ \t]*,[ \t]*[\w-]+)*))?",
+    (
+        r"^[ \t]*(?:#|//)[ \t]*(?P<mark>nexusform:ignore\b)[:=]?(?:[ \t]+(?P<ids>[\w-]+(?:[ "
+        r"\t]*,[ \t]*[\w-]+)*))?"
+    ),
     re.MULTILINE,
 )
 
@@ -440,7 +516,8 @@ def find_ignored_lint_rules(source: SourceFile) -> Mapping[int, frozenset[str]]:
     if not comments:
         return {}
     rules: dict[int, frozenset[str]] = {}
-    pending_ids: frozenset[str] = frozenset()  # ids of the comment lines directly above
+    # ids of the comment lines directly above.
+    pending_ids: frozenset[str] = frozenset()
     for number, line in enumerate(source.text.split("\n"), start=1):
         if _COMMENT.match(line):
             pending_ids |= comments.get(number, frozenset())
@@ -459,7 +536,9 @@ def list_ignore_comments(source: SourceFile) -> list[tuple[Span, frozenset[str]]
     for match in _IDS.finditer(source.text):
         start, end = match.start("mark"), match.end()
         ids = frozenset(filter(None, re.split(r"[,\s]+", match["ids"] or "")))
-        comments.append((Span(source.name, positions.find_position(start), positions.find_position(end)), ids))
+        comments.append(
+            (Span(source.name, positions.find_position(start), positions.find_position(end)), ids)
+        )
     return comments
 
 
@@ -476,19 +555,27 @@ def check_hidden_characters(source: SourceFile) -> list[Diagnostic]:
     text = source.text
     if text.isascii():
         return []
-    start = 1 if text.startswith(_BYTE_ORDER_MARK) else 0  # allowed at the start of a file
+    # allowed at the start of a file.
+    start = 1 if text.startswith(_BYTE_ORDER_MARK) else 0
     offsets = [match.start() for match in _HIDDEN.finditer(text, start)]
     if not offsets:
         return []
     positions = CharacterPositions(source.name, text)
-    first = Span(source.name, positions.find_position(offsets[0]), positions.find_position(offsets[0] + 1))
-    # Find lines by the offsets of their ends: a position also counts columns, too slow for many in one line.
+    first = Span(
+        source.name, positions.find_position(offsets[0]), positions.find_position(offsets[0] + 1)
+    )
+    # Find lines by the offsets of their ends: a position also counts columns, too slow for many in
+    # one line.
     ends = [match.start() for match in re.finditer("\n", text)]
     lines = list(dict.fromkeys(bisect_left(ends, offset) + 1 for offset in offsets))
-    line_list = ", ".join(map(str, lines[:_MAX_LINES])) + (", ..." if len(lines) > _MAX_LINES else "")
+    line_list = ", ".join(map(str, lines[:_MAX_LINES])) + (
+        ", ..." if len(lines) > _MAX_LINES else ""
+    )
     detail = (
-        f"This file contains {len(offsets)} invisible characters (U+{ord(text[offsets[0]]):04X}) on line "
-        f"{line_list}. They can reorder a line, or make different names look the same. Remove them, or "
+        f"This file contains {len(offsets)} invisible characters (U+{ord(text[offsets[0]]):04X}) "
+        "on line "
+        f"{line_list}. They can reorder a line, or make different names look the same. Remove "
+        "them, or "
         "write them as \\uNNNN."
     )
     return [build_warning("hidden-characters", detail, first)]
@@ -530,24 +617,33 @@ def _describe_foreign_configuration(names: Collection[str]) -> str:
     renames = [
         f'"{name}" to "{new_name}"'
         for name in names
-        if not name.endswith(_OWN_ENDINGS) and (new_name := _suggest_nexusform_file_name(name, _CONFIGURATION_ENDINGS))
+        if not name.endswith(_OWN_ENDINGS)
+        and (new_name := _suggest_nexusform_file_name(name, _CONFIGURATION_ENDINGS))
     ]
     if not renames:
-        return ""  # no file of another tool either
+        # No file of another tool either.
+        return ""
     text = format_first_items(renames, _MAX_LISTED_FILES)
     return (
-        f" {select_word_form(len(renames), 'A file here has a name', 'Files here have names')} for another "
-        f"tool. The language is the same, but the resource types differ. To use the content, rename {text}."
+        f" {select_word_form(len(renames), 'A file here has a name', 'Files here have names')} "
+        "for another "
+        "tool. The language is the same, but the resource types differ. To use the content, "
+        f"rename {text}."
     )
 
 
-def _list_unread_values(defaulted: Iterable[str], environment: Mapping[str, str], files: Sequence[str]) -> list[str]:
+def _list_unread_values(
+    defaulted: Iterable[str], environment: Mapping[str, str], files: Sequence[str]
+) -> list[str]:
     """Describe unread values of Terraform for variables with their default (`defaulted`): one sentence each. `files`
     are the names in the directory. With a Terraform configuration, its variable files are not listed: they are meant
     for Terraform.
     """
     sentences = [
-        f"TF_VAR_{name} is set in the environment, but nexusform reads NF_VAR_{name}: {name} has its default."
+        (
+            f"TF_VAR_{name} is set in the environment, but nexusform reads NF_VAR_{name}: {name} "
+            "has its default."
+        )
         for name in defaulted
         if f"TF_VAR_{name}" in environment
     ]
@@ -563,8 +659,10 @@ def _list_unread_values(defaulted: Iterable[str], environment: Mapping[str, str]
 def _suggest_nexusform_file_name(name: str, endings: Mapping[str, str]) -> str:
     """Return the name with our ending in place of another tool's; "" without such an ending."""
     if name.startswith("."):
-        return ""  # hidden files are never read
-    for ending, new_ending in endings.items():  # the longer of two matching endings is first
+        # hidden files are never read.
+        return ""
+    # The longer of two matching endings is first.
+    for ending, new_ending in endings.items():
         if name.endswith(ending):
             return name.removesuffix(ending) + new_ending
     return ""

@@ -41,32 +41,44 @@ PROVIDER_SCHEMA = BodySchema(attributes=dict.fromkeys(("alias", *_RESERVED_FOR_P
 _LOCAL_PREFIXES = ("./", "../")
 
 
-def decode_module_call(block: Block, problems: list[Diagnostic], scope: Scope = EMPTY_SCOPE) -> CallHeader | None:
+def decode_module_call(
+    block: Block, problems: list[Diagnostic], scope: Scope = EMPTY_SCOPE
+) -> CallHeader | None:
     """Decode a `module` block; None if its name is invalid. `scope` has the constants usable in its source."""
     label = block.labels[0]
     has_valid_name = check_name(label, "invalid-module-instance-name", problems)
     parts = unpack_result(decode_body(block.body, MODULE_SCHEMA, partial=True), problems)
-    inputs = unpack_result(decode_attributes(remove_decoded_parts(block.body, MODULE_SCHEMA)), problems)
+    inputs = unpack_result(
+        decode_attributes(remove_decoded_parts(block.body, MODULE_SCHEMA)), problems
+    )
     arguments = parts.attributes
     if "version" in arguments:
         detail = "Modules are local directories and have no versions. Remove the argument."
         problems.append(build_error("unsupported-argument", detail, arguments["version"].name_span))
     if "providers" in arguments:
-        detail = "Every module uses the provider configurations of the root module. Remove the argument."
-        problems.append(build_error("unsupported-argument", detail, arguments["providers"].name_span))
+        detail = (
+            "Every module uses the provider configurations of the root module. Remove the argument."
+        )
+        problems.append(
+            build_error("unsupported-argument", detail, arguments["providers"].name_span)
+        )
     count, for_each = read_repetition(arguments, "module", problems)
     enabled = _decode_module_enabled(parts.blocks, problems)
     problems.extend(check_enabled_repetition(enabled, count, for_each))
     depends_on = parse_references(arguments.get("depends_on"), problems)
-    source_span = arguments["source"].expression.span if "source" in arguments else block.header_span
+    source_span = (
+        arguments["source"].expression.span if "source" in arguments else block.header_span
+    )
     source = evaluate_required_text(arguments.get("source"), problems, scope)
     if source is not None and not is_local_source(source, source_span, problems):
         source = None
     if not has_valid_name:
-        return None  # reported, as are its arguments
+        # reported, as are its arguments.
+        return None
     return CallHeader(
         name=label.value,
-        source=source or "",  # "": it was reported
+        # "": it was reported.
+        source=source or "",
         source_span=source_span,
         inputs={n: (a.expression, a.span) for n, a in inputs.items()},
         count=count,
@@ -78,7 +90,9 @@ def decode_module_call(block: Block, problems: list[Diagnostic], scope: Scope = 
     )
 
 
-def _decode_module_enabled(blocks: Sequence[Block], problems: list[Diagnostic]) -> Expression | None:
+def _decode_module_enabled(
+    blocks: Sequence[Block], problems: list[Diagnostic]
+) -> Expression | None:
     """Return `enabled`, the only argument of the lifecycle block of a module; None without it."""
     block = find_single_block(blocks, "lifecycle", problems)
     if block is None:
@@ -86,7 +100,10 @@ def _decode_module_enabled(blocks: Sequence[Block], problems: list[Diagnostic]) 
     attributes = unpack_result(decode_attributes(block.body), problems)
     for name, attribute in attributes.items():
         if name != "enabled":
-            detail = f'The lifecycle of a module has "enabled" alone. Write "{name}" in the resources of the module.'
+            detail = (
+                f'The lifecycle of a module has "enabled" alone. Write "{name}" in the resources '
+                "of the module."
+            )
             problems.append(build_error("unsupported-argument", detail, attribute.name_span))
     return get_expression(attributes.get("enabled"))
 
@@ -96,10 +113,14 @@ def is_local_source(source: str, span: Span, problems: list[Diagnostic]) -> bool
     if source.startswith(_LOCAL_PREFIXES) or source in {".", ".."}:
         return True
     if source.startswith("/"):
-        detail = f'Write the directory relative to this module, beginning with "./" or "../", not "{source}".'
+        detail = (
+            'Write the directory relative to this module, beginning with "./" or "../", not '
+            f'"{source}".'
+        )
     else:
         detail = (
-            f'nexusform reads modules from local directories only, and "{source}" does not begin with "./" '
+            f'nexusform reads modules from local directories only, and "{source}" does not begin '
+            'with "./" '
             'or "../". Download the module into a local directory and write its path.'
         )
     problems.append(build_error("unsupported-module-source", detail, span))
@@ -121,13 +142,19 @@ def decode_provider_block(block: Block, problems: list[Diagnostic]) -> ProviderB
     alias = evaluate_string(attribute, problems)
     if attribute is not None and alias is not None and not is_valid_name(alias):
         detail = (
-            "An alias must be a valid name. A name must start with a letter or underscore and may contain "
+            "An alias must be a valid name. A name must start with a letter or underscore and may "
+            "contain "
             "only letters, digits, underscores, and dashes."
         )
-        problems.append(build_error("invalid-provider-configuration-alias", detail, attribute.expression.span))
+        problems.append(
+            build_error("invalid-provider-configuration-alias", detail, attribute.expression.span)
+        )
         return None
     if not has_valid_name:
-        return None  # reported, as are its arguments
+        # reported, as are its arguments.
+        return None
     key = f"{label.value}.{alias}" if alias else label.value
     body = remove_decoded_parts(block.body, PROVIDER_SCHEMA)
-    return ProviderBlock(key=key, name=label.value, alias=alias or "", body=body, span=block.header_span)
+    return ProviderBlock(
+        key=key, name=label.value, alias=alias or "", body=body, span=block.header_span
+    )

@@ -36,7 +36,11 @@ _MISSING = {
     "module": ("missing-module-call-to-override", "module call", "defined"),
     "resource": ("missing-resource-to-override", "resource block", "defined"),
     "data": ("missing-data-resource-to-override", "data block", "defined"),
-    "provider": ("missing-base-provider-configuration-for-override", "provider configuration", "defined"),
+    "provider": (
+        "missing-base-provider-configuration-for-override",
+        "provider configuration",
+        "defined",
+    ),
 }
 _FIXED_SCHEMAS = {"variable": VARIABLE_SCHEMA, "output": OUTPUT_SCHEMA}
 _REJECTED_BLOCKS = {
@@ -58,22 +62,33 @@ def apply_overrides(
     """
     blocks = list(base_blocks)
     locals_blocks: list[Block] = []
-    indices: dict[_Key, int] = {}  # in `blocks`, of the first block with a key
+    # In `blocks`, of the first block with a key.
+    indices: dict[_Key, int] = {}
     for index, (block, _) in enumerate(blocks):
         indices.setdefault(_build_block_key(block), index)
     for block in override_blocks:
         if block.type == "locals":
             locals_blocks.append(block)
         elif block.type in _REJECTED_BLOCKS:
-            detail, headline = _REJECTED_BLOCKS[block.type], f"Cannot override '{block.type}' blocks"
-            problems.append(build_error("unsupported-block-override", detail, block.header_span, headline=headline))
-        elif block.type != "nexusform":  # settings are merged when they are decoded
+            detail, headline = (
+                _REJECTED_BLOCKS[block.type],
+                f"Cannot override '{block.type}' blocks",
+            )
+            problems.append(
+                build_error(
+                    "unsupported-block-override", detail, block.header_span, headline=headline
+                )
+            )
+        elif block.type != "nexusform":
+            # settings are merged when they are decoded.
             base_index = indices.get(_build_block_key(block))
-            if base_index is None:  # there is no block to override
+            # There is no block to override.
+            if base_index is None:
                 diagnostic_id, noun, verb = _MISSING[block.type]
                 labels = " ".join(f'"{label.value}"' for label in block.labels)
                 detail = (
-                    f"There is no {noun} {labels}. An override file can only override a {noun} that was already {verb} "
+                    f"There is no {noun} {labels}. An override file can only override a {noun} "
+                    f"that was already {verb} "
                     "in a primary configuration file."
                 )
                 problems.append(build_error(diagnostic_id, detail, block.header_span))
@@ -90,7 +105,8 @@ def _build_block_key(block: Block) -> _Key:
     if block.type != "provider":
         return key
     parts, _ = decode_body(block.body, PROVIDER_SCHEMA, partial=True)
-    return (*key, evaluate_text(parts.attributes.get("alias"), problems=[]))  # problems are reported when decoded
+    # problems are reported when decoded.
+    return (*key, evaluate_text(parts.attributes.get("alias"), problems=[]))
 
 
 def _build_merged_schema(base: Block, override: Block, known_types: KnownTypes) -> BodySchema:
@@ -101,7 +117,8 @@ def _build_merged_schema(base: Block, override: Block, known_types: KnownTypes) 
         return _FIXED_SCHEMAS[base.type]
     if base.type in MODES:
         schemas = known_types.get_types(MODES[base.type]) or {}
-        schema = schemas.get(base.labels[0].value)  # of the resource type
+        # Of the resource type.
+        schema = schemas.get(base.labels[0].value)
         if schema is not None:
             body_schema = build_body_schema(schema)
             return BodySchema(
@@ -109,12 +126,20 @@ def _build_merged_schema(base: Block, override: Block, known_types: KnownTypes) 
                 blocks={**META_SCHEMA.blocks, **body_schema.blocks},
             )
     meta_schema = META_SCHEMA if base.type in MODES else MODULE_SCHEMA
-    argument_names = [*decode_attributes(base.body)[0], *decode_attributes(override.body)[0]]  # [1]: problems
-    names = [*meta_schema.attributes, *(name for name in argument_names if name not in meta_schema.blocks)]
+    argument_names = [
+        *decode_attributes(base.body)[0],
+        *decode_attributes(override.body)[0],
+    ]  # [1]: problems
+    names = [
+        *meta_schema.attributes,
+        *(name for name in argument_names if name not in meta_schema.blocks),
+    ]
     return BodySchema(attributes=dict.fromkeys(names, False), blocks=meta_schema.blocks)
 
 
-def merge_block(base: Block, override: Block, body_schema: BodySchema, problems: list[Diagnostic]) -> Block:
+def merge_block(
+    base: Block, override: Block, body_schema: BodySchema, problems: list[Diagnostic]
+) -> Block:
     """Merge the override into the base block, and keep the position of the base. A `depends_on` is an error.
     `body_schema` is the schema of the block: it distinguishes arguments from blocks if one of the two files is JSON and
     the other is not.
@@ -125,9 +150,13 @@ def merge_block(base: Block, override: Block, body_schema: BodySchema, problems:
         detail = "The depends_on argument may not be overridden."
         problems.append(build_error("unsupported-override", detail, rejected.name_span))
     new_body = remove_decoded_parts(override.body, _DEPENDS_ON)
-    if base.type in _SIMPLE_TYPES and isinstance(base.body, JsonBody) and isinstance(new_body, JsonBody):
-        # Merge as JSON: a conversion to HCL would misread quoted types, and blocks of a provider (their schema is
-        # unknown). A property replaces one of its name.
+    if (
+        base.type in _SIMPLE_TYPES
+        and isinstance(base.body, JsonBody)
+        and isinstance(new_body, JsonBody)
+    ):
+        # Merge as JSON: a conversion to HCL would misread quoted types, and blocks of a provider
+        # (their schema is unknown). A property replaces one of its name.
         objects = (*base.body.objects, *new_body.objects)
         properties = {item.name: item for json_object in objects for item in json_object.properties}
         json_object = JsonObject(tuple(properties.values()), base.body.span)
@@ -146,22 +175,31 @@ def _convert_json_body(body: AnyBody, body_schema: BodySchema, problems: list[Di
     return Body(tuple(parts.attributes.values()), parts.blocks, body.span, parts.end_span)
 
 
-def _merge_bodies(base: AnyBody, override: AnyBody, body_schema: BodySchema, problems: list[Diagnostic]) -> Body:
+def _merge_bodies(
+    base: AnyBody, override: AnyBody, body_schema: BodySchema, problems: list[Diagnostic]
+) -> Body:
     """Replace single arguments of a body, and all blocks of a type, by those of its override. Merge `lifecycle`. A
     dynamic block counts as a block of the type that it generates: an override replaces it, or is replaced by it.
     """
     base = _convert_json_body(base, body_schema, problems)
     override = _convert_json_body(override, body_schema, problems)
-    attributes = {attribute.name: attribute for attribute in (*base.attributes, *override.attributes)}
+    attributes = {
+        attribute.name: attribute for attribute in (*base.attributes, *override.attributes)
+    }
     replaced_types = set(map(_get_generated_type, override.blocks))
     blocks = [block for block in base.blocks if _get_generated_type(block) not in replaced_types]
     for block in override.blocks:
         if block.type in _CONDITIONS:
-            detail = f"Override files cannot have {block.type} blocks: they would remove those of the original block."
+            detail = (
+                f"Override files cannot have {block.type} blocks: they would remove those of the "
+                "original block."
+            )
             problems.append(build_error("condition-in-override-file", detail, block.header_span))
-        if block.type == _MERGED_BLOCK:  # `lifecycle`: its arguments replace those of the original one by one
+        # `lifecycle`: its arguments replace those of the original one by one.
+        if block.type == _MERGED_BLOCK:
             empty = replace(block, body=Body((), (), block.body.span, block.body.span))
-            original = next((b for b in base.blocks if b.type == _MERGED_BLOCK), empty)  # or merge into an empty one
+            # Or merge into an empty one.
+            original = next((b for b in base.blocks if b.type == _MERGED_BLOCK), empty)
             body = _merge_bodies(original.body, block.body, LIFECYCLE_SCHEMAS["managed"], problems)
             blocks.append(replace(original, body=body))
         else:

@@ -20,8 +20,19 @@ from nexusform.json_data.plain_data import (
 from nexusform.language.evaluator import Scope, evaluate_expression
 from nexusform.language.references import list_traversals as references_in
 from nexusform.language.syntax.scanner import describe_span as place_of
-from nexusform.language.syntax.syntax_nodes import Attribute, Expression, ObjectCons, Parentheses, Traversal, TupleCons
-from nexusform.language.type_conversion import convert_value, describe_problem, remove_optional_attributes
+from nexusform.language.syntax.syntax_nodes import (
+    Attribute,
+    Expression,
+    ObjectCons,
+    Parentheses,
+    Traversal,
+    TupleCons,
+)
+from nexusform.language.type_conversion import (
+    convert_value,
+    describe_problem,
+    remove_optional_attributes,
+)
 from nexusform.schemas import block_schema as schemas
 from nexusform.schemas.block_schema import NestedBlock, Nesting, get_order_attribute
 from nexusform.values.typed_value import DYNAMIC_UNKNOWN, UNKNOWN, Refinement, is_within_bounds
@@ -38,8 +49,10 @@ class EvaluationResult:
     def __init__(self, *, allows_ephemeral: bool = False) -> None:
         self.allows_ephemeral = allows_ephemeral
         self.problems: list[Diagnostic] = []
-        self.sensitive: list[Path] = []  # paths of sensitive parts
-        self.refinements: list[tuple[Path, Refinement]] = []  # known limits of unknown parts, with their paths
+        # paths of sensitive parts.
+        self.sensitive: list[Path] = []
+        # Known limits of unknown parts, with their paths.
+        self.refinements: list[tuple[Path, Refinement]] = []
 
 
 class PreparedBody:
@@ -72,13 +85,18 @@ class PreparedBody:
     ) -> None:
         """Keep the prepared parts, and note the mutable values of `template`, to be copied for each instance."""
         self._location = location
-        self._lengths = lengths  # by the name of a count, the list with as many elements
+        # By the name of a count, the list with as many elements.
+        self._lengths = lengths
         self._arguments = arguments
-        self._template = template  # the values equal in every instance
-        self._varying_arguments = tuple(varying)  # evaluated for every instance
+        # The values equal in every instance.
+        self._template = template
+        # evaluated for every instance.
+        self._varying_arguments = tuple(varying)
         self._blocks = tuple(blocks)
         self._sensitive_names = tuple(sensitive_names)
-        self._copied_names = tuple(n for n, v in template.items() if v.__class__ in (list, dict))  # mutable values
+        self._copied_names = tuple(
+            n for n, v in template.items() if v.__class__ in (list, dict)
+        )  # mutable values
 
     def is_configured(self, name: str) -> bool:
         """Return whether the body has this argument."""
@@ -99,19 +117,25 @@ class PreparedBody:
         paths start at this body, also if `result` belongs to an enclosing one.
         """
         values = self._template.copy()
-        for name in self._copied_names:  # lists and mappings: a caller may change those of an instance
+        # lists and mappings: a caller may change those of an instance.
+        for name in self._copied_names:
             values[name] = copy_deep_plain_data(values[name])
         nulls = self._evaluate_varying_arguments(values, scope, result)
-        for count_name, list_name in self._lengths.items():  # the count must be the length of the list
+        # The count must be the length of the list.
+        for count_name, list_name in self._lengths.items():
             if count_name in nulls:
-                continue  # a null count is not compared, as if the argument were absent
+                # A null count is not compared, as if the argument were absent.
+                continue
             count, elements = values[count_name], values[list_name]
             if isinstance(elements, list) and isinstance(count, int) and count != len(elements):
                 detail = (
-                    f'"{list_name}" has {len(elements)} elements, but "{count_name}" is {count}. Make them '
+                    f'"{list_name}" has {len(elements)} elements, but "{count_name}" is {count}. '
+                    "Make them "
                     f'equal, or remove "{count_name}".'
                 )
-                result.problems.append(build_error("conflicting-arguments", detail, self._arguments[list_name].span))
+                result.problems.append(
+                    build_error("conflicting-arguments", detail, self._arguments[list_name].span)
+                )
         for name in self._sensitive_names:
             if values.get(name) is not None and (name,) not in result.sensitive:
                 result.sensitive.append((name,))
@@ -119,7 +143,9 @@ class PreparedBody:
             block.fill(values, scope, result)
         return values
 
-    def _evaluate_varying_arguments(self, values: dict[str, Any], scope: Scope, result: EvaluationResult) -> set[str]:
+    def _evaluate_varying_arguments(
+        self, values: dict[str, Any], scope: Scope, result: EvaluationResult
+    ) -> set[str]:
         """Set the values of the varying arguments, and return the names of the null ones. A null argument keeps its
         default in `values`; if it is required, report it and set UNKNOWN.
         """
@@ -140,7 +166,9 @@ class PreparedBody:
             if sensitive:
                 result.sensitive.extend((name, *path) for path in sensitive)
             if refinements:
-                result.refinements.extend(((name, *path), refinement) for path, refinement in refinements)
+                result.refinements.extend(
+                    ((name, *path), refinement) for path, refinement in refinements
+                )
         return nulls
 
     def locate(self, path: Path) -> Span:
@@ -197,20 +225,26 @@ class NestedBlockGroup:
     __slots__ = ("items", "location", "name", "nested")
 
     def __init__(
-        self, name: str, nested: NestedBlock, items: Sequence[StaticBlock | RepeatedBlock], location: Span
+        self,
+        name: str,
+        nested: NestedBlock,
+        items: Sequence[StaticBlock | RepeatedBlock],
+        location: Span,
     ) -> None:
         """Keep the blocks of the type; `items` are static blocks and those repeated by `dynamic`."""
         self.name = name
         self.nested = nested
         self.items = tuple(items)
-        self.location = location  # of an error about missing blocks
+        # Of an error about missing blocks.
+        self.location = location
 
     def fill(self, values: dict[str, Any], scope: Scope, result: EvaluationResult) -> None:
         """Evaluate the blocks, and add them to `values` under the name of their type. By the nesting of the type this
         is one body (None without a block), a list of bodies, or a map of bodies by label. A map also gets the order of
         its labels. If the number or a label is unknown, the value is UNKNOWN.
         """
-        is_known = True  # whether the number and labels of the blocks are known
+        # whether the number and labels of the blocks are known.
+        is_known = True
         has_dynamic = False
         evaluated_blocks: list[_EvaluatedBlock] = []
         for item in self.items:
@@ -218,15 +252,20 @@ class NestedBlockGroup:
                 self._add_evaluated_block(evaluated_blocks, item.label, item, scope, result)
             else:
                 has_dynamic = True
-                is_known = self._add_dynamic_blocks(evaluated_blocks, item, scope, result) and is_known
+                is_known = (
+                    self._add_dynamic_blocks(evaluated_blocks, item, scope, result) and is_known
+                )
         if not is_known:
             values[self.name] = UNKNOWN
             if self.nested.nesting is Nesting.MAP:
                 values[get_order_attribute(self.name)] = UNKNOWN
             return
-        if has_dynamic:  # static blocks alone were counted at preparation
+        # static blocks alone were counted at preparation.
+        if has_dynamic:
             labels_and_spans = [(block.label, block.span) for block in evaluated_blocks]
-            result.problems.extend(check_block_count(self.nested, self.name, labels_and_spans, self.location))
+            result.problems.extend(
+                check_block_count(self.nested, self.name, labels_and_spans, self.location)
+            )
         if self.nested.nesting is Nesting.SINGLE:
             values[self.name] = evaluated_blocks[0].values if evaluated_blocks else None
         elif self.nested.nesting is Nesting.LIST:
@@ -237,24 +276,37 @@ class NestedBlockGroup:
             values[get_order_attribute(self.name)] = list(by_label)
 
     def _add_dynamic_blocks(
-        self, evaluated_blocks: list[_EvaluatedBlock], item: RepeatedBlock, scope: Scope, result: EvaluationResult
+        self,
+        evaluated_blocks: list[_EvaluatedBlock],
+        item: RepeatedBlock,
+        scope: Scope,
+        result: EvaluationResult,
     ) -> bool:
         """Evaluate a dynamic block's blocks. Return whether their number and labels are known. With an unknown number,
         evaluate the content once for its errors.
         """
-        from nexusform.configuration.dynamic_blocks import IteratorScope, build_iterator_scopes, evaluate_label
+        from nexusform.configuration.dynamic_blocks import (
+            IteratorScope,
+            build_iterator_scopes,
+            evaluate_label,
+        )
 
         scopes, problems = build_iterator_scopes(item.dynamic, scope)
         result.problems.extend(problems)
-        if scopes is None:  # `for_each` is unknown or invalid
-            separate_result = EvaluationResult(allows_ephemeral=result.allows_ephemeral)  # its values are discarded
-            unknown_scope = IteratorScope(scope, item.dynamic.iterator, DYNAMIC_UNKNOWN, DYNAMIC_UNKNOWN)
+        # `for_each` is unknown or invalid.
+        if scopes is None:
+            # Its values are discarded.
+            separate_result = EvaluationResult(allows_ephemeral=result.allows_ephemeral)
+            unknown_scope = IteratorScope(
+                scope, item.dynamic.iterator, DYNAMIC_UNKNOWN, DYNAMIC_UNKNOWN
+            )
             item.body.fill(unknown_scope, separate_result)
             result.problems.extend(separate_result.problems)
             return False
         is_known = True
         for item_scope in scopes:
-            label: str | None = None if item.dynamic.lacks_label else ""  # None: not known; "": the type has none
+            # None: not known; "": the type has none.
+            label: str | None = None if item.dynamic.lacks_label else ""
             if item.dynamic.label is not None:
                 label, problems = evaluate_label(item.dynamic.label, item_scope)
                 result.problems.extend(problems)
@@ -273,11 +325,15 @@ class NestedBlockGroup:
         """Evaluate one block and add it to the list. In `result`, put its name and its label or position before each
         new path: paths start at the enclosing body.
         """
-        first_sensitive, first_refined = len(result.sensitive), len(result.refinements)  # new paths begin here
-        step: PathStep = label if self.nested.nesting is Nesting.MAP else len(evaluated_blocks)  # or its position
+        # New paths begin here.
+        first_sensitive, first_refined = len(result.sensitive), len(result.refinements)
+        # Or its position.
+        step: PathStep = label if self.nested.nesting is Nesting.MAP else len(evaluated_blocks)
         prefix: Path = (self.name,) if self.nested.nesting is Nesting.SINGLE else (self.name, step)
         evaluated_blocks.append(_EvaluatedBlock(label, item.body.fill(scope, result), item.span))
-        result.sensitive[first_sensitive:] = [(*prefix, *p) for p in result.sensitive[first_sensitive:]]
+        result.sensitive[first_sensitive:] = [
+            (*prefix, *p) for p in result.sensitive[first_sensitive:]
+        ]
         result.refinements[first_refined:] = [
             ((*prefix, *p), bounds) for p, bounds in result.refinements[first_refined:]
         ]
@@ -287,8 +343,10 @@ class NestedBlockGroup:
         if not self.items:
             return None
         if self.nested.nesting is Nesting.SINGLE:
-            return self.items[0].body.locate(path)  # no step selects a block
-        item = self._find_block_at_step(path[0]) if path else self.items[0]  # the step is a label or a position
+            # No step selects a block.
+            return self.items[0].body.locate(path)
+        # The step is a label or a position.
+        item = self._find_block_at_step(path[0]) if path else self.items[0]
         return item.body.locate(path[1:])
 
     def _find_block_at_step(self, step: PathStep) -> StaticBlock | RepeatedBlock:
@@ -299,7 +357,8 @@ class NestedBlockGroup:
         for position, item in enumerate(self.items):
             if isinstance(item, RepeatedBlock):
                 if not is_label:
-                    return item  # it generates any number of blocks, so later positions are unknown
+                    # It generates any number of blocks, so later positions are unknown.
+                    return item
             elif step in (item.label, position):
                 return item
         if not is_label:
@@ -313,10 +372,13 @@ class NestedBlockGroup:
                 yield from item.body.list_references()
                 continue
             dynamic = item.dynamic
-            yield from references_in(dynamic.for_each)  # outside the block: its iterator has no meaning there
+            # outside the block: its iterator has no meaning there.
+            yield from references_in(dynamic.for_each)
             references = list(item.body.list_references())
             references.extend(references_in(dynamic.label) if dynamic.label else ())
-            yield from (traversal for traversal in references if traversal.root.name != dynamic.iterator)
+            yield from (
+                traversal for traversal in references if traversal.root.name != dynamic.iterator
+            )
 
 
 def build_missing_argument_error(name: str, span: Span) -> Diagnostic:
@@ -339,22 +401,35 @@ def check_block_count(
             yield build_error("missing-block", detail, location, headline=f"Missing {name} block")
         else:
             detail = f'At least {nested.min_items} "{name}" blocks are required.'
-            yield build_error("insufficient-blocks", detail, location, headline=f"Insufficient {name} blocks")
+            yield build_error(
+                "insufficient-blocks", detail, location, headline=f"Insufficient {name} blocks"
+            )
     if maximum is not None and len(blocks) > maximum:
         first_surplus_span = blocks[maximum][1]
         if maximum == 1:
-            detail = f"Only one {name} block is allowed. Another was given at {place_of(blocks[0][1])}."
-            yield build_error("duplicate-block", detail, first_surplus_span, headline=f"Duplicate {name} block")
+            detail = (
+                f"Only one {name} block is allowed. Another was given at {place_of(blocks[0][1])}."
+            )
+            yield build_error(
+                "duplicate-block", detail, first_surplus_span, headline=f"Duplicate {name} block"
+            )
         else:
             detail = f'No more than {maximum} "{name}" blocks are allowed.'
-            yield build_error("too-many-blocks", detail, first_surplus_span, headline=f"Too many {name} blocks")
+            yield build_error(
+                "too-many-blocks", detail, first_surplus_span, headline=f"Too many {name} blocks"
+            )
     if nested.nesting is Nesting.MAP:
         first_spans: dict[str, Span] = {}
         for label, span in blocks:
             first_span = first_spans.setdefault(label, span)
             if first_span is not span:
-                detail = f'Duplicate block {name} "{label}": the first is at {place_of(first_span)}. Use another label.'
-                yield build_error("duplicate-block", detail, span, headline=f"Duplicate {name} block")
+                detail = (
+                    f'Duplicate block {name} "{label}": the first is at {place_of(first_span)}. '
+                    "Use another label."
+                )
+                yield build_error(
+                    "duplicate-block", detail, span, headline=f"Duplicate {name} block"
+                )
 
 
 def copy_deep_plain_data(plain: Any) -> Any:
@@ -400,7 +475,8 @@ class PreparedArgument:
         self.attribute = attribute
         self.schema = schema
         self.type = schema.type
-        self._concrete_type = remove_optional_attributes(schema.type)  # of converted values
+        # Of converted values.
+        self._concrete_type = remove_optional_attributes(schema.type)
 
     @property
     def span(self) -> Span:
@@ -416,18 +492,23 @@ class PreparedArgument:
         value, problems = evaluate_expression(self.attribute.expression, scope)
         if problems and has_errors(problems):
             return UNKNOWN, (), (), problems
-        if value.type is not self._concrete_type:  # an equal type converts to the same value
+        # An equal type converts to the same value.
+        if value.type is not self._concrete_type:
             try:
                 value = convert_value(value, self.type)
             except ConversionProblem as problem:
-                detail = f'Inappropriate value for attribute "{self.attribute.name}": {describe_problem(problem)}.'
+                detail = (
+                    f'Inappropriate value for attribute "{self.attribute.name}": '
+                    f"{describe_problem(problem)}."
+                )
                 type_problem = build_error("incorrect-attribute-value-type", detail, self.span)
                 return UNKNOWN, (), (), [*problems, type_problem]
         plain_value, sensitive = convert_to_plain(value)
         # Ephemeral parts are among the sensitive ones, so the cheaper check is first.
         if sensitive and not (allows_ephemeral or self.schema.write_only) and value.has_ephemeral:
             detail = (
-                f'Ephemeral values are not valid for "{self.attribute.name}", because it is saved in the state. Use a '
+                f'Ephemeral values are not valid for "{self.attribute.name}", because it is saved '
+                "in the state. Use a "
                 "write-only argument, or wrap the value in ephemeralasnull()."
             )
             ephemeral_problem = build_error("invalid-use-of-ephemeral-value", detail, self.span)
@@ -436,7 +517,12 @@ class PreparedArgument:
             violation = _describe_schema_violation(self.schema, plain_value, hidden=bool(sensitive))
             if violation:
                 detail = f'"{self.attribute.name}" {violation}'
-                return UNKNOWN, sensitive, (), [*problems, build_error("invalid-value-for-argument", detail, self.span)]
+                return (
+                    UNKNOWN,
+                    sensitive,
+                    (),
+                    [*problems, build_error("invalid-value-for-argument", detail, self.span)],
+                )
         return plain_value, sensitive, list_refinements(value), problems
 
 
@@ -445,7 +531,8 @@ def _describe_schema_violation(schema: schemas.AttributeSchema, value: Any, *, h
     are for text, bounds for numbers. `hidden` keeps the value out of the message.
     """
     if schema.choices and value not in schema.choices:
-        *first_choices, last_choice = [f'"{choice}"' for choice in schema.choices]  # there are two or more
+        # There are two or more.
+        *first_choices, last_choice = [f'"{choice}"' for choice in schema.choices]
         requirement = f"{', '.join(first_choices)} or {last_choice}"
     elif not is_within_bounds(value, schema.minimum, schema.maximum):
         requirement = f"between {schema.minimum} and {schema.maximum}"

@@ -26,7 +26,9 @@ from nexusform.resources.address import AddressPattern, Key, Mode, ModulePathSte
 
 MOVED_SCHEMA = BodySchema(attributes={"from": True, "to": True})
 REMOVED_SCHEMA = BodySchema(attributes={"from": True}, blocks={"lifecycle": ()})
-IMPORT_SCHEMA = BodySchema(attributes={"to": True, "id": True, "for_each": False, "provider": False})
+IMPORT_SCHEMA = BodySchema(
+    attributes={"to": True, "id": True, "for_each": False, "provider": False}
+)
 # Names that no resource type can have.
 _RESERVED = ("count", "each", "local", "nexusform", "path", "self", "terraform", "var")
 _LIFECYCLE_SCHEMA = BodySchema(attributes={"destroy": True})
@@ -39,8 +41,11 @@ def decode_moved_block(block: Block, problems: list[Diagnostic]) -> MovedBlock |
     target = _parse_address_argument(parts.attributes.get("to"), problems)
     if source is None or target is None:
         return None  # reported
-    if bool(source.type) != bool(target.type) or source.mode != target.mode:  # a module has no type
-        detail = "Both ends of a move must name the same kind of thing: two modules or two resources."
+    # A module has no type.
+    if bool(source.type) != bool(target.type) or source.mode != target.mode:
+        detail = (
+            "Both ends of a move must name the same kind of thing: two modules or two resources."
+        )
         problems.append(build_error("invalid-moved-addresses", detail, block.header_span))
         return None
     if source == target:
@@ -55,7 +60,8 @@ def decode_removed_block(block: Block, problems: list[Diagnostic]) -> RemovedBlo
     parts = unpack_result(decode_body(block.body, REMOVED_SCHEMA), problems)
     attribute = parts.attributes.get("from")
     source = _parse_address_argument(attribute, problems)
-    destroy = True  # without a `lifecycle` block
+    # Without a `lifecycle` block.
+    destroy = True
     lifecycle = find_single_block(parts.blocks, "lifecycle", problems)
     if lifecycle is not None:
         inner = unpack_result(decode_body(lifecycle.body, _LIFECYCLE_SCHEMA), problems)
@@ -64,8 +70,14 @@ def decode_removed_block(block: Block, problems: list[Diagnostic]) -> RemovedBlo
         return None  # reported
     has_resource_key = source.key is not None
     if has_resource_key or any(step.key is not None for step in source.module):
-        detail = "A removed block applies to all instances. Write the address without keys in brackets."
-        error_id = "resource-instance-keys-not-allowed" if has_resource_key else "module-instance-keys-not-allowed"
+        detail = (
+            "A removed block applies to all instances. Write the address without keys in brackets."
+        )
+        error_id = (
+            "resource-instance-keys-not-allowed"
+            if has_resource_key
+            else "module-instance-keys-not-allowed"
+        )
         problems.append(build_error(error_id, detail, attribute.expression.span))
         return None
     return RemovedBlock(source, destroy, block.header_span)
@@ -77,14 +89,22 @@ def decode_import_block(block: Block, problems: list[Diagnostic]) -> ImportBlock
     arguments = parts.attributes
     target, object_id = arguments.get("to"), arguments.get("id")
     if target is None or object_id is None:
-        return None  # reported by the schema
+        # reported by the schema.
+        return None
     expression = unwrap_quoted_expression(target.expression, problems)
     if expression is None:
-        return None  # reported as a syntax error
-    traversal = _replace_computed_keys(expression)  # the values of keys are not checked here
-    pattern = build_address_pattern(traversal, problems=[]) if traversal is not None else None  # reported below
-    if pattern is None or not pattern.type or pattern.mode != "managed":  # no address, a module, or a data source
-        detail = 'The "to" argument must name a resource or one of its instances, e.g. nexus_rack.r1.'
+        # reported as a syntax error.
+        return None
+    # The values of keys are not checked here.
+    traversal = _replace_computed_keys(expression)
+    pattern = (
+        build_address_pattern(traversal, problems=[]) if traversal is not None else None
+    )  # reported below
+    # No address, a module, or a data source.
+    if pattern is None or not pattern.type or pattern.mode != "managed":
+        detail = (
+            'The "to" argument must name a resource or one of its instances, e.g. nexus_rack.r1.'
+        )
         problems.append(build_error("invalid-import-address", detail, target.expression.span))
         return None
     return ImportBlock(
@@ -106,34 +126,50 @@ def _replace_computed_keys(expression: Expression) -> Traversal | None:
         source, steps = expression.collection, (TraverseIndex(key=0, span=expression.key.span),)
     else:
         return None  # no address
-    start = _replace_computed_keys(source)  # the part before the last brackets
-    return Traversal(start.root, (*start.steps, *steps), expression.span) if start is not None else None
+    # The part before the last brackets.
+    start = _replace_computed_keys(source)
+    return (
+        Traversal(start.root, (*start.steps, *steps), expression.span)
+        if start is not None
+        else None
+    )
 
 
-def _parse_address_argument(attribute: Attribute | None, problems: list[Diagnostic]) -> AddressPattern | None:
+def _parse_address_argument(
+    attribute: Attribute | None, problems: list[Diagnostic]
+) -> AddressPattern | None:
     """Parse the address in an argument; None with a problem if it is absent or invalid."""
     if attribute is None:
-        return None  # reported by the schema
+        # reported by the schema.
+        return None
     traversal = parse_reference(attribute.expression, problems)
     return build_address_pattern(traversal, problems) if traversal is not None else None
 
 
-def build_address_pattern(traversal: Traversal, problems: list[Diagnostic]) -> AddressPattern | None:
+def build_address_pattern(
+    traversal: Traversal, problems: list[Diagnostic]
+) -> AddressPattern | None:
     """Build the address pattern of a traversal: `module.a["k"].data.t.n[0]`; None after a diagnostic."""
     traversal = traversal.remove_resource_prefix()
-    parts: list[str | tuple[Key]] = [traversal.root.name]  # names, and keys as tuples of one item
+    # names, and keys as tuples of one item.
+    parts: list[str | tuple[Key]] = [traversal.root.name]
     for step in traversal.steps:
         if isinstance(step, TraverseAttribute):
             parts.append(step.name)
         elif isinstance(step.key, (str, int)):
             parts.append((step.key,))
         else:
-            problems.append(_build_invalid_address_error(traversal, "an instance key is a whole number or a string"))
+            problems.append(
+                _build_invalid_address_error(
+                    traversal, "an instance key is a whole number or a string"
+                )
+            )
             return None
     module, module_part_count = _split_module_steps(parts)
     remaining_parts = parts[module_part_count:]
     if not remaining_parts and module:
-        return AddressPattern(module)  # without a type: the address of a module
+        # Without a type: the address of a module.
+        return AddressPattern(module)
     mode: Mode = "managed"
     if remaining_parts[:1] == ["data"]:
         mode, remaining_parts = "data", remaining_parts[1:]
@@ -146,7 +182,9 @@ def build_address_pattern(traversal: Traversal, problems: list[Diagnostic]) -> A
             return AddressPattern(module, mode, kind, name)
         case [str(kind), str(name), (key,)]:
             return AddressPattern(module, mode, kind, name, key)
-    problems.append(_build_invalid_address_error(traversal, "expected TYPE.NAME, module.NAME or a path of both"))
+    problems.append(
+        _build_invalid_address_error(traversal, "expected TYPE.NAME, module.NAME or a path of both")
+    )
     return None
 
 
@@ -160,7 +198,8 @@ def _split_module_steps(parts: list[str | tuple[Key]]) -> tuple[tuple[ModulePath
         name = str(parts[index + 1])
         index += 2
         following = parts[index] if index < len(parts) else ""
-        if isinstance(following, tuple):  # an instance key
+        # An instance key.
+        if isinstance(following, tuple):
             steps.append(ModulePathStep(name, following[0]))
             index += 1
         else:
@@ -169,4 +208,8 @@ def _split_module_steps(parts: list[str | tuple[Key]]) -> tuple[tuple[ModulePath
 
 
 def _build_invalid_address_error(traversal: Traversal, reason: str) -> Diagnostic:
-    return build_error("invalid-address", f"This is not the address of a resource or module: {reason}.", traversal.span)
+    return build_error(
+        "invalid-address",
+        f"This is not the address of a resource or module: {reason}.",
+        traversal.span,
+    )

@@ -33,12 +33,32 @@ from nexusform.diagnostics.diagnostic import (
 from nexusform.json_data.plain_data import Path, format_path
 from nexusform.language.parser import sort_by_position
 from nexusform.language.references import list_traversals
-from nexusform.language.syntax.syntax_nodes import Expression, Step, Traversal, TraverseAttribute, TraverseIndex
+from nexusform.language.syntax.syntax_nodes import (
+    Expression,
+    Step,
+    Traversal,
+    TraverseAttribute,
+    TraverseIndex,
+)
 from nexusform.resources.address import MODE_PREFIXES, OTHER_MODES, Mode
 from nexusform.schemas.block_schema import BlockSchema, NestedBlock, Nesting, compute_implied_type
-from nexusform.schemas.value_types import DYNAMIC, ListType, MapType, ObjectType, SetType, TupleType, Type
+from nexusform.schemas.value_types import (
+    DYNAMIC,
+    ListType,
+    MapType,
+    ObjectType,
+    SetType,
+    TupleType,
+    Type,
+)
 
-__all__ = ["Declaration", "build_dependencies", "check_references", "collect_references", "list_modules"]
+__all__ = [
+    "Declaration",
+    "build_dependencies",
+    "check_references",
+    "collect_references",
+    "list_modules",
+]
 
 _Schemas = Mapping[str, BlockSchema]
 _FIXED_ATTRIBUTES: Final = {
@@ -51,7 +71,9 @@ _FOREIGN_ROOTS = ("terraform", "tofu")
 
 
 def check_references(
-    configuration: Configuration, managed: Mapping[str, BlockSchema], data: Mapping[str, BlockSchema]
+    configuration: Configuration,
+    managed: Mapping[str, BlockSchema],
+    data: Mapping[str, BlockSchema],
 ) -> list[Diagnostic]:
     """Check the references of all modules, and return the problems in the order of the text."""
     references = collect_references(configuration)
@@ -61,8 +83,13 @@ def check_references(
         checker = _ReferenceChecker(module, {"managed": managed, "data": data})
         for reference in references[module.path]:
             for problem in checker.check(reference):
-                problems.setdefault((problem.id, problem.subject), replace(problem, block=reference.header))
-        for problem in [*_check_ignored_changes(module, managed), *_check_replacement_triggers(module)]:
+                problems.setdefault(
+                    (problem.id, problem.subject), replace(problem, block=reference.header)
+                )
+        for problem in [
+            *_check_ignored_changes(module, managed),
+            *_check_replacement_triggers(module),
+        ]:
             problems.setdefault((problem.id, problem.subject), problem)
     return sort_by_position(problems.values())
 
@@ -78,7 +105,8 @@ def check_expression(
     resource and data types; `extra_names` are valid besides the module's names.
     """
     checker = _ReferenceChecker(module, {"managed": managed, "data": data})
-    node = Declaration(module.path, "local", name="")  # a placeholder: no reference is to a local value without a name
+    # A placeholder: no reference is to a local value without a name.
+    node = Declaration(module.path, "local", name="")
     problems: list[Diagnostic] = []
     for traversal in list_traversals(expression):
         if traversal.root.name not in extra_names:
@@ -86,41 +114,59 @@ def check_expression(
     return sort_by_position(problems)
 
 
-def check_provider_names(configuration: Configuration, known_names: Collection[str]) -> Iterator[Diagnostic]:
+def check_provider_names(
+    configuration: Configuration, known_names: Collection[str]
+) -> Iterator[Diagnostic]:
     """Yield errors for unknown names in `provider` blocks and arguments, and arguments without a block in the root."""
     providers = configuration.root.providers
     for module in list_modules(configuration.root):
         for provider in module.providers.values():
             if provider.name not in known_names:
                 header = f'provider "{provider.name}"'
-                yield _build_unknown_provider_error(provider.name, known_names, provider.span, header)
+                yield _build_unknown_provider_error(
+                    provider.name, known_names, provider.span, header
+                )
         for block in module.all_blocks:
             if block.provider in ("", DEFAULT_PROVIDER) or block.provider in providers:
-                continue  # the default provider needs no block
+                # The default provider needs no block.
+                continue
             name, _, alias = block.provider.partition(".")
             if name not in known_names:
-                yield _build_unknown_provider_error(name, known_names, block.header_span, block.header)
+                yield _build_unknown_provider_error(
+                    name, known_names, block.header_span, block.header
+                )
                 continue
             detail = (
-                f"There is no provider configuration {block.provider}.{suggest_name(block.provider, providers)} "
-                f'Write a block provider "{name}" {"with this alias " if alias else ""}in the root module.'
+                "There is no provider configuration "
+                f"{block.provider}.{suggest_name(block.provider, providers)} "
+                f'Write a block provider "{name}" {"with this alias " if alias else ""}in the '
+                "root module."
             )
-            yield build_error("provider-configuration-not-present", detail, block.header_span, block=block.header)
+            yield build_error(
+                "provider-configuration-not-present", detail, block.header_span, block=block.header
+            )
 
 
-def _build_unknown_provider_error(name: str, known_names: Collection[str], span: Span, header: str) -> Diagnostic:
+def _build_unknown_provider_error(
+    name: str, known_names: Collection[str], span: Span, header: str
+) -> Diagnostic:
     hint = suggest_name(name, known_names)
     detail = f'There is no provider "{name}". Known are: {", ".join(known_names)}.{hint}'
     return build_error("unknown-provider", detail, span, block=header)
 
 
-def _check_ignored_changes(module: Module, managed: Mapping[str, BlockSchema]) -> Iterator[Diagnostic]:
+def _check_ignored_changes(
+    module: Module, managed: Mapping[str, BlockSchema]
+) -> Iterator[Diagnostic]:
     """Report paths in `ignore_changes` that do not exist in the type: a change there would not be ignored."""
     for block in module.resources.values():
         schema = managed.get(block.type)
         if schema is None:
-            continue  # a data block, or a type reported as unknown
-        for path, span in zip(block.lifecycle.ignore_changes, block.lifecycle.ignore_changes_spans, strict=True):
+            # A data block, or a type reported as unknown.
+            continue
+        for path, span in zip(
+            block.lifecycle.ignore_changes, block.lifecycle.ignore_changes_spans, strict=True
+        ):
             detail = _check_path_in_block(block.type, schema, prefix=(), path=path)
             if detail:
                 yield build_error("unsupported-attribute", detail, span, block=block.header)
@@ -132,9 +178,11 @@ def _check_replacement_triggers(module: Module) -> Iterator[Diagnostic]:
         for expression in block.lifecycle.replace_triggered_by:
             # The first reference is the trigger itself; further ones are in its brackets.
             name = list_traversals(expression)[0].root.name
-            if name != "data" and name in _ROOT_CHECKS:  # neither a resource type nor `data`
+            # Neither a resource type nor `data`.
+            if name != "data" and name in _ROOT_CHECKS:
                 detail = (
-                    "Only resources, count.index, and each.key may be used in replace_triggered_by. For "
+                    "Only resources, count.index, and each.key may be used in "
+                    "replace_triggered_by. For "
                     "another value, set it in an argument of a resource, and use that resource."
                 )
                 yield build_error("invalid-trigger", detail, expression.span, block=block.header)
@@ -146,28 +194,45 @@ class _ReferenceChecker:
     def __init__(self, module: Module, schemas: Mapping[Mode, _Schemas]) -> None:
         self.module = module
         self.schemas = schemas
-        self.module_name = f"module.{'.module.'.join(module.path)}" if module.path else "the root module"
+        self.module_name = (
+            f"module.{'.module.'.join(module.path)}" if module.path else "the root module"
+        )
 
     def check(self, reference: ReferenceUse) -> Iterable[Diagnostic]:
         """Check one reference by its root name. A name without a check of its own is a resource type."""
-        traversal, node = reference.traversal, reference.node  # the node is the declaration with the reference
+        # The node is the declaration with the reference.
+        traversal, node = reference.traversal, reference.node
         name, first_attribute = traversal.root.name, traversal.first_name
-        if first_attribute and name == "local" and node.kind == "local" and node.name == first_attribute:
+        if (
+            first_attribute
+            and name == "local"
+            and node.kind == "local"
+            and node.name == first_attribute
+        ):
             detail = f"Local value {node} cannot use its own result as part of its expression."
             return [build_error("self-referencing-local-value", detail, traversal.span)]
         check_root = _ROOT_CHECKS.get(name)
         if check_root is not None:
             return check_root(self, traversal, reference.scope)
-        if name in _FOREIGN_ROOTS:  # `terraform` or `tofu`
-            suggestion = first_attribute if first_attribute in _FIXED_ATTRIBUTES["nexusform"] else "workspace"
+        # `terraform` or `tofu`.
+        if name in _FOREIGN_ROOTS:
+            suggestion = (
+                first_attribute
+                if first_attribute in _FIXED_ATTRIBUTES["nexusform"]
+                else "workspace"
+            )
             detail = f'There is no "{name}" object in nexusform: write nexusform.{suggestion}.'
             return [build_error("invalid-reference", detail, traversal.span)]
         return self._check_resource(traversal, reference.scope, "managed", name, traversal.steps)
 
     def check_variable(self, traversal: Traversal, _scope: ReferenceScope) -> Iterator[Diagnostic]:
         """Check `var.x`."""
-        advice = f' This variable can be declared with a variable "{traversal.first_name}" {{}} block.'
-        return _check_declared_name(traversal, self.module.variables, "input variable", article="an", advice=advice)
+        advice = (
+            f' This variable can be declared with a variable "{traversal.first_name}" {{}} block.'
+        )
+        return _check_declared_name(
+            traversal, self.module.variables, "input variable", article="an", advice=advice
+        )
 
     def check_call(self, traversal: Traversal, scope: ReferenceScope) -> Iterator[Diagnostic]:
         """Check `module.x`, `module.x.output`."""
@@ -182,8 +247,10 @@ class _ReferenceChecker:
             yield build_error("reference-to-undeclared-module", detail, traversal.span)
             return
         label = f"module.{name}"
-        repetition = get_repetition_argument(call.count, call.for_each)  # "count", "for_each" or "" (one instance)
-        steps = traversal.steps[1:]  # after the name
+        # "count", "for_each" or "" (one instance).
+        repetition = get_repetition_argument(call.count, call.for_each)
+        # After the name.
+        steps = traversal.steps[1:]
         yield from _check_instance_key(label, repetition, steps, traversal, noun="module")
         output_steps = skip_instance_key(steps)
         if scope.only_whole_objects and output_steps:  # in depends_on
@@ -191,7 +258,9 @@ class _ReferenceChecker:
             return
         lacks_key = bool(repetition) and len(output_steps) == len(steps)
         if not output_steps or lacks_key or not call.module.directory:
-            return  # no output, or it cannot be checked: the key in brackets is missing, or the module is unreadable
+            # No output, or it cannot be checked: the key in brackets is missing, or the module is
+            # unreadable.
+            return
         step = output_steps[0]
         if isinstance(step, TraverseAttribute) and step.name not in call.module.outputs:
             hint = suggest_name(step.name, call.module.outputs)
@@ -202,51 +271,73 @@ class _ReferenceChecker:
             detail = f'The output "{step.name}" of module "{name}" is deprecated: {message}'
             yield build_warning("deprecated-output", detail, traversal.span)
 
-    def check_reference_to_count(self, traversal: Traversal, scope: ReferenceScope) -> Iterator[Diagnostic]:
+    def check_reference_to_count(
+        self, traversal: Traversal, scope: ReferenceScope
+    ) -> Iterator[Diagnostic]:
         """Check `count.index`."""
         if scope.has_count:
             return _check_builtin_attribute(traversal)
         detail = (
-            'The "count" object can only be used in "module", "resource", and "data" blocks, and only '
+            'The "count" object can only be used in "module", "resource", and "data" blocks, and '
+            "only "
             'when the "count" argument is set.'
         )
-        return iter([build_error("reference-to-count-in-non-counted-context", detail, traversal.span)])
+        return iter(
+            [build_error("reference-to-count-in-non-counted-context", detail, traversal.span)]
+        )
 
-    def check_reference_to_each(self, traversal: Traversal, scope: ReferenceScope) -> Iterator[Diagnostic]:
+    def check_reference_to_each(
+        self, traversal: Traversal, scope: ReferenceScope
+    ) -> Iterator[Diagnostic]:
         """Check `each.key`, `each.value`."""
         if scope.has_each:
             return _check_builtin_attribute(traversal)
         detail = (
-            'The "each" object can be used only in "module", "resource", "data" and "import" blocks, and '
+            'The "each" object can be used only in "module", "resource", "data" and "import" '
+            "blocks, and "
             'only when the "for_each" argument is set.'
         )
-        return iter([build_error("reference-to-each-in-context-without-for-each", detail, traversal.span)])
+        return iter(
+            [build_error("reference-to-each-in-context-without-for-each", detail, traversal.span)]
+        )
 
-    def check_reference_to_self(self, traversal: Traversal, scope: ReferenceScope) -> Iterator[Diagnostic]:
+    def check_reference_to_self(
+        self, traversal: Traversal, scope: ReferenceScope
+    ) -> Iterator[Diagnostic]:
         """Check a reference to `self`: whether it is allowed here, and its attributes."""
         if not scope.has_self or scope.block is None:
             detail = (
-                'The "self" object is not available in this context. It can be used only in postcondition '
+                'The "self" object is not available in this context. It can be used only in '
+                "postcondition "
                 "blocks of resource and data blocks."
             )
             yield build_error("invalid-self-reference", detail, traversal.span)
             return
         schema = self.schemas[scope.block.mode].get(scope.block.type)
-        if schema is not None:  # an unknown type is reported elsewhere
+        # An unknown type is reported elsewhere.
+        if schema is not None:
             yield from _check_attributes(compute_implied_type(schema), traversal.steps, traversal)
 
     def check_data(self, traversal: Traversal, scope: ReferenceScope) -> Iterator[Diagnostic]:
         """Check a reference to a data block, `data.TYPE.NAME`."""
         if not traversal.steps or not isinstance(traversal.steps[0], TraverseAttribute):
             detail = (
-                'The "data" object must be followed by two attribute names: the data source type and the resource name.'
+                'The "data" object must be followed by two attribute names: the data source type '
+                "and the resource name."
             )
             yield build_error("invalid-reference", detail, traversal.span)
             return
-        yield from self._check_resource(traversal, scope, "data", traversal.steps[0].name, traversal.steps[1:])
+        yield from self._check_resource(
+            traversal, scope, "data", traversal.steps[0].name, traversal.steps[1:]
+        )
 
     def _check_resource(
-        self, traversal: Traversal, scope: ReferenceScope, mode: Mode, kind: str, remaining_steps: tuple[Step, ...]
+        self,
+        traversal: Traversal,
+        scope: ReferenceScope,
+        mode: Mode,
+        kind: str,
+        remaining_steps: tuple[Step, ...],
     ) -> Iterator[Diagnostic]:
         """Check a reference to `TYPE.NAME` or `data.TYPE.NAME`; `kind` is the type, `remaining_steps` follow it."""
         if not remaining_steps or not isinstance(remaining_steps[0], TraverseAttribute):
@@ -262,7 +353,8 @@ class _ReferenceChecker:
             yield build_error("self-referential-block", detail, traversal.span)
             return
         label = f"{MODE_PREFIXES[mode]}{kind}.{name}"
-        repetition = get_repetition_argument(block.count, block.for_each)  # "count", "for_each" or ""
+        # "count", "for_each" or "".
+        repetition = get_repetition_argument(block.count, block.for_each)
         if scope.only_whole_objects:  # in depends_on
             if skip_instance_key(steps):
                 yield _build_attribute_in_depends_on_error(traversal)
@@ -270,15 +362,24 @@ class _ReferenceChecker:
         problems = list(_check_instance_key(label, repetition, steps, traversal, noun="resource"))
         yield from problems
         schema = self.schemas[mode].get(kind)
-        if schema is not None and not problems:  # after an error in its key, the first attribute is unclear
-            attribute_steps = steps[1:] if repetition else steps  # without the key
+        # After an error in its key, the first attribute is unclear.
+        if schema is not None and not problems:
+            # Without the key.
+            attribute_steps = steps[1:] if repetition else steps
             yield from _check_attributes(compute_implied_type(schema), attribute_steps, traversal)
 
-    def _find_block(self, mode: Mode, kind: str, name: str, scope: ReferenceScope) -> ResourceBlock | None:
+    def _find_block(
+        self, mode: Mode, kind: str, name: str, scope: ReferenceScope
+    ) -> ResourceBlock | None:
         """Find a resource or data block of the module, or the data block of the check around the reference."""
         check_data = scope.check_data
-        if check_data is not None and (mode, kind, name) == ("data", check_data.type, check_data.name):
-            return check_data  # visible only inside its `check` block
+        if check_data is not None and (mode, kind, name) == (
+            "data",
+            check_data.type,
+            check_data.name,
+        ):
+            # visible only inside its `check` block.
+            return check_data
         return self.module.resources.get((mode, kind, name))
 
     def _build_missing_name_error(self, traversal: Traversal, kind: str, mode: Mode) -> Diagnostic:
@@ -291,19 +392,24 @@ class _ReferenceChecker:
                 f'"{kind}" is not a valid name here. Names are var.NAME, local.NAME, module.NAME, '
                 f"data.TYPE.NAME or TYPE.NAME. Write text in quotes.{suggest_name(kind, known)}"
             )
-        else:  # a known type, or `data.TYPE`
+        else:
+            # A known type, or `data.TYPE`.
             detail = (
                 "A reference to a resource type must be followed by at least one attribute access, "
                 "specifying the resource name."
             )
         return build_error("invalid-reference", detail, traversal.span)
 
-    def _build_undeclared_resource_error(self, traversal: Traversal, mode: Mode, kind: str, name: str) -> Diagnostic:
+    def _build_undeclared_resource_error(
+        self, traversal: Traversal, mode: Mode, kind: str, name: str
+    ) -> Diagnostic:
         """Build the error about an undeclared resource, with the one of the other mode or a similar name as a hint."""
         detail = f'A {mode} resource "{kind}" "{name}" has not been declared in {self.module_name}.'
         other_mode = OTHER_MODES[mode]
         if (other_mode, kind, name) in self.module.resources:
-            detail += f" Did you mean the {other_mode} resource {MODE_PREFIXES[other_mode]}{kind}.{name}?"
+            detail += (
+                f" Did you mean the {other_mode} resource {MODE_PREFIXES[other_mode]}{kind}.{name}?"
+            )
         else:
             detail += self._suggest_similar_resource(mode, kind, name)
         return build_error("reference-to-undeclared-resource", detail, traversal.span)
@@ -312,14 +418,17 @@ class _ReferenceChecker:
         """Return a question with the nearest name of this type (`kind`), else of any; "" without a similar name. Only
         blocks of the same mode count: a data block is no suggestion for a managed resource.
         """
-        prefix = MODE_PREFIXES[mode]  # "data." or ""
+        # "data." or "".
+        prefix = MODE_PREFIXES[mode]
         blocks = [block for block in self.module.resources.values() if block.mode == mode]
         names_of_type = [block.name for block in blocks if block.type == kind]
         nearest_name = find_nearest_name(name, names_of_type)
         if nearest_name:
             return f" Did you mean {prefix}{kind}.{nearest_name}?"
         full_names = [f"{block.type}.{block.name}" for block in blocks]
-        similar_names = find_nearest_names(f"{kind}.{name}", full_names, likeness=0.7)  # nearest first
+        similar_names = find_nearest_names(
+            f"{kind}.{name}", full_names, likeness=0.7
+        )  # nearest first
         return f" Did you mean {prefix}{similar_names[0]}?" if similar_names else ""
 
 
@@ -330,7 +439,9 @@ _FOREIGN_LITERALS: Final[Mapping[str, str]] = {
     **dict.fromkeys(("None", "nil", "Null", "NULL", "undefined", "nullptr"), "null"),
 }
 
-_ROOT_CHECKS: Final[Mapping[str, Callable[[_ReferenceChecker, Traversal, ReferenceScope], Iterator[Diagnostic]]]] = {
+_ROOT_CHECKS: Final[
+    Mapping[str, Callable[[_ReferenceChecker, Traversal, ReferenceScope], Iterator[Diagnostic]]]
+] = {
     "var": _ReferenceChecker.check_variable,
     "local": lambda checker, traversal, _scope: _check_declared_name(
         traversal, checker.module.locals, "local value", article="a", advice=""
@@ -360,7 +471,9 @@ def _check_declared_name(
         yield _build_incomplete_reference_error(traversal, f"{article} {noun}")
     elif name not in names:
         hint = suggest_name(name, names) or advice
-        detail = f'{article.capitalize()} {noun} with the name "{name}" has not been declared.{hint}'
+        detail = (
+            f'{article.capitalize()} {noun} with the name "{name}" has not been declared.{hint}'
+        )
         yield build_error(_UNDECLARED_IDS[noun], detail, traversal.span)
 
 
@@ -379,18 +492,23 @@ def _check_builtin_attribute(traversal: Traversal) -> Iterator[Diagnostic]:
         return
     names = [f"{root}.{attribute}" for attribute in attributes]
     attribute_list = (
-        f"attributes are {', '.join(names[:-1])} and {names[-1]}" if names[1:] else f"attribute is {names[0]}"
+        f"attributes are {', '.join(names[:-1])} and {names[-1]}"
+        if names[1:]
+        else f"attribute is {names[0]}"
     )
     if not name:
         detail = f'The "{root}" object cannot be used by itself. Its {attribute_list}.'
         yield build_error("invalid-reference", detail, traversal.span)
         return
     detail = (
-        f'The "{root}" object does not have an attribute named "{name}".{suggest_name(name, attributes)} '
+        f'The "{root}" object does not have an attribute named '
+        f'"{name}".{suggest_name(name, attributes)} '
         f"Its {attribute_list}."
     )
     span, headline = traversal.steps[0].span, f'Invalid "{root}" attribute'
-    yield build_error("invalid-object-attribute", detail, span, context=traversal.span, headline=headline)
+    yield build_error(
+        "invalid-object-attribute", detail, span, context=traversal.span, headline=headline
+    )
 
 
 def _check_instance_key(
@@ -400,20 +518,25 @@ def _check_instance_key(
     has_index = bool(steps) and isinstance(steps[0], TraverseIndex)
     if has_index and not repetition:
         detail = (
-            f'Because {label} does not have "count" or "for_each" set, references to it must not include an '
+            f'Because {label} does not have "count" or "for_each" set, references to it must not '
+            "include an "
             f"index key. Remove the bracketed index to refer to the single instance of this {noun}."
         )
         span, headline = steps[0].span, f"Unexpected {noun} instance key"
-        yield build_error("unexpected-instance-key", detail, span, context=traversal.span, headline=headline)
-    elif (
-        repetition and steps and not (has_index or _is_number(steps[0]))
-    ):  # `r` is all instances; `r.0` is old for r[0]
+        yield build_error(
+            "unexpected-instance-key", detail, span, context=traversal.span, headline=headline
+        )
+    elif repetition and steps and not (has_index or _is_number(steps[0])):
+        # `r` is all instances; `r.0` is old for r[0]
         example = f"{label}[{'count.index' if repetition == 'count' else 'each.key'}]"
         detail = (
-            f'Because {label} has "{repetition}" set, its attributes must be accessed on specific instances. For '
+            f'Because {label} has "{repetition}" set, its attributes must be accessed on specific '
+            "instances. For "
             f"example, to correlate with indices of a referring resource, use: {example}"
         )
-        yield build_error("missing-instance-key", detail, traversal.span, headline=f"Missing {noun} instance key")
+        yield build_error(
+            "missing-instance-key", detail, traversal.span, headline=f"Missing {noun} instance key"
+        )
 
 
 def _is_number(step: Step) -> bool:
@@ -422,12 +545,15 @@ def _is_number(step: Step) -> bool:
 
 def _build_attribute_in_depends_on_error(traversal: Traversal) -> Diagnostic:
     detail = (
-        "References in depends_on must be to a whole object (a resource, a module), not to an attribute of an object."
+        "References in depends_on must be to a whole object (a resource, a module), not to an "
+        "attribute of an object."
     )
     return build_error("invalid-depends-on-reference", detail, traversal.span)
 
 
-def _check_attributes(value_type: Type, steps: tuple[Step, ...], traversal: Traversal) -> Iterator[Diagnostic]:
+def _check_attributes(
+    value_type: Type, steps: tuple[Step, ...], traversal: Traversal
+) -> Iterator[Diagnostic]:
     """Report the first step without a match in the type. The steps after it cannot be checked."""
     for step in steps:
         if isinstance(value_type, ObjectType):
@@ -436,18 +562,30 @@ def _check_attributes(value_type: Type, steps: tuple[Step, ...], traversal: Trav
             if attribute_type is None:
                 known = value_type.names
                 hint = suggest_name(str(name), known)
-                detail = f'This object has no argument, nested block, or exported attribute named "{name}".{hint}'
-                yield build_error("unsupported-attribute", detail, step.span, context=traversal.span)
+                detail = (
+                    "This object has no argument, nested block, or exported attribute named "
+                    f'"{name}".{hint}'
+                )
+                yield build_error(
+                    "unsupported-attribute", detail, step.span, context=traversal.span
+                )
                 return
             value_type = attribute_type
         elif isinstance(value_type, (MapType, ListType)):
-            if isinstance(value_type, ListType) and isinstance(step, TraverseAttribute) and not _is_number(step):
+            if (
+                isinstance(value_type, ListType)
+                and isinstance(step, TraverseAttribute)
+                and not _is_number(step)
+            ):
                 detail = "This value is a list: pick an element by its number, or use [*] for all."
-                yield build_error("unsupported-attribute", detail, step.span, context=traversal.span)
+                yield build_error(
+                    "unsupported-attribute", detail, step.span, context=traversal.span
+                )
                 return
             value_type = value_type.element
         else:
-            return  # steps into other types are checked during evaluation
+            # steps into other types are checked during evaluation.
+            return
 
 
 def _check_path_in_block(subject: str, schema: BlockSchema, prefix: Path, path: Path) -> str:
@@ -455,7 +593,8 @@ def _check_path_in_block(subject: str, schema: BlockSchema, prefix: Path, path: 
     completed steps, `path` the remaining ones; `subject` is the name of the block.
     """
     if not path:
-        return ""  # the whole path exists
+        # The whole path exists.
+        return ""
     name, remaining_path = path[0], path[1:]
     attributes = dict(compute_implied_type(schema).attributes)
     if not isinstance(name, str) or name not in attributes:
@@ -468,15 +607,23 @@ def _check_path_in_block(subject: str, schema: BlockSchema, prefix: Path, path: 
     return _check_path_in_nested_block(nested, current_path, remaining_path)
 
 
-def _check_path_in_nested_block(nested: NestedBlock, current_path: Path, remaining_path: Path) -> str:
+def _check_path_in_nested_block(
+    nested: NestedBlock, current_path: Path, remaining_path: Path
+) -> str:
     """Return why the remaining steps into blocks of a type cannot exist; "" if they may."""
     step = remaining_path[0] if remaining_path else None
     text = format_path(current_path)
     match nested.nesting:
         case Nesting.SINGLE if isinstance(step, int):
-            return f"{text} is a single block, not a list: write {format_path((*current_path, *remaining_path[1:]))}."
+            return (
+                f"{text} is a single block, not a list: write "
+                f"{format_path((*current_path, *remaining_path[1:]))}."
+            )
         case Nesting.LIST if isinstance(step, str):
-            return f"{text} is a list of blocks: write {format_path((*current_path, 0, *remaining_path))}."
+            return (
+                f"{text} is a list of blocks: write "
+                f"{format_path((*current_path, 0, *remaining_path))}."
+            )
         case Nesting.MAP if isinstance(step, int):
             corrected_path = format_path((*current_path, nested.label.upper(), *remaining_path[1:]))
             return f"Blocks {text} are selected by label, not by index: write {corrected_path}."
@@ -484,7 +631,9 @@ def _check_path_in_nested_block(nested: NestedBlock, current_path: Path, remaini
             return _check_path_in_block(text, nested.schema, current_path, remaining_path)
     # The step is the number or the label of a block; without one the path is that of all blocks.
     block_path = (*current_path, *remaining_path[:1])
-    return _check_path_in_block(format_path(block_path), nested.schema, block_path, remaining_path[1:])
+    return _check_path_in_block(
+        format_path(block_path), nested.schema, block_path, remaining_path[1:]
+    )
 
 
 def _check_path_in_value(value_type: Type, current_path: Path, remaining_path: Path) -> str:
@@ -492,22 +641,32 @@ def _check_path_in_value(value_type: Type, current_path: Path, remaining_path: P
     if not remaining_path or value_type is DYNAMIC:
         return ""
     step, text = remaining_path[0], format_path(current_path)
-    next_paths = (*current_path, step), remaining_path[1:]  # the two last arguments of this function, one step on
+    # The two last arguments of this function, one step on.
+    next_paths = (*current_path, step), remaining_path[1:]
     match value_type:
         case ObjectType() if step in dict(value_type.attributes):
             return _check_path_in_value(dict(value_type.attributes)[str(step)], *next_paths)
         case ObjectType():
-            return f'{text} has no attribute "{step}".{suggest_name(str(step), dict(value_type.attributes))}'
+            return (
+                f"{text} has no attribute "
+                f'"{step}".{suggest_name(str(step), dict(value_type.attributes))}'
+            )
         case MapType() if isinstance(step, str):
             return _check_path_in_value(value_type.element, *next_paths)
         case MapType():
-            return f"{text} is a map: write {format_path((*current_path, str(step), *remaining_path[1:]))}."
+            return (
+                f"{text} is a map: write "
+                f"{format_path((*current_path, str(step), *remaining_path[1:]))}."
+            )
         case ListType() if isinstance(step, int):
             return _check_path_in_value(value_type.element, *next_paths)
         case ListType():
             return f"{text} is a list: write {format_path((*current_path, 0, *remaining_path))}."
         case TupleType():
-            return ""  # its elements are not checked
+            # Its elements are not checked.
+            return ""
         case SetType():
-            return f"Elements of a set have no index: write {text} to ignore changes of the whole set."
+            return (
+                f"Elements of a set have no index: write {text} to ignore changes of the whole set."
+            )
     return f"{text} has no parts: write {text}."

@@ -17,11 +17,19 @@ from nexusform.configuration.declarations.configuration import (
 from nexusform.diagnostics.diagnostic import Span
 from nexusform.language.parser import pause_garbage_collection
 from nexusform.language.references import list_body_traversals, list_traversals
-from nexusform.language.syntax.syntax_nodes import Expression, Step, Traversal, TraverseAttribute, TraverseIndex
+from nexusform.language.syntax.syntax_nodes import (
+    Expression,
+    Step,
+    Traversal,
+    TraverseAttribute,
+    TraverseIndex,
+)
 from nexusform.resources.address import MODE_KEYWORDS, Mode
 from nexusform.resources.graph import find_reachable
 
-Kind: TypeAlias = Literal["variable", "local", "output", "resource", "data", "module", "provider", "check", "import"]
+Kind: TypeAlias = Literal[
+    "variable", "local", "output", "resource", "data", "module", "provider", "check", "import"
+]
 
 # Prefixes of addresses other than `KIND.`.
 _PREFIXES: Final[Mapping[Kind, str]] = {"variable": "var.", "resource": ""}
@@ -72,12 +80,15 @@ _WHOLE_OBJECT_SCOPE = ReferenceScope(only_whole_objects=True)
 
 def build_resource_declaration(block: ResourceBlock) -> Declaration:
     """Build the declaration of a resource or data block, its node in the graph of references."""
-    return Declaration(block.address.module, MODE_KEYWORDS[block.mode], f"{block.type}.{block.name}")
+    return Declaration(
+        block.address.module, MODE_KEYWORDS[block.mode], f"{block.type}.{block.name}"
+    )
 
 
 def list_modules(root: Module) -> Iterator[Module]:
     """List a module and all modules that it calls, callers first."""
-    stack = [root]  # the next module is the last item
+    # The next module is the last item.
+    stack = [root]
     while stack:
         module = stack.pop()
         yield module
@@ -87,7 +98,9 @@ def list_modules(root: Module) -> Iterator[Module]:
 @pause_garbage_collection()
 def collect_references(configuration: Configuration) -> ReferencesByModule:
     """Return every reference of a configuration, by the path of its module."""
-    return {module.path: tuple(list_references(module)) for module in list_modules(configuration.root)}
+    return {
+        module.path: tuple(list_references(module)) for module in list_modules(configuration.root)
+    }
 
 
 def list_references(module: Module) -> Iterator[ReferenceUse]:
@@ -112,14 +125,20 @@ def list_references(module: Module) -> Iterator[ReferenceUse]:
     for provider in module.providers.values():
         header = f'provider "{provider.name}"'
         node = Declaration(path, "provider", provider.key)
-        yield from (ReferenceUse(node, t, _MODULE_SCOPE, header) for t in list_body_traversals(provider.body))
+        yield from (
+            ReferenceUse(node, t, _MODULE_SCOPE, header)
+            for t in list_body_traversals(provider.body)
+        )
     for number, block_to_import in enumerate(module.imports):
         node = Declaration(path, "import", str(number))
         scope = ReferenceScope(has_each=block_to_import.for_each is not None)
-        yield from _list_expression_references(node, [block_to_import.for_each], _MODULE_SCOPE, "import")
+        yield from _list_expression_references(
+            node, [block_to_import.for_each], _MODULE_SCOPE, "import"
+        )
         yield from _list_expression_references(node, [block_to_import.id], scope, "import")
         target = list(_list_expression_references(node, [block_to_import.to], scope, "import"))
-        yield from target[1:]  # the references in brackets; the first is the address itself
+        # The references in brackets; the first is the address itself.
+        yield from target[1:]
     for check in module.checks:
         node = Declaration(path, "check", check.name)
         if check.data is not None:
@@ -142,15 +161,20 @@ def _list_condition_references(
     node: Declaration, conditions: Iterable[Condition], scope: ReferenceScope, header: str
 ) -> Iterator[ReferenceUse]:
     for condition in conditions:
-        yield from _list_expression_references(node, [condition.condition, condition.error_message], scope, header)
+        yield from _list_expression_references(
+            node, [condition.condition, condition.error_message], scope, header
+        )
 
 
 def list_resource_references(node: Declaration, block: ResourceBlock) -> Iterator[ReferenceUse]:
     """List the references of a resource or data block, with the names allowed at each (`self`, `count`, `each`)."""
     header = block.header
-    body_scope = ReferenceScope(has_count=block.count is not None, has_each=block.for_each is not None, block=block)
+    body_scope = ReferenceScope(
+        has_count=block.count is not None, has_each=block.for_each is not None, block=block
+    )
     repetition = [block.count, block.for_each, block.enabled]
-    unrepeated_scope = ReferenceScope(block=block)  # for expressions evaluated once for all instances
+    # For expressions evaluated once for all instances.
+    unrepeated_scope = ReferenceScope(block=block)
     yield from _list_expression_references(node, repetition, unrepeated_scope, header)
     for traversal in list_body_traversals(block.body):
         yield ReferenceUse(node, traversal, body_scope, header)
@@ -158,18 +182,25 @@ def list_resource_references(node: Declaration, block: ResourceBlock) -> Iterato
     yield from _list_expression_references(node, block.depends_on, whole_object_scope, header)
     lifecycle = block.lifecycle
     if lifecycle.span is None:
-        return  # no `lifecycle` block
+        # No `lifecycle` block.
+        return
     yield from _list_expression_references(node, lifecycle.replace_triggered_by, body_scope, header)
-    yield from _list_expression_references(node, [lifecycle.prevent_destroy_condition], unrepeated_scope, header)
+    yield from _list_expression_references(
+        node, [lifecycle.prevent_destroy_condition], unrepeated_scope, header
+    )
     yield from _list_condition_references(node, lifecycle.preconditions, body_scope, header)
     postcondition_scope = replace(body_scope, has_self=True)
-    yield from _list_condition_references(node, lifecycle.postconditions, postcondition_scope, header)
+    yield from _list_condition_references(
+        node, lifecycle.postconditions, postcondition_scope, header
+    )
 
 
 def _list_call_references(node: Declaration, call: ModuleCall) -> Iterator[ReferenceUse]:
     """List the references of a module call; those of its inputs belong to the variables of the called module."""
     header = f'module "{call.name}"'
-    yield from _list_expression_references(node, [call.count, call.for_each, call.enabled], _MODULE_SCOPE, header)
+    yield from _list_expression_references(
+        node, [call.count, call.for_each, call.enabled], _MODULE_SCOPE, header
+    )
     yield from _list_expression_references(node, call.depends_on, _WHOLE_OBJECT_SCOPE, header)
     scope = ReferenceScope(has_count=call.count is not None, has_each=call.for_each is not None)
     for name, (expression, _) in call.inputs.items():
@@ -181,7 +212,9 @@ _Edges = dict[Declaration, dict[Declaration, Span]]
 
 
 @pause_garbage_collection()
-def build_dependencies(configuration: Configuration) -> Mapping[Declaration, Mapping[Declaration, Span]]:
+def build_dependencies(
+    configuration: Configuration,
+) -> Mapping[Declaration, Mapping[Declaration, Span]]:
     """Build the direct dependencies of every node of every module, with the span of each.
 
     A node inside a called module depends on the call: its count, for_each and depends_on. A variable of the module
@@ -190,16 +223,22 @@ def build_dependencies(configuration: Configuration) -> Mapping[Declaration, Map
     """
     edges: _Edges = {}
     references = collect_references(configuration)
-    _add_module_edges(configuration.root, call=None, root=configuration.root, references=references, edges=edges)
+    _add_module_edges(
+        configuration.root, call=None, root=configuration.root, references=references, edges=edges
+    )
     return edges
 
 
-def find_dependent_outputs(configuration: Configuration, addresses: Collection[str]) -> frozenset[str]:
+def find_dependent_outputs(
+    configuration: Configuration, addresses: Collection[str]
+) -> frozenset[str]:
     """Return the root outputs that depend on one of these blocks (addresses without instance keys)."""
     edges = build_dependencies(configuration)
     dependent_outputs = set()
     for name in configuration.root.outputs:
-        dependencies = find_reachable([Declaration((), "output", name)], lambda node: edges.get(node, {}))
+        dependencies = find_reachable(
+            [Declaration((), "output", name)], lambda node: edges.get(node, {})
+        )
         if any(str(node) in addresses for node in dependencies):
             dependent_outputs.add(name)
     return frozenset(dependent_outputs)
@@ -215,7 +254,8 @@ def list_declarations(module: Module) -> list[Declaration]:
         *declare("variable", module.variables),
         *declare("local", module.locals),
         *declare("output", module.outputs),
-        *map(build_resource_declaration, module.resources.values()),  # resource and data blocks
+        # resource and data blocks.
+        *map(build_resource_declaration, module.resources.values()),
         *declare("module", module.calls),
         *declare("provider", module.providers),
         *declare("import", map(str, range(len(module.imports)))),  # by position
@@ -224,32 +264,47 @@ def list_declarations(module: Module) -> list[Declaration]:
 
 
 def _add_module_edges(
-    module: Module, call: ModuleCall | None, root: Module, references: ReferencesByModule, edges: _Edges
+    module: Module,
+    call: ModuleCall | None,
+    root: Module,
+    references: ReferencesByModule,
+    edges: _Edges,
 ) -> None:
     """Add the dependencies of each declaration of a module, and of the modules below it. `call` calls the module (None:
     it is the root). `edges` maps each declaration to the referenced ones, each with the span of its first reference. A
     resource also depends on its provider block in the root module.
     """
     for node in list_declarations(module):
-        dependencies = edges.setdefault(node, {})  # the span of the reference, by declaration
-        if call is not None:  # everything in a module waits for its call
-            dependencies[Declaration(module.path[:-1], "module", module.path[-1])] = call.header_span
+        # The span of the reference, by declaration.
+        dependencies = edges.setdefault(node, {})
+        # everything in a module waits for its call.
+        if call is not None:
+            dependencies[Declaration(module.path[:-1], "module", module.path[-1])] = (
+                call.header_span
+            )
     for reference in references[module.path]:
         dependencies = edges.setdefault(reference.node, {})
         is_in_depends_on = reference.scope.only_whole_objects
-        for target in _list_referenced_declarations(module, reference.traversal, everything=is_in_depends_on):
-            if target != reference.node:  # check_references reports a reference to itself
-                dependencies.setdefault(target, reference.traversal.span)  # the first reference is displayed
+        for target in _list_referenced_declarations(
+            module, reference.traversal, everything=is_in_depends_on
+        ):
+            # check_references reports a reference to itself.
+            if target != reference.node:
+                # The first reference is displayed.
+                dependencies.setdefault(target, reference.traversal.span)
     for block in module.resources.values():
         provider = block.provider or DEFAULT_PROVIDER
-        if provider in root.providers:  # the default one needs no block
+        # The default one needs no block.
+        if provider in root.providers:
             provider_node = Declaration((), "provider", provider)
             edges[build_resource_declaration(block)].setdefault(provider_node, block.header_span)
     for nested_call in module.calls.values():
         _add_module_edges(nested_call.module, nested_call, root, references, edges)
 
 
-def _list_referenced_declarations(module: Module, traversal: Traversal, *, everything: bool) -> Iterable[Declaration]:
+def _list_referenced_declarations(
+    module: Module, traversal: Traversal, *, everything: bool
+) -> Iterable[Declaration]:
     """List the declarations that a reference in a module leads to, none if it is undeclared: `var.x` leads to a
     variable, `module.m.out` into the called module. `everything`: list all declarations of a called module.
     """
@@ -261,7 +316,11 @@ def _list_referenced_declarations(module: Module, traversal: Traversal, *, every
         return (Declaration(path, "local", name),) if name in module.locals else ()
     if root == "module":
         call = module.calls.get(name)
-        return () if call is None else _list_module_call_declarations(call, path, steps[1:], everything=everything)
+        return (
+            ()
+            if call is None
+            else _list_module_call_declarations(call, path, steps[1:], everything=everything)
+        )
     key: tuple[Mode, str, str] = ("managed", root, name)
     if root == "data":
         key = ("data", name, _get_attribute_name_at_step(steps, 1))

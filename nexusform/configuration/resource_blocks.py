@@ -36,21 +36,31 @@ from nexusform.schemas.block_schema import BlockSchema
 
 _STACK: Final = "Stacks (Terraform 1.13) are not supported. Plan many sites with `nexusform sites`."
 
-# Advice on unsupported words of Terraform 1.15 and OpenTofu 1.12: of a module, a provider block and a lifecycle.
+# Advice on unsupported words of Terraform 1.15 and OpenTofu 1.12: of a module, a provider block and
+# a lifecycle.
 ROOT_WORDS: Final[Mapping[str, str]] = {
     "terraform": 'Write settings in a block of type "nexusform".',
     "ephemeral": (
-        "Ephemeral resources (Terraform 1.10, OpenTofu 1.11) are not supported: nexusform keeps every resource in its "
+        "Ephemeral resources (Terraform 1.10, OpenTofu 1.11) are not supported: nexusform keeps "
+        "every resource in its "
         "state. Pass secrets in ephemeral variables."
     ),
-    "action": "Actions (Terraform 1.14) are not supported. Run the command after `nexusform apply`.",
-    "list": "Queries (Terraform 1.14) are not supported. Import existing objects with `nexusform import -from=DIR`.",
+    "action": (
+        "Actions (Terraform 1.14) are not supported. Run the command after `nexusform apply`."
+    ),
+    "list": (
+        "Queries (Terraform 1.14) are not supported. Import existing objects with `nexusform "
+        "import -from=DIR`."
+    ),
     "component": _STACK,
     "deployment": _STACK,
     "stack": _STACK,
 }
 PROVIDER_WORDS: Final[Mapping[str, str]] = {
-    "for_each": "Several providers in one block (OpenTofu 1.9) are not supported. Write one block with an alias each."
+    "for_each": (
+        "Several providers in one block (OpenTofu 1.9) are not supported. Write one block with an "
+        "alias each."
+    )
 }
 LIFECYCLE_WORDS: Final[Mapping[str, str]] = {"action_trigger": ROOT_WORDS["action"]}
 
@@ -60,7 +70,8 @@ META_SCHEMA = BodySchema(
     attributes=dict.fromkeys(META_ARGUMENTS, False),
     blocks={"lifecycle": (), "provisioner": ("type",), "connection": ()},
 )
-META_NAMES = (META_ARGUMENTS, ("lifecycle",))  # names besides the arguments of a type
+# names besides the arguments of a type.
+META_NAMES = (META_ARGUMENTS, ("lifecycle",))
 _CONDITIONS = {"precondition": (), "postcondition": ()}
 
 LIFECYCLE_SCHEMAS: Mapping[Mode, BodySchema] = {
@@ -79,7 +90,9 @@ LIFECYCLE_SCHEMAS: Mapping[Mode, BodySchema] = {
         blocks=_CONDITIONS,
         foreign_words=LIFECYCLE_WORDS,
     ),
-    "data": BodySchema(attributes={"enabled": False}, blocks=_CONDITIONS, foreign_words=LIFECYCLE_WORDS),
+    "data": BodySchema(
+        attributes={"enabled": False}, blocks=_CONDITIONS, foreign_words=LIFECYCLE_WORDS
+    ),
 }
 
 
@@ -113,7 +126,11 @@ _MODE_TEXTS: Final[Mapping[Mode, _ModeTexts]] = {
         "invalid-resource-name",
     ),
     "data": _ModeTexts(
-        "data source", "a data source", "invalid-data-source", "invalid-data-source-name", "invalid-data-resource-name"
+        "data source",
+        "a data source",
+        "invalid-data-source",
+        "invalid-data-source-name",
+        "invalid-data-resource-name",
     ),
 }
 
@@ -130,19 +147,27 @@ class BlockLocation(Struct, frozen=True):
 
 
 def decode_resource_block(
-    block: syntax.Block, mode: Mode, location: BlockLocation, known_types: KnownTypes, problems: list[Diagnostic]
+    block: syntax.Block,
+    mode: Mode,
+    location: BlockLocation,
+    known_types: KnownTypes,
+    problems: list[Diagnostic],
 ) -> ResourceBlock | None:
     """Decode one `resource` or `data` block; None if its type or name is invalid."""
     kind, name = block.labels
     is_type_valid = check_name(kind, _MODE_TEXTS[mode].invalid_type_name, problems)
     is_name_valid = check_name(name, _MODE_TEXTS[mode].invalid_name, problems)
     if not (is_type_valid and is_name_valid):
-        return None  # both are reported
+        # Both are reported.
+        return None
     _check_type(block, mode, known_types, problems)
     parts = unpack_result(decode_body(block.body, META_SCHEMA, partial=True), problems)
     for nested in parts.blocks:
         if nested.type != "lifecycle":
-            detail = f'Blocks of type "{nested.type}" are not expected here: nexusform has no provisioners.'
+            detail = (
+                f'Blocks of type "{nested.type}" are not expected here: nexusform has no '
+                "provisioners."
+            )
             problems.append(build_error("unsupported-block-type", detail, nested.type_span))
     count, for_each = read_repetition(parts.attributes, "resource", problems)
     lifecycle = _decode_lifecycle(parts, mode, problems)
@@ -162,16 +187,20 @@ def decode_resource_block(
         lifecycle=lifecycle,
         span=block.span,
         header_span=block.header_span,
-        position=(*location.prefix, (location.file, start.byte)),  # of the calls, then of the block
+        # Of the calls, then of the block.
+        position=(*location.prefix, (location.file, start.byte)),
         ignored_rules={line: rules[line] for line in lines if line in rules} if rules else {},
     )
 
 
-def _check_type(block: syntax.Block, mode: Mode, known_types: KnownTypes, problems: list[Diagnostic]) -> None:
+def _check_type(
+    block: syntax.Block, mode: Mode, known_types: KnownTypes, problems: list[Diagnostic]
+) -> None:
     """Report an unknown type, with the nearest known one."""
     types = known_types.get_types(mode)
     label = block.labels[0]
-    if types is None or label.value in types:  # None: types are not checked
+    # None: types are not checked.
+    if types is None or label.value in types:
         return
     other_mode = OTHER_MODES[mode]
     if label.value in (known_types.get_types(other_mode) or {}):
@@ -205,10 +234,13 @@ def read_repetition(
     count, for_each = attributes.get("count"), attributes.get("for_each")
     if count is not None and for_each is not None:
         detail = (
-            'The "count" and "for_each" meta-arguments are mutually-exclusive, only one should be used '
+            'The "count" and "for_each" meta-arguments are mutually-exclusive, only one should be '
+            "used "
             f"to be explicit about the number of {noun}s to be created."
         )
-        problems.append(build_error("invalid-combination-of-count-and-for-each", detail, for_each.name_span))
+        problems.append(
+            build_error("invalid-combination-of-count-and-for-each", detail, for_each.name_span)
+        )
         for_each = None
     return get_expression(count), get_expression(for_each)
 
@@ -219,7 +251,8 @@ def read_provider_key(attribute: syntax.Attribute | None, problems: list[Diagnos
         return ""
     expression = attribute.expression
     if isinstance(expression, syntax.StringLiteral) and _PROVIDER_KEY.fullmatch(expression.value):
-        return expression.value  # in quotes a keyword is a name, too: "null.foo"
+        # In quotes a keyword is a name, too: "null.foo".
+        return expression.value
     traversal = parse_reference(expression, problems)
     if traversal is None:
         return ""  # reported
@@ -229,10 +262,13 @@ def read_provider_key(attribute: syntax.Attribute | None, problems: list[Diagnos
         case (syntax.TraverseAttribute(alias),):
             return f"{traversal.root.name}.{alias}"
     detail = (
-        "The provider argument requires a provider name, optionally followed by a period and then a "
+        "The provider argument requires a provider name, optionally followed by a period and then "
+        "a "
         "configuration alias."
     )
-    problems.append(build_error("invalid-provider-configuration-reference", detail, attribute.expression.span))
+    problems.append(
+        build_error("invalid-provider-configuration-reference", detail, attribute.expression.span)
+    )
     return ""
 
 
@@ -243,13 +279,18 @@ def _decode_lifecycle(parts: BodyContent, mode: Mode, problems: list[Diagnostic]
         return Lifecycle()
     inner = unpack_result(decode_body(block.body, LIFECYCLE_SCHEMAS[mode]), problems)
     arguments = inner.attributes
-    ignore_all, ignored_paths, ignored_spans = _decode_ignore_changes(arguments.get("ignore_changes"), problems)
+    ignore_all, ignored_paths, ignored_spans = _decode_ignore_changes(
+        arguments.get("ignore_changes"), problems
+    )
     prevention = arguments.get("prevent_destroy")
     condition = None
     if prevention is not None and not is_constant_value(prevention.expression):
-        condition, prevention = prevention.expression, None  # the fixed setting is then False
+        # The fixed setting is then False.
+        condition, prevention = prevention.expression, None
     return Lifecycle(
-        create_before_destroy=evaluate_bool(arguments.get("create_before_destroy"), problems, default=False),
+        create_before_destroy=evaluate_bool(
+            arguments.get("create_before_destroy"), problems, default=False
+        ),
         keeps_object=not evaluate_bool(arguments.get("destroy"), problems, default=True),
         prevent_destroy=evaluate_bool(prevention, problems, default=False),
         prevent_destroy_condition=condition,
@@ -295,7 +336,9 @@ def _decode_ignore_changes(
     return False, tuple(paths), tuple(spans)
 
 
-def _decode_triggers(attribute: syntax.Attribute | None, problems: list[Diagnostic]) -> tuple[syntax.Expression, ...]:
+def _decode_triggers(
+    attribute: syntax.Attribute | None, problems: list[Diagnostic]
+) -> tuple[syntax.Expression, ...]:
     """Return the references of `replace_triggered_by`. A key may be an expression: `nexus_rack.r[count.index]`."""
     if attribute is None:
         return ()
@@ -303,9 +346,13 @@ def _decode_triggers(attribute: syntax.Attribute | None, problems: list[Diagnost
     for item in list_static_items(attribute, problems):
         expression = unwrap_quoted_expression(item, problems)
         if expression is None:
-            continue  # reported as a syntax error
-        instance = expression.source if isinstance(expression, syntax.RelativeTraversal) else expression
-        has_computed_key = (  # `TYPE.NAME[KEY]`; a constant key is a step of the traversal instead
+            # reported as a syntax error.
+            continue
+        instance = (
+            expression.source if isinstance(expression, syntax.RelativeTraversal) else expression
+        )
+        # `TYPE.NAME[KEY]`; a constant key is a step of the traversal instead.
+        has_computed_key = (
             isinstance(instance, syntax.Index)
             and isinstance(instance.collection, syntax.Traversal)
             and len(instance.collection.remove_resource_prefix().steps) == 1
@@ -316,11 +363,14 @@ def _decode_triggers(attribute: syntax.Attribute | None, problems: list[Diagnost
     return tuple(triggers)
 
 
-def _decode_conditions(blocks: Sequence[syntax.Block], kind: str, problems: list[Diagnostic]) -> tuple[Condition, ...]:
+def _decode_conditions(
+    blocks: Sequence[syntax.Block], kind: str, problems: list[Diagnostic]
+) -> tuple[Condition, ...]:
     """Decode the condition blocks of one type. Without any block their decoder is not imported."""
     if not blocks:
         return ()
-    from nexusform.configuration.value_blocks import decode_condition_blocks  # loaded on first use
+    # loaded on first use.
+    from nexusform.configuration.value_blocks import decode_condition_blocks
 
     return decode_condition_blocks(blocks, kind, problems)
 

@@ -28,7 +28,13 @@ from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warn
 from nexusform.language.body_decoding import BodySchema, decode_body
 from nexusform.language.body_decoding import decode_attributes as arguments_of
 from nexusform.language.syntax.scanner import describe_span
-from nexusform.language.syntax.syntax_nodes import Attribute, Block, Body, JsonBody, TraverseAttribute
+from nexusform.language.syntax.syntax_nodes import (
+    Attribute,
+    Block,
+    Body,
+    JsonBody,
+    TraverseAttribute,
+)
 
 SETTINGS_SCHEMA = BodySchema(
     attributes={"required_version": False, "sku_catalogue": False},
@@ -39,7 +45,11 @@ _LIMITS_SCHEMA = BodySchema(attributes=dict.fromkeys((*NAMES, *FIXED_LIMITS), Fa
 
 
 def decode_settings(
-    blocks: Sequence[Block], overrides: Sequence[Block], problems: list[Diagnostic], *, is_root: bool
+    blocks: Sequence[Block],
+    overrides: Sequence[Block],
+    problems: list[Diagnostic],
+    *,
+    is_root: bool,
 ) -> Settings:
     """Decode the settings of a module, override files last. Outside the root module, warn and return the defaults."""
     settings = Settings()
@@ -49,31 +59,51 @@ def decode_settings(
         settings = _add_block(settings, block, problems, is_override=True)
     if not is_root:
         if settings.backend is not None:
-            detail = "A backend block has no effect outside the root module. Move it to the root module."
-            problems.append(build_warning("backend-configuration-ignored", detail, settings.backend.header_span))
+            detail = (
+                "A backend block has no effect outside the root module. Move it to the root module."
+            )
+            problems.append(
+                build_warning("backend-configuration-ignored", detail, settings.backend.header_span)
+            )
         if settings.sku_catalogue_span is not None:
-            detail = "The catalogue setting has no effect outside the root module. Move it to the root module."
-            problems.append(build_warning("sku-catalogue-ignored", detail, settings.sku_catalogue_span))
+            detail = (
+                "The catalogue setting has no effect outside the root module. Move it to the root "
+                "module."
+            )
+            problems.append(
+                build_warning("sku-catalogue-ignored", detail, settings.sku_catalogue_span)
+            )
         if settings.limits or settings.ignored_rules or settings.encryption is not None:
-            detail = "Blocks limits, lint and encryption have no effect outside the root module. Move them there."
+            detail = (
+                "Blocks limits, lint and encryption have no effect outside the root module. Move "
+                "them there."
+            )
             problems.append(build_warning("settings-ignored", detail, settings.span))
         return Settings()
     return settings
 
 
-def _add_block(settings: Settings, block: Block, problems: list[Diagnostic], *, is_override: bool) -> Settings:
+def _add_block(
+    settings: Settings, block: Block, problems: list[Diagnostic], *, is_override: bool
+) -> Settings:
     """Return the settings extended by one block. A second backend or SKU catalogue is an error except in overrides."""
     parts = unpack_result(decode_body(block.body, SETTINGS_SCHEMA), problems)
     arguments = parts.attributes
-    settings = replace(settings, span=settings.span or block.header_span)  # the place of the first block
+    # The place of the first block.
+    settings = replace(settings, span=settings.span or block.header_span)
     if "required_version" in arguments:
         _check_required_version(arguments["required_version"], problems)
     catalogue = evaluate_string(arguments.get("sku_catalogue"), problems)
     if catalogue is not None:
         span = arguments["sku_catalogue"].expression.span
         if settings.sku_catalogue_span is not None and not is_override:
-            detail = f'The setting "sku_catalogue" was already given at {describe_span(settings.sku_catalogue_span)}.'
-            problems.append(build_error("duplicate-setting", detail, arguments["sku_catalogue"].name_span))
+            detail = (
+                'The setting "sku_catalogue" was already given at '
+                f"{describe_span(settings.sku_catalogue_span)}."
+            )
+            problems.append(
+                build_error("duplicate-setting", detail, arguments["sku_catalogue"].name_span)
+            )
         settings = replace(settings, sku_catalogue=catalogue, sku_catalogue_span=span)
     lint = find_single_block(parts.blocks, "lint", problems)
     if lint is not None:
@@ -98,7 +128,8 @@ def _add_block(settings: Settings, block: Block, problems: list[Diagnostic], *, 
         )
         problems.append(build_error("duplicate-backend-configuration", detail, backend.header_span))
         return settings
-    return replace(settings, backend=backend, backend_type=backend.labels[0].value)  # its only label is the type
+    # Its only label is the type.
+    return replace(settings, backend=backend, backend_type=backend.labels[0].value)
 
 
 def _decode_limits(block: Block, problems: list[Diagnostic]) -> dict[str, int]:
@@ -106,12 +137,16 @@ def _decode_limits(block: Block, problems: list[Diagnostic]) -> dict[str, int]:
     inner = unpack_result(decode_body(block.body, _LIMITS_SCHEMA), problems)
     limits: dict[str, int] = {}
     for name, attribute in inner.attributes.items():
-        if name in FIXED_LIMITS:  # with the reason why it is fixed
-            problems.append(build_error("unsupported-argument", FIXED_LIMITS[name], attribute.name_span))
+        # With the reason why it is fixed.
+        if name in FIXED_LIMITS:
+            problems.append(
+                build_error("unsupported-argument", FIXED_LIMITS[name], attribute.name_span)
+            )
             continue
         number = evaluate_number(attribute, problems)
         if number is None:
-            continue  # null, or reported as invalid
+            # null, or reported as invalid.
+            continue
         if number != int(number) or not 0 <= number < 10**15:
             detail = f'Inappropriate value for "{name}": a whole number from 0 on is required.'
             problems.append(build_error("unsuitable-value-type", detail, attribute.expression.span))
@@ -124,23 +159,32 @@ def _check_required_version(attribute: Attribute, problems: list[Diagnostic]) ->
     """Check that this version satisfies the version constraint."""
     constraint = evaluate_string(attribute, problems)
     if constraint is None:
-        return  # null, or reported as invalid
+        # null, or reported as invalid.
+        return
     is_satisfied = is_version_allowed(__version__, constraint)
     if is_satisfied is None:
         detail = (
-            f'"{constraint}" is not a version constraint. Write comparisons separated by commas, for example '
+            f'"{constraint}" is not a version constraint. Write comparisons separated by commas, '
+            "for example "
             '">= 0.1, < 2".'
         )
-        problems.append(build_error("invalid-version-constraint", detail, attribute.expression.span))
+        problems.append(
+            build_error("invalid-version-constraint", detail, attribute.expression.span)
+        )
     elif not is_satisfied:
         detail = (
-            f"This configuration requires nexusform {constraint}; this is version {__version__}. Use "
+            f"This configuration requires nexusform {constraint}; this is version {__version__}. "
+            "Use "
             "another version of nexusform, or change the constraint."
         )
-        problems.append(build_error("unsupported-nexusform-version", detail, attribute.expression.span))
+        problems.append(
+            build_error("unsupported-nexusform-version", detail, attribute.expression.span)
+        )
 
 
-_CONSTRAINT_TERM = re.compile(r"\s*(=|!=|>=|<=|>|<|~>)?\s*v?([0-9]{1,9}(?:\.[0-9]{1,9}){0,2})(-[0-9A-Za-z.-]+)?\s*")
+_CONSTRAINT_TERM = re.compile(
+    r"\s*(=|!=|>=|<=|>|<|~>)?\s*v?([0-9]{1,9}(?:\.[0-9]{1,9}){0,2})(-[0-9A-Za-z.-]+)?\s*"
+)
 _Version = tuple[int, int, int]
 
 _COMPARE: Final[Mapping[str, Callable[[_Version, _Version], bool]]] = {
@@ -157,14 +201,18 @@ _COMPARE: Final[Mapping[str, Callable[[_Version, _Version], bool]]] = {
 def is_version_allowed(version: str, constraint: str) -> bool | None:
     """Check whether the version, without a suffix, satisfies every term of the constraint; None for an invalid one."""
     terms = list(map(_CONSTRAINT_TERM.fullmatch, constraint.split(",")))
-    actual = _parse_version_triple(re.split(r"[^0-9.]", version, maxsplit=1)[0])  # without a suffix
+    # Without a suffix.
+    actual = _parse_version_triple(re.split(r"[^0-9.]", version, maxsplit=1)[0])
     is_satisfied = True
     for term in terms:
         if term is None:
-            return None  # not a constraint
-        operator, required = term.group(1) or "", term.group(2)  # such as ">=" and "1.2"
+            # Not a constraint.
+            return None
+        # Such as ">=" and "1.2".
+        operator, required = term.group(1) or "", term.group(2)
         required_version = _parse_version_triple(required)
-        if operator == "~>":  # `~> 1.2.3` allows versions below 1.3.0; `~> 1.2` and `~> 1` those below 2.0.0
+        # `~> 1.2.3` allows versions below 1.3.0; `~> 1.2` and `~> 1` those below 2.0.0.
+        if operator == "~>":
             major, minor, _ = required_version
             upper_bound = (major, minor + 1, 0) if required.count(".") == 2 else (major + 1, 0, 0)
             is_satisfied &= required_version <= actual < upper_bound
@@ -195,7 +243,9 @@ _ENCRYPTION_SCHEMA: Final = BodySchema(
 )
 _READERS_SCHEMA: Final = BodySchema(blocks={"default": (), "remote_state_data_source": ("name",)})
 _METHOD_SCHEMA: Final = BodySchema(attributes={"keys": False})
-_TARGET_SCHEMA: Final = BodySchema(attributes={"method": True, "enforced": False}, blocks={"fallback": ()})
+_TARGET_SCHEMA: Final = BodySchema(
+    attributes={"method": True, "enforced": False}, blocks={"fallback": ()}
+)
 _FALLBACK_SCHEMA: Final = BodySchema(attributes={"method": True}, blocks={"fallback": ()})
 
 
@@ -206,19 +256,27 @@ def decode_encryption_block(body: Body | JsonBody, problems: list[Diagnostic]) -
     """
     parts = unpack_result(decode_body(body, _ENCRYPTION_SCHEMA), problems)
     providers: dict[MethodName, KeyProviderBlock] = {}
-    methods: dict[MethodName, MethodName | None] = {}  # the key provider's name by method; None without one
-    targets: dict[str, EncryptionTarget] = {}  # by "state" or "plan"
-    readers: dict[str, EncryptionTarget] = {}  # by name of a data block; "" is the default
+    # The key provider's name by method; None without one.
+    methods: dict[MethodName, MethodName | None] = {}
+    # By "state" or "plan".
+    targets: dict[str, EncryptionTarget] = {}
+    # By name of a data block; "" is the default.
+    readers: dict[str, EncryptionTarget] = {}
     _reject_repeated_blocks(parts.blocks, problems)
     for block in parts.blocks:
         if block.type == "key_provider":
             attributes = unpack_result(arguments_of(block.body), problems)
-            values = {name: evaluate_string(attribute, problems) for name, attribute in attributes.items()}
+            values = {
+                name: evaluate_string(attribute, problems) for name, attribute in attributes.items()
+            }
             settings = {name: value for name, value in values.items() if value is not None}
-            providers[_get_method_name(block)] = KeyProviderBlock(*_get_method_name(block), settings, block.header_span)
+            providers[_get_method_name(block)] = KeyProviderBlock(
+                *_get_method_name(block), settings, block.header_span
+            )
         elif block.type == "method":
             methods[_get_method_name(block)] = _decode_encryption_method(block, problems)
-    for block in parts.blocks:  # uses of methods, read last since a method may be declared below its use
+    # uses of methods, read last since a method may be declared below its use.
+    for block in parts.blocks:
         if block.type in ("state", "plan"):
             target = _decode_encryption_target(block, methods, problems)
             if target is not None:
@@ -227,10 +285,17 @@ def decode_encryption_block(body: Body | JsonBody, problems: list[Diagnostic]) -
             readers |= _decode_state_reader_methods(block, methods, problems)
     for (kind, name), provider in methods.items():
         if provider is not None and provider not in providers:
-            detail = f"The method {kind}.{name} refers to key_provider.{'.'.join(provider)}, which is not declared."
+            detail = (
+                f"The method {kind}.{name} refers to key_provider.{'.'.join(provider)}, which is "
+                "not declared."
+            )
             problems.append(build_error("invalid-encryption-block", detail, parts.end_span))
     return Encryption(
-        key_providers=providers, methods=methods, state=targets.get("state"), plan=targets.get("plan"), readers=readers
+        key_providers=providers,
+        methods=methods,
+        state=targets.get("state"),
+        plan=targets.get("plan"),
+        readers=readers,
     )
 
 
@@ -259,7 +324,8 @@ def _decode_encryption_method(block: Block, problems: list[Diagnostic]) -> Metho
         return None
     keys = parts.attributes.get("keys")
     if kind == UNENCRYPTED:
-        return None  # it has no key
+        # It has no key.
+        return None
     if keys is None:
         detail = f'The method "{kind}" needs `keys = key_provider.TYPE.NAME`.'
         problems.append(build_error("invalid-encryption-block", detail, block.header_span))
@@ -276,7 +342,8 @@ def _decode_encryption_target(
     enforced = evaluate_bool(parts.attributes.get("enforced"), problems, default=False)
     fallbacks: list[MethodName] = []
     nested_blocks = parts.blocks
-    while nested_blocks:  # each fallback is nested in the one before it
+    # Each fallback is nested in the one before it.
+    while nested_blocks:
         _reject_repeated_blocks(nested_blocks, problems)
         fallback = unpack_result(decode_body(nested_blocks[0].body, _FALLBACK_SCHEMA), problems)
         name = _decode_method_reference(fallback.attributes.get("method"), methods, problems)
@@ -285,8 +352,12 @@ def _decode_encryption_target(
         nested_blocks = fallback.blocks
     if method is None:
         return None  # reported
-    if enforced and method[0] == UNENCRYPTED:  # a method is a type and a name
-        detail = "`enforced = true` does not allow the method unencrypted for writing. Use another method."
+    # A method is a type and a name.
+    if enforced and method[0] == UNENCRYPTED:
+        detail = (
+            "`enforced = true` does not allow the method unencrypted for writing. Use another "
+            "method."
+        )
         problems.append(build_error("invalid-encryption-block", detail, block.header_span))
     return EncryptionTarget(method, tuple(fallbacks), enforced)
 
@@ -305,11 +376,14 @@ def _decode_state_reader_methods(
 
 
 def _decode_method_reference(
-    attribute: Attribute | None, methods: Mapping[MethodName, MethodName | None], problems: list[Diagnostic]
+    attribute: Attribute | None,
+    methods: Mapping[MethodName, MethodName | None],
+    problems: list[Diagnostic],
 ) -> MethodName | None:
     """Return type and name of the method referenced by an argument; None, and a problem, if it is not declared."""
     if attribute is None:
-        return None  # reported by the schema: the argument is required
+        # reported by the schema: the argument is required.
+        return None
     name = _decode_labels_of_reference(attribute, "method", problems)
     if name is not None and name not in methods:
         detail = f'There is no block method "{name[0]}" "{name[1]}".'
@@ -318,7 +392,9 @@ def _decode_method_reference(
     return name
 
 
-def _decode_labels_of_reference(attribute: Attribute, root: str, problems: list[Diagnostic]) -> MethodName | None:
+def _decode_labels_of_reference(
+    attribute: Attribute, root: str, problems: list[Diagnostic]
+) -> MethodName | None:
     """Return TYPE and NAME of a reference `root.TYPE.NAME`. Report anything else and return None."""
     traversal = parse_reference(attribute.expression, problems)
     if traversal is None:

@@ -8,7 +8,14 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from nexusform.diagnostics.diagnostic import Diagnostic, Position, SourceFile, Span, build_error, has_errors
+from nexusform.diagnostics.diagnostic import (
+    Diagnostic,
+    Position,
+    SourceFile,
+    Span,
+    build_error,
+    has_errors,
+)
 from nexusform.json_data.plain_data import ConversionProblem, PathStep
 from nexusform.language.evaluation_run import Scope
 from nexusform.language.evaluator import evaluate_expression
@@ -26,10 +33,12 @@ if TYPE_CHECKING:
 _Result = TypeVar("_Result")
 _NAME = re.compile(r"[^\W\d][\w-]*")
 NAME_RULE = (
-    "A name must start with a letter or underscore and may contain only letters, digits, underscores, and dashes."
+    "A name must start with a letter or underscore and may contain only letters, digits, "
+    "underscores, and dashes."
 )
 _REFERENCE_RULE = (
-    "A single static variable reference is required: only attribute access and indexing with constant keys. "
+    "A single static variable reference is required: only attribute access and indexing with "
+    "constant keys. "
     "No calculations, function calls, template expressions, etc are allowed here."
 )
 
@@ -64,22 +73,30 @@ def unpack_result(result: tuple[_Result, list[Diagnostic]], problems: list[Diagn
     return value
 
 
-def unwrap_quoted_expression(expression: syntax.Expression, problems: list[Diagnostic]) -> syntax.Expression | None:
+def unwrap_quoted_expression(
+    expression: syntax.Expression, problems: list[Diagnostic]
+) -> syntax.Expression | None:
     """Return the expression itself, or the parsed expression in a string (as in JSON); None after a syntax error."""
     if not isinstance(expression, syntax.StringLiteral):
         return expression
     span = expression.span
-    start = Position(span.start.line, span.start.column + 1, span.start.byte + 1)  # after the quotation mark
-    return unpack_result(parse_expression(SourceFile(span.filename, expression.value), start), problems)
+    # After the quotation mark.
+    start = Position(span.start.line, span.start.column + 1, span.start.byte + 1)
+    return unpack_result(
+        parse_expression(SourceFile(span.filename, expression.value), start), problems
+    )
 
 
-def parse_reference(expression: syntax.Expression, problems: list[Diagnostic]) -> syntax.Traversal | None:
+def parse_reference(
+    expression: syntax.Expression, problems: list[Diagnostic]
+) -> syntax.Traversal | None:
     """Return the reference, also a quoted one, without a prefix `resource`. Report others, and return None."""
     previous_count = len(problems)
     unquoted = unwrap_quoted_expression(expression, problems)
     if isinstance(unquoted, syntax.Traversal):
         return unquoted.remove_resource_prefix()
-    if len(problems) == previous_count:  # no syntax error was reported
+    # No syntax error was reported.
+    if len(problems) == previous_count:
         problems.append(build_error("invalid-expression", _REFERENCE_RULE, expression.span))
     return None
 
@@ -89,7 +106,9 @@ def get_expression(attribute: syntax.Attribute | None) -> syntax.Expression | No
     return None if attribute is None else attribute.expression
 
 
-def list_static_items(attribute: syntax.Attribute, problems: list[Diagnostic]) -> tuple[syntax.Expression, ...]:
+def list_static_items(
+    attribute: syntax.Attribute, problems: list[Diagnostic]
+) -> tuple[syntax.Expression, ...]:
     """Return the items of a list in brackets; none, and an error, for another expression."""
     if isinstance(attribute.expression, syntax.TupleCons):
         return attribute.expression.items
@@ -98,7 +117,9 @@ def list_static_items(attribute: syntax.Attribute, problems: list[Diagnostic]) -
     return ()
 
 
-def parse_references(attribute: syntax.Attribute | None, problems: list[Diagnostic]) -> tuple[syntax.Traversal, ...]:
+def parse_references(
+    attribute: syntax.Attribute | None, problems: list[Diagnostic]
+) -> tuple[syntax.Traversal, ...]:
     """Parse the references of `depends_on` and similar arguments; invalid ones are reported and omitted."""
     if attribute is None:
         return ()
@@ -120,12 +141,15 @@ def get_bare_keyword(attribute: syntax.Attribute) -> str:
     return ""
 
 
-def parse_relative_path(traversal: syntax.Traversal, problems: list[Diagnostic]) -> tuple[PathStep, ...] | None:
+def parse_relative_path(
+    traversal: syntax.Traversal, problems: list[Diagnostic]
+) -> tuple[PathStep, ...] | None:
     """Return the steps of a path into an object, `agent_pool["np1"].count`; None, and an error, for another key."""
     steps: list[PathStep] = [traversal.root.name]
     for step in traversal.steps:
         if isinstance(step, syntax.TraverseAttribute):
-            steps.append(int(step.name) if step.name.isdecimal() else step.name)  # `.0` is an index in old syntax
+            # `.0` is an index in old syntax.
+            steps.append(int(step.name) if step.name.isdecimal() else step.name)
         elif isinstance(step.key, (str, int)):
             steps.append(step.key)
         else:
@@ -135,15 +159,20 @@ def parse_relative_path(traversal: syntax.Traversal, problems: list[Diagnostic])
     return tuple(steps)
 
 
-def find_single_block(blocks: Iterable[syntax.Block], kind: str, problems: list[Diagnostic]) -> syntax.Block | None:
+def find_single_block(
+    blocks: Iterable[syntax.Block], kind: str, problems: list[Diagnostic]
+) -> syntax.Block | None:
     """Return the first block of a type that is allowed once, None without one; further ones are reported."""
     matches = [block for block in blocks if block.type == kind]
     for duplicate in matches[1:]:
         detail = (
-            f'Only one "{kind}" block is allowed here. Another was given at {describe_span(matches[0].header_span)}.'
+            f'Only one "{kind}" block is allowed here. Another was given at '
+            f"{describe_span(matches[0].header_span)}."
         )
         headline = f"Duplicate {kind} block"
-        problems.append(build_error("duplicate-block", detail, duplicate.header_span, headline=headline))
+        problems.append(
+            build_error("duplicate-block", detail, duplicate.header_span, headline=headline)
+        )
     return matches[0] if matches else None
 
 
@@ -154,7 +183,9 @@ class _EmptyScope:
 
     def lookup(self, traversal: syntax.Traversal) -> tuple[Value, int, list[Diagnostic]]:
         """Return an unknown value for all steps, and an error: no references are allowed."""
-        problem = build_error("variables-not-allowed", "Variables may not be used here.", traversal.span)
+        problem = build_error(
+            "variables-not-allowed", "Variables may not be used here.", traversal.span
+        )
         return DYNAMIC_UNKNOWN, len(traversal.steps), [problem]
 
 
@@ -175,23 +206,32 @@ def is_constant_value(expression: syntax.Expression) -> bool:
     """Check whether the expression consists of literals alone (no reference or call); bare object keys are texts."""
     if not isinstance(expression, _CONSTANT_NODES):
         return False
-    if isinstance(expression, syntax.ObjectCons) and any(key.is_ambiguous for key, _ in expression.items):
-        return False  # an error when it is evaluated
+    if isinstance(expression, syntax.ObjectCons) and any(
+        key.is_ambiguous for key, _ in expression.items
+    ):
+        # An error when it is evaluated.
+        return False
     return all(map(is_constant_value, list_child_expressions(expression)))
 
 
-def evaluate_constant(expression: syntax.Expression, scope: Scope = EMPTY_SCOPE) -> tuple[Value, list[Diagnostic]]:
+def evaluate_constant(
+    expression: syntax.Expression, scope: Scope = EMPTY_SCOPE
+) -> tuple[Value, list[Diagnostic]]:
     """Evaluate an expression without references and functions, or with those of a scope."""
     value, problems = evaluate_expression(expression, scope)
     if problems:
         from nexusform.language.type_expressions import check_function_calls
 
-        problems = check_function_calls(problems)  # with a better reason for calls
+        # With a better reason for calls.
+        problems = check_function_calls(problems)
     return value, problems
 
 
 def _evaluate_as_type(
-    attribute: syntax.Attribute | None, type_: Type, problems: list[Diagnostic], scope: Scope = EMPTY_SCOPE
+    attribute: syntax.Attribute | None,
+    type_: Type,
+    problems: list[Diagnostic],
+    scope: Scope = EMPTY_SCOPE,
 ) -> Any:
     """Return the raw value of a constant argument, or UNKNOWN. It is None if absent, null or reported as invalid."""
     if attribute is None:
@@ -208,7 +248,9 @@ def _evaluate_as_type(
         return None
 
 
-def evaluate_number(attribute: syntax.Attribute | None, problems: list[Diagnostic]) -> int | Fraction | None:
+def evaluate_number(
+    attribute: syntax.Attribute | None, problems: list[Diagnostic]
+) -> int | Fraction | None:
     """Evaluate a constant number; None if it is absent or invalid."""
     number: int | Fraction | None = _evaluate_as_type(attribute, NUMBER, problems)
     return number
@@ -233,19 +275,24 @@ def evaluate_required_text(
     text = _evaluate_as_type(attribute, STRING, problems, scope)
     if isinstance(text, str):
         return text
-    if text is None and attribute is not None and len(problems) == previous_count:  # null; the rest is reported
+    # null; the rest is reported.
+    if text is None and attribute is not None and len(problems) == previous_count:
         detail = f'Inappropriate value for "{attribute.name}": it may not be null.'
         problems.append(build_error("unsuitable-value-type", detail, attribute.expression.span))
     return None
 
 
-def evaluate_bool(attribute: syntax.Attribute | None, problems: list[Diagnostic], *, default: bool) -> bool:
+def evaluate_bool(
+    attribute: syntax.Attribute | None, problems: list[Diagnostic], *, default: bool
+) -> bool:
     """Evaluate a constant bool argument; the default if it is absent, null or invalid."""
     flag = _evaluate_as_type(attribute, BOOL, problems)
     return flag if isinstance(flag, bool) else default
 
 
-def evaluate_string_list(attribute: syntax.Attribute | None, problems: list[Diagnostic]) -> tuple[str, ...]:
+def evaluate_string_list(
+    attribute: syntax.Attribute | None, problems: list[Diagnostic]
+) -> tuple[str, ...]:
     """Evaluate a constant list of strings, without nulls; an absent or invalid one is empty."""
     values = _evaluate_as_type(attribute, ListType(STRING), problems) or ()
     return tuple(value.raw for value in values if isinstance(value.raw, str))

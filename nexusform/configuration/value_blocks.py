@@ -3,7 +3,12 @@
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from nexusform.configuration.declarations.configuration import Condition, LocalValue, Output, Variable
+from nexusform.configuration.declarations.configuration import (
+    Condition,
+    LocalValue,
+    Output,
+    Variable,
+)
 from nexusform.configuration.static_arguments import (
     NAME_RULE,
     check_name,
@@ -15,7 +20,13 @@ from nexusform.configuration.static_arguments import (
     unpack_result,
     unwrap_quoted_expression,
 )
-from nexusform.diagnostics.diagnostic import Diagnostic, Span, build_error, build_warning, has_errors
+from nexusform.diagnostics.diagnostic import (
+    Diagnostic,
+    Span,
+    build_error,
+    build_warning,
+    has_errors,
+)
 from nexusform.json_data.plain_data import ConversionProblem
 from nexusform.language.body_decoding import BodySchema, decode_attributes, decode_body
 from nexusform.language.references import list_traversals
@@ -26,18 +37,39 @@ from nexusform.values.typed_value import NULL, Value
 
 VARIABLE_SCHEMA = BodySchema(
     attributes=dict.fromkeys(
-        ("type", "default", "description", "sensitive", "ephemeral", "nullable", "deprecated", "const"), False
+        (
+            "type",
+            "default",
+            "description",
+            "sensitive",
+            "ephemeral",
+            "nullable",
+            "deprecated",
+            "const",
+        ),
+        False,
     ),
     blocks={"validation": ()},
 )
 OUTPUT_SCHEMA = BodySchema(
     attributes={
         "value": True,
-        **dict.fromkeys(("description", "type", "sensitive", "ephemeral", "depends_on", "deprecated"), False),
+        **dict.fromkeys(
+            ("description", "type", "sensitive", "ephemeral", "depends_on", "deprecated"), False
+        ),
     },
     blocks={"precondition": ()},
 )
-_RESERVED = ("source", "version", "providers", "count", "for_each", "lifecycle", "depends_on", "locals")
+_RESERVED = (
+    "source",
+    "version",
+    "providers",
+    "count",
+    "for_each",
+    "lifecycle",
+    "depends_on",
+    "locals",
+)
 
 
 def decode_variable_block(block: Block, problems: list[Diagnostic]) -> Variable | None:
@@ -46,25 +78,37 @@ def decode_variable_block(block: Block, problems: list[Diagnostic]) -> Variable 
     if not check_name(label, "invalid-variable-name", problems):
         return None  # reported
     if label.value in _RESERVED:
-        detail = f'The variable name "{label.value}" is reserved due to its special meaning inside module blocks.'
+        detail = (
+            f'The variable name "{label.value}" is reserved due to its special meaning inside '
+            "module blocks."
+        )
         problems.append(build_error("invalid-variable-name", detail, label.span))
         return None
     parts = unpack_result(decode_body(block.body, VARIABLE_SCHEMA), problems)
     arguments = parts.attributes
-    variable_type = _decode_type(arguments.get("type"), problems, is_json=isinstance(block.body, JsonBody))
+    variable_type = _decode_type(
+        arguments.get("type"), problems, is_json=isinstance(block.body, JsonBody)
+    )
     nullable = evaluate_bool(arguments.get("nullable"), problems, default=True)
     validations = decode_condition_blocks(parts.blocks, "validation", problems)
     for validation in validations:
         references = list_traversals(validation.condition)
         # Without any reference, the general check of conditions has reported it.
-        if references and not any((t.root.name, t.first_name) == ("var", label.value) for t in references):
-            detail = f'The condition for variable "{label.value}" must refer to var.{label.value}, the value to check.'
+        if references and not any(
+            (t.root.name, t.first_name) == ("var", label.value) for t in references
+        ):
+            detail = (
+                f'The condition for variable "{label.value}" must refer to var.{label.value}, the '
+                "value to check."
+            )
             span = validation.condition.span
             problems.append(build_error("invalid-variable-validation-condition", detail, span))
     return Variable(
         name=label.value,
         type=variable_type,
-        default=_decode_default(arguments.get("default"), variable_type, problems, nullable=nullable),
+        default=_decode_default(
+            arguments.get("default"), variable_type, problems, nullable=nullable
+        ),
         description=evaluate_text(arguments.get("description"), problems),
         sensitive=evaluate_bool(arguments.get("sensitive"), problems, default=False),
         nullable=nullable,
@@ -90,13 +134,23 @@ def _decode_type(attribute: Attribute | None, problems: list[Diagnostic], *, is_
     """Decode the type of a variable or output; DYNAMIC (any) without a valid one. In JSON the type is in quotes."""
     if attribute is None:
         return DYNAMIC
-    expression = unwrap_quoted_expression(attribute.expression, problems) if is_json else attribute.expression
+    expression = (
+        unwrap_quoted_expression(attribute.expression, problems)
+        if is_json
+        else attribute.expression
+    )
     if expression is None:
-        return DYNAMIC  # reported as a syntax error
+        # reported as a syntax error.
+        return DYNAMIC
     # As a whole constraint, `list` and `map` are short for a list and a map of anything.
-    if isinstance(expression, Traversal) and not expression.steps and expression.root.name in _SHORT_TYPES:
+    if (
+        isinstance(expression, Traversal)
+        and not expression.steps
+        and expression.root.name in _SHORT_TYPES
+    ):
         return _SHORT_TYPES[expression.root.name]
-    from nexusform.language.type_expressions import parse_type  # loaded on first use
+    # loaded on first use.
+    from nexusform.language.type_expressions import parse_type
 
     parsed_type = unpack_result(parse_type(expression), problems)
     return parsed_type if parsed_type is not None else DYNAMIC
@@ -111,18 +165,22 @@ def _decode_default(
     value, new_problems = evaluate_constant(attribute.expression)
     problems.extend(new_problems)
     if has_errors(new_problems):
-        return NULL  # no second error about a required variable
+        # No second error about a required variable.
+        return NULL
     reason = ""
     try:
         value = convert_value(value, variable_type)
     except ConversionProblem as problem:
         reason = (
-            f"This default value is not compatible with the variable's type constraint: {describe_problem(problem)}."
+            "This default value is not compatible with the variable's type constraint: "
+            f"{describe_problem(problem)}."
         )
     if not reason and value.is_null and not nullable:
         reason = "A null default value is not valid when nullable = false."
     if reason:
-        problems.append(build_error("invalid-default-value-for-variable", reason, attribute.expression.span))
+        problems.append(
+            build_error("invalid-default-value-for-variable", reason, attribute.expression.span)
+        )
         return NULL
     return value
 
@@ -152,9 +210,12 @@ def decode_output_block(block: Block, problems: list[Diagnostic]) -> Output | No
     depends_on = parse_references(arguments.get("depends_on"), problems)
     preconditions = decode_condition_blocks(parts.blocks, "precondition", problems)
     is_ephemeral = evaluate_bool(arguments.get("ephemeral"), problems, default=False)
-    value_type = _decode_type(arguments.get("type"), problems, is_json=isinstance(block.body, JsonBody))
+    value_type = _decode_type(
+        arguments.get("type"), problems, is_json=isinstance(block.body, JsonBody)
+    )
     if value is None or not has_valid_name:
-        return None  # both are reported
+        # Both are reported.
+        return None
     return Output(
         name=label.value,
         expression=value.expression,
@@ -172,21 +233,30 @@ def decode_output_block(block: Block, problems: list[Diagnostic]) -> Output | No
 _CONDITION_SCHEMA = BodySchema(attributes={"condition": True, "error_message": True})
 
 
-def decode_condition_blocks(blocks: Iterable[Block], kind: str, problems: list[Diagnostic]) -> tuple[Condition, ...]:
+def decode_condition_blocks(
+    blocks: Iterable[Block], kind: str, problems: list[Diagnostic]
+) -> tuple[Condition, ...]:
     """Decode the conditions of all blocks of type `kind`. Report and omit incomplete ones. Report constant ones."""
     conditions: list[Condition] = []
     for block in blocks:
         if block.type != kind:
-            continue  # left to the caller
+            # left to the caller.
+            continue
         parts = unpack_result(decode_body(block.body, _CONDITION_SCHEMA), problems)
-        condition, message = parts.attributes.get("condition"), parts.attributes.get("error_message")
+        condition, message = (
+            parts.attributes.get("condition"),
+            parts.attributes.get("error_message"),
+        )
         if condition is not None and not list_traversals(condition.expression):
             detail = (
-                "The condition expression must refer to at least one object from elsewhere in the configuration, or "
+                "The condition expression must refer to at least one object from elsewhere in the "
+                "configuration, or "
                 "else its result would not be checking anything."
             )
             headline, span = f"Invalid {kind} expression", condition.expression.span
-            problems.append(build_error("condition-refers-to-nothing", detail, span, headline=headline))
+            problems.append(
+                build_error("condition-refers-to-nothing", detail, span, headline=headline)
+            )
         if condition is not None and message is not None:
             conditions.append(Condition(condition.expression, message.expression, block.span))
     return tuple(conditions)

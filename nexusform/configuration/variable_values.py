@@ -55,7 +55,11 @@ class Assignment(Struct, frozen=True):
 def parse_environment_variables(environment: Mapping[str, str]) -> list[Assignment]:
     """Return the assignments of the NF_VAR_ variables, sorted by name."""
     return [
-        Assignment(key.removeprefix(ENVIRONMENT_PREFIX), text, VariableValueSource(f"environment variable {key}"))
+        Assignment(
+            key.removeprefix(ENVIRONMENT_PREFIX),
+            text,
+            VariableValueSource(f"environment variable {key}"),
+        )
         for key, text in sorted(environment.items())
         if key.startswith(ENVIRONMENT_PREFIX)
     ]
@@ -63,16 +67,19 @@ def parse_environment_variables(environment: Mapping[str, str]) -> list[Assignme
 
 def parse_variable_option(text: str) -> tuple[Assignment | None, list[Diagnostic]]:
     """Parse the assignment of `-var NAME=VALUE`; None, and an error, if it is malformed."""
-    name, equals, value = text.partition("=")  # later "=" belong to the value
+    # later "=" belong to the value.
+    name, equals, value = text.partition("=")
     if not equals:
         detail = (
-            f'The given -var option "{text}" is not correctly specified. It must be a variable name and '
+            f'The given -var option "{text}" is not correctly specified. It must be a variable '
+            "name and "
             'value separated by an equals sign, like -var="key=value".'
         )
         return None, [build_error("invalid-var-option", detail)]
     if name != name.strip():
         detail = (
-            f'The given -var option "{text}" must not have spaces around the name. To pass a name and value '
+            f'The given -var option "{text}" must not have spaces around the name. To pass a name '
+            "and value "
             "with spaces, quote the whole option."
         )
         return None, [build_error("invalid-variable-name", detail)]
@@ -95,12 +102,15 @@ def parse_variable_file(source: SourceFile) -> tuple[list[Assignment], list[Diag
         Assignment(name, attribute.expression, VariableValueSource(source.name, attribute.span))
         for name, attribute in attributes.items()
     ]
-    # Keep position and kind of a problem, but none of the text: its variable, and so its sensitivity, is unknown.
+    # Keep position and kind of a problem, but none of the text: its variable, and so its
+    # sensitivity, is unknown.
     redacted_problems: list[Diagnostic] = []
     for problem in (*problems, *new_problems):
         cause = _CAUSES.get(problem.id, "The assignment is not valid.")
         detail = f"{cause} The text is hidden because a variables file may contain secrets."
-        redacted_problems.append(build_diagnostic(problem.severity, problem.id, detail, problem.subject))
+        redacted_problems.append(
+            build_diagnostic(problem.severity, problem.id, detail, problem.subject)
+        )
     return assignments, redacted_problems
 
 
@@ -114,7 +124,9 @@ _CAUSES: Final[Mapping[str, str]] = {
     "argument-definition-required": _NAME,
     "argument-or-block-definition-required": _NAME,
     "attribute-redefined": "The same variable is assigned twice in this file.",
-    "invalid-block-definition": 'There is no "=" between a name and its value: write name = "value".',
+    "invalid-block-definition": (
+        'There is no "=" between a name and its value: write name = "value".'
+    ),
     "invalid-argument-name": _NAME,
     "invalid-character": 'A character is not valid here. Write text in double quotation marks (").',
     "invalid-escape-sequence": 'An escape sequence is not valid: write "\\\\" for a backslash.',
@@ -128,19 +140,26 @@ _CAUSES: Final[Mapping[str, str]] = {
     "missing-item-separator": _COMMA,
     "missing-key-value-separator": 'There is no "=" between a name in { } and its value.',
     "missing-newline-after-argument": (
-        "There is more text after a value. Write each variable on its own line, and text in quotation marks."
+        "There is more text after a value. Write each variable on its own line, and text in "
+        "quotation marks."
     ),
     "unbalanced-parentheses": _PARENTHESIS,
     "unclosed-configuration-block": _BRACKET,
-    "unclosed-template-interpolation-sequence": 'A "${" is not closed by "}"; for plain text write "$${".',
-    "unexpected-block": "A variables file cannot contain blocks. Declare variables in the configuration.",
+    "unclosed-template-interpolation-sequence": (
+        'A "${" is not closed by "}"; for plain text write "$${".'
+    ),
+    "unexpected-block": (
+        "A variables file cannot contain blocks. Declare variables in the configuration."
+    ),
     "unexpected-comma-after-argument": (
         "Remove the comma after the assignment, and write each assignment on its own line."
     ),
     "unterminated-constructor": _BRACKET,
     "unterminated-function-call": _PARENTHESIS,
     "unterminated-string-literal": _QUOTE,
-    "unterminated-template-string": ("A text or a heredoc (<<NAME) has no end: its last line must be NAME alone."),
+    "unterminated-template-string": (
+        "A text or a heredoc (<<NAME) has no end: its last line must be NAME alone."
+    ),
 }
 
 
@@ -163,26 +182,33 @@ def resolve_variable_values(
     return values, problems
 
 
-def _check_variable_declared(assignment: Assignment, variables: Mapping[str, Variable]) -> Iterable[Diagnostic]:
+def _check_variable_declared(
+    assignment: Assignment, variables: Mapping[str, Variable]
+) -> Iterable[Diagnostic]:
     """Report an undeclared variable: an error for -var, a warning for a file, nothing for the (shared) environment."""
     hint = suggest_name(assignment.name, variables)
     advice = f'To use this value, add a "variable" block to the configuration.{hint}'
     if assignment.origin.text == "-var":
         detail = (
-            f'A variable named "{assignment.name}" was assigned on the command line, but the root module '
+            f'A variable named "{assignment.name}" was assigned on the command line, but the root '
+            "module "
             f"does not declare a variable of that name. {advice}"
         )
         yield build_error("value-for-undeclared-variable", detail)
     elif assignment.origin.span is not None:
         detail = (
-            f'The root module does not declare a variable named "{assignment.name}" but a value was found in '
+            f'The root module does not declare a variable named "{assignment.name}" but a value '
+            "was found in "
             f'file "{assignment.origin.text}". {advice}'
         )
         yield build_warning("value-for-undeclared-variable", detail, assignment.origin.span)
 
 
 def _resolve_variable(
-    variable: Variable, assignment: Assignment | None, hint: Callable[[str], str], problems: list[Diagnostic]
+    variable: Variable,
+    assignment: Assignment | None,
+    hint: Callable[[str], str],
+    problems: list[Diagnostic],
 ) -> tuple[Value, VariableValueSource]:
     """Return the assigned or default value of a variable, and its origin. After an error the value is unknown. A null
     counts as not assigned if the variable is not nullable. `hint` returns advice on a missing value, by name.
@@ -197,22 +223,30 @@ def _resolve_variable(
             problems.append(build_deprecated_variable_warning(variable, origin.span))
         value, new_problems = _convert_assigned_value_to_type(variable, assignment)
         problems.extend(
-            _redact_sensitive_problems(variable, assignment, new_problems) if variable.marks else new_problems
+            _redact_sensitive_problems(variable, assignment, new_problems)
+            if variable.marks
+            else new_problems
         )
-        if not has_errors(new_problems) and value.is_null and not variable.nullable:  # the default replaces null
+        # The default replaces null.
+        if not has_errors(new_problems) and value.is_null and not variable.nullable:
             value, origin = variable.default, VariableValueSource(DEFAULT, variable.span)
             if value is None:
                 detail = (
-                    f"The given value (from {assignment.origin.text}) is not suitable for var.{variable.name} declared "
+                    f"The given value (from {assignment.origin.text}) is not suitable for "
+                    f"var.{variable.name} declared "
                     f"at {place_of(variable.span)}: required variable may not be set to null."
                 )
                 subject = assignment.origin.span or variable.span
                 problems.append(build_error("required-variable-not-set", detail, subject))
-                value = build_unknown(variable.type)  # not None: it is reported already
-    if value is None:  # neither assigned nor a default
+                # Not None: it is reported already.
+                value = build_unknown(variable.type)
+    # Neither assigned nor a default.
+    if value is None:
         detail = (
-            f'The root module input variable "{variable.name}" is not set, and has no default value. Use a -var '
-            f"or -var-file command line argument to provide a value for this variable.{hint(variable.name)}"
+            f'The root module input variable "{variable.name}" is not set, and has no default '
+            "value. Use a -var "
+            "or -var-file command line argument to provide a value for this "
+            f"variable.{hint(variable.name)}"
         )
         problems.append(build_error("no-value-for-required-variable", detail, variable.span))
         value = build_unknown(variable.type)
@@ -230,19 +264,24 @@ def _redact_sensitive_problems(
     source = place_of(span) if span is not None else assignment.origin.text
     detail = (
         f"The given value (from {source}) is not suitable for var.{variable.name} declared at "
-        f"{place_of(variable.span)}: {describe_type(variable.type, constraint=True)} required. The value "
+        f"{place_of(variable.span)}: {describe_type(variable.type, constraint=True)} required. "
+        "The value "
         f"is hidden because it is {word}."
     )
     return [build_error("invalid-value-for-input-variable", detail, variable.span)]
 
 
-def _convert_assigned_value_to_type(variable: Variable, assignment: Assignment) -> tuple[Value, list[Diagnostic]]:
+def _convert_assigned_value_to_type(
+    variable: Variable, assignment: Assignment
+) -> tuple[Value, list[Diagnostic]]:
     """Convert a value to the type of its variable. If it does not fit, return an error and an unknown value."""
-    if isinstance(assignment.value, str):  # from an option or the environment; else an expression of a file
+    # From an option or the environment; else an expression of a file.
+    if isinstance(assignment.value, str):
         value, problems = _parse_text(variable, assignment.value)
     else:
         value, new_problems = evaluate_constant(assignment.value)
-        quotes_hint = 'Write text in quotation marks: name = "value".'  # a bare word is usually meant as a text
+        # A bare word is usually meant as a text.
+        quotes_hint = 'Write text in quotation marks: name = "value".'
         problems = [
             replace(problem, detail=f"{problem.detail} {quotes_hint}")
             if problem.id == "variables-not-allowed"
@@ -258,11 +297,14 @@ def _convert_assigned_value_to_type(variable: Variable, assignment: Assignment) 
         # Without a span, the text is the only information about the origin.
         source = f" (from {assignment.origin.text})" if assignment.origin.span is None else ""
         detail = (
-            f"The given value{source} is not suitable for var.{variable.name} declared at {declared}: "
+            f"The given value{source} is not suitable for var.{variable.name} declared at "
+            f"{declared}: "
             f"{describe_problem(problem)}."
         )
         subject = variable.span if isinstance(assignment.value, str) else assignment.value.span
-        return build_unknown(variable.type), [build_error("invalid-value-for-input-variable", detail, subject)]
+        return build_unknown(variable.type), [
+            build_error("invalid-value-for-input-variable", detail, subject)
+        ]
 
 
 def _parse_text(variable: Variable, text: str) -> tuple[Value, list[Diagnostic]]:
@@ -286,13 +328,17 @@ class ConstantVariableScope:
     functions: Mapping[str, Any] = {}
 
     def __init__(
-        self, variables: Mapping[str, Variable], locals_: Mapping[str, LocalValue], values: Mapping[str, Value]
+        self,
+        variables: Mapping[str, Variable],
+        locals_: Mapping[str, LocalValue],
+        values: Mapping[str, Value],
     ) -> None:
         """Keep the declarations; `values` are those of the constant variables by name."""
         self._variables = variables
         self._locals = locals_
         self._values = values
-        self._locals_in_evaluation: list[str] = []  # each depends on the next
+        # Each depends on the next.
+        self._locals_in_evaluation: list[str] = []
 
     def lookup(self, traversal: Traversal) -> tuple[Value, int, list[Diagnostic]]:
         """Return the value of a constant `var.NAME` or `local.NAME`, 1 for the step read (NAME), and the problems. For
@@ -300,7 +346,8 @@ class ConstantVariableScope:
         """
         root, name = traversal.root.name, traversal.first_name
         if root == "local" and name in self._locals_in_evaluation:
-            return DYNAMIC_UNKNOWN, len(traversal.steps), []  # it depends on itself: reported elsewhere
+            # It depends on itself: reported elsewhere.
+            return DYNAMIC_UNKNOWN, len(traversal.steps), []
         if root == "local" and name in self._locals:
             self._locals_in_evaluation.append(name)
             value, problems = evaluate_constant(self._locals[name].expression, self)
@@ -310,12 +357,19 @@ class ConstantVariableScope:
             variable = self._variables[name]
             if not variable.marks:
                 return self._values[name], 1, []
-            reason = f"var.{name} is {'sensitive' if variable.sensitive else 'ephemeral'}: its value would be shown."
+            reason = (
+                f"var.{name} is {'sensitive' if variable.sensitive else 'ephemeral'}: its value "
+                "would be shown."
+            )
         elif root == "var" and name in self._variables:
             reason = f'var.{name} is not constant. Add "const = true" to its variable block.'
         else:
             reason = "Only constant variables, and locals of these, may be used here."
-        return DYNAMIC_UNKNOWN, len(traversal.steps), [build_error("not-a-constant", reason, traversal.span)]
+        return (
+            DYNAMIC_UNKNOWN,
+            len(traversal.steps),
+            [build_error("not-a-constant", reason, traversal.span)],
+        )
 
 
 def evaluate_constant_variables(
@@ -326,12 +380,14 @@ def evaluate_constant_variables(
     for name, variable in variables.items():
         values[name] = DYNAMIC_UNKNOWN if variable.default is None else variable.default
         if name not in header.inputs:
-            continue  # the default remains; if there is none, it is reported with the call
+            # The default remains; if there is none, it is reported with the call.
+            continue
         expression, _ = header.inputs[name]
         value, new_problems = evaluate_constant(expression, scope)
         problems += new_problems
         if has_errors(new_problems) or (value.is_null and not variable.nullable):
-            continue  # the default remains
+            # The default remains.
+            continue
         try:
             values[name] = convert_value(value, variable.type)
         except ConversionProblem as problem:

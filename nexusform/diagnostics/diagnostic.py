@@ -70,7 +70,11 @@ class LiteralTextLine(Struct, frozen=True):
 def get_text_line(text: object, number: int) -> LiteralTextLine | None:
     """Return a line of a text with several lines; None for other values and for a line beyond its end."""
     lines = text.split("\n") if isinstance(text, str) else []
-    return LiteralTextLine(number, lines[number - 1]) if len(lines) > 1 and 1 <= number <= len(lines) else None
+    return (
+        LiteralTextLine(number, lines[number - 1])
+        if len(lines) > 1 and 1 <= number <= len(lines)
+        else None
+    )
 
 
 class Diagnostic(Struct, frozen=True):
@@ -162,7 +166,14 @@ def build_diagnostic(
     """
     from nexusform.diagnostics.summaries import get_summary
 
-    return Diagnostic(severity, headline or get_summary(diagnostic_id), detail, subject, id=diagnostic_id, **fields)
+    return Diagnostic(
+        severity,
+        headline or get_summary(diagnostic_id),
+        detail,
+        subject,
+        id=diagnostic_id,
+        **fields,
+    )
 
 
 def locate_line_in_text(diagnostic: Diagnostic, files: Mapping[str, SourceFile]) -> Diagnostic:
@@ -174,12 +185,19 @@ def locate_line_in_text(diagnostic: Diagnostic, files: Mapping[str, SourceFile])
         return diagnostic
     unchanged = replace(diagnostic, line=None)
     if subject is None or subject.filename not in files or subject.start.line == subject.end.line:
-        return unchanged  # a text on one line is no heredoc
-    source_lines = files[subject.filename].text.encode()[subject.start.byte : subject.end.byte].split(b"\n")
-    line_index = _find_source_line([source_line.decode(errors="replace") for source_line in source_lines], line)
+        # A text on one line is no heredoc.
+        return unchanged
+    source_lines = (
+        files[subject.filename].text.encode()[subject.start.byte : subject.end.byte].split(b"\n")
+    )
+    line_index = _find_source_line(
+        [source_line.decode(errors="replace") for source_line in source_lines], line
+    )
     if line_index is None:  # uncertain
         return unchanged
-    begin = subject.start.byte + sum(len(source_line) + 1 for source_line in source_lines[:line_index])
+    begin = subject.start.byte + sum(
+        len(source_line) + 1 for source_line in source_lines[:line_index]
+    )
     text = source_lines[line_index].decode(errors="replace").rstrip()
     indent = len(text) - len(text.lstrip())
     number = subject.start.line + line_index
@@ -196,22 +214,35 @@ def _find_source_line(source_lines: Sequence[str], line: LiteralTextLine) -> int
     expected = line.text.strip()
     if line.number < len(source_lines):
         source = source_lines[line.number].strip()
-        # Of a line with template sequences `${...}`, the plain text before and after them is compared.
+        # Of a line with template sequences `${...}`, the plain text before and after them is
+        # compared.
         head, sequence, after_sequence = source.partition("${")
         tail = after_sequence.rpartition("}")[2]
-        if source == expected or (sequence and expected.startswith(head) and expected.endswith(tail)):
+        if source == expected or (
+            sequence and expected.startswith(head) and expected.endswith(tail)
+        ):
             return line.number
-    # Sequences above it may add or remove lines. Then take the source line with this text, if there is only one.
-    candidates = [index for index, source_line in enumerate(source_lines[1:], 1) if source_line.strip() == expected]
-    return candidates[0] if expected and len(candidates) == 1 else None  # a blank text may be of any line
+    # Sequences above it may add or remove lines. Then take the source line with this text, if there
+    # is only one.
+    candidates = [
+        index
+        for index, source_line in enumerate(source_lines[1:], 1)
+        if source_line.strip() == expected
+    ]
+    # A blank text may be of any line.
+    return candidates[0] if expected and len(candidates) == 1 else None
 
 
 def convert_problem(problem: Problem) -> Diagnostic:
     """Convert a problem to a diagnostic without a position in the configuration."""
-    return build_diagnostic(problem.severity, problem.id, problem.located_detail, brief=problem.brief)
+    return build_diagnostic(
+        problem.severity, problem.id, problem.located_detail, brief=problem.brief
+    )
 
 
-def build_error(diagnostic_id: str, detail: str = "", subject: Span | None = None, **fields: Any) -> Diagnostic:
+def build_error(
+    diagnostic_id: str, detail: str = "", subject: Span | None = None, **fields: Any
+) -> Diagnostic:
     """Build an error, as `build_diagnostic`."""
     return build_diagnostic(Severity.ERROR, diagnostic_id, detail, subject, **fields)
 
@@ -222,7 +253,9 @@ def build_development_file_error(name: str, action: str) -> Diagnostic:
     return build_error("development-version-file", detail)
 
 
-def build_warning(diagnostic_id: str, detail: str = "", subject: Span | None = None, **fields: Any) -> Diagnostic:
+def build_warning(
+    diagnostic_id: str, detail: str = "", subject: Span | None = None, **fields: Any
+) -> Diagnostic:
     """Build a warning, as `build_diagnostic`."""
     return build_diagnostic(Severity.WARNING, diagnostic_id, detail, subject, **fields)
 
@@ -256,7 +289,9 @@ def find_nearest_name(name: str, known: Iterable[str]) -> str:
     return names[0] if names else ""
 
 
-def find_nearest_names(name: str, known: Iterable[str], max_names: int = 1, likeness: float = 0.6) -> list[str]:
+def find_nearest_names(
+    name: str, known: Iterable[str], max_names: int = 1, likeness: float = 0.6
+) -> list[str]:
     """Return those of `known` that may be intended, the nearest first: the same letters in another case
     before all others. `likeness` (0 to 1) is the minimum similarity, apart from case.
     """
@@ -264,7 +299,9 @@ def find_nearest_names(name: str, known: Iterable[str], max_names: int = 1, like
 
     spellings = group_by(known, str.casefold)
     matches: list[str] = []
-    for folded_name in get_close_matches(name.casefold(), list(spellings), n=max_names, cutoff=likeness):
+    for folded_name in get_close_matches(
+        name.casefold(), list(spellings), n=max_names, cutoff=likeness
+    ):
         spelling_variants = spellings[folded_name]
         matches += get_close_matches(name, spelling_variants, n=len(spelling_variants), cutoff=0.0)
     return matches[:max_names]

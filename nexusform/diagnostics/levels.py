@@ -44,7 +44,8 @@ class PlacementImpact(StrEnum):
 
 _IMPACTS: Final = tuple(PlacementImpact)
 
-# All other diagnostics that are not errors are warnings. Domains define the levels of theirs (domain_table.py).
+# All other diagnostics that are not errors are warnings. Domains define the levels of theirs
+# (domain_table.py).
 _ADVICE: Final = (
     "probable-rename",
     "object-to-forget",
@@ -81,7 +82,9 @@ UNKNOWN_CAPACITY_IDS: Final = frozenset(
 
 def get_diagnostic_level(diagnostic: Diagnostic) -> Level:
     """Return the level of a diagnostic."""
-    return Level.ERROR if diagnostic.severity is Severity.ERROR else get_warning_level(diagnostic.id)
+    return (
+        Level.ERROR if diagnostic.severity is Severity.ERROR else get_warning_level(diagnostic.id)
+    )
 
 
 def get_warning_level(diagnostic_id: str) -> Level:

@@ -41,7 +41,11 @@ def format_list(names: Iterable[str], max_items: int = 8) -> str:
 def format_first_items(texts: Sequence[str], max_items: int, separator: str = ", ") -> str:
     """Format the first texts and the number of further ones: `a, b`, or `a, b and 3 more`."""
     first_texts = separator.join(texts[:max_items])
-    return f"{first_texts} and {len(texts) - max_items:,} more" if len(texts) > max_items else first_texts
+    return (
+        f"{first_texts} and {len(texts) - max_items:,} more"
+        if len(texts) > max_items
+        else first_texts
+    )
 
 
 def join_texts(texts: Iterable[str], separator: str = ", ") -> str:
@@ -54,7 +58,9 @@ def enclose(before: str, text: object, after: str = "") -> str:
     return f"{before}{text}{after}" if text else ""
 
 
-def group_by(items: Iterable[Item], get_key: Callable[[Item], GroupKey]) -> dict[GroupKey, list[Item]]:
+def group_by(
+    items: Iterable[Item], get_key: Callable[[Item], GroupKey]
+) -> dict[GroupKey, list[Item]]:
     """Group items by key, in the order of the first item of each key."""
     groups: dict[GroupKey, list[Item]] = {}
     for item in items:
@@ -75,14 +81,19 @@ def group_ranges(numbers: Iterable[int]) -> list[tuple[int, int]]:
 
 def format_ranges(numbers: Iterable[int], dash: str = "..", separator: str = ",") -> str:
     """Format ascending numbers with their runs in short form: `0..3,5`."""
-    return separator.join(str(low) if low == high else f"{low}{dash}{high}" for low, high in group_ranges(numbers))
+    return separator.join(
+        str(low) if low == high else f"{low}{dash}{high}" for low, high in group_ranges(numbers)
+    )
 
 
 def compute_natural_sort_key(text: str) -> list[tuple[int, int, str]]:
     """Return the sort key of a name with digits as numbers: rack2 before rack10."""
     parts = re.split(r"(\d+)", text)
-    # A number sorts by the count of its digits, then by the digits. As text, a long number needs no conversion.
-    return [(0, len(n := part.lstrip("0")), n) if part.isdecimal() else (1, 0, part) for part in parts]
+    # A number sorts by the count of its digits, then by the digits. As text, a long number needs no
+    # conversion.
+    return [
+        (0, len(n := part.lstrip("0")), n) if part.isdecimal() else (1, 0, part) for part in parts
+    ]
 
 
 def format_duration(seconds: float) -> str:

@@ -65,7 +65,9 @@ _SUMMARIES: Final[Mapping[str, str]] = {
     "no-surge-capacity": "no-surge-capacity: no capacity for the surge VMs of an upgrade",
     "nothing-to-target": "Nothing has this address",
     "reference-to-count-in-non-counted-context": 'Reference to "count" in non-counted context',
-    "reference-to-each-in-context-without-for-each": 'Reference to "each" in context without for_each',
+    "reference-to-each-in-context-without-for-each": (
+        'Reference to "each" in context without for_each'
+    ),
     "remembered-backend-config-counts": "Remembered -backend-config counts",
     "rules-left-out-by-tacker": "Placement rules left out by Tacker",
     "self-referencing-local-value": "Self-referencing local value",

@@ -1,10 +1,14 @@
 """Foreign documents as text with positions, for all readers of such documents."""
 
-PUBLIC = {  # public names of the package, by module
-    "field_validation": "validate_value FieldKind RuleViolation Rule FieldShape validate_value_size",
+# public names of the package, by module.
+PUBLIC = {
+    "field_validation": (
+        "validate_value FieldKind RuleViolation Rule FieldShape validate_value_size"
+    ),
     "scalars": "list_scalars OMITTED parse_integer replace_scalars",
     "times": "parse_duration parse_time format_time",
     "yaml_documents": (
-        "ELISION INVALID Node DocumentFindings build_problem parse_yaml parse_whole_number TextPosition YamlDocument"
+        "ELISION INVALID Node DocumentFindings build_problem parse_yaml parse_whole_number "
+        "TextPosition YamlDocument"
     ),
 }

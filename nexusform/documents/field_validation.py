@@ -15,7 +15,8 @@ from nexusform.diagnostics.diagnostic import suggest_name
 from nexusform.diagnostics.phrases import join_texts
 from nexusform.documents.scalars import parse_integer
 
-_INTEGER_MAXIMUMS: Final = (2**31 - 1, 2**63 - 1)  # of int32 and int64
+# Of int32 and int64.
+_INTEGER_MAXIMUMS: Final = (2**31 - 1, 2**63 - 1)
 
 
 class FieldKind(Enum):
@@ -111,7 +112,9 @@ def _describe_wrong_kind(data: Any, kind: FieldKind, source_text: str) -> Schema
     scalar in the document, such as "yes" for true.
     """
     if isinstance(data, str):
-        unquoted = {"true": True, "false": False}.get(data, parse_integer(data, signed=True))  # None: neither
+        unquoted = {"true": True, "false": False}.get(
+            data, parse_integer(data, signed=True)
+        )  # None: neither
         if kind.is_valid(unquoted):
             return SchemaViolation(f"must be {kind.value}; write {data}, without quotes.")
         return SchemaViolation(f'must be {kind.value}, not "{data}".')
@@ -128,12 +131,14 @@ def validate_value_size(data: Any, shape: FieldShape) -> str:
     """Return why a value is outside of the bounds of its shape, or "" if it is not. The bounds limit the value of a
     number, and the length of a text, a list or a mapping.
     """
-    low, high = shape.minimum, shape.maximum  # None: no bound
+    # None: no bound.
+    low, high = shape.minimum, shape.maximum
     if (low, high) == (None, None):
         return ""
     is_number = FieldKind.NUMBER.is_valid(data)
     if shape.kind is FieldKind.AMOUNT and not is_number:
-        return ""  # a text such as "25%" has no bounds
+        # A text such as "25%" has no bounds.
+        return ""
     size = data if is_number else len(data)
     is_too_small = low is not None and size < low
     is_too_large = high is not None and size > high
@@ -157,10 +162,12 @@ def _describe_invalid_text(data: Any, shape: FieldShape) -> str:
     if shape.choices and data not in shape.choices:
         hint = suggest_name(data, shape.choices)
         return f'is "{data}"; it must be one of {join_texts(shape.choices)}.{hint}'
-    has_pattern = bool(shape.pattern) and isinstance(data, str)  # an amount may also be a number, without a pattern
+    # An amount may also be a number, without a pattern.
+    has_pattern = bool(shape.pattern) and isinstance(data, str)
     if has_pattern and not re.fullmatch(shape.pattern, data, re.ASCII):
         number_hint = ""
-        if shape.kind is FieldKind.AMOUNT and data.isdecimal():  # valid as a number
+        # valid as a number.
+        if shape.kind is FieldKind.AMOUNT and data.isdecimal():
             number_hint = f", or a number, without quotes: {data}"
         return f'is "{data}"; it must match {shape.pattern}{number_hint}.'
     reason = shape.check_form(data) if shape.check_form is not None else ""

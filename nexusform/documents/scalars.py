@@ -38,4 +38,6 @@ def replace_scalars(data: Any, change: Callable[[Path, Any], Any], path: Path = 
 def parse_integer(value: Any, *, signed: bool = False) -> int | None:
     """Parse a whole number of at most 18 digits, possibly as text; None for anything else."""
     text = str(value)
-    return int(text) if re.fullmatch(r"[+-]?[0-9]{1,18}" if signed else "[0-9]{1,18}", text) else None
+    return (
+        int(text) if re.fullmatch(r"[+-]?[0-9]{1,18}" if signed else "[0-9]{1,18}", text) else None
+    )

@@ -35,7 +35,8 @@ class TextPosition(Struct, frozen=True):
 
 
 MAX_BYTES: Final = 16 * 1024 * 1024
-_UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")  # byte order marks
+# byte order marks.
+_UTF_16: Final = (b"\xff\xfe", b"\xfe\xff")
 # Maximum number of nodes per document after expansion of aliases.
 MAX_NODES: Final = 500_000
 
@@ -76,28 +77,45 @@ def build_problem(
 ) -> Problem:
     """Build a problem at a position of a file (None: the file as a whole)."""
     line, column = (position.line, position.column) if position is not None else (0, 0)
-    return Problem((), problem_id, detail, severity, file=file, line=line, column=column, brief=brief_text)
+    return Problem(
+        (), problem_id, detail, severity, file=file, line=line, column=column, brief=brief_text
+    )
 
 
 def parse_yaml(file: str, content: str | bytes) -> YamlStream:
     """Parse all documents of a text. An invalid document ends the stream with a finding."""
     size = len(content)
-    if MIN_LARGE < size <= MAX_LARGE:  # perhaps a List of kubectl, parsed faster
+    # perhaps a List of kubectl, parsed faster.
+    if MIN_LARGE < size <= MAX_LARGE:
         large_list = parse_large_list(content)
-        if large_list is not None:  # else the normal parser reads it, or reports the error
+        # Else the normal parser reads it, or reports the error.
+        if large_list is not None:
             return YamlStream((YamlDocument(*large_list),), findings=())
     if size > MAX_BYTES:
         detail = (
-            f"the text has {size:,} bytes; the limit is {MAX_BYTES:,}, and {MAX_LARGE:,} for a List in "
+            f"the text has {size:,} bytes; the limit is {MAX_BYTES:,}, and {MAX_LARGE:,} for a "
+            "List in "
             "JSON (kubectl get -o json). Split it into several files."
         )
-        return YamlStream((), (build_problem(file, position=None, problem_id="file-too-large", detail=detail),))
+        return YamlStream(
+            (), (build_problem(file, position=None, problem_id="file-too-large", detail=detail),)
+        )
     try:
-        text = _decode_utf8_or_utf16(content) if isinstance(content, bytes) else content.removeprefix("\ufeff")
+        text = (
+            _decode_utf8_or_utf16(content)
+            if isinstance(content, bytes)
+            else content.removeprefix("\ufeff")
+        )
     except UnicodeDecodeError as problem:
-        valid_bytes = problem.object[: problem.start]  # before the invalid one
-        position = TextPosition(valid_bytes.count(b"\n") + 1, problem.start - valid_bytes.rfind(b"\n"))
-        return YamlStream(documents=(), findings=(build_problem(file, position, INVALID, "this is not utf-8 text."),))
+        # Before the invalid one.
+        valid_bytes = problem.object[: problem.start]
+        position = TextPosition(
+            valid_bytes.count(b"\n") + 1, problem.start - valid_bytes.rfind(b"\n")
+        )
+        return YamlStream(
+            documents=(),
+            findings=(build_problem(file, position, INVALID, "this is not utf-8 text."),),
+        )
     return _parse_document_stream(file, text)
 
 
@@ -112,7 +130,8 @@ def _parse_document_stream(file: str, text: str) -> YamlStream:
 
     documents: list[YamlDocument] = []
     findings: list[Problem] = []
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the faster one if it is installed
+    # The faster one if it is installed.
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
         events = iter(yaml.parse(text, Loader=loader))
         for event in events:
@@ -120,7 +139,8 @@ def _parse_document_stream(file: str, text: str) -> YamlStream:
                 reader = _DocumentReader(file, events)
                 data, position = reader.parse_node(next(events), depth=0)
                 findings += reader.findings
-                if data is not None:  # None: an empty document
+                # None: an empty document.
+                if data is not None:
                     documents.append(YamlDocument(data, position))
     except _InvalidDocument as problem:
         findings.append(build_problem(file, problem.position, INVALID, problem.detail))
@@ -129,11 +149,14 @@ def _parse_document_stream(file: str, text: str) -> YamlStream:
         message = getattr(problem, "problem", None) or str(problem)
         error_position = None if mark is None else TextPosition(mark.line + 1, mark.column + 1)
         detail = f"{message}. Nothing after this line was read."
-        if message == "exceeded maximum nesting depth":  # PyYAML 6.0.4, of many brackets on one line
+        # PyYAML 6.0.4, of many brackets on one line.
+        if message == "exceeded maximum nesting depth":
             detail = _TOO_DEEP
         findings.append(build_problem(file, error_position, INVALID, detail))
     except RecursionError:
-        findings.append(build_problem(file, None, INVALID, "the document is nested too deeply to be read here."))
+        findings.append(
+            build_problem(file, None, INVALID, "the document is nested too deeply to be read here.")
+        )
     return YamlStream(tuple(documents), tuple(findings))
 
 
@@ -153,9 +176,12 @@ class _DocumentReader:
         self.file = file
         self.events = events
         self.findings: list[Problem] = []
-        self.anchors: dict[str, tuple[Any, TextPosition, int]] = {}  # data, position and number of nodes
-        self.nodes = 0  # so far, to limit them
-        self.kinds = (yaml.AliasEvent, yaml.ScalarEvent, yaml.SequenceStartEvent)  # of nodes except mappings
+        # data, position and number of nodes.
+        self.anchors: dict[str, tuple[Any, TextPosition, int]] = {}
+        # So far, to limit them.
+        self.nodes = 0
+        # Of nodes except mappings.
+        self.kinds = (yaml.AliasEvent, yaml.ScalarEvent, yaml.SequenceStartEvent)
         self.ends = (yaml.SequenceEndEvent, yaml.MappingEndEvent)
 
     def parse_node(self, event: Any, depth: int) -> tuple[Any, TextPosition]:
@@ -165,19 +191,22 @@ class _DocumentReader:
         if depth > MAX_DEPTH:
             raise _InvalidDocument(position, _TOO_DEEP)
         alias, scalar, sequence = self.kinds
-        if isinstance(event, alias):  # the value of an anchor, shared
+        # The value of an anchor, shared.
+        if isinstance(event, alias):
             anchor = event.anchor or ""
             if anchor not in self.anchors:
                 detail = f'the alias "*{anchor}" is not defined; write "&{anchor}" before it.'
                 raise _InvalidDocument(position, detail)
             anchored_data, anchor_position, node_count = self.anchors[anchor]
-            self._count_nodes_toward_limit(node_count, position)  # else aliases of aliases could make a huge value
+            # Else aliases of aliases could make a huge value.
+            self._count_nodes_toward_limit(node_count, position)
             return anchored_data, anchor_position
         previous_count = self.nodes
         self._count_nodes_toward_limit(1, position)
         if isinstance(event, scalar):
             data = _parse_scalar(event, position)
-            if data is not None and not isinstance(data, str):  # the text is parsed to another value
+            # The text is parsed to another value.
+            if data is not None and not isinstance(data, str):
                 position = TextPosition(position.line, position.column, source_text=event.value)
         elif isinstance(event, sequence):
             _require_matching_yaml_tag(event.tag, "seq", position)
@@ -186,20 +215,25 @@ class _DocumentReader:
             _require_matching_yaml_tag(event.tag, "map", position)
             data = self._parse_mapping(position, depth)
         if event.anchor:
-            self.anchors[event.anchor] = (data, position, self.nodes - previous_count)  # with the number of its nodes
+            # With the number of its nodes.
+            self.anchors[event.anchor] = (data, position, self.nodes - previous_count)
         return data, position
 
     def _count_nodes_toward_limit(self, nodes: int, position: TextPosition) -> None:
         self.nodes += nodes
         if self.nodes > MAX_NODES:
-            detail = f"the document expands to more than {MAX_NODES:,} nodes. Split it into several files."
+            detail = (
+                f"the document expands to more than {MAX_NODES:,} nodes. Split it into several "
+                "files."
+            )
             raise _InvalidDocument(position, detail)
 
     def _parse_sequence(self, position: TextPosition, depth: int) -> list[Any]:
         """Parse the items up to the end of a sequence; their positions are added to `position`."""
         items: list[Any] = []
         for event in self.events:
-            if isinstance(event, self.ends):  # of the sequence
+            # Of the sequence.
+            if isinstance(event, self.ends):
                 break
             data, item_position = self.parse_node(event, depth + 1)
             position.children[len(items)] = item_position
@@ -209,35 +243,47 @@ class _DocumentReader:
     def _parse_mapping(self, position: TextPosition, depth: int) -> dict[str, Any]:
         """Parse the entries up to the end of a mapping, and add their positions to `position`; merge those of `<<`."""
         entries: dict[str, Any] = {}
-        merged_sources: list[tuple[dict[str, Any], TextPosition]] = []  # mappings of `<<` entries
+        # mappings of `<<` entries.
+        merged_sources: list[tuple[dict[str, Any], TextPosition]] = []
         for event in self.events:
-            if isinstance(event, self.ends):  # of the mapping
+            # Of the mapping.
+            if isinstance(event, self.ends):
                 break
-            is_merge = getattr(event, "value", None) == "<<" and event.implicit[0]  # implicit: no quotes and no tag
+            # implicit: no quotes and no tag.
+            is_merge = getattr(event, "value", None) == "<<" and event.implicit[0]
             name, key_position = self.parse_node(event, depth + 1)
             data, value_position = self.parse_node(next(self.events), depth + 1)
             if is_merge:
                 merged_sources += _list_merge_sources(data, value_position)
                 continue
-            if not isinstance(name, (str, int, float)):  # null, a list or a mapping
+            # null, a list or a mapping.
+            if not isinstance(name, (str, int, float)):
                 raise _InvalidDocument(key_position, "a key must be a text or a number.")
-            key = str(name).lower() if isinstance(name, bool) else str(name)  # as in JSON: true, 1
+            # As in JSON: true, 1.
+            key = str(name).lower() if isinstance(name, bool) else str(name)
             if key in entries:
                 detail = f'the key "{key}" occurs twice in one mapping; the last value is used.'
-                problem = build_problem(self.file, key_position, "duplicate-yaml-key", detail, Severity.WARNING)
+                problem = build_problem(
+                    self.file, key_position, "duplicate-yaml-key", detail, Severity.WARNING
+                )
                 self.findings.append(problem)
             entries[key] = data
             # The entry has the position of its key; its parts keep their own.
-            position.children[key] = replace(value_position, line=key_position.line, column=key_position.column)
+            position.children[key] = replace(
+                value_position, line=key_position.line, column=key_position.column
+            )
         for source, source_position in merged_sources:
             for key, data in source.items():
-                if key not in entries:  # neither an own entry nor from an earlier source
+                # Neither an own entry nor from an earlier source.
+                if key not in entries:
                     entries[key] = data
                     position.children[key] = source_position.children.get(key, source_position)
         return entries
 
 
-def _list_merge_sources(data: Any, position: TextPosition) -> Iterable[tuple[dict[str, Any], TextPosition]]:
+def _list_merge_sources(
+    data: Any, position: TextPosition
+) -> Iterable[tuple[dict[str, Any], TextPosition]]:
     """Return the mappings merged by <<, with their positions: one, or those of a list. Raises _InvalidDocument. `data`
     is the value of the key `<<`, and `position` has the positions of its parts in `children`.
     """
@@ -245,14 +291,23 @@ def _list_merge_sources(data: Any, position: TextPosition) -> Iterable[tuple[dic
         return [(data, position)]
     if isinstance(data, list) and all(isinstance(part, dict) for part in data):
         return [(part, position.children[index]) for index, part in enumerate(data)]
-    raise _InvalidDocument(position, "only a mapping, or a list of mappings, can be merged with <<.")
+    raise _InvalidDocument(
+        position, "only a mapping, or a list of mappings, can be merged with <<."
+    )
 
 
 _TAG: Final = "tag:yaml.org,2002:"
 # Classes of the values that a tag accepts.
-_TAG_CLASSES: Final[dict[str, set[type]]] = {"int": {int}, "float": {int, float}, "bool": {bool}, "null": {type(None)}}
+_TAG_CLASSES: Final[dict[str, set[type]]] = {
+    "int": {int},
+    "float": {int, float},
+    "bool": {bool},
+    "null": {type(None)},
+}
 _INTEGER: Final = re.compile(r"[-+]?(?:0|[1-9][0-9]*)\Z")
-_BASED: Final = re.compile(r"(?P<sign>[-+]?)0(?:x(?P<x>[0-9a-fA-F]+)|b(?P<b>[01]+)|o?(?P<o>[0-7]+))\Z")
+_BASED: Final = re.compile(
+    r"(?P<sign>[-+]?)0(?:x(?P<x>[0-9a-fA-F]+)|b(?P<b>[01]+)|o?(?P<o>[0-7]+))\Z"
+)
 _BASES: Final = {"x": 16, "b": 2, "o": 8}
 _FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\Z")
 _SPECIAL: Final = re.compile(r"(?:[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))\Z")
@@ -269,7 +324,9 @@ _MAX_NUMBER_LENGTH: Final = 400
 def _require_matching_yaml_tag(tag: str | None, kind: str, position: TextPosition) -> None:
     """Raise _InvalidDocument for an explicit tag other than `!!kind`, the one of this kind of node ("map", "seq")."""
     if tag not in {None, "!", _TAG + kind}:
-        raise _InvalidDocument(position, f'the tag "{str(tag).replace(_TAG, "!!")}" is not supported.')
+        raise _InvalidDocument(
+            position, f'the tag "{str(tag).replace(_TAG, "!!")}" is not supported.'
+        )
 
 
 def _parse_scalar(event: Any, position: TextPosition) -> Any:
@@ -278,14 +335,16 @@ def _parse_scalar(event: Any, position: TextPosition) -> Any:
     """
     text, tag = event.value, event.tag
     if tag is None:
-        return _parse_plain_scalar(text, position) if event.implicit[0] else text  # implicit[0]: not quoted
+        # implicit[0]: not quoted.
+        return _parse_plain_scalar(text, position) if event.implicit[0] else text
     kind = tag.removeprefix(_TAG)
     if kind in {"!", "str", "binary", "timestamp"}:
         return text
     if kind not in _TAG_CLASSES:
         raise _InvalidDocument(position, f'the tag "{tag.replace(_TAG, "!!")}" is not supported.')
     value = _parse_plain_scalar(text, position)
-    if type(value) not in _TAG_CLASSES[kind]:  # its very class: a bool is an instance of int
+    # Its very class: a bool is an instance of int.
+    if type(value) not in _TAG_CLASSES[kind]:
         raise _InvalidDocument(position, f'"{text[:40]}" cannot be read as !!{kind}.')
     return _convert_to_float(value, text, position) if kind == "float" else value
 
@@ -309,14 +368,16 @@ def _parse_plain_scalar(text: str, position: TextPosition) -> Any:
         return None
     if text in _BOOLS:
         return _BOOLS[text]
-    starts_like_number = text[0].isdigit() or text[0] in "+-."  # "" is null
+    # "" is null.
+    starts_like_number = text[0].isdigit() or text[0] in "+-."
     if not starts_like_number or len(text) > _MAX_NUMBER_LENGTH:
         return text
     if _INTEGER.match(text):
         return int(text)
     based = _BASED.match(text)
     if based:
-        prefix = str(based.lastgroup)  # the digits are in the last group, named after their prefix
+        # The digits are in the last group, named after their prefix.
+        prefix = str(based.lastgroup)
         return int(based["sign"] + based[prefix], _BASES[prefix])
     if _FLOAT.match(text):
         return _convert_to_float(text, text, position)
@@ -399,7 +460,8 @@ class Node(Struct, frozen=True):
 def parse_whole_number(value: Any) -> int | None:
     """Parse a whole number, also from text; None for anything else."""
     if isinstance(value, bool):
-        return None  # a bool is an int in Python
+        # A bool is an int in Python.
+        return None
     if isinstance(value, int):
         return value
     if isinstance(value, float) and value.is_integer():
@@ -412,14 +474,17 @@ class DocumentFindings:
 
     def __init__(self, file: str) -> None:
         self.file = file
-        self._problems: dict[Problem, None] = {}  # an ordered set
+        # An ordered set.
+        self._problems: dict[Problem, None] = {}
 
     @property
     def findings(self) -> tuple[Problem, ...]:
         """All findings, by line."""
         return tuple(sorted(self._problems, key=lambda problem: problem.line))
 
-    def add_warning(self, location: Node | TextPosition | None, problem_id: str, detail: str) -> None:
+    def add_warning(
+        self, location: Node | TextPosition | None, problem_id: str, detail: str
+    ) -> None:
         """Add a warning about something that was corrected or skipped."""
         self._add(location, problem_id, detail, Severity.WARNING)
 
@@ -431,7 +496,9 @@ class DocumentFindings:
         """Add a finding of another reader about the same document."""
         self._problems.setdefault(problem)
 
-    def _add(self, location: Node | TextPosition | None, problem_id: str, detail: str, severity: Severity) -> None:
+    def _add(
+        self, location: Node | TextPosition | None, problem_id: str, detail: str, severity: Severity
+    ) -> None:
         position = location.position if isinstance(location, Node) else location
         self._problems.setdefault(build_problem(self.file, position, problem_id, detail, severity))
 
@@ -456,8 +523,10 @@ def parse_large_list(content: str | bytes) -> tuple[dict[str, Any], TextPosition
     try:
         text = _decode_utf8_or_utf16(content) if isinstance(content, bytes) else content
         data, position = _JsonListReader(text).parse()
-    except (ValueError, RecursionError, IndexError):  # a UnicodeDecodeError is a ValueError
-        return None  # the normal parser reports the error
+    except (ValueError, RecursionError, IndexError):
+        # A UnicodeDecodeError is a ValueError.
+        # The normal parser reports the error.
+        return None
     return None if _is_nested_too_deep(data) else (data, position)
 
 
@@ -468,8 +537,11 @@ class _JsonListReader:
         self.text = text
         self.offset = 0
         self.line = 1
-        self.counted_offset = 0  # lines are counted up to this offset
-        self.decode = json.JSONDecoder(object_pairs_hook=_build_object, parse_constant=_reject_number).raw_decode
+        # lines are counted up to this offset.
+        self.counted_offset = 0
+        self.decode = json.JSONDecoder(
+            object_pairs_hook=_build_object, parse_constant=_reject_number
+        ).raw_decode
 
     def parse(self) -> tuple[dict[str, Any], TextPosition]:
         """Parse the whole text, an object with a list `items`. Raises ValueError, IndexError or RecursionError."""
@@ -482,7 +554,8 @@ class _JsonListReader:
             key = self._parse_value()
             self._require_and_skip_character(":")
             if not isinstance(key, str) or key in data:
-                raise _UnsupportedJson  # the YAML parser reads the text instead, and reports duplicate keys
+                # The YAML parser reads the text instead, and reports duplicate keys.
+                raise _UnsupportedJson
             if key == _ITEMS and self.text[self.offset] == "[":
                 data[key], root_position.children[key] = self._parse_items(key_position)
             else:
@@ -552,7 +625,8 @@ def _reject_number(_constant: str) -> Any:
 
 def _is_nested_too_deep(data: dict[str, Any]) -> bool:
     """Check whether data has more than MAX_DEPTH levels of mappings and lists, level by level and without recursion."""
-    level: list[Any] = [data]  # the mappings and lists at one depth
+    # The mappings and lists at one depth.
+    level: list[Any] = [data]
     for _ in range(MAX_DEPTH):
         next_level: list[Any] = []
         for part in level:

@@ -16,9 +16,18 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from nexusform.configuration.declarations.configuration import Encryption, EncryptionTarget, MethodName
+from nexusform.configuration.declarations.configuration import (
+    Encryption,
+    EncryptionTarget,
+    MethodName,
+)
 from nexusform.configuration.settings_block import UNENCRYPTED
-from nexusform.encryption.key_providers import EncryptionKey, EncryptionProblem, derive_key, require_cryptography
+from nexusform.encryption.key_providers import (
+    EncryptionKey,
+    EncryptionProblem,
+    derive_key,
+    require_cryptography,
+)
 from nexusform.interfaces.state_storage import (
     ENCRYPTED_PREFIX,
     BackendProblem,
@@ -57,8 +66,10 @@ class DocumentCipher:
     def __init__(self, encryption: Encryption, target: EncryptionTarget) -> None:
         self._encryption = encryption
         self._target = target
-        self._writing_keys: dict[MethodName, EncryptionKey] = {}  # by name of the key provider
-        self._reading_keys: dict[tuple[MethodName, str], EncryptionKey] = {}  # by that and the metadata of a document
+        # By name of the key provider.
+        self._writing_keys: dict[MethodName, EncryptionKey] = {}
+        # By that and the metadata of a document.
+        self._reading_keys: dict[tuple[MethodName, str], EncryptionKey] = {}
 
     def check(self) -> None:
         """Raise an EncryptionProblem if no key for encryption is available; the method `unencrypted` needs none."""
@@ -69,14 +80,16 @@ class DocumentCipher:
     def is_current(self, document: bytes) -> bool:
         """Return whether a stored document is encrypted by the configured method (or unencrypted, if configured so)."""
         key_name = self._encryption.methods[self._target.method]
-        if key_name is None:  # the method `unencrypted`
+        # The method `unencrypted`.
+        if key_name is None:
             return not is_encrypted(document)
         return is_encrypted(document) and _read_header(document).get("keys") == ".".join(key_name)
 
     def encrypt(self, document: bytes, purpose: str) -> bytes:
         """Return the document as one encrypted line, without a line end. Raises EncryptionProblem."""
         key_name = self._encryption.methods[self._target.method]
-        if key_name is None:  # the method `unencrypted`
+        # The method `unencrypted`.
+        if key_name is None:
             return document
         with require_cryptography("Encryption needs"):
             from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -99,19 +112,25 @@ class DocumentCipher:
         methods = (self._target.method, *self._target.fallbacks)
         if not is_encrypted(document):
             if any(kind == UNENCRYPTED for kind, _ in methods):
-                return document  # for example before the first encrypted write
+                # For example before the first encrypted write.
+                return document
             raise EncryptionProblem(
-                f"{name} is not encrypted, but the configuration requires encryption. To encrypt it, add a "
+                f"{name} is not encrypted, but the configuration requires encryption. To encrypt "
+                "it, add a "
                 '`fallback` with a method "unencrypted". Remove the fallback after the next apply.'
             )
         header, data = _split_encrypted_document(document, name)
         if header.get("purpose") != purpose:
-            raise EncryptionProblem(f"{name} is encrypted as a {header.get('purpose')}, not as a {purpose}.")
-        reasons: list[str] = []  # one for each key that does not fit
+            raise EncryptionProblem(
+                f"{name} is encrypted as a {header.get('purpose')}, not as a {purpose}."
+            )
+        # One for each key that does not fit.
+        reasons: list[str] = []
         for method in methods:
             key_name = self._encryption.methods[method]
             if key_name is None:
-                continue  # the method `unencrypted`
+                # The method `unencrypted`.
+                continue
             try:
                 return self._decrypt_with_key(key_name, header, data)
             except EncryptionProblem as problem:
@@ -119,7 +138,9 @@ class DocumentCipher:
         reason_text = " ".join(reasons) or "The configuration has no matching method."
         raise EncryptionProblem(f"{name} cannot be decrypted. {reason_text}")
 
-    def _decrypt_with_key(self, key_name: MethodName, header: Mapping[str, Any], data: bytes) -> bytes:
+    def _decrypt_with_key(
+        self, key_name: MethodName, header: Mapping[str, Any], data: bytes
+    ) -> bytes:
         """Decrypt the data with the key of a key provider. Raises EncryptionProblem."""
         with require_cryptography("Encryption needs"):
             from cryptography.exceptions import InvalidTag
@@ -127,16 +148,20 @@ class DocumentCipher:
         meta = header.get("meta")
         if not isinstance(meta, dict):
             raise EncryptionProblem("the document has no metadata of its key.")
-        cache_key = key_name, json.dumps(meta, sort_keys=True)  # a document may have its own salt
+        # A document may have its own salt.
+        cache_key = key_name, json.dumps(meta, sort_keys=True)
         if cache_key not in self._reading_keys:
-            self._reading_keys[cache_key] = derive_key(self._encryption.key_providers[key_name], meta)
+            self._reading_keys[cache_key] = derive_key(
+                self._encryption.key_providers[key_name], meta
+            )
         key = self._reading_keys[cache_key]
         try:
             nonce = base64.b64decode(str(header.get("nonce", "")), validate=True)
             return AESGCM(key.secret).decrypt(nonce, data, _serialize_header(header))
         except (InvalidTag, ValueError, binascii.Error):
             raise EncryptionProblem(
-                f"key_provider.{'.'.join(key_name)}: the key does not decrypt it. Another key was used, or the "
+                f"key_provider.{'.'.join(key_name)}: the key does not decrypt it. Another key was "
+                "used, or the "
                 "document was changed."
             ) from None
 
@@ -144,7 +169,9 @@ class DocumentCipher:
         """Return the key of a key provider for encryption, derived once with new metadata. Raises EncryptionProblem."""
         if key_name not in self._writing_keys:
             try:
-                self._writing_keys[key_name] = derive_key(self._encryption.key_providers[key_name], meta=None)
+                self._writing_keys[key_name] = derive_key(
+                    self._encryption.key_providers[key_name], meta=None
+                )
             except EncryptionProblem as problem:
                 raise EncryptionProblem(f"Cannot encrypt. {problem}") from None
         return self._writing_keys[key_name]
@@ -161,9 +188,13 @@ def _split_encrypted_document(document: bytes, name: str) -> tuple[dict[str, Any
         header, data = members["encryption"], base64.b64decode(members["data"], validate=True)
         version = header["version"]
     except (ValueError, KeyError, TypeError, RecursionError):
-        raise EncryptionProblem(f"{name} is encrypted but damaged: it is not JSON written by nexusform.") from None
+        raise EncryptionProblem(
+            f"{name} is encrypted but damaged: it is not JSON written by nexusform."
+        ) from None
     if version != _VERSION:
-        raise EncryptionProblem(f"{name} was encrypted by a newer nexusform (format {version}). Use that version.")
+        raise EncryptionProblem(
+            f"{name} was encrypted by a newer nexusform (format {version}). Use that version."
+        )
     return header, data
 
 
@@ -186,7 +217,11 @@ class EncryptedBackend:
     def write(self, document: bytes) -> None:
         """Encrypt and replace the document, unless the stored one is equal and has the current method."""
         stored = self.inner.read()
-        if stored is None or not self._cipher.is_current(stored) or self._decrypt_or_none(stored) != document:
+        if (
+            stored is None
+            or not self._cipher.is_current(stored)
+            or self._decrypt_or_none(stored) != document
+        ):
             self.inner.write(self._cipher.encrypt(document, STATE))
 
     def is_outdated(self) -> bool:

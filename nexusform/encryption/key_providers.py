@@ -23,7 +23,8 @@ from nexusform.network.deadlines import DeadlineRunner
 
 KEY_BYTES: Final = 32
 EXTERNAL_VARIABLE: Final = "NF_ENCRYPTION_COMMAND"
-_MINIMUM_PASSPHRASE: Final = 16  # characters; OpenTofu's rule
+# characters; OpenTofu's rule.
+_MINIMUM_PASSPHRASE: Final = 16
 _MINIMUM_ITERATIONS: Final = 200_000
 _ITERATIONS: Final = 600_000
 _MAXIMUM_ITERATIONS: Final = 100_000_000
@@ -62,7 +63,9 @@ def derive_key(block: KeyProviderBlock, meta: Meta | None) -> EncryptionKey:
     except EncryptionProblem as problem:
         raise EncryptionProblem(f"{name}: {problem}") from None
     if len(key.secret) != KEY_BYTES:
-        raise EncryptionProblem(f"{name}: the key must have {KEY_BYTES} bytes, not {len(key.secret)}.")
+        raise EncryptionProblem(
+            f"{name}: the key must have {KEY_BYTES} bytes, not {len(key.secret)}."
+        )
     return key
 
 
@@ -83,10 +86,16 @@ def _derive_pbkdf2_key(settings: Mapping[str, str], meta: Meta | None) -> Encryp
     with require_cryptography("Encryption needs"):
         from cryptography.hazmat.primitives import hashes
         from cryptography.hazmat.primitives.kdf.pbkdf2 import PBKDF2HMAC
-    _reject_unknown_key_settings(settings, "passphrase", "passphrase_variable", "iterations", "hash_function")
-    passphrase = settings.get("passphrase") or _read_environment_variable_of_setting(settings, "passphrase_variable")
+    _reject_unknown_key_settings(
+        settings, "passphrase", "passphrase_variable", "iterations", "hash_function"
+    )
+    passphrase = settings.get("passphrase") or _read_environment_variable_of_setting(
+        settings, "passphrase_variable"
+    )
     if len(passphrase) < _MINIMUM_PASSPHRASE:
-        raise EncryptionProblem(f"the passphrase must have at least {_MINIMUM_PASSPHRASE} characters.")
+        raise EncryptionProblem(
+            f"the passphrase must have at least {_MINIMUM_PASSPHRASE} characters."
+        )
     if meta is None:
         salt = secrets.token_bytes(32)
         iterations = _parse_iterations(settings.get("iterations", str(_ITERATIONS)))
@@ -97,7 +106,8 @@ def _derive_pbkdf2_key(settings: Mapping[str, str], meta: Meta | None) -> Encryp
         hash_name = str(meta.get("hash_function", ""))
     if hash_name not in _HASHES:
         raise EncryptionProblem(f'hash_function = "{hash_name}": use {" or ".join(_HASHES)}.')
-    hash_algorithm = getattr(hashes, hash_name.upper())()  # SHA256 or SHA512
+    # SHA256 or SHA512.
+    hash_algorithm = getattr(hashes, hash_name.upper())()
     derivation = PBKDF2HMAC(hash_algorithm, KEY_BYTES, salt, iterations)
     encoded_salt = base64.b64encode(salt).decode()
     new_meta = {"salt": encoded_salt, "iterations": iterations, "hash_function": hash_name}
@@ -129,7 +139,9 @@ def _get_vault_wrapped_key(settings: Mapping[str, str], meta: Meta | None) -> En
     if meta is None:
         secret = secrets.token_bytes(KEY_BYTES)
         wrapped_by, wrapped = wrap_key(key_id, secret)
-        return EncryptionKey(secret, {"wrapped": base64.b64encode(wrapped).decode(), "key_id": wrapped_by})
+        return EncryptionKey(
+            secret, {"wrapped": base64.b64encode(wrapped).decode(), "key_id": wrapped_by}
+        )
     # Any version of the block's key may have wrapped it (without key_version), but no other key.
     wrapped_by = str(meta.get("key_id", ""))
     if not f"{wrapped_by}/".startswith(f"{key_id}/"):
@@ -145,7 +157,9 @@ def wrap_key(key_id: str, secret: bytes) -> tuple[str, bytes]:
 
 def unwrap_key(key_id: str, wrapped: bytes) -> bytes:
     """Unwrap a key wrapped by `wrap_key`. Raises EncryptionProblem."""
-    return bytes(_call_key_vault(key_id, lambda client, algorithm: client.unwrap_key(algorithm, wrapped)).key)
+    return bytes(
+        _call_key_vault(key_id, lambda client, algorithm: client.unwrap_key(algorithm, wrapped)).key
+    )
 
 
 def _call_key_vault(key_id: str, operation: Callable[[Any, Any], Any]) -> Any:
@@ -157,11 +171,15 @@ def _call_key_vault(key_id: str, operation: Callable[[Any, Any], Any]) -> Any:
     except ImportError as import_error:
         command = format_installation("azure")
         raise EncryptionProblem(f"it needs the package {import_error.name}: {command}.") from None
-    from nexusform.network.azure_identity import create_configured_identity  # loaded on first use
+    # loaded on first use.
+    from nexusform.network.azure_identity import create_configured_identity
 
     try:
-        client = CryptographyClient(key_id, create_configured_identity({}) or DefaultAzureCredential())
-        deadline = DeadlineRunner(lambda: key_id)  # the name in messages
+        client = CryptographyClient(
+            key_id, create_configured_identity({}) or DefaultAzureCredential()
+        )
+        # The name in messages.
+        deadline = DeadlineRunner(lambda: key_id)
         return deadline.run("use the key", lambda: operation(client, KeyWrapAlgorithm.rsa_oaep_256))
     except BackendProblem as problem:
         raise EncryptionProblem(str(problem)) from None
@@ -183,7 +201,11 @@ def _run_external_provider(settings: Mapping[str, str], meta: Meta | None) -> En
         raise EncryptionProblem(f"the variable {EXTERNAL_VARIABLE} must name the program.")
     try:
         result = subprocess.run(  # noqa: S603 - the operator's own program
-            command, input=json.dumps(meta).encode(), stdout=subprocess.PIPE, timeout=_COMMAND_SECONDS, check=True
+            command,
+            input=json.dumps(meta).encode(),
+            stdout=subprocess.PIPE,
+            timeout=_COMMAND_SECONDS,
+            check=True,
         )
         header, _, answer = result.stdout.partition(b"\n")
         if json.loads(header).get("magic") != _MAGIC:
@@ -209,7 +231,9 @@ def _reject_unknown_key_settings(settings: Mapping[str, str], *known: str) -> No
     """Raise EncryptionProblem for a setting not in `known`."""
     unknown = [name for name in settings if name not in known]
     if unknown:
-        raise EncryptionProblem(f'unknown setting "{unknown[0]}". Known settings: {", ".join(known) or "none"}.')
+        raise EncryptionProblem(
+            f'unknown setting "{unknown[0]}". Known settings: {", ".join(known) or "none"}.'
+        )
 
 
 def _read_environment_variable_of_setting(settings: Mapping[str, str], setting: str) -> str:
@@ -227,7 +251,9 @@ def _parse_iterations(text: str) -> int:
     """Parse a number of iterations within the limits. Raises EncryptionProblem."""
     iterations = parse_integer(text)
     if iterations is None or not _MINIMUM_ITERATIONS <= iterations <= _MAXIMUM_ITERATIONS:
-        raise EncryptionProblem(f'iterations = "{text}" must be a whole number of at least {_MINIMUM_ITERATIONS:,}.')
+        raise EncryptionProblem(
+            f'iterations = "{text}" must be a whole number of at least {_MINIMUM_ITERATIONS:,}.'
+        )
     return iterations
 
 

@@ -18,10 +18,14 @@ from typing import TYPE_CHECKING, Any, Final
 from nexusform.encryption.key_providers import EncryptionProblem, require_cryptography
 
 if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import (
+        Ed25519PrivateKey,
+        Ed25519PublicKey,
+    )
 
 ALGORITHM: Final = "ed25519"
-_PURPOSE: Final = b"nexusform plan, version 1\n"  # prevents reuse of other signatures for a plan
+# prevents reuse of other signatures for a plan.
+_PURPOSE: Final = b"nexusform plan, version 1\n"
 _MAKE_KEY: Final = "openssl genpkey -algorithm ed25519"
 
 
@@ -37,11 +41,14 @@ def sign_digest(digest: str, key: bytes, name: str) -> dict[str, str]:
         }
 
 
-def check_signature(signature: Mapping[str, Any] | None, digest: str, key: bytes, name: str) -> None:
+def check_signature(
+    signature: Mapping[str, Any] | None, digest: str, key: bytes, name: str
+) -> None:
     """Raise EncryptionProblem unless the signature is of this digest by this `key` (public, in file `name`)."""
     if signature is None:
         raise EncryptionProblem(
-            "It is not signed. Sign an approved plan with `nexusform sign -key=KEYFILE PLANFILE`, or a new "
+            "It is not signed. Sign an approved plan with `nexusform sign -key=KEYFILE PLANFILE`, "
+            "or a new "
             "one with -sign=KEYFILE."
         )
     with require_cryptography("Signatures need"):
@@ -49,15 +56,21 @@ def check_signature(signature: Mapping[str, Any] | None, digest: str, key: bytes
 
         public_key = _load_public_key(key, name)
         if signature.get("algorithm") != ALGORITHM:
-            raise EncryptionProblem("Its signature has a kind unknown to this version of nexusform.")
+            raise EncryptionProblem(
+                "Its signature has a kind unknown to this version of nexusform."
+            )
         fingerprint = _compute_fingerprint(public_key)
         if signature.get("key") != fingerprint:
-            raise EncryptionProblem(f"It was signed with the key {signature.get('key')}, but {name} is {fingerprint}.")
+            raise EncryptionProblem(
+                f"It was signed with the key {signature.get('key')}, but {name} is {fingerprint}."
+            )
         try:
             content = base64.b64decode(str(signature.get("signature")), validate=True)
             public_key.verify(content, _PURPOSE + digest.encode())
         except (InvalidSignature, binascii.Error):
-            raise EncryptionProblem("Its signature is invalid: the plan was changed after it was signed.") from None
+            raise EncryptionProblem(
+                "Its signature is invalid: the plan was changed after it was signed."
+            ) from None
 
 
 def sign_statement(payload_type: str, payload: bytes, key: bytes, name: str) -> dict[str, str]:
@@ -70,7 +83,11 @@ def sign_statement(payload_type: str, payload: bytes, key: bytes, name: str) -> 
 
 
 def check_statement(
-    payload_type: str, payload: bytes, signatures: Sequence[Mapping[str, Any]], key: bytes, name: str
+    payload_type: str,
+    payload: bytes,
+    signatures: Sequence[Mapping[str, Any]],
+    key: bytes,
+    name: str,
 ) -> None:
     """Raise EncryptionProblem unless one of the DSSE signatures is of this payload by this public key."""
     with require_cryptography("Signatures need"):
@@ -82,7 +99,8 @@ def check_statement(
                 content = base64.b64decode(str(signature.get("sig")), validate=True)
                 public_key.verify(content, _encode_dsse_signed_bytes(payload_type, payload))
             except (InvalidSignature, binascii.Error):
-                continue  # perhaps the signature of another key
+                # perhaps the signature of another key.
+                continue
             return
     raise EncryptionProblem(f"It has no valid signature of {name}")
 
@@ -110,7 +128,9 @@ def _load_private_key(text: bytes, name: str) -> Ed25519PrivateKey:
     try:
         key = load_pem_private_key(text, password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
-        raise EncryptionProblem(f"{name} {_describe_invalid_key(text)} Create a private key: {_MAKE_KEY}.") from None
+        raise EncryptionProblem(
+            f"{name} {_describe_invalid_key(text)} Create a private key: {_MAKE_KEY}."
+        ) from None
     if not isinstance(key, Ed25519PrivateKey):
         raise EncryptionProblem(f"{name} is not an Ed25519 key. Create one: {_MAKE_KEY}.")
     return key
@@ -125,7 +145,9 @@ def _load_public_key(text: bytes, name: str) -> Ed25519PublicKey:
     command = f"openssl pkey -in {name} -pubout"
     if b"PRIVATE KEY-----" in text:
         remedy = f"Print its public key: {command}."
-        raise EncryptionProblem(f"{name} is a private key; only the signer should have it. {remedy}")
+        raise EncryptionProblem(
+            f"{name} is a private key; only the signer should have it. {remedy}"
+        )
     try:
         key = load_pem_public_key(text)
     except (ValueError, TypeError, UnsupportedAlgorithm):

@@ -1,12 +1,20 @@
 """Files and log: regular files only, durable writes."""
 
-PUBLIC = {  # public names of the package, by module
-    "external_files": "explain_untrusted_file find_untrusted_files is_untrusted_path list_command_files",
+# public names of the package, by module.
+PUBLIC = {
+    "external_files": (
+        "explain_untrusted_file find_untrusted_files is_untrusted_path list_command_files"
+    ),
     "native_output": "discard_native_output",
     "run_log": "log_duration log_event start_log",
     "regular_files": (
-        "Confinement create_file NotRegularFile open_regular_file open_regular_to_read OutsideConfinement PRIVATE "
-        "read_regular sync_directory FileTooLarge list_directory UNCONFINED write_all_bytes write_file_atomically"
+        "Confinement create_file NotRegularFile open_regular_file open_regular_to_read "
+        "OutsideConfinement PRIVATE "
+        "read_regular sync_directory FileTooLarge list_directory UNCONFINED write_all_bytes "
+        "write_file_atomically"
     ),
-    "access_record": "get_recorded_accesses record_file_access record_server_access start_access_record read_variable",
+    "access_record": (
+        "get_recorded_accesses record_file_access record_server_access start_access_record "
+        "read_variable"
+    ),
 }

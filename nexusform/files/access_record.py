@@ -36,7 +36,8 @@ def start_access_record() -> None:
         names.clear()
     if not _ACCESSES.is_watching:
         _ACCESSES.is_watching = True
-        sys.addaudithook(_record_audit_event)  # also sees the programs and servers of SDKs
+        # Also sees the programs and servers of SDKs.
+        sys.addaudithook(_record_audit_event)
 
 
 def record_file_access(path: str, text: str) -> None:
@@ -66,11 +67,13 @@ def _record_audit_event(event: str, details: tuple[Any, ...]) -> None:
     elif event in _PROGRAM_POSITIONS:
         _record_started_program(details[_PROGRAM_POSITIONS[event]])
     elif event == "os.system":
-        _record_started_program("sh")  # the command may contain secrets
+        # The command may contain secrets.
+        _record_started_program("sh")
     elif event == "http.client.connect":
         connection, host, port = details
         scheme = "https" if connection.default_port == _HTTPS_PORT else "http"
-        tunnel = connection._tunnel_host  # noqa: SLF001 - the server behind a proxy has no other name
+        # The server behind a proxy has no other name.
+        tunnel = connection._tunnel_host  # noqa: SLF001
         if tunnel:
             host, port = tunnel, connection._tunnel_port  # noqa: SLF001
         record_server_access(f"{scheme}://{host}:{port}")

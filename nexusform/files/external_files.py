@@ -22,22 +22,31 @@ from nexusform.files.regular_files import Confinement
 class AllowedWriter(StrEnum):
     """Allowed writer of a file in a sandboxed run."""
 
-    OPERATOR = "operator"  # a file of the work tree is rejected
-    LIMITED = "work tree, with limits"  # its reader rejects targets, programs and credentials
-    WORK_TREE = "work tree"  # data: a link must stay in the work tree
+    # A file of the work tree is rejected.
+    OPERATOR = "operator"
+    # Its reader rejects targets, programs and credentials.
+    LIMITED = "work tree, with limits"
+    # data: a link must stay in the work tree.
+    WORK_TREE = "work tree"
 
 
 class PathValueForm(StrEnum):
     """Form of a value with file names."""
 
     PATH = "path"
-    PATHS = "paths"  # separated as in PATH
-    COMMAND = "command"  # a program and its arguments
-    PROGRAM = "program"  # the name of a program, found through PATH
-    PARAMETERS = "parameters"  # a connection string of PostgreSQL
+    # separated as in PATH.
+    PATHS = "paths"
+    # A program and its arguments.
+    COMMAND = "command"
+    # The name of a program, found through PATH.
+    PROGRAM = "program"
+    # A connection string of PostgreSQL.
+    PARAMETERS = "parameters"
     BUDGET = "budget"  # N:DIRECTORY
-    HOME = "home"  # a default path below the home directory
-    CURRENT = "current"  # a default path in the current directory
+    # A default path below the home directory.
+    HOME = "home"
+    # A default path in the current directory.
+    CURRENT = "current"
     FLAG = "flag"
 
 
@@ -50,8 +59,17 @@ class ExternalFile(Struct, frozen=True):
     form: PathValueForm = PathValueForm.PATH
 
 
-_OPERATOR, _LIMITED, _WORK_TREE = AllowedWriter.OPERATOR, AllowedWriter.LIMITED, AllowedWriter.WORK_TREE
-_PATHS, _HOME, _PROGRAM, _FLAG = PathValueForm.PATHS, PathValueForm.HOME, PathValueForm.PROGRAM, PathValueForm.FLAG
+_OPERATOR, _LIMITED, _WORK_TREE = (
+    AllowedWriter.OPERATOR,
+    AllowedWriter.LIMITED,
+    AllowedWriter.WORK_TREE,
+)
+_PATHS, _HOME, _PROGRAM, _FLAG = (
+    PathValueForm.PATHS,
+    PathValueForm.HOME,
+    PathValueForm.PROGRAM,
+    PathValueForm.FLAG,
+)
 # Every variable, default path and flag that leads to a file; docs/security.md has the same table.
 EXTERNAL_FILES: Final = (
     ExternalFile("NF_ENCRYPTION_COMMAND", "program that prints keys", form=PathValueForm.COMMAND),
@@ -89,7 +107,9 @@ EXTERNAL_FILES: Final = (
     ExternalFile("BOTO_CONFIG", "settings of AWS"),
     ExternalFile("~/.aws", "settings and credentials of AWS; may name a program", form=_HOME),
     ExternalFile("~/.boto", "settings of AWS", form=_HOME),
-    ExternalFile("PG_CONN_STR", "server, and files with credentials", form=PathValueForm.PARAMETERS),
+    ExternalFile(
+        "PG_CONN_STR", "server, and files with credentials", form=PathValueForm.PARAMETERS
+    ),
     ExternalFile("PGSERVICEFILE", "servers of PostgreSQL"),
     ExternalFile("PGSYSCONFDIR", "servers of PostgreSQL"),
     ExternalFile("PGPASSFILE", "passwords of PostgreSQL"),
@@ -103,8 +123,15 @@ EXTERNAL_FILES: Final = (
     ExternalFile("~/.postgresql", "certificates and keys for PostgreSQL", form=_HOME),
     ExternalFile("OS_CLIENT_CONFIG_FILE", "servers and credentials of OpenStack"),
     ExternalFile("OS_CACERT", "certificate authorities of OpenStack"),
-    ExternalFile("clouds.yaml", "servers and credentials of OpenStack; rejected", _LIMITED, PathValueForm.CURRENT),
-    ExternalFile("~/.config/openstack/clouds.yaml", "servers and credentials of OpenStack", form=_HOME),
+    ExternalFile(
+        "clouds.yaml",
+        "servers and credentials of OpenStack; rejected",
+        _LIMITED,
+        PathValueForm.CURRENT,
+    ),
+    ExternalFile(
+        "~/.config/openstack/clouds.yaml", "servers and credentials of OpenStack", form=_HOME
+    ),
     ExternalFile("SSL_CERT_FILE", "certificate authorities"),
     ExternalFile("SSL_CERT_DIR", "certificate authorities", form=_PATHS),
     ExternalFile("REQUESTS_CA_BUNDLE", "certificate authorities"),
@@ -144,7 +171,9 @@ _FILE_PARAMETER: Final = re.compile(
 )
 
 
-def find_untrusted_files(environment: Mapping[str, str], confinement: Confinement) -> list[tuple[ExternalFile, str]]:
+def find_untrusted_files(
+    environment: Mapping[str, str], confinement: Confinement
+) -> list[tuple[ExternalFile, str]]:
     """List the files reserved for the operator, but in the work tree: pairs of entry and path. Without confinement the
     work tree is trusted, and there are none.
     """
@@ -154,7 +183,9 @@ def find_untrusted_files(environment: Mapping[str, str], confinement: Confinemen
     unused_caches = set(_CACHES)
     if not environment.get("NF_IN_AUTOMATION"):
         *variables, default_path = _CACHES
-        unused_caches.remove(next((name for name in variables if environment.get(name)), default_path))
+        unused_caches.remove(
+            next((name for name in variables if environment.get(name)), default_path)
+        )
     untrusted_files: list[tuple[ExternalFile, str]] = []
     for entry in EXTERNAL_FILES:
         if entry.writer is not AllowedWriter.OPERATOR or entry.name in unused_caches:
@@ -189,12 +220,16 @@ def _list_entry_paths(entry: ExternalFile, environment: Mapping[str, str]) -> It
             yield path
     elif entry.form is PathValueForm.PROGRAM:
         path = shutil.which(entry.name, path=environment.get("PATH")) or ""
-        if path and not Path(path).is_relative_to(sys.prefix):  # the job's own Python environment is trusted
+        # The job's own Python environment is trusted.
+        if path and not Path(path).is_relative_to(sys.prefix):
             yield path
     elif entry.form in (PathValueForm.FLAG, PathValueForm.CURRENT) or not value:
-        return  # the reader of a flag or file of the current directory checks it; an unset variable names no file
+        # The reader of a flag or file of the current directory checks it; an unset variable names
+        # no file.
+        return
     elif entry.form is PathValueForm.COMMAND:
-        with suppress(ValueError):  # reported where the command is run
+        # reported where the command is run.
+        with suppress(ValueError):
             yield from list_command_files(shlex.split(value), environment)
     elif entry.form is PathValueForm.PARAMETERS:
         yield from _FILE_PARAMETER.findall(value)

@@ -22,9 +22,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 PRIVATE: Final = 0o600
-_NO_FOLLOW: Final = getattr(os, "O_NOFOLLOW", 0)  # Windows has neither these flags nor such links
+# Windows has neither these flags nor such links.
+_NO_FOLLOW: Final = getattr(os, "O_NOFOLLOW", 0)
 _CHUNK: Final = 1 << 20
-_OPEN_FLAGS: Final = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
+_OPEN_FLAGS: Final = (
+    getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
+)
 _SYSTEM_DIRECTORIES: Final = ("/proc", "/sys", "/dev")
 _CREATE_FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_FOLLOW | _OPEN_FLAGS
 
@@ -67,18 +70,22 @@ class Confinement(Struct, frozen=True):
         Git and system directories are outside, too. The unresolved path is checked first: before any access.
         """
         path_text = os.fspath(path)
-        if not self.root or "\0" in path_text:  # not confined, or a name no file has: opening it fails
+        # Not confined, or a name no file has: opening it fails.
+        if not self.root or "\0" in path_text:
             return path_text
-        if not self.is_operator_path and not self.is_inside(path_text):  # the operator may name links to the root
+        # The operator may name links to the root.
+        if not self.is_operator_path and not self.is_inside(path_text):
             raise OutsideConfinement(self.root, self.reason)
         real_path = os.path.realpath(path_text)
         if not _is_path_below(real_path, self.root):
             raise OutsideConfinement(self.root, self.reason)
         directories_and_name = Path(real_path).relative_to(self.root).parts
-        if ".git" in map(str.casefold, directories_and_name):  # it holds credentials of the checkout
+        # It holds credentials of the checkout.
+        if ".git" in map(str.casefold, directories_and_name):
             raise OutsideConfinement(self.root, self.reason)
         for directory in (*self.hidden, *_SYSTEM_DIRECTORIES):
-            hides_root = _is_path_below(self.root, directory)  # all paths would be rejected, so ignore this directory
+            # All paths would be rejected, so ignore this directory.
+            hides_root = _is_path_below(self.root, directory)
             if _is_path_below(real_path, directory) and not hides_root:
                 raise OutsideConfinement(self.root, self.reason)
         return real_path
@@ -132,7 +139,8 @@ def read_regular(path: str | Path, max_bytes: int, *, follow: bool = True) -> by
         size = os.fstat(file.fileno()).st_size
         if size > max_bytes:
             raise FileTooLarge(max_bytes)
-        content = file.read(size + 1)  # one byte more, in case it grew
+        # One byte more, in case it grew.
+        content = file.read(size + 1)
         while len(content) <= max_bytes and (chunk := file.read(_CHUNK)):
             content += chunk
     if len(content) > max_bytes:
@@ -155,16 +163,23 @@ def create_file(path: str | Path, mode: int = PRIVATE) -> int:
 
 
 def write_file_atomically(
-    path: Path, content: bytes | Iterable[bytes], mode: int, *, backup: Path | None = None, durable: bool = True
+    path: Path,
+    content: bytes | Iterable[bytes],
+    mode: int,
+    *,
+    backup: Path | None = None,
+    durable: bool = True,
 ) -> None:
     """Write a file atomically, replacing a file or link at the path. The content may be in pieces. The mode of an
     earlier regular file at the path replaces `mode`, and its content is kept as `backup` if given. Raises OSError; then
     the earlier file is unchanged.
     """
     temporary = _build_temporary_path(path)
-    if durable:  # caches need no durability, and their folders take long to scan
+    # caches need no durability, and their folders take long to scan.
+    if durable:
         _remove_abandoned_temporary_files(path)
-    old_file: Path | None = None  # a temporary second name of the earlier file
+    # A temporary second name of the earlier file.
+    old_file: Path | None = None
     try:
         descriptor = create_file(temporary, mode)
         try:
@@ -203,7 +218,8 @@ def sync_directory(path: Path) -> None:
     try:
         descriptor = os.open(path, os.O_RDONLY)
     except OSError:
-        return  # Windows opens no directories
+        # Windows opens no directories.
+        return
     try:
         with suppress(OSError):
             os.fsync(descriptor)
@@ -215,19 +231,23 @@ def _build_temporary_path(path: Path) -> Path:
     return path.with_name(f".{path.name}.{os.getpid()}-{os.urandom(8).hex()}.tmp")
 
 
-_LEFTOVER_SECONDS: Final = 60  # seconds; files being written by another machine are younger
+# seconds; files being written by another machine are younger.
+_LEFTOVER_SECONDS: Final = 60
 
 
 def _remove_abandoned_temporary_files(path: Path) -> None:
     """Remove partial files of terminated processes for this path."""
-    name = re.compile(re.escape(f".{path.name}.") + r"([0-9]+)-[0-9a-f]{16}\.tmp")  # process number, random digits
+    # process number, random digits.
+    name = re.compile(re.escape(f".{path.name}.") + r"([0-9]+)-[0-9a-f]{16}\.tmp")
     with suppress(OSError), os.scandir(path.parent) as entries:
         for entry in entries:
             match = name.fullmatch(entry.name)
             if match is None or not entry.is_file(follow_symlinks=False):
-                continue  # not a temporary file of ours
+                # Not a temporary file of ours.
+                continue
             is_old = time.time() - entry.stat(follow_symlinks=False).st_mtime > _LEFTOVER_SECONDS
-            # A live process of this machine may be slow; one of another machine is not visible, but its files are new.
+            # A live process of this machine may be slow; one of another machine is not visible, but
+            # its files are new.
             if is_old and not is_process_alive(int(match[1])):
                 Path(entry.path).unlink(missing_ok=True)
 
@@ -235,13 +255,15 @@ def _remove_abandoned_temporary_files(path: Path) -> None:
 def is_process_alive(process: int) -> bool:
     """Check whether a process of this machine is running; True if unknown."""
     if sys.platform == "win32":
-        return True  # os.kill would terminate it
+        # os.kill would terminate it.
+        return True
     try:
         os.kill(process, 0)
     except ProcessLookupError:
         return False
     except (OSError, OverflowError):
-        return True  # of another user, or no number of a process
+        # Of another user, or no number of a process.
+        return True
     return True
 
 
@@ -256,11 +278,13 @@ def _copy_file_mode(old: Path, new: Path) -> None:
 def _link_old_file(path: Path, backup: Path) -> Path | None:
     """Link (or copy) a file to a temporary path next to its backup. Return this path, or None for no file or a link."""
     if path.is_symlink() or not path.exists():
-        return None  # of a link only the link is replaced: its target stays
+        # Of a link only the link is replaced: its target stays.
+        return None
     temporary = _build_temporary_path(backup)
     try:
         temporary.hardlink_to(path)
-    except OSError:  # a file system without hard links
+    except OSError:
+        # A file system without hard links.
         descriptor = create_file(temporary)
         with os.fdopen(descriptor, "wb") as copy, path.open("rb") as original:
             import shutil

@@ -17,12 +17,14 @@ if TYPE_CHECKING:
 _TRACE: Final = 5
 _LEVELS: Final = {"trace": _TRACE, "debug": 10, "info": 20, "warn": 30, "error": 40}
 LEVELS: Final = (*_LEVELS, "json", "off")
-_ACTIVE: list[logging.Logger] = []  # the logger, after the start
+# The logger, after the start.
+_ACTIVE: list[logging.Logger] = []
 
 
 def start_log(environment: Mapping[str, str]) -> str:
     """Start the log according to NF_LOG and NF_LOG_PATH (by default stderr). Return an error message, or ""."""
-    _ACTIVE.clear()  # no logger, unless all goes well
+    # No logger, unless all goes well.
+    _ACTIVE.clear()
     level = environment.get("NF_LOG", "").lower()
     if level in ("", "off"):
         return ""  # no log
@@ -41,7 +43,8 @@ def start_log(environment: Mapping[str, str]) -> str:
     logging.addLevelName(_TRACE, "TRACE")
     handler.setFormatter(_build_formatter(_format_as_json if level == "json" else _format_as_text))
     logger = logging.getLogger("nexusform")
-    logger.setLevel(_LEVELS.get(level, _TRACE))  # NF_LOG=json logs all levels
+    # NF_LOG=json logs all levels.
+    logger.setLevel(_LEVELS.get(level, _TRACE))
     logger.handlers = [handler]
     logger.propagate = False
     _ACTIVE[:] = [logger]
@@ -64,7 +67,9 @@ def log_duration(message: str, **facts: object) -> Iterator[None]:
         log_event("info", message, **facts, seconds=round(perf_counter() - start_time, 4))
 
 
-def _build_formatter(format_record: Callable[[logging.LogRecord, str, Mapping[str, object]], str]) -> logging.Formatter:
+def _build_formatter(
+    format_record: Callable[[logging.LogRecord, str, Mapping[str, object]], str],
+) -> logging.Formatter:
     """Build a formatter from a function of a record, its time and its facts."""
     import logging
     from datetime import UTC, datetime

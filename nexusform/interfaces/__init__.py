@@ -1,17 +1,22 @@
 """Interfaces to resource types, providers, files, clocks and state storage."""
 
-PUBLIC = {  # public names of the package, by module
+# public names of the package, by module.
+PUBLIC = {
     "plugins": (
         "CaptureProvider ChangeRequest ChangeResult ChangeValidatingProvider Clock DataResult "
         "DryRunProvider "
-        "ExternalQueryProblem FileProblem Files FORGOTTEN_KEY ManualStepPending ObjectKey PermissionedProvider "
-        "PlanAwareProvider PlanningKind Provider ProviderProblem ReadContext ReadRequest ReadResult "
+        "ExternalQueryProblem FileProblem Files FORGOTTEN_KEY ManualStepPending ObjectKey "
+        "PermissionedProvider "
+        "PlanAwareProvider PlanningKind Provider ProviderProblem ReadContext ReadRequest "
+        "ReadResult "
         "PluginRegistries "
-        "ResourceContext ResourceType ServerQuery ServerReader RemoteStateQuery StateReader StateUser "
+        "ResourceContext ResourceType ServerQuery ServerReader RemoteStateQuery StateReader "
+        "StateUser "
         "StepPending StepProgress UNFINISHED_KEY UNMANAGED_KEY UnplacedVms VmHandlers"
     ),
     "state_storage": (
-        "BackendProblem BatchJournalBackend CheckpointBackend ENCRYPTED_PREFIX EncryptingBackend is_encrypted "
+        "BackendProblem BatchJournalBackend CheckpointBackend ENCRYPTED_PREFIX EncryptingBackend "
+        "is_encrypted "
         "LockInfo StateBackend StateLocked StoredStateVersion VersionedBackend"
     ),
 }

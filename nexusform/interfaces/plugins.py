@@ -53,7 +53,9 @@ class ResourceContext(Protocol):
 UnplacedVms: TypeAlias = Mapping[tuple[str, "int | str"], Mapping[str, Any]]
 
 
-def _describe_plain_node(_attributes: Mapping[str, Any], _vm: PlacedVm, _cluster: Mapping[str, Any]) -> NodeProperties:
+def _describe_plain_node(
+    _attributes: Mapping[str, Any], _vm: PlacedVm, _cluster: Mapping[str, Any]
+) -> NodeProperties:
     """Return the properties of a node without labels and taints."""
     from nexusform.placements.node_properties import NodeProperties
 
@@ -71,13 +73,19 @@ class VmHandlers(Struct, frozen=True):
     of its VMs; `cluster` are the attributes of the cluster of a separate pool, else its own.
     """
 
-    build_demand: Callable[[Mapping[str, Any], ResourceContext, Address], tuple[VmDemand | None, list[Problem]]]
+    build_demand: Callable[
+        [Mapping[str, Any], ResourceContext, Address], tuple[VmDemand | None, list[Problem]]
+    ]
     list_existing_vms: Callable[[Mapping[str, Any]], tuple[PlacedVm, ...]]
     build_computed_attributes: Callable[
         [Mapping[str, Any], ResourceContext, Sequence[PlacedVm], UnplacedVms], dict[str, Any]
     ]
-    check_skus: Callable[[Mapping[str, Any], Collection[str]], list[Problem]] = lambda _values, _names: []
-    describe_node: Callable[[Mapping[str, Any], PlacedVm, Mapping[str, Any]], NodeProperties] = _describe_plain_node
+    check_skus: Callable[[Mapping[str, Any], Collection[str]], list[Problem]] = (
+        lambda _values, _names: []
+    )
+    describe_node: Callable[[Mapping[str, Any], PlacedVm, Mapping[str, Any]], NodeProperties] = (
+        _describe_plain_node
+    )
     list_unplaced_vms: Callable[[Mapping[str, Any]], UnplacedVms] = lambda _values: {}
 
 
@@ -126,7 +134,8 @@ class ReadContext(Struct, frozen=True):
     """
 
     files: Files
-    now: str  # RFC 3339, UTC
+    # RFC 3339, UTC.
+    now: str
     managed_names: frozenset[str] = frozenset()
     types: Mapping[str, ResourceType] = field(default_factory=dict)
     read_state: StateReader = lambda _query: (
@@ -156,7 +165,8 @@ class PlanningKind(StrEnum):
     RACK = "rack"
     MACHINE = "machine"
     MACHINE_ACTION = "machine_action"
-    CLUSTER = "cluster"  # separate pools may join it
+    # separate pools may join it.
+    CLUSTER = "cluster"
     MEMBER = "member"
     MANIFEST = "manifest"
     PLACEMENT = "placement"
@@ -166,7 +176,8 @@ class PlanningKind(StrEnum):
     HUB_EXPORT = "hub_export"
 
 
-ArgumentChange: TypeAlias = tuple[dict[str, Any], list[Problem]]  # new values of some arguments, and the problems
+# New values of some arguments, and the problems.
+ArgumentChange: TypeAlias = tuple[dict[str, Any], list[Problem]]
 
 
 class ResourceType(Struct, frozen=True):
@@ -201,8 +212,12 @@ class ResourceType(Struct, frozen=True):
     read: Callable[[Mapping[str, Any], ReadContext], DataResult] | None = None
     present: Callable[[Mapping[str, Any], str], Any] | None = None
     fill: Callable[[Mapping[str, Any]], dict[str, Any]] = lambda _arguments: {}
-    unpack_arguments: Callable[[Mapping[str, Any], Files], ArgumentChange] = lambda _arguments, _files: ({}, [])
-    adjust: Callable[[Mapping[str, Any], Mapping[str, Any]], ArgumentChange] = lambda _arguments, _prior: ({}, [])
+    unpack_arguments: Callable[[Mapping[str, Any], Files], ArgumentChange] = (
+        lambda _arguments, _files: ({}, [])
+    )
+    adjust: Callable[[Mapping[str, Any], Mapping[str, Any]], ArgumentChange] = (
+        lambda _arguments, _prior: ({}, [])
+    )
     build_fleet_object: Callable[[Mapping[str, Any]], Any] | None = None
     kind: PlanningKind = PlanningKind.OTHER
     list_secrets: Callable[[Mapping[str, Any]], tuple[Path, ...]] = lambda _attributes: ()
@@ -248,10 +263,12 @@ class ReadRequest(Struct, frozen=True):
 
 # Key of unmanaged VMs in the note of a rack or machine: rows with the fields of `OccupiedCapacity`.
 UNMANAGED_KEY: Final = "unmanaged"
-# Key of VMs removed from state that are still running, in such rows, until a provider reads the site.
+# Key of VMs removed from state that are still running, in such rows, until a provider reads the
+# site.
 FORGOTTEN_KEY: Final = "forgotten"
-# Key of a failed change in the note of an object, in the provider's own fields, with `words` for people. It
-# is pending until the provider reads or completes it. With `in_progress` it is still in progress.
+# Key of a failed change in the note of an object, in the provider's own fields, with `words` for
+# people. It is pending until the provider reads or completes it. With `in_progress` it is still in
+# progress.
 UNFINISHED_KEY: Final = "unfinished"
 
 
@@ -368,10 +385,14 @@ class ProviderProblem(Exception):
         """Keep the facts about the failure; `attributes` and `unfinished_change` apply if the object exists."""
         super().__init__(message)
         self.is_unreachable = is_unreachable
-        self.is_partial = False  # set later, if only some objects of a create exist
-        self.object_exists = object_exists  # a create failed after the object was created
-        self.attributes = attributes  # of this object
-        self.unfinished_change = unfinished_change  # the change left to complete, if the object exists
+        # Set later, if only some objects of a create exist.
+        self.is_partial = False
+        # A create failed after the object was created.
+        self.object_exists = object_exists
+        # Of this object.
+        self.attributes = attributes
+        # The change left to complete, if the object exists.
+        self.unfinished_change = unfinished_change
 
 
 class StepPending(ProviderProblem):
@@ -385,9 +406,12 @@ class ManualStepPending(ProviderProblem):
 class Provider(Protocol):
     """Provider: applies steps. Calls may be concurrent."""
 
-    name: str  # as shown in JSON: "nexusform.dev/builtin/simulated"
-    sends_changes: bool  # False if nothing is sent from this machine
-    observes_objects: bool  # False if read() can only return the recorded state (refresh may skip it)
+    # As shown in JSON: "nexusform.dev/builtin/simulated".
+    name: str
+    # False if nothing is sent from this machine.
+    sends_changes: bool
+    # False if read() can only return the recorded state (refresh may skip it).
+    observes_objects: bool
 
     def read(self, requests: Sequence[ReadRequest]) -> list[ReadResult]:
         """Read objects at once. Return one result for each request, in the same order."""
@@ -401,7 +425,9 @@ class Provider(Protocol):
     def delete(self, request: ChangeRequest) -> None:
         """Delete the object; a missing one is no error. Raises ProviderProblem."""
 
-    def find(self, resource_type: str, object_id: str) -> tuple[ObjectKey, Mapping[str, Any]] | None:
+    def find(
+        self, resource_type: str, object_id: str
+    ) -> tuple[ObjectKey, Mapping[str, Any]] | None:
         """Find the only object of that type and id, for import. Return its key and attributes; None without it."""
 
     def list_warnings(self) -> list[Problem]:
@@ -427,7 +453,9 @@ class DryRunProvider(Protocol):
     def describe_dry_run(self) -> str:
         """Describe the result of the last server-side dry run, in sentences; "" without one."""
 
-    def list_skipped(self, requests: Sequence[ChangeRequest], reason: str) -> list[tuple[int, Problem]]:
+    def list_skipped(
+        self, requests: Sequence[ChangeRequest], reason: str
+    ) -> list[tuple[int, Problem]]:
         """Return problems about changes not dry-run for this `reason`, each with the index of its request."""
 
 
@@ -443,7 +471,9 @@ class PlanAwareProvider(Protocol):
 class PermissionedProvider(Protocol):
     """Provider with operator permissions for a run."""
 
-    def set_permissions(self, is_url_allowed: Callable[[str], bool], *, take_ownership: bool) -> None:
+    def set_permissions(
+        self, is_url_allowed: Callable[[str], bool], *, take_ownership: bool
+    ) -> None:
         """Set which URLs may receive the credentials, and whether fields of other managers may be overwritten."""
 
 
@@ -459,7 +489,9 @@ class CaptureProvider(Protocol):
 class StateUser(Protocol):
     """Provider that needs the recorded objects of the state."""
 
-    def set_state_objects(self, objects: Iterable[Mapping[str, Any]], managed: Iterable[tuple[str, str]]) -> None:
+    def set_state_objects(
+        self, objects: Iterable[Mapping[str, Any]], managed: Iterable[tuple[str, str]]
+    ) -> None:
         """Receive parts of the state: the attributes of this provider's `objects`, and (type, id) of all objects."""
 
 
@@ -471,12 +503,19 @@ class PluginRegistries(Struct, frozen=True):
 
     def get_kind(self, type_name: str) -> PlanningKind:
         """Return the planning kind of a type; OTHER for an unknown type."""
-        return self.resource_types[type_name].kind if type_name in self.resource_types else PlanningKind.OTHER
+        return (
+            self.resource_types[type_name].kind
+            if type_name in self.resource_types
+            else PlanningKind.OTHER
+        )
 
     @property
     def schemas(self) -> Mapping[Mode, Mapping[str, BlockSchema]]:
         """Schema of each type by mode and name."""
-        return {"managed": _SchemaTable(self.resource_types), "data": _SchemaTable(self.data_sources)}
+        return {
+            "managed": _SchemaTable(self.resource_types),
+            "data": _SchemaTable(self.data_sources),
+        }
 
 
 class _SchemaTable(Mapping[str, BlockSchema]):

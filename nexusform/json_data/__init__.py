@@ -1,10 +1,14 @@
 """Plain JSON data: conversion from and to values, and records as JSON documents."""
 
-PUBLIC = {  # public names of the package, by module
+# public names of the package, by module.
+PUBLIC = {
     "plain_data": (
-        "ConversionProblem convert_number convert_to_plain convert_to_value format_path get_list get_mapping get_part "
-        "get_text get_value_at_path has_unknown_part is_fraction list_mappings list_objects list_refinements "
-        "list_texts list_unknown_paths Path PathStep Refinements replace_part_at_path replace_unknown unify_json_error"
+        "ConversionProblem convert_number convert_to_plain convert_to_value format_path get_list "
+        "get_mapping get_part "
+        "get_text get_value_at_path has_unknown_part is_fraction list_mappings list_objects "
+        "list_refinements "
+        "list_texts list_unknown_paths Path PathStep Refinements replace_part_at_path "
+        "replace_unknown unify_json_error"
     ),
     "record_forms": "build_row_form RecordForm round_to_six_places",
 }

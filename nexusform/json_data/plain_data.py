@@ -45,7 +45,9 @@ if TYPE_CHECKING:
     from fractions import Fraction
     from json import JSONDecodeError
 
-Plain: TypeAlias = "bool | int | float | Fraction | str | Unknown | list[Any] | dict[str, Any] | None"
+Plain: TypeAlias = (
+    "bool | int | float | Fraction | str | Unknown | list[Any] | dict[str, Any] | None"
+)
 PathStep: TypeAlias = str | int
 Path: TypeAlias = tuple[PathStep, ...]
 Refinements: TypeAlias = tuple[tuple[Path, Refinement], ...]
@@ -84,7 +86,8 @@ def _convert_raw_value(value: Value) -> Any:
     raw = value.raw
     raw_class = raw.__class__
     if raw_class in _SHARED_CLASSES:
-        return raw  # plain data already, as is UNKNOWN
+        # plain data already, as is UNKNOWN.
+        return raw
     if raw_class is tuple:
         return list(map(_convert_raw_value, raw))
     if raw_class is dict:
@@ -99,7 +102,9 @@ def list_refinements(value: Value) -> Refinements:
     return tuple(parts)
 
 
-def _collect_refinements_of_unknowns(value: Value, path: Path, refinements: list[tuple[Path, Refinement]]) -> None:
+def _collect_refinements_of_unknowns(
+    value: Value, path: Path, refinements: list[tuple[Path, Refinement]]
+) -> None:
     """Add to `refinements` the limits known of the unknown parts of a value, such as bounds, with their paths. `path`
     is that of the value itself. Parts without any known limit are omitted.
     """
@@ -107,7 +112,8 @@ def _collect_refinements_of_unknowns(value: Value, path: Path, refinements: list
         refinement = value.refinement or NO_REFINEMENT
         if refinement != NO_REFINEMENT:
             refinements.append((path, _convert_bounds(refinement, convert_number)))
-    elif not value.is_wholly_known and not isinstance(value.type, SetType):  # elements of a set have no path
+    elif not value.is_wholly_known and not isinstance(value.type, SetType):
+        # elements of a set have no path.
         for step, part in _iterate_parts(value):
             _collect_refinements_of_unknowns(part, (*path, step), refinements)
 
@@ -134,7 +140,8 @@ def convert_number(raw: int | Fraction) -> int | float | Fraction:
     try:
         nearest = float(raw)
     except OverflowError:
-        return raw  # too large for a float
+        # too large for a float.
+        return raw
     return nearest if convert_decimal(nearest) == raw else raw
 
 
@@ -204,7 +211,9 @@ def _build_number(plain: Any) -> Value:
     try:
         return build_number(plain)
     except (OverflowError, ValueError):
-        raise ConversionProblem(path=(), message=f"a number of at most {MAX_DIGITS} digits required") from None
+        raise ConversionProblem(
+            path=(), message=f"a number of at most {MAX_DIGITS} digits required"
+        ) from None
 
 
 def is_fraction(plain: Any) -> bool:
@@ -218,12 +227,16 @@ _NUMBER_CLASS_NAMES: Final = frozenset({"int", "float", "Fraction"})
 
 def _build_object(plain: Any, target: ObjectType) -> Value:
     _require_class(plain, dict, target)
-    return Value(target, {name: _build_part(name, plain.get(name), t) for name, t in target.attributes})
+    return Value(
+        target, {name: _build_part(name, plain.get(name), t) for name, t in target.attributes}
+    )
 
 
 def _build_map(plain: Any, target: MapType) -> Value:
     _require_class(plain, dict, target)
-    return Value(target, {name: _build_part(name, plain[name], target.element) for name in sorted(plain)})
+    return Value(
+        target, {name: _build_part(name, plain[name], target.element) for name in sorted(plain)}
+    )
 
 
 def _build_elements(plain: Any, target: ListType | SetType) -> list[Value]:
@@ -242,7 +255,9 @@ def _build_tuple(plain: Any, target: TupleType) -> Value:
 def _require_class(plain: Any, plain_class: type, target: Type) -> None:
     """Raise ConversionProblem unless the data has this class. The message names the type `target`."""
     if plain.__class__ is not plain_class:
-        raise ConversionProblem(path=(), message=f"{describe_type(target, constraint=True)} required")
+        raise ConversionProblem(
+            path=(), message=f"{describe_type(target, constraint=True)} required"
+        )
 
 
 _VALUE_BUILDERS: Final[Mapping[type, Callable[[Any, Any], Value]]] = {
@@ -280,9 +295,17 @@ def _change_value_at_path(value: Value, path: Path, change: Callable[[Value], Va
         return change(value)
     step, remaining_path = path[0], path[1:]
     if isinstance(raw, dict) and step in raw:
-        return Value(value.type, raw | {step: _change_value_at_path(raw[step], remaining_path, change)}, value.marks)
+        return Value(
+            value.type,
+            raw | {step: _change_value_at_path(raw[step], remaining_path, change)},
+            value.marks,
+        )
     if isinstance(raw, tuple) and isinstance(step, int) and step < len(raw):
-        changed = (*raw[:step], _change_value_at_path(raw[step], remaining_path, change), *raw[step + 1 :])
+        changed = (
+            *raw[:step],
+            _change_value_at_path(raw[step], remaining_path, change),
+            *raw[step + 1 :],
+        )
         return Value(value.type, changed, value.marks)
     return value
 
@@ -309,7 +332,11 @@ def replace_part_at_path(value: Any, path: Path, part: Any) -> Any:
     if isinstance(value, Mapping) and step in value:
         return {**value, step: replace_part_at_path(value[step], remaining_path, part)}
     if isinstance(value, list) and isinstance(step, int) and 0 <= step < len(value):
-        return [*value[:step], replace_part_at_path(value[step], remaining_path, part), *value[step + 1 :]]
+        return [
+            *value[:step],
+            replace_part_at_path(value[step], remaining_path, part),
+            *value[step + 1 :],
+        ]
     return value
 
 
@@ -365,10 +392,12 @@ _TRAILING_COMMAS: Final = {
 def unify_json_error(error: JSONDecodeError) -> JSONDecodeError:
     """Return the error as Python 3.13 reports it. Older versions differ for a comma before the end."""
     text, position = error.doc, error.pos
-    container = _TRAILING_COMMAS.get((error.msg, text[position : position + 1]))  # None for any other error
+    # None for any other error.
+    container = _TRAILING_COMMAS.get((error.msg, text[position : position + 1]))
     before = text[:position].rstrip(_BLANKS)
     if container is None or not before.endswith(","):
-        return error  # equal in all versions
+        # equal in all versions.
+        return error
     return type(error)(f"Illegal trailing comma before end of {container}", text, len(before) - 1)
 
 

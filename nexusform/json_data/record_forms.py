@@ -61,13 +61,22 @@ class RecordForm(Generic[Record]):
         """
         self.record_class = record_class
         members = []
-        for word in member_spec.split() or getattr(record_class, "__struct_fields__", []):  # without words: all fields
-            is_omitted, is_spread, is_null = word.startswith("["), word.startswith("*"), word.endswith("?")
-            key, _, source = word.strip("[*?]").partition("=")  # of "[key=source]", "*key=source" or "key=source?"
+        # Without words: all fields.
+        for word in member_spec.split() or getattr(record_class, "__struct_fields__", []):
+            is_omitted, is_spread, is_null = (
+                word.startswith("["),
+                word.startswith("*"),
+                word.endswith("?"),
+            )
+            # Of "[key=source]", "*key=source" or "key=source?".
+            key, _, source = word.strip("[*?]").partition("=")
             path = source or key
             part = {**parts, **further_parts}.get(key, _convert_value_by_class)
-            convert = RecordForm(Struct, part) if isinstance(part, str) else part  # a text is another `member_spec`
-            members.append(_FormMember(key, path, _build_getter(path), convert, is_null, is_omitted, is_spread))
+            # A text is another `member_spec`.
+            convert = RecordForm(Struct, part) if isinstance(part, str) else part
+            members.append(
+                _FormMember(key, path, _build_getter(path), convert, is_null, is_omitted, is_spread)
+            )
         self.members = tuple(members)
 
     def __call__(self, record: Record) -> dict[str, Any]:
@@ -75,7 +84,8 @@ class RecordForm(Generic[Record]):
         document: dict[str, Any] = {}
         for member in self.members:
             value = member.get_value(record)
-            if not value:  # empty, also 0 and False
+            # empty, also 0 and False.
+            if not value:
                 if member.is_omitted_when_empty:
                     continue
                 if member.is_null_when_empty:
@@ -83,7 +93,8 @@ class RecordForm(Generic[Record]):
             # The default conversion leaves plain values as they are.
             if value.__class__ not in _PLAIN or member.convert is not _convert_value_by_class:
                 value = _convert_value(value, member.convert)
-            if member.is_spread:  # the entries of its value become members
+            # The entries of its value become members.
+            if member.is_spread:
                 document |= value
             else:
                 document[member.key] = value
@@ -94,7 +105,11 @@ def _build_getter(path: str) -> Callable[[Any], Any]:
     """Build the function to read a path such as "a.b" of a record, None if its "a" is None. "." is the record."""
     if path == ".":
         return lambda record: record
-    return attrgetter(path) if "." not in path else partial(_read_value_at_path, tuple(path.split(".")))
+    return (
+        attrgetter(path)
+        if "." not in path
+        else partial(_read_value_at_path, tuple(path.split(".")))
+    )
 
 
 def _read_value_at_path(steps: tuple[str, ...], value: Any) -> Any:
@@ -129,7 +144,8 @@ def _convert_value_by_class(value: Any) -> Any:
     raise TypeError(f"no JSON form for {value.__class__.__name__}")
 
 
-_build_full_form: Final = cache(RecordForm)  # with all fields, one per class of records
+# With all fields, one per class of records.
+_build_full_form: Final = cache(RecordForm)
 
 
 def build_row_form(names: str) -> Part:

@@ -13,18 +13,32 @@ COMMAND_KINDS: Final = (
 # Kinds that affect pods. Every kind read by an importer is listed.
 _KINDS: Final = (
     *("Namespace", "Node", "Pod", "Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job"),
-    *("ReplicationController", "HorizontalPodAutoscaler", "ScaledObject", "VerticalPodAutoscaler", "Service"),
+    *(
+        "ReplicationController",
+        "HorizontalPodAutoscaler",
+        "ScaledObject",
+        "VerticalPodAutoscaler",
+        "Service",
+    ),
     *("PersistentVolumeClaim", "PersistentVolume", "StorageClass"),
     *("CSINode", "CSIDriver", "CSIStorageCapacity", "VolumeAttachment"),
     *("PodDisruptionBudget", "ResourceQuota", "LimitRange", "PriorityClass", "RuntimeClass"),
-    *("NetworkAttachmentDefinition", "ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"),
+    *(
+        "NetworkAttachmentDefinition",
+        "ValidatingWebhookConfiguration",
+        "MutatingWebhookConfiguration",
+    ),
     *("MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"),
     *("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"),
     *("ResourceSlice", "DeviceClass", "ResourceClaim", "ResourceClaimTemplate"),
 )
-# Their names for kubectl: those not here are the kind in lower case with an s. Kinds of CRDs have a group.
+# Their names for kubectl: those not here are the kind in lower case with an s. Kinds of CRDs have a
+# group.
 _PLURALS: Final = {
-    **{kind: f"{kind.lower()}es" for kind in ("StorageClass", "PriorityClass", "RuntimeClass", "DeviceClass")},
+    **{
+        kind: f"{kind.lower()}es"
+        for kind in ("StorageClass", "PriorityClass", "RuntimeClass", "DeviceClass")
+    },
     "CSIStorageCapacity": "csistoragecapacities",
     "MutatingAdmissionPolicy": "mutatingadmissionpolicies",
     "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
@@ -32,12 +46,24 @@ _PLURALS: Final = {
     "VerticalPodAutoscaler": "verticalpodautoscalers.autoscaling.k8s.io",
     "NetworkAttachmentDefinition": "network-attachment-definitions.k8s.cni.cncf.io",
 }
-CLUSTER_KINDS: Final[Mapping[str, str]] = {kind: _PLURALS.get(kind, f"{kind.lower()}s") for kind in _KINDS}
+CLUSTER_KINDS: Final[Mapping[str, str]] = {
+    kind: _PLURALS.get(kind, f"{kind.lower()}s") for kind in _KINDS
+}
 # Kinds of a fleet hub, by their names for kubectl.
 FLEET_KINDS: Final = (
-    *("clusterresourceplacements", "resourceplacements", "clusterresourcebindings", "resourcebindings"),
+    *(
+        "clusterresourceplacements",
+        "resourceplacements",
+        "clusterresourcebindings",
+        "resourcebindings",
+    ),
     *("clusterschedulingpolicysnapshots", "schedulingpolicysnapshots"),
-    *("clusterresourcesnapshots", "resourcesnapshots", "clusterresourceoverrides", "resourceoverrides"),
+    *(
+        "clusterresourcesnapshots",
+        "resourcesnapshots",
+        "clusterresourceoverrides",
+        "resourceoverrides",
+    ),
     *("clusterresourceoverridesnapshots", "resourceoverridesnapshots"),
     *("clusterresourceplacementdisruptionbudgets", "clusterresourceplacementevictions"),
     *("clusterstagedupdatestrategies", "stagedupdatestrategies"),

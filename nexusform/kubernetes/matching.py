@@ -21,9 +21,12 @@ NO_SCHEDULE = "NoSchedule"
 _NAME_PART = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]", re.ASCII)
 _LABEL_VALUE = re.compile(f"({_NAME_PART.pattern})?", re.ASCII)
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", re.ASCII)
-_DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII)
+_DNS_SUBDOMAIN = re.compile(
+    r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", re.ASCII
+)
 _NAME_RULE = (
-    "consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character"
+    "consist of alphanumeric characters, '-', '_' or '.', and must start and end with an "
+    "alphanumeric character"
 )
 MAX_NAME_LENGTH = 63
 MAX_SUBDOMAIN_LENGTH = 253
@@ -94,7 +97,9 @@ def is_selected(selector: LabelSelector | None, labels: Mapping[str, str]) -> bo
     """Check whether a (valid) selector selects an object with these labels; None selects nothing."""
     if selector is None or any(labels.get(key) != value for key, value in selector.match_labels):
         return False
-    return all(is_requirement_met(requirement, labels) for requirement in selector.match_expressions)
+    return all(
+        is_requirement_met(requirement, labels) for requirement in selector.match_expressions
+    )
 
 
 def is_requirement_met(requirement: Requirement, labels: Mapping[str, str]) -> bool:
@@ -103,7 +108,9 @@ def is_requirement_met(requirement: Requirement, labels: Mapping[str, str]) -> b
     return check is not None and check(labels.get(requirement.key), requirement.values)
 
 
-def _is_comparison_met(compare: Callable[[int, int], bool], value: str | None, values: tuple[str, ...]) -> bool:
+def _is_comparison_met(
+    compare: Callable[[int, int], bool], value: str | None, values: tuple[str, ...]
+) -> bool:
     """Evaluate Gt or Lt on a label's value; False unless the label and the only required value are whole numbers."""
     if len(values) != 1:
         return False
@@ -130,7 +137,9 @@ def is_matching_toleration(toleration: Toleration, taint: Taint) -> bool:
     return toleration.operator in ("", EQUAL) and toleration.value == taint.value
 
 
-def select_untolerated_taint(taints: Iterable[Taint], tolerations: Iterable[Toleration]) -> Taint | None:
+def select_untolerated_taint(
+    taints: Iterable[Taint], tolerations: Iterable[Toleration]
+) -> Taint | None:
     """Return the first taint without a matching toleration, or None."""
     all_tolerations = tuple(tolerations)
     return next((taint for taint in taints if not is_tolerated(taint, all_tolerations)), None)
@@ -175,7 +184,9 @@ def validate_qualified_name(name: str) -> tuple[str, ...]:
     """
     prefix, slash, name_part = name.rpartition("/")
     if "/" in prefix:
-        return (f"a qualified name must {_NAME_RULE}, with an optional DNS subdomain prefix and '/'",)
+        return (
+            f"a qualified name must {_NAME_RULE}, with an optional DNS subdomain prefix and '/'",
+        )
     problems: list[str] = []
     if slash and not prefix:
         problems.append("prefix part must be non-empty")
@@ -199,7 +210,8 @@ def validate_label_value(value: str) -> tuple[str, ...]:
 def validate_dns_subdomain(name: str) -> tuple[str, ...]:
     """Return why a text is not a lower-case DNS subdomain (RFC 1123), the form of most object names."""
     rule = (
-        "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.',"
+        "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' "
+        "or '.',"
         " and must start and end with an alphanumeric character"
     )
     return _list_problems(name, MAX_SUBDOMAIN_LENGTH, _DNS_SUBDOMAIN, rule)

@@ -16,16 +16,21 @@ _NANO = -9
 MAX_INT32, MAX_INT64 = 2**31 - 1, 2**63 - 1
 _MAX_DIGITS = 18
 _BINARY_DIGITS = 15
-# Kubernetes accepts any 32-bit exponent and then computes for minutes on large ones; they are never intended.
+# Kubernetes accepts any 32-bit exponent and then computes for minutes on large ones; they are never
+# intended.
 _MAX_EXPONENT = 1000
 
-_QUANTITY_PATTERN = re.compile(r"([+-]?)([0-9]*)(?:(\.)([0-9]*))?([eEinumkKMGTP]*[-+]?[0-9]*)", re.ASCII)
+_QUANTITY_PATTERN = re.compile(
+    r"([+-]?)([0-9]*)(?:(\.)([0-9]*))?([eEinumkKMGTP]*[-+]?[0-9]*)", re.ASCII
+)
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _DECIMAL_NAMES = {exponent: name for name, exponent in _DECIMAL.items()}
 _BINARY_NAMES = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 
-WRONG_FORM = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+WRONG_FORM = (
+    "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+)
 WRONG_NUMBER = "unable to parse numeric part of quantity"
 WRONG_SUFFIX = "unable to parse quantity's suffix"
 
@@ -60,7 +65,8 @@ class Quantity(Struct, frozen=True, eq=False):
         return isinstance(other, Quantity) and self.nano == other.nano
 
     def __ne__(self, other: object) -> bool:
-        return not self == other  # a Struct defines its own, by identity
+        # A Struct defines its own, by identity.
+        return not self == other
 
     def __hash__(self) -> int:
         return hash(self.nano)
@@ -100,10 +106,13 @@ class Quantity(Struct, frozen=True, eq=False):
         divisor = int(10 ** (exponent - _NANO))
         if self.nano < 0:
             return self.nano // divisor  # rounds down
-        return -(-self.nano // divisor)  # two negations round up
+        # Two negations round up.
+        return -(-self.nano // divisor)
 
 
-def build_quantity(units: int, quantity_format: QuantityFormat = QuantityFormat.DECIMAL, scale: int = 0) -> Quantity:
+def build_quantity(
+    units: int, quantity_format: QuantityFormat = QuantityFormat.DECIMAL, scale: int = 0
+) -> Quantity:
     """Build a quantity of `units` * 10**scale; scale is -9 or more."""
     return Quantity(units, scale, quantity_format, units * int(10 ** (scale - _NANO)))
 
@@ -135,12 +144,15 @@ def parse_quantity(text: str) -> Quantity | InvalidQuantity:
         has_digits=bool(integer_digits or fraction),
     )
     result = _parse_small_quantity(number, quantity_format, exponent)
-    if result is None:  # too large, too fine, or a binary amount with a fraction
+    # too large, too fine, or a binary amount with a fraction.
+    if result is None:
         return _parse_large_quantity(text, number, quantity_format, exponent)
     unscaled, scale = result
-    # Kubernetes' quick test of a canonical text: it is printed as the user wrote it. All others are formatted again.
+    # Kubernetes' quick test of a canonical text: it is printed as the user wrote it. All others are
+    # formatted again.
     if quantity_format is QuantityFormat.BINARY:
-        is_canonical = (abs(unscaled) >> exponent) & 7 != 0  # no multiple of 8
+        # No multiple of 8.
+        is_canonical = (abs(unscaled) >> exponent) & 7 != 0
     else:
         digits = number.integer_digits + number.fraction
         is_canonical = scale % 3 == 0 and not digits.endswith("000") and digits[0] != "0"
@@ -170,7 +182,8 @@ class _Number(Struct, frozen=True):
 
     @property
     def digits(self) -> int:
-        return self.sign * int(self.integer_digits + self.fraction)  # -15 for -1.5
+        # -15 for -1.5.
+        return self.sign * int(self.integer_digits + self.fraction)
 
 
 def _parse_suffix(text: str) -> tuple[QuantityFormat, int] | None:
@@ -180,12 +193,18 @@ def _parse_suffix(text: str) -> tuple[QuantityFormat, int] | None:
     if text in _BINARY:
         return QuantityFormat.BINARY, _BINARY[text]
     exponent = text[1:]
-    if text[:1] in ("e", "E") and re.fullmatch(r"[+-]?[0-9]+", exponent, re.ASCII) and len(exponent) < _MAX_DIGITS:
+    if (
+        text[:1] in ("e", "E")
+        and re.fullmatch(r"[+-]?[0-9]+", exponent, re.ASCII)
+        and len(exponent) < _MAX_DIGITS
+    ):
         return QuantityFormat.EXPONENT, int(exponent)
     return None
 
 
-def _parse_small_quantity(number: _Number, quantity_format: QuantityFormat, exponent: int) -> tuple[int, int] | None:
+def _parse_small_quantity(
+    number: _Number, quantity_format: QuantityFormat, exponent: int
+) -> tuple[int, int] | None:
     """Return an amount as (unscaled, scale): unscaled * 10**scale, such as (15, -1) for 1.5. Return None if it may be
     beyond 64 bits, is finer than a nano, or is binary with a fraction (`1.5Gi`).
     """
@@ -210,15 +229,18 @@ def _parse_large_quantity(
     if not number.has_digits:
         return InvalidQuantity(text, WRONG_NUMBER)
     digits = abs(number.digits)
-    if quantity_format is QuantityFormat.BINARY:  # the exponent is of 2: apply it at once
+    # The exponent is of 2: apply it at once.
+    if quantity_format is QuantityFormat.BINARY:
         digits, exponent = digits << exponent, 0
     places = exponent - len(number.fraction) - _NANO
     if places >= 0:
         nano = digits * int(10**places)
     elif -places > len(str(digits)):
-        nano = min(digits, 1)  # finer than a nano: rounded up, without the huge power of ten
+        # finer than a nano: rounded up, without the huge power of ten.
+        nano = min(digits, 1)
     else:
-        nano = -(-digits // int(10**-places))  # the last digits are dropped; two negations round up
+        # The last digits are dropped; two negations round up.
+        nano = -(-digits // int(10**-places))
     unscaled, scale = nano, _NANO
     if quantity_format is QuantityFormat.BINARY:
         if nano > MAX_INT64 * 10**9:
@@ -251,10 +273,13 @@ def _compute_power_of_ten(exponent: int) -> float:
 def _add_quantities(left: Quantity, right: Quantity, sign: int) -> Quantity:
     """Add two quantities, or subtract the right one (sign -1). The left format counts, unless the left is 0."""
     quantity_format = right.format if left.nano == 0 else left.format
-    scale = min(left.scale, right.scale)  # the finer one
+    # The finer one.
+    scale = min(left.scale, right.scale)
     left_amount = left.unscaled * int(10 ** (left.scale - scale))
     right_amount = right.unscaled * int(10 ** (right.scale - scale))
-    return Quantity(left_amount + sign * right_amount, scale, quantity_format, left.nano + sign * right.nano)
+    return Quantity(
+        left_amount + sign * right_amount, scale, quantity_format, left.nano + sign * right.nano
+    )
 
 
 def _format_canonical(quantity: Quantity) -> str:
@@ -264,7 +289,8 @@ def _format_canonical(quantity: Quantity) -> str:
     if quantity.nano == 0:
         return "0"
     sign = "-" if quantity.nano < 0 else ""
-    amount, exponent = abs(quantity.nano), _NANO  # amount * 10**exponent
+    # amount * 10**exponent.
+    amount, exponent = abs(quantity.nano), _NANO
     units, remainder = divmod(amount, 10**9)
     if quantity.format is QuantityFormat.BINARY and units >= 1024 and remainder == 0:
         trailing_zero_bits = (units & -units).bit_length() - 1
@@ -318,6 +344,9 @@ _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0}
 def parse_duration(source: str) -> float | str:
     """Parse a text such as "1h30m" (hours, minutes, seconds) to seconds, or return an error message."""
     if not re.fullmatch(r"([0-9]{1,9}(\.[0-9]{1,9})?[smh])+", source, re.ASCII):
-        return f'{source!r} is no duration such as "1h30m": hours (h), minutes (m) and seconds (s) only'
+        return (
+            f'{source!r} is no duration such as "1h30m": hours (h), minutes (m) and seconds (s) '
+            "only"
+        )
     parts = re.findall(r"([0-9.]+)([smh])", source)
     return sum(float(number) * _SECONDS[unit] for number, unit in parts)

@@ -1,7 +1,10 @@
 """Conversion of text to syntax trees and values. Independent of resources, state and plans."""
 
-PUBLIC = {  # public names of the package, by module
-    "body_decoding": "BodySchema decode_body BodyContent decode_attributes get_first_character_span",
+# public names of the package, by module.
+PUBLIC = {
+    "body_decoding": (
+        "BodySchema decode_body BodyContent decode_attributes get_first_character_span"
+    ),
     "for_expressions": "list_key_value_pairs",
     "type_conversion": "convert_value describe_problem remove_optional_attributes",
     "evaluation_run": "Clock FileProblem Files MissingDirectory Scope TracedExpression",
@@ -9,7 +12,8 @@ PUBLIC = {  # public names of the package, by module
     "formatter": "format_text",
     "json_syntax": "parse_json_file",
     "parser": (
-        "pause_garbage_collection decode_tree encode_tree check_with_hcl2 parse_expression parse_file sort_by_position "
+        "pause_garbage_collection decode_tree encode_tree check_with_hcl2 parse_expression "
+        "parse_file sort_by_position "
         "SYNTAX_VERSION"
     ),
     "references": "list_body_traversals list_child_expressions list_traversals",

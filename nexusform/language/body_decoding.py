@@ -16,7 +16,8 @@ from nexusform.diagnostics.phrases import format_count, select_word_form
 from nexusform.language.syntax import syntax_nodes as syntax
 from nexusform.language.syntax.scanner import describe_span
 
-_COMMENT_NAME: Final = "//"  # property of a JSON object that represents a body
+# property of a JSON object that represents a body.
+_COMMENT_NAME: Final = "//"
 
 
 class BodySchema(Struct, frozen=True):
@@ -59,12 +60,15 @@ def decode_body(
     for attribute in body.attributes:
         if attribute.name in schema.attributes:
             attributes[attribute.name] = attribute
-        elif attribute.name in schema.blocks or not partial:  # a block type with `=` is always an error
+        elif attribute.name in schema.blocks or not partial:
+            # A block type with `=` is always an error.
             diagnostics.append(_build_unsupported_argument_error(attribute, schema))
     for block in body.blocks:
-        labels = schema.blocks.get(block.type)  # names of the labels; None for an unexpected block type
+        # names of the labels; None for an unexpected block type.
+        labels = schema.blocks.get(block.type)
         if labels is None:
-            if block.type in schema.attributes or not partial:  # an argument as a block is always an error
+            # An argument as a block is always an error.
+            if block.type in schema.attributes or not partial:
                 diagnostics.append(_build_unsupported_block_error(block, schema))
             continue
         problem = _check_label_count(block, labels)
@@ -72,7 +76,8 @@ def decode_body(
             blocks.append(block)
         else:
             diagnostics.append(problem)
-    # Missing arguments are reported at the opening brace of a block, next to its header, or at the end of a whole file.
+    # Missing arguments are reported at the opening brace of a block, next to its header, or at the
+    # end of a whole file.
     is_file = (body.span.start.line, body.span.start.column) == (1, 1)
     missing_span = body.end_span if is_file else get_first_character_span(body.span)
     diagnostics += _check_required_arguments(schema, attributes, missing_span)
@@ -89,7 +94,9 @@ def decode_attributes(
         diagnostics: list[Diagnostic] = []
         attributes: dict[str, syntax.Attribute] = {}
         for json_property in _list_json_properties(body):
-            _add_json_property_as_attribute(json_property, attributes, diagnostics, has_templates=has_templates)
+            _add_json_property_as_attribute(
+                json_property, attributes, diagnostics, has_templates=has_templates
+            )
         return attributes, diagnostics
     problems = [
         build_error(
@@ -104,10 +111,13 @@ def decode_attributes(
     return {attribute.name: attribute for attribute in body.attributes}, problems
 
 
-def _build_unsupported_argument_error(attribute: syntax.Attribute, schema: BodySchema) -> Diagnostic:
+def _build_unsupported_argument_error(
+    attribute: syntax.Attribute, schema: BodySchema
+) -> Diagnostic:
     """Build the error about an unknown argument. A hint names the probable intention: a block or a similar name."""
     name = attribute.name
-    if advice := schema.foreign_words.get(name):  # a word of another tool
+    # A word of another tool.
+    if advice := schema.foreign_words.get(name):
         hint = f" {advice}"
     elif name in schema.blocks:
         labels = "".join(f' "{label.upper()}"' for label in schema.blocks[name])
@@ -116,8 +126,11 @@ def _build_unsupported_argument_error(attribute: syntax.Attribute, schema: BodyS
             '{ ... }" without the equals sign.'
         )
     else:
-        extra_arguments, _ = schema.extra_names  # also valid in this body, but decoded elsewhere
-        hint = suggest_argument_name(name, [*schema.settable, *extra_arguments], schema.blocks, "a block of type")
+        # Also valid in this body, but decoded elsewhere.
+        extra_arguments, _ = schema.extra_names
+        hint = suggest_argument_name(
+            name, [*schema.settable, *extra_arguments], schema.blocks, "a block of type"
+        )
     detail = f'An argument named "{name}" is not expected here.{hint}'
     return build_error("unsupported-argument", detail, attribute.name_span)
 
@@ -125,16 +138,21 @@ def _build_unsupported_argument_error(attribute: syntax.Attribute, schema: BodyS
 def _build_unsupported_block_error(block: syntax.Block, schema: BodySchema) -> Diagnostic:
     """Build the error about an unknown block. A hint names the probable intention: an argument or a similar name."""
     name = block.type
-    if advice := schema.foreign_words.get(name):  # a word of another tool
+    # A word of another tool.
+    if advice := schema.foreign_words.get(name):
         hint = f" {advice}"
     elif name in schema.attributes:
         hint = (
-            f' Did you mean to define argument "{name}"? If so, use the equals sign to assign it a value: '
+            f' Did you mean to define argument "{name}"? If so, use the equals sign to assign it '
+            "a value: "
             f'"{name} = ...".'
         )
     else:
-        _, extra_blocks = schema.extra_names  # also valid in this body, but decoded elsewhere
-        hint = suggest_argument_name(name, [*schema.blocks, *extra_blocks], schema.settable, "the argument")
+        # Also valid in this body, but decoded elsewhere.
+        _, extra_blocks = schema.extra_names
+        hint = suggest_argument_name(
+            name, [*schema.blocks, *extra_blocks], schema.settable, "the argument"
+        )
     detail = f'Blocks of type "{name}" are not expected here.{hint}'
     return build_error("unsupported-block-type", detail, block.type_span)
 
@@ -147,12 +165,19 @@ def _check_label_count(block: syntax.Block, label_names: tuple[str, ...]) -> Dia
         if label_names:
             verb = select_word_form(expected, "is", "are")
             names = ", ".join(label_names)
-            detail = f"Only {format_count(expected, 'label')} ({names}) {verb} expected for {block.type} blocks."
+            detail = (
+                f"Only {format_count(expected, 'label')} ({names}) {verb} expected for "
+                f"{block.type} blocks."
+            )
         else:
             detail = f"No labels are expected for {block.type} blocks."
-        return build_error("extraneous-block-label", detail, span, headline=f"Extraneous label for {block.type}")
+        return build_error(
+            "extraneous-block-label", detail, span, headline=f"Extraneous label for {block.type}"
+        )
     if count < expected:
-        return _build_missing_label_error(block.type, label_names, count, get_first_character_span(block.body.span))
+        return _build_missing_label_error(
+            block.type, label_names, count, get_first_character_span(block.body.span)
+        )
     return None
 
 
@@ -178,16 +203,23 @@ def _decode_json_body(
             blocks += decoder.blocks
         elif not partial:
             name = json_property.name
-            if advice := schema.foreign_words.get(name):  # a word of another tool
+            # A word of another tool.
+            if advice := schema.foreign_words.get(name):
                 hint = f" {advice}"
             else:
-                extra_names = chain.from_iterable(schema.extra_names)  # of arguments and of blocks
+                # Of arguments and of blocks.
+                extra_names = chain.from_iterable(schema.extra_names)
                 hint = suggest_argument_name(name, [*schema.settable, *schema.blocks, *extra_names])
             detail = f'No argument or block type is named "{name}".{hint}'
-            diagnostics.append(build_error("extraneous-json-object-property", detail, json_property.name_span))
-    span = body.objects[-1].span if body.objects else body.span  # of several objects the last one
-    end_span = span  # of an unreadable file, which has no text
-    if span.start != span.end:  # the closing brace
+            diagnostics.append(
+                build_error("extraneous-json-object-property", detail, json_property.name_span)
+            )
+    # Of several objects the last one.
+    span = body.objects[-1].span if body.objects else body.span
+    # Of an unreadable file, which has no text.
+    end_span = span
+    # The closing brace.
+    if span.start != span.end:
         last_character = Position(span.end.line, span.end.column - 1, span.end.byte - 1)
         end_span = Span(span.filename, last_character, span.end)
     diagnostics += _check_required_arguments(schema, attributes, end_span)
@@ -223,13 +255,20 @@ def _add_json_property_as_attribute(
     expression, problems = build_expression(json_property.value, has_templates=has_templates)
     diagnostics += problems
     span = json_property.name_span.extend_to(json_property.value.span)
-    attributes[json_property.name] = syntax.Attribute(json_property.name, expression, span, json_property.name_span)
+    attributes[json_property.name] = syntax.Attribute(
+        json_property.name, expression, span, json_property.name_span
+    )
 
 
 class _BlockDecoder:
     """Decoder of the blocks of one property: a level of names per label, then bodies."""
 
-    def __init__(self, block: syntax.JsonProperty, label_names: tuple[str, ...], diagnostics: list[Diagnostic]) -> None:
+    def __init__(
+        self,
+        block: syntax.JsonProperty,
+        label_names: tuple[str, ...],
+        diagnostics: list[Diagnostic],
+    ) -> None:
         """Set the property with blocks of one type, the names of their labels, and the list for errors."""
         self.block = block
         self.label_names = label_names
@@ -238,16 +277,23 @@ class _BlockDecoder:
 
     def decode_level(self, value: syntax.JsonValue, labels: tuple[syntax.Label, ...]) -> None:
         """Add the blocks of the value below `labels`: objects by the next label, or bodies if no label is missing."""
-        if len(labels) == len(self.label_names):  # no label is missing
+        # No label is missing.
+        if len(labels) == len(self.label_names):
             self._decode_bodies(value, labels)
             return
         label_name = self.label_names[len(labels)]
         items = _list_array_items(value)
-        # The names of properties are labels: one is required. A scalar has its own error in the loop below.
-        has_property = any(isinstance(item, syntax.JsonObject) and item.properties for item in items)
+        # The names of properties are labels: one is required. A scalar has its own error in the
+        # loop below.
+        has_property = any(
+            isinstance(item, syntax.JsonObject) and item.properties for item in items
+        )
         has_scalar = any(isinstance(item, syntax.JsonScalar) for item in items)
         if not has_property and not has_scalar:
-            detail = f"At least one object property is required: the {self.block.name} block's {label_name}."
+            detail = (
+                f"At least one object property is required: the {self.block.name} block's "
+                f"{label_name}."
+            )
             self.diagnostics.append(build_error("missing-block-label", detail, value.span))
             return
         for item in items:
@@ -264,19 +310,24 @@ class _BlockDecoder:
         name_span = labels[-1].span if labels else self.block.name_span
         for item in _list_array_items(value):
             if isinstance(item, syntax.JsonScalar) and item.value is None:
-                item = syntax.JsonObject((), item.span)  # noqa: PLW2901 - HCL reads null in a list as an empty block
+                # HCL reads null in a list as an empty block.
+                item = syntax.JsonObject((), item.span)  # noqa: PLW2901
             if not isinstance(item, syntax.JsonObject):
                 problem = build_error(
                     "incorrect-json-value-type",
-                    "Either a JSON object or a JSON array of objects is required, representing the contents "
+                    "Either a JSON object or a JSON array of objects is required, representing "
+                    "the contents "
                     f'of one or more "{self.block.name}" blocks.',
                     item.span,
                 )
                 self.diagnostics.append(problem)
                 continue
-            span = name_span.extend_to(item.span) if item is value else item.span  # items of an array share the name
+            # items of an array share the name.
+            span = name_span.extend_to(item.span) if item is value else item.span
             body = syntax.JsonBody((item,), item.span)
-            self.blocks.append(syntax.Block(self.block.name, labels, body, span, name_span, self.block.name_span))
+            self.blocks.append(
+                syntax.Block(self.block.name, labels, body, span, name_span, self.block.name_span)
+            )
 
     def _build_invalid_label_level_error(self, value: syntax.JsonValue, level: int) -> Diagnostic:
         """Build the error about a value in place of an object with labels as keys. `level` is the label index."""
@@ -287,7 +338,8 @@ class _BlockDecoder:
                 f"{self.label_names[level]}.",
                 value.span,
             )
-        return _build_missing_label_error(self.block.name, self.label_names, level, value.span)  # a nested array
+        # A nested array.
+        return _build_missing_label_error(self.block.name, self.label_names, level, value.span)
 
 
 def _list_array_items(value: syntax.JsonValue) -> tuple[syntax.JsonValue, ...]:
@@ -297,22 +349,33 @@ def _list_array_items(value: syntax.JsonValue) -> tuple[syntax.JsonValue, ...]:
     return value.items if isinstance(value, syntax.JsonArray) else (value,)
 
 
-def _check_required_arguments(schema: BodySchema, present: Collection[str], span: Span) -> list[Diagnostic]:
+def _check_required_arguments(
+    schema: BodySchema, present: Collection[str], span: Span
+) -> list[Diagnostic]:
     """Build an error for every required argument of the schema without a name in `present`."""
     return [
         build_error(
-            "missing-required-argument", f'The argument "{name}" is required, but no definition was found.', span
+            "missing-required-argument",
+            f'The argument "{name}" is required, but no definition was found.',
+            span,
         )
         for name, required in schema.attributes.items()
         if required and name not in present
     ]
 
 
-def _build_missing_label_error(block_type: str, labels: tuple[str, ...], count: int, span: Span) -> Diagnostic:
+def _build_missing_label_error(
+    block_type: str, labels: tuple[str, ...], count: int, span: Span
+) -> Diagnostic:
     """Build the error about a block with only `count` of its labels."""
     missing = labels[count]
-    detail = f"All {block_type} blocks must have {format_count(len(labels), 'label')} ({', '.join(labels)})."
-    return build_error("missing-block-label", detail, span, headline=f"Missing {missing} for {block_type}")
+    detail = (
+        f"All {block_type} blocks must have {format_count(len(labels), 'label')} "
+        f"({', '.join(labels)})."
+    )
+    return build_error(
+        "missing-block-label", detail, span, headline=f"Missing {missing} for {block_type}"
+    )
 
 
 # Name of another tool -> ours, the likeliest first; the first allowed one is suggested.
@@ -379,7 +442,9 @@ FOREIGN_NAMES: Final[dict[str, tuple[str, ...]]] = {
 _INNER_CAPITAL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
-def suggest_argument_name(name: str, known: Collection[str], alternatives: Collection[str] = (), kind: str = "") -> str:
+def suggest_argument_name(
+    name: str, known: Collection[str], alternatives: Collection[str] = (), kind: str = ""
+) -> str:
     """Return a question with the name probably intended by `name`: ` Did you mean "count"?`. It is "" without any.
     Snake case, the singular and names of other tools are tried among the `known` names and the `alternatives`, the
     names of another `kind` such as "the argument". The nearest spelling is searched among the `known` names only.

@@ -19,13 +19,18 @@ _CLOSERS_OF = {
     scanner.OPEN_HEREDOC: scanner.CLOSE_HEREDOC,
 }
 _CLOSERS = frozenset(_CLOSERS_OF.values())
-_MAX_PROBLEMS = 100  # errors after which the rest of a file is skipped: it is probably not HCL
+# errors after which the rest of a file is skipped: it is probably not HCL.
+_MAX_PROBLEMS = 100
 _FOREIGN_QUOTES = frozenset({scanner.INVALID, "'", "`"})
 _REQUIRED = "argument-or-block-definition-required"
 _REQUIRED_DETAIL = "An argument or block definition is required here."
-_EQUALS_SIGN_DETAIL = f'{_REQUIRED_DETAIL} To set an argument, use the equals sign "=" to introduce the argument value.'
+_EQUALS_SIGN_DETAIL = (
+    f'{_REQUIRED_DETAIL} To set an argument, use the equals sign "=" to introduce the argument '
+    "value."
+)
 _UNCLOSED = (
-    "There is no closing brace for this block before the end of the file. This may be caused by incorrect "
+    "There is no closing brace for this block before the end of the file. This may be caused by "
+    "incorrect "
     "brace nesting elsewhere in this file."
 )
 
@@ -41,8 +46,10 @@ class _OpenBrackets:
     """Open brackets, as their expected closing marks, innermost last."""
 
     def __init__(self) -> None:
-        self.expected: list[str] = []  # closing marks, the innermost one last
-        self._counts = dict.fromkeys(_CLOSERS, 0)  # of open brackets, by closing mark
+        # closing marks, the innermost one last.
+        self.expected: list[str] = []
+        # Of open brackets, by closing mark.
+        self._counts = dict.fromkeys(_CLOSERS, 0)
 
     def open(self, closer: str) -> None:
         """Add an opened bracket, by its closing mark such as `}`."""
@@ -52,7 +59,8 @@ class _OpenBrackets:
     def close(self, closer: str) -> bool:
         """Close the innermost bracket with this closing mark, and all inside it. Return False if none is open."""
         if not self._counts[closer]:
-            return False  # a closing mark too many
+            # A closing mark too many.
+            return False
         innermost = ""
         while innermost != closer:
             innermost = self.expected.pop()
@@ -75,8 +83,10 @@ class BodyParser:
             self._parse_items(items)
             if stream.peek() == scanner.END:
                 break
-            stream.report_error(_REQUIRED, _REQUIRED_DETAIL)  # not raised: parsing continues
-            stream.read_token()  # a closing brace too many
+            # Not raised: parsing continues.
+            stream.report_error(_REQUIRED, _REQUIRED_DETAIL)
+            # A closing brace too many.
+            stream.read_token()
         size = len(stream.tokens.text)
         end = stream.positions.build_span(size, size)
         return _build_body(items, stream.positions.build_span(0, size), end)
@@ -92,7 +102,8 @@ class BodyParser:
             elif kind == scanner.NEWLINE:
                 stream.index += 1
             elif kind in {"}", scanner.END}:
-                return  # the caller reads the brace
+                # The caller reads the brace.
+                return
             else:
                 self._report_invalid_item(kind)
 
@@ -101,9 +112,12 @@ class BodyParser:
         stream = self.stream
         first = stream.index
         if kind in {scanner.STRING, scanner.OPEN_QUOTE}:
-            begin = stream.tokens.starts[first]  # the quotation mark
+            # The quotation mark.
+            begin = stream.tokens.starts[first]
             detail = "Argument names must not be quoted."
-            stream.add_problem("invalid-argument-name", detail, stream.positions.build_span(begin, begin + 1))
+            stream.add_problem(
+                "invalid-argument-name", detail, stream.positions.build_span(begin, begin + 1)
+            )
         else:
             stream.report_error(_REQUIRED, _REQUIRED_DETAIL)
         self._skip_malformed_item(first, error_index=first)
@@ -114,20 +128,24 @@ class BodyParser:
         """
         stream = self.stream
         first = stream.index
-        depth, block = stream.depth, stream.block  # to be restored after an error
+        # To be restored after an error.
+        depth, block = stream.depth, stream.block
         following = stream.tokens.kinds[first + 1]
         stream.index = first + 1
-        stream.reach = 0  # the nesting depth reached in the expressions of this item
+        # The nesting depth reached in the expressions of this item.
+        stream.reach = 0
         try:
             if following == "=":
                 self._parse_attribute(first, items)
             elif following in {"{", scanner.STRING, scanner.IDENT, scanner.OPEN_QUOTE}:
                 self._parse_block(first, items)
             else:
-                index = first + 1 if following in _FOREIGN_QUOTES else first  # such a quote has a message of its own
+                # Such a quote has a message of its own.
+                index = first + 1 if following in _FOREIGN_QUOTES else first
                 raise stream.report_error(_REQUIRED, _EQUALS_SIGN_DETAIL, index)
         except MalformedSyntaxError:
-            stream.skip_newlines = False  # as outside of brackets
+            # As outside of brackets.
+            stream.skip_newlines = False
             stream.depth, stream.block = depth, block
             self._skip_malformed_item(first, stream.index)
 
@@ -140,13 +158,24 @@ class BodyParser:
         if kind == scanner.NEWLINE:
             stream.index += 1
         elif kind == ",":
-            detail = "Argument definitions must be separated by newlines, not commas. An argument definition "
+            detail = (
+                "Argument definitions must be separated by newlines, not commas. An argument "
+                "definition "
+            )
             detail += "must end with a newline."
             raise stream.report_error("unexpected-comma-after-argument", detail, since=first)
-        elif kind != scanner.END:  # the end of the file ends the line, too
+        elif kind != scanner.END:
+            # The end of the file ends the line, too.
             expression = attribute.expression
-            if isinstance(expression, Traversal) and expression.root.name == "if" and not expression.steps:
-                detail = 'There is no "if" expression. Write a condition as in: condition ? value : other_value.'
+            if (
+                isinstance(expression, Traversal)
+                and expression.root.name == "if"
+                and not expression.steps
+            ):
+                detail = (
+                    'There is no "if" expression. Write a condition as in: condition ? value : '
+                    "other_value."
+                )
                 raise stream.report_error("invalid-expression", detail, since=first)
             detail = "An argument definition must end with a newline."
             raise stream.report_error("missing-newline-after-argument", detail, since=first)
@@ -154,10 +183,13 @@ class BodyParser:
     def _parse_assignment(self, first: int) -> Attribute:
         """Parse `name = expression`, with the name at the token `first`."""
         stream = self.stream
-        stream.index = first + 2  # after the name and the equals sign
+        # After the name and the equals sign.
+        stream.index = first + 2
         expression = self.expressions.parse_expression()
         name = stream.build_span(first, first)
-        return Attribute(stream.tokens.get_text(first), expression, name.extend_to(expression.span), name)
+        return Attribute(
+            stream.tokens.get_text(first), expression, name.extend_to(expression.span), name
+        )
 
     def _add_attribute(self, attribute: Attribute, items: _BodyItems) -> None:
         """Add an argument, or report an error if its name is already set."""
@@ -165,7 +197,8 @@ class BodyParser:
         if earlier is not attribute:
             self.stream.add_problem(
                 "attribute-redefined",
-                f'The argument "{attribute.name}" was already set at {describe_span(earlier.name_span)}. '
+                f'The argument "{attribute.name}" was already set at '
+                f"{describe_span(earlier.name_span)}. "
                 "Each argument may be set only once.",
                 attribute.name_span,
             )
@@ -175,16 +208,21 @@ class BodyParser:
         stream = self.stream
         labels = self._parse_labels(first)
         opening = stream.read_token()
-        header = stream.build_span(first, opening - 1)  # the type and the labels
+        # The type and the labels.
+        header = stream.build_span(first, opening - 1)
         enclosing_block = stream.block
-        stream.block = stream.tokens.text[stream.tokens.starts[first] : stream.tokens.ends[opening - 1]]  # for messages
+        stream.block = stream.tokens.text[
+            stream.tokens.starts[first] : stream.tokens.ends[opening - 1]
+        ]  # for messages
         stream.enter_level()
         body, closing = self._parse_block_body(first, opening)
         stream.depth -= 1
         stream.block = enclosing_block
         span = stream.build_span(first, closing)
         type_span = stream.build_span(first, first)
-        items.blocks.append(Block(stream.tokens.get_text(first), labels, body, span, header, type_span))
+        items.blocks.append(
+            Block(stream.tokens.get_text(first), labels, body, span, header, type_span)
+        )
         kind = stream.peek()
         if kind == scanner.NEWLINE:
             stream.index += 1
@@ -207,7 +245,8 @@ class BodyParser:
             elif kind == scanner.IDENT:
                 stream.read_token()
                 labels.append(Label(stream.tokens.get_text(index), stream.build_span(index, index)))
-            elif kind == scanner.OPEN_QUOTE:  # a string with `${` or `%{`
+            elif kind == scanner.OPEN_QUOTE:
+                # A string with `${` or `%{`.
                 labels.append(self._parse_quoted_label())
             else:
                 raise self._report_invalid_block_header(kind, first)
@@ -216,7 +255,10 @@ class BodyParser:
         """Report the token found in place of a label or the opening brace. Return the exception to raise."""
         detail = 'Either a quoted string block label or an opening brace ("{") is expected here.'
         if kind == "=":
-            detail = 'The equals sign "=" indicates an argument definition, and must not be used when defining a block.'
+            detail = (
+                'The equals sign "=" indicates an argument definition, and must not be used when '
+                "defining a block."
+            )
         elif kind == scanner.NEWLINE:
             detail = (
                 'A block definition must have block content delimited by "{" and "}", starting on '
@@ -229,19 +271,23 @@ class BodyParser:
         reported as an error, and so is a missing closing quote.
         """
         stream = self.stream
-        first = stream.read_token()  # the opening quote
+        # The opening quote.
+        first = stream.read_token()
         kinds = stream.tokens.kinds
         while kinds[stream.index] == scanner.QUOTED_TEXT:
             stream.index += 1
-        index = stream.index  # of the token after the text
+        # Of the token after the text.
+        index = stream.index
         if kinds[index] == scanner.CLOSE_QUOTE:
-            stream.index = first  # parse it again, as a template without sequences: a StringLiteral
+            # parse it again, as a template without sequences: a StringLiteral.
+            stream.index = first
             template = self.expressions.templates.parse_quoted()
             return Label(getattr(template, "value", ""), stream.build_span(first, index))
         if kinds[index] in {scanner.INTERPOLATION, scanner.DIRECTIVE}:
             mark = stream.tokens.text[stream.tokens.starts[index]]
             detail = (
-                f'Template sequences are not allowed in this string. To include a literal "{mark}", double '
+                "Template sequences are not allowed in this string. To include a literal "
+                f'"{mark}", double '
                 f'it (as "{mark}{mark}") to escape it.'
             )
             raise stream.report_error("invalid-string-literal", detail, index, since=first)
@@ -253,7 +299,8 @@ class BodyParser:
         stream = self.stream
         items = _BodyItems()
         previous_count = len(stream.diagnostics)
-        if stream.tokens.kinds[stream.index] in {scanner.NEWLINE, "}", scanner.END}:  # no argument on the same line
+        # No argument on the same line.
+        if stream.tokens.kinds[stream.index] in {scanner.NEWLINE, "}", scanner.END}:
             self._parse_items(items)
         else:
             self._parse_single_argument(items)
@@ -261,9 +308,15 @@ class BodyParser:
             closing = stream.read_token()
         else:
             closing = stream.index
-            if len(stream.diagnostics) == previous_count:  # else a new one explains the missing brace
-                brace, header = stream.build_span(opening, opening), stream.build_span(first, opening)
-                stream.add_problem("unclosed-configuration-block", _UNCLOSED, subject=brace, context=header)
+            # Else a new one explains the missing brace.
+            if len(stream.diagnostics) == previous_count:
+                brace, header = (
+                    stream.build_span(opening, opening),
+                    stream.build_span(first, opening),
+                )
+                stream.add_problem(
+                    "unclosed-configuration-block", _UNCLOSED, subject=brace, context=header
+                )
         end = stream.build_span(closing, closing)
         return _build_body(items, stream.build_span(opening, closing), end), closing
 
@@ -272,7 +325,8 @@ class BodyParser:
         stream = self.stream
         first = stream.index
         kind = stream.peek()
-        following = stream.tokens.kinds[min(first + 1, len(stream.tokens.kinds) - 1)]  # nothing follows the END token
+        # Nothing follows the END token.
+        following = stream.tokens.kinds[min(first + 1, len(stream.tokens.kinds) - 1)]
         if kind != scanner.IDENT:
             raise stream.report_error(_REQUIRED, _REQUIRED_DETAIL)
         if following != "=":
@@ -280,18 +334,25 @@ class BodyParser:
         self._add_attribute(self._parse_assignment(first), items)
         kind = stream.peek()
         if kind in {"}", scanner.END}:
-            return  # the caller reads the brace, or reports its absence
-        detail = "A single-line block definition must end with a closing brace immediately after its single "
+            # The caller reads the brace, or reports its absence.
+            return
+        detail = (
+            "A single-line block definition must end with a closing brace immediately after its "
+            "single "
+        )
         detail += "argument definition."
         if kind == ",":
             detail = (
-                "Single-line block syntax can include only one argument definition. To define multiple "
+                "Single-line block syntax can include only one argument definition. To define "
+                "multiple "
                 "arguments, use the multi-line block syntax with one argument definition per line."
             )
         elif kind == scanner.NEWLINE:
             detail = (
-                "An argument definition on the same line as its containing block creates a single-line "
-                "block definition, which must also be closed on the same line. Place the block's closing "
+                "An argument definition on the same line as its containing block creates a "
+                "single-line "
+                "block definition, which must also be closed on the same line. Place the block's "
+                "closing "
                 "brace immediately after the argument definition."
             )
         raise stream.report_error("invalid-single-argument-block-definition", detail)
@@ -303,8 +364,10 @@ class BodyParser:
             return stream.report_error(_REQUIRED, _EQUALS_SIGN_DETAIL, first)
         stream.add_problem(
             "argument-definition-required",
-            "A single-line block definition can contain only a single argument. If you meant to define "
-            f'argument "{stream.tokens.get_text(first)}", use an equals sign to assign it a value. To '
+            "A single-line block definition can contain only a single argument. If you meant to "
+            "define "
+            f'argument "{stream.tokens.get_text(first)}", use an equals sign to assign it a '
+            "value. To "
             "define a nested block, place it on a line of its own within its parent block.",
             stream.build_span(first, first + 1),
         )
@@ -318,7 +381,8 @@ class BodyParser:
         stream = self.stream
         kinds = stream.tokens.kinds
         if len(stream.diagnostics) >= _MAX_PROBLEMS:
-            stream.index = len(kinds) - 1  # enough problems: skip the rest of the file
+            # enough problems: skip the rest of the file.
+            stream.index = len(kinds) - 1
             return
         brackets = _OpenBrackets()
         for index in range(first, len(kinds)):
@@ -327,9 +391,11 @@ class BodyParser:
             if kind in _CLOSERS_OF:
                 brackets.open(_CLOSERS_OF[kind])
             elif kind in _CLOSERS:
-                is_surplus = not brackets.close(kind)  # it closes no bracket of the item
+                # It closes no bracket of the item.
+                is_surplus = not brackets.close(kind)
                 if is_surplus and kind == "}" and index >= error_index:
-                    stream.index = index  # the end of the enclosing block
+                    # The end of the enclosing block.
+                    stream.index = index
                     return
             elif kind == scanner.NEWLINE and not brackets.expected and index >= error_index:
                 stream.index = index + 1

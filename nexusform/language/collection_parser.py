@@ -28,7 +28,9 @@ class _ForParts(Struct):
 class CollectionParser:
     """Parser of tuple and object constructors from a token stream."""
 
-    def __init__(self, stream: TokenStream, parse_expression: Callable[[], syntax.Expression]) -> None:
+    def __init__(
+        self, stream: TokenStream, parse_expression: Callable[[], syntax.Expression]
+    ) -> None:
         self.stream = stream
         self.parse_expression = parse_expression
 
@@ -47,9 +49,19 @@ class CollectionParser:
                     stream.add_problem(_INVALID_FOR, detail, parts.key.span, span)
                 if parts.ellipsis is not None:
                     detail = "Grouping ellipsis (...) cannot be used when building a tuple."
-                    stream.add_problem(_INVALID_FOR, detail, stream.build_span(parts.ellipsis, parts.ellipsis), span)
+                    stream.add_problem(
+                        _INVALID_FOR,
+                        detail,
+                        stream.build_span(parts.ellipsis, parts.ellipsis),
+                        span,
+                    )
                 return syntax.ForTuple(
-                    parts.key_name, parts.value_name, parts.collection, parts.value, parts.condition, span
+                    parts.key_name,
+                    parts.value_name,
+                    parts.collection,
+                    parts.value,
+                    parts.condition,
+                    span,
                 )
             items, closing = self._parse_items(opening)
         finally:
@@ -72,11 +84,14 @@ class CollectionParser:
                 raise stream.report_error("missing-item-separator", detail, since=opening)
         return items, stream.read_token()
 
-    def _report_unterminated(self, constructor: str, bracket: str, opening: int) -> MalformedSyntaxError:
+    def _report_unterminated(
+        self, constructor: str, bracket: str, opening: int
+    ) -> MalformedSyntaxError:
         """Report a bracket (named `bracket`) without its closing one, at its token. Return the exception to raise."""
         return self.stream.report_error(
             "unterminated-constructor",
-            f"There is no corresponding closing {bracket} before the end of the file. This may be caused by "
+            f"There is no corresponding closing {bracket} before the end of the file. This may be "
+            "caused by "
             f"incorrect {bracket} nesting elsewhere in this file.",
             opening,
             headline=f"Unterminated {constructor} constructor expression",
@@ -85,13 +100,15 @@ class CollectionParser:
     def parse_object(self) -> syntax.Expression:
         """Parse an object `{ k = v }`, its items separated by newlines or commas, or `{for k, v in c : k => v}`."""
         stream = self.stream
-        outer_setting = stream.skip_newlines  # restored after the object
+        # restored after the object.
+        outer_setting = stream.skip_newlines
         stream.skip_newlines = True
         try:
             opening = stream.read_token()
             if stream.is_next_word("for"):
                 return self._parse_object_for(opening)
-            stream.skip_newlines = False  # a newline separates two items
+            # A newline separates two items.
+            stream.skip_newlines = False
             items, closing = self._parse_object_items(opening)
         finally:
             stream.skip_newlines = outer_setting
@@ -109,14 +126,17 @@ class CollectionParser:
             parts.key_name,
             parts.value_name,
             parts.collection,
-            key=parts.key or parts.value,  # a missing key is an error, reported above; the node needs one
+            # A missing key is an error, reported above; the node needs one.
+            key=parts.key or parts.value,
             value=parts.value,
             group=parts.ellipsis is not None,
             condition=parts.condition,
             span=span,
         )
 
-    def _parse_object_items(self, opening: int) -> tuple[list[tuple[syntax.ObjectKey, syntax.Expression]], int]:
+    def _parse_object_items(
+        self, opening: int
+    ) -> tuple[list[tuple[syntax.ObjectKey, syntax.Expression]], int]:
         """Parse the items of an object. Return them, and the index of the closing brace."""
         stream = self.stream
         items: list[tuple[syntax.ObjectKey, syntax.Expression]] = []
@@ -149,7 +169,9 @@ class CollectionParser:
         if isinstance(expression, syntax.Traversal):
             return syntax.ObjectKey(expression, bare=not expression.steps, span=span)
         # The keywords true, false and null are plain names here.
-        if isinstance(expression, syntax.Literal) and (expression.value is None or isinstance(expression.value, bool)):
+        if isinstance(expression, syntax.Literal) and (
+            expression.value is None or isinstance(expression.value, bool)
+        ):
             name = syntax.TraverseRoot(_KEYWORD_NAMES[expression.value], span)
             return syntax.ObjectKey(syntax.Traversal(name, (), span), bare=True, span=span)
         return syntax.ObjectKey(expression, bare=False, span=span)
@@ -166,7 +188,8 @@ class CollectionParser:
         detail = 'Expected an equals sign ("=") to mark the beginning of the attribute value.'
         if kind == IDENT:
             detail += (
-                " If you intended to give an attribute name containing periods or spaces, write the name in "
+                " If you intended to give an attribute name containing periods or spaces, write "
+                "the name in "
                 "quotes to create a string literal."
             )
         return stream.report_error("missing-key-value-separator", detail, since=opening)
@@ -176,12 +199,15 @@ class CollectionParser:
         stream = self.stream
         stream.read_token()
         missing_in = "For expression requires the 'in' keyword after its name declarations."
-        key_name, value_name = stream.read_loop_names(_INVALID_FOR, "For expression", missing_in, since=opening)
+        key_name, value_name = stream.read_loop_names(
+            _INVALID_FOR, "For expression", missing_in, since=opening
+        )
         collection = self.parse_expression()
         detail = "For expression requires a colon after the collection expression."
         stream.require_token(":", _INVALID_FOR, detail, since=opening)
         key, value = None, self.parse_expression()
-        if stream.peek() == "=>":  # the expression before it is the key
+        # The expression before it is the key.
+        if stream.peek() == "=>":
             stream.read_token()
             key, value = value, self.parse_expression()
         ellipsis = stream.read_token() if stream.peek() == "..." else None

@@ -45,15 +45,17 @@ from nexusform.schemas.value_types import (
 )
 from nexusform.values.typed_value import DYNAMIC_UNKNOWN, UNKNOWN, Value, convert_decimal
 
-# Limits on what one expression may produce: elements of collections and pieces of text. They are far above
-# real use, and low enough that nested `for` expressions end with an error message.
+# Limits on what one expression may produce: elements of collections and pieces of text. They are
+# far above real use, and low enough that nested `for` expressions end with an error message.
 MAX_WORK: Final = 2_000_000
-# Limit on the size of one value. Its parts may be shared, so a few lines of local values could otherwise
-# exceed the memory when the value is written or compared.
+# Limit on the size of one value. Its parts may be shared, so a few lines of local values could
+# otherwise exceed the memory when the value is written or compared.
 MAX_SIZE: Final = 4_000_000
-CALL_UNITS: Final = 2  # work of a function call besides its result
+# work of a function call besides its result.
+CALL_UNITS: Final = 2
 _CHARACTERS_PER_UNIT: Final = 32
-_build_problem: Final = partial(Problem, ())  # about the whole value: the path is ()
+# about the whole value: the path is ().
+_build_problem: Final = partial(Problem, ())
 MAX_TRACES: Final = 20
 UNKNOWN_STRING: Final = Value(STRING, UNKNOWN)
 _NO_ELEMENT: Final = "The given key does not identify an element in this collection value"
@@ -97,17 +99,30 @@ Handler: TypeAlias = Callable[[Any, "ExpressionRun"], Value]
 class ExpressionRun:
     """One run of `evaluate_expression`: evaluates every expression with the handler of its class."""
 
-    __slots__ = ("_handlers", "_is_building_notes", "diagnostics", "element", "names", "scope", "work")
+    __slots__ = (
+        "_handlers",
+        "_is_building_notes",
+        "diagnostics",
+        "element",
+        "names",
+        "scope",
+        "work",
+    )
 
     def __init__(self, scope: Scope, handlers: Mapping[type, Handler]) -> None:
         """Start without diagnostics and loop variables; `handlers` evaluate expressions by their class."""
         self.scope = scope
         self.diagnostics: list[Diagnostic] = []
-        self.names: dict[str, Value] = {}  # variables of the enclosing loops
-        self.element: Value = DYNAMIC_UNKNOWN  # of the enclosing splat: an `x` of `list[*]`
-        self.work = 0  # units so far, up to MAX_WORK
-        self._handlers = handlers  # by class of expression
-        self._is_building_notes = False  # True while references are evaluated for the notes of an error message
+        # variables of the enclosing loops.
+        self.names: dict[str, Value] = {}
+        # Of the enclosing splat: an `x` of `list[*]`.
+        self.element: Value = DYNAMIC_UNKNOWN
+        # units so far, up to MAX_WORK.
+        self.work = 0
+        # By class of expression.
+        self._handlers = handlers
+        # True while references are evaluated for the notes of an error message.
+        self._is_building_notes = False
 
     def evaluate(self, expression: Expression) -> Value:
         """Evaluate an expression. After an error the value is unknown, and a diagnostic is added."""
@@ -117,7 +132,9 @@ class ExpressionRun:
         """Evaluate an expression. Return its value and its diagnostics, without adding them to those of the run."""
         return self.run_separately(self.evaluate, expression)
 
-    def run_separately(self, work: Callable[..., Value], *arguments: Any) -> tuple[Value, list[Diagnostic]]:
+    def run_separately(
+        self, work: Callable[..., Value], *arguments: Any
+    ) -> tuple[Value, list[Diagnostic]]:
         """Call `work`. Return its value and its diagnostics, without adding them to those of the run."""
         outer_diagnostics, self.diagnostics = self.diagnostics, []
         try:
@@ -160,10 +177,17 @@ class ExpressionRun:
         """
         subject = node if isinstance(node, Span) else node.span
         displayed = enclosing if enclosing is not None else node
-        # The notes are the references and values. While notes are built, problems are discarded and need none.
-        notes = () if isinstance(displayed, Span) or self._is_building_notes else self.build_notes(displayed)
+        # The notes are the references and values. While notes are built, problems are discarded and
+        # need none.
+        notes = (
+            ()
+            if isinstance(displayed, Span) or self._is_building_notes
+            else self.build_notes(displayed)
+        )
         context = enclosing.span if enclosing is not None and enclosing.span != subject else None
-        self.diagnostics.append(build_error(diagnostic_id, detail, subject, context=context, values=notes, **details))
+        self.diagnostics.append(
+            build_error(diagnostic_id, detail, subject, context=context, values=notes, **details)
+        )
         return DYNAMIC_UNKNOWN
 
     def convert_to_required(
@@ -216,7 +240,8 @@ class ExpressionRun:
         name = traversal.root.name
         if self.names and name in self.names:
             return self.apply_steps(self.names[name], traversal.steps, traversal)
-        value, consumed, diagnostics = self.scope.lookup(traversal)  # consumed: the number of steps used
+        # consumed: the number of steps used.
+        value, consumed, diagnostics = self.scope.lookup(traversal)
         if diagnostics:
             self.diagnostics.extend(diagnostics)
             if has_errors(diagnostics):
@@ -247,10 +272,13 @@ class EvaluationTrace:
         """Start a trace without parts; the value is unknown until it is evaluated."""
         self.expression = expression
         self.value: Value = DYNAMIC_UNKNOWN
-        self.parts: list[EvaluationTrace] = []  # of the expressions evaluated for this one, up to MAX_TRACES
-        self.omitted = 0  # number of further parts, beyond MAX_TRACES
+        # Of the expressions evaluated for this one, up to MAX_TRACES.
+        self.parts: list[EvaluationTrace] = []
+        # number of further parts, beyond MAX_TRACES.
+        self.omitted = 0
         self.has_failed = False
-        self.problem = ""  # summary of its first error, unless the error is that of a part
+        # summary of its first error, unless the error is that of a part.
+        self.problem = ""
 
 
 class TracingEvaluator(ExpressionRun):
@@ -258,7 +286,9 @@ class TracingEvaluator(ExpressionRun):
 
     __slots__ = ("current",)
 
-    def __init__(self, scope: Scope, handlers: Mapping[type, Handler], root_expression: Expression) -> None:
+    def __init__(
+        self, scope: Scope, handlers: Mapping[type, Handler], root_expression: Expression
+    ) -> None:
         """Begin with an outermost trace. The traces of evaluated expressions become its parts."""
         super().__init__(scope, handlers)
         self.current = EvaluationTrace(root_expression)
@@ -266,7 +296,8 @@ class TracingEvaluator(ExpressionRun):
     def evaluate(self, expression: Expression) -> Value:
         """Evaluate as in any run, and record the value and errors in a part of the enclosing expression's trace."""
         enclosing, trace = self.current, EvaluationTrace(expression)
-        if not self._is_building_notes:  # a value for a message is no part of the expression
+        # A value for a message is no part of the expression.
+        if not self._is_building_notes:
             if len(enclosing.parts) < MAX_TRACES:
                 enclosing.parts.append(trace)
             else:
@@ -279,7 +310,8 @@ class TracingEvaluator(ExpressionRun):
             self.current = enclosing
         errors = select_errors(diagnostics[previous_count:])
         trace.has_failed = bool(errors)
-        if errors and not any(part.has_failed for part in trace.parts):  # the error is not that of a part
+        # The error is not that of a part.
+        if errors and not any(part.has_failed for part in trace.parts):
             trace.problem = errors[0].summary
         return trace.value
 
@@ -347,23 +379,34 @@ def get_attribute(value: Value, name: str) -> Value | Problem:
             return member.add_marks(value.marks) if value.marks else member
     value_type = value.type
     if raw is None:
-        detail = f'This value is null, so it does not have any attributes; "{name}" cannot be read from it.'
+        detail = (
+            f'This value is null, so it does not have any attributes; "{name}" cannot be read '
+            "from it."
+        )
         return _build_problem("attempt-to-get-attribute-from-null-value", detail)
     if value_type is DYNAMIC:
         return DYNAMIC_UNKNOWN.add_marks(value.marks)
     if isinstance(value_type, ObjectType):
         attribute_type = value_type.get_attribute(name)
         if attribute_type is not None:
-            return Value(attribute_type, UNKNOWN, value.marks)  # the object is unknown
-        names = () if value.marks else value_type.names  # messages do not reveal sensitive names
+            # The object is unknown.
+            return Value(attribute_type, UNKNOWN, value.marks)
+        # messages do not reveal sensitive names.
+        names = () if value.marks else value_type.names
         hint = suggest_name(name, names) or _format_quoted_name_list("Its attributes are", names)
-        return _build_problem("unsupported-attribute", f'This object does not have an attribute named "{name}".{hint}')
+        return _build_problem(
+            "unsupported-attribute", f'This object does not have an attribute named "{name}".{hint}'
+        )
     if isinstance(value_type, MapType):
         if raw is UNKNOWN:
             return Value(value_type.element, UNKNOWN, value.marks)
         hint = "" if value.marks else suggest_name(name, raw)
-        return _build_problem("missing-map-element", f'This map does not have an element with the key "{name}".{hint}')
-    return _build_problem("unsupported-attribute", _describe_unsupported_attribute_access(value_type, name))
+        return _build_problem(
+            "missing-map-element", f'This map does not have an element with the key "{name}".{hint}'
+        )
+    return _build_problem(
+        "unsupported-attribute", _describe_unsupported_attribute_access(value_type, name)
+    )
 
 
 def _describe_unsupported_attribute_access(value_type: Type, name: str) -> str:
@@ -373,12 +416,16 @@ def _describe_unsupported_attribute_access(value_type: Type, name: str) -> str:
     kind = {ListType: "list", SetType: "set", TupleType: "tuple"}[value_type.__class__]
     element = value_type.element if isinstance(value_type, (ListType, SetType)) else None
     if isinstance(element, ObjectType) and isinstance(value_type, SetType):
-        question = "Did you mean to access an attribute across all elements of it, as in value[*].name?"
+        question = (
+            "Did you mean to access an attribute across all elements of it, as in value[*].name?"
+        )
         return f"Can't access attributes on a set of objects. {question}"
     if isinstance(element, ObjectType) or isinstance(value_type, TupleType):
         return (
-            f'Can\'t access attribute "{name}" on a {kind}. Did you mean to access it for a specific '
-            f"element of the {kind}, as in value[0].{name}, or across all elements, as in value[*].{name}?"
+            f'Can\'t access attribute "{name}" on a {kind}. Did you mean to access it for a '
+            "specific "
+            f"element of the {kind}, as in value[0].{name}, or across all elements, as in "
+            f"value[*].{name}?"
         )
     return "This value does not have any attributes."
 
@@ -395,11 +442,14 @@ def get_element(value: Value, key: Value) -> Value | Problem:
     """Return `value[key]`, or the problem. Of an unknown value it is unknown, with its type if known."""
     marks = value.marks | key.marks
     if value.raw is None:
-        return _build_problem("attempt-to-index-null-value", "This value is null, so it does not have any indices.")
+        return _build_problem(
+            "attempt-to-index-null-value", "This value is null, so it does not have any indices."
+        )
     if key.raw is None:
         return _build_problem("invalid-index", "Can't use a null value as an indexing key.")
     if value.type is DYNAMIC:
-        return DYNAMIC_UNKNOWN.add_marks(marks)  # of unknown value and type
+        # Of unknown value and type.
+        return DYNAMIC_UNKNOWN.add_marks(marks)
     value_type = value.type
     if isinstance(value_type, (ListType, TupleType)):
         outcome = _get_sequence_element(value, key)
@@ -408,8 +458,10 @@ def get_element(value: Value, key: Value) -> Value | Problem:
     elif isinstance(value_type, SetType):
         outcome = _build_problem(
             "invalid-index",
-            "Elements of a set are identified only by their value and don't have any separate index or key "
-            "to select with, so it's only possible to perform operations across all elements of the set.",
+            "Elements of a set are identified only by their value and don't have any separate "
+            "index or key "
+            "to select with, so it's only possible to perform operations across all elements of "
+            "the set.",
         )
     else:
         outcome = _build_problem("invalid-index", "This value does not have any indices.")
@@ -426,19 +478,30 @@ def _get_sequence_element(value: Value, key: Value) -> Value | Problem:
     except ConversionProblem as problem:
         return _build_problem("invalid-index", f"{_NO_ELEMENT}: {problem.message}.")
     if position is UNKNOWN:
-        return Value(value_type.element, UNKNOWN) if isinstance(value_type, ListType) else DYNAMIC_UNKNOWN
+        return (
+            Value(value_type.element, UNKNOWN)
+            if isinstance(value_type, ListType)
+            else DYNAMIC_UNKNOWN
+        )
     if not isinstance(position, int):
-        reason = "indexing a sequence requires a whole number, but the given index has a fractional part"
+        reason = (
+            "indexing a sequence requires a whole number, but the given index has a fractional part"
+        )
         return _build_problem("invalid-index", f"{_NO_ELEMENT}: {reason}.")
     if position < 0:
         reason = "a negative number is not a valid index for a sequence"
         return _build_problem("invalid-index", f"{_NO_ELEMENT}: {reason}.")
     if isinstance(value_type, ListType) and value.raw is UNKNOWN:
         return Value(value_type.element, UNKNOWN)
-    length = len(value_type.elements) if isinstance(value_type, TupleType) else len(value.raw)  # known for any tuple
+    # Known for any tuple.
+    length = len(value_type.elements) if isinstance(value_type, TupleType) else len(value.raw)
     if position >= length:
         is_sensitive = bool(key.marks or value.marks)
-        reason = "the index is past the end of the collection" if is_sensitive else _describe_range(position, length)
+        reason = (
+            "the index is past the end of the collection"
+            if is_sensitive
+            else _describe_range(position, length)
+        )
         return _build_problem("invalid-index", f"{_NO_ELEMENT}: {reason}.")
     if value.raw is UNKNOWN:
         assert isinstance(value_type, TupleType)
@@ -469,7 +532,8 @@ def _get_map_entry(value: Value, key: Value) -> Value | Problem:
         return Value(value_type.element, UNKNOWN)
     if name is UNKNOWN:
         return DYNAMIC_UNKNOWN
-    if value.raw is UNKNOWN:  # the type of an object has its keys
+    # The type of an object has its keys.
+    if value.raw is UNKNOWN:
         assert isinstance(value_type, ObjectType)
         attribute_type = value_type.get_attribute(name)
         if attribute_type is not None:
@@ -482,8 +546,14 @@ def _get_map_entry(value: Value, key: Value) -> Value | Problem:
         names = tuple(value.raw)
     displayed_key = '"(sensitive)"' if key.marks else f'"{name}"'
     is_sensitive = bool(key.marks or value.marks)
-    hint = "" if is_sensitive else suggest_name(name, names) or _format_quoted_name_list("Its keys are", names)
-    detail = f"{_NO_ELEMENT}: there is no {displayed_key} in this {describe_type(value_type)}.{hint}"
+    hint = (
+        ""
+        if is_sensitive
+        else suggest_name(name, names) or _format_quoted_name_list("Its keys are", names)
+    )
+    detail = (
+        f"{_NO_ELEMENT}: there is no {displayed_key} in this {describe_type(value_type)}.{hint}"
+    )
     return _build_problem("invalid-index", detail)
 
 

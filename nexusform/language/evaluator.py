@@ -32,36 +32,53 @@ from nexusform.values.typed_value import (
     normalize_number,
 )
 
-__all__ = ["EvaluationTrace", "Scope", "build_value_notes", "evaluate_expression", "trace_expression"]
+__all__ = [
+    "EvaluationTrace",
+    "Scope",
+    "build_value_notes",
+    "evaluate_expression",
+    "trace_expression",
+]
 
 
-def evaluate_expression(expression: syntax.Expression, scope: Scope) -> tuple[Value, list[Diagnostic]]:
+def evaluate_expression(
+    expression: syntax.Expression, scope: Scope
+) -> tuple[Value, list[Diagnostic]]:
     """Evaluate an expression. Return its value and all problems. After an error the value is unknown. Its type is
     DYNAMIC, except for expressions with a fixed type (a template).
     """
     run = ExpressionRun(scope, _HANDLERS)
     try:
         return run.evaluate(expression), run.diagnostics
-    except MemoryError:  # raised by `run` at its limits
+    except MemoryError:
+        # raised by `run` at its limits.
         detail = (
-            "The expression produces more elements or text than a configuration can reasonably need. "
+            "The expression produces more elements or text than a configuration can reasonably "
+            "need. "
             "Look for nested `for` expressions over large collections, and split it up."
         )
         run.diagnostics.append(build_error("expression-too-large", detail, expression.span))
     except RecursionError:
-        detail = "The expression or the value it makes is nested too deeply. Split it up with local values."
+        detail = (
+            "The expression or the value it makes is nested too deeply. Split it up with local "
+            "values."
+        )
         run.diagnostics.append(build_error("expression-too-deeply-nested", detail, expression.span))
     return DYNAMIC_UNKNOWN, run.diagnostics
 
 
-def trace_expression(expression: syntax.Expression, scope: Scope) -> tuple[EvaluationTrace, list[Diagnostic]]:
+def trace_expression(
+    expression: syntax.Expression, scope: Scope
+) -> tuple[EvaluationTrace, list[Diagnostic]]:
     """Evaluate an expression. Return its trace and all problems. Beyond a limit the trace has no parts."""
     run = TracingEvaluator(scope, _HANDLERS, expression)
     try:
         run.evaluate(expression)
     except (MemoryError, RecursionError):
-        return EvaluationTrace(expression), evaluate_expression(expression, scope)[1]  # it reports the limit
-    return run.current.parts[0], run.diagnostics  # the only part of the outermost trace is the expression itself
+        # It reports the limit.
+        return EvaluationTrace(expression), evaluate_expression(expression, scope)[1]
+    # The only part of the outermost trace is the expression itself.
+    return run.current.parts[0], run.diagnostics
 
 
 def build_value_notes(expression: syntax.Expression, scope: Scope) -> tuple[ValueNote, ...]:
@@ -79,13 +96,17 @@ def _evaluate_literal(node: syntax.Literal, run: ExpressionRun) -> Value:
     try:
         return _build_number(value)
     except OverflowError:
-        detail = "The number has too many digits: at most 4000 are allowed before or after the point."
+        detail = (
+            "The number has too many digits: at most 4000 are allowed before or after the point."
+        )
         return run.report_problem("number-too-large", detail, node)
 
 
 @lru_cache(maxsize=1024)
 def _build_number(number: Decimal | int) -> Value:
-    return Value(NUMBER, convert_decimal(number) if isinstance(number, Decimal) else normalize_number(number))
+    return Value(
+        NUMBER, convert_decimal(number) if isinstance(number, Decimal) else normalize_number(number)
+    )
 
 
 def _evaluate_index(node: syntax.Index, run: ExpressionRun) -> Value:
@@ -96,7 +117,8 @@ def _evaluate_index(node: syntax.Index, run: ExpressionRun) -> Value:
         return DYNAMIC_UNKNOWN
     outcome = get_element(collection, key)
     if isinstance(outcome, Problem):
-        node_at_fault = node.key if outcome.id == "invalid-index" else node.collection  # else the collection is null
+        # Else the collection is null.
+        node_at_fault = node.key if outcome.id == "invalid-index" else node.collection
         return run.report_problem(outcome.id, outcome.detail, node_at_fault, node)
     return outcome
 
@@ -125,23 +147,29 @@ def _evaluate_object(node: syntax.ObjectCons, run: ExpressionRun) -> Value:
     return check_value_size(build_object(items)).add_marks(marks)
 
 
-def _evaluate_object_key(key: syntax.ObjectKey, run: ExpressionRun, enclosing: syntax.ObjectCons) -> Value | None:
+def _evaluate_object_key(
+    key: syntax.ObjectKey, run: ExpressionRun, enclosing: syntax.ObjectCons
+) -> Value | None:
     """Return the name of an object's item as a string Value, possibly unknown. Report an invalid one, return None."""
     expression = key.expression
     if key.bare:
         assert isinstance(expression, syntax.Traversal)
-        return Value(STRING, expression.root.name)  # a bare name is text, not a reference
+        # A bare name is text, not a reference.
+        return Value(STRING, expression.root.name)
     if key.is_ambiguous:
         detail = (
-            "If this expression is intended to be a reference, wrap it in parentheses. If it's instead "
-            "intended as a literal name containing periods, wrap it in quotes to create a string literal."
+            "If this expression is intended to be a reference, wrap it in parentheses. If it's "
+            "instead "
+            "intended as a literal name containing periods, wrap it in quotes to create a string "
+            "literal."
         )
         run.report_problem("ambiguous-attribute-key", detail, expression.span)
         return None
     previous_count = len(run.diagnostics)
     value = run.evaluate(expression)
     if run.has_failed_since(previous_count):
-        return None  # reported during its evaluation
+        # reported during its evaluation.
+        return None
     return run.convert_to_required(value, _OBJECT_KEY, expression, enclosing)
 
 
@@ -184,11 +212,14 @@ _HANDLERS: Final = _Handlers(
         syntax.StringLiteral: lambda node, _run: Value(STRING, node.value),
         syntax.TemplateWrap: lambda node, run: run.evaluate(node.wrapped),
         syntax.Traversal: lambda node, run: run.traverse(node),
-        syntax.RelativeTraversal: lambda node, run: run.apply_steps(run.evaluate(node.source), node.steps, node),
+        syntax.RelativeTraversal: lambda node, run: run.apply_steps(
+            run.evaluate(node.source), node.steps, node
+        ),
         syntax.Index: _evaluate_index,
         syntax.TupleCons: _evaluate_tuple,
         syntax.ObjectCons: _evaluate_object,
         syntax.Parentheses: lambda node, run: run.evaluate(node.inner),
-        syntax.SplatElement: lambda _node, run: run.element,  # the current one
+        # The current one.
+        syntax.SplatElement: lambda _node, run: run.element,
     }
 )

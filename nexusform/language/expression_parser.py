@@ -51,19 +51,29 @@ class ExpressionParser:
     def parse_expression(self) -> syntax.Expression:
         """Parse any expression: a conditional or a simpler one."""
         stream = self.stream
-        outer_reach, stream.reach = stream.reach, 0  # `reach`: greatest nesting depth, now of this expression alone
+        # `reach`: greatest nesting depth, now of this expression alone.
+        outer_reach, stream.reach = stream.reach, 0
         stream.enter_level()
         result = self._parse_binary_operation(minimum=1)
-        if stream.peek() == "?":  # `result` is the condition of `? a : b`
+        # `result` is the condition of `? a : b`.
+        if stream.peek() == "?":
             mark = stream.read_token()
-            stream.add_nesting_levels()  # the conditional is a node above its condition
+            # The conditional is a node above its condition.
+            stream.add_nesting_levels()
             then = self.parse_expression()
-            detail = "The conditional operator (...?...:...) requires a false expression, delimited by a colon."
+            detail = (
+                "The conditional operator (...?...:...) requires a false expression, delimited by "
+                "a colon."
+            )
             stream.require_token(":", "missing-false-expression-in-conditional", detail, since=mark)
             otherwise = self.parse_expression()
-            result = syntax.Conditional(result, then, otherwise, result.span.extend_to(otherwise.span))
-        stream.depth -= 1  # leave the level
-        stream.reach = max(outer_reach, stream.reach)  # for the enclosing expression
+            result = syntax.Conditional(
+                result, then, otherwise, result.span.extend_to(otherwise.span)
+            )
+        # leave the level.
+        stream.depth -= 1
+        # For the enclosing expression.
+        stream.reach = max(outer_reach, stream.reach)
         return result
 
     def _parse_binary_operation(self, minimum: int) -> syntax.Expression:
@@ -72,12 +82,15 @@ class ExpressionParser:
         left = self._parse_operand_with_steps()
         while True:
             operator = stream.peek()
-            precedence = _PRECEDENCE.get(operator, 0)  # 0: no operator
+            # 0: no operator.
+            precedence = _PRECEDENCE.get(operator, 0)
             if precedence < minimum:
                 return left
             stream.read_token()
-            stream.add_nesting_levels()  # the operation is a node above its left operand
-            right = self._parse_binary_operation(minimum=precedence + 1)  # equal operators group from the left
+            # The operation is a node above its left operand.
+            stream.add_nesting_levels()
+            # equal operators group from the left.
+            right = self._parse_binary_operation(minimum=precedence + 1)
             left = syntax.Binary(operator, left, right, left.span.extend_to(right.span))
 
     def _parse_operand_with_steps(self) -> syntax.Expression:
@@ -88,7 +101,9 @@ class ExpressionParser:
             return self._parse_keyword_call_or_traversal()
         if kind == STRING:
             index = stream.read_token()
-            text = syntax.StringLiteral(self.templates.decode_string(index), stream.build_span(index, index))
+            text = syntax.StringLiteral(
+                self.templates.decode_string(index), stream.build_span(index, index)
+            )
             return self._parse_traversal_steps(text, stream.index)
         if kind == NUMBER:
             return self._parse_traversal_steps(self._parse_number(), stream.index)
@@ -104,12 +119,17 @@ class ExpressionParser:
             index = stream.read_token()
             stream.enter_level()
             operand = self._parse_operand_with_steps()
-            stream.depth -= 1  # leave the level
-            return syntax.Unary(kind, operand, stream.build_span(index, index).extend_to(operand.span))
+            # leave the level.
+            stream.depth -= 1
+            return syntax.Unary(
+                kind, operand, stream.build_span(index, index).extend_to(operand.span)
+            )
         diagnostic_id, token = "invalid-expression", "an invalid expression token"
         if kind == END:
             diagnostic_id, token = "missing-expression", "the end of the file"
-        raise stream.report_error(diagnostic_id, f"Expected the start of an expression, but found {token}.")
+        raise stream.report_error(
+            diagnostic_id, f"Expected the start of an expression, but found {token}."
+        )
 
     def _parse_parentheses(self) -> syntax.Expression:
         """Parse `( expression )`; newlines are ignored inside."""
@@ -130,7 +150,8 @@ class ExpressionParser:
         index = stream.read_token()
         word = stream.tokens.get_text(index)
         value = parse_exact_number(word)
-        if value is None or ".e" in word.lower():  # "1.e5" is a number in Python alone
+        # "1.e5" is a number in Python alone.
+        if value is None or ".e" in word.lower():
             raise stream.report_error("invalid-number-literal", _INVALID_NUMBER, index)
         return syntax.Literal(value, stream.build_span(index, index))
 
@@ -148,7 +169,8 @@ class ExpressionParser:
         root = syntax.Traversal(syntax.TraverseRoot(name, span), (), span)
         if following in {".", "["}:
             return self._parse_traversal_steps(root, stream.index)
-        return root  # a name alone
+        # A name alone.
+        return root
 
     def _parse_function_call(self, first: int) -> syntax.Expression:
         """Parse the rest of a call `name(...)` or `scope::name(...)`, after its first name at the token `first`."""
@@ -157,10 +179,15 @@ class ExpressionParser:
         name = stream.tokens.get_text(first)
         while stream.peek() == "::":
             stream.read_token()
-            detail = "Function scope resolution symbol :: must be followed by a function name in this scope."
+            detail = (
+                "Function scope resolution symbol :: must be followed by a function name in this "
+                "scope."
+            )
             last = stream.require_token(IDENT, "missing-function-name", detail, since=first)
             name = f"{name}::{stream.tokens.get_text(last)}"
-        detail = "Function selector must be followed by an open parenthesis to begin the function call."
+        detail = (
+            "Function selector must be followed by an open parenthesis to begin the function call."
+        )
         stream.require_token("(", "missing-open-parenthesis", detail, since=first)
         outer, stream.skip_newlines = stream.skip_newlines, True
         try:
@@ -182,9 +209,12 @@ class ExpressionParser:
                 mark = stream.read_token()
                 if stream.peek() != ")":
                     detail = (
-                        "An expanded function argument (with ...) must be immediately followed by closing parentheses."
+                        "An expanded function argument (with ...) must be immediately followed by "
+                        "closing parentheses."
                     )
-                    raise stream.report_error("missing-closing-parenthesis", detail, mark, since=first)
+                    raise stream.report_error(
+                        "missing-closing-parenthesis", detail, mark, since=first
+                    )
                 return tuple(arguments), True
             if following == ",":
                 stream.read_token()
@@ -200,7 +230,8 @@ class ExpressionParser:
                 opening += 1
             self.stream.add_problem(
                 "unterminated-function-call",
-                "There is no closing parenthesis for this function call before the end of the file. This "
+                "There is no closing parenthesis for this function call before the end of the "
+                "file. This "
                 "may be caused by incorrect parenthesis nesting elsewhere in this file.",
                 self.stream.build_span(first, opening),
             )
@@ -212,16 +243,19 @@ class ExpressionParser:
         """Parse the traversal steps, indexes and splats after a term `source`, from the token `index` on."""
         stream = self.stream
         if stream.tokens.kinds[index] not in {".", "["} and not stream.skip_newlines:
-            return source  # no steps; a step may follow newlines only inside brackets
+            # No steps; a step may follow newlines only inside brackets.
+            return source
         steps: list[syntax.Step] = []
         while True:
             kind = stream.peek()
             if kind == ".":
                 dot = stream.read_token()
-                if stream.peek() == "*":  # the splat takes the steps so far as its source
+                # The splat takes the steps so far as its source.
+                if stream.peek() == "*":
                     source = self._parse_attribute_splat(_append_traversal_steps(source, steps))
                     steps = []
-                    stream.add_nesting_levels()  # the splat is a node above its source
+                    # The splat is a node above its source.
+                    stream.add_nesting_levels()
                 else:
                     steps.append(self._parse_attribute(dot))
             elif kind == "[":
@@ -238,21 +272,30 @@ class ExpressionParser:
             word = stream.tokens.get_text(index)
             if len(word) > MAX_NUMBER_LENGTH:
                 raise stream.report_error("invalid-number-literal", _INVALID_NUMBER, index)
-            if not word.isdigit():  # such as "0.1": two indexes in a row are one number
+            # Such as "0.1": two indexes in a row are one number.
+            if not word.isdigit():
                 first, _, second = word.partition(".")
                 detail = (
-                    "When using the legacy index syntax, chaining two indexes together is not permitted. "
+                    "When using the legacy index syntax, chaining two indexes together is not "
+                    "permitted. "
                     f"Use the proper index syntax instead, like [{first}][{second}]."
                 )
                 raise stream.report_error("invalid-legacy-index-syntax", detail, index, since=dot)
             return syntax.TraverseAttribute(word, stream.build_span(dot, index))
         if kind == "*":
-            detail = "A splat expression (*) cannot be used inside another attribute-only splat expression."
+            detail = (
+                "A splat expression (*) cannot be used inside another attribute-only splat "
+                "expression."
+            )
             raise stream.report_error("nested-splat-expression-not-allowed", detail, since=dot)
         if kind != IDENT:
-            raise stream.report_error("invalid-attribute-name", "An attribute name is required after a dot.", since=dot)
+            raise stream.report_error(
+                "invalid-attribute-name", "An attribute name is required after a dot.", since=dot
+            )
         index = stream.read_token()
-        return syntax.TraverseAttribute(stream.tokens.get_text(index), stream.build_span(dot, index))
+        return syntax.TraverseAttribute(
+            stream.tokens.get_text(index), stream.build_span(dot, index)
+        )
 
     def _parse_attribute_splat(self, source: syntax.Expression) -> syntax.Expression:
         """Parse `.*` with its attribute steps, after the dot."""
@@ -280,7 +323,9 @@ class ExpressionParser:
         try:
             key = self.parse_expression()
             detail = 'The index operator must end with a closing bracket ("]").'
-            closing = stream.require_token("]", "missing-close-bracket-on-index", detail, since=opening)
+            closing = stream.require_token(
+                "]", "missing-close-bracket-on-index", detail, since=opening
+            )
             span = stream.build_span(opening, closing)
         finally:
             stream.skip_newlines = outer
@@ -288,7 +333,8 @@ class ExpressionParser:
         if constant is not None and not isinstance(constant, bool):
             steps.append(syntax.TraverseIndex(constant, span))
             return source, steps
-        stream.add_nesting_levels()  # the index is a node above its collection
+        # The index is a node above its collection.
+        stream.add_nesting_levels()
         collection = _append_traversal_steps(source, steps)
         return syntax.Index(collection, key, collection.span.extend_to(span)), []
 
@@ -296,17 +342,26 @@ class ExpressionParser:
         """Parse `[*]` and everything after it, applied to each element."""
         stream = self.stream
         star = stream.read_token()
-        detail = 'The star for a full splat operator must be immediately followed by a closing bracket ("]").'
-        closing = stream.require_token("]", "missing-close-bracket-on-splat-index", detail, since=star)
+        detail = (
+            "The star for a full splat operator must be immediately followed by a closing bracket "
+            '("]").'
+        )
+        closing = stream.require_token(
+            "]", "missing-close-bracket-on-splat-index", detail, since=star
+        )
         marker = stream.build_span(opening, closing)
         stream.enter_level()
         element = self._parse_traversal_steps(syntax.SplatElement(marker), stream.index)
-        stream.depth -= 1  # leave the level
-        stream.add_nesting_levels()  # the splat is a node above its source
+        # leave the level.
+        stream.depth -= 1
+        # The splat is a node above its source.
+        stream.add_nesting_levels()
         return syntax.Splat(source, element, legacy=False, span=source.span.extend_to(element.span))
 
 
-def _append_traversal_steps(source: syntax.Expression, steps: list[syntax.Step]) -> syntax.Expression:
+def _append_traversal_steps(
+    source: syntax.Expression, steps: list[syntax.Step]
+) -> syntax.Expression:
     """Return an expression that applies the steps to `source`. A traversal gets longer, others are wrapped."""
     if not steps:
         return source

@@ -4,8 +4,19 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from nexusform.diagnostics.diagnostic import has_errors
-from nexusform.language.evaluation_run import UNKNOWN_STRING, ExpressionRun, Requirement, check_value_size
-from nexusform.language.syntax.syntax_nodes import ForObject, ForTuple, Splat, SplatElement, TemplateFor
+from nexusform.language.evaluation_run import (
+    UNKNOWN_STRING,
+    ExpressionRun,
+    Requirement,
+    check_value_size,
+)
+from nexusform.language.syntax.syntax_nodes import (
+    ForObject,
+    ForTuple,
+    Splat,
+    SplatElement,
+    TemplateFor,
+)
 from nexusform.language.template_evaluation import join_parts
 from nexusform.schemas.value_types import (
     BOOL,
@@ -38,7 +49,9 @@ _Pairs = Iterator[tuple[Value, Value]]
 _ITERABLE = frozenset({ListType, SetType, TupleType, MapType, ObjectType})
 
 
-def _evaluate_iterated_collection(node: ForTuple | ForObject | TemplateFor, run: ExpressionRun) -> Value:
+def _evaluate_iterated_collection(
+    node: ForTuple | ForObject | TemplateFor, run: ExpressionRun
+) -> Value:
     """Evaluate the collection of a `for`. After an error the value is unknown."""
     collection = run.evaluate(node.collection)
     if collection.raw is None:
@@ -46,9 +59,12 @@ def _evaluate_iterated_collection(node: ForTuple | ForObject | TemplateFor, run:
         return run.report_problem("iteration-over-null-value", detail, node.collection, node)
     if collection.type is not DYNAMIC and collection.type.__class__ not in _ITERABLE:
         detail = (
-            f"A value of type {describe_type(collection.type)} cannot be used as the collection in a 'for' expression."
+            f"A value of type {describe_type(collection.type)} cannot be used as the collection "
+            "in a 'for' expression."
         )
-        return run.report_problem("iteration-over-non-iterable-value", detail, node.collection, node)
+        return run.report_problem(
+            "iteration-over-non-iterable-value", detail, node.collection, node
+        )
     return collection
 
 
@@ -67,18 +83,22 @@ def _set_loop_names(
     """Set the loop's names to the current key and element."""
     if node.key_name is not None:
         names[node.key_name] = key
-    names[node.value_name] = element  # hides a key of the same name
+    # hides a key of the same name.
+    names[node.value_name] = element
 
 
 class _ForCondition:
-    # The `if` clause of one `for`: selects elements, collects marks and unknown results, and reports an error once.
+    # The `if` clause of one `for`: selects elements, collects marks and unknown results, and
+    # reports an error once.
     def __init__(self, node: ForTuple | ForObject, run: ExpressionRun) -> None:
         """Start without evaluated conditions, so all are known and free of marks so far."""
         self.clause = node.condition
         self.node = node
         self.run = run
-        self.marks = NO_MARKS  # of all conditions so far
-        self.is_known = True  # whether all of them are known
+        # Of all conditions so far.
+        self.marks = NO_MARKS
+        # whether all of them are known.
+        self.is_known = True
         self.has_failed = False
 
     def check_type(self, names: dict[str, Value]) -> None:
@@ -108,7 +128,8 @@ class _ForCondition:
             self.has_failed = True
             return False
         if decision.raw is UNKNOWN:
-            self.is_known = False  # the whole result is unknown, too
+            # The whole result is unknown, too.
+            self.is_known = False
             return False
         return bool(decision.raw)
 
@@ -122,7 +143,9 @@ _FOR_CONDITION: Final = Requirement(
 )
 
 
-def _visit_included_elements(conditions: _ForCondition, collection: Value, add: Callable[[], None]) -> None:
+def _visit_included_elements(
+    conditions: _ForCondition, collection: Value, add: Callable[[], None]
+) -> None:
     """Call `add` for every selected element, with the loop's names set. Stop at the first error (`has_failed`)."""
     node, run = conditions.node, conditions.run
     with run.extend_names() as names:
@@ -133,11 +156,13 @@ def _visit_included_elements(conditions: _ForCondition, collection: Value, add: 
         for key, element in list_key_value_pairs(collection):
             run.count_work(1)
             _set_loop_names(names, node, key, element)
-            if conditions.should_include():  # evaluates the `if` clause with these names
+            # evaluates the `if` clause with these names.
+            if conditions.should_include():
                 add()
             if conditions.has_failed or run.has_failed_since(before):
                 conditions.has_failed = True
-                break  # the other elements would repeat the error
+                # The other elements would repeat the error.
+                break
 
 
 def evaluate_for_tuple(node: ForTuple, run: ExpressionRun) -> Value:
@@ -147,7 +172,9 @@ def evaluate_for_tuple(node: ForTuple, run: ExpressionRun) -> Value:
         return DYNAMIC_UNKNOWN.add_marks(collection.marks)
     conditions = _ForCondition(node, run)
     results: list[Value] = []
-    _visit_included_elements(conditions, collection, lambda: results.append(run.evaluate(node.value)))
+    _visit_included_elements(
+        conditions, collection, lambda: results.append(run.evaluate(node.value))
+    )
     marks = collection.marks | conditions.marks
     if conditions.has_failed or not conditions.is_known:
         return DYNAMIC_UNKNOWN.add_marks(marks)
@@ -166,7 +193,8 @@ def evaluate_for_object(node: ForObject, run: ExpressionRun) -> Value:
     if conditions.has_failed or not conditions.is_known or not builder.is_known:
         return DYNAMIC_UNKNOWN.add_marks(marks)
     items = builder.items
-    if node.group:  # `...` after the value: each key has a tuple of values
+    # `...` after the value: each key has a tuple of values.
+    if node.group:
         items = {key: build_tuple(values) for key, values in builder.groups.items()}
     return check_value_size(build_object(items)).add_marks(marks)
 
@@ -177,10 +205,13 @@ class _ObjectBuilder:
         """Start an empty object; `groups` is filled in place of `items` if the value has `...`."""
         self.node = node
         self.run = run
-        self.marks = NO_MARKS  # of all keys so far
-        self.is_known = True  # False: the whole object is unknown, because of a key
+        # Of all keys so far.
+        self.marks = NO_MARKS
+        # False: the whole object is unknown, because of a key.
+        self.is_known = True
         self.items: dict[str, Value] = {}
-        self.groups: dict[str, list[Value]] = {}  # in place of `items` if the value has `...`
+        # In place of `items` if the value has `...`.
+        self.groups: dict[str, list[Value]] = {}
 
     def add(self) -> None:
         """Add the current element by its key. An unknown, invalid or repeated key makes the whole object unknown."""
@@ -197,13 +228,16 @@ class _ObjectBuilder:
             return
         name = converted_key.raw
         value = run.evaluate(node.value)
-        if node.group:  # `...` after the value
+        # `...` after the value.
+        if node.group:
             self.groups.setdefault(name, []).append(value)
         elif name in self.items:
             description = "a sensitive key" if key.marks else f'the key "{name}"'
             detail = (
-                f"Two different items produced {description} in this 'for' expression. If duplicates are "
-                "expected, use the ellipsis (...) after the value expression to enable grouping by key."
+                f"Two different items produced {description} in this 'for' expression. If "
+                "duplicates are "
+                "expected, use the ellipsis (...) after the value expression to enable grouping "
+                "by key."
             )
             run.report_problem("duplicate-object-key", detail, node.key, node)
             self.is_known = False
@@ -233,7 +267,8 @@ def evaluate_template_for(node: TemplateFor, run: ExpressionRun) -> Value:
             _set_loop_names(names, node, key, element)
             pieces.append(join_parts(node.body, run, node))
             if run.has_failed_since(before):
-                break  # the other elements would repeat the error
+                # The other elements would repeat the error.
+                break
     marks = collection.marks.union(*[p.marks for p in pieces])
     if any(p.raw is UNKNOWN for p in pieces):
         return UNKNOWN_STRING.add_marks(marks)
@@ -255,11 +290,15 @@ def evaluate_splat(node: Splat, run: ExpressionRun) -> Value:
         return DYNAMIC_UNKNOWN.add_marks(source.marks)
     if not is_sequence:
         single = build_tuple([_evaluate_splat_element(node, source, run)])
-        is_certain = get_refinement(source).not_null  # an unknown value may be null, with no element
+        # An unknown value may be null, with no element.
+        is_certain = get_refinement(source).not_null
         return (single if is_certain else DYNAMIC_UNKNOWN).add_marks(source.marks)
     if source.raw is UNKNOWN and isinstance(source.type, TupleType):
-        results = [_evaluate_splat_element(node, Value(t, UNKNOWN), run) for t in source.type.elements]
-        return Value(build_tuple(results).type, UNKNOWN, source.marks, NOT_NULL)  # of known length and types
+        results = [
+            _evaluate_splat_element(node, Value(t, UNKNOWN), run) for t in source.type.elements
+        ]
+        # Of known length and types.
+        return Value(build_tuple(results).type, UNKNOWN, source.marks, NOT_NULL)
     return check_value_size(_evaluate_splat_sequence(node, source, run)).add_marks(source.marks)
 
 
@@ -277,22 +316,26 @@ def _evaluate_splat_sequence(node: Splat, source: Value, run: ExpressionRun) -> 
     if isinstance(source.type, TupleType):
         return build_tuple(results)
     assert isinstance(source.type, (ListType, SetType))
-    if results:  # a list needs results of one type
+    # A list needs results of one type.
+    if results:
         first_type = results[0].type
         if all(r.type == first_type for r in results):
             return Value(ListType(first_type), tuple(results))
         if any(has_dynamic(r.type) for r in results):
-            return DYNAMIC_UNKNOWN  # it is unknown whether they have one type, and therefore form a list
+            # It is unknown whether they have one type, and therefore form a list.
+            return DYNAMIC_UNKNOWN
         detail = (
             "Some values are null, so the second splat gives lists of different lengths. Use a for "
             "expression instead: [for x in list : x.name[*]]."
         )
         return run.report_problem("invalid-nested-splat-expressions", detail, node.element, node)
-    # The source is empty or unknown: evaluate the splat of an unknown element for the type of the results.
+    # The source is empty or unknown: evaluate the splat of an unknown element for the type of the
+    # results.
     element_type = _evaluate_splat_element(node, Value(source.type.element, UNKNOWN), run).type
     if source.raw is not UNKNOWN:
         return Value(ListType(element_type), ())
-    known = get_refinement(source)  # the result has the length of the source
+    # The result has the length of the source.
+    known = get_refinement(source)
     bounds = Refinement(not_null=True, shortest=known.shortest, longest=known.longest)
     return add_refinement(Value(ListType(element_type), UNKNOWN), bounds)
 

@@ -64,7 +64,8 @@ def format_text(source: SourceFile) -> tuple[str, list[Diagnostic]]:
     old_style = _OldStylePositions()
     _collect_old_style(body, source.text, old_style)
     for token in tokens:
-        if token.start in old_style.bare_labels:  # a label without quotes gets them
+        # A label without quotes gets them.
+        if token.start in old_style.bare_labels:
             token.text = f'"{token.text}"'
             token.kind = scanner.STRING
     lines = _split_tokens_into_lines(_unwrap_interpolation_only_strings(tokens, old_style.wrapped))
@@ -95,7 +96,8 @@ def _list_tokens_with_merged_heredocs(tokens: scanner.Tokens) -> list[_Token]:
 
 def _find_heredoc_end(tokens: scanner.Tokens, index: int) -> int:
     """Find the closing mark of the heredoc that starts at a token."""
-    nesting = 0  # an interpolation may hold another heredoc
+    # An interpolation may hold another heredoc.
+    nesting = 0
     while True:
         kind = tokens.kinds[index]
         if kind == scanner.OPEN_HEREDOC:
@@ -107,7 +109,9 @@ def _find_heredoc_end(tokens: scanner.Tokens, index: int) -> int:
         index += 1
 
 
-def _unwrap_interpolation_only_strings(tokens: list[_Token], wrapped_offsets: set[int]) -> list[_Token]:
+def _unwrap_interpolation_only_strings(
+    tokens: list[_Token], wrapped_offsets: set[int]
+) -> list[_Token]:
     """Replace `"${x}"` by `x` at the `wrapped_offsets` of the text. One on several lines is kept."""
     result: list[_Token] = []
     index = 0
@@ -117,7 +121,8 @@ def _unwrap_interpolation_only_strings(tokens: list[_Token], wrapped_offsets: se
             result.append(tokens[index])
             index += 1
         else:
-            result += tokens[index + 2 : end - 1]  # without `"${` and `}"`
+            # Without `"${` and `}"`.
+            result += tokens[index + 2 : end - 1]
             index = end + 1
     return result
 
@@ -133,7 +138,9 @@ def _collect_old_style(body: Body, text: str, old_style: _OldStylePositions) -> 
     """Add the offsets of values like `"${x}"` and of labels without quotes in a body and its blocks."""
     for attribute in body.attributes:
         if isinstance(attribute.expression, TemplateWrap):
-            old_style.wrapped.add(_convert_byte_to_character_offset(text, attribute.expression.span.start.byte))
+            old_style.wrapped.add(
+                _convert_byte_to_character_offset(text, attribute.expression.span.start.byte)
+            )
     for block in body.blocks:
         for label in block.labels:
             begin = _convert_byte_to_character_offset(text, label.span.start.byte)
@@ -150,13 +157,16 @@ def _convert_byte_to_character_offset(text: str, byte: int) -> int:
 
 def _find_template_end(tokens: list[_Token], index: int) -> int | None:
     """Find the closing quotation mark of the string at `index`; None unless it is one `${...}` on one line."""
-    nesting = 0  # open brackets, the first of them `${`
+    # open brackets, the first of them `${`.
+    nesting = 0
     for position in range(index + 1, len(tokens)):
         token = tokens[position]
         if token.kind in {scanner.NEWLINE, scanner.COMMENT, _HEREDOC}:
-            return None  # more than one line
+            # More than one line.
+            return None
         nesting += token.depth_change
-        if nesting == 0:  # after the end of the first sequence
+        # After the end of the first sequence.
+        if nesting == 0:
             following = tokens[position + 1].kind if position + 1 < len(tokens) else ""
             return position + 1 if token.text == "}" and following == scanner.CLOSE_QUOTE else None
     return None
@@ -185,9 +195,11 @@ def _split_line_into_alignment_cells(line: _Line) -> None:
     if len(lead) > 1 and lead[-1].kind == scanner.COMMENT and not lead[-1].text.startswith("/*"):
         line.comment = [lead.pop()]
     for index in range(1, len(lead)):
-        if lead[index].kind == "=":  # the first one
+        # The first one.
+        if lead[index].kind == "=":
             open_brackets = sum(token.depth_change for token in lead[index:])
-            if open_brackets == 0:  # the value ends on this line
+            # The value ends on this line.
+            if open_brackets == 0:
                 line.assign, line.lead = lead[index:], lead[:index]
             return
 
@@ -201,8 +213,14 @@ def _set_token_spacing(cell: list[_Token]) -> None:
 
 
 _TIGHT_PAIRS = {(scanner.IDENT, "("), (scanner.IDENT, "::"), ("::", scanner.IDENT)}
-_BRACES_IN_SEQUENCES = {(scanner.INTERPOLATION, "{"), (scanner.DIRECTIVE, "{"), ("}", scanner.SEQUENCE_END)}
-_ADJACENT_SEQUENCES = {(scanner.SEQUENCE_END, begin) for begin in (scanner.INTERPOLATION, scanner.DIRECTIVE)}
+_BRACES_IN_SEQUENCES = {
+    (scanner.INTERPOLATION, "{"),
+    (scanner.DIRECTIVE, "{"),
+    ("}", scanner.SEQUENCE_END),
+}
+_ADJACENT_SEQUENCES = {
+    (scanner.SEQUENCE_END, begin) for begin in (scanner.INTERPOLATION, scanner.DIRECTIVE)
+}
 
 
 def _has_space_between(before: _Token, token: _Token, after: _Token) -> bool:
@@ -218,16 +236,20 @@ def _has_space_between(before: _Token, token: _Token, after: _Token) -> bool:
     begins_string_content = kind in {scanner.QUOTED_TEXT, scanner.OPEN_QUOTE}
     ends_string_content = following in {scanner.QUOTED_TEXT, scanner.CLOSE_QUOTE}
     if begins_string_content or ends_string_content:
-        return False  # blanks in a string are content
+        # blanks in a string are content.
+        return False
     if token.text == "in" and before.kind == scanner.IDENT:
-        return True  # `for x in [...]`
+        # `for x in [...]`.
+        return True
     is_closing_bracket = token.depth_change < 0
     if following == "[" and (kind in {scanner.IDENT, scanner.NUMBER} or is_closing_bracket):
-        return False  # an index, as in `items[0]` or `f(x)[0]`
+        # An index, as in `items[0]` or `f(x)[0]`.
+        return False
     if kind == "!":
         return False
     if kind == "-":
-        return before.kind not in _BEFORE_NEGATION  # only a subtraction has a space after it: `a - b`, but `-b`
+        # Only a subtraction has a space after it: `a - b`, but `-b`.
+        return before.kind not in _BEFORE_NEGATION
     return _has_space_at_brackets(token, after)
 
 
@@ -237,10 +259,13 @@ def _has_space_at_brackets(token: _Token, after: _Token) -> bool:
     """
     kind, following = token.kind, after.kind
     if kind == "{" or following == "}":
-        return (kind, following) != ("{", "}")  # none in {}
+        # None in {}
+        return (kind, following) != ("{", "}")
     if (kind, following) in _BRACES_IN_SEQUENCES:
-        return True  # such as "${ {"
-    is_inside_brackets = token.depth_change > 0 or after.depth_change < 0  # after an opening or before a closing one
+        # Such as "${ {".
+        return True
+    # After an opening or before a closing one.
+    is_inside_brackets = token.depth_change > 0 or after.depth_change < 0
     return not is_inside_brackets and (kind, following) not in _ADJACENT_SEQUENCES
 
 
@@ -248,11 +273,14 @@ def _set_indentation(lines: list[_Line]) -> None:
     """Set the indentation: a line with more opening than closing brackets indents the following lines by one step. One
     step of two spaces is for all brackets left open by one line; it ends once all of them are closed.
     """
-    steps: list[int] = []  # the number of open brackets of each step
+    # The number of open brackets of each step.
+    steps: list[int] = []
     for line in lines:
         if not line.lead:
-            continue  # an empty line
-        net = sum(token.depth_change for token in (*line.lead, *line.assign))  # opening minus closing brackets
+            # An empty line.
+            continue
+        # opening minus closing brackets.
+        net = sum(token.depth_change for token in (*line.lead, *line.assign))
         to_close = -net
         while to_close > 0 and steps:
             reduction = min(to_close, steps[-1])
@@ -266,11 +294,16 @@ def _set_indentation(lines: list[_Line]) -> None:
 
 
 def _align_cells(
-    lines: list[_Line], get_cell: Callable[[_Line], list[_Token]], get_tokens_before: Callable[[_Line], list[_Token]]
+    lines: list[_Line],
+    get_cell: Callable[[_Line], list[_Token]],
+    get_tokens_before: Callable[[_Line], list[_Token]],
 ) -> None:
     """Align one cell of consecutive lines. It starts one space after the widest text before it."""
     for has_cell, neighbours in groupby(lines, lambda line: bool(get_cell(line))):
         chain = list(neighbours) if has_cell else []
-        widths = [sum(t.spaces + count_clusters(t.text) for t in get_tokens_before(line)) for line in chain]
+        widths = [
+            sum(t.spaces + count_clusters(t.text) for t in get_tokens_before(line))
+            for line in chain
+        ]
         for line, width in zip(chain, widths, strict=True):
             get_cell(line)[0].spaces = max(widths) - width + 1

@@ -30,7 +30,9 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 # The commonest property, a plain string, in one step with the comma or brace after it.
-_MEMBER = re.compile(r"""[ \t\r\n]*"([^"\\\x00-\x1f]*)"[ \t\r\n]*:[ \t\r\n]*"([^"\\\x00-\x1f]*)"[ \t\r\n]*([,}])""")
+_MEMBER = re.compile(
+    r"""[ \t\r\n]*"([^"\\\x00-\x1f]*)"[ \t\r\n]*:[ \t\r\n]*"([^"\\\x00-\x1f]*)"[ \t\r\n]*([,}])"""
+)
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))")
 _SIMPLE = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _KEYWORDS: dict[str, bool | None] = {"true": True, "false": False, "null": None}
@@ -59,11 +61,16 @@ class _JsonReader:
         """Skip a byte order mark and load the first token."""
         self.text = text
         self.positions = positions
-        self.offset = 1 if text.startswith("\ufeff") else 0  # after a byte order mark
-        self.depth = 0  # of open arrays and objects, to limit it
-        self.kind: Any = _END  # of the current token: a group of _TOKEN (int), or punctuation itself (str)
-        self.word = ""  # text of the current token
-        self.begin = self.offset  # start of the current token; `offset` is its end
+        # After a byte order mark.
+        self.offset = 1 if text.startswith("\ufeff") else 0
+        # Of open arrays and objects, to limit it.
+        self.depth = 0
+        # Of the current token: a group of _TOKEN (int), or punctuation itself (str).
+        self.kind: Any = _END
+        # text of the current token.
+        self.word = ""
+        # start of the current token; `offset` is its end.
+        self.begin = self.offset
         self.load_token()
 
     def load_token(self) -> None:
@@ -71,7 +78,8 @@ class _JsonReader:
         match = _TOKEN.match(self.text, self.offset)
         assert match is not None, "the pattern matches any text"
         group = match.lastindex
-        if group is None:  # the end of the text
+        # The end of the text.
+        if group is None:
             self.kind, self.word = _END, ""
             self.begin = self.offset = len(self.text)
             return
@@ -79,7 +87,8 @@ class _JsonReader:
         self.kind = self.word if group == _PUNCTUATION else group
         begin, end = match.span(group)
         if group == _PLAIN:
-            begin, end = begin - 1, end + 1  # the quotation marks
+            # The quotation marks.
+            begin, end = begin - 1, end + 1
         self.begin, self.offset = begin, end
 
     def get_span(self) -> Span:
@@ -96,7 +105,8 @@ class _JsonReader:
             scalar = syntax.JsonScalar(self.decode_string(), self.get_span())
         elif self.kind == _NUMBER:
             number = parse_exact_number(self.word)
-            if number is None:  # above the limits of length and exponent
+            # Above the limits of length and exponent.
+            if number is None:
                 raise self.build_error("This number is too long or too large.")
             scalar = syntax.JsonScalar(number, self.get_span())
         elif self.kind == _WORD and self.word in _KEYWORDS:
@@ -104,10 +114,15 @@ class _JsonReader:
         elif self.kind in {"{", "["}:
             self.depth += 1
             if self.depth > _MAX_LEVELS:
-                raise self.build_error(f"Objects and arrays may be nested at most {_MAX_LEVELS} levels deep.")
-            value: syntax.JsonValue = self._parse_object() if self.kind == "{" else self._parse_array()
+                raise self.build_error(
+                    f"Objects and arrays may be nested at most {_MAX_LEVELS} levels deep."
+                )
+            value: syntax.JsonValue = (
+                self._parse_object() if self.kind == "{" else self._parse_array()
+            )
             self.depth -= 1
-            return value  # the token after its end is loaded
+            # The token after its end is loaded.
+            return value
         else:
             raise self._build_missing_value_error()
         self.load_token()
@@ -119,20 +134,24 @@ class _JsonReader:
             return self.build_error("The text ends where a JSON value is expected.")
         if self.kind == _WORD:
             detail = (
-                f'"{self.word}" is not a JSON value. The only words without quotation marks are true, false and null.'
+                f'"{self.word}" is not a JSON value. The only words without quotation marks are '
+                "true, false and null."
             )
             return self.build_error(detail)
         if self.word == '"':
             return self.build_error("This string has no closing quotation mark on its line.")
         if self.word == "'":
             return self.build_error('Strings in JSON are written in double quotes (").')
-        return self.build_error("A JSON value is expected here: an object, array, string, number, true, false or null.")
+        return self.build_error(
+            "A JSON value is expected here: an object, array, string, number, true, false or null."
+        )
 
     def _parse_object(self) -> syntax.JsonObject:
         """Parse an object from its opening brace on. Raises MalformedJsonError."""
         begin = self.begin
         properties: list[syntax.JsonProperty] = []
-        self._parse_plain_members(properties)  # fast for plain strings; the loop takes any other member
+        # fast for plain strings; the loop takes any other member.
+        self._parse_plain_members(properties)
         while self.kind != "}":
             if self.kind not in {_PLAIN, _ESCAPED}:
                 raise self.build_error(
@@ -143,13 +162,16 @@ class _JsonReader:
             name, name_span = self.decode_string(), self.get_span()
             self.load_token()
             if self.kind != ":":
-                raise self.build_error(f'A colon (":") is expected after the property name "{name}".')
+                raise self.build_error(
+                    f'A colon (":") is expected after the property name "{name}".'
+                )
             self.load_token()
             properties.append(syntax.JsonProperty(name, self.parse_value(), name_span))
             if self._has_comma_before_next_item("}", "property", begin):
                 previous_count = len(properties)
                 self._parse_plain_members(properties)
-                if len(properties) == previous_count:  # else a plain member follows the comma
+                # Else a plain member follows the comma.
+                if len(properties) == previous_count:
                     self._reject_trailing_comma("}", "property")
         end = self.offset
         self.load_token()
@@ -161,9 +183,11 @@ class _JsonReader:
         match = next_member(text, self.offset)
         has_comma = False
         while match is not None:
-            name, value, mark = match.groups()  # the mark is the comma or brace after the value
+            # The mark is the comma or brace after the value.
+            name, value, mark = match.groups()
             begin, end = match.span(1)
-            name_span = span(begin - 1, end + 1)  # with the quotation marks
+            # With the quotation marks.
+            name_span = span(begin - 1, end + 1)
             begin, end = match.span(2)
             value_span = span(begin - 1, end + 1)
             scalar = syntax.JsonScalar(normalize_text(value), value_span)
@@ -171,11 +195,13 @@ class _JsonReader:
             self.offset = match.end()
             has_comma = mark == ","
             if not has_comma:
-                self.offset -= 1  # the brace is the next token
+                # The brace is the next token.
+                self.offset -= 1
                 break
             match = next_member(text, self.offset)
         self.load_token()
-        if has_comma:  # after the last of these properties
+        # After the last of these properties.
+        if has_comma:
             self._reject_trailing_comma("}", "property")
 
     def _parse_array(self) -> syntax.JsonArray:
@@ -202,7 +228,9 @@ class _JsonReader:
             container = "object" if closing == "}" else "array"
             raise MalformedJsonError(f"This {container} is never closed.", begin, begin + 1)
         if self.kind != ",":
-            raise self.build_error(f'A comma or the closing "{closing}" is expected after this {item}.')
+            raise self.build_error(
+                f'A comma or the closing "{closing}" is expected after this {item}.'
+            )
         return True
 
     def _reject_trailing_comma(self, closing: str, item: str) -> None:
@@ -214,7 +242,8 @@ class _JsonReader:
         """Decode the current string. Raises MalformedJsonError for an invalid escape."""
         if self.kind == _PLAIN:
             return normalize_text(self.word)
-        decoded = _ESCAPE.sub(self._decode_escape, self.word[1:-1])  # without the quotation marks
+        # Without the quotation marks.
+        decoded = _ESCAPE.sub(self._decode_escape, self.word[1:-1])
         # Characters beyond the basic plane are written as two escapes, to be joined here.
         joined = decoded.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         return normalize_text(joined)
@@ -226,12 +255,15 @@ class _JsonReader:
             return chr(int(code, 16))
         if letter not in _SIMPLE:
             detail = f'"\\{letter}" is not a JSON escape sequence.'
-            start = self.begin + 1  # after the quotation mark
+            # After the quotation mark.
+            start = self.begin + 1
             raise MalformedJsonError(detail, start + escape.start(), start + escape.end())
         return _SIMPLE[letter]
 
 
-def parse_json_value(text: str, positions: CharacterPositions) -> tuple[syntax.JsonValue | None, list[Diagnostic]]:
+def parse_json_value(
+    text: str, positions: CharacterPositions
+) -> tuple[syntax.JsonValue | None, list[Diagnostic]]:
     """Parse the value of a JSON text. Return None, and one diagnostic, if it is not JSON."""
     try:
         reader = _JsonReader(text, positions)
@@ -241,9 +273,12 @@ def parse_json_value(text: str, positions: CharacterPositions) -> tuple[syntax.J
     except MalformedJsonError as problem:
         subject = positions.build_span(problem.begin, problem.end)
         return None, [build_error("invalid-json-syntax", problem.detail, subject)]
-    except RecursionError:  # an interpreter with too low a limit for _MAX_LEVELS
+    except RecursionError:
+        # An interpreter with too low a limit for _MAX_LEVELS.
         subject = positions.build_span(reader.begin, reader.begin + 1)
-        return None, [build_error("invalid-json-syntax", "Objects and arrays are nested too deeply.", subject)]
+        return None, [
+            build_error("invalid-json-syntax", "Objects and arrays are nested too deeply.", subject)
+        ]
     return value, []
 
 
@@ -260,7 +295,8 @@ def parse_json_file(source: SourceFile) -> tuple[syntax.JsonBody, list[Diagnosti
     items = value.items if isinstance(value, syntax.JsonArray) else (value,)
     objects: list[syntax.JsonObject] = []
     detail = (
-        "A JSON configuration file must hold an object, or an array of objects, whose properties are arguments and "
+        "A JSON configuration file must hold an object, or an array of objects, whose properties "
+        "are arguments and "
         "blocks."
     )
     for item in items:
@@ -299,40 +335,53 @@ def _convert_value(
         known_names: dict[str, Span] = {}
         for json_property in value.properties:
             earlier = known_names.setdefault(json_property.name, json_property.name_span)
-            if earlier is not json_property.name_span:  # the name occurred before
+            # The name occurred before.
+            if earlier is not json_property.name_span:
                 detail = (
                     f'An attribute named "{json_property.name}" was already defined at '
                     f"{describe_span(earlier)}. Remove one of the two."
                 )
-                diagnostics.append(build_error("duplicate-object-attribute", detail, json_property.name_span))
+                diagnostics.append(
+                    build_error("duplicate-object-attribute", detail, json_property.name_span)
+                )
                 continue
             key = convert_text(json_property.name, json_property.name_span, diagnostics)
             object_key = syntax.ObjectKey(key, bare=False, span=json_property.name_span)
-            entries.append((object_key, _convert_value(json_property.value, diagnostics, convert_text)))
+            entries.append(
+                (object_key, _convert_value(json_property.value, diagnostics, convert_text))
+            )
         return syntax.ObjectCons(tuple(entries), value.span)
     if isinstance(value.value, str):
         return convert_text(value.value, value.span, diagnostics)
     return syntax.Literal(value.value, value.span)
 
 
-def _convert_json_string_to_expression(text: str, span: Span, diagnostics: list[Diagnostic]) -> syntax.Expression:
+def _convert_json_string_to_expression(
+    text: str, span: Span, diagnostics: list[Diagnostic]
+) -> syntax.Expression:
     """Convert a text to an expression: a template if it contains `${` or `%{`. Otherwise, or after an error, text."""
     if "${" not in text and "%{" not in text:
         return syntax.StringLiteral(text, span)
     begin = span.start
-    start = Position(begin.line, begin.column + 1, begin.byte + 1)  # after the quotation mark
-    # Positions inside are exact only if the text is as long as its source without the quotation marks (no escapes).
+    # After the quotation mark.
+    start = Position(begin.line, begin.column + 1, begin.byte + 1)
+    # Positions inside are exact only if the text is as long as its source without the quotation
+    # marks (no escapes).
     is_unescaped = len(text.encode("utf-8", "replace")) == span.end.byte - begin.byte - 2
     reference = _REFERENCE.fullmatch(text) if is_unescaped else None
-    if reference is not None and reference[1] not in _KEYWORDS:  # such as "${var.a}": the parser is not needed
+    # Such as "${var.a}": the parser is not needed.
+    if reference is not None and reference[1] not in _KEYWORDS:
         return _build_interpolated_reference(root=reference[1], steps=reference[2], span=span)
     source = SourceFile(span.filename, text)
     if is_unescaped:
         expression, problems = parse_template(source, start)
     else:
-        expression, problems = parse_template(source, within=span)  # all problems have the span of the string
+        # All problems have the span of the string.
+        expression, problems = parse_template(source, within=span)
     diagnostics += problems
-    return syntax.StringLiteral(text, span) if expression is None else replace(expression, span=span)
+    return (
+        syntax.StringLiteral(text, span) if expression is None else replace(expression, span=span)
+    )
 
 
 def _build_interpolated_reference(root: str, steps: str, span: Span) -> syntax.Expression:
@@ -344,7 +393,8 @@ def _build_interpolated_reference(root: str, steps: str, span: Span) -> syntax.E
         first = Position(start.line, start.column + begin, start.byte + begin)
         return Span(filename, first, Position(start.line, start.column + end, start.byte + end))
 
-    root_begin = 3  # after the quotation mark, the dollar sign and the brace
+    # After the quotation mark, the dollar sign and the brace.
+    root_begin = 3
     offset = root_begin + len(root)
     traverse = syntax.TraverseRoot(root, build_span(root_begin, offset))
     attributes: list[syntax.TraverseAttribute] = []
@@ -352,4 +402,6 @@ def _build_interpolated_reference(root: str, steps: str, span: Span) -> syntax.E
         end = offset + 1 + len(name)
         attributes.append(syntax.TraverseAttribute(name, build_span(offset, end)))
         offset = end
-    return syntax.TemplateWrap(syntax.Traversal(traverse, tuple(attributes), build_span(root_begin, offset)), span)
+    return syntax.TemplateWrap(
+        syntax.Traversal(traverse, tuple(attributes), build_span(root_begin, offset)), span
+    )

@@ -79,11 +79,15 @@ def apply_binary_operator(operator: str, left: Value, right: Value) -> Value:
     if first is None or second is None:
         raise OperationProblem("argument must not be null")
     if first is UNKNOWN or second is UNKNOWN:
-        certain_result = _compare_refinement_bounds(operator, left, right) if operator in _COMPARISONS else None
-        if certain_result is not None:  # the known bounds decide
+        certain_result = (
+            _compare_refinement_bounds(operator, left, right) if operator in _COMPARISONS else None
+        )
+        # The known bounds decide.
+        if certain_result is not None:
             return build_boolean(certain_result).add_marks(marks)
         return Value(get_result_type(operator), UNKNOWN, marks, NOT_NULL)
-    if operator in {"&&", "||"}:  # no side is decisive: both are true for `&&`, false for `||`
+    # No side is decisive: both are true for `&&`, false for `||`.
+    if operator in {"&&", "||"}:
         return build_boolean(operator == "&&").add_marks(marks)
     if operator in _COMPARISONS:
         return build_boolean(_COMPARISONS[operator](first, second)).add_marks(marks)
@@ -99,13 +103,24 @@ def _compare_refinement_bounds(operator: str, left: Value, right: Value) -> bool
     """Compare numbers by their known bounds: return the result if it is the same for all values, else None."""
     left_bounds, right_bounds = get_refinement(left), get_refinement(right)
     if operator in {">", ">="}:
-        left_bounds, right_bounds = right_bounds, left_bounds  # a > b is b < a
-    compare = _COMPARISONS["<" if operator in {"<", ">"} else "<="]  # `>` and `>=` are exchanged
-    left_lowest, left_highest = left_bounds.lowest, left_bounds.highest  # None: no bound
+        # A > b is b < a.
+        left_bounds, right_bounds = right_bounds, left_bounds
+    # `>` and `>=` are exchanged.
+    compare = _COMPARISONS["<" if operator in {"<", ">"} else "<="]
+    # None: no bound.
+    left_lowest, left_highest = left_bounds.lowest, left_bounds.highest
     right_lowest, right_highest = right_bounds.lowest, right_bounds.highest
-    if left_highest is not None and right_lowest is not None and compare(left_highest, right_lowest):
+    if (
+        left_highest is not None
+        and right_lowest is not None
+        and compare(left_highest, right_lowest)
+    ):
         return True
-    if left_lowest is not None and right_highest is not None and not compare(left_lowest, right_highest):
+    if (
+        left_lowest is not None
+        and right_highest is not None
+        and not compare(left_lowest, right_highest)
+    ):
         return False
     return None
 
@@ -136,7 +151,9 @@ def evaluate_unary(node: syntax.Unary, run: ExpressionRun) -> Value:
         detail = f"Unsuitable value for unary operand: {describe_problem(problem)}."
         run.report_problem("invalid-operand", detail, node.operand, node)
     except OperationProblem as problem:
-        run.report_problem(problem.diagnostic_id, f"Error during operation: {problem.message}.", node)
+        run.report_problem(
+            problem.diagnostic_id, f"Error during operation: {problem.message}.", node
+        )
     return unknown_result
 
 
@@ -145,7 +162,8 @@ def _evaluate_operand(
 ) -> tuple[Value, list[Diagnostic]]:
     """Return an operand's value and the problems of its evaluation, for the caller to report. Report a wrong type."""
     value, problems = run.evaluate_separately(expression)
-    required = _OPERAND_TYPES.get(node.operator)  # None for `==` and `!=`: any type
+    # None for `==` and `!=`: any type.
+    required = _OPERAND_TYPES.get(node.operator)
     if required is None or value.type is required:
         return value, problems
     try:
@@ -162,8 +180,10 @@ def evaluate_binary(node: syntax.Binary, run: ExpressionRun) -> Value:
     left, left_problems = _evaluate_operand(node, node.left, "left", run)
     right, right_problems = _evaluate_operand(node, node.right, "right", run)
     marks = left.marks | right.marks
-    has_failed = len(run.diagnostics) > previous_count  # an operand has a wrong type
-    decisive = _DECISIVE.get(node.operator)  # false for `&&`, true for `||`, else None
+    # An operand has a wrong type.
+    has_failed = len(run.diagnostics) > previous_count
+    # False for `&&`, true for `||`, else None.
+    decisive = _DECISIVE.get(node.operator)
     if decisive is not None and not has_failed:
         left_failed, right_failed = has_errors(left_problems), has_errors(right_problems)
         if left.raw is decisive and not left_failed:
@@ -173,8 +193,11 @@ def evaluate_binary(node: syntax.Binary, run: ExpressionRun) -> Value:
             # The right side decides, so an error or unknown value on the left is irrelevant.
             run.diagnostics.extend(right_problems)
             return right.add_marks(marks)
-        if not left_failed and _may_be_decided_by_unknown_side(left, right, right_failed=right_failed):
-            return _UNDECIDED.add_marks(marks)  # unknown instead of an error
+        if not left_failed and _may_be_decided_by_unknown_side(
+            left, right, right_failed=right_failed
+        ):
+            # Unknown instead of an error.
+            return _UNDECIDED.add_marks(marks)
     problems = left_problems + right_problems
     run.diagnostics.extend(problems)
     if has_failed or has_errors(problems):
@@ -182,7 +205,9 @@ def evaluate_binary(node: syntax.Binary, run: ExpressionRun) -> Value:
     try:
         return apply_binary_operator(node.operator, left, right)
     except OperationProblem as problem:
-        run.report_problem(problem.diagnostic_id, f"Error during operation: {problem.message}.", node)
+        run.report_problem(
+            problem.diagnostic_id, f"Error during operation: {problem.message}.", node
+        )
         return Value(get_result_type(node.operator), UNKNOWN, marks)
 
 

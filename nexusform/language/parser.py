@@ -29,14 +29,22 @@ from nexusform.diagnostics.diagnostic import (
 )
 from nexusform.language.body_parser import BodyParser
 from nexusform.language.expression_parser import ExpressionParser
-from nexusform.language.syntax.scanner import END, CharacterPositions, FixedPosition, Tokens, scan_template, scan_text
+from nexusform.language.syntax.scanner import (
+    END,
+    CharacterPositions,
+    FixedPosition,
+    Tokens,
+    scan_template,
+    scan_text,
+)
 from nexusform.language.syntax.syntax_nodes import Body, Expression, JsonBody
 from nexusform.language.syntax.token_stream import MalformedSyntaxError, TokenStream
 
 # Incremented whenever the same text may give another tree; caches of trees depend on it.
 SYNTAX_VERSION = 1
 
-MAX_SOURCE_LENGTH = 64 * 1024 * 1024  # characters; a larger file is rejected, because parsing would take minutes
+# characters; a larger file is rejected, because parsing would take minutes.
+MAX_SOURCE_LENGTH = 64 * 1024 * 1024
 _FORMAT: Final = f"nexusform-tree-2.{SYNTAX_VERSION}"
 
 
@@ -73,7 +81,9 @@ def parse_file(source: SourceFile) -> tuple[Body, list[Diagnostic]]:
     return body, sort_by_position(stream.diagnostics)
 
 
-def parse_expression(source: SourceFile, start: Position | None = None) -> tuple[Expression | None, list[Diagnostic]]:
+def parse_expression(
+    source: SourceFile, start: Position | None = None
+) -> tuple[Expression | None, list[Diagnostic]]:
     """Parse one expression from the whole text; newlines are ignored. `start` is the start position of the text, if it
     is a part of a file. The expression is None if there are errors.
     """
@@ -89,7 +99,9 @@ def parse_expression(source: SourceFile, start: Position | None = None) -> tuple
             )
         return expression
 
-    return _parse_text_as_expression(source, CharacterPositions(source.name, source.text, start), scan_text, read)
+    return _parse_text_as_expression(
+        source, CharacterPositions(source.name, source.text, start), scan_text, read
+    )
 
 
 def parse_template(
@@ -99,9 +111,16 @@ def parse_template(
     start position of the text, if it is a part of a file. If its source has another form (a JSON string with escapes),
     `within` is the span of every node and diagnostic. The expression is None if there are errors.
     """
-    positions = CharacterPositions(source.name, source.text, start) if within is None else FixedPosition(within)
+    positions = (
+        CharacterPositions(source.name, source.text, start)
+        if within is None
+        else FixedPosition(within)
+    )
     return _parse_text_as_expression(
-        source, positions, scan_template, lambda stream: ExpressionParser(stream).templates.parse_bare()
+        source,
+        positions,
+        scan_template,
+        lambda stream: ExpressionParser(stream).templates.parse_bare(),
     )
 
 
@@ -121,7 +140,9 @@ def _parse_text_as_expression(
             expression: Expression | None = read(stream)
         except MalformedSyntaxError:
             expression = None
-    return (None if has_errors(stream.diagnostics) else expression), sort_by_position(stream.diagnostics)
+    return (None if has_errors(stream.diagnostics) else expression), sort_by_position(
+        stream.diagnostics
+    )
 
 
 def check_source_length(source: SourceFile, positions: CharacterPositions) -> Diagnostic | None:
@@ -150,10 +171,12 @@ def check_with_hcl2(source: SourceFile) -> Diagnostic | None:
     except UnexpectedInput as problem:
         offset = problem.pos_in_stream
     except LarkError:
-        offset = 0  # without a position
+        # Without a position.
+        offset = 0
     else:
         return None
-    begin = offset if offset is not None and 0 <= offset < len(text) else len(text)  # else it stops at the end
+    # Else it stops at the end.
+    begin = offset if offset is not None and 0 <= offset < len(text) else len(text)
     return build_warning(
         "not-readable-with-hcl2",
         "This is valid HCL, but tools built on the Python package hcl2 stop reading here. "
@@ -166,7 +189,9 @@ def sort_by_position(problems: Iterable[Diagnostic]) -> list[Diagnostic]:
     """Sort by file name and position in the file; problems without a position are first."""
     return sorted(
         problems,
-        key=lambda problem: (problem.subject.filename, problem.subject.start.byte) if problem.subject else ("", -1),
+        key=lambda problem: (
+            (problem.subject.filename, problem.subject.start.byte) if problem.subject else ("", -1)
+        ),
     )
 
 
@@ -186,7 +211,8 @@ def decode_tree(data: bytes) -> Body | JsonBody | None:
         with pause_garbage_collection():
             stored = _build_stored_tree_decoder().decode(data)
     except (msgspec.MsgspecError, ValueError, ArithmeticError, RecursionError):
-        return None  # a damaged cache: the text is parsed again
+        # A damaged cache: the text is parsed again.
+        return None
     return stored.body if stored.format == _FORMAT else None
 
 

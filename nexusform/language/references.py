@@ -25,19 +25,27 @@ def list_body_traversals(body: syntax.Body | syntax.JsonBody) -> tuple[syntax.Tr
     every string is parsed as a template: without a schema, other texts cannot be distinguished.
     """
     if isinstance(body, syntax.JsonBody):
-        return tuple(chain.from_iterable(_list_in_json(json_object, _NO_NAMES) for json_object in body.objects))
+        return tuple(
+            chain.from_iterable(
+                _list_in_json(json_object, _NO_NAMES) for json_object in body.objects
+            )
+        )
     return tuple(_list_body_references(body, _NO_NAMES))
 
 
 def parse_traversal(expression: syntax.Expression) -> syntax.Traversal | None:
     """Return the expression if it is a traversal such as `a.b`, else None. A string, as in JSON, is parsed first."""
     if isinstance(expression, syntax.StringLiteral):
-        parsed, _ = parse_expression(SourceFile(expression.span.filename, expression.value), expression.span.start)
+        parsed, _ = parse_expression(
+            SourceFile(expression.span.filename, expression.value), expression.span.start
+        )
         return parsed if isinstance(parsed, syntax.Traversal) else None
     return expression if isinstance(expression, syntax.Traversal) else None
 
 
-def iterate_traversals(start: syntax.Expression, bound_names: _Names = _NO_NAMES) -> Iterator[syntax.Traversal]:
+def iterate_traversals(
+    start: syntax.Expression, bound_names: _Names = _NO_NAMES
+) -> Iterator[syntax.Traversal]:
     """List the references of an expression (such as `var.x`) in source order. Omit those that begin with one of the
     `bound_names`, or inside of a loop with one of its variables.
     """
@@ -50,7 +58,8 @@ def iterate_traversals(start: syntax.Expression, bound_names: _Names = _NO_NAMES
         elif isinstance(expression, (syntax.ForTuple, syntax.ForObject, syntax.TemplateFor)):
             inner = names | {expression.value_name, expression.key_name or expression.value_name}
             stack.extend((child, inner) for child in reversed(_list_repeated_parts(expression)))
-            stack.append((expression.collection, names))  # evaluated once, outside of the loop
+            # evaluated once, outside of the loop.
+            stack.append((expression.collection, names))
         else:
             stack.extend((child, names) for child in reversed(list_child_expressions(expression)))
 
@@ -77,13 +86,20 @@ def list_child_expressions(expression: syntax.Expression) -> tuple[syntax.Expres
         case syntax.Call():
             return expression.value_arguments
         case syntax.ObjectCons(items=items):
-            pairs = [(value,) if k.bare or k.is_ambiguous else (k.expression, value) for k, value in items]
+            pairs = [
+                (value,) if k.bare or k.is_ambiguous else (k.expression, value)
+                for k, value in items
+            ]
             return tuple(chain.from_iterable(pairs))
         case syntax.Conditional(condition=condition, then=then, otherwise=otherwise):
             return (condition, then, otherwise)
         case syntax.TemplateIf(condition=condition, then=then_parts, otherwise=else_parts):
             return (condition, *then_parts, *else_parts)
-        case syntax.TemplateWrap(wrapped=first) | syntax.Parentheses(inner=first) | syntax.Unary(operand=first):
+        case (
+            syntax.TemplateWrap(wrapped=first)
+            | syntax.Parentheses(inner=first)
+            | syntax.Unary(operand=first)
+        ):
             return (first,)
         case (
             syntax.Index(collection=first, key=second)
@@ -93,7 +109,8 @@ def list_child_expressions(expression: syntax.Expression) -> tuple[syntax.Expres
             return (first, second)
         case syntax.RelativeTraversal(source=first):
             return (first,)
-    return ()  # of a literal or a traversal
+    # Of a literal or a traversal.
+    return ()
 
 
 def _list_body_references(body: syntax.Body, bound_names: _Names) -> Iterator[syntax.Traversal]:
@@ -112,7 +129,9 @@ def _list_body_references(body: syntax.Body, bound_names: _Names) -> Iterator[sy
             yield from _list_body_references(item.body, bound_names)
 
 
-def _list_dynamic_references(body: syntax.Body, label: str, bound_names: _Names) -> Iterator[syntax.Traversal]:
+def _list_dynamic_references(
+    body: syntax.Body, label: str, bound_names: _Names
+) -> Iterator[syntax.Traversal]:
     """List the references of a dynamic block, except those to `bound_names` and, outside of `for_each`, its iterator.
     The argument `iterator` is the name of the iterator, by default the block's `label`.
     """
@@ -138,11 +157,16 @@ def _list_in_json(value: syntax.JsonValue, bound_names: _Names) -> Iterator[synt
     if isinstance(value, syntax.JsonObject):
         for json_property in value.properties:
             part = json_property.value
-            if json_property.name == "dynamic" and isinstance(part, (syntax.JsonObject, syntax.JsonArray)):
+            if json_property.name == "dynamic" and isinstance(
+                part, (syntax.JsonObject, syntax.JsonArray)
+            ):
                 yield from _list_json_dynamic_references(part, bound_names)
                 continue
-            if "{" in json_property.name:  # the name may be a template, too
-                yield from _list_in_json(syntax.JsonScalar(json_property.name, json_property.name_span), bound_names)
+            # The name may be a template, too.
+            if "{" in json_property.name:
+                yield from _list_in_json(
+                    syntax.JsonScalar(json_property.name, json_property.name_span), bound_names
+                )
             yield from _list_in_json(part, bound_names)
     elif isinstance(value, syntax.JsonArray):
         for item in value.items:
@@ -152,9 +176,13 @@ def _list_in_json(value: syntax.JsonValue, bound_names: _Names) -> Iterator[synt
         yield from iterate_traversals(expression, bound_names)
 
 
-def _list_json_dynamic_references(value: syntax.JsonValue, bound_names: _Names) -> Iterator[syntax.Traversal]:
+def _list_json_dynamic_references(
+    value: syntax.JsonValue, bound_names: _Names
+) -> Iterator[syntax.Traversal]:
     """List the references of `"dynamic": {"type": {"for_each": ..., "content": ...}}`; any level may be an array."""
-    for type_property in chain.from_iterable(json_object.properties for json_object in _list_json_objects(value)):
+    for type_property in chain.from_iterable(
+        json_object.properties for json_object in _list_json_objects(value)
+    ):
         for generator in _list_json_objects(type_property.value):
             yield from _list_json_generator_references(generator, type_property.name, bound_names)
 
@@ -167,12 +195,18 @@ def _list_json_generator_references(
     """
     iterator = block_type
     for part in generator.properties:
-        if part.name == "iterator" and isinstance(part.value, syntax.JsonScalar) and isinstance(part.value.value, str):
+        if (
+            part.name == "iterator"
+            and isinstance(part.value, syntax.JsonScalar)
+            and isinstance(part.value.value, str)
+        ):
             iterator = part.value.value
     inner_names = bound_names | {iterator}
     for part in generator.properties:
         if part.name != "iterator":
-            yield from _list_in_json(part.value, bound_names if part.name == "for_each" else inner_names)
+            yield from _list_in_json(
+                part.value, bound_names if part.name == "for_each" else inner_names
+            )
 
 
 def _list_json_objects(value: syntax.JsonValue) -> tuple[syntax.JsonObject, ...]:

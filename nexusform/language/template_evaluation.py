@@ -4,10 +4,24 @@ from typing import Final
 
 from nexusform.json_data.plain_data import ConversionProblem
 from nexusform.language.evaluation_run import UNKNOWN_STRING, ExpressionRun, Requirement
-from nexusform.language.syntax.syntax_nodes import Conditional, Expression, StringLiteral, Template, TemplateIf
+from nexusform.language.syntax.syntax_nodes import (
+    Conditional,
+    Expression,
+    StringLiteral,
+    Template,
+    TemplateIf,
+)
 from nexusform.language.type_conversion import convert_value, describe_problem
 from nexusform.language.type_unification import unify_types
-from nexusform.schemas.value_types import BOOL, DYNAMIC, STRING, ObjectType, TupleType, Type, describe_type
+from nexusform.schemas.value_types import (
+    BOOL,
+    DYNAMIC,
+    STRING,
+    ObjectType,
+    TupleType,
+    Type,
+    describe_type,
+)
 from nexusform.values.typed_value import (
     DYNAMIC_UNKNOWN,
     NO_MARKS,
@@ -41,7 +55,8 @@ def join_parts(parts: tuple[Expression, ...], run: ExpressionRun, enclosing: Exp
         marks |= value.marks
         text = _convert_to_text(value, part, run, enclosing)
         if text is None:
-            if is_known:  # the first unknown part: all known text up to it is a prefix of the result
+            # The first unknown part: all known text up to it is a prefix of the result.
+            if is_known:
                 prefix = "".join(pieces) + get_refinement(value).prefix
             is_known = False
         else:
@@ -53,11 +68,14 @@ def join_parts(parts: tuple[Expression, ...], run: ExpressionRun, enclosing: Exp
     return result
 
 
-def _convert_to_text(value: Value, part: Expression, run: ExpressionRun, enclosing: Expression) -> str | None:
+def _convert_to_text(
+    value: Value, part: Expression, run: ExpressionRun, enclosing: Expression
+) -> str | None:
     """Return the text of an interpolated value. Return None if it is unknown, or invalid and reported."""
     raw = value.raw
     kind = raw.__class__
-    if kind is str:  # the frequent types need no conversion
+    # The frequent types need no conversion.
+    if kind is str:
         return str(raw)
     if kind is int:
         return format_number(raw)
@@ -77,10 +95,13 @@ _INTERPOLATED: Final = Requirement(
 def evaluate_template_if(node: TemplateIf, run: ExpressionRun) -> Value:
     """Evaluate `%{ if }` to the text of the chosen branch. Ignore errors of the other branch."""
     condition = evaluate_condition(node.condition, run, node)
-    if condition is None:  # reported as invalid
+    # reported as invalid.
+    if condition is None:
         return UNKNOWN_STRING
     # Marks are those of both branches, so that they are independent of the condition.
-    branches = [run.run_separately(join_parts, branch, run, node) for branch in (node.then, node.otherwise)]
+    branches = [
+        run.run_separately(join_parts, branch, run, node) for branch in (node.then, node.otherwise)
+    ]
     marks = condition.marks.union(*[text.marks for text, _ in branches])
     if condition.raw is UNKNOWN:
         return UNKNOWN_STRING.add_marks(marks)
@@ -102,7 +123,8 @@ def evaluate_conditional(node: Conditional, run: ExpressionRun) -> Value:
             node,
         )
     condition = evaluate_condition(node.condition, run, node)
-    if condition is None:  # reported as invalid
+    # reported as invalid.
+    if condition is None:
         return Value(common_type, UNKNOWN)
     # The marks of both branches, so that they stay the same once an unknown condition is known.
     marks = condition.marks | then.marks | otherwise.marks
@@ -126,8 +148,11 @@ def _build_unknown_choice(then: Value, otherwise: Value, result_type: Type) -> V
         return Value(result_type, None)
     refinement = combine_refinements(get_refinement(then), get_refinement(otherwise))
     if then.type != otherwise.type:
-        # The chosen value will be converted: its prefix may change, and equal elements may become one (but not none).
-        refinement = Refinement(refinement.not_null, shortest=min(refinement.shortest, 1), longest=refinement.longest)
+        # The chosen value will be converted: its prefix may change, and equal elements may become
+        # one (but not none).
+        refinement = Refinement(
+            refinement.not_null, shortest=min(refinement.shortest, 1), longest=refinement.longest
+        )
     return add_refinement(Value(result_type, UNKNOWN), refinement)
 
 
@@ -151,11 +176,21 @@ def _describe_difference(then: Type, otherwise: Type) -> str:
     if isinstance(then, TupleType) and isinstance(otherwise, TupleType):
         first, second = len(then.elements), len(otherwise.elements)
         if first != second:
-            return f"The 'true' tuple has length {first}, but the 'false' tuple has length {second}."
-        for position, (first_type, second_type) in enumerate(zip(then.elements, otherwise.elements, strict=True)):
+            return (
+                f"The 'true' tuple has length {first}, but the 'false' tuple has length {second}."
+            )
+        for position, (first_type, second_type) in enumerate(
+            zip(then.elements, otherwise.elements, strict=True)
+        ):
             if unify_types([first_type, second_type]) is None:
-                return f"Type mismatch for tuple element {position}: {_describe_difference(first_type, second_type)}"
-    return f"The 'true' value is {describe_type(then)}, but the 'false' value is {describe_type(otherwise)}."
+                return (
+                    f"Type mismatch for tuple element {position}: "
+                    f"{_describe_difference(first_type, second_type)}"
+                )
+    return (
+        f"The 'true' value is {describe_type(then)}, but the 'false' value is "
+        f"{describe_type(otherwise)}."
+    )
 
 
 def _describe_object_difference(then: ObjectType, otherwise: ObjectType) -> str:
@@ -163,21 +198,30 @@ def _describe_object_difference(then: ObjectType, otherwise: ObjectType) -> str:
     for name, kind in then.attributes:
         other_type = otherwise.get_attribute(name)
         if other_type is None:
-            return f"The 'true' value includes object attribute \"{name}\", absent in the 'false' value."
+            return (
+                f"The 'true' value includes object attribute \"{name}\", absent in the 'false' "
+                "value."
+            )
         if unify_types([kind, other_type]) is None:
-            return f'Type mismatch for object attribute "{name}": {_describe_difference(kind, other_type)}'
+            return (
+                f'Type mismatch for object attribute "{name}": '
+                f"{_describe_difference(kind, other_type)}"
+            )
     extra = next(name for name, _ in otherwise.attributes if then.get_attribute(name) is None)
     return f"The 'false' value includes object attribute \"{extra}\", absent in the 'true' value."
 
 
-def evaluate_condition(expression: Expression, run: ExpressionRun, enclosing: Expression) -> Value | None:
+def evaluate_condition(
+    expression: Expression, run: ExpressionRun, enclosing: Expression
+) -> Value | None:
     """Evaluate a condition to a bool, possibly unknown. Report an invalid one and return None. `enclosing` is the
     expression with the condition, the context in this report.
     """
     previous_count = len(run.diagnostics)
     condition = run.evaluate(expression)
     if run.has_failed_since(previous_count) and condition == DYNAMIC_UNKNOWN:
-        return None  # the result of an error reported during its evaluation
+        # The result of an error reported during its evaluation.
+        return None
     return run.convert_to_required(condition, _CONDITION, expression, enclosing)
 
 

@@ -19,7 +19,12 @@ from nexusform.language.syntax.syntax_nodes import (
     TemplateIf,
     TemplateWrap,
 )
-from nexusform.language.syntax.token_stream import MalformedSyntaxError, TokenStream, decode_plain, decode_quoted_text
+from nexusform.language.syntax.token_stream import (
+    MalformedSyntaxError,
+    TokenStream,
+    decode_plain,
+    decode_quoted_text,
+)
 
 # White space for `~` and `<<-`.
 _SPACE = (
@@ -62,7 +67,8 @@ class _OpenDirective(Struct):
 
     directive: _Directive | None
     parts: list[Expression] = field(default_factory=list)
-    then: list[Expression] | None = None  # the first branch, after `else`
+    # The first branch, after `else`.
+    then: list[Expression] | None = None
 
 
 class TemplateParser:
@@ -76,11 +82,18 @@ class TemplateParser:
         """Parse a quoted string or heredoc, from its opening mark to its closing mark."""
         stream = self.stream
         first = stream.read_token()
-        closing = scanner.CLOSE_QUOTE if stream.tokens.kinds[first] == scanner.OPEN_QUOTE else scanner.CLOSE_HEREDOC
+        closing = (
+            scanner.CLOSE_QUOTE
+            if stream.tokens.kinds[first] == scanner.OPEN_QUOTE
+            else scanner.CLOSE_HEREDOC
+        )
         pieces, last = self._parse_pieces(closing, first)
-        if stream.tokens.get_text(first).startswith("<<-"):  # its text may be indented
+        # Its text may be indented.
+        if stream.tokens.get_text(first).startswith("<<-"):
             _remove_shared_heredoc_indent(pieces)
-        return self._build_template_expression(pieces, stream.build_span(first, last), stream.build_span(last, last))
+        return self._build_template_expression(
+            pieces, stream.build_span(first, last), stream.build_span(last, last)
+        )
 
     def parse_bare(self) -> Expression:
         """Parse a whole text as a template."""
@@ -92,7 +105,8 @@ class TemplateParser:
     def decode_string(self, index: int) -> str:
         """Decode a STRING token, which has no template sequences."""
         tokens = self.stream.tokens
-        return self._decode_text(tokens.starts[index] + 1, tokens.ends[index] - 1)  # without the quotation marks
+        # Without the quotation marks.
+        return self._decode_text(tokens.starts[index] + 1, tokens.ends[index] - 1)
 
     def _decode_text(self, begin: int, end: int) -> str:
         """Decode the escapes of a text in quotes, from `begin` to `end`. Invalid ones are reported."""
@@ -110,7 +124,9 @@ class TemplateParser:
         stream = self.stream
         tokens = stream.tokens
         pieces: list[_Piece] = []
-        trim = False  # whether the last piece is a sequence (`${ }`, `%{ }`) with `~}`: it removes blanks after it
+        # whether the last piece is a sequence (`${ }`, `%{ }`) with `~}`: it removes blanks after
+        # it.
+        trim = False
         while True:
             index = stream.index
             kind = tokens.kinds[index]
@@ -121,7 +137,11 @@ class TemplateParser:
                 stream.index += 1
                 begin, end = tokens.starts[index], tokens.ends[index]
                 is_quoted = kind == scanner.QUOTED_TEXT
-                text = self._decode_text(begin, end) if is_quoted else decode_plain(tokens.text[begin:end])
+                text = (
+                    self._decode_text(begin, end)
+                    if is_quoted
+                    else decode_plain(tokens.text[begin:end])
+                )
                 pieces.append(_LiteralText(text.lstrip(_SPACE) if trim else text, begin, end))
                 trim = False
             elif kind in {scanner.INTERPOLATION, scanner.DIRECTIVE}:
@@ -138,8 +158,12 @@ class TemplateParser:
         detail = "No closing marker was found for the string."
         if closing == scanner.CLOSE_HEREDOC:
             marker = self.stream.tokens.get_text(first).lstrip("<-").strip()
-            detail += f' A heredoc ends at a line that contains only "{marker}" and ends with a line break.'
-            index = first  # an open heredoc is reported at its start: the end of the file is not helpful
+            detail += (
+                f' A heredoc ends at a line that contains only "{marker}" and ends with a line '
+                "break."
+            )
+            # An open heredoc is reported at its start: the end of the file is not helpful.
+            index = first
         return self.stream.report_error("unterminated-template-string", detail, index, since=first)
 
     def _parse_sequence(self, kind: str) -> tuple[_Piece, bool]:
@@ -153,7 +177,8 @@ class TemplateParser:
                 if stream.peek() == scanner.SEQUENCE_END:
                     raise stream.report_error(
                         "missing-expression",
-                        'There is no expression between "${" and "}". Write one, or write "$${" for the '
+                        'There is no expression between "${" and "}". Write one, or write "$${" '
+                        "for the "
                         "characters themselves.",
                         since=first,
                     )
@@ -177,44 +202,65 @@ class TemplateParser:
         if keyword:
             detail = "Expected a closing brace to end the sequence, but found extra characters."
             headline = f"Extra characters in {keyword} marker"
-            raise stream.report_error("extra-characters-in-marker", detail, since=first, headline=headline)
+            raise stream.report_error(
+                "extra-characters-in-marker", detail, since=first, headline=headline
+            )
         raise self._report_unclosed_sequence(kind, first)
 
     def _report_unclosed_sequence(self, kind: str, first: int) -> MalformedSyntaxError:
         """Report the token found in place of the closing brace of a `${`. Return the exception to raise."""
         stream = self.stream
-        if kind in {scanner.END, scanner.CLOSE_QUOTE, scanner.OPEN_QUOTE}:  # a quote was meant to close the template
+        # A quote was meant to close the template.
+        if kind in {scanner.END, scanner.CLOSE_QUOTE, scanner.OPEN_QUOTE}:
             container = "file" if kind == scanner.END else "quoted template"
             stream.add_problem(
                 "unclosed-template-interpolation-sequence",
                 "There is no closing brace for this interpolation sequence before the end of the "
-                f"{container}. This might be caused by incorrect nesting inside the given expression.",
+                f"{container}. This might be caused by incorrect nesting inside the given "
+                "expression.",
                 stream.build_span(first, first),
             )
             return MalformedSyntaxError()
         detail = (
-            "Expected a closing brace to end the interpolation expression, but found extra characters.\n\n"
-            "This can happen when you include interpolation syntax for another language, such as shell "
-            "scripting, but forget to escape the interpolation start token. If this is an embedded sequence "
+            "Expected a closing brace to end the interpolation expression, but found extra "
+            "characters.\n\n"
+            "This can happen when you include interpolation syntax for another language, such as "
+            "shell "
+            "scripting, but forget to escape the interpolation start token. If this is an "
+            "embedded sequence "
             'for another language, escape it by starting with "$${" instead of just "${".'
         )
         if kind == ":":
             detail = (
-                "Template interpolation doesn't expect a colon at this location. Did you intend this to be a "
-                "literal sequence to be processed as part of another language? If so, you can escape it by "
+                "Template interpolation doesn't expect a colon at this location. Did you intend "
+                "this to be a "
+                "literal sequence to be processed as part of another language? If so, you can "
+                "escape it by "
                 'starting with "$${" instead of just "${".'
             )
-        return stream.report_error("extra-characters-after-interpolation-expression", detail, since=first)
+        return stream.report_error(
+            "extra-characters-after-interpolation-expression", detail, since=first
+        )
 
     def _parse_directive(self, first: int) -> _Directive:
         """Parse the `%{` at token `first` up to its closing brace: keyword, `for` names, and `if` or `for` value."""
         stream = self.stream
-        detail = 'A template directive keyword ("if", "for", etc) is expected at the beginning of a %{ sequence.'
-        index = stream.require_token(scanner.IDENT, "invalid-template-directive", detail, since=first)
+        detail = (
+            'A template directive keyword ("if", "for", etc) is expected at the beginning of a %{ '
+            "sequence."
+        )
+        index = stream.require_token(
+            scanner.IDENT, "invalid-template-directive", detail, since=first
+        )
         keyword = stream.tokens.get_text(index)
         if keyword not in _KEYWORDS:
-            detail = f'"{keyword}" is not a valid template control keyword.{suggest_name(keyword, _KEYWORDS)}'
-            raise stream.report_error("invalid-template-control-keyword", detail, index, since=first)
+            detail = (
+                f'"{keyword}" is not a valid template control '
+                f"keyword.{suggest_name(keyword, _KEYWORDS)}"
+            )
+            raise stream.report_error(
+                "invalid-template-control-keyword", detail, index, since=first
+            )
         directive = _Directive(keyword, stream.build_span(first, index))
         if keyword == "if":
             directive.expression = self.parse_expression()
@@ -228,31 +274,38 @@ class TemplateParser:
     def _build_template_expression(self, pieces: list[_Piece], span: Span, end: Span) -> Expression:
         """Build the expression of a list of pieces; `span` is the whole template, `end` its closing mark."""
         if len(pieces) == 1 and isinstance(pieces[0], _Interpolation):
-            return TemplateWrap(pieces[0].expression, span)  # its value keeps its type
+            # Its value keeps its type.
+            return TemplateWrap(pieces[0].expression, span)
         pieces = _merge_adjacent_literals(pieces)
         if not pieces:
             return StringLiteral("", span)
         if len(pieces) == 1 and isinstance(pieces[0], _LiteralText):
             return StringLiteral(pieces[0].value, span)
-        stack = [_OpenDirective(None)]  # the template itself, then its open directives, innermost last
-        deepest = 0  # largest number of nested directives
+        # The template itself, then its open directives, innermost last.
+        stack = [_OpenDirective(None)]
+        # largest number of nested directives.
+        deepest = 0
         for piece in pieces:
             if isinstance(piece, _LiteralText):
                 literal_span = self.stream.positions.build_span(piece.begin, piece.end)
                 stack[-1].parts.append(StringLiteral(piece.value, literal_span))
             elif isinstance(piece, _Interpolation):
                 stack[-1].parts.append(piece.expression)
-            elif piece.keyword in _ENDS:  # the start of an `if` or `for`
+            elif piece.keyword in _ENDS:
+                # The start of an `if` or `for`.
                 stack.append(_OpenDirective(piece))
-            else:  # `else`, `endif` or `endfor`
+            else:
+                # `else`, `endif` or `endfor`.
                 self._process_directive_end(piece, stack)
             deepest = max(deepest, len(stack) - 1)
         self.stream.add_nesting_levels(deepest)
-        if len(stack) > 1:  # a directive is still open
+        # A directive is still open.
+        if len(stack) > 1:
             start = stack[-1].directive
             assert start is not None
             detail = (
-                f"The {start.keyword} directive at {describe_span(start.span)} is missing its corresponding "
+                f"The {start.keyword} directive at {describe_span(start.span)} is missing its "
+                "corresponding "
                 f"{_ENDS[start.keyword]} directive."
             )
             self.stream.add_problem("unexpected-end-of-template", detail, end, span)
@@ -263,15 +316,23 @@ class TemplateParser:
         """Apply an `else`, `endif` or `endfor` (`end`) to the innermost open directive, the last one of the stack."""
         open_directive = stack[-1]
         start = open_directive.directive
-        if start is None:  # the template itself: no directive is open
-            raise self._report_unexpected(end, "The control directives within this template are unbalanced.")
+        # The template itself: no directive is open.
+        if start is None:
+            raise self._report_unexpected(
+                end, "The control directives within this template are unbalanced."
+            )
         if end.keyword == "else":
             if start.keyword == "for":
-                raise self._report_unexpected(end, "An else clause is not expected for a for directive.")
+                raise self._report_unexpected(
+                    end, "An else clause is not expected for a for directive."
+                )
             if open_directive.then is not None:
-                detail = f"Already in the else clause for the if started at {describe_span(start.span)}."
+                detail = (
+                    f"Already in the else clause for the if started at {describe_span(start.span)}."
+                )
                 raise self._report_unexpected(end, detail)
-            open_directive.then, open_directive.parts = open_directive.parts, []  # further parts are those of `else`
+            # further parts are those of `else`.
+            open_directive.then, open_directive.parts = open_directive.parts, []
             return
         if end.keyword != _ENDS[start.keyword]:
             raise self._report_unexpected(
@@ -289,14 +350,20 @@ class TemplateParser:
         return MalformedSyntaxError()
 
 
-def _build_directive_expression(open_directive: _OpenDirective, start: _Directive, end: Span) -> Expression:
+def _build_directive_expression(
+    open_directive: _OpenDirective, start: _Directive, end: Span
+) -> Expression:
     """Build the expression of a complete `%{ if }` or `%{ for }`."""
     assert start.expression is not None
     span = start.span.extend_to(end)
     if start.keyword == "for":
-        return TemplateFor(start.key_name, start.value_name, start.expression, tuple(open_directive.parts), span)
-    then, otherwise = open_directive.then, open_directive.parts  # `parts` are those read since the `else`
-    if then is None:  # there was no `else`: they are those of the `if`
+        return TemplateFor(
+            start.key_name, start.value_name, start.expression, tuple(open_directive.parts), span
+        )
+    # `parts` are those read since the `else`.
+    then, otherwise = open_directive.then, open_directive.parts
+    # There was no `else`: they are those of the `if`.
+    if then is None:
         then, otherwise = open_directive.parts, []
     return TemplateIf(start.expression, tuple(then), tuple(otherwise), span)
 
@@ -306,8 +373,10 @@ def _remove_shared_heredoc_indent(pieces: list[_Piece]) -> None:
     lines are ignored, and a line that starts with a sequence has no indentation. A line break removed by `~` starts no
     line.
     """
-    leading: list[_LiteralText] = []  # texts at the start of a line that is not blank
-    indents: list[int] = []  # widths of the white space before them; 0 for a sequence at the start of a line
+    # texts at the start of a line that is not blank.
+    leading: list[_LiteralText] = []
+    # widths of the white space before them; 0 for a sequence at the start of a line.
+    indents: list[int] = []
     is_line_start = True
     for piece in pieces:
         if isinstance(piece, _LiteralText):

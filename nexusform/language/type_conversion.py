@@ -48,12 +48,16 @@ def convert_value(value: Value, target: Type) -> Value:
         _require_convertible(from_type, target)
         if raw is None or raw is UNKNOWN:
             # Of its refinement, only "not null" is independent of the type.
-            return Value(target, raw, value.marks, NOT_NULL if get_refinement(value).not_null else None)
+            return Value(
+                target, raw, value.marks, NOT_NULL if get_refinement(value).not_null else None
+            )
         return Value(target, _PRIMITIVE_CONVERTERS[from_type, target](raw), value.marks)
     if raw is None or raw is UNKNOWN:
         _require_convertible(from_type, target)
         result_type = _fill_dynamic_types(remove_optional_attributes(target), from_type)
-        return add_refinement(Value(result_type, raw, value.marks), _convert_refinement(value, target))
+        return add_refinement(
+            Value(result_type, raw, value.marks), _convert_refinement(value, target)
+        )
     if from_type == target and not _has_optional_attributes(target):
         return value
     return _CONVERTERS[target.__class__](value, target)
@@ -63,12 +67,14 @@ def _convert_refinement(value: Value, target: Type) -> Refinement:
     """Return what is known (not null, the length) of an unknown value after conversion to a collection or structure."""
     refinement = get_refinement(value)
     if isinstance(target, (ObjectType, TupleType)):
-        return Refinement(refinement.not_null)  # its type gives the number of parts
+        # Its type gives the number of parts.
+        return Refinement(refinement.not_null)
     shortest, longest = refinement.shortest, refinement.longest
     if isinstance(value.type, (ObjectType, TupleType)):
         shortest = longest = len(value.type.parts)
     if isinstance(target, SetType) and not isinstance(value.type, SetType):
-        shortest = min(shortest, 1)  # equal elements become one
+        # equal elements become one.
+        shortest = min(shortest, 1)
     return Refinement(refinement.not_null, shortest=shortest, longest=longest)
 
 
@@ -126,30 +132,40 @@ def _list_elements_with_paths(value: Value, target: Type) -> tuple[tuple[PathSte
 
 
 def _convert_and_unify_elements(
-    parts: Iterable[tuple[PathStep, Value]], target: ListType | SetType | MapType, from_type: Type, collection_word: str
+    parts: Iterable[tuple[PathStep, Value]],
+    target: ListType | SetType | MapType,
+    from_type: Type,
+    collection_word: str,
 ) -> tuple[Type, list[Value]]:
     """Convert all elements, `parts`, to the element type, or a common one if it is open. Return type and elements."""
     element_type = target.element
     if not isinstance(from_type, TupleType | ObjectType):
-        _require_convertible(from_type, target)  # also without elements; parts of a tuple or object are checked below
+        # Also without elements; parts of a tuple or object are checked below.
+        _require_convertible(from_type, target)
     elements = [_convert_part(step, part, element_type) for step, part in parts]
     if not has_dynamic(element_type):
         return remove_optional_attributes(element_type), elements
-    if not elements:  # none to unify: the element type comes from the type of the value
+    # None to unify: the element type comes from the type of the value.
+    if not elements:
         filled = _fill_dynamic_types(target, from_type)
         assert isinstance(filled, (ListType, SetType, MapType))
         return remove_optional_attributes(filled.element), []
-    from nexusform.language.type_unification import unify_types  # loaded on first use
+    # loaded on first use.
+    from nexusform.language.type_unification import unify_types
 
     common = unify_types([element.type for element in elements])
     if common is None:
-        raise ConversionProblem(path=(), message=f"all {collection_word} elements must have the same type")
+        raise ConversionProblem(
+            path=(), message=f"all {collection_word} elements must have the same type"
+        )
     return common, [convert_value(element, common) for element in elements]
 
 
 def _convert_to_list(value: Value, target: ListType) -> Value:
     """Convert a sequence or set. Of a set with unknown elements, only bounds of the length are known."""
-    element, items = _convert_and_unify_elements(_list_elements_with_paths(value, target), target, value.type, "list")
+    element, items = _convert_and_unify_elements(
+        _list_elements_with_paths(value, target), target, value.type, "list"
+    )
     if isinstance(value.type, SetType) and not value.is_wholly_known:
         return add_refinement(Value(ListType(element), UNKNOWN, value.marks), get_refinement(value))
     return Value(ListType(element), tuple(items), value.marks)
@@ -157,14 +173,18 @@ def _convert_to_list(value: Value, target: ListType) -> Value:
 
 def _convert_to_set(value: Value, target: SetType) -> Value:
     """Convert a collection to a set."""
-    element, items = _convert_and_unify_elements(_list_elements_with_paths(value, target), target, value.type, "set")
+    element, items = _convert_and_unify_elements(
+        _list_elements_with_paths(value, target), target, value.type, "set"
+    )
     return build_set(items, element).add_marks(value.marks)
 
 
 def _convert_to_map(value: Value, target: MapType) -> Value:
     """Convert an object or a map to a map."""
     if not isinstance(value.type, (MapType, ObjectType)):
-        raise ConversionProblem(path=(), message=f"{describe_type(target, constraint=True)} required")
+        raise ConversionProblem(
+            path=(), message=f"{describe_type(target, constraint=True)} required"
+        )
     element, items = _convert_and_unify_elements(value.raw.items(), target, value.type, "map")
     return Value(MapType(element), dict(zip(value.raw, items, strict=True)), value.marks)
 
@@ -175,8 +195,12 @@ def _convert_to_tuple(value: Value, target: TupleType) -> Value:
         raise ConversionProblem(path=(), message="tuple required")
     length, required = len(value.raw), len(target.elements)
     if length != required:
-        raise ConversionProblem(path=(), message=f"tuple of {required} elements required, not {length}")
-    items = [_convert_part(index, part, target.elements[index]) for index, part in enumerate(value.raw)]
+        raise ConversionProblem(
+            path=(), message=f"tuple of {required} elements required, not {length}"
+        )
+    items = [
+        _convert_part(index, part, target.elements[index]) for index, part in enumerate(value.raw)
+    ]
     return Value(TupleType(tuple([v.type for v in items])), tuple(items), value.marks)
 
 
@@ -193,7 +217,8 @@ def _convert_to_object(value: Value, target: ObjectType) -> Value:
     for name, attribute_type in target.attributes:
         part = raw.get(name, NULL)
         default = defaults.get(name)
-        if part.raw is None and isinstance(default, Value):  # None: no default
+        # None: no default.
+        if part.raw is None and isinstance(default, Value):
             part = default.add_marks(part.marks)
         items[name] = _convert_part(name, part, attribute_type)
     return Value(ObjectType(tuple([(n, v.type) for n, v in items.items()])), items, value.marks)
@@ -201,7 +226,11 @@ def _convert_to_object(value: Value, target: ObjectType) -> Value:
 
 def _require_attributes(names: Collection[str], target: ObjectType) -> None:
     """Require all attributes except optional ones. Raises ConversionProblem with the missing ones."""
-    missing = [f'"{name}"' for name, _ in target.attributes if name not in names and name not in target.optional]
+    missing = [
+        f'"{name}"'
+        for name, _ in target.attributes
+        if name not in names and name not in target.optional
+    ]
     if len(missing) == 1:
         raise ConversionProblem(path=(), message=f"attribute {missing[0]} is required")
     if missing:
@@ -237,27 +266,36 @@ def _fill_dynamic_types(target: Type, from_type: Type) -> Type:
     if target is DYNAMIC:
         return from_type
     if from_type is DYNAMIC or not has_dynamic(target):
-        return target  # nothing to take or to fill
-    sources: Iterable[Type] = from_type.parts  # one for each part of `target`
+        # Nothing to take or to fill.
+        return target
+    # One for each part of `target`.
+    sources: Iterable[Type] = from_type.parts
     if isinstance(target, ObjectType) and isinstance(from_type, ObjectType):
         # Filled from itself, the type of an absent attribute stays.
         sources = [from_type.get_attribute(name) or part for name, part in target.attributes]
     elif isinstance(target, ListType | SetType | MapType):
-        from nexusform.language.type_unification import unify_types  # loaded on first use
+        # loaded on first use.
+        from nexusform.language.type_unification import unify_types
 
-        sources = [unify_types(from_type.parts) or DYNAMIC]  # without a common type, the element stays open
+        # Without a common type, the element stays open.
+        sources = [unify_types(from_type.parts) or DYNAMIC]
     elif target.__class__ is not from_type.__class__:
-        return target  # a structure takes nothing from another kind of value
+        # A structure takes nothing from another kind of value.
+        return target
     return target.replace_parts(map(_fill_dynamic_types, target.parts, sources))
 
 
 def _require_convertible(from_type: Type, target: Type) -> None:
     """Raise ConversionProblem if no value of the one type can be converted to the other."""
     if target is DYNAMIC or from_type is DYNAMIC or from_type == target:
-        return  # a type is open, or there is nothing to convert
+        # A type is open, or there is nothing to convert.
+        return
     if isinstance(target, PrimitiveType):
         # Strings convert to and from numbers and bools.
-        if not isinstance(from_type, PrimitiveType) or {from_type.name, target.name} == {"number", "bool"}:
+        if not isinstance(from_type, PrimitiveType) or {from_type.name, target.name} == {
+            "number",
+            "bool",
+        }:
             raise ConversionProblem(path=(), message=f"{target.name} required")
     elif isinstance(target, ObjectType):
         _require_convertible_to_object(from_type, target)
@@ -272,7 +310,8 @@ def _require_convertible(from_type: Type, target: Type) -> None:
 def _require_convertible_to_object(from_type: Type, target: ObjectType) -> None:
     """Require a map, or an object with the required attributes. Raises ConversionProblem."""
     if isinstance(from_type, MapType):
-        return  # only a value shows whether it has the keys
+        # Only a value shows whether it has the keys.
+        return
     if not isinstance(from_type, ObjectType):
         raise ConversionProblem(path=(), message="object required")
     _require_attributes(from_type.names, target)
@@ -281,7 +320,9 @@ def _require_convertible_to_object(from_type: Type, target: ObjectType) -> None:
     _require_convertible_parts(present, [required_types[name] for name, _ in present])
 
 
-def _require_convertible_to_collection(from_type: Type, target: ListType | SetType | MapType) -> None:
+def _require_convertible_to_collection(
+    from_type: Type, target: ListType | SetType | MapType
+) -> None:
     """Require a type of the same shape (sequence or mapping) with convertible parts. Raises ConversionProblem. A tuple
     or object has several part types: each must be convertible to the element type of the collection.
     """
@@ -289,15 +330,23 @@ def _require_convertible_to_collection(from_type: Type, target: ListType | SetTy
     from_mapping = isinstance(from_type, (MapType, ObjectType))
     has_other_shape = from_sequence if isinstance(target, MapType) else from_mapping
     if has_other_shape or isinstance(from_type, PrimitiveType):
-        raise ConversionProblem(path=(), message=f"{describe_type(target, constraint=True)} required")
+        raise ConversionProblem(
+            path=(), message=f"{describe_type(target, constraint=True)} required"
+        )
     if isinstance(from_type, TupleType | ObjectType):
-        parts = enumerate(from_type.elements) if isinstance(from_type, TupleType) else from_type.attributes
+        parts = (
+            enumerate(from_type.elements)
+            if isinstance(from_type, TupleType)
+            else from_type.attributes
+        )
         _require_convertible_parts(parts, [target.element] * len(from_type.parts))
     else:
         _require_convertible(from_type.element, target.element)
 
 
-def _require_convertible_parts(parts: Iterable[tuple[PathStep, Type]], types: Sequence[Type]) -> None:
+def _require_convertible_parts(
+    parts: Iterable[tuple[PathStep, Type]], types: Sequence[Type]
+) -> None:
     """Require each part to be convertible to its type in `types`. A ConversionProblem has the step to the part."""
     for (step, part), target in zip(parts, types, strict=True):
         try:

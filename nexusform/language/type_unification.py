@@ -16,7 +16,14 @@ from nexusform.schemas.value_types import (
     TupleType,
     Type,
 )
-from nexusform.values.typed_value import NOT_NULL, UNKNOWN, Value, build_boolean, get_refinement, remove_all_marks
+from nexusform.values.typed_value import (
+    NOT_NULL,
+    UNKNOWN,
+    Value,
+    build_boolean,
+    get_refinement,
+    remove_all_marks,
+)
 
 
 def unify_types(types: Sequence[Type]) -> Type | None:
@@ -24,28 +31,33 @@ def unify_types(types: Sequence[Type]) -> Type | None:
     or bools gives string. Objects of different attributes become a map, and tuples of different lengths a list, if
     their parts have a common type. The open type (DYNAMIC) is compatible with any.
     """
-    distinct: list[Type] = []  # each type once, without the open type
+    # Each type once, without the open type.
+    distinct: list[Type] = []
     for candidate in types:
         if candidate is not DYNAMIC and candidate not in distinct:
             distinct.append(candidate)
     if len(distinct) <= 1:
         return distinct[0] if distinct else DYNAMIC
-    kinds = {candidate.__class__ for candidate in distinct}  # such as ListType
+    # Such as ListType.
+    kinds = {candidate.__class__ for candidate in distinct}
     if kinds == {PrimitiveType}:
-        return STRING if STRING in distinct else None  # a number and a bool have no common type
+        # A number and a bool have no common type.
+        return STRING if STRING in distinct else None
     if kinds in ({ObjectType}, {TupleType}) and len(set(map(_get_shape, distinct))) == 1:
         return _unify_structures(distinct)
     if kinds <= {ObjectType, MapType}:
         return _unify_mappings(distinct)
     if kinds <= {ListType, SetType, TupleType}:
         return _unify_sequences(distinct)
-    return None  # of different kinds, such as a list and a map
+    # Of different kinds, such as a list and a map.
+    return None
 
 
 def _unify_structures(types: Sequence[Type]) -> Type | None:
     """Return the common type of objects with the same attributes, or of tuples of the same length, or None."""
     parts: list[Type] = []
-    for column in zip(*[structure.parts for structure in types], strict=True):  # one part of all structures
+    # One part of all structures.
+    for column in zip(*[structure.parts for structure in types], strict=True):
         part = unify_types(column)
         if part is None:
             return None
@@ -105,16 +117,19 @@ def _is_certainly_different(left: Value, right: Value) -> bool:
     """
     left_refinement, right_refinement = get_refinement(left), get_refinement(right)
     if left.raw is None or right.raw is None:
-        return left_refinement.not_null or right_refinement.not_null  # one value is null, and the other is not
+        # One value is null, and the other is not.
+        return left_refinement.not_null or right_refinement.not_null
     if not (left_refinement.not_null and right_refinement.not_null):
-        return False  # both may be null
+        # Both may be null.
+        return False
     # The text after the prefix of an unknown one is open: only the common length can be compared.
     left_prefix, right_prefix = left_refinement.prefix, right_refinement.prefix
     if right.raw is UNKNOWN:
         left_prefix = left_prefix[: len(right_prefix)]
     if left.raw is UNKNOWN:
         right_prefix = right_prefix[: len(left_prefix)]
-    opposite_bounds: tuple[tuple[Any, Any], ...] = (  # (lower of one value, upper of the other), None if open
+    # (lower of one value, upper of the other), None if open.
+    opposite_bounds: tuple[tuple[Any, Any], ...] = (
         (left_refinement.lowest, right_refinement.highest),
         (right_refinement.lowest, left_refinement.highest),
         (left_refinement.shortest, right_refinement.longest),
@@ -122,7 +137,10 @@ def _is_certainly_different(left: Value, right: Value) -> bool:
     )
     if left_prefix != right_prefix:
         return True
-    return any(lower is not None and upper is not None and lower > upper for lower, upper in opposite_bounds)
+    return any(
+        lower is not None and upper is not None and lower > upper
+        for lower, upper in opposite_bounds
+    )
 
 
 def _is_equal(left: Value, right: Value) -> bool | None:
@@ -134,27 +152,33 @@ def _is_equal(left: Value, right: Value) -> bool | None:
         return None if _can_equal_unknown(left, right) else False
     # Here both values are known; parts of them may be unknown.
     if first is None or second is None:
-        return first is second  # equal only if both are null
+        # equal only if both are null.
+        return first is second
     if not _may_be_equal(left.type, right.type):
-        return False  # known values of different types
+        # Known values of different types.
+        return False
     if first.__class__ is dict and first.keys() != second.keys():
-        return False  # maps or objects of other names
+        # maps or objects of other names.
+        return False
     has_unknown_parts = not (left.is_wholly_known and right.is_wholly_known)
     if isinstance(left.type, SetType) and has_unknown_parts:
         # Elements of sets have no order, so they cannot be compared in pairs.
         return False if _is_certainly_different(left, right) else None
     if not left.parts:
-        return bool(first == second)  # a string, number or bool, or an empty collection
+        # A string, number or bool, or an empty collection.
+        return bool(first == second)
     if len(left.parts) != len(right.parts):
         return False
-    return _has_only_equal_pairs(zip(left.parts, right.parts, strict=True))  # entries have the order of their keys
+    # entries have the order of their keys.
+    return _has_only_equal_pairs(zip(left.parts, right.parts, strict=True))
 
 
 def _can_equal_unknown(left: Value, right: Value) -> bool:
     """Return whether two values, at least one of them unknown, may be equal, by their types and known limits."""
     if _is_certainly_different(left, right):
         return False
-    # An unknown value may be null, and nulls of all types are equal: then different types decide nothing.
+    # An unknown value may be null, and nulls of all types are equal: then different types decide
+    # nothing.
     both_may_be_null = left.raw in _UNKNOWN_OR_NULL and right.raw in _UNKNOWN_OR_NULL
     return both_may_be_null or _may_be_equal(left.type, right.type)
 
@@ -180,5 +204,6 @@ def _may_be_equal(left: Type, right: Type) -> bool:
     if left.__class__ is not right.__class__ or isinstance(left, PrimitiveType):
         return False
     if _get_shape(left) != _get_shape(right):
-        return False  # with other names, or another number of parts
+        # With other names, or another number of parts.
+        return False
     return all(map(_may_be_equal, left.parts, right.parts))

@@ -39,7 +39,13 @@ def truncate_text(text: str, max_length: int) -> str:
 
 def quote_text(text: str) -> str:
     """Return the text as a quoted string on one line."""
-    for character, escape in (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\r", "\\r"), ("\t", "\\t")):
+    for character, escape in (
+        ("\\", "\\\\"),
+        ('"', '\\"'),
+        ("\n", "\\n"),
+        ("\r", "\\r"),
+        ("\t", "\\t"),
+    ):
         text = text.replace(character, escape)
     return f'"{text}"'
 
@@ -50,7 +56,11 @@ def _describe_collection(value: Value) -> str:
     if isinstance(value.type, ObjectType):
         if count == 0:
             return "object with no attributes"
-        return f'object with 1 attribute "{next(iter(value.raw))}"' if count == 1 else f"object with {count} attributes"
+        return (
+            f'object with 1 attribute "{next(iter(value.raw))}"'
+            if count == 1
+            else f"object with {count} attributes"
+        )
     if count == 0:
         return f"empty {name}"
     return f"{name} with {count} {select_word_form(count, 'element')}"

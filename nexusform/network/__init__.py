@@ -1,11 +1,13 @@
 """Clients of servers: limits, errors by kind, and transports."""
 
-PUBLIC = {  # public names of the package, by module
+# public names of the package, by module.
+PUBLIC = {
     "azure_identity": "create_configured_identity get_setting",
     "api_client": "ApiResponse ApiClient ApiRequest build_token_auth StreamRejected",
     "read_limits": "CONNECT_SECONDS PageLimits ReadByteLimit parse_json",
     "deadlines": (
-        "DeadlineRunner read_deadline OperationAbandoned pause_deadline read_seconds compute_silence_limit "
+        "DeadlineRunner read_deadline OperationAbandoned pause_deadline read_seconds "
+        "compute_silence_limit "
         "is_caller_waiting"
     ),
     "web_errors": "WebError check_plain_credentials find_free_port is_loopback",

@@ -17,9 +17,19 @@ from msgspec import Struct, field
 
 from nexusform.files.access_record import record_server_access
 from nexusform.files.regular_files import FileTooLarge
-from nexusform.network.deadlines import DeadlineRunner, OperationAbandoned, compute_silence_limit, is_caller_waiting
+from nexusform.network.deadlines import (
+    DeadlineRunner,
+    OperationAbandoned,
+    compute_silence_limit,
+    is_caller_waiting,
+)
 from nexusform.network.http_client import parse_origin
-from nexusform.network.read_limits import CONNECT_SECONDS, MAX_ANSWER_BYTES, MAX_ERROR_BYTES, ReadByteLimit
+from nexusform.network.read_limits import (
+    CONNECT_SECONDS,
+    MAX_ANSWER_BYTES,
+    MAX_ERROR_BYTES,
+    ReadByteLimit,
+)
 from nexusform.network.web_errors import WebError, WebErrorKind
 
 if TYPE_CHECKING:
@@ -27,10 +37,14 @@ if TYPE_CHECKING:
 
 _Result = TypeVar("_Result")
 _UNAUTHORIZED: Final = 401
-_PART_BYTES: Final = 1 << 20  # bytes of one decompression step
-_MAX_LINE_BYTES: Final = 1 << 24  # bytes of one line of a stream
+# bytes of one decompression step.
+_PART_BYTES: Final = 1 << 20
+# bytes of one line of a stream.
+_MAX_LINE_BYTES: Final = 1 << 24
 # Prefixes and suffixes added by Python to messages of the system and OpenSSL.
-_PYTHON_MARKS: Final = re.compile(r"^(?:\[Errno -?\d+\] |\[SSL[^\]]*\] |_ssl\.c:\d+: )|\.? ?\(_ssl\.c:\d+\)$")
+_PYTHON_MARKS: Final = re.compile(
+    r"^(?:\[Errno -?\d+\] |\[SSL[^\]]*\] |_ssl\.c:\d+: )|\.? ?\(_ssl\.c:\d+\)$"
+)
 
 
 class ApiRequest(Struct, frozen=True):
@@ -59,7 +73,9 @@ class ApiResponse(Struct, frozen=True):
     def is_web_page(self) -> bool:
         """Whether the content is HTML, such as the sign-in page of a proxy."""
         content_type = self.headers.get("content-type", "").lower()
-        return "html" in content_type or self.content[:64].lstrip().lower().startswith((b"<!doctype", b"<html"))
+        return "html" in content_type or self.content[:64].lstrip().lower().startswith(
+            (b"<!doctype", b"<html")
+        )
 
 
 class ApiClient:
@@ -95,10 +111,13 @@ class ApiClient:
                 raise StreamRejected(_read_response_content(response))
             incomplete_line = b""
             for chunk in _decompress_response_chunks(response):
-                *lines, incomplete_line = (incomplete_line + chunk).split(b"\n")  # the last line is not complete yet
+                # The last line is not complete yet.
+                *lines, incomplete_line = (incomplete_line + chunk).split(b"\n")
                 yield from lines
                 if len(incomplete_line) > _MAX_LINE_BYTES:
-                    raise WebError(f"a line has more than {_MAX_LINE_BYTES >> 20} MiB", WebErrorKind.TOO_LARGE)
+                    raise WebError(
+                        f"a line has more than {_MAX_LINE_BYTES >> 20} MiB", WebErrorKind.TOO_LARGE
+                    )
                 if time.monotonic() > ends_at:
                     return
             if incomplete_line.strip():
@@ -109,8 +128,11 @@ class ApiClient:
         try:
             return self._deadline.run("ask the server", work)
         except OperationAbandoned as problem:
-            limit = str(problem).rpartition("no result within ")[2]  # the rest of the message of DeadlineRunner
-            raise WebError(f"no complete answer within {limit}".rstrip("."), WebErrorKind.SILENT) from None
+            # The rest of the message of DeadlineRunner.
+            limit = str(problem).rpartition("no result within ")[2]
+            raise WebError(
+                f"no complete answer within {limit}".rstrip("."), WebErrorKind.SILENT
+            ) from None
 
     def _send_once(self, request: ApiRequest) -> ApiResponse:
         with self._open(request) as response:
@@ -137,21 +159,28 @@ class ApiClient:
             try:
                 if 300 <= response.status_code < 400:
                     try:
-                        target = parse_origin(str(response.url.join(response.headers.get("Location", ""))))
+                        target = parse_origin(
+                            str(response.url.join(response.headers.get("Location", "")))
+                        )
                     except Exception:  # noqa: BLE001 - whatever the server wrote there
                         target = "an invalid address"
                     raise WebError(
-                        f"the server answered {response.status_code}, a redirect to {target}. It is not followed: "
-                        f"credentials are only sent to {parse_origin(str(sent.url))}. Correct the address",
+                        f"the server answered {response.status_code}, a redirect to {target}. It "
+                        "is not followed: "
+                        f"credentials are only sent to {parse_origin(str(sent.url))}. Correct the "
+                        "address",
                         WebErrorKind.REDIRECT,
                     )
                 yield response
             finally:
                 response.close()
         except (InvalidURL, UnicodeError) as problem:
-            raise WebError(describe_connection_error(problem), WebErrorKind.INVALID_REQUEST) from None
+            raise WebError(
+                describe_connection_error(problem), WebErrorKind.INVALID_REQUEST
+            ) from None
         except (HTTPError, StreamError, OSError) as problem:
-            if isinstance(problem, FileTooLarge):  # an OSError raised by the reader of the answer
+            # An OSError raised by the reader of the answer.
+            if isinstance(problem, FileTooLarge):
                 raise WebError(str(problem.strerror), WebErrorKind.TOO_LARGE) from None
             raise WebError(describe_connection_error(problem), WebErrorKind.UNREACHABLE) from None
 
@@ -180,7 +209,9 @@ def _decompress_response_chunks(response: Response) -> Iterator[bytes]:
     """Yield the content in small parts, decompressed if gzip. Raises WebError, also if no caller waits any more."""
     coding = str(response.headers.get("Content-Encoding") or "identity").strip().lower()
     if coding not in ("identity", "gzip"):
-        raise WebError(f'the answer has the unsupported encoding "{coding[:20]}"', WebErrorKind.WRONG_CONTENT)
+        raise WebError(
+            f'the answer has the unsupported encoding "{coding[:20]}"', WebErrorKind.WRONG_CONTENT
+        )
     limit = ReadByteLimit(MAX_ANSWER_BYTES)
     decoder = zlib.decompressobj(zlib.MAX_WBITS | 16)  # 16: gzip
     for chunk in response.iter_raw():
@@ -191,11 +222,14 @@ def _decompress_response_chunks(response: Response) -> Iterator[bytes]:
             yield chunk
             continue
         try:
-            yield decoder.decompress(chunk, _PART_BYTES)  # at most so many bytes at once
+            # At most so many bytes at once.
+            yield decoder.decompress(chunk, _PART_BYTES)
             while decoder.unconsumed_tail:
                 yield decoder.decompress(decoder.unconsumed_tail, _PART_BYTES)
         except zlib.error:
-            raise WebError("the answer is not gzip, as its head declares", WebErrorKind.WRONG_CONTENT) from None
+            raise WebError(
+                "the answer is not gzip, as its head declares", WebErrorKind.WRONG_CONTENT
+            ) from None
 
 
 def build_token_auth(fetch_token: Callable[[], str]) -> Any:
@@ -211,7 +245,8 @@ def build_token_auth(fetch_token: Callable[[], str]) -> Any:
                 request.headers["Authorization"] = f"Bearer {self.token}"
                 answer = yield request
                 if answer.status_code != _UNAUTHORIZED:
-                    return  # the token is still valid
+                    # The token is still valid.
+                    return
             self.token = fetch_token()
             request.headers["Authorization"] = f"Bearer {self.token}"
             yield request
@@ -235,7 +270,10 @@ def describe_connection_error(problem: Exception) -> str:
             "PoolTimeout": "waiting for a free connection",
         }
         phase = phases.get(type(problem).__name__, "the request")
-        return f"it does not answer ({'the TLS handshake' if 'handshake' in first_line else phase} timed out)"
+        return (
+            f"it does not answer ({'the TLS handshake' if 'handshake' in first_line else phase} "
+            "timed out)"
+        )
     if isinstance(problem, TransportError):
         for cause in _iterate_exception_causes(problem):
             message = _describe_system_error(cause)
@@ -243,7 +281,8 @@ def describe_connection_error(problem: Exception) -> str:
                 return message
         if first_line.startswith(("Server disconnected", "peer closed connection")):
             return _CONNECTION_LOST
-    return _PYTHON_MARKS.sub("", first_line)  # without codes of Python and OpenSSL
+    # Without codes of Python and OpenSSL.
+    return _PYTHON_MARKS.sub("", first_line)
 
 
 def _iterate_exception_causes(problem: BaseException) -> Iterator[BaseException]:
@@ -259,7 +298,9 @@ def _iterate_exception_causes(problem: BaseException) -> Iterator[BaseException]
 def _describe_system_error(cause: BaseException) -> str:
     """Return the message for an error of the system or OpenSSL; "" for other exceptions."""
     if isinstance(cause, ssl.SSLCertVerificationError):
-        verify_message = getattr(cause, "verify_message", "") or _PYTHON_MARKS.sub("", _get_first_line(cause))
+        verify_message = getattr(cause, "verify_message", "") or _PYTHON_MARKS.sub(
+            "", _get_first_line(cause)
+        )
         return f"its certificate is not trusted: {verify_message.rstrip('.')}"
     if isinstance(cause, ConnectionResetError):
         return "the connection was reset"
@@ -271,13 +312,19 @@ def _describe_system_error(cause: BaseException) -> str:
             "HTTP_REQUEST": "what answers there does not speak TLS",
             "TLSV13_ALERT_CERTIFICATE_REQUIRED": "it wants a client certificate",
         }
-        reason = getattr(cause, "reason", "") or ""  # set by OpenSSL only
+        # Set by OpenSSL only.
+        reason = getattr(cause, "reason", "") or ""
         other_message = f"TLS failed: {_PYTHON_MARKS.sub('', _get_first_line(cause))}"
         return messages.get(reason, other_message)
     if isinstance(cause, ConnectionRefusedError):
         return "the connection was refused"
-    if isinstance(cause, gaierror):  # of a name server
-        return "its name cannot be looked up now" if cause.errno == EAI_AGAIN else "its name is not known"
+    # Of a name server.
+    if isinstance(cause, gaierror):
+        return (
+            "its name cannot be looked up now"
+            if cause.errno == EAI_AGAIN
+            else "its name is not known"
+        )
     return ""
 
 

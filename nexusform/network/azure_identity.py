@@ -76,7 +76,10 @@ def _read_oidc_token(settings: Mapping[str, Any]) -> str:
     url = read_variable("ACTIONS_ID_TOKEN_REQUEST_URL")
     bearer = read_variable("ACTIONS_ID_TOKEN_REQUEST_TOKEN")
     if not url or not bearer:
-        sources = "oidc_token, oidc_token_file_path, or a GitHub job with the permission `id-token: write`"
+        sources = (
+            "oidc_token, oidc_token_file_path, or a GitHub job with the permission `id-token: "
+            "write`"
+        )
         raise BackendProblem(f"use_oidc needs {sources}.")
     return _request_token(url, bearer)
 
@@ -88,7 +91,9 @@ def _request_token(url: str, bearer: str) -> str:
     headers = {"Authorization": f"Bearer {bearer}"}
     request = WebRequest("GET", address, headers=headers, max_bytes=_MAX_TOKEN_BYTES)
     try:
-        answer = DeadlineRunner(lambda: url.partition("?")[0]).run("get the OIDC token", lambda: send_request(request))
+        answer = DeadlineRunner(lambda: url.partition("?")[0]).run(
+            "get the OIDC token", lambda: send_request(request)
+        )
     except (WebError, FileTooLarge) as problem:
         raise BackendProblem(f"{message}: {problem}.") from None
     if not answer.is_success:

@@ -17,10 +17,14 @@ from nexusform.documents.scalars import parse_integer
 from nexusform.interfaces.state_storage import BackendProblem
 
 VARIABLE: Final = "NF_NET_DEADLINE"
-SECONDS: Final = 180  # of one operation including retries, plus a second per MiB
-SILENCE: Final = 60.0  # seconds without a byte until one request counts as failed
-_REPEAT_SECONDS: Final = 15.0  # seconds for a server that was silent for its whole time before
-_CHECK_INTERVAL: Final = 0.5  # seconds between checks of the lease
+# Of one operation including retries, plus a second per MiB.
+SECONDS: Final = 180
+# seconds without a byte until one request counts as failed.
+SILENCE: Final = 60.0
+# seconds for a server that was silent for its whole time before.
+_REPEAT_SECONDS: Final = 15.0
+# seconds between checks of the lease.
+_CHECK_INTERVAL: Final = 0.5
 _MIB: Final = 1 << 20
 _Result = TypeVar("_Result")
 
@@ -31,7 +35,8 @@ class OperationAbandoned(BackendProblem):
 
 def read_deadline() -> float:
     """Return the time limit of an operation in seconds: NF_NET_DEADLINE, else 180. Raises BackendProblem."""
-    return float(read_seconds(VARIABLE, SECONDS, 1, 86_400))  # at most a day
+    # At most a day.
+    return float(read_seconds(VARIABLE, SECONDS, 1, 86_400))
 
 
 def read_seconds(variable: str, default: int, minimum: int, maximum: int) -> int:
@@ -39,7 +44,9 @@ def read_seconds(variable: str, default: int, minimum: int, maximum: int) -> int
     text = os.environ.get(variable, "")
     seconds = parse_integer(text or default)
     if seconds is None or not minimum <= seconds <= maximum:
-        raise BackendProblem(f'{variable}="{text}" must be a whole number of seconds from {minimum} to {maximum}.')
+        raise BackendProblem(
+            f'{variable}="{text}" must be a whole number of seconds from {minimum} to {maximum}.'
+        )
     return seconds
 
 
@@ -77,14 +84,16 @@ def extend_deadline(size: int) -> None:
 def is_caller_waiting() -> bool:
     """Return whether a caller still waits for this thread's operation. An abandoned one is not retried."""
     operation = _current.get()
-    return operation is None or operation.is_caller_waiting  # None: the thread of the caller itself
+    # None: the thread of the caller itself.
+    return operation is None or operation.is_caller_waiting
 
 
 @contextmanager
 def pause_deadline() -> Iterator[None]:
     """Exclude the duration of a block from the time of this thread's operation."""
     operation = _current.get()
-    if operation is None:  # there is no limit to pause
+    # There is no limit to pause.
+    if operation is None:
         yield
         return
     start_time, ends_at = time.monotonic(), operation.ends_at
@@ -98,7 +107,9 @@ def pause_deadline() -> Iterator[None]:
 class DeadlineRunner:
     """Time limit of operations on one server; `check_lease` raises BackendProblem if the lock of the run is lost."""
 
-    def __init__(self, get_name: Callable[[], str], check_lease: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self, get_name: Callable[[], str], check_lease: Callable[[], None] = lambda: None
+    ) -> None:
         self._get_name = get_name
         self._check_lease = check_lease
         self._has_been_silent = False
@@ -108,7 +119,8 @@ class DeadlineRunner:
         the limit or a lost lock. `description` is a phrase like "read the state". `size` in bytes extends the limit.
         """
         seconds = read_deadline()
-        if self._has_been_silent:  # for the whole limit of an earlier operation: this one gets less time
+        # For the whole limit of an earlier operation: this one gets less time.
+        if self._has_been_silent:
             seconds = min(seconds, _REPEAT_SECONDS)
         operation = _Operation(seconds)
         operation.extend(size)
@@ -125,19 +137,26 @@ class DeadlineRunner:
             finally:
                 finished.set()
 
-        threading.Thread(target=run_operation, name=f"nexusform: {description}", daemon=True).start()
+        threading.Thread(
+            target=run_operation, name=f"nexusform: {description}", daemon=True
+        ).start()
         try:
-            while not finished.wait(min(_CHECK_INTERVAL, max(operation.ends_at - time.monotonic(), 0.0))):
+            while not finished.wait(
+                min(_CHECK_INTERVAL, max(operation.ends_at - time.monotonic(), 0.0))
+            ):
                 if time.monotonic() >= operation.ends_at:
                     self._has_been_silent = True
                     raise OperationAbandoned(
-                        f"Cannot {description} at {self._get_name()}: no result within {operation.seconds:.0f} "
+                        f"Cannot {description} at {self._get_name()}: no result within "
+                        f"{operation.seconds:.0f} "
                         f"s. Check the server, or set {VARIABLE}=SECONDS to wait longer."
                     )
                 try:
                     self._check_lease()
                 except BackendProblem as problem:
-                    raise OperationAbandoned(f"Cannot {description} at {self._get_name()}: {problem}") from None
+                    raise OperationAbandoned(
+                        f"Cannot {description} at {self._get_name()}: {problem}"
+                    ) from None
         finally:
             operation.is_caller_waiting = False
         if failures:

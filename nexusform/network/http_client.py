@@ -24,7 +24,8 @@ _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _MAX_REDIRECTS: Final = 5
 _SUCCESS: Final = range(200, 300)
 _PORTS: Final = {"http": 80, "https": 443}
-_PART_BYTES: Final = 1 << 16  # bytes read at once in a session
+# bytes read at once in a session.
+_PART_BYTES: Final = 1 << 16
 
 
 class WebRequest(Struct, frozen=True):
@@ -53,13 +54,18 @@ class WebResponse(Struct, frozen=True):
 
 def parse_origin(address: str) -> str:
     """Return scheme, host and port (also a default port) of an address, without credentials. Raises WebError."""
-    if not address.isprintable() or " " in address:  # Python's message would repeat it with its secrets
-        raise WebError("its address has a blank or a control character", WebErrorKind.INVALID_REQUEST)
+    # Python's message would repeat it with its secrets.
+    if not address.isprintable() or " " in address:
+        raise WebError(
+            "its address has a blank or a control character", WebErrorKind.INVALID_REQUEST
+        )
     try:
         parts = urllib.parse.urlsplit(address)
         port = parts.port
     except ValueError as problem:
-        raise WebError(f"its address is invalid ({problem})", WebErrorKind.INVALID_REQUEST) from None
+        raise WebError(
+            f"its address is invalid ({problem})", WebErrorKind.INVALID_REQUEST
+        ) from None
     if parts.scheme not in SCHEMES or not parts.hostname:
         raise WebError("its address is not an http or https address", WebErrorKind.INVALID_REQUEST)
     return f"{parts.scheme}://{parts.hostname}:{port or _PORTS[parts.scheme]}"
@@ -87,12 +93,18 @@ def _resolve_redirect(request: WebRequest, address: str, location: str, status: 
     message = f"the server answered {status}, a redirect to {target_origin}"
     if target_origin != parse_origin(address):
         raise WebError(
-            f"{message}. It is not followed: credentials are only sent to {parse_origin(address)}. Correct the address",
+            (
+                f"{message}. It is not followed: credentials are only sent to "
+                f"{parse_origin(address)}. Correct the address"
+            ),
             WebErrorKind.REDIRECT,
         )
     if request.method != "GET":
         raise WebError(
-            f"{message}. Redirects are followed for GET only. Nothing was written. Correct the address",
+            (
+                f"{message}. Redirects are followed for GET only. Nothing was written. Correct "
+                "the address"
+            ),
             WebErrorKind.REDIRECT,
         )
     return target
@@ -101,7 +113,8 @@ def _resolve_redirect(request: WebRequest, address: str, location: str, status: 
 def _send_single_request(request: WebRequest, address: str) -> tuple[WebResponse, str]:
     """Send one request. Return its response, and the address of a redirect ("" without one). Raises WebError."""
     record_server_access(parse_origin(address))
-    has_credentials = "Authorization" in request.headers or "@" in address  # a login in the address ends with @
+    # A login in the address ends with @.
+    has_credentials = "Authorization" in request.headers or "@" in address
     rejection = check_plain_credentials(address) if has_credentials else ""
     if rejection:
         raise WebError(rejection, WebErrorKind.INVALID_REQUEST)
@@ -110,7 +123,8 @@ def _send_single_request(request: WebRequest, address: str) -> tuple[WebResponse
             address, data=request.body, method=request.method, headers=dict(request.headers)
         )
         try:
-            # An opener for http and https only, with the environment's proxies and without redirects.
+            # An opener for http and https only, with the environment's proxies and without
+            # redirects.
             context = None if request.verify else ssl._create_unverified_context()  # noqa: S323, SLF001 - by the operator
             opener = urllib.request.OpenerDirector()
             for handler in (
@@ -123,7 +137,8 @@ def _send_single_request(request: WebRequest, address: str) -> tuple[WebResponse
                 opener.add_handler(handler)
             answer = opener.open(http_request, timeout=compute_silence_limit())
         except urllib.error.HTTPError as refusal:
-            answer = refusal  # a response with an error status
+            # A response with an error status.
+            answer = refusal
         with answer:
             return _read_complete_response(request, answer), str(answer.headers.get("Location", ""))
     except http.client.HTTPException as problem:
@@ -131,7 +146,9 @@ def _send_single_request(request: WebRequest, address: str) -> tuple[WebResponse
     except (TimeoutError, urllib.error.URLError) as problem:
         reason = problem.reason if isinstance(problem, urllib.error.URLError) else problem
         if isinstance(reason, TimeoutError):
-            raise WebError(f"no data received for {compute_silence_limit():.0f} s", WebErrorKind.SILENT) from None
+            raise WebError(
+                f"no data received for {compute_silence_limit():.0f} s", WebErrorKind.SILENT
+            ) from None
         raise WebError(_format_connection_error(reason), WebErrorKind.UNREACHABLE) from None
     except ValueError as problem:
         raise WebError(_format_connection_error(problem), WebErrorKind.INVALID_REQUEST) from None
@@ -140,17 +157,21 @@ def _send_single_request(request: WebRequest, address: str) -> tuple[WebResponse
 def _read_complete_response(request: WebRequest, answer: Any) -> WebResponse:
     """Return the complete content of a response. Raises WebError, FileTooLarge, HTTPException, OSError."""
     status = int(answer.status)
-    if status in (204, 304):  # they have no content
+    # They have no content.
+    if status in (204, 304):
         return WebResponse(status, b"", is_empty=True)
     coding = str(answer.headers.get("Content-Encoding") or "identity").strip().lower()
     if coding != "identity":
-        raise WebError(f'the answer has the unsupported encoding "{coding}"', WebErrorKind.WRONG_CONTENT)
+        raise WebError(
+            f'the answer has the unsupported encoding "{coding}"', WebErrorKind.WRONG_CONTENT
+        )
     length = _read_declared_length(answer)  # None: unknown
     announced = length or 0
     is_success, max_bytes = status in _SUCCESS, request.max_bytes
     if not is_success:
         if announced > MAX_ERROR_BYTES:
-            return WebResponse(status, b"")  # the status says enough
+            # The status says enough.
+            return WebResponse(status, b"")
         max_bytes = MAX_ERROR_BYTES
     content = ReadByteLimit(max_bytes).read_all(answer, announced)
     if length is None:
@@ -159,7 +180,8 @@ def _read_complete_response(request: WebRequest, answer: Any) -> WebResponse:
             raise WebError("the answer is empty")
     elif len(content) != length:
         raise WebError(f"the answer was cut off: {len(content)} of {length} bytes received")
-    return WebResponse(status, content, is_empty=length == 0)  # declared as empty
+    # declared as empty.
+    return WebResponse(status, content, is_empty=length == 0)
 
 
 def _read_declared_length(answer: Any) -> int | None:
@@ -175,7 +197,8 @@ def _read_declared_length(answer: Any) -> int | None:
 
 def _format_connection_error(problem: object) -> str:
     """Return the first line of an error's message for display, at most 200 printable characters."""
-    class_name = type(problem).__name__  # for an error without a message
+    # For an error without a message.
+    class_name = type(problem).__name__
     text = str(getattr(problem, "strerror", None) or problem) or class_name
     first_line = text.splitlines()[0]
     printable_line = "".join(letter if letter.isprintable() else "?" for letter in first_line)
@@ -199,7 +222,12 @@ def build_limited_session(endpoint: str) -> Any:
             except WebError:
                 is_to_endpoint = False
             if not is_to_endpoint:
-                raise InvalidURL(f"an answer of {origin} links to another server, and credentials are not sent there")
+                raise InvalidURL(
+                    (
+                        f"an answer of {origin} links to another server, and credentials are not "
+                        "sent there"
+                    )
+                )
             record_server_access(origin)
             is_stream = options.get("stream")
             try:
@@ -207,16 +235,19 @@ def build_limited_session(endpoint: str) -> Any:
                 if not is_stream:
                     limit = ReadByteLimit(MAX_ANSWER_BYTES)
                     parts: list[bytes] = []
-                    with response:  # a rejected answer leaves no open connection
+                    # A rejected answer leaves no open connection.
+                    with response:
                         for part in response.iter_content(_PART_BYTES):
                             limit.count(len(part))
                             parts.append(part)
                     response._content = b"".join(parts)  # noqa: SLF001 - as Response.content does
-            except RequestException:  # also a ValueError or OSError in some cases, so first
+            except RequestException:
+                # Also a ValueError or OSError in some cases, so first.
                 raise
             except FileTooLarge as problem:
                 raise RequestException(f"the answer is unusable: {problem.strerror}") from None
-            except ValueError as problem:  # of a length in the head
+            except ValueError as problem:
+                # Of a length in the head.
                 raise RequestException(f"the answer is not HTTP: {problem}") from None
             return response
 

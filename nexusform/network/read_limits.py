@@ -11,10 +11,14 @@ from nexusform.files.regular_files import FileTooLarge
 from nexusform.network.deadlines import extend_deadline, read_deadline
 
 CONNECT_SECONDS: Final = 10.0
-MAX_ANSWER_BYTES: Final = 1 << 28  # bytes of one answer, and of all pages of a list, decoded
-MAX_PAGES: Final = 20_000  # pages of one list
-MAX_DEPTH: Final = 512  # levels of a JSON document
-MAX_ERROR_BYTES: Final = 1 << 20  # bytes of an unsuccessful answer
+# bytes of one answer, and of all pages of a list, decoded.
+MAX_ANSWER_BYTES: Final = 1 << 28
+# pages of one list.
+MAX_PAGES: Final = 20_000
+# levels of a JSON document.
+MAX_DEPTH: Final = 512
+# bytes of an unsuccessful answer.
+MAX_ERROR_BYTES: Final = 1 << 20
 _BRACKETS: Final = b"[]{}"
 _OTHER_BYTES: Final = bytes(byte for byte in range(256) if byte not in _BRACKETS)
 _STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*"')
@@ -39,7 +43,8 @@ class ReadByteLimit:
         if announced > self._remaining:
             raise FileTooLarge(self._maximum)
         extend_deadline(announced)
-        content = body.read(self._remaining + 1)  # one byte more shows an excess
+        # One byte more shows an excess.
+        content = body.read(self._remaining + 1)
         self.count(len(content))
         return content
 
@@ -62,12 +67,15 @@ class PageLimits:
 
     def __init__(self, seconds: float = 0.0) -> None:
         self._reading = ReadByteLimit(MAX_ANSWER_BYTES)
-        self._tokens: set[str] = set()  # of the pages so far, to detect a loop
-        self._ends_at = time.monotonic() + (seconds or read_deadline())  # 0: the limit of one operation
+        # Of the pages so far, to detect a loop.
+        self._tokens: set[str] = set()
+        # 0: the limit of one operation.
+        self._ends_at = time.monotonic() + (seconds or read_deadline())
 
     def add_page(self, size: int, token: str) -> str:
         """Count a page of `size` bytes and the token of the next page ("": none). Return the exceeded limit, or ""."""
-        self._ends_at += size / (1 << 20)  # a second per MiB, as for operations
+        # A second per MiB, as for operations.
+        self._ends_at += size / (1 << 20)
         try:
             self._reading.reserve(size)
         except FileTooLarge:
@@ -77,7 +85,8 @@ class PageLimits:
         self._tokens.add(token)
         if len(self._tokens) > MAX_PAGES:
             return f"it has more than {MAX_PAGES:,} pages"
-        if token and time.monotonic() > self._ends_at:  # another page follows, but its time is over
+        # Another page follows, but its time is over.
+        if token and time.monotonic() > self._ends_at:
             return "its pages do not end in time"
         return ""
 
@@ -85,7 +94,10 @@ class PageLimits:
 def parse_json(content: bytes) -> Any:
     """Parse a JSON document in UTF-8, of limited depth. Raises ValueError with a message."""
     # Brackets within strings count only in the fast first estimate.
-    if _estimate_json_depth(content) > MAX_DEPTH and _estimate_json_depth(_STRING.sub(b"", content)) > MAX_DEPTH:
+    if (
+        _estimate_json_depth(content) > MAX_DEPTH
+        and _estimate_json_depth(_STRING.sub(b"", content)) > MAX_DEPTH
+    ):
         raise ValueError(f"it nests deeper than {MAX_DEPTH} levels")
     try:
         return json.loads(content.decode("utf-8-sig"))
@@ -100,7 +112,8 @@ def _estimate_json_depth(content: bytes) -> int:
     brackets = content.translate(None, _OTHER_BYTES)
     for level in range(MAX_DEPTH):
         shorter = brackets.replace(b"[]", b"").replace(b"{}", b"")
-        if shorter == brackets:  # no pair is left
+        # No pair is left.
+        if shorter == brackets:
             return level + brackets.count(b"[") + brackets.count(b"{")
         brackets = shorter
     return MAX_DEPTH + len(brackets)

@@ -11,15 +11,19 @@ class WebErrorKind(StrEnum):
     """Kind of a failed exchange with a server."""
 
     UNREACHABLE = "unreachable"
-    SILENT = "silent"  # no complete answer in time
-    CUT_OFF = "cut off"  # half an answer, or no HTTP
+    # No complete answer in time.
+    SILENT = "silent"
+    # half an answer, or no HTTP.
+    CUT_OFF = "cut off"
     REDIRECT = "redirect"
     TOO_LARGE = "too large"
     WRONG_CONTENT = "wrong content"
     INVALID_REQUEST = "invalid request"
 
 
-_TEMPORARY_KINDS: Final = frozenset({WebErrorKind.UNREACHABLE, WebErrorKind.SILENT, WebErrorKind.CUT_OFF})
+_TEMPORARY_KINDS: Final = frozenset(
+    {WebErrorKind.UNREACHABLE, WebErrorKind.SILENT, WebErrorKind.CUT_OFF}
+)
 
 
 class WebError(Exception):

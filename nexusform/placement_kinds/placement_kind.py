@@ -13,8 +13,10 @@ from nexusform.domain_table import LazyTable, collect_object_references, collect
 from nexusform.interfaces.plugins import ResourceType
 from nexusform.scheduling.placement_decision import ObjectLocation
 
-VM: Final = "vm"  # the only kind of the engine itself
-MAXIMUM_NAMES: Final = 5  # maximum number of machines listed by name
+# The only kind of the engine itself.
+VM: Final = "vm"
+# maximum number of machines listed by name.
+MAXIMUM_NAMES: Final = 5
 
 
 class PlacementKind(Struct, frozen=True, kw_only=True):

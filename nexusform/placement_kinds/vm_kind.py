@@ -3,12 +3,18 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from nexusform.diagnostics.phrases import compute_natural_sort_key, enclose, group_by, select_word_form
+from nexusform.diagnostics.phrases import (
+    compute_natural_sort_key,
+    enclose,
+    group_by,
+    select_word_form,
+)
 from nexusform.interfaces.plugins import ResourceType
 from nexusform.placement_kinds.placement_kind import MAXIMUM_NAMES, VM, PlacementKind
 from nexusform.scheduling.racks.vms import Placement
 
-MAXIMUM_RACKS: Final = 4  # maximum number of racks listed separately
+# maximum number of racks listed separately.
+MAXIMUM_RACKS: Final = 4
 
 
 def list_vm_names(resource_type: ResourceType, attributes: Mapping[str, Any]) -> Iterator[str]:
@@ -23,7 +29,9 @@ def list_vm_names(resource_type: ResourceType, attributes: Mapping[str, Any]) ->
 
 def format_cells(placement: Placement) -> str:
     """Format `cell 1`, `cells 0+1`; "" if unknown."""
-    return enclose(f"{select_word_form(len(placement.cells), 'cell')} ", "+".join(map(str, placement.cells)))
+    return enclose(
+        f"{select_word_form(len(placement.cells), 'cell')} ", "+".join(map(str, placement.cells))
+    )
 
 
 def join_location_parts(*parts: str | None) -> str:
@@ -33,7 +41,11 @@ def join_location_parts(*parts: str | None) -> str:
 
 def _format_placement_briefly(placement: Placement) -> str:
     """Format the machine, with its rack unless its name contains it."""
-    return placement.machine if placement.rack in placement.machine else f"{placement.rack} / {placement.machine}"
+    return (
+        placement.machine
+        if placement.rack in placement.machine
+        else f"{placement.rack} / {placement.machine}"
+    )
 
 
 def _build_document(placement: Placement) -> dict[str, Any]:
@@ -55,7 +67,8 @@ def _format_many_locations(placements: Sequence[Placement]) -> str:
     if len(texts) <= MAXIMUM_RACKS:
         return ", ".join(f"{rack}: {text}" for rack, text in texts.items())
     racks_by_text = group_by(texts, lambda rack: texts[rack])
-    if len(racks_by_text) == 1:  # all racks are alike
+    # All racks are alike.
+    if len(racks_by_text) == 1:
         return f"{texts[placements[0].rack]} in each of {len(texts):,} racks"
     ordered = sorted(racks_by_text, key=compute_natural_sort_key)
     return "; ".join(f"{text} in {_format_racks(racks_by_text[text])}" for text in ordered)
@@ -66,7 +79,10 @@ def _format_by_rack(placements: Iterable[Placement]) -> dict[str, str]:
     machines: dict[str, list[str]] = {}
     for placement in placements:
         machines.setdefault(placement.rack, []).append(placement.machine)
-    return {rack: _format_machine_count(machines[rack]) for rack in sorted(machines, key=compute_natural_sort_key)}
+    return {
+        rack: _format_machine_count(machines[rack])
+        for rack in sorted(machines, key=compute_natural_sort_key)
+    }
 
 
 def _format_machine_count(machines: Sequence[str]) -> str:

@@ -1,14 +1,18 @@
 """VMs to place, placed VMs, and scores of predicted placements."""
 
-PUBLIC = {  # public names of the package, by module
+# public names of the package, by module.
+PUBLIC = {
     "prediction_scores": (
-        "add_predictions_to_note compute_score COUNT_PREDICTION list_wrong_certain lower_share_to_accuracy "
-        "MACHINE_PREDICTION NOT_VERIFIED_KEY parse_record PredictionRecord RACK_PREDICTION RECORD_KEY "
+        "add_predictions_to_note compute_score COUNT_PREDICTION list_wrong_certain "
+        "lower_share_to_accuracy "
+        "MACHINE_PREDICTION NOT_VERIFIED_KEY parse_record PredictionRecord RACK_PREDICTION "
+        "RECORD_KEY "
         "PredictionRecordScore VerifiedPrediction TIE_PREDICTION VM_PREDICTIONS"
     ),
     "node_properties": "CONTROL_PLANE_TAINT NodeProperties",
     "vm_demands": (
-        "ClaimDemand compute_number_sort_key index_pools index_vms PlacementGroupRule NO_DEMAND OBSERVED PlacedVm "
+        "ClaimDemand compute_number_sort_key index_pools index_vms PlacementGroupRule NO_DEMAND "
+        "OBSERVED PlacedVm "
         "PoolDemand VmDemand"
     ),
 }

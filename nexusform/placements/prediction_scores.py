@@ -15,8 +15,10 @@ from msgspec import Meta, Struct, ValidationError, convert
 
 from nexusform.json_data.plain_data import get_mapping
 
-RECORD_KEY: Final = "forecasts"  # the record's key in a private note
-NOT_VERIFIED_KEY: Final = "not_verified"  # that of the results the last apply could not read
+# The record's key in a private note.
+RECORD_KEY: Final = "forecasts"
+# That of the results the last apply could not read.
+NOT_VERIFIED_KEY: Final = "not_verified"
 # Predictions about a VM: its rack, its machine, and the number of VMs of its pool on its rack.
 RACK_PREDICTION: Final = "rack"
 MACHINE_PREDICTION: Final = "machine"
@@ -24,13 +26,17 @@ COUNT_PREDICTION: Final = "rack_count"
 # The machine is allowed by the rule for the pool: a tie with another result is correct.
 TIE_PREDICTION: Final = "tied_machines"
 VM_PREDICTIONS: Final = (RACK_PREDICTION, MACHINE_PREDICTION, COUNT_PREDICTION)
-MIN_VERIFIED: Final = 20  # minimum number of verified predictions of a class to adjust its shares
-MAX_SUBJECTS: Final = 6  # maximum number of subjects in one record
+# minimum number of verified predictions of a class to adjust its shares.
+MIN_VERIFIED: Final = 20
+# maximum number of subjects in one record.
+MAX_SUBJECTS: Final = 6
 _CERTAIN_CLASS: Final = 100
-# After a wrong certain prediction: the correct ones in a row since then, until MIN_VERIFIED of them.
+# After a wrong certain prediction: the correct ones in a row since then, until MIN_VERIFIED of
+# them.
 _STREAK: Final = ("streak", _CERTAIN_CLASS)
 _MAX_UNCONFIRMED_SHARE: Final = 0.99
-_CLEAR_DIFFERENCE: Final = 0.05  # of Brier scores; sampled shares of ties differ from chance by less
+# Of Brier scores; sampled shares of ties differ from chance by less.
+_CLEAR_DIFFERENCE: Final = 0.05
 _DIGITS: Final = 6
 
 
@@ -52,7 +58,9 @@ class VerifiedPrediction(Struct, frozen=True):
     @property
     def share_class(self) -> int:
         """Class of the share (100, 90, 80, ...) before its reduction by the accuracy of earlier predictions."""
-        return compute_share_class(self.share if self.measured_share is None else self.measured_share)
+        return compute_share_class(
+            self.share if self.measured_share is None else self.measured_share
+        )
 
 
 class ShareClassScore(Struct, frozen=True):
@@ -84,15 +92,19 @@ class ShareClassScore(Struct, frozen=True):
 
     def add_prediction(self, prediction: VerifiedPrediction) -> ShareClassScore:
         """Return the score with one more prediction."""
-        return ShareClassScore(  # True counts as 1
+        # True counts as 1.
+        return ShareClassScore(
             correct=self.correct + prediction.was_correct,
             incorrect=self.incorrect + (not prediction.was_correct),
             squares=round(self.squares + (prediction.share - prediction.was_correct) ** 2, _DIGITS),
-            chance_squares=round(self.chance_squares + (prediction.chance - prediction.was_correct) ** 2, _DIGITS),
+            chance_squares=round(
+                self.chance_squares + (prediction.chance - prediction.was_correct) ** 2, _DIGITS
+            ),
         )
 
 
-PredictionRecord: TypeAlias = Mapping[tuple[str, int], ShareClassScore]  # by subject and share class
+# By subject and share class.
+PredictionRecord: TypeAlias = Mapping[tuple[str, int], ShareClassScore]
 
 
 class PredictionRecordScore(Struct, frozen=True):
@@ -125,26 +137,30 @@ class PredictionRecordScore(Struct, frozen=True):
 
 def compute_share_class(share: float) -> int:
     """Return the class of a share (0..1): 100 for certainty, else its percentage rounded down to tens (0.37: 30)."""
-    return _CERTAIN_CLASS if share >= 1 else int(share * 10 + 1e-9) * 10  # 0.3 * 10 may be below 3
+    # 0.3 * 10 may be below 3.
+    return _CERTAIN_CLASS if share >= 1 else int(share * 10 + 1e-9) * 10
 
 
 def parse_record(private: Mapping[str, Any] | None) -> PredictionRecord:
     """Parse the prediction record in the private data of an object; skip invalid parts. It is empty if missing."""
-    record: dict[tuple[str, int], ShareClassScore] = {}  # by subject and share class
+    # By subject and share class.
+    record: dict[tuple[str, int], ShareClassScore] = {}
     for subject, classes in get_mapping(private, RECORD_KEY).items():
         for name, figures in get_mapping(classes).items():
             try:
                 correct, incorrect, squares, chance_squares = convert(figures, _ClassFigures)
             except ValidationError:
                 continue
-            if str(name).isdecimal():  # share classes are numbers
+            # share classes are numbers.
+            if str(name).isdecimal():
                 score = ShareClassScore(int(correct), int(incorrect), squares, chance_squares)
                 record[str(subject), int(name)] = score
     return record
 
 
 _Figure = Annotated[float, Meta(ge=0)]
-_ClassFigures = tuple[_Figure, _Figure, _Figure, _Figure]  # those of ShareClassScore
+# Those of ShareClassScore.
+_ClassFigures = tuple[_Figure, _Figure, _Figure, _Figure]
 
 
 def add_predictions_to_note(
@@ -161,7 +177,8 @@ def add_predictions_to_note(
         key = (prediction.subject, prediction.share_class)
         record[key] = record.get(key, ShareClassScore()).add_prediction(prediction)
         _update_correct_streak(record, prediction)
-    if len({subject for subject, _ in record.keys() - {_STREAK}}) > MAX_SUBJECTS:  # the streak is no subject
+    # The streak is no subject.
+    if len({subject for subject, _ in record.keys() - {_STREAK}}) > MAX_SUBJECTS:
         raise ValueError(f"a record holds predictions for at most {MAX_SUBJECTS} subjects")
     document: dict[str, dict[str, list[float]]] = {}
     for subject, share_class in sorted(record):
@@ -171,7 +188,9 @@ def add_predictions_to_note(
     return {**(private or {}), RECORD_KEY: document}
 
 
-def _update_correct_streak(record: dict[tuple[str, int], ShareClassScore], prediction: VerifiedPrediction) -> None:
+def _update_correct_streak(
+    record: dict[tuple[str, int], ShareClassScore], prediction: VerifiedPrediction
+) -> None:
     """Update the streak in the record: the number of correct predictions with the share of certainty in a row. A wrong
     certain prediction starts it at 0, a further wrong one restarts it. After MIN_VERIFIED correct ones it ends. During
     a streak, no prediction is reported as certain.
@@ -180,10 +199,12 @@ def _update_correct_streak(record: dict[tuple[str, int], ShareClassScore], predi
         return
     has_streak = _STREAK in record
     if not has_streak and not prediction.is_certain:
-        return  # not reported as certain; during a streak, none is
+        # Not reported as certain; during a streak, none is.
+        return
     if not prediction.was_correct:
         record[_STREAK] = ShareClassScore(incorrect=1)
-    elif has_streak and prediction.subject != TIE_PREDICTION:  # ties are often correct by chance
+    elif has_streak and prediction.subject != TIE_PREDICTION:
+        # ties are often correct by chance.
         correct = record[_STREAK].correct + 1
         record[_STREAK] = ShareClassScore(correct=correct, incorrect=1)
         if correct == MIN_VERIFIED:
@@ -195,23 +216,27 @@ def lower_share_to_accuracy(record: PredictionRecord, subject: str, share: float
     prediction nothing is certain until enough have been correct in a row.
     """
     score = record.get((subject, compute_share_class(share)), ShareClassScore())
-    if share >= 1 and _STREAK in record:  # the streak starts with a wrong certain prediction
+    # The streak starts with a wrong certain prediction.
+    if share >= 1 and _STREAK in record:
         return min(score.accuracy, _MAX_UNCONFIRMED_SHARE)
     return share if score.verified < MIN_VERIFIED else min(share, score.accuracy)
 
 
 def compute_score(record: PredictionRecord) -> PredictionRecordScore | None:
     """Compute the score over all predictions except ties; None without any verified one."""
-    has_worse_class = False  # with fewer correct predictions than its share
+    # With fewer correct predictions than its share.
+    has_worse_class = False
     total, certain = ShareClassScore(), ShareClassScore()
     for key, score in record.items():
         subject, share_class = key
-        if key == _STREAK or subject == TIE_PREDICTION:  # ties are counted apart: many are correct by chance
+        # ties are counted apart: many are correct by chance.
+        if key == _STREAK or subject == TIE_PREDICTION:
             continue
         total = total.add_score(score)
         if share_class == _CERTAIN_CLASS:
             certain = certain.add_score(score)
-        if score.verified >= MIN_VERIFIED and score.accuracy < share_class / _CERTAIN_CLASS:  # as a fraction
+        # As a fraction.
+        if score.verified >= MIN_VERIFIED and score.accuracy < share_class / _CERTAIN_CLASS:
             has_worse_class = True
     if not total.verified:
         return None
@@ -222,11 +247,16 @@ def compute_score(record: PredictionRecord) -> PredictionRecordScore | None:
         certain_correct=certain.correct,
         brier=total.squares / total.verified,
         chance=total.chance_squares / total.verified,
-        has_lowered_shares=_STREAK in record or has_worse_class,  # streak: a certain prediction was wrong lately
+        # streak: a certain prediction was wrong lately.
+        has_lowered_shares=_STREAK in record or has_worse_class,
     )
 
 
 def list_wrong_certain(predictions: Iterable[VerifiedPrediction]) -> tuple[str, ...]:
     """List the texts of wrong predictions that were reported as certain, each once."""
-    texts = (prediction.text for prediction in predictions if prediction.is_certain and not prediction.was_correct)
+    texts = (
+        prediction.text
+        for prediction in predictions
+        if prediction.is_certain and not prediction.was_correct
+    )
     return tuple(dict.fromkeys(texts))

@@ -7,7 +7,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.json_data.plain_data import Path
-from nexusform.scheduling.racks.vms import CONTROL_PLANE, NO_CONSTRAINTS, Hint, Placement, PlacementConstraints, VmSku
+from nexusform.scheduling.racks.vms import (
+    CONTROL_PLANE,
+    NO_CONSTRAINTS,
+    Hint,
+    Placement,
+    PlacementConstraints,
+    VmSku,
+)
 
 
 class PlacementGroupRule(Struct, frozen=True):
@@ -72,13 +79,21 @@ class PoolDemand(Struct, frozen=True):
     @property
     def surge_size(self) -> int:
         """Number of VMs added by an upgrade before it removes old ones (max surge); 1 for a control plane."""
-        size = len(self.numbers)  # a pool without VMs needs none
-        return min(1 if self.pool == CONTROL_PLANE else _convert_number_or_percentage(self.max_surge, size), size)
+        # A pool without VMs needs none.
+        size = len(self.numbers)
+        return min(
+            1
+            if self.pool == CONTROL_PLANE
+            else _convert_number_or_percentage(self.max_surge, size),
+            size,
+        )
 
     @property
     def batch_size(self) -> int:
         """Number of VMs re-created at once by an upgrade: the surge size, else the maximum unavailable."""
-        return self.surge_size or max(_convert_number_or_percentage(self.max_unavailable, len(self.numbers)), 1)
+        return self.surge_size or max(
+            _convert_number_or_percentage(self.max_unavailable, len(self.numbers)), 1
+        )
 
     @property
     def zones(self) -> frozenset[str] | None:
@@ -97,7 +112,9 @@ class PoolDemand(Struct, frozen=True):
     @property
     def has_further_constraints(self) -> bool:
         """Whether its VMs have constraints besides zones and the image: hints or groups."""
-        return bool(self.groups) or replace(self.constraints, zones=None, image="") != NO_CONSTRAINTS
+        return (
+            bool(self.groups) or replace(self.constraints, zones=None, image="") != NO_CONSTRAINTS
+        )
 
     @property
     def hints(self) -> tuple[Hint, ...]:
@@ -140,13 +157,15 @@ class VmDemand(Struct, frozen=True):
     @property
     def cluster_id(self) -> str:
         """Id of the cluster of the VMs, also for a separate pool."""
-        return self.owner.partition(":")[2]  # the owner is `nks:ID`
+        # The owner is `nks:ID`.
+        return self.owner.partition(":")[2]
 
 
 # Demand of an object without requested VMs, or with unknown ones.
 NO_DEMAND: Final = VmDemand(site_id="", owner="", cluster="", pools=())
 
-OBSERVED: Final = "observed"  # provenance of an observed placement
+# provenance of an observed placement.
+OBSERVED: Final = "observed"
 
 
 class PlacedVm(Struct, frozen=True):

@@ -1,7 +1,10 @@
 """Planning: configuration and prior state to a Plan. Pure; start reading at planner.py."""
 
-PUBLIC = {  # public names of the package, by module
+# public names of the package, by module.
+PUBLIC = {
     "phases": "collect_claims DomainPhasesResult ProposedFix ScheduledPod Instances DomainPhases",
     "planner": "make_plan",
-    "plan_request": "ArgumentAdjustment ValueOverride ImportedObject PlanRequest Progress PlanningStage",
+    "plan_request": (
+        "ArgumentAdjustment ValueOverride ImportedObject PlanRequest Progress PlanningStage"
+    ),
 }

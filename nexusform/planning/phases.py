@@ -76,7 +76,9 @@ class DomainPhasesResult(Struct, frozen=True):
     diagnostics: tuple[Diagnostic, ...] = ()
     list_workloads: Callable[[], Sequence[ScheduledPod]] = tuple
     collect_findings: Callable[..., list[Diagnostic]] = lambda *_instances, **_risks: []
-    find_disruptions: Callable[[str, Collection[str]], DrainObstacles] = lambda _cluster_id, _nodes: DrainObstacles()
+    find_disruptions: Callable[[str, Collection[str]], DrainObstacles] = (
+        lambda _cluster_id, _nodes: DrainObstacles()
+    )
     collect_claims: Callable[[], Mapping[str, tuple[ClaimDemand, ClaimDemand]]] = dict
     suggest_fixes: Callable[[int], Iterable[ProposedFix]] = lambda _limit: ()
     detail: object = None
@@ -93,17 +95,23 @@ class DomainPhases(Struct, frozen=True):
     plan: Callable[[BlockPlanner, Iterable[VmObject], Evaluation], DomainPhasesResult]
     remove: Callable[[BlockPlanner, Iterable[VmObject]], DomainPhasesResult]
     list_workloads: Callable[[State, PluginRegistries], list[ScheduledPod]]
-    collect_claims: Callable[[Mapping[Address, InstanceState], PluginRegistries], Mapping[str, ClaimDemand]]
+    collect_claims: Callable[
+        [Mapping[Address, InstanceState], PluginRegistries], Mapping[str, ClaimDemand]
+    ]
     list_lost_rows: Callable[[PriorState, PluginRegistries], Iterator[PlacementChange]]
 
 
 def list_workloads(state: State, registries: PluginRegistries) -> list[ScheduledPod]:
     """Return the workloads on VMs in a state."""
     used_phases = load_used_phases(state.instances)
-    return [workload for phases in used_phases for workload in phases.list_workloads(state, registries)]
+    return [
+        workload for phases in used_phases for workload in phases.list_workloads(state, registries)
+    ]
 
 
-def collect_claims(instances: Mapping[Address, InstanceState], registries: PluginRegistries) -> dict[str, ClaimDemand]:
+def collect_claims(
+    instances: Mapping[Address, InstanceState], registries: PluginRegistries
+) -> dict[str, ClaimDemand]:
     """Return the storage claims of pods of existing objects, by cluster id."""
     claims: dict[str, ClaimDemand] = {}
     for phases in load_used_phases(instances):
@@ -113,7 +121,8 @@ def collect_claims(instances: Mapping[Address, InstanceState], registries: Plugi
 
 def load_used_phases(objects: Iterable[ResourceBlock | Address]) -> Iterator[DomainPhases]:
     """Yield the planning phases of each domain, such as fleet or pods, with the type of one of these objects."""
-    types = {used.type for used in objects}  # a domain is imported only if one of its types is used
+    # A domain is imported only if one of its types is used.
+    types = {used.type for used in objects}
     for domain in find_domains().values():
         if domain.phases and not types.isdisjoint(domain.resource_types):
             module, _, name = domain.build_object_reference(domain.phases).partition(":")

@@ -63,7 +63,8 @@ class PlanningStage(StrEnum):
     SAMPLES = "samples"
 
 
-Progress: TypeAlias = Callable[[PlanningStage, int, int], None]  # (stage, completed count, total count: 0 if unknown)
+# (stage, completed count, total count: 0 if unknown).
+Progress: TypeAlias = Callable[[PlanningStage, int, int], None]
 
 
 class PlanRequest(Struct, frozen=True):
@@ -120,4 +121,10 @@ class PlanRequest(Struct, frozen=True):
 
 def build_trial_request(request: PlanRequest) -> PlanRequest:
     """Return the request of a plan to test a remedy: without remedies, findings and explanations."""
-    return replace(request, includes_remedies=False, includes_rejections=False, includes_losses=False, explain=())
+    return replace(
+        request,
+        includes_remedies=False,
+        includes_rejections=False,
+        includes_losses=False,
+        explain=(),
+    )

@@ -13,11 +13,21 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, DiagnosticsError, has_errors
 from nexusform.planning.conclusion import changes, plan_assembly
-from nexusform.planning.conclusion.plan_assembly import PlacementPhasesResult, remove_consequential_errors
+from nexusform.planning.conclusion.plan_assembly import (
+    PlacementPhasesResult,
+    remove_consequential_errors,
+)
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.instances.block_planner import BlockPlanner, find_instances_without_block
-from nexusform.planning.modules.configuration_validation import check_move_blocks, validate_configuration
-from nexusform.planning.modules.root_outputs import iterate_module_instances, plan_outputs, read_all_data
+from nexusform.planning.modules.configuration_validation import (
+    check_move_blocks,
+    validate_configuration,
+)
+from nexusform.planning.modules.root_outputs import (
+    iterate_module_instances,
+    plan_outputs,
+    read_all_data,
+)
 from nexusform.planning.name_resolution.evaluation_settings import (
     PreparedBodyCache,
     build_evaluation_settings,
@@ -27,7 +37,11 @@ from nexusform.planning.name_resolution.name_evaluation import Evaluation
 from nexusform.planning.phases import load_used_phases
 from nexusform.planning.plan_request import PlanRequest
 from nexusform.planning.preparation import planning_order, target_selection
-from nexusform.planning.preparation.prior_state import PriorState, build_prior_state, exclude_unselected_imports
+from nexusform.planning.preparation.prior_state import (
+    PriorState,
+    build_prior_state,
+    exclude_unselected_imports,
+)
 from nexusform.planning.vm_planning.vm_context import build_vm_context
 from nexusform.planning.vm_planning.vm_object import SELECTION_KEY
 from nexusform.planning.vm_planning.vm_passes import plan_destroy, plan_vms
@@ -46,15 +60,18 @@ def make_plan(request: PlanRequest) -> PlanResult:
         return plan_assembly.build_unchanged_plan(request, rejection.diagnostics)
     if not request.includes_remedies:
         return result
-    if result.unplaced:  # VMs without capacity
+    # VMs without capacity.
+    if result.unplaced:
         from nexusform.planning.replanning.capacity_remedies import add_remedies
 
         return add_remedies(request, result, make_plan)
-    if any(SELECTION_KEY in problem.extra for problem in result.plan.diagnostics):  # other -target options may help
+    # Other -target options may help.
+    if any(SELECTION_KEY in problem.extra for problem in result.plan.diagnostics):
         from nexusform.planning.replanning.waiting_pod_remedies import verify_suggested_selection
 
         return verify_suggested_selection(request, result, make_plan)
-    if result.open_rules:  # unsatisfied separation rules
+    # unsatisfied separation rules.
+    if result.open_rules:
         from nexusform.planning.replanning.zone_remedies import add_zone_remedies
 
         result = add_zone_remedies(request, result, make_plan)
@@ -69,23 +86,33 @@ def _plan_in_fitting_sample(request: PlanRequest, result: PlanResult) -> PlanRes
     """Return the plan of the first sample of unknown NUMA cells with capacity for everything. Without one, return the
     plan with the fewest unplaced VMs, or in a trial of a remedy the given plan.
     """
-    from nexusform.planning.verdicts.numa_samples import iterate_fitting_samples, list_maximum_capacity_samples
+    from nexusform.planning.verdicts.numa_samples import (
+        iterate_fitting_samples,
+        list_maximum_capacity_samples,
+    )
 
     for split_choice in iterate_fitting_samples(result.sites, result.unplaced, request.samples):
         new_result = _run_planning_stages_once(replace(request, split_choice=split_choice))
         if not new_result.unplaced:
             return new_result
     if not request.includes_remedies:
-        return result  # a trial only needs to know that it does not fit
+        # A trial only needs to know that it does not fit.
+        return result
     samples = list_maximum_capacity_samples(result.sites)
-    results = [_run_planning_stages_once(replace(request, split_choice=sample)) for sample in samples]
-    return min([result, *results], key=lambda candidate: sum(pool.missing_count for pool in candidate.unplaced))
+    results = [
+        _run_planning_stages_once(replace(request, split_choice=sample)) for sample in samples
+    ]
+    return min(
+        [result, *results],
+        key=lambda candidate: sum(pool.missing_count for pool in candidate.unplaced),
+    )
 
 
 def _run_planning_stages_once(request: PlanRequest) -> PlanResult:
     """Plan once: prepare, validate, run the phases, and assemble the plan. The caller adds remedies."""
     start = _prepare_planning_start(request, build_prior_state(request))
-    if start.is_stopped:  # by cycles of references, or invalid options
+    # By cycles of references, or invalid options.
+    if start.is_stopped:
         return plan_assembly.build_unchanged_plan(request, start.diagnostics)
     if request.mode is Mode.REFRESH_ONLY:
         return _plan_refresh_only(request, start)
@@ -93,10 +120,19 @@ def _run_planning_stages_once(request: PlanRequest) -> PlanResult:
     bodies = PreparedBodyCache(request.registries.schemas)
     evaluation = Evaluation(build_evaluation_settings(request, bodies, prior.state))
     blocks = BlockPlanner(request, start.prior, start.order, start.selection, bodies)
-    outcome = _plan_destroy(blocks, evaluation) if request.mode is Mode.DESTROY else _run_phases(blocks, evaluation)
-    prior_addresses = [*prior.instances, *prior.previous.values()]  # after and before `moved` blocks
-    prior_names = {address: vm_object.list_prior_names() for address, vm_object in outcome.objects.items()}
-    condition_problems, checks = _check_conditions_outside_resources(request, outcome.evaluation, start.selection)
+    outcome = (
+        _plan_destroy(blocks, evaluation)
+        if request.mode is Mode.DESTROY
+        else _run_phases(blocks, evaluation)
+    )
+    # After and before `moved` blocks.
+    prior_addresses = [*prior.instances, *prior.previous.values()]
+    prior_names = {
+        address: vm_object.list_prior_names() for address, vm_object in outcome.objects.items()
+    }
+    condition_problems, checks = _check_conditions_outside_resources(
+        request, outcome.evaluation, start.selection
+    )
     output_changes = plan_outputs(request, outcome.evaluation, start.selection)
     phase_diagnostics = [*outcome.phase_diagnostics, *blocks.diagnostics, *bodies.diagnostics]
     phase_diagnostics += check_move_blocks(request, outcome.evaluation)
@@ -127,7 +163,8 @@ def _check_conditions_outside_resources(
     root = request.configuration.root
     has_data = any(mode == "data" for mode, _, _ in root.resources)
     if not (root.variables or root.outputs or root.calls or root.checks or has_data):
-        return [], []  # nothing to check, so no module is loaded
+        # Nothing to check, so no module is loaded.
+        return [], []
     from nexusform.planning.modules.module_conditions import check_all_conditions
 
     results = check_all_conditions(request, evaluation, selection)
@@ -138,7 +175,8 @@ def _plan_refresh_only(request: PlanRequest, start: _PlanningStart) -> PlanResul
     """Plan a refresh; objects outside the selection are not refreshed."""
     prior = start.prior
     if start.selection.is_partial:
-        renamed = {old: new for new, old in prior.previous.items()}  # refreshed objects have their old addresses
+        # refreshed objects have their old addresses.
+        renamed = {old: new for new, old in prior.previous.items()}
         selected_objects = {
             address: observed
             for address, observed in request.refreshed_objects.items()
@@ -152,7 +190,8 @@ def _plan_refresh_only(request: PlanRequest, start: _PlanningStart) -> PlanResul
 
 
 class _PlanningStart(Struct, frozen=True):
-    # Start of planning. `is_flawed`: the configuration itself has errors; `is_stopped`: planning is impossible.
+    # Start of planning. `is_flawed`: the configuration itself has errors; `is_stopped`: planning is
+    # impossible.
     prior: PriorState
     order: planning_order.PlanningOrder
     selection: target_selection.Selection
@@ -163,19 +202,34 @@ class _PlanningStart(Struct, frozen=True):
 
 def _prepare_planning_start(request: PlanRequest, prior: PriorState) -> _PlanningStart:
     """Prepare the parts common to all blocks: prior state, planning order, selection. Invalid options stop the plan."""
-    order, cycles = planning_order.compute_planning_order(request.configuration, request.registries.resource_types)
+    order, cycles = planning_order.compute_planning_order(
+        request.configuration, request.registries.resource_types
+    )
     diagnostics = validate_configuration(request)
     is_flawed = has_errors(diagnostics)
-    if not is_flawed:  # otherwise problems of moves may be consequences
+    # Otherwise problems of moves may be consequences.
+    if not is_flawed:
         diagnostics += prior.diagnostics
-    if cycles:  # without an order nothing can be planned
-        return _PlanningStart(prior, order, target_selection.Selection(), diagnostics, is_flawed, is_stopped=True)
-    selection, problems = target_selection.build_selection(request.targets, request.excludes, request.replaces, order)
+    # Without an order nothing can be planned.
+    if cycles:
+        return _PlanningStart(
+            prior, order, target_selection.Selection(), diagnostics, is_flawed, is_stopped=True
+        )
+    selection, problems = target_selection.build_selection(
+        request.targets, request.excludes, request.replaces, order
+    )
     problems += target_selection.check_moved_selection(selection, prior.previous)
     diagnostics += problems
-    order = planning_order.move_blocks_to_front(order, [address.config_address for address in request.first_addresses])
+    order = planning_order.move_blocks_to_front(
+        order, [address.config_address for address in request.first_addresses]
+    )
     return _PlanningStart(
-        exclude_unselected_imports(prior, selection), order, selection, diagnostics, is_flawed, has_errors(problems)
+        exclude_unselected_imports(prior, selection),
+        order,
+        selection,
+        diagnostics,
+        is_flawed,
+        has_errors(problems),
     )
 
 
@@ -193,18 +247,27 @@ def _run_phases(blocks: BlockPlanner, evaluation: Evaluation) -> PlacementPhases
 
         transfer_unmanaged_vms(blocks)
     context = build_vm_context(blocks)
-    planned_vms = plan_vms(order.list_phase(planning_order.VM_PHASE), orphans.with_vms, context, blocks, evaluation)
-    placed_evaluation = planned_vms.evaluation  # with known placements
+    planned_vms = plan_vms(
+        order.list_phase(planning_order.VM_PHASE), orphans.with_vms, context, blocks, evaluation
+    )
+    # With known placements.
+    placed_evaluation = planned_vms.evaluation
     used_phases = load_used_phases([*order.blocks, *blocks.prior.instances])  # of domains
     objects = planned_vms.objects.values()
-    contributions = tuple([phases.plan(blocks, objects, placed_evaluation) for phases in used_phases])
+    contributions = tuple(
+        [phases.plan(blocks, objects, placed_evaluation) for phases in used_phases]
+    )
     domain_diagnostics = chain.from_iterable(result.diagnostics for result in contributions)
     for block in order.list_phases(planning_order.PHASES_AFTER_PLACEMENTS):
         blocks.plan_block(block, placed_evaluation)
     read_all_data(blocks.request.configuration, placed_evaluation)
-    if not blocks.selection.is_partial:  # the outputs of a partial plan may refer to missing objects
-        for module_instance in iterate_module_instances(blocks.request.configuration, placed_evaluation):
-            for name in module_instance.module.outputs:  # without references, too, so that problems are reported
+    # The outputs of a partial plan may refer to missing objects.
+    if not blocks.selection.is_partial:
+        for module_instance in iterate_module_instances(
+            blocks.request.configuration, placed_evaluation
+        ):
+            # Without references, too, so that problems are reported.
+            for name in module_instance.module.outputs:
                 placed_evaluation.get_output(module_instance, name)
     return PlacementPhasesResult(
         evaluation=placed_evaluation,
@@ -228,5 +291,7 @@ def _plan_destroy(blocks: BlockPlanner, evaluation: Evaluation) -> PlacementPhas
         objects=objects,
         prior_context=prior_context,
         contributions=contributions,
-        phase_diagnostics=tuple(problem for domain in contributions for problem in domain.diagnostics),
+        phase_diagnostics=tuple(
+            problem for domain in contributions for problem in domain.diagnostics
+        ),
     )

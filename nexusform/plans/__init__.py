@@ -1,17 +1,23 @@
 """Plans: records, effects, totals, capacity, limits and the plan file. No decisions are made here."""
 
-PUBLIC = {  # public names of the package, by module
+# public names of the package, by module.
+PUBLIC = {
     "maintenance": (
-        "compute_quorum describe_stopped_vms DrainObstacles EvacuatedVm PlannedMachineAction PoolNodeRecreation "
+        "compute_quorum describe_stopped_vms DrainObstacles EvacuatedVm PlannedMachineAction "
+        "PoolNodeRecreation "
         "select_stopped_vms Upgrade"
     ),
     "plan_checks": (
-        "DecisionDifference EvaluatedFile EvaluationEnvironment GuardRailResult ProgramCheck PreviousPlanDifferences"
+        "DecisionDifference EvaluatedFile EvaluationEnvironment GuardRailResult ProgramCheck "
+        "PreviousPlanDifferences"
     ),
     "plan": (
         "Action is_fully_decided PlanInputs Change CheckResult NumaSampling Drift FORGOTTEN_REASON "
-        "InventoryRead Mode OutputChange RejectedCluster PlacementAction PlacementChange PlacementTable "
-        "PlacementTotal Plan PREDICTION_KEY SitePredictionAccuracy Rollout RolloutStep SeparationVerdict "
-        "SeparationViolation Step StepKind VariableValue FeasibilityResult Feasibility LossEffect NOT_READ_IDS"
+        "InventoryRead Mode OutputChange RejectedCluster PlacementAction PlacementChange "
+        "PlacementTable "
+        "PlacementTotal Plan PREDICTION_KEY SitePredictionAccuracy Rollout RolloutStep "
+        "SeparationVerdict "
+        "SeparationViolation Step StepKind VariableValue FeasibilityResult Feasibility LossEffect "
+        "NOT_READ_IDS"
     ),
 }

@@ -102,7 +102,9 @@ class Upgrade(Struct, frozen=True):
     @property
     def is_feasible(self) -> bool:
         """Whether every batch fits, for any choice of VMs to scale in, and every drain may evict."""
-        return not self.budgets and not any(pool.failed_batch or pool.scale_in_pools for pool in self.pools)
+        return not self.budgets and not any(
+            pool.failed_batch or pool.scale_in_pools for pool in self.pools
+        )
 
     @property
     def drain_hours(self) -> float:
@@ -154,4 +156,6 @@ def select_stopped_vms(actions: Iterable[PlannedMachineAction]) -> frozenset[tup
 def describe_stopped_vms(actions: Iterable[PlannedMachineAction]) -> list[str]:
     """Return `2 VMs stop`; empty without any."""
     count = len(select_stopped_vms(actions))
-    return [f"{format_count(count, 'VM')} {select_word_form(count, 'stops', 'stop')}"] if count else []
+    return (
+        [f"{format_count(count, 'VM')} {select_word_form(count, 'stops', 'stop')}"] if count else []
+    )

@@ -10,7 +10,12 @@ from nexusform.diagnostics.diagnostic import Diagnostic, Span, has_errors, selec
 from nexusform.json_data.plain_data import Path, Refinements
 from nexusform.placements.prediction_scores import PredictionRecordScore
 from nexusform.plans.maintenance import PlannedMachineAction, Upgrade
-from nexusform.plans.plan_checks import EvaluationEnvironment, GuardRailResult, PreviousPlanDifferences, ProgramCheck
+from nexusform.plans.plan_checks import (
+    EvaluationEnvironment,
+    GuardRailResult,
+    PreviousPlanDifferences,
+    ProgramCheck,
+)
 from nexusform.plans.site_capacity.occupancy import SiteSkuCapacity, SiteVms
 from nexusform.plans.site_capacity.site_resource_capacity import SiteResourceCapacity
 from nexusform.resources.address import Address
@@ -271,7 +276,9 @@ class Feasibility(Struct, frozen=True):
     @property
     def missing_pools(self) -> Mapping[str, int]:
         """Number of missing nodes by pool, {} for none; `missing_nodes` is the number for the only pool."""
-        return self.missing_by_pool or ({self.pool: self.missing_nodes} if self.missing_nodes else {})
+        return self.missing_by_pool or (
+            {self.pool: self.missing_nodes} if self.missing_nodes else {}
+        )
 
 
 class RejectedCluster(Struct, frozen=True):
@@ -435,9 +442,12 @@ class NumaSampling(Struct, frozen=True):
     fits_spread: bool = False
 
 
-PREDICTION_KEY: Final = "prediction"  # in a site's private note: the prediction scores by rack_spread
-NOT_READ_IDS: Final = frozenset({"plan-from-state", "site-not-captured"})  # a hub, a site
-NOT_REFRESHED_IDS: Final = NOT_READ_IDS | {"state-not-refreshed"}  # objects planned as recorded in the state
+# In a site's private note: the prediction scores by rack_spread.
+PREDICTION_KEY: Final = "prediction"
+# A hub, a site.
+NOT_READ_IDS: Final = frozenset({"plan-from-state", "site-not-captured"})
+# objects planned as recorded in the state.
+NOT_REFRESHED_IDS: Final = NOT_READ_IDS | {"state-not-refreshed"}
 
 
 class SitePredictionAccuracy(Struct, frozen=True):
@@ -594,7 +604,10 @@ class Plan(Struct, frozen=True):
         output_actions = {output.action for output in self.outputs}
         if self.reported_changes or output_actions - {Action.NO_OP}:
             return True
-        changed_addresses = {row.address for row in self.placements if row.action is not PlacementAction.KEEP}
+        changed_addresses = {
+            row.address for row in self.placements if row.action is not PlacementAction.KEEP
+        }
         if not changed_addresses.isdisjoint(self.observed_attributes):
             return True
-        return self.mode is Mode.REFRESH_ONLY and bool(self.refreshed_objects)  # changed outside, to be recorded
+        # changed outside, to be recorded.
+        return self.mode is Mode.REFRESH_ONLY and bool(self.refreshed_objects)

@@ -1,12 +1,15 @@
 """Providers that execute steps. registry.py lists them."""
 
-PUBLIC = {  # public names of the package, by module
+# public names of the package, by module.
+PUBLIC = {
     "kubeconfig": (
-        "ExecPluginProblem TRUSTED KubernetesAccount KubeconfigTrust KubeconfigProblem read_pod_account "
+        "ExecPluginProblem TRUSTED KubernetesAccount KubeconfigTrust KubeconfigProblem "
+        "read_pod_account "
         "build_api_client read_account"
     ),
     "optional_provider_interfaces": (
-        "FinderByArguments FixedIdentity IdentifiedProvider IdentityComparison WorkloadListingProvider"
+        "FinderByArguments FixedIdentity IdentifiedProvider IdentityComparison "
+        "WorkloadListingProvider"
     ),
     "registry": "ProviderDefinition PROVIDERS",
     "simulated": "apply_answer",

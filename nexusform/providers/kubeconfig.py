@@ -17,7 +17,11 @@ from msgspec import Struct, ValidationError, convert
 
 from nexusform.diagnostics.phrases import format_installation, format_list, select_word_form
 from nexusform.files.access_record import read_variable
-from nexusform.files.external_files import explain_untrusted_file, is_untrusted_path, list_command_files
+from nexusform.files.external_files import (
+    explain_untrusted_file,
+    is_untrusted_path,
+    list_command_files,
+)
 from nexusform.files.regular_files import UNCONFINED, Confinement
 from nexusform.json_data.plain_data import get_list, get_mapping, get_text, get_value_at_path
 
@@ -26,9 +30,11 @@ if TYPE_CHECKING:
 
 # --- authentication by a program that prints a token, such as kubelogin --------------------------
 #
-# All versions of the API are called alike. Source: kubernetes.io, "Authenticating", client-go credential plugins.
+# All versions of the API are called alike. Source: kubernetes.io, "Authenticating", client-go
+# credential plugins.
 
-_SECONDS: Final = 60  # time limit: an interactive sign-in prompt would not be visible
+# time limit: an interactive sign-in prompt would not be visible.
+_SECONDS: Final = 60
 
 
 class ExecPluginProblem(Exception):
@@ -62,30 +68,46 @@ class ExecPlugin(Struct, frozen=True):
             )
         except subprocess.TimeoutExpired:
             raise ExecPluginProblem(
-                f"The sign-in program {name} did not finish within {_SECONDS} s. If it waits for input, "
+                f"The sign-in program {name} did not finish within {_SECONDS} s. If it waits for "
+                "input, "
                 "run it by hand first."
             ) from None
         except OSError as problem:
             raise ExecPluginProblem(f"Cannot run the sign-in program {name}: {problem}") from None
         if result.returncode:
             lines = result.stderr.decode(errors="replace").strip().splitlines()
-            maximum_length = 200  # characters, of the last line only: earlier ones may have secrets
+            # characters, of the last line only: earlier ones may have secrets.
+            maximum_length = 200
             last_line = ["no error output", *lines][-1].strip()[:maximum_length]
-            raise ExecPluginProblem(f"The sign-in program {name} failed ({result.returncode}): {last_line}")
+            raise ExecPluginProblem(
+                f"The sign-in program {name} failed ({result.returncode}): {last_line}"
+            )
         try:
             token = get_text(json.loads(result.stdout), "status", "token")
         except ValueError:
-            token = ""  # it printed no JSON
+            # It printed no JSON.
+            token = ""
         if not token:
-            raise ExecPluginProblem(f"The sign-in program {name} printed no ExecCredential with a token.")
+            raise ExecPluginProblem(
+                f"The sign-in program {name} printed no ExecCredential with a token."
+            )
         return token
 
 
 _SECTIONS: Final = ("clusters", "contexts", "users")
 _PATHS: Final = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
-# Fields that an untrusted kubeconfig must not have: programs, credentials of the runner, other routes.
-_UNTRUSTED_FIELDS: Final = ("exec", "auth-provider", "tokenFile", "client-key", "proxy-url", "insecure-skip-tls-verify")
-_MAXIMUM_SIZE: Final = 1 << 24  # bytes of a kubeconfig
+# Fields that an untrusted kubeconfig must not have: programs, credentials of the runner, other
+# routes.
+_UNTRUSTED_FIELDS: Final = (
+    "exec",
+    "auth-provider",
+    "tokenFile",
+    "client-key",
+    "proxy-url",
+    "insecure-skip-tls-verify",
+)
+# bytes of a kubeconfig.
+_MAXIMUM_SIZE: Final = 1 << 24
 
 
 class KubeconfigProblem(Exception):
@@ -111,8 +133,10 @@ class KubernetesAccount(Struct, frozen=True):
         if not self.cluster.get("insecure-skip-tls-verify"):
             return ""
         return (
-            f"The certificate of {self.server} is not verified (insecure-skip-tls-verify in the kubeconfig): "
-            "another server could answer and receive the credentials. Set certificate-authority-data instead."
+            f"The certificate of {self.server} is not verified (insecure-skip-tls-verify in the "
+            "kubeconfig): "
+            "another server could answer and receive the credentials. Set "
+            "certificate-authority-data instead."
         )
 
 
@@ -128,13 +152,16 @@ class KubeconfigTrust(Struct, frozen=True):
 TRUSTED: Final = KubeconfigTrust()
 
 
-def read_account(paths: Sequence[Path], context: str = "", trust: KubeconfigTrust = TRUSTED) -> KubernetesAccount:
+def read_account(
+    paths: Sequence[Path], context: str = "", trust: KubeconfigTrust = TRUSTED
+) -> KubernetesAccount:
     """Read one context ("": the current one) of kubeconfig files. Of entries with the same name in a section, the first
     one counts. In a sandboxed run, files in the work tree must pass the checks of `trust`. Raises KubeconfigProblem.
     """
     _require_lightkube()
     source = format_list(list(map(str, paths)))
-    entries: dict[str, dict[str, Mapping[str, Any]]] = {section: {} for section in _SECTIONS}  # by section and name
+    # By section and name.
+    entries: dict[str, dict[str, Mapping[str, Any]]] = {section: {} for section in _SECTIONS}
     current = context
     for path in paths:
         document = _read_kubeconfig_file(path, trust)
@@ -143,19 +170,27 @@ def read_account(paths: Sequence[Path], context: str = "", trust: KubeconfigTrus
             for name, entry in _iterate_entries(path, document, section):
                 entries[section].setdefault(name, entry)
     if not current:
-        raise KubeconfigProblem(f"{source} has no current context. Set one: {_format_names(entries['contexts'])}.")
+        raise KubeconfigProblem(
+            f"{source} has no current context. Set one: {_format_names(entries['contexts'])}."
+        )
     context_entry = _get_named_entry(source, entries["contexts"], current, "context", origin="")
     cluster_name, user_name = get_text(context_entry, "cluster"), get_text(context_entry, "user")
     origin = f" of the context {current}"
     cluster = _get_named_entry(source, entries["clusters"], cluster_name, "cluster", origin)
-    user = _get_named_entry(source, entries["users"], user_name, "user", origin) if user_name else {}
+    user = (
+        _get_named_entry(source, entries["users"], user_name, "user", origin) if user_name else {}
+    )
     if not cluster.get("server"):
-        raise KubeconfigProblem(f"{source} cannot be used: the cluster {cluster_name} has no server.")
+        raise KubeconfigProblem(
+            f"{source} cannot be used: the cluster {cluster_name} has no server."
+        )
     account = KubernetesAccount(source, cluster, user, user_name, current)
     untrusted_paths = [path for path in paths if is_untrusted_path(path, trust.confinement)]
-    if untrusted_paths:  # in the work tree of a sandboxed run
+    # In the work tree of a sandboxed run.
+    if untrusted_paths:
         _check_untrusted_account(untrusted_paths, account, trust)
-    else:  # only files of the operator
+    else:
+        # Only files of the operator.
         _reject_files_in_work_tree(account, trust.confinement)
     return account
 
@@ -165,30 +200,40 @@ def _reject_files_in_work_tree(account: KubernetesAccount, confinement: Confinem
     entries = {**account.cluster, **account.user}
     named_files = [(name, str(entries[name])) for name in _PATHS if entries.get(name)]
     plug_in = entries.get("exec")
-    if isinstance(plug_in, Mapping) and confinement.root:  # list files of the command only for a sandboxed run
+    # list files of the command only for a sandboxed run.
+    if isinstance(plug_in, Mapping) and confinement.root:
         words = [str(plug_in.get("command")), *map(str, get_list(plug_in, "args"))]
         named_files += [("exec", path) for path in list_command_files(words, os.environ)]
     for name, path in named_files:
         if is_untrusted_path(path, confinement):
-            raise KubeconfigProblem(explain_untrusted_file(f"{account.source}: {name}", path, "of a kubeconfig"))
+            raise KubeconfigProblem(
+                explain_untrusted_file(f"{account.source}: {name}", path, "of a kubeconfig")
+            )
 
 
-def _check_untrusted_account(paths: Sequence[Path], account: KubernetesAccount, trust: KubeconfigTrust) -> None:
+def _check_untrusted_account(
+    paths: Sequence[Path], account: KubernetesAccount, trust: KubeconfigTrust
+) -> None:
     """Reject an untrusted account with programs, credentials, weak TLS or another server."""
     entries = {**account.cluster, **account.user}
     fields = [name for name in _UNTRUSTED_FIELDS if entries.get(name)]
-    file_fields = [name for name in ("certificate-authority", "client-certificate") if entries.get(name)]
+    file_fields = [
+        name for name in ("certificate-authority", "client-certificate") if entries.get(name)
+    ]
     is_inside = trust.confinement.is_inside
-    fields += [name for name in file_fields if not is_inside(os.path.realpath(entries[name]))]  # a file elsewhere
+    # A file elsewhere.
+    fields += [name for name in file_fields if not is_inside(os.path.realpath(entries[name]))]
     prefix = f"{format_list(list(map(str, paths)))} is in the work tree of a sandboxed run"
     if fields:
         raise KubeconfigProblem(
-            f"{prefix}: {format_list(fields)} {select_word_form(len(fields), 'is', 'are')} not allowed there. "
+            f"{prefix}: {format_list(fields)} {select_word_form(len(fields), 'is', 'are')} not "
+            "allowed there. "
             "Use a kubeconfig outside of the work tree."
         )
     if not trust.is_url_allowed(account.server):
         raise KubeconfigProblem(
-            f"{prefix}: its server {account.server} is not allowed. Use a kubeconfig outside of the "
+            f"{prefix}: its server {account.server} is not allowed. Use a kubeconfig outside of "
+            "the "
             f"work tree, or allow the server:\n-allow-remote={account.server}"
         )
 
@@ -208,7 +253,9 @@ def _read_kubeconfig_file(path: Path, trust: KubeconfigTrust) -> Mapping[str, An
     from nexusform.files.regular_files import read_regular
 
     try:
-        document = yaml.safe_load(read_regular(trust.confinement.resolve_path_of_operator(path), _MAXIMUM_SIZE))
+        document = yaml.safe_load(
+            read_regular(trust.confinement.resolve_path_of_operator(path), _MAXIMUM_SIZE)
+        )
     except yaml.MarkedYAMLError as problem:
         line = problem.problem_mark.line + 1 if problem.problem_mark is not None else 1
         raise KubeconfigProblem(f"{path} cannot be used: line {line}: {problem.problem}.") from None
@@ -217,11 +264,15 @@ def _read_kubeconfig_file(path: Path, trust: KubeconfigTrust) -> Mapping[str, An
     if document is None:
         raise KubeconfigProblem(f"{path} cannot be used: it is empty.")
     if not isinstance(document, dict) or not any(section in document for section in _SECTIONS):
-        raise KubeconfigProblem(f"{path} cannot be used: it is not a kubeconfig with {format_list(_SECTIONS)}.")
+        raise KubeconfigProblem(
+            f"{path} cannot be used: it is not a kubeconfig with {format_list(_SECTIONS)}."
+        )
     return document
 
 
-def _iterate_entries(path: Path, document: Mapping[str, Any], section: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _iterate_entries(
+    path: Path, document: Mapping[str, Any], section: str
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield the names and entries of a section, with absolute paths of files. Raises KubeconfigProblem."""
     items = document.get(section) or []
     if not isinstance(items, list):
@@ -230,7 +281,9 @@ def _iterate_entries(path: Path, document: Mapping[str, Any], section: str) -> I
     for number, item in enumerate(items):
         name, entry = get_value_at_path(item, "name"), get_value_at_path(item, kind) or {}
         if not name or not isinstance(entry, dict):
-            raise KubeconfigProblem(f"{path} cannot be used: {section}[{number}] must have a name and a {kind}.")
+            raise KubeconfigProblem(
+                f"{path} cannot be used: {section}[{number}] must have a name and a {kind}."
+            )
         yield str(name), _resolve_paths_of_entry(entry, path, f"{section}[{number}]")
 
 
@@ -243,7 +296,8 @@ def _resolve_paths_of_entry(entry: Mapping[str, Any], file: Path, title: str) ->
         if not isinstance(value, str):
             raise KubeconfigProblem(f"{file} cannot be used: {title}: {key} must be a text.")
     resolved: dict[str, Any] = {key: str(directory / value) for key, value in paths.items()}
-    if os.sep in command:  # a path, not a name in PATH
+    # A path, not a name in PATH.
+    if os.sep in command:
         resolved["exec"] = {**plug_in, "command": str(directory / command)}
     return {**entry, **resolved}
 
@@ -254,7 +308,9 @@ def _get_named_entry(
     """Return an entry. Raises KubeconfigProblem without it; `origin` is part of its text: " of the context a"."""
     if name not in entries:
         existing = _format_names(entries)
-        raise KubeconfigProblem(f'{source} cannot be used: no {kind} "{name}"{origin}. Existing: {existing}.')
+        raise KubeconfigProblem(
+            f'{source} cannot be used: no {kind} "{name}"{origin}. Existing: {existing}.'
+        )
     return entries[name]
 
 
@@ -267,10 +323,15 @@ def read_pod_account() -> KubernetesAccount:
     _require_lightkube()
     from lightkube.config.kubeconfig import SERVICE_ACCOUNT
 
-    host, port = (read_variable("KUBERNETES_SERVICE_HOST"), os.environ.get("KUBERNETES_SERVICE_PORT", "443"))
+    host, port = (
+        read_variable("KUBERNETES_SERVICE_HOST"),
+        os.environ.get("KUBERNETES_SERVICE_PORT", "443"),
+    )
     account = Path(SERVICE_ACCOUNT)
     if not (account / "token").is_file():
-        raise KubeconfigProblem(f"The service account of this pod cannot be used: {account} has no token.")
+        raise KubeconfigProblem(
+            f"The service account of this pod cannot be used: {account} has no token."
+        )
     server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
     cluster = {"server": server, "certificate-authority": str(account / "ca.crt")}
     user = {"tokenFile": str(account / "token")}
@@ -289,14 +350,18 @@ def build_api_client(account: KubernetesAccount) -> ApiClient:
 
     if account.user.get("auth-provider"):
         raise KubeconfigProblem(
-            f"{account.source} cannot be used: the user {account.user_name} uses an auth-provider, removed "
+            f"{account.source} cannot be used: the user {account.user_name} uses an "
+            "auth-provider, removed "
             "in Kubernetes 1.26. Use an exec plug-in."
         )
-    rejection = check_plain_credentials(account.server) if account.user else ""  # credentials over plain HTTP
+    # credentials over plain HTTP.
+    rejection = check_plain_credentials(account.server) if account.user else ""
     if rejection:
         raise KubeconfigProblem(f"{account.source} cannot be used: {rejection}.")
-    user_entry = {key: value for key, value in account.user.items() if key != "exec"}  # `_build_plugin` reads exec
-    # The certificates of the system take 20 ms to load, so a plain HTTP server without settings of TLS needs none.
+    # `_build_plugin` reads exec.
+    user_entry = {key: value for key, value in account.user.items() if key != "exec"}
+    # The certificates of the system take 20 ms to load, so a plain HTTP server without settings of
+    # TLS needs none.
     names = (*account.cluster, *account.user)
     has_tls_settings = any(name.startswith(("certificate", "client", "proxy")) for name in names)
     needs_tls = has_tls_settings or not account.server.startswith("http:")
@@ -304,7 +369,9 @@ def build_api_client(account: KubernetesAccount) -> ApiClient:
         cluster, user = convert(account.cluster, Cluster), convert(user_entry, User)
         verify = needs_tls and verify_cluster(cluster, user, lambda path: path)
         has_plugin = bool(account.user.get("exec"))
-        auth = build_token_auth(_build_plugin(account).fetch_token) if has_plugin else user_auth(user)
+        auth = (
+            build_token_auth(_build_plugin(account).fetch_token) if has_plugin else user_auth(user)
+        )
         return ApiClient(
             account.server,
             get_text(account.cluster, "tls-server-name"),
@@ -313,12 +380,23 @@ def build_api_client(account: KubernetesAccount) -> ApiClient:
             proxy=account.cluster.get("proxy-url") or None,
             headers=_build_impersonation_headers(account.user),
         )
-    except OSError as problem:  # of certificates, which ssl reads
-        files = [str(entry[key]) for entry in (account.cluster, account.user) for key in _PATHS if key in entry]
+    except OSError as problem:
+        # Of certificates, which ssl reads.
+        files = [
+            str(entry[key])
+            for entry in (account.cluster, account.user)
+            for key in _PATHS
+            if key in entry
+        ]
         missing_files = [file for file in files if not Path(file).is_file()]
-        reason = f"missing {format_list(missing_files)}" if missing_files else f"its certificates: {problem}"
+        reason = (
+            f"missing {format_list(missing_files)}"
+            if missing_files
+            else f"its certificates: {problem}"
+        )
         raise KubeconfigProblem(f"{account.source} cannot be used: {reason}.") from None
-    except (ValidationError, ValueError) as problem:  # an invalid entry; invalid base64 or an invalid URL
+    except (ValidationError, ValueError) as problem:
+        # An invalid entry; invalid base64 or an invalid URL.
         raise KubeconfigProblem(f"{account.source} cannot be used: {problem}.") from None
 
 
@@ -352,4 +430,6 @@ def _build_plugin(account: KubernetesAccount) -> ExecPlugin:
         )
     environment = {variable.name: variable.value for variable in plug_in.env or ()}
     cluster = account.cluster if entry.get("provideClusterInfo") else None
-    return ExecPlugin((plug_in.command, *(plug_in.args or ())), environment, plug_in.apiVersion, cluster)
+    return ExecPlugin(
+        (plug_in.command, *(plug_in.args or ())), environment, plug_in.apiVersion, cluster
+    )

@@ -46,10 +46,14 @@ class IdentifiedProvider(Protocol):
 
     has_fixed_identity: bool
 
-    def read_identity(self, recorded: Mapping[str, Any], objects: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    def read_identity(
+        self, recorded: Mapping[str, Any], objects: Sequence[Mapping[str, Any]]
+    ) -> Mapping[str, Any]:
         """Read the identity. In the state are the identity `recorded` and these `objects`. Raises ProviderProblem."""
 
-    def compare_identity(self, recorded: Mapping[str, Any], observed: Mapping[str, Any]) -> IdentityComparison:
+    def compare_identity(
+        self, recorded: Mapping[str, Any], observed: Mapping[str, Any]
+    ) -> IdentityComparison:
         """Compare a recorded identity with the observed one."""
 
     def describe_identity(self, identity: Mapping[str, Any]) -> str:
@@ -70,17 +74,23 @@ class FixedIdentity:
     def __init__(self, identity: Mapping[str, str]) -> None:
         self._identity = identity
 
-    def read_identity(self, _recorded: Mapping[str, Any], _objects: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    def read_identity(
+        self, _recorded: Mapping[str, Any], _objects: Sequence[Mapping[str, Any]]
+    ) -> Mapping[str, Any]:
         """Return the settings of the provider: they are its identity."""
         return self._identity
 
-    def compare_identity(self, recorded: Mapping[str, Any], observed: Mapping[str, Any]) -> IdentityComparison:
+    def compare_identity(
+        self, recorded: Mapping[str, Any], observed: Mapping[str, Any]
+    ) -> IdentityComparison:
         """Compare the settings in the state with those of the provider. A setting missing in either is equal."""
         for name, value in observed.items():
             recorded_value = str(recorded.get(name) or "")
             if value and recorded_value not in ("", value):
                 difference = f"{name} is {recorded_value} in the state, and {value} here"
-                return IdentityComparison(difference, permitting_flag_values=(value,))  # of -allow-other-hub
+                return IdentityComparison(
+                    difference, permitting_flag_values=(value,)
+                )  # of -allow-other-hub
         return IdentityComparison()
 
     def describe_identity(self, _identity: Mapping[str, Any]) -> str:

@@ -32,5 +32,8 @@ class ProviderDefinition(Struct, frozen=True):
 
 
 PROVIDERS: Final[Mapping[str, ProviderDefinition]] = LazyTable(
-    {DEFAULT_PROVIDER: "nexusform.providers.simulated:PROVIDER", **collect_object_references("providers")}
+    {
+        DEFAULT_PROVIDER: "nexusform.providers.simulated:PROVIDER",
+        **collect_object_references("providers"),
+    }
 )

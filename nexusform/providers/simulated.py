@@ -33,7 +33,8 @@ from nexusform.scheduling.site_inventory import OBSERVED_KEY
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, NestedBlock, Nesting
 from nexusform.schemas.value_types import BOOL, DYNAMIC, NUMBER, STRING
 
-if TYPE_CHECKING:  # most sites are simulated from state alone
+# Most sites are simulated from state alone.
+if TYPE_CHECKING:
     from nexusform.providers.simulated_reality import Reality
 
 OPERATIONS: Final = ("create", "read", "update", "delete")
@@ -78,7 +79,8 @@ class Faults(Struct):
 def parse_fault(block: Mapping[str, Any]) -> Fault:
     """Parse the values of a `fault` block. Raises ProviderProblem with a sentence for the user."""
     address = str(block["address"])
-    pattern = re.compile(".*".join(map(re.escape, address.split("*"))), re.DOTALL)  # * is a wildcard
+    # * is a wildcard.
+    pattern = re.compile(".*".join(map(re.escape, address.split("*"))), re.DOTALL)
     answer = block.get("answer") or {}
     if not isinstance(answer, Mapping):
         raise ProviderProblem('fault: answer must be an object such as { name = "b" }.')
@@ -111,12 +113,16 @@ def parse_path(text: str) -> Path:
         if match is None:
             raise ProviderProblem(f'fault: answer "{text}" is not an attribute path.')
         name, number, quoted = match.groups()
-        steps.append(int(number) if number else name or re.sub(r"\\(.)", r"\1", quoted))  # unescaped
+        steps.append(
+            int(number) if number else name or re.sub(r"\\(.)", r"\1", quoted)
+        )  # unescaped
         position = match.end()
     return tuple(steps)
 
 
-def apply_answer(attributes: Mapping[str, Any], answer: Sequence[tuple[Path, Any]]) -> dict[str, Any]:
+def apply_answer(
+    attributes: Mapping[str, Any], answer: Sequence[tuple[Path, Any]]
+) -> dict[str, Any]:
     """Return the attributes with the values of an injected answer at their paths."""
     changed: Any = dict(attributes)
     for path, value in answer:
@@ -142,9 +148,15 @@ NAME: Final = "nexusform.dev/builtin/simulated"
 
 _FAULT: Final = BlockSchema(
     {
-        "address": AttributeSchema(STRING, "Instance address to fail; `*` is a wildcard.", required=True),
-        "operation": AttributeSchema(STRING, "The call to fail.", required=True, choices=OPERATIONS),
-        "error": AttributeSchema(STRING, "Error message. Default: the call succeeds.", optional=True),
+        "address": AttributeSchema(
+            STRING, "Instance address to fail; `*` is a wildcard.", required=True
+        ),
+        "operation": AttributeSchema(
+            STRING, "The call to fail.", required=True, choices=OPERATIONS
+        ),
+        "error": AttributeSchema(
+            STRING, "Error message. Default: the call succeeds.", optional=True
+        ),
         "delay": AttributeSchema(
             STRING,
             'Delay before the call, for example "2s".',
@@ -155,8 +167,12 @@ _FAULT: Final = BlockSchema(
         "times": AttributeSchema(
             NUMBER, "Number of times per command; 0 = always.", optional=True, default=1, minimum=0
         ),
-        "after_effect": AttributeSchema(BOOL, "Fail after the change was made.", optional=True, default=False),
-        "answer": AttributeSchema(DYNAMIC, "Map of attribute path to the returned value.", optional=True),
+        "after_effect": AttributeSchema(
+            BOOL, "Fail after the change was made.", optional=True, default=False
+        ),
+        "answer": AttributeSchema(
+            DYNAMIC, "Map of attribute path to the returned value.", optional=True
+        ),
     },
     description="A simulated fault, for tests and drills.",
 )
@@ -173,7 +189,10 @@ SETTINGS: Final = BlockSchema(
 
 
 def make_provider(
-    settings: Mapping[str, Any], directory: str, exit_stack: ExitStack, confinement: Confinement = UNCONFINED
+    settings: Mapping[str, Any],
+    directory: str,
+    exit_stack: ExitStack,
+    confinement: Confinement = UNCONFINED,
 ) -> SimulatedProvider:
     """Build the provider from evaluated settings. Its reality file (JSON with the objects of a simulated site) is
     relative to the root module's `directory` and within the `confinement`. `exit_stack` closes open files at the end
@@ -197,7 +216,9 @@ def make_provider(
             reality = Reality(FilePath(confinement.resolve(path)))
             reality.load()
         except OutsideConfinement as problem:
-            raise ProviderProblem(f"The reality file {path} cannot be read: {problem.strerror}.") from None
+            raise ProviderProblem(
+                f"The reality file {path} cannot be read: {problem.strerror}."
+            ) from None
         exit_stack.callback(reality.close)
     return SimulatedProvider(reality, Faults(faults))
 
@@ -209,7 +230,10 @@ class SimulatedProvider:
     sends_changes = False
 
     def __init__(
-        self, reality: Reality | None = None, faults: Faults | None = None, sleep: Callable[[float], None] = time.sleep
+        self,
+        reality: Reality | None = None,
+        faults: Faults | None = None,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         """Observe objects only with a reality or a fault of a read; `sleep` waits for the delays of faults."""
         self._reality = reality
@@ -223,14 +247,18 @@ class SimulatedProvider:
         results: list[ReadResult] = []
         for request in requests:
             faults = self._faults.trigger("read", request.address)
-            self._apply_delays_and_failures(faults, after_effect=True)  # a read has no effect: all errors count
-            existing: Mapping[str, Any] | None = request.attributes or None  # {}: state does not contain the object
+            # A read has no effect: all errors count.
+            self._apply_delays_and_failures(faults, after_effect=True)
+            # {}: state does not contain the object.
+            existing: Mapping[str, Any] | None = request.attributes or None
             if self._reality:
                 existing = self._reality.get_attributes(request.key)
             answers = _list_answers(faults)
             if existing is not None:
                 existing = apply_answer(existing, answers)
-            results.append(ReadResult(existing, is_observed=self._reality is not None or bool(answers)))
+            results.append(
+                ReadResult(existing, is_observed=self._reality is not None or bool(answers))
+            )
         return results
 
     def create(self, request: ChangeRequest) -> ChangeResult:
@@ -241,9 +269,11 @@ class SimulatedProvider:
             from nexusform.providers.clock import read_clock
 
             now = read_clock()
-            planned = record_result(planned, now, now, SUCCEEDED)  # it starts and ends now
+            # It starts and ends now.
+            planned = record_result(planned, now, now, SUCCEEDED)
         result = self._reality.get_attributes(request.key) if self._reality else None
-        if result is None:  # else an earlier run created the object: a create is idempotent
+        # Else an earlier run created the object: a create is idempotent.
+        if result is None:
             result = apply_answer(planned, _list_answers(faults))
             if self._reality:
                 self._reality.set_attributes(request.key, result)
@@ -258,13 +288,16 @@ class SimulatedProvider:
         if self._reality:
             existing = self._reality.get_attributes(request.key)
             if existing is None:
-                raise ProviderProblem(f"Cannot change {request.key.type} {request.key.id}: it does not exist.")
+                raise ProviderProblem(
+                    f"Cannot change {request.key.type} {request.key.id}: it does not exist."
+                )
             result = _merge_planned_changes_into_existing(request.prior, planned, existing)
         result = apply_answer(result, _list_answers(faults))
         if self._reality:
             self._reality.set_attributes(request.key, result)
         self._raise_fault_after_effect(faults, result, was_created=False)
-        # A changed machine has its new arguments: remove the observed effect of earlier actions from its note.
+        # A changed machine has its new arguments: remove the observed effect of earlier actions
+        # from its note.
         note = {OBSERVED_KEY: None} if OBSERVED_KEY in request.private_note else {}
         return replace(_build_answer(planned, result, faults), note=note)
 
@@ -275,7 +308,9 @@ class SimulatedProvider:
             self._reality.set_attributes(request.key, None)
         self._raise_fault_after_effect(faults, attributes=None, was_created=False)
 
-    def find(self, resource_type: str, object_id: str) -> tuple[ObjectKey, Mapping[str, Any]] | None:
+    def find(
+        self, resource_type: str, object_id: str
+    ) -> tuple[ObjectKey, Mapping[str, Any]] | None:
         """Return the only object of that type and id in the reality file."""
         matches = self._reality.find_objects(resource_type, object_id) if self._reality else []
         return matches[0] if len(matches) == 1 else None
@@ -315,9 +350,13 @@ def _list_answers(faults: Sequence[Fault]) -> list[tuple[Path, Any]]:
     return list(chain.from_iterable(fault.answer for fault in faults))
 
 
-def _build_answer(planned: Mapping[str, Any], result: Mapping[str, Any], faults: Sequence[Fault]) -> ChangeResult:
+def _build_answer(
+    planned: Mapping[str, Any], result: Mapping[str, Any], faults: Sequence[Fault]
+) -> ChangeResult:
     """Build the answer of a change. Observed paths are those different from the plan, and those injected by faults."""
-    observed = dict.fromkeys([*(path for path, _ in _list_answers(faults)), *_find_differences(planned, result, ())])
+    observed = dict.fromkeys(
+        [*(path for path, _ in _list_answers(faults)), *_find_differences(planned, result, ())]
+    )
     return ChangeResult(result, tuple(observed))
 
 
@@ -328,10 +367,16 @@ def _merge_planned_changes_into_existing(prior: Any, planned: Any, existing: Any
     """
     if planned == prior:
         return existing
-    if isinstance(prior, Mapping) and isinstance(planned, Mapping) and isinstance(existing, Mapping):
+    if (
+        isinstance(prior, Mapping)
+        and isinstance(planned, Mapping)
+        and isinstance(existing, Mapping)
+    ):
         removed_names = prior.keys() - planned.keys()
         return {
-            name: _merge_planned_changes_into_existing(prior.get(name), planned.get(name), existing.get(name))
+            name: _merge_planned_changes_into_existing(
+                prior.get(name), planned.get(name), existing.get(name)
+            )
             for name in {**planned, **existing}
             if name not in removed_names
         }

@@ -31,8 +31,10 @@ from nexusform.state import json_codec
 Attributes: TypeAlias = Mapping[str, Any]
 _FileIdentities: TypeAlias = tuple[tuple[int, int, int] | None, tuple[int, int, int] | None]
 
-SIZE_LIMIT_BYTES: Final = 512 * 1024 * 1024  # bytes; a larger file is an error
-REWRITE_LIMIT: Final = 200  # objects; with more of them changes are appended to the log
+# bytes; a larger file is an error.
+SIZE_LIMIT_BYTES: Final = 512 * 1024 * 1024
+# objects; with more of them changes are appended to the log.
+REWRITE_LIMIT: Final = 200
 
 
 class Reality:
@@ -43,18 +45,28 @@ class Reality:
         # A link to the file is kept: writes replace the real file.
         self._path = Path(os.path.realpath(path)) if path.is_symlink() else path
         self._log_path = self._path.with_name(self._path.name + ".pending")
-        self._lock = Lock()  # for the objects and pending changes
-        self._flushing = Lock()  # one write to the disk at a time
-        self._objects: dict[ObjectKey, Attributes] | None = None  # None: the file is not read yet
-        self._pending: list[_PendingChange] = []  # changes made in memory, but not on the disk yet
-        self._failures: dict[int, ProviderProblem] = {}  # reason by the number of the change
-        self._last_number = 0  # of the changes
-        self._last_durable = 0  # number of the last change on the disk
+        # For the objects and pending changes.
+        self._lock = Lock()
+        # One write to the disk at a time.
+        self._flushing = Lock()
+        # None: the file is not read yet.
+        self._objects: dict[ObjectKey, Attributes] | None = None
+        # changes made in memory, but not on the disk yet.
+        self._pending: list[_PendingChange] = []
+        # reason by the number of the change.
+        self._failures: dict[int, ProviderProblem] = {}
+        # Of the changes.
+        self._last_number = 0
+        # number of the last change on the disk.
+        self._last_durable = 0
         self._log: int | None = None  # descriptor
         self._log_size = 0
-        self._is_log_damaged = False  # whether it ends with a part of a failed write, impossible to remove
-        self._known_identities: _FileIdentities = (None, None)  # of file and log at the last read or write
-        self._has_leftover_log = False  # log of an interrupted run, already applied to the objects
+        # whether it ends with a part of a failed write, impossible to remove.
+        self._is_log_damaged = False
+        # Of file and log at the last read or write.
+        self._known_identities: _FileIdentities = (None, None)
+        # log of an interrupted run, already applied to the objects.
+        self._has_leftover_log = False
 
     def load(self) -> None:
         """Read the file now: a plan reports its errors."""
@@ -66,10 +78,16 @@ class Reality:
         with self._lock:
             return self._get_objects().get(key)
 
-    def find_objects(self, resource_type: str, object_id: str) -> list[tuple[ObjectKey, Attributes]]:
+    def find_objects(
+        self, resource_type: str, object_id: str
+    ) -> list[tuple[ObjectKey, Attributes]]:
         """Return all objects of a type with an id, by creation number."""
         with self._lock:
-            matches = [(k, a) for k, a in self._get_objects().items() if (k.type, k.id) == (resource_type, object_id)]
+            matches = [
+                (k, a)
+                for k, a in self._get_objects().items()
+                if (k.type, k.id) == (resource_type, object_id)
+            ]
         return sorted(matches, key=lambda pair: pair[0].creation)
 
     def close(self) -> None:
@@ -83,7 +101,8 @@ class Reality:
         with self._lock:
             objects = self._get_objects()
             before = objects.get(key)
-            if attributes is None and before is None:  # nothing to remove
+            # Nothing to remove.
+            if attributes is None and before is None:
                 return
             _set_object(objects, key, attributes)
             self._last_number += 1
@@ -99,12 +118,14 @@ class Reality:
         with self._flushing:
             if number in self._failures:
                 raise self._failures.pop(number)
-            if self._last_durable >= number:  # written by another caller
+            # written by another caller.
+            if self._last_durable >= number:
                 return
             with self._lock:
                 batch, self._pending = self._pending, []
                 try:
-                    # Write a small file again instead of a log. A log left by an earlier run is merged by this, too.
+                    # Write a small file again instead of a log. A log left by an earlier run is
+                    # merged by this, too.
                     is_small = len(self._get_objects()) <= REWRITE_LIMIT and self._log is None
                     needs_rewrite = is_small or self._has_leftover_log
                     if needs_rewrite:
@@ -145,14 +166,17 @@ class Reality:
             self._log_size += len(lines)
             self._known_identities = self._read_file_identities()
         except OSError as problem:
-            if self._log is not None:  # remove the written part of the lines
+            # remove the written part of the lines.
+            if self._log is not None:
                 try:
                     os.ftruncate(self._log, self._log_size)
                     os.lseek(self._log, self._log_size, os.SEEK_SET)
                 except OSError:
                     self._is_log_damaged = True
                 self._known_identities = self._read_file_identities()
-            raise ProviderProblem(f"{self._log_path} cannot be written: {problem.strerror}.") from None
+            raise ProviderProblem(
+                f"{self._log_path} cannot be written: {problem.strerror}."
+            ) from None
 
     def _rewrite_file(self) -> None:
         """Write the whole file atomically, then delete the log. Raises ProviderProblem if the file is not written."""
@@ -161,11 +185,16 @@ class Reality:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             objects = self._get_objects()
             ordered = sorted(objects, key=lambda key: (key.type, key.id, key.creation))
-            rows = [{"type": k.type, "id": k.id, "creation": k.creation, "attributes": objects[k]} for k in ordered]
+            rows = [
+                {"type": k.type, "id": k.id, "creation": k.creation, "attributes": objects[k]}
+                for k in ordered
+            ]
             document = json_codec.render_json(rows, indent=True) + b"\n"
             write_file_atomically(self._path, document, PRIVATE)
         except OSError as problem:
-            raise ProviderProblem(f"The reality file {self._path} cannot be written: {problem.strerror}.") from None
+            raise ProviderProblem(
+                f"The reality file {self._path} cannot be written: {problem.strerror}."
+            ) from None
         # The change is durable now: a log that cannot be removed is removed with the next change.
         self._has_leftover_log = True
         with suppress(OSError):
@@ -188,10 +217,12 @@ class Reality:
     def _get_objects(self) -> dict[ObjectKey, Attributes]:
         """Return the objects by key. The first call reads the file, then changes of an interrupted run in the log."""
         if self._objects is None:
-            self._known_identities = self._read_file_identities()  # to notice later writes of other processes
+            # To notice later writes of other processes.
+            self._known_identities = self._read_file_identities()
             objects = _parse_objects(_read_reality_file(self._path), self._path)
             log = _read_reality_file(self._log_path, follow=False)
-            for line in log.split(b"\n")[:-1]:  # an incomplete last line was never confirmed
+            # An incomplete last line was never confirmed.
+            for line in log.split(b"\n")[:-1]:
                 _set_object(objects, *_parse_change_record(line, self._log_path))
             self._objects = objects
             self._has_leftover_log = os.path.lexists(self._log_path)
@@ -215,7 +246,9 @@ class _PendingChange(Struct, frozen=True):
     line: bytes
 
 
-def _set_object(objects: dict[ObjectKey, Attributes], key: ObjectKey, attributes: Attributes | None) -> None:
+def _set_object(
+    objects: dict[ObjectKey, Attributes], key: ObjectKey, attributes: Attributes | None
+) -> None:
     """Set the attributes of an object, or remove it (None)."""
     if attributes is None:
         objects.pop(key, None)
@@ -232,9 +265,13 @@ def _read_reality_file(path: Path, *, follow: bool = True) -> bytes:
     except NotRegularFile:
         raise ProviderProblem(f"The reality file {path} is not a regular file.") from None
     except FileTooLarge:
-        raise ProviderProblem(f"The reality file {path} is larger than {SIZE_LIMIT_BYTES} bytes.") from None
+        raise ProviderProblem(
+            f"The reality file {path} is larger than {SIZE_LIMIT_BYTES} bytes."
+        ) from None
     except OSError as problem:
-        raise ProviderProblem(f"The reality file {path} cannot be read: {problem.strerror}.") from None
+        raise ProviderProblem(
+            f"The reality file {path} cannot be read: {problem.strerror}."
+        ) from None
 
 
 def _parse_objects(content: bytes, path: Path) -> dict[ObjectKey, Attributes]:
@@ -250,17 +287,21 @@ def _parse_objects(content: bytes, path: Path) -> dict[ObjectKey, Attributes]:
             f"The reality file {path} is not JSON: line {line}, column {column}: {problem.message}."
         ) from None
     if not isinstance(rows, list):
-        raise ProviderProblem(f"The reality file {path} must be a list of {{type, id, creation, attributes}}.")
+        raise ProviderProblem(
+            f"The reality file {path} must be a list of {{type, id, creation, attributes}}."
+        )
     objects: dict[ObjectKey, Attributes] = {}
     for position, row in enumerate(rows):
         match row:
             case {"type": str(kind), "id": str(name), "attributes": dict(attributes)} if (
-                type(creation := row.get("creation", 0)) is int  # true is an int, too
+                # True is an int, too.
+                type(creation := row.get("creation", 0)) is int
             ):
                 key = ObjectKey(kind, name, creation)
             case _:
                 raise ProviderProblem(
-                    f"The reality file {path}: entry {position} must be an object with type and id (texts), "
+                    f"The reality file {path}: entry {position} must be an object with type and "
+                    "id (texts), "
                     "creation (a whole number) and attributes (an object)."
                 )
         if key in objects:

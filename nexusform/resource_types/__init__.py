@@ -1,15 +1,20 @@
 """Resource types: one file per type, named as in HCL; registry.py lists them."""
 
-PUBLIC = {  # public names of the package, by module
+# public names of the package, by module.
+PUBLIC = {
     "kubelet_block": "KUBELET_BLOCK build_kubelet check_kubelet",
     "machine_facts": (
-        "get_default_facts EXPORTED_FACTS find_unschedulable_reasons find_health_reasons find_observed_reasons "
-        "CordonOwner CORDONED_STATUS UNCORDONED build_hardware list_machine_sku_names build_machine VFS add_vfs_to_sku"
+        "get_default_facts EXPORTED_FACTS find_unschedulable_reasons find_health_reasons "
+        "find_observed_reasons "
+        "CordonOwner CORDONED_STATUS UNCORDONED build_hardware list_machine_sku_names "
+        "build_machine VFS add_vfs_to_sku"
     ),
     "registry": "build_registries RESOURCE_TYPES",
     "shared_arguments": (
-        "check_even_control_plane build_id_attribute is_set_and_known join_id_parts check_memory build_name_attribute "
-        "build_parent_attribute build_unknown_sku_problem check_skus check_whole_numbers get_known_blocks "
+        "check_even_control_plane build_id_attribute is_set_and_known join_id_parts check_memory "
+        "build_name_attribute "
+        "build_parent_attribute build_unknown_sku_problem check_skus check_whole_numbers "
+        "get_known_blocks "
         "build_duplicate_object_problem"
     ),
 }

@@ -7,7 +7,11 @@ from typing import Any, Final
 from nexusform.diagnostics.diagnostic import Problem
 from nexusform.json_data.plain_data import Path
 from nexusform.kubernetes.quantity import InvalidQuantity, parse_quantity
-from nexusform.resource_types.shared_arguments import build_optional_argument, get_known_blocks, is_set_and_known
+from nexusform.resource_types.shared_arguments import (
+    build_optional_argument,
+    get_known_blocks,
+    is_set_and_known,
+)
 from nexusform.scheduling.kubelet import (
     EVICTION_MEMORY,
     MAX_CELLS,
@@ -32,7 +36,8 @@ _RESOURCE: Final = re.compile(
 
 EXTENDED: Final = build_optional_argument(
     DYNAMIC,
-    'Extra resources per node, such as "intel.com/sriov_netdevice" or "hugepages-1Gi": an amount, or a '
+    'Extra resources per node, such as "intel.com/sriov_netdevice" or "hugepages-1Gi": an amount, '
+    "or a "
     "list per NUMA cell. Hugepages reduce memory.",
 )
 KUBELET_BLOCK: Final = NestedBlock(
@@ -42,14 +47,17 @@ KUBELET_BLOCK: Final = NestedBlock(
                 STRING, "Hard eviction threshold (evictionHard memory.available). Default: 100Mi."
             ),
             "kube_reserved": build_optional_argument(
-                MapType(STRING), 'kubeReserved: "cpu", "memory", "ephemeral-storage". Default: none.'
+                MapType(STRING),
+                'kubeReserved: "cpu", "memory", "ephemeral-storage". Default: none.',
             ),
             "system_reserved": build_optional_argument(
-                MapType(STRING), 'systemReserved: "cpu", "memory", "ephemeral-storage". Default: none.'
+                MapType(STRING),
+                'systemReserved: "cpu", "memory", "ephemeral-storage". Default: none.',
             ),
             "reserved_cpus": build_optional_argument(
                 STRING,
-                'reservedSystemCPUs, such as "0-1"; replaces the CPUs of both reserves. Default: "0-1" on '
+                'reservedSystemCPUs, such as "0-1"; replaces the CPUs of both reserves. Default: '
+                '"0-1" on '
                 "NKS (none for NC_G2_8_v1 and NC_P4_28_v1), none elsewhere.",
             ),
             "extended_resources": EXTENDED,
@@ -59,7 +67,10 @@ KUBELET_BLOCK: Final = NestedBlock(
                 choices=tuple(policy.value for policy in TopologyPolicy),
             ),
             "numa_nodes": build_optional_argument(
-                NUMBER, "NUMA cells of a node. Default: those of its VM SKU.", minimum=1, maximum=MAX_CELLS
+                NUMBER,
+                "NUMA cells of a node. Default: those of its VM SKU.",
+                minimum=1,
+                maximum=MAX_CELLS,
             ),
         }
     ),
@@ -72,9 +83,11 @@ KUBELET_BLOCK: Final = NestedBlock(
 def check_kubelet(values: Any, path: Path) -> list[Problem]:
     """Return the problems of a kubelet block; `path` is its location. Amounts that are unknown yet have none."""
     if not isinstance(values, Mapping):
-        return []  # absent or unknown
+        # absent or unknown.
+        return []
     problems: list[Problem] = []
-    amounts: list[tuple[Path, Any]] = [(("eviction_memory",), values.get("eviction_memory"))]  # by path in the block
+    # By path in the block.
+    amounts: list[tuple[Path, Any]] = [(("eviction_memory",), values.get("eviction_memory"))]
     for name in _RESERVE_ARGUMENTS:
         reserve = get_known_blocks(values, name)
         for key, reserved_amount in reserve.items():
@@ -90,26 +103,33 @@ def check_kubelet(values: Any, path: Path) -> list[Problem]:
     if isinstance(cpus, str) and _parse_cpu_list(cpus) is None:
         text = f'"{cpus}" is not a list of CPU numbers such as "0-1" or "0,8" (the first CPU is 0).'
         problems.append(_build_problem((*path, "reserved_cpus"), text))
-    return problems + check_extended_resources(values.get("extended_resources"), (*path, "extended_resources"))
+    return problems + check_extended_resources(
+        values.get("extended_resources"), (*path, "extended_resources")
+    )
 
 
 def check_extended_resources(values: Any, path: Path) -> list[Problem]:
     """Return the problems of a map of extended resources."""
     if not is_set_and_known(values):
-        return []  # absent or unknown
+        # absent or unknown.
+        return []
     if not isinstance(values, Mapping):
-        return [_build_problem(path, 'extended_resources is a map, such as { "nvidia.com/gpu" = 2 }.')]
+        return [
+            _build_problem(path, 'extended_resources is a map, such as { "nvidia.com/gpu" = 2 }.')
+        ]
     problems = []
     for name, amount in values.items():
         if not _RESOURCE.match(name):
             text = (
-                f'"{name}" is not an extended resource: write its full name, such as "nvidia.com/gpu", or '
+                f'"{name}" is not an extended resource: write its full name, such as '
+                '"nvidia.com/gpu", or '
                 '"hugepages-1Gi". CPU, memory and disk are those of the VM SKU.'
             )
             problems.append(_build_problem((*path, name), text))
         elif is_set_and_known(amount) and _parse_reservation_amounts(amount) is None:
             text = (
-                f'The amount of "{name}" is a whole number, a quantity such as "4Gi", or a list of them with '
+                f'The amount of "{name}" is a whole number, a quantity such as "4Gi", or a list '
+                "of them with "
                 "one item per NUMA cell of the node."
             )
             problems.append(_build_problem((*path, name), text))
@@ -129,7 +149,8 @@ def build_kubelet(platform: Platform, *blocks: Any) -> KubeletConfiguration:
             values |= {name: value for name, value in block.items() if is_set_and_known(value)}
             extended_resources |= parse_extended_resources(block.get("extended_resources"))
     cpu_list = values.get("reserved_cpus")
-    reservations = map(values.get, _RESERVE_ARGUMENTS)  # the blocks kube_reserved and system_reserved, None if absent
+    # The blocks kube_reserved and system_reserved, None if absent.
+    reservations = map(values.get, _RESERVE_ARGUMENTS)
     return KubeletConfiguration(
         platform=platform,
         eviction_memory=_parse_whole_amount(values.get("eviction_memory", EVICTION_MEMORY)),
@@ -144,7 +165,8 @@ def build_kubelet(platform: Platform, *blocks: Any) -> KubeletConfiguration:
 def parse_extended_resources(values: Any) -> dict[str, tuple[int, ...]]:
     """Return the amounts of extended resources by name, (2,) or one per NUMA cell (1, 1), without invalid ones."""
     if not isinstance(values, Mapping):
-        return {}  # absent or unknown
+        # absent or unknown.
+        return {}
     amounts = {name: _parse_reservation_amounts(amount) for name, amount in values.items()}
     return {name: per_cell for name, per_cell in sorted(amounts.items()) if per_cell is not None}
 
@@ -156,7 +178,11 @@ def _sum_reservations(blocks: Iterable[Any]) -> Reserve:
         if isinstance(block, Mapping):
             value = block.get("cpu")
             quantity = parse_quantity(str(value)) if value is not None else None
-            milli = 0 if quantity is None or isinstance(quantity, InvalidQuantity) else quantity.round_to_milli()
+            milli = (
+                0
+                if quantity is None or isinstance(quantity, InvalidQuantity)
+                else quantity.round_to_milli()
+            )
             cpu += milli
             memory += _parse_whole_amount(block.get("memory"))
             storage += _parse_whole_amount(block.get(STORAGE))
@@ -179,7 +205,8 @@ def _parse_reservation_amounts(amount: Any) -> tuple[int, ...] | None:
 
 def _parse_reservation_amount(value: Any) -> int | None:
     """Return the whole number of units of a quantity (3, "3" or "2Gi"), None for an invalid or negative one."""
-    if isinstance(value, bool) or not isinstance(value, int | str):  # True is an int, too
+    # True is an int, too.
+    if isinstance(value, bool) or not isinstance(value, int | str):
         return None
     quantity = parse_quantity(str(value))
     if isinstance(quantity, InvalidQuantity) or quantity.nano < 0:

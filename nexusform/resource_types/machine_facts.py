@@ -42,8 +42,16 @@ EVACUATING: Final = "being evacuated"
 _OFF: Final = "powered off"
 _NOT_READY: Final = "not ready"
 _NOT_PROVISIONED: Final = "not provisioned"
-_HEALTH_REASONS: Final = (_OFF, _NOT_READY, _NOT_PROVISIONED, IN_UNKNOWN_STATE)  # reasons that are not set on purpose
-DETAILED_STATUSES: Final = ("Available", "Deprovisioning", "Error", "Preparing", "Provisioned", "Provisioning")
+# reasons that are not set on purpose.
+_HEALTH_REASONS: Final = (_OFF, _NOT_READY, _NOT_PROVISIONED, IN_UNKNOWN_STATE)
+DETAILED_STATUSES: Final = (
+    "Available",
+    "Deprovisioning",
+    "Error",
+    "Preparing",
+    "Provisioned",
+    "Provisioning",
+)
 
 
 class CordonOwner(StrEnum):
@@ -71,9 +79,11 @@ def list_role_names(roles: Any) -> tuple[str, ...]:
     """Return the short names of roles, sorted: `platform.afo-nc.microsoft.com/control-plane=true` is control-plane."""
     names = set()
     for role in roles or ():
-        label = role.lower().rpartition("/")[2]  # without the prefix: `control-plane=true`
+        # Without the prefix: `control-plane=true`.
+        label = role.lower().rpartition("/")[2]
         name, _, flag = label.partition("=")
-        if flag in ("", "true"):  # a role may be set to false
+        # A role may be set to false.
+        if flag in ("", "true"):
             names.add(name)
     return tuple(sorted(names))
 
@@ -83,11 +93,19 @@ def _explain_wrong_roles(roles: Any) -> str:
     if COMPUTE_PLANE in list_role_names(roles):
         return ""
     role_list = ", ".join(sorted(roles))
-    return f"not a compute-plane machine (roles: {role_list})" if role_list else "without the role compute-plane"
+    return (
+        f"not a compute-plane machine (roles: {role_list})"
+        if role_list
+        else "without the role compute-plane"
+    )
 
 
 def _build_status_attribute(
-    description: str, default: str, choices: tuple[str, ...] = (), pattern: str = "", pattern_hint: str = ""
+    description: str,
+    default: str,
+    choices: tuple[str, ...] = (),
+    pattern: str = "",
+    pattern_hint: str = "",
 ) -> AttributeSchema:
     """Build an argument of the status of a machine: observed on real sites, configured for simulated ones."""
     return build_optional_argument(
@@ -102,7 +120,8 @@ def _build_status_attribute(
     )
 
 
-MACHINE_FACTS: Final[tuple[MachineFact, ...]] = (  # in the order in which reasons are named ("cordoned, powered off")
+# In the order in which reasons are named ("cordoned, powered off").
+MACHINE_FACTS: Final[tuple[MachineFact, ...]] = (
     MachineFact(
         "roles",
         build_optional_argument(
@@ -155,9 +174,17 @@ MACHINE_FACTS: Final[tuple[MachineFact, ...]] = (  # in the order in which reaso
     MachineFact(
         "detailed_status",
         _build_status_attribute(
-            f"Detailed status: {', '.join(DETAILED_STATUSES)}. Only Provisioned machines take new VMs.", "Provisioned"
+            (
+                f"Detailed status: {', '.join(DETAILED_STATUSES)}. Only Provisioned machines take "
+                "new VMs."
+            ),
+            "Provisioned",
         ),
-        lambda status: "" if status.lower() == "provisioned" else f'{_NOT_PROVISIONED} (detailed status "{status}")',
+        lambda status: (
+            ""
+            if status.lower() == "provisioned"
+            else f'{_NOT_PROVISIONED} (detailed status "{status}")'
+        ),
         export_field="detailedStatus",
     ),
 )
@@ -166,7 +193,9 @@ EXPORTED_FACTS: Final = tuple(fact for fact in MACHINE_FACTS if fact.export_fiel
 
 def get_default_facts() -> dict[str, Any]:
     """Return the default facts of a machine."""
-    return {fact.name: fact.attribute.default for fact in MACHINE_FACTS} | {"cordon_status": UNCORDONED}
+    return {fact.name: fact.attribute.default for fact in MACHINE_FACTS} | {
+        "cordon_status": UNCORDONED
+    }
 
 
 def compute_cordon_status(facts: Mapping[str, Any]) -> str:
@@ -184,19 +213,25 @@ def find_unschedulable_reasons(facts: Mapping[str, Any]) -> str:
     """Return all reasons that a machine takes no new VM; "" if it is schedulable."""
     values = _complete_facts(facts)
     reasons = [
-        IN_UNKNOWN_STATE if values[fact.name] == UNKNOWN_STATE else fact.find_reason(values[fact.name])
+        IN_UNKNOWN_STATE
+        if values[fact.name] == UNKNOWN_STATE
+        else fact.find_reason(values[fact.name])
         for fact in MACHINE_FACTS
     ]
     return ", ".join(dict.fromkeys(filter(None, reasons)))
 
 
-def merge_observed_facts(arguments: Mapping[str, Any], observed: Mapping[str, Any] | None) -> Mapping[str, Any]:
+def merge_observed_facts(
+    arguments: Mapping[str, Any], observed: Mapping[str, Any] | None
+) -> Mapping[str, Any]:
     """Return a machine's arguments with its observed facts. An observed cordon set by nexusform for the argument
     `cordoned` is omitted, because the argument may have changed since. A cordon by a machine action is kept.
     """
     if not observed:
         return arguments
-    follows_argument = observed.get("cordoned_by") == CordonOwner.NEXUSFORM and not observed.get(CORDONED_BY_ACTION)
+    follows_argument = observed.get("cordoned_by") == CordonOwner.NEXUSFORM and not observed.get(
+        CORDONED_BY_ACTION
+    )
     left_out = {"cordon_status": None} if follows_argument else {}
     return {**arguments, **observed, **left_out}
 
@@ -204,15 +239,20 @@ def merge_observed_facts(arguments: Mapping[str, Any], observed: Mapping[str, An
 def build_machine_status(facts: Mapping[str, Any]) -> MachineStatus | None:
     """Build the status of a machine out of service. None if it is in service, only evacuated, or no compute machine."""
     values = _complete_facts(facts)
-    if _explain_wrong_roles(values["roles"]) or not find_unschedulable_reasons({**values, "evacuate": False}):
+    if _explain_wrong_roles(values["roles"]) or not find_unschedulable_reasons(
+        {**values, "evacuate": False}
+    ):
         return None
-    is_cordoned = CORDONED_STATUS in (values["cordon_status"], compute_cordon_status(values))  # observed or configured
+    # observed or configured.
+    is_cordoned = CORDONED_STATUS in (values["cordon_status"], compute_cordon_status(values))
     return MachineStatus(
         power_state=values["power_state"],
         ready_state=values["ready_state"].capitalize(),
         detailed_status=values["detailed_status"],
         cordon_status=CORDONED_STATUS if is_cordoned else values["cordon_status"],
-        cordoned_by=(values.get("cordoned_by") or str(CordonOwner.NEXUSFORM)) if is_cordoned else None,
+        cordoned_by=(values.get("cordoned_by") or str(CordonOwner.NEXUSFORM))
+        if is_cordoned
+        else None,
         message=values.get("message"),
         since=values.get("since"),
     )
@@ -228,10 +268,13 @@ def find_health_reasons(reasons: str) -> str:
     return ", ".join(reason for reason in reasons.split(", ") if reason.startswith(_HEALTH_REASONS))
 
 
-MAXIMUM_CELLS: Final = 64  # of one machine; each is processed separately
+# Of one machine; each is processed separately.
+MAXIMUM_CELLS: Final = 64
 
 
-def _build_number_attribute(description: str, minimum: int, maximum: int | None = None) -> AttributeSchema:
+def _build_number_attribute(
+    description: str, minimum: int, maximum: int | None = None
+) -> AttributeSchema:
     return build_required_argument(NUMBER, description, minimum=minimum, maximum=maximum)
 
 
@@ -241,9 +284,16 @@ MACHINE_BLOCK: Final = NestedBlock(
             "numa_cells": _build_number_attribute("NUMA cells.", 1, MAXIMUM_CELLS),
             "cpus_per_cell": _build_number_attribute("vCPUs for VMs per cell.", 1),
             "memory_gib_per_cell": _build_number_attribute("Memory for VMs per cell, in GiB.", 1),
-            "ephemeral_disk_gib": _build_number_attribute("Disk for VM root disks per machine, in GiB.", 0),
+            "ephemeral_disk_gib": _build_number_attribute(
+                "Disk for VM root disks per machine, in GiB.", 0
+            ),
             "vfs_per_cell": build_optional_argument(
-                NUMBER, f"SR-IOV virtual functions for VMs in each cell. Default: {VFS_PER_CELL} (inferred).", minimum=0
+                NUMBER,
+                (
+                    f"SR-IOV virtual functions for VMs in each cell. Default: {VFS_PER_CELL} "
+                    "(inferred)."
+                ),
+                minimum=0,
             ),
         }
     ),
@@ -256,7 +306,10 @@ MACHINE_SKU: Final = build_optional_argument(STRING, "Machine SKU of the catalog
 
 VFS: Final = build_optional_argument(
     NUMBER,
-    "SR-IOV virtual functions per VM, from its NUMA cells. A cell has 30 (inferred). A change moves no VM. Default: 0.",
+    (
+        "SR-IOV virtual functions per VM, from its NUMA cells. A cell has 30 (inferred). A change "
+        "moves no VM. Default: 0."
+    ),
     minimum=0,
 )
 
@@ -287,8 +340,10 @@ def read_hardware(attributes: Mapping[str, Any]) -> Hardware | None:
         if len(figures) < len(figure_names):
             return None
         vfs = block.get("vfs_per_cell")
-        vfs_per_cell = vfs if isinstance(vfs, int) else VFS_PER_CELL  # the default also for an unknown number
-        return Hardware(None, *figures)._replace(vfs_per_cell=vfs_per_cell)  # None: without the name of a SKU
+        # The default also for an unknown number.
+        vfs_per_cell = vfs if isinstance(vfs, int) else VFS_PER_CELL
+        # None: without the name of a SKU.
+        return Hardware(None, *figures)._replace(vfs_per_cell=vfs_per_cell)
     sku = CATALOGUES[NEWEST].machine_skus.get(str(attributes.get("machine_sku")))
     return None if sku is None else build_hardware(sku, sku.name)
 
@@ -314,8 +369,10 @@ def check_hardware(attributes: Mapping[str, Any], *, is_required: bool) -> list[
         return [Problem(("machine_sku",), "conflicting-arguments", detail)]
     if is_required and block is None and sku is None:
         detail = (
-            f'Specify the hardware of this machine: either "machine_sku" ({", ".join(list_machine_sku_names())}) or a '
-            '"machine" block with its figures. For a machine of data.nexus_inventory whose machine_sku is null, map '
+            'Specify the hardware of this machine: either "machine_sku" '
+            f"({', '.join(list_machine_sku_names())}) or a "
+            '"machine" block with its figures. For a machine of data.nexus_inventory whose '
+            "machine_sku is null, map "
             'its machineSkuId in "machine_sku_by_id".'
         )
         return [Problem((), "missing-required-argument", detail)]
@@ -332,7 +389,13 @@ def check_hardware(attributes: Mapping[str, Any], *, is_required: bool) -> list[
 
 
 def build_machine(
-    hardware: Hardware, facts: Mapping[str, Any], *, name: str, rack: str, availability_zone: str, slot: int
+    hardware: Hardware,
+    facts: Mapping[str, Any],
+    *,
+    name: str,
+    rack: str,
+    availability_zone: str,
+    slot: int,
 ) -> Machine:
     """Build a machine for the scheduler. `facts` are its arguments merged with the observed facts."""
     reasons = find_unschedulable_reasons(facts)

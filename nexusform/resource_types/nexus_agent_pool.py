@@ -42,9 +42,13 @@ from nexusform.schemas.value_types import NUMBER
 _SCHEMA: Final = BlockSchema(
     {
         "id": build_id_attribute("<cluster id>/<pool>"),
-        "kubernetes_cluster_id": build_parent_attribute("nexus_kubernetes_cluster", " that the pool belongs to"),
+        "kubernetes_cluster_id": build_parent_attribute(
+            "nexus_kubernetes_cluster", " that the pool belongs to"
+        ),
         "name": build_name_attribute("pool"),
-        "node_count": build_required_argument(NUMBER, "Number of nodes.", minimum=0, maximum=MAXIMUM_NODES),
+        "node_count": build_required_argument(
+            NUMBER, "Number of nodes.", minimum=0, maximum=MAXIMUM_NODES
+        ),
         **POOL_ARGUMENTS,
         "nodes": NODES,
     },
@@ -62,7 +66,11 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
     problems += check_azure_block(attributes, POOL_PROPERTIES, path=())
     if attributes.get("name") == CONTROL_PLANE:
         problems.append(
-            Problem(("name",), "invalid-agent-pool-name", f'"{CONTROL_PLANE}" is reserved for the control plane.')
+            Problem(
+                ("name",),
+                "invalid-agent-pool-name",
+                f'"{CONTROL_PLANE}" is reserved for the control plane.',
+            )
         )
     elif isinstance(attributes.get("name"), str):
         problems += check_pool_name(attributes["name"], ("name",))
@@ -82,10 +90,15 @@ def compute_demand(
         )
         return None, [Problem(("kubernetes_cluster_id",), "unknown-cluster", detail)]
     if name in get_mapping(cluster, "agent_pool"):
-        detail = f'The cluster "{cluster_id}" has an agent_pool block "{name}" already. Rename or remove one of them.'
+        detail = (
+            f'The cluster "{cluster_id}" has an agent_pool block "{name}" already. Rename or '
+            "remove one of them."
+        )
         return None, [Problem(("name",), "duplicate-agent-pool", detail)]
     cluster_name, count = str(cluster["name"]), int(attributes["node_count"])
-    pool, problems = build_pool_demand(cluster_name, name, count, attributes, path=(), context=context)
+    pool, problems = build_pool_demand(
+        cluster_name, name, count, attributes, path=(), context=context
+    )
     if pool is None:
         return None, problems
     demand = VmDemand(
@@ -100,10 +113,15 @@ def compute_demand(
 
 
 def build_computed_attributes(
-    attributes: Mapping[str, Any], _context: ResourceContext, vms: Sequence[PlacedVm], unplaced: UnplacedVms
+    attributes: Mapping[str, Any],
+    _context: ResourceContext,
+    vms: Sequence[PlacedVm],
+    unplaced: UnplacedVms,
 ) -> dict[str, Any]:
     """Return the attribute `nodes`, also with the `unplaced` ones, without a machine."""
-    return {"nodes": build_nodes(vms, unplaced, {str(attributes["name"]): attributes["vm_sku_name"]})}
+    return {
+        "nodes": build_nodes(vms, unplaced, {str(attributes["name"]): attributes["vm_sku_name"]})
+    }
 
 
 def find_unknown_skus(attributes: Mapping[str, Any], known_skus: Collection[str]) -> list[Problem]:

@@ -68,7 +68,10 @@ _SCHEMA: Final = BlockSchema(
         "name": build_name_attribute("machine"),
         "slot": build_required_argument(
             NUMBER,
-            "Slot in the rack. A slot of machine_count describes that machine; another slot adds one.",
+            (
+                "Slot in the rack. A slot of machine_count describes that machine; another slot "
+                "adds one."
+            ),
             minimum=1,
             maximum=256,
         ),
@@ -83,7 +86,11 @@ build_id: Final = build_id_builder("rack_id", "name")
 
 def derive(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Return the cordon status of a simulated machine. Machines of other providers have no argument power_state."""
-    return {} if attributes.get("power_state") is None else {"cordon_status": compute_cordon_status(attributes)}
+    return (
+        {}
+        if attributes.get("power_state") is None
+        else {"cordon_status": compute_cordon_status(attributes)}
+    )
 
 
 def check(attributes: Mapping[str, Any]) -> list[Problem]:
@@ -96,9 +103,14 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
         problems += _check_occupied_block(attributes, index, block)
         name = block.get("name")
         if isinstance(name, str) and names.setdefault(name, index) != index:
-            detail = f'This machine has another "occupied" block named "{name}". Remove one of the two.'
-            problems.append(Problem(("occupied", index, "name"), "duplicate-occupied-block", detail))
-    if not problems:  # a total needs valid numbers
+            detail = (
+                f'This machine has another "occupied" block named "{name}". Remove one of the two.'
+            )
+            problems.append(
+                Problem(("occupied", index, "name"), "duplicate-occupied-block", detail)
+            )
+    # A total needs valid numbers.
+    if not problems:
         problems += _check_total_occupied(attributes)
     return problems
 
@@ -107,7 +119,8 @@ def _check_status(attributes: Mapping[str, Any]) -> list[Problem]:
     """Return a warning for an unknown detailed status."""
     status = attributes.get("detailed_status")
     if not isinstance(status, str) or status in (*DETAILED_STATUSES, UNKNOWN_STATE):
-        return []  # unknown, or valid
+        # Unknown, or valid.
+        return []
     detail = (
         f'"{status}" is not a known detailed status.{suggest_name(status, DETAILED_STATUSES)} The '
         f"machine accepts no new VMs. Known: {', '.join(DETAILED_STATUSES)}."
@@ -115,21 +128,36 @@ def _check_status(attributes: Mapping[str, Any]) -> list[Problem]:
     return [Problem(("detailed_status",), "unknown-detailed-status", detail, Severity.WARNING)]
 
 
-def _iterate_occupied_blocks(attributes: Mapping[str, Any]) -> Iterator[tuple[int, Mapping[str, Any]]]:
+def _iterate_occupied_blocks(
+    attributes: Mapping[str, Any],
+) -> Iterator[tuple[int, Mapping[str, Any]]]:
     for index, block in enumerate(get_list(attributes, "occupied")):
         if isinstance(block, Mapping):
             yield index, block
 
 
-def _check_occupied_block(attributes: Mapping[str, Any], index: int, block: Mapping[str, Any]) -> list[Problem]:
+def _check_occupied_block(
+    attributes: Mapping[str, Any], index: int, block: Mapping[str, Any]
+) -> list[Problem]:
     """Return the problems of an `occupied` block: figures and cells."""
     path = ("occupied", index)
-    problems = check_whole_numbers(block, ("cpu_cores", "memory_gib", "disk_gib", "numa_cells"), path)
-    cells, numa_cells = block.get("cells"), block.get("numa_cells", 1)  # a list of cells, or else their number
+    problems = check_whole_numbers(
+        block, ("cpu_cores", "memory_gib", "disk_gib", "numa_cells"), path
+    )
+    # A list of cells, or else their number.
+    cells, numa_cells = block.get("cells"), block.get("numa_cells", 1)
     hardware = read_hardware(attributes)
     machine_cells = hardware.cells if hardware is not None else None  # None: unknown
-    if machine_cells is not None and not cells and isinstance(numa_cells, int) and numa_cells > machine_cells:
-        detail = f"It spans {numa_cells} cells, and the machine has {machine_cells}. Compare with the real hardware."
+    if (
+        machine_cells is not None
+        and not cells
+        and isinstance(numa_cells, int)
+        and numa_cells > machine_cells
+    ):
+        detail = (
+            f"It spans {numa_cells} cells, and the machine has {machine_cells}. Compare with the "
+            "real hardware."
+        )
         return [*problems, Problem((*path, "numa_cells"), "invalid-numa-cell", detail)]
     # Only a list without unknown cells is checked.
     if isinstance(cells, list) and all(isinstance(cell, int | float | Fraction) for cell in cells):
@@ -138,16 +166,24 @@ def _check_occupied_block(attributes: Mapping[str, Any], index: int, block: Mapp
     return problems
 
 
-def _check_numa_cell_list(cells: Sequence[int | float | Fraction], last: int | None, path: Path) -> Iterator[Problem]:
+def _check_numa_cell_list(
+    cells: Sequence[int | float | Fraction], last: int | None, path: Path
+) -> Iterator[Problem]:
     """Yield the problems of a list of NUMA cells; `last` is the last one of the machine, None if unknown."""
     range_text, highest = ("counted from 0", inf) if last is None else (f"0 to {last}", last)
     for cell in cells:
         if not isinstance(cell, int) or not 0 <= cell <= highest:
-            yield Problem(path, "invalid-numa-cell", f"There is no cell {cell}: the cells are {range_text}.")
+            yield Problem(
+                path, "invalid-numa-cell", f"There is no cell {cell}: the cells are {range_text}."
+            )
     if len(set(cells)) < len(cells):
-        yield Problem(path, "invalid-numa-cell", f"The list {cells} contains a cell twice. List each once.")
+        yield Problem(
+            path, "invalid-numa-cell", f"The list {cells} contains a cell twice. List each once."
+        )
     if not cells:
-        detail = '"cells" is empty, but a VM uses at least one cell. Omit it if the cells are unknown.'
+        detail = (
+            '"cells" is empty, but a VM uses at least one cell. Omit it if the cells are unknown.'
+        )
         yield Problem(path, "conflicting-numa-cells", detail)
 
 
@@ -155,7 +191,8 @@ def _check_total_occupied(attributes: Mapping[str, Any]) -> list[Problem]:
     """Return a warning per resource if the `occupied` blocks (used by VMs outside of nexusform) exceed the machine."""
     hardware = read_hardware(attributes)
     if hardware is None:
-        return []  # the hardware is unknown
+        # The hardware is unknown.
+        return []
     totals = {
         "cpu_cores": hardware.cells * hardware.cpus_per_cell,
         "memory_gib": hardware.cells * hardware.memory_gib_per_cell,
@@ -165,13 +202,17 @@ def _check_total_occupied(attributes: Mapping[str, Any]) -> list[Problem]:
     problems = []
     for name, total in totals.items():
         figures = [block.get(name) or 0 for block in blocks]
-        used = sum(figure for figure in figures if isinstance(figure, int))  # the others are unknown
+        # The others are unknown.
+        used = sum(figure for figure in figures if isinstance(figure, int))
         if used > total:
             detail = (
-                f'The "occupied" blocks add up to {name} = {used:,}, and the machine has {total:,}. '
+                f'The "occupied" blocks add up to {name} = {used:,}, and the machine has '
+                f"{total:,}. "
                 "It counts as full. Compare machine_sku with the real hardware."
             )
-            problems.append(Problem(("occupied", 0), "overcommitted-machine", detail, Severity.WARNING))
+            problems.append(
+                Problem(("occupied", 0), "overcommitted-machine", detail, Severity.WARNING)
+            )
     return problems
 
 
@@ -180,7 +221,8 @@ def build_occupied(attributes: Mapping[str, Any]) -> tuple[OccupiedCapacity, ...
     machine = str(attributes["name"])
     occupied = []
     for _, block in _iterate_occupied_blocks(attributes):
-        cell_numbers = tuple(sorted(int(cell) for cell in block.get("cells") or ()))  # () if only their count is known
+        # () if only their count is known.
+        cell_numbers = tuple(sorted(int(cell) for cell in block.get("cells") or ()))
         occupied.append(
             OccupiedCapacity(
                 machine=machine,
@@ -195,19 +237,28 @@ def build_occupied(attributes: Mapping[str, Any]) -> tuple[OccupiedCapacity, ...
     return tuple(sorted(occupied, key=lambda entry: entry.name))
 
 
-def add_to_inventory(attributes: Mapping[str, Any], address: str, inventory: PlanInventory) -> list[Problem]:
+def add_to_inventory(
+    attributes: Mapping[str, Any], address: str, inventory: PlanInventory
+) -> list[Problem]:
     """Add the machine to the inventory. An unknown rack, and a used name or slot, are problems."""
     rack_id = attributes.get("rack_id")
     if not isinstance(rack_id, str) or not is_set_and_known(attributes.get("name")):
-        return []  # unknown in this plan
-    rack_address = inventory.addresses_by_name.get(("rack", "", rack_id), "")  # by kind, scope (none) and name
+        # Unknown in this plan.
+        return []
+    # By kind, scope (none) and name.
+    rack_address = inventory.addresses_by_name.get(("rack", "", rack_id), "")
     rack = inventory.racks.get(rack_address)
     if rack is None:
         rack_ids = [known_rack.id for known_rack in inventory.racks.values()]
-        return [build_reference_problem("unknown-rack", "rack_id", "rack", rack_id, rack_ids, "nexus_rack.NAME.id")]
+        return [
+            build_reference_problem(
+                "unknown-rack", "rack_id", "rack", rack_id, rack_ids, "nexus_rack.NAME.id"
+            )
+        ]
     hardware = read_hardware(attributes)
     if hardware is None:
-        return []  # unknown hardware is reported by the check
+        # Unknown hardware is reported by the check.
+        return []
     machine = build_machine(
         hardware,
         merge_observed_facts(attributes, attributes.get(OBSERVED_KEY)),
@@ -222,7 +273,9 @@ def add_to_inventory(attributes: Mapping[str, Any], address: str, inventory: Pla
     inventory.addresses_by_name["slot", rack_id, machine.slot] = address
     inventory.addresses_by_name["machine", rack.site_id, machine.name] = address
     is_evacuating = attributes.get("evacuate") is True
-    inventory.machines[address] = InventoryMachine(rack_id, machine, is_evacuating, build_occupied(attributes))
+    inventory.machines[address] = InventoryMachine(
+        rack_id, machine, is_evacuating, build_occupied(attributes)
+    )
     return []
 
 
@@ -231,27 +284,38 @@ def _check_slot_and_name_conflict(
 ) -> Problem | None:
     """Return the problem of a used slot or name, None without one; names are unique on a site."""
     other_address = inventory.addresses_by_name.get(("slot", rack.id, machine.slot), address)
-    if other_address != address:  # the slot is not free
+    # The slot is not free.
+    if other_address != address:
         return Problem(
             ("slot",),
             "duplicate-slot",
-            f'{other_address} is already in slot {machine.slot} of the rack "{rack.name}". Give one of '
+            f'{other_address} is already in slot {machine.slot} of the rack "{rack.name}". Give '
+            "one of "
             "the two another slot.",
         )
-    other_address = inventory.addresses_by_name.get(("machine", rack.site_id, machine.name), address)
+    other_address = inventory.addresses_by_name.get(
+        ("machine", rack.site_id, machine.name), address
+    )
     if other_address == address:
-        return None  # the name is free
+        # The name is free.
+        return None
     other_rack = inventory.racks.get(other_address)
-    if other_rack is None:  # the other is a nexus_bare_metal_machine, too
-        return build_duplicate_object_problem("duplicate-machine", "machine", machine.name, other_address)
+    # The other is a nexus_bare_metal_machine, too.
+    if other_rack is None:
+        return build_duplicate_object_problem(
+            "duplicate-machine", "machine", machine.name, other_address
+        )
     rack_machine = next(m for m in other_rack.machines if m.name == machine.name)
     if other_rack.id == rack.id and rack_machine.slot == machine.slot:
-        return None  # it describes this machine of the rack
+        # It describes this machine of the rack.
+        return None
     return Problem(
         ("name",),
         "duplicate-machine",
-        f'{other_address} adds a machine "{rack_machine.name}" in slot {rack_machine.slot} already. To describe that '
-        f'machine, give this one rack_id = "{other_rack.id}" and slot = {rack_machine.slot}; else another name.',
+        f'{other_address} adds a machine "{rack_machine.name}" in slot {rack_machine.slot} '
+        "already. To describe that "
+        f'machine, give this one rack_id = "{other_rack.id}" and slot = {rack_machine.slot}; else '
+        "another name.",
     )
 
 

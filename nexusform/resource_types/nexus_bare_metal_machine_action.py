@@ -31,16 +31,28 @@ _SCHEMA: Final = BlockSchema(
             STRING, "Action to run once.", choices=tuple(ACTION_KINDS), on_change=OnChange.REPLACE
         ),
         "run_id": AttributeSchema(
-            STRING, "Any text. A new one runs the action again.", optional=True, on_change=OnChange.REPLACE
+            STRING,
+            "Any text. A new one runs the action again.",
+            optional=True,
+            on_change=OnChange.REPLACE,
         ),
         "allow_workloads": build_optional_argument(
             BOOL,
-            "Run it while VMs use the machine. They stop, and start again there. After PowerOff they stay down.",
+            (
+                "Run it while VMs use the machine. They stop, and start again there. After "
+                "PowerOff they stay down."
+            ),
             default=False,
         ),
-        "started": AttributeSchema(STRING, "Start of the last run, RFC 3339.", computed=True, observed=True),
-        "finished": AttributeSchema(STRING, "End of the last run, RFC 3339.", computed=True, observed=True),
-        "result": AttributeSchema(STRING, "Result: Succeeded or Failed.", computed=True, observed=True),
+        "started": AttributeSchema(
+            STRING, "Start of the last run, RFC 3339.", computed=True, observed=True
+        ),
+        "finished": AttributeSchema(
+            STRING, "End of the last run, RFC 3339.", computed=True, observed=True
+        ),
+        "result": AttributeSchema(
+            STRING, "Result: Succeeded or Failed.", computed=True, observed=True
+        ),
     },
     {"azure": POOL_AZURE_BLOCK},
     "One run of a lifecycle action on a bare-metal machine. Removing the block sends nothing.",
@@ -53,7 +65,10 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
     problems = []
     machine_id = attributes.get("machine_id")
     if isinstance(machine_id, str) and machine_id.count("/") != 2:
-        detail = f'"{machine_id}" is no machine id. Write it as "SITE/RACK/MACHINE", or refer to a machine.'
+        detail = (
+            f'"{machine_id}" is no machine id. Write it as "SITE/RACK/MACHINE", or refer to a '
+            "machine."
+        )
         problems.append(Problem(("machine_id",), "unknown-machine", detail))
     if attributes.get("azure") and attributes.get("action") not in ("Replace", UNKNOWN):
         detail = "Only Replace has a body with further properties. Remove the azure block."
@@ -61,16 +76,22 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
     return problems
 
 
-def add_to_inventory(attributes: Mapping[str, Any], address: str, inventory: PlanInventory) -> list[Problem]:
+def add_to_inventory(
+    attributes: Mapping[str, Any], address: str, inventory: PlanInventory
+) -> list[Problem]:
     """Keep new VMs off a machine with a pending action. Two blocks for one action are a problem."""
     machine_id, action = attributes.get("machine_id"), attributes.get("action")
     if not isinstance(machine_id, str) or not isinstance(action, str):
-        return []  # unknown in this plan
-    first = inventory.addresses_by_name.setdefault((MACHINE_ACTION_TYPE, machine_id, action), address)
+        # Unknown in this plan.
+        return []
+    first = inventory.addresses_by_name.setdefault(
+        (MACHINE_ACTION_TYPE, machine_id, action), address
+    )
     if first != address:
         detail = f"{first} runs {action} on this machine already. Remove one of the two blocks."
         return [Problem(("machine_id",), "duplicate-machine-action", detail)]
-    if attributes.get("result") != SUCCEEDED:  # until then the state of the machine is unknown
+    # Until then the state of the machine is unknown.
+    if attributes.get("result") != SUCCEEDED:
         inventory.pending_actions.add(machine_id)
     return []
 

@@ -6,7 +6,13 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem
-from nexusform.interfaces.plugins import PlanningKind, ResourceContext, ResourceType, UnplacedVms, VmHandlers
+from nexusform.interfaces.plugins import (
+    PlanningKind,
+    ResourceContext,
+    ResourceType,
+    UnplacedVms,
+    VmHandlers,
+)
 from nexusform.json_data.plain_data import Path, get_mapping
 from nexusform.placements.vm_demands import PlacedVm, PoolDemand, VmDemand
 from nexusform.resource_types.kubelet_block import KUBELET_BLOCK, check_kubelet
@@ -68,17 +74,24 @@ _SCHEMA: Final = BlockSchema(
             STRING, "Kubernetes version. A change re-places all VMs in a rolling upgrade."
         ),
         "hardware_label_keys": AttributeSchema(
-            ListType(STRING), "Extra label keys with the machine's name on every worker.", optional=True, default=[]
+            ListType(STRING),
+            "Extra label keys with the machine's name on every worker.",
+            optional=True,
+            default=[],
         ),
         "nodes": NODES,
         "node_count": AttributeSchema(NUMBER, "Nodes, control plane included.", computed=True),
-        "capacity": AttributeSchema(CAPACITY, "vCPUs and memory of all nodes.", computed=True, predicted=True),
+        "capacity": AttributeSchema(
+            CAPACITY, "vCPUs and memory of all nodes.", computed=True, predicted=True
+        ),
     },
     {
         "control_plane": NestedBlock(
             BlockSchema(
                 {
-                    "count": build_required_argument(NUMBER, "Number of nodes.", minimum=1, maximum=MAXIMUM_NODES),
+                    "count": build_required_argument(
+                        NUMBER, "Number of nodes.", minimum=1, maximum=MAXIMUM_NODES
+                    ),
                     "vm_sku_name": replace(SKU, on_change=OnChange.REPLACE),
                     "availability_zones": replace(ZONES, on_change=OnChange.REPLACE),
                 }
@@ -91,7 +104,9 @@ _SCHEMA: Final = BlockSchema(
         "agent_pool": NestedBlock(
             BlockSchema(
                 {
-                    "count": build_required_argument(NUMBER, "Number of nodes.", minimum=0, maximum=MAXIMUM_NODES),
+                    "count": build_required_argument(
+                        NUMBER, "Number of nodes.", minimum=0, maximum=MAXIMUM_NODES
+                    ),
                     **POOL_ARGUMENTS,
                 },
                 POOL_BLOCKS,
@@ -106,7 +121,8 @@ _SCHEMA: Final = BlockSchema(
     "An NKS cluster with VMs of the site as nodes.",
 )
 build_id: Final = build_id_builder("site_id", "name")
-_ARGUMENT_PROPERTIES: Final = frozenset(  # properties of a cluster's body set by its arguments
+# properties of a cluster's body set by its arguments.
+_ARGUMENT_PROPERTIES: Final = frozenset(
     {"kubernetesVersion", "controlPlaneNodeConfiguration", "initialAgentPoolConfigurations"}
 )
 
@@ -124,7 +140,10 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
         from nexusform.kubernetes.releases.kubernetes_versions import parse_version
 
         if parse_version(str(version)) is None:
-            detail = f'"{version}" is not a Kubernetes version. Write one such as "1.30.3", or remove the line.'
+            detail = (
+                f'"{version}" is not a Kubernetes version. Write one such as "1.30.3", or remove '
+                "the line."
+            )
             problems.append(Problem(("kubernetes_version",), "invalid-kubernetes-version", detail))
     plane = get_known_blocks(attributes, "control_plane")
     problems += check_whole_numbers(plane, ("count",), ("control_plane",))
@@ -169,10 +188,14 @@ def compute_demand(
     problems: list[Problem] = []
     demands: list[PoolDemand] = []
     pools = get_mapping(attributes, "agent_pool")
-    pool_blocks: list[tuple[str, Any, Path]] = [(CONTROL_PLANE, attributes["control_plane"], ("control_plane",))]
+    pool_blocks: list[tuple[str, Any, Path]] = [
+        (CONTROL_PLANE, attributes["control_plane"], ("control_plane",))
+    ]
     pool_blocks += [(name, pools[name], ("agent_pool", name)) for name in list_pools(attributes)]
     for name, values, path in pool_blocks:
-        pool, pool_problems = build_pool_demand(cluster, name, int(values["count"]), values, path, context)
+        pool, pool_problems = build_pool_demand(
+            cluster, name, int(values["count"]), values, path, context
+        )
         problems += pool_problems
         if pool is not None:
             demands.append(pool)
@@ -188,7 +211,10 @@ def compute_demand(
 
 
 def build_computed_attributes(
-    attributes: Mapping[str, Any], context: ResourceContext, vms: Sequence[PlacedVm], unplaced: UnplacedVms
+    attributes: Mapping[str, Any],
+    context: ResourceContext,
+    vms: Sequence[PlacedVm],
+    unplaced: UnplacedVms,
 ) -> dict[str, Any]:
     """Return `nodes` (also the `unplaced` ones, without a machine), `node_count` and `capacity`."""
     pools = _get_pools(attributes)
@@ -197,7 +223,11 @@ def build_computed_attributes(
     skus = {pool: context.find_sku(name) for pool, name in sku_names.items()}
     kubelets = {pool: build_node_kubelet(pools.get(pool, {}), attributes) for pool in sku_names}
     nodes = build_nodes(vms, unplaced, sku_names)
-    return {"nodes": nodes, "node_count": len(nodes), "capacity": compute_capacity(vms, skus, kubelets)}
+    return {
+        "nodes": nodes,
+        "node_count": len(nodes),
+        "capacity": compute_capacity(vms, skus, kubelets),
+    }
 
 
 def _get_pools(attributes: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -207,7 +237,9 @@ def _get_pools(attributes: Mapping[str, Any]) -> Mapping[str, Any]:
 def find_unknown_skus(attributes: Mapping[str, Any], known_skus: Collection[str]) -> list[Problem]:
     """Return the problems of unknown VM SKUs of the control plane and the pools."""
     plane = get_known_blocks(attributes, "control_plane")
-    sku_names: list[tuple[Path, Any]] = [(("control_plane", "vm_sku_name"), plane.get("vm_sku_name"))]
+    sku_names: list[tuple[Path, Any]] = [
+        (("control_plane", "vm_sku_name"), plane.get("vm_sku_name"))
+    ]
     for name, pool in get_known_blocks(attributes, "agent_pool").items():
         sku_names.append((("agent_pool", name, "vm_sku_name"), pool.get("vm_sku_name")))
     return check_skus(sku_names, known_skus)
@@ -221,22 +253,31 @@ def build_displayed_value(attributes: Mapping[str, Any], name: str) -> Any:
     return add_node_labels(value, _get_pools(attributes), attributes)
 
 
-def keep_version(attributes: Mapping[str, Any], prior: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
+def keep_version(
+    attributes: Mapping[str, Any], prior: Mapping[str, Any]
+) -> tuple[dict[str, Any], list[Problem]]:
     """Return `{"kubernetes_version": RUNNING}` if the cluster keeps its version; {} if another one is requested or it
     is unknown. It keeps 1.30.3 for no request, for `v1.30.3`, and for the less exact `1.30`.
     """
     running, requested = prior.get("kubernetes_version"), attributes.get("kubernetes_version")
     if not isinstance(running, str) or not running:
-        return {}, []  # no version is recorded
+        # No version is recorded.
+        return {}, []
     if requested is None:
         return {"kubernetes_version": running}, []
     if not isinstance(requested, str):
-        return {}, []  # unknown in this plan
-    from nexusform.kubernetes.releases.kubernetes_versions import VersionStep, determine_upgrade_kind, parse_version
+        # Unknown in this plan.
+        return {}, []
+    from nexusform.kubernetes.releases.kubernetes_versions import (
+        VersionStep,
+        determine_upgrade_kind,
+        parse_version,
+    )
 
     start, end = parse_version(running), parse_version(requested)
     if start is None or end is None:
-        return {}, []  # an invalid version
+        # An invalid version.
+        return {}, []
     if determine_upgrade_kind(start, end) is not VersionStep.NONE:
         return {}, []  # another version
     return {"kubernetes_version": running}, []

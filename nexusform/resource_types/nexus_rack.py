@@ -34,14 +34,22 @@ from nexusform.resource_types.shared_arguments import (
 from nexusform.scheduling.racks.vms import Machine
 from nexusform.scheduling.site_inventory import OBSERVED_KEY, InventoryRack, PlanInventory
 from nexusform.scheduling.sku_catalogue import DEFAULT_MACHINE_SKU
-from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, NestedBlock, Nesting, OnChange
+from nexusform.schemas.block_schema import (
+    AttributeSchema,
+    BlockSchema,
+    NestedBlock,
+    Nesting,
+    OnChange,
+)
 from nexusform.schemas.value_types import NUMBER, STRING, MapType, ObjectType
 from nexusform.values.typed_value import UNKNOWN
 
 MAXIMUM_MACHINES: Final = 256
 ZONE_PATTERN: Final = r"[a-zA-Z0-9]{1,10}"
 
-_OVERRIDES: Final = sorted((fact for fact in MACHINE_FACTS if fact.is_override), key=lambda fact: fact.name)
+_OVERRIDES: Final = sorted(
+    (fact for fact in MACHINE_FACTS if fact.is_override), key=lambda fact: fact.name
+)
 _OVERRIDE: Final = NestedBlock(
     BlockSchema({fact.name: replace(fact.attribute, default=False) for fact in _OVERRIDES}),
     Nesting.MAP,
@@ -71,7 +79,10 @@ _SCHEMA: Final = BlockSchema(
         "machine_sku": replace(
             MACHINE_SKU,
             computed=True,
-            description=f"Machine SKU of the catalogue. Default without a machine block: {DEFAULT_MACHINE_SKU}.",
+            description=(
+                "Machine SKU of the catalogue. Default without a machine block: "
+                f"{DEFAULT_MACHINE_SKU}."
+            ),
         ),
         "status": build_optional_argument(
             STRING,
@@ -79,7 +90,9 @@ _SCHEMA: Final = BlockSchema(
             default="active",
             choices=("active", "planned"),
         ),
-        "machines": AttributeSchema(MapType(ObjectType.create({"slot": NUMBER})), "Machines by name.", computed=True),
+        "machines": AttributeSchema(
+            MapType(ObjectType.create({"slot": NUMBER})), "Machines by name.", computed=True
+        ),
     },
     {"machine": MACHINE_BLOCK, "machine_override": _OVERRIDE},
     "A rack of identical machines, named <rack>-bm<slot>.",
@@ -125,11 +138,15 @@ def _check_default_zone(attributes: Mapping[str, Any]) -> list[Problem]:
     """Return the problems of a zone derived from the name."""
     name, zone = attributes.get("name"), attributes.get("availability_zone")
     if not isinstance(name, str):
-        return []  # unknown in this plan
+        # Unknown in this plan.
+        return []
     default = build_default_zone(name)
     if zone not in {None, default} or re.fullmatch(ZONE_PATTERN, default):
-        return []  # configured, or valid
-    reason = f'"{default}" has {len(default)} characters' if default else "it has no letter or digit"
+        # configured, or valid.
+        return []
+    reason = (
+        f'"{default}" has {len(default)} characters' if default else "it has no letter or digit"
+    )
     detail = (
         f'The availability zone cannot be taken from the name "{name}": {reason}, and a zone is '
         '1 to 10 letters and digits. Add "availability_zone" to this rack.'
@@ -142,9 +159,14 @@ def _check_machine_overrides(attributes: Mapping[str, Any]) -> list[Problem]:
     overrides = get_known_blocks(attributes, "machine_override")
     machines = derive(attributes)["machines"]
     if machines is UNKNOWN:
-        return []  # name or count is unknown
+        # name or count is unknown.
+        return []
     count, name = len(machines), attributes.get("name")
-    range_text = f"{build_machine_name(str(name), 1)} to {build_machine_name(str(name), count)}" if count else "none"
+    range_text = (
+        f"{build_machine_name(str(name), 1)} to {build_machine_name(str(name), count)}"
+        if count
+        else "none"
+    )
     return [
         Problem(
             ("machine_override", label),
@@ -161,7 +183,8 @@ def build_machines(attributes: Mapping[str, Any]) -> tuple[Machine, ...]:
     """Return the rack's machines in order of slot."""
     hardware = read_hardware(attributes)
     if hardware is None:
-        return ()  # reported by the check
+        # reported by the check.
+        return ()
     overrides = get_mapping(attributes, "machine_override")
     observed = get_mapping(attributes, OBSERVED_KEY)
     rack = str(attributes["name"])
@@ -182,14 +205,22 @@ def build_machines(attributes: Mapping[str, Any]) -> tuple[Machine, ...]:
     return tuple(machines)
 
 
-def add_to_inventory(attributes: Mapping[str, Any], address: str, inventory: PlanInventory) -> list[Problem]:
+def add_to_inventory(
+    attributes: Mapping[str, Any], address: str, inventory: PlanInventory
+) -> list[Problem]:
     """Add the rack and its machines to the inventory, and return the problems."""
     site_id, rack_id = attributes.get("site_id"), build_id(attributes)
     if not isinstance(site_id, str) or not is_set_and_known(attributes.get("name")):
-        return []  # unknown in this plan
-    if ("site", "", site_id) not in inventory.addresses_by_name:  # kind, no scope, name
+        # Unknown in this plan.
+        return []
+    # kind, no scope, name.
+    if ("site", "", site_id) not in inventory.addresses_by_name:
         site_ids = inventory.list_site_ids()
-        return [build_reference_problem("unknown-site", "site_id", "site", site_id, site_ids, "nexus_site.NAME.id")]
+        return [
+            build_reference_problem(
+                "unknown-site", "site_id", "site", site_id, site_ids, "nexus_site.NAME.id"
+            )
+        ]
     other_address = inventory.addresses_by_name.setdefault(("rack", "", rack_id), address)
     if other_address != address:
         return [build_duplicate_object_problem("duplicate-rack", "rack", rack_id, other_address)]
@@ -203,9 +234,13 @@ def add_to_inventory(attributes: Mapping[str, Any], address: str, inventory: Pla
         availability_zone=str(complete_attributes["availability_zone"]),
         is_planned=attributes.get("status") == "planned",
         machines=machines,
-        evacuating_machines=frozenset(name for name, override in overrides.items() if override.get("evacuate") is True),
+        evacuating_machines=frozenset(
+            name for name, override in overrides.items() if override.get("evacuate") is True
+        ),
     )
-    inventory.addresses_by_name.update({("machine", site_id, machine.name): address for machine in machines})
+    inventory.addresses_by_name.update(
+        {("machine", site_id, machine.name): address for machine in machines}
+    )
     return []
 
 

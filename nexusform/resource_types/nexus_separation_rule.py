@@ -22,7 +22,9 @@ _SELECTOR: Final = NestedBlock(
             "match_labels": build_optional_argument(
                 MapType(STRING), "Required pod labels. Default: every pod of the namespaces."
             ),
-            "namespaces": build_optional_argument(SetType(STRING), "Namespaces of the pods. Default or empty: all."),
+            "namespaces": build_optional_argument(
+                SetType(STRING), "Namespaces of the pods. Default or empty: all."
+            ),
         }
     ),
     Nesting.SINGLE,
@@ -33,9 +35,12 @@ _SELECTOR: Final = NestedBlock(
 _GROUP: Final = NestedBlock(
     BlockSchema(
         {
-            "cluster_ids": build_optional_argument(SetType(STRING), "Ids of clusters, VNFs and VMs in the group."),
+            "cluster_ids": build_optional_argument(
+                SetType(STRING), "Ids of clusters, VNFs and VMs in the group."
+            ),
             "pool_ids": build_optional_argument(
-                SetType(STRING), "Pools in the group: `<cluster id>/<pool>`. The control plane is `control-plane`."
+                SetType(STRING),
+                "Pools in the group: `<cluster id>/<pool>`. The control plane is `control-plane`.",
             ),
         },
         {"workload_selector": _SELECTOR},
@@ -53,11 +58,15 @@ _SCHEMA: Final = BlockSchema(
             STRING, "What different groups must not share.", choices=("machine", "rack", "site")
         ),
         "enforcement": build_optional_argument(
-            STRING, "Error or warning if the rule may be violated.", default="deny", choices=("deny", "warn")
+            STRING,
+            "Error or warning if the rule may be violated.",
+            default="deny",
+            choices=("deny", "warn"),
         ),
     },
     {"group": _GROUP},
-    "Clusters, pools or workloads that must not share a machine, rack or site. It moves nothing: plans "
+    "Clusters, pools or workloads that must not share a machine, rack or site. It moves nothing: "
+    "plans "
     "check it in every sample.",
 )
 build_id: Final = build_id_builder("name")

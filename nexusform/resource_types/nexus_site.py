@@ -26,13 +26,16 @@ _SCHEDULER: Final = NestedBlock(
         {
             "rack_spread": build_optional_argument(
                 STRING,
-                "First key of the rack ranking: VMs of the pool, or of the whole cluster. Applies to new "
+                "First key of the rack ranking: VMs of the pool, or of the whole cluster. Applies "
+                "to new "
                 "VMs; moves none.",
                 default=RackSpread.POOL.value,
                 choices=tuple(spread.value for spread in RackSpread),
             ),
             "tie_break_seed": build_optional_argument(
-                NUMBER, "Seed of the tie-break. Applies to new VMs; moves none.", default=DEFAULT_SEED
+                NUMBER,
+                "Seed of the tie-break. Applies to new VMs; moves none.",
+                default=DEFAULT_SEED,
             ),
         }
     ),
@@ -63,9 +66,14 @@ _UPDATE_STRATEGY: Final = NestedBlock(
                 choices=(_COUNT, _PERCENT),
             ),
             "threshold_value": AttributeSchema(
-                NUMBER, "Machines of a rack that must be back before the upgrade continues.", optional=True, minimum=0
+                NUMBER,
+                "Machines of a rack that must be back before the upgrade continues.",
+                optional=True,
+                minimum=0,
             ),
-            "wait_time_minutes": AttributeSchema(NUMBER, "Pause after each rack.", optional=True, minimum=0),
+            "wait_time_minutes": AttributeSchema(
+                NUMBER, "Pause after each rack.", optional=True, minimum=0
+            ),
         }
     ),
     Nesting.SINGLE,
@@ -106,10 +114,13 @@ def _check_update_threshold(strategy: Mapping[str, Any]) -> list[Problem]:
     return []
 
 
-def add_to_inventory(attributes: Mapping[str, Any], address: str, inventory: PlanInventory) -> list[Problem]:
+def add_to_inventory(
+    attributes: Mapping[str, Any], address: str, inventory: PlanInventory
+) -> list[Problem]:
     """Add the site to the inventory; a second site with one name is a problem."""
     site_id = build_id(attributes)
-    other_address = inventory.addresses_by_name.setdefault(("site", "", site_id), address)  # kind, no scope, name
+    # kind, no scope, name.
+    other_address = inventory.addresses_by_name.setdefault(("site", "", site_id), address)
     if other_address != address:
         return [build_duplicate_object_problem("duplicate-site", "site", site_id, other_address)]
     settings = get_known_blocks(attributes, "scheduler")
@@ -137,4 +148,6 @@ def _build_update_strategy(strategy: Any) -> MachineUpgradeStrategy | None:
     )
 
 
-NEXUS_SITE: Final = ResourceType("nexus_site", 1, _SCHEMA, build_id, check=check, add_to_inventory=add_to_inventory)
+NEXUS_SITE: Final = ResourceType(
+    "nexus_site", 1, _SCHEMA, build_id, check=check, add_to_inventory=add_to_inventory
+)

@@ -22,11 +22,18 @@ from nexusform.resource_types.shared_arguments import (
 )
 from nexusform.resources.address import Address
 from nexusform.scheduling.racks.vms import Hint, HintScope, Placement, PlacementConstraints, VmSku
-from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, NestedBlock, Nesting, OnChange
+from nexusform.schemas.block_schema import (
+    AttributeSchema,
+    BlockSchema,
+    NestedBlock,
+    Nesting,
+    OnChange,
+)
 from nexusform.schemas.value_types import NUMBER, STRING, ListType
 
 _FIXED: Final = OnChange.REPLACE
-_POOL: Final = "vm"  # the only pool of a plain VM
+# The only pool of a plain VM.
+_POOL: Final = "vm"
 
 
 def _build_choice(description: str, *choices: str) -> AttributeSchema:
@@ -53,18 +60,26 @@ _SCHEMA: Final = BlockSchema(
         ),
         "rack": _RACK,
         "availability_zone": replace(_RACK, description="Availability zone of the rack."),
-        "cells": AttributeSchema(ListType(NUMBER), "NUMA cells, from 0.", computed=True, predicted=True),
-        "provenance": replace(_RACK, description="Source of the placement: predicted, decided or observed."),
+        "cells": AttributeSchema(
+            ListType(NUMBER), "NUMA cells, from 0.", computed=True, predicted=True
+        ),
+        "provenance": replace(
+            _RACK, description="Source of the placement: predicted, decided or observed."
+        ),
     },
     {
         "placement_hint": NestedBlock(
             BlockSchema(
                 {
-                    "hint_type": _build_choice("Near the resource, or away from it.", "Affinity", "AntiAffinity"),
+                    "hint_type": _build_choice(
+                        "Near the resource, or away from it.", "Affinity", "AntiAffinity"
+                    ),
                     "resource_id": build_required_argument(
                         STRING, "Id of a VM, cluster, machine or rack.", on_change=_FIXED
                     ),
-                    "scheduling_execution": _build_choice("Hard is required; Soft is preferred.", "Hard", "Soft"),
+                    "scheduling_execution": _build_choice(
+                        "Hard is required; Soft is preferred.", "Hard", "Soft"
+                    ),
                     "scope": _build_choice("Compare machines or racks.", "Machine", "Rack"),
                 }
             ),
@@ -84,7 +99,10 @@ _ARGUMENT_PROPERTIES: Final = frozenset({"cpuCores", "memorySizeGB", "placementH
 def check(attributes: Mapping[str, Any]) -> list[Problem]:
     """Check that sizes are whole numbers, and that the azure block does not repeat them."""
     sizes = ("cpu_cores", "memory_gib", "disk_gib", "numa_cells")
-    return [*check_whole_numbers(attributes, sizes), *check_azure_block(attributes, _ARGUMENT_PROPERTIES, path=())]
+    return [
+        *check_whole_numbers(attributes, sizes),
+        *check_azure_block(attributes, _ARGUMENT_PROPERTIES, path=()),
+    ]
 
 
 def compute_demand(
@@ -116,10 +134,14 @@ def compute_demand(
         rule_pool=block,
         rule_number=0 if address.key is None else address.key,
     )
-    return VmDemand(site_id=str(attributes["site_id"]), owner=f"vm:{block}", cluster=block, pools=(pool,)), []
+    return VmDemand(
+        site_id=str(attributes["site_id"]), owner=f"vm:{block}", cluster=block, pools=(pool,)
+    ), []
 
 
-def _build_hints(attributes: Mapping[str, Any], context: ResourceContext) -> tuple[tuple[Hint, ...], list[Problem]]:
+def _build_hints(
+    attributes: Mapping[str, Any], context: ResourceContext
+) -> tuple[tuple[Hint, ...], list[Problem]]:
     """Build the placement hints from the current locations of their targets. An unknown target is a problem."""
     hints, problems = [], []
     for index, hint in enumerate(attributes.get("placement_hint") or []):
@@ -127,15 +149,19 @@ def _build_hints(attributes: Mapping[str, Any], context: ResourceContext) -> tup
         target_locations = context.find_hint_targets(target)
         if target_locations is None:
             detail = (
-                f'Nothing has the id "{target}". A hint names a VM, cluster, machine or rack of this '
+                f'Nothing has the id "{target}". A hint names a VM, cluster, machine or rack of '
+                "this "
                 "configuration by its id."
             )
-            problems.append(Problem(("placement_hint", index, "resource_id"), "unknown-resource", detail))
+            problems.append(
+                Problem(("placement_hint", index, "resource_id"), "unknown-resource", detail)
+            )
             continue
         machines, racks = target_locations
         is_affinity = hint["hint_type"] == "Affinity"
         if is_affinity and not racks:
-            continue  # the target has no location to be near to; a rack has one, even without machines
+            # The target has no location to be near to; a rack has one, even without machines.
+            continue
         hints.append(
             Hint(
                 is_affinity=is_affinity,
@@ -155,7 +181,10 @@ def list_existing_vms(attributes: Mapping[str, Any]) -> tuple[PlacedVm, ...]:
     if not isinstance(machine, str) or not isinstance(attributes.get("rack"), str):
         return ()
     placement = Placement(
-        machine, attributes["rack"], attributes.get("availability_zone") or "", tuple(attributes.get("cells") or ())
+        machine,
+        attributes["rack"],
+        attributes.get("availability_zone") or "",
+        tuple(attributes.get("cells") or ()),
     )
     return (
         PlacedVm(
@@ -172,17 +201,24 @@ def list_existing_vms(attributes: Mapping[str, Any]) -> tuple[PlacedVm, ...]:
 def list_unplaced_vms(attributes: Mapping[str, Any]) -> UnplacedVms:
     """Return the VM, by pool and number, if it exists and the platform found no machine for it."""
     if attributes.get("machine") or attributes.get("provenance") != OBSERVED:
-        return {}  # it is placed, or not created
+        # It is placed, or not created.
+        return {}
     return {(_POOL, 0): {"name": attributes["name"]}}
 
 
 def build_computed_attributes(
-    _attributes: Mapping[str, Any], _context: ResourceContext, vms: Sequence[PlacedVm], unplaced: UnplacedVms
+    _attributes: Mapping[str, Any],
+    _context: ResourceContext,
+    vms: Sequence[PlacedVm],
+    unplaced: UnplacedVms,
 ) -> dict[str, Any]:
     """Return the placement attributes; null without a placement."""
     if not vms:
-        provenance = OBSERVED if unplaced else None  # it exists without a machine, or does not exist yet
-        empty_placement: dict[str, Any] = dict.fromkeys(("machine", "rack", "availability_zone", "cells"))
+        # It exists without a machine, or does not exist yet.
+        provenance = OBSERVED if unplaced else None
+        empty_placement: dict[str, Any] = dict.fromkeys(
+            ("machine", "rack", "availability_zone", "cells")
+        )
         return {**empty_placement, "provenance": provenance}
     vm = vms[0]
     return {
@@ -200,5 +236,10 @@ NEXUS_VIRTUAL_MACHINE: Final = ResourceType(
     _SCHEMA,
     build_id,
     check=check,
-    vms=VmHandlers(compute_demand, list_existing_vms, build_computed_attributes, list_unplaced_vms=list_unplaced_vms),
+    vms=VmHandlers(
+        compute_demand,
+        list_existing_vms,
+        build_computed_attributes,
+        list_unplaced_vms=list_unplaced_vms,
+    ),
 )

@@ -5,7 +5,11 @@ from typing import Any, Final
 
 from nexusform.diagnostics.diagnostic import Problem
 from nexusform.interfaces.plugins import PlanningKind, ResourceType
-from nexusform.resource_types.kubelet_block import EXTENDED, check_extended_resources, parse_extended_resources
+from nexusform.resource_types.kubelet_block import (
+    EXTENDED,
+    check_extended_resources,
+    parse_extended_resources,
+)
 from nexusform.resource_types.shared_arguments import (
     build_duplicate_object_problem,
     build_id_attribute,
@@ -47,17 +51,24 @@ _FIGURES: Final = ("vcpus", "emulator_vcpus", "disk_gib", "numa_cells")
 def check(attributes: Mapping[str, Any]) -> list[Problem]:
     """Return the problems of figures (fractions, memory), extended resources, and a name of the built-in catalogue."""
     problems = [*check_whole_numbers(attributes, _FIGURES), *check_memory(attributes)]
-    problems += check_extended_resources(attributes.get("extended_resources"), ("extended_resources",))
+    problems += check_extended_resources(
+        attributes.get("extended_resources"), ("extended_resources",)
+    )
     name = attributes.get("name")
     if isinstance(name, str) and name in CATALOGUES[NEWEST].vm_skus:
-        reason = f'The built-in catalogue has a VM SKU "{name}" already; clusters can use it directly.'
+        reason = (
+            f'The built-in catalogue has a VM SKU "{name}" already; clusters can use it directly.'
+        )
         problems.append(Problem(("name",), "duplicate-vm-sku", f"{reason} Rename your own SKU."))
     return problems
 
 
-def add_to_inventory(attributes: Mapping[str, Any], address: str, inventory: PlanInventory) -> list[Problem]:
+def add_to_inventory(
+    attributes: Mapping[str, Any], address: str, inventory: PlanInventory
+) -> list[Problem]:
     """Add the SKU to the inventory; a second SKU with one name is a problem."""
-    sku = VmSku(  # for the scheduler; any hardware is accepted
+    # For the scheduler; any hardware is accepted.
+    sku = VmSku(
         name=str(attributes["name"]),
         vcpus=int(attributes["vcpus"]),
         emulator_vcpus=int(attributes.get("emulator_vcpus") or 0),
@@ -67,13 +78,22 @@ def add_to_inventory(attributes: Mapping[str, Any], address: str, inventory: Pla
         extra_large=bool(attributes.get("extra_large")),
         extended=tuple(parse_extended_resources(attributes.get("extended_resources")).items()),
     )
-    other_address = inventory.addresses_by_name.setdefault(("vm_sku", "", sku.name), address)  # kind, no scope, name
+    # kind, no scope, name.
+    other_address = inventory.addresses_by_name.setdefault(("vm_sku", "", sku.name), address)
     if other_address != address:
-        return [build_duplicate_object_problem("duplicate-vm-sku", "VM SKU", sku.name, other_address)]
+        return [
+            build_duplicate_object_problem("duplicate-vm-sku", "VM SKU", sku.name, other_address)
+        ]
     inventory.skus[address] = sku
     return []
 
 
 NEXUS_VM_SKU: Final = ResourceType(
-    "nexus_vm_sku", 1, _SCHEMA, build_id, check=check, add_to_inventory=add_to_inventory, kind=PlanningKind.VM_SKU
+    "nexus_vm_sku",
+    1,
+    _SCHEMA,
+    build_id,
+    check=check,
+    add_to_inventory=add_to_inventory,
+    kind=PlanningKind.VM_SKU,
 )

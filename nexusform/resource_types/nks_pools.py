@@ -29,30 +29,44 @@ from nexusform.scheduling.kubelet import (
 )
 from nexusform.scheduling.kubelet import compute_capacity as vm_size
 from nexusform.scheduling.racks.vms import CONTROL_PLANE, Placement, PlacementConstraints, VmSku
-from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, NestedBlock, Nesting, OnChange
+from nexusform.schemas.block_schema import (
+    AttributeSchema,
+    BlockSchema,
+    NestedBlock,
+    Nesting,
+    OnChange,
+)
 from nexusform.schemas.value_types import NUMBER, STRING, ListType, MapType, ObjectType, SetType
 
 ZONE_LABEL: Final = "topology.kubernetes.io/zone"
 MACHINE_LABEL: Final = "topology.kubernetes.io/baremetalmachine"
 
-MAXIMUM_NODES: Final = 1_000_000  # more nodes than any pool has; a limit, so that a typing error cannot exhaust memory
+# More nodes than any pool has; a limit, so that a typing error cannot exhaust memory.
+MAXIMUM_NODES: Final = 1_000_000
 
 _POOL: Final = OnChange.REPLACE_POOL
 
 ZONES: Final = build_optional_argument(
-    SetType(STRING), "Availability zones (racks) for its VMs. Default or empty: all.", on_change=_POOL
+    SetType(STRING),
+    "Availability zones (racks) for its VMs. Default or empty: all.",
+    on_change=_POOL,
 )
 SKU: Final = build_required_argument(STRING, "VM SKU of the nodes.", on_change=_POOL)
 POOL_ARGUMENTS: Final[Mapping[str, AttributeSchema]] = {
     "vm_sku_name": SKU,
     "availability_zones": ZONES,
     "mode": build_optional_argument(
-        STRING, "Purpose of the pool.", default="User", choices=("User", "System", "NotApplicable"), on_change=_POOL
+        STRING,
+        "Purpose of the pool.",
+        default="User",
+        choices=("User", "System", "NotApplicable"),
+        on_change=_POOL,
     ),
     "labels": build_optional_argument(MapType(STRING), "Labels of the nodes.", on_change=_POOL),
     "sriov_vfs": VFS,
 }
-POOL_PROPERTIES: Final = frozenset(  # properties of a pool's body set by its arguments
+# properties of a pool's body set by its arguments.
+POOL_PROPERTIES: Final = frozenset(
     {"count", "vmSkuName", "availabilityZones", "mode", "labels", "taints", "upgradeSettings"}
 )
 _DRAIN_SECONDS: Final = 1800
@@ -123,7 +137,10 @@ NODE: Final = ObjectType.create(
 )
 NODES: Final = AttributeSchema(
     MapType(NODE),
-    "Nodes by name: `pool`, `role`, `rack`, `machine`, `availability_zone`, `numa_cells`, `vm_sku_name`, `labels`.",
+    (
+        "Nodes by name: `pool`, `role`, `rack`, `machine`, `availability_zone`, `numa_cells`, "
+        "`vm_sku_name`, `labels`."
+    ),
     computed=True,
     predicted=True,
 )
@@ -144,8 +161,12 @@ def check_upgrade_settings(values: Mapping[str, Any], path: Path) -> Iterable[Pr
     """Yield a problem unless surge or unavailable is above zero."""
     settings = get_known_blocks(values, "upgrade_settings")
     amounts = [settings.get("max_surge"), settings.get("max_unavailable")]
-    if all(isinstance(amount, str) and not amount.rstrip("%").strip("0") for amount in amounts):  # "0", "0%" or "00"
-        detail = "max_surge and max_unavailable are both zero, so no VM can be upgraded. Set one of them to at least 1."
+    # "0", "0%" or "00".
+    if all(isinstance(amount, str) and not amount.rstrip("%").strip("0") for amount in amounts):
+        detail = (
+            "max_surge and max_unavailable are both zero, so no VM can be upgraded. Set one of "
+            "them to at least 1."
+        )
         yield Problem((*path, "upgrade_settings"), "invalid-upgrade-settings", detail)
 
 
@@ -154,13 +175,23 @@ def check_pool_name(name: str, path: Path) -> list[Problem]:
     # Azure has pools with capitals: the kubelet converts them to lower case when a node registers.
     rules = validate_dns_subdomain(f"c-{name.lower()}-1")
     if not rules:
-        return []  # the names are valid
+        # The names are valid.
+        return []
     problem = f'"{name[:80]}" cannot be the name of an agent pool: its nodes are named after it.'
-    return [Problem(path, "invalid-agent-pool-name", f"{problem} Kubernetes rule for names: {rules[0]}.")]
+    return [
+        Problem(
+            path, "invalid-agent-pool-name", f"{problem} Kubernetes rule for names: {rules[0]}."
+        )
+    ]
 
 
 def build_pool_demand(
-    cluster: str, pool: str, count: int, values: Mapping[str, Any], path: Path, context: ResourceContext
+    cluster: str,
+    pool: str,
+    count: int,
+    values: Mapping[str, Any],
+    path: Path,
+    context: ResourceContext,
 ) -> tuple[PoolDemand | None, list[Problem]]:
     """Return the demand of one pool; None with a problem for a wrong VM SKU. `values` are its arguments, and `path` is
     their location in the resource: () for a pool with a resource of its own.
@@ -168,9 +199,14 @@ def build_pool_demand(
     name = str(values.get("vm_sku_name"))
     sku = context.find_sku(name)
     if sku is None:
-        return None, [build_unknown_sku_problem(name, (*path, "vm_sku_name"), context.list_sku_names())]
+        return None, [
+            build_unknown_sku_problem(name, (*path, "vm_sku_name"), context.list_sku_names())
+        ]
     if pool == CONTROL_PLANE and sku.numa_cells > 1:
-        detail = f"{name} spans {sku.numa_cells} NUMA cells; such SKUs are for agent pools only. Take a G or P SKU."
+        detail = (
+            f"{name} spans {sku.numa_cells} NUMA cells; such SKUs are for agent pools only. Take "
+            "a G or P SKU."
+        )
         return None, [Problem((*path, "vm_sku_name"), "unsupported-control-plane-sku", detail)]
     sku = add_vfs_to_sku(sku, values)
     settings = get_mapping(values, "upgrade_settings")
@@ -237,7 +273,8 @@ def list_existing_vms(attributes: Mapping[str, Any]) -> tuple[PlacedVm, ...]:
     """Return the VMs of the nodes of a prior object; nodes without a machine use no capacity."""
     nodes = attributes.get("nodes")
     if not isinstance(nodes, Mapping):
-        return ()  # it was not created
+        # It was not created.
+        return ()
     return tuple(
         PlacedVm(
             pool=node["pool"],
@@ -245,7 +282,10 @@ def list_existing_vms(attributes: Mapping[str, Any]) -> tuple[PlacedVm, ...]:
             name=name,
             sku_name=node["vm_sku_name"],
             placement=Placement(
-                node["machine"], node["rack"], node["availability_zone"], tuple(node.get("numa_cells") or ())
+                node["machine"],
+                node["rack"],
+                node["availability_zone"],
+                tuple(node.get("numa_cells") or ()),
             ),
             provenance=node.get("provenance", "predicted"),
             platform_name=node.get("platform_name"),
@@ -259,13 +299,18 @@ def list_unplaced_nodes(attributes: Mapping[str, Any]) -> UnplacedVms:
     """Return the nodes of a prior object without a machine, with their names, by pool and number."""
     nodes = attributes.get("nodes")
     if not isinstance(nodes, Mapping):
-        return {}  # it was not created
-    unplaced_nodes = [{**node, "name": name} for name, node in nodes.items() if not node.get("machine")]
+        # It was not created.
+        return {}
+    unplaced_nodes = [
+        {**node, "name": name} for name, node in nodes.items() if not node.get("machine")
+    ]
     return {(node["pool"], node["number"]): node for node in unplaced_nodes}
 
 
 def add_node_labels(
-    nodes: Mapping[str, Mapping[str, Any]], pools: Mapping[str, Mapping[str, Any]], cluster: Mapping[str, Any]
+    nodes: Mapping[str, Mapping[str, Any]],
+    pools: Mapping[str, Mapping[str, Any]],
+    cluster: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Return nodes as read by expressions, with `labels` ({} without a machine). `pools` are the arguments of the pools
     by name, `cluster` those of the cluster (empty for a separate pool: it does not know them).
@@ -281,7 +326,9 @@ def build_node_reader(
 ) -> Callable[[Mapping[str, Any], PlacedVm, Mapping[str, Any]], NodeProperties]:
     """Return a function for the node properties of a VM; `get_pools` returns the pools of its object by name."""
 
-    def read_node(attributes: Mapping[str, Any], vm: PlacedVm, cluster: Mapping[str, Any]) -> NodeProperties:
+    def read_node(
+        attributes: Mapping[str, Any], vm: PlacedVm, cluster: Mapping[str, Any]
+    ) -> NodeProperties:
         return build_node_properties(vm, get_pools(attributes), cluster)
 
     return read_node
@@ -305,7 +352,8 @@ def build_node_properties(
         return NodeProperties(labels, (CONTROL_PLANE_TAINT,), kubelet)
     labels |= dict.fromkeys(cluster.get("hardware_label_keys") or (), vm.placement.machine)
     taints = tuple(
-        Taint(str(taint["key"]), get_text(taint, "value"), str(taint["effect"])) for taint in pool.get("taint") or ()
+        Taint(str(taint["key"]), get_text(taint, "value"), str(taint["effect"]))
+        for taint in pool.get("taint") or ()
     )
     return NodeProperties(labels, taints, kubelet)
 
@@ -316,7 +364,9 @@ def build_node_kubelet(pool: Mapping[str, Any], cluster: Mapping[str, Any]) -> K
 
 
 def compute_capacity(
-    vms: Iterable[PlacedVm], skus: Mapping[str, VmSku | None], kubelets: Mapping[str, KubeletConfiguration]
+    vms: Iterable[PlacedVm],
+    skus: Mapping[str, VmSku | None],
+    kubelets: Mapping[str, KubeletConfiguration],
 ) -> dict[str, Any]:
     """Compute the total CPU and memory of the nodes, and the allocatable part, as Kubernetes quantities.
     `skus` (None: unknown) and `kubelets` are by name of the pool; nodes of unknown size count as nothing.
@@ -336,5 +386,7 @@ def _sum_node_sizes(sizes: Sequence[NodeSize]) -> dict[str, str]:
     cpu = sum(size.cpu for size in sizes)  # in milli-CPUs
     memory = sum(size.memory for size in sizes)  # in bytes
     whole_gib, remaining_bytes = divmod(memory, GIB)
-    memory_text = str(build_quantity(memory, QuantityFormat.BINARY)) if remaining_bytes else f"{whole_gib}Gi"
+    memory_text = (
+        str(build_quantity(memory, QuantityFormat.BINARY)) if remaining_bytes else f"{whole_gib}Gi"
+    )
     return {"cpu": str(build_cpu_quantity(cpu)), "memory": memory_text}

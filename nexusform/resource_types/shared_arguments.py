@@ -9,7 +9,14 @@ from typing import Any, Final
 
 from nexusform.diagnostics.diagnostic import Problem, Severity, find_nearest_names, suggest_name
 from nexusform.json_data.plain_data import Path, get_value_at_path
-from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, NestedBlock, Nesting, ObjectReference, OnChange
+from nexusform.schemas.block_schema import (
+    AttributeSchema,
+    BlockSchema,
+    NestedBlock,
+    Nesting,
+    ObjectReference,
+    OnChange,
+)
 from nexusform.schemas.value_types import DYNAMIC, NUMBER, STRING
 from nexusform.values.typed_value import UNKNOWN, Unknown
 
@@ -22,11 +29,16 @@ def build_name_attribute(noun: str) -> AttributeSchema:
     """Build the attribute `name`. It is required with count or for_each, and another name replaces the object."""
     return build_optional_argument(
         STRING,
-        f"Name of the {noun}. Default: the current name, else the block's name. Required with count or for_each.",
+        (
+            f"Name of the {noun}. Default: the current name, else the block's name. Required with "
+            "count or for_each."
+        ),
         computed=True,
         on_change=OnChange.REPLACE,
         pattern=r"[^|/\x00-\x1f]+",
-        pattern_hint='a name of at least one character, without "|" and "/" (ids and the tie-break use them)',
+        pattern_hint=(
+            'a name of at least one character, without "|" and "/" (ids and the tie-break use them)'
+        ),
     )
 
 
@@ -35,7 +47,9 @@ def build_id_attribute(form: str) -> AttributeSchema:
     return AttributeSchema(STRING, f"The id: `{form}`.", computed=True)
 
 
-def build_parent_attribute(parent_type: str, addition: str = "", other_types: tuple[str, ...] = ()) -> AttributeSchema:
+def build_parent_attribute(
+    parent_type: str, addition: str = "", other_types: tuple[str, ...] = ()
+) -> AttributeSchema:
     """Build the argument with the parent's id; another parent replaces the object. `addition` extends the help text."""
     return build_required_argument(
         STRING,
@@ -45,7 +59,9 @@ def build_parent_attribute(parent_type: str, addition: str = "", other_types: tu
     )
 
 
-def build_placement_number(description: str, minimum: int, default: int | None = None, **more: Any) -> AttributeSchema:
+def build_placement_number(
+    description: str, minimum: int, default: int | None = None, **more: Any
+) -> AttributeSchema:
     """Build a number that determines placements, such as an amount of memory; required without a default."""
     return AttributeSchema(
         NUMBER,
@@ -82,10 +98,16 @@ def get_known_blocks(attributes: Mapping[str, Any], name: str) -> Mapping[str, A
     return blocks if isinstance(blocks, Mapping) else {}
 
 
-def check_whole_numbers(values: Mapping[str, Any], names: Iterable[str], path: Path = ()) -> list[Problem]:
+def check_whole_numbers(
+    values: Mapping[str, Any], names: Iterable[str], path: Path = ()
+) -> list[Problem]:
     """Return problems for the named arguments with a fraction."""
     return [
-        Problem((*path, name), "invalid-number", f'"{name}" must be a whole number, not {float(values[name])}.')
+        Problem(
+            (*path, name),
+            "invalid-number",
+            f'"{name}" must be a whole number, not {float(values[name])}.',
+        )
         for name in names
         if isinstance(values.get(name), float | Fraction)
     ]
@@ -95,7 +117,8 @@ def check_memory(values: Mapping[str, Any], path: Path = ()) -> list[Problem]:
     """Return a problem if `memory_gib` is known and not above 0."""
     memory = values.get("memory_gib")
     if memory is None or not is_set_and_known(memory) or memory > 0:
-        return []  # unset, unknown or valid
+        # Unset, unknown or valid.
+        return []
     return [Problem((*path, "memory_gib"), "invalid-number", '"memory_gib" must be above 0.')]
 
 
@@ -106,11 +129,14 @@ def build_reference_problem(
     sort of object ("site"), `known` are its ids, and `example` is a correct reference.
     """
     ids = sorted(known)
-    known_text = f" Known {noun}s: {', '.join(ids[:8])}{', ...' if len(ids) > 8 else ''}." if ids else ""
+    known_text = (
+        f" Known {noun}s: {', '.join(ids[:8])}{', ...' if len(ids) > 8 else ''}." if ids else ""
+    )
     return Problem(
         (argument,),
         kind,
-        f'No {noun} has the id "{object_id}".{suggest_name(object_id, ids)}{known_text} Write a reference '
+        f'No {noun} has the id "{object_id}".{suggest_name(object_id, ids)}{known_text} Write a '
+        "reference "
         f"such as {example}, so that the {noun} is planned first.",
     )
 
@@ -128,7 +154,8 @@ def build_unknown_sku_problem(name: str, path: Path, known: Collection[str]) -> 
     return Problem(
         path,
         "unknown-vm-sku",
-        f'There is no VM SKU "{name}".{suggest_name(name, sorted(known))}{nearest_text} Declare your own '
+        f'There is no VM SKU "{name}".{suggest_name(name, sorted(known))}{nearest_text} Declare '
+        "your own "
         "sizes with nexus_vm_sku.",
     )
 
@@ -149,29 +176,39 @@ _UnsetOrUnknown: Final = type(None) | Unknown
 
 _BODY: Final = AttributeSchema(
     DYNAMIC,
-    "Further request body as in the REST API: location, extendedLocation, tags, properties. Planned values"
+    "Further request body as in the REST API: location, extendedLocation, tags, properties. "
+    "Planned values"
     " override it; the rest is sent unchanged.",
     optional=True,
 )
-_GROUP: Final = AttributeSchema(STRING, "Resource group. Default: that of the provider block.", optional=True)
+_GROUP: Final = AttributeSchema(
+    STRING, "Resource group. Default: that of the provider block.", optional=True
+)
 AZURE_BLOCK: Final = NestedBlock(
     BlockSchema({"resource_group": _GROUP, "body": _BODY}),
     Nesting.SINGLE,
     'Further Azure properties, for provider "azure".',
     max_items=1,
 )
-POOL_AZURE_BLOCK: Final = NestedBlock(  # a pool is in the resource group of its cluster
-    BlockSchema({"body": _BODY}), Nesting.SINGLE, 'Further Azure properties, for provider "azure".', max_items=1
+# A pool is in the resource group of its cluster.
+POOL_AZURE_BLOCK: Final = NestedBlock(
+    BlockSchema({"body": _BODY}),
+    Nesting.SINGLE,
+    'Further Azure properties, for provider "azure".',
+    max_items=1,
 )
 
 
-def check_azure_block(values: Mapping[str, Any], argument_properties: Collection[str], path: Path) -> Iterator[Problem]:
+def check_azure_block(
+    values: Mapping[str, Any], argument_properties: Collection[str], path: Path
+) -> Iterator[Problem]:
     """Yield the problems of the `azure` block among `values`, the arguments of a resource or pool at `path`. Its body
     must not repeat `argument_properties`: other arguments set them.
     """
     body = get_value_at_path(values, "azure", "body")
     if not is_set_and_known(body):
-        return  # unset or unknown
+        # Unset or unknown.
+        return
     body_path = (*path, "azure", "body")
     properties = get_value_at_path(body, "properties")
     if not isinstance(body, Mapping) or not isinstance(properties, Mapping | _UnsetOrUnknown):
@@ -180,18 +217,25 @@ def check_azure_block(values: Mapping[str, Any], argument_properties: Collection
         return
     known_properties = get_known_blocks(body, "properties")
     misplaced: list[Path] = [(name,) for name in _BLOCK_PROPERTIES if name in body]
-    misplaced += [("properties", name) for name in sorted(argument_properties) if name in known_properties]
+    misplaced += [
+        ("properties", name) for name in sorted(argument_properties) if name in known_properties
+    ]
     for property_path in misplaced:
-        detail = f"{'.'.join(map(str, property_path))} follows from the arguments of the block: omit it from the body."
+        detail = (
+            f"{'.'.join(map(str, property_path))} follows from the arguments of the block: omit "
+            "it from the body."
+        )
         yield Problem((*body_path, *property_path), "invalid-azure-body", detail)
 
 
 def check_even_control_plane(count: Any, path: Path) -> Iterator[Problem]:
     """Yield a warning about a control plane with an even number of members."""
     if not isinstance(count, int) or count < 2 or count % 2:
-        return  # unknown, without redundancy, or odd
+        # Unknown, without redundancy, or odd.
+        return
     detail = (
-        f"etcd needs more than half of its members. {count} members survive the loss of {count // 2 - 1}, "
+        f"etcd needs more than half of its members. {count} members survive the loss of "
+        f"{count // 2 - 1}, "
         f"like {count - 1}, and one more member can fail. Use {count - 1} or {count + 1}."
     )
     summary = f"{count} control-plane nodes survive no more failures than {count - 1} would"

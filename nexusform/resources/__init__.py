@@ -1,9 +1,12 @@
 """Addresses of resources, and the graph of their dependencies."""
 
-PUBLIC = {  # public names of the package, by module
+# public names of the package, by module.
+PUBLIC = {
     "address": (
-        "Address AddressPattern AddressProblem compute_address_order compute_key_sort_key ConfigAddress "
-        "format_module Key Mode MODE_KEYWORDS MODE_PREFIXES MODES OTHER_MODES ModulePath ModulePathStep "
+        "Address AddressPattern AddressProblem compute_address_order compute_key_sort_key "
+        "ConfigAddress "
+        "format_module Key Mode MODE_KEYWORDS MODE_PREFIXES MODES OTHER_MODES ModulePath "
+        "ModulePathStep "
         "parse_address parse_pattern render_moved_block ROOT_MODULE"
     ),
     "graph": "find_cycles find_reachable sort_topologically",

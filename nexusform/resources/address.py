@@ -12,15 +12,20 @@ from msgspec import Struct
 
 Key: TypeAlias = int | str | None
 Mode: TypeAlias = Literal["managed", "data"]
-MODES: Final[Mapping[str, Mode]] = {"resource": "managed", "data": "data"}  # by the keyword of a block
-MODE_KEYWORDS: Final[Mapping[Mode, Literal["resource", "data"]]] = {"managed": "resource", "data": "data"}
+# By the keyword of a block.
+MODES: Final[Mapping[str, Mode]] = {"resource": "managed", "data": "data"}
+MODE_KEYWORDS: Final[Mapping[Mode, Literal["resource", "data"]]] = {
+    "managed": "resource",
+    "data": "data",
+}
 MODE_PREFIXES: Final[Mapping[Mode, str]] = {"managed": "", "data": "data."}  # of addresses
 OTHER_MODES: Final[Mapping[Mode, Mode]] = {"managed": "data", "data": "managed"}
 
 _NAME = re.compile(r"[^\W\d][\w-]*")
 
 
-class ModulePathStep(Struct, frozen=True, gc=False):  # never part of a cycle, so excluded from garbage collection
+# Never part of a cycle, so excluded from garbage collection.
+class ModulePathStep(Struct, frozen=True, gc=False):
     """Module call on the path from the root, with the instance key if it has one."""
 
     name: str
@@ -64,7 +69,9 @@ class Address(Struct, frozen=True, gc=False):
     @property
     def config_address(self) -> ConfigAddress:
         """Address of its block."""
-        return ConfigAddress(tuple(step.name for step in self.module), self.mode, self.type, self.name)
+        return ConfigAddress(
+            tuple(step.name for step in self.module), self.mode, self.type, self.name
+        )
 
     def __str__(self) -> str:
         local = f"{MODE_PREFIXES[self.mode]}{self.type}.{self.name}{format_key(self.key)}"
@@ -117,14 +124,18 @@ class AddressPattern(Struct, frozen=True):
         None in the pattern matches every key. Without a type, the pattern is a module.
         """
         if len(address.module) < len(self.module):
-            return False  # above the module
+            # Above the module.
+            return False
         for pattern_step, step in zip(self.module, address.module, strict=False):
             if pattern_step.name != step.name or pattern_step.key not in (None, step.key):
-                return False  # in another module
+                # In another module.
+                return False
         if not self.type:
-            return True  # it is a module
+            # It is a module.
+            return True
         if len(address.module) > len(self.module) or self.key not in (None, address.key):
-            return False  # below the module, or another instance
+            # Below the module, or another instance.
+            return False
         return (address.mode, address.type, address.name) == (self.mode, self.type, self.name)
 
     def __str__(self) -> str:
@@ -144,7 +155,8 @@ class AddressProblem(ValueError):
 
 def parse_pattern(text: str) -> AddressPattern:
     """Parse a typed address, such as module.a["k"].nexus_rack.r1[0], data.T.N or module.a. Raises AddressProblem."""
-    parts = _split_address_into_parts(text)  # ("name", NAME) and ("key", KEY), in order
+    # ("name", NAME) and ("key", KEY), in order.
+    parts = _split_address_into_parts(text)
     module: list[ModulePathStep] = []
     position = 0
     while position < len(parts) and parts[position] == ("name", "module"):
@@ -160,11 +172,15 @@ def parse_pattern(text: str) -> AddressPattern:
     if resource_parts[:1] == [("name", "data")]:
         mode, resource_parts = "data", resource_parts[1:]
     if len(resource_parts) < 2 or resource_parts[0][0] != "name" or resource_parts[1][0] != "name":
-        raise AddressProblem(f'"{text}" is not a resource address: expected TYPE.NAME, e.g. nexus_rack.r1.')
+        raise AddressProblem(
+            f'"{text}" is not a resource address: expected TYPE.NAME, e.g. nexus_rack.r1.'
+        )
     key, next_position = _get_key_at_position(resource_parts, 2)
     if next_position != len(resource_parts):
         raise AddressProblem(f'"{text}": unexpected text after the instance key.')
-    return AddressPattern(tuple(module), mode, str(resource_parts[0][1]), str(resource_parts[1][1]), key)
+    return AddressPattern(
+        tuple(module), mode, str(resource_parts[0][1]), str(resource_parts[1][1]), key
+    )
 
 
 def parse_address(text: str) -> Address:
@@ -216,6 +232,11 @@ def _parse_bracketed_key(text: str, index: int) -> tuple[Key, int]:
         return int(number.group(1)), number.end()
     string_match = re.compile(r'"((?:[^"\\]++|\\.)*+)"\]').match(text, index)
     if string_match is None:
-        raise AddressProblem(f'"{text}": an instance key is a number (18 digits) or a quoted string in brackets.')
-    key = re.sub(r"\\(.)", lambda escape: "\n" if escape[1] == "n" else escape[1], string_match.group(1))
-    return key.replace("$${", "${").replace("%%{", "%{"), string_match.end()  # escaped template markers
+        raise AddressProblem(
+            f'"{text}": an instance key is a number (18 digits) or a quoted string in brackets.'
+        )
+    key = re.sub(
+        r"\\(.)", lambda escape: "\n" if escape[1] == "n" else escape[1], string_match.group(1)
+    )
+    # escaped template markers.
+    return key.replace("$${", "${").replace("%%{", "%{"), string_match.end()

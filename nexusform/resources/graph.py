@@ -13,7 +13,8 @@ def sort_topologically(dependencies: Mapping[N, Iterable[N]], position: Mapping[
     """Sort every node after its dependencies; among ready nodes, the lowest position first. `dependencies` must refer
     only to its own keys, and each node needs a position of its own. Nodes of cycles and their dependents are left out.
     """
-    unmet_counts: dict[N, int] = {}  # numbers of dependencies without a place in the order so far
+    # numbers of dependencies without a place in the order so far.
+    unmet_counts: dict[N, int] = {}
     dependents: dict[N, list[N]] = {}
     for node, node_dependencies in dependencies.items():
         unique_dependencies = set(node_dependencies)
@@ -34,24 +35,32 @@ def sort_topologically(dependencies: Mapping[N, Iterable[N]], position: Mapping[
     return order
 
 
-def find_cycles(dependencies: Mapping[N, Iterable[N]], position: Mapping[N, int]) -> list[tuple[N, ...]]:
+def find_cycles(
+    dependencies: Mapping[N, Iterable[N]], position: Mapping[N, int]
+) -> list[tuple[N, ...]]:
     """Find one cycle per strongly connected component, starting at its member of lowest position."""
     if len(sort_topologically(dependencies, position)) == len(dependencies):
-        return []  # all were sorted
+        # All were sorted.
+        return []
     import networkx as nx
 
     graph: nx.DiGraph[N] = nx.DiGraph()
     graph.add_nodes_from(dependencies)
     graph.add_edges_from(
-        (node, dependency) for node, node_dependencies in dependencies.items() for dependency in node_dependencies
+        (node, dependency)
+        for node, node_dependencies in dependencies.items()
+        for dependency in node_dependencies
     )
     found_cycles = []
     for component in nx.strongly_connected_components(graph):
         members = sorted(component, key=position.__getitem__)
         first = members[0]
         if len(members) == 1 and not graph.has_edge(first, first):
-            continue  # a node alone forms a cycle only with itself
-        found_cycles.append(tuple(start for start, _ in nx.find_cycle(graph.subgraph(members), first)))
+            # A node alone forms a cycle only with itself.
+            continue
+        found_cycles.append(
+            tuple(start for start, _ in nx.find_cycle(graph.subgraph(members), first))
+        )
     return sorted(found_cycles, key=lambda cycle: position[cycle[0]])
 
 
@@ -63,5 +72,6 @@ def find_reachable(start: Iterable[N], list_neighbours: Callable[[N], Iterable[N
         node = stack.pop()
         if node not in visited:
             visited.add(node)
-            stack += list_neighbours(node)  # visited ones are skipped above
+            # visited ones are skipped above.
+            stack += list_neighbours(node)
     return visited

@@ -14,7 +14,8 @@ from msgspec import Struct, field
 from nexusform.scheduling.racks.vms import VmSku
 from nexusform.scheduling.sku_catalogue import compute_allocatable_cpus
 
-MAX_CELLS: Final = 8  # kubelet does not start under a policy with more NUMA cells
+# kubelet does not start under a policy with more NUMA cells.
+MAX_CELLS: Final = 8
 STORAGE: Final = "ephemeral-storage"
 HUGEPAGES: Final = "hugepages-"
 MIB: Final = 2**20
@@ -103,12 +104,20 @@ def compute_allocatable(sku: VmSku, kubelet: KubeletConfiguration) -> NodeSize:
     """
     vm_size = compute_capacity(sku)
     resources = collect_extended_resources(sku, kubelet)
-    pages = sum(sum(per_cell) for name, per_cell in resources.items() if name.startswith(HUGEPAGES))  # bytes
-    reserved_memory = compute_kernel_memory(vm_size.memory) + kubelet.reserved.memory + kubelet.eviction_memory + pages
+    pages = sum(
+        sum(per_cell) for name, per_cell in resources.items() if name.startswith(HUGEPAGES)
+    )  # bytes
+    reserved_memory = (
+        compute_kernel_memory(vm_size.memory)
+        + kubelet.reserved.memory
+        + kubelet.eviction_memory
+        + pages
+    )
     extended = {name: sum(per_cell) for name, per_cell in resources.items()}
     if sku.disk_gib:
         storage = sku.disk_gib * GIB
-        eviction_per_cent = 10  # kept for evictions by kubelet's default (`nodefs.available`)
+        # kept for evictions by kubelet's default (`nodefs.available`).
+        eviction_per_cent = 10
         eviction_storage = storage * eviction_per_cent // 100
         extended[STORAGE] = max(0, storage - eviction_storage - kubelet.reserved.storage)
     # kubelet's reservedSystemCPUs replaces the CPUs of its other two reserves.
@@ -124,7 +133,9 @@ def compute_kernel_memory(memory: int) -> int:
     return page_table + _KERNEL_FIXED
 
 
-def collect_extended_resources(sku: VmSku, kubelet: KubeletConfiguration) -> dict[str, tuple[int, ...]]:
+def collect_extended_resources(
+    sku: VmSku, kubelet: KubeletConfiguration
+) -> dict[str, tuple[int, ...]]:
     """Return the extended resources of a node: amounts per NUMA cell by name. Those of kubelet replace the SKU's."""
     return {**dict(sku.extended), **kubelet.extended}
 
@@ -134,5 +145,6 @@ def list_reserved_cpus(sku: VmSku, kubelet: KubeletConfiguration) -> frozenset[i
     if kubelet.reserved_cpus is not None:
         return kubelet.reserved_cpus
     if kubelet.platform is Platform.KUBEADM:
-        return frozenset()  # kubeadm reserves none, NKS two on most SKUs
+        # kubeadm reserves none, NKS two on most SKUs.
+        return frozenset()
     return frozenset(range(sku.vcpus - compute_allocatable_cpus(sku)))

@@ -10,8 +10,10 @@ SUCCEEDED: Final = "Succeeded"
 FAILED: Final = "Failed"
 CORDON: Final = "Cordon"
 POWER_OFF: Final = "PowerOff"
-CORDONED_BY_ACTION: Final = "cordoned_by_action"  # key of the observed facts: the cordon is of an action
-ACTION_PENDING: Final = "with a pending action"  # reason against new VMs
+# key of the observed facts: the cordon is of an action.
+CORDONED_BY_ACTION: Final = "cordoned_by_action"
+# reason against new VMs.
+ACTION_PENDING: Final = "with a pending action"
 
 
 class MachineActionKind(Struct, frozen=True):
@@ -46,13 +48,15 @@ def compute_facts_after(action: str, before: Mapping[str, Any], time: str) -> di
     owner, is_by_action = before.get("cordoned_by"), before.get(CORDONED_BY_ACTION)
     if action == CORDON:
         facts["cordon_status"] = "Cordoned"
-        if owner is None:  # an earlier cordon keeps its owner
+        # An earlier cordon keeps its owner.
+        if owner is None:
             owner, is_by_action = "nexusform", True
     elif ACTION_KINDS[action].leaves_off:
         facts |= {"power_state": "Off", "ready_state": "False"}
     else:
         facts = {**_IN_SERVICE, "cordon_status": facts["cordon_status"]}
-    since = time if facts != _IN_SERVICE else None  # when it went out of service
+    # When it went out of service.
+    since = time if facts != _IN_SERVICE else None
     after = {**facts, "message": None, "since": since, "cordoned_by": owner}
     if is_by_action:
         after[CORDONED_BY_ACTION] = True
@@ -67,6 +71,8 @@ _IN_SERVICE: Final[Mapping[str, str]] = {
 }
 
 
-def record_result(attributes: Mapping[str, Any], started: str, finished: str, result: str) -> dict[str, Any]:
+def record_result(
+    attributes: Mapping[str, Any], started: str, finished: str, result: str
+) -> dict[str, Any]:
     """Return the attributes of an action after its run. Times are RFC 3339."""
     return {**attributes, "started": started, "finished": finished, "result": result}

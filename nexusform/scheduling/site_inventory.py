@@ -94,9 +94,15 @@ class PlanInventory(Struct):
         return frozenset(site.id for site in self.sites.values())
 
 
-def add_observed_facts(attributes: Mapping[str, Any], note: Mapping[str, Any] | None) -> Mapping[str, Any]:
+def add_observed_facts(
+    attributes: Mapping[str, Any], note: Mapping[str, Any] | None
+) -> Mapping[str, Any]:
     """Return the attributes of a rack or machine with the observed facts of its private note, for the inventory."""
-    return {**attributes, OBSERVED_KEY: note[OBSERVED_KEY]} if note and note.get(OBSERVED_KEY) else attributes
+    return (
+        {**attributes, OBSERVED_KEY: note[OBSERVED_KEY]}
+        if note and note.get(OBSERVED_KEY)
+        else attributes
+    )
 
 
 class MachineConflict(Struct, frozen=True):
@@ -122,7 +128,9 @@ def merge_site_machines(
     by_name: dict[str, tuple[Machine, str]] = {}
     for rack in sorted(racks_of_site.values(), key=lambda rack_of_site: rack_of_site.name):
         slots_of_rack = described_slots.get(rack.id, {})
-        rack_machines = [(machine, rack.id) for machine in rack.machines if machine.slot not in slots_of_rack]
+        rack_machines = [
+            (machine, rack.id) for machine in rack.machines if machine.slot not in slots_of_rack
+        ]
         for machine, source in (*rack_machines, *slots_of_rack.values()):
             if machine.name in by_name:
                 _, first_source = by_name[machine.name]
@@ -130,7 +138,9 @@ def merge_site_machines(
             else:
                 by_name[machine.name] = (machine, source)
     site_machines = (machine for machine, _ in by_name.values())
-    sorted_machines = sorted(site_machines, key=lambda machine: (machine.rack, machine.slot, machine.name))
+    sorted_machines = sorted(
+        site_machines, key=lambda machine: (machine.rack, machine.slot, machine.name)
+    )
     return tuple(sorted_machines), tuple(conflicts)
 
 
@@ -148,5 +158,9 @@ def _index_described_slots(
         slots = slots_by_rack.setdefault(entry.rack_id, {})
         _, first_address = slots.setdefault(entry.machine.slot, (entry.machine, address))
         if first_address != address:
-            conflicts.append(MachineConflict(site_id, entry.machine.name, first_address, address, attribute="slot"))
+            conflicts.append(
+                MachineConflict(
+                    site_id, entry.machine.name, first_address, address, attribute="slot"
+                )
+            )
     return slots_by_rack, conflicts

@@ -21,7 +21,11 @@ class SkuCatalogue(Struct, frozen=True):
 
     def find_largest_sku(self, kind: str, machine_sku: str) -> VmSku | None:
         """Return the largest SKU of a type (G, P, E or L) supported by this hardware, or None."""
-        supported_skus = [sku for sku in self.vm_skus.values() if sku.kind == kind and machine_sku in sku.machine_skus]
+        supported_skus = [
+            sku
+            for sku in self.vm_skus.values()
+            if sku.kind == kind and machine_sku in sku.machine_skus
+        ]
         return max(supported_skus, key=lambda sku: (sku.host_vcpus, sku.memory_gib), default=None)
 
 
@@ -52,7 +56,12 @@ def compute_allocatable_cpus(sku: VmSku) -> int:
 
 
 def _build_sku(
-    name: str, vcpus: int, emulator_vcpus: int, memory_gib: int, disk_gib: int, machine_skus: tuple[str, ...]
+    name: str,
+    vcpus: int,
+    emulator_vcpus: int,
+    memory_gib: int,
+    disk_gib: int,
+    machine_skus: tuple[str, ...],
 ) -> VmSku:
     """Build a SKU of a row of the published table, in its column order. Its kind is the fourth letter of its name."""
     kind = name[3]
@@ -62,7 +71,8 @@ def _build_sku(
         emulator_vcpus=emulator_vcpus,
         memory_gib=memory_gib,
         disk_gib=disk_gib,
-        numa_cells={"E": 2}.get(kind, 1),  # memory-optimised: a share of both NUMA cells of a machine
+        # memory-optimised: a share of both NUMA cells of a machine.
+        numa_cells={"E": 2}.get(kind, 1),
         extra_large=name in EXTRA_LARGE,
         machine_skus=machine_skus,
         kind=kind,
@@ -101,7 +111,8 @@ _VM_SKUS_2026_03 = (
     _build_sku("NC_L46_224_v1", 46, 2, 224, 1638, BOM_2_0_ONLY),
 )
 
-# NUMA cells, vCPUs and GiB per cell that tenants get, ephemeral disk in GiB ("up to 3.5 TB per host")
+# NUMA cells, vCPUs and GiB per cell that tenants get, ephemeral disk in GiB ("up to 3.5 TB per
+# host")
 _MACHINE_SKUS_2026_03 = (
     MachineSku("bom-1.7.3", cells=2, cpus_per_cell=48, memory_gib_per_cell=224, disk_gib=3500),
     MachineSku("bom-2.0", cells=2, cpus_per_cell=56, memory_gib_per_cell=224, disk_gib=3500),
@@ -114,8 +125,10 @@ CATALOGUES: Mapping[str, SkuCatalogue] = MappingProxyType(
             vm_skus=MappingProxyType({sku.name: sku for sku in _VM_SKUS_2026_03}),
             machine_skus=MappingProxyType({sku.name: sku for sku in _MACHINE_SKUS_2026_03}),
             source=(
-                "Azure Operator Nexus documentation: reference-nexus-kubernetes-cluster-sku (VM SKUs), "
-                "concepts-nexus-kubernetes-placement (extra-large SKUs), reference-near-edge-compute (hardware)"
+                "Azure Operator Nexus documentation: reference-nexus-kubernetes-cluster-sku (VM "
+                "SKUs), "
+                "concepts-nexus-kubernetes-placement (extra-large SKUs), "
+                "reference-near-edge-compute (hardware)"
             ),
             date="2026-03-03",
         )

@@ -1,8 +1,10 @@
 """Schemas of blocks, and the types of values."""
 
-PUBLIC = {  # public names of the package, by module
+# public names of the package, by module.
+PUBLIC = {
     "block_schema": (
-        "AttributeSchema BlockSchema compute_implied_type find_schema get_order_attribute NestedBlock "
+        "AttributeSchema BlockSchema compute_implied_type find_schema get_order_attribute "
+        "NestedBlock "
         "Nesting ObjectReference OnChange"
     ),
     "value_types": (

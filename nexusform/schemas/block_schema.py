@@ -107,10 +107,12 @@ class BlockSchema(Struct, frozen=True):
         return tuple(name for name, attribute in self.attributes.items() if attribute.write_only)
 
     def __hash__(self) -> int:
-        return id(self)  # a key of caches; its mappings have no hash
+        # A key of caches; its mappings have no hash.
+        return id(self)
 
     def __eq__(self, other: object) -> bool:
-        return self is other  # as `__hash__`: by identity
+        # As `__hash__`: by identity.
+        return self is other
 
 
 def get_order_attribute(block_type: str) -> str:
@@ -121,33 +123,40 @@ def get_order_attribute(block_type: str) -> str:
 @lru_cache(maxsize=1024)
 def compute_implied_type(schema: BlockSchema) -> ObjectType:
     """Compute the object type of a whole body: configured and computed attributes, and blocks."""
-    attributes: dict[str, Type] = {name: attribute.type for name, attribute in schema.attributes.items()}
+    attributes: dict[str, Type] = {
+        name: attribute.type for name, attribute in schema.attributes.items()
+    }
     for name, block in schema.blocks.items():
         block_type = compute_implied_type(block.schema)
         if block.nesting is Nesting.SINGLE:
             attributes[name] = block_type
         elif block.nesting is Nesting.LIST:
             attributes[name] = ListType(block_type)
-        else:  # by label; a map has no order: the labels in source order are a separate list
+        else:
+            # By label; a map has no order: the labels in source order are a separate list.
             attributes[name] = MapType(block_type)
             attributes[get_order_attribute(name)] = ListType(STRING)
     return ObjectType.create(attributes)
 
 
-def find_schema(schema: BlockSchema, path: tuple[str | int, ...]) -> AttributeSchema | NestedBlock | None:
+def find_schema(
+    schema: BlockSchema, path: tuple[str | int, ...]
+) -> AttributeSchema | NestedBlock | None:
     """Find the attribute (also for a path into its value) or the block at a path; None without one."""
     current = schema
     position = 0
     while position < len(path):
         name = path[position]
         if not isinstance(name, str):
-            return None  # a number in place of a name
+            # A number in place of a name.
+            return None
         if name in current.attributes:
             return current.attributes[name]
         block = current.blocks.get(name)
         if block is None:
             return None
-        position += 1 if block.nesting is Nesting.SINGLE else 2  # also the number or the label of the block
+        # Also the number or the label of the block.
+        position += 1 if block.nesting is Nesting.SINGLE else 2
         if position >= len(path):
             return block
         current = block.schema

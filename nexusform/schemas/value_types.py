@@ -79,7 +79,9 @@ class ObjectType(Struct, frozen=True):
 
     @staticmethod
     def create(
-        attributes: Mapping[str, Type], optional: Iterable[str] = (), defaults: Mapping[str, object] = _NO_DEFAULTS
+        attributes: Mapping[str, Type],
+        optional: Iterable[str] = (),
+        defaults: Mapping[str, object] = _NO_DEFAULTS,
     ) -> ObjectType:
         """Create an object type from mappings in any order."""
         pairs = tuple(sorted(attributes.items(), key=lambda pair: pair[0]))
@@ -102,7 +104,14 @@ class ObjectType(Struct, frozen=True):
 
     def get_attribute(self, name: str) -> Type | None:
         """Return the type of an attribute, or None."""
-        return next((attribute_type for known_name, attribute_type in self.attributes if known_name == name), None)
+        return next(
+            (
+                attribute_type
+                for known_name, attribute_type in self.attributes
+                if known_name == name
+            ),
+            None,
+        )
 
 
 Type: TypeAlias = PrimitiveType | ListType | SetType | MapType | TupleType | ObjectType
@@ -144,8 +153,14 @@ def build_type_json(value_type: Type) -> Any:
     if isinstance(value_type, TupleType):
         return ["tuple", list(map(build_type_json, value_type.elements))]
     if isinstance(value_type, ObjectType):
-        attributes = {name: build_type_json(attribute_type) for name, attribute_type in value_type.attributes}
-        return ["object", attributes, sorted(value_type.optional)] if value_type.optional else ["object", attributes]
+        attributes = {
+            name: build_type_json(attribute_type) for name, attribute_type in value_type.attributes
+        }
+        return (
+            ["object", attributes, sorted(value_type.optional)]
+            if value_type.optional
+            else ["object", attributes]
+        )
     return [_COLLECTIONS[type(value_type)], build_type_json(value_type.element)]
 
 
@@ -159,5 +174,7 @@ def parse_type_json(data: Any) -> Type:
         case ["tuple", [*elements]]:
             return TupleType(tuple(map(parse_type_json, elements)))
         case ["object", {**attributes}, *optional] if len(optional) <= 1:
-            return ObjectType.create({str(name): parse_type_json(item) for name, item in attributes.items()}, *optional)
+            return ObjectType.create(
+                {str(name): parse_type_json(item) for name, item in attributes.items()}, *optional
+            )
     raise ValueError(f"not a type: {data!r}")

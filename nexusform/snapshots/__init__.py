@@ -1,13 +1,16 @@
 """Site snapshots, read from a state or a plan alike, and further placements that would fit."""
 
-PUBLIC = {  # public names of the package, by module
+# public names of the package, by module.
+PUBLIC = {
     "availability": (
         "sample_capacity group_vms_down_by_cluster SampledShortage place_replacements "
-        "build_pool_availability PoolAvailability list_affected_pools PlacedReplacements VmReplacement"
+        "build_pool_availability PoolAvailability list_affected_pools PlacedReplacements "
+        "VmReplacement"
     ),
     "machine_alternatives": "list_alternative_machines MachineObstacle MachineAlternative",
     "snapshot": (
-        "VmOwnerSnapshot is_large_enough supports_machine_hardware VmOwnerKind PoolSnapshot SiteSnapshot "
+        "VmOwnerSnapshot is_large_enough supports_machine_hardware VmOwnerKind PoolSnapshot "
+        "SiteSnapshot "
         "list_planned_objects list_state_objects build_snapshot Snapshot"
     ),
 }

@@ -35,7 +35,9 @@ class PlacedReplacements(Struct, frozen=True):
     shortage: NoFitReason | None
 
 
-def place_replacements(scheduler: RackScheduler, pool: PoolSnapshot, vms: Iterable[PlacedVm]) -> PlacedReplacements:
+def place_replacements(
+    scheduler: RackScheduler, pool: PoolSnapshot, vms: Iterable[PlacedVm]
+) -> PlacedReplacements:
     """Place a replacement for each of these VMs of a pool, besides the existing ones."""
     replacements: list[VmReplacement] = []
     handles: list[int] = []
@@ -43,7 +45,8 @@ def place_replacements(scheduler: RackScheduler, pool: PoolSnapshot, vms: Iterab
     for vm in vms:
         answer = scheduler.place(build_demand(pool.owner, pool.demand, vm.number))
         if isinstance(answer, NoFitReason):
-            shortage = shortage or answer  # the first one counts
+            # The first one counts.
+            shortage = shortage or answer
             replacements.append(VmReplacement(vm, placement=None))
             continue
         handle, placement = answer
@@ -102,7 +105,9 @@ def build_pool_availability(
     )
 
 
-def list_affected_pools(site: SiteSnapshot, machines: Collection[str]) -> tuple[PoolAvailability, ...]:
+def list_affected_pools(
+    site: SiteSnapshot, machines: Collection[str]
+) -> tuple[PoolAvailability, ...]:
     """Return the pools with VMs on these machines, in order of creation. Their availability counts the VMs on these
     machines as down, besides the VMs on other machines already down.
     """
@@ -125,7 +130,8 @@ def group_vms_down_by_cluster(pools: Iterable[PoolAvailability]) -> dict[str, li
     return down
 
 
-_MAXIMUM_PLACEMENTS: Final = 20_000  # about five seconds for an upgrade
+# about five seconds for an upgrade.
+_MAXIMUM_PLACEMENTS: Final = 20_000
 
 
 class SampledShortage(Struct, frozen=True):
@@ -155,7 +161,9 @@ def sample_capacity(
     if not vms or not scheduler.is_sampled:
         return None
     sample_count = max(MIN_RUNS, min(MAX_RUNS, _MAXIMUM_PLACEMENTS // vms))
-    counts_by_sample = [tuple(count_missing(scheduler.copy(split_choice=seed))) for seed in range(sample_count)]
+    counts_by_sample = [
+        tuple(count_missing(scheduler.copy(split_choice=seed))) for seed in range(sample_count)
+    ]
     counts_by_pool = list(zip(*counts_by_sample, strict=True))  # transposed
     numa_sampling = NumaSampling(
         machines=len(scheduler.list_machines_with_unknown_cells()),

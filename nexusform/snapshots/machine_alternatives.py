@@ -14,13 +14,20 @@ from nexusform.snapshots.snapshot import SiteSnapshot, is_large_enough, supports
 class MachineObstacle(StrEnum):
     """Obstacle on a machine."""
 
-    OPEN = "open"  # the machine must take VMs again
-    HARDWARE = "hardware"  # the SKU must list its hardware
-    SIZE = "size"  # a smaller SKU: the VM would not fit on the empty machine
-    LEAVE = "leave"  # VMs must be removed
-    ZONE = "zone"  # its zone must be among availability_zones
-    HINT = "hint"  # a hard hint must be removed
-    RULE = "rule"  # a rule about existing VMs must allow it
+    # The machine must take VMs again.
+    OPEN = "open"
+    # The SKU must list its hardware.
+    HARDWARE = "hardware"
+    # A smaller SKU: the VM would not fit on the empty machine.
+    SIZE = "size"
+    # VMs must be removed.
+    LEAVE = "leave"
+    # Its zone must be among availability_zones.
+    ZONE = "zone"
+    # A hard hint must be removed.
+    HINT = "hint"
+    # A rule about existing VMs must allow it.
+    RULE = "rule"
 
 
 class MachineAlternative(Struct, frozen=True):
@@ -39,7 +46,9 @@ class MachineAlternative(Struct, frozen=True):
     hint: str = ""
 
 
-def list_alternative_machines(site: SiteSnapshot, demand: Demand, excluded: str) -> tuple[MachineAlternative, ...]:
+def list_alternative_machines(
+    site: SiteSnapshot, demand: Demand, excluded: str
+) -> tuple[MachineAlternative, ...]:
     """Return the machines of a site except `excluded`, in site order, with the current reasons against `demand`."""
     names: dict[int, str] = {}  # by handle
     for pool in site.pools:
@@ -47,34 +56,53 @@ def list_alternative_machines(site: SiteSnapshot, demand: Demand, excluded: str)
     vms_by_machine: dict[str, list[ScheduledVm]] = {machine: [] for machine in site.machines}
     scheduler = site.scheduler.copy()
     for vm in site.scheduler.list_sampled_vms():
-        if vm.vm == demand.vm:  # the VM itself leaves its machine
+        # The VM itself leaves its machine.
+        if vm.vm == demand.vm:
             scheduler.release(vm.handle)
         else:
             vms_by_machine[vm.placement.machine].append(vm)
     rejections = scheduler.find_rejections_by_vms(demand)
     return tuple(
-        _build_alternative(machine, demand, vms_by_machine[machine.name], names, rejections.get(machine.name, ""))
+        _build_alternative(
+            machine, demand, vms_by_machine[machine.name], names, rejections.get(machine.name, "")
+        )
         for machine in site.machines.values()
         if machine.name != excluded
     )
 
 
 def _build_alternative(
-    machine: Machine, demand: Demand, vms: Sequence[ScheduledVm], names: Mapping[int, str], rule: str
+    machine: Machine,
+    demand: Demand,
+    vms: Sequence[ScheduledVm],
+    names: Mapping[int, str],
+    rule: str,
 ) -> MachineAlternative:
     """Return the changes needed to place a VM on a machine. `vms` are the other VMs there, `names` the names of VMs by
     handle. `rule` describes the rule rejecting the machine because of existing VMs, "" if there is none.
     """
     sku, zone = demand.sku, machine.availability_zone
-    is_supported, is_size_sufficient = supports_machine_hardware(sku, machine), is_large_enough(machine, sku)
-    removed_vms: tuple[str, ...] = ()  # by name; VMs without a name by their cluster
+    is_supported, is_size_sufficient = (
+        supports_machine_hardware(sku, machine),
+        is_large_enough(machine, sku),
+    )
+    # By name; VMs without a name by their cluster.
+    removed_vms: tuple[str, ...] = ()
     if is_supported and is_size_sufficient:
-        removed_vms = tuple(names.get(vm.handle, vm.vm.cluster) for vm in _select_removed_vms(machine, sku, vms))
-    hint_text = ""  # requirement of the first hard hint against the machine
+        removed_vms = tuple(
+            names.get(vm.handle, vm.vm.cluster) for vm in _select_removed_vms(machine, sku, vms)
+        )
+    # requirement of the first hard hint against the machine.
+    hint_text = ""
     for hint in demand.hints:
-        if hint.is_hard and not hint_text and hints.is_hint_violated(hint, machine.name, machine.rack):
+        if (
+            hint.is_hard
+            and not hint_text
+            and hints.is_hint_violated(hint, machine.name, machine.rack)
+        ):
             hint_text = hints.describe_hint_requirement(hint)
-    obstacles = {  # each has the name of the remedy: OPEN applies to a machine closed to new VMs
+    # Each has the name of the remedy: OPEN applies to a machine closed to new VMs.
+    obstacles = {
         MachineObstacle.OPEN: bool(machine.unschedulable_reason),
         MachineObstacle.HARDWARE: not is_supported,
         MachineObstacle.SIZE: is_supported and not is_size_sufficient,
@@ -96,13 +124,17 @@ def _build_alternative(
     )
 
 
-def _select_removed_vms(machine: Machine, sku: VmSku, vms: Sequence[ScheduledVm]) -> list[ScheduledVm]:
+def _select_removed_vms(
+    machine: Machine, sku: VmSku, vms: Sequence[ScheduledVm]
+) -> list[ScheduledVm]:
     """Return the VMs to remove for a VM of `sku`: from the NUMA cells with the fewest removals, and more for disk."""
-    # The VMs to remove from each cell, cells with the fewest first; for equal numbers those with the least memory.
+    # The VMs to remove from each cell, cells with the fewest first; for equal numbers those with
+    # the least memory.
     by_cell = [_select_vms_from_cell(machine, sku, vms, cell) for cell in range(machine.cells)]
     by_cell.sort(key=lambda removals: (len(removals), sum(vm.sku.memory_gib for vm in removals)))
     cheapest_removals = chain.from_iterable(by_cell[: sku.numa_cells])
-    selected = {vm.handle: vm for vm in cheapest_removals}  # a VM may be in two cells
+    # A VM may be in two cells.
+    selected = {vm.handle: vm for vm in cheapest_removals}
     # If the disk is still short, remove the VMs with the largest disks, until it is sufficient.
     remaining = [vm for vm in vms if vm.handle not in selected]
     free_disk = machine.disk_gib - sum(vm.sku.disk_gib for vm in remaining)
@@ -114,15 +146,23 @@ def _select_removed_vms(machine: Machine, sku: VmSku, vms: Sequence[ScheduledVm]
     return list(selected.values())
 
 
-def _select_vms_from_cell(machine: Machine, sku: VmSku, vms: Iterable[ScheduledVm], cell: int) -> list[ScheduledVm]:
+def _select_vms_from_cell(
+    machine: Machine, sku: VmSku, vms: Iterable[ScheduledVm], cell: int
+) -> list[ScheduledVm]:
     """Return the VMs to remove from one cell for a VM of `sku`: the largest first, and no unnecessary ones."""
     in_cell = sorted(
         (vm for vm in vms if cell in vm.placement.cells),
         key=lambda vm: (-vm.sku.memory_in_cell, -vm.sku.cpus_in_cell, vm.handle),
     )
     # Left over in the cell with the new VM; negative if short.
-    spare_vcpus = machine.cpus_per_cell - sum(vm.sku.cpus_in_cell for vm in in_cell) - sku.cpus_in_cell
-    spare_memory = machine.memory_gib_per_cell - sum(vm.sku.memory_in_cell for vm in in_cell) - sku.memory_in_cell
+    spare_vcpus = (
+        machine.cpus_per_cell - sum(vm.sku.cpus_in_cell for vm in in_cell) - sku.cpus_in_cell
+    )
+    spare_memory = (
+        machine.memory_gib_per_cell
+        - sum(vm.sku.memory_in_cell for vm in in_cell)
+        - sku.memory_in_cell
+    )
     removals: list[ScheduledVm] = []
     for vm in in_cell:
         if spare_vcpus >= 0 and spare_memory >= 0:
@@ -130,7 +170,8 @@ def _select_vms_from_cell(machine: Machine, sku: VmSku, vms: Iterable[ScheduledV
         removals.append(vm)
         spare_vcpus += vm.sku.cpus_in_cell
         spare_memory += vm.sku.memory_in_cell
-    for vm in list(removals):  # a later removal may make an earlier one unnecessary
+    # A later removal may make an earlier one unnecessary.
+    for vm in list(removals):
         if spare_vcpus >= vm.sku.cpus_in_cell and spare_memory >= vm.sku.memory_in_cell:
             removals.remove(vm)
             spare_vcpus -= vm.sku.cpus_in_cell

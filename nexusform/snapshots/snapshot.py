@@ -48,7 +48,8 @@ class VmOwnerKind(StrEnum):
 
 
 CLUSTER_TYPE: Final = "nexus_kubernetes_cluster"
-_OWNER_KINDS: Final = {  # kinds of owners by resource type; other types own a group
+# kinds of owners by resource type; other types own a group.
+_OWNER_KINDS: Final = {
     CLUSTER_TYPE: VmOwnerKind.NKS,
     "nexus_agent_pool": VmOwnerKind.NKS,
     "nexus_virtual_machine": VmOwnerKind.VM,
@@ -134,7 +135,9 @@ class SiteSnapshot(Struct, frozen=True, dict=True):
     @property
     def vms_without_machine(self) -> tuple[str, ...]:
         """VMs without a known machine: they use no capacity."""
-        return tuple(chain.from_iterable((*pool.on_missing_machines, *pool.unplaced) for pool in self.pools))
+        return tuple(
+            chain.from_iterable((*pool.on_missing_machines, *pool.unplaced) for pool in self.pools)
+        )
 
     @cached_property
     def pools(self) -> tuple[PoolSnapshot, ...]:
@@ -162,9 +165,15 @@ class SiteSnapshot(Struct, frozen=True, dict=True):
     @cached_property
     def zones(self) -> tuple[str, ...]:
         """Availability zones of the active racks, in byte order."""
-        return tuple(sorted({machine.availability_zone for machine in self.machines.values()}, key=str.encode))
+        return tuple(
+            sorted(
+                {machine.availability_zone for machine in self.machines.values()}, key=str.encode
+            )
+        )
 
-    def build_scheduler_without(self, machines: frozenset[str], reason: str) -> tuple[RackScheduler, dict[int, int]]:
+    def build_scheduler_without(
+        self, machines: frozenset[str], reason: str
+    ) -> tuple[RackScheduler, dict[int, int]]:
         """Return a scheduler with `machines` closed for `reason` and without their VMs, and new handles by old ones."""
         all_machines = [
             replace(machine, unschedulable_reason=reason) if machine.name in machines else machine
@@ -191,12 +200,17 @@ class Snapshot(Struct, frozen=True):
         return tuple(chain.from_iterable(site.clusters for site in self.sites.values()))
 
 
-def build_snapshot(objects: Iterable[SiteObject], registries: PluginRegistries, catalogue: str = "") -> Snapshot:
+def build_snapshot(
+    objects: Iterable[SiteObject], registries: PluginRegistries, catalogue: str = ""
+) -> Snapshot:
     """Build the snapshot of the objects of a state or plan. `catalogue` is the SKU catalogue's version ("": newest)."""
-    ordered_objects = sorted(objects, key=lambda item: (item.creation, compute_address_order(item.address)))
+    ordered_objects = sorted(
+        objects, key=lambda item: (item.creation, compute_address_order(item.address))
+    )
     layout = build_site_layout(ordered_objects, registries, catalogue)
     clusters = _ClusterCollector(layout)
-    for resource_type, site_object in sorted(layout.objects, key=lambda pair: pair[0].phase):  # clusters before pools
+    # clusters before pools.
+    for resource_type, site_object in sorted(layout.objects, key=lambda pair: pair[0].phase):
         clusters.add_object(resource_type, site_object)
     sites = sorted(layout.sites.values(), key=lambda site: site.id.encode())
     # The storage claims of pods, by cluster id; empty if no provider read the supplies of a site.
@@ -204,7 +218,9 @@ def build_snapshot(objects: Iterable[SiteObject], registries: PluginRegistries, 
     if any(read_recorded_site_resources(site_object.note) for site_object in ordered_objects):
         instances: dict[Address, InstanceState] = {}
         for site_object in ordered_objects:
-            current = ObjectState(site_object.attributes, site_object.creation, private=site_object.note)
+            current = ObjectState(
+                site_object.attributes, site_object.creation, private=site_object.note
+            )
             instances[site_object.address] = InstanceState(current)
         claims = collect_claims(instances, registries)
     return Snapshot({site.id: _build_site(site, clusters, layout, claims) for site in sites})
@@ -220,13 +236,20 @@ class _ClusterCollector(Struct):
         """Add the VMs of an object. Its pools are added to their cluster if it is known, else to a new VM owner."""
         if resource_type.vms is None:
             return
-        owner, _ = resource_type.vms.build_demand(site_object.attributes, self.layout.context, site_object.address)
+        owner, _ = resource_type.vms.build_demand(
+            site_object.attributes, self.layout.context, site_object.address
+        )
         if owner is None or owner.site_id not in self.layout.sites:
-            return  # no demand, or an unknown site
+            # No demand, or an unknown site.
+            return
         site = self.layout.sites[owner.site_id]
-        vms = {(vm.pool, vm.number): vm for vm in resource_type.vms.list_existing_vms(site_object.attributes)}
+        vms = {
+            (vm.pool, vm.number): vm
+            for vm in resource_type.vms.list_existing_vms(site_object.attributes)
+        }
         pools = tuple(
-            _build_pool(site_object.address, owner, pool, site, vms, self.layout.skus) for pool in owner.pools
+            _build_pool(site_object.address, owner, pool, site, vms, self.layout.skus)
+            for pool in owner.pools
         )
         cluster_id = owner.parent_id or resource_type.build_id(site_object.attributes)
         clusters = self.by_site.setdefault(site.id, {})
@@ -236,7 +259,8 @@ class _ClusterCollector(Struct):
             return
         owner_kind = _OWNER_KINDS.get(resource_type.name, VmOwnerKind.GROUP)
         name = owner.cluster
-        if owner_kind is VmOwnerKind.VM:  # a VM without a cluster
+        # A VM without a cluster.
+        if owner_kind is VmOwnerKind.VM:
             name = str(site_object.attributes.get("name"))
         clusters[cluster_id] = VmOwnerSnapshot(cluster_id, name, site.id, owner_kind, pools)
 
@@ -251,20 +275,24 @@ def _build_pool(
 ) -> PoolSnapshot:
     """Build the VMs of a pool on their machines; `existing_vms` are those of its object, by pool and number."""
     vms: list[PlacedVm] = []
-    handles: dict[str, int] = {}  # by name of the VM
+    # By name of the VM.
+    handles: dict[str, int] = {}
     on_missing_machines: list[str] = []
     unplaced: list[str] = []
     for number, planned_name in zip(pool.numbers, pool.names, strict=True):
         vm = existing_vms.get((pool.pool, number))
-        if vm is None:  # requested, but without a machine yet
+        # requested, but without a machine yet.
+        if vm is None:
             unplaced.append(planned_name)
             continue
         name = build_vm_name(owner, pool, vm.pool, vm.number)
         handle_and_placement = site.place_existing_vm(name, find_sku(vm, pool, skus), vm.placement)
-        if handle_and_placement is None:  # the site has no such machine
+        # The site has no such machine.
+        if handle_and_placement is None:
             on_missing_machines.append(vm.name)
             continue
-        handles[vm.name], placement = handle_and_placement  # with the current rack and zone of the machine
+        # With the current rack and zone of the machine.
+        handles[vm.name], placement = handle_and_placement
         vms.append(vm if placement is vm.placement else replace(vm, placement=placement))
     return PoolSnapshot(
         address=address,
@@ -278,7 +306,10 @@ def _build_pool(
 
 
 def _build_site(
-    site: SitePlan, clusters: _ClusterCollector, layout: SiteLayout, claims: Mapping[str, ClaimDemand]
+    site: SitePlan,
+    clusters: _ClusterCollector,
+    layout: SiteLayout,
+    claims: Mapping[str, ClaimDemand],
 ) -> SiteSnapshot:
     """Build a site with its clusters, and with unmanaged VMs: VMs on its machines outside the clusters."""
     site_clusters = tuple(clusters.by_site.get(site.id, {}).values())
@@ -288,19 +319,26 @@ def _build_site(
     unmanaged_vms = place_unmanaged_vms(site, names)
     other_capacity: tuple[SiteResourceCapacity, ...] = ()
     recorded_supplies = _find_supplies(site, layout)
-    supplies = recorded_supplies or SiteResources()  # empty if no provider read them
+    # empty if no provider read them.
+    supplies = recorded_supplies or SiteResources()
     if recorded_supplies is not None:
         nks_clusters = [cluster for cluster in site_clusters if cluster.kind is VmOwnerKind.NKS]
         nks_pools = chain.from_iterable(cluster.pools for cluster in nks_clusters)
-        nodes = count_nodes(((pool.owner, pool.demand) for pool in nks_pools), claims_by_cluster=claims)
-        other_capacity = compute_site_resource_capacity(site.id, site.name, supplies, before=nodes, after=nodes)
+        nodes = count_nodes(
+            ((pool.owner, pool.demand) for pool in nks_pools), claims_by_cluster=claims
+        )
+        other_capacity = compute_site_resource_capacity(
+            site.id, site.name, supplies, before=nodes, after=nodes
+        )
     return SiteSnapshot(
         id=site.id,
         name=site.name,
         machines=site.machines,
         racks=site.racks,
         clusters=site_clusters,
-        unmanaged_vms=tuple((unmanaged_vm.placement.machine, unmanaged_vm.name) for unmanaged_vm in unmanaged_vms),
+        unmanaged_vms=tuple(
+            (unmanaged_vm.placement.machine, unmanaged_vm.name) for unmanaged_vm in unmanaged_vms
+        ),
         scheduler=site.scheduler,
         skus=layout.skus,
         offering_addresses=site.offering_addresses,
@@ -318,7 +356,8 @@ def _find_supplies(site: SitePlan, layout: SiteLayout) -> SiteResources | None:
     """Return the supplies of a site (networks, storage, Kubernetes versions); None if no provider read them."""
     for _, site_object in layout.objects:
         supplies = read_recorded_site_resources(site_object.note)
-        if supplies and site_object.attributes.get("name") == site.id:  # the id of a site is its name
+        # The id of a site is its name.
+        if supplies and site_object.attributes.get("name") == site.id:
             return supplies
     return None
 
@@ -350,15 +389,22 @@ def list_planned_objects(plan: Plan, prior: State) -> tuple[SiteObject, ...]:
     """Return the objects after a plan has been applied to its prior state."""
     objects = {site_object.address: site_object for site_object in list_state_objects(prior)}
     for address, refreshed in plan.refreshed_objects.items():
-        objects.pop(address, None)  # it is gone, or replaced by its refreshed form
+        # It is gone, or replaced by its refreshed form.
+        objects.pop(address, None)
         if refreshed is not None:
-            objects[address] = SiteObject(address, refreshed.attributes, refreshed.creation, refreshed.private)
-    for old, _new in plan.address_moves:  # the change of the new address has the object
+            objects[address] = SiteObject(
+                address, refreshed.attributes, refreshed.creation, refreshed.private
+            )
+    # The change of the new address has the object.
+    for old, _new in plan.address_moves:
         objects.pop(old, None)
     for change in plan.changes:
-        if change.deposed:  # an old object still to be destroyed: the current one has its own change
+        # An old object still to be destroyed: the current one has its own change.
+        if change.deposed:
             continue
         objects.pop(change.address, None)
         if change.after is not None:
-            objects[change.address] = SiteObject(change.address, change.after, change.creation, change.private)
+            objects[change.address] = SiteObject(
+                change.address, change.after, change.creation, change.private
+            )
     return tuple(objects.values())

@@ -1,17 +1,24 @@
 """State documents, journals and edits. Pure: backends read and write the bytes."""
 
-PUBLIC = {  # public names of the package, by module
-    "state_codec": "decode_state encode_state decode_plain_document format_json_path build_plain_document",
+# public names of the package, by module.
+PUBLIC = {
+    "state_codec": (
+        "decode_state encode_state decode_plain_document format_json_path build_plain_document"
+    ),
     "attribute_validation": "validate_attributes",
     "state_draft": "build_plan_parts UnfinishedApply build_draft StateDraft",
-    "state_edits": "select_instances move_instances plan_moves find_instance remove_instances remove_taint",
+    "state_edits": (
+        "select_instances move_instances plan_moves find_instance remove_instances remove_taint"
+    ),
     "journal": (
-        "ApplyStart InstanceOutcome encode_journal_record ApplyEnd Intent InstanceMoves NO_STEP OpenStepIntent "
+        "ApplyStart InstanceOutcome encode_journal_record ApplyEnd Intent InstanceMoves NO_STEP "
+        "OpenStepIntent "
         "PlanPart ApplyProgress parse_journal Record RunningOperation"
     ),
     "json_codec": "decode_text_for_display render_json JsonProblem parse_json convert_mapping",
     "objects": (
-        "EMPTY EMPTY_INSTANCE InstanceState ObjectState OutputState State get_current_object iterate_current_objects "
+        "EMPTY EMPTY_INSTANCE InstanceState ObjectState OutputState State get_current_object "
+        "iterate_current_objects "
         "replace_note_entry"
     ),
 }

@@ -10,17 +10,38 @@ from typing import Any, Final, TypeAlias
 
 from nexusform.diagnostics.diagnostic import Problem
 from nexusform.json_data.plain_data import Path
-from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, NestedBlock, Nesting, get_order_attribute
-from nexusform.schemas.value_types import DYNAMIC, STRING, ListType, MapType, ObjectType, PrimitiveType, TupleType, Type
+from nexusform.schemas.block_schema import (
+    AttributeSchema,
+    BlockSchema,
+    NestedBlock,
+    Nesting,
+    get_order_attribute,
+)
+from nexusform.schemas.value_types import (
+    DYNAMIC,
+    STRING,
+    ListType,
+    MapType,
+    ObjectType,
+    PrimitiveType,
+    TupleType,
+    Type,
+)
 from nexusform.state.object_codec import build_invalid_member_problem, describe_json_kind
 from nexusform.values.typed_value import UNKNOWN
 
-# Checks a value at a path and yields its errors. Skips null and unknown parts, except null elements of lists
-# and null objects.
+# Checks a value at a path and yields its errors. Skips null and unknown parts, except null elements
+# of lists and null objects.
 _Check: TypeAlias = Callable[[Any, Path], Iterator[Problem]]
 
 # Required attributes of a VM or VNFC with a machine; its cells may be unknown.
-_LOCATION_NAMES: Final[tuple[str, ...]] = ("availability_zone", "number", "pool", "rack", "vm_sku_name")
+_LOCATION_NAMES: Final[tuple[str, ...]] = (
+    "availability_zone",
+    "number",
+    "pool",
+    "rack",
+    "vm_sku_name",
+)
 _COUNT_NAMES: Final = frozenset({"cells", "numa_cells", "number"})
 
 
@@ -40,21 +61,30 @@ def _build_body_check(schema: BlockSchema) -> _Check:
         if has_limits and attribute.type.__class__ is PrimitiveType:
             check = partial(_check_choices_and_bounds, attribute, check)
         checks[name] = check
-        if attribute.required or (name == "name" and attribute.computed):  # a computed name is always set
+        # A computed name is always set.
+        if attribute.required or (name == "name" and attribute.computed):
             required_names.append(name)
     for name, block in schema.blocks.items():
         checks[name] = _build_block_check(block)
         if block.min_items:
             required_names.append(name)
-    labelled_blocks = [name for name, block in schema.blocks.items() if block.nesting is Nesting.MAP]
-    checks |= dict.fromkeys(map(get_order_attribute, labelled_blocks), _build_type_check(ListType(STRING)))
+    labelled_blocks = [
+        name for name, block in schema.blocks.items() if block.nesting is Nesting.MAP
+    ]
+    checks |= dict.fromkeys(
+        map(get_order_attribute, labelled_blocks), _build_type_check(ListType(STRING))
+    )
     # A body with a machine needs no more: a VM pinned to a missing machine has no rack and zone.
     names_with_machine = required_names
     return partial(_check_object, checks, required_names, names_with_machine)
 
 
 def _check_object(
-    checks: Mapping[str, _Check], required_names: list[str], names_with_machine: list[str], value: Any, path: Path
+    checks: Mapping[str, _Check],
+    required_names: list[str],
+    names_with_machine: list[str],
+    value: Any,
+    path: Path,
 ) -> Iterator[Problem]:
     """Check an object: first its known parts other than null, then required ones for absence or null. An object with a
     `machine` is a placed VM. It must have the parts of `names_with_machine`, any other object those of
@@ -65,7 +95,8 @@ def _check_object(
         return
     for name, check_part in checks.items():
         part = value.get(name)
-        if part is not None and part is not UNKNOWN:  # null is as absent, checked below
+        # null is as absent, checked below.
+        if part is not None and part is not UNKNOWN:
             yield from check_part(part, (*path, name))
     has_machine = value.get("machine") is not None
     names = names_with_machine if has_machine else required_names
@@ -97,7 +128,8 @@ def _build_block_check(block: NestedBlock) -> _Check:
             return body
         case Nesting.LIST:
             return partial(_check_list, body)
-    return partial(_check_map, body, True)  # True: a null block is invalid
+    # True: a null block is invalid.
+    return partial(_check_map, body, True)
 
 
 @lru_cache(maxsize=1024)
@@ -112,12 +144,17 @@ def _build_type_check(value_type: Type) -> _Check:
         return partial(_check_class, classes, expected)
     if isinstance(value_type, ObjectType):
         checks = {name: _build_member_check(name, part) for name, part in value_type.attributes}
-        may_have_machine = {"machine", "rack"} <= checks.keys()  # as VMs, placed on machines of racks
-        names_with_machine = [name for name in _LOCATION_NAMES if may_have_machine and name in checks]
-        required_names: list[str] = []  # nothing is required without a machine
+        # As VMs, placed on machines of racks.
+        may_have_machine = {"machine", "rack"} <= checks.keys()
+        names_with_machine = [
+            name for name in _LOCATION_NAMES if may_have_machine and name in checks
+        ]
+        # Nothing is required without a machine.
+        required_names: list[str] = []
         return partial(_check_object, checks, required_names, names_with_machine)
     if isinstance(value_type, MapType):
-        rejects_null = isinstance(value_type.element, ObjectType)  # null objects are errors, null primitives are not
+        # null objects are errors, null primitives are not.
+        rejects_null = isinstance(value_type.element, ObjectType)
         return partial(_check_map, _build_type_check(value_type.element), rejects_null)
     assert not isinstance(value_type, TupleType), "no schema has a tuple"
     return partial(_check_list, _build_type_check(value_type.element))
@@ -138,13 +175,17 @@ def _check_count_from_zero(value: Any, path: Path) -> Iterator[Problem]:
     return _check_whole_number(path, value, minimum=0, maximum=None)
 
 
-def _check_class(classes: tuple[type, ...], expected: str, value: Any, path: Path) -> Iterator[Problem]:
+def _check_class(
+    classes: tuple[type, ...], expected: str, value: Any, path: Path
+) -> Iterator[Problem]:
     """Check that a value is of one of these classes, exactly: true is no number."""
     if value.__class__ not in classes:
         yield _build_wrong_type_problem(path, value, expected)
 
 
-def _check_map(check_element: _Check, rejects_null: bool, value: Any, path: Path) -> Iterator[Problem]:
+def _check_map(
+    check_element: _Check, rejects_null: bool, value: Any, path: Path
+) -> Iterator[Problem]:
     """Check a map and each element but unknown ones. `check_element` rejects null, so null elements are only checked
     with `rejects_null`.
     """
@@ -167,7 +208,9 @@ def _check_list(check_element: _Check, value: Any, path: Path) -> Iterator[Probl
             yield from check_element(part, (*path, position))
 
 
-def _check_whole_number(path: Path, value: Any, minimum: int, maximum: int | None) -> Iterator[Problem]:
+def _check_whole_number(
+    path: Path, value: Any, minimum: int, maximum: int | None
+) -> Iterator[Problem]:
     """Check a whole number, also one written as 2.0, and its bounds."""
     is_whole = value.__class__ is int or (value.__class__ is float and value.is_integer())
     if not is_whole or value < minimum:

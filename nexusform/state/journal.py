@@ -14,16 +14,23 @@ from nexusform.diagnostics.diagnostic import Diagnostic, build_development_file_
 from nexusform.language.parser import pause_garbage_collection
 from nexusform.resources.address import Address, AddressProblem, parse_address
 from nexusform.state import json_codec
-from nexusform.state.object_codec import OBJECT_RULES, build_object_members, check_members, parse_object
+from nexusform.state.object_codec import (
+    OBJECT_RULES,
+    build_object_members,
+    check_members,
+    parse_object,
+)
 from nexusform.state.objects import InstanceState, ObjectState, OutputState
 from nexusform.state.state_codec import build_output_members, parse_output
 
 VERSION: Final = 1
 _HEAD: Final = b'{"journal":%d,"digest":"' % VERSION
-_OF_DEVELOPMENT: Final = b'{"check":"'  # begins the lines of journals before the first release
+# begins the lines of journals before the first release.
+_OF_DEVELOPMENT: Final = b'{"check":"'
 _MIDDLE: Final = b'","record":'
 _CHECK_LENGTH: Final = 16
-NO_STEP: Final = -1  # the number of records outside of a plan's steps
+# The number of records outside of a plan's steps.
+NO_STEP: Final = -1
 _Count: TypeAlias = Annotated[int, Meta(ge=0)]
 
 
@@ -122,7 +129,14 @@ class RunningOperation(_JournalLine, frozen=True, tag="under_way"):
 
 
 Record: TypeAlias = (
-    ApplyStart | Intent | InstanceOutcome | InstanceMoves | ApplyEnd | PlanPart | ApplyProgress | RunningOperation
+    ApplyStart
+    | Intent
+    | InstanceOutcome
+    | InstanceMoves
+    | ApplyEnd
+    | PlanPart
+    | ApplyProgress
+    | RunningOperation
 )
 
 
@@ -211,7 +225,9 @@ _Given = TypeVar("_Given")
 _Converted = TypeVar("_Converted")
 
 
-def _convert_optional(value: _Given | None, conversion: Callable[[_Given], _Converted]) -> _Converted | None:
+def _convert_optional(
+    value: _Given | None, conversion: Callable[[_Given], _Converted]
+) -> _Converted | None:
     """Convert a value; None stays None."""
     return None if value is None else conversion(value)
 
@@ -234,14 +250,20 @@ def _convert_record_to_line(record: Record) -> _AnyLine:
         )
     if isinstance(record, InstanceOutcome):
         instance = _convert_optional(record.instance, _build_instance_members)
-        return _InstanceOutcomeLine(str(record.address), record.creation, instance, record.error, record.number)
+        return _InstanceOutcomeLine(
+            str(record.address), record.creation, instance, record.error, record.number
+        )
     if isinstance(record, InstanceMoves):
         return _InstanceMovesLine([(str(source), str(target)) for source, target in record.pairs])
     if isinstance(record, PlanPart | RunningOperation):
-        return record  # also the form of its line
+        # Also the form of its line.
+        return record
     if isinstance(record, ApplyProgress):
-        return _ProgressLine(list(record.completed_steps), record.has_ended, list(record.running_operations))
-    outputs = {name: build_output_members(output) for name, output in record.outputs.items()}  # ApplyEnd is left
+        return _ProgressLine(
+            list(record.completed_steps), record.has_ended, list(record.running_operations)
+        )
+    # ApplyEnd is left.
+    outputs = {name: build_output_members(output) for name, output in record.outputs.items()}
     return _ApplyEndLine(outputs, [dict(check) for check in record.check_results])
 
 
@@ -252,7 +274,9 @@ def _build_instance_members(instance: InstanceState) -> _InstanceMembers:
     }
 
 
-def parse_journal(lines: Iterable[bytes], name: str = "the journal") -> tuple[list[Record], list[Diagnostic]]:
+def parse_journal(
+    lines: Iterable[bytes], name: str = "the journal"
+) -> tuple[list[Record], list[Diagnostic]]:
     """Parse the lines of a journal. Return its records and the diagnostics. A truncated last line is skipped: its write
     never finished, so nothing was built on it. A damaged earlier line is an error, because its content is lost.
     """
@@ -260,17 +284,23 @@ def parse_journal(lines: Iterable[bytes], name: str = "the journal") -> tuple[li
     problems: list[Diagnostic] = []
     all_lines = list(lines)
     if any(line.startswith(_OF_DEVELOPMENT) for line in all_lines):
-        return [], [build_development_file_error(name[:1].upper() + name[1:], "import the resources again")]
+        return [], [
+            build_development_file_error(name[:1].upper() + name[1:], "import the resources again")
+        ]
     with pause_garbage_collection():
         for number, line in enumerate(all_lines, start=1):
             record = _decode_line(line)
             if record is not None:
                 records.append(record)
-            elif number < len(all_lines):  # else the truncated last line
+            elif number < len(all_lines):
+                # Else the truncated last line.
                 detail = (
-                    f"Record {number} of {name} is damaged. It is not the last record, so a crash did not cut it off. "
-                    "No changes were made. The record of one step of an interrupted apply is lost. Remove the line "
-                    "and compare the site with the state (plan -refresh-only), or restore the file from a copy."
+                    f"Record {number} of {name} is damaged. It is not the last record, so a crash "
+                    "did not cut it off. "
+                    "No changes were made. The record of one step of an interrupted apply is "
+                    "lost. Remove the line "
+                    "and compare the site with the state (plan -refresh-only), or restore the "
+                    "file from a copy."
                 )
                 problems.append(build_error("damaged-journal", detail))
     return records, problems
@@ -278,15 +308,18 @@ def parse_journal(lines: Iterable[bytes], name: str = "the journal") -> tuple[li
 
 def _decode_line(line: bytes) -> Record | None:
     """Decode the record of a line; None if it is damaged."""
-    start = len(_HEAD) + _CHECK_LENGTH  # a line is _HEAD, the checksum, _MIDDLE, the record and "}"
+    # A line is _HEAD, the checksum, _MIDDLE, the record and "}".
+    start = len(_HEAD) + _CHECK_LENGTH
     body = line[start + len(_MIDDLE) : -1]
     expected_line = _HEAD + _compute_checksum(body) + _MIDDLE + body + b"}"
     if line != expected_line:
-        return None  # damaged, or of another version
+        # damaged, or of another version.
+        return None
     try:
         return _convert_line_to_record(convert(json_codec.parse_json(body), _AnyLine))
     except (json_codec.JsonProblem, ValidationError, AddressProblem):
-        return None  # of another version
+        # Of another version.
+        return None
 
 
 def _convert_line_to_record(line: _AnyLine) -> Record:
@@ -308,11 +341,18 @@ def _convert_line_to_record(line: _AnyLine) -> Record:
             )
         case _InstanceOutcomeLine():
             instance = _convert_optional(line.instance, _parse_instance)
-            return InstanceOutcome(parse_address(line.address), line.creation, instance, line.error, line.number)
+            return InstanceOutcome(
+                parse_address(line.address), line.creation, instance, line.error, line.number
+            )
         case _InstanceMovesLine():
-            return InstanceMoves(tuple((parse_address(source), parse_address(target)) for source, target in line.pairs))
+            return InstanceMoves(
+                tuple(
+                    (parse_address(source), parse_address(target)) for source, target in line.pairs
+                )
+            )
         case PlanPart() | RunningOperation():
-            return line  # also the form of its record
+            # Also the form of its record.
+            return line
         case _ProgressLine():
             return ApplyProgress(tuple(line.done), line.ended, tuple(line.under_way))
         case _ApplyEndLine():
@@ -322,7 +362,9 @@ def _convert_line_to_record(line: _AnyLine) -> Record:
 
 def _parse_instance(members: _InstanceMembers) -> InstanceState:
     current = _convert_optional(members["current"], _parse_object)
-    return InstanceState(current, {key: _parse_object(old) for key, old in members["deposed"].items()})
+    return InstanceState(
+        current, {key: _parse_object(old) for key, old in members["deposed"].items()}
+    )
 
 
 def _parse_object(members: _Members) -> ObjectState:

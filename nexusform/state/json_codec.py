@@ -22,13 +22,16 @@ if TYPE_CHECKING:
     from fractions import Fraction
 
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
-# Digits become 0 and other characters but points become blanks, so a plain search finds a long run of digits.
-# A float holds up to 15 of them.
+# Digits become 0 and other characters but points become blanks, so a plain search finds a long run
+# of digits. A float holds up to 15 of them.
 _DIGITS: Final = bytes(0x30 if 0x30 <= code <= 0x39 else 0x20 for code in range(256))
 _LONG_RUN: Final = b"0" * 16
-_CHUNK_SIZE: Final = 1 << 16  # bytes; larger ones are allocated from the system each time
+# bytes; larger ones are allocated from the system each time.
+_CHUNK_SIZE: Final = 1 << 16
 _BLANK_BYTES: Final = b" \t\r\n"
-_LONG_NUMBER: Final = re.compile(rb"(?<![\w\".+-])-?(?=[0-9.]{16})[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+_LONG_NUMBER: Final = re.compile(
+    rb"(?<![\w\".+-])-?(?=[0-9.]{16})[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
+)
 _LONG_DIGITS: Final = re.compile(rf"[0-9]{{{MAX_DIGITS + 1},}}")
 _MIN_INTEGER: Final = -(1 << 63)
 _MAX_INTEGER: Final = (1 << 64) - 1
@@ -58,11 +61,13 @@ def parse_json(data: bytes) -> Any:
     data = data.removeprefix(_BYTE_ORDER_MARK)
     # The fast search finds most documents to be without long numbers.
     if _has_long_digit_runs(data) and any(map(_is_changed_by_orjson, _LONG_NUMBER.findall(data))):
-        return _parse_exact_numbers(data)  # orjson would round a number
+        # orjson would round a number.
+        return _parse_exact_numbers(data)
     try:
         return orjson.loads(data)
     except orjson.JSONDecodeError as problem:
-        if "infinity" in problem.msg or "depth limit" in problem.msg:  # limits of orjson alone
+        # limits of orjson alone.
+        if "infinity" in problem.msg or "depth limit" in problem.msg:
             return _parse_exact_numbers(data)
         raise _build_json_problem(data, problem.msg, problem.pos) from None
 
@@ -71,10 +76,12 @@ def _has_long_digit_runs(data: bytes) -> bool:
     """Return whether a number may be too long for orjson: it has a run of digits as long as _LONG_RUN."""
     tail = b""
     for chunk in _split_chunks(data):
-        digits = tail + chunk.translate(_DIGITS, b".")  # 0 for each digit, a blank for any other byte, no points
+        # 0 for each digit, a blank for any other byte, no points.
+        digits = tail + chunk.translate(_DIGITS, b".")
         if _LONG_RUN in digits:
             return True
-        tail = digits[-len(_LONG_RUN) :]  # a run may continue in the next chunk
+        # A run may continue in the next chunk.
+        tail = digits[-len(_LONG_RUN) :]
     return False
 
 
@@ -87,13 +94,20 @@ def find_duplicate_keys(data: bytes, document: Any) -> list[str]:
     """Return the keys that occur more than once in one object; `document` is parsed by `parse_json`."""
     import json
 
-    # Fast path: a document with the same text when rendered again has lost nothing, as every unedited file.
+    # Fast path: a document with the same text when rendered again has lost nothing, as every
+    # unedited file.
     if _is_equal_without_blanks(render_json(document), data.removeprefix(_BYTE_ORDER_MARK)):
         return []
     duplicates: dict[str, None] = {}
     collect = partial(_collect_duplicate_keys, duplicates)
-    json.loads(data.removeprefix(_BYTE_ORDER_MARK), object_pairs_hook=collect, parse_int=str, parse_float=str)
-    return list(duplicates)  # filled by `collect`; numbers stay texts, as only keys count
+    json.loads(
+        data.removeprefix(_BYTE_ORDER_MARK),
+        object_pairs_hook=collect,
+        parse_int=str,
+        parse_float=str,
+    )
+    # filled by `collect`; numbers stay texts, as only keys count.
+    return list(duplicates)
 
 
 def _collect_duplicate_keys(duplicates: dict[str, None], pairs: list[tuple[str, Any]]) -> None:
@@ -107,7 +121,8 @@ def _collect_duplicate_keys(duplicates: dict[str, None], pairs: list[tuple[str, 
 
 def _is_equal_without_blanks(first: bytes, second: bytes) -> bool:
     """Check whether two texts are equal except for blanks."""
-    buffer = b""  # bytes of `second` without blanks, read but not compared yet
+    # bytes of `second` without blanks, read but not compared yet.
+    buffer = b""
     chunks = _split_chunks(second)
     for chunk in _split_chunks(first):
         expected = chunk.translate(None, _BLANK_BYTES)
@@ -126,7 +141,9 @@ def _is_changed_by_orjson(text: bytes) -> bool:
     """Return whether orjson would return another number."""
     literal = text.decode()
     if literal.removeprefix("-").isdecimal():
-        return len(literal) > _MAX_INTEGER_LENGTH or not _MIN_INTEGER <= int(literal) <= _MAX_INTEGER
+        return (
+            len(literal) > _MAX_INTEGER_LENGTH or not _MIN_INTEGER <= int(literal) <= _MAX_INTEGER
+        )
     return not _is_exact_float(literal)
 
 
@@ -160,7 +177,8 @@ def _parse_exact_numbers(data: bytes) -> Any:
         text = data.decode("utf-8")
         return json.loads(text, parse_int=_parse_number, parse_float=_parse_decimal)
     except UnicodeDecodeError:
-        raise _build_json_problem(data, message="", offset=0) from None  # it finds the invalid byte
+        # It finds the invalid byte.
+        raise _build_json_problem(data, message="", offset=0) from None
     except json.JSONDecodeError as problem:
         error = unify_json_error(problem)
         raise JsonProblem(error.msg.lower(), error.pos) from None
@@ -177,7 +195,8 @@ def _parse_number(text: str) -> int | float | Fraction:
 
 
 def _parse_decimal(text: str) -> int | float | Fraction:
-    return float(text) if _is_exact_float(text) else _parse_number(text)  # a float as by orjson
+    # A float as by orjson.
+    return float(text) if _is_exact_float(text) else _parse_number(text)
 
 
 def convert_mapping(value: Any) -> Any:
@@ -188,7 +207,11 @@ def convert_mapping(value: Any) -> Any:
 
 
 def render_json(
-    value: Any, *, indent: bool = False, sort: bool = False, default: Callable[[Any], Any] = convert_mapping
+    value: Any,
+    *,
+    indent: bool = False,
+    sort: bool = False,
+    default: Callable[[Any], Any] = convert_mapping,
 ) -> bytes:
     """Render plain data as JSON text, UTF-8, without a closing newline. `default` converts other values to plain data,
     or raises TypeError.
@@ -217,7 +240,8 @@ def render_document(document: Any) -> bytes:
 class _OpenContainer(Struct):
     """Object or list during rendering."""
 
-    parts: Iterator[tuple[bytes, Any]]  # a member's name with its colon, and its value
+    # A member's name with its colon, and its value.
+    parts: Iterator[tuple[bytes, Any]]
     closing: bytes
     has_parts: bool = False
 
@@ -243,7 +267,8 @@ class _JsonWriter:
     def render(self, value: Any) -> bytes:
         """Render the whole text, without recursion for any depth. Raises TypeError for values other than plain data."""
         chunks: list[bytes] = []
-        stack = [_OpenContainer(iter([(b"", value)]), b"")]  # depth 0 has the whole value as its only part
+        # depth 0 has the whole value as its only part.
+        stack = [_OpenContainer(iter([(b"", value)]), b"")]
         while stack:
             container = stack[-1]
             depth = len(stack) - 1
@@ -277,12 +302,14 @@ class _JsonWriter:
         plain_value = self._convert_value(value)
         holds_parts = isinstance(plain_value, (Mapping, list, tuple)) or is_dataclass(plain_value)
         if holds_parts and plain_value and depth > _ORJSON_DEPTH:
-            return None  # a value in it may fail below: an attempt at every level would take quadratic time
+            # A value in it may fail below: an attempt at every level would take quadratic time.
+            return None
         try:
             text = orjson.dumps(plain_value, default=self._reject_fraction, option=self._option)
         except TypeError:
             return None if holds_parts else _render_scalar(plain_value)
-        return text.replace(b"\n", self._build_line_break(depth)) if depth else text  # indented as its container
+        # indented as its container.
+        return text.replace(b"\n", self._build_line_break(depth)) if depth else text
 
     def _open_container(self, value: Any) -> tuple[_OpenContainer, bytes]:
         """Return a list, dataclass or mapping as a container with its parts still to render, and its opening bracket. A
@@ -293,7 +320,9 @@ class _JsonWriter:
             elements = [(b"", part) for part in plain_value]
             return _OpenContainer(iter(elements), b"]"), b"["
         if is_dataclass(plain_value):
-            members = [(field.name, getattr(plain_value, field.name)) for field in fields(plain_value)]
+            members = [
+                (field.name, getattr(plain_value, field.name)) for field in fields(plain_value)
+            ]
         else:
             names = sorted(plain_value) if self._sort else plain_value
             members = [(name, plain_value[name]) for name in names]
@@ -309,13 +338,16 @@ class _JsonWriter:
             return value
         return self._default(value)
 
-    def _reject_fraction(self, value: Any) -> Any:  # called by orjson for values other than plain data
+    # called by orjson for values other than plain data.
+    def _reject_fraction(self, value: Any) -> Any:
         if is_fraction(value):
-            raise TypeError("a fraction")  # `render` then writes the parts around it one by one
+            # `render` then writes the parts around it one by one.
+            raise TypeError("a fraction")
         return self._default(value)
 
 
-_ORJSON_DEPTH: Final = 4  # maximum depth at which orjson is tried first
+# maximum depth at which orjson is tried first.
+_ORJSON_DEPTH: Final = 4
 
 
 def _render_scalar(value: Any) -> bytes:
@@ -338,7 +370,8 @@ def locate_json_values(text: str, paths: Iterable[Path]) -> dict[Path, int]:
     scanned, the rest is skipped at the speed of the parser.
     """
     paths = list(paths)
-    tree: _PathTree = {}  # the steps of all paths, nested
+    # The steps of all paths, nested.
+    tree: _PathTree = {}
     for path in paths:
         node = tree
         for step in path:
@@ -352,12 +385,14 @@ def locate_json_values(text: str, paths: Iterable[Path]) -> dict[Path, int]:
     for path in paths:
         nearest_path = path
         while nearest_path not in scanner.offsets and nearest_path:
-            nearest_path = nearest_path[:-1]  # the innermost existing container
+            # The innermost existing container.
+            nearest_path = nearest_path[:-1]
         offsets[path] = scanner.offsets.get(nearest_path, 0)
     return offsets
 
 
-def _skip_blanks(text: str, offset: int) -> int:  # the offset after them
+# The offset after them.
+def _skip_blanks(text: str, offset: int) -> int:
     match = _BLANKS.match(text, offset)
     assert match is not None, "the pattern matches no blanks, too"
     return match.end()
@@ -367,11 +402,13 @@ class _JsonScanner:
     """Scanner of one text along the wanted paths."""
 
     def __init__(self, text: str) -> None:
-        import json  # only documents with a mistake are scanned
+        # Only documents with a mistake are scanned.
+        import json
 
         self._text = text
         self._decode_value: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder().raw_decode
-        self.offsets: dict[Path, int] = {}  # of the values found, by path
+        # Of the values found, by path.
+        self.offsets: dict[Path, int] = {}
 
     def scan_value(self, offset: int, path: Path, tree: _PathTree) -> int:
         """Record the offset of the value at `offset`, and the offsets of its parts in `tree`; return its end. If `tree`
@@ -385,10 +422,12 @@ class _JsonScanner:
         index = 0
         offset = _skip_blanks(text, offset + 1)
         while text[offset] != closing:
-            step: str | int = index  # of a list; the key in an object
+            # Of a list; the key in an object.
+            step: str | int = index
             if closing == "}":
                 key, offset = self._decode_value(text, offset)
-                step, offset = str(key), _skip_blanks(text, _skip_blanks(text, offset) + 1)  # past the colon
+                # past the colon.
+                step, offset = str(key), _skip_blanks(text, _skip_blanks(text, offset) + 1)
             if step in tree:
                 offset = self.scan_value(offset, (*path, step), tree[step])
             else:

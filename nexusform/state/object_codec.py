@@ -86,7 +86,9 @@ def is_nonempty_text(value: Any) -> bool:
 OBJECT_RULES: Final[Mapping[str, MemberRule]] = {
     "attributes": MemberRule(is_object, "an object", is_required=True),
     "creation": MemberRule(is_count, "a whole number from 0", is_required=True),
-    "sensitive_attributes": MemberRule(is_list_of_paths, "a list of paths (lists of names and positions)"),
+    "sensitive_attributes": MemberRule(
+        is_list_of_paths, "a list of paths (lists of names and positions)"
+    ),
     "dependencies": MemberRule(is_list_of_texts, "a list of addresses"),
     "status": MemberRule(lambda value: value == "tainted", '"tainted", or absent'),
     "create_before_destroy": MemberRule(is_flag, "true or false"),
@@ -97,7 +99,9 @@ OBJECT_RULES: Final[Mapping[str, MemberRule]] = {
 }
 
 
-def check_members(entry: Any, rules: Mapping[str, MemberRule], path: Path, problems: list[Problem]) -> bool:
+def check_members(
+    entry: Any, rules: Mapping[str, MemberRule], path: Path, problems: list[Problem]
+) -> bool:
     """Check whether `entry` is an object with all required and no unknown members; add the errors to `problems`."""
     if entry.__class__ is not dict:
         detail = f"An object is expected here, not {describe_json_kind(entry)}."
@@ -108,9 +112,15 @@ def check_members(entry: Any, rules: Mapping[str, MemberRule], path: Path, probl
         rule = rules.get(name)
         if rule is None:
             hint = suggest_name(name, rules)
-            problems.append(build_invalid_member_problem((*path, name), f'There is no member "{name}" here.{hint}'))
+            problems.append(
+                build_invalid_member_problem(
+                    (*path, name), f'There is no member "{name}" here.{hint}'
+                )
+            )
         elif not rule.is_valid(value):
-            problems.append(build_invalid_member_problem((*path, name), f'"{name}" must be {rule.description}.'))
+            problems.append(
+                build_invalid_member_problem((*path, name), f'"{name}" must be {rule.description}.')
+            )
     for name, rule in rules.items():
         if rule.is_required and name not in entry:
             problems.append(build_invalid_member_problem((*path, name), f'"{name}" is missing.'))
@@ -119,7 +129,13 @@ def check_members(entry: Any, rules: Mapping[str, MemberRule], path: Path, probl
 
 def describe_json_kind(value: Any) -> str:
     """Return the kind of a JSON value as text."""
-    names = {NoneType: "null", bool: "true or false", str: "a string", list: "a list", dict: "an object"}
+    names = {
+        NoneType: "null",
+        bool: "true or false",
+        str: "a string",
+        list: "a list",
+        dict: "an object",
+    }
     return names.get(value.__class__, "a number")
 
 
@@ -149,7 +165,8 @@ def parse_object(entry: Mapping[str, Any]) -> ObjectState:
         creation=entry["creation"],
         sensitive=tuple([tuple(path) for path in entry.get("sensitive_attributes", ())]),
         dependencies=tuple(entry.get("dependencies", ())),
-        tainted="status" in entry,  # its only value
+        # Its only value.
+        tainted="status" in entry,
         create_before_destroy=entry.get("create_before_destroy", False),
         provider=entry.get("provider", "simulated"),
         schema_version=entry.get("schema_version", 0),

@@ -66,16 +66,21 @@ def get_current_object(instance: InstanceState | None) -> ObjectState | None:
     return instance.current if instance is not None else None
 
 
-def iterate_current_objects(instances: Mapping[Address, InstanceState]) -> Iterator[tuple[Address, ObjectState]]:
+def iterate_current_objects(
+    instances: Mapping[Address, InstanceState],
+) -> Iterator[tuple[Address, ObjectState]]:
     """Yield the current objects with their addresses; instances with deposed objects only are left out."""
     for address, instance in instances.items():
         if instance.current is not None:
             yield address, instance.current
 
 
-def replace_note_entry(note: Mapping[str, Any] | None, key: str, value: Collection[Any]) -> dict[str, Any] | None:
+def replace_note_entry(
+    note: Mapping[str, Any] | None, key: str, value: Collection[Any]
+) -> dict[str, Any] | None:
     """Return the private data `note` with `key` as its last entry; an empty value removes it. None means no data."""
-    entries = dict(get_mapping(note))  # state may have been edited
+    # state may have been edited.
+    entries = dict(get_mapping(note))
     entries.pop(key, None)
     if value:
         entries[key] = value

@@ -11,7 +11,12 @@ previous version before they are read.
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeAlias
 
-from nexusform.diagnostics.diagnostic import Diagnostic, Problem, build_development_file_error, build_error
+from nexusform.diagnostics.diagnostic import (
+    Diagnostic,
+    Problem,
+    build_development_file_error,
+    build_error,
+)
 from nexusform.json_data.plain_data import ConversionProblem, Path, convert_to_value
 from nexusform.language.parser import pause_garbage_collection
 from nexusform.resources.address import (
@@ -39,7 +44,9 @@ _DOCUMENT_RULES: Final[Mapping[str, object_codec.MemberRule]] = {
     "kind": object_codec.MemberRule(object_codec.is_text, "a string", is_required=True),
     "version": object_codec.MemberRule(object_codec.is_count, "a whole number", is_required=True),
     "nexusform_version": object_codec.MemberRule(object_codec.is_text, "a string"),
-    "serial": object_codec.MemberRule(object_codec.is_count, "a whole number from 0", is_required=True),
+    "serial": object_codec.MemberRule(
+        object_codec.is_count, "a whole number from 0", is_required=True
+    ),
     "lineage": object_codec.MemberRule(object_codec.is_text, "a string", is_required=True),
     "catalogue": object_codec.MemberRule(object_codec.is_text, "a string"),
     "last_creation": object_codec.MemberRule(object_codec.is_count, "a whole number from 0"),
@@ -54,14 +61,20 @@ _RESOURCE_RULES: Final[Mapping[str, object_codec.MemberRule]] = {
     "mode": object_codec.MemberRule(
         lambda value: value in ("managed", "data"), '"managed" or "data"', is_required=True
     ),
-    "type": object_codec.MemberRule(object_codec.is_hcl_identifier, "the name of a resource type", is_required=True),
-    "name": object_codec.MemberRule(object_codec.is_hcl_identifier, "a resource's name", is_required=True),
+    "type": object_codec.MemberRule(
+        object_codec.is_hcl_identifier, "the name of a resource type", is_required=True
+    ),
+    "name": object_codec.MemberRule(
+        object_codec.is_hcl_identifier, "a resource's name", is_required=True
+    ),
     "instances": object_codec.MemberRule(object_codec.is_list, "a list", is_required=True),
 }
 _INSTANCE_RULES: Final[Mapping[str, object_codec.MemberRule]] = {
     **object_codec.OBJECT_RULES,
     "index_key": object_codec.MemberRule(object_codec.is_key, "a string or a whole number from 0"),
-    "deposed": object_codec.MemberRule(object_codec.is_nonempty_text, "the key of a deposed object"),
+    "deposed": object_codec.MemberRule(
+        object_codec.is_nonempty_text, "the key of a deposed object"
+    ),
 }
 _OUTPUT_RULES: Final[Mapping[str, object_codec.MemberRule]] = {
     "value": object_codec.MemberRule(lambda _: True, "a value", is_required=True),
@@ -78,7 +91,9 @@ CURRENT: Final = 1
 def encode_state(state: State) -> bytes:
     """Encode the state as an indented JSON document, with the same bytes for equal states."""
     with pause_garbage_collection():
-        return json_codec.render_document(build_ordered_object(_build_document(state, build_ordered_object)))
+        return json_codec.render_document(
+            build_ordered_object(_build_document(state, build_ordered_object))
+        )
 
 
 def build_plain_document(state: State) -> dict[str, Any]:
@@ -88,12 +103,17 @@ def build_plain_document(state: State) -> dict[str, Any]:
 
 def _build_document(state: State, build_object: ObjectBuilder) -> dict[str, Any]:
     """Build the document of a state: one entry for each resource, in order of addresses, with all of its instances."""
-    groups: dict[tuple[ModulePath, str, str, str], list[Address]] = {}  # instances by resource
+    # instances by resource.
+    groups: dict[tuple[ModulePath, str, str, str], list[Address]] = {}
     for address in state.instances:
-        groups.setdefault((address.module, address.mode, address.type, address.name), []).append(address)
+        groups.setdefault((address.module, address.mode, address.type, address.name), []).append(
+            address
+        )
     resources = []
     # All addresses of a group have the same order without the last part, the key.
-    for addresses in sorted(groups.values(), key=lambda addresses: compute_address_order(addresses[0])[:-1]):
+    for addresses in sorted(
+        groups.values(), key=lambda addresses: compute_address_order(addresses[0])[:-1]
+    ):
         first = addresses[0]
         entry: dict[str, Any] = {"module": format_module(first.module)} if first.module else {}
         entry |= {"mode": first.mode, "type": first.type, "name": first.name}
@@ -116,7 +136,11 @@ def _build_document(state: State, build_object: ObjectBuilder) -> dict[str, Any]
         "resources": resources,
         "applied_plans": state.applied_plans,
         "check_results": state.check_results,
-        **({"providers": {name: dict(entry) for name, entry in state.providers.items()}} if state.providers else {}),
+        **(
+            {"providers": {name: dict(entry) for name, entry in state.providers.items()}}
+            if state.providers
+            else {}
+        ),
     }
 
 
@@ -126,14 +150,22 @@ def build_output_members(output: OutputState) -> dict[str, Any]:
     return members | {"sensitive": True} if output.sensitive else members
 
 
-def _build_instances(address: Address, instance: InstanceState, build_object: ObjectBuilder) -> list[Any]:
+def _build_instances(
+    address: Address, instance: InstanceState, build_object: ObjectBuilder
+) -> list[Any]:
     """Build the entries of an instance: its current object, then the deposed ones by key."""
     key_members: dict[str, Any] = {} if address.key is None else {"index_key": address.key}
     entries = []
     if instance.current is not None:
-        entries.append(build_object(key_members | object_codec.build_object_members(instance.current)))
+        entries.append(
+            build_object(key_members | object_codec.build_object_members(instance.current))
+        )
     for key, deposed in sorted(instance.deposed.items()):
-        entries.append(build_object(key_members | {"deposed": key} | object_codec.build_object_members(deposed)))
+        entries.append(
+            build_object(
+                key_members | {"deposed": key} | object_codec.build_object_members(deposed)
+            )
+        )
     return entries
 
 
@@ -158,9 +190,12 @@ def decode_state(
             detail = f"{name} is not valid JSON: {mistake} {_format_remedy(name)}"
             return None, [build_error("state-is-not-valid-json", detail, span)]
         state, problems = _decode_document(document, name, schemas or {}, lambda: data)
-        # Without a state, INVALID means a wrong part. Other errors mean a foreign file or a newer version.
+        # Without a state, INVALID means a wrong part. Other errors mean a foreign file or a newer
+        # version.
         is_ours = state is not None or problems[0].id == object_codec.INVALID
-        duplicate_keys = json_codec.find_duplicate_keys(data, document) if schemas and is_ours else []
+        duplicate_keys = (
+            json_codec.find_duplicate_keys(data, document) if schemas and is_ours else []
+        )
     if not duplicate_keys:
         return state, problems
     key_list = ", ".join(f'"{key}"' for key in duplicate_keys)
@@ -171,8 +206,11 @@ def decode_state(
 
 def decode_plain_document(document: Any, name: str) -> tuple[State | None, list[Diagnostic]]:
     """Decode a state document given as plain data, `name` in messages. Return the state (or None), and the problems."""
-    with pause_garbage_collection():  # without schemas, no attributes are validated; the text only locates problems
-        return _decode_document(document, name, {}, get_text=lambda: json_codec.render_json(document, indent=True))
+    # Without schemas, no attributes are validated; the text only locates problems.
+    with pause_garbage_collection():
+        return _decode_document(
+            document, name, {}, get_text=lambda: json_codec.render_json(document, indent=True)
+        )
 
 
 def _decode_document(
@@ -184,7 +222,11 @@ def _decode_document(
         return None, [rejection]
     reader = _StateReader(schemas)
     state = reader.read_state(document)
-    problems = _build_diagnostics_with_positions(reader.problems, get_text(), name) if reader.problems else []
+    problems = (
+        _build_diagnostics_with_positions(reader.problems, get_text(), name)
+        if reader.problems
+        else []
+    )
     return state, problems
 
 
@@ -192,14 +234,23 @@ def _check_document_format(document: Any, name: str) -> Diagnostic | None:
     """Return an error with the reason if the document is no state readable by this nexusform, else None."""
     if not object_codec.is_object(document):
         return _build_foreign_document_error(name, "It holds no JSON object.")
-    if "format" not in document and ("terraform_version" in document or document.get("version") in (3, 4)):
+    if "format" not in document and (
+        "terraform_version" in document or document.get("version") in (3, 4)
+    ):
         remedy = "nexusform has its own state format; give nexusform another path."
-        return _build_foreign_document_error(name, f"It is a state of Terraform or OpenTofu. {remedy}")
+        return _build_foreign_document_error(
+            name, f"It is a state of Terraform or OpenTofu. {remedy}"
+        )
     if document.get("format") != FORMAT:
         format_name = document.get("format")
-        format_text = f'Its "format" is "{format_name}"' if object_codec.is_text(format_name) else 'It has no "format"'
+        format_text = (
+            f'Its "format" is "{format_name}"'
+            if object_codec.is_text(format_name)
+            else 'It has no "format"'
+        )
         return _build_foreign_document_error(name, f'{format_text}; expected "{FORMAT}".')
-    if "kind" not in document:  # written by a version before the first release
+    # written by a version before the first release.
+    if "kind" not in document:
         return build_development_file_error(name, "import the resources again")
     if document["kind"] != KIND:
         return _build_foreign_document_error(name, f'Its "kind" is not "{KIND}".')
@@ -208,10 +259,15 @@ def _check_document_format(document: Any, name: str) -> Diagnostic | None:
         return _build_foreign_document_error(name, 'Its "version" is not a whole number from 1.')
     if version > CURRENT:
         writer_version = document.get("nexusform_version")
-        writer = f" by nexusform {writer_version}" if object_codec.is_nonempty_text(writer_version) else ""
+        writer = (
+            f" by nexusform {writer_version}"
+            if object_codec.is_nonempty_text(writer_version)
+            else ""
+        )
         return build_error(
             "newer-state-version",
-            f"{name} was written{writer} as version {version} of the format; this nexusform reads up to "
+            f"{name} was written{writer} as version {version} of the format; this nexusform reads "
+            "up to "
             f"version {CURRENT}. Use a newer nexusform.",
         )
     return None
@@ -223,12 +279,16 @@ def _build_foreign_document_error(name: str, reason: str) -> Diagnostic:
 
 def _format_remedy(name: str) -> str:
     return (
-        "No changes were made. Fix the document, or replace it with a backup: `nexusform state push -force FILE`. "
-        f'The local backend keeps the previous one as "{name.partition(", version ")[0]}.backup"; others keep versions.'
+        "No changes were made. Fix the document, or replace it with a backup: `nexusform state "
+        "push -force FILE`. "
+        f'The local backend keeps the previous one as "{name.partition(", version ")[0]}.backup"; '
+        "others keep versions."
     )
 
 
-def _build_diagnostics_with_positions(problems: list[Problem], data: bytes, name: str) -> list[Diagnostic]:
+def _build_diagnostics_with_positions(
+    problems: list[Problem], data: bytes, name: str
+) -> list[Diagnostic]:
     """Build diagnostics at the lines of the first problems, and one with the number of the others."""
     from nexusform.language.syntax.scanner import CharacterPositions
 
@@ -240,7 +300,9 @@ def _build_diagnostics_with_positions(problems: list[Problem], data: bytes, name
     for problem in reported:
         offset = offsets[problem.path]
         span = positions.build_span(offset, min(offset + 1, len(text)))
-        position = f"line {span.start.line}, column {span.start.column} ({format_json_path(problem.path)})"
+        position = (
+            f"line {span.start.line}, column {span.start.column} ({format_json_path(problem.path)})"
+        )
         detail = f"{name}, {position}: {problem.detail} {_format_remedy(name)}"
         diagnostics.append(build_error(object_codec.INVALID, detail, span))
     if len(problems) > len(reported):
@@ -262,17 +324,21 @@ class _StateReader:
         """Start without objects; `schemas`, by resource type, validate the attributes of managed objects."""
         self.problems: list[Problem] = []
         self._schemas = schemas
-        self._modules: dict[str, ModulePath] = {}  # parsed addresses of module instances, by text
+        # parsed addresses of module instances, by text.
+        self._modules: dict[str, ModulePath] = {}
         self._objects: dict[Address, ObjectState] = {}  # current objects
-        self._deposed: dict[Address, dict[str, ObjectState]] = {}  # deposed objects, then by deposed key
-        self._highest = 0  # highest creation number so far
+        # deposed objects, then by deposed key.
+        self._deposed: dict[Address, dict[str, ObjectState]] = {}
+        # highest creation number so far.
+        self._highest = 0
 
     def read_state(self, document: dict[str, Any]) -> State | None:
         """Return the whole state; None if there are errors (then in `problems`)."""
         object_codec.check_members(document, _DOCUMENT_RULES, path=(), problems=self.problems)
         entries = document.get("outputs", {})
         outputs = {}
-        if object_codec.is_object(entries):  # anything else was reported above
+        # anything else was reported above.
+        if object_codec.is_object(entries):
             for name, entry in entries.items():
                 output = parse_output(entry, ("outputs", name), self.problems)
                 if output is not None:
@@ -282,7 +348,8 @@ class _StateReader:
             for index, entry in enumerate(resources):
                 self._add_resource_objects(entry, ("resources", index))
         if self.problems:
-            return None  # each is reported
+            # Each is reported.
+            return None
         return State(
             lineage=document["lineage"],
             serial=document["serial"],
@@ -291,7 +358,8 @@ class _StateReader:
             instances=self._build_instances(),
             outputs=outputs,
             applied_plans=tuple(document.get("applied_plans", ())),
-            # A number below a used one would be assigned twice; an edited document must not cause that.
+            # A number below a used one would be assigned twice; an edited document must not cause
+            # that.
             last_creation=max(document.get("last_creation", 0), self._highest),
             check_results=tuple(document.get("check_results", ())),
             providers=document.get("providers", {}),
@@ -308,16 +376,22 @@ class _StateReader:
         """Add the objects of one resource; the members of all of its instances are checked even after an error."""
         is_valid = object_codec.check_members(entry, _RESOURCE_RULES, path, self.problems)
         if not object_codec.is_object(entry) or not object_codec.is_list(entry.get("instances")):
-            return  # reported by check_members
+            # reported by check_members.
+            return
         module = self._parse_module(entry.get("module", ""), (*path, "module"))
         is_valid = is_valid and module is not None
         instances_path = (*path, "instances")
         for index, instance in enumerate(entry["instances"]):
             instance_path = (*instances_path, index)
-            has_valid_members = object_codec.check_members(instance, _INSTANCE_RULES, instance_path, self.problems)
+            has_valid_members = object_codec.check_members(
+                instance, _INSTANCE_RULES, instance_path, self.problems
+            )
             if not has_valid_members or not is_valid:
-                continue  # reported; without a valid resource there is no address
-            address = Address(module or (), entry["mode"], entry["type"], entry["name"], instance.get("index_key"))
+                # reported; without a valid resource there is no address.
+                continue
+            address = Address(
+                module or (), entry["mode"], entry["type"], entry["name"], instance.get("index_key")
+            )
             self._add_object(address, instance, instance_path)
 
     def _add_object(self, address: Address, entry: dict[str, Any], path: Path) -> None:
@@ -327,18 +401,27 @@ class _StateReader:
         if schema is not None:
             for problem in validate_attributes(schema, object_state.attributes):
                 location = (*path, "attributes", *problem.path)
-                self.problems.append(object_codec.build_invalid_member_problem(location, problem.detail))
+                self.problems.append(
+                    object_codec.build_invalid_member_problem(location, problem.detail)
+                )
         self._highest = max(self._highest, object_state.creation)
         key = entry.get("deposed")
-        if key is None:  # the current object
+        # The current object.
+        if key is None:
             if address in self._objects:
-                self.problems.append(object_codec.build_invalid_member_problem(path, f"Duplicate object at {address}."))
+                self.problems.append(
+                    object_codec.build_invalid_member_problem(
+                        path, f"Duplicate object at {address}."
+                    )
+                )
             self._objects[address] = object_state
             return
         deposed = self._deposed.setdefault(address, {})
         if key in deposed:
             message = f'Duplicate deposed object at {address} with key "{key}".'
-            self.problems.append(object_codec.build_invalid_member_problem((*path, "deposed"), message))
+            self.problems.append(
+                object_codec.build_invalid_member_problem((*path, "deposed"), message)
+            )
         deposed[key] = object_state
 
     def _parse_module(self, text: Any, path: Path) -> ModulePath | None:
@@ -346,7 +429,8 @@ class _StateReader:
         if text == "":
             return ()
         if not object_codec.is_text(text):
-            return None  # already reported by the rule
+            # Already reported by the rule.
+            return None
         cached = self._modules.get(text)
         if cached is not None:
             return cached
@@ -355,7 +439,8 @@ class _StateReader:
         except AddressProblem as problem:
             self.problems.append(object_codec.build_invalid_member_problem(path, str(problem)))
             return None
-        if pattern.type:  # the address of a resource
+        # The address of a resource.
+        if pattern.type:
             message = f'"{text}" is not the address of a module instance.'
             self.problems.append(object_codec.build_invalid_member_problem(path, message))
             return None
@@ -370,13 +455,18 @@ def parse_output(entry: Any, path: Path, problems: list[Problem]) -> OutputState
     try:
         output_type = parse_type_json(entry["type"])
     except (ValueError, TypeError, RecursionError):
-        problems.append(object_codec.build_invalid_member_problem((*path, "type"), "This is not a type."))
+        problems.append(
+            object_codec.build_invalid_member_problem((*path, "type"), "This is not a type.")
+        )
         return None
     try:
-        convert_to_value(entry["value"], output_type)  # only to check it
+        # Only to check it.
+        convert_to_value(entry["value"], output_type)
     except ConversionProblem as problem:
         message = f"The value is not of the output's type: {problem.message}."
-        problems.append(object_codec.build_invalid_member_problem((*path, "value", *problem.path), message))
+        problems.append(
+            object_codec.build_invalid_member_problem((*path, "value", *problem.path), message)
+        )
         return None
     except (ValueError, OverflowError, RecursionError):
         message = "The value is not of the output's type."

@@ -64,12 +64,16 @@ class UnfinishedApply(Struct, frozen=True):
             document = decompressor.decompress(packed, max_bytes)
         except (binascii.Error, ValueError, zlib.error):
             return None  # damaged
-        return document if decompressor.eof else None  # else it is cut off, or larger
+        # Else it is cut off, or larger.
+        return document if decompressor.eof else None
 
     def build_records(self) -> list[journal.Record]:
         """Build the journal records of the same unfinished apply."""
         operations = tuple(sorted(self.running_operations.items()))
-        return [*self.parts, journal.ApplyProgress(tuple(sorted(self.completed_steps)), self.has_ended, operations)]
+        return [
+            *self.parts,
+            journal.ApplyProgress(tuple(sorted(self.completed_steps)), self.has_ended, operations),
+        ]
 
     def encode_lines(self) -> list[bytes]:
         """Encode the records as lines of a journal."""
@@ -86,7 +90,8 @@ def build_plan_parts(
     pieces = [text[start : start + _PART_LENGTH] for start in range(0, len(text), _PART_LENGTH)]
     count = len(pieces)
     return [
-        journal.PlanPart(index, count, steps, plan_digest, lineage, serial, piece) for index, piece in enumerate(pieces)
+        journal.PlanPart(index, count, steps, plan_digest, lineage, serial, piece)
+        for index, piece in enumerate(pieces)
     ]
 
 
@@ -98,7 +103,8 @@ class _ApplyTracker(Struct):
     has_ended: bool = False
     running_operations: dict[int, str] = field(default_factory=dict)
     has_started: bool = False
-    serial: int = 0  # of the last apply that began
+    # Of the last apply that began.
+    serial: int = 0
 
     def add_plan_part(self, part: journal.PlanPart) -> None:
         """Add a part of a plan; the first one replaces the earlier plan."""
@@ -111,7 +117,8 @@ class _ApplyTracker(Struct):
         """Restore the progress made before this journal."""
         self.completed_steps, self.has_ended = set(progress.completed_steps), progress.has_ended
         self.running_operations = dict(progress.running_operations)
-        self.has_started = True  # completed steps imply that it was started
+        # completed steps imply that it was started.
+        self.has_started = True
 
     def complete_step(self, step: int) -> None:
         """Mark a step as completed and forget its operation. If the apply had ended before, it was resumed."""
@@ -124,13 +131,20 @@ class _ApplyTracker(Struct):
         of the plan has the number of all parts and the serial of the state during the apply.
         """
         if not self.parts or len(self.parts) != self.parts[0].parts:
-            return None  # nothing is done before the plan is in the journal as a whole
+            # Nothing is done before the plan is in the journal as a whole.
+            return None
         if not self.has_started and self.serial != self.parts[0].serial:
-            return None  # interrupted before its first change: the plan is not started
+            # interrupted before its first change: the plan is not started.
+            return None
         if self.has_ended and len(self.completed_steps) == self.parts[0].steps:
             return None  # completed
-        completed_steps, running_operations = frozenset(self.completed_steps), dict(self.running_operations)
-        return UnfinishedApply(tuple(self.parts), completed_steps, self.has_ended, running_operations)
+        completed_steps, running_operations = (
+            frozenset(self.completed_steps),
+            dict(self.running_operations),
+        )
+        return UnfinishedApply(
+            tuple(self.parts), completed_steps, self.has_ended, running_operations
+        )
 
 
 MAX_APPLIED_PLANS = 256
@@ -151,7 +165,8 @@ class StateDraft:
         self._outputs: Mapping[str, OutputState] = base.outputs
         self._check_results: tuple[Mapping[str, Any], ...] = base.check_results
         self._last_creation = base.last_creation
-        self._open: dict[tuple[Address, int], journal.OpenStepIntent] = {}  # by address and creation number
+        # By address and creation number.
+        self._open: dict[tuple[Address, int], journal.OpenStepIntent] = {}
 
     def get_instance(self, address: Address) -> InstanceState | None:
         """Return the current instance at an address."""
@@ -178,7 +193,8 @@ class StateDraft:
     def apply_record(self, record: journal.Record) -> None:
         """Apply one record: change instances, outputs and metadata of the state, and track open intents and steps."""
         if isinstance(record, journal.Intent):
-            # An intent without an outcome uses up its creation number, too: it may have reached a provider.
+            # An intent without an outcome uses up its creation number, too: it may have reached a
+            # provider.
             self._last_creation = max(self._last_creation, record.creation)
             open_intent = journal.OpenStepIntent(record, self._instances.get(record.address))
             self._open[record.address, record.creation] = open_intent
@@ -187,7 +203,8 @@ class StateDraft:
             closed_intent = self._open.pop((record.address, record.creation), None)
             if closed_intent is not None:
                 self._tracker.running_operations.pop(closed_intent.intent.number, None)
-            if record.number != journal.NO_STEP:  # the record belongs to a step of a plan
+            # The record belongs to a step of a plan.
+            if record.number != journal.NO_STEP:
                 self._tracker.complete_step(record.number)
         elif isinstance(record, journal.InstanceMoves):
             self._move_instances(record)
@@ -212,11 +229,14 @@ class StateDraft:
             return
         self._instances[address] = instance
         for _, recorded in instance.all_objects:
-            self._last_creation = max(self._last_creation, recorded.creation)  # its number is not given to another
+            # Its number is not given to another.
+            self._last_creation = max(self._last_creation, recorded.creation)
 
     def _move_instances(self, record: journal.InstanceMoves) -> None:
         """Move all instances at once: in a chain or a swap, none is overwritten."""
-        moved_instances = [(target, self._instances.pop(source, None)) for source, target in record.pairs]
+        moved_instances = [
+            (target, self._instances.pop(source, None)) for source, target in record.pairs
+        ]
         for target, instance in moved_instances:
             if instance is not None:
                 self._instances[target] = instance
@@ -225,7 +245,8 @@ class StateDraft:
         """Set the metadata of the state to those of an apply; add its saved plan, once, to the applied ones."""
         plans = self._base.applied_plans
         if record.plan_digest and record.plan_digest not in plans:
-            plans = (*plans, record.plan_digest)[-MAX_APPLIED_PLANS:]  # the oldest are dropped
+            # The oldest are dropped.
+            plans = (*plans, record.plan_digest)[-MAX_APPLIED_PLANS:]
         self._base = replace(
             self._base,
             lineage=record.lineage,

@@ -7,20 +7,34 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import DiagnosticsError, build_error
 from nexusform.diagnostics.phrases import format_list
-from nexusform.resources.address import Address, AddressPattern, ModulePath, ModulePathStep, compute_address_order
+from nexusform.resources.address import (
+    Address,
+    AddressPattern,
+    ModulePath,
+    ModulePathStep,
+    compute_address_order,
+)
 from nexusform.state.objects import InstanceState, ObjectState, State
 
 
-def select_instances(state: State, patterns: Sequence[AddressPattern], object_id: str = "") -> list[Address]:
+def select_instances(
+    state: State, patterns: Sequence[AddressPattern], object_id: str = ""
+) -> list[Address]:
     """Return the instances with the object id and a matching pattern, in order of address. Without an object id (""),
     instances with any id are selected, and without patterns those at any address.
     """
     addresses = list(state.instances)
     if object_id:
         objects = state.list_current_objects()
-        addresses = [address for address, current in objects if current.attributes.get("id") == object_id]
+        addresses = [
+            address for address, current in objects if current.attributes.get("id") == object_id
+        ]
     if patterns:
-        addresses = [address for address in addresses if any(pattern.is_match(address) for pattern in patterns)]
+        addresses = [
+            address
+            for address in addresses
+            if any(pattern.is_match(address) for pattern in patterns)
+        ]
     return sorted(addresses, key=compute_address_order)
 
 
@@ -29,10 +43,13 @@ def remove_instances(state: State, addresses: Iterable[Address]) -> State:
     none of its instances remains.
     """
     removed = set(addresses)
-    instances = {address: instance for address, instance in state.instances.items() if address not in removed}
+    instances = {
+        address: instance for address, instance in state.instances.items() if address not in removed
+    }
     remaining_blocks = {str(address.config_address) for address in instances}
     empty_blocks = {str(address.config_address) for address in removed} - remaining_blocks
-    no_new_blocks = dict.fromkeys(empty_blocks, frozenset[str]())  # each is replaced by no block
+    # Each is replaced by no block.
+    no_new_blocks = dict.fromkeys(empty_blocks, frozenset[str]())
     return replace(state, instances=_rename_dependencies(instances, no_new_blocks))
 
 
@@ -46,11 +63,15 @@ def plan_moves(state: State, source: AddressPattern, target: AddressPattern) -> 
     if source == target:
         raise _build_error("nothing-to-move", f"Source and target are both {source}.")
     if bool(source.type) != bool(target.type):
-        source_kind, target_kind = ("a resource", "a module") if source.type else ("a module", "a resource")
+        source_kind, target_kind = (
+            ("a resource", "a module") if source.type else ("a module", "a resource")
+        )
         detail = f"{source_kind} ({source}) cannot become {target_kind} ({target})."
         raise _build_error("moved-between-kinds", detail)
     if (source.mode, source.type) != (target.mode, target.type):
-        raise _build_error("moved-between-types", f"{source} and {target} must have the same resource type.")
+        raise _build_error(
+            "moved-between-types", f"{source} and {target} must have the same resource type."
+        )
     sources = select_instances(state, [source])
     if not sources:
         detail = f"The state holds no {source}. `nexusform state list` shows what it holds."
@@ -59,28 +80,38 @@ def plan_moves(state: State, source: AddressPattern, target: AddressPattern) -> 
     if source.type and source.key is None and target.key is not None and sources[0].key is not None:
         raise _build_error(
             "ambiguous-instance-address",
-            f"{source} is a whole resource with instance keys, {target} is one instance. Write one full address, "
+            f"{source} is a whole resource with instance keys, {target} is one instance. Write "
+            "one full address, "
             f"such as {sources[0]}.",
         )
     _check_move_targets(state, pairs, target)
     return pairs
 
 
-def _compute_moved_address(address: Address, source: AddressPattern, target: AddressPattern) -> Address:
+def _compute_moved_address(
+    address: Address, source: AddressPattern, target: AddressPattern
+) -> Address:
     """Replace the parts of an address given by `source` by those of `target`; keys absent from both are kept."""
     depth = len(source.module)
-    module = (*_rename_module_steps(address.module[:depth], source.module, target.module), *address.module[depth:])
-    if not target.type:  # a whole module moves
+    module = (
+        *_rename_module_steps(address.module[:depth], source.module, target.module),
+        *address.module[depth:],
+    )
+    # A whole module moves.
+    if not target.type:
         return replace(address, module=module)
     keeps_key = source.key is None and target.key is None
-    return replace(address, module=module, name=target.name, key=address.key if keeps_key else target.key)
+    return replace(
+        address, module=module, name=target.name, key=address.key if keeps_key else target.key
+    )
 
 
 def _rename_module_steps(actual: ModulePath, source: ModulePath, target: ModulePath) -> ModulePath:
     """Return the new path of the module at `actual`, if `source` is moved to `target`. A key of `actual` is kept if
     neither gives a key in its place: moving `module.a` to `module.b` moves `module.a["x"]` to `module.b["x"]`.
     """
-    if len(source) != len(target):  # the steps do not correspond, so no key is kept
+    # The steps do not correspond, so no key is kept.
+    if len(source) != len(target):
         return target
     new_steps: list[ModulePathStep] = []
     for actual_step, source_step, target_step in zip(actual, source, target, strict=True):
@@ -95,21 +126,32 @@ def _check_move_targets(state: State, pairs: Pairs, target: AddressPattern) -> N
     if len(targets) < len(pairs):
         raise _build_error(
             "ambiguous-instance-address",
-            "More than one instance would get the same address. Write one full address, or move them one "
+            "More than one instance would get the same address. Write one full address, or move "
+            "them one "
             f"by one to keys of {target}.",
         )
     # An address that is moved away, too, is free: a swap or a chain is possible.
-    occupied_addresses = sorted((targets & state.instances.keys()) - moved_addresses, key=compute_address_order)
-    # A resource has either one instance without a key, or several with keys. So a new address without a key conflicts
-    # with every instance of that resource with a key, and the other way round. A conflict is (resource, has a key).
+    occupied_addresses = sorted(
+        (targets & state.instances.keys()) - moved_addresses, key=compute_address_order
+    )
+    # A resource has either one instance without a key, or several with keys. So a new address
+    # without a key conflicts with every instance of that resource with a key, and the other way
+    # round. A conflict is (resource, has a key).
     conflicts = {(new.resource, new.key is None) for new in targets}
-    if target.type and target.key is None:  # a whole resource moves: no instance may be there at all
+    # A whole resource moves: no instance may be there at all.
+    if target.type and target.key is None:
         conflicts |= {(new.resource, new.key is not None) for new in targets}
     for address in state.instances:
-        if (address.resource, address.key is not None) in conflicts and address not in moved_addresses:
+        if (
+            address.resource,
+            address.key is not None,
+        ) in conflicts and address not in moved_addresses:
             occupied_addresses.append(address)
     if occupied_addresses:
-        detail = f"The state holds {occupied_addresses[0]} already. Move or remove that first (state mv, state rm)."
+        detail = (
+            f"The state holds {occupied_addresses[0]} already. Move or remove that first (state "
+            "mv, state rm)."
+        )
         raise _build_error("move-target-exists", detail)
 
 
@@ -122,7 +164,9 @@ def move_instances(state: State, pairs: Pairs) -> State:
     for address, instance in state.instances.items():
         new_address = new_addresses.get(address, address)
         instances[new_address] = instance
-        new_blocks.setdefault(str(address.config_address), set()).add(str(new_address.config_address))
+        new_blocks.setdefault(str(address.config_address), set()).add(
+            str(new_address.config_address)
+        )
     return replace(state, instances=_rename_dependencies(instances, new_blocks))
 
 
@@ -132,7 +176,10 @@ def _rename_dependencies(
     """Return the instances with each dependency on a block replaced by its `new_blocks` (without any: dropped)."""
     renamed: dict[Address, InstanceState] = {}
     for address, instance in instances.items():
-        deposed = {key: _rename_object_dependencies(old, new_blocks) for key, old in instance.deposed.items()}
+        deposed = {
+            key: _rename_object_dependencies(old, new_blocks)
+            for key, old in instance.deposed.items()
+        }
         current = instance.current
         if current is not None:
             current = _rename_object_dependencies(current, new_blocks)
@@ -140,7 +187,9 @@ def _rename_dependencies(
     return renamed
 
 
-def _rename_object_dependencies(object_state: ObjectState, new_blocks: Mapping[str, AbstractSet[str]]) -> ObjectState:
+def _rename_object_dependencies(
+    object_state: ObjectState, new_blocks: Mapping[str, AbstractSet[str]]
+) -> ObjectState:
     """Return an object with the new blocks in its dependencies; the same object if none of them changes."""
     if new_blocks.keys().isdisjoint(object_state.dependencies):
         return object_state
@@ -153,14 +202,23 @@ def _rename_object_dependencies(object_state: ObjectState, new_blocks: Mapping[s
 def find_instance(state: State, pattern: AddressPattern) -> Address | None:
     """Return the only matching instance with a current (not deposed) object, or None. Raises DiagnosticsError."""
     if not pattern.type:
-        raise _build_error("not-a-resource", f"{pattern} is a module; name one resource instance in it.")
+        raise _build_error(
+            "not-a-resource", f"{pattern} is a module; name one resource instance in it."
+        )
     if pattern.mode == "data":
-        raise _build_error("not-a-resource", f"{pattern} is a data source; every plan reads it again.")
+        raise _build_error(
+            "not-a-resource", f"{pattern} is a data source; every plan reads it again."
+        )
     selected_addresses = select_instances(state, [pattern])
-    matches = [address for address in selected_addresses if state.instances[address].current is not None]
+    matches = [
+        address for address in selected_addresses if state.instances[address].current is not None
+    ]
     if len(matches) > 1:
         address_list = format_list((str(address) for address in matches), max_items=5)
-        raise _build_error("several-instances", f"{pattern} names {len(matches)} instances; name one: {address_list}.")
+        raise _build_error(
+            "several-instances",
+            f"{pattern} names {len(matches)} instances; name one: {address_list}.",
+        )
     return matches[0] if matches else None
 
 

@@ -34,12 +34,14 @@ if TYPE_CHECKING:
     from decimal import Decimal
     from fractions import Fraction
 
-# Numbers are integers or binary fractions (Fraction) of at most PRECISION significant bits, as in HCL. A
-# number with more than MAX_DIGITS decimal digits is rejected, because its text and cost would be unbounded.
+# Numbers are integers or binary fractions (Fraction) of at most PRECISION significant bits, as in
+# HCL. A number with more than MAX_DIGITS decimal digits is rejected, because its text and cost
+# would be unbounded.
 PRECISION: Final = 512
 MAX_DIGITS: Final = 4000
 _MAX_BITS: Final = 13_000
-_DECIMAL_DIGITS_PER_BIT: Final = 0.30103  # the logarithm of 2 to base 10
+# The logarithm of 2 to base 10.
+_DECIMAL_DIGITS_PER_BIT: Final = 0.30103
 
 
 def round_number(numerator: int, denominator: int) -> int | Fraction:
@@ -52,16 +54,20 @@ def round_number(numerator: int, denominator: int) -> int | Fraction:
         return 0
     if numerator < 0:
         return -round_number(-numerator, denominator)
-    magnitude = numerator.bit_length() - denominator.bit_length()  # about the binary logarithm of the quotient
+    # about the binary logarithm of the quotient.
+    magnitude = numerator.bit_length() - denominator.bit_length()
     if abs(magnitude) > _MAX_BITS:
         raise OverflowError("the number has too many digits")
-    shift = PRECISION - magnitude  # scales the quotient to PRECISION bits
+    # scales the quotient to PRECISION bits.
+    shift = PRECISION - magnitude
     if (numerator << max(shift, 0)) >= (denominator << max(-shift, 0) << PRECISION):
-        shift -= 1  # the quotient would have one bit too many
+        # The quotient would have one bit too many.
+        shift -= 1
     scaled, divisor = numerator << max(shift, 0), denominator << max(-shift, 0)
     quotient, rest = divmod(scaled, divisor)
     is_odd = quotient & 1
-    if 2 * rest + is_odd > divisor:  # a tie (2 * rest == divisor) rounds up if the quotient is odd
+    # A tie (2 * rest == divisor) rounds up if the quotient is odd.
+    if 2 * rest + is_odd > divisor:
         quotient += 1
     if shift <= 0:
         return quotient << -shift
@@ -106,7 +112,8 @@ def normalize_number(number: Number) -> Number:
 
 def format_number(number: Number) -> str:
     """Format the shortest decimal text, without exponent, that parses to the same number."""
-    if number.__class__ is int and number.bit_length() <= PRECISION:  # every digit is needed
+    # Every digit is needed.
+    if number.__class__ is int and number.bit_length() <= PRECISION:
         return str(number)
     if number < 0:
         return "-" + format_number(-number)
@@ -124,34 +131,44 @@ def format_digits(digits: str, point: int) -> str:
 
 def compute_shortest_digits(number: Number) -> tuple[str, int]:
     """Return the shortest decimal for a number above zero, 0.digits * 10**point: "125" and 2 for 12.5."""
-    # Add digits until the decimal is within half a step of the number. A step leads to the next one of PRECISION bits.
+    # Add digits until the decimal is within half a step of the number. A step leads to the next one
+    # of PRECISION bits.
     numerator, denominator = number.numerator, number.denominator
     shift = PRECISION - numerator.bit_length()
-    mantissa = numerator << shift if shift >= 0 else numerator >> -shift  # the numerator with PRECISION bits
+    # The numerator with PRECISION bits.
+    mantissa = numerator << shift if shift >= 0 else numerator >> -shift
     # number == exact / scale, and half a step between neighbours is half / scale.
-    grow, shrink = max(shift + 1, 0), max(-shift - 1, 0)  # exponents of two: all of these stay whole numbers
+    # exponents of two: all of these stay whole numbers.
+    grow, shrink = max(shift + 1, 0), max(-shift - 1, 0)
     scale = denominator << grow
     exact, half = 2 * mantissa << shrink, 1 << shrink
-    inclusive = mantissa % 2 == 0  # a tie rounds to an even mantissa
+    # A tie rounds to an even mantissa.
+    inclusive = mantissa % 2 == 0
     point = _find_decimal_point(exact, scale)
     power = -point
     while True:
-        power += 1  # as an integer, number * 10**power has one more digit than before, at first one
-        above, below = 10 ** max(power, 0), 10 ** max(-power, 0)  # 10**power == above / below
-        # The candidate is an integer next to number * 10**power; both gaps are in units of 1 / (scale * below).
+        # As an integer, number * 10**power has one more digit than before, at first one.
+        power += 1
+        # 10**power == above / below.
+        above, below = 10 ** max(power, 0), 10 ** max(-power, 0)
+        # The candidate is an integer next to number * 10**power; both gaps are in units of 1 /
+        # (scale * below).
         down, low_gap = divmod(exact * above, scale * below)
         high_gap = scale * below - low_gap
         candidate, gap = down + 1, high_gap
         if down > 0 and low_gap <= high_gap:
             candidate, gap = down, low_gap
-        if gap < half * above + inclusive:  # exactly half the distance is near enough for an even mantissa
+        # exactly half the distance is near enough for an even mantissa.
+        if gap < half * above + inclusive:
             text = str(candidate)
             return text.rstrip("0"), len(text) - power
 
 
 def _find_decimal_point(numerator: int, denominator: int) -> int:
     """Return the point with 10**(point - 1) <= numerator / denominator < 10**point."""
-    point = int((numerator.bit_length() - denominator.bit_length()) * _DECIMAL_DIGITS_PER_BIT)  # an estimate
+    point = int(
+        (numerator.bit_length() - denominator.bit_length()) * _DECIMAL_DIGITS_PER_BIT
+    )  # an estimate
     while _is_power_of_ten_reached(numerator, denominator, point):
         point += 1
     while not _is_power_of_ten_reached(numerator, denominator, point - 1):
@@ -163,12 +180,14 @@ def _is_power_of_ten_reached(numerator: int, denominator: int, power: int) -> bo
     """Check whether numerator / denominator >= 10**power."""
     above: int = 10 ** max(power, 0)
     below: int = 10 ** max(-power, 0)
-    return numerator * below >= denominator * above  # 10**power == above / below
+    # 10**power == above / below.
+    return numerator * below >= denominator * above
 
 
 def compute_quotient(left: Number, right: Number) -> Number:
     """Compute the quotient; `right` is not zero. Raises OverflowError."""
-    if right < 0:  # round_number needs a denominator above zero
+    # round_number needs a denominator above zero.
+    if right < 0:
         left, right = -left, -right
     return round_number(left.numerator * right.denominator, left.denominator * right.numerator)
 
@@ -213,7 +232,8 @@ _HAS_UNKNOWN: Final = 1
 _HAS_MARKS: Final = 2
 _TRAITS: Final = 3
 _SIZE_SHIFT: Final = 2
-_CHARACTERS_SHIFT: Final = 5  # 32 characters count as much as a value
+# 32 characters count as much as a value.
+_CHARACTERS_SHIFT: Final = 5
 
 
 class Value:
@@ -244,7 +264,8 @@ class Value:
             return True
         if not isinstance(other, Value):
             return NotImplemented
-        return self.type == other.type and self.raw == other.raw and self.marks == other.marks  # not the refinement
+        # Not the refinement.
+        return self.type == other.type and self.raw == other.raw and self.marks == other.marks
 
     def __hash__(self) -> int:
         return hash((compute_order_key(self), self.marks))
@@ -300,7 +321,8 @@ class Value:
 
     def _replace_marks(self, marks: frozenset[str]) -> Value:
         other = Value(self.type, self.raw, marks, self.refinement)
-        other._inner = self._inner  # traits of its parts, which stay
+        # traits of its parts, which stay.
+        other._inner = self._inner
         return other
 
     @property
@@ -321,7 +343,8 @@ class Value:
     @property
     def size(self) -> int:
         """Number of values in it, including itself. Shared parts count once per use, text by length."""
-        return self._compute_value_traits() >> _SIZE_SHIFT  # the size is in the upper bits
+        # The size is in the upper bits.
+        return self._compute_value_traits() >> _SIZE_SHIFT
 
     def _compute_value_traits(self) -> int:
         """Return traits of the value in one integer, computed once: _HAS_UNKNOWN for an unknown value or part,
@@ -357,7 +380,8 @@ def compute_order_key(value: Value) -> Any:
         return (0, *map(compute_order_key, raw))
     if raw.__class__ is dict:
         return (0, *[(name, compute_order_key(part)) for name, part in raw.items()])
-    return (0, raw)  # text by code point, numbers by size
+    # text by code point, numbers by size.
+    return (0, raw)
 
 
 def collect_marks(value: Value) -> frozenset[str]:
@@ -389,7 +413,8 @@ def build_string(text: str) -> Value:
 
 def build_number(figure: float | Fraction | Decimal) -> Value:
     """Build a number. Raises ValueError for infinities and NaN, OverflowError for extreme sizes."""
-    if figure.__class__ is int or figure.__class__.__name__ == "Fraction":  # by name, without importing its module
+    # By name, without importing its module.
+    if figure.__class__ is int or figure.__class__.__name__ == "Fraction":
         return Value(NUMBER, normalize_number(figure))  # type: ignore[arg-type]  # it is one
     return Value(NUMBER, convert_decimal(figure))  # type: ignore[arg-type]  # what is left
 
@@ -427,7 +452,8 @@ def _find_only_possible_value(value_type: Type, refinement: Refinement) -> Any:
     empty map is known, but not a map with elements: its keys are open.
     """
     if value_type is NUMBER:
-        lowest, highest = refinement.lowest, refinement.highest  # None: no bound
+        # None: no bound.
+        lowest, highest = refinement.lowest, refinement.highest
         return lowest if lowest is not None and lowest == highest else UNKNOWN
     length = refinement.shortest
     has_known_length = length == refinement.longest
@@ -436,7 +462,8 @@ def _find_only_possible_value(value_type: Type, refinement: Refinement) -> Any:
     if isinstance(value_type, MapType):
         return UNKNOWN if length else {}
     if isinstance(value_type, SetType) and length > 1:
-        return UNKNOWN  # its elements must differ
+        # Its elements must differ.
+        return UNKNOWN
     return (Value(value_type.element, UNKNOWN),) * length
 
 
@@ -457,7 +484,8 @@ def get_refinement(value: Value) -> Refinement:
     if raw.__class__ in (tuple, dict):
         minimum = len(raw)
         if isinstance(value.type, SetType) and not value.is_wholly_known:
-            minimum = max(1, sum(part.is_wholly_known for part in raw))  # unknown elements may be equal to others
+            # Unknown elements may be equal to others.
+            minimum = max(1, sum(part.is_wholly_known for part in raw))
         return Refinement(not_null=True, shortest=minimum, longest=len(raw))
     return Refinement(not_null=True, lowest=raw, highest=raw)  # a number
 
@@ -506,7 +534,8 @@ class Refinement(Struct, frozen=True):
 NO_REFINEMENT: Final = Refinement()
 NOT_NULL: Final = Refinement(not_null=True)
 
-_COMBINING: Final = frozenset("<>=")  # letters and these characters may combine with following marks
+# letters and these characters may combine with following marks.
+_COMBINING: Final = frozenset("<>=")
 
 
 def build_prefix(prefix: str) -> Refinement:
@@ -524,7 +553,8 @@ def is_refinement_met(plain_value: Any, refinement: Refinement) -> bool:
         return plain_value.startswith(refinement.prefix)
     if isinstance(plain_value, list | dict):
         return is_within_bounds(len(plain_value), refinement.shortest, refinement.longest)
-    return is_within_bounds(plain_value, refinement.lowest, refinement.highest)  # both None for a bool
+    # Both None for a bool.
+    return is_within_bounds(plain_value, refinement.lowest, refinement.highest)
 
 
 def is_within_bounds(number: Any, lowest: Any, highest: Any) -> bool:

@@ -2,7 +2,8 @@
 it; other operations have a module each. Nothing is printed here.
 """
 
-PUBLIC = {  # public names of the package, by module
+# public names of the package, by module.
+PUBLIC = {
     "lint_advice": "LintAdvice find_advice",
     "expression_console": "ExpressionConsole is_unfinished open_console",
     "object_explanation": "explain_object Explanations VmExplanation",

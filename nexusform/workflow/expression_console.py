@@ -23,7 +23,10 @@ from nexusform.language.syntax.scanner import (
     scan_text,
 )
 from nexusform.language.syntax.syntax_nodes import Call, Expression, Parentheses
-from nexusform.planning.name_resolution.evaluation_settings import StateEvaluation, build_state_evaluation
+from nexusform.planning.name_resolution.evaluation_settings import (
+    StateEvaluation,
+    build_state_evaluation,
+)
 from nexusform.planning.name_resolution.value_origins import ValueOriginTracer
 from nexusform.planning.plan_request import PlanRequest
 from nexusform.providers.clock import read_clock
@@ -73,11 +76,13 @@ class ConsoleOpening(Struct, frozen=True):
 def open_console(context: CommandContext) -> ConsoleOpening:
     """Open a console on configuration, variables and state. With errors, the result has no console."""
     configuration, problems = load_project_configuration(context)
-    if not configuration.files:  # a console works without any
+    # A console works without any.
+    if not configuration.files:
         problems = [p for p in problems if p.id != "no-configuration-files"]
     sources: dict[str, SourceFile] = dict(configuration.files)
     variables, new_problems = read_project_variables(context, configuration)
-    problems += [p for p in new_problems if p.id != "no-value-for-required-variable"]  # unknown in the console
+    # Unknown in the console.
+    problems += [p for p in new_problems if p.id != "no-value-for-required-variable"]
     backend, new_problems = open_backend(context, configuration)
     problems += new_problems
     stored = None
@@ -95,7 +100,8 @@ def open_console(context: CommandContext) -> ConsoleOpening:
         now=read_clock(context.environment),
         workspace=context.workspace,
         working_directory=context.working_directory,
-        is_applying=True,  # so timestamp() and uuid() have values
+        # So timestamp() and uuid() have values.
+        is_applying=True,
         read_state=RemoteStateReader(context, configuration.settings).read,
         query=ServerResponseCache(context).query,
     )
@@ -113,7 +119,8 @@ class ExpressionConsole:
         """Evaluate one expression. The text of its value is None after an error."""
         source = SourceFile(INPUT, text)
         expression, problems = parse_expression(source)
-        result_text = None  # as after a syntax error
+        # As after a syntax error.
+        result_text = None
         if expression is not None:
             result_text, problems = self._evaluate_text(expression)
         return ConsoleEvaluation(result_text, tuple(problems), {**self._sources, INPUT: source})
@@ -127,7 +134,9 @@ class ExpressionConsole:
             problems = self._check_references(expression)
         if expression is None or has_errors(problems):
             return ExpressionExplanation(tree=None, diagnostics=tuple(problems), sources=sources)
-        tree, problems = ValueOriginTracer(self._create_evaluation(), sources, INPUT).trace_expression(expression)
+        tree, problems = ValueOriginTracer(
+            self._create_evaluation(), sources, INPUT
+        ).trace_expression(expression)
         return ExpressionExplanation(tree, tuple(problems), sources)
 
     def _evaluate_text(self, expression: Expression) -> tuple[str | None, list[Diagnostic]]:
@@ -137,18 +146,21 @@ class ExpressionConsole:
             value, problems = self._evaluate_value(expression)
             return (None if has_errors(problems) else render_value(value)), problems
         if _find_type_argument(type_argument) is not None:
-            return "type", []  # a type is itself of the type `type`
+            # A type is itself of the type `type`.
+            return "type", []
         value, problems = self._evaluate_value(type_argument)
         return (None if has_errors(problems) else render_type(value.type)), problems
 
     def _evaluate_value(self, expression: Expression) -> tuple[Value, list[Diagnostic]]:
         """Return the value of an expression (unknown after errors) and all problems."""
         problems = self._check_references(expression)
-        if has_errors(problems):  # evaluation would report invalid references again
+        # evaluation would report invalid references again.
+        if has_errors(problems):
             return DYNAMIC_UNKNOWN, problems
         evaluation = self._create_evaluation()
         value = evaluation.evaluate_expression(expression, evaluation.build_scope(evaluation.root))
-        return DYNAMIC_UNKNOWN if value is None else value, evaluation.diagnostics  # None: it has errors
+        # None: it has errors.
+        return DYNAMIC_UNKNOWN if value is None else value, evaluation.diagnostics
 
     def _check_references(self, expression: Expression) -> list[Diagnostic]:
         schemas = self._request.registries.schemas
@@ -162,8 +174,10 @@ class ExpressionConsole:
         evaluation.settings = replace(
             evaluation.settings,
             functions=lambda: {**build_base_functions(), _TYPE_FUNCTION.name: _TYPE_FUNCTION},
-            is_applying=False,  # `nexusform.applying` is false in the console
-            validates_variables=False,  # values rejected by a `validation` block are shown, too
+            # `nexusform.applying` is false in the console.
+            is_applying=False,
+            # values rejected by a `validation` block are shown, too.
+            validates_variables=False,
         )
         return evaluation
 
@@ -171,7 +185,8 @@ class ExpressionConsole:
         """List possible beginnings of an expression, for completion by the Tab key."""
         root = self._request.configuration.root
         functions = build_state_evaluation(self._request).settings.functions()
-        resources = [".".join(key).removeprefix("managed.") for key in root.resources]  # a key is (mode, type, name)
+        # A key is (mode, type, name).
+        resources = [".".join(key).removeprefix("managed.") for key in root.resources]
         return sorted(
             [
                 *(f"{name}(" for name in (*functions, "type")),
@@ -188,7 +203,11 @@ def _find_type_argument(expression: Expression) -> Expression | None:
     """Return X of the expression `type(X)`, also in parentheses; None for other expressions."""
     while isinstance(expression, Parentheses):
         expression = expression.inner
-    if isinstance(expression, Call) and expression.name == "type" and len(expression.arguments) == 1:
+    if (
+        isinstance(expression, Call)
+        and expression.name == "type"
+        and len(expression.arguments) == 1
+    ):
         return expression.arguments[0]
     return None
 
@@ -211,10 +230,12 @@ def is_unfinished(text: str) -> bool:
     """Return whether the text has an open bracket or heredoc, so the console reads another line."""
     tokens = scan_text(text if text.endswith("\n") else text + "\n")
     if QUOTED_NEWLINE in tokens.kinds:
-        return False  # a syntax error, not completed by another line
+        # A syntax error, not completed by another line.
+        return False
     depth = 0
     for kind in tokens.kinds:
         depth += (kind in _OPENING_TOKENS) - (kind in _CLOSING_TOKENS)
         if depth < 0:
-            break  # the parser reports the extra closing bracket
+            # The parser reports the extra closing bracket.
+            break
     return depth > 0

@@ -10,7 +10,13 @@ from msgspec import Struct, field
 
 from nexusform.configuration.loader import MAX_FILE_BYTES
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, build_error, has_errors
-from nexusform.files.regular_files import UNCONFINED, Confinement, FileTooLarge, read_regular, write_file_atomically
+from nexusform.files.regular_files import (
+    UNCONFINED,
+    Confinement,
+    FileTooLarge,
+    read_regular,
+    write_file_atomically,
+)
 from nexusform.language.formatter import format_text
 
 ENDINGS: Final = (".nf.hcl", ".nfvars.hcl", ".nftest.hcl")
@@ -37,7 +43,10 @@ class FormattedFile(Struct, frozen=True):
             f"old/{self.source.name}",
             f"new/{self.source.name}",
         )
-        return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+        return "".join(
+            line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
+            for line in lines
+        )
 
 
 class FormattingResult(Struct):
@@ -54,7 +63,9 @@ class FormattingResult(Struct):
         except FileTooLarge:
             self.problems.append(_build_size_error(path))
         except OSError as problem:
-            self.problems.append(build_error("unreadable-file", f'"{path}" cannot be read: {problem.strerror}.'))
+            self.problems.append(
+                build_error("unreadable-file", f'"{path}" cannot be read: {problem.strerror}.')
+            )
         else:
             return self.format_document(raw, path)
         return None
@@ -88,15 +99,21 @@ def format_paths(
     for path in _list_files(paths, result.problems, recursive=recursive):
         formatted = result.format_file(path, confinement)
         if formatted is None or not formatted.is_changed or not write:
-            continue  # None after an error, already added to the result
+            # None after an error, already added to the result.
+            continue
         try:
-            write_file_atomically(Path(path).resolve(), formatted.text.encode(), 0o644)  # resolved: a link is kept
+            # resolved: a link is kept.
+            write_file_atomically(Path(path).resolve(), formatted.text.encode(), 0o644)
         except OSError as problem:
-            result.problems.append(build_error("unwritable-file", f'"{path}" cannot be written: {problem.strerror}.'))
+            result.problems.append(
+                build_error("unwritable-file", f'"{path}" cannot be written: {problem.strerror}.')
+            )
     return result
 
 
-def _list_files(paths: Sequence[str], problems: list[Diagnostic], *, recursive: bool) -> Iterator[str]:
+def _list_files(
+    paths: Sequence[str], problems: list[Diagnostic], *, recursive: bool
+) -> Iterator[str]:
     """Yield each requested file once: in the order of the paths, and by name within a directory."""
     visited: set[str] = set()
     for path in paths:
@@ -121,12 +138,18 @@ def _find_files(path: str, problems: list[Diagnostic], *, recursive: bool) -> It
         yield path
 
 
-def _find_files_in_directory(directory: str, problems: list[Diagnostic], *, recursive: bool) -> Iterator[str]:
+def _find_files_in_directory(
+    directory: str, problems: list[Diagnostic], *, recursive: bool
+) -> Iterator[str]:
     """Yield the files to format in a directory, without hidden ones and the copies of editors (`a~`, `#a#`)."""
     try:
         names = sorted(os.listdir(directory), key=os.fsencode)  # noqa: PTH208 - names, not paths
     except OSError as problem:
-        problems.append(build_error("unreadable-directory", f'"{directory}" cannot be read: {problem.strerror}.'))
+        problems.append(
+            build_error(
+                "unreadable-directory", f'"{directory}" cannot be read: {problem.strerror}.'
+            )
+        )
         return
     for name in names:
         is_copy_of_editor = name.endswith("~") or name[0] == name[-1] == "#"
@@ -141,4 +164,6 @@ def _find_files_in_directory(directory: str, problems: list[Diagnostic], *, recu
 
 
 def _build_size_error(name: str) -> Diagnostic:
-    return build_error("file-too-large", f'"{name}" is larger than {MAX_FILE_BYTES // 2**20} MiB. Split it up.')
+    return build_error(
+        "file-too-large", f'"{name}" is larger than {MAX_FILE_BYTES // 2**20} MiB. Split it up.'
+    )

@@ -9,11 +9,26 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from nexusform.configuration.declarations.configuration import DEFAULT_PROVIDER, Configuration, Settings
+from nexusform.configuration.declarations.configuration import (
+    DEFAULT_PROVIDER,
+    Configuration,
+    Settings,
+)
 from nexusform.configuration.loader import JSON, NATIVE
-from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, build_error, build_warning, has_errors
+from nexusform.diagnostics.diagnostic import (
+    Diagnostic,
+    SourceFile,
+    build_error,
+    build_warning,
+    has_errors,
+)
 from nexusform.diagnostics.phrases import format_count
-from nexusform.files.regular_files import PRIVATE, create_file, list_directory, write_file_atomically
+from nexusform.files.regular_files import (
+    PRIVATE,
+    create_file,
+    list_directory,
+    write_file_atomically,
+)
 from nexusform.interfaces.state_storage import BackendProblem, StateBackend
 from nexusform.planning.preparation.planning_order import iterate_modules
 from nexusform.state import state_codec
@@ -28,14 +43,19 @@ from nexusform.workflow.opening.backend_choice import (
     read_configured_choice,
     save_backend_choice,
 )
-from nexusform.workflow.opening.command_context import DEFAULT_WORKSPACE, CommandContext, load_project_configuration
+from nexusform.workflow.opening.command_context import (
+    DEFAULT_WORKSPACE,
+    CommandContext,
+    load_project_configuration,
+)
 from nexusform.workflow.opening.encryption_settings import wrap_backend
 from nexusform.workflow.opening.stored_state import read_stored_state
 from nexusform.workflow.opening.system_io import SystemClock
 from nexusform.workflow.runs.state_locking import LockOptions, acquire_lock
 
 _UNLOCK_OLD_BACKEND: Final = (
-    "restore the previous backend settings, break its lock with `nexusform force-unlock ID`, and migrate again"
+    "restore the previous backend settings, break its lock with `nexusform force-unlock ID`, and "
+    "migrate again"
 )
 
 
@@ -70,14 +90,21 @@ def init_directory(context: CommandContext, options: InitOptions) -> InitResult:
     problems += new_problems
     uses_saved_flags = not context.backend_config and not options.reconfigure
     # Flags for another kind of backend do not apply to this one.
-    if saved_choice is not None and uses_saved_flags and saved_choice.kind == configuration.settings.backend_type:
-        from_flags = dict(saved_choice.from_flags)  # the -backend-config of the last init stays in force
+    if (
+        saved_choice is not None
+        and uses_saved_flags
+        and saved_choice.kind == configuration.settings.backend_type
+    ):
+        # The -backend-config of the last init stays in force.
+        from_flags = dict(saved_choice.from_flags)
         problems += _check_saved_flags(configuration.settings, saved_choice, context)
     choice, new_problems = read_configured_choice(configuration.settings, from_flags, context)
     problems += new_problems
     if choice is None or has_errors(problems):
         return InitResult(lines=(), diagnostics=tuple(problems), sources=sources)
-    lines, new_problems = _prepare_backend(context, configuration.settings, choice, saved_choice, options)
+    lines, new_problems = _prepare_backend(
+        context, configuration.settings, choice, saved_choice, options
+    )
     problems += new_problems
     if not has_errors(problems):
         lines += _describe_configuration(configuration)
@@ -100,32 +127,42 @@ def _prepare_backend(
         return [], problems
     lines: list[str] = []
     old_choice = saved_choice or _find_default_choice(context, settings, choice, backend)
-    if old_choice is not None and old_choice != choice and not options.reconfigure:  # its state must not get lost
+    # Its state must not get lost.
+    if old_choice is not None and old_choice != choice and not options.reconfigure:
         if options.migrate:  # -migrate-state
-            migration_lines, new_problems = _migrate_workspaces(context, settings, old_choice, backend, options)
+            migration_lines, new_problems = _migrate_workspaces(
+                context, settings, old_choice, backend, options
+            )
             problems += new_problems
-            if has_errors(new_problems):  # the old choice stays recorded
+            # The old choice stays recorded.
+            if has_errors(new_problems):
                 return [], problems
             lines += migration_lines
         elif _has_any_state(old_choice, context, settings):
             return [], [*problems, _build_backend_changed_error(old_choice, choice)]
         else:
-            lines.append(f'The previous backend ("{old_choice.kind}") has no state; nothing to migrate.')
+            lines.append(
+                f'The previous backend ("{old_choice.kind}") has no state; nothing to migrate.'
+            )
     contents_line, new_problems = _describe_backend(choice, backend, context.workspace)
     problems += new_problems
     if has_errors(problems):
         return [], problems
     try:
-        if choice != DEFAULT_CHOICE or saved_choice is not None:  # the default needs no record
+        # The default needs no record.
+        if choice != DEFAULT_CHOICE or saved_choice is not None:
             save_backend_choice(choice, context.data_directory)
-        get_migration_path(context.data_directory).unlink(missing_ok=True)  # the marker of a running migration
+        # The marker of a running migration.
+        get_migration_path(context.data_directory).unlink(missing_ok=True)
     except OSError as problem:
         return [], [*problems, _build_write_error(context, problem)]
     return [*lines, contents_line], problems
 
 
 def _build_write_error(context: CommandContext, problem: OSError) -> Diagnostic:
-    return build_error("backend-record-failed", f"{context.data_directory} cannot be written: {problem.strerror}.")
+    return build_error(
+        "backend-record-failed", f"{context.data_directory} cannot be written: {problem.strerror}."
+    )
 
 
 def _open_backend(
@@ -146,19 +183,22 @@ def _find_default_choice(
     if choice == DEFAULT_CHOICE:
         return None
     backend, _ = _open_backend(DEFAULT_CHOICE, context, settings)
-    if backend is None or chosen_backend.describe() == backend.describe():  # other settings, but the same location
+    # Other settings, but the same location.
+    if backend is None or chosen_backend.describe() == backend.describe():
         return None
     try:
         return DEFAULT_CHOICE if backend.read() is not None else None
     except BackendProblem:
-        return None  # ignored, because the configuration does not use the default backend
+        # ignored, because the configuration does not use the default backend.
+        return None
 
 
 def _has_any_state(choice: BackendChoice, context: CommandContext, settings: Settings) -> bool:
     """Return whether any workspace of a backend has a state, or a journal of an apply; True if it cannot be read."""
     backend, _ = _open_backend(choice, context, settings)
     if backend is None:
-        return True  # assume a state, to lose none
+        # assume a state, to lose none.
+        return True
     try:
         for name in backend.list_workspaces():
             workspace_backend = backend.select_workspace(name)
@@ -169,7 +209,9 @@ def _has_any_state(choice: BackendChoice, context: CommandContext, settings: Set
     return False
 
 
-def _describe_backend(choice: BackendChoice, backend: StateBackend, workspace: str) -> tuple[str, list[Diagnostic]]:
+def _describe_backend(
+    choice: BackendChoice, backend: StateBackend, workspace: str
+) -> tuple[str, list[Diagnostic]]:
     """Return a line about the contents of the backend ("" with errors), and its diagnostics."""
     try:
         workspace_backend = backend.select_workspace(workspace)
@@ -180,9 +222,13 @@ def _describe_backend(choice: BackendChoice, backend: StateBackend, workspace: s
         return "", problems
     state = stored.state
     content_text = "no state yet"
-    if state.lineage:  # every written state has one
+    # Every written state has one.
+    if state.lineage:
         content_text = f"serial {state.serial}, {format_count(len(state.instances), 'object')}"
-    line = f'Backend "{choice.kind}": {workspace_backend.describe()} (workspace "{workspace}", {content_text}).'
+    line = (
+        f'Backend "{choice.kind}": {workspace_backend.describe()} (workspace "{workspace}", '
+        f"{content_text})."
+    )
     return line, problems
 
 
@@ -192,32 +238,41 @@ def _describe_configuration(configuration: Configuration) -> list[str]:
     resources = sum(len(module.resources) for module in modules)
     files = format_count(len(configuration.files), "file")
     lines = [f"Configuration: {files}, {format_count(resources, 'resource or data block')}."]
-    if len(modules) > 1:  # the first is the root module
+    # The first is the root module.
+    if len(modules) > 1:
         directories = sorted({module.directory for module in modules[1:]})
         lines.append(f"Modules: {', '.join(directories)}.")
-    provider_names = sorted({block.name for block in configuration.root.providers.values()} | {DEFAULT_PROVIDER})
+    provider_names = sorted(
+        {block.name for block in configuration.root.providers.values()} | {DEFAULT_PROVIDER}
+    )
     lines.append(f"Providers: {', '.join(provider_names)} (built in; nothing is downloaded).")
     return lines
 
 
-def _check_saved_flags(settings: Settings, saved_choice: BackendChoice, context: CommandContext) -> list[Diagnostic]:
+def _check_saved_flags(
+    settings: Settings, saved_choice: BackendChoice, context: CommandContext
+) -> list[Diagnostic]:
     """Warn if the block now sets other values than the -backend-config of an earlier init, still in force."""
     block_choice, _ = read_configured_choice(settings, from_flags={}, context=context)
     block = settings.backend
-    if block_choice is None or block is None:  # the caller reports an invalid block
+    # The caller reports an invalid block.
+    if block_choice is None or block is None:
         return []
     different_names: list[str] = []
     for name in saved_choice.from_flags:
         saved_value = saved_choice.settings.get(name)
-        if block_choice.settings.get(name, saved_value) != saved_value:  # the block sets another value
+        # The block sets another value.
+        if block_choice.settings.get(name, saved_value) != saved_value:
             different_names.append(f'"{name}"')
     if not different_names:
         return []
     return [
         build_warning(
             "remembered-backend-config-counts",
-            f"The values of {', '.join(different_names)} in the block differ from -backend-config of the last init, "
-            "which still apply. To use the block, run `nexusform init -reconfigure`. To migrate the state, run "
+            f"The values of {', '.join(different_names)} in the block differ from -backend-config "
+            "of the last init, "
+            "which still apply. To use the block, run `nexusform init -reconfigure`. To migrate "
+            "the state, run "
             "init with -migrate-state and a new -backend-config.",
             block.header_span,
         )
@@ -225,7 +280,11 @@ def _check_saved_flags(settings: Settings, saved_choice: BackendChoice, context:
 
 
 def _migrate_workspaces(
-    context: CommandContext, settings: Settings, old_choice: BackendChoice, target: StateBackend, options: InitOptions
+    context: CommandContext,
+    settings: Settings,
+    old_choice: BackendChoice,
+    target: StateBackend,
+    options: InitOptions,
 ) -> tuple[list[str], list[Diagnostic]]:
     """Copy the workspaces of the old backend to `target` until one has errors. Return a line for each copy."""
     source, problems = _open_backend(old_choice, context, settings)
@@ -248,14 +307,19 @@ def _migrate_workspaces(
 
 
 def _migrate_workspace(
-    context: CommandContext, source: StateBackend, target: StateBackend, name: str, options: InitOptions
+    context: CommandContext,
+    source: StateBackend,
+    target: StateBackend,
+    name: str,
+    options: InitOptions,
 ) -> tuple[str, list[Diagnostic]]:
     """Lock a workspace in both backends and copy its state to the new one, `target`. Return a line about it, or ""."""
     problems: list[Diagnostic] = []
     # The new backend is not recorded yet, so `force-unlock` needs its settings as flags.
     environment_prefix = "" if name == DEFAULT_WORKSPACE else f"NF_WORKSPACE={shlex.quote(name)} "
     unlock_new_backend = (
-        f"break its lock with `{environment_prefix}nexusform force-unlock -backend-config=... ID` and the "
+        f"break its lock with `{environment_prefix}nexusform force-unlock -backend-config=... ID` "
+        "and the "
         "backend settings of this init, then migrate again"
     )
     with ExitStack() as exit_stack:
@@ -272,25 +336,36 @@ def _migrate_workspace(
             problems += new_problems
             if lock is not None:
                 exit_stack.callback(lock.release)
-        if has_errors(problems):  # a lock is held by another run
+        # A lock is held by another run.
+        if has_errors(problems):
             return "", problems
-        line, new_problems = _copy_locked_state(context, source, target, name, force_copy=options.force_copy)
+        line, new_problems = _copy_locked_state(
+            context, source, target, name, force_copy=options.force_copy
+        )
     return line, [*problems, *new_problems]
 
 
 def _copy_locked_state(
-    context: CommandContext, source: StateBackend, target: StateBackend, name: str, *, force_copy: bool
+    context: CommandContext,
+    source: StateBackend,
+    target: StateBackend,
+    name: str,
+    *,
+    force_copy: bool,
 ) -> tuple[str, list[Diagnostic]]:
     """Copy the state of a workspace, also with invalid objects. Return a line about it; "" with errors or no state."""
     stored, problems = read_stored_state(source, checks_objects=False)
     target_stored, target_problems = read_stored_state(target, checks_objects=False)
     problems += target_problems
-    if stored is None or target_stored is None or not stored.state.lineage:  # unreadable, or nothing to copy
+    # unreadable, or nothing to copy.
+    if stored is None or target_stored is None or not stored.state.lineage:
         return "", problems
-    if stored.open_intents:  # steps of an apply, started but without a result
+    # steps of an apply, started but without a result.
+    if stored.open_intents:
         unfinished_error = build_error(
             "unresolved-interrupted-apply",
-            f'An apply in the workspace "{name}" was interrupted. Restore the previous backend settings, run '
+            f'An apply in the workspace "{name}" was interrupted. Restore the previous backend '
+            "settings, run "
             "`nexusform apply -resume`, then migrate.",
         )
         return "", [*problems, unfinished_error]
@@ -298,7 +373,8 @@ def _copy_locked_state(
     if rejection is not None and not force_copy:
         return "", [*problems, rejection]
     try:
-        mark = get_migration_path(context.data_directory)  # makes other commands report an interrupted migration
+        # makes other commands report an interrupted migration.
+        mark = get_migration_path(context.data_directory)
         mark.parent.mkdir(parents=True, exist_ok=True)
         write_file_atomically(mark, b"", PRIVATE)
     except OSError as problem:
@@ -307,14 +383,21 @@ def _copy_locked_state(
     return f'Migrated the state of workspace "{name}" to {target.describe()}.', problems
 
 
-def _check_target_state(source: State, target_state: State, name: str, target: StateBackend) -> Diagnostic | None:
+def _check_target_state(
+    source: State, target_state: State, name: str, target: StateBackend
+) -> Diagnostic | None:
     """Return an error if the state at the target is a different one or newer than the source."""
-    if not target_state.lineage or (target_state.lineage == source.lineage and target_state.serial <= source.serial):
-        return None  # empty, or an older version of the same state
+    if not target_state.lineage or (
+        target_state.lineage == source.lineage and target_state.serial <= source.serial
+    ):
+        # empty, or an older version of the same state.
+        return None
     return build_error(
         "backend-state-conflict",
-        f'{target.describe()} already has a state for the workspace "{name}" (lineage {target_state.lineage}, serial '
-        f"{target_state.serial}). To overwrite it, add -force-copy; to use it, run init -reconfigure instead.",
+        f'{target.describe()} already has a state for the workspace "{name}" (lineage '
+        f"{target_state.lineage}, serial "
+        f"{target_state.serial}). To overwrite it, add -force-copy; to use it, run init "
+        "-reconfigure instead.",
     )
 
 
@@ -325,8 +408,10 @@ def _build_backend_changed_error(old_choice: BackendChoice, choice: BackendChoic
         change_text = f'from "{old_choice.kind}" to "{choice.kind}"'
     return build_error(
         "backend-changed",
-        f"The backend of this configuration changed ({change_text}), and the previous one has a state or "
-        "cannot be read. To migrate the state, run `nexusform init -migrate-state`. To use the state of "
+        f"The backend of this configuration changed ({change_text}), and the previous one has a "
+        "state or "
+        "cannot be read. To migrate the state, run `nexusform init -migrate-state`. To use the "
+        "state of "
         "the new backend, run `nexusform init -reconfigure`.",
     )
 

@@ -43,23 +43,39 @@ def find_advice(context: CommandContext, plan_path: str = "") -> LintAdvice:
         if saved is None:
             return LintAdvice(diagnostics=tuple(problems))
         sources = get_configuration_sources(saved)
-        findings = tuple(finding for finding in saved.plan.diagnostics if finding.id in _SAVED_FINDING_IDS)
-        return LintAdvice(findings, _select_diagnostics_if_errors(saved.plan.diagnostics), sources, f"plan {plan_path}")
+        findings = tuple(
+            finding for finding in saved.plan.diagnostics if finding.id in _SAVED_FINDING_IDS
+        )
+        return LintAdvice(
+            findings,
+            _select_diagnostics_if_errors(saved.plan.diagnostics),
+            sources,
+            f"plan {plan_path}",
+        )
     opened = open_project(context)
     if opened.project is None:
         return LintAdvice(diagnostics=opened.diagnostics, sources=opened.sources)
     stored, problems = read_stored_state(opened.project.backend)
     if stored is None:
         return LintAdvice(diagnostics=tuple(problems), sources=opened.sources)
-    # Samples (plans with other random choices) only show how certain a placement is; findings do not use this.
+    # Samples (plans with other random choices) only show how certain a placement is; findings do
+    # not use this.
     request = replace(build_base_request(opened.project, stored), samples=0)
     result = make_plan(request)
     if result.plan.errored:
-        return LintAdvice(diagnostics=_select_diagnostics_if_errors(result.plan.diagnostics), sources=opened.sources)
-    complete_plan = add_site_capacity(result, opened.project.registries).plan  # with warnings about sites
-    plan_findings = (problem for problem in complete_plan.diagnostics if problem.id in _PLAN_FINDING_IDS)
+        return LintAdvice(
+            diagnostics=_select_diagnostics_if_errors(result.plan.diagnostics),
+            sources=opened.sources,
+        )
+    # With warnings about sites.
+    complete_plan = add_site_capacity(result, opened.project.registries).plan
+    plan_findings = (
+        problem for problem in complete_plan.diagnostics if problem.id in _PLAN_FINDING_IDS
+    )
     findings = (*plan_findings, *lint_plan(result, opened.project.configuration, everything=True))
-    origin = f"state serial {stored.state.serial}" if stored.state.lineage else "nothing applied yet"
+    origin = (
+        f"state serial {stored.state.serial}" if stored.state.lineage else "nothing applied yet"
+    )
     if result.plan.has_changes:
         origin += ", plus planned changes"
     return LintAdvice(findings, sources=opened.sources, origin=origin)
@@ -67,5 +83,7 @@ def find_advice(context: CommandContext, plan_path: str = "") -> LintAdvice:
 
 def _select_diagnostics_if_errors(diagnostics: Sequence[Diagnostic]) -> tuple[Diagnostic, ...]:
     """Return the diagnostics other than lint findings; () if none of these is an error."""
-    other_diagnostics = tuple(diagnostic for diagnostic in diagnostics if diagnostic.id not in RULE_IDS)
+    other_diagnostics = tuple(
+        diagnostic for diagnostic in diagnostics if diagnostic.id not in RULE_IDS
+    )
     return other_diagnostics if has_errors(other_diagnostics) else ()

@@ -9,7 +9,13 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.backends.memory import MemoryBackend
-from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, build_error, select_errors, suggest_name
+from nexusform.diagnostics.diagnostic import (
+    Diagnostic,
+    SourceFile,
+    build_error,
+    select_errors,
+    suggest_name,
+)
 from nexusform.diagnostics.phrases import format_list
 from nexusform.domain_table import LazyTable, collect_explainers_by_resource_type
 from nexusform.json_data.plain_data import get_mapping
@@ -21,8 +27,18 @@ from nexusform.planning.planner import make_plan
 from nexusform.planning.verdicts.placement_fit import DOES_NOT_FIT
 from nexusform.planning.vm_planning.vm_object import find_placement_origin, get_previous_machine
 from nexusform.plans.plan import PlacementAction, PlacementChange
-from nexusform.rendering.answers.explanation_text import DomainAnswer, PoolPlacement, VmCountByTrigger
-from nexusform.resources.address import Address, AddressPattern, AddressProblem, compute_address_order, parse_pattern
+from nexusform.rendering.answers.explanation_text import (
+    DomainAnswer,
+    PoolPlacement,
+    VmCountByTrigger,
+)
+from nexusform.resources.address import (
+    Address,
+    AddressPattern,
+    AddressProblem,
+    compute_address_order,
+    parse_pattern,
+)
 from nexusform.scheduling.placement_decision import PlacementCertainty
 from nexusform.scheduling.racks.vms import Placement
 from nexusform.snapshots.machine_alternatives import MachineAlternative, list_alternative_machines
@@ -31,14 +47,20 @@ from nexusform.state.objects import State, get_current_object
 from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.opening.project import open_project
 from nexusform.workflow.opening.stored_state import StoredState, read_stored_state
-from nexusform.workflow.plan_files.saved_plans import open_saved_plan, read_complete_plan, read_plan, read_prior_state
+from nexusform.workflow.plan_files.saved_plans import (
+    open_saved_plan,
+    read_complete_plan,
+    read_plan,
+    read_prior_state,
+)
 from nexusform.workflow.runs.run import build_base_request, build_plan_request
 
 # (request, address, object name or "") -> the answer, or None.
 Explainer: TypeAlias = Callable[[PlanRequest, AddressPattern, str], DomainAnswer | None]
 
 _EXPLAINERS: Final[Mapping[str, Explainer]] = LazyTable(collect_explainers_by_resource_type())
-_CurrentVm: TypeAlias = tuple[Address, PlacedVm, Mapping[str, Any]]  # with the note of its object
+# With the note of its object.
+_CurrentVm: TypeAlias = tuple[Address, PlacedVm, Mapping[str, Any]]
 # The request (None after errors), problems, and the files read.
 _RequestResult: TypeAlias = tuple[PlanRequest | None, list[Diagnostic], Mapping[str, SourceFile]]
 # Attributes with VMs and bindings by name.
@@ -82,7 +104,9 @@ class Explanations(Struct, frozen=True):
     sources: Mapping[str, SourceFile] = field(default_factory=dict)
 
 
-def explain_object(context: CommandContext, address: str, name: str, plan_path: str = "") -> Explanations:
+def explain_object(
+    context: CommandContext, address: str, name: str, plan_path: str = ""
+) -> Explanations:
     """Explain the placement of `name` at a resource address. With name "", `address` may be the name of an object."""
     try:
         pattern = parse_pattern(address)
@@ -91,15 +115,21 @@ def explain_object(context: CommandContext, address: str, name: str, plan_path: 
         if len(owners) == 1:  # `explain NAME`
             return explain_object(context, owners[0], address, plan_path)
         reason = f'"{address}" is an object of {format_list(owners)}.' if owners else str(problem)
-        hint = f"Write the resource address before the object: nexusform explain ADDRESS {quote(address)}"
+        hint = (
+            "Write the resource address before the object: nexusform explain ADDRESS "
+            f"{quote(address)}"
+        )
         return Explanations(diagnostics=(build_error("invalid-address", f"{reason} {hint}"),))
     request, problems, sources = _build_request(context, plan_path)
     if request is None:
         return Explanations(diagnostics=tuple(problems), sources=sources)
     explainer = _EXPLAINERS.get(pattern.type)
     domain_answer = explainer(request, pattern, name) if explainer is not None else None
-    if domain_answer is not None:  # not an object with VMs: its domain explains it
-        answer = Explanations(domain_answer=domain_answer, diagnostics=tuple(domain_answer.diagnostics))
+    # Not an object with VMs: its domain explains it.
+    if domain_answer is not None:
+        answer = Explanations(
+            domain_answer=domain_answer, diagnostics=tuple(domain_answer.diagnostics)
+        )
     else:
         answer = _ExplanationQuery(request, pattern, name).explain()
     return replace(answer, diagnostics=(*problems, *answer.diagnostics), sources=sources)
@@ -109,10 +139,13 @@ def _find_owners(context: CommandContext, name: str, plan_path: str) -> list[str
     """Return the addresses of the resources with an object of this name in the plan, else in the state."""
     saved, _ = read_plan(plan_path, context) if plan_path else (None, [])
     rows = saved.plan.placements if saved is not None else ()
-    owners = dict.fromkeys(str(row.address) for row in rows if name in {row.object, row.platform_name})
+    owners = dict.fromkeys(
+        str(row.address) for row in rows if name in {row.object, row.platform_name}
+    )
     request, _, _ = _build_request(context, plan_path) if not owners else (None, [], {})
     for address, current in request.state.list_current_objects() if request is not None else ():
-        groups = [get_mapping(current.attributes, attribute) for attribute in _OBJECT_ATTRIBUTES]  # objects by name
+        # objects by name.
+        groups = [get_mapping(current.attributes, attribute) for attribute in _OBJECT_ATTRIBUTES]
         objects = [item for group in groups for item in group.items()]
         if any(name in {key, get_mapping(value).get("platform_name")} for key, value in objects):
             owners[str(address)] = None
@@ -138,7 +171,8 @@ def _build_saved_plan_request(context: CommandContext, plan_path: str) -> _Reque
     saved, problems = read_complete_plan(plan_path, context)
     if saved is None:
         return None, problems, {}
-    opened = open_saved_plan(context, saved, MemoryBackend())  # the plan has the prior state: no backend is read
+    # The plan has the prior state: no backend is read.
+    opened = open_saved_plan(context, saved, MemoryBackend())
     problems += opened.diagnostics
     prior, new_problems = read_prior_state(saved, plan_path)
     problems += new_problems
@@ -165,25 +199,37 @@ class _ExplanationQuery(Struct, frozen=True):
         plain_request = replace(self.request, samples=0, includes_remedies=False)
         planned = make_plan(plain_request)
         names = self._list_vm_names(planned, current_vms)
-        names_by_platform_name = {vm.platform_name or name: name for name, (_, vm, _) in current_vms.items()}
+        names_by_platform_name = {
+            vm.platform_name or name: name for name, (_, vm, _) in current_vms.items()
+        }
         errors = tuple(select_errors(planned.diagnostics))
-        if not names:  # no VM at the address
-            return Explanations(diagnostics=(*errors, self._build_nothing_to_explain_error(planned)))
+        # No VM at the address.
+        if not names:
+            return Explanations(
+                diagnostics=(*errors, self._build_nothing_to_explain_error(planned))
+            )
         is_vm_name = self.name in {*names, *names_by_platform_name}
-        if not is_vm_name and (self.name or len(names) > 1):  # perhaps the name of a pool, or "" for all pools
+        # perhaps the name of a pool, or "" for all pools.
+        if not is_vm_name and (self.name or len(names) > 1):
             pools = explain_pools(planned, self.request.state, self.pattern, self.name)
             if pools or not self.name:
                 return Explanations(pools=pools, objects=names, diagnostics=errors)
-        name = names_by_platform_name.get(self.name, self.name) or names[0]  # for "" the only VM
+        # For "" the only VM.
+        name = names_by_platform_name.get(self.name, self.name) or names[0]
         if name not in names:
             suggestion = suggest_name(name, [*names, *names_by_platform_name])
-            error = build_error("no-such-object", f'{self.pattern} has no object "{name}".{suggestion}')
+            error = build_error(
+                "no-such-object", f'{self.pattern} has no object "{name}".{suggestion}'
+            )
             return Explanations(diagnostics=(error,))
         # Suggested fixes take long to compute, so only for a VM without capacity.
         is_unplaceable = any(name in vms.list_failed_names() for vms in planned.objects.values())
-        replanned = self._plan_with_explanation(self.request, planned.objects, name, includes_remedies=is_unplaceable)
+        replanned = self._plan_with_explanation(
+            self.request, planned.objects, name, includes_remedies=is_unplaceable
+        )
         explanations = self._explain_vm(replanned, name)
-        if explanations:  # the plan places it
+        # The plan places it.
+        if explanations:
             return Explanations(tuple(explanations), diagnostics=errors)
         removals = self._list_removals(planned, name)
         if removals:
@@ -197,15 +243,28 @@ class _ExplanationQuery(Struct, frozen=True):
     def _list_removals(self, planned: PlanResult, name: str) -> tuple[PlacementChange, ...]:
         """Return the rows of the plan for removed VMs of this name, at addresses matching the pattern."""
         rows = planned.plan.placements
-        vm_removals = [row for row in rows if row.kind == VM and row.action is PlacementAction.REMOVE]
-        return tuple(row for row in vm_removals if row.object == name and self.pattern.is_match(row.address))
+        vm_removals = [
+            row for row in rows if row.kind == VM and row.action is PlacementAction.REMOVE
+        ]
+        return tuple(
+            row for row in vm_removals if row.object == name and self.pattern.is_match(row.address)
+        )
 
     def _plan_with_explanation(
-        self, request: PlanRequest, addresses: Iterable[Address], name: str, *, includes_remedies: bool = False
+        self,
+        request: PlanRequest,
+        addresses: Iterable[Address],
+        name: str,
+        *,
+        includes_remedies: bool = False,
     ) -> PlanResult:
         """Plan again, and record explanations of the VM `name` at each of the addresses matching the pattern."""
-        explained_vms = tuple((str(address), name) for address in addresses if self.pattern.is_match(address))
-        return make_plan(replace(request, explain=explained_vms, includes_remedies=includes_remedies))
+        explained_vms = tuple(
+            (str(address), name) for address in addresses if self.pattern.is_match(address)
+        )
+        return make_plan(
+            replace(request, explain=explained_vms, includes_remedies=includes_remedies)
+        )
 
     def _index_current_vms(self) -> dict[str, _CurrentVm]:
         """Index the VMs in the state at the pattern by name, with address and private note of the object; the last of
@@ -221,14 +280,20 @@ class _ExplanationQuery(Struct, frozen=True):
                 vms[vm.name] = (address, vm, current.note)
         return vms
 
-    def _list_vm_names(self, planned: PlanResult, current_vms: Mapping[str, object]) -> tuple[str, ...]:
+    def _list_vm_names(
+        self, planned: PlanResult, current_vms: Mapping[str, object]
+    ) -> tuple[str, ...]:
         """List the VMs at the address: existing, placed and unplaceable ones."""
-        names = dict.fromkeys(current_vms)  # a set in order
+        # A set in order.
+        names = dict.fromkeys(current_vms)
         for address, planned_object in planned.objects.items():
             if not self.pattern.is_match(address):
                 continue
             # By pool and number: VMs placed by this plan, and VMs without capacity.
-            planned_keys = planned_object.placements.new_handles.keys() | planned_object.placements.failures.keys()
+            planned_keys = (
+                planned_object.placements.new_handles.keys()
+                | planned_object.placements.failures.keys()
+            )
             for pool in planned_object.pools:
                 for number, name in zip(pool.numbers, pool.names, strict=True):
                     if (pool.pool, number) in planned_keys:
@@ -238,14 +303,18 @@ class _ExplanationQuery(Struct, frozen=True):
     def _explain_vm(self, planned: PlanResult, name: str) -> list[VmExplanation]:
         """Return a VM's explanations with alternatives and remedies; none if the plan did not place it."""
         rows = {(row.address, row.object): row for row in planned.plan.placements}
-        if not planned.explanations:  # the plan was made with explanations of this VM only
+        # The plan was made with explanations of this VM only.
+        if not planned.explanations:
             return []
-        objects = list_planned_objects(planned.plan, self.request.state)  # as after an apply of the plan
+        # As after an apply of the plan.
+        objects = list_planned_objects(planned.plan, self.request.state)
         snapshot = build_snapshot(objects, self.request.registries, planned.plan.catalogue)
         explanations = []
         for explained_vm in planned.explanations:
             planned_object = planned.objects[explained_vm.address]
-            assert planned_object.request.demand is not None, "the plan explains only VMs that are requested"
+            assert planned_object.request.demand is not None, (
+                "the plan explains only VMs that are requested"
+            )
             site = snapshot.sites.get(planned_object.request.demand.site_id)
             demand, placement = explained_vm.explanation.demand, explained_vm.explanation.placement
             machine = placement.machine if placement is not None else ""
@@ -256,24 +325,36 @@ class _ExplanationQuery(Struct, frozen=True):
                 explained_vm=explained_vm,
                 certainty=row.certainty if row is not None else None,
                 samples=planned.plan.samples,
-                alternatives=list_alternative_machines(site, demand, machine) if site is not None else (),
-                pool_size=next((len(pool.numbers) for pool in planned_object.pools if name in pool.names), 1),
-                previous_machine=planned_object.get_left_machines().get(name, ""),  # "" unless the VM had to leave it
-                remedies=_get_capacity_remedies(planned) if placement is None else (),  # only if it fits nowhere
+                alternatives=list_alternative_machines(site, demand, machine)
+                if site is not None
+                else (),
+                pool_size=next(
+                    (len(pool.numbers) for pool in planned_object.pools if name in pool.names), 1
+                ),
+                # "" unless the VM had to leave it.
+                previous_machine=planned_object.get_left_machines().get(name, ""),
+                # Only if it fits nowhere.
+                remedies=_get_capacity_remedies(planned) if placement is None else (),
             )
             explanations.append(explanation)
         return explanations
 
-    def _plan_existing_again(self, current_vms: Mapping[str, _CurrentVm], name: str) -> list[VmExplanation]:
+    def _plan_existing_again(
+        self, current_vms: Mapping[str, _CurrentVm], name: str
+    ) -> list[VmExplanation]:
         """Explain an existing VM by a plan without it in the state, so it is placed again; [] if the VM is new."""
         if name not in current_vms:
             return []
-        address, vm, note = current_vms[name]  # `note`: private data of the object, with the reasons of placements
+        # `note`: private data of the object, with the reasons of placements.
+        address, vm, note = current_vms[name]
         state = _remove_vm(self.request.state, address, name)
         request = replace(self.request, state=state, replaces=(), targets=(), excludes=())
         explanations = self._explain_vm(self._plan_with_explanation(request, [address], name), name)
         serial = self.request.state.serial
-        last_trigger, previous_machine = find_placement_origin(note, name), get_previous_machine(note, name)
+        last_trigger, previous_machine = (
+            find_placement_origin(note, name),
+            get_previous_machine(note, name),
+        )
         return [
             replace(
                 explanation,
@@ -288,19 +369,25 @@ class _ExplanationQuery(Struct, frozen=True):
 
     def _build_nothing_to_explain_error(self, planned: PlanResult) -> Diagnostic:
         """Build the error for an address without VMs: its placements have no rules, or it has none at all."""
-        rows = (row for row in planned.plan.placements if row.kind != VM and self.pattern.is_match(row.address))
+        rows = (
+            row
+            for row in planned.plan.placements
+            if row.kind != VM and self.pattern.is_match(row.address)
+        )
         nouns = sorted({get_kind_noun(row.kind) for row in rows})
         if nouns:
             return build_error(
                 "nothing-to-explain",
-                f"Placements at {self.pattern} ({format_list(nouns)}) have no scheduling rules to explain. "
+                f"Placements at {self.pattern} ({format_list(nouns)}) have no scheduling rules to "
+                "explain. "
                 "To see where they are, run `nexusform plan -details`.",
             )
         known = [
             *map(str, self.request.state.instances),
             *(str(block.address) for block in self.request.configuration.root.resources.values()),
         ]
-        suggestion = "" if str(self.pattern) in known else suggest_name(str(self.pattern), known)  # for a wrong address
+        # For a wrong address.
+        suggestion = "" if str(self.pattern) in known else suggest_name(str(self.pattern), known)
         detail = f"Neither the state nor the plan has placements at {self.pattern}.{suggestion}"
         return build_error("nothing-to-explain", detail)
 
@@ -315,7 +402,9 @@ def _remove_vm(state: State, address: Address, name: str) -> State:
             attributes[attribute] = {key: vm_data for key, vm_data in value.items() if key != name}
     if attributes == instance.current.attributes:
         return state.replace_instance(address, instance=None)
-    return state.replace_instance(address, replace(instance, current=replace(instance.current, attributes=attributes)))
+    return state.replace_instance(
+        address, replace(instance, current=replace(instance.current, attributes=attributes))
+    )
 
 
 def _get_capacity_remedies(planned: PlanResult) -> tuple[Mapping[str, Any], ...]:
@@ -326,7 +415,9 @@ def _get_capacity_remedies(planned: PlanResult) -> tuple[Mapping[str, Any], ...]
     return ()
 
 
-def explain_pools(planned: PlanResult, state: State, pattern: AddressPattern, name: str) -> tuple[PoolPlacement, ...]:
+def explain_pools(
+    planned: PlanResult, state: State, pattern: AddressPattern, name: str
+) -> tuple[PoolPlacement, ...]:
     """Return the pools at the pattern; with a `name`, only the pool of this name. A pool has its placement table, its
     zones (None: all), and the reasons (triggers) of the placements of its VMs.
     """
@@ -338,7 +429,8 @@ def explain_pools(planned: PlanResult, state: State, pattern: AddressPattern, na
         planned_object = planned.objects.get(table.address)
         configured_pools = planned_object.pools if planned_object is not None else ()
         pool = next((pool for pool in configured_pools if pool.pool == table.pool), None)
-        if pool is None:  # a pool of an earlier configuration
+        # A pool of an earlier configuration.
+        if pool is None:
             continue
         zones = None if pool.zones is None else tuple(sorted(pool.zones))
         origins = _collect_placement_origins(table.address, pool, rows, state)
@@ -347,11 +439,15 @@ def explain_pools(planned: PlanResult, state: State, pattern: AddressPattern, na
 
 
 def _collect_placement_origins(
-    address: Address, pool: PoolDemand, rows: Mapping[tuple[Address, str], PlacementChange], state: State
+    address: Address,
+    pool: PoolDemand,
+    rows: Mapping[tuple[Address, str], PlacementChange],
+    state: State,
 ) -> tuple[VmCountByTrigger, ...]:
     """Count a pool's VMs by the recorded reason of placement (trigger) and serial of its apply (None: this plan)."""
     current = get_current_object(state.instances.get(address))
-    note = current.note if current is not None else {}  # private data in state, with the origins of placements
+    # private data in state, with the origins of placements.
+    note = current.note if current is not None else {}
     counts: Counter[tuple[str, int | None]] = Counter()
     for name in pool.names:
         row = rows.get((address, name))
@@ -359,4 +455,6 @@ def _collect_placement_origins(
             counts[row.trigger, None] += 1
         elif (origin := find_placement_origin(note, name)) is not None:
             counts[origin] += 1
-    return tuple(VmCountByTrigger(trigger, serial, count) for (trigger, serial), count in counts.items())
+    return tuple(
+        VmCountByTrigger(trigger, serial, count) for (trigger, serial), count in counts.items()
+    )

@@ -16,7 +16,8 @@ from nexusform.plans.plan_checks import ProgramCheck
 from nexusform.state import json_codec
 from nexusform.workflow.opening.system_io import write_output
 
-_SECONDS: Final = 600.0  # seconds for the check by one program
+# seconds for the check by one program.
+_SECONDS: Final = 600.0
 _FOLDER: Final = "checks"
 _MAX_LISTED: Final = 10
 
@@ -49,9 +50,13 @@ def add_program_checks(result: PlanResult, programs: Mapping[str, str], director
         try:
             outcome = CHECKERS[name](result, location, _SECONDS)
         except ProgramCheckProblem as problem:
-            detail = f"The plan was not checked by {name}. {problem} Correct -check-with={name}={location}, or omit it."
+            detail = (
+                f"The plan was not checked by {name}. {problem} Correct "
+                f"-check-with={name}={location}, or omit it."
+            )
             diagnostics.append(build_error("program-check-failed", detail))
-            continue  # the other programs still run
+            # The other programs still run.
+            continue
         checks.append(outcome.check)
         diagnostics += _warn_about_unchecked_objects(outcome)
         diagnostics += _write_cases_of_differences(outcome, directory)
@@ -67,7 +72,8 @@ def _warn_about_unchecked_objects(outcome: ProgramCheckOutcome) -> list[Diagnost
     reason = time_reason if outcome.has_timed_out else "this check does not cover them"
     verb = select_word_form(unchecked_count, "was", "were")
     detail = (
-        f"{check.program} {check.version} has checked {check.checked:,} of {format_count(check.total, check.noun)}; "
+        f"{check.program} {check.version} has checked {check.checked:,} of "
+        f"{format_count(check.total, check.noun)}; "
         f"{unchecked_count:,} {verb} not checked: {reason}."
     )
     return [build_warning("incomplete-program-check", detail)]
@@ -81,20 +87,27 @@ def _write_cases_of_differences(outcome: ProgramCheckOutcome, directory: str) ->
     path = Path(directory, _FOLDER, f"{check.program}.jsonl")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_output(str(path), b"".join(json_codec.render_json(dict(case)) + b"\n" for case in outcome.cases))
+        write_output(
+            str(path),
+            b"".join(json_codec.render_json(dict(case)) + b"\n" for case in outcome.cases),
+        )
         hint = f"To repeat it: nexusform conformance {path.parent}"
     except OSError as problem:
         hint = f'The cases cannot be written to "{path}": {problem.strerror}.'
     errors: list[Diagnostic] = []
     for difference in check.differences[:_MAX_LISTED]:
         detail = (
-            f"{difference.address}: {difference.object} is predicted {_format_location(difference.predicted)}; "
+            f"{difference.address}: {difference.object} is predicted "
+            f"{_format_location(difference.predicted)}; "
             f"{check.program} {check.version} decides {_format_location(difference.actual)}. {hint}"
         )
         errors.append(build_error("predicted-decision-differs", detail))
     rest = len(check.differences) - _MAX_LISTED
     if rest > 0:
-        detail = f"{check.program} {check.version} decides differently on {format_count(rest, 'more object')}. {hint}"
+        detail = (
+            f"{check.program} {check.version} decides differently on "
+            f"{format_count(rest, 'more object')}. {hint}"
+        )
         errors.append(build_error("predicted-decision-differs", detail))
     return errors
 

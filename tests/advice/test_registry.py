@@ -43,7 +43,9 @@ def build_machines(racks: int, each: int, sku: str = "bom-1.7.3") -> tuple[Machi
     )
 
 
-def build_pool(cluster: str, name: str, sku: str, count: int, zones: Sequence[str] = (), **more: str) -> LintPool:
+def build_pool(
+    cluster: str, name: str, sku: str, count: int, zones: Sequence[str] = (), **more: str
+) -> LintPool:
     return LintPool(
         address=f"nexus_kubernetes_cluster.{cluster[-1]}",
         owner=f"lab/{cluster}",
@@ -63,7 +65,11 @@ SPAN = Span("main.nf.hcl", Position(1, 1, 0), Position(1, 5, 4))
 
 
 def build_plan_facts(
-    site: tuple[Machine, ...], pools: Sequence[LintPool], stood: Sequence[str] = (), *, costless: bool = True
+    site: tuple[Machine, ...],
+    pools: Sequence[LintPool],
+    stood: Sequence[str] = (),
+    *,
+    costless: bool = True,
 ) -> LintInput:
     """Return the facts of a plan for `advise`: it places all pools except those of pre-existing clusters."""
     scheduler, before = RackScheduler(site), RackScheduler(site)
@@ -74,7 +80,9 @@ def build_plan_facts(
             vm = VmName(one.owner, one.cluster, one.pool, number)
             answer = scheduler.place(one.build_demand(number))
             if isinstance(answer, tuple):
-                vms[number] = PlacedVm(one.pool, number, f"{one.pool}-{number}", one.sku.name, answer[1])
+                vms[number] = PlacedVm(
+                    one.pool, number, f"{one.pool}-{number}", one.sku.name, answer[1]
+                )
                 if one.cluster in stood:
                     before.add_existing(vm, one.sku, answer[1])
         new = () if one.cluster in stood else one.numbers
@@ -113,23 +121,33 @@ UP_TO = {letter: [p for p in DOCUMENT if p.cluster[-1] <= letter] for letter in 
 
 class TestPlacementDocument:
     def test_cluster_a_before_b_is_small_before_large(self) -> None:
-        findings = select_by_rule("small-before-large", run_rules(build_plan_facts(SITE, UP_TO["c"])))
+        findings = select_by_rule(
+            "small-before-large", run_rules(build_plan_facts(SITE, UP_TO["c"]))
+        )
         assert [d.address for d in findings] == ["nexus_kubernetes_cluster.a"]
-        assert "cluster-a (5,712 GiB in all) is created before cluster-b (14,000 GiB)" in findings[0].detail
+        assert (
+            "cluster-a (5,712 GiB in all) is created before cluster-b (14,000 GiB)"
+            in findings[0].detail
+        )
 
     def test_gain_of_better_order_is_measured(self) -> None:
         findings = select_by_rule("small-before-large", run_rules(build_plan_facts(SITE, DOCUMENT)))
         assert [d.address[-1] for d in findings] == ["a", "c"]
         gain = re.search(
-            r"capacity for (\d+) more NC_P46_224_v1 stays free \((\d+) instead of (\d+)\)", findings[0].detail
+            r"capacity for (\d+) more NC_P46_224_v1 stays free \((\d+) instead of (\d+)\)",
+            findings[0].detail,
         )
         assert gain is not None
         more, then, now = map(int, gain.groups())
         assert then - now == more > 0
 
     def test_cost_of_zone_pin_of_cluster_d_is_measured(self) -> None:
-        findings = run_rules(build_plan_facts(SITE, UP_TO["d"], stood=["cluster-a", "cluster-b", "cluster-c"]))
-        assert [(d.id, d.address) for d in findings] == [("zones-pinned", "nexus_kubernetes_cluster.d")]
+        findings = run_rules(
+            build_plan_facts(SITE, UP_TO["d"], stood=["cluster-a", "cluster-b", "cluster-c"])
+        )
+        assert [(d.id, d.address) for d in findings] == [
+            ("zones-pinned", "nexus_kubernetes_cluster.d")
+        ]
         assert findings[0].severity is Severity.WARNING
         assert "6 machines will run two VMs of cluster-d because of it." in findings[0].detail
         assert "Without the pin all 53 VMs fit on 53 machines." in findings[0].detail
@@ -140,7 +158,10 @@ class TestPlacementDocument:
         assert finding.brief == "cluster-c/pool1: pinned, at no cost now"
 
     def test_costless_findings_are_omitted_from_plan(self) -> None:
-        assert {d.id for d in run_rules(build_plan_facts(SITE, UP_TO["c"]))} == {"zones-pinned", "small-before-large"}
+        assert {d.id for d in run_rules(build_plan_facts(SITE, UP_TO["c"]))} == {
+            "zones-pinned",
+            "small-before-large",
+        }
         assert run_rules(build_plan_facts(SITE, UP_TO["c"], costless=False)) == []
         told = run_rules(build_plan_facts(SITE, DOCUMENT, costless=False))
         assert [(d.id, d.address[-1]) for d in told] == [
@@ -149,7 +170,9 @@ class TestPlacementDocument:
             ("small-before-large", "c"),
             ("no-surge-capacity", "d"),
         ]
-        gain = "in another order 6 fewer machines are shared, 54 instead of 46 NC_P46_224_v1 stay free"
+        gain = (
+            "in another order 6 fewer machines are shared, 54 instead of 46 NC_P46_224_v1 stay free"
+        )
         assert [d.brief for d in told] == [
             "cluster-d/pool1: 6 machines run two VMs of cluster-d because of it",
             f"cluster-a: {gain}",
@@ -181,17 +204,25 @@ class TestZonesPinned:
         four = build_pool("cluster-a", "np", "NC_G6_28_v1", 4, ["1", "3", "5", "7"])
         assert len(select_by_rule("zones-pinned", run_rules(build_plan_facts(site, [four])))) == 1
         one_rack = build_pool("cluster-a", "np", "NC_G6_28_v1", 2, ["1"])
-        assert len(select_by_rule("zones-pinned", run_rules(build_plan_facts(site, [one_rack])))) == 1
+        assert (
+            len(select_by_rule("zones-pinned", run_rules(build_plan_facts(site, [one_rack])))) == 1
+        )
 
     def test_subject_is_the_zones_argument(self) -> None:
         argument = Span("main.nf.hcl", Position(9, 5, 99), Position(9, 20, 114))
-        pinned = replace(build_pool("cluster-a", "np", "NC_G6_28_v1", 4, ["1"]), zones_span=argument)
-        (finding,) = select_by_rule("zones-pinned", run_rules(build_literal_facts(build_machines(2, 4), [pinned])))
+        pinned = replace(
+            build_pool("cluster-a", "np", "NC_G6_28_v1", 4, ["1"]), zones_span=argument
+        )
+        (finding,) = select_by_rule(
+            "zones-pinned", run_rules(build_literal_facts(build_machines(2, 4), [pinned]))
+        )
         assert finding.subject == argument
 
     def test_pin_to_all_zones(self) -> None:
         pinned = build_pool("cluster-a", "np", "NC_G6_28_v1", 4, ["1", "2"])
-        (finding,) = select_by_rule("zones-pinned", run_rules(build_literal_facts(build_machines(2, 4), [pinned])))
+        (finding,) = select_by_rule(
+            "zones-pinned", run_rules(build_literal_facts(build_machines(2, 4), [pinned]))
+        )
         assert "all racks of the site" in finding.detail
 
     def test_zones_without_known_racks(self) -> None:
@@ -203,18 +234,24 @@ class TestZonesPinned:
 class TestZonesTooSmall:
     def test_fewer_machines_than_vms(self) -> None:
         tight = build_pool("cluster-a", "np", "NC_G6_28_v1", 5, ["1"])
-        (finding,) = select_by_rule("zones-too-small", run_rules(build_plan_facts(build_machines(3, 4), [tight])))
+        (finding,) = select_by_rule(
+            "zones-too-small", run_rules(build_plan_facts(build_machines(3, 4), [tight]))
+        )
         assert "The zones 1 have 4 machines that accept new VMs" in finding.detail
         assert 'availability_zones = ["1", "2"]' in finding.detail
         assert "none does" in finding.detail
 
     def test_no_finding_if_each_vm_has_a_machine(self) -> None:
         enough = build_pool("cluster-a", "np", "NC_G6_28_v1", 4, ["1"])
-        assert not select_by_rule("zones-too-small", run_rules(build_plan_facts(build_machines(3, 4), [enough])))
+        assert not select_by_rule(
+            "zones-too-small", run_rules(build_plan_facts(build_machines(3, 4), [enough]))
+        )
 
     def test_no_finding_if_pool_uses_all_zones(self) -> None:
         everywhere = build_pool("cluster-a", "np", "NC_G6_28_v1", 20, ["1", "2", "3"])
-        assert not select_by_rule("zones-too-small", run_rules(build_plan_facts(build_machines(3, 4), [everywhere])))
+        assert not select_by_rule(
+            "zones-too-small", run_rules(build_plan_facts(build_machines(3, 4), [everywhere]))
+        )
 
 
 class TestOrderWithinCluster:
@@ -224,20 +261,31 @@ class TestOrderWithinCluster:
             build_pool("cluster-a", "little", "NC_G6_28_v1", 2),
             build_pool("cluster-a", "large", "NC_P46_224_v1", 4),
         ]
-        (finding,) = select_by_rule("small-before-large", run_rules(build_plan_facts(build_machines(2, 4), pools)))
-        assert "In cluster-a, little (56 GiB in all) is placed before large (896 GiB)" in finding.detail
+        (finding,) = select_by_rule(
+            "small-before-large", run_rules(build_plan_facts(build_machines(2, 4), pools))
+        )
+        assert (
+            "In cluster-a, little (56 GiB in all) is placed before large (896 GiB)"
+            in finding.detail
+        )
 
     def test_control_plane_first_is_accepted(self) -> None:
         pools = [
             build_pool("cluster-a", "control-plane", "NC_G6_28_v1", 3),
             build_pool("cluster-a", "large", "NC_P46_224_v1", 4),
         ]
-        assert not select_by_rule("small-before-large", run_rules(build_plan_facts(build_machines(2, 4), pools)))
+        assert not select_by_rule(
+            "small-before-large", run_rules(build_plan_facts(build_machines(2, 4), pools))
+        )
 
     def test_order_with_room_for_all_vms_is_suggested(self) -> None:
-        # Six small VMs spread over the machines occupy NUMA cells needed by the VMs with a full cell.
+        # Six small VMs spread over the machines occupy NUMA cells needed by the VMs with a full
+        # cell.
         site = build_machines(1, 4)
-        pools = [build_pool("cluster-a", "np", "NC_G6_28_v1", 4), build_pool("cluster-b", "np", "NC_P46_224_v1", 7)]
+        pools = [
+            build_pool("cluster-a", "np", "NC_G6_28_v1", 4),
+            build_pool("cluster-b", "np", "NC_P46_224_v1", 7),
+        ]
         (finding,) = select_by_rule("small-before-large", run_rules(build_plan_facts(site, pools)))
         assert "In the order cluster-b, cluster-a, 3 more VMs fit" in finding.detail
 
@@ -245,7 +293,9 @@ class TestOrderWithinCluster:
 class TestSkuMismatch:
     def test_sku_for_other_hardware(self) -> None:
         (finding,) = run_rules(
-            build_plan_facts(build_machines(2, 4), [build_pool("cluster-a", "np", "NC_G14_56_v1", 4)])
+            build_plan_facts(
+                build_machines(2, 4), [build_pool("cluster-a", "np", "NC_G14_56_v1", 4)]
+            )
         )
         assert finding.id == "sku-mismatch"
         assert "3 of them fit a NUMA cell of bom-1.7.3" in finding.detail
@@ -266,16 +316,26 @@ class TestSkuMismatch:
     def test_sku_for_site_hardware(self, sku: str, hardware: str) -> None:
         assert not select_by_rule(
             "sku-mismatch",
-            run_rules(build_plan_facts(build_machines(2, 4, hardware), [build_pool("cluster-a", "np", sku, 2)])),
+            run_rules(
+                build_plan_facts(
+                    build_machines(2, 4, hardware), [build_pool("cluster-a", "np", sku, 2)]
+                )
+            ),
         )
 
     def test_validate_reports_sku_without_suitable_machine(self) -> None:
         (finding,) = run_rules(
-            build_literal_facts(build_machines(2, 4), [build_pool("cluster-a", "np", "NC_G56_224_v1", 2)])
+            build_literal_facts(
+                build_machines(2, 4), [build_pool("cluster-a", "np", "NC_G56_224_v1", 2)]
+            )
         )
         assert "it needs bom-2.0; they are bom-1.7.3" in finding.detail
         # In a plan this is an error already.
-        in_plan = run_rules(build_plan_facts(build_machines(2, 4), [build_pool("cluster-a", "np", "NC_G56_224_v1", 2)]))
+        in_plan = run_rules(
+            build_plan_facts(
+                build_machines(2, 4), [build_pool("cluster-a", "np", "NC_G56_224_v1", 2)]
+            )
+        )
         assert not select_by_rule("sku-mismatch", in_plan)
 
     def test_sku_for_some_of_the_machines(self) -> None:
@@ -284,7 +344,8 @@ class TestSkuMismatch:
             *(replace(m, rack="rackx", name=f"x{m.name}") for m in build_machines(1, 2, "bom-2.0")),
         )
         findings = select_by_rule(
-            "sku-mismatch", run_rules(build_plan_facts(mixed, [build_pool("cluster-a", "np", "NC_G56_224_v1", 2)]))
+            "sku-mismatch",
+            run_rules(build_plan_facts(mixed, [build_pool("cluster-a", "np", "NC_G56_224_v1", 2)])),
         )
         assert "2 machines of 4" in findings[0].detail
 
@@ -293,7 +354,11 @@ class TestSharedMachine:
     def test_more_vms_than_machines(self) -> None:
         (finding,) = select_by_rule(
             "shared-machine",
-            run_rules(build_plan_facts(build_machines(1, 2), [build_pool("cluster-a", "np", "NC_G6_28_v1", 3)])),
+            run_rules(
+                build_plan_facts(
+                    build_machines(1, 2), [build_pool("cluster-a", "np", "NC_G6_28_v1", 3)]
+                )
+            ),
         )
         assert "1 machine runs two or more VMs of cluster-a" in finding.detail
         assert "2 machines that accept VMs, but cluster-a has 3 VMs" in finding.detail
@@ -314,7 +379,15 @@ def build_pool_demand(name: str, max_surge: str, count: int) -> PoolDemand:
 class TestSurge:
     @pytest.mark.parametrize(
         ("text", "count", "needed"),
-        [("1", 5, 1), ("33%", 10, 4), ("100%", 3, 3), ("9", 3, 3), ("0", 5, 0), ("0%", 5, 0), ("odd", 5, 0)],
+        [
+            ("1", 5, 1),
+            ("33%", 10, 4),
+            ("100%", 3, 3),
+            ("9", 3, 3),
+            ("0", 5, 0),
+            ("0%", 5, 0),
+            ("odd", 5, 0),
+        ],
     )
     def test_surge_size_follows_max_surge(self, text: str, count: int, needed: int) -> None:
         assert build_pool_demand("np", text, count).surge_size == needed
@@ -324,10 +397,14 @@ class TestSurge:
 
     def test_full_site_has_no_surge_capacity(self) -> None:
         full = build_pool("cluster-a", "np", "NC_P46_224_v1", 8)
-        (finding,) = select_by_rule("no-surge-capacity", run_rules(build_plan_facts(build_machines(2, 2), [full])))
+        (finding,) = select_by_rule(
+            "no-surge-capacity", run_rules(build_plan_facts(build_machines(2, 2), [full]))
+        )
         assert 'max_surge = "0"' in finding.detail
         easy = replace(full, surge=0)
-        assert not select_by_rule("no-surge-capacity", run_rules(build_plan_facts(build_machines(2, 2), [easy])))
+        assert not select_by_rule(
+            "no-surge-capacity", run_rules(build_plan_facts(build_machines(2, 2), [easy]))
+        )
 
 
 class TestSilencedRules:
@@ -337,7 +414,9 @@ class TestSilencedRules:
         for cluster, count in (("d", 0), ("c", 1)):
             address = f"nexus_kubernetes_cluster.{cluster}"
             silenced = [
-                replace(p, ignored_rules=frozenset({"zones-pinned"} if p.address == address else ()))
+                replace(
+                    p, ignored_rules=frozenset({"zones-pinned"} if p.address == address else ())
+                )
                 for p in facts.pools
             ]
             assert len(run_rules(replace(facts, pools=tuple(silenced)))) == count
@@ -363,7 +442,9 @@ class _MaximumPerRack(PlacementConstraints, frozen=True):
     most_on_rack: int = 0
 
 
-def test_free_slots_respect_constraints_of_all_pools_of_the_sku(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_free_slots_respect_constraints_of_all_pools_of_the_sku(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def limit_vms_per_rack(usage: Usage, demand: Demand) -> RejectionCheck | None:
         most = getattr(demand.constraints, "most_on_rack", 0)
         return (lambda rack: "full" if usage.pool.racks[rack] >= most else None) if most else None
@@ -376,6 +457,9 @@ def test_free_slots_respect_constraints_of_all_pools_of_the_sku(monkeypatch: pyt
         is_monotonic=True,
     )
     change_profile(monkeypatch, "FILTERS", (*profile.FILTERS, rule))
-    limited = replace(build_pool("cluster-a", "pool1", "NC_P46_224_v1", 2), constraints=_MaximumPerRack(most_on_rack=3))
+    limited = replace(
+        build_pool("cluster-a", "pool1", "NC_P46_224_v1", 2),
+        constraints=_MaximumPerRack(most_on_rack=3),
+    )
     outcome = build_placement_simulator(RackScheduler(build_machines(2, 4)))([limited])
     assert outcome.free_largest == 6

@@ -67,13 +67,23 @@ resource "nexus_kubernetes_cluster" "c" {
 
 @pytest.mark.parametrize(("zones", "lost"), [('["left"]', True), ('["left", "right"]', False)])
 def test_quorum_loss_with_one_machine_is_reported(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], zones: str, *, lost: bool
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    zones: str,
+    *,
+    lost: bool,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    workers = 'agent_pool "w" {\n    count       = 4\n    vm_sku_name = "NC_G12_56_v1"\n  }\n  depends_on'
+    workers = (
+        'agent_pool "w" {\n    count       = 4\n    vm_sku_name = "NC_G12_56_v1"\n  }\n  depends_on'
+    )
     text = ONE_MACHINE_LEFT.replace("ZONES", zones).replace("depends_on", workers)
     (tmp_path / "main.nf.hcl").write_text(text)
     assert run_command_line(["plan", "-details"]) == 0
     told = " ".join(capsys.readouterr().out.replace("│", "").split())
     assert "shared-machine" in told
-    assert ("runs 3 of the 3 control-plane VMs: losing it breaks the quorum of the control plane" in told) == lost
+    assert (
+        "runs 3 of the 3 control-plane VMs: losing it breaks the quorum of the control plane"
+        in told
+    ) == lost

@@ -23,10 +23,14 @@ def build_change(name: str, action: Action, creation: int, prior: int = 0, **mor
     before = None if action is Action.CREATE else build_attributes(name)
     after = None if action in (Action.DELETE, Action.FORGET) else build_attributes(name, size=2)
     given = {"before": before, "after": after, "provider": "simulated", **more}
-    return Change(address=build_address(name), action=action, creation=creation, prior_creation=prior, **given)
+    return Change(
+        address=build_address(name), action=action, creation=creation, prior_creation=prior, **given
+    )
 
 
-def build_step(number: int, kind: StepKind, of: int, change: Change, waits_for: Sequence[int] = ()) -> Step:
+def build_step(
+    number: int, kind: StepKind, of: int, change: Change, waits_for: Sequence[int] = ()
+) -> Step:
     prior = None if kind is StepKind.CREATE else change.before
     planned = None if kind in (StepKind.DELETE, StepKind.FORGET) else change.after
     return Step(number, kind, of, tuple(waits_for), prior, planned)
@@ -35,7 +39,9 @@ def build_step(number: int, kind: StepKind, of: int, change: Change, waits_for: 
 def build_create_plan(waits: Mapping[int, Sequence[int]]) -> Plan:
     """Return a plan with one create step per number and its dependencies."""
     changes = tuple(build_change(f"r{n}", Action.CREATE, n + 1) for n in waits)
-    steps = tuple(build_step(n, StepKind.CREATE, i, changes[i], waits[n]) for i, n in enumerate(waits))
+    steps = tuple(
+        build_step(n, StepKind.CREATE, i, changes[i], waits[n]) for i, n in enumerate(waits)
+    )
     return Plan(changes=changes, steps=steps, nexusform_version="0.1.0")
 
 

@@ -8,7 +8,9 @@ from nexusform.applying.answer_comparison import compare_answer
 def test_unplanned_entry_of_computed_map_is_a_difference() -> None:
     planned = {"nodes": {"a-0": {"machine": "m1"}}}
     answer = {"nodes": {"a-0": {"machine": "m1"}, "a-1": {"machine": "m2"}}}
-    assert compare_answer("nexus_kubernetes_cluster.a", None, planned, answer, ()).disagreements == (("nodes", "a-1"),)
+    assert compare_answer(
+        "nexus_kubernetes_cluster.a", None, planned, answer, ()
+    ).disagreements == (("nodes", "a-1"),)
 
 
 def test_additional_attribute_is_no_difference() -> None:
@@ -20,4 +22,6 @@ def test_additional_attribute_is_no_difference() -> None:
 def test_null_entry_of_map_counts_as_absent() -> None:
     planned = {"labels": {"a": "x"}}
     answer = {"labels": {"a": "x", "b": None}}
-    assert compare_answer("nexus_kubernetes_cluster.a", None, planned, answer, ()).disagreements == ()
+    assert (
+        compare_answer("nexus_kubernetes_cluster.a", None, planned, answer, ()).disagreements == ()
+    )

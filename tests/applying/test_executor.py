@@ -8,7 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from nexusform.applying.apply_recorder import ApplyRecorder, build_opening_records, build_start_record
+from nexusform.applying.apply_recorder import (
+    ApplyRecorder,
+    build_opening_records,
+    build_start_record,
+)
 from nexusform.applying.events import ExecutionOptions, StepOutcome
 from nexusform.applying.executor import ApplyResult, execute_plan
 from nexusform.interfaces.plugins import (
@@ -54,7 +58,9 @@ class FakeSiteProvider:
         self.lock = Lock()
 
     def create(self, request: ChangeRequest) -> ChangeResult:
-        assert any(b'"intent"' in line and request.key.id.encode() in line for line in self.journal.written)
+        assert any(
+            b'"intent"' in line and request.key.id.encode() in line for line in self.journal.written
+        )
         with self.lock:
             self.order.append(request.address)
         if request.address.split(".")[1] in self.broken:
@@ -82,7 +88,10 @@ def run_plan(
     lines = lines or JournalLines()
     notes = RecordingListener()
     recorder = ApplyRecorder(lines, state)  # type: ignore[arg-type]
-    for record in (build_start_record(plan, state, "lineage-1"), *build_opening_records(plan, state)):
+    for record in (
+        build_start_record(plan, state, "lineage-1"),
+        *build_opening_records(plan, state),
+    ):
         recorder.add_record(record)
     given_providers = {"simulated": provider or make_provider({}, ".", ExitStack())}
     applied = execute_plan(
@@ -112,7 +121,10 @@ def build_state(*names: str) -> State:
 @st.composite
 def generate_graphs(draw: st.DrawFn) -> tuple[dict[int, list[int]], frozenset[str]]:
     size = draw(st.integers(1, 24))
-    waits = {n: sorted(draw(st.sets(st.integers(0, n - 1), max_size=3))) if n else [] for n in range(size)}
+    waits = {
+        n: sorted(draw(st.sets(st.integers(0, n - 1), max_size=3))) if n else []
+        for n in range(size)
+    }
     broken = draw(st.sets(st.sampled_from([f"r{n}" for n in range(size)]), max_size=3))
     return waits, frozenset(broken)
 
@@ -125,20 +137,25 @@ def test_order_is_kept_and_failures_skip_dependents_only(
     waits, broken = graph
     lines = JournalLines()
     site = FakeSiteProvider(lines, broken)
-    applied, _, notes = run_plan(build_create_plan(waits), site, lines=lines, parallelism=parallelism)
+    applied, _, notes = run_plan(
+        build_create_plan(waits), site, lines=lines, parallelism=parallelism
+    )
 
     doomed: set[int] = set()
     for number, waited in waits.items():
         if any(w in doomed or f"r{w}" in broken for w in waited):
             doomed.add(number)
     expected = {
-        f"nexus_rack.r{n}": "skipped" if n in doomed else "failed" if f"r{n}" in broken else "done" for n in waits
+        f"nexus_rack.r{n}": "skipped" if n in doomed else "failed" if f"r{n}" in broken else "done"
+        for n in waits
     }
     assert notes.outcomes() == expected
     position = {name: i for i, name in enumerate(site.order)}
     for number, waited in waits.items():
         if number not in doomed:
-            assert all(position[f"nexus_rack.r{w}"] < position[f"nexus_rack.r{number}"] for w in waited)
+            assert all(
+                position[f"nexus_rack.r{w}"] < position[f"nexus_rack.r{number}"] for w in waited
+            )
     assert sorted(a.name for a in applied.state.instances) == sorted(
         f"r{n}" for n in waits if expected[f"nexus_rack.r{n}"] == "done"
     )
@@ -150,7 +167,9 @@ def test_order_is_kept_and_failures_skip_dependents_only(
 def test_follower_starts_after_failed_or_skipped_step() -> None:
     plan = build_create_plan({0: [], 1: [0], 2: [], 3: []})
     follows = {2: (1,), 3: (2,)}
-    plan = replace(plan, steps=tuple(replace(each, follows=follows.get(each.id, ())) for each in plan.steps))
+    plan = replace(
+        plan, steps=tuple(replace(each, follows=follows.get(each.id, ())) for each in plan.steps)
+    )
     lines = JournalLines()
     site = FakeSiteProvider(lines, frozenset({"r0"}))
     _, _, notes = run_plan(plan, site, lines=lines, parallelism=4)
@@ -165,7 +184,11 @@ def test_follower_starts_after_failed_or_skipped_step() -> None:
 
 def test_apply_increments_serial_once_and_sets_lineage() -> None:
     applied, _, _ = run_plan(build_create_plan({0: [], 1: [0], 2: [1]}))
-    assert (applied.state.serial, applied.state.lineage, applied.state.last_creation) == (1, "lineage-1", 3)
+    assert (applied.state.serial, applied.state.lineage, applied.state.last_creation) == (
+        1,
+        "lineage-1",
+        3,
+    )
     assert (applied.added, applied.changed, applied.destroyed) == (3, 0, 0)
 
 
@@ -178,7 +201,11 @@ def test_fail_fast_starts_no_further_steps() -> None:
         parallelism=1,
         fail_fast=True,
     )
-    assert notes.outcomes() == {"nexus_rack.r0": "failed", "nexus_rack.r1": "skipped", "nexus_rack.r2": "skipped"}
+    assert notes.outcomes() == {
+        "nexus_rack.r0": "failed",
+        "nexus_rack.r1": "skipped",
+        "nexus_rack.r2": "skipped",
+    }
     assert not applied.is_complete
 
 
@@ -189,8 +216,10 @@ class SlowJournal(JournalLines):
         super().__init__()
         self.flushing = Event()
         self.ended = Semaphore(0)
-        self.handed_out = 0  # steps submitted until the last flush
-        self.waited_for = 0  # number of these steps waited for
+        # steps submitted until the last flush.
+        self.handed_out = 0
+        # number of these steps waited for.
+        self.waited_for = 0
         self.most_open = 0
 
     def append_all(self, records: Any) -> None:
@@ -199,7 +228,9 @@ class SlowJournal(JournalLines):
         while self.waited_for < self.handed_out:
             assert self.ended.acquire(timeout=60)
             self.waited_for += 1
-        sleep(0.02)  # time for the thread of the last step; a late thread only lowers the number of steps in progress
+        # time for the thread of the last step; a late thread only lowers the number of steps in
+        # progress.
+        sleep(0.02)
         self.flushing.clear()
         self.handed_out = sum(b'"kind":"intent"' in line for line in self.written)
         outcomes = sum(b'"kind":"done"' in line for line in self.written)
@@ -223,7 +254,12 @@ class SlowEverySecondCreate(FakeSiteProvider):
 
 def test_quick_steps_are_submitted_ahead_except_with_fail_fast() -> None:
     lines = SlowJournal()
-    run_plan(build_create_plan({n: [] for n in range(40)}), SlowEverySecondCreate(lines), lines=lines, parallelism=2)
+    run_plan(
+        build_create_plan({n: [] for n in range(40)}),
+        SlowEverySecondCreate(lines),
+        lines=lines,
+        parallelism=2,
+    )
     assert lines.most_open > 2
     lines = SlowJournal()
     run_plan(
@@ -256,7 +292,9 @@ class WaitingProvider(FakeSiteProvider):
 def test_waiting_steps_release_their_worker() -> None:
     lines = JournalLines()
     site = WaitingProvider(lines, together=8)
-    applied, _, _ = run_plan(build_create_plan({n: [] for n in range(8)}), site, lines=lines, parallelism=2)
+    applied, _, _ = run_plan(
+        build_create_plan({n: [] for n in range(8)}), site, lines=lines, parallelism=2
+    )
     assert (applied.is_complete, site.alone) == (True, 0)
 
 
@@ -270,7 +308,9 @@ def test_waiting_steps_keep_their_worker_without_parallelism() -> None:
 
 def test_stop_request_lets_running_steps_end() -> None:
     looks = iter([False, True, True, True])
-    applied, _, notes = run_plan(build_create_plan({0: [], 1: [0]}), parallelism=1, should_stop=lambda: next(looks))
+    applied, _, notes = run_plan(
+        build_create_plan({0: [], 1: [0]}), parallelism=1, should_stop=lambda: next(looks)
+    )
     assert notes.outcomes() == {"nexus_rack.r0": "done", "nexus_rack.r1": "skipped"}
     assert applied.end_events[-1].error == "The apply was interrupted before it."
     assert len(applied.state.instances) == 1
@@ -279,7 +319,9 @@ def test_stop_request_lets_running_steps_end() -> None:
 def test_create_failed_after_object_creation_is_tainted() -> None:
     class FailingAfterCreate(FakeSiteProvider):
         def create(self, request: ChangeRequest) -> ChangeResult:  # noqa: ARG002 - the port's signature
-            raise ProviderProblem("no answer", object_exists=True, attributes={"id": "lab/r0", "size": 9})
+            raise ProviderProblem(
+                "no answer", object_exists=True, attributes={"id": "lab/r0", "size": 9}
+            )
 
     applied, _, _ = run_plan(build_create_plan({0: []}), FailingAfterCreate(JournalLines()))
     made = applied.state.instances[build_address("r0")].current
@@ -302,7 +344,10 @@ def test_create_before_destroy_keeps_old_object_until_delete() -> None:
     replaced = build_change("r0", Action.REPLACE_CREATE_FIRST, 2, 1)
     plan = Plan(
         changes=(replaced,),
-        steps=(build_step(0, StepKind.CREATE, 0, replaced), build_step(1, StepKind.DELETE, 0, replaced, [0])),
+        steps=(
+            build_step(0, StepKind.CREATE, 0, replaced),
+            build_step(1, StepKind.DELETE, 0, replaced, [0]),
+        ),
     )
     applied, _, _ = run_plan(plan, state=state)
     assert applied.state.instances[build_address("r0")].deposed == {}
@@ -335,7 +380,10 @@ def test_replaced_object_is_removed_even_if_its_create_fails() -> None:
     replaced = build_change("r0", Action.REPLACE, 2, 1)
     plan = Plan(
         changes=(replaced,),
-        steps=(build_step(0, StepKind.DELETE, 0, replaced), build_step(1, StepKind.CREATE, 0, replaced, [0])),
+        steps=(
+            build_step(0, StepKind.DELETE, 0, replaced),
+            build_step(1, StepKind.CREATE, 0, replaced, [0]),
+        ),
     )
 
     class FailingCreate(FakeSiteProvider):
@@ -352,18 +400,28 @@ def test_replaced_object_is_removed_even_if_its_create_fails() -> None:
 
 def test_release_is_recorded_but_not_counted() -> None:
     updated = build_change("r0", Action.UPDATE, 1, 1, dependencies=("nexus_site.s",))
-    release = replace(build_step(0, StepKind.RELEASE, 0, updated), planned=build_attributes("r0", size=1))
-    plan = Plan(changes=(updated,), steps=(release, build_step(1, StepKind.UPDATE, 0, updated, [0])))
+    release = replace(
+        build_step(0, StepKind.RELEASE, 0, updated), planned=build_attributes("r0", size=1)
+    )
+    plan = Plan(
+        changes=(updated,), steps=(release, build_step(1, StepKind.UPDATE, 0, updated, [0]))
+    )
     applied, _, _ = run_plan(plan, state=build_state("r0"))
     made = applied.state.instances[build_address("r0")].current
     assert made is not None
-    assert (made.attributes["size"], made.dependencies, applied.changed) == (2, ("nexus_site.s",), 1)
+    assert (made.attributes["size"], made.dependencies, applied.changed) == (
+        2,
+        ("nexus_site.s",),
+        1,
+    )
 
 
 def test_forget_calls_no_provider() -> None:
     forgotten = build_change("r0", Action.FORGET, 0, 1)
     plan = Plan(changes=(forgotten,), steps=(build_step(0, StepKind.FORGET, 0, forgotten),))
-    applied, _, _ = run_plan(plan, FakeSiteProvider(JournalLines(), frozenset({"r0"})), state=build_state("r0", "r1"))
+    applied, _, _ = run_plan(
+        plan, FakeSiteProvider(JournalLines(), frozenset({"r0"})), state=build_state("r0", "r1")
+    )
     assert list(applied.state.instances) == [build_address("r1")]
     assert applied.forgotten == 1
 
@@ -388,13 +446,18 @@ def build_answering_provider(answer: dict[str, Any]) -> Any:
 
 def build_plan_with_nodes() -> Plan:
     plan = build_create_plan({0: [], 1: [0]})
-    nodes = {"a-0": {"machine": "m1", "provenance": "predicted"}, "a-1": {"machine": "m2", "provenance": "predicted"}}
+    nodes = {
+        "a-0": {"machine": "m1", "provenance": "predicted"},
+        "a-1": {"machine": "m2", "provenance": "predicted"},
+    }
     first = {**(plan.steps[0].planned or {}), "nodes": nodes}
     return replace(plan, steps=(replace(plan.steps[0], planned=first), plan.steps[1]))
 
 
 def test_result_contradicting_configuration_is_saved_and_reported() -> None:
-    applied, _, notes = run_plan(build_plan_with_nodes(), build_answering_provider({"size": 7}), types=TYPES)
+    applied, _, notes = run_plan(
+        build_plan_with_nodes(), build_answering_provider({"size": 7}), types=TYPES
+    )
     made = applied.state.instances[build_address("r0")].current
     assert made is not None
     assert made.attributes["size"] == 7
@@ -405,7 +468,9 @@ def test_result_contradicting_configuration_is_saved_and_reported() -> None:
 
 def test_sensitive_values_are_hidden_in_errors() -> None:
     plan = build_plan_with_nodes()
-    secret = replace(plan, changes=(replace(plan.changes[0], sensitive_after=(("size",),)), plan.changes[1]))
+    secret = replace(
+        plan, changes=(replace(plan.changes[0], sensitive_after=(("size",),)), plan.changes[1])
+    )
     applied, _, _ = run_plan(secret, build_answering_provider({"size": 7}), types=TYPES)
     expected = "size was planned as (sensitive value), but the provider returned (sensitive value)."
     assert expected in applied.end_events[0].error
@@ -416,7 +481,9 @@ def test_unexpected_exception_of_a_provider_fails_the_step() -> None:
         def create(self, request: ChangeRequest) -> ChangeResult:
             raise KeyError(request.address)
 
-    applied, _, notes = run_plan(build_create_plan({0: [], 1: [0], 2: []}), BrokenProvider(JournalLines()))
+    applied, _, notes = run_plan(
+        build_create_plan({0: [], 1: [0], 2: []}), BrokenProvider(JournalLines())
+    )
     assert set(notes.outcomes().values()) == {"failed", "skipped"}
     assert applied.state.instances == {}
 
@@ -480,7 +547,12 @@ def test_progress_of_long_steps_is_reported_every_ten_seconds() -> None:
     recorder = ApplyRecorder(lines, State())  # type: ignore[arg-type]
     notes = Counting()
     execute_plan(
-        build_create_plan({0: []}), recorder, {"simulated": Slow(lines)}, {}, clock=TickingClock(8), listener=notes
+        build_create_plan({0: []}),
+        recorder,
+        {"simulated": Slow(lines)},
+        {},
+        clock=TickingClock(8),
+        listener=notes,
     )
     assert notes.told[0][0] == "started"
     assert "progressed" in [what for what, _ in notes.told]

@@ -14,7 +14,13 @@ from nexusform.plans.plan import Action, Change, StepKind
 from nexusform.providers.simulated import SimulatedProvider, make_provider
 from nexusform.state.journal import NO_STEP, InstanceOutcome, parse_journal
 from nexusform.state.objects import InstanceState, ObjectState, State
-from tests.applying.plans import JournalLines, build_address, build_attributes, build_change, build_step
+from tests.applying.plans import (
+    JournalLines,
+    build_address,
+    build_attributes,
+    build_change,
+    build_step,
+)
 from tests.state.journal_replay import apply_journal_records
 
 
@@ -22,7 +28,9 @@ def build_provider(directory: Path) -> SimulatedProvider:
     return make_provider({"reality": "site.json"}, str(directory), ExitStack())
 
 
-def record_interrupted_step(state: State, kind: StepKind, of: Change, provider: Any) -> tuple[State, list[Any], Any]:
+def record_interrupted_step(
+    state: State, kind: StepKind, of: Change, provider: Any
+) -> tuple[State, list[Any], Any]:
     """Return the state, the open steps and the call of a run killed after it recorded the intent of a step."""
     lines = JournalLines()
     recorder = ApplyRecorder(lines, state)  # type: ignore[arg-type]
@@ -40,13 +48,20 @@ def recover_state(state: State, opened: list[Any], provider: Any) -> State:
 
 def build_existing_state(**more: Any) -> State:
     known = ObjectState(build_attributes("r0", **more), creation=1, dependencies=("nexus_site.s",))
-    return State(lineage="l", serial=1, instances={build_address("r0"): InstanceState(known)}, last_creation=1)
+    return State(
+        lineage="l",
+        serial=1,
+        instances={build_address("r0"): InstanceState(known)},
+        last_creation=1,
+    )
 
 
 @pytest.mark.parametrize("took_effect", [False, True])
 def test_create_is_recorded_only_if_it_took_effect(tmp_path: Path, took_effect: bool) -> None:
     provider = build_provider(tmp_path)
-    wanted = build_change("r0", Action.CREATE, 1, dependencies=("nexus_site.s",), sensitive_after=(("size",),))
+    wanted = build_change(
+        "r0", Action.CREATE, 1, dependencies=("nexus_site.s",), sensitive_after=(("size",),)
+    )
     state, opened, call = record_interrupted_step(State(), StepKind.CREATE, wanted, provider)
     if took_effect:
         provider.create(_build_request(call))
@@ -75,9 +90,15 @@ def test_delete_is_recorded_only_if_it_took_effect(tmp_path: Path, took_effect: 
     provider = build_provider(tmp_path)
     doomed = build_change("r0", Action.DELETE, 0, 1)
     provider.create(
-        _build_request(build_call(build_step(0, StepKind.CREATE, 0, _build_create()), _build_create(), provider))
+        _build_request(
+            build_call(
+                build_step(0, StepKind.CREATE, 0, _build_create()), _build_create(), provider
+            )
+        )
     )
-    state, opened, call = record_interrupted_step(build_existing_state(), StepKind.DELETE, doomed, provider)
+    state, opened, call = record_interrupted_step(
+        build_existing_state(), StepKind.DELETE, doomed, provider
+    )
     if took_effect:
         provider.delete(_build_request(call))
     after = recover_state(state, opened, provider)
@@ -86,15 +107,23 @@ def test_delete_is_recorded_only_if_it_took_effect(tmp_path: Path, took_effect: 
 
 def list_completed_steps(opened: list[Any], provider: Any) -> list[int]:
     outcomes = recover_step_outcomes(opened, {"simulated": provider})
-    return [each.number for each in outcomes if isinstance(each, InstanceOutcome) and each.number != NO_STEP]
+    return [
+        each.number
+        for each in outcomes
+        if isinstance(each, InstanceOutcome) and each.number != NO_STEP
+    ]
 
 
 def test_interrupted_delete_is_repeated_until_the_object_is_gone(tmp_path: Path) -> None:
     provider = build_provider(tmp_path)
-    create = build_call(build_step(0, StepKind.CREATE, 0, _build_create()), _build_create(), provider)
+    create = build_call(
+        build_step(0, StepKind.CREATE, 0, _build_create()), _build_create(), provider
+    )
     provider.create(_build_request(create))
     deletion = build_change("r0", Action.DELETE, 0, 1)
-    _, opened, call = record_interrupted_step(build_existing_state(), StepKind.DELETE, deletion, provider)
+    _, opened, call = record_interrupted_step(
+        build_existing_state(), StepKind.DELETE, deletion, provider
+    )
     assert list_completed_steps(opened, provider) == []
     provider.delete(_build_request(call))
     assert list_completed_steps(opened, provider) == [0]
@@ -103,17 +132,25 @@ def test_interrupted_delete_is_repeated_until_the_object_is_gone(tmp_path: Path)
 def test_interrupted_update_of_an_object_that_is_gone_is_not_completed(tmp_path: Path) -> None:
     provider = build_provider(tmp_path)
     update = replace(build_change("r0", Action.UPDATE, 1, 1), after=build_attributes("r0", size=5))
-    _, opened, _ = record_interrupted_step(build_existing_state(size=2), StepKind.UPDATE, update, provider)
+    _, opened, _ = record_interrupted_step(
+        build_existing_state(size=2), StepKind.UPDATE, update, provider
+    )
     assert list_completed_steps(opened, provider) == []
 
 
 def test_update_is_recorded_as_observed(tmp_path: Path) -> None:
     provider = build_provider(tmp_path)
     provider.create(
-        _build_request(build_call(build_step(0, StepKind.CREATE, 0, _build_create()), _build_create(), provider))
+        _build_request(
+            build_call(
+                build_step(0, StepKind.CREATE, 0, _build_create()), _build_create(), provider
+            )
+        )
     )
     wanted = replace(build_change("r0", Action.UPDATE, 1, 1), after=build_attributes("r0", size=5))
-    state, opened, call = record_interrupted_step(build_existing_state(size=2), StepKind.UPDATE, wanted, provider)
+    state, opened, call = record_interrupted_step(
+        build_existing_state(size=2), StepKind.UPDATE, wanted, provider
+    )
     assert _get_size(recover_state(state, opened, provider)) == 2
     provider.update(_build_request(call))
     after = recover_state(state, opened, provider)
@@ -126,7 +163,9 @@ def test_update_is_recorded_as_observed(tmp_path: Path) -> None:
 def test_create_before_destroy_keeps_old_object_deposed(tmp_path: Path) -> None:
     provider = build_provider(tmp_path)
     wanted = build_change("r0", Action.REPLACE_CREATE_FIRST, 2, 1)
-    state, opened, call = record_interrupted_step(build_existing_state(), StepKind.CREATE, wanted, provider)
+    state, opened, call = record_interrupted_step(
+        build_existing_state(), StepKind.CREATE, wanted, provider
+    )
     provider.create(_build_request(call))
     instance = recover_state(state, opened, provider).instances[build_address("r0")]
     assert instance.current is not None
@@ -135,12 +174,16 @@ def test_create_before_destroy_keeps_old_object_deposed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("took_effect", [False, True])
-def test_interrupted_delete_of_deposed_object_keeps_current(tmp_path: Path, took_effect: bool) -> None:
+def test_interrupted_delete_of_deposed_object_keeps_current(
+    tmp_path: Path, took_effect: bool
+) -> None:
     provider = build_provider(tmp_path)
     replaced = build_change("r0", Action.REPLACE_CREATE_FIRST, 2, 1)
     old, new = _build_create(), build_change("r0", Action.CREATE, 2)
     for made in (old, new):
-        provider.create(_build_request(build_call(build_step(0, StepKind.CREATE, 0, made), made, provider)))
+        provider.create(
+            _build_request(build_call(build_step(0, StepKind.CREATE, 0, made), made, provider))
+        )
     doomed = compute_deposed_key(ObjectKey("nexus_rack", "lab/r0", 1))
     both = InstanceState(
         ObjectState(build_attributes("r0", size=2), creation=2),
@@ -181,7 +224,9 @@ def test_state_is_kept_without_a_reality_file() -> None:
     provider.create(_build_request(call))
     assert recover_state(state, opened, provider).instances == {}
     kept = build_existing_state()
-    state, opened, _ = record_interrupted_step(kept, StepKind.DELETE, build_change("r0", Action.DELETE, 0, 1), provider)
+    state, opened, _ = record_interrupted_step(
+        kept, StepKind.DELETE, build_change("r0", Action.DELETE, 0, 1), provider
+    )
     assert recover_state(state, opened, provider).instances == kept.instances
 
 

@@ -107,7 +107,8 @@ def test_second_parallel_apply_waits_or_is_rejected(tmp_path: Path) -> None:
     assert first.stdout is not None
     while b"Creating" not in first.stdout.readline():
         continue
-    first.send_signal(signal.SIGSTOP)  # it holds the lock for the rest of this step of the test
+    # It holds the lock for the rest of this step of the test.
+    first.send_signal(signal.SIGSTOP)
     code, told = run_to_end(directory, "apply", "-auto-approve")
     assert code == 1
     assert "State lock error" in told
@@ -185,7 +186,8 @@ def test_terminal_shows_progress_bar_and_every_line(tmp_path: Path) -> None:
         while True:
             try:
                 part = os.read(ours, 65536)
-            except OSError:  # the process has closed its end
+            except OSError:
+                # The process has closed its end.
                 break
             if not part:
                 break

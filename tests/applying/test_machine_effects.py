@@ -51,7 +51,9 @@ Shell = Callable[..., str]
 
 
 @pytest.fixture
-def nf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Shell:
+def nf(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Shell:
     monkeypatch.chdir(tmp_path)
 
     def run_and_join_output(*words: str) -> str:
@@ -80,7 +82,11 @@ def test_machine_is_off_until_an_action_starts_it(machine: str, nf: Shell) -> No
     assert "Out of service: 1 of 8 machines (1 Off)" in shown
     nf("show", "-report=json:plan.json", "p.plan")
     (status,) = json.loads(Path("plan.json").read_text())["out_of_service"]
-    assert (status["machine"], status["power_state"], status["ready_state"]) == (machine.split("/")[2], "Off", "False")
+    assert (status["machine"], status["power_state"], status["ready_state"]) == (
+        machine.split("/")[2],
+        "Off",
+        "False",
+    )
     for number, action in enumerate(("Restart", "Reimage", "Replace")):
         assert "Out of service" not in run_action(nf, machine, action), action
         assert "1 Off" in run_action(nf, machine, "PowerOff", str(number))
@@ -90,7 +96,9 @@ def test_machine_is_off_until_an_action_starts_it(machine: str, nf: Shell) -> No
 
 @pytest.mark.parametrize("machine", ["lab/r1/r1-bm01", "lab/r2/own"])
 def test_cordon_by_action_lasts_until_machine_is_changed(machine: str, nf: Shell) -> None:
-    assert "Out of service: 1 of 8 machines (1 cordoned by nexusform)" in run_action(nf, machine, "Cordon")
+    assert "Out of service: 1 of 8 machines (1 cordoned by nexusform)" in run_action(
+        nf, machine, "Cordon"
+    )
     assert "1 cordoned by nexusform" in run_action(nf, machine, "Restart")
     Path("action.nf.hcl").unlink()
     assert "1 cordoned by nexusform" in nf("apply", "-auto-approve")
@@ -110,7 +118,13 @@ def test_new_vms_avoid_machine_after_action(nf: Shell) -> None:
     Path("main.nf.hcl").write_text(SITE.replace("count       = 2", "count       = 7"))
     nf("apply", "-auto-approve")
     document = json.loads(Path("state/nexusform.nfstate").read_text())
-    cluster = next(one for one in document["resources"] if one["type"] == "nexus_kubernetes_cluster")
-    new = [node for node in cluster["instances"][0]["attributes"]["nodes"].values() if node["number"] > 1]
+    cluster = next(
+        one for one in document["resources"] if one["type"] == "nexus_kubernetes_cluster"
+    )
+    new = [
+        node
+        for node in cluster["instances"][0]["attributes"]["nodes"].values()
+        if node["number"] > 1
+    ]
     assert len(new) == 5
     assert "own" not in {node["machine"] for node in new}

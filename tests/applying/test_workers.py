@@ -15,10 +15,13 @@ def test_waiting_call_releases_worker_to_submitted_call() -> None:
         if task == "second":
             second_is_done.set()
             return True
-        tell("waits")  # for the effect of the second task, submitted already
+        # For the effect of the second task, submitted already.
+        tell("waits")
         return second_is_done.wait(120)
 
-    workers: ProviderWorkerPool[str, bool, str] = ProviderWorkerPool(1, execute_task, lambda news: news == "waits")
+    workers: ProviderWorkerPool[str, bool, str] = ProviderWorkerPool(
+        1, execute_task, lambda news: news == "waits"
+    )
     workers.submit("first")
     workers.submit("second")
     ended: dict[str, bool | None] = {}

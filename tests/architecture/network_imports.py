@@ -13,7 +13,16 @@ from typing import Any, Final
 from grimp import ImportGraph
 from importlinter import Contract, ContractCheck, fields, output
 
-CLIENTS: Final = ("httpx", "httpx2", "urllib.request", "urllib3", "http.client", "requests", "socket", "aiohttp")
+CLIENTS: Final = (
+    "httpx",
+    "httpx2",
+    "urllib.request",
+    "urllib3",
+    "http.client",
+    "requests",
+    "socket",
+    "aiohttp",
+)
 PACKAGE: Final = "nexusform/network/"
 
 
@@ -44,6 +53,13 @@ def find_network_imports(root: Path, exempt: frozenset[str]) -> list[str]:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             if isinstance(node, ast.ImportFrom):
-                modules = [str(node.module), *(f"{node.module}.{alias.name}" for alias in node.names)]
-            problems += [f"{name} imports {module}: use nexusform.network." for module in modules if module in CLIENTS]
+                modules = [
+                    str(node.module),
+                    *(f"{node.module}.{alias.name}" for alias in node.names),
+                ]
+            problems += [
+                f"{name} imports {module}: use nexusform.network."
+                for module in modules
+                if module in CLIENTS
+            ]
     return problems

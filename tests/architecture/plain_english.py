@@ -397,7 +397,9 @@ VERBS = frozenset(
     ]
 )
 PARTICIPLE = re.compile(r"(ed|en|ing|own|aid|ept|eft|one|old|ought)$")
-RELATIVE_WORDS = frozenset(["what", "which", "that", "whose", "where", "who", "whom", "whatever", "whoever"])
+RELATIVE_WORDS = frozenset(
+    ["what", "which", "that", "whose", "where", "who", "whom", "whatever", "whoever"]
+)
 HOUSE_WORDS = frozenset(
     [
         "stand",
@@ -422,7 +424,13 @@ HOUSE_WORDS = frozenset(
         "noted",
     ]
 )
-MEASURES = ("names without a verb", "participle names", "docstrings without a verb", "relative words", "house words")
+MEASURES = (
+    "names without a verb",
+    "participle names",
+    "docstrings without a verb",
+    "relative words",
+    "house words",
+)
 
 
 def iterate_statements(node: ast.AST) -> Iterator[ast.AST]:
@@ -436,7 +444,9 @@ def iterate_statements(node: ast.AST) -> Iterator[ast.AST]:
 def iterate_functions(tree: ast.Module) -> Iterator[tuple[str, str, bool]]:
     """Yield name, docstring and whether it is a property of each function."""
     for node in iterate_statements(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith("__"):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith(
+            "__"
+        ):
             decorators = " ".join(ast.unparse(decorator) for decorator in node.decorator_list)
             yield node.name.strip("_"), ast.get_docstring(node) or "", "property" in decorators
 
@@ -445,7 +455,8 @@ def iterate_docstrings(tree: ast.Module) -> Iterator[str]:
     """Yield every docstring of a module."""
     for node in iterate_statements(tree):
         if isinstance(node, ast.Module | ast.ClassDef) or (
-            isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not node.name.startswith("__")
+            isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+            and not node.name.startswith("__")
         ):
             yield ast.get_docstring(node) or ""
 
@@ -466,7 +477,9 @@ def count_violations(path: Path) -> Counter[str]:
             continue
         words = name.lower().split("_")
         counts["names without a verb"] += words[0] not in VERBS
-        is_participle = len(words) == 1 and words[0] not in VERBS and bool(PARTICIPLE.search(words[0]))
+        is_participle = (
+            len(words) == 1 and words[0] not in VERBS and bool(PARTICIPLE.search(words[0]))
+        )
         counts["participle names"] += is_participle
         counts["docstrings without a verb"] += bool(docstring) and not starts_with_verb(docstring)
     for docstring in iterate_docstrings(tree):

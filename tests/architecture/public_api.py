@@ -55,7 +55,9 @@ def find_api_problems(root: Path, maximum: int) -> list[str]:
     for folder, listed in public_names.items():
         count = sum(map(len, listed.values()))
         if count > maximum:
-            problems.append(f"The public API of {folder} has {count} names; at most {maximum} are allowed.")
+            problems.append(
+                f"The public API of {folder} has {count} names; at most {maximum} are allowed."
+            )
     return problems
 
 
@@ -73,7 +75,10 @@ def _find_unused_names(uses: Uses, public_names: PublicNames) -> Iterator[str]:
     for folder, listed in public_names.items():
         for module, names in listed.items():
             for name in sorted(names - uses.get(folder, {}).get(module, {}).keys()):
-                yield f'No other package uses {folder}.{module}.{name}: remove it from PUBLIC["{module}"].'
+                yield (
+                    f"No other package uses {folder}.{module}.{name}: remove it from "
+                    f'PUBLIC["{module}"].'
+                )
 
 
 def _find_modules(root: Path) -> dict[str, Path]:
@@ -132,5 +137,7 @@ def _find_attributes(tree: ast.Module, name: str) -> set[str]:
     return {
         node.attr
         for node in ast.walk(tree)
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == name
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == name
     }

@@ -13,7 +13,9 @@ PACKAGE = Path(__file__).parents[2] / "nexusform"
 
 
 def _get_module_name(path: Path) -> str:
-    return ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
+    return ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(
+        ".__init__"
+    )
 
 
 STATEMENT = re.compile(r"^ *(from [\w.]+ import (?:\([^)]*\)|[^(\n]+)|import [\w.]+)", re.MULTILINE)
@@ -22,7 +24,8 @@ MODULES = {_get_module_name(path): path for path in sorted(PACKAGE.rglob("*.py")
 
 def _iterate_imported_modules(path: Path) -> Iterator[str]:
     statements = "\n".join(STATEMENT.findall(path.read_text(encoding="utf-8")))
-    for node in ast.parse(statements).body:  # parsing the whole file takes a hundred times as long
+    # parsing the whole file takes a hundred times as long.
+    for node in ast.parse(statements).body:
         if isinstance(node, ast.ImportFrom) and node.module:
             submodules = [f"{node.module}.{alias.name}" for alias in node.names]
             yield from (each if each in MODULES else node.module for each in submodules)
@@ -33,6 +36,8 @@ def _iterate_imported_modules(path: Path) -> Iterator[str]:
 def test_no_modules_import_each_other() -> None:
     graph = nx.DiGraph()
     for name, path in MODULES.items():
-        graph.add_edges_from((name, imported) for imported in _iterate_imported_modules(path) if imported in MODULES)
+        graph.add_edges_from(
+            (name, imported) for imported in _iterate_imported_modules(path) if imported in MODULES
+        )
     cycles = [sorted(part) for part in nx.strongly_connected_components(graph) if len(part) > 1]
     assert cycles == []

@@ -27,6 +27,10 @@ def test_errors_named_in_docstrings_exist() -> None:
                 known.update(alias.asname or alias.name for alias in node.names)
             if isinstance(node, ast.FunctionDef | ast.ClassDef):
                 text = " ".join((ast.get_docstring(node) or "").split())
-                errors = [error for raised in _RAISES.findall(text) for error in re.findall(r"[A-Z]\w+", raised)]
+                errors = [
+                    error
+                    for raised in _RAISES.findall(text)
+                    for error in re.findall(r"[A-Z]\w+", raised)
+                ]
                 named += [(f"{path.relative_to(ROOT)}: {node.name}", error) for error in errors]
     assert [f"{place} names {error}" for place, error in named if error not in known] == []

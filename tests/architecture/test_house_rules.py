@@ -34,7 +34,9 @@ def _is_in_io_layer(path: Path) -> bool:
 
 
 def _is_in_domain(path: Path) -> bool:
-    return _get_relative_name(path).startswith("domains/") and _get_relative_name(path).count("/") > 1
+    return (
+        _get_relative_name(path).startswith("domains/") and _get_relative_name(path).count("/") > 1
+    )
 
 
 def _get_package(path: Path) -> str:
@@ -42,7 +44,15 @@ def _get_package(path: Path) -> str:
     return _get_relative_name(path).split("/")[2 if _is_in_domain(path) else 0]
 
 
-WORLDLY = {"open", "print", "input", "datetime.now", "datetime.utcnow", "datetime.today", "date.today"}
+WORLDLY = {
+    "open",
+    "print",
+    "input",
+    "datetime.now",
+    "datetime.utcnow",
+    "datetime.today",
+    "date.today",
+}
 
 
 @cache
@@ -80,7 +90,10 @@ def _read_source(path: Path) -> _SourceSummary:
 def test_only_io_layer_calls_io_builtins() -> None:
     inside = [path for path in FILES if not _is_in_io_layer(path)]
     assert [
-        (_get_relative_name(path), *c) for path in inside for c in _read_source(path).calls if c[0] in WORLDLY
+        (_get_relative_name(path), *c)
+        for path in inside
+        for c in _read_source(path).calls
+        if c[0] in WORLDLY
     ] == []
 
 
@@ -95,13 +108,20 @@ def test_only_cli_prints() -> None:
 
 
 def test_modules_and_functions_are_short() -> None:
-    assert [_get_relative_name(path) for path in FILES if _read_text(path).count("\n") > MOST_LINES] == []
-    functions = [(_get_relative_name(path), *each) for path in FILES for each in _read_source(path).functions]
+    assert [
+        _get_relative_name(path) for path in FILES if _read_text(path).count("\n") > MOST_LINES
+    ] == []
+    functions = [
+        (_get_relative_name(path), *each) for path in FILES for each in _read_source(path).functions
+    ]
     assert [each for each in functions if each[2] > MOST_FUNCTION_LINES] == []
 
 
 def test_modules_have_domain_names_and_docstrings() -> None:
-    parts = {path: {part.removesuffix(".py") for part in path.relative_to(PACKAGE).parts} for path in FILES}
+    parts = {
+        path: {part.removesuffix(".py") for part in path.relative_to(PACKAGE).parts}
+        for path in FILES
+    }
     assert [_get_relative_name(path) for path in FILES if parts[path] & FORBIDDEN_NAMES] == []
     silent = [_get_relative_name(path) for path in FILES if not _read_source(path).docstring]
     assert silent == [], "every file says what it is"
@@ -128,6 +148,8 @@ def test_possessive_groups_end_with_failing_alternative() -> None:
     backtracks.
     """
     endings = [
-        (_get_relative_name(path), each) for path in FILES for each in re.findall(r"(\S*)\)[*+?]\+", _read_text(path))
+        (_get_relative_name(path), each)
+        for path in FILES
+        for each in re.findall(r"(\S*)\)[*+?]\+", _read_text(path))
     ]
     assert [each for each in endings if not each[1].endswith(("|(?!)", "|\\\\.", "|''"))] == []

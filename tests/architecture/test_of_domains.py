@@ -49,7 +49,9 @@ def find_declared_domains(path: Path, text: str) -> set[str]:
     named = {*IMPORT.findall(text), *([below[0]] if folder == "domains" else [])}
     for marks in MARK.findall(text):
         named |= set(re.findall(r'"(\w+)"', "".join(marks)))
-    return {domain for name in named & find_domains().keys() for domain in iterate_dependencies(name)}
+    return {
+        domain for name in named & find_domains().keys() for domain in iterate_dependencies(name)
+    }
 
 
 def test_blocks_of_domains_are_declared() -> None:

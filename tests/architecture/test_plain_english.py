@@ -30,7 +30,8 @@ def test_no_package_gets_less_plain() -> None:
     if os.environ.get("NEXUSFORM_REWRITE_GOLDEN"):
         table = {
             package: {
-                measure: min(counts[package][measure], table.get(package, {}).get(measure, 0)) for measure in MEASURES
+                measure: min(counts[package][measure], table.get(package, {}).get(measure, 0))
+                for measure in MEASURES
             }
             for package in sorted(counts)
         }
@@ -46,7 +47,9 @@ def test_no_package_gets_less_plain() -> None:
 
 def test_name_without_verb_is_counted(tmp_path: Path) -> None:
     source = tmp_path / "module.py"
-    source.write_text('def told():\n    """What was told."""\n\ndef read_text():\n    """Return the text."""\n')
+    source.write_text(
+        'def told():\n    """What was told."""\n\ndef read_text():\n    """Return the text."""\n'
+    )
     assert dict(count_violations(source)) == {
         "names without a verb": 1,
         "participle names": 1,

@@ -26,12 +26,20 @@ def write_packages(root: Path, names: str, user: str) -> Path:
 
 
 def test_other_packages_use_listed_names_only(tmp_path: Path) -> None:
-    good = write_packages(tmp_path / "good", "Plan", "from nexusform.domain_table import anything\n")
+    good = write_packages(
+        tmp_path / "good", "Plan", "from nexusform.domain_table import anything\n"
+    )
     assert find_api_problems(good, 40) == []
-    unlisted = write_packages(tmp_path / "unlisted", "Plan", "from nexusform.plans.plan import Change, Plan\n")
+    unlisted = write_packages(
+        tmp_path / "unlisted", "Plan", "from nexusform.plans.plan import Change, Plan\n"
+    )
     (problem,) = find_api_problems(unlisted, 40)
-    assert problem.startswith("nexusform.workflow.run uses nexusform.plans.plan.Change: add it to PUBLIC")
-    whole = write_packages(tmp_path / "whole", "Plan", "from nexusform.plans import plan\nx = plan.Change\n")
+    assert problem.startswith(
+        "nexusform.workflow.run uses nexusform.plans.plan.Change: add it to PUBLIC"
+    )
+    whole = write_packages(
+        tmp_path / "whole", "Plan", "from nexusform.plans import plan\nx = plan.Change\n"
+    )
     (problem,) = find_api_problems(whole, 40)
     assert "uses nexusform.plans.plan.Change" in problem
 
@@ -42,4 +50,6 @@ def test_public_api_lists_used_names_and_does_not_grow(tmp_path: Path) -> None:
         'No other package uses nexusform.plans.plan.Step: remove it from PUBLIC["plan"].'
     ]
     used = write_packages(tmp_path, "Plan Step", "from nexusform.plans.plan import Step\n")
-    assert find_api_problems(used, 1) == ["The public API of nexusform.plans has 2 names; at most 1 are allowed."]
+    assert find_api_problems(used, 1) == [
+        "The public API of nexusform.plans has 2 names; at most 1 are allowed."
+    ]

@@ -66,7 +66,9 @@ def test_no_package_grows_without_a_decision_record() -> None:
         for package, count in lines.items()
         if count > allowed[package]
     }
-    assert not grown, "remove lines, or add them to `growth` of product_lines.json with a decision record"
+    assert not grown, (
+        "remove lines, or add them to `growth` of product_lines.json with a decision record"
+    )
 
 
 def test_figures_follow_the_code() -> None:
@@ -76,7 +78,9 @@ def test_figures_follow_the_code() -> None:
         for package, figure in allowed.items()
         if figure > lines.get(package, 0) + max(60, figure // 50)
     }
-    assert not stale, "lower the figures: NEXUSFORM_REWRITE_GOLDEN=1 pytest tests/architecture/test_size.py"
+    assert not stale, (
+        "lower the figures: NEXUSFORM_REWRITE_GOLDEN=1 pytest tests/architecture/test_size.py"
+    )
 
 
 def test_growth_is_in_its_decision_record() -> None:
@@ -91,5 +95,9 @@ IMPORTED = re.compile(r"^ *(?:import|from) (\w+)", re.MULTILINE)
 
 
 def test_product_uses_requested_packages() -> None:
-    imports = {name for path in (ROOT / "nexusform").rglob("*.py") for name in re.findall(IMPORTED, path.read_text())}
+    imports = {
+        name
+        for path in (ROOT / "nexusform").rglob("*.py")
+        for name in re.findall(IMPORTED, path.read_text())
+    }
     assert {"hcl2", "click", "deepdiff", "networkx", "yaml"} - imports == set()

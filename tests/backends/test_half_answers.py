@@ -10,7 +10,14 @@ import pytest
 
 from nexusform.cli.main import run_command_line
 from nexusform.domains.remote_state.backends import http
-from tests.contracts.bad_answers import CUT, GARBAGE, Answer, build_raw_answer, build_redirect, run_bad_server
+from tests.contracts.bad_answers import (
+    CUT,
+    GARBAGE,
+    Answer,
+    build_raw_answer,
+    build_redirect,
+    run_bad_server,
+)
 from tests.contracts.http_state_server import ServerContent, run_state_server
 
 CONFIGURATION = """{backend}
@@ -43,8 +50,11 @@ WRONG: dict[str, Answer] = {
 
 @pytest.fixture(autouse=True)
 def skip_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Only of this module: threads of other tests would not pause, either, and keep a processor busy.
-    monkeypatch.setattr(http, "time", SimpleNamespace(monotonic=time.monotonic, sleep=lambda _seconds: None))
+    # Only of this module: threads of other tests would not pause, either, and keep a processor
+    # busy.
+    monkeypatch.setattr(
+        http, "time", SimpleNamespace(monotonic=time.monotonic, sleep=lambda _seconds: None)
+    )
 
 
 def write_configuration(directory: Path, count: int, address: str = "") -> None:
@@ -79,7 +89,9 @@ def build_failing_proxy(address: str, number: int, wrong: Answer) -> Callable[..
     return answer_request
 
 
-def apply_team_state(store: ServerContent, address: str, directory: Path, monkeypatch: pytest.MonkeyPatch) -> bytes:
+def apply_team_state(
+    store: ServerContent, address: str, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> bytes:
     """Apply the state of a team, a site and two racks, to the server, and return it."""
     write_configuration(directory, 2, address)
     monkeypatch.chdir(directory)
@@ -90,7 +102,11 @@ def apply_team_state(store: ServerContent, address: str, directory: Path, monkey
 @pytest.mark.parametrize("number", range(1, 8))
 @pytest.mark.parametrize("wrong", WRONG)
 def test_unread_state_is_not_overwritten(
-    wrong: str, number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    wrong: str,
+    number: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     with run_state_server() as (address, store):
         before = apply_team_state(store, address, tmp_path / "team", monkeypatch)
@@ -105,7 +121,9 @@ def test_unread_state_is_not_overwritten(
         assert "Traceback" not in said.err
         assert "a bug" not in said.err
         assert "127.0.0.1" in said.err or "was not released" in said.err
-        assert all(re.findall(rb'"lineage": ?"([^"]+)"', document) == lineage for document in store.written)
+        assert all(
+            re.findall(rb'"lineage": ?"([^"]+)"', document) == lineage for document in store.written
+        )
 
 
 @pytest.mark.parametrize("wrong", WRONG)

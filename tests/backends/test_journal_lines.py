@@ -4,7 +4,12 @@ import time
 import pytest
 
 from nexusform.backends import journal_lines
-from nexusform.backends.journal_lines import LineBatcher, build_compaction_mark, build_seal_record, list_pending_records
+from nexusform.backends.journal_lines import (
+    LineBatcher,
+    build_compaction_mark,
+    build_seal_record,
+    list_pending_records,
+)
 from nexusform.backends.memory import MemoryBackend
 
 

@@ -27,7 +27,9 @@ def backend(path: Path) -> LocalBackend:
 
 
 def build_lock_info(lock_id: str = "mine", pid: int | None = None, host: str = HERE) -> LockInfo:
-    return LockInfo(lock_id, "apply", "me", "0", "now", "p", host, os.getpid() if pid is None else pid)
+    return LockInfo(
+        lock_id, "apply", "me", "0", "now", "p", host, os.getpid() if pid is None else pid
+    )
 
 
 def list_names(path: Path) -> list[str]:
@@ -74,7 +76,9 @@ def test_failed_write_keeps_document_and_backup(
     assert list_names(path) == ["s.nfstate", "s.nfstate.backup"]
 
 
-def test_backup_is_kept_without_hard_links(backend: LocalBackend, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_backup_is_kept_without_hard_links(
+    backend: LocalBackend, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def reject_link(*_: Any) -> None:
         raise OSError(95, "Operation not supported")
 
@@ -97,7 +101,9 @@ def test_state_file_is_private_and_wider_mode_is_kept(backend: LocalBackend, pat
     assert path.stat().st_mode & 0o777 == 0o640
 
 
-def test_failed_write_keeps_the_file(backend: LocalBackend, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_write_keeps_the_file(
+    backend: LocalBackend, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     backend.write(b"one")
 
     def reject_write(*_: Any) -> None:
@@ -164,7 +170,9 @@ def test_crash_before_document_write_keeps_records(backend: LocalBackend, path: 
     assert LocalBackend(str(path)).read_journal() == [b"{a}", b"{b}"]
 
 
-def test_crash_after_document_write_counts_no_record_twice(backend: LocalBackend, path: Path) -> None:
+def test_crash_after_document_write_counts_no_record_twice(
+    backend: LocalBackend, path: Path
+) -> None:
     backend.write(b"one")
     backend.append(b"{a}")
     backend._journal.mark_compacted(b"two")
@@ -262,7 +270,9 @@ def test_late_takeover_of_stale_lock_fails(backend: LocalBackend, path: Path) ->
     faster.unlock("faster")
 
 
-@pytest.mark.parametrize(("dies_in", "document", "records"), [("write", b"one", [b"{a}"]), ("remove", b"two", [])])
+@pytest.mark.parametrize(
+    ("dies_in", "document", "records"), [("write", b"one", [b"{a}"]), ("remove", b"two", [])]
+)
 def test_interrupted_compaction_keeps_state_consistent(
     backend: LocalBackend,
     path: Path,
@@ -284,7 +294,9 @@ def test_interrupted_compaction_keeps_state_consistent(
     assert (again.read(), again.read_journal()) == (document, records)
 
 
-def test_temporary_files_of_killed_run_do_not_block_deletion(backend: LocalBackend, path: Path) -> None:
+def test_temporary_files_of_killed_run_do_not_block_deletion(
+    backend: LocalBackend, path: Path
+) -> None:
     workspace = backend.select_workspace("w")
     workspace.write(b"one")
     folder = path.parent / "s.nfstate.d" / "w"
@@ -298,12 +310,16 @@ def test_workspace_with_foreign_file_keeps_its_state(backend: LocalBackend, path
     backend.select_workspace("w").write(b"one")
     folder = path.parent / "s.nfstate.d" / "w"
     (folder / "notes.txt").write_text("mine")
-    with pytest.raises(BackendProblem, match=r'contains "notes.txt", which nexusform did not create'):
+    with pytest.raises(
+        BackendProblem, match=r'contains "notes.txt", which nexusform did not create'
+    ):
         backend.delete_workspace("w")
     assert backend.select_workspace("w").read() == b"one"
 
 
-def test_workspace_is_deleted_completely_or_not_at_all(backend: LocalBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workspace_is_deleted_completely_or_not_at_all(
+    backend: LocalBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
     backend.select_workspace("w").write(b"one")
 
     def reject_rename(*_: Any) -> None:

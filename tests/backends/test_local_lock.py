@@ -6,7 +6,9 @@ import pytest
 
 from nexusform.backends.local_lock import is_process_dead, read_process_start
 
-pytestmark = pytest.mark.skipif(not read_process_start(os.getpid()), reason="this system tells no start times")
+pytestmark = pytest.mark.skipif(
+    not read_process_start(os.getpid()), reason="this system tells no start times"
+)
 
 
 def test_running_process_is_not_dead() -> None:

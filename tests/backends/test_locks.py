@@ -30,7 +30,8 @@ def test_lease_is_valid_until_shortly_before_its_expiry(monkeypatch: pytest.Monk
 def test_lease_starts_at_time_of_request(monkeypatch: pytest.MonkeyPatch) -> None:
     FakeClock(monkeypatch)
     claim = LockLease(30, lambda: None)
-    claim.begin(sent_at=60.0)  # the response arrived 40 s later
+    # The response arrived 40 s later.
+    claim.begin(sent_at=60.0)
     with pytest.raises(BackendProblem):
         claim.check_valid()
     claim.stop()
@@ -54,7 +55,8 @@ def test_lease_taken_by_another_run_is_lost_at_once() -> None:
     claim = LockLease(0.3, renew)
     claim.begin(sent_at=lock_text.read_monotonic_clock() + 1000)
     assert refused.wait(10)
-    claim.stop()  # waits for the thread
+    # waits for the thread.
+    claim.stop()
     with pytest.raises(BackendProblem, match="another run has it"):
         claim.check_valid()
 
@@ -76,7 +78,9 @@ def test_renewal_is_retried_before_lease_expires() -> None:
 
 
 @pytest.mark.parametrize("text", ["0", "14", "61", "soon", "-1", "15.5", "²", "9" * 5000])
-def test_lease_duration_out_of_range_is_rejected(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+def test_lease_duration_out_of_range_is_rejected(
+    monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
     monkeypatch.setenv("NF_LEASE_SECONDS", text)
     with pytest.raises(BackendProblem, match="from 15 to 60"):
         lock_text.read_lease_seconds()

@@ -54,11 +54,20 @@ def main() -> None:
     for text in EXPRESSIONS:
         expression, problems = parse_expression(SourceFile("bench", text))
         assert expression is not None, problems
-        print(f"{_measure_microseconds(lambda e=expression: evaluate_expression(e, names)):8.2f} us  {text}")
-    kind = ObjectType.create({"name": STRING, "count": NUMBER, "labels": MapType(STRING), "zones": ListType(STRING)})
+        print(
+            f"{_measure_microseconds(lambda e=expression: evaluate_expression(e, names)):8.2f} us  {text}"
+        )
+    kind = ObjectType.create(
+        {"name": STRING, "count": NUMBER, "labels": MapType(STRING), "zones": ListType(STRING)}
+    )
     plain = {"name": "a", "count": 3, "labels": {"k": "v"}, "zones": ["1", "2"]}
     value = convert_to_value(plain, kind)
-    print(f"{_measure_microseconds(lambda: convert_to_value(plain, kind)):8.2f} us  from_plain of a pool")
+    print(
+        (
+            f"{_measure_microseconds(lambda: convert_to_value(plain, kind)):8.2f} us  from_plain "
+            "of a pool"
+        )
+    )
     print(f"{_measure_microseconds(lambda: convert_to_plain(value)):8.2f} us  to_plain of a pool")
 
 

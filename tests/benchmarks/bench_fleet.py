@@ -59,19 +59,33 @@ def build_policy(i: int) -> Policy:
     sorter = ClusterSelectorTerm(property_sorter=PropertySorter(CPU, "Descending"))
     preferred = (
         PreferredTerm(1 + i % 100, sorter),
-        PreferredTerm(i // 100, ClusterSelectorTerm(build_label_selector({"region": f"r{i % 20}"}))),
+        PreferredTerm(
+            i // 100, ClusterSelectorTerm(build_label_selector({"region": f"r{i % 20}"}))
+        ),
     )
     kind = i % 5
     if kind == 0:
         return Policy(PlacementType.PICK_ALL, required_terms=(term,))
     if kind == 1:
-        return Policy(PlacementType.PICK_FIXED, cluster_names=tuple(f"member-{i * j % 1000:05d}" for j in range(1, 11)))
-    if kind == 2:
-        spread = (TopologySpreadConstraint("region", 1), TopologySpreadConstraint("day", 1, "ScheduleAnyway"))
         return Policy(
-            PlacementType.PICK_N, 20, required_terms=(term,), preferred_terms=preferred, spread_constraints=spread
+            PlacementType.PICK_FIXED,
+            cluster_names=tuple(f"member-{i * j % 1000:05d}" for j in range(1, 11)),
         )
-    return Policy(PlacementType.PICK_N, 10 + i % 20, required_terms=(term,), preferred_terms=preferred)
+    if kind == 2:
+        spread = (
+            TopologySpreadConstraint("region", 1),
+            TopologySpreadConstraint("day", 1, "ScheduleAnyway"),
+        )
+        return Policy(
+            PlacementType.PICK_N,
+            20,
+            required_terms=(term,),
+            preferred_terms=preferred,
+            spread_constraints=spread,
+        )
+    return Policy(
+        PlacementType.PICK_N, 10 + i % 20, required_terms=(term,), preferred_terms=preferred
+    )
 
 
 def schedule_placements(
@@ -100,11 +114,15 @@ def main() -> None:
     changed = [replace(m, properties={NODES: "99"}) if i == 5 else m for i, m in enumerate(members)]
     start = time.process_time()
     watched = [
-        WatchedPlacement(str(i), asked.placement_type, result.status is not None and result.status.is_fulfilled)
+        WatchedPlacement(
+            str(i), asked.placement_type, result.status is not None and result.status.is_fulfilled
+        )
         for (i, asked), result in zip(policies, first.values(), strict=True)
     ]
     names = set(enqueue_placements(members, changed, watched))
-    second = schedule_placements(MemberList(changed), [pair for pair in policies if str(pair[0]) in names], first)
+    second = schedule_placements(
+        MemberList(changed), [pair for pair in policies if str(pair[0]) in names], first
+    )
     again = time.process_time() - start
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(f"{given.placements} placements, {given.clusters} clusters, {held} bindings")

@@ -105,12 +105,20 @@ def measure(name: str, text: str, commands: Mapping[str, Sequence[str]]) -> None
         (directory / "main.nf.hcl").write_text(text)
         for title, arguments in commands.items():
             seconds, memory = run_command(arguments, directory)
-            print(f"{name:12} {title:28} {seconds:8.1f} s {memory:8.0f} MB   {format_files(directory)}", flush=True)
+            print(
+                (
+                    f"{name:12} {title:28} {seconds:8.1f} s {memory:8.0f} MB   "
+                    f"{format_files(directory)}"
+                ),
+                flush=True,
+            )
 
 
 def format_files(directory: Path) -> str:
     """Return the files in the directory, with sizes."""
-    found = [path for path in sorted(directory.iterdir()) if path.is_file() and path.suffix != ".hcl"]
+    found = [
+        path for path in sorted(directory.iterdir()) if path.is_file() and path.suffix != ".hcl"
+    ]
     return ", ".join(f"{path.name} {path.stat().st_size / 1e6:.1f} MB" for path in found)
 
 

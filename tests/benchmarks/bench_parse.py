@@ -85,7 +85,14 @@ def disable_garbage_collection(work: Callable[[], Any]) -> Callable[[], Any]:
 
 def read_json_contents(source: SourceFile) -> None:
     schema = BodySchema({}, {"resource": ("type", "name")})
-    names = ["kubernetes_cluster_id", "name", "node_count", "vm_sku_name", "availability_zones", "labels"]
+    names = [
+        "kubernetes_cluster_id",
+        "name",
+        "node_count",
+        "vm_sku_name",
+        "availability_zones",
+        "labels",
+    ]
     inner = BodySchema(dict.fromkeys(names, False), {"taint": ()})
     found, _ = decode_body(parse_json_file(source)[0], schema)
     for block in found.blocks:
@@ -114,7 +121,12 @@ def main() -> None:
             json_size,
             measure_best_time(lambda: read_json_contents(json_source)),
         ),
-        ("json module (no positions)", many, json_size, measure_best_time(lambda: json.loads(json_source.text))),
+        (
+            "json module (no positions)",
+            many,
+            json_size,
+            measure_best_time(lambda: json.loads(json_source.text)),
+        ),
         ("hcl2, tree only", blocks, size, measure_best_time(lambda: hcl2.parses_to_tree(text), 1)),
         ("hcl2, tree only, collector off", blocks, size, measure_best_time(peer, 1)),
     ]

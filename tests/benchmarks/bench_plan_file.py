@@ -7,7 +7,15 @@ import sys
 import time
 
 from nexusform.diagnostics.diagnostic import Position, Span
-from nexusform.plans.plan import Action, Change, PlacementAction, PlacementChange, Plan, Step, StepKind
+from nexusform.plans.plan import (
+    Action,
+    Change,
+    PlacementAction,
+    PlacementChange,
+    Plan,
+    Step,
+    StepKind,
+)
 from nexusform.plans.saved.plan_file import read_plan_file, write_plan_file
 from nexusform.resources.address import Address
 from nexusform.scheduling.racks.vms import Placement
@@ -19,12 +27,29 @@ def build_plan(count: int) -> Plan:
     span = Span("main.tf", Position(1, 1, 0), Position(9, 2, 200))
     for number in range(count):
         address = Address((), "managed", "nexus_virtual_machine", "vm", number)
-        after = {"id": UNKNOWN, "name": f"vm-{number}", "site_id": "lab", "cpu_cores": 8, "zones": ["1", "2"]}
-        changes.append(Change(address, Action.CREATE, None, after, "simulated", number + 1, 0, source=span))
+        after = {
+            "id": UNKNOWN,
+            "name": f"vm-{number}",
+            "site_id": "lab",
+            "cpu_cores": 8,
+            "zones": ["1", "2"],
+        }
+        changes.append(
+            Change(address, Action.CREATE, None, after, "simulated", number + 1, 0, source=span)
+        )
         steps.append(Step(number, StepKind.CREATE, number, (), None, after))
         target = Placement(f"bm{number % 99}", "r1", "1", (0,))
         placements.append(
-            PlacementChange(address, "vm", f"vm-{number}", PlacementAction.PLACE, None, target, "new", number=number)
+            PlacementChange(
+                address,
+                "vm",
+                f"vm-{number}",
+                PlacementAction.PLACE,
+                None,
+                target,
+                "new",
+                number=number,
+            )
         )
     return Plan(changes=tuple(changes), steps=tuple(steps), placements=tuple(placements))
 

@@ -45,7 +45,9 @@ def build_workload(number: int, replicas: int, shape: str) -> Workload:
     apart = PodTerm(MACHINE, own, ("default",))
     spread = (SpreadConstraint(ZONE, 1, True, own),)
     soft = (SpreadConstraint(ZONE, 1, False, own), SpreadConstraint(HOST, 1, False, own))
-    hard = shape in ("required anti-affinity and spread", "mixed") and (shape != "mixed" or number % 2 == 0)
+    hard = shape in ("required anti-affinity and spread", "mixed") and (
+        shape != "mixed" or number % 2 == 0
+    )
     pod = PodSpec(
         labels=(("app", name),),
         requests=Requests(250, 256 * MIB),
@@ -71,7 +73,12 @@ def print_row(pods: int, nodes: int, replicas: int, shape: str) -> None:
     predict(here, standing, wanted)
     again = time.process_time() - before
     pending = sum(outcome.is_pending for outcome in prediction.outcomes)
-    print(f"| {shape} | {pods:,} in {len(wanted):,} | {nodes:,} | {first:.2f} s | {again:.2f} s | {pending} |")
+    print(
+        (
+            f"| {shape} | {pods:,} in {len(wanted):,} | {nodes:,} | {first:.2f} s | {again:.2f} s "
+            f"| {pending} |"
+        )
+    )
 
 
 def main() -> None:
@@ -80,7 +87,11 @@ def main() -> None:
     nodes = int(sys.argv[2]) if len(sys.argv) > 2 else 1_000
     print("| rules | pods in workloads | nodes | from nothing | nothing changed | Pending |")
     print("|---|---|---|---|---|---|")
-    for shape in ("required anti-affinity and spread", "preferred anti-affinity and soft spread", "mixed"):
+    for shape in (
+        "required anti-affinity and spread",
+        "preferred anti-affinity and soft spread",
+        "mixed",
+    ):
         for replicas in (10, 100, 500):
             print_row(pods, nodes, replicas, shape)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -21,18 +21,36 @@ from contextlib import contextmanager
 from hashlib import blake2b
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[2]))  # for the brute force
+# For the brute force.
+sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from nexusform.scheduling.racks.rack_scheduler import RackScheduler
 from nexusform.scheduling.racks.rules import tie_break
 from nexusform.scheduling.racks.uncertainty.certainty import PlaceOperation, repeat_with_samples
-from nexusform.scheduling.racks.vms import Demand, Machine, NoFitReason, Placement, RackSpread, VmName, VmSku
+from nexusform.scheduling.racks.vms import (
+    Demand,
+    Machine,
+    NoFitReason,
+    Placement,
+    RackSpread,
+    VmName,
+    VmSku,
+)
 from nexusform.scheduling.sku_catalogue import CATALOGUES
 from tests.scheduling.racks.brute_force import BruteForce
 
 SKUS = CATALOGUES["2026-03"].vm_skus
-# Mean 33 GiB: ten VMs per machine use three quarters of its 448 GiB (the disk has capacity for eleven).
-MIX = ["NC_G2_8_v1", "NC_P4_28_v1", "NC_G6_28_v1", "NC_P10_56_v1", "NC_G2_8_v1", "NC_G6_28_v1", "NC_P14_74_v1"]
+# Mean 33 GiB: ten VMs per machine use three quarters of its 448 GiB (the disk has capacity for
+# eleven).
+MIX = [
+    "NC_G2_8_v1",
+    "NC_P4_28_v1",
+    "NC_G6_28_v1",
+    "NC_P10_56_v1",
+    "NC_G2_8_v1",
+    "NC_G6_28_v1",
+    "NC_P14_74_v1",
+]
 
 
 def build_site(racks: int, machines: int) -> list[Machine]:
@@ -51,7 +69,12 @@ def generate_demands(count: int, pool_size: int) -> Iterator[Demand]:
     while made < count:
         name = f"c{cluster}"
         cluster += 1
-        for pool, size in (("control-plane", 3), ("p1", pool_size), ("p2", pool_size // 2), ("p3", pool_size // 4)):
+        for pool, size in (
+            ("control-plane", 3),
+            ("p1", pool_size),
+            ("p2", pool_size // 2),
+            ("p3", pool_size // 4),
+        ):
             state = state * 6364136223846793005 + 1442695040888963407 & (1 << 64) - 1
             sku = SKUS[MIX[(state >> 33) % len(MIX)]]
             for number in range(min(size, count - made)):
@@ -81,11 +104,15 @@ def build_used_scheduler(machines: list[Machine]) -> RackScheduler:
     sizes = [VmSku(f"own-{gib}", 1, 0, gib, 0) for gib in range(1, 98)]
     for number, machine in enumerate(machines):
         placement = Placement(machine.name, machine.rack, machine.availability_zone, (0,))
-        scheduler.add_existing(VmName("inventory", "inventory", "vms", number), sizes[number * 31 % 97], placement)
+        scheduler.add_existing(
+            VmName("inventory", "inventory", "vms", number), sizes[number * 31 % 97], placement
+        )
     return scheduler
 
 
-def measure(racks: int, machines: int, vms: int, pool_size: int, *, standing: bool = False) -> tuple[float, int]:
+def measure(
+    racks: int, machines: int, vms: int, pool_size: int, *, standing: bool = False
+) -> tuple[float, int]:
     """Return the seconds of placement and the number of unplaced VMs, without the time to build site and demands."""
     make = build_used_scheduler if standing else RackScheduler
     scheduler = make(build_site(racks, machines))
@@ -106,7 +133,14 @@ def measure(racks: int, machines: int, vms: int, pool_size: int, *, standing: bo
 
 
 def print_row(
-    label: str, racks: int, machines: int, vms: int, pool_size: int, *, digests: bool = True, standing: bool = False
+    label: str,
+    racks: int,
+    machines: int,
+    vms: int,
+    pool_size: int,
+    *,
+    digests: bool = True,
+    standing: bool = False,
 ) -> float:
     """Measure one shape and print its line."""
     seconds, refused = measure(racks, machines, vms, pool_size, standing=standing)
@@ -146,8 +180,15 @@ def compare_brute_force() -> None:
     brute = BruteForce(machines, RackSpread.POOL, 8)
     slow = [brute.place(demand) for demand in jobs]
     other = time.process_time() - start
-    assert [None if isinstance(place, NoFitReason) else place for place in fast] == slow, "placements differ"
-    print(f"600 VMs on 128 machines: engine {600 / engine:,.0f} VMs/s, brute force {600 / other:,.0f} VMs/s;")
+    assert [None if isinstance(place, NoFitReason) else place for place in fast] == slow, (
+        "placements differ"
+    )
+    print(
+        (
+            f"600 VMs on 128 machines: engine {600 / engine:,.0f} VMs/s, brute force "
+            f"{600 / other:,.0f} VMs/s;"
+        )
+    )
     print(f"  ratio {other / engine:,.0f}; placements identical")
 
 
@@ -176,7 +217,10 @@ def measure_score_and_argmin() -> None:
         rack_vms[rack_of[chosen]] += 1
         counts[rack_of[chosen]] += 1
     other = time.process_time() - start
-    print(f"20,000 VMs on 10,000 machines: numpy score-and-argmin {20_000 / other:,.0f} VMs/s,", end=" ")
+    print(
+        f"20,000 VMs on 10,000 machines: numpy score-and-argmin {20_000 / other:,.0f} VMs/s,",
+        end=" ",
+    )
     print(f"engine {20_000 / engine:,.0f} VMs/s; ratio {other / engine:,.1f}")
 
 
@@ -191,13 +235,19 @@ def measure_repetitions() -> None:
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--large", action="store_true", help="also 1,000,000 VMs on 100,000 machines")
+    parser.add_argument(
+        "--large", action="store_true", help="also 1,000,000 VMs on 100,000 machines"
+    )
     large = parser.parse_args().large
     print(f"one tie-break digest: {measure_digest_time():.0f} ns")
-    print(f"{'':<44}{'VMs':>9}{'machines':>9}{'time':>10}{'':>17}{'digests':>8}{'refused':>8}{'peak':>8}")
+    print(
+        f"{'':<44}{'VMs':>9}{'machines':>9}{'time':>10}{'':>17}{'digests':>8}{'refused':>8}{'peak':>8}"
+    )
     if large:
         print_row("1,000 racks of 100, pools of 200", 1000, 100, 1_000_000, 200, digests=False)
-        print_row("1,000 racks of 100, in use, pools of 1,000", 1000, 100, 800_000, 1_000, standing=True)
+        print_row(
+            "1,000 racks of 100, in use, pools of 1,000", 1000, 100, 800_000, 1_000, standing=True
+        )
         return
     print_row("the document's size: 8 racks of 16", 8, 16, 1_280, 24)
     print_row("625 racks of 16, pools of 200", 625, 16, 100_000, 200)

@@ -10,7 +10,11 @@ import subprocess
 import sys
 import time
 
-from nexusform.domains.whatif.questions.repack_context import NOTHING_LIFTED, RepackRequest, build_repack_context
+from nexusform.domains.whatif.questions.repack_context import (
+    NOTHING_LIFTED,
+    RepackRequest,
+    build_repack_context,
+)
 from nexusform.domains.whatif.questions.repack_planning import plan_repack
 from nexusform.domains.whatif.questions.repack_program import NoRepackSolution, RepackProgram
 from tests.domains.whatif.questions.repack_sites import LARGE, SKUS, build_site_with_history
@@ -27,7 +31,13 @@ MIX = (
     "NC_G48_224_v1",
     "NC_E70_336_v1",
 )
-CASES = ((8, 16, 0.8, 10), (63, 16, 0.71, 20), (63, 16, 0.8, 20), (63, 16, 0.8, 100), (63, 16, 0.88, 50))
+CASES = (
+    (8, 16, 0.8, 10),
+    (63, 16, 0.71, 20),
+    (63, 16, 0.8, 20),
+    (63, 16, 0.8, 100),
+    (63, 16, 0.88, 50),
+)
 
 
 def measure(racks: int, in_rack: int, filled: float, want: int, seed: int = 1) -> None:
@@ -44,18 +54,25 @@ def measure(racks: int, in_rack: int, filled: float, want: int, seed: int = 1) -
     built = time.process_time() - start
     solution = program.solve()
     solved = time.process_time() - start
-    first = "-" if isinstance(solution, NoRepackSolution) else f"{solution.recreations}/{solution.bound}"
+    first = (
+        "-"
+        if isinstance(solution, NoRepackSolution)
+        else f"{solution.recreations}/{solution.bound}"
+    )
     start = time.process_time()
     made = plan_repack(site, request)
     whole = time.process_time() - start
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
     vms = sum(cluster.vm_count for cluster in site.clusters)
     taken = sum(vm.sku.memory_gib for vm in site.scheduler.list_vms())
-    filled = taken / sum(machine.cells * machine.memory_gib_per_cell for machine in site.scheduler.machines)
+    filled = taken / sum(
+        machine.cells * machine.memory_gib_per_cell for machine in site.scheduler.machines
+    )
     print(
         f"{racks * in_rack:5} machines {filled:4.0%} {vms:6} VMs, {want:3} more | rows, columns "
         f"{program.size} | built {built:5.2f} s, solved {solved:6.2f} s ({first}) | with steps "
-        f"{whole:6.2f} s, {made.status} {made.recreations} of {made.bound}, {len(made.windows)} windows | "
+        f"{whole:6.2f} s, {made.status} {made.recreations} of {made.bound}, {len(made.windows)} "
+        "windows | "
         f"{memory} MB",
         flush=True,
     )

@@ -20,7 +20,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 SITE = ROOT / "examples" / "three-sites" / "modules" / "site"
 COMMAND = [sys.executable, "-m", "nexusform"]
-OWN = 20  # one of this many sites has a different number of workers
+# One of this many sites has a different number of workers.
+OWN = 20
 
 
 def write_fleet(directory: Path, count: int) -> None:
@@ -47,7 +48,9 @@ def measure_command(directory: Path, *words: str) -> tuple[float, float, int]:
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     run = [sys.executable, "-c", script, *COMMAND, *words]
-    done = subprocess.run(run, cwd=directory, env=environment, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        run, cwd=directory, env=environment, capture_output=True, text=True, check=True
+    )
     code, took, used, memory = json.loads(done.stdout)
     assert code == 0, done.stderr
     return took, used, memory
@@ -55,7 +58,12 @@ def measure_command(directory: Path, *words: str) -> tuple[float, float, int]:
 
 def print_row(name: str, count: int, figures: tuple[float, float, int]) -> None:
     took, used, memory = figures
-    print(f"| {name} | {count:,} | {took:.1f} s | {used:.1f} s | {1000 * used / count:.1f} ms | {memory} MB |")
+    print(
+        (
+            f"| {name} | {count:,} | {took:.1f} s | {used:.1f} s | {1000 * used / count:.1f} ms | "
+            f"{memory} MB |"
+        )
+    )
 
 
 def measure_separate_processes(directory: Path, count: int) -> tuple[float, float, int]:
@@ -69,7 +77,9 @@ def measure_separate_processes(directory: Path, count: int) -> tuple[float, floa
         (place / "main.nf.hcl").write_text(text)
         words = ["plan", "-out=p.nfplan", f"-var=name=s{number}", "-var=workers=2"]
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-        subprocess.run([*COMMAND, *words], cwd=place, env=environment, capture_output=True, check=True)
+        subprocess.run(
+            [*COMMAND, *words], cwd=place, env=environment, capture_output=True, check=True
+        )
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return time.perf_counter() - began, used, after.ru_maxrss // 1024
@@ -79,21 +89,33 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--large", action="store_true", help="5,000 sites too")
-    parser.add_argument("--dask", default="", help="the address of a scheduler: dask://127.0.0.1:8786")
+    parser.add_argument(
+        "--dask", default="", help="the address of a scheduler: dask://127.0.0.1:8786"
+    )
     arguments = parser.parse_args()
-    print("| work | sites | wall | processor | a site | largest process |\n|---|---|---|---|---|---|")
+    print(
+        "| work | sites | wall | processor | a site | largest process |\n|---|---|---|---|---|---|"
+    )
     with tempfile.TemporaryDirectory() as name:
         print_row("a process for each", 20, measure_separate_processes(Path(name), 20))
     for count in (100, 1000, *([5000] if arguments.large else [])):
         with tempfile.TemporaryDirectory() as name:
             fleet = Path(name, "fleet")
             write_fleet(fleet, count)
-            print_row("sites plan", count, measure_command(fleet, "sites", "plan", "-out=f.nfsites"))
+            print_row(
+                "sites plan", count, measure_command(fleet, "sites", "plan", "-out=f.nfsites")
+            )
             if arguments.dask:
                 engine = f"-engine={arguments.dask}"
-                print_row("the same on Dask (ours alone)", count, measure_command(fleet, "sites", "plan", engine))
+                print_row(
+                    "the same on Dask (ours alone)",
+                    count,
+                    measure_command(fleet, "sites", "plan", engine),
+                )
             if count <= 1000:
-                print_row("sites apply", count, measure_command(fleet, "sites", "apply", "f.nfsites"))
+                print_row(
+                    "sites apply", count, measure_command(fleet, "sites", "apply", "f.nfsites")
+                )
                 print_row("sites status", count, measure_command(fleet, "sites", "status"))
                 print_row("sites plan, no change", count, measure_command(fleet, "sites", "plan"))
 

@@ -65,7 +65,9 @@ def main() -> None:
         measured = build_commands(Path(directory), sys.argv[2:])
         for command in measured.values():
             command.measure_processor_time()
-        turns = [{name: c.measure_processor_time() for name, c in measured.items()} for _ in range(runs)]
+        turns = [
+            {name: c.measure_processor_time() for name, c in measured.items()} for _ in range(runs)
+        ]
     medians = {name: statistics.median(turn[name] for turn in turns) for name in measured}
     for name, median in medians.items():
         ratio = statistics.median(turn[name] / turn[PEER] for turn in turns)

@@ -55,7 +55,11 @@ def main() -> None:
             measure_best_time(lambda: encode_state(state)),
             measure_best_time(lambda: json.dumps(document, indent=2, sort_keys=True)),
         ),
-        ("load", measure_best_time(lambda: decode_state(data, "s")), measure_best_time(lambda: json.loads(data))),
+        (
+            "load",
+            measure_best_time(lambda: decode_state(data, "s")),
+            measure_best_time(lambda: json.loads(data)),
+        ),
     ]
     print(f"{count} instances, {len(data) / 1e6:.0f} MB")
     print(f"{'':6}{'nexusform':>12}{'json module':>14}")

@@ -151,7 +151,9 @@ class SiteHistory:
         memory = 0.0
         for cluster in self.clusters.values():
             memory += cluster["control"] * SKUS[cluster["sku"]].memory_gib
-            memory += sum(pool["count"] * SKUS[pool["sku"]].memory_gib for pool in cluster["pools"].values())
+            memory += sum(
+                pool["count"] * SKUS[pool["sku"]].memory_gib for pool in cluster["pools"].values()
+            )
         return memory / (self.racks * self.in_rack * 2 * CELL[1])
 
     def make(self) -> None:
@@ -235,7 +237,9 @@ def execute_answer(answer: dict[str, Any]) -> int:
         moved |= steps.keys()
         for name, step in steps.items():
             if step["lands"] == step["of"] and after[name][0] != step["to"]["machine"]:
-                raise WrongAnswer(f"window {number}: {name} on {after[name][0]}, not {step['to']['machine']}")
+                raise WrongAnswer(
+                    f"window {number}: {name} on {after[name][0]}, not {step['to']['machine']}"
+                )
         others = {name for name in before if name not in steps and before[name] != after[name]}
         if others or before.keys() != after.keys():
             raise WrongAnswer(f"window {number}: {sorted(others)} moved, too")
@@ -274,7 +278,11 @@ class ExhaustiveSearch:
         self.tried = 0
         self.pools: dict[tuple[str, str], dict[str, Any]] = {}
         for name, cluster in history.clusters.items():
-            control = {"count": cluster["control"], "sku": cluster["sku"], "zones": cluster["zones"]}
+            control = {
+                "count": cluster["control"],
+                "sku": cluster["sku"],
+                "zones": cluster["zones"],
+            }
             self.pools[name, "control-plane"] = control
             for pool, terms in cluster["pools"].items():
                 self.pools[name, pool] = terms
@@ -294,7 +302,9 @@ class ExhaustiveSearch:
             self.standing[pool, self._get_rack(machine)] += 1
         self.limits = {pool: self._limit(pool, terms) for pool, terms in self.pools.items()}
 
-    def _subtract(self, free: tuple[int, int], pool: tuple[str, str], count: int) -> tuple[int, int]:
+    def _subtract(
+        self, free: tuple[int, int], pool: tuple[str, str], count: int
+    ) -> tuple[int, int]:
         sku = SKUS[self.pools[pool]["sku"]]
         return free[0] - count * sku.cpus_in_cell, free[1] - count * sku.mib_in_cell // 1024
 
@@ -304,7 +314,9 @@ class ExhaustiveSearch:
 
     def _limit(self, pool: tuple[str, str], terms: dict[str, Any]) -> int:
         racks = len(terms["zones"]) if terms["zones"] else self.racks
-        most = max((count for (owner, _), count in self.standing.items() if owner == pool), default=0)
+        most = max(
+            (count for (owner, _), count in self.standing.items() if owner == pool), default=0
+        )
         return max(most, ceil(terms["count"] / racks))
 
     def room(self) -> int:
@@ -409,14 +421,19 @@ def rehearse(seed: int) -> str:
         f"{filled:3.0%} {vms:3} VMs, {history.applies:2} applies | {said}"
     )
     if answer["recreations"] is None:
-        return f"{head} | blocking {[(b['constraint'], b['recreations']) for b in answer['blocking']]}"
+        return (
+            f"{head} | blocking {[(b['constraint'], b['recreations']) for b in answer['blocking']]}"
+        )
     sure = all(step["lands"] == step["of"] for step in answer["steps"])
     windows = execute_answer(answer)
     code, then = simulate_repack(f"-want={want}", *flags)
     if sure and (code, then["status"]) != (0, "nothing_to_do"):
         raise WrongAnswer(f"afterwards {then['fits_now']} fit, {want} promised")
     apply_demand(history.clusters, want, zones)
-    text = f"{head} | {windows} windows carried out, {want} applied, {took:.1f} s{'' if sure else ', NOT SURE'}"
+    text = (
+        f"{head} | {windows} windows carried out, {want} applied, {took:.1f} "
+        f"s{'' if sure else ', NOT SURE'}"
+    )
     if not known and sure:
         os.chdir(twin)
         execute_answer(answer)

@@ -59,21 +59,28 @@ def test_existing_and_new_vms_get_the_same_findings(capsys: pytest.CaptureFixtur
     assert "1 finding (zones-pinned: 1)." in text
 
 
-def test_pin_cost_is_measured_without_existing_vms(lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_pin_cost_is_measured_without_existing_vms(
+    lab: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     # Six VMs on four machines: two machines run two of them; on eight machines each has its own.
     (lab / "main.nf.hcl").write_text(MAIN.replace("= 4\n    vm_sku", "= 6\n    vm_sku"))
     assert run_command_line(["apply", "-auto-approve"]) == 0
     capsys.readouterr()
     assert run_command_line(["advise"]) == 2
     text = " ".join(capsys.readouterr().out.replace("│", " ").split())
-    assert "Were all VMs of the site placed again, 2 machines would run two VMs of a because of it" in text
+    assert (
+        "Were all VMs of the site placed again, 2 machines would run two VMs of a because of it"
+        in text
+    )
     assert "Without the pin all 7 VMs would fit on 7 machines" in text
     assert "will run" not in text
     assert "this plan" not in text
     assert "not fit" not in text
 
 
-def test_creation_order_of_existing_clusters_is_past_tense(lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_creation_order_of_existing_clusters_is_past_tense(
+    lab: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     # The larger cluster is first in the file, but was created later.
     text = MAIN.replace('    availability_zones = ["r0"]\n', "")
     cluster = text[text.index('resource "nexus_kub') :]
@@ -92,7 +99,9 @@ def test_creation_order_of_existing_clusters_is_past_tense(lab: Path, capsys: py
 
 
 def test_silenced_rule_reports_nothing(lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    commented = MAIN.replace('resource "nexus_kub', '# nexusform:ignore zones-pinned\nresource "nexus_kub')
+    commented = MAIN.replace(
+        'resource "nexus_kub', '# nexusform:ignore zones-pinned\nresource "nexus_kub'
+    )
     (lab / "main.nf.hcl").write_text(commented)
     assert run_command_line(["advise"]) == 0
     assert "No findings" in capsys.readouterr().out
@@ -103,7 +112,9 @@ def test_comment_inside_of_a_resource_silences_a_rule_there(
     line: str, lab: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert MAIN.count(line) == 1
-    (lab / "main.nf.hcl").write_text(MAIN.replace(line, f"    # nexusform:ignore zones-pinned\n{line}"))
+    (lab / "main.nf.hcl").write_text(
+        MAIN.replace(line, f"    # nexusform:ignore zones-pinned\n{line}")
+    )
     assert run_command_line(["advise"]) == 0
     assert "No findings" in capsys.readouterr().out
     other = MAIN.replace("  control_plane", "  # nexusform:ignore zones-pinned\n  control_plane")
@@ -111,15 +122,25 @@ def test_comment_inside_of_a_resource_silences_a_rule_there(
     assert run_command_line(["advise"]) == 2
 
 
-def test_unknown_rules_are_reported_where_they_are_ignored(lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_rules_are_reported_where_they_are_ignored(
+    lab: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     settings = 'nexusform {\n  lint {\n    ignore = ["zones-pinned", "shared-machines"]\n  }\n}\n'
-    comments = "# nexusform:ignore zone-pinned, sku-mismatch a reason\n// nexusform:ignore\n# see nexusform:ignore x\n"
-    (lab / "main.nf.hcl").write_text(settings + MAIN.replace('resource "nexus_kub', f'{comments}resource "nexus_kub'))
+    comments = (
+        "# nexusform:ignore zone-pinned, sku-mismatch a reason\n// nexusform:ignore\n# see "
+        "nexusform:ignore x\n"
+    )
+    (lab / "main.nf.hcl").write_text(
+        settings + MAIN.replace('resource "nexus_kub', f'{comments}resource "nexus_kub')
+    )
     assert run_command_line(["validate", "-json"]) == 0
     found = json.loads(capsys.readouterr().out)["diagnostics"]
     unknown = [problem for problem in found if problem["id"] == "unknown-lint-rule"]
     line = (settings + MAIN[: MAIN.index('resource "nexus_kub')]).count("\n") + 1
-    places = [(problem["range"]["start"]["line"], problem["range"]["start"]["column"]) for problem in unknown]
+    places = [
+        (problem["range"]["start"]["line"], problem["range"]["start"]["column"])
+        for problem in unknown
+    ]
     assert places == [(3, 14), (line, 3), (line + 1, 4)]
     details = [problem["detail"].split(" Rules: ")[0] for problem in unknown]
     assert details == [
@@ -129,7 +150,9 @@ def test_unknown_rules_are_reported_where_they_are_ignored(lab: Path, capsys: py
     ]
 
 
-def test_comment_silences_nothing_in_an_override_file(lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_comment_silences_nothing_in_an_override_file(
+    lab: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The pool of the override file begins on the line that follows the comment of the other file."""
     name = '  name    = "a"'
     text = MAIN.replace(name, f"  # nexusform:ignore zones-pinned\n{name}")
@@ -144,14 +167,19 @@ def test_comment_silences_nothing_in_an_override_file(lab: Path, capsys: pytest.
     assert f"override.nf.hcl line {line + 4}" in capsys.readouterr().out
 
 
-def test_saved_plan_is_checked_for_its_placements(lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_saved_plan_is_checked_for_its_placements(
+    lab: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run_command_line(["plan", "-out=costless"]) == 0
     assert "zones-pinned" not in capsys.readouterr().out
     assert list_findings(capsys, "-plan=costless") == []
     assert list_findings(capsys) == ["zones-pinned"]
     (lab / "main.nf.hcl").write_text(MAIN.replace("= 4\n    vm_sku", "= 6\n    vm_sku"))
     assert run_command_line(["plan", "-out=first"]) == 0
-    assert "i zones-pinned        a/p: 2 machines run two VMs of a because of it" in capsys.readouterr().out
+    assert (
+        "i zones-pinned        a/p: 2 machines run two VMs of a because of it"
+        in capsys.readouterr().out
+    )
     assert list_findings(capsys, "-plan=first") == ["zones-pinned", "zones-too-small"]
     assert run_command_line(["apply", "-auto-approve"]) == 0
     assert run_command_line(["plan", "-out=second"]) == 0
@@ -159,7 +187,12 @@ def test_saved_plan_is_checked_for_its_placements(lab: Path, capsys: pytest.Capt
 
 
 def test_reports(lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_command_line(["advise", "-report=markdown:a.md", "-report=html:a.html", "-report=json:a.json"]) == 2
+    assert (
+        run_command_line(
+            ["advise", "-report=markdown:a.md", "-report=html:a.html", "-report=json:a.json"]
+        )
+        == 2
+    )
     assert "Advice: zones-pinned" in capsys.readouterr().out
     markdown = (lab / "a.md").read_text()
     assert "| zones-pinned | main.nf.hcl:23 | nexus\\_kubernetes\\_cluster.a |" in markdown
@@ -179,7 +212,8 @@ def test_ending_version_is_listed_90_days_before(
 ) -> None:
     text = MAIN.replace('name    = "a"', 'name    = "a"\n  kubernetes_version = "1.28.3"')
     (lab / "main.nf.hcl").write_text(text)
-    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1753920000")  # 2025-07-31, 92 days before
+    # 2025-07-31, 92 days before.
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1753920000")
     assert run_command_line(["apply", "-auto-approve"]) == 0
     assert "ending-kubernetes-version" not in list_findings(capsys)
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1754179200")  # 2025-08-03

@@ -67,7 +67,9 @@ class Project:
     def outputs(self) -> dict[str, object]:
         self.printed()
         assert self.run("output", "-json") == 0
-        return {name: each["value"] for name, each in json.loads(self._capfd.readouterr().out).items()}
+        return {
+            name: each["value"] for name, each in json.loads(self._capfd.readouterr().out).items()
+        }
 
 
 @pytest.fixture
@@ -78,7 +80,10 @@ def project(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Project:
 def test_output_other_than_planned_is_an_error(project: Project) -> None:
     code, said = project.apply(f'output "n" {{\n  value = length({_TWO})\n}}\n')
     assert code == 1
-    assert ('Output "n" was known in the plan and has another value after apply. It was planned as 2 and is 1.') in said
+    assert (
+        'Output "n" was known in the plan and has another value after apply. It was planned '
+        "as 2 and is 1."
+    ) in said
     assert project.outputs() == {}
 
 
@@ -124,7 +129,10 @@ def test_outputs_follow_other_machine_of_a_tie(project: Project) -> None:
 
 @pytest.mark.parametrize(
     "answer",
-    ["{ machine = null }", '{ machine = null, rack = null, availability_zone = null, provenance = "observed" }'],
+    [
+        "{ machine = null }",
+        '{ machine = null, rack = null, availability_zone = null, provenance = "observed" }',
+    ],
 )
 def test_vm_without_observed_machine_is_a_warning(project: Project, answer: str) -> None:
     """A complete apply must not pass over VMs in silence; a machine that was not observed is no wrong prediction."""
@@ -143,7 +151,9 @@ def test_vm_without_observed_machine_is_a_warning(project: Project, answer: str)
         ('var.enabled ? ["a"] : jsondecode(timestamp())', ["a"]),
     ],
 )
-def test_value_unknown_in_plan_is_right_after_apply(project: Project, value: str, planned: object) -> None:
+def test_value_unknown_in_plan_is_right_after_apply(
+    project: Project, value: str, planned: object
+) -> None:
     text = f'variable "enabled" {{\n  default = true\n}}\noutput "o" {{\n  value = {value}\n}}\n'
     assert project.apply(text)[0] == 0
     assert project.outputs() == {"o": planned}
@@ -158,7 +168,9 @@ def test_value_unknown_in_plan_is_right_after_apply(project: Project, value: str
     ],
 )
 def test_validate_does_not_guess_types(project: Project, text: str) -> None:
-    variables = "".join(f'variable "{n}" {{\n  type = any\n}}\n' for n in ("extra", "zones", "sites"))
+    variables = "".join(
+        f'variable "{n}" {{\n  type = any\n}}\n' for n in ("extra", "zones", "sites")
+    )
     project.write(variables + 'variable "on" {\n  type = bool\n}\n' + text)
     assert project.run("validate") == 0
 
@@ -168,10 +180,15 @@ def test_validate_does_not_guess_types(project: Project, text: str) -> None:
     [
         'output "p" {\n  value = parseint(timestamp(), 10)\n}\n',
         'locals {\n  l = parseint(timestamp(), 10)\n}\noutput "p" {\n  value = local.l\n}\n',
-        'output "p" {\n  value = [for x in jsondecode("[\\"${timestamp()}\\"]") : parseint(x, 10)]\n}\n',
+        (
+            'output "p" {\n  value = [for x in jsondecode("[\\"${timestamp()}\\"]") : parseint(x, '
+            "10)]\n}\n"
+        ),
     ],
 )
-def test_expression_failing_with_known_values_stops_apply_early(project: Project, text: str) -> None:
+def test_expression_failing_with_known_values_stops_apply_early(
+    project: Project, text: str
+) -> None:
     code, said = project.apply('resource "nexus_site" "s" {\n}\n' + text)
     assert code == 1
     assert "Error: Invalid function argument" in said
@@ -185,18 +202,26 @@ def test_timestamps_in_template_files_are_known_after_apply(project: Project) ->
     text = 'output "n" {\n  value = templatefile("${path.module}/n.tftpl", {})\n}\n'
     code, said = project.apply(text)
     assert code == 1
-    assert ('Output "n" was known in the plan and has another value after apply. It was planned as 2 and is 1.') in said
+    assert (
+        'Output "n" was known in the plan and has another value after apply. It was planned '
+        "as 2 and is 1."
+    ) in said
 
 
 def test_module_output_other_than_planned_names_root_output(project: Project) -> None:
     (project.directory / "m").mkdir()
-    (project.directory / "m" / "main.nf.hcl").write_text(f'output "n" {{\n  value = length({_TWO})\n}}\n')
+    (project.directory / "m" / "main.nf.hcl").write_text(
+        f'output "n" {{\n  value = length({_TWO})\n}}\n'
+    )
     text = 'module "m" {\n  source = "./m"\n}\noutput "n" {\n  value = module.m.n\n}\n'
     project.write(text)
     assert project.run("init") == 0
     code, said = project.apply(text)
     assert code == 1
-    assert ('Output "n" was known in the plan and has another value after apply. It was planned as 2 and is 1.') in said
+    assert (
+        'Output "n" was known in the plan and has another value after apply. It was planned '
+        "as 2 and is 1."
+    ) in said
 
 
 def test_condition_failing_with_known_values_stops_apply(project: Project) -> None:
@@ -285,7 +310,9 @@ def test_refined_outputs_are_saved_in_plan_file_and_not_shown(project: Project) 
     path.write_bytes(document)
     assert project.run("apply", "-no-color", str(path)) == 1
     assert "Its refined outputs differ from a new plan." in project.printed()
-    path.write_bytes(plan_file.write_plan_file(saved.plan, saved.configuration_files, saved.prior_state))
+    path.write_bytes(
+        plan_file.write_plan_file(saved.plan, saved.configuration_files, saved.prior_state)
+    )
     assert project.run("apply", str(path)) == 0
 
 
@@ -323,7 +350,9 @@ output "mapped" {
     assert "Resources: 2 added" in said
     assert project.outputs() == {"mapped": {"p": 1}}
     assert project.run("plan", "-detailed-exitcode") == 0
-    text = text.replace("default = true", "default = false").replace("var.on ? [] : local.later", "[]")
+    text = text.replace("default = true", "default = false").replace(
+        "var.on ? [] : local.later", "[]"
+    )
     project.write(text)
     assert project.run("validate") == 0
     assert project.run("plan", "-no-color") == 1
@@ -338,14 +367,18 @@ def test_json_stream_counts_forgotten_objects(
     monkeypatch.chdir(tmp_path)
     Path("main.nf.hcl").write_text('resource "nexus_site" "s" {\n  name = "s"\n}\n')
     assert run_command_line(["apply", "-auto-approve"]) == 0
-    Path("main.nf.hcl").write_text("removed {\n  from = nexus_site.s\n  lifecycle {\n    destroy = false\n  }\n}\n")
+    Path("main.nf.hcl").write_text(
+        "removed {\n  from = nexus_site.s\n  lifecycle {\n    destroy = false\n  }\n}\n"
+    )
     capsys.readouterr()
     assert run_command_line(["apply", "-auto-approve", "-json"]) == 0
     events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [e["changes"]["forget"] for e in events if e["type"] == "change_summary"] == [1, 1]
 
 
-def test_vm_elsewhere_than_on_the_only_eligible_machine_is_a_wrong_certain_prediction(project: Project) -> None:
+def test_vm_elsewhere_than_on_the_only_eligible_machine_is_a_wrong_certain_prediction(
+    project: Project,
+) -> None:
     cordoned = '  machine_count = 2\n  machine_override "r0-bm01" {\n    cordoned = true\n  }\n'
     code, printed = project.apply(_VM.replace("  machine_count = 2\n", cordoned))
     assert code == 2

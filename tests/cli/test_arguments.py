@@ -81,7 +81,9 @@ def test_number_below_minimum_is_a_usage_error() -> None:
         _parse_words(["a", "-steps=0"])
 
 
-def _iterate_commands(found: LazyGroup, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Command]]:
+def _iterate_commands(
+    found: LazyGroup, path: tuple[str, ...] = ()
+) -> Iterator[tuple[str, Command]]:
     context = click.Context(found)
     for name in found.list_commands(context):
         below = found.get_command(context, name)
@@ -101,5 +103,10 @@ def test_fields_of_a_command_have_unique_names_and_flags(name: str, declared: Co
 
 
 def test_record_is_built_from_click_values() -> None:
-    assert [parameter.name for parameter in build_click_parameters(_SpeedGroup)] == ["slow", "steps"]
-    assert build_arguments_record(_SpeedGroup, {"slow": True, "steps": 3}) == _SpeedGroup(slow=True, steps=3)
+    assert [parameter.name for parameter in build_click_parameters(_SpeedGroup)] == [
+        "slow",
+        "steps",
+    ]
+    assert build_arguments_record(_SpeedGroup, {"slow": True, "steps": 3}) == _SpeedGroup(
+        slow=True, steps=3
+    )

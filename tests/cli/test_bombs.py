@@ -10,13 +10,17 @@ from pathlib import Path
 
 import pytest
 
-MOST_MEMORY = 1024 * 1024 * 1024  # bytes of address space
-PATIENCE = 300  # seconds until a command counts as endless
+# bytes of address space.
+MOST_MEMORY = 1024 * 1024 * 1024
+# seconds until a command counts as endless.
+PATIENCE = 300
 
 
 def build_doubling_locals(first: str, step: str, times: int = 60, name: str = "x") -> str:
     lines = [f"  {name}0 = {first}"]
-    lines += [f"  {name}{n} = {step.replace('?', f'local.{name}{n - 1}')}" for n in range(1, times + 1)]
+    lines += [
+        f"  {name}{n} = {step.replace('?', f'local.{name}{n - 1}')}" for n in range(1, times + 1)
+    ]
     return "\n".join(["locals {", *lines, "}", ""])
 
 
@@ -26,10 +30,13 @@ def build_output(expression: str) -> str:
 
 LISTS = build_doubling_locals("[1]", "[?, ?]")
 ALIASES = "a: &a [x, x, x, x, x, x, x, x]\\n" + "".join(
-    f"{b}: &{b} [{', '.join([f'*{a}'] * 8)}]\\n" for a, b in zip("abcdefghi", "bcdefghij", strict=True)
+    f"{b}: &{b} [{', '.join([f'*{a}'] * 8)}]\\n"
+    for a, b in zip("abcdefghi", "bcdefghij", strict=True)
 )
 CASES = {
-    "for in for in for": build_output("[for a in range(1000) : [for b in range(1000) : [for c in range(1000) : c]]]"),
+    "for in for in for": build_output(
+        "[for a in range(1000) : [for b in range(1000) : [for c in range(1000) : c]]]"
+    ),
     "doubled text": build_doubling_locals('"abcdefgh"', '"${?}${?}"') + build_output("local.x60"),
     "doubled list": LISTS + build_output("local.x60"),
     "doubled list that can still be made": LISTS + build_output("local.x19"),
@@ -38,18 +45,25 @@ CASES = {
     "doubled lists compared": LISTS
     + build_doubling_locals("[1]", "[?, ?]", name="y")
     + build_output("local.x60 == local.y60"),
-    "doubled in one expression": build_output("jsonencode(" + "[for x in [" * 40 + "[1]" + "] : [x, x]]" * 40 + ")"),
+    "doubled in one expression": build_output(
+        "jsonencode(" + "[for x in [" * 40 + "[1]" + "] : [x, x]]" * 40 + ")"
+    ),
     "joined": build_doubling_locals('"abc"', "join(?, [?, ?])") + build_output("local.x60"),
-    "replaced": build_doubling_locals('"aaaaaaaa"', 'replace(?, "a", ?)') + build_output("local.x60"),
-    "replaced by pattern": build_doubling_locals('"aaaaaaaa"', 'replace(?, "/a/", ?)') + build_output("local.x60"),
+    "replaced": build_doubling_locals('"aaaaaaaa"', 'replace(?, "a", ?)')
+    + build_output("local.x60"),
+    "replaced by pattern": build_doubling_locals('"aaaaaaaa"', 'replace(?, "/a/", ?)')
+    + build_output("local.x60"),
     "formatted": build_output('format("%1000000000s", "x")'),
-    "encoded again": build_doubling_locals('"\\"\\\\"', "jsonencode(?)") + build_output("local.x60"),
+    "encoded again": build_doubling_locals('"\\"\\\\"', "jsonencode(?)")
+    + build_output("local.x60"),
     "products": build_output("setproduct(range(1000), range(1000), range(1000))"),
     "aliases": build_output(f'yamldecode("{ALIASES}")'),
     "brackets": build_output("[" * 100_000 + "]" * 100_000),
     "templates": build_output('"${' * 20_000 + "1" + '}"' * 20_000),
     "blocks": "a {\n" * 20_000 + "}\n" * 20_000,
-    "count": 'resource "nexus_site" "s" {\n  count = 1000000000000\n  name  = "s${count.index}"\n}\n',
+    "count": (
+        'resource "nexus_site" "s" {\n  count = 1000000000000\n  name  = "s${count.index}"\n}\n'
+    ),
 }
 
 
@@ -73,7 +87,13 @@ def plan_all(directory: Path, texts: Mapping[str, str]) -> dict[str, tuple[int, 
         (directory / name).mkdir()
         (directory / name / "main.nf.hcl").write_text(text)
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, str(MOST_MEMORY), *[str(directory / name) for name in texts]],
+        [
+            sys.executable,
+            "-c",
+            SCRIPT,
+            str(MOST_MEMORY),
+            *[str(directory / name) for name in texts],
+        ],
         capture_output=True,
         text=True,
         check=True,

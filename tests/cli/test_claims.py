@@ -18,10 +18,16 @@ Platform = Callable[[str, int], str]
 
 def build_site(seed: int = 8) -> str:
     racks = "".join(
-        f'resource "nexus_rack" "r{n}" {{\n  site_id       = nexus_site.s.id\n  machine_count = 4\n}}\n'
+        (
+            f'resource "nexus_rack" "r{n}" {{\n  site_id       = nexus_site.s.id\n  machine_count '
+            f"= 4\n}}\n"
+        )
         for n in range(1, 5)
     )
-    return f'resource "nexus_site" "s" {{\n  scheduler {{\n    tie_break_seed = {seed}\n  }}\n}}\n{racks}'
+    return (
+        f'resource "nexus_site" "s" {{\n  scheduler {{\n    tie_break_seed = {seed}\n  }}\n}}\n'
+        f"{racks}"
+    )
 
 
 def build_cluster(name: str) -> str:
@@ -61,7 +67,10 @@ class Operator:
     def apply(self, number: int, platform: Platform) -> int:
         """Apply one more cluster with its nodes placed by the platform."""
         names = [f"c{number}-control-plane-0", *(f"c{number}-np-{node}" for node in range(4))]
-        answers = [f'      "nodes[\\"{n}\\"].machine" = "{platform(n, at)}"\n' for at, n in enumerate(names)]
+        answers = [
+            f'      "nodes[\\"{n}\\"].machine" = "{platform(n, at)}"\n'
+            for at, n in enumerate(names)
+        ]
         fault = f'    address   = "*.c{number}"\n    operation = "create"\n    answer = {{\n'
         block = f'provider "simulated" {{\n  fault {{\n{fault}{"".join(answers)}    }}\n  }}\n}}\n'
         (self.directory / "platform.nf.hcl").write_text(block)
@@ -89,7 +98,8 @@ def test_packing_platform_breaks_certain_predictions_and_warns(operator: Operato
     assert operator.apply(0, pack_nodes) == 2
     assert "Apply complete! Resources: 1 added" in operator.printed
     assert (
-        "Warning: Wrong certain predictions 1 new VM of c0/np was predicted with certainty on rack r4, but 0 run there"
+        "Warning: Wrong certain predictions 1 new VM of c0/np was predicted with certainty on "
+        "rack r4, but 0 run there"
     ) in (operator.printed)
     assert operator.record()["rack_count"]["100"] == [0, 4, 4.0, 4.0]
     tainted = [
@@ -99,13 +109,15 @@ def test_packing_platform_breaks_certain_predictions_and_warns(operator: Operato
         if one.get("status") == "tainted"
     ]
     assert not tainted
-    assert operator("plan", "-detailed-exitcode") == 0, operator.printed  # the observed placement is in the state
+    # The observed placement is in the state.
+    assert operator("plan", "-detailed-exitcode") == 0, operator.printed
 
 
 def test_shares_are_lowered_to_measured_accuracy(operator: Operator) -> None:
     for number in range(6):
         operator.apply(number, pack_nodes)
-    # Nothing is certain after the first wrong predictions, so only those 4 add a squared error of 1 each.
+    # Nothing is certain after the first wrong predictions, so only those 4 add a squared error of 1
+    # each.
     assert operator.record()["rack_count"]["100"][:3] == [0, 24, 4.0]
     (operator.directory / "platform.nf.hcl").unlink()
     (operator.directory / "next.nf.hcl").write_text(build_cluster("next"))
@@ -114,7 +126,9 @@ def test_shares_are_lowered_to_measured_accuracy(operator: Operator) -> None:
     assert "shares are lowered to the measured accuracy" in operator.printed, operator.printed
     assert operator("show", "-json", "next.nfplan") == 0
     plan = json.loads(operator.printed)
-    assert {row["certainty"]["rack_count"] for row in plan["placement_changes"] if "np" in row["object"]} == {0.0}
+    assert {
+        row["certainty"]["rack_count"] for row in plan["placement_changes"] if "np" in row["object"]
+    } == {0.0}
     scores = plan["prediction_scores"][0]["predictions"]
     assert scores["verified"] == 6 * 15
     assert scores["certain_correct"] < scores["certain"] / 2

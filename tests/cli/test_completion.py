@@ -95,7 +95,9 @@ def test_addresses_from_configuration_and_state_are_completed() -> None:
     assert list_completions("plan", "-exclude", "nexus_r") == racks
     assert list_completions("state", "rm", "nexus_site.lab", "nexus_s") == ["nexus_site.lab"]
     assert list_completions("show", "nexus_s") == ["nexus_site.lab", "file nexus_s"]
-    assert list_completions("explain", "nexus_kubernetes_cluster.web", "web-") == ["web-control-plane-0"]
+    assert list_completions("explain", "nexus_kubernetes_cluster.web", "web-") == [
+        "web-control-plane-0"
+    ]
     assert list_completions("output", "") == ["rooms"]
 
 
@@ -108,7 +110,9 @@ def test_workspaces_are_completed() -> None:
 @pytest.mark.of_domains("whatif")
 @pytest.mark.usefixtures("site")
 def test_clusters_and_skus_are_completed() -> None:
-    assert list_completions("simulate", "kubernetes-upgrade", "") == ["nexus_kubernetes_cluster.web"]
+    assert list_completions("simulate", "kubernetes-upgrade", "") == [
+        "nexus_kubernetes_cluster.web"
+    ]
     assert list_completions("simulate", "capacity", "-sku=NC_P4_") == ["-sku=NC_P4_28_v1"]
 
 
@@ -159,8 +163,14 @@ def home(tmp_path: Path) -> Path:
 
 TERMINALS = {
     "bash": (["--norc", "--noprofile", "-i"], 'eval "$(nexusform completion bash)"'),
-    "zsh": (["-f", "-i"], 'autoload -Uz compinit; compinit -u -D; eval "$(nexusform completion zsh)"'),
-    "fish": (["--no-config", "-i"], "set -g fish_autosuggestion_enabled 0; nexusform completion fish|source"),
+    "zsh": (
+        ["-f", "-i"],
+        'autoload -Uz compinit; compinit -u -D; eval "$(nexusform completion zsh)"',
+    ),
+    "fish": (
+        ["--no-config", "-i"],
+        "set -g fish_autosuggestion_enabled 0; nexusform completion fish|source",
+    ),
 }
 # Typed text (TAB is the key), and the words after completion by the shell.
 STROKES = {
@@ -198,7 +208,9 @@ def test_completion_in_interactive_shell(home: Path, site: Path, shell: str) -> 
     asking = [f"{line}\x01printf '<%s>' \necho read''y\n" for line in lines]
     with open_terminal([shell, *flags], home) as master:
         press_keys(master, f"{setup}; echo read''y\n", "ready")
-        said = [re.search("<nexusform>(<.*>)", press_keys(master, keys, "ready")) for keys in asking]
+        said = [
+            re.search("<nexusform>(<.*>)", press_keys(master, keys, "ready")) for keys in asking
+        ]
     words = [each and each[1][1:-1].replace("><", " ") for each in said]
     assert words == list(select_strokes().values())
 
@@ -215,7 +227,9 @@ def open_terminal(command: list[str], home: Path) -> Iterator[int]:
     if child == 0:
         os.chdir(home)
         path = f"{home / 'bin'}:{os.environ['PATH']}"
-        os.execvpe(command[0], command, {**os.environ, "PATH": path, "HOME": str(home), "TERM": "dumb"})
+        os.execvpe(
+            command[0], command, {**os.environ, "PATH": path, "HOME": str(home), "TERM": "dumb"}
+        )
     try:
         yield master
     finally:

@@ -99,7 +99,11 @@ def test_each_line_prints_its_value(
 )
 @pytest.mark.usefixtures("configuration_directory")
 def test_first_error_exits_with_1(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, text: str, out: str, words: str
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    text: str,
+    out: str,
+    words: str,
 ) -> None:
     code, shown, err = run_console(capsys, monkeypatch, text)
     assert (code, shown) == (1, out)
@@ -115,18 +119,25 @@ def test_resources_have_values_of_the_state(
     capsys.readouterr()
     text = 'nexus_rack.r[*].name\nnexus_rack.r[1].machines["rack1-bm01"].slot\n'
     assert run_console(capsys, monkeypatch, text) == (0, '[\n  "rack0",\n  "rack1",\n]\n1\n', "")
-    assert run_console(capsys, monkeypatch, "sensitive(nexus_site.main.name)")[1] == "(sensitive value)\n"
+    assert (
+        run_console(capsys, monkeypatch, "sensitive(nexus_site.main.name)")[1]
+        == "(sensitive value)\n"
+    )
 
 
 def test_working_directory_is_absolute(
-    configuration_directory: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    configuration_directory: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     shown = run_console(capsys, monkeypatch, "path.cwd\npath.root\n", "-var", "needed=4")[1]
     assert shown == f'"{configuration_directory}"\n"."\n'
 
 
 @pytest.mark.usefixtures("configuration_directory")
-def test_variables_are_accepted(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variables_are_accepted(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert run_console(capsys, monkeypatch, "var.needed + 1", "-var", "needed=4") == (0, "5\n", "")
 
 
@@ -138,7 +149,9 @@ def test_directory_without_configuration_is_accepted(
 
 
 def test_invalid_configuration_is_reported_at_start(
-    configuration_directory: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    configuration_directory: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     (configuration_directory / "main.nf.hcl").write_text("locals {\n")
     code, out, err = run_console(capsys, monkeypatch, "1\n")
@@ -147,7 +160,9 @@ def test_invalid_configuration_is_reported_at_start(
 
 
 def test_error_in_a_local_is_reported_at_its_line(
-    configuration_directory: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    configuration_directory: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     (configuration_directory / "more.nf.hcl").write_text('locals {\n  broken = tonumber("x")\n}\n')
     for _ in range(2):
@@ -210,7 +225,11 @@ def test_terraform_console_prints_the_same(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty.tfrc").write_text("")
-    environment = {**os.environ, "TF_CLI_CONFIG_FILE": str(tmp_path / "empty.tfrc"), "CHECKPOINT_DISABLE": "1"}
+    environment = {
+        **os.environ,
+        "TF_CLI_CONFIG_FILE": str(tmp_path / "empty.tfrc"),
+        "CHECKPOINT_DISABLE": "1",
+    }
     for text in AGREED:
         theirs = subprocess.run(
             ["terraform", "console"],
@@ -255,7 +274,9 @@ output "host" {
 """
 
 
-def _explain(directory: Path, capfd: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+def _explain(
+    directory: Path, capfd: pytest.CaptureFixture[str], *arguments: str
+) -> tuple[int, str, str]:
     (directory / "main.nf.hcl").write_text(_EXPLAINED)
     (directory / "m").mkdir(exist_ok=True)
     (directory / "m" / "main.nf.hcl").write_text(_EXPLAINED_MODULE)
@@ -292,22 +313,34 @@ def test_explain_follows_names_to_cause_of_unknown_or_sensitive(
     )
 
 
-def test_explain_lists_each_part_of_a_name_once(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_explain_lists_each_part_of_a_name_once(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     _, tree, _ = _explain(tmp_path, capfd, "[local.place, local.place]")
     assert tree.count('"at ${nexus_site.s.id}"') == 1
-    assert tree.endswith("  local.place = (known after apply)  (string, unknown)\n    (parts shown above)\n")
+    assert tree.endswith(
+        "  local.place = (known after apply)  (string, unknown)\n    (parts shown above)\n"
+    )
 
 
 def test_explain_hides_sensitive_values(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     for more in ([], ["-json"]):
-        _, tree, _ = _explain(tmp_path, capfd, '[for c in local.letters : c == "H" ? var.nothing : "n"]', *more)
+        _, tree, _ = _explain(
+            tmp_path, capfd, '[for c in local.letters : c == "H" ? var.nothing : "n"]', *more
+        )
         assert "hunter2" not in tree
         assert '"h"' not in tree.lower().replace('c == "h"', "").replace('c == \\"h\\"', "")
-        assert tree.count("upper(c)") == 2  # the loop itself, and its body once
-        assert 'variable "password" is declared so' in tree or 'variable \\"password\\" is declared so' in tree
+        # The loop itself, and its body once.
+        assert tree.count("upper(c)") == 2
+        assert (
+            'variable "password" is declared so' in tree
+            or 'variable \\"password\\" is declared so' in tree
+        )
 
 
-def test_explain_reports_errors_instead_of_unknown_values(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_explain_reports_errors_instead_of_unknown_values(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     code, tree, errors = _explain(tmp_path, capfd, '[1 + 2, upper("a") + 1, local.letters[9]]')
     assert code == 1
     assert "Invalid operand" in errors
@@ -335,7 +368,10 @@ def test_explain_shows_caught_errors_except_of_sensitive_values(
     code, tree, _ = _explain(tmp_path, capfd, 'try({}.a, tonumber("x"), 3)')
     assert code == 0
     assert "  {}.a = (error)\n      ! error: Unsupported attribute\n" in tree
-    for text in ("try(tonumber(var.password), 0)", "[for c in local.letters : try(tonumber(c), 0)]"):
+    for text in (
+        "try(tonumber(var.password), 0)",
+        "[for c in local.letters : try(tonumber(c), 0)]",
+    ):
         _, tree, _ = _explain(tmp_path, capfd, text)
         assert "error" not in tree
 
@@ -366,7 +402,12 @@ def test_explain_as_json(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> N
                         "type": "string",
                         "known": "yes",
                         "sensitive": True,
-                        "reasons": [{"mark": "sensitive", "why": 'variable "password" is declared so (main.nf.hcl:2)'}],
+                        "reasons": [
+                            {
+                                "mark": "sensitive",
+                                "why": 'variable "password" is declared so (main.nf.hcl:2)',
+                            }
+                        ],
                         "omitted": 0,
                         "repeated": False,
                         "parts": [],
@@ -377,13 +418,17 @@ def test_explain_as_json(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> N
     }
 
 
-def test_explain_visits_a_long_loop_a_few_times(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_explain_visits_a_long_loop_a_few_times(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     _, tree, _ = _explain(tmp_path, capfd, "[for i in range(30) : i * 2]")
     assert "  i * 2 = 36  (number)\n" in tree
     assert tree.endswith("  ... and 11 more\n")
 
 
-def test_explain_of_an_invalid_expression(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_explain_of_an_invalid_expression(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     code, tree, said = _explain(tmp_path, capfd, "nonsense.x")
     assert (code, tree) == (1, "")
     assert 'A managed resource "nonsense" "x" has not been declared' in said

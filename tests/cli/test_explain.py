@@ -97,7 +97,10 @@ def test_json_lists_every_machine(build_explain_runner: Any) -> None:
     found = json.loads(build_explain_runner(A, "a-p-1", "-format=json"))
     machines = {"r0-bm01", "r0-bm02", "r1-bm01", "r1-bm02"}
     assert {way["machine"] for way in found["elsewhere"]} == machines - {found["to"]["machine"]}
-    assert {row["candidate"]: row["rule"] for row in found["rejected"]} == {"r1-bm01": "zones", "r1-bm02": "zones"}
+    assert {row["candidate"]: row["rule"] for row in found["rejected"]} == {
+        "r1-bm01": "zones",
+        "r1-bm02": "zones",
+    }
     assert found["certainty"]["rack"] == 1.0
 
 
@@ -114,7 +117,9 @@ def test_explanation_as_markdown(build_explain_runner: Any) -> None:
         assert title in text
 
 
-def test_unplaced_vm_lists_suggested_fixes(build_explain_runner: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unplaced_vm_lists_suggested_fixes(
+    build_explain_runner: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     Path("main.nf.hcl").write_text(MAIN.replace("count              = 2", "count              = 5"))
     text = build_explain_runner(A, "a-p-4")
     assert "fits nowhere" in text
@@ -150,7 +155,9 @@ def test_cluster_and_pool_are_explained_by_their_spread(build_explain_runner: An
     assert "### " in build_explain_runner(A, "-format=markdown")
 
 
-def test_node_is_found_by_its_name_alone(build_explain_runner: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_node_is_found_by_its_name_alone(
+    build_explain_runner: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     """kubectl prints the name that the platform gave. Equal names on two sites are listed."""
     assert run_command_line(["apply", "-auto-approve"]) == 0
     path = Path("state/nexusform.nfstate")
@@ -158,12 +165,15 @@ def test_node_is_found_by_its_name_alone(build_explain_runner: Any, capsys: pyte
     node = state.index('"a-p-1"')
     assert '"platform_name": null' in state[node:]
     path.write_text(
-        state[:node] + state[node:].replace('"platform_name": null', '"platform_name": "a-1b6e-md-5sqkp"', 1)
+        state[:node]
+        + state[node:].replace('"platform_name": null', '"platform_name": "a-1b6e-md-5sqkp"', 1)
     )
     for name in ("a-p-1", "a-1b6e-md-5sqkp"):
         assert build_explain_runner(name).startswith("a-p-1 (NC_P46_224_v1")
     other = MAIN.replace('"lab"', '"east"').replace(".lab", ".east").replace('"r"', '"e"')
-    Path("east.nf.hcl").write_text(other.replace('"nexus_kubernetes_cluster" "a"', '"nexus_kubernetes_cluster" "b"'))
+    Path("east.nf.hcl").write_text(
+        other.replace('"nexus_kubernetes_cluster" "a"', '"nexus_kubernetes_cluster" "b"')
+    )
     assert run_command_line(["apply", "-auto-approve"]) == 0
     build_explain_runner("a-p-1", code=1)
     assert run_command_line(["explain", "a-p-1"]) == 1
@@ -217,8 +227,12 @@ def test_pod_is_explained_node_by_node(tmp_path: Path, build_explain_runner: Any
     text = build_explain_runner(manifest, "redis-0")
     assert text.startswith("redis-0 (default/Deployment/redis) on a\nruns on a-p-")
     said = " ".join(text.split())
-    assert "Certain: every run of the scheduler puts the same number of these pods on this node." in said
-    assert "least_allocated: 99" in text.partition("a-p-1")[2]  # both nodes are feasible
+    assert (
+        "Certain: every run of the scheduler puts the same number of these pods on this node."
+        in said
+    )
+    # Both nodes are feasible.
+    assert "least_allocated: 99" in text.partition("a-p-1")[2]
     assert "untolerated taint" in text
     pending = json.loads(build_explain_runner(manifest, "redis-2", "-format=json"))
     assert (pending["node"], pending["kind"]) == (None, "pod")
@@ -301,7 +315,9 @@ def test_removed_vm_is_explained(build_explain_runner: Any, *, saved: bool) -> N
 def test_vm_of_removed_cluster_is_explained(build_explain_runner: Any) -> None:
     assert run_command_line(["apply", "-auto-approve"]) == 0
     Path("main.nf.hcl").write_text(MAIN[: MAIN.index('resource "nexus_kubernetes_cluster"')])
-    assert "its cluster was removed (cluster_removed)" in " ".join(build_explain_runner(A, "a-p-0").split())
+    assert "its cluster was removed (cluster_removed)" in " ".join(
+        build_explain_runner(A, "a-p-0").split()
+    )
 
 
 def test_every_unplaced_vm_is_explained(build_explain_runner: Any) -> None:

@@ -29,7 +29,9 @@ Result = tuple[int, str, str]
 
 
 @pytest.fixture
-def nf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Result]:
+def nf(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., Result]:
     """Run a command line in a directory with a saved plan and reports of it; return code, stdout, stderr."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
@@ -105,7 +107,9 @@ WITHOUT_REPORT = {interrupt, use_wrong_limit}
 
 @pytest.mark.parametrize("stage", STAGES, ids=lambda stage: stage.__name__)
 def test_no_file_is_older_than_the_run(
-    nf: Callable[..., Result], monkeypatch: pytest.MonkeyPatch, stage: Callable[[pytest.MonkeyPatch], list[str]]
+    nf: Callable[..., Result],
+    monkeypatch: pytest.MonkeyPatch,
+    stage: Callable[[pytest.MonkeyPatch], list[str]],
 ) -> None:
     older = {path.name: path.read_bytes() for path in Path().glob("report.*")}
     plan = Path("p").read_bytes()
@@ -115,14 +119,17 @@ def test_no_file_is_older_than_the_run(
     for name, content in older.items():
         is_report = stage not in WITHOUT_REPORT
         assert Path(name).exists() == is_report, name
-        # A plan that cannot be saved is reported as planned. Without VMs, the CSV file has only headings.
+        # A plan that cannot be saved is reported as planned. Without VMs, the CSV file has only
+        # headings.
         if is_report and stage is not break_saving and name != "report.csv":
             assert Path(name).read_bytes() != content, name
 
 
 @pytest.mark.parametrize("stage", STAGES, ids=lambda stage: stage.__name__)
 def test_failed_plan_is_shown_and_not_applied(
-    nf: Callable[..., Result], monkeypatch: pytest.MonkeyPatch, stage: Callable[[pytest.MonkeyPatch], list[str]]
+    nf: Callable[..., Result],
+    monkeypatch: pytest.MonkeyPatch,
+    stage: Callable[[pytest.MonkeyPatch], list[str]],
 ) -> None:
     folder = Path.cwd()
     flags = stage(monkeypatch)
@@ -137,13 +144,21 @@ def test_failed_plan_is_shown_and_not_applied(
     document = json.loads(out)
     assert (code, document["errored"], document["applyable"]) == (0, True, False)
     assert [found["severity"] for found in document["diagnostics"]].count("error") >= 1
-    for command in (["apply", "p"], ["export", "-format=az", "p"], ["explain", "-plan=p", "nexus_site.lab"]):
+    for command in (
+        ["apply", "p"],
+        ["export", "-format=az", "p"],
+        ["explain", "-plan=p", "nexus_site.lab"],
+    ):
         code, out, err = nf(*command)
         assert (code, "Saved plan has errors" in out + err) == (1, True), (command, out, err)
 
 
 def test_failed_plan_is_not_signed(nf: Callable[..., Result]) -> None:
-    subprocess.run(["openssl", "genpkey", "-algorithm", "ed25519", "-out", "key.pem"], check=True, capture_output=True)
+    subprocess.run(
+        ["openssl", "genpkey", "-algorithm", "ed25519", "-out", "key.pem"],
+        check=True,
+        capture_output=True,
+    )
     nf("plan", "-out=p", "-var=unknown=1")
     before = Path("p").read_bytes()
     code, out, err = nf("sign", "-key=key.pem", "p", "-confine=false")
@@ -158,7 +173,9 @@ def test_comment_of_failed_pull_request_has_the_error(nf: Callable[..., Result])
     assert "Plan failed: 1 error." in Path("plan.md").read_text()
 
 
-@pytest.mark.parametrize("content", ["hello\n", '{"format": "nexusform"}', "PK\3\4 another archive"])
+@pytest.mark.parametrize(
+    "content", ["hello\n", '{"format": "nexusform"}', "PK\3\4 another archive"]
+)
 def test_other_kind_of_file_is_not_overwritten(nf: Callable[..., Result], content: str) -> None:
     Path("notes").write_text(content)
     code, out, err = nf("plan", "-out=notes")
@@ -198,12 +215,19 @@ STATE_DOCUMENT = '{\n  "format": "nexusform",\n  "kind": "state"\n}\n'
         ("s.nfstate.backup", STATE_DOCUMENT, "plan -report=text:s.nfstate.backup"),
     ],
 )
-def test_no_input_is_deleted(nf: Callable[..., Result], name: str, content: str | None, words: str) -> None:
+def test_no_input_is_deleted(
+    nf: Callable[..., Result], name: str, content: str | None, words: str
+) -> None:
     before = Path(name).read_bytes() if content is None else content.encode()
     Path(name).write_bytes(before)
     Path("older.md").write_text("older")
-    code, _, err = nf(*words.split(), *(["-report=markdown:older.md"] if "export" not in words else []))
-    assert (code, "is an input and is not overwritten" in " ".join(err.replace("│", "").split())) == (1, True), err
+    code, _, err = nf(
+        *words.split(), *(["-report=markdown:older.md"] if "export" not in words else [])
+    )
+    assert (
+        code,
+        "is an input and is not overwritten" in " ".join(err.replace("│", "").split()),
+    ) == (1, True), err
     assert Path(name).read_bytes() == before
     assert Path("older.md").read_text() == "older"
 
@@ -230,12 +254,17 @@ def test_possible_input_is_not_overwritten(
     before = Path(name).read_bytes() if content is None else content.encode()
     Path(name).write_bytes(before)
     code, _, err = nf("plan", f"-report={report}:{name}")
-    assert (code, f'"{name}" may be an input and is not overwritten.' in " ".join(err.split())) == (1, True), err
+    assert (code, f'"{name}" may be an input and is not overwritten.' in " ".join(err.split())) == (
+        1,
+        True,
+    ), err
     assert Path(name).read_bytes() == before
 
 
 def test_state_of_another_name_is_not_overwritten(nf: Callable[..., Result]) -> None:
-    Path("backend.nf.hcl").write_text('nexusform {\n  backend "local" {\n    path = "my.json"\n  }\n}\n')
+    Path("backend.nf.hcl").write_text(
+        'nexusform {\n  backend "local" {\n    path = "my.json"\n  }\n}\n'
+    )
     assert nf("apply", "-auto-approve")[0] == 0
     before = Path("my.json").read_bytes()
     assert nf("plan", "-report=json:my.json")[0] == 1
@@ -269,6 +298,9 @@ def test_plan_is_not_saved_as_configuration(nf: Callable[..., Result]) -> None:
 
 def test_one_path_is_for_one_output(nf: Callable[..., Result]) -> None:
     code, _, err = nf("plan", "-report=json:r", "-report=markdown:./r")
-    assert (code, "only one report can go to stdout, and to each file" in " ".join(err.split())) == (1, True), err
+    assert (
+        code,
+        "only one report can go to stdout, and to each file" in " ".join(err.split()),
+    ) == (1, True), err
     assert nf("plan", "-out=q", "-report=json:./q")[0] == 1
     assert not Path("q").exists()

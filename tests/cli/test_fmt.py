@@ -38,7 +38,9 @@ def test_three_kinds_of_files_are_rewritten_and_listed(
     assert run_fmt(capsys) == (0, "", "")
 
 
-def test_formatted_file_is_not_written(working_directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_formatted_file_is_not_written(
+    working_directory: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = working_directory / "a.nf.hcl"
     file.write_text(TIDY)
     before = file.stat()
@@ -46,7 +48,9 @@ def test_formatted_file_is_not_written(working_directory: Path, capsys: pytest.C
     assert file.stat().st_ino == before.st_ino
 
 
-def test_rewritten_file_keeps_its_mode_and_link(working_directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_rewritten_file_keeps_its_mode_and_link(
+    working_directory: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (working_directory / "real").mkdir()
     target = working_directory / "real" / "a.nf.hcl"
     target.write_text(UNTIDY)
@@ -60,7 +64,9 @@ def test_rewritten_file_keeps_its_mode_and_link(working_directory: Path, capsys:
     assert sorted(p.name for p in target.parent.iterdir()) == ["a.nf.hcl"]
 
 
-def test_check_changes_nothing_and_exits_with_3(working_directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_changes_nothing_and_exits_with_3(
+    working_directory: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (working_directory / "a.nf.hcl").write_text(UNTIDY)
     (working_directory / "b.nf.hcl").write_text(TIDY)
     assert run_fmt(capsys, "-check") == (3, "a.nf.hcl\n", "")
@@ -80,7 +86,9 @@ def test_diff_shows_changes(working_directory: Path, capsys: pytest.CaptureFixtu
     assert (working_directory / "a.nf.hcl").read_text() == "a=1"
 
 
-def test_subdirectories_require_recursive(working_directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_subdirectories_require_recursive(
+    working_directory: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     inner = working_directory / "modules" / "m"
     inner.mkdir(parents=True)
     hidden = working_directory / ".nexusform"
@@ -105,7 +113,9 @@ def test_errors_are_reported_and_other_files_formatted(
     assert (working_directory / "a.nf.hcl").read_text() == BROKEN
 
 
-@pytest.mark.parametrize(("path", "words"), [("none", "There is no file"), ("x.tf", "that nexusform can format: ")])
+@pytest.mark.parametrize(
+    ("path", "words"), [("none", "There is no file"), ("x.tf", "that nexusform can format: ")]
+)
 def test_unformattable_path_exits_with_2(
     working_directory: Path, capsys: pytest.CaptureFixture[str], path: str, words: str
 ) -> None:
@@ -116,7 +126,8 @@ def test_unformattable_path_exits_with_2(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "out"), [(["-"], 0, TIDY), (["-check", "-"], 3, ""), (["-diff", "-check", "-"], 3, None)]
+    ("arguments", "code", "out"),
+    [(["-"], 0, TIDY), (["-check", "-"], 3, ""), (["-diff", "-check", "-"], 3, None)],
 )
 def test_stdin_is_formatted_to_stdout(
     working_directory: Path,
@@ -135,7 +146,11 @@ def test_stdin_is_formatted_to_stdout(
 
 @pytest.mark.parametrize(("text", "out"), [("a=1", "a = 1\n"), ("a=1\n", "a = 1\n"), ("", "\n")])
 def test_text_from_stdin_ends_with_a_newline(
-    working_directory: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, text: str, out: str
+    working_directory: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    text: str,
+    out: str,
 ) -> None:
     assert working_directory
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))

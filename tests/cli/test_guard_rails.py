@@ -45,7 +45,9 @@ def nf(
     return run_command
 
 
-def test_broken_guard_rail_blocks_plan_in_every_report(nf: Callable[..., tuple[int, str, str]]) -> None:
+def test_broken_guard_rail_blocks_plan_in_every_report(
+    nf: Callable[..., tuple[int, str, str]],
+) -> None:
     Path("main.nf.hcl").write_text(SITE)
     formats = ("text", "markdown", "html", "svg", "junit", "sarif", "json")
     reports = [f"-report={name}:p.{name}" for name in formats]
@@ -86,30 +88,42 @@ def test_limits_of_several_flags_are_combined(
     assert code == 1
     assert "passed moved:7" in text
     assert "BLOCKED by capacity:5000000: " in text
-    assert nf("plan", "-fail-on=moved:7,capacity:0")[0] == 0  # replaces both limits
-    code, _, err = nf("plan", "-fail-on=")  # such as an unset variable
+    # replaces both limits.
+    assert nf("plan", "-fail-on=moved:7,capacity:0")[0] == 0
+    # Such as an unset variable.
+    code, _, err = nf("plan", "-fail-on=")
     assert code == 1
     assert "-fail-on: name at least one limit" in err
 
 
 @pytest.mark.of_domains("azure")
-def test_plan_blocked_by_guard_rail_is_not_exported(nf: Callable[..., tuple[int, str, str]]) -> None:
+def test_plan_blocked_by_guard_rail_is_not_exported(
+    nf: Callable[..., tuple[int, str, str]],
+) -> None:
     Path("main.nf.hcl").write_text(SITE)
     assert nf("plan", "-fail-on=capacity:5000000", "-out=p.nfplan")[0] == 1
     code, out, err = nf("export", "-format=az", "p.nfplan")
     assert (code, out) == (1, "")
-    assert "The plan exceeds capacity:5000000, so it cannot be applied or exported." in " ".join(err.split())
+    assert "The plan exceeds capacity:5000000, so it cannot be applied or exported." in " ".join(
+        err.split()
+    )
 
 
-def test_refresh_only_plan_does_not_pass_a_limit_of_capacity(nf: Callable[..., tuple[int, str, str]]) -> None:
+def test_refresh_only_plan_does_not_pass_a_limit_of_capacity(
+    nf: Callable[..., tuple[int, str, str]],
+) -> None:
     Path("main.nf.hcl").write_text(SITE)
     assert nf("apply", "-auto-approve")[0] == 0
     code, text, _ = nf("plan", "-refresh-only", "-fail-on=capacity:1,moved:0")
     assert code == 1
-    assert "a refresh-only plan does not compute the spare capacity passed moved:0" in " ".join(text.split())
+    assert "a refresh-only plan does not compute the spare capacity passed moved:0" in " ".join(
+        text.split()
+    )
 
 
-def test_capacity_without_a_vm_sku_in_use_is_unknown(nf: Callable[..., tuple[int, str, str]]) -> None:
+def test_capacity_without_a_vm_sku_in_use_is_unknown(
+    nf: Callable[..., tuple[int, str, str]],
+) -> None:
     racks, _, _ = SITE.partition('resource "nexus_kubernetes_cluster"')
     Path("main.nf.hcl").write_text(racks)
     code, text, _ = nf("plan", "-fail-on=capacity:1000000")
@@ -117,14 +131,17 @@ def test_capacity_without_a_vm_sku_in_use_is_unknown(nf: Callable[..., tuple[int
     reason = "the spare capacity of lab is unknown: no pool there uses a VM SKU"
     assert f"BLOCKED, unknown: capacity:1000000: {reason}" in " ".join(text.split())
     Path("main.nf.hcl").write_text(f'{SITE}\nresource "nexus_site" "further" {{}}\n')
-    assert nf("plan", "-fail-on=capacity:1")[0] == 0  # a further site without VMs is no doubt
+    # A further site without VMs is no doubt.
+    assert nf("plan", "-fail-on=capacity:1")[0] == 0
     Path("main.nf.hcl").write_text('output "x" {\n  value = 1\n}\n')
     code, text, _ = nf("plan", "-fail-on=capacity:1")
     assert (code, "no site exists after this plan" in " ".join(text.split())) == (1, True)
 
 
 @pytest.mark.parametrize("samples", ["0", "1", "9"])
-def test_few_samples_prove_no_certainty(nf: Callable[..., tuple[int, str, str]], samples: str) -> None:
+def test_few_samples_prove_no_certainty(
+    nf: Callable[..., tuple[int, str, str]], samples: str
+) -> None:
     Path("main.nf.hcl").write_text(SITE)
     code, text, _ = nf("plan", f"-samples={samples}", "-fail-on=certainty:0.5")
     assert code == 1
@@ -133,7 +150,9 @@ def test_few_samples_prove_no_certainty(nf: Callable[..., tuple[int, str, str]],
     assert nf("plan", "-samples=10", "-fail-on=certainty:0")[0] == 0
 
 
-def test_capacity_beside_a_vm_without_known_machine_is_unknown(nf: Callable[..., tuple[int, str, str]]) -> None:
+def test_capacity_beside_a_vm_without_known_machine_is_unknown(
+    nf: Callable[..., tuple[int, str, str]],
+) -> None:
     Path("main.nf.hcl").write_text('provider "simulated" {\n  reality = "reality.json"\n}\n' + SITE)
     assert nf("apply", "-auto-approve")[0] == 0
     objects = json.loads(Path("reality.json").read_text())
@@ -159,7 +178,9 @@ def test_json_events_report_broken_guard_rail(nf: Callable[..., tuple[int, str, 
 
 def test_targeted_plan_is_partial_in_every_format(nf: Callable[..., tuple[int, str, str]]) -> None:
     Path("main.nf.hcl").write_text(SITE)
-    _, text, _ = nf("plan", "-target=nexus_rack.rack", "-report=markdown:p.md", "-report=html:p.html")
+    _, text, _ = nf(
+        "plan", "-target=nexus_rack.rack", "-report=markdown:p.md", "-report=html:p.html"
+    )
     line = "Partial plan (-target): 2 changed resources; others were not planned\n"
     assert text.count(line) == 1
     assert Path("p.md").read_text().split("```text\n")[1].startswith(f"> {line}")
@@ -178,4 +199,6 @@ def test_capacity_counts_largest_sku_of_site(nf: Callable[..., tuple[int, str, s
     code, _, errors = nf("plan", "-fail-on=capacity:5000000")
     assert code == 1
     assert errors.count(" after this plan") == 1
-    assert re.search(r"has capacity for \d+ more NC_P46_224_v1 after\s+this plan", errors.replace("│ ", ""))
+    assert re.search(
+        r"has capacity for \d+ more NC_P46_224_v1 after\s+this plan", errors.replace("│ ", "")
+    )

@@ -47,7 +47,9 @@ Result = tuple[int, str]
 
 
 @pytest.fixture
-def nf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Result]:
+def nf(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., Result]:
     """Run a command line in a directory with a configuration; return the exit code and all output."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
@@ -68,7 +70,9 @@ def test_the_table_has_98_habits() -> None:
 
 @pytest.mark.of_domains("remote_state")
 @pytest.mark.parametrize(("line", "hint"), HABITS, ids=[habit[0] for habit in HABITS])
-def test_habit_works_or_error_names_an_alternative(nf: Callable[..., Result], line: str, hint: str) -> None:
+def test_habit_works_or_error_names_an_alternative(
+    nf: Callable[..., Result], line: str, hint: str
+) -> None:
     nf("plan", "-out=p")
     code, text = nf(*shlex.split(line))
     if hint:
@@ -87,7 +91,9 @@ def test_habit_works_or_error_names_an_alternative(nf: Callable[..., Result], li
         ("azurerm_resource_group", "nexusform predict -terraform-plan=FILE"),
     ],
 )
-def test_resource_type_of_another_tool_is_reported(nf: Callable[..., Result], written: str, hint: str) -> None:
+def test_resource_type_of_another_tool_is_reported(
+    nf: Callable[..., Result], written: str, hint: str
+) -> None:
     Path("main.nf.hcl").write_text(f'resource "{written}" "a" {{\n}}\n')
     code, text = nf("validate")
     assert (code, hint in text) == (1, True), text
@@ -103,7 +109,9 @@ def test_node_is_explained_by_its_name(nf: Callable[..., Result]) -> None:
         assert nf("apply", "-auto-approve")[0] == 0
 
 
-def test_workspace_of_terraform_is_used_with_a_note(nf: Callable[..., Result], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workspace_of_terraform_is_used_with_a_note(
+    nf: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TF_WORKSPACE", "dev")
     code, text = nf("workspace", "show")
     assert (code, text) == (0, 'dev TF_WORKSPACE selects the workspace "dev".')

@@ -24,7 +24,9 @@ def test_directory_without_matching_domain_is_rejected(
     assert [path.name for path in tmp_path.iterdir()] == ["export"]
 
 
-@pytest.mark.parametrize(("named", "asked"), [("hub", "hub"), ("export", "DIR"), ("nowhere", "DIR")])
+@pytest.mark.parametrize(
+    ("named", "asked"), [("hub", "hub"), ("export", "DIR"), ("nowhere", "DIR")]
+)
 def test_source_is_a_registered_name_or_a_directory(
     named: str, asked: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

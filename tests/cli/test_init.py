@@ -92,12 +92,22 @@ def test_backend_settings_can_be_given_separately(nf: Callable[..., CommandResul
     assert "filed/s.nfstate" in nf("init", "-reconfigure", "-backend-config=settings.nfvars.hcl")[1]
     # Values are converted to text, as in Terraform: a null is not set, so the default path remains.
     Path("settings.nfvars.hcl").write_text("path = null\n")
-    assert "state/nexusform.nfstate" in nf("init", "-reconfigure", "-backend-config=settings.nfvars.hcl")[1]
+    assert (
+        "state/nexusform.nfstate"
+        in nf("init", "-reconfigure", "-backend-config=settings.nfvars.hcl")[1]
+    )
     Path("settings.nfvars.hcl").write_text("path = true\n")
-    assert 'Backend "local": true (' in nf("init", "-reconfigure", "-backend-config=settings.nfvars.hcl")[1]
+    assert (
+        'Backend "local": true ('
+        in nf("init", "-reconfigure", "-backend-config=settings.nfvars.hcl")[1]
+    )
     Path("settings.nfvars.hcl").write_text('path = ["a"]\n')
     code, _, err = nf("init", "-reconfigure", "-backend-config=settings.nfvars.hcl")
-    assert (code, "settings.nfvars.hcl line 1" in err, "string required" in err) == (1, True, True), err
+    assert (code, "settings.nfvars.hcl line 1" in err, "string required" in err) == (
+        1,
+        True,
+        True,
+    ), err
     code, _, err = nf("init", "-reconfigure", "-backend-config=pth=x")
     assert code == 1
     assert 'has no setting "pth"' in err
@@ -112,7 +122,9 @@ def test_unknown_backend_is_reported_with_its_line(nf: Callable[..., CommandResu
         assert "backend.nf.hcl line 2" in err
 
 
-def test_nf_data_dir_moves_backend_file(nf: Callable[..., CommandResult], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nf_data_dir_moves_backend_file(
+    nf: Callable[..., CommandResult], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("NF_DATA_DIR", "kept")
     write_backend("elsewhere/s.nfstate")
     assert nf("init")[0] == 0
@@ -120,7 +132,9 @@ def test_nf_data_dir_moves_backend_file(nf: Callable[..., CommandResult], monkey
     assert not Path(".nexusform").exists()
 
 
-def test_saved_settings_overriding_changed_block_are_reported(nf: Callable[..., CommandResult]) -> None:
+def test_saved_settings_overriding_changed_block_are_reported(
+    nf: Callable[..., CommandResult],
+) -> None:
     Path("backend.nf.hcl").write_text('nexusform {\n  backend "local" {}\n}\n')
     assert nf("init", "-backend-config=path=given/s.nfstate")[0] == 0
     assert "Remembered" not in nf("init")[1]
@@ -128,7 +142,9 @@ def test_saved_settings_overriding_changed_block_are_reported(nf: Callable[..., 
     code, out, err = nf("init")
     assert code == 0
     assert "given/s.nfstate" in out
-    assert 'The values of "path" in the block differ' in " ".join((out + err).replace("│", " ").split())
+    assert 'The values of "path" in the block differ' in " ".join(
+        (out + err).replace("│", " ").split()
+    )
     code, out, err = nf("init", "-reconfigure")
     assert "block/s.nfstate" in out
     assert "Remembered" not in out + err

@@ -17,14 +17,17 @@ from nexusform.cli.main import _is_out_of_memory, run_command_line
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs pipes as Unix has them")
 def test_apply_with_closed_output_reports_it(tmp_path: Path) -> None:
-    sites = "".join(f'resource "nexus_site" "s{number}" {{\n  name = "s{number}"\n}}\n' for number in range(41))
+    sites = "".join(
+        f'resource "nexus_site" "s{number}" {{\n  name = "s{number}"\n}}\n' for number in range(41)
+    )
     (tmp_path / "main.nf.hcl").write_text(sites)
     for command, read_bytes, message in (
         ("apply -auto-approve", 100, "Error: stdout was closed, so the command stopped."),
         ("plan", 0, ""),
     ):
         reader, writer = os.pipe()
-        fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)  # less than the output, so the command waits for the reader
+        # Less than the output, so the command waits for the reader.
+        fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
         if not read_bytes:
             os.close(reader)
         with (tmp_path / "told").open("w") as told_file:
@@ -63,11 +66,15 @@ resource "nexus_virtual_machine" "v" {
 def test_plan_out_of_memory_prints_one_message(tmp_path: Path) -> None:
     (tmp_path / "main.nf.hcl").write_text(MANY_VMS)
     ends = []
-    for limit in (36_000, 60_000):  # KiB of address space
+    # KiB of address space.
+    for limit in (36_000, 60_000):
         words = f"ulimit -v {limit} && exec {sys.executable} -m nexusform plan"
-        done = subprocess.run(["bash", "-c", words], cwd=tmp_path, check=False, capture_output=True, text=True)
+        done = subprocess.run(
+            ["bash", "-c", words], cwd=tmp_path, check=False, capture_output=True, text=True
+        )
         if done.returncode == -signal.SIGSEGV:
-            continue  # CPython 3.11 itself crashes if memory ends while it calls a function
+            # CPython 3.11 itself crashes if memory ends while it calls a function.
+            continue
         assert "Traceback" not in done.stderr, limit
         assert "Internal error" not in done.stderr, limit
         ends.append((done.returncode, "Error: Out of memory." in done.stderr))
@@ -82,7 +89,9 @@ def test_deeply_nested_modules_are_an_error(
     for number in range(1200):
         (tmp_path / f"m{number}").mkdir()
         text = (
-            f'module "m" {{\n  source = "../m{number + 1}"\n}}\n' if number < 1199 else 'output "x" {\n  value = 1\n}\n'
+            f'module "m" {{\n  source = "../m{number + 1}"\n}}\n'
+            if number < 1199
+            else 'output "x" {\n  value = 1\n}\n'
         )
         (tmp_path / f"m{number}" / "main.nf.hcl").write_text(text)
     (tmp_path / "main.nf.hcl").write_text('module "m" {\n  source = "./m0"\n}\n')

@@ -25,7 +25,10 @@ CASE = Path(__file__).with_name("lines_of_heredocs")
 @pytest.mark.of_domains("fleet", "vnf")
 @pytest.mark.parametrize("command", ["validate", "plan"])
 def test_each_error_is_reported_at_its_line(
-    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    command: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     shutil.copytree(CASE, tmp_path, dirs_exist_ok=True)
     monkeypatch.chdir(tmp_path)
@@ -56,8 +59,10 @@ def test_ranges_cover_the_line(
     [
         (2, "b: 2", 3),
         (1, "a: x-y", 2),  # a: ${...}
-        (1, "z: 1", 1),  # no such line: the whole heredoc
-        (7, "c: 3", 4),  # evaluated further down, and used once
+        # No such line: the whole heredoc.
+        (1, "z: 1", 1),
+        # evaluated further down, and used once.
+        (7, "c: 3", 4),
         (7, "b: 2", 1),  # used twice
     ],
 )
@@ -65,7 +70,8 @@ def test_only_certain_lines_are_named(number: int, text: str, line: int) -> None
     written = "x = <<EOT\na: ${local.x}-y\nb: 2\nc: 3\nb: 2\nEOT\n"
     whole = Span("f", Position(1, 5, 4), Position(7, 1, len(written)))
     found = locate_line_in_text(
-        build_error("invalid-yaml", "", whole, line=LiteralTextLine(number, text)), {"f": SourceFile("f", written)}
+        build_error("invalid-yaml", "", whole, line=LiteralTextLine(number, text)),
+        {"f": SourceFile("f", written)},
     )
     assert found.line is None
     assert found.subject is not None

@@ -12,7 +12,17 @@ from nexusform.cli.commands import CommandEntry, LazyGroup
 from nexusform.cli.main import ALIASES, COMMANDS, ROOT, run_command_line
 from nexusform.diagnostics.diagnostic import DiagnosticsError, build_error
 
-HEAVY = {"networkx", "deepdiff", "hcl2", "lark", "rich", "yaml", "orjson", "asyncio", "nexusform.planning"}
+HEAVY = {
+    "networkx",
+    "deepdiff",
+    "hcl2",
+    "lark",
+    "rich",
+    "yaml",
+    "orjson",
+    "asyncio",
+    "nexusform.planning",
+}
 
 
 def run_command(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
@@ -29,7 +39,9 @@ def list_loaded_modules(*arguments: str, where: Path | None = None) -> set[str]:
         f"code = run({list(arguments)!r})\n"
         "sys.stderr.write(json.dumps([code, sorted(sys.modules)]))\n"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=where)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=where
+    )
     code, modules = json.loads(done.stderr)
     assert code == 0
     assert done.stdout
@@ -47,7 +59,11 @@ def test_plan_imports_modules_of_its_configuration_only(tmp_path: Path) -> None:
     assert "nexusform.planning" in modules
     assert not {"deepdiff", "hcl2", "lark", "rich", "yaml", "asyncio"} & modules
     assert (
-        not {"nexusform.domains.vnf.importers.vnf_reading", "nexusform.domains.azure.importers.az_inventory"} & modules
+        not {
+            "nexusform.domains.vnf.importers.vnf_reading",
+            "nexusform.domains.azure.importers.az_inventory",
+        }
+        & modules
     )
 
 
@@ -62,7 +78,8 @@ NOT_FOR_QUICKSTART = (
     "nexusform.rendering.page",
     "nexusform.rendering.pull_request",
 )
-# Each module adds a fifth of a millisecond to a plan. Increase these only if a plan uses more modules.
+# Each module adds a fifth of a millisecond to a plan. Increase these only if a plan uses more
+# modules.
 MOST_MODULES = 223
 MOST_MODULES_OF_ONE_VM = 194
 ONE_VM = """
@@ -141,10 +158,23 @@ def test_help_all_lists_every_command(capsys: pytest.CaptureFixture[str]) -> Non
     assert run_command(capsys, "-help=all") == (0, out, "")
 
 
-def test_help_of_command_has_its_own_flags_and_examples_first(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_of_command_has_its_own_flags_and_examples_first(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     _, out, _ = run_command(capsys, "plan", "-help")
-    flags = [line.split("=")[0].split()[0] for line in out.splitlines() if line.startswith("  -")][1:]
-    assert flags == ["-out", "-var", "-target", "-replace", "-destroy", "-report", "-fail-on", "-previous"]
+    flags = [line.split("=")[0].split()[0] for line in out.splitlines() if line.startswith("  -")][
+        1:
+    ]
+    assert flags == [
+        "-out",
+        "-var",
+        "-target",
+        "-replace",
+        "-destroy",
+        "-report",
+        "-fail-on",
+        "-previous",
+    ]
     assert out.endswith("\nAll flags: nexusform plan -help=all\n")
     for command in (["untaint"], ["sites", "plan"], ["state", "mv"]):
         _, short, _ = run_command(capsys, *command, "-help")
@@ -160,7 +190,9 @@ def test_unknown_command_suggests_the_nearest(capsys: pytest.CaptureFixture[str]
     assert 'Unknown command "aply". Did you mean "apply"?' in err
 
 
-@pytest.mark.parametrize("flag", ["-detailed-exitcod", "--detailed-exitcod", "-detailed-exitcod=true"])
+@pytest.mark.parametrize(
+    "flag", ["-detailed-exitcod", "--detailed-exitcod", "-detailed-exitcod=true"]
+)
 def test_unknown_flag_suggests_the_nearest(capsys: pytest.CaptureFixture[str], flag: str) -> None:
     code, _, err = run_command(capsys, "plan", flag)
     assert code == 1
@@ -169,7 +201,9 @@ def test_unknown_flag_suggests_the_nearest(capsys: pytest.CaptureFixture[str], f
 
 
 @pytest.mark.parametrize("command", [("advise",), ("simulate", "capacity"), ("inventory", "check")])
-def test_json_flag_names_the_format_flag(capsys: pytest.CaptureFixture[str], command: tuple[str, ...]) -> None:
+def test_json_flag_names_the_format_flag(
+    capsys: pytest.CaptureFixture[str], command: tuple[str, ...]
+) -> None:
     code, _, err = run_command(capsys, *command, "-json")
     assert code == 1
     assert "Unknown flag -json. Use -format=json." in err
@@ -191,8 +225,12 @@ def test_flags_accept_one_dash_or_two(capsys: pytest.CaptureFixture[str], flag: 
         ("state", "list", "-compact-warnings"),
     ],
 )
-def test_flags_of_terraform_are_accepted_and_hidden(capsys: pytest.CaptureFixture[str], words: tuple[str, ...]) -> None:
-    _, plain, wrong = run_command(capsys, *(word for word in words if not word.startswith("-") and word != "3"))
+def test_flags_of_terraform_are_accepted_and_hidden(
+    capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
+) -> None:
+    _, plain, wrong = run_command(
+        capsys, *(word for word in words if not word.startswith("-") and word != "3")
+    )
     assert run_command(capsys, *words)[1:] == (plain, wrong)
     _, shown, _ = run_command(capsys, *words[:1], "-help=all")
     assert not [flag for flag in ("-input", "-parallelism", "-compact-warnings") if flag in shown]
@@ -216,7 +254,7 @@ def test_value_may_follow_its_flag(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        "plan -confine=", "plan -out=", "plan -previous=", "plan -sign= -out=p", "plan -state=", "advise -plan=",
+        "plan -confine=", "plan -out=", "plan -previous=", ("plan -sign= " "-out=p"), "plan -state=", "advise -plan=",
         "test -junit-xml=",
     ],
 )  # fmt: skip
@@ -282,7 +320,10 @@ def test_closed_reader_of_output_is_no_error() -> None:
     reading, writing = os.pipe()
     os.close(reading)
     done = subprocess.run(
-        [sys.executable, "-m", "nexusform", "-help"], stdout=writing, stderr=subprocess.PIPE, check=False
+        [sys.executable, "-m", "nexusform", "-help"],
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        check=False,
     )
     os.close(writing)
     assert done.stderr == b""
@@ -293,7 +334,10 @@ def test_closed_reader_of_output_is_no_error() -> None:
 def test_full_output_device_is_reported_in_one_sentence(arguments: list[str]) -> None:
     with Path("/dev/full").open("wb") as full:
         done = subprocess.run(
-            [sys.executable, "-m", "nexusform", *arguments], stdout=full, stderr=subprocess.PIPE, check=False
+            [sys.executable, "-m", "nexusform", *arguments],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            check=False,
         )
     assert done.returncode == 1
     assert done.stderr.startswith(b"Error: the output cannot be written: No space left on device.")
@@ -304,11 +348,16 @@ def test_closed_standard_streams_are_accepted(tmp_path: Path) -> None:
     command = f"cd {tmp_path} && exec {sys.executable} -m nexusform validate"
     (tmp_path / "main.nf.hcl").write_text('resource "nexus_site" "lab" {}\n')
     assert subprocess.run(["sh", "-c", f"{command} >&- 2>&-"], check=False).returncode == 0
-    assert subprocess.run(["sh", "-c", f"{command} <&-"], capture_output=True, check=False).returncode == 0
+    assert (
+        subprocess.run(["sh", "-c", f"{command} <&-"], capture_output=True, check=False).returncode
+        == 0
+    )
 
 
 def test_unsupported_character_of_terminal_is_replaced(tmp_path: Path) -> None:
-    (tmp_path / "main.nf.hcl").write_text('output "x" {\n  value = "\u76ee"\n  wrong = 1\n}\n', encoding="utf-8")
+    (tmp_path / "main.nf.hcl").write_text(
+        'output "x" {\n  value = "\u76ee"\n  wrong = 1\n}\n', encoding="utf-8"
+    )
     done = subprocess.run(
         [sys.executable, "-m", "nexusform", f"-chdir={tmp_path}", "validate"],
         capture_output=True,
@@ -321,7 +370,9 @@ def test_unsupported_character_of_terminal_is_replaced(tmp_path: Path) -> None:
 
 
 def test_group_loads_its_commands_on_demand() -> None:
-    group = LazyGroup("g", {"v": CommandEntry("nexusform.cli.version:version", "Version")}, aliases={"w": "v"})
+    group = LazyGroup(
+        "g", {"v": CommandEntry("nexusform.cli.version:version", "Version")}, aliases={"w": "v"}
+    )
     context = group.make_context("g", ["v"])
     assert group.get_command(context, "v") is group.get_command(context, "w")
     assert group.get_command(context, "x") is None
@@ -331,7 +382,11 @@ def test_help_lists_each_command_once(capsys: pytest.CaptureFixture[str]) -> Non
     _, out, _ = run_command(capsys, "help", "all")
     titles = [line for line in out.splitlines() if line.endswith(":") and not line.startswith(" ")]
     assert titles[0] == "Main commands:"
-    listed = [line.split()[0] for line in out.splitlines() if line.startswith("  ") and line[2:3].islower()]
+    listed = [
+        line.split()[0]
+        for line in out.splitlines()
+        if line.startswith("  ") and line[2:3].islower()
+    ]
     assert sorted(name for name in listed if name in COMMANDS) == sorted(COMMANDS)
 
 
@@ -358,7 +413,10 @@ def test_every_error_that_ends_a_command_is_printed(
 ) -> None:
     def fail(*_: object, **__: object) -> int:
         raise DiagnosticsError(
-            *(build_error("unreadable-file", f"{name} is too large.") for name in ("a.json", "b.json"))
+            *(
+                build_error("unreadable-file", f"{name} is too large.")
+                for name in ("a.json", "b.json")
+            )
         )
 
     monkeypatch.setattr(ROOT, "main", fail)
@@ -379,7 +437,8 @@ def test_interrupted_plan_reports_no_changes(
     monkeypatch.setattr(ROOT, "main", interrupt)
     assert run_command(capsys, "plan")[2] == "\nInterrupted. No changes were made.\n"
     assert run_command(capsys, "apply")[2] == "\nInterrupted.\n"
-    assert run_command(capsys, "apply", "plan")[2] == "\nInterrupted.\n"  # a plan file named like a command
+    # A plan file named like a command.
+    assert run_command(capsys, "apply", "plan")[2] == "\nInterrupted.\n"
 
 
 def test_ignored_variables_of_terraform_are_named(
@@ -410,7 +469,9 @@ def test_help_of_plan_is_grouped_and_has_examples(capsys: pytest.CaptureFixture[
         "Examples:",
     ]
     others = out.partition("Other options:")[2].partition("Examples:")[0]
-    assert others.split()[0] == "--help", "a new flag of plan belongs to a chapter (cli/commands.py)"
+    assert others.split()[0] == "--help", (
+        "a new flag of plan belongs to a chapter (cli/commands.py)"
+    )
     assert len(others.strip().splitlines()) == 1
     assert "  nexusform plan -out=p.nfplan  " in out
     _, few, _ = run_command(capsys, "untaint", "-help")
@@ -427,4 +488,7 @@ def test_deleted_current_directory_is_reported(
     deleted.rmdir()
     assert run_command_line(["plan", "-report=json:x.json"]) == 1
     said = " ".join(capsys.readouterr().err.split())
-    assert said == "Error: the current directory was deleted. Change to another one, or use -chdir=DIR."
+    assert (
+        said
+        == "Error: the current directory was deleted. Change to another one, or use -chdir=DIR."
+    )

@@ -70,11 +70,14 @@ def record_step(step: Step, tool: Tool, *, shows_outputs: bool) -> str:
     code, _, complaint = tool.call("plan", "-no-color", "-out=p", *step.options)
     if code:
         summaries = set(re.findall(r"Error: (.*)", complaint))
-        return "".join(f"{line}\n" for line in lines + [f"  rejected: {each}" for each in sorted(summaries)])
+        return "".join(
+            f"{line}\n" for line in lines + [f"  rejected: {each}" for each in sorted(summaries)]
+        )
     plan = json.loads(tool.call("show", "-json", "p")[1])
     found = sorted(list_change_rows(plan, "-refresh-only" in step.options))
     if "-destroy" in step.options:
-        # Terraform omits the previous address of an object in this case; nexusform shows it in every plan.
+        # Terraform omits the previous address of an object in this case; nexusform shows it in
+        # every plan.
         found = [re.sub(r", was \S+", "", row) for row in found]
     lines += [f"  {row}" for row in found]
     if shows_outputs:
@@ -86,7 +89,9 @@ def record_step(step: Step, tool: Tool, *, shows_outputs: bool) -> str:
     lines.append("state")
     lines += [f"  {line}" for line in sorted(tool.call("state", "list")[1].split())]
     outputs = json.loads(tool.call("output", "-json")[1])
-    lines += [f"  {name} = {json.dumps(output['value'])}" for name, output in sorted(outputs.items())]
+    lines += [
+        f"  {name} = {json.dumps(output['value'])}" for name, output in sorted(outputs.items())
+    ]
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -119,7 +124,9 @@ class Nexusform:
 
     def write(self, files: Mapping[str, str]) -> None:
         written = {
-            name: re.sub(r'(resource "nexus_vm_sku" .*\n)', r"\1  vcpus = 2\n  memory_gib = 4\n", text)
+            name: re.sub(
+                r'(resource "nexus_vm_sku" .*\n)', r"\1  vcpus = 2\n  memory_gib = 4\n", text
+            )
             for name, text in files.items()
         }
         replace_files(written, "*.nf.hcl")
@@ -146,10 +153,19 @@ class Terraform:
         words = [word.replace("nexus_vm_sku", "terraform_data") for word in arguments]
         environment = {**os.environ, "TF_CLI_CONFIG_FILE": "/dev/null", "CHECKPOINT_DISABLE": "1"}
         done = subprocess.run(
-            ["terraform", *words], env=environment, capture_output=True, text=True, check=False, timeout=60
+            ["terraform", *words],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
         )
         out = done.stdout.replace("terraform_data", "nexus_vm_sku")
-        error = re.sub("no change found for .*", "Invalid reference in replace_triggered_by expression", done.stderr)
+        error = re.sub(
+            "no change found for .*",
+            "Invalid reference in replace_triggered_by expression",
+            done.stderr,
+        )
         return done.returncode, out, error
 
 

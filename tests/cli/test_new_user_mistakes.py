@@ -66,7 +66,9 @@ def test_empty_directory_gets_instructions(nf: Callable[..., tuple[int, str]]) -
 @pytest.mark.parametrize(
     ("name", "new"), [("main.tf", "main.nf.hcl"), ("a.tf.json", "a.nf.json"), ("a.hcl", "a.nf.hcl")]
 )
-def test_configuration_of_another_tool_is_reported(nf: Callable[..., tuple[int, str]], name: str, new: str) -> None:
+def test_configuration_of_another_tool_is_reported(
+    nf: Callable[..., tuple[int, str]], name: str, new: str
+) -> None:
     Path(name).touch()
     code, text = nf("validate")
     assert code == 1
@@ -82,7 +84,10 @@ def test_unread_file_with_values_is_reported(
     assert "lon.nfvars.hcl" not in nf("plan", "-var-file=lon.nfvars.hcl")[1]
     Path("terraform.tfvars").touch()
     Path("lon.nfvars.hcl").unlink()
-    assert '"terraform.tfvars" is not read: its name would have to be "nexusform.nfvars.hcl".' in nf("plan")[1]
+    assert (
+        '"terraform.tfvars" is not read: its name would have to be "nexusform.nfvars.hcl".'
+        in nf("plan")[1]
+    )
     monkeypatch.setenv("TF_VAR_a", "1")
     assert "TF_VAR_a is set in the environment, but nexusform reads NF_VAR_a." in nf("plan")[1]
 
@@ -90,7 +95,9 @@ def test_unread_file_with_values_is_reported(
 def test_values_of_other_tools_are_reported_despite_a_default(
     nf: Callable[..., tuple[int, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    Path("main.nf.hcl").write_text('variable "a" {\n  default = "1"\n}\noutput "a" {\n  value = var.a\n}\n')
+    Path("main.nf.hcl").write_text(
+        'variable "a" {\n  default = "1"\n}\noutput "a" {\n  value = var.a\n}\n'
+    )
     assert "not read" not in nf("plan")[1]
     Path("terraform.tfvars").write_text('a = "2"\n')
     monkeypatch.setenv("TF_VAR_a", "3")
@@ -116,7 +123,9 @@ def test_values_of_other_tools_are_reported_despite_a_default(
         ("machine_counts = 4", '"machine_count"'),
     ],
 )
-def test_suggested_name_is_configurable(nf: Callable[..., tuple[int, str]], written: str, meant: str) -> None:
+def test_suggested_name_is_configurable(
+    nf: Callable[..., tuple[int, str]], written: str, meant: str
+) -> None:
     Path("main.nf.hcl").write_text(f'resource "nexus_rack" "r" {{\n  {written}\n}}\n')
     assert f"Did you mean {meant}?" in nf("validate")[1]
 
@@ -141,14 +150,18 @@ def test_validate_finds_instances_without_names(nf: Callable[..., tuple[int, str
 
 @pytest.mark.parametrize("option", ["-target", "-exclude"])
 @pytest.mark.parametrize("address", ["nexus_rack.rac", "module.x", "data.nexus_inventory.rack"])
-def test_unmatched_target_address_is_an_error(nf: Callable[..., tuple[int, str]], option: str, address: str) -> None:
+def test_unmatched_target_address_is_an_error(
+    nf: Callable[..., tuple[int, str]], option: str, address: str
+) -> None:
     Path("main.nf.hcl").write_text(SITE)
     code, text = nf("plan", f"{option}={address}")
     assert code == 1
     assert f"{option}={address} names nothing in the configuration or the state." in text
 
 
-def test_missing_instance_is_an_error_and_existing_one_is_accepted(nf: Callable[..., tuple[int, str]]) -> None:
+def test_missing_instance_is_an_error_and_existing_one_is_accepted(
+    nf: Callable[..., tuple[int, str]],
+) -> None:
     Path("main.nf.hcl").write_text(SITE)
     code, text = nf("plan", '-target=nexus_rack.rack["3"]')
     assert code == 1
@@ -165,8 +178,12 @@ def test_missing_instance_is_an_error_and_existing_one_is_accepted(nf: Callable[
     assert "1 to destroy" in text
 
 
-@pytest.mark.parametrize(("path", "reason"), [("no/p.nfplan", 'no directory "no"'), (".", "is a directory")])
-def test_unwritable_output_file_stops_the_plan(nf: Callable[..., tuple[int, str]], path: str, reason: str) -> None:
+@pytest.mark.parametrize(
+    ("path", "reason"), [("no/p.nfplan", 'no directory "no"'), (".", "is a directory")]
+)
+def test_unwritable_output_file_stops_the_plan(
+    nf: Callable[..., tuple[int, str]], path: str, reason: str
+) -> None:
     Path("main.nf.hcl").write_text(SITE)
     for flag in (f"-out={path}", f"-report=json:{path}"):
         code, text = nf("plan", flag)
@@ -186,7 +203,12 @@ def test_guard_rails_fail_after_reports_are_written(nf: Callable[..., tuple[int,
     Path("main.nf.hcl").write_text(SITE)
     code, text = nf("plan", "-fail-on=moved:0,capacity:5,certainty:0", "-out=a.nfplan")
     assert (code, "BLOCKED" in text) == (0, False)
-    code, text = nf("plan", "-fail-on=moved:0,capacity:5000000,certainty:1", "-out=b.nfplan", "-report=json:b.json")
+    code, text = nf(
+        "plan",
+        "-fail-on=moved:0,capacity:5000000,certainty:1",
+        "-out=b.nfplan",
+        "-report=json:b.json",
+    )
     assert code == 1
     assert "Plan: 4 to add" in text
     assert "-fail-on=capacity:5000000 allows at least 5000000." in text
@@ -195,7 +217,9 @@ def test_guard_rails_fail_after_reports_are_written(nf: Callable[..., tuple[int,
     assert Path("b.nfplan").exists()
 
 
-@pytest.mark.parametrize("limits", ["moves:0", "moved", "moved:-1", "moved:0.5", "certainty:2", ","])
+@pytest.mark.parametrize(
+    "limits", ["moves:0", "moved", "moved:-1", "moved:0.5", "certainty:2", ","]
+)
 def test_invalid_limits_are_rejected(nf: Callable[..., tuple[int, str]], limits: str) -> None:
     code, text = nf("plan", f"-fail-on={limits}")
     assert code == 1
@@ -206,7 +230,12 @@ def test_all_errors_in_limits_are_reported_together(nf: Callable[..., tuple[int,
     code, text = nf("plan", "-fail-on=capacity:-1,certainty:7,speed:1,moved:0,moved:1")
     assert code == 1
     told = " ".join(text.split())
-    for words in ('"capacity:-1" needs', '"certainty:7" needs', 'no limit "speed"', '"moved" is given twice'):
+    for words in (
+        '"capacity:-1" needs',
+        '"certainty:7" needs',
+        'no limit "speed"',
+        '"moved" is given twice',
+    ):
         assert words in told
 
 
@@ -247,7 +276,9 @@ def _run_init_at_terminal(directory: Path, typed: str) -> str:
     return shown.decode()
 
 
-def test_init_offers_missing_files_of_new_directory(nf: Callable[..., tuple[int, str]], tmp_path: Path) -> None:
+def test_init_offers_missing_files_of_new_directory(
+    nf: Callable[..., tuple[int, str]], tmp_path: Path
+) -> None:
     assert nf("init")[0] == 1
     shown = _run_init_at_terminal(tmp_path, "no\n")
     assert "Write main.nf.hcl and .gitignore?" in shown
@@ -263,7 +294,9 @@ def test_init_offers_missing_files_of_new_directory(nf: Callable[..., tuple[int,
     assert "Write" not in _run_init_at_terminal(tmp_path, "")
 
 
-def _run_plan_with_log(directory: Path, level: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def _run_plan_with_log(
+    directory: Path, level: str, **environment: str
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [*commands.nexusform(), "plan", "-var", "secret=hunter2"],
         cwd=directory,
@@ -288,7 +321,9 @@ def test_log_names_steps_of_a_run_and_no_values(tmp_path: Path) -> None:
     assert "state read: state=state/nexusform.nfstate" in log.read_text()
 
 
-def test_unknown_log_level_is_an_error(nf: Callable[..., tuple[int, str]], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_log_level_is_an_error(
+    nf: Callable[..., tuple[int, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("NF_LOG", "loud")
     code, text = nf("version")
     assert code == 1
@@ -296,7 +331,10 @@ def test_unknown_log_level_is_an_error(nf: Callable[..., tuple[int, str]], monke
 
 
 def test_vm_without_required_argument(nf: Callable[..., tuple[int, str]], tmp_path: Path) -> None:
-    vm = f'{SITE}\nresource "nexus_virtual_machine" "v" {{\n  site_id = nexus_site.lab.id\n  name = "v"\n}}\n'
+    vm = (
+        f'{SITE}\nresource "nexus_virtual_machine" "v" {{\n  site_id = nexus_site.lab.id\n  name '
+        f'= "v"\n}}\n'
+    )
     (tmp_path / "main.nf.hcl").write_text(vm)
     code, text = nf("plan")
     assert code == 1
@@ -317,7 +355,9 @@ def test_vm_without_required_argument(nf: Callable[..., tuple[int, str]], tmp_pa
         (["plan", "-out=a", "-sign=key:me.pem"], "-sign=me.pem."),
     ],
 )
-def test_usage_error_names_the_right_command(words: list[str], advice: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_usage_error_names_the_right_command(
+    words: list[str], advice: str, capfd: pytest.CaptureFixture[str]
+) -> None:
     assert run_command_line(words) == 1
     told = capfd.readouterr().err
     assert advice in " ".join(told.split())

@@ -30,7 +30,9 @@ def print_output(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     return capsys.readouterr().out
 
 
-def test_all_outputs_are_sorted_and_sensitive_ones_hidden(capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_outputs_are_sorted_and_sensitive_ones_hidden(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     text = print_output(capsys)
     assert text.startswith("count = 3\nmany = ")
     assert 'name = "lab"\n' in text
@@ -80,15 +82,25 @@ def test_state_without_outputs_is_no_error(capsys: pytest.CaptureFixture[str]) -
     assert json.loads(print_output(capsys, "-json")) == {}
 
 
-def test_numbers_are_printed_with_all_digits(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_numbers_are_printed_with_all_digits(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     exact = "0.123456789012345678901234567890123456789"
-    text = "".join(f'output "{n}" {{\n  value = {v}\n}}\n' for n, v in (("exact", exact), ("small", "1e-7")))
+    text = "".join(
+        f'output "{n}" {{\n  value = {v}\n}}\n' for n, v in (("exact", exact), ("small", "1e-7"))
+    )
     (tmp_path / "main.nf.hcl").write_text(text)
     assert run_command_line([f"-chdir={tmp_path}", "apply", "-auto-approve", "-no-color"]) == 0
     assert f"exact = {exact}\n" in capfd.readouterr().out
-    for arguments, shown in ((["-raw", "exact"], exact), (["exact"], f"{exact}\n"), (["small"], "0.0000001\n")):
+    for arguments, shown in (
+        (["-raw", "exact"], exact),
+        (["exact"], f"{exact}\n"),
+        (["small"], "0.0000001\n"),
+    ):
         assert run_command_line([f"-chdir={tmp_path}", "output", *arguments]) == 0
         assert capfd.readouterr().out == shown
     (tmp_path / "main.nf.hcl").write_text(text.replace(exact, "1 - 0.9e-30"))
     assert run_command_line([f"-chdir={tmp_path}", "plan", "-details", "-no-color"]) == 0
-    assert f"{exact} -> 0.9999999999999999999999999999991" in " ".join(capfd.readouterr().out.split())
+    assert f"{exact} -> 0.9999999999999999999999999999991" in " ".join(
+        capfd.readouterr().out.split()
+    )

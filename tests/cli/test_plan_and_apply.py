@@ -61,7 +61,9 @@ def test_plan_after_apply_has_no_changes(nf: Callable[..., CommandResult]) -> No
     assert not Path("state").exists()
     code, out, _ = nf("apply", "-auto-approve")
     assert code == 0
-    assert "Apply complete! Resources: 3 added, 0 changed, 0 destroyed.\nNo site was changed:" in out
+    assert (
+        "Apply complete! Resources: 3 added, 0 changed, 0 destroyed.\nNo site was changed:" in out
+    )
     assert 'racks = [\n  "lab/r0",' in out
     assert (read_state()["serial"], len(read_state()["lineage"])) == (1, 36)
     code, out, _ = nf("plan", "-detailed-exitcode")
@@ -84,14 +86,18 @@ def test_only_yes_approves(nf: Callable[..., CommandResult], answer: str, code: 
 
 
 @pytest.mark.parametrize("how", [["-input=false"], ["-json"]])
-def test_approval_is_required_without_input(nf: Callable[..., CommandResult], how: list[str]) -> None:
+def test_approval_is_required_without_input(
+    nf: Callable[..., CommandResult], how: list[str]
+) -> None:
     code, out, err = nf("apply", *how)
     assert code == 1
     assert "Approval required" in out + err
     assert not Path("state").exists()
 
 
-def test_nf_input_disables_prompts(nf: Callable[..., CommandResult], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nf_input_disables_prompts(
+    nf: Callable[..., CommandResult], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("NF_INPUT", "0")
     assert "Approval required" in nf("apply")[2]
 
@@ -118,7 +124,9 @@ def test_last_variable_on_command_line_wins(nf: Callable[..., CommandResult]) ->
 
 
 def test_all_errors_are_reported_and_no_state_is_written(nf: Callable[..., CommandResult]) -> None:
-    Path("more.nf.hcl").write_text('resource "nexus_rak" "a" {}\nresource "nexus_rack" "b" {\n  nmae = 1\n}\n')
+    Path("more.nf.hcl").write_text(
+        'resource "nexus_rak" "a" {}\nresource "nexus_rack" "b" {\n  nmae = 1\n}\n'
+    )
     for command in (["plan"], ["apply", "-auto-approve"], ["validate"]):
         code, _, err = nf(*command)
         assert code == 1
@@ -134,14 +142,23 @@ def test_json_event_stream(nf: Callable[..., CommandResult]) -> None:
     events = [json.loads(line) for line in out.splitlines()]
     kinds = [event["type"] for event in events]
     assert kinds[0] == "version"
-    assert kinds.count("planned_change") == kinds.count("apply_start") == kinds.count("apply_complete") == 3
-    summaries = [event["changes"]["operation"] for event in events if event["type"] == "change_summary"]
+    assert (
+        kinds.count("planned_change")
+        == kinds.count("apply_start")
+        == kinds.count("apply_complete")
+        == 3
+    )
+    summaries = [
+        event["changes"]["operation"] for event in events if event["type"] == "change_summary"
+    ]
     assert summaries == ["plan", "apply"]
     assert all(event["@timestamp"].endswith("Z") for event in events)
 
 
 def test_reports(nf: Callable[..., CommandResult]) -> None:
-    code, out, _ = nf("plan", "-report=json:plan.json", "-report=markdown:plan.md", "-report=text:plan.txt")
+    code, out, _ = nf(
+        "plan", "-report=json:plan.json", "-report=markdown:plan.md", "-report=text:plan.txt"
+    )
     assert code == 0
     assert "Plan: 3 to add" in out
     assert json.loads(Path("plan.json").read_text())["format_version"] == "1.2"
@@ -282,7 +299,9 @@ def test_destroy_plan_lists_checks_as_unknown(nf: Callable[..., CommandResult]) 
 
 
 def test_invalid_reality_file_is_an_error_of_the_plan(nf: Callable[..., CommandResult]) -> None:
-    Path("main.nf.hcl").write_text('provider "simulated" {\n  reality = "real.json"\n}\n' + SKUS_WITH_OUTPUTS)
+    Path("main.nf.hcl").write_text(
+        'provider "simulated" {\n  reality = "real.json"\n}\n' + SKUS_WITH_OUTPUTS
+    )
     for text in ("{}", "[", '[{"type": 1}]', '"x"'):
         Path("real.json").write_text(text)
         code, _, err = nf("plan")
@@ -300,7 +319,9 @@ def save_plan(nf: Callable[..., CommandResult], *more: str) -> None:
     assert 'nexusform apply "p.nfplan"' in out
 
 
-def test_saved_plan_is_applied_without_prompt_and_only_once(nf: Callable[..., CommandResult]) -> None:
+def test_saved_plan_is_applied_without_prompt_and_only_once(
+    nf: Callable[..., CommandResult],
+) -> None:
     save_plan(nf)
     code, out, err = nf("apply", "p.nfplan")
     assert code == 0, err
@@ -375,7 +396,9 @@ def test_plan_of_another_state_is_rejected(nf: Callable[..., CommandResult]) -> 
     assert "Saved plan state mismatch" in err
 
 
-def test_other_variables_are_rejected(nf: Callable[..., CommandResult], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_variables_are_rejected(
+    nf: Callable[..., CommandResult], monkeypatch: pytest.MonkeyPatch
+) -> None:
     save_plan(nf, "-var=machines=3")
     code, _, err = nf("apply", "p.nfplan", "-var=machines=4")
     assert code == 1
@@ -438,10 +461,16 @@ def test_next_apply_completes_a_failed_apply(nf: Callable[..., CommandResult]) -
     assert code == 0
     assert "Replanned steps" in out + err
     assert "Resources: 1 added, 0 changed" in out
-    assert [row["id"] for row in json.loads(Path("site.json").read_text())] == ["lab/r0", "lab/r1", "lab"]
+    assert [row["id"] for row in json.loads(Path("site.json").read_text())] == [
+        "lab/r0",
+        "lab/r1",
+        "lab",
+    ]
 
 
-def test_interrupted_saved_plan_is_resumed_only_on_request(nf: Callable[..., CommandResult]) -> None:
+def test_interrupted_saved_plan_is_resumed_only_on_request(
+    nf: Callable[..., CommandResult],
+) -> None:
     Path("provider.nf.hcl").write_text(FAULT)
     save_plan(nf)
     assert "Nothing to resume" in nf("apply", "-resume")[2]
@@ -449,7 +478,8 @@ def test_interrupted_saved_plan_is_resumed_only_on_request(nf: Callable[..., Com
     assert nf("apply", "p.nfplan")[0] == 1
     assert "Saved plan already applied" in nf("apply", "p.nfplan")[2]
     code, out, err = nf("apply", "p.nfplan", "-resume")
-    assert code == 1, err  # the provider of the plan still injects the fault, once per run
+    # The provider of the plan still injects the fault, once per run.
+    assert code == 1, err
     assert "Steps: 0 done, 1 failed" in out
     Path("other.nf.hcl").write_text('output "more" {\n  value = 1\n}\n')
     nf("plan", "-out=q.nfplan")
@@ -468,7 +498,12 @@ def test_drift_is_shown_and_recorded(nf: Callable[..., CommandResult]) -> None:
     assert "Plan: " not in nf("plan", "-refresh=false")[1]
     code, out, _ = nf("apply", "-refresh-only", "-auto-approve")
     assert code == 0
-    held = [i["index_key"] for r in read_state()["resources"] if r["type"] == "nexus_rack" for i in r["instances"]]
+    held = [
+        i["index_key"]
+        for r in read_state()["resources"]
+        if r["type"] == "nexus_rack"
+        for i in r["instances"]
+    ]
     assert held == [0]
 
 
@@ -550,7 +585,9 @@ def test_graph_of_invalid_configuration_is_not_drawn(nf: Callable[..., CommandRe
 def test_validate_checks_data_blocks_of_checks(nf: Callable[..., CommandResult]) -> None:
     data = 'data "nexus_inventory" "d" {\n    directory = "."\n    stray = 1\n  }'
     condition = 'condition = data.nexus_inventory.d != null\n    error_message = "x"'
-    Path("check.nf.hcl").write_text(f'check "c" {{\n  {data}\n  assert {{\n    {condition}\n  }}\n}}\n')
+    Path("check.nf.hcl").write_text(
+        f'check "c" {{\n  {data}\n  assert {{\n    {condition}\n  }}\n}}\n'
+    )
     code, _, err = nf("validate")
     assert code == 1
     assert 'An argument named "stray" is not expected here.' in err

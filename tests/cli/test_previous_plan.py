@@ -62,8 +62,10 @@ def first_push(nf: Callable[..., tuple[int, str, str]], monkeypatch: pytest.Monk
     assert nf("apply", "-auto-approve")[0] == 0
     evacuated = SITE.replace(
         "  machine_count = 4\n",
-        '  machine_count = 4\n  dynamic "machine_override" {\n    for_each = count.index == 0 ? ["bm01", "bm02"] : []\n'
-        '    labels   = ["rack1-${machine_override.value}"]\n    content {\n      evacuate = true\n    }\n  }\n',
+        '  machine_count = 4\n  dynamic "machine_override" {\n    for_each = count.index == 0 ? '
+        '["bm01", "bm02"] : []\n'
+        '    labels   = ["rack1-${machine_override.value}"]\n    content {\n      evacuate = '
+        "true\n    }\n  }\n",
     )
     write_site("", evacuated)
     monkeypatch.setenv("GITHUB_SHA", "0123456789abcdef" * 2 + "01234567")
@@ -77,7 +79,13 @@ def first_push(nf: Callable[..., tuple[int, str, str]], monkeypatch: pytest.Monk
 def test_later_push_lists_its_improvements(nf: Callable[..., tuple[int, str, str]]) -> None:
     moved = json.loads(Path("first.json").read_text())["decision"]["impact"]["moved"]
     write_site("")
-    code, _, _ = nf("plan", "-previous=first.plan", "-out=first.plan", "-report=json:p.json", "-report=markdown:p.md")
+    code, _, _ = nf(
+        "plan",
+        "-previous=first.plan",
+        "-out=first.plan",
+        "-report=json:p.json",
+        "-report=markdown:p.md",
+    )
     assert code == 0
     since = get_since("p.json")
     assert since is not None
@@ -110,17 +118,27 @@ def test_equal_totals_with_other_moves_differ(nf: Callable[..., tuple[int, str, 
     write_site("")
     vm = 'nexus_kubernetes_cluster.c["web"]:web-control-plane-'
     assert nf("plan", f"-replace={vm}0", "-out=first.plan")[0] == 0
-    _, text, _ = nf("plan", f"-replace={vm}1", "-previous=first.plan", "-report=json:p.json", "-report=markdown:p.md")
+    _, text, _ = nf(
+        "plan",
+        f"-replace={vm}1",
+        "-previous=first.plan",
+        "-report=json:p.json",
+        "-report=markdown:p.md",
+    )
     since = get_since("p.json")
     assert since is not None
     assert (since["moved"], since["removed"], since["resources"]) == (0, 0, [])
     assert since["objects"] == ["web-control-plane-0", "web-control-plane-1"]
     for report in (text, Path("p.md").read_text()):
-        assert "other placement of web-control-plane-0, web-control-plane-1" in " ".join(report.split())
+        assert "other placement of web-control-plane-0, web-control-plane-1" in " ".join(
+            report.split()
+        )
 
 
 @pytest.mark.usefixtures("first_push")
-def test_other_change_of_a_resource_is_a_difference(nf: Callable[..., tuple[int, str, str]]) -> None:
+def test_other_change_of_a_resource_is_a_difference(
+    nf: Callable[..., tuple[int, str, str]],
+) -> None:
     text_before = Path("main.nf.hcl").read_text()
     Path("main.nf.hcl").write_text(text_before + '\noutput "a" {\n  value = 1\n}\n')
     _, text, _ = nf("plan", "-previous=first.plan")
@@ -134,7 +152,9 @@ def test_other_change_of_a_resource_is_a_difference(nf: Callable[..., tuple[int,
 
 @pytest.mark.usefixtures("first_push")
 @pytest.mark.parametrize("damage", ["missing", "junk", "lineage"])
-def test_unusable_previous_plan_is_a_warning(nf: Callable[..., tuple[int, str, str]], damage: str) -> None:
+def test_unusable_previous_plan_is_a_warning(
+    nf: Callable[..., tuple[int, str, str]], damage: str
+) -> None:
     if damage == "missing":
         Path("first.plan").unlink()
     elif damage == "junk":

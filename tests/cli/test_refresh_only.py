@@ -75,7 +75,10 @@ def double_disks() -> None:
 
 
 def test_moves_and_outputs_are_shown_and_recorded(nf: Callable[..., CommandResult]) -> None:
-    before = format_sku("a") + 'output "disk" {\n  value = nexus_vm_sku.a.disk_gib\n}\noutput "old" {\n  value = 1\n}\n'
+    before = (
+        format_sku("a")
+        + 'output "disk" {\n  value = nexus_vm_sku.a.disk_gib\n}\noutput "old" {\n  value = 1\n}\n'
+    )
     assert nf(before, "apply", "-auto-approve")[0] == 0
     double_disks()
     after = (
@@ -93,7 +96,10 @@ def test_moves_and_outputs_are_shown_and_recorded(nf: Callable[..., CommandResul
     assert nf(after, "apply", "p")[0] == 0
     assert read_disks() == {"b[0]": 20}
     # outputs of objects not created yet have no value
-    assert {name: output["value"] for name, output in read_state()["outputs"].items()} == {"disk": 20, "new": 7}
+    assert {name: output["value"] for name, output in read_state()["outputs"].items()} == {
+        "disk": 20,
+        "new": 7,
+    }
     assert nf(after, "plan", "-refresh-only", "-detailed-exitcode")[0] == 0
     _, out, _ = nf(after, "plan")
     assert "Plan: 1 to add, 1 to change, 0 to destroy." in out
@@ -122,15 +128,24 @@ def test_json_lists_moves_as_drift(nf: Callable[..., CommandResult]) -> None:
     reality[1]["attributes"]["disk_gib"] = 10
     Path("reality.json").write_text(json.dumps(reality))
     renamed = (
-        format_sku("b") + format_sku("c", '"two"') + format_moved_block("a", "b") + format_moved_block("still", "c")
+        format_sku("b")
+        + format_sku("c", '"two"')
+        + format_moved_block("a", "b")
+        + format_moved_block("still", "c")
     )
     assert nf(renamed, "plan", "-refresh-only", "-out=p")[0] == 0
     document = json.loads(nf(renamed, "show", "-json", "p")[1])
     assert document["resource_changes"] == []
     assert [
-        (each["previous_address"], each["address"], each["change"]["actions"]) for each in document["resource_drift"]
-    ] == [("nexus_vm_sku.a", "nexus_vm_sku.b", ["update"]), ("nexus_vm_sku.still", "nexus_vm_sku.c", ["no-op"])]
-    stream = [json.loads(line) for line in nf(renamed, "plan", "-refresh-only", "-json")[1].splitlines()]
+        (each["previous_address"], each["address"], each["change"]["actions"])
+        for each in document["resource_drift"]
+    ] == [
+        ("nexus_vm_sku.a", "nexus_vm_sku.b", ["update"]),
+        ("nexus_vm_sku.still", "nexus_vm_sku.c", ["no-op"]),
+    ]
+    stream = [
+        json.loads(line) for line in nf(renamed, "plan", "-refresh-only", "-json")[1].splitlines()
+    ]
     drift = [each["change"]["action"] for each in stream if each["type"] == "resource_drift"]
     assert drift == ["update", "move"]
 
@@ -145,7 +160,8 @@ def test_only_targets_are_recorded(nf: Callable[..., CommandResult]) -> None:
 
 def test_failed_condition_is_no_error(nf: Callable[..., CommandResult]) -> None:
     text = format_sku("a") + (
-        'output "x" {\n  value = 1\n  precondition {\n    condition = nexus_vm_sku.a.disk_gib == 10\n'
+        'output "x" {\n  value = 1\n  precondition {\n    condition = nexus_vm_sku.a.disk_gib == '
+        "10\n"
         '    error_message = "It has grown."\n  }\n}\n'
     )
     assert nf(text, "apply", "-auto-approve")[0] == 0
@@ -158,7 +174,9 @@ def test_failed_condition_is_no_error(nf: Callable[..., CommandResult]) -> None:
 
 def test_configuration_error_is_reported(nf: Callable[..., CommandResult]) -> None:
     assert nf(format_sku("a"), "apply", "-auto-approve")[0] == 0
-    code, _, err = nf(format_sku("a") + 'output "x" {\n  value = nexus_vm_sku.zz.id\n}\n', "plan", "-refresh-only")
+    code, _, err = nf(
+        format_sku("a") + 'output "x" {\n  value = nexus_vm_sku.zz.id\n}\n', "plan", "-refresh-only"
+    )
     assert code == 1
     assert "nexus_vm_sku" in err
 
@@ -187,8 +205,14 @@ resource "nexus_kubernetes_cluster" "web" {
     Path("reality.json").write_text(json.dumps(reality))
     code, out, _ = nf(site, "plan", "-refresh-only", "-report=json:p.json")
     assert code == 0
-    assert f"= web-control-plane-0  {old} -> {node['machine']} (observed_elsewhere)" in " ".join(out.split(" "))
+    assert f"= web-control-plane-0  {old} -> {node['machine']} (observed_elsewhere)" in " ".join(
+        out.split(" ")
+    )
     [row] = json.loads(Path("p.json").read_text())["placement_changes"]
-    assert (row["action"], row["trigger"], row["to"]["machine"]) == ("keep", "observed_elsewhere", node["machine"])
+    assert (row["action"], row["trigger"], row["to"]["machine"]) == (
+        "keep",
+        "observed_elsewhere",
+        node["machine"],
+    )
     assert nf(site, "apply", "-refresh-only", "-auto-approve")[0] == 0
     assert "observed_elsewhere" not in nf(site, "plan", "-refresh-only")[1]

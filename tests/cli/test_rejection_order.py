@@ -48,6 +48,9 @@ def test_error_boxes_precede_entries(tmp_path: Path, monkeypatch: pytest.MonkeyP
     with redirect_stdout(screen), redirect_stderr(screen):
         assert run_command_line(["plan", "-no-color", "-samples=0"]) == 1
     text = screen.getvalue()
-    places = [text.index(words) for words in ("Planning failed.", "Error: ", "\n! check-block-assertion-failed")]
+    places = [
+        text.index(words)
+        for words in ("Planning failed.", "Error: ", "\n! check-block-assertion-failed")
+    ]
     assert places == sorted(places)
     assert text.count("Error: ") == 1

@@ -47,17 +47,25 @@ def test_github_environment_gives_directory_and_commit(lab: Path) -> None:
 
 
 def test_gitlab_environment_gives_directory_and_commit(lab: Path) -> None:
-    said = {"CI_PROJECT_URL": "https://gl/g/p", "CI_COMMIT_SHA": "4567", "CI_PROJECT_DIR": str(lab / "sites")}
+    said = {
+        "CI_PROJECT_URL": "https://gl/g/p",
+        "CI_COMMIT_SHA": "4567",
+        "CI_PROJECT_DIR": str(lab / "sites"),
+    }
     assert find_code_origin("", said) == CodeOrigin("https://gl/g/p/-/blob/4567", "lab", "4567")
 
 
 def test_flag_overrides_address_and_keeps_commit(lab: Path) -> None:
-    assert find_code_origin("https://h/x", build_github_environment(lab)) == CodeOrigin("https://h/x", "", "0123")
+    assert find_code_origin("https://h/x", build_github_environment(lab)) == CodeOrigin(
+        "https://h/x", "", "0123"
+    )
     assert find_code_origin("https://h/x", {}) == CodeOrigin("https://h/x")
 
 
 def test_no_links_outside_of_the_clone(lab: Path) -> None:
-    assert find_code_origin("", build_github_environment(lab / "elsewhere")) == CodeOrigin(commit="0123")
+    assert find_code_origin("", build_github_environment(lab / "elsewhere")) == CodeOrigin(
+        commit="0123"
+    )
     assert find_code_origin("", {}) == CodeOrigin()
 
 

@@ -58,7 +58,9 @@ Shell = Callable[..., tuple[int, str]]
 
 
 @pytest.fixture
-def nf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Shell:
+def nf(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Shell:
     monkeypatch.chdir(tmp_path)
     write_configuration()
 
@@ -109,7 +111,8 @@ def test_reviewed_plan_is_completed_after_a_kill_at_any_call(nf: Shell, tmp_path
         points += 1
         code, told = nf("apply", "-resume")
         if code and "Nothing to resume" in told:
-            # Killed before the plan was in the journal (then it can still be applied), or after its last step.
+            # Killed before the plan was in the journal (then it can still be applied), or after its
+            # last step.
             code, told = nf("apply", "p.plan")
             code = 0 if "Saved plan already applied" in told else code
         assert code == 0, (call, told)
@@ -177,7 +180,8 @@ def test_remaining_steps_can_be_discarded(nf: Shell) -> None:
 
 def test_apply_is_not_resumed_after_change_of_state(nf: Shell) -> None:
     interrupt_apply(nf)
-    assert nf("apply", "-refresh-only", "-auto-approve")[0] == 0  # determines the outcome of the interrupted step
+    # determines the outcome of the interrupted step.
+    assert nf("apply", "-refresh-only", "-auto-approve")[0] == 0
     assert nf("state", "mv", "nexus_site.lab", "nexus_site.other")[0] == 0
     code, told = nf("apply", "-resume")
     assert code == 1
@@ -206,7 +210,8 @@ def test_crash_during_recovery_loses_nothing(nf: Shell) -> None:
 
 def test_remaining_steps_migrate_with_their_state(nf: Shell) -> None:
     interrupt_apply(nf)
-    assert nf("apply", "-refresh-only", "-auto-approve")[0] == 0  # determines the outcome of the interrupted step
+    # determines the outcome of the interrupted step.
+    assert nf("apply", "-refresh-only", "-auto-approve")[0] == 0
     here = Path("main.nf.hcl").read_text()
     Path("main.nf.hcl").write_text(
         'nexusform {\n  backend "local" {\n    path = "elsewhere/s.nfstate"\n  }\n}\n' + here
@@ -233,7 +238,10 @@ def test_import_keeps_remaining_steps(nf: Shell) -> None:
     Path("site.json").write_text(json.dumps([*reality, foreign]))
     with Path("main.nf.hcl").open("a") as file:
         file.write(
-            'resource "nexus_rack" "spare" {\n  site_id = nexus_site.lab.id\n  name = "spare"\n  machine_count = 8\n}\n'
+            (
+                'resource "nexus_rack" "spare" {\n  site_id = nexus_site.lab.id\n  name = '
+                '"spare"\n  machine_count = 8\n}\n'
+            )
         )
     code, told = nf("import", "nexus_rack.spare", "lab/spare")
     assert code == 0, told
@@ -241,7 +249,9 @@ def test_import_keeps_remaining_steps(nf: Shell) -> None:
     assert "steps of an earlier apply" in told
 
 
-def test_unreadable_remaining_steps_stop_a_new_apply(nf: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_remaining_steps_stop_a_new_apply(
+    nf: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
     interrupt_apply(nf)
     assert nf("apply", "-refresh-only", "-auto-approve")[0] == 0
     before = STATE.read_bytes()
@@ -255,10 +265,17 @@ def test_unreadable_remaining_steps_stop_a_new_apply(nf: Shell, monkeypatch: pyt
     assert nf("apply", "-auto-approve")[0] == 0
 
 
-def test_remaining_steps_of_a_newer_version_are_a_warning_of_plan(nf: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    fault = 'fault {\n    address = "nexus_rack.r[*]"\n    operation = "create"\n    error = "no power"\n  }'
+def test_remaining_steps_of_a_newer_version_are_a_warning_of_plan(
+    nf: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fault = (
+        'fault {\n    address = "nexus_rack.r[*]"\n    operation = "create"\n    error = "no '
+        'power"\n  }'
+    )
     configuration = Path("main.nf.hcl")
-    configuration.write_text(configuration.read_text().replace('"site.json"', f'"site.json"\n  {fault}'))
+    configuration.write_text(
+        configuration.read_text().replace('"site.json"', f'"site.json"\n  {fault}')
+    )
     with monkeypatch.context() as patch:
         patch.setattr(plan_assembly, "__version__", "999.0.0")
         assert nf("apply", "-auto-approve")[0] == 1
@@ -266,7 +283,10 @@ def test_remaining_steps_of_a_newer_version_are_a_warning_of_plan(nf: Shell, mon
     code, told = nf("plan")
     assert code == 0
     assert "Error:" not in told
-    assert "Warning: Steps not applied The plan in the journal was created by nexusform 999.0.0" in told
+    assert (
+        "Warning: Steps not applied The plan in the journal was created by nexusform 999.0.0"
+        in told
+    )
     for flags in (("-resume",), ("-auto-approve",)):
         code, told = nf("apply", *flags)
         assert code == 1
@@ -291,7 +311,9 @@ def test_apply_with_unsaved_state_is_not_reported_as_complete(
     assert "Apply complete!" not in told
 
 
-def test_rescued_state_is_pushed_despite_truncated_journal(nf: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rescued_state_is_pushed_despite_truncated_journal(
+    nf: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The disk is full: the journal ends early, and the document cannot be written."""
     with monkeypatch.context() as patch:
         patch.setattr(LocalBackend, "write_merged_state", fail_with_full_disk)
@@ -301,7 +323,8 @@ def test_rescued_state_is_pushed_despite_truncated_journal(nf: Shell, monkeypatc
     journal = STATE.with_name("nexusform.nfstate.journal")
     whole = journal.read_bytes().splitlines(keepends=True)
     rescued = Path("errored.nfstate").read_bytes()
-    for kept in (0, len(whole) // 2, len(whole) - 4):  # no line, up to the middle of a step, nearly all
+    # No line, up to the middle of a step, nearly all.
+    for kept in (0, len(whole) // 2, len(whole) - 4):
         journal.write_bytes(b"".join(whole[:kept]))
         STATE.unlink(missing_ok=True)
         Path("errored.nfstate").write_bytes(rescued)
@@ -312,7 +335,8 @@ def test_rescued_state_is_pushed_despite_truncated_journal(nf: Shell, monkeypatc
         assert nf("plan", "-detailed-exitcode")[0] == 0
     journal.unlink(missing_ok=True)
     assert nf("state", "mv", "nexus_site.lab", "nexus_site.other")[0] == 0
-    assert nf("state", "push", "errored.nfstate")[0] == 1  # the state has changed since
+    # The state has changed since.
+    assert nf("state", "push", "errored.nfstate")[0] == 1
 
 
 def test_journal_truncated_in_its_opening_allows_apply_of_plan(nf: Shell) -> None:
@@ -336,7 +360,9 @@ def test_journal_truncated_in_its_opening_allows_apply_of_plan(nf: Shell) -> Non
         assert read_machines() == reviewed
 
 
-def test_apply_without_any_write_leaves_no_errored_state(nf: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_apply_without_any_write_leaves_no_errored_state(
+    nf: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert nf("plan", "-out=p.plan")[0] == 0
     reviewed = json.loads(_read_planned_machines(nf))
 

@@ -31,7 +31,8 @@ output "open" {
   value = "x"
 }
 """
-# Output of Terraform 1.11.4 for the same configuration, in the planned values of the plan and in the state.
+# Output of Terraform 1.11.4 for the same configuration, in the planned values of the plan and in
+# the state.
 OF_TERRAFORM: dict[str, Any] = {
     "n": {"sensitive": True, "type": "number", "value": 7},
     "o": {
@@ -51,7 +52,9 @@ HIDDEN: dict[str, Any] = {
 
 
 @pytest.fixture(autouse=True)
-def _apply_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def _apply_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
     Path("main.nf.hcl").write_text(CONFIGURATION)
     assert run_command_line(["plan", "-out=p"]) == 0
@@ -80,7 +83,10 @@ def test_show_sensitive_prints_values_like_terraform(capsys: pytest.CaptureFixtu
     assert {name: change["after"] for name, change in changes.items()} == {
         name: output["value"] for name, output in OF_TERRAFORM.items()
     }
-    assert read_json_output(capsys, "show", "-json", "-show-sensitive")["values"]["outputs"] == OF_TERRAFORM
+    assert (
+        read_json_output(capsys, "show", "-json", "-show-sensitive")["values"]["outputs"]
+        == OF_TERRAFORM
+    )
     assert read_json_output(capsys, "output", "-json") == OF_TERRAFORM
 
 

@@ -26,7 +26,9 @@ resource "nexus_virtual_machine" "v" {
 
 
 @pytest.fixture(autouse=True)
-def plans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def plans(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Save a plan for each of two sites."""
     monkeypatch.chdir(tmp_path)
     for site in ("lab", "par"):

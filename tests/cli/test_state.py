@@ -32,7 +32,9 @@ STATE = State(
     {
         parse_address("nexus_rack.r[0]"): build_rack("r0", 1),
         parse_address("nexus_rack.r[1]"): build_rack("r1", 2),
-        parse_address('module.m["k"].nexus_rack.x'): build_rack("x", 3, dependencies=("nexus_rack.r",)),
+        parse_address('module.m["k"].nexus_rack.x'): build_rack(
+            "x", 3, dependencies=("nexus_rack.r",)
+        ),
     },
     last_creation=3,
 )
@@ -61,13 +63,17 @@ def list_instances() -> list[str]:
 def lock_by_another_process() -> LocalBackend:
     """Lock the state as another running process."""
     backend = LocalBackend(str(PATH))
-    backend.lock(LockInfo("their-id", "apply", "them", "0", "now", "p", socket.gethostname(), os.getpid()))
+    backend.lock(
+        LockInfo("their-id", "apply", "them", "0", "now", "p", socket.gethostname(), os.getpid())
+    )
     return backend
 
 
 def test_list_shows_one_address_per_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["state", "list"]) == 0
-    assert capsys.readouterr().out == 'nexus_rack.r[0]\nnexus_rack.r[1]\nmodule.m["k"].nexus_rack.x\n'
+    assert (
+        capsys.readouterr().out == 'nexus_rack.r[0]\nnexus_rack.r[1]\nmodule.m["k"].nexus_rack.x\n'
+    )
 
 
 @pytest.mark.parametrize(
@@ -79,7 +85,9 @@ def test_list_shows_one_address_per_line(capsys: pytest.CaptureFixture[str]) -> 
         (["-id=lab/none"], []),
     ],
 )
-def test_list_can_be_filtered(arguments: list[str], listed: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_list_can_be_filtered(
+    arguments: list[str], listed: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run_command_line(["state", "list", *arguments]) == 0
     assert capsys.readouterr().out.split() == listed
 
@@ -89,11 +97,15 @@ def test_list_of_unknown_address_is_an_error(capsys: pytest.CaptureFixture[str])
         assert run_command_line(["state", "list", "nexus_rack.r", address]) == 1
         shown = capsys.readouterr()
         assert shown.out == ""
-        assert f"The state has no object at {address}." in " ".join(shown.err.replace("│", " ").split())
+        assert f"The state has no object at {address}." in " ".join(
+            shown.err.replace("│", " ").split()
+        )
 
 
 @pytest.mark.parametrize("words", [["list"], ["show", "a.b"], ["mv", "a.b", "a.c"], ["rm", "a.b"]])
-def test_commands_without_a_state_fail(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands_without_a_state_fail(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     PATH.unlink()
     assert run_command_line(["state", *words]) == 1
     assert "No state file was found!" in capsys.readouterr().err
@@ -162,7 +174,10 @@ def test_rm_removes_objects_from_state(capsys: pytest.CaptureFixture[str]) -> No
     assert run_command_line(["state", "rm", "nexus_rack.r[0]", "module.m"]) == 0
     shown = capsys.readouterr().out
     assert shown.endswith(
-        'Removed nexus_rack.r[0]\nRemoved module.m["k"].nexus_rack.x\nSuccessfully removed 2 resource instance(s).\n'
+        (
+            'Removed nexus_rack.r[0]\nRemoved module.m["k"].nexus_rack.x\nSuccessfully removed 2 '
+            "resource instance(s).\n"
+        )
     )
     assert list_instances() == ["nexus_rack.r[1]"]
     assert run_command_line(["state", "rm", "nexus_rack.r[0]"]) == 1
@@ -171,7 +186,9 @@ def test_rm_removes_objects_from_state(capsys: pytest.CaptureFixture[str]) -> No
 
 def test_rm_of_vms_warns_about_running_vms(capsys: pytest.CaptureFixture[str]) -> None:
     state_directory = {"machine": "bm1", "rack": "r1", "availability_zone": "1", "numa_cells": [0]}
-    vm = ObjectState({"id": "lab/v", "name": "v", "cpu_cores": 4, "memory_size_gb": 8, **state_directory}, 4)
+    vm = ObjectState(
+        {"id": "lab/v", "name": "v", "cpu_cores": 4, "memory_size_gb": 8, **state_directory}, 4
+    )
     address = parse_address("nexus_virtual_machine.v")
     PATH.write_bytes(encode_state(STATE.replace_instance(address, InstanceState(vm))))
     assert run_command_line(["state", "rm", "nexus_virtual_machine.v"]) == 0
@@ -222,9 +239,12 @@ def test_forced_push_replaces_a_damaged_state(capsys: pytest.CaptureFixture[str]
     assert "`nexusform state push -force FILE`" in said
     assert PATH.read_bytes() == damaged
     assert run_command_line(["state", "push", "-force", "backup.json"]) == 0
-    assert "its serial and lineage are unknown" in " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert "its serial and lineage are unknown" in " ".join(
+        capsys.readouterr().out.replace("│", " ").split()
+    )
     assert read_state().instances == STATE.instances
-    assert run_command_line(["state", "history"]) == 0  # the backup is the damaged document now
+    # The backup is the damaged document now.
+    assert run_command_line(["state", "history"]) == 0
     said = " ".join(capsys.readouterr().out.replace("│", " ").split())
     assert "version backup is not valid JSON" in said
     assert "version backup.backup" not in said
@@ -244,14 +264,20 @@ def test_push_of_unchanged_state_changes_nothing() -> None:
     assert read_state() == STATE
 
 
-@pytest.mark.parametrize(("file", "said"), [("none.json", "cannot be read"), (".", "cannot be read")])
-def test_push_of_unreadable_file_is_reported(file: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("file", "said"), [("none.json", "cannot be read"), (".", "cannot be read")]
+)
+def test_push_of_unreadable_file_is_reported(
+    file: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run_command_line(["state", "push", file]) == 1
     assert said in capsys.readouterr().err
 
 
 def test_push_reports_errors_in_the_document(capsys: pytest.CaptureFixture[str]) -> None:
-    Path("mine.json").write_text('{"format": "nexusform", "kind": "state",\n "version": 1, "resources": 3}')
+    Path("mine.json").write_text(
+        '{"format": "nexusform", "kind": "state",\n "version": 1, "resources": 3}'
+    )
     assert run_command_line(["state", "push", "mine.json"]) == 1
     shown = capsys.readouterr().err
     assert "mine.json line 2" in shown

@@ -23,7 +23,9 @@ RACK = parse_address("nexus_rack.r")
 def state_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     PATH.parent.mkdir()
-    state = State("l", 1, instances={RACK: InstanceState(ObjectState({"id": "lab/r"}, 1))}, last_creation=1)
+    state = State(
+        "l", 1, instances={RACK: InstanceState(ObjectState({"id": "lab/r"}, 1))}, last_creation=1
+    )
     PATH.write_bytes(encode_state(state))
 
 
@@ -39,7 +41,10 @@ def test_taint_is_removed(capsys: pytest.CaptureFixture[str]) -> None:
     taint_in_file(PATH, "nexus_rack.r")
     assert read_taint_and_serial() == (True, 2)
     assert run_command_line(["untaint", "nexus_rack.r"]) == 0
-    assert capsys.readouterr().out == "Resource instance nexus_rack.r has been successfully untainted.\n"
+    assert (
+        capsys.readouterr().out
+        == "Resource instance nexus_rack.r has been successfully untainted.\n"
+    )
     assert read_taint_and_serial() == (False, 3)
 
 
@@ -61,7 +66,9 @@ def backend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalBackend:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("NF_INPUT", raising=False)
     backend = LocalBackend("state/nexusform.nfstate")
-    backend.lock(LockInfo("id-1", "apply", "them", "0", "now", "p", socket.gethostname(), os.getpid()))
+    backend.lock(
+        LockInfo("id-1", "apply", "them", "0", "now", "p", socket.gethostname(), os.getpid())
+    )
     return backend
 
 
@@ -94,7 +101,9 @@ def test_force_unlock_requires_force_without_input(
     assert backend.read_lock() is None
 
 
-def test_force_unlock_with_other_id_keeps_the_lock(backend: LocalBackend, capsys: pytest.CaptureFixture[str]) -> None:
+def test_force_unlock_with_other_id_keeps_the_lock(
+    backend: LocalBackend, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run_command_line(["force-unlock", "-force", "id-2"]) == 1
     assert "id-1" in capsys.readouterr().err
     assert backend.read_lock() is not None
@@ -112,9 +121,13 @@ def test_force_unlock_without_lock_asks_no_confirmation(
 
 
 def test_record_of_forgotten_vm_is_removed(capsys: pytest.CaptureFixture[str]) -> None:
-    private = {FORGOTTEN_KEY: [["m1", "gone", 4, 8.0, 0, 1, [0]], ["m1", "kept", 4, 8.0, 0, 1, [0]]]}
+    private = {
+        FORGOTTEN_KEY: [["m1", "gone", 4, 8.0, 0, 1, [0]], ["m1", "kept", 4, 8.0, 0, 1, [0]]]
+    }
     rack = ObjectState({"id": "lab/r"}, 1, private=private)
-    PATH.write_bytes(encode_state(State("l", 1, instances={RACK: InstanceState(rack)}, last_creation=1)))
+    PATH.write_bytes(
+        encode_state(State("l", 1, instances={RACK: InstanceState(rack)}, last_creation=1))
+    )
     assert run_command_line(["state", "rm", "nexus_rack.r:goner"]) == 1
     assert 'Did you mean "nexus_rack.r:gone"?' in capsys.readouterr().err
     assert run_command_line(["state", "rm", "nexus_rack.r:gone"]) == 0

@@ -8,12 +8,15 @@ from nexusform.cli.main import run_command_line
 
 SITE = 'resource "nexus_site" "lab" {\n  name = "lab"\n}\n'
 RACK = (
-    'resource "nexus_rack" "r" {\n  site_id       = nexus_site.lab.id\n  name          = "r"\n  machine_count = 1\n}\n'
+    'resource "nexus_rack" "r" {\n  site_id       = nexus_site.lab.id\n  name          = "r"\n  '
+    "machine_count = 1\n}\n"
 )
 
 
 @pytest.fixture(autouse=True)
-def applied_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def applied_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
     for text in (SITE, SITE + RACK):
         Path("main.nf.hcl").write_text(text)
@@ -30,7 +33,9 @@ def test_history_lists_kept_versions_newest_first(capsys: pytest.CaptureFixture[
     assert earlier.endswith("1 object")
 
 
-def test_rollback_restores_earlier_state_with_new_serial(capsys: pytest.CaptureFixture[str]) -> None:
+def test_rollback_restores_earlier_state_with_new_serial(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert run_command_line(["state", "rollback", "1"]) == 0
     assert "state of serial 1 as serial 3" in capsys.readouterr().out
     assert run_command_line(["state", "list"]) == 0
@@ -45,7 +50,9 @@ def test_rollback_restores_earlier_state_with_new_serial(capsys: pytest.CaptureF
 
 
 @pytest.mark.parametrize("serial", ["7", "one", "-1", "²", "9" * 5000])
-def test_rollback_to_unknown_version_is_rejected(serial: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_rollback_to_unknown_version_is_rejected(
+    serial: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     before = Path("state/nexusform.nfstate").read_bytes()
     assert run_command_line(["state", "rollback", "--", serial]) == 1
     shown = capsys.readouterr()
@@ -63,6 +70,8 @@ def test_unusual_digits_are_no_number(
     digits: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run_command_line(["plan", f"-target=nexus_rack.r[{digits}]"]) == 1
-    assert "an instance key is a number" in " ".join(capsys.readouterr().err.replace("│", "").split())
+    assert "an instance key is a number" in " ".join(
+        capsys.readouterr().err.replace("│", "").split()
+    )
     monkeypatch.setenv("SOURCE_DATE_EPOCH", digits)
     assert run_command_line(["plan"]) == 0

@@ -25,7 +25,9 @@ STATE = Path("state/nexusform.nfstate")
 
 
 @pytest.fixture(autouse=True)
-def applied_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def applied_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
     Path("main.nf.hcl").write_text(CONFIGURATION)
     assert run_command_line(["apply", "-auto-approve"]) == 0
@@ -54,7 +56,9 @@ def test_missing_cell_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     assert "has no cell 7" in capsys.readouterr().out
 
 
-def test_contradiction_is_reported_and_blocks_plan_and_apply(capsys: pytest.CaptureFixture[str]) -> None:
+def test_contradiction_is_reported_and_blocks_plan_and_apply(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     write_cells([0, 0])
     before = STATE.read_bytes()
     assert run_command_line(["state", "verify"]) == 2
@@ -66,10 +70,17 @@ def test_contradiction_is_reported_and_blocks_plan_and_apply(capsys: pytest.Capt
 
 
 @pytest.mark.parametrize("colon", [": ", ":", " : "])
-def test_duplicate_keys_are_reported_and_block_plan_and_apply(colon: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_duplicate_keys_are_reported_and_block_plan_and_apply(
+    colon: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     STATE.write_text(STATE.read_text().replace('"serial":', f'"serial"{colon}0, "serial":', 1))
     before = STATE.read_bytes()
-    for command in (["state", "verify"], ["plan"], ["apply", "-auto-approve"], ["destroy", "-auto-approve"]):
+    for command in (
+        ["state", "verify"],
+        ["plan"],
+        ["apply", "-auto-approve"],
+        ["destroy", "-auto-approve"],
+    ):
         assert run_command_line(command) == 1
         said = " ".join(capsys.readouterr().err.replace("│", " ").split())
         assert 'contains duplicate keys in one object: "serial"' in said
@@ -87,7 +98,9 @@ def test_dependencies_on_removed_objects_are_dropped(capsys: pytest.CaptureFixtu
     assert 'VM "v" of nexus_virtual_machine.v' in told
 
 
-def test_differences_between_site_and_state_are_reported(capsys: pytest.CaptureFixture[str]) -> None:
+def test_differences_between_site_and_state_are_reported(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     reality = 'provider "simulated" {\n  reality = "site.json"\n}\n'
     Path("main.nf.hcl").write_text(CONFIGURATION + reality)
     STATE.unlink()
@@ -111,7 +124,9 @@ def test_differences_between_site_and_state_are_reported(capsys: pytest.CaptureF
 
 
 def test_invalid_provider_configuration_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
-    Path("main.nf.hcl").write_text(CONFIGURATION + 'provider "simulated" {\n  reality = var.site\n}\n')
+    Path("main.nf.hcl").write_text(
+        CONFIGURATION + 'provider "simulated" {\n  reality = var.site\n}\n'
+    )
     assert run_command_line(["state", "verify"]) == 1
     assert "var.site" in capsys.readouterr().err
     assert run_command_line(["state", "verify", "-refresh=false"]) == 0

@@ -366,12 +366,18 @@ def _contains_unknown(part: Any) -> bool:
 
 
 @pytest.mark.skipif(shutil.which("terraform") is None, reason="terraform is not installed")
-def test_unknown_values_are_as_in_terraform(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_unknown_values_are_as_in_terraform(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
     ours.mkdir()
     theirs.mkdir()
     (tmp_path / "empty.tfrc").write_text("")
-    environment = {**os.environ, "TF_CLI_CONFIG_FILE": str(tmp_path / "empty.tfrc"), "CHECKPOINT_DISABLE": "1"}
+    environment = {
+        **os.environ,
+        "TF_CLI_CONFIG_FILE": str(tmp_path / "empty.tfrc"),
+        "CHECKPOINT_DISABLE": "1",
+    }
 
     def run_nexusform(arguments: list[str]) -> str:
         capfd.readouterr()

@@ -42,7 +42,9 @@ def apply_killed_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     return run_apply
 
 
-def test_killed_apply_is_complete(apply_killed_at_the_end: Dies, capsys: pytest.CaptureFixture[str]) -> None:
+def test_killed_apply_is_complete(
+    apply_killed_at_the_end: Dies, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run_command_line(["plan", "-out=p"]) == 0
     apply_killed_at_the_end("p")
     capsys.readouterr()
@@ -50,7 +52,8 @@ def test_killed_apply_is_complete(apply_killed_at_the_end: Dies, capsys: pytest.
     assert "All steps of this plan were complete" in capsys.readouterr().out
     assert run_command_line(["output", "-raw", "id"]) == 0
     assert capsys.readouterr().out == "lab"
-    assert run_command_line(["apply", "p"]) == 1  # the plan was applied once, and completely
+    # The plan was applied once, and completely.
+    assert run_command_line(["apply", "p"]) == 1
 
 
 # command after the kill, configuration (changed or not), and expected message
@@ -63,7 +66,11 @@ AFTER = (
 
 @pytest.mark.parametrize(("words", "text", "said"), AFTER)
 def test_no_remaining_steps_are_reported(
-    apply_killed_at_the_end: Dies, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], text: str, said: str
+    apply_killed_at_the_end: Dies,
+    capsys: pytest.CaptureFixture[str],
+    words: tuple[str, ...],
+    text: str,
+    said: str,
 ) -> None:
     apply_killed_at_the_end("-auto-approve")
     Path("main.nf.hcl").write_text(text)
@@ -76,7 +83,9 @@ def test_no_remaining_steps_are_reported(
     assert "0 steps" not in told
 
 
-def test_unfinished_end_can_be_discarded(apply_killed_at_the_end: Dies, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unfinished_end_can_be_discarded(
+    apply_killed_at_the_end: Dies, capsys: pytest.CaptureFixture[str]
+) -> None:
     apply_killed_at_the_end("-auto-approve")
     capsys.readouterr()
     assert run_command_line(["apply", "-discard"]) == 0

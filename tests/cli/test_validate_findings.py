@@ -35,20 +35,26 @@ def _validate(text: str, directory: Path, *flags: str) -> int:
     return run_command_line([f"-chdir={directory}", "validate", *flags])
 
 
-def test_validate_reports_findings_from_literals(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_validate_reports_findings_from_literals(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     assert _validate(SITE, tmp_path) == 0
     captured = capfd.readouterr()
     assert "zones-pinned" in captured.out + captured.err
     assert "no-surge-capacity" not in captured.out + captured.err
 
 
-def test_variable_without_value_disables_findings(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_variable_without_value_disables_findings(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     assert _validate(SITE + 'variable "x" {\n  type = string\n}\n', tmp_path) == 0
     captured = capfd.readouterr()
     assert "zones-pinned" not in captured.out + captured.err
 
 
-def test_portable_names_syntax_unreadable_for_hcl2(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_portable_names_syntax_unreadable_for_hcl2(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     assert _validate("locals {\n  x = !!true\n}\n", tmp_path, "-portable") == 0
     captured = capfd.readouterr()
     told = captured.out + captured.err
@@ -56,7 +62,9 @@ def test_portable_names_syntax_unreadable_for_hcl2(tmp_path: Path, capfd: pytest
     assert "main.nf.hcl line 2" in told
 
 
-def test_invalid_count_and_exposed_secret_are_errors(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_invalid_count_and_exposed_secret_are_errors(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     text = """
 variable "secret" {
   type      = string
@@ -76,7 +84,9 @@ output "shown" {
     assert "Output refers to sensitive values" in captured.err + captured.out
 
 
-def test_failed_precondition_hides_no_problem_from_validate(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_failed_precondition_hides_no_problem_from_validate(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     """A plan reports the precondition instead; validate reports no result of conditions."""
     text = """
 resource "nexus_site" "s" {}

@@ -23,8 +23,12 @@ def _list_errors(
 
 
 @pytest.mark.parametrize("provider", ["nosuch", '"nosuch"', '"null.foo"'])
-def test_unknown_provider_is_an_error(capfd: pytest.CaptureFixture[str], tmp_path: Path, provider: str) -> None:
-    found = _list_errors(capfd, tmp_path, f'resource "nexus_site" "a" {{\n  provider = {provider}\n}}\n')
+def test_unknown_provider_is_an_error(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path, provider: str
+) -> None:
+    found = _list_errors(
+        capfd, tmp_path, f'resource "nexus_site" "a" {{\n  provider = {provider}\n}}\n'
+    )
     assert "unknown-provider" in [kind for kind, _ in found]
     assert run_command_line([f"-chdir={tmp_path}", "plan"]) == 1
     assert "There is no provider" in capfd.readouterr().err
@@ -54,18 +58,25 @@ def test_arguments_of_providers_are_checked(
         'variable "x" {{\n  validation {{\n    {}\n  }}\n}}\n',
         'output "x" {{\n  value = 1\n  precondition {{\n    {}\n  }}\n}}\n',
         'check "x" {{\n  assert {{\n    {}\n  }}\n}}\n',
-        'resource "nexus_site" "x" {{\n  lifecycle {{\n    postcondition {{\n      {}\n    }}\n  }}\n}}\n',
+        (
+            'resource "nexus_site" "x" {{\n  lifecycle {{\n    postcondition {{\n      {}\n    '
+            "}}\n  }}\n}}\n"
+        ),
     ],
 )
 @pytest.mark.parametrize("condition", ["true", "1 < 2", 'timestamp() != ""'])
 def test_condition_without_reference_is_an_error(
     capfd: pytest.CaptureFixture[str], tmp_path: Path, text: str, condition: str
 ) -> None:
-    found = _list_errors(capfd, tmp_path, text.format(f'condition = {condition}\n    error_message = "no"'))
+    found = _list_errors(
+        capfd, tmp_path, text.format(f'condition = {condition}\n    error_message = "no"')
+    )
     assert [kind for kind, _ in found] == ["condition-refers-to-nothing"]
 
 
-def test_quoted_attribute_name_in_type_is_an_error(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_quoted_attribute_name_in_type_is_an_error(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     found = _list_errors(capfd, tmp_path, 'variable "x" {\n  type = object({ "a" = string })\n}\n')
     assert "attribute names" in found[0][1]
 
@@ -85,7 +96,9 @@ resource "nexus_site" "two" {{
 """
 
 
-@pytest.mark.parametrize(("repetition", "key"), [("count = 2", "count.index"), ('for_each = toset(["a"])', "each.key")])
+@pytest.mark.parametrize(
+    ("repetition", "key"), [("count = 2", "count.index"), ('for_each = toset(["a"])', "each.key")]
+)
 def test_triggers_may_refer_to_an_instance(
     capfd: pytest.CaptureFixture[str], tmp_path: Path, repetition: str, key: str
 ) -> None:
@@ -99,7 +112,9 @@ def test_triggers_may_refer_to_an_instance(
     assert "replace_triggered_by" in capfd.readouterr().out
 
 
-def test_triggers_may_refer_to_an_instance_in_json(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_triggers_may_refer_to_an_instance_in_json(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     sites = {
         "one": {"count": 2, "name": "one-${count.index}"},
         "two": {
@@ -112,7 +127,9 @@ def test_triggers_may_refer_to_an_instance_in_json(capfd: pytest.CaptureFixture[
     assert _list_errors(capfd, tmp_path, text, "main.nf.json") == []
 
 
-def test_providers_of_a_module_are_rejected(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_providers_of_a_module_are_rejected(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     (tmp_path / "m").mkdir()
     (tmp_path / "m" / "main.nf.hcl").write_text("")
     text = 'module "m" {\n  source    = "./m"\n  providers = { aws.west = aws.main }\n}\n'
@@ -122,7 +139,9 @@ def test_providers_of_a_module_are_rejected(capfd: pytest.CaptureFixture[str], t
     assert run_command_line(["fmt", "-check", str(tmp_path)]) == 0
 
 
-def test_ambiguous_attribute_key_is_rejected(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_ambiguous_attribute_key_is_rejected(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     found = _list_errors(capfd, tmp_path, "locals {\n  a = { b.c = 1 }\n}\n")
     assert [kind for kind, _ in found] == ["ambiguous-attribute-key"]
 
@@ -163,16 +182,23 @@ def test_file_not_in_utf_8_is_reported_with_line_without_source(
 
 
 @pytest.mark.parametrize(
-    ("figure", "line"), [("1", 15), ("3", 15), ("var.three", 15), ("2", 0), ("null", 0), ("var.none", 0)]
+    ("figure", "line"),
+    [("1", 15), ("3", 15), ("var.three", 15), ("2", 0), ("null", 0), ("var.none", 0)],
 )
 def test_number_of_cells_must_match_their_list(
-    figure: str, line: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    figure: str,
+    line: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("main.nf.hcl").write_text(OCCUPIED.replace("FIGURE", figure))
     assert run_command_line(["plan"]) == (1 if line else 0)
     err = capsys.readouterr().err
-    assert (f'on main.nf.hcl line {line}, in resource "nexus_bare_metal_machine"' in err) == bool(line)
+    assert (f'on main.nf.hcl line {line}, in resource "nexus_bare_metal_machine"' in err) == bool(
+        line
+    )
     assert ('"cells" has 2 elements, but "numa_cells" is' in err) == bool(line)
 
 
@@ -224,7 +250,9 @@ def test_operators_of_other_languages_get_a_hint(
     assert hint in detail
 
 
-@pytest.mark.parametrize("expression", ["[for x in [1] : x if true]", "1 > -2 ? 3 : 4", "{ if = 1, in = 2 }"])
+@pytest.mark.parametrize(
+    "expression", ["[for x in [1] : x if true]", "1 > -2 ? 3 : 4", "{ if = 1, in = 2 }"]
+)
 def test_expressions_resembling_other_languages_are_valid(
     capfd: pytest.CaptureFixture[str], tmp_path: Path, expression: str
 ) -> None:
@@ -234,7 +262,12 @@ def test_expressions_resembling_other_languages_are_valid(
 @pytest.mark.parametrize("json_syntax", [False, True])
 @pytest.mark.parametrize(("place", "words"), [("", ROOT_WORDS), ("lifecycle", LIFECYCLE_WORDS)])
 def test_block_names_of_newer_versions_get_advice(
-    capfd: pytest.CaptureFixture[str], tmp_path: Path, place: str, words: dict[str, str], *, json_syntax: bool
+    capfd: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    place: str,
+    words: dict[str, str],
+    *,
+    json_syntax: bool,
 ) -> None:
     documented = (Path(__file__).parents[2] / "docs/language-differences.md").read_text()
     for word, advice in words.items():
@@ -244,7 +277,9 @@ def test_block_names_of_newer_versions_get_advice(
         }
         native = {
             "": f'{word} "x" {{\n}}\n',
-            "lifecycle": f'resource "nexus_site" "s" {{\n  lifecycle {{\n    {word} = true\n  }}\n}}\n',
+            "lifecycle": (
+                f'resource "nexus_site" "s" {{\n  lifecycle {{\n    {word} = true\n  }}\n}}\n'
+            ),
         }
         name = "main.nf.json" if json_syntax else "main.nf.hcl"
         ((_, detail),) = _list_errors(
@@ -254,7 +289,9 @@ def test_block_names_of_newer_versions_get_advice(
         assert word == "terraform" or f"`{word}`" in documented
 
 
-def test_deprecated_variables_and_outputs_are_warnings(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_deprecated_variables_and_outputs_are_warnings(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     (tmp_path / "m").mkdir()
     (tmp_path / "m" / "main.nf.hcl").write_text(
         'variable "zone" {\n  default = 1\n  deprecated = "Use zones."\n}\n'
@@ -282,7 +319,10 @@ def test_lifecycle_block_of_a_module(capfd: pytest.CaptureFixture[str], tmp_path
     assert _list_errors(capfd, tmp_path, text) == [
         (
             "unsupported-argument",
-            'The lifecycle of a module has "enabled" alone. Write "prevent_destroy" in the resources of the module.',
+            (
+                'The lifecycle of a module has "enabled" alone. Write "prevent_destroy" in the '
+                "resources of the module."
+            ),
         )
     ]
 
@@ -325,7 +365,9 @@ def validate(capsys: pytest.CaptureFixture[str]) -> list[tuple[str, str, int]]:
     """Return severity, id and line of each problem."""
     run_command_line(["validate", "-json"])
     problems = json.loads(capsys.readouterr().out)["diagnostics"]
-    return sorted((each["severity"], each["id"], each["range"]["start"]["line"]) for each in problems)
+    return sorted(
+        (each["severity"], each["id"], each["range"]["start"]["line"]) for each in problems
+    )
 
 
 LATER_MISTAKES = """\
@@ -397,9 +439,14 @@ def test_providers_without_a_block_in_the_root_module_are_errors(
     """Only provider blocks of the root module are configured, so apply would fail."""
     monkeypatch.chdir(tmp_path)
     Path("m").mkdir()
-    resources = [f'resource "nexus_site" "{key}" {{\n  provider = {key}\n}}\n' for key in ("simulated", "azure_export")]
+    resources = [
+        f'resource "nexus_site" "{key}" {{\n  provider = {key}\n}}\n'
+        for key in ("simulated", "azure_export")
+    ]
     aliased = 'resource "nexus_site" "s" {\n  provider = simulated.x\n}\n'
-    Path("m/main.nf.hcl").write_text('provider "simulated" {\n  alias = "x"\n}\n' + aliased + "".join(resources))
+    Path("m/main.nf.hcl").write_text(
+        'provider "simulated" {\n  alias = "x"\n}\n' + aliased + "".join(resources)
+    )
     Path("main.nf.hcl").write_text('module "m" {\n  source = "./m"\n}\n')
     assert validate(capsys) == [
         ("error", "invalid-provider-configuration", 1),

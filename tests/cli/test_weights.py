@@ -30,7 +30,9 @@ Result = tuple[int, str]
 
 
 @pytest.fixture
-def nf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Result]:
+def nf(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., Result]:
     """Run a command line in a directory with a configuration; return the exit code and all output."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
@@ -51,7 +53,10 @@ def test_rename_with_destroyed_vms_comes_first_in_every_report(nf: Callable[...,
     assert code == 0
     assert text.lstrip().startswith("╷\n│ Warning: A rename without a moved block destroys VMs")
     assert "3 VMs would be destroyed." in " ".join(text.replace("│", " ").split())
-    block = "moved {\n  from = nexus_kubernetes_cluster.core\n  to   = nexus_kubernetes_cluster.packet_core\n}"
+    block = (
+        "moved {\n  from = nexus_kubernetes_cluster.core\n  to   = "
+        "nexus_kubernetes_cluster.packet_core\n}"
+    )
     comment = Path("plan.md").read_text()
     assert f"```hcl\n{block}\n```" in comment.partition("<details>")[0]
     page = Path("plan.html").read_text()
@@ -75,4 +80,7 @@ def test_plan_without_resources_fails_on_empty(nf: Callable[..., Result]) -> Non
     Path("main.nf.hcl").write_text("")
     code, text = nf("plan", "-fail-on=empty:0")
     assert code == 1
-    assert "the plan contains no resources; -fail-on=empty:0" in " ".join(text.replace("│", " ").split()).lower()
+    assert (
+        "the plan contains no resources; -fail-on=empty:0"
+        in " ".join(text.replace("│", " ").split()).lower()
+    )

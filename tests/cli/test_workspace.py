@@ -9,7 +9,11 @@ from nexusform.resources.address import parse_address
 from nexusform.state.objects import InstanceState, ObjectState, State
 from nexusform.state.state_codec import encode_state
 
-STATE = State("l", 5, instances={parse_address("nexus_rack.r"): InstanceState(ObjectState({"id": "lab/r"}, 1))})
+STATE = State(
+    "l",
+    5,
+    instances={parse_address("nexus_rack.r"): InstanceState(ObjectState({"id": "lab/r"}, 1))},
+)
 
 
 @pytest.fixture(autouse=True)
@@ -35,7 +39,9 @@ def test_default_workspace_always_exists(capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_new_workspace_is_selected(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_workspace(capsys, "new", "lab").startswith('Created and switched to workspace "lab"!\n')
+    assert run_workspace(capsys, "new", "lab").startswith(
+        'Created and switched to workspace "lab"!\n'
+    )
     assert run_workspace(capsys, "list") == "  default\n* lab\n"
     assert run_workspace(capsys, "select", "default") == 'Switched to workspace "default".\n'
     assert run_workspace(capsys, "show") == "default\n"
@@ -76,7 +82,9 @@ def test_only_empty_unselected_workspace_is_deleted(capsys: pytest.CaptureFixtur
     assert "always exists" in run_rejected_workspace(capsys, "delete", "default")
 
 
-def test_workspace_with_objects_requires_force_to_delete(capsys: pytest.CaptureFixture[str]) -> None:
+def test_workspace_with_objects_requires_force_to_delete(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     Path("given.json").write_bytes(encode_state(STATE))
     run_workspace(capsys, "new", "-state=given.json", "lab")
     run_workspace(capsys, "select", "default")

@@ -21,16 +21,26 @@ RACK = BlockSchema(
         "site_id": AttributeSchema(STRING, "", required=True),
         "name": NAME,
         "machine_count": AttributeSchema(NUMBER, "", optional=True, minimum=0, maximum=256),
-        "status": AttributeSchema(STRING, "", optional=True, default="active", choices=("active", "planned")),
+        "status": AttributeSchema(
+            STRING, "", optional=True, default="active", choices=("active", "planned")
+        ),
         "zone": AttributeSchema(
-            STRING, "", optional=True, computed=True, pattern="[a-z0-9]{1,10}", pattern_hint="1 to 10 letters or digits"
+            STRING,
+            "",
+            optional=True,
+            computed=True,
+            pattern="[a-z0-9]{1,10}",
+            pattern_hint="1 to 10 letters or digits",
         ),
         "tags": AttributeSchema(MapType(STRING), "", optional=True),
         "secret": AttributeSchema(STRING, "", optional=True, sensitive=True),
     },
     {
         "machine_override": NestedBlock(
-            BlockSchema({"cordoned": AttributeSchema(DYNAMIC, "", optional=True)}), Nesting.MAP, "", label="name"
+            BlockSchema({"cordoned": AttributeSchema(DYNAMIC, "", optional=True)}),
+            Nesting.MAP,
+            "",
+            label="name",
         )
     },
 )
@@ -44,7 +54,9 @@ POOL = BlockSchema(
     {
         "count": AttributeSchema(NUMBER, "", required=True, minimum=0),
         "zones": AttributeSchema(SetType(STRING), "", optional=True),
-        "mode": AttributeSchema(STRING, "", optional=True, default="User", choices=("User", "System")),
+        "mode": AttributeSchema(
+            STRING, "", optional=True, default="User", choices=("User", "System")
+        ),
         "keys": AttributeSchema(ListType(STRING), "", optional=True, default=["a"]),
     },
     {"taint": TAINT},
@@ -53,15 +65,22 @@ CLUSTER = BlockSchema(
     {"id": ID, "name": NAME, "nodes": AttributeSchema(MapType(STRING), "", computed=True)},
     {
         "control_plane": NestedBlock(
-            BlockSchema({"count": AttributeSchema(NUMBER, "", required=True)}), Nesting.SINGLE, "", min_items=1
+            BlockSchema({"count": AttributeSchema(NUMBER, "", required=True)}),
+            Nesting.SINGLE,
+            "",
+            min_items=1,
         ),
         "agent_pool": NestedBlock(POOL, Nesting.MAP, "", label="name"),
         "group": NestedBlock(
-            BlockSchema({"ids": AttributeSchema(ListType(STRING), "", optional=True)}), Nesting.LIST, ""
+            BlockSchema({"ids": AttributeSchema(ListType(STRING), "", optional=True)}),
+            Nesting.LIST,
+            "",
         ),
     },
 )
-INVENTORY = BlockSchema({"directory": NAME, "racks": AttributeSchema(MapType(STRING), "", computed=True)})
+INVENTORY = BlockSchema(
+    {"directory": NAME, "racks": AttributeSchema(MapType(STRING), "", computed=True)}
+)
 
 MANAGED = {"nexus_site": SITE, "nexus_rack": RACK, "nexus_cluster": CLUSTER}
 DATA = {"nexus_inventory": INVENTORY}
@@ -72,7 +91,9 @@ class Scope:
 
     def __init__(self, **known: Any) -> None:
         self.functions: dict[str, Any] = {}
-        self.known = {k: v if isinstance(v, Value) else convert_to_value(v, DYNAMIC) for k, v in known.items()}
+        self.known = {
+            k: v if isinstance(v, Value) else convert_to_value(v, DYNAMIC) for k, v in known.items()
+        }
 
     def lookup(self, traversal: Traversal) -> tuple[Value, int, list[Diagnostic]]:
         return self.known[traversal.root.name], 0, []

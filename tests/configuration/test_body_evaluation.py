@@ -6,7 +6,14 @@ from nexusform.configuration.body_preparation import PreparedBody, build_prepare
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile
 from nexusform.language.parser import parse_file
 from nexusform.schemas.block_schema import BlockSchema
-from nexusform.values.typed_value import DYNAMIC_UNKNOWN, SENSITIVE, UNKNOWN, build_null, build_string, build_tuple
+from nexusform.values.typed_value import (
+    DYNAMIC_UNKNOWN,
+    SENSITIVE,
+    UNKNOWN,
+    build_null,
+    build_string,
+    build_tuple,
+)
 from tests.configuration.sample import CLUSTER, RACK, Scope
 
 SITE = 'site_id = "s"\n'
@@ -20,7 +27,9 @@ def prepare_body(text: str, schema: BlockSchema) -> PreparedBody:
     return found
 
 
-def evaluate_body(text: str, schema: BlockSchema = RACK, **names: Any) -> tuple[dict[str, Any], Any, list[Diagnostic]]:
+def evaluate_body(
+    text: str, schema: BlockSchema = RACK, **names: Any
+) -> tuple[dict[str, Any], Any, list[Diagnostic]]:
     return prepare_body(text, schema).evaluate(Scope(**names))
 
 
@@ -29,7 +38,9 @@ def list_lines_and_summaries(problems: list[Diagnostic]) -> list[tuple[int, str]
 
 
 def test_defaults_conversion_and_absent_arguments() -> None:
-    values, sensitive, problems = evaluate_body(SITE + "name = var\nmachine_count = '7'\n".replace("'", '"'), var=12)
+    values, sensitive, problems = evaluate_body(
+        SITE + "name = var\nmachine_count = '7'\n".replace("'", '"'), var=12
+    )
     assert problems == []
     assert sensitive == ()
     assert values == {
@@ -53,7 +64,8 @@ def test_null_is_absent_and_an_error_if_required() -> None:
 
 def test_unknown_values_are_kept_and_not_checked() -> None:
     values, _, problems = evaluate_body(
-        SITE + "name = var\nmachine_count = var\nstatus = var\ntags = { a = var }\n", var=DYNAMIC_UNKNOWN
+        SITE + "name = var\nmachine_count = var\nstatus = var\ntags = { a = var }\n",
+        var=DYNAMIC_UNKNOWN,
     )
     assert problems == []
     assert values["name"] is values["machine_count"] is values["status"] is UNKNOWN
@@ -69,7 +81,10 @@ def test_known_values_are_checked_regardless_of_source() -> None:
         (5, "Invalid value for argument"),
         (6, "Incorrect attribute value type"),
     ]
-    assert problems[1].detail == '"status" must be "active" or "planned", not "planed". Did you mean "planned"?'
+    assert (
+        problems[1].detail
+        == '"status" must be "active" or "planned", not "planed". Did you mean "planned"?'
+    )
     assert values["status"] is UNKNOWN
 
 
@@ -167,20 +182,33 @@ def test_unknown_collection_gives_unknown_blocks_and_keeps_errors() -> None:
     assert problems == []
     assert values["agent_pool"] is values["agent_pool_order"] is UNKNOWN
     text = DYNAMIC.replace("count = pool.value", "count = 1 + true")
-    assert list_lines_and_summaries(evaluate_body(text, CLUSTER, var=DYNAMIC_UNKNOWN)[2])[0][0] == 14
+    assert (
+        list_lines_and_summaries(evaluate_body(text, CLUSTER, var=DYNAMIC_UNKNOWN)[2])[0][0] == 14
+    )
 
 
 def test_invalid_for_each_of_dynamic_block() -> None:
-    for given in (build_null(), build_string("x"), build_tuple([build_string("a")]).add_marks(SENSITIVE)):
+    for given in (
+        build_null(),
+        build_string("x"),
+        build_tuple([build_string("a")]).add_marks(SENSITIVE),
+    ):
         _, _, problems = evaluate_body(DYNAMIC, CLUSTER, var=given)
         assert list_lines_and_summaries(problems) == [(10, "Invalid dynamic for_each value")]
 
 
 def test_generated_blocks_count_like_literal_blocks() -> None:
     text = DYNAMIC.replace("p-${pool.key}", "first")
-    assert list_lines_and_summaries(evaluate_body(text, CLUSTER, var=[1])[2]) == [(9, "Duplicate agent_pool block")]
-    text = 'name = "c"\ndynamic "control_plane" {\n  for_each = var\n  content {\n    count = 1\n  }\n}\n'
-    assert list_lines_and_summaries(evaluate_body(text, CLUSTER, var=[])[2]) == [(1, "Missing control_plane block")]
+    assert list_lines_and_summaries(evaluate_body(text, CLUSTER, var=[1])[2]) == [
+        (9, "Duplicate agent_pool block")
+    ]
+    text = (
+        'name = "c"\ndynamic "control_plane" {\n  for_each = var\n  content {\n    count = 1\n  '
+        "}\n}\n"
+    )
+    assert list_lines_and_summaries(evaluate_body(text, CLUSTER, var=[])[2]) == [
+        (1, "Missing control_plane block")
+    ]
     assert list_lines_and_summaries(evaluate_body(text, CLUSTER, var=[1, 2])[2]) == [
         (2, "Duplicate control_plane block")
     ]

@@ -12,7 +12,11 @@ import pytest
 
 from nexusform.configuration.body_preparation import build_prepared_resource
 from nexusform.configuration.loader import load_configuration
-from nexusform.configuration.reference_checks import check_provider_names, check_references, list_modules
+from nexusform.configuration.reference_checks import (
+    check_provider_names,
+    check_references,
+    list_modules,
+)
 from nexusform.diagnostics.diagnostic import Diagnostic
 from tests.configuration.sample import DATA, MANAGED
 
@@ -26,7 +30,9 @@ def format_diagnostic(problem: Diagnostic) -> str:
 
 
 def format_all_diagnostics() -> str:
-    configuration, problems = load_configuration(".", cache_directory=None, managed=MANAGED, data=DATA)
+    configuration, problems = load_configuration(
+        ".", cache_directory=None, managed=MANAGED, data=DATA
+    )
     if configuration is not None:
         problems += check_references(configuration, MANAGED, DATA)
         problems += check_provider_names(configuration, ["simulated"])
@@ -52,7 +58,9 @@ def test_json_configuration_is_equal_to_native_syntax(monkeypatch: pytest.Monkey
     found = []
     for case in ("clean", "clean-json"):
         monkeypatch.chdir(CASES / case)
-        configuration, problems = load_configuration(".", cache_directory=None, managed=MANAGED, data=DATA)
+        configuration, problems = load_configuration(
+            ".", cache_directory=None, managed=MANAGED, data=DATA
+        )
         assert problems == []
         assert configuration is not None
         found.append(configuration)
@@ -60,7 +68,9 @@ def test_json_configuration_is_equal_to_native_syntax(monkeypatch: pytest.Monkey
     for name in ("variables", "locals", "outputs", "resources", "calls", "providers"):
         assert list(getattr(native.root, name)) == list(getattr(json.root, name)), name
     for kind in ("moved_blocks", "removed_blocks"):
-        ends = [[(m.source, getattr(m, "target", None)) for m in getattr(c.root, kind)] for c in found]
+        ends = [
+            [(m.source, getattr(m, "target", None)) for m in getattr(c.root, kind)] for c in found
+        ]
         assert ends[0] == ends[1]
     assert native.settings.ignored_rules.keys() == json.settings.ignored_rules.keys()
     assert native.settings.backend_type == json.settings.backend_type == "local"
@@ -70,13 +80,18 @@ def test_json_configuration_is_equal_to_native_syntax(monkeypatch: pytest.Monkey
         assert block.lifecycle.ignore_changes == twin.lifecycle.ignore_changes
         assert block.lifecycle.prevent_destroy == twin.lifecycle.prevent_destroy
         assert [t.root.name for t in block.depends_on] == [t.root.name for t in twin.depends_on]
-        assert (block.count is None, block.for_each is None) == (twin.count is None, twin.for_each is None)
+        assert (block.count is None, block.for_each is None) == (
+            twin.count is None,
+            twin.for_each is None,
+        )
     for name, variable in native.root.variables.items():
         twin_variable = json.root.variables[name]
         assert (variable.type, variable.default) == (twin_variable.type, twin_variable.default)
 
 
-def test_blocks_are_in_source_order_and_modules_at_their_call(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_are_in_source_order_and_modules_at_their_call(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.chdir(CASES / "clean")
     configuration, _ = load_configuration(".", cache_directory=None)
     assert configuration is not None

@@ -78,12 +78,17 @@ CLUSTER = "nexus_kubernetes_cluster.a"
             ['    availability_zones = ["1", "$${x}"]'],
         ),
         ("module.one.nexus_rack.r", ("status",), "active", ['  status = "active"']),
-        (CLUSTER, ("agent_pool", "b", "count"), 5, None),  # the value of a variable
-        (CLUSTER, ("agent_pool", "b", "vm_sku_name"), "x", None),  # not in the configuration
+        # The value of a variable.
+        (CLUSTER, ("agent_pool", "b", "count"), 5, None),
+        # Not in the configuration.
+        (CLUSTER, ("agent_pool", "b", "vm_sku_name"), "x", None),
         (CLUSTER, ("agent_pool", "c", "count"), 5, None),  # unknown pool
-        ("nexus_rack.r[0]", ("machine_count",), 5, None),  # one of two instances
-        ("module.two.nexus_rack.r", ("status",), "active", None),  # module.three uses the same text
-        ("module.five.nexus_rack.r", ("status",), "active", None),  # module.four.module.m uses the same text
+        # One of two instances.
+        ("nexus_rack.r[0]", ("machine_count",), 5, None),
+        # module.three uses the same text.
+        ("module.two.nexus_rack.r", ("status",), "active", None),
+        # module.four.module.m uses the same text.
+        ("module.five.nexus_rack.r", ("status",), "active", None),
     ],
 )
 def test_only_a_single_literal_is_changed(

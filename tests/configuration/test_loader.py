@@ -58,7 +58,9 @@ def test_missing_or_empty_directory_is_reported() -> None:
     assert list_summaries(load_configuration("nowhere", cache_directory=None)[1]) == [
         ("-", "Unreadable configuration directory")
     ]
-    assert list_summaries(load_configuration(".", cache_directory=None)[1]) == [("-", "No configuration files")]
+    assert list_summaries(load_configuration(".", cache_directory=None)[1]) == [
+        ("-", "No configuration files")
+    ]
 
 
 def test_unreadable_files_are_named() -> None:
@@ -170,7 +172,9 @@ def test_unwritable_cache_is_ignored() -> None:
 def test_invalid_file_is_not_cached() -> None:
     write_file("main.nf.hcl", "".join(map(format_rack, range(150))) + "oops")
     assert (
-        load_configuration(".", cache_directory="cache")[1] == load_configuration(".", cache_directory="cache")[1] != []
+        load_configuration(".", cache_directory="cache")[1]
+        == load_configuration(".", cache_directory="cache")[1]
+        != []
     )
     assert parser.parse_file(SourceFile("x", "oops"))[1]
 
@@ -181,8 +185,12 @@ def test_invalid_file_is_not_cached() -> None:
 def read_variables(
     *options: tuple[str, str], **environment: str
 ) -> tuple[dict[str, tuple[object, str]], list[Diagnostic]]:
-    found, problems = read_root_variables(load(), environment=environment, var_options=options, directory=".")
-    return {name: (convert_to_plain(v)[0], origin.text) for name, (v, origin) in found.items()}, problems
+    found, problems = read_root_variables(
+        load(), environment=environment, var_options=options, directory="."
+    )
+    return {
+        name: (convert_to_plain(v)[0], origin.text) for name, (v, origin) in found.items()
+    }, problems
 
 
 def test_later_sources_override_earlier_ones() -> None:
@@ -200,8 +208,14 @@ def test_later_sources_override_earlier_ones() -> None:
         found, problems = read_variables(NF_VAR_a="env")
         assert (found["a"][1], problems) == (name, [])
     write_file("given.nfvars.hcl", 'a = "file"')
-    assert read_variables(("var", "a=x"), ("var-file", "given.nfvars.hcl"))[0]["a"] == ("file", "given.nfvars.hcl")
-    assert read_variables(("var-file", "given.nfvars.hcl"), ("var", "a=x=y"))[0]["a"] == ("x=y", "-var")
+    assert read_variables(("var", "a=x"), ("var-file", "given.nfvars.hcl"))[0]["a"] == (
+        "file",
+        "given.nfvars.hcl",
+    )
+    assert read_variables(("var-file", "given.nfvars.hcl"), ("var", "a=x=y"))[0]["a"] == (
+        "x=y",
+        "-var",
+    )
 
 
 def test_text_is_literal_for_primitive_types_else_an_expression() -> None:
@@ -212,7 +226,11 @@ def test_text_is_literal_for_primitive_types_else_an_expression() -> None:
         'variable "o" {\n  type = object({ a = string, b = optional(number, 7) })\n}\n',
     )
     found, problems = read_variables(
-        ("var", 's=["x"]'), ("var", "n=12"), ("var", "l=[1, 2]"), ("var", "any=x y"), ("var", 'o={a = "k"}')
+        ("var", 's=["x"]'),
+        ("var", "n=12"),
+        ("var", "l=[1, 2]"),
+        ("var", "any=x y"),
+        ("var", 'o={a = "k"}'),
     )
     assert problems == []
     assert {n: v for n, (v, _) in found.items()} == {
@@ -225,7 +243,10 @@ def test_text_is_literal_for_primitive_types_else_an_expression() -> None:
 
 
 def test_values_of_wrong_type_are_reported() -> None:
-    write_file("main.nf.hcl", 'variable "n" {\n  type = number\n}\nvariable "l" {\n  type = list(string)\n}\n')
+    write_file(
+        "main.nf.hcl",
+        'variable "n" {\n  type = number\n}\nvariable "l" {\n  type = list(string)\n}\n',
+    )
     found, problems = read_variables(("var", "n=many"), ("var", "l=[1"))
     assert problems[0].summary == "Invalid value for input variable"
     assert "var.n declared at main.nf.hcl:1,1-13: a number is required." in problems[0].detail
@@ -264,7 +285,9 @@ def test_undeclared_variables() -> None:
 
 def test_invalid_options_and_missing_files_are_reported() -> None:
     write_file("main.nf.hcl", "")
-    _, problems = read_variables(("var", "novalue"), ("var", "a =1"), ("var-file", "gone.nfvars.hcl"))
+    _, problems = read_variables(
+        ("var", "novalue"), ("var", "a =1"), ("var-file", "gone.nfvars.hcl")
+    )
     assert [p.summary for p in problems] == [
         "Invalid -var option",
         "Invalid variable name",
@@ -282,12 +305,16 @@ def test_invalid_files_cause_no_errors_about_variables() -> None:
     assert len(problems) == 1
     assert configuration is not None
     options = [("var", "a=1")]
-    assert read_root_variables(configuration, environment={}, var_options=options, directory=".") == ({}, [])
+    assert read_root_variables(
+        configuration, environment={}, var_options=options, directory="."
+    ) == ({}, [])
 
 
 def test_sensitive_variables_are_marked() -> None:
     write_file("main.nf.hcl", 'variable "key" {\n  sensitive = true\n}\n')
-    found, _ = read_root_variables(load(), environment={"NF_VAR_key": "k"}, var_options=[], directory=".")
+    found, _ = read_root_variables(
+        load(), environment={"NF_VAR_key": "k"}, var_options=[], directory="."
+    )
     assert found["key"][0].is_sensitive
 
 

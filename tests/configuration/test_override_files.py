@@ -26,7 +26,9 @@ def configuration(monkeypatch: pytest.MonkeyPatch) -> Configuration:
 
 def read_attributes(configuration: Configuration, kind: str, name: str) -> dict[str, Any]:
     block = configuration.root.resources["managed", kind, name]
-    prepared, problems = build_prepared_resource(block, {"nexus_cluster": CLUSTER, "nexus_rack": RACK}[kind])
+    prepared, problems = build_prepared_resource(
+        block, {"nexus_cluster": CLUSTER, "nexus_rack": RACK}[kind]
+    )
     assert problems == []
     return prepared.evaluate(Scope())[0]
 

@@ -72,7 +72,10 @@ def dependencies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, l
     configuration, problems = load_configuration(".", cache_directory=None)
     assert problems == []
     assert configuration is not None
-    return {str(node): [str(n) for n in found] for node, found in build_dependencies(configuration).items()}
+    return {
+        str(node): [str(n) for n in found]
+        for node, found in build_dependencies(configuration).items()
+    }
 
 
 def test_direct_dependencies(dependencies: dict[str, list[str]]) -> None:
@@ -84,8 +87,16 @@ def test_direct_dependencies(dependencies: dict[str, list[str]]) -> None:
 def test_module_passes_dependencies_in_and_out(dependencies: dict[str, list[str]]) -> None:
     assert dependencies["module.net"] == ["nexus_rack.r"]
     assert dependencies["module.net.var.site"] == ["nexus_site.lab", "module.net"]
-    assert dependencies["module.net.nexus_rack.inner"] == ["module.net", "module.net.var.site", "provider.simulated"]
-    assert dependencies["output.all"] == ["module.net", "module.net.output.ip", "module.net.output.other"]
+    assert dependencies["module.net.nexus_rack.inner"] == [
+        "module.net",
+        "module.net.var.site",
+        "provider.simulated",
+    ]
+    assert dependencies["output.all"] == [
+        "module.net",
+        "module.net.output.ip",
+        "module.net.output.other",
+    ]
 
 
 def test_depends_on_module_waits_for_all_its_resources(dependencies: dict[str, list[str]]) -> None:

@@ -60,7 +60,9 @@ def test_unreadable_file_causes_no_missing_variable_error(
     assert "s3cret" not in told
     Path("v.nfvars").write_text("token = word\n")
     assert run_command_line(["plan", "-var-file=v.nfvars"]) == 1
-    assert "Write text in quotation marks" in " ".join(capfd.readouterr().err.replace("│", "").split())
+    assert "Write text in quotation marks" in " ".join(
+        capfd.readouterr().err.replace("│", "").split()
+    )
 
 
 # Values of Terraform 1.11 for a text from the command line: (declaration, text, value as JSON).
@@ -170,7 +172,9 @@ def test_constant_selects_the_module(directory: Path, capsys: pytest.CaptureFixt
     assert (directory / "b.nfplan").exists()
 
 
-def test_show_config_prints_selected_modules(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_config_prints_selected_modules(
+    directory: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """As in `tofu show -config -json`."""
     code, text = run(capsys, "show", "-config", "-json", "-var", "kind=b")
     assert code == 0
@@ -196,9 +200,21 @@ def test_missing_value_is_one_error(directory: Path, capsys: pytest.CaptureFixtu
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("${var.kind}", "${var.other}", 'var.other is not constant. Add "const = true" to its variable block.'),
-        ("${var.kind}", "${path.module}", "Only constant variables, and locals of these, may be used here."),
-        ("const = true", "const = true\n  sensitive = true", "var.kind is sensitive: its value would be shown."),
+        (
+            "${var.kind}",
+            "${var.other}",
+            'var.other is not constant. Add "const = true" to its variable block.',
+        ),
+        (
+            "${var.kind}",
+            "${path.module}",
+            "Only constant variables, and locals of these, may be used here.",
+        ),
+        (
+            "const = true",
+            "const = true\n  sensitive = true",
+            "var.kind is sensitive: its value would be shown.",
+        ),
         ('"part"', "var.other", "var.other is not constant"),
         ("./modules/${var.kind}", "${local.directory}", "cannot use its own result"),
     ],
@@ -213,7 +229,9 @@ def test_other_values_are_no_constants(
     assert text.count("Error: ") == 1, text
 
 
-def test_run_block_cannot_change_a_constant(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_block_cannot_change_a_constant(
+    directory: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (directory / "one.nftest.hcl").write_text('run "r" {\n  variables {\n    kind = "b"\n  }\n}\n')
     assert "modules were read with another value" in run(capsys, "test", "-var", "kind=a")[1]
 
@@ -223,5 +241,7 @@ def test_texts_of_a_json_file_are_no_templates() -> None:
     text = '{"a": "x ${1 + 1} $${z} %{if true}", "b": [{"${1}": "${var.x"}], "//": "a comment"}'
     assignments, problems = parse_variable_file(SourceFile("v.nfvars.json", text))
     assert not problems
-    values = {each.name: convert_to_plain(evaluate_constant(each.value)[0])[0] for each in assignments}  # type: ignore[arg-type]
+    values = {
+        each.name: convert_to_plain(evaluate_constant(each.value)[0])[0] for each in assignments
+    }  # type: ignore[arg-type]
     assert values == {"a": "x ${1 + 1} $${z} %{if true}", "b": [{"${1}": "${var.x"}]}

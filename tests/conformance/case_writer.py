@@ -12,7 +12,8 @@ from typing import Any
 from msgspec import json
 
 Body = dict[str, Any]
-_NIGHT = 2 * 30 * 60  # processor seconds of two processors in half an hour
+# processor seconds of two processors in half an hour.
+_NIGHT = 2 * 30 * 60
 
 
 def write_cases(path: Path, cases: Iterator[Body]) -> int:
@@ -23,7 +24,8 @@ def write_cases(path: Path, cases: Iterator[Body]) -> int:
             packed.write(json.encode(case, order="sorted") + b"\n")
             number += 1
             if number % 100 == 0:
-                packed.flush()  # the recorder may be killed
+                # The recorder may be killed.
+                packed.flush()
     return number
 
 
@@ -35,6 +37,7 @@ def run_recorder(path: Path, cases: Iterator[Body]) -> None:
     usages = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     busy = sum(usage.ru_utime + usage.ru_stime for usage in usages)
     print(
-        f"{number} decisions, {60 * number / seconds:.0f} a minute; {1000 * busy / max(number, 1):.1f} ms of processor "
+        f"{number} decisions, {60 * number / seconds:.0f} a minute; "
+        f"{1000 * busy / max(number, 1):.1f} ms of processor "
         f"time each: {_NIGHT * number / busy:.0f} in 30 minutes on two free processors"
     )

@@ -32,7 +32,12 @@ def convert_fleets(fleets: Iterable[Body]) -> Iterator[Body]:
                         "members": [_build_member(cluster) for cluster in previous["clusters"]],
                         "placement": before and _build_placement(name, before, fleet["strategy"]),
                         "bindings": [
-                            {"cluster": cluster, "state": state, "affinity": affinity, "topologySpread": spread}
+                            {
+                                "cluster": cluster,
+                                "state": state,
+                                "affinity": affinity,
+                                "topologySpread": spread,
+                            }
                             for cluster, (state, spread, affinity) in sorted(
                                 (before or {"bindings": {}})["bindings"].items()
                             )
@@ -46,7 +51,9 @@ def convert_fleets(fleets: Iterable[Body]) -> Iterator[Body]:
                     "decision": {
                         "clusters": {
                             cluster: {"affinity": affinity, "topologySpread": spread}
-                            for cluster, (state, spread, affinity) in sorted(placement["bindings"].items())
+                            for cluster, (state, spread, affinity) in sorted(
+                                placement["bindings"].items()
+                            )
                             if state != "Unscheduled"
                         },
                         "fulfilled": placement["scheduled"][0],
@@ -59,7 +66,9 @@ def convert_fleets(fleets: Iterable[Body]) -> Iterator[Body]:
 def _build_member(cluster: Body) -> Body:
     """Build the MemberCluster of a recorded cluster."""
     names = {"total": "capacity"}
-    usage = {names.get(name, name): amounts for name, amounts in (cluster.get("resources") or {}).items()}
+    usage = {
+        names.get(name, name): amounts for name, amounts in (cluster.get("resources") or {}).items()
+    }
     healthy = "True" if cluster["state"] == "healthy" else "False"
     properties = cluster.get("properties") or {}
     return {
@@ -69,7 +78,10 @@ def _build_member(cluster: Body) -> Body:
         "spec": {"taints": cluster.get("taints") or []},
         "status": {
             "conditions": [{"type": "Joined", "status": "True"}],
-            "properties": {name: {"value": value, "observationTime": _HEARTBEAT} for name, value in properties.items()},
+            "properties": {
+                name: {"value": value, "observationTime": _HEARTBEAT}
+                for name, value in properties.items()
+            },
             "resourceUsage": {**usage, "observationTime": _HEARTBEAT},
             "agentStatus": [
                 {
@@ -77,7 +89,11 @@ def _build_member(cluster: Body) -> Body:
                     "lastReceivedHeartbeat": _HEARTBEAT,
                     "conditions": [
                         {"type": "Joined", "status": "True"},
-                        {"type": "Healthy", "status": healthy, "lastTransitionTime": "2026-11-20T00:00:00Z"},
+                        {
+                            "type": "Healthy",
+                            "status": healthy,
+                            "lastTransitionTime": "2026-11-20T00:00:00Z",
+                        },
                     ],
                 }
             ],
@@ -92,7 +108,9 @@ def _build_placement(name: str, placement: Body, strategy: str) -> Body:
         "metadata": {"name": name},
         "spec": {
             "policy": placement["policy"],
-            "resourceSelectors": [{"group": "", "version": "v1", "kind": "Namespace", "name": name}],
+            "resourceSelectors": [
+                {"group": "", "version": "v1", "kind": "Namespace", "name": name}
+            ],
             "strategy": {"type": strategy},
         },
     }
@@ -101,7 +119,11 @@ def _build_placement(name: str, placement: Body, strategy: str) -> Body:
 def convert_pods(cases: Iterable[Body], version: str) -> Iterator[Body]:
     """Yield a case per recorded decision of kube-scheduler."""
     shared: list[Body] = [
-        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {"team": team}}}
+        {
+            "apiVersion": "v1",
+            "kind": "Namespace",
+            "metadata": {"name": name, "labels": {"team": team}},
+        }
         for name, team in (("ns1", "x"), ("ns2", "y"))
     ]
     shared += [
@@ -129,18 +151,27 @@ def convert_pods(cases: Iterable[Body], version: str) -> Iterator[Body]:
                 "status": {"phase": "Succeeded"},
             }
         )
-        budgets = [{"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", **item} for item in case.get("pdbs", [])]
-        services = [{"apiVersion": "v1", "kind": "Service", **item} for item in case.get("services", [])]
+        budgets = [
+            {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", **item}
+            for item in case.get("pdbs", [])
+        ]
+        services = [
+            {"apiVersion": "v1", "kind": "Service", **item} for item in case.get("services", [])
+        ]
         extra = case.get("extra", [])
         classes = [item for item in extra if item["kind"] == "RuntimeClass"]
-        node_name = {"bound": case.get("bound_to"), "nominated": case.get("nominated")}.get(case["result"])
+        node_name = {"bound": case.get("bound_to"), "nominated": case.get("nominated")}.get(
+            case["result"]
+        )
         yield {
             "system": "kube-scheduler",
             "version": version.removeprefix("v"),
             "snapshot": {"objects": [*nodes, *pods, *shared, *extra, *budgets]},
             "request": {"objects": [*services, *classes, case["pod"]]},
             "decision": {"node": node_name},
-            "equivalent": [{"node": name} for name in case.get("choices") or () if name != node_name],
+            "equivalent": [
+                {"node": name} for name in case.get("choices") or () if name != node_name
+            ],
         }
 
 
@@ -153,7 +184,11 @@ def write_cases(path: Path, cases: Iterable[Body]) -> None:
 if __name__ == "__main__":
     hub, pods = Path(sys.argv[1]), Path(sys.argv[2])
     recording = json.loads((pods / "scheduler.json").read_bytes())
-    write_cases(_FOLDER / "kubefleet.jsonl.gz", convert_fleets(json.loads((hub / "fleets.json").read_bytes())))
     write_cases(
-        _FOLDER / "kube-scheduler.jsonl.gz", convert_pods(recording["cases"], recording["versions"]["kube-scheduler"])
+        _FOLDER / "kubefleet.jsonl.gz",
+        convert_fleets(json.loads((hub / "fleets.json").read_bytes())),
+    )
+    write_cases(
+        _FOLDER / "kube-scheduler.jsonl.gz",
+        convert_pods(recording["cases"], recording["versions"]["kube-scheduler"]),
     )

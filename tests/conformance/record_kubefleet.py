@@ -18,7 +18,11 @@ from random import Random
 from typing import Any
 
 from nexusform.domains.conformance.workflow import kubefleet_check
-from nexusform.domains.conformance.workflow.loopback_programs import LoopbackPrograms, ProgramProblem, open_programs
+from nexusform.domains.conformance.workflow.loopback_programs import (
+    LoopbackPrograms,
+    ProgramProblem,
+    open_programs,
+)
 from nexusform.domains.fleet.scheduling.bindings import Health, Member
 from nexusform.domains.fleet.scheduling.fleet_api_validation import parse_resource_usage
 from nexusform.kubernetes.matching import Taint
@@ -28,11 +32,16 @@ Body = dict[str, Any]
 _PLACEMENTS = f"{kubefleet_check._PLACEMENTS}/clusterresourceplacements"
 _MEMBERS = 12
 _AT_ONCE = 40  # placements
-_ROUNDS = 4  # policies of a placement, one after the other
-_SECONDS = 60.0  # for the decisions on all placements
+# policies of a placement, one after the other.
+_ROUNDS = 4
+# For the decisions on all placements.
+_SECONDS = 60.0
 # A member without a heartbeat for 5 minutes gets no placement, and only one is sent.
 _FLEET_SECONDS = 200.0
-_CPU, _COST = "resources.kubernetes-fleet.io/available-cpu", "kubernetes.azure.com/per-cpu-core-cost"
+_CPU, _COST = (
+    "resources.kubernetes-fleet.io/available-cpu",
+    "kubernetes.azure.com/per-cpu-core-cost",
+)
 _REGIONS, _TIERS = ("east", "west", "north"), ("gold", "base")
 
 
@@ -46,10 +55,18 @@ def build_members(draw: Random) -> list[Member]:
         taints = (Taint("dedicated", "x", "NoSchedule"),) if draw.random() < 0.2 else ()
         total = draw.choice((8, 16, 64))
         free = draw.randint(0, total)
-        amounts = ({"cpu": str(total), "memory": f"{4 * total}Gi"}, {"cpu": str(free), "memory": f"{4 * free}Gi"})
+        amounts = (
+            {"cpu": str(total), "memory": f"{4 * total}Gi"},
+            {"cpu": str(free), "memory": f"{4 * free}Gi"},
+        )
         usage, _ = parse_resource_usage(amounts[0], amounts[0], amounts[1])
-        properties = {"kubernetes-fleet.io/node-count": str(draw.randint(1, 9)), _COST: f"0.{draw.randint(10, 99)}"}
-        members.append(Member(f"member-{number:02}", labels, taints, properties, usage, Health.HEALTHY, None))
+        properties = {
+            "kubernetes-fleet.io/node-count": str(draw.randint(1, 9)),
+            _COST: f"0.{draw.randint(10, 99)}",
+        }
+        members.append(
+            Member(f"member-{number:02}", labels, taints, properties, usage, Health.HEALTHY, None)
+        )
     return members
 
 
@@ -91,7 +108,11 @@ def build_term(draw: Random) -> Body:
     """Build a required term: labels, or a property."""
     if draw.random() < 0.6:
         return {"labelSelector": {"matchLabels": {"region": draw.choice(_REGIONS)}}}
-    rule = {"name": _CPU, "operator": draw.choice(("Gt", "Ge", "Lt", "Le")), "values": [str(draw.randint(1, 30))]}
+    rule = {
+        "name": _CPU,
+        "operator": draw.choice(("Gt", "Ge", "Lt", "Le")),
+        "values": [str(draw.randint(1, 30))],
+    }
     return {"propertySelector": {"matchExpressions": [rule]}}
 
 
@@ -100,7 +121,10 @@ def build_preference(draw: Random) -> Body:
     if draw.random() < 0.5:
         return {"labelSelector": {"matchLabels": {"tier": draw.choice(_TIERS)}}}
     return {
-        "propertySorter": {"name": draw.choice((_CPU, _COST)), "sortOrder": draw.choice(("Ascending", "Descending"))}
+        "propertySorter": {
+            "name": draw.choice((_CPU, _COST)),
+            "sortOrder": draw.choice(("Ascending", "Descending")),
+        }
     }
 
 
@@ -143,7 +167,9 @@ class FleetRecorder(kubefleet_check.FleetCheck):
                 **self._read_decision(name, body, statuses[name] == "True", previous),
             }
 
-    def _read_decision(self, name: str, body: Body, is_fulfilled: bool, previous: dict[str, Body]) -> Body:
+    def _read_decision(
+        self, name: str, body: Body, is_fulfilled: bool, previous: dict[str, Body]
+    ) -> Body:
         """Return the decision on a placement, and keep its bindings for the next round."""
         bindings = [
             {
@@ -155,7 +181,10 @@ class FleetRecorder(kubefleet_check.FleetCheck):
         ]
         previous[name] = {"body": body, "bindings": bindings, "fulfilled": is_fulfilled}
         clusters = {
-            item["cluster"]: {"affinity": item["affinity"], "topologySpread": item["topologySpread"]}
+            item["cluster"]: {
+                "affinity": item["affinity"],
+                "topologySpread": item["topologySpread"],
+            }
             for item in bindings
             if item["state"] != "Unscheduled"
         }
@@ -174,16 +203,21 @@ def record_decisions(programs: str, definitions: str, minutes: float) -> Iterato
                 try:
                     yield from record_fleet(running, Path(directory), Random(seed), end)
                 except ProgramProblem as problem:
-                    # An agent with two active policy snapshots of a placement decides nothing more about it.
+                    # An agent with two active policy snapshots of a placement decides nothing more
+                    # about it.
                     print(f"fleet {seed}: {problem}", file=sys.stderr)
             if time.monotonic() > end:
                 return
 
 
-def record_fleet(running: LoopbackPrograms, directory: Path, draw: Random, end: float) -> Iterator[Body]:
+def record_fleet(
+    running: LoopbackPrograms, directory: Path, draw: Random, end: float
+) -> Iterator[Body]:
     """Yield the decisions on one fleet."""
     kubefleet_check.start_hub_agent(running, directory)
-    recorder = FleetRecorder(running, kubefleet_check.read_agent_version(directory / "hubagent"), {})
+    recorder = FleetRecorder(
+        running, kubefleet_check.read_agent_version(directory / "hubagent"), {}
+    )
     recorder.join_members(tuple(build_members(draw)))
     end = min(end, time.monotonic() + _FLEET_SECONDS)
     for batch in range(20):
@@ -196,7 +230,10 @@ def record_fleet(running: LoopbackPrograms, directory: Path, draw: Random, end: 
                     "placement.kubernetes-fleet.io/v1beta1", "ClusterResourcePlacement", name
                 )
                 selector = {"group": "", "version": "v1", "kind": "Namespace", "name": "nothing"}
-                body["spec"] = {"policy": change_policy(draw, previous.get(name)), "resourceSelectors": [selector]}
+                body["spec"] = {
+                    "policy": change_policy(draw, previous.get(name)),
+                    "resourceSelectors": [selector],
+                }
                 bodies[name] = body
             yield from recorder.record_round(bodies, previous)
             if time.monotonic() > end:
@@ -207,7 +244,10 @@ def change_policy(draw: Random, previous: Body | None) -> Body:
     """Return a new policy. The type of an existing placement cannot change."""
     while True:
         policy = build_policy(draw)
-        if previous is None or policy["placementType"] == previous["body"]["spec"]["policy"]["placementType"]:
+        if (
+            previous is None
+            or policy["placementType"] == previous["body"]["spec"]["policy"]["placementType"]
+        ):
             return policy
 
 

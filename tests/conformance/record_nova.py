@@ -26,8 +26,10 @@ from tests.domains.openstack.test_nova_decisions import NOVA, build_site
 
 Body = dict[str, Any]
 _DRIVER = Path(nova_check.__file__).with_name("nova_driver.py")
-_REQUESTS = 120  # of one site
-_SERVERS = 3  # of one host, on average; older ones are deleted
+# Of one site.
+_REQUESTS = 120
+# Of one host, on average; older ones are deleted.
+_SERVERS = 3
 
 
 def build_server_name(number: int) -> str:
@@ -43,7 +45,9 @@ def build_document(seed: int) -> Body:
     names = sorted(site["servers"])
     requests = []
     for number in range(_REQUESTS):
-        released = [names.pop(draw.randrange(len(names))) for _ in range(2 if len(names) >= limit else 0)]
+        released = [
+            names.pop(draw.randrange(len(names))) for _ in range(2 if len(names) >= limit else 0)
+        ]
         request = draw.choice(site["requests"])
         name = build_server_name(number)
         flavor = site["flavors"][request["flavor"]]
@@ -63,15 +67,25 @@ def build_cases(site: Body, answers: list[list[str]], version: str) -> Iterator[
         yield {
             "system": nova_check.PROGRAM,
             "version": version,
-            "snapshot": {"hosts": site["hosts"], "servers": dict(servers), "settings": site["settings"]},
-            "request": {name: value for name, value in request.items() if name not in ("name", "released")},
+            "snapshot": {
+                "hosts": site["hosts"],
+                "servers": dict(servers),
+                "settings": site["settings"],
+            },
+            "request": {
+                name: value for name, value in request.items() if name not in ("name", "released")
+            },
             "decision": {"host": hosts[0] if hosts else None},
             "equivalent": [{"host": host} for host in hosts[1:]],
         }
         if hosts:
-            size = {name: flavor[name] for name in ("vcpus", "memory_mib", "disk_gib", "properties")}
+            size = {
+                name: flavor[name] for name in ("vcpus", "memory_mib", "disk_gib", "properties")
+            }
             new = {"host": hosts[0], **size, "group": group and group["name"], "is_building": True}
-            servers[request["name"]] = new | ({"image": request["image"]} if request.get("image") else {})
+            servers[request["name"]] = new | (
+                {"image": request["image"]} if request.get("image") else {}
+            )
 
 
 class NovaProcess:

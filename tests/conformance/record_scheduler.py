@@ -22,18 +22,26 @@ from typing import Any
 from msgspec import Struct, field
 
 from nexusform.domains.conformance.workflow import scheduler_check
-from nexusform.domains.conformance.workflow.loopback_programs import LoopbackPrograms, open_programs, read_version
+from nexusform.domains.conformance.workflow.loopback_programs import (
+    LoopbackPrograms,
+    open_programs,
+    read_version,
+)
 from tests.conformance.case_writer import run_recorder
 from tests.nightly import pod_worlds
 
 Body = dict[str, Any]
 _PODS = "/api/v1/namespaces/default/pods"
-_SECONDS = 30.0  # for the decisions of one cluster
+# For the decisions of one cluster.
+_SECONDS = 30.0
 _APPS = "abcdef"
 _LINE = re.compile(
-    rb'"(?P<text>Attempting to schedule pod|Calculated node\'s final score for pod|Successfully bound pod to node|'
-    rb'Unable to schedule pod; no fit; waiting)" pod="default/(?P<pod>[^"]+)"(?: node="(?P<node>[^"]+)")?'
-    rb"(?: score=(?P<score>-?\d+))?(?: evaluatedNodes=(?P<evaluated>\d+) feasibleNodes=(?P<feasible>\d+))?"
+    rb'"(?P<text>Attempting to schedule pod|Calculated node\'s final score for pod|Successfully '
+    rb"bound pod to node|"
+    rb'Unable to schedule pod; no fit; waiting)" pod="default/(?P<pod>[^"]+)"(?: '
+    rb'node="(?P<node>[^"]+)")?'
+    rb"(?: score=(?P<score>-?\d+))?(?: evaluatedNodes=(?P<evaluated>\d+) "
+    rb"feasibleNodes=(?P<feasible>\d+))?"
     rb'(?: err="0/(?P<total>\d+) )?'
 )
 # A list without any pod could be a list without its pods.
@@ -72,7 +80,9 @@ def build_nodes(draw: Random, prefix: str, version: str) -> list[Body]:
         if draw.random() < 0.05:
             node["spec"] = {"unschedulable": True}
         if draw.random() < 0.3:
-            node["status"]["images"] = [{"names": ["img:1"], "sizeBytes": draw.choice((50, 300, 900)) << 20}]
+            node["status"]["images"] = [
+                {"names": ["img:1"], "sizeBytes": draw.choice((50, 300, 900)) << 20}
+            ]
     return nodes
 
 
@@ -83,7 +93,11 @@ def build_pods(draw: Random, prefix: str) -> list[Body]:
         {
             "apiVersion": "v1",
             "kind": "Pod",
-            "metadata": {"name": f"{prefix}-{app}-{number}", "namespace": "default", "labels": {"app": app}},
+            "metadata": {
+                "name": f"{prefix}-{app}-{number}",
+                "namespace": "default",
+                "labels": {"app": app},
+            },
             "spec": specs[app],
         }
         for number, app in enumerate(draw.choices(_APPS, k=draw.randint(20, 50)))
@@ -93,13 +107,16 @@ def build_pods(draw: Random, prefix: str) -> list[Body]:
 def build_spec(draw: Random, app: str) -> Body:
     """Build the spec of an application's pods."""
     spec = pod_worlds._build_spec(draw, app)
-    spec.pop("priorityClassName", None)  # evictions are decisions of their own
+    # evictions are decisions of their own.
+    spec.pop("priorityClassName", None)
     spec["preemptionPolicy"] = "Never"
     requests = spec["containers"][0]["resources"].get("requests")
     if requests and draw.random() < 0.7:
         requests |= {"cpu": f"{draw.choice((50, 100, 200))}m", "memory": "64Mi"}
     if draw.random() < 0.1:
-        spec["containers"][0]["ports"] = [{"containerPort": 80, "hostPort": 8080, "protocol": "TCP"}]
+        spec["containers"][0]["ports"] = [
+            {"containerPort": 80, "hostPort": 8080, "protocol": "TCP"}
+        ]
     if draw.random() < 0.15:
         rule = {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd"]}]}
         preferred = [{"weight": draw.choice((1, 10, 100)), "preference": rule}]
@@ -115,7 +132,8 @@ def build_service(app: str) -> Body:
     return {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}
 
 
-_SERVICES = [build_service(app) for app in _APPS[:3]]  # the other applications have no default spreading
+# The other applications have no default spreading.
+_SERVICES = [build_service(app) for app in _APPS[:3]]
 
 
 def record_decisions(programs: str, minutes: float) -> Iterator[Body]:
@@ -139,20 +157,26 @@ def record_decisions(programs: str, minutes: float) -> Iterator[Body]:
             attempts = read_attempts(running, log, {pod["metadata"]["name"] for pod in pods})
             running.call("DELETE", f"{_PODS}?gracePeriodSeconds=0")
             running.call("DELETE", "/api/v1/nodes")
-            os.truncate(log, 0)  # the program keeps its position: the file is sparse
-            # The first nodes may be read in any order: then other sizes of an image with several sizes count.
+            # The program keeps its position: the file is sparse.
+            os.truncate(log, 0)
+            # The first nodes may be read in any order: then other sizes of an image with several
+            # sizes count.
             if placed_probe is not None and not is_first:
                 yield from build_cases([*nodes, placed_probe], pods, attempts, version)
             if time.monotonic() > end:
                 return
 
 
-def place_probe(running: LoopbackPrograms, log: Path, prefix: str, nodes: list[Body]) -> Body | None:
+def place_probe(
+    running: LoopbackPrograms, log: Path, prefix: str, nodes: list[Body]
+) -> Body | None:
     """Place a pod that all nodes accept, and return it. None if the scheduler has not read all nodes yet: then it may
     still know nodes of the cluster before.
     """
     names = [node["metadata"]["name"] for node in nodes]
-    term = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": names}]}
+    term = {
+        "matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": names}]
+    }
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
     spec = {
         "containers": [{"name": "c", "image": "i"}],
@@ -181,7 +205,9 @@ def read_attempts(running: LoopbackPrograms, log: Path, pods: set[str]) -> list[
             for line in lines:
                 if (match := _LINE.search(line)) and match["pod"].decode() in pods:
                     read_line(match, attempts, last)
-            return len(last) == len(pods) and all(attempt.node is not None for attempt in last.values())
+            return len(last) == len(pods) and all(
+                attempt.node is not None for attempt in last.values()
+            )
 
         running.wait_for(scheduler_check.PROGRAM, is_decided, _SECONDS)
     return attempts
@@ -203,7 +229,9 @@ def read_line(match: re.Match[bytes], attempts: list[Attempt], last: dict[str, A
         last[name].node, last[name].evaluated = "", int(match["total"] or 0)
 
 
-def build_cases(objects: list[Body], pods: list[Body], attempts: list[Attempt], version: str) -> Iterator[Body]:
+def build_cases(
+    objects: list[Body], pods: list[Body], attempts: list[Attempt], version: str
+) -> Iterator[Body]:
     """Yield a case per attempt. One without scores is left out. `objects`: nodes, and a placed pod."""
     by_name = {pod["metadata"]["name"]: pod for pod in pods}
     placed: list[Body] = []
@@ -211,7 +239,8 @@ def build_cases(objects: list[Body], pods: list[Body], attempts: list[Attempt], 
         pod = by_name[attempt.pod]
         best = max(attempt.scores.values(), default=0)
         equal = sorted(name for name, score in attempt.scores.items() if score == best)
-        # kube-scheduler 1.36 repeats the scores of the pod before for an equal pod, and does not log them.
+        # kube-scheduler 1.36 repeats the scores of the pod before for an equal pod, and does not
+        # log them.
         if attempt.feasible <= 1 or attempt.node in equal:
             yield {
                 "system": scheduler_check.PROGRAM,

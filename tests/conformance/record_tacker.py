@@ -27,14 +27,22 @@ from nexusform.domains.vnf.serving.grant_decisions import CREATED, PlannedGrants
 from nexusform.domains.vnf.serving.grant_server import list_packages
 from nexusform.workflow.opening.system_io import ConfinedFileAccess
 from tests.conformance.case_writer import run_recorder
-from tests.domains.vnf.tacker.packages import STANDARD, PackageSpec, build_request, build_vnfd, write_package
+from tests.domains.vnf.tacker.packages import (
+    STANDARD,
+    PackageSpec,
+    build_request,
+    build_vnfd,
+    write_package,
+)
 from tests.domains.vnf.tacker.tacker_bed import TackerBed, run_server
 from tests.domains.vnf.tacker.test_tacker_stories import build_random_spec
 
 Body = dict[str, Any]
 _VERSION = "16.0.0"
-_OPERATIONS = 8  # of one VNF, between instantiation and termination
-_SECONDS = 120.0  # for one operation
+# Of one VNF, between instantiation and termination.
+_OPERATIONS = 8
+# For one operation.
+_SECONDS = 120.0
 
 
 class GrantingServer(grant_server.GrantServer):
@@ -51,8 +59,13 @@ class GrantingServer(grant_server.GrantServer):
             "vnfInstanceId": request["vnfInstanceId"],
             "vnfLcmOpOccId": request["vnfLcmOpOccId"],
             "zones": [{"id": "z", "zoneId": "az1"}],
-            "addResources": [{"resourceDefinitionId": row["id"], **zone} for row in request.get("addResources", [])],
-            "removeResources": [{"resourceDefinitionId": row["id"]} for row in request.get("removeResources", [])],
+            "addResources": [
+                {"resourceDefinitionId": row["id"], **zone}
+                for row in request.get("addResources", [])
+            ],
+            "removeResources": [
+                {"resourceDefinitionId": row["id"]} for row in request.get("removeResources", [])
+            ],
             "_links": {"self": {"href": "/grant/v1/grants/1"}, **request["_links"]},
         }
 
@@ -60,7 +73,13 @@ class GrantingServer(grant_server.GrantServer):
 def build_decision(request: Body) -> Body:
     """Convert a grant request to a decision."""
     added, removed = (
-        dict(Counter(row["resourceTemplateId"] for row in request.get(name, []) if row["type"] == "COMPUTE"))
+        dict(
+            Counter(
+                row["resourceTemplateId"]
+                for row in request.get(name, [])
+                if row["type"] == "COMPUTE"
+            )
+        )
         for name in ("addResources", "removeResources")
     )
     constraints = [
@@ -76,7 +95,8 @@ def build_decision(request: Body) -> Body:
         "added": added,
         "removed": removed,
         "constraints": sorted(
-            constraints, key=lambda item: (item["kind"], sorted(item["resources"].items()), item["scope"])
+            constraints,
+            key=lambda item: (item["kind"], sorted(item["resources"].items()), item["scope"]),
         ),
     }
 
@@ -106,25 +126,40 @@ class LifeCycle:
     def heal(self, draw: Random) -> Body:
         """Heal some VMs, and return the case."""
         vnfcs = self._bed.get(f"/vnf_instances/{self._id}")["instantiatedVnfInfo"]["vnfcInfo"]
-        healed = draw.sample(sorted(vnfcs, key=lambda row: str(row["id"])), draw.randint(1, min(2, len(vnfcs))))
+        healed = draw.sample(
+            sorted(vnfcs, key=lambda row: str(row["id"])), draw.randint(1, min(2, len(vnfcs)))
+        )
         counts = dict(Counter(row["vduId"] for row in healed))
-        return self._run("heal", {"vnfcInstanceId": [row["id"] for row in healed]}, {"vnfcs": counts}, self._levels)
+        return self._run(
+            "heal",
+            {"vnfcInstanceId": [row["id"] for row in healed]},
+            {"vnfcs": counts},
+            self._levels,
+        )
 
     def terminate(self) -> Body:
         """Terminate the VNF, and return the case."""
         return self._run("terminate", {"terminationType": "FORCEFUL"}, {}, None)
 
-    def _run(self, operation: str, body: Body, details: Body, levels: dict[str, int] | None) -> Body:
+    def _run(
+        self, operation: str, body: Body, details: Body, levels: dict[str, int] | None
+    ) -> Body:
         """Run an operation, and wait for its end. Each one names the user data class: Tacker does not keep it."""
         if self._spec.is_standard and operation in ("scale", "heal"):
             body = {**body, "additionalParams": STANDARD}
         self._bed.post(f"/vnf_instances/{self._id}/{operation}", body, _SECONDS)
         end = time.monotonic() + _SECONDS
         while True:
-            mine = [row for row in self._bed.get("/vnf_lcm_op_occs") if row["vnfInstanceId"] == self._id]
+            mine = [
+                row for row in self._bed.get("/vnf_lcm_op_occs") if row["vnfInstanceId"] == self._id
+            ]
             if all(row["operationState"] == "COMPLETED" for row in mine):
                 break
-            bad = [row for row in mine if row["operationState"] in ("FAILED_TEMP", "FAILED", "ROLLED_BACK")]
+            bad = [
+                row
+                for row in mine
+                if row["operationState"] in ("FAILED_TEMP", "FAILED", "ROLLED_BACK")
+            ]
             assert not bad, bad
             assert time.monotonic() < end, "Tacker does not finish"
             time.sleep(0.1)
@@ -154,7 +189,9 @@ def record_decisions(minutes: float) -> Iterator[Body]:
                 folder = Path(directory, str(seed))
                 write_package(build_random_spec(seed), folder)
                 with serve_packages(bed, folder) as server:
-                    yield from record_life(LifeCycle(bed, server, build_random_spec(seed)), Random(seed))
+                    yield from record_life(
+                        LifeCycle(bed, server, build_random_spec(seed)), Random(seed)
+                    )
                 if time.monotonic() > end:
                     return
         finally:
@@ -181,7 +218,9 @@ def record_life(life: LifeCycle, draw: Random) -> Iterator[Body]:
             yield life.heal(draw)
         else:
             aspect = draw.choice(sorted(levels))
-            yield life.scale(aspect, draw.choice([level for level in range(4) if level != levels[aspect]]))
+            yield life.scale(
+                aspect, draw.choice([level for level in range(4) if level != levels[aspect]])
+            )
     yield life.terminate()
 
 

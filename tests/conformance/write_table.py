@@ -31,12 +31,22 @@ def write_table(mark: str, document: dict[str, Any]) -> None:
     pattern = rf"(<!-- {mark} -->\n).*?(\n\n)"
     if not re.search(pattern, _PAGE.read_text(), flags=re.DOTALL):
         sys.exit(f"{_PAGE} has no table after `<!-- {mark} -->`")
-    _PAGE.write_text(re.sub(pattern, lambda match: f"{match[1]}{table}{match[2]}", _PAGE.read_text(), flags=re.DOTALL))
+    _PAGE.write_text(
+        re.sub(
+            pattern,
+            lambda match: f"{match[1]}{table}{match[2]}",
+            _PAGE.read_text(),
+            flags=re.DOTALL,
+        )
+    )
     print(table)
 
 
 if __name__ == "__main__":
     command = [sys.executable, "-m", "nexusform", "conformance", "-json", str(_FOLDER)]
-    write_table("conformance", json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=False).stdout))
+    write_table(
+        "conformance",
+        json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=False).stdout),
+    )
     if len(sys.argv) > 1:
         write_table("night", json.loads(Path(sys.argv[1]).read_bytes()))

@@ -68,7 +68,9 @@ class BackendWorkers:
         root = str(Path(__file__).parents[2])
         command = [sys.executable, "-m", "tests.contracts.backend_workers", str(theirs.fileno())]
         environment = {**os.environ, "PYTHONPATH": root}
-        self.process = subprocess.Popen(command, cwd=root, env=environment, pass_fds=[theirs.fileno()])
+        self.process = subprocess.Popen(
+            command, cwd=root, env=environment, pass_fds=[theirs.fileno()]
+        )
         theirs.close()
         return self
 
@@ -76,7 +78,9 @@ class BackendWorkers:
         self.control.close()
         self.process.wait(30)
 
-    def start(self, kind: str, directory: Path, settings: Mapping[str, Any], task: str, *more: str) -> Worker:
+    def start(
+        self, kind: str, directory: Path, settings: Mapping[str, Any], task: str, *more: str
+    ) -> Worker:
         """Start a task of `TASKS` in a separate process, with the NF_ variables of this one."""
         stdin, our_stdin = os.pipe()
         our_stdout, stdout = os.pipe()
@@ -122,7 +126,12 @@ def start_child(control: socket.socket, words: Sequence[Any], files: Sequence[in
 
 
 def run_child(
-    kind: str, directory: str, settings: Mapping[str, Any], task: str, more: Sequence[str], variables: Mapping[str, str]
+    kind: str,
+    directory: str,
+    settings: Mapping[str, Any],
+    task: str,
+    more: Sequence[str],
+    variables: Mapping[str, str],
 ) -> NoReturn:
     code = 1
     try:
@@ -133,7 +142,8 @@ def run_child(
         sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
         TASKS[task](lambda: open_backend(kind, directory, settings), *more)
         code = 0
-    except BaseException as problem:  # noqa: BLE001 - a child never returns into the loop of its parent
+    except BaseException as problem:  # noqa: BLE001
+        # A child never returns into the loop of its parent.
         print(repr(problem), file=sys.stderr, flush=True)
     os._exit(code)
 
@@ -144,7 +154,9 @@ def run_child(
 def open_backend(kind: str, directory: str, settings: Mapping[str, Any]) -> Any:
     from nexusform.backends.registry import BACKENDS, Directories
 
-    return BACKENDS[kind].open_backend(dict(settings), Directories(directory, f"{directory}/.nexusform"))
+    return BACKENDS[kind].open_backend(
+        dict(settings), Directories(directory, f"{directory}/.nexusform")
+    )
 
 
 def build_info(lock_id: str = "") -> Any:
@@ -246,7 +258,9 @@ def compact(opened: Any) -> None:
         print_line(str(number))
 
 
-TASKS: dict[str, Any] = {task.__name__: task for task in (hold, write, race, count, write_serial, append, compact)}
+TASKS: dict[str, Any] = {
+    task.__name__: task for task in (hold, write, race, count, write_serial, append, compact)
+}
 
 
 def main() -> None:

@@ -42,7 +42,9 @@ class CrashPoint:
             self.calls += 1
             return self.calls == self.call
 
-    def around(self, whole: Callable[..., Any], failure: Callable[[], Exception]) -> Callable[..., Any]:
+    def around(
+        self, whole: Callable[..., Any], failure: Callable[[], Exception]
+    ) -> Callable[..., Any]:
         """Return the call with the crash before or after it, or instead of it."""
 
         def call_or_crash(*arguments: Any, **more: Any) -> Any:
@@ -77,7 +79,8 @@ class CrashPoint:
             if this.crashes and crash.kind in ("before", "torn"):
                 os._exit(DIED)
             if this.crashes and crash.kind in ("EIO", "ENOSPC"):
-                # Not a reset: urllib3 would then read the response on a connection that does not exist yet.
+                # Not a reset: urllib3 would then read the response on a connection that does not
+                # exist yet.
                 raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
             return begin(this, method, *arguments, **more)
 
@@ -161,10 +164,22 @@ class CommandRunner:
         self.constants = dict(constants or {})
         self.longest_wait = longest_wait
         reading, writing = os.pipe()
-        command = [sys.executable, "-m", "tests.contracts.crash_runner", str(template), str(writing)]
+        command = [
+            sys.executable,
+            "-m",
+            "tests.contracts.crash_runner",
+            str(template),
+            str(writing),
+        ]
         command += [backend, json.dumps(settings or {})]
         root = str(Path(__file__).parents[2])
-        environment = {**os.environ, "PYTHONPATH": root, "NF_IN_AUTOMATION": "1", "NF_CONFINE": "false", **variables}
+        environment = {
+            **os.environ,
+            "PYTHONPATH": root,
+            "NF_IN_AUTOMATION": "1",
+            "NF_CONFINE": "false",
+            **variables,
+        }
         self.process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
@@ -200,7 +215,9 @@ class CommandRunner:
     def load(self, where: Path, *words: str) -> None:
         """Run a command in the parent process, so that later ones find its modules loaded."""
         assert self.process.stdin is not None
-        print(json.dumps({"load": [f"-chdir={where}", *words]}), file=self.process.stdin, flush=True)
+        print(
+            json.dumps({"load": [f"-chdir={where}", *words]}), file=self.process.stdin, flush=True
+        )
         assert self.answers.readline()
 
     def calls(self, where: Path, places: Sequence[str], *words: str) -> int:
@@ -221,9 +238,12 @@ def main() -> None:
     from nexusform.backends.registry import BACKENDS, Directories
     from nexusform.cli.main import run_command_line
 
-    run_command_line([f"-chdir={sys.argv[1]}", "validate"])  # modules of all commands are loaded once
+    # modules of all commands are loaded once.
+    run_command_line([f"-chdir={sys.argv[1]}", "validate"])
     run_command_line([f"-chdir={sys.argv[1]}", "plan", "-lock=false"])
-    BACKENDS[sys.argv[3]].open_backend(json.loads(sys.argv[4]), Directories(sys.argv[1], sys.argv[1]))
+    BACKENDS[sys.argv[3]].open_backend(
+        json.loads(sys.argv[4]), Directories(sys.argv[1], sys.argv[1])
+    )
     answers = os.fdopen(int(sys.argv[2]), "w")
     for line in sys.stdin:
         task = json.loads(line)

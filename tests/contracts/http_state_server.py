@@ -33,7 +33,8 @@ class ServerContent:
     guard: threading.Lock = field(default_factory=threading.Lock)
     refuse_next: int = 0
     requests: list[tuple[str, str]] = field(default_factory=list)
-    written: list[bytes] = field(default_factory=list)  # every document, in order
+    # Every document, in order.
+    written: list[bytes] = field(default_factory=list)
 
 
 class Handler(BaseHTTPRequestHandler):

@@ -8,7 +8,13 @@ from nexusform.interfaces.plugins import ChangeRequest, ObjectKey, Provider, Rea
 
 KEY = ObjectKey("nexus_rack", "lab/r1", 1)
 SUCCESSOR = ObjectKey("nexus_rack", "lab/r1", 2)
-ATTRIBUTES = {"id": "lab/r1", "name": "r1", "machine_count": 4, "labels": {"a": "b"}, "zones": ["1", "2"]}
+ATTRIBUTES = {
+    "id": "lab/r1",
+    "name": "r1",
+    "machine_count": 4,
+    "labels": {"a": "b"},
+    "zones": ["1", "2"],
+}
 
 
 def build_creation(key: ObjectKey = KEY, **more: Any) -> ChangeRequest:

@@ -19,7 +19,8 @@ from pathlib import Path
 import pytest
 
 NEEDED = "NEXUSFORM_NEED_SERVERS"
-STARTS_WITHIN = 60.0  # seconds; a slower server is broken
+# seconds; a slower server is broken.
+STARTS_WITHIN = 60.0
 
 
 def skip_or_fail(what: str) -> None:
@@ -77,10 +78,18 @@ KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr
 def run_azurite() -> Iterator[str]:
     """Run a blob service with the well-known account; yield its address."""
     if not AZURITE:
-        skip_or_fail("azurite is not installed (npm install azurite; NEXUSFORM_AZURITE names azurite-blob)")
+        skip_or_fail(
+            "azurite is not installed (npm install azurite; NEXUSFORM_AZURITE names azurite-blob)"
+        )
     port = find_free_port()
     with tempfile.TemporaryDirectory(prefix="nexusform-azurite-") as folder:
-        command = [AZURITE, "--silent", "--skipApiVersionCheck", "--inMemoryPersistence", "--disableTelemetry"]
+        command = [
+            AZURITE,
+            "--silent",
+            "--skipApiVersionCheck",
+            "--inMemoryPersistence",
+            "--disableTelemetry",
+        ]
         command += ["--blobHost", "127.0.0.1", "--blobPort", str(port)]
         with run_program(command, port, Path(folder)):
             yield f"http://127.0.0.1:{port}/{ACCOUNT}"
@@ -106,7 +115,9 @@ def run_s3_server() -> Iterator[str]:
 
 def find_postgres_programs() -> Path | None:
     """Return the folder with both initdb and postgres."""
-    candidates = [Path(place).parent for name in ("initdb", "postgres") if (place := shutil.which(name))]
+    candidates = [
+        Path(place).parent for name in ("initdb", "postgres") if (place := shutil.which(name))
+    ]
     candidates += sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
     for folder in candidates:
         real = (folder / "initdb").resolve().parent
@@ -126,7 +137,18 @@ def run_postgres() -> Iterator[str]:
     with tempfile.TemporaryDirectory(prefix="nexusform-pg-") as folder:
         as_user = select_unprivileged_user(Path(folder))
         data = f"{folder}/data"
-        make = [str(programs / "initdb"), "-D", data, "-U", "nexusform", "-A", "trust", "-E", "UTF8", "--no-sync"]
+        make = [
+            str(programs / "initdb"),
+            "-D",
+            data,
+            "-U",
+            "nexusform",
+            "-A",
+            "trust",
+            "-E",
+            "UTF8",
+            "--no-sync",
+        ]
         subprocess.run(make, check=True, capture_output=True, cwd=folder, **as_user)  # type: ignore[call-overload]
         command = [str(programs / "postgres"), "-D", data, "-p", str(port), "-k", folder, "-F"]
         command += ["-c", "listen_addresses=127.0.0.1", "-c", "max_connections=200"]

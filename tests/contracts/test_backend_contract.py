@@ -33,7 +33,8 @@ from tests.contracts.backend_workers import BackendWorkers, Worker
 from tests.kill_points import select_groups
 
 LONG = "NEXUSFORM_LONG_STORIES"
-LEASE = 15  # seconds; the minimum of NF_LEASE_SECONDS
+# seconds; the minimum of NF_LEASE_SECONDS.
+LEASE = 15
 
 
 def build_local_settings(_server: str, _name: str) -> dict[str, Any]:
@@ -56,11 +57,19 @@ def build_azurerm_settings(server: str, name: str) -> dict[str, Any]:
 
 
 def build_http_settings(server: str, name: str) -> dict[str, Any]:
-    return {"address": f"{server}/{name}/{{workspace}}", "lock_address": f"{server}/{name}/{{workspace}}/lock"}
+    return {
+        "address": f"{server}/{name}/{{workspace}}",
+        "lock_address": f"{server}/{name}/{{workspace}}/lock",
+    }
 
 
 def build_gitlab_settings(server: str, name: str) -> dict[str, Any]:
-    dialect = {"lock_method": "POST", "unlock_method": "DELETE", "username": "ci", "password": "token"}
+    dialect = {
+        "lock_method": "POST",
+        "unlock_method": "DELETE",
+        "username": "ci",
+        "password": "token",
+    }
     return build_http_settings(server, f"gitlab/{name}") | dialect
 
 
@@ -69,11 +78,20 @@ def build_s3_settings(server: str, name: str) -> dict[str, Any]:
 
     login = {"region": "us-east-1", "access_key": "test", "secret_key": "test"}
     client = boto3.client(
-        "s3", endpoint_url=server, region_name="us-east-1", aws_access_key_id="test", aws_secret_access_key="test"
+        "s3",
+        endpoint_url=server,
+        region_name="us-east-1",
+        aws_access_key_id="test",
+        aws_secret_access_key="test",
     )
     client.create_bucket(Bucket=f"b{name}")
     client.put_bucket_versioning(Bucket=f"b{name}", VersioningConfiguration={"Status": "Enabled"})
-    return {"bucket": f"b{name}", "key": "site/lon1.nfstate", "endpoint": server, "use_path_style": True} | login
+    return {
+        "bucket": f"b{name}",
+        "key": "site/lon1.nfstate",
+        "endpoint": server,
+        "use_path_style": True,
+    } | login
 
 
 def build_postgres_settings(server: str, name: str) -> dict[str, Any]:
@@ -85,9 +103,12 @@ class BackendKind(Struct, frozen=True):
 
     backend: str
     settings: Callable[[str, str], dict[str, Any]]
-    server: str = ""  # the fixture with its server
-    forgets: bool = False  # everything, at the end of the process
-    keeps: int = 2  # minimum number of earlier documents
+    # The fixture with its server.
+    server: str = ""
+    # everything, at the end of the process.
+    forgets: bool = False
+    # minimum number of earlier documents.
+    keeps: int = 2
     # Seconds until the lock of a killed holder is free; None: it never expires.
     frees_within: float | None = 0.0
 
@@ -103,7 +124,8 @@ _EVERY_KIND = {
 }
 # Backends of a deleted domain are omitted.
 KINDS = {name: kind for name, kind in _EVERY_KIND.items() if kind.backend in BACKENDS}
-SHARED = [name for name, kind in KINDS.items() if not kind.forgets]  # by several processes
+# By several processes.
+SHARED = [name for name, kind in KINDS.items() if not kind.forgets]
 
 
 @pytest.fixture(autouse=True)
@@ -127,7 +149,9 @@ class BackendLocation(Struct, frozen=True):
     directory: Path
 
     def open(self, largest: int = registry.MAXIMUM_SIZE) -> StateBackend:
-        place = Directories(str(self.directory), str(self.directory / ".nexusform"), maximum_size=largest)
+        place = Directories(
+            str(self.directory), str(self.directory / ".nexusform"), maximum_size=largest
+        )
         return BACKENDS[self.kind.backend].open_backend(self.settings, place)
 
 
@@ -160,7 +184,9 @@ def build_lock_info(lock_id: str = "id-1", **more: Any) -> LockInfo:
     import os
     import socket
 
-    here = LockInfo(lock_id, "apply", "me@here", "0.1.0", "2024-11-20", "p", socket.gethostname(), os.getpid())
+    here = LockInfo(
+        lock_id, "apply", "me@here", "0.1.0", "2024-11-20", "p", socket.gethostname(), os.getpid()
+    )
     return replace(here, **more)
 
 
@@ -206,7 +232,10 @@ def test_compaction_of_unchanged_document_empties_the_journal(opened: OpenedBack
 def test_records_to_keep_survive_a_compaction(opened: OpenedBackend) -> None:
     opened.backend.append(b"{a}")
     opened.backend.write_merged_state(b"one", [b"{kept}", b"{too}"])
-    assert (opened.open_again().read(), opened.open_again().read_journal()) == (b"one", [b"{kept}", b"{too}"])
+    assert (opened.open_again().read(), opened.open_again().read_journal()) == (
+        b"one",
+        [b"{kept}", b"{too}"],
+    )
     opened.backend.append(b"{b}")
     assert opened.open_again().read_journal() == [b"{kept}", b"{too}", b"{b}"]
     opened.backend.write_merged_state(b"two", [b"{kept}"])
@@ -386,7 +415,10 @@ def test_each_workspace_has_its_own_lock(backend: StateBackend) -> None:
     staging = backend.select_workspace("staging")
     backend.lock(build_lock_info())
     staging.lock(build_lock_info("id-2"))
-    assert (backend.read_lock(), staging.read_lock()) == (build_lock_info(), build_lock_info("id-2"))
+    assert (backend.read_lock(), staging.read_lock()) == (
+        build_lock_info(),
+        build_lock_info("id-2"),
+    )
     staging.unlock("id-2")
     backend.unlock("id-1")
 
@@ -409,7 +441,9 @@ def test_only_existing_workspace_except_default_is_deleted(backend: StateBackend
         backend.delete_workspace("default")
 
 
-@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "../x", ".hidden", "a b", "ä", "x" * 91, "a\n"])
+@pytest.mark.parametrize(
+    "name", ["", ".", "..", "a/b", "../x", ".hidden", "a b", "ä", "x" * 91, "a\n"]
+)
 def test_unsafe_workspace_name_is_rejected(backend: StateBackend, name: str) -> None:
     with pytest.raises(BackendProblem):
         backend.select_workspace(name)
@@ -448,7 +482,9 @@ def lock_when_free(backend: StateBackend, kind: BackendKind) -> list[str]:
             time.sleep(0.2)
 
 
-def test_living_holder_keeps_its_lock_and_killed_one_is_replaced(where: BackendLocation, start: Start) -> None:
+def test_living_holder_keeps_its_lock_and_killed_one_is_replaced(
+    where: BackendLocation, start: Start
+) -> None:
     holder = start("hold")
     assert holder.read_line() == "held"
     backend = where.open()
@@ -469,7 +505,9 @@ def test_living_holder_keeps_its_lock_and_killed_one_is_replaced(where: BackendL
 
 @pytest.mark.parametrize("where", select_groups(SHARED), indirect=True)
 @pytest.mark.parametrize("dead", [False, True])
-def test_one_of_several_processes_gets_the_lock(where: BackendLocation, start: Start, dead: bool) -> None:
+def test_one_of_several_processes_gets_the_lock(
+    where: BackendLocation, start: Start, dead: bool
+) -> None:
     if dead and where.kind.frees_within is None:
         pytest.skip("a dead holder keeps this lock until it is broken")
     if dead:
@@ -549,7 +587,9 @@ def test_killed_process_loses_no_confirmed_record(where: BackendLocation, start:
 
 
 @pytest.mark.parametrize("where", select_groups(SHARED), indirect=True)
-def test_kill_during_compaction_keeps_state_consistent(where: BackendLocation, start: Start) -> None:
+def test_kill_during_compaction_keeps_state_consistent(
+    where: BackendLocation, start: Start
+) -> None:
     process = start("compact")
     for _ in range(20):
         last = process.read_line()
@@ -575,7 +615,9 @@ def test_kill_during_compaction_keeps_state_consistent(where: BackendLocation, s
 
 @pytest.mark.slow
 @pytest.mark.parametrize("where", select_groups(SHARED), indirect=True)
-def test_holder_stopped_beyond_its_lease_writes_nothing(where: BackendLocation, start: Start) -> None:
+def test_holder_stopped_beyond_its_lease_writes_nothing(
+    where: BackendLocation, start: Start
+) -> None:
     """After stop, replacement and wake-up, it has neither journal nor document any more."""
     if where.kind.frees_within is None or where.kind.backend == "local":
         pytest.skip("this lock does not run out while its holder is stopped")
@@ -628,7 +670,8 @@ def test_holder_stopped_for_ninety_seconds_writes_nothing(
     rest = holder.finish()
     assert "stopped" in rest
     assert where.open().read() == b"mine"
-    if where.kind.backend != "http":  # its journal is a file of one machine, here of both processes
+    # Its journal is a file of one machine, here of both processes.
+    if where.kind.backend != "http":
         assert where.open().read_journal() == [*records, b"{mine}"]
     backend.unlock("id-1")
 
@@ -668,7 +711,8 @@ def test_unread_state_is_not_overwritten(opened: OpenedBackend, write: str) -> N
     opened.backend.write(build_document("theirs"))
     ours = opened.open_again()
     with pytest.raises(
-        BackendProblem, match='contains the state with lineage "theirs", serial 3, which this run has not'
+        BackendProblem,
+        match='contains the state with lineage "theirs", serial 3, which this run has not',
     ):
         WRITES[write](ours, build_document("ours"))
     assert opened.open_again().read() == build_document("theirs")
@@ -681,8 +725,12 @@ def test_state_changed_since_read_is_not_overwritten(opened: OpenedBackend, writ
     assert ours.read() is None
     opened.backend.write(build_document("theirs"))
     ours.lock(build_lock_info())
-    with pytest.raises(BackendProblem, match='lineage "theirs", serial 3; before, it contained no state'):
-        (WRITES | {"append": lambda backend, _: backend.append(b"{a}")})[write](ours, build_document("ours"))
+    with pytest.raises(
+        BackendProblem, match='lineage "theirs", serial 3; before, it contained no state'
+    ):
+        (WRITES | {"append": lambda backend, _: backend.append(b"{a}")})[write](
+            ours, build_document("ours")
+        )
     ours.unlock("id-1")
     again = opened.open_again()
     assert (again.read(), again.read_journal()) == (build_document("theirs"), [])

@@ -11,7 +11,15 @@ import pytest
 from nexusform.backends.registry import BACKENDS, Directories
 from nexusform.interfaces.state_storage import BackendProblem, LockInfo, StateBackend
 from tests.contracts import servers
-from tests.contracts.bad_answers import CUT, GARBAGE, Answer, build_redirect, drip_body, keep_silent, run_bad_server
+from tests.contracts.bad_answers import (
+    CUT,
+    GARBAGE,
+    Answer,
+    build_redirect,
+    drip_body,
+    keep_silent,
+    run_bad_server,
+)
 
 pytestmark = pytest.mark.of_domains("remote_state")
 INFO = LockInfo("id-1", "apply", "me@here", "0.1.0", "2026-11-20", "p", "here", 1)
@@ -33,7 +41,9 @@ SETTINGS: dict[str, Callable[[str], dict[str, Any]]] = {
         "access_key": "test",
         "secret_key": "test",
     },
-    "postgres": lambda address: {"conn_str": f"postgres://me:canary@{address.removeprefix('http://')}/d"},
+    "postgres": lambda address: {
+        "conn_str": f"postgres://me:canary@{address.removeprefix('http://')}/d"
+    },
 }
 CALLS: dict[str, Callable[[StateBackend], object]] = {
     "read": lambda backend: backend.read(),
@@ -47,14 +57,19 @@ ANSWERS: dict[str, Answer] = {
     "dripping": drip_body,
     "redirecting": build_redirect(302, "http://127.0.0.1:9/x"),
     **{name: CUT[name] for name in ("no body", "half a body", "no head", "half a chunk")},
-    **{name: GARBAGE[name] for name in ("another protocol", "a page", "an endless line", "control characters")},
+    **{
+        name: GARBAGE[name]
+        for name in ("another protocol", "a page", "an endless line", "control characters")
+    },
 }
 # The journal of http is on this machine, and its workspaces are those of the address.
 NOT_ASKED = {("http", "journal"), ("http", "workspaces")}
 
 
 # Resources left open by a client library after an error are not ours.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
+@pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning"
+)
 @pytest.mark.slow
 @pytest.mark.parametrize("answer", ANSWERS)
 @pytest.mark.parametrize("kind", SETTINGS)
@@ -71,16 +86,17 @@ def test_call_ends_in_time_with_an_error(
         begun = time.monotonic()
         results = {name: threads.submit(call, backends[name]) for name, call in calls.items()}
         if (kind, answer) == ("http", "a page"):
-            assert (
-                results.pop("read").result() == b"<html>Hi</html>"
-            )  # the reader of the state decides whether this is one
-            results.pop("lock")  # a server that accepts everything; writes are verified by a read
+            # The reader of the state decides whether this is one.
+            assert results.pop("read").result() == b"<html>Hi</html>"
+            # A server that accepts everything; writes are verified by a read.
+            results.pop("lock")
         for result in results.values():
             with pytest.raises(BackendProblem) as refused:
                 result.result()
             said = str(refused.value)
             assert "127.0.0.1" in said, said
-            assert "Elsewhere" not in said, said  # the reason phrase of a status gives no information
+            # The reason phrase of a status gives no information.
+            assert "Elsewhere" not in said, said
             assert "canary" not in said
             assert len(said) < 1000
         # each call has a deadline of one second, all in threads of a busy machine
@@ -88,7 +104,9 @@ def test_call_ends_in_time_with_an_error(
 
 
 # Resources left open by a client library after an error are not ours.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
+@pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning"
+)
 @pytest.mark.parametrize("status", [301, 302, 307, 308])
 @pytest.mark.parametrize("kind", ["http", "azurerm", "s3"])
 def test_redirect_to_another_host_is_not_followed(kind: str, status: int, tmp_path: Path) -> None:
@@ -97,7 +115,10 @@ def test_redirect_to_another_host_is_not_followed(kind: str, status: int, tmp_pa
             place = Directories(str(tmp_path), str(tmp_path / ".nexusform"))
             backend = BACKENDS[kind].open_backend(SETTINGS[kind](server.address), place)
             for call in ("read", "write", "lock"):
-                with pytest.raises(BackendProblem, match=rf"the server answered {status}(, a redirect| \(redirect\))"):
+                with pytest.raises(
+                    BackendProblem,
+                    match=rf"the server answered {status}(, a redirect| \(redirect\))",
+                ):
                     CALLS[call](backend)
         assert elsewhere.heads == []
 
@@ -105,12 +126,20 @@ def test_redirect_to_another_host_is_not_followed(kind: str, status: int, tmp_pa
 @pytest.mark.parametrize(
     ("connection", "server"),
     [
-        ("host=db.example port=5433 user=me password=canary dbname=d", ("postgres://db.example:5433",)),
+        (
+            "host=db.example port=5433 user=me password=canary dbname=d",
+            ("postgres://db.example:5433",),
+        ),
         ("dbname=d password='canary' host='db.example'", ("postgres://db.example",)),
-        ("postgresql://me:canary@db.example:5433/d?sslmode=require", ("postgres://db.example:5433",)),
+        (
+            "postgresql://me:canary@db.example:5433/d?sslmode=require",
+            ("postgres://db.example:5433",),
+        ),
         ("postgres://db.example?password=canary", ("postgres://db.example",)),
         ("service=lab", ()),
     ],
 )
-def test_server_of_connection_string_is_named_without_secrets(connection: str, server: tuple[str, ...]) -> None:
+def test_server_of_connection_string_is_named_without_secrets(
+    connection: str, server: tuple[str, ...]
+) -> None:
     assert BACKENDS["postgres"].list_server_urls({"conn_str": connection}) == server

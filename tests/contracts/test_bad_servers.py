@@ -42,17 +42,35 @@ ANSWERS: dict[str, Answer] = {
     "dripping": drip_body,
     "redirecting": build_redirect(302, "http://127.0.0.1:9/x"),
     **{name: CUT[name] for name in ("no body", "half a body", "no head", "half a chunk")},
-    **{name: GARBAGE[name] for name in ("another protocol", "an endless line", "control characters")},
+    **{
+        name: GARBAGE[name]
+        for name in ("another protocol", "an endless line", "control characters")
+    },
     **{name: GARBAGE[name] for name in ("a length of letters", "a status of letters")},
     **WRONG,
 }
 # Answers that a client must not keep in memory. The others are short.
 LARGE = {
-    *("an endless line", "an endless body", "endless chunks", "endless early hints", "a gzip bomb", "a huge error"),
-    *("many brackets", "many closed brackets", "pages without end", "the same page again", "dripping"),
+    *(
+        "an endless line",
+        "an endless body",
+        "endless chunks",
+        "endless early hints",
+        "a gzip bomb",
+        "a huge error",
+    ),
+    *(
+        "many brackets",
+        "many closed brackets",
+        "pages without end",
+        "the same page again",
+        "dripping",
+    ),
 }
-PATIENCE = 60.0  # seconds; a server has a deadline of one, on a shared machine
-MEMORY = 100 << 20  # bytes, with responses of at most 16 MiB
+# seconds; a server has a deadline of one, on a shared machine.
+PATIENCE = 60.0
+# bytes, with responses of at most 16 MiB.
+MEMORY = 100 << 20
 Call = Callable[[str, Path], object]
 
 
@@ -122,7 +140,11 @@ def request_token(address: str, _folder: Path) -> object:
 
 def build_tacker_call(call: Callable[[Any], object]) -> Call:
     def ask(address: str, _folder: Path) -> object:
-        from nexusform.domains.vnf.providers.tacker_client import Credentials, PollTiming, TackerClient
+        from nexusform.domains.vnf.providers.tacker_client import (
+            Credentials,
+            PollTiming,
+            TackerClient,
+        )
 
         with closing(TackerClient(address, Credentials(), PollTiming(outage=0.0))) as tacker:
             return call(tacker)
@@ -164,7 +186,8 @@ CLIENTS: dict[str, Call] = {
     "tacker create": build_tacker_call(lambda tacker: tacker.create_instance({})),
     "keystone": sign_in_to_keystone,
 }
-ENCRYPTED = ("arm",)  # these require an https address
+# These require an https address.
+ENCRYPTED = ("arm",)
 
 
 @contextmanager
@@ -181,7 +204,13 @@ PROBLEMS = (HubProblem, ApiError, ProviderProblem, BackendProblem)
 WELL_FORMED = {
     *(
         (name, "hub watch")
-        for name in ("dripping", "an endless line", "an endless body", "endless chunks", "a gzip bomb")
+        for name in (
+            "dripping",
+            "an endless line",
+            "an endless body",
+            "endless chunks",
+            "a gzip bomb",
+        )
     ),
     ("metadata of letters", "oidc"),
     ("a list", "tacker list"),
@@ -194,7 +223,11 @@ def select_pairs() -> list[tuple[str, str]]:
     if tries_all():
         return select_share(pairs)
     rows, columns = list(ANSWERS), list(CLIENTS)
-    return [pair for pair in pairs if (rows.index(pair[0]) + columns.index(pair[1])) % SHARE == choose_share()]
+    return [
+        pair
+        for pair in pairs
+        if (rows.index(pair[0]) + columns.index(pair[1])) % SHARE == choose_share()
+    ]
 
 
 def test_number_of_answers_is_forty() -> None:
@@ -202,7 +235,9 @@ def test_number_of_answers_is_forty() -> None:
 
 
 # Resources left open by a client library after an error are not ours.
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
+@pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning"
+)
 @pytest.mark.parametrize(("answer", "client"), select_pairs())
 def test_client_ends_in_time_with_an_error(
     answer: str, client: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -210,19 +245,25 @@ def test_client_ends_in_time_with_an_error(
     monkeypatch.setenv("NF_NET_DEADLINE", "1")
     for module in ("api_client", "read_limits", "http_client"):
         monkeypatch.setattr(f"nexusform.network.{module}.MAX_ANSWER_BYTES", 1 << 24)
-    monkeypatch.setattr("nexusform.domains.azure.providers.azure_subscription._MAX_LIST_SECONDS", 2.0)
+    monkeypatch.setattr(
+        "nexusform.domains.azure.providers.azure_subscription._MAX_LIST_SECONDS", 2.0
+    )
     for name in ("_WATCH_SECONDS", "_WATCH_MARGIN"):
         monkeypatch.setattr(f"nexusform.domains.hub.api.hub_client.{name}", 1)
     monkeypatch.setattr("time.sleep", lambda _seconds, sleep=time.sleep: sleep(min(_seconds, 0.1)))
-    gc.freeze()  # exclude objects of earlier tests from the collection below
+    # exclude objects of earlier tests from the collection below.
+    gc.freeze()
     with run_server(answer, client, tmp_path) as server:
         address = (
-            server.address.replace("http://127.0.0.1", "https://localhost") if client in ENCRYPTED else server.address
+            server.address.replace("http://127.0.0.1", "https://localhost")
+            if client in ENCRYPTED
+            else server.address
         )
         monkeypatch.setenv("NF_AZURE_ENDPOINT", address)
         monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(tmp_path / "server.pem"))
         monkeypatch.setattr("azure.identity.DefaultAzureCredential", FakeCredential)
-        if answer in LARGE:  # tracing takes as long as the rest
+        # tracing takes as long as the rest.
+        if answer in LARGE:
             tracemalloc.start()
         begun = time.monotonic()
         try:
@@ -233,10 +274,13 @@ def test_client_ends_in_time_with_an_error(
             ):
                 CLIENTS[client](address, tmp_path)
         finally:
-            peak = tracemalloc.get_traced_memory()[1]  # 0 without tracing
+            # 0 without tracing.
+            peak = tracemalloc.get_traced_memory()[1]
             tracemalloc.stop()
-            gc.collect()  # connections left open by SDKs belong to this test
-            gc.unfreeze()  # otherwise each parse of a later test would count the frozen objects
+            # connections left open by SDKs belong to this test.
+            gc.collect()
+            # Otherwise each parse of a later test would count the frozen objects.
+            gc.unfreeze()
         assert time.monotonic() - begun < PATIENCE
         assert peak < MEMORY
         said = str(raised.value) if raised is not None else ""

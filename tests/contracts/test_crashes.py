@@ -24,7 +24,8 @@ from tests.contracts.test_backend_contract import KINDS, LEASE, BackendKind
 from tests.kill_points import select_groups, select_points, tries_all
 from tests.taints import taint_in_document
 
-MAXIMUM = 8  # points of the local backend in one run
+# points of the local backend in one run.
+MAXIMUM = 8
 # Places of durable calls of each backend; http keeps its journal on the disk.
 CALLS = {"local": ("disk",), "postgres": ("database",), "http": ("wire", "disk")}
 SITE = """nexusform {
@@ -75,7 +76,9 @@ class CrashScenario:
         plain.mkdir(parents=True)
         (plain / "main.nf.hcl").write_text(SITE.replace('backend "BACKEND" {}', ""))
         settings = self.settings(plain)
-        self.runner = CommandRunner(plain, {"NF_LEASE_SECONDS": str(LEASE)}, self.kind.backend, settings)
+        self.runner = CommandRunner(
+            plain, {"NF_LEASE_SECONDS": str(LEASE)}, self.kind.backend, settings
+        )
         self.template = self.fresh("template", planned=False)
         self.good(self.template, "plan", "-out=p")
         self.good(self.template, "show", "-report=json:p.json", "p")
@@ -104,7 +107,9 @@ class CrashScenario:
         """Write the configuration and its backend as in a fresh clone after `init`."""
         (where / "main.nf.hcl").write_text(SITE.replace("BACKEND", self.kind.backend))
         settings = json.loads((where.parent / "settings").read_text())
-        given = {name: str(value).lower() if value is True else value for name, value in settings.items()}
+        given = {
+            name: str(value).lower() if value is True else value for name, value in settings.items()
+        }
         (where / ".nexusform").mkdir()
         memory = {"type": self.kind.backend, "settings": settings, "given": given}
         (where / ".nexusform" / "backend.json").write_text(json.dumps(memory))
@@ -125,11 +130,15 @@ class CrashScenario:
     def backend(self, where: Path) -> StateBackend:
         """Open the backend as a command in this directory does."""
         settings = json.loads((where.parent / "settings").read_text())
-        return BACKENDS[self.kind.backend].open_backend(settings, Directories(str(where), str(where / ".nexusform")))
+        return BACKENDS[self.kind.backend].open_backend(
+            settings, Directories(str(where), str(where / ".nexusform"))
+        )
 
     def broken(self, where: Path, words: Sequence[str], kind: str, call: int) -> int:
         """Run a command with a fault; return its exit code."""
-        code, told = self.runner.run(where, *words, kind=kind, call=call, places=self.select_places(words))
+        code, told = self.runner.run(
+            where, *words, kind=kind, call=call, places=self.select_places(words)
+        )
         assert code in (0, 1, DIED), (words, kind, call, told)
         assert "Internal error" not in told, (words, kind, call)
         return code
@@ -168,15 +177,21 @@ class CrashScenario:
             reality = where.parent / "site.json"
             started = reality.exists() and json.loads(reality.read_text()) != []
             code, told = self.runner.run(where, "apply", "-lock-timeout=60s", "p")
-            is_done = "Saved plan already applied" in told or "All steps of this plan were complete" in told
-            assert is_done or not started or is_journal_lost, "the journal lost the steps of the apply"
+            is_done = (
+                "Saved plan already applied" in told
+                or "All steps of this plan were complete" in told
+            )
+            assert is_done or not started or is_journal_lost, (
+                "the journal lost the steps of the apply"
+            )
             code = 0 if "Saved plan already applied" in told else code
         assert code == 0, told
         nodes, objects = self.machines(where)
         assert nodes == self.reviewed
         reality = json.loads((where.parent / "site.json").read_text())
         assert sorted((each["type"], each["id"]) for each in reality) == objects
-        if self.kind.backend == "local":  # the same for other backends, so save the time
+        # The same for other backends, so save the time.
+        if self.kind.backend == "local":
             self.good(where, "plan", "-detailed-exitcode")
 
 
@@ -193,7 +208,9 @@ def story(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[CrashScena
 
 
 # GitLab's dialect is the same backend.
-REMOTE = [name for name, kind in KINDS.items() if not kind.forgets and name not in ("gitlab", "local")]
+REMOTE = [
+    name for name, kind in KINDS.items() if not kind.forgets and name not in ("gitlab", "local")
+]
 
 
 class InterruptedCommand(Struct):
@@ -209,7 +226,8 @@ def test_interrupted_command_can_be_completed(story: CrashScenario) -> None:
     part = 1 if story.kind.backend == "local" else 5
     broken = [*interrupt_applies(story, part), *interrupt_edits(story, part)]
     if story.kind.frees_within:
-        time.sleep(story.kind.frees_within + 1)  # all locks expire at the same time
+        # All locks expire at the same time.
+        time.sleep(story.kind.frees_within + 1)
     for each in broken:
         try:
             each.finish()
@@ -237,7 +255,8 @@ def interrupt_applies(story: CrashScenario, part: int) -> list[InterruptedComman
         is_journal_lost = is_directory_lost and story.kind.backend == "http"
         finish = partial(story.finish, where, is_journal_lost=is_journal_lost)
         broken.append(InterruptedCommand(f"{kind} at call {call} of apply", finish))
-    if tries_all():  # the few points of one commit may all be full disks
+    # The few points of one commit may all be full disks.
+    if tries_all():
         assert died > len(broken) // 3
     return broken
 
@@ -247,7 +266,8 @@ CLUSTER = "nexus_kubernetes_cluster.c[1]"
 APPLIED: tuple[str, ...] = ("apply", "p")
 FORGOTTEN = ("state", "rm", CLUSTER)
 ROLLBACK = ("state", "rollback", "1")
-TAINTED = ("tainted", "nexus_rack.r[0]")  # no command: as after a failed apply
+# No command: as after a failed apply.
+TAINTED = ("tainted", "nexus_rack.r[0]")
 EDITS: list[tuple[list[tuple[str, ...]], tuple[str, ...]]] = [
     ([APPLIED], ("state", "mv", "nexus_site.lab", "nexus_site.moved")),
     ([APPLIED], FORGOTTEN),
@@ -267,7 +287,11 @@ class StateEdits:
         self.documents: dict[tuple[str, ...], bytes] = {}
         self.reality = ""
         for before in (APPLIED, FORGOTTEN):
-            where = story.fresh(f"made-{before[0]}-{before[1]}") if not self.documents else self.at(before[1])
+            where = (
+                story.fresh(f"made-{before[0]}-{before[1]}")
+                if not self.documents
+                else self.at(before[1])
+            )
             story.good(where, *before)
             self.documents[before] = story.backend(where).read() or b""
             self.reality = (where.parent / "site.json").read_text()
@@ -284,7 +308,9 @@ class StateEdits:
             backend.write(self.documents[state])
         return where
 
-    def check(self, where: Path, code: int, words: tuple[str, ...], before: bytes, after: bytes) -> None:
+    def check(
+        self, where: Path, code: int, words: tuple[str, ...], before: bytes, after: bytes
+    ) -> None:
         """Check that an edit is complete or without effect, leaves nothing behind, and succeeds if repeated."""
         story = self.story
         story.unlock(where)

@@ -45,8 +45,11 @@ class MigrationScenario:
         self.template.mkdir(parents=True)
         self.write(self.template, "")
         settings = self.kind.settings(server, uuid.uuid4().hex)
-        self.runner = CommandRunner(self.template, {"NF_LEASE_SECONDS": str(LEASE)}, self.kind.backend, settings)
-        # A server of Terraform's HTTP protocol has one state per address, here one for each workspace.
+        self.runner = CommandRunner(
+            self.template, {"NF_LEASE_SECONDS": str(LEASE)}, self.kind.backend, settings
+        )
+        # A server of Terraform's HTTP protocol has one state per address, here one for each
+        # workspace.
         self.workspaces = ("default", "dev")
         self.states: dict[str, str] = {}
         for workspace in self.workspaces:
@@ -84,7 +87,9 @@ class MigrationScenario:
 
     def migrate(self, where: Path) -> tuple[str, ...]:
         settings: dict[str, Any] = json.loads((where.parent / "settings").read_text())
-        given = {name: str(value).lower() if value is True else value for name, value in settings.items()}
+        given = {
+            name: str(value).lower() if value is True else value for name, value in settings.items()
+        }
         return (*MIGRATE, *(f"-backend-config={name}={value}" for name, value in given.items()))
 
     def moved(self, name: str) -> Path:
@@ -115,7 +120,9 @@ class MigrationScenario:
         words = self.migrate(where)
         for _ in range(4):
             code, told = self.runner.run(where, *words)
-            found = re.search(r"`(NF_WORKSPACE=(\S+) )?nexusform force-unlock -backend-config=... (\S+)`", told)
+            found = re.search(
+                r"`(NF_WORKSPACE=(\S+) )?nexusform force-unlock -backend-config=... (\S+)`", told
+            )
             if found is None:
                 break
             if found[2]:
@@ -135,11 +142,17 @@ class MigrationScenario:
 
 # A commit tries one or two backends, and `.ci/crashes` all.
 @pytest.fixture(
-    params=select_groups([name for name in ("local", "azurerm", "http", "s3", "postgres") if name in KINDS])
+    params=select_groups(
+        [name for name in ("local", "azurerm", "http", "s3", "postgres") if name in KINDS]
+    )
 )
-def migration_scenario(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[MigrationScenario]:
+def migration_scenario(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> Iterator[MigrationScenario]:
     server = KINDS[request.param].server
-    migration_scenario = MigrationScenario(request.param, request.getfixturevalue(server) if server else "", tmp_path)
+    migration_scenario = MigrationScenario(
+        request.param, request.getfixturevalue(server) if server else "", tmp_path
+    )
     yield migration_scenario
     migration_scenario.runner.end()
 
@@ -172,7 +185,9 @@ def test_interrupted_migration_can_be_completed(migration_scenario: MigrationSce
 
 
 @pytest.mark.slow
-def test_interrupted_deletion_keeps_or_removes_whole_workspace(migration_scenario: MigrationScenario) -> None:
+def test_interrupted_deletion_keeps_or_removes_whole_workspace(
+    migration_scenario: MigrationScenario,
+) -> None:
     if migration_scenario.kind.backend == "http":
         pytest.skip("an http backend has the workspaces of its addresses")
     words = ("workspace", "delete", "-force", "dev")
@@ -187,7 +202,9 @@ def test_interrupted_deletion_keeps_or_removes_whole_workspace(migration_scenari
         there = "dev" in migration_scenario.good(where, "workspace", "list")
         if there:
             migration_scenario.good(where, "workspace", "select", "dev")
-            assert migration_scenario.read_state(where) in (migration_scenario.states["dev"], ""), point
+            assert migration_scenario.read_state(where) in (migration_scenario.states["dev"], ""), (
+                point
+            )
             migration_scenario.good(where, "workspace", "select", "default")
             migration_scenario.good(where, *words)
         assert "dev" not in migration_scenario.good(where, "workspace", "list"), point

@@ -17,7 +17,8 @@ SETTINGS: dict[str, list[dict[str, Any]]] = {
     "azure": [],
     "azure_export": [],
     "fleet": [],
-    "tacker": [],  # tested with a running Tacker: tests/domains/vnf/tacker
+    # tested with a running Tacker: tests/domains/vnf/tacker.
+    "tacker": [],
     "simulated": [{}, {"reality": "site.json"}],
 }
 CASES = [(name, settings) for name, given in SETTINGS.items() for settings in given]
@@ -25,7 +26,9 @@ CASES = [(name, settings) for name, given in SETTINGS.items() for settings in gi
 
 @pytest.mark.parametrize(("name", "settings"), CASES, ids=str)
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-def test_contract(name: str, settings: dict[str, Any], check: Callable[[Provider], None], tmp_path: Path) -> None:
+def test_contract(
+    name: str, settings: dict[str, Any], check: Callable[[Provider], None], tmp_path: Path
+) -> None:
     with ExitStack() as leaving:
         check(PROVIDERS[name].make(settings, str(tmp_path), leaving, UNCONFINED))
 

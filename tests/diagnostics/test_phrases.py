@@ -20,7 +20,14 @@ def test_default_plural_ends_in_s() -> None:
 
 
 @pytest.mark.parametrize(
-    ("names", "text"), [("", ""), ("a", "a"), ("ab", "a and b"), ("abc", "a, b and c"), ("abcd", "a, b, c and 1 more")]
+    ("names", "text"),
+    [
+        ("", ""),
+        ("a", "a"),
+        ("ab", "a and b"),
+        ("abc", "a, b and c"),
+        ("abcd", "a, b, c and 1 more"),
+    ],
 )
 def test_names_are_listed_up_to_a_maximum(names: str, text: str) -> None:
     assert phrases.format_list(names, max_items=3) == text

@@ -60,7 +60,9 @@ def _get_callee(call: ast.Call) -> str:
 
 def list_page_entries() -> list[tuple[str, str]]:
     """Return the id and the text of each entry of docs/reference/diagnostics.md."""
-    return re.findall(r"^### (\S+)\n\n(.+)\n(?=\n#|\n?\Z)", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    return re.findall(
+        r"^### (\S+)\n\n(.+)\n(?=\n#|\n?\Z)", PAGE.read_text(encoding="utf-8"), re.MULTILINE
+    )
 
 
 def list_page_ids() -> list[str]:
@@ -102,7 +104,10 @@ def collect_facts() -> dict[Path, SourceFacts]:
 def list_known_ids() -> frozenset[str]:
     """Return every possible id among the texts of the code."""
     texts = {text for facts in collect_facts().values() for text in facts.texts}
-    return frozenset(text for text in texts if re.fullmatch(_ID, text)) | {*RULE_IDS, *list_risk_ids()}
+    return frozenset(text for text in texts if re.fullmatch(_ID, text)) | {
+        *RULE_IDS,
+        *list_risk_ids(),
+    }
 
 
 # --- summaries ---------------------------------------------------------------------------------
@@ -115,7 +120,9 @@ def test_summary_is_the_id_in_words() -> None:
 
 
 def test_listed_summaries_differ_from_the_id_and_ids_are_used() -> None:
-    entries = re.findall(r'^    "([^"]+)": (.+),$', SUMMARIES.read_text().partition("_SUMMARIES")[2], re.MULTILINE)
+    entries = re.findall(
+        r'^    "([^"]+)": (.+),$', SUMMARIES.read_text().partition("_SUMMARIES")[2], re.MULTILINE
+    )
     assert entries
     assert [kind for kind, _ in entries] == sorted(kind for kind, _ in entries)
     for kind, summary in entries:
@@ -136,7 +143,9 @@ def test_summary_is_derived_from_the_id_only() -> None:
 
 def test_no_code_compares_texts_of_diagnostics() -> None:
     comparisons = [
-        f"{path.relative_to(ROOT)}:{line}" for path, facts in collect_facts().items() for line in facts.compares_text
+        f"{path.relative_to(ROOT)}:{line}"
+        for path, facts in collect_facts().items()
+        for line in facts.compares_text
     ]
     assert comparisons == []
 
@@ -146,7 +155,11 @@ def test_no_code_compares_texts_of_diagnostics() -> None:
 
 def test_summary_is_derived_from_the_id_or_a_headline() -> None:
     plain = build_error("unknown-site", "There is none.")
-    assert (plain.id, plain.summary, plain.severity) == ("unknown-site", "Unknown site", Severity.ERROR)
+    assert (plain.id, plain.summary, plain.severity) == (
+        "unknown-site",
+        "Unknown site",
+        Severity.ERROR,
+    )
     figures = build_warning("insufficient-capacity", headline="24 x A do not fit")
     assert (figures.id, figures.summary) == ("insufficient-capacity", "24 x A do not fit")
 
@@ -155,10 +168,13 @@ def test_problem_starts_with_its_position() -> None:
     inside = Problem((4, "rackId"), "missing-field", "it is missing.", file="racks.json")
     assert str(inside) == "racks.json, [4].rackId: it is missing."
     assert inside.prepend_path("value").position_text == "value[4].rackId"
-    assert str(Problem((), "invalid-yaml", "a colon is missing.", file="m.yaml", line=3, column=5)) == (
-        "m.yaml, line 3, column 5: a colon is missing."
+    assert str(
+        Problem((), "invalid-yaml", "a colon is missing.", file="m.yaml", line=3, column=5)
+    ) == ("m.yaml, line 3, column 5: a colon is missing.")
+    assert (
+        str(Problem((), "file-too-large", "it is too large.", file="m.yaml"))
+        == "m.yaml: it is too large."
     )
-    assert str(Problem((), "file-too-large", "it is too large.", file="m.yaml")) == "m.yaml: it is too large."
 
 
 # --- the page ----------------------------------------------------------------------------------

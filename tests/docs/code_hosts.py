@@ -33,7 +33,9 @@ class FakeGitLab:
             self.notes[number] = json.loads(body)["body"]
             return b"{}"
         if bare.endswith("/notes"):
-            return json.dumps([{"id": number, "body": text} for number, text in self.notes.items()]).encode()
+            return json.dumps(
+                [{"id": number, "body": text} for number, text in self.notes.items()]
+            ).encode()
         if match := re.fullmatch(r"/repository/commits/(\w+)/merge_requests", bare):
             return json.dumps(self.merge_requests.get(match[1], [])).encode()
         if re.fullmatch(r"/merge_requests/\d+/pipelines", bare):
@@ -61,8 +63,13 @@ def run_gitlab() -> Iterator[tuple[str, FakeGitLab, ServerContent]]:
         content = host.answer(self.command, self.path, body)
         self.answer(404 if content is None else 200, content or b"")
 
-    methods = dict.fromkeys(("do_GET", "do_POST", "do_PUT", "do_DELETE", "do_LOCK", "do_UNLOCK"), handle_request)
-    with http_state_server.run_state_server(type("GitLabHandler", (Handler,), methods)) as (address, store):
+    methods = dict.fromkeys(
+        ("do_GET", "do_POST", "do_PUT", "do_DELETE", "do_LOCK", "do_UNLOCK"), handle_request
+    )
+    with http_state_server.run_state_server(type("GitLabHandler", (Handler,), methods)) as (
+        address,
+        store,
+    ):
         yield f"{address}/api/v4", host, store
 
 

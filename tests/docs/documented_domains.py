@@ -13,7 +13,9 @@ _PAGE: Final = Path(__file__).parents[2] / "docs" / "architecture.md"
 
 def read_documented_domains() -> frozenset[str]:
     """Return the names in the table of domains."""
-    section = _PAGE.read_text(encoding="utf-8").partition("## The domains\n")[2].partition("\n## ")[0]
+    section = (
+        _PAGE.read_text(encoding="utf-8").partition("## The domains\n")[2].partition("\n## ")[0]
+    )
     rows = [line for line in section.splitlines() if line.startswith("| `")]
     return frozenset(name for row in rows for name in re.findall(r"`(\w+)`", row.split("|")[1]))
 

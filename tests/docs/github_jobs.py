@@ -18,8 +18,12 @@ from msgspec import Struct, field
 
 CI = Path(__file__).parents[2] / "docs" / "ci"
 ACTION: dict[str, Any] = yaml.safe_load((CI / "github" / "action.yml").read_text(encoding="utf-8"))
-EXPLAIN: dict[str, Any] = yaml.safe_load((CI / "github" / "explain.yml").read_text(encoding="utf-8"))
-TERRAFORM: dict[str, Any] = yaml.safe_load((CI / "github" / "terraform.yml").read_text(encoding="utf-8"))
+EXPLAIN: dict[str, Any] = yaml.safe_load(
+    (CI / "github" / "explain.yml").read_text(encoding="utf-8")
+)
+TERRAFORM: dict[str, Any] = yaml.safe_load(
+    (CI / "github" / "terraform.yml").read_text(encoding="utf-8")
+)
 TOKEN = "ghs_canary_4be1"
 NAME = re.compile(r"\b(?:inputs|steps|github|runner|env)(?:\.[\w-]+)+")
 
@@ -122,15 +126,28 @@ class FakeGitHub:
         number = len(self.read("runs")) + 1
         job = self.job("plan", tree, number, sha, "pull_request", variables, inputs)
         run = {"id": number, "sha": sha, "event": "pull_request"}
-        self.write("runs", [run | {"conclusion": "success" if job.success else "failure"}, *self.read("runs")])
+        self.write(
+            "runs",
+            [run | {"conclusion": "success" if job.success else "failure"}, *self.read("runs")],
+        )
         return job
 
     def merge(self, head: str, commit: str) -> None:
-        pull = {"number": 5, "merged_at": "2026-11-21", "merge_commit_sha": commit, "head": {"sha": head}}
+        pull = {
+            "number": 5,
+            "merged_at": "2026-11-21",
+            "merge_commit_sha": commit,
+            "head": {"sha": head},
+        }
         self.write("pulls", [pull, *self.read("pulls")])
 
     def after_merge(
-        self, tree: Path, commit: str, variables: Mapping[str, str], keys: Mapping[str, str], **inputs: str
+        self,
+        tree: Path,
+        commit: str,
+        variables: Mapping[str, str],
+        keys: Mapping[str, str],
+        **inputs: str,
     ) -> list[JobResult]:
         """Run the jobs of the push: sign if there are keys, and then apply unless this failed."""
         run = 1000 + len(self.read("pulls"))
@@ -156,7 +173,13 @@ class FakeGitHub:
     ) -> JobResult:
         job = self.fresh(tree)
         given = {name: str(one.get("default", "")) for name, one in ACTION["inputs"].items()}
-        given |= {"token": TOKEN, "directory": "lab", "command": command, "install": "false", **inputs}
+        given |= {
+            "token": TOKEN,
+            "directory": "lab",
+            "command": command,
+            "install": "false",
+            **inputs,
+        }
         known: dict[str, str] = {f"inputs.{name}": value for name, value in given.items()}
         known |= self.build_context(job, run, sha, event)
         for step in ACTION["runs"]["steps"]:
@@ -171,7 +194,9 @@ class FakeGitHub:
         known = self.build_context(job, 2000, sha, "issue_comment")
         known |= {"github.event.issue.number": "5", "github.event.comment.body": comment}
         (described,) = EXPLAIN["jobs"].values()
-        assert self.holds(described["if"].partition("&&")[0], {**known, "github.event.issue.pull_request": "x"})
+        assert self.holds(
+            described["if"].partition("&&")[0], {**known, "github.event.issue.pull_request": "x"}
+        )
         variables = {key: self.filled(text, known) for key, text in described["env"].items()}
         for step in described["steps"]:
             self.step(step, job, known, {**variables, "ARTIFACT": "nexusformlab"})
@@ -223,9 +248,16 @@ class FakeGitHub:
             python = python.replace(theirs, ours)
         return bool(eval(" ".join(python.split()), {"__builtins__": {}, "always": lambda: True}))
 
-    def step(self, step: dict[str, Any], job: JobResult, known: dict[str, str], variables: Mapping[str, str]) -> None:
+    def step(
+        self,
+        step: dict[str, Any],
+        job: JobResult,
+        known: dict[str, str],
+        variables: Mapping[str, str],
+    ) -> None:
         said = str(step.get("run", step.get("uses")))
-        installs = "pip install" in said  # other tests install the packages
+        # Other tests install the packages.
+        installs = "pip install" in said
         condition = str(step.get("if", "True"))
         reached = job.success or "always()" in condition
         if installs or not reached or not self.holds(condition, known):
@@ -235,7 +267,16 @@ class FakeGitHub:
         environment = {**self.environment(job, known), **variables, **own}
         place = self.filled(step.get("working-directory", job.clone), known)
         if "run" in step:
-            words = ["bash", "--noprofile", "--norc", "-e", "-o", "pipefail", "-c", self.filled(said, known)]
+            words = [
+                "bash",
+                "--noprofile",
+                "--norc",
+                "-e",
+                "-o",
+                "pipefail",
+                "-c",
+                self.filled(said, known),
+            ]
             self.execute(words, place, environment, job)
         else:
             given = {name: self.filled(text, known) for name, text in step.get("with", {}).items()}
@@ -244,7 +285,11 @@ class FakeGitHub:
         known[f"steps.{step.get('id', '')}.outcome"] = "success" if job.success else "failure"
 
     def environment(self, job: JobResult, known: Mapping[str, str]) -> dict[str, str]:
-        kept = {name: text for name, text in os.environ.items() if not name.startswith(("NF_", "GITHUB_"))}
+        kept = {
+            name: text
+            for name, text in os.environ.items()
+            if not name.startswith(("NF_", "GITHUB_"))
+        }
         return {
             **kept,
             "PATH": f"{self.place / 'bin'}:{os.environ['PATH']}",
@@ -260,9 +305,16 @@ class FakeGitHub:
             "GITHUB_WORKFLOW": "nexusform",
         }
 
-    def execute(self, words: list[str], place: str, environment: dict[str, str], job: JobResult) -> None:
+    def execute(
+        self, words: list[str], place: str, environment: dict[str, str], job: JobResult
+    ) -> None:
         done = subprocess.run(
-            words, cwd=place, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
+            words,
+            cwd=place,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            check=False,
         )
         job.success = job.success and done.returncode == 0
         job.log += done.stdout.decode(errors="replace")
@@ -277,7 +329,12 @@ class FakeGitHub:
         file.unlink(missing_ok=True)
 
     def used(
-        self, name: str, given: Mapping[str, str], environment: dict[str, str], job: JobResult, known: Mapping[str, str]
+        self,
+        name: str,
+        given: Mapping[str, str],
+        environment: dict[str, str],
+        job: JobResult,
+        known: Mapping[str, str],
     ) -> None:
         """Emulate an external action as used by the recipe."""
         artifacts = self.place / "artifacts" / known["github.run_id"]
@@ -287,16 +344,21 @@ class FakeGitHub:
             "actions/download-artifact": lambda: shutil.copytree(
                 artifacts / given["name"], given["path"], dirs_exist_ok=True
             ),
-            "actions/checkout": lambda: None,  # the tree is there already
-            "./.github/actions/nexusform": lambda: None,  # other tests cover its installation
-            "hashicorp/setup-terraform": lambda: None,  # it is a program of this host
+            # The tree is there already.
+            "actions/checkout": lambda: None,
+            # Other tests cover its installation.
+            "./.github/actions/nexusform": lambda: None,
+            # It is a program of this host.
+            "hashicorp/setup-terraform": lambda: None,
         }
         uses[name]()
 
     def script(self, text: str, environment: dict[str, str], job: JobResult) -> None:
         """Run the recipe's JavaScript; without node, take the comment from its file."""
         if shutil.which("node"):
-            self.execute(["node", "-e", SCRIPT.replace("SCRIPT", text)], str(job.clone), environment, job)
+            self.execute(
+                ["node", "-e", SCRIPT.replace("SCRIPT", text)], str(job.clone), environment, job
+            )
             return
         (name,) = re.findall(r"/([\w-]+\.md)`", text)
         folder = environment.get("FOLDER", environment["RUNNER_TEMP"])
@@ -307,6 +369,7 @@ class FakeGitHub:
         source, target = Path(given["path"]), artifacts / given["name"]
         if source.is_dir():
             shutil.copytree(source, target, dirs_exist_ok=True)
-        elif source.exists():  # otherwise GitHub only warns
+        elif source.exists():
+            # Otherwise GitHub only warns.
             target.mkdir(parents=True, exist_ok=given.get("overwrite", "").lower() == "true")
             shutil.copy(source, target)

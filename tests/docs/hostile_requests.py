@@ -19,8 +19,15 @@ MORE: Final = "lab/more.nf.hcl"
 
 def quote_text(words: str) -> str:
     """Return words as a string of the configuration, with special characters escaped."""
-    plain = (sign if sign.isascii() and sign.isprintable() and sign not in '"\\$%' else None for sign in words)
-    return '"' + "".join(kept or f"\\u{ord(sign):04x}" for sign, kept in zip(words, plain, strict=True)) + '"'
+    plain = (
+        sign if sign.isascii() and sign.isprintable() and sign not in '"\\$%' else None
+        for sign in words
+    )
+    return (
+        '"'
+        + "".join(kept or f"\\u{ord(sign):04x}" for sign, kept in zip(words, plain, strict=True))
+        + '"'
+    )
 
 
 def build_failing_blocks(words: str) -> str:
@@ -71,7 +78,9 @@ def build_package() -> bytes:
     """Return a VNF package with members outside of its folder, and one of excessive unpacked size."""
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as files:
-        files.writestr("TOSCA-Metadata/TOSCA.meta", "Entry-Definitions: ../../../../OUTSIDE/secret\n")
+        files.writestr(
+            "TOSCA-Metadata/TOSCA.meta", "Entry-Definitions: ../../../../OUTSIDE/secret\n"
+        )
         files.writestr("../../../climbed", "canary")
         files.writestr("/absolute", "canary")
         files.writestr("Definitions/big.yaml", " " * 200_000_000)
@@ -88,8 +97,28 @@ BOTS: Final = (
     "recheck",
     "nexusform explain nexus_site.lab",
 )
-CALLS: Final = ("`@octocat", "\u00e9@octocat", "\\@octocat", "&#64;octocat", "(@org/team)", "x/@all", "|@all|")
-BREAKS: Final = ("\r", "\r\n", "\u2028", "\u2029", "\x85", "\x0b", "\x0c", "\n\n", "\n\u200b", "\n\u202e", "\n\u00a0")
+CALLS: Final = (
+    "`@octocat",
+    "\u00e9@octocat",
+    "\\@octocat",
+    "&#64;octocat",
+    "(@org/team)",
+    "x/@all",
+    "|@all|",
+)
+BREAKS: Final = (
+    "\r",
+    "\r\n",
+    "\u2028",
+    "\u2029",
+    "\x85",
+    "\x0b",
+    "\x0c",
+    "\n\n",
+    "\n\u200b",
+    "\n\u202e",
+    "\n\u00a0",
+)
 RUNNER: Final = (
     "::set-output name=failed::false",
     "::add-mask::0",
@@ -112,15 +141,22 @@ PAGES: Final = (
 
 REQUESTS: Final[dict[str, Files]] = {
     "commands of bots in what fails": {MORE: build_failing_blocks("\n".join(BOTS))},
-    "commands after every kind of line end": {MORE: build_failing_blocks("".join(f"x{end}/merge" for end in BREAKS))},
-    "people who are called": {MORE: build_failing_blocks(" ".join(CALLS) + "\n" + "\n".join(CALLS))},
+    "commands after every kind of line end": {
+        MORE: build_failing_blocks("".join(f"x{end}/merge" for end in BREAKS))
+    },
+    "people who are called": {
+        MORE: build_failing_blocks(" ".join(CALLS) + "\n" + "\n".join(CALLS))
+    },
     "issues that are referred to": {
         MORE: build_failing_blocks("fixes #1, closes GH-2, o/r#3 !4 \u00e9GH-5 (#6) `#7 x#8")
     },
     "commands of the runner in what fails": {MORE: build_failing_blocks("\n".join(RUNNER))},
-    "commands of the runner in a mistake": {MORE: "\n".join(f'x = "{line}\n{line}' for line in RUNNER)},
+    "commands of the runner in a mistake": {
+        MORE: "\n".join(f'x = "{line}\n{line}' for line in RUNNER)
+    },
     "commands of the runner in names of files": {
-        f"lab/{name}.nf.hcl": "a {" for name in ("##[add-mask]x", "x\n::add-mask::0\n", "\n/merge", "@all")
+        f"lab/{name}.nf.hcl": "a {"
+        for name in ("##[add-mask]x", "x\n::add-mask::0\n", "\n/merge", "@all")
     },
     "a page that is broken out of": {MORE: build_failing_blocks("\n".join(PAGES))},
     "names that are commands": {
@@ -131,11 +167,18 @@ REQUESTS: Final[dict[str, Files]] = {
 """
     },
     "a backend of their own": {
-        MAIN: 'nexusform {\n  backend "http" {\n    address = "URL/state"\n  }\n}\nresource "nexus_site" "x" {}\n'
+        MAIN: (
+            'nexusform {\n  backend "http" {\n    address = "URL/state"\n  }\n}\nresource '
+            '"nexus_site" "x" {}\n'
+        )
     },
     "what init would remember": {
         "lab/.nexusform/backend.json": json.dumps(
-            {"type": "http", "settings": {"address": "URL/state"}, "given": {"address": "URL/state"}}
+            {
+                "type": "http",
+                "settings": {"address": "URL/state"},
+                "given": {"address": "URL/state"},
+            }
         ),
         "lab/.nexusform/environment": "x\n/merge",
         "lab/.nexusform/migration.json": json.dumps({"from": "URL", "to": "URL"}),
@@ -144,7 +187,13 @@ REQUESTS: Final[dict[str, Files]] = {
         MORE: "".join(
             f'module "m{number}" {{\n  source = {quote_text(source)}\n}}\n'
             for number, source in enumerate(
-                ("git::URL/x.git", "URL/x.zip", "../../outside", "./link", "git::ext::sh -c touch% OUTSIDE/ran")
+                (
+                    "git::URL/x.git",
+                    "URL/x.zip",
+                    "../../outside",
+                    "./link",
+                    "git::ext::sh -c touch% OUTSIDE/ran",
+                )
             )
         ),
         "lab/link": "->OUTSIDE",
@@ -280,7 +329,10 @@ output "o" {
 """,
         "lab/m.yaml": "!!python/object/apply:os.system ['touch OUTSIDE/ran']\n",
         "lab/bomb.yaml": "\n".join(
-            ["a0: &a0 [x, x]", *(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 12))]
+            [
+                "a0: &a0 [x, x]",
+                *(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 12)),
+            ]
         ),
     },
     "a package that climbs": {
@@ -306,7 +358,10 @@ output "o" {
     "an expression without an end": {
         MORE: 'output "o" {\n  value = '
         + "(" * 60_000
-        + '\n}\noutput "r" {\n  value = regexall("(a+)+$", join("", [for n in range(60) : "a"], ["b"]))\n}\n'
+        + (
+            '\n}\noutput "r" {\n  value = regexall("(a+)+$", join("", [for n in range(60) : "a"], '
+            '["b"]))\n}\n'
+        )
     },
     "a version that is a command": {
         MORE: 'nexusform {\n  required_version = ">= 99, <= 1\\n/merge\\n@all"\n}\n'

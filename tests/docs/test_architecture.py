@@ -35,7 +35,8 @@ MOST_MODULES = 25
 TRACED = ("web", "workers", 0)
 NAME = "web-workers-0"
 RULES = "scheduling/racks/rules/"
-# Its cluster has pods, so its node is part of pod planning. The path of the node itself is that of pods.
+# Its cluster has pods, so its node is part of pod planning. The path of the node itself is that of
+# pods.
 PODS = """
 resource "fleet_hub_manifest" "shop" {
   cluster_id = nexus_kubernetes_cluster.web.id
@@ -52,12 +53,14 @@ resource "fleet_hub_manifest" "shop" {
   YAML
 }
 """
-# Modules allowed to create the record of a VM: its resource type reads it from the state, the plan decides it.
+# Modules allowed to create the record of a VM: its resource type reads it from the state, the plan
+# decides it.
 MAKERS = {
     "resource_types/nexus_virtual_machine.py",
     "resource_types/nks_pools.py",
     "domains/vnf/types/tacker_vnf.py",
-    "domains/pods/planning/node_clusters.py",  # a possible VM of a pool without nodes
+    # A possible VM of a pool without nodes.
+    "domains/pods/planning/node_clusters.py",
     "planning/vm_planning/vm_placement_steps.py",
 }
 
@@ -133,7 +136,11 @@ def find_constructions(name: str) -> Iterator[str]:
         if f"{name}(" not in text:
             continue
         for node in ast.walk(ast.parse(text)):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == name:
+            if (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Name)
+                and node.func.id == name
+            ):
                 yield str(file.relative_to(PACKAGE))
 
 
@@ -142,7 +149,9 @@ def test_only_state_and_plan_create_the_record_of_a_vm() -> None:
     assert set(find_constructions("PlacedVm")) == MAKERS
 
 
-def trace_commands(directory: Path, monkeypatch: pytest.MonkeyPatch, *commands: Sequence[str]) -> set[str]:
+def trace_commands(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, *commands: Sequence[str]
+) -> set[str]:
     """Return the table entries of modules on the path of the VM in these commands."""
     seen: set[str] = set()
     watched = build_watched_record(seen)
@@ -158,7 +167,9 @@ def trace_commands(directory: Path, monkeypatch: pytest.MonkeyPatch, *commands: 
 
 
 @of_documented_domains
-def test_table_lists_modules_from_configuration_to_comment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_table_lists_modules_from_configuration_to_comment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     directory = plan_repair(tmp_path).file.parent
     with (directory / "main.nf.hcl").open("a") as configuration:
         configuration.write(PODS)
@@ -170,17 +181,29 @@ def test_table_lists_modules_from_configuration_to_comment(tmp_path: Path, monke
 
 
 @of_documented_domains
-def test_second_table_lists_modules_of_other_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_second_table_lists_modules_of_other_reports(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     directory = plan_repair(tmp_path).file.parent
     reports = [f"-report={name}:report.{name}" for name in ("json", "html", "svg")]
     seen = trace_commands(directory, monkeypatch, ("plan", *reports))
-    assert seen - read_table("Every module that one VM passes") == read_table("The other reports of a VM")
+    assert seen - read_table("Every module that one VM passes") == read_table(
+        "The other reports of a VM"
+    )
 
 
 def test_page_lists_every_domain_and_engine_package() -> None:
     page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-    layers = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
-    known = next(each["layers"] for each in layers if each["name"].startswith("Domains import one another"))
-    assert set(find_domains()) <= read_documented_domains() == set(re.findall(r"\w+", " ".join(known)))
-    rooms = {path.name for path in PACKAGE.iterdir() if (path / "__init__.py").exists()} - {"domains"}
+    layers = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"][
+        "contracts"
+    ]
+    known = next(
+        each["layers"] for each in layers if each["name"].startswith("Domains import one another")
+    )
+    assert (
+        set(find_domains()) <= read_documented_domains() == set(re.findall(r"\w+", " ".join(known)))
+    )
+    rooms = {path.name for path in PACKAGE.iterdir() if (path / "__init__.py").exists()} - {
+        "domains"
+    }
     assert rooms <= set(re.findall(r"`(\w+)/`", page))

@@ -16,7 +16,10 @@ from tests.rendering.real_plans import SMALL, nexusform, plan_directory, plan_re
 
 POLICY = Path(__file__).parents[2] / "docs" / "ci" / "policy" / "checkov"
 CHECKOV = shutil.which(os.environ.get("NEXUSFORM_CHECKOV", "checkov"))
-MISSING = "checkov is not installed (pip install checkov into an environment of its own, NEXUSFORM_CHECKOV=...)"
+MISSING = (
+    "checkov is not installed (pip install checkov into an environment of its own, "
+    "NEXUSFORM_CHECKOV=...)"
+)
 RULE = """
 resource "nexus_separation_rule" "web" {
   scope       = "machine"
@@ -44,7 +47,9 @@ def checkov_failures(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict
     text = SMALL.replace("MORE", "").replace("WORKERS", "4")
     main.write_text(text)
     nexusform(site, "apply", "-auto-approve", "-samples=0")
-    main.write_text(text.replace("count       = 4", 'availability_zones = ["r1"]\n    count = 4') + RULE)
+    main.write_text(
+        text.replace("count       = 4", 'availability_zones = ["r1"]\n    count = 4') + RULE
+    )
     _save_plan(where, "pinned", plan_directory(site).file)
     main.write_text('resource "nexus_site" "s" {}\n')
     _save_plan(where, "destroyed", plan_directory(site).file)
@@ -79,7 +84,9 @@ def test_repairs_pass(checkov_failures: dict[str, dict[str, list[str]]]) -> None
 
 
 @pytest.mark.skipif(CHECKOV is None, reason=MISSING)
-def test_other_moves_single_racks_and_lax_rules_fail(checkov_failures: dict[str, dict[str, list[str]]]) -> None:
+def test_other_moves_single_racks_and_lax_rules_fail(
+    checkov_failures: dict[str, dict[str, list[str]]],
+) -> None:
     pinned = checkov_failures["pinned"]
     web = "nexus_kubernetes_cluster.web"
     assert set(pinned) == {
@@ -91,13 +98,19 @@ def test_other_moves_single_racks_and_lax_rules_fail(checkov_failures: dict[str,
     }
     moves = pinned[f"CKV_NEXUSFORM_1 {web}"]
     assert len(moves) == 4
-    assert all(move.startswith("web-workers-") and move.endswith("(zones_changed)") for move in moves)
+    assert all(
+        move.startswith("web-workers-") and move.endswith("(zones_changed)") for move in moves
+    )
     assert pinned[f"CKV_NEXUSFORM_2 {web}"] == ["all VMs of workers are on r1"]
-    assert pinned["CKV_NEXUSFORM_4 nexus_separation_rule.web"][0].startswith("Separation rule does not")
+    assert pinned["CKV_NEXUSFORM_4 nexus_separation_rule.web"][0].startswith(
+        "Separation rule does not"
+    )
 
 
 @pytest.mark.skipif(CHECKOV is None, reason=MISSING)
-def test_destroyed_cluster_fails_at_its_site(checkov_failures: dict[str, dict[str, list[str]]]) -> None:
+def test_destroyed_cluster_fails_at_its_site(
+    checkov_failures: dict[str, dict[str, list[str]]],
+) -> None:
     assert checkov_failures["destroyed"]["CKV_NEXUSFORM_3 nexus_site.s"] == [
         "nexus_kubernetes_cluster.web is destroyed"
     ]

@@ -21,7 +21,15 @@ from nexusform.cli.main import ROOT
 from nexusform.cli.report_flag import FORMATS
 from tests import commands
 from tests.docs.documented_domains import of_documented_domains
-from tests.rendering.real_plans import EXAMPLES, NOW, SMALL, change_directory, nexusform, plan_directory, plan_repair
+from tests.rendering.real_plans import (
+    EXAMPLES,
+    NOW,
+    SMALL,
+    change_directory,
+    nexusform,
+    plan_directory,
+    plan_repair,
+)
 
 CI = Path(__file__).parents[2] / "docs" / "ci"
 ACTION = yaml.safe_load((CI / "github" / "action.yml").read_text(encoding="utf-8"))
@@ -35,7 +43,9 @@ def workspace(tmp_path: Path) -> Path:
     program = tmp_path / "bin" / "nexusform"
     program.write_text(f"#!/bin/sh\n{commands.build_shell_line()}\n")
     program.chmod(0o755)
-    shutil.copytree(EXAMPLES / "nexus-document", tmp_path / "lab", ignore=shutil.ignore_patterns("state"))
+    shutil.copytree(
+        EXAMPLES / "nexus-document", tmp_path / "lab", ignore=shutil.ignore_patterns("state")
+    )
     (tmp_path / "out").mkdir()
     return tmp_path
 
@@ -55,7 +65,9 @@ def run_bash(workspace: Path, script: str, **variables: str) -> subprocess.Compl
         **variables,
     }
     words = ["bash", "-e", "-o", "pipefail", "-c", script]
-    return subprocess.run(words, cwd=workspace, env=environment, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        words, cwd=workspace, env=environment, capture_output=True, text=True, check=False
+    )
 
 
 def find_step_script(name: str) -> str:
@@ -75,8 +87,20 @@ def test_action_plans(workspace: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert read_outputs(workspace) == {"exitcode": "2", "moved": "0", "sarif": "true"}
     names = {file.name for file in (workspace / "out").iterdir()}
-    assert names >= {"reviewed.plan", "plan.md", "plan.html", "racks.svg", "plan.json", "plan.sarif", "plan.xml"}
-    assert (workspace / "summary").read_text().startswith("### nexusform: 13 to add, 178 VMs to place, nothing moves")
+    assert names >= {
+        "reviewed.plan",
+        "plan.md",
+        "plan.html",
+        "racks.svg",
+        "plan.json",
+        "plan.sarif",
+        "plan.xml",
+    }
+    assert (
+        (workspace / "summary")
+        .read_text()
+        .startswith("### nexusform: 13 to add, 178 VMs to place, nothing moves")
+    )
     document = json.loads((workspace / "out" / "plan.sarif").read_text())
     uris = re.findall(r'"uri": "([^"]*)"', json.dumps(document["runs"][0]["results"]))
     assert uris
@@ -112,7 +136,12 @@ def test_action_resumes_a_killed_apply(workspace: Path) -> None:
     variables = {"DIRECTORY": "lab", "FOLDER": str(workspace / "out"), "NF_CONFINE": str(workspace)}
     environment = {**os.environ, "PATH": f"{workspace / 'bin'}:{os.environ['PATH']}", **variables}
     with subprocess.Popen(
-        ["bash", "-c", apply], cwd=workspace, env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True
+        ["bash", "-c", apply],
+        cwd=workspace,
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     ) as job:
         assert job.stdout is not None
         assert any(line.startswith("nexus_rack.rack[") for line in job.stdout)
@@ -126,11 +155,14 @@ def test_action_resumes_a_killed_apply(workspace: Path) -> None:
     assert (again.returncode, "Nothing to resume" in again.stderr) == (1, True)
 
 
-def test_action_applies_only_the_signed_plan(workspace: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_action_applies_only_the_signed_plan(
+    workspace: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     key, public = workspace / "plan.key", workspace / "plan.pub"
     subprocess.run(["openssl", "genpkey", "-algorithm", "ed25519", "-out", key], check=True)
     subprocess.run(["openssl", "pkey", "-in", key, "-pubout", "-out", public], check=True)
-    outside = {"FOLDER": str(tmp_path_factory.mktemp("runner"))}  # as with RUNNER_TEMP, outside of the work tree
+    # As with RUNNER_TEMP, outside of the work tree.
+    outside = {"FOLDER": str(tmp_path_factory.mktemp("runner"))}
     sign = find_step_script("sign")
     apply = find_step_script("apply")
     assert run_bash(workspace, find_step_script("plan"), **outside).returncode == 0
@@ -158,7 +190,10 @@ def test_comment_is_answered_from_the_reviewed_plan(workspace: Path) -> None:
     (script,) = [s["run"] for s in bot["jobs"]["explain"]["steps"] if s.get("id") == "answer"]
     assert "${{" not in script
     (workspace / "plan").mkdir()
-    assert run_bash(workspace, find_step_script("plan"), FOLDER=str(workspace / "plan")).returncode == 0
+    assert (
+        run_bash(workspace, find_step_script("plan"), FOLDER=str(workspace / "plan")).returncode
+        == 0
+    )
 
     def answer_comment(comment: str) -> str:
         done = run_bash(workspace, script, COMMENT=comment)
@@ -168,10 +203,16 @@ def test_comment_is_answered_from_the_reviewed_plan(workspace: Path) -> None:
     said = answer_comment("nexusform explain nexus_kubernetes_cluster.a cluster-a-pool1-5\nthanks")
     assert "cluster-a-pool1-5" in said
     assert "rack" in said
-    assert "has no object" in answer_comment("nexusform explain nexus_kubernetes_cluster.a x;touch${IFS}owned")
-    assert 'at nexus_rack.rack["a 1"].' in answer_comment('nexusform explain nexus_rack.rack["a 1"]')
+    assert "has no object" in answer_comment(
+        "nexusform explain nexus_kubernetes_cluster.a x;touch${IFS}owned"
+    )
+    assert 'at nexus_rack.rack["a 1"].' in answer_comment(
+        'nexusform explain nexus_rack.rack["a 1"]'
+    )
     assert 'at nexus_rack.rack["1"].' in answer_comment('nexusform explain `nexus_rack.rack["1"]`')
-    assert "Write `nexusform explain" in answer_comment("nexusform explain -report=html:owned nexus_site.lab")
+    assert "Write `nexusform explain" in answer_comment(
+        "nexusform explain -report=html:owned nexus_site.lab"
+    )
     assert "Write `nexusform explain" in answer_comment("nexusform explain 'x' '-state=owned'")
     assert "is not an address" in answer_comment("nexusform explain $(touch\towned)")
     assert not list(workspace.rglob("owned"))
@@ -188,7 +229,10 @@ def test_review_is_created_for_a_diff(workspace: Path) -> None:
 
 
 def test_action_distinguishes_root_modules(workspace: Path) -> None:
-    assert run_bash(workspace, find_step_script("names"), DIRECTORY="sites/lon 1; rm -rf").returncode == 0
+    assert (
+        run_bash(workspace, find_step_script("names"), DIRECTORY="sites/lon 1; rm -rf").returncode
+        == 0
+    )
     assert read_outputs(workspace)["slug"] == "sites-lon-1--rm--rf"
 
 
@@ -212,7 +256,18 @@ def test_recipes_are_confined_and_write_no_data_to_work_tree() -> None:
 
 
 # Modules imported or run by the recipes' scripts.
-SHADOWS = ("secrets", "json", "posixpath", "os", "urllib", "pip", "shlex", "subprocess", "io", "zipfile")
+SHADOWS = (
+    "secrets",
+    "json",
+    "posixpath",
+    "os",
+    "urllib",
+    "pip",
+    "shlex",
+    "subprocess",
+    "io",
+    "zipfile",
+)
 
 
 def test_recipes_run_no_code_of_the_work_tree(workspace: Path) -> None:
@@ -220,11 +275,15 @@ def test_recipes_run_no_code_of_the_work_tree(workspace: Path) -> None:
     for name in SHADOWS:
         (workspace / name).mkdir()
         for file in ("__init__.py", "__main__.py"):
-            (workspace / name / file).write_text(f"open({str(workspace / 'owned')!r}, 'a').write({name!r})\n")
+            (workspace / name / file).write_text(
+                f"open({str(workspace / 'owned')!r}, 'a').write({name!r})\n"
+            )
     program = workspace / "bin" / "nexusform"
     program.write_text(program.read_text().replace(" -m", " -P -m"))
     (workspace / "out" / "reviewed.plan").write_text("")
-    scripts = {one["run"]: one.get("working-directory") for one in ACTION["runs"]["steps"] if "run" in one}
+    scripts = {
+        one["run"]: one.get("working-directory") for one in ACTION["runs"]["steps"] if "run" in one
+    }
     bot = yaml.safe_load((CI / "github" / "explain.yml").read_text(encoding="utf-8"))
     answering = [one for one in bot["jobs"]["explain"]["steps"] if "run" in one]
     scripts |= {one["run"]: one.get("working-directory") for one in answering}
@@ -233,7 +292,11 @@ def test_recipes_run_no_code_of_the_work_tree(workspace: Path) -> None:
     scripts |= dict.fromkeys("\n".join(script) for script in gitlab)
     with_python = {script: place for script, place in scripts.items() if "python3" in script}
     assert len(with_python) == 8
-    offline = {"PIP_INDEX_URL": "http://127.0.0.1:9", "PIP_RETRIES": "0", "COMMENT": "nexusform explain x"}
+    offline = {
+        "PIP_INDEX_URL": "http://127.0.0.1:9",
+        "PIP_RETRIES": "0",
+        "COMMENT": "nexusform explain x",
+    }
     offline |= {"NEXUSFORM_WHEEL": "a.whl", "NEXUSFORM_SHA256": "0", "WORKTREE": str(workspace)}
     for script, place in with_python.items():
         assert place in (None, "${{ runner.temp }}", "${{ runner.temp }}/nexusform-explain")
@@ -290,9 +353,12 @@ def test_comment_predicts_placements_of_terraform_plan(workspace: Path) -> None:
 
 @of_documented_domains
 @pytest.mark.parametrize(
-    ("terms", "told"), [({"FAIL_ON": "capacity:99"}, "capacity"), ({"EXPORT": "nowhere"}, "nowhere")]
+    ("terms", "told"),
+    [({"FAIL_ON": "capacity:99"}, "capacity"), ({"EXPORT": "nowhere"}, "nowhere")],
 )
-def test_failed_prediction_fails_the_check_with_a_reason(terms: dict[str, str], told: str, workspace: Path) -> None:
+def test_failed_prediction_fails_the_check_with_a_reason(
+    terms: dict[str, str], told: str, workspace: Path
+) -> None:
     done = run_prediction(workspace, **terms)
     assert (done.returncode, read_outputs(workspace)) == (0, {"exitcode": "1"}), done.stdout
     assert told in (workspace / "temp" / "placements.md").read_text()
@@ -325,7 +391,11 @@ def test_gitlab_job_plans(workspace: Path) -> None:
 
 def test_python_in_gitlab_template_compiles() -> None:
     scripts = [s for job in ("nexusform-plan", "nexusform-apply") for s in GITLAB[job]["script"]]
-    found = [re.search(r"<<'PYTHON'[^\n]*\n(.*?)PYTHON\n", s, re.DOTALL) for s in scripts if "PYTHON" in s]
+    found = [
+        re.search(r"<<'PYTHON'[^\n]*\n(.*?)PYTHON\n", s, re.DOTALL)
+        for s in scripts
+        if "PYTHON" in s
+    ]
     assert len(found) == 3
     for match in found:
         assert match is not None
@@ -372,7 +442,12 @@ def test_yaml_in_pages_is_valid() -> None:
 
 
 def test_page_lists_every_report_format() -> None:
-    section = (CI / "README.md").read_text(encoding="utf-8").partition("## Reports")[2].partition("\n## ")[0]
+    section = (
+        (CI / "README.md")
+        .read_text(encoding="utf-8")
+        .partition("## Reports")[2]
+        .partition("\n## ")[0]
+    )
     assert re.findall(r"^\| `([\w-]+)` \|", section, re.MULTILINE) == list(FORMATS)
 
 
@@ -439,14 +514,18 @@ def test_policies_deny_other_moves_single_racks_and_destruction(
     # Advice and pre-existing findings remain in the reports.
     assert not any(message.startswith("zones-pinned") for message in pinned["warn"])
     finding = {"level": "warning", "summary": "an upgrade would fail", "severity": "warning"}
-    assert evaluate_policy({"diagnostics": [finding, finding | {"summary": "old", "preexisting": True}]})["warn"] == [
-        "an upgrade would fail"
-    ]
-    refused = evaluate_policy({"errored": True, "diagnostics": [{"level": "error", "summary": "x"}]})
+    assert evaluate_policy(
+        {"diagnostics": [finding, finding | {"summary": "old", "preexisting": True}]}
+    )["warn"] == ["an upgrade would fail"]
+    refused = evaluate_policy(
+        {"errored": True, "diagnostics": [{"level": "error", "summary": "x"}]}
+    )
     assert refused["deny"] == ["plan failed: x", "the plan is in error"]
     # In a rejected plan, unplaced VMs have no location.
     table = {"cluster": "web", "pool": "workers", "total_count": 4, "actual_vms_per_rack": {}}
     assert evaluate_policy({"placement_tables": [table]})["deny"] == []
     with change_directory(directory):
-        gone = evaluate_policy(show_plan(directory, plan_directory(directory, "-destroy").file, capsys))
+        gone = evaluate_policy(
+            show_plan(directory, plan_directory(directory, "-destroy").file, capsys)
+        )
     assert gone["deny"] == ["nexus_kubernetes_cluster.web is destroyed"]

@@ -218,13 +218,16 @@ def test_sites_are_planned_and_each_job_applies_a_wave(
     assert "was not applied yet" in early.log
     assert apply("canary").success
     locked = repository.store.places.setdefault("/par1", StoredState())
-    locked.lock = b'{"ID": "1", "Operation": "apply", "Who": "a@b", "Created": "2026-11-21T00:00:00Z"}'
+    locked.lock = (
+        b'{"ID": "1", "Operation": "apply", "Who": "a@b", "Created": "2026-11-21T00:00:00Z"}'
+    )
     failed = apply("rest")
     assert not failed.success
     assert "par1" in failed.log
     assert [path for path, place in repository.store.places.items() if place.document] == ["/lon1"]
     locked.lock = None
-    repeated = apply("rest")  # "Re-run failed jobs"
+    # "Re-run failed jobs".
+    repeated = apply("rest")
     assert repeated.success, repeated.log
     assert all(place.document for place in repository.store.places.values())
 
@@ -236,11 +239,16 @@ def test_second_push_is_compared_with_the_first(repository: GitHubRepository) ->
     assert "> Since " in repository.hub.comments[0]
 
 
-def test_plan_without_signature_is_not_applied(repository: GitHubRepository, keys: dict[str, str]) -> None:
+def test_plan_without_signature_is_not_applied(
+    repository: GitHubRepository, keys: dict[str, str]
+) -> None:
     tree = repository.tree(1)
     assert repository.plan(tree, "aaa1").success
     repository.hub.merge("aaa1", "merged1")
-    other = {**keys, "public": subprocess.check_output(["openssl", "pkey", "-pubout"], input=OTHER, text=True)}
+    other = {
+        **keys,
+        "public": subprocess.check_output(["openssl", "pkey", "-pubout"], input=OTHER, text=True),
+    }
     signing, applying = repository.after_merge(tree, "merged1", other)
     assert signing.success
     assert not applying.success
@@ -265,9 +273,13 @@ def test_failed_or_killed_plan_is_neither_kept_nor_applied(repository: GitHubRep
 
 def test_run_ended_before_planning_replaces_the_comment(repository: GitHubRepository) -> None:
     tree = repository.tree(1)
-    repository.hub.write("comments", [{"id": 1, "body": "<!-- nexusform lab -->\n2 to add: Allowed"}])
+    repository.hub.write(
+        "comments", [{"id": 1, "body": "<!-- nexusform lab -->\n2 to add: Allowed"}]
+    )
     # Without the text of the pull request there is nothing to review, so the job ends there.
-    job = repository.hub.plan(tree, "head2", {}, **{"backend-config": repository.settings, "review": "true"})
+    job = repository.hub.plan(
+        tree, "head2", {}, **{"backend-config": repository.settings, "review": "true"}
+    )
     assert not job.success
     (comment,) = repository.hub.comments
     assert "### nexusform: no plan for head2" in comment
@@ -297,7 +309,8 @@ def test_failed_terraform_plan_replaces_the_comment(repository: GitHubRepository
     assert "### nexusform: 2 to add, 17 VMs to place, nothing moves" in hub.comments[0]
     (tree / "live" / "lab" / "main.tf").write_text("# a mistake\n")
     bad = hub.foretell(tree, "head2")
-    assert not bad.success  # the check has failed
+    # The check has failed.
+    assert not bad.success
     assert "Unsupported argument" in bad.log
     (comment,) = hub.comments
     assert "### nexusform: no prediction for head2" in comment
@@ -308,7 +321,9 @@ def test_failed_terraform_plan_replaces_the_comment(repository: GitHubRepository
 
 
 @pytest.mark.parametrize("name", select_cases(list(REQUESTS)))
-def test_hostile_pull_request_gets_no_secrets_or_commands(name: str, repository: GitHubRepository) -> None:
+def test_hostile_pull_request_gets_no_secrets_or_commands(
+    name: str, repository: GitHubRepository
+) -> None:
     repository.outside.mkdir()
     (repository.outside / "secret").write_text(TOKEN)
     (repository.outside / "secret.json").write_text(json.dumps({"locals": {"a": TOKEN}}))
@@ -319,11 +334,17 @@ def test_hostile_pull_request_gets_no_secrets_or_commands(name: str, repository:
         job = repository.plan(tree, "head1")
         log = job.log
         if job.success:
-            log += repository.hub.explain("nexusform explain nexus_kubernetes_cluster.a", "head1").log
+            log += repository.hub.explain(
+                "nexusform explain nexus_kubernetes_cluster.a", "head1"
+            ).log
         assert not visited.heads
     assert not find_runner_commands(log), find_runner_commands(log)
     assert not any(place.document for place in repository.store.places.values())
-    assert sorted(file.name for file in repository.outside.iterdir()) == ["main.nf.hcl", "secret", "secret.json"]
+    assert sorted(file.name for file in repository.outside.iterdir()) == [
+        "main.nf.hcl",
+        "secret",
+        "secret.json",
+    ]
     assert sorted(file.name for file in repository.place.iterdir()) == ["hub", "outside", "tree1"]
     assert "Traceback" not in log
     said = [*repository.hub.comments, *repository.hub.read("answers")]
@@ -332,8 +353,12 @@ def test_hostile_pull_request_gets_no_secrets_or_commands(name: str, repository:
     assert "Missing backend setting" not in repository.hub.comments[0]
     for comment in said:
         assert COMMAND.search(comment) is None, COMMAND.search(comment)
-        assert REFERENCE.search(extract_text(comment)) is None, REFERENCE.search(extract_text(comment))
-        assert not re.search(r"<(?:img|script|a)\b|(?<!\\)\]\((?:javascript|data):", extract_text(comment))
+        assert REFERENCE.search(extract_text(comment)) is None, REFERENCE.search(
+            extract_text(comment)
+        )
+        assert not re.search(
+            r"<(?:img|script|a)\b|(?<!\\)\]\((?:javascript|data):", extract_text(comment)
+        )
     kept = [file for file in job.temporary.rglob("*") if file.is_file()]
     assert not [file for file in kept if TOKEN.encode() in file.read_bytes()]
     assert TOKEN not in "".join((*said, log))

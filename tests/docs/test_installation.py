@@ -22,8 +22,12 @@ ROOT = Path(__file__).parents[2]
 CI = ROOT / "docs" / "ci"
 BUILD = ROOT / "packaging" / "build.py"
 COMMAND = "python packaging/build.py --wheel dist"
-HAS_ZIPAPP = sys.version_info[:2] == (3, 11) and sys.platform == "linux" and os.uname().machine == "x86_64"
-UNREACHABLE = re.compile(r"No matching distribution|Could not fetch|Connection|Temporary failure in name resolution")
+HAS_ZIPAPP = (
+    sys.version_info[:2] == (3, 11) and sys.platform == "linux" and os.uname().machine == "x86_64"
+)
+UNREACHABLE = re.compile(
+    r"No matching distribution|Could not fetch|Connection|Temporary failure in name resolution"
+)
 
 # --- documents ---------------------------------------------------------------------------------
 
@@ -67,9 +71,13 @@ EXAMPLES_OF_A_FILE = [
 
 def list_documents() -> list[Path]:
     """Return the files in the repository with text for users."""
-    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False).stdout.split()
+    listed = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False
+    ).stdout.split()
     folders = ("docs", "examples", "packaging", "editors", "nexusform", "state", ".github", ".ci")
-    names = listed or [str(path.relative_to(ROOT)) for folder in folders for path in (ROOT / folder).rglob("*")]
+    names = listed or [
+        str(path.relative_to(ROOT)) for folder in folders for path in (ROOT / folder).rglob("*")
+    ]
     paths = [ROOT / name for name in names if not name.startswith("tests/")]
     return [path for path in paths if path.is_file() and path.suffix not in {".webp", ".png"}]
 
@@ -92,7 +100,11 @@ def test_no_document_installs_nexusform_by_name() -> None:
     found = {
         str(path.relative_to(ROOT)): installations
         for path in list_documents()
-        if (installations := find_installations_by_name(path.read_text(encoding="utf-8", errors="replace")))
+        if (
+            installations := find_installations_by_name(
+                path.read_text(encoding="utf-8", errors="replace")
+            )
+        )
     }
     assert found == {}
 
@@ -104,28 +116,42 @@ def read_install_scripts() -> dict[str, str]:
     """Return the installation script of each recipe."""
     action = yaml.safe_load((CI / "github" / "action.yml").read_text(encoding="utf-8"))
     gitlab = list(yaml.safe_load_all((CI / "gitlab.yml").read_text(encoding="utf-8")))[1]
-    (gitlab_script,) = [line for line in gitlab[".nexusform"]["before_script"] if "pip install" in line]
+    (gitlab_script,) = [
+        line for line in gitlab[".nexusform"]["before_script"] if "pip install" in line
+    ]
     return {"github": action["runs"]["steps"][0]["run"], "gitlab": gitlab_script}
 
 
 SCRIPTS = read_install_scripts()
 
 
-def run_install_script(script: str, worktree: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+def run_install_script(
+    script: str, worktree: Path, **variables: str
+) -> subprocess.CompletedProcess[str]:
     """Run an installation script as a runner does."""
     environment = {
-        **{name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "NEXUSFORM_WHEEL"}},
+        **{
+            name: value
+            for name, value in os.environ.items()
+            if name not in {"PYTHONPATH", "NEXUSFORM_WHEEL"}
+        },
         "WORKTREE": str(worktree),
         "CI_PROJECT_DIR": str(worktree),
         **variables,
     }
     words = ["bash", "-e", "-o", "pipefail", "-c", script]
-    return subprocess.run(words, cwd=worktree, env=environment, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        words, cwd=worktree, env=environment, capture_output=True, text=True, check=False
+    )
 
 
 @pytest.mark.parametrize("recipe", SCRIPTS)
-@pytest.mark.parametrize("variables", [{}, {"NEXUSFORM_WHEEL": "dist/a.whl"}, {"NEXUSFORM_SHA256": "0"}])
-def test_empty_variable_fails_at_the_first_step(recipe: str, variables: dict[str, str], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "variables", [{}, {"NEXUSFORM_WHEEL": "dist/a.whl"}, {"NEXUSFORM_SHA256": "0"}]
+)
+def test_empty_variable_fails_at_the_first_step(
+    recipe: str, variables: dict[str, str], tmp_path: Path
+) -> None:
     done = run_install_script(SCRIPTS[recipe], tmp_path, **variables)
     assert done.returncode == 1
     assert COMMAND in done.stderr
@@ -135,7 +161,10 @@ def test_empty_variable_fails_at_the_first_step(recipe: str, variables: dict[str
 @pytest.mark.parametrize("recipe", SCRIPTS)
 def test_file_with_other_hash_is_not_installed(recipe: str, tmp_path: Path) -> None:
     (tmp_path / "nexusform-0.1.0-py3-none-any.whl").write_bytes(b"another wheel")
-    variables = {"NEXUSFORM_WHEEL": "nexusform-0.1.0-py3-none-any.whl", "NEXUSFORM_SHA256": "0" * 64}
+    variables = {
+        "NEXUSFORM_WHEEL": "nexusform-0.1.0-py3-none-any.whl",
+        "NEXUSFORM_SHA256": "0" * 64,
+    }
     done = run_install_script(SCRIPTS[recipe], tmp_path, **variables)
     assert done.returncode == 1
     assert "DO NOT MATCH THE HASHES" in done.stderr
@@ -154,18 +183,23 @@ def test_workflows_use_the_local_action_with_both_variables(name: str) -> None:
 
 # --- builds ------------------------------------------------------------------------------------
 
-# Builds install tools and all dependencies: most run for an eighth of the commits, and all in `.ci/crashes` and in the
-# nightly run.
+# Builds install tools and all dependencies: most run for an eighth of the commits, and all in
+# `.ci/crashes` and in the nightly run.
 
 
 def build(tools: str, directory: Path, *flags: str, umask: int) -> dict[str, Path]:
     """Build from another directory with a file mask; return the files by suffix. `tools` is a Python with them."""
     directory.mkdir()
     arguments = [*flags, str(directory)]
-    program = f"import build, sys; build.create_environment = lambda *_: {tools!r}; sys.exit(build.main({arguments!r}))"
+    program = (
+        f"import build, sys; build.create_environment = lambda *_: {tools!r}; "
+        f"sys.exit(build.main({arguments!r}))"
+    )
     environment = {**os.environ, "SOURCE_DATE_EPOCH": "1700000000", "PYTHONPATH": str(BUILD.parent)}
     command = ["bash", "-c", f'umask {umask:03o} && exec "$@"', "-", sys.executable, "-c", program]
-    done = subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=directory, env=environment, capture_output=True, text=True, check=False
+    )
     skip_if_unreachable(done.stderr)
     assert done.returncode == 0, done.stdout + done.stderr
     return {file.suffix: file for file in directory.iterdir()}
@@ -179,7 +213,10 @@ def skip_if_unreachable(text: str) -> None:
 @pytest.fixture(scope="module")
 def tools(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Return a Python with the build tools, shared by two builds."""
-    program = "import build, os, sys; print(build.create_environment(build.Path(sys.argv[1]), dict(os.environ)))"
+    program = (
+        "import build, os, sys; print(build.create_environment(build.Path(sys.argv[1]), "
+        "dict(os.environ)))"
+    )
     environment = {**os.environ, "PYTHONPATH": str(BUILD.parent), "PIP_NO_COMPILE": "1"}
     command = [sys.executable, "-c", program, str(tmp_path_factory.mktemp("tools") / "venv")]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
@@ -199,7 +236,9 @@ def built(tools: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Pat
 def test_two_builds_are_equal_in_bytes(tools: str, built: dict[str, Path], tmp_path: Path) -> None:
     again = build(tools, tmp_path / "second", *([] if HAS_ZIPAPP else ["--wheel"]), umask=0o077)
     assert again.keys() == built.keys()
-    assert [suffix for suffix, file in again.items() if file.read_bytes() != built[suffix].read_bytes()] == []
+    assert [
+        suffix for suffix, file in again.items() if file.read_bytes() != built[suffix].read_bytes()
+    ] == []
 
 
 @pytest.mark.slow
@@ -207,7 +246,12 @@ def test_two_builds_are_equal_in_bytes(tools: str, built: dict[str, Path], tmp_p
 def test_sdist_has_sources_docs_and_no_tests(built: dict[str, Path]) -> None:
     with tarfile.open(built[".gz"]) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    assert {"packaging/build.py", "packaging/constraints.txt", "docs/README.md", "nexusform/cli/main.py"} <= names
+    assert {
+        "packaging/build.py",
+        "packaging/constraints.txt",
+        "docs/README.md",
+        "nexusform/cli/main.py",
+    } <= names
     assert not [name for name in names if name.startswith(("tests", ".git"))]
 
 
@@ -215,7 +259,9 @@ def test_sdist_has_sources_docs_and_no_tests(built: dict[str, Path]) -> None:
 @run_at_eighth(4)
 def test_wheel_has_the_hashes_of_its_dependencies(built: dict[str, Path]) -> None:
     with zipfile.ZipFile(built[".whl"]) as archive:
-        (name,) = [name for name in archive.namelist() if name.endswith("share/nexusform/constraints.txt")]
+        (name,) = [
+            name for name in archive.namelist() if name.endswith("share/nexusform/constraints.txt")
+        ]
         assert archive.read(name) == (ROOT / "packaging" / "constraints.txt").read_bytes()
 
 
@@ -227,7 +273,12 @@ def test_recipe_installs_the_wheel(recipe: str, built: dict[str, Path], tmp_path
     path = f"{tmp_path / 'venv' / 'bin'}:{os.environ['PATH']}"
     wheel = built[".whl"]
     digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
-    variables = {"PATH": path, "NEXUSFORM_WHEEL": str(wheel), "NEXUSFORM_SHA256": digest, "PIP_NO_COMPILE": "1"}
+    variables = {
+        "PATH": path,
+        "NEXUSFORM_WHEEL": str(wheel),
+        "NEXUSFORM_SHA256": digest,
+        "PIP_NO_COMPILE": "1",
+    }
     done = run_install_script(SCRIPTS[recipe], tmp_path, **variables)
     assert done.returncode == 0, done.stderr
     assert_plans_the_example([str(tmp_path / "venv" / "bin" / "nexusform")])

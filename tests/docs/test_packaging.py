@@ -16,7 +16,10 @@ from nexusform.cli.main import COMMANDS, run_command_line
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-HOOKS = {hook["id"]: hook for hook in yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))}
+HOOKS = {
+    hook["id"]: hook
+    for hook in yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))
+}
 
 
 @pytest.mark.parametrize(
@@ -61,7 +64,10 @@ def test_every_command_has_a_man_page(tmp_path: Path) -> None:
     script = [sys.executable, str(ROOT / "packaging" / "man_pages.py"), str(tmp_path)]
     subprocess.run(script, check=True, cwd=ROOT, capture_output=True)
     pages = {page.name for page in tmp_path.iterdir()}
-    assert pages >= {f"nexusform-{command}.1" for command in COMMANDS} | {"nexusform.1", "nexusform-state-list.1"}
+    assert pages >= {f"nexusform-{command}.1" for command in COMMANDS} | {
+        "nexusform.1",
+        "nexusform-state-list.1",
+    }
     page = (tmp_path / "nexusform-plan.1").read_text()
     assert r"\-out=FILE" in page
     assert COMMANDS["plan"].summary in page
@@ -83,10 +89,14 @@ EXTRAS = ("azure", "encryption", "kubernetes", "postgres", "s3")
 MORE_EXTRAS = ("cluster", "devices", "editor", "optimize")
 
 
-@pytest.mark.parametrize("name", ["constraints.txt", "constraints-extras.txt", "release_requirements.txt"])
+@pytest.mark.parametrize(
+    "name", ["constraints.txt", "constraints-extras.txt", "release_requirements.txt"]
+)
 def test_every_pinned_package_has_its_hashes(name: str) -> None:
     text = (ROOT / "packaging" / name).read_text(encoding="utf-8")
-    entries = re.findall(r"(?m)^([a-z0-9-]+)==(\S+)((?: \\\n    --hash=sha256:[0-9a-f]{64})+)$", text)
+    entries = re.findall(
+        r"(?m)^([a-z0-9-]+)==(\S+)((?: \\\n    --hash=sha256:[0-9a-f]{64})+)$", text
+    )
     assert len(entries) == len(re.findall(r"(?m)^[^#\s]", text)) > 30
 
 
@@ -103,7 +113,9 @@ def test_every_extra_is_pinned_and_versions_agree() -> None:
             package: version for package, version in more.items() if package in pinned
         }
         if name == "constraints-extras.txt":
-            asked = [each for extra in MORE_EXTRAS for each in PROJECT["optional-dependencies"][extra]]
+            asked = [
+                each for extra in MORE_EXTRAS for each in PROJECT["optional-dependencies"][extra]
+            ]
             for requirement in map(Requirement, [*PROJECT["dependencies"], *asked]):
                 assert requirement.specifier.contains(more[requirement.name.lower()]), requirement
 
@@ -116,7 +128,9 @@ def test_workflows_pin_actions_and_build_on_a_clean_machine() -> None:
         text = path.read_text(encoding="utf-8")
         for action in re.findall(r"uses: (\S+)", text):
             assert re.fullmatch(r"[\w/-]+@[0-9a-f]{40}", action) or action in UNVERIFIED
-    jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "release.yml").read_text(encoding="utf-8"))["jobs"]
+    jobs = yaml.safe_load(
+        (ROOT / ".github" / "workflows" / "release.yml").read_text(encoding="utf-8")
+    )["jobs"]
     assert jobs["package"]["needs"] == "build"
     build = "\n".join(step.get("run", "") for step in jobs["build"]["steps"])
     assert ".ci/run" not in build
@@ -126,19 +140,29 @@ def test_workflows_pin_actions_and_build_on_a_clean_machine() -> None:
     assert "sha256sum" in build
     # Environments running the program have its dependencies.
     for environment in re.findall(r"(\w+)/bin/python ", build):
-        assert any(f"{environment}/bin/pip" in line and "packaging/constraints.txt" in line for line in installs)
+        assert any(
+            f"{environment}/bin/pip" in line and "packaging/constraints.txt" in line
+            for line in installs
+        )
 
 
 def test_workflows_leave_no_token_and_publish_the_tested_commit() -> None:
     """Tests run packages without hashes, and could read a token in .git/config. A tag may have moved since the
     tests."""
-    workflows = [yaml.safe_load(path.read_text(encoding="utf-8")) for path in (ROOT / ".github/workflows").iterdir()]
-    steps = [step for workflow in workflows for job in workflow["jobs"].values() for step in job["steps"]]
+    workflows = [
+        yaml.safe_load(path.read_text(encoding="utf-8"))
+        for path in (ROOT / ".github/workflows").iterdir()
+    ]
+    steps = [
+        step for workflow in workflows for job in workflow["jobs"].values() for step in job["steps"]
+    ]
     for name, setting, value in (
         ("actions/checkout", "persist-credentials", False),
         ("docker/build-push-action", "context", "."),
     ):
-        found = [step["with"][setting] for step in steps if step.get("uses", "").startswith(f"{name}@")]
+        found = [
+            step["with"][setting] for step in steps if step.get("uses", "").startswith(f"{name}@")
+        ]
         assert found
         assert set(found) == {value}
     publications = [step["run"] for step in steps if "gh release create" in step.get("run", "")]
@@ -147,16 +171,24 @@ def test_workflows_leave_no_token_and_publish_the_tested_commit() -> None:
 
 def test_hashed_installs_accept_wheels_only() -> None:
     """A source distribution would be built by tools without pinned version and hash."""
-    paths = [*(ROOT / ".github" / "workflows").iterdir(), ROOT / "Dockerfile", *(ROOT / "docs" / "ci").rglob("*.yml")]
+    paths = [
+        *(ROOT / ".github" / "workflows").iterdir(),
+        ROOT / "Dockerfile",
+        *(ROOT / "docs" / "ci").rglob("*.yml"),
+    ]
     lines = [line for path in paths for line in path.read_text(encoding="utf-8").splitlines()]
-    installs = [line.strip() for line in lines if "pip install" in line and "--require-hashes" in line]
+    installs = [
+        line.strip() for line in lines if "pip install" in line and "--require-hashes" in line
+    ]
     assert len(installs) > 4
     assert [line for line in installs if "--only-binary=:all:" not in line] == []
 
 
 def test_image_with_attestations_uses_buildx() -> None:
     """The driver `docker` of a runner supports neither SBOM nor provenance."""
-    jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "release.yml").read_text(encoding="utf-8"))["jobs"]
+    jobs = yaml.safe_load(
+        (ROOT / ".github" / "workflows" / "release.yml").read_text(encoding="utf-8")
+    )["jobs"]
     actions = [step.get("uses", "").partition("@")[0] for step in jobs["image"]["steps"]]
     assert actions.index("docker/setup-buildx-action") < actions.index("docker/build-push-action")
 
@@ -165,7 +197,10 @@ def test_pinned_versions_satisfy_the_requirements() -> None:
     from packaging.requirements import Requirement
 
     pinned = dict(re.findall(r"(?m)^([a-z0-9-]+)==(\S+)", CONSTRAINTS))
-    asked = [*PROJECT["dependencies"], *(each for extra in EXTRAS for each in PROJECT["optional-dependencies"][extra])]
+    asked = [
+        *PROJECT["dependencies"],
+        *(each for extra in EXTRAS for each in PROJECT["optional-dependencies"][extra]),
+    ]
     for requirement in map(Requirement, asked):
         assert requirement.specifier.contains(pinned[requirement.name.lower()]), requirement
 
@@ -179,7 +214,10 @@ def test_minimum_versions_exclude_published_vulnerabilities(name: str) -> None:
     from packaging.requirements import Requirement
     from packaging.version import Version
 
-    every = [*PROJECT["dependencies"], *(each for extra in EXTRAS for each in PROJECT["optional-dependencies"][extra])]
+    every = [
+        *PROJECT["dependencies"],
+        *(each for extra in EXTRAS for each in PROJECT["optional-dependencies"][extra]),
+    ]
     (requirement,) = (one for one in map(Requirement, every) if one.name == name)
     (lower,) = (Version(one.version) for one in requirement.specifier if one.operator == ">=")
     assert lower >= Version(SAFE[name])

@@ -40,20 +40,26 @@ def plan_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_pictures_show_current_output(plan_directory: Path) -> None:
     if os.environ.get("NEXUSFORM_REWRITE_GOLDEN"):
         _load_module().draw(plan_directory, PICTURES)
-    assert _load_module().texts(plan_directory) == json.loads((PICTURES / "texts.json").read_text(encoding="utf-8")), (
-        OLD
-    )
+    assert _load_module().texts(plan_directory) == json.loads(
+        (PICTURES / "texts.json").read_text(encoding="utf-8")
+    ), OLD
 
 
 def test_every_picture_is_small_and_used() -> None:
     pages = [ROOT / "README.md", *ROOT.glob("docs/**/*.md")]
-    used = {name for page in pages for name in re.findall(r"!\[.+]\(.*pictures/(.+)\)", page.read_text())}
+    used = {
+        name
+        for page in pages
+        for name in re.findall(r"!\[.+]\(.*pictures/(.+)\)", page.read_text())
+    }
     assert used == {picture.name for picture in PICTURES.iterdir()} - {"texts.json"}
     assert sum(picture.stat().st_size for picture in PICTURES.iterdir()) < 300_000
 
 
 @of_documented_domains
-@pytest.mark.skipif(_load_module().CHROMIUM is None, reason="Chromium is not installed (apt-get install chromium)")
+@pytest.mark.skipif(
+    _load_module().CHROMIUM is None, reason="Chromium is not installed (apt-get install chromium)"
+)
 @run_at_eighth(5)
 def test_script_draws_the_pictures(plan_directory: Path, tmp_path: Path) -> None:
     _load_module().draw(plan_directory, tmp_path)

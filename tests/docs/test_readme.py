@@ -13,12 +13,16 @@ from tests import commands
 from tests.docs.documented_domains import of_documented_domains
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/README.md")])
+PAGES = sorted(
+    [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/README.md")]
+)
 
 
 def test_plan_excerpt_is_printed_by_the_first_command(tmp_path: Path) -> None:
     where = tmp_path / "example"
-    shutil.copytree(ROOT / "examples" / "nexus-document", where, ignore=shutil.ignore_patterns("state"))
+    shutil.copytree(
+        ROOT / "examples" / "nexus-document", where, ignore=shutil.ignore_patterns("state")
+    )
     words = [*commands.nexusform(), f"-chdir={where}", "plan"]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -28,7 +32,9 @@ def test_plan_excerpt_is_printed_by_the_first_command(tmp_path: Path) -> None:
     assert len(excerpt) > 5
     printed = iter(done.stdout.splitlines())
     for line in excerpt:
-        assert any(each.startswith(line) for each in printed), f"not printed, or not in this order: {line}"
+        assert any(each.startswith(line) for each in printed), (
+            f"not printed, or not in this order: {line}"
+        )
 
 
 @of_documented_domains
@@ -45,7 +51,9 @@ def test_excerpt_of_terraform_plan_is_printed_by_its_command(tmp_path: Path) -> 
     excerpt = [line for line in section.split("```")[3].splitlines() if line.strip()]
     printed = iter(done.stdout.splitlines())
     for line in excerpt:
-        assert any(each.startswith(line) for each in printed), f"not printed, or not in this order: {line}"
+        assert any(each.startswith(line) for each in printed), (
+            f"not printed, or not in this order: {line}"
+        )
 
 
 def test_commands_of_examples_overwrite_no_files() -> None:

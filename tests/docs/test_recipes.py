@@ -75,7 +75,11 @@ class GitLabJobs:
         job = GITLAB[name]
         own = {**GITLAB[".nexusform"]["variables"], **job.get("variables", {})}
         environment = {
-            **{key: value for key, value in os.environ.items() if not key.startswith(("NF_", "CI_"))},
+            **{
+                key: value
+                for key, value in os.environ.items()
+                if not key.startswith(("NF_", "CI_"))
+            },
             "PATH": f"{self.place / 'bin'}:{os.environ['PATH']}",
             "CI_PROJECT_DIR": str(clone),
             "CI_API_V4_URL": self.address,
@@ -105,14 +109,16 @@ class GitLabJobs:
             return done.returncode, done.stdout + done.stderr
 
         code, log = run_script(script, "running")
-        # As in a runner: in a separate shell, whatever the result of the script, and without an effect on the exit
-        # code.
+        # As in a runner: in a separate shell, whatever the result of the script, and without an
+        # effect on the exit code.
         _, afterwards = run_script(job.get("after_script", []), "failed" if code else "success")
         return code, log + afterwards, clone
 
     def plan(self, tree: Path, sha: str, **pipeline: Any) -> tuple[int, str]:
         """Run the pipeline of a merge request for a commit, and keep its artifact at the host."""
-        code, log, clone = self.run("nexusform-plan", tree, CI_MERGE_REQUEST_IID="5", CI_COMMIT_SHA=sha)
+        code, log, clone = self.run(
+            "nexusform-plan", tree, CI_MERGE_REQUEST_IID="5", CI_COMMIT_SHA=sha
+        )
         self.pipelines += 1
         number = self.pipelines
         archive = io.BytesIO()
@@ -120,7 +126,9 @@ class GitLabJobs:
             for file in sorted((clone / ".nexusform-plan").glob("*")):
                 files.write(file, f".nexusform-plan/{file.name}")
         status = "failed" if code else "success"
-        self.host.pipelines.insert(0, {"id": number, "sha": sha, "project_id": 1, "status": status} | pipeline)
+        self.host.pipelines.insert(
+            0, {"id": number, "sha": sha, "project_id": 1, "status": status} | pipeline
+        )
         self.host.jobs[number] = [{"id": number * 10, "name": "nexusform-plan", "status": status}]
         self.host.artifacts[number * 10] = archive.getvalue()
         return code, log
@@ -170,7 +178,9 @@ def test_two_merge_requests_are_planned_commented_and_applied(
     assert "2 to add" in host.notes[1]
 
 
-def test_only_plan_of_head_commit_is_applied(project: tuple[GitLabJobs, FakeGitLab, ServerContent]) -> None:
+def test_only_plan_of_head_commit_is_applied(
+    project: tuple[GitLabJobs, FakeGitLab, ServerContent],
+) -> None:
     """The last push has a failed plan or none: then an older plan is not the reviewed one."""
     jobs, host, store = project
     assert jobs.plan(jobs.tree(1), "old1")[0] == 0
@@ -193,7 +203,9 @@ def create_keys(place: Path) -> dict[str, str]:
     return {"NEXUSFORM_PLAN_KEY": str(key), "NEXUSFORM_PLAN_PUB": str(public)}
 
 
-def test_with_keys_only_signed_plans_are_applied(project: tuple[GitLabJobs, FakeGitLab, ServerContent]) -> None:
+def test_with_keys_only_signed_plans_are_applied(
+    project: tuple[GitLabJobs, FakeGitLab, ServerContent],
+) -> None:
     jobs, _, store = project
     variables = create_keys(jobs.place)
     public = {"NEXUSFORM_PLAN_PUB": variables["NEXUSFORM_PLAN_PUB"]}
@@ -220,7 +232,9 @@ def test_with_keys_only_signed_plans_are_applied(project: tuple[GitLabJobs, Fake
     assert count_objects(store) == 2
 
 
-def test_comment_compares_with_plan_of_last_push(project: tuple[GitLabJobs, FakeGitLab, ServerContent]) -> None:
+def test_comment_compares_with_plan_of_last_push(
+    project: tuple[GitLabJobs, FakeGitLab, ServerContent],
+) -> None:
     jobs, host, _ = project
     assert jobs.plan(jobs.tree(racks=2), "a" * 40)[0] == 0
     assert "Since" not in list(host.notes.values())[-1]
@@ -235,17 +249,23 @@ def test_comment_compares_with_plan_of_last_push(project: tuple[GitLabJobs, Fake
     assert "Since" not in list(host.notes.values())[-1]
 
 
-def test_commit_without_merge_request_applies_nothing(project: tuple[GitLabJobs, FakeGitLab, ServerContent]) -> None:
+def test_commit_without_merge_request_applies_nothing(
+    project: tuple[GitLabJobs, FakeGitLab, ServerContent],
+) -> None:
     jobs, host, _ = project
     tree = jobs.tree(1)
     assert jobs.plan(tree, "head1")[0] == 0
-    host.merge_requests["pushed1"] = [{"iid": 5, "state": "opened", "sha": "head1", "merge_commit_sha": None}]
+    host.merge_requests["pushed1"] = [
+        {"iid": 5, "state": "opened", "sha": "head1", "merge_commit_sha": None}
+    ]
     code, log = jobs.apply(tree, "pushed1")
     assert code == 1
     assert "belongs to no merge request" in log
 
 
-def test_pipeline_of_a_fork_is_ignored(project: tuple[GitLabJobs, FakeGitLab, ServerContent]) -> None:
+def test_pipeline_of_a_fork_is_ignored(
+    project: tuple[GitLabJobs, FakeGitLab, ServerContent],
+) -> None:
     jobs, _, _ = project
     tree = jobs.tree(1)
     assert jobs.plan(tree, "head1", project_id=2)[0] == 0
@@ -258,7 +278,9 @@ def test_pipeline_of_a_fork_is_ignored(project: tuple[GitLabJobs, FakeGitLab, Se
 def test_killed_run_fails_the_check(project: tuple[GitLabJobs, FakeGitLab, ServerContent]) -> None:
     jobs, _, _ = project
     tree = jobs.tree(1)
-    jobs.program("nexusform", f'case "$*" in *" plan "*) kill -9 $$;; esac\n{commands.build_shell_line()}')
+    jobs.program(
+        "nexusform", f'case "$*" in *" plan "*) kill -9 $$;; esac\n{commands.build_shell_line()}'
+    )
     code, log = jobs.plan(tree, "head1")
     assert code == 1
     assert "there is no plan (exit code 137)" in log
@@ -283,7 +305,9 @@ def test_failed_installation_replaces_the_comment(
     assert "no changes" not in note
 
 
-def test_comment_of_failed_plan_has_the_error(project: tuple[GitLabJobs, FakeGitLab, ServerContent]) -> None:
+def test_comment_of_failed_plan_has_the_error(
+    project: tuple[GitLabJobs, FakeGitLab, ServerContent],
+) -> None:
     jobs, host, _ = project
     assert jobs.plan(jobs.tree(9, HOSTILE["a command in an error"]), "head1")[0] == 1
     assert "planning failed" in host.notes[1] or "Error" in host.notes[1]
@@ -291,7 +315,9 @@ def test_comment_of_failed_plan_has_the_error(project: tuple[GitLabJobs, FakeGit
 
 
 @pytest.mark.parametrize("link", [".nexusform-plan", ".nexusform-plan/reviewed.plan"])
-def test_writes_do_not_follow_a_merged_link(link: str, project: tuple[GitLabJobs, FakeGitLab, ServerContent]) -> None:
+def test_writes_do_not_follow_a_merged_link(
+    link: str, project: tuple[GitLabJobs, FakeGitLab, ServerContent]
+) -> None:
     jobs, _, store = project
     outside = jobs.place / "outside"
     outside.mkdir()
@@ -321,7 +347,9 @@ HOSTILE = {
   }
 }""",
     "a command in a mistake": "/approve\n/merge\n",
-    "a command in no configuration": 'resource "x" "/approve" {\n  a = <<E\n/merge\n```\n/approve\nE\n',
+    (
+        "a command in no configuration"
+    ): 'resource "x" "/approve" {\n  a = <<E\n/merge\n```\n/approve\nE\n',
     "an address": """data "nexusform_remote_state" "x" {
   backend = "http"
   config  = { address = "http://127.0.0.1:9/" }
@@ -350,7 +378,9 @@ HOSTILE = {
     "a long time": """output "x" {
   value = [for n in range(900) : length(setproduct(range(300), range(300)))]
 }""",
-    "a plan file of its own": 'output "x" {\n  value = fileexists("../.nexusform-plan/reviewed.plan")\n}',
+    (
+        "a plan file of its own"
+    ): 'output "x" {\n  value = fileexists("../.nexusform-plan/reviewed.plan")\n}',
 }
 
 
@@ -389,7 +419,9 @@ def code_host(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def fetch_reviewed_plan(code_host: Path, pulls: list[dict[str, Any]], runs: list[dict[str, Any]]) -> tuple[int, str]:
+def fetch_reviewed_plan(
+    code_host: Path, pulls: list[dict[str, Any]], runs: list[dict[str, Any]]
+) -> tuple[int, str]:
     """Fetch the reviewed plan of commit `merged1`; return the exit code and the fetched plan, or the error output."""
     (code_host / "pulls.json").write_text(json.dumps(pulls))
     (code_host / "runs.json").write_text(json.dumps(runs))
@@ -407,7 +439,9 @@ def fetch_reviewed_plan(code_host: Path, pulls: list[dict[str, Any]], runs: list
         "SLUG": "-lab",
     }
     words = ["bash", "-e", "-o", "pipefail", "-c", find_step_script("belongs to no pull request")]
-    done = subprocess.run(words, cwd=code_host, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        words, cwd=code_host, env=environment, capture_output=True, text=True, check=False
+    )
     plan = code_host / "folder" / "reviewed.plan"
     return done.returncode, plan.read_text() if plan.exists() else done.stderr
 

@@ -71,7 +71,9 @@ def test_ci_runs_the_readme_test_command() -> None:
 
 
 def _list_documents() -> list[Path]:
-    return sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/README.md")])
+    return sorted(
+        [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/README.md")]
+    )
 
 
 def test_link_targets_exist() -> None:
@@ -106,7 +108,9 @@ def test_every_environment_variable_is_documented() -> None:
     named = set()
     for path in (ROOT / "nexusform").rglob("*.py"):
         named |= set(re.findall(r'"(NF_[A-Z_]+)"', path.read_text(encoding="utf-8")))
-    told = {name.removesuffix("COMMAND").removesuffix("NAME") for name in reference_pages.ENVIRONMENT}
+    told = {
+        name.removesuffix("COMMAND").removesuffix("NAME") for name in reference_pages.ENVIRONMENT
+    }
     assert named <= told | set(reference_pages.ENVIRONMENT)
 
 

@@ -46,7 +46,9 @@ class BuiltPage(HTMLParser):
 def built_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("zensical", reason="zensical is not installed")
     directory = tmp_path_factory.mktemp("docs")
-    done = subprocess.run([sys.executable, str(SCRIPT), str(directory)], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), str(directory)], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return directory
 
@@ -80,13 +82,25 @@ def has_target(link: str, path: Path, pages: dict[Path, BuiltPage]) -> bool:
         target /= "index.html"
     if not target.is_file():
         return False
-    return not address.fragment or target not in pages or unquote(address.fragment) in pages[target].anchors
+    return (
+        not address.fragment
+        or target not in pages
+        or unquote(address.fragment) in pages[target].anchors
+    )
 
 
 def test_every_page_is_in_the_navigation(built_site: Path) -> None:
     settings = tomllib.loads((built_site / "zensical.toml").read_text(encoding="utf-8"))
-    linked = [page for section in settings["project"]["nav"] for pages in section.values() for page in pages]
-    staged = {path.relative_to(built_site / "pages").as_posix() for path in (built_site / "pages").rglob("*.md")}
+    linked = [
+        page
+        for section in settings["project"]["nav"]
+        for pages in section.values()
+        for page in pages
+    ]
+    staged = {
+        path.relative_to(built_site / "pages").as_posix()
+        for path in (built_site / "pages").rglob("*.md")
+    }
     assert sorted(linked) == sorted(staged)
 
 
@@ -130,14 +144,22 @@ SEARCHES = {
     "PickFixed": "docs/how-to/staged-rollout.html#rules",
     "downgrade": "docs/troubleshooting.html#upgrade-or-downgrade-nexusform",
     "CPU pinning": "docs/numa.html#cpu-pinning-and-isolated-cpus",
-    "spread placement over sites": "docs/fleet-manifests.html#spread-a-placement-over-sites-or-keep-it-off-a-cluster",
-    "keep placement off a cluster": "docs/fleet-manifests.html#spread-a-placement-over-sites-or-keep-it-off-a-cluster",
-    "protect racks from deletion": "docs/how-to/guard-rails.html#protect-racks-and-machines-from-deletion",
+    (
+        "spread placement over sites"
+    ): "docs/fleet-manifests.html#spread-a-placement-over-sites-or-keep-it-off-a-cluster",
+    (
+        "keep placement off a cluster"
+    ): "docs/fleet-manifests.html#spread-a-placement-over-sites-or-keep-it-off-a-cluster",
+    (
+        "protect racks from deletion"
+    ): "docs/how-to/guard-rails.html#protect-racks-and-machines-from-deletion",
     "pod pending": "docs/fidelity-pods.html",
     "machine died": "docs/how-to/failed-server.html",
 }
 # The search box is in a separate shadow tree.
-SEARCH_BOX = "const tree = [...document.querySelectorAll('*')].find((node) => node.shadowRoot).shadowRoot;"
+SEARCH_BOX = (
+    "const tree = [...document.querySelectorAll('*')].find((node) => node.shadowRoot).shadowRoot;"
+)
 
 
 @pytest.mark.skipif(CHROMIUM is None or DRIVER is None, reason=MISSING)
@@ -157,7 +179,8 @@ def test_search_finds_the_expected_page_first(built_site: Path) -> None:
                 browser.run(
                     f"{SEARCH_BOX} const input = tree.querySelector('input[role=combobox]');"
                     "Object.getOwnPropertyDescriptor(HTMLInputElement.prototype, 'value').set.call("
-                    "input, arguments[0]); input.dispatchEvent(new Event('input', {bubbles: true}));",
+                    "input, arguments[0]); input.dispatchEvent(new Event('input', {bubbles: "
+                    "true}));",
                     words,
                 )
                 first = f"(() => {{ {SEARCH_BOX} return tree.querySelector('ol a')?.href; }})()"
@@ -182,7 +205,9 @@ def test_browser_requests_no_other_host(built_site: Path) -> None:
             for page in ("index.html", "docs/index.html", "docs/reference/types.html"):
                 browser.visit(home + page)
                 browser.wait_for("document.readyState === 'complete'")
-                asked = browser.run("return performance.getEntriesByType('resource').map((each) => each.name)")
+                asked = browser.run(
+                    "return performance.getEntriesByType('resource').map((each) => each.name)"
+                )
                 assert len(asked) > 2
                 assert [address for address in asked if not address.startswith(home)] == []
         finally:

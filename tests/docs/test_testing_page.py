@@ -33,5 +33,8 @@ def test_example_of_the_page_prints_documented_output(
 def test_every_argument_of_run_blocks_is_documented() -> None:
     from nexusform.domains.testing.configuration.test_file_blocks import FILE_SCHEMA, RUN_SCHEMA
 
-    names = {*FILE_SCHEMA.blocks, *RUN_SCHEMA.attributes, *RUN_SCHEMA.blocks} - {"test", "state_key"}
+    names = {*FILE_SCHEMA.blocks, *RUN_SCHEMA.attributes, *RUN_SCHEMA.blocks} - {
+        "test",
+        "state_key",
+    }
     assert [name for name in sorted(names) if name not in PAGE] == []

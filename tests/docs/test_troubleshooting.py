@@ -19,7 +19,9 @@ _OTHER_CODE = re.compile(r"[Ee]xit(?: codes?:?)?(?: with)?\b[^.]*\b[23]\b|detail
 def _list_commands_with_codes() -> list[str]:
     """Return the commands with an exit code other than 0 and 1 in their help."""
     sections = re.split(r"^## nexusform ", COMMANDS, flags=re.MULTILINE)[1:]
-    return [text.partition("\n")[0] for text in sections if _OTHER_CODE.search(" ".join(text.split()))]
+    return [
+        text.partition("\n")[0] for text in sections if _OTHER_CODE.search(" ".join(text.split()))
+    ]
 
 
 def test_every_command_with_special_exit_codes_has_a_row() -> None:

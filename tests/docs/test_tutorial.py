@@ -40,7 +40,9 @@ def _follow_page(page: Path, directory: Path) -> int:
     for language, title, body in FENCE.findall(page.read_text()):
         if language == "hcl" and title.strip() == "edit":
             before, after = body.split("---\n")
-            before, after = (before, after) if before in main.read_text() else (before.strip(), after.strip())
+            before, after = (
+                (before, after) if before in main.read_text() else (before.strip(), after.strip())
+            )
             assert before in main.read_text()
             main.write_text(main.read_text().replace(before, after, 1))
         elif language == "hcl":
@@ -83,4 +85,6 @@ def _run_command(body: str, directory: Path) -> None:
     assert done.returncode == int(note or 0), output
     for line in expected:
         if line != "...":
-            assert line.removesuffix("...").rstrip() in output, f"{command}: {line!r} is not in\n{output}"
+            assert line.removesuffix("...").rstrip() in output, (
+                f"{command}: {line!r} is not in\n{output}"
+            )

@@ -17,7 +17,9 @@ from tests.contracts.http_state_server import run_state_server
 CI = Path(__file__).parents[2] / "docs" / "ci"
 ACTION = {
     step.get("id", step["run"].split()[-1]): step["run"]
-    for step in yaml.safe_load((CI / "github" / "action.yml").read_text(encoding="utf-8"))["runs"]["steps"]
+    for step in yaml.safe_load((CI / "github" / "action.yml").read_text(encoding="utf-8"))["runs"][
+        "steps"
+    ]
     if "run" in step
 }
 GITHUB_APPLY = next(script for script in ACTION.values() if "reviewed.plan.progress" in script)
@@ -93,7 +95,9 @@ class Repository:
             **self.variables,
         }
         words = ["bash", "-e", "-o", "pipefail", "-c", script]
-        done = subprocess.run(words, cwd=clone, env=environment, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            words, cwd=clone, env=environment, capture_output=True, text=True, check=False
+        )
         shutil.rmtree(clone)
         shutil.rmtree(f"{clone}.data", ignore_errors=True)
         assert done.returncode == 0, done.stdout + done.stderr
@@ -109,8 +113,10 @@ def build_github_jobs(repository: Repository) -> tuple[Callable[[], str], Callab
 
 def build_gitlab_jobs(repository: Repository) -> tuple[Callable[[], str], Callable[[], str]]:
     def build_script(name: str) -> str:
-        prepare = GITLAB[".nexusform"]["before_script"][-1:]  # its packages are installed already
-        lines = [line for line in GITLAB[name]["script"] if "<<'PYTHON'" not in line]  # these lines access the host
+        # Its packages are installed already.
+        prepare = GITLAB[".nexusform"]["before_script"][-1:]
+        # These lines access the host.
+        lines = [line for line in GITLAB[name]["script"] if "<<'PYTHON'" not in line]
         return "\n".join([*prepare, *lines])
 
     return lambda: repository.job(build_script("nexusform-plan")), lambda: repository.job(
@@ -122,7 +128,12 @@ def build_gitlab_jobs(repository: Repository) -> tuple[Callable[[], str], Callab
 def http_variables() -> Iterator[dict[str, str]]:
     with run_state_server() as (address, _):
         settings = f"address={address}/lab\nlock_address={address}/lab/lock\n"
-        dialect = {"CI_API_V4_URL": f"{address}/gitlab", "CI_PROJECT_ID": "1", "STATE": "lab", "CI_JOB_TOKEN": "t"}
+        dialect = {
+            "CI_API_V4_URL": f"{address}/gitlab",
+            "CI_PROJECT_ID": "1",
+            "STATE": "lab",
+            "CI_JOB_TOKEN": "t",
+        }
         yield {"BACKEND_CONFIG": settings, **dialect}
 
 

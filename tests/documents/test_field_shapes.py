@@ -2,10 +2,25 @@
 
 import pytest
 
-from nexusform.documents.field_validation import FieldKind, FieldShape, SchemaViolation, validate_value
-from nexusform.json_data.plain_data import get_list, get_mapping, get_text, get_value_at_path, list_mappings, list_texts
+from nexusform.documents.field_validation import (
+    FieldKind,
+    FieldShape,
+    SchemaViolation,
+    validate_value,
+)
+from nexusform.json_data.plain_data import (
+    get_list,
+    get_mapping,
+    get_text,
+    get_value_at_path,
+    list_mappings,
+    list_texts,
+)
 
-DATA = {"spec": {"name": "web", "ports": [{"port": 80}, "x", 3, {"port": 443}], "count": 2}, "items": "none"}
+DATA = {
+    "spec": {"name": "web", "ports": [{"port": 80}, "x", 3, {"port": 443}], "count": 2},
+    "items": "none",
+}
 
 
 def test_path_is_followed_through_mappings() -> None:
@@ -61,23 +76,41 @@ def _check_even(value: object) -> str:
         ([], FieldShape(FieldKind.AMOUNT), "must be a whole number or a text."),
         ({}, FieldShape(FieldKind.LIST), "must be a list."),
         (7, FieldShape(FieldKind.WHOLE, minimum=1, maximum=5), "must be 1 to 5, not 7."),
-        (-1, FieldShape(FieldKind.WHOLE, minimum=0, maximum=2**31 - 1), "must be 0 or more, not -1."),
+        (
+            -1,
+            FieldShape(FieldKind.WHOLE, minimum=0, maximum=2**31 - 1),
+            "must be 0 or more, not -1.",
+        ),
         (
             2**31,
             FieldShape(FieldKind.WHOLE, minimum=0, maximum=2**31 - 1),
             "must be at most 2147483647, not 2147483648.",
         ),
-        ("", FieldShape(FieldKind.TEXT, minimum=1, maximum=3), "must have 1 to 3 characters, not 0."),
+        (
+            "",
+            FieldShape(FieldKind.TEXT, minimum=1, maximum=3),
+            "must have 1 to 3 characters, not 0.",
+        ),
         ([1, 2], FieldShape(FieldKind.LIST, maximum=1), "must have at most 1 items, not 2."),
         ("10%", FieldShape(FieldKind.AMOUNT, minimum=20), ""),
-        ("Prod", FieldShape(FieldKind.TEXT, choices=("prod", "test")), 'is "Prod"; it must be one of prod, test. '),
-        ("5", FieldShape(FieldKind.AMOUNT, pattern="[0-9]+%"), "must match [0-9]+%, or a number, without quotes: 5."),
+        (
+            "Prod",
+            FieldShape(FieldKind.TEXT, choices=("prod", "test")),
+            'is "Prod"; it must be one of prod, test. ',
+        ),
+        (
+            "5",
+            FieldShape(FieldKind.AMOUNT, pattern="[0-9]+%"),
+            "must match [0-9]+%, or a number, without quotes: 5.",
+        ),
         (3, FieldShape(FieldKind.WHOLE, check_form=_check_even), 'is "3": it must be even.'),
         (2, FieldShape(FieldKind.WHOLE, minimum=0, maximum=2, check_form=_check_even), ""),
         (0.5, FieldShape(FieldKind.QUANTITY), ""),
     ],
 )
-def test_invalid_value_is_described_by_its_shape(data: object, shape: FieldShape, detail: str) -> None:
+def test_invalid_value_is_described_by_its_shape(
+    data: object, shape: FieldShape, detail: str
+) -> None:
     fault = validate_value(data, shape)
     assert (detail in fault.detail) if fault is not None else (detail == "")
 

@@ -8,7 +8,12 @@ DATA = {"a": [1, {"b": None, "c": True}], "d": {}, "e": "x"}
 
 
 def test_scalars_have_paths_in_the_order_of_the_data() -> None:
-    assert list(list_scalars(DATA)) == [(("a", 0), 1), (("a", 1, "b"), None), (("a", 1, "c"), True), (("e",), "x")]
+    assert list(list_scalars(DATA)) == [
+        (("a", 0), 1),
+        (("a", 1, "b"), None),
+        (("a", 1, "c"), True),
+        (("e",), "x"),
+    ]
     assert list(list_scalars(7)) == [((), 7)]
 
 
@@ -30,10 +35,25 @@ def test_omitted_list_item_leaves_null() -> None:
         ("+7", None, 7),
         *(
             (value, None, None)
-            for value in ("", "9" * 19, "9" * 5000, "²", "٣", "7\n", " 7", "1.0", 1.0, True, None, [7])
+            for value in (
+                "",
+                "9" * 19,
+                "9" * 5000,
+                "²",
+                "٣",
+                "7\n",
+                " 7",
+                "1.0",
+                1.0,
+                True,
+                None,
+                [7],
+            )
         ),
     ],
 )
-def test_whole_numbers_have_ascii_digits_only(value: object, number: int | None, signed_number: int | None) -> None:
+def test_whole_numbers_have_ascii_digits_only(
+    value: object, number: int | None, signed_number: int | None
+) -> None:
     assert parse_integer(value) == number
     assert parse_integer(value, signed=True) == signed_number

@@ -56,7 +56,8 @@ def test_scalars(written: str, value: object) -> None:
 
 def test_keys_are_strings() -> None:
     assert parse_single("1: a\ntrue: b\n1.5: c\n") == {"1": "a", "true": "b", "1.5": "c"}
-    assert parse_single("y: 1\n") == {"true": 1}  # as in Kubernetes
+    # As in Kubernetes.
+    assert parse_single("y: 1\n") == {"true": 1}
 
 
 def test_aliases_and_merges() -> None:
@@ -71,7 +72,10 @@ def test_aliases_and_merges() -> None:
 def test_merged_keys_keep_their_order_after_own_keys() -> None:
     names = [f"key{number}" for number in range(12)]
     base = ", ".join(f"{name}: 1" for name in names)
-    assert list(parse_single(f"base: &b {{{base}}}\nmine: {{<<: *b, z: 3}}\n")["mine"]) == ["z", *names]
+    assert list(parse_single(f"base: &b {{{base}}}\nmine: {{<<: *b, z: 3}}\n")["mine"]) == [
+        "z",
+        *names,
+    ]
 
 
 def test_positions() -> None:
@@ -114,7 +118,9 @@ def test_invalid_documents_are_reported_with_position(text: str, line: int, mess
     assert str(finding).startswith(f"f.yaml, line {line}, column ")
 
 
-@pytest.mark.parametrize(("scalar", "number"), [("0x10", 16.0), ("010", 8.0), ("0o7", 7.0), ("1", 1.0), ("-2.5", -2.5)])
+@pytest.mark.parametrize(
+    ("scalar", "number"), [("0x10", 16.0), ("010", 8.0), ("0o7", 7.0), ("1", 1.0), ("-2.5", -2.5)]
+)
 def test_float_tag_converts_integers_of_every_base(scalar: str, number: float) -> None:
     value = parse_single(f"a: !!float {scalar}\n")["a"]
     assert (value, type(value)) == (number, float)

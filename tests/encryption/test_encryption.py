@@ -13,7 +13,10 @@ from nexusform.encryption import key_providers
 
 STATE = Path("state/nexusform.nfstate")
 SECRET = "a passphrase of some length"
-SITE = 'resource "nexus_site" "lab" {\n  name = "lab"\n}\noutput "word" {\n  value = "needle-in-the-state"\n}\n'
+SITE = (
+    'resource "nexus_site" "lab" {\n  name = "lab"\n}\noutput "word" {\n  value = '
+    '"needle-in-the-state"\n}\n'
+)
 
 PBKDF2 = """
     key_provider "pbkdf2" "main" {
@@ -65,7 +68,9 @@ def read_output(capsys: pytest.CaptureFixture[str]) -> str:
     return " ".join((both.out + both.err).replace("│", " ").split())
 
 
-@pytest.mark.parametrize(("providers", "kind"), [(PBKDF2, "pbkdf2"), (FROM_VARIABLE, "environment")])
+@pytest.mark.parametrize(
+    ("providers", "kind"), [(PBKDF2, "pbkdf2"), (FROM_VARIABLE, "environment")]
+)
 def test_state_journal_and_plan_are_encrypted_and_read_again(
     providers: str, kind: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -132,7 +137,10 @@ def test_modified_document_is_rejected(capsys: pytest.CaptureFixture[str]) -> No
     data[len(data) // 2] ^= 1
     changes = [
         {**document, "data": base64.b64encode(data).decode()},
-        {**document, "encryption": {**document["encryption"], "nonce": base64.b64encode(b"x" * 12).decode()}},
+        {
+            **document,
+            "encryption": {**document["encryption"], "nonce": base64.b64encode(b"x" * 12).decode()},
+        },
         {**document, "encryption": {**document["encryption"], "keys": "other"}},
         {**document, "encryption": {**document["encryption"], "purpose": "plan"}},
         {**document, "data": "?"},
@@ -154,7 +162,9 @@ def test_encrypted_plan_is_rejected_as_state(capsys: pytest.CaptureFixture[str])
     assert "is encrypted as a plan, not as a state" in read_output(capsys)
 
 
-def test_unencrypted_state_is_read_only_with_explicit_fallback(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unencrypted_state_is_read_only_with_explicit_fallback(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     write_configuration("")
     assert run_command_line(["apply", "-auto-approve"]) == 0
     write_configuration(render_encryption(FROM_VARIABLE, "environment"))
@@ -164,12 +174,16 @@ def test_unencrypted_state_is_read_only_with_explicit_fallback(capsys: pytest.Ca
     plain = '    method "unencrypted" "before" {}\n'
     fallback = "      fallback {\n        method = method.unencrypted.before\n      }\n"
     rack = 'resource "nexus_site" "second" {\n  name = "second"\n}\n'
-    write_configuration(render_encryption(FROM_VARIABLE, "environment", plain, fallback), SITE + rack)
+    write_configuration(
+        render_encryption(FROM_VARIABLE, "environment", plain, fallback), SITE + rack
+    )
     assert run_command_line(["apply", "-auto-approve"]) == 0
     assert STATE.read_bytes().startswith(b'{"encryption":{')
 
 
-def test_keys_are_rotated_with_a_fallback(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_keys_are_rotated_with_a_fallback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     write_configuration(render_encryption(FROM_VARIABLE, "environment"))
     assert run_command_line(["apply", "-auto-approve"]) == 0
     monkeypatch.setenv("OLD_KEY", os.environ["SITE_KEY"])
@@ -204,12 +218,17 @@ def test_key_is_rotated_by_apply_without_changes(
     fallback = "      fallback {\n        method = method.aes_gcm.main\n      }\n"
     text = render_encryption(FROM_VARIABLE + other, "environment", method, fallback)
     write_configuration(
-        text.replace("state {\n      method = method.aes_gcm.main", "state {\n      method = method.aes_gcm.next")
+        text.replace(
+            "state {\n      method = method.aes_gcm.main",
+            "state {\n      method = method.aes_gcm.next",
+        )
     )
     assert run_command_line(["apply", "-auto-approve"]) == 0
     assert json.loads(STATE.read_bytes())["encryption"]["keys"] == "environment.next"
     monkeypatch.delenv("SITE_KEY")
-    write_configuration(text.replace(fallback, "").replace("method.aes_gcm.main", "method.aes_gcm.next"))
+    write_configuration(
+        text.replace(fallback, "").replace("method.aes_gcm.main", "method.aes_gcm.next")
+    )
     capsys.readouterr()
     assert run_command_line(["plan"]) == 0
     assert "No changes." in read_output(capsys)
@@ -247,7 +266,9 @@ def test_errored_state_is_encrypted_and_can_be_pushed(
         assert run_command_line(["apply", "-auto-approve"]) == 1
     assert Path("errored.nfstate").read_bytes().startswith(b'{"encryption":{')
     capsys.readouterr()
-    assert run_command_line(["state", "push", "-force", "errored.nfstate"]) == 0, read_output(capsys)
+    assert run_command_line(["state", "push", "-force", "errored.nfstate"]) == 0, read_output(
+        capsys
+    )
     assert run_command_line(["plan"]) == 0
     assert "No changes." in read_output(capsys)
 
@@ -261,15 +282,20 @@ def test_encrypted_state_without_any_key_is_reported(capsys: pytest.CaptureFixtu
     assert run_command_line(["plan"]) == 1
     assert "Error: Encrypted state" in read_output(capsys)
     assert run_command_line(["show", "p.plan"]) == 1
-    assert "is encrypted, but neither the configuration nor NF_ENCRYPTION has encryption settings" in read_output(
-        capsys
+    assert (
+        "is encrypted, but neither the configuration nor NF_ENCRYPTION has encryption settings"
+        in read_output(capsys)
     )
 
 
 def test_environment_configures_encryption_without_configuration(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    inside = render_encryption(FROM_VARIABLE, "environment").partition("encryption {")[2].rpartition("}\n}")[0]
+    inside = (
+        render_encryption(FROM_VARIABLE, "environment")
+        .partition("encryption {")[2]
+        .rpartition("}\n}")[0]
+    )
     monkeypatch.setenv("NF_ENCRYPTION", inside)
     write_configuration("")
     assert run_command_line(["apply", "-auto-approve"]) == 0
@@ -326,7 +352,9 @@ class FakeVault:
         return wrapped[::-1]
 
 
-def test_vault_wraps_key(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_vault_wraps_key(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     vault = FakeVault()
     monkeypatch.setattr(key_providers, "wrap_key", vault.wrap)
     monkeypatch.setattr(key_providers, "unwrap_key", vault.unwrap)
@@ -343,7 +371,9 @@ def test_vault_wraps_key(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     capsys.readouterr()
     assert run_command_line(["plan"]) == 0
     assert "No changes." in read_output(capsys)
-    write_configuration(render_encryption(provider.replace('"nexusform"', '"nexus"'), "azure_vault"))
+    write_configuration(
+        render_encryption(provider.replace('"nexusform"', '"nexus"'), "azure_vault")
+    )
     assert run_command_line(["plan"]) == 1
     assert "was wrapped by https://sites.vault.azure.net/keys/nexusform/v2" in read_output(capsys)
 
@@ -353,12 +383,18 @@ def test_vault_wraps_key(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     [
         ('method "rot13" "m" {}', 'There is no method "rot13". Known are: aes_gcm, unencrypted.'),
         ('method "aes_gcm" "m" {}', "needs `keys = key_provider.TYPE.NAME`"),
-        ('method "aes_gcm" "m" {\n keys = key_provider.pbkdf2.x\n}', "key_provider.pbkdf2.x, which is not declared"),
+        (
+            'method "aes_gcm" "m" {\n keys = key_provider.pbkdf2.x\n}',
+            "key_provider.pbkdf2.x, which is not declared",
+        ),
         ("state {\n method = method.aes_gcm.m\n}", 'There is no block method "aes_gcm" "m".'),
         ("state {\n method = var.m\n}", "A reference of the form method.TYPE.NAME is needed here."),
         ("state {}", 'The argument "method" is required'),
         (
-            'method "unencrypted" "u" {}\nstate {\n method = method.unencrypted.u\n enforced = true\n}',
+            (
+                'method "unencrypted" "u" {}\nstate {\n method = method.unencrypted.u\n enforced '
+                "= true\n}"
+            ),
             "`enforced = true` does not allow the method unencrypted",
         ),
         ('key_provider "pbkdf2" "p" {\n passphrase = var.p\n}', "Variables may not be used here."),
@@ -390,8 +426,12 @@ def test_errors_in_block_are_reported_at_their_line(
         (f'passphrase = "{SECRET}"\nsalt = "x"', 'unknown setting "salt"'),
     ],
 )
-def test_unavailable_keys_are_explained(settings: str, complaint: str, capsys: pytest.CaptureFixture[str]) -> None:
-    write_configuration(render_encryption(f'key_provider "pbkdf2" "main" {{\n{settings}\n}}\n', "pbkdf2"))
+def test_unavailable_keys_are_explained(
+    settings: str, complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_configuration(
+        render_encryption(f'key_provider "pbkdf2" "main" {{\n{settings}\n}}\n', "pbkdf2")
+    )
     assert run_command_line(["apply", "-auto-approve"]) == 1
     message = read_output(capsys)
     assert complaint in message
@@ -411,9 +451,15 @@ def test_migrated_state_stays_encrypted(capsys: pytest.CaptureFixture[str]) -> N
     assert "No changes." in read_output(capsys)
 
 
-@pytest.mark.parametrize("keys", ['pbkdf2["x"].main', "pbkdf2[0].main", 'pbkdf2.main["x"]', "pbkdf2.main.x"])
-def test_reference_with_further_steps_is_rejected(keys: str, capsys: pytest.CaptureFixture[str]) -> None:
-    text = render_encryption(PBKDF2, "pbkdf2").replace("key_provider.pbkdf2.main", f"key_provider.{keys}")
+@pytest.mark.parametrize(
+    "keys", ['pbkdf2["x"].main', "pbkdf2[0].main", 'pbkdf2.main["x"]', "pbkdf2.main.x"]
+)
+def test_reference_with_further_steps_is_rejected(
+    keys: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = render_encryption(PBKDF2, "pbkdf2").replace(
+        "key_provider.pbkdf2.main", f"key_provider.{keys}"
+    )
     write_configuration(text)
     assert run_command_line(["plan"]) == 1
     assert "A reference of the form key_provider.TYPE.NAME is needed here." in read_output(capsys)

@@ -56,7 +56,7 @@ def test_every_type_has_a_file_named_after_it(name: str) -> None:
 def test_example_is_formatted(example_directory: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with change_directory(example_directory):
         assert run_command_line(["fmt", "-check"]) == 0
-    assert run_and_read_output(example_directory, capfd, "validate") == "Success! The configuration is valid.\n"
+    assert run_and_read_output(example_directory, capfd, "validate") == ("Success! " "The " "configuration " "is " "valid.\n")
 
 
 def test_example_plans_without_other_warnings(example_directory: Path, capfd: pytest.CaptureFixture[str]) -> None:

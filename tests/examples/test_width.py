@@ -20,7 +20,8 @@ COLUMNS = 80
 # Values are printed as in configuration: `name = "..."`, `"key" = [` and in a heredoc.
 VALUE = re.compile(r'\s*([+~-] )?\s*("[^"]*"|[\w.-]+)\s+= ')
 HEREDOC = re.compile(r"<<-?EOT$")
-COMMAND = re.compile(r"\s+(kubectl|nexusform) ")  # Commands to copy are not wrapped.
+# Commands to copy are not wrapped.
+COMMAND = re.compile(r"\s+(kubectl|nexusform) ")
 
 BEFORE = (
     "validate",
@@ -55,7 +56,7 @@ class ExampleCommands(Struct, frozen=True):
 
 
 WALKS = {
-    "quickstart": ExampleCommands(after=("simulate failure -rack=left", "explain nexus_kubernetes_cluster.web")),
+    "quickstart": ExampleCommands(after=(("simulate " "failure " "-rack=left"), "explain nexus_kubernetes_cluster.web")),
     "nexus-document": ExampleCommands(
         after=(
             "plan -var step=empty",
@@ -67,7 +68,7 @@ WALKS = {
     ),
     "inventory": ExampleCommands(
         before=("inventory check export",),
-        after=("reconcile -from=export", "explain -every nexus_kubernetes_cluster.ran ran-du-workers-0"),
+        after=(("reconcile " "-from=export"), ("explain -every " "nexus_kubernetes_cluster.ran " "ran-du-workers-0")),
     ),
     "fleet": ExampleCommands(
         after=(
@@ -90,16 +91,16 @@ WALKS = {
             "simulate failure -machine=Compute01",
             "destroy -auto-approve",
             "plan -var maintenance=true",
-            "plan -var server_group=false -var maintenance=true -var topology_key=kubernetes.io/hostname",
+            ("plan -var " "server_group=false " "-var " "maintenance=true " "-var " "topology_key=kubernetes.io/hostname"),
         )
     ),
-    "separation": ExampleCommands(apply="apply -auto-approve -var apart=true", after=("plan -var apart=true",)),
+    "separation": ExampleCommands(apply=("apply -auto-approve " "-var " "apart=true"), after=(("plan -var " "apart=true"),)),
     "real-nodes": ExampleCommands(after=("show fleet_hub_manifest.upf",)),
     "terraform-plan": ExampleCommands(
         before=("predict -terraform-plan=plan.json -inventory=export",),
         after=("predict -terraform-plan=plan.json -inventory=export -fail-on=capacity:18",),
     ),
-    "every-type": ExampleCommands(apply="apply -auto-approve -exclude=fleet_placement_eviction.shop_leaves_paris"),
+    "every-type": ExampleCommands(apply=("apply -auto-approve " "-exclude=fleet_placement_eviction.shop_leaves_paris")),
     "brownfield": ExampleCommands(
         before=("inventory check export", "import -from=export -generate-config-out=site.nf.hcl"),
         after=("reconcile -from=export",),
@@ -176,7 +177,7 @@ def test_output_of_three_sites_fits_terminal(
     commands = []
     for site in ("london", "paris", "dublin"):
         monkeypatch.chdir(tmp_path / "e" / "sites" / site)
-        commands += run_and_find_wide_lines(["plan -samples=0", "apply -auto-approve -samples=0"], capfd)
+        commands += run_and_find_wide_lines(["plan -samples=0", ("apply -auto-approve " "-samples=0")], capfd)
     monkeypatch.chdir(tmp_path / "e" / "fleet")
     commands += run_and_find_wide_lines([*BEFORE, "apply -auto-approve", *AFTER], capfd)
     assert commands == []
@@ -184,11 +185,11 @@ def test_output_of_three_sites_fits_terminal(
 
 MISTAKES = {
     "syntax": 'resource "nexus_site" "lab" {\n  name = [' + '"a", ' * 60 + "\n}\n",
-    "type": 'resource "nexus_sight" "a_name_that_goes_on_and_on_and_on_and_on_and_on_and_on_and_on" {}\n',
+    "type": ('resource ' '"nexus_sight" ' '"a_name_that_goes_on_and_on_and_on_and_on_and_on_and_on_and_on" ' '{}\n'),
     "argument": 'resource "nexus_site" "lab" {\n  ' + "/* long */" * 20 + ' nam = "x"\n}\n',
     "value": 'locals {\n  a = {a = "' + "long text " * 30 + '"}\n}\nresource "nexus_site" "lab" {\n'
     '  name = length(local.a.nothing, local.a, "' + "more " * 30 + '")\n}\n',
-    "reference": 'resource "nexus_rack" "r" {\n  site_id = join("-", [' + '"aaaa", ' * 30 + "nexus_site.lab.id])\n}\n",
+    "reference": ('resource "nexus_rack" ' '"r" ' '{\n' ' ' ' ' 'site_id ' '= ' 'join("-", ' '[') + '"aaaa", ' * 30 + "nexus_site.lab.id])\n}\n",
     "assertion": 'check "c" {\n  assert {\n    condition     = 1 == 2\n    error_message = "'
     + "It is not so. " * 20
     + '"\n  }\n}\n',
@@ -201,7 +202,7 @@ def test_errors_fit_terminal(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("main.nf.hcl").write_text(MISTAKES[mistake])
-    assert run_and_find_wide_lines(["validate", "plan", "apply -auto-approve", "console -explain local.a.b"], capfd) == []
+    assert run_and_find_wide_lines(["validate", "plan", "apply -auto-approve", ("console -explain " "local.a.b")], capfd) == []
 
 
 USAGE = (

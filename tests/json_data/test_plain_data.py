@@ -40,7 +40,9 @@ from nexusform.values.typed_value import (
     is_refinement_met,
 )
 
-_PERSON = ObjectType.create({"name": STRING, "age": NUMBER, "tags": MapType(STRING)}, optional=["age"])
+_PERSON = ObjectType.create(
+    {"name": STRING, "age": NUMBER, "tags": MapType(STRING)}, optional=["age"]
+)
 
 
 def test_plain_data_is_converted_to_typed_and_back() -> None:
@@ -62,12 +64,16 @@ def test_absent_attributes_are_null_and_extra_ones_are_dropped() -> None:
 
 def test_dynamic_type_accepts_any_data() -> None:
     value = convert_to_value({"a": [1, "x", True, None, UNKNOWN]}, DYNAMIC)
-    assert value.type == ObjectType.create({"a": TupleType((NUMBER, STRING, BOOL, DYNAMIC, DYNAMIC))})
+    assert value.type == ObjectType.create(
+        {"a": TupleType((NUMBER, STRING, BOOL, DYNAMIC, DYNAMIC))}
+    )
     assert convert_to_plain(value)[0] == {"a": [1, "x", True, None, UNKNOWN]}
 
 
 def test_sensitive_path_into_set_marks_the_set() -> None:
-    value = convert_to_value({"zones": ["b", "a"]}, ObjectType.create({"zones": SetType(STRING)}), [("zones", 0)])
+    value = convert_to_value(
+        {"zones": ["b", "a"]}, ObjectType.create({"zones": SetType(STRING)}), [("zones", 0)]
+    )
     assert convert_to_plain(value) == ({"zones": ["a", "b"]}, (("zones",),))
 
 
@@ -81,15 +87,23 @@ def test_sensitive_path_into_set_marks_the_set() -> None:
         ([], (), "object required"),
     ],
 )
-def test_plain_data_of_wrong_type_is_reported_with_path(plain: Any, path: tuple[Any, ...], message: str) -> None:
+def test_plain_data_of_wrong_type_is_reported_with_path(
+    plain: Any, path: tuple[Any, ...], message: str
+) -> None:
     with pytest.raises(ConversionProblem) as caught:
         convert_to_value(plain, _PERSON)
     assert (caught.value.path, caught.value.message) == (path, message)
 
 
 _plain = st.recursive(
-    st.none() | st.booleans() | st.integers(-(10**20), 10**20) | st.text(max_size=5) | st.just(UNKNOWN),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner, max_size=4),
+    st.none()
+    | st.booleans()
+    | st.integers(-(10**20), 10**20)
+    | st.text(max_size=5)
+    | st.just(UNKNOWN),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner, max_size=4)
+    ),
     max_leaves=12,
 )
 
@@ -111,8 +125,12 @@ def test_float_survives_conversion(given_float: float) -> None:
 
 def test_refinements_of_unknown_parts_survive_conversion() -> None:
     text = add_refinement(build_unknown(STRING), Refinement(not_null=True, prefix="a-"))
-    count = add_refinement(build_unknown(NUMBER), Refinement(lowest=Fraction(1, 2), highest=Fraction(1, 2**70)))
-    value = build_object({"t": build_tuple([text, build_unknown(STRING)]), "n": count, "k": Value(STRING, "k")})
+    count = add_refinement(
+        build_unknown(NUMBER), Refinement(lowest=Fraction(1, 2), highest=Fraction(1, 2**70))
+    )
+    value = build_object(
+        {"t": build_tuple([text, build_unknown(STRING)]), "n": count, "k": Value(STRING, "k")}
+    )
     parts = list_refinements(value)
     assert [path for path, _ in parts] == [("n",), ("t", 0)]
     again = convert_to_value(convert_to_plain(value)[0], value.type, (), parts)
@@ -137,7 +155,9 @@ def test_refinements_of_unknown_parts_survive_conversion() -> None:
         (True, Refinement(not_null=True), True),
     ],
 )
-def test_value_is_compared_with_its_earlier_refinement(plain: Any, refinement: Refinement, expected: bool) -> None:
+def test_value_is_compared_with_its_earlier_refinement(
+    plain: Any, refinement: Refinement, expected: bool
+) -> None:
     assert is_refinement_met(plain, refinement) is expected
 
 

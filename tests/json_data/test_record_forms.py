@@ -115,7 +115,9 @@ def find_missing_fields(form: RecordForm[Any], of: type) -> Iterator[str]:
         if isinstance(member.convert, RecordForm):
             record_class = member.convert.record_class
             for inner in list_structs(classes) if record_class is Struct else [record_class]:
-                yield from (f"{member.path}: {path}" for path in find_missing_fields(member.convert, inner))
+                yield from (
+                    f"{member.path}: {path}" for path in find_missing_fields(member.convert, inner)
+                )
 
 
 def resolve_field_types(of: Any, path: str) -> Iterator[Any]:

@@ -50,9 +50,13 @@ def test_requirement_matches_labels(requirement: Requirement, expected: bool) ->
 
 def test_selector_is_a_conjunction_and_empty_selects_all() -> None:
     assert is_selected(LabelSelector(), {})
-    assert is_selected(build_label_selector({"env": "prod"}, [Requirement("region", "Exists")]), LABELS)
+    assert is_selected(
+        build_label_selector({"env": "prod"}, [Requirement("region", "Exists")]), LABELS
+    )
     assert not is_selected(build_label_selector({"env": "prod", "region": "west"}), LABELS)
-    assert not is_selected(build_label_selector({"env": "prod"}, [Requirement("region", "DoesNotExist")]), LABELS)
+    assert not is_selected(
+        build_label_selector({"env": "prod"}, [Requirement("region", "DoesNotExist")]), LABELS
+    )
 
 
 def test_equal_selectors_compare_equal_in_any_notation() -> None:
@@ -68,7 +72,10 @@ def test_equal_selectors_compare_equal_in_any_notation() -> None:
         (build_label_selector({"a": "x" * 64}), "no more than 63"),
         (build_label_selector({}, [Requirement("a", "In")]), "can't be empty"),
         (build_label_selector({}, [Requirement("a", "Exists", ("x",))]), "must be empty"),
-        (build_label_selector({}, [Requirement("a", "Gt", ("1",))]), "not a valid label selector operator"),
+        (
+            build_label_selector({}, [Requirement("a", "Gt", ("1",))]),
+            "not a valid label selector operator",
+        ),
     ],
 )
 def test_invalid_selector_is_rejected(selector: LabelSelector, about: str) -> None:
@@ -95,16 +102,22 @@ def test_toleration_matches_taint(toleration: Toleration, expected: bool) -> Non
 
 def test_first_untolerated_taint_is_named() -> None:
     taints = (Taint("a"), Taint("b"), Taint("c"))
-    assert select_untolerated_taint(taints, [Toleration("a", "Exists"), Toleration("c", "Exists")]) == Taint("b")
+    assert select_untolerated_taint(
+        taints, [Toleration("a", "Exists"), Toleration("c", "Exists")]
+    ) == Taint("b")
     assert select_untolerated_taint(taints, [Toleration("", "Exists")]) is None
 
 
-@pytest.mark.parametrize("name", ["a", "A.b_c-d", "example.com/a", "kubernetes-fleet.io/node-count", "x" * 63])
+@pytest.mark.parametrize(
+    "name", ["a", "A.b_c-d", "example.com/a", "kubernetes-fleet.io/node-count", "x" * 63]
+)
 def test_valid_label_keys(name: str) -> None:
     assert not validate_qualified_name(name)
 
 
-@pytest.mark.parametrize("name", ["", "-a", "a-", "a b", "x" * 64, "/a", "a/", "A_b/c", "a/b/c", "é"])
+@pytest.mark.parametrize(
+    "name", ["", "-a", "a-", "a b", "x" * 64, "/a", "a/", "A_b/c", "a/b/c", "é"]
+)
 def test_invalid_label_keys(name: str) -> None:
     assert validate_qualified_name(name)
 

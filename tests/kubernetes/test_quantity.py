@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nexusform.kubernetes.quantity import InvalidQuantity, Quantity, QuantityFormat, build_quantity, parse_quantity
+from nexusform.kubernetes.quantity import (
+    InvalidQuantity,
+    Quantity,
+    QuantityFormat,
+    build_quantity,
+    parse_quantity,
+)
 
 
 def parse_valid_quantity(text: str) -> Quantity:
@@ -107,7 +113,9 @@ def test_canonical_form(text: str, canonical: str) -> None:
     assert str(parse_valid_quantity(text)) == canonical
 
 
-@pytest.mark.parametrize(("one", "other"), [("1Gi", "1024Mi"), ("1500m", "1.5"), ("5", "5.0"), ("1k", "1e3")])
+@pytest.mark.parametrize(
+    ("one", "other"), [("1Gi", "1024Mi"), ("1500m", "1.5"), ("5", "5.0"), ("1k", "1e3")]
+)
 def test_quantities_compare_equal_in_any_notation(one: str, other: str) -> None:
     assert parse_valid_quantity(one) == parse_valid_quantity(other)
     assert hash(parse_valid_quantity(one)) == hash(parse_valid_quantity(other))
@@ -116,8 +124,12 @@ def test_quantities_compare_equal_in_any_notation(one: str, other: str) -> None:
 
 def test_quantities_are_ordered_by_value() -> None:
     texts = ["-1", "0", "1n", "999m", "1", "1k", "1Ki", "1M", "1Mi", "8Ei", "10E"]
-    assert all(parse_valid_quantity(low) < parse_valid_quantity(high) for low, high in pairwise(texts))
-    assert all(parse_valid_quantity(low) <= parse_valid_quantity(high) for low, high in pairwise(texts))
+    assert all(
+        parse_valid_quantity(low) < parse_valid_quantity(high) for low, high in pairwise(texts)
+    )
+    assert all(
+        parse_valid_quantity(low) <= parse_valid_quantity(high) for low, high in pairwise(texts)
+    )
 
 
 def test_rounding_is_away_from_zero() -> None:
@@ -132,7 +144,10 @@ def test_floats_are_digits_times_power_of_ten() -> None:
     assert parse_valid_quantity("0.3").convert_to_float() == 3 * 0.1
     assert parse_valid_quantity("300m").convert_to_float() == 300 * 0.001
     assert parse_valid_quantity("0.3") == parse_valid_quantity("300m")
-    assert parse_valid_quantity("0.3").convert_to_float() != parse_valid_quantity("300m").convert_to_float()
+    assert (
+        parse_valid_quantity("0.3").convert_to_float()
+        != parse_valid_quantity("300m").convert_to_float()
+    )
     assert parse_valid_quantity("1e400").convert_to_float() == float("inf")
     assert parse_valid_quantity("1Ki").convert_to_float() == 1024.0
     assert parse_valid_quantity("5k").convert_to_float() == 5000.0
@@ -148,7 +163,10 @@ def test_sum_has_form_of_nonzero_operand() -> None:
     assert build_quantity(1500, QuantityFormat.DECIMAL, -3) == parse_valid_quantity("1.5")
 
 
-@given(st.integers(-(10**12), 10**12), st.sampled_from(["n", "u", "m", "", "k", "M", "Ki", "Mi", "Gi", "e3"]))
+@given(
+    st.integers(-(10**12), 10**12),
+    st.sampled_from(["n", "u", "m", "", "k", "M", "Ki", "Mi", "Gi", "e3"]),
+)
 def test_formatting_and_parsing_loses_nothing(number: int, suffix: str) -> None:
     once = parse_valid_quantity(f"{number}{suffix}")
     assert parse_valid_quantity(str(once)) == once

@@ -45,7 +45,9 @@ def format_span(span: Span | None) -> str:
     return f"{span.start.line}:{span.start.column}-{span.end.line}:{span.end.column}"
 
 
-def list_errors(body: syntax.Body | syntax.JsonBody, schema: BodySchema = POOL) -> list[tuple[str, str, str]]:
+def list_errors(
+    body: syntax.Body | syntax.JsonBody, schema: BodySchema = POOL
+) -> list[tuple[str, str, str]]:
     _, diagnostics = decode_body(body, schema)
     return [(format_span(each.subject), each.summary, each.detail) for each in diagnostics]
 
@@ -57,7 +59,9 @@ def parse_only_block(text: str) -> syntax.Body:
 
 
 def test_valid_body_has_arguments_and_blocks_in_source_order() -> None:
-    body = parse_native('name = "a"\nagent_pool "x" {\n}\ncount = 1\ntaint {\n}\nagent_pool "y" {\n}\n')
+    body = parse_native(
+        'name = "a"\nagent_pool "x" {\n}\ncount = 1\ntaint {\n}\nagent_pool "y" {\n}\n'
+    )
     found, diagnostics = decode_body(body, POOL)
     assert diagnostics == []
     assert list(found.attributes) == ["name", "count"]
@@ -76,12 +80,17 @@ NATIVE_MISTAKES = {
         "Unsupported argument",
         'An argument named "zone" is not expected here. Did you mean "zones"?',
     ),
-    GOOD + "colour = 1": ("3:1-3:7", "Unsupported argument", 'An argument named "colour" is not expected here.'),
+    GOOD + "colour = 1": (
+        "3:1-3:7",
+        "Unsupported argument",
+        'An argument named "colour" is not expected here.',
+    ),
     GOOD + "taint = {}": (
         "3:1-3:6",
         "Unsupported argument",
         (
-            'An argument named "taint" is not expected here. Did you mean to define a block of type '
+            'An argument named "taint" is not expected here. Did you mean to define a block of '
+            "type "
             '"taint"? If so, '
             'write "taint { ... }" without the equals sign.'
         ),
@@ -90,7 +99,8 @@ NATIVE_MISTAKES = {
         "3:1-3:11",
         "Unsupported argument",
         (
-            'An argument named "agent_pool" is not expected here. Did you mean to define a block of type '
+            'An argument named "agent_pool" is not expected here. Did you mean to define a block '
+            "of type "
             '"agent_pool"? '
             'If so, write "agent_pool "NAME" { ... }" without the equals sign.'
         ),
@@ -99,7 +109,8 @@ NATIVE_MISTAKES = {
         "3:1-3:7",
         "Unsupported block type",
         (
-            'Blocks of type "labels" are not expected here. Did you mean to define argument "labels"? If '
+            'Blocks of type "labels" are not expected here. Did you mean to define argument '
+            '"labels"? If '
             "so, use the "
             'equals sign to assign it a value: "labels = ...".'
         ),
@@ -114,8 +125,16 @@ NATIVE_MISTAKES = {
         "Missing name for agent_pool",
         "All agent_pool blocks must have 1 label (name).",
     ),
-    GOOD + 'vdu "a" {\n}': ("3:9-3:10", "Missing kind for vdu", "All vdu blocks must have 2 labels (name, kind)."),
-    GOOD + 'taint "a" {\n}': ("3:7-3:10", "Extraneous label for taint", "No labels are expected for taint blocks."),
+    GOOD + 'vdu "a" {\n}': (
+        "3:9-3:10",
+        "Missing kind for vdu",
+        "All vdu blocks must have 2 labels (name, kind).",
+    ),
+    GOOD + 'taint "a" {\n}': (
+        "3:7-3:10",
+        "Extraneous label for taint",
+        "No labels are expected for taint blocks.",
+    ),
     GOOD + 'agent_pool "a" b {\n}': (
         "3:16-3:17",
         "Extraneous label for agent_pool",
@@ -152,13 +171,17 @@ JSON_MISTAKES = {
     GOOD_JSON + ', "name": "b"}': (
         "1:27-1:33",
         "Duplicate argument",
-        'The argument "name" was already set at a.nf.json:1,2-8. Each argument may be set only once.',
+        (
+            'The argument "name" was already set at a.nf.json:1,2-8. Each argument may be set '
+            "only once."
+        ),
     ),
     GOOD_JSON + ', "taint": 3}': (
         "1:36-1:37",
         "Incorrect JSON value type",
         (
-            "Either a JSON object or a JSON array of objects is required, representing the contents of "
+            "Either a JSON object or a JSON array of objects is required, representing the "
+            "contents of "
             "one or more "
             '"taint" blocks.'
         ),
@@ -182,7 +205,9 @@ def test_error_in_json_syntax(text: str) -> None:
 
 
 def test_comment_property_is_ignored_only_in_bodies() -> None:
-    body = parse_json('{"//": "why", "name": "a", "count": {"//": 1}, "agent_pool": {"//": "x", "p": {"//": ""}}}')
+    body = parse_json(
+        '{"//": "why", "name": "a", "count": {"//": 1}, "agent_pool": {"//": "x", "p": {"//": ""}}}'
+    )
     found, diagnostics = decode_body(body, POOL)
     assert diagnostics == []
     assert list(found.attributes) == ["name", "count"]
@@ -194,7 +219,8 @@ def test_comment_property_is_ignored_only_in_bodies() -> None:
 
 def test_json_blocks_keep_order_of_keys() -> None:
     body = parse_json(
-        '{"name": 1, "count": 1, "agent_pool": [{"b": {}, "a": [{}, {}]}, {"c": {}}], "taint": [{}, null], '
+        '{"name": 1, "count": 1, "agent_pool": [{"b": {}, "a": [{}, {}]}, {"c": {}}], "taint": '
+        "[{}, null], "
         '"agent_pool": {"b": {}}, "vdu": {"y": {"z": {}, "x": {}}}}'
     )
     found, diagnostics = decode_body(body, POOL)
@@ -231,7 +257,10 @@ def test_json_labels_need_a_property(text: str, places: list[str]) -> None:
 
 def test_partial_decoding_ignores_names_outside_schema() -> None:
     schema = BodySchema({"name": True})
-    for body in (parse_native("name = 1\nother = 2\nb {\n}\n"), parse_json('{"name": 1, "other": 2, "b": {}}')):
+    for body in (
+        parse_native("name = 1\nother = 2\nb {\n}\n"),
+        parse_json('{"name": 1, "other": 2, "b": {}}'),
+    ):
         found, diagnostics = decode_body(body, schema, partial=True)
         assert diagnostics == []
         assert list(found.attributes) == ["name"]
@@ -239,32 +268,46 @@ def test_partial_decoding_ignores_names_outside_schema() -> None:
 
 def test_partial_decoding_rejects_block_written_as_argument() -> None:
     _, diagnostics = decode_body(
-        parse_native("taint = 1\nlabels {\n}\n"), BodySchema({"labels": False}, {"taint": ()}), partial=True
+        parse_native("taint = 1\nlabels {\n}\n"),
+        BodySchema({"labels": False}, {"taint": ()}),
+        partial=True,
     )
-    assert [each.summary for each in diagnostics] == ["Unsupported argument", "Unsupported block type"]
+    assert [each.summary for each in diagnostics] == [
+        "Unsupported argument",
+        "Unsupported block type",
+    ]
 
 
 def test_just_attributes_rejects_blocks() -> None:
     found, diagnostics = decode_attributes(parse_native("a = 1\nb {\n}\nc = 2\n"))
     assert list(found) == ["a", "c"]
-    assert [(each.summary, format_span(each.subject)) for each in diagnostics] == [('Unexpected "b" block', "2:1-2:2")]
+    assert [(each.summary, format_span(each.subject)) for each in diagnostics] == [
+        ('Unexpected "b" block', "2:1-2:2")
+    ]
     found, diagnostics = decode_attributes(parse_json('{"a": 1, "//": 2, "c": {"d": 1}}'))
     assert (list(found), diagnostics) == (["a", "c"], [])
 
 
-# --- the same configuration in both syntaxes ---------------------------------------------------------
+# --- the same configuration in both syntaxes
+# ---------------------------------------------------------
 
 NAMES = st.sampled_from(["a", "b1", "c-d", "größe"])
-TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\x00"), max_size=8) | st.sampled_from(
-    ["${x.y}", "a ${b[0]} c", "$${x}", "%{ if q }r%{ endif }", '"', "\\"]
-)
+TEXTS = st.text(
+    st.characters(codec="utf-8", exclude_characters="\x00"), max_size=8
+) | st.sampled_from(["${x.y}", "a ${b[0]} c", "$${x}", "%{ if q }r%{ endif }", '"', "\\"])
 VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers(0, 10**30) | st.sampled_from([Decimal("1.5"), Decimal("0.001")]) | TEXTS,
+    st.none()
+    | st.booleans()
+    | st.integers(0, 10**30)
+    | st.sampled_from([Decimal("1.5"), Decimal("0.001")])
+    | TEXTS,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3),
     max_leaves=6,
 )
 BODIES = st.recursive(
-    st.fixed_dictionaries({"arguments": st.dictionaries(NAMES, VALUES, max_size=3), "blocks": st.just([])}),
+    st.fixed_dictionaries(
+        {"arguments": st.dictionaries(NAMES, VALUES, max_size=3), "blocks": st.just([])}
+    ),
     lambda inner: st.fixed_dictionaries(
         {
             "arguments": st.dictionaries(NAMES, VALUES, max_size=3),
@@ -291,7 +334,13 @@ def render_native_value(value: Any) -> str:
     if isinstance(value, list):
         return "[" + ", ".join(map(render_native_value, value)) + "]"
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{render_native_string(k)} = {render_native_value(v)}" for k, v in value.items()) + "}"
+        return (
+            "{"
+            + ", ".join(
+                f"{render_native_string(k)} = {render_native_value(v)}" for k, v in value.items()
+            )
+            + "}"
+        )
     return str(value) if isinstance(value, Decimal) else json.dumps(value)
 
 
@@ -307,12 +356,19 @@ def render_json_value(value: Any) -> str:
     if isinstance(value, list):
         return "[" + ", ".join(map(render_json_value, value)) + "]"
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{json.dumps(k)}: {render_json_value(v)}" for k, v in value.items()) + "}"
+        return (
+            "{"
+            + ", ".join(f"{json.dumps(k)}: {render_json_value(v)}" for k, v in value.items())
+            + "}"
+        )
     return str(value) if isinstance(value, Decimal) else json.dumps(value, ensure_ascii=False)
 
 
 def render_json_body(body: Any) -> str:
-    members = [f"{json.dumps(name)}: {render_json_value(value)}" for name, value in body["arguments"].items()]
+    members = [
+        f"{json.dumps(name)}: {render_json_value(value)}"
+        for name, value in body["arguments"].items()
+    ]
     for kind, labels, inner in body["blocks"]:
         nested = render_json_body(inner)
         for label in reversed(labels):
@@ -339,7 +395,10 @@ def decode_without_spans(body: syntax.Body | syntax.JsonBody) -> Any:
     assert diagnostics == []
     return (
         {name: remove_spans(each.expression) for name, each in found.attributes.items()},
-        [(each.type, [label.value for label in each.labels], decode_without_spans(each.body)) for each in found.blocks],
+        [
+            (each.type, [label.value for label in each.labels], decode_without_spans(each.body))
+            for each in found.blocks
+        ],
     )
 
 

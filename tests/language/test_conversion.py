@@ -61,10 +61,15 @@ def test_values_are_converted_to_requested_type(plain: Any, of: Type, wanted: An
 
 def test_known_length_of_unknown_value_survives_if_still_valid() -> None:
     bounded = add_refinement(build_unknown(MapType(STRING)), Refinement(not_null=True, longest=1))
-    optional = ObjectType(ObjectType.create({"a": STRING, "b": STRING}).attributes, frozenset({"a", "b"}))
+    optional = ObjectType(
+        ObjectType.create({"a": STRING, "b": STRING}).attributes, frozenset({"a", "b"})
+    )
     assert get_refinement(convert_value(bounded, optional)) == NOT_NULL
     pair = add_refinement(build_unknown(TupleType((STRING, STRING))), NOT_NULL)
-    assert convert_value(pair, ListType(STRING)).raw == (build_unknown(STRING), build_unknown(STRING))
+    assert convert_value(pair, ListType(STRING)).raw == (
+        build_unknown(STRING),
+        build_unknown(STRING),
+    )
     as_set = get_refinement(convert_value(pair, SetType(STRING)))
     assert (as_set.shortest, as_set.longest) == (1, 2)
 
@@ -97,13 +102,15 @@ def test_defaults_fill_absent_and_null_attributes() -> None:
     given = convert_to_value({"list": [{}, {"n": None}, {"n": 5}]}, DYNAMIC)
     made = convert_value(given, outer)
     assert convert_to_plain(made)[0] == {"list": [{"n": 3}, {"n": 3}, {"n": 5}], "note": None}
-    assert made.type == ObjectType.create({"list": ListType(ObjectType.create({"n": NUMBER})), "note": STRING})
+    assert made.type == ObjectType.create(
+        {"list": ListType(ObjectType.create({"n": NUMBER})), "note": STRING}
+    )
 
 
 def test_unknown_and_null_values_keep_marks() -> None:
-    assert convert_value(build_unknown(NUMBER).add_marks(SENSITIVE), STRING) == build_unknown(STRING).add_marks(
-        SENSITIVE
-    )
+    assert convert_value(build_unknown(NUMBER).add_marks(SENSITIVE), STRING) == build_unknown(
+        STRING
+    ).add_marks(SENSITIVE)
     assert convert_value(build_null(), ListType(STRING)) == build_null(ListType(STRING))
     with pytest.raises(ConversionProblem):
         convert_value(build_unknown(BOOL), NUMBER)
@@ -134,7 +141,10 @@ def test_types_are_unified(types: list[Type], common: Type | None) -> None:
 def test_equality_is_deep_and_unknown_for_unknown_parts() -> None:
     left = build_object({"a": build_string("x"), "b": build_unknown(STRING)})
     assert compare_values(left, left).raw is UNKNOWN
-    assert compare_values(left, build_object({"a": build_string("y"), "b": build_string("z")})).raw is False
+    assert (
+        compare_values(left, build_object({"a": build_string("y"), "b": build_string("z")})).raw
+        is False
+    )
     assert compare_values(build_string("1"), build_number(1)).raw is False
     assert compare_values(build_unknown(STRING), build_number(1)).raw is False
     assert compare_values(build_null(STRING), build_null()).raw is True

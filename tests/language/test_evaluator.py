@@ -52,7 +52,9 @@ class FakeScope:
 
     def lookup(self, traversal: Traversal) -> tuple[Value, int, list[Diagnostic]]:
         if traversal.root.name != "var":
-            problem = build_error("invalid-reference", "", traversal.span, headline="Reference to undeclared name")
+            problem = build_error(
+                "invalid-reference", "", traversal.span, headline="Reference to undeclared name"
+            )
             return DYNAMIC_UNKNOWN, len(traversal.steps), [problem]
         if not traversal.steps:
             return _VAR, 0, []
@@ -131,13 +133,38 @@ def get_subject_text(text: str, found: Diagnostic) -> str:
         ("upper(1, 2)", "Too many function arguments", "2", "expects only 1 argument"),
         ("upper([])", "Invalid function argument", "[]", '"str" parameter: string required'),
         ("upper(null)", "Invalid function argument", "null", "must not be null"),
-        ('join(",", [1, []])', "Invalid function argument", "[1, []]", "element 1: string required"),
+        (
+            'join(",", [1, []])',
+            "Invalid function argument",
+            "[1, []]",
+            "element 1: string required",
+        ),
         ("max(null...)", "Invalid expanding argument value", "null", "must not be null"),
         ("max(1...)", "Invalid expanding argument value", "1", "tuple, list, or set"),
-        ('convert("1", number...)', "Invalid expanding argument value", "number", "A type cannot be an expanding"),
-        ('slice(var.flag ? [1, "b"] : [3, "c"], 0.5, 1)', "Invalid function argument", "0.5", "must be a whole number"),
-        ('slice(var.flag ? [1, "b"] : [3, "c"], 0, -1)', "Invalid function argument", "-1", "must be a whole number"),
-        ('slice(var.flag ? [1, "b"] : [3, "c"], 0, 7)', "Invalid function argument", "7", "length of the list"),
+        (
+            'convert("1", number...)',
+            "Invalid expanding argument value",
+            "number",
+            "A type cannot be an expanding",
+        ),
+        (
+            'slice(var.flag ? [1, "b"] : [3, "c"], 0.5, 1)',
+            "Invalid function argument",
+            "0.5",
+            "must be a whole number",
+        ),
+        (
+            'slice(var.flag ? [1, "b"] : [3, "c"], 0, -1)',
+            "Invalid function argument",
+            "-1",
+            "must be a whole number",
+        ),
+        (
+            'slice(var.flag ? [1, "b"] : [3, "c"], 0, 7)',
+            "Invalid function argument",
+            "7",
+            "length of the list",
+        ),
         ("tolist(null)[*].a", "Splat of null value", "tolist(null)", "null sequences"),
         ("nowhere.x", "Reference to undeclared name", "nowhere.x", ""),
     ],
@@ -150,7 +177,9 @@ def test_error_is_reported_at_its_position(text: str, summary: str, part: str, d
 
 
 def test_values_of_referenced_names_are_noted() -> None:
-    found = evaluate_to_problem("var.rack.slot + length(var.zones) + (var.later == null ? 1 : 2) + var.name")
+    found = evaluate_to_problem(
+        "var.rack.slot + length(var.zones) + (var.later == null ? 1 : 2) + var.name"
+    )
     assert [(n.traversal, n.statement) for n in found.values] == [
         ("var.rack.slot", "is 1"),
         ("var.zones", "is list of string with 2 elements"),
@@ -161,18 +190,24 @@ def test_values_of_referenced_names_are_noted() -> None:
 
 def test_last_existing_part_of_invalid_reference_is_noted() -> None:
     found = evaluate_to_problem("var.rack.solt.x")
-    assert [(n.traversal, n.statement) for n in found.values] == [("var.rack", "is object with 2 attributes")]
+    assert [(n.traversal, n.statement) for n in found.values] == [
+        ("var.rack", "is object with 2 attributes")
+    ]
 
 
 def test_loop_ends_at_its_first_error() -> None:
     found = evaluate_to_problem("[for zone in var.zones: zone + var.name]")
     assert ("zone", 'is "1"') in [(n.traversal, n.statement) for n in found.values]
-    assert evaluate_to_problem("{for zone in var.zones: zone => null.x}").summary.startswith("Attempt to get attribute")
+    assert evaluate_to_problem("{for zone in var.zones: zone => null.x}").summary.startswith(
+        "Attempt to get attribute"
+    )
 
 
 def test_sensitive_values_are_not_shown() -> None:
     found = evaluate_to_problem("var.secret + 1")
-    assert [(n.traversal, n.statement) for n in found.values] == [("var.secret", "has a sensitive value")]
+    assert [(n.traversal, n.statement) for n in found.values] == [
+        ("var.secret", "has a sensitive value")
+    ]
     for text in (
         "var.secret + 1",
         "var.rack[var.secret]",
@@ -312,7 +347,10 @@ def test_growing_text_over_limit_is_reported(monkeypatch: pytest.MonkeyPatch) ->
         doubled = f'join("", [for i in [1, 2]: {doubled}])'
     assert evaluate_to_problem(doubled).summary == "Expression too large"
     monkeypatch.setattr(evaluation_run, "MAX_WORK", 100_000)
-    assert "characters" in evaluate_to_problem('replace(format("%50000s", ""), "", format("%50000s", ""))').detail
+    assert (
+        "characters"
+        in evaluate_to_problem('replace(format("%50000s", ""), "", format("%50000s", ""))').detail
+    )
 
 
 def test_nesting_over_limit_is_reported() -> None:
@@ -330,7 +368,9 @@ def test_loop_names_in_template_are_not_looked_up_outside() -> None:
     assert [n.traversal for n in found.values] == ["var.name"]
 
 
-@pytest.mark.parametrize("text", ['format("%{}d", 1)', 'format("%.{}f", 1)', 'format("%[{}]d", 1)', "var.zones.{}"])
+@pytest.mark.parametrize(
+    "text", ['format("%{}d", 1)', 'format("%.{}f", 1)', 'format("%[{}]d", 1)', "var.zones.{}"]
+)
 def test_very_long_number_is_an_error(text: str) -> None:
     expression, problems = parse_expression(SourceFile("main.nf.hcl", text.format("9" * 5000)))
     if expression is not None:

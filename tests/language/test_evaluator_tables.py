@@ -50,7 +50,11 @@ class TableScope(Struct):
         found = self.variables.get(traversal.root.name)
         if found is not None:
             return found, 0, []
-        return DYNAMIC_UNKNOWN, len(traversal.steps), [build_error("invalid-reference", "", traversal.span)]
+        return (
+            DYNAMIC_UNKNOWN,
+            len(traversal.steps),
+            [build_error("invalid-reference", "", traversal.span)],
+        )
 
 
 def _parse_entry(text: str, *, template: bool = False) -> tuple[Any, list[Diagnostic]]:
@@ -76,7 +80,9 @@ def _parse_type(text: str | None) -> Type:
     def remove_quotes(match: re.Match[str]) -> str:
         return f"{names.setdefault(match[1], f'quoted{len(names)}')} ="
 
-    expression, problems = parse_expression(SourceFile("table", _QUOTED_NAME.sub(remove_quotes, text)))
+    expression, problems = parse_expression(
+        SourceFile("table", _QUOTED_NAME.sub(remove_quotes, text))
+    )
     assert expression is not None, problems
     found, problems = parse_type(expression)
     assert found is not None, problems
@@ -90,7 +96,9 @@ def _rename_attributes(of: Type, names: Mapping[str, str]) -> Type:
     if isinstance(of, PrimitiveType):
         return of
     if isinstance(of, ObjectType):
-        return ObjectType.create({names.get(n, n): _rename_attributes(t, names) for n, t in of.attributes})
+        return ObjectType.create(
+            {names.get(n, n): _rename_attributes(t, names) for n, t in of.attributes}
+        )
     if isinstance(of, TupleType):
         return TupleType(tuple(_rename_attributes(t, names) for t in of.elements))
     return type(of)(_rename_attributes(of.element, names))
@@ -123,7 +131,9 @@ _ENTRIES = list(_list_entries())
 
 
 # A test per entry would take longer than its evaluation.
-@pytest.mark.parametrize("first", range(0, len(_ENTRIES), 200), ids=lambda first: _ENTRIES[first][0])
+@pytest.mark.parametrize(
+    "first", range(0, len(_ENTRIES), 200), ids=lambda first: _ENTRIES[first][0]
+)
 def test_entries_have_their_expected_results(first: int) -> None:
     failures = []
     for title, lines in _ENTRIES[first : first + 200]:
@@ -140,7 +150,11 @@ def check_entry(lines: list[str]) -> None:
         match = _LET.match(line)
         assert match is not None, line
         kind = _parse_type(match[2])
-        value = build_unknown(kind) if match[3] == "unknown" else convert_value(_evaluate_constant(match[3]), kind)
+        value = (
+            build_unknown(kind)
+            if match[3] == "unknown"
+            else convert_value(_evaluate_constant(match[3]), kind)
+        )
         variables[match[1]] = value.add_marks(SENSITIVE) if match[4] else value
     mode, _, source = lines[-2].partition(" ")
     expression, problems = _parse_entry(source, template=mode == "template")
@@ -160,4 +174,6 @@ def check_entry(lines: list[str]) -> None:
     if match[2] == "unknown":
         assert result.raw is UNKNOWN
     else:
-        assert _round_fractions(result) == _round_fractions(convert_value(_evaluate_constant(match[2]), kind))
+        assert _round_fractions(result) == _round_fractions(
+            convert_value(_evaluate_constant(match[2]), kind)
+        )

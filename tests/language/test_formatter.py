@@ -33,13 +33,22 @@ def format_configuration(text: str) -> str:
 
 
 CASES = {
-    "equals signs of neighbouring lines are aligned": ("a=1\nbbb  = 2\n\ncc = 3\n", "a   = 1\nbbb = 2\n\ncc = 3\n"),
-    "a comment between lines parts their alignment": ("a = 1\n# x\nbbb = 2\n", "a = 1\n# x\nbbb = 2\n"),
+    "equals signs of neighbouring lines are aligned": (
+        "a=1\nbbb  = 2\n\ncc = 3\n",
+        "a   = 1\nbbb = 2\n\ncc = 3\n",
+    ),
+    "a comment between lines parts their alignment": (
+        "a = 1\n# x\nbbb = 2\n",
+        "a = 1\n# x\nbbb = 2\n",
+    ),
     "a value over several lines is not aligned": (
         "a = 1\nbbb = [\n1,\n  ]\ncc = 2\n",
         "a = 1\nbbb = [\n  1,\n]\ncc = 2\n",
     ),
-    "blocks are indented by two": ('a "b" {\nc {\n d = 1\n}\n      }\n', 'a "b" {\n  c {\n    d = 1\n  }\n}\n'),
+    "blocks are indented by two": (
+        'a "b" {\nc {\n d = 1\n}\n      }\n',
+        'a "b" {\n  c {\n    d = 1\n  }\n}\n',
+    ),
     "comments at the ends of lines are aligned": (
         "a = 1 # x\nbbb = [2]// y\nc = 3\n",
         "a   = 1   # x\nbbb = [2] // y\nc   = 3\n",
@@ -49,7 +58,10 @@ CASES = {
         "a = f(1, x.y[0]) + 2 * -3 && !z\n",
     ),
     "minus as an operator and as a sign": ("a = [- 1, b -1, (- c)]\n", "a = [-1, b - 1, (-c)]\n"),
-    "braces on one line have spaces inside": ("a = {b=1}\nc {}\nd {e=1}\n", "a = { b = 1 }\nc {}\nd { e = 1 }\n"),
+    "braces on one line have spaces inside": (
+        "a = {b=1}\nc {}\nd {e=1}\n",
+        "a = { b = 1 }\nc {}\nd { e = 1 }\n",
+    ),
     "for expressions": (
         "a = [for x in [1]:x if x>0]\nb = {for k,v in c:k=>v ...}\n",
         "a = [for x in [1] : x if x > 0]\nb = { for k, v in c : k => v... }\n",
@@ -68,9 +80,15 @@ CASES = {
         "a {\n  b   = <<-EOT\n  x ${ y }\n      z\n   EOT\n  ccc = 1\n}\n",
     ),
     "white space at the ends of lines goes": ("a = 1  \n  \nb = 2\t\n", "a = 1\n\nb = 2\n"),
-    "columns count what a reader sees": ('größe = 1 # x\na = "é" # y\n', 'größe = 1   # x\na     = "é" # y\n'),
+    "columns count what a reader sees": (
+        'größe = 1 # x\na = "é" # y\n',
+        'größe = 1   # x\na     = "é" # y\n',
+    ),
     "Windows newlines stay": ("a=1\r\nbb=2\r\n", "a  = 1\r\nbb = 2\r\n"),
-    "brackets opened together are one step of indentation": ("a = f({\nb = 1\n})\n", "a = f({\n  b = 1\n})\n"),
+    "brackets opened together are one step of indentation": (
+        "a = f({\nb = 1\n})\n",
+        "a = f({\n  b = 1\n})\n",
+    ),
     "nothing": ("", ""),
 }
 
@@ -102,7 +120,11 @@ def remove_spans(node: Any) -> Any:
 
 def list_comments(text: str) -> list[str]:
     tokens = scan_text(text, with_comments=True)
-    return [tokens.get_text(index).rstrip() for index, kind in enumerate(tokens.kinds) if kind == COMMENT]
+    return [
+        tokens.get_text(index).rstrip()
+        for index, kind in enumerate(tokens.kinds)
+        if kind == COMMENT
+    ]
 
 
 def change_white_space(seed: int) -> str:

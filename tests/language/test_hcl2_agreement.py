@@ -16,7 +16,14 @@ from nexusform.language.body_decoding import decode_attributes
 from nexusform.language.parser import parse_expression, parse_file
 from nexusform.language.references import list_traversals
 from nexusform.language.syntax.scanner import IDENT, NUMBER, scan_text
-from nexusform.language.syntax.syntax_nodes import Body, Literal, ObjectCons, StringLiteral, TemplateWrap, TupleCons
+from nexusform.language.syntax.syntax_nodes import (
+    Body,
+    Literal,
+    ObjectCons,
+    StringLiteral,
+    TemplateWrap,
+    TupleCons,
+)
 
 ROOT = Path(__file__).parents[2]
 
@@ -56,7 +63,8 @@ locals {
 
 SOURCES = {"cluster": CLUSTER}
 SOURCES |= {
-    path.relative_to(ROOT).as_posix(): path.read_text("utf-8") for path in sorted((ROOT / "examples").rglob("*.hcl"))
+    path.relative_to(ROOT).as_posix(): path.read_text("utf-8")
+    for path in sorted((ROOT / "examples").rglob("*.hcl"))
 }
 
 
@@ -69,7 +77,12 @@ def outline_nexusform_body(body: Body) -> list[Any]:
         start = block.type_span.start
         assert isinstance(block.body, Body)
         labels = [label.value for label in block.labels]
-        items.append((start.byte, (block.type, labels, start.line, start.column, outline_nexusform_body(block.body))))
+        items.append(
+            (
+                start.byte,
+                (block.type, labels, start.line, start.column, outline_nexusform_body(block.body)),
+            )
+        )
     return [item for _, item in sorted(items, key=lambda each: each[0])]
 
 
@@ -81,9 +94,15 @@ def outline_hcl2_body(body: Any) -> list[Any]:
             items.append((str(name), name.line, name.column))
         elif child.data == "block":
             inner = next(part for part in child.children if getattr(part, "data", "") == "body")
-            head = [part for part in child.children[: child.children.index(inner)] if hasattr(part, "data")]
+            head = [
+                part
+                for part in child.children[: child.children.index(inner)]
+                if hasattr(part, "data")
+            ]
             words = [
-                "".join(str(token) for token in part.scan_values(lambda token: token.type != "DBLQUOTE"))
+                "".join(
+                    str(token) for token in part.scan_values(lambda token: token.type != "DBLQUOTE")
+                )
                 for part in head
                 if part.data != "new_line_or_comment"
             ]
@@ -121,7 +140,9 @@ def test_hcl2_finds_same_arguments_and_blocks_at_same_positions(name: str) -> No
 @pytest.mark.parametrize("name", SOURCES)
 def test_hcl2_finds_same_names_and_numbers(name: str) -> None:
     without_heredocs = re.sub(r"<<-?(\w+)\n.*?\n\s*\1\n", "null\n", SOURCES[name], flags=re.DOTALL)
-    assert list_nexusform_words(without_heredocs) == list_hcl2_words(hcl2.parses_to_tree(without_heredocs))
+    assert list_nexusform_words(without_heredocs) == list_hcl2_words(
+        hcl2.parses_to_tree(without_heredocs)
+    )
 
 
 def convert_to_data(expression: Any) -> Any:
@@ -177,7 +198,17 @@ def test_text_forbidden_by_hcl_is_rejected_despite_hcl2(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["!!a", "größe", '"${~ x ~}"', '"${\n  x\n}"', "/* c */ 3", "1.50", '"$${a"', "{ for_each = 1 }", "a ?\nb : c"],
+    [
+        "!!a",
+        "größe",
+        '"${~ x ~}"',
+        '"${\n  x\n}"',
+        "/* c */ 3",
+        "1.50",
+        '"$${a"',
+        "{ for_each = 1 }",
+        "a ?\nb : c",
+    ],
 )
 def test_text_allowed_by_hcl_is_read_despite_hcl2(text: str) -> None:
     expression, diagnostics = parse_expression(SourceFile("x.hcl", text))

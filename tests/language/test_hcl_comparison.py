@@ -18,7 +18,9 @@ def test_warning_has_its_position() -> None:
     assert problem.subject.start == Position(2, 6, 11)
 
 
-@pytest.mark.parametrize("text", ["größe = 1\n", "\ufeffa = 1\n", 'a = "${~ b ~}"\n', 'a = "$${b"\n', "a = [\n"])
+@pytest.mark.parametrize(
+    "text", ["größe = 1\n", "\ufeffa = 1\n", 'a = "${~ b ~}"\n', 'a = "$${b"\n', "a = [\n"]
+)
 def test_every_rejection_by_hcl2_is_a_warning_inside_the_file(text: str) -> None:
     problem = check_with_hcl2(SourceFile("a.nf.hcl", text))
     assert problem is not None

@@ -32,7 +32,17 @@ def convert_to_data(value: syntax.JsonValue) -> object:
 
 
 SAMPLE = {
-    "resource": {"t": {"n": {"a": "x", "b": [1, True, None, -2], "c": {"d": 'é\n"q" \U0001f600'}, "e": {}, "f": []}}},
+    "resource": {
+        "t": {
+            "n": {
+                "a": "x",
+                "b": [1, True, None, -2],
+                "c": {"d": 'é\n"q" \U0001f600'},
+                "e": {},
+                "f": [],
+            }
+        }
+    },
     "locals": {"x": "${y}", "empty": "", "deep": [[["z"]], {"k": "v", "m": 1}]},
 }
 
@@ -48,21 +58,36 @@ def test_every_value_and_name_has_its_position() -> None:
     body = parse_valid_json('{\n  "a": "x",\n  "é": [1, {"b": null}]\n}\n')
     first, second = body.objects[0].properties
     assert (format_span(first.name_span), format_span(first.value.span)) == ("2:3-2:6", "2:8-2:11")
-    assert (format_span(second.name_span), format_span(second.value.span)) == ("3:3-3:6", "3:8-3:24")
-    assert second.value.items[1].properties[0].value.span == Span("a.nf.json", Position(3, 18, 32), Position(3, 22, 36))
+    assert (format_span(second.name_span), format_span(second.value.span)) == (
+        "3:3-3:6",
+        "3:8-3:24",
+    )
+    assert second.value.items[1].properties[0].value.span == Span(
+        "a.nf.json", Position(3, 18, 32), Position(3, 22, 36)
+    )
     assert format_span(body.objects[0].span) == "1:1-4:2"
 
 
 def test_repeated_names_are_kept() -> None:
-    assert [each.name for each in parse_valid_json('{"a": 1, "a": 2}').objects[0].properties] == ["a", "a"]
+    assert [each.name for each in parse_valid_json('{"a": 1, "a": 2}').objects[0].properties] == [
+        "a",
+        "a",
+    ]
 
 
 def test_numbers_are_exact() -> None:
     (items,) = (
         each.value
-        for each in parse_valid_json('{"a": [0.1, 1e3, 123456789012345678901234567890, -0]}').objects[0].properties
+        for each in parse_valid_json('{"a": [0.1, 1e3, 123456789012345678901234567890, -0]}')
+        .objects[0]
+        .properties
     )
-    assert [item.value for item in items.items] == [Decimal("0.1"), Decimal("1e3"), 123456789012345678901234567890, 0]
+    assert [item.value for item in items.items] == [
+        Decimal("0.1"),
+        Decimal("1e3"),
+        123456789012345678901234567890,
+        0,
+    ]
 
 
 def test_array_of_objects_is_one_body() -> None:
@@ -76,13 +101,22 @@ MISTAKES = {
     '{"a": "b",}': ("1:11-1:12", "JSON allows no comma after the last property."),
     '{"a": [1,]}': ("1:10-1:11", "JSON allows no comma after the last item."),
     '{"a": 1\n "b": 2}': ("2:2-2:5", 'A comma or the closing "}" is expected after this property.'),
-    '{"a": "x"\n "b": 2}': ("2:2-2:5", 'A comma or the closing "}" is expected after this property.'),
+    '{"a": "x"\n "b": 2}': (
+        "2:2-2:5",
+        'A comma or the closing "}" is expected after this property.',
+    ),
     '{"a" 1}': ("1:6-1:7", 'A colon (":") is expected after the property name "a".'),
     '{"a": tru}': (
         "1:7-1:10",
-        ('"tru" is not a JSON value. The only words without quotation marks are true, false and null.'),
+        (
+            '"tru" is not a JSON value. The only words without quotation marks are true, '
+            "false and null."
+        ),
     ),
-    '{"a": 01}': ("1:7-1:8", "A JSON value is expected here: an object, array, string, number, true, false or null."),
+    '{"a": 01}': (
+        "1:7-1:8",
+        "A JSON value is expected here: an object, array, string, number, true, false or null.",
+    ),
     '{"a": "b\n"}': ("1:7-1:8", "This string has no closing quotation mark on its line."),
     "{'a': 1}": ("1:2-1:3", "A property name in double quotes is expected here."),
     '{"a": "\\q"}': ("1:8-1:10", '"\\q" is not a JSON escape sequence.'),
@@ -126,7 +160,9 @@ def test_any_modified_text_gives_a_diagnostic_or_a_body() -> None:
         for changed in (text[:at], text[:at] + text[at + 1 :], text[:at] + '"' + text[at:]):
             _, diagnostics = parse_json_file(SourceFile("a.nf.json", changed))
             for each in diagnostics:
-                assert 0 <= each.subject.start.byte <= each.subject.end.byte <= len(changed.encode())
+                assert (
+                    0 <= each.subject.start.byte <= each.subject.end.byte <= len(changed.encode())
+                )
 
 
 # --- values as expressions -----------------------------------------------------------------------
@@ -156,7 +192,10 @@ def test_parts_of_escaped_string_have_position_of_string() -> None:
 def test_names_of_object_are_templates_too() -> None:
     found = build_valid_expression('{"${k}": 1, "b": true}')
     assert isinstance(found, syntax.ObjectCons)
-    assert [type(key.expression) for key, _ in found.items] == [syntax.TemplateWrap, syntax.StringLiteral]
+    assert [type(key.expression) for key, _ in found.items] == [
+        syntax.TemplateWrap,
+        syntax.StringLiteral,
+    ]
     assert [key.bare for key, _ in found.items] == [False, False]
 
 
@@ -169,7 +208,9 @@ def test_error_in_template_is_reported_at_its_position() -> None:
     value = parse_valid_json('{"a": "x ${b +}"}').objects[0].properties[0].value
     found, diagnostics = build_expression(value)
     assert isinstance(found, syntax.StringLiteral)
-    assert [(each.summary, format_span(each.subject)) for each in diagnostics] == [("Invalid expression", "1:15-1:16")]
+    assert [(each.summary, format_span(each.subject)) for each in diagnostics] == [
+        ("Invalid expression", "1:15-1:16")
+    ]
 
 
 def test_duplicate_properties_of_value_are_an_error() -> None:

@@ -21,7 +21,12 @@ from msgspec import Struct
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Position, SourceFile, Span
 from nexusform.language.json_syntax import parse_json_file
-from nexusform.language.parser import MAX_SOURCE_LENGTH, parse_expression, parse_file, parse_template
+from nexusform.language.parser import (
+    MAX_SOURCE_LENGTH,
+    parse_expression,
+    parse_file,
+    parse_template,
+)
 from nexusform.language.parser import decode_tree as decode
 from nexusform.language.parser import encode_tree as encode
 from nexusform.language.syntax import syntax_nodes as syntax
@@ -53,7 +58,9 @@ def render_tree(node: Any, depth: int = 0, role: str = "") -> Iterator[str]:
         elif isinstance(value, Struct):
             below.append((field, [value]))
         elif isinstance(value, tuple):
-            items = [item for pair in value for item in (pair if isinstance(pair, tuple) else (pair,))]
+            items = [
+                item for pair in value for item in (pair if isinstance(pair, tuple) else (pair,))
+            ]
             below.append((field, items))
         else:
             own.append(str(value) if isinstance(value, Decimal) else repr(value))
@@ -67,13 +74,18 @@ def render_tree(node: Any, depth: int = 0, role: str = "") -> Iterator[str]:
 def render_diagnostics(diagnostics: list[Diagnostic]) -> Iterator[str]:
     for each in diagnostics:
         start, end = each.subject.start, each.subject.end
-        yield f"{each.severity.value} {format_span(each.subject)} (bytes {start.byte}-{end.byte}): {each.summary}"
+        yield (
+            f"{each.severity.value} {format_span(each.subject)} (bytes {start.byte}-{end.byte}): "
+            f"{each.summary}"
+        )
         yield from (f"    {line}".rstrip() for line in each.detail.split("\n"))
 
 
 def render_result(table: str, text: str) -> str:
     tree, diagnostics = parse_source(table, text)
-    shown = [] if tree is None or (diagnostics and table.endswith("mistakes")) else render_tree(tree)
+    shown = (
+        [] if tree is None or (diagnostics and table.endswith("mistakes")) else render_tree(tree)
+    )
     return "\n".join([*shown, *render_diagnostics(diagnostics)])
 
 
@@ -102,7 +114,9 @@ def list_cases() -> Iterator[Any]:
         if os.environ.get("NEXUSFORM_WRITE_CASES"):
             rewrite_table(path)
         for title, text, expected in read_entries(path):
-            yield pytest.param(path.stem, unescape_source(text), expected, id=f"{path.stem}: {title}")
+            yield pytest.param(
+                path.stem, unescape_source(text), expected, id=f"{path.stem}: {title}"
+            )
 
 
 @pytest.mark.parametrize(("table", "text", "expected"), list(list_cases()))
@@ -149,8 +163,46 @@ def test_every_construct_is_parsed_without_errors_and_spans_nest() -> None:
     assert_nested(body)
 
 
-EXTRA = ["{", "}", "(", ")", "[", "]", '"', "${", "%{", "~", "=", "==", ",", "\n", ".", "*", "...", "=>", ":"]
-EXTRA += ["?", "for", "in", "if", "!", "-", "<<E\n", '"x"', "1", "::", "/*", "#", "\\", "é", "@", "$", "%"]
+EXTRA = [
+    "{",
+    "}",
+    "(",
+    ")",
+    "[",
+    "]",
+    '"',
+    "${",
+    "%{",
+    "~",
+    "=",
+    "==",
+    ",",
+    "\n",
+    ".",
+    "*",
+    "...",
+    "=>",
+    ":",
+]
+EXTRA += [
+    "?",
+    "for",
+    "in",
+    "if",
+    "!",
+    "-",
+    "<<E\n",
+    '"x"',
+    "1",
+    "::",
+    "/*",
+    "#",
+    "\\",
+    "é",
+    "@",
+    "$",
+    "%",
+]
 
 
 def split_into_tokens(text: str) -> Iterator[str]:
@@ -237,9 +289,9 @@ def test_parser_stops_after_many_errors() -> None:
 def test_file_over_size_limit_is_rejected() -> None:
     body, diagnostics = parse_file(SourceFile("big.hcl", "#" * (MAX_SOURCE_LENGTH + 1)))
     assert body.attributes == ()
-    assert [(each.summary, each.subject.start.line, each.subject.start.column) for each in diagnostics] == [
-        ("File too large", 1, 1)
-    ]
+    assert [
+        (each.summary, each.subject.start.line, each.subject.start.column) for each in diagnostics
+    ] == [("File too large", 1, 1)]
     assert diagnostics[0].subject.end == diagnostics[0].subject.start
     assert "Split it" in diagnostics[0].detail
 
@@ -257,7 +309,9 @@ def test_several_errors_of_one_file_are_all_reported() -> None:
 
 
 def test_text_after_an_error_is_still_parsed() -> None:
-    body, diagnostics = parse_file(SourceFile("x.hcl", 'a = (1\nb {\n  c = ]\n  d = 4\n}\n"e" = 1\nf = 6\n'))
+    body, diagnostics = parse_file(
+        SourceFile("x.hcl", 'a = (1\nb {\n  c = ]\n  d = 4\n}\n"e" = 1\nf = 6\n')
+    )
     assert len(diagnostics) >= 2
     assert "f" in {each.name for each in body.attributes}
 
@@ -295,9 +349,16 @@ def test_byte_order_mark_has_three_bytes_and_no_column() -> None:
 
 
 def test_numbers_are_exact() -> None:
-    expression, _ = parse_expression(SourceFile("x", "[0.1, 1e3, 123456789012345678901234567890, 1.50]"))
+    expression, _ = parse_expression(
+        SourceFile("x", "[0.1, 1e3, 123456789012345678901234567890, 1.50]")
+    )
     values = [item.value for item in expression.items]
-    assert values == [Decimal("0.1"), Decimal("1e3"), 123456789012345678901234567890, Decimal("1.5")]
+    assert values == [
+        Decimal("0.1"),
+        Decimal("1e3"),
+        123456789012345678901234567890,
+        Decimal("1.5"),
+    ]
     assert type(values[2]) is int
 
 
@@ -322,11 +383,14 @@ def test_native_tree_survives_serialization(text: str) -> None:
     body, _ = parse_file(SourceFile("a.nf.hcl", text))
     back = decode(encode(body))
     assert back == body
-    assert repr(back) == repr(body)  # 1.50 stays 1.50, and an int stays an int.
+    # 1.50 stays 1.50, and an int stays an int.
+    assert repr(back) == repr(body)
 
 
 def test_json_tree_survives_serialization() -> None:
-    body, _ = parse_json_file(SourceFile("a.nf.json", '{"a": [1, 2.50, null, "é ${b}"], "c": {"d": {}}}'))
+    body, _ = parse_json_file(
+        SourceFile("a.nf.json", '{"a": [1, 2.50, null, "é ${b}"], "c": {"d": {}}}')
+    )
     assert decode(encode(body)) == body
 
 
@@ -355,5 +419,7 @@ def test_damaged_bytes_or_other_version_are_no_tree() -> None:
 def test_modified_bytes_give_a_tree_or_none(data: st.DataObject) -> None:
     kept = encode(parse_file(SourceFile("a.nf.hcl", NUMBERS))[0])
     at = data.draw(st.integers(0, len(kept) - 1))
-    changed = kept[:at] + data.draw(st.binary(max_size=3)) + kept[at + data.draw(st.integers(0, 3)) :]
+    changed = (
+        kept[:at] + data.draw(st.binary(max_size=3)) + kept[at + data.draw(st.integers(0, 3)) :]
+    )
     assert decode(changed) is None or isinstance(decode(changed), Body)

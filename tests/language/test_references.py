@@ -10,7 +10,10 @@ from nexusform.language.syntax.syntax_nodes import Traversal, TraverseAttribute
 
 
 def format_traversal(found: Traversal) -> str:
-    steps = (f".{step.name}" if isinstance(step, TraverseAttribute) else f"[{step.key!r}]" for step in found.steps)
+    steps = (
+        f".{step.name}" if isinstance(step, TraverseAttribute) else f"[{step.key!r}]"
+        for step in found.steps
+    )
     return found.root.name + "".join(steps)
 
 

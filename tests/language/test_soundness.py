@@ -97,7 +97,11 @@ class _FakeContext:
 
 _FUNCTIONS = build_functions(_FakeContext(), _FakeContext(), "")
 _ON_FILES = (
-    *[f'{name}("t/a.txt")' for name in sorted(_FUNCTIONS) if name.startswith("file") and name != "fileset"],
+    *[
+        f'{name}("t/a.txt")'
+        for name in sorted(_FUNCTIONS)
+        if name.startswith("file") and name != "fileset"
+    ],
     'abspath("t/a.txt")',
     'fileset("t", "*.txt")',
     'pathexpand("t/a.txt")',
@@ -208,7 +212,8 @@ def _evaluate(text: str, variables: Mapping[str, Value]) -> Value | None:
     return None if has_errors(problems) else value
 
 
-# --- cases -----------------------------------------------------------------------------------------
+# --- cases
+# -----------------------------------------------------------------------------------------
 
 
 @cache
@@ -217,7 +222,9 @@ def _build_corpus() -> tuple[str, ...]:
     texts += _ON_FILES
     for table in sorted(_TABLES.glob("*.txt")):
         blocks = table.read_text(encoding="utf-8").split("\n\n")
-        texts += [line[5:] for block in blocks for line in block.split("\n") if line.startswith("eval ")]
+        texts += [
+            line[5:] for block in blocks for line in block.split("\n") if line.startswith("eval ")
+        ]
     called = re.compile(rf"\b(?:{'|'.join(_LEFT_OUT)})\(")
     short = [text for text in texts if len(text) < 400 and not called.search(text)]
     return tuple(dict.fromkeys(text for text in short if _evaluate(text, {}) is not None))
@@ -270,22 +277,31 @@ def _hide_facts(draw: Any, value: Value, *, typed: bool) -> Value:
     if kind == "typed":
         return Value(value.type, UNKNOWN, value.marks)
     if kind == "refined":
-        return add_refinement(Value(value.type, UNKNOWN, value.marks), _loosen_refinement(draw, get_refinement(value)))
+        return add_refinement(
+            Value(value.type, UNKNOWN, value.marks), _loosen_refinement(draw, get_refinement(value))
+        )
     keys = list(value.raw) if isinstance(value.raw, dict) else list(range(len(value.raw)))
     key = draw(st.sampled_from(keys))
     fixed = typed or not isinstance(value.type, (TupleType, ObjectType))
     part = _hide_facts(draw, value.raw[key], typed=fixed)
     if isinstance(value.raw, dict):
         items = {**value.raw, key: part}
-        return build_object(items) if isinstance(value.type, ObjectType) else Value(value.type, items)
+        return (
+            build_object(items) if isinstance(value.type, ObjectType) else Value(value.type, items)
+        )
     elements = [*value.raw[:key], part, *value.raw[key + 1 :]]
     if isinstance(value.type, SetType):
         return build_set(elements, value.type.element)
-    return build_tuple(elements) if isinstance(value.type, TupleType) else Value(value.type, tuple(elements))
+    return (
+        build_tuple(elements)
+        if isinstance(value.type, TupleType)
+        else Value(value.type, tuple(elements))
+    )
 
 
-# --- where Terraform promises too much ---------------------------------------------------------------
-# docs/language-differences.md and tables/early_values.md quote its answers for test_terraform_agreement.py.
+# --- where Terraform promises too much
+# --------------------------------------------------------------- docs/language-differences.md and
+# tables/early_values.md quote its answers for test_terraform_agreement.py.
 
 # Conversions to a common type: an argument of unknown type is assumed to have it.
 _TAKEN_TO_AGREE = frozenset(
@@ -400,22 +416,33 @@ def _set_may_shrink(_node: Expression, case: _EarlyCase) -> bool:
 
 
 def _is_possibly_null_splat(_node: Splat, case: _EarlyCase) -> bool:
-    # An unknown value other than a list counts as one element, here with an error; as null it has no elements.
+    # An unknown value other than a list counts as one element, here with an error; as null it has
+    # no elements.
     source = case.parts[0].value
-    return case.failed and not source.is_known and not isinstance(source.type, (ListType, SetType, TupleType))
+    return (
+        case.failed
+        and not source.is_known
+        and not isinstance(source.type, (ListType, SetType, TupleType))
+    )
 
 
 def _has_early_error(node: Binary, case: _EarlyCase) -> bool:
     # An error on one side is reported while the other side, possibly decisive, is unknown.
     sound = [part.value for part in case.parts if not part.failed]
-    return node.operator in {"&&", "||"} and case.failed and any(not value.is_known for value in sound)
+    return (
+        node.operator in {"&&", "||"} and case.failed and any(not value.is_known for value in sound)
+    )
 
 
 _TOO_EARLY: Final[dict[type, Callable[[Any, _EarlyCase], bool]]] = {
     Binary: _has_early_error,
     Call: lambda node, case: any(
         rule(node, case)
-        for rule in (_has_argument_of_unknown_type, _has_unknown_search_value, _has_attempt_failing_later)
+        for rule in (
+            _has_argument_of_unknown_type,
+            _has_unknown_search_value,
+            _has_attempt_failing_later,
+        )
     ),
     Conditional: _has_arm_of_unknown_type,
     ForObject: _set_may_shrink,
@@ -450,7 +477,8 @@ def _loosen_refinement(draw: Any, exact: Refinement) -> Refinement:
     )
 
 
-# --- invariants ------------------------------------------------------------------------------------
+# --- invariants
+# ------------------------------------------------------------------------------------
 
 
 def _is_consistent(before: Value, after: Value) -> bool:
@@ -463,7 +491,9 @@ def _is_consistent(before: Value, after: Value) -> bool:
     if second is UNKNOWN or first is None or second is None:
         return first is second
     if isinstance(first, dict):
-        return first.keys() == second.keys() and all(_is_consistent(v, second[k]) for k, v in first.items())
+        return first.keys() == second.keys() and all(
+            _is_consistent(v, second[k]) for k, v in first.items()
+        )
     if isinstance(before.type, SetType):
         return _is_consistent_set(before, after)
     if isinstance(first, tuple):
@@ -491,7 +521,11 @@ def _is_consistent_set(before: Value, after: Value) -> bool:
     keys = {compute_order_key(v) for v in after.raw}
     rest = [v for v in after.raw if compute_order_key(v) not in sure]
     unsure = [v for v in before.raw if not v.is_wholly_known]
-    return sure <= keys and len(rest) <= len(unsure) and all(any(_is_consistent(u, v) for u in unsure) for v in rest)
+    return (
+        sure <= keys
+        and len(rest) <= len(unsure)
+        and all(any(_is_consistent(u, v) for u in unsure) for v in rest)
+    )
 
 
 def _is_consistent_type(before: Type, after: Type) -> bool:

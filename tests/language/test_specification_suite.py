@@ -83,7 +83,11 @@ def test_empty_json_object_is_an_empty_body() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ['a = "a value"\nb = "b value"\n', '# c\na = "a value" # c\n/* c */ b /* c */ = /* c */ "b value" // c']
+    "text",
+    [
+        'a = "a value"\nb = "b value"\n',
+        '# c\na = "a value" # c\n/* c */ b /* c */ = /* c */ "b value" // c',
+    ],
 )
 def test_expected_arguments_have_their_values(text: str) -> None:
     assert evaluate_arguments(parse_valid_body(text), LETTERS) == {"a": "a value", "b": "b value"}
@@ -121,7 +125,13 @@ RANGES: list[tuple[str, BodySchema, list[str]]] = [
             'a { b = "foo"\n  c = "bar"\n}\na { d {} }\n'
         ),
         BLOCKS,
-        ["1:14/13-1:15/14", "2:14/40-3:1/41", "4:14/56-5:1/57", "6:14/84-7:1/85", "9:5/103-9:8/106"],
+        [
+            "1:14/13-1:15/14",
+            "2:14/40-3:1/41",
+            "4:14/56-5:1/57",
+            "6:14/84-7:1/85",
+            "9:5/103-9:8/106",
+        ],
     ),
     ("é = 1\n", LETTERS, ["1:1/0-1:2/2"]),
     ('a = "👩‍👩‍👧" b\n', LETTERS, ["1:9/25-1:10/26"]),
@@ -131,7 +141,9 @@ RANGES: list[tuple[str, BodySchema, list[str]]] = [
 
 
 @pytest.mark.parametrize(("text", "schema", "expected"), RANGES)
-def test_error_is_reported_with_its_exact_range(text: str, schema: BodySchema, expected: list[str]) -> None:
+def test_error_is_reported_with_its_exact_range(
+    text: str, schema: BodySchema, expected: list[str]
+) -> None:
     body, problems = parse_file(SourceFile("case.hcl", text))
     problems = [*problems, *decode_body(body, schema)[1]]
     ends = [(p.subject.start, p.subject.end) for p in problems if p.subject]
@@ -194,8 +206,16 @@ TRUTHS = {
         for op, row in {"<": (1, 0, 0), "<=": (1, 0, 1), ">": (0, 1, 0), ">=": (0, 1, 1)}.items()
         for (a, b), r in zip(((1, 2), (2, 1), (1, 1)), map(bool, row), strict=True)
     },
-    **{f"{str(a).lower()} && {str(b).lower()}": a and b for a in (True, False) for b in (True, False)},
-    **{f"{str(a).lower()} || {str(b).lower()}": a or b for a in (True, False) for b in (True, False)},
+    **{
+        f"{str(a).lower()} && {str(b).lower()}": a and b
+        for a in (True, False)
+        for b in (True, False)
+    },
+    **{
+        f"{str(a).lower()} || {str(b).lower()}": a or b
+        for a in (True, False)
+        for b in (True, False)
+    },
     "!true": False,
     "!false": True,
     'true ? "a" : "b"': "a",
@@ -224,7 +244,9 @@ HEREDOCS = {
     "<<-EOT\n    Foo\n      ${bar}\n    Baz\n  EOT": "Foo\n  Bar\nBaz\n",
     "<<-EOT\n    Foo\n  ${space_bar}\n    Baz\n  EOT": "  Foo\n  Bar\n  Baz\n",
     "<<-EOT\n\tFoo\n  Bar\n  Baz\n  EOT": "Foo\n Bar\n Baz\n",
-    "<<-EOT\n\u2003\u2003 Foo\n  Bar\n  Baz\n  EOT": "\u2003Foo\nBar\nBaz\n".replace("\u2003Foo", " Foo"),
+    "<<-EOT\n\u2003\u2003 Foo\n  Bar\n  Baz\n  EOT": "\u2003Foo\nBar\nBaz\n".replace(
+        "\u2003Foo", " Foo"
+    ),
     "<<-EOT\nFoo\n\nBar\n\nBaz\nEOT": "Foo\n\nBar\n\nBaz\n",
     "<<-EOT\n    Foo\n\n    Bar\n\n    Baz\n  EOT": "Foo\n\nBar\n\nBaz\n",
 }

@@ -115,17 +115,23 @@ def _normalize_white_space(text: str) -> str:
 
 def _render_value_and_type(value: Value) -> str:
     return (
-        f"`{_normalize_white_space(render_value(value))}` of type `{_normalize_white_space(render_type(value.type))}`"
+        f"`{_normalize_white_space(render_value(value))}` of type "
+        f"`{_normalize_white_space(render_type(value.type))}`"
     )
 
 
 @pytest.mark.parametrize("row", _read_rows(), ids=lambda row: str(row[0]))
 def test_tables_list_early_values_and_their_changes(row: tuple[str, str, str, str]) -> None:
     text, early, known, late = row
-    assert _render_value_and_type(_evaluate_expression(text, _SingleValueScope(DYNAMIC_UNKNOWN))) == early
+    assert (
+        _render_value_and_type(_evaluate_expression(text, _SingleValueScope(DYNAMIC_UNKNOWN)))
+        == early
+    )
     assert (
         _render_value_and_type(
-            _evaluate_expression(text, _SingleValueScope(_evaluate_expression(known, _ConstantScope())))
+            _evaluate_expression(
+                text, _SingleValueScope(_evaluate_expression(known, _ConstantScope()))
+            )
         )
         == late
     )
@@ -160,7 +166,10 @@ def test_terraform_changes_early_values_in_same_way(tmp_path: Path) -> None:
         )
         assert done.returncode == 0, done.stderr
         answers.append(_normalize_white_space(done.stdout))
-    assert answers[1:] == [_normalize_white_space(render_value(ours)), _normalize_white_space(render_type(ours.type))]
+    assert answers[1:] == [
+        _normalize_white_space(render_value(ours)),
+        _normalize_white_space(render_type(ours.type)),
+    ]
 
 
 @pytest.mark.skipif(shutil.which("terraform") is None, reason="terraform is not installed")

@@ -28,7 +28,10 @@ def parse_type_text(text: str) -> tuple[Type | None, list[str]]:
         ("map(set(number))", ["map", ["set", "number"]]),
         ("tuple([string, bool])", ["tuple", ["string", "bool"]]),
         ("object({})", ["object", {}]),
-        ("object({ a = string, b = list(any) })", ["object", {"a": "string", "b": ["list", "dynamic"]}]),
+        (
+            "object({ a = string, b = list(any) })",
+            ["object", {"a": "string", "b": ["list", "dynamic"]}],
+        ),
         ("object({ a = optional(string) })", ["object", {"a": "string"}, ["a"]]),
     ],
 )

@@ -19,8 +19,13 @@ def test_references_are_recorded_once_in_order() -> None:
 
 
 def test_names_of_for_expression_are_no_references() -> None:
-    assert list_noted_references("[for m in module.site : m.nodes == var.n if m.on]") == ["module.site", "var.n"]
-    assert list_noted_references('{ for k, v in var.m : k => [for x in v.list : "${x.name}${k}"]... }') == ["var.m"]
+    assert list_noted_references("[for m in module.site : m.nodes == var.n if m.on]") == [
+        "module.site",
+        "var.n",
+    ]
+    assert list_noted_references(
+        '{ for k, v in var.m : k => [for x in v.list : "${x.name}${k}"]... }'
+    ) == ["var.m"]
 
 
 def test_same_name_outside_for_expression_is_a_reference() -> None:

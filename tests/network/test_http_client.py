@@ -34,7 +34,9 @@ def open_http_backend(address: str, directory: Path) -> HttpBackend:
 @pytest.mark.parametrize("name", BAD)
 def test_invalid_answers_are_not_treated_as_missing_state(name: str, tmp_path: Path) -> None:
     with run_bad_server(BAD[name]) as server:
-        with pytest.raises(BackendProblem, match=r"^Cannot read the state at http://127.0.0.1:") as refused:
+        with pytest.raises(
+            BackendProblem, match=r"^Cannot read the state at http://127.0.0.1:"
+        ) as refused:
             open_http_backend(server.address, tmp_path).read()
         assert str(refused.value).isprintable()
         assert len(str(refused.value)) < 400
@@ -76,28 +78,39 @@ def test_truncated_answer_is_requested_again(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 def test_writes_follow_no_redirect(status: int) -> None:
     with run_bad_server(build_redirect(status, "/elsewhere")) as server:
-        with pytest.raises(BackendProblem, match=rf"answered {status}, a redirect .*followed for GET only"):
+        with pytest.raises(
+            BackendProblem, match=rf"answered {status}, a redirect .*followed for GET only"
+        ):
             send_write(server.address)
         assert [head.split()[0] for head in server.heads] == [b"POST"]
 
 
 def send_write(address: str) -> None:
     service = HttpSettings(f"{address}/lon1", pause=0.01)
-    HttpBackend(service, "unused")._send_request("POST", f"{address}/lon1", "write the state", b"{}")
+    HttpBackend(service, "unused")._send_request(
+        "POST", f"{address}/lon1", "write the state", b"{}"
+    )
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 def test_credentials_are_sent_to_no_other_host(status: int, tmp_path: Path) -> None:
-    with run_bad_server(build_raw_answer(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")) as other:
+    with run_bad_server(
+        build_raw_answer(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+    ) as other:
         with run_bad_server(build_redirect(status, f"{other.address}/lon1")) as server:
             service = HttpSettings(f"{server.address}/lon1", username="me", password="secret")
-            with pytest.raises(BackendProblem, match=rf"a redirect to {re.escape(other.address)}\. It is not followed"):
+            with pytest.raises(
+                BackendProblem,
+                match=rf"a redirect to {re.escape(other.address)}\. It is not followed",
+            ):
                 HttpBackend(service, str(tmp_path)).read()
         assert other.heads == []
         assert len(server.heads) == 1
 
 
-@pytest.mark.parametrize("where", ["ftp://127.0.0.1/x", "file:///etc/passwd", "https:///x", "http://[::1/x"])
+@pytest.mark.parametrize(
+    "where", ["ftp://127.0.0.1/x", "file:///etc/passwd", "https:///x", "http://[::1/x"]
+)
 def test_redirect_to_invalid_address_is_rejected(where: str, tmp_path: Path) -> None:
     refused = pytest.raises(BackendProblem, match="redirect to an invalid address")
     with run_bad_server(build_redirect(302, where)) as server, refused:
@@ -108,14 +121,18 @@ def test_read_follows_redirect_within_one_origin(tmp_path: Path) -> None:
     with run_bad_server(build_redirect(302, "/there")) as server:
         first = server.answer
         there = build_raw_answer(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
-        server.answer = lambda connection, head: (there if b" /there " in head else first)(connection, head)
+        server.answer = lambda connection, head: (there if b" /there " in head else first)(
+            connection, head
+        )
         assert open_http_backend(server.address, tmp_path).read() == b"{}"
         server.answer = first
         with pytest.raises(BackendProblem, match="redirected more than 5 times"):
             open_http_backend(server.address, tmp_path).read()
 
 
-@pytest.mark.parametrize("address", ["http://a b/", "http://h:port/", "http://[::1/", "gopher://h/", "http://h/\n"])
+@pytest.mark.parametrize(
+    "address", ["http://a b/", "http://h:port/", "http://[::1/", "gopher://h/", "http://h/\n"]
+)
 def test_invalid_address_is_rejected(address: str) -> None:
     with pytest.raises(WebError):
         send_request(WebRequest("GET", address))
@@ -141,12 +158,15 @@ def test_slow_server_is_abandoned_after_deadline(
         begun = time.monotonic()
         with pytest.raises(BackendProblem, match=rf"at {server.address}/s: .* [0-9]+ s") as refused:
             asked[call]()
-        assert time.monotonic() - begun < 30  # 180 seconds or more without a deadline.
+        # 180 seconds or more without a deadline.
+        assert time.monotonic() - begun < 30
         assert "NF_NET_DEADLINE" in str(refused.value) or "no data received" in str(refused.value)
 
 
 @pytest.mark.parametrize("text", ["0", "soon", "-1", "1e3", "999999"])
-def test_invalid_deadline_is_rejected(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_deadline_is_rejected(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("NF_NET_DEADLINE", text)
     with pytest.raises(BackendProblem, match="NF_NET_DEADLINE"):
         BACKENDS["http"].open_backend(

@@ -35,7 +35,9 @@ def test_unusable_document_has_a_reason(content: bytes, message: str) -> None:
         parse_json(content)
 
 
-@pytest.mark.parametrize("value", [{"a": ["[[[", {"b": "}}"}]}, [[]] * 3, '\\"[', json.loads("[" * 500 + "]" * 500)])
+@pytest.mark.parametrize(
+    "value", [{"a": ["[[[", {"b": "}}"}]}, [[]] * 3, '\\"[', json.loads("[" * 500 + "]" * 500)]
+)
 def test_brackets_in_text_do_not_count_as_nesting(value: Any) -> None:
     assert parse_json(json.dumps(value).encode()) == value
 
@@ -61,7 +63,11 @@ def test_number_and_size_of_pages_are_limited() -> None:
 )
 def test_credentials_require_tls_except_on_localhost(address: str, is_safe: bool) -> None:
     assert (check_plain_credentials(address) == "") is is_safe
-    request = WebRequest("GET", address.replace("state.example", "host.invalid"), headers={"Authorization": "Basic x"})
+    request = WebRequest(
+        "GET",
+        address.replace("state.example", "host.invalid"),
+        headers={"Authorization": "Basic x"},
+    )
     if not is_safe:
         with pytest.raises(WebError, match="without TLS"):
             send_request(request)
@@ -69,13 +75,22 @@ def test_credentials_require_tls_except_on_localhost(address: str, is_safe: bool
 
 @pytest.mark.of_domains("remote_state")
 def test_azure_storage_gets_no_token_without_tls(tmp_path: Path) -> None:
-    settings = {"storage_account_name": "a", "container_name": "c", "key": "k", "sas_token": "canary"}
+    settings = {
+        "storage_account_name": "a",
+        "container_name": "c",
+        "key": "k",
+        "sas_token": "canary",
+    }
     settings["endpoint"] = "http://blob.example/a"
-    with pytest.raises(BackendProblem, match=r"credentials are not sent to http://blob\.example without TLS"):
+    with pytest.raises(
+        BackendProblem, match=r"credentials are not sent to http://blob\.example without TLS"
+    ):
         BACKENDS["azurerm"].open_backend(settings, Directories(str(tmp_path), str(tmp_path)))
 
 
-@pytest.mark.parametrize("address", ["http://me:canary x@127.0.0.1:9/s", "http://127.0.0.1:9/s?token=canary x\n"])
+@pytest.mark.parametrize(
+    "address", ["http://me:canary x@127.0.0.1:9/s", "http://127.0.0.1:9/s?token=canary x\n"]
+)
 def test_address_with_blank_is_not_printed(address: str) -> None:
     with pytest.raises(WebError) as raised:
         send_request(WebRequest("GET", address))
@@ -85,7 +100,9 @@ def test_address_with_blank_is_not_printed(address: str) -> None:
 def test_only_this_package_imports_clients(tmp_path: Path) -> None:
     folder = tmp_path / "nexusform" / "x"
     folder.mkdir(parents=True)
-    (folder / "a.py").write_text("def f():\n    from urllib import request\n    import http.client\n")
+    (folder / "a.py").write_text(
+        "def f():\n    from urllib import request\n    import http.client\n"
+    )
     (folder / "b.py").write_text("import socket\nfrom urllib.parse import quote\n")
     problems = find_network_imports(tmp_path, frozenset({"nexusform/x/b.py"}))
     assert [problem.partition(":")[0] for problem in problems] == [
@@ -98,11 +115,22 @@ def test_only_this_package_imports_clients(tmp_path: Path) -> None:
 def test_rejected_secret_is_not_printed() -> None:
     from nexusform.domains.hub.api.api_errors import ApiError
     from nexusform.domains.hub.providers.hub_bodies import HubObject
-    from nexusform.domains.hub.providers.object_access import format_request_rejection, hide_sensitive_values
+    from nexusform.domains.hub.providers.object_access import (
+        format_request_rejection,
+        hide_sensitive_values,
+    )
     from nexusform.interfaces.plugins import ChangeRequest
 
-    cause = {"reason": "FieldValueInvalid", "field": "data[key]", "message": 'Invalid value: "canary"'}
-    body = {"reason": "Invalid", "message": 'Secret "s" is invalid: "canary"', "details": {"causes": [cause]}}
+    cause = {
+        "reason": "FieldValueInvalid",
+        "field": "data[key]",
+        "message": 'Invalid value: "canary"',
+    }
+    body = {
+        "reason": "Invalid",
+        "message": 'Secret "s" is invalid: "canary"',
+        "details": {"causes": [cause]},
+    }
     for kind, is_sensitive in (("Secret", False), ("ConfigMap", True)):
         hub_object = HubObject({"kind": kind, "metadata": {"name": "s"}}, "")
         request = cast("ChangeRequest", SimpleNamespace(is_sensitive=is_sensitive))

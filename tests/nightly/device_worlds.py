@@ -7,7 +7,15 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from tests.nightly.live_cluster import Body, LiveCluster
-from tests.nightly.pod_worlds import NODE_INFO, Result, World, build_node, compare_world, predict_world, run_world
+from tests.nightly.pod_worlds import (
+    NODE_INFO,
+    Result,
+    World,
+    build_node,
+    compare_world,
+    predict_world,
+    run_world,
+)
 
 DRIVERS = ("gpu.example.com", "nic.example.com")
 _VERSION = "resource.k8s.io/v1"
@@ -25,7 +33,11 @@ def build_world(seed: int, *, has_gates: bool) -> World:
     """Return a random world with slices, classes and claims. `has_gates`: with taints and counters."""
     draw = random.Random(seed)
     nodes = [build_node(draw, number, 2) for number in range(draw.randint(2, 4))]
-    slices = [item for node in nodes for item in _build_slices(draw, node["metadata"]["name"], has_gates=has_gates)]
+    slices = [
+        item
+        for node in nodes
+        for item in _build_slices(draw, node["metadata"]["name"], has_gates=has_gates)
+    ]
     if draw.random() < 0.2:
         slices += _build_network_slices(draw)
     objects = [*_build_classes(), *slices]
@@ -40,7 +52,9 @@ def build_world(seed: int, *, has_gates: bool) -> World:
 
 
 def _build_classes() -> list[Body]:
-    classes = [_build_class(driver.partition(".")[0], f'device.driver == "{driver}"') for driver in DRIVERS]
+    classes = [
+        _build_class(driver.partition(".")[0], f'device.driver == "{driver}"') for driver in DRIVERS
+    ]
     return [*classes, _build_class("any", "")]
 
 
@@ -81,9 +95,15 @@ def _build_partitions(node: str) -> Iterator[Body]:
     devices = [
         {
             "name": f"part-{index}",
-            "attributes": {"model": {"string": "mig"}, "index": {"int": index}, "driverVersion": {"version": "1.0.0"}},
+            "attributes": {
+                "model": {"string": "mig"},
+                "index": {"int": index},
+                "driverVersion": {"version": "1.0.0"},
+            },
             "capacity": {"memory": {"value": "10Gi"}},
-            "consumesCounters": [{"counterSet": "card", "counters": {"memory": {"value": str(amount)}}}],
+            "consumesCounters": [
+                {"counterSet": "card", "counters": {"memory": {"value": str(amount)}}}
+            ],
         }
         for index, amount in enumerate((4, 2, 2, 1))
     ]
@@ -116,7 +136,8 @@ def _build_device(draw: random.Random, name: str, index: int, *, has_gates: bool
 def _build_request(draw: random.Random, name: str, *, has_gates: bool) -> Body:
     if draw.random() < 0.25:
         alternatives = [
-            {"name": f"r{rank}", **_build_selection(draw, has_all=False, has_gates=has_gates)} for rank in range(2)
+            {"name": f"r{rank}", **_build_selection(draw, has_all=False, has_gates=has_gates)}
+            for rank in range(2)
         ]
         return {"name": name, "firstAvailable": alternatives}
     selection = _build_selection(draw, has_all=draw.random() < 0.15, has_gates=has_gates)
@@ -149,13 +170,18 @@ def _build_workload(draw: random.Random, name: str, *, has_gates: bool) -> tuple
     if kind < 0.85:
         devices: Body = {
             "requests": [
-                _build_request(draw, f"q{index}", has_gates=has_gates) for index in range(draw.choice((1, 1, 2)))
+                _build_request(draw, f"q{index}", has_gates=has_gates)
+                for index in range(draw.choice((1, 1, 2)))
             ]
         }
         if draw.random() < 0.2:
             devices["constraints"] = [{"matchAttribute": "numa.example.com/cell"}]
         if kind < 0.7:
-            objects.append(_build_object("ResourceClaimTemplate", name, {"spec": {"devices": devices}}, "default"))
+            objects.append(
+                _build_object(
+                    "ResourceClaimTemplate", name, {"spec": {"devices": devices}}, "default"
+                )
+            )
             reference = {"name": "d", "resourceClaimTemplateName": name}
         else:
             objects.append(_build_object("ResourceClaim", name, {"devices": devices}, "default"))
@@ -164,11 +190,18 @@ def _build_workload(draw: random.Random, name: str, *, has_gates: bool) -> tuple
         resources["claims"] = [{"name": "d"}]
     labels = {"app": name}
     template = {"metadata": {"labels": labels}, "spec": spec}
-    body = {"replicas": draw.randint(1, 3), "selector": {"matchLabels": labels}, "template": template}
+    body = {
+        "replicas": draw.randint(1, 3),
+        "selector": {"matchLabels": labels},
+        "template": template,
+    }
     metadata = {"name": name, "namespace": "default", "labels": labels}
     workload = draw.choice(("Deployment", "Deployment", "StatefulSet", "DaemonSet"))
     if workload == "StatefulSet":
-        body |= {"serviceName": name, "podManagementPolicy": draw.choice(("OrderedReady", "Parallel"))}
+        body |= {
+            "serviceName": name,
+            "podManagementPolicy": draw.choice(("OrderedReady", "Parallel")),
+        }
     if workload == "DaemonSet":
         del body["replicas"]
     return objects, {"apiVersion": "apps/v1", "kind": workload, "metadata": metadata, "spec": body}
@@ -183,15 +216,23 @@ def run_worlds(
         world = build_world(seed, has_gates=not version.startswith(("1.34", "1.35")))
         for node in world.nodes:
             node["status"]["nodeInfo"] = {**NODE_INFO, "kubeletVersion": f"v{version}"}
-        results: list[tuple[list[Body], dict[str, Any]]] = [run_world(cluster, world) for _ in range(repetitions)]
+        results: list[tuple[list[Body], dict[str, Any]]] = [
+            run_world(cluster, world) for _ in range(repetitions)
+        ]
         before = results[0][0]
         # The earlier pods sample their devices in each run; only equal starts can be compared.
-        runs = [nodes for start, nodes in results if describe_start(start) == describe_start(before)]
+        runs = [
+            nodes for start, nodes in results if describe_start(start) == describe_start(before)
+        ]
         yield seed, compare_world(predict_world(before, world.workloads), runs)
 
 
 def describe_start(objects: Iterable[Body]) -> list[str]:
     """Return the nodes of the pods and the devices of the claims among these objects."""
     nodes = [str(body["spec"].get("nodeName")) for body in objects if body["kind"] == "Pod"]
-    allocations = [body.get("status", {}).get("allocation") for body in objects if body["kind"] == "ResourceClaim"]
+    allocations = [
+        body.get("status", {}).get("allocation")
+        for body in objects
+        if body["kind"] == "ResourceClaim"
+    ]
     return sorted([*nodes, *map(str, allocations)])

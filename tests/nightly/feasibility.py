@@ -34,8 +34,10 @@ from tests.nightly.live_cluster import PATHS, Body
 
 _NAMESPACES = ("default", "p0", "p1", "p2", "p3")
 _SETS = ("ReplicaSet", "StatefulSet")
-_REPETITIONS = 12  # A result of a tie may have a probability of one third.
-_FURTHER_NODES = 8  # Sufficient proof of a pod without a fit on any copy of a node.
+# A result of a tie may have a probability of one third.
+_REPETITIONS = 12
+# Sufficient proof of a pod without a fit on any copy of a node.
+_FURTHER_NODES = 8
 
 
 class Comparison(Struct):
@@ -51,11 +53,15 @@ class Member:
 
     def __init__(self, programs: ApiPrograms) -> None:
         address = programs.url.removeprefix("https://")
-        self._connection = http.client.HTTPSConnection(address, context=ssl._create_unverified_context())
+        self._connection = http.client.HTTPSConnection(
+            address, context=ssl._create_unverified_context()
+        )
         self._numbers: dict[str, int] = {}
         self._probes = 0
 
-    def start(self, nodes: Iterable[Body], pods: Iterable[Body], workloads: Iterable[tuple[Body, int]]) -> None:
+    def start(
+        self, nodes: Iterable[Body], pods: Iterable[Body], workloads: Iterable[tuple[Body, int]]
+    ) -> None:
         """Create nodes, running pods, and the pods of the workloads in order."""
         self.add_nodes(nodes)
         for pod in pods:
@@ -72,18 +78,41 @@ class Member:
     def add_pods(self, workload: Body, count: int) -> None:
         """Create pods of a workload like its controller."""
         kind, metadata = workload["kind"], workload["metadata"]
-        name, namespace, template = metadata["name"], metadata["namespace"], workload["spec"]["template"]
+        name, namespace, template = (
+            metadata["name"],
+            metadata["namespace"],
+            workload["spec"]["template"],
+        )
         if kind == "Deployment":
             kind = "ReplicaSet"
         key = f"{namespace}/{name}"
         if key not in self._numbers:
             self._numbers[key] = 0
-            self._create({**workload, "kind": kind, "spec": _build_set_spec(kind, workload["spec"])})
+            self._create(
+                {**workload, "kind": kind, "spec": _build_set_spec(kind, workload["spec"])}
+            )
         for number in range(self._numbers[key], self._numbers[key] + count):
-            owner = {"apiVersion": "apps/v1", "kind": kind, "name": name, "uid": "1", "controller": True}
-            pod_metadata = {"name": f"{name}-{number}", "namespace": namespace, "ownerReferences": [owner]}
+            owner = {
+                "apiVersion": "apps/v1",
+                "kind": kind,
+                "name": name,
+                "uid": "1",
+                "controller": True,
+            }
+            pod_metadata = {
+                "name": f"{name}-{number}",
+                "namespace": namespace,
+                "ownerReferences": [owner],
+            }
             pod_metadata |= template["metadata"]
-            self._create({"apiVersion": "v1", "kind": "Pod", "metadata": pod_metadata, "spec": template["spec"]})
+            self._create(
+                {
+                    "apiVersion": "v1",
+                    "kind": "Pod",
+                    "metadata": pod_metadata,
+                    "spec": template["spec"],
+                }
+            )
         self._numbers[key] += count
 
     def lose_nodes(self, names: set[str], workloads: Mapping[str, Body]) -> None:
@@ -94,7 +123,9 @@ class Member:
         for pod in self.list_pods():
             if pod["spec"].get("nodeName") in names:
                 namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
-                self._call("DELETE", f"{PATHS['Pod'].format(namespace)}/{name}?gracePeriodSeconds=0")
+                self._call(
+                    "DELETE", f"{PATHS['Pod'].format(namespace)}/{name}?gracePeriodSeconds=0"
+                )
                 lost[f"{namespace}/{name.rpartition('-')[0]}"] += 1
         self._synchronize()
         for key, workload in workloads.items():
@@ -116,7 +147,9 @@ class Member:
                 break
             assert time.monotonic() < end, "the scheduler decides nothing"
             time.sleep(0.1)
-        return Counter(pod["metadata"]["namespace"] for pod in pods if not pod["spec"].get("nodeName"))
+        return Counter(
+            pod["metadata"]["namespace"] for pod in pods if not pod["spec"].get("nodeName")
+        )
 
     def list_pods(self) -> list[Body]:
         """Return all pods."""
@@ -145,7 +178,11 @@ class Member:
         taints = [{"key": "probe", "effect": "NoSchedule"}]
         self._create(build_node(name, {"probe": name}, taints, {"pods": "1"}))
         container = {"name": "c", "image": "img:1"}
-        spec = {"nodeSelector": {"probe": name}, "tolerations": [{"operator": "Exists"}], "containers": [container]}
+        spec = {
+            "nodeSelector": {"probe": name},
+            "tolerations": [{"operator": "Exists"}],
+            "containers": [container],
+        }
         self._create({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec})
         path = f"{PATHS['Pod'].format('default')}/{name}"
         while not self._call("GET", path)["spec"].get("nodeName"):
@@ -153,13 +190,19 @@ class Member:
         self._call("DELETE", f"{path}?gracePeriodSeconds=0")
         self._call("DELETE", f"{PATHS['Node']}/{name}")
 
-    def _call(self, method: str, path: str, body: Body | None = None, kind: str = "application/json") -> Body:
+    def _call(
+        self, method: str, path: str, body: Body | None = None, kind: str = "application/json"
+    ) -> Body:
         """Send a request on the open connection: thousands of handshakes take longer than the scheduler."""
         headers = {"Authorization": "Bearer admin-token", "Content-Type": kind}
         self._connection.request(method, path, None if body is None else json.dumps(body), headers)
         answer = self._connection.getresponse()
         text = answer.read()
-        return json.loads(text) if answer.status < 400 else {"error": answer.status, "text": text.decode()}
+        return (
+            json.loads(text)
+            if answer.status < 400
+            else {"error": answer.status, "text": text.decode()}
+        )
 
     def _create(self, body: Body) -> None:
         path = PATHS[body["kind"]].format(body["metadata"].get("namespace", "default"))
@@ -173,26 +216,38 @@ class Member:
 
 
 def _build_set_spec(kind: str, spec: Body) -> Body:
-    return spec if kind == "StatefulSet" else {key: spec[key] for key in ("replicas", "selector", "template")}
+    return (
+        spec
+        if kind == "StatefulSet"
+        else {key: spec[key] for key in ("replicas", "selector", "template")}
+    )
 
 
 def _is_decided(pod: Body) -> bool:
     conditions = pod["status"].get("conditions", [])
-    is_rejected = any(item["type"] == "PodScheduled" and item["status"] == "False" for item in conditions)
+    is_rejected = any(
+        item["type"] == "PodScheduled" and item["status"] == "False" for item in conditions
+    )
     return bool(pod["spec"].get("nodeName")) or is_rejected
 
 
 def _build_copies(cluster: NodeCluster, counts: Mapping[str, int]) -> list[Body]:
     """Build the bodies of additional nodes by pool."""
     nodes = list_pool_nodes(cluster)
-    return [build_node_body(copy_node(nodes[pool], number)) for pool in counts for number in range(counts[pool])]
+    return [
+        build_node_body(copy_node(nodes[pool], number))
+        for pool in counts
+        for number in range(counts[pool])
+    ]
 
 
 def build_node_body(node: Node) -> Body:
     """Build the Kubernetes node of a derived node."""
     amounts = {"cpu": f"{node.cpu}m", "memory": str(node.memory), "pods": str(node.pods)}
     amounts |= {name: str(amount) for name, amount in node.other_resources.items()}
-    taints = [{"key": taint.key, "value": taint.value, "effect": taint.effect} for taint in node.taints]
+    taints = [
+        {"key": taint.key, "value": taint.value, "effect": taint.effect} for taint in node.taints
+    ]
     return build_node(node.name, dict(node.labels), taints, amounts)
 
 
@@ -202,19 +257,28 @@ def build_node_body(node: Node) -> Body:
 class FleetComparison:
     """Comparison of all members of one fleet."""
 
-    def __init__(self, programs: ApiPrograms, fleet: Fleet, subject: str, comparison: Comparison) -> None:
+    def __init__(
+        self, programs: ApiPrograms, fleet: Fleet, subject: str, comparison: Comparison
+    ) -> None:
         self._member, self._fleet, self._subject = Member(programs), fleet, subject
         self._comparison, self._draw = comparison, random.Random(subject)
-        # Each suggested fix needs its own plan. Fixes for only every third fleet leave time for more fleets.
+        # Each suggested fix needs its own plan. Fixes for only every third fleet leave time for
+        # more fleets.
         self._result = fleet.plan(includes_losses=True, suggested_fixes=self._draw.random() < 0.3)
         bodies = [body for items in fleet.workloads.values() for body in items]
-        self._bodies = {f"{body['metadata']['namespace']}/{body['metadata']['name']}": body for body in bodies}
+        self._bodies = {
+            f"{body['metadata']['namespace']}/{body['metadata']['name']}": body for body in bodies
+        }
 
     def run(self) -> None:
         """Compare each member."""
         outcome = get_fleet(self._result).outcome
         for name, cluster in outcome.clusters.items():
-            rows = [row for row in self._result.plan.feasibility if row.cluster == name and row.is_selected]
+            rows = [
+                row
+                for row in self._result.plan.feasibility
+                if row.cluster == name and row.is_selected
+            ]
             if rows:
                 self._compare_member(cluster, rows)
         self._member.clear()
@@ -223,10 +287,16 @@ class FleetComparison:
     def _compare_member(self, cluster: NodeCluster, rows: Sequence[Feasibility]) -> None:
         """Compare all bindings now and with more nodes, and the largest count and a node loss for one of them."""
         self._compare_now(cluster, self._result, rows)
-        running = [row for row in rows if row.result is FeasibilityResult.RUNS and row.replicas_max is not None]
+        running = [
+            row
+            for row in rows
+            if row.result is FeasibilityResult.RUNS and row.replicas_max is not None
+        ]
         if running:
             row = self._draw.choice(running)
-            self._check("largest count", row, (0, True), partial(self._measure_maximum, row, cluster))
+            self._check(
+                "largest count", row, (0, True), partial(self._measure_maximum, row, cluster)
+            )
         for row in rows:
             if row.is_waiting:
                 self._compare_additions(row, cluster)
@@ -241,9 +311,16 @@ class FleetComparison:
         if losses:
             row, effect, label = self._draw.choice(losses)
             lost = {node.name for node in cluster.nodes if getattr(node, label) == effect.lost}
-            self._check(f"one {label} down", row, effect.waiting_pods, partial(self._measure_loss, row, cluster, lost))
+            self._check(
+                f"one {label} down",
+                row,
+                effect.waiting_pods,
+                partial(self._measure_loss, row, cluster, lost),
+            )
 
-    def _check(self, kind: str, row: Feasibility, expected: object, measure: Callable[[], object]) -> None:
+    def _check(
+        self, kind: str, row: Feasibility, expected: object, measure: Callable[[], object]
+    ) -> None:
         """Compare an answer. An uncertain one is one of several results, so one of a few runs has to show it."""
         self._comparison.answers[kind] += 1
         real = measure()
@@ -254,30 +331,46 @@ class FleetComparison:
             real = measure()
         if real != expected:
             subject = f"{self._subject}: {row.placement.name} on {row.cluster}"
-            self._comparison.wrong.append(f"{subject}: {kind}: expected {expected}, the scheduler has {real}")
+            self._comparison.wrong.append(
+                f"{subject}: {kind}: expected {expected}, the scheduler has {real}"
+            )
 
-    def _start(self, cluster: NodeCluster, result: PlanResult, further: Sequence[Body] = ()) -> Counter[str]:
+    def _start(
+        self, cluster: NodeCluster, result: PlanResult, further: Sequence[Body] = ()
+    ) -> Counter[str]:
         """Create the member with the nodes and pods of a plan, and further nodes."""
         self._member.clear()
         pods = [body for body in self._fleet.objects.get(cluster.name, ()) if body["kind"] == "Pod"]
         workloads = get_fleet(result).pods.build_input(cluster).workloads
-        order = [(self._bodies[f"{item.namespace}/{item.name}"], item.replicas) for item in workloads]
+        order = [
+            (self._bodies[f"{item.namespace}/{item.name}"], item.replicas) for item in workloads
+        ]
         self._member.start([*map(build_node_body, cluster.nodes), *further], pods, order)
         return self._count()
 
     def _count(self) -> Counter[str]:
         rules = ("affinity", "topologySpreadConstraints")
         specs = [body["spec"]["template"]["spec"] for body in self._bodies.values()]
-        return self._member.count_pending(has_rules=any(rule in spec for spec in specs for rule in rules))
+        return self._member.count_pending(
+            has_rules=any(rule in spec for spec in specs for rule in rules)
+        )
 
-    def _compare_now(self, cluster: NodeCluster, result: PlanResult, rows: Iterable[Feasibility]) -> None:
+    def _compare_now(
+        self, cluster: NodeCluster, result: PlanResult, rows: Iterable[Feasibility]
+    ) -> None:
         """Compare the pods without a node of each binding in one run."""
         runs = [self._start(cluster, result)]
         for row in rows:
-            expected = 0 if row.result is FeasibilityResult.RUNS else row.replicas_requested - (row.replicas_max or 0)
+            expected = (
+                0
+                if row.result is FeasibilityResult.RUNS
+                else row.replicas_requested - (row.replicas_max or 0)
+            )
             earlier = iter(list(runs))
 
-            def measure_binding(row: Feasibility = row, earlier: Iterator[Counter[str]] = earlier) -> int:
+            def measure_binding(
+                row: Feasibility = row, earlier: Iterator[Counter[str]] = earlier
+            ) -> int:
                 run = next(earlier, None)
                 if run is None:
                     run = self._start(cluster, result)
@@ -309,7 +402,9 @@ class FleetComparison:
         elif row.result is FeasibilityResult.CANNOT_RUN:
             for mix in (*([pool] for pool in pools), pools):
                 counts = dict.fromkeys(mix, _FURTHER_NODES)
-                self._check("cannot run", row, True, lambda counts=counts: measure_additions(counts) > 0)
+                self._check(
+                    "cannot run", row, True, lambda counts=counts: measure_additions(counts) > 0
+                )
         else:
             kind = "a mix" if len(missing) > 1 else "one pool"
             for pool in missing if row.missing_nodes != 1 else ():
@@ -335,23 +430,43 @@ class FleetComparison:
             return
         target = fix.get("cluster", row.cluster)
         for fewer in (0, 1) if fix["kind"] == "count" else (0,):
-            result = self._fleet.plan(adjustments=tuple(_read_edit(edit, fewer) for edit in fix["edits"]))
+            result = self._fleet.plan(
+                adjustments=tuple(_read_edit(edit, fewer) for edit in fix["edits"])
+            )
             cluster = get_fleet(result).outcome.clusters.get(target)
-            rows = [item for item in result.plan.feasibility if item.is_selected and item.cluster == target]
+            rows = [
+                item
+                for item in result.plan.feasibility
+                if item.is_selected and item.cluster == target
+            ]
             planned = next((item for item in rows if item.placement == row.placement), None)
             if not fewer:
                 assert planned is not None
-                self._check("runs with the fix", row, FeasibilityResult.RUNS, lambda planned=planned: planned.result)
+                self._check(
+                    "runs with the fix",
+                    row,
+                    FeasibilityResult.RUNS,
+                    lambda planned=planned: planned.result,
+                )
             if planned is not None and cluster is not None:
                 self._compare_now(cluster, result, [planned])
 
     def _compare_exclusion(self, row: Feasibility, fix: Mapping[str, Any]) -> None:
         """Compare the plan with an affinity: the placement runs on each of its clusters, and on no excluded one."""
         result = self._fleet.plan(adjustments=tuple(_read_edit(edit, 0) for edit in fix["edits"]))
-        rows = [item for item in result.plan.feasibility if item.is_selected and item.placement == row.placement]
+        rows = [
+            item
+            for item in result.plan.feasibility
+            if item.is_selected and item.placement == row.placement
+        ]
         expected = {FeasibilityResult.RUNS}, False
         is_left = row.cluster in {item.cluster for item in rows}
-        self._check("runs without a cluster", row, expected, lambda: ({item.result for item in rows}, is_left))
+        self._check(
+            "runs without a cluster",
+            row,
+            expected,
+            lambda: ({item.result for item in rows}, is_left),
+        )
         for item in rows:
             self._compare_now(get_fleet(result).outcome.clusters[item.cluster], result, [item])
 
@@ -368,12 +483,21 @@ def _read_edit(edit: Mapping[str, Any], fewer: int) -> ArgumentAdjustment:
 def start_scheduler(directory: Path) -> Iterator[ApiPrograms]:
     """Start an API server with a scheduler and the namespaces of the fleets, and stop them afterwards."""
     programs = ApiPrograms(
-        PROGRAMS, CRDS, directory, "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition"
+        PROGRAMS,
+        CRDS,
+        directory,
+        "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
     )
     try:
         config = f"--kubeconfig={programs.kubeconfig}"
         access = (f"--authentication-{config[2:]}", f"--authorization-{config[2:]}")
-        programs._start("kube-scheduler", config, *access, "--leader-elect=false", f"--secure-port={free_port()}")
+        programs._start(
+            "kube-scheduler",
+            config,
+            *access,
+            "--leader-elect=false",
+            f"--secure-port={free_port()}",
+        )
         for name in _NAMESPACES[1:]:
             programs.call("POST", PATHS["Namespace"], build_namespace(name))
         yield programs
@@ -387,7 +511,9 @@ def compare(minutes: float, fleets: int, first: int) -> int:
     with tempfile.TemporaryDirectory() as directory, start_scheduler(Path(directory)) as programs:
         while count < fleets and time.monotonic() < end:
             known = len(comparison.wrong)
-            FleetComparison(programs, build_fleet(first + count), f"fleet {first + count}", comparison).run()
+            FleetComparison(
+                programs, build_fleet(first + count), f"fleet {first + count}", comparison
+            ).run()
             for text in comparison.wrong[known:]:
                 print(text, flush=True)
             count += 1
@@ -396,7 +522,12 @@ def compare(minutes: float, fleets: int, first: int) -> int:
     print(f"{count} fleets, {comparison.answers.total()} answers, {len(comparison.wrong)} wrong")
     for kind, number in sorted(comparison.answers.items()):
         print(f"  {kind}: {number}")
-    print(f"{comparison.repetitions} runs repeated, because an answer that is not certain is one of several results")
+    print(
+        (
+            f"{comparison.repetitions} runs repeated, because an answer that is not certain is "
+            "one of several results"
+        )
+    )
     return int(bool(comparison.wrong))
 
 

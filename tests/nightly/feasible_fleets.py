@@ -66,10 +66,14 @@ class Fleet(Struct):
         """Return the plan of the fleet."""
         kind = "kubernetes_nodes"
         values = tuple(
-            ValueOverride(AddressPattern((), "data", kind, name), kind, {"objects": _encode(objects)})
+            ValueOverride(
+                AddressPattern((), "data", kind, name), kind, {"objects": _encode(objects)}
+            )
             for name, objects in self.objects.items()
         )
-        return require_success(plan(self.text, data_overrides=values, variables=variables, **options))
+        return require_success(
+            plan(self.text, data_overrides=values, variables=variables, **options)
+        )
 
 
 def get_fleet(result: PlanResult) -> PlannedFleet:
@@ -82,7 +86,9 @@ def get_fleet(result: PlanResult) -> PlannedFleet:
 def _encode(objects: Sequence[Body]) -> bytes:
     # Files without pods would count as an empty list of pods.
     setup = cluster_objects.build_pod("setup", "", phase="Succeeded")
-    return parse_kubectl_files([("n.json", cluster_objects.print_objects(*objects, setup))]).encode()
+    return parse_kubectl_files(
+        [("n.json", cluster_objects.print_objects(*objects, setup))]
+    ).encode()
 
 
 def build_fleet(seed: int) -> Fleet:
@@ -93,16 +99,27 @@ def build_fleet(seed: int) -> Fleet:
     parts = [_SITE.replace("RACKS", str(draw.randint(2, 3)))]
     for name in members:
         text = (
-            _DUMPED if name in dumped else MEMBER.replace("MORE", _SMALL_POOL).replace("COUNT", str(draw.randint(1, 2)))
+            _DUMPED
+            if name in dumped
+            else MEMBER.replace("MORE", _SMALL_POOL).replace("COUNT", str(draw.randint(1, 2)))
         )
         parts.append(text.replace("NAME", name))
     workloads: dict[str, list[Body]] = {}
     for number in range(draw.randint(1, 4)):
         name = f"p{number}"
-        workloads[name] = [_build_workload(draw, name, f"w{index}") for index in range(draw.choice((1, 1, 2)))]
-        text = "\n---\n".join(json.dumps(body) for body in (build_namespace(name), *workloads[name]))
+        workloads[name] = [
+            _build_workload(draw, name, f"w{index}") for index in range(draw.choice((1, 1, 2)))
+        ]
+        text = "\n---\n".join(
+            json.dumps(body) for body in (build_namespace(name), *workloads[name])
+        )
         policy = _choose_policy(draw, members)
-        parts.append((_MANIFEST + PLACEMENT).replace("NAME", name).replace("TEXT", text).replace("POLICY", policy))
+        parts.append(
+            (_MANIFEST + PLACEMENT)
+            .replace("NAME", name)
+            .replace("TEXT", text)
+            .replace("POLICY", policy)
+        )
     objects = {name: _build_objects(draw) for name in members if name in dumped}
     return Fleet("".join(parts), objects, workloads)
 
@@ -126,7 +143,8 @@ def _build_objects(draw: random.Random) -> list[Body]:
     """Return the nodes of a member in two pools, and pods running on them."""
     nodes = [_build_node(draw, number) for number in range(draw.randint(2, 4))]
     pods = [
-        _build_pod(draw, number, draw.choice(nodes)["metadata"]["name"]) for number in range(draw.choice((0, 0, 1, 2)))
+        _build_pod(draw, number, draw.choice(nodes)["metadata"]["name"])
+        for number in range(draw.choice((0, 0, 1, 2)))
     ]
     return [*nodes, *pods]
 
@@ -135,11 +153,17 @@ def _build_node(draw: random.Random, number: int) -> Body:
     pool = number % 2
     amounts = {"cpu": str((4, 8)[pool]), "memory": "32Gi", "pods": "110"}
     labels = {_HOST: f"n{number}", "agentpool": f"pool{pool}", "disk": ("hdd", "ssd")[pool]}
-    taints = [{"key": "dedicated", "value": "x", "effect": "NoSchedule"}] if pool and draw.random() < 0.3 else []
+    taints = (
+        [{"key": "dedicated", "value": "x", "effect": "NoSchedule"}]
+        if pool and draw.random() < 0.3
+        else []
+    )
     return build_node(f"n{number}", labels, taints, amounts)
 
 
-def build_node(name: str, labels: dict[str, str], taints: list[Body], amounts: dict[str, str]) -> Body:
+def build_node(
+    name: str, labels: dict[str, str], taints: list[Body], amounts: dict[str, str]
+) -> Body:
     """Build a ready node."""
     return {
         "apiVersion": "v1",
@@ -161,27 +185,41 @@ def _build_pod(draw: random.Random, number: int, node: str) -> Body:
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": f"old-{number}", "namespace": "default", "labels": {"app": "old"}},
-        "spec": {"containers": [{"name": "c", "image": "img:1", "resources": resources}], "nodeName": node},
+        "spec": {
+            "containers": [{"name": "c", "image": "img:1", "resources": resources}],
+            "nodeName": node,
+        },
         "status": {"phase": "Running"},
     }
 
 
 def _build_workload(draw: random.Random, namespace: str, name: str) -> Body:
     labels = {"app": name}
-    requests = {"cpu": f"{draw.choice((500, 1000, 2000, 2000, 3000, 5000))}m", "memory": f"{draw.choice((1, 2, 8))}Gi"}
-    spec: Body = {"containers": [{"name": "c", "image": "img:1", "resources": {"requests": requests}}]}
+    requests = {
+        "cpu": f"{draw.choice((500, 1000, 2000, 2000, 3000, 5000))}m",
+        "memory": f"{draw.choice((1, 2, 8))}Gi",
+    }
+    spec: Body = {
+        "containers": [{"name": "c", "image": "img:1", "resources": {"requests": requests}}]
+    }
     term = {"labelSelector": {"matchLabels": labels}, "topologyKey": _HOST}
     kind = draw.random()
     if kind < 0.15:
         spec["affinity"] = {"podAntiAffinity": {_REQUIRED: [term]}}
     elif kind < 0.25:
-        spec["topologySpreadConstraints"] = [{**term, "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}]
+        spec["topologySpreadConstraints"] = [
+            {**term, "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
+        ]
     elif kind < 0.45:
         spec["nodeSelector"] = {"disk": draw.choice(("hdd", "ssd"))}
     if draw.random() < 0.3:
         spec["tolerations"] = [{"key": "dedicated", "operator": "Exists"}]
     template = {"metadata": {"labels": labels}, "spec": spec}
-    body: Body = {"replicas": draw.randint(0, 8), "selector": {"matchLabels": labels}, "template": template}
+    body: Body = {
+        "replicas": draw.randint(0, 8),
+        "selector": {"matchLabels": labels},
+        "template": template,
+    }
     workload = draw.choice(("Deployment", "Deployment", "StatefulSet", "ReplicaSet"))
     if workload == "StatefulSet":
         body |= {"serviceName": name, "podManagementPolicy": "Parallel"}

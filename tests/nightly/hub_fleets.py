@@ -54,7 +54,9 @@ class Fleet:
         self._hub, self._programs, self._directory = hub, hub.hub, directory
         self.wrong: list[str] = []
         self.kills = self.departures = 0
-        self._kinds = self._random.choices(("PickAll", "PickN", "PickFixed"), (1, 3, 1), k=self._random.randint(1, 3))
+        self._kinds = self._random.choices(
+            ("PickAll", "PickN", "PickFixed"), (1, 3, 1), k=self._random.randint(1, 3)
+        )
         self._names = [f"fleet{seed % 1000}-{n}" for n in range(len(self._kinds))]
 
     def run(self) -> None:
@@ -85,11 +87,18 @@ class Fleet:
     def _label_members(self) -> None:
         with _measure("members"):
             draw = self._random.choice
-            self._programs.join({name: {"env": draw(("prod", "canary")), "zone": draw("abc")} for name in _MEMBERS})
+            self._programs.join(
+                {name: {"env": draw(("prod", "canary")), "zone": draw("abc")} for name in _MEMBERS}
+            )
 
     def _configure(self, content: str) -> str:
         return HEAD + "".join(
-            build_app(name, _CONTENT.format(name=name, content=content), self._choose_policy(kind), _STRATEGY)
+            build_app(
+                name,
+                _CONTENT.format(name=name, content=content),
+                self._choose_policy(kind),
+                _STRATEGY,
+            )
             for name, kind in zip(self._names, self._kinds, strict=True)
         )
 
@@ -103,7 +112,11 @@ class Fleet:
             text += f"number_of_clusters = {self._random.randint(1, 5)}\n"
         if self._random.random() < 0.5:
             return text
-        return text + (_REQUIRED if kind == "PickAll" else self._random.choice((_SPREAD, _PREFERRED, _REQUIRED)))
+        return text + (
+            _REQUIRED
+            if kind == "PickAll"
+            else self._random.choice((_SPREAD, _PREFERRED, _REQUIRED))
+        )
 
     # --- commands --------------------------------------------------------------------------------
 
@@ -128,7 +141,9 @@ class Fleet:
         words = [sys.executable, "-m", "nexusform", command, "-auto-approve"]
         with (
             _measure("killed"),
-            subprocess.Popen(words, cwd=self._directory, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as run,
+            subprocess.Popen(
+                words, cwd=self._directory, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            ) as run,
         ):
 
             def count_writes(method: str, target: str) -> None:
@@ -146,7 +161,9 @@ class Fleet:
     def _run(self, *words: str) -> tuple[int, str]:
         command = [sys.executable, "-m", "nexusform", *words]
         with _measure(words[0]):
-            result = subprocess.run(command, cwd=self._directory, capture_output=True, text=True, check=False)
+            result = subprocess.run(
+                command, cwd=self._directory, capture_output=True, text=True, check=False
+            )
         return result.returncode, " ".join((result.stdout + result.stderr).split())
 
     def _read_scores(self) -> None:
@@ -179,7 +196,9 @@ def _find_records(value: object) -> list[dict[tuple[str, int], ShareClassScore]]
     return own + [record for item in value.values() for record in _find_records(item)]
 
 
-def _merge(records: list[dict[tuple[str, int], ShareClassScore]]) -> dict[tuple[str, int], ShareClassScore]:
+def _merge(
+    records: list[dict[tuple[str, int], ShareClassScore]],
+) -> dict[tuple[str, int], ShareClassScore]:
     merged: dict[tuple[str, int], ShareClassScore] = {}
     for record in records:
         for key, score in record.items():
@@ -197,7 +216,10 @@ def run_fleets(minutes: float, fleets: int, first: int) -> int:
     """Run fleets until the time is over; print wrong results, totals and the score. Return 1 on wrong results."""
     end, count, wrong, kills, departures = time.monotonic() + 60 * minutes, 0, 0, 0, 0
     members: dict[str, dict[str, str]] = {name: {} for name in _MEMBERS}
-    with tempfile.TemporaryDirectory() as directory, start_running_hub(Path(directory), members) as hub:
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        start_running_hub(Path(directory), members) as hub,
+    ):
         os.environ["NF_FLEET_KUBECONFIG"] = str(hub.kubeconfig(Path(directory)))
         while count < fleets and time.monotonic() < end:
             with tempfile.TemporaryDirectory() as work:
@@ -207,9 +229,15 @@ def run_fleets(minutes: float, fleets: int, first: int) -> int:
             kills, departures = kills + fleet.kills, departures + fleet.departures
             for text in fleet.wrong:
                 print(f"fleet {first + count - 1}: {text}", flush=True)
-    print(f"{count} fleets, {kills} killed applies, {departures} members left, {wrong} fleets with wrong results")
     print(
-        "seconds per fleet:", ", ".join(f"{part} {total / max(count, 1):.1f}" for part, total in SECONDS.most_common())
+        (
+            f"{count} fleets, {kills} killed applies, {departures} members left, {wrong} fleets "
+            "with wrong results"
+        )
+    )
+    print(
+        "seconds per fleet:",
+        ", ".join(f"{part} {total / max(count, 1):.1f}" for part, total in SECONDS.most_common()),
     )
     score = compute_score(_merge(SCORES))
     if score is not None:
@@ -220,7 +248,10 @@ def run_fleets(minutes: float, fleets: int, first: int) -> int:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # The servers end with it.
+    # The servers end with it.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     arguments = sys.argv[1:]
     seed = int(arguments[2]) if len(arguments) > 2 else int(time.time()) % 1_000_000_000
-    sys.exit(run_fleets(float(arguments[0]), int(arguments[1]) if len(arguments) > 1 else 100, seed))
+    sys.exit(
+        run_fleets(float(arguments[0]), int(arguments[1]) if len(arguments) > 1 else 100, seed)
+    )

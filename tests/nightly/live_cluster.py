@@ -14,7 +14,15 @@ from typing import Any
 from tests.domains.hub.api_programs import CRDS, PROGRAMS, ApiPrograms, free_port
 
 Body = dict[str, Any]
-_CONTROLLERS = ("deployment", "replicaset", "statefulset", "daemonset", "job", "disruption", "resourceclaim")
+_CONTROLLERS = (
+    "deployment",
+    "replicaset",
+    "statefulset",
+    "daemonset",
+    "job",
+    "disruption",
+    "resourceclaim",
+)
 DEVICE_KINDS = ("ResourceSlice", "DeviceClass", "ResourceClaim", "ResourceClaimTemplate")
 # Controllers of scenarios: of autoscalers, quotas and evictions by taints.
 _STORY_CONTROLLERS = ("horizontal-pod-autoscaler", "resourcequota", "taint-eviction")
@@ -82,7 +90,10 @@ class LiveCluster:
         assert "error" not in answer, (body, answer)
         if body["kind"] in ("Node", "Pod") and "status" in body:
             self._programs.call(
-                "PATCH", f"{path}/{body['metadata']['name']}/status", {"status": body["status"]}, _MERGE
+                "PATCH",
+                f"{path}/{body['metadata']['name']}/status",
+                {"status": body["status"]},
+                _MERGE,
             )
         return answer
 
@@ -97,8 +108,14 @@ class LiveCluster:
         return self._programs.apply(path, body, "nexusform")
 
     def evict(self, name: str) -> Body:
-        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": "default"}}
-        return self._programs.call("POST", f"{PATHS['Pod'].format('default')}/{name}/eviction", body)
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": name, "namespace": "default"},
+        }
+        return self._programs.call(
+            "POST", f"{PATHS['Pod'].format('default')}/{name}/eviction", body
+        )
 
     def delete(self, kind: str, name: str = "") -> Body:
         return self._programs.call("DELETE", f"{PATHS[kind].format('default')}/{name}".rstrip("/"))
@@ -118,13 +135,22 @@ class LiveCluster:
         """
         path = PATHS[kind].replace("/namespaces/{}", "")
         answer = self._programs.call("GET", path)
-        bodies = [{"apiVersion": answer.get("apiVersion"), "kind": kind, **item} for item in answer.get("items", [])]
-        return [body for body in bodies if kind != "Namespace" or body["metadata"]["name"] != "kube-system"]
+        bodies = [
+            {"apiVersion": answer.get("apiVersion"), "kind": kind, **item}
+            for item in answer.get("items", [])
+        ]
+        return [
+            body
+            for body in bodies
+            if kind != "Namespace" or body["metadata"]["name"] != "kube-system"
+        ]
 
     def clear(self) -> None:
         """Delete all workloads, pods and nodes, and wait until none is left."""
         for kind in ("Deployment", "StatefulSet", "DaemonSet", "Job", "ReplicaSet"):
-            self._programs.call("DELETE", f"{PATHS[kind].format('default')}?propagationPolicy=Background")
+            self._programs.call(
+                "DELETE", f"{PATHS[kind].format('default')}?propagationPolicy=Background"
+            )
         for _ in range(100):
             self._programs.call("DELETE", PATHS["ReplicaSet"].format("default"))
             for pod in self.list_all("Pod"):
@@ -139,7 +165,9 @@ class LiveCluster:
             time.sleep(0.05)
         while any(self.list_all(kind) for kind in DEVICE_KINDS):
             for claim in self.list_all("ResourceClaim"):
-                self.patch("ResourceClaim", claim["metadata"]["name"], {"metadata": {"finalizers": None}})
+                self.patch(
+                    "ResourceClaim", claim["metadata"]["name"], {"metadata": {"finalizers": None}}
+                )
             for kind in DEVICE_KINDS:
                 self._programs.call("DELETE", PATHS[kind].format("default"))
 
@@ -151,7 +179,8 @@ class LiveCluster:
                 break
             time.sleep(0.05)
         self._wait_for_scheduler()
-        time.sleep(0.3)  # For the controllers.
+        # For the controllers.
+        time.sleep(0.3)
 
     def _wait_for_scheduler(self) -> None:
         """Wait until a pod runs on each node. The scheduler sees pods and nodes in the order of their changes."""
@@ -159,12 +188,16 @@ class LiveCluster:
         for node in nodes:
             spec = {
                 "containers": [{"name": "c", "image": "img:1"}],
-                "nodeSelector": {"kubernetes.io/hostname": node["metadata"]["labels"]["kubernetes.io/hostname"]},
+                "nodeSelector": {
+                    "kubernetes.io/hostname": node["metadata"]["labels"]["kubernetes.io/hostname"]
+                },
                 "tolerations": [{"operator": "Exists"}],
             }
             metadata = {"name": f"probe-{node['metadata']['name']}", "namespace": "default"}
             self.create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
-        probes = [f"{PATHS['Pod'].format('default')}/probe-{node['metadata']['name']}" for node in nodes]
+        probes = [
+            f"{PATHS['Pod'].format('default')}/probe-{node['metadata']['name']}" for node in nodes
+        ]
         for probe in probes:
             while not self._programs.call("GET", probe)["spec"].get("nodeName"):
                 time.sleep(0.02)
@@ -192,8 +225,15 @@ class LiveCluster:
 
     def _awaits_job_pods(self, pods: list[Body]) -> bool:
         """Return whether a Job will replace pods: 10 s after the first eviction, later after the next ones."""
-        owners = [pod["metadata"].get("ownerReferences", [{}])[0].get("uid") for pod in pods if not has_ended(pod)]
-        return any(owners.count(body["metadata"]["uid"]) < body["spec"]["parallelism"] for body in self.list_all("Job"))
+        owners = [
+            pod["metadata"].get("ownerReferences", [{}])[0].get("uid")
+            for pod in pods
+            if not has_ended(pod)
+        ]
+        return any(
+            owners.count(body["metadata"]["uid"]) < body["spec"]["parallelism"]
+            for body in self.list_all("Job")
+        )
 
     def _are_complete(self) -> bool:
         """Return whether each controller reports all of its pods as ready."""
@@ -203,7 +243,9 @@ class LiveCluster:
             "Job": ("parallelism", "ready"),
         }
         for kind, (wanted, ready) in counts.items():
-            if any(body["status"].get(ready, 0) != body["spec"][wanted] for body in self.list_all(kind)):
+            if any(
+                body["status"].get(ready, 0) != body["spec"][wanted] for body in self.list_all(kind)
+            ):
                 return False
         return all(
             body["status"].get("observedGeneration")
@@ -214,13 +256,19 @@ class LiveCluster:
     def _report_ready(self) -> None:
         while self._is_open:
             for pod in self.list_all("Pod"):
-                is_new = not pod["status"].get("containerStatuses") and "deletionTimestamp" not in pod["metadata"]
+                is_new = (
+                    not pod["status"].get("containerStatuses")
+                    and "deletionTimestamp" not in pod["metadata"]
+                )
                 if pod["spec"].get("nodeName") and is_new:
                     self._report(pod, self.keeps_unready(pod))
                 elif pod["metadata"].get("deletionTimestamp") and not self.keeps_terminating(pod):
                     path = f"{PATHS['Pod'].format(pod['metadata']['namespace'])}/{pod['metadata']['name']}"
-                    if pod["metadata"].get("finalizers"):  # Of a Job, because it waits for the end of the pod.
-                        self._programs.call("PATCH", f"{path}/status", {"status": {"phase": "Failed"}}, _MERGE)
+                    # Of a Job, because it waits for the end of the pod.
+                    if pod["metadata"].get("finalizers"):
+                        self._programs.call(
+                            "PATCH", f"{path}/status", {"status": {"phase": "Failed"}}, _MERGE
+                        )
                     self._programs.call("DELETE", f"{path}?gracePeriodSeconds=0")
             time.sleep(0.1)
 
@@ -228,8 +276,14 @@ class LiveCluster:
         """Report a pod as ready, or as waiting for a reason."""
         metadata = pod["metadata"]
         path = f"{PATHS['Pod'].format(metadata['namespace'])}/{metadata['name']}/status"
-        ready = {"type": "Ready", "status": "False" if waiting else "True", "lastTransitionTime": _get_time()}
-        state = {"waiting": {"reason": waiting}} if waiting else {"running": {"startedAt": _get_time()}}
+        ready = {
+            "type": "Ready",
+            "status": "False" if waiting else "True",
+            "lastTransitionTime": _get_time(),
+        }
+        state = (
+            {"waiting": {"reason": waiting}} if waiting else {"running": {"startedAt": _get_time()}}
+        )
         statuses = [
             {
                 "name": container["name"],
@@ -243,7 +297,12 @@ class LiveCluster:
         ]
         phase = "Pending" if waiting else "Running"
         started = pod["status"].get("startTime", _get_time())
-        status = {"phase": phase, "conditions": [ready], "containerStatuses": statuses, "startTime": started}
+        status = {
+            "phase": phase,
+            "conditions": [ready],
+            "containerStatuses": statuses,
+            "startTime": started,
+        }
         self._programs.call("PATCH", path, {"status": status}, _MERGE)
 
 
@@ -252,8 +311,13 @@ def _get_time() -> str:
 
 
 def _describe(pod: Body) -> str:
-    ready = [item["status"] for item in pod["status"].get("conditions", []) if item["type"] == "Ready"]
-    return f"{pod['metadata']['name']} {pod['spec'].get('nodeName')} {pod['metadata'].get('deletionTimestamp')} {ready}"
+    ready = [
+        item["status"] for item in pod["status"].get("conditions", []) if item["type"] == "Ready"
+    ]
+    return (
+        f"{pod['metadata']['name']} {pod['spec'].get('nodeName')} "
+        f"{pod['metadata'].get('deletionTimestamp')} {ready}"
+    )
 
 
 def has_ended(pod: Body) -> bool:
@@ -265,7 +329,9 @@ def _is_decided(pod: Body) -> bool:
     """Return whether a pod has a node or is pending without one; evicted pods and their preemptors are neither."""
     if pod["metadata"].get("deletionTimestamp"):
         return False
-    return bool(pod["spec"].get("nodeName")) or (_is_rejected(pod) and not pod["status"].get("nominatedNodeName"))
+    return bool(pod["spec"].get("nodeName")) or (
+        _is_rejected(pod) and not pod["status"].get("nominatedNodeName")
+    )
 
 
 def _is_rejected(pod: Body) -> bool:
@@ -280,11 +346,19 @@ def start_cluster(
     """Start the programs in a directory, and stop them afterwards."""
     flags = _POLICY_FLAGS if has_stories else ()
     programs = ApiPrograms(
-        programs_directory, CRDS, directory, "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition", *flags
+        programs_directory,
+        CRDS,
+        directory,
+        "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
+        *flags,
     )
     try:
         config = f"--kubeconfig={programs.kubeconfig}"
-        common = (config, f"--authentication-kubeconfig={programs.kubeconfig}", "--leader-elect=false")
+        common = (
+            config,
+            f"--authentication-kubeconfig={programs.kubeconfig}",
+            "--leader-elect=false",
+        )
         authorization = f"--authorization-kubeconfig={programs.kubeconfig}"
         programs._start("kube-scheduler", *common, authorization, f"--secure-port={free_port()}")
         names = (*_CONTROLLERS, *(_STORY_CONTROLLERS if has_stories else ()))
@@ -310,6 +384,11 @@ def start_cluster(
 
 def build_priority_classes(classes: Mapping[str, int]) -> list[Body]:
     return [
-        {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, "value": value}
+        {
+            "apiVersion": "scheduling.k8s.io/v1",
+            "kind": "PriorityClass",
+            "metadata": {"name": name},
+            "value": value,
+        }
         for name, value in classes.items()
     ]

@@ -29,7 +29,13 @@ from nexusform.domains.pods.scheduling.cluster_records import is_recreated
 from nexusform.domains.pods.scheduling.pod_outcomes import PodOutcome
 from nexusform.kubernetes.dump_script import CLUSTER_KINDS
 from nexusform.planning.plan_request import ValueOverride
-from tests.nightly.live_cluster import PATHS, Body, LiveCluster, build_priority_classes, start_cluster
+from tests.nightly.live_cluster import (
+    PATHS,
+    Body,
+    LiveCluster,
+    build_priority_classes,
+    start_cluster,
+)
 from tests.nightly.pod_worlds import _MEMBER
 from tests.planning.harness import plan, require_success
 
@@ -74,11 +80,17 @@ class StoryResult(Struct):
 def run_story(cluster: LiveCluster, story: Story) -> StoryResult:
     """Run a scenario, and compare the prediction from its dump with the pods afterwards."""
     cluster.keeps_unready = _find_start_error
-    cluster.keeps_terminating = lambda pod: pod["metadata"].get("labels", {}).get("app", "") == (story.lingering or "-")
+    cluster.keeps_terminating = lambda pod: (
+        pod["metadata"].get("labels", {}).get("app", "") == (story.lingering or "-")
+    )
     for body in story.nodes:
         cluster.create(body)
     for body in story.before:
-        answer = cluster.apply(body) if body["kind"] not in ("Pod", "ReplicaSet") else cluster.create(body)
+        answer = (
+            cluster.apply(body)
+            if body["kind"] not in ("Pod", "ReplicaSet")
+            else cluster.create(body)
+        )
         assert "error" not in answer, (body, answer)
     if any(body["kind"] in _WORKLOADS for body in story.before):
         cluster.wait_until_settled()
@@ -105,9 +117,11 @@ def clear_story(cluster: LiveCluster) -> None:
     for kind in _OWN_KINDS:
         cluster.delete(kind)
     cluster.clear()
-    cluster.delete("ControllerRevision")  # no garbage collector runs: a StatefulSet of the same name would use them
+    # No garbage collector runs: a StatefulSet of the same name would use them.
+    cluster.delete("ControllerRevision")
     if has_policies:
-        time.sleep(3)  # The API server applies a deleted policy a little longer.
+        # The API server applies a deleted policy a little longer.
+        time.sleep(3)
 
 
 def _find_start_error(pod: Body) -> str:
@@ -120,12 +134,19 @@ def list_dump(cluster: LiveCluster) -> list[Body]:
     return [body for kind in CLUSTER_KINDS if kind in PATHS for body in cluster.list_all(kind)]
 
 
-def predict_story(dump: Sequence[Body], change: Iterable[Body]) -> list[tuple[ObjectPods, PodOutcome]]:
+def predict_story(
+    dump: Sequence[Body], change: Iterable[Body]
+) -> list[tuple[ObjectPods, PodOutcome]]:
     """Return the outcomes of the changed workloads with the pods of their objects."""
     text = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(dump)}).encode()
-    values = ValueOverride(None, "kubernetes_nodes", {"objects": parse_kubectl_files([("n.json", text)]).encode()})
+    values = ValueOverride(
+        None, "kubernetes_nodes", {"objects": parse_kubectl_files([("n.json", text)]).encode()}
+    )
     manifests = "\n---\n".join(json.dumps(body) for body in change)
-    block = f'resource "fleet_hub_manifest" "m" {{\n  cluster_id = "m1"\n  yaml_body = <<-EOT\n{manifests}\nEOT\n}}\n'
+    block = (
+        f'resource "fleet_hub_manifest" "m" {{\n  cluster_id = "m1"\n  yaml_body = <<-EOT\n'
+        f"{manifests}\nEOT\n}}\n"
+    )
     fleet = find_planned_fleet(require_success(plan(_MEMBER + block, data_overrides=(values,))))
     assert fleet is not None
     rows = []
@@ -135,7 +156,9 @@ def predict_story(dump: Sequence[Body], change: Iterable[Body]) -> list[tuple[Ob
     return rows
 
 
-def compare_story(dump: Sequence[Body], change: Sequence[Body], real: Sequence[Body]) -> StoryResult:
+def compare_story(
+    dump: Sequence[Body], change: Sequence[Body], real: Sequence[Body]
+) -> StoryResult:
     """Compare the certain pods with the real ones: pre-existing pods by name, others by node and image."""
     images = {(body["kind"], body["metadata"]["name"]): _get_images(body) for body in change}
     by_workload: dict[str, list[tuple[ObjectPods, PodOutcome]]] = {}
@@ -149,8 +172,12 @@ def compare_story(dump: Sequence[Body], change: Sequence[Body], real: Sequence[B
         existing = [pod for pod in before if pod["metadata"]["labels"].get("app") == name]
         result.pods += len(rows)
         result.certain += sum(outcome.is_certain for _, outcome in rows)
-        for text in _find_wrong_predictions(key, rows, existing, pods, images.get((kind, name), set())):
-            shown = sorted((pod["metadata"]["name"], pod["spec"].get("nodeName", "")) for pod in pods)
+        for text in _find_wrong_predictions(
+            key, rows, existing, pods, images.get((kind, name), set())
+        ):
+            shown = sorted(
+                (pod["metadata"]["name"], pod["spec"].get("nodeName", "")) for pod in pods
+            )
             result.wrong.append(f"{key}: {text}; pods are {shown}")
     return result
 
@@ -173,10 +200,15 @@ def _find_wrong_predictions(
             template = outcome.spec.template if outcome.spec else ""
             is_former = template.startswith("seen-")
             if outcome.is_certain and place != (outcome.node, not is_former):
-                yield f"{outcome.name} certainly on {outcome.node or 'no node'} (former: {is_former}), is at {place}"
+                yield (
+                    f"{outcome.name} certainly on {outcome.node or 'no node'} (former: "
+                    f"{is_former}), is at {place}"
+                )
     else:
         certain = Counter(
-            (item.node, not (item.spec and item.spec.template.startswith("seen-"))) for item in kept if item.is_certain
+            (item.node, not (item.spec and item.spec.template.startswith("seen-")))
+            for item in kept
+            if item.is_certain
         )
         found = Counter((pod["spec"].get("nodeName", ""), _is_current(pod, images)) for pod in pods)
         if certain - found:
@@ -186,11 +218,15 @@ def _find_wrong_predictions(
 
 
 def _compare_existing(
-    rows: Sequence[tuple[ObjectPods, PodOutcome]], existing: Sequence[Body], names: Mapping[str, Body]
+    rows: Sequence[tuple[ObjectPods, PodOutcome]],
+    existing: Sequence[Body],
+    names: Mapping[str, Body],
 ) -> Iterable[str]:
     """Compare the existing pods certainly kept or removed by node, because pods of one node are interchangeable."""
     for action, is_kept in ((pod_outcomes.KEEP, True), (pod_outcomes.REMOVE, False)):
-        certain = Counter(item.previous for _, item in rows if item.action == action and item.is_certain)
+        certain = Counter(
+            item.previous for _, item in rows if item.action == action and item.is_certain
+        )
         pods = [pod for pod in existing if (pod["metadata"]["name"] in names) == is_kept]
         found = Counter(pod["spec"].get("nodeName", "") for pod in pods)
         if certain - found:
@@ -198,24 +234,33 @@ def _compare_existing(
 
 
 def _get_images(body: Body) -> set[str]:
-    spec = body["spec"] if body["kind"] == "Pod" else body["spec"].get("template", {}).get("spec", {})
+    spec = (
+        body["spec"] if body["kind"] == "Pod" else body["spec"].get("template", {}).get("spec", {})
+    )
     return {container["image"].rpartition("/")[2] for container in spec.get("containers", ())}
 
 
 def _is_current(pod: Body, images: set[str]) -> bool:
     """Return whether a pod has the images of a manifest, possibly from a mirror."""
-    return images <= {container["image"].rpartition("/")[2] for container in pod["spec"]["containers"]}
+    return images <= {
+        container["image"].rpartition("/")[2] for container in pod["spec"]["containers"]
+    }
 
 
 def _get_owner(pod: Body) -> tuple[str, str]:
-    owners = pod["metadata"].get("ownerReferences") or [{"kind": "Pod", "name": pod["metadata"]["name"]}]
+    owners = pod["metadata"].get("ownerReferences") or [
+        {"kind": "Pod", "name": pod["metadata"]["name"]}
+    ]
     kind, name = owners[0]["kind"], owners[0]["name"]
     has_hash = kind == "ReplicaSet" and "pod-template-hash" in pod["metadata"].get("labels", {})
     return ("Deployment", name.rpartition("-")[0]) if has_hash else (kind, name)
 
 
 def _is_active(pod: Body) -> bool:
-    return "deletionTimestamp" not in pod["metadata"] and pod["status"].get("phase") not in ("Succeeded", "Failed")
+    return "deletionTimestamp" not in pod["metadata"] and pod["status"].get("phase") not in (
+        "Succeeded",
+        "Failed",
+    )
 
 
 def run_stories(
@@ -228,7 +273,10 @@ def run_stories(
 ) -> int:
     """Print the result of each scenario and the totals. Return 1 if a certain pod is wrong."""
     end, count, wrong, certain, pods, seed = time.monotonic() + 60 * minutes, 0, 0, 0, 0, first
-    with tempfile.TemporaryDirectory() as directory, start_cluster(Path(directory), has_stories=True) as cluster:
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        start_cluster(Path(directory), has_stories=True) as cluster,
+    ):
         for body in build_priority_classes(PRIORITIES):
             cluster.create(body)
         while time.monotonic() < end:
@@ -251,7 +299,9 @@ def run_stories(
                     print(f"  WRONG {text}", flush=True)
                 if records is not None:
                     record = {"change": story.change, "dump": result.dump, "real": result.real}
-                    (records / f"{name}-{seed}.json".replace(" ", "-")).write_text(json.dumps(record))
+                    (records / f"{name}-{seed}.json".replace(" ", "-")).write_text(
+                        json.dumps(record)
+                    )
             seed += 1
     print(f"{count} stories, {pods} pods, {certain} certain, {wrong} wrong")
     return int(bool(wrong))

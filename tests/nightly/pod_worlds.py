@@ -16,12 +16,19 @@ from nexusform.domains.pods.scheduling.cluster_records import is_recreated
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.plan_request import ValueOverride
 from tests.domains.pods.importers import cluster_objects
-from tests.nightly.live_cluster import DEVICE_KINDS, Body, LiveCluster, build_priority_classes, has_ended
+from tests.nightly.live_cluster import (
+    DEVICE_KINDS,
+    Body,
+    LiveCluster,
+    build_priority_classes,
+    has_ended,
+)
 from tests.planning.harness import plan, require_success
 
 _HOST, _ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-_START = "2026-01-01T00:00:00Z"  # Of existing pods: new ones start later, not in the same second.
+# Of existing pods: new ones start later, not in the same second.
+_START = "2026-01-01T00:00:00Z"
 _CLASSES = {"low": -10, "high": 1000}
 _MEMBER = """
 resource "fleet_member_cluster" "m1" {
@@ -74,9 +81,15 @@ def build_world(seed: int) -> World:
 
 
 def build_node(draw: random.Random, number: int, zones: int) -> Body:
-    amounts = {"cpu": str(draw.choice((2, 4, 4, 8))), "memory": f"{draw.choice((4, 8, 16))}Gi", "pods": "110"}
+    amounts = {
+        "cpu": str(draw.choice((2, 4, 4, 8))),
+        "memory": f"{draw.choice((4, 8, 16))}Gi",
+        "pods": "110",
+    }
     labels = {_HOST: f"n{number}", _ZONE: f"z{number % zones}", "disk": draw.choice(("ssd", "hdd"))}
-    taints = [{"key": "dedicated", "value": "x", "effect": "NoSchedule"}] if draw.random() < 0.1 else []
+    taints = (
+        [{"key": "dedicated", "value": "x", "effect": "NoSchedule"}] if draw.random() < 0.1 else []
+    )
     return {
         "apiVersion": "v1",
         "kind": "Node",
@@ -132,17 +145,24 @@ def _build_spec(draw: random.Random, app: str, *, is_plain: bool = False) -> Bod
         spec["tolerations"] = [{"key": "dedicated", "operator": "Exists"}]
     if draw.random() < 0.15:
         spec["priorityClassName"] = draw.choice(sorted(_CLASSES))
-    term = {"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": draw.choice((_HOST, _HOST, _ZONE))}
+    term = {
+        "labelSelector": {"matchLabels": {"app": app}},
+        "topologyKey": draw.choice((_HOST, _HOST, _ZONE)),
+    }
     kind = draw.random()
     if kind < 0.25:
         spec["affinity"] = {"podAntiAffinity": {_REQUIRED: [term]}}
     elif kind < 0.4:
         rule = [{"weight": draw.choice((1, 50, 100)), "podAffinityTerm": term}]
-        spec["affinity"] = {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": rule}}
+        spec["affinity"] = {
+            "podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": rule}
+        }
     elif kind < 0.5:
         other = {**term, "labelSelector": {"matchLabels": {"app": draw.choice("abcde")}}}
         spec["affinity"] = {
-            draw.choice(("podAffinity", "podAntiAffinity")): {"requiredDuringSchedulingIgnoredDuringExecution": [other]}
+            draw.choice(("podAffinity", "podAntiAffinity")): {
+                "requiredDuringSchedulingIgnoredDuringExecution": [other]
+            }
         }
     elif kind < 0.65:
         spec["topologySpreadConstraints"] = [
@@ -157,7 +177,9 @@ def _build_spec(draw: random.Random, app: str, *, is_plain: bool = False) -> Bod
 
 
 def _build_workload(draw: random.Random, name: str) -> Body:
-    kind = draw.choice(("Deployment", "Deployment", "Deployment", "StatefulSet", "DaemonSet", "Pod", "Job"))
+    kind = draw.choice(
+        ("Deployment", "Deployment", "Deployment", "StatefulSet", "DaemonSet", "Pod", "Job")
+    )
     labels = {"app": name}
     spec = _build_spec(draw, name)
     metadata = {"name": name, "namespace": "default", "labels": labels}
@@ -208,11 +230,15 @@ def collect_nodes(pods: Sequence[Body]) -> dict[str, dict[str, str]]:
         kind, name = owners[0]["kind"], owners[0]["name"]
         if kind == "ReplicaSet":
             kind, name = "Deployment", name.rpartition("-")[0]
-        nodes.setdefault(f"default/{kind}/{name}", {})[metadata["name"]] = pod["spec"].get("nodeName", "")
+        nodes.setdefault(f"default/{kind}/{name}", {})[metadata["name"]] = pod["spec"].get(
+            "nodeName", ""
+        )
     return nodes
 
 
-def predict_world(before: Sequence[Body], workloads: Sequence[Body]) -> dict[str, list[tuple[str, str, bool, str]]]:
+def predict_world(
+    before: Sequence[Body], workloads: Sequence[Body]
+) -> dict[str, list[tuple[str, str, bool, str]]]:
     """Return name, node, certainty and doubt of each predicted pod by workload."""
     fleet = find_planned_fleet(plan_world(before, workloads))
     assert fleet is not None
@@ -220,7 +246,9 @@ def predict_world(before: Sequence[Body], workloads: Sequence[Body]) -> dict[str
     for object_pods in fleet.pods._object_pods.values():
         for outcome in object_pods.list_all_outcomes():
             doubt = f"{outcome.doubt}: {outcome.alternative}"
-            pods.setdefault(outcome.workload, []).append((outcome.name, outcome.node, outcome.is_certain, doubt))
+            pods.setdefault(outcome.workload, []).append(
+                (outcome.name, outcome.node, outcome.is_certain, doubt)
+            )
     return pods
 
 
@@ -228,11 +256,21 @@ def plan_world(before: Sequence[Body], workloads: Sequence[Body]) -> PlanResult:
     """Return the plan of workloads on a cluster with these objects."""
     # Files without pods would count as an empty list of pods.
     reading = parse_kubectl_files(
-        [("n.json", cluster_objects.print_objects(*before, cluster_objects.build_pod("setup", "", phase="Succeeded")))]
+        [
+            (
+                "n.json",
+                cluster_objects.print_objects(
+                    *before, cluster_objects.build_pod("setup", "", phase="Succeeded")
+                ),
+            )
+        ]
     )
     values = ValueOverride(None, "kubernetes_nodes", {"objects": reading.encode()})
     text = "\n---\n".join(json.dumps(body) for body in workloads)
-    block = f'resource "fleet_hub_manifest" "m" {{\n  cluster_id = "m1"\n  yaml_body = <<-EOT\n{text}\nEOT\n}}\n'
+    block = (
+        f'resource "fleet_hub_manifest" "m" {{\n  cluster_id = "m1"\n  yaml_body = <<-EOT\n'
+        f"{text}\nEOT\n}}\n"
+    )
     return require_success(plan(_MEMBER + block, data_overrides=(values,)))
 
 
@@ -244,9 +282,17 @@ def compare_world(predicted: dict[str, Any], runs: Sequence[dict[str, dict[str, 
             for name, node, is_certain, _ in pods:
                 real = [run.get(key, {}).get(name) for run in runs]
                 is_alike = len(set(real)) == 1
-                _add_counts(result, 1, int(is_certain), int(is_alike), int(is_certain and real[0] == node and is_alike))
+                _add_counts(
+                    result,
+                    1,
+                    int(is_certain),
+                    int(is_alike),
+                    int(is_certain and real[0] == node and is_alike),
+                )
                 if is_certain and any(each not in (node, None) for each in real):
-                    result.wrong.append(f"{key} {name}: certain on {node or 'no node'}, ran on {real}")
+                    result.wrong.append(
+                        f"{key} {name}: certain on {node or 'no node'}, ran on {real}"
+                    )
             continue
         counts = [Counter(run.get(key, {}).values()) for run in runs]
         certain = Counter(node for _, node, is_certain, _ in pods if is_certain)
@@ -254,7 +300,9 @@ def compare_world(predicted: dict[str, Any], runs: Sequence[dict[str, dict[str, 
         alike = Counter({name: min(count[name] for count in counts) for name in names})
         _add_counts(result, len(pods), certain.total(), alike.total(), (certain & alike).total())
         if certain - alike:
-            result.wrong.append(f"{key}: certain on {dict(certain)}, ran on {[dict(count) for count in counts]}")
+            result.wrong.append(
+                f"{key}: certain on {dict(certain)}, ran on {[dict(count) for count in counts]}"
+            )
     return result
 
 

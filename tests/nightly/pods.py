@@ -25,7 +25,8 @@ def compare(
 ) -> int:
     """Print each wrong prediction and the totals. Return 1 if a certain pod ran elsewhere."""
     total, worlds = Result(), 0
-    first = int(time.time()) % 1_000_000_000  # Other seeds each night; a report names them.
+    # Other seeds each night; a report names them.
+    first = int(time.time()) % 1_000_000_000
     end = time.monotonic() + 60 * minutes
     with tempfile.TemporaryDirectory() as directory, start_cluster(Path(directory)) as cluster:
         for seed, result in run(cluster, itertools.count(first), version):
@@ -40,12 +41,24 @@ def compare(
             if time.monotonic() > end:
                 break
     share = total.certain_alike / max(1, total.alike)
-    print(f"{worlds} worlds, {total.pods} pods, {total.certain} certain, {len(total.wrong)} workloads wrong")
-    print(f"{total.alike} pods alike in all runs, {share:.0%} of them certain (at least {least_share:.0%} expected)")
+    print(
+        (
+            f"{worlds} worlds, {total.pods} pods, {total.certain} certain, {len(total.wrong)} "
+            "workloads wrong"
+        )
+    )
+    print(
+        (
+            f"{total.alike} pods alike in all runs, {share:.0%} of them certain (at least "
+            f"{least_share:.0%} expected)"
+        )
+    )
     return int(bool(total.wrong) or share < least_share)
 
 
 if __name__ == "__main__":
     # The order of slices is random before Kubernetes 1.36, so fewer pods with devices are certain.
-    run, least_share = (device_worlds.run_worlds, 0.4) if "devices" in sys.argv[3:] else (run_worlds, 0.6)
+    run, least_share = (
+        (device_worlds.run_worlds, 0.4) if "devices" in sys.argv[3:] else (run_worlds, 0.6)
+    )
     sys.exit(compare(float(sys.argv[1]), sys.argv[2], run, least_share))

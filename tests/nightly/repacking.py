@@ -46,8 +46,12 @@ class IntegerProgram:
         self.costs.append(cost)
         self.maximums.append(maximum)
 
-    def add_row(self, lower: float, coefficients: Iterable[tuple[tuple[Any, ...], float]], upper: float) -> None:
-        self.entries += [(len(self.lower), self.variables[key], value) for key, value in coefficients]
+    def add_row(
+        self, lower: float, coefficients: Iterable[tuple[tuple[Any, ...], float]], upper: float
+    ) -> None:
+        self.entries += [
+            (len(self.lower), self.variables[key], value) for key, value in coefficients
+        ]
         self.lower.append(lower)
         self.upper.append(upper)
 
@@ -75,16 +79,25 @@ class RepackProgram:
     def __init__(self, site: Any, request: RepackRequest) -> None:
         self.request = request
         self.machines = list(site.scheduler.machines)
-        self.vms = [(pool, vm.placement) for cluster in site.clusters for pool in cluster.pools for vm in pool.vms]
+        self.vms = [
+            (pool, vm.placement)
+            for cluster in site.clusters
+            for pool in cluster.pools
+            for vm in pool.vms
+        ]
         self.program = IntegerProgram()
-        self.keys: dict[str, list[tuple[Any, ...]]] = {machine.name: [] for machine in self.machines}
+        self.keys: dict[str, list[tuple[Any, ...]]] = {
+            machine.name: [] for machine in self.machines
+        }
         for machine in self.machines:
             for cell in range(machine.cells):
                 self._add_variables(machine, cell)
         self.all_keys = [key for keys in self.keys.values() for key in keys]
         for number in range(len(self.vms)):
             self.program.add_row(1, [(key, 1) for key in self.all_keys if key[0] == number], 1)
-        self.program.add_row(request.want, [(key, 1) for key in self.all_keys if key[0] == "new"], float("inf"))
+        self.program.add_row(
+            request.want, [(key, 1) for key in self.all_keys if key[0] == "new"], float("inf")
+        )
         for machine in self.machines:
             self._limit_machine(machine)
         for address in dict.fromkeys(pool.address for pool, _ in self.vms):
@@ -95,7 +108,9 @@ class RepackProgram:
         for number, (pool, placement) in enumerate(self.vms):
             zones = pool.demand.constraints.zones
             stays = placement.machine == machine.name and cell in placement.cells
-            if stays or (len(pool.vms) > 1 and (zones is None or machine.availability_zone in zones)):
+            if stays or (
+                len(pool.vms) > 1 and (zones is None or machine.availability_zone in zones)
+            ):
                 self._add_variable((number, machine.name, cell), 0 if stays else 1, 1)
         if self.request.zones is None or machine.availability_zone in self.request.zones:
             self._add_variable(("new", machine.name, cell), 0, self.request.want)
@@ -111,7 +126,9 @@ class RepackProgram:
         keys = self.keys[machine.name]
         for cell in range(machine.cells):
             for demand, capacity in CELL_RESOURCES:
-                used = [(key, getattr(self._get_sku(key), demand)) for key in keys if key[2] == cell]
+                used = [
+                    (key, getattr(self._get_sku(key), demand)) for key in keys if key[2] == cell
+                ]
                 self.program.add_row(float("-inf"), used, getattr(machine, capacity))
         disks = [(key, self._get_sku(key).disk_gib) for key in keys]
         self.program.add_row(float("-inf"), disks, machine.disk_gib)
@@ -121,7 +138,11 @@ class RepackProgram:
         racks = {machine.name: machine.rack for machine in self.machines}
         own = {number for number, (pool, _) in enumerate(self.vms) if pool.address == address}
         zones = self.vms[min(own)][0].demand.constraints.zones
-        open_racks = {machine.rack for machine in self.machines if zones is None or machine.availability_zone in zones}
+        open_racks = {
+            machine.rack
+            for machine in self.machines
+            if zones is None or machine.availability_zone in zones
+        }
         current = Counter(self.vms[number][1].rack for number in own)
         limit = max(*current.values(), ceil(len(own) / max(1, len(open_racks))))
         for rack in dict.fromkeys(racks.values()):
@@ -150,7 +171,8 @@ def compare_site(seed: int) -> str:
         cut = f", search cut at {answer.orders_cut_at}" if answer.orders_cut_at else ""
         return f"{GAP}: {fewest} without order, no order with up to {answer.searched_orders}{cut}"
     return (
-        f"{answer.status} with {count} re-creations, {fewest} without order (orders searched: {answer.searched_orders})"
+        f"{answer.status} with {count} re-creations, {fewest} without order (orders searched: "
+        f"{answer.searched_orders})"
     )
 
 
@@ -159,12 +181,17 @@ def compare(minutes: float, sites: int, first_seed: int) -> int:
     end, results = time.monotonic() + 60 * minutes, Counter[str]()
     for seed in range(first_seed, first_seed + sites):
         result = compare_site(seed)
-        results[result if result == "equal" else GAP if result.startswith(GAP) else "different"] += 1
+        results[
+            result if result == "equal" else GAP if result.startswith(GAP) else "different"
+        ] += 1
         if result != "equal":
             print(f"site {seed}: {result}", flush=True)
         if time.monotonic() > end:
             break
-    counts = f"{results['equal']} equal, {results[GAP]} without a known order, {results['different']} different"
+    counts = (
+        f"{results['equal']} equal, {results[GAP]} without a known order, {results['different']} "
+        "different"
+    )
     print(f"{results.total()} sites: {counts}")
     return int(bool(results["different"]))
 

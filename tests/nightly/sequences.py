@@ -25,7 +25,11 @@ from nexusform.cli.main import run_command_line
 
 _STEPS = 4
 # Errors about addresses of -target, -exclude and -replace, in the table of differences.
-_REJECTED_OPTIONS = ("Nothing has this address", "Nothing to replace", "Instance to replace required")
+_REJECTED_OPTIONS = (
+    "Nothing has this address",
+    "Nothing to replace",
+    "Instance to replace required",
+)
 _RUN = re.compile(r'run "(\w+)"\.\.\. (pass|fail|skip|error)')
 
 
@@ -42,12 +46,16 @@ class Block:
 
     def render(self, label: str, *, peer: bool) -> str:
         """Render the block for the other program (`peer`), or for nexusform."""
-        key = {"count": "${count.index}", "for_each": "${each.key}"}.get(self.repetition.partition(" ")[0], "")
+        key = {"count": "${count.index}", "for_each": "${each.key}"}.get(
+            self.repetition.partition(" ")[0], ""
+        )
         name = f'"{self.name}{key}"'
         arguments = f"triggers_replace = {name}\ninput = {self.seed}\n"
         if not peer:
             arguments = f"name = {name}\nscheduler {{\n tie_break_seed = {self.seed}\n}}\n"
-        rules = "".join(f"{word} = {_translate(value, peer=peer)}\n" for word, value in self.lifecycle.items())
+        rules = "".join(
+            f"{word} = {_translate(value, peer=peer)}\n" for word, value in self.lifecycle.items()
+        )
         body = f"{self.repetition}\n{arguments}lifecycle {{\n{rules}}}\n"
         return f'resource "{_type(peer=peer)}" "{label}" {{\n{body}}}\n'
 
@@ -57,7 +65,11 @@ def _type(*, peer: bool) -> str:
 
 
 def _translate(text: str, *, peer: bool) -> str:
-    names = ("terraform_data", "input", "triggers_replace") if peer else ("nexus_site", "scheduler", "name")
+    names = (
+        ("terraform_data", "input", "triggers_replace")
+        if peer
+        else ("nexus_site", "scheduler", "name")
+    )
     for mark, name in zip(("TYPE", "SEED", "NAME"), names, strict=True):
         text = text.replace(mark, name)
     return text
@@ -83,7 +95,11 @@ class Pair:
         """Run a command with both. Return the exit codes with the texts."""
         peer = [_translate(argument, peer=True) for argument in arguments]
         answer = subprocess.run(
-            [self.program, *peer, "-no-color"], cwd=self.peer, capture_output=True, text=True, check=False
+            [self.program, *peer, "-no-color"],
+            cwd=self.peer,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         return (answer.returncode, answer.stdout + answer.stderr), self.run_own(*arguments)
 
@@ -138,7 +154,8 @@ def _compare_plan(pair: Pair, *flags: str) -> str:
 
 def _compare_addresses(pair: Pair) -> str:
     peer, own = (
-        sorted(re.findall(r"(?:terraform_data|nexus_site)\.(\S+)", text)) for _, text in pair.run("state", "list")
+        sorted(re.findall(r"(?:terraform_data|nexus_site)\.(\S+)", text))
+        for _, text in pair.run("state", "list")
     )
     return "" if peer == own else f"state list: {peer} and {own}"
 
@@ -161,7 +178,13 @@ def _change_block(  # noqa: C901, PLR0912 - one branch per change
         block.seed += 1
     elif change == 3:
         block.repetition = draw.choice(
-            ("", "count = 1", "count = 2", 'for_each = toset(["x", "y"])', 'for_each = toset(["x"])')
+            (
+                "",
+                "count = 1",
+                "count = 2",
+                'for_each = toset(["x", "y"])',
+                'for_each = toset(["x"])',
+            )
         )
         block.lifecycle.pop("enabled", None)
     elif change == 4:
@@ -178,7 +201,9 @@ def _change_block(  # noqa: C901, PLR0912 - one branch per change
             ]
     elif change == 5:
         free = [name for name in "abcde" if name not in blocks]
-        if free and not any(label in other.lifecycle.get("replace_triggered_by", "") for other in blocks.values()):
+        if free and not any(
+            label in other.lifecycle.get("replace_triggered_by", "") for other in blocks.values()
+        ):
             blocks[free[0]] = blocks.pop(label)
             return [f"moved {{\n from = TYPE.{label}\n to = TYPE.{free[0]}\n}}\n"]
     else:
@@ -220,14 +245,18 @@ def _run_surgery(draw: random.Random, pair: Pair) -> str:
     pair.start()
     if difference := _compare_plan(pair):
         return difference
-    addresses = [f"TYPE.{name}" for name in ("a", "b", "b[0]", "b[1]", 'c["x"]', 'c["y"]', "c", "d", "d[0]", "b[7]")]
+    addresses = [
+        f"TYPE.{name}"
+        for name in ("a", "b", "b[0]", "b[1]", 'c["x"]', 'c["y"]', "c", "d", "d[0]", "b[7]")
+    ]
     for _ in range(_STEPS):
         command = draw.choice(("mv", "mv", "rm"))
         one, other = draw.choice(addresses), draw.choice(addresses)
         arguments = ("state", "mv", one, other) if command == "mv" else ("state", "rm", one)
         peer, own = pair.run(*arguments)
         if not peer[0] and "Move target exists" in own[1]:
-            return ""  # In the table of differences.
+            # In the table of differences.
+            return ""
         if bool(peer[0]) != bool(own[0]):
             return f"{arguments}: {peer[0]} and {own[0]}\n{peer[1]}\n{own[1]}"
         if difference := _compare_addresses(pair):
@@ -285,13 +314,16 @@ def _run_variables(draw: random.Random, pair: Pair) -> str:
     text, flags = "", []
     for name in "abc":
         kind, sensitive = draw.choice(_TYPES), draw.random() < 0.2
-        text += f'variable "{name}" {{\n type = {kind}\n nullable = {draw.choice(("true", "false"))}\n'
+        text += (
+            f'variable "{name}" {{\n type = {kind}\n nullable = {draw.choice(("true", "false"))}\n'
+        )
         if draw.random() < 0.4:
             value = draw.choice([value for value in _VALUES if value not in ("x", "", "[")])
             text += f" default = {value}\n"
         if draw.random() < 0.3:
             text += (
-                f' validation {{\n condition = try(length(var.{name}) > 1, true)\n error_message = "Too short."\n }}\n'
+                f" validation {{\n condition = try(length(var.{name}) > 1, true)\n error_message "
+                f'= "Too short."\n }}\n'
             )
         text += f" sensitive = {'true' if sensitive else 'false'}\n}}\n"
         text += f'output "{name}" {{\n value = var.{name}\n sensitive = true\n}}\n'
@@ -305,12 +337,15 @@ def _run_variables(draw: random.Random, pair: Pair) -> str:
     if peer[0]:
         return ""
     peer, own = pair.run("output", "-json")
-    return "" if json.loads(peer[1]) == json.loads(own[1]) else f"{flags}\n{text}\n{peer[1]}\n{own[1]}"
+    return (
+        "" if json.loads(peer[1]) == json.loads(own[1]) else f"{flags}\n{text}\n{peer[1]}\n{own[1]}"
+    )
 
 
 def _run_tests(draw: random.Random, pair: Pair) -> str:
     text = (
-        'variable "n" {\n default = 1\n validation {\n condition = var.n < 5\n error_message = "Too large."\n }\n}\n'
+        'variable "n" {\n default = 1\n validation {\n condition = var.n < 5\n error_message = '
+        '"Too large."\n }\n}\n'
         'output "double" {\n value = var.n * 2\n precondition {\n'
         ' condition = var.n != 3\n error_message = "No 3."\n }\n}\n'
         'check "even" {\n assert {\n condition = var.n % 2 == 0\n error_message = "Odd."\n }\n}\n'
@@ -324,10 +359,19 @@ def _run_tests(draw: random.Random, pair: Pair) -> str:
             failures = draw.sample(("var.n", "output.double", "check.even"), draw.randrange(1, 3))
             runs += f" expect_failures = [{', '.join(failures)}]\n"
         condition = draw.choice(
-            ("output.double == 4", "output.double > 1", "var.n == 2", "output.missing == 1", "run.r0.double == 2")
+            (
+                "output.double == 4",
+                "output.double > 1",
+                "var.n == 2",
+                "output.missing == 1",
+                "run.r0.double == 2",
+            )
         )
         runs += f' assert {{\n condition = {condition}\n error_message = "wrong"\n }}\n}}\n'
-    for directory, suffix, tests in ((pair.peer, "tf", "a.tftest.hcl"), (pair.own, "nf.hcl", "a.nftest.hcl")):
+    for directory, suffix, tests in (
+        (pair.peer, "tf", "a.tftest.hcl"),
+        (pair.own, "nf.hcl", "a.nftest.hcl"),
+    ):
         (directory / f"main.{suffix}").write_text(text)
         (directory / tests).write_text(runs)
     pair.start()
@@ -345,7 +389,9 @@ KINDS: dict[str, Callable[[random.Random, Pair], str]] = {
 }
 
 
-def compare_sequences(program: str, minutes: float, count: int, seed: int, kinds: Sequence[str]) -> int:
+def compare_sequences(
+    program: str, minutes: float, count: int, seed: int, kinds: Sequence[str]
+) -> int:
     """Compare sequences of each kind in turn until the time ends. Return 1 with a difference."""
     end = time.monotonic() + minutes * 60
     equal, different = Counter[str](), Counter[str]()
@@ -355,9 +401,12 @@ def compare_sequences(program: str, minutes: float, count: int, seed: int, kinds
                 break
             with tempfile.TemporaryDirectory() as directory:
                 try:
-                    difference = KINDS[kind](random.Random(f"{kind}{number}"), Pair(program, Path(directory)))
+                    difference = KINDS[kind](
+                        random.Random(f"{kind}{number}"), Pair(program, Path(directory))
+                    )
                 except SkippedDestructionError:
-                    continue  # the states differ from here on
+                    # The states differ from here on.
+                    continue
             (different if difference else equal)[kind] += 1
             if difference:
                 print(f"== {kind} {number}\n{difference}", flush=True)
@@ -369,4 +418,8 @@ if __name__ == "__main__":
     _numbers = [float(text) for text in sys.argv[2:5]]
     _minutes, _count, _seed = [*_numbers, *(1.0, 100.0, 0.0)[len(_numbers) :]]
     os.environ["TF_CLI_CONFIG_FILE"] = os.devnull
-    sys.exit(compare_sequences(sys.argv[1], _minutes, int(_count), int(_seed), sys.argv[5:] or list(KINDS)))
+    sys.exit(
+        compare_sequences(
+            sys.argv[1], _minutes, int(_count), int(_seed), sys.argv[5:] or list(KINDS)
+        )
+    )

@@ -17,9 +17,13 @@ _POLICY_API = "admissionregistration.k8s.io/v1beta1"
 _OLD, _NEW, _BAD = "app:1", "app:2", "bad:1"
 
 
-def build_nodes(draw: Draw, low: int = 3, high: int = 4, cpus: tuple[int, ...] = (4, 6, 9, 13)) -> list[Body]:
+def build_nodes(
+    draw: Draw, low: int = 3, high: int = 4, cpus: tuple[int, ...] = (4, 6, 9, 13)
+) -> list[Body]:
     """Return nodes of different sizes, to make most choices certain."""
-    return [_build_node(f"n{number}", draw.choice(cpus)) for number in range(draw.randint(low, high))]
+    return [
+        _build_node(f"n{number}", draw.choice(cpus)) for number in range(draw.randint(low, high))
+    ]
 
 
 def _build_node(name: str, cpu: int) -> Body:
@@ -52,7 +56,11 @@ def build_pod(name: str, app: str, node: str = "", **more: Any) -> Body:
 def build_workload(kind: str, name: str, pod: Body, **spec: Any) -> Body:
     """Return a workload of the API group apps."""
     labels = {"app": name}
-    body = {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": pod}, **spec}
+    body = {
+        "selector": {"matchLabels": labels},
+        "template": {"metadata": {"labels": labels}, "spec": pod},
+        **spec,
+    }
     if kind == "StatefulSet":
         body.setdefault("serviceName", name)
     metadata = {"name": name, "namespace": "default", "labels": labels}
@@ -60,22 +68,40 @@ def build_workload(kind: str, name: str, pod: Body, **spec: Any) -> Body:
 
 
 def _build_object(version: str, kind: str, name: str, **fields: Any) -> Body:
-    return {"apiVersion": version, "kind": kind, "metadata": {"name": name, "namespace": "default"}, **fields}
+    return {
+        "apiVersion": version,
+        "kind": kind,
+        "metadata": {"name": name, "namespace": "default"},
+        **fields,
+    }
 
 
 def _build_rolling(draw: Draw) -> Body:
-    surge, unavailable = draw.choice(((1, 0), (0, 1), (2, 1), ("25%", "25%"), ("50%", 0), (0, "50%"), (1, 1)))
-    return {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": surge, "maxUnavailable": unavailable}}
+    surge, unavailable = draw.choice(
+        ((1, 0), (0, 1), (2, 1), ("25%", "25%"), ("50%", 0), (0, "50%"), (1, 1))
+    )
+    return {
+        "type": "RollingUpdate",
+        "rollingUpdate": {"maxSurge": surge, "maxUnavailable": unavailable},
+    }
 
 
 def _list_pods(cluster: LiveCluster, app: str) -> list[Body]:
-    pods = [pod for pod in cluster.list_all("Pod") if pod["metadata"].get("labels", {}).get("app") == app]
+    pods = [
+        pod
+        for pod in cluster.list_all("Pod")
+        if pod["metadata"].get("labels", {}).get("app") == app
+    ]
     return sorted(pods, key=lambda pod: str(pod["metadata"]["name"]))
 
 
-def set_unready(cluster: LiveCluster, pod: Body, reason: str = "CrashLoopBackOff", restarts: int = 3) -> None:
+def set_unready(
+    cluster: LiveCluster, pod: Body, reason: str = "CrashLoopBackOff", restarts: int = 3
+) -> None:
     status = {
-        "conditions": [{"type": "Ready", "status": "False", "lastTransitionTime": "2026-01-01T00:00:00Z"}],
+        "conditions": [
+            {"type": "Ready", "status": "False", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+        ],
         "containerStatuses": [
             {
                 "name": "c",
@@ -90,7 +116,8 @@ def set_unready(cluster: LiveCluster, pod: Body, reason: str = "CrashLoopBackOff
     cluster.patch("Pod", pod["metadata"]["name"], {"status": status}, "status")
 
 
-# --- replicas of other managers ---------------------------------------------------------------------
+# --- replicas of other managers
+# ---------------------------------------------------------------------
 
 
 def _build_autoscaler(name: str, minimum: int, maximum: int) -> Body:
@@ -103,34 +130,59 @@ def keep_autoscaled_replicas(draw: Draw) -> Story:
     """A manifest without replicas, an autoscaler with more replicas, and a new image."""
     count, rolling = draw.randint(3, 5), _build_rolling(draw)
     before = build_workload("Deployment", "web", build_pod_spec(), strategy=rolling)
-    after = build_workload("Deployment", "web", build_pod_spec(draw.choice((_OLD, _NEW))), strategy=rolling)
-    return Story(build_nodes(draw), [after], [before, _build_autoscaler("web", count, count + 3)], _wait_for_scaling)
+    after = build_workload(
+        "Deployment", "web", build_pod_spec(draw.choice((_OLD, _NEW))), strategy=rolling
+    )
+    return Story(
+        build_nodes(draw),
+        [after],
+        [before, _build_autoscaler("web", count, count + 3)],
+        _wait_for_scaling,
+    )
 
 
 def apply_below_autoscaler(draw: Draw) -> Story:
     """A manifest with replicas outside the bounds of the autoscaler."""
     low = draw.randint(2, 4)
     before = build_workload("Deployment", "web", build_pod_spec(), replicas=low)
-    after = build_workload("Deployment", "web", build_pod_spec(), replicas=draw.choice((1, low + 1, low + 4)))
-    return Story(build_nodes(draw), [after], [before, _build_autoscaler("web", low, low + 2)], _wait_for_scaling)
+    after = build_workload(
+        "Deployment", "web", build_pod_spec(), replicas=draw.choice((1, low + 1, low + 4))
+    )
+    return Story(
+        build_nodes(draw),
+        [after],
+        [before, _build_autoscaler("web", low, low + 2)],
+        _wait_for_scaling,
+    )
 
 
 def _wait_for_scaling(cluster: LiveCluster) -> None:
     cluster.wait_until_settled(3)
 
 
-# --- admission --------------------------------------------------------------------------------------
+# --- admission
+# --------------------------------------------------------------------------------------
 
 
 def _build_policy(expression: str) -> list[Body]:
-    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
+    rule = {
+        "apiGroups": [""],
+        "apiVersions": ["v1"],
+        "operations": ["CREATE"],
+        "resources": ["pods"],
+    }
     spec = {
         "matchConstraints": {"resourceRules": [rule]},
         "reinvocationPolicy": "Never",
         "failurePolicy": "Fail",
         "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": expression}}],
     }
-    policy = {"apiVersion": _POLICY_API, "kind": "MutatingAdmissionPolicy", "metadata": {"name": "p"}, "spec": spec}
+    policy = {
+        "apiVersion": _POLICY_API,
+        "kind": "MutatingAdmissionPolicy",
+        "metadata": {"name": "p"},
+        "spec": spec,
+    }
     binding = {
         "apiVersion": _POLICY_API,
         "kind": "MutatingAdmissionPolicyBinding",
@@ -142,14 +194,20 @@ def _build_policy(expression: str) -> list[Body]:
 
 def _build_sidecar_policy(cpu: int) -> list[Body]:
     value = (
-        '{"name": dyn("mesh"), "image": dyn("mesh:1"), "resources": dyn({"requests": {"cpu": "%dm"}})}' % cpu  # noqa: UP031
+        (
+            '{"name": dyn("mesh"), "image": dyn("mesh:1"), "resources": dyn({"requests": {"cpu": '
+            '"%dm"}})}'
+        )
+        % cpu  # noqa: UP031
     )
     return _build_policy(f'[JSONPatch{{op: "add", path: "/spec/containers/-", value: {value}}}]')
 
 
 def _build_mirror_policy() -> list[Body]:
     value = '"mirror.example/" + object.spec.containers[0].image'
-    return _build_policy(f'[JSONPatch{{op: "replace", path: "/spec/containers/0/image", value: {value}}}]')
+    return _build_policy(
+        f'[JSONPatch{{op: "replace", path: "/spec/containers/0/image", value: {value}}}]'
+    )
 
 
 def scale_with_sidecar(draw: Draw) -> Story:
@@ -157,7 +215,9 @@ def scale_with_sidecar(draw: Draw) -> Story:
     replicas, policy = draw.randint(2, 3), _build_sidecar_policy(draw.choice((500, 1500)))
     before = build_workload("Deployment", "web", build_pod_spec(), replicas=replicas)
     image = draw.choice((_OLD, _NEW))
-    after = build_workload("Deployment", "web", build_pod_spec(image), replicas=replicas + draw.randint(0, 3))
+    after = build_workload(
+        "Deployment", "web", build_pod_spec(image), replicas=replicas + draw.randint(0, 3)
+    )
     return Story(build_nodes(draw), [after], [before], _prepare_policy(policy, restart="web"))
 
 
@@ -171,9 +231,15 @@ def create_with_sidecar(draw: Draw) -> Story:
 def scale_with_mirror(draw: Draw) -> Story:
     """Images rewritten by a policy, and more replicas."""
     replicas = draw.randint(2, 4)
-    before = build_workload("Deployment", "web", build_pod_spec("reg.example/app:1"), replicas=replicas)
-    after = build_workload("Deployment", "web", build_pod_spec("reg.example/app:1"), replicas=replicas + 2)
-    return Story(build_nodes(draw), [after], [before], _prepare_policy(_build_mirror_policy(), restart="web"))
+    before = build_workload(
+        "Deployment", "web", build_pod_spec("reg.example/app:1"), replicas=replicas
+    )
+    after = build_workload(
+        "Deployment", "web", build_pod_spec("reg.example/app:1"), replicas=replicas + 2
+    )
+    return Story(
+        build_nodes(draw), [after], [before], _prepare_policy(_build_mirror_policy(), restart="web")
+    )
 
 
 def _prepare_policy(policy: list[Body], restart: str = "") -> Callable[[LiveCluster], None]:
@@ -209,9 +275,13 @@ def fill_quota(draw: Draw) -> Story:
     hard = {draw.choice(("requests.cpu", "cpu")): f"{quota * 1000 + draw.choice((0, 500))}m"}
     objects = [_build_object("v1", "ResourceQuota", "q", spec={"hard": hard})]
     rolling, image = _build_rolling(draw), draw.choice((_OLD, _NEW))
-    before = build_workload("Deployment", "web", build_pod_spec(), replicas=replicas, strategy=rolling)
+    before = build_workload(
+        "Deployment", "web", build_pod_spec(), replicas=replicas, strategy=rolling
+    )
     more = replicas + draw.randint(1, 5)
-    after = build_workload("Deployment", "web", build_pod_spec(image), replicas=more, strategy=rolling)
+    after = build_workload(
+        "Deployment", "web", build_pod_spec(image), replicas=more, strategy=rolling
+    )
     return Story(build_nodes(draw), [after], [*objects, before], _wait_for_scaling, quiet_seconds=8)
 
 
@@ -225,7 +295,10 @@ def fill_count_quota(draw: Draw) -> Story:
 
 def apply_limit_range(draw: Draw) -> Story:
     """Default requests of a LimitRange, for new pods or further ones."""
-    item = {"type": "Container", "defaultRequest": {"cpu": draw.choice(("500m", "1500m")), "memory": "64Mi"}}
+    item = {
+        "type": "Container",
+        "defaultRequest": {"cpu": draw.choice(("500m", "1500m")), "memory": "64Mi"},
+    }
     if draw.random() < 0.4:
         item["max"] = {"cpu": "2"}
         item["default"] = {"cpu": item["defaultRequest"]["cpu"], "memory": "128Mi"}
@@ -237,17 +310,22 @@ def apply_limit_range(draw: Draw) -> Story:
     return Story(build_nodes(draw), [after], [limits, *before])
 
 
-# --- readiness --------------------------------------------------------------------------------------
+# --- readiness
+# --------------------------------------------------------------------------------------
 
 
 def scale_ordered_set(draw: Draw) -> Story:
     """An ordered StatefulSet with an unready pod: scaled, or with a new image."""
     replicas = draw.randint(2, 4)
     policy = draw.choice(("OrderedReady", "OrderedReady", "Parallel"))
-    before = build_workload("StatefulSet", "db", build_pod_spec(), replicas=replicas, podManagementPolicy=policy)
+    before = build_workload(
+        "StatefulSet", "db", build_pod_spec(), replicas=replicas, podManagementPolicy=policy
+    )
     image = draw.choice((_OLD, _OLD, _NEW))
     count = max(1, replicas + draw.choice((-1, 1, 2, 0)))
-    after = build_workload("StatefulSet", "db", build_pod_spec(image), replicas=count, podManagementPolicy=policy)
+    after = build_workload(
+        "StatefulSet", "db", build_pod_spec(image), replicas=count, podManagementPolicy=policy
+    )
     broken = draw.randrange(replicas)
 
     def prepare(cluster: LiveCluster) -> None:
@@ -263,7 +341,10 @@ def update_partition(draw: Draw) -> Story:
         (
             {"type": "OnDelete"},
             {"type": "RollingUpdate", "rollingUpdate": {"partition": draw.randint(1, replicas)}},
-            {"type": "RollingUpdate", "rollingUpdate": {"partition": replicas + draw.randint(0, 2)}},
+            {
+                "type": "RollingUpdate",
+                "rollingUpdate": {"partition": replicas + draw.randint(0, 2)},
+            },
             {"type": "RollingUpdate"},
         )
     )
@@ -300,7 +381,9 @@ def scale_in_by_rank(draw: Draw) -> Story:
     """Pods with deletion costs, restarts, or not ready, and fewer replicas."""
     replicas = draw.randint(4, 6)
     before = build_workload("Deployment", "web", build_pod_spec(cpu=500), replicas=replicas)
-    after = build_workload("Deployment", "web", build_pod_spec(cpu=500), replicas=draw.randint(1, replicas - 1))
+    after = build_workload(
+        "Deployment", "web", build_pod_spec(cpu=500), replicas=draw.randint(1, replicas - 1)
+    )
     seed = draw.random()
 
     def prepare(cluster: LiveCluster) -> None:
@@ -323,9 +406,13 @@ def scale_in_by_rank(draw: Draw) -> Story:
 def roll_with_sick_pods(draw: Draw) -> Story:
     """A Deployment with unready pods, and a new template."""
     replicas, rolling = draw.randint(2, 5), _build_rolling(draw)
-    before = build_workload("Deployment", "web", build_pod_spec(), replicas=replicas, strategy=rolling)
+    before = build_workload(
+        "Deployment", "web", build_pod_spec(), replicas=replicas, strategy=rolling
+    )
     count = max(1, replicas + draw.choice((0, 0, 1, -1)))
-    after = build_workload("Deployment", "web", build_pod_spec(_NEW, 1500), replicas=count, strategy=rolling)
+    after = build_workload(
+        "Deployment", "web", build_pod_spec(_NEW, 1500), replicas=count, strategy=rolling
+    )
     sick = draw.sample(range(replicas), draw.randint(1, replicas))
 
     def prepare(cluster: LiveCluster) -> None:
@@ -336,13 +423,18 @@ def roll_with_sick_pods(draw: Draw) -> Story:
     return Story(build_nodes(draw), [after], [before], prepare)
 
 
-# --- other controllers ------------------------------------------------------------------------------
+# --- other controllers
+# ------------------------------------------------------------------------------
 
 
 def run_job_with_failures(draw: Draw) -> Story:
     """A Job with a failed or finished pod, and another parallelism."""
     pod = build_pod_spec(restartPolicy="Never")
-    spec: Body = {"completions": draw.randint(2, 5), "parallelism": draw.randint(1, 3), "backoffLimit": 4}
+    spec: Body = {
+        "completions": draw.randint(2, 5),
+        "parallelism": draw.randint(1, 3),
+        "backoffLimit": 4,
+    }
     labels = {"app": "job"}
     template = {"metadata": {"labels": labels}, "spec": pod}
 
@@ -365,7 +457,9 @@ def run_job_with_failures(draw: Draw) -> Story:
     change = build(draw.randint(1, 4))
     # The controller waits 10 s after the first failed pod, then twice as long.
     quiet = 22 if "Failed" in phases else 2.5
-    return Story(build_nodes(draw), [change], [build(spec["parallelism"])], prepare, quiet_seconds=quiet)
+    return Story(
+        build_nodes(draw), [change], [build(spec["parallelism"])], prepare, quiet_seconds=quiet
+    )
 
 
 def run_daemons_on_unready_nodes(draw: Draw) -> Story:
@@ -389,7 +483,11 @@ def run_daemons_on_unready_nodes(draw: Draw) -> Story:
         else:
             effects = ("NoSchedule", "NoExecute") if kind == "not ready" else ("NoExecute",)
             key = _NOT_READY if kind == "not ready" else "maintenance"
-            cluster.patch("Node", "n0", {"spec": {"taints": [{"key": key, "effect": effect} for effect in effects]}})
+            cluster.patch(
+                "Node",
+                "n0",
+                {"spec": {"taints": [{"key": key, "effect": effect} for effect in effects]}},
+            )
         pods = _list_pods(cluster, "agent")
         if sick and pods:
             set_unready(cluster, pods[0])
@@ -401,13 +499,19 @@ def evict_by_taint(draw: Draw) -> Story:
     """A node with a new NoExecute taint, and a scaled workload."""
     replicas = draw.randint(3, 5)
     before = build_workload("Deployment", "web", build_pod_spec(), replicas=replicas)
-    after = build_workload("Deployment", "web", build_pod_spec(), replicas=replicas + draw.randint(0, 2))
+    after = build_workload(
+        "Deployment", "web", build_pod_spec(), replicas=replicas + draw.randint(0, 2)
+    )
     other = build_workload("Deployment", "other", build_pod_spec(cpu=500), replicas=2)
     key = draw.choice((_NOT_READY, "maintenance"))
     effects = ("NoSchedule", "NoExecute") if key == _NOT_READY else ("NoExecute",)
 
     def prepare(cluster: LiveCluster) -> None:
-        cluster.patch("Node", "n1", {"spec": {"taints": [{"key": key, "effect": effect} for effect in effects]}})
+        cluster.patch(
+            "Node",
+            "n1",
+            {"spec": {"taints": [{"key": key, "effect": effect} for effect in effects]}},
+        )
 
     return Story(build_nodes(draw), [after], [before, other], prepare)
 
@@ -416,7 +520,9 @@ def wait_for_taint(draw: Draw) -> Story:
     """A node without a taint although it stopped reporting."""
     replicas = draw.randint(2, 4)
     before = build_workload("Deployment", "web", build_pod_spec(), replicas=replicas)
-    after = build_workload("Deployment", "web", build_pod_spec(), replicas=replicas + draw.randint(1, 3))
+    after = build_workload(
+        "Deployment", "web", build_pod_spec(), replicas=replicas + draw.randint(1, 3)
+    )
 
     def prepare(cluster: LiveCluster) -> None:
         condition = {"type": "Ready", "status": "Unknown"}
@@ -435,8 +541,12 @@ def schedule_behind_pending_pods(draw: Draw) -> Story:
     nodes = [_build_node(f"n{number}", 4) for number in range(2)]
     replicas = draw.randint(3, 5)
     before = build_workload("Deployment", "web", build_pod_spec(), replicas=replicas)
-    waiting = build_workload("Deployment", "other", build_pod_spec(cpu=draw.choice((2500, 3500))), replicas=2)
-    smaller = build_workload("Deployment", "web", build_pod_spec(), replicas=draw.randint(1, replicas - 1))
+    waiting = build_workload(
+        "Deployment", "other", build_pod_spec(cpu=draw.choice((2500, 3500))), replicas=2
+    )
+    smaller = build_workload(
+        "Deployment", "web", build_pod_spec(), replicas=draw.randint(1, replicas - 1)
+    )
     extra = build_workload("Deployment", "extra", build_pod_spec(cpu=1500), replicas=1)
     return Story(nodes, [smaller, extra] if draw.random() < 0.6 else [extra], [before, waiting])
 
@@ -444,10 +554,14 @@ def schedule_behind_pending_pods(draw: Draw) -> Story:
 def place_beside_terminating_pods(draw: Draw) -> Story:
     """Pods staying in Terminating, and a new or scaled workload."""
     nodes = build_nodes(draw, 2, 3, (4, 5))
-    leaving = [build_pod(f"leaving-{number}", "leaving", cpu=1500) for number in range(draw.randint(1, 3))]
+    leaving = [
+        build_pod(f"leaving-{number}", "leaving", cpu=1500) for number in range(draw.randint(1, 3))
+    ]
     replicas = draw.randint(1, 2)
     before = build_workload("Deployment", "web", build_pod_spec(), replicas=replicas)
-    after = build_workload("Deployment", "web", build_pod_spec(), replicas=replicas + draw.randint(1, 4))
+    after = build_workload(
+        "Deployment", "web", build_pod_spec(), replicas=replicas + draw.randint(1, 4)
+    )
 
     def prepare(cluster: LiveCluster) -> None:
         for pod in _list_pods(cluster, "leaving"):
@@ -459,10 +573,14 @@ def place_beside_terminating_pods(draw: Draw) -> Story:
 def scale_beside_own_terminating_pods(draw: Draw) -> Story:
     """Own pods staying in Terminating while the workload is scaled or gets a new image."""
     replicas, rolling = draw.randint(2, 4), _build_rolling(draw)
-    before = build_workload("Deployment", "web", build_pod_spec(), replicas=replicas, strategy=rolling)
+    before = build_workload(
+        "Deployment", "web", build_pod_spec(), replicas=replicas, strategy=rolling
+    )
     image = draw.choice((_OLD, _NEW))
     count = replicas + draw.randint(0, 2)
-    after = build_workload("Deployment", "web", build_pod_spec(image), replicas=count, strategy=rolling)
+    after = build_workload(
+        "Deployment", "web", build_pod_spec(image), replicas=count, strategy=rolling
+    )
 
     def prepare(cluster: LiveCluster) -> None:
         pod = _list_pods(cluster, "web")[0]
@@ -476,7 +594,9 @@ def preempt(draw: Draw) -> Story:
     """High-priority pods on full nodes, with a disruption budget for the low-priority pods."""
     nodes = build_nodes(draw, 2, 3, (3, 4))
     total = sum(int(node["status"]["capacity"]["cpu"]) for node in nodes)
-    low = build_workload("Deployment", "low", build_pod_spec(priorityClassName="low"), replicas=total)
+    low = build_workload(
+        "Deployment", "low", build_pod_spec(priorityClassName="low"), replicas=total
+    )
     high = build_workload(
         "Deployment",
         "high",
@@ -484,7 +604,11 @@ def preempt(draw: Draw) -> Story:
         replicas=draw.randint(1, 2),
     )
     budget = {"selector": {"matchLabels": {"app": "low"}}, "maxUnavailable": draw.randint(0, 2)}
-    budgets = [_build_object("policy/v1", "PodDisruptionBudget", "low", spec=budget)] if draw.random() < 0.5 else []
+    budgets = (
+        [_build_object("policy/v1", "PodDisruptionBudget", "low", spec=budget)]
+        if draw.random() < 0.5
+        else []
+    )
     return Story(nodes, [high, low] if draw.random() < 0.5 else [high], [*budgets, low])
 
 
@@ -494,7 +618,11 @@ def change_paused(draw: Draw) -> Story:
     before = build_workload("Deployment", "web", build_pod_spec(), replicas=replicas, paused=True)
     count = max(1, replicas + draw.randint(-1, 2))
     after = build_workload(
-        "Deployment", "web", build_pod_spec(_NEW), replicas=count, paused=draw.choice((True, True, False))
+        "Deployment",
+        "web",
+        build_pod_spec(_NEW),
+        replicas=count,
+        paused=draw.choice((True, True, False)),
     )
     first = build_workload("Deployment", "web", build_pod_spec(), replicas=replicas, paused=False)
 
@@ -523,7 +651,11 @@ def roll_on_tight_nodes(draw: Draw) -> Story:
     if is_apart:
         replicas = min(replicas, len(nodes))
     before = build_workload(
-        "Deployment", "web", build_pod_spec(**(apart if is_apart else {})), replicas=replicas, **more
+        "Deployment",
+        "web",
+        build_pod_spec(**(apart if is_apart else {})),
+        replicas=replicas,
+        **more,
     )
     after = build_workload(
         "Deployment",
@@ -539,11 +671,17 @@ def scale_during_rollout(draw: Draw) -> Story:
     """A rollout blocked by missing capacity, and other replicas."""
     nodes, rolling = build_nodes(draw, 2, 3, (3, 4)), _build_rolling(draw)
     replicas = draw.randint(3, 5)
-    before = build_workload("Deployment", "web", build_pod_spec(), replicas=replicas, strategy=rolling)
-    hanging = build_workload("Deployment", "web", build_pod_spec(_NEW, 9000), replicas=replicas, strategy=rolling)
+    before = build_workload(
+        "Deployment", "web", build_pod_spec(), replicas=replicas, strategy=rolling
+    )
+    hanging = build_workload(
+        "Deployment", "web", build_pod_spec(_NEW, 9000), replicas=replicas, strategy=rolling
+    )
     count = max(1, replicas + draw.choice((-2, -1, 1, 2, 3)))
     image, cpu = draw.choice(((_NEW, 9000), (_NEW, 9000), ("app:3", 1000), (_OLD, 1000)))
-    after = build_workload("Deployment", "web", build_pod_spec(image, cpu), replicas=count, strategy=rolling)
+    after = build_workload(
+        "Deployment", "web", build_pod_spec(image, cpu), replicas=count, strategy=rolling
+    )
 
     def prepare(cluster: LiveCluster) -> None:
         cluster.apply(hanging)
@@ -558,7 +696,9 @@ def adopt_orphans(draw: Draw) -> Story:
     prefix = "web" if kind == "StatefulSet" else "orphan"
     orphans = [build_pod(f"{prefix}-{number}", "web") for number in range(draw.randint(1, 3))]
     more = {} if kind == "DaemonSet" else {"replicas": draw.randint(1, 5)}
-    return Story(build_nodes(draw), [build_workload(kind, "web", build_pod_spec(), **more)], orphans)
+    return Story(
+        build_nodes(draw), [build_workload(kind, "web", build_pod_spec(), **more)], orphans
+    )
 
 
 STORIES: Final[dict[str, Callable[[Draw], Story]]] = {

@@ -26,16 +26,25 @@ from nexusform.placements.prediction_scores import (
 _SHARES = st.floats(0, 1)
 
 
-def build_machine_predictions(share: float, held: int, broken: int, chance: float = 0.5) -> list[VerifiedPrediction]:
+def build_machine_predictions(
+    share: float, held: int, broken: int, chance: float = 0.5
+) -> list[VerifiedPrediction]:
     """Return verified machine predictions of one share, with a given number correct."""
-    return [VerifiedPrediction("machine", share, chance, was_correct=number < held) for number in range(held + broken)]
+    return [
+        VerifiedPrediction("machine", share, chance, was_correct=number < held)
+        for number in range(held + broken)
+    ]
 
 
 def test_predictions_are_counted_by_share_class_with_squared_errors() -> None:
     private = add_predictions_to_note(
-        {"other": 1}, [*build_machine_predictions(0.75, 3, 1), *build_machine_predictions(1.0, 1, 0, 1.0)]
+        {"other": 1},
+        [*build_machine_predictions(0.75, 3, 1), *build_machine_predictions(1.0, 1, 0, 1.0)],
     )
-    assert private == {"other": 1, RECORD_KEY: {"machine": {"100": [1, 0, 0.0, 0.0], "70": [3, 1, 0.75, 1.0]}}}
+    assert private == {
+        "other": 1,
+        RECORD_KEY: {"machine": {"100": [1, 0, 0.0, 0.0], "70": [3, 1, 0.75, 1.0]}},
+    }
     again = add_predictions_to_note(private, build_machine_predictions(0.79, 0, 1))
     assert again is not None
     assert again[RECORD_KEY]["machine"]["70"] == [3, 2, 1.3741, 1.25]
@@ -70,11 +79,14 @@ def test_invalid_record_reads_as_empty(noted: Any) -> None:
 
 
 def test_share_is_lowered_to_accuracy_but_never_raised() -> None:
-    few = parse_record(add_predictions_to_note(None, build_machine_predictions(1.0, 10, MIN_VERIFIED - 11)))
+    few = parse_record(
+        add_predictions_to_note(None, build_machine_predictions(1.0, 10, MIN_VERIFIED - 11))
+    )
     assert lower_share_to_accuracy(few, "machine", 1.0) == 1.0
     enough = parse_record(add_predictions_to_note(None, build_machine_predictions(1.0, 15, 5)))
     assert lower_share_to_accuracy(enough, "machine", 1.0) == 0.75
-    assert lower_share_to_accuracy(enough, "machine", 0.99) == 0.99  # another share class
+    # Another share class.
+    assert lower_share_to_accuracy(enough, "machine", 0.99) == 0.99
     assert lower_share_to_accuracy(enough, "rack", 1.0) == 1.0  # another subject
     better = parse_record(add_predictions_to_note(None, build_machine_predictions(0.31, 20, 0)))
     assert lower_share_to_accuracy(better, "machine", 0.31) == 0.31
@@ -89,7 +101,11 @@ def test_lowered_share_counts_in_class_of_measured_share() -> None:
 
 def test_lowered_shares_are_reported() -> None:
     told = [
-        compute_score(parse_record(add_predictions_to_note(None, build_machine_predictions(1.0, held, broken))))
+        compute_score(
+            parse_record(
+                add_predictions_to_note(None, build_machine_predictions(1.0, held, broken))
+            )
+        )
         for held, broken in ((20, 0), (18, 1), (19, 1))
     ]
     assert [score.has_lowered_shares for score in told if score is not None] == [False, False, True]
@@ -105,10 +121,16 @@ def test_only_wrong_certain_predictions_are_listed() -> None:
     assert list_wrong_certain(claims) == ("a",)
 
 
-@given(st.lists(st.tuples(st.integers(1, MAX_SUBJECTS), _SHARES, _SHARES, st.booleans()), max_size=300))
+@given(
+    st.lists(st.tuples(st.integers(1, MAX_SUBJECTS), _SHARES, _SHARES, st.booleans()), max_size=300)
+)
 def test_scores_lie_between_0_and_1(claims: list[tuple[int, float, float, bool]]) -> None:
     private = add_predictions_to_note(
-        None, (VerifiedPrediction(f"subject{n}", share, chance, held) for n, share, chance, held in claims)
+        None,
+        (
+            VerifiedPrediction(f"subject{n}", share, chance, held)
+            for n, share, chance, held in claims
+        ),
     )
     record = parse_record(private)
     assert sum(score.verified for score in record.values()) == len(claims)
@@ -123,13 +145,16 @@ def test_largest_record_is_below_4_kib() -> None:
     share_classes = [*(number / 10 for number in range(10)), 1.0]
     record = {
         f"subject_{number}": {
-            str(compute_share_class(share)): [99_999, 99_999, 99_999.123456, 99_999.123456] for share in share_classes
+            str(compute_share_class(share)): [99_999, 99_999, 99_999.123456, 99_999.123456]
+            for share in share_classes
         }
         for number in range(MAX_SUBJECTS)
     }
     assert len(json.dumps({RECORD_KEY: record}, separators=(",", ":"))) <= 4096
     with pytest.raises(ValueError, match="6 subjects"):
-        add_predictions_to_note({RECORD_KEY: record}, [VerifiedPrediction("one more", 1.0, 1.0, was_correct=True)])
+        add_predictions_to_note(
+            {RECORD_KEY: record}, [VerifiedPrediction("one more", 1.0, 1.0, was_correct=True)]
+        )
 
 
 def test_certainty_returns_after_twenty_correct_predictions() -> None:

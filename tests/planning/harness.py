@@ -75,7 +75,10 @@ def plan(
         if configuration is None or has_errors(problems):
             raise UnreadableConfigurationError(problems)
         values, problems = read_root_variables(
-            configuration, environment={}, var_options=[("var", v) for v in variables], directory=name
+            configuration,
+            environment={},
+            var_options=[("var", v) for v in variables],
+            directory=name,
         )
         if has_errors(problems):
             raise UnreadableConfigurationError(problems)
@@ -93,7 +96,9 @@ def plan(
         return make_plan(request)
 
 
-def plan_without_certainty(files: str | Mapping[str, Any], state: State = EMPTY, **options: Any) -> PlanResult:
+def plan_without_certainty(
+    files: str | Mapping[str, Any], state: State = EMPTY, **options: Any
+) -> PlanResult:
     """Plan files like `plan`, with every pod counted as certain: predictions under other assumptions take most of the
     time of a plan."""
     return plan(files, state, verifies_certainty=False, **options)
@@ -116,7 +121,11 @@ def require_success(result: PlanResult) -> PlanResult:
 def build_state_after(result: PlanResult, state: State = EMPTY) -> State:
     """Return the state after an apply with every step successful."""
     require_success(result)
-    found = {c.address: InstanceState(build_object_state(c)) for c in result.plan.changes if c.after is not None}
+    found = {
+        c.address: InstanceState(build_object_state(c))
+        for c in result.plan.changes
+        if c.after is not None
+    }
     return State(
         state.lineage or "lineage",
         state.serial + 1,
@@ -185,7 +194,9 @@ def list_triggers(result: PlanResult) -> dict[str, tuple[str, str]]:
 
 def list_actions(result: PlanResult) -> dict[str, str]:
     """Return the actions of changed objects, by address."""
-    return {str(c.address): str(c.action) for c in result.plan.changes if c.action is not Action.NO_OP}
+    return {
+        str(c.address): str(c.action) for c in result.plan.changes if c.action is not Action.NO_OP
+    }
 
 
 def get_change(plan_: Plan, address: str) -> Change:
@@ -207,7 +218,9 @@ def get_line(diagnostic: Diagnostic) -> tuple[str, int]:
     return diagnostic.subject.filename.rsplit("/", 1)[-1], diagnostic.subject.start.line
 
 
-def cluster(name: str, *, arguments: str = "", pools: str = "", plane: str = "NC_G6_28_v1", count: int = 1) -> str:
+def cluster(
+    name: str, *, arguments: str = "", pools: str = "", plane: str = "NC_G6_28_v1", count: int = 1
+) -> str:
     return f"""
 resource "nexus_kubernetes_cluster" "{name}" {{
   site_id = nexus_site.s.id

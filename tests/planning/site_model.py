@@ -10,7 +10,14 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.scheduling.racks.vms import Demand, Machine, Placement, PlacementConstraints, RackSpread, VmName
+from nexusform.scheduling.racks.vms import (
+    Demand,
+    Machine,
+    Placement,
+    PlacementConstraints,
+    RackSpread,
+    VmName,
+)
 from nexusform.scheduling.sku_catalogue import CATALOGUES
 from tests.scheduling.racks.brute_force import BruteForce
 
@@ -99,7 +106,9 @@ def build_document(site: Site) -> dict[str, Any]:
     for rack in site.racks:
         values: dict[str, Any] = {"site_id": "${nexus_site.s.id}", "machine_count": rack.machines}
         if rack.overrides:
-            values["machine_override"] = {f"{rack.name}-bm{slot:02d}": {what: True} for slot, what in rack.overrides}
+            values["machine_override"] = {
+                f"{rack.name}-bm{slot:02d}": {what: True} for slot, what in rack.overrides
+            }
         blocks.append({"nexus_rack": {rack.name: values}})
     blocks += [{b.address.split(".")[0]: {b.name: _build_block(b)}} for b in site.blocks]
     return {"resource": blocks}
@@ -153,7 +162,9 @@ class ExpectedPlan(Struct):
     refused: set[tuple[str, str]] = field(default_factory=set)
 
     def places(self) -> dict[str, Place]:
-        return {s.block.vm(key): place for s in self.after.values() for key, place in s.places.items()}
+        return {
+            s.block.vm(key): place for s in self.after.values() for key, place in s.places.items()
+        }
 
 
 class _BlockPlan(Struct):
@@ -189,7 +200,9 @@ class PlacementRule:
     def plan(self) -> ExpectedPlan:
         """Compute the expected plan."""
         works = {a: _BlockPlan(s, self.site.block(a)) for a, s in self.prior.items()}
-        works |= {b.address: _BlockPlan(None, b) for b in self.site.blocks if b.address not in works}
+        works |= {
+            b.address: _BlockPlan(None, b) for b in self.site.blocks if b.address not in works
+        }
         for address, work in works.items():
             self._occupy_existing(address, work)
         for work in works.values():
@@ -219,7 +232,9 @@ class PlacementRule:
             if host is not None:
                 sku = SKUS[work.standing.skus[key]]
                 place = Placement(machine, host.rack, host.availability_zone, cells)
-                self.held[address, key] = self.room.occupy(_build_vm_name(work.standing.block, key), sku, place)
+                self.held[address, key] = self.room.occupy(
+                    _build_vm_name(work.standing.block, key), sku, place
+                )
 
     def _classify_vms(self, work: _BlockPlan) -> None:
         old, new = work.standing, work.block
@@ -253,7 +268,12 @@ class PlacementRule:
 
     def _reject_last_system_pools(self, works: dict[str, _BlockPlan]) -> None:
         """Reject changes that delete and re-create the last System pool of a cluster."""
-        systems = [(s.block.cluster, p) for s in self.prior.values() for p in s.block.pools if p.mode == "System"]
+        systems = [
+            (s.block.cluster, p)
+            for s in self.prior.values()
+            for p in s.block.pools
+            if p.mode == "System"
+        ]
         for work in works.values():
             if work.standing is None or work.block is None or work.whole:
                 continue
@@ -273,7 +293,8 @@ class PlacementRule:
         plane_then, plane_now = owner_then.pools[0], owner_now.pools[0]
         changed = (plane_then.sku, set(plane_then.zones)) != (plane_now.sku, set(plane_now.zones))
         is_owner_replaced = changed or owner_now.address in self.requested
-        if new.address in self.requested and not (new.of and is_owner_replaced):  # a pool cannot outlive its cluster
+        # A pool cannot outlive its cluster.
+        if new.address in self.requested and not (new.of and is_owner_replaced):
             return "requested"
         return "cluster_replaced" if is_owner_replaced else ""
 
@@ -321,7 +342,11 @@ class PlacementRule:
             if key in work.again and not _is_rolling(work.again[key]):
                 self._place(work, key)
         for pool in work.block.pools:
-            rolling = [k for k in work.block.each() if k[0] == pool.name and _is_rolling(work.again.get(k, ""))]
+            rolling = [
+                k
+                for k in work.block.each()
+                if k[0] == pool.name and _is_rolling(work.again.get(k, ""))
+            ]
             self._roll_pool(address, work, pool, rolling)
 
     def _roll_pool(self, address: str, work: _BlockPlan, pool: Pool, keys: list[Key]) -> None:
@@ -349,7 +374,12 @@ class PlacementRule:
             last = work.standing.places[key][0]
         zones = frozenset(pool.zones) or None
         answer = self.room.place(
-            Demand(_build_vm_name(block, key), SKUS[pool.sku], PlacementConstraints(zones), last_resort=last)
+            Demand(
+                _build_vm_name(block, key),
+                SKUS[pool.sku],
+                PlacementConstraints(zones),
+                last_resort=last,
+            )
         )
         if answer is None:
             self.result.failing.append((block.cluster, pool.name))
@@ -412,4 +442,6 @@ def _compute_amount(text: str, pool: int) -> int:
 
 def replace_block(site: Site, block: Block) -> Site:
     """Return the site with one block replaced by its new version."""
-    return replace(site, blocks=tuple(block if b.address == block.address else b for b in site.blocks))
+    return replace(
+        site, blocks=tuple(block if b.address == block.address else b for b in site.blocks)
+    )

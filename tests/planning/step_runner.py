@@ -15,16 +15,27 @@ SKUS = CATALOGUES["2026-03"].vm_skus
 Cell = tuple[str, int]
 
 
-def list_vm_sizes(attributes: Mapping[str, Any] | None) -> list[tuple[str, list[int], int, int, int]]:
+def list_vm_sizes(
+    attributes: Mapping[str, Any] | None,
+) -> list[tuple[str, list[int], int, int, int]]:
     """Return machine, cells, vCPUs and GiB per cell, and disk of every VM of an object."""
     found = []
     for node in ((attributes or {}).get("nodes") or {}).values():
         sku = SKUS[node["vm_sku_name"]]
-        row = (node["machine"], node["numa_cells"], sku.cpus_in_cell, sku.memory_in_cell, sku.disk_gib)
+        row = (
+            node["machine"],
+            node["numa_cells"],
+            sku.cpus_in_cell,
+            sku.memory_in_cell,
+            sku.disk_gib,
+        )
         found.append(row)
     if attributes and "cpu_cores" in attributes and attributes.get("machine"):
         cells = attributes["cells"]
-        cpus, memory = -(-attributes["cpu_cores"] // len(cells)), -(-attributes["memory_gib"] // len(cells))
+        cpus, memory = (
+            -(-attributes["cpu_cores"] // len(cells)),
+            -(-attributes["memory_gib"] // len(cells)),
+        )
         found.append((attributes["machine"], cells, cpus, memory, attributes["disk_gib"]))
     return found
 
@@ -32,7 +43,9 @@ def list_vm_sizes(attributes: Mapping[str, Any] | None) -> list[tuple[str, list[
 class ProviderObjects:
     """Objects of a provider by type, id and creation number."""
 
-    def __init__(self, state: State, cell: tuple[int, int], disk: int, only: frozenset[str]) -> None:
+    def __init__(
+        self, state: State, cell: tuple[int, int], disk: int, only: frozenset[str]
+    ) -> None:
         self.objects: dict[tuple[str, str, int], Mapping[str, Any]] = {}
         for address, instance in state.instances.items():
             for old in (instance.current, *instance.deposed.values()):
@@ -55,17 +68,30 @@ class ProviderObjects:
             if name in self.only:
                 used = (cpus[name, cell], memory[name, cell], disk[name])
                 limits = (*self.cell, self.disk)
-                assert all(u <= m for u, m in zip(used, limits, strict=True)), (when, name, cell, used)
+                assert all(u <= m for u, m in zip(used, limits, strict=True)), (
+                    when,
+                    name,
+                    cell,
+                    used,
+                )
 
 
 def run(
-    plan: Plan, state: State, seed: int, cell: tuple[int, int] = (48, 224), disk: int = 3500, *, watch: bool = True
+    plan: Plan,
+    state: State,
+    seed: int,
+    cell: tuple[int, int] = (48, 224),
+    disk: int = 3500,
+    *,
+    watch: bool = True,
 ) -> ProviderObjects:
     """Run every step in a valid order chosen by `seed`. With `watch`, check the capacity after each step."""
     machines = {
         name
         for change in plan.changes
-        if change.address.type == "nexus_rack" and change.after is not None and change.before is not None
+        if change.address.type == "nexus_rack"
+        and change.after is not None
+        and change.before is not None
         for name in change.after["machines"]
     }
     room = ProviderObjects(state, cell, disk, frozenset(machines))

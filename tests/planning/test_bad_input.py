@@ -57,7 +57,9 @@ def build_cluster_with_pool(text: str) -> str:
     return RACKS + cluster("a", pools=pool("p", 1, more=text))
 
 
-@pytest.mark.parametrize("expression", ["1 / (length(nexus_rack.r) - 3)", 'tonumber("x${length(nexus_rack.r)}")'])
+@pytest.mark.parametrize(
+    "expression", ["1 / (length(nexus_rack.r) - 3)", 'tonumber("x${length(nexus_rack.r)}")']
+)
 def test_count_error_found_only_during_planning_is_reported(expression: str) -> None:
     """The racks are unknown before planning, so the cluster must not be omitted silently."""
     arguments = f'count = {expression}\n name = "a${{count.index}}"'
@@ -66,73 +68,171 @@ def test_count_error_found_only_during_planning_is_reported(expression: str) -> 
 
 
 ZONED = pool("p", 1, more='availability_zones = ["r9"]')
-EMPTY_RACK = 'resource "nexus_rack" "x" {\n  site_id = nexus_site.s.id\n  machine_count = 2\n  %s\n}\n'
+EMPTY_RACK = (
+    'resource "nexus_rack" "x" {\n  site_id = nexus_site.s.id\n  machine_count = 2\n  %s\n}\n'
+)
 
 
 @pytest.mark.parametrize(
     ("text", "at", "words"),
     [
         ('resource "nexus_rak" "r" {}\n', 'resource "nexus_rak"', ["nexus_rak", "nexus_rack"]),
-        (SITE + EMPTY_RACK.replace("%s", "machin_sku = 1"), "machin_sku", ["machin_sku", "machine_sku"]),
-        (SITE + 'resource "nexus_rack" "x" {\n  machine_count = 2\n}\n', 'resource "nexus_rack"', ["site_id"]),
+        (
+            SITE + EMPTY_RACK.replace("%s", "machin_sku = 1"),
+            "machin_sku",
+            ["machin_sku", "machine_sku"],
+        ),
+        (
+            SITE + 'resource "nexus_rack" "x" {\n  machine_count = 2\n}\n',
+            'resource "nexus_rack"',
+            ["site_id"],
+        ),
         (SITE + EMPTY_RACK.replace("= 2", '= "two"'), "machine_count", ["number"]),
         (SITE + EMPTY_RACK.replace("= 2", "= 257"), "machine_count", ["256"]),
         (SITE + EMPTY_RACK.replace("= 2", "= -1"), "machine_count", ["0"]),
         (SITE + EMPTY_RACK.replace("= 2", "= 1.5"), "machine_count", ["whole"]),
-        (SITE + EMPTY_RACK.replace("%s", 'availability_zone = "a-b"'), "availability_zone", ["letters"]),
-        (SITE + EMPTY_RACK.replace("%s", 'name = "abcdefghijk"'), "name", ["availability_zone", "11"]),
-        (SITE + EMPTY_RACK.replace("%s", 'machine_sku = "bom-9"'), "machine_sku", ["bom-9", "bom-2.0"]),
+        (
+            SITE + EMPTY_RACK.replace("%s", 'availability_zone = "a-b"'),
+            "availability_zone",
+            ["letters"],
+        ),
+        (
+            SITE + EMPTY_RACK.replace("%s", 'name = "abcdefghijk"'),
+            "name",
+            ["availability_zone", "11"],
+        ),
+        (
+            SITE + EMPTY_RACK.replace("%s", 'machine_sku = "bom-9"'),
+            "machine_sku",
+            ["bom-9", "bom-2.0"],
+        ),
         (SITE + EMPTY_RACK.replace("%s", 'status = "on"'), "status", ["planned"]),
         (SITE + EMPTY_RACK.replace("%s", 'name = "a|b"'), "name", ["|"]),
-        (SITE + EMPTY_RACK.replace("%s", 'machine_override "x-bm03" {\n}'), "machine_override", ["x-bm03"]),
+        (
+            SITE + EMPTY_RACK.replace("%s", 'machine_override "x-bm03" {\n}'),
+            "machine_override",
+            ["x-bm03"],
+        ),
         (RACKS + cluster("a", pools=ZONED), "availability_zones", ['"r9"', '"r0", "r1", "r2"']),
-        (RACKS + cluster("a", plane="NC_P46_24_v1"), "vm_sku_name", ["NC_P46_24_v1", "NC_P46_224_v1"]),
+        (
+            RACKS + cluster("a", plane="NC_P46_24_v1"),
+            "vm_sku_name",
+            ["NC_P46_24_v1", "NC_P46_224_v1"],
+        ),
         (RACKS + cluster("a", pools=pool("p", "-1")), "count       = -1", ["-1"]),
-        (RACKS + cluster("a", pools=pool("control-plane", 1)), 'agent_pool "control-plane"', ["control-plane"]),
+        (
+            RACKS + cluster("a", pools=pool("control-plane", 1)),
+            'agent_pool "control-plane"',
+            ["control-plane"],
+        ),
         (RACKS + cluster("a", pools=pool("x|y", 1)), 'agent_pool "x|y"', ["|"]),
         (RACKS + cluster("a", pools=pool("p", 1) + pool("p", 2)), 'agent_pool "p"', ["p"]),
         (build_cluster_with_pool('mode = "Sytem"'), "mode", ["System"]),
-        (RACKS + cluster("a").replace("count       = 1", "count       = 0"), "count       = 0", ["1"]),
+        (
+            RACKS + cluster("a").replace("count       = 1", "count       = 0"),
+            "count       = 0",
+            ["1"],
+        ),
         (
             RACKS + 'resource "nexus_kubernetes_cluster" "a" {\n site_id = nexus_site.s.id\n}\n',
             '"a"',
             ["control_plane"],
         ),
-        (RACKS + cluster("a") + cluster("b", arguments='name = "a"'), 'name = "a"', ["nexus_kubernetes_cluster.a"]),
+        (
+            RACKS + cluster("a") + cluster("b", arguments='name = "a"'),
+            'name = "a"',
+            ["nexus_kubernetes_cluster.a"],
+        ),
         (RACKS + EMPTY_RACK.replace("%s", 'name = "r1"'), 'name = "r1"', ["nexus_rack.r[1]"]),
         (RACKS + 'resource "nexus_site" "t" {\n name = "s"\n}\n', 'name = "s"', ["nexus_site.s"]),
-        (build_cluster_with_arguments("count = 2"), 'resource "nexus_kubernetes_cluster"', ["name"]),
-        (build_cluster_with_pool('availability_zones = ["r0", null]'), "availability_zones", ["null"]),
+        (
+            build_cluster_with_arguments("count = 2"),
+            'resource "nexus_kubernetes_cluster"',
+            ["name"],
+        ),
+        (
+            build_cluster_with_pool('availability_zones = ["r0", null]'),
+            "availability_zones",
+            ["null"],
+        ),
         (build_cluster_with_pool("labels = { x = null }"), "labels", ["null"]),
         (RACKS + cluster("a", pools=pool("p", "pow(10, 40)")), "pow(10, 40)", ["count"]),
-        (build_cluster_with_arguments('count = "inf"\n name = count.index'), 'count = "inf"', ["number"]),
-        (build_cluster_with_arguments("count = pow(10, 12)\n name = count.index"), "pow(10, 12)", ["200000 instances"]),
-        (SITE + EMPTY_RACK.replace("= 2", "= length(uuid())"), "length(uuid())", ["known only after apply"]),
+        (
+            build_cluster_with_arguments('count = "inf"\n name = count.index'),
+            'count = "inf"',
+            ["number"],
+        ),
+        (
+            build_cluster_with_arguments("count = pow(10, 12)\n name = count.index"),
+            "pow(10, 12)",
+            ["200000 instances"],
+        ),
+        (
+            SITE + EMPTY_RACK.replace("= 2", "= length(uuid())"),
+            "length(uuid())",
+            ["known only after apply"],
+        ),
         (
             build_cluster_with_pool("upgrade_settings {\n max_surge = substr(uuid(), 0, 1)\n}"),
             "max_surge",
             ["known only after apply"],
         ),
-        (build_cluster_with_arguments("count = -2\n name = count.index"), "count = -2", ["count", "zero"]),
+        (
+            build_cluster_with_arguments("count = -2\n name = count.index"),
+            "count = -2",
+            ["count", "zero"],
+        ),
         (build_cluster_with_arguments('for_each = ["x"]\n name = each.key'), "for_each", ["set"]),
         (build_cluster_with_arguments("name = each.key"), "each.key", ["for_each"]),
         (build_cluster_with_arguments("name = uuid()"), "name = uuid", ["known"]),
-        (RACKS + cluster("a", pools=pool("p", "length(timestamp())")), "length(timestamp())", ["agent_pool"]),
-        (build_cluster_with_arguments("count = length(uuid())\n name = count.index"), "length(uuid())", ["count"]),
-        (RACKS + cluster("a").replace("nexus_site.s.id", '"t"'), 'site_id = "t"', ["t", "Known sites: s"]),
+        (
+            RACKS + cluster("a", pools=pool("p", "length(timestamp())")),
+            "length(timestamp())",
+            ["agent_pool"],
+        ),
+        (
+            build_cluster_with_arguments("count = length(uuid())\n name = count.index"),
+            "length(uuid())",
+            ["count"],
+        ),
+        (
+            RACKS + cluster("a").replace("nexus_site.s.id", '"t"'),
+            'site_id = "t"',
+            ["t", "Known sites: s"],
+        ),
         (
             RACKS + cluster("a").replace("nexus_site.s.id", "nexus_site.t.id"),
             "nexus_site.t.id",
             ['"t"', "nexus_site.s"],
         ),
-        (RACKS + cluster("a").replace("nexus_site.s.id", "nexus_site.s.idd"), "nexus_site.s.idd", ["id"]),
+        (
+            RACKS + cluster("a").replace("nexus_site.s.id", "nexus_site.s.idd"),
+            "nexus_site.s.idd",
+            ["id"],
+        ),
         (build_cluster_with_arguments("name = var.nme"), "var.nme", ["nme"]),
         (RACKS + agent_pool("q", '"s/zz"', 1), "kubernetes_cluster_id", ["s/zz"]),
         (RACKS + VM.replace("cpu_cores = 4", "cpu_cores = 1"), "cpu_cores", ["2"]),
-        (RACKS + VM.replace("nexus_site.s.id\n", 'nexus_site.s.id\n machine = "zz"\n'), 'machine = "zz"', ["zz"]),
-        (build_cluster_with_pool('taint {\n key = "k"\n effect = "No"\n}'), "effect", ["NoSchedule"]),
-        (build_cluster_with_pool('upgrade_settings {\n max_surge = "0"\n}'), "upgrade_settings", ["max_unavailable"]),
-        (build_cluster_with_pool('upgrade_settings {\n max_surge = "some"\n}'), "max_surge", ["percent"]),
+        (
+            RACKS + VM.replace("nexus_site.s.id\n", 'nexus_site.s.id\n machine = "zz"\n'),
+            'machine = "zz"',
+            ["zz"],
+        ),
+        (
+            build_cluster_with_pool('taint {\n key = "k"\n effect = "No"\n}'),
+            "effect",
+            ["NoSchedule"],
+        ),
+        (
+            build_cluster_with_pool('upgrade_settings {\n max_surge = "0"\n}'),
+            "upgrade_settings",
+            ["max_unavailable"],
+        ),
+        (
+            build_cluster_with_pool('upgrade_settings {\n max_surge = "some"\n}'),
+            "max_surge",
+            ["percent"],
+        ),
         (
             RACKS + 'resource "nexus_rack" "x" {\n site_id = nexus_site.s.id\n machine_count = 1\n'
             ' machine_sku = "bom-2.0"\n machine {\n numa_cells = 1\n cpus_per_cell = 8\n'
@@ -140,9 +240,15 @@ EMPTY_RACK = 'resource "nexus_rack" "x" {\n  site_id = nexus_site.s.id\n  machin
             "machine",
             ["machine_sku", "machine"],
         ),
-        (RACKS + 'output "x" {\n value = nexus_kubernetes_cluster.none.id\n}\n', "_cluster.none", ["none"]),
         (
-            RACKS + cluster("a") + 'output "x" {\n value = nexus_kubernetes_cluster.a.nodes["a-np-0"].machine\n}\n',
+            RACKS + 'output "x" {\n value = nexus_kubernetes_cluster.none.id\n}\n',
+            "_cluster.none",
+            ["none"],
+        ),
+        (
+            RACKS
+            + cluster("a")
+            + 'output "x" {\n value = nexus_kubernetes_cluster.a.nodes["a-np-0"].machine\n}\n',
             'nodes["a-np-0"]',
             ["a-np-0"],
         ),
@@ -183,7 +289,8 @@ def test_all_errors_are_reported_together() -> None:
 def test_error_inside_module_names_its_file() -> None:
     files = {
         "main.nf.hcl": RACKS + 'module "m" {\n source = "./m"\n site = nexus_site.s.id\n}\n',
-        "m/inner.nf.hcl": 'variable "site" {}\n' + cluster("a", plane="NC_X").replace("nexus_site.s.id", "var.site"),
+        "m/inner.nf.hcl": 'variable "site" {}\n'
+        + cluster("a", plane="NC_X").replace("nexus_site.s.id", "var.site"),
     }
     (found,) = list_problems(files)
     assert get_line(found)[0] == "inner.nf.hcl"
@@ -214,7 +321,8 @@ def test_unknown_type_in_state_is_named() -> None:
     assert any("nexus_future" in d.detail for d in found)
 
 
-# --- random configurations -------------------------------------------------------------------------
+# --- random configurations
+# -------------------------------------------------------------------------
 
 BASE: dict[str, Any] = {
     "variable": {"n": {"default": 2}},
@@ -224,7 +332,12 @@ BASE: dict[str, Any] = {
         {"nexus_vm_sku": {"own": {"vcpus": 4, "memory_gib": 8}}},
         {
             "nexus_rack": {
-                "r": {"count": 2, "site_id": "${nexus_site.s.id}", "name": "r${count.index}", "machine_count": 3},
+                "r": {
+                    "count": 2,
+                    "site_id": "${nexus_site.s.id}",
+                    "name": "r${count.index}",
+                    "machine_count": 3,
+                },
                 "odd": {
                     "site_id": "s",
                     "machine_count": 2,
@@ -350,12 +463,30 @@ ODD_VALUES = [
     "${nexus_agent_pool.q}",
     '${nexus_agent_pool.q["x"].nodes}',
 ]
-NEW_KEYS = ["count", "for_each", "depends_on", "lifecycle", "provider", "dynamic", "id", "name", "nodes", "zzz", "//"]
+NEW_KEYS = [
+    "count",
+    "for_each",
+    "depends_on",
+    "lifecycle",
+    "provider",
+    "dynamic",
+    "id",
+    "name",
+    "nodes",
+    "zzz",
+    "//",
+]
 
 
 def list_paths(node: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     found = [path] if path else []
-    inner = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
+    inner = (
+        node.items()
+        if isinstance(node, dict)
+        else enumerate(node)
+        if isinstance(node, list)
+        else ()
+    )
     for key, value in inner:
         found += list_paths(value, (*path, key))
     return found
@@ -373,7 +504,9 @@ def mutated_configurations(draw: st.DrawFn, base: dict[str, Any] = BASE) -> dict
         if what == "remove":
             del holder[path[-1]]
         elif what == "add" and isinstance(holder, dict):
-            holder[draw(st.sampled_from(NEW_KEYS))] = copy.deepcopy(draw(st.sampled_from(ODD_VALUES)))
+            holder[draw(st.sampled_from(NEW_KEYS))] = copy.deepcopy(
+                draw(st.sampled_from(ODD_VALUES))
+            )
         elif what == "copy":
             other = document
             for step in draw(st.sampled_from(list_paths(document))):
@@ -445,7 +578,13 @@ def _build_state() -> State:
 @given(
     mutated_configurations(),
     st.sampled_from(
-        [{}, {}, {"mode": Mode.DESTROY}, {"targets": ("nexus_kubernetes_cluster.a",)}, {"suggested_fixes": True}]
+        [
+            {},
+            {},
+            {"mode": Mode.DESTROY},
+            {"targets": ("nexus_kubernetes_cluster.a",)},
+            {"suggested_fixes": True},
+        ]
     ),
 )
 def test_no_configuration_change_raises_an_exception(
@@ -466,15 +605,23 @@ def test_unknown_site_of_existing_racks_raises_no_exception(standing: State) -> 
 def test_failed_value_of_a_placement_argument_is_one_error(name: str) -> None:
     files = {
         "main.nf.hcl": SITE
-        + f'resource "nexus_site" "t" {{\n name = {name}\n}}\nlocals {{\n failing = tonumber(nexus_site.s.id)\n}}\n'
+        + (
+            f'resource "nexus_site" "t" {{\n name = {name}\n}}\nlocals {{\n failing = '
+            f"tonumber(nexus_site.s.id)\n}}\n"
+        )
         + 'module "m" {\n source = "./m"\n text = nexus_site.s.id\n}\n',
-        "m/main.nf.hcl": 'variable "text" {}\noutput "failing" {\n value = "${tonumber(var.text)}"\n}\n',
+        "m/main.nf.hcl": (
+            'variable "text" {}\noutput "failing" {\n value = "${tonumber(var.text)}"\n}\n'
+        ),
     }
     assert {d.id for d in list_errors(plan(files))} == {"invalid-function-argument"}
 
 
 def test_invalid_blocks_of_an_existing_rack_are_an_error() -> None:
     rack = SITE + 'resource "nexus_rack" "r" {\n  site_id = nexus_site.s.id\n  machine_count = 2\n'
-    blocks = '  dynamic "machine_override" {\n    for_each = "r-bm01"\n    labels = ["x"]\n    content {}\n  }\n'
+    blocks = (
+        '  dynamic "machine_override" {\n    for_each = "r-bm01"\n    labels = ["x"]\n    content '
+        "{}\n  }\n"
+    )
     (problem,) = list_errors(plan(f"{rack}{blocks}}}\n", build_state(f"{rack}}}\n")))
     assert problem.summary == "Invalid dynamic for_each value"

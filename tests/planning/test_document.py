@@ -119,7 +119,9 @@ def build_row(table: PlacementTable) -> tuple[object, ...]:
 
 
 def test_all_table_rows_match() -> None:
-    assert {pool: build_row(table) for pool, table in list_tables(plan_environment()).items()} == ROWS
+    assert {
+        pool: build_row(table) for pool, table in list_tables(plan_environment()).items()
+    } == ROWS
 
 
 def test_racks_of_cluster_e_with_five_and_three_vms_match() -> None:
@@ -174,7 +176,9 @@ def test_planning_without_state_gives_the_same_places() -> None:
 
 
 def test_pool_1_of_cluster_c_runs_on_twelve_machines() -> None:
-    found = [vm for name, vm in vms(build_applied_state()).items() if name.startswith("cluster-c-pool1")]
+    found = [
+        vm for name, vm in vms(build_applied_state()).items() if name.startswith("cluster-c-pool1")
+    ]
     assert len({vm["machine"] for vm in found}) == 12
     assert Counter(vm["rack"] for vm in found) == {"rack1": 6, "rack4": 6}
 
@@ -205,7 +209,9 @@ def test_certainty_is_reported_for_every_placement() -> None:
 def test_certainty_covers_only_new_vms_and_can_be_disabled() -> None:
     more = build_configuration().replace("count              = 32", "count              = 33")
     result = require_success(plan(more, build_applied_state(), samples=10))
-    assert [r.object for r in result.plan.placements if r.certainty is not None] == ["cluster-e-pool1-32"]
+    assert [r.object for r in result.plan.placements if r.certainty is not None] == [
+        "cluster-e-pool1-32"
+    ]
     off = require_success(plan(more, build_applied_state(), samples=0))
     assert off.plan.samples == 0
     assert all(r.certainty is None for r in off.plan.placements)
@@ -213,7 +219,12 @@ def test_certainty_covers_only_new_vms_and_can_be_disabled() -> None:
 
 def test_default_number_of_samples() -> None:
     assert require_success(plan(build_configuration("a"), samples=None)).plan.samples == 100
-    assert require_success(plan(build_configuration(), build_applied_state(), samples=None)).plan.samples == 0
+    assert (
+        require_success(
+            plan(build_configuration(), build_applied_state(), samples=None)
+        ).plan.samples
+        == 0
+    )
 
 
 def test_worst_outcome_of_scale_in_is_reported() -> None:

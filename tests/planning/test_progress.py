@@ -13,9 +13,13 @@ def test_planning_reports_progress_of_vms_samples_and_objects() -> None:
     def progress(stage: str, done: int, of: int) -> None:
         told.append((str(stage), done, of))
 
-    made = require_success(plan(RACKS + cluster("a", pools=pool("p", 4)), samples=3, progress=progress))
+    made = require_success(
+        plan(RACKS + cluster("a", pools=pool("p", 4)), samples=3, progress=progress)
+    )
     assert [entry for entry in told if entry[0] == "VMs"] == [("VMs", 5, 5)]
-    assert [entry for entry in told if entry[0] == "samples"] == [("samples", n, 3) for n in (1, 2, 3)]
+    assert [entry for entry in told if entry[0] == "samples"] == [
+        ("samples", n, 3) for n in (1, 2, 3)
+    ]
     assert max(done for stage, done, _ in told if stage == "objects") == len(made.plan.changes)
 
 

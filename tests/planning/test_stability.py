@@ -16,7 +16,14 @@ from msgspec.structs import replace
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.state.objects import EMPTY, State
 from tests.kill_points import scale_count
-from tests.planning.harness import build_state_after, is_empty, list_errors, list_places, list_triggers, plan
+from tests.planning.harness import (
+    build_state_after,
+    is_empty,
+    list_errors,
+    list_places,
+    list_triggers,
+    plan,
+)
 from tests.planning.site_model import (
     PLANE,
     AppliedBlock,
@@ -34,7 +41,14 @@ from tests.planning.step_runner import check_counts, run
 SITES = int(os.environ.get("NF_TEST_SITES") or scale_count(160))
 RACKS = ("r1", "r2", "r3")
 PLANE_SKUS = ("NC_G6_28_v1", "NC_G24_112_v1")
-POOL_SKUS = ("NC_P46_224_v1", "NC_P22_112_v1", "NC_G12_56_v1", "NC_G6_28_v1", "NC_E94_448_v1", "NC_G48_224_v1")
+POOL_SKUS = (
+    "NC_P46_224_v1",
+    "NC_P22_112_v1",
+    "NC_G12_56_v1",
+    "NC_G6_28_v1",
+    "NC_E94_448_v1",
+    "NC_G48_224_v1",
+)
 VERSIONS = ("1.30", "1.31", "1.32")
 ZONES = ((), (), ("r1",), ("r1", "r3"), ("r2", "r3"))
 
@@ -52,7 +66,12 @@ pools = st.builds(
 
 @st.composite
 def clusters(draw: st.DrawFn, name: str) -> Block:
-    plane = Pool(PLANE, draw(st.integers(1, 3)), draw(st.sampled_from(PLANE_SKUS)), draw(st.sampled_from(ZONES)))
+    plane = Pool(
+        PLANE,
+        draw(st.integers(1, 3)),
+        draw(st.sampled_from(PLANE_SKUS)),
+        draw(st.sampled_from(ZONES)),
+    )
     own = [replace(draw(pools), name=n) for n in draw(st.sampled_from(("", "p", "qp")))]
     return Block(name, (plane, *own))
 
@@ -64,7 +83,12 @@ def sites(draw: st.DrawFn) -> Site:
     if draw(st.booleans()):
         own = Block("own", (replace(draw(pools), name="own"),), of="a")
         blocks.insert(draw(st.integers(0, len(blocks))), own)
-    return Site(racks, tuple(blocks), draw(st.sampled_from(("pool", "cluster"))), draw(st.sampled_from((8, 3))))
+    return Site(
+        racks,
+        tuple(blocks),
+        draw(st.sampled_from(("pool", "cluster"))),
+        draw(st.sampled_from((8, 3))),
+    )
 
 
 class EditedSite(Struct):
@@ -108,7 +132,9 @@ def edit_site(draw: st.DrawFn, edited: EditedSite, standing: dict[str, AppliedBl
     elif what == "cluster":
         _edit_cluster(draw, edited, standing)
     elif what == "seed":
-        edited.site = replace(site, seed=draw(st.integers(0, 50)), spread=draw(st.sampled_from(("pool", "cluster"))))
+        edited.site = replace(
+            site, seed=draw(st.integers(0, 50)), spread=draw(st.sampled_from(("pool", "cluster")))
+        )
     elif what == "heal":
         names = [s.block.vm(k) for a, s in standing.items() if site.block(a) for k in s.places]
         if names:
@@ -155,7 +181,11 @@ def _edit_block(
     if what == "version":
         changed = replace(block, version=draw(st.sampled_from(list_versions(block, standing))))
     elif what == "plane" and not block.of:
-        plane = replace(block.pools[0], sku=draw(st.sampled_from(PLANE_SKUS)), zones=draw(st.sampled_from(ZONES)))
+        plane = replace(
+            block.pools[0],
+            sku=draw(st.sampled_from(PLANE_SKUS)),
+            zones=draw(st.sampled_from(ZONES)),
+        )
         changed = replace(block, pools=(plane, *block.pools[1:]))
     else:
         old = draw(st.sampled_from(block.pools))
@@ -168,7 +198,9 @@ def _edit_pool(draw: st.DrawFn, old: Pool, what: str) -> Pool:
     if old.name == PLANE or what == "count":
         return replace(old, count=draw(st.integers(1 if old.name == PLANE else 0, 6)))
     which = draw(st.sampled_from(("sku", "zones", "labels", "taints", "mode")))
-    values = {"sku": POOL_SKUS, "zones": ZONES, "mode": ("User", "System")}.get(which, ("", "one", "two"))
+    values = {"sku": POOL_SKUS, "zones": ZONES, "mode": ("User", "System")}.get(
+        which, ("", "one", "two")
+    )
     return replace(old, **{which: draw(st.sampled_from(values))})
 
 
@@ -188,7 +220,8 @@ def check_plan(
         assert len(list_errors(result)) == len(said.refused)
         return state, ExpectedPlan(after=standing)
     assert result.plan.errored == bool(said.failing), [d.detail for d in list_errors(result)]
-    assert set(said.failing[:1]) <= failing  # results after a failure depend on the references to it
+    # results after a failure depend on the references to it.
+    assert set(said.failing[:1]) <= failing
     if said.failing:
         event("does not fit")
         return state, ExpectedPlan(after=standing)
@@ -207,7 +240,9 @@ def grows_while_rolling(result: PlanResult) -> bool:
     """Return whether a cluster gets new VMs in the same step as a roll of its old ones. The new VMs may need
     capacity released by the roll of a later cluster, while that cluster waits for this one, so no order is free of
     conflicts."""
-    rolling = {r.address for r in result.plan.placements if r.trigger == "kubernetes_version_changed"}
+    rolling = {
+        r.address for r in result.plan.placements if r.trigger == "kubernetes_version_changed"
+    }
     return any(r.address in rolling for r in result.plan.placements if r.action == "place")
 
 

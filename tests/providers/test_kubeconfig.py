@@ -50,12 +50,21 @@ def get_problem(path: Path, context: str = "") -> str:
     ("text", "said"),
     [
         ("", "FILE cannot be used: it is empty."),
-        ("a: [\n", "FILE cannot be used: line 2: expected the node content, but found '<stream end>'."),
+        (
+            "a: [\n",
+            "FILE cannot be used: line 2: expected the node content, but found '<stream end>'.",
+        ),
         ("hello", "FILE cannot be used: it is not a kubeconfig with clusters, contexts and users."),
-        ("kind: Pod", "FILE cannot be used: it is not a kubeconfig with clusters, contexts and users."),
+        (
+            "kind: Pod",
+            "FILE cannot be used: it is not a kubeconfig with clusters, contexts and users.",
+        ),
         ("clusters: [1]", "FILE cannot be used: clusters[0] must have a name and a cluster."),
         ("users: {a: 1}", "FILE cannot be used: users[0] must have a name and a user."),
-        ("users: [{name: a, user: token}]", "FILE cannot be used: users[0] must have a name and a user."),
+        (
+            "users: [{name: a, user: token}]",
+            "FILE cannot be used: users[0] must have a name and a user.",
+        ),
         ("contexts: [{name: a}]", "FILE has no current context. Set one: a."),
     ],
 )
@@ -83,7 +92,7 @@ def test_missing_entries_of_a_context_are_reported(tmp_path: Path, changed: Any,
         ({"token": 7}, "Expected `str | null`, got `int` - at `$.token`."),
         (
             {"auth-provider": {"name": "gcp"}},
-            ("the user ann uses an auth-provider, removed in Kubernetes 1.26. Use an exec plug-in."),
+            (("the user ann uses an auth-provider, " "removed " "in " "Kubernetes " "1.26. " "Use " "an " "exec " "plug-in.")),
         ),
         (
             {"client-certificate": "gone.crt", "client-key": "gone.key"},
@@ -101,18 +110,22 @@ def test_invalid_credentials_are_reported(tmp_path: Path, user: Any, said: str) 
     assert get_problem(path).replace(str(tmp_path), "HERE") == f"FILE cannot be used: {said}"
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # caused by lightkube's temporary file
+# caused by lightkube's temporary file.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_invalid_certificates_are_reported(tmp_path: Path) -> None:
     junk = base64.b64encode(b"junk").decode()
     cluster = {"server": "https://127.0.0.1:1", "certificate-authority-data": junk}
     path = write_kubeconfig(tmp_path, clusters=[{"name": "c", "cluster": cluster}])
     assert get_problem(path).startswith("FILE cannot be used: its certificates: ")
-    gc.collect(1)  # the file is a young object; a collection of all objects of earlier tests takes a second
+    # The file is a young object; a collection of all objects of earlier tests takes a second.
+    gc.collect(1)
 
 
 def test_several_files_are_merged(tmp_path: Path) -> None:
     contexts = [{"name": "b", "context": {"cluster": "c", "user": "bob"}}]
-    first = write_kubeconfig(tmp_path, "first", users=[], clusters=[], contexts=contexts, **{"current-context": "b"})
+    first = write_kubeconfig(
+        tmp_path, "first", users=[], clusters=[], contexts=contexts, **{"current-context": "b"}
+    )
     (tmp_path / "further").mkdir()
     users = [{"name": "bob", "user": {"tokenFile": "token", "exec": {"command": "bin/plug-in"}}}]
     second = write_kubeconfig(tmp_path / "further", "second", users=users)
@@ -120,7 +133,9 @@ def test_several_files_are_merged(tmp_path: Path) -> None:
     assert (account.server, account.user_name) == ("http://127.0.0.1:1", "bob")
     assert account.user["tokenFile"] == str(tmp_path / "further" / "token")
     assert account.user["exec"]["command"] == str(tmp_path / "further" / "bin/plug-in")
-    assert get_problem(first) == ('FILE cannot be used: no cluster "c" of the context b. Existing: none.')
+    assert get_problem(first) == (
+        'FILE cannot be used: no cluster "c" of the context b. Existing: none.'
+    )
 
 
 class RecordingHandler(BaseHTTPRequestHandler):
@@ -156,16 +171,22 @@ def write_kubeconfig_for_server(tmp_path: Path, server: str, user: Any) -> Path:
 def test_impersonation_headers_are_sent(tmp_path: Path, server: Any) -> None:
     address, seen = server
     user = {"token": "t", "as": "bob", "as-groups": ["a", "b"], "as-user-extra": {"scope": ["x"]}}
-    with closing(build_api_client(read_account([write_kubeconfig_for_server(tmp_path, address, user)]))) as client:
+    with closing(
+        build_api_client(read_account([write_kubeconfig_for_server(tmp_path, address, user)]))
+    ) as client:
         assert client.send(ApiRequest("GET", "/")).is_success
     headers = seen[0]
     assert headers["Authorization"] == "Bearer t"
     assert (headers["Impersonate-User"], headers["Impersonate-Extra-scope"]) == ("bob", "x")
 
 
-@pytest.mark.parametrize("part", [{"as-groups": "admins"}, {"as-user-extra": {"scope": 1}}, {"as-user-extra": ["x"]}])
+@pytest.mark.parametrize(
+    "part", [{"as-groups": "admins"}, {"as-user-extra": {"scope": 1}}, {"as-user-extra": ["x"]}]
+)
 def test_impersonation_of_another_form_is_an_error(tmp_path: Path, part: dict[str, Any]) -> None:
-    path = write_kubeconfig_for_server(tmp_path, "http://localhost:1", {"token": "t", "as": "bob", **part})
+    path = write_kubeconfig_for_server(
+        tmp_path, "http://localhost:1", {"token": "t", "as": "bob", **part}
+    )
     with pytest.raises(KubeconfigProblem, match="cannot be used: Expected"):
         build_api_client(read_account([path]))
 
@@ -197,20 +218,35 @@ def test_rejected_token_is_requested_again(tmp_path: Path, server: Any) -> None:
         ("echo not signed in >&2; exit 3", "The sign-in program plug-in failed (3): not signed in"),
         ("exit 4", "The sign-in program plug-in failed (4): no error output"),
         ("echo hello", "The sign-in program plug-in printed no ExecCredential with a token."),
-        ("echo '{\"status\": {}}'", "The sign-in program plug-in printed no ExecCredential with a token."),
+        (
+            "echo '{\"status\": {}}'",
+            "The sign-in program plug-in printed no ExecCredential with a token.",
+        ),
     ],
 )
-def test_plug_in_without_a_token_is_reported(tmp_path: Path, server: Any, script: str, said: str) -> None:
+def test_plug_in_without_a_token_is_reported(
+    tmp_path: Path, server: Any, script: str, said: str
+) -> None:
     path = write_kubeconfig_for_server(tmp_path, server[0], write_plug_in(tmp_path, script))
-    with closing(build_api_client(read_account([path]))) as client, pytest.raises(ExecPluginProblem) as raised:
+    with (
+        closing(build_api_client(read_account([path]))) as client,
+        pytest.raises(ExecPluginProblem) as raised,
+    ):
         client.send(ApiRequest("GET", "/"))
     assert str(raised.value) == said
 
 
-def test_interactive_plug_in_times_out(tmp_path: Path, server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interactive_plug_in_times_out(
+    tmp_path: Path, server: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("nexusform.providers.kubeconfig._SECONDS", 1)
-    path = write_kubeconfig_for_server(tmp_path, server[0], write_plug_in(tmp_path, "exec sleep 30"))
-    with closing(build_api_client(read_account([path]))) as client, pytest.raises(ExecPluginProblem) as raised:
+    path = write_kubeconfig_for_server(
+        tmp_path, server[0], write_plug_in(tmp_path, "exec sleep 30")
+    )
+    with (
+        closing(build_api_client(read_account([path]))) as client,
+        pytest.raises(ExecPluginProblem) as raised,
+    ):
         client.send(ApiRequest("GET", "/"))
     assert str(raised.value).startswith("The sign-in program plug-in did not finish within 1 s.")
 
@@ -219,8 +255,26 @@ def test_tls_server_name_is_respected(tmp_path: Path) -> None:
     import ssl
 
     key, certificate = tmp_path / "key", tmp_path / "crt"
-    words = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=hub.example"]
-    more = ["-addext", "subjectAltName=DNS:hub.example", "-keyout", str(key), "-out", str(certificate)]
+    words = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-days",
+        "2",
+        "-subj",
+        "/CN=hub.example",
+    ]
+    more = [
+        "-addext",
+        "subjectAltName=DNS:hub.example",
+        "-keyout",
+        str(key),
+        "-out",
+        str(certificate),
+    ]
     try:
         subprocess.run([*words, *more], check=True, capture_output=True)
     except OSError:
@@ -274,13 +328,21 @@ def test_untrusted_kubeconfig_must_not_use_programs_or_credentials(
 
 
 @pytest.mark.parametrize("trust", [KubeconfigTrust(), ALLOWED])
-@pytest.mark.parametrize("field", ["certificate-authority", "client-certificate", "tokenFile", "command"])
+@pytest.mark.parametrize(
+    "field", ["certificate-authority", "client-certificate", "tokenFile", "command"]
+)
 @pytest.mark.parametrize("value", [5, ["/ca.pem"], {"a": "/b"}])
-def test_a_path_that_is_no_text_is_rejected(tmp_path: Path, trust: KubeconfigTrust, field: str, value: Any) -> None:
+def test_a_path_that_is_no_text_is_rejected(
+    tmp_path: Path, trust: KubeconfigTrust, field: str, value: Any
+) -> None:
     entry = {"exec": {field: value}} if field == "command" else {field: value}
     path = write_kubeconfig(tmp_path, users=[{"name": "ann", "user": entry}])
-    inside = KubeconfigTrust(Confinement(str(tmp_path)) if trust is ALLOWED else UNCONFINED, trust.is_url_allowed)
-    with pytest.raises(KubeconfigProblem, match=rf"cannot be used: users\[0\]: {field} must be a text\."):
+    inside = KubeconfigTrust(
+        Confinement(str(tmp_path)) if trust is ALLOWED else UNCONFINED, trust.is_url_allowed
+    )
+    with pytest.raises(
+        KubeconfigProblem, match=rf"cannot be used: users\[0\]: {field} must be a text\."
+    ):
         read_account([path], trust=inside)
 
 

@@ -25,7 +25,9 @@ def build_key(number: int) -> ObjectKey:
 class FailingDisk:
     """Fails a given range of the calls changing a disk."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, failing: range, number: int = errno.ENOSPC) -> None:
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, failing: range, number: int = errno.ENOSPC
+    ) -> None:
         self.calls = 0
         self.failing = failing
         self.number = number
@@ -68,12 +70,18 @@ def make_changes(reality: Reality) -> dict[ObjectKey, dict[str, int]]:
 
 
 def list_objects(reality: Reality) -> dict[ObjectKey, Any]:
-    return {build_key(n): found for n in range(4) if (found := reality.get_attributes(build_key(n))) is not None}
+    return {
+        build_key(n): found
+        for n in range(4)
+        if (found := reality.get_attributes(build_key(n))) is not None
+    }
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
 @pytest.mark.parametrize("length", [1, 3])
-def test_failed_write_is_undone(path: Path, monkeypatch: pytest.MonkeyPatch, number: int, length: int) -> None:
+def test_failed_write_is_undone(
+    path: Path, monkeypatch: pytest.MonkeyPatch, number: int, length: int
+) -> None:
     for first in range(1, 60):
         with monkeypatch.context() as patch:
             disk = FailingDisk(patch, range(first, first + length), number)
@@ -84,7 +92,8 @@ def test_failed_write_is_undone(path: Path, monkeypatch: pytest.MonkeyPatch, num
             torn = reality._is_log_damaged
             reality.close()
         again = Reality(path)
-        if not torn:  # the content of a log is unknown if it can be neither written nor truncated
+        # The content of a log is unknown if it can be neither written nor truncated.
+        if not torn:
             assert list_objects(again) == expected, first
         again.close()
         for file in path.parent.iterdir():
@@ -94,7 +103,9 @@ def test_failed_write_is_undone(path: Path, monkeypatch: pytest.MonkeyPatch, num
     assert first > 12
 
 
-def test_failed_write_is_reported_to_all_waiting_writers(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_write_is_reported_to_all_waiting_writers(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     reality = Reality(path)
     reality.set_attributes(build_key(0), {})
     told: list[str] = []
@@ -155,7 +166,9 @@ def test_suspended_run_does_not_overwrite_changes_of_others(path: Path) -> None:
     assert standing.get_attributes(build_key(903)) is None
 
 
-@pytest.mark.parametrize("line", ["5", "null", '"text"', "[1]", '[["a"], "b", 1, {}]', '["a", "b", 1, 2]', "{"])
+@pytest.mark.parametrize(
+    "line", ["5", "null", '"text"', "[1]", '[["a"], "b", 1, {}]', '["a", "b", 1, 2]', "{"]
+)
 def test_a_log_line_that_is_no_change_is_reported(tmp_path: Path, line: str) -> None:
     reality = Reality(tmp_path / "site.json")
     reality._log_path.write_text(f"{line}\n")

@@ -47,7 +47,9 @@ def test_edited_reality_file_is_read(tmp_path: Path) -> None:
     edited = read_rows(tmp_path / "site.json")
     edited[0]["attributes"]["count"] = 5
     (tmp_path / "site.json").write_text(json.dumps(edited))
-    (answer,) = build_provider(tmp_path, reality="site.json").read([ReadRequest(build_key(), {"count": 3})])
+    (answer,) = build_provider(tmp_path, reality="site.json").read(
+        [ReadRequest(build_key(), {"count": 3})]
+    )
     assert answer.attributes == {"id": "lab/a", "count": 5}
     assert answer.is_observed
 
@@ -113,7 +115,10 @@ def test_effects_are_durable_before_the_answer_and_merged_at_exit(tmp_path: Path
         ("{}", "must be a list"),
         ('[{"type": "t"}]', "entry 0 must be an object with type and id"),
         ('[{"type":"t","id":"i","creation":"1","attributes":{}}]', "entry 0 must be"),
-        ('[{"type":"t","id":"i","attributes":{}},{"type":"t","id":"i","attributes":{}}]', "entry 1 repeats"),
+        (
+            '[{"type":"t","id":"i","attributes":{}},{"type":"t","id":"i","attributes":{}}]',
+            "entry 1 repeats",
+        ),
     ],
 )
 def test_invalid_reality_file_is_reported(tmp_path: Path, content: str, told: str) -> None:
@@ -153,13 +158,17 @@ def test_fault_of_another_address_or_operation_has_no_effect(tmp_path: Path) -> 
 
 
 def test_brackets_in_fault_address_are_literal(tmp_path: Path) -> None:
-    site = build_provider(tmp_path, fault=[build_fault(error="hit") | {"address": 'nexus_rack.r["a*"]'}])
+    site = build_provider(
+        tmp_path, fault=[build_fault(error="hit") | {"address": 'nexus_rack.r["a*"]'}]
+    )
     with pytest.raises(ProviderProblem, match="hit"):
         site.create(ChangeRequest(build_key(), 'nexus_rack.r["a1"]', None, {}))
 
 
 def test_fault_after_effect_keeps_the_object(tmp_path: Path) -> None:
-    site = build_provider(tmp_path, reality="site.json", fault=[build_fault(error="cut off", after_effect=True)])
+    site = build_provider(
+        tmp_path, reality="site.json", fault=[build_fault(error="cut off", after_effect=True)]
+    )
     with pytest.raises(ProviderProblem, match="cut off") as caught:
         site.create(build_create_request(count=2))
     assert caught.value.object_exists
@@ -179,7 +188,9 @@ def test_delay_waits_and_answer_overrides_attributes(tmp_path: Path) -> None:
 
 
 def test_read_fault_simulates_drift_without_reality_file(tmp_path: Path) -> None:
-    site = build_provider(tmp_path, fault=[build_fault(operation="read", answer={"count": 9}, times=0)])
+    site = build_provider(
+        tmp_path, fault=[build_fault(operation="read", answer={"count": 9}, times=0)]
+    )
     assert site.observes_objects
     request = ReadRequest(build_key(), {"count": 3}, "nexus_kubernetes_cluster.a")
     (answer,) = site.read([request])
@@ -187,7 +198,10 @@ def test_read_fault_simulates_drift_without_reality_file(tmp_path: Path) -> None
 
 
 def test_unknown_parts_become_null(tmp_path: Path) -> None:
-    assert build_provider(tmp_path).create(build_create_request(note=UNKNOWN)).attributes["note"] is None
+    assert (
+        build_provider(tmp_path).create(build_create_request(note=UNKNOWN)).attributes["note"]
+        is None
+    )
 
 
 def test_durations_and_paths_are_parsed() -> None:

@@ -18,9 +18,13 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-CHROMIUM = next((p for n in ("chromium", "google-chrome", "chrome") if (p := shutil.which(n))), None)
+CHROMIUM = next(
+    (p for n in ("chromium", "google-chrome", "chrome") if (p := shutil.which(n))), None
+)
 DRIVER = shutil.which("chromedriver")
-MISSING = "Chromium and chromedriver are not installed (Debian: apt-get install chromium chromium-driver)"
+MISSING = (
+    "Chromium and chromedriver are not installed (Debian: apt-get install chromium chromium-driver)"
+)
 AXE_HOMES = (
     os.environ.get("NEXUSFORM_AXE", ""),
     str(Path(__file__).parents[2] / "node_modules/axe-core/axe.min.js"),
@@ -28,7 +32,9 @@ AXE_HOMES = (
     "/usr/local/lib/node_modules/axe-core/axe.min.js",
 )
 AXE = next((Path(home) for home in AXE_HOMES if home and Path(home).is_file()), None)
-AXE_MISSING = "axe-core is not installed (npm install --no-save axe-core, or NEXUSFORM_AXE=/path/axe.min.js)"
+AXE_MISSING = (
+    "axe-core is not installed (npm install --no-save axe-core, or NEXUSFORM_AXE=/path/axe.min.js)"
+)
 _KEY = "element-6066-11e4-a52e-4f735466cecf"
 _KEYS = {"ArrowDown": "\ue015", "ArrowRight": "\ue014", "ArrowLeft": "\ue012", "Tab": "\ue004"}
 KEYS = _KEYS | {"Enter": "\ue007", "Escape": "\ue00c", "End": "\ue010"}
@@ -52,7 +58,11 @@ class Browser:
             "binary": CHROMIUM,
             "args": ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"],
         }
-        asked = {"browserName": "chrome", "goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL"}}
+        asked = {
+            "browserName": "chrome",
+            "goog:chromeOptions": options,
+            "goog:loggingPrefs": {"browser": "ALL"},
+        }
         answer = self._call("POST", "/session", {"capabilities": {"alwaysMatch": asked}})
         self._session = f"/session/{answer['sessionId']}"
 
@@ -67,7 +77,9 @@ class Browser:
 
     def _call(self, method: str, path: str, body: Any = None) -> Any:
         data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(self._base + path, data, {"Content-Type": "application/json"}, method=method)
+        request = urllib.request.Request(
+            self._base + path, data, {"Content-Type": "application/json"}, method=method
+        )
         try:
             with urllib.request.urlopen(request, timeout=60) as answer:
                 return json.load(answer)["value"]
@@ -96,7 +108,12 @@ class Browser:
             f"{self._session}/goog/cdp/execute",
             {
                 "cmd": "Emulation.setDeviceMetricsOverride",
-                "params": {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False},
+                "params": {
+                    "width": width,
+                    "height": height,
+                    "deviceScaleFactor": 1,
+                    "mobile": False,
+                },
             },
         )
         self.console()
@@ -130,7 +147,13 @@ class Browser:
     def hover(self, selector: str) -> None:
         """Move the pointer over an element."""
         self.run("document.querySelector(arguments[0]).scrollIntoView({block: 'center'})", selector)
-        move = {"type": "pointerMove", "origin": {_KEY: self._find(selector)}, "x": 0, "y": 0, "duration": 0}
+        move = {
+            "type": "pointerMove",
+            "origin": {_KEY: self._find(selector)},
+            "x": 0,
+            "y": 0,
+            "duration": 0,
+        }
         moves = [{"type": "pointer", "id": "mouse", "actions": [move]}]
         self._call("POST", f"{self._session}/actions", {"actions": moves})
 
@@ -148,7 +171,11 @@ class Browser:
         """Press a key in the focused element."""
         value = KEYS.get(key, key)
         strokes = [{"type": "keyDown", "value": value}, {"type": "keyUp", "value": value}]
-        self._call("POST", f"{self._session}/actions", {"actions": [{"type": "key", "id": "keys", "actions": strokes}]})
+        self._call(
+            "POST",
+            f"{self._session}/actions",
+            {"actions": [{"type": "key", "id": "keys", "actions": strokes}]},
+        )
 
     def console(self) -> list[str]:
         """Return errors and warnings logged by the page since the last call."""
@@ -159,14 +186,24 @@ class Browser:
         """Save a screenshot of the page."""
         asked = {"cmd": "Page.captureScreenshot", "params": {"captureBeyondViewport": whole}}
         if whole:
-            size = self.run("return [document.documentElement.scrollWidth, document.documentElement.scrollHeight]")
-            asked["params"] |= {"clip": {"x": 0, "y": 0, "width": size[0], "height": min(size[1], 6000), "scale": 1}}
+            size = self.run(
+                (
+                    "return [document.documentElement.scrollWidth, "
+                    "document.documentElement.scrollHeight]"
+                )
+            )
+            asked["params"] |= {
+                "clip": {"x": 0, "y": 0, "width": size[0], "height": min(size[1], 6000), "scale": 1}
+            }
         answer = self._call("POST", f"{self._session}/goog/cdp/execute", asked)
         file.write_bytes(base64.b64decode(answer["data"]))
 
     def sheets(self) -> int:
         """Return the number of printed pages."""
-        asked = {"cmd": "Page.printToPDF", "params": {"preferCSSPageSize": True, "printBackground": True}}
+        asked = {
+            "cmd": "Page.printToPDF",
+            "params": {"preferCSSPageSize": True, "printBackground": True},
+        }
         answer = self._call("POST", f"{self._session}/goog/cdp/execute", asked)
         return len(re.findall(rb"/Type /Page\b", base64.b64decode(answer["data"])))
 

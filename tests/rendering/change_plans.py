@@ -19,13 +19,41 @@ def every_action() -> Plan:
         changes=(
             change(address("nexus_rack", "a"), Action.CREATE, None, rack | {"machines": UNKNOWN}),
             change(address("nexus_rack", "b"), Action.UPDATE, rack, rack | {"machine_count": 17}),
-            change(address("nexus_rack", "c"), Action.DELETE, rack, None, reason="delete_because_no_resource_config"),
-            change(old, Action.DELETE, rack, None, reason="delete_because_count_index"),
-            change(address("nexus_rack", "e", "k"), Action.DELETE, rack, None, reason="delete_because_each_key"),
-            change(address("nexus_rack", "f"), Action.DELETE, rack, None, reason="delete_because_wrong_repetition"),
-            change(address("nexus_rack", "f", 0), Action.DELETE, rack, None, reason="delete_because_wrong_repetition"),
             change(
-                address("nexus_rack", "f", "x"), Action.DELETE, rack, None, reason="delete_because_wrong_repetition"
+                address("nexus_rack", "c"),
+                Action.DELETE,
+                rack,
+                None,
+                reason="delete_because_no_resource_config",
+            ),
+            change(old, Action.DELETE, rack, None, reason="delete_because_count_index"),
+            change(
+                address("nexus_rack", "e", "k"),
+                Action.DELETE,
+                rack,
+                None,
+                reason="delete_because_each_key",
+            ),
+            change(
+                address("nexus_rack", "f"),
+                Action.DELETE,
+                rack,
+                None,
+                reason="delete_because_wrong_repetition",
+            ),
+            change(
+                address("nexus_rack", "f", 0),
+                Action.DELETE,
+                rack,
+                None,
+                reason="delete_because_wrong_repetition",
+            ),
+            change(
+                address("nexus_rack", "f", "x"),
+                Action.DELETE,
+                rack,
+                None,
+                reason="delete_because_wrong_repetition",
             ),
             change(
                 address("nexus_rack", "g", module=(("edge", "a"),)),
@@ -59,8 +87,16 @@ def every_action() -> Plan:
                 reason="replace_because_tainted",
                 tainted_before=True,
             ),
-            change(address("nexus_rack", "l"), Action.REPLACE_CREATE_FIRST, rack, rack, reason="replace_by_request"),
-            change(address("nexus_rack", "m"), Action.REPLACE, rack, rack, reason="replace_by_triggers"),
+            change(
+                address("nexus_rack", "l"),
+                Action.REPLACE_CREATE_FIRST,
+                rack,
+                rack,
+                reason="replace_by_request",
+            ),
+            change(
+                address("nexus_rack", "m"), Action.REPLACE, rack, rack, reason="replace_by_triggers"
+            ),
             change(address("nexus_rack", "n"), Action.FORGET, rack, None),
             change(
                 address("nexus_inventory", "o", mode="data"),
@@ -78,7 +114,13 @@ def every_action() -> Plan:
                 importing="lab/q",
                 previous_address=address("nexus_rack", "q0"),
             ),
-            change(address("nexus_rack", "s"), Action.NO_OP, rack, rack, previous_address=address("nexus_rack", "s0")),
+            change(
+                address("nexus_rack", "s"),
+                Action.NO_OP,
+                rack,
+                rack,
+                previous_address=address("nexus_rack", "s0"),
+            ),
             change(address("nexus_rack", "t"), Action.NO_OP, rack, rack),
         )
     )
@@ -93,7 +135,11 @@ def every_shape() -> Plan:
         "gone": "bye",
         "json": '{"a": 1, "b": [1, 2], "n": null}',
         "list": ["a", "b", "c", "d", "e", "f"],
-        "list_of_objects": [{"name": "one", "v": 1}, {"name": "two", "v": 2}, {"name": "three", "v": 3}],
+        "list_of_objects": [
+            {"name": "one", "v": 1},
+            {"name": "two", "v": 2},
+            {"name": "three", "v": 3},
+        ],
         "map": {"keep": "1", "change": "2", "gone": "3"},
         "now_exposed": "s1",
         "now_secret": "s2",
@@ -113,7 +159,11 @@ def every_shape() -> Plan:
         "gone": None,
         "json": '{"a": 1, "b": [1, 3], "n": null, "c": {"d": true}}',
         "list": ["a", "b", "x", "d", "e", "f"],
-        "list_of_objects": [{"name": "one", "v": 1}, {"name": "two", "v": UNKNOWN}, {"name": "three", "v": 3}],
+        "list_of_objects": [
+            {"name": "one", "v": 1},
+            {"name": "two", "v": UNKNOWN},
+            {"name": "three", "v": 3},
+        ],
         "map": {"keep": "1", "change": "two", "new key": 'quote " and ${dollar}'},
         "object_to_string": "a",
         "secret": "new",
@@ -133,8 +183,16 @@ def every_shape() -> Plan:
                 sensitive_before=(("secret",), ("secret_kept",), ("now_exposed",)),
                 sensitive_after=(("secret",), ("secret_kept",), ("now_secret",)),
             ),
-            change(address("thing", "y"), Action.CREATE, None, after, sensitive_after=(("secret",), ("map", "keep"))),
-            change(address("thing", "z"), Action.DELETE, before, None, sensitive_before=(("secret",),)),
+            change(
+                address("thing", "y"),
+                Action.CREATE,
+                None,
+                after,
+                sensitive_after=(("secret",), ("map", "keep")),
+            ),
+            change(
+                address("thing", "z"), Action.DELETE, before, None, sensitive_before=(("secret",),)
+            ),
         ),
         outputs=(
             OutputChange("gone", Action.DELETE, "x", None, STRING, False),
@@ -151,7 +209,11 @@ def blocks() -> Plan:
     changed = {
         "pool2": pools["pool2"] | {"taint": [{"key": "new"}]},
         "pool1": pools["pool1"]
-        | {"vm_sku_name": "NC_G48_224_v1", "availability_zones": ["1", "8"], "taint": [{"key": "b"}]},
+        | {
+            "vm_sku_name": "NC_G48_224_v1",
+            "availability_zones": ["1", "8"],
+            "taint": [{"key": "b"}],
+        },
         "pool0": pools["pool2"] | {"count": 1},
     }
     base = cluster_d(nodes={}, node_count=0)
@@ -191,11 +253,15 @@ def drifted() -> Plan:
 
 def refresh_only() -> Plan:
     plan = drifted()
-    return Plan(mode=Mode.REFRESH_ONLY, drift=plan.drift, refreshed_objects={plan.drift[0].address: None})
+    return Plan(
+        mode=Mode.REFRESH_ONLY, drift=plan.drift, refreshed_objects={plan.drift[0].address: None}
+    )
 
 
 def outputs_only() -> Plan:
-    return Plan(outputs=(OutputChange("site", Action.CREATE, None, {"name": "lab"}, STRING, False),))
+    return Plan(
+        outputs=(OutputChange("site", Action.CREATE, None, {"name": "lab"}, STRING, False),)
+    )
 
 
 def rich_document() -> Plan:
@@ -249,7 +315,13 @@ def some_state() -> State:
         instances={
             x: InstanceState(
                 ObjectState(
-                    {"id": "x", "password": "hunter2", "list": ["a", "b"], "text": "one\ntwo\n", "none": None},
+                    {
+                        "id": "x",
+                        "password": "hunter2",
+                        "list": ["a", "b"],
+                        "text": "one\ntwo\n",
+                        "none": None,
+                    },
                     2,
                     sensitive=(("password",),),
                     dependencies=("thing.y",),
@@ -262,7 +334,11 @@ def some_state() -> State:
                 ObjectState(
                     cluster_d(
                         nodes={
-                            "cluster-d-pool1-0": {"machine": "rack7-bm01", "rack": "rack7", "provenance": "observed"}
+                            "cluster-d-pool1-0": {
+                                "machine": "rack7-bm01",
+                                "rack": "rack7",
+                                "provenance": "observed",
+                            }
                         }
                     ),
                     4,
@@ -271,7 +347,8 @@ def some_state() -> State:
         },
         outputs={
             "site": OutputState(
-                {"name": "lab", "racks": [1, 2]}, ObjectType.create({"name": STRING, "racks": ListType(NUMBER)})
+                {"name": "lab", "racks": [1, 2]},
+                ObjectType.create({"name": STRING, "racks": ListType(NUMBER)}),
             ),
             "token": OutputState("hunter2", STRING, True),
         },

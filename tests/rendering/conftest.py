@@ -113,8 +113,14 @@ def examples(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, RealPlan]
         "nexus-document": lambda: plan_half_full_site(where),
         "repaired": lambda: plan_repair(where),
         "evacuated": lambda: plan_evacuation(where / "full"),
-        "separation": lambda: plan_directory(copy_example("separation", where), "-var", "apart=true"),
-        "nexus-document-from-nothing": lambda: plan_directory(copy_example("nexus-document", where / "from-nothing")),
+        "separation": lambda: plan_directory(
+            copy_example("separation", where), "-var", "apart=true"
+        ),
+        "nexus-document-from-nothing": lambda: plan_directory(
+            copy_example("nexus-document", where / "from-nothing")
+        ),
     }
     installed = set(find_domains())
-    return ExamplePlans({name: made for name, made in plans.items() if NEEDS.get(name, set()) <= installed})
+    return ExamplePlans(
+        {name: made for name, made in plans.items() if NEEDS.get(name, set()) <= installed}
+    )

@@ -46,7 +46,9 @@ def _position(text: str, at: int) -> Position:
     return Position(before.count("\n") + 1, at - (before.rfind("\n") + 1) + 1, len(before.encode()))
 
 
-def address(kind: str, name: str, key: Any = None, module: tuple[Any, ...] = (), mode: Any = "managed") -> Address:
+def address(
+    kind: str, name: str, key: Any = None, module: tuple[Any, ...] = (), mode: Any = "managed"
+) -> Address:
     return Address(tuple(ModulePathStep(m, k) for m, k in module), mode, kind, name, key)
 
 
@@ -62,9 +64,17 @@ POOL = BlockSchema(
         "availability_zones": AttributeSchema(SetType(STRING), "zones", optional=True),
         "labels": AttributeSchema(MapType(STRING), "labels", optional=True),
     },
-    {"taint": NestedBlock(BlockSchema({"key": AttributeSchema(STRING, "key", required=True)}), Nesting.LIST, "taints")},
+    {
+        "taint": NestedBlock(
+            BlockSchema({"key": AttributeSchema(STRING, "key", required=True)}),
+            Nesting.LIST,
+            "taints",
+        )
+    },
 )
-CONTROL = BlockSchema({name: POOL.attributes[name] for name in ("count", "vm_sku_name", "availability_zones")})
+CONTROL = BlockSchema(
+    {name: POOL.attributes[name] for name in ("count", "vm_sku_name", "availability_zones")}
+)
 CLUSTER = BlockSchema(
     {
         "id": AttributeSchema(STRING, "id", computed=True),
@@ -86,7 +96,9 @@ def _id(attributes: Any) -> str:
     return str(attributes.get("id", ""))
 
 
-REGISTRIES = PluginRegistries({"nexus_kubernetes_cluster": ResourceType("nexus_kubernetes_cluster", 4, CLUSTER, _id)})
+REGISTRIES = PluginRegistries(
+    {"nexus_kubernetes_cluster": ResourceType("nexus_kubernetes_cluster", 4, CLUSTER, _id)}
+)
 
 
 # --- a cluster added to a half-full site ---
@@ -106,11 +118,16 @@ def _build_place(rack: int, slot: int, cell: int) -> dict[str, Any]:
 def _build_places() -> dict[str, dict[str, Any]]:
     spots = {f"cluster-d-control-plane-{i}": _build_place(i + 1, 4 + i, 0) for i in range(5)}
     spots |= {f"cluster-d-pool1-{i}": _build_place(7 + i % 2, 1 + i // 2, 1) for i in range(24)}
-    return spots | {f"cluster-d-pool2-{i}": _build_place(1 + i % 8, 5 + i // 8, 0) for i in range(24)}
+    return spots | {
+        f"cluster-d-pool2-{i}": _build_place(1 + i % 8, 5 + i // 8, 0) for i in range(24)
+    }
 
 
 def _build_nodes(spots: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    return {name: {"machine": s["machine"], "rack": s["rack"], "provenance": "predicted"} for name, s in spots.items()}
+    return {
+        name: {"machine": s["machine"], "rack": s["rack"], "provenance": "predicted"}
+        for name, s in spots.items()
+    }
 
 
 def _build_pools(count: int = 24) -> dict[str, Any]:
@@ -122,7 +139,13 @@ def _build_pools(count: int = 24) -> dict[str, Any]:
             "labels": {"tier": "front", "with space": "x"},
             "taint": [{"key": "a"}, {"key": "b"}],
         },
-        "pool2": {"count": 24, "vm_sku_name": "NC_P22_112_v1", "availability_zones": None, "labels": None, "taint": []},
+        "pool2": {
+            "count": 24,
+            "vm_sku_name": "NC_P22_112_v1",
+            "availability_zones": None,
+            "labels": None,
+            "taint": [],
+        },
     }
 
 
@@ -141,7 +164,9 @@ def cluster_d(**more: Any) -> dict[str, Any]:
     } | more
 
 
-def vm_row(name: str, action: PlacementAction, trigger: str, source: Any, target: Any, **more: Any) -> PlacementChange:
+def vm_row(
+    name: str, action: PlacementAction, trigger: str, source: Any, target: Any, **more: Any
+) -> PlacementChange:
     pool, _, number = name.removeprefix("cluster-d-").rpartition("-")
     return PlacementChange(
         D,
@@ -162,22 +187,47 @@ def vm_row(name: str, action: PlacementAction, trigger: str, source: Any, target
 def _build_placement(spot: dict[str, Any] | None) -> Placement | None:
     if spot is None:
         return None
-    return Placement(spot["machine"], spot["rack"], spot["availability_zone"], tuple(spot["numa_cells"]))
+    return Placement(
+        spot["machine"], spot["rack"], spot["availability_zone"], tuple(spot["numa_cells"])
+    )
 
 
 def table(pool: str, sku: str, count: int, per_rack: dict[str, int], **more: Any) -> PlacementTable:
     expected = more.pop("expected", len(per_rack))
     low, high = count // expected, -(-count // expected)
     return PlacementTable(
-        D, "lab", "cluster-d", pool, sku, count, expected, len(per_rack), (low, high), per_rack, **more
+        D,
+        "lab",
+        "cluster-d",
+        pool,
+        sku,
+        count,
+        expected,
+        len(per_rack),
+        (low, high),
+        per_rack,
+        **more,
     )
 
 
 def _build_tables() -> tuple[PlacementTable, ...]:
     return (
-        table("control-plane", "NC_G24_112_v1", 5, {f"rack{i}": 1 for i in range(1, 6)}, placed=5, racks_certain=0),
         table(
-            "pool1", "NC_P46_224_v1", 24, {"rack7": 12, "rack8": 12}, placed=24, racks_certain=24, machines_certain=4
+            "control-plane",
+            "NC_G24_112_v1",
+            5,
+            {f"rack{i}": 1 for i in range(1, 6)},
+            placed=5,
+            racks_certain=0,
+        ),
+        table(
+            "pool1",
+            "NC_P46_224_v1",
+            24,
+            {"rack7": 12, "rack8": 12},
+            placed=24,
+            racks_certain=24,
+            machines_certain=4,
         ),
         table(
             "pool2",
@@ -191,7 +241,9 @@ def _build_tables() -> tuple[PlacementTable, ...]:
     )
 
 
-def separation_verdict(name: str, enforcement: str, holds: str, *violations: SeparationViolation) -> SeparationVerdict:
+def separation_verdict(
+    name: str, enforcement: str, holds: str, *violations: SeparationViolation
+) -> SeparationVerdict:
     """Return the verdict on nexus_separation_rule.NAME."""
     rule = address("nexus_separation_rule", name)
     return SeparationVerdict(rule, "machine", enforcement, holds, violations)

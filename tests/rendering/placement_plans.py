@@ -38,7 +38,10 @@ def added_cluster() -> Plan:
     )
     pinned = build_warning(
         "zones-pinned",
-        "6 machines will run two VMs of cluster-d because of it. Without the pin all 53 VMs fit on 53 machines.",
+        (
+            "6 machines will run two VMs of cluster-d because of it. Without the pin all 53 VMs "
+            "fit on 53 machines."
+        ),
         span_of('availability_zones = ["7", "8"]'),
         block='resource "nexus_kubernetes_cluster" "d"',
         headline="zones-pinned: pool1 of cluster-d is pinned to racks 7 and 8",
@@ -66,7 +69,10 @@ def changed_placements() -> Plan:
         del after[gone]
     rows = [
         vm_row(moved, PlacementAction.MOVE, "machine_evacuated", spots[moved], after[moved]),
-        *(vm_row(gone, PlacementAction.REMOVE, "scale_in", spots[gone], None) for gone in names[-3:]),
+        *(
+            vm_row(gone, PlacementAction.REMOVE, "scale_in", spots[gone], None)
+            for gone in names[-3:]
+        ),
         vm_row(names[0], PlacementAction.KEEP, "", spots[names[0]], spots[names[0]]),
     ]
     before_attributes = cluster_d()

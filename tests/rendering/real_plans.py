@@ -42,12 +42,16 @@ class RealPlan(Struct, frozen=True):
 
     @property
     def sources(self) -> dict[str, SourceFile]:
-        return {name: SourceFile(name, text) for name, text in self.saved.configuration_files.items()}
+        return {
+            name: SourceFile(name, text) for name, text in self.saved.configuration_files.items()
+        }
 
 
 def of_examples(*names: str) -> list[ParameterSet]:
     """Return test parameters, each example marked with its domains."""
-    return [pytest.param(name, marks=pytest.mark.of_domains(*NEEDS.get(name, ()))) for name in names]
+    return [
+        pytest.param(name, marks=pytest.mark.of_domains(*NEEDS.get(name, ()))) for name in names
+    ]
 
 
 @contextmanager
@@ -72,7 +76,9 @@ def nexusform(directory: Path, *words: str, code: int = 0) -> None:
 
 def copy_example(example: str, where: Path) -> Path:
     target = where / example
-    shutil.copytree(EXAMPLES / example, target, ignore=shutil.ignore_patterns("state", ".nexusform"))
+    shutil.copytree(
+        EXAMPLES / example, target, ignore=shutil.ignore_patterns("state", ".nexusform")
+    )
     return target
 
 
@@ -147,7 +153,10 @@ def plan_repair(where: Path) -> RealPlan:
     main.write_text(SMALL.replace("WORKERS", "9").replace("MORE", ""))
     nexusform(directory, "apply", "-auto-approve", "-samples=0")
     more = '\n  dynamic "machine_override" {\n    for_each = count.index == 0 ? ["r1-bm01"] : []\n'
-    more += "    labels   = [machine_override.value]\n\n    content {\n      evacuate = true\n    }\n  }"
+    more += (
+        "    labels   = [machine_override.value]\n\n    content {\n      evacuate = true\n    }\n "
+        " }"
+    )
     main.write_text(SMALL.replace("WORKERS", "8").replace("MORE", more))
     return plan_directory(directory)
 

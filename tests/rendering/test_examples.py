@@ -22,16 +22,20 @@ PLACES = {
 }
 
 
-# Each plan has one reviewed file: the terminal text. test_facts.py compares the other screens with its sections. A
-# few plans have a second file for the layout of -details and of the comment.
+# Each plan has one reviewed file: the terminal text. test_facts.py compares the other screens with
+# its sections. A few plans have a second file for the layout of -details and of the comment.
 @pytest.mark.parametrize("name", of_examples("nexus-document", "end-to-end"))
-def test_text(name: str, examples: Mapping[str, RealPlan], golden: Callable[[str, str], None]) -> None:
+def test_text(
+    name: str, examples: Mapping[str, RealPlan], golden: Callable[[str, str], None]
+) -> None:
     real = examples[name]
     options = PlanTextOptions(details=True, width=100, hints=False, registries=REGISTRIES)
     golden(f"examples/{name}.txt", render_plan(real.saved.plan, real.sources, options))
 
 
-@pytest.mark.parametrize("name", of_examples(*EXAMPLES, "separation", "nexus-document-from-nothing", "repaired"))
+@pytest.mark.parametrize(
+    "name", of_examples(*EXAMPLES, "separation", "nexus-document-from-nothing", "repaired")
+)
 def test_short_text_matches_reviewed_file(
     name: str, examples: Mapping[str, RealPlan], golden: Callable[[str, str], None]
 ) -> None:
@@ -44,7 +48,8 @@ def test_short_text_matches_reviewed_file(
 
 
 @pytest.mark.parametrize(
-    "name", of_examples("end-to-end", "nexus-document-from-nothing", "separation", "repaired", "evacuated")
+    "name",
+    of_examples("end-to-end", "nexus-document-from-nothing", "separation", "repaired", "evacuated"),
 )
 def test_markdown_matches_reviewed_file(
     name: str, examples: Mapping[str, RealPlan], golden: Callable[[str, str], None]
@@ -75,9 +80,13 @@ def test_tools_can_read_the_counts(name: str, examples: Mapping[str, RealPlan]) 
 
 
 @pytest.mark.parametrize("name", of_examples(*EXAMPLES))
-def test_json_has_fields_used_by_consumers_of_plans(name: str, examples: Mapping[str, RealPlan]) -> None:
+def test_json_has_fields_used_by_consumers_of_plans(
+    name: str, examples: Mapping[str, RealPlan]
+) -> None:
     real = examples[name]
-    document = json.loads(encode_document(build_plan_document(real.saved.plan, None, registries=REGISTRIES)))
+    document = json.loads(
+        encode_document(build_plan_document(real.saved.plan, None, registries=REGISTRIES))
+    )
     assert document["format_version"] == "1.2"
     assert document["terraform_version"].startswith("1.")
     for change in document["resource_changes"]:

@@ -71,7 +71,9 @@ def list_facts(section: Section) -> Iterable[Text]:
     yield from section.lines
     for table in section.all_tables:
         for row in table.rows:
-            yield from (cell for column, cell in enumerate(row.cells) if column not in table.details)
+            yield from (
+                cell for column, cell in enumerate(row.cells) if column not in table.details
+            )
             yield row.note
     for group in section.groups:
         for item in group.items:
@@ -99,7 +101,9 @@ def find_missing(view: PlanReportData, builders: Iterable[Builder], screen: str)
     return [plain for fact in facts if squeeze(plain := get_plain_text(fact)) not in text]
 
 
-def check_screens(plan: Plan, sources: Mapping[str, SourceFile], registries: PluginRegistries) -> None:
+def check_screens(
+    plan: Plan, sources: Mapping[str, SourceFile], registries: PluginRegistries
+) -> None:
     """Compare the sections of a plan with its three screens."""
     view = PlanReportData(plan, sources, registries)
     text = render_plan(plan, sources, PlanTextOptions(registries=registries, width=4000))
@@ -114,5 +118,7 @@ def test_every_screen_has_all_facts(name: str, plans: SimpleNamespace) -> None:
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_every_screen_of_an_example_has_all_facts(name: str, examples: Mapping[str, RealPlan]) -> None:
+def test_every_screen_of_an_example_has_all_facts(
+    name: str, examples: Mapping[str, RealPlan]
+) -> None:
     check_screens(examples[name].saved.plan, examples[name].sources, REGISTRIES)

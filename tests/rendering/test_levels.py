@@ -40,8 +40,12 @@ def plan(plans: SimpleNamespace) -> Plan:
     told = replace(
         plans.added_cluster(),
         diagnostics=(
-            build_warning("no-surge-capacity", "old", brief="old/p: an upgrade would fail", address=str(OLD)),
-            build_warning("no-surge-capacity", "new", brief="new/p: an upgrade would fail", address=str(NEW)),
+            build_warning(
+                "no-surge-capacity", "old", brief="old/p: an upgrade would fail", address=str(OLD)
+            ),
+            build_warning(
+                "no-surge-capacity", "new", brief="new/p: an upgrade would fail", address=str(NEW)
+            ),
             build_warning("zones-pinned", "advice", brief="new/p: pinned"),
         ),
         sites=(SiteVms("lab", "lab", pools=pools),),
@@ -53,7 +57,9 @@ def plan(plans: SimpleNamespace) -> Plan:
 def test_documents_have_the_level_of_every_finding(plan: Plan) -> None:
     document = json.loads(encode_document(build_plan_document(plan, None)))
     assert {each["detail"]: each["level"] for each in document["diagnostics"]} == LEVELS
-    assert [each["detail"] for each in document["diagnostics"] if each.get("preexisting")] == ["old"]
+    assert [each["detail"] for each in document["diagnostics"] if each.get("preexisting")] == [
+        "old"
+    ]
     results = build_sarif_document(plan)["runs"][0]["results"]
     assert [each["level"] for each in results] == ["warning", "warning", "note"]
     assert [each["properties"]["weight"] for each in results] == list(LEVELS.values())
@@ -69,7 +75,9 @@ def test_only_errors_fail_a_test_report(plan: Plan) -> None:
     assert "<failure" not in text
     assert "Warning: new" in text
     assert "Advice: advice" in text
-    assert "<error" in render_junit(replace(plan, diagnostics=(build_error("insufficient-capacity", "x"),)))
+    assert "<error" in render_junit(
+        replace(plan, diagnostics=(build_error("insufficient-capacity", "x"),))
+    )
     notes = re.findall(r"<system-out>(.*?)</system-out>", text, re.DOTALL)
     assert any("old" in note and "Not caused by this plan" in note for note in notes)
 
@@ -82,10 +90,17 @@ def test_reports_label_every_level(plan: Plan) -> None:
     assert 'class="decision safe"' in page
     details = render_plan(plan, {}, PlanTextOptions(details=True, hints=False))
     boxes = re.findall(r"^(?:│ (\w+): |(Not caused by this plan):)", details, re.MULTILINE)
-    assert ["".join(box) for box in boxes] == ["Warning", "Advice", "Not caused by this plan", "Warning"]
+    assert ["".join(box) for box in boxes] == [
+        "Warning",
+        "Advice",
+        "Not caused by this plan",
+        "Warning",
+    ]
     comment = render_markdown(plan, {})
     assert "- **Warning** no-surge-capacity: new/p: an upgrade would fail" in comment
-    assert comment.startswith("### nexusform: 1 to add, 53 VMs to place, nothing moves\n> [!NOTE]\n")
+    assert comment.startswith(
+        "### nexusform: 1 to add, 53 VMs to place, nothing moves\n> [!NOTE]\n"
+    )
 
 
 def test_plan_with_only_preexisting_findings_is_no_warning(plan: Plan) -> None:
@@ -108,6 +123,8 @@ def test_code_in_a_finding_is_code_on_the_page(plan: Plan) -> None:
 
 
 def test_subject_is_the_resource_if_the_brief_names_none(plan: Plan) -> None:
-    even = build_warning("even-control-plane", "Take 3.", brief="2 survive no more failures than 1", address=str(NEW))
+    even = build_warning(
+        "even-control-plane", "Take 3.", brief="2 survive no more failures than 1", address=str(NEW)
+    )
     (entry,) = build_finding_entries(replace(plan, diagnostics=(even,))).caused
     assert (entry.subjects, entry.text) == ((str(NEW),), "2 survive no more failures than 1")

@@ -26,13 +26,17 @@ OUTPUT = 'output "token" {\n  value     = var.token\n  sensitive = true\n}\n'
 
 
 @pytest.mark.parametrize("passes", [True, False])
-def test_no_report_contains_a_secret(passes: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_no_report_contains_a_secret(
+    passes: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     text = MAIN.replace("CHECK", 'var.token != ""' if passes else 'var.token == ""')
     (tmp_path / "main.nf.hcl").write_text(VARIABLE + text + OUTPUT)
     reports = [f"-report={name}:{tmp_path / name}" for name in FORMATS]
     diff = tmp_path / "pull-request.diff"
     diff.write_text("+++ b/main.nf.hcl\n@@ -1,99 +1,99 @@\n" + " \n" * 99)
-    nexusform(tmp_path, "plan", f"-var=token={SECRET}", f"-diff={diff}", *reports, code=0 if passes else 1)
+    nexusform(
+        tmp_path, "plan", f"-var=token={SECRET}", f"-diff={diff}", *reports, code=0 if passes else 1
+    )
     for name in FORMATS:
         content = (tmp_path / name).read_text(encoding="utf-8")
         assert content

@@ -28,11 +28,15 @@ resource "fleet_member_cluster" "m" {
   labels = merge({ zone = "a", env = "prod", "app" = "web" }, { (upper("b")) = "1" })
 }
 """
-CHANGED = WRITTEN.replace("16", "32").replace("20", "25").replace('"a"', '"b"').replace('"web"', '"www"')
+CHANGED = (
+    WRITTEN.replace("16", "32").replace("20", "25").replace('"a"', '"b"').replace('"web"', '"www"')
+)
 
 
 @pytest.fixture
-def applied_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Path:
+def applied_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Path:
     monkeypatch.chdir(tmp_path)
     main = Path("main.nf.hcl")
     main.write_text(WRITTEN)
@@ -45,7 +49,9 @@ def applied_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: p
 SAID = ["memory_gib 16 -> 32, disk_gib 20 -> 25", 'labels zone "a" -> "b", app "web" -> "www"']
 
 
-def test_new_and_saved_plan_use_source_order(applied_directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_new_and_saved_plan_use_source_order(
+    applied_directory: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run_command_line(["plan", "-out=p"]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert [words for words in SAID if words not in said] == [], said
@@ -69,7 +75,9 @@ def test_details_keep_the_order_of_terraform(capsys: pytest.CaptureFixture[str])
     assert names == ["disk_gib", "memory_gib"]
 
 
-def test_json_uses_source_order(applied_directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_uses_source_order(
+    applied_directory: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     changed = {
         "resource": {
             "nexus_vm_sku": {"k": {"name": "z", "memory_gib": 32, "vcpus": 5, "disk_gib": 25}},
@@ -90,7 +98,9 @@ def test_json_uses_source_order(applied_directory: Path, capsys: pytest.CaptureF
     assert 'labels zone "a" -> "b", env "prod" -> "test"' in said
 
 
-def test_reordered_arguments_are_no_change(applied_directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_reordered_arguments_are_no_change(
+    applied_directory: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run_command_line(["plan", "-out=p"]) == 0
     lines = applied_directory.read_text().splitlines()
     at = next(number for number, line in enumerate(lines) if "memory_gib" in line)

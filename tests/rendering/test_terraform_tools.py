@@ -16,7 +16,11 @@ from typing import Any
 import pytest
 
 from nexusform.plans.plan import Plan
-from nexusform.rendering.json.json_document import build_plan_document, build_state_document, encode_document
+from nexusform.rendering.json.json_document import (
+    build_plan_document,
+    build_state_document,
+    encode_document,
+)
 from nexusform.rendering.text.diagnostic_text import render_diagnostics
 from nexusform.rendering.text.plan_text import PlanTextOptions, render_plan
 from nexusform.rendering.text.progress_text import format_apply_complete
@@ -29,7 +33,9 @@ FAIL = re.compile(r"(?m)^([│|] )?(Error: )")
 WARNING = re.compile(r"(?m)^([│|] )?(Warning: )")
 OUTPUTS = re.compile(r"(?m)^Changes to Outputs:")
 HAS_DESTROY = re.compile(r"([1-9][0-9]* to destroy.)")
-NO_CHANGES = re.compile(r"(?m)^(No changes\.|Plan: (\d+ to import, )?0 to add, 0 to change, 0 to destroy\.)")
+NO_CHANGES = re.compile(
+    r"(?m)^(No changes\.|Plan: (\d+ to import, )?0 to add, 0 to change, 0 to destroy\.)"
+)
 RESOURCES = {
     "create": re.compile(r"^ *# (.*) will be created$"),
     "update": re.compile(r"^ *# (.*) will be updated in-place$"),
@@ -58,7 +64,15 @@ def extract_changed_result(lines: list[str]) -> str:
 
 @pytest.mark.parametrize(
     "name",
-    of_examples("quickstart", "nexus-document", "fleet", "end-to-end", "hardware-aware", "evacuated", "repaired"),
+    of_examples(
+        "quickstart",
+        "nexus-document",
+        "fleet",
+        "end-to-end",
+        "hardware-aware",
+        "evacuated",
+        "repaired",
+    ),
 )
 def test_tfcmt_finds_the_verdict_and_the_diff(name: str, examples: Mapping[str, RealPlan]) -> None:
     plan = examples[name].saved.plan
@@ -66,7 +80,10 @@ def test_tfcmt_finds_the_verdict_and_the_diff(name: str, examples: Mapping[str, 
     text = "\n".join(lines)
     assert not FAIL.search(text)
     verdict = next(line for line in lines if PASS.match(line))
-    assert verdict == f"Plan: {plan.to_add} to add, {plan.to_change} to change, {plan.to_destroy} to destroy."
+    assert (
+        verdict
+        == f"Plan: {plan.to_add} to add, {plan.to_change} to change, {plan.to_destroy} to destroy."
+    )
     assert bool(HAS_DESTROY.search(verdict)) == bool(plan.to_destroy)
     assert not NO_CHANGES.match(verdict)
     result = extract_changed_result(lines)
@@ -81,7 +98,10 @@ def test_tfcmt_finds_the_verdict_and_the_diff(name: str, examples: Mapping[str, 
 def test_tfcmt_reads_every_action(plans: SimpleNamespace) -> None:
     plan = plans.every_action()
     lines = render_for_terraform(plan, plans.files)
-    counts = {kind: len([line for line in lines if pattern.match(line)]) for kind, pattern in RESOURCES.items()}
+    counts = {
+        kind: len([line for line in lines if pattern.match(line)])
+        for kind, pattern in RESOURCES.items()
+    }
     actions = [change.action.value for change in plan.changes]
     assert counts["create"] == actions.count("create")
     assert counts["update"] == actions.count("update")
@@ -198,11 +218,14 @@ def check_changes(document: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", of_examples("quickstart", "inventory", "nexus-document", "fleet", "end-to-end", "repaired")
+    "name",
+    of_examples("quickstart", "inventory", "nexus-document", "fleet", "end-to-end", "repaired"),
 )
 def test_go_unmarshals_a_plan(name: str, examples: Mapping[str, RealPlan]) -> None:
     real = examples[name]
-    document = json.loads(encode_document(build_plan_document(real.saved.plan, None, registries=REGISTRIES)))
+    document = json.loads(
+        encode_document(build_plan_document(real.saved.plan, None, registries=REGISTRIES))
+    )
     major, minor = map(int, document["format_version"].split("."))
     assert (0, 1) <= (major, minor) < (2, 0)  # PlanFormatVersionConstraints
     check_types(document, PLAN)
@@ -216,7 +239,9 @@ def test_go_unmarshals_a_plan(name: str, examples: Mapping[str, RealPlan]) -> No
         assert check["status"] in ("pass", "fail", "error", "unknown")
         for instance in check.get("instances", []):
             assert isinstance(instance["address"], dict)
-            assert all(isinstance(problem["message"], str) for problem in instance.get("problems", []))
+            assert all(
+                isinstance(problem["message"], str) for problem in instance.get("problems", [])
+            )
 
 
 def test_go_unmarshals_every_action(plans: SimpleNamespace) -> None:

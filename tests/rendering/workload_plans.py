@@ -52,7 +52,9 @@ def fleet_and_pods() -> Plan:
             f"nginx-{i}",
             PlacementAction.PLACE,
             None,
-            PodLocation("east", f"east-np1-{i}", f"rack{1 + i % 2}-bm01", "1") if i < 3 else PodLocation("east"),
+            PodLocation("east", f"east-np1-{i}", f"rack{1 + i % 2}-bm01", "1")
+            if i < 3
+            else PodLocation("east"),
             "new",
             cluster="east",
             pool="web/Deployment/nginx",
@@ -60,6 +62,14 @@ def fleet_and_pods() -> Plan:
         )
         for i in range(4)
     ]
-    before = {"id": "web", "name": "web", "bindings": {"west": {"state": "Bound"}, "north": {"state": "Bound"}}}
+    before = {
+        "id": "web",
+        "name": "web",
+        "bindings": {"west": {"state": "Bound"}, "north": {"state": "Bound"}},
+    }
     after = before | {"bindings": before["bindings"] | {"east": {"state": "Bound"}}}
-    return Plan(changes=(change(web, Action.UPDATE, before, after),), placements=tuple(rows), unchanged_count=12)
+    return Plan(
+        changes=(change(web, Action.UPDATE, before, after),),
+        placements=tuple(rows),
+        unchanged_count=12,
+    )

@@ -21,7 +21,9 @@ MACHINE = RESOURCE_TYPES["nexus_bare_metal_machine"]
 SKU = RESOURCE_TYPES["nexus_vm_sku"]
 
 
-def add_object(of: ResourceType, attributes: dict[str, Any], inventory: PlanInventory, address: str) -> list[Problem]:
+def add_object(
+    of: ResourceType, attributes: dict[str, Any], inventory: PlanInventory, address: str
+) -> list[Problem]:
     assert of.add_to_inventory is not None
     return of.add_to_inventory(attributes, address, inventory)
 
@@ -126,20 +128,34 @@ class TestRack:
         derived = RACK.derive(build_rack(name=UNKNOWN, machine_count=UNKNOWN))
         assert derived["availability_zone"] is UNKNOWN
         assert derived["machines"] is UNKNOWN
-        assert not validate(RACK, build_rack(name=UNKNOWN, machine_count=UNKNOWN, machine_sku=UNKNOWN))
+        assert not validate(
+            RACK, build_rack(name=UNKNOWN, machine_count=UNKNOWN, machine_sku=UNKNOWN)
+        )
         assert not add_object(RACK, build_rack(site_id=UNKNOWN), PlanInventory(), "nexus_rack.r")
 
     def test_own_figures_replace_the_default_sku(self, lab: PlanInventory) -> None:
-        block = {"numa_cells": 4, "cpus_per_cell": 10, "memory_gib_per_cell": 20, "ephemeral_disk_gib": 30}
+        block = {
+            "numa_cells": 4,
+            "cpus_per_cell": 10,
+            "memory_gib_per_cell": 20,
+            "ephemeral_disk_gib": 30,
+        }
         attributes = build_rack(name="rack2", machine=block)
         assert RACK.derive is not None
         assert RACK.derive(attributes)["machine_sku"] is None
         assert not validate(RACK, attributes | RACK.derive(attributes))
         add_object(RACK, attributes, lab, "nexus_rack.r2")
         first = lab.racks["nexus_rack.r2"].machines[0]
-        assert (first.machine_sku, first.cells, first.cpus_per_cell, first.disk_gib) == (None, 4, 10, 30)
+        assert (first.machine_sku, first.cells, first.cpus_per_cell, first.disk_gib) == (
+            None,
+            4,
+            10,
+            30,
+        )
 
-    @pytest.mark.parametrize(("name", "words"), [("a-very-long-rack", "13 characters"), ("---", "no letter or digit")])
+    @pytest.mark.parametrize(
+        ("name", "words"), [("a-very-long-rack", "13 characters"), ("---", "no letter or digit")]
+    )
     def test_name_invalid_as_zone_needs_an_explicit_zone(self, name: str, words: str) -> None:
         (problem,) = validate(RACK, build_rack(name=name, machine_count=0))
         assert problem.id == "invalid-availability-zone"
@@ -150,7 +166,10 @@ class TestRack:
         overrides = {"rack1-bm1": {"cordoned": True, "evacuate": False}}
         (problem,) = validate(RACK, build_rack(machine_override=overrides))
         assert problem.path == ("machine_override", "rack1-bm1")
-        assert 'Did you mean "rack1-bm01"?' in problem.detail or "rack1-bm01 to rack1-bm02" in problem.detail
+        assert (
+            'Did you mean "rack1-bm01"?' in problem.detail
+            or "rack1-bm01 to rack1-bm02" in problem.detail
+        )
 
     def test_sku_and_figures_conflict(self) -> None:
         (problem,) = validate(RACK, build_rack(machine_sku="bom-2.0", machine={"numa_cells": 1}))
@@ -165,7 +184,9 @@ class TestRack:
             "rack2-bm01": {"cordoned": True, "evacuate": False},
             "rack2-bm02": {"cordoned": False, "evacuate": True},
         }
-        assert not add_object(RACK, build_rack(name="rack2", machine_override=overrides), lab, "nexus_rack.r2")
+        assert not add_object(
+            RACK, build_rack(name="rack2", machine_override=overrides), lab, "nexus_rack.r2"
+        )
         offered = lab.racks["nexus_rack.r2"]
         assert [m.unschedulable_reason for m in offered.machines] == ["cordoned", "being evacuated"]
         assert offered.evacuating_machines == {"rack2-bm02"}
@@ -197,7 +218,9 @@ class TestMachine:
         assert not add_object(MACHINE, build_machine(), lab, "nexus_bare_metal_machine.m")
         machines, clashes = merge_site_machines("lab", lab.racks.values(), lab.machines)
         assert not clashes
-        assert [(m.name, m.slot, m.availability_zone, m.unschedulable_reason) for m in machines] == [
+        assert [
+            (m.name, m.slot, m.availability_zone, m.unschedulable_reason) for m in machines
+        ] == [
             ("rack1-bm01", 1, "rack1", ""),
             ("rack1-bm02", 2, "rack1", ""),
             ("spare", 3, "rack1", ""),
@@ -209,7 +232,10 @@ class TestMachine:
         assert not add_object(MACHINE, described, lab, "nexus_bare_metal_machine.m")
         machines, clashes = merge_site_machines("lab", lab.racks.values(), lab.machines)
         assert not clashes
-        assert [(m.name, m.machine_sku) for m in machines] == [("rack1-bm01", "bom-1.7.3"), ("rack1-bm02", "bom-2.0")]
+        assert [(m.name, m.machine_sku) for m in machines] == [
+            ("rack1-bm01", "bom-1.7.3"),
+            ("rack1-bm02", "bom-2.0"),
+        ]
 
     @pytest.mark.parametrize(
         ("state", "refusal"),
@@ -247,22 +273,30 @@ class TestMachine:
         assert 'Did you mean "Provisioned"?' in problem.detail
 
     def test_unknown_rack_is_rejected(self, lab: PlanInventory) -> None:
-        (problem,) = add_object(MACHINE, build_machine(rack_id="lab/rack2"), lab, "nexus_bare_metal_machine.m")
+        (problem,) = add_object(
+            MACHINE, build_machine(rack_id="lab/rack2"), lab, "nexus_bare_metal_machine.m"
+        )
         assert problem.path == ("rack_id",)
         assert 'Did you mean "lab/rack1"?' in problem.detail
 
     def test_slots_are_unique_in_a_rack(self, lab: PlanInventory) -> None:
         add_object(MACHINE, build_machine(), lab, "nexus_bare_metal_machine.m")
-        (problem,) = add_object(MACHINE, build_machine(name="other"), lab, "nexus_bare_metal_machine.n")
+        (problem,) = add_object(
+            MACHINE, build_machine(name="other"), lab, "nexus_bare_metal_machine.n"
+        )
         assert problem.path == ("slot",)
         assert "nexus_bare_metal_machine.m" in problem.detail
 
     def test_names_are_unique_on_a_site(self, lab: PlanInventory) -> None:
         add_object(RACK, build_rack(name="rack2", machine_count=0), lab, "nexus_rack.r2")
         add_object(MACHINE, build_machine(), lab, "nexus_bare_metal_machine.m")
-        (problem,) = add_object(MACHINE, build_machine(rack_id="lab/rack2", slot=1), lab, "nexus_bare_metal_machine.n")
+        (problem,) = add_object(
+            MACHINE, build_machine(rack_id="lab/rack2", slot=1), lab, "nexus_bare_metal_machine.n"
+        )
         assert "nexus_bare_metal_machine.m" in problem.detail
-        (problem,) = add_object(MACHINE, build_machine(name="rack1-bm01", slot=4), lab, "nexus_bare_metal_machine.o")
+        (problem,) = add_object(
+            MACHINE, build_machine(name="rack1-bm01", slot=4), lab, "nexus_bare_metal_machine.o"
+        )
         assert "nexus_rack.r1 adds a machine" in problem.detail
         assert "slot = 1" in problem.detail
 
@@ -270,12 +304,28 @@ class TestMachine:
         add_object(SITE, {"name": "fab"}, lab, "nexus_site.fab")
         add_object(RACK, build_rack(site_id="fab"), lab, "nexus_rack.f1")
         add_object(MACHINE, build_machine(), lab, "nexus_bare_metal_machine.m")
-        assert not add_object(MACHINE, build_machine(rack_id="fab/rack1"), lab, "nexus_bare_metal_machine.n")
+        assert not add_object(
+            MACHINE, build_machine(rack_id="fab/rack1"), lab, "nexus_bare_metal_machine.n"
+        )
 
     def test_occupied_blocks_are_sorted_by_name(self, lab: PlanInventory) -> None:
         blocks = [
-            {"name": "b", "cpu_cores": 4, "memory_gib": 8, "disk_gib": 0, "numa_cells": 2, "cells": None},
-            {"name": "a", "cpu_cores": 2, "memory_gib": 4, "disk_gib": 9, "numa_cells": 1, "cells": [1, 0]},
+            {
+                "name": "b",
+                "cpu_cores": 4,
+                "memory_gib": 8,
+                "disk_gib": 0,
+                "numa_cells": 2,
+                "cells": None,
+            },
+            {
+                "name": "a",
+                "cpu_cores": 2,
+                "memory_gib": 4,
+                "disk_gib": 9,
+                "numa_cells": 1,
+                "cells": [1, 0],
+            },
         ]
         attributes = build_machine(occupied=blocks)
         assert not validate(MACHINE, attributes)
@@ -313,11 +363,22 @@ class TestMachine:
 class TestVmSku:
     def test_figures_are_added_to_the_inventory(self) -> None:
         inventory = PlanInventory()
-        attributes = {"name": "mine", "vcpus": 10, "emulator_vcpus": 2, "memory_gib": 40, "numa_cells": 2}
+        attributes = {
+            "name": "mine",
+            "vcpus": 10,
+            "emulator_vcpus": 2,
+            "memory_gib": 40,
+            "numa_cells": 2,
+        }
         assert not validate(SKU, attributes)
         assert not add_object(SKU, attributes | {"disk_gib": 0}, inventory, "nexus_vm_sku.a")
         sku = inventory.skus["nexus_vm_sku.a"]
-        assert (sku.host_vcpus, sku.cpus_in_cell, sku.memory_in_cell, sku.disk_gib) == (12, 6, 20, 0)
+        assert (sku.host_vcpus, sku.cpus_in_cell, sku.memory_in_cell, sku.disk_gib) == (
+            12,
+            6,
+            20,
+            0,
+        )
         assert sku.machine_skus == ()
         (problem,) = add_object(SKU, attributes, inventory, "nexus_vm_sku.b")
         assert "nexus_vm_sku.a" in problem.detail

@@ -23,4 +23,6 @@ def test_reservations_of_both_blocks_are_added() -> None:
 
 @pytest.mark.parametrize("cpus", ["3-1", "0-99999", "0-", "1;2"])
 def test_invalid_list_of_cpus_is_rejected(cpus: str) -> None:
-    assert [problem.path for problem in check_kubelet({"reserved_cpus": cpus}, ())] == [("reserved_cpus",)]
+    assert [problem.path for problem in check_kubelet({"reserved_cpus": cpus}, ())] == [
+        ("reserved_cpus",)
+    ]

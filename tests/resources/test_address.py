@@ -18,7 +18,10 @@ def test_address_equals_its_parsed_text(text: str) -> None:
         ("", "An empty text is not an address."),
         ("nexus_rack.a.", "a name must follow each dot"),
         ("nexus_rack.a.[0]", "a name must follow each dot"),
-        ("nexus_rack.a[0", "an instance key is a number (18 digits) or a quoted string in brackets"),
+        (
+            "nexus_rack.a[0",
+            "an instance key is a number (18 digits) or a quoted string in brackets",
+        ),
         ("nexus_rack.a[0].b", "unexpected text after the instance key"),
         ("nexus_rack", "expected TYPE.NAME"),
         ("module.a", "names a module"),

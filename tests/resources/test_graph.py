@@ -17,12 +17,16 @@ def graphs(draw: st.DrawFn) -> tuple[dict[int, list[int]], dict[int, int]]:
     dependencies = {}
     for node in nodes:
         candidates = [other for other in nodes if other < node or not highest]
-        dependencies[node] = draw(st.lists(st.sampled_from(candidates), max_size=3)) if candidates else []
+        dependencies[node] = (
+            draw(st.lists(st.sampled_from(candidates), max_size=3)) if candidates else []
+        )
     return dependencies, dict(zip(nodes, draw(st.permutations(range(len(nodes)))), strict=True))
 
 
 @given(graphs())
-def test_order_equals_the_lexicographical_one_of_networkx(graph: tuple[dict[int, list[int]], dict[int, int]]) -> None:
+def test_order_equals_the_lexicographical_one_of_networkx(
+    graph: tuple[dict[int, list[int]], dict[int, int]],
+) -> None:
     dependencies, position = graph
     peer: nx.DiGraph[int] = nx.DiGraph()
     peer.add_nodes_from(dependencies)

@@ -10,7 +10,12 @@ NEW = CATALOGUES[NEWEST]
 def test_names_and_figures_agree() -> None:
     for name, sku in NEW.vm_skus.items():
         kind, vcpus, memory = re.fullmatch(r"NC_([GPEL])(\d+)_(\d+)_v1", name).groups()
-        assert (sku.name, sku.kind, sku.vcpus, sku.memory_gib) == (name, kind, int(vcpus), int(memory))
+        assert (sku.name, sku.kind, sku.vcpus, sku.memory_gib) == (
+            name,
+            kind,
+            int(vcpus),
+            int(memory),
+        )
         assert sku.emulator_vcpus == (0 if kind == "G" else 2)
         assert sku.numa_cells == (2 if kind == "E" else 1)
         assert sku.disk_gib == (1638 if kind == "L" else 300)
@@ -33,8 +38,18 @@ def test_exactly_the_four_named_skus_are_extra_large() -> None:
 
 def test_machine_skus_and_versions() -> None:
     older, newer = NEW.machine_skus["bom-1.7.3"], NEW.machine_skus["bom-2.0"]
-    assert (older.cells, older.cpus_per_cell, older.memory_gib_per_cell, older.disk_gib) == (2, 48, 224, 3500)
-    assert (newer.cells, newer.cpus_per_cell, newer.memory_gib_per_cell, newer.disk_gib) == (2, 56, 224, 3500)
+    assert (older.cells, older.cpus_per_cell, older.memory_gib_per_cell, older.disk_gib) == (
+        2,
+        48,
+        224,
+        3500,
+    )
+    assert (newer.cells, newer.cpus_per_cell, newer.memory_gib_per_cell, newer.disk_gib) == (
+        2,
+        56,
+        224,
+        3500,
+    )
     assert DEFAULT_MACHINE_SKU in NEW.machine_skus
     assert CATALOGUES["2026-03"] is NEW
     assert len(NEW.vm_skus) == 28

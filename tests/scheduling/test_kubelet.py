@@ -35,7 +35,9 @@ def test_nks_reserves_the_first_two_cpus_of_most_skus_and_kubeadm_none(
     sku: str, platform: Platform, kept: set[int]
 ) -> None:
     assert list_reserved_cpus(SKUS[sku], KubeletConfiguration(platform)) == kept
-    assert compute_allocatable(SKUS[sku], KubeletConfiguration(platform)).cpu == 1000 * (SKUS[sku].vcpus - len(kept))
+    assert compute_allocatable(SKUS[sku], KubeletConfiguration(platform)).cpu == 1000 * (
+        SKUS[sku].vcpus - len(kept)
+    )
 
 
 @pytest.mark.parametrize(("mib", "printed"), [(3584, 3500452), (7168, 7113660)])
@@ -46,7 +48,8 @@ def test_kernel_reserve_is_near_published_node_values(mib: int, printed: int) ->
 
 def test_memory_excludes_kernel_eviction_and_hugepages() -> None:
     size = compute_allocatable(
-        WORKER, KubeletConfiguration(Platform.KUBEADM, extended={"hugepages-1Gi": (4 * GIB, 4 * GIB)})
+        WORKER,
+        KubeletConfiguration(Platform.KUBEADM, extended={"hugepages-1Gi": (4 * GIB, 4 * GIB)}),
     )
     assert size.memory == 64 * GIB - (1024 + 128 + 100) * MIB - 8 * GIB
     assert size.extended["hugepages-1Gi"] == 8 * GIB
@@ -63,7 +66,10 @@ def test_reserves_are_subtracted_and_cpu_lists_precede_cpu_counts() -> None:
 
 
 def test_vm_without_a_disk_has_no_storage() -> None:
-    assert "ephemeral-storage" not in compute_allocatable(VmSku("s", 2, 0, 4, 0), KubeletConfiguration()).extended
+    assert (
+        "ephemeral-storage"
+        not in compute_allocatable(VmSku("s", 2, 0, 4, 0), KubeletConfiguration()).extended
+    )
 
 
 def test_pool_settings_override_the_sku() -> None:

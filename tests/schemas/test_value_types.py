@@ -20,7 +20,9 @@ from nexusform.schemas.value_types import (
     parse_type_json,
 )
 
-_PERSON = ObjectType.create({"name": STRING, "age": NUMBER, "tags": MapType(STRING)}, optional=["age"])
+_PERSON = ObjectType.create(
+    {"name": STRING, "age": NUMBER, "tags": MapType(STRING)}, optional=["age"]
+)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +58,9 @@ def test_type_round_trips_through_json(data: Any) -> None:
     assert build_type_json(parse_type_json(json.loads(json.dumps(data)))) == data
 
 
-@pytest.mark.parametrize("data", ["int", ["list"], ["list", "string", "string"], None, 3, ["object", []]])
+@pytest.mark.parametrize(
+    "data", ["int", ["list"], ["list", "string", "string"], None, 3, ["object", []]]
+)
 def test_invalid_type_is_rejected(data: Any) -> None:
     with pytest.raises(ValueError, match="not a type"):
         parse_type_json(data)

@@ -7,7 +7,11 @@ from nexusform.rendering.answers.explanation_text import describe_alternatives
 from nexusform.scheduling.racks import profile
 from nexusform.scheduling.racks.vms import Demand, PlacementConstraints, VmName
 from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST
-from nexusform.snapshots.machine_alternatives import MachineAlternative, MachineObstacle, list_alternative_machines
+from nexusform.snapshots.machine_alternatives import (
+    MachineAlternative,
+    MachineObstacle,
+    list_alternative_machines,
+)
 from nexusform.snapshots.snapshot import SiteSnapshot
 from tests.planning.harness import cluster, plan, pool
 from tests.scheduling.racks.samples import build_limit, change_profile
@@ -17,7 +21,9 @@ SKUS = CATALOGUES[NEWEST].vm_skus
 
 
 def build_demand(sku: str, *zones: str) -> Demand:
-    return Demand(VmName("new", "new", "p", 0), SKUS[sku], PlacementConstraints(frozenset(zones) or None))
+    return Demand(
+        VmName("new", "new", "p", 0), SKUS[sku], PlacementConstraints(frozenset(zones) or None)
+    )
 
 
 def list_alternatives(site: SiteSnapshot, wanted: Demand) -> dict[str, MachineAlternative]:
@@ -28,26 +34,34 @@ def list_alternatives(site: SiteSnapshot, wanted: Demand) -> dict[str, MachineAl
 @given(
     st.lists(
         st.tuples(
-            st.sampled_from(["NC_G24_112_v1", "NC_P46_224_v1", "NC_G12_56_v1", "NC_E94_448_v1"]), st.integers(1, 5)
+            st.sampled_from(["NC_G24_112_v1", "NC_P46_224_v1", "NC_G12_56_v1", "NC_E94_448_v1"]),
+            st.integers(1, 5),
         ),
         max_size=3,
     ),
     st.sampled_from(["NC_P46_224_v1", "NC_G24_112_v1", "NC_E94_448_v1", "NC_G28_112_v1"]),
 )
-def test_machine_is_accepted_after_exactly_the_listed_removals(pools: list[tuple[str, int]], sku: str) -> None:
+def test_machine_is_accepted_after_exactly_the_listed_removals(
+    pools: list[tuple[str, int]], sku: str
+) -> None:
     blocks = "".join(pool(f"p{k}", count, name) for k, (name, count) in enumerate(pools))
     files = build_racks(2, 2) + cluster("a", pools=blocks)
     if plan(files).plan.errored:
         return
     site = get_site(build_applied_state(files))
-    handles = {name: handle for c in site.clusters for p in c.pools for name, handle in p.handles.items()}
+    handles = {
+        name: handle for c in site.clusters for p in c.pools for name, handle in p.handles.items()
+    }
     for way in list_alternative_machines(site, build_demand(sku), ""):
         assert set(way.requirements) <= {MachineObstacle.LEAVE}
         assert bool(way.removed_vms) == (MachineObstacle.LEAVE in way.requirements)
         scheduler = site.scheduler.copy()
-        assert bool(scheduler.find_rejection(way.machine, build_demand(sku))) == bool(way.removed_vms)
+        assert bool(scheduler.find_rejection(way.machine, build_demand(sku))) == bool(
+            way.removed_vms
+        )
         for name in way.removed_vms:
-            assert scheduler.find_rejection(way.machine, build_demand(sku))  # every removal is needed
+            # Every removal is needed.
+            assert scheduler.find_rejection(way.machine, build_demand(sku))
             scheduler.release(handles[name])
         assert not scheduler.find_rejection(way.machine, build_demand(sku))
 
@@ -73,11 +87,19 @@ def test_no_unnecessary_vm_is_removed() -> None:
     ephemeral_disk_gib  = 3500
   }"""
     site = get_site(
-        build_applied_state(build_racks(1, more=one_cell) + build_vm("roomy", 4, 100) + build_vm("busy", 40, 90))
+        build_applied_state(
+            build_racks(1, more=one_cell) + build_vm("roomy", 4, 100) + build_vm("busy", 40, 90)
+        )
     )
-    assert list_alternatives(site, build_demand("NC_P34_168_v1"))["r1-bm01"].removed_vms == ("roomy", "busy")
-    # 26 vCPUs and 112 GiB: removing only the roomy VM would not free enough vCPUs, removing the busy one frees both.
-    assert list_alternatives(site, build_demand("NC_P26_112_v1"))["r1-bm01"].removed_vms == ("busy",)
+    assert list_alternatives(site, build_demand("NC_P34_168_v1"))["r1-bm01"].removed_vms == (
+        "roomy",
+        "busy",
+    )
+    # 26 vCPUs and 112 GiB: removing only the roomy VM would not free enough vCPUs, removing the
+    # busy one frees both.
+    assert list_alternatives(site, build_demand("NC_P26_112_v1"))["r1-bm01"].removed_vms == (
+        "busy",
+    )
 
 
 def test_zones_cordons_and_hardware_are_obstacles() -> None:
@@ -92,7 +114,9 @@ def test_zones_cordons_and_hardware_are_obstacles() -> None:
         "cordoned",
     )
     assert found["r2-bm02"].requirements == ()
-    assert list_alternatives(site, build_demand("NC_G56_224_v1"))["r1-bm01"].requirements == (MachineObstacle.HARDWARE,)
+    assert list_alternatives(site, build_demand("NC_G56_224_v1"))["r1-bm01"].requirements == (
+        MachineObstacle.HARDWARE,
+    )
     own = replace(SKUS["NC_G56_224_v1"], machine_skus=())
     too_large = list_alternative_machines(site, Demand(VmName("n", "n", "p", 0), own), "r1-bm01")
     assert [way.requirements for way in too_large] == [
@@ -107,13 +131,20 @@ def test_rule_about_existing_vms_is_named(monkeypatch: pytest.MonkeyPatch) -> No
     stands = next(vm for vm in site.scheduler.list_vms() if vm.vm.pool == "p")
     asked = Demand(VmName(stands.vm.owner, "a", "p", 7), stands.sku)
     found = {way.machine: way for way in list_alternative_machines(site, asked, "")}
-    own, other = (found[f"r{n}-bm01"] for n in (("1", "2") if stands.placement.rack == "r1" else ("2", "1")))
+    own, other = (
+        found[f"r{n}-bm01"] for n in (("1", "2") if stands.placement.rack == "r1" else ("2", "1"))
+    )
     assert (own.requirements, own.rule) == ((MachineObstacle.RULE,), "1 VMs of p already")
     assert other.requirements == ()
     lines = describe_alternatives([own], asked, 1)
-    assert lines == [f"1 machine has capacity, but a rule rejects the VM: {own.machine} (1 VMs of p already)."]
+    assert lines == [
+        f"1 machine has capacity, but a rule rejects the VM: {own.machine} (1 VMs of p already)."
+    ]
     # The VM itself does not exclude its machine.
-    assert all(way.requirements == () for way in list_alternative_machines(site, replace(asked, vm=stands.vm), ""))
+    assert all(
+        way.requirements == ()
+        for way in list_alternative_machines(site, replace(asked, vm=stands.vm), "")
+    )
 
 
 def test_alternatives_are_described_in_words() -> None:
@@ -121,14 +152,17 @@ def test_alternatives_are_described_in_words() -> None:
         MachineAlternative("a", "r1", "1", (MachineObstacle.ZONE,)),
         MachineAlternative("b", "r2", "2", (MachineObstacle.LEAVE,), ("x", "y")),
         MachineAlternative("c", "r2", "2", (MachineObstacle.LEAVE,), ("z",)),
-        MachineAlternative("d", "r2", "2", (MachineObstacle.OPEN,), unschedulable_reason="cordoned"),
+        MachineAlternative(
+            "d", "r2", "2", (MachineObstacle.OPEN,), unschedulable_reason="cordoned"
+        ),
         MachineAlternative("e", "r2", "2", ()),
         MachineAlternative("f", "r1", "1", (MachineObstacle.ZONE, MachineObstacle.OPEN)),
     ]
     assert describe_alternatives(found, build_demand("NC_P46_224_v1", "2"), 3) == [
         "1 machine has capacity but a lower rank: e.",
         (
-            "1 machine has capacity in zones outside {2}: r1 (1). A wider availability_zones allows them; that "
+            "1 machine has capacity in zones outside {2}: r1 (1). A wider availability_zones "
+            "allows them; that "
             "re-places all 3 VMs of the pool."
         ),
         "1 machine has capacity once it takes VMs: d (cordoned).",

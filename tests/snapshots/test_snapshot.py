@@ -25,7 +25,9 @@ resource "nexus_virtual_machine" "v" {
 
 
 def test_every_vm_is_at_its_place_in_state() -> None:
-    state = build_applied_state(build_racks(3, 3) + A + VM + agent_pool("x", "nexus_kubernetes_cluster.a.id", 2))
+    state = build_applied_state(
+        build_racks(3, 3) + A + VM + agent_pool("x", "nexus_kubernetes_cluster.a.id", 2)
+    )
     assert where(get_site(state)) == list_places(state)
 
 
@@ -35,13 +37,23 @@ def test_snapshot_of_plan_equals_snapshot_after_apply() -> None:
     after = build_state_after(result, before)
     seen = build_snapshot_after_plan(result, before)
     assert where(seen.sites["s"]) == list_places(after) == where(get_site(after))
-    assert [c.id for c in seen.list_clusters()] == [c.id for c in build_snapshot_of_state(after).list_clusters()]
+    assert [c.id for c in seen.list_clusters()] == [
+        c.id for c in build_snapshot_of_state(after).list_clusters()
+    ]
 
 
 def test_separate_pool_belongs_to_its_cluster() -> None:
-    site = get_site(build_applied_state(build_racks(4) + A + agent_pool("x", "nexus_kubernetes_cluster.a.id", 2) + VM))
+    site = get_site(
+        build_applied_state(
+            build_racks(4) + A + agent_pool("x", "nexus_kubernetes_cluster.a.id", 2) + VM
+        )
+    )
     [a, v0, v1] = site.clusters
-    assert (a.id, a.kind, [p.name for p in a.pools]) == ("s/a", VmOwnerKind.NKS, ["control-plane", "p", "x"])
+    assert (a.id, a.kind, [p.name for p in a.pools]) == (
+        "s/a",
+        VmOwnerKind.NKS,
+        ["control-plane", "p", "x"],
+    )
     assert [p.is_control_plane for p in a.pools] == [True, False, False]
     assert [p.drain_timeout for p in a.pools] == [1800, 600, 1800]
     assert [(v.id, v.name, v.kind) for v in (v0, v1)] == [
@@ -58,15 +70,20 @@ def test_removed_machines_have_no_vms_and_get_none() -> None:
     assert len(handles) == len([m for m, _ in where(site).values() if m not in lost])
     assert (
         scheduler.count_free_slots(
-            build_standalone_demand(site.skus["NC_P46_224_v1"], PlacementConstraints(frozenset({"1"})))
+            build_standalone_demand(
+                site.skus["NC_P46_224_v1"], PlacementConstraints(frozenset({"1"}))
+            )
         ).maximum
         == 0
     )
-    assert len(list(site.scheduler.list_vms())) == 6  # queries change nothing
+    # queries change nothing.
+    assert len(list(site.scheduler.list_vms())) == 6
 
 
 def test_planned_rack_has_no_machines_yet() -> None:
-    planned = build_racks(2).replace("machine_count     = 2", 'machine_count = 2\n  status = "planned"')
+    planned = build_racks(2).replace(
+        "machine_count     = 2", 'machine_count = 2\n  status = "planned"'
+    )
     site = get_site(build_applied_state(planned))
     assert site.active_racks == ()
     assert [rack.name for rack in site.racks] == ["r1"]

@@ -28,7 +28,10 @@ CLUSTER = BlockSchema(
         "mode": AttributeSchema(STRING, "", optional=True, choices=("User", "System")),
         "nodes": AttributeSchema(MapType(NODE), "", computed=True),
     },
-    {"pool": NestedBlock(POOL, Nesting.MAP, ""), "control": NestedBlock(POOL, Nesting.SINGLE, "", min_items=1)},
+    {
+        "pool": NestedBlock(POOL, Nesting.MAP, ""),
+        "control": NestedBlock(POOL, Nesting.SINGLE, "", min_items=1),
+    },
 )
 SOUND: dict[str, Any] = {
     "name": "a",
@@ -37,12 +40,23 @@ SOUND: dict[str, Any] = {
     "control": {"count": 1},
     "pool": {"w": {"count": 2}},
     "pool_order": ["w"],
-    "nodes": {"a-w-0": {"machine": "m", "rack": "r", "numa_cells": [0], "number": 0, "platform_name": None}},
+    "nodes": {
+        "a-w-0": {
+            "machine": "m",
+            "rack": "r",
+            "numa_cells": [0],
+            "number": 0,
+            "platform_name": None,
+        }
+    },
 }
 
 
 def list_errors(attributes: dict[str, Any]) -> list[tuple[str, str]]:
-    return [(".".join(map(str, wrong.path)), wrong.detail) for wrong in validate_attributes(CLUSTER, attributes)]
+    return [
+        (".".join(map(str, wrong.path)), wrong.detail)
+        for wrong in validate_attributes(CLUSTER, attributes)
+    ]
 
 
 def test_valid_attributes_have_no_errors() -> None:
@@ -64,7 +78,12 @@ def test_null_unknown_absent_and_extra_attributes_are_valid() -> None:
         (("zones", 0), None, "zones.0", '"zones" must be a string, not null.'),
         (("mode",), "Userr", "mode", '"mode" must be one of "User", "System".'),
         (("control",), None, "control", '"control" is missing.'),
-        (("control", "count"), True, "control.count", '"count" must be a number, not true or false.'),
+        (
+            ("control", "count"),
+            True,
+            "control.count",
+            '"count" must be a number, not true or false.',
+        ),
         (("control", "count"), 1.5, "control.count", '"count" must be a whole number from 0.'),
         (("control", "count"), 10**30, "control.count", '"count" must be at most 9.'),
         (("pool",), [], "pool", '"pool" must be an object, not a list.'),
@@ -84,7 +103,9 @@ def test_null_unknown_absent_and_extra_attributes_are_valid() -> None:
         (("nodes", "a-w-0", "number"), None, "nodes.a-w-0.number", '"number" is missing.'),
     ],
 )
-def test_error_has_the_path_of_the_value(path: tuple[Any, ...], value: Any, where: str, message: str) -> None:
+def test_error_has_the_path_of_the_value(
+    path: tuple[Any, ...], value: Any, where: str, message: str
+) -> None:
     attributes = copy.deepcopy(SOUND)
     inside: Any = attributes
     for step in path[:-1]:

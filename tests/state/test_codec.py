@@ -34,7 +34,11 @@ names = st.from_regex(r"[a-z_][a-z0-9_-]{0,5}", fullmatch=True)
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 keys = st.none() | st.integers(0, 40) | texts
 plain = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**80), 2**80) | st.floats(allow_nan=False, allow_infinity=False) | texts,
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**80), 2**80)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | texts,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
     max_leaves=6,
 )
@@ -122,16 +126,25 @@ def test_equal_states_give_equal_bytes(state: State, random: Any) -> None:
         random.shuffle(items)
         return dict(items)
 
-    other = replace(state, instances=shuffle_mapping(state.instances), outputs=shuffle_mapping(state.outputs))
+    other = replace(
+        state, instances=shuffle_mapping(state.instances), outputs=shuffle_mapping(state.outputs)
+    )
     assert encode_state(other) == encode_state(state)
 
 
 def test_document_has_terraform_format_and_nexusform_version_on_top() -> None:
     address = parse_address('module.a["k"].nexus_rack.r[2]')
-    kept = ObjectState({"id": "x"}, 7, tainted=True, dependencies=("nexus_site.s",), sensitive=(("id",),))
+    kept = ObjectState(
+        {"id": "x"}, 7, tainted=True, dependencies=("nexus_site.s",), sensitive=(("id",),)
+    )
     old = ObjectState({"id": "y"}, 4)
     state = State(
-        "l", 3, "0.1.0", "2024", {address: InstanceState(kept, {"0a0b0c0d": old})}, {"o": OutputState("v", STRING)}
+        "l",
+        3,
+        "0.1.0",
+        "2024",
+        {address: InstanceState(kept, {"0a0b0c0d": old})},
+        {"o": OutputState("v", STRING)},
     )
     text = encode_state(state).decode()
     document = json.loads(text)
@@ -148,7 +161,11 @@ def test_document_has_terraform_format_and_nexusform_version_on_top() -> None:
     assert (current["index_key"], current["status"], current["creation"]) == (2, "tainted", 7)
     assert current["dependencies"] == ["nexus_site.s"]
     assert current["sensitive_attributes"] == [["id"]]
-    assert (deposed["index_key"], deposed["deposed"], deposed["attributes"]) == (2, "0a0b0c0d", {"id": "y"})
+    assert (deposed["index_key"], deposed["deposed"], deposed["attributes"]) == (
+        2,
+        "0a0b0c0d",
+        {"id": "y"},
+    )
 
 
 def test_instances_are_sorted_by_key() -> None:
@@ -160,10 +177,14 @@ def test_instances_are_sorted_by_key() -> None:
 
 def test_numbers_beyond_64_bits_stay_exact() -> None:
     huge = 2**200 + 1
-    state = replace(EMPTY, instances={RACK: InstanceState(ObjectState({"n": huge, "m": [{"x": -huge}]}, 0))})
+    state = replace(
+        EMPTY, instances={RACK: InstanceState(ObjectState({"n": huge, "m": [{"x": -huge}]}, 0))}
+    )
     data = encode_state(state)
     assert decode_valid(data) == state
-    small = replace(EMPTY, instances={RACK: InstanceState(ObjectState({"n": 1, "m": [{"x": -1}]}, 0))})
+    small = replace(
+        EMPTY, instances={RACK: InstanceState(ObjectState({"n": 1, "m": [{"x": -1}]}, 0))}
+    )
     assert data.replace(str(huge).encode(), b"1") == encode_state(small)
 
 
@@ -180,7 +201,9 @@ def test_truncated_document_is_reported_with_line_and_backup() -> None:
     assert '"s.nfstate.backup"' in problem.detail
 
 
-@pytest.mark.parametrize("data", [b"", b"  \n", b"\xff\xfe{", b"nul", b"[1, 2", b'{"format": NaN}', b"[" * 5000])
+@pytest.mark.parametrize(
+    "data", [b"", b"  \n", b"\xff\xfe{", b"nul", b"[1, 2", b'{"format": NaN}', b"[" * 5000]
+)
 def test_invalid_json_is_rejected(data: Any) -> None:
     (problem,) = decode_invalid(data)
     assert problem.summary == "State is not valid JSON"
@@ -199,36 +222,52 @@ def test_error_after_non_latin_letters_has_the_right_location() -> None:
 
 
 def test_byte_order_mark_is_accepted() -> None:
-    assert decode_valid(b"\xef\xbb\xbf" + encode_state(build_one_rack_state())) == build_one_rack_state()
+    assert (
+        decode_valid(b"\xef\xbb\xbf" + encode_state(build_one_rack_state()))
+        == build_one_rack_state()
+    )
 
 
 def test_terraform_state_is_recognized() -> None:
-    (problem,) = decode_invalid(b'{"version": 4, "terraform_version": "1.9.0", "serial": 1, "resources": []}')
+    (problem,) = decode_invalid(
+        b'{"version": 4, "terraform_version": "1.9.0", "serial": 1, "resources": []}'
+    )
     assert problem.summary == "Not a nexusform state"
     assert "Terraform or OpenTofu" in problem.detail
 
 
-@pytest.mark.parametrize("data", [b"[]", b"1", b"{}", b'{"format": "other", "version": 1}', b'{"format": 3}'])
+@pytest.mark.parametrize(
+    "data", [b"[]", b"1", b"{}", b'{"format": "other", "version": 1}', b'{"format": 3}']
+)
 def test_foreign_document_is_recognized(data: Any) -> None:
     (problem,) = decode_invalid(data)
     assert problem.summary == "Not a nexusform state"
 
 
 def test_state_of_development_version_is_rejected() -> None:
-    (problem,) = decode_invalid(b'{"format": "nexusform", "version": 1, "nexusform_version": "0.1.0"}')
+    (problem,) = decode_invalid(
+        b'{"format": "nexusform", "version": 1, "nexusform_version": "0.1.0"}'
+    )
     assert problem.id == "development-version-file"
-    assert "was written by a development version of nexusform; import the resources again." in problem.detail
+    assert (
+        "was written by a development version of nexusform; import the resources again."
+        in problem.detail
+    )
 
 
 def test_newer_format_is_rejected_with_the_version_of_its_writer() -> None:
-    (problem,) = decode_invalid(b'{"format": "nexusform", "kind": "state", "version": 9, "nexusform_version": "7.0"}')
+    (problem,) = decode_invalid(
+        b'{"format": "nexusform", "kind": "state", "version": 9, "nexusform_version": "7.0"}'
+    )
     assert problem.summary == "Newer state version"
     assert "nexusform 7.0" in problem.detail
 
 
 @pytest.mark.parametrize("version", ["true", '"1"', "0", "1.0", "null"])
 def test_invalid_version_is_rejected(version: str) -> None:
-    (problem,) = decode_invalid(f'{{"format": "nexusform", "kind": "state", "version": {version}}}'.encode())
+    (problem,) = decode_invalid(
+        f'{{"format": "nexusform", "kind": "state", "version": {version}}}'.encode()
+    )
     assert "version" in problem.detail
 
 
@@ -253,17 +292,35 @@ def edit_document(change: Any) -> bytes:
         (lambda d: d["resources"][0].update(module="module"), "resources[0].module"),
         (lambda d: d["resources"][0].update(module=3), "resources[0].module"),
         (lambda d: d["resources"][0].pop("instances"), "resources[0].instances"),
-        (lambda d: d["resources"][0]["instances"][0].pop("creation"), "resources[0].instances[0].creation"),
-        (lambda d: d["resources"][0]["instances"][0].update(index_key=-1), "resources[0].instances[0].index_key"),
-        (lambda d: d["resources"][0]["instances"][0].update(status="gone"), "resources[0].instances[0].status"),
-        (lambda d: d["resources"][0]["instances"][0].update(attributes=[]), "resources[0].instances[0].attributes"),
+        (
+            lambda d: d["resources"][0]["instances"][0].pop("creation"),
+            "resources[0].instances[0].creation",
+        ),
+        (
+            lambda d: d["resources"][0]["instances"][0].update(index_key=-1),
+            "resources[0].instances[0].index_key",
+        ),
+        (
+            lambda d: d["resources"][0]["instances"][0].update(status="gone"),
+            "resources[0].instances[0].status",
+        ),
+        (
+            lambda d: d["resources"][0]["instances"][0].update(attributes=[]),
+            "resources[0].instances[0].attributes",
+        ),
         (
             lambda d: d["resources"][0]["instances"][0].update(dependencies=[1]),
             "resources[0].instances[0].dependencies",
         ),
         (lambda d: d["outputs"].update(o={"value": 1, "type": "strin"}), "outputs.o.type"),
-        (lambda d: d["outputs"].update(o={"value": [1, "x"], "type": ["list", "number"]}), "outputs.o.value[1]"),
-        (lambda d: d["outputs"].update(o={"type": ["object", {}, 5], "value": {}}), "outputs.o.type"),
+        (
+            lambda d: d["outputs"].update(o={"value": [1, "x"], "type": ["list", "number"]}),
+            "outputs.o.value[1]",
+        ),
+        (
+            lambda d: d["outputs"].update(o={"type": ["object", {}, 5], "value": {}}),
+            "outputs.o.type",
+        ),
     ],
 )
 def test_every_error_has_its_path_and_line(change: Any, path: Any) -> None:
@@ -277,7 +334,8 @@ def test_every_error_has_its_path_and_line(change: Any, path: Any) -> None:
     value = json.loads(text)
     for step in re.findall(r"\w+", path):
         if isinstance(value, dict) and step not in value:
-            assert pointed.startswith("{")  # a missing member is reported at its object
+            # A missing member is reported at its object.
+            assert pointed.startswith("{")
             return
         value = value[int(step)] if isinstance(value, list) else value[step]
     assert json.JSONDecoder().raw_decode(pointed)[0] == value
@@ -320,7 +378,9 @@ def test_used_creation_number_is_not_reused() -> None:
 
 
 # copied, since a mutation may itself be mutated
-mutations = st.sampled_from([None, True, -1, 0, 1.5, "", "x", [], {}, [[]], {"a": 1}, 10**30]).map(copy.deepcopy)
+mutations = st.sampled_from([None, True, -1, 0, 1.5, "", "x", [], {}, [[]], {"a": 1}, 10**30]).map(
+    copy.deepcopy
+)
 
 
 def list_paths(node: Any, path: Any = ()) -> Iterator[tuple[Any, ...]]:
@@ -361,5 +421,7 @@ def test_no_damage_raises_an_exception(state: State, data: Any) -> None:
     whole = encode_state(state)
     start = data.draw(st.integers(0, len(whole)))
     end = data.draw(st.integers(start, min(len(whole), start + 20)))
-    found, problems = decode_state(whole[:start] + data.draw(st.binary(max_size=4)) + whole[end:], "s")
+    found, problems = decode_state(
+        whole[:start] + data.draw(st.binary(max_size=4)) + whole[end:], "s"
+    )
     assert (found is None) == bool(problems)

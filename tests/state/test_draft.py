@@ -29,7 +29,11 @@ def test_outcomes_are_applied_and_open_intents_are_returned() -> None:
             InstanceOutcome(C, 3, InstanceState(planned)),
         ],
     )
-    assert state.instances == {A: build_instance(1), B: build_instance(2), C: InstanceState(planned)}
+    assert state.instances == {
+        A: build_instance(1),
+        B: build_instance(2),
+        C: InstanceState(planned),
+    }
     assert (state.serial, state.nexusform_version, state.catalogue) == (2, "0.2", "c2")
     assert state.applied_plans == ("digest",)
     assert state.last_creation == 3
@@ -45,13 +49,17 @@ def test_failed_step_closes_its_intent() -> None:
 
 def test_old_and_new_object_of_one_address_have_separate_intents() -> None:
     create, delete = Intent(A, "create", "t", "a", 3), Intent(A, "delete", "t", "a", 1)
-    _, open_intents = apply_journal_records(BASE, [create, delete, InstanceOutcome(A, 1, build_instance(1))])
+    _, open_intents = apply_journal_records(
+        BASE, [create, delete, InstanceOutcome(A, 1, build_instance(1))]
+    )
     assert [o.intent for o in open_intents] == [create]
 
 
 def test_deleted_instances_are_removed_from_state() -> None:
     assert set(apply_journal_records(BASE, [InstanceOutcome(A, 1, None)])[0].instances) == {B}
-    assert set(apply_journal_records(BASE, [InstanceOutcome(A, 1, InstanceState(None))])[0].instances) == {B}
+    assert set(
+        apply_journal_records(BASE, [InstanceOutcome(A, 1, InstanceState(None))])[0].instances
+    ) == {B}
 
 
 def test_addresses_can_be_swapped_and_chained() -> None:

@@ -41,7 +41,9 @@ def test_instances_are_found_by_address_module_and_id() -> None:
         "module.n.t.a",
     ]
     assert [str(a) for a in select_instances(state, [parse_pattern("t.b")])] == ["t.b[0]", "t.b[1]"]
-    assert [str(a) for a in select_instances(state, [parse_pattern("module.m")])] == ['module.m["x"].t.a']
+    assert [str(a) for a in select_instances(state, [parse_pattern("module.m")])] == [
+        'module.m["x"].t.a'
+    ]
     assert [str(a) for a in select_instances(state, [], "id-t.b[1]")] == ["t.b[1]"]
 
 
@@ -99,7 +101,9 @@ def test_instances_and_modules_are_moved(
     ],
 )
 def test_invalid_moves_are_rejected(source: str, target: str, kind: str) -> None:
-    state = build_state("t.a", "t.taken", "t.many[0]", "t.many[1]", "t.single[0]", "module.m.t.a", "module.n.t.a")
+    state = build_state(
+        "t.a", "t.taken", "t.many[0]", "t.many[1]", "t.single[0]", "module.m.t.a", "module.n.t.a"
+    )
     with pytest.raises(DiagnosticsError) as problem:
         list_moves(state, source, target)
     (diagnostic,) = problem.value.diagnostics

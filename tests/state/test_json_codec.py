@@ -23,7 +23,9 @@ from nexusform.values.typed_value import (
 
 def test_values_are_located_by_path() -> None:
     text = '{ "a" : [1, {"b": "x"} , 3],\n "c": {"a": null}}'
-    found = locate_json_values(text, [("a", 1, "b"), ("a", 2), ("c",), ("c", "a"), (), ("a", 9), ("c", "z", 1)])
+    found = locate_json_values(
+        text, [("a", 1, "b"), ("a", 2), ("c",), ("c", "a"), (), ("a", 9), ("c", "z", 1)]
+    )
     assert text[found["a", 1, "b"] :].startswith('"x"')
     assert text[found["a", 2] :].startswith("3]")
     assert text[found["c", "a"] :].startswith("null")
@@ -42,7 +44,10 @@ def test_invalid_text_does_not_break_the_search() -> None:
 
 
 def test_long_numbers_are_read_exactly() -> None:
-    assert parse_json(b'[123456789012345678901234567890, "1"]') == [123456789012345678901234567890, "1"]
+    assert parse_json(b'[123456789012345678901234567890, "1"]') == [
+        123456789012345678901234567890,
+        "1",
+    ]
 
 
 def test_oversized_number_is_rejected_with_its_location() -> None:
@@ -75,7 +80,10 @@ def test_number_beyond_floats_is_read_from_its_exponent() -> None:
 
 
 def test_digits_in_strings_are_ignored() -> None:
-    text = b'{"serial": "12345678901234567890", "at": "10.20.30.40.50.60.70.80", "n": 0.30000000000000004}'
+    text = (
+        b'{"serial": "12345678901234567890", "at": "10.20.30.40.50.60.70.80", "n": '
+        b"0.30000000000000004}"
+    )
     assert parse_json(text) == {
         "serial": "12345678901234567890",
         "at": "10.20.30.40.50.60.70.80",
@@ -89,10 +97,14 @@ _NUMBERS = st.one_of(
     st.floats(allow_nan=False, allow_infinity=False),
     st.decimals(allow_nan=False, allow_infinity=False),
     st.fractions(),
-    st.tuples(st.integers(1, 10**40), st.integers(-3800, 3800)).map(lambda p: Decimal(f"{p[0]}e{p[1]}")),
+    st.tuples(st.integers(1, 10**40), st.integers(-3800, 3800)).map(
+        lambda p: Decimal(f"{p[0]}e{p[1]}")
+    ),
 )
 _VALUES = st.recursive(
-    st.none().map(lambda _: NULL) | st.text(max_size=4).map(build_string) | _NUMBERS.map(build_number),
+    st.none().map(lambda _: NULL)
+    | st.text(max_size=4).map(build_string)
+    | _NUMBERS.map(build_number),
     lambda inner: st.one_of(
         st.lists(inner, max_size=3).map(build_tuple),
         st.dictionaries(st.text(max_size=2), inner, max_size=3).map(build_object),
@@ -109,7 +121,9 @@ def test_written_values_are_read_back(value: Value) -> None:
 
 
 @given(_VALUES, st.integers(-1, 3), st.booleans(), st.booleans())
-def test_own_layout_equals_the_layout_of_orjson(value: Value, tried: int, indent: bool, sort: bool) -> None:
+def test_own_layout_equals_the_layout_of_orjson(
+    value: Value, tried: int, indent: bool, sort: bool
+) -> None:
     plain, _ = convert_to_plain(value)
     document = {"b": [plain, {"é\n": [], "a": {}}], "a": [[[[plain]]], 1e16, True, None]}
     with pytest.MonkeyPatch.context() as patch:

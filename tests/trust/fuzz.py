@@ -42,11 +42,25 @@ HUB_LIST = b"""{"kind": "List", "apiVersion": "v1", "metadata": {"resourceVersio
 {"apiVersion": "placement.kubernetes-fleet.io/v1beta1", "kind": "ClusterResourcePlacement", "metadata": {"name": "web"},
  "spec": {"resourceSelectors": [{"group": "", "version": "v1", "kind": "Namespace", "name": "web"}],
  "policy": {"placementType": "PickN", "numberOfClusters": 1}}}]}"""
-DUMP = 'data "fleet_hub_export" "h" {\n  files = ["hub.json"]\n}\noutput "o" {\n  value = data.fleet_hub_export.h\n}\n'
+DUMP = (
+    'data "fleet_hub_export" "h" {\n  files = ["hub.json"]\n}\noutput "o" {\n  value = '
+    "data.fleet_hub_export.h\n}\n"
+)
 LIVE_HUB = 'data "fleet_hub" "h" {}\noutput "o" {\n  value = data.fleet_hub.h\n}\n'
 SIGNS = "{ } [ ] ( ) \" ' ${ %{ - : & * ? => .. ... # /* null true -1 1e999 0x"
 TOKENS = [token.encode() for token in SIGNS.split()]
-TOKENS += [b"<<EOT\n", b"\xff", b"\x00", b"\n", b"&a ", b"*a", b"!!python/object ", b"9" * 400, b"\\u0000", b"{}"]
+TOKENS += [
+    b"<<EOT\n",
+    b"\xff",
+    b"\x00",
+    b"\n",
+    b"&a ",
+    b"*a",
+    b"!!python/object ",
+    b"9" * 400,
+    b"\\u0000",
+    b"{}",
+]
 TOKENS += [b"for x in ", b"if ", b"count = ", b"each.key", b"\xe2\x80\xae", b"[]", b'""', b": "]
 
 # A kind of document: its sample, its file name, other files, and the commands reading it.
@@ -68,18 +82,34 @@ def build_samples() -> dict[str, Kind]:
             run_command_line(["apply", "-auto-approve"])
         plan, state = Path("p").read_bytes(), Path("state/nexusform.nfstate").read_bytes()
         os.chdir("/")
-    inventory = 'data "nexus_inventory" "i" {\n  bare_metal_machines_file = "x.json"\n  racks_file = "x.json"\n}\n'
+    inventory = (
+        'data "nexus_inventory" "i" {\n  bare_metal_machines_file = "x.json"\n  racks_file = '
+        '"x.json"\n}\n'
+    )
     decoded = 'output "o" {\n  value = yamldecode(file("x.yaml"))\n}\n'
-    vnf = SITE + 'resource "tacker_vnf" "v" {\n  site_id = nexus_site.s.id\n  vnfd = file("x.yaml")\n}\n'
+    vnf = (
+        SITE
+        + 'resource "tacker_vnf" "v" {\n  site_id = nexus_site.s.id\n  vnfd = file("x.yaml")\n}\n'
+    )
     yaml = tosca[0].read_bytes() if tosca else b"a: {b: [1, 2, &x {c: d}], e: *x}\n"
     inventories = az[0].read_bytes() if az else b'[{"id": "/a/b", "name": "m1", "cores": 3}]'
     return {
         "hcl": (hcl.read_bytes(), "main.nf.hcl", {}, [["plan"], ["fmt", "-check", "-diff"]]),
-        "json syntax": (b'{"resource": {"nexus_site": {"s": {"name": "${1 + 1}"}}}}', "x.nf.json", {}, [["plan"]]),
+        "json syntax": (
+            b'{"resource": {"nexus_site": {"s": {"name": "${1 + 1}"}}}}',
+            "x.nf.json",
+            {},
+            [["plan"]],
+        ),
         "yaml": (yaml, "x.yaml", {"main.nf.hcl": decoded}, [["plan"]]),
         "tosca": (yaml, "x.yaml", {"main.nf.hcl": vnf}, [["plan"]]),
         "az": (inventories, "x.json", {"main.nf.hcl": inventory}, [["plan"]]),
-        "state": (state, "state/nexusform.nfstate", {"main.nf.hcl": SITE}, [["plan"], ["state", "verify"]]),
+        "state": (
+            state,
+            "state/nexusform.nfstate",
+            {"main.nf.hcl": SITE},
+            [["plan"], ["state", "verify"]],
+        ),
         "hub dump": (HUB_LIST, "hub.json", {"main.nf.hcl": DUMP}, [["plan"]]),
         "hub answer": (HUB_LIST, "hub.json", {"main.nf.hcl": LIVE_HUB}, [["ask hub"], ["plan"]]),
         "plan": (plan, "p", {"main.nf.hcl": SITE}, [["show", "p"], ["apply", "p"]]),
@@ -117,7 +147,8 @@ def run_commands(directory: Path, commands: list[list[str]]) -> str:
         code = 99
         try:
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
-            signal.alarm(WAIT)  # for a blocked process; others may keep the processor busy
+            # For a blocked process; others may keep the processor busy.
+            signal.alarm(WAIT)
             resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
             resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
             os.chdir(directory)

@@ -28,7 +28,9 @@ Use = Callable[[str, Files], str]
 
 
 def read_with(function: str) -> Use:
-    return lambda path, _files: f'output "o" {{\n  value = {function.replace("PATH", quote(path))}\n}}\n'
+    return lambda path, _files: (
+        f'output "o" {{\n  value = {function.replace("PATH", quote(path))}\n}}\n'
+    )
 
 
 def quote(text: str) -> str:
@@ -55,7 +57,9 @@ def use_module_in_module(path: str, files: Files) -> str:
 
 
 def reality(path: str, _files: Files) -> str:
-    return f'provider "simulated" {{\n  reality = {quote(path)}\n}}\nresource "nexus_site" "s" {{}}\n'
+    return (
+        f'provider "simulated" {{\n  reality = {quote(path)}\n}}\nresource "nexus_site" "s" {{}}\n'
+    )
 
 
 def use_computed_reality(path: str, _files: Files) -> str:
@@ -164,7 +168,9 @@ def use_link_in_module(path: str, files: Files) -> str:
 
 
 def use_loose_test(path: str, files: Files) -> str:
-    files["a.nftest.hcl"] = f'run "one" {{\n  module {{\n    source = {quote("./" + path)}\n  }}\n}}\n'
+    files["a.nftest.hcl"] = (
+        f'run "one" {{\n  module {{\n    source = {quote("./" + path)}\n  }}\n}}\n'
+    )
     return 'resource "nexus_site" "s" {}\n'
 
 
@@ -237,7 +243,13 @@ USES: list[Use] = [
     use_loose_test,
 ]
 COMMANDS = [
-    ["plan", "-detailed-exitcode", "-report=json:r.json", "-report=markdown:r.md", "-report=html:r.html"],
+    [
+        "plan",
+        "-detailed-exitcode",
+        "-report=json:r.json",
+        "-report=markdown:r.md",
+        "-report=html:r.html",
+    ],
     ["plan", "-json", "-out=p"],
     ["plan", "-var-file=site.nfvars.hcl"],
     ["show", "-json", "p"],
@@ -374,7 +386,9 @@ def main() -> None:
         if watching and event in ("open", "os.listdir", "os.scandir", "subprocess.Popen"):
             path = arguments[0]
             if isinstance(path, str | bytes):
-                opened.add(resolve_opened_path(os.fsdecode(path), arguments[2] if event == "open" else 0))
+                opened.add(
+                    resolve_opened_path(os.fsdecode(path), arguments[2] if event == "open" else 0)
+                )
 
     watching = False
     sys.addaudithook(record_opened_path)
@@ -393,7 +407,12 @@ def main() -> None:
                 record.write(f"### {root.name} {name} {path}: {arguments} {code}\n")
                 record.write(said.detach().getvalue().decode())  # type: ignore[union-attr]
             for report in filter(os.path.isfile, REPORTS):
-                record.write(f"### {root.name} {report}\n{Path(report).read_bytes().decode(errors='replace')}\n")
+                record.write(
+                    (
+                        f"### {root.name} {report}\n"
+                        f"{Path(report).read_bytes().decode(errors='replace')}\n"
+                    )
+                )
     (place / "opened").write_text("\n".join(sorted(opened)))
 
 

@@ -8,7 +8,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-# SKU: host vCPUs, GiB, disk in GiB, NUMA cells (the SKU page). A machine has two such cells and its disk.
+# SKU: host vCPUs, GiB, disk in GiB, NUMA cells (the SKU page). A machine has two such cells and its
+# disk.
 SKUS: Mapping[str, tuple[int, int, int, int]] = {
     "NC_G6_28_v1": (6, 28, 300, 1),
     "NC_G12_56_v1": (12, 56, 300, 1),
@@ -44,9 +45,21 @@ def list_vms(state: Mapping[str, Any]) -> dict[str, Vm]:
                 for name, node in values["nodes"].items():
                     size = SKUS[node["vm_sku_name"]]
                     place = (node["machine"], node["rack"], node["availability_zone"])
-                    vms[name] = Vm(address, node["pool"], _number(name), size, *place, tuple(node["numa_cells"]))
+                    vms[name] = Vm(
+                        address,
+                        node["pool"],
+                        _number(name),
+                        size,
+                        *place,
+                        tuple(node["numa_cells"]),
+                    )
             elif resource["type"] == "nexus_virtual_machine" and values["machine"]:
-                size = (values["cpu_cores"], values["memory_gib"], values["disk_gib"], values["numa_cells"])
+                size = (
+                    values["cpu_cores"],
+                    values["memory_gib"],
+                    values["disk_gib"],
+                    values["numa_cells"],
+                )
                 place = (values["machine"], values["rack"], values["availability_zone"])
                 vms[values["name"]] = Vm(address, "", 0, size, *place, tuple(values["cells"]))
     return vms
@@ -58,7 +71,11 @@ def _number(name: str) -> int:
 
 def list_machines(site: Mapping[str, Any]) -> dict[str, str]:
     """Return every machine of the site with its rack."""
-    return {f"{rack}-bm{slot:02}": rack for rack, count in site["racks"].items() for slot in range(1, count + 1)}
+    return {
+        f"{rack}-bm{slot:02}": rack
+        for rack, count in site["racks"].items()
+        for slot in range(1, count + 1)
+    }
 
 
 def find_overcommitted_cells(vms: Mapping[str, Vm]) -> Iterator[str]:
@@ -68,7 +85,11 @@ def find_overcommitted_cells(vms: Mapping[str, Vm]) -> Iterator[str]:
     disk: Counter[str] = Counter()
     for name, vm in vms.items():
         vcpus, gib, root, wanted = vm.size
-        if len(vm.cells) != wanted or sorted(set(vm.cells)) != list(vm.cells) or max(vm.cells) >= CELLS:
+        if (
+            len(vm.cells) != wanted
+            or sorted(set(vm.cells)) != list(vm.cells)
+            or max(vm.cells) >= CELLS
+        ):
             yield f"{name}: cells {vm.cells}"
         disk[vm.machine] += root
         for cell in vm.cells:
@@ -95,7 +116,9 @@ def find_misplaced_vms(site: Mapping[str, Any], vms: Mapping[str, Vm]) -> Iterat
             yield f"{name}: on {vm.machine}, which is evacuated"
 
 
-def list_requested_vms(site: Mapping[str, Any]) -> dict[str, tuple[Mapping[str, Any], tuple[str, ...]]]:
+def list_requested_vms(
+    site: Mapping[str, Any],
+) -> dict[str, tuple[Mapping[str, Any], tuple[str, ...]]]:
     """Return every VM requested by the site, by name: its pool (or the VM) and its zones, () = all."""
     asked: dict[str, tuple[Mapping[str, Any], tuple[str, ...]]] = {}
     for cluster, values in site["clusters"].items():
@@ -110,7 +133,11 @@ def find_violated_hints(site: Mapping[str, Any], vms: Mapping[str, Vm]) -> Itera
     """Yield hard hints violated by the places of a VM and all VMs of its target."""
     for name, values in site["vms"].items():
         for kind, target, scope in values["hints"]:
-            others = [vm for other, vm in vms.items() if other == target or vm.owner.endswith(f".{target}")]
+            others = [
+                vm
+                for other, vm in vms.items()
+                if other == target or vm.owner.endswith(f".{target}")
+            ]
             here = vms[name].machine if scope == "Machine" else vms[name].rack
             there = {vm.machine if scope == "Machine" else vm.rack for vm in others}
             if (here in there) is not (kind == "Affinity"):
@@ -128,7 +155,9 @@ def get_trigger(name: str, vm: Vm, before: Mapping[str, Any], site: Mapping[str,
     if vm.pool and vm.pool not in now["pools"]:
         return "pool_removed"
     old, new = (whole["pools"][vm.pool], now["pools"][vm.pool]) if vm.pool else (whole, now)
-    argument = next((key for key in ("sku", "zones", "labels") if vm.pool and old[key] != new[key]), "")
+    argument = next(
+        (key for key in ("sku", "zones", "labels") if vm.pool and old[key] != new[key]), ""
+    )
     reasons = {
         "scale_in": bool(vm.pool) and vm.number >= new["count"],
         "heal": name == site["healed"],

@@ -12,7 +12,12 @@ from pathlib import Path
 import pytest
 
 from nexusform.cli.main import run_command_line
-from nexusform.configuration.declarations.limits import DEFAULT, PlanSizeLimits, merge_limits, parse_limit_overrides
+from nexusform.configuration.declarations.limits import (
+    DEFAULT,
+    PlanSizeLimits,
+    merge_limits,
+    parse_limit_overrides,
+)
 from nexusform.files.regular_files import UNCONFINED
 from nexusform.workflow.opening.system_io import ConfinedFileAccess
 
@@ -66,21 +71,37 @@ def build_clusters(count: int, nodes: int) -> str:
 
 
 CASES = {
-    "instances of a block": ('resource "nexus_site" "s" {\n  count = 1000000000\n}\n', "at most 200000"),
+    "instances of a block": (
+        'resource "nexus_site" "s" {\n  count = 1000000000\n}\n',
+        "at most 200000",
+    ),
     "instances of all blocks": (
         "".join(
-            f'resource "nexus_site" "s{n}" {{\n  count = 150\n  name = "{n}-${{count.index}}"\n}}\n' for n in (1, 2)
+            f'resource "nexus_site" "s{n}" {{\n  count = 150\n  name = "{n}-${{count.index}}"\n}}\n'
+            for n in (1, 2)
         ),
         "more than 200 instances",
     ),
     "machines": (build_racks(100_000), "more than 200,000 machines"),
     "vms": (build_clusters(30, 400_000), "more than 2,000,000 VMs"),
     "nodes of a cluster": (build_clusters(1, 10**12), '"count" must be between 0 and 1000000'),
-    "cpus of a cell": (build_machine(4097, 1), '"cpus_per_cell" must be between 1 and 4096, not 4097'),
-    "memory of a cell": (build_machine(1, 65_537), '"memory_gib_per_cell" must be between 1 and 65536, not 65537'),
+    "cpus of a cell": (
+        build_machine(4097, 1),
+        '"cpus_per_cell" must be between 1 and 4096, not 4097',
+    ),
+    "memory of a cell": (
+        build_machine(1, 65_537),
+        '"memory_gib_per_cell" must be between 1 and 65536, not 65537',
+    ),
     "levels of YAML": (f'output "o" {{\n  value = yamldecode("{BRACKETS}")\n}}\n', "levels deep"),
-    "levels of YAML mappings": (f'output "o" {{\n  value = yamldecode("{"{a: " * 30_000}")\n}}\n', "levels deep"),
-    "levels of JSON": (f'output "o" {{\n  value = jsondecode("{BRACKETS}")\n}}\n', "nested too deeply"),
+    "levels of YAML mappings": (
+        f'output "o" {{\n  value = yamldecode("{"{a: " * 30_000}")\n}}\n',
+        "levels deep",
+    ),
+    "levels of JSON": (
+        f'output "o" {{\n  value = jsondecode("{BRACKETS}")\n}}\n',
+        "nested too deeply",
+    ),
     "unseen characters in a line": ("locals {\n  a = 6" + "\u202e" * 20_000 + "\n}\n", "Invalid"),
     "many stars": ('output "o" {\n  value = fileset(".", "' + "**/" * 30 + 'y")\n}\n', ""),
 }
@@ -157,7 +178,9 @@ def test_documents_nest_up_to_the_limit(tmp_path: Path) -> None:
         return " ".join((done.stdout + done.stderr).replace("│", " ").split())
 
     write_nested_documents(tmp_path, 512)
-    assert "1 to add" in run_and_read_output("plan", "-out=p", "-report=json:p.json", "-report=html:p.html")
+    assert "1 to add" in run_and_read_output(
+        "plan", "-out=p", "-report=json:p.json", "-report=html:p.html"
+    )
     assert "Apply complete" in run_and_read_output("apply", "p")
     write_nested_documents(tmp_path, 512, "2")
     assert "Apply complete" in run_and_read_output("apply", "-auto-approve")
@@ -176,7 +199,9 @@ LONG_WORDS = {
 
 
 @pytest.mark.parametrize("name", LONG_WORDS)
-def test_long_token_uses_little_memory(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_token_uses_little_memory(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     file, text = LONG_WORDS[name]
     Path(file).write_text(text)
@@ -186,7 +211,8 @@ def test_long_token_uses_little_memory(name: str, tmp_path: Path, monkeypatch: p
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert peak < 100 << 20  # a hundred times its length
+    # A hundred times its length.
+    assert peak < 100 << 20
 
 
 def test_only_flag_and_environment_raise_limits(
@@ -213,7 +239,9 @@ def test_confined_configuration_can_lower_but_not_raise_limits(
     assert run_command_line(["plan"]) == 1
     assert "more than 7 machines" in " ".join(capsys.readouterr().err.replace("│", " ").split())
     assert run_command_line(["plan", "-confine", "-limit=machines=256"]) == 1
-    assert "between 1 and 4096, not 5000" in " ".join(capsys.readouterr().err.replace("│", " ").split())
+    assert "between 1 and 4096, not 5000" in " ".join(
+        capsys.readouterr().err.replace("│", " ").split()
+    )
     assert run_command_line(["plan", "-confine"]) == 1
     assert "more than 7 machines" in " ".join(capsys.readouterr().err.replace("│", " ").split())
 
@@ -222,11 +250,16 @@ def test_limit_errors_are_reported_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    limits = 'nexusform {\n  limits {\n    vm = 1\n    machines = 1.5\n    instances = "many"\n  }\n}\n'
+    limits = (
+        'nexusform {\n  limits {\n    vm = 1\n    machines = 1.5\n    instances = "many"\n  }\n}\n'
+    )
     Path("main.nf.hcl").write_text(limits)
     assert run_command_line(["validate"]) == 1
     said = " ".join(capsys.readouterr().err.replace("│", " ").split())
-    assert all(words in said for words in ('Did you mean "vms"?', '"machines": a whole number', '"instances"'))
+    assert all(
+        words in said
+        for words in ('Did you mean "vms"?', '"machines": a whole number', '"instances"')
+    )
 
 
 def test_limits_in_a_module_are_reported_as_ignored(
@@ -234,7 +267,9 @@ def test_limits_in_a_module_are_reported_as_ignored(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("m").mkdir()
-    Path("m/main.nf.hcl").write_text("nexusform {\n  limits {\n    machines = 7\n  }\n}\n" + build_machine(96, 1))
+    Path("m/main.nf.hcl").write_text(
+        "nexusform {\n  limits {\n    machines = 7\n  }\n}\n" + build_machine(96, 1)
+    )
     Path("main.nf.hcl").write_text('module "m" {\n  source = "./m"\n}\n')
     assert run_command_line(["plan"]) == 0
     assert "Settings ignored" in capsys.readouterr().out
@@ -264,8 +299,15 @@ def test_operator_sets_the_maximum_file_size(
     assert "more than commands read" in said("plan", "-out=p", "-limit=file_mib=1")
     assert "Planning failed with 1 error" in said("apply", "p")
     assert run_command_line(["plan", "-out=p"]) == 0
-    for command in (["show", "p"], ["apply", "p"], ["graph", "-plan=p"], ["export", "-format=az", "p"]):
-        assert "larger than 1048576 bytes, the limit for files. To allow" in said(*command, "-limit=file_mib=1")
+    for command in (
+        ["show", "p"],
+        ["apply", "p"],
+        ["graph", "-plan=p"],
+        ["export", "-format=az", "p"],
+    ):
+        assert "larger than 1048576 bytes, the limit for files. To allow" in said(
+            *command, "-limit=file_mib=1"
+        )
     assert run_command_line(["apply", "p"]) == 0
     limits = Path("limits.nf.hcl")
     for words in (["plan"], ["state", "list"], ["output"], ["state", "verify"]):
@@ -280,7 +322,10 @@ def test_operator_sets_the_maximum_file_size(
 
 @pytest.mark.parametrize("confined", [[], ["-confine"]])
 def test_nesting_limit_cannot_be_set(
-    confined: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    confined: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("main.nf.hcl").write_text("nexusform {\n  limits {\n    nesting = 600\n  }\n}\n")
@@ -293,15 +338,23 @@ def test_nesting_limit_cannot_be_set(
 
 
 def test_default_limits() -> None:
-    assert PlanSizeLimits(2_000_000, 200_000, 200_000, 4_096, 64 * 1024, 1024, 2_048, 600) == DEFAULT
+    assert (
+        PlanSizeLimits(2_000_000, 200_000, 200_000, 4_096, 64 * 1024, 1024, 2_048, 600) == DEFAULT
+    )
     assert DEFAULT.file_bytes == 1 << 30
-    limits = parse_limit_overrides({"NF_LIMIT_VMS": "2", "NF_LIMIT_MACHINES": "5"}, ["vms=3", "vms=4"])
+    limits = parse_limit_overrides(
+        {"NF_LIMIT_VMS": "2", "NF_LIMIT_MACHINES": "5"}, ["vms=3", "vms=4"]
+    )
     assert limits == {"vms": 4, "machines": 5}
-    assert merge_limits({"vms": 9, "instances": 8}, limits, confined=True) == PlanSizeLimits(4, 5, 8)
+    assert merge_limits({"vms": 9, "instances": 8}, limits, confined=True) == PlanSizeLimits(
+        4, 5, 8
+    )
     assert merge_limits({"file_mib": 4096}, {}, confined=True) == DEFAULT
 
 
-@pytest.mark.parametrize("word", ["vm=3", "vms", "vms=", "vms=-1", "vms=x", "vms=1e9", "vms=1" + "0" * 20])
+@pytest.mark.parametrize(
+    "word", ["vm=3", "vms", "vms=", "vms=-1", "vms=x", "vms=1e9", "vms=1" + "0" * 20]
+)
 def test_invalid_limit_flag_is_reported(word: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["plan", f"-limit={word}"]) == 1
     assert "-limit" in capsys.readouterr().err
@@ -312,7 +365,9 @@ def test_repeated_reads_count_toward_the_limit(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("big").write_bytes(b"x" * (1 << 20))
-    Path("main.nf.hcl").write_text('output "h" {\n  value = [for n in range(9) : filesha512("big")]\n}\n')
+    Path("main.nf.hcl").write_text(
+        'output "h" {\n  value = [for n in range(9) : filesha512("big")]\n}\n'
+    )
     assert run_command_line(["plan"]) == 0
     capsys.readouterr()
     assert run_command_line(["plan", "-limit=read_mib=4"]) == 1
@@ -321,7 +376,10 @@ def test_repeated_reads_count_toward_the_limit(
 
 @pytest.mark.parametrize("words", [["plan"], ["sites", "plan"]])
 def test_read_limit_cannot_be_caught_by_try(
-    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    words: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(ConfinedFileAccess.__init__, "__defaults__", (UNCONFINED, 4))
@@ -348,7 +406,9 @@ def test_planning_stops_at_its_time_limit(
     assert run_command_line(["plan", "-confine", "-limit=seconds=1", "-out=p"]) == 1
     assert "Time budget" in capsys.readouterr().err
     assert run_command_line(["apply", "p"]) == 1
-    assert "Planning failed with 1 error: Time budget" in " ".join(capsys.readouterr().err.replace("│", " ").split())
+    assert "Planning failed with 1 error: Time budget" in " ".join(
+        capsys.readouterr().err.replace("│", " ").split()
+    )
     assert signal.getsignal(signal.SIGALRM) is signal.SIG_DFL
 
 
@@ -363,5 +423,6 @@ def test_binary_junk_uses_little_memory(
     assert run_command_line(["plan"]) == 1
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert most < 32 * size * len(junk)  # one token per character took 300 times as much
+    # One token per character took 300 times as much.
+    assert most < 32 * size * len(junk)
     assert "main.nf.hcl line 1" in capsys.readouterr().err

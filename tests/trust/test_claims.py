@@ -22,7 +22,10 @@ def test_every_claim_names_existing_tests() -> None:
             assert named, row
             folders = named[1].split("/")
             if folders[0] == "domains" and folders[1] not in find_domains():
-                continue  # removed with the folder of its domain
+                # removed with the folder of its domain.
+                continue
             folder = HERE.parent if "/" in named[1] else HERE
             tree = ast.parse((folder / named[1]).read_text(encoding="utf-8"))
-            assert named[2] in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}, row
+            assert named[2] in {
+                node.name for node in tree.body if isinstance(node, ast.FunctionDef)
+            }, row

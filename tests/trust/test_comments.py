@@ -82,12 +82,18 @@ def extract_text(markdown: str) -> str:
 
 def check_comment(markdown: str) -> None:
     assert COMMAND.search(markdown) is None, COMMAND.search(markdown)
-    assert REFERENCE.search(extract_text(markdown)) is None, REFERENCE.search(extract_text(markdown))
+    assert REFERENCE.search(extract_text(markdown)) is None, REFERENCE.search(
+        extract_text(markdown)
+    )
 
 
 @pytest.mark.parametrize(
     ("markdown", "has_reference"),
-    [("> ```text\n> @all\n> ```", False), ("> ```text\n@all\n> ```", True), ("> ```text\n> x\n> ```\n> @all", True)],
+    [
+        ("> ```text\n> @all\n> ```", False),
+        ("> ```text\n@all\n> ```", True),
+        ("> ```text\n> x\n> ```\n> @all", True),
+    ],
 )
 def test_code_in_a_quote_mentions_no_user(markdown: str, has_reference: bool) -> None:
     assert (REFERENCE.search(extract_text(markdown)) is not None) is has_reference
@@ -112,10 +118,15 @@ def test_other_text_is_unchanged() -> None:
 
 def test_command_stays_readable() -> None:
     assert disable_bot_commands("/merge") == "<span></span>/merge"
-    assert disable_bot_commands("```\n  /merge\n```\n/merge") == "```\n  \u2502 /merge\n```\n<span></span>/merge"
+    assert (
+        disable_bot_commands("```\n  /merge\n```\n/merge")
+        == "```\n  \u2502 /merge\n```\n<span></span>/merge"
+    )
 
 
-@pytest.mark.parametrize("golden", sorted(TESTS.rglob("golden/**/*.md")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "golden", sorted(TESTS.rglob("golden/**/*.md")), ids=lambda path: path.stem
+)
 def test_no_reviewed_file_contains_a_command(golden: Path) -> None:
     check_comment(golden.read_text())
 
@@ -150,7 +161,9 @@ output "o" {{
 
 
 @pytest.fixture
-def nf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+def nf(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., str]:
     monkeypatch.chdir(tmp_path)
 
     def run_command(*words: str) -> str:

@@ -33,7 +33,13 @@ def tree(tmp_path: Path) -> Path:
     root = tmp_path / "work"
     for name in ("work/sub/deep", "work/.git", "work/.nexusform", "outside"):
         (tmp_path / name).mkdir(parents=True)
-    for name in ("work/a", "work/sub/b", "work/.git/config", "work/.nexusform/backend.json", "outside/secret"):
+    for name in (
+        "work/a",
+        "work/sub/b",
+        "work/.git/config",
+        "work/.nexusform/backend.json",
+        "outside/secret",
+    ):
         (tmp_path / name).write_text("x")
     (root / "in").symlink_to("sub/b")
     (root / "out").symlink_to("../outside/secret")
@@ -43,7 +49,19 @@ def tree(tmp_path: Path) -> Path:
     return root
 
 
-INSIDE = ["a", "./a", "sub/b", "in", "sub/../a", "absent", "sub/absent/b", ".", "up/work/a", ".gitignore", ".github/x"]
+INSIDE = [
+    "a",
+    "./a",
+    "sub/b",
+    "in",
+    "sub/../a",
+    "absent",
+    "sub/absent/b",
+    ".",
+    "up/work/a",
+    ".gitignore",
+    ".github/x",
+]
 OUTSIDE = [
     "out",
     "..",
@@ -65,7 +83,9 @@ OUTSIDE = [
 
 
 @pytest.mark.parametrize("path", INSIDE)
-def test_path_inside_is_resolved_to_its_real_name(path: str, tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_path_inside_is_resolved_to_its_real_name(
+    path: str, tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tree)
     gate = parse_confinement("true", {})
     assert gate.root == str(tree.resolve())
@@ -82,7 +102,9 @@ def test_path_outside_is_rejected(path: str, tree: Path, monkeypatch: pytest.Mon
     assert UNCONFINED.resolve(path) == path
 
 
-@pytest.mark.parametrize("path", ["/proc/self/environ", "/dev/null", "/sys/kernel", "/x/.git/config"])
+@pytest.mark.parametrize(
+    "path", ["/proc/self/environ", "/dev/null", "/sys/kernel", "/x/.git/config"]
+)
 def test_system_paths_are_always_rejected(path: str) -> None:
     with pytest.raises(OutsideConfinement):
         Confinement("/").resolve(path)
@@ -109,7 +131,12 @@ def test_alias_of_the_work_tree_is_confined_too(tree: Path) -> None:
 def test_default_directory_is_the_top_of_the_work_tree(tree: Path) -> None:
     assert parse_confinement("1", {}, str(tree / "sub")).root == str(tree)
     assert parse_confinement(str(tree / "sub"), {}, str(tree)).root == str(tree / "sub")
-    assert parse_confinement("", {}) == parse_confinement("false", {}) == parse_confinement("0", {}) == UNCONFINED
+    assert (
+        parse_confinement("", {})
+        == parse_confinement("false", {})
+        == parse_confinement("0", {})
+        == UNCONFINED
+    )
     with pytest.raises(ValueError, match="no directory"):
         parse_confinement(str(tree / "absent"), {})
 
@@ -119,7 +146,9 @@ def test_data_directory_outside_the_work_tree_is_rejected(tree: Path) -> None:
     (tree / ".nexusform").symlink_to("../outside")
     with pytest.raises(ValueError, match="to a path outside"):
         parse_confinement("true", {}, str(tree))
-    assert parse_confinement("true", {"NF_DATA_DIR": str(tree.parent / "outside")}, str(tree)).root == str(tree)
+    assert parse_confinement(
+        "true", {"NF_DATA_DIR": str(tree.parent / "outside")}, str(tree)
+    ).root == str(tree)
 
 
 # --- addresses ---------------------------------------------------------------------------------
@@ -145,10 +174,14 @@ def test_data_directory_outside_the_work_tree_is_rejected(tree: Path) -> None:
     ],
 )
 def test_address_is_compared_part_by_part(address: str, allowed: bool) -> None:
-    place = CommandContext(confinement=Confinement("/work"), allow_remote=("https://state.example/team",))
+    place = CommandContext(
+        confinement=Confinement("/work"), allow_remote=("https://state.example/team",)
+    )
     assert place.is_allowed(address) is allowed
     assert CommandContext().is_allowed(address)
-    assert not CommandContext(confinement=Confinement("/work"), allow_remote=("", "https://")).is_allowed(address)
+    assert not CommandContext(
+        confinement=Confinement("/work"), allow_remote=("", "https://")
+    ).is_allowed(address)
 
 
 OURS = ' storage_account_name = "ours"\n container_name = "c"\n key = "k"\n'
@@ -171,7 +204,15 @@ def work_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.of_domains("remote_state")
 @pytest.mark.parametrize(
-    "command", [["plan"], ["state", "list"], ["init"], ["apply", "-auto-approve"], ["workspace", "list"], ["output"]]
+    "command",
+    [
+        ["plan"],
+        ["state", "list"],
+        ["init"],
+        ["apply", "-auto-approve"],
+        ["workspace", "list"],
+        ["output"],
+    ],
 )
 def test_address_in_configuration_is_rejected(
     command: list[str], work_tree: Path, capsys: pytest.CaptureFixture[str]
@@ -206,12 +247,18 @@ def test_address_of_operator_is_accepted(
 
 
 @pytest.mark.of_domains("remote_state")
-def test_setting_is_never_read_as_a_file(work_tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_setting_is_never_read_as_a_file(
+    work_tree: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A pull request adds a file with the name of a setting of the job."""
     (work_tree / "main.nf.hcl").write_text('nexusform {\n  backend "http" {}\n}\n')
     (work_tree / "address=http:" / "127.0.0.1:9").mkdir(parents=True)
-    (work_tree / "address=http:" / "127.0.0.1:9" / "s").write_text('address = "http://127.0.0.1:1/stolen"\n')
-    assert run_command_line(["plan", "-confine", "-backend-config=address=http://127.0.0.1:9/s"]) == 1
+    (work_tree / "address=http:" / "127.0.0.1:9" / "s").write_text(
+        'address = "http://127.0.0.1:1/stolen"\n'
+    )
+    assert (
+        run_command_line(["plan", "-confine", "-backend-config=address=http://127.0.0.1:9/s"]) == 1
+    )
     text = read_output(capsys)
     assert "127.0.0.1:9" in text
     assert "stolen" not in text
@@ -238,12 +285,27 @@ def test_settings_file_in_work_tree_cannot_set_a_server(
 @pytest.mark.parametrize(
     ("block", "setting"),
     [
-        ('backend "azurerm" {\n storage_account_name = "a"\n container_name = "c"\n key = "k"\n}', "storage"),
-        (f'backend "azurerm" {{\n{OURS} oidc_token_file_path = "/home/me/.token"\n}}', "oidc_token_file_path"),
+        (
+            (
+                'backend "azurerm" {\n storage_account_name = "a"\n container_name = "c"\n key = '
+                '"k"\n}'
+            ),
+            "storage",
+        ),
+        (
+            f'backend "azurerm" {{\n{OURS} oidc_token_file_path = "/home/me/.token"\n}}',
+            "oidc_token_file_path",
+        ),
         ('backend "s3" {\n bucket = "b"\n key = "k"\n endpoint = "https://evil"\n}', "bucket"),
         ('backend "postgres" {\n conn_str = "postgres://evil/db"\n}', "conn_str"),
-        ('backend "http" {\n address = "https://ours/x"\n skip_cert_verification = true\n}', "skip_cert"),
-        ('backend "http" {\n address = "https://ours/x"\n lock_address = "https://evil/x"\n}', "lock_address"),
+        (
+            'backend "http" {\n address = "https://ours/x"\n skip_cert_verification = true\n}',
+            "skip_cert",
+        ),
+        (
+            'backend "http" {\n address = "https://ours/x"\n lock_address = "https://evil/x"\n}',
+            "lock_address",
+        ),
     ],
 )
 def test_settings_other_than_allowed_addresses_are_rejected(
@@ -256,7 +318,9 @@ def test_settings_other_than_allowed_addresses_are_rejected(
     assert 'The setting "' in text
     assert f'"{setting}' in text
     has_only_allowed_addresses = setting in ("oidc_token_file_path", "skip_cert")
-    assert ("-allow-remote allows addresses only. Set it with" in text) == has_only_allowed_addresses
+    assert (
+        "-allow-remote allows addresses only. Set it with" in text
+    ) == has_only_allowed_addresses
     assert ("Allow it with -allow-remote" in text) != has_only_allowed_addresses
 
 
@@ -272,13 +336,17 @@ def test_settings_other_than_allowed_addresses_are_rejected(
 def test_remote_state_in_configuration_is_rejected(
     backend: str, config: str, work_tree: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    text = f'data "nexusform_remote_state" "r" {{\n  backend = "{backend}"\n  config  = {config}\n}}\n'
+    text = (
+        f'data "nexusform_remote_state" "r" {{\n  backend = "{backend}"\n  config  = {config}\n}}\n'
+    )
     (work_tree / "main.nf.hcl").write_text(text)
     assert run_command_line(["plan", "-confine"]) == 1
     assert "is set in the configuration, and -confine does not allow it" in read_output(capsys)
 
 
-def test_key_vault_in_configuration_is_rejected(work_tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_key_vault_in_configuration_is_rejected(
+    work_tree: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (work_tree / "main.nf.hcl").write_text(
         """
 nexusform {
@@ -298,7 +366,10 @@ nexusform {
 """
     )
     assert run_command_line(["plan", "-confine"]) == 1
-    assert 'The key vault "https://evil.vault.azure.net" is set in the configuration' in read_output(capsys)
+    assert (
+        'The key vault "https://evil.vault.azure.net" is set in the configuration'
+        in read_output(capsys)
+    )
 
 
 # --- paths of the operator ----------------------------------------------------------------------
@@ -334,7 +405,10 @@ NAMED = {
 
 @pytest.mark.parametrize("name", NAMED)
 def test_link_in_work_tree_leads_no_command_outside(
-    name: str, work_tree: Path, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
+    name: str,
+    work_tree: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     outside = tmp_path_factory.mktemp("outside")
     (work_tree / "main.nf.hcl").write_text('resource "nexus_site" "s" {}\n')
@@ -372,7 +446,10 @@ def test_link_in_work_tree_leads_no_command_outside(
     ids=" ".join,
 )
 def test_link_in_work_tree_leads_no_output_outside(
-    words: list[str], work_tree: Path, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
+    words: list[str],
+    work_tree: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     outside = tmp_path_factory.mktemp("outside")
     (work_tree / "main.nf.hcl").write_text('resource "nexus_site" "s" {}\n')
@@ -385,7 +462,10 @@ def test_link_in_work_tree_leads_no_output_outside(
     text = read_output(capsys)
     assert "cannot be written" in text
     assert "-confine does not allow it" in text
-    assert ([path.name for path in outside.iterdir()], (outside / "f").read_text()) == (["f"], "older")
+    assert ([path.name for path in outside.iterdir()], (outside / "f").read_text()) == (
+        ["f"],
+        "older",
+    )
 
 
 def test_path_outside_is_allowed_for_the_operator(
@@ -412,7 +492,11 @@ def test_recorded_init_and_workspace_of_work_tree_are_not_trusted(
     work_tree: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (work_tree / "main.nf.hcl").write_text('output "w" {\n  value = nexusform.workspace\n}\n')
-    memory = {"type": "http", "settings": {"address": "http://evil"}, "given": {"address": "http://evil"}}
+    memory = {
+        "type": "http",
+        "settings": {"address": "http://evil"},
+        "given": {"address": "http://evil"},
+    }
     (work_tree / ".nexusform").mkdir()
     (work_tree / ".nexusform" / "backend.json").write_text(json.dumps(memory))
     (work_tree / ".nexusform" / "environment").write_text("production")
@@ -434,7 +518,9 @@ def test_init_recorded_outside_the_work_tree_is_used(
     assert run_command_line(["plan", "-backend-config=path=elsewhere.nfstate"]) == 0
 
 
-def test_message_has_the_path_as_configured(work_tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_message_has_the_path_as_configured(
+    work_tree: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (work_tree / "l").symlink_to("/etc/hostname")
     (work_tree / "main.nf.hcl").write_text('output "o" {\n  value = file("l")\n}\n')
     assert run_command_line(["plan", "-confine"]) == 1
@@ -444,7 +530,9 @@ def test_message_has_the_path_as_configured(work_tree: Path, capsys: pytest.Capt
     assert run_command_line(["plan"]) == 0
 
 
-def test_root_module_must_be_in_the_directory(work_tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_root_module_must_be_in_the_directory(
+    work_tree: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (work_tree / "main.nf.hcl").write_text("")
     (work_tree / "sub").mkdir()
     assert run_command_line(["plan", "-confine=sub"]) == 1
@@ -454,7 +542,9 @@ def test_root_module_must_be_in_the_directory(work_tree: Path, capsys: pytest.Ca
 # --- hostile configurations ---------------------------------------------------------------------
 
 
-def hostile_run(place: Path, number: int, *, confined: bool, before: tuple[str, ...] = ()) -> tuple[str, list[str]]:
+def hostile_run(
+    place: Path, number: int, *, confined: bool, before: tuple[str, ...] = ()
+) -> tuple[str, list[str]]:
     """Return the output of all hostile work trees and the opened paths."""
     environment = {
         "PATH": os.environ["PATH"],
@@ -465,7 +555,9 @@ def hostile_run(place: Path, number: int, *, confined: bool, before: tuple[str, 
         "NF_CONFINE": "true" if confined else "false",
     }
     words = [*before, sys.executable, "-m", "tests.trust.hostile", str(place), str(number), "14"]
-    subprocess.run(words, env=environment, cwd=TOP, check=True, timeout=600, stdin=subprocess.DEVNULL)
+    subprocess.run(
+        words, env=environment, cwd=TOP, check=True, timeout=600, stdin=subprocess.DEVNULL
+    )
     return (place / "said").read_text(), (place / "opened").read_text().splitlines()
 
 
@@ -476,9 +568,13 @@ def list_foreign_paths(opened: list[str], place: Path) -> list[str]:
     # The C library reads the second one before it returns memory.
     kernel = ["/proc/sys/kernel/random/boot_id", "/proc/sys/vm/overcommit_memory"]
     allowed = (*ours, *system, *kernel)
-    known = re.compile(r"/proc/(\d+|self)/(stat|maps|status|fd)|/sys/(devices/system|fs/cgroup).*|/proc/cpuinfo")
+    known = re.compile(
+        r"/proc/(\d+|self)/(stat|maps|status|fd)|/sys/(devices/system|fs/cgroup).*|/proc/cpuinfo"
+    )
     inside = [path for path in opened if re.search(r"/trees/\d+/(.*/)?\.git(/|$)", path)]
-    return inside + [path for path in opened if not path.startswith(allowed) and not known.fullmatch(path)]
+    return inside + [
+        path for path in opened if not path.startswith(allowed) and not known.fullmatch(path)
+    ]
 
 
 @pytest.mark.of_domains("azure", "fleet", "remote_state", "vnf")
@@ -503,13 +599,26 @@ def test_hostile_configurations_succeed_without_confinement(tmp_path: Path) -> N
 def test_kernel_reports_no_outside_file_opened(tmp_path: Path) -> None:
     place = tmp_path.resolve()
     log = place.parent / f"{place.name}.strace"
-    calls = ("strace", "-f", "-qq", "-y", "-e", "trace=open,openat,openat2,execve,connect", "-o", str(log))
+    calls = (
+        "strace",
+        "-f",
+        "-qq",
+        "-y",
+        "-e",
+        "trace=open,openat,openat2,execve,connect",
+        "-o",
+        str(log),
+    )
     said, _ = hostile_run(place, max(30, CASES // 10), confined=True, before=calls)
     assert CANARY not in said
     kernel = log.read_text(errors="replace")
     # Files written there are prepared by the process before its runs: secrets, trees and links.
     lines = [line for line in kernel.splitlines() if "O_WRONLY|O_CREAT" not in line]
-    opened = [match[1] for line in lines if (match := re.search(r"\bopen(?:at2?)?\(.* = \d+<([^>]+)>", line))]
+    opened = [
+        match[1]
+        for line in lines
+        if (match := re.search(r"\bopen(?:at2?)?\(.* = \d+<([^>]+)>", line))
+    ]
     assert len(opened) > 1000
     assert list_foreign_paths(opened, place) == []
     assert "AF_INET" not in kernel
@@ -541,7 +650,9 @@ resource "nexus_virtual_machine" "v" {
 
 
 @pytest.mark.of_domains("editor", "remote_state")
-def test_editor_confinement_follows_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_editor_confinement_follows_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The language server plans opened files for hints; it writes nothing."""
     from nexusform.domains.editor.placement_preview import build_saved_preview
 

@@ -10,7 +10,9 @@ from nexusform.cli import main
 
 def test_crash_log_has_no_credentials_of_an_address(capsys: pytest.CaptureFixture[str]) -> None:
     assert (
-        main._report_internal_error(KeyError("https://me:canary@h.example/x?token=canary&b=1 postgres://u:canary@db/n"))
+        main._report_internal_error(
+            KeyError("https://me:canary@h.example/x?token=canary&b=1 postgres://u:canary@db/n")
+        )
         == 1
     )
     said = "".join(capsys.readouterr().err.split())

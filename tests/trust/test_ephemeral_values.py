@@ -81,7 +81,9 @@ def test_ephemeral_values_of_40_places_are_never_written(
     run("show", "p.nfplan")
     run("show", "-json", "p.nfplan")
     run("show", "-details", "p.nfplan")
-    assert 'The ephemeral variable "c3" was set in the plan' in " ".join(run("apply", "p.nfplan", code=1).split())
+    assert 'The ephemeral variable "c3" was set in the plan' in " ".join(
+        run("apply", "p.nfplan", code=1).split()
+    )
     run("apply", *flags, "p.nfplan")
     run("plan", "-json", *flags)
     run("show", "-report=markdown:-", "p.nfplan")
@@ -133,11 +135,22 @@ def test_encrypted_files_contain_no_ephemeral_value(
     monkeypatch.chdir(tmp_path)
     flags = write_configuration(list_places("ephemeral-valid.txt"), 0)
     Path("main.nf.hcl").write_text(ENCRYPTION + Path("main.nf.hcl").read_text())
-    for words in (["plan", "-out=p.nfplan"], ["show", "-json", "p.nfplan"], ["apply", "p.nfplan"], ["state", "pull"]):
-        assert run_command_line([*words[:1], *(flags if words[0] in ("plan", "apply") else ()), *words[1:]]) == 0
+    for words in (
+        ["plan", "-out=p.nfplan"],
+        ["show", "-json", "p.nfplan"],
+        ["apply", "p.nfplan"],
+        ["state", "pull"],
+    ):
+        assert (
+            run_command_line(
+                [*words[:1], *(flags if words[0] in ("plan", "apply") else ()), *words[1:]]
+            )
+            == 0
+        )
     printed = capsys.readouterr()
     assert_no_canary(printed.out + printed.err)
-    assert len(contents) > 2  # plan, journal and state
+    # plan, journal and state.
+    assert len(contents) > 2
     for content in contents:
         texts = [content]
         if zipfile.is_zipfile(io.BytesIO(content)):
@@ -188,7 +201,10 @@ def test_write_only_body_is_sent_only_to_the_hub(hub: Front, run_command: Comman
 
     hub.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "web"}})
     Path("main.nf.hcl").write_text(MANIFEST.replace("VERSION", "1"))
-    for words in (("plan", "-out=p.nfplan", "-var=token=canary-1"), ("apply", "-var=token=canary-2", "p.nfplan")):
+    for words in (
+        ("plan", "-out=p.nfplan", "-var=token=canary-1"),
+        ("apply", "-var=token=canary-2", "p.nfplan"),
+    ):
         code, said = run_command(*words)
         assert code == 0, said
         assert_no_canary(said)

@@ -15,7 +15,9 @@ from tests.contracts.bad_answers import build_document, run_bad_server
 
 
 @pytest.mark.parametrize("flag", ["-var-file=values.nfvars", ""])
-def test_variable_files_are_recorded(flag: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variable_files_are_recorded(
+    flag: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "tree").mkdir()
     monkeypatch.chdir(tmp_path / "tree")
     Path("main.nf.hcl").write_text('variable "a" {}\noutput "a" {\n  value = var.a\n}\n')
@@ -23,19 +25,30 @@ def test_variable_files_are_recorded(flag: str, tmp_path: Path, monkeypatch: pyt
     name = "values.nfvars" if flag else "values.auto.nfvars.hcl"
     Path(name).write_text(text)
     Path("../outside.nfvars").write_text(text)
-    words = ["plan", "-confine=.", "-out=p", *([flag] if flag else []), f"-var-file={tmp_path}/outside.nfvars"]
+    words = [
+        "plan",
+        "-confine=.",
+        "-out=p",
+        *([flag] if flag else []),
+        f"-var-file={tmp_path}/outside.nfvars",
+    ]
     assert run_command_line(words) == 0
     saved, _ = plan_file.read_plan_file(Path("p").read_bytes())
     assert saved is not None
     assert saved.plan.basis.evaluation is not None
     digest = sha256(text.encode()).hexdigest()
     files = [file for file in saved.plan.basis.evaluation.files if file.path != "main.nf.hcl"]
-    assert files == [EvaluatedFile(f"{tmp_path}/outside.nfvars", digest, False), EvaluatedFile(name, digest, True)]
+    assert files == [
+        EvaluatedFile(f"{tmp_path}/outside.nfvars", digest, False),
+        EvaluatedFile(name, digest, True),
+    ]
 
 
 def test_backend_settings_are_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("main.nf.hcl").write_text('nexusform {\n  backend "local" {}\n}\noutput "a" {\n  value = 1\n}\n')
+    Path("main.nf.hcl").write_text(
+        'nexusform {\n  backend "local" {}\n}\noutput "a" {\n  value = 1\n}\n'
+    )
     Path("b.hcl").write_text('path = "s.nfstate"\n')
     assert run_command_line(["plan", "-out=p", "-backend-config=b.hcl"]) == 0
     saved, _ = plan_file.read_plan_file(Path("p").read_bytes())
@@ -65,7 +78,9 @@ def test_login_servers_are_recorded() -> None:
 
     from nexusform.network.azure_identity import _request_token
 
-    with run_bad_server(build_document(b'{"value": "token"}', "Content-Type: application/json")) as server:
+    with run_bad_server(
+        build_document(b'{"value": "token"}', "Content-Type: application/json")
+    ) as server:
         start_access_record()
         assert _request_token(f"{server.address}/token?a=b", "bearer") == "token"
         assert get_recorded_accesses().origins == {server.address}

@@ -25,13 +25,20 @@ REJECTED = [entry for entry in EXTERNAL_FILES if entry.writer is AllowedWriter.O
 FLAGS = [entry for entry in EXTERNAL_FILES if entry.form is PathValueForm.FLAG]
 # Variables of the product without a file.
 VALUES = (
-    re.compile(r"NF_(INPUT|CLI_ARGS_?|LIMIT_|VAR_|LOG|CONFINE|ALLOW_REMOTE|IN_AUTOMATION|WORKSPACE|NET_DEADLINE)"),
+    re.compile(
+        r"NF_(INPUT|CLI_ARGS_?|LIMIT_|VAR_|LOG|CONFINE|ALLOW_REMOTE|IN_AUTOMATION|WORKSPACE|NET_DEADLINE)"
+    ),
     re.compile(
         r"NF_(AZURE_ENDPOINT|AZURE_POLL_SECONDS|FLEET_CONTEXT|HTTP_USERNAME|HTTP_PASSWORD|LEASE_SECONDS|ENCRYPTION)?"
     ),
-    re.compile(r"ARM_(ACCESS_KEY|SAS_TOKEN|CLIENT_ID|TENANT_ID|CLIENT_SECRET|USE_OIDC|USE_MSI|USE_CLI|OIDC_TOKEN)"),
-    re.compile(r"OS_(CLOUD|AUTH_URL|NOVA_\w+)?"),  # a prefix: the other fields of clouds.yaml
-    re.compile(r"AZURE_SUBSCRIPTION_ID|KUBERNETES_(SERVICE_HOST|SERVICE_PORT|EXEC_INFO)|(GITHUB|CI|ACTIONS)_\w+"),
+    re.compile(
+        r"ARM_(ACCESS_KEY|SAS_TOKEN|CLIENT_ID|TENANT_ID|CLIENT_SECRET|USE_OIDC|USE_MSI|USE_CLI|OIDC_TOKEN)"
+    ),
+    # A prefix: the other fields of clouds.yaml.
+    re.compile(r"OS_(CLOUD|AUTH_URL|NOVA_\w+)?"),
+    re.compile(
+        r"AZURE_SUBSCRIPTION_ID|KUBERNETES_(SERVICE_HOST|SERVICE_PORT|EXEC_INFO)|(GITHUB|CI|ACTIONS)_\w+"
+    ),
 )
 
 
@@ -46,7 +53,10 @@ def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize("entry", REJECTED, ids=[entry.name for entry in REJECTED])
 def test_output_file_in_work_tree_is_rejected(
-    entry: untrusted_files.ExternalFile, tree: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    entry: untrusted_files.ExternalFile,
+    tree: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     if entry.form is PathValueForm.FLAG:
         commands = {
@@ -66,7 +76,9 @@ def test_output_file_in_work_tree_is_rejected(
         assert run_command_line(["plan", "-confine"]) == 1
     text = " ".join(capsys.readouterr().err.replace("│", " ").split())
     message = (
-        "not allowed in a sandboxed run" if entry.name == "-check-with" else "is in the work tree of a sandboxed run"
+        "not allowed in a sandboxed run"
+        if entry.name == "-check-with"
+        else "is in the work tree of a sandboxed run"
     )
     assert message in text
     if entry.form is not PathValueForm.FLAG:
@@ -83,7 +95,9 @@ def test_kubeconfig_in_work_tree_runs_and_reads_nothing(
     assert not (tree / "ran").exists()
     text = " ".join(capsys.readouterr().err.split())
     assert "cannot be reached" not in text
-    assert re.search("sandboxed run|-confine does not allow it|sandboxed run|cannot be used", text), text
+    assert re.search(
+        "sandboxed run|-confine does not allow it|sandboxed run|cannot be used", text
+    ), text
 
 
 NAMED = {
@@ -100,7 +114,11 @@ NAMED = {
 @pytest.mark.of_domains("fleet", "hub")
 @pytest.mark.parametrize("case", NAMED)
 def test_kubeconfig_of_operator_may_not_name_work_tree_files(
-    case: str, tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    case: str,
+    tree: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     program = tree / "bin" / "sign-in"
     program.write_text("#!/bin/sh\ntouch ran\n")
@@ -131,13 +149,17 @@ def test_clouds_file_in_work_tree_is_not_read(
 
 @pytest.mark.of_domains("vnf")
 @pytest.mark.parametrize("verified", [True, False])
-def test_unverified_openstack_is_named(verified: bool, tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unverified_openstack_is_named(
+    verified: bool, tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from contextlib import ExitStack
 
     from nexusform.domains.vnf.providers.tacker import make_provider
 
     auth = {"auth_url": untrusted_files.SERVER, "username": "u", "password": "p"}
-    (tree / "clouds.yaml").write_text(json.dumps({"clouds": {"c": {"auth": auth, "verify": verified}}}))
+    (tree / "clouds.yaml").write_text(
+        json.dumps({"clouds": {"c": {"auth": auth, "verify": verified}}})
+    )
     monkeypatch.setenv("OS_CLOUD", "c")
     settings = {
         "endpoint": untrusted_files.SERVER,
@@ -161,12 +183,17 @@ def test_endpoint_from_work_tree_needs_permission_of_the_operator(
     (tree / "main.nf.hcl").write_text(text)
     assert run_command_line(["plan", "-confine"]) == 1
     err = " ".join(capsys.readouterr().err.replace("│", " ").split())
-    assert f'The address "{untrusted_files.SERVER}" is set in the configuration, and -confine does not allow it' in err
+    assert (
+        f'The address "{untrusted_files.SERVER}" is set in the configuration, and -confine '
+        "does not allow it"
+    ) in err
 
 
 @pytest.mark.of_domains("remote_state")
 @pytest.mark.parametrize("case", BACKEND_CASES)
-def test_settings_file_in_work_tree_has_no_effect(case: str, tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_settings_file_in_work_tree_has_no_effect(
+    case: str, tree: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     arguments = untrusted_files.use_backend_settings(case, tree)
     assert run_command_line(["plan", "-confine", *arguments]) == 1
     text = " ".join(capsys.readouterr().err.replace("│", " ").split())
@@ -178,9 +205,15 @@ def test_settings_file_in_work_tree_has_no_effect(case: str, tree: Path, capsys:
 def test_kernel_reports_no_program_file_or_connection(tmp_path: Path) -> None:
     log = tmp_path / "kernel.log"
     calls = ["strace", "-f", "-qq", "-e", "trace=open,openat,execve,connect", "-o", str(log)]
-    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(SOURCE.parent), "HOME": str(tmp_path)}
+    environment = {
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": str(SOURCE.parent),
+        "HOME": str(tmp_path),
+    }
     words = [*calls, sys.executable, "-m", "tests.trust.untrusted_files", str(tmp_path / "trees")]
-    subprocess.run(words, env=environment, cwd=SOURCE.parent, check=True, timeout=300, capture_output=True)
+    subprocess.run(
+        words, env=environment, cwd=SOURCE.parent, check=True, timeout=300, capture_output=True
+    )
     kernel = log.read_text(errors="replace")
     assert kernel.count("execve(") == 1
     assert "AF_INET" not in kernel
@@ -191,7 +224,11 @@ def test_kernel_reports_no_program_file_or_connection(tmp_path: Path) -> None:
 
 def test_table_has_every_variable_and_flag_of_the_product() -> None:
     names = {entry.name for entry in EXTERNAL_FILES}
-    texts = [path.read_text(encoding="utf-8") for path in SOURCE.rglob("*.py") if path.name != "external_files.py"]
+    texts = [
+        path.read_text(encoding="utf-8")
+        for path in SOURCE.rglob("*.py")
+        if path.name != "external_files.py"
+    ]
     variable = re.compile(r"(NF|ARM|AWS|AZURE|PG|KUBE\w*|SSL|ACTIONS|OS|XDG)_[A-Z_]+")
     constants = {
         node.value
@@ -201,8 +238,13 @@ def test_table_has_every_variable_and_flag_of_the_product() -> None:
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     }
     variables = {value for value in constants if variable.fullmatch(value)}
-    assert {name for name in variables - names if not any(value.fullmatch(name) for value in VALUES)} == set()
-    reading = r"(\w+): [^=\n]+ = declare_texts?\(\s*\"(?:Read|Use|Find|Serve)[^\"]*\",\s*metavar=\"\w*(?:FILE|DIR)\""
+    assert {
+        name for name in variables - names if not any(value.fullmatch(name) for value in VALUES)
+    } == set()
+    reading = (
+        r"(\w+): [^=\n]+ = "
+        r"declare_texts?\(\s*\"(?:Read|Use|Find|Serve)[^\"]*\",\s*metavar=\"\w*(?:FILE|DIR)\""
+    )
     inputs = {name for text in texts for name in re.findall(reading, text)}
     assert {f"-{name.replace('_', '-')}" for name in inputs} - names == set()
 
@@ -211,4 +253,6 @@ def test_documentation_page_has_the_table() -> None:
     page = PAGE.read_text(encoding="utf-8")
     for writer in AllowedWriter:
         section = page.partition(f"| {writer.value} | ")[2].partition("\n")[0]
-        assert re.findall(r"`([^`]+)`", section) == [entry.name for entry in EXTERNAL_FILES if entry.writer is writer]
+        assert re.findall(r"`([^`]+)`", section) == [
+            entry.name for entry in EXTERNAL_FILES if entry.writer is writer
+        ]

@@ -34,8 +34,10 @@ resource "nexus_rack" "r" {
 }
 """
 PRECIOUS = "precious\n"
-SECONDS = 300  # a slower command counts as hanging; an apply waits for a possibly busy disk
-MOST_MEMORY = 16 << 30  # bytes; an endless file would take more
+# A slower command counts as hanging; an apply waits for a possibly busy disk.
+SECONDS = 300
+# bytes; an endless file would take more.
+MOST_MEMORY = 16 << 30
 
 
 class CommandHangs(BaseException):
@@ -53,7 +55,9 @@ class WorkTree:
         self.home.mkdir()
         self.victim.write_text(PRECIOUS)
         (self.root / "main.nf.hcl").write_text(CONFIGURATION)
-        self.environment = {k: v for k, v in os.environ.items() if not k.startswith(("NF_", "XDG_"))}
+        self.environment = {
+            k: v for k, v in os.environ.items() if not k.startswith(("NF_", "XDG_"))
+        }
         self.environment["HOME"] = str(self.home)
 
     def link(self, name: str, target: Path | str | None = None) -> Path:
@@ -100,7 +104,16 @@ class WorkTree:
     def run_alone(self, *arguments: str, before: str = "") -> tuple[int, str]:
         """Run a command in its own process, after the shell commands in `before`."""
         done = subprocess.run(
-            ["bash", "-c", f'{before} exec "$@"', "bash", sys.executable, "-m", "nexusform", *arguments],
+            [
+                "bash",
+                "-c",
+                f'{before} exec "$@"',
+                "bash",
+                sys.executable,
+                "-m",
+                "nexusform",
+                *arguments,
+            ],
             cwd=self.root,
             env=self.environment,
             stdin=subprocess.DEVNULL,
@@ -114,7 +127,9 @@ class WorkTree:
     def files(self) -> dict[str, bytes]:
         """Return every file of the work tree, with links as links."""
         return {
-            str(path.relative_to(self.root)): os.fsencode(path.readlink()) if path.is_symlink() else path.read_bytes()
+            str(path.relative_to(self.root)): os.fsencode(path.readlink())
+            if path.is_symlink()
+            else path.read_bytes()
             for path in sorted(self.root.rglob("*"))
             if path.is_symlink() or path.is_file()
         }
@@ -126,7 +141,12 @@ def tree(tmp_path: Path) -> WorkTree:
 
 
 def build_row(name: str) -> dict[str, object]:
-    return {"type": "nexus_rack", "id": f"lab/{name}", "creation": 1, "attributes": {"id": f"lab/{name}"}}
+    return {
+        "type": "nexus_rack",
+        "id": f"lab/{name}",
+        "creation": 1,
+        "attributes": {"id": f"lab/{name}"},
+    }
 
 
 def strip_box(text: str) -> str:
@@ -219,7 +239,10 @@ def test_journal_is_not_written_through_a_link(tree: WorkTree) -> None:
 
 @pytest.mark.parametrize("name", ["backend.json.tmp", "backend.json"])
 def test_init_does_not_write_through_a_link(tree: WorkTree, name: str) -> None:
-    tree.write("backend.nf.hcl", 'nexusform {\n  backend "local" {\n    path = "elsewhere.nfstate"\n  }\n}\n')
+    tree.write(
+        "backend.nf.hcl",
+        'nexusform {\n  backend "local" {\n    path = "elsewhere.nfstate"\n  }\n}\n',
+    )
     tree.link(f".nexusform/{name}")
     tree.run("init", "-reconfigure")
     assert tree.victim.read_text() == PRECIOUS
@@ -233,7 +256,9 @@ def test_workspace_selection_does_not_write_through_a_link(tree: WorkTree) -> No
 
 
 @pytest.mark.parametrize(
-    "flag", ["-out=result", "-report=markdown:result", "-report=json:result"], ids=lambda f: f.split("=")[1]
+    "flag",
+    ["-out=result", "-report=markdown:result", "-report=json:result"],
+    ids=lambda f: f.split("=")[1],
 )
 def test_requested_output_file_replaces_a_link(tree: WorkTree, flag: str) -> None:
     tree.link("result")
@@ -256,7 +281,9 @@ def test_junit_results_replace_a_link(tree: WorkTree) -> None:
 def test_generated_configuration_is_not_written_through_a_link(tree: WorkTree) -> None:
     target = tree.victim.with_name("not-there.nf.hcl")
     tree.link("made.nf.hcl", target)
-    tree.write("site.json", json.dumps([{**build_row("a"), "attributes": {"id": "lab/a", "name": "a"}}]))
+    tree.write(
+        "site.json", json.dumps([{**build_row("a"), "attributes": {"id": "lab/a", "name": "a"}}])
+    )
     tree.write("import.nf.hcl", 'import {\n  to = nexus_rack.a\n  id = "lab/a"\n}\n')
     tree.run("plan", "-generate-config-out=made.nf.hcl")
     assert not target.exists()
@@ -314,7 +341,9 @@ ODD_PLACES = [
 
 @pytest.mark.parametrize("place", ODD_PLACES)
 @pytest.mark.parametrize("kind", ["fifo", "endless", "directory"])
-def test_special_file_is_rejected_or_skipped_immediately(tree: WorkTree, place: str, kind: str) -> None:
+def test_special_file_is_rejected_or_skipped_immediately(
+    tree: WorkTree, place: str, kind: str
+) -> None:
     path = tree.root / place
     path.parent.mkdir(parents=True, exist_ok=True)
     if kind == "fifo":
@@ -346,7 +375,9 @@ NOT_TYPED = [json.dumps({"ID": name, "Who": "x"}) for name in UNTYPABLE]
 
 
 @pytest.mark.parametrize("garbage", ["", "not JSON", "{}", '{"ID": 7}', "link", "fifo", *NOT_TYPED])
-def test_invalid_lock_is_removed_by_the_command_in_its_message(tree: WorkTree, garbage: str) -> None:
+def test_invalid_lock_is_removed_by_the_command_in_its_message(
+    tree: WorkTree, garbage: str
+) -> None:
     path = tree.root / "state" / "nexusform.nfstate.lock.info"
     path.parent.mkdir()
     if garbage == "link":
@@ -365,7 +396,9 @@ def test_invalid_lock_is_removed_by_the_command_in_its_message(tree: WorkTree, g
     assert tree.victim.read_text() == PRECIOUS
 
 
-@pytest.mark.parametrize("name", ["$(touch ../victim2)", "`touch x`", "a b; touch x", "it's", "1f0e-22"])
+@pytest.mark.parametrize(
+    "name", ["$(touch ../victim2)", "`touch x`", "a b; touch x", "it's", "1f0e-22"]
+)
 def test_unlock_command_can_be_pasted_into_a_shell(tree: WorkTree, name: str) -> None:
     path = tree.root / "state" / "nexusform.nfstate.lock.info"
     path.parent.mkdir()

@@ -49,5 +49,6 @@ def test_completed_plan_can_be_applied_again(
     capfd.readouterr()
     assert run_command_line(["apply", "p"]) == 0
     assert "when its apply was interrupted" in capfd.readouterr().out
-    assert run_command_line(["apply", "p"]) == 1  # this one is an error of the user
+    # This one is an error of the user.
+    assert run_command_line(["apply", "p"]) == 1
     assert run_command_line(["plan", "-detailed-exitcode"]) == 0

@@ -105,13 +105,19 @@ def test_plan_claiming_to_be_unconfined_is_not_trusted(
     assert saved.plan.basis.evaluation is not None
     assert saved.plan.basis.evaluation.confined
     evaluation = replace(saved.plan.basis.evaluation, confined=False) if record else None
-    forged = replace(saved.plan, basis=replace(saved.plan.basis, evaluation=evaluation, allowed_prefixes=()))
-    (tree / "p").write_bytes(plan_file.write_plan_file(forged, saved.configuration_files, saved.prior_state))
+    forged = replace(
+        saved.plan, basis=replace(saved.plan.basis, evaluation=evaluation, allowed_prefixes=())
+    )
+    (tree / "p").write_bytes(
+        plan_file.write_plan_file(forged, saved.configuration_files, saved.prior_state)
+    )
     _, said = run_command(*question)
     assert CANARY not in said
 
 
-def test_operator_can_lift_confinement_of_a_plan(tree: Path, run_command: Callable[..., tuple[int, str]]) -> None:
+def test_operator_can_lift_confinement_of_a_plan(
+    tree: Path, run_command: Callable[..., tuple[int, str]]
+) -> None:
     (tree / "main.nf.hcl").write_text((tree / "main.nf.hcl").read_text().replace("!str", "str"))
     assert run_command("plan", "-out=p")[0] == 0
     code, said = run_command("apply", "-input=false", "p")
@@ -151,7 +157,9 @@ def test_credentials_are_not_sent_to_addresses_from_a_plan(
     monkeypatch.setenv("NF_HTTP_PASSWORD", CANARY)
     with run_state_server() as (address, store):
         block = f'nexusform {{\n  backend "http" {{\n    address = "{address}/s"\n  }}\n}}\n'
-        (tree / "main.nf.hcl").write_text(block + 'resource "nexus_site" "lab" {\n  name = "lab"\n}\n')
+        (tree / "main.nf.hcl").write_text(
+            block + 'resource "nexus_site" "lab" {\n  name = "lab"\n}\n'
+        )
         assert run_command("plan", "-out=p")[0] == 0
         # Here the directory has the same address as the plan.
         assert run_command("apply", "-input=false", "p")[0] == 0
@@ -160,7 +168,11 @@ def test_credentials_are_not_sent_to_addresses_from_a_plan(
         (bot / "p").write_bytes((tree / "p").read_bytes())
         monkeypatch.chdir(bot)
         store.requests.clear()
-        for question in (("apply", "-input=false", "p"), ("explain", "nexus_site.lab", "-plan=p"), ("show", "p")):
+        for question in (
+            ("apply", "-input=false", "p"),
+            ("explain", "nexus_site.lab", "-plan=p"),
+            ("show", "p"),
+        ):
             run_command(*question)
         code, said = run_command("apply", "-input=false", "p")
         assert (code, store.requests) == (1, [])
@@ -188,10 +200,17 @@ def test_automation_rejects_configured_backend_with_suggested_fixes(
     monkeypatch.setenv("NF_IN_AUTOMATION", "1")
     with run_state_server() as (address, store):
         block = f'nexusform {{\n  backend "http" {{\n    address = "{address}/s"\n  }}\n}}\n'
-        (tree / "main.nf.hcl").write_text(block + 'resource "nexus_site" "lab" {\n  name = "lab"\n}\n')
+        (tree / "main.nf.hcl").write_text(
+            block + 'resource "nexus_site" "lab" {\n  name = "lab"\n}\n'
+        )
         code, said = run_command("init", "-input=false")
         assert code == 1
-        for way_out in ("-confine=false", "NF_CONFINE=false", "-backend-config=", "NF_ALLOW_REMOTE"):
+        for way_out in (
+            "-confine=false",
+            "NF_CONFINE=false",
+            "-backend-config=",
+            "NF_ALLOW_REMOTE",
+        ):
             assert way_out in " ".join(said.replace("│", "").split())
         assert store.requests == []
         monkeypatch.setenv("NF_ALLOW_REMOTE", address)
@@ -208,7 +227,9 @@ def test_automation_rejects_outside_local_state_with_suggested_fixes(
     monkeypatch.setenv("NF_IN_AUTOMATION", "1")
     where = tree.parent / "states" / "lab.nfstate"
     site = 'resource "nexus_site" "lab" {\n  name = "lab"\n}\n'
-    (tree / "main.nf.hcl").write_text(f'nexusform {{\n  backend "local" {{\n    path = "{where}"\n  }}\n}}\n{site}')
+    (tree / "main.nf.hcl").write_text(
+        f'nexusform {{\n  backend "local" {{\n    path = "{where}"\n  }}\n}}\n{site}'
+    )
     for command in (("init",), ("plan",)):
         code, said = run_command(*command)
         said = " ".join(said.replace("│", " ").split())
@@ -222,7 +243,12 @@ def test_automation_rejects_outside_local_state_with_suggested_fixes(
 
 @pytest.mark.usefixtures("tree")
 def test_plan_keeps_its_allowed_addresses(run_command: Callable[..., tuple[int, str]]) -> None:
-    assert run_command("plan", "-confine", "-allow-remote=https://b/x", "-allow-remote=https://a", "-out=p")[0] == 0
+    assert (
+        run_command(
+            "plan", "-confine", "-allow-remote=https://b/x", "-allow-remote=https://a", "-out=p"
+        )[0]
+        == 0
+    )
     saved, _ = plan_file.read_plan_file(Path("p").read_bytes())
     assert saved is not None
     assert saved.plan.basis.evaluation is not None
@@ -231,6 +257,11 @@ def test_plan_keeps_its_allowed_addresses(run_command: Callable[..., tuple[int, 
 
 
 def test_intersection_of_allowed_addresses_keeps_the_narrower() -> None:
-    assert intersect_prefixes(("https://a/x", "https://b"), ("https://a", "https://c")) == ("https://a/x",)
-    assert intersect_prefixes(("https://a",), ("https://a/x", "https://a/y")) == ("https://a/x", "https://a/y")
+    assert intersect_prefixes(("https://a/x", "https://b"), ("https://a", "https://c")) == (
+        "https://a/x",
+    )
+    assert intersect_prefixes(("https://a",), ("https://a/x", "https://a/y")) == (
+        "https://a/x",
+        "https://a/y",
+    )
     assert intersect_prefixes((), ("https://a",)) == ()

@@ -8,7 +8,12 @@ from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+)
 
 from nexusform.cli.main import run_command_line
 from nexusform.plans.saved import plan_file
@@ -36,7 +41,9 @@ def forge_plan(path: Path, member: str, change: Callable[[Any], None]) -> None:
     change(content)
     members[member] = json.dumps(content, default=lambda _unknown: f"{manifest['mark']}?").encode()
     manifest["members"][member] = compute_digest(members[member])
-    path.write_bytes(plan_file.pack_archive({**members, "nexusform.json": json.dumps(manifest).encode()}))
+    path.write_bytes(
+        plan_file.pack_archive({**members, "nexusform.json": json.dumps(manifest).encode()})
+    )
 
 
 def add_machines(steps: Any) -> None:
@@ -61,9 +68,14 @@ def remove_step(steps: Any) -> None:
     del steps[-1]
 
 
-@pytest.mark.parametrize("change", [add_machines, refer_to_missing_change, remove_change, create_cycle, remove_step])
+@pytest.mark.parametrize(
+    "change", [add_machines, refer_to_missing_change, remove_change, create_cycle, remove_step]
+)
 def test_forged_plan_is_rejected_and_nothing_is_written(
-    change: Callable[[Any], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    change: Callable[[Any], None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("main.nf.hcl").write_text(CONFIGURATION)
@@ -137,7 +149,12 @@ def reduce_samples_of_rule(plan: Any) -> None:
 
 
 def add_rule(plan: Any) -> None:
-    rule = {"address": "nexus_separation_rule.a", "scope": "rack", "enforcement": "deny", "satisfied": "always"}
+    rule = {
+        "address": "nexus_separation_rule.a",
+        "scope": "rack",
+        "enforcement": "deny",
+        "satisfied": "always",
+    }
     plan["separation_verdicts"] = [rule]
 
 
@@ -167,9 +184,18 @@ def add_move(plan: Any) -> None:
 
 
 FORGERIES: dict[str, tuple[str, Callable[[Any], None]]] = {
-    **{f"{kind} dropped": ("placements.json", change_rows(kind, drop_row)) for kind in ("vm", "binding", "pod")},
-    **{f"{kind} swapped": ("placements.json", change_rows(kind, swap_names)) for kind in ("vm", "binding", "pod")},
-    "binding of another snapshot": ("placements.json", change_rows("binding", change_policy_snapshot)),
+    **{
+        f"{kind} dropped": ("placements.json", change_rows(kind, drop_row))
+        for kind in ("vm", "binding", "pod")
+    },
+    **{
+        f"{kind} swapped": ("placements.json", change_rows(kind, swap_names))
+        for kind in ("vm", "binding", "pod")
+    },
+    "binding of another snapshot": (
+        "placements.json",
+        change_rows("binding", change_policy_snapshot),
+    ),
     "binding that stood": ("placements.json", change_rows("binding", set_source_to_target)),
     "binding of another cluster": ("placements.json", change_rows("binding", change_name)),
     "pod of another name": ("placements.json", change_rows("pod", change_name)),
@@ -251,7 +277,10 @@ def test_certainty_has_no_effect_on_steps(tmp_path: Path, monkeypatch: pytest.Mo
         assert run_command_line(["apply", "p.nfplan"]) == 0
         state = json.loads(Path("state/nexusform.nfstate").read_text())
         resources.append(
-            [{**row, "instances": [one["attributes"] for one in row["instances"]]} for row in state["resources"]]
+            [
+                {**row, "instances": [one["attributes"] for one in row["instances"]]}
+                for row in state["resources"]
+            ]
         )
     assert all(row == resources[0] for row in resources)
 
@@ -298,9 +327,14 @@ def change_upgrade(plan: Any) -> None:
     plan["upgrades"][0]["after"] = "1.29.1"
 
 
-@pytest.mark.parametrize("change", [change_upgrade, drop_first("upgrades"), drop_first("placement_totals")])
+@pytest.mark.parametrize(
+    "change", [change_upgrade, drop_first("upgrades"), drop_first("placement_totals")]
+)
 def test_upgrades_contradicting_the_plan_are_rejected(
-    change: Callable[[Any], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    change: Callable[[Any], None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("main.nf.hcl").write_text(CONFIGURATION + CLUSTER)
@@ -341,10 +375,17 @@ def test_options_preventing_the_comparison_are_rejected(
 def build_signed_plan(directory: Path) -> None:
     """Return a plan signed with the key of a job, and the key to verify it."""
     key = Ed25519PrivateKey.generate()
-    (directory / "private.pem").write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    (directory / "private.pem").write_bytes(
+        key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    )
     public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     (directory / "public.pem").write_bytes(public)
-    assert run_command_line(["plan", "-out=p.nfplan", f"-sign={directory}/private.pem", "-confine=false"]) == 0
+    assert (
+        run_command_line(
+            ["plan", "-out=p.nfplan", f"-sign={directory}/private.pem", "-confine=false"]
+        )
+        == 0
+    )
 
 
 READING = (
@@ -359,7 +400,10 @@ output "note" {
 
 @pytest.mark.parametrize("then", ["another", None])
 def test_plan_with_changed_or_missing_file_needs_a_signature(
-    then: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    then: str | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     work = tmp_path / "work"
     work.mkdir()
@@ -413,7 +457,9 @@ def test_new_instance_keys_when_planning_again_are_counted(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     keys = 'for_each = toset([file("note.txt"), "known"])'
-    Path("main.nf.hcl").write_text(f'resource "nexus_site" "s" {{\n  {keys}\n  name = "s-${{each.key}}"\n}}\n')
+    Path("main.nf.hcl").write_text(
+        f'resource "nexus_site" "s" {{\n  {keys}\n  name = "s-${{each.key}}"\n}}\n'
+    )
     Path("note.txt").write_text("as-it-was")
     assert run_command_line(["plan", "-out=p.nfplan"]) == 0
     Path("note.txt").write_text("canary-token")

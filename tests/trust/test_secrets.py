@@ -75,7 +75,9 @@ resource "nexus_site" "s" {}
 
 def test_no_message_contains_a_sensitive_value(capsys: pytest.CaptureFixture[str]) -> None:
     for position, expression in enumerate(MISTAKES.split()):
-        Path(f"o{position}.nf.hcl").write_text(f'output "o{position}" {{\n  value = {expression}\n}}\n')
+        Path(f"o{position}.nf.hcl").write_text(
+            f'output "o{position}" {{\n  value = {expression}\n}}\n'
+        )
     assert run_command_line(["plan", "-no-color"]) == 1
     text = read_output(capsys)
     assert text.count("Error: ") > 45
@@ -94,13 +96,16 @@ def test_fixed_problem_texts_are_recorded_unchanged() -> None:
                 assert isinstance(node.args[0], ast.Constant) or written in (
                     "NULL_ARGUMENT",
                     "_REDACTED_MESSAGE",
-                    "problem.message",  # of a conversion: types, never values
+                    # Of a conversion: types, never values.
+                    "problem.message",
                 ), f"{path}: {written}"
                 calls += 1
     assert calls > 60
 
 
-def test_value_of_wrong_type_is_not_shown(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_value_of_wrong_type_is_not_shown(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     Path("x.nfvars.hcl").write_text(f's = ["{CANARY}"]\nm = "{CANARY}"\n')
     assert run_command_line(["plan", "-var-file=x.nfvars.hcl"]) == 1
     assert run_command_line(["plan", "-var", f"m=[{CANARY}"]) == 1
@@ -127,7 +132,10 @@ output "keys" {
 resource "nexus_site" "s" {}
 """
     )
-    reports = [f"-report={kind}:r.{kind}" for kind in ("json", "markdown", "html", "sarif", "junit", "text")]
+    reports = [
+        f"-report={kind}:r.{kind}"
+        for kind in ("json", "markdown", "html", "sarif", "junit", "text")
+    ]
     assert run_command_line(["plan", "-out=p", *reports]) == 0
     assert run_command_line(["show", "p"]) == 0
     assert run_command_line(["show", "-json", "p"]) == 0
@@ -161,8 +169,12 @@ BROKEN_VALUES = {
 }
 
 
-@pytest.mark.parametrize(("name", "text"), [(n, text) for n, texts in BROKEN_VALUES.items() for text in texts])
-def test_lines_of_variable_files_are_never_shown(name: str, text: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("name", "text"), [(n, text) for n, texts in BROKEN_VALUES.items() for text in texts]
+)
+def test_lines_of_variable_files_are_never_shown(
+    name: str, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The value in an invalid line, and its sensitivity, are unknown."""
     Path(name).write_text(text + "\n")
     run_command_line(["plan", "-report=sarif:r.sarif"])
@@ -177,8 +189,12 @@ def test_sensitive_value_is_rejected_as_for_each_key(capsys: pytest.CaptureFixtu
     assert CANARY not in read_output(capsys)
 
 
-def test_console_hides_sensitive_values(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr("sys.stdin", io.StringIO("var.s\nvar.m\n[var.n]\nregex(var.s, 1)\n{ (var.s) = 1 }\n"))
+def test_console_hides_sensitive_values(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(
+        "sys.stdin", io.StringIO("var.s\nvar.m\n[var.n]\nregex(var.s, 1)\n{ (var.s) = 1 }\n")
+    )
     run_command_line(["console"])
     text = read_output(capsys)
     assert CANARY not in text
@@ -246,7 +262,9 @@ def test_planted_answer_must_not_be_sensitive(
     Path("main.nf.hcl").write_text(FAULT.replace("ANSWER", answer))
     assert run_command_line(["apply", "-auto-approve"]) == 1
     told = capsys.readouterr()
-    assert "is sensitive, but an answer of a provider" in " ".join(told.err.replace("│", " ").split())
+    assert "is sensitive, but an answer of a provider" in " ".join(
+        told.err.replace("│", " ").split()
+    )
     assert "canary" not in (told.out + told.err)
     assert not Path("state").exists()
 
@@ -259,20 +277,33 @@ def test_node_labels_derived_from_sensitive_values_are_sensitive(
     outputs = f'output "machines" {{\n  value = [for node in values({nodes}) : node.machine]\n}}\n'
     Path("main.nf.hcl").write_text(WHERE_SECRETS_BEGIN.replace("create", "delete") + outputs)
     assert run_command_line(["apply", "-auto-approve"]) == 0
-    for expression in ("nexus_kubernetes_cluster.a", nodes, f'{nodes}["a-p-0"].labels', f"[{nodes}]"):
+    for expression in (
+        "nexus_kubernetes_cluster.a",
+        nodes,
+        f'{nodes}["a-p-0"].labels',
+        f"[{nodes}]",
+    ):
         monkeypatch.setattr("sys.stdin", io.StringIO(f"{expression}\n"))
         assert run_command_line(["console"]) == 0
     Path("out.nf.hcl").write_text(f'output "nodes" {{\n  value = {nodes}\n}}\n')
     assert run_command_line(["plan"]) == 1
     told = capfd.readouterr()
     assert "sensitive" in told.err
-    assert "r-bm0" in told.out  # other labels are shown
+    # Other labels are shown.
+    assert "r-bm0" in told.out
     assert CANARY not in told.out + told.err
 
 
 @pytest.mark.parametrize(
     "value",
-    ["var.s", "[var.s]", "{(var.s) = 1}", "keys(var.m)", "{for k, v in var.m : k => 1}", "templatestring(var.s, {})"],
+    [
+        "var.s",
+        "[var.s]",
+        "{(var.s) = 1}",
+        "keys(var.m)",
+        "{for k, v in var.m : k => 1}",
+        "templatestring(var.s, {})",
+    ],
 )
 def test_rejected_output_is_in_no_report(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], value: str
@@ -326,7 +357,10 @@ def test_kubernetes_secrets_are_in_no_report(capsys: pytest.CaptureFixture[str])
     assert run_command_line(["plan", "-details", "-out=p", *reports]) == 0
     assert "Secret" in Path("r.json").read_text()
     assert run_command_line(["apply", "p"]) == 0
-    marked = '"sensitive_attributes": [\n            [\n              "yaml_body"\n            ]\n          ]'
+    marked = (
+        '"sensitive_attributes": [\n            [\n              "yaml_body"\n            ]\n     '
+        "     ]"
+    )
     assert marked in Path("state/nexusform.nfstate").read_text()
     assert run_command_line(["plan", "-detailed-exitcode"]) == 0
     Path("m.yaml").write_text(KUBERNETES_SECRETS.replace(CANARY, CANARY + "2"))
@@ -334,5 +368,7 @@ def test_kubernetes_secrets_are_in_no_report(capsys: pytest.CaptureFixture[str])
     for words in (["plan", "-details", *later], ["show"], ["show", "-json"], ["plan", "-json"]):
         assert run_command_line(words) == 0
     assert run_command_line(["state", "show", "fleet_hub_manifest.m"]) == 0
-    text = read_output(capsys) + "".join(path.read_text() for path in (*Path().glob("r.*"), *Path().glob("l.*")))
+    text = read_output(capsys) + "".join(
+        path.read_text() for path in (*Path().glob("r.*"), *Path().glob("l.*"))
+    )
     assert CANARY not in text

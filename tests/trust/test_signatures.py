@@ -34,7 +34,9 @@ nexusform {
 
 def write_keys(name: str) -> None:
     key = Ed25519PrivateKey.generate()
-    private = key.private_bytes(PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    private = key.private_bytes(
+        PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
     public = key.public_key().public_bytes(PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
     Path(f"{name}.key").write_bytes(private)
     Path(f"{name}.pub").write_bytes(public)
@@ -60,7 +62,9 @@ def test_signed_plan_is_applied() -> None:
     assert run_command_line(["apply", "-verify=key:team.pub", "p.nfplan"]) == 0
 
 
-def test_signed_plan_needs_no_verification_and_is_applied_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_signed_plan_needs_no_verification_and_is_applied_once(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert run_command_line(["plan", "-out=p.nfplan", "-sign=team.key", "-confine=false"]) == 0
     signed = Path("p.nfplan").read_bytes()
     assert run_command_line(["apply", "p.nfplan"]) == 0
@@ -80,19 +84,25 @@ def test_signature_is_inside_the_encryption() -> None:
 
 def test_unsigned_plan_is_rejected(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["plan", "-out=p.nfplan"]) == 0
-    assert "Saved plan not verified It is not signed." in apply_and_expect_rejection(capsys, "-verify=key:team.pub")
+    assert "Saved plan not verified It is not signed." in apply_and_expect_rejection(
+        capsys, "-verify=key:team.pub"
+    )
 
 
 def test_plan_signed_with_another_key_is_rejected(capsys: pytest.CaptureFixture[str]) -> None:
     write_keys("mallory")
     assert run_command_line(["plan", "-out=p.nfplan", "-sign=mallory.key", "-confine=false"]) == 0
-    assert "It was signed with the key" in apply_and_expect_rejection(capsys, "-verify=key:team.pub")
+    assert "It was signed with the key" in apply_and_expect_rejection(
+        capsys, "-verify=key:team.pub"
+    )
     both = ("-verify=key:team.pub", "-verify=key:mallory.pub")
     assert "It was signed with the key" in apply_and_expect_rejection(capsys, *both)
     members = plan_file.unpack_archive(Path("p.nfplan").read_bytes()) or {}
     signature = json.loads(members["signature.json"])
     assert run_command_line(["plan", "-out=q.nfplan", "-sign=team.key", "-confine=false"]) == 0
-    mine = json.loads((plan_file.unpack_archive(Path("q.nfplan").read_bytes()) or {})["signature.json"])
+    mine = json.loads(
+        (plan_file.unpack_archive(Path("q.nfplan").read_bytes()) or {})["signature.json"]
+    )
     signature["key"] = mine["key"]
     members["signature.json"] = json.dumps(signature).encode()
     Path("p.nfplan").write_bytes(plan_file.pack_archive(members))
@@ -105,8 +115,12 @@ def test_plan_changed_after_signing_is_rejected(capsys: pytest.CaptureFixture[st
     assert "Its signature is invalid" in apply_and_expect_rejection(capsys, "-verify=key:team.pub")
 
 
-@pytest.mark.parametrize("signature", [b"", b"[]", b"{}", b'{"algorithm":"none"}', b'{"algorithm":7,"key":[]}'])
-def test_invalid_signature_is_rejected(signature: bytes, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    "signature", [b"", b"[]", b"{}", b'{"algorithm":"none"}', b'{"algorithm":7,"key":[]}']
+)
+def test_invalid_signature_is_rejected(
+    signature: bytes, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run_command_line(["plan", "-out=p.nfplan", "-sign=team.key", "-confine=false"]) == 0
     members = plan_file.unpack_archive(Path("p.nfplan").read_bytes()) or {}
     members["signature.json"] = signature
@@ -122,12 +136,16 @@ def test_openssl_keys_are_accepted() -> None:
 
 
 @pytest.mark.parametrize("encryption", ["", ENCRYPTION])
-def test_plan_can_be_signed_after_approval(encryption: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_plan_can_be_signed_after_approval(
+    encryption: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     if encryption:
         Path("encryption.nf.hcl").write_text(encryption)
     write_keys("mallory")
     assert run_command_line(["plan", "-out=p.nfplan", "-sign=mallory.key", "-confine=false"]) == 0
-    assert "It was signed with the key" in apply_and_expect_rejection(capsys, "-verify=key:team.pub")
+    assert "It was signed with the key" in apply_and_expect_rejection(
+        capsys, "-verify=key:team.pub"
+    )
     assert run_command_line(["sign", "-key=team.key", "p.nfplan", "-confine=false"]) == 0
     assert (b"signature" in Path("p.nfplan").read_bytes()) == (not encryption)
     assert Path("p.nfplan").stat().st_mode & 0o777 == 0o600
@@ -142,8 +160,14 @@ def test_invalid_input_of_sign_is_unchanged(capsys: pytest.CaptureFixture[str]) 
         (["sign", "p.nfplan"], "Specify the plan and the key"),
         (["sign", "-key=team.pub", "p.nfplan", "-confine=false"], "is a public key"),
         (["sign", "-key=team.key", "absent", "-confine=false"], 'There is no file "absent"'),
-        (["sign", "-key=team.key", "odd.nfplan", "-confine=false"], "Bytes are missing, changed or added"),
-        (["sign", "-key=team.key", "main.nf.hcl", "-confine=false"], "was not written by nexusform plan"),
+        (
+            ["sign", "-key=team.key", "odd.nfplan", "-confine=false"],
+            "Bytes are missing, changed or added",
+        ),
+        (
+            ["sign", "-key=team.key", "main.nf.hcl", "-confine=false"],
+            "was not written by nexusform plan",
+        ),
     ):
         assert run_command_line(words) == 1
         assert expected in " ".join(capsys.readouterr().err.replace("│", " ").split())
@@ -162,7 +186,10 @@ def build_invalid_keys() -> dict[str, tuple[bytes, str]]:
     return {
         "nothing": (b"", "not a PEM file"),
         "text": (b"my key\n", "not a PEM file"),
-        "damaged": (b"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n", "is damaged"),
+        "damaged": (
+            b"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n",
+            "is damaged",
+        ),
         "curve": (curve.private_bytes(PEM, pkcs8, plain), "not an Ed25519 key"),
         "passphrase": (mine.private_bytes(PEM, pkcs8, secret), "protected by a passphrase"),
         "public": (mine.public_key().public_bytes(PEM, public), "is a public key"),
@@ -177,7 +204,8 @@ def test_invalid_signing_key_is_reported(capsys: pytest.CaptureFixture[str]) -> 
         assert run_command_line(["plan", "-out=p.nfplan", "-sign=odd.key", "-confine=false"]) == 1
         captured = capsys.readouterr()
         told = " ".join(captured.err.replace("│", " ").split())
-        assert not captured.out  # planning does not start
+        # planning does not start.
+        assert not captured.out
         assert "Plan signing failed" in told
         assert expected in told
         assert run_command_line(["show", "-json", "p.nfplan"]) == 0
@@ -190,7 +218,9 @@ def test_invalid_verification_key_is_reported(capsys: pytest.CaptureFixture[str]
     assert run_command_line(["plan", "-out=p.nfplan", "-sign=team.key", "-confine=false"]) == 0
     assert "is a private key" in apply_and_expect_rejection(capsys, "-verify=key:team.key")
     curve = ec.generate_private_key(ec.SECP256R1()).public_key()
-    Path("odd.pub").write_bytes(curve.public_bytes(PEM, serialization.PublicFormat.SubjectPublicKeyInfo))
+    Path("odd.pub").write_bytes(
+        curve.public_bytes(PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+    )
     assert "not an Ed25519 key" in apply_and_expect_rejection(capsys, "-verify=key:odd.pub")
     Path("odd.pub").write_bytes(b"ssh-ed25519 AAAA me\n")
     assert "an OpenSSH key" in apply_and_expect_rejection(capsys, "-verify=key:odd.pub")
@@ -217,14 +247,38 @@ def test_invalid_flag_combinations_are_rejected(
 UNSAFE = {
     "plan -sign": (["plan", "-out=q.nfplan", "-sign=team.key"], "not made in a sandbox"),
     "sign": (["sign", "-key=team.key", "p.nfplan"], "not made in a sandbox"),
-    "sign, confined": (["sign", "-key=outside.key", "p.nfplan", "-confine"], "not made in a sandbox"),
-    "plan -sign, key of the tree": (["plan", "-out=q.nfplan", "-sign=team.key", "-confine"], "in the work tree"),
-    "sign, key of the tree": (["sign", "-key=team.key", "p.nfplan", "-confine"], "in the work tree"),
-    "sign, public key": (["sign", "-key=team.pub", "p.nfplan", "-confine=false"], "is a public key"),
-    "sign, text": (["sign", "-key=team.key", "main.nf.hcl", "-confine=false"], "was not written by nexusform plan"),
-    "sign, nothing": (["sign", "-key=team.key", "absent", "-confine=false"], 'There is no file "absent"'),
-    "sign, torn": (["sign", "-key=team.key", "torn.nfplan", "-confine=false"], "Bytes are missing, changed or added"),
-    "sign, link out": (["sign", "-key=outside.key", "link", "-confine"], "-confine does not allow it"),
+    "sign, confined": (
+        ["sign", "-key=outside.key", "p.nfplan", "-confine"],
+        "not made in a sandbox",
+    ),
+    "plan -sign, key of the tree": (
+        ["plan", "-out=q.nfplan", "-sign=team.key", "-confine"],
+        "in the work tree",
+    ),
+    "sign, key of the tree": (
+        ["sign", "-key=team.key", "p.nfplan", "-confine"],
+        "in the work tree",
+    ),
+    "sign, public key": (
+        ["sign", "-key=team.pub", "p.nfplan", "-confine=false"],
+        "is a public key",
+    ),
+    "sign, text": (
+        ["sign", "-key=team.key", "main.nf.hcl", "-confine=false"],
+        "was not written by nexusform plan",
+    ),
+    "sign, nothing": (
+        ["sign", "-key=team.key", "absent", "-confine=false"],
+        'There is no file "absent"',
+    ),
+    "sign, torn": (
+        ["sign", "-key=team.key", "torn.nfplan", "-confine=false"],
+        "Bytes are missing, changed or added",
+    ),
+    "sign, link out": (
+        ["sign", "-key=outside.key", "link", "-confine"],
+        "-confine does not allow it",
+    ),
     "sign, no key": (["sign", "-key=absent.key", "p.nfplan", "-confine=false"], "absent.key"),
     "sites sign": (["sites", "sign", "-key=team.key", "p.nfplan"], "is not a plan of sites"),
 }
@@ -248,5 +302,6 @@ def test_twelve_unsafe_signing_requests_are_rejected(
     captured = capsys.readouterr()
     assert message in " ".join((captured.out + captured.err).replace("│", " ").split())
     assert Path("p.nfplan").read_bytes() == document
-    if Path("q.nfplan").exists():  # the record of a failed plan
+    # The record of a failed plan.
+    if Path("q.nfplan").exists():
         assert run_command_line(["apply", "-verify=key:team.pub", "q.nfplan"]) == 1

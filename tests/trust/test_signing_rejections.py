@@ -39,7 +39,11 @@ def work_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def make_keys(name: str, algorithm: str = "ed25519") -> None:
     private, public = f"{name}.key", f"{name}.pub"
-    subprocess.run(["openssl", "genpkey", "-algorithm", algorithm, "-out", private], check=True, capture_output=True)
+    subprocess.run(
+        ["openssl", "genpkey", "-algorithm", algorithm, "-out", private],
+        check=True,
+        capture_output=True,
+    )
     subprocess.run(["openssl", "pkey", "-in", private, "-pubout", "-out", public], check=True)
 
 
@@ -50,14 +54,18 @@ def rewrite(**fields: object) -> None:
     assert saved.plan.basis.evaluation is not None
     evaluation = replace(saved.plan.basis.evaluation, **fields)
     plan = replace(saved.plan, basis=replace(saved.plan.basis, evaluation=evaluation))
-    Path("p.nfplan").write_bytes(plan_file.write_plan_file(plan, saved.configuration_files, saved.prior_state))
+    Path("p.nfplan").write_bytes(
+        plan_file.write_plan_file(plan, saved.configuration_files, saved.prior_state)
+    )
 
 
 def forget_evaluation() -> None:
     saved, _ = plan_file.read_plan_file(Path("p.nfplan").read_bytes())
     assert saved is not None
     plan = replace(saved.plan, basis=replace(saved.plan.basis, evaluation=None))
-    Path("p.nfplan").write_bytes(plan_file.write_plan_file(plan, saved.configuration_files, saved.prior_state))
+    Path("p.nfplan").write_bytes(
+        plan_file.write_plan_file(plan, saved.configuration_files, saved.prior_state)
+    )
 
 
 def plan_unconfined() -> None:
@@ -84,31 +92,41 @@ def copy_key_into_tree() -> None:
 
 
 def encrypt_key() -> None:
-    command = ["openssl", "pkey", "-in", "../team.key", "-aes256", "-passout", "pass:secret", "-out", "../locked.key"]
+    command = [
+        "openssl",
+        "pkey",
+        "-in",
+        "../team.key",
+        "-aes256",
+        "-passout",
+        "pass:secret",
+        "-out",
+        "../locked.key",
+    ]
     subprocess.run(command, check=True)
 
 
 REJECTIONS: dict[str, tuple[Callable[[], object], list[str], str]] = {
     "a plan without a sandbox": (plan_unconfined, SIGN, "was not made in a sandbox"),
     "a plan of unknown evaluation": (forget_evaluation, SIGN, "was not made in a sandbox"),
-    "a record without the files": (lambda: rewrite(files=()), SIGN, "The record of its evaluation lacks main.nf.hcl"),
+    ("a record " "without " "the " "files"): (lambda: rewrite(files=()), SIGN, ("The record " "of " "its " "evaluation " "lacks " "main.nf.hcl")),
     "a failed plan": (plan_with_error, SIGN, "Planning failed with 1 error"),
     "a changed plan": (change_member, SIGN, 'Its part "configuration.json" was changed'),
     "half a plan": (truncate_plan, SIGN, "Bytes are missing"),
-    "a state": (lambda: Path("p.nfplan").write_text("{}"), SIGN, "was not written by nexusform plan"),
+    "a state": (lambda: Path("p.nfplan").write_text("{}"), SIGN, ("was not written " "by " "nexusform " "plan")),
     "a plan signed while planning without a sandbox": (
         lambda: None, ["plan", "-sign=../team.key", "-out=p.nfplan"], "was not made in a sandbox"
     ),
     "a key of the work tree": (
-        copy_key_into_tree, ["sign", "-confine", "-key=team.key", "p.nfplan"], "a pull request could replace it"
+        copy_key_into_tree, ["sign", "-confine", "-key=team.key", "p.nfplan"], ("a pull request " "could " "replace " "it")
     ),
     "a public key": (lambda: None, ["sign", "-key=../team.pub", "p.nfplan"], "is a public key"),
     "a key of another algorithm": (
-        lambda: make_keys("../rsa", "rsa"), ["sign", "-key=../rsa.key", "p.nfplan"], "is not an Ed25519 key"
+        lambda: make_keys("../rsa", "rsa"), ["sign", "-key=../rsa.key", "p.nfplan"], ("is not an " "Ed25519 " "key")
     ),
-    "a key with a passphrase": (encrypt_key, ["sign", "-key=../locked.key", "p.nfplan"], "protected by a passphrase"),
+    ("a key with " "a " "passphrase"): (encrypt_key, ["sign", "-key=../locked.key", "p.nfplan"], ("protected " "by " "a " "passphrase")),
     "a sandbox of every file": (
-        lambda: None, ["plan", "-confine=/", "-sign=../team.key", "-out=p.nfplan"], "holds every file"
+        lambda: None, ["plan", "-confine=/", "-sign=../team.key", "-out=p.nfplan"], ("holds every " "file")
     ),
     "a plan of one site as a plan of sites": (
         lambda: None, ["sites", "sign", "-key=../team.key", "p.nfplan"], "p.nfplan"
@@ -124,7 +142,8 @@ def test_rejected_plan_stays_unsigned(case: str, capsys: pytest.CaptureFixture[s
     capsys.readouterr()
     assert run_command_line(words) == 1
     assert reason in " ".join(capsys.readouterr().err.replace("│", " ").split())
-    is_planned = words[0] == "plan"  # a failed plan replaces an earlier one
+    # A failed plan replaces an earlier one.
+    is_planned = words[0] == "plan"
     assert b"signature.json" not in Path("p.nfplan").read_bytes()
     assert is_planned or Path("p.nfplan").read_bytes() == content
     assert not Path("p.nfplan.intoto.jsonl").exists()
@@ -141,10 +160,16 @@ def test_sign_writes_the_provenance_and_apply_checks_it(capsys: pytest.CaptureFi
     assert "Evaluation: sandboxed, 2 files" in capsys.readouterr().out
     envelope = json.loads(Path("p.nfplan.intoto.jsonl").read_text())
     statement = json.loads(base64.b64decode(envelope["payload"]))
-    subject = {"name": "p.nfplan", "digest": {"sha256": plan_file.compute_digest(Path("p.nfplan").read_bytes())}}
+    subject = {
+        "name": "p.nfplan",
+        "digest": {"sha256": plan_file.compute_digest(Path("p.nfplan").read_bytes())},
+    }
     assert statement["_type"] == "https://in-toto.io/Statement/v1"
     assert statement["subject"][0] == subject
-    assert [part["uri"] for part in statement["predicate"]["materials"]] == ["file:main.nf.hcl", "file:text.txt"]
+    assert [part["uri"] for part in statement["predicate"]["materials"]] == [
+        "file:main.nf.hcl",
+        "file:text.txt",
+    ]
     assert run_command_line(["apply", "-verify=key:../team.pub", "p.nfplan"]) == 0
     assert "Signature verified. Evaluation: sandboxed, 2 files." in capsys.readouterr().out
 
@@ -155,7 +180,8 @@ def _forge_payload(envelope: dict[str, str]) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    "change", [_forge_payload, lambda _: {}, lambda envelope: {**envelope, "signatures": []}, lambda _: []]
+    "change",
+    [_forge_payload, lambda _: {}, lambda envelope: {**envelope, "signatures": []}, lambda _: []],
 )
 def test_forged_statement_is_rejected(change: Callable[[dict[str, str]], object]) -> None:
     assert run_command_line(SIGN) == 0
@@ -184,7 +210,11 @@ def test_json_and_comment_name_the_evaluation(capsys: pytest.CaptureFixture[str]
         ("main.nf.hcl", True),
         ("text.txt", True),
     ]
-    assert (evaluation["origins"], evaluation["programs"], evaluation["environment_read"]) == ([], [], [])
+    assert (evaluation["origins"], evaluation["programs"], evaluation["environment_read"]) == (
+        [],
+        [],
+        [],
+    )
     assert run_command_line(["show", "-report=markdown:-", "p.nfplan"]) == 0
     assert "\nsandboxed, 2 files\n" in capsys.readouterr().out
 
@@ -193,13 +223,17 @@ def test_operator_file_counts_as_outside_the_work_tree(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Path("../outside.txt").write_text("outside")
-    Path("more.nf.hcl").write_text('variable "name" {}\noutput "more" {\n  value = file(var.name)\n}\n')
+    Path("more.nf.hcl").write_text(
+        'variable "name" {}\noutput "more" {\n  value = file(var.name)\n}\n'
+    )
     monkeypatch.setenv("NF_VAR_name", "../outside.txt")
     monkeypatch.setattr("os.path.lexists", lambda path: str(path) == str(Path.cwd() / ".git"))
     assert run_command_line(["plan", "-out=p.nfplan"]) == 0
     capsys.readouterr()
     assert run_command_line(["show", "p.nfplan"]) == 0
-    assert "Evaluation: not sandboxed, 4 files, 1 outside of the work tree" in capsys.readouterr().out
+    assert (
+        "Evaluation: not sandboxed, 4 files, 1 outside of the work tree" in capsys.readouterr().out
+    )
 
 
 @pytest.mark.parametrize("sign_while_planning", [True, False])
@@ -208,7 +242,9 @@ def test_signed_plan_has_a_statement(sign_while_planning: bool) -> None:
         assert run_command_line(["plan", "-confine", "-sign=../team.key", "-out=p.nfplan"]) == 0
     else:
         assert run_command_line(SIGN) == 0
-    payload = json.loads(base64.b64decode(json.loads(Path("p.nfplan.intoto.jsonl").read_text())["payload"]))
+    payload = json.loads(
+        base64.b64decode(json.loads(Path("p.nfplan.intoto.jsonl").read_text())["payload"])
+    )
     saved, _ = plan_file.read_plan_file(Path("p.nfplan").read_bytes())
     assert saved is not None
     assert {subject["name"]: subject["digest"]["sha256"] for subject in payload["subject"]} == {

@@ -44,7 +44,9 @@ FORMATS = ("text", "markdown", "html", "svg", "sarif", "junit")
 
 
 @pytest.fixture
-def nf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Told]:
+def nf(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., Told]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("NF_CACHE_DIR", str(tmp_path / "cache"))
     (tmp_path / "main.nf.hcl").write_text(CHECK % " / ".join(TRICKS))
@@ -99,8 +101,12 @@ def test_names_in_reports_have_no_invisible_characters(nf: Callable[..., Told], 
     assert len(scripts) == (name == "html")
 
 
-@pytest.mark.parametrize("words", [("plan", "-json"), ("plan", "-report=json:-"), ("output", "-json")], ids=" ".join)
-def test_json_has_the_same_values_without_invisible_characters(nf: Callable[..., Told], words: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    "words", [("plan", "-json"), ("plan", "-report=json:-"), ("output", "-json")], ids=" ".join
+)
+def test_json_has_the_same_values_without_invisible_characters(
+    nf: Callable[..., Told], words: tuple[str, ...]
+) -> None:
     Path("main.nf.hcl").write_text(NAMES)
     assert nf("apply", "-auto-approve")[0] == 0
     code, text = nf(*words)
@@ -116,7 +122,9 @@ def test_json_has_the_same_values_without_invisible_characters(nf: Callable[...,
 
 @pytest.mark.parametrize("name", ["html", "svg", "junit", "sarif", "csv"])
 def test_report_on_stdout_has_no_ci_commands(nf: Callable[..., Told], name: str) -> None:
-    Path("main.nf.hcl").write_text(CHECK % r"\n::set-env name=a::b\n##[command]x ##vso[task.x]" + NAMES)
+    Path("main.nf.hcl").write_text(
+        CHECK % r"\n::set-env name=a::b\n##[command]x ##vso[task.x]" + NAMES
+    )
     code, text = nf("plan", f"-report={name}:-")
     assert code == 0
     assert not re.search(r"(?m)^\s*::\w|##\[|##vso\[", text)
@@ -133,7 +141,9 @@ def test_comment_mentions_no_user_and_shows_entities_literally(nf: Callable[...,
     assert "a@example.com" in report
 
 
-@pytest.mark.parametrize("command", [("plan",), ("output",), ("show",), ("plan", "-report=text:-")], ids=" ".join)
+@pytest.mark.parametrize(
+    "command", [("plan",), ("output",), ("show",), ("plan", "-report=text:-")], ids=" ".join
+)
 def test_log_has_no_ci_commands(nf: Callable[..., Told], command: tuple[str, ...]) -> None:
     nf("apply", "-auto-approve")
     code, text = nf(*command)
@@ -159,7 +169,9 @@ def test_raw_output_is_unchanged(nf: Callable[..., Told]) -> None:
         ("x.nftest.hcl", '# \u2066\nrun "x" {\n  command = plan\n}\n'),
     ],
 )
-def test_hidden_characters_in_files_are_reported(nf: Callable[..., Told], name: str, text: str) -> None:
+def test_hidden_characters_in_files_are_reported(
+    nf: Callable[..., Told], name: str, text: str
+) -> None:
     Path(name).write_text(text)
     command = "plan" if "nfvars" in name else "validate"
     code, told = nf(command)
@@ -169,7 +181,9 @@ def test_hidden_characters_in_files_are_reported(nf: Callable[..., Told], name: 
 
 
 def test_byte_order_mark_and_visible_letters_are_not_reported(nf: Callable[..., Told]) -> None:
-    Path("main.nf.hcl").write_text('\ufeff# Grüße, 日本\noutput "x" {\n  value = "ä"\n}\n', encoding="utf-8")
+    Path("main.nf.hcl").write_text(
+        '\ufeff# Grüße, 日本\noutput "x" {\n  value = "ä"\n}\n', encoding="utf-8"
+    )
     assert "Hidden characters" not in nf("validate")[1]
 
 

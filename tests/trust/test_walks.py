@@ -64,7 +64,10 @@ def build_document(site: Site) -> dict[str, Any]:
 
 def _build_cluster(cluster: dict[str, Any]) -> dict[str, Any]:
     plane, *pools = cluster["pools"].items()
-    body: dict[str, Any] = {"site_id": "${nexus_site.s.id}", "kubernetes_version": cluster["version"]}
+    body: dict[str, Any] = {
+        "site_id": "${nexus_site.s.id}",
+        "kubernetes_version": cluster["version"],
+    }
     body["control_plane"] = _build_pool(plane[1])
     body["agent_pool"] = {name: {**_build_pool(pool), "mode": "User"} for name, pool in pools}
     return body
@@ -93,14 +96,21 @@ def _build_vm(site: Site, vm: dict[str, Any]) -> dict[str, Any]:
 
 
 def _draw_pool(chance: random.Random, skus: tuple[str, ...], most: int) -> dict[str, Any]:
-    pool = {"count": chance.randint(1, most), "sku": chance.choice(skus), "zones": chance.choice(ZONES)}
+    pool = {
+        "count": chance.randint(1, most),
+        "sku": chance.choice(skus),
+        "zones": chance.choice(ZONES),
+    }
     return {**pool, "labels": ""}
 
 
 def add(chance: random.Random, site: Site) -> None:
     if chance.random() < 0.5:
         free = [name for name in "abcd" if name not in site["clusters"]]
-        pools = {name: _draw_pool(chance, POOL_SKUS, 4) for name in chance.sample("pq", chance.randint(0, 2))}
+        pools = {
+            name: _draw_pool(chance, POOL_SKUS, 4)
+            for name in chance.sample("pq", chance.randint(0, 2))
+        }
         pools = {"control-plane": {**_draw_pool(chance, PLANE_SKUS, 3), "zones": ()}, **pools}
         site["clusters"] |= {name: {"version": "1.30", "pools": pools} for name in free[:1]}
         return
@@ -169,7 +179,12 @@ def fail(chance: random.Random, site: Site) -> None:
     """Apply another change, with some failing provider operations."""
     chance.choice((add, scale, evacuate, lose_rack))(chance, site)
     operation = chance.choice(("create", "update", "delete"))
-    site["fault"] = {"address": "nexus_*", "operation": operation, "error": "out of order", "times": 2}
+    site["fault"] = {
+        "address": "nexus_*",
+        "operation": operation,
+        "error": "out of order",
+        "times": 2,
+    }
 
 
 def _draw_cluster(chance: random.Random, clusters: dict[str, Any]) -> list[dict[str, Any]]:
@@ -211,7 +226,10 @@ def apply_change(before: Site, site: Site, capsys: pytest.CaptureFixture[str]) -
     """Plan and apply one change of the site; return whether it was possible."""
     prior = read_state()
     stood = checker.list_vms(prior)
-    if site["healed"] and get_trigger(site["healed"], stood, before, {**site, "healed": ""}) == "cluster_removed":
+    if (
+        site["healed"]
+        and get_trigger(site["healed"], stood, before, {**site, "healed": ""}) == "cluster_removed"
+    ):
         site["healed"] = ""
     if site["tainted"]:
         taint_in_file(STATE, site["tainted"])
@@ -220,7 +238,11 @@ def apply_change(before: Site, site: Site, capsys: pytest.CaptureFixture[str]) -
         STATE.write_text(json.dumps(prior))
         return False
     reasons = {name: get_trigger(name, stood, before, site) for name in stood}
-    rows = {row["object"]: row["trigger"] for row in plan["placement_changes"] if row["action"] != "keep"}
+    rows = {
+        row["object"]: row["trigger"]
+        for row in plan["placement_changes"]
+        if row["action"] != "keep"
+    }
     expected = {name: reason for name, reason in reasons.items() if reason}
     assert {name: rows.get(name) for name in expected} == expected
     assert {name for name in rows if name in stood} == set(expected)

@@ -17,7 +17,12 @@ from typing import Any
 import yaml
 
 from nexusform.cli.main import run_command_line
-from nexusform.files.external_files import EXTERNAL_FILES, AllowedWriter, ExternalFile, PathValueForm
+from nexusform.files.external_files import (
+    EXTERNAL_FILES,
+    AllowedWriter,
+    ExternalFile,
+    PathValueForm,
+)
 
 SetVariable = Callable[[str, str], None]
 SERVER = "https://127.0.0.1:9"
@@ -68,7 +73,11 @@ def build_environment(entry: ExternalFile, root: Path) -> dict[str, str]:
 
 # --- kubeconfigs ---------------------------------------------------------------------------------
 
-PLUG_IN = {"apiVersion": "client.authentication.k8s.io/v1", "command": "sh", "args": ["-c", "touch ran"]}
+PLUG_IN = {
+    "apiVersion": "client.authentication.k8s.io/v1",
+    "command": "sh",
+    "args": ["-c", "touch ran"],
+}
 # Fields of the user and of the cluster.
 _FIELDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "exec": ({"exec": PLUG_IN}, {}),
@@ -131,7 +140,10 @@ _SETTINGS = {
         'bucket = "evil"\nkey = "k"',
         'endpoint = "http://127.0.0.1:9"\nkey = "k"',
         'region = "evil"\nkey = "k"',
-        'bucket = "b"\nendpoint = "http://127.0.0.1:9"\naccess_key = "a"\nsecret_key = "s"\nkey = "k"',
+        (
+            'bucket = "b"\nendpoint = "http://127.0.0.1:9"\naccess_key = "a"\nsecret_key = "s"\n'
+            'key = "k"'
+        ),
         'profile = "evil"\nkey = "k"',
     ],
     "postgres": [
@@ -141,7 +153,9 @@ _SETTINGS = {
     ],
 }
 _LINKED = ["link to a file outside", "name of a setting"]
-BACKEND_CASES = [f"{kind} {number}" for kind, texts in _SETTINGS.items() for number in range(len(texts))] + _LINKED
+BACKEND_CASES = [
+    f"{kind} {number}" for kind, texts in _SETTINGS.items() for number in range(len(texts))
+] + _LINKED
 
 
 def use_backend_settings(case: str, root: Path) -> list[str]:

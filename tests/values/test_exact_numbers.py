@@ -21,7 +21,19 @@ from nexusform.values.typed_value import (
 
 
 @pytest.mark.parametrize(
-    "text", ["0", "1", "-1", "0.1", "-0.25", "1.5", "100.5", "0.00000025", "123456789012345678901234567890.5", "9.99"]
+    "text",
+    [
+        "0",
+        "1",
+        "-1",
+        "0.1",
+        "-0.25",
+        "1.5",
+        "100.5",
+        "0.00000025",
+        "123456789012345678901234567890.5",
+        "9.99",
+    ],
 )
 def test_decimal_round_trips(text: str) -> None:
     found = parse_number(text)
@@ -29,7 +41,9 @@ def test_decimal_round_trips(text: str) -> None:
     assert format_number(found) == text
 
 
-@pytest.mark.parametrize("text", ["", "x", " 1", "1 ", "0x10", "1_000", "--1", "1e", ".", "inf", "nan", "\u0661"])
+@pytest.mark.parametrize(
+    "text", ["", "x", " 1", "1 ", "0x10", "1_000", "--1", "1e", ".", "inf", "nan", "\u0661"]
+)
 def test_invalid_decimal_is_rejected(text: str) -> None:
     assert parse_number(text) is None
 
@@ -38,7 +52,9 @@ def test_fractions_have_512_bits() -> None:
     third = "0." + "3" * 154 + "5"
     assert format_number(compute_quotient(1, 3)) == third
     assert format_number(compute_remainder(11, convert_decimal("5.1"))) == "0.8" + "0" * 152 + "24"
-    assert normalize_number(convert_decimal("0.1") + convert_decimal("0.2")) == convert_decimal("0.3")
+    assert normalize_number(convert_decimal("0.1") + convert_decimal("0.2")) == convert_decimal(
+        "0.3"
+    )
 
 
 def test_remainder_has_the_sign_of_the_dividend() -> None:
@@ -61,7 +77,11 @@ def test_rounding_is_to_the_nearest(numerator: int, denominator: int) -> None:
     assert rounded.denominator & (rounded.denominator - 1) == 0
 
 
-@given(st.decimals(allow_nan=False, allow_infinity=False, min_value=-(10**20), max_value=10**20, places=12))
+@given(
+    st.decimals(
+        allow_nan=False, allow_infinity=False, min_value=-(10**20), max_value=10**20, places=12
+    )
+)
 def test_formatted_number_is_parsed_to_the_same_number(given_decimal: object) -> None:
     found = parse_number(format(given_decimal, "f"))
     assert found is not None

@@ -21,28 +21,34 @@ from nexusform.values.typed_value import (
 
 
 def test_constructors_infer_the_type() -> None:
-    assert build_object({"b": build_string("x"), "a": build_boolean(True)}).type == ObjectType.create(
-        {"a": BOOL, "b": STRING}
-    )
+    assert build_object(
+        {"b": build_string("x"), "a": build_boolean(True)}
+    ).type == ObjectType.create({"a": BOOL, "b": STRING})
     assert build_tuple([build_string("a"), build_number(1)]).type == TupleType((STRING, NUMBER))
     assert build_null(STRING).is_null
     assert not build_unknown(STRING).is_known
 
 
 def test_set_is_sorted_without_duplicates_and_keeps_marks() -> None:
-    made = build_set([build_string("b"), build_string("a").add_marks(SENSITIVE), build_string("b")], STRING)
+    made = build_set(
+        [build_string("b"), build_string("a").add_marks(SENSITIVE), build_string("b")], STRING
+    )
     assert [v.raw for v in made.raw] == ["a", "b"]
     assert made.is_sensitive
     assert not any(v.marks for v in made.raw)
-    assert [v.raw for v in build_set([build_number(10), build_number(9), build_null(NUMBER)], NUMBER).raw] == [
-        9,
-        10,
-        None,
-    ]
+    assert [
+        v.raw
+        for v in build_set([build_number(10), build_number(9), build_null(NUMBER)], NUMBER).raw
+    ] == [9, 10, None]
 
 
 def test_unknown_elements_of_a_set_stay_separate() -> None:
-    assert len(build_set([build_unknown(STRING), build_unknown(STRING), build_string("a")], STRING).raw) == 3
+    assert (
+        len(
+            build_set([build_unknown(STRING), build_unknown(STRING), build_string("a")], STRING).raw
+        )
+        == 3
+    )
 
 
 def test_unknown_values_and_marks_are_found_in_nested_values() -> None:

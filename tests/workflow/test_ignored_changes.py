@@ -94,4 +94,6 @@ def test_impossible_path_is_rejected_with_the_correct_one(
 
 def test_all_invalid_paths_are_reported(validate_ignored_paths: Validated) -> None:
     refused = [path for block, path, _ in REFUSED if block == PLACEMENT]
-    assert validate_ignored_paths(PLACEMENT, *refused).count("Unsupported attribute") == len(refused)
+    assert validate_ignored_paths(PLACEMENT, *refused).count("Unsupported attribute") == len(
+        refused
+    )

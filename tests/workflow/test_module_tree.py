@@ -109,22 +109,33 @@ def run_command(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     return captured.out
 
 
-def test_three_module_levels_are_applied_kept_and_destroyed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_three_module_levels_are_applied_kept_and_destroyed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert "Success!" in run_command(capsys, "validate")
     out = run_command(capsys, "apply", "-auto-approve")
     assert "Apply complete! Resources: 13 added, 0 changed, 0 destroyed." in out
     assert "hush" not in out
     lines = out.splitlines()
     late = next(i for i, line in enumerate(lines) if line.startswith("nexus_rack.late: Creating"))
-    done = [i for i, line in enumerate(lines) if line.startswith("module.region") and "complete" in line]
+    done = [
+        i for i, line in enumerate(lines) if line.startswith("module.region") and "complete" in line
+    ]
     assert len(done) == 11
     assert late > max(done)
     assert json.loads(run_command(capsys, "output", "-json", "machines")) == {"east": 12, "west": 6}
-    assert json.loads(run_command(capsys, "output", "-json", "notes")) == ["region", "root", ".", "region/zone"]
+    assert json.loads(run_command(capsys, "output", "-json", "notes")) == [
+        "region",
+        "root",
+        ".",
+        "region/zone",
+    ]
     assert json.loads(run_command(capsys, "output", "-json", "secret")) == "hush-east"
     assert [o["id"] for o in json.loads(Path("reality.json").read_text())] == ["extra"]
     assert "No changes." in run_command(capsys, "plan")
-    assert "Destroy complete! Resources: 13 destroyed." in run_command(capsys, "destroy", "-auto-approve")
+    assert "Destroy complete! Resources: 13 destroyed." in run_command(
+        capsys, "destroy", "-auto-approve"
+    )
     assert json.loads(Path("reality.json").read_text()) == []
 
 

@@ -164,7 +164,8 @@ class ModuleCall(CallHeader, frozen=True):
     module: Module
 
 
-DEFAULT_PROVIDER: Final = "simulated"  # used for blocks without a provider
+# used for blocks without a provider.
+DEFAULT_PROVIDER: Final = "simulated"
 
 
 class ProviderBlock(Struct, frozen=True):
@@ -233,10 +234,14 @@ class Module(Struct, frozen=True):
     @property
     def all_blocks(self) -> list[ResourceBlock]:
         """The resource and data blocks, and the data blocks of checks."""
-        return [*self.resources.values(), *(check.data for check in self.checks if check.data is not None)]
+        return [
+            *self.resources.values(),
+            *(check.data for check in self.checks if check.data is not None),
+        ]
 
 
-MethodName = tuple[str, str]  # the two labels of a method's or key provider's block: its kind and its name
+# The two labels of a method's or key provider's block: its kind and its name.
+MethodName = tuple[str, str]
 
 
 class KeyProviderBlock(Struct, frozen=True):

@@ -11,7 +11,8 @@ from msgspec.structs import asdict, replace
 
 from nexusform.diagnostics.diagnostic import DiagnosticsError, build_error, suggest_name
 
-VARIABLE_PREFIX: Final = "NF_LIMIT_"  # prefix of environment variables
+# prefix of environment variables.
+VARIABLE_PREFIX: Final = "NF_LIMIT_"
 
 
 class PlanSizeLimits(Struct, frozen=True):
@@ -22,9 +23,12 @@ class PlanSizeLimits(Struct, frozen=True):
     instances: int = 200_000
     cpus_per_cell: int = 4_096
     memory_gib_per_cell: int = 65_536
-    file_mib: int = 1_024  # of a state, a journal, a plan file
-    read_mib: int = 2_048  # of all files that functions and data sources read
-    seconds: int = 600  # maximum planning time in a sandboxed run
+    # Of a state, a journal, a plan file.
+    file_mib: int = 1_024
+    # Of all files that functions and data sources read.
+    read_mib: int = 2_048
+    # maximum planning time in a sandboxed run.
+    seconds: int = 600
 
     @property
     def file_bytes(self) -> int:
@@ -46,7 +50,8 @@ FIXED_LIMITS: Final[Mapping[str, str]] = {
 def build_limit_error(subject: str, name: str, maximum: int) -> DiagnosticsError:
     """Build the error for more than `maximum` of the counted `subject`, the limit `name`. It ends the whole plan."""
     detail = (
-        f"The configuration creates more than {maximum:,} {subject}, the limit. To plan more, raise the "
+        f"The configuration creates more than {maximum:,} {subject}, the limit. To plan more, "
+        "raise the "
         f"limit: -limit={name}=N or {VARIABLE_PREFIX}{name.upper()}=N."
     )
     return DiagnosticsError(build_error("plan-too-large", detail))
@@ -54,9 +59,11 @@ def build_limit_error(subject: str, name: str, maximum: int) -> DiagnosticsError
 
 def parse_limit_overrides(environment: Mapping[str, str], flags: Iterable[str]) -> dict[str, int]:
     """Parse the limits of the environment (NF_LIMIT_VMS=N) and of flags (vms=N). Flags win. Raises ValueError."""
-    settings = [  # pairs (variable or flag, NAME=N); of equal names the last counts
+    # pairs (variable or flag, NAME=N); of equal names the last counts.
+    settings = [
         (name, f"{name.removeprefix(VARIABLE_PREFIX).lower()}={number}")
-        for name, number in sorted(environment.items())  # sorted, so that errors are reported in a fixed order
+        # sorted, so that errors are reported in a fixed order.
+        for name, number in sorted(environment.items())
         if name.startswith(VARIABLE_PREFIX)
     ]
     settings += [("-limit", setting) for setting in flags]
@@ -68,14 +75,21 @@ def parse_limit_overrides(environment: Mapping[str, str], flags: Iterable[str]) 
         if name not in NAMES:
             known = f"Known are: {', '.join(NAMES)}.{suggest_name(name, NAMES)}"
             raise ValueError(f'{origin}: there is no limit "{name}". {known}')
-        if not (number.isascii() and number.isdecimal()) or not 0 < len(number) < 16:  # 15 digits are far above any use
-            raise ValueError(f'{origin}: "{setting}" is not of the form NAME=N with a whole number.')
+        # 15 digits are far above any use.
+        if not (number.isascii() and number.isdecimal()) or not 0 < len(number) < 16:
+            raise ValueError(
+                f'{origin}: "{setting}" is not of the form NAME=N with a whole number.'
+            )
         limits[name] = int(number)
     return limits
 
 
-def merge_limits(configured: Mapping[str, int], overrides: Mapping[str, int], *, confined: bool) -> PlanSizeLimits:
+def merge_limits(
+    configured: Mapping[str, int], overrides: Mapping[str, int], *, confined: bool
+) -> PlanSizeLimits:
     """Merge the limits of a plan. A confined (sandboxed) configuration can only lower the defaults."""
     if confined:
-        configured = {name: min(number, asdict(DEFAULT)[name]) for name, number in configured.items()}
+        configured = {
+            name: min(number, asdict(DEFAULT)[name]) for name, number in configured.items()
+        }
     return replace(DEFAULT, **{**configured, **overrides})

@@ -9,7 +9,13 @@ from typing import Final
 from msgspec import Struct
 
 from nexusform.diagnostics.phrases import join_texts
-from nexusform.domains.editor.module_files import ModuleText, Occurrence, Symbol, get_native_body, is_within
+from nexusform.domains.editor.module_files import (
+    ModuleText,
+    Occurrence,
+    Symbol,
+    get_native_body,
+    is_within,
+)
 from nexusform.domains.editor.placement_preview import PlacementPreview, get_pool_name
 from nexusform.language.syntax.syntax_nodes import Block, StringLiteral
 from nexusform.resource_types.registry import build_registries
@@ -21,7 +27,9 @@ from nexusform.schemas.value_types import describe_type
 # Meta-arguments and blocks of every resource, with descriptions.
 META_ARGUMENTS: Final[Mapping[str, str]] = {
     "count": "Number of instances; `count.index` is the index.",
-    "for_each": "A map or set of strings; one instance per element, with `each.key` and `each.value`.",
+    "for_each": (
+        "A map or set of strings; one instance per element, with `each.key` and `each.value`."
+    ),
     "depends_on": "Dependencies in addition to references.",
     "provider": "Provider configuration other than the default.",
 }
@@ -60,13 +68,17 @@ def find_nested_block_schema(blocks: Sequence[Block]) -> BlockSchema:
     level, and each other one is inside the block before it. A block `dynamic "taint"` and the block `content` in it
     have the schema of `taint`.
     """
-    if not blocks or not blocks[0].labels:  # no resource, or one without its type yet
+    # No resource, or one without its type yet.
+    if not blocks or not blocks[0].labels:
         return UNKNOWN_SCHEMA
     resource = blocks[0]
     schema = get_schemas(resource.type).get(resource.labels[0].value, UNKNOWN_SCHEMA)
     for block in blocks[1:]:
-        block_type = block.labels[0].value if block.type == "dynamic" and block.labels else block.type
-        if block_type != "content":  # the schema of a content block is already found
+        block_type = (
+            block.labels[0].value if block.type == "dynamic" and block.labels else block.type
+        )
+        # The schema of a content block is already found.
+        if block_type != "content":
             schema = schema.blocks.get(block_type, _UNKNOWN_BLOCK).schema
     return schema
 
@@ -74,7 +86,11 @@ def find_nested_block_schema(blocks: Sequence[Block]) -> BlockSchema:
 def describe_attribute(name: str, attribute: AttributeSchema) -> str:
     """Describe an argument in Markdown: its type, whether it is required, its description and choices."""
     kind = "required" if attribute.required else "optional" if attribute.optional else "computed"
-    lines = [f"**`{name}`** {describe_type(attribute.type)}, {kind}", "", escape_description(attribute.description)]
+    lines = [
+        f"**`{name}`** {describe_type(attribute.type)}, {kind}",
+        "",
+        escape_description(attribute.description),
+    ]
     if attribute.choices:
         lines.append(f"\nOne of {', '.join(f'`{choice}`' for choice in attribute.choices)}.")
     if attribute.default is not None:
@@ -90,7 +106,8 @@ def describe_block(name: str, nested: NestedBlock) -> str:
 
 def escape_description(text: str) -> str:
     """Escape a description for Markdown: placeholders such as <rack> are not HTML. Code in backticks is unchanged."""
-    parts = text.split("`")  # every second part is code
+    # Every second part is code.
+    parts = text.split("`")
     parts[::2] = [part.replace("<", "&lt;") for part in parts[::2]]
     return "`".join(parts)
 
@@ -102,7 +119,9 @@ class Choice(Struct, frozen=True):
     meaning: str = ""
 
 
-def list_argument_choices(name: str, attribute: AttributeSchema | None, module: ModuleText) -> Iterator[Choice]:
+def list_argument_choices(
+    name: str, attribute: AttributeSchema | None, module: ModuleText
+) -> Iterator[Choice]:
     """Yield the known values of the argument `name`: names of SKUs, or the choices of its schema; often none."""
     if name == "vm_sku_name":
         yield from list_vm_skus(module)
@@ -119,7 +138,10 @@ def list_vm_skus(module: ModuleText) -> Iterator[Choice]:
             yield Choice(symbol.name, "declared here")
     for sku in sorted(CATALOGUES[NEWEST].vm_skus.values(), key=compute_size_key, reverse=True):
         cells = "1 cell" if sku.numa_cells == 1 else f"{sku.numa_cells} cells"
-        yield Choice(sku.name, f"{sku.vcpus} vCPUs ({sku.host_vcpus} of the host), {sku.memory_gib} GiB, {cells}")
+        yield Choice(
+            sku.name,
+            f"{sku.vcpus} vCPUs ({sku.host_vcpus} of the host), {sku.memory_gib} GiB, {cells}",
+        )
 
 
 class Suggestion(Struct, frozen=True):
@@ -128,7 +150,8 @@ class Suggestion(Struct, frozen=True):
     """
 
     label: str
-    kind: str  # type, argument, block, value, reference, function
+    # type, argument, block, value, reference, function.
+    kind: str
     insert: str
     typed_length: int
     detail: str = ""
@@ -154,29 +177,40 @@ def list_suggestions(module: ModuleText, path: str, offset: int) -> list[Suggest
     text = module.files[path].text.encode()
     line_prefix = text[text.rfind(b"\n", 0, offset) + 1 : offset].decode(errors="replace")
     blocks = module.find_blocks(path, offset)
-    label_match = _LABEL.match(line_prefix)  # groups: the kind of block, the typed part of its type
+    # groups: the kind of block, the typed part of its type.
+    label_match = _LABEL.match(line_prefix)
     if label_match is not None:
         keyword, typed_length = label_match[1], len(label_match[2].encode())
         return [
             Suggestion(name, "type", name, typed_length, text=schema.description)
             for name, schema in get_schemas(keyword).items()
         ]
-    name_match = _NAME.match(line_prefix)  # group 1: the typed part of a name
+    # group 1: the typed part of a name.
+    name_match = _NAME.match(line_prefix)
     # The argument of the value being typed: on this line, or in open brackets above.
     assignment = _ASSIGNED.match(line_prefix)
     argument = assignment[1] if assignment is not None else None
     if argument is None:
         attribute_at_cursor = module.find_attribute(path, offset)
-        if attribute_at_cursor is not None and attribute_at_cursor.expression.span.start.byte < offset:
+        if (
+            attribute_at_cursor is not None
+            and attribute_at_cursor.expression.span.start.byte < offset
+        ):
             argument = attribute_at_cursor.name
     if name_match is not None and argument is None:
         typed_name = name_match[1]
-        return list(_suggest_block_content(blocks, typed_name) if blocks else _suggest_top_level_blocks(typed_name))
-    if argument is None:  # neither a name nor a value is being typed
+        return list(
+            _suggest_block_content(blocks, typed_name)
+            if blocks
+            else _suggest_top_level_blocks(typed_name)
+        )
+    # Neither a name nor a value is being typed.
+    if argument is None:
         return []
     attribute = find_nested_block_schema(blocks).attributes.get(argument)
     quoted_match = _QUOTED.search(line_prefix)
-    if quoted_match is not None and line_prefix.count('"') % 2:  # inside of quotes
+    # inside of quotes.
+    if quoted_match is not None and line_prefix.count('"') % 2:
         typed_length = len(quoted_match[1].encode())
         return [
             Suggestion(choice.value, "value", choice.value, typed_length, choice.meaning)
@@ -198,11 +232,17 @@ def _suggest_block_content(blocks: list[Block], typed_text: str) -> Iterator[Sug
     """Yield suggestions for the arguments and blocks inside the last of the nested `blocks`, outermost first."""
     schema = find_nested_block_schema(blocks)
     if schema is UNKNOWN_SCHEMA:
-        return  # no known block type has the names of `blocks`
+        # No known block type has the names of `blocks`.
+        return
     set_names = {attribute.name for attribute in get_native_body(blocks[-1]).attributes}
-    length = len(typed_text.encode())  # bytes to be replaced by a suggestion
+    # bytes to be replaced by a suggestion.
+    length = len(typed_text.encode())
     # Suggestions for arguments not set yet, required ones first.
-    arguments = [(name, attribute) for name, attribute in schema.attributes.items() if attribute.is_configurable]
+    arguments = [
+        (name, attribute)
+        for name, attribute in schema.attributes.items()
+        if attribute.is_configurable
+    ]
     arguments.sort(key=lambda name_and_schema: not name_and_schema[1].required)
     for name, attribute in arguments:
         if name not in set_names:
@@ -211,9 +251,11 @@ def _suggest_block_content(blocks: list[Block], typed_text: str) -> Iterator[Sug
             yield Suggestion(name, "argument", f"{name} = ", length, detail, text)
     for name, nested in schema.blocks.items():
         label = ' "$1"' if nested.nesting is Nesting.MAP else ""
-        insert = f"{name}{label} {{\n  $0\n}}"  # `$1` and `$0`: positions of the cursor
+        # `$1` and `$0`: positions of the cursor.
+        insert = f"{name}{label} {{\n  $0\n}}"
         yield Suggestion(name, "block", insert, length, "block", describe_block(name, nested))
-    if len(blocks) == 1:  # nested blocks have no meta-arguments
+    # nested blocks have no meta-arguments.
+    if len(blocks) == 1:
         for name, text in META_ARGUMENTS.items():
             if name not in set_names:
                 yield Suggestion(name, "argument", f"{name} = ", length, "every resource", text)
@@ -221,7 +263,9 @@ def _suggest_block_content(blocks: list[Block], typed_text: str) -> Iterator[Sug
         yield Suggestion("lifecycle", "block", insert, length, text=META_BLOCKS["lifecycle"])
 
 
-def _suggest_references(module: ModuleText, attribute: AttributeSchema | None, typed_text: str) -> Iterator[Suggestion]:
+def _suggest_references(
+    module: ModuleText, attribute: AttributeSchema | None, typed_text: str
+) -> Iterator[Suggestion]:
     """Yield references for the text before the cursor. After `a.b.` these are the names inside of `a.b`. Otherwise they
     are all symbols of the module. Resources that `attribute` refers to come first: `nexus_site.lab.id`, by id or name.
     """
@@ -233,10 +277,13 @@ def _suggest_references(module: ModuleText, attribute: AttributeSchema | None, t
         return
     target = attribute.refers_to if attribute is not None else None
     target_types = target.types if target is not None else ()
-    for symbol in sorted(_list_referable_symbols(module), key=lambda symbol: symbol.type not in target_types):
+    for symbol in sorted(
+        _list_referable_symbols(module), key=lambda symbol: symbol.type not in target_types
+    ):
         insert = symbol.reference
         if target is not None and symbol.type in target.types and symbol.kind == "resource":
-            insert += f".{target.by}"  # the argument takes the id or name of the resource
+            # The argument takes the id or name of the resource.
+            insert += f".{target.by}"
         yield Suggestion(insert, "reference", insert, length, symbol.kind)
 
 
@@ -277,12 +324,15 @@ def build_hover_text(module: ModuleText, preview: PlacementPreview, path: str, o
             return describe_attribute(attribute.name, schema_attribute)
         # Only top-level blocks have meta-arguments.
         return META_ARGUMENTS.get(attribute.name, "") if len(blocks) == 1 else ""
-    if blocks and is_within(blocks[-1].header_span, offset):  # the type and the labels of a block
+    # The type and the labels of a block.
+    if blocks and is_within(blocks[-1].header_span, offset):
         return _describe_block(preview, blocks)
     return ""
 
 
-def _describe_declared_symbol(module: ModuleText, preview: PlacementPreview, occurrence: Occurrence) -> str:
+def _describe_declared_symbol(
+    module: ModuleText, preview: PlacementPreview, occurrence: Occurrence
+) -> str:
     """Return documentation and placement of VMs of a resource or data source, or the type of another name."""
     symbol = occurrence.symbol
     block = module.find_declaration_block(symbol)
@@ -292,8 +342,12 @@ def _describe_declared_symbol(module: ModuleText, preview: PlacementPreview, occ
     elif symbol.kind in ("resource", "data"):
         schema = get_schemas(symbol.kind).get(symbol.type, UNKNOWN_SCHEMA)
         parts.append(escape_description(schema.description))
-        parts += [text for (address, _), text in preview.texts.items() if address == symbol.reference]  # of all pools
-        hint = preview.hints.get((symbol.reference, ""))  # "": objects of no pool
+        # Of all pools.
+        parts += [
+            text for (address, _), text in preview.texts.items() if address == symbol.reference
+        ]
+        # "": objects of no pool.
+        hint = preview.hints.get((symbol.reference, ""))
         if hint:
             parts.append(f"on {hint} (predicted)")
     else:
@@ -316,7 +370,8 @@ def _describe_block(preview: PlacementPreview, blocks: list[Block]) -> str:
     Return "" for an unknown block.
     """
     block = blocks[-1]
-    if len(blocks) == 1:  # at the top level of a file
+    # At the top level of a file.
+    if len(blocks) == 1:
         return TOP_LEVEL.get(block.type, "")
     address = ".".join(label.value for label in blocks[0].labels)
     text = preview.texts.get((address, get_pool_name(block)))
@@ -325,4 +380,5 @@ def _describe_block(preview: PlacementPreview, blocks: list[Block]) -> str:
     nested = find_nested_block_schema(blocks[:-1]).blocks.get(block.type)
     if nested is not None:
         return describe_block(block.type, nested)
-    return META_BLOCKS.get(block.type, "")  # `lifecycle` and `dynamic` are in no schema
+    # `lifecycle` and `dynamic` are in no schema.
+    return META_BLOCKS.get(block.type, "")

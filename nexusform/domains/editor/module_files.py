@@ -16,14 +16,22 @@ from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, Span, extra
 from nexusform.files.regular_files import Confinement, read_regular
 from nexusform.language.parser import parse_file
 from nexusform.language.references import list_traversals
-from nexusform.language.syntax.syntax_nodes import Attribute, Block, Body, Traversal, TraverseAttribute
+from nexusform.language.syntax.syntax_nodes import (
+    Attribute,
+    Block,
+    Body,
+    Traversal,
+    TraverseAttribute,
+)
 from nexusform.language.syntax.token_stream import CURLY_QUOTES
 from nexusform.resources.address import MODE_PREFIXES, MODES, render_moved_block
 
 _MAX_FILE_BYTES: Final = 16 * 1024 * 1024  # bytes
-_NAME: Final = re.compile(rb"[\w-]+")  # a step of a reference, or a word of a header
+# A step of a reference, or a word of a header.
+_NAME: Final = re.compile(rb"[\w-]+")
 _ID: Final = re.compile(rb"[\w./:-]+")
-_MIN_SIMILARITY: Final = 0.6  # how alike names are, 0 to 1
+# How alike names are, 0 to 1.
+_MIN_SIMILARITY: Final = 0.6
 _IDENTIFIER: Final = re.compile(r"[^\W\d][\w-]*")
 
 
@@ -82,7 +90,10 @@ class ModuleText(Struct, frozen=True):
     def find_occurrence(self, path: str, offset: int) -> Occurrence | None:
         """Return the name at a byte of a file, as occurrence of a symbol; the byte may also be just after the name."""
         for occurrence in self.list_occurrences():
-            if occurrence.range.path == path and occurrence.range.start <= offset <= occurrence.range.end:
+            if (
+                occurrence.range.path == path
+                and occurrence.range.start <= offset <= occurrence.range.end
+            ):
                 return occurrence
         return None
 
@@ -96,7 +107,12 @@ class ModuleText(Struct, frozen=True):
         candidates = self.list_blocks(path)
         while True:
             enclosing_block = next(
-                (block for block in candidates if block.span.start.byte <= offset < block.span.end.byte), None
+                (
+                    block
+                    for block in candidates
+                    if block.span.start.byte <= offset < block.span.end.byte
+                ),
+                None,
             )
             if enclosing_block is None:
                 return blocks
@@ -109,7 +125,9 @@ class ModuleText(Struct, frozen=True):
             return None
         blocks = self.find_blocks(path, offset)
         body = get_native_body(blocks[-1]) if blocks else self.trees[path]
-        return next((attribute for attribute in body.attributes if is_within(attribute.span, offset)), None)
+        return next(
+            (attribute for attribute in body.attributes if is_within(attribute.span, offset)), None
+        )
 
     def find_declaration_block(self, symbol: Symbol) -> Block | None:
         """Return the top-level block with the declaration of a symbol (for a local, `locals`); None if undeclared."""
@@ -118,16 +136,29 @@ class ModuleText(Struct, frozen=True):
             return None
         start = range_in_file.start
         blocks = self.list_blocks(range_in_file.path)
-        return next((block for block in blocks if block.span.start.byte <= start < block.span.end.byte), None)
+        return next(
+            (block for block in blocks if block.span.start.byte <= start < block.span.end.byte),
+            None,
+        )
 
 
-def read_module(directory: str, unsaved_texts: Mapping[str, str], confinement: Confinement) -> ModuleText:
+def read_module(
+    directory: str, unsaved_texts: Mapping[str, str], confinement: Confinement
+) -> ModuleText:
     """Read the readable files of a directory. `unsaved_texts` (by absolute path) replace those on disk."""
     paths = set(map(str, Path(directory).glob(f"*{NATIVE}")))
-    paths |= {path for path in unsaved_texts if path.endswith(NATIVE) and str(Path(path).parent) == directory}
+    paths |= {
+        path
+        for path in unsaved_texts
+        if path.endswith(NATIVE) and str(Path(path).parent) == directory
+    }
     files = {}
     for path in sorted(paths):
-        text = unsaved_texts[path] if path in unsaved_texts else _read_configuration_file(path, confinement)
+        text = (
+            unsaved_texts[path]
+            if path in unsaved_texts
+            else _read_configuration_file(path, confinement)
+        )
         if text is not None:
             files[path] = SourceFile(path, text)
     trees = {path: _parse_configuration_file(path, source.text) for path, source in files.items()}
@@ -165,7 +196,9 @@ _SINGLE_LABEL_BLOCKS: Final = ("variable", "output", "module", "provider")
 _ROOTS: Final = {"variable": "var", "local": "local", "module": "module"}
 _KINDS: Final = {root: kind for kind, root in _ROOTS.items()}
 # Root names of expressions other than resource types.
-_RESERVED_ROOTS: Final = frozenset({"each", "count", "self", "path", "terraform", "nexusform", "run"})
+_RESERVED_ROOTS: Final = frozenset(
+    {"each", "count", "self", "path", "terraform", "nexusform", "run"}
+)
 
 
 def _list_declarations(path: str, text: bytes, block: Block) -> Iterator[Occurrence]:
@@ -180,7 +213,9 @@ def _list_declarations(path: str, text: bytes, block: Block) -> Iterator[Occurre
     elif block.type == "locals":
         for local in get_native_body(block).attributes:
             range_in_file = FileRange(path, local.name_span.start.byte, local.name_span.end.byte)
-            yield Occurrence(Symbol("local", type="", name=local.name), range_in_file, is_declaration=True)
+            yield Occurrence(
+                Symbol("local", type="", name=local.name), range_in_file, is_declaration=True
+            )
 
 
 def _list_traversals(block: Block) -> Iterator[Traversal]:
@@ -193,14 +228,23 @@ def _list_traversals(block: Block) -> Iterator[Traversal]:
         yield from _list_traversals(inner)
 
 
-def _resolve_traversal_to_symbol(path: str, text: bytes, traversal: Traversal) -> Iterator[Occurrence]:
+def _resolve_traversal_to_symbol(
+    path: str, text: bytes, traversal: Traversal
+) -> Iterator[Occurrence]:
     """Yield the symbol referenced by a traversal; nothing for names without a declaration."""
     match traversal.root.name, traversal.steps:
         case "data", (TraverseAttribute(kind), TraverseAttribute(name) as step, *_):
             yield Occurrence(Symbol("data", kind, name), _get_step_range(path, text, step))
-        case root, (TraverseAttribute(name) as step, *_) if root not in {"data", *_RESERVED_ROOTS}:  # `each`, `path`...
+        case root, (TraverseAttribute(name) as step, *_) if root not in {
+            "data",
+            *_RESERVED_ROOTS,
+        }:  # `each`, `path`...
             # A root without a kind of its own is a resource type.
-            symbol = Symbol(_KINDS[root], type="", name=name) if root in _KINDS else Symbol("resource", root, name)
+            symbol = (
+                Symbol(_KINDS[root], type="", name=name)
+                if root in _KINDS
+                else Symbol("resource", root, name)
+            )
             yield Occurrence(symbol, _get_step_range(path, text, step))
 
 
@@ -236,16 +280,21 @@ def rename_symbol(module: ModuleText, occurrence: Occurrence, name: str) -> list
     """
     symbol = occurrence.symbol
     if not _IDENTIFIER.fullmatch(name):
-        raise RenameError(f'"{name}" is not a valid name. Use letters, digits, _ and -, starting with a letter.')
+        raise RenameError(
+            f'"{name}" is not a valid name. Use letters, digits, _ and -, starting with a letter.'
+        )
     if symbol.kind == "provider":
         raise RenameError("Providers cannot be renamed.")
     new_symbol = symbol._replace(name=name)
     declarations = module.list_symbols()
     if symbol not in declarations:
         raise RenameError(f"{symbol.reference} is not declared in this module.")
-    if new_symbol in declarations and new_symbol != symbol:  # the same name again is no error
+    # The same name again is no error.
+    if new_symbol in declarations and new_symbol != symbol:
         raise RenameError(f"{new_symbol.reference} is already declared.")
-    changes = [TextChange(item.range, name) for item in module.list_occurrences() if item.symbol == symbol]
+    changes = [
+        TextChange(item.range, name) for item in module.list_occurrences() if item.symbol == symbol
+    ]
     if symbol.kind == "resource" and new_symbol != symbol:
         block = module.find_declaration_block(symbol)
         assert block is not None, "it is declared"
@@ -270,25 +319,31 @@ def list_quick_fixes(module: ModuleText, finding: Diagnostic) -> Iterator[QuickF
     """Yield the possible changes for a finding: another name, straight quotes, a `moved` block. Often there is none."""
     span = finding.subject
     if span is None or span.filename not in module.files:
-        return  # no place in the module to change
+        # No place in the module to change.
+        return
     text = module.files[span.filename].text.encode()
     range_in_file = FileRange(span.filename, span.start.byte, span.end.byte)
     suggested_name = extract_suggested_name(finding.detail)
     if suggested_name:
         yield from _suggest_name(text, range_in_file, suggested_name)
     if finding.id == "invalid-character":
-        start = text.rfind(b"\n", 0, range_in_file.start) + 1  # of the line
+        # Of the line.
+        start = text.rfind(b"\n", 0, range_in_file.start) + 1
         end = text.find(b"\n", start)
-        line = text[start : end if end >= 0 else len(text)].decode(errors="replace")  # -1: the last line
+        # -1: the last line.
+        line = text[start : end if end >= 0 else len(text)].decode(errors="replace")
         new_line = "".join('"' if letter in CURLY_QUOTES else letter for letter in line)
         if new_line != line:
             line_range = FileRange(range_in_file.path, start, start + len(line.encode()))
             yield QuickFix("Replace by straight quotes", TextChange(line_range, new_line))
-    move = finding.extra.get("moved")  # addresses of a resource renamed without a `moved` block
+    # addresses of a resource renamed without a `moved` block.
+    move = finding.extra.get("moved")
     blocks = module.find_blocks(range_in_file.path, range_in_file.start)
     if move and blocks:
         old, new = str(move["from"]), str(move["to"])
-        yield QuickFix(f"Add a moved block from {old} to {new}", create_moved_block(blocks[0], old, new))
+        yield QuickFix(
+            f"Add a moved block from {old} to {new}", create_moved_block(blocks[0], old, new)
+        )
 
 
 def _suggest_name(text: bytes, range_in_file: FileRange, name: str) -> Iterator[QuickFix]:
@@ -302,7 +357,8 @@ def _suggest_name(text: bytes, range_in_file: FileRange, name: str) -> Iterator[
     if not similarities:
         return
     best_ratio, word = max(similarities, key=lambda ratio_and_word: ratio_and_word[0])
-    is_unique = sum(ratio == best_ratio for ratio, _ in similarities) == 1  # else the word at fault is uncertain
+    # Else the word at fault is uncertain.
+    is_unique = sum(ratio == best_ratio for ratio, _ in similarities) == 1
     current_word = word[0].decode(errors="replace")
     if best_ratio >= _MIN_SIMILARITY and is_unique and current_word != name:
         location = FileRange(range_in_file.path, word.start(), word.end())

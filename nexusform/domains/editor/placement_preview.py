@@ -38,7 +38,8 @@ def build_saved_preview(directory: str) -> PlacementPreview:
     project = open_project(create_editor_context(directory, dict(os.environ))).project
     if project is None:
         return PlacementPreview()
-    locking = LockOptions(enabled=False, is_exclusive=True)  # no lock, and no warning without one
+    # No lock, and no warning without one.
+    locking = LockOptions(enabled=False, is_exclusive=True)
     with begin_run(project, "OperationTypePlan", locking, records_recovery=False) as run:
         if not run.is_ready:
             return PlacementPreview()
@@ -48,14 +49,18 @@ def build_saved_preview(directory: str) -> PlacementPreview:
 
 def build_preview(plan: Plan) -> PlacementPreview:
     """Return the preview of a plan: hints and texts by block and pool. Texts of instances of one block are joined."""
-    # By address of the block and pool ("": no pool), a text per instance. The block of `a.b[0]` is `a.b`.
+    # By address of the block and pool ("": no pool), a text per instance. The block of `a.b[0]` is
+    # `a.b`.
     hints: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
     texts: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
-    zones: dict[tuple[str, str], list[str]] = {}  # by address of the instance and pool
+    # By address of the instance and pool.
+    zones: dict[tuple[str, str], list[str]] = {}
     for site in plan.sites:
         for pool in site.pools:
             vms = (*pool.unchanged, *pool.added)
-            zones[str(pool.address), pool.pool] = sorted({vm.placement.availability_zone for vm in vms})
+            zones[str(pool.address), pool.pool] = sorted(
+                {vm.placement.availability_zone for vm in vms}
+            )
     for table in plan.placement_tables:
         key = (str(table.address.config_address), table.pool)
         pool_zones = zones.get((str(table.address), table.pool), [])
@@ -76,7 +81,10 @@ def _format_vms_per_rack(table: PlacementTable) -> str:
     """Format the VMs per rack: `rack1..8: 3 each`, `rack1,2: 3, rack3: 2`."""
     vms_per_rack = table.actual_vms_per_rack
     racks_by_count = group_by(vms_per_rack, lambda rack: vms_per_rack[rack])
-    texts = [f"{format_names(names)}: {count}" for count, names in sorted(racks_by_count.items(), reverse=True)]
+    texts = [
+        f"{format_names(names)}: {count}"
+        for count, names in sorted(racks_by_count.items(), reverse=True)
+    ]
     has_equal_racks = len(racks_by_count) == 1 and len(vms_per_rack) > 1
     return f"{texts[0]} each" if has_equal_racks else ", ".join(texts)
 
@@ -84,13 +92,19 @@ def _format_vms_per_rack(table: PlacementTable) -> str:
 def _format_pool(table: PlacementTable, plan: Plan, zones: list[str]) -> str:
     """Format a pool: `cluster1/pool1: 12 VMs on zones 1, 4; capacity for 7 more`, with its VMs per rack."""
     capacity = next(
-        (row.after for row in plan.capacity if (row.site_id, row.sku) == (table.site_id, table.vm_sku_name)), None
+        (
+            row.after
+            for row in plan.capacity
+            if (row.site_id, row.sku) == (table.site_id, table.vm_sku_name)
+        ),
+        None,
     )
     capacity_text = f"; capacity for {capacity.free:,} more" if capacity is not None else ""
     zones_text = enclose(f" on {select_word_form(len(zones), 'zone')} ", ", ".join(zones))
     return (
         f"{table.cluster}/{table.pool}: "
-        f"{format_count(table.total_count, 'VM')}{zones_text}{capacity_text}\n\n{_format_vms_per_rack(table)} "
+        f"{format_count(table.total_count, 'VM')}{zones_text}{capacity_text}\n\n"
+        f"{_format_vms_per_rack(table)} "
         "(predicted)"
     )
 

@@ -32,7 +32,11 @@ from nexusform.domains.editor.module_files import (
     read_module,
     rename_symbol,
 )
-from nexusform.domains.editor.placement_preview import PlacementPreview, build_saved_preview, list_placement_blocks
+from nexusform.domains.editor.placement_preview import (
+    PlacementPreview,
+    build_saved_preview,
+    list_placement_blocks,
+)
 from nexusform.language.formatter import format_text
 from nexusform.language.syntax.syntax_nodes import Attribute, Block, Body
 from nexusform.resources.address import MODE_PREFIXES, MODES
@@ -91,22 +95,29 @@ class EditorState(Struct):
 
     def publish_diagnostics(self, path: str) -> None:
         """Validate the module of a file and publish the diagnostics of its files, with findings of its last plan."""
-        if not path:  # the document is not stored as a file
+        # The document is not stored as a file.
+        if not path:
             return
         directory = str(Path(path).parent)
         location = create_editor_context(directory, dict(os.environ), self.unsaved_texts)
         validation = validate_directory(location)
         by_file: dict[str, list[tuple[Marker, Diagnostic]]] = {}
-        has_changes = self._has_unsaved_changes(directory)  # they may have moved the lines of the findings
-        plan_findings = () if has_changes else self.previews.get(directory, PlacementPreview()).findings
+        # They may have moved the lines of the findings.
+        has_changes = self._has_unsaved_changes(directory)
+        plan_findings = (
+            () if has_changes else self.previews.get(directory, PlacementPreview()).findings
+        )
         known_keys = {(finding.id, finding.subject) for finding in validation.diagnostics}
-        new_findings = [finding for finding in plan_findings if (finding.id, finding.subject) not in known_keys]
+        new_findings = [
+            finding for finding in plan_findings if (finding.id, finding.subject) not in known_keys
+        ]
         for diagnostic in (*validation.diagnostics, *new_findings):
             # Without a location (`subject`) a diagnostic marks the start of the edited file.
             file = diagnostic.subject.filename if diagnostic.subject is not None else path
             marker = _build_marker(diagnostic, validation.sources.get(file))
             by_file.setdefault(file, []).append((marker, diagnostic))
-        # Files with markers so far and no diagnostics now get an empty list, so they lose their markers.
+        # Files with markers so far and no diagnostics now get an empty list, so they lose their
+        # markers.
         for file in {*by_file, *self.marked_files.get(directory, set()), path}:
             self.published[file] = by_file.get(file, [])
             markers = [marker for marker, _ in self.published[file]]
@@ -116,11 +127,13 @@ class EditorState(Struct):
 
     def update_preview(self, path: str) -> None:
         """Plan the saved files of a module, for hints and for findings of the plan."""
-        if not path:  # the document is no file
+        # The document is no file.
+        if not path:
             return
         directory = str(Path(path).parent)
         self.previews[directory] = build_saved_preview(directory)
-        if self.previews[directory].findings:  # to be shown next to findings of validation
+        # To be shown next to findings of validation.
+        if self.previews[directory].findings:
             self.publish_diagnostics(path)
 
     def _has_unsaved_changes(self, directory: str) -> bool:
@@ -134,12 +147,16 @@ class EditorState(Struct):
         if not self._has_unsaved_changes(directory):
             return preview
         note = "Prediction for the saved text; unsaved changes are not included."
-        return replace(preview, texts={key: f"{text}\n\n{note}" for key, text in preview.texts.items()})
+        return replace(
+            preview, texts={key: f"{text}\n\n{note}" for key, text in preview.texts.items()}
+        )
 
 
 def create_server() -> LanguageServer:
     """Return the server, ready to be started."""
-    server = LanguageServer("nexusform", nexusform.__version__, lsp.TextDocumentSyncKind.Incremental)
+    server = LanguageServer(
+        "nexusform", nexusform.__version__, lsp.TextDocumentSyncKind.Incremental
+    )
     editor = EditorState(server)
     _register_document_handlers(server, editor)
     _register_information_handlers(server, editor)
@@ -162,9 +179,11 @@ def _register_document_handlers(server: LanguageServer, editor: EditorState) -> 
         editor.update_document(parameters.text_document.uri)
 
     @server.feature(lsp.TEXT_DOCUMENT_DID_SAVE)
-    def handle_save(parameters: lsp.DidSaveTextDocumentParams) -> None:  # validates, then plans
+    # validates, then plans.
+    def handle_save(parameters: lsp.DidSaveTextDocumentParams) -> None:
         path = _resolve_path(parameters.text_document.uri)
-        editor.edited_files.add(path)  # hides the findings of the previous plan, made for another text
+        # hides the findings of the previous plan, made for another text.
+        editor.edited_files.add(path)
         editor.publish_diagnostics(path)
         editor.edited_files.discard(path)
         editor.update_preview(path)
@@ -175,7 +194,8 @@ def _register_document_handlers(server: LanguageServer, editor: EditorState) -> 
     def handle_close(parameters: lsp.DidCloseTextDocumentParams) -> None:
         path = _resolve_path(parameters.text_document.uri)
         editor.edited_files.discard(path)
-        if editor.unsaved_texts.pop(path, None) is not None:  # the file's own text counts again
+        # The file's own text counts again.
+        if editor.unsaved_texts.pop(path, None) is not None:
             editor.publish_diagnostics(path)
 
 
@@ -184,38 +204,49 @@ def _register_information_handlers(server: LanguageServer, editor: EditorState) 
     triggers = lsp.CompletionOptions(trigger_characters=[".", '"'])
 
     @server.feature(lsp.TEXT_DOCUMENT_COMPLETION, triggers)
-    def handle_completion(parameters: lsp.CompletionParams) -> lsp.CompletionList:  # for the text before the cursor
+    # For the text before the cursor.
+    def handle_completion(parameters: lsp.CompletionParams) -> lsp.CompletionList:
         path = _resolve_path(parameters.text_document.uri)
         module = editor.load_module(path)
         source = module.files.get(path)
         if source is None:
-            return lsp.CompletionList(is_incomplete=False, items=[])  # not a native file
+            # Not a native file.
+            return lsp.CompletionList(is_incomplete=False, items=[])
         offset = convert_to_byte(source.text, parameters.position)
         items = list_suggestions(module, path, offset)
-        completion_items = [_build_completion_item(item, number, source, offset) for number, item in enumerate(items)]
+        completion_items = [
+            _build_completion_item(item, number, source, offset)
+            for number, item in enumerate(items)
+        ]
         return lsp.CompletionList(is_incomplete=False, items=completion_items)
 
     @server.feature(lsp.TEXT_DOCUMENT_HOVER)
-    def handle_hover(parameters: lsp.HoverParams) -> lsp.Hover | None:  # documentation at the pointer, None without
+    # documentation at the pointer, None without.
+    def handle_hover(parameters: lsp.HoverParams) -> lsp.Hover | None:
         path = _resolve_path(parameters.text_document.uri)
         module = editor.load_module(path)
         source = module.files.get(path)
         if source is None:
-            return None  # not a native file
+            # Not a native file.
+            return None
         offset = convert_to_byte(source.text, parameters.position)
         text = build_hover_text(module, editor.get_preview(path), path, offset)
         return lsp.Hover(lsp.MarkupContent(lsp.MarkupKind.Markdown, text)) if text else None
 
     @server.feature(lsp.TEXT_DOCUMENT_INLAY_HINT)
-    def handle_inlay_hint(parameters: lsp.InlayHintParams) -> list[lsp.InlayHint]:  # predicted places by block
+    # predicted places by block.
+    def handle_inlay_hint(parameters: lsp.InlayHintParams) -> list[lsp.InlayHint]:
         path = _resolve_path(parameters.text_document.uri)
         module, preview = editor.load_module(path), editor.get_preview(path)
         hints = []
         for key, offset in list_placement_blocks(module, path):
-            if key in preview.hints:  # the last plan placed objects of the block
+            # The last plan placed objects of the block.
+            if key in preview.hints:
                 position = convert_to_position(module.files[path].text, offset)
                 tooltip = preview.texts.get(key)
-                hints.append(lsp.InlayHint(position, preview.hints[key], tooltip=tooltip, padding_left=True))
+                hints.append(
+                    lsp.InlayHint(position, preview.hints[key], tooltip=tooltip, padding_left=True)
+                )
         return hints
 
 
@@ -232,11 +263,14 @@ def _register_navigation_handlers(server: LanguageServer, editor: EditorState) -
     @server.feature(lsp.TEXT_DOCUMENT_DEFINITION)
     def handle_definition(parameters: lsp.DefinitionParams) -> lsp.Location | None:
         module, occurrence = _find_symbol_at_cursor(editor, parameters)
-        range_in_file = module.list_symbols().get(occurrence.symbol) if occurrence is not None else None
+        range_in_file = (
+            module.list_symbols().get(occurrence.symbol) if occurrence is not None else None
+        )
         return _build_location(module, range_in_file) if range_in_file is not None else None
 
     @server.feature(lsp.TEXT_DOCUMENT_REFERENCES)
-    def handle_references(parameters: lsp.ReferenceParams) -> list[lsp.Location]:  # of the name at the cursor
+    # Of the name at the cursor.
+    def handle_references(parameters: lsp.ReferenceParams) -> list[lsp.Location]:
         module, occurrence = _find_symbol_at_cursor(editor, parameters)
         if occurrence is None:
             return []
@@ -244,7 +278,8 @@ def _register_navigation_handlers(server: LanguageServer, editor: EditorState) -
         return [
             _build_location(module, item.range)
             for item in module.list_occurrences()
-            if item.symbol == occurrence.symbol and (includes_declaration or not item.is_declaration)
+            if item.symbol == occurrence.symbol
+            and (includes_declaration or not item.is_declaration)
         ]
 
 
@@ -252,20 +287,26 @@ def _register_edit_handlers(server: LanguageServer, editor: EditorState) -> None
     """Register handlers for formatting, renaming, and quick fixes."""
 
     @server.feature(lsp.TEXT_DOCUMENT_FORMATTING)
-    def handle_formatting(parameters: lsp.DocumentFormattingParams) -> list[lsp.TextEdit]:  # one edit of all, or none
+    # One edit of all, or none.
+    def handle_formatting(parameters: lsp.DocumentFormattingParams) -> list[lsp.TextEdit]:
         path = _resolve_path(parameters.text_document.uri)
         source = editor.load_module(path).files.get(path)
         if source is None:
-            return []  # not a native file (*.nf.hcl)
-        text, problems = format_text(source)  # problems: syntax errors
-        full_range = lsp.Range(lsp.Position(0, 0), convert_to_position(source.text, len(source.text.encode())))
+            # Not a native file (*.nf.hcl).
+            return []
+        # problems: syntax errors.
+        text, problems = format_text(source)
+        full_range = lsp.Range(
+            lsp.Position(0, 0), convert_to_position(source.text, len(source.text.encode()))
+        )
         return [] if problems or text == source.text else [lsp.TextEdit(full_range, text)]
 
     @server.feature(lsp.TEXT_DOCUMENT_RENAME)
     def handle_rename(parameters: lsp.RenameParams) -> lsp.WorkspaceEdit | None:
         module, occurrence = _find_symbol_at_cursor(editor, parameters)
         if occurrence is None:
-            return None  # the cursor is on no renamable name
+            # The cursor is on no renamable name.
+            return None
         try:
             changes = rename_symbol(module, occurrence, parameters.new_name)
         except RenameError as problem:
@@ -275,17 +316,22 @@ def _register_edit_handlers(server: LanguageServer, editor: EditorState) -> None
     actions = lsp.CodeActionOptions(code_action_kinds=[lsp.CodeActionKind.QuickFix])
 
     @server.feature(lsp.TEXT_DOCUMENT_CODE_ACTION, actions)
-    def handle_code_action(parameters: lsp.CodeActionParams) -> list[lsp.CodeAction]:  # fixes of selected findings
+    # fixes of selected findings.
+    def handle_code_action(parameters: lsp.CodeActionParams) -> list[lsp.CodeAction]:
         path = _resolve_path(parameters.text_document.uri)
         module = editor.load_module(path)
         findings_in_selection = [
             (marker, finding)
             for marker, finding in editor.published.get(path, [])
-            if marker.range.start <= parameters.range.end and parameters.range.start <= marker.range.end
+            if marker.range.start <= parameters.range.end
+            and parameters.range.start <= marker.range.end
         ]
         return [
             lsp.CodeAction(
-                quick_fix.title, lsp.CodeActionKind.QuickFix, [marker], edit=_build_edit(module, [quick_fix.change])
+                quick_fix.title,
+                lsp.CodeActionKind.QuickFix,
+                [marker],
+                edit=_build_edit(module, [quick_fix.change]),
             )
             for marker, finding in findings_in_selection
             for quick_fix in list_quick_fixes(module, finding)
@@ -331,7 +377,9 @@ def _build_marker(diagnostic: Diagnostic, source: SourceFile | None) -> Marker:
 
 def _build_location(module: ModuleText, range_in_file: FileRange) -> lsp.Location:
     path, start, end = range_in_file
-    return lsp.Location(uris.from_fs_path(path) or "", _build_range(module.files[path].text, start, end))
+    return lsp.Location(
+        uris.from_fs_path(path) or "", _build_range(module.files[path].text, start, end)
+    )
 
 
 def _build_edit(module: ModuleText, changes: Iterable[TextChange]) -> lsp.WorkspaceEdit:
@@ -352,8 +400,13 @@ def _list_symbols(body: Body, text: str, *, is_top: bool = False) -> list[lsp.Do
             name, kind, head, children = item.name, "argument", item.name_span, []
         else:
             labels = [label.value for label in item.labels]
-            name, kind, head = " ".join([item.type, *labels]), item.type if is_top else "block", item.header_span
-            if kind in MODES and len(labels) == 2:  # a resource or data block: its address
+            name, kind, head = (
+                " ".join([item.type, *labels]),
+                item.type if is_top else "block",
+                item.header_span,
+            )
+            # A resource or data block: its address.
+            if kind in MODES and len(labels) == 2:
                 name = f"{MODE_PREFIXES[MODES[kind]]}{labels[0]}.{labels[1]}"
             children = _list_symbols(get_native_body(item), text)
         symbols.append(
@@ -368,7 +421,9 @@ def _list_symbols(body: Body, text: str, *, is_top: bool = False) -> list[lsp.Do
     return symbols
 
 
-def _build_completion_item(item: Suggestion, number: int, source: SourceFile, offset: int) -> lsp.CompletionItem:
+def _build_completion_item(
+    item: Suggestion, number: int, source: SourceFile, offset: int
+) -> lsp.CompletionItem:
     """Build the item of a suggestion; the editor sorts the items by `number`."""
     replaced_range = _build_range(source.text, offset - item.typed_length, offset)
     return lsp.CompletionItem(
@@ -377,7 +432,8 @@ def _build_completion_item(item: Suggestion, number: int, source: SourceFile, of
         detail=item.detail,
         documentation=lsp.MarkupContent(lsp.MarkupKind.Markdown, item.text) if item.text else None,
         sort_text=f"{number:05}",
-        filter_text=item.insert if item.kind == "reference" else item.label,  # compared with the typed text
+        # compared with the typed text.
+        filter_text=item.insert if item.kind == "reference" else item.label,
         insert_text_format=lsp.InsertTextFormat.Snippet if item.kind == "block" else None,
         text_edit=lsp.TextEdit(replaced_range, item.insert),
     )
@@ -387,7 +443,8 @@ def convert_to_byte(text: str, position: Position) -> int:
     """Return the byte offset of an editor position; the end of the text if it has no such line."""
     lines, starts = _split_lines_with_offsets(text)
     if position.line >= len(lines):
-        return starts[-1] - 1  # the last start is one byte after the end
+        # The last start is one byte after the end.
+        return starts[-1] - 1
     # A character of a position is a UTF-16 unit of two bytes.
     units = lines[position.line].decode().encode("utf-16-le")[: 2 * position.character]
     return starts[position.line] + len(units.decode("utf-16-le", errors="ignore").encode())

@@ -33,7 +33,8 @@ from nexusform.workflow.runs.state_locking import LockOptions
 
 MAX_ADDED_RACKS: Final = 50  # racks
 
-MAX_VMS: Final = 10_000  # of one pool
+# Of one pool.
+MAX_VMS: Final = 10_000
 
 
 class PoolCountControl(Struct, frozen=True):
@@ -85,11 +86,13 @@ class PlanExploration:
         """Plan the configuration of a run, and collect its pools with a count to change, and its adjustable racks."""
         self._run = run
         self.base = self._plan_configuration(self.configuration, adjustments=())
-        self._count_paths: dict[str, tuple[Address, ValuePath]] = {}  # path of the count in the configuration, by pool
+        # path of the count in the configuration, by pool.
+        self._count_paths: dict[str, tuple[Address, ValuePath]] = {}
         self._pools: dict[str, PoolCountControl] = {}
         for table in self.base.placement_tables:
             path = _get_count_path(table.address.type, table.pool)
-            if path is not None:  # a pool with a count to change
+            # A pool with a count to change.
+            if path is not None:
                 key = f"{table.address}:{table.pool}"
                 self._count_paths[key] = (table.address, path)
                 names = (table.cluster, table.pool, table.vm_sku_name)
@@ -120,9 +123,14 @@ class PlanExploration:
         """Return the plan of a request. Raises ExplorationRequestError."""
         self._check_request(request)
         configuration = self.configuration
-        if request.added:  # racks in a file not on disk
-            extra_files = [SourceFile("explored.nf.hcl", "".join(self._render_added_racks(request.added)))]
-            configuration, diagnostics = load_project_configuration(self.project.context, extra_files)
+        # racks in a file not on disk.
+        if request.added:
+            extra_files = [
+                SourceFile("explored.nf.hcl", "".join(self._render_added_racks(request.added)))
+            ]
+            configuration, diagnostics = load_project_configuration(
+                self.project.context, extra_files
+            )
             errors = select_errors(diagnostics)
             if errors:
                 raise ExplorationRequestError(f"The racks cannot be added: {errors[0].detail}")
@@ -132,7 +140,9 @@ class PlanExploration:
         """Return the file changes of a request. Raises ExplorationRequestError."""
         texts, unwritable = self._compute_changed_files(request)
         difference = self._format_file_diff(texts)
-        return ConfigurationFileChanges(difference, sha256(difference.encode()).hexdigest(), tuple(unwritable))
+        return ConfigurationFileChanges(
+            difference, sha256(difference.encode()).hexdigest(), tuple(unwritable)
+        )
 
     def write_files(self, request: ExplorationRequest, digest: str) -> tuple[str, ...]:
         """Write the change with this digest; return the file names. Raises ExplorationRequestError, OSError."""
@@ -147,10 +157,17 @@ class PlanExploration:
             write_file_atomically(Path(name), text.encode(), 0o666)
         return tuple(texts)
 
-    def _plan_configuration(self, configuration: Configuration, adjustments: Sequence[ArgumentAdjustment]) -> Plan:
+    def _plan_configuration(
+        self, configuration: Configuration, adjustments: Sequence[ArgumentAdjustment]
+    ) -> Plan:
         """Plan a configuration with adjusted arguments on the recorded state, without reading providers."""
         request = self._run.build_request(PlanOptions(refresh=False, samples=0))
-        request = replace(request, configuration=configuration, adjustments=tuple(adjustments), includes_remedies=False)
+        request = replace(
+            request,
+            configuration=configuration,
+            adjustments=tuple(adjustments),
+            includes_remedies=False,
+        )
         return add_site_capacity(make_plan(request), self.project.registries).plan
 
     def _check_request(self, request: ExplorationRequest) -> None:
@@ -165,34 +182,58 @@ class PlanExploration:
                 raise ExplorationRequestError(f"A pool can have 0 to {MAX_VMS:,} VMs.")
         for rack_count in request.added.values():
             if not 0 <= rack_count <= MAX_ADDED_RACKS:
-                raise ExplorationRequestError(f"At most {MAX_ADDED_RACKS} racks can be added at a time.")
+                raise ExplorationRequestError(
+                    f"At most {MAX_ADDED_RACKS} racks can be added at a time."
+                )
 
     def _list_requested_adjustments(self, request: ExplorationRequest) -> list[ArgumentAdjustment]:
         """Return the arguments changed by a request. A lost rack gets a machine count of 0, and its machines with their
         own blocks are evacuated.
         """
-        counts = [ArgumentAdjustment(*self._count_paths[key], count) for key, count in request.counts.items()]
-        lost_racks = [ArgumentAdjustment(parse_address(key), ("machine_count",), 0) for key in request.lost]
+        counts = [
+            ArgumentAdjustment(*self._count_paths[key], count)
+            for key, count in request.counts.items()
+        ]
+        lost_racks = [
+            ArgumentAdjustment(parse_address(key), ("machine_count",), 0) for key in request.lost
+        ]
         for key in request.lost:
             blocks = self._machine_blocks.get(self._racks[key].id, ())
-            lost_racks += [ArgumentAdjustment(address, ("evacuate",), value=True) for address, _slot in blocks]
-        activated_racks = [ArgumentAdjustment(parse_address(key), ("status",), "active") for key in request.active]
+            lost_racks += [
+                ArgumentAdjustment(address, ("evacuate",), value=True) for address, _slot in blocks
+            ]
+        activated_racks = [
+            ArgumentAdjustment(parse_address(key), ("status",), "active") for key in request.active
+        ]
         return [*counts, *lost_racks, *activated_racks]
 
     def _render_added_racks(self, counts_by_rack: Mapping[str, int]) -> Iterator[str]:
         """Yield the HCL of a block for each added rack. `counts_by_rack` has the number of copies of existing racks."""
         planned_values = {str(change.address): change.after or {} for change in self.base.changes}
-        for number, address in enumerate(Counter(counts_by_rack).elements(), 1):  # each as often as it counts
+        # Each as often as it counts.
+        for number, address in enumerate(Counter(counts_by_rack).elements(), 1):
             model_rack = planned_values[address]
             # A label has no spaces and no dots, unlike a name.
-            label, name = f"{parse_address(address).name}-like-{number}", f"{model_rack['name']}-like-{number}"
-            arguments = {"site_id": model_rack["site_id"], "name": name, "machine_sku": model_rack["machine_sku"]}
-            lines = [f"  {argument} = {quote_string(value)}" for argument, value in arguments.items()]
-            lines.append(f'  availability_zone = "new{number}"')  # the one of a long name would be too long
+            label, name = (
+                f"{parse_address(address).name}-like-{number}",
+                f"{model_rack['name']}-like-{number}",
+            )
+            arguments = {
+                "site_id": model_rack["site_id"],
+                "name": name,
+                "machine_sku": model_rack["machine_sku"],
+            }
+            lines = [
+                f"  {argument} = {quote_string(value)}" for argument, value in arguments.items()
+            ]
+            # The one of a long name would be too long.
+            lines.append(f'  availability_zone = "new{number}"')
             body = "\n".join([*lines, f"  machine_count = {self._racks[address].machines}"])
             yield f'resource "nexus_rack" {quote_string(label)} {{\n{body}\n}}\n'
 
-    def _compute_changed_files(self, request: ExplorationRequest) -> tuple[dict[str, str], list[str]]:
+    def _compute_changed_files(
+        self, request: ExplorationRequest
+    ) -> tuple[dict[str, str], list[str]]:
         """Return the new texts of changed files by name, and a sentence for each change without a literal to edit."""
         self._check_request(request)
         edits: list[TextEdit] = []
@@ -202,10 +243,15 @@ class PlanExploration:
             if count
         ]
         for adjustment in self._list_requested_adjustments(request):
-            edit = build_literal_edit(self.configuration, adjustment.address, adjustment.path, adjustment.value)
-            if edit is None:  # an expression, or an argument shared by several objects
+            edit = build_literal_edit(
+                self.configuration, adjustment.address, adjustment.path, adjustment.value
+            )
+            # An expression, or an argument shared by several objects.
+            if edit is None:
                 path = ".".join(map(str, adjustment.path))
-                unwritable.append(f"{adjustment.address}: {path} is not a literal value of this object.")
+                unwritable.append(
+                    f"{adjustment.address}: {path} is not a literal value of this object."
+                )
             elif edit.before != edit.after:
                 edits.append(edit)
         return apply_literal_edits(self.configuration.files, edits), unwritable
@@ -215,8 +261,11 @@ class PlanExploration:
         lines: list[str] = []
         for name, text in sorted(texts.items()):
             old_lines = self.configuration.files[name].text.splitlines(keepends=True)
-            lines += difflib.unified_diff(old_lines, text.splitlines(keepends=True), name, name, n=1)
-        return "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)  # the last line may lack it
+            lines += difflib.unified_diff(
+                old_lines, text.splitlines(keepends=True), name, name, n=1
+            )
+        # The last line may lack it.
+        return "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)
 
 
 @contextmanager
@@ -228,7 +277,8 @@ def open_exploration(
     if opening.project is None:
         yield None, opening.diagnostics, opening.sources
         return
-    locking = LockOptions(enabled=False, is_exclusive=True)  # no lock, and no warning without one
+    # No lock, and no warning without one.
+    locking = LockOptions(enabled=False, is_exclusive=True)
     with begin_run(opening.project, "OperationTypePlan", locking, records_recovery=False) as run:
         diagnostics = (*opening.diagnostics, *run.diagnostics)
         yield (PlanExploration(run) if run.is_ready else None), diagnostics, opening.sources
@@ -238,7 +288,8 @@ def _get_count_path(resource_type: str, pool: str) -> ValuePath | None:
     """Return the path of a pool's count, such as ("agent_pool", "np1", "count"). None: it cannot be adjusted."""
     if resource_type == "nexus_agent_pool":
         return ("node_count",)
-    if resource_type != "nexus_kubernetes_cluster":  # a VM outside of clusters, or a VNF
+    # A VM outside of clusters, or a VNF.
+    if resource_type != "nexus_kubernetes_cluster":
         return None
     return ("control_plane", "count") if pool == CONTROL_PLANE else ("agent_pool", pool, "count")
 
@@ -248,8 +299,13 @@ def _index_machine_blocks(plan: Plan, project: Project) -> dict[str, list[tuple[
     blocks: dict[str, list[tuple[Address, int]]] = {}
     for change in plan.changes:
         machine = change.after  # None: deleted
-        if machine is not None and project.registries.get_kind(change.address.type) is PlanningKind.MACHINE:
-            blocks.setdefault(str(machine["rack_id"]), []).append((change.address, int(machine["slot"])))
+        if (
+            machine is not None
+            and project.registries.get_kind(change.address.type) is PlanningKind.MACHINE
+        ):
+            blocks.setdefault(str(machine["rack_id"]), []).append(
+                (change.address, int(machine["slot"]))
+            )
     return blocks
 
 
@@ -261,9 +317,14 @@ def _list_adjustable_racks(
     """
     for change in plan.changes:
         rack = change.after  # None: deleted
-        if rack is not None and project.registries.get_kind(change.address.type) is PlanningKind.RACK:
+        if (
+            rack is not None
+            and project.registries.get_kind(change.address.type) is PlanningKind.RACK
+        ):
             count = int(rack["machine_count"])
-            added_slots = [slot for _address, slot in machine_blocks.get(str(rack["id"]), ()) if slot > count]
+            added_slots = [
+                slot for _address, slot in machine_blocks.get(str(rack["id"]), ()) if slot > count
+            ]
             yield RackStateControl(
                 key=str(change.address),
                 id=str(rack["id"]),

@@ -14,15 +14,21 @@ from urllib.parse import parse_qs, urlsplit
 import msgspec
 
 from nexusform.documents.scalars import parse_integer
-from nexusform.domains.explorer.plan_exploration import ExplorationRequest, ExplorationRequestError, PlanExploration
+from nexusform.domains.explorer.plan_exploration import (
+    ExplorationRequest,
+    ExplorationRequestError,
+    PlanExploration,
+)
 from nexusform.rendering.notation.json_values import encode_document
 from nexusform.rendering.notation.markup import build_code_element, build_data_script, build_element
 from nexusform.rendering.page.html_page import build_page_content
 from nexusform.rendering.page.page_elements import render_page
 
-_MAX_REQUEST_BYTES: Final = 1024 * 1024  # bytes of a question
+# bytes of a question.
+_MAX_REQUEST_BYTES: Final = 1024 * 1024
 _POLICY: Final = (
-    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; "
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src "
+    "'self'; "
     "base-uri 'none'; form-action 'none'"
 )
 
@@ -35,8 +41,10 @@ class ExplorerServer(ThreadingHTTPServer):
     def __init__(self, exploration: PlanExploration, port: int = 0) -> None:
         super().__init__(("127.0.0.1", port), _ExplorerRequestHandler)
         self.exploration = exploration
-        self.token = secrets.token_urlsafe(24)  # needed in each request
-        self.lock = Lock()  # one plan at a time
+        # needed in each request.
+        self.token = secrets.token_urlsafe(24)
+        # One plan at a time.
+        self.lock = Lock()
 
     @property
     def origin(self) -> str:
@@ -53,8 +61,14 @@ class ExplorerServer(ThreadingHTTPServer):
         exploration = self.exploration
         project = exploration.project
         content = build_page_content(exploration.base, project.sources, project.registries)
-        controls = {"pools": exploration.list_pools(), "racks": exploration.list_racks(), "token": self.token}
-        detail = "Change a count, or remove or add a rack. The plan updates at once; nothing is applied."
+        controls = {
+            "pools": exploration.list_pools(),
+            "racks": exploration.list_racks(),
+            "token": self.token,
+        }
+        detail = (
+            "Change a count, or remove or add a rack. The plan updates at once; nothing is applied."
+        )
         header = build_element(
             "header",
             build_element("h1", f"Explore: {content.headline}", id="headline"),
@@ -68,7 +82,9 @@ class ExplorerServer(ThreadingHTTPServer):
             "nexusform explore",
             header,
             content.main,
-            build_element("footer", "Planned on the recorded state; nothing is applied.", class_="quiet"),
+            build_element(
+                "footer", "Planned on the recorded state; nothing is applied.", class_="quiet"
+            ),
             content.data,
             extra_scripts=script,
             policy=_POLICY,
@@ -80,12 +96,18 @@ class ExplorerServer(ThreadingHTTPServer):
         exploration = self.exploration
         with self.lock:
             plan = exploration.plan_request(request)
-        content = build_page_content(plan, exploration.project.sources, exploration.project.registries)
+        content = build_page_content(
+            plan, exploration.project.sources, exploration.project.registries
+        )
         return {"headline": content.headline, "main": str(content.main), "data": content.data}
 
 
 def _read_asset(name: str) -> str:
-    return resources.files("nexusform.domains.explorer").joinpath("assets", name).read_text(encoding="utf-8")
+    return (
+        resources.files("nexusform.domains.explorer")
+        .joinpath("assets", name)
+        .read_text(encoding="utf-8")
+    )
 
 
 class _RequestBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -116,11 +138,17 @@ class _ExplorerRequestHandler(BaseHTTPRequestHandler):
             self._reject(HTTPStatus.FORBIDDEN, "Only the page itself may send requests.")
             return
         length = parse_integer(self.headers.get("Content-Length"))
-        if self.path not in ("/plan", "/change", "/write") or length is None or length > _MAX_REQUEST_BYTES:
+        if (
+            self.path not in ("/plan", "/change", "/write")
+            or length is None
+            or length > _MAX_REQUEST_BYTES
+        ):
             self._reject(HTTPStatus.NOT_FOUND, "Not found.")
             return
         try:
-            document = self._handle_request_body(msgspec.json.decode(self.rfile.read(length), type=_RequestBody))
+            document = self._handle_request_body(
+                msgspec.json.decode(self.rfile.read(length), type=_RequestBody)
+            )
         except (msgspec.DecodeError, ExplorationRequestError, OSError) as problem:
             self._reject(HTTPStatus.BAD_REQUEST, str(problem))
             return
@@ -128,24 +156,31 @@ class _ExplorerRequestHandler(BaseHTTPRequestHandler):
 
     def _handle_request_body(self, body: _RequestBody) -> dict[str, Any]:
         """Return the plan, the file changes or the names of the written files, by the path of the request."""
-        if self.path == "/plan":  # `wish`: the requested counts and racks
+        # `wish`: the requested counts and racks.
+        if self.path == "/plan":
             return self.server.render_plan(body.wish)
         if self.path == "/change":
-            document: dict[str, Any] = msgspec.to_builtins(self.server.exploration.compute_file_changes(body.wish))
+            document: dict[str, Any] = msgspec.to_builtins(
+                self.server.exploration.compute_file_changes(body.wish)
+            )
             return document
         with self.server.lock:  # /write
-            return {"files": list(self.server.exploration.write_files(body.wish, body.digest))}  # of the change shown
+            # Of the change shown.
+            return {"files": list(self.server.exploration.write_files(body.wish, body.digest))}
 
     def _verify_access_token(self, token: str) -> bool:
         """Return whether a request has the token of the opened page; otherwise reject it."""
         hosts = (f"127.0.0.1:{self.server.server_port}", f"localhost:{self.server.server_port}")
-        if self.headers.get("Host") not in hosts or not hmac.compare_digest(token.encode(), self.server.token.encode()):
+        if self.headers.get("Host") not in hosts or not hmac.compare_digest(
+            token.encode(), self.server.token.encode()
+        ):
             self._reject(HTTPStatus.FORBIDDEN, "Open the address that `nexusform explore` printed.")
             return False
         return True
 
     def _reject(self, status: HTTPStatus, text: str) -> None:
-        # The body of the request may be unread: on the same connection it would be taken for the next request.
+        # The body of the request may be unread: on the same connection it would be taken for the
+        # next request.
         self.close_connection = True
         self._send_response(status, encode_document({"problem": text}), "application/json")
 

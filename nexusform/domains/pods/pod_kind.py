@@ -10,7 +10,8 @@ from nexusform.placement_kinds.vm_kind import join_location_parts
 from nexusform.scheduling.placement_decision import ObjectLocation
 
 POD: Final = "pod"
-SCHEDULED: Final = "Scheduled"  # the state of a pod that has a node
+# The state of a pod that has a node.
+SCHEDULED: Final = "Scheduled"
 
 
 class PodLocation(ObjectLocation, frozen=True):
@@ -33,8 +34,10 @@ class PodLocation(ObjectLocation, frozen=True):
 def _list_pods(values: Any, path: tuple[str, ...] = ()) -> Iterator[str]:
     """Yield the pods in nested values as `workload/pod`. The outer keys are workloads, or for some kinds clusters."""
     if not isinstance(values, Mapping):
-        return  # no pods are known
-    if "node" in values and "machine" in values:  # the record of a pod
+        # No pods are known.
+        return
+    # The record of a pod.
+    if "node" in values and "machine" in values:
         yield "/".join(path[-2:])
         return
     for name, inner_values in values.items():
@@ -62,7 +65,8 @@ def _format_locations(locations: Sequence[PodLocation]) -> str:
         else:
             unplaced_counts[location.node_or_state] += 1
     texts = [f"{machine}: {count:,}" for machine, count in sorted(machine_counts.items())]
-    if len(texts) > MAXIMUM_NAMES:  # too many to list
+    # too many to list.
+    if len(texts) > MAXIMUM_NAMES:
         low, high = min(machine_counts.values()), max(machine_counts.values())
         per_machine = f"{low}" if low == high else f"{low} to {high}"
         texts = [f"{per_machine} on each of {len(machine_counts):,} machines"]

@@ -15,9 +15,10 @@ _VERSION: Final = re.compile(r"v?(\d{1,3})\.(\d{1,4})(?:\.(\d{1,6}))?(?:-([0-9.]
 _MAX_NAMES: Final = 4
 _MONTH_LENGTH: Final = len("2026-01")
 
-# As Microsoft lists it: "Supported Kubernetes versions in Azure Operator Nexus Kubernetes service", its include
-# supported-versions.md in MicrosoftDocs/azure-docs as of 2025-07-27 (1.26: as of 2024-08-24). End of life, and end of
-# long-term support (all versions from 1.30). The versions reported by a site (kubernetesVersions) take precedence.
+# As Microsoft lists it: "Supported Kubernetes versions in Azure Operator Nexus Kubernetes service",
+# its include supported-versions.md in MicrosoftDocs/azure-docs as of 2025-07-27 (1.26: as of
+# 2024-08-24). End of life, and end of long-term support (all versions from 1.30). The versions
+# reported by a site (kubernetesVersions) take precedence.
 SOURCE: Final = (
     "learn.microsoft.com/azure/operator-nexus/reference-nexus-kubernetes-cluster-supported-versions, "
     "as of 2025-07-27, read on 2026-11-21"
@@ -39,14 +40,18 @@ _END_OF_LONG_TERM_SUPPORT: Final[Mapping[str, str]] = {
     "1.32": "2027-03",
     "1.33": "2027-06",
 }
-# Last month of extended availability, from the same include as of 2025-01. Earlier versions ended before. After
-# it a cluster is abandoned: it cannot be upgraded or scaled, only deleted.
-_END_OF_EXTENDED_AVAILABILITY: Final[Mapping[str, str]] = {"1.26": "2025-03", "1.27": "2025-06", "1.28": "2025-10"}
+# Last month of extended availability, from the same include as of 2025-01. Earlier versions ended
+# before. After it a cluster is abandoned: it cannot be upgraded or scaled, only deleted.
+_END_OF_EXTENDED_AVAILABILITY: Final[Mapping[str, str]] = {
+    "1.26": "2025-03",
+    "1.27": "2025-06",
+    "1.28": "2025-10",
+}
 _FIRST_LISTED: Final = (1, 26)
 WARNING_DAYS: Final = 90
 ABANDONED: Final = "abandoned-kubernetes-version"
-# An etcd error makes upgrades between these version bundles fail unless an intermediate bundle is used first
-# (same page).
+# An etcd error makes upgrades between these version bundles fail unless an intermediate bundle is
+# used first (same page).
 _LAST_WITH_OLD_ETCD: Final = (4, 3)
 _FIRST_WITH_NEW_ETCD: Final = (4, 6)
 
@@ -71,7 +76,9 @@ class KubernetesVersion(Struct, frozen=True, order=True):
     @property
     def end_of_support(self) -> str | None:
         """End of support, long-term if available; None if not in Microsoft's list."""
-        return _END_OF_LONG_TERM_SUPPORT.get(self.minor_version) or END_OF_LIFE.get(self.minor_version)
+        return _END_OF_LONG_TERM_SUPPORT.get(self.minor_version) or END_OF_LIFE.get(
+            self.minor_version
+        )
 
 
 def parse_version(text: str) -> KubernetesVersion | None:
@@ -86,10 +93,12 @@ def parse_version(text: str) -> KubernetesVersion | None:
 class VersionStep(StrEnum):
     """Kind of a change of the version of a cluster."""
 
-    NONE = "none"  # the cluster runs this version
+    # The cluster runs this version.
+    NONE = "none"
     UPGRADE = "upgrade"
     DOWNGRADE = "downgrade"
-    SKIPPING = "skipping"  # a minor version is left out
+    # A minor version is left out.
+    SKIPPING = "skipping"
 
 
 def determine_upgrade_kind(start: KubernetesVersion, end: KubernetesVersion) -> VersionStep:
@@ -102,7 +111,8 @@ def determine_upgrade_kind(start: KubernetesVersion, end: KubernetesVersion) -> 
         return VersionStep.SKIPPING
     if end.minor > start.minor:
         return VersionStep.UPGRADE
-    if -1 < end.patch < start.patch:  # the patch of `start` may be unknown (-1): then this is no downgrade
+    # The patch of `start` may be unknown (-1): then this is no downgrade.
+    if -1 < end.patch < start.patch:
         return VersionStep.DOWNGRADE
     is_same = end.patch in (-1, start.patch) and end.bundle in ("", start.bundle)
     return VersionStep.NONE if is_same else VersionStep.UPGRADE
@@ -143,20 +153,36 @@ def find_upgrade_hops(
     """
     start, end = parse_version(current), parse_version(target)
     if start is None or end is None:
-        detail = f'"{target if end is None else current}" is not a version. Write one such as 1.31 or 1.31.4.'
+        detail = (
+            f'"{target if end is None else current}" is not a version. Write one such as 1.31 or '
+            "1.31.4."
+        )
         return VersionRejection("invalid-kubernetes-version", detail)
     kind = determine_upgrade_kind(start, end)
     if kind is VersionStep.NONE:
         return ()
     if kind is VersionStep.DOWNGRADE:
-        detail = f"{current} -> {target} is a downgrade. A Kubernetes cluster cannot be downgraded. Keep {current}."
+        detail = (
+            f"{current} -> {target} is a downgrade. A Kubernetes cluster cannot be downgraded. "
+            f"Keep {current}."
+        )
         return VersionRejection("no-such-upgrade", detail)
     if end.major != start.major:
-        detail = f"{current} -> {target} changes the major version. No upgrade path is known. Keep {current}."
+        detail = (
+            f"{current} -> {target} changes the major version. No upgrade path is known. Keep "
+            f"{current}."
+        )
         return VersionRejection("no-such-upgrade", detail)
-    availability = find_availability_end(start, today, offers.versions, offers.available_until) if today else None
-    if availability is not None and availability.days < 0:  # the cluster is abandoned
-        return VersionRejection(ABANDONED, describe_abandoned_cluster(cluster, current, availability))
+    availability = (
+        find_availability_end(start, today, offers.versions, offers.available_until)
+        if today
+        else None
+    )
+    # The cluster is abandoned.
+    if availability is not None and availability.days < 0:
+        return VersionRejection(
+            ABANDONED, describe_abandoned_cluster(cluster, current, availability)
+        )
     hops = list_upgrade_hops(start, end, offers)
     obstacle = _explain_missing_offer(current, hops, offers)
     return VersionRejection("no-such-upgrade", obstacle) if obstacle else hops
@@ -164,7 +190,8 @@ def find_upgrade_hops(
 
 def explain_skipped_versions(current: str, target: str, hops: Sequence[KubernetesVersion]) -> str:
     """Explain why a change is rejected: it needs several `hops` (versions in order), and a plan makes one."""
-    skipped = hops[:-1]  # the last hop ends at `target`
+    # The last hop ends at `target`.
+    skipped = hops[:-1]
     dots = ["..."] if len(skipped) > _MAX_NAMES else []
     chain = " -> ".join([current, *[f"v{hop}" for hop in skipped[:_MAX_NAMES]], *dots, target])
     minor_versions = [f"v{hop.minor_version}" for hop in skipped]
@@ -182,7 +209,8 @@ def list_upgrade_hops(
     """
     between = [KubernetesVersion(start.major, minor) for minor in range(start.minor + 1, end.minor)]
     choices = offers.list_hop_choices(len(between) + 1)
-    return (*map(_select_newest, between, choices), end)  # map ignores the last choices, for the hop to `end`
+    # map ignores the last choices, for the hop to `end`.
+    return (*map(_select_newest, between, choices), end)
 
 
 def _select_newest(minor: KubernetesVersion, choices: Sequence[str]) -> KubernetesVersion:
@@ -201,7 +229,9 @@ def _parse_versions(texts: Sequence[str]) -> list[tuple[str, KubernetesVersion]]
     return versions
 
 
-def _explain_missing_offer(current: str, hops: Sequence[KubernetesVersion], offers: OfferedVersions) -> str:
+def _explain_missing_offer(
+    current: str, hops: Sequence[KubernetesVersion], offers: OfferedVersions
+) -> str:
     """Explain the first hop to a version without an offer; "" if all are offered or nothing is known."""
     before = current
     for hop, choices in zip(hops, offers.list_hop_choices(len(hops)), strict=True):
@@ -213,11 +243,15 @@ def _explain_missing_offer(current: str, hops: Sequence[KubernetesVersion], offe
     return ""
 
 
-def select_available_versions(requested: KubernetesVersion, versions: Sequence[str] | None) -> tuple[str, ...] | None:
+def select_available_versions(
+    requested: KubernetesVersion, versions: Sequence[str] | None
+) -> tuple[str, ...] | None:
     """Select a site's versions for a requested minor version, patch and bundle. None if those are unknown."""
     if versions is None:
         return None
-    return tuple(text for text, version in _parse_versions(versions) if _is_match(version, requested))
+    return tuple(
+        text for text, version in _parse_versions(versions) if _is_match(version, requested)
+    )
 
 
 def _is_match(available: KubernetesVersion, requested: KubernetesVersion) -> bool:
@@ -248,16 +282,20 @@ def find_availability_end(
     """
     catalogue = _parse_versions(versions or ())
     # The ends of the catalogue entries of this version: a patch missing on either side matches any.
-    known_dates = [dates[text] for text, parsed in catalogue if text in dates and _is_match(parsed, version)]
+    known_dates = [
+        dates[text] for text, parsed in catalogue if text in dates and _is_match(parsed, version)
+    ]
     if known_dates:
-        return _build_availability_end(max(known_dates), today)  # several entries match: the last to end counts
+        # several entries match: the last to end counts.
+        return _build_availability_end(max(known_dates), today)
     minor_version = (version.major, version.minor)
     listed_versions = [(parsed.major, parsed.minor) for _, parsed in catalogue]
     if minor_version < min(listed_versions, default=minor_version):
         return VersionAvailabilityEnd("", days=-1)
     published_end = _END_OF_EXTENDED_AVAILABILITY.get(version.minor_version, "")
     if minor_version < _FIRST_LISTED:
-        published_end = min(_END_OF_EXTENDED_AVAILABILITY.values())  # an unlisted older version ended even before
+        # An unlisted older version ended even before.
+        published_end = min(_END_OF_EXTENDED_AVAILABILITY.values())
     return _build_availability_end(published_end, today) if published_end else None
 
 
@@ -273,9 +311,14 @@ def _build_availability_end(end: str, today: str) -> VersionAvailabilityEnd:
 
 def describe_abandoned_cluster(cluster: str, version: str, end: VersionAvailabilityEnd) -> str:
     """Describe a cluster of a version past its extended availability. The date of its end may be unknown ("")."""
-    reason = f"ended on {end.date}" if end.date else "ended: the site's catalogue no longer lists the version"
+    reason = (
+        f"ended on {end.date}"
+        if end.date
+        else "ended: the site's catalogue no longer lists the version"
+    )
     return (
-        f"{cluster} runs {version}. Its extended availability {reason}. Azure does not upgrade or scale such a "
+        f"{cluster} runs {version}. Its extended availability {reason}. Azure does not upgrade or "
+        "scale such a "
         "cluster. Create a new cluster, move the workloads, and delete this one."
     )
 
@@ -284,7 +327,10 @@ def has_etcd_gap(start: KubernetesVersion, end: KubernetesVersion) -> bool:
     """Return True if `start` has an old etcd and `end` a new one, so an upgrade probably fails; False if unknown."""
     if not start.bundle or not end.bundle:
         return False
-    return _parse_bundle_release(start) <= _LAST_WITH_OLD_ETCD and _parse_bundle_release(end) >= _FIRST_WITH_NEW_ETCD
+    return (
+        _parse_bundle_release(start) <= _LAST_WITH_OLD_ETCD
+        and _parse_bundle_release(end) >= _FIRST_WITH_NEW_ETCD
+    )
 
 
 def _parse_bundle_release(version: KubernetesVersion) -> tuple[int, int]:

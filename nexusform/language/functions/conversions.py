@@ -43,7 +43,8 @@ def _convert_to_type(target: Type, value: Value) -> Value:
     except ConversionProblem as problem:
         name = describe_type(target, constraint=True)
         is_text = value.type == STRING and isinstance(value.raw, str)
-        if is_text and isinstance(target, PrimitiveType):  # a text without the form of the type
+        # A text without the form of the type.
+        if is_text and isinstance(target, PrimitiveType):
             description = "the hidden text" if value.marks else quote_text(value.raw)
             requirement = (
                 "given string must be a decimal representation of a number"
@@ -52,7 +53,9 @@ def _convert_to_type(target: Type, value: Value) -> Value:
             )
             failure = f"cannot convert {description} to {name}; {requirement}"
         else:
-            failure = f"cannot convert {describe_type(value.type)} to {name}: {describe_problem(problem)}"
+            failure = (
+                f"cannot convert {describe_type(value.type)} to {name}: {describe_problem(problem)}"
+            )
         raise FunctionProblem(failure, argument=0) from None
 
 
@@ -111,7 +114,8 @@ def _is_sensitive(value: Value) -> Value:
     """Return whether a value is sensitive. It is unknown for an unknown value without the mark."""
     if value.is_sensitive:
         return TRUE
-    return Value(BOOL, UNKNOWN) if value.raw is UNKNOWN else FALSE  # an unknown value may become sensitive
+    # An unknown value may become sensitive.
+    return Value(BOOL, UNKNOWN) if value.raw is UNKNOWN else FALSE
 
 
 def _format_type_of_value(value: Value) -> Value:
@@ -129,7 +133,11 @@ def format_type(value_type: Type, indent: str = "") -> str:
     if isinstance(value_type, (ListType, SetType, MapType)):
         name = {ListType: "list", SetType: "set", MapType: "map"}[type(value_type)]
         element = format_type(value_type.element, inner)
-        return f"{name}({element})" if "\n" not in element else f"{name}(\n{inner}{element},\n{indent})"
+        return (
+            f"{name}({element})"
+            if "\n" not in element
+            else f"{name}(\n{inner}{element},\n{indent})"
+        )
     if isinstance(value_type, TupleType):
         lines = [f"{inner}{format_type(t, inner)},\n" for t in value_type.elements]
         return f"tuple([\n{''.join(lines)}{indent}])" if lines else "tuple([])"
@@ -146,7 +154,9 @@ FUNCTIONS: Final = (
         Example("tostring(1)", '"1"'),
         Example("tostring(true)", '"true"'),
     ),
-    _build_conversion("tonumber", NUMBER, "The value as a number.", Example('tonumber("1.5")', "1.5")),
+    _build_conversion(
+        "tonumber", NUMBER, "The value as a number.", Example('tonumber("1.5")', "1.5")
+    ),
     _build_conversion("tobool", BOOL, "The value as a bool.", Example('tobool("true")', "true")),
     _build_conversion(
         "tolist",

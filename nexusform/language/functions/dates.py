@@ -11,19 +11,29 @@ from typing import Final
 from msgspec import Struct
 
 from nexusform.diagnostics.phrases import enclose
-from nexusform.language.functions.function import Example, FixedProblem, Function, FunctionProblem, build_plain_function
+from nexusform.language.functions.function import (
+    Example,
+    FixedProblem,
+    Function,
+    FunctionProblem,
+    build_plain_function,
+)
 from nexusform.language.value_descriptions import truncate_text
 from nexusform.schemas.value_types import NUMBER, STRING
 from nexusform.values.typed_value import UNKNOWN, Value
 
 _TIMESTAMP: Final = re.compile(
-    r"(\d{4})-(\d{2})-(\d{2})T(\d{2}):(\d{2}):(\d{2})(?:\.(\d+))?(?:(Z)|([+-])(\d{2}):(\d{2}))\Z", re.ASCII
+    r"(\d{4})-(\d{2})-(\d{2})T(\d{2}):(\d{2}):(\d{2})(?:\.(\d+))?(?:(Z)|([+-])(\d{2}):(\d{2}))\Z",
+    re.ASCII,
 )
-# As accepted by Go for values that are not printed: an hour of one digit, and a comma before the fraction.
+# As accepted by Go for values that are not printed: an hour of one digit, and a comma before the
+# fraction.
 _LENIENT_TIMESTAMP: Final = re.compile(
-    _TIMESTAMP.pattern.replace(r"T(\d{2})", r"T(\d{1,2})").replace(r"\.(\d+)", r"[.,](\d+)"), re.ASCII
+    _TIMESTAMP.pattern.replace(r"T(\d{2})", r"T(\d{1,2})").replace(r"\.(\d+)", r"[.,](\d+)"),
+    re.ASCII,
 )
-_DURATION_PART: Final = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)", re.ASCII)  # number and unit
+# number and unit.
+_DURATION_PART: Final = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
 _DURATION: Final = re.compile(rf"(?:{_DURATION_PART.pattern})+", re.ASCII)
 # In nanoseconds.
 _UNITS: Final = {
@@ -36,8 +46,10 @@ _UNITS: Final = {
     "m": 60 * 10**9,
     "h": 3600 * 10**9,
 }
-_MAX_EXCERPT: Final = 60  # characters of an invalid text in a message
-_MAX_DURATION: Final = 2**63  # nanoseconds, about 292 years: the maximum of 64 bits
+# characters of an invalid text in a message.
+_MAX_EXCERPT: Final = 60
+# nanoseconds, about 292 years: the maximum of 64 bits.
+_MAX_DURATION: Final = 2**63
 _DAY: Final = 24 * _UNITS["h"]
 _DAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _MONTHS: Final = (
@@ -45,7 +57,8 @@ _MONTHS: Final = (
     *("July", "August", "September", "October", "November", "December"),
 )
 
-# The calendar repeats every 400 years, weekdays included. Python's begins with year 1, timestamps with 0.
+# The calendar repeats every 400 years, weekdays included. Python's begins with year 1, timestamps
+# with 0.
 _CYCLE_YEARS: Final = 400
 _CYCLE_DAYS: Final = 146_097
 
@@ -62,7 +75,8 @@ class LocalTime(Struct, frozen=True):
     @property
     def date(self) -> tuple[int, int, int]:
         """Year, month and day of the month."""
-        # A `date` has no year 0: convert the same day of the years 401 to 800, as dates repeat after 400 years.
+        # A `date` has no year 0: convert the same day of the years 401 to 800, as dates repeat
+        # after 400 years.
         cycles, remainder = divmod(self.day - 1, _CYCLE_DAYS)
         shifted_date = date.fromordinal(remainder + 1 + _CYCLE_DAYS)
         return shifted_date.year + (cycles - 1) * _CYCLE_YEARS, shifted_date.month, shifted_date.day
@@ -86,18 +100,27 @@ def parse_timestamp(text: str, position: int = 0, *, lenient: bool = False) -> L
     """
     match = (_LENIENT_TIMESTAMP if lenient else _TIMESTAMP).match(text)
     if match is None:
-        raise FunctionProblem(f'not a valid RFC3339 timestamp: "{truncate_text(text, _MAX_EXCERPT)}"', position)
+        raise FunctionProblem(
+            f'not a valid RFC3339 timestamp: "{truncate_text(text, _MAX_EXCERPT)}"', position
+        )
     # The offset is `Z`, or a sign, hours and minutes; an absent part is "0".
-    *date_and_time, fraction_digits, _utc, sign, offset_hours, offset_minutes = match.groups(default="0")
+    *date_and_time, fraction_digits, _utc, sign, offset_hours, offset_minutes = match.groups(
+        default="0"
+    )
     year, month, day, hour, minute, second = map(int, date_and_time)
     hours, minutes = int(offset_hours), int(offset_minutes)
     try:
-        # A `date` has no year 0: use the day in the years 400 to 799 (a cycle). Raises ValueError for an invalid day.
+        # A `date` has no year 0: use the day in the years 400 to 799 (a cycle). Raises ValueError
+        # for an invalid day.
         cycles, cycle_year = divmod(year, _CYCLE_YEARS)
-        ordinal = date(cycle_year + _CYCLE_YEARS, month, day).toordinal() + (cycles - 1) * _CYCLE_DAYS
-        time(hour, minute, second)  # raises ValueError for an invalid time
+        ordinal = (
+            date(cycle_year + _CYCLE_YEARS, month, day).toordinal() + (cycles - 1) * _CYCLE_DAYS
+        )
+        # raises ValueError for an invalid time.
+        time(hour, minute, second)
         if not (lenient and hours <= 24 and minutes <= 60):
-            time(hours, minutes)  # raises ValueError for an invalid offset
+            # raises ValueError for an invalid offset.
+            time(hours, minutes)
     except ValueError as problem:
         raise FunctionProblem(f"not a valid RFC3339 timestamp: {problem}", position) from None
     # Other implementations have no finer resolution than a nanosecond.
@@ -124,7 +147,8 @@ _VERBS: Final[dict[str, Callable[[LocalTime], str]]] = {
     "M": lambda t: str(t.date[1]),
     "DD": lambda t: f"{t.date[2]:02d}",
     "D": lambda t: str(t.date[2]),
-    "EEEE": lambda t: _DAYS[(t.day - 1) % 7],  # the first day of the calendar is a Monday
+    # The first day of the calendar is a Monday.
+    "EEEE": lambda t: _DAYS[(t.day - 1) % 7],
     "EEE": lambda t: _DAYS[(t.day - 1) % 7][:3],
     "hh": lambda t: f"{t.clock[0]:02d}",
     "h": lambda t: str(t.clock[0]),
@@ -163,7 +187,8 @@ def _format_date(pattern: str, timestamp: str) -> str:
         if part["open"]:
             raise FixedProblem("unterminated literal '", argument=0)
         if not verb:
-            pieces.append((part["text"] or part["literal"]).replace("''", "'"))  # two quotes mean one
+            # Two quotes mean one.
+            pieces.append((part["text"] or part["literal"]).replace("''", "'"))
         elif verb in _VERBS:
             pieces.append(_VERBS[verb](moment))
         else:
@@ -178,14 +203,16 @@ def parse_duration(text: str, position: int) -> int:
     unsigned = text[1:] if text[:1] in {"-", "+"} else text
     if unsigned == "0":
         return 0
-    if len(unsigned) > 100 or not _DURATION.fullmatch(unsigned):  # longer ones could take long to compute
+    # longer ones could take long to compute.
+    if len(unsigned) > 100 or not _DURATION.fullmatch(unsigned):
         excerpt = truncate_text(text, _MAX_EXCERPT)
         advice = 'write numbers with units (ns, us, ms, s, m, h), as in "1h30m"'
         raise FunctionProblem(f'"{excerpt}" is not a duration: {advice}', position)
     parts = _DURATION_PART.findall(unsigned)
     total = sum(int(Fraction(number.rstrip(".")) * _UNITS[unit]) for number, unit in parts)
     is_negative = text[0] == "-"
-    largest = _MAX_DURATION if is_negative else _MAX_DURATION - 1  # signed 64 bits: -2**63 to 2**63 - 1
+    # signed 64 bits: -2**63 to 2**63 - 1.
+    largest = _MAX_DURATION if is_negative else _MAX_DURATION - 1
     if total > largest:
         excerpt = truncate_text(text, _MAX_EXCERPT)
         raise FunctionProblem(f'the duration "{excerpt}" is longer than 292 years', position)
@@ -217,7 +244,12 @@ FUNCTIONS: Final = (
         "A formatted timestamp: YYYY, MM, DD, hh, mm, ss, EEE, MMM, ZZZ and text in single quotes.",
         [("format", STRING, "the format"), ("time", STRING, "a timestamp")],
         compute=_format_date,
-        examples=[('formatdate("DD MMM YYYY hh:mm ZZZ", "2018-01-02T23:12:01Z")', '"02 Jan 2018 23:12 UTC"')],
+        examples=[
+            (
+                'formatdate("DD MMM YYYY hh:mm ZZZ", "2018-01-02T23:12:01Z")',
+                '"02 Jan 2018 23:12 UTC"',
+            )
+        ],
     ),
     build_plain_function(
         "timeadd",

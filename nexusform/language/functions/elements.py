@@ -58,8 +58,11 @@ def _find_coalesce_type(arguments: Sequence[Value]) -> Type:
     common = unify_types(types) if types else None
     if common is not None:
         return common
-    # With an untyped null (DYNAMIC) the other types may differ, but objects and tuples may not be mixed.
-    if DYNAMIC in types and not {ObjectType, TupleType} <= {argument_type.__class__ for argument_type in types}:
+    # With an untyped null (DYNAMIC) the other types may differ, but objects and tuples may not be
+    # mixed.
+    if DYNAMIC in types and not {ObjectType, TupleType} <= {
+        argument_type.__class__ for argument_type in types
+    }:
         return DYNAMIC
     raise FixedProblem("all arguments must have the same type")
 
@@ -90,7 +93,8 @@ def _compute_coalesce_list(*lists: Value) -> Value:
         raise FixedProblem("at least one argument is required")
     for position, argument in enumerate(lists):
         if argument.raw is UNKNOWN:
-            break  # later arguments cannot be the result: they are not checked
+            # later arguments cannot be the result: they are not checked.
+            break
         if not isinstance(argument.type, (ListType, TupleType)):
             raise FixedProblem("coalescelist arguments must be lists or tuples", position)
     for argument in lists:
@@ -107,7 +111,8 @@ def _find_single_element(sequence: Value) -> Value:
     """
     if sequence.type is DYNAMIC:
         return DYNAMIC_UNKNOWN
-    part_types = sequence.type.parts  # one for a list or set, one for each element of a tuple
+    # One for a list or set, one for each element of a tuple.
+    part_types = sequence.type.parts
     if not isinstance(sequence.type, SEQUENCES) or len(part_types) > 1:
         raise FunctionProblem(_TOO_MANY_ELEMENTS, argument=0)
     element_type = part_types[0] if part_types else DYNAMIC
@@ -115,7 +120,8 @@ def _find_single_element(sequence: Value) -> Value:
         return Value(element_type, UNKNOWN)
     if len(sequence.raw) > 1:
         if isinstance(sequence.type, SetType) and not sequence.is_wholly_known:
-            return Value(element_type, UNKNOWN)  # unknown elements may be equal to others
+            # Unknown elements may be equal to others.
+            return Value(element_type, UNKNOWN)
         raise FunctionProblem(_TOO_MANY_ELEMENTS, argument=0)
     element: Value = sequence.raw[0] if sequence.raw else Value(element_type, None)
     return element
@@ -130,17 +136,25 @@ def _find_element_type(arguments: Sequence[Value]) -> Type:
     sequence, index = arguments
     sequence_type = sequence.type
     if not isinstance(sequence_type, (ListType, TupleType)):
-        raise FunctionProblem(f"cannot read elements from {describe_type(sequence_type)}", argument=0)
+        raise FunctionProblem(
+            f"cannot read elements from {describe_type(sequence_type)}", argument=0
+        )
     if isinstance(sequence_type, ListType):
         return sequence_type.element
-    position, element_types = index.raw, sequence_type.elements  # an unknown or invalid position gives no type
+    # An unknown or invalid position gives no type.
+    position, element_types = index.raw, sequence_type.elements
     # Indices wrap around the length.
-    return element_types[position % len(element_types)] if element_types and isinstance(position, int) else DYNAMIC
+    return (
+        element_types[position % len(element_types)]
+        if element_types and isinstance(position, int)
+        else DYNAMIC
+    )
 
 
 def _find_element_at_position(sequence: Value, position: Value) -> Value:
     """Return the element at an index; it wraps around at both ends. Raises FunctionProblem for an empty list."""
-    _find_element_type([sequence, position])  # raises FunctionProblem unless it is a list or tuple
+    # raises FunctionProblem unless it is a list or tuple.
+    _find_element_type([sequence, position])
     if not isinstance(position.raw, int) or not -_INT64 <= position.raw < _INT64:
         raise FixedProblem("the index must be a whole number of at most 63 bits", argument=1)
     if not sequence.raw:
@@ -158,7 +172,8 @@ def _find_index_of_value(sequence: Value, value: Value) -> Value:
     for position, item in enumerate(sequence.raw):
         is_equal = compare_values(item, value).raw
         if is_equal is UNKNOWN:
-            return Value(NUMBER, UNKNOWN)  # it may be the first equal one
+            # It may be the first equal one.
+            return Value(NUMBER, UNKNOWN)
         if is_equal:
             return Value(NUMBER, position)
     raise FixedProblem("item not found")
@@ -181,9 +196,12 @@ def _has_element(sequence: Value, value: Value) -> Value:
 def _compute_length(value: Value) -> Value:
     """Return the number of elements, attributes or characters. An unknown number still has its known bounds."""
     value_type, raw = value.type, value.raw
-    if isinstance(value_type, (TupleType, ObjectType)):  # also of an unknown value
+    # Also of an unknown value.
+    if isinstance(value_type, (TupleType, ObjectType)):
         return Value(NUMBER, len(value_type.parts))
-    if value_type not in {STRING, DYNAMIC} and not isinstance(value_type, (ListType, SetType, MapType)):
+    if value_type not in {STRING, DYNAMIC} and not isinstance(
+        value_type, (ListType, SetType, MapType)
+    ):
         raise FixedProblem("argument must be a string, a collection type, or a structural type")
     if value_type == STRING:
         if raw is not UNKNOWN:
@@ -192,7 +210,8 @@ def _compute_length(value: Value) -> Value:
         minimum = len(split_clusters(get_refinement(value).prefix))
         return Value(NUMBER, UNKNOWN, refinement=Refinement(not_null=True, lowest=minimum))
     # Unknown elements of a set may be equal, so even for a known set only bounds may be known.
-    refinement = get_refinement(value)  # of a value of open type: at least 0
+    # Of a value of open type: at least 0.
+    refinement = get_refinement(value)
     if refinement.shortest == refinement.longest:
         return Value(NUMBER, refinement.shortest)
     bounds = Refinement(not_null=True, lowest=refinement.shortest, highest=refinement.longest)
@@ -228,7 +247,14 @@ FUNCTIONS: Final = (
         _find_coalesce_type,
         _compute_coalesce,
         (Example('coalesce("", "b")', '"b"'), Example("coalesce(null, 1, 2)", "1")),
-        Parameter("vals", DYNAMIC, "values of one type", allow_null=True, allow_unknown=True, allow_dynamic=True),
+        Parameter(
+            "vals",
+            DYNAMIC,
+            "values of one type",
+            allow_null=True,
+            allow_unknown=True,
+            allow_dynamic=True,
+        ),
     ),
     Function(
         "coalescelist",
@@ -256,7 +282,10 @@ FUNCTIONS: Final = (
         ),
         _find_element_type,
         _find_element_at_position,
-        (Example('element(["a", "b", "c"], 1)', '"b"'), Example('element(["a", "b", "c"], 3)', '"a"')),
+        (
+            Example('element(["a", "b", "c"], 1)', '"b"'),
+            Example('element(["a", "b", "c"], 3)', '"a"'),
+        ),
         may_be_null=True,
     ),
     Function(
@@ -272,17 +301,30 @@ FUNCTIONS: Final = (
         "The number of elements of a collection, or characters of a text.",
         (
             Parameter(
-                "value", DYNAMIC, "a collection or a text", allow_dynamic=True, allow_unknown=True, allow_marked=True
+                "value",
+                DYNAMIC,
+                "a collection or a text",
+                allow_dynamic=True,
+                allow_unknown=True,
+                allow_marked=True,
             ),
         ),
         NUMBER,
         lambda value: _compute_length(value).add_marks(value.marks),
-        (Example("length([])", "0"), Example('length("hello")', "5"), Example("length({ a = 1 })", "1")),
+        (
+            Example("length([])", "0"),
+            Example('length("hello")', "5"),
+            Example("length({ a = 1 })", "1"),
+        ),
     ),
     Function(
         "one",
         "The only element of a list, or null for an empty list. More elements are an error.",
-        (build_list_parameter("a list, set or tuple", allow_unknown=True, allow_dynamic=True, inner_marks=True),),
+        (
+            build_list_parameter(
+                "a list, set or tuple", allow_unknown=True, allow_dynamic=True, inner_marks=True
+            ),
+        ),
         DYNAMIC,
         _find_single_element,
         (Example('one(["a"])', '"a"'), Example("one([])", "null")),

@@ -45,10 +45,12 @@ def _compress_to_base64_gzip(text: str) -> str:
     import zlib
 
     data = text.encode()
-    packer = zlib.compressobj(wbits=-15)  # without a header
+    # Without a header.
+    packer = zlib.compressobj(wbits=-15)
     empty_last_block = b"\x01\x00\x00\xff\xff"
     packed = packer.compress(data) + packer.flush(zlib.Z_SYNC_FLUSH) + empty_last_block
-    head = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"  # gzip without a time (zeros) and a system (ff)
+    # gzip without a time (zeros) and a system (ff).
+    head = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
     return encode_base64(head + packed + struct.pack("<II", zlib.crc32(data), len(data)))
 
 
@@ -57,7 +59,8 @@ def _decompress_from_base64_gzip(text: str) -> str:
     import zlib
 
     packed = decode_base64(text)
-    unpacker = zlib.decompressobj(wbits=31)  # with a gzip header
+    # With a gzip header.
+    unpacker = zlib.decompressobj(wbits=31)
     try:
         data = unpacker.decompress(packed, MAX_UNPACKED_BYTES)
     except zlib.error as problem:
@@ -83,7 +86,8 @@ def _unquote_url(text: str) -> str:
     invalid_escape = _BAD_ESCAPE.search(text)
     if invalid_escape is not None:
         start = invalid_escape.start()
-        escape = text[start : start + 3]  # the percent sign and two characters
+        # The percent sign and two characters.
+        escape = text[start : start + 3]
         raise FunctionProblem(f'invalid URL escape "{escape}"', argument=0)
     return decode_utf8(unquote_to_bytes(text.replace("+", " ")), _DECODED)
 
@@ -94,7 +98,8 @@ def _parse_csv(text: str) -> Value:
     rows = _split_csv_rows(text)
     if not rows:
         raise FixedProblem("missing header line")
-    _, header = rows[0]  # a row is an offset and fields
+    # A row is an offset and fields.
+    _, header = rows[0]
     known_names: set[str] = set()
     for name in header:
         if name in known_names:
@@ -115,14 +120,16 @@ def _split_csv_rows(text: str) -> list[tuple[int, list[str]]]:
     rows: list[tuple[int, list[str]]] = []
     offset = 0
     while offset < len(text):
-        if text[offset] == "\n":  # an empty line
+        # An empty line.
+        if text[offset] == "\n":
             offset += 1
             continue
         start, row = offset, []
         while True:
             field, offset = _parse_csv_field(text, offset)
             row.append(normalize_stored_text(field))
-            if not text.startswith(",", offset):  # the end of the line or of the text
+            # The end of the line or of the text.
+            if not text.startswith(",", offset):
                 break
             offset += 1
         rows.append((start, row))
@@ -141,7 +148,8 @@ def _parse_csv_field(text: str, offset: int) -> tuple[str, int]:
             raise _build_csv_error(text, start, 'bare " in non-quoted-field')
         return field, start + len(field)
     pieces: list[str] = []
-    offset += 1  # after the opening quote
+    # After the opening quote.
+    offset += 1
     while True:
         quote = text.find('"', offset)
         if quote < 0:
@@ -149,7 +157,8 @@ def _parse_csv_field(text: str, offset: int) -> tuple[str, int]:
         pieces.append(text[offset:quote])
         following = text[quote + 1 : quote + 2]
         if following == '"':
-            pieces.append('"')  # two quotes stand for one
+            # Two quotes stand for one.
+            pieces.append('"')
             offset = quote + 2
         elif following in {"", ",", "\n"}:
             return "".join(pieces), quote + 1
@@ -162,8 +171,8 @@ def _build_csv_error(text: str, offset: int, reason: str) -> FunctionProblem:
     return FunctionProblem(f"CSV parse error on line {line}: {reason}")
 
 
-# Python's codec, then the registry's name and its aliases: those of the encodings that Terraform has,
-# too. IBM1047 is missing, for Python has no codec for it.
+# Python's codec, then the registry's name and its aliases: those of the encodings that Terraform
+# has, too. IBM1047 is missing, for Python has no codec for it.
 _ENCODINGS: Final = """
 ascii       US-ASCII iso-ir-6 ANSI_X3.4-1968 ANSI_X3.4-1986 ISO_646.irv:1991 ISO646-US us IBM367 cp367 csASCII
 iso8859_1   ISO-8859-1 ISO_8859-1:1987 iso-ir-100 ISO_8859-1 latin1 l1 IBM819 CP819 csISOLatin1
@@ -230,7 +239,9 @@ def _find_codec(name: str) -> str:
     """Return the codec for an IANA encoding name. Raises FunctionProblem."""
     codec = _CODECS.get(name.lower())
     if codec is None:
-        message = f'"{name}" is not a supported IANA encoding name or alias in this version of nexusform'
+        message = (
+            f'"{name}" is not a supported IANA encoding name or alias in this version of nexusform'
+        )
         raise FunctionProblem(message, argument=1)
     return codec
 
@@ -240,7 +251,9 @@ def _encode_text(text: str, encoding: str) -> str:
     codec = _find_codec(encoding)
     try:
         # UTF-16 without a byte order in its name is big-endian, and starts with a byte order mark.
-        encoded = b"\xfe\xff" + text.encode("utf-16-be") if codec == "utf-16" else text.encode(codec)
+        encoded = (
+            b"\xfe\xff" + text.encode("utf-16-be") if codec == "utf-16" else text.encode(codec)
+        )
         return encode_base64(encoded)
     except UnicodeError:
         message = f"the given string contains characters that cannot be represented in {encoding}"
@@ -253,7 +266,8 @@ def _decode_text(text: str, encoding: str) -> str:
     try:
         data = decode_base64(text)
         if codec == "utf-16" and data[:2] not in {b"\xfe\xff", b"\xff\xfe"}:
-            codec = "utf-16-be"  # the order without a byte order mark
+            # The order without a byte order mark.
+            codec = "utf-16-be"
         return normalize_stored_text(data.decode(codec))
     except UnicodeError:
         message = f"the given string contains symbols that are not defined for {encoding}"

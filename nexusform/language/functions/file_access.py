@@ -28,10 +28,19 @@ from nexusform.language.functions.function import (
 )
 from nexusform.language.functions.hashing import HASHES, encode_base64
 from nexusform.language.syntax.syntax_nodes import Traversal
-from nexusform.schemas.value_types import BOOL, DYNAMIC, STRING, MapType, ObjectType, SetType, describe_type
+from nexusform.schemas.value_types import (
+    BOOL,
+    DYNAMIC,
+    STRING,
+    MapType,
+    ObjectType,
+    SetType,
+    describe_type,
+)
 from nexusform.values.typed_value import DYNAMIC_UNKNOWN, Value, build_set, build_string
 
-MAX_DEPTH: Final = 32  # of nested template calls
+# Of nested template calls.
+MAX_DEPTH: Final = 32
 _NAME: Final = re.compile(r"[^\W\d][\w-]*\Z")
 _PATH: Final = [("path", STRING, "a path, relative to the working directory")]
 _VARIABLES: Final = Parameter("vars", DYNAMIC, "a map or object of the template's variables")
@@ -127,31 +136,52 @@ def _convert_file_problems() -> Iterator[None]:
         raise FunctionProblem(str(problem).rstrip("."), argument=0) from None
 
 
-def _build_file_hash(reader: FileReader, name: str, description: str, digest: Callable[[bytes], str]) -> Function:
+def _build_file_hash(
+    reader: FileReader, name: str, description: str, digest: Callable[[bytes], str]
+) -> Function:
     """Build the function to hash a file, such as filesha256 for the name "sha256", by `digest`."""
     return build_plain_function(
-        f"file{name}", f"The {description} of a file.", _PATH, compute=lambda path: digest(reader.read(path))
+        f"file{name}",
+        f"The {description} of a file.",
+        _PATH,
+        compute=lambda path: digest(reader.read(path)),
     )
 
 
 def build_file_functions(reader: FileReader) -> tuple[Function, ...]:
     """Build the functions that read files."""
     return (
-        build_plain_function("abspath", "The absolute form of a path.", _PATH, compute=reader.resolve_path),
-        build_plain_function("file", "The content of a text file (UTF-8).", _PATH, compute=reader.read_text),
         build_plain_function(
-            "filebase64", "The content of a file in base64.", _PATH, compute=lambda p: encode_base64(reader.read(p))
+            "abspath", "The absolute form of a path.", _PATH, compute=reader.resolve_path
+        ),
+        build_plain_function(
+            "file", "The content of a text file (UTF-8).", _PATH, compute=reader.read_text
+        ),
+        build_plain_function(
+            "filebase64",
+            "The content of a file in base64.",
+            _PATH,
+            compute=lambda p: encode_base64(reader.read(p)),
         ),
         *[_build_file_hash(reader, *hash_entry) for hash_entry in HASHES],
         build_plain_function(
-            "fileexists", "Whether a regular file exists at a path.", _PATH, returns=BOOL, compute=reader.is_file
+            "fileexists",
+            "Whether a regular file exists at a path.",
+            _PATH,
+            returns=BOOL,
+            compute=reader.is_file,
         ),
         Function(
             "fileset",
             "The files below a directory that match a pattern: *, **, ?, [a-z] and {a,b}.",
-            (Parameter("path", STRING, "the directory"), Parameter("pattern", STRING, "the pattern")),
+            (
+                Parameter("path", STRING, "the directory"),
+                Parameter("pattern", STRING, "the pattern"),
+            ),
             returns=SetType(STRING),
-            body=lambda path, pattern: build_set(map(build_string, reader.find_files(path.raw, pattern.raw)), STRING),
+            body=lambda path, pattern: build_set(
+                map(build_string, reader.find_files(path.raw, pattern.raw)), STRING
+            ),
         ),
         build_plain_function(
             "pathexpand",
@@ -177,19 +207,23 @@ class _TemplateScope:
         name = traversal.root.name
         value = self._variables.get(name)
         if value is not None:
-            return value, 0, []  # no step is applied yet
+            # No step is applied yet.
+            return value, 0, []
         hint = suggest_name(name, self._variables)
         detail = f'vars map does not contain key "{name}".{hint}'
         problem = build_error("unknown-template-variable", detail, traversal.root.span)
-        return DYNAMIC_UNKNOWN, len(traversal.steps), [problem]  # no step is left to apply
+        # No step is left to apply.
+        return DYNAMIC_UNKNOWN, len(traversal.steps), [problem]
 
 
 class TemplateRenderer:
     """Renderer of templates with the functions of the configuration, with limited nesting."""
 
     def __init__(self) -> None:
-        self.functions: Functions = {}  # for the templates; set once all functions are built
-        self._depth = 0  # of templates that render one another
+        # For the templates; set once all functions are built.
+        self.functions: Functions = {}
+        # Of templates that render one another.
+        self._depth = 0
 
     def render(self, name: str, text: str, variables: Value) -> Value:
         """Render a template to its value: text, or of any type if it is one interpolation. Raises FunctionProblem."""
@@ -199,11 +233,15 @@ class TemplateRenderer:
         if self._depth >= MAX_DEPTH:
             raise FunctionProblem(f"templates render one another more than {MAX_DEPTH} levels deep")
         if not isinstance(variables.type, (MapType, ObjectType)):
-            raise FunctionProblem(f"invalid vars value: must be a map, not {describe_type(variables.type)}", argument=1)
+            raise FunctionProblem(
+                f"invalid vars value: must be a map, not {describe_type(variables.type)}",
+                argument=1,
+            )
         for variable_name in variables.raw:
             if not _NAME.match(variable_name):
                 raise FunctionProblem(
-                    f'invalid template variable name "{variable_name}": must start with a letter, followed by zero or '
+                    f'invalid template variable name "{variable_name}": must start with a letter, '
+                    "followed by zero or "
                     "more letters, digits, and underscores",
                     argument=1,
                 )
@@ -212,7 +250,9 @@ class TemplateRenderer:
             raise FunctionProblem(_describe_first_error(problems))
         self._depth += 1
         try:
-            value, problems = evaluate_expression(expression, _TemplateScope(variables.raw, self.functions))
+            value, problems = evaluate_expression(
+                expression, _TemplateScope(variables.raw, self.functions)
+            )
         finally:
             self._depth -= 1
         if has_errors(problems):
@@ -228,7 +268,9 @@ def _describe_first_error(problems: Sequence[Diagnostic]) -> str:
     return f"{position}{first.summary}; {first.detail.rstrip('.')}"
 
 
-def build_template_functions(reader: FileReader, renderer: TemplateRenderer) -> tuple[Function, ...]:
+def build_template_functions(
+    reader: FileReader, renderer: TemplateRenderer
+) -> tuple[Function, ...]:
     """Build templatefile and templatestring."""
     return (
         Function(
@@ -236,14 +278,18 @@ def build_template_functions(reader: FileReader, renderer: TemplateRenderer) -> 
             "The content of a file rendered as a template.",
             (Parameter("path", STRING, "the file"), _VARIABLES),
             DYNAMIC,
-            lambda path, variables: renderer.render(path.raw, reader.read_text(path.raw), variables),
+            lambda path, variables: renderer.render(
+                path.raw, reader.read_text(path.raw), variables
+            ),
         ),
         Function(
             "templatestring",
             "A text rendered as a template.",
             (Parameter("template", STRING, "the text"), _VARIABLES),
             DYNAMIC,
-            lambda text, variables: renderer.render("<templatestring argument>", text.raw, variables),
+            lambda text, variables: renderer.render(
+                "<templatestring argument>", text.raw, variables
+            ),
             (Example('templatestring("Hello, $${name}!", { name = "Ander" })', '"Hello, Ander!"'),),
         ),
     )

@@ -8,12 +8,27 @@ from typing import Any, Final
 from msgspec import Struct
 
 from nexusform.json_data.plain_data import ConversionProblem
-from nexusform.language.functions.function import Example, Function, FunctionProblem, Parameter, build_any_parameter
+from nexusform.language.functions.function import (
+    Example,
+    Function,
+    FunctionProblem,
+    Parameter,
+    build_any_parameter,
+)
 from nexusform.language.functions.json_encoding import render_json, render_json_string
 from nexusform.language.functions.text import split_clusters
 from nexusform.language.syntax.scanner import count_clusters
 from nexusform.language.type_conversion import convert_value, describe_problem
-from nexusform.schemas.value_types import BOOL, DYNAMIC, NUMBER, STRING, ListType, PrimitiveType, SetType, TupleType
+from nexusform.schemas.value_types import (
+    BOOL,
+    DYNAMIC,
+    NUMBER,
+    STRING,
+    ListType,
+    PrimitiveType,
+    SetType,
+    TupleType,
+)
 from nexusform.values.typed_value import (
     DYNAMIC_UNKNOWN,
     UNKNOWN,
@@ -25,7 +40,10 @@ from nexusform.values.typed_value import (
 
 # "%%", or a verb without the letter at its end.
 _VERB: Final = re.compile(
-    r"%%|%(?P<flags>[ +\-0#]*)(?P<width>[1-9][0-9]*)?(?:\.(?P<precision>[0-9]+))?(?:\[(?P<index>[1-9][0-9]{0,8})\])?"
+    (
+        r"%%|%(?P<flags>[ "
+        r"+\-0#]*)(?P<width>[1-9][0-9]*)?(?:\.(?P<precision>[0-9]+))?(?:\[(?P<index>[1-9][0-9]{0,8})\])?"
+    )
 )
 _MODES: Final = "vtbdoxXeEfgGsq"
 _MAX_WIDTH: Final = 100_000
@@ -53,7 +71,8 @@ def _evaluate_format(pattern: Value, *arguments: Value) -> Value:
         return Value(STRING, format_pattern(pattern.raw, arguments))
     except FunctionProblem:
         if _has_untyped_null(arguments):
-            return DYNAMIC_UNKNOWN  # no error, as in Terraform
+            # No error, as in Terraform.
+            return DYNAMIC_UNKNOWN
         raise
 
 
@@ -65,8 +84,10 @@ def _has_untyped_null(arguments: Sequence[Value]) -> bool:
 def format_pattern(pattern: str, arguments: Sequence[Value]) -> str:
     """Replace the verbs of the pattern by the arguments. Raises FunctionProblem."""
     pieces: list[str] = []
-    offset, next_position = 0, 0  # in the pattern, and in the arguments (for a verb without an index)
-    used_count = 0  # the number of arguments up to the last used one
+    # In the pattern, and in the arguments (for a verb without an index).
+    offset, next_position = 0, 0
+    # The number of arguments up to the last used one.
+    used_count = 0
     for match in _VERB.finditer(pattern):
         pieces.append(pattern[offset : match.start()])
         if match[0] == "%%":
@@ -84,23 +105,34 @@ def format_pattern(pattern: str, arguments: Sequence[Value]) -> str:
         offset = match.start() + len(verb.text)
     pieces.append(pattern[offset:])
     if used_count < len(arguments):
-        usage = f"only {used_count} used by format string" if used_count else "no verbs in format string"
-        raise FunctionProblem(f"too many arguments; {usage}", argument=used_count + 1)  # the pattern is argument 0
+        usage = (
+            f"only {used_count} used by format string"
+            if used_count
+            else "no verbs in format string"
+        )
+        # The pattern is argument 0.
+        raise FunctionProblem(f"too many arguments; {usage}", argument=used_count + 1)
     return "".join(pieces)
 
 
 def _parse_verb(pattern: str, match: re.Match[str], next_position: int) -> tuple[_FormatVerb, int]:
     """Parse the verb of a match. Return it and its argument's position (from 0): explicit, else `next_position`."""
     start = match.start()
-    offset = len(pattern[:start].encode())  # in bytes, for messages
+    # In bytes, for messages.
+    offset = len(pattern[:start].encode())
     if match.end() >= len(pattern):
         raise FunctionProblem(f"invalid format string starting at offset {offset + 1}")
     mode = pattern[match.end()]
     if mode not in _MODES:
         position_at_fault = offset + match.end() - start
-        raise FunctionProblem(f"unrecognized format character {mode!r} at offset {position_at_fault}")
-    width = int((match["width"] or "0")[:9])  # a longer one is too great, too
-    precision = None if match["precision"] is None else int((match["precision"].lstrip("0") or "0")[:9])
+        raise FunctionProblem(
+            f"unrecognized format character {mode!r} at offset {position_at_fault}"
+        )
+    # A longer one is too great, too.
+    width = int((match["width"] or "0")[:9])
+    precision = (
+        None if match["precision"] is None else int((match["precision"].lstrip("0") or "0")[:9])
+    )
     if max(width, precision or 0) > _MAX_WIDTH:
         raise FunctionProblem(f"width and precision must not be greater than {_MAX_WIDTH}")
     text = pattern[start : match.end() + 1]
@@ -111,17 +143,22 @@ def _parse_verb(pattern: str, match: re.Match[str], next_position: int) -> tuple
 
 def _render_argument(verb: _FormatVerb, argument: Value) -> str:
     """Render an argument as its verb requires. Raises FunctionProblem for an unsuitable one (null except for `%v`)."""
-    mode = verb.mode  # the letter of the verb
+    # The letter of the verb.
+    mode = verb.mode
     if mode == "v":
         return _add_padding_to_width(verb, _render_any_value(verb, argument))
     if argument.raw is None:
-        raise FunctionProblem(f'unsupported value for "{verb.text}" at {verb.offset}: null value cannot be formatted')
-    if mode in {"s", "q"}:  # plain or quoted text
+        raise FunctionProblem(
+            f'unsupported value for "{verb.text}" at {verb.offset}: null value cannot be formatted'
+        )
+    # plain or quoted text.
+    if mode in {"s", "q"}:
         text = _convert_argument(verb, argument, STRING)
         if verb.precision is not None:
             text = "".join(split_clusters(text)[: verb.precision])
         return _add_padding_to_width(verb, render_json_string(text) if mode == "q" else text)
-    if mode == "t":  # a bool, without padding
+    # A bool, without padding.
+    if mode == "t":
         return "true" if _convert_argument(verb, argument, BOOL) else "false"
     number = _convert_argument(verb, argument, NUMBER)
     return _render_integer(verb, number) if mode in "bdoxX" else _render_decimal(verb, number, mode)
@@ -133,7 +170,8 @@ def _render_any_value(verb: _FormatVerb, argument: Value) -> str:
         return render_json(argument)
     if argument.type == STRING:
         return str(argument.raw)
-    sign = "-" if argument.raw < 0 else ""  # a number; the flags for a sign and the precision are ignored
+    # A number; the flags for a sign and the precision are ignored.
+    sign = "-" if argument.raw < 0 else ""
     return sign + _render_general(abs(argument.raw), precision=None, mode="g")
 
 
@@ -142,14 +180,18 @@ def _convert_argument(verb: _FormatVerb, argument: Value, target: PrimitiveType)
     try:
         return convert_value(argument, target).raw
     except ConversionProblem as problem:
-        message = f'unsupported value for "{verb.text}" at {verb.offset}: {describe_problem(problem)}'
+        message = (
+            f'unsupported value for "{verb.text}" at {verb.offset}: {describe_problem(problem)}'
+        )
         raise FunctionProblem(message) from None
 
 
 def _add_padding_to_width(verb: _FormatVerb, text: str) -> str:
     """Fill a text up to the verb's width: on the right with `-`, else on the left, with zeros for the flag 0."""
     # In ASCII only a CR and LF are one cluster of two characters.
-    missing = verb.width - (len(text) if text.isascii() and "\r\n" not in text else count_clusters(text))
+    missing = verb.width - (
+        len(text) if text.isascii() and "\r\n" not in text else count_clusters(text)
+    )
     if "-" in verb.flags:
         return text + " " * missing
     return ("0" if "0" in verb.flags else " ") * missing + text
@@ -170,7 +212,9 @@ def _render_signed_number(verb: _FormatVerb, is_negative: bool, digits: str) -> 
 def _render_integer(verb: _FormatVerb, number: Any) -> str:
     """Render a whole number in the verb's base. Raises FunctionProblem for fractions."""
     if not isinstance(number, int):
-        raise FunctionProblem(f'unsupported value for "{verb.text}" at {verb.offset}: an integer is required')
+        raise FunctionProblem(
+            f'unsupported value for "{verb.text}" at {verb.offset}: an integer is required'
+        )
     digits = format(abs(number), verb.mode)
     if verb.precision is not None:
         digits = digits.rjust(verb.precision, "0")
@@ -184,15 +228,21 @@ def _render_decimal(verb: _FormatVerb, number: Any, mode: str) -> str:
     size = abs(number)
     places = _DEFAULT_PLACES if verb.precision is None else verb.precision
     if mode == "f":
-        scaled = str(round(size * 10**places)).rjust(places + 1, "0")  # with a digit before the point
+        # With a digit before the point.
+        scaled = str(round(size * 10**places)).rjust(places + 1, "0")
         digits = format_digits(scaled, len(scaled) - places)
-    elif mode in "eE":  # one digit, `places` decimals, and a signed exponent of two digits or more
+    elif mode in "eE":
+        # One digit, `places` decimals, and a signed exponent of two digits or more.
         # `point` is the position of the decimal point in the digits.
         significant_digits, point = _compute_decimal_digits(size, places + 1)
-        significant_digits = significant_digits[: places + 1]  # rounding up may have added a zero
-        digits = f"{format_digits(significant_digits.ljust(places + 1, '0'), 1)}{mode}{point - 1:+03d}"
+        # rounding up may have added a zero.
+        significant_digits = significant_digits[: places + 1]
+        digits = (
+            f"{format_digits(significant_digits.ljust(places + 1, '0'), 1)}{mode}{point - 1:+03d}"
+        )
     else:
-        digits = _render_general(size, verb.precision, mode)  # without a precision as short as possible
+        # Without a precision as short as possible.
+        digits = _render_general(size, verb.precision, mode)
     return _render_signed_number(verb, number < 0, digits)
 
 
@@ -203,20 +253,24 @@ def _compute_decimal_digits(size: int | Fraction, count: int | None) -> tuple[st
     digits, point = compute_shortest_digits(size)
     if count is None or len(digits) <= count:
         return digits, point
-    power = point - count  # the number is rounded to a multiple of 10**power
+    # The number is rounded to a multiple of 10**power.
+    power = point - count
     multiple = round(Fraction(size) / 10**power) if power >= 0 else round(size * 10**-power)
     text = str(multiple)
-    return text, power + len(text)  # rounding up may add a digit
+    # rounding up may add a digit.
+    return text, power + len(text)
 
 
 def _render_general(size: int | Fraction, precision: int | None, mode: str) -> str:
     """Render a number as Go does for %g: plainly (`123`), or with an exponent if that is small or large (`1e-05`).
     Small is below -4. Large is at least the number of significant digits (`precision`), 6 if it is None.
     """
-    count = None if precision is None else max(precision, 1)  # significant digits; None: all
+    # significant digits; None: all.
+    count = None if precision is None else max(precision, 1)
     digits, point = _compute_decimal_digits(size, count)
     digits = digits.rstrip("0") or "0"
-    limit = 6 if count is None else count  # the least exponent to write as such
+    # The least exponent to write as such.
+    limit = 6 if count is None else count
     exponent = point - 1
     if exponent < -4 or exponent >= limit:
         letter = "e" if mode == "g" else "E"
@@ -228,28 +282,40 @@ def _format_list(pattern: Value, *arguments: Value) -> Value:
     """Evaluate `formatlist`: format one text for each position of the lists, which have one length. An argument that
     is no list is used in every text: ("%s-%d", ["a", "b"], 1) gives ["a-1", "b-1"].
     """
-    lists: dict[int, Value] = {}  # by position in the call: the pattern is argument 0
+    # By position in the call: the pattern is argument 0.
+    lists: dict[int, Value] = {}
     has_unknown_list = False
     for position, argument in enumerate(arguments, 1):
         if isinstance(argument.type, (ListType, SetType, TupleType)) and argument.raw is not None:
             lists[position] = argument
             if argument.raw is UNKNOWN or _find_known_sequence_length(argument) is None:
                 has_unknown_list = True
-        elif argument.type is DYNAMIC and argument.raw is UNKNOWN:  # it may be a list, too
+        elif argument.type is DYNAMIC and argument.raw is UNKNOWN:
+            # It may be a list, too.
             has_unknown_list = True
-    count = _find_common_length(lists)  # of the texts
+    # Of the texts.
+    count = _find_common_length(lists)
     if pattern.raw is UNKNOWN or has_unknown_list:
         return Value(_STRINGS, UNKNOWN)
-    # One column for each argument, with its value in every text; a row has the arguments of one text.
-    columns = [lists[i].raw if i in lists else (argument,) * count for i, argument in enumerate(arguments, 1)]
-    texts = []  # a text is unknown if one of its arguments is
-    for iteration, *item_arguments in zip(range(count), *columns, strict=True):  # the arguments of one text
+    # One column for each argument, with its value in every text; a row has the arguments of one
+    # text.
+    columns = [
+        lists[i].raw if i in lists else (argument,) * count
+        for i, argument in enumerate(arguments, 1)
+    ]
+    # A text is unknown if one of its arguments is.
+    texts = []
+    # The arguments of one text.
+    for iteration, *item_arguments in zip(range(count), *columns, strict=True):
         try:
             is_known = all(argument.is_wholly_known for argument in item_arguments)
-            texts.append(Value(STRING, format_pattern(pattern.raw, item_arguments) if is_known else UNKNOWN))
+            texts.append(
+                Value(STRING, format_pattern(pattern.raw, item_arguments) if is_known else UNKNOWN)
+            )
         except FunctionProblem as problem:
             if _has_untyped_null(arguments):
-                return DYNAMIC_UNKNOWN  # no error, as in Terraform
+                # No error, as in Terraform.
+                return DYNAMIC_UNKNOWN
             message = f"error on format iteration {iteration}: {problem.message}"
             raise FunctionProblem(message, problem.argument) from None
     return Value(_STRINGS, tuple(texts))
@@ -258,10 +324,12 @@ def _format_list(pattern: Value, *arguments: Value) -> Value:
 def _find_common_length(lists: Mapping[int, Value]) -> int:
     """Return the common known length of the lists, 1 without any. Raises FunctionProblem if known lengths differ."""
     count = first_position = None
-    for position, argument in lists.items():  # position in the call: the pattern is argument 0
+    # position in the call: the pattern is argument 0.
+    for position, argument in lists.items():
         length = _find_known_sequence_length(argument)
         if length is None:
-            continue  # an unknown length may be equal
+            # An unknown length may be equal.
+            continue
         if count is not None and length != count:
             raise FunctionProblem(
                 f"argument {position} has length {length}, which is inconsistent with "
@@ -276,14 +344,18 @@ def _find_known_sequence_length(sequence: Value) -> int | None:
     """Return the number of elements; None if it is unknown."""
     if isinstance(sequence.type, TupleType):
         return len(sequence.type.elements)
-    is_uncertain = isinstance(sequence.type, SetType) and not sequence.is_wholly_known  # equal elements are one
+    # equal elements are one.
+    is_uncertain = isinstance(sequence.type, SetType) and not sequence.is_wholly_known
     return None if sequence.raw is UNKNOWN or is_uncertain else len(sequence.raw)
 
 
 FUNCTIONS: Final = (
     Function(
         "format",
-        "Text from a pattern: %s text, %d integer, %f decimals, %x hexadecimal, %q quoted, %v any value.",
+        (
+            "Text from a pattern: %s text, %d integer, %f decimals, %x hexadecimal, %q quoted, %v "
+            "any value."
+        ),
         (Parameter("format", STRING, "the pattern"),),
         STRING,
         _evaluate_format,

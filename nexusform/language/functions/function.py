@@ -17,7 +17,15 @@ from nexusform.json_data.plain_data import ConversionProblem
 from nexusform.language.evaluation_run import CALL_UNITS, ExpressionRun
 from nexusform.language.syntax.syntax_nodes import Call, Expression
 from nexusform.language.type_conversion import convert_value, describe_problem
-from nexusform.schemas.value_types import DYNAMIC, STRING, ListType, PrimitiveType, SetType, TupleType, Type
+from nexusform.schemas.value_types import (
+    DYNAMIC,
+    STRING,
+    ListType,
+    PrimitiveType,
+    SetType,
+    TupleType,
+    Type,
+)
 from nexusform.values.typed_value import (
     DYNAMIC_UNKNOWN,
     NO_MARKS,
@@ -37,8 +45,10 @@ class FunctionProblem(Exception):
     def __init__(self, message: str, argument: int | None = None, line: int = 0) -> None:
         super().__init__(message)
         self.message = message
-        self.argument = argument  # its position; None: the problem is one of the call as a whole
-        self.line = line  # in the argument, from 1; 0: all of it
+        # Its position; None: the problem is one of the call as a whole.
+        self.argument = argument
+        # In the argument, from 1; 0: all of it.
+        self.line = line
 
 
 class FixedProblem(FunctionProblem):
@@ -129,7 +139,8 @@ def convert_argument(function: Function, position: int, argument: Value) -> Valu
     try:
         return convert_value(argument, required)
     except ConversionProblem as problem:
-        if argument.has_marks:  # the path would reveal names; the message is about types alone
+        # The path would reveal names; the message is about types alone.
+        if argument.has_marks:
             raise FixedProblem(problem.message, argument=position) from None
         raise FunctionProblem(describe_problem(problem), argument=position) from None
 
@@ -140,10 +151,13 @@ def invoke_function(function: Function, arguments: Sequence[Value]) -> Value:
     excluded unknown value the result is unknown, and the body is not called. Excluded marks are removed for the call.
     The result gets all removed marks.
     """
-    marks = NO_MARKS  # of the arguments, for the result
+    # Of the arguments, for the result.
+    marks = NO_MARKS
     values: list[Value] = []
-    has_dynamic = False  # an argument of unknown type, excluded by its parameter
-    has_unknown = False  # an unknown argument, excluded by its parameter
+    # An argument of unknown type, excluded by its parameter.
+    has_dynamic = False
+    # An unknown argument, excluded by its parameter.
+    has_unknown = False
     for position, argument in enumerate(arguments):
         value = argument
         parameter = function.get_parameter(position)
@@ -151,8 +165,10 @@ def invoke_function(function: Function, arguments: Sequence[Value]) -> Value:
             raise FixedProblem(NULL_ARGUMENT, position)
         if parameter.inner_marks:
             marks |= value.marks
-            value = value.remove_marks()  # only its own: its parts keep theirs
-        elif not parameter.allow_marked and (value.marks or value.raw.__class__ in _COMPOUND):  # parts may have marks
+            # Only its own: its parts keep theirs.
+            value = value.remove_marks()
+        elif not parameter.allow_marked and (value.marks or value.raw.__class__ in _COMPOUND):
+            # parts may have marks.
             value, inner_marks = remove_all_marks(value)
             marks |= inner_marks
         if value.raw is UNKNOWN:
@@ -160,19 +176,25 @@ def invoke_function(function: Function, arguments: Sequence[Value]) -> Value:
             has_unknown |= not parameter.allow_unknown
         values.append(value)
     if has_dynamic:
-        result_type = function.returns if not callable(function.returns) else DYNAMIC  # not computable yet
+        # Not computable yet.
+        result_type = function.returns if not callable(function.returns) else DYNAMIC
         result = Value(result_type, UNKNOWN)
     elif has_unknown:
-        result = Value(function.returns(values) if callable(function.returns) else function.returns, UNKNOWN)
+        result = Value(
+            function.returns(values) if callable(function.returns) else function.returns, UNKNOWN
+        )
     else:
         result = function.body(*values)
-    if result.raw is UNKNOWN and result.refinement is None and not function.may_be_null:  # unknown, but not null
+    # Unknown, but not null.
+    if result.raw is UNKNOWN and result.refinement is None and not function.may_be_null:
         result = add_refinement(result, NOT_NULL)
     return result.add_marks(marks)
 
 
 _COMPOUND: Final = (tuple, dict)
-_REDACTED_MESSAGE: Final = "the reason is hidden because it may contain part of a sensitive argument"
+_REDACTED_MESSAGE: Final = (
+    "the reason is hidden because it may contain part of a sensitive argument"
+)
 
 
 def format_signature(function: Function) -> str:
@@ -194,7 +216,8 @@ def get_first_argument_type(arguments: Sequence[Value]) -> Type:
     return arguments[0].type
 
 
-MAX_TEXT_LENGTH: Final = 64 * 1024 * 1024  # characters of a text returned by a function
+# characters of a text returned by a function.
+MAX_TEXT_LENGTH: Final = 64 * 1024 * 1024
 
 
 def check_text_length(characters: int) -> None:
@@ -216,10 +239,12 @@ def build_plain_function(
     return Function(
         name,
         description,
-        tuple([Parameter(*parameter) for parameter in parameters]),  # names, types and descriptions
+        # names, types and descriptions.
+        tuple([Parameter(*parameter) for parameter in parameters]),
         returns,
         lambda *arguments: Value(returns, compute(*[argument.raw for argument in arguments])),
-        tuple([Example(*example) for example in examples]),  # calls and results
+        # calls and results.
+        tuple([Example(*example) for example in examples]),
     )
 
 
@@ -231,31 +256,41 @@ def call_function(node: Call, run: ExpressionRun) -> Value:
         hint = suggest_name(node.name, run.scope.functions)
         detail = f'There is no function named "{node.name}".{hint}'
         return run.report_problem("call-to-unknown-function", detail, node.name_span, node)
-    if function.is_lazy:  # `try` or `can`
+    # `try` or `can`.
+    if function.is_lazy:
         return _call_with_unevaluated_arguments(node, function, run)
     if function.parse_type is not None:
         return _call_conversion(node, function, function.parse_type, run)
     before = len(run.diagnostics)
     argument_nodes: list[Expression] = list(node.arguments)
     arguments = list(map(run.evaluate, node.arguments))
-    marks = NO_MARKS  # those of an expanded sequence itself
-    if node.expand:  # `...` after the last argument: each element is an argument
+    # Those of an expanded sequence itself.
+    marks = NO_MARKS
+    # `...` after the last argument: each element is an argument.
+    if node.expand:
         sequence = _check_expanded_argument(node, function, arguments[-1], run)
-        if sequence is None or sequence.raw is UNKNOWN:  # None: no sequence, as reported
+        # None: no sequence, as reported.
+        if sequence is None or sequence.raw is UNKNOWN:
             return DYNAMIC_UNKNOWN.add_marks(arguments[-1].marks)
         marks = sequence.marks
         arguments[-1:] = sequence.raw
         argument_nodes[-1:] = [node.arguments[-1]] * len(sequence.raw)
-    if not _is_argument_count_valid(node, function, len(arguments), run) or run.has_failed_since(before):
+    if not _is_argument_count_valid(node, function, len(arguments), run) or run.has_failed_since(
+        before
+    ):
         return DYNAMIC_UNKNOWN
     return _call_with_values(node, function, arguments, argument_nodes, run).add_marks(marks)
 
 
-def _call_conversion(node: Call, function: Function, parse_type: TypeParser, run: ExpressionRun) -> Value:
+def _call_conversion(
+    node: Call, function: Function, parse_type: TypeParser, run: ExpressionRun
+) -> Value:
     """Call `convert`, with a value and a type expression as its arguments. Return an unknown value after an error."""
     if node.expand:
         detail = "A type cannot be an expanding argument (indicated by ...)."
-        return run.report_problem("invalid-expanding-argument-value", detail, node.arguments[-1], node)
+        return run.report_problem(
+            "invalid-expanding-argument-value", detail, node.arguments[-1], node
+        )
     if not _is_argument_count_valid(node, function, len(node.arguments), run):
         return DYNAMIC_UNKNOWN
     target, problems = parse_type(node.arguments[-1])
@@ -270,7 +305,9 @@ def _call_conversion(node: Call, function: Function, parse_type: TypeParser, run
     return _call_with_values(node, conversion, [value], [node.arguments[0]], run)
 
 
-def _check_expanded_argument(node: Call, function: Function, last: Value, run: ExpressionRun) -> Value | None:
+def _check_expanded_argument(
+    node: Call, function: Function, last: Value, run: ExpressionRun
+) -> Value | None:
     """Return the argument of `...`, a sequence or unknown. Report anything else, and return None."""
     if last.raw is None:
         detail = "The expanding argument (indicated by ...) must not be null."
@@ -280,11 +317,15 @@ def _check_expanded_argument(node: Call, function: Function, last: Value, run: E
         detail = "The expanding argument (indicated by ...) must be of a tuple, list, or set type."
     node_at_fault = node.arguments[-1]
     signature = format_signature(function)
-    run.report_problem("invalid-expanding-argument-value", detail, node_at_fault, node, function=signature)
+    run.report_problem(
+        "invalid-expanding-argument-value", detail, node_at_fault, node, function=signature
+    )
     return None
 
 
-def _is_argument_count_valid(node: Call, function: Function, count: int, run: ExpressionRun) -> bool:
+def _is_argument_count_valid(
+    node: Call, function: Function, count: int, run: ExpressionRun
+) -> bool:
     """Check the number of arguments (`count`), after the expansion of `...`. Report a wrong one."""
     expected = len(function.parameters)
     if count == expected or (count > expected and function.variadic is not None):
@@ -293,17 +334,27 @@ def _is_argument_count_valid(node: Call, function: Function, count: int, run: Ex
     if count < expected:
         at_least = "at least " if function.variadic else ""
         missing = function.parameters[count].name
-        detail = f'Function "{node.name}" expects {at_least}{expected} argument(s). Missing value for "{missing}".'
+        detail = (
+            f'Function "{node.name}" expects {at_least}{expected} argument(s). Missing value for '
+            f'"{missing}".'
+        )
         run.report_problem("not-enough-function-arguments", detail, node, function=signature)
     else:
         detail = f'Function "{node.name}" expects only {expected} argument(s).'
-        node_at_fault = node.arguments[min(expected, len(node.arguments) - 1)]  # the first surplus or the expanded one
-        run.report_problem("too-many-function-arguments", detail, node_at_fault, node, function=signature)
+        # The first surplus or the expanded one.
+        node_at_fault = node.arguments[min(expected, len(node.arguments) - 1)]
+        run.report_problem(
+            "too-many-function-arguments", detail, node_at_fault, node, function=signature
+        )
     return False
 
 
 def _call_with_values(
-    node: Call, function: Function, arguments: list[Value], argument_nodes: list[Expression], run: ExpressionRun
+    node: Call,
+    function: Function,
+    arguments: list[Value],
+    argument_nodes: list[Expression],
+    run: ExpressionRun,
 ) -> Value:
     """Call a function with evaluated arguments of any type. Report problems at their expressions, `argument_nodes`."""
     try:
@@ -311,18 +362,27 @@ def _call_with_values(
         result = invoke_function(function, converted_arguments)
     except FunctionProblem as original:
         problem = original
-        if not isinstance(original, FixedProblem) and any(argument.has_marks for argument in arguments):
-            problem = FixedProblem(_REDACTED_MESSAGE, original.argument)  # the message may contain part of an argument
-        if problem.argument is not None and problem.argument < len(argument_nodes):  # of one argument, not the call
+        if not isinstance(original, FixedProblem) and any(
+            argument.has_marks for argument in arguments
+        ):
+            # The message may contain part of an argument.
+            problem = FixedProblem(_REDACTED_MESSAGE, original.argument)
+        # Of one argument, not the call.
+        if problem.argument is not None and problem.argument < len(argument_nodes):
             name = function.get_parameter(problem.argument).name
             detail = f'Invalid value for "{name}" parameter: {problem.message}.'
             node_at_fault = argument_nodes[problem.argument]
             argument = arguments[problem.argument]
-            line = get_text_line(argument.raw, problem.line) if problem.line else None  # the text of the line at fault
+            # The text of the line at fault.
+            line = get_text_line(argument.raw, problem.line) if problem.line else None
             details = {"function": format_signature(function), "line": line}
-            return run.report_problem("invalid-function-argument", detail, node_at_fault, node, **details)
+            return run.report_problem(
+                "invalid-function-argument", detail, node_at_fault, node, **details
+            )
         detail = f'Call to function "{node.name}" failed: {problem.message}.'
-        return run.report_problem("error-in-function-call", detail, node, function=format_signature(function))
+        return run.report_problem(
+            "error-in-function-call", detail, node, function=format_signature(function)
+        )
     run.count_work(CALL_UNITS)
     run.count_result(result)
     return result
@@ -335,18 +395,29 @@ def _return_given_value(value: Value) -> tuple[Value, list[Diagnostic]]:
 
 def _call_with_unevaluated_arguments(node: Call, function: Function, run: ExpressionRun) -> Value:
     """Call `try` or `can`: it evaluates its arguments itself. Return an unknown value after an error."""
-    thunks: list[Thunk] = [partial(run.evaluate_separately, e) for e in node.arguments]  # not evaluated yet
-    if node.expand:  # `...` after the last argument: each element is an argument
+    # Not evaluated yet.
+    thunks: list[Thunk] = [partial(run.evaluate_separately, e) for e in node.arguments]
+    # `...` after the last argument: each element is an argument.
+    if node.expand:
         before = len(run.diagnostics)
-        last = run.evaluate(node.arguments[-1])  # now, so that its errors are always reported
-        sequence = None if run.has_failed_since(before) else _check_expanded_argument(node, function, last, run)
+        # Now, so that its errors are always reported.
+        last = run.evaluate(node.arguments[-1])
+        sequence = (
+            None
+            if run.has_failed_since(before)
+            else _check_expanded_argument(node, function, last, run)
+        )
         if sequence is None or sequence.raw is UNKNOWN:  # None: reported
             return DYNAMIC_UNKNOWN.add_marks(last.marks)
-        thunks[-1:] = [partial(_return_given_value, item.add_marks(sequence.marks)) for item in sequence.raw]
+        thunks[-1:] = [
+            partial(_return_given_value, item.add_marks(sequence.marks)) for item in sequence.raw
+        ]
         if not _is_argument_count_valid(node, function, len(thunks), run):
             return DYNAMIC_UNKNOWN
     try:
         return function.body(*thunks)
     except FunctionProblem as problem:
         detail = f'Call to function "{node.name}" failed: {problem.message}.'
-        return run.report_problem("error-in-function-call", detail, node, function=format_signature(function))
+        return run.report_problem(
+            "error-in-function-call", detail, node, function=format_signature(function)
+        )

@@ -24,7 +24,9 @@ def decode_base64(text: str) -> bytes:
     try:
         return binascii.a2b_base64(text.replace("\r", "").replace("\n", ""), strict_mode=True)
     except (binascii.Error, ValueError):
-        raise FunctionProblem(f'failed to decode base64 data "{truncate_text(text, 40)}"', argument=0) from None
+        raise FunctionProblem(
+            f'failed to decode base64 data "{truncate_text(text, 40)}"', argument=0
+        ) from None
 
 
 _Hash = Callable[[bytes], str]
@@ -55,7 +57,8 @@ _SAMPLES: Final = {
 
 def _build_hash_function(name: str, description: str, digest: _Hash) -> Function:
     """Build the function of a hash, with an example if its result is short."""
-    hash_of_hello = _SAMPLES.get(name)  # None: it is long
+    # None: it is long.
+    hash_of_hello = _SAMPLES.get(name)
     return build_plain_function(
         name,
         f"The {description} of the text's UTF-8 bytes.",
@@ -78,18 +81,26 @@ def _compute_uuid5(namespace: str, name: str) -> str:
     try:
         namespace_id = namespaces[namespace] if namespace in namespaces else uuid.UUID(namespace)
     except ValueError:
-        message = f'"{namespace}" is not a namespace: give a UUID, or one of "dns", "url", "oid" and "x500"'
+        message = (
+            f'"{namespace}" is not a namespace: give a UUID, or one of "dns", "url", "oid" and '
+            '"x500"'
+        )
         raise FunctionProblem(message, argument=0) from None
     return str(uuid.uuid5(namespace_id, name))
 
 
 FUNCTIONS: Final = (
     *[_build_hash_function(*hash_entry) for hash_entry in HASHES],
-    Function("uuid", "A random UUID, known only after apply.", (), STRING, lambda: Value(STRING, UNKNOWN)),
+    Function(
+        "uuid", "A random UUID, known only after apply.", (), STRING, lambda: Value(STRING, UNKNOWN)
+    ),
     build_plain_function(
         "uuidv5",
         "The UUID of a name in a namespace.",
-        [("namespace", STRING, 'a UUID, or "dns", "url", "oid", "x500"'), ("name", STRING, "the name")],
+        [
+            ("namespace", STRING, 'a UUID, or "dns", "url", "oid", "x500"'),
+            ("name", STRING, "the name"),
+        ],
         compute=_compute_uuid5,
         examples=[('uuidv5("dns", "www.terraform.io")', '"a5008fae-b28c-5ba5-96cd-82b4c53552d6"')],
     ),

@@ -31,8 +31,15 @@ from nexusform.values.typed_value import (
 )
 
 _SURROGATES: Final = re.compile("[\ud800-\udfff]")
-MAX_DEPTH: Final = 512  # levels of a document: values are traversed recursively
-_ESCAPES: Final = {ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026", 0x2028: "\\u2028", 0x2029: "\\u2029"}
+# levels of a document: values are traversed recursively.
+MAX_DEPTH: Final = 512
+_ESCAPES: Final = {
+    ord("<"): "\\u003c",
+    ord(">"): "\\u003e",
+    ord("&"): "\\u0026",
+    0x2028: "\\u2028",
+    0x2029: "\\u2029",
+}
 
 
 def render_json_string(text: str) -> str:
@@ -51,10 +58,15 @@ def render_json(value: Value) -> str:
     if isinstance(raw, bool):
         return "true" if raw else "false"
     if isinstance(raw, dict):
-        return "{" + ",".join([f"{render_json_string(k)}:{render_json(v)}" for k, v in raw.items()]) + "}"
+        return (
+            "{"
+            + ",".join([f"{render_json_string(k)}:{render_json(v)}" for k, v in raw.items()])
+            + "}"
+        )
     if isinstance(raw, tuple):
         return "[" + ",".join(map(render_json, raw)) + "]"
-    return format_number(raw)  # the only other type
+    # The only other type.
+    return format_number(raw)
 
 
 def _reject_constant(name: str) -> Any:
@@ -65,10 +77,14 @@ def _reject_constant(name: str) -> Any:
 def parse_json(text: str) -> Value:
     """Parse JSON text to objects and tuples. Raises FunctionProblem."""
     try:
-        data = json.loads(text, parse_int=parse_number, parse_float=parse_number, parse_constant=_reject_constant)
+        data = json.loads(
+            text, parse_int=parse_number, parse_float=parse_number, parse_constant=_reject_constant
+        )
     except json.JSONDecodeError as problem:
         error = unify_json_error(problem)
-        message = f"{error.msg[0].lower()}{error.msg[1:]} on line {error.lineno}, column {error.colno}"
+        message = (
+            f"{error.msg[0].lower()}{error.msg[1:]} on line {error.lineno}, column {error.colno}"
+        )
         raise FunctionProblem(message, argument=0, line=error.lineno) from None
     except RecursionError:
         raise FixedProblem("the document is nested too deeply", argument=0) from None
@@ -100,7 +116,9 @@ def determine_json_type(text: str) -> Type:
     if not prefix:
         return DYNAMIC
     if prefix[0] not in _BEGINNINGS:
-        raise FunctionProblem(f"a JSON document cannot begin with the character '{prefix[0]}'", argument=0)
+        raise FunctionProblem(
+            f"a JSON document cannot begin with the character '{prefix[0]}'", argument=0
+        )
     return _BEGINNINGS[prefix[0]]
 
 
@@ -115,9 +133,12 @@ def parse_number(text: str) -> Value:
 def _build_value_from_json(data: Any, depth: int) -> Value:
     """Build a value from the result of a JSON parser; `depth` is the number of levels left."""
     if depth < 0:
-        raise FunctionProblem(f"the document is nested more than {MAX_DEPTH} levels deep", argument=0)
+        raise FunctionProblem(
+            f"the document is nested more than {MAX_DEPTH} levels deep", argument=0
+        )
     if isinstance(data, Value):
-        return data  # a number, from parse_number
+        # A number, from parse_number.
+        return data
     if data is None:
         return build_null(DYNAMIC)
     if isinstance(data, bool):
@@ -126,7 +147,9 @@ def _build_value_from_json(data: Any, depth: int) -> Value:
         return Value(STRING, normalize_stored_text(data))
     if isinstance(data, list):
         return build_tuple([_build_value_from_json(d, depth - 1) for d in data])
-    return build_object({normalize_stored_text(k): _build_value_from_json(d, depth - 1) for k, d in data.items()})
+    return build_object(
+        {normalize_stored_text(k): _build_value_from_json(d, depth - 1) for k, d in data.items()}
+    )
 
 
 def normalize_stored_text(text: str) -> str:

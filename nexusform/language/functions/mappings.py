@@ -15,8 +15,24 @@ from nexusform.language.functions.function import (
     find_shared_type,
 )
 from nexusform.language.type_conversion import convert_value
-from nexusform.schemas.value_types import DYNAMIC, STRING, ListType, MapType, ObjectType, TupleType, Type, describe_type
-from nexusform.values.typed_value import DYNAMIC_UNKNOWN, NO_MARKS, UNKNOWN, Value, build_object, collect_marks
+from nexusform.schemas.value_types import (
+    DYNAMIC,
+    STRING,
+    ListType,
+    MapType,
+    ObjectType,
+    TupleType,
+    Type,
+    describe_type,
+)
+from nexusform.values.typed_value import (
+    DYNAMIC_UNKNOWN,
+    NO_MARKS,
+    UNKNOWN,
+    Value,
+    build_object,
+    collect_marks,
+)
 
 _STRINGS: Final = ListType(STRING)
 
@@ -72,19 +88,24 @@ def _lookup_key(mapping: Value, key: Value, *default: Value) -> Value:
         return DYNAMIC_UNKNOWN
     result_type = _find_lookup_result_type([mapping, key])
     fallback = default[0] if default else None
-    if fallback is not None and isinstance(mapping_type, MapType):  # for an object it may have any type
+    # For an object it may have any type.
+    if fallback is not None and isinstance(mapping_type, MapType):
         try:
             fallback = convert_value(fallback, result_type)
         except ConversionProblem:
-            raise FixedProblem("the default value must have the same type as the map elements", argument=2) from None
-    if mapping.raw is UNKNOWN or key.raw is UNKNOWN:  # the result may be the default, with its marks
+            raise FixedProblem(
+                "the default value must have the same type as the map elements", argument=2
+            ) from None
+    # The result may be the default, with its marks.
+    if mapping.raw is UNKNOWN or key.raw is UNKNOWN:
         return Value(result_type, UNKNOWN, NO_MARKS.union(*map(collect_marks, default)))
     element: Value | None = mapping.raw.get(key.raw)
     if element is not None:
         return element
     if fallback is not None:
         return fallback
-    hint = suggest_name(key.raw, mapping.raw).rstrip("?")  # the caller adds a full stop
+    # The caller adds a full stop.
+    hint = suggest_name(key.raw, mapping.raw).rstrip("?")
     if isinstance(mapping_type, ObjectType):
         raise FunctionProblem(f'the given object has no attribute "{key.raw}"{hint}', argument=0)
     raise FunctionProblem(f'lookup failed to find key "{key.raw}"{hint}')
@@ -97,18 +118,23 @@ def _merge_maps(*maps: Value) -> Value:
     """
     for position, mapping in enumerate(maps):
         if mapping.type is not DYNAMIC and not isinstance(mapping.type, (MapType, ObjectType)):
-            raise FunctionProblem(f'arguments must be maps or objects, got "{describe_type(mapping.type)}"', position)
+            raise FunctionProblem(
+                f'arguments must be maps or objects, got "{describe_type(mapping.type)}"', position
+            )
     marks = NO_MARKS.union(*[mapping.marks for mapping in maps])
     shared_type = find_shared_type(maps)
-    is_map = isinstance(shared_type, MapType)  # all arguments are maps of one type
+    # All arguments are maps of one type.
+    is_map = isinstance(shared_type, MapType)
     if any(mapping.raw is UNKNOWN for mapping in maps):
         if is_map:
             return Value(shared_type, UNKNOWN, marks)
         return _build_unknown_merge(maps).add_marks(marks)
     merged: dict[str, Value] = {}
     for mapping in maps:
-        merged.update(mapping.raw or {})  # null has no entries
-    result = build_object(merged)  # sorted by key
+        # null has no entries.
+        merged.update(mapping.raw or {})
+    # sorted by key.
+    result = build_object(merged)
     if is_map:
         return Value(shared_type, result.raw, marks)
     return result.add_marks(marks)
@@ -119,12 +145,15 @@ def _build_unknown_merge(maps: Sequence[Value]) -> Value:
     attributes: dict[str, Type] = {}
     for mapping in maps:
         if mapping.raw is None:
-            continue  # null is empty
+            # null is empty.
+            continue
         if isinstance(mapping.type, ObjectType):
             attributes.update(dict(mapping.type.attributes))
         elif mapping.raw is UNKNOWN:
-            return DYNAMIC_UNKNOWN  # its keys are unknown
-        else:  # a known map
+            # Its keys are unknown.
+            return DYNAMIC_UNKNOWN
+        else:
+            # A known map.
             attributes.update({k: v.type for k, v in mapping.raw.items()})
     return Value(ObjectType.create(attributes), UNKNOWN)
 
@@ -142,7 +171,10 @@ def _compute_transpose(mapping: Value) -> Value:
             if value.raw is None:
                 raise FixedProblem("input must not contain null string", argument=0)
             keys_by_value.setdefault(value.raw, []).append(Value(STRING, key))
-    return Value(result_type, {value: Value(_STRINGS, tuple(keys_by_value[value])) for value in sorted(keys_by_value)})
+    return Value(
+        result_type,
+        {value: Value(_STRINGS, tuple(keys_by_value[value])) for value in sorted(keys_by_value)},
+    )
 
 
 def _find_zip_map_result_type(arguments: Sequence[Value]) -> Type:
@@ -153,7 +185,8 @@ def _find_zip_map_result_type(arguments: Sequence[Value]) -> Type:
     if not isinstance(values.type, TupleType):
         raise FixedProblem("values argument must be a list or tuple value", argument=1)
     if not keys.is_wholly_known or len(keys.raw) != len(values.type.elements):
-        return DYNAMIC  # the keys are not known, or their number is wrong, as the call reports
+        # The keys are not known, or their number is wrong, as the call reports.
+        return DYNAMIC
     pairs = zip(keys.raw, values.type.elements, strict=True)
     return ObjectType.create({str(k.raw): t for k, t in pairs})
 
@@ -166,7 +199,9 @@ def _build_zip_map(keys: Value, values: Value) -> Value:
     if not keys.is_wholly_known:
         return Value(result_type, UNKNOWN)
     if len(keys.raw) != len(values.raw):
-        raise FunctionProblem(f"number of keys ({len(keys.raw)}) does not match number of values ({len(values.raw)})")
+        raise FunctionProblem(
+            f"number of keys ({len(keys.raw)}) does not match number of values ({len(values.raw)})"
+        )
     if any(k.raw is None for k in keys.raw):
         raise FixedProblem("keys must not be null", argument=0)
     entries = {k.raw: v for k, v in zip(keys.raw, values.raw, strict=True)}
@@ -195,7 +230,10 @@ FUNCTIONS: Final = (
         ),
         DYNAMIC,
         _lookup_key,
-        (Example('lookup({ a = "ay" }, "a", "what?")', '"ay"'), Example('lookup({}, "c", "what?")', '"what?"')),
+        (
+            Example('lookup({ a = "ay" }, "a", "what?")', '"ay"'),
+            Example('lookup({}, "c", "what?")', '"what?"'),
+        ),
         build_any_parameter("default", "the value for a missing key", allow_marked=True),
         may_be_null=True,
     ),
@@ -227,7 +265,10 @@ FUNCTIONS: Final = (
     Function(
         "zipmap",
         "A map from a list of keys and a list of values.",
-        (Parameter("keys", _STRINGS, "the keys"), _build_mapping_parameter("values", "the values, as many")),
+        (
+            Parameter("keys", _STRINGS, "the keys"),
+            _build_mapping_parameter("values", "the values, as many"),
+        ),
         _find_zip_map_result_type,
         _build_zip_map,
         (Example('zipmap(["a", "b"], [1, 2])', "{ a = 1, b = 2 }"),),

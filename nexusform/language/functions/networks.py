@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     _Network: TypeAlias = IPv4Network | IPv6Network
 
 _LEADING_ZEROS: Final = re.compile(r"(?<![0-9.])0+(?=[0-9])|(?<=\.)0+(?=[0-9])")
-_MAPPED: Final = 96  # bits before an IPv4 address in IPv6 notation: it is displayed as an IPv4 address
-_MAX_NEW_BITS: Final = 32  # as in other implementations, for equal results
+# bits before an IPv4 address in IPv6 notation: it is displayed as an IPv4 address.
+_MAPPED: Final = 96
+# As in other implementations, for equal results.
+_MAX_NEW_BITS: Final = 32
 _PREFIX: Final = ("prefix", STRING, "a prefix in CIDR notation")
 
 
@@ -37,8 +39,11 @@ def _parse_network(text: str, position: int | None = None) -> _Network:
     import ipaddress
 
     address, _, length = text.partition("/")
-    problem = FunctionProblem(f"invalid CIDR expression: invalid CIDR address: {text}", argument=position)
-    if not re.fullmatch("[0-9]{1,3}", length) or "%" in address:  # neither netmasks nor IPv6 zones
+    problem = FunctionProblem(
+        f"invalid CIDR expression: invalid CIDR address: {text}", argument=position
+    )
+    # Neither netmasks nor IPv6 zones.
+    if not re.fullmatch("[0-9]{1,3}", length) or "%" in address:
         raise problem
     try:
         return ipaddress.ip_network(f"{_normalize_octets(address)}/{int(length)}", strict=False)
@@ -59,8 +64,11 @@ def _compute_host_address(prefix: str, number: Any) -> str:
     network = _parse_network(prefix)
     host = _require_whole_number(number, "hostnum", position=1)
     size = network.num_addresses
-    if not -size <= host < size:  # negative numbers count from the end
-        raise FunctionProblem(f"prefix of {network.prefixlen} does not accommodate a host numbered {host}")
+    # negative numbers count from the end.
+    if not -size <= host < size:
+        raise FunctionProblem(
+            f"prefix of {network.prefixlen} does not accommodate a host numbered {host}"
+        )
     address = network[host]
     return str(getattr(address, "ipv4_mapped", None) or address)
 
@@ -69,14 +77,17 @@ def _compute_netmask(prefix: str) -> str:
     """Return the netmask of an IPv4 prefix."""
     network = _parse_network(prefix, position=0)
     if network.version != 4:
-        raise FixedProblem("IPv6 addresses cannot have a netmask: use the prefix length", argument=0)
+        raise FixedProblem(
+            "IPv6 addresses cannot have a netmask: use the prefix length", argument=0
+        )
     return str(network.netmask)
 
 
 def _format_network(base: _Network, first: int, length: int) -> str:
     """Format the network with this first address and prefix length, of the IP version of `base`."""
     network = type(base)((first, length))
-    mapped = getattr(network.network_address, "ipv4_mapped", None)  # an IPv4 address within IPv6, as in ::ffff:10.0.0.1
+    # An IPv4 address within IPv6, as in ::ffff:10.0.0.1.
+    mapped = getattr(network.network_address, "ipv4_mapped", None)
     return str(network) if mapped is None else f"{mapped}/{max(length - _MAPPED, 0)}"
 
 
@@ -89,13 +100,20 @@ def _compute_subnet(prefix: str, new_bits: Any, number: Any) -> str:
     subnet_number = _require_whole_number(number, "netnum", position=2)
     length = network.prefixlen + bits
     if bits < 0:
-        raise FixedProblem("must extend prefix by a number of bits that is not negative", argument=1)
+        raise FixedProblem(
+            "must extend prefix by a number of bits that is not negative", argument=1
+        )
     if length > network.max_prefixlen:
-        raise FunctionProblem(f"insufficient address space to extend prefix of {network.prefixlen} by {bits}")
+        raise FunctionProblem(
+            f"insufficient address space to extend prefix of {network.prefixlen} by {bits}"
+        )
     count = 1 << bits
     if not -count <= subnet_number < count:
-        raise FunctionProblem(f"prefix extension of {bits} does not accommodate a subnet numbered {subnet_number}")
-    index = subnet_number % count  # a negative number counts from the end
+        raise FunctionProblem(
+            f"prefix extension of {bits} does not accommodate a subnet numbered {subnet_number}"
+        )
+    # A negative number counts from the end.
+    index = subnet_number % count
     first = int(network.network_address) + (index << (network.max_prefixlen - length))
     return _format_network(network, first, length)
 
@@ -115,7 +133,9 @@ def _compute_subnets(prefix: Value, *new_bits: Value) -> Value:
         if bits < 1:
             raise FixedProblem("must extend prefix by at least one bit", position)
         if bits > _MAX_NEW_BITS:
-            raise FunctionProblem(f"may not extend prefix by more than {_MAX_NEW_BITS} bits", position)
+            raise FunctionProblem(
+                f"may not extend prefix by more than {_MAX_NEW_BITS} bits", position
+            )
         if length > network.max_prefixlen:
             raise FunctionProblem(
                 f"would extend prefix to {length} bits, which is too long for an address of "
@@ -123,10 +143,14 @@ def _compute_subnets(prefix: Value, *new_bits: Value) -> Value:
                 position,
             )
         size = 1 << (network.max_prefixlen - length)
-        first = -(-next_address // size) * size  # rounded up to a multiple of the size
+        # rounded up to a multiple of the size.
+        first = -(-next_address // size) * size
         if first + size > end:
             after = f" after {subnets[-1].raw}" if subnets else ""
-            message = f"not enough remaining address space for a subnet with a prefix of {length} bits{after}"
+            message = (
+                f"not enough remaining address space for a subnet with a prefix of {length} "
+                f"bits{after}"
+            )
             raise FunctionProblem(message, position)
         subnets.append(Value(STRING, _format_network(network, first, length)))
         next_address = first + size
@@ -156,7 +180,10 @@ FUNCTIONS: Final = (
     build_plain_function(
         "cidrcontains",
         "Whether a prefix contains an address or another prefix.",
-        [("containing_prefix", STRING, "a prefix"), ("contained", STRING, "an address or a prefix")],
+        [
+            ("containing_prefix", STRING, "a prefix"),
+            ("contained", STRING, "an address or a prefix"),
+        ],
         returns=BOOL,
         compute=_is_address_or_network_contained,
         examples=[('cidrcontains("10.0.0.0/8", "10.1.2.3")', "true")],
@@ -166,7 +193,10 @@ FUNCTIONS: Final = (
         "The address of a host number in a prefix. Negative numbers count from the end.",
         [_PREFIX, ("hostnum", NUMBER, "the number of the host")],
         compute=_compute_host_address,
-        examples=[('cidrhost("10.12.112.0/20", 16)', '"10.12.112.16"'), ('cidrhost("fd00::/64", 1)', '"fd00::1"')],
+        examples=[
+            ('cidrhost("10.12.112.0/20", 16)', '"10.12.112.16"'),
+            ('cidrhost("fd00::/64", 1)', '"fd00::1"'),
+        ],
     ),
     build_plain_function(
         "cidrnetmask",
@@ -178,7 +208,11 @@ FUNCTIONS: Final = (
     build_plain_function(
         "cidrsubnet",
         "A subnet of a prefix by extra bits and number.",
-        [_PREFIX, ("newbits", NUMBER, "number of extra bits"), ("netnum", NUMBER, "the subnet's number")],
+        [
+            _PREFIX,
+            ("newbits", NUMBER, "number of extra bits"),
+            ("netnum", NUMBER, "the subnet's number"),
+        ],
         compute=_compute_subnet,
         examples=[('cidrsubnet("172.16.0.0/12", 4, 2)', '"172.18.0.0/16"')],
     ),

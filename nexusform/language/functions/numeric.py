@@ -15,7 +15,16 @@ from nexusform.language.functions.function import (
     build_plain_function,
 )
 from nexusform.language.type_conversion import convert_value
-from nexusform.schemas.value_types import DYNAMIC, NUMBER, STRING, ListType, SetType, TupleType, Type, describe_type
+from nexusform.schemas.value_types import (
+    DYNAMIC,
+    NUMBER,
+    STRING,
+    ListType,
+    SetType,
+    TupleType,
+    Type,
+    describe_type,
+)
 from nexusform.values.typed_value import UNKNOWN, Value, convert_decimal, normalize_number
 
 _DIGITS: Final = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -44,14 +53,16 @@ def _compute_with_floats(compute: Callable[[float, float], float], first: Any, s
 def _compute_logarithm(argument: Any, base: Any) -> Any:
     """Return the logarithm of a number in a base."""
     if base == 0 and argument > 0:
-        return 0  # the limit as the base goes to zero
+        # The limit as the base goes to zero.
+        return 0
     return _compute_with_floats(lambda x, b: math.log(x) / math.log(b), argument, base)
 
 
 def _compute_power(base: Any, exponent: Any) -> Any:
     """Compute a power: exactly for whole numbers of moderate size, else with floats."""
     are_whole = base.__class__ is int and exponent.__class__ is int
-    if are_whole and exponent >= 0 and base.bit_length() * exponent <= 4096:  # above, most are too high for a float
+    # Above, most are too high for a float.
+    if are_whole and exponent >= 0 and base.bit_length() * exponent <= 4096:
         return normalize_number(base**exponent)
     return _compute_with_floats(math.pow, base, exponent)
 
@@ -60,26 +71,31 @@ def _find_parse_integer_result_type(arguments: Sequence[Value]) -> Type:
     """Return the type of `parseint`. Raises FunctionProblem unless the first argument is a string."""
     text_type = arguments[0].type
     if text_type != STRING:
-        raise FunctionProblem(f"first argument must be a string, not {describe_type(text_type)}", argument=0)
+        raise FunctionProblem(
+            f"first argument must be a string, not {describe_type(text_type)}", argument=0
+        )
     return NUMBER
 
 
 def _parse_integer(text: Value, base: Value) -> Value:
     """Parse an integer in a base from 2 to 62. Up to base 36 upper case equals lower case."""
-    _find_parse_integer_result_type([text])  # raises FunctionProblem unless it is a string
+    # raises FunctionProblem unless it is a string.
+    _find_parse_integer_result_type([text])
     radix = base.raw
     if radix.__class__ is not int or not 2 <= radix <= 62:
         raise FixedProblem("base must be a whole number between 2 and 62 inclusive", argument=1)
     numeral = text.raw
     digits = numeral[1:] if numeral[:1] in {"-", "+"} else numeral
-    if radix <= 36:  # above, upper case has digits of its own
+    # Above, upper case has digits of its own.
+    if radix <= 36:
         digits = digits.lower()
     radix_digits = _DIGITS[:radix]
     if not digits or len(digits) > _MAX_INTEGER_DIGITS or not set(digits).issubset(radix_digits):
         raise FunctionProblem(f'cannot parse "{numeral}" as a base {radix} integer', argument=0)
     result = 0
     for digit in digits:
-        result = result * radix + radix_digits.index(digit)  # the value of a digit is its place in _DIGITS
+        # The value of a digit is its place in _DIGITS.
+        result = result * radix + radix_digits.index(digit)
     return Value(NUMBER, normalize_number(-result if numeral[0] == "-" else result))
 
 
@@ -94,7 +110,8 @@ def _compute_sum(numbers: Value) -> Value:
         try:
             raw = convert_value(element, NUMBER).raw
         except ConversionProblem:
-            raw = None  # the same error as null
+            # The same error as null.
+            raw = None
         if raw is None:
             raise FixedProblem("argument must be list, set, or tuple of number values", argument=0)
         # Terraform rounds each partial sum: ten times 0.1 is not 1.

@@ -67,16 +67,24 @@ def build_functions(
             plan_times.append(clock.read_time())
         return plan_times[0]
 
-    now: Callable[[], datetime] | None = clock.read_time if is_applying else None  # None: timestamp() is unknown
+    # None: timestamp() is unknown.
+    now: Callable[[], datetime] | None = clock.read_time if is_applying else None
     reader = file_access.FileReader(files, base_directory)
     families = [family for _, family in FAMILIES]
-    families += [dates.build_clock_functions(read_plan_time, now), file_access.build_file_functions(reader)]
+    families += [
+        dates.build_clock_functions(read_plan_time, now),
+        file_access.build_file_functions(reader),
+    ]
     functions = {function.name: function for family in families for function in family}
     if is_applying and new_uuid is not None:
         functions["uuid"] = replace(functions["uuid"], body=lambda: build_string(new_uuid()))
-    # The functions for templates may call all others, so the renderer gets the table once it is complete.
+    # The functions for templates may call all others, so the renderer gets the table once it is
+    # complete.
     renderer = file_access.TemplateRenderer()
-    functions |= {function.name: function for function in file_access.build_template_functions(reader, renderer)}
+    functions |= {
+        function.name: function
+        for function in file_access.build_template_functions(reader, renderer)
+    }
     sorted_functions = MappingProxyType(dict(sorted(functions.items())))
     renderer.functions = sorted_functions
     return sorted_functions

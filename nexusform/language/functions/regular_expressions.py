@@ -77,15 +77,18 @@ def _compile_pattern(pattern: str) -> CompiledPattern:
     except re2.error as problem:
         message, _, part = problem.args[0].decode(errors="replace").partition(": ")
         raise _build_pattern_error(_GO_MESSAGES.get(message, message), part) from None
-    # The names of all groups, as in Go (None: without a name). The package lists distinct names only.
+    # The names of all groups, as in Go (None: without a name). The package lists distinct names
+    # only.
     names: list[str | None] = []
     for token in _TOKEN.finditer(pattern):
         name = token["name"]
-        if token.group() == "\\C":  # a single byte: accepted by RE2 alone
+        # A single byte: accepted by RE2 alone.
+        if token.group() == "\\C":
             raise _build_pattern_error("invalid escape sequence", "\\C")
         if name is not None and not _GROUP_NAME.fullmatch(name):
             raise _build_pattern_error("invalid named capture", token.group())
-        if name is not None or token["plain"]:  # plain: "(" of a group without a name
+        # plain: "(" of a group without a name.
+        if name is not None or token["plain"]:
             names.append(name)
     return CompiledPattern(engine, tuple(names))
 
@@ -103,7 +106,8 @@ def _list_matches(pattern: CompiledPattern, text: str) -> Iterator[Any]:
     end = -1
     for match in pattern.engine.finditer(text):
         if match.start() == match.end() == end:
-            continue  # empty, and right after the last one
+            # empty, and right after the last one.
+            continue
         end = match.end()
         yield match
 
@@ -117,7 +121,9 @@ def _find_capture_type(pattern: CompiledPattern) -> Type:
     if not attributes:
         return TupleType((STRING,) * len(names))
     if None in names:
-        raise FixedProblem("invalid regexp pattern: cannot mix both named and unnamed capture groups", argument=0)
+        raise FixedProblem(
+            "invalid regexp pattern: cannot mix both named and unnamed capture groups", argument=0
+        )
     return ObjectType.create(attributes)
 
 
@@ -126,11 +132,15 @@ def _build_match_groups(pattern: CompiledPattern, match: Any) -> Value:
     names = pattern.names
     if not names:
         return Value(STRING, match.group())
-    groups = [Value(STRING, text) for text in match.groups()]  # null for a group without a text
-    if names[0] is None:  # the type check allows no mixture of named and unnamed groups
+    # null for a group without a text.
+    groups = [Value(STRING, text) for text in match.groups()]
+    # The type check allows no mixture of named and unnamed groups.
+    if names[0] is None:
         return build_tuple(groups)
     # Of groups with the same name the last one counts.
-    return build_object({name: group for name, group in zip(names, groups, strict=True) if name is not None})
+    return build_object(
+        {name: group for name, group in zip(names, groups, strict=True) if name is not None}
+    )
 
 
 def _find_regex_result_type(arguments: Sequence[Value]) -> Type:
@@ -142,7 +152,8 @@ def _find_regex_result_type(arguments: Sequence[Value]) -> Type:
 def _find_first_match(pattern: Value, text: Value) -> Value:
     """Return the first match. Raises FunctionProblem without one."""
     compiled_pattern = _compile_pattern_argument(pattern.raw)
-    _find_capture_type(compiled_pattern)  # raises FunctionProblem for both named and unnamed groups
+    # raises FunctionProblem for both named and unnamed groups.
+    _find_capture_type(compiled_pattern)
     first = next(_list_matches(compiled_pattern, text.raw), None)
     if first is None:
         raise FixedProblem("pattern did not match any part of the given string")
@@ -155,7 +166,12 @@ def _find_all_matches(pattern: Value, text: Value) -> Value:
     match_type = _find_capture_type(compiled_pattern)
     return Value(
         ListType(match_type),
-        tuple([_build_match_groups(compiled_pattern, m) for m in _list_matches(compiled_pattern, text.raw)]),
+        tuple(
+            [
+                _build_match_groups(compiled_pattern, m)
+                for m in _list_matches(compiled_pattern, text.raw)
+            ]
+        ),
     )
 
 
@@ -170,8 +186,12 @@ def _replace_all(text: Value, substring: Value, replacement: Value) -> Value:
     offset = length = 0
     for match in _list_matches(compiled_pattern, text.raw):
         replace_reference = partial(_replace_reference, compiled_pattern, match)
-        pieces += (text.raw[offset : match.start()], _REFERENCE.sub(replace_reference, replacement.raw))
-        length += len(pieces[-1])  # of the replacements alone: the rest is not longer than the text
+        pieces += (
+            text.raw[offset : match.start()],
+            _REFERENCE.sub(replace_reference, replacement.raw),
+        )
+        # Of the replacements alone: the rest is not longer than the text.
+        length += len(pieces[-1])
         check_text_length(length)
         offset = match.end()
     pieces.append(text.raw[offset:])
@@ -194,7 +214,8 @@ def _replace_reference(pattern: CompiledPattern, match: Any, reference: re.Match
         # Several groups may have the name: use the first with a text in this match.
         groups = zip(pattern.names, match.groups(), strict=True)
         return next((text for group, text in groups if group == name and text is not None), "")
-    texts_by_number = dict(enumerate((match.group(), *match.groups())))  # 0 is the whole match
+    # 0 is the whole match.
+    texts_by_number = dict(enumerate((match.group(), *match.groups())))
     return texts_by_number.get(int(name)) or ""
 
 
@@ -204,7 +225,10 @@ _TEXT: Final = Parameter("string", STRING, "the text to search")
 FUNCTIONS: Final = (
     Function(
         "regex",
-        "The first match of a pattern: its text, its groups as a list, or named groups as an object.",
+        (
+            "The first match of a pattern: its text, its groups as a list, or named groups as an "
+            "object."
+        ),
         (_PATTERN, _TEXT),
         _find_regex_result_type,
         _find_first_match,

@@ -15,7 +15,16 @@ from nexusform.language.functions.function import (
 )
 from nexusform.language.type_conversion import convert_value as _convert
 from nexusform.language.type_unification import compare_values, unify_types
-from nexusform.schemas.value_types import DYNAMIC, NUMBER, STRING, ListType, SetType, TupleType, Type, describe_type
+from nexusform.schemas.value_types import (
+    DYNAMIC,
+    NUMBER,
+    STRING,
+    ListType,
+    SetType,
+    TupleType,
+    Type,
+    describe_type,
+)
 from nexusform.values.typed_value import (
     DYNAMIC_UNKNOWN,
     NO_MARKS,
@@ -36,9 +45,14 @@ _ANY_LIST: Final = ListType(DYNAMIC)
 def _split_chunks(sequence: Value, size: Value) -> Value:
     """Split a list into lists of `size` elements; the last one has the rest. Size 0 makes one list of all elements."""
     if not isinstance(size.raw, int) or size.raw < 0:
-        raise FixedProblem("the size argument must be a whole number that is not negative", argument=1)
-    step = size.raw or max(len(sequence.raw), 1)  # range() needs a step above 0
-    pieces = [Value(sequence.type, sequence.raw[i : i + step]) for i in range(0, len(sequence.raw), step)]
+        raise FixedProblem(
+            "the size argument must be a whole number that is not negative", argument=1
+        )
+    # range() needs a step above 0.
+    step = size.raw or max(len(sequence.raw), 1)
+    pieces = [
+        Value(sequence.type, sequence.raw[i : i + step]) for i in range(0, len(sequence.raw), step)
+    ]
     return Value(ListType(sequence.type), tuple(pieces))
 
 
@@ -55,7 +69,8 @@ def _find_concat_result_type(arguments: Sequence[Value]) -> Type:
     """
     if not arguments:
         raise FixedProblem("at least one argument is required")
-    element_types: list[Type] = []  # of the lists among the arguments
+    # Of the lists among the arguments.
+    element_types: list[Type] = []
     for position, argument in enumerate(arguments):
         if isinstance(argument.type, ListType):
             element_types.append(argument.type.element)
@@ -70,7 +85,8 @@ def _find_concat_result_type(arguments: Sequence[Value]) -> Type:
         if isinstance(argument.type, TupleType):
             parts.extend(argument.type.elements)
         elif argument.raw is UNKNOWN:
-            return DYNAMIC  # a list of unknown length
+            # A list of unknown length.
+            return DYNAMIC
         else:
             parts.extend(v.type for v in argument.raw)
     return TupleType(tuple(parts))
@@ -83,7 +99,9 @@ def _join_lists(*arguments: Value) -> Value:
     for argument in arguments:
         elements += argument.raw
     if isinstance(result_type, ListType):
-        return Value(result_type, tuple([_convert(element, result_type.element) for element in elements]))
+        return Value(
+            result_type, tuple([_convert(element, result_type.element) for element in elements])
+        )
     return Value(result_type, tuple(elements))
 
 
@@ -93,7 +111,8 @@ def _remove_duplicates(sequence: Value) -> Value:
         return Value(sequence.type, UNKNOWN)
     unique_items: dict[Any, Value] = {}
     for item in sequence.raw:
-        unique_items.setdefault(compute_order_key(item), item)  # equal elements have equal keys
+        # equal elements have equal keys.
+        unique_items.setdefault(compute_order_key(item), item)
     return Value(sequence.type, tuple(unique_items.values()))
 
 
@@ -104,16 +123,21 @@ def _flatten_sequence(sequence: Value) -> Value:
     elements: list[Value] = []
     marks: list[frozenset[str]] = []
     is_known = _collect_flat_elements(sequence, elements, marks)
-    return (build_tuple(elements) if is_known else DYNAMIC_UNKNOWN).add_marks(NO_MARKS.union(*marks))
+    return (build_tuple(elements) if is_known else DYNAMIC_UNKNOWN).add_marks(
+        NO_MARKS.union(*marks)
+    )
 
 
-def _collect_flat_elements(sequence: Value, elements: list[Value], marks: list[frozenset[str]]) -> bool:
+def _collect_flat_elements(
+    sequence: Value, elements: list[Value], marks: list[frozenset[str]]
+) -> bool:
     """Add the elements of a sequence and of sequences inside of it to `elements`. Add the marks of these sequences to
     `marks`. Return False if the number of elements is unknown.
     """
     marks.append(sequence.marks)
     if isinstance(sequence.type, SetType) and not sequence.is_wholly_known:
-        return False  # unknown elements may be equal, and then count as one
+        # Unknown elements may be equal, and then count as one.
+        return False
     is_known = True
     for item in sequence.raw:
         is_sequence = isinstance(item.type, SEQUENCES)
@@ -123,7 +147,8 @@ def _collect_flat_elements(sequence: Value, elements: list[Value], marks: list[f
         elif is_sequence and item.raw is not None:
             is_known = _collect_flat_elements(item, elements, marks) and is_known
         else:
-            elements.append(item)  # also a null sequence
+            # Also a null sequence.
+            elements.append(item)
     return is_known
 
 
@@ -143,17 +168,23 @@ def _select_matching_keys(values: Value, keys: Value, searchset: Value) -> Value
     if not (values.is_wholly_known and keys.is_wholly_known):
         return Value(values.type, UNKNOWN)
     try:
-        search_keys = [_convert(key, common) for key in searchset.raw]  # some may be unknown
+        # Some may be unknown.
+        search_keys = [_convert(key, common) for key in searchset.raw]
         value_keys = [_convert(key, common) for key in keys.raw]
     except ConversionProblem as problem:
         raise FunctionProblem(problem.message) from None
-    first_indices = _index_known_keys(search_keys)  # first position of each known key in the search set
-    unknown_keys = [(index, key) for index, key in enumerate(search_keys) if not key.is_wholly_known]
-    no_match = len(search_keys)  # in place of an index
+    # First position of each known key in the search set.
+    first_indices = _index_known_keys(search_keys)
+    unknown_keys = [
+        (index, key) for index, key in enumerate(search_keys) if not key.is_wholly_known
+    ]
+    # In place of an index.
+    no_match = len(search_keys)
     chosen = []
     for key, value in zip(value_keys, values.raw, strict=True):
         match_index = first_indices.get(compute_order_key(key), no_match)
-        # As in Terraform, the result is empty if an unknown search key before the match may be equal to the key.
+        # As in Terraform, the result is empty if an unknown search key before the match may be
+        # equal to the key.
         earlier_keys = [unknown_key for index, unknown_key in unknown_keys if index < match_index]
         if any(compare_values(key, unknown_key).raw is UNKNOWN for unknown_key in earlier_keys):
             return Value(values.type, ())
@@ -186,9 +217,11 @@ def _generate_range(*limits: Value) -> Value:
     elements: list[Value] = []
     current = start
     while (end - current) * direction > 0:
-        if len(elements) == MAX_RANGE:  # always reached with the step 0
+        # Always reached with the step 0.
+        if len(elements) == MAX_RANGE:
             raise FunctionProblem(
-                f"more than {MAX_RANGE} values were generated; either decrease the difference between "
+                f"more than {MAX_RANGE} values were generated; either decrease the difference "
+                "between "
                 "start and end or use a smaller step"
             )
         elements.append(Value(NUMBER, current))
@@ -203,14 +236,17 @@ def _find_reverse_result_type(arguments: Sequence[Value]) -> Type:
         return TupleType(sequence_type.elements[::-1])
     if isinstance(sequence_type, (ListType, SetType)):
         return ListType(sequence_type.element)
-    raise FunctionProblem(f"can only reverse list or tuple values, not {describe_type(sequence_type)}", argument=0)
+    raise FunctionProblem(
+        f"can only reverse list or tuple values, not {describe_type(sequence_type)}", argument=0
+    )
 
 
 def _compute_reversed_list(sequence: Value) -> Value:
     """Return the elements in reverse order; a set becomes a list."""
     result_type = _find_reverse_result_type([sequence])
     if isinstance(sequence.type, SetType) and not sequence.is_wholly_known:
-        return add_refinement(Value(result_type, UNKNOWN), get_refinement(sequence))  # only the length is known
+        # Only the length is known.
+        return add_refinement(Value(result_type, UNKNOWN), get_refinement(sequence))
     return Value(result_type, sequence.raw[::-1])
 
 
@@ -220,7 +256,9 @@ def _find_slice_result_type(arguments: Sequence[Value]) -> Type:
     """
     sequence, start, end = arguments
     if isinstance(sequence.type, SetType):
-        raise FixedProblem("cannot slice a set, because its elements do not have indices", argument=0)
+        raise FixedProblem(
+            "cannot slice a set, because its elements do not have indices", argument=0
+        )
     if not isinstance(sequence.type, (ListType, TupleType)):
         raise FixedProblem("must be a list or tuple value", argument=0)
     if _is_unsuitable_index(start):
@@ -230,7 +268,8 @@ def _find_slice_result_type(arguments: Sequence[Value]) -> Type:
     is_list = isinstance(sequence.type, ListType)
     has_unknown_index = not isinstance(start.raw, int) or not isinstance(end.raw, int)
     if has_unknown_index:
-        return sequence.type if is_list else DYNAMIC  # which elements remain in the tuple is open
+        # Which elements remain in the tuple is open.
+        return sequence.type if is_list else DYNAMIC
     # The length of a tuple is known from its type, that of a list only from its value.
     elements = sequence.raw if is_list else sequence.type.parts
     if elements is not UNKNOWN and end.raw > len(elements):
@@ -255,12 +294,16 @@ def _slice_sequence(sequence: Value, start: Value, end: Value) -> Value:
 def _sort_strings(strings: Value) -> Value:
     """Sort by code points. Raises FunctionProblem for null."""
     if strings.raw is UNKNOWN:
-        known = get_refinement(strings)  # the length is kept, and the result is never null
-        return add_refinement(strings, Refinement(not_null=True, shortest=known.shortest, longest=known.longest))
+        # The length is kept, and the result is never null.
+        known = get_refinement(strings)
+        return add_refinement(
+            strings, Refinement(not_null=True, shortest=known.shortest, longest=known.longest)
+        )
     if any(v.raw is None for v in strings.raw):
         raise FixedProblem("given list element is null; a null string cannot be sorted", argument=0)
     if not strings.is_wholly_known:
-        return Value(strings.type, (Value(STRING, UNKNOWN),) * len(strings.raw))  # only the number is certain
+        # Only the number is certain.
+        return Value(strings.type, (Value(STRING, UNKNOWN),) * len(strings.raw))
     return Value(strings.type, tuple(sorted(strings.raw, key=lambda v: str(v.raw))))
 
 
@@ -323,11 +366,17 @@ FUNCTIONS: Final = (
     ),
     Function(
         "range",
-        f"Numbers before a limit: range(limit), (start, limit) or (start, limit, step); at most {MAX_RANGE}.",
+        (
+            "Numbers before a limit: range(limit), (start, limit) or (start, limit, step); at "
+            f"most {MAX_RANGE}."
+        ),
         (),
         ListType(NUMBER),
         _generate_range,
-        (Example("range(3)", "tolist([0, 1, 2])"), Example("range(1, 8, 2)", "tolist([1, 3, 5, 7])")),
+        (
+            Example("range(3)", "tolist([0, 1, 2])"),
+            Example("range(1, 8, 2)", "tolist([1, 3, 5, 7])"),
+        ),
         Parameter("params", NUMBER, "limit; or start and limit; or start, limit and step"),
     ),
     Function(

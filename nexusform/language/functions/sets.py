@@ -6,7 +6,13 @@ from itertools import product
 from math import prod
 from typing import Any, Final, TypeAlias
 
-from nexusform.language.functions.function import Example, FixedProblem, Function, FunctionProblem, Parameter
+from nexusform.language.functions.function import (
+    Example,
+    FixedProblem,
+    Function,
+    FunctionProblem,
+    Parameter,
+)
 from nexusform.language.type_conversion import convert_value
 from nexusform.language.type_unification import unify_types
 from nexusform.schemas.value_types import DYNAMIC, ListType, SetType, TupleType, Type
@@ -48,7 +54,9 @@ def _combine_sets(combine: _Combine, *sets: Value) -> Value:
     if not all(operand.is_wholly_known for operand in sets):
         return Value(set_type, UNKNOWN)
     converted_sets = [convert_value(operand, set_type).raw for operand in sets]
-    first, *further_sets = [{compute_order_key(element): element for element in raw} for raw in converted_sets]
+    first, *further_sets = [
+        {compute_order_key(element): element for element in raw} for raw in converted_sets
+    ]
     return build_set(reduce(combine, further_sets, first).values(), _get_element_type(set_type))
 
 
@@ -77,8 +85,12 @@ def _find_product_type(arguments: Sequence[Value]) -> Type:
     """Return a set of tuples if any factor is a set, else a list of tuples. Raises FunctionProblem."""
     if len(arguments) < 2:
         raise FixedProblem("at least two arguments are required")
-    part_types = [_find_product_factor_type(argument.type, position) for position, argument in enumerate(arguments)]
-    row_type = TupleType(tuple(part_types))  # of one combination
+    part_types = [
+        _find_product_factor_type(argument.type, position)
+        for position, argument in enumerate(arguments)
+    ]
+    # Of one combination.
+    row_type = TupleType(tuple(part_types))
     has_set = any(isinstance(argument.type, SetType) for argument in arguments)
     return SetType(row_type) if has_set else ListType(row_type)
 
@@ -91,11 +103,15 @@ def _compute_cartesian_product(*sets: Value) -> Value:
     assert isinstance(result_type, (ListType, SetType))
     row_type = result_type.element
     assert isinstance(row_type, TupleType)
-    shortest, longest = zip(*map(_compute_length_bounds, sets), strict=True)  # least and greatest length of each factor
+    # Least and greatest length of each factor.
+    shortest, longest = zip(*map(_compute_length_bounds, sets), strict=True)
     if shortest != longest or any(factor.raw is UNKNOWN for factor in sets):
         # In a set of rows, equal ones count once: of several rows, at least one remains.
-        row_bound = None if None in longest else prod(longest)  # None: no bound
-        product_bounds = Refinement(not_null=True, shortest=min(prod(shortest), 1), longest=row_bound)
+        # None: no bound.
+        row_bound = None if None in longest else prod(longest)
+        product_bounds = Refinement(
+            not_null=True, shortest=min(prod(shortest), 1), longest=row_bound
+        )
         return add_refinement(Value(result_type, UNKNOWN), product_bounds)
     if prod(longest) > MAX_PRODUCT:
         raise FunctionProblem(f"the product has more than {MAX_PRODUCT} elements")
@@ -103,7 +119,11 @@ def _compute_cartesian_product(*sets: Value) -> Value:
     for operand, element_type in zip(sets, row_type.elements, strict=True):
         factors.append([convert_value(item, element_type) for item in operand.raw])
     rows = [Value(row_type, row) for row in product(*factors)]
-    return build_set(rows, row_type) if isinstance(result_type, SetType) else Value(result_type, tuple(rows))
+    return (
+        build_set(rows, row_type)
+        if isinstance(result_type, SetType)
+        else Value(result_type, tuple(rows))
+    )
 
 
 def _compute_length_bounds(sequence: Value) -> tuple[int, int | None]:
@@ -114,10 +134,14 @@ def _compute_length_bounds(sequence: Value) -> tuple[int, int | None]:
     return refinement.shortest, refinement.longest
 
 
-def _build_set_function(name: str, description: str, body: Callable[..., Value], *examples: Example) -> Function:
+def _build_set_function(
+    name: str, description: str, body: Callable[..., Value], *examples: Example
+) -> Function:
     first_set = Parameter("first_set", _ANY_SET, "a set")
     other_sets = Parameter("other_sets", _ANY_SET, "further sets")
-    return Function(name, description, (first_set,), _find_common_type, body, examples, variadic=other_sets)
+    return Function(
+        name, description, (first_set,), _find_common_type, body, examples, variadic=other_sets
+    )
 
 
 FUNCTIONS: Final = (
@@ -134,7 +158,9 @@ FUNCTIONS: Final = (
         _find_product_type,
         _compute_cartesian_product,
         (Example('setproduct(["a", "b"], [1, 2])[2]', '["b", 1]'),),
-        Parameter("sets", DYNAMIC, "lists or sets, two or more", allow_unknown=True, inner_marks=True),
+        Parameter(
+            "sets", DYNAMIC, "lists or sets, two or more", allow_unknown=True, inner_marks=True
+        ),
     ),
     Function(
         "setsubtract",

@@ -30,7 +30,9 @@ def split_clusters(text: str) -> list[str]:
     while start < len(text):
         end = start + 1
         # A combining character always belongs to the cluster: no count is needed.
-        while end < len(text) and (unicodedata.combining(text[end]) or count_clusters(text[start : end + 1]) == 1):
+        while end < len(text) and (
+            unicodedata.combining(text[end]) or count_clusters(text[start : end + 1]) == 1
+        ):
             end += 1
         pieces.append(text[start:end])
         start = end
@@ -43,7 +45,9 @@ def _change_case(change: Callable[[str], str], text: str) -> str:
     """
     if text.isascii():
         return change(text)
-    return "".join([_change_case_unless_length_changes(character, change(character)) for character in text])
+    return "".join(
+        [_change_case_unless_length_changes(character, change(character)) for character in text]
+    )
 
 
 def _change_case_unless_length_changes(before: str, after: str) -> str:
@@ -68,7 +72,9 @@ def _convert_to_title_case(text: str) -> str:
 def _add_indentation(spaces: int, text: str) -> str:
     """Indent all lines but the first. Raises FunctionProblem for an invalid number or a result too long."""
     if not isinstance(spaces, int) or spaces < 0 or spaces > 10_000:
-        raise FixedProblem("the number of spaces must be a whole number from 0 to 10000", argument=0)
+        raise FixedProblem(
+            "the number of spaces must be a whole number from 0 to 10000", argument=0
+        )
     check_text_length(len(text) + spaces * text.count("\n"))
     return text.replace("\n", "\n" + " " * spaces)
 
@@ -100,9 +106,12 @@ def _join_texts(separator: Value, *lists: Value) -> Value:
             if item.raw is UNKNOWN:
                 return Value(STRING, UNKNOWN)
             if item.raw is None:
-                raise FunctionProblem(f"element {index} is null; cannot concatenate null values", argument=position)
+                raise FunctionProblem(
+                    f"element {index} is null; cannot concatenate null values", argument=position
+                )
             pieces.append(item.raw)
-    check_text_length(sum(map(len, pieces)) + len(separator.raw) * len(pieces))  # before it is built
+    # Before it is built.
+    check_text_length(sum(map(len, pieces)) + len(separator.raw) * len(pieces))
     return Value(STRING, separator.raw.join(pieces))
 
 
@@ -113,13 +122,16 @@ def _has_prefix(text: Value, prefix: Value) -> Value:
     known_prefix = get_refinement(text).prefix
     if known_prefix.startswith(prefix.raw):
         return TRUE
-    return Value(BOOL, UNKNOWN) if prefix.raw.startswith(known_prefix) else FALSE  # FALSE: they differ already
+    # FALSE: they differ already.
+    return Value(BOOL, UNKNOWN) if prefix.raw.startswith(known_prefix) else FALSE
 
 
 def _build_text_function(
     name: str, description: str, compute: Callable[[str], str], *examples: tuple[str, str]
 ) -> Function:
-    return build_plain_function(name, description, [("str", STRING, "the text")], compute=compute, examples=examples)
+    return build_plain_function(
+        name, description, [("str", STRING, "the text")], compute=compute, examples=examples
+    )
 
 
 FUNCTIONS: Final = (
@@ -151,11 +163,17 @@ FUNCTIONS: Final = (
         (Parameter("separator", STRING, "the separator"),),
         STRING,
         _join_texts,
-        (Example('join(", ", ["foo", "bar"])', '"foo, bar"'), Example('join("-", ["a"], ["b"])', '"a-b"')),
+        (
+            Example('join(", ", ["foo", "bar"])', '"foo, bar"'),
+            Example('join("-", ["a"], ["b"])', '"a-b"'),
+        ),
         Parameter("lists", _STRINGS, "lists of strings"),
     ),
     _build_text_function(
-        "lower", "The text in lower case.", partial(_change_case, str.lower), ('lower("HELLO")', '"hello"')
+        "lower",
+        "The text in lower case.",
+        partial(_change_case, str.lower),
+        ('lower("HELLO")', '"hello"'),
     ),
     Function(
         "split",
@@ -163,12 +181,18 @@ FUNCTIONS: Final = (
         (Parameter("separator", STRING, "the separator"), Parameter("str", STRING, "the text")),
         _STRINGS,
         _split_text,
-        (Example('split(",", "a,b")', 'tolist(["a", "b"])'), Example('split(",", "")', 'tolist([""])')),
+        (
+            Example('split(",", "a,b")', 'tolist(["a", "b"])'),
+            Example('split(",", "")', 'tolist([""])'),
+        ),
     ),
     Function(
         "startswith",
         "Whether the text starts with a prefix.",
-        (Parameter("str", STRING, "the text", allow_unknown=True), Parameter("prefix", STRING, "the prefix")),
+        (
+            Parameter("str", STRING, "the text", allow_unknown=True),
+            Parameter("prefix", STRING, "the prefix"),
+        ),
         BOOL,
         _has_prefix,
         (Example('startswith("hello world", "hello")', "true"),),
@@ -232,6 +256,9 @@ FUNCTIONS: Final = (
         examples=[('trimsuffix("helloworld", "world")', '"hello"')],
     ),
     _build_text_function(
-        "upper", "The text in upper case.", partial(_change_case, str.upper), ('upper("hello")', '"HELLO"')
+        "upper",
+        "The text in upper case.",
+        partial(_change_case, str.upper),
+        ('upper("hello")', '"HELLO"'),
     ),
 )

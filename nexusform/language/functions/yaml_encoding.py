@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from nexusform.language.functions.function import FixedProblem, FunctionProblem
 from nexusform.language.functions.hashing import decode_base64
-from nexusform.language.functions.json_encoding import MAX_DEPTH, normalize_stored_text, parse_number, render_json
+from nexusform.language.functions.json_encoding import (
+    MAX_DEPTH,
+    normalize_stored_text,
+    parse_number,
+    render_json,
+)
 from nexusform.language.value_descriptions import quote_text
 from nexusform.schemas.value_types import STRING
 from nexusform.values.typed_value import FALSE, NULL, TRUE, Value, build_object, build_tuple
@@ -15,8 +20,10 @@ from nexusform.values.typed_value import FALSE, NULL, TRUE, Value, build_object,
 if TYPE_CHECKING:
     from yaml import Event
 
-MAX_NODES: Final = 200_000  # after expansion of aliases
-_WIDTH: Final = 80  # columns of a line of a quoted string
+# After expansion of aliases.
+MAX_NODES: Final = 200_000
+# columns of a line of a quoted string.
+_WIDTH: Final = 80
 _ESCAPES: Final = {
     0x00: "\\0",
     0x07: "\\a",
@@ -29,12 +36,13 @@ _ESCAPES: Final = {
     0x2029: "\\P",
 }
 
-# Printable characters of YAML 1.1 in the basic plane, without line breaks; all others are escaped. `re`
-# caches the compiled patterns, which take milliseconds to compile.
+# Printable characters of YAML 1.1 in the basic plane, without line breaks; all others are escaped.
+# `re` caches the compiled patterns, which take milliseconds to compile.
 _SPECIAL: Final = "[^\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd]"
 _NOT_IN_BLOCK: Final = "[^\n\x20-\x7e\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd]"
 _BREAK: Final = re.compile("[\n\r\x85\u2028\u2029]")
-_MAX_SIMPLE_KEY_BYTES: Final = 128  # a longer key, or one of several lines, follows a question mark
+# A longer key, or one of several lines, follows a question mark.
+_MAX_SIMPLE_KEY_BYTES: Final = 128
 _TOO_DEEP: Final = f"the document is nested more than {MAX_DEPTH} levels deep"
 # First characters of a text that may be something else than a string, as an empty text may be.
 _NON_TEXT_BEGINNINGS: Final = frozenset({"", *"+-.0123456789yYnNtTfFoO~<"})
@@ -44,11 +52,13 @@ def render_yaml(value: Value) -> str:
     """Render a wholly known value as YAML, with strings always quoted."""
     if isinstance(value.raw, (tuple, dict)) and value.raw:
         return "\n".join(_render_lines(value, indent=0)) + "\n"
-    first, *further_lines = _render_value(value, indent=2, column=0)  # no collection with items: a scalar, [] or {}
+    # No collection with items: a scalar, [] or {}
+    first, *further_lines = _render_value(value, indent=2, column=0)
     text = "\n".join([first, *_add_indentation(further_lines)])
     if isinstance(value.raw, (str, tuple, dict)):
         return text + "\n"
-    return text + "\n...\n"  # a plain scalar needs the mark of the document's end
+    # A plain scalar needs the mark of the document's end.
+    return text + "\n...\n"
 
 
 def _render_quoted(text: str) -> str:
@@ -74,7 +84,8 @@ def _render_lines(value: Value, indent: int) -> list[str]:
     if isinstance(value.raw, tuple):
         item_lines: list[str] = []
         for item in value.raw:
-            start, *rest = _render_value(item, indent=indent + 2, column=indent + 2)  # after "- "
+            # After "- ".
+            start, *rest = _render_value(item, indent=indent + 2, column=indent + 2)
             item_lines += [f"- {start}", *_add_indentation(rest)]
         return item_lines
     lines: list[str] = []
@@ -87,14 +98,22 @@ def _render_mapping_entry(key: str, item: Value, indent: int) -> list[str]:
     """Render the lines of one entry of a mapping at column `indent`, without the indentation up to it."""
     if _BREAK.search(key) or len(key.encode()) > _MAX_SIMPLE_KEY_BYTES:
         # An explicit key: `? KEY` and `: VALUE`.
-        key_start, *key_rest = _render_value(Value(STRING, key), indent=indent + 2, column=indent + 2)
+        key_start, *key_rest = _render_value(
+            Value(STRING, key), indent=indent + 2, column=indent + 2
+        )
         item_start, *item_rest = _render_value(item, indent=indent + 2, column=indent + 2)
-        return [f"? {key_start}", *_add_indentation(key_rest), f": {item_start}", *_add_indentation(item_rest)]
+        return [
+            f"? {key_start}",
+            *_add_indentation(key_rest),
+            f": {item_start}",
+            *_add_indentation(item_rest),
+        ]
     name = f"{_render_quoted(key)}:"
     if isinstance(item.raw, dict) and item.raw:
         return [name, *_add_indentation(_render_lines(item, indent + 2))]
     if isinstance(item.raw, tuple) and item.raw:
-        return [name, *_render_lines(item, indent)]  # not indented: a sequence starts at the column of its key
+        # Not indented: a sequence starts at the column of its key.
+        return [name, *_render_lines(item, indent)]
     start, *rest = _render_value(item, indent=indent + 2, column=indent + len(name) + 1)
     return [f"{name} {start}", *_add_indentation(rest)]
 
@@ -107,18 +126,29 @@ def _render_value(value: Value, indent: int, column: int) -> list[str]:
     if isinstance(raw, (tuple, dict)) and raw:
         return _render_lines(value, indent)
     # A block scalar accepts neither control characters nor lines with trailing blanks.
-    if isinstance(raw, str) and "\n" in raw and not re.search(_NOT_IN_BLOCK, raw) and " \n" not in f"{raw}\n":
-        # The block text after `|`. The header gives the number of line ends (`-` none, nothing for one, `+` all),
-        # and the indent if the first line does not show it.
+    if (
+        isinstance(raw, str)
+        and "\n" in raw
+        and not re.search(_NOT_IN_BLOCK, raw)
+        and " \n" not in f"{raw}\n"
+    ):
+        # The block text after `|`. The header gives the number of line ends (`-` none, nothing for
+        # one, `+` all), and the indent if the first line does not show it.
         body = raw.rstrip("\n")
         line_ends = len(raw) - len(body)
         chomp = "+" if not body else {0: "-", 1: ""}.get(line_ends, "+")
-        lead = "2" if raw[0] in " \n" else ""  # columns by which the caller indents the text
+        # columns by which the caller indents the text.
+        lead = "2" if raw[0] in " \n" else ""
         empty_lines = [""] * max(line_ends - 1, 0)
         return [f"|{lead}{chomp}", *body.split("\n"), *empty_lines]
     if isinstance(raw, str):
-        return [_render_quoted(raw)] if column + len(raw) < _WIDTH else _render_long_text(raw, indent, column)
-    return [render_json(value)]  # null, a bool, a number or an empty collection
+        return (
+            [_render_quoted(raw)]
+            if column + len(raw) < _WIDTH
+            else _render_long_text(raw, indent, column)
+        )
+    # null, a bool, a number or an empty collection.
+    return [render_json(value)]
 
 
 def _render_long_text(text: str, indent: int, column: int) -> list[str]:
@@ -126,15 +156,23 @@ def _render_long_text(text: str, indent: int, column: int) -> list[str]:
     next single space: the line break replaces it.
     """
     lines: list[str] = []
-    pieces = ['"']  # of the current line
-    column += 1  # of the next character, after the quote
+    # Of the current line.
+    pieces = ['"']
+    # Of the next character, after the quote.
+    column += 1
     is_after_space = False
     for position, character in enumerate(text):
-        is_line_break = character == " " and not is_after_space and column > _WIDTH and 0 < position < len(text) - 1
+        is_line_break = (
+            character == " "
+            and not is_after_space
+            and column > _WIDTH
+            and 0 < position < len(text) - 1
+        )
         is_after_space = character == " "
         if is_line_break:
             lines.append("".join(pieces))
-            pieces = ["\\"] if text[position + 1] == " " else []  # a backslash keeps spaces at the start of a line
+            # A backslash keeps spaces at the start of a line.
+            pieces = ["\\"] if text[position + 1] == " " else []
             column = indent + len(pieces)
         else:
             piece = _render_quoted(character)[1:-1]
@@ -164,7 +202,8 @@ def parse_yaml(text: str) -> Value:
 
     try:
         loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-        depth = 0  # the number of open sequences and mappings
+        # The number of open sequences and mappings.
+        depth = 0
         events: list[Event] = []
         for event in yaml.parse(text, Loader=loader):
             events.append(event)
@@ -172,18 +211,22 @@ def parse_yaml(text: str) -> Value:
                 depth += 1
             elif isinstance(event, yaml.CollectionEndEvent):
                 depth -= 1
-            if depth > MAX_DEPTH:  # at once: reading deeper takes too long
+            # At once: reading deeper takes too long.
+            if depth > MAX_DEPTH:
                 raise FunctionProblem(_TOO_DEEP, argument=0)
         reader = _YamlReader(events)
     except yaml.YAMLError as problem:
         mark = getattr(problem, "problem_mark", None)
         message = getattr(problem, "problem", None) or str(problem)
-        if message == "exceeded maximum nesting depth":  # PyYAML 6.0.4, of many brackets on one line
+        # PyYAML 6.0.4, of many brackets on one line.
+        if message == "exceeded maximum nesting depth":
             raise FunctionProblem(_TOO_DEEP, argument=0) from None
         if mark is None:
             raise FunctionProblem(message, argument=0) from None
         line, column = mark.line + 1, mark.column + 1
-        raise FunctionProblem(f"on line {line}, column {column}: {message}", argument=0, line=line) from None
+        raise FunctionProblem(
+            f"on line {line}, column {column}: {message}", argument=0, line=line
+        ) from None
     except RecursionError:
         raise FixedProblem("the document is nested too deeply", argument=0) from None
     return reader.parse_document()
@@ -194,8 +237,10 @@ class _YamlReader:
     def __init__(self, events: list[Event]) -> None:
         self.events = events
         self.index = 0
-        self.anchors: dict[str, tuple[Value, int]] = {}  # the value of each anchor and its number of nodes
-        self.nodes = 0  # so far, to limit them
+        # The value of each anchor and its number of nodes.
+        self.anchors: dict[str, tuple[Value, int]] = {}
+        # So far, to limit them.
+        self.nodes = 0
 
     def parse_document(self) -> Value:
         """Parse the only document. Raises FunctionProblem if there is none, or a second one."""
@@ -215,7 +260,9 @@ class _YamlReader:
     def _count_nodes_toward_limit(self, nodes: int) -> None:
         self.nodes += nodes
         if self.nodes > MAX_NODES:
-            raise FunctionProblem(f"the document expands to more than {MAX_NODES} nodes", argument=0)
+            raise FunctionProblem(
+                f"the document expands to more than {MAX_NODES} nodes", argument=0
+            )
 
     def _parse_node(self, depth: int) -> Value:
         """Parse the value at the next event, with its parts. The parser reports events: a scalar, an alias, or the
@@ -231,7 +278,8 @@ class _YamlReader:
             if event.anchor not in self.anchors:
                 raise FunctionProblem(f'reference to undefined anchor "{event.anchor}"', argument=0)
             value, node_count = self.anchors[event.anchor]
-            self._count_nodes_toward_limit(node_count)  # else aliases of aliases could make a huge value
+            # Else aliases of aliases could make a huge value.
+            self._count_nodes_toward_limit(node_count)
             return value
         previous_count = self.nodes
         self._count_nodes_toward_limit(1)
@@ -248,7 +296,8 @@ class _YamlReader:
             assert isinstance(event, yaml.MappingStartEvent)
             value = self._parse_mapping(event, depth)
         if event.anchor:
-            self.anchors[event.anchor] = (value, self.nodes - previous_count)  # with the number of its nodes
+            # With the number of its nodes.
+            self.anchors[event.anchor] = (value, self.nodes - previous_count)
         return value
 
     def _parse_mapping(self, event: Any, depth: int) -> Value:
@@ -259,14 +308,21 @@ class _YamlReader:
         items: dict[str, Value] = {}
         while not isinstance(self.events[self.index], yaml.MappingEndEvent):
             key_event = self.events[self.index]
-            is_merge = isinstance(key_event, yaml.ScalarEvent) and key_event.value == "<<" and key_event.implicit[0]
+            is_merge = (
+                isinstance(key_event, yaml.ScalarEvent)
+                and key_event.value == "<<"
+                and key_event.implicit[0]
+            )
             key = self._parse_key(depth + 1)
             value = self._parse_node(depth + 1)
             if is_merge:
-                items |= _collect_merged_entries(value)  # the last of equal keys counts, as in Terraform
+                # The last of equal keys counts, as in Terraform.
+                items |= _collect_merged_entries(value)
             else:
                 if isinstance(key.raw, (tuple, dict)) or key.raw is None:
-                    raise FixedProblem("only scalar, non-null mapping keys are supported", argument=0)
+                    raise FixedProblem(
+                        "only scalar, non-null mapping keys are supported", argument=0
+                    )
                 items[key.raw if isinstance(key.raw, str) else render_json(key)] = value
         self.index += 1
         return build_object(items)
@@ -279,7 +335,8 @@ class _YamlReader:
         if isinstance(self.events[self.index], yaml.AliasEvent):
             raise FixedProblem("an alias cannot be a mapping key", argument=0)
         key = self._parse_node(depth)
-        self.anchors = anchors  # aliases cannot refer to an anchor of a key
+        # aliases cannot refer to an anchor of a key.
+        self.anchors = anchors
         return key
 
 
@@ -307,7 +364,8 @@ def _parse_scalar(event: Any) -> Value:
     """
     text = normalize_stored_text(event.value)
     if event.tag is None:
-        return _parse_plain_scalar(text) if event.implicit[0] else Value(STRING, text)  # implicit[0]: not quoted
+        # implicit[0]: not quoted.
+        return _parse_plain_scalar(text) if event.implicit[0] else Value(STRING, text)
     kind = event.tag.removeprefix(_TAG)
     if kind == "binary":
         decode_base64(text)  # raises FunctionProblem
@@ -315,13 +373,16 @@ def _parse_scalar(event: Any) -> Value:
         return Value(STRING, text)
     if kind not in {"int", "float", "bool", "null", "timestamp"}:
         raise FunctionProblem(f'unsupported tag "{event.tag.replace(_TAG, "!!")}"', argument=0)
-    # As in other implementations, quotes override the tag if the text begins like a number, bool or null.
+    # As in other implementations, quotes override the tag if the text begins like a number, bool or
+    # null.
     if event.style in {"'", '"'} and text[:1] in _NON_TEXT_BEGINNINGS:
-        return Value(STRING, text)  # "123" stays text even as !!int
+        # "123" stays text even as !!int.
+        return Value(STRING, text)
     resolved = _parse_plain_scalar(text)
     if resolved.type != STRING or (kind == "timestamp" and _TIMESTAMP.match(text)):
         return resolved
-    if kind == "null":  # whatever the text
+    # Whatever the text.
+    if kind == "null":
         return NULL
     raise FunctionProblem(f'cannot parse "{text}" as !!{kind}', argument=0)
 
@@ -334,20 +395,26 @@ def _parse_plain_scalar(text: str) -> Value:
     if text in _NULLS:
         return NULL
     word = text.lower()
-    is_usual_case = text in {word, word.upper(), word.capitalize()}  # "yes", "YES" or "Yes", but not "yEs"
+    # "yes", "YES" or "Yes", but not "yEs".
+    is_usual_case = text in {word, word.upper(), word.capitalize()}
     if word in _TRUE | _FALSE and is_usual_case:
         return TRUE if word in _TRUE else FALSE
-    has_base_prefix = _HEXADECIMAL.match(text) or _OCTAL.match(text)  # `0x` or `0o`
+    # `0x` or `0o`.
+    has_base_prefix = _HEXADECIMAL.match(text) or _OCTAL.match(text)
     if has_base_prefix and len(text) >= 500:
-        return parse_number(text)  # fails: too many digits
+        # fails: too many digits.
+        return parse_number(text)
     if has_base_prefix:
-        return parse_number(str(int(text, base=0)))  # the base is that of its prefix
+        # The base is that of its prefix.
+        return parse_number(str(int(text, base=0)))
     if _INTEGER.match(text) or _FLOAT.match(text):
         return parse_number(text)
     if _SPECIAL_FLOAT.match(text):
         raise FunctionProblem(f'the number "{text}" is not finite', argument=0)
-    moment = _TIMESTAMP.match(text)  # groups: date, time, zone; the last two may be missing
-    if moment is not None:  # a timestamp becomes text, completed to RFC 3339: a date alone is midnight in UTC
+    # groups: date, time, zone; the last two may be missing.
+    moment = _TIMESTAMP.match(text)
+    # A timestamp becomes text, completed to RFC 3339: a date alone is midnight in UTC.
+    if moment is not None:
         date, time, zone = moment[1], moment[2] or "00:00:00", moment[3] or "Z"
         return Value(STRING, f"{date}T{time}{zone}")
     return Value(STRING, text)

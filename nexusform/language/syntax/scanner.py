@@ -23,8 +23,13 @@ _JOINER = "\u200d"
 _MODIFIERS = range(0x1F3FB, 0x1F400)
 _TAGS = range(0xE0020, 0xE0080)
 _REGIONAL = range(0x1F1E6, 0x1F200)
-# The lead, vowel and trail jamo, the composed syllables, and the pairs within one syllable (UAX #29, rules GB6 to GB8).
-_HANGUL_PARTS = (("L", range(0x1100, 0x1160)), ("V", range(0x1160, 0x11A8)), ("T", range(0x11A8, 0x1200)))
+# The lead, vowel and trail jamo, the composed syllables, and the pairs within one syllable (UAX
+# #29, rules GB6 to GB8).
+_HANGUL_PARTS = (
+    ("L", range(0x1100, 0x1160)),
+    ("V", range(0x1160, 0x11A8)),
+    ("T", range(0x11A8, 0x1200)),
+)
 _HANGUL_SYLLABLE = range(0xAC00, 0xD7A4)
 _HANGUL_PAIRS = frozenset({"LL", "LV", "LS", "LN", "VV", "VT", "SV", "ST", "NT", "TT"})
 
@@ -50,7 +55,8 @@ def _get_hangul_class(char: str) -> str:
     """Return L, V, T for a Korean first consonant, vowel, last consonant; S for the syllable LV, N for LVT; else ""."""
     code = ord(char)
     if code in _HANGUL_SYLLABLE:
-        return "N" if (code - 0xAC00) % 28 else "S"  # every 28th syllable has no last consonant
+        # Every 28th syllable has no last consonant.
+        return "N" if (code - 0xAC00) % 28 else "S"
     return next((name for name, part in _HANGUL_PARTS if code in part), "")
 
 
@@ -59,20 +65,28 @@ def count_clusters(text: str) -> int:
     points: a letter with a combining accent, the two letters of a flag, or joined emojis. A new cluster begins at every
     code point that no rule below joins to the one before it. The rules are those of UAX #29, without rare ones.
     """
-    if text.isascii():  # also an empty text
+    # Also an empty text.
+    if text.isascii():
         return len(text) - text.count("\r\n")
     clusters = 1
-    regional_count = 1 if ord(text[0]) in _REGIONAL else 0  # regional letters in a row; two are one flag
-    is_emoji = _is_pictographic(text[0])  # whether the current cluster is an emoji, so that a joiner may extend it
+    # regional letters in a row; two are one flag.
+    regional_count = 1 if ord(text[0]) in _REGIONAL else 0
+    # whether the current cluster is an emoji, so that a joiner may extend it.
+    is_emoji = _is_pictographic(text[0])
     for before, char in pairwise(text):
         is_regional = ord(char) in _REGIONAL
         is_same_cluster = (
             (before == "\r" and char == "\n")
             or _is_grapheme_extending_character(char)
-            or (is_regional and regional_count % 2 == 1)  # the second letter of a flag
-            or (before == _JOINER and is_emoji and _is_pictographic(char))  # an emoji joined to the one before it
+            # The second letter of a flag.
+            or (is_regional and regional_count % 2 == 1)
+            # An emoji joined to the one before it.
+            or (before == _JOINER and is_emoji and _is_pictographic(char))
             # Parts of one Korean syllable; the first of them is U+1100.
-            or (char >= "\u1100" and _get_hangul_class(before) + _get_hangul_class(char) in _HANGUL_PAIRS)
+            or (
+                char >= "\u1100"
+                and _get_hangul_class(before) + _get_hangul_class(char) in _HANGUL_PAIRS
+            )
         )
         if not is_same_cluster:
             clusters += 1
@@ -93,17 +107,20 @@ class CharacterPositions:
         self._text = text
         self._start = start or _FIRST
         self._ascii = text.isascii()
-        lines = [0]  # the offset at the start of each
+        # The offset at the start of each.
+        lines = [0]
         find, newline = text.find, text.find("\n")
         while newline >= 0:
             lines.append(newline + 1)
             newline = find("\n", newline + 1)
         self._lines = lines
-        self._line_bytes = None if self._ascii else self._compute_byte_offsets()  # the byte at the start of each line
+        # The byte at the start of each line.
+        self._line_bytes = None if self._ascii else self._compute_byte_offsets()
         self._known: dict[int, Position] = {}  # by offset
-        # Spans are mostly requested in order, within one line of an ASCII file. The line of the last one is kept: its
-        # number, and the offsets at its start and at the start of the next line.
-        self._simple = self._ascii and start is None  # offsets in the text are bytes of the file
+        # Spans are mostly requested in order, within one line of an ASCII file. The line of the
+        # last one is kept: its number, and the offsets at its start and at the start of the next
+        # line. offsets in the text are bytes of the file.
+        self._simple = self._ascii and start is None
         self._line, self._low, self._high = 1, 0, 0
 
     def _compute_byte_offsets(self) -> list[int]:
@@ -121,7 +138,8 @@ class CharacterPositions:
             line = bisect_right(self._lines, offset) - 1
             begin = self._lines[line]
             start = self._start
-            if self._line_bytes is None:  # ASCII: each character is a byte
+            # ASCII: each character is a byte.
+            if self._line_bytes is None:
                 column, byte = offset - begin, offset
             else:
                 piece = self._text[begin:offset]
@@ -129,18 +147,23 @@ class CharacterPositions:
                 visible = piece.removeprefix(_BYTE_ORDER_MARK) if line == 0 else piece
                 column = count_clusters(visible)
             first_column = start.column if line == 0 else 1
-            position = self._known[offset] = Position(start.line + line, first_column + column, start.byte + byte)
+            position = self._known[offset] = Position(
+                start.line + line, first_column + column, start.byte + byte
+            )
         return position
 
     def build_span(self, begin: int, end: int) -> Span:
         """Build the span between two character offsets, the end exclusive."""
-        if self._simple:  # ASCII from the start of the file: fast if the span lies on one line
-            if not self._low <= begin < self._high:  # not on the line of the span before
+        # ASCII from the start of the file: fast if the span lies on one line.
+        if self._simple:
+            # Not on the line of the span before.
+            if not self._low <= begin < self._high:
                 self._line = line = bisect_right(self._lines, begin)
                 self._low = self._lines[line - 1]
                 self._high = self._lines[line] if line < len(self._lines) else len(self._text) + 1
             if end < self._high:
-                line, column_zero = self._line, self._low - 1  # columns start at 1
+                # columns start at 1.
+                line, column_zero = self._line, self._low - 1
                 start = Position(line, begin - column_zero, begin)
                 return Span(self._filename, start, Position(line, end - column_zero, end))
         return Span(self._filename, self.find_position(begin), self.find_position(end))
@@ -172,13 +195,16 @@ def describe_span(span: Span) -> str:
 
 IDENT = "name"
 NUMBER = "number"
-STRING = "string"  # a whole quoted string without any template sequence
+# A whole quoted string without any template sequence.
+STRING = "string"
 OPEN_QUOTE = "open quote"
 CLOSE_QUOTE = "close quote"
 OPEN_HEREDOC = "open heredoc"
 CLOSE_HEREDOC = "close heredoc"
-QUOTED_TEXT = "quoted text"  # a literal piece of a quoted template: backslash escapes apply
-PLAIN_TEXT = "plain text"  # a literal piece of a heredoc or template file: no backslash escapes
+# A literal piece of a quoted template: backslash escapes apply.
+QUOTED_TEXT = "quoted text"
+# A literal piece of a heredoc or template file: no backslash escapes.
+PLAIN_TEXT = "plain text"
 INTERPOLATION = "${"
 DIRECTIVE = "%{"
 SEQUENCE_END = "sequence end"
@@ -188,8 +214,8 @@ INVALID = "invalid"
 QUOTED_NEWLINE = "newline in string"
 END = "end of file"
 
-# Possessive where no other match is possible, so long text needs no memory for backtracking. Python before
-# 3.11.5 backtracks wrongly in such groups; the failing alternative (?!) prevents that.
+# Possessive where no other match is possible, so long text needs no memory for backtracking. Python
+# before 3.11.5 backtracks wrongly in such groups; the failing alternative (?!) prevents that.
 _NORMAL = re.compile(
     r"""[ \t]*(?:
     ([A-Za-z_][A-Za-z0-9_-]*)                                   # 1 name
@@ -224,11 +250,14 @@ _PLAIN = re.compile(
     """,
     re.VERBOSE,
 )
-# Groups of _NORMAL by number: the kind of the token, "" for punctuation (its own kind), None for one of varying kind.
+# Groups of _NORMAL by number: the kind of the token, "" for punctuation (its own kind), None for
+# one of varying kind.
 _GROUP_KINDS = (None, IDENT, NEWLINE, STRING, "", None, NUMBER, None, None, None, None, "", None)
-_BRACE, _LINE_COMMENT, _BLOCK_COMMENT, _HEREDOC, _TEMPLATE = 5, 7, 8, 9, 10  # groups of None above
+# groups of None above.
+_BRACE, _LINE_COMMENT, _BLOCK_COMMENT, _HEREDOC, _TEMPLATE = 5, 7, 8, 9, 10
 _HEREDOC_NAME = re.compile(r"<<-?(.*?)\r?\n")
-_MAX_INVALID = 1_000  # invalid characters: a text with more of them is no configuration
+# invalid characters: a text with more of them is no configuration.
+_MAX_INVALID = 1_000
 _SPACE = " \t\n\v\f\r\x85\xa0"
 
 
@@ -254,7 +283,8 @@ class Tokens(Struct):
 class _OpenTemplate(Struct):
     """Open template: its expected end."""
 
-    ending: str  # CLOSE_QUOTE, CLOSE_HEREDOC or END
+    # CLOSE_QUOTE, CLOSE_HEREDOC or END.
+    ending: str
     marker: str = ""
     line_start: bool = True
 
@@ -273,21 +303,26 @@ class _Scanner:
         self.text = text
         self.tokens = Tokens(text)
         self.with_comments = with_comments
-        self.stack: list[_OpenTemplate | _OpenTemplateSequence] = []  # the innermost one is last
-        self.offset = 1 if text.startswith("\ufeff") else 0  # after a byte order mark
-        self.invalid_count = 0  # of characters, to stop after too many
+        # The innermost one is last.
+        self.stack: list[_OpenTemplate | _OpenTemplateSequence] = []
+        # After a byte order mark.
+        self.offset = 1 if text.startswith("\ufeff") else 0
+        # Of characters, to stop after too many.
+        self.invalid_count = 0
 
     def run(self) -> Tokens:
         """Scan to the end, piece by piece: code, or text of the innermost open string or heredoc."""
         size = len(self.text)
         while self.offset < size:
-            innermost = self.stack[-1] if self.stack else None  # None: code outside of all templates
+            # None: code outside of all templates.
+            innermost = self.stack[-1] if self.stack else None
             if not isinstance(innermost, _OpenTemplate):
                 self._scan_code(innermost)
             elif innermost.ending == CLOSE_QUOTE:
                 match = _QUOTED.match(self.text, self.offset)
                 assert match is not None
-                group, begin, end = match.lastindex, self.offset, match.end()  # `group` is the alternative of _QUOTED
+                # `group` is the alternative of _QUOTED.
+                group, begin, end = match.lastindex, self.offset, match.end()
                 self.offset = end
                 if group == 1:  # literal text
                     self.tokens.add(QUOTED_TEXT, begin, end)
@@ -298,13 +333,16 @@ class _Scanner:
                     self.tokens.add(INTERPOLATION if group == 3 else DIRECTIVE, begin, end)
                     self.stack.append(_OpenTemplateSequence())
                 elif group == 5:
-                    # The string ends with its line, so a missing quotation mark does not affect the rest of the file.
+                    # The string ends with its line, so a missing quotation mark does not affect the
+                    # rest of the file.
                     self.tokens.add(QUOTED_NEWLINE, begin, end)
                     self.stack.pop()
                     self.tokens.add(NEWLINE, begin, end)
-                else:  # a backslash at the end of the file
+                else:
+                    # A backslash at the end of the file.
                     self.tokens.add(INVALID, begin, end)
-            else:  # a heredoc or template file
+            else:
+                # A heredoc or template file.
                 self._scan_unquoted_piece(innermost)
         self.tokens.add(END, size, size)
         return self.tokens
@@ -321,32 +359,41 @@ class _Scanner:
             assert match is not None, "the pattern matches any text"
             group = match.lastindex
             if group is None:
-                offset = size  # only blanks are left
+                # Only blanks are left.
+                offset = size
                 break
             begin, offset = match.span(group)
             kind = _GROUP_KINDS[group]
-            if kind is None:  # a brace, comment, heredoc, template or invalid character
-                self.offset = offset  # the next call may move it further
+            # A brace, comment, heredoc, template or invalid character.
+            if kind is None:
+                # The next call may move it further.
+                self.offset = offset
                 if self._scan_rare_token(group, begin, offset, sequence):
-                    return  # a template begins or ends
+                    # A template begins or ends.
+                    return
                 offset = self.offset
                 continue
             if has_non_ascii and kind == IDENT:
                 offset = _find_name_end(text, offset)
-            kinds.append(kind or text[begin:offset])  # punctuation is its own kind
+            # punctuation is its own kind.
+            kinds.append(kind or text[begin:offset])
             starts.append(begin)
             ends.append(offset)
         self.offset = offset
 
-    def _scan_rare_token(self, group: int, begin: int, end: int, sequence: _OpenTemplateSequence | None) -> bool:
+    def _scan_rare_token(
+        self, group: int, begin: int, end: int, sequence: _OpenTemplateSequence | None
+    ) -> bool:
         """Scan a token of a less common group of `_NORMAL`; true if a template or sequence begins or ends. `end` is the
         end of its match. A name or an unclosed comment may be longer: `self.offset` is its end then.
         """
-        if group == _BRACE:  # "{", "}", "~}" or "~"
+        # "{", "}", "~}" or "~".
+        if group == _BRACE:
             return self._scan_brace(begin, end, sequence)
         if group in {_LINE_COMMENT, _BLOCK_COMMENT}:
             self._scan_comment(begin, end)
-        elif group in {_HEREDOC, _TEMPLATE}:  # the start of a heredoc or of a string with sequences
+        elif group in {_HEREDOC, _TEMPLATE}:
+            # The start of a heredoc or of a string with sequences.
             if group == _TEMPLATE:
                 self.tokens.add(OPEN_QUOTE, begin, end)
                 self.stack.append(_OpenTemplate(CLOSE_QUOTE))
@@ -358,7 +405,8 @@ class _Scanner:
             return True
         else:
             char = self.text[begin:end]
-            if char == "/*":  # without an end: the comment is the rest of the text
+            # Without an end: the comment is the rest of the text.
+            if char == "/*":
                 self.offset = len(self.text)
                 self.tokens.add(INVALID, begin, self.offset)
             elif char.isidentifier():
@@ -368,7 +416,8 @@ class _Scanner:
                 self.invalid_count += 1
                 self.tokens.add(INVALID, begin, end)
                 if self.invalid_count > _MAX_INVALID:
-                    self.offset = len(self.text)  # skip the rest
+                    # skip the rest.
+                    self.offset = len(self.text)
         return False
 
     def _scan_brace(self, begin: int, end: int, sequence: _OpenTemplateSequence | None) -> bool:
@@ -376,10 +425,12 @@ class _Scanner:
         one, None outside of all. A brace in it may be one of an object: these are counted.
         """
         word = self.text[begin:end]
-        if word == "~":  # not before a brace: a token that no syntax allows
+        # Not before a brace: a token that no syntax allows.
+        if word == "~":
             self.tokens.add(word, begin, end)
             return False
-        if sequence is not None:  # inside `${ }` or `%{ }`, with `sequence.braces` open braces of its own
+        # inside `${ }` or `%{ }`, with `sequence.braces` open braces of its own.
+        if sequence is not None:
             if word == "{":
                 sequence.braces += 1
             elif sequence.braces == 0:
@@ -388,13 +439,15 @@ class _Scanner:
                 return True
             else:
                 sequence.braces -= 1
-        self.tokens.add(SEQUENCE_END if word == "~}" else word, begin, end)  # "~}" closes no "{": a syntax error
+        # "~}" closes no "{": a syntax error.
+        self.tokens.add(SEQUENCE_END if word == "~}" else word, begin, end)
         return False
 
     def _scan_comment(self, begin: int, end: int) -> None:
         """Add the tokens of a comment: a COMMENT if wanted, then a NEWLINE if its text includes a line end."""
         ends_line = self.text[end - 1] == "\n" and self.text[begin : begin + 2] != "/*"
-        newline_begin = begin  # without a token for it, the comment counts as a part of the line end
+        # Without a token for it, the comment counts as a part of the line end.
+        newline_begin = begin
         if self.with_comments:
             line_end = "\r\n" if self.text.endswith("\r\n", begin, end) else "\n"
             newline_begin = end - len(line_end) if ends_line else end
@@ -405,7 +458,8 @@ class _Scanner:
     def _scan_unquoted_piece(self, mode: _OpenTemplate) -> None:
         """Scan the next piece, at most one line, of the open heredoc or bare template (`mode`)."""
         text, begin = self.text, self.offset
-        if mode.marker and mode.line_start and self._scan_heredoc_end(mode.marker):  # only a heredoc has a marker
+        # Only a heredoc has a marker.
+        if mode.marker and mode.line_start and self._scan_heredoc_end(mode.marker):
             return
         match = _PLAIN.match(text, begin)
         assert match is not None
@@ -413,14 +467,16 @@ class _Scanner:
         if match.lastindex == 1:  # literal text
             mode.line_start = text[end - 1] == "\n"
             self.tokens.add(PLAIN_TEXT, begin, end)
-        else:  # group 2 is `${`, group 3 is `%{`
+        else:
+            # group 2 is `${`, group 3 is `%{`.
             mode.line_start = False
             self.tokens.add(INTERPOLATION if match.lastindex == 2 else DIRECTIVE, begin, end)
             self.stack.append(_OpenTemplateSequence())
 
     def _scan_heredoc_end(self, marker: str) -> bool:
         """Scan the heredoc's end marker if it is all of the current line. Return whether it is."""
-        newline = self.text.find("\n", self.offset)  # the line of the marker must have an end
+        # The line of the marker must have an end.
+        newline = self.text.find("\n", self.offset)
         if newline < 0 or self.text[self.offset : newline].strip(_SPACE) != marker:
             return False
         stop = newline - 1 if self.text[newline - 1] == "\r" else newline
@@ -433,7 +489,8 @@ class _Scanner:
 
 def _find_name_end(text: str, offset: int) -> int:
     """Find the end of a name that extends to `offset`, by the Unicode rules for identifiers."""
-    while offset < len(text) and (text[offset] == "-" or ("a" + text[offset]).isidentifier()):  # after a letter
+    # After a letter.
+    while offset < len(text) and (text[offset] == "-" or ("a" + text[offset]).isidentifier()):
         offset += 1
     return offset
 
@@ -446,5 +503,6 @@ def scan_text(text: str, *, with_comments: bool = False) -> Tokens:
 def scan_template(text: str) -> Tokens:
     """Scan a bare template: the content of a template file or of quotes."""
     scanner = _Scanner(text, with_comments=False)
-    scanner.stack.append(_OpenTemplate(END))  # a template up to the end of the text
+    # A template up to the end of the text.
+    scanner.stack.append(_OpenTemplate(END))
     return scanner.run()

@@ -28,8 +28,8 @@ from nexusform.language.syntax.scanner import (
     Tokens,
 )
 
-# Maximum nesting of expressions, templates and blocks. Parsing, evaluation and storage recurse, so the limit
-# is below the recursion limit of the interpreter.
+# Maximum nesting of expressions, templates and blocks. Parsing, evaluation and storage recurse, so
+# the limit is below the recursion limit of the interpreter.
 MAX_DEPTH = 100
 
 _BITWISE = {
@@ -39,21 +39,29 @@ _BITWISE = {
     "^": "",
 }
 _MULTI_LINE = (
-    "Quoted strings may not be split over multiple lines. To produce a multi-line string, either use the "
+    "Quoted strings may not be split over multiple lines. To produce a multi-line string, either "
+    "use the "
     '\\n escape to represent a newline character or use the "heredoc" multi-line template syntax.'
 )
 _CHARACTERS = {
-    "`": 'The "`" character is not valid. To create a multi-line string, use the "heredoc" syntax, like "<<EOT".',
+    "`": (
+        'The "`" character is not valid. To create a multi-line string, use the "heredoc" syntax, '
+        'like "<<EOT".'
+    ),
     "'": 'Single quotes are not valid. Use double quotes (") to enclose strings.',
-    ";": 'The ";" character is not valid. Use newlines to separate arguments and blocks, and commas to '
+    ";": 'The ";" character is not valid. Use newlines to separate arguments and blocks, and '
+    "commas "
+    "to "
     "separate items in collection values.",
 }
 _CURLY_QUOTES_DETAIL = (
-    '"Curly quotes" are not valid here. Text copied from documents often contains them. Write straight '
+    '"Curly quotes" are not valid here. Text copied from documents often contains them. Write '
+    "straight "
     'quotes instead: "...".'
 )
 _BARE_SEQUENCE = (
-    'A sequence "${ ... }" is valid only inside quotes. Elsewhere write the expression alone, as in value = var.name.'
+    'A sequence "${ ... }" is valid only inside quotes. Elsewhere write the expression alone, as '
+    "in value = var.name."
 )
 CURLY_QUOTES = frozenset("\u201c\u201d\u201e\u201f\u2018\u2019\u201a\u201b")
 _FOREIGN_WORDS = {"and": "&&", "or": "||", "is": "=="}
@@ -127,9 +135,12 @@ class TokenStream(Struct):
         value_name = self.tokens.get_text(self.require_token(IDENT, diagnostic_id, detail, since))
         if self.peek() == ",":
             self.read_token()
-            key_name = value_name  # of two names the first is the key
+            # Of two names the first is the key.
+            key_name = value_name
             detail = f"{construct} requires value variable name after comma."
-            value_name = self.tokens.get_text(self.require_token(IDENT, diagnostic_id, detail, since))
+            value_name = self.tokens.get_text(
+                self.require_token(IDENT, diagnostic_id, detail, since)
+            )
         if not self.is_next_word("in"):
             raise self.report_error(diagnostic_id, missing_in, since=since)
         self.read_token()
@@ -140,16 +151,28 @@ class TokenStream(Struct):
         return self.positions.build_span(self.tokens.starts[first], self.tokens.ends[last])
 
     def add_problem(
-        self, diagnostic_id: str, detail: str, subject: Span, context: Span | None = None, headline: str = ""
+        self,
+        diagnostic_id: str,
+        detail: str,
+        subject: Span,
+        context: Span | None = None,
+        headline: str = "",
     ) -> None:
         """Add a diagnostic, unless the previous one has the same subject: one message for a token is enough."""
         if self.diagnostics and self.diagnostics[-1].subject == subject:
             return
-        error = build_error(diagnostic_id, detail, subject, context=context, block=self.block, headline=headline)
+        error = build_error(
+            diagnostic_id, detail, subject, context=context, block=self.block, headline=headline
+        )
         self.diagnostics.append(error)
 
     def report_error(
-        self, diagnostic_id: str, detail: str, index: int | None = None, since: int | None = None, headline: str = ""
+        self,
+        diagnostic_id: str,
+        detail: str,
+        index: int | None = None,
+        since: int | None = None,
+        headline: str = "",
     ) -> MalformedSyntaxError:
         """Report a syntax error at the token `index` (by default the next one) and return the exception to raise.
         `since` is the first token of the construct. A token foreign to the language gets its own error in place of the
@@ -159,7 +182,8 @@ class TokenStream(Struct):
             self.peek()
             index = self.index
         if self._is_preceded_by_not_operator(index):
-            index -= 1  # the word `not`, meant as an operator, is the error
+            # The word `not`, meant as an operator, is the error.
+            index -= 1
         begin, end = self.tokens.starts[index], self.tokens.ends[index]
         token = self.tokens.kinds[index]
         # For a misplaced string, its opening quotation mark is the subject.
@@ -180,7 +204,8 @@ class TokenStream(Struct):
         """
         opening = _HEREDOC.match(self.tokens.text, begin)
         if opening is not None:
-            marker = opening.group(3)  # without `<<`, `-` and quotes
+            # Without `<<`, `-` and quotes.
+            marker = opening.group(3)
             closing = re.compile(rf"^[ \t]*{re.escape(marker)}[ \t]*\r?$", re.MULTILINE)
             closing_match = closing.search(self.tokens.text, opening.end())
             if closing_match is not None:
@@ -210,7 +235,9 @@ class TokenStream(Struct):
         if kind in _BITWISE:
             return "unsupported-operator", f"Bitwise operators are not supported.{_BITWISE[kind]}"
         if kind == "**":
-            detail = '"**" is not a supported operator. Exponentiation is not supported as an operator.'
+            detail = (
+                '"**" is not a supported operator. Exponentiation is not supported as an operator.'
+            )
             return "unsupported-operator", detail
         if kind in _CHARACTERS:
             return "invalid-character", _CHARACTERS[kind]
@@ -225,8 +252,10 @@ class TokenStream(Struct):
         # The token may be the second half of a foreign operator sign.
         tokens = self.tokens
         previous = tokens.kinds[index - 1] if index else ""
-        sign, advice = _FOREIGN_SIGNS.get((previous, kind), ("", ""))  # such as "===", of "==" and "="
-        if not sign or tokens.ends[index - 1] != tokens.starts[index]:  # with a blank between them it is no sign
+        # Such as "===", of "==" and "=".
+        sign, advice = _FOREIGN_SIGNS.get((previous, kind), ("", ""))
+        # With a blank between them it is no sign.
+        if not sign or tokens.ends[index - 1] != tokens.starts[index]:
             return None
         return "unsupported-operator", f'There is no operator "{sign}". {advice}'
 
@@ -245,14 +274,26 @@ class TokenStream(Struct):
         """Return the error id and detail for a word intended as an operator; None for any other word."""
         word = self.tokens.get_text(index)
         following = self.tokens.kinds[index + 1]
-        if word == "not" and self._is_preceded_by_not_operator(index + 1):  # the next token follows this "not"
-            return "unsupported-operator", 'There is no operator "not". Did you mean boolean NOT ("!")?'
+        # The next token follows this "not".
+        if word == "not" and self._is_preceded_by_not_operator(index + 1):
+            return (
+                "unsupported-operator",
+                'There is no operator "not". Did you mean boolean NOT ("!")?',
+            )
         if following in {"=", ":"}:
-            return None  # the name of an argument or key
+            # The name of an argument or key.
+            return None
         if word in _FOREIGN_WORDS:
-            return ("unsupported-operator", f'There is no operator "{word}". Did you mean "{_FOREIGN_WORDS[word]}"?')
+            return (
+                "unsupported-operator",
+                f'There is no operator "{word}". Did you mean "{_FOREIGN_WORDS[word]}"?',
+            )
         # `in` right after `for` or a comma is part of a malformed `for`.
-        if word == "in" and self.tokens.kinds[index - 1] != "," and self._get_identifier_text(index - 1) != "for":
+        if (
+            word == "in"
+            and self.tokens.kinds[index - 1] != ","
+            and self._get_identifier_text(index - 1) != "for"
+        ):
             return "unsupported-operator", 'There is no operator "in". Use contains(list, value).'
         if word == "if" and self._has_word_on_line("else", index):
             return "unsupported-operator", 'There is no "a if b else c". Write "b ? a : c".'
@@ -275,12 +316,16 @@ class TokenStream(Struct):
         if opening is None:
             return 'After "<<" write the closing marker of the heredoc, as in "<<EOT".'
         dash, _, marker, _ = opening.groups()
-        return f'The marker of a heredoc has no blanks and no quotes, and ends its line: write "<<{dash}{marker}".'
+        return (
+            "The marker of a heredoc has no blanks and no quotes, and ends its line: write "
+            f'"<<{dash}{marker}".'
+        )
 
     def enter_level(self) -> None:
         """Count an opened level in `depth`; the caller decrements it at the end. Too many levels are a syntax error."""
         self.depth += 1
-        self.add_nesting_levels(max(self.depth - self.reach, 0))  # raises `reach` to the level, if it is lower
+        # raises `reach` to the level, if it is lower.
+        self.add_nesting_levels(max(self.depth - self.reach, 0))
 
     def add_nesting_levels(self, levels: int = 1) -> None:
         """Count one or several new nodes above the current expression: `reach`, the depth of its deepest node, grows by
@@ -290,14 +335,23 @@ class TokenStream(Struct):
         if self.reach > MAX_DEPTH:
             raise self.report_error(
                 "configuration-nested-too-deeply",
-                f"Expressions and blocks may be nested at most {MAX_DEPTH} levels deep; each operator of a "
+                f"Expressions and blocks may be nested at most {MAX_DEPTH} levels deep; each "
+                "operator of a "
                 "chain is one level. Split the expression up, for example with local values.",
             )
 
 
 _ESCAPE = re.compile(r"\\(?:u[0-9a-fA-F]{0,4}|U[0-9a-fA-F]{0,8}|.|\Z)|\$\$\{|%%\{", re.DOTALL)
 _TEMPLATE_ESCAPE = re.compile(r"([$%])\1\{")
-_SIMPLE = {"\\n": "\n", "\\r": "\r", "\\t": "\t", '\\"': '"', "\\\\": "\\", "$${": "${", "%%{": "%{"}
+_SIMPLE = {
+    "\\n": "\n",
+    "\\r": "\r",
+    "\\t": "\t",
+    '\\"': '"',
+    "\\\\": "\\",
+    "$${": "${",
+    "%%{": "%{",
+}
 
 MAX_NUMBER_LENGTH = 4000
 _MAX_EXPONENT = 10_000
@@ -307,15 +361,18 @@ def parse_exact_number(word: str) -> int | Decimal | None:
     """Parse a number exactly; None if it is malformed, or above the limits of length and exponent."""
     if len(word) > MAX_NUMBER_LENGTH:
         return None
-    if word.lstrip("-").isdigit():  # a whole number
+    # A whole number.
+    if word.lstrip("-").isdigit():
         return int(word)
-    with suppress(InvalidOperation):  # two points or exponents, or an exponent that no decimal holds
+    # Two points or exponents, or an exponent that no decimal holds.
+    with suppress(InvalidOperation):
         value = Decimal(word)
         return value if abs(value.adjusted()) <= _MAX_EXPONENT else None
     return None
 
 
-ReportEscape = Callable[[str, int, int], None]  # arguments: the problem, its first and last character
+# arguments: the problem, its first and last character.
+ReportEscape = Callable[[str, int, int], None]
 
 
 def normalize_text(text: str) -> str:
@@ -325,7 +382,8 @@ def normalize_text(text: str) -> str:
 
 def decode_quoted_text(text: str, report_escape: ReportEscape) -> str:
     """Decode the content of quotation marks. `report_escape` is called for invalid escapes."""
-    if "\\" not in text and "{" not in text:  # no escape: all have a backslash or are "$${" or "%%{"
+    # No escape: all have a backslash or are "$${" or "%%{".
+    if "\\" not in text and "{" not in text:
         return normalize_text(text)
     return normalize_text(_ESCAPE.sub(partial(_decode_match, report_escape), text))
 
@@ -354,9 +412,11 @@ def _decode_escape(escape: str) -> tuple[str, str]:
     text is "", or for an unknown selector (the character after the backslash) the selector.
     """
     selector = escape[1:2]
-    if len(escape) == {"u": 6, "U": 10}.get(selector):  # with all its digits
+    # With all its digits.
+    if len(escape) == {"u": 6, "U": 10}.get(selector):
         code = int(escape[2:], base=16)  # noqa: FURB166 - "\\u" is no prefix that int() knows
-        if code > 0x10FFFF or 0xD800 <= code <= 0xDFFF:  # beyond Unicode, or half of a surrogate pair
+        # beyond Unicode, or half of a surrogate pair.
+        if code > 0x10FFFF or 0xD800 <= code <= 0xDFFF:
             return f"Cannot encode character U+{code:04x} in UTF-8.", ""
         return "", chr(code)
     if selector in _ESCAPE_RULES:
@@ -367,5 +427,6 @@ def _decode_escape(escape: str) -> tuple[str, str]:
 def decode_plain(text: str) -> str:
     """Decode a literal piece of a heredoc or template file: only `$${` and `%%{` are escapes."""
     if "{" in text:
-        text = _TEMPLATE_ESCAPE.sub(r"\1{", text)  # `$${` becomes `${`
+        # `$${` becomes `${`.
+        text = _TEMPLATE_ESCAPE.sub(r"\1{", text)
     return normalize_text(text)

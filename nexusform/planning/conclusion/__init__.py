@@ -1,6 +1,7 @@
 """Assembly of the plan: changes, rows, tables, steps. Start at plan_assembly.py."""
 
-PUBLIC = {  # public names of the package, by module
+# public names of the package, by module.
+PUBLIC = {
     "changes": "collect_drifted_objects",
     "cluster_findings": "ENDING",
     "plan_assembly": "build_unchanged_plan",

@@ -40,9 +40,11 @@ def build_changes(
     changes: list[Change] = []
     problems = _check_duplicate_ids(instances)
     last_number = prior.state.last_creation
-    configured_paths: dict[ConfigAddress, tuple[Path, ...]] = {}  # arguments in source order, once per block
+    # arguments in source order, once per block.
+    configured_paths: dict[ConfigAddress, tuple[Path, ...]] = {}
     for instance in instances.values():
-        if instance.prior is None and instance.planned is None:  # invalid, or only deposed objects, added below
+        # invalid, or only deposed objects, added below.
+        if instance.prior is None and instance.planned is None:
             continue
         is_created = instance.action in _CREATE_ACTIONS
         if is_created:
@@ -53,17 +55,22 @@ def build_changes(
         change = _build_change_of_instance(instance, block, last_number if is_created else 0)
         if block is not None and change.action in _CHANGE_ACTIONS:
             if block.address not in configured_paths:
-                configured_paths[block.address] = tuple(dict.fromkeys(block.body.list_literal_paths()))
+                configured_paths[block.address] = tuple(
+                    dict.fromkeys(block.body.list_literal_paths())
+                )
             change = replace(change, configured_paths=configured_paths[block.address])
         changes.append(change)
     for address in sorted(prior.instances, key=compute_address_order):
         current_instance = instances.get(address)
-        if current_instance is not None and current_instance.is_unselected:  # by -target or -exclude
-            continue  # its deposed objects stay
+        # By -target or -exclude.
+        if current_instance is not None and current_instance.is_unselected:
+            # Its deposed objects stay.
+            continue
         # Delete the objects left over from replacements.
         for key, deposed_object in sorted(prior.get_deposed(address).items()):
             changes.append(_build_change_of_deposed_object(address, key, deposed_object))
-    if has_earlier_errors:  # they may be the cause of an unknown `prevent_destroy`
+    # They may be the cause of an unknown `prevent_destroy`.
+    if has_earlier_errors:
         problems = [problem for problem in problems if problem.id != "invalid-prevent-destroy"]
     return changes, problems
 
@@ -84,7 +91,9 @@ def _build_change_of_deposed_object(address: Address, key: str, deposed: ObjectS
     )
 
 
-def _build_change_of_instance(instance: Instance, block: ResourceBlock | None, creation: int) -> Change:
+def _build_change_of_instance(
+    instance: Instance, block: ResourceBlock | None, creation: int
+) -> Change:
     """Build the change of an instance. `creation` is the creation number of a new object, else 0. `block` is None for
     an object without a block in the configuration.
     """
@@ -92,11 +101,13 @@ def _build_change_of_instance(instance: Instance, block: ResourceBlock | None, c
     is_removed = instance.is_removed
     before = instance.before
     after: Mapping[str, Any] | None = instance.planned
-    provider = prior.provider  # of a removed object: the one that created it
+    # Of a removed object: the one that created it.
+    provider = prior.provider
     if block is not None and not is_removed:
         provider = block.provider or DEFAULT_PROVIDER
     if instance.action is Action.NO_OP and before == after:
-        after = before  # share one object: it is written once, and compared fast
+        # share one object: it is written once, and compared fast.
+        after = before
     change = Change(
         address=instance.address,
         action=instance.action,
@@ -113,12 +124,17 @@ def _build_change_of_instance(instance: Instance, block: ResourceBlock | None, c
         tainted_before=prior.tainted,
         dependencies=instance.dependencies,
         create_before_destroy=prior.create_before_destroy if is_removed else instance.create_first,
-        skip_destroy=instance.lifecycle.keeps_object if instance.is_configured else prior.skip_destroy,
+        skip_destroy=instance.lifecycle.keeps_object
+        if instance.is_configured
+        else prior.skip_destroy,
         private=_select_private_note_after_plan(instance),
         ignored_paths=instance.lifecycle.ignore_changes if instance.action is Action.UPDATE else (),
     )
-    if not is_removed:  # the object exists after the plan
-        change = replace(change, sensitive_after=instance.hidden_paths, refined_after=instance.arguments.refined)
+    # The object exists after the plan.
+    if not is_removed:
+        change = replace(
+            change, sensitive_after=instance.hidden_paths, refined_after=instance.arguments.refined
+        )
     if block is not None:
         change = replace(change, source=block.span, block=block.header)
     return change
@@ -136,7 +152,9 @@ def _select_private_note_after_plan(instance: Instance) -> Mapping[str, Any] | N
     return {**instance.private, **kept_entries} or None
 
 
-def _check_prevent_destroy(instance: Instance, block: ResourceBlock | None, evaluation: Evaluation) -> list[Diagnostic]:
+def _check_prevent_destroy(
+    instance: Instance, block: ResourceBlock | None, evaluation: Evaluation
+) -> list[Diagnostic]:
     """Return the error for an object to destroy with prevent_destroy, or the problems in the value of this argument."""
     if block is None or instance.action not in _DESTROY_ACTIONS:
         return []
@@ -150,8 +168,10 @@ def _check_prevent_destroy(instance: Instance, block: ResourceBlock | None, eval
     return [
         build_error(
             "prevented-destroy",
-            f"{instance.address} has lifecycle.prevent_destroy set, but the plan calls for this object to "
-            f"be destroyed. Remove prevent_destroy, or exclude the object with -exclude={instance.address}.",
+            f"{instance.address} has lifecycle.prevent_destroy set, but the plan calls for this "
+            "object to "
+            "be destroyed. Remove prevent_destroy, or exclude the object with "
+            f"-exclude={instance.address}.",
             block.header_span,
             address=str(instance.address),
             block=block.header,
@@ -162,16 +182,20 @@ def _check_prevent_destroy(instance: Instance, block: ResourceBlock | None, eval
 def _check_kept_object(instance: Instance) -> Iterator[Diagnostic]:
     """Yield a warning if the object is forgotten, or an error if it is replaced with `destroy = false` set."""
     address = instance.address
-    is_action = instance.type.kind is PlanningKind.MACHINE_ACTION  # on a machine: it leaves no object behind
+    # On a machine: it leaves no object behind.
+    is_action = instance.type.kind is PlanningKind.MACHINE_ACTION
     if instance.action is Action.FORGET and not is_action:
         consequence = (
-            "its objects on the site keep running, unmanaged. Plans reserve the capacity of its VMs until a "
-            "provider or an inventory shows it free, or until `nexusform state rm 'nexus_rack.NAME:VM'`."
+            "its objects on the site keep running, unmanaged. Plans reserve the capacity of its "
+            "VMs until a "
+            "provider or an inventory shows it free, or until `nexusform state rm "
+            "'nexus_rack.NAME:VM'`."
         )
         summary = ""
         if instance.type.kind is PlanningKind.MEMBER:
             consequence = (
-                "it stays a member on the hub, and its workloads keep running. The plan treats it as "
+                "it stays a member on the hub, and its workloads keep running. The plan treats it "
+                "as "
                 "removed: its bindings and pods are removed from the state."
             )
             summary = f"{address}: stays a member on the hub; its workloads keep running"
@@ -180,8 +204,10 @@ def _check_kept_object(instance: Instance) -> Iterator[Diagnostic]:
     if instance.block is not None and instance.is_replaced and instance.lifecycle.keeps_object:
         yield build_error(
             "kept-object-to-replace",
-            f"{address} must be replaced, but lifecycle.destroy = false keeps the old object and its capacity. "
-            f"To destroy it, set destroy = true. To keep it, run `nexusform state rm {address}`, and give the new "
+            f"{address} must be replaced, but lifecycle.destroy = false keeps the old object and "
+            "its capacity. "
+            f"To destroy it, set destroy = true. To keep it, run `nexusform state rm {address}`, "
+            "and give the new "
             "object another name.",
             instance.block.header_span,
             address=str(address),
@@ -197,8 +223,13 @@ def _evaluate_prevent_destroy(
     modules = evaluation.list_module_instances(block.address.module)
     # None if the module instance is removed with the object: the value is unknown.
     module = next((module for module in modules if module.path == instance.address.module), None)
-    value = evaluation.evaluate_expression(condition, evaluation.build_scope(module)) if module is not None else None
-    if value is None and evaluation.diagnostics:  # an invalid expression
+    value = (
+        evaluation.evaluate_expression(condition, evaluation.build_scope(module))
+        if module is not None
+        else None
+    )
+    # An invalid expression.
+    if value is None and evaluation.diagnostics:
         return False, evaluation.diagnostics
     reason = "its value must be known in the plan"
     if value is not None and value.is_known:
@@ -208,7 +239,11 @@ def _evaluate_prevent_destroy(
             reason = describe_problem(problem)
     detail = f"prevent_destroy of {instance.address}: {reason}."
     header, address = block.header, str(instance.address)
-    return False, [build_error("invalid-prevent-destroy", detail, condition.span, address=address, block=header)]
+    return False, [
+        build_error(
+            "invalid-prevent-destroy", detail, condition.span, address=address, block=header
+        )
+    ]
 
 
 def _check_duplicate_ids(instances: Mapping[Address, Instance]) -> list[Diagnostic]:
@@ -225,7 +260,10 @@ def _check_duplicate_ids(instances: Mapping[Address, Instance]) -> list[Diagnost
             noun = instance.type.noun
             problem = instance.build_error(
                 "duplicate-object",
-                f'{first_instance.address} already describes the {noun} "{object_id}". Rename or remove one of them.',
+                (
+                    f'{first_instance.address} already describes the {noun} "{object_id}". Rename '
+                    "or remove one of them."
+                ),
                 ("name",) if "name" in instance.type.schema.attributes else (),
                 f"Duplicate {noun}",
             )
@@ -233,12 +271,18 @@ def _check_duplicate_ids(instances: Mapping[Address, Instance]) -> list[Diagnost
     return problems
 
 
-def collect_drifted_objects(state: State, refreshed: Mapping[Address, ObjectState | None]) -> tuple[Drift, ...]:
+def collect_drifted_objects(
+    state: State, refreshed: Mapping[Address, ObjectState | None]
+) -> tuple[Drift, ...]:
     """Return the objects observed as missing, or with other attributes than in state."""
     drift = []
     for address in sorted(refreshed, key=compute_address_order):
-        recorded, observed = state.instances.get(address, EMPTY_INSTANCE).current, refreshed[address]
-        if recorded is None:  # only deposed objects
+        recorded, observed = (
+            state.instances.get(address, EMPTY_INSTANCE).current,
+            refreshed[address],
+        )
+        # Only deposed objects.
+        if recorded is None:
             continue
         attributes = observed.attributes if observed is not None else None
         if attributes != recorded.attributes:

@@ -38,7 +38,8 @@ def check_version_changes(result: PlanResult, registries: PluginRegistries) -> I
     for change in result.plan.changes:
         if registries.get_kind(change.address.type) is not PlanningKind.CLUSTER:
             continue
-        if not change.before or not change.after:  # only a cluster before and after the plan changes its version
+        # Only a cluster before and after the plan changes its version.
+        if not change.before or not change.after:
             continue
         site_resources = resources_by_site.get(str(change.after.get("site_id")), SiteResources())
         problem = _check_cluster(change, site_resources, result.plan.timestamp)
@@ -52,37 +53,52 @@ def _check_cluster(change: Change, site_resources: SiteResources, today: str) ->
     """
     assert change.before is not None
     assert change.after is not None
-    current, target = str(change.before.get("kubernetes_version") or ""), change.after.get("kubernetes_version")
-    if parse_version(current) is None:  # an unknown version
+    current, target = (
+        str(change.before.get("kubernetes_version") or ""),
+        change.after.get("kubernetes_version"),
+    )
+    # An unknown version.
+    if parse_version(current) is None:
         return None
     upgrades = dict(site_resources.upgrades).get(str(change.after.get("name")), ())
-    offers = OfferedVersions(site_resources.versions, upgrades, dict(site_resources.available_until))
+    offers = OfferedVersions(
+        site_resources.versions, upgrades, dict(site_resources.available_until)
+    )
     if not isinstance(target, str) or target == current:
         return _check_availability(change.id, current, offers, today) if today else None
     if UNFINISHED_KEY in change.note or parse_version(target) is None:
-        return None  # a failed upgrade may be undone; the resource type checks the text of a version
+        # A failed upgrade may be undone; the resource type checks the text of a version.
+        return None
     hops = find_upgrade_hops(change.id, current, target, offers, today)
     if isinstance(hops, VersionRejection):
         return Problem(_PATH, hops.id, hops.detail)
-    if len(hops) > 1:  # a plan makes one hop
+    # A plan makes one hop.
+    if len(hops) > 1:
         return Problem(_PATH, "no-such-upgrade", explain_skipped_versions(current, target, hops))
     return None
 
 
-def _check_availability(cluster_id: str, current: str, offers: OfferedVersions, today: str) -> Problem | None:
+def _check_availability(
+    cluster_id: str, current: str, offers: OfferedVersions, today: str
+) -> Problem | None:
     """Return a warning if the extended availability of a cluster's `current` version has ended or ends soon."""
     version = parse_version(current)
     assert version is not None
     end = find_availability_end(version, today, offers.versions, offers.available_until)
-    if end is None or end.days > WARNING_DAYS:  # no known end, or a distant one
+    # No known end, or a distant one.
+    if end is None or end.days > WARNING_DAYS:
         return None
-    brief = f"{cluster_id}: extended availability ends {end.date}" if end.date else ""  # "": the date is unknown
-    if end.days < 0:  # the cluster is abandoned
+    # "": the date is unknown.
+    brief = f"{cluster_id}: extended availability ends {end.date}" if end.date else ""
+    # The cluster is abandoned.
+    if end.days < 0:
         detail = describe_abandoned_cluster(cluster_id, current, end)
         return Problem(_PATH, ABANDONED, detail, Severity.WARNING, brief=brief)
     detail = (
-        f"{cluster_id} runs {current}. Its extended availability ends on {end.date}. After it the cluster cannot be "
-        "upgraded, only deleted. Upgrade it before: nexusform simulate kubernetes-upgrade shows the hops."
+        f"{cluster_id} runs {current}. Its extended availability ends on {end.date}. After it the "
+        "cluster cannot be "
+        "upgraded, only deleted. Upgrade it before: nexusform simulate kubernetes-upgrade shows "
+        "the hops."
     )
     return Problem(_PATH, ENDING, detail, Severity.WARNING, brief=brief)
 
@@ -102,26 +118,37 @@ def warn_missing_networks(result: PlanResult) -> Iterator[Diagnostic]:
     network, or reports a bad state of it. Types of networks without a list on the site are not checked.
     """
     for change, vm_object, networks in _list_changes_with_networks(result):
-        states = dict(networks.networks)  # by network id: "" if usable, else the bad state
+        # By network id: "" if usable, else the bad state.
+        states = dict(networks.networks)
         for path, network_id in dict(_list_azure_ids(change.after)).items():
             match = _NETWORK_ID.fullmatch(network_id.lower())
-            if match is None or match[1] not in networks.types:  # match[1] is the type
+            # match[1] is the type.
+            if match is None or match[1] not in networks.types:
                 continue
             if any(path[: len(secret)] == secret for secret in change.sensitive_after):
-                continue  # no report may display the id
+                # No report may display the id.
+                continue
             name = network_id.rstrip("/").rpartition("/")[2]
             state = states.get(network_id.lower().rstrip("/"))
-            if state == "":  # usable; None if the site does not list it
+            # usable; None if the site does not list it.
+            if state == "":
                 continue
-            available = [other_id.rpartition("/")[2] for other_id, bad_state in networks.networks if not bad_state]
+            available = [
+                other_id.rpartition("/")[2]
+                for other_id, bad_state in networks.networks
+                if not bad_state
+            ]
             reason = f"is in the state {state}" if state else "is not on this site"
             names = format_first_items(available, _MAX_NAMES)
             remedy = f"Usable networks: {names}." if available else "No network is usable."
             detail = (
-                f"The network {name} {reason}. Azure accepts the request, and fails it after about an hour. {remedy} "
+                f"The network {name} {reason}. Azure accepts the request, and fails it after "
+                f"about an hour. {remedy} "
                 "Create the network first, or set another one."
             )
-            problem = Problem(path[:1], "network-not-on-site", detail, Severity.WARNING, brief=f"{name} {reason}")
+            problem = Problem(
+                path[:1], "network-not-on-site", detail, Severity.WARNING, brief=f"{name} {reason}"
+            )
             yield vm_object.instance.build_diagnostic(problem)
 
 
@@ -138,7 +165,8 @@ def list_missing_data(result: PlanResult) -> Iterator[str]:
                 network_type = match[1]
                 unlisted_types |= {network_type} - set(networks.types)
     yield from sorted(_TYPE_NAMES[network_type] for network_type in unlisted_types)
-    if uses_networks:  # no export contains facts about isolation domains or hugepages
+    # No export contains facts about isolation domains or hugepages.
+    if uses_networks:
         yield "isolation domains and their racks"
     if uses_hugepages:
         yield "hugepages of machines"
@@ -156,7 +184,9 @@ def _has_hugepages(value: Any) -> bool:
     return isinstance(value, list | tuple) and any(map(_has_hugepages, value))
 
 
-def _list_changes_with_networks(result: PlanResult) -> Iterator[tuple[Change, VmObject, AttachableNetworks]]:
+def _list_changes_with_networks(
+    result: PlanResult,
+) -> Iterator[tuple[Change, VmObject, AttachableNetworks]]:
     """Yield the changed clusters, pools and VMs, each with its VMs and the networks of its site. Without a list of
     networks, objects of the simulation (the default provider) are skipped, and others get empty lists.
     """
@@ -165,7 +195,9 @@ def _list_changes_with_networks(result: PlanResult) -> Iterator[tuple[Change, Vm
         vm_object = result.objects.get(change.address)
         if vm_object is None or change.action in (Action.NO_OP, Action.DELETE):
             continue
-        networks = resources_by_site.get(vm_object.request.demand.site_id, SiteResources()).attachable
+        networks = resources_by_site.get(
+            vm_object.request.demand.site_id, SiteResources()
+        ).attachable
         provider_name, _, _alias = change.provider.partition(".")
         if networks is not None:
             yield change, vm_object, networks

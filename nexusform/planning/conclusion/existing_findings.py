@@ -41,33 +41,43 @@ def mark_existing_findings(plan: Plan) -> Plan:
     """Return the plan with each finding marked as pre-existing if the plan did not cause it."""
     actions = _collect_plan_actions(plan)
     # Clusters (site id, name) with surge capacity before the plan, and none after it.
-    new_shortages = {(row.site_id, cluster) for row in plan.capacity for cluster in row.new_no_surge_clusters}
-    addresses: set[str] = set()  # of all objects with VMs
+    new_shortages = {
+        (row.site_id, cluster) for row in plan.capacity for cluster in row.new_no_surge_clusters
+    }
+    # Of all objects with VMs.
+    addresses: set[str] = set()
     addresses_with_new_shortage: set[str] = set()
     for site in plan.sites:
         for pool in site.pools:
             addresses.add(str(pool.address))
             if (site.id, pool.cluster) in new_shortages:
                 addresses_with_new_shortage.add(str(pool.address))
-    existing_addresses = {  # by kind of finding: a finding at one of these addresses existed before
+    # By kind of finding: a finding at one of these addresses existed before.
+    existing_addresses = {
         "no-surge-capacity": frozenset(addresses - addresses_with_new_shortage),
         "shared-machine": select_without_new_sharing(plan.sites),
     }
     diagnostics = list(plan.diagnostics)
     for index, diagnostic in enumerate(diagnostics):
-        if _is_existing_finding(diagnostic, actions, existing_addresses.get(diagnostic.id, frozenset())):
+        if _is_existing_finding(
+            diagnostic, actions, existing_addresses.get(diagnostic.id, frozenset())
+        ):
             diagnostics[index] = replace(diagnostic, is_preexisting=True)
     return replace(plan, diagnostics=tuple(diagnostics))
 
 
-def _is_existing_finding(diagnostic: Diagnostic, actions: _PlanActions, existing_addresses: frozenset[str]) -> bool:
+def _is_existing_finding(
+    diagnostic: Diagnostic, actions: _PlanActions, existing_addresses: frozenset[str]
+) -> bool:
     """Return whether a finding has its cause before this plan. `existing_addresses` had such a finding before it."""
-    if diagnostic.severity is Severity.ERROR:  # an error always stops the plan
+    # An error always stops the plan.
+    if diagnostic.severity is Severity.ERROR:
         return False
     if diagnostic.address in existing_addresses:
         return True
     cause = _CAUSE_OF.get(diagnostic.id)
-    if cause is None or not actions.has_predecessor:  # always new; before the first apply, all are
+    # Always new; before the first apply, all are.
+    if cause is None or not actions.has_predecessor:
         return False
     is_caused_by = _CAUSES[cause]
     return not is_caused_by(actions, diagnostic.address)
@@ -81,22 +91,38 @@ def _collect_plan_actions(plan: Plan) -> _PlanActions:
     """Collect the changes of a plan with an effect on findings, by the address (text) of their resource."""
     rows = [(row, compute_effect(row), str(row.address)) for row in plan.placements]
     vm_effects = {effect for row, effect, _ in rows if row.kind == VM}
-    bindings = [(effect, address) for row, effect, address in rows if KINDS[row.kind].by_resource]  # of KubeFleet
-    pods = [(row.action, effect, address) for row, effect, address in rows if KINDS[row.kind].runs_on_vms]
-    waiting_pods = {address for _, effect, address in pods if effect is Effect.UNPLACED}  # they lose their node
+    bindings = [
+        (effect, address) for row, effect, address in rows if KINDS[row.kind].by_resource
+    ]  # of KubeFleet
+    pods = [
+        (row.action, effect, address)
+        for row, effect, address in rows
+        if KINDS[row.kind].runs_on_vms
+    ]
+    # They lose their node.
+    waiting_pods = {address for _, effect, address in pods if effect is Effect.UNPLACED}
     waiting_pods |= {
         address
         for action, effect, address in pods
-        if action is PlacementAction.PLACE and effect is Effect.WAITING  # new pods without a node
+        # New pods without a node.
+        if action is PlacementAction.PLACE and effect is Effect.WAITING
     }
     return _PlanActions(
         has_predecessor=plan.serial > 0,
         changed_resources={str(change.address) for change in plan.reported_changes},
-        changed_documents={str(change.address) for change in plan.changes if _has_changed_text(change)},
-        resources_with_bindings={address for effect, address in bindings if effect in _ADDING_EFFECTS},
-        resources_with_added_pods={address for _, effect, address in pods if effect in _ADDING_EFFECTS},
+        changed_documents={
+            str(change.address) for change in plan.changes if _has_changed_text(change)
+        },
+        resources_with_bindings={
+            address for effect, address in bindings if effect in _ADDING_EFFECTS
+        },
+        resources_with_added_pods={
+            address for _, effect, address in pods if effect in _ADDING_EFFECTS
+        },
         resources_with_waiting_pods=waiting_pods,
-        resources_with_changed_pods={address for action, _, address in pods if action is not PlacementAction.KEEP},
+        resources_with_changed_pods={
+            address for action, _, address in pods if action is not PlacementAction.KEEP
+        },
         adds_vms=not vm_effects.isdisjoint(_ADDING_EFFECTS),
         removes_vms=not vm_effects.isdisjoint(_REMOVING_EFFECTS),
     )
@@ -105,7 +131,10 @@ def _collect_plan_actions(plan: Plan) -> _PlanActions:
 def _has_changed_text(change: Change) -> bool:
     """Return whether the plan changes an argument with a document (a text), or with several, `{"a.yaml": "text"}`."""
     before, after = get_mapping(change.before), get_mapping(change.after)
-    return any(before.get(name) != value and _is_text_or_text_mapping(value) for name, value in after.items())
+    return any(
+        before.get(name) != value and _is_text_or_text_mapping(value)
+        for name, value in after.items()
+    )
 
 
 def _is_text_or_text_mapping(value: Any) -> bool:
@@ -121,7 +150,9 @@ _CAUSES: Final[Mapping[str, Callable[[_PlanActions, str], bool]]] = {
     "document": lambda actions, address: address in actions.changed_documents,
     "waiting": lambda actions, address: address in actions.resources_with_waiting_pods,
     # Pods may newly share a host: a pod is added, or the machine of their node changes.
-    "company": lambda actions, address: actions.adds_vms or address in actions.resources_with_added_pods,
+    "company": lambda actions, address: (
+        actions.adds_vms or address in actions.resources_with_added_pods
+    ),
     # The workload of a blocked rollout changed, or its nodes.
     "rollout": lambda actions, address: (
         actions.adds_vms
@@ -130,7 +161,9 @@ _CAUSES: Final[Mapping[str, Callable[[_PlanActions, str], bool]]] = {
         or address in actions.changed_resources
     ),
     # Clusters may newly share a machine: VMs are added, or a cluster is selected.
-    "members": lambda actions, address: actions.adds_vms or address in actions.resources_with_bindings,
+    "members": lambda actions, address: (
+        actions.adds_vms or address in actions.resources_with_bindings
+    ),
 }
 _CAUSE_OF: Final = {
     "even-control-plane": "block",

@@ -22,7 +22,8 @@ from nexusform.resources.address import Address
 
 _REMOVAL_ACTIONS: Final = (PlacementAction.REMOVE, PlacementAction.FORGET)
 
-Names: TypeAlias = Counter[str]  # names of objects of one kind; clusters may share names
+# names of objects of one kind; clusters may share names.
+Names: TypeAlias = Counter[str]
 Types: TypeAlias = Mapping[str, ResourceType]
 Attributes: TypeAlias = Mapping[str, Any]
 
@@ -45,27 +46,36 @@ def compute_totals(
     on a missing machine is a mistake. Bindings in `observed_attributes` (of data sources) exist even if not in state.
     """
     rows_of = group_by(rows, lambda row: (row.address, row.kind))
-    totals_by_kind: dict[str, Counter[str]] = {}  # by kind: counts by the field name of PlacementTotal
-    mistakes: list[str] = []  # rows in contradiction to the objects
+    # By kind: counts by the field name of PlacementTotal.
+    totals_by_kind: dict[str, Counter[str]] = {}
+    # rows in contradiction to the objects.
+    mistakes: list[str] = []
     for change in changes:
         resource_type = types.get(change.address.type)
-        if change.deposed or resource_type is None:  # a deposed (replaced) object has no VMs to account for
+        # A deposed (replaced) object has no VMs to account for.
+        if change.deposed or resource_type is None:
             continue
         for kind in list_placement_kinds(resource_type):
             own_rows = rows_of.pop((change.address, kind), [])
             totals_of_kind = totals_by_kind.setdefault(kind, Counter())
             attributes_before = change.before
-            if KINDS[kind].is_observable:  # a binding of KubeFleet: data sources read the existing ones
+            # A binding of KubeFleet: data sources read the existing ones.
+            if KINDS[kind].is_observable:
                 attributes_before = observed_attributes.get(change.address, attributes_before)
             before = collect_names(kind, resource_type, attributes_before)
-            mistakes += _add_object_to_totals(totals_of_kind, change, kind, resource_type, own_rows, before)
+            mistakes += _add_object_to_totals(
+                totals_of_kind, change, kind, resource_type, own_rows, before
+            )
             if resource_type.vms is not None and sites is not None:
                 mistakes += _find_stranded_vms(change, resource_type.vms, own_rows, sites)
-    mistakes += [f"{address} has rows of kind {kind} but no such object." for address, kind in rows_of]
+    mistakes += [
+        f"{address} has rows of kind {kind} but no such object." for address, kind in rows_of
+    ]
     totals: list[PlacementTotal] = []
     for kind in sorted(totals_by_kind, key=get_kind_order):
         counts = totals_by_kind[kind]
-        if counts["before"] or counts["comes"]:  # the plan shows no kind without objects
+        # The plan shows no kind without objects.
+        if counts["before"] or counts["comes"]:
             after = counts["stays"] + counts["moves"] + counts["recreated"] + counts["comes"]
             totals.append(PlacementTotal(kind, **counts, after=after))
     return AccountingResult(tuple(totals), tuple(mistakes))
@@ -75,7 +85,8 @@ def build_imbalance_error(mistakes: Sequence[str]) -> Iterator[Diagnostic]:
     """Yield the error for a plan with inconsistent totals, with the first mistake only; nothing without mistakes."""
     if mistakes:
         detail = (
-            f"{mistakes[0]} This is a bug in nexusform, not in the configuration. No changes were made. "
+            f"{mistakes[0]} This is a bug in nexusform, not in the configuration. No changes were "
+            "made. "
             "Report it with the configuration and the state."
         )
         yield build_error("unbalanced-plan-totals", detail)
@@ -105,7 +116,8 @@ def _add_object_to_totals(
     row_counts = _PlacementRowCounts()
     for row in rows:
         row_counts.add_row_to_counts(row)
-    existing, added = row_counts.existing, row_counts.added  # rows by name: of prior objects, of new ones
+    # rows by name: of prior objects, of new ones.
+    existing, added = row_counts.existing, row_counts.added
     if change.action is Action.FORGET:
         # The state forgets (no longer manages) all of them, even those losing their machine.
         row_counts.removed += row_counts.lost_names
@@ -113,9 +125,11 @@ def _add_object_to_totals(
     totals["comes"] += added.total()
     totals["loses_machine"] += row_counts.lost_names.total()
     if kind != VM:
-        before |= existing  # observed pods and bindings exist, although state does not contain them
+        # observed pods and bindings exist, although state does not contain them.
+        before |= existing
     totals["before"] += before.total()
-    totals["stays"] += before.total() - existing.total()  # existing objects without a row
+    # existing objects without a row.
+    totals["stays"] += before.total() - existing.total()
     for name in sorted({*before, *after, *existing, *added}):
         expected_after = before[name] - row_counts.removed[name] + added[name]
         has_too_many_rows = existing[name] > before[name]
@@ -123,13 +137,15 @@ def _add_object_to_totals(
             yield (
                 f'{change.address}: of {kind} "{name}" there '
                 f"{select_word_form(before[name], 'is', 'are')} {before[name]} before and "
-                f"{select_word_form(after[name], 'is', 'are')} {after[name]} after, but the rows of the plan differ."
+                f"{select_word_form(after[name], 'is', 'are')} {after[name]} after, but the rows "
+                "of the plan differ."
             )
 
 
 class _PlacementRowCounts(Struct):
-    # Rows of one object: `existing` names before the plan, `removed` from the state, `added` new ones. `totals` are
-    # the counts of rows by field of PlacementTotal, as far as these determine it.
+    # Rows of one object: `existing` names before the plan, `removed` from the state, `added` new
+    # ones. `totals` are the counts of rows by field of PlacementTotal, as far as these determine
+    # it.
     existing: Names = field(default_factory=Counter)
     removed: Names = field(default_factory=Counter)
     lost_names: Names = field(default_factory=Counter)
@@ -141,9 +157,11 @@ class _PlacementRowCounts(Struct):
         are known only after the last row.
         """
         effect = compute_effect(row)
-        if effect is Effect.NOT_CREATED:  # it exists neither before nor after
+        # It exists neither before nor after.
+        if effect is Effect.NOT_CREATED:
             return
-        name = KINDS[row.kind].format_name(row.pool, row.object)  # as in the attributes of its resource
+        # As in the attributes of its resource.
+        name = KINDS[row.kind].format_name(row.pool, row.object)
         if row.action is PlacementAction.PLACE:
             self.added[name] += 1
             return
@@ -154,7 +172,8 @@ class _PlacementRowCounts(Struct):
         elif row.action is PlacementAction.LOSE:
             self.lost_names[name] += 1
         elif row.action is not PlacementAction.MOVE or effect is Effect.WAITING:
-            self.totals["stays"] += 1  # also a pod that waits before and after
+            # Also a pod that waits before and after.
+            self.totals["stays"] += 1
         elif effect is Effect.RECREATED:
             self.totals["recreated"] += 1
         elif effect is Effect.PLACED and row.kind == VM:
@@ -173,21 +192,31 @@ def mark_waiting_pods(
     """
     rows_by_object: dict[Address, list[PlacementChange]] = {}
     for row in rows:
-        if KINDS[row.kind].build_waiting is not None:  # a pod: other kinds have no waiting objects
+        # A pod: other kinds have no waiting objects.
+        if KINDS[row.kind].build_waiting is not None:
             rows_by_object.setdefault(row.address, []).append(row)
-    waiting_rows: set[int] = set()  # identities of rows of pods in state without a node
+    # identities of rows of pods in state without a node.
+    waiting_rows: set[int] = set()
     for change in changes:
-        if change.before is None or change.deposed:  # a new object has no pods in state
+        # A new object has no pods in state.
+        if change.before is None or change.deposed:
             continue
         object_rows = rows_by_object.get(change.address, [])
         placing = [row for row in object_rows if row.action is PlacementAction.PLACE]
         if placing:
-            waiting_rows |= set(map(id, _find_rows_of_waiting_pods(change, object_rows, placing, types)))
-    return tuple(_convert_row_of_unscheduled_pod(row) if id(row) in waiting_rows else row for row in rows)
+            waiting_rows |= set(
+                map(id, _find_rows_of_waiting_pods(change, object_rows, placing, types))
+            )
+    return tuple(
+        _convert_row_of_unscheduled_pod(row) if id(row) in waiting_rows else row for row in rows
+    )
 
 
 def _find_rows_of_waiting_pods(
-    change: Change, object_rows: Iterable[PlacementChange], placing: Sequence[PlacementChange], types: Types
+    change: Change,
+    object_rows: Iterable[PlacementChange],
+    placing: Sequence[PlacementChange],
+    types: Types,
 ) -> Iterator[PlacementChange]:
     """Yield those of the `placing` rows of one object that place a pod already in state. Pods of a Deployment share a
     name, so they are counted. If all rows were for new pods, before - removed + added would exist after the plan. For
@@ -211,8 +240,10 @@ def _convert_row_of_unscheduled_pod(row: PlacementChange) -> PlacementChange:
     kind = KINDS[row.kind]
     assert kind.build_waiting is not None, "only rows of such kinds are converted"
     if row.target is None:
-        return replace(row, action=PlacementAction.KEEP, source=None, trigger="")  # "": a kept pod has no reason
-    waiting = kind.build_waiting(row.target)  # the same location without a node
+        # "": a kept pod has no reason.
+        return replace(row, action=PlacementAction.KEEP, source=None, trigger="")
+    # The same location without a node.
+    waiting = kind.build_waiting(row.target)
     if kind.is_running(row.target):
         return replace(row, action=PlacementAction.MOVE, source=waiting)
     return replace(row, action=PlacementAction.KEEP, source=waiting, trigger="")
@@ -229,12 +260,17 @@ def _find_stranded_vms(
     change: Change, handlers: VmHandlers, rows: list[PlacementChange], sites: Mapping[str, SitePlan]
 ) -> Iterator[str]:
     """Yield an inconsistency for each VM on a missing machine after the plan, unless a row reports it as lost."""
-    if not change.after:  # all are removed
+    # All are removed.
+    if not change.after:
         return
     lost_names = {row.object for row in rows if row.action is PlacementAction.LOSE}
-    site = sites.get(str(change.after.get("id", "")).partition("/")[0])  # an id begins with the site
+    # An id begins with the site.
+    site = sites.get(str(change.after.get("id", "")).partition("/")[0])
     for vm in handlers.list_existing_vms(change.after):
         machine = vm.placement.machine
         has_machine = site is not None and machine in site.machines
         if not has_machine and vm.name not in lost_names:
-            yield f'{change.address}: the VM "{vm.name}" would stay on {machine}, which no longer exists.'
+            yield (
+                f'{change.address}: the VM "{vm.name}" would stay on {machine}, which no longer '
+                "exists."
+            )

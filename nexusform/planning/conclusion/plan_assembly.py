@@ -11,14 +11,33 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform import __version__
-from nexusform.diagnostics.diagnostic import Diagnostic, Severity, has_errors, locate_line_in_text, select_errors
+from nexusform.diagnostics.diagnostic import (
+    Diagnostic,
+    Severity,
+    has_errors,
+    locate_line_in_text,
+    select_errors,
+)
 from nexusform.domain_table import collect_diagnostic_traits
 from nexusform.interfaces.plugins import PlanningKind, ResourceType
 from nexusform.json_data.plain_data import get_mapping, get_text
-from nexusform.placements.prediction_scores import NOT_VERIFIED_KEY, PredictionRecord, compute_score, parse_record
+from nexusform.placements.prediction_scores import (
+    NOT_VERIFIED_KEY,
+    PredictionRecord,
+    compute_score,
+    parse_record,
+)
 from nexusform.placements.vm_demands import index_pools
-from nexusform.planning.conclusion.changes import build_changes, collect_drifted_objects, find_lost_forgotten_vms
-from nexusform.planning.conclusion.placement_accounting import build_imbalance_error, compute_totals, mark_waiting_pods
+from nexusform.planning.conclusion.changes import (
+    build_changes,
+    collect_drifted_objects,
+    find_lost_forgotten_vms,
+)
+from nexusform.planning.conclusion.placement_accounting import (
+    build_imbalance_error,
+    compute_totals,
+    mark_waiting_pods,
+)
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.conclusion.steps import build_plan_steps
 from nexusform.planning.conclusion.vm_placement_rows import (
@@ -36,7 +55,11 @@ from nexusform.planning.preparation.planning_order import PlanningOrder
 from nexusform.planning.preparation.prior_state import PriorState
 from nexusform.planning.preparation.target_selection import PARTIAL
 from nexusform.planning.verdicts import placement_fit
-from nexusform.planning.vm_planning.site_plans import ResourceTypeContext, SitePlan, get_catalogue_version
+from nexusform.planning.vm_planning.site_plans import (
+    ResourceTypeContext,
+    SitePlan,
+    get_catalogue_version,
+)
 from nexusform.planning.vm_planning.vm_object import VmObject
 from nexusform.plans.impact.object_effects import Effect, compute_effect
 from nexusform.plans.maintenance import PlannedMachineAction, Upgrade
@@ -66,14 +89,24 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_CONSEQUENCES = frozenset(  # possible consequences of another error: racks cannot find a site with errors
-    {"unknown-site", "unknown-rack", "unknown-cluster", "unknown-availability-zone", UNKNOWN_PLACEMENT}
+# possible consequences of another error: racks cannot find a site with errors.
+_CONSEQUENCES = frozenset(
+    {
+        "unknown-site",
+        "unknown-rack",
+        "unknown-cluster",
+        "unknown-availability-zone",
+        UNKNOWN_PLACEMENT,
+    }
 )
 
 # Possible consequences of a rejected value, which everything else reads as unknown.
-_UNKNOWN_VALUES = frozenset({*UNKNOWN_REPETITION.values(), "data-source-argument-unknown", "unknown-vm-sku"})
+_UNKNOWN_VALUES = frozenset(
+    {*UNKNOWN_REPETITION.values(), "data-source-argument-unknown", "unknown-vm-sku"}
+)
 
-_PLACEMENT_ADVICE = frozenset(  # advice on placements is dropped if the plan has errors
+# advice on placements is dropped if the plan has errors.
+_PLACEMENT_ADVICE = frozenset(
     kind for kind, remark in collect_diagnostic_traits().items() if remark.is_placement_advice
 )
 
@@ -115,16 +148,33 @@ def build_plan(
     request, prior, domain_results = blocks.request, blocks.prior, outcome.contributions
     types, objects = request.registries.resource_types, outcome.objects.values()
     lost_addresses, lost_vm_warnings = find_lost_forgotten_vms(blocks, outcome.sites)
-    changes, change_problems = build_changes(blocks, outcome.evaluation, has_earlier_errors=has_errors(diagnostics))
-    has_separation_rules = request.mode is Mode.NORMAL and _has_planning_kind(blocks, PlanningKind.SEPARATION_RULE)
-    samples, certainty = _measure_certainty(outcome, request, prior, has_separation_rules=has_separation_rules)
+    changes, change_problems = build_changes(
+        blocks, outcome.evaluation, has_earlier_errors=has_errors(diagnostics)
+    )
+    has_separation_rules = request.mode is Mode.NORMAL and _has_planning_kind(
+        blocks, PlanningKind.SEPARATION_RULE
+    )
+    samples, certainty = _measure_certainty(
+        outcome, request, prior, has_separation_rules=has_separation_rules
+    )
     machine_actions, action_order, order_problems = _order_machine_actions(blocks, outcome)
     all_diagnostics = [*diagnostics, *change_problems, *lost_vm_warnings, *order_problems]
-    validation = _validate_plan(blocks, outcome, all_diagnostics, certainty if has_separation_rules else None)
-    numa_sampling, numa_warnings = _sample_numa_cells(outcome, certainty, request.split_choice, samples)
-    domain_rows = mark_waiting_pods(list(chain.from_iterable(result.rows for result in domain_results)), changes, types)
-    rows = (*build_placement_changes(objects, certainty, everything=request.includes_rejections), *domain_rows)
-    observed_attributes = dict(chain.from_iterable(result.observed_attributes.items() for result in domain_results))
+    validation = _validate_plan(
+        blocks, outcome, all_diagnostics, certainty if has_separation_rules else None
+    )
+    numa_sampling, numa_warnings = _sample_numa_cells(
+        outcome, certainty, request.split_choice, samples
+    )
+    domain_rows = mark_waiting_pods(
+        list(chain.from_iterable(result.rows for result in domain_results)), changes, types
+    )
+    rows = (
+        *build_placement_changes(objects, certainty, everything=request.includes_rejections),
+        *domain_rows,
+    )
+    observed_attributes = dict(
+        chain.from_iterable(result.observed_attributes.items() for result in domain_results)
+    )
     known_sites = outcome.sites if request.mode is Mode.NORMAL else None
     placement_totals = compute_totals(changes, rows, types, known_sites, observed_attributes)
     upgrades, upgrade_warnings = _collect_upgrades_and_warnings(objects, outcome)
@@ -155,7 +205,9 @@ def build_plan(
         upgrades=upgrades,
         separation_verdicts=validation.separation_verdicts,
         rollouts=tuple(chain.from_iterable(result.rollouts for result in domain_results)),
-        rejected_clusters=tuple(chain.from_iterable(result.rejected_clusters for result in domain_results)),
+        rejected_clusters=tuple(
+            chain.from_iterable(result.rejected_clusters for result in domain_results)
+        ),
         feasibility=tuple(chain.from_iterable(result.feasibility for result in domain_results)),
         machine_actions=machine_actions,
         observed_attributes=observed_attributes,
@@ -171,7 +223,8 @@ def _sample_numa_cells(
     samples: int,
 ) -> tuple[NumaSampling | None, Iterable[Diagnostic]]:
     """Return how the plan depends on unknown NUMA cells (None: not at all), and the warning about it."""
-    if not any(site.base.is_sampled for site in outcome.sites.values()):  # all cells are known
+    # All cells are known.
+    if not any(site.base.is_sampled for site in outcome.sites.values()):
         return None, ()
     from nexusform.planning.verdicts.numa_samples import check_uncertain_fit, compute_numa_sampling
 
@@ -185,7 +238,9 @@ def _has_planning_kind(blocks: BlockPlanner, *kinds: PlanningKind) -> bool:
 
 def _order_machine_actions(
     blocks: BlockPlanner, outcome: PlacementPhasesResult
-) -> tuple[tuple[PlannedMachineAction, ...], Mapping[Address, Sequence[Address]], Sequence[Diagnostic]]:
+) -> tuple[
+    tuple[PlannedMachineAction, ...], Mapping[Address, Sequence[Address]], Sequence[Diagnostic]
+]:
     """Return the machine actions in order, the addresses to complete before the step of an address, and the problems.
     Without actions and machines to switch off, all are empty, and no module is loaded for them.
     """
@@ -194,7 +249,9 @@ def _order_machine_actions(
     from nexusform.planning.verdicts.machine_action_order import order_machine_actions
 
     find_disruptions = [domain.find_disruptions for domain in outcome.contributions]
-    order = order_machine_actions(blocks.instances, outcome.objects, outcome.sites, find_disruptions)
+    order = order_machine_actions(
+        blocks.instances, outcome.objects, outcome.sites, find_disruptions
+    )
     return order.actions, order.step_order, order.diagnostics
 
 
@@ -206,9 +263,13 @@ def _build_steps(
     action_order: Mapping[Address, Sequence[Address]],
 ) -> list[Step]:
     """Build the steps of a plan, in the order of all domains and machine actions."""
-    domain_order = dict(chain.from_iterable(domain.step_order.items() for domain in outcome.contributions))
+    domain_order = dict(
+        chain.from_iterable(domain.step_order.items() for domain in outcome.contributions)
+    )
     step_order = {**domain_order, **action_order}
-    return build_plan_steps(changes, outcome.objects, outcome.sites, prior, outcome.prior_context, types, step_order)
+    return build_plan_steps(
+        changes, outcome.objects, outcome.sites, prior, outcome.prior_context, types, step_order
+    )
 
 
 def _build_result(
@@ -221,7 +282,8 @@ def _build_result(
     """Build the result: the plan, and data needed for display only. `lost_addresses` are the racks and machines that
     lose unmanaged VMs in this plan: their notes before it still list these VMs.
     """
-    edges: list[tuple[str, str]] = []  # a block, and a block needed by it
+    # A block, and a block needed by it.
+    edges: list[tuple[str, str]] = []
     for block, needs in blocks.order.needs.items():
         edges += [(str(block), str(need)) for need in needs]
     return PlanResult(
@@ -238,7 +300,9 @@ def _build_result(
     )
 
 
-def _suggest_probable_renames(blocks: BlockPlanner, rows: Iterable[PlacementChange]) -> Iterable[Diagnostic]:
+def _suggest_probable_renames(
+    blocks: BlockPlanner, rows: Iterable[PlacementChange]
+) -> Iterable[Diagnostic]:
     """Return advice on probable renames, only for normal plans with deletions."""
     instances = blocks.instances.values()
     if blocks.request.mode is not Mode.NORMAL:
@@ -251,7 +315,9 @@ def _suggest_probable_renames(blocks: BlockPlanner, rows: Iterable[PlacementChan
     return build_rename_diagnostics(instances, removed_vms)
 
 
-def _combine_diagnostics(first: Sequence[Diagnostic], *further: Iterable[Diagnostic]) -> list[Diagnostic]:
+def _combine_diagnostics(
+    first: Sequence[Diagnostic], *further: Iterable[Diagnostic]
+) -> list[Diagnostic]:
     """Return the groups of diagnostics up to the first one with errors. Later groups, if lazy, are not computed."""
     combined = list(first)
     for diagnostics in further:
@@ -261,11 +327,15 @@ def _combine_diagnostics(first: Sequence[Diagnostic], *further: Iterable[Diagnos
     return combined
 
 
-def _count_unchanged_objects(objects: Iterable[VmObject], other_rows: Iterable[PlacementChange]) -> int:
+def _count_unchanged_objects(
+    objects: Iterable[VmObject], other_rows: Iterable[PlacementChange]
+) -> int:
     """Count the VMs, bindings and pods without changes, or still waiting. Most of these VMs have no row."""
     all_actions = [vm_object.request.actions for vm_object in objects]
     unchanged_vms = sum(len(actions.unchanged) + len(actions.waiting) for actions in all_actions)
-    return unchanged_vms + sum(compute_effect(row) in (Effect.UNCHANGED, Effect.STILL_WAITING) for row in other_rows)
+    return unchanged_vms + sum(
+        compute_effect(row) in (Effect.UNCHANGED, Effect.STILL_WAITING) for row in other_rows
+    )
 
 
 def build_unchanged_plan(request: PlanRequest, diagnostics: Iterable[Diagnostic]) -> PlanResult:
@@ -280,7 +350,10 @@ def build_unchanged_plan(request: PlanRequest, diagnostics: Iterable[Diagnostic]
 
 
 def build_refresh_plan(
-    request: PlanRequest, prior: PriorState, diagnostics: Iterable[Diagnostic], evaluation: Evaluation
+    request: PlanRequest,
+    prior: PriorState,
+    diagnostics: Iterable[Diagnostic],
+    evaluation: Evaluation,
 ) -> PlanResult:
     """Build a refresh-only plan: it records the refreshed objects, new addresses and the resulting outputs. Objects
     stay unchanged, except VMs on missing machines. `evaluation` uses the current objects.
@@ -296,15 +369,22 @@ def build_refresh_plan(
     sites = refresh_changes.build_observed_sites(prior, types)
     rows = [*refresh_changes.list_observed_rows(prior, types, sites)]
     for phases in load_used_phases(prior.instances):
-        rows += phases.list_lost_rows(prior, request.registries)  # objects that lost their host outside nexusform
-    placement_totals = compute_totals(refresh_changes.build_unchanged_changes(prior.instances), rows, types, sites)
+        # objects that lost their host outside nexusform.
+        rows += phases.list_lost_rows(prior, request.registries)
+    placement_totals = compute_totals(
+        refresh_changes.build_unchanged_changes(prior.instances), rows, types, sites
+    )
     outputs = root_outputs.plan_current_outputs(request, evaluation)
     variable_results = check_variable_validations(request.configuration, evaluation)
-    # Check all other conditions. Their problems, also those added to `evaluation` meanwhile, become warnings.
+    # Check all other conditions. Their problems, also those added to `evaluation` meanwhile, become
+    # warnings.
     earlier_problem_count = len(evaluation.diagnostics)
     condition_results = ConditionResults()
     condition_results.add_all(check_current_conditions(request, evaluation))
-    condition_problems = [*condition_results.problems, *evaluation.diagnostics[earlier_problem_count:]]
+    condition_problems = [
+        *condition_results.problems,
+        *evaluation.diagnostics[earlier_problem_count:],
+    ]
     plan = Plan(
         mode=request.mode,
         changes=tuple(refresh_changes.build_moved_changes(prior)),
@@ -325,7 +405,9 @@ def build_refresh_plan(
         *outputs.diagnostics,
         *(replace(problem, severity=Severity.WARNING) for problem in condition_problems),
     ]
-    combined = _combine_diagnostics(all_diagnostics, build_imbalance_error(placement_totals.mistakes))
+    combined = _combine_diagnostics(
+        all_diagnostics, build_imbalance_error(placement_totals.mistakes)
+    )
     return PlanResult(_add_inputs_and_diagnostics_to_plan(plan, request, combined))
 
 
@@ -334,16 +416,26 @@ def _collect_upgrades_and_warnings(
 ) -> tuple[tuple[Upgrade, ...], tuple[Diagnostic, ...]]:
     """Return the pools to re-create, and the warnings about upgrades blocked by PodDisruptionBudgets."""
     objects = list(objects)
-    if not any(vm_object.request.actions.recreations for vm_object in objects):  # no pool is re-created
+    # No pool is re-created.
+    if not any(vm_object.request.actions.recreations for vm_object in objects):
         return (), ()
-    from nexusform.planning.conclusion.pool_recreations import build_upgrades, check_blocked_upgrades
+    from nexusform.planning.conclusion.pool_recreations import (
+        build_upgrades,
+        check_blocked_upgrades,
+    )
 
-    upgrades = tuple(build_upgrades(objects, [domain.find_disruptions for domain in outcome.contributions]))
+    upgrades = tuple(
+        build_upgrades(objects, [domain.find_disruptions for domain in outcome.contributions])
+    )
     return upgrades, tuple(check_blocked_upgrades(upgrades, objects))
 
 
 def _measure_certainty(
-    outcome: PlacementPhasesResult, request: PlanRequest, prior: PriorState, *, has_separation_rules: bool
+    outcome: PlacementPhasesResult,
+    request: PlanRequest,
+    prior: PriorState,
+    *,
+    has_separation_rules: bool,
 ) -> tuple[int, dict[str, placement_fit.SiteCertainty]]:
     """Return the number of samples run, and by site id the certainty of its placements, lowered to the accuracy of
     earlier predictions. Separation rules need the placements of each sample (`keep_outcomes`).
@@ -355,7 +447,8 @@ def _measure_certainty(
         keep_outcomes=has_separation_rules,
         progress=request.progress,
     )
-    records: dict[str, PredictionRecord] = {}  # by site id: verified predictions of earlier plans, from its note
+    # By site id: verified predictions of earlier plans, from its note.
+    records: dict[str, PredictionRecord] = {}
     for current in prior.objects.values():
         record = parse_record(current.private)
         if record:
@@ -374,7 +467,8 @@ def _collect_prediction_scores(prior: PriorState) -> Iterator[SitePredictionAccu
         not_verified = get_text(note, NOT_VERIFIED_KEY)
         rack_spread = get_text(attributes, "scheduler", "rack_spread") or RackSpread.POOL.value
         replay_scores = get_mapping(note, PREDICTION_KEY, rack_spread)
-        if not (replay_scores or predictions or not_verified):  # no site, or one without predictions
+        # No site, or one without predictions.
+        if not (replay_scores or predictions or not_verified):
             continue
         name_parts = [attributes.get("namespace"), attributes.get("name")]
         yield SitePredictionAccuracy(
@@ -393,9 +487,14 @@ def _check_vms(blocks: BlockPlanner, outcome: PlacementPhasesResult) -> Iterator
     """Yield the problems of VMs and their machines, except missing capacity."""
     objects, instances = outcome.objects.values(), blocks.instances
     types = blocks.request.registries.resource_types
-    removed_cells = list(placement_fit.check_removed_cells(instances, types, outcome.sites, objects))
-    # With errors about removed cells, warnings about other machines smaller than their VMs can wait.
-    yield from removed_cells or placement_fit.check_overcommitted_machines(instances, outcome.sites, objects)
+    removed_cells = list(
+        placement_fit.check_removed_cells(instances, types, outcome.sites, objects)
+    )
+    # With errors about removed cells, warnings about other machines smaller than their VMs can
+    # wait.
+    yield from removed_cells or placement_fit.check_overcommitted_machines(
+        instances, outcome.sites, objects
+    )
     yield from placement_fit.check_changed_sku_cells(instances.values(), objects)
     yield from placement_fit.check_vf_capacity(objects)
     yield from placement_fit.check_unlocated_vms(objects)
@@ -415,14 +514,23 @@ def _validate_plan(
     objects, instances = outcome.objects.values(), blocks.instances
     all_diagnostics = [*diagnostics, *_check_vms(blocks, outcome)]
     forgotten = [instance for instance in instances.values() if instance.action is Action.FORGET]
-    forgotten_hosts = [str(instance.address) for instance in forgotten if instance.type.add_to_inventory is not None]
+    forgotten_hosts = [
+        str(instance.address)
+        for instance in forgotten
+        if instance.type.add_to_inventory is not None
+    ]
     failures = placement_fit.collect_fit_failures(objects, blocks.outside_targets, forgotten_hosts)
     # A VM without capacity makes values unknown: an error about one is only a consequence.
     has_other_errors = has_errors(
-        diagnostic for diagnostic in all_diagnostics if diagnostic.id != UNKNOWN_PLACEMENT or not failures.unplaced
+        diagnostic
+        for diagnostic in all_diagnostics
+        if diagnostic.id != UNKNOWN_PLACEMENT or not failures.unplaced
     )
-    is_complete = not has_other_errors and not failures.unplaced  # else risks of running pods are not known
-    domain_findings = [domain.collect_findings(instances, risks=is_complete) for domain in outcome.contributions]
+    # Else risks of running pods are not known.
+    is_complete = not has_other_errors and not failures.unplaced
+    domain_findings = [
+        domain.collect_findings(instances, risks=is_complete) for domain in outcome.contributions
+    ]
     findings = list(chain.from_iterable(domain_findings))
     if has_other_errors:
         return PlanValidation([*all_diagnostics, *findings])
@@ -442,10 +550,14 @@ def _validate_plan(
 
     rules = evaluate_rules(instances.values(), outcome.objects, outcome.sites, certainty, list_pods)
     all_diagnostics += rules.diagnostics
-    return PlanValidation(all_diagnostics, failures.unplaced, tuple(rules.verdicts), tuple(rules.open_rules))
+    return PlanValidation(
+        all_diagnostics, failures.unplaced, tuple(rules.verdicts), tuple(rules.open_rules)
+    )
 
 
-def _check_existing_vms(blocks: BlockPlanner, outcome: PlacementPhasesResult) -> Iterator[Diagnostic]:
+def _check_existing_vms(
+    blocks: BlockPlanner, outcome: PlacementPhasesResult
+) -> Iterator[Diagnostic]:
     """Yield the findings about existing VMs: violated rules, lost machines, and names in use by other VMs."""
     objects = outcome.objects.values()
     suspects = [vm_object for vm_object in objects if _may_violate_rules(vm_object)]
@@ -455,10 +567,15 @@ def _check_existing_vms(blocks: BlockPlanner, outcome: PlacementPhasesResult) ->
         yield from check_existing_vms(suspects)
     has_losses = any(vm_object.request.actions.losses for vm_object in objects)
     if has_losses or any(site.observed_unmanaged for site in outcome.sites.values()):
-        from nexusform.planning.verdicts.stranded_vms import check_duplicate_names, check_stranded_vms
+        from nexusform.planning.verdicts.stranded_vms import (
+            check_duplicate_names,
+            check_stranded_vms,
+        )
 
         types, mode = blocks.request.registries.resource_types, blocks.request.mode
-        yield from check_stranded_vms(objects, blocks.instances, types, blocks.selection, mode, outcome.sites)
+        yield from check_stranded_vms(
+            objects, blocks.instances, types, blocks.selection, mode, outcome.sites
+        )
         yield from check_duplicate_names(objects)
 
 
@@ -467,14 +584,18 @@ def _may_violate_rules(vm_object: VmObject) -> bool:
     rules are the zones of a pool (checked here), its hints and groups, and the site's filters on VMs (CountFilter).
     """
     site, pools = vm_object.request.site, index_pools(vm_object.pools)
-    if site is None:  # removed, or unknown
+    # removed, or unknown.
+    if site is None:
         return False
     has_count_rules = any(isinstance(rule, CountFilter) for rule in site.scheduler.profile.filters)
-    constrained = {name for name, pool in pools.items() if has_count_rules or pool.has_further_constraints}
+    constrained = {
+        name for name, pool in pools.items() if has_count_rules or pool.has_further_constraints
+    }
     for name, number in vm_object.request.actions.unchanged:
         if name in constrained:
             return True
-        if name not in pools:  # an unselected object may have VMs of a missing pool
+        # An unselected object may have VMs of a missing pool.
+        if name not in pools:
             continue
         zone = vm_object.placements.vms[name, number].placement.availability_zone
         if not pools[name].is_zone_allowed(zone):
@@ -482,15 +603,26 @@ def _may_violate_rules(vm_object: VmObject) -> bool:
     return False
 
 
-def _add_inputs_and_diagnostics_to_plan(plan: Plan, request: PlanRequest, diagnostics: Iterable[Diagnostic]) -> Plan:
+def _add_inputs_and_diagnostics_to_plan(
+    plan: Plan, request: PlanRequest, diagnostics: Iterable[Diagnostic]
+) -> Plan:
     """Return the plan with its inputs, and each diagnostic once. With errors, advice on placements is dropped."""
     files = request.configuration.files
-    unique = [locate_line_in_text(diagnostic, files) for diagnostic in remove_duplicate_diagnostics(diagnostics)]
+    unique = [
+        locate_line_in_text(diagnostic, files)
+        for diagnostic in remove_duplicate_diagnostics(diagnostics)
+    ]
     is_errored = has_errors(unique)
-    if is_errored:  # PARTIAL suggests a further plan after the apply, but this one cannot be applied
-        unique = [problem for problem in unique if problem.id != PARTIAL and problem.id not in _PLACEMENT_ADVICE]
+    # PARTIAL suggests a further plan after the apply, but this one cannot be applied.
+    if is_errored:
+        unique = [
+            problem
+            for problem in unique
+            if problem.id != PARTIAL and problem.id not in _PLACEMENT_ADVICE
+        ]
     state = request.state
-    refreshed_objects = {  # only those different from the state
+    # Only those different from the state.
+    refreshed_objects = {
         address: observed
         for address, observed in request.refreshed_objects.items()
         if get_current_object(state.instances.get(address)) != observed
@@ -499,7 +631,9 @@ def _add_inputs_and_diagnostics_to_plan(plan: Plan, request: PlanRequest, diagno
         plan,
         diagnostics=tuple(unique),
         variables=root_outputs.collect_variable_values(request),
-        basis=replace(plan.basis, ephemeral_variables=root_outputs.list_ephemeral_variables(request)),
+        basis=replace(
+            plan.basis, ephemeral_variables=root_outputs.list_ephemeral_variables(request)
+        ),
         refreshed_objects=refreshed_objects,
         lineage=state.lineage,
         serial=state.serial,
@@ -528,18 +662,23 @@ def remove_consequential_errors(
     """
     if has_rejected_values:
         has_earlier_errors = True
-        diagnostics = [diagnostic for diagnostic in diagnostics if diagnostic.id not in _UNKNOWN_VALUES]
+        diagnostics = [
+            diagnostic for diagnostic in diagnostics if diagnostic.id not in _UNKNOWN_VALUES
+        ]
     remaining = _remove_dependents_of_errors(diagnostics, order)
     if has_earlier_errors:
         consequences = _CONSEQUENCES
     elif any(diagnostic.id == UNKNOWN_PLACEMENT for diagnostic in remaining):
-        consequences = _CONSEQUENCES - {UNKNOWN_PLACEMENT}  # a site or rack with an unknown argument is missing
+        # A site or rack with an unknown argument is missing.
+        consequences = _CONSEQUENCES - {UNKNOWN_PLACEMENT}
     else:
         return remaining
     return [diagnostic for diagnostic in remaining if diagnostic.id not in consequences]
 
 
-def _remove_dependents_of_errors(diagnostics: Sequence[Diagnostic], order: PlanningOrder) -> list[Diagnostic]:
+def _remove_dependents_of_errors(
+    diagnostics: Sequence[Diagnostic], order: PlanningOrder
+) -> list[Diagnostic]:
     """Return the diagnostics without those about unknown placement arguments that follow from another error. They
     follow if the block of the argument, or a block it depends on, has an error of another kind.
     """
@@ -552,7 +691,8 @@ def _remove_dependents_of_errors(diagnostics: Sequence[Diagnostic], order: Plann
     for diagnostic in diagnostics:
         if diagnostic.id == UNKNOWN_PLACEMENT and diagnostic.address:
             block = parse_address(diagnostic.address).config_address
-            needs = find_reachable([block], order.get_direct_dependencies)  # includes the block
+            # includes the block.
+            needs = find_reachable([block], order.get_direct_dependencies)
             if not blocks_with_errors.isdisjoint(needs):
                 continue
         remaining.append(diagnostic)
@@ -566,11 +706,13 @@ def remove_duplicate_diagnostics(diagnostics: Iterable[Diagnostic]) -> list[Diag
     listed = list(diagnostics)
     if not listed:
         return []
-    from nexusform.planning.instances.condition_checks import ID_OF_CONDITION  # loaded on first use
+    # loaded on first use.
+    from nexusform.planning.instances.condition_checks import ID_OF_CONDITION
 
     unique: dict[tuple[object, ...], Diagnostic] = {}
     for diagnostic in listed:
-        # Instances share diagnostics of one location, except for conditions, which apply to every instance.
+        # Instances share diagnostics of one location, except for conditions, which apply to every
+        # instance.
         is_per_instance = diagnostic.subject is None or diagnostic.id in ID_OF_CONDITION.values()
         identity_key = (
             diagnostic.severity,
@@ -581,7 +723,9 @@ def remove_duplicate_diagnostics(diagnostics: Iterable[Diagnostic]) -> list[Diag
             diagnostic.address if is_per_instance else "",
         )
         unique.setdefault(identity_key, diagnostic)
-    errors_first = sorted(unique.values(), key=lambda diagnostic: diagnostic.severity is not Severity.ERROR)
+    errors_first = sorted(
+        unique.values(), key=lambda diagnostic: diagnostic.severity is not Severity.ERROR
+    )
     is_data_missing = any(
         diagnostic.address.startswith("data.") or ".data." in diagnostic.address
         for diagnostic in select_errors(errors_first)

@@ -13,7 +13,10 @@ from nexusform.planning.verdicts.placement_fit import PoolShortage
 from nexusform.planning.vm_planning.site_plans import SitePlan
 from nexusform.planning.vm_planning.vm_object import VmObject
 from nexusform.plans.plan import Change, Plan
-from nexusform.plans.site_capacity.site_resource_capacity import SiteResources, read_recorded_site_resources
+from nexusform.plans.site_capacity.site_resource_capacity import (
+    SiteResources,
+    read_recorded_site_resources,
+)
 from nexusform.resources.address import Address
 
 if TYPE_CHECKING:
@@ -37,7 +40,8 @@ def iterate_observed_sites(changes: Iterable[Change]) -> Iterator[tuple[Change, 
     """Yield the changes of sites read by a provider, each with the resources recorded in its private note."""
     for change in changes:
         resources = read_recorded_site_resources(change.private)
-        if resources is not None:  # only sites have such a note, and simulated ones have none
+        # Only sites have such a note, and simulated ones have none.
+        if resources is not None:
             yield change, resources
 
 

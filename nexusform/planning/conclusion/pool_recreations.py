@@ -15,50 +15,72 @@ from nexusform.scheduling.racks.vms import Placement
 
 _Pool: TypeAlias = tuple[VmObject, PoolDemand]
 _MAXIMUM_NAMED: Final = 4
-_Name: TypeAlias = tuple[str, str]  # of a pool: the address of its object, and its name there
+# Of a pool: the address of its object, and its name there.
+_Name: TypeAlias = tuple[str, str]
 
 
 def build_upgrades(
-    objects: Iterable[VmObject], obstacle_finders: Iterable[Callable[[str, Collection[str]], DrainObstacles]]
+    objects: Iterable[VmObject],
+    obstacle_finders: Iterable[Callable[[str, Collection[str]], DrainObstacles]],
 ) -> Iterator[Upgrade]:
     """Yield an Upgrade per cluster and trigger: the reason to re-create whole pools. Pools with a resource of their own
     belong to their cluster. Each of `obstacle_finders` gets a cluster id and names of nodes, and returns the obstacles
     to draining these.
     """
     objects, obstacle_finders = list(objects), list(obstacle_finders)
-    members_by_cluster: dict[tuple[str, str], list[_Pool]] = {}  # by owner (cluster) and trigger
+    # By owner (cluster) and trigger.
+    members_by_cluster: dict[tuple[str, str], list[_Pool]] = {}
     for vm_object in objects:
         for pool in vm_object.pools:
             trigger = _find_pool_trigger(vm_object, pool)
-            if trigger and pool.count_path:  # plain VMs and those of VNFs are no nodes
-                members_by_cluster.setdefault((vm_object.request.demand.owner, trigger), []).append((vm_object, pool))
+            # plain VMs and those of VNFs are no nodes.
+            if trigger and pool.count_path:
+                members_by_cluster.setdefault((vm_object.request.demand.owner, trigger), []).append(
+                    (vm_object, pool)
+                )
     scale_ins = _ScaleInPools(objects)
     for (owner, trigger), members in members_by_cluster.items():
-        _, _, cluster_id = owner.partition(":")  # the owner is `<prefix>:<cluster id>`
-        pools, nodes = [], set[str]()  # nodes: names of the VMs to re-create
+        # The owner is `<prefix>:<cluster id>`.
+        _, _, cluster_id = owner.partition(":")
+        # nodes: names of the VMs to re-create.
+        pools, nodes = [], set[str]()
         for vm_object, pool in members:
             recreations = vm_object.request.actions.recreations
-            nodes |= {name for key, name in zip(pool.keys, pool.names, strict=True) if recreations.get(key) == trigger}
-            scale_in_pools = scale_ins.find_dependencies(vm_object, pool) if trigger == ROLLING else ()
+            nodes |= {
+                name
+                for key, name in zip(pool.keys, pool.names, strict=True)
+                if recreations.get(key) == trigger
+            }
+            scale_in_pools = (
+                scale_ins.find_dependencies(vm_object, pool) if trigger == ROLLING else ()
+            )
             pools.append(_build_pool_upgrade(vm_object, pool, trigger, scale_in_pools))
-        obstacles = [find_obstacles(cluster_id, frozenset(nodes)) for find_obstacles in obstacle_finders]
+        obstacles = [
+            find_obstacles(cluster_id, frozenset(nodes)) for find_obstacles in obstacle_finders
+        ]
         first_object, _ = members[0]
         yield _build_upgrade(first_object, trigger, pools, obstacles)
 
 
-def check_blocked_upgrades(upgrades: Iterable[Upgrade], objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
+def check_blocked_upgrades(
+    upgrades: Iterable[Upgrade], objects: Iterable[VmObject]
+) -> Iterator[Diagnostic]:
     """Yield a warning for each Kubernetes upgrade with drains blocked by a PodDisruptionBudget."""
     instances = {vm_object.instance.address: vm_object.instance for vm_object in objects}
     for upgrade in upgrades:
-        if not (upgrade.is_rolling and upgrade.budgets):  # only an upgrade drains its nodes
+        # Only an upgrade drains its nodes.
+        if not (upgrade.is_rolling and upgrade.budgets):
             continue
         names = format_first_items(upgrade.budgets, _MAXIMUM_NAMED)
         budgets = f"{select_word_form(len(upgrade.budgets), 'PodDisruptionBudget', 'PodDisruptionBudgets')} {names}"
         verb = select_word_form(len(upgrade.budgets), "allows", "allow")
         detail = (
-            f"{budgets} {verb} no eviction now: drains of nodes of {upgrade.cluster} with such pods time out. Before "
-            "the upgrade, allow one eviction (minAvailable, maxUnavailable), or run one more replica than the budget "
-            f"requires. `nexusform simulate kubernetes-upgrade {upgrade.address}` shows every batch."
+            f"{budgets} {verb} no eviction now: drains of nodes of {upgrade.cluster} with such "
+            "pods time out. Before "
+            "the upgrade, allow one eviction (minAvailable, maxUnavailable), or run one more "
+            "replica than the budget "
+            f"requires. `nexusform simulate kubernetes-upgrade {upgrade.address}` shows every "
+            "batch."
         )
         summary = f"{upgrade.cluster}: {names} {verb} no eviction, so drains time out"
         problem = Problem((), "blocked-upgrade", detail, Severity.WARNING, brief=summary)
@@ -67,19 +89,24 @@ def check_blocked_upgrades(upgrades: Iterable[Upgrade], objects: Iterable[VmObje
 
 def _find_pool_trigger(vm_object: VmObject, pool: PoolDemand) -> str:
     """Return the reason to re-create a whole pool: a new Kubernetes version, else a changed argument; "" for none."""
-    triggers = {vm_object.request.actions.recreations.get(key, "") for key in pool.keys}  # of its VMs
+    # Of its VMs.
+    triggers = {vm_object.request.actions.recreations.get(key, "") for key in pool.keys}
     argument_triggers = {name for name, _ in pool.triggers}
     # ROLLING means a new version. `min` picks one of several arguments in a fixed order.
     return ROLLING if ROLLING in triggers else min(triggers & argument_triggers, default="")
 
 
 def _build_upgrade(
-    first_object: VmObject, trigger: str, pools: Iterable[PoolNodeRecreation], all_obstacles: Sequence[DrainObstacles]
+    first_object: VmObject,
+    trigger: str,
+    pools: Iterable[PoolNodeRecreation],
+    all_obstacles: Sequence[DrainObstacles],
 ) -> Upgrade:
     """Build the record of the pools of one cluster re-created for one reason (`trigger`). `all_obstacles` are those to
     draining their nodes.
     """
-    before = after = ""  # versions, only for a Kubernetes upgrade
+    # versions, only for a Kubernetes upgrade.
+    before = after = ""
     if trigger == ROLLING:
         before = first_object.prior.demand.version or ""
         after = first_object.request.demand.version or ""
@@ -112,26 +139,31 @@ def _build_pool_upgrade(
     VMs first. VMs re-created for a reason of their own, such as a removed machine, are down meanwhile.
     """
     keys = pool.keys
-    triggers = vm_object.request.actions.recreations  # the reason to re-create a VM, by its key
+    # The reason to re-create a VM, by its key.
+    triggers = vm_object.request.actions.recreations
     recreated = [key for key in keys if triggers.get(key) == trigger]
-    other_count = sum(key in triggers and triggers[key] != trigger for key in keys)  # re-created for other reasons
+    # re-created for other reasons.
+    other_count = sum(key in triggers and triggers[key] != trigger for key in keys)
     prior = index_pools(vm_object.prior_pools).get(pool.pool)
     is_rolling = trigger == ROLLING and not find_changed_argument(prior, pool)
     uses_surge = is_rolling and pool.surge_size > 0
     batch = pool.batch_size if is_rolling else len(recreated)
-    failed_batch, reason = 0, ""  # batches count from 1
+    # batches count from 1.
+    failed_batch, reason = 0, ""
     for index, key in enumerate(recreated):
         if key in vm_object.placements.failures:
             failed_batch, reason = index // batch + 1, vm_object.placements.failures[key].reason
             break
     batch_count = min(batch, len(recreated))
-    down_count = other_count + (0 if uses_surge else batch_count)  # with surge, new VMs run before old ones stop
+    # With surge, new VMs run before old ones stop.
+    down_count = other_count + (0 if uses_surge else batch_count)
     all_stay_up = uses_surge and not other_count
     return PoolNodeRecreation(
         pool=pool.pool,
         sku=pool.sku.name,
         vms=len(recreated),
-        concurrent_vms=batch_count if all_stay_up else down_count,  # surge VMs of a batch, or VMs down at once
+        # surge VMs of a batch, or VMs down at once.
+        concurrent_vms=batch_count if all_stay_up else down_count,
         batches=-(-len(recreated) // batch),  # rounded up
         surges=all_stay_up,
         minimum_up=len(keys) - down_count,
@@ -150,12 +182,16 @@ class _ScaleInPools:
 
     def __init__(self, objects: Iterable[VmObject]) -> None:
         """Collect the pools that lose VMs by a scale-in, with the platform choosing which ones."""
-        self._pools: dict[str, list[_Pool]] = {}  # by site id
-        self._outcomes: dict[tuple[str, _Name], Mapping[Token, Placement | None]] = {}  # by site and excluded pool
+        # By site id.
+        self._pools: dict[str, list[_Pool]] = {}
+        # By site and excluded pool.
+        self._outcomes: dict[tuple[str, _Name], Mapping[Token, Placement | None]] = {}
         for vm_object in objects:
             for prior in vm_object.prior_pools:
                 if is_platform_scale_in(vm_object, prior):
-                    self._pools.setdefault(vm_object.request.demand.site_id, []).append((vm_object, prior))
+                    self._pools.setdefault(vm_object.request.demand.site_id, []).append(
+                        (vm_object, prior)
+                    )
 
     def find_dependencies(self, vm_object: VmObject, pool: PoolDemand) -> tuple[str, ...]:
         """Return the names (`cluster/pool`) of other pools with a scale-in that this pool needs capacity from. The
@@ -168,17 +204,26 @@ class _ScaleInPools:
         own_name = (str(vm_object.instance.address), pool.pool)
         pools = self._pools.get(site.id, [])
         other_pools = [
-            (other, prior) for other, prior in pools if (str(other.instance.address), prior.pool) != own_name
+            (other, prior)
+            for other, prior in pools
+            if (str(other.instance.address), prior.pool) != own_name
         ]
         if not other_pools:
             return ()
         has_own_scale_in = len(other_pools) < len(pools)
-        excluded = own_name if has_own_scale_in else ("", "")  # no pool: all such pools share one cached outcome
+        # No pool: all such pools share one cached outcome.
+        excluded = own_name if has_own_scale_in else ("", "")
         outcome = self._place_with_remaining_vms(site, other_pools, excluded)
-        handles = vm_object.placements.new_handles  # of the VMs placed by this plan
-        if all(outcome.get(handles[key]) is not None for key in pool.keys if key in handles):  # all fit
+        # Of the VMs placed by this plan.
+        handles = vm_object.placements.new_handles
+        if all(
+            outcome.get(handles[key]) is not None for key in pool.keys if key in handles
+        ):  # all fit
             return ()
-        return tuple(f"{other_object.prior.demand.cluster}/{prior.pool}" for other_object, prior in other_pools)
+        return tuple(
+            f"{other_object.prior.demand.cluster}/{prior.pool}"
+            for other_object, prior in other_pools
+        )
 
     def _place_with_remaining_vms(
         self, site: SitePlan, pools: Iterable[_Pool], excluded: _Name
@@ -192,8 +237,14 @@ class _ScaleInPools:
             for vm_object, prior in pools:
                 for vm_key, trigger in vm_object.request.actions.removals.items():
                     pool_name, _ = vm_key
-                    if pool_name == prior.pool and trigger == "scale_in" and vm_key in vm_object.prior.existing:
+                    if (
+                        pool_name == prior.pool
+                        and trigger == "scale_in"
+                        and vm_key in vm_object.prior.existing
+                    ):
                         name = build_vm_name(vm_object.prior.demand, prior, *vm_key)
-                        scheduler.add_existing(name, prior.sku, vm_object.get_prior_placement(vm_key))
+                        scheduler.add_existing(
+                            name, prior.sku, vm_object.get_prior_placement(vm_key)
+                        )
             self._outcomes[key] = run_operations(scheduler, site.operations)
         return self._outcomes[key]

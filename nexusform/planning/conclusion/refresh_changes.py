@@ -24,8 +24,12 @@ def build_unchanged_changes(instances: Mapping[Address, InstanceState]) -> Itera
         yield _build_no_op_change(address, current)
 
 
-def _sort_objects_by_address(instances: Mapping[Address, InstanceState]) -> list[tuple[Address, ObjectState]]:
-    return sorted(iterate_current_objects(instances), key=lambda item: compute_address_order(item[0]))
+def _sort_objects_by_address(
+    instances: Mapping[Address, InstanceState],
+) -> list[tuple[Address, ObjectState]]:
+    return sorted(
+        iterate_current_objects(instances), key=lambda item: compute_address_order(item[0])
+    )
 
 
 def build_moved_changes(prior: PriorState) -> Iterator[Change]:
@@ -36,7 +40,9 @@ def build_moved_changes(prior: PriorState) -> Iterator[Change]:
             yield _build_no_op_change(address, current, prior.previous[address])
 
 
-def _build_no_op_change(address: Address, current: ObjectState, previous: Address | None = None) -> Change:
+def _build_no_op_change(
+    address: Address, current: ObjectState, previous: Address | None = None
+) -> Change:
     """Build the change of an object that stays as it is; `previous` is its address in state if it moves."""
     return Change(
         address=address,
@@ -67,7 +73,9 @@ def check_unfinished_changes(prior: PriorState) -> Iterator[Diagnostic]:
             yield build_warning(kind, detail, address=name, block=name, brief=summary)
 
 
-def build_observed_sites(prior: PriorState, types: Mapping[str, ResourceType]) -> Mapping[str, site_plans.SitePlan]:
+def build_observed_sites(
+    prior: PriorState, types: Mapping[str, ResourceType]
+) -> Mapping[str, site_plans.SitePlan]:
     """Return the sites as read by the providers."""
     objects = _sort_objects_by_address(prior.instances)
     sites, _ = site_plans.build_sites(site_plans.build_object_inventory(objects, types))
@@ -81,15 +89,21 @@ def list_observed_rows(
     on a missing machine is lost: its row has no target. A VM elsewhere is kept (KEEP). The source of its row is the
     location recorded in state, the target the observed one.
     """
-    recorded_inventory = site_plans.build_object_inventory(prior.state.list_current_objects(), types)
+    recorded_inventory = site_plans.build_object_inventory(
+        prior.state.list_current_objects(), types
+    )
     recorded_machines = site_plans.list_machines(recorded_inventory)
     context = site_plans.build_recorded_context(prior, types)
-    for address, current, handlers in iterate_vm_owners(_sort_objects_by_address(prior.instances), types):
+    for address, current, handlers in iterate_vm_owners(
+        _sort_objects_by_address(prior.instances), types
+    ):
         demand, _ = handlers.build_demand(current.attributes, context, address)
         site_id = str(current.attributes.get("id", "")).partition("/")[0]
         existing = index_vms(handlers.list_existing_vms(current.attributes))
         recorded = prior.get_recorded_object(address) or current
-        moved = find_moved_vms(existing, handlers.list_existing_vms(recorded.attributes))  # recorded placements
+        moved = find_moved_vms(
+            existing, handlers.list_existing_vms(recorded.attributes)
+        )  # recorded placements
         for key, vm in existing.items():
             machine_key = (site_id, vm.placement.machine)
             has_machine = site_id in sites and vm.placement.machine in sites[site_id].machines

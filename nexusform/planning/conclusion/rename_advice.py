@@ -17,12 +17,15 @@ from nexusform.resources.address import Address, ConfigAddress, render_moved_blo
 from nexusform.values.typed_value import UNKNOWN
 
 RENAMED: Final = "probable-rename"
-DESTRUCTIVE: Final = "destructive-rename"  # the deleted object has VMs
+# The deleted object has VMs.
+DESTRUCTIVE: Final = "destructive-rename"
 _WITHOUT_BLOCK: Final = ("delete_because_no_resource_config", "delete_because_no_module")
 _WITHOUT_KEY: Final = ("delete_because_each_key", "delete_because_count_index")
-_MAXIMUM_COMPARED: Final = 20  # blocks, or instances of one block, of each side
+# blocks, or instances of one block, of each side.
+_MAXIMUM_COMPARED: Final = 20
 
-# Instances deleted or created together, by their keys (see `_group_by_block`). A single instance has the key "".
+# Instances deleted or created together, by their keys (see `_group_by_block`). A single instance
+# has the key "".
 _Group: TypeAlias = dict[object, Instance]
 
 
@@ -45,15 +48,26 @@ def build_rename_diagnostics(
             created_by_type[instance.address.type].append(instance)
     for name in sorted(deleted_by_type.keys() & created_by_type.keys()):
         deleted, created = deleted_by_type[name], created_by_type[name]
-        # A block with prior objects is not new: its new keys are compared with its own removed keys only.
-        in_new_blocks = [instance for instance in created if instance.address.config_address not in existing_blocks]
-        in_removed_blocks = [instance for instance in deleted if instance.decision.reason in _WITHOUT_BLOCK]
-        renamed_blocks = _find_similar_pairs(_group_by_block(in_removed_blocks), _group_by_block(in_new_blocks))
+        # A block with prior objects is not new: its new keys are compared with its own removed keys
+        # only.
+        in_new_blocks = [
+            instance
+            for instance in created
+            if instance.address.config_address not in existing_blocks
+        ]
+        in_removed_blocks = [
+            instance for instance in deleted if instance.decision.reason in _WITHOUT_BLOCK
+        ]
+        renamed_blocks = _find_similar_pairs(
+            _group_by_block(in_removed_blocks), _group_by_block(in_new_blocks)
+        )
         for old, new in chain(renamed_blocks, _find_changed_keys(deleted, created)):
             yield _build_advice(old, new, removed_vms)
 
 
-def _find_changed_keys(deleted: list[Instance], created: list[Instance]) -> Iterator[tuple[_Group, _Group]]:
+def _find_changed_keys(
+    deleted: list[Instance], created: list[Instance]
+) -> Iterator[tuple[_Group, _Group]]:
     """Yield similar pairs of a deleted and a created instance of one block, as groups of one: only keys differ."""
     new_groups = _list_single_groups(created)
     for block, old in _list_single_groups(deleted).items():
@@ -73,7 +87,10 @@ def _group_by_block(instances: Iterable[Instance]) -> list[_Group]:
     """Group instances by block. In a group they have the keys of their modules and their own, `("eu", 0)`."""
     groups: dict[object, _Group] = {}
     for instance in instances:
-        keys = (*(step.key for step in instance.address.module if step.key is not None), instance.address.key)
+        keys = (
+            *(step.key for step in instance.address.module if step.key is not None),
+            instance.address.key,
+        )
         groups.setdefault(instance.address.config_address, {})[keys] = instance
     return list(groups.values())
 
@@ -90,8 +107,11 @@ def _find_similar_pairs(old: list[_Group], new: list[_Group]) -> Iterator[tuple[
         if has_same_keys and all(_is_similar_instance(before[key], after[key]) for key in before):
             similar_pairs.append((before, after))
     for before, after in similar_pairs:
-        pairs_with_either = sum(before is first or after is second for first, second in similar_pairs)
-        if pairs_with_either == 1:  # this pair alone
+        pairs_with_either = sum(
+            before is first or after is second for first, second in similar_pairs
+        )
+        # This pair alone.
+        if pairs_with_either == 1:
             yield before, after
 
 
@@ -99,7 +119,8 @@ def _is_similar_instance(deleted: Instance, created: Instance) -> bool:
     """Return whether the deleted object matches all configured arguments, except a name derived from the block."""
     configured = {name for name, value in get_mapping(created.config).items() if value is not None}
     if created.locate(("name",)) in (None, created.locate(())):
-        configured.discard("name")  # it has no line of its own: the default is the name of the block
+        # It has no line of its own: the default is the name of the block.
+        configured.discard("name")
     before, planned = get_mapping(deleted.before), get_mapping(created.planned)
     return all(_is_compatible(before.get(name), planned.get(name)) for name in configured)
 
@@ -122,13 +143,15 @@ def _is_compatible(before: Any, after: Any) -> bool:
 
 def _build_advice(before: _Group, after: _Group, removed_vms: Mapping[Address, int]) -> Diagnostic:
     """Build the warning about a probable rename of these instances, with the `moved` block to keep them."""
-    instance = next(iter(after.values()))  # any of the block: the warning is about all
+    # Any of the block: the warning is about all.
+    instance = next(iter(after.values()))
     old, new = _get_group_address(before), _get_group_address(after)
     subject = old if len(before) == 1 else f"{old} ({format_count(len(before), 'instance')})"
     vms = sum(removed_vms.get(deleted.address, 0) for deleted in before.values())
     effect = f" {format_count(vms, 'VM')} would be destroyed." if vms else ""
     text = (
-        f"{subject} is removed and {new}, with the same arguments, is added.{effect} If it was only renamed, this "
+        f"{subject} is removed and {new}, with the same arguments, is added.{effect} If it was "
+        "only renamed, this "
         f"keeps the object:\n\n{indent(render_moved_block(old, new), '  ')}"
     )
     summary = f"{new}: is this {old} renamed?{effect} This keeps the object"

@@ -24,7 +24,11 @@ from nexusform.placements.vm_demands import (
     compute_number_sort_key,
     index_pools,
 )
-from nexusform.planning.conclusion.plan_result import PlanResult, index_site_resources, iterate_observed_sites
+from nexusform.planning.conclusion.plan_result import (
+    PlanResult,
+    index_site_resources,
+    iterate_observed_sites,
+)
 from nexusform.planning.verdicts.placement_fit import DOES_NOT_FIT
 from nexusform.planning.vm_planning import site_plans
 from nexusform.planning.vm_planning.vm_object import LOST_VMS_KEY, VmObject
@@ -67,9 +71,13 @@ def add_site_capacity(result: PlanResult, registries: PluginRegistries) -> PlanR
     result = _add_site_problems(result, registries)
     plan = result.plan
     order_in_plan = {change.address: position for position, change in enumerate(plan.changes)}
-    before = build_occupied_sites(plan, result.objects, registries, BeforeOrAfter.BEFORE, result.prior_notes)
+    before = build_occupied_sites(
+        plan, result.objects, registries, BeforeOrAfter.BEFORE, result.prior_notes
+    )
     after = before
-    if any(change.action is not Action.NO_OP for change in plan.changes) and _is_placement_known(plan):
+    if any(change.action is not Action.NO_OP for change in plan.changes) and _is_placement_known(
+        plan
+    ):
         after = build_occupied_sites(plan, result.objects, registries, BeforeOrAfter.AFTER)
     capacity: tuple[SiteSkuCapacity, ...] = ()
     other_capacity: tuple[SiteResourceCapacity, ...] = ()
@@ -77,9 +85,14 @@ def add_site_capacity(result: PlanResult, registries: PluginRegistries) -> PlanR
         capacity = compute_headroom(before, after)
         other_capacity = _collect_site_resource_capacity(result, before, after)
     site_ids = sorted({*before, *after})
-    sites = tuple(_build_site(before.get(site_id), after.get(site_id), order_in_plan) for site_id in site_ids)
-    lost_vm_rows = chain.from_iterable(problem.extra.get(LOST_VMS_KEY, ()) for problem in plan.diagnostics)
-    lost_vms = set(map(tuple, lost_vm_rows))  # (site id, machine, name)
+    sites = tuple(
+        _build_site(before.get(site_id), after.get(site_id), order_in_plan) for site_id in site_ids
+    )
+    lost_vm_rows = chain.from_iterable(
+        problem.extra.get(LOST_VMS_KEY, ()) for problem in plan.diagnostics
+    )
+    # (site id, machine, name).
+    lost_vms = set(map(tuple, lost_vm_rows))
     if lost_vms:
         sites = tuple(_mark_lost_vms(site, lost_vms) for site in sites)
     plan = replace(plan, sites=sites, capacity=capacity, other_capacity=other_capacity)
@@ -94,7 +107,10 @@ def add_site_capacity(result: PlanResult, registries: PluginRegistries) -> PlanR
 
 def _mark_lost_vms(site: SiteVms, lost_vms: AbstractSet[tuple[str, ...]]) -> SiteVms:
     """Return a site with the VMs of `lost_vms` (site id, machine, name) marked."""
-    vms = [replace(vm, is_lost=(site.id, vm.placement.machine, vm.name) in lost_vms) for vm in site.unmanaged_vms]
+    vms = [
+        replace(vm, is_lost=(site.id, vm.placement.machine, vm.name) in lost_vms)
+        for vm in site.unmanaged_vms
+    ]
     return replace(site, unmanaged_vms=tuple(vms))
 
 
@@ -102,7 +118,8 @@ def _add_site_problems(result: PlanResult, registries: PluginRegistries) -> Plan
     """Add the problems of Kubernetes versions and networks to the plan, and the kinds of data missing to check them."""
     plan = result.plan
     if not any(change.before or SUPPLIES in change.note for change in plan.changes):
-        return result  # nothing to check: no existing object, and no site read by a provider
+        # Nothing to check: no existing object, and no site read by a provider.
+        return result
     from nexusform.planning.conclusion import cluster_findings
 
     version_problems = cluster_findings.check_version_changes(result, registries)
@@ -134,7 +151,8 @@ def _collect_site_resource_capacity(
     observed_sites = index_site_resources(result.plan.changes)
     if not observed_sites:
         return ()
-    claims_before: dict[str, ClaimDemand] = {}  # of volumes, by cluster
+    # Of volumes, by cluster.
+    claims_before: dict[str, ClaimDemand] = {}
     claims_after: dict[str, ClaimDemand] = {}
     for contribution in result.contributions:
         for cluster, (demand_before, demand_after) in contribution.collect_claims().items():
@@ -146,13 +164,16 @@ def _collect_site_resource_capacity(
             network_by_cluster[get_text(change.after, "name")] = network
     rows: list[SiteResourceCapacity] = []
     for site, site_resources in sorted(observed_sites.items()):
-        nodes_before = nodes_after = ClusterNodeCounts()  # a site missing before or after the plan has no nodes
+        # A site missing before or after the plan has no nodes.
+        nodes_before = nodes_after = ClusterNodeCounts()
         if site in before:
             nodes_before = count_nodes(before[site].pools, network_by_cluster, claims_before)
         if site in after:
             nodes_after = count_nodes(after[site].pools, network_by_cluster, claims_after)
         # The id of a site is its name, too.
-        rows += compute_site_resource_capacity(site, site, site_resources, nodes_before, nodes_after)
+        rows += compute_site_resource_capacity(
+            site, site, site_resources, nodes_before, nodes_after
+        )
     return tuple(rows)
 
 
@@ -166,7 +187,8 @@ def compute_headroom(
     for site_id in sorted({*before, *after}):
         side_before, side_after = before.get(site_id), after.get(site_id)
         sides = [side for side in (side_before, side_after) if side is not None]
-        site = sides[-1].site  # the one after the plan, if it exists then
+        # The one after the plan, if it exists then.
+        site = sides[-1].site
         pools = chain.from_iterable(side.pools for side in sides)
         skus = {pool.sku for _, pool in pools}
         capacities += [
@@ -192,11 +214,14 @@ def _compute_sku_capacity(occupied: SiteWithVms | None, sku: VmSku) -> SpareCapa
         return None
     pools = [(owner, pool) for owner, pool in occupied.pools if pool.sku == sku]
     constraints = find_common_constraints(pool.constraints for _, pool in pools)
-    by_rack = occupied.site.scheduler.count_free_slots_by_rack(build_standalone_demand(sku, constraints))
+    by_rack = occupied.site.scheduler.count_free_slots_by_rack(
+        build_standalone_demand(sku, constraints)
+    )
     free = sum_count_intervals(by_rack.values())
     minimums = {rack: interval.minimum for rack, interval in by_rack.items()}
     worst_rack = max(sorted(minimums), key=lambda rack: minimums[rack], default="")
-    # The unknown cells decide on the rack with most capacity, so each bound subtracts its own largest rack.
+    # The unknown cells decide on the rack with most capacity, so each bound subtracts its own
+    # largest rack.
     rack_lost = Interval(
         free.minimum - minimums.get(worst_rack, 0),
         free.maximum - max((interval.maximum for interval in by_rack.values()), default=0),
@@ -220,9 +245,11 @@ def _find_clusters_without_surge(
     """Return the clusters with a pool without capacity for its surge VMs, and those with an uncertain one. It is
     uncertain if the capacity depends on unknown NUMA cells.
     """
-    without_capacity: dict[str, None] = {}  # both dicts are ordered sets
+    # Both dicts are ordered sets.
+    without_capacity: dict[str, None] = {}
     uncertain: dict[str, None] = {}
-    known_counts: dict[Hashable, Interval] = {}  # filled by the scheduler, to count equal demands once
+    # filled by the scheduler, to count equal demands once.
+    known_counts: dict[Hashable, Interval] = {}
     for owner, pool in pools:
         demand = site_plans.build_demand(owner, pool, number=0)
         capacity = occupied.site.scheduler.count_free_slots(demand, known_counts)
@@ -230,7 +257,9 @@ def _find_clusters_without_surge(
             without_capacity[owner.cluster] = None
         elif capacity.minimum < pool.surge_size:
             uncertain[owner.cluster] = None
-    return tuple(without_capacity), tuple(cluster for cluster in uncertain if cluster not in without_capacity)
+    return tuple(without_capacity), tuple(
+        cluster for cluster in uncertain if cluster not in without_capacity
+    )
 
 
 class BeforeOrAfter(Enum):
@@ -274,7 +303,9 @@ def build_occupied_sites(
     for resource_type, site_object in layout.objects:
         vm_object = objects.get(site_object.address)
         # An invalid instance may lack the arguments that determine its VMs.
-        is_invalid = side is BeforeOrAfter.AFTER and vm_object is not None and vm_object.instance.is_invalid
+        is_invalid = (
+            side is BeforeOrAfter.AFTER and vm_object is not None and vm_object.instance.is_invalid
+        )
         if resource_type.vms is None or is_invalid:
             continue
         is_forgotten = False
@@ -283,25 +314,37 @@ def build_occupied_sites(
             # Forgotten VMs keep running after the plan, unmanaged.
             is_forgotten = side is BeforeOrAfter.AFTER and bool(vm_object.request.actions.forgets)
             has_prior_vms = side is BeforeOrAfter.BEFORE or is_forgotten
-            vms = tuple(vm_object.prior.existing.values()) if has_prior_vms else vm_object.list_vms()
+            vms = (
+                tuple(vm_object.prior.existing.values()) if has_prior_vms else vm_object.list_vms()
+            )
         _place_vms(resource_type, site_object, vms, layout, sites, is_managed=not is_forgotten)
-    # An unmanaged VM with the name of an existing managed VM is the same VM, so it is not placed again.
-    existing_names = set(chain.from_iterable(vm_object.existing_names for vm_object in objects.values()))
+    # An unmanaged VM with the name of an existing managed VM is the same VM, so it is not placed
+    # again.
+    existing_names = set(
+        chain.from_iterable(vm_object.existing_names for vm_object in objects.values())
+    )
     for occupied in sites.values():
         occupied.unmanaged_vms = site_plans.place_unmanaged_vms(occupied.site, existing_names)
     return sites
 
 
 def _list_objects_on_side(
-    plan: Plan, registries: PluginRegistries, side: BeforeOrAfter, prior_notes: Mapping[Address, Mapping[str, Any]]
+    plan: Plan,
+    registries: PluginRegistries,
+    side: BeforeOrAfter,
+    prior_notes: Mapping[Address, Mapping[str, Any]],
 ) -> Iterator[site_plans.SiteObject]:
     """Yield the objects that exist before or after a plan, with their attributes at that time. The VMs of a forgotten
     object keep running, so it exists after the plan, too, with its attributes from before.
     """
     for change in plan.changes:
-        if change.deposed:  # left over from a replacement, without VMs
+        # left over from a replacement, without VMs.
+        if change.deposed:
             continue
-        is_kept = change.action is Action.FORGET and registries.resource_types[change.address.type].vms is not None
+        is_kept = (
+            change.action is Action.FORGET
+            and registries.resource_types[change.address.type].vms is not None
+        )
         attributes = change.before if side is BeforeOrAfter.BEFORE or is_kept else change.after
         if attributes is not None:
             note = prior_notes.get(change.address, change.private)
@@ -319,23 +362,30 @@ def _place_vms(
 ) -> None:
     """Place the VMs of one object on their machines of a site. Its pools count for the site only if `is_managed`."""
     assert resource_type.vms is not None
-    demand, _ = resource_type.vms.build_demand(site_object.attributes, layout.context, site_object.address)
-    if demand is None or demand.site_id not in sites:  # another finding reports it
+    demand, _ = resource_type.vms.build_demand(
+        site_object.attributes, layout.context, site_object.address
+    )
+    # Another finding reports it.
+    if demand is None or demand.site_id not in sites:
         return
     occupied = sites[demand.site_id]
     pools = index_pools(demand.pools)
     if is_managed:
-        occupied.pools += [(demand, pool) for pool in demand.pools if pool.count_path]  # of NKS clusters
+        # Of NKS clusters.
+        occupied.pools += [(demand, pool) for pool in demand.pools if pool.count_path]
     position_of = {name: position for position, name in enumerate(pools)}
-    ordered_vms = sorted(  # in the order of pools; VMs of pools missing in the demand last
-        vms, key=lambda vm: (position_of.get(vm.pool, len(pools)), compute_number_sort_key(vm.number))
+    # In the order of pools; VMs of pools missing in the demand last.
+    ordered_vms = sorted(
+        vms,
+        key=lambda vm: (position_of.get(vm.pool, len(pools)), compute_number_sort_key(vm.number)),
     )
     for vm in ordered_vms:
         pool = pools.get(vm.pool)
         sku = site_plans.find_sku(vm, pool, layout.skus)
         name = site_plans.build_vm_name(demand, pool, vm.pool, vm.number)
         result = occupied.site.place_existing_vm(name, sku, vm.placement)
-        if result is None:  # its machine is missing
+        # Its machine is missing.
+        if result is None:
             continue
         _, placement = result
         placed_vm = vm if placement == vm.placement else replace(vm, placement=placement)
@@ -346,13 +396,19 @@ def _group_vms_by_pool(vms: Iterable[VmOnSite]) -> dict[tuple[Address, str, VmSk
     return group_by(vms, lambda item: (item.address, item.vm.pool, item.sku))
 
 
-def _build_site(before: SiteWithVms | None, after: SiteWithVms | None, order_in_plan: Mapping[Address, int]) -> SiteVms:
+def _build_site(
+    before: SiteWithVms | None, after: SiteWithVms | None, order_in_plan: Mapping[Address, int]
+) -> SiteVms:
     """Build a site with its racks, machines and VMs before and after the plan; at least one side is not None."""
-    present = after or before  # a removed site as it was before
+    # A removed site as it was before.
+    present = after or before
     assert present is not None
-    absent = SiteWithVms(replace(present.site, racks=(), machines={}))  # the side without the site, if there is one
+    # The side without the site, if there is one.
+    absent = SiteWithVms(replace(present.site, racks=(), machines={}))
     before, after = before or absent, after or absent
-    unmanaged_vms = {(vm.placement.machine, vm.name): vm for vm in (*before.unmanaged_vms, *after.unmanaged_vms)}
+    unmanaged_vms = {
+        (vm.placement.machine, vm.name): vm for vm in (*before.unmanaged_vms, *after.unmanaged_vms)
+    }
     pools_before, pools_after = _group_vms_by_pool(before.vms), _group_vms_by_pool(after.vms)
     pool_keys = dict.fromkeys((*pools_after, *pools_before))
     pools = tuple(
@@ -366,8 +422,13 @@ def _build_site(before: SiteWithVms | None, after: SiteWithVms | None, order_in_
     return SiteVms(
         id=present.site.id,
         name=present.site.name,
-        racks=tuple(SiteRack(rack.name, rack.availability_zone, rack.is_planned) for rack in racks.values()),
-        machines=tuple(SiteMachine(item, name in machines_before, name in machines_after) for name, item in machines),
+        racks=tuple(
+            SiteRack(rack.name, rack.availability_zone, rack.is_planned) for rack in racks.values()
+        ),
+        machines=tuple(
+            SiteMachine(item, name in machines_before, name in machines_after)
+            for name, item in machines
+        ),
         pools=pools,
         unmanaged_vms=tuple(unmanaged_vms.values()),
     )
@@ -377,7 +438,8 @@ def _build_pool_before_and_after(before: Sequence[VmOnSite], after: Sequence[VmO
     """Sort the VMs of one pool before and after the plan into unchanged, removed and added ones. A VM with the same
     name on another machine is both removed and added. One of the two sequences may be empty.
     """
-    first = (after or before)[0]  # any VM: all have the same object, cluster, pool and SKU
+    # Any VM: all have the same object, cluster, pool and SKU.
+    first = (after or before)[0]
     vms_before = {placed_vm.vm.name: placed_vm.vm for placed_vm in before}
     vms_after = {placed_vm.vm.name: placed_vm.vm for placed_vm in after}
     return PoolVms(
@@ -399,11 +461,14 @@ _REMEDIES: Final[Mapping[SiteResourceKind, str]] = {
         "larger prefix (the prefix of a network is fixed)"
     ),
     SiteResourceKind.POD_BLOCKS: (
-        "lower the count or the max_surge of a pool, or re-create the cluster with more podCidrs (they are fixed)"
+        "lower the count or the max_surge of a pool, or re-create the cluster with more "
+        "podCidrs (they are fixed)"
     ),
     SiteResourceKind.BALANCER_ADDRESSES: "add addresses to the cluster's pool",
     SiteResourceKind.STORAGE: "delete unused volumes (an existing site gets no second appliance)",
-    SiteResourceKind.VOLUMES: ("delete unused volumes: more is promised than exists, and late writes will fail"),
+    SiteResourceKind.VOLUMES: (
+        "delete unused volumes: more is promised than exists, and late writes will fail"
+    ),
     SiteResourceKind.CLAIMS: (
         "request less in the claims, run fewer replicas of workloads with a volume each, or delete "
         "unused volumes: requests exceed the capacity"
@@ -414,23 +479,29 @@ _REMEDIES: Final[Mapping[SiteResourceKind, str]] = {
 def check_shortages(plan: Plan) -> Iterator[Diagnostic]:
     """Yield a warning per shortage of a site resource, marked as pre-existing if the plan changes nothing of it."""
     sites = {change.id: change for change, _ in iterate_observed_sites(plan.changes)}
-    volume_sizes = {row.site: row.used for row in plan.other_capacity if row.kind is SiteResourceKind.VOLUMES}
+    volume_sizes = {
+        row.site: row.used for row in plan.other_capacity if row.kind is SiteResourceKind.VOLUMES
+    }
     for row in plan.other_capacity:
         if not row.is_insufficient:
             continue
         if row.kind is SiteResourceKind.CLAIMS and row.used == volume_sizes.get(row.site):
-            continue  # the claims need no more than existing volumes, already reported by a row of their own
+            # The claims need no more than existing volumes, already reported by a row of their own.
+            continue
         shortage = format_shortage(row)
         detail = (
-            f"On {row.site}, {shortage}. Neither Azure nor a plan rejects this: nodes or volumes fail to "
+            f"On {row.site}, {shortage}. Neither Azure nor a plan rejects this: nodes or volumes "
+            "fail to "
             f"start. Suggested fixes: {_REMEDIES[row.kind]}."
         )
-        was_insufficient = row.free_before is not None and row.free_before < row.surge  # surge: needed by an upgrade
+        # surge: needed by an upgrade.
+        was_insufficient = row.free_before is not None and row.free_before < row.surge
         warning = build_warning(
             RESOURCE_SHORTAGE,
             detail,
             brief=f"{row.site}: {shortage}",
-            is_preexisting=was_insufficient and row.used == row.used_before,  # the plan changes nothing
+            # The plan changes nothing.
+            is_preexisting=was_insufficient and row.used == row.used_before,
         )
         site = sites[row.site]
         yield replace(warning, subject=site.source, address=str(site.address), block=site.block)

@@ -16,10 +16,15 @@ from nexusform.plans.plan import Action, Change, Step, StepKind
 from nexusform.resources.address import Address
 from nexusform.resources.graph import sort_topologically
 from nexusform.scheduling.racks.rack_scheduler import RackScheduler
-from nexusform.scheduling.racks.uncertainty.certainty import Operation, ReleaseOperation, run_operations
+from nexusform.scheduling.racks.uncertainty.certainty import (
+    Operation,
+    ReleaseOperation,
+    run_operations,
+)
 from nexusform.scheduling.racks.vms import Placement
 
-OnSite: TypeAlias = tuple[str, str]  # site and machine
+# site and machine.
+OnSite: TypeAlias = tuple[str, str]
 _Key = TypeVar("_Key", bound=Hashable)
 
 
@@ -43,7 +48,8 @@ def compute_machine_use(vm_object: VmObject) -> UsedMachines:
     machine resources that declare them.
     """
     occupied: set[tuple[str, str, str]] = set()
-    freed_early: set[OnSite] = set()  # before anything is placed
+    # Before anything is placed.
+    freed_early: set[OnSite] = set()
     for key in vm_object.prior.existing:
         placement = vm_object.get_prior_placement(key)
         occupied.add((vm_object.prior.site_id, placement.rack, placement.machine))
@@ -51,16 +57,23 @@ def compute_machine_use(vm_object: VmObject) -> UsedMachines:
             freed_early.add((vm_object.prior.site_id, placement.machine))
     request = vm_object.request
     allocated = {
-        (request.demand.site_id, vm_object.get_placement(key).machine) for key in vm_object.placements.new_handles
+        (request.demand.site_id, vm_object.get_placement(key).machine)
+        for key in vm_object.placements.new_handles
     }
     offering_addresses: set[str] = set()
     evacuated_addresses: set[str] = set()
     if request.site is not None:
         address_by_machine = request.site.offering_addresses
         offering_addresses = {address_by_machine.get(machine, "") for _, machine in allocated}
-        evacuated = [key for key, trigger in request.actions.recreations.items() if trigger == MACHINE_EVACUATED]
+        evacuated = [
+            key
+            for key, trigger in request.actions.recreations.items()
+            if trigger == MACHINE_EVACUATED
+        ]
         evacuated_machines = [vm_object.get_prior_placement(key).machine for key in evacuated]
-        evacuated_addresses = {address_by_machine.get(machine, "") for machine in evacuated_machines}
+        evacuated_addresses = {
+            address_by_machine.get(machine, "") for machine in evacuated_machines
+        }
     return UsedMachines(
         occupied=frozenset(occupied),
         freed_early=frozenset(freed_early),
@@ -71,9 +84,12 @@ def compute_machine_use(vm_object: VmObject) -> UsedMachines:
     )
 
 
-Waits: TypeAlias = dict[int, set[int]]  # step -> steps it waits for
-GATE_ABOVE = 4  # larger groups of steps get a gate: many steps waiting for many would make n x m edges
-_ORDER_SAMPLES = (None, 0, 1, 2)  # samples in which another order of objects is tried; None is the plan itself
+# step -> steps it waits for.
+Waits: TypeAlias = dict[int, set[int]]
+# larger groups of steps get a gate: many steps waiting for many would make n x m edges.
+GATE_ABOVE = 4
+# samples in which another order of objects is tried; None is the plan itself.
+_ORDER_SAMPLES = (None, 0, 1, 2)
 
 
 class DraftStep(Struct):
@@ -85,7 +101,8 @@ class DraftStep(Struct):
     prior: Mapping[str, Any] | None
     planned: Mapping[str, Any] | None
     waits: set[int] = field(default_factory=set)
-    order_only: set[int] = field(default_factory=set)  # of the waits: not a reason to skip this step
+    # Of the waits: not a reason to skip this step.
+    order_only: set[int] = field(default_factory=set)
 
 
 def list_step(steps: Mapping[_Key, int], key: _Key) -> list[int]:
@@ -102,15 +119,24 @@ class StepGraph:
         """Start without steps. A step is named by its id, the index in `drafts`; a block by its address as text."""
         self.changes = changes
         self.drafts: list[DraftStep] = []
-        self.apply_step: dict[Address, int] = {}  # the create or update of an object
-        self.delete_step: dict[tuple[Address, str], int] = {}  # by address and deposed key
-        self.release_step: dict[Address, int] = {}  # it removes VMs of an object before its update
-        self.creation_steps: dict[str, list[int]] = {}  # creates and updates, by block
+        # The create or update of an object.
+        self.apply_step: dict[Address, int] = {}
+        # By address and deposed key.
+        self.delete_step: dict[tuple[Address, str], int] = {}
+        # It removes VMs of an object before its update.
+        self.release_step: dict[Address, int] = {}
+        # creates and updates, by block.
+        self.creation_steps: dict[str, list[int]] = {}
         self.deletion_steps: dict[str, list[int]] = {}  # by block
-        self._gates: dict[tuple[str, str], list[int]] = {}  # results of get_gate by name
+        # results of get_gate by name.
+        self._gates: dict[tuple[str, str], list[int]] = {}
 
     def add_step(
-        self, kind: StepKind, change: int, prior: Mapping[str, Any] | None, planned: Mapping[str, Any] | None
+        self,
+        kind: StepKind,
+        change: int,
+        prior: Mapping[str, Any] | None,
+        planned: Mapping[str, Any] | None,
     ) -> int:
         """Add a step of the change at this index and return its id."""
         draft = DraftStep(len(self.drafts), kind, change, prior, planned)
@@ -129,7 +155,9 @@ class StepGraph:
             return self._gates[name]
         gate_steps = steps
         if len(steps) > GATE_ABOVE:
-            gate = self.add_step(StepKind.GATE, self.drafts[steps[0]].change, prior=None, planned=None)
+            gate = self.add_step(
+                StepKind.GATE, self.drafts[steps[0]].change, prior=None, planned=None
+            )
             self.add_waits(gate, steps)
             gate_steps = [gate]
         self._gates[name] = gate_steps
@@ -175,9 +203,11 @@ def add_capacity_waits(
     for step, updates in _find_rolling_waits(graph, objects, sites).items():
         waits.setdefault(step, set()).update(updates)
     for step, previous in _find_placement_order(graph, objects, sites):
-        if previous not in graph.drafts[step].waits | waits.setdefault(step, set()):  # no other wait orders them
+        # No other wait orders them.
+        if previous not in graph.drafts[step].waits | waits.setdefault(step, set()):
             waits[step].add(previous)
-            graph.drafts[step].order_only.add(previous)  # a failure of the previous step does not skip this one
+            # A failure of the previous step does not skip this one.
+            graph.drafts[step].order_only.add(previous)
     for step, awaited in waits.items():
         graph.drafts[step].waits |= awaited
     remove_cyclic_waits(graph, waits)
@@ -199,9 +229,11 @@ def _find_capacity_waits(graph: StepGraph, machines: Mapping[Address, UsedMachin
     frees the machines of its VMs by its delete step. Without one, a release step frees those of the VMs removed before
     anything is placed.
     """
-    freeing: dict[OnSite, set[int]] = {}  # the steps that free capacity, by site and machine
+    # The steps that free capacity, by site and machine.
+    freeing: dict[OnSite, set[int]] = {}
     for address, use in machines.items():
-        delete = graph.delete_step.get((address, ""))  # "": of the current object, not a deposed one
+        # "": of the current object, not a deposed one.
+        delete = graph.delete_step.get((address, ""))
         release = graph.release_step.get(address)
         if delete is not None:
             for site, _, machine in use.occupied:
@@ -212,9 +244,11 @@ def _find_capacity_waits(graph: StepGraph, machines: Mapping[Address, UsedMachin
     waits: Waits = {}
     for address, use in machines.items():
         apply_step = graph.apply_step.get(address)
-        if apply_step is None:  # it places no VM
+        # It places no VM.
+        if apply_step is None:
             continue
-        # Under create_before_destroy the delete of the old VMs comes last, so the new ones cannot wait for it.
+        # Under create_before_destroy the delete of the old VMs comes last, so the new ones cannot
+        # wait for it.
         own_delete = graph.delete_step.get((address, "")) if use.keeps_old else None
         for site_and_machine in use.allocated:
             steps = freeing.get(site_and_machine, set())
@@ -223,7 +257,9 @@ def _find_capacity_waits(graph: StepGraph, machines: Mapping[Address, UsedMachin
     return waits
 
 
-def _add_cordon_waits(graph: StepGraph, machines: Mapping[Address, UsedMachines], waits: Waits) -> None:
+def _add_cordon_waits(
+    graph: StepGraph, machines: Mapping[Address, UsedMachines], waits: Waits
+) -> None:
     """Add the waits of objects with VMs on evacuated machines: for the updates of the racks or machines. These updates
     close the machines to new VMs (a cordon). Otherwise the VMs might return to them.
     """
@@ -233,17 +269,24 @@ def _add_cordon_waits(graph: StepGraph, machines: Mapping[Address, UsedMachines]
         for text in use.evacuated_addresses:
             if by_text.get(text) in graph.apply_step:
                 updates.add(graph.apply_step[by_text[text]])
-        for step in [*list_step(graph.release_step, address), *list_step(graph.apply_step, address)]:
+        for step in [
+            *list_step(graph.release_step, address),
+            *list_step(graph.apply_step, address),
+        ]:
             waits.setdefault(step, set()).update(updates - {step})
 
 
-def _find_rolling_waits(graph: StepGraph, objects: Mapping[Address, VmObject], sites: Mapping[str, SitePlan]) -> Waits:
+def _find_rolling_waits(
+    graph: StepGraph, objects: Mapping[Address, VmObject], sites: Mapping[str, SitePlan]
+) -> Waits:
     """Return the waits for Kubernetes upgrades: by step, the update steps it has to wait for. The VMs of an upgraded
     object free their capacity only during its update. An object with VMs placed there later waits for this update. Of
     two upgraded objects, the older one never waits.
     """
-    owners = {}  # the addresses of upgraded objects, by VM: (owner, pool, number)
-    creation_numbers: dict[Address, int] = {}  # of upgraded objects
+    # The addresses of upgraded objects, by VM: (owner, pool, number).
+    owners = {}
+    # Of upgraded objects.
+    creation_numbers: dict[Address, int] = {}
     for address, vm_object in objects.items():
         for key, trigger in vm_object.request.actions.recreations.items():
             if trigger == ROLLING:
@@ -251,10 +294,16 @@ def _find_rolling_waits(graph: StepGraph, objects: Mapping[Address, VmObject], s
                 creation_numbers[address] = vm_object.instance.prior_creation
     waits: Waits = {}
     for site in sites.values() if owners else ():
-        for upgraded, successor in _find_machine_successions(site, owners, _map_placed_vms(site, objects)):
-            update_step, apply_step = graph.apply_step.get(upgraded), graph.apply_step.get(successor)
+        for upgraded, successor in _find_machine_successions(
+            site, owners, _map_placed_vms(site, objects)
+        ):
+            update_step, apply_step = (
+                graph.apply_step.get(upgraded),
+                graph.apply_step.get(successor),
+            )
             if update_step is None or apply_step is None or update_step == apply_step:
-                continue  # without a step in this plan, or the same step
+                # Without a step in this plan, or the same step.
+                continue
             # Older objects are upgraded first. An object without an upgrade (inf) always waits.
             if creation_numbers.get(successor, inf) >= creation_numbers[upgraded]:
                 waits.setdefault(apply_step, set()).add(update_step)
@@ -268,39 +317,51 @@ def _find_placement_order(
     as Azure places VMs in the order of the requests. On a site where another order gives the same machines, the steps
     stay concurrent. Objects of the simulation (the default provider) need no order.
     """
-    on_platforms = {change.address for change in graph.changes if change.provider not in ("", DEFAULT_PROVIDER)}
-    on_platforms &= graph.apply_step.keys()  # created, updated or replaced
+    on_platforms = {
+        change.address for change in graph.changes if change.provider not in ("", DEFAULT_PROVIDER)
+    }
+    # created, updated or replaced.
+    on_platforms &= graph.apply_step.keys()
     if not on_platforms:
         return
     for site in sites.values():
         placed_vms = _map_placed_vms(site, objects)
-        operations: dict[Address, list[Operation]] = {}  # that place VMs, by object in the planned order
+        # That place VMs, by object in the planned order.
+        operations: dict[Address, list[Operation]] = {}
         for operation in site.operations:
             if not isinstance(operation, ReleaseOperation) and operation.token in placed_vms:
                 address, _ = placed_vms[operation.token]
                 operations.setdefault(address, []).append(operation)
         steps = [graph.apply_step[address] for address in operations if address in on_platforms]
         if len(steps) > 1 and _has_order_effect(site.base, site.operations, operations):
-            yield from zip(steps[1:], steps[:-1], strict=True)  # each with its predecessor
+            # Each with its predecessor.
+            yield from zip(steps[1:], steps[:-1], strict=True)
 
 
 def _has_order_effect(
-    base: RackScheduler, planned: Sequence[Operation], operations: Mapping[Address, Sequence[Operation]]
+    base: RackScheduler,
+    planned: Sequence[Operation],
+    operations: Mapping[Address, Sequence[Operation]],
 ) -> bool:
     """Return whether any VM gets another machine if the objects are placed in another order. Two orders are tried:
     reversed, and with the first object last. The placement runs again from `base` for each of them, in the plan and in
     samples. `planned` are all operations, `operations` those that place VMs, by object in the planned order.
     """
     placing = {id(operation) for group in operations.values() for operation in group}
-    others = [operation for operation in planned if id(operation) not in placing]  # releases and so on: these run first
+    # releases and so on: these run first.
+    others = [operation for operation in planned if id(operation) not in placing]
     groups = list(operations.values())
-    orders = (groups[::-1], [*groups[1:], groups[0]])  # two of many
-    for sample in _ORDER_SAMPLES:  # the plan and three samples
+    # Two of many.
+    orders = (groups[::-1], [*groups[1:], groups[0]])
+    # The plan and three samples.
+    for sample in _ORDER_SAMPLES:
         planned_placements = run_operations(base, planned, sample)
         for order in orders:
             placements = run_operations(base, [*others, *chain.from_iterable(order)], sample)
             for token, planned_placement in planned_placements.items():
-                if _get_machine_of_placement(placements[token]) != _get_machine_of_placement(planned_placement):
+                if _get_machine_of_placement(placements[token]) != _get_machine_of_placement(
+                    planned_placement
+                ):
                     return True
     return False
 
@@ -309,7 +370,9 @@ def _get_machine_of_placement(placement: Placement | None) -> str:
     return placement.machine if placement is not None else ""
 
 
-def _map_placed_vms(site: SitePlan, objects: Mapping[Address, VmObject]) -> dict[Hashable, tuple[Address, str]]:
+def _map_placed_vms(
+    site: SitePlan, objects: Mapping[Address, VmObject]
+) -> dict[Hashable, tuple[Address, str]]:
     """Return the VMs placed on a site by handle, the token of their operation: object (address) and machine."""
     placed_vms: dict[Hashable, tuple[Address, str]] = {}
     for address, vm_object in objects.items():
@@ -327,12 +390,15 @@ def _find_machine_successions(
     """Yield the objects of upgraded VMs released from a machine, each with an object placed there later. `owners` are
     the objects by VM (owner, pool, number), `placed_vms` the placed VMs by handle: object and machine.
     """
-    released_owners: dict[str, set[Address]] = {}  # objects of upgraded VMs released so far, by machine
-    for operation in site.operations:  # in order of time
+    # objects of upgraded VMs released so far, by machine.
+    released_owners: dict[str, set[Address]] = {}
+    # In order of time.
+    for operation in site.operations:
         if isinstance(operation, ReleaseOperation):
             released = site.base.get_vm(operation.handle)
             owner = owners.get((released.vm.owner, released.vm.pool, released.vm.number))
-            if owner is not None:  # None: the VM is not upgraded
+            # None: the VM is not upgraded.
+            if owner is not None:
                 released_owners.setdefault(released.placement.machine, set()).add(owner)
         elif operation.token in placed_vms:
             successor, machine = placed_vms[operation.token]

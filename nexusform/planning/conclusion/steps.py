@@ -46,22 +46,31 @@ def build_plan_steps(
     step_order: StepOrder,
 ) -> list[Step]:
     """Build the steps of a plan; `step_order` lists the addresses to complete before the step of an address."""
-    # The attributes of an updated object after its release step (early removal of VMs), before its update.
+    # The attributes of an updated object after its release step (early removal of VMs), before its
+    # update.
     remaining_attributes: dict[Address, Values] = {}
     for change in changes:
         vm_object = objects.get(change.address)
         if change.action is not Action.UPDATE or vm_object is None:
             continue
         leaving_vms = (*vm_object.request.actions.removals, *vm_object.request.actions.recreations)
-        if any(vm_object.is_released_early(key) for key in leaving_vms):  # a release step frees their capacity
+        # A release step frees their capacity.
+        if any(vm_object.is_released_early(key) for key in leaving_vms):
             instance = vm_object.instance
             assert instance.prior is not None
             assert instance.type.vms is not None
             attributes = dict(instance.prior.attributes)
             # The unchanged VMs remain, and those upgraded later, batch by batch.
-            remaining_vms = [vm for key, vm in vm_object.prior.existing.items() if not vm_object.is_released_early(key)]
-            remaining_attributes[change.address] = attributes | instance.type.vms.build_computed_attributes(
-                attributes, context, remaining_vms, vm_object.prior.unplaced
+            remaining_vms = [
+                vm
+                for key, vm in vm_object.prior.existing.items()
+                if not vm_object.is_released_early(key)
+            ]
+            remaining_attributes[change.address] = (
+                attributes
+                | instance.type.vms.build_computed_attributes(
+                    attributes, context, remaining_vms, vm_object.prior.unplaced
+                )
             )
     machines = {address: compute_machine_use(vm_object) for address, vm_object in objects.items()}
     graph = build_step_graph(changes, remaining_attributes, prior, machines, types, step_order)
@@ -92,22 +101,32 @@ def build_step_graph(
             continue
         for block in change.dependencies:
             if block not in concurrent_blocks.get(change.address, ()):
-                graph.add_waits(apply_step, graph.get_gate(("created", block), graph.creation_steps.get(block, [])))
+                graph.add_waits(
+                    apply_step,
+                    graph.get_gate(("created", block), graph.creation_steps.get(block, [])),
+                )
     _add_dependent_waits(graph, prior, step_order)
     _add_used_object_waits(graph, _UsedObjectIndex(changes, machines, types), step_order)
     _add_domain_order_waits(graph, step_order)
-    # Objects created at the same time start together: let each wait for the steps awaited by the referenced ones.
+    # Objects created at the same time start together: let each wait for the steps awaited by the
+    # referenced ones.
     for address, blocks in concurrent_blocks.items():
         apply_step = graph.apply_step.get(address)
         if apply_step is None:
             continue
         for block in sorted(blocks):
-            shared_waits = {wait for step in graph.creation_steps.get(block, []) for wait in graph.drafts[step].waits}
+            shared_waits = {
+                wait
+                for step in graph.creation_steps.get(block, [])
+                for wait in graph.drafts[step].waits
+            }
             graph.add_waits(apply_step, graph.get_gate(("concurrent", block), sorted(shared_waits)))
     return graph
 
 
-def _add_steps_of_change(graph: StepGraph, index: int, change: Change, remaining: Values | None) -> None:
+def _add_steps_of_change(
+    graph: StepGraph, index: int, change: Change, remaining: Values | None
+) -> None:
     """Add the steps of the change at `index` of the plan. With `remaining`, a release step removes VMs before the
     update, and the object has these attributes between the two. A replacement has a delete and a create step.
     """
@@ -118,7 +137,8 @@ def _add_steps_of_change(graph: StepGraph, index: int, change: Change, remaining
     block = str(address.config_address)
     if action is Action.UPDATE:
         release_steps: list[int] = []
-        if remaining is not None:  # VMs of the object free capacity before its update
+        # VMs of the object free capacity before its update.
+        if remaining is not None:
             release = graph.add_step(StepKind.RELEASE, index, change.before, remaining)
             graph.release_step[address] = release
             release_steps = [release]
@@ -142,12 +162,15 @@ def _add_steps_of_change(graph: StepGraph, index: int, change: Change, remaining
         graph.add_waits(second, [first])
 
 
-def _find_concurrent_blocks(changes: Sequence[Change], types: Types) -> Mapping[Address, AbstractSet[str]]:
+def _find_concurrent_blocks(
+    changes: Sequence[Change], types: Types
+) -> Mapping[Address, AbstractSet[str]]:
     """Return for each address the blocks it refers to without waiting for them: their objects complete only after its
     own step (`concurrent_types`), as a run after its approval. An object with unknown values waits for all blocks.
     """
     type_of = {str(change.address.config_address): change.address.type for change in changes}
-    known_types = set(type_of.values()).intersection(types)  # looking up all types would load every domain
+    # looking up all types would load every domain.
+    known_types = set(type_of.values()).intersection(types)
     concurrent_types = {name: types[name].concurrent_types for name in known_types}
     concurrent_blocks: dict[Address, AbstractSet[str]] = {}
     for change in changes:
@@ -163,13 +186,20 @@ def _add_domain_order_waits(graph: StepGraph, step_order: StepOrder) -> None:
     ordered_waits: dict[int, set[int]] = {}
     for address, awaited_addresses in step_order.items():
         steps = graph.list_steps(address)
-        if not steps:  # without a step in this plan
+        # Without a step in this plan.
+        if not steps:
             continue
-        step = steps[0]  # its create or update; the delete of a removed object
-        awaited_steps = {wait for awaited in awaited_addresses for wait in graph.list_steps(awaited)} - {step}
+        # Its create or update; the delete of a removed object.
+        step = steps[0]
+        awaited_steps = {
+            wait for awaited in awaited_addresses for wait in graph.list_steps(awaited)
+        } - {step}
         if awaited_steps:
-            gate_name = ("ordered", ",".join(map(str, sorted(awaited_steps))))  # equal steps share a gate
-            ordered_waits[step] = set(graph.get_gate(gate_name, sorted(awaited_steps))) - graph.drafts[step].waits
+            # equal steps share a gate.
+            gate_name = ("ordered", ",".join(map(str, sorted(awaited_steps))))
+            ordered_waits[step] = (
+                set(graph.get_gate(gate_name, sorted(awaited_steps))) - graph.drafts[step].waits
+            )
             graph.add_waits(step, ordered_waits[step])
     remove_cyclic_waits(graph, ordered_waits)
 
@@ -178,24 +208,35 @@ def _add_dependent_waits(graph: StepGraph, prior: PriorState, step_order: StepOr
     """Let the destroy of an object wait for the deletes and updates of its dependents. It does not wait for an update
     ordered after it by a domain. The destroy of a replaced object comes before all updates of its dependents.
     """
-    deletes_by_block: dict[str, list[int]] = {}  # block -> deletes of its dependents
-    updates_by_block: dict[str, list[int]] = {}  # block -> creates and updates of its dependents
+    # block -> deletes of its dependents.
+    deletes_by_block: dict[str, list[int]] = {}
+    # block -> creates and updates of its dependents.
+    updates_by_block: dict[str, list[int]] = {}
     for change in graph.changes:
-        if change.before is None:  # a new object was never a dependent
+        # A new object was never a dependent.
+        if change.before is None:
             continue
         deletes = list_step(graph.delete_step, (change.address, change.deposed))
-        earlier_blocks = {str(earlier.config_address) for earlier in step_order.get(change.address, ())}
+        earlier_blocks = {
+            str(earlier.config_address) for earlier in step_order.get(change.address, ())
+        }
         for block in prior.get_dependencies(change.address, change.deposed, change.dependencies):
             if block not in graph.deletion_steps:
                 continue
             deletes_by_block.setdefault(block, []).extend(deletes)
             if block not in earlier_blocks:
-                updates_by_block.setdefault(block, []).extend(list_step(graph.apply_step, change.address))
+                updates_by_block.setdefault(block, []).extend(
+                    list_step(graph.apply_step, change.address)
+                )
     for block, deletes in graph.deletion_steps.items():
         for delete in deletes:
-            graph.add_waits(delete, graph.get_gate(("deleted", block), deletes_by_block.get(block, [])))
+            graph.add_waits(
+                delete, graph.get_gate(("deleted", block), deletes_by_block.get(block, []))
+            )
             if not graph.is_replacement(delete):
-                graph.add_waits(delete, graph.get_gate(("updated", block), updates_by_block.get(block, [])))
+                graph.add_waits(
+                    delete, graph.get_gate(("updated", block), updates_by_block.get(block, []))
+                )
 
 
 def _add_used_object_waits(graph: StepGraph, uses: _UsedObjectIndex, step_order: StepOrder) -> None:
@@ -208,10 +249,12 @@ def _add_used_object_waits(graph: StepGraph, uses: _UsedObjectIndex, step_order:
             used_steps = [
                 graph.apply_step[used]
                 for used in uses.list_after(change)
-                if used in graph.apply_step and change.address not in step_order.get(used, ())  # not ordered after it
+                # Not ordered after it.
+                if used in graph.apply_step and change.address not in step_order.get(used, ())
             ]
             graph.add_waits(apply_step, used_steps)
-        if change.before is not None and not change.deposed:  # a former user; uses of deposed ones are not tracked
+        # A former user; uses of deposed ones are not tracked.
+        if change.before is not None and not change.deposed:
             used_before = uses.list_before(change.address, change.before)
             _add_former_user_wait(graph, change, used_before, step_order.get(change.address, ()))
 
@@ -227,10 +270,12 @@ def _add_former_user_wait(
     releases = list_step(graph.release_step, change.address)
     for used in used_before:
         destroy = graph.delete_step.get((used, ""))
-        if destroy is None or used == change.address:  # it stays, or uses itself
+        # It stays, or uses itself.
+        if destroy is None or used == change.address:
             continue
         graph.add_waits(destroy, [*deletes, *releases])
-        # A user needs the object until its update. But users of a replaced object are updated after its delete.
+        # A user needs the object until its update. But users of a replaced object are updated after
+        # its delete.
         if not deletes and used not in earlier and not graph.is_replacement(destroy):
             graph.add_waits(destroy, updates)
 
@@ -238,16 +283,20 @@ def _add_former_user_wait(
 class _UsedObjectIndex:
     """Objects used by the objects of a plan before and after it. Duplicates are possible."""
 
-    def __init__(self, changes: Sequence[Change], machines: Mapping[Address, UsedMachines], types: Types) -> None:
+    def __init__(
+        self, changes: Sequence[Change], machines: Mapping[Address, UsedMachines], types: Types
+    ) -> None:
         """Index the current (not deposed) objects by the names and ids that other objects refer to. `machines` are
         those used by the VMs of each object.
         """
         before: dict[Address, Values] = {}
         after: dict[Address, Values] = {}
         created: set[Address] = set()
-        type_names: dict[str, None] = {}  # each once, in order
+        # Each once, in order.
+        type_names: dict[str, None] = {}
         for change in changes:
-            if change.deposed:  # only to delete
+            # Only to delete.
+            if change.deposed:
                 continue
             type_names[change.address.type] = None
             if change.before is not None:
@@ -264,7 +313,8 @@ class _UsedObjectIndex:
         for address, values in before.items():
             if types[address.type].kind in (PlanningKind.RACK, PlanningKind.MACHINE):
                 self._places_before[str(values.get("id"))] = address
-        # Racks and machines created or enlarged by this plan, by address as text: new VMs on them wait for their step.
+        # Racks and machines created or enlarged by this plan, by address as text: new VMs on them
+        # wait for their step.
         self._new_hardware: dict[str, Address] = {}
         for address, values in after.items():
             if address in created or _can_add_machine_capacity(before.get(address), values):
@@ -284,7 +334,8 @@ class _UsedObjectIndex:
         """Yield the objects used before the plan: those referenced, and the racks and machines of prior VMs."""
         yield from self._before.find_referenced(address.type, values)
         use = self._machines.get(address, _NO_MACHINES)
-        place_ids: set[str] = set()  # of the racks and machines
+        # Of the racks and machines.
+        place_ids: set[str] = set()
         for site, rack, machine in use.occupied:
             place_ids |= {f"{site}/{rack}", f"{site}/{rack}/{machine}"}
         for place_id in place_ids:
@@ -295,7 +346,11 @@ class _UsedObjectIndex:
 def _list_references(resource_type: ResourceType) -> list[tuple[str, ObjectReference]]:
     """Return the attributes of a type that refer to other objects, each with its reference."""
     attributes = resource_type.schema.attributes.items()
-    return [(name, attribute.refers_to) for name, attribute in attributes if attribute.refers_to is not None]
+    return [
+        (name, attribute.refers_to)
+        for name, attribute in attributes
+        if attribute.refers_to is not None
+    ]
 
 
 def _can_add_machine_capacity(before: Values | None, after: Values) -> bool:
@@ -312,7 +367,8 @@ def _can_add_machine_capacity(before: Values | None, after: Values) -> bool:
     return any(before.get(name) != after.get(name) for name in compared_names)
 
 
-_OFFERED: Final = (  # attributes of racks and machines: offered capacity, and closed machines
+# attributes of racks and machines: offered capacity, and closed machines.
+_OFFERED: Final = (
     "availability_zone",
     "detailed_status",
     "machine",
@@ -331,14 +387,18 @@ class _ObjectIndex:
     """Objects on one side of a plan, by the names used in references."""
 
     def __init__(
-        self, objects: Mapping[Address, Values], references: Mapping[str, Sequence[tuple[str, ObjectReference]]]
+        self,
+        objects: Mapping[Address, Values],
+        references: Mapping[str, Sequence[tuple[str, ObjectReference]]],
     ) -> None:
         """Index objects by the attributes used to refer to them, such as `id` or `name`. `references` are the referring
         arguments by resource type.
         """
         self._references = references
-        self._named: dict[tuple[str, str], dict[Hashable, Address]] = {}  # (type, naming attribute) -> name -> object
-        fields_by_attribute: dict[str, dict[str, tuple[str, ...]]] = {}  # type -> naming attribute -> fields of a name
+        # (type, naming attribute) -> name -> object.
+        self._named: dict[tuple[str, str], dict[Hashable, Address]] = {}
+        # type -> naming attribute -> fields of a name.
+        fields_by_attribute: dict[str, dict[str, tuple[str, ...]]] = {}
         for _, reference in chain.from_iterable(references.values()):
             for kind in reference.types:
                 fields_by_attribute.setdefault(kind, {})[reference.by] = reference.fields
@@ -347,7 +407,8 @@ class _ObjectIndex:
             for attribute, fields in fields_by_attribute.get(address.type, {}).items():
                 addresses_by_name = self._named[address.type, attribute]
                 for name in _list_referenced_names(values.get(attribute), fields):
-                    addresses_by_name.setdefault(name, address)  # the first object with this name
+                    # The first object with this name.
+                    addresses_by_name.setdefault(name, address)
 
     def find_referenced(self, kind: str, values: Values) -> Iterator[Address]:
         """Yield the objects referenced by an object of this type."""
@@ -356,7 +417,8 @@ class _ObjectIndex:
                 for target in reference.types:
                     if name in self._named[target, reference.by]:
                         yield self._named[target, reference.by][name]
-                        break  # the first type with an object of this name
+                        # The first type with an object of this name.
+                        break
 
 
 def _list_referenced_names(value: Any, fields: Iterable[str]) -> Iterator[Hashable]:

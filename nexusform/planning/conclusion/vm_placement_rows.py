@@ -57,8 +57,11 @@ def build_placement_changes(
     """
     for vm_object in objects:
         actions = vm_object.request.actions
-        renamed_vms = {  # re-created with another name or on another site, so the old VM is removed
-            key: trigger for key, trigger in actions.recreations.items() if _is_vm_renamed(vm_object, key)
+        # re-created with another name or on another site, so the old VM is removed.
+        renamed_vms = {
+            key: trigger
+            for key, trigger in actions.recreations.items()
+            if _is_vm_renamed(vm_object, key)
         }
         triggers_by_action = {
             PlacementAction.REMOVE: {**actions.removals, **renamed_vms},
@@ -68,14 +71,18 @@ def build_placement_changes(
         for action, triggers in triggers_by_action.items():
             for key, trigger in triggers.items():
                 yield _build_row_of_removed_vm(vm_object, key, action, trigger)
-        is_changed = vm_object.placements.new_handles or vm_object.prior.recorded_placements  # VMs placed or moved
+        # VMs placed or moved.
+        is_changed = vm_object.placements.new_handles or vm_object.prior.recorded_placements
         if everything or is_changed:
             yield from _list_current_vm_rows(vm_object, certainty, everything=everything)
 
 
-def _build_row_of_removed_vm(vm_object: VmObject, key: VmKey, action: PlacementAction, trigger: str) -> PlacementChange:
+def _build_row_of_removed_vm(
+    vm_object: VmObject, key: VmKey, action: PlacementAction, trigger: str
+) -> PlacementChange:
     """Build the row of a VM in state to remove, forget or lose; `trigger` is the reason."""
-    unplaced_record = vm_object.prior.unplaced.get(key, {})  # the names of a VM without a machine, else {}
+    # The names of a VM without a machine, else {}
+    unplaced_record = vm_object.prior.unplaced.get(key, {})
     pool_name, number = key
     pool = index_pools(vm_object.prior_pools).get(pool_name)
     row = PlacementChange(
@@ -95,7 +102,8 @@ def _build_row_of_removed_vm(vm_object: VmObject, key: VmKey, action: PlacementA
         platform_name=unplaced_record.get("platform_name") or "",
     )
     vm = vm_object.prior.existing.get(key)
-    if vm is None:  # it had no machine
+    # It had no machine.
+    if vm is None:
         return row
     return replace(
         row,
@@ -129,9 +137,14 @@ def _list_current_vm_rows(
     for pool in vm_object.pools:
         for key in pool.keys:
             has_location = key in vm_object.placements.vms
-            is_changed = key in vm_object.placements.new_handles or key in vm_object.prior.recorded_placements
+            is_changed = (
+                key in vm_object.placements.new_handles
+                or key in vm_object.prior.recorded_placements
+            )
             if has_location and (everything or is_changed):
-                yield _build_row_of_current_vm(vm_object, pool, key, site_certainty, everything=everything)
+                yield _build_row_of_current_vm(
+                    vm_object, pool, key, site_certainty, everything=everything
+                )
 
 
 def _build_row_of_current_vm(
@@ -141,8 +154,10 @@ def _build_row_of_current_vm(
     vm, demand = vm_object.placements.vms[key], vm_object.request.demand
     action, source = _determine_vm_action(vm_object, key)
     trigger = vm_object.get_trigger(key)
-    is_placed = key in vm_object.placements.new_handles  # by this plan
-    if not is_placed and key in vm_object.prior.recorded_placements:  # a read found it on another machine
+    # By this plan.
+    is_placed = key in vm_object.placements.new_handles
+    # A read found it on another machine.
+    if not is_placed and key in vm_object.prior.recorded_placements:
         source, trigger = vm_object.prior.recorded_placements[key], OBSERVED_ELSEWHERE
     explanation = vm_object.placements.explanations.get(key)
     return PlacementChange(
@@ -167,13 +182,16 @@ def _build_row_of_current_vm(
     )
 
 
-def _determine_vm_action(vm_object: VmObject, key: VmKey) -> tuple[PlacementAction, Placement | None]:
+def _determine_vm_action(
+    vm_object: VmObject, key: VmKey
+) -> tuple[PlacementAction, Placement | None]:
     """Return the action on a VM that exists after the plan, and its placement before, None without one. A VM placed by
     this plan is moved if it was in state before, with or without a machine. A renamed VM counts as new.
     """
     existing_vm = vm_object.prior.existing.get(key)
     source = existing_vm.placement if existing_vm is not None else None
-    if key not in vm_object.placements.new_handles:  # not placed by this plan
+    # Not placed by this plan.
+    if key not in vm_object.placements.new_handles:
         return PlacementAction.KEEP, source
     has_waited = key in vm_object.prior.unplaced
     keeps_name = existing_vm is not None and not _is_vm_renamed(vm_object, key)
@@ -188,7 +206,8 @@ def _collect_deciding_scores(explanation: DecisionExplanation | None) -> dict[st
         return {}
     if not explanation.racks or not explanation.machines:
         return {}
-    chosen_rack, chosen_machine = explanation.racks[0], explanation.machines[0]  # in order of preference
+    # In order of preference.
+    chosen_rack, chosen_machine = explanation.racks[0], explanation.machines[0]
     scores = {f"rack.{key.rule}": key.value for key in chosen_rack.keys}
     scores |= {f"machine.{key.rule}": key.value for key in chosen_machine.keys}
     return scores
@@ -198,22 +217,28 @@ def collect_explanations(objects: Iterable[VmObject]) -> tuple[ExplainedVm, ...]
     """Return the recorded explanations of VM locations, each with the trigger (reason) of the placement."""
     explained_vms = []
     for vm_object in objects:
-        if not vm_object.placements.explanations:  # none is requested: do not build the names of all its VMs
+        # None is requested: do not build the names of all its VMs.
+        if not vm_object.placements.explanations:
             continue
         names = vm_object.requested_names
         for key, explanation in vm_object.placements.explanations.items():
             trigger = vm_object.get_trigger(key)
-            explained_vms.append(ExplainedVm(vm_object.instance.address, names[key], explanation, trigger))
+            explained_vms.append(
+                ExplainedVm(vm_object.instance.address, names[key], explanation, trigger)
+            )
     return tuple(explained_vms)
 
 
 def build_placement_tables(
-    objects: Iterable[VmObject], sites: Mapping[str, SitePlan], certainty: Mapping[str, SiteCertainty]
+    objects: Iterable[VmObject],
+    sites: Mapping[str, SitePlan],
+    certainty: Mapping[str, SiteCertainty],
 ) -> Iterator[PlacementTable]:
     """Yield a row per pool of every unchanged or added cluster. VMs without a cluster have one row per block, at the
     position of its first VM: the placement rule treats them as one pool.
     """
-    open_racks = {  # by site id: the zones of racks with a schedulable machine, by rack
+    # By site id: the zones of racks with a schedulable machine, by rack.
+    open_racks = {
         site_id: {
             machine.rack: machine.availability_zone
             for machine in site.machines.values()
@@ -229,7 +254,9 @@ def build_placement_tables(
             row_key = (vm_object.request.demand.site_id, owner, pool.pool)
             members_by_row.setdefault(row_key, []).append((vm_object, pool))
     for (site_id, _, _), members in members_by_row.items():
-        yield _build_table_row(members, open_racks.get(site_id, {}), certainty.get(site_id, SiteCertainty()))
+        yield _build_table_row(
+            members, open_racks.get(site_id, {}), certainty.get(site_id, SiteCertainty())
+        )
 
 
 def _compute_minimum_on_rack(vm_object: VmObject, pool: PoolDemand) -> int | None:
@@ -242,31 +269,45 @@ def _compute_minimum_on_rack(vm_object: VmObject, pool: PoolDemand) -> int | Non
 
 
 def _build_table_row(
-    members: Sequence[tuple[VmObject, PoolDemand]], racks: Mapping[str, str], certainty: SiteCertainty
+    members: Sequence[tuple[VmObject, PoolDemand]],
+    racks: Mapping[str, str],
+    certainty: SiteCertainty,
 ) -> PlacementTable:
     """Build the row of one pool. `members` are its VM objects and pools: several for a block of plain VMs (without a
     cluster), else one. `racks` are the zones of racks with a schedulable machine, by rack name.
     """
-    vm_object, pool = members[0]  # all members have its owner and site
+    # All members have its owner and site.
+    vm_object, pool = members[0]
     demand = vm_object.request.demand
-    keys: list[tuple[VmObject, VmKey]] = []  # one per VM: its object, and its pool and number
+    # One per VM: its object, and its pool and number.
+    keys: list[tuple[VmObject, VmKey]] = []
     for owner, member_pool in members:
         keys += [(owner, key) for key in member_pool.keys]
-    vms_per_rack = Counter(owner.get_placement(key).rack for owner, key in keys if key in owner.placements.vms)
-    allowed_count = sum(pool.is_zone_allowed(zone) for zone in racks.values())  # racks in allowed zones
-    expected_racks = min(len(keys), allowed_count)  # the platform spreads VMs evenly
+    vms_per_rack = Counter(
+        owner.get_placement(key).rack for owner, key in keys if key in owner.placements.vms
+    )
+    # racks in allowed zones.
+    allowed_count = sum(pool.is_zone_allowed(zone) for zone in racks.values())
+    # The platform spreads VMs evenly.
+    expected_racks = min(len(keys), allowed_count)
     minimum_on_rack, remainder = divmod(len(keys), expected_racks) if expected_racks else (0, 0)
-    rule_pool = pool.rule_pool or pool.pool  # plain VMs: their block
+    # plain VMs: their block.
+    rule_pool = pool.rule_pool or pool.pool
     sampled = certainty.pools.get((demand.owner, rule_pool), _NO_CERTAINTY)
     # With unknown NUMA cells on an allowed rack, nothing about the pool is certain.
     is_uncertain = any(pool.is_zone_allowed(racks.get(rack)) for rack in certainty.uncertain_racks)
     pool_certainty = _NO_CERTAINTY if is_uncertain else sampled
-    placed_count = sum(  # restored VMs return to their location without a decision
-        1 for owner, key in keys if key in owner.placements.new_handles and key not in owner.placements.restored
+    # restored VMs return to their location without a decision.
+    placed_count = sum(
+        1
+        for owner, key in keys
+        if key in owner.placements.new_handles and key not in owner.placements.restored
     )
-    racks_certain = pool_certainty.vms_on_certain_counts  # VMs on racks with the same count in all samples
+    # VMs on racks with the same count in all samples.
+    racks_certain = pool_certainty.vms_on_certain_counts
     machines_certain = pool_certainty.vms_on_certain_machines
-    if demand.provenance == "decided":  # the locations are configured: nothing is sampled
+    # The locations are configured: nothing is sampled.
+    if demand.provenance == "decided":
         racks_certain = machines_certain = placed_count
     sizes = {member_pool.sku.name for _, member_pool in members}
     return PlacementTable(
@@ -290,7 +331,9 @@ def _build_table_row(
         provenance=demand.provenance,
         # Plain VMs and VNFs have no count path; only nodes of an agent pool have a drain timeout.
         drain_timeout=pool.drain_timeout if pool.count_path and not pool.is_control_plane else 0,
-        platform=vm_object.request.site.scheduler.profile.platform if vm_object.request.site is not None else "",
+        platform=vm_object.request.site.scheduler.profile.platform
+        if vm_object.request.site is not None
+        else "",
     )
 
 
@@ -301,14 +344,19 @@ def is_platform_scale_in(vm_object: VmObject, pool: PoolDemand) -> bool:
     if vm_object.request.demand.provenance == "decided":
         return False
     actions = vm_object.request.actions
-    removal_triggers = [trigger for (name, _), trigger in actions.removals.items() if name == pool.pool]
+    removal_triggers = [
+        trigger for (name, _), trigger in actions.removals.items() if name == pool.pool
+    ]
     if "scale_in" not in removal_triggers:
         return False
-    if not any(name == pool.pool for name, _ in actions.unchanged):  # no VM of the pool stays
+    # No VM of the pool stays.
+    if not any(name == pool.pool for name, _ in actions.unchanged):
         return False
     vms_per_rack = _count_prior_vms_per_rack(vm_object, pool)
     return max(vms_per_rack.values()) > 1
 
 
 def _count_prior_vms_per_rack(vm_object: VmObject, pool: PoolDemand) -> Counter[str]:
-    return Counter(vm.placement.rack for vm in vm_object.prior.existing.values() if vm.pool == pool.pool)
+    return Counter(
+        vm.placement.rack for vm in vm_object.prior.existing.values() if vm.pool == pool.pool
+    )

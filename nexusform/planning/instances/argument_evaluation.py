@@ -31,7 +31,8 @@ def evaluate_arguments(instance: Instance, evaluation: Evaluation) -> list[Diagn
     assert instance.repetition is not None
     resource_type = instance.type
     scope = evaluation.build_scope(instance.module, instance.repetition)
-    remarks = EvaluationResult()  # problems, sensitive paths and refinements of unknown values
+    # problems, sensitive paths and refinements of unknown values.
+    remarks = EvaluationResult()
     arguments = instance.prepared.fill(scope, remarks)
     write_only_problems = _replace_write_only(instance, arguments, remarks, evaluation)
     instance.arguments = replace(instance.arguments, refined=tuple(remarks.refinements))
@@ -39,35 +40,49 @@ def evaluate_arguments(instance: Instance, evaluation: Evaluation) -> list[Diagn
     diagnostics = [replace(problem, address=address, block=block) for problem in remarks.problems]
     diagnostics += [*write_only_problems, *_check_null_elements(instance, arguments)]
     unpacked, problems = resource_type.unpack_arguments(arguments, evaluation.settings.files)
-    arguments |= unpacked  # read from a file named by another argument
+    # read from a file named by another argument.
+    arguments |= unpacked
     diagnostics += instance.build_diagnostics(problems)
-    derived_defaults = resource_type.fill(arguments)  # of omitted arguments, from others
-    arguments |= {name: value for name, value in derived_defaults.items() if arguments.get(name) is None}
+    # Of omitted arguments, from others.
+    derived_defaults = resource_type.fill(arguments)
+    arguments |= {
+        name: value for name, value in derived_defaults.items() if arguments.get(name) is None
+    }
     diagnostics += _set_default_name(instance, arguments)
     diagnostics += _remove_observed_arguments(instance, arguments)
     sensitive = _add_computed_paths_exposing_secrets(resource_type.schema, tuple(remarks.sensitive))
     instance.arguments = replace(instance.arguments, sensitive=sensitive)
     secret_problems = _check_secret_placements(instance)
     diagnostics += secret_problems
-    if not secret_problems:  # else a check could reveal the secret
-        diagnostics += [instance.build_diagnostic(problem, arguments) for problem in resource_type.check(arguments)]
+    # Else a check could reveal the secret.
+    if not secret_problems:
+        diagnostics += [
+            instance.build_diagnostic(problem, arguments)
+            for problem in resource_type.check(arguments)
+        ]
     if instance.prior is not None:
         # Prior values replace new ones of the same meaning. `problems` are about the changes.
         adjusted, problems = resource_type.adjust(arguments, instance.prior.attributes)
         arguments |= adjusted
-        if UNFINISHED_KEY not in instance.prior_note:  # a change that failed may be undone
+        # A change that failed may be undone.
+        if UNFINISHED_KEY not in instance.prior_note:
             diagnostics += instance.build_diagnostics(problems)
     instance.is_invalid |= has_errors(diagnostics)
     config, lifecycle = arguments, instance.lifecycle
     if instance.before is not None:
         ignored = lifecycle.ignore_changes
-        config = apply_ignore_changes(arguments, instance.before, ignored, everything=lifecycle.ignore_all)
-    secrets = instance.arguments.secrets if instance.is_invalid else resource_type.list_secrets(arguments)
+        config = apply_ignore_changes(
+            arguments, instance.before, ignored, everything=lifecycle.ignore_all
+        )
+    secrets = (
+        instance.arguments.secrets if instance.is_invalid else resource_type.list_secrets(arguments)
+    )
     instance.arguments = replace(instance.arguments, config=config, secrets=secrets)
     return diagnostics
 
 
-_MINIMUM_SECRET_LENGTH: Final = 4  # shorter texts occur in names by chance
+# shorter texts occur in names by chance.
+_MINIMUM_SECRET_LENGTH: Final = 4
 
 
 def _replace_write_only(
@@ -81,18 +96,24 @@ def _replace_write_only(
         return []
     names = instance.type.schema.write_only_names
     public, problems = split(arguments)
-    arguments |= {**public, **dict.fromkeys(names)}  # None for each name
+    # None for each name.
+    arguments |= {**public, **dict.fromkeys(names)}
     remarks.sensitive = [path for path in remarks.sensitive if path[0] not in names]
-    remarks.refinements = [(path, refinement) for path, refinement in remarks.refinements if path[0] not in names]
+    remarks.refinements = [
+        (path, refinement) for path, refinement in remarks.refinements if path[0] not in names
+    ]
     exposures: list[Problem] = []
     for name in _find_exposed_variables(public, evaluation):
-        arguments.update(dict.fromkeys(public, UNKNOWN))  # all public values: a plan may not show the text
+        # All public values: a plan may not show the text.
+        arguments.update(dict.fromkeys(public, UNKNOWN))
         detail = (
-            f'A name or label of this object contains the ephemeral variable "{name}", and every plan shows those. Use '
+            f'A name or label of this object contains the ephemeral variable "{name}", and every '
+            "plan shows those. Use "
             "values that are not ephemeral there."
         )
         exposures.append(Problem((names[0],), "invalid-use-of-ephemeral-value", detail))
-    return instance.build_diagnostics(exposures or problems)  # with an exposed text, the other problems could quote it
+    # With an exposed text, the other problems could quote it.
+    return instance.build_diagnostics(exposures or problems)
 
 
 def _find_exposed_variables(public: Mapping[str, Any], evaluation: Evaluation) -> Iterator[str]:
@@ -106,7 +127,11 @@ def _find_exposed_variables(public: Mapping[str, Any], evaluation: Evaluation) -
             continue
         from nexusform.documents.scalars import list_scalars
 
-        secrets = [str(scalar) for _, scalar in list_scalars(convert_to_plain(value)[0]) if scalar is not UNKNOWN]
+        secrets = [
+            str(scalar)
+            for _, scalar in list_scalars(convert_to_plain(value)[0])
+            if scalar is not UNKNOWN
+        ]
         long_secrets = [secret for secret in secrets if len(secret) >= _MINIMUM_SECRET_LENGTH]
         if any(secret in text for secret in long_secrets):
             yield name
@@ -127,7 +152,8 @@ def _set_default_name(instance: Instance, arguments: dict[str, Any]) -> list[Dia
     moved to a block of another name. The block's name is no default if several instances would share it.
     """
     name = instance.type.schema.attributes.get("name")
-    if name is None or arguments.get("name") is not None:  # the type has no name, or it is set
+    # The type has no name, or it is set.
+    if name is None or arguments.get("name") is not None:
         return []
     block = instance.block
     assert block is not None
@@ -138,7 +164,8 @@ def _set_default_name(instance: Instance, arguments: dict[str, Any]) -> list[Dia
     return [
         build_error(
             "missing-required-argument",
-            'The argument "name" must be set for a block with several instances: the block\'s own name '
+            'The argument "name" must be set for a block with several instances: the block\'s own '
+            "name "
             f'can be used only once. Example: name = "{block.name}-${{{key}}}".',
             block.header_span,
             address=str(instance.address),
@@ -152,14 +179,20 @@ def _remove_observed_arguments(instance: Instance, arguments: dict[str, Any]) ->
     assert instance.prepared is not None
     assert instance.block is not None
     provider = instance.block.provider.partition(".")[0]
-    if provider in {"", DEFAULT_PROVIDER}:  # the simulated one observes nothing
+    # The simulated one observes nothing.
+    if provider in {"", DEFAULT_PROVIDER}:
         return []
-    names = [name for name, attribute in instance.type.schema.attributes.items() if attribute.observed]
+    names = [
+        name for name, attribute in instance.type.schema.attributes.items() if attribute.observed
+    ]
     arguments.update(dict.fromkeys(names))
     return [
         instance.build_error(
             "value-for-unconfigurable-attribute",
-            f'Can\'t configure a value for "{name}" under provider {provider}: it is observed. Delete this line.',
+            (
+                f'Can\'t configure a value for "{name}" under provider {provider}: it is '
+                "observed. Delete this line."
+            ),
             (name,),
         )
         for name in names
@@ -167,11 +200,14 @@ def _remove_observed_arguments(instance: Instance, arguments: dict[str, Any]) ->
     ]
 
 
-def _add_computed_paths_exposing_secrets(schema: BlockSchema, sensitive: tuple[Path, ...]) -> tuple[Path, ...]:
+def _add_computed_paths_exposing_secrets(
+    schema: BlockSchema, sensitive: tuple[Path, ...]
+) -> tuple[Path, ...]:
     """Return the sensitive paths, and those of computed attributes displaying the same values (`displayed_in`)."""
     paths = list(sensitive)
     for path in sensitive:
-        if len(path) > 1:  # deeper parts are displayed nowhere
+        # deeper parts are displayed nowhere.
+        if len(path) > 1:
             continue
         attribute = schema.attributes.get(str(path[0]))
         if attribute is not None:
@@ -185,13 +221,16 @@ def _check_secret_placements(instance: Instance) -> list[Diagnostic]:
     for path in instance.arguments.sensitive:
         attribute = find_schema(instance.type.schema, path)
         if not isinstance(attribute, AttributeSchema) or isinstance(attribute.type, MapType):
-            continue  # a sensitive value in a map, such as a label, is hidden
+            # A sensitive value in a map, such as a label, is hidden.
+            continue
         # A value displayed in other attributes makes these sensitive instead.
         if attribute.displayed_in or not attribute.decides_placement:
             continue
         detail = (
-            f'"{format_argument(path, instance.type.schema)}" affects a name or a location, and every '
-            "plan shows those, so it cannot be sensitive. Wrap it in nonsensitive() if it may be shown."
+            f'"{format_argument(path, instance.type.schema)}" affects a name or a location, and '
+            "every "
+            "plan shows those, so it cannot be sensitive. Wrap it in nonsensitive() if it may be "
+            "shown."
         )
         diagnostics.append(instance.build_error(SENSITIVE_PLACEMENT, detail, path))
     return diagnostics
@@ -207,8 +246,10 @@ def build_unknown_placement_error(instance: Instance, path: Path) -> Diagnostic:
     name = format_argument(path, instance.type.schema)
     return instance.build_error(
         UNKNOWN_PLACEMENT,
-        f'"{name}" affects the placement, so it must be known in the plan. Its value is known only after '
-        "apply. Use a literal, a variable, or an attribute that nexusform computes in the plan (ids, "
+        f'"{name}" affects the placement, so it must be known in the plan. Its value is known '
+        "only after "
+        "apply. Use a literal, a variable, or an attribute that nexusform computes in the plan "
+        "(ids, "
         "names, placements); timestamp() and uuid() are known only after apply.",
         path,
     )
@@ -216,7 +257,8 @@ def build_unknown_placement_error(instance: Instance, path: Path) -> Diagnostic:
 
 def format_argument(path: Path, schema: BlockSchema) -> str:
     """Format a path as in a configuration: `agent_pool["np1"].count`."""
-    text, is_label, inner = "", False, schema  # is_label: the next step is the label of a block
+    # is_label: the next step is the label of a block.
+    text, is_label, inner = "", False, schema
     for step in path:
         if isinstance(step, int):
             text += f"[{step}]"
@@ -225,7 +267,8 @@ def format_argument(path: Path, schema: BlockSchema) -> str:
             text += f'["{step}"]'
             is_label = False
             continue
-        dot = "." if text else ""  # none before the first step
+        # None before the first step.
+        dot = "." if text else ""
         text += f"{dot}{step}"
         block = inner.blocks.get(step)
         if block is not None:

@@ -30,13 +30,22 @@ from nexusform.planning.instances.instance import ActionDecision, Instance
 from nexusform.planning.name_resolution.name_evaluation import Evaluation
 from nexusform.plans.plan import Action
 from nexusform.resources.address import Key, ModulePath
-from nexusform.schemas.block_schema import BlockSchema, NestedBlock, Nesting, OnChange, get_order_attribute
+from nexusform.schemas.block_schema import (
+    BlockSchema,
+    NestedBlock,
+    Nesting,
+    OnChange,
+    get_order_attribute,
+)
 from nexusform.schemas.value_types import ListType, MapType, PrimitiveType, SetType, Type
 from nexusform.values.typed_value import UNKNOWN
 
 
 def plan_attributes(
-    schema: BlockSchema, config: Mapping[str, Any], prior: Mapping[str, Any] | None, computed: Mapping[str, Any]
+    schema: BlockSchema,
+    config: Mapping[str, Any],
+    prior: Mapping[str, Any] | None,
+    computed: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Return all planned attributes of the object. `prior` is None for a new or replaced object. `computed` are the
     values computed by this plan. Each attribute has the value of its first applicable source.
@@ -82,7 +91,8 @@ def _iterate_replacing_paths(
         if attribute.on_change is not OnChange.REPLACE:
             continue
         before, after = prior.get(name), config.get(name)
-        if after is None and attribute.computed:  # left to the provider
+        # left to the provider.
+        if after is None and attribute.computed:
             continue
         if before != after:
             yield (*prefix, name)
@@ -93,7 +103,9 @@ def _iterate_replacing_paths(
             continue
         if block.on_change is OnChange.REPLACE:
             yield (*prefix, name)
-        elif block.nesting is Nesting.SINGLE and isinstance(before, dict) and isinstance(after, dict):
+        elif (
+            block.nesting is Nesting.SINGLE and isinstance(before, dict) and isinstance(after, dict)
+        ):
             yield from _iterate_replacing_paths(block.schema, before, after, (*prefix, name))
 
 
@@ -105,15 +117,23 @@ def find_pool_replacing_paths(
     as ("agent_pool", "np1", "vm_sku_name").
     """
     for name, attribute in schema.attributes.items():
-        if attribute.on_change is OnChange.REPLACE_POOL and _has_difference(prior.get(name), config.get(name)):
+        if attribute.on_change is OnChange.REPLACE_POOL and _has_difference(
+            prior.get(name), config.get(name)
+        ):
             yield (*prefix, name)
     for name, block in schema.blocks.items():
         before, after = prior.get(name), config.get(name)
         if block.on_change is OnChange.REPLACE_POOL and _has_difference(before, after):
             yield (*prefix, name)
-        elif block.nesting is Nesting.MAP and isinstance(before, Mapping) and isinstance(after, Mapping):  # both known
+        elif (
+            block.nesting is Nesting.MAP
+            and isinstance(before, Mapping)
+            and isinstance(after, Mapping)
+        ):  # both known
             for label in sorted(before.keys() & after.keys()):
-                yield from find_pool_replacing_paths(block.schema, before[label], after[label], (*prefix, name, label))
+                yield from find_pool_replacing_paths(
+                    block.schema, before[label], after[label], (*prefix, name, label)
+                )
 
 
 def _has_difference(before: Any, after: Any) -> bool:
@@ -121,20 +141,25 @@ def _has_difference(before: Any, after: Any) -> bool:
     return (before or None) != (after or None)
 
 
-def find_unknown_placement_paths(schema: BlockSchema, config: Mapping[str, Any], prefix: Path = ()) -> Iterable[Path]:
+def find_unknown_placement_paths(
+    schema: BlockSchema, config: Mapping[str, Any], prefix: Path = ()
+) -> Iterable[Path]:
     """Yield the paths of unknown values in arguments that determine placements."""
     for name, attribute in schema.attributes.items():
         if attribute.decides_placement:
             yield from list_unknown_paths(config.get(name), (*prefix, name))
     for name, block in schema.blocks.items():
         value = config.get(name)
-        if value is UNKNOWN and _has_placement_arguments(block.schema):  # the number of blocks is unknown, too
+        # The number of blocks is unknown, too.
+        if value is UNKNOWN and _has_placement_arguments(block.schema):
             yield (*prefix, name)
         for path, body in _list_nested_block_bodies(block, value):
             yield from find_unknown_placement_paths(block.schema, body, (*prefix, name, *path))
 
 
-def find_null_elements(schema: BlockSchema, config: Mapping[str, Any], prefix: Path = ()) -> Iterable[Path]:
+def find_null_elements(
+    schema: BlockSchema, config: Mapping[str, Any], prefix: Path = ()
+) -> Iterable[Path]:
     """Yield the paths of arguments with a list, set or map of scalars and a null among its elements."""
     for name, attribute in schema.attributes.items():
         if None in _list_scalar_elements(attribute.type, config.get(name)):
@@ -155,7 +180,9 @@ def _list_scalar_elements(kind: Type, value: Any) -> Collection[Any]:
     return value if isinstance(value, list) else ()
 
 
-def _list_nested_block_bodies(block: NestedBlock, value: Any) -> Iterable[tuple[Path, Mapping[str, Any]]]:
+def _list_nested_block_bodies(
+    block: NestedBlock, value: Any
+) -> Iterable[tuple[Path, Mapping[str, Any]]]:
     """Return the bodies of the nested blocks of one name, each with its path below that name. The path is () for a
     single block, (label,) in a map and (index,) in a list. Null, unknown and sets have no bodies.
     """
@@ -208,7 +235,9 @@ def _restore_prior_value(config: dict[str, Any], prior: Mapping[str, Any], path:
     return replace_part_at_path(config, container_path, restored)
 
 
-def decide_action(instance: Instance, computed: Mapping[str, Any], *, is_requested: bool) -> ActionDecision:
+def decide_action(
+    instance: Instance, computed: Mapping[str, Any], *, is_requested: bool
+) -> ActionDecision:
     """Return the action and planned attributes of an instance. `computed` are its computed attributes known so far,
     `is_requested` is a replacement by -replace.
     """
@@ -220,7 +249,8 @@ def decide_action(instance: Instance, computed: Mapping[str, Any], *, is_request
         return ActionDecision(Action.CREATE, planned)
     assert instance.prior is not None
     paths = tuple(_iterate_replacing_paths(schema, prior, instance.config, prefix=()))
-    reason = ""  # to replace the object: OpenTofu's action_reason
+    # To replace the object: OpenTofu's action_reason.
+    reason = ""
     if instance.forced_reason:
         reason = instance.forced_reason
     elif instance.prior.tainted:
@@ -230,23 +260,31 @@ def decide_action(instance: Instance, computed: Mapping[str, Any], *, is_request
     elif paths:
         reason = "replace_because_cannot_update"
     if reason:
-        if computed or paths:  # an invalid instance has neither: it keeps the prior values for display
+        # An invalid instance has neither: it keeps the prior values for display.
+        if computed or paths:
             planned = plan_attributes(schema, instance.config, prior=None, computed=computed)
         action = Action.REPLACE_CREATE_FIRST if instance.create_first else Action.REPLACE
         return ActionDecision(action, planned, reason, paths)
-    is_unfinished = UNFINISHED_KEY in instance.prior_note  # an earlier apply failed: update even without differences
+    # An earlier apply failed: update even without differences.
+    is_unfinished = UNFINISHED_KEY in instance.prior_note
     is_unchanged = has_equal_values(schema, planned, prior) and not is_unfinished
     pool_paths = tuple(sorted(find_pool_replacing_paths(schema, prior, instance.config)))
-    return ActionDecision(Action.NO_OP if is_unchanged else Action.UPDATE, planned, replace_paths=pool_paths)
+    return ActionDecision(
+        Action.NO_OP if is_unchanged else Action.UPDATE, planned, replace_paths=pool_paths
+    )
 
 
-def has_equal_values(schema: BlockSchema, planned: Mapping[str, Any], prior: Mapping[str, Any]) -> bool:
+def has_equal_values(
+    schema: BlockSchema, planned: Mapping[str, Any], prior: Mapping[str, Any]
+) -> bool:
     """Return whether no planned value differs; an argument missing in the prior object equals an unset one. Example:
     `{"name": "a", "zone": None}` equals `{"name": "a"}`, also as a nested block.
     """
     for name, value in planned.items():
         before = prior.get(name)
-        if before != value and not _has_semantically_equal_blocks(schema.blocks.get(name), value, before):
+        if before != value and not _has_semantically_equal_blocks(
+            schema.blocks.get(name), value, before
+        ):
             return False
     return True
 
@@ -255,13 +293,18 @@ def _has_semantically_equal_blocks(block: NestedBlock | None, planned: Any, prio
     """Return whether two values of a block type differ only by unset arguments; without a `block` they differ."""
     if block is None:
         return False
-    if type(planned) is not type(prior):  # a block type missing in an older state
+    # A block type missing in an older state.
+    if type(planned) is not type(prior):
         return prior is None and planned == _get_absent_value(block)
     bodies_after = dict(_list_nested_block_bodies(block, planned))
     bodies_before = dict(_list_nested_block_bodies(block, prior))
-    if bodies_after.keys() != bodies_before.keys():  # a block is added or removed
+    # A block is added or removed.
+    if bodies_after.keys() != bodies_before.keys():
         return False
-    return all(has_equal_values(block.schema, body, bodies_before[path]) for path, body in bodies_after.items())
+    return all(
+        has_equal_values(block.schema, body, bodies_before[path])
+        for path, body in bodies_after.items()
+    )
 
 
 # Instances with a decided action, by module, type and name, then by key.
@@ -279,33 +322,44 @@ class TriggerReference(Struct, frozen=True):
     path: Path = ()
 
 
-def is_replacement_triggered(instance: Instance, planned: DecidedInstances, evaluation: Evaluation) -> bool:
+def is_replacement_triggered(
+    instance: Instance, planned: DecidedInstances, evaluation: Evaluation
+) -> bool:
     """Return whether a reference of replace_triggered_by targets an object to update or replace."""
     if instance.prior is None:
-        return False  # only existing objects are replaced
+        # Only existing objects are replaced.
+        return False
     for expression in instance.lifecycle.replace_triggered_by:
         trigger = _parse_trigger(expression, partial(_read_key, instance, evaluation))
         if trigger is not None:
             for target in _iterate_targets(trigger, instance.address.module, planned):
                 is_changed = target.action in _CHANGE_ACTIONS
-                if is_changed and trigger.path:  # the reference is to a part of it
-                    is_changed = get_part(target.before, trigger.path) != get_part(target.planned, trigger.path)
+                # The reference is to a part of it.
+                if is_changed and trigger.path:
+                    is_changed = get_part(target.before, trigger.path) != get_part(
+                        target.planned, trigger.path
+                    )
                 if is_changed:
                     return True
     return False
 
 
-def check_triggers(instance: Instance, planned: DecidedInstances, evaluation: Evaluation) -> Iterator[Diagnostic]:
+def check_triggers(
+    instance: Instance, planned: DecidedInstances, evaluation: Evaluation
+) -> Iterator[Diagnostic]:
     """Yield an error for each reference of replace_triggered_by with a key of a missing instance."""
     read_key = partial(_read_key, instance, evaluation)
     for expression in instance.lifecycle.replace_triggered_by:
         trigger = _parse_trigger(expression, read_key)
-        if trigger is None or trigger.key is None:  # it names no single instance
+        # It names no single instance.
+        if trigger is None or trigger.key is None:
             continue
-        if any(_iterate_targets(trigger, instance.address.module, planned)):  # the instance exists
+        # The instance exists.
+        if any(_iterate_targets(trigger, instance.address.module, planned)):
             continue
         detail = (
-            f"{trigger.type}.{trigger.name} has no instance with the key {json.encode(trigger.key).decode()}. "
+            f"{trigger.type}.{trigger.name} has no instance with the key "
+            f"{json.encode(trigger.key).decode()}. "
             "Refer to an instance that exists, or to the whole resource."
         )
         yield build_error("invalid-trigger", detail, expression.span, block=instance.block_header)
@@ -315,44 +369,62 @@ def _read_key(instance: Instance, evaluation: Evaluation, expression: Expression
     """Evaluate an instance key in a reference, as in `nexus_rack.r[count.index]`; None if it is invalid."""
     assert instance.module is not None
     assert instance.repetition is not None
-    value = evaluation.evaluate_expression(expression, evaluation.build_scope(instance.module, instance.repetition))
+    value = evaluation.evaluate_expression(
+        expression, evaluation.build_scope(instance.module, instance.repetition)
+    )
     if value is None:
         return None
     plain: Any = convert_to_plain(value)[0]
-    return plain if type(plain) in (str, int) else None  # a bool is no key
+    # A bool is no key.
+    return plain if type(plain) in (str, int) else None
 
 
-def _parse_trigger(expression: Expression, read_key: Callable[[Expression], Key]) -> TriggerReference | None:
+def _parse_trigger(
+    expression: Expression, read_key: Callable[[Expression], Key]
+) -> TriggerReference | None:
     """Return the target of a reference `T.N` or `T.N[key]`, with its further path if any; None for other references."""
-    if isinstance(expression, Traversal):  # with literal keys only
+    # With literal keys only.
+    if isinstance(expression, Traversal):
         expression = expression.remove_resource_prefix()
         if not expression.steps or not isinstance(expression.steps[0], TraverseAttribute):
             return None
         name, steps = expression.steps[0].name, expression.steps[1:]
         if steps and isinstance(steps[0], TraverseIndex):
-            return TriggerReference(expression.root.name, name, _get_key(steps[0]), _convert_steps_to_path(steps[1:]))
-        return TriggerReference(expression.root.name, name, key=None, path=_convert_steps_to_path(steps))
-    if isinstance(expression, RelativeTraversal):  # further steps after a computed key
+            return TriggerReference(
+                expression.root.name, name, _get_key(steps[0]), _convert_steps_to_path(steps[1:])
+            )
+        return TriggerReference(
+            expression.root.name, name, key=None, path=_convert_steps_to_path(steps)
+        )
+    # further steps after a computed key.
+    if isinstance(expression, RelativeTraversal):
         target = _parse_trigger(expression.source, read_key)
         if target is None:
             return None
         return replace(target, path=target.path + _convert_steps_to_path(expression.steps))
-    assert isinstance(expression, Index)  # with a computed key
+    # With a computed key.
+    assert isinstance(expression, Index)
     collection = _parse_trigger(expression.collection, read_key)
     if collection is None:
         return None
     return TriggerReference(collection.type, collection.name, read_key(expression.key))
 
 
-def _convert_steps_to_path(steps: Iterable[Step]) -> Path:  # `.a["b"][0]` becomes ("a", "b", 0)
-    return tuple(step.name if isinstance(step, TraverseAttribute) else _get_key(step) for step in steps)
+# `.a["b"][0]` becomes ("a", "b", 0).
+def _convert_steps_to_path(steps: Iterable[Step]) -> Path:
+    return tuple(
+        step.name if isinstance(step, TraverseAttribute) else _get_key(step) for step in steps
+    )
 
 
-def _get_key(step: TraverseIndex) -> str | int:  # a number may be 1.0
+# A number may be 1.0.
+def _get_key(step: TraverseIndex) -> str | int:
     return step.key if isinstance(step.key, str) else int(step.key)
 
 
-def _iterate_targets(trigger: TriggerReference, module: ModulePath, planned: DecidedInstances) -> Iterator[Instance]:
+def _iterate_targets(
+    trigger: TriggerReference, module: ModulePath, planned: DecidedInstances
+) -> Iterator[Instance]:
     """Yield the decided instances targeted by a reference in this module."""
     block = planned.get((module, trigger.type, trigger.name), {})
     if trigger.key is None:

@@ -13,8 +13,17 @@ from nexusform.diagnostics.phrases import group_by
 from nexusform.interfaces.plugins import UNFINISHED_KEY, PlanningKind
 from nexusform.json_data.plain_data import Path, get_mapping, get_part
 from nexusform.planning.instances import argument_evaluation
-from nexusform.planning.instances.attribute_differences import check_triggers, decide_action, is_replacement_triggered
-from nexusform.planning.instances.instance import REPLACED_WITH_HOST, ActionDecision, EvaluatedArguments, Instance
+from nexusform.planning.instances.attribute_differences import (
+    check_triggers,
+    decide_action,
+    is_replacement_triggered,
+)
+from nexusform.planning.instances.instance import (
+    REPLACED_WITH_HOST,
+    ActionDecision,
+    EvaluatedArguments,
+    Instance,
+)
 from nexusform.planning.name_resolution.evaluation_settings import PreparedBodyCache
 from nexusform.planning.name_resolution.instance_scope import ModuleInstance
 from nexusform.planning.name_resolution.name_evaluation import (
@@ -23,14 +32,25 @@ from nexusform.planning.name_resolution.name_evaluation import (
     build_resource_key,
     build_unknown_repetition_error,
 )
-from nexusform.planning.name_resolution.repetition import INVALID_EXPANSION, InstanceView, RepetitionData, ResourceView
+from nexusform.planning.name_resolution.repetition import (
+    INVALID_EXPANSION,
+    InstanceView,
+    RepetitionData,
+    ResourceView,
+)
 from nexusform.planning.plan_request import PlanningStage, PlanRequest
 from nexusform.planning.preparation.planning_order import PlanningOrder
 from nexusform.planning.preparation.prior_state import PriorState
 from nexusform.planning.preparation.target_selection import Selection
 from nexusform.plans.plan import Action, CheckResult
 from nexusform.plans.site_capacity.occupancy import add_recorded_vms
-from nexusform.resources.address import Address, Key, ModulePath, compute_address_order, compute_key_sort_key
+from nexusform.resources.address import (
+    Address,
+    Key,
+    ModulePath,
+    compute_address_order,
+    compute_key_sort_key,
+)
 from nexusform.resources.graph import find_reachable
 from nexusform.scheduling.racks.vms import Machine
 from nexusform.scheduling.site_inventory import PlanInventory, add_observed_facts
@@ -66,21 +86,32 @@ class BlockPlanner:
         self.bodies = bodies
         self.instances: dict[Address, Instance] = {}
         self.inventory = PlanInventory()
-        self._expanded: dict[ResourceKey, int] = {}  # the number of instances, by block in its module instance
-        self._counts = {"instances": 0, "machines": 0}  # by the name of a limit
-        self._evaluated = 0  # evaluations so far, for the progress display
-        self.checks: list[CheckResult] = []  # of preconditions and postconditions
+        # The number of instances, by block in its module instance.
+        self._expanded: dict[ResourceKey, int] = {}
+        # By the name of a limit.
+        self._counts = {"instances": 0, "machines": 0}
+        # evaluations so far, for the progress display.
+        self._evaluated = 0
+        # Of preconditions and postconditions.
+        self.checks: list[CheckResult] = []
         self.diagnostics: list[Diagnostic] = []
         # By module, type and name, then by the key of count or for_each.
         self.decided_instances: dict[tuple[ModulePath, str, str], dict[Key, Instance]] = {}
-        self.outside_targets: list[str] = []  # racks and machines left out by -target or -exclude, with changes
-        self._replaced_hosts: set[str] = set()  # ids of sites, racks and machines
+        # racks and machines left out by -target or -exclude, with changes.
+        self.outside_targets: list[str] = []
+        # ids of sites, racks and machines.
+        self._replaced_hosts: set[str] = set()
         # Blocks under create_before_destroy: explicit ones, and all they depend on.
-        explicit_blocks = [block.address for block in order.blocks if block.lifecycle.create_before_destroy]
+        explicit_blocks = [
+            block.address for block in order.blocks if block.lifecycle.create_before_destroy
+        ]
         self._created_first = find_reachable(explicit_blocks, order.get_direct_dependencies)
-        self._adjusted = group_by(request.adjustments, lambda adjustment: adjustment.address)  # of a fix under test
+        # Of a fix under test.
+        self._adjusted = group_by(request.adjustments, lambda adjustment: adjustment.address)
 
-    def expand(self, block: ResourceBlock, evaluation: Evaluation, *, may_wait: bool = False) -> BlockInstances | None:
+    def expand(
+        self, block: ResourceBlock, evaluation: Evaluation, *, may_wait: bool = False
+    ) -> BlockInstances | None:
         """Expand a block into its instances, in all instances of its module. Then add the prior instances to remove,
         with keys no longer configured. If count or for_each is invalid, prior instances stay unchanged. If it is
         unknown, return None with `may_wait` (the caller expands the block again later), else add an error.
@@ -98,18 +129,28 @@ class BlockPlanner:
                 diagnostics.append(build_unknown_repetition_error(expansion.unknown, block))
                 expansion = INVALID_EXPANSION
             key = build_resource_key(block.address, module.path)
-            if not expansion.shape or prepared is None:  # its count, for_each or type is invalid
-                evaluation.resources[key] = ResourceView("")  # references to it are unknown
+            # Its count, for_each or type is invalid.
+            if not expansion.shape or prepared is None:
+                # references to it are unknown.
+                evaluation.resources[key] = ResourceView("")
                 addresses = self.prior.by_block.get(block.address, ())
-                instances += [self.build_unchanged(address) for address in addresses if address.module == module.path]
+                instances += [
+                    self.build_unchanged(address)
+                    for address in addresses
+                    if address.module == module.path
+                ]
             else:
                 evaluation.resources[key] = ResourceView(expansion.shape)
                 # A block may be expanded in both passes: it counts once.
-                self._count_toward_limit("instances", len(expansion.repetitions) - self._expanded.get(key, 0))
+                self._count_toward_limit(
+                    "instances", len(expansion.repetitions) - self._expanded.get(key, 0)
+                )
                 self._expanded[key] = len(expansion.repetitions)
                 instances += self._build_instances(block, module, expansion.repetitions, evaluation)
         present = {instance.address for instance in instances}
-        instances += self._build_removed_instances(block, present, {module.path for module in modules})
+        instances += self._build_removed_instances(
+            block, present, {module.path for module in modules}
+        )
         return BlockInstances(instances, diagnostics)
 
     def _build_instances(
@@ -145,20 +186,29 @@ class BlockPlanner:
             else:
                 self._record_instance_outside_selection(instance, evaluation)
 
-    def _record_instance_outside_selection(self, instance: Instance, evaluation: Evaluation) -> None:
+    def _record_instance_outside_selection(
+        self, instance: Instance, evaluation: Evaluation
+    ) -> None:
         """Record an instance that is configured, but not planned because of -target or -exclude. References to a new
         instance are unknown, not invalid. The capacity of a new or changed rack or machine is not used, so errors of
         missing capacity name it (`outside_targets`).
         """
         if instance.prior is None:
             resource_view = evaluation.get_resource_view(instance.address)
-            resource_view.items[instance.address.key] = InstanceView(None, (), instance.type.schema)  # unknown
-        if instance.type.kind in (PlanningKind.RACK, PlanningKind.MACHINE) and not instance.is_invalid:
+            resource_view.items[instance.address.key] = InstanceView(
+                None, (), instance.type.schema
+            )  # unknown
+        if (
+            instance.type.kind in (PlanningKind.RACK, PlanningKind.MACHINE)
+            and not instance.is_invalid
+        ):
             argument_evaluation.evaluate_arguments(instance, evaluation.create_reporting_copy())
             before, configured = instance.before, get_mapping(instance.config)
             # An unset argument changes nothing.
             set_values = {name: value for name, value in configured.items() if value}
-            if before is None or any(before.get(name) != value for name, value in set_values.items()):
+            if before is None or any(
+                before.get(name) != value for name, value in set_values.items()
+            ):
                 self.outside_targets.append(str(instance.address))
 
     def _build_removed_instances(
@@ -167,42 +217,66 @@ class BlockPlanner:
         """Yield the prior instances of a block not in `present`, to delete. Unselected ones are unchanged."""
         prior_addresses = self.prior.by_block.get(block.address, ())
         removed = [address for address in prior_addresses if address not in present]
-        removed.sort(key=lambda address: (compute_address_order(address.resource), compute_key_sort_key(address.key)))
+        removed.sort(
+            key=lambda address: (
+                compute_address_order(address.resource),
+                compute_key_sort_key(address.key),
+            )
+        )
         for address in removed:
             if not self.selection.has(address):
                 yield self.build_unchanged(address)
                 continue
             # A missing module is no reason for deposed objects: they are deleted anyway.
-            is_without_module = address.module not in modules and self.prior.get_object(address) is not None
-            reason = "delete_because_no_module" if is_without_module else _find_deletion_reason(block, address.key)
+            is_without_module = (
+                address.module not in modules and self.prior.get_object(address) is not None
+            )
+            reason = (
+                "delete_because_no_module"
+                if is_without_module
+                else _find_deletion_reason(block, address.key)
+            )
             yield self.build_removed_instance(address, reason, block)
 
     def build_unchanged(self, address: Address, block: ResourceBlock | None = None) -> Instance:
         """Build an instance that this plan does not change; `block` is its configuration, if it has one."""
         prior = self.prior.get_object(address)
         planned = dict(prior.attributes) if prior is not None else None
-        return self._build_prior_instance(address, block, ActionDecision(planned=planned))  # NO_OP by default
+        # NO_OP by default.
+        return self._build_prior_instance(address, block, ActionDecision(planned=planned))
 
     def build_deleted_instance(self, address: Address, reason: str) -> Instance:
         """Build an instance to delete. With deposed objects only, it is a no-op. A machine action only leaves the
         state, because it is no object on the site.
         """
         prior = self.prior.get_object(address)
-        is_action = self.request.registries.resource_types[address.type].kind is PlanningKind.MACHINE_ACTION
+        is_action = (
+            self.request.registries.resource_types[address.type].kind is PlanningKind.MACHINE_ACTION
+        )
         action = Action.FORGET if is_action else Action.DELETE
         decision = ActionDecision(Action.NO_OP if prior is None else action, reason=reason)
-        return self._build_prior_instance(address, None, decision, self.prior.get_deposed(address))  # None: no block
+        # None: no block.
+        return self._build_prior_instance(address, None, decision, self.prior.get_deposed(address))
 
-    def build_removed_instance(self, address: Address, reason: str, block: ResourceBlock | None) -> Instance:
+    def build_removed_instance(
+        self, address: Address, reason: str, block: ResourceBlock | None
+    ) -> Instance:
         """Build an instance without a configuration. It is deleted, or with `destroy = false` in its `block` or in the
         state only forgotten: its object keeps running.
         """
         prior = self.prior.get_object(address)
-        if prior is None:  # it has deposed objects only
+        # It has deposed objects only.
+        if prior is None:
             return self.build_deleted_instance(address, reason)
-        keeps_object, forget_reason = prior.skip_destroy, "forgot_because_lifecycle_destroy_in_state"
+        keeps_object, forget_reason = (
+            prior.skip_destroy,
+            "forgot_because_lifecycle_destroy_in_state",
+        )
         if block is not None:
-            keeps_object, forget_reason = block.lifecycle.keeps_object, "forgot_because_lifecycle_destroy_in_config"
+            keeps_object, forget_reason = (
+                block.lifecycle.keeps_object,
+                "forgot_because_lifecycle_destroy_in_config",
+            )
         if keeps_object:
             return self.build_forgotten_instance(address, forget_reason)
         return self.build_deleted_instance(address, reason)
@@ -210,7 +284,8 @@ class BlockPlanner:
     def build_forgotten_instance(self, address: Address, reason: str) -> Instance:
         """Build an instance that leaves the state while its object keeps running."""
         decision = ActionDecision(Action.FORGET, reason=reason)
-        return self._build_prior_instance(address, None, decision, self.prior.get_deposed(address))  # None: no block
+        # None: no block.
+        return self._build_prior_instance(address, None, decision, self.prior.get_deposed(address))
 
     def _build_prior_instance(
         self,
@@ -258,7 +333,9 @@ class BlockPlanner:
         """Evaluate an instance's arguments. Unknown arguments for placement are errors, and make it invalid."""
         problems = self.evaluate(instance, evaluation)
         unknown = argument_evaluation.find_unknown_placement_arguments(instance)
-        problems += [argument_evaluation.build_unknown_placement_error(instance, path) for path in unknown]
+        problems += [
+            argument_evaluation.build_unknown_placement_error(instance, path) for path in unknown
+        ]
         instance.is_invalid |= bool(unknown)
         return problems
 
@@ -297,17 +374,23 @@ class BlockPlanner:
         if not instance.is_invalid:
             derived_values["id"] = instance.type.build_id(instance.config)
             derived_values |= instance.type.derive(instance.config)
-        computed = {**computed, **self._find_value_overrides(instance)}  # overrides of a test replace them
+        # overrides of a test replace them.
+        computed = {**computed, **self._find_value_overrides(instance)}
         is_requested = self.selection.is_replacement_requested(instance.address)
-        decision = decide_action(instance, {**derived_values, **computed}, is_requested=is_requested)
+        decision = decide_action(
+            instance, {**derived_values, **computed}, is_requested=is_requested
+        )
         instance.decision = replace(decision, unresolved=unresolved) if unresolved else decision
         self.diagnostics += check_unfinished_change(instance)
-        if not self.selection.is_partial:  # unselected instances are missing in `decided_instances`
+        # unselected instances are missing in `decided_instances`.
+        if not self.selection.is_partial:
             self.diagnostics += check_triggers(instance, self.decided_instances, evaluation)
         lifecycle = instance.lifecycle
-        can_check = instance.is_rejected or not instance.is_invalid  # is_rejected: invalid by a failed precondition
+        # is_rejected: invalid by a failed precondition.
+        can_check = instance.is_rejected or not instance.is_invalid
         if can_check and (lifecycle.preconditions or lifecycle.postconditions):
-            from nexusform.planning.instances.condition_checks import check_conditions  # loaded on first use
+            # loaded on first use.
+            from nexusform.planning.instances.condition_checks import check_conditions
 
             problems, checks = check_conditions(instance, evaluation)
             self.diagnostics += problems
@@ -316,13 +399,20 @@ class BlockPlanner:
     def _find_value_overrides(self, instance: Instance) -> dict[str, object]:
         """Return the values set by the first matching override of a test, except predicted attributes (placements)."""
         overrides = self.request.object_overrides
-        values = next((override.values for override in overrides if override.is_for(instance.address)), {})
+        values = next(
+            (override.values for override in overrides if override.is_for(instance.address)), {}
+        )
         attributes = instance.type.schema.attributes
-        return {name: value for name, value in values.items() if name in attributes and not attributes[name].predicted}
+        return {
+            name: value
+            for name, value in values.items()
+            if name in attributes and not attributes[name].predicted
+        }
 
     def _apply_replacement_triggers(self, instance: Instance, evaluation: Evaluation) -> None:
         """Force the replacements of replace_triggered_by, and of racks and machines in a replaced site or rack."""
-        if instance.forced_reason:  # of an earlier pass
+        # Of an earlier pass.
+        if instance.forced_reason:
             return
         if is_replacement_triggered(instance, self.decided_instances, evaluation):
             instance.forced_reason = "replace_by_triggers"
@@ -331,10 +421,14 @@ class BlockPlanner:
 
     def _is_in_replaced_site_or_rack(self, instance: Instance) -> bool:
         """Return whether an existing rack or machine refers to the id of a replaced site or rack."""
-        if instance.prior is None or instance.type.kind not in (PlanningKind.RACK, PlanningKind.MACHINE):
+        if instance.prior is None or instance.type.kind not in (
+            PlanningKind.RACK,
+            PlanningKind.MACHINE,
+        ):
             return False
         config = get_mapping(instance.config)
-        hosts = []  # ids of the site or rack
+        # ids of the site or rack.
+        hosts = []
         for name, attribute in instance.type.schema.attributes.items():
             if attribute.refers_to is not None:
                 hosts.append(config.get(name))
@@ -343,7 +437,9 @@ class BlockPlanner:
     def record_decision(self, instance: Instance) -> None:
         """Record a decided instance for replace_triggered_by."""
         address = instance.address
-        self.decided_instances.setdefault((address.module, address.type, address.name), {})[address.key] = instance
+        self.decided_instances.setdefault((address.module, address.type, address.name), {})[
+            address.key
+        ] = instance
 
     def _estimate_total_object_count(self) -> int:
         """Estimate the number of objects: the instances of expanded blocks, and one for each of the others."""
@@ -354,12 +450,17 @@ class BlockPlanner:
         self.instances[instance.address] = instance
         self.record_decision(instance)
         done = len(self.instances)
-        self.request.progress(PlanningStage.OBJECTS, done, max(done, self._estimate_total_object_count()))
+        self.request.progress(
+            PlanningStage.OBJECTS, done, max(done, self._estimate_total_object_count())
+        )
         if instance.is_replaced and instance.type.add_to_inventory is not None:
-            self._replaced_hosts.add(str(get_part(instance.before, ("id",))))  # a site, rack or machine
+            # A site, rack or machine.
+            self._replaced_hosts.add(str(get_part(instance.before, ("id",))))
         if instance.is_removed or (instance.planned is None and not instance.is_invalid):
-            return  # nothing exists after the plan
-        expose_instance(instance, evaluation)  # references to an invalid one are unknown
+            # Nothing exists after the plan.
+            return
+        # references to an invalid one are unknown.
+        expose_instance(instance, evaluation)
         if not instance.is_invalid:
             self._add_to_inventory(instance)
 
@@ -381,15 +482,21 @@ class BlockPlanner:
             machines = [self.inventory.machines[address].machine]
         self._count_toward_limit("machines", len(machines))
         limits = self.request.limits
-        if machines:  # those of a rack are alike: checking the first one is enough
+        # Those of a rack are alike: checking the first one is enough.
+        if machines:
             cpus, memory_gib = machines[0].cpus_per_cell, machines[0].memory_gib_per_cell
             self._check_cell_limit(instance, "cpus_per_cell", cpus, limits.cpus_per_cell)
-            self._check_cell_limit(instance, "memory_gib_per_cell", memory_gib, limits.memory_gib_per_cell)
+            self._check_cell_limit(
+                instance, "memory_gib_per_cell", memory_gib, limits.memory_gib_per_cell
+            )
 
     def _check_cell_limit(self, instance: Instance, name: str, figure: float, maximum: int) -> None:
         """Report a figure of the argument `name` in the `machine` block above its limit (-limit)."""
         if figure > maximum:
-            detail = f'"{name}" must be between 1 and {maximum}, not {figure} (-limit={name}=N raises it).'
+            detail = (
+                f'"{name}" must be between 1 and {maximum}, not {figure} (-limit={name}=N raises '
+                "it)."
+            )
             problem = Problem(("machine", name), "invalid-value-for-argument", detail)
             self.diagnostics.append(instance.build_diagnostic(problem))
 
@@ -398,21 +505,27 @@ class BlockPlanner:
         self._counts[limit_name] += count
         maximum = getattr(self.request.limits, limit_name)
         if self._counts[limit_name] > maximum:
-            raise build_limit_error(limit_name, limit_name, maximum)  # noun of the message, and the limit
+            # noun of the message, and the limit.
+            raise build_limit_error(limit_name, limit_name, maximum)
 
 
 def check_unfinished_change(instance: Instance) -> Iterator[Diagnostic]:
     """Yield a warning for a change that failed and is retried, or is in progress."""
     unfinished = instance.prior_note.get(UNFINISHED_KEY)
-    if not unfinished or instance.action is not Action.UPDATE:  # other actions do not continue the change
+    # Other actions do not continue the change.
+    if not unfinished or instance.action is not Action.UPDATE:
         return
     if unfinished.get("in_progress"):
         detail = f"{unfinished['words']} It is pending: apply continues it."
         summary = str(unfinished.get("brief", ""))
-        yield instance.build_diagnostic(Problem((), "change-in-progress", detail, Severity.WARNING, brief=summary))
+        yield instance.build_diagnostic(
+            Problem((), "change-in-progress", detail, Severity.WARNING, brief=summary)
+        )
     else:
         detail = f"{unfinished['words']} It is pending: apply sends it again."
-        yield instance.build_diagnostic(Problem((), "change-failed-before", detail, Severity.WARNING))
+        yield instance.build_diagnostic(
+            Problem((), "change-failed-before", detail, Severity.WARNING)
+        )
 
 
 def expose_instance(instance: Instance, evaluation: Evaluation) -> None:
@@ -429,7 +542,8 @@ def _find_deletion_reason(block: ResourceBlock, key: Key) -> str:
         return "delete_because_each_key"
     if block.enabled is not None and key is None:
         return "delete_because_enabled_false"
-    return "delete_because_wrong_repetition"  # the block gained, lost or changed its count or for_each
+    # The block gained, lost or changed its count or for_each.
+    return "delete_because_wrong_repetition"
 
 
 def _replace_at_path(config: dict[str, object], path: Path, value: object) -> dict[str, object]:
@@ -440,7 +554,8 @@ def _replace_at_path(config: dict[str, object], path: Path, value: object) -> di
         copy[name] = value
         return copy
     inner, index = copy.get(name), inner_path[0]
-    if isinstance(inner, list) and isinstance(index, int):  # one of several blocks
+    # One of several blocks.
+    if isinstance(inner, list) and isinstance(index, int):
         blocks = list(inner)
         blocks[index] = _replace_at_path(blocks[index], inner_path[1:], value)
         copy[name] = blocks
@@ -466,20 +581,25 @@ def find_instances_without_block(blocks: BlockPlanner) -> InstancesWithoutBlock:
     types = blocks.request.registries.resource_types
     instances: list[Instance] = []
     diagnostics: list[Diagnostic] = []
-    for block, addresses in blocks.prior.by_block.items():  # the address of a block has no keys
+    # The address of a block has no keys.
+    for block, addresses in blocks.prior.by_block.items():
         if block in configured or block.mode == "data":
             continue
         if block.type not in types:
             diagnostics.append(
                 build_error(
                     "unknown-resource-type-in-state",
-                    f'The state contains {block}, but this version of nexusform does not know the type "{block.type}". '
-                    f"Use the version that created it, or forget the object with `nexusform state rm {block}`.",
+                    f"The state contains {block}, but this version of nexusform does not know the "
+                    f'type "{block.type}". '
+                    "Use the version that created it, or forget the object with `nexusform state "
+                    f"rm {block}`.",
                 )
             )
             continue
         instances += [_build_instance_without_block(blocks, address) for address in addresses]
-    instances.sort(key=lambda instance: (instance.prior_creation, compute_address_order(instance.address)))
+    instances.sort(
+        key=lambda instance: (instance.prior_creation, compute_address_order(instance.address))
+    )
     with_vms = [instance for instance in instances if instance.type.vms is not None]
     without_vms = [instance for instance in instances if instance.type.vms is None]
     return InstancesWithoutBlock(with_vms, without_vms, diagnostics)
@@ -495,8 +615,12 @@ def _build_instance_without_block(blocks: BlockPlanner, address: Address) -> Ins
         return blocks.build_unchanged(address)
     is_moved = address in blocks.prior.previous
     reason = "delete_because_no_move_target" if is_moved else "delete_because_no_resource_config"
-    keeps_object = is_object_kept(blocks.request.configuration, address)  # None without a `removed` block
-    has_current_object = blocks.prior.get_object(address) is not None  # False: only deposed ones
+    # None without a `removed` block.
+    keeps_object = is_object_kept(blocks.request.configuration, address)
+    # False: only deposed ones.
+    has_current_object = blocks.prior.get_object(address) is not None
     if keeps_object is None or not has_current_object:
         return blocks.build_removed_instance(address, reason, block=None)
-    return (blocks.build_forgotten_instance if keeps_object else blocks.build_deleted_instance)(address, reason)
+    return (blocks.build_forgotten_instance if keeps_object else blocks.build_deleted_instance)(
+        address, reason
+    )

@@ -26,13 +26,16 @@ ID_OF_CONDITION = {
 }
 
 
-def evaluate_condition(condition: Condition, evaluation: Evaluation, scope: Scope, address: str) -> tuple[str, str]:
+def evaluate_condition(
+    condition: Condition, evaluation: Evaluation, scope: Scope, address: str
+) -> tuple[str, str]:
     """Return the status of one condition (pass, fail, error, unknown), and the message of a failed one, else "". A
     condition may be text: "true" is true. An invalid error message is an error even if the condition is met.
     """
     value = evaluation.evaluate_expression(condition.condition, scope)
     message = _evaluate_error_message(condition.error_message, evaluation, scope, address)
-    if value is None:  # invalid, and reported
+    # invalid, and reported.
+    if value is None:
         return "error", ""
     if not value.is_known:
         return "unknown", ""
@@ -41,12 +44,16 @@ def evaluate_condition(condition: Condition, evaluation: Evaluation, scope: Scop
         return ("pass", "") if has_valid_message else ("error", "")
     if value.raw is not False and value.raw != "false":
         detail, span = "A condition must be true or false.", condition.condition.span
-        evaluation.diagnostics.append(build_error("invalid-condition-result", detail, span, address=address))
+        evaluation.diagnostics.append(
+            build_error("invalid-condition-result", detail, span, address=address)
+        )
         return "error", ""
     return "fail", message or "This check failed. Its error message cannot be shown."
 
 
-def _evaluate_error_message(expression: Expression, evaluation: Evaluation, scope: Scope, address: str) -> str | None:
+def _evaluate_error_message(
+    expression: Expression, evaluation: Evaluation, scope: Scope, address: str
+) -> str | None:
     """Return the text of an error message. It is "" if unknown, and None, with a diagnostic, if invalid."""
     value = evaluation.evaluate_expression(expression, scope)
     if value is None:
@@ -58,30 +65,43 @@ def _evaluate_error_message(expression: Expression, evaluation: Evaluation, scop
         text, reason = value, describe_problem(problem)
     if reason:
         detail = f"Unsuitable value for error message: {reason}."
-        problem_of_message = build_error("invalid-error-message", detail, expression.span, address=address)
+        problem_of_message = build_error(
+            "invalid-error-message", detail, expression.span, address=address
+        )
         evaluation.diagnostics.append(problem_of_message)
         return None
     if value.has_ephemeral:
-        return "The message refers to ephemeral values, so it is not shown. Wrap them in ephemeralasnull()."
+        return (
+            "The message refers to ephemeral values, so it is not shown. Wrap them in "
+            "ephemeralasnull()."
+        )
     if value.has_marks:
         return "(sensitive value)"
     return str(text.raw).strip() if text.is_known else ""
 
 
-def build_failure(condition: Condition, kind: str, message: str, address: str, block: str, scope: Scope) -> Diagnostic:
+def build_failure(
+    condition: Condition, kind: str, message: str, address: str, block: str, scope: Scope
+) -> Diagnostic:
     """Build the diagnostic of a failed condition, with the values that it refers to."""
     values = build_value_notes(condition.condition, scope)
     subject = condition.condition.span
-    return build_error(ID_OF_CONDITION[kind], message, subject, address=address, block=block, values=values)
+    return build_error(
+        ID_OF_CONDITION[kind], message, subject, address=address, block=block, values=values
+    )
 
 
-def check_conditions(instance: Instance, evaluation: Evaluation) -> tuple[list[Diagnostic], list[CheckResult]]:
+def check_conditions(
+    instance: Instance, evaluation: Evaluation
+) -> tuple[list[Diagnostic], list[CheckResult]]:
     """Check the pre- and postconditions of an instance with planned values. Return problems and the worst result."""
     lifecycle = instance.lifecycle
     assert instance.module is not None
     assert instance.repetition is not None
     before = evaluation.build_scope(instance.module, instance.repetition)
-    after = evaluation.build_scope(instance.module, instance.repetition, instance.view)  # with `self`
+    after = evaluation.build_scope(
+        instance.module, instance.repetition, instance.view
+    )  # with `self`
     conditions = [("precondition", condition, before) for condition in lifecycle.preconditions]
     conditions += [("postcondition", condition, after) for condition in lifecycle.postconditions]
     subject = ConditionSubject("resource", str(instance.address), instance.block_header)
@@ -97,7 +117,9 @@ class ConditionSubject(Struct, frozen=True):
 
 
 def evaluate_conditions(
-    subject: ConditionSubject, conditions: Sequence[tuple[str, Condition, InstanceScope]], evaluation: Evaluation
+    subject: ConditionSubject,
+    conditions: Sequence[tuple[str, Condition, InstanceScope]],
+    evaluation: Evaluation,
 ) -> tuple[list[Diagnostic], list[CheckResult]]:
     """Evaluate the conditions of one subject, each with its kind and scope. Return the problems and one result, the
     worst of all conditions; no result without conditions.
@@ -109,14 +131,20 @@ def evaluate_conditions(
     worst_status = "pass"
     for kind, condition, scope in conditions:
         status, message = evaluate_condition(condition, evaluation, scope, subject.address)
-        worst_status = max(worst_status, status, key=_RANK.index)  # "error" is the worst
+        # "error" is the worst.
+        worst_status = max(worst_status, status, key=_RANK.index)
         if status in _BROKEN_STATUSES:
             positions.append(condition.condition.span)
         if status == "fail":
-            problems.append(build_failure(condition, kind, message, subject.address, subject.header, scope))
+            problems.append(
+                build_failure(condition, kind, message, subject.address, subject.header, scope)
+            )
     messages = tuple(problem.detail for problem in problems)
-    return problems, [CheckResult(subject.kind, subject.address, worst_status, messages, tuple(positions))]
+    return problems, [
+        CheckResult(subject.kind, subject.address, worst_status, messages, tuple(positions))
+    ]
 
 
 _BROKEN_STATUSES = ("fail", "error")
-_RANK = ("pass", "unknown", *_BROKEN_STATUSES)  # from the best status to the worst
+# From the best status to the worst.
+_RANK = ("pass", "unknown", *_BROKEN_STATUSES)

@@ -7,7 +7,13 @@ from msgspec import Struct, field
 
 from nexusform.configuration.body_preparation import PreparedBody
 from nexusform.configuration.declarations.configuration import Lifecycle, ResourceBlock
-from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Span, build_diagnostic, get_text_line
+from nexusform.diagnostics.diagnostic import (
+    Diagnostic,
+    Problem,
+    Span,
+    build_diagnostic,
+    get_text_line,
+)
 from nexusform.interfaces.plugins import ResourceType
 from nexusform.json_data.plain_data import Path, Refinements
 from nexusform.planning.name_resolution.instance_scope import ModuleInstance
@@ -18,7 +24,8 @@ from nexusform.state.objects import ObjectState
 from nexusform.values.typed_value import UNKNOWN
 
 UNKNOWN_PLACEMENT = "placement-argument-unknown"
-# Objects are replaced with their host or cluster. JSON output uses OpenTofu's "replace_by_triggers".
+# Objects are replaced with their host or cluster. JSON output uses OpenTofu's
+# "replace_by_triggers".
 REPLACED_WITH_HOST = "replace_with_its_place"
 
 
@@ -156,10 +163,13 @@ class Instance(Struct):
     def view(self) -> InstanceView:
         """The instance as seen by expressions."""
         values: Mapping[str, Any] | None = None if self.is_invalid else self.planned
-        unresolved = self.decision.unresolved  # computed attributes with missing VMs
+        # computed attributes with missing VMs.
+        unresolved = self.decision.unresolved
         if values is not None and unresolved:
             values = {**values, **dict.fromkeys(unresolved, UNKNOWN)}
-        return InstanceView(values, self.hidden_paths, self.type.schema, self.type.present, self.arguments.refined)
+        return InstanceView(
+            values, self.hidden_paths, self.type.schema, self.type.present, self.arguments.refined
+        )
 
     @property
     def hidden_paths(self) -> tuple[Path, ...]:
@@ -172,16 +182,20 @@ class Instance(Struct):
             return self.prepared.locate(path)
         return self.block.header_span if self.block is not None else None
 
-    def build_diagnostic(self, problem: Problem, arguments: Mapping[str, Any] | None = None) -> Diagnostic:
+    def build_diagnostic(
+        self, problem: Problem, arguments: Mapping[str, Any] | None = None
+    ) -> Diagnostic:
         """Return a resource type's problem as a diagnostic at its line. Details about a sensitive value are hidden,
         because they would reveal parts of it. For a problem in a text, its line is displayed. The text is in
         `arguments`, by default in `config`.
         """
         values = arguments if arguments is not None else self.config or {}
-        text = values.get(str(problem.path[0])) if problem.path and problem.line else None  # to show its line
+        # To show its line.
+        text = values.get(str(problem.path[0])) if problem.path and problem.line else None
         detail, brief, line = problem.detail, problem.brief, get_text_line(text, problem.line)
         is_secret = any(problem.path[: len(path)] == path for path in self.arguments.sensitive)
-        if is_secret and problem.id != SENSITIVE_PLACEMENT:  # that one says nothing about the value
+        # That one says nothing about the value.
+        if is_secret and problem.id != SENSITIVE_PLACEMENT:
             detail, brief, line = _HIDDEN_DETAIL, "", None
         return build_diagnostic(
             problem.severity,
@@ -199,11 +213,15 @@ class Instance(Struct):
         """Return a resource type's problems as diagnostics."""
         return [self.build_diagnostic(problem) for problem in problems]
 
-    def build_error(self, kind: str, detail: str, path: Path = (), headline: str = "") -> Diagnostic:
+    def build_error(
+        self, kind: str, detail: str, path: Path = (), headline: str = ""
+    ) -> Diagnostic:
         """Build an error about this instance."""
         return self.build_diagnostic(Problem(path, kind, detail, headline=headline))
 
 
 _NO_LIFECYCLE = Lifecycle()
 SENSITIVE_PLACEMENT = "sensitive-value-decides"
-_HIDDEN_DETAIL = "The value is sensitive, so the problem is not shown. Wrap it in nonsensitive() to see it."
+_HIDDEN_DETAIL = (
+    "The value is sensitive, so the problem is not shown. Wrap it in nonsensitive() to see it."
+)

@@ -8,7 +8,11 @@ from itertools import chain
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.configuration.declarations.configuration import Condition, Configuration, ResourceBlock
+from nexusform.configuration.declarations.configuration import (
+    Condition,
+    Configuration,
+    ResourceBlock,
+)
 from nexusform.configuration.reference_checks import check_references
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity
 from nexusform.interfaces.plugins import PlanningKind, PluginRegistries
@@ -16,7 +20,10 @@ from nexusform.json_data.plain_data import get_mapping
 from nexusform.planning.instances import argument_evaluation
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.modules.root_outputs import check_sensitive_output
-from nexusform.planning.name_resolution.evaluation_settings import PreparedBodyCache, build_evaluation_settings
+from nexusform.planning.name_resolution.evaluation_settings import (
+    PreparedBodyCache,
+    build_evaluation_settings,
+)
 from nexusform.planning.name_resolution.instance_scope import EvaluationSettings, ModuleInstance
 from nexusform.planning.name_resolution.name_evaluation import Evaluation
 from nexusform.planning.name_resolution.repetition import SINGLE_INSTANCE
@@ -44,13 +51,16 @@ def validate_configuration(request: PlanRequest, *, is_plan: bool = True) -> lis
     bodies = PreparedBodyCache(schemas)
     settings = build_evaluation_settings(request, bodies, request.state)
     settings = mark_unset_variables_unknown(settings, configuration, request.variables)
-    problems += check_move_blocks(request, Evaluation(settings))  # the evaluation below reports invalid expressions
+    # The evaluation below reports invalid expressions.
+    problems += check_move_blocks(request, Evaluation(settings))
     evaluation = Evaluation(settings)
     skus = _find_known_skus(request, evaluation)
     for module in iterate_modules(configuration.root):
         # A placeholder for every instance of the module, with unknown variables.
         instance = ModuleInstance(tuple(map(ModulePathStep, module.path)), module)
-        problems += _ModuleValidator(instance, registries, bodies, evaluation, skus, is_plan).validate()
+        problems += _ModuleValidator(
+            instance, registries, bodies, evaluation, skus, is_plan
+        ).validate()
     return [*problems, *bodies.diagnostics, *evaluation.diagnostics]
 
 
@@ -60,15 +70,21 @@ def _find_known_skus(request: PlanRequest, evaluation: Evaluation) -> frozenset[
     names = set(catalogue_skus)
     for module in iterate_modules(request.configuration.root):
         for block in module.resources.values():
-            if block.mode == "data" or request.registries.get_kind(block.type) is not PlanningKind.VM_SKU:
+            if (
+                block.mode == "data"
+                or request.registries.get_kind(block.type) is not PlanningKind.VM_SKU
+            ):
                 continue
             prepared = evaluation.settings.get_body(block)
-            if prepared is None:  # an invalid block
+            # An invalid block.
+            if prepared is None:
                 return None
-            instance = ModuleInstance(tuple(map(ModulePathStep, module.path)), module)  # in place of all instances
+            # In place of all instances.
+            instance = ModuleInstance(tuple(map(ModulePathStep, module.path)), module)
             values, _, _ = prepared.evaluate(evaluation.build_scope(instance))
             name = values.get("name") or block.name
-            if not isinstance(name, str) or _has_count_or_for_each(block):  # several names, or one not known yet
+            # several names, or one not known yet.
+            if not isinstance(name, str) or _has_count_or_for_each(block):
                 return None
             names.add(name)
     return frozenset(names)
@@ -79,10 +95,14 @@ def mark_unset_variables_unknown(
 ) -> EvaluationSettings:
     """Return the settings with unknown values for unset variables, and without reading data sources."""
     variables = {
-        name: values.get(name, build_unknown(declared.type)) for name, declared in configuration.root.variables.items()
+        name: values.get(name, build_unknown(declared.type))
+        for name, declared in configuration.root.variables.items()
     }
     return replace(
-        settings, variables=variables, read_data=lambda _block, _arguments, _address: (None, []), is_tentative=True
+        settings,
+        variables=variables,
+        read_data=lambda _block, _arguments, _address: (None, []),
+        is_tentative=True,
     )
 
 
@@ -100,7 +120,8 @@ class _ModuleValidator(Struct, frozen=True):
         module, evaluation = self.instance.module, self.evaluation
         is_child_module = bool(self.instance.path)
         problems: list[Diagnostic] = []
-        if is_child_module:  # the root module has the variables of the request
+        # The root module has the variables of the request.
+        if is_child_module:
             for name, declared in module.variables.items():
                 unknown = build_unknown(declared.type).add_marks(declared.marks & EPHEMERAL)
                 evaluation.set_variable(self.instance, name, unknown)
@@ -112,7 +133,8 @@ class _ModuleValidator(Struct, frozen=True):
                 problems += check_sensitive_output(output, value)
         scope = evaluation.build_scope(self.instance)
         problems += self._validate_conditions()
-        for import_block in module.imports:  # for their problems; values may be unknown
+        # For their problems; values may be unknown.
+        for import_block in module.imports:
             list(iterate_requested_imports(import_block, evaluation, problems))
         for block in module.all_blocks:
             problems += self._validate_block_without_state(block)
@@ -134,7 +156,8 @@ class _ModuleValidator(Struct, frozen=True):
         for block in module.all_blocks:
             conditions += (*block.lifecycle.preconditions, *block.lifecycle.postconditions)
         asserts = [*chain.from_iterable(check.asserts for check in module.checks)]
-        if not conditions and not asserts:  # nothing to check, so no module is loaded
+        # Nothing to check, so no module is loaded.
+        if not conditions and not asserts:
             return []
         from nexusform.planning.instances.condition_checks import evaluate_condition
 
@@ -144,7 +167,9 @@ class _ModuleValidator(Struct, frozen=True):
         check_evaluation = self.evaluation.create_reporting_copy()
         for condition in asserts:
             evaluate_condition(condition, check_evaluation, scope, address="")
-        return [replace(problem, severity=Severity.WARNING) for problem in check_evaluation.diagnostics]
+        return [
+            replace(problem, severity=Severity.WARNING) for problem in check_evaluation.diagnostics
+        ]
 
     def _validate_block_without_state(self, block: ResourceBlock) -> list[Diagnostic]:
         """Return the problems of one block independent of state; those of expressions are left in the evaluation."""
@@ -153,9 +178,11 @@ class _ModuleValidator(Struct, frozen=True):
         prepared = self.bodies.get_body(block)
         scope = self.evaluation.build_scope(self.instance)
         if block.lifecycle.prevent_destroy_condition is not None:
-            self.evaluation.evaluate_expression(block.lifecycle.prevent_destroy_condition, scope)  # for its errors
+            # For its errors.
+            self.evaluation.evaluate_expression(block.lifecycle.prevent_destroy_condition, scope)
         expansion, repetition_problems = self.evaluation.expand_block(block, scope)
-        if resource_type is None or prepared is None:  # an unknown type has no arguments to check
+        # An unknown type has no arguments to check.
+        if resource_type is None or prepared is None:
             return repetition_problems
         address = Address(self.instance.path, block.mode, block.type, block.name)
         instance = Instance(
@@ -164,14 +191,21 @@ class _ModuleValidator(Struct, frozen=True):
             prior=None,
             block=block,
             module=self.instance,
-            repetition=SINGLE_INSTANCE,  # each.* and count.* are unknown
+            # each.* and count.* are unknown.
+            repetition=SINGLE_INSTANCE,
             prepared=prepared,
         )
         problems = argument_evaluation.evaluate_arguments(instance, self.evaluation)
-        if self.is_plan and not self.evaluation.is_every_condition_met(block.lifecycle.preconditions, scope):
-            problems = []  # as in Terraform, a failed precondition hides them
-        if not (expansion.repetitions or expansion.unknown):  # without instances, none needs a name
-            problems = [problem for problem in problems if not _is_instance_name_problem(problem, block)]
+        if self.is_plan and not self.evaluation.is_every_condition_met(
+            block.lifecycle.preconditions, scope
+        ):
+            # As in Terraform, a failed precondition hides them.
+            problems = []
+        # Without instances, none needs a name.
+        if not (expansion.repetitions or expansion.unknown):
+            problems = [
+                problem for problem in problems if not _is_instance_name_problem(problem, block)
+            ]
         problems += repetition_problems
         if resource_type.vms is not None and self.skus is not None:
             unknown_skus = resource_type.vms.check_skus(get_mapping(instance.config), self.skus)
@@ -188,20 +222,31 @@ def _is_instance_name_problem(problem: Diagnostic, block: ResourceBlock) -> bool
     block's own name can be used only once". Planned instances need different names; a block without instances needs
     none.
     """
-    is_missing_argument = problem.severity is Severity.ERROR and problem.id == "missing-required-argument"
-    # The evaluation of an instance reports only `name` at the block's header. Other arguments are checked earlier.
-    return _has_count_or_for_each(block) and is_missing_argument and problem.subject == block.header_span
+    is_missing_argument = (
+        problem.severity is Severity.ERROR and problem.id == "missing-required-argument"
+    )
+    # The evaluation of an instance reports only `name` at the block's header. Other arguments are
+    # checked earlier.
+    return (
+        _has_count_or_for_each(block)
+        and is_missing_argument
+        and problem.subject == block.header_span
+    )
 
 
 def check_move_blocks(request: PlanRequest, evaluation: Evaluation) -> list[Diagnostic]:
     """Return the problems of `moved` and `removed` blocks; the latter only in normal and destroy plans."""
     configuration = request.configuration
-    if request.mode is Mode.DESTROY and not request.state.instances:  # nothing to move or destroy
+    # Nothing to move or destroy.
+    if request.mode is Mode.DESTROY and not request.state.instances:
         return []
     checks_removals = request.mode in {Mode.NORMAL, Mode.DESTROY}
     modules = iterate_modules(configuration.root)
-    if not any(module.moved_blocks or (checks_removals and module.removed_blocks) for module in modules):
-        return []  # nothing to check
+    if not any(
+        module.moved_blocks or (checks_removals and module.removed_blocks) for module in modules
+    ):
+        # Nothing to check.
+        return []
     from nexusform.planning.modules.move_checks import check_moved_blocks, check_removed_blocks
 
     problems = list(check_removed_blocks(configuration)) if checks_removals else []

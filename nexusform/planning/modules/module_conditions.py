@@ -39,7 +39,9 @@ class ConditionResults(Struct):
             self.checks += part.checks
 
 
-def check_all_conditions(request: PlanRequest, evaluation: Evaluation, selection: Selection) -> ConditionResults:
+def check_all_conditions(
+    request: PlanRequest, evaluation: Evaluation, selection: Selection
+) -> ConditionResults:
     """Check the conditions outside of managed resources. A destroy plan checks those of variables only. A partial plan
     (-target, -exclude) adds those of its root outputs, and of outputs of other modules rejected while the plan read
     them, by a failed precondition.
@@ -51,7 +53,8 @@ def check_all_conditions(request: PlanRequest, evaluation: Evaluation, selection
     selected_outputs = find_selected_outputs(selection, configuration)
     if selected_outputs is not None:
         for instance in iterate_module_instances(configuration, evaluation):
-            names: Iterable[str] = selected_outputs  # of the root module
+            # Of the root module.
+            names: Iterable[str] = selected_outputs
             if instance.path:
                 outputs, rejected = instance.module.outputs, evaluation.rejected_values
                 names = [name for name in outputs if (instance.path, f"output.{name}") in rejected]
@@ -61,17 +64,23 @@ def check_all_conditions(request: PlanRequest, evaluation: Evaluation, selection
         results.add_all(_check_conditions_of_resources(instance, evaluation, modes=_DATA))
         results.add_all(_check_output_preconditions(instance, evaluation, instance.module.outputs))
     for instance in iterate_module_instances(configuration, evaluation):
-        results.add_all(_evaluate_check_block(check, instance, evaluation) for check in instance.module.checks)
+        results.add_all(
+            _evaluate_check_block(check, instance, evaluation) for check in instance.module.checks
+        )
     return results
 
 
-def check_variable_validations(configuration: Configuration, evaluation: Evaluation) -> ConditionResults:
+def check_variable_validations(
+    configuration: Configuration, evaluation: Evaluation
+) -> ConditionResults:
     """Check the validation rules of all variables."""
     results = ConditionResults()
     for instance in iterate_module_instances(configuration, evaluation):
         for variable in instance.module.variables.values():
             subject = ConditionSubject(
-                "input_variable", _build_address(instance, f"var.{variable.name}"), f'variable "{variable.name}"'
+                "input_variable",
+                _build_address(instance, f"var.{variable.name}"),
+                f'variable "{variable.name}"',
             )
             scope = evaluation.build_scope(instance)
             value = evaluation.get_variable(instance, variable)
@@ -82,12 +91,17 @@ def check_variable_validations(configuration: Configuration, evaluation: Evaluat
             conditions = [("variable", condition, scope) for condition in variable.validations]
             variable_problems, checks = evaluate_conditions(subject, conditions, evaluation)
             evaluation.set_variable(instance, variable.name, value)
-            problems = [_move_problem_to_call(problem, variable, subject, instance) for problem in variable_problems]
+            problems = [
+                _move_problem_to_call(problem, variable, subject, instance)
+                for problem in variable_problems
+            ]
             results.add_all([ConditionResults(problems, checks)])
     return results
 
 
-def check_current_conditions(request: PlanRequest, evaluation: Evaluation) -> Iterator[ConditionResults]:
+def check_current_conditions(
+    request: PlanRequest, evaluation: Evaluation
+) -> Iterator[ConditionResults]:
     """Yield the results of all conditions, except validations of variables, with the current objects."""
     for instance in iterate_module_instances(request.configuration, evaluation):
         yield from _check_conditions_of_resources(instance, evaluation, modes=_ALL)
@@ -110,7 +124,8 @@ def _move_problem_to_call(
     call = instance.call
     source_span, block = variable.span, subject.header
     if call is not None and variable.name in call.inputs:
-        _, source_span = call.inputs[variable.name]  # its expression, and the span
+        # Its expression, and the span.
+        _, source_span = call.inputs[variable.name]
         block = f'module "{call.name}"'
     return build_error(
         problem.id,
@@ -127,17 +142,27 @@ def _check_conditions_of_resources(
 ) -> Iterator[ConditionResults]:
     """Yield the results of pre- and postconditions of the blocks of these modes (data, managed), per instance."""
     for block in instance.module.resources.values():
-        if block.mode in modes and (block.lifecycle.preconditions or block.lifecycle.postconditions):
-            # Problems with the repetition were reported when the block was read: this copy drops them.
+        if block.mode in modes and (
+            block.lifecycle.preconditions or block.lifecycle.postconditions
+        ):
+            # Problems with the repetition were reported when the block was read: this copy drops
+            # them.
             listed = evaluation.create_reporting_copy().list_repetitions(instance, block)
             repetitions = {repetition.key: repetition for repetition in listed}
             for key, item in evaluation.get_resource(instance, block).items.items():
                 address = Address(instance.path, block.mode, block.type, block.name, key)
-                repetition = repetitions.get(key, SINGLE_INSTANCE)  # an instance only in state has none
+                # An instance only in state has none.
+                repetition = repetitions.get(key, SINGLE_INSTANCE)
                 before = evaluation.build_scope(instance, repetition)
                 after = evaluation.build_scope(instance, repetition, item)  # with `self`
-                conditions = [("precondition", condition, before) for condition in block.lifecycle.preconditions]
-                conditions += [("postcondition", condition, after) for condition in block.lifecycle.postconditions]
+                conditions = [
+                    ("precondition", condition, before)
+                    for condition in block.lifecycle.preconditions
+                ]
+                conditions += [
+                    ("postcondition", condition, after)
+                    for condition in block.lifecycle.postconditions
+                ]
                 subject = ConditionSubject("resource", str(address), block.header)
                 yield ConditionResults(*evaluate_conditions(subject, conditions, evaluation))
 
@@ -149,12 +174,16 @@ def _check_output_preconditions(
     scope = evaluation.build_scope(instance)
     for name in names:
         output = instance.module.outputs[name]
-        subject = ConditionSubject("output_value", _build_address(instance, f"output.{name}"), f'output "{name}"')
+        subject = ConditionSubject(
+            "output_value", _build_address(instance, f"output.{name}"), f'output "{name}"'
+        )
         conditions = [("output", condition, scope) for condition in output.preconditions]
         yield ConditionResults(*evaluate_conditions(subject, conditions, evaluation))
 
 
-def _evaluate_check_block(check: Check, instance: ModuleInstance, evaluation: Evaluation) -> ConditionResults:
+def _evaluate_check_block(
+    check: Check, instance: ModuleInstance, evaluation: Evaluation
+) -> ConditionResults:
     """Evaluate a check block: all its problems are warnings. If its data block cannot be read, the status is error."""
     inner_evaluation = evaluation.create_reporting_copy()
     module = instance
@@ -164,8 +193,11 @@ def _evaluate_check_block(check: Check, instance: ModuleInstance, evaluation: Ev
         resources = {**instance.module.resources, (block.mode, block.type, block.name): block}
         module = replace(instance, module=replace(instance.module, resources=resources))
         inner_evaluation.get_resource(module, check.data)
-    is_unread = has_errors(inner_evaluation.diagnostics)  # of the data block
-    subject = ConditionSubject("check", _build_address(instance, f"check.{check.name}"), f'check "{check.name}"')
+    # Of the data block.
+    is_unread = has_errors(inner_evaluation.diagnostics)
+    subject = ConditionSubject(
+        "check", _build_address(instance, f"check.{check.name}"), f'check "{check.name}"'
+    )
     scope = inner_evaluation.build_scope(module)
     conditions = [("check", condition, scope) for condition in check.asserts]
     assert_problems, results = evaluate_conditions(subject, conditions, inner_evaluation)

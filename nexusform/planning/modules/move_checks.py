@@ -2,7 +2,12 @@
 
 from collections.abc import Iterator
 
-from nexusform.configuration.declarations.configuration import Configuration, Module, ModuleCall, ResourceBlock
+from nexusform.configuration.declarations.configuration import (
+    Configuration,
+    Module,
+    ModuleCall,
+    ResourceBlock,
+)
 from nexusform.diagnostics.diagnostic import Diagnostic, Span, build_error
 from nexusform.planning.name_resolution.instance_scope import ModuleInstance
 from nexusform.planning.name_resolution.name_evaluation import Evaluation
@@ -20,7 +25,8 @@ def check_moved_blocks(configuration: Configuration, evaluation: Evaluation) -> 
     """Return the problems of `moved` blocks; cycles are reported only if there are no other problems."""
     problems: list[Diagnostic] = []
     statements = list_move_statements(configuration)
-    silent_evaluation = evaluation.create_reporting_copy()  # its own problems are dropped
+    # Its own problems are dropped.
+    silent_evaluation = evaluation.create_reporting_copy()
     checker = _MoveChecker(silent_evaluation)
     for statement in statements:
         for instance in silent_evaluation.list_module_instances(statement.module):
@@ -31,22 +37,30 @@ def check_moved_blocks(configuration: Configuration, evaluation: Evaluation) -> 
 
 
 class _MoveChecker:
-    # The first move of each address so far. The address of a block, such as `nexus_rack.r`, may mean all of its
-    # instances (True in the key), or its only instance (False).
+    # The first move of each address so far. The address of a block, such as `nexus_rack.r`, may
+    # mean all of its instances (True in the key), or its only instance (False).
 
     def __init__(self, evaluation: Evaluation) -> None:
         self.evaluation = evaluation
         self._targets: dict[tuple[bool, str], tuple[str, MoveStatement]] = {}  # by source
         self._sources: dict[tuple[bool, str], tuple[str, MoveStatement]] = {}  # by target
 
-    def check_statement(self, statement: MoveStatement, instance: ModuleInstance) -> Iterator[Diagnostic]:
+    def check_statement(
+        self, statement: MoveStatement, instance: ModuleInstance
+    ) -> Iterator[Diagnostic]:
         """Yield the problems of one statement in one instance of its module, and record its move."""
-        source, target = (_build_address(instance, statement.source), _build_address(instance, statement.target))
-        if statement.source.type != statement.target.type:  # a module has the type ""
+        source, target = (
+            _build_address(instance, statement.source),
+            _build_address(instance, statement.target),
+        )
+        # A module has the type "".
+        if statement.source.type != statement.target.type:
             yield build_error(
                 "moved-to-another-type",
-                f"{source} cannot move to a {statement.target.type}: the type of an object cannot change. Remove "
-                "this block. To keep the object, forget it with a removed block and import it under its new type.",
+                f"{source} cannot move to a {statement.target.type}: the type of an object cannot "
+                "change. Remove "
+                "this block. To keep the object, forget it with a removed block and import it "
+                "under its new type.",
                 statement.span,
                 address=source if statement.source.type else "",
                 block="moved",
@@ -56,7 +70,8 @@ class _MoveChecker:
         if declared is not None:
             yield build_error(
                 "moved-object-still-exists",
-                f"This block says that {source} moved, but it is still declared at {_format_location(declared)}. "
+                f"This block says that {source} moved, but it is still declared at "
+                f"{_format_location(declared)}. "
                 f"Declare it as {target} instead, or remove this block.",
                 statement.span,
                 block="moved",
@@ -66,32 +81,46 @@ class _MoveChecker:
         move = f"{source} moves to {target}"
         first_target, earlier = self._targets.setdefault((is_for_all, source), (target, statement))
         if first_target != target:
-            yield _build_ambiguity_error(statement, f"{source} moves to {first_target}", move, earlier)
+            yield _build_ambiguity_error(
+                statement, f"{source} moves to {first_target}", move, earlier
+            )
         first_source, earlier = self._sources.setdefault((is_for_all, target), (source, statement))
         if first_source != source:
-            yield _build_ambiguity_error(statement, f"{first_source} moves to {target}", move, earlier)
+            yield _build_ambiguity_error(
+                statement, f"{first_source} moves to {target}", move, earlier
+            )
 
-    def _find_source_declaration(self, statement: MoveStatement, instance: ModuleInstance) -> Span | None:
+    def _find_source_declaration(
+        self, statement: MoveStatement, instance: ModuleInstance
+    ) -> Span | None:
         """Return the span of a declaration of the moved object; None without one."""
         source = statement.source
-        steps = source.module if source.type else source.module[:-1]  # to the module with the block or call
+        # To the module with the block or call.
+        steps = source.module if source.type else source.module[:-1]
         for step in steps:
-            if step.name not in instance.module.calls:  # the call was removed with the object
+            # The call was removed with the object.
+            if step.name not in instance.module.calls:
                 return None
             child = self.evaluation.find_module_instance(instance, step.name, step.key)
             if child is None:
                 return None
             instance = child
-        declared: ResourceBlock | ModuleCall | None = instance.module.resources.get(get_resource_name(source))
+        declared: ResourceBlock | ModuleCall | None = instance.module.resources.get(
+            get_resource_name(source)
+        )
         key = source.key
-        if not source.type:  # it names a module
+        # It names a module.
+        if not source.type:
             declared, key = instance.module.calls.get(source.module[-1].name), source.module[-1].key
         if declared is None:
             return None
-        keys = {repetition.key for repetition in self.evaluation.list_repetitions(instance, declared)}
+        keys = {
+            repetition.key for repetition in self.evaluation.list_repetitions(instance, declared)
+        }
         if not statement.is_for_all_instances and key not in keys:
             return None
-        argument = declared.for_each or declared.count  # of the repetition
+        # Of the repetition.
+        argument = declared.for_each or declared.count
         return argument.span if argument is not None else declared.header_span
 
 
@@ -113,8 +142,10 @@ def _build_ambiguity_error(
     """Build the error about two moves with the same source or target, located at the later `statement`."""
     return build_error(
         "ambiguous-move-statements",
-        f"The moved block at {_format_location(earlier.span)} says that {earlier_move}, and this one that "
-        f"{this_move}. Each address can be the source or the target of one move only. Remove one of them.",
+        f"The moved block at {_format_location(earlier.span)} says that {earlier_move}, and this "
+        "one that "
+        f"{this_move}. Each address can be the source or the target of one move only. Remove one "
+        "of them.",
         statement.span,
         block="moved",
     )
@@ -122,7 +153,9 @@ def _build_ambiguity_error(
 
 def _build_cycle_error(statements: list[MoveStatement]) -> Diagnostic:
     """Build the error about moved blocks in a cycle, located at the first statement; the detail lists all."""
-    lines = "".join(f"\n  {_format_location(statement.span)}: {statement}" for statement in statements)
+    lines = "".join(
+        f"\n  {_format_location(statement.span)}: {statement}" for statement in statements
+    )
     return build_error(
         "cyclic-dependency-in-move-statements",
         "These moved blocks form a cycle. To swap two objects, first move one to a third name in a "
@@ -138,18 +171,25 @@ def check_removed_blocks(configuration: Configuration) -> Iterator[Diagnostic]:
         for removed in module.removed_blocks:
             declared = _find_declared_block(module, removed.source)
             if declared is not None:
-                kind = "removed-resource-still-exists" if removed.source.type else "removed-module-still-exists"
+                kind = (
+                    "removed-resource-still-exists"
+                    if removed.source.type
+                    else "removed-module-still-exists"
+                )
                 prefix = "".join(f"module.{name}." for name in module.path)
                 yield build_error(
                     kind,
-                    f"This block says that {prefix}{removed.source} was removed, but it is still declared at "
+                    f"This block says that {prefix}{removed.source} was removed, but it is still "
+                    "declared at "
                     f"{_format_location(declared.header_span)}. Remove one of the two blocks.",
                     removed.span,
                     block="removed",
                 )
 
 
-def _find_declared_block(module: Module, source: AddressPattern) -> ResourceBlock | ModuleCall | None:
+def _find_declared_block(
+    module: Module, source: AddressPattern
+) -> ResourceBlock | ModuleCall | None:
     """Return the resource block or module call named by a `removed` block; None if it is removed indeed."""
     call: ModuleCall | None = None
     for step in source.module:
@@ -157,6 +197,7 @@ def _find_declared_block(module: Module, source: AddressPattern) -> ResourceBloc
         if call is None:
             return None
         module = call.module
-    if not source.type:  # it names a module
+    # It names a module.
+    if not source.type:
         return call
     return module.resources.get(get_resource_name(source))

@@ -21,8 +21,10 @@ from nexusform.schemas.value_types import DYNAMIC
 from nexusform.state.objects import OutputState
 from nexusform.values.typed_value import UNKNOWN, Value, build_null
 
-EXPORT_TIME = "exported_at"  # attribute of data source results with the time of their figures
-_MAX_SIZE: Final = 1_000_000  # limit on the size of an output: about four seconds of comparing and showing
+# attribute of data source results with the time of their figures.
+EXPORT_TIME = "exported_at"
+# limit on the size of an output: about four seconds of comparing and showing.
+_MAX_SIZE: Final = 1_000_000
 
 
 class RootOutputChanges(Struct, frozen=True):
@@ -34,7 +36,9 @@ class RootOutputChanges(Struct, frozen=True):
     diagnostics: tuple[Diagnostic, ...] = ()
 
 
-def plan_outputs(request: PlanRequest, evaluation: Evaluation, selection: Selection) -> RootOutputChanges:
+def plan_outputs(
+    request: PlanRequest, evaluation: Evaluation, selection: Selection
+) -> RootOutputChanges:
     """Plan the root outputs. With -target or -exclude, outputs of unselected blocks keep their values. A destroy plan
     keeps all outputs with these options, and removes all without them.
     """
@@ -44,18 +48,23 @@ def plan_outputs(request: PlanRequest, evaluation: Evaluation, selection: Select
     declared = {} if request.mode is Mode.DESTROY else request.configuration.root.outputs
     selected_outputs = find_selected_outputs(selection, request.configuration)
     changes: list[OutputChange] = []
-    after = {} if selected_outputs is None else dict(before)  # None: all are selected; unselected ones stay
+    # None: all are selected; unselected ones stay.
+    after = {} if selected_outputs is None else dict(before)
     refined: dict[str, Refinements] = {}
     diagnostics: list[Diagnostic] = []
     for name, output in sorted(declared.items()):
         if selected_outputs is not None and name not in selected_outputs:
             continue
         value = evaluation.get_output(evaluation.root, name)
-        if selected_outputs is not None and _has_missing_objects(value, selected_outputs[name], evaluation):
-            continue  # unknown: it keeps its value in state
+        if selected_outputs is not None and _has_missing_objects(
+            value, selected_outputs[name], evaluation
+        ):
+            # unknown: it keeps its value in state.
+            continue
         if value.size > _MAX_SIZE:
             detail = (
-                "The output has more elements or text than a plan can compare and show in time. Select the part that "
+                "The output has more elements or text than a plan can compare and show in time. "
+                "Select the part that "
                 "other configurations and people need."
             )
             diagnostics.append(build_error("expression-too-large", detail, output.expression.span))
@@ -67,13 +76,16 @@ def plan_outputs(request: PlanRequest, evaluation: Evaluation, selection: Select
         # An undeclared sensitive value is rejected, and hidden nevertheless.
         after[name] = build_output_state(output, value)
         changes.append(_build_change(name, before.get(name), after[name]))
-    if not selection.targets:  # -target removes no output
+    # -target removes no output.
+    if not selection.targets:
         changes += _list_removed_outputs(before, declared)
         after = {name: output for name, output in after.items() if name in declared}
     return RootOutputChanges(tuple(changes), after, refined, tuple(diagnostics))
 
 
-def _has_missing_objects(value: Value, needed_blocks: Collection[Declaration], evaluation: Evaluation) -> bool:
+def _has_missing_objects(
+    value: Value, needed_blocks: Collection[Declaration], evaluation: Evaluation
+) -> bool:
     """Return whether an output is unknown because an instance of a needed block does not exist. The plan may leave an
     instance out (-target, -exclude): one that does not exist has no attributes (None).
     """
@@ -82,7 +94,8 @@ def _has_missing_objects(value: Value, needed_blocks: Collection[Declaration], e
     addresses = (build_block_address(node) for node in needed_blocks)
     needed = {(address.module, address.mode, address.type, address.name) for address in addresses}
     for (module_path, mode, kind, name), view in evaluation.resources.items():
-        module = tuple(step.name for step in module_path)  # without the keys of module instances
+        # Without the keys of module instances.
+        module = tuple(step.name for step in module_path)
         is_needed = (module, mode, kind, name) in needed
         if is_needed and any(item.attributes is None for item in view.items.values()):
             return True
@@ -106,14 +119,26 @@ def plan_current_outputs(request: PlanRequest, evaluation: Evaluation) -> RootOu
             after[name] = planned
             changes.append(_build_change(name, before.get(name), planned))
     all_changes = (*changes, *_list_removed_outputs(before, declared))
-    return RootOutputChanges(all_changes, after, diagnostics=(*diagnostics, *evaluation.diagnostics))
+    return RootOutputChanges(
+        all_changes, after, diagnostics=(*diagnostics, *evaluation.diagnostics)
+    )
 
 
-def _list_removed_outputs(before: Mapping[str, OutputState], declared: Collection[str]) -> Iterator[OutputChange]:
+def _list_removed_outputs(
+    before: Mapping[str, OutputState], declared: Collection[str]
+) -> Iterator[OutputChange]:
     """Yield the outputs in state (`before`) without a declaration."""
     for name, prior in sorted(before.items()):
-        if name not in declared:  # the configuration no longer has it
-            yield OutputChange(name, Action.DELETE, prior.value, after=None, type=prior.type, sensitive=prior.sensitive)
+        # The configuration no longer has it.
+        if name not in declared:
+            yield OutputChange(
+                name,
+                Action.DELETE,
+                prior.value,
+                after=None,
+                type=prior.type,
+                sensitive=prior.sensitive,
+            )
 
 
 def build_output_state(output: Output, value: Value) -> OutputState:
@@ -125,16 +150,25 @@ def build_output_state(output: Output, value: Value) -> OutputState:
 def check_sensitive_output(output: Output, value: Value) -> list[Diagnostic]:
     """Return the error of a root output for an ephemeral declaration or value, or an exposed secret; else []."""
     if output.ephemeral:
-        detail = f'The output "{output.name}" of the root module is saved in the state, so it cannot be ephemeral.'
-        return [build_error("ephemeral-output-not-allowed", detail, output.span, block=f'output "{output.name}"')]
+        detail = (
+            f'The output "{output.name}" of the root module is saved in the state, so it cannot '
+            "be ephemeral."
+        )
+        return [
+            build_error(
+                "ephemeral-output-not-allowed", detail, output.span, block=f'output "{output.name}"'
+            )
+        ]
     if value.has_ephemeral:
         return check_ephemeral_output(output, value)
-    if output.sensitive or not value.has_marks:  # declared, or not sensitive
+    # declared, or not sensitive.
+    if output.sensitive or not value.has_marks:
         return []
     return [
         build_error(
             "output-refers-to-sensitive-values",
-            f'The value of output "{output.name}" is sensitive and would be shown. Add sensitive = true to '
+            f'The value of output "{output.name}" is sensitive and would be shown. Add sensitive '
+            "= true to "
             "the output, or wrap the value in nonsensitive() if it may be shown.",
             output.expression.span,
             block=f'output "{output.name}"',
@@ -145,8 +179,10 @@ def check_sensitive_output(output: Output, value: Value) -> list[Diagnostic]:
 def _build_change(name: str, prior: OutputState | None, planned: OutputState) -> OutputChange:
     """Build the change of a declared output: from `prior`, its value in state (None: a new output), to `planned`."""
     if prior is None:
-        action = Action.CREATE if planned.value is not None else Action.NO_OP  # a null output does not exist
-        return OutputChange(name, action, None, planned.value, planned.type, planned.sensitive)  # None: it is new
+        # A null output does not exist.
+        action = Action.CREATE if planned.value is not None else Action.NO_OP
+        # None: it is new.
+        return OutputChange(name, action, None, planned.value, planned.type, planned.sensitive)
     # A value known only after apply may differ.
     same_value = prior.value == planned.value and planned.value is not UNKNOWN
     is_unchanged = same_value and prior.sensitive == planned.sensitive
@@ -178,7 +214,9 @@ def list_ephemeral_variables(request: PlanRequest) -> tuple[str, ...]:
     )
 
 
-def iterate_module_instances(configuration: Configuration, evaluation: Evaluation) -> Iterator[ModuleInstance]:
+def iterate_module_instances(
+    configuration: Configuration, evaluation: Evaluation
+) -> Iterator[ModuleInstance]:
     """Yield the instances of all modules, those of a caller before those of the modules it calls."""
     for module in iterate_modules(configuration.root):
         yield from evaluation.list_module_instances(module.path)
@@ -192,10 +230,13 @@ def read_all_data(configuration: Configuration, evaluation: Evaluation) -> None:
                 evaluation.get_resource(instance, block)
 
 
-_MAXIMUM_AGE: Final = timedelta(days=1)  # workloads of a site change from day to day
+# workloads of a site change from day to day.
+_MAXIMUM_AGE: Final = timedelta(days=1)
 
 
-def build_inventory_read(address: str, exported_at: str, plan_time: str, max_age: object = None) -> InventoryRead:
+def build_inventory_read(
+    address: str, exported_at: str, plan_time: str, max_age: object = None
+) -> InventoryRead:
     """Build the record of an inventory read. It is stale if undated, older than `max_age` (such as "12h", by default a
     day), or more than a day in the future.
     """
@@ -208,7 +249,8 @@ def build_inventory_read(address: str, exported_at: str, plan_time: str, max_age
     if export_time is None or current_time is None:
         return InventoryRead(address, exported_at, is_stale=True)
     age = current_time - export_time
-    is_in_future = age < -_MAXIMUM_AGE  # the time may be wrong
+    # The time may be wrong.
+    is_in_future = age < -_MAXIMUM_AGE
     return InventoryRead(address, exported_at, is_stale=age > limit or is_in_future)
 
 
@@ -223,6 +265,7 @@ def list_inventories_read(evaluation: Evaluation, plan_time: str) -> tuple[Inven
                 continue
             address = str(Address(module, "data", kind, name, key))
             exported_at, max_age = item.attributes[EXPORT_TIME], item.attributes.get("max_age")
-            known_time = exported_at if isinstance(exported_at, str) else ""  # null or unknown
+            # null or unknown.
+            known_time = exported_at if isinstance(exported_at, str) else ""
             inventories.append(build_inventory_read(address, known_time, plan_time, max_age))
     return tuple(sorted(inventories, key=lambda inventory: inventory.address))

@@ -1,6 +1,7 @@
 """Resolution of names during planning: variables, locals, modules, resources."""
 
-PUBLIC = {  # public names of the package, by module
+# public names of the package, by module.
+PUBLIC = {
     "name_evaluation": "Evaluation",
     "value_origins": "ValueOriginTracer",
     "instance_scope": "InstanceScope",

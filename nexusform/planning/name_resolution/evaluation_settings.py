@@ -25,7 +25,11 @@ from nexusform.interfaces.plugins import (
     StateReader,
 )
 from nexusform.json_data.plain_data import list_unknown_paths
-from nexusform.planning.name_resolution.instance_scope import EvaluationReads, EvaluationSettings, ModuleInstance
+from nexusform.planning.name_resolution.instance_scope import (
+    EvaluationReads,
+    EvaluationSettings,
+    ModuleInstance,
+)
 from nexusform.planning.name_resolution.name_evaluation import Evaluation
 from nexusform.planning.name_resolution.repetition import InstanceView, ResourceView
 from nexusform.planning.plan_request import PlanRequest
@@ -49,7 +53,9 @@ class PlanClock:
         raise AssertionError(seconds)
 
 
-def build_evaluation_settings(request: PlanRequest, bodies: PreparedBodyCache, state: State) -> EvaluationSettings:
+def build_evaluation_settings(
+    request: PlanRequest, bodies: PreparedBodyCache, state: State
+) -> EvaluationSettings:
     """Build the settings to evaluate expressions for a plan. Their `reads` records all files and data read."""
     clock = PlanClock(request.now)
     registries = request.registries
@@ -57,9 +63,11 @@ def build_evaluation_settings(request: PlanRequest, bodies: PreparedBodyCache, s
 
     @cache
     def functions() -> Mapping[str, Any]:
-        from nexusform.language.functions.registry import build_functions  # loaded on first call
+        # loaded on first call.
+        from nexusform.language.functions.registry import build_functions
 
-        # Relative paths start at the root module, in every module; for other bases there is path.module.
+        # Relative paths start at the root module, in every module; for other bases there is
+        # path.module.
         return build_functions(
             FileReadRecorder(request.files, reads.files),
             clock,
@@ -84,7 +92,8 @@ def build_evaluation_settings(request: PlanRequest, bodies: PreparedBodyCache, s
         files=FileReadRecorder(request.files, reads.files),
         maximum_instances=request.limits.instances,
     )
-    reader.settings = settings  # used to list the configured arguments of other blocks
+    # used to list the configured arguments of other blocks.
+    reader.settings = settings
     return settings
 
 
@@ -93,12 +102,15 @@ class _DataBlockReader:
     set before the first block is read.
     """
 
-    def __init__(self, request: PlanRequest, bodies: PreparedBodyCache, state: State, reads: EvaluationReads) -> None:
+    def __init__(
+        self, request: PlanRequest, bodies: PreparedBodyCache, state: State, reads: EvaluationReads
+    ) -> None:
         self._request = request
         self._bodies = bodies
         self._state = state
         self._reads = reads
-        self.settings: EvaluationSettings  # set later, because the settings contain this reader
+        # Set later, because the settings contain this reader.
+        self.settings: EvaluationSettings
 
     def read(
         self, block: ResourceBlock, arguments: Mapping[str, Any], address: str
@@ -107,7 +119,8 @@ class _DataBlockReader:
         request, reads = self._request, self._reads
         source = request.registries.data_sources[block.type]
         override = _find_data_override(source, arguments, address, request)
-        if override is not None:  # of a test (override_data); it replaces reading
+        # Of a test (override_data); it replaces reading.
+        if override is not None:
             return DataResult(override), []
         context = ReadContext(
             files=FileReadRecorder(request.files, reads.data_files),
@@ -117,10 +130,15 @@ class _DataBlockReader:
             list_configured=partial(_list_configured_arguments, self.settings),
         )
         if request.read_state is not None:
-            read_state = partial(_read_remote_state_and_record, request.read_state, block.name, address, reads.states)
+            read_state = partial(
+                _read_remote_state_and_record, request.read_state, block.name, address, reads.states
+            )
             context = replace(context, read_state=read_state)
         if request.query is not None:
-            context = replace(context, query_server=partial(_query_server_and_record, request.query, reads.answers))
+            context = replace(
+                context,
+                query_server=partial(_query_server_and_record, request.query, reads.answers),
+            )
         answer, problems = _read_data_source(source, arguments, context)
         body = self._bodies.get_body(block)
         assert body is not None, "its arguments were evaluated"
@@ -139,11 +157,15 @@ class _DataBlockReader:
         return answer, diagnostics
 
 
-def _list_configured_arguments(settings: EvaluationSettings, type_name: str) -> list[dict[str, Any]]:
+def _list_configured_arguments(
+    settings: EvaluationSettings, type_name: str
+) -> list[dict[str, Any]]:
     """Return the arguments of the managed blocks of a type, each with its name. A data source needs them before
     anything is planned: no data is read for them, and values from data or resources are unknown.
     """
-    tentative = replace(settings, read_data=lambda _block, _arguments, _address: (None, []), is_tentative=True)
+    tentative = replace(
+        settings, read_data=lambda _block, _arguments, _address: (None, []), is_tentative=True
+    )
     evaluation = Evaluation(tentative)
     configured: list[dict[str, Any]] = []
     for path, block in _iterate_blocks(settings.configuration.root, path=()):
@@ -158,7 +180,9 @@ def _list_configured_arguments(settings: EvaluationSettings, type_name: str) -> 
     return configured
 
 
-def _iterate_blocks(module: Module, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], ResourceBlock]]:
+def _iterate_blocks(
+    module: Module, path: tuple[str, ...]
+) -> Iterator[tuple[tuple[str, ...], ResourceBlock]]:
     """Yield the blocks of a module and of all below it, with the path of their module (names of calls)."""
     for block in module.resources.values():
         yield path, block
@@ -176,7 +200,9 @@ def _read_remote_state_and_record(
     return state, problems
 
 
-def _query_server_and_record(read: ServerReader, recorded: dict[str, str], query: ServerQuery) -> str:
+def _query_server_and_record(
+    read: ServerReader, recorded: dict[str, str], query: ServerQuery
+) -> str:
     """Return the answer of a server to a query, and record it by the key of the query."""
     answer = read(query)
     recorded[build_query_key(query)] = answer
@@ -226,7 +252,9 @@ def _find_data_override(
     configured, or null.
     """
     block = parse_address(address)
-    values = next((override.values for override in request.data_overrides if override.is_for(block)), None)
+    values = next(
+        (override.values for override in request.data_overrides if override.is_for(block)), None
+    )
     if values is None:
         return None
     names = (*source.schema.attributes, *source.schema.blocks)
@@ -242,7 +270,8 @@ def _read_data_source(
         unknown_argument_problem = Problem(
             unknown_path,
             "data-source-argument-unknown",
-            "A data source is read while the plan is made, so its arguments must be known by then; this "
+            "A data source is read while the plan is made, so its arguments must be known by "
+            "then; this "
             "value is known only after apply.",
         )
         return None, [unknown_argument_problem]
@@ -268,7 +297,8 @@ def _list_managed_names(request: PlanRequest, state: State) -> frozenset[str]:
         if resource_type is None or resource_type.vms is None:
             continue
         attributes = current.attributes
-        cluster = str(attributes.get("kubernetes_cluster_id") or "").rpartition("/")[2]  # of a pool, else ""
+        # Of a pool, else "".
+        cluster = str(attributes.get("kubernetes_cluster_id") or "").rpartition("/")[2]
         name = str(attributes.get("name"))
         names.add(f"{cluster}/{name}" if cluster else name)
     return frozenset(names)
@@ -279,8 +309,10 @@ class PreparedBodyCache:
 
     def __init__(self, schemas: Mapping[Mode, Mapping[str, BlockSchema]]) -> None:
         self._schemas = schemas
-        self._cache: dict[ConfigAddress, PreparedBody | None] = {}  # None: a block of an unknown type
-        self.diagnostics: list[Diagnostic] = []  # of all bodies so far
+        # None: a block of an unknown type.
+        self._cache: dict[ConfigAddress, PreparedBody | None] = {}
+        # Of all bodies so far.
+        self.diagnostics: list[Diagnostic] = []
         self.invalid_blocks: set[ConfigAddress] = set()  # with errors
 
     def get_body(self, block: ResourceBlock) -> PreparedBody | None:
@@ -319,7 +351,10 @@ class StateEvaluation(Evaluation):
         for repetition in expansion.repetitions:
             address = Address(instance.path, "managed", block.type, block.name, repetition.key)
             item = InstanceView(
-                attributes=None, sensitive=(), schema=resource_type.schema, present=resource_type.present
+                attributes=None,
+                sensitive=(),
+                schema=resource_type.schema,
+                present=resource_type.present,
             )
             recorded = self._state.instances.get(address, EMPTY_INSTANCE).current
             if recorded is not None:

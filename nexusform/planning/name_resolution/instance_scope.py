@@ -18,7 +18,12 @@ from nexusform.configuration.declarations.configuration import (
 from nexusform.diagnostics.diagnostic import Diagnostic
 from nexusform.interfaces.plugins import DataResult, Files
 from nexusform.language.evaluator import Scope
-from nexusform.language.syntax.syntax_nodes import Expression, Traversal, TraverseAttribute, TraverseIndex
+from nexusform.language.syntax.syntax_nodes import (
+    Expression,
+    Traversal,
+    TraverseAttribute,
+    TraverseIndex,
+)
 from nexusform.planning.name_resolution.repetition import (
     LIST,
     SINGLE,
@@ -32,7 +37,13 @@ from nexusform.plans.plan import PlanInputs
 from nexusform.resources.address import Key, Mode, ModulePath
 from nexusform.schemas.block_schema import BlockSchema
 from nexusform.schemas.value_types import DYNAMIC
-from nexusform.values.typed_value import Value, build_boolean, build_number, build_string, build_unknown
+from nexusform.values.typed_value import (
+    Value,
+    build_boolean,
+    build_number,
+    build_string,
+    build_unknown,
+)
 
 
 class ModuleInstance(Struct, frozen=True):
@@ -71,7 +82,9 @@ class EvaluationSettings(Struct, frozen=True):
     functions: Callable[[], Mapping[str, Any]]
     get_body: Callable[[ResourceBlock], PreparedBody | None]
     schemas: Mapping[Mode, Mapping[str, BlockSchema]]
-    read_data: Callable[[ResourceBlock, Mapping[str, Any], str], tuple[DataResult | None, list[Diagnostic]]]
+    read_data: Callable[
+        [ResourceBlock, Mapping[str, Any], str], tuple[DataResult | None, list[Diagnostic]]
+    ]
     working_directory: str
     workspace: str
     reads: EvaluationReads
@@ -111,7 +124,9 @@ class NameResolver(Protocol):
     def get_module_expansion(self, parent: ModuleInstance, call: ModuleCall) -> BlockExpansion:
         """Return the instances of a module call: the expansion of its count or for_each."""
 
-    def find_module_instance(self, parent: ModuleInstance, name: str, key: Key) -> ModuleInstance | None:
+    def find_module_instance(
+        self, parent: ModuleInstance, name: str, key: Key
+    ) -> ModuleInstance | None:
         """Return the module instance with this key of the call with this name in `parent`; None without one."""
 
     def build_module_value(self, parent: ModuleInstance, call: ModuleCall) -> Value:
@@ -148,7 +163,9 @@ class InstanceScope(Struct, frozen=True):
         return _resolve_resource(self, "managed", name, traversal, used=0)
 
 
-def _resolve_resource(scope: InstanceScope, mode: Mode, kind: str, traversal: Traversal, used: int) -> Lookup:
+def _resolve_resource(
+    scope: InstanceScope, mode: Mode, kind: str, traversal: Traversal, used: int
+) -> Lookup:
     """Return the value of a reference to a resource, an instance of it or one attribute, always without problems.
     `used` is the number of steps before the name of the block: none in `nexus_rack.r1[0].id`, and one in
     `data.nexus_site.s.id`. The result has the number of steps used for the value. The evaluator resolves the others.
@@ -162,13 +179,16 @@ def _resolve_resource(scope: InstanceScope, mode: Mode, kind: str, traversal: Tr
     if block is None:
         return _build_unknown_lookup(traversal)
     view = scope.names.get_resource(scope.instance, block)
-    if not view.shape:  # its count or for_each is unknown or invalid
+    # Its count or for_each is unknown or invalid.
+    if not view.shape:
         return _build_unknown_lookup(traversal)
-    key: Key = None  # of a single instance
+    # Of a single instance.
+    key: Key = None
     if view.shape != SINGLE:
         key_step = steps[used] if used < len(steps) else None
         key = _parse_literal_key(key_step, view.shape)
-        if key is None or key not in view.items:  # the evaluator indexes the whole value, or reports a missing key
+        # The evaluator indexes the whole value, or reports a missing key.
+        if key is None or key not in view.items:
             return Lookup(view.get_value(), used)
         used += 1
     item = view.items.get(key)
@@ -208,9 +228,11 @@ def _resolve_module_reference(scope: InstanceScope, traversal: Traversal) -> Loo
         return _build_unknown_lookup(traversal)
     shape = scope.names.get_module_expansion(scope.instance, call).shape
     steps = traversal.steps
-    used, key = 1, None  # used steps: the name of the call
+    # used steps: the name of the call.
+    used, key = 1, None
     if shape != SINGLE:
-        key = _parse_literal_key(steps[1] if len(steps) > 1 else None, shape)  # None: a computed key, or none
+        # None: a computed key, or none.
+        key = _parse_literal_key(steps[1] if len(steps) > 1 else None, shape)
         used = 2
     output = steps[used] if used < len(steps) else None
     if isinstance(output, TraverseAttribute) and (shape == SINGLE or key is not None):
@@ -236,13 +258,16 @@ def _resolve_nexusform_name(scope: InstanceScope, traversal: Traversal) -> Looku
     settings = scope.names.settings
     if traversal.first_name == "applying":
         return Lookup(build_boolean(settings.is_applying), 1)
-    return _build_text_result({"workspace": settings.workspace}.get(traversal.first_name), traversal)
+    return _build_text_result(
+        {"workspace": settings.workspace}.get(traversal.first_name), traversal
+    )
 
 
 def _resolve_count_index_reference(scope: InstanceScope, traversal: Traversal) -> Lookup:
     """Resolve count.index to a number, with one used step after `count`."""
     key = scope.repetition.key
-    if not isinstance(key, int):  # outside of a block with count
+    # outside of a block with count.
+    if not isinstance(key, int):
         return _build_unknown_lookup(traversal)
     return Lookup(build_number(key), 1)
 
@@ -270,8 +295,12 @@ def _resolve_self_reference(scope: InstanceScope, traversal: Traversal) -> Looku
 _READERS: dict[str, Callable[[InstanceScope, Traversal], Lookup]] = {
     "var": _resolve_variable_reference,
     "local": _resolve_local_reference,
-    "data": lambda scope, traversal: _resolve_resource(scope, "data", traversal.first_name, traversal, used=1),
-    "resource": lambda scope, traversal: _resolve_resource(scope, "managed", traversal.first_name, traversal, used=1),
+    "data": lambda scope, traversal: _resolve_resource(
+        scope, "data", traversal.first_name, traversal, used=1
+    ),
+    "resource": lambda scope, traversal: _resolve_resource(
+        scope, "managed", traversal.first_name, traversal, used=1
+    ),
     "module": _resolve_module_reference,
     "path": _resolve_path_reference,
     "nexusform": _resolve_nexusform_name,
@@ -295,7 +324,8 @@ def _build_text_result(text: str | None, traversal: Traversal) -> Lookup:
 
 def _parse_literal_key(step: Any, shape: str) -> Key:
     """Return the instance key in a step `[key]`, a number for a LIST block, else a text. None for other steps."""
-    if not isinstance(step, TraverseIndex):  # `.name`, not `[key]`
+    # `.name`, not `[key]`.
+    if not isinstance(step, TraverseIndex):
         return None
     key = step.key
     if shape == LIST:

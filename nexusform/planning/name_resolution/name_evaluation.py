@@ -11,7 +11,13 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from nexusform.configuration.declarations.configuration import Condition, ModuleCall, Output, ResourceBlock, Variable
+from nexusform.configuration.declarations.configuration import (
+    Condition,
+    ModuleCall,
+    Output,
+    ResourceBlock,
+    Variable,
+)
 from nexusform.configuration.declarations.limits import build_limit_error
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors
 from nexusform.interfaces.plugins import DataResult
@@ -19,7 +25,11 @@ from nexusform.json_data.plain_data import ConversionProblem, Path
 from nexusform.language.evaluator import Scope, evaluate_expression
 from nexusform.language.syntax.syntax_nodes import Expression
 from nexusform.language.type_conversion import convert_value, describe_problem
-from nexusform.planning.name_resolution.instance_scope import EvaluationSettings, InstanceScope, ModuleInstance
+from nexusform.planning.name_resolution.instance_scope import (
+    EvaluationSettings,
+    InstanceScope,
+    ModuleInstance,
+)
 from nexusform.planning.name_resolution.repetition import (
     DISABLED,
     LIST,
@@ -32,7 +42,14 @@ from nexusform.planning.name_resolution.repetition import (
     ResourceView,
     expand_repetition,
 )
-from nexusform.resources.address import ROOT_MODULE, Address, ConfigAddress, Key, ModulePath, ModulePathStep
+from nexusform.resources.address import (
+    ROOT_MODULE,
+    Address,
+    ConfigAddress,
+    Key,
+    ModulePath,
+    ModulePathStep,
+)
 from nexusform.schemas.block_schema import BlockSchema
 from nexusform.schemas.value_types import DYNAMIC
 from nexusform.values.typed_value import (
@@ -45,8 +62,8 @@ from nexusform.values.typed_value import (
     build_unknown,
 )
 
-# Problem ids of the repetition argument. They are separate ids so that consequences of unread data can be
-# filtered by them.
+# Problem ids of the repetition argument. They are separate ids so that consequences of unread data
+# can be filtered by them.
 UNKNOWN_REPETITION = {
     "count": "unknown-count-argument",
     "for_each": "unknown-for-each-argument",
@@ -55,8 +72,8 @@ UNKNOWN_REPETITION = {
 
 ResourceKey = tuple[ModulePath, str, str, str]
 
-# Maximum depth of nested locals and outputs before the deepest one is evaluated separately: calls nest no
-# deeper for any length of chain.
+# Maximum depth of nested locals and outputs before the deepest one is evaluated separately: calls
+# nest no deeper for any length of chain.
 MAXIMUM_DEPTH: Final = 25
 
 
@@ -90,14 +107,18 @@ class Evaluation:
         self.root = ModuleInstance(ROOT_MODULE, settings.configuration.root)
         self.diagnostics: list[Diagnostic] = []
         self.resources: MutableMapping[ResourceKey, ResourceView] = {}
-        self._cache: MutableMapping[tuple[ModulePath, str, str], Value] = {}  # by module, kind ("local"), name
-        # Values rejected by a validation, or a precondition of an output, by module and name (`output.NAME`). All other
-        # expressions read them as unknown.
+        # By module, kind ("local"), name.
+        self._cache: MutableMapping[tuple[ModulePath, str, str], Value] = {}
+        # Values rejected by a validation, or a precondition of an output, by module and name
+        # (`output.NAME`). All other expressions read them as unknown.
         self.rejected_values: dict[tuple[ModulePath, str], Value] = {}
-        self._modules: dict[tuple[str, ...], list[ModuleInstance]] = {(): [self.root]}  # by path without keys
-        self._module_shapes: dict[tuple[ModulePath, str], BlockExpansion] = {}  # by parent and name of the call
+        # By path without keys.
+        self._modules: dict[tuple[str, ...], list[ModuleInstance]] = {(): [self.root]}
+        # By parent and name of the call.
+        self._module_shapes: dict[tuple[ModulePath, str], BlockExpansion] = {}
         self._by_path: dict[ModulePath, ModuleInstance] = {ROOT_MODULE: self.root}
-        self._depth = 0  # of nested evaluations of locals and outputs
+        # Of nested evaluations of locals and outputs.
+        self._depth = 0
 
     def create_tentative_copy(self) -> Evaluation:
         """Return an evaluation that starts with the known values and keeps new values and diagnostics to itself. Values
@@ -125,11 +146,15 @@ class Evaluation:
             call = parent.module.calls[path[-1]]
             for repetition in self.get_module_expansion(parent, call).repetitions:
                 step = ModulePathStep(call.name, repetition.key)
-                instance = ModuleInstance((*parent.path, step), call.module, call, parent, repetition)
+                instance = ModuleInstance(
+                    (*parent.path, step), call.module, call, parent, repetition
+                )
                 self._by_path[instance.path] = instance
                 instances.append(instance)
             if len(instances) > self.settings.maximum_instances:
-                raise build_limit_error("module instances", "instances", self.settings.maximum_instances)
+                raise build_limit_error(
+                    "module instances", "instances", self.settings.maximum_instances
+                )
         self._modules[path] = instances
         return instances
 
@@ -152,13 +177,18 @@ class Evaluation:
             self._module_shapes[key] = expansion
         return expansion
 
-    def _check_repetition(self, expansion: BlockExpansion, block: ResourceBlock | ModuleCall) -> None:
+    def _check_repetition(
+        self, expansion: BlockExpansion, block: ResourceBlock | ModuleCall
+    ) -> None:
         """Report an unknown count or for_each, unless the evaluation is tentative: it is repeated with known values."""
         if expansion.unknown and not self.settings.is_tentative:
             self.diagnostics.append(build_unknown_repetition_error(expansion.unknown, block))
 
     def build_scope(
-        self, instance: ModuleInstance, repetition: RepetitionData = SINGLE_INSTANCE, this: InstanceView | None = None
+        self,
+        instance: ModuleInstance,
+        repetition: RepetitionData = SINGLE_INSTANCE,
+        this: InstanceView | None = None,
     ) -> InstanceScope:
         """Return the names visible in a block of a module instance; `this` is the object named `self`."""
         return InstanceScope(self, instance, repetition, this)
@@ -169,7 +199,9 @@ class Evaluation:
         self.diagnostics += problems
         return None if has_errors(problems) else value
 
-    def expand_block(self, block: ModuleCall | ResourceBlock, scope: Scope) -> tuple[BlockExpansion, list[Diagnostic]]:
+    def expand_block(
+        self, block: ModuleCall | ResourceBlock, scope: Scope
+    ) -> tuple[BlockExpansion, list[Diagnostic]]:
         """Return the expansion of count or for_each of a block; without instances on errors."""
         maximum = self.settings.maximum_instances
         return expand_repetition(
@@ -193,11 +225,15 @@ class Evaluation:
         key = (instance.path, "var", declared.name)
         if key not in self._cache:
             value = self._evaluate_variable_value(instance, declared)
-            self._cache[key] = value.add_marks(declared.marks)  # validation rules refer to it
+            # validation rules refer to it.
+            self._cache[key] = value.add_marks(declared.marks)
             try:
-                is_valid = self.is_every_condition_met(declared.validations, self.build_scope(instance))
+                is_valid = self.is_every_condition_met(
+                    declared.validations, self.build_scope(instance)
+                )
             except _MaximumDepthExceeded:
-                del self._cache[key]  # it is evaluated again, after the deeper value
+                # It is evaluated again, after the deeper value.
+                del self._cache[key]
                 raise
             if not is_valid:
                 self.rejected_values[instance.path, declared.name] = self._cache[key]
@@ -208,13 +244,16 @@ class Evaluation:
         """Return whether no condition is false, null or invalid; the checks of conditions report the reasons. An
         unknown condition may still hold. Conditions may be text: "true" is true, as in Terraform.
         """
-        checked = conditions if self.settings.validates_variables else ()  # the console uses rejected values, too
+        # The console uses rejected values, too.
+        checked = conditions if self.settings.validates_variables else ()
         for condition in checked:
             value = self.create_reporting_copy().evaluate_expression(condition.condition, scope)
-            if value is None:  # it is invalid
+            # It is invalid.
+            if value is None:
                 return False
             is_met = value.raw is True or value.raw == "true"
-            if value.is_known and not is_met:  # null or false
+            # null or false.
+            if value.is_known and not is_met:
                 return False
         return True
 
@@ -226,21 +265,30 @@ class Evaluation:
         if instance.parent is None or instance.call is None:
             return self.settings.variables.get(declared.name, default)
         call_input = instance.call.inputs.get(declared.name)
-        if call_input is None:  # the call omits it
+        # The call omits it.
+        if call_input is None:
             return default
         expression, span = call_input
-        value = self.evaluate_expression(expression, self.build_scope(instance.parent, instance.repetition))
+        value = self.evaluate_expression(
+            expression, self.build_scope(instance.parent, instance.repetition)
+        )
         if value is None:
             return build_unknown(declared.type)
         subject = f'variable "{declared.name}" of module "{instance.call.name}"'
-        if value.is_null and not declared.nullable:  # a null argument means the default
+        # A null argument means the default.
+        if value.is_null and not declared.nullable:
             if declared.default is not None:
                 return default
             kind = "required-variable-not-set"
-            detail = f"The {subject} may not be null and has no default. Pass a value, or give the variable a default."
+            detail = (
+                f"The {subject} may not be null and has no default. Pass a value, or give the "
+                "variable a default."
+            )
         elif value.has_ephemeral and not declared.ephemeral:
             kind = "ephemeral-value-not-allowed"
-            detail = f"The {subject} takes no ephemeral values. Add ephemeral = true to the variable."
+            detail = (
+                f"The {subject} takes no ephemeral values. Add ephemeral = true to the variable."
+            )
         else:
             try:
                 return convert_value(value, declared.type)
@@ -269,7 +317,8 @@ class Evaluation:
             return self._cache[named_value.key]
         if self._depth >= MAXIMUM_DEPTH:
             raise _MaximumDepthExceeded(named_value)
-        if self._depth:  # nested in the evaluation of another value
+        # nested in the evaluation of another value.
+        if self._depth:
             self._compute_and_cache(named_value)
         else:
             self._compute_long_chain(named_value)
@@ -281,7 +330,8 @@ class Evaluation:
         `local.b`, and so on to a value too deep, `local.z`. Then `local.z` is evaluated alone, and `local.a` again, now
         with the value of `local.z` in the cache.
         """
-        pending = {named_value.key: named_value}  # each needs the one after it
+        # Each needs the one after it.
+        pending = {named_value.key: named_value}
         while pending:
             key, deepest_value = next(reversed(pending.items()))
             reported_count = len(self.diagnostics)
@@ -290,9 +340,11 @@ class Evaluation:
                     self._compute_and_cache(deepest_value)
                 del pending[key]
             except _MaximumDepthExceeded as exceeded:
-                del self.diagnostics[reported_count:]  # they are reported on re-evaluation
+                # They are reported on re-evaluation.
+                del self.diagnostics[reported_count:]
                 if exceeded.named.key in pending:
-                    self._cache[exceeded.named.key] = build_unknown(DYNAMIC)  # a cycle, reported elsewhere
+                    # A cycle, reported elsewhere.
+                    self._cache[exceeded.named.key] = build_unknown(DYNAMIC)
                 else:
                     pending[exceeded.named.key] = exceeded.named
 
@@ -310,18 +362,24 @@ class Evaluation:
         else:
             expression, header = module.locals[named_value.name].expression, "locals"
         # As in Terraform, a failed precondition of a plan hides the problems of the value.
-        preconditions = output.preconditions if output is not None and not self.settings.is_applying else ()
+        preconditions = (
+            output.preconditions if output is not None and not self.settings.is_applying else ()
+        )
         try:
             if not self.is_every_condition_met(preconditions, scope):
-                self.rejected_values[named_value.instance.path, f"output.{named_value.name}"] = DYNAMIC_UNKNOWN
+                self.rejected_values[named_value.instance.path, f"output.{named_value.name}"] = (
+                    DYNAMIC_UNKNOWN
+                )
                 return
             value = self.evaluate_expression(expression, scope)
         except _MaximumDepthExceeded:
-            del self._cache[named_value.key]  # it is evaluated again, after the deeper value
+            # It is evaluated again, after the deeper value.
+            del self._cache[named_value.key]
             raise
         finally:
             self._depth -= 1
-        self.diagnostics[earlier_count:] = [  # add the block to the new ones
+        # add the block to the new ones.
+        self.diagnostics[earlier_count:] = [
             diagnostic if diagnostic.block else replace(diagnostic, block=header)
             for diagnostic in self.diagnostics[earlier_count:]
         ]
@@ -333,24 +391,33 @@ class Evaluation:
         if value is not None:
             self._cache[named_value.key] = value
 
-    def find_module_instance(self, parent: ModuleInstance, name: str, key: Key) -> ModuleInstance | None:
+    def find_module_instance(
+        self, parent: ModuleInstance, name: str, key: Key
+    ) -> ModuleInstance | None:
         """Return the instance of a call with this key."""
-        self.list_module_instances((*(step.name for step in parent.path), name))  # it indexes them in `_by_path`
+        # It indexes them in `_by_path`.
+        self.list_module_instances((*(step.name for step in parent.path), name))
         return self._by_path.get((*parent.path, ModulePathStep(name, key)))
 
     def build_module_value(self, parent: ModuleInstance, call: ModuleCall) -> Value:
         """Return the outputs of a call: an object per instance, alone, in a tuple or by key. Unknown on errors."""
         expansion = self.get_module_expansion(parent, call)
-        if not expansion.shape or expansion.unknown:  # an invalid or unknown count or for_each
+        # An invalid or unknown count or for_each.
+        if not expansion.shape or expansion.unknown:
             return build_unknown(DYNAMIC)
-        if expansion.shape == DISABLED:  # by enabled = false
+        # By enabled = false.
+        if expansion.shape == DISABLED:
             return NULL
-        outputs_by_key: dict[Key, Value] = {}  # an object per instance
+        # An object per instance.
+        outputs_by_key: dict[Key, Value] = {}
         for repetition in expansion.repetitions:
             instance = self.find_module_instance(parent, call.name, repetition.key)
-            outputs = build_unknown(DYNAMIC)  # of an unreadable module (reported)
+            # Of an unreadable module (reported).
+            outputs = build_unknown(DYNAMIC)
             if instance is not None and call.module.directory:
-                outputs = build_object({name: self.get_output(instance, name) for name in call.module.outputs})
+                outputs = build_object(
+                    {name: self.get_output(instance, name) for name in call.module.outputs}
+                )
             outputs_by_key[repetition.key] = outputs
         if expansion.shape == SINGLE:
             return outputs_by_key[None]
@@ -364,7 +431,9 @@ class Evaluation:
         view = self.resources.get(key)
         if view is None:
             # A resource not planned yet is unknown ("").
-            view = self._read_data_block(instance, block) if block.mode == "data" else ResourceView("")
+            view = (
+                self._read_data_block(instance, block) if block.mode == "data" else ResourceView("")
+            )
             self.resources[key] = view
         return view
 
@@ -383,28 +452,39 @@ class Evaluation:
         self.diagnostics += problems
         prepared = self.settings.get_body(block)
         if prepared is None:
-            return ResourceView(shape="")  # its instances are unknown
+            # Its instances are unknown.
+            return ResourceView(shape="")
         self._check_repetition(expansion, block)
         view = ResourceView(expansion.shape)
         schema = self.settings.schemas["data"][block.type]
         for repetition in expansion.repetitions:
-            arguments, sensitive, problems = prepared.evaluate(self.build_scope(instance, repetition))
+            arguments, sensitive, problems = prepared.evaluate(
+                self.build_scope(instance, repetition)
+            )
             self.diagnostics += problems
             answer: DataResult | None = None
             if not has_errors(problems):
-                address = str(Address(instance.path, "data", block.type, block.name, repetition.key))
+                address = str(
+                    Address(instance.path, "data", block.type, block.name, repetition.key)
+                )
                 answer, problems = self.settings.read_data(block, arguments, address)
                 self.diagnostics += problems
             view.items[repetition.key] = _build_data_view(answer, sensitive, schema)
         return view
 
 
-def _build_data_view(answer: DataResult | None, sensitive: tuple[Path, ...], schema: BlockSchema) -> InstanceView:
+def _build_data_view(
+    answer: DataResult | None, sensitive: tuple[Path, ...], schema: BlockSchema
+) -> InstanceView:
     """Return the data as seen by expressions; unknown without an answer. Types of the answer replace declared ones."""
     if answer is None:
         return InstanceView(attributes=None, sensitive=sensitive, schema=schema)
-    if answer.types:  # of attributes with an open type in the schema
-        typed = {name: replace(schema.attributes[name], type=known_type) for name, known_type in answer.types.items()}
+    # Of attributes with an open type in the schema.
+    if answer.types:
+        typed = {
+            name: replace(schema.attributes[name], type=known_type)
+            for name, known_type in answer.types.items()
+        }
         schema = replace(schema, attributes={**schema.attributes, **typed})
     return InstanceView(answer.attributes, (*sensitive, *answer.sensitive_paths), schema)
 
@@ -431,12 +511,17 @@ def check_ephemeral_output(output: Output, value: Value) -> list[Diagnostic]:
     """Return the error of an output if only its value or only its declaration is ephemeral."""
     if value.has_ephemeral and not output.ephemeral:
         detail = (
-            f'The value of output "{output.name}" is derived from an ephemeral value. Add ephemeral = true to an '
+            f'The value of output "{output.name}" is derived from an ephemeral value. Add '
+            "ephemeral = true to an "
             "output of a child module, or wrap the value in ephemeralasnull()."
         )
         kind = "ephemeral-value-not-allowed"
-    elif output.ephemeral and value.is_known and not value.has_ephemeral:  # an unknown one may lack its marks
-        detail = f'The output "{output.name}" is ephemeral, but its value is not. Remove ephemeral = true.'
+    elif output.ephemeral and value.is_known and not value.has_ephemeral:
+        # An unknown one may lack its marks.
+        detail = (
+            f'The output "{output.name}" is ephemeral, but its value is not. Remove ephemeral = '
+            "true."
+        )
         kind = "value-not-allowed-in-ephemeral-output"
     else:
         return []
@@ -447,8 +532,10 @@ def build_unknown_repetition_error(argument: str, block: ModuleCall | ResourceBl
     """Build the error for a count or for_each that stays unknown."""
     return build_error(
         UNKNOWN_REPETITION[argument],
-        f'The "{argument}" value is known only after apply, so the instances cannot be planned. Use '
-        "values that are known in the plan: literals, variables, or attributes that nexusform computes.",
+        f'The "{argument}" value is known only after apply, so the instances cannot be planned. '
+        "Use "
+        "values that are known in the plan: literals, variables, or attributes that nexusform "
+        "computes.",
         getattr(block, argument).span,
         block=get_header(block),
     )

@@ -14,7 +14,14 @@ from nexusform.language.syntax.syntax_nodes import Expression
 from nexusform.resources.address import Key, compute_key_sort_key
 from nexusform.schemas.block_schema import BlockSchema, compute_implied_type
 from nexusform.schemas.value_types import MapType, ObjectType, SetType, describe_type, has_dynamic
-from nexusform.values.typed_value import NULL, Value, build_object, build_string, build_tuple, build_unknown
+from nexusform.values.typed_value import (
+    NULL,
+    Value,
+    build_object,
+    build_string,
+    build_tuple,
+    build_unknown,
+)
 
 
 class RepetitionData(Struct, frozen=True):
@@ -45,7 +52,8 @@ INVALID_EXPANSION: Final = BlockExpansion(shape="", repetitions=())
 Expansion: TypeAlias = tuple[BlockExpansion, list[Diagnostic]]
 
 _EPHEMERAL_REPETITION: Final = (
-    'The given "{}" is derived from an ephemeral value, so it cannot be saved in the plan. Use a value that is not '
+    'The given "{}" is derived from an ephemeral value, so it cannot be saved in the plan. Use a '
+    "value that is not "
     "ephemeral."
 )
 Evaluate: TypeAlias = Callable[[Expression], Value | None]
@@ -73,10 +81,14 @@ def expand_repetition(
         return _expand_count(expression, value, header, maximum)
     if expression is for_each:
         return _expand_for_each(expression, value, header)
-    if value.has_ephemeral:  # only `enabled` is left: one instance or none
+    # Only `enabled` is left: one instance or none.
+    if value.has_ephemeral:
         reason = _EPHEMERAL_REPETITION.format("enabled")
     elif value.has_marks:
-        reason = "Sensitive values, or values derived from them, cannot be used as enabled: it would show them."
+        reason = (
+            "Sensitive values, or values derived from them, cannot be used as enabled: it would "
+            "show them."
+        )
     elif not value.is_known:
         return BlockExpansion(DISABLED, repetitions=(), unknown="enabled"), []
     elif value.raw in (True, "true"):
@@ -85,20 +97,30 @@ def expand_repetition(
         return BlockExpansion(DISABLED, repetitions=()), []
     else:
         reason = 'The given "enabled" argument value is unsuitable: true or false is required.'
-    return INVALID_EXPANSION, [build_error("invalid-enabled-argument", reason, expression.span, block=header)]
+    return INVALID_EXPANSION, [
+        build_error("invalid-enabled-argument", reason, expression.span, block=header)
+    ]
 
 
 def _expand_count(expression: Expression, value: Value, header: str, maximum: int) -> Expansion:
     """Expand a count into instances."""
 
     def reject(detail: str) -> Expansion:
-        return INVALID_EXPANSION, [build_error("invalid-count-argument", detail, expression.span, block=header)]
+        return INVALID_EXPANSION, [
+            build_error("invalid-count-argument", detail, expression.span, block=header)
+        ]
 
     if value.has_ephemeral:
         return reject(_EPHEMERAL_REPETITION.format("count"))
     if value.has_marks:
-        return reject("Sensitive values, or values derived from them, cannot be used as count: it would show them.")
-    if not value.is_known:  # the caller reports it or waits
+        return reject(
+            (
+                "Sensitive values, or values derived from them, cannot be used as count: it would "
+                "show them."
+            )
+        )
+    # The caller reports it or waits.
+    if not value.is_known:
         return BlockExpansion(LIST, repetitions=(), unknown="count"), []
     if value.is_null:
         return reject('The given "count" argument value is null. An integer is required.')
@@ -123,7 +145,8 @@ def _convert_to_finite_number(plain: Any) -> int | float | Fraction | None:
             number = float(plain)
         except ValueError:
             return None
-    if type(number) not in (int, float, Fraction) or not -inf < number < inf:  # a comparison with NaN is false
+    # A comparison with NaN is false.
+    if type(number) not in (int, float, Fraction) or not -inf < number < inf:
         return None
     return number  # type: ignore[no-any-return]  # it has one of these types
 
@@ -135,31 +158,49 @@ def _expand_for_each(expression: Expression, value: Value, header: str) -> Expan
     """
 
     def reject(detail: str) -> Expansion:
-        return INVALID_EXPANSION, [build_error("invalid-for-each-argument", detail, expression.span, block=header)]
+        return INVALID_EXPANSION, [
+            build_error("invalid-for-each-argument", detail, expression.span, block=header)
+        ]
 
     kind = value.type
     if value.is_ephemeral:
         return reject(_EPHEMERAL_REPETITION.format("for_each"))
     if value.is_sensitive:
-        return reject("Sensitive values, or values derived from them, cannot be used as for_each keys.")
-    if not value.is_known and (has_dynamic(kind) or isinstance(kind, MapType | ObjectType | SetType)):
-        return BlockExpansion(MAP, (), unknown="for_each"), []  # an unknown value of another type is rejected below
+        return reject(
+            "Sensitive values, or values derived from them, cannot be used as for_each keys."
+        )
+    if not value.is_known and (
+        has_dynamic(kind) or isinstance(kind, MapType | ObjectType | SetType)
+    ):
+        # An unknown value of another type is rejected below.
+        return BlockExpansion(MAP, (), unknown="for_each"), []
     if value.is_null:
-        return reject('The given "for_each" argument value is null. A map, or set of strings is allowed.')
+        return reject(
+            'The given "for_each" argument value is null. A map, or set of strings is allowed.'
+        )
     if isinstance(kind, MapType | ObjectType):
         items = sorted(value.raw.items(), key=lambda item: item[0].encode())
-        return BlockExpansion(MAP, tuple(RepetitionData(key, element) for key, element in items)), []
+        return BlockExpansion(
+            MAP, tuple(RepetitionData(key, element) for key, element in items)
+        ), []
     if isinstance(kind, SetType):
         if any(not element.is_known for element in value.raw):
             return BlockExpansion(MAP, repetitions=(), unknown="for_each"), []
         elements = [element.raw for element in value.raw]
-        if not all(isinstance(element, str) for element in elements):  # null (None) is no text, either
-            return reject('The given "for_each" argument value is unsuitable: a set must hold strings only.')
+        # null (None) is no text, either.
+        if not all(isinstance(element, str) for element in elements):
+            return reject(
+                'The given "for_each" argument value is unsuitable: a set must hold strings only.'
+            )
         keys = sorted(elements, key=str.encode)
-        return BlockExpansion(MAP, tuple(RepetitionData(key, build_string(key)) for key in keys)), []
+        return BlockExpansion(
+            MAP, tuple(RepetitionData(key, build_string(key)) for key in keys)
+        ), []
     return reject(
-        f'The given "for_each" argument value is unsuitable: it must be a map, or set of strings, and you '
-        f"have provided a value of type {describe_type(kind)}. Use toset() to turn a list of strings into "
+        'The given "for_each" argument value is unsuitable: it must be a map, or set of strings, '
+        "and you "
+        f"have provided a value of type {describe_type(kind)}. Use toset() to turn a list of "
+        "strings into "
         "a set."
     )
 
@@ -182,9 +223,12 @@ class InstanceView(Struct):
                 self._value = build_unknown(kind)
                 return self._value
             values, sensitive = dict(self.attributes), list(self.sensitive)
-            if self.present is not None:  # the type adds attributes derived from those in state
+            # The type adds attributes derived from those in state.
+            if self.present is not None:
                 for name in self.attributes:
-                    values[name], paths = self._get_attribute_with_sensitive_paths(self.attributes, name)
+                    values[name], paths = self._get_attribute_with_sensitive_paths(
+                        self.attributes, name
+                    )
                     sensitive += [(name, *path) for path in paths]
             self._value = convert_to_value(values, kind, sensitive, self.refined)
         return self._value
@@ -194,16 +238,22 @@ class InstanceView(Struct):
         kind = compute_implied_type(self.schema).get_attribute(name)
         if kind is None:
             return None
-        if self._value is not None:  # the whole object was built before
-            raw = self._value.raw  # values of the attributes by name, no mapping if the object is unknown
+        # The whole object was built before.
+        if self._value is not None:
+            # values of the attributes by name, no mapping if the object is unknown.
+            raw = self._value.raw
             return raw[name] if isinstance(raw, dict) else build_unknown(kind)
         if self.attributes is None:
             return build_unknown(kind)
         plain, sensitive = self._get_attribute_with_sensitive_paths(self.attributes, name)
-        refined = tuple([(path[1:], refinement) for path, refinement in self.refined if path[0] == name])
+        refined = tuple(
+            [(path[1:], refinement) for path, refinement in self.refined if path[0] == name]
+        )
         return convert_to_value(plain, kind, sensitive, refined)
 
-    def _get_attribute_with_sensitive_paths(self, attributes: Mapping[str, Any], name: str) -> tuple[Any, list[Path]]:
+    def _get_attribute_with_sensitive_paths(
+        self, attributes: Mapping[str, Any], name: str
+    ) -> tuple[Any, list[Path]]:
         """Return one attribute as expressions see it, and the paths of sensitive values in it. `present` of the type
         may derive the value that expressions see from several recorded attributes. If any of them is sensitive, a
         derived value counts as sensitive, too.
@@ -211,7 +261,8 @@ class InstanceView(Struct):
         sensitive = [path[1:] for path in self.sensitive if path[:1] == (name,)]
         recorded = attributes.get(name)
         presented = recorded if self.present is None else self.present(attributes, name)
-        if self.sensitive and presented is not recorded:  # perhaps derived from another, sensitive attribute
+        # perhaps derived from another, sensitive attribute.
+        if self.sensitive and presented is not recorded:
             sensitive += _list_unrecorded_paths(presented, recorded)
         return presented, sensitive
 
@@ -222,12 +273,14 @@ def _list_unrecorded_paths(presented: Any, recorded: Any) -> list[Path]:
     the added ones.
     """
     if not (isinstance(presented, Mapping) and isinstance(recorded, Mapping)):
-        return [()]  # the path of the whole value
+        # The path of the whole value.
+        return [()]
     paths: list[Path] = []
     for key, value in presented.items():
         recorded_value = recorded.get(key)
         if isinstance(value, Mapping) and isinstance(recorded_value, Mapping):
-            paths += [(key, name) for name in value if name not in recorded_value]  # derived ones, such as labels
+            # derived ones, such as labels.
+            paths += [(key, name) for name in value if name not in recorded_value]
         elif value != recorded_value:
             paths.append((key,))
     return paths
@@ -246,8 +299,11 @@ class ResourceView(Struct):
             if self.shape == LIST:
                 keys = sorted(self.items, key=compute_key_sort_key)
                 self._value = build_tuple([self.items[key].get_value() for key in keys])
-            elif self.shape == DISABLED:  # by enabled = false
+            elif self.shape == DISABLED:
+                # By enabled = false.
                 self._value = NULL
             else:
-                self._value = build_object({str(key): item.get_value() for key, item in self.items.items()})
+                self._value = build_object(
+                    {str(key): item.get_value() for key, item in self.items.items()}
+                )
         return self._value

@@ -38,11 +38,16 @@ class ValueOriginTracer:
     def __init__(self, evaluation: Evaluation, sources: Mapping[str, SourceFile], own: str) -> None:
         self._evaluation = evaluation
         self._texts = {name: source.text.encode() for name, source in sources.items()}
-        self._own = own  # file name of the traced expression itself
-        self._fails = False  # whether the whole expression has an error
-        self._followed: set[tuple[object, ...]] = set()  # keys of the definitions traced so far
+        # file name of the traced expression itself.
+        self._own = own
+        # whether the whole expression has an error.
+        self._fails = False
+        # keys of the definitions traced so far.
+        self._followed: set[tuple[object, ...]] = set()
 
-    def trace_expression(self, expression: syntax.Expression) -> tuple[TracedExpression, list[Diagnostic]]:
+    def trace_expression(
+        self, expression: syntax.Expression
+    ) -> tuple[TracedExpression, list[Diagnostic]]:
         """Return the trace tree of an expression in the root module."""
         root = self._evaluation.root
         trace, problems = trace_expression(expression, self._evaluation.build_scope(root))
@@ -56,30 +61,38 @@ class ValueOriginTracer:
         shown_traces = [trace for trace in traces if not isinstance(trace.expression, _PLAIN)]
         return [self._build_part(trace, instance, hidden=hidden) for trace in shown_traces]
 
-    def _build_part(self, trace: EvaluationTrace, instance: ModuleInstance, *, hidden: bool) -> TracedExpression:
+    def _build_part(
+        self, trace: EvaluationTrace, instance: ModuleInstance, *, hidden: bool
+    ) -> TracedExpression:
         """Build the traced expression of one step of an evaluation: its text and value, and those of its parts. A name,
         such as `local.zone`, has its definition as a further part. A second use does not repeat the parts of the
         definition (`is_repeated`). Literals and parentheses are skipped. With `hidden`, the step is inside a sensitive
         value or error, so its value is not shown.
         """
         expression = trace.expression
-        # An error caught by try() or can() (the whole expression does not fail) would reveal its sensitive value.
+        # An error caught by try() or can() (the whole expression does not fail) would reveal its
+        # sensitive value.
         is_caught = trace.has_failed and not self._fails
         hidden = hidden or (is_caught and any(part.value.has_marks for part in trace.parts))
         if isinstance(expression, _WRAPPINGS) and len(trace.parts) == 1:
             return self._build_part(trace.parts[0], instance, hidden=hidden)
-        visible_parts, hidden_parts = trace.parts, trace.parts[:0]  # by default, none is hidden
+        # By default, none is hidden.
+        visible_parts, hidden_parts = trace.parts, trace.parts[:0]
         is_loop = isinstance(expression, _LOOPS) and bool(trace.parts)
-        is_secret_loop = is_loop and trace.parts[0].value.has_marks  # the first part is the collection
+        # The first part is the collection.
+        is_secret_loop = is_loop and trace.parts[0].value.has_marks
         if is_secret_loop:
-            # Values in such a loop have no mark of their own. Only one is listed, as their number is hidden, too.
+            # Values in such a loop have no mark of their own. Only one is listed, as their number
+            # is hidden, too.
             visible_parts, hidden_parts = trace.parts[:1], trace.parts[1:2]
         parts = self._build_parts(visible_parts, instance, hidden=hidden)
         parts += self._build_parts(hidden_parts, instance, hidden=True)
         definition = self._find_definition(expression, instance)
-        is_repeated = definition is not None and definition.key in self._followed  # its parts are in the tree already
+        # Its parts are in the tree already.
+        is_repeated = definition is not None and definition.key in self._followed
         if definition is not None and not is_repeated:
-            self._followed.add(definition.key)  # a second use does not repeat its parts
+            # A second use does not repeat its parts.
+            self._followed.add(definition.key)
             scope = self._evaluation.build_scope(definition.instance, definition.repetition)
             definition_trace, _ = trace_expression(definition.expression, scope)
             parts.append(self._build_part(definition_trace, definition.instance, hidden=hidden))
@@ -88,7 +101,8 @@ class ValueOriginTracer:
         return TracedExpression(
             text=" ".join(source.decode(errors="replace").split()),
             value=trace.value,
-            span=None if span.filename == self._own else span,  # None: typed in the console
+            # None: typed in the console.
+            span=None if span.filename == self._own else span,
             reasons=tuple(self._explain_value(trace, instance, hidden=hidden)),
             parts=tuple(parts),
             omitted=0 if is_secret_loop else trace.omitted,
@@ -97,7 +111,9 @@ class ValueOriginTracer:
             has_failed=trace.has_failed and not hidden,
         )
 
-    def _explain_value(self, trace: EvaluationTrace, instance: ModuleInstance, *, hidden: bool) -> Iterator[str]:
+    def _explain_value(
+        self, trace: EvaluationTrace, instance: ModuleInstance, *, hidden: bool
+    ) -> Iterator[str]:
         """Yield the causes of a sensitive, unknown or invalid value; no text of an error if `hidden`. Only the
         innermost part that fails has the text of its error; the parts around it yield nothing.
         """
@@ -108,13 +124,17 @@ class ValueOriginTracer:
         elif isinstance(expression, syntax.Traversal):  # a reference
             if value.has_marks or not value.is_wholly_known:
                 yield from self._explain_reference(expression, value, instance)
-        elif isinstance(expression, syntax.Call):  # a function call
+        elif isinstance(expression, syntax.Call):
+            # A function call.
             if expression.name.removeprefix("core::") == "sensitive":
                 yield "sensitive: sensitive() marks it"
-            if value.raw is UNKNOWN and not expression.arguments:  # such as timestamp()
+            # Such as timestamp().
+            if value.raw is UNKNOWN and not expression.arguments:
                 yield f"unknown: {expression.name}() is known after apply"
 
-    def _find_definition(self, traversal: syntax.Expression, instance: ModuleInstance) -> _Definition | None:
+    def _find_definition(
+        self, traversal: syntax.Expression, instance: ModuleInstance
+    ) -> _Definition | None:
         """Return the definition of a local, a variable set by a module call, or a module output; else None."""
         if not isinstance(traversal, syntax.Traversal):  # no reference
             return None
@@ -135,7 +155,8 @@ class ValueOriginTracer:
     ) -> _Definition | None:
         """Return the definition of `module.NAME.OUTPUT` or `module.NAME[KEY].OUTPUT`; None without such an output."""
         key: Key = None
-        output_position = 1  # steps: the name of the call, perhaps a key, the output
+        # steps: the name of the call, perhaps a key, the output.
+        output_position = 1
         step = traversal.steps[1] if len(traversal.steps) > 1 else None
         if isinstance(step, syntax.TraverseIndex):
             key = step.key if isinstance(step.key, str) else int(step.key)
@@ -144,9 +165,13 @@ class ValueOriginTracer:
         module_instance = self._evaluation.find_module_instance(instance, call_name, key)
         if module_instance is None or output not in module_instance.module.outputs:
             return None
-        return _Definition(output, module_instance.module.outputs[output].expression, module_instance)
+        return _Definition(
+            output, module_instance.module.outputs[output].expression, module_instance
+        )
 
-    def _explain_reference(self, traversal: syntax.Traversal, value: Value, instance: ModuleInstance) -> Iterator[str]:
+    def _explain_reference(
+        self, traversal: syntax.Traversal, value: Value, instance: ModuleInstance
+    ) -> Iterator[str]:
         """Yield the reasons of a sensitive or unknown reference: `sensitive: ...` or `unknown: ...`."""
         root, name = traversal.root.name, _get_step_name(traversal, 0)
         module = instance.module
@@ -155,39 +180,56 @@ class ValueOriginTracer:
             location = f"{declared.span.filename}:{declared.span.start.line}"
             for mark in sorted(declared.marks):
                 yield f'{mark}: variable "{declared.name}" is declared so ({location})'
-            if instance.call is None and value.raw is UNKNOWN:  # unset, in the root module
+            # Unset, in the root module.
+            if instance.call is None and value.raw is UNKNOWN:
                 yield f'unknown: variable "{declared.name}" has no value ({location})'
         elif root == "module" and name in module.calls:
             definition = self._find_definition(traversal, instance)
-            if definition is None:  # no single instance and output is named
+            # No single instance and output is named.
+            if definition is None:
                 return
             output = definition.instance.module.outputs[definition.name]
             location = f"{output.span.filename}:{output.span.start.line}"
             for mark in sorted(output.marks):
                 yield f'{mark}: output "{output.name}" is declared so ({location})'
         elif root == "data":
-            yield from self._explain_sensitive_or_unknown_resource(traversal, value, instance, name_position=1)
+            yield from self._explain_sensitive_or_unknown_resource(
+                traversal, value, instance, name_position=1
+            )
         elif ("managed", root, name) in module.resources:
-            yield from self._explain_sensitive_or_unknown_resource(traversal, value, instance, name_position=0)
+            yield from self._explain_sensitive_or_unknown_resource(
+                traversal, value, instance, name_position=0
+            )
 
     def _explain_sensitive_or_unknown_resource(
-        self, traversal: syntax.Traversal, value: Value, instance: ModuleInstance, name_position: int
+        self,
+        traversal: syntax.Traversal,
+        value: Value,
+        instance: ModuleInstance,
+        name_position: int,
     ) -> Iterator[str]:
         """Yield the reasons of a sensitive or unknown resource value. `name_position`: 1 in data.TYPE.NAME, else 0."""
         mode: Mode = "data" if name_position else "managed"
         kind = _get_step_name(traversal, 0) if name_position else traversal.root.name
-        block = instance.module.resources.get((mode, kind, _get_step_name(traversal, name_position)))
-        if block is None:  # it is not declared
+        block = instance.module.resources.get(
+            (mode, kind, _get_step_name(traversal, name_position))
+        )
+        # It is not declared.
+        if block is None:
             return
         steps = traversal.steps[name_position + 1 :]
-        attribute = next((step.name for step in steps if isinstance(step, syntax.TraverseAttribute)), "")
+        attribute = next(
+            (step.name for step in steps if isinstance(step, syntax.TraverseAttribute)), ""
+        )
         schema = self._evaluation.settings.schemas[block.mode].get(kind)
         declared = schema.attributes.get(attribute) if schema is not None else None
         address = ConfigAddress(instance.module.path, block.mode, kind, block.name)
         if value.has_marks:
             is_declared = declared is not None and declared.sensitive
             subject = (
-                f'"{attribute}" of {address} always is sensitive' if is_declared else f"{address} has a sensitive value"
+                f'"{attribute}" of {address} always is sensitive'
+                if is_declared
+                else f"{address} has a sensitive value"
             )
             yield f"sensitive: {subject}"
         if value.is_wholly_known:

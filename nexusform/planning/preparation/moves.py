@@ -13,7 +13,11 @@ from msgspec.structs import replace
 
 from nexusform.configuration.declarations.configuration import Configuration
 from nexusform.diagnostics.diagnostic import Diagnostic, Span, build_warning
-from nexusform.planning.preparation.planning_order import index_owners, iterate_modules, iterate_resource_blocks
+from nexusform.planning.preparation.planning_order import (
+    index_owners,
+    iterate_modules,
+    iterate_resource_blocks,
+)
 from nexusform.resources.address import (
     Address,
     AddressPattern,
@@ -48,8 +52,11 @@ class MoveEndpoint(Struct, frozen=True):
 
     def may_refer_to_same_object(self, endpoint: MoveEndpoint) -> bool:
         """Return whether both endpoints can refer to one module, resource or instance."""
-        if len(self.path) != len(endpoint.path) or not _is_path_prefix_compatible(endpoint.path, self.path):
-            return False  # in different modules
+        if len(self.path) != len(endpoint.path) or not _is_path_prefix_compatible(
+            endpoint.path, self.path
+        ):
+            # In different modules.
+            return False
         return (self.resource, self.key) == (endpoint.resource, endpoint.key)
 
     def is_inside(self, endpoint: MoveEndpoint) -> bool:
@@ -57,8 +64,11 @@ class MoveEndpoint(Struct, frozen=True):
         module are its parts, such as module.a.T.N of module.a. One instance is a part of a resource, such as T.N["k"]
         of T.N. ANY as a key means all instances.
         """
-        if len(endpoint.path) > len(self.path) or not _is_path_prefix_compatible(endpoint.path, self.path):
-            return False  # outside of its module
+        if len(endpoint.path) > len(self.path) or not _is_path_prefix_compatible(
+            endpoint.path, self.path
+        ):
+            # outside of its module.
+            return False
         if endpoint.resource is None:
             return self.resource is not None or len(self.path) > len(endpoint.path)
         is_instance = self.resource == endpoint.resource and self.key != ANY
@@ -98,17 +108,21 @@ class MoveStatement(Struct, frozen=True):
         if pattern.type:
             key = ANY if self.is_for_all_instances else pattern.key
             return MoveEndpoint((*prefix, *steps), get_resource_name(pattern), key)
-        if self.is_for_all_instances:  # the pattern is a module, here without a key
+        # The pattern is a module, here without a key.
+        if self.is_for_all_instances:
             steps = (*steps[:-1], (pattern.module[-1].name, ANY))
         return MoveEndpoint((*prefix, *steps))
 
     def has_endpoint(self, resource: Address) -> bool:
         """Return whether one of its ends names the resource in its module instance, with any instance key."""
         depth = len(self.module)
-        if tuple(step.name for step in resource.module[:depth]) != self.module:  # in another module
+        # In another module.
+        if tuple(step.name for step in resource.module[:depth]) != self.module:
             return False
         name = (resource.module[depth:], (resource.mode, resource.type, resource.name))
-        names = [(pattern.module, get_resource_name(pattern)) for pattern in (self.source, self.target)]
+        names = [
+            (pattern.module, get_resource_name(pattern)) for pattern in (self.source, self.target)
+        ]
         return name in names
 
     def __str__(self) -> str:
@@ -126,7 +140,8 @@ def list_move_statements(configuration: Configuration) -> list[MoveStatement]:
     statements: list[MoveStatement] = []
     for module in iterate_modules(configuration.root):
         statements += [
-            MoveStatement(module.path, block.source, block.target, block.span) for block in module.moved_blocks
+            MoveStatement(module.path, block.source, block.target, block.span)
+            for block in module.moved_blocks
         ]
     return statements
 
@@ -149,19 +164,25 @@ def find_move_cycles(statements: Sequence[MoveStatement]) -> list[list[MoveState
 
 def _index_earlier_statements(statements: Sequence[MoveStatement]) -> dict[int, list[int]]:
     """Return for each statement (its index) the indices of the statements to apply before it."""
-    ends = [  # the start and end of each statement
+    # The start and end of each statement.
+    ends = [
         (statement.build_endpoint(statement.source), statement.build_endpoint(statement.target))
         for statement in statements
     ]
-    roots = [{_get_outermost(start), _get_outermost(end)} for start, end in ends]  # only equal roots can be related
+    # Only equal roots can be related.
+    roots = [{_get_outermost(start), _get_outermost(end)} for start, end in ends]
     statements_by_root = index_owners(enumerate(roots))
     needs: dict[int, list[int]] = {}
     for index, statement in enumerate(statements):
-        candidates = set(chain.from_iterable(statements_by_root[root] for root in roots[index])) - {index}
+        candidates = set(chain.from_iterable(statements_by_root[root] for root in roots[index])) - {
+            index
+        }
         needs[index] = [
             candidate
             for candidate in sorted(candidates)
-            if _must_follow_statement(statement, statements[candidate], ends[index], ends[candidate])
+            if _must_follow_statement(
+                statement, statements[candidate], ends[index], ends[candidate]
+            )
         ]
     return needs
 
@@ -188,8 +209,8 @@ def _must_follow_statement(
     contains_other = other_begin.is_inside(begin) or other_end.is_inside(begin)
     if not (is_inside or contains_other):  # independent statements
         return False
-    # An outer statement changing only module keys has both ends around an inner one: each would follow the other. It
-    # goes first.
+    # An outer statement changing only module keys has both ends around an inner one: each would
+    # follow the other. It goes first.
     is_outer = len(statement.module) < len(other_statement.module)
     is_module_move = begin.resource is None and end.resource is None
     has_same_names = [name for name, _ in begin.path] == [name for name, _ in end.path]
@@ -221,9 +242,12 @@ def apply_moves(configuration: Configuration, state: State) -> tuple[MovedState,
         mover.apply_statement(statement)
     problems = mover.list_problems()
     previous = {new: old for new, old in mover.origins.items() if new != old}
-    if not previous:  # each object is back at its address
+    # Each object is back at its address.
+    if not previous:
         return MovedState(state, previous={}), problems
-    return MovedState(replace(state, instances=mover.build_instances(state.instances)), previous), problems
+    return MovedState(
+        replace(state, instances=mover.build_instances(state.instances)), previous
+    ), problems
 
 
 def _iterate_implied_moves(
@@ -232,31 +256,46 @@ def _iterate_implied_moves(
     """Yield the moves implied by an added or removed count: of an instance without key to key 0, or back."""
     blocks = {block.address: block for block in iterate_resource_blocks(configuration)}
     for address in state.instances:
-        if address.key not in (None, 0):  # only the first instance moves
+        # Only the first instance moves.
+        if address.key not in (None, 0):
             continue
         block = blocks.get(address.config_address)
         if block is None:
             continue
-        new_key: Key = address.key  # unchanged for for_each: its keys imply no move
+        # unchanged for for_each: its keys imply no move.
+        new_key: Key = address.key
         if block.count is not None:
             new_key = 0
-        elif block.for_each is None:  # it has a single instance
+        elif block.for_each is None:
+            # It has a single instance.
             new_key = None
-        is_explicit = any(statement.has_endpoint(address.resource) for statement in explicit_statements)
+        is_explicit = any(
+            statement.has_endpoint(address.resource) for statement in explicit_statements
+        )
         if new_key != address.key and not is_explicit:
-            source = AddressPattern(address.module, address.mode, address.type, address.name, address.key)
-            yield MoveStatement(module=(), source=source, target=replace(source, key=new_key), span=block.header_span)
+            source = AddressPattern(
+                address.module, address.mode, address.type, address.name, address.key
+            )
+            yield MoveStatement(
+                module=(),
+                source=source,
+                target=replace(source, key=new_key),
+                span=block.header_span,
+            )
 
 
 class _StateMover:
-    # Addresses in state while statements are applied: per module and resource its keys, and the previous
-    # address of each object (`origins`, by its new address).
+    # Addresses in state while statements are applied: per module and resource its keys, and the
+    # previous address of each object (`origins`, by its new address).
 
     def __init__(self, instances: Mapping[Address, InstanceState]) -> None:
         """Index the instance keys in state by module and resource; no instance has moved yet."""
-        self.keys_by_module: dict[ModulePath, dict[_Resource, set[Key]]] = {}  # instance keys of each resource
-        self.origins: dict[Address, Address] = {}  # previous address by new address
-        self._rejected: dict[str, str] = {}  # target by source, as texts: moves onto existing objects
+        # instance keys of each resource.
+        self.keys_by_module: dict[ModulePath, dict[_Resource, set[Key]]] = {}
+        # previous address by new address.
+        self.origins: dict[Address, Address] = {}
+        # target by source, as texts: moves onto existing objects.
+        self._rejected: dict[str, str] = {}
         for address in instances:
             resources = self.keys_by_module.setdefault(address.module, {})
             resources.setdefault((address.mode, address.type, address.name), set()).add(address.key)
@@ -264,13 +303,16 @@ class _StateMover:
     def apply_statement(self, statement: MoveStatement) -> None:
         """Apply the moves of one statement."""
         paths = sorted(
-            self.keys_by_module, key=lambda path: [(step.name, compute_key_sort_key(step.key)) for step in path]
+            self.keys_by_module,
+            key=lambda path: [(step.name, compute_key_sort_key(step.key)) for step in path],
         )
         for path in paths:
             depth = len(statement.module)
-            if tuple(step.name for step in path[:depth]) != statement.module:  # outside of the statement's module
+            # outside of the statement's module.
+            if tuple(step.name for step in path[:depth]) != statement.module:
                 continue
-            if statement.source.type:  # "": it moves a module
+            # "": it moves a module.
+            if statement.source.type:
                 self._move_resource(statement, path, depth)
             else:
                 target = _compute_module_target(path[depth:], statement)
@@ -280,7 +322,8 @@ class _StateMover:
     def _move_module(self, source: ModulePath, target: ModulePath) -> None:
         """Move all objects of a module instance; reject the move if the target has objects."""
         if target in self.keys_by_module:
-            self._rejected[format_module(source)] = format_module(target)  # reported by a warning
+            # reported by a warning.
+            self._rejected[format_module(source)] = format_module(target)
             return
         for (mode, kind, name), keys in self.keys_by_module[source].items():
             for key in sorted(keys, key=compute_key_sort_key):
@@ -299,10 +342,14 @@ class _StateMover:
         if path[depth:] != source.module or keys is None:
             return
         if source.type != target.type:
-            return  # `check_moved_blocks` reports it
+            # `check_moved_blocks` reports it.
+            return
         old = Address(path, *get_resource_name(source))
         new = Address((*path[:depth], *target.module), *get_resource_name(target))
-        occupied_keys = self.keys_by_module.get(new.module, {}).get(get_resource_name(target), set())  # at the target
+        # At the target.
+        occupied_keys = self.keys_by_module.get(new.module, {}).get(
+            get_resource_name(target), set()
+        )
         if statement.is_for_all_instances:
             if occupied_keys:
                 self._rejected[str(old)] = str(new)
@@ -327,22 +374,30 @@ class _StateMover:
             del self.keys_by_module[old.module]
         target_resources = self.keys_by_module.setdefault(new.module, {})
         target_resources.setdefault((new.mode, new.type, new.name), set()).add(new.key)
-        self.origins[new] = self.origins.pop(old, old)  # an object moved before keeps its first address
+        # An object moved before keeps its first address.
+        self.origins[new] = self.origins.pop(old, old)
 
-    def build_instances(self, before: Mapping[Address, InstanceState]) -> dict[Address, InstanceState]:
+    def build_instances(
+        self, before: Mapping[Address, InstanceState]
+    ) -> dict[Address, InstanceState]:
         """Return the instances under their new addresses: unchanged ones, then moved ones."""
         after = dict(before)
         for old in self.origins.values():
             del after[old]
-        return after | {new: before[self.origins[new]] for new in sorted(self.origins, key=compute_address_order)}
+        return after | {
+            new: before[self.origins[new]]
+            for new in sorted(self.origins, key=compute_address_order)
+        }
 
     def list_problems(self) -> list[Diagnostic]:
         """Return a warning for each rejected move."""
         return [
             build_warning(
                 "unresolved-resource-instance-address-changes",
-                f"{source} could not move to {target}, because an object already exists there. It is planned "
-                "under its old address. Remove one of the two from the state, or correct the moved block.",
+                f"{source} could not move to {target}, because an object already exists there. It "
+                "is planned "
+                "under its old address. Remove one of the two from the state, or correct the "
+                "moved block.",
                 address=source,
             )
             for source, target in sorted(self._rejected.items())
@@ -352,11 +407,14 @@ class _StateMover:
 def _compute_module_target(path: ModulePath, statement: MoveStatement) -> ModulePath | None:
     """Return the new path of a module after one statement; None if the statement does not apply to it."""
     source, target = statement.source.module, statement.target.module
-    position = len(source) - 1  # of the moved module in the path; those after it are inside it
-    if len(path) <= position or path[:position] != source[:-1]:  # outside of the moved module
+    # Of the moved module in the path; those after it are inside it.
+    position = len(source) - 1
+    # outside of the moved module.
+    if len(path) <= position or path[:position] != source[:-1]:
         return None
     step, from_step, to_step = path[position], source[-1], target[-1]
-    if step.name != from_step.name:  # another module call
+    # Another module call.
+    if step.name != from_step.name:
         return None
     keeps_keys = statement.is_for_all_instances
     if not keeps_keys and step.key != from_step.key:  # another instance
@@ -370,14 +428,18 @@ def is_object_kept(configuration: Configuration, address: Address) -> bool | Non
     first of several blocks of one address counts. An object is kept if a block of it, or of a module around it, keeps
     it.
     """
-    decisions: dict[tuple[tuple[str, ...], str, str], bool] = {}  # by module path, type and name
+    # By module path, type and name.
+    decisions: dict[tuple[tuple[str, ...], str, str], bool] = {}
     for module in iterate_modules(configuration.root):
         depth = len(module.path)
-        if tuple(step.name for step in address.module[:depth]) != module.path:  # the object is in another module
+        # The object is in another module.
+        if tuple(step.name for step in address.module[:depth]) != module.path:
             continue
         inner = replace(address, module=address.module[depth:])
         for block in module.removed_blocks:
             if block.source.is_match(inner):
                 path = (*module.path, *(step.name for step in block.source.module))
-                decisions.setdefault((path, block.source.type, block.source.name), not block.destroy)
+                decisions.setdefault(
+                    (path, block.source.type, block.source.name), not block.destroy
+                )
     return any(decisions.values()) if decisions else None

@@ -70,21 +70,31 @@ def compute_planning_order(
     if cycle_errors:
         return empty_order, cycle_errors
     all_blocks = iterate_resource_blocks(configuration)
-    managed = [block for block in all_blocks if block.mode == "managed" and block.type in resource_types]
-    blocks = sorted(managed, key=lambda block: tuple((name.encode(), offset) for name, offset in block.position))
+    managed = [
+        block for block in all_blocks if block.mode == "managed" and block.type in resource_types
+    ]
+    blocks = sorted(
+        managed, key=lambda block: tuple((name.encode(), offset) for name, offset in block.position)
+    )
     phases: dict[ConfigAddress, int] = {}
     source_order: dict[ConfigAddress, int] = {}
     for index, block in enumerate(blocks):
         phases[block.address], source_order[block.address] = resource_types[block.type].phase, index
     reachability = _Reachability(graph)
-    needs = {block.address: reachability.find_blocks(block.address, source_order) for block in blocks}  # dependencies
-    problems = _build_later_phase_reference_errors(blocks, needs, phases, dependencies, reachability)
+    needs = {
+        block.address: reachability.find_blocks(block.address, source_order) for block in blocks
+    }  # dependencies
+    problems = _build_later_phase_reference_errors(
+        blocks, needs, phases, dependencies, reachability
+    )
     if problems:
         return empty_order, problems
     addresses = _order_by_phase(needs, phases, source_order)
     position = {address: index for index, address in enumerate(addresses)}
     blocks.sort(key=lambda block: position[block.address])
-    sorted_needs = {address: tuple(sorted(needs[address], key=position.__getitem__)) for address in addresses}
+    sorted_needs = {
+        address: tuple(sorted(needs[address], key=position.__getitem__)) for address in addresses
+    }
     return PlanningOrder(tuple(blocks), sorted_needs, phases), []
 
 
@@ -122,10 +132,15 @@ def move_blocks_to_front(order: PlanningOrder, first: Sequence[ConfigAddress]) -
     if not first:
         return order
     front = {address: index for index, address in enumerate(first)}
-    position = {block.address: front.get(block.address, len(front) + index) for index, block in enumerate(order.blocks)}
+    position = {
+        block.address: front.get(block.address, len(front) + index)
+        for index, block in enumerate(order.blocks)
+    }
     addresses = _order_by_phase(order.needs, order.phases, position)
     new_position = {address: index for index, address in enumerate(addresses)}
-    return replace(order, blocks=tuple(sorted(order.blocks, key=lambda block: new_position[block.address])))
+    return replace(
+        order, blocks=tuple(sorted(order.blocks, key=lambda block: new_position[block.address]))
+    )
 
 
 class _Reachability:
@@ -133,12 +148,17 @@ class _Reachability:
 
     def __init__(self, graph: Mapping[Declaration, tuple[Declaration, ...]]) -> None:
         self._graph = graph
-        self._cache: dict[Declaration, frozenset[ConfigAddress]] = {}  # resource blocks reachable from a node
+        # resource blocks reachable from a node.
+        self._cache: dict[Declaration, frozenset[ConfigAddress]] = {}
 
-    def find_blocks(self, address: ConfigAddress, position: Mapping[ConfigAddress, int]) -> tuple[ConfigAddress, ...]:
+    def find_blocks(
+        self, address: ConfigAddress, position: Mapping[ConfigAddress, int]
+    ) -> tuple[ConfigAddress, ...]:
         """Return the dependencies of a block among the blocks with a position, sorted by position."""
         blocks = self.find_reachable_blocks(self._graph.get(build_block_node(address), ()))
-        return tuple(sorted((block for block in blocks if block in position), key=position.__getitem__))
+        return tuple(
+            sorted((block for block in blocks if block in position), key=position.__getitem__)
+        )
 
     def find_reachable_blocks(self, nodes: Iterable[Declaration]) -> set[ConfigAddress]:
         """Return the resource blocks of these nodes, or reachable from them."""
@@ -158,7 +178,8 @@ class _Reachability:
                 continue
             inner = self._graph.get(node, ())
             pending = [need for need in inner if need not in self._cache]
-            if pending:  # needed first; the node stays on the stack
+            # needed first; the node stays on the stack.
+            if pending:
                 stack += pending
                 continue
             self._cache[node] = frozenset().union(*(self._cache[need] for need in inner))
@@ -195,7 +216,8 @@ def _build_dependency_cycle_errors(
 def describe_block_node(node: Declaration) -> str:
     """Return a declaration as expressions refer to it: `module.a.var.zone`."""
     path = "".join(f"module.{name}." for name in node.module)
-    if node.kind == "resource":  # its name is <type>.<name>
+    # Its name is <type>.<name>
+    if node.kind == "resource":
         return path + node.name
     prefix = {"variable": "var"}.get(node.kind, node.kind)
     return f"{path}{prefix}.{node.name}"
@@ -231,7 +253,8 @@ def _build_later_phase_reference_errors(
     for block in blocks:
         later = [need for need in needs[block.address] if phases[need] > phases[block.address]]
         if later:
-            order_spans = {traversal.span for traversal in block.depends_on}  # they use no values
+            # They use no values.
+            order_spans = {traversal.span for traversal in block.depends_on}
             nodes = dependencies[build_block_node(block.address)].items()
             value_nodes = [node for node, span in nodes if span not in order_spans]
             value_needs = reachability.find_reachable_blocks(value_nodes)
@@ -239,9 +262,12 @@ def _build_later_phase_reference_errors(
                 if need not in value_needs:
                     continue
                 detail = (
-                    f"{block.address} refers to {need}, but every {need.type} is planned after all {block.type} "
-                    f"blocks: {block.address} -> {need} -> {block.address}. The order is sites, racks, machines, "
-                    "clusters and VMs, fleet objects. Use a literal value, or reverse the reference."
+                    f"{block.address} refers to {need}, but every {need.type} is planned after "
+                    f"all {block.type} "
+                    f"blocks: {block.address} -> {need} -> {block.address}. The order is sites, "
+                    "racks, machines, "
+                    "clusters and VMs, fleet objects. Use a literal value, or reverse the "
+                    "reference."
                 )
                 errors.append(build_error("cycle", detail, block.header_span, block=block.header))
     return errors

@@ -11,18 +11,35 @@ from nexusform.diagnostics.diagnostic import Diagnostic, Span, build_error
 from nexusform.diagnostics.phrases import group_by
 from nexusform.interfaces.plugins import ResourceType, VmHandlers
 from nexusform.json_data.plain_data import convert_to_plain, get_list, get_mapping
-from nexusform.language.syntax.syntax_nodes import Expression, Index, RelativeTraversal, Step, Traversal, TraverseIndex
+from nexusform.language.syntax.syntax_nodes import (
+    Expression,
+    Index,
+    RelativeTraversal,
+    Step,
+    Traversal,
+    TraverseIndex,
+)
 from nexusform.planning.name_resolution.evaluation_settings import build_state_evaluation
 from nexusform.planning.name_resolution.instance_scope import InstanceScope
 from nexusform.planning.name_resolution.name_evaluation import Evaluation
-from nexusform.planning.name_resolution.repetition import SINGLE_INSTANCE, RepetitionData, expand_repetition
+from nexusform.planning.name_resolution.repetition import (
+    SINGLE_INSTANCE,
+    RepetitionData,
+    expand_repetition,
+)
 from nexusform.planning.plan_request import ImportedObject, PlanRequest
 from nexusform.planning.preparation.planning_order import iterate_resource_blocks
 from nexusform.planning.preparation.target_selection import Selection
 from nexusform.plans.plan import Mode
 from nexusform.resources.address import Address, ConfigAddress
 from nexusform.schemas.block_schema import BlockSchema, NestedBlock, Nesting, get_order_attribute
-from nexusform.state.objects import EMPTY_INSTANCE, InstanceState, ObjectState, State, iterate_current_objects
+from nexusform.state.objects import (
+    EMPTY_INSTANCE,
+    InstanceState,
+    ObjectState,
+    State,
+    iterate_current_objects,
+)
 
 
 class PriorState(Struct, frozen=True):
@@ -55,7 +72,9 @@ class PriorState(Struct, frozen=True):
         """Return the objects left by unfinished replacements, by deposed key."""
         return self.instances.get(address, EMPTY_INSTANCE).deposed
 
-    def get_dependencies(self, address: Address, deposed: str = "", default: tuple[str, ...] = ()) -> tuple[str, ...]:
+    def get_dependencies(
+        self, address: Address, deposed: str = "", default: tuple[str, ...] = ()
+    ) -> tuple[str, ...]:
         """Return the dependencies of an object (or of a deposed one, by its key); `default` if it is not in state."""
         recorded = self.get_deposed(address).get(deposed) if deposed else self.get_object(address)
         return recorded.dependencies if recorded is not None else default
@@ -74,27 +93,34 @@ def iterate_vm_owners(
 def build_prior_state(request: PlanRequest) -> PriorState:
     """Build the prior state of a plan: after moves, with observed and imported objects. Only normal plans import."""
     imports = request.imports if request.mode is Mode.NORMAL else {}
-    if not request.state.instances:  # nothing to move or to observe
+    # Nothing to move or to observe.
+    if not request.state.instances:
         state = add_imports(request.state, imports)
         by_block = _group_by_block(state.instances)
-        return PriorState(state, state.instances, by_block, previous={}, imports=imports, diagnostics=())
+        return PriorState(
+            state, state.instances, by_block, previous={}, imports=imports, diagnostics=()
+        )
     from nexusform.planning.preparation.moves import apply_moves
 
     moved_state, problems = apply_moves(request.configuration, request.state)
     state = add_imports(moved_state.state, imports)
     instances = dict(state.instances)
     new_addresses = {old: new for new, old in moved_state.previous.items()}
-    # Replace the recorded objects by those observed by the providers (None: missing), at their addresses before moves.
+    # Replace the recorded objects by those observed by the providers (None: missing), at their
+    # addresses before moves.
     for prior_address, current in request.refreshed_objects.items():
         address = new_addresses.get(prior_address, prior_address)
         instance = instances.get(address)
         if instance is None:
             continue
-        if current is None and not instance.deposed:  # nothing is left of the instance
+        # Nothing is left of the instance.
+        if current is None and not instance.deposed:
             instances.pop(address, None)
         else:
             instances[address] = InstanceState(current, instance.deposed)
-    return PriorState(state, instances, _group_by_block(instances), moved_state.previous, imports, tuple(problems))
+    return PriorState(
+        state, instances, _group_by_block(instances), moved_state.previous, imports, tuple(problems)
+    )
 
 
 def exclude_unselected_imports(prior: PriorState, selection: Selection) -> PriorState:
@@ -142,17 +168,25 @@ def list_import_targets(request: PlanRequest) -> tuple[list[ImportTarget], list[
                 location = f"{earlier.span.filename}:{start.line},{start.column}"
                 duplicate_error = build_error(
                     "duplicate-import-configuration",
-                    f"An import block for the resource {address} was already declared at {location}. Remove one of "
+                    f"An import block for the resource {address} was already declared at "
+                    f"{location}. Remove one of "
                     "them.",
                     block.to.span,
                     block="import",
                     headline=f'Duplicate import configuration for "{address}"',
                 )
                 problems.append(duplicate_error)
-            elif address not in moved_state.state.instances:  # an object in state is imported already
+            elif address not in moved_state.state.instances:
+                # An object in state is imported already.
                 resource = blocks.get(address.config_address)
-                provider = resource.provider if resource is not None and resource.provider else block.provider
-                targets[address] = ImportTarget(address, object_id, provider, block.to.span, resource)
+                provider = (
+                    resource.provider
+                    if resource is not None and resource.provider
+                    else block.provider
+                )
+                targets[address] = ImportTarget(
+                    address, object_id, provider, block.to.span, resource
+                )
     problems += evaluation.diagnostics
     return list(targets.values()), problems
 
@@ -171,9 +205,14 @@ def iterate_requested_imports(
             header="import",
         )
         problems += expansion_problems
-        # A tentative evaluation, such as that of `validate`, may have variables without a value: no error.
+        # A tentative evaluation, such as that of `validate`, may have variables without a value: no
+        # error.
         if expansion.unknown and not evaluation.settings.is_tentative:
-            problems.append(_build_unknown_argument_error("invalid-for-each-argument", "for_each", block.for_each))
+            problems.append(
+                _build_unknown_argument_error(
+                    "invalid-for-each-argument", "for_each", block.for_each
+                )
+            )
         repetitions = expansion.repetitions
     for repetition in repetitions:
         inner_scope = evaluation.build_scope(evaluation.root, repetition)
@@ -183,22 +222,30 @@ def iterate_requested_imports(
             yield address, object_id
 
 
-def _evaluate_import_id(block: ImportBlock, scope: InstanceScope, problems: list[Diagnostic]) -> str | None:
+def _evaluate_import_id(
+    block: ImportBlock, scope: InstanceScope, problems: list[Diagnostic]
+) -> str | None:
     """Return the id requested by an import block; None if invalid, with an error in `problems` or the evaluation."""
     value = scope.names.evaluate_expression(block.id, scope)
-    if value is None:  # its errors are diagnostics of the evaluation
+    # Its errors are diagnostics of the evaluation.
+    if value is None:
         return None
     plain, *_ = convert_to_plain(value)
     if not value.is_known:
-        if scope.names.settings.is_tentative:  # not an error: a variable may have no value yet
+        # Not an error: a variable may have no value yet.
+        if scope.names.settings.is_tentative:
             return None
         problems.append(_build_unknown_argument_error("invalid-import-id-argument", "id", block.id))
     elif value.has_marks:
         detail = "The import ID cannot be sensitive: it is shown in the plan."
-        problems.append(build_error("invalid-import-id-argument", detail, block.id.span, block="import"))
+        problems.append(
+            build_error("invalid-import-id-argument", detail, block.id.span, block="import")
+        )
     elif not isinstance(plain, str) or not plain:
         detail = "The import ID must be a non-empty string."
-        problems.append(build_error("invalid-import-id-argument", detail, block.id.span, block="import"))
+        problems.append(
+            build_error("invalid-import-id-argument", detail, block.id.span, block="import")
+        )
     else:
         return plain
     return None
@@ -206,19 +253,25 @@ def _evaluate_import_id(block: ImportBlock, scope: InstanceScope, problems: list
 
 def _build_unknown_argument_error(kind: str, name: str, expression: Expression) -> Diagnostic:
     sources = "variables, locals, and resources in the state"
-    detail = f'The "{name}" of an import block must be known before planning; it may refer to {sources}.'
+    detail = (
+        f'The "{name}" of an import block must be known before planning; it may refer to {sources}.'
+    )
     return build_error(kind, detail, expression.span, block="import")
 
 
-def _evaluate_import_address(to: Expression, scope: InstanceScope, problems: list[Diagnostic]) -> Address | None:
+def _evaluate_import_address(
+    to: Expression, scope: InstanceScope, problems: list[Diagnostic]
+) -> Address | None:
     """Return the address of `to`, with its keys evaluated; None if it is invalid, with an error in `problems`."""
     steps = _evaluate_steps(to, scope, problems)
     if steps is None:
         return None
-    from nexusform.configuration.refactoring_blocks import build_address_pattern  # loaded on first use
+    # loaded on first use.
+    from nexusform.configuration.refactoring_blocks import build_address_pattern
 
     root = to
-    while not isinstance(root, Traversal):  # the innermost expression has the names up to the first computed key
+    # The innermost expression has the names up to the first computed key.
+    while not isinstance(root, Traversal):
         assert isinstance(root, (Index, RelativeTraversal))
         root = root.collection if isinstance(root, Index) else root.source
     pattern = build_address_pattern(Traversal(root.root, tuple(steps), to.span), problems)
@@ -227,11 +280,14 @@ def _evaluate_import_address(to: Expression, scope: InstanceScope, problems: lis
     return Address(pattern.module, "managed", pattern.type, pattern.name, pattern.key)
 
 
-def _evaluate_steps(to: Expression, scope: InstanceScope, problems: list[Diagnostic]) -> list[Step] | None:
+def _evaluate_steps(
+    to: Expression, scope: InstanceScope, problems: list[Diagnostic]
+) -> list[Step] | None:
     """Return the steps of the address in an import block, with its keys evaluated: .r["a"] of nexus_rack.r[local.key].
     None if a key is invalid, or not known yet.
     """
-    if isinstance(to, Traversal):  # without computed keys
+    # Without computed keys.
+    if isinstance(to, Traversal):
         return list(to.steps)
     if isinstance(to, RelativeTraversal):
         source_steps = _evaluate_steps(to.source, scope, problems)
@@ -239,8 +295,13 @@ def _evaluate_steps(to: Expression, scope: InstanceScope, problems: list[Diagnos
     assert isinstance(to, Index)
     source_steps = _evaluate_steps(to.collection, scope, problems)
     value = scope.names.evaluate_expression(to.key, scope)
-    if value is None or source_steps is None or (not value.is_known and scope.names.settings.is_tentative):
-        return None  # already reported, or not known yet
+    if (
+        value is None
+        or source_steps is None
+        or (not value.is_known and scope.names.settings.is_tentative)
+    ):
+        # Already reported, or not known yet.
+        return None
     plain: Any = convert_to_plain(value)[0]
     if type(plain) not in (str, int) or value.has_marks:
         detail = "An instance key must be a known text or whole number, and not sensitive."
@@ -249,7 +310,9 @@ def _evaluate_steps(to: Expression, scope: InstanceScope, problems: list[Diagnos
     return [*source_steps, TraverseIndex(plain, to.key.span)]
 
 
-def normalize_imported_attributes(schema: BlockSchema, attributes: Mapping[str, Any], object_id: str) -> dict[str, Any]:
+def normalize_imported_attributes(
+    schema: BlockSchema, attributes: Mapping[str, Any], object_id: str
+) -> dict[str, Any]:
     """Return attributes in the shape of their type. Missing ones are null or empty, a missing id is `object_id`."""
     values = _normalize_attributes_to_schema(schema, attributes)
     if values["id"] is None:
@@ -257,13 +320,18 @@ def normalize_imported_attributes(schema: BlockSchema, attributes: Mapping[str, 
     return values
 
 
-def _normalize_attributes_to_schema(schema: BlockSchema, attributes: Mapping[str, Any]) -> dict[str, Any]:
+def _normalize_attributes_to_schema(
+    schema: BlockSchema, attributes: Mapping[str, Any]
+) -> dict[str, Any]:
     """Return the attributes of the schema only; missing ones are None, missing lists and maps of blocks empty."""
     values: dict[str, Any] = {name: attributes.get(name) for name in schema.attributes}
     for name, block in schema.blocks.items():
         values[name] = _normalize_block_to_schema(block, attributes.get(name))
-        if block.nesting is Nesting.MAP:  # the order of its labels is an attribute, too
-            values[get_order_attribute(name)] = attributes.get(get_order_attribute(name), list(values[name]))
+        # The order of its labels is an attribute, too.
+        if block.nesting is Nesting.MAP:
+            values[get_order_attribute(name)] = attributes.get(
+                get_order_attribute(name), list(values[name])
+            )
     return values
 
 
@@ -273,7 +341,8 @@ def _normalize_block_to_schema(block: NestedBlock, value: Any) -> Any:
         return [_normalize_attributes_to_schema(block.schema, part) for part in get_list(value)]
     if block.nesting is Nesting.MAP:
         return {
-            label: _normalize_attributes_to_schema(block.schema, part) for label, part in get_mapping(value).items()
+            label: _normalize_attributes_to_schema(block.schema, part)
+            for label, part in get_mapping(value).items()
         }
     return None if value is None else _normalize_attributes_to_schema(block.schema, value)
 
@@ -293,8 +362,10 @@ def add_imports(state: State, imports: Mapping[Address, ImportedObject]) -> Stat
 def build_missing_configuration_error(address: Address, span: Span) -> Diagnostic:
     """Build the error for an import without a configured target."""
     detail = (
-        f"The configuration for the given import target {address} does not exist. All target instances "
-        "must have an associated configuration to be imported. Write its block, or generate it with "
+        f"The configuration for the given import target {address} does not exist. All target "
+        "instances "
+        "must have an associated configuration to be imported. Write its block, or generate it "
+        "with "
         "-generate-config-out=FILE (for resources of the root module without count and for_each)."
     )
     return build_error("missing-import-target-configuration", detail, span, block="import")

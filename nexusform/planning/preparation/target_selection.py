@@ -11,7 +11,11 @@ from nexusform.configuration.declarations.configuration import Configuration
 from nexusform.configuration.reference_checks import Declaration, build_dependencies
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning, suggest_name
 from nexusform.diagnostics.phrases import enclose, format_first_items
-from nexusform.planning.preparation.planning_order import PlanningOrder, build_block_address, index_owners
+from nexusform.planning.preparation.planning_order import (
+    PlanningOrder,
+    build_block_address,
+    index_owners,
+)
 from nexusform.resources.address import (
     Address,
     AddressPattern,
@@ -78,28 +82,39 @@ def build_selection(
     exclude_patterns = _parse_patterns("-exclude", excludes, order, problems)
     if target_patterns and exclude_patterns:
         problems.append(
-            build_error("incompatible-options", "-target and -exclude cannot be used together. Use one of them.")
+            build_error(
+                "incompatible-options",
+                "-target and -exclude cannot be used together. Use one of them.",
+            )
         )
     replaced_instances, vms_to_heal = _parse_replace_options(replaces, order, problems)
     if (target_patterns or exclude_patterns) and not problems:
         option = "-target" if bool(target_patterns) else "-exclude"
         partial_warning = build_warning(
             PARTIAL,
-            f"The plan was created with {option}, so it may lack changes of the configuration. Excluded "
-            "objects stay unchanged and keep their capacity. Run `nexusform plan` without it afterwards.",
+            f"The plan was created with {option}, so it may lack changes of the configuration. "
+            "Excluded "
+            "objects stay unchanged and keep their capacity. Run `nexusform plan` without it "
+            "afterwards.",
         )
         problems.append(partial_warning)
     named_blocks = _find_named_blocks(target_patterns, order)
     # Blocks targeted by single instances only: these are selected, not the whole block.
-    only_instances = {block for block in named_blocks if _is_named_by_keys_only(target_patterns, block)}
+    only_instances = {
+        block for block in named_blocks if _is_named_by_keys_only(target_patterns, block)
+    }
     # Single excluded instances exclude no dependents.
     block_patterns = [pattern for pattern in exclude_patterns if not _has_instance_keys(pattern)]
     excluded_blocks = _find_named_blocks(block_patterns, order)
     dependents = index_owners(order.needs.items())
     selection = Selection(
         targets=tuple(target_patterns),
-        target_blocks=frozenset(find_reachable(named_blocks, order.get_direct_dependencies) - only_instances),
-        excluded_blocks=frozenset(find_reachable(excluded_blocks, lambda block: dependents.get(block, ()))),
+        target_blocks=frozenset(
+            find_reachable(named_blocks, order.get_direct_dependencies) - only_instances
+        ),
+        excluded_blocks=frozenset(
+            find_reachable(excluded_blocks, lambda block: dependents.get(block, ()))
+        ),
         excludes=tuple(exclude_patterns),
         replace=tuple(replaced_instances),
         heal=tuple(vms_to_heal),
@@ -107,7 +122,9 @@ def build_selection(
     return selection, problems
 
 
-def find_selected_outputs(selection: Selection, configuration: Configuration) -> dict[str, set[Declaration]] | None:
+def find_selected_outputs(
+    selection: Selection, configuration: Configuration
+) -> dict[str, set[Declaration]] | None:
     """Return the root outputs of a partial plan by name, with the blocks they depend on; None: the plan is not partial.
     -target selects the outputs that depend on targets and what these depend on, and on nothing else. -exclude selects
     those that depend on no excluded block.
@@ -115,7 +132,8 @@ def find_selected_outputs(selection: Selection, configuration: Configuration) ->
     if not selection.is_partial:
         return None
     edges = build_dependencies(configuration)
-    blocks: set[Declaration] = set()  # nodes of the graph
+    # nodes of the graph.
+    blocks: set[Declaration] = set()
     excluded_nodes: set[Declaration] = set()
     targets: list[Declaration] = []
     for node in edges:
@@ -133,7 +151,8 @@ def find_selected_outputs(selection: Selection, configuration: Configuration) ->
         declaration = Declaration(module=(), kind="output", name=name)
         needed_nodes = find_reachable([declaration], lambda node: edges.get(node, ()))
         needed_blocks = needed_nodes & blocks
-        if selection.targets:  # selects no output without blocks
+        # selects no output without blocks.
+        if selection.targets:
             is_selected = bool(needed_blocks) and needed_blocks <= target_nodes
         else:  # -exclude
             is_selected = needed_blocks.isdisjoint(excluded_nodes)
@@ -142,7 +161,9 @@ def find_selected_outputs(selection: Selection, configuration: Configuration) ->
     return outputs
 
 
-def check_moved_selection(selection: Selection, previous: Mapping[Address, Address]) -> list[Diagnostic]:
+def check_moved_selection(
+    selection: Selection, previous: Mapping[Address, Address]
+) -> list[Diagnostic]:
     """Return the error for moved objects not selected under both addresses, or []; `previous` maps new to old ones.
     Both addresses have to be targets, and neither may be excluded. The error lists the options to add or to omit.
     """
@@ -155,13 +176,17 @@ def check_moved_selection(selection: Selection, previous: Mapping[Address, Addre
                 missing_options.add(f"-exclude={shlex.quote(str(pattern))}")
     if not missing_options:
         return []
-    option, remedy = ("-target", "or add these") if selection.targets else ("-exclude", "or omit these")
+    option, remedy = (
+        ("-target", "or add these") if selection.targets else ("-exclude", "or omit these")
+    )
     lines = "".join(f"\n  {missing_option}" for missing_option in sorted(missing_options))
     return [
         build_error(
             "moved-resource-instances-excluded-by-targeting",
-            "This configuration moves objects of the state to other addresses. A plan must include both "
-            f"addresses of each, but {option} excludes some. Plan without {option}, {remedy}:{lines}",
+            "This configuration moves objects of the state to other addresses. A plan must "
+            "include both "
+            f"addresses of each, but {option} excludes some. Plan without {option}, "
+            f"{remedy}:{lines}",
         )
     ]
 
@@ -174,7 +199,8 @@ def _parse_replace_options(
     vms: list[tuple[AddressPattern, str]] = []
     for text in texts:
         address, vm = split_object_address(text)
-        for pattern in _parse_patterns("-replace", [address], order, problems):  # none if it is invalid
+        # None if it is invalid.
+        for pattern in _parse_patterns("-replace", [address], order, problems):
             if not pattern.type:
                 detail = f'"{text}" names a module; name a resource in it.'
                 headline = "Invalid -replace address"
@@ -186,9 +212,13 @@ def _parse_replace_options(
     return instances, vms
 
 
-def _find_named_blocks(patterns: Sequence[AddressPattern], order: PlanningOrder) -> list[ConfigAddress]:
+def _find_named_blocks(
+    patterns: Sequence[AddressPattern], order: PlanningOrder
+) -> list[ConfigAddress]:
     """Return the blocks named by any of the patterns, as a whole or by single instances."""
-    return [block.address for block in order.blocks if _is_named_by_any_pattern(patterns, block.address)]
+    return [
+        block.address for block in order.blocks if _is_named_by_any_pattern(patterns, block.address)
+    ]
 
 
 def _is_named_by_any_pattern(patterns: Sequence[AddressPattern], block: ConfigAddress) -> bool:
@@ -197,7 +227,11 @@ def _is_named_by_any_pattern(patterns: Sequence[AddressPattern], block: ConfigAd
 
 def _is_named_by_keys_only(patterns: Iterable[AddressPattern], block: ConfigAddress) -> bool:
     """Return whether all patterns for a block name single instances of it."""
-    return all(_has_instance_keys(pattern) for pattern in patterns if _is_block_matched_by_pattern(pattern, block))
+    return all(
+        _has_instance_keys(pattern)
+        for pattern in patterns
+        if _is_block_matched_by_pattern(pattern, block)
+    )
 
 
 def _has_instance_keys(pattern: AddressPattern) -> bool:
@@ -210,7 +244,12 @@ def _is_block_matched_by_pattern(pattern: AddressPattern, block: ConfigAddress) 
     path = tuple(step.name for step in pattern.module)
     if not pattern.type:
         return block.module[: len(path)] == path
-    return (path, pattern.mode, pattern.type, pattern.name) == (block.module, block.mode, block.type, block.name)
+    return (path, pattern.mode, pattern.type, pattern.name) == (
+        block.module,
+        block.mode,
+        block.type,
+        block.name,
+    )
 
 
 def split_object_address(text: str) -> tuple[str, str]:
@@ -239,10 +278,14 @@ def _parse_patterns(
         try:
             patterns.append(parse_pattern(text))
         except AddressProblem as problem:
-            candidates = [str(block.address) for block in order.blocks if block.address.name == text]  # without type
+            candidates = [
+                str(block.address) for block in order.blocks if block.address.name == text
+            ]  # without type
             hint = enclose(" Did you mean ", format_first_items(candidates, _MAXIMUM_NAMED), "?")
             headline = f"Invalid {option} address"
-            problems.append(build_error("invalid-address-in-option", f"{problem}{hint}", headline=headline))
+            problems.append(
+                build_error("invalid-address-in-option", f"{problem}{hint}", headline=headline)
+            )
     return patterns
 
 
@@ -261,13 +304,18 @@ def check_unmatched_options(
 
 
 def _check_pattern_matches(
-    option: str, patterns: Iterable[AddressPattern], order: PlanningOrder, addresses: Collection[Address]
+    option: str,
+    patterns: Iterable[AddressPattern],
+    order: PlanningOrder,
+    addresses: Collection[Address],
 ) -> list[Diagnostic]:
     """Return errors for patterns without a matching block or instance. A -target with a key must match an instance."""
     problems = []
     for pattern in patterns:
         is_single = option == "-target" and _has_instance_keys(pattern)
-        if not is_single and any(_is_block_matched_by_pattern(pattern, block.address) for block in order.blocks):
+        if not is_single and any(
+            _is_block_matched_by_pattern(pattern, block.address) for block in order.blocks
+        ):
             continue
         if any(map(pattern.is_match, addresses)):
             continue
@@ -289,7 +337,11 @@ def _check_replace_options(
     for pattern, text in texts:
         if any(map(pattern.is_match, unselected_addresses)):
             option = "-target does not select it" if selection.targets else "-exclude excludes it"
-            problems.append(build_error("nothing-to-replace", f"-replace={text} has no effect, because {option}."))
+            problems.append(
+                build_error(
+                    "nothing-to-replace", f"-replace={text} has no effect, because {option}."
+                )
+            )
     problems += _check_replaced_instances(selection.replace, known_addresses)
     return [*problems, *_check_healed_vms(selection.heal, vms)]
 
@@ -304,24 +356,31 @@ def _check_replaced_instances(
             hint = suggest_name(str(pattern), list(map(str, known_addresses)))
             detail = f"-replace={pattern} names no instance of this configuration.{hint}"
             yield build_error("nothing-to-replace", detail)
-        elif any(str(address) != str(pattern) for address in matches):  # a block with count or for_each
+        elif any(str(address) != str(pattern) for address in matches):
+            # A block with count or for_each.
             matches.sort(key=compute_address_order)
             options = [f"-replace={shlex.quote(str(address))}" for address in matches]
             detail = (
-                f"{pattern} has instances ({len(options)}). -replace takes one instance; repeat it for several:\n  "
-                + format_first_items(options, _MAXIMUM_LISTED, "\n  ")
-            )
+                f"{pattern} has instances ({len(options)}). -replace takes one instance; "
+                "repeat it for several:\n  "
+            ) + format_first_items(options, _MAXIMUM_LISTED, "\n  ")
             yield build_error("instance-to-replace-required", detail)
 
 
 def _check_healed_vms(
-    healed_vms: Iterable[tuple[AddressPattern, str]], names_by_instance: Mapping[Address, Iterable[str]]
+    healed_vms: Iterable[tuple[AddressPattern, str]],
+    names_by_instance: Mapping[Address, Iterable[str]],
 ) -> Iterator[Diagnostic]:
     """Yield an error for each VM of -replace=ADDRESS:VM that does not exist before the plan."""
     for pattern, name in healed_vms:
-        matches = [names for address, names in names_by_instance.items() if pattern.is_match(address)]
+        matches = [
+            names for address, names in names_by_instance.items() if pattern.is_match(address)
+        ]
         existing_names = list(chain.from_iterable(matches))
         if name not in existing_names:
             hint = suggest_name(name, existing_names)
-            detail = f'-replace={pattern}:{name} names no existing VM: {pattern} has none named "{name}".{hint}'
+            detail = (
+                f"-replace={pattern}:{name} names no existing VM: {pattern} has none named "
+                f'"{name}".{hint}'
+            )
             yield build_error("nothing-to-replace", detail)

@@ -1,7 +1,9 @@
 """Repeated plans: to test remedies, or with all values known at apply."""
 
-PUBLIC = {  # public names of the package, by module
+# public names of the package, by module.
+PUBLIC = {
     "known_after_apply": (
-        "finalize_plan WrongOutput FinalResults evaluate_final_results evaluate_write_only WriteOnlyValues"
+        "finalize_plan WrongOutput FinalResults evaluate_final_results evaluate_write_only "
+        "WriteOnlyValues"
     )
 }

@@ -27,14 +27,16 @@ from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST
 
 _Item = TypeVar("_Item")
 
-MAXIMUM_TRIALS: Final = 10  # each trial is a whole plan with samples; bisection finds one of a thousand counts
+# Each trial is a whole plan with samples; bisection finds one of a thousand counts.
+MAXIMUM_TRIALS: Final = 10
 
 
 def is_remedy_uncertain(numa_sampling: NumaSampling | None) -> bool:
     """Return whether a fit depends on unknown NUMA cells (None: it does not), and not all samples of them fit."""
     if numa_sampling is None:
         return False
-    if not numa_sampling.sample_count:  # no sample was computed
+    # No sample was computed.
+    if not numa_sampling.sample_count:
         return True
     return numa_sampling.fitting_count < numa_sampling.sample_count
 
@@ -44,7 +46,11 @@ def format_certainty_note(result: PlanResult) -> str:
     numa_sampling = result.plan.numa_sampling
     if numa_sampling is None:
         return ""
-    return " It is certain." if is_certain_fit(result.sites) else f" It fits {format_numa_sampling(numa_sampling)}."
+    return (
+        " It is certain."
+        if is_certain_fit(result.sites)
+        else f" It fits {format_numa_sampling(numa_sampling)}."
+    )
 
 
 def format_certain_count_note(
@@ -57,7 +63,8 @@ def format_certain_count_note(
         return ""
     lower, upper = existing_count, count - 1
     best: PlanResult | None = None
-    for _ in range(MAXIMUM_TRIALS):  # `lower` fits in every sample: the existing VMs, or the plan in `best`
+    # `lower` fits in every sample: the existing VMs, or the plan in `best`.
+    for _ in range(MAXIMUM_TRIALS):
         if lower >= upper:
             break
         middle = (lower + upper + 1) // 2
@@ -68,9 +75,11 @@ def format_certain_count_note(
             lower, best = middle, smaller
     if not lower:
         return " No count fits in every sample."
-    if best is None or is_certain_fit(best.sites):  # None: only the existing VMs are certain
+    # None: only the existing VMs are certain.
+    if best is None or is_certain_fit(best.sites):
         return f" {lower} is certain."
-    return f" {lower} fits in all of them."  # in all samples, but perhaps not in every possible layout
+    # In all samples, but perhaps not in every possible layout.
+    return f" {lower} fits in all of them."
 
 
 # Each trial is a whole plan: enough for the zones of the largest sites one by one and in pairs.
@@ -92,7 +101,10 @@ class TrialPlanner(Protocol):
     """Function that plans again with adjustments, blocks placed first, and -replace addresses."""
 
     def __call__(
-        self, adjustments: Sequence[ArgumentAdjustment], first: Sequence[Address] = (), replaces: Sequence[str] = ()
+        self,
+        adjustments: Sequence[ArgumentAdjustment],
+        first: Sequence[Address] = (),
+        replaces: Sequence[str] = (),
     ) -> PlanResult:
         """Plan with changed arguments, with the VMs of `first` placed first, and with `replaces` re-created."""
         ...
@@ -111,7 +123,8 @@ def add_remedies(
     """Return the result with remedies for missing capacity added to its errors. Trial plans test each remedy."""
     errors = result.plan.errors
     if any(diagnostic.id != DOES_NOT_FIT for diagnostic in errors):
-        return result  # another error would reject every trial, too
+        # Another error would reject every trial, too.
+        return result
     plan_trial: TrialPlanner = partial(_plan_trial, request, make_plan)
     get_kind = request.registries.get_kind
     racks = [
@@ -133,7 +146,9 @@ def add_remedies(
         remedies += search(failure, plan_trial)
     has_hints = any(shortage.binding_hints for shortage in result.unplaced)
     trial_summary = _TRIAL_SUMMARY_WITH_HINTS if has_hints else _TRIAL_SUMMARY
-    return replace(result, plan=_add_advice(result.plan, remedies, trial_summary, _format_repack_hint(result)))
+    return replace(
+        result, plan=_add_advice(result.plan, remedies, trial_summary, _format_repack_hint(result))
+    )
 
 
 def _plan_trial(
@@ -151,7 +166,8 @@ def _plan_trial(
         replaces=(*request.replaces, *replaces),
     )
     outcome = make_plan(replace(trial_request, samples=0))
-    # Most trials fail by capacity, so only a fitting one is planned again with samples of unknown NUMA cells.
+    # Most trials fail by capacity, so only a fitting one is planned again with samples of unknown
+    # NUMA cells.
     if outcome.plan.errored or outcome.plan.numa_sampling is None or request.samples == 0:
         return outcome
     return make_plan(trial_request)
@@ -162,20 +178,26 @@ def _format_repack_hint(result: PlanResult) -> str:
     existing VMs, and new ones in the pool; an upgrade gains nothing. The hint names a command: no solver runs here.
     """
     pools = [shortage for shortage in result.unplaced if not shortage.surge]
-    has_existing_vms = any(vm_object.request.actions.unchanged for vm_object in result.objects.values())
+    has_existing_vms = any(
+        vm_object.request.actions.unchanged for vm_object in result.objects.values()
+    )
     if not pools or not has_existing_vms:
         return ""
     pool = pools[0].pool
     new_count = len(pool.numbers) - pools[0].existing_count
-    if new_count < 1:  # only existing VMs to re-create do not fit
+    # Only existing VMs to re-create do not fit.
+    if new_count < 1:
         return ""
     command = f"nexusform simulate repack -sku={pool.sku.name} -want={new_count}"
-    if pool.zones is not None:  # None: all zones are allowed
+    # None: all zones are allowed.
+    if pool.zones is not None:
         command += f" -zones={','.join(sorted(pool.zones, key=str.encode))}"
     return f"\nTo check whether re-creating a few VMs elsewhere frees capacity: `{command}`"
 
 
-def _add_advice(plan: Plan, remedies: Sequence[Remedy], trial_summary: str, repack_hint: str) -> Plan:
+def _add_advice(
+    plan: Plan, remedies: Sequence[Remedy], trial_summary: str, repack_hint: str
+) -> Plan:
     """Add the remedies as data to every capacity error; the first also gets their text."""
     advice = f"No fix was found. Tested: {trial_summary}"
     if remedies:
@@ -190,44 +212,60 @@ def _add_advice(plan: Plan, remedies: Sequence[Remedy], trial_summary: str, repa
             continue
         fit = {**diagnostic.extra.get("fit", {}), "suggested_fixes": data}
         detail = diagnostic.detail + closing
-        diagnostics.append(replace(diagnostic, detail=detail, extra={**diagnostic.extra, "fit": fit}))
-        closing = ""  # the other errors get the data only
+        diagnostics.append(
+            replace(diagnostic, detail=detail, extra={**diagnostic.extra, "fit": fit})
+        )
+        # The other errors get the data only.
+        closing = ""
     return replace(plan, diagnostics=tuple(diagnostics))
 
 
 def format_numbered_remedies(title: str, remedies: Iterable[Remedy]) -> str:
     """Format a title and the remedies below it, one numbered line each."""
-    return "\n".join([title, *(f" {number}. {remedy.text}" for number, remedy in enumerate(remedies, 1))])
+    return "\n".join(
+        [title, *(f" {number}. {remedy.text}" for number, remedy in enumerate(remedies, 1))]
+    )
 
 
 def build_remedy_document(remedy: Remedy) -> dict[str, Any]:
     """Return a remedy for plan documents."""
-    edits = [{"address": str(edit.address), "path": list(edit.path), "value": edit.value} for edit in remedy.edits]
+    edits = [
+        {"address": str(edit.address), "path": list(edit.path), "value": edit.value}
+        for edit in remedy.edits
+    ]
     return {"kind": remedy.kind, "text": remedy.text, **remedy.change, "edits": edits}
 
 
 _TRIAL_SUMMARY = "fewer VMs, more zones, planned racks, another order and smaller SKUs."
-_TRIAL_SUMMARY_WITH_HINTS = "fewer VMs, more zones, planned racks, another order, other hints and smaller SKUs."
+_TRIAL_SUMMARY_WITH_HINTS = (
+    "fewer VMs, more zones, planned racks, another order, other hints and smaller SKUs."
+)
 
 
 def _try_without_surge(failure: _PlanShortage, trial: TrialPlanner) -> Iterator[Remedy]:
     """Try upgrades that remove old VMs first instead of adding surge VMs."""
     pools = failure.pools
     if not all(shortage.surge and shortage.pool.pool != CONTROL_PLANE for shortage in pools):
-        return  # only upgrades add surge VMs, and a control plane has no upgrade_settings
+        # Only upgrades add surge VMs, and a control plane has no upgrade_settings.
+        return
     settings = (("max_surge", "0"), ("max_unavailable", "1"))
     adjustments: list[ArgumentAdjustment] = []
     names, data = [], []
     for shortage in pools:
         path = (*shortage.pool.path, "upgrade_settings")
-        adjustments += [ArgumentAdjustment(shortage.address, (*path, name), value) for name, value in settings]
+        adjustments += [
+            ArgumentAdjustment(shortage.address, (*path, name), value) for name, value in settings
+        ]
         names.append(f"{shortage.cluster}/{shortage.pool.pool}")
-        data.append({"address": str(shortage.address), "pool": shortage.pool.pool, **dict(settings)})
+        data.append(
+            {"address": str(shortage.address), "pool": shortage.pool.pool, **dict(settings)}
+        )
     outcome = trial(adjustments)
     if not outcome.plan.errored:
         scope = f" for {format_list(names)}" if len(names) > 1 else ""
         text = (
-            f'upgrade_settings {{ max_surge = "0", max_unavailable = "1" }}{scope}: the upgrade removes a '
+            f'upgrade_settings {{ max_surge = "0", max_unavailable = "1" }}{scope}: the upgrade '
+            "removes a "
             f"VM before it adds the next, and fits.{format_certainty_note(outcome)}"
         )
         yield Remedy("upgrade", text, {"upgrade_settings": data}, tuple(adjustments))
@@ -237,22 +275,32 @@ def _try_fewer_vms(failure: _PlanShortage, trial: TrialPlanner) -> Iterator[Reme
     """Try smaller counts of VMs with the same SKUs, and yield the first one with capacity for all. Start with the
     number of VMs placed by the plan without capacity. Pools failing in a trial get smaller counts in the next one.
     """
-    counts: dict[tuple[Address, str], int] = {}  # to try, by object and pool
-    pools: dict[tuple[Address, str], PoolShortage] = {}  # all that failed so far
+    # To try, by object and pool.
+    counts: dict[tuple[Address, str], int] = {}
+    # All that failed so far.
+    pools: dict[tuple[Address, str], PoolShortage] = {}
     failed_pools: Sequence[PoolShortage] = failure.pools
     for _ in range(MAXIMUM_COUNT_TRIALS):
         for shortage in failed_pools:
             key = (shortage.address, shortage.pool.pool)
             pools.setdefault(key, shortage)
             # A count that did not fit is followed by a smaller one.
-            counts[key] = min(shortage.placed_count, counts[key] - 1) if key in counts else shortage.placed_count
+            counts[key] = (
+                min(shortage.placed_count, counts[key] - 1)
+                if key in counts
+                else shortage.placed_count
+            )
         if not all(shortage.pool.count_path for shortage in pools.values()):
-            return  # plain VMs and VNFs have no count to lower
+            # plain VMs and VNFs have no count to lower.
+            return
         adjustments = []
         for key, shortage in pools.items():
             if counts[key] < max(shortage.existing_count, 1):
-                return  # existing VMs would be removed, or no VM remains
-            adjustments.append(ArgumentAdjustment(shortage.address, shortage.pool.count_path, counts[key]))
+                # existing VMs would be removed, or no VM remains.
+                return
+            adjustments.append(
+                ArgumentAdjustment(shortage.address, shortage.pool.count_path, counts[key])
+            )
         outcome = trial(adjustments)
         if not outcome.plan.errored:
             remedy = _build_count_remedy(pools, counts)
@@ -261,19 +309,26 @@ def _try_fewer_vms(failure: _PlanShortage, trial: TrialPlanner) -> Iterator[Reme
             yield replace(remedy, text=text, edits=tuple(adjustments))
             return
         if not outcome.unplaced:
-            return  # errors other than capacity: smaller counts do not help
+            # errors other than capacity: smaller counts do not help.
+            return
         failed_pools = outcome.unplaced
 
 
 def _format_certain_count(
-    outcome: PlanResult, adjustments: Sequence[ArgumentAdjustment], pools: Iterable[PoolShortage], trial: TrialPlanner
+    outcome: PlanResult,
+    adjustments: Sequence[ArgumentAdjustment],
+    pools: Iterable[PoolShortage],
+    trial: TrialPlanner,
 ) -> str:
     """Format the number of VMs certain to fit in a single pool; "" for several, or if the tested count is certain."""
     if len(adjustments) > 1:
         return ""
     [adjustment], [shortage] = adjustments, pools
     return format_certain_count_note(
-        outcome, adjustment.value, shortage.existing_count, lambda count: trial([replace(adjustment, value=count)])
+        outcome,
+        adjustment.value,
+        shortage.existing_count,
+        lambda count: trial([replace(adjustment, value=count)]),
     )
 
 
@@ -286,18 +341,30 @@ def _build_count_remedy(
     for key, shortage in pools.items():
         prefix = "" if len(pools) == 1 else f"{shortage.cluster}/{shortage.pool.pool}: "
         count, sku = counts[key], shortage.pool.sku
-        argument = str(shortage.pool.count_path[-1])  # the name of the argument
+        # The name of the argument.
+        argument = str(shortage.pool.count_path[-1])
         texts.append(f"{prefix}{argument} = {count}")
-        data.append({"address": str(shortage.address), "pool": shortage.pool.pool, argument: count, "sku": sku.name})
+        data.append(
+            {
+                "address": str(shortage.address),
+                "pool": shortage.pool.pool,
+                argument: count,
+                "sku": sku.name,
+            }
+        )
         vcpus += count * sku.vcpus
     verb, sku_text = ("fits", "this SKU") if len(texts) == 1 else ("fit", "these SKUs")
-    return Remedy("count", f"{', '.join(texts)} {verb} with {sku_text} ({vcpus:,} vCPUs).", {"counts": data})
+    return Remedy(
+        "count", f"{', '.join(texts)} {verb} with {sku_text} ({vcpus:,} vCPUs).", {"counts": data}
+    )
 
 
 def _try_more_zones(failure: _PlanShortage, trial: TrialPlanner) -> Iterator[Remedy]:
     """Try the smallest extension of availability_zones with which everything fits."""
     if not all(shortage.pool.zones and shortage.pool.count_path for shortage in failure.pools):
-        return  # a pool without zones may use all; VMs outside of clusters have no pool with zones to change
+        # A pool without zones may use all; VMs outside of clusters have no pool with zones to
+        # change.
+        return
     for zones in _iterate_zone_additions(failure):
         adjustments = []
         for shortage in failure.pools:
@@ -307,7 +374,9 @@ def _try_more_zones(failure: _PlanShortage, trial: TrialPlanner) -> Iterator[Rem
         outcome = trial(adjustments)
         if not outcome.plan.errored:
             remedy = _build_zone_remedy(failure.pools, zones, outcome.plan)
-            yield replace(remedy, text=remedy.text + format_certainty_note(outcome), edits=tuple(adjustments))
+            yield replace(
+                remedy, text=remedy.text + format_certainty_note(outcome), edits=tuple(adjustments)
+            )
             return
 
 
@@ -317,14 +386,18 @@ def _iterate_zone_additions(failure: _PlanShortage) -> Iterator[Sequence[str]]:
     zones_of_sites: dict[str, set[str]] = {}
     for _, rack in failure.racks:
         if rack.get("status") != "planned":
-            zones_of_sites.setdefault(str(rack["site_id"]), set()).add(str(rack["availability_zone"]))
+            zones_of_sites.setdefault(str(rack["site_id"]), set()).add(
+                str(rack["availability_zone"])
+            )
     zones: set[str] = set()
-    allowed_zones: list[frozenset[str]] = []  # of each pool
+    # Of each pool.
+    allowed_zones: list[frozenset[str]] = []
     for shortage in failure.pools:
         zones.update(zones_of_sites.get(shortage.site_id, ()))
         allowed_zones.append(shortage.pool.configured_zones)
     common_zones = frozenset.intersection(*allowed_zones)
-    addable_zones = sorted(zones - common_zones, key=str.encode)  # new for at least one pool
+    # New for at least one pool.
+    addable_zones = sorted(zones - common_zones, key=str.encode)
     sizes = range(1, len(addable_zones) + 1)
     additions = chain.from_iterable(combinations(addable_zones, size) for size in sizes)
     for number, added in enumerate(additions):
@@ -334,7 +407,9 @@ def _iterate_zone_additions(failure: _PlanShortage) -> Iterator[Sequence[str]]:
         yield added
 
 
-def _build_zone_remedy(pools: Sequence[PoolShortage], new_zones: Sequence[str], plan: Plan) -> Remedy:
+def _build_zone_remedy(
+    pools: Sequence[PoolShortage], new_zones: Sequence[str], plan: Plan
+) -> Remedy:
     """Build the remedy of more zones: each pool gets `new_zones` besides its configured ones; `plan` is the trial."""
     texts, data = [], []
     for shortage in pools:
@@ -342,7 +417,13 @@ def _build_zone_remedy(pools: Sequence[PoolShortage], new_zones: Sequence[str], 
         text = ", ".join(f'"{zone}"' for zone in zones)
         prefix = "" if len(pools) == 1 else f"{shortage.cluster}/{shortage.pool.pool}: "
         texts.append(f"{prefix}availability_zones = [{text}]")
-        data.append({"address": str(shortage.address), "pool": shortage.pool.pool, "availability_zones": zones})
+        data.append(
+            {
+                "address": str(shortage.address),
+                "pool": shortage.pool.pool,
+                "availability_zones": zones,
+            }
+        )
     moved_count = count_moved_vms(plan, "zones_changed")
     cost = format_replacement_cost(moved_count)
     # Without the remedy, an upgrade (adding surge VMs) re-places the VMs batch by batch.
@@ -351,13 +432,17 @@ def _build_zone_remedy(pools: Sequence[PoolShortage], new_zones: Sequence[str], 
         nodes = format_count(concurrent_count, "node")
         cost = f" Other zones re-create the pool: {nodes} down at once, not in batches."
     return Remedy(
-        "zones", f"{'; '.join(texts)}: {_format_fit(pools)}.{cost}", {"zones": data, "replaced_vms": moved_count}
+        "zones",
+        f"{'; '.join(texts)}: {_format_fit(pools)}.{cost}",
+        {"zones": data, "replaced_vms": moved_count},
     )
 
 
 def count_moved_vms(plan: Plan, *triggers: str) -> int:
     """Count the existing VMs that a plan places elsewhere for one of these reasons, such as "zones_changed"."""
-    return sum(row.action is PlacementAction.MOVE and row.trigger in triggers for row in plan.placements)
+    return sum(
+        row.action is PlacementAction.MOVE and row.trigger in triggers for row in plan.placements
+    )
 
 
 def format_replacement_cost(moved_count: int) -> str:
@@ -368,7 +453,8 @@ def format_replacement_cost(moved_count: int) -> str:
 def _try_planned_racks(failure: _PlanShortage, trial: TrialPlanner) -> Iterator[Remedy]:
     """Try to activate planned racks (described, but without machines for VMs yet): one by one, then all."""
     sites = {shortage.site_id for shortage in failure.pools}
-    planned: list[tuple[Address, str]] = []  # address and name of each planned rack on these sites
+    # address and name of each planned rack on these sites.
+    planned: list[tuple[Address, str]] = []
     for address, rack in failure.racks:
         if rack.get("status") == "planned" and rack.get("site_id") in sites:
             planned.append((address, str(rack["name"])))
@@ -398,7 +484,8 @@ def _format_fit(pools: Sequence[PoolShortage]) -> str:
     """Format the result of a remedy for the pools without capacity."""
     if len(pools) > 1:
         return "everything fits"
-    count = len(pools[0].pool.numbers)  # of the VMs of the only pool
+    # Of the VMs of the only pool.
+    count = len(pools[0].pool.numbers)
     if count == 1:
         return "it fits"
     return f"all {count:,} fit"
@@ -406,15 +493,23 @@ def _format_fit(pools: Sequence[PoolShortage]) -> str:
 
 def _try_other_creation_order(failure: _PlanShortage, trial: TrialPlanner) -> Iterator[Remedy]:
     """Try two orders of new clusters: those without capacity first, else all by memory. Yield a remedy if one fits."""
-    new_clusters, memory = _measure_new_clusters(failure.plan)  # names, and host memory in MiB, by address
+    # names, and host memory in MiB, by address.
+    new_clusters, memory = _measure_new_clusters(failure.plan)
     if len(new_clusters) < 2:
-        return  # a single cluster has no other order
-    failing = list(dict.fromkeys(shortage.address for shortage in failure.pools if shortage.address in new_clusters))
+        # A single cluster has no other order.
+        return
+    failing = list(
+        dict.fromkeys(
+            shortage.address for shortage in failure.pools if shortage.address in new_clusters
+        )
+    )
     larger_first = sorted(new_clusters, key=lambda address: -memory[address])
     for order in (failing, larger_first):
-        if list(new_clusters)[: len(order)] == order:  # it is the order of the plan
+        # It is the order of the plan.
+        if list(new_clusters)[: len(order)] == order:
             continue
-        outcome = trial(adjustments=(), first=order)  # the clusters of `order` are placed first
+        # The clusters of `order` are placed first.
+        outcome = trial(adjustments=(), first=order)
         if outcome.plan.errored:
             continue
         names = [new_clusters[address] for address in order]
@@ -433,7 +528,9 @@ def _measure_new_clusters(plan: Plan) -> tuple[dict[Address, str], Counter[Addre
     skus = CATALOGUES[NEWEST].vm_skus
     names: dict[Address, str] = {}
     memory: Counter[Address] = Counter()
-    created_addresses = {change.address for change in plan.changes if change.action is Action.CREATE}
+    created_addresses = {
+        change.address for change in plan.changes if change.action is Action.CREATE
+    }
     for table in plan.placement_tables:
         if table.address in created_addresses:
             sku = skus.get(table.vm_sku_name)
@@ -446,18 +543,27 @@ def _try_other_placement_hints(failure: _PlanShortage, trial: TrialPlanner) -> I
     """Try three changes of blocking hard placement hints: re-create the VM with the hint as well, make the hint
     soft, or use a weaker scope. Yield the first success of each: one hint at a time, then all hints.
     """
-    hints = list(dict.fromkeys(chain.from_iterable(shortage.binding_hints for shortage in failure.pools)))
+    hints = list(
+        dict.fromkeys(chain.from_iterable(shortage.binding_hints for shortage in failure.pools))
+    )
     choices = _list_choices(hints[:MAXIMUM_HINTS])
     for search in (_try_recreated_vms, _try_soft_hints, _try_other_hint_scope):
-        remedies = (remedy for selected_hints in choices for remedy in search(failure, trial, selected_hints))
+        remedies = (
+            remedy
+            for selected_hints in choices
+            for remedy in search(failure, trial, selected_hints)
+        )
         yield from islice(remedies, 1)
 
 
-def _try_recreated_vms(failure: _PlanShortage, trial: TrialPlanner, hints: Sequence[HardHint]) -> Iterator[Remedy]:
+def _try_recreated_vms(
+    failure: _PlanShortage, trial: TrialPlanner, hints: Sequence[HardHint]
+) -> Iterator[Remedy]:
     """Try to re-create the existing VMs with the hints in the same plan."""
     vms = list(dict.fromkeys(f"{hint.address}:{hint.name}" for hint in hints))
     if not all(hint.is_existing for hint in hints):
-        return  # this plan creates or re-creates the others already
+        # This plan creates or re-creates the others already.
+        return
     outcome = trial(adjustments=(), replaces=vms)
     if not outcome.plan.errored:
         options = " ".join(f"-replace='{vm}'" for vm in vms)
@@ -466,12 +572,16 @@ def _try_recreated_vms(failure: _PlanShortage, trial: TrialPlanner, hints: Seque
         yield Remedy("replace", text + format_certainty_note(outcome), {"replace": vms})
 
 
-def _try_soft_hints(failure: _PlanShortage, trial: TrialPlanner, hints: Sequence[HardHint]) -> Iterator[Remedy]:
+def _try_soft_hints(
+    failure: _PlanShortage, trial: TrialPlanner, hints: Sequence[HardHint]
+) -> Iterator[Remedy]:
     """Try the hints as soft preferences."""
     return _try_hint_argument(failure, trial, hints, "scheduling_execution", "Soft")
 
 
-def _try_other_hint_scope(failure: _PlanShortage, trial: TrialPlanner, hints: Sequence[HardHint]) -> Iterator[Remedy]:
+def _try_other_hint_scope(
+    failure: _PlanShortage, trial: TrialPlanner, hints: Sequence[HardHint]
+) -> Iterator[Remedy]:
     """Try a weaker scope: the machine for anti-affinity by rack, the rack for affinity by machine. Skip mixed hints."""
     kinds = {(hint.hint.scope, hint.hint.is_affinity) for hint in hints}
     if kinds == {(HintScope.RACK, False)}:
@@ -481,22 +591,34 @@ def _try_other_hint_scope(failure: _PlanShortage, trial: TrialPlanner, hints: Se
 
 
 def _try_hint_argument(
-    failure: _PlanShortage, trial: TrialPlanner, hints: Sequence[HardHint], argument: str, value: str
+    failure: _PlanShortage,
+    trial: TrialPlanner,
+    hints: Sequence[HardHint],
+    argument: str,
+    value: str,
 ) -> Iterator[Remedy]:
     """Try another value of one argument of the hints; yield it if the plan has no errors. It re-creates their VMs."""
     edits, data = [], []
-    owners: dict[str, None] = {}  # addresses of the VMs with the hints, each once
+    # addresses of the VMs with the hints, each once.
+    owners: dict[str, None] = {}
     for hint in hints:
-        edits.append(ArgumentAdjustment(hint.address, ("placement_hint", hint.index, argument), value))
+        edits.append(
+            ArgumentAdjustment(hint.address, ("placement_hint", hint.index, argument), value)
+        )
         data.append({"address": str(hint.address), "hint": hint.index, argument: value})
         owners[str(hint.address)] = None
     outcome = trial(edits)
-    if outcome.plan.errored:  # it does not help
+    # It does not help.
+    if outcome.plan.errored:
         return
-    moved_count = count_moved_vms(outcome.plan, "cluster_replaced", "requested")  # reasons of a move
+    # reasons of a move.
+    moved_count = count_moved_vms(outcome.plan, "cluster_replaced", "requested")
     cost = format_replacement_cost(moved_count)
     subject = f"the placement_hint of {' and '.join(owners)}"
-    text = f'{argument} = "{value}" in {subject}: {_format_fit(failure.pools)}.{cost}{format_certainty_note(outcome)}'
+    text = (
+        f'{argument} = "{value}" in {subject}: '
+        f"{_format_fit(failure.pools)}.{cost}{format_certainty_note(outcome)}"
+    )
     yield Remedy("hint", text, {"hints": data, "replaced_vms": moved_count}, tuple(edits))
 
 
@@ -506,9 +628,11 @@ def _try_smaller_skus(failure: _PlanShortage, trial: TrialPlanner) -> Iterator[R
     sku, name = pools[0].pool.sku, pools[0].pool.pool
     for shortage in pools:
         if shortage.pool.sku != sku or not shortage.pool.count_path:
-            return  # one new SKU must suit all pools
+            # One new SKU must suit all pools.
+            return
         if shortage.existing_count:
-            return  # another SKU would re-create existing VMs
+            # Another SKU would re-create existing VMs.
+            return
     for smaller in _list_smaller_skus(sku, is_control_plane=name == CONTROL_PLANE):
         adjustments = [
             ArgumentAdjustment(shortage.address, (*shortage.pool.path, "vm_sku_name"), smaller.name)
@@ -525,7 +649,8 @@ def _try_smaller_skus(failure: _PlanShortage, trial: TrialPlanner) -> Iterator[R
 
 def _list_smaller_skus(sku: VmSku, *, is_control_plane: bool) -> list[VmSku]:
     """Return the smaller SKUs of the same type, the largest first; a control plane VM must use one NUMA cell."""
-    size = (sku.host_vcpus, sku.memory_gib)  # compared by CPUs, then by memory
+    # compared by CPUs, then by memory.
+    size = (sku.host_vcpus, sku.memory_gib)
     smaller = []
     for candidate in CATALOGUES[NEWEST].vm_skus.values():
         if candidate.kind != sku.kind or (candidate.host_vcpus, candidate.memory_gib) >= size:
@@ -533,4 +658,7 @@ def _list_smaller_skus(sku: VmSku, *, is_control_plane: bool) -> list[VmSku]:
         if is_control_plane and candidate.numa_cells != 1:
             continue
         smaller.append(candidate)
-    return sorted(smaller, key=lambda candidate: (-candidate.host_vcpus, -candidate.memory_gib, candidate.name))
+    return sorted(
+        smaller,
+        key=lambda candidate: (-candidate.host_vcpus, -candidate.memory_gib, candidate.name),
+    )

@@ -26,13 +26,27 @@ from nexusform.planning.name_resolution.repetition import InstanceView
 from nexusform.planning.plan_request import PlanRequest
 from nexusform.plans.plan import Action, Change, CheckResult, Mode, Plan
 from nexusform.schemas.block_schema import BlockSchema
-from nexusform.schemas.value_types import DYNAMIC, ListType, MapType, ObjectType, SetType, TupleType, Type
+from nexusform.schemas.value_types import (
+    DYNAMIC,
+    ListType,
+    MapType,
+    ObjectType,
+    SetType,
+    TupleType,
+    Type,
+)
 from nexusform.state import json_codec
 from nexusform.state.objects import OutputState
-from nexusform.values.typed_value import UNKNOWN, Refinement, build_number, format_number, is_refinement_met
+from nexusform.values.typed_value import (
+    UNKNOWN,
+    Refinement,
+    build_number,
+    format_number,
+    is_refinement_met,
+)
 
-# Calls with results known only at apply, or that read a file with such calls; values derived from such a
-# result may appear known nevertheless.
+# Calls with results known only at apply, or that read a file with such calls; values derived from
+# such a result may appear known nevertheless.
 _LATE_CALLS: Final = re.compile(r"\b(?:timestamp|uuid|templatefile|templatestring)\s*\(")
 _MAXIMUM_DISPLAY_LENGTH: Final = 80
 
@@ -54,14 +68,18 @@ def finalize_plan(
     """
     if not has_values_known_after_apply(plan, request.configuration):
         return plan, []
-    options = {"includes_remedies": False, "includes_rejections": False, "includes_losses": False}  # only values count
+    # Only values count.
+    options = {"includes_remedies": False, "includes_rejections": False, "includes_losses": False}
     new_plan = make_plan(replace(request, is_applying=True, samples=0, **options)).plan
-    if new_plan.errored:  # its values are incomplete
+    # Its values are incomplete.
+    if new_plan.errored:
         return plan, list(new_plan.errors)
     problems: list[Diagnostic] = []
     changes = _replace_unknown_values_of_changes(plan, new_plan, request.registries, problems)
     steps = tuple(
-        replace(step, planned=changes[step.change].after) if has_unknown_part(step.planned) else step
+        replace(step, planned=changes[step.change].after)
+        if has_unknown_part(step.planned)
+        else step
         for step in plan.steps
     )
     outputs = _finalize_outputs(plan, new_plan, problems)
@@ -75,7 +93,8 @@ def _replace_unknown_values_of_changes(
     new_changes = {(change.address, change.deposed): change for change in new_plan.changes}
     changes: list[Change] = []
     for change in plan.changes:
-        final = new_changes.get((change.address, change.deposed))  # None: no longer planned
+        # None: no longer planned.
+        final = new_changes.get((change.address, change.deposed))
         differences = list(_check_arguments(change, final, registries.schemas["managed"]))
         problems += differences
         if final is not None and not differences and has_unknown_part(change.after):
@@ -85,7 +104,9 @@ def _replace_unknown_values_of_changes(
     return tuple(changes)
 
 
-def _finalize_outputs(plan: Plan, new_plan: Plan, problems: list[Diagnostic]) -> dict[str, OutputState]:
+def _finalize_outputs(
+    plan: Plan, new_plan: Plan, problems: list[Diagnostic]
+) -> dict[str, OutputState]:
     """Return the outputs with unknown values taken from `new_plan`; differences are added to `problems`."""
     outputs: dict[str, OutputState] = {}
     for name, output in plan.planned_outputs.items():
@@ -95,27 +116,39 @@ def _finalize_outputs(plan: Plan, new_plan: Plan, problems: list[Diagnostic]) ->
     return outputs
 
 
-def _check_arguments(change: Change, final: Change | None, schemas: Mapping[str, BlockSchema]) -> Iterator[Diagnostic]:
+def _check_arguments(
+    change: Change, final: Change | None, schemas: Mapping[str, BlockSchema]
+) -> Iterator[Diagnostic]:
     """Yield errors for arguments with another value than planned. `final` is the same change in a new plan, made with
     values that were unknown before. It is None if the new plan does not have this change.
     """
-    if change.after is None:  # a removal has no values
+    # A removal has no values.
+    if change.after is None:
         return
     if final is None or final.after is None:
-        yield _build_inconsistency_error(f"{change.address}", "It is no longer planned.", str(change.address))
+        yield _build_inconsistency_error(
+            f"{change.address}", "It is no longer planned.", str(change.address)
+        )
         return
     attributes = schemas[change.address.type].attributes
     for name, value in change.after.items():
         actual = final.after.get(name)
         kind = attributes[name].type if name in attributes else DYNAMIC
         # Limits planned for unknown parts of the argument, with the paths below it.
-        refinements = [(path[1:], refinement) for path, refinement in change.refined_after if path[0] == name]
-        if is_consistent_with_plan(value, actual, kind) and _is_within_refinements(actual, refinements):
+        refinements = [
+            (path[1:], refinement) for path, refinement in change.refined_after if path[0] == name
+        ]
+        if is_consistent_with_plan(value, actual, kind) and _is_within_refinements(
+            actual, refinements
+        ):
             continue
         sensitive_paths = [*change.sensitive_after, *final.sensitive_after]
-        is_hidden = any(path[:1] in ((name,), ()) for path in sensitive_paths)  # (): the whole object
+        # (): the whole object.
+        is_hidden = any(path[:1] in ((name,), ()) for path in sensitive_paths)
         difference = _format_difference(value, actual, is_hidden=is_hidden)
-        yield _build_inconsistency_error(f'"{name}" of {change.address}', difference, str(change.address))
+        yield _build_inconsistency_error(
+            f'"{name}" of {change.address}', difference, str(change.address)
+        )
 
 
 def check_output(
@@ -125,7 +158,9 @@ def check_output(
     is_consistent = is_consistent_with_plan(planned.value, actual.value, planned.type)
     if is_consistent and _is_within_refinements(actual.value, refinements):
         return []
-    difference = _format_difference(planned.value, actual.value, is_hidden=planned.sensitive or actual.sensitive)
+    difference = _format_difference(
+        planned.value, actual.value, is_hidden=planned.sensitive or actual.sensitive
+    )
     return [_build_inconsistency_error(f'Output "{name}"', difference)]
 
 
@@ -139,7 +174,8 @@ def is_consistent_with_plan(planned: Any, actual: Any, value_type: Type = DYNAMI
     if isinstance(planned, list) and isinstance(actual, list):
         if isinstance(value_type, SetType) and planned != actual:
             return _is_consistent_set(planned, actual, value_type.element)
-        planned, actual = dict(enumerate(planned)), dict(enumerate(actual))  # compared like mappings
+        # compared like mappings.
+        planned, actual = dict(enumerate(planned)), dict(enumerate(actual))
     if isinstance(planned, Mapping) and isinstance(actual, Mapping):
         if planned.keys() != actual.keys():
             return False
@@ -160,10 +196,16 @@ def _is_consistent_set(planned: Sequence[Any], actual: Sequence[Any], element: T
     of them: {1, unknown} may become {1} or {1, 2}, but not {2} or {1, 2, 3}.
     """
     unknown_count = 0
-    known_positions: set[int] = set()  # of the actual elements that match a known one
-    possible_positions: set[int] = set()  # of those that match an unknown one
+    # Of the actual elements that match a known one.
+    known_positions: set[int] = set()
+    # Of those that match an unknown one.
+    possible_positions: set[int] = set()
     for value in planned:
-        matches = {index for index, other in enumerate(actual) if is_consistent_with_plan(value, other, element)}
+        matches = {
+            index
+            for index, other in enumerate(actual)
+            if is_consistent_with_plan(value, other, element)
+        }
         if has_unknown_part(value):
             unknown_count += 1
             possible_positions |= matches
@@ -188,7 +230,8 @@ def _is_within_refinements(actual: Any, refinements: Iterable[tuple[Path, Refine
     """Return whether known values match the refinements made while they were unknown."""
     for path, refinement in refinements:
         value = get_part(actual, path)
-        if value is not UNKNOWN and not is_refinement_met(value, refinement):  # a value still unknown may match
+        # A value still unknown may match.
+        if value is not UNKNOWN and not is_refinement_met(value, refinement):
             return False
     return True
 
@@ -215,13 +258,23 @@ def _format_difference(planned: Any, actual: Any, *, is_hidden: bool) -> str:
 def _format_value(value: Any) -> str:
     """Format a value as JSON, without the end of a long text."""
     text = json_codec.render_json(
-        value, default=lambda part: "(known after apply)" if part is UNKNOWN else json_codec.convert_mapping(part)
+        value,
+        default=lambda part: (
+            "(known after apply)" if part is UNKNOWN else json_codec.convert_mapping(part)
+        ),
     ).decode()
-    return text if len(text) <= _MAXIMUM_DISPLAY_LENGTH else f"{text[: _MAXIMUM_DISPLAY_LENGTH - 3]}..."
+    return (
+        text
+        if len(text) <= _MAXIMUM_DISPLAY_LENGTH
+        else f"{text[: _MAXIMUM_DISPLAY_LENGTH - 3]}..."
+    )
 
 
 def _build_inconsistency_error(subject: str, difference: str, address: str = "") -> Diagnostic:
-    detail = f"{subject} was known in the plan and has another value after apply. {difference} Create a new plan."
+    detail = (
+        f"{subject} was known in the plan and has another value after apply. {difference} Create "
+        "a new plan."
+    )
     return build_error("plan-changed-before-apply", detail, address=address)
 
 
@@ -243,28 +296,38 @@ class FinalResults(Struct, frozen=True):
 
 
 def evaluate_final_results(
-    plan: Plan, request: PlanRequest, before: Mapping[str, OutputState], wrong_addresses: Collection[str]
+    plan: Plan,
+    request: PlanRequest,
+    before: Mapping[str, OutputState],
+    wrong_addresses: Collection[str],
 ) -> FinalResults:
     """Evaluate the outputs and conditions unknown in the plan, now with the objects after apply (the state of
     `request`). An output still unknown keeps its value in `before`. `wrong_addresses` are resources with attributes
     other than predicted, without instance keys. Outputs based on them are evaluated again.
     """
-    has_unknown_output = any(has_unknown_part(output.value) for output in plan.planned_outputs.values())
+    has_unknown_output = any(
+        has_unknown_part(output.value) for output in plan.planned_outputs.values()
+    )
     has_unknown_check = any(check.status == "unknown" for check in plan.checks)
-    is_refresh_only = plan.mode is Mode.REFRESH_ONLY  # such a plan evaluates all outputs again
+    # Such a plan evaluates all outputs again.
+    is_refresh_only = plan.mode is Mode.REFRESH_ONLY
     is_needed = wrong_addresses or has_unknown_output or has_unknown_check or is_refresh_only
     if plan.mode is Mode.DESTROY or not is_needed:
         return FinalResults(plan.planned_outputs, plan.checks)
     is_selection = bool(plan.targets or plan.excludes)
-    is_partial = is_selection or is_refresh_only  # problems of outputs and conditions are then not reported
+    # problems of outputs and conditions are then not reported.
+    is_partial = is_selection or is_refresh_only
     evaluation = build_state_evaluation(replace(request, is_applying=True))
     dependent_names = find_dependent_outputs(request.configuration, wrong_addresses)
     outputs = _FinalOutputs(plan, evaluation, dependent_names)
     names = set(request.configuration.root.outputs)
-    if is_selection:  # other outputs keep the value from before the plan
+    # Other outputs keep the value from before the plan.
+    if is_selection:
         planned_names = {change.name for change in plan.outputs}
         names &= planned_names
-        outputs.values |= {name: kept for name, kept in plan.planned_outputs.items() if name not in planned_names}
+        outputs.values |= {
+            name: kept for name, kept in plan.planned_outputs.items() if name not in planned_names
+        }
     for name in sorted(names):
         outputs.add_output(name, before.get(name), is_partial=is_partial)
     results = FinalResults(
@@ -273,7 +336,8 @@ def evaluate_final_results(
         changed_outputs=tuple(outputs.changed_outputs),
         diagnostics=tuple(outputs.diagnostics),
     )
-    if is_partial:  # conditions keep their results from the plan
+    # conditions keep their results from the plan.
+    if is_partial:
         return results
     checks, problems = _evaluate_conditions_after_apply(plan, request, evaluation)
     return replace(results, checks=checks, diagnostics=(*outputs.diagnostics, *problems))
@@ -291,22 +355,30 @@ class _FinalOutputs(Struct):
     def add_output(self, name: str, before: OutputState | None, *, is_partial: bool) -> None:
         """Add an output: as planned if known and based on no wrong prediction, else as evaluated now or `before`."""
         planned = self.plan.planned_outputs.get(name)
-        if planned is not None and name not in self.dependent_names and not has_unknown_part(planned.value):
+        if (
+            planned is not None
+            and name not in self.dependent_names
+            and not has_unknown_part(planned.value)
+        ):
             self.values[name] = planned
             return
         actual, problems = self._evaluate_output(name)
         if actual is None and before is not None:
             self.values[name] = before
-        if not is_partial:  # a partial apply may leave outputs without their objects
+        # A partial apply may leave outputs without their objects.
+        if not is_partial:
             self.diagnostics += problems
-        if actual is None:  # on errors, or still unknown
+        # On errors, or still unknown.
+        if actual is None:
             return
         self.values[name] = actual
-        if planned is None:  # nothing to compare with
+        # Nothing to compare with.
+        if planned is None:
             return
         refinements = self.plan.refined_outputs.get(name, ())
         inconsistencies = check_output(name, planned, actual, refinements)
-        if inconsistencies and name in self.dependent_names:  # a wrong prediction explains them
+        # A wrong prediction explains them.
+        if inconsistencies and name in self.dependent_names:
             self.changed_outputs.append(WrongOutput(name, planned, actual))
         else:
             self.diagnostics += inconsistencies
@@ -317,15 +389,22 @@ class _FinalOutputs(Struct):
         declared = evaluation.root.module.outputs[name]
         reported_count = len(evaluation.diagnostics)
         value = evaluation.get_output(evaluation.root, name)
-        problems = [*evaluation.diagnostics[reported_count:], *check_sensitive_output(declared, value)]
+        problems = [
+            *evaluation.diagnostics[reported_count:],
+            *check_sensitive_output(declared, value),
+        ]
         if has_errors(problems):
             return None, problems
         if not value.is_wholly_known:
             detail = (
-                f'Output "{name}" was planned as (known after apply), and is still unknown after apply: an object '
-                "that it refers to failed or does not exist. The state keeps its last value. Plan again."
+                f'Output "{name}" was planned as (known after apply), and is still unknown after '
+                "apply: an object "
+                "that it refers to failed or does not exist. The state keeps its last value. Plan "
+                "again."
             )
-            unknown_output_error = build_error("output-unknown-after-apply", detail, block=f'output "{name}"')
+            unknown_output_error = build_error(
+                "output-unknown-after-apply", detail, block=f'output "{name}"'
+            )
             return None, [*problems, unknown_output_error]
         return build_output_state(declared, value), problems
 
@@ -335,7 +414,8 @@ def _evaluate_conditions_after_apply(
 ) -> tuple[tuple[CheckResult, ...], list[Diagnostic]]:
     """Return the results of the plan's conditions with current objects, and the problems of those with a new status."""
     planned = {(check.kind, check.address): check for check in plan.checks}
-    current_checks: dict[tuple[str, str], CheckResult] = {}  # by kind and address
+    # By kind and address.
+    current_checks: dict[tuple[str, str], CheckResult] = {}
     problems: list[Diagnostic] = []
     for results in check_current_conditions(request, evaluation):
         for check in results.checks:
@@ -347,24 +427,31 @@ def _evaluate_conditions_after_apply(
 
 
 _WRITTEN = frozenset({Action.CREATE, Action.UPDATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST})
-WriteOnlyValues: TypeAlias = Mapping[str, Mapping[str, Any]]  # write-only arguments by the address of their object
+# write-only arguments by the address of their object.
+WriteOnlyValues: TypeAlias = Mapping[str, Mapping[str, Any]]
 
 
-def evaluate_write_only(plan: Plan, request: PlanRequest) -> tuple[WriteOnlyValues, list[Diagnostic]]:
+def evaluate_write_only(
+    plan: Plan, request: PlanRequest
+) -> tuple[WriteOnlyValues, list[Diagnostic]]:
     """Return the write-only arguments of the objects to create or update, by address, and errors of unknown ones."""
     types = request.registries.resource_types
     changes = [
         change
         for change in plan.changes
-        if change.action in _WRITTEN and types[change.address.type].split_write_only_body is not None
+        if change.action in _WRITTEN
+        and types[change.address.type].split_write_only_body is not None
     ]
     if not changes:
         return {}, []
     evaluation: Evaluation = build_state_evaluation(replace(request, is_applying=True))
     for change in plan.changes:
-        if change.after is not None and not change.deposed:  # other arguments may refer to it
+        # Other arguments may refer to it.
+        if change.after is not None and not change.deposed:
             resource_type = types[change.address.type]
-            view = InstanceView(change.after, change.sensitive_after, resource_type.schema, resource_type.present)
+            view = InstanceView(
+                change.after, change.sensitive_after, resource_type.schema, resource_type.present
+            )
             evaluation.get_resource_view(change.address).items[change.address.key] = view
     values: dict[str, Mapping[str, Any]] = {}
     problems: list[Diagnostic] = []
@@ -372,11 +459,14 @@ def evaluate_write_only(plan: Plan, request: PlanRequest) -> tuple[WriteOnlyValu
         arguments = _evaluate_write_only_arguments(change, evaluation)
         if has_unknown_part(arguments):
             detail = (
-                f"A write-only argument of {change.address} is known only after apply. Use variables, literals, or "
+                f"A write-only argument of {change.address} is known only after apply. Use "
+                "variables, literals, or "
                 "attributes that nexusform computes in the plan."
             )
             name, block = str(change.address), change.block
-            error = build_error("write-only-argument-unknown", detail, change.source, address=name, block=block)
+            error = build_error(
+                "write-only-argument-unknown", detail, change.source, address=name, block=block
+            )
             problems.append(error)
         elif arguments:
             values[str(change.address)] = arguments
@@ -391,11 +481,14 @@ def _evaluate_write_only_arguments(change: Change, evaluation: Evaluation) -> di
         block = instance.module.resources[address.mode, address.type, address.name]
         prepared = evaluation.settings.get_body(block)
         assert prepared is not None, "the type of a planned object is known"
-        if instance.path != address.module:  # another instance of the module
+        # Another instance of the module.
+        if instance.path != address.module:
             continue
         for repetition in evaluation.list_repetitions(instance, block):
             if repetition.key == address.key:
-                arguments = prepared.fill(evaluation.build_scope(instance, repetition), EvaluationResult())
+                arguments = prepared.fill(
+                    evaluation.build_scope(instance, repetition), EvaluationResult()
+                )
                 names = evaluation.settings.schemas["managed"][address.type].write_only_names
                 return {name: arguments[name] for name in names if arguments[name] is not None}
     return {}

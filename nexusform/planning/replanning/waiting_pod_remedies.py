@@ -18,7 +18,8 @@ from nexusform.plans.plan import FeasibilityResult, Plan
 from nexusform.resources.address import Address
 
 _MAX_TRIALS: Final = 12
-# Trials times placed objects without -details, a number and not a time: the plan is the same on every computer.
+# Trials times placed objects without -details, a number and not a time: the plan is the same on
+# every computer.
 _MAX_PLANNED_OBJECTS: Final = 2400
 
 _Binding = tuple[Address, str]
@@ -34,17 +35,21 @@ def add_feasibility_remedies(
     if plan.errored:
         return result
     trials_left = _MAX_TRIALS
-    if not request.includes_losses:  # without -details, large plans get fewer trials
+    # Without -details, large plans get fewer trials.
+    if not request.includes_losses:
         trials_left = min(trials_left, _MAX_PLANNED_OBJECTS // max(1, len(plan.placements)))
     waiting = [(row.placement, row.cluster) for row in plan.feasibility if row.is_waiting]
-    # Domains propose fixes only for the first bindings, as many as there are trials. The others stay untested.
+    # Domains propose fixes only for the first bindings, as many as there are trials. The others
+    # stay untested.
     untested = set(waiting[trials_left:])
     trial_request = replace(build_trial_request(request), samples=0, verifies_certainty=False)
-    fixes: dict[_Binding, dict[str, Mapping[str, Any]]] = {}  # successful ones by binding and kind
+    # successful ones by binding and kind.
+    fixes: dict[_Binding, dict[str, Mapping[str, Any]]] = {}
     for contribution in result.contributions:
         for proposal in contribution.suggest_fixes(trials_left):
             if all(proposal.kind in fixes.get(binding, {}) for binding in proposal.solves):
-                continue  # a fix of the same kind works already
+                # A fix of the same kind works already.
+                continue
             if trials_left == 0:
                 untested |= proposal.solves
                 continue
@@ -60,7 +65,9 @@ def add_feasibility_remedies(
         for row in plan.feasibility
     ]
     untested_count = sum(binding in untested and binding not in fixes for binding in waiting)
-    return replace(result, plan=replace(plan, feasibility=tuple(rows), untested_bindings=untested_count))
+    return replace(
+        result, plan=replace(plan, feasibility=tuple(rows), untested_bindings=untested_count)
+    )
 
 
 def _is_proposal_successful(proposal: ProposedFix, plan: Plan, trial: Plan) -> bool:
@@ -71,10 +78,16 @@ def _is_proposal_successful(proposal: ProposedFix, plan: Plan, trial: Plan) -> b
     if trial.errored:
         return False
     before, after = _collect_bindings(plan), _collect_bindings(trial)
-    waiting_before = {(address, cluster) for address, cluster in before.not_running if address != proposal.completed}
+    waiting_before = {
+        (address, cluster)
+        for address, cluster in before.not_running
+        if address != proposal.completed
+    }
     minimum_counts = before.count_clusters()
     if proposal.completed is not None:
-        minimum_counts[proposal.completed] = max(1, minimum_counts[proposal.completed] - proposal.fewer_clusters)
+        minimum_counts[proposal.completed] = max(
+            1, minimum_counts[proposal.completed] - proposal.fewer_clusters
+        )
     return (
         after.running >= set(proposal.runs)
         and after.not_running <= waiting_before - set(proposal.solves)
@@ -96,13 +109,17 @@ def _collect_bindings(plan: Plan) -> _Bindings:
     """Collect the bindings (placement and selected cluster) of a plan: those with all pods running, and the rest."""
     bindings = _Bindings(running=set(), not_running=set())
     for row in plan.feasibility:
-        if row.is_selected:  # a row about another cluster is no binding
-            group = bindings.running if row.result is FeasibilityResult.RUNS else bindings.not_running
+        # A row about another cluster is no binding.
+        if row.is_selected:
+            group = (
+                bindings.running if row.result is FeasibilityResult.RUNS else bindings.not_running
+            )
             group.add((row.placement, row.cluster))
     return bindings
 
 
-_MAXIMUM_STEPS = 4  # added targets may exclude others
+# added targets may exclude others.
+_MAXIMUM_STEPS = 4
 
 
 def verify_suggested_selection(
@@ -118,13 +135,19 @@ def verify_suggested_selection(
         for problem in last_result.plan.diagnostics:
             suggestion = get_mapping(problem.extra, SELECTION_KEY)
             targets += suggestion.get("targets", ())
-            excludes = [pattern for pattern in excludes if pattern not in suggestion.get("excludes", ())]
-        trial_request = replace(trial_request, targets=tuple(dict.fromkeys(targets)), excludes=tuple(excludes))
+            excludes = [
+                pattern for pattern in excludes if pattern not in suggestion.get("excludes", ())
+            ]
+        trial_request = replace(
+            trial_request, targets=tuple(dict.fromkeys(targets)), excludes=tuple(excludes)
+        )
         last_result = make_plan(trial_request)
         if not any(SELECTION_KEY in problem.extra for problem in last_result.plan.diagnostics):
-            break  # nothing more is suggested
+            # Nothing more is suggested.
+            break
     errors = last_result.plan.errors
-    if not errors:  # the suggestion works
+    # The suggestion works.
+    if not errors:
         return result
     location = enclose("", errors[0].address, ": ")
     addition = f"That plan is rejected too. Fix this first: {location}{errors[0].detail}"

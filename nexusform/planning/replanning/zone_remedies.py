@@ -23,7 +23,11 @@ from nexusform.planning.replanning.capacity_remedies import (
     format_numbered_remedies,
     format_replacement_cost,
 )
-from nexusform.planning.verdicts.separation_rules import SEPARATION_VIOLATED, GroupMember, UnsatisfiedRule
+from nexusform.planning.verdicts.separation_rules import (
+    SEPARATION_VIOLATED,
+    GroupMember,
+    UnsatisfiedRule,
+)
 from nexusform.planning.vm_planning.site_plans import SitePlan
 from nexusform.plans.plan import Plan
 from nexusform.resources.address import Address
@@ -37,9 +41,9 @@ Zones = tuple[str, ...]
 
 
 class _ZoneGroup(Struct, frozen=True):
-    # A group of the rule on its site: its required zones (pinned pools, immovable VMs), its optional zones in
-    # order of preference, its minimum number of zones, and the pools to change. With `is_rewritten` the pools
-    # may get zones that are not configured now.
+    # A group of the rule on its site: its required zones (pinned pools, immovable VMs), its
+    # optional zones in order of preference, its minimum number of zones, and the pools to change.
+    # With `is_rewritten` the pools may get zones that are not configured now.
     names: tuple[str, ...]
     required_zones: Zones
     optional_zones: Zones
@@ -53,14 +57,19 @@ def add_zone_remedies(
 ) -> PlanResult:
     """Return the result with zone sets that satisfy the rule appended to each rejection by a rule."""
     deny_rules = [rule for rule in result.open_rules if rule.verdict.enforcement == "deny"]
-    if not deny_rules or any(diagnostic.id != SEPARATION_VIOLATED for diagnostic in result.plan.errors):
-        return result  # nothing is rejected by a rule, or another error would reject every trial, too
+    if not deny_rules or any(
+        diagnostic.id != SEPARATION_VIOLATED for diagnostic in result.plan.errors
+    ):
+        # Nothing is rejected by a rule, or another error would reject every trial, too.
+        return result
     violated_addresses = frozenset(str(rule.instance.address) for rule in deny_rules)
     plan = result.plan
     for rule in deny_rules:
         # Existing violations of other rules do not count against a remedy for this one.
         other_rules = violated_addresses - {str(rule.instance.address)}
-        remedies = list(_find_remedies(rule, result, partial(_plan_trial, request, make_plan, other_rules)))
+        remedies = list(
+            _find_remedies(rule, result, partial(_plan_trial, request, make_plan, other_rules))
+        )
         plan = _add_remedies_to_rule_diagnostic(plan, rule, remedies)
     return replace(result, plan=plan)
 
@@ -88,7 +97,9 @@ def _is_trial_without_other_errors(outcome: PlanResult, other_rules: AbstractSet
     return True
 
 
-def _add_remedies_to_rule_diagnostic(plan: Plan, rule: UnsatisfiedRule, remedies: Sequence[Remedy]) -> Plan:
+def _add_remedies_to_rule_diagnostic(
+    plan: Plan, rule: UnsatisfiedRule, remedies: Sequence[Remedy]
+) -> Plan:
     """Add the successful remedies, or the reason for none, to the diagnostic of the rule."""
     if remedies:
         advice = format_numbered_remedies("Zones that satisfy it (tested):", remedies)
@@ -114,12 +125,14 @@ def _find_remedies(rule: UnsatisfiedRule, result: PlanResult, trial: ZoneTrial) 
     yield from _try_prior_zones(rule, result, trial)
     sites = {member.site_id for member in chain.from_iterable(rule.groups)}
     if rule.verdict.scope == "site" or len(sites) != 1 or _has_shared_pool(rule):
-        return  # zones divide one site, and every pool has one set of them
+        # zones divide one site, and every pool has one set of them.
+        return
     site = result.sites[sites.pop()]
     tested_zones: set[tuple[Zones, ...]] = set()
     for zone_groups in _iterate_zone_groups(rule, result, site):
         for zones in islice(_iterate_zone_sets(zone_groups), MAXIMUM_TRIALS):
-            if zones in tested_zones:  # with fewer changes to the groups
+            # With fewer changes to the groups.
+            if zones in tested_zones:
                 continue
             tested_zones.add(zones)
             adjustments = _build_adjustments(zone_groups, zones)
@@ -141,24 +154,37 @@ def _build_zone_remedy(
         texts.append(f"{', '.join(zone_group.names)} in {_format_zones(selected_zones)}")
         pools = {f"{member.vm[0]}:{member.pool.pool}" for member in zone_group.members}
         groups.append(
-            {"clusters": list(zone_group.names), "availability_zones": list(selected_zones), "pools": sorted(pools)}
+            {
+                "clusters": list(zone_group.names),
+                "availability_zones": list(selected_zones),
+                "pools": sorted(pools),
+            }
         )
     moved_count = count_moved_vms(outcome.plan, "zones_changed", "cluster_replaced")
     text = f"{'; '.join(texts)}.{_format_cost(moved_count, outcome.plan)}{format_certainty_note(outcome)}"
-    return Remedy("zones", text, {"groups": groups, "replaced_vms": moved_count}, tuple(adjustments))
+    return Remedy(
+        "zones", text, {"groups": groups, "replaced_vms": moved_count}, tuple(adjustments)
+    )
 
 
-def _iterate_zone_groups(rule: UnsatisfiedRule, result: PlanResult, site: SitePlan) -> Iterator[list[_ZoneGroup]]:
+def _iterate_zone_groups(
+    rule: UnsatisfiedRule, result: PlanResult, site: SitePlan
+) -> Iterator[list[_ZoneGroup]]:
     """Yield ways to change the groups of a separation rule, the smallest change first. First only new VMs move, then
     existing ones, too. Last, groups unchanged by this plan may also get zones that are not configured for them. The
     last way needs a plan that changes the zones of some groups, but not of all.
     """
     yield [_build_zone_group(group, site, may_move=False) for group in rule.groups]
     yield [_build_zone_group(group, site, may_move=True) for group in rule.groups]
-    changed_groups: list[bool] = []  # whether a pool of the group is new, or changes its zones
+    # whether a pool of the group is new, or changes its zones.
+    changed_groups: list[bool] = []
     for group in rule.groups:
-        zones_per_member = [(_get_prior_zones(member, result), member.pool.configured_zones) for member in group]
-        changed_groups.append(any(before != tuple(sorted(after)) for before, after in zones_per_member))
+        zones_per_member = [
+            (_get_prior_zones(member, result), member.pool.configured_zones) for member in group
+        ]
+        changed_groups.append(
+            any(before != tuple(sorted(after)) for before, after in zones_per_member)
+        )
     if any(changed_groups) and not all(changed_groups):
         yield [
             _build_zone_group(group, site, may_move=True, is_rewritten=not is_changed)
@@ -168,41 +194,60 @@ def _iterate_zone_groups(rule: UnsatisfiedRule, result: PlanResult, site: SitePl
 
 def _get_prior_zones(member: GroupMember, result: PlanResult) -> Zones | None:
     """Return the zones of a member's pool in state; () for all. None for a new pool."""
-    vm_object = result.objects[member.vm[0]]  # by the address in the key of the VM
+    # By the address in the key of the VM.
+    vm_object = result.objects[member.vm[0]]
     pool = index_pools(vm_object.prior_pools).get(member.pool.pool)
     return None if pool is None else tuple(sorted(pool.configured_zones))
 
 
-def _try_prior_zones(rule: UnsatisfiedRule, result: PlanResult, trial: ZoneTrial) -> Iterator[Remedy]:
+def _try_prior_zones(
+    rule: UnsatisfiedRule, result: PlanResult, trial: ZoneTrial
+) -> Iterator[Remedy]:
     """Try the zones in state for the pools with changed zones. Yield a remedy if the rule then holds."""
-    adjustments: dict[tuple[Address, str], ArgumentAdjustment] = {}  # by address and pool name
-    pools_by_zones: dict[Zones, dict[str, None]] = {}  # names (a dict as an ordered set)
+    # By address and pool name.
+    adjustments: dict[tuple[Address, str], ArgumentAdjustment] = {}
+    # names (a dict as an ordered set).
+    pools_by_zones: dict[Zones, dict[str, None]] = {}
     for member in chain.from_iterable(rule.groups):
         before = _get_prior_zones(member, result)
         if before is None or before == tuple(sorted(member.pool.configured_zones)):
-            continue  # new or unchanged
-        if not member.pool.count_path:  # plain VMs and VNFs have no zones to change
+            # New or unchanged.
+            continue
+        # plain VMs and VNFs have no zones to change.
+        if not member.pool.count_path:
             continue
         path = (*member.pool.path, "availability_zones")
         address, _ = member.vm
-        adjustments[address, member.pool.pool] = ArgumentAdjustment(address, path, list(before) or None)  # None: all
-        pools_by_zones.setdefault(before, {})[f"{_get_cluster_name(member)}/{member.pool.pool}"] = None
+        adjustments[address, member.pool.pool] = ArgumentAdjustment(
+            address, path, list(before) or None
+        )  # None: all
+        pools_by_zones.setdefault(before, {})[f"{_get_cluster_name(member)}/{member.pool.pool}"] = (
+            None
+        )
     outcome = trial(tuple(adjustments.values())) if adjustments else None
-    if outcome is None:  # nothing to try, or it is rejected
+    # Nothing to try, or it is rejected.
+    if outcome is None:
         return
     clauses, data = [], []
     for zones, pools in pools_by_zones.items():
         zone_text = _format_zones(zones) if zones else "all zones"
         clauses.append(f"{format_first_items(list(pools), _MAXIMUM_POOLS)} in {zone_text}")
         data.append({"pools": list(pools), "availability_zones": list(zones)})
-    moved_count = count_moved_vms(outcome.plan, "zones_changed", "cluster_replaced")  # reasons of a move
-    text = f"{'; '.join(clauses)}, unchanged.{_format_cost(moved_count, outcome.plan)}{format_certainty_note(outcome)}"
-    yield Remedy("zones", text, {"as_before": data, "replaced_vms": moved_count}, tuple(adjustments.values()))
+    # reasons of a move.
+    moved_count = count_moved_vms(outcome.plan, "zones_changed", "cluster_replaced")
+    text = (
+        f"{'; '.join(clauses)}, "
+        f"unchanged.{_format_cost(moved_count, outcome.plan)}{format_certainty_note(outcome)}"
+    )
+    yield Remedy(
+        "zones", text, {"as_before": data, "replaced_vms": moved_count}, tuple(adjustments.values())
+    )
 
 
 def _has_shared_pool(rule: UnsatisfiedRule) -> bool:
     """Return whether two groups have members (VMs, or pods on them) in one pool, so zones cannot separate them."""
-    pools_so_far: set[tuple[str, str]] = set()  # address of the object and name of the pool
+    # address of the object and name of the pool.
+    pools_so_far: set[tuple[str, str]] = set()
     for group in rule.groups:
         pools = {(str(member.vm[0]), member.pool.pool) for member in group}
         if pools & pools_so_far:
@@ -223,19 +268,23 @@ def _build_zone_group(
     required_zones: set[str] = set()
     existing_per_zone: Counter[str] = Counter()
     for member in group:
-        is_existing = member.rank < 0  # not placed by this plan
-        existing_per_zone[member.placement.availability_zone] += is_existing  # True adds 1
+        # Not placed by this plan.
+        is_existing = member.rank < 0
+        # True adds 1.
+        existing_per_zone[member.placement.availability_zone] += is_existing
         # The pools of clusters have a count and zones; plain VMs and VNFs have neither.
         is_fixed = not member.pool.count_path or (is_existing and not may_move)
         if is_fixed:
             required_zones.add(member.placement.availability_zone)
         else:
             changed_members.append(member)
-            if not is_rewritten:  # the pool keeps its configured zones
+            # The pool keeps its configured zones.
+            if not is_rewritten:
                 required_zones |= member.pool.configured_zones
     # Zones with existing members are preferred, so that fewer of them move.
     optional_zones = [zone for zone in site_zones if zone not in required_zones]
-    optional_zones.sort(key=lambda zone: -existing_per_zone[zone])  # equal counts stay in the order of the site
+    # equal counts stay in the order of the site.
+    optional_zones.sort(key=lambda zone: -existing_per_zone[zone])
     names = dict.fromkeys(map(_get_cluster_name, group))  # each once
     ordered_required = [zone for zone in site_zones if zone in required_zones]
     skus = [member.pool.sku for member in group]
@@ -263,7 +312,8 @@ def _get_cluster_name(member: GroupMember) -> str:
 
 def _count_covering_zones(need: int, amounts: Mapping[str, int]) -> int:
     """Return the number of zones to cover the need, taking the largest first; all of them if they are too small."""
-    totals = [0, *accumulate(sorted(amounts.values(), reverse=True))]  # of no zone, the largest one, the two largest
+    # Of no zone, the largest one, the two largest.
+    totals = [0, *accumulate(sorted(amounts.values(), reverse=True))]
     return min(bisect_left(totals, need), len(amounts))
 
 
@@ -271,15 +321,23 @@ def _iterate_zone_sets(zone_groups: Sequence[_ZoneGroup]) -> Iterator[tuple[Zone
     """Yield ways to give each group its own zones, fewest zones in total first. Each way has one set of zones per
     group, and no zone is in two sets: for two groups (("1",), ("2", "3")).
     """
-    required_zones = list(chain.from_iterable(zone_group.required_zones for zone_group in zone_groups))
+    required_zones = list(
+        chain.from_iterable(zone_group.required_zones for zone_group in zone_groups)
+    )
     if len(set(required_zones)) != len(required_zones):
-        return  # two groups require the same zone
-    zone_count = len(set(chain(required_zones, *(zone_group.optional_zones for zone_group in zone_groups))))
-    minimum_sizes = [max(len(zone_group.required_zones), zone_group.minimum_count) for zone_group in zone_groups]
+        # Two groups require the same zone.
+        return
+    zone_count = len(
+        set(chain(required_zones, *(zone_group.optional_zones for zone_group in zone_groups)))
+    )
+    minimum_sizes = [
+        max(len(zone_group.required_zones), zone_group.minimum_count) for zone_group in zone_groups
+    ]
     size_ranges = [range(minimum, zone_count + 1) for minimum in minimum_sizes]
     for sizes in sorted(product(*size_ranges), key=lambda sizes: (sum(sizes), sizes)):
         if sum(sizes) > zone_count:
-            return  # disjoint sets need as many zones, and all later ones need more
+            # disjoint sets need as many zones, and all later ones need more.
+            return
         zones = _assign_zones(zone_groups, sizes, set(required_zones))
         if zones is not None:
             yield zones
@@ -295,7 +353,9 @@ def _assign_zones(
     assigned = []
     for zone_group, size in zip(zone_groups, sizes, strict=True):
         missing_count = size - len(zone_group.required_zones)
-        new_zones = [zone for zone in zone_group.optional_zones if zone not in assigned_zones][:missing_count]
+        new_zones = [zone for zone in zone_group.optional_zones if zone not in assigned_zones][
+            :missing_count
+        ]
         if len(new_zones) < missing_count:
             return None
         assigned_zones |= set(new_zones)
@@ -303,9 +363,12 @@ def _assign_zones(
     return tuple(assigned)
 
 
-def _build_adjustments(zone_groups: Sequence[_ZoneGroup], zones: Sequence[Zones]) -> list[ArgumentAdjustment]:
+def _build_adjustments(
+    zone_groups: Sequence[_ZoneGroup], zones: Sequence[Zones]
+) -> list[ArgumentAdjustment]:
     """Set each pool to the zones of its group. Unless the group `is_rewritten`, keep only zones the pool allows now."""
-    adjustments: dict[tuple[str, str], ArgumentAdjustment] = {}  # by address and pool name
+    # By address and pool name.
+    adjustments: dict[tuple[str, str], ArgumentAdjustment] = {}
     for zone_group, selected_zones in zip(zone_groups, zones, strict=True):
         for member in zone_group.members:
             address, _ = member.vm
@@ -313,7 +376,9 @@ def _build_adjustments(zone_groups: Sequence[_ZoneGroup], zones: Sequence[Zones]
             if member.pool.zones and not zone_group.is_rewritten:
                 allowed &= member.pool.zones
             path = (*member.pool.path, "availability_zones")
-            adjustments[str(address), member.pool.pool] = ArgumentAdjustment(address, path, sorted(allowed))
+            adjustments[str(address), member.pool.pool] = ArgumentAdjustment(
+                address, path, sorted(allowed)
+            )
     return list(adjustments.values())
 
 
@@ -326,6 +391,10 @@ def _format_zones(zones: Sequence[str]) -> str:
 def _format_cost(moved_count: int, plan: Plan) -> str:
     """Format the cost of a remedy: the number of re-created VMs, and the `deny` rules it leaves violated."""
     open_rules = [
-        str(rule.address) for rule in plan.separation_verdicts if rule.enforcement == "deny" and rule.violations
+        str(rule.address)
+        for rule in plan.separation_verdicts
+        if rule.enforcement == "deny" and rule.violations
     ]
-    return format_replacement_cost(moved_count) + enclose(" ", ", ".join(open_rules), " would still be violated.")
+    return format_replacement_cost(moved_count) + enclose(
+        " ", ", ".join(open_rules), " would still be violated."
+    )

@@ -27,7 +27,12 @@ from nexusform.planning.instances.instance import Instance
 from nexusform.planning.vm_planning.site_plans import SitePlan, build_demand
 from nexusform.planning.vm_planning.vm_object import VmKey, VmObject
 from nexusform.planning.vm_planning.vm_placement_steps import build_group_hints
-from nexusform.plans.maintenance import DrainObstacles, EvacuatedVm, PlannedMachineAction, compute_quorum
+from nexusform.plans.maintenance import (
+    DrainObstacles,
+    EvacuatedVm,
+    PlannedMachineAction,
+    compute_quorum,
+)
 from nexusform.plans.plan import Action
 from nexusform.resources.address import Address, parse_address
 from nexusform.scheduling.machine_actions import ACTION_KINDS, POWER_OFF, MachineActionKind
@@ -70,14 +75,20 @@ class MachineActionOrder(Struct, frozen=True):
     diagnostics: tuple[Diagnostic, ...] = ()
 
 
-def _list_earlier_objects(request: MachineActionRequest, instances: Mapping[Address, Instance]) -> list[Address]:
+def _list_earlier_objects(
+    request: MachineActionRequest, instances: Mapping[Address, Instance]
+) -> list[Address]:
     """Return the objects to complete before an action: the rack or machine resource, and those of leaving VMs. Objects
     with a reference to the action are left out, because they follow it.
     """
     related = [parse_address(request.site.offering_addresses[request.machine.name])]
     related += [address for address, _ in request.leaving_vms]
     block = str(request.instance.address.config_address)
-    return [address for address in related if address in instances and block not in instances[address].dependencies]
+    return [
+        address
+        for address in related
+        if address in instances and block not in instances[address].dependencies
+    ]
 
 
 def order_machine_actions(
@@ -93,16 +104,22 @@ def order_machine_actions(
     pending = [
         instance
         for instance in instances.values()
-        if instance.type.kind is PlanningKind.MACHINE_ACTION and instance.action in _RUNS and not instance.is_invalid
+        if instance.type.kind is PlanningKind.MACHINE_ACTION
+        and instance.action in _RUNS
+        and not instance.is_invalid
     ]
     requests, diagnostics = _build_requests(pending, objects, sites)
-    diagnostics += [problem for request in requests for problem in _check_vms_on_machine_of_action(request)]
+    diagnostics += [
+        problem for request in requests for problem in _check_vms_on_machine_of_action(request)
+    ]
     actions: list[PlannedMachineAction] = []
-    step_order: dict[Address, Sequence[Address]] = {}  # by action: the objects to complete before it
+    # By action: the objects to complete before it.
+    step_order: dict[Address, Sequence[Address]] = {}
     for _, on_site in sorted(group_by(requests, lambda request: request.site.id).items()):
         ordered, problems = _SiteActionOrder(on_site, objects, disruptions).build_order()
         diagnostics += problems
-        previous: list[Address] = []  # the action before it on the site, if any
+        # The action before it on the site, if any.
+        previous: list[Address] = []
         for window, request in enumerate(ordered, 1):
             actions.append(_build_action(request, window))
             earlier = _list_earlier_objects(request, instances)
@@ -120,7 +137,10 @@ def _build_power_off_requests(
 ) -> Iterator[MachineActionRequest]:
     """Yield a request for each machine with VMs that the plan switches off: its argument power_state becomes Off."""
     for instance in instances:
-        before, after = get_part(instance.before, ("power_state",)), get_part(instance.planned, ("power_state",))
+        before, after = (
+            get_part(instance.before, ("power_state",)),
+            get_part(instance.planned, ("power_state",)),
+        )
         if instance.type.kind is PlanningKind.MACHINE and after == "Off" != before:
             location = _find_machine(get_text(instance.planned, "id"), sites)
             if location is not None:
@@ -129,7 +149,9 @@ def _build_power_off_requests(
                     yield request
 
 
-def _find_machine(machine_id: str, sites: Mapping[str, SitePlan]) -> tuple[SitePlan, Machine] | None:
+def _find_machine(
+    machine_id: str, sites: Mapping[str, SitePlan]
+) -> tuple[SitePlan, Machine] | None:
     """Return a machine and its site by the id SITE/RACK/MACHINE; None if it is unknown."""
     site_id, _, path = machine_id.partition("/")
     rack, _, name = path.partition("/")
@@ -144,13 +166,17 @@ def _build_requests(
 ) -> tuple[list[MachineActionRequest], list[Diagnostic]]:
     """Return a request per action on a known machine, with targets for the VMs it stops; errors for other machines."""
     requests, problems = [], []
-    schedulers: dict[str, RackScheduler] = {}  # copies by site id, to try moves of VMs
+    # copies by site id, to try moves of VMs.
+    schedulers: dict[str, RackScheduler] = {}
     for instance in pending:
         values = instance.planned
         assert values is not None, "the action runs"
         location = _find_machine(str(values["machine_id"]), sites)
         if location is None:
-            detail = f'There is no machine "{values["machine_id"]}". Write the id as "SITE/RACK/MACHINE".'
+            detail = (
+                f'There is no machine "{values["machine_id"]}". Write the id as '
+                '"SITE/RACK/MACHINE".'
+            )
             problems.append(instance.build_error("unknown-machine", detail, ("machine_id",)))
             continue
         kind = ACTION_KINDS[str(values["action"])]
@@ -158,22 +184,33 @@ def _build_requests(
         if request.site.id not in schedulers:
             schedulers[request.site.id] = request.site.scheduler.copy()
         scheduler = schedulers[request.site.id]
-        targets = _find_target_machines(request, objects.values(), scheduler) if request.stopped_vms else ()
+        targets = (
+            _find_target_machines(request, objects.values(), scheduler)
+            if request.stopped_vms
+            else ()
+        )
         requests.append(replace(request, targets=targets))
     return requests, problems
 
 
 def _build_request(
-    instance: Instance, kind: MachineActionKind, site: SitePlan, machine: Machine, objects: Iterable[VmObject]
+    instance: Instance,
+    kind: MachineActionKind,
+    site: SitePlan,
+    machine: Machine,
+    objects: Iterable[VmObject],
 ) -> MachineActionRequest:
     """Build the request of an action. It has the VMs this plan moves or removes from the machine, and the others."""
-    leaving: list[tuple[Address, EvacuatedVm]] = []  # with the address of the VM's object
-    staying: dict[str, tuple[str, ...]] = {}  # names by cluster id
+    # With the address of the VM's object.
+    leaving: list[tuple[Address, EvacuatedVm]] = []
+    # names by cluster id.
+    staying: dict[str, tuple[str, ...]] = {}
     for vm_object in objects:
         keys_after = _list_keys_on_machine(vm_object, site.id, machine.name)
         for key, vm in vm_object.prior.existing.items():
             was_there = vm_object.prior.site_id == site.id and vm.placement.machine == machine.name
-            if was_there and key not in keys_after:  # the VM is moved or removed
+            # The VM is moved or removed.
+            if was_there and key not in keys_after:
                 placed = vm_object.placements.vms.get(key)
                 target = placed.placement.machine if placed is not None else ""  # "": removed
                 leaving.append((vm_object.instance.address, EvacuatedVm(vm.name, target)))
@@ -182,7 +219,8 @@ def _build_request(
             cluster_id = vm_object.request.demand.cluster_id
             staying[cluster_id] = (*staying.get(cluster_id, ()), *names)
     managed_names = set(chain.from_iterable(vm_object.list_prior_names() for vm_object in objects))
-    unmanaged_names = dict.fromkeys(  # of VMs without a resource, each once
+    # Of VMs without a resource, each once.
+    unmanaged_names = dict.fromkeys(
         vm.name
         for vm in (*site.configured_unmanaged, *site.observed_unmanaged)
         if vm.machine == machine.name and vm.name not in managed_names
@@ -204,15 +242,18 @@ def _find_target_machines(
         for key in _list_keys_on_machine(vm_object, request.site.id, request.machine.name):
             pool_name, number = key
             pool = pools[pool_name]
-            handle = vm_object.placements.new_handles.get(key)  # of a VM placed by this plan
-            if key in vm_object.placements.reservations:  # an existing VM
+            # Of a VM placed by this plan.
+            handle = vm_object.placements.new_handles.get(key)
+            # An existing VM.
+            if key in vm_object.placements.reservations:
                 _, handle = vm_object.placements.reservations[key]
             if handle is not None:
                 scheduler.release(handle)
             hints = build_group_hints(vm_object, pool)
             demand = build_demand(vm_object.request.demand, pool, number, group_hints=hints)
             result = None if pool.pinned_machine else scheduler.try_place(demand)
-            target = ""  # pinned, or without capacity elsewhere
+            # pinned, or without capacity elsewhere.
+            target = ""
             if result is not None:
                 _handle, placement = result
                 target = placement.machine
@@ -232,15 +273,19 @@ def _check_vms_on_machine_of_action(request: MachineActionRequest) -> Iterator[D
     if not request.stopped_vms or get_part(request.instance.planned, ("allow_workloads",)) is True:
         return
     name, count = request.machine.name, len(request.stopped_vms)
-    resource = request.site.offering_addresses.get(name, "")  # the machine resource, or the rack of the machine
-    place = "this machine" if resource.startswith("nexus_bare_metal") else f'machine_override "{name}"'
+    # The machine resource, or the rack of the machine.
+    resource = request.site.offering_addresses.get(name, "")
+    place = (
+        "this machine" if resource.startswith("nexus_bare_metal") else f'machine_override "{name}"'
+    )
     unmanaged = ""
     if request.unmanaged_vms:
         names = format_first_items(request.unmanaged_vms, _MAXIMUM_NAMED)
         pronoun = select_word_form(len(request.unmanaged_vms), "it", "them")
         unmanaged = f" {names}: no resource manages {pronoun}, so nexusform cannot move {pronoun}."
     moves = [
-        f"{vm.name} {f'moves to {vm.machine}' if vm.machine else 'fits on no other machine'}" for vm in request.targets
+        f"{vm.name} {f'moves to {vm.machine}' if vm.machine else 'fits on no other machine'}"
+        for vm in request.targets
     ]
     move_text = enclose(": ", format_first_items(moves, _MAXIMUM_NAMED))
     end = "They stay down." if request.kind.leaves_off else "They start again on the machine."
@@ -248,7 +293,8 @@ def _check_vms_on_machine_of_action(request: MachineActionRequest) -> Iterator[D
         "machine-action-with-workloads",
         f"{format_count(count, 'VM')} {select_word_form(count, 'runs', 'run')} on {name}: "
         f"{format_first_items(request.stopped_vms, _MAXIMUM_NAMED)}. {request.kind.name} stops "
-        f"{select_word_form(count, 'it', 'them')}.{unmanaged} To move VMs first, set evacuate = true for {place} "
+        f"{select_word_form(count, 'it', 'them')}.{unmanaged} To move VMs first, set evacuate = "
+        f"true for {place} "
         f"({resource}){move_text}. To stop VMs, set allow_workloads = true here. {end}",
         ("machine_id",),
         headline=f"{request.kind.name} of {name} would stop {format_count(count, 'VM')}",
@@ -268,7 +314,9 @@ def _build_action(request: MachineActionRequest, window: int) -> PlannedMachineA
         minutes=request.kind.minutes,
         leaves_off=request.kind.leaves_off,
         is_disruptive=request.kind.is_disruptive,
-        leaving_vms=tuple(vm for _, vm in request.leaving_vms) if request.kind.is_disruptive else (),
+        leaving_vms=tuple(vm for _, vm in request.leaving_vms)
+        if request.kind.is_disruptive
+        else (),
         stopped_vms=request.stopped_vms,
     )
 
@@ -284,10 +332,16 @@ class _SiteActionOrder:
     ) -> None:
         """Keep the requests of one site (at least one) and its VMs; unhealthy machines count as down at first."""
         self._requests = list(requests)
-        self._site = requests[0].site  # of all requests
-        self._objects = [item for item in objects.values() if item.request.demand.site_id == self._site.id]
-        self._disruptions = disruptions  # functions of the domains for the obstacles to a drain
-        self._down = {name for name, machine in self._site.machines.items() if not machine.is_healthy}  # now
+        # Of all requests.
+        self._site = requests[0].site
+        self._objects = [
+            item for item in objects.values() if item.request.demand.site_id == self._site.id
+        ]
+        # functions of the domains for the obstacles to a drain.
+        self._disruptions = disruptions
+        self._down = {
+            name for name, machine in self._site.machines.items() if not machine.is_healthy
+        }  # now
 
     def build_order(self) -> tuple[list[MachineActionRequest], list[Diagnostic]]:
         """Return the actions in a safe order, and the errors. An action follows its dependencies. The safe action of
@@ -297,30 +351,45 @@ class _SiteActionOrder:
         ordered: list[MachineActionRequest] = []
         remaining = list(self._requests)
         while remaining:
-            remaining_blocks = {str(request.instance.address.config_address) for request in remaining}
+            remaining_blocks = {
+                str(request.instance.address.config_address) for request in remaining
+            }
             independent_actions = [
-                request for request in remaining if remaining_blocks.isdisjoint(request.instance.dependencies)
+                request
+                for request in remaining
+                if remaining_blocks.isdisjoint(request.instance.dependencies)
             ]
             ready = sorted(independent_actions, key=self._compute_action_rank)
-            safe = next((request for request in ready if not self._find_action_obstacle(request)), None)
+            safe = next(
+                (request for request in ready if not self._find_action_obstacle(request)), None
+            )
             if safe is None:
-                return [*ordered, *remaining], [self._build_error(request, ordered) for request in ready]  # rejected
+                return [*ordered, *remaining], [
+                    self._build_error(request, ordered) for request in ready
+                ]  # rejected
             ordered.append(safe)
             remaining.remove(safe)
             if safe.kind.leaves_off:
                 self._down.add(safe.machine.name)
-            elif safe.kind.is_disruptive:  # a restart or repair leaves the machine healthy
+            elif safe.kind.is_disruptive:
+                # A restart or repair leaves the machine healthy.
                 self._down.discard(safe.machine.name)
         return ordered, []
 
     def _compute_action_rank(self, request: MachineActionRequest) -> tuple[bool, bool, bool, str]:
         """Return a sort key: cordons first, then repairs, then temporary actions, then PowerOff, each by address."""
         is_repair = request.machine.name in self._down and not request.kind.leaves_off
-        return request.kind.is_disruptive, not is_repair, request.kind.leaves_off, str(request.instance.address)
+        return (
+            request.kind.is_disruptive,
+            not is_repair,
+            request.kind.leaves_off,
+            str(request.instance.address),
+        )
 
     def _find_action_obstacle(self, request: MachineActionRequest) -> str:
         """Return the reason against an action now, "" for none."""
-        if not request.kind.is_disruptive:  # a cordon stops no VM
+        # A cordon stops no VM.
+        if not request.kind.is_disruptive:
             return ""
         down = self._down | {request.machine.name}
         return (
@@ -342,12 +411,14 @@ class _SiteActionOrder:
         ]
         control_planes = [other for other in others if "control-plane" in other.roles]
         in_rack = [other for other in others if other.rack == machine.rack]
-        requirements = (  # the servers, and the maximum number of them that may be down
+        # The servers, and the maximum number of them that may be down.
+        requirements = (
             ("All other control plane machines", control_planes, 0),
             (
                 f"More than 50 % of the other management servers of {machine.rack}",
                 in_rack,
-                max((len(in_rack) - 1) // 2, 0),  # more than half stay up: 1 of 4 may be down, 2 of 5
+                # More than half stay up: 1 of 4 may be down, 2 of 5.
+                max((len(in_rack) - 1) // 2, 0),
             ),
             ("At least 75 % of the other management servers", others, len(others) // 4),
         )
@@ -357,22 +428,30 @@ class _SiteActionOrder:
                 return f"{subject} must be healthy; {format_list(names, 4)} is not."
         return ""
 
-    def _check_control_plane_quorums(self, request: MachineActionRequest, down: AbstractSet[str]) -> str:
+    def _check_control_plane_quorums(
+        self, request: MachineActionRequest, down: AbstractSet[str]
+    ) -> str:
         """Return the problem of the first control plane on the machine left without its etcd quorum; "" for none."""
         for vm_object in self._objects:
-            members = [vm for (pool, _), vm in vm_object.placements.vms.items() if pool == CONTROL_PLANE]
-            if not any(vm.placement.machine == request.machine.name for vm in members):  # none of its nodes runs there
+            members = [
+                vm for (pool, _), vm in vm_object.placements.vms.items() if pool == CONTROL_PLANE
+            ]
+            # None of its nodes runs there.
+            if not any(vm.placement.machine == request.machine.name for vm in members):
                 continue
             up = sum(vm.placement.machine not in down for vm in members)
             quorum = compute_quorum(len(members))
             if up < quorum:
                 return (
-                    f"The control plane of {vm_object.request.demand.cluster} would have {up} of {len(members)} nodes, "
+                    f"The control plane of {vm_object.request.demand.cluster} would have {up} of "
+                    f"{len(members)} nodes, "
                     f"and its quorum is {quorum}. Evacuate the machine first."
                 )
         return ""
 
-    def _check_pod_disruption_budgets(self, request: MachineActionRequest, down: AbstractSet[str]) -> str:
+    def _check_pod_disruption_budgets(
+        self, request: MachineActionRequest, down: AbstractSet[str]
+    ) -> str:
         """Return the problem of the first cluster with PodDisruptionBudgets that block a drain of its nodes, "" for
         none. The nodes are those on this machine and on machines already down.
         """
@@ -380,19 +459,26 @@ class _SiteActionOrder:
             nodes = set(names)
             for vm_object in self._objects:
                 if vm_object.request.demand.cluster_id == cluster_id:
-                    nodes |= {vm.name for vm in vm_object.placements.vms.values() if vm.placement.machine in down}
+                    nodes |= {
+                        vm.name
+                        for vm in vm_object.placements.vms.values()
+                        if vm.placement.machine in down
+                    }
             obstacles = [find_obstacles(cluster_id, nodes) for find_obstacles in self._disruptions]
             budgets = list(chain.from_iterable(obstacle.budgets for obstacle in obstacles))
             if budgets:
                 return (
                     f"{select_word_form(len(budgets), 'PodDisruptionBudget', 'PodDisruptionBudgets')} "
-                    f"{format_first_items(budgets, _MAXIMUM_NAMED)} of {cluster_id.rpartition('/')[2]} "
+                    f"{format_first_items(budgets, _MAXIMUM_NAMED)} of "
+                    f"{cluster_id.rpartition('/')[2]} "
                     f"{select_word_form(len(budgets), 'allows', 'allow')} no eviction. "
                     "Allow one, or run one more replica."
                 )
         return ""
 
-    def _build_error(self, request: MachineActionRequest, ordered: Sequence[MachineActionRequest]) -> Diagnostic:
+    def _build_error(
+        self, request: MachineActionRequest, ordered: Sequence[MachineActionRequest]
+    ) -> Diagnostic:
         """Build the error of an action blocked even after the `ordered` ones."""
         after = enclose(" after ", format_list((done.machine.name for done in ordered), 4))
         return request.instance.build_error(

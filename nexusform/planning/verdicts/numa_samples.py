@@ -27,7 +27,10 @@ MAXIMUM_SAMPLES: Final = 100
 
 
 def compute_numa_sampling(
-    sites: Mapping[str, SitePlan], certainty: Mapping[str, SiteCertainty], split_choice: SplitChoice, sample_count: int
+    sites: Mapping[str, SitePlan],
+    certainty: Mapping[str, SiteCertainty],
+    split_choice: SplitChoice,
+    sample_count: int,
 ) -> NumaSampling | None:
     """Count the samples of unknown NUMA cells with capacity for all; None if no placed VM depends on unknown cells. Two
     fixed layouts are checked, too. PACKED has existing VMs in the fullest cells, SPREAD in the emptiest ones.
@@ -35,9 +38,13 @@ def compute_numa_sampling(
     sampled_sites = _select_sampled_sites(sites)
     if not sampled_sites:
         return None
-    machines = sum(len(site.base.list_machines_with_unknown_cells()) for site in sampled_sites.values())
+    machines = sum(
+        len(site.base.list_machines_with_unknown_cells()) for site in sampled_sites.values()
+    )
     # For each sample, whether everything fits on each site.
-    fits_per_sample = zip(*(certainty[site_id].fits for site_id in sampled_sites if site_id in certainty), strict=True)
+    fits_per_sample = zip(
+        *(certainty[site_id].fits for site_id in sampled_sites if site_id in certainty), strict=True
+    )
     fits_packed = all(_has_sample_capacity_for_all(site, PACKED) for site in sampled_sites.values())
     fits_spread = all(_has_sample_capacity_for_all(site, SPREAD) for site in sampled_sites.values())
     return NumaSampling(
@@ -53,11 +60,16 @@ def compute_numa_sampling(
 def format_numa_sampling(numa_sampling: NumaSampling) -> str:
     """Format the number of fitting samples (or the only tested layout) and of machines with unknown cells."""
     machines = format_count(numa_sampling.machines, "machine")
-    layout = RULE_DESCRIPTIONS.get(str(numa_sampling.displayed_sample))  # None: a random layout is displayed
+    # None: a random layout is displayed.
+    layout = RULE_DESCRIPTIONS.get(str(numa_sampling.displayed_sample))
     unknown_cells = f"of the unknown NUMA cells ({machines})"
-    if not numa_sampling.sample_count:  # only the displayed layout was tested
+    # Only the displayed layout was tested.
+    if not numa_sampling.sample_count:
         return f"{layout or 'in at least one sample'} {unknown_cells}; no others were tested"
-    share = f"in {numa_sampling.fitting_count:,} of {numa_sampling.sample_count:,} samples {unknown_cells}"
+    share = (
+        f"in {numa_sampling.fitting_count:,} of {numa_sampling.sample_count:,} samples "
+        f"{unknown_cells}"
+    )
     return share if layout is None else f"{layout}, and {share}"
 
 
@@ -81,7 +93,8 @@ def _count_identical_vms(site: SitePlan) -> tuple[int, Interval | None]:
     # Hints depend on other VMs, and other operations (releases, pinned VMs) change the capacity.
     if not is_uniform or demands[0].hints or len(demands) < len(site.operations):
         return len(demands), None
-    return len(demands), site.base.count_free_slots(demands[0])  # all are equal
+    # All are equal.
+    return len(demands), site.base.count_free_slots(demands[0])
 
 
 def check_uncertain_fit(
@@ -90,10 +103,12 @@ def check_uncertain_fit(
     """Yield a warning if the new VMs do not fit in every sample of the unknown NUMA cells of existing VMs. Its address
     is that of the first object with new VMs on such a site.
     """
-    if numa_sampling is None:  # no cells are unknown
+    # No cells are unknown.
+    if numa_sampling is None:
         return
     fits_everywhere = numa_sampling.fitting_count == numa_sampling.sample_count
-    if not numa_sampling.sample_count:  # no samples: layouts were only tried until one fits, from number 0 on
+    # No samples: layouts were only tried until one fits, from number 0 on.
+    if not numa_sampling.sample_count:
         fits_everywhere = numa_sampling.displayed_sample == 0
     if fits_everywhere:
         return
@@ -107,18 +122,29 @@ def check_uncertain_fit(
     clauses: list[str] = []
     for site_id, site in sampled_sites.items():
         demands = _list_first_demand_per_sku(site)
-        clauses += (f"{site_id} takes {site.base.count_free_slots(demand)} x {demand.sku.name}" for demand in demands)
-    site_capacity_per_sku = f"Before this plan {format_first_items(clauses, MAXIMUM_NAMED)}, each SKU alone."
+        clauses += (
+            f"{site_id} takes {site.base.count_free_slots(demand)} x {demand.sku.name}"
+            for demand in demands
+        )
+    site_capacity_per_sku = (
+        f"Before this plan {format_first_items(clauses, MAXIMUM_NAMED)}, each SKU alone."
+    )
     detail = (
-        f"Everything fits {format_numa_sampling(numa_sampling)}. Azure does not report the cells of "
+        f"Everything fits {format_numa_sampling(numa_sampling)}. Azure does not report the cells "
+        "of "
         f"existing VMs: some of the new VMs may not fit on the site. {site_capacity_per_sku} Lower "
         "counts are more certain; `nexusform simulate capacity` shows the certain count of a SKU."
     )
     if placing_objects:
-        share = f"in {numa_sampling.fitting_count:,} of {numa_sampling.sample_count:,} samples of NUMA cells"
+        share = (
+            f"in {numa_sampling.fitting_count:,} of {numa_sampling.sample_count:,} samples of "
+            "NUMA cells"
+        )
         condition = share if numa_sampling.sample_count else "for some layouts of the existing VMs"
         clusters = dict.fromkeys(vm_object.request.demand.cluster for vm_object in placing_objects)
-        summary = f"{format_first_items(list(clusters), MAXIMUM_NAMED)}: everything fits {condition}"
+        summary = (
+            f"{format_first_items(list(clusters), MAXIMUM_NAMED)}: everything fits {condition}"
+        )
         problem = Problem((), UNCERTAIN_FIT, detail, Severity.WARNING, brief=summary)
         yield placing_objects[0].instance.build_diagnostic(problem)
 
@@ -133,7 +159,11 @@ def _list_first_demand_per_sku(site: SitePlan) -> Iterable[Demand]:
 
 def _select_sampled_sites(sites: Mapping[str, SitePlan]) -> dict[str, SitePlan]:
     """Return the sites with placements by this plan and with unknown NUMA cells of existing VMs, by id."""
-    return {site_id: site for site_id, site in sites.items() if site.base.is_sampled and site.placed_demands}
+    return {
+        site_id: site
+        for site_id, site in sites.items()
+        if site.base.is_sampled and site.placed_demands
+    }
 
 
 def iterate_fitting_samples(
@@ -145,11 +175,14 @@ def iterate_fitting_samples(
     """
     sampled_sites = _select_sampled_sites(sites)
     if not {pool.site_id for pool in unplaced} <= sampled_sites.keys():
-        return  # a site without unknown cells lacks capacity in every sample
+        # A site without unknown cells lacks capacity in every sample.
+        return
     for site in sampled_sites.values():
         placed_count, capacity = _count_identical_vms(site)
-        if capacity is not None and placed_count > capacity.maximum:  # None: the layouts cannot be counted
-            return  # no layout has enough capacity
+        # None: the layouts cannot be counted.
+        if capacity is not None and placed_count > capacity.maximum:
+            # No layout has enough capacity.
+            return
     samples: Iterable[SplitChoice] = range(sample_count or MAXIMUM_SAMPLES)
     for split_choice in chain(samples, (PACKED, SPREAD), list_maximum_capacity_samples(sites)):
         if all(_has_sample_capacity_for_all(site, split_choice) for site in sampled_sites.values()):
@@ -160,12 +193,16 @@ def list_maximum_capacity_samples(sites: Mapping[str, SitePlan]) -> list[SplitCh
     """Return layouts of existing VMs in NUMA cells with maximum capacity left on each machine: one per SKU of new VMs,
     with most capacity for this SKU. Empty if all cells are known.
     """
-    demands = chain.from_iterable(map(_list_first_demand_per_sku, _select_sampled_sites(sites).values()))
+    demands = chain.from_iterable(
+        map(_list_first_demand_per_sku, _select_sampled_sites(sites).values())
+    )
     skus = list(dict.fromkeys(demand.sku for demand in demands))
-    return [LargestSplit((*skus[index:], *skus[:index])) for index in range(len(skus))]  # each SKU first once
+    # Each SKU first once.
+    return [LargestSplit((*skus[index:], *skus[:index])) for index in range(len(skus))]
 
 
 def _has_sample_capacity_for_all(site: SitePlan, split_choice: SplitChoice) -> bool:
     """Return whether all VMs of the plan fit in a layout of the existing VMs in NUMA cells."""
     placements = run_operations(site.base, site.operations, split_choice=split_choice)
-    return None not in placements.values()  # None: a VM without capacity
+    # None: a VM without capacity.
+    return None not in placements.values()

@@ -27,7 +27,13 @@ from nexusform.placements.prediction_scores import (
     PredictionRecord,
     lower_share_to_accuracy,
 )
-from nexusform.placements.vm_demands import OBSERVED, PlacedVm, PlacementGroupRule, PoolDemand, index_pools
+from nexusform.placements.vm_demands import (
+    OBSERVED,
+    PlacedVm,
+    PlacementGroupRule,
+    PoolDemand,
+    index_pools,
+)
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.plan_request import PlanningStage, Progress
 from nexusform.planning.vm_planning.site_plans import SitePlan, build_object_inventory, build_sites
@@ -78,12 +84,15 @@ class PlacementFitFailures(Struct, frozen=True):
 
 
 def collect_fit_failures(
-    objects: Iterable[VmObject], outside_targets: Sequence[str] = (), forgotten_hosts: Sequence[str] = ()
+    objects: Iterable[VmObject],
+    outside_targets: Sequence[str] = (),
+    forgotten_hosts: Sequence[str] = (),
 ) -> PlacementFitFailures:
     """Return one error per pool without enough capacity, and a warning for each pinned VM rejected by a placement rule.
     `outside_targets` are racks and machines outside the selection, `forgotten_hosts` those not managed after the plan.
     """
-    hint = enclose(  # "" without such racks and machines
+    # "" without such racks and machines.
+    hint = enclose(
         " -target or -exclude excludes these from the plan, so their capacity is unknown: ",
         format_first_items(outside_targets, MAXIMUM_NAMED),
         ".",
@@ -98,7 +107,11 @@ def collect_fit_failures(
             pin_problem = Problem(("machine",), PINNED_DOES_NOT_FIT, detail, Severity.WARNING)
             diagnostics.append(vm_object.instance.build_diagnostic(pin_problem))
         for pool in vm_object.pools:
-            failures = [vm_object.placements.failures[key] for key in pool.keys if key in vm_object.placements.failures]
+            failures = [
+                vm_object.placements.failures[key]
+                for key in pool.keys
+                if key in vm_object.placements.failures
+            ]
             if failures:
                 shortage = _build_unplaced_pool(vm_object, pool)
                 shortages.append(shortage)
@@ -132,20 +145,29 @@ def _is_failed_upgrade(vm_object: VmObject, pool: PoolDemand) -> bool:
     return True
 
 
-def _build_capacity_error(vm_object: VmObject, shortage: PoolShortage, failure: NoFitReason, hint: str) -> Diagnostic:
+def _build_capacity_error(
+    vm_object: VmObject, shortage: PoolShortage, failure: NoFitReason, hint: str
+) -> Diagnostic:
     """Build the error of a pool without enough capacity; `failure` is the reason of its first VM."""
     pool, placed_count = shortage.pool, shortage.placed_count
     total = len(pool.numbers)
     instance = vm_object.instance
     subject = instance.locate(pool.path)
     # A plain VM is its own pool.
-    pool_name = str(instance.address) if pool.rule_pool else "/".join(filter(None, (shortage.cluster, pool.pool)))
+    pool_name = (
+        str(instance.address)
+        if pool.rule_pool
+        else "/".join(filter(None, (shortage.cluster, pool.pool)))
+    )
     summary = f"{pool_name} does not fit"
     headline = f"{total:,} x {pool.sku.name} do not fit: {placed_count:,} of {total:,} placed"
     reason = failure.reason
     if _is_failed_upgrade(vm_object, pool):
         summary = f"the upgrade of {summary}"
-        headline = f"The upgrade of {pool_name} does not fit: {placed_count:,} of {total:,} x {pool.sku.name} re-placed"
+        headline = (
+            f"The upgrade of {pool_name} does not fit: {placed_count:,} of {total:,} x "
+            f"{pool.sku.name} re-placed"
+        )
         reason = f"{_format_upgrade_batches(pool)} {reason}"
     return build_error(
         DOES_NOT_FIT,
@@ -155,7 +177,14 @@ def _build_capacity_error(vm_object: VmObject, shortage: PoolShortage, failure: 
         block=instance.block_header,
         headline=headline,
         brief=summary,
-        extra={"fit": {"pool": pool.pool, "wanted": total, "placed": placed_count, "binding": failure.binding}},
+        extra={
+            "fit": {
+                "pool": pool.pool,
+                "wanted": total,
+                "placed": placed_count,
+                "binding": failure.binding,
+            }
+        },
     )
 
 
@@ -164,10 +193,13 @@ def _format_upgrade_batches(pool: PoolDemand) -> str:
     prefix = "A new kubernetes_version re-places the VMs in batches"
     if not pool.surge_size:
         return f"{prefix}, and one does not fit after the old one is removed."
-    source = "the control plane" if pool.pool == CONTROL_PLANE else f'max_surge = "{pool.max_surge}"'
+    source = (
+        "the control plane" if pool.pool == CONTROL_PLANE else f'max_surge = "{pool.max_surge}"'
+    )
     subject = select_word_form(pool.surge_size, "it does", "they do")
     return (
-        f"{prefix}: {source} adds {format_count(pool.surge_size, 'surge VM')} before it removes old ones, "
+        f"{prefix}: {source} adds {format_count(pool.surge_size, 'surge VM')} before it removes "
+        "old ones, "
         f"and {subject} not fit."
     )
 
@@ -182,7 +214,8 @@ def _format_forgotten_hosts(addresses: Sequence[str]) -> str:
     pronoun = select_word_form(len(addresses), "it", "them")
     blocks = select_word_form(len(addresses), "block", "blocks")
     return (
-        f" This plan forgets {names}, so no machine of {pronoun} is known: omit the removed {blocks} of {pronoun}, "
+        f" This plan forgets {names}, so no machine of {pronoun} is known: omit the removed "
+        f"{blocks} of {pronoun}, "
         "or forget the objects there too."
     )
 
@@ -191,69 +224,88 @@ def check_placement_groups(objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
     """Yield a warning per hard anti-affinity group with more existing VMs at one location than it allows."""
     for vm_object in objects:
         if vm_object.instance.is_removed or not vm_object.request.actions.unchanged:
-            continue  # no existing VM stays
+            # No existing VM stays.
+            continue
         for rule in vm_object.placement_groups:
-            if rule.is_affinity or not rule.is_hard:  # only hard anti-affinity has a maximum
+            # Only hard anti-affinity has a maximum.
+            if rule.is_affinity or not rule.is_hard:
                 continue
             excess = dict(_find_excess_group_vms(vm_object, rule))
             if excess:
                 yield _build_group_warning(vm_object.instance, rule, excess)
 
 
-def _build_group_warning(instance: Instance, rule: PlacementGroupRule, excess: Mapping[str, list[str]]) -> Diagnostic:
+def _build_group_warning(
+    instance: Instance, rule: PlacementGroupRule, excess: Mapping[str, list[str]]
+) -> Diagnostic:
     """Build the warning of a violated group; `excess` are the names of the VMs beyond its maximum, by location."""
     names = list(chain.from_iterable(excess.values()))
     options = [f"-replace='{instance.address}:{name}'" for name in names]
     locations = ", ".join(list(excess)[:MAXIMUM_NAMED])
     others = " and others" if len(excess) > MAXIMUM_NAMED else ""
-    group = rule.name.removeprefix("the other VMs of ")  # the prefix is for rejections of a single VM
+    # The prefix is for rejections of a single VM.
+    group = rule.name.removeprefix("the other VMs of ")
     detail = (
-        f"{group} allows {rule.max_vms} of its VMs on one {rule.scope}, but more run on {locations}{others}. "
+        f"{group} allows {rule.max_vms} of its VMs on one {rule.scope}, but more run on "
+        f"{locations}{others}. "
         f"Rules do not move existing VMs. To separate them, re-place: "
         f"{format_first_items(options, MAXIMUM_NAMED, ' ')}."
     )
     return instance.build_diagnostic(Problem((), VIOLATED_GROUP, detail, Severity.WARNING))
 
 
-def _find_excess_group_vms(vm_object: VmObject, rule: PlacementGroupRule) -> Iterator[tuple[str, list[str]]]:
+def _find_excess_group_vms(
+    vm_object: VmObject, rule: PlacementGroupRule
+) -> Iterator[tuple[str, list[str]]]:
     """Yield each machine or rack with more than `max_vms` VMs of the group, and the names of those to move. The first
     `max_vms` VMs there may stay. VMs placed by this plan (with a handle) are not named: the rule applied to them.
     """
     vms_by_location: dict[str, list[PlacedVm]] = {}
     for vm in vm_object.list_placed_vms():
         location = rule.get_location(vm.placement)
-        if location and vm.pool in rule.pools:  # a rule for the whole site has no location
+        # A rule for the whole site has no location.
+        if location and vm.pool in rule.pools:
             vms_by_location.setdefault(location, []).append(vm)
     for location, vms_at_location in vms_by_location.items():
         excess = vms_at_location[rule.max_vms :]
-        excess_names = [vm.name for vm in excess if (vm.pool, vm.number) not in vm_object.placements.new_handles]
+        excess_names = [
+            vm.name for vm in excess if (vm.pool, vm.number) not in vm_object.placements.new_handles
+        ]
         if excess_names:
             yield location, excess_names
 
 
 def check_overcommitted_machines(
-    instances: Mapping[Address, Instance], sites: Mapping[str, SitePlan], objects: Iterable[VmObject]
+    instances: Mapping[Address, Instance],
+    sites: Mapping[str, SitePlan],
+    objects: Iterable[VmObject],
 ) -> list[Diagnostic]:
     """Return a warning per changed rack or machine resource with machines smaller than their VMs, or []."""
     if not any(vm_object.request.actions.unchanged for vm_object in objects):
-        return []  # only VMs already on a machine may exceed its capacity
+        # Only VMs already on a machine may exceed its capacity.
+        return []
     changed_instances = {
         str(address): instance
         for address, instance in instances.items()
         if instance.type.add_to_inventory and instance.action is not Action.NO_OP
     }
-    too_small: dict[str, list[str]] = {}  # address that offers the machines -> their names
+    # address that offers the machines -> their names.
+    too_small: dict[str, list[str]] = {}
     for site in sites.values():
         changed_machines = {
-            machine for machine, address in site.offering_addresses.items() if address in changed_instances
+            machine
+            for machine, address in site.offering_addresses.items()
+            if address in changed_instances
         }
         for machine in _find_overcommitted_machines(site, changed_machines):
             too_small.setdefault(site.offering_addresses[machine], []).append(machine)
     diagnostics = []
     for offering_address, machines in too_small.items():
         detail = (
-            f"With these figures {format_first_items(machines, MAXIMUM_NAMED)} of {offering_address} cannot hold their "
-            "existing VMs. The VMs stay and are counted; the machine accepts no new VM until it has capacity again."
+            f"With these figures {format_first_items(machines, MAXIMUM_NAMED)} of "
+            f"{offering_address} cannot hold their "
+            "existing VMs. The VMs stay and are counted; the machine accepts no new VM until it "
+            "has capacity again."
         )
         problem = Problem((), "machine-smaller-than-vms", detail, Severity.WARNING)
         diagnostics.append(changed_instances[offering_address].build_diagnostic(problem))
@@ -264,7 +316,8 @@ def _find_overcommitted_machines(site: SitePlan, machines: set[str]) -> list[str
     """Return the names among `machines` with too few CPUs, memory or disk for their VMs, in the order of the site."""
     if not machines:
         return []
-    cpus: Counter[tuple[str, int]] = Counter()  # used, by machine and cell
+    # used, by machine and cell.
+    cpus: Counter[tuple[str, int]] = Counter()
     memory: Counter[tuple[str, int]] = Counter()
     disk: Counter[str] = Counter()
     for vm in site.scheduler.list_vms():
@@ -275,10 +328,15 @@ def _find_overcommitted_machines(site: SitePlan, machines: set[str]) -> list[str
                 cpus[machine, cell] += vm.sku.cpus_in_cell
                 memory[machine, cell] += vm.sku.mib_in_cell
 
-    overcommitted = {name for name, used_gib in disk.items() if used_gib > site.machines[name].disk_gib}
+    overcommitted = {
+        name for name, used_gib in disk.items() if used_gib > site.machines[name].disk_gib
+    }
     for (name, cell), used_cpus in cpus.items():
         machine_facts = site.machines[name]
-        if used_cpus > machine_facts.cpus_per_cell or memory[name, cell] > machine_facts.memory_mib_per_cell:
+        if (
+            used_cpus > machine_facts.cpus_per_cell
+            or memory[name, cell] > machine_facts.memory_mib_per_cell
+        ):
             overcommitted.add(name)
     # VMs in unknown cells: no combination of cells has the capacity.
     overcommitted |= machines.intersection(site.scheduler.list_overfull_machines())
@@ -294,7 +352,11 @@ def _group_vms_in_missing_cells(
     names: dict[tuple[str, str], list[str]] = {}
     for vm_object, vm in _iterate_unchanged_vms(objects):
         site, machine = vm_object.request.site, vm.placement.machine
-        if site is None or machine not in site.machines or site.offering_addresses[machine] not in changed_addresses:
+        if (
+            site is None
+            or machine not in site.machines
+            or site.offering_addresses[machine] not in changed_addresses
+        ):
             continue
         if max(vm.placement.cells, default=0) >= site.machines[machine].cells:
             names.setdefault((site.id, machine), []).append(vm.name)
@@ -308,7 +370,11 @@ def check_removed_cells(
     objects: Iterable[VmObject],
 ) -> Iterator[Diagnostic]:
     """Yield an error per rack or machine losing NUMA cells in use: state would record VMs in missing cells."""
-    changed = {str(address): instance for address, instance in instances.items() if instance.action is not Action.NO_OP}
+    changed = {
+        str(address): instance
+        for address, instance in instances.items()
+        if instance.action is not Action.NO_OP
+    }
     vms_by_machine = _group_vms_in_missing_cells(objects, changed)
     if not vms_by_machine:
         return
@@ -317,13 +383,21 @@ def check_removed_cells(
     for (site_id, name), vm_names in vms_by_machine.items():
         prior_site = prior_sites.get(site_id)
         cells = sites[site_id].machines[name].cells
-        if prior_site is None or name not in prior_site.machines or prior_site.machines[name].cells <= cells:
-            continue  # the cells were missing before
+        if (
+            prior_site is None
+            or name not in prior_site.machines
+            or prior_site.machines[name].cells <= cells
+        ):
+            # The cells were missing before.
+            continue
         yield changed[sites[site_id].offering_addresses[name]].build_error(
             "machine-smaller-than-vms",
-            f"{name} has {prior_site.machines[name].cells} NUMA cells, and {cells} after this plan. "
-            f"{format_count(len(vm_names), 'VM')} {select_word_form(len(vm_names), 'uses', 'use')} the removed cells: "
-            f"{format_first_items(vm_names, MAXIMUM_NAMED)}. Set evacuate = true for {name} to move its VMs, or keep "
+            f"{name} has {prior_site.machines[name].cells} NUMA cells, and {cells} after this "
+            "plan. "
+            f"{format_count(len(vm_names), 'VM')} "
+            f"{select_word_form(len(vm_names), 'uses', 'use')} the removed cells: "
+            f"{format_first_items(vm_names, MAXIMUM_NAMED)}. Set evacuate = true for {name} to "
+            "move its VMs, or keep "
             "the number of cells.",
         )
 
@@ -337,16 +411,20 @@ def _iterate_unchanged_vms(objects: Iterable[VmObject]) -> Iterator[tuple[VmObje
                 yield vm_object, vm
 
 
-def check_changed_sku_cells(instances: Iterable[Instance], objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
+def check_changed_sku_cells(
+    instances: Iterable[Instance], objects: Iterable[VmObject]
+) -> Iterator[Diagnostic]:
     """Yield an error per VM SKU with another number of NUMA cells than its existing VMs use."""
-    changed = {  # SKUs with another number of NUMA cells than before, by name
+    # SKUs with another number of NUMA cells than before, by name.
+    changed = {
         str(instance.planned["name"]): instance
         for instance in instances
         if instance.type.kind is PlanningKind.VM_SKU
         and instance.planned is not None
         and get_part(instance.before, ("numa_cells",)) != instance.planned.get("numa_cells")
     }
-    vms_by_sku: dict[str, list[str]] = {}  # names of staying VMs in another number of cells
+    # names of staying VMs in another number of cells.
+    vms_by_sku: dict[str, list[str]] = {}
     for vm_object, vm in _iterate_unchanged_vms(objects if changed else ()):
         pool = index_pools(vm_object.pools).get(vm.pool)
         is_resized = pool is not None and len(vm.placement.cells) != pool.sku.numa_cells
@@ -356,8 +434,10 @@ def check_changed_sku_cells(instances: Iterable[Instance], objects: Iterable[VmO
         verb = select_word_form(len(vm_names), "uses", "use")
         yield changed[sku_name].build_error(
             "vm-sku-cells-changed",
-            f"{format_count(len(vm_names), 'VM')} of {sku_name} {verb} another number of NUMA cells: "
-            f"{format_first_items(vm_names, MAXIMUM_NAMED)}. A change of a SKU re-creates no VM. Add a nexus_vm_sku "
+            f"{format_count(len(vm_names), 'VM')} of {sku_name} {verb} another number of NUMA "
+            "cells: "
+            f"{format_first_items(vm_names, MAXIMUM_NAMED)}. A change of a SKU re-creates no VM. "
+            "Add a nexus_vm_sku "
             "with another name, and set it in the pools: their VMs are then re-created.",
             ("numa_cells",),
         )
@@ -366,13 +446,19 @@ def check_changed_sku_cells(instances: Iterable[Instance], objects: Iterable[VmO
 def check_unlocated_vms(objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
     """Yield a warning per object with existing VMs without a known machine: the plan counts them nowhere."""
     for vm_object in objects:
-        names = sorted((str(record["name"]) for record in vm_object.waiting_vms.values()), key=compute_natural_sort_key)
+        names = sorted(
+            (str(record["name"]) for record in vm_object.waiting_vms.values()),
+            key=compute_natural_sort_key,
+        )
         if names:
             detail = (
-                f"The machine of {format_first_items(names, MAXIMUM_NAMED)} is not known, so the capacity used there "
+                f"The machine of {format_first_items(names, MAXIMUM_NAMED)} is not known, so the "
+                "capacity used there "
                 "is unknown, and rules about machines are not checked. They stay as they are."
             )
-            yield vm_object.instance.build_diagnostic(Problem((), VMS_WITHOUT_MACHINE, detail, Severity.WARNING))
+            yield vm_object.instance.build_diagnostic(
+                Problem((), VMS_WITHOUT_MACHINE, detail, Severity.WARNING)
+            )
 
 
 def check_vf_capacity(objects: Iterable[VmObject]) -> list[Diagnostic]:
@@ -383,29 +469,41 @@ def check_vf_capacity(objects: Iterable[VmObject]) -> list[Diagnostic]:
             continue
         vfs_before = {pool.pool: pool.sku.vfs for pool in vm_object.prior_pools}
         for pool in vm_object.pools:
-            if pool.sku.vfs <= vfs_before.get(pool.pool, pool.sku.vfs):  # not raised, or a new pool
+            # Not raised, or a new pool.
+            if pool.sku.vfs <= vfs_before.get(pool.pool, pool.sku.vfs):
                 continue
-            machines = {vm.placement.machine for vm in vm_object.placements.vms.values() if vm.pool == pool.pool}
+            machines = {
+                vm.placement.machine
+                for vm in vm_object.placements.vms.values()
+                if vm.pool == pool.pool
+            }
             machines_short_of_vfs = _find_vf_shortages(vm_object.request.site, machines)
             if machines_short_of_vfs:
                 detail = (
                     f"With {pool.sku.vfs} VFs for each VM, cells of "
-                    f"{format_first_items(machines_short_of_vfs, MAXIMUM_NAMED)} have fewer than their VMs use. "
-                    "The VMs stay and are counted; such a cell accepts no new VM with VFs until enough are free."
+                    f"{format_first_items(machines_short_of_vfs, MAXIMUM_NAMED)} have fewer than "
+                    "their VMs use. "
+                    "The VMs stay and are counted; such a cell accepts no new VM with VFs until "
+                    "enough are free."
                 )
-                problem = Problem((*pool.path, "sriov_vfs"), "insufficient-cell-vfs", detail, Severity.WARNING)
+                problem = Problem(
+                    (*pool.path, "sriov_vfs"), "insufficient-cell-vfs", detail, Severity.WARNING
+                )
                 diagnostics.append(vm_object.instance.build_diagnostic(problem))
     return diagnostics
 
 
 def _find_vf_shortages(site: SitePlan, machines: set[str]) -> list[str]:
     """Return the machines, in site order, with too few SR-IOV virtual functions (VFs) in a NUMA cell for its VMs."""
-    used_vfs: Counter[tuple[str, int]] = Counter()  # by machine and cell
+    # By machine and cell.
+    used_vfs: Counter[tuple[str, int]] = Counter()
     for vm in site.scheduler.list_vms():
         if vm.placement.machine in machines:
             for cell in vm.placement.cells:
                 used_vfs[vm.placement.machine, cell] += vm.sku.vfs_in_cell
-    exceeded = {name for (name, _), vfs in used_vfs.items() if vfs > site.machines[name].vfs_per_cell}
+    exceeded = {
+        name for (name, _), vfs in used_vfs.items() if vfs > site.machines[name].vfs_per_cell
+    }
     return [name for name in site.machines if name in exceeded]
 
 
@@ -427,22 +525,31 @@ def lower_certainty_to_accuracy(
     certainty: Mapping[str, SiteCertainty], records: Mapping[str, PredictionRecord]
 ) -> dict[str, SiteCertainty]:
     """Return the certainties by site, lowered to the accuracy of the earlier predictions verified there."""
-    adjusted = dict(certainty)  # unchanged for sites without verified predictions
+    # unchanged for sites without verified predictions.
+    adjusted = dict(certainty)
     for site_id in certainty.keys() & records.keys():
         record, site_certainty = records[site_id], certainty[site_id]
-        vms = {token: _lower_vm_certainty(vm_certainty, record) for token, vm_certainty in site_certainty.vms.items()}
-        pools = {key: _lower_pool_certainty(pool, record) for key, pool in site_certainty.pools.items()}
+        vms = {
+            token: _lower_vm_certainty(vm_certainty, record)
+            for token, vm_certainty in site_certainty.vms.items()
+        }
+        pools = {
+            key: _lower_pool_certainty(pool, record) for key, pool in site_certainty.pools.items()
+        }
         adjusted[site_id] = replace(site_certainty, vms=vms, pools=pools)
     return adjusted
 
 
-def _lower_vm_certainty(certainty: PlacementCertainty, record: PredictionRecord) -> PlacementCertainty:
+def _lower_vm_certainty(
+    certainty: PlacementCertainty, record: PredictionRecord
+) -> PlacementCertainty:
     """Lower the certainty of a VM's rack, machine and count per rack to the accuracy of earlier predictions. If any
     falls, the result has the former ones as `measured`.
     """
     measured = (certainty.rack, certainty.machine, certainty.rack_count)
     rack, machine, count = (
-        lower_share_to_accuracy(record, subject, share) for subject, share in zip(VM_PREDICTIONS, measured, strict=True)
+        lower_share_to_accuracy(record, subject, share)
+        for subject, share in zip(VM_PREDICTIONS, measured, strict=True)
     )
     if (rack, machine, count) == measured:
         return certainty
@@ -451,7 +558,8 @@ def _lower_vm_certainty(certainty: PlacementCertainty, record: PredictionRecord)
 
 def _lower_pool_certainty(pool: PoolCertainty, record: PredictionRecord) -> PoolCertainty:
     """Return a pool without the figures counted as certain if earlier predictions of their kind were partly wrong."""
-    if lower_share_to_accuracy(record, MACHINE_PREDICTION, 1) < 1:  # 1 is certain
+    # 1 is certain.
+    if lower_share_to_accuracy(record, MACHINE_PREDICTION, 1) < 1:
         pool = replace(pool, vms_on_certain_machines=0, is_tie_certain=False)
     if lower_share_to_accuracy(record, COUNT_PREDICTION, 1) < 1:
         pool = replace(pool, certain_racks=())
@@ -480,9 +588,12 @@ def measure_site_certainties(
         return 0, {}
     sample_count = compute_default_runs(placed_count) if samples is None else samples
     certainty: dict[str, SiteCertainty] = {}
-    active_sites = {site_id: site for site_id, site in sites.items() if site.operations and sample_count}
+    active_sites = {
+        site_id: site for site_id, site in sites.items() if site.operations and sample_count
+    }
     for site_id, site in active_sites.items():
-        finished, total = len(certainty) * sample_count, len(active_sites) * sample_count  # samples of all sites
+        # samples of all sites.
+        finished, total = len(certainty) * sample_count, len(active_sites) * sample_count
         outcome = repeat_with_samples(
             site.base,
             site.operations,
@@ -492,9 +603,15 @@ def measure_site_certainties(
             on_progress=_build_progress_callback(progress, finished, total),
         )
         # A VM without capacity in the plan has a tuple as its token, and no handle.
-        vms = {token: vm_certainty for token, vm_certainty in outcome.vms.items() if isinstance(token, int)}
+        vms = {
+            token: vm_certainty
+            for token, vm_certainty in outcome.vms.items()
+            if isinstance(token, int)
+        }
         pools = {(pool.owner, pool.pool): pool for pool in outcome.pools}
         machines = [site.machines[name] for name in outcome.uncertain_machines]
         uncertain_racks = frozenset(machine.rack for machine in machines)
-        certainty[site_id] = SiteCertainty(vms, pools, outcome.outcomes, outcome.fits, uncertain_racks)
+        certainty[site_id] = SiteCertainty(
+            vms, pools, outcome.outcomes, outcome.fits, uncertain_racks
+        )
     return sample_count, certainty

@@ -21,15 +21,19 @@ def check_existing_vms(objects: Iterable[VmObject]) -> Iterator[Diagnostic]:
     """Yield a warning per pool and reason for unchanged VMs on a machine rejected by a filter of the placement rule,
     and per hard affinity group with VMs at several locations.
     """
-    schedulers: dict[str, RackScheduler] = {}  # copies by site id, to release one VM at a time
+    # copies by site id, to release one VM at a time.
+    schedulers: dict[str, RackScheduler] = {}
     for vm_object in objects:
         for (pool, reason), violating_vms in _find_violating_vms(vm_object, schedulers).items():
-            locations = [f"{vm.name} on {vm.placement.machine} ({vm.placement.rack})" for vm in violating_vms]
+            locations = [
+                f"{vm.name} on {vm.placement.machine} ({vm.placement.rack})" for vm in violating_vms
+            ]
             options = [f"-replace='{vm_object.instance.address}:{vm.name}'" for vm in violating_vms]
             yield _build_warning(
                 vm_object,
                 f"{pool} in {vm_object.instance.address}: {reason}. Violated by "
-                f"{format_first_items(locations, _MAXIMUM_NAMED)}. Rules do not move existing VMs. To re-place: "
+                f"{format_first_items(locations, _MAXIMUM_NAMED)}. Rules do not move existing "
+                "VMs. To re-place: "
                 f"{format_first_items(options, _MAXIMUM_NAMED, ' ')}.",
             )
         yield from _check_affinity_groups(vm_object)
@@ -46,19 +50,24 @@ def _find_violating_vms(
     demand, pools = vm_object.request.demand, index_pools(vm_object.pools)
     for key in vm_object.request.actions.unchanged:
         pool_name, _ = key
-        if key not in vm_object.placements.reservations or pool_name not in pools:  # its machine or pool is missing
+        # Its machine or pool is missing.
+        if key not in vm_object.placements.reservations or pool_name not in pools:
             continue
-        site, handle = vm_object.placements.reservations[key]  # the handle of its capacity at the scheduler
+        # The handle of its capacity at the scheduler.
+        site, handle = vm_object.placements.reservations[key]
         if site.id not in schedulers:
             schedulers[site.id] = site.scheduler.copy()
         scheduler = schedulers[site.id]
         vm, pool = vm_object.placements.vms[key], pools[pool_name]
-        hints = tuple(hint for hint in pool.hints if hint.racks)  # those with a located target
+        # Those with a located target.
+        hints = tuple(hint for hint in pool.hints if hint.racks)
         constraints = replace(pool.constraints, hints=hints)
         vm_demand = build_demand(demand, replace(pool, constraints=constraints), vm.number)
-        scheduler.release(handle)  # its own capacity and location must not count
+        # Its own capacity and location must not count.
+        scheduler.release(handle)
         for rule, reason in scheduler.list_rejections(vm.placement.machine, vm_demand):
-            # An existing VM has its capacity, and its machine need not accept new VMs: only other filters count.
+            # An existing VM has its capacity, and its machine need not accept new VMs: only other
+            # filters count.
             if not isinstance(rule, (MachineFilter, CapacityFilter)):
                 violations.setdefault((pool.pool, reason), []).append(vm)
         scheduler.add_existing(vm_demand.vm, vm_demand.sku, vm.placement)
@@ -68,16 +77,21 @@ def _find_violating_vms(
 def _check_affinity_groups(vm_object: VmObject) -> Iterator[Diagnostic]:
     """Yield warnings for hard affinity groups with VMs at several locations."""
     for group in vm_object.placement_groups:
-        if not group.is_affinity or not group.is_hard:  # only hard affinity needs one location
+        # Only hard affinity needs one location.
+        if not group.is_affinity or not group.is_hard:
             continue
-        placements = [vm.placement for vm in vm_object.placements.vms.values() if vm.pool in group.pools]
+        placements = [
+            vm.placement for vm in vm_object.placements.vms.values() if vm.pool in group.pools
+        ]
         locations = set(map(group.get_location, placements))
         if len(locations) > 1:
-            name = group.name.removeprefix("the other VMs of ")  # the prefix is for rejections of a single VM
+            # The prefix is for rejections of a single VM.
+            name = group.name.removeprefix("the other VMs of ")
             location_text = format_first_items(sorted(locations), _MAXIMUM_NAMED)
             yield _build_warning(
                 vm_object,
-                f"{name} keeps its VMs on one {group.scope}, but they run on {location_text}. Rules do "
+                f"{name} keeps its VMs on one {group.scope}, but they run on {location_text}. "
+                "Rules do "
                 "not move existing VMs; re-place some with -replace.",
             )
 

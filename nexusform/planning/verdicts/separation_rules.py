@@ -99,21 +99,27 @@ def evaluate_rules(
     rules = [
         instance
         for instance in instances
-        if instance.type.kind is PlanningKind.SEPARATION_RULE and not (instance.is_removed or instance.is_invalid)
+        if instance.type.kind is PlanningKind.SEPARATION_RULE
+        and not (instance.is_removed or instance.is_invalid)
     ]
     member_index = _MemberIndex(objects, sites, list_pods)
-    outcomes = list(_iterate_sample_outcomes(certainty))  # the placements in each sample
+    # The placements in each sample.
+    outcomes = list(_iterate_sample_outcomes(certainty))
     for instance in rules:
         members = _collect_rule_members(instance, member_index)
         problems = instance.build_diagnostics(members.problems)
         verdicts.diagnostics += problems
-        if has_errors(problems):  # the groups are incomplete or overlap
+        # The groups are incomplete or overlap.
+        if has_errors(problems):
             continue
         verdict = _build_rule_verdict(instance, members, member_index, outcomes)
         verdicts.verdicts.append(verdict)
-        if verdict.violations:  # in the plan or in some sample
+        # In the plan or in some sample.
+        if verdict.violations:
             severity = Severity.ERROR if verdict.enforcement == "deny" else Severity.WARNING
-            diagnostic = instance.build_diagnostic(Problem((), SEPARATION_VIOLATED, format_verdict(verdict), severity))
+            diagnostic = instance.build_diagnostic(
+                Problem((), SEPARATION_VIOLATED, format_verdict(verdict), severity)
+            )
             verdicts.diagnostics.append(diagnostic)
             verdicts.open_rules.append(UnsatisfiedRule(instance, verdict, tuple(members.groups)))
         elif verdict.unchecked:
@@ -125,7 +131,9 @@ def evaluate_rules(
 
 def _iterate_sample_outcomes(certainty: Mapping[str, SiteCertainty]) -> Iterator[Outcome]:
     """Yield the placements of each sample, by site; every site has the same number of samples."""
-    sample_count = max((len(site_certainty.outcomes) for site_certainty in certainty.values()), default=0)
+    sample_count = max(
+        (len(site_certainty.outcomes) for site_certainty in certainty.values()), default=0
+    )
     for sample in range(sample_count):
         yield {site: site_certainty.outcomes[sample] for site, site_certainty in certainty.items()}
 
@@ -140,20 +148,28 @@ class _MemberIndex:
         list_pods: Callable[[], Iterable[ScheduledPod]],
     ) -> None:
         """Index the VMs by cluster and pool, and their ranks: the order in which the plan places them."""
-        self.clusters: dict[str, list[VmObject]] = {}  # by cluster id
-        self.pools: dict[str, tuple[VmObject, PoolDemand]] = {}  # by pool id: the pool with its object
+        # By cluster id.
+        self.clusters: dict[str, list[VmObject]] = {}
+        # By pool id: the pool with its object.
+        self.pools: dict[str, tuple[VmObject, PoolDemand]] = {}
         self._list_pods = list_pods
-        self._ranks: dict[str, dict[Token, int]] = {}  # by site id and handle of a placed VM: number of its operation
+        # By site id and handle of a placed VM: number of its operation.
+        self._ranks: dict[str, dict[Token, int]] = {}
         for site in sites.values():
-            operations = enumerate(site.operations)  # the token is the handle; releases without one share the key None
-            self._ranks[site.id] = {getattr(operation, "token", None): index for index, operation in operations}
+            # The token is the handle; releases without one share the key None.
+            operations = enumerate(site.operations)
+            self._ranks[site.id] = {
+                getattr(operation, "token", None): index for index, operation in operations
+            }
         for vm_object in objects.values():
             demand = vm_object.request.demand
             if demand is NO_DEMAND:
                 continue
             # The id of the cluster that owns the VMs, also for a separate pool.
             instance = vm_object.instance
-            cluster_id = demand.parent_id or instance.type.build_id(get_mapping(instance.argument_values))
+            cluster_id = demand.parent_id or instance.type.build_id(
+                get_mapping(instance.argument_values)
+            )
             self.clusters.setdefault(cluster_id, []).append(vm_object)
             for pool in demand.pools:
                 self.pools[f"{cluster_id}/{pool.pool}"] = (vm_object, pool)
@@ -175,39 +191,54 @@ class _MemberIndex:
         ranks = self._ranks.get(demand.site_id, {})
         for key in pool.keys:
             vm = vm_object.placements.vms.get(key)
-            if vm is None:  # without a machine
+            # Without a machine.
+            if vm is None:
                 continue
             member = GroupMember(
                 label=vm.name,
                 vm=(vm_object.instance.address, key),
                 site_id=demand.site_id,
                 placement=vm.placement,
-                handle=None,  # as for a VM not placed by this plan
+                # As for a VM not placed by this plan.
+                handle=None,
                 rank=-1,
                 trigger="",
                 pool=pool,
                 cluster=demand.owner,
             )
             handle = vm_object.placements.new_handles.get(key)
-            if handle is not None:  # placed by this plan
-                member = replace(member, handle=handle, rank=ranks.get(handle, -1), trigger=vm_object.get_trigger(key))
+            # placed by this plan.
+            if handle is not None:
+                member = replace(
+                    member,
+                    handle=handle,
+                    rank=ranks.get(handle, -1),
+                    trigger=vm_object.get_trigger(key),
+                )
             yield member
 
-    def select_pods(self, selector: Mapping[str, Any]) -> Iterator[tuple[ScheduledPod, GroupMember | None]]:
+    def select_pods(
+        self, selector: Mapping[str, Any]
+    ) -> Iterator[tuple[ScheduledPod, GroupMember | None]]:
         """Yield the pods matched by a workload_selector, each located on its node; None if its machine is unknown."""
         labels = get_mapping(selector, "match_labels").items()
         namespaces = set(get_list(selector, "namespaces"))
-        cluster_vms: dict[str, dict[str, GroupMember]] = {}  # by cluster id and VM name, the name of its node
+        # By cluster id and VM name, the name of its node.
+        cluster_vms: dict[str, dict[str, GroupMember]] = {}
         for pod in self._pods:
             in_namespace = not namespaces or pod.namespace in namespaces
             if not in_namespace or not labels <= pod.labels.items():
                 continue
             if pod.cluster_id not in cluster_vms:
-                cluster_vms[pod.cluster_id] = {member.label: member for member in self.iterate_cluster(pod.cluster_id)}
+                cluster_vms[pod.cluster_id] = {
+                    member.label: member for member in self.iterate_cluster(pod.cluster_id)
+                }
             node_vm = cluster_vms[pod.cluster_id].get(pod.node)
-            if node_vm is not None:  # its node has a machine
+            # Its node has a machine.
+            if node_vm is not None:
                 label = f"{pod.namespace}/{pod.name} on {node_vm.label}"
-                node_vm = replace(node_vm, label=label, trigger=node_vm.trigger or pod.trigger)  # why either is placed
+                # Why either is placed.
+                node_vm = replace(node_vm, label=label, trigger=node_vm.trigger or pod.trigger)
             yield pod, node_vm
 
 
@@ -218,15 +249,20 @@ def _collect_rule_members(instance: Instance, member_index: _MemberIndex) -> _Ru
     for index, values in enumerate(get_list(instance.argument_values, "group")):
         group = tuple(_iterate_group_members(values, member_index, ("group", index), members))
         members.groups.append(group)
-    owners: dict[tuple[Address, VmKey, str], int] = {}  # index of the group, by VM and label (VM, or pod on it)
+    # index of the group, by VM and label (VM, or pod on it).
+    owners: dict[tuple[Address, VmKey, str], int] = {}
     for index, group in enumerate(members.groups):
         for member in group:
-            if owners.get((*member.vm, member.label), index) != index:  # in an earlier group, too
+            # In an earlier group, too.
+            if owners.get((*member.vm, member.label), index) != index:
                 members.problems.append(
                     Problem(
                         ("group", index),
                         "overlapping-separation-groups",
-                        f"{member.label} belongs to two groups of this rule. List it in one group only.",
+                        (
+                            f"{member.label} belongs to two groups of this rule. List it in one "
+                            "group only."
+                        ),
                     )
                 )
                 break
@@ -235,7 +271,10 @@ def _collect_rule_members(instance: Instance, member_index: _MemberIndex) -> _Ru
 
 
 def _iterate_group_members(
-    values: Mapping[str, Any], member_index: _MemberIndex, path: tuple[str, int], members: _RuleMembers
+    values: Mapping[str, Any],
+    member_index: _MemberIndex,
+    path: tuple[str, int],
+    members: _RuleMembers,
 ) -> Iterator[GroupMember]:
     """Yield the members of a group: the VMs of its clusters, further VMs of its pools, and the pods of its selector.
     Errors for unknown ids, and unlocated and uncertain pods, are added to `members`.
@@ -245,21 +284,27 @@ def _iterate_group_members(
         if cluster_id not in member_index.clusters:
             known_ids = sorted(member_index.clusters)
             members.problems.append(
-                _build_unknown_id_problem("unknown-cluster", (*path, "cluster_ids"), "cluster", cluster_id, known_ids)
+                _build_unknown_id_problem(
+                    "unknown-cluster", (*path, "cluster_ids"), "cluster", cluster_id, known_ids
+                )
             )
         for member in member_index.iterate_cluster(cluster_id):
             listed_vms.add(member.vm)
             yield member
     for pool_id in get_list(values, "pool_ids"):
-        entry = member_index.pools.get(pool_id)  # (VM object, pool)
+        # (VM object, pool).
+        entry = member_index.pools.get(pool_id)
         if entry is None:
             members.problems.append(
                 _build_unknown_id_problem(
                     "unknown-pool", (*path, "pool_ids"), "pool", pool_id, sorted(member_index.pools)
                 )
             )
-            continue  # the rule is not evaluated then
-        yield from (member for member in member_index.iterate_pool(*entry) if member.vm not in listed_vms)
+            # The rule is not evaluated then.
+            continue
+        yield from (
+            member for member in member_index.iterate_pool(*entry) if member.vm not in listed_vms
+        )
     selector = values.get("workload_selector")
     if not isinstance(selector, Mapping):
         return
@@ -273,7 +318,9 @@ def _iterate_group_members(
         yield located_pod
 
 
-def _list_unchecked_members(members: _RuleMembers, member_index: _MemberIndex, scope: str) -> Iterator[str]:
+def _list_unchecked_members(
+    members: _RuleMembers, member_index: _MemberIndex, scope: str
+) -> Iterator[str]:
     """Yield the reasons why a rule without violations may not hold: empty groups, pods without a known machine, and
     uncertain pods that may run next to another group.
     """
@@ -282,38 +329,58 @@ def _list_unchecked_members(members: _RuleMembers, member_index: _MemberIndex, s
         if not group and index not in groups_with_unlocated_pods:
             yield f"group {index + 1} selects no VM and no running pod"
     if members.unlocated_pods:
-        names = [f"{pod.namespace}/{pod.name} on {pod.cluster_id}" for _, pod in members.unlocated_pods]
+        names = [
+            f"{pod.namespace}/{pod.name} on {pod.cluster_id}" for _, pod in members.unlocated_pods
+        ]
         yield f"no machine is known for {format_first_items(names, _NAMED_MEMBERS)}"
     count = _count_pods_near_other_groups(members, member_index, scope)
     if count:
         yield f"{format_count(count, 'uncertain pod')} may run on a {scope} of another group"
 
 
-def _count_pods_near_other_groups(members: _RuleMembers, member_index: _MemberIndex, scope: str) -> int:
+def _count_pods_near_other_groups(
+    members: _RuleMembers, member_index: _MemberIndex, scope: str
+) -> int:
     """Count the uncertain pods that may run in a location of another group. They may run on each worker of their
     cluster; the control plane has a taint. A location of a group has a member, or may get one of its uncertain pods.
     """
-    locations = [{_get_location_at_scope(item, item.placement, scope) for item in group} for group in members.groups]
-    worker_locations: dict[str, set[Location]] = {}  # by cluster id
+    locations = [
+        {_get_location_at_scope(item, item.placement, scope) for item in group}
+        for group in members.groups
+    ]
+    # By cluster id.
+    worker_locations: dict[str, set[Location]] = {}
     for index, pod in members.uncertain_pods:
         if pod.cluster_id not in worker_locations:
             vms = member_index.iterate_cluster(pod.cluster_id)
             workers = [vm for vm in vms if vm.pool.pool != CONTROL_PLANE]
-            worker_locations[pod.cluster_id] = {_get_location_at_scope(vm, vm.placement, scope) for vm in workers}
+            worker_locations[pod.cluster_id] = {
+                _get_location_at_scope(vm, vm.placement, scope) for vm in workers
+            }
         locations[index] |= worker_locations[pod.cluster_id]
     group_counts = Counter(chain.from_iterable(locations))  # by location
     shared_locations = {location for location, count in group_counts.items() if count > 1}
-    return sum(not shared_locations.isdisjoint(worker_locations[pod.cluster_id]) for _, pod in members.uncertain_pods)
+    return sum(
+        not shared_locations.isdisjoint(worker_locations[pod.cluster_id])
+        for _, pod in members.uncertain_pods
+    )
 
 
-def _build_unknown_id_problem(kind: str, path: Path, noun: str, name: str, known: Sequence[str]) -> Problem:
+def _build_unknown_id_problem(
+    kind: str, path: Path, noun: str, name: str, known: Sequence[str]
+) -> Problem:
     """Build the error for an unknown id (`name`) with a suggestion and at most ten known ids."""
     known_text = enclose(" Known: ", ", ".join(known[:10]), ".")
-    return Problem(path, kind, f'No {noun} has the id "{name}".{suggest_name(name, known)}{known_text}')
+    return Problem(
+        path, kind, f'No {noun} has the id "{name}".{suggest_name(name, known)}{known_text}'
+    )
 
 
 def _build_rule_verdict(
-    instance: Instance, members: _RuleMembers, member_index: _MemberIndex, outcomes: Sequence[Outcome]
+    instance: Instance,
+    members: _RuleMembers,
+    member_index: _MemberIndex,
+    outcomes: Sequence[Outcome],
 ) -> SeparationVerdict:
     """Return the verdict on a rule over the plan and all samples (`outcomes`): satisfied "always", "sometimes",
     "never" or "unknown". The violations are those of the plan, else those of the first violated sample.
@@ -322,15 +389,22 @@ def _build_rule_verdict(
     scope, groups = str(arguments["scope"]), members.groups
     unchecked = tuple(_list_unchecked_members(members, member_index, scope))
     violations_in_plan = _find_violations(groups, scope, outcome=None, seed=None)
-    violated_samples = [seed for seed, outcome in enumerate(outcomes) if _has_shared_location(groups, scope, outcome)]
+    violated_samples = [
+        seed
+        for seed, outcome in enumerate(outcomes)
+        if _has_shared_location(groups, scope, outcome)
+    ]
     satisfied_count = len(outcomes) - len(violated_samples)
     violations = violations_in_plan
     if violated_samples and not violations_in_plan:
-        violations = _find_violations(groups, scope, outcomes[violated_samples[0]], violated_samples[0])
+        violations = _find_violations(
+            groups, scope, outcomes[violated_samples[0]], violated_samples[0]
+        )
     satisfied = "unknown" if unchecked else "always"
     if violations:
         satisfied = "sometimes"
-    if violations_in_plan and not satisfied_count:  # violated in the plan and in each sample, if there are any
+    # violated in the plan and in each sample, if there are any.
+    if violations_in_plan and not satisfied_count:
         satisfied = "never"
     return SeparationVerdict(
         address=instance.address,
@@ -360,7 +434,9 @@ def _get_location_at_scope(member: GroupMember, placement: Placement, scope: str
     return member.site_id, placement.rack, placement.machine if scope == "machine" else ""
 
 
-def _has_shared_location(groups: Sequence[Sequence[GroupMember]], scope: str, outcome: Outcome) -> bool:
+def _has_shared_location(
+    groups: Sequence[Sequence[GroupMember]], scope: str, outcome: Outcome
+) -> bool:
     """Return whether two groups share a location in one sample."""
     used_locations: set[Location] = set()
     for group in groups:
@@ -381,18 +457,22 @@ def _find_violations(
     """Return a violation for each location (of a rule's scope, such as a rack) with members of several groups. Members
     are at their planned placements, or at those of one sample: its `outcome` and `seed`, else None.
     """
-    members_at: dict[Location, list[tuple[int, GroupMember]]] = {}  # with the index of their group
+    # With the index of their group.
+    members_at: dict[Location, list[tuple[int, GroupMember]]] = {}
     for index, group in enumerate(groups):
         for member in group:
             placement = _find_member_placement(member, outcome)
             if placement is not None:
-                members_at.setdefault(_get_location_at_scope(member, placement, scope), []).append((index, member))
+                members_at.setdefault(_get_location_at_scope(member, placement, scope), []).append(
+                    (index, member)
+                )
     shared = []
     for location, members in members_at.items():
         group_indexes = {index for index, _ in members}
         if len(group_indexes) > 1:
             shared.append(location)
-    shared.sort(key=lambda location: list(map(compute_natural_sort_key, location)))  # rack2 before rack10
+    # rack2 before rack10.
+    shared.sort(key=lambda location: list(map(compute_natural_sort_key, location)))
     return tuple(_build_violation(location, members_at[location], seed) for location in shared)
 
 
@@ -402,29 +482,38 @@ def _build_violation(
     """Build the violation at a location shared by groups. `members` are its VMs and pods, each with the index of its
     group. The violating member is the first of a second group, in order of placement.
     """
-    placed = sorted(members, key=lambda numbered_member: numbered_member[1].rank)  # in order of placement
+    # In order of placement.
+    placed = sorted(members, key=lambda numbered_member: numbered_member[1].rank)
     first_group, _ = placed[0]
     violating_member = next(member for group, member in placed if group != first_group)
     members_there = [member for _, member in placed]
-    reason = _PACKING_REASON if _is_packed(violating_member, members_there, location) else ""  # "": no special reason
+    # "": no special reason.
+    reason = _PACKING_REASON if _is_packed(violating_member, members_there, location) else ""
     labels = tuple(member.label for member in members_there)
-    return SeparationViolation(*location, labels, violating_member.label, violating_member.trigger, reason, seed)
+    return SeparationViolation(
+        *location, labels, violating_member.label, violating_member.trigger, reason, seed
+    )
 
 
-def _is_packed(violating_member: GroupMember, ordered_members: Sequence[GroupMember], location: Location) -> bool:
+def _is_packed(
+    violating_member: GroupMember, ordered_members: Sequence[GroupMember], location: Location
+) -> bool:
     """Return whether the member is an extra-large VM packed by this plan onto a machine with one of another cluster.
     The placement rule packs extra-large VMs, whatever their cluster. A pinned VM has the machine chosen by the user.
     """
     _, _, machine = location
     pool, is_placed_by_plan = violating_member.pool, violating_member.handle is not None
-    if not machine or not is_placed_by_plan or pool.pinned_machine:  # without a machine: a rule about racks or sites
+    # Without a machine: a rule about racks or sites.
+    if not machine or not is_placed_by_plan or pool.pinned_machine:
         return False
-    clusters_with_large_vms = {  # with an extra-large VM there so far
+    # With an extra-large VM there so far.
+    clusters_with_large_vms = {
         member.cluster
         for member in ordered_members
         if member.pool.sku.extra_large and member.rank <= violating_member.rank
     }
-    return pool.sku.extra_large and len(clusters_with_large_vms) > 1  # its own, and another one
+    # Its own, and another one.
+    return pool.sku.extra_large and len(clusters_with_large_vms) > 1
 
 
 def format_verdict(verdict: SeparationVerdict) -> str:
@@ -433,15 +522,21 @@ def format_verdict(verdict: SeparationVerdict) -> str:
     noun = select_word_form(count, verdict.scope)
     seed = verdict.violations[0].sample
     sample = " in the plan" if seed is None else f" in sample {seed} (none in the plan itself)"
-    frequency = f"holds only sometimes: in {verdict.satisfied_count:,} of {verdict.sample_count:,} samples"
+    frequency = (
+        f"holds only sometimes: in {verdict.satisfied_count:,} of {verdict.sample_count:,} samples"
+    )
     if verdict.satisfied == "never":
         frequency = "does not hold"
         if verdict.sample_count:
             frequency += f", neither in the plan nor in any of {verdict.sample_count:,} samples"
     lines = [f"{verdict.address} {frequency}. Its groups share {count} {noun}{sample}:"]
-    lines += [f" - {format_violation(violation)}" for violation in verdict.violations[:_NAMED_LOCATIONS]]
+    lines += [
+        f" - {format_violation(violation)}" for violation in verdict.violations[:_NAMED_LOCATIONS]
+    ]
     if count > _NAMED_LOCATIONS:
-        remaining = [_get_shared_location(violation) for violation in verdict.violations[_NAMED_LOCATIONS:]]
+        remaining = [
+            _get_shared_location(violation) for violation in verdict.violations[_NAMED_LOCATIONS:]
+        ]
         lines.append(f" - likewise {format_first_items(remaining, _LISTED_LOCATIONS)}")
     return "\n".join(lines)
 
@@ -453,7 +548,10 @@ def format_violation(violation: SeparationViolation) -> str:
     rack_text = f" ({violation.rack})" if violation.machine else ""
     trigger = violation.trigger or "already runs there"
     reason = enclose(": ", violation.reason)
-    return f"{location}{rack_text}: {member_text}; joined by {violation.violating_member} ({trigger}{reason})"
+    return (
+        f"{location}{rack_text}: {member_text}; joined by {violation.violating_member} "
+        f"({trigger}{reason})"
+    )
 
 
 def _get_shared_location(violation: SeparationViolation) -> str:

@@ -49,9 +49,13 @@ def check_stranded_vms(
     """
     if not any(vm_object.request.actions.losses for vm_object in objects):
         return
-    offering_addresses = _index_prior_offers_by_machine(instances, types)  # by machine: the resource with the error
-    for site_id, site in sites.items():  # a re-created machine: the resource that causes it, such as its rack
-        offering_addresses |= {(site_id, name): renewal.cause for name, renewal in site.recreated_machines.items()}
+    # By machine: the resource with the error.
+    offering_addresses = _index_prior_offers_by_machine(instances, types)
+    # A re-created machine: the resource that causes it, such as its rack.
+    for site_id, site in sites.items():
+        offering_addresses |= {
+            (site_id, name): renewal.cause for name, renewal in site.recreated_machines.items()
+        }
     by_text = {str(address): instance for address, instance in instances.items()}
     for offering_address, names_by_owner in _group_lost_vms(objects, offering_addresses).items():
         if not offering_address:
@@ -60,13 +64,20 @@ def check_stranded_vms(
         instance = by_text[offering_address]
         stranded, forgotten = dict[Address, list[str]](), dict[Address, list[str]]()
         for address, names in names_by_owner.items():
-            # A removed object with losses leaves only the state: its VMs keep running, so they need their machine.
+            # A removed object with losses leaves only the state: its VMs keep running, so they need
+            # their machine.
             names_by_address = forgotten if instances[address].is_removed else stranded
             names_by_address[address] = names
         if stranded:
-            rejection = instance.build_error(STRANDED, _format_lost_vms_error(instance, stranded, selection, mode))
+            rejection = instance.build_error(
+                STRANDED, _format_lost_vms_error(instance, stranded, selection, mode)
+            )
             options = _suggest_options(stranded, selection, mode)
-            yield replace(rejection, extra={vm_objects.SELECTION_KEY: options}) if options else rejection
+            yield (
+                replace(rejection, extra={vm_objects.SELECTION_KEY: options})
+                if options
+                else rejection
+            )
         if forgotten:
             yield instance.build_error(STRANDED, _format_forgotten_rejection(instance, forgotten))
 
@@ -82,17 +93,25 @@ def _group_lost_vms(
     for vm_object in objects:
         site_id = vm_object.prior.site_id
         lost_vms = [vm_object.prior.existing[key] for key in vm_object.request.actions.losses]
-        blamed = [(offering_addresses.get((site_id, vm.placement.machine), ""), vm.name) for vm in lost_vms]
+        blamed = [
+            (offering_addresses.get((site_id, vm.placement.machine), ""), vm.name)
+            for vm in lost_vms
+        ]
         for offering_address, name in sorted(blamed):
-            lost_names.setdefault(offering_address, {}).setdefault(vm_object.instance.address, []).append(name)
+            lost_names.setdefault(offering_address, {}).setdefault(
+                vm_object.instance.address, []
+            ).append(name)
     return lost_names
 
 
-LostVm: TypeAlias = tuple[str, str, str]  # forgotten VM that loses its machine: site id, machine, name
+# forgotten VM that loses its machine: site id, machine, name.
+LostVm: TypeAlias = tuple[str, str, str]
 
 
 def find_lost_forgotten_vms(
-    instances: Mapping[Address, Instance], types: Mapping[str, ResourceType], sites: Mapping[str, SitePlan]
+    instances: Mapping[Address, Instance],
+    types: Mapping[str, ResourceType],
+    sites: Mapping[str, SitePlan],
 ) -> dict[Address, list[LostVm]]:
     """Return the forgotten VMs on machines lost by this plan, by the address of their rack or machine. They run without
     a resource: the private note of the rack or machine lists them. The lost ones are removed from its note. `sites`
@@ -100,7 +119,8 @@ def find_lost_forgotten_vms(
     """
     vms_by_address: dict[Address, list[LostVm]] = {}
     for address, instance in instances.items():
-        rows = instance.prior_note.get(FORGOTTEN_VMS)  # recorded in the note of a rack or machine
+        # recorded in the note of a rack or machine.
+        rows = instance.prior_note.get(FORGOTTEN_VMS)
         vms = read_recorded_vms(instance.type, get_mapping(instance.before), {FORGOTTEN_VMS: rows})
         vms_by_address[address] = [(site_id, vm.machine, vm.name) for site_id, vm in vms]
     if not any(vms_by_address.values()):
@@ -111,7 +131,9 @@ def find_lost_forgotten_vms(
         instance = instances[address]
         lost_here = []
         for site_id, machine, name in recorded_vms:
-            if (site_id, machine) in prior_machines and _is_host_lost(instance, machine, sites.get(site_id)):
+            if (site_id, machine) in prior_machines and _is_host_lost(
+                instance, machine, sites.get(site_id)
+            ):
                 lost_here.append((site_id, machine, name))
         if lost_here:
             lost_vms[address] = lost_here
@@ -123,12 +145,14 @@ def _remove_lost_vms_from_note(instance: Instance, lost_vms: Iterable[LostVm]) -
     """Remove lost VMs from the record of running VMs that are no longer managed (FORGOTTEN_VMS). It is in the private
     data of a rack or machine, and has a row per VM. The names of its machine and of the VM are first.
     """
-    if instance.loses_prior_object:  # removed or replaced: it loses its whole note
+    # removed or replaced: it loses its whole note.
+    if instance.loses_prior_object:
         return
     note = instance.private or instance.prior_note
     lost_keys = {(machine, name) for _, machine, name in lost_vms}
     remaining_rows = [row for row in note.get(FORGOTTEN_VMS, ()) if tuple(row[:2]) not in lost_keys]
-    instance.private = replace_note_entry(note, FORGOTTEN_VMS, remaining_rows) or {}  # None would keep the prior note
+    # None would keep the prior note.
+    instance.private = replace_note_entry(note, FORGOTTEN_VMS, remaining_rows) or {}
 
 
 def _is_host_lost(instance: Instance, machine: str, site: SitePlan | None) -> bool:
@@ -136,10 +160,15 @@ def _is_host_lost(instance: Instance, machine: str, site: SitePlan | None) -> bo
     `instance` records them; `site` is their site after the plan, None without one.
     """
     if instance.action is Action.FORGET:
-        return False  # the machine keeps running
+        # The machine keeps running.
+        return False
     if site is None:
-        return instance.loses_prior_object  # no plan decides for each machine
-    return site.find_machine_trigger(machine) in (vm_objects.MACHINE_REMOVED, vm_objects.MACHINE_REPLACED)
+        # No plan decides for each machine.
+        return instance.loses_prior_object
+    return site.find_machine_trigger(machine) in (
+        vm_objects.MACHINE_REMOVED,
+        vm_objects.MACHINE_REPLACED,
+    )
 
 
 def check_lost_forgotten_vms(
@@ -157,12 +186,16 @@ def check_lost_forgotten_vms(
         run_verb = select_word_form(len(names), "runs", "run")
         subject = select_word_form(len(names), "It is", "They are")
         text = (
-            f"{address} {verb}, and {format_count(len(names), 'VM')} that no resource manages {run_verb} "
-            f"there: {format_first_items(names, _MAXIMUM_NAMED)}. {subject} lost with it. Import them "
+            f"{address} {verb}, and {format_count(len(names), 'VM')} that no resource manages "
+            f"{run_verb} "
+            f"there: {format_first_items(names, _MAXIMUM_NAMED)}. {subject} lost with it. Import "
+            "them "
             f"with an import block, or remove a deleted one: nexusform state rm '{address}:NAME'."
         )
         summary = f"{address}: {verb} under {format_count(len(names), 'forgotten VM')}"
-        warning = instance.build_diagnostic(Problem((), FORGOTTEN_VMS_LOST, text, Severity.WARNING, brief=summary))
+        warning = instance.build_diagnostic(
+            Problem((), FORGOTTEN_VMS_LOST, text, Severity.WARNING, brief=summary)
+        )
         yield replace(warning, extra={vm_objects.LOST_VMS_KEY: list(map(list, vms))})
 
 
@@ -173,25 +206,35 @@ def check_duplicate_names(objects: Iterable[vm_objects.VmObject]) -> Iterator[Di
             continue
         machine_by_name = {vm.name: vm.machine for vm in vm_object.request.site.observed_unmanaged}
         vms_after = vm_object.placements.vms
-        new_names = [vms_after[key].name for key in vm_object.request.actions.additions if key in vms_after]
+        new_names = [
+            vms_after[key].name for key in vm_object.request.actions.additions if key in vms_after
+        ]
         duplicates = sorted(machine_by_name.keys() & set(new_names), key=compute_natural_sort_key)
         if not duplicates:
             continue
         address, number = vm_object.instance.address, len(duplicates)
         locations = [f"{name} on {machine_by_name[name]}" for name in duplicates]
-        run_verb, subject = select_word_form(number, "runs", "run"), select_word_form(number, "it is", "they are")
+        run_verb, subject = (
+            select_word_form(number, "runs", "run"),
+            select_word_form(number, "it is", "they are"),
+        )
         text = (
-            f"{format_count(number, 'VM')} {run_verb} already under {select_word_form(number, 'a name', 'names')} that "
+            f"{format_count(number, 'VM')} {run_verb} already under "
+            f"{select_word_form(number, 'a name', 'names')} that "
             f"{address} uses, and no resource manages {select_word_form(number, 'it', 'them')}: "
-            f"{format_first_items(locations, _MAXIMUM_NAMED)}. Platforms reject a name in use. If {subject} meant, "
-            f"import {select_word_form(number, 'it', 'them')} with an import block (to = {address}). If {subject} "
+            f"{format_first_items(locations, _MAXIMUM_NAMED)}. Platforms reject a name in use. If "
+            f"{subject} meant, "
+            f"import {select_word_form(number, 'it', 'them')} with an import block (to = "
+            f"{address}). If {subject} "
             "deleted, run: nexusform state rm 'ADDRESS OF THE RACK:NAME'."
         )
         summary = (
             f"{address}: {format_count(number, 'VM')} of the same "
             f"{select_word_form(number, 'name', 'names')} {run_verb} already"
         )
-        yield vm_object.instance.build_diagnostic(Problem((), DUPLICATE_NAMES, text, Severity.WARNING, brief=summary))
+        yield vm_object.instance.build_diagnostic(
+            Problem((), DUPLICATE_NAMES, text, Severity.WARNING, brief=summary)
+        )
 
 
 def _index_prior_offers_by_machine(
@@ -201,53 +244,76 @@ def _index_prior_offers_by_machine(
     site id and machine name. The resource is the rack or machine offering it. If that stays and only its site is
     removed, it is the site.
     """
-    inventory = build_object_inventory(((address, instance.prior) for address, instance in instances.items()), types)
+    inventory = build_object_inventory(
+        ((address, instance.prior) for address, instance in instances.items()), types
+    )
     sites, _ = build_sites(inventory)
-    removed_addresses = {str(address) for address, instance in instances.items() if instance.is_removed}
-    removed_sites = {site.id: address for address, site in inventory.sites.items() if address in removed_addresses}
+    removed_addresses = {
+        str(address) for address, instance in instances.items() if instance.is_removed
+    }
+    removed_sites = {
+        site.id: address
+        for address, site in inventory.sites.items()
+        if address in removed_addresses
+    }
     addresses = {}
     for site_id, site in sites.items():
         for machine, address in site.offering_addresses.items():
             is_removed = address in removed_addresses
-            addresses[site_id, machine] = address if is_removed else removed_sites.get(site_id, address)
+            addresses[site_id, machine] = (
+                address if is_removed else removed_sites.get(site_id, address)
+            )
     return addresses
 
 
 def _format_owners(lost_names: Mapping[Address, Sequence[str]]) -> str:
     """Format `5 VMs of a.b and 3 VMs of c.d`."""
     return format_list(
-        (f"{format_count(len(names), 'VM')} of {address}" for address, names in lost_names.items()), _MAXIMUM_OBJECTS
+        (f"{format_count(len(names), 'VM')} of {address}" for address, names in lost_names.items()),
+        _MAXIMUM_OBJECTS,
     )
 
 
 def _format_lost_vms_error(
-    instance: Instance, lost_names: Mapping[Address, Sequence[str]], selection: Selection, mode: Mode
+    instance: Instance,
+    lost_names: Mapping[Address, Sequence[str]],
+    selection: Selection,
+    mode: Mode,
 ) -> str:
     """Format the error with its fix: other targets or exclusions, or another command instead of destroy."""
     address_text = str(instance.address)
     total = sum(map(len, lost_names.values()))
-    consequence = select_word_form(total, "it would lose its machine", "they would lose their machines")
+    consequence = select_word_form(
+        total, "it would lose its machine", "they would lose their machines"
+    )
     if instance.action is Action.FORGET:
-        consequence = f"nexusform would no longer know the {select_word_form(total, 'machine', 'machines')}"
+        consequence = (
+            f"nexusform would no longer know the {select_word_form(total, 'machine', 'machines')}"
+        )
     problem = f"{_format_affected_vms(instance, lost_names)}: {consequence}."
     if mode is Mode.DESTROY and selection.excludes:
         return f"{problem} Add -exclude='{address_text}' to keep the machines."
     if mode is Mode.DESTROY:
         return (
-            f"{problem} To remove the machines, remove {address_text} from the configuration (or set "
-            "evacuate on it first) and run `nexusform apply`: its VMs are then placed elsewhere first."
+            f"{problem} To remove the machines, remove {address_text} from the configuration (or "
+            "set "
+            "evacuate on it first) and run `nexusform apply`: its VMs are then placed elsewhere "
+            "first."
         )
     result = "created again" if _is_resource_recreated(instance) else "placed elsewhere"
     if selection.targets:
         options = " ".join(f"-target='{address}'" for address in lost_names)
         return f"{problem} Add {options}: the VMs are then {result} in the same plan."
-    options = " ".join(f"-exclude='{pattern}'" for pattern in _find_matching_exclusions(lost_names, selection))
+    options = " ".join(
+        f"-exclude='{pattern}'" for pattern in _find_matching_exclusions(lost_names, selection)
+    )
     return f"{problem} Omit {options}: the VMs are then {result} in the same plan."
 
 
 def _format_affected_vms(instance: Instance, lost_names: Mapping[Address, Sequence[str]]) -> str:
     """Format the resource, its change and the affected VMs; `lost_names` are their names by object."""
-    verb = "loses machines"  # an updated rack
+    # An updated rack.
+    verb = "loses machines"
     if instance.action is Action.FORGET:
         verb = "is forgotten"
     elif instance.is_removed:
@@ -255,10 +321,13 @@ def _format_affected_vms(instance: Instance, lost_names: Mapping[Address, Sequen
     elif _is_resource_recreated(instance):
         verb = "is re-created"
     total = sum(map(len, lost_names.values()))
-    names = sorted((name for names in lost_names.values() for name in names), key=compute_natural_sort_key)
+    names = sorted(
+        (name for names in lost_names.values() for name in names), key=compute_natural_sort_key
+    )
     return (
         f"{instance.address} {verb} with this plan, and {_format_owners(lost_names)} "
-        f"{select_word_form(total, 'runs', 'run')} on its machines ({format_first_items(names, _MAXIMUM_NAMED)})"
+        f"{select_word_form(total, 'runs', 'run')} on its machines "
+        f"({format_first_items(names, _MAXIMUM_NAMED)})"
     )
 
 
@@ -267,22 +336,30 @@ def _is_resource_recreated(instance: Instance) -> bool:
     return instance.is_replaced or instance.action is Action.CREATE
 
 
-def _format_forgotten_rejection(instance: Instance, forgotten: Mapping[Address, Sequence[str]]) -> str:
+def _format_forgotten_rejection(
+    instance: Instance, forgotten: Mapping[Address, Sequence[str]]
+) -> str:
     """Format the error about VMs forgotten by a `removed` block: they would keep running, but lose their machine."""
     total = sum(map(len, forgotten.values()))
     owners = format_list(map(str, forgotten), _MAXIMUM_OBJECTS)
     blocks = select_word_form(len(forgotten), "the removed block", "the removed blocks")
     return (
-        f"{_format_affected_vms(instance, forgotten)}: {owners} {select_word_form(len(forgotten), 'is', 'are')} only "
-        f"forgotten, so {select_word_form(total, 'the VM keeps', 'the VMs keep')} running. Forget {instance.address} "
-        f"too (`nexusform state rm '{instance.address}'`), or remove {blocks} of {owners} to delete the VMs."
+        f"{_format_affected_vms(instance, forgotten)}: {owners} "
+        f"{select_word_form(len(forgotten), 'is', 'are')} only "
+        f"forgotten, so {select_word_form(total, 'the VM keeps', 'the VMs keep')} running. Forget "
+        f"{instance.address} "
+        f"too (`nexusform state rm '{instance.address}'`), or remove {blocks} of {owners} to "
+        "delete the VMs."
     )
 
 
-def _suggest_options(addresses: Iterable[Address], selection: Selection, mode: Mode) -> Mapping[str, list[str]]:
+def _suggest_options(
+    addresses: Iterable[Address], selection: Selection, mode: Mode
+) -> Mapping[str, list[str]]:
     """Return the suggested options: -target patterns to add, or -exclude patterns to omit; {} to destroy."""
     if mode is Mode.DESTROY:
-        return {}  # the message suggests another command
+        # The message suggests another command.
+        return {}
     if selection.targets:
         return {"targets": list(map(str, addresses))}
     return {"excludes": _find_matching_exclusions(addresses, selection)}
@@ -298,8 +375,10 @@ def _build_missing_machine_warning(lost_names: Mapping[Address, Sequence[str]]) 
     """Build the warning about VMs on unknown machines; `lost_names` are the VMs by address of their owner."""
     total = sum(map(len, lost_names.values()))
     detail = (
-        f"{_format_owners(lost_names)} {select_word_form(total, 'runs', 'run')} on machines that neither the "
-        "configuration nor the state contains. This plan does not change them. A plan without -target "
+        f"{_format_owners(lost_names)} {select_word_form(total, 'runs', 'run')} on machines that "
+        "neither the "
+        "configuration nor the state contains. This plan does not change them. A plan without "
+        "-target "
         "and -exclude places them elsewhere."
     )
     return build_diagnostic(Severity.WARNING, MISSING_MACHINE, detail)
@@ -309,7 +388,8 @@ RACK_CONCENTRATION = "cluster-on-one-rack"
 
 
 class _ClusterRacks(Struct):
-    # Racks of a cluster before and after the plan, its number of VMs after it, and the object for its warning.
+    # Racks of a cluster before and after the plan, its number of VMs after it, and the object for
+    # its warning.
     first_object: vm_objects.VmObject
     before: set[str] = field(default_factory=set)
     after: set[str] = field(default_factory=set)
@@ -322,7 +402,8 @@ def check_rack_concentration(objects: Iterable[vm_objects.VmObject]) -> Iterator
     """
     racks_by_owner: dict[str, _ClusterRacks] = {}
     for vm_object in objects:
-        if not vm_object.pools:  # removed, or unknown
+        # removed, or unknown.
+        if not vm_object.pools:
             continue
         racks = racks_by_owner.setdefault(vm_object.request.demand.owner, _ClusterRacks(vm_object))
         racks_before, racks_after = vm_object.list_racks()
@@ -333,11 +414,17 @@ def check_rack_concentration(objects: Iterable[vm_objects.VmObject]) -> Iterator
         if racks.vms > 1 and len(racks.after) == 1 < len(racks.before):
             demand = racks.first_object.request.demand
             (rack,) = racks.after
-            summary = f"{demand.cluster}: all of its VMs will be on {rack}; losing that rack takes it down"
+            summary = (
+                f"{demand.cluster}: all of its VMs will be on {rack}; losing that rack takes it "
+                "down"
+            )
             detail = (
-                f"{demand.cluster} runs on {format_count(len(racks.before), 'rack')}, and this plan leaves all of its "
-                f"{format_count(racks.vms, 'VM')} on {rack}: losing that rack takes the whole cluster down. Rules do "
-                "not move VMs back later: re-place some then (-replace=ADDRESS:VM), or open another rack first."
+                f"{demand.cluster} runs on {format_count(len(racks.before), 'rack')}, and this "
+                "plan leaves all of its "
+                f"{format_count(racks.vms, 'VM')} on {rack}: losing that rack takes the whole "
+                "cluster down. Rules do "
+                "not move VMs back later: re-place some then (-replace=ADDRESS:VM), or open "
+                "another rack first."
             )
             problem = Problem((), RACK_CONCENTRATION, detail, Severity.WARNING, brief=summary)
             yield racks.first_object.instance.build_diagnostic(problem)

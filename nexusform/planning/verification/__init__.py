@@ -1,6 +1,7 @@
 """Verification of a state: rules and consistency."""
 
-PUBLIC = {  # public names of the package, by module
+# public names of the package, by module.
+PUBLIC = {
     "state_rules": "check_state_rules",
     "state_consistency": "check_missing_dependencies check_consistency check_missing_machines",
 }

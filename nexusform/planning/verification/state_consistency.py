@@ -30,7 +30,8 @@ from nexusform.scheduling.site_inventory import PlanInventory
 from nexusform.state.objects import ObjectState, State
 
 MAXIMUM_NAMED: Final = 20
-_MachineKey: TypeAlias = tuple[str, str]  # site and name
+# site and name.
+_MachineKey: TypeAlias = tuple[str, str]
 
 
 class _StateVm(Struct, frozen=True):
@@ -44,7 +45,9 @@ class _StateVm(Struct, frozen=True):
         return f'the VM "{self.vm.name}" of {self.address}'
 
 
-def check_consistency(state: State, types: Mapping[str, ResourceType], providers: Collection[str]) -> list[Diagnostic]:
+def check_consistency(
+    state: State, types: Mapping[str, ResourceType], providers: Collection[str]
+) -> list[Diagnostic]:
     """Return errors for contradictions in the state, and warnings for impossible or overcommitted NUMA cells.
     `providers` are the known kinds of providers.
     """
@@ -53,7 +56,9 @@ def check_consistency(state: State, types: Mapping[str, ResourceType], providers
     declared_skus = {sku.name for sku in build_state_inventory(state, types).skus.values()}
     cell_findings = list(_check_cells(vms, machines, declared_skus))
     contradicting_cells = [reason for reason, is_contradiction in cell_findings if is_contradiction]
-    impossible_cells = [reason for reason, is_contradiction in cell_findings if not is_contradiction]
+    impossible_cells = [
+        reason for reason, is_contradiction in cell_findings if not is_contradiction
+    ]
     contradictions = [  # sentences
         *_check_creation_numbers(state),
         *_check_unknown_provider_kinds(state, providers),
@@ -64,23 +69,38 @@ def check_consistency(state: State, types: Mapping[str, ResourceType], providers
     problems = [_build_contradiction_error(text) for text in contradictions[:MAXIMUM_NAMED]]
     if len(contradictions) > MAXIMUM_NAMED:
         unnamed_count = len(contradictions) - MAXIMUM_NAMED
-        problems.append(_build_contradiction_error(f"{unnamed_count} more parts of it are invalid."))
+        problems.append(
+            _build_contradiction_error(f"{unnamed_count} more parts of it are invalid.")
+        )
     if impossible_cells:
-        more = f" {len(impossible_cells) - 1} more are impossible." if len(impossible_cells) > 1 else ""
+        more = (
+            f" {len(impossible_cells) - 1} more are impossible."
+            if len(impossible_cells) > 1
+            else ""
+        )
         cell_warning = build_warning(
             "impossible-numa-cells",
-            f"{impossible_cells[0]}{more} The platform reported it, or the hardware or SKU changed. These cells count "
-            "as unknown, and the capacity stays reserved. To re-place the VMs, evacuate the machine.",
+            f"{impossible_cells[0]}{more} The platform reported it, or the hardware or SKU "
+            "changed. These cells count "
+            "as unknown, and the capacity stays reserved. To re-place the VMs, evacuate the "
+            "machine.",
         )
         problems.append(cell_warning)
-    overcommitted = {**_find_overcommitted(vms, machines), **dict.fromkeys(_find_impossible_layouts(vms, machines))}
+    overcommitted = {
+        **_find_overcommitted(vms, machines),
+        **dict.fromkeys(_find_impossible_layouts(vms, machines)),
+    }
     if overcommitted:
         counts = Counter(name for _, name in overcommitted)
-        names = (name if counts[name] == 1 else f"{name} ({site_id})" for site_id, name in overcommitted)
+        names = (
+            name if counts[name] == 1 else f"{name} ({site_id})" for site_id, name in overcommitted
+        )
         overcommit_warning = build_warning(
             "overcommitted-site",
-            f"A cell runs more VMs than fit, on {_format_names(names)}. Causes: a smaller machine, an import, "
-            "a pinned VM, or an edited state. The VMs are counted; the cells accept no new VM until they "
+            f"A cell runs more VMs than fit, on {_format_names(names)}. Causes: a smaller "
+            "machine, an import, "
+            "a pinned VM, or an edited state. The VMs are counted; the cells accept no new VM "
+            "until they "
             "have capacity again.",
         )
         problems.append(overcommit_warning)
@@ -90,12 +110,15 @@ def check_consistency(state: State, types: Mapping[str, ResourceType], providers
 def check_missing_dependencies(state: State) -> list[Diagnostic]:
     """Return a warning per block with dependents, but no object of its own, in state. It may have no instance."""
     blocks = {str(address.config_address) for address in state.instances}
-    dependencies = ((str(address), current.dependencies) for address, current in state.list_current_objects())
+    dependencies = (
+        (str(address), current.dependencies) for address, current in state.list_current_objects()
+    )
     dependents_by_block = index_owners(dependencies)
     return [
         build_warning(
             "missing-dependency",
-            f"{_format_names(addresses)} depends on {block}, which has no object. The next apply updates "
+            f"{_format_names(addresses)} depends on {block}, which has no object. The next apply "
+            "updates "
             "its dependencies.",
         )
         for block, addresses in dependents_by_block.items()
@@ -106,7 +129,8 @@ def check_missing_dependencies(state: State) -> list[Diagnostic]:
 def check_missing_machines(state: State, types: Mapping[str, ResourceType]) -> list[Diagnostic]:
     """Return one warning about all VMs on machines not offered by any resource in state; [] without such VMs."""
     machines = index_state_machines(state, types)
-    by_machine: dict[str, list[str]] = {}  # names of VMs
+    # names of VMs.
+    by_machine: dict[str, list[str]] = {}
     for state_vm in _iterate_vms(state, types):
         machine = state_vm.vm.placement.machine
         if machine and (state_vm.demand.site_id, machine) not in machines:
@@ -117,8 +141,10 @@ def check_missing_machines(state: State, types: Mapping[str, ResourceType]) -> l
     return [
         build_warning(
             "vms-without-machine",
-            f"No rack or machine of the state offers {_format_names(by_machine)}, which run {vm_text}. Import the rack "
-            "with `nexusform import ADDRESS ID`, or let the next plan create it from the configuration.",
+            f"No rack or machine of the state offers {_format_names(by_machine)}, which run "
+            f"{vm_text}. Import the rack "
+            "with `nexusform import ADDRESS ID`, or let the next plan create it from the "
+            "configuration.",
         )
     ]
 
@@ -130,7 +156,8 @@ def _format_names(names: Iterable[str]) -> str:
 def _build_contradiction_error(contradiction: str) -> Diagnostic:
     return build_error(
         "inconsistent-state",
-        f"{contradiction} The state was edited by hand or damaged. `nexusform state history` lists its "
+        f"{contradiction} The state was edited by hand or damaged. `nexusform state history` "
+        "lists its "
         "versions; `nexusform state rollback SERIAL` restores one.",
     )
 
@@ -154,7 +181,9 @@ def _check_unknown_provider_kinds(state: State, providers: Collection[str]) -> I
     """Yield contradictions for objects of an unknown kind of provider."""
     for address, current in state.list_current_objects():
         if current.provider.partition(".")[0] not in providers:
-            yield f'{address} was created by the provider "{current.provider}", which does not exist.'
+            yield (
+                f'{address} was created by the provider "{current.provider}", which does not exist.'
+            )
 
 
 def _check_dependency_cycles(state: State) -> Iterator[str]:
@@ -164,7 +193,9 @@ def _check_dependency_cycles(state: State) -> Iterator[str]:
         block = str(address.config_address)
         needs.setdefault(block, set()).update(current.dependencies)
     # A block may need itself, or blocks that are no longer in the state.
-    other_needs = {block: (block_needs & needs.keys()) - {block} for block, block_needs in needs.items()}
+    other_needs = {
+        block: (block_needs & needs.keys()) - {block} for block, block_needs in needs.items()
+    }
     position = {block: index for index, block in enumerate(other_needs)}
     sortable_blocks = set(sort_topologically(other_needs, position))
     cyclic = [block for block in other_needs if block not in sortable_blocks]
@@ -172,7 +203,9 @@ def _check_dependency_cycles(state: State) -> Iterator[str]:
         yield f"These objects depend on each other in a cycle: {_format_names(cyclic)}."
 
 
-def _check_duplicates(state: State, types: Mapping[str, ResourceType], vms: Iterable[_StateVm]) -> Iterator[str]:
+def _check_duplicates(
+    state: State, types: Mapping[str, ResourceType], vms: Iterable[_StateVm]
+) -> Iterator[str]:
     """Yield contradictions for objects with the same id, and VMs with the same name or number."""
     address_by_id: dict[Hashable, str] = {}
     for address, current in state.list_current_objects():
@@ -199,10 +232,16 @@ def build_state_inventory(state: State, types: Mapping[str, ResourceType]) -> Pl
     return build_object_inventory(state.list_current_objects(), types)
 
 
-def index_state_machines(state: State, types: Mapping[str, ResourceType]) -> dict[tuple[str, str], Machine]:
+def index_state_machines(
+    state: State, types: Mapping[str, ResourceType]
+) -> dict[tuple[str, str], Machine]:
     """Return the machines offered by racks and machines of the state, by site and name."""
     sites, _ = build_sites(build_state_inventory(state, types))
-    return {(site.id, name): machine for site in sites.values() for name, machine in site.machines.items()}
+    return {
+        (site.id, name): machine
+        for site in sites.values()
+        for name, machine in site.machines.items()
+    }
 
 
 def _iterate_vms(state: State, types: Mapping[str, ResourceType]) -> Iterator[_StateVm]:
@@ -216,7 +255,8 @@ def _iterate_vms(state: State, types: Mapping[str, ResourceType]) -> Iterator[_S
         pools = index_pools(demand.pools)
         for vm in handlers.list_existing_vms(current.attributes):
             pool = pools.get(vm.pool)
-            is_known = pool is not None or vm.sku_name in context.skus  # otherwise `find_sku` assumes one
+            # Otherwise `find_sku` assumes one.
+            is_known = pool is not None or vm.sku_name in context.skus
             sku = find_sku(vm, pool, context.skus) if is_known else None
             yield _StateVm(address, demand, vm, sku)
 
@@ -236,17 +276,26 @@ def _check_cells(
         missing_cells = [cell for cell in cells if machine is not None and cell >= machine.cells]
         if missing_cells:
             cell, name = missing_cells[0], state_vm.display_name
-            yield f"{placement.machine} has no cell {cell}, which the state records for {name}.", False
+            yield (
+                f"{placement.machine} has no cell {cell}, which the state records for {name}.",
+                False,
+            )
         elif len(set(cells)) != len(cells):
             yield f"{state_vm.display_name} is recorded twice in one cell.", is_planned
         elif state_vm.sku is not None and len(cells) != state_vm.sku.numa_cells:
             size = state_vm.sku.numa_cells
-            has_fixed_size = state_vm.sku.name not in declared_skus  # of the catalogue: no resource changes it
-            reason = f"{state_vm.display_name} is recorded in {len(cells)} cells, but its size needs {size}."
+            # Of the catalogue: no resource changes it.
+            has_fixed_size = state_vm.sku.name not in declared_skus
+            reason = (
+                f"{state_vm.display_name} is recorded in {len(cells)} cells, but its size needs "
+                f"{size}."
+            )
             yield reason, is_planned and has_fixed_size
 
 
-def _find_overcommitted(vms: Iterable[_StateVm], machines: Mapping[_MachineKey, Machine]) -> dict[_MachineKey, None]:
+def _find_overcommitted(
+    vms: Iterable[_StateVm], machines: Mapping[_MachineKey, Machine]
+) -> dict[_MachineKey, None]:
     """Return the keys of the machines with more CPUs, memory or VFs used in a NUMA cell than it has, each once."""
     used: dict[tuple[str, str, int], list[VmSku]] = {}
     for state_vm in vms:
@@ -259,28 +308,40 @@ def _find_overcommitted(vms: Iterable[_StateVm], machines: Mapping[_MachineKey, 
         machine = machines.get((site_id, name))
         if machine is None:
             continue
-        limits = (machine.cpus_per_cell, machine.vfs_per_cell, machine.memory_gib_per_cell * MIB_PER_GIB)
+        limits = (
+            machine.cpus_per_cell,
+            machine.vfs_per_cell,
+            machine.memory_gib_per_cell * MIB_PER_GIB,
+        )
         demands = [(sku.cpus_in_cell, sku.vfs_in_cell, sku.mib_in_cell) for sku in skus]
-        totals = map(sum, zip(*demands, strict=True))  # CPUs, VFs, MiB
+        # CPUs, VFs, MiB.
+        totals = map(sum, zip(*demands, strict=True))
         for total, limit in zip(totals, limits, strict=True):
             if total > limit:
                 overcommitted[site_id, name] = None
     return overcommitted
 
 
-def _find_impossible_layouts(vms: Iterable[_StateVm], machines: Mapping[_MachineKey, Machine]) -> Iterator[_MachineKey]:
+def _find_impossible_layouts(
+    vms: Iterable[_StateVm], machines: Mapping[_MachineKey, Machine]
+) -> Iterator[_MachineKey]:
     """Yield the keys of the machines on which the VMs in unknown NUMA cells do not fit, however they are laid out. VMs
     of an unknown SKU are not counted.
     """
-    vms_by_machine = group_by(vms, lambda state_vm: (state_vm.demand.site_id, state_vm.vm.placement.machine))
+    vms_by_machine = group_by(
+        vms, lambda state_vm: (state_vm.demand.site_id, state_vm.vm.placement.machine)
+    )
     for key, machine_vms in sorted(vms_by_machine.items()):
         has_unknown_cells = any(not state_vm.vm.placement.cells for state_vm in machine_vms)
-        if key not in machines or not has_unknown_cells:  # the state lacks the machine, or the cells need no search
+        # The state lacks the machine, or the cells need no search.
+        if key not in machines or not has_unknown_cells:
             continue
         scheduler = RackScheduler([machines[key]])
         for number, state_vm in enumerate(machine_vms):
             if state_vm.sku is not None:
-                name = VmName("existing", "existing", pool="", number=number)  # any name, different for each VM
+                # Any name, different for each VM.
+                name = VmName("existing", "existing", pool="", number=number)
                 scheduler.add_existing(name, state_vm.sku, state_vm.vm.placement)
-        if scheduler.list_overfull_machines():  # it has tried every layout
+        # It has tried every layout.
+        if scheduler.list_overfull_machines():
             yield key

@@ -18,11 +18,26 @@ from nexusform.planning.phases import list_workloads
 from nexusform.planning.preparation.prior_state import PriorState
 from nexusform.planning.verdicts.placement_fit import check_placement_groups
 from nexusform.planning.verdicts.rule_violations import check_existing_vms
-from nexusform.planning.verdicts.separation_rules import SEPARATION_VIOLATED, evaluate_rules, format_violation
+from nexusform.planning.verdicts.separation_rules import (
+    SEPARATION_VIOLATED,
+    evaluate_rules,
+    format_violation,
+)
 from nexusform.planning.verification.state_consistency import build_state_inventory
-from nexusform.planning.vm_planning.site_plans import SitePlan, build_recorded_context, build_sites, build_vm_name
+from nexusform.planning.vm_planning.site_plans import (
+    SitePlan,
+    build_recorded_context,
+    build_sites,
+    build_vm_name,
+)
 from nexusform.planning.vm_planning.vm_context import HintTargets
-from nexusform.planning.vm_planning.vm_object import PlannedVmPlacements, PriorVms, RequestedVms, VmActions, VmObject
+from nexusform.planning.vm_planning.vm_object import (
+    PlannedVmPlacements,
+    PriorVms,
+    RequestedVms,
+    VmActions,
+    VmObject,
+)
 from nexusform.planning.vm_planning.vm_placement_steps import reserve_vm_capacity
 from nexusform.resources.address import Address
 from nexusform.state.objects import State
@@ -37,13 +52,15 @@ def check_state_rules(state: State, registries: PluginRegistries) -> list[Diagno
     objects: dict[Address, VmObject] = {}
     for address, current in state.list_current_objects():
         resource_type = types.get(address.type)
-        if resource_type is None:  # a type of another version
+        # A type of another version.
+        if resource_type is None:
             continue
         attributes = dict(current.attributes)
         arguments, decision = EvaluatedArguments(attributes), ActionDecision(planned=attributes)
         instance = Instance(address, resource_type, current, arguments=arguments, decision=decision)
         instances.append(instance)
-        if resource_type.vms is not None:  # all VMs stay, as in a plan without changes
+        # All VMs stay, as in a plan without changes.
+        if resource_type.vms is not None:
             vms_by_key = index_vms(resource_type.vms.list_existing_vms(attributes))
             request = RequestedVms(actions=VmActions(unchanged=list(vms_by_key)))
             prior, placements = PriorVms(existing=vms_by_key), PlannedVmPlacements(vms=vms_by_key)
@@ -56,7 +73,9 @@ def check_state_rules(state: State, registries: PluginRegistries) -> list[Diagno
     return [*diagnostics, *_check_separation(state, instances, objects, registries)]
 
 
-def _set_demands(objects: Mapping[Address, VmObject], state: State, types: Mapping[str, ResourceType]) -> None:
+def _set_demands(
+    objects: Mapping[Address, VmObject], state: State, types: Mapping[str, ResourceType]
+) -> None:
     """Set the demand of each object. Its placement hints refer to the current locations of their targets."""
     prior = PriorState(state, state.instances, by_block={}, previous={}, imports={}, diagnostics=())
     context = build_recorded_context(prior, types)
@@ -78,25 +97,43 @@ def _place_existing_vms(vm_object: VmObject, sites: Mapping[str, SitePlan]) -> N
     site, pools = sites[demand.site_id], index_pools(vm_object.pools)
     for key, vm in vm_object.placements.vms.items():
         if vm.pool in pools:
-            reserve_vm_capacity(vm_object, key, site, build_vm_name(demand, pools[vm.pool], *key), pools[vm.pool].sku)
+            reserve_vm_capacity(
+                vm_object,
+                key,
+                site,
+                build_vm_name(demand, pools[vm.pool], *key),
+                pools[vm.pool].sku,
+            )
 
 
 def _check_separation(
-    state: State, instances: Sequence[Instance], objects: Mapping[Address, VmObject], registries: PluginRegistries
+    state: State,
+    instances: Sequence[Instance],
+    objects: Mapping[Address, VmObject],
+    registries: PluginRegistries,
 ) -> Iterator[Diagnostic]:
     """Yield a warning per separation rule violated by the VMs and pods in state, and per problem of a rule."""
-    rules = {instance.address: instance for instance in instances if instance.type.kind is PlanningKind.SEPARATION_RULE}
+    rules = {
+        instance.address: instance
+        for instance in instances
+        if instance.type.kind is PlanningKind.SEPARATION_RULE
+    }
     pods = partial(list_workloads, state, registries)
-    verdicts = evaluate_rules(rules.values(), objects, sites={}, certainty={}, list_pods=pods)  # nothing is placed
+    # Nothing is placed.
+    verdicts = evaluate_rules(rules.values(), objects, sites={}, certainty={}, list_pods=pods)
     for problem in verdicts.diagnostics:
-        if problem.id != SEPARATION_VIOLATED:  # violations have another text for a state, below
+        # violations have another text for a state, below.
+        if problem.id != SEPARATION_VIOLATED:
             yield replace(problem, severity=Severity.WARNING)
     for verdict in verdicts.verdicts:
         if verdict.violations:
             count = len(verdict.violations)
             noun = select_word_form(count, verdict.scope)
             lines = [f"{verdict.address} does not hold now. Its groups share {count} {noun}:"]
-            lines += [f" - {format_violation(violation)}" for violation in verdict.violations[:_MAXIMUM_NAMED]]
+            lines += [
+                f" - {format_violation(violation)}"
+                for violation in verdict.violations[:_MAXIMUM_NAMED]
+            ]
             if count > _MAXIMUM_NAMED:
                 lines.append(f" - and {count - _MAXIMUM_NAMED} more")
             violation_warning = Problem((), SEPARATION_VIOLATED, "\n".join(lines), Severity.WARNING)

@@ -1,10 +1,14 @@
 """Phase 4: removed, re-created and new VMs, and their placement. Start at vm_passes.py."""
 
-PUBLIC = {  # public names of the package, by module
+# public names of the package, by module.
+PUBLIC = {
     "forgotten_vms": "list_forgotten_vms release_forgotten_vm add_forgotten_vms",
     "site_plans": (
-        "build_sites build_demand SiteLayout build_inventory build_site_layout place_unmanaged_vms SitePlan "
+        "build_sites build_demand SiteLayout build_inventory build_site_layout "
+        "place_unmanaged_vms SitePlan "
         "find_sku SiteObject build_vm_name"
     ),
-    "vm_object": "get_previous_machine record_vm_placements PLACED_KEY find_placement_origin VmKey VmObject",
+    "vm_object": (
+        "get_previous_machine record_vm_placements PLACED_KEY find_placement_origin VmKey VmObject"
+    ),
 }

@@ -12,7 +12,12 @@ from nexusform.interfaces.plugins import FORGOTTEN_KEY, UNMANAGED_KEY, PluginReg
 from nexusform.json_data.plain_data import get_list, get_mapping
 from nexusform.placements.vm_demands import PlacedVm, index_pools
 from nexusform.planning.instances.block_planner import BlockPlanner
-from nexusform.planning.vm_planning.site_plans import SiteObject, SitePlan, build_site_layout, find_sku
+from nexusform.planning.vm_planning.site_plans import (
+    SiteObject,
+    SitePlan,
+    build_site_layout,
+    find_sku,
+)
 from nexusform.planning.vm_planning.vm_context import VmContext
 from nexusform.planning.vm_planning.vm_object import VmObject
 from nexusform.plans.site_capacity.occupancy import build_unmanaged_vms_note
@@ -24,27 +29,36 @@ from nexusform.state.objects import EMPTY_INSTANCE, State, replace_note_entry
 Note: TypeAlias = Mapping[str, Any]
 
 
-def record_forgotten_vms(objects: Iterable[VmObject], blocks: BlockPlanner, context: VmContext) -> None:
+def record_forgotten_vms(
+    objects: Iterable[VmObject], blocks: BlockPlanner, context: VmContext
+) -> None:
     """Record the VMs forgotten by this plan (no longer managed, but running) in the resources of their machines."""
     instances_by_text = {str(address): instance for address, instance in blocks.instances.items()}
-    forgotten: dict[str, list[OccupiedCapacity]] = {}  # by the address that offers their machine
+    # By the address that offers their machine.
+    forgotten: dict[str, list[OccupiedCapacity]] = {}
     for vm_object in objects:
         site = context.sites.get(vm_object.prior.site_id)
-        if site is None:  # no rack or machine is left to record them
+        # No rack or machine is left to record them.
+        if site is None:
             continue
         pools = index_pools(vm_object.prior_pools)
         for key in vm_object.request.actions.forgets:
             vm = vm_object.prior.existing.get(key)
-            if vm is None:  # it has no machine
+            # It has no machine.
+            if vm is None:
                 continue
             sku = find_sku(vm, pools.get(vm.pool), context.prior_context.skus)
             _add_occupied_capacity(forgotten, site, vm, sku)
     for offering_address, vms_to_record in forgotten.items():
         instance = instances_by_text[offering_address]
-        instance.private = _merge_vms_into_note(instance.private or instance.prior_note, vms_to_record)
+        instance.private = _merge_vms_into_note(
+            instance.private or instance.prior_note, vms_to_record
+        )
 
 
-def add_forgotten_vms(state: State, removed: Collection[Address], registries: PluginRegistries) -> State:
+def add_forgotten_vms(
+    state: State, removed: Collection[Address], registries: PluginRegistries
+) -> State:
     """Return the state with the VMs of `removed` objects recorded in the private notes of their racks or machines. The
     VMs keep running, unmanaged. The objects are still in the state.
     """
@@ -53,13 +67,15 @@ def add_forgotten_vms(state: State, removed: Collection[Address], registries: Pl
         for address, current in state.list_current_objects()
     ]
     layout = build_site_layout(site_objects, registries, state.catalogue)
-    forgotten: dict[str, list[OccupiedCapacity]] = {}  # by the address that offers their machine
+    # By the address that offers their machine.
+    forgotten: dict[str, list[OccupiedCapacity]] = {}
     for resource_type, site_object in layout.objects:
         if resource_type.vms is None or site_object.address not in removed:
             continue
         site_id, _, _ = str(site_object.attributes.get("id")).partition("/")  # of "SITE/NAME"
         site = layout.sites.get(site_id)
-        if site is None:  # no rack or machine can record its VMs
+        # No rack or machine can record its VMs.
+        if site is None:
             continue
         for vm in resource_type.vms.list_existing_vms(site_object.attributes):
             _add_occupied_capacity(forgotten, site, vm, find_sku(vm, pool=None, skus=layout.skus))
@@ -67,7 +83,9 @@ def add_forgotten_vms(state: State, removed: Collection[Address], registries: Pl
     for address, instance in state.instances.items():
         vms = forgotten.get(str(address))
         if vms is not None and instance.current is not None:
-            current = replace(instance.current, private=_merge_vms_into_note(instance.current.private, vms))
+            current = replace(
+                instance.current, private=_merge_vms_into_note(instance.current.private, vms)
+            )
             updated[address] = replace(instance, current=current)
     return replace(state, instances=updated)
 
@@ -79,17 +97,21 @@ def release_forgotten_vm(state: State, address: Address, name: str) -> State | N
     if current is None:
         return None
     rows = get_list(current.private, FORGOTTEN_KEY)
-    remaining_rows = [row for row in rows if row[1] != name]  # a row begins with the machine and the name
+    # A row begins with the machine and the name.
+    remaining_rows = [row for row in rows if row[1] != name]
     if len(remaining_rows) == len(rows):
         return None
     private = replace_note_entry(current.private, FORGOTTEN_KEY, remaining_rows)
-    return state.replace_instance(address, replace(instance, current=replace(current, private=private)))
+    return state.replace_instance(
+        address, replace(instance, current=replace(current, private=private))
+    )
 
 
 def list_forgotten_vms(state: State) -> Iterator[tuple[Address, str]]:
     """Yield the forgotten (no longer managed) VMs recorded in a state, each with the address that records it."""
     for address, current in state.list_current_objects():
-        for _, name, *_ in get_list(current.private, FORGOTTEN_KEY):  # a row begins with machine and name
+        # A row begins with machine and name.
+        for _, name, *_ in get_list(current.private, FORGOTTEN_KEY):
             yield address, str(name)
 
 
@@ -104,7 +126,8 @@ def _add_occupied_capacity(
         machine=vm.placement.machine,
         name=vm.name,
         cpu_cores=sku.host_vcpus,
-        memory_gib=ceil(int(sku.memory_gib * 1024) / 1024),  # without fractions of a MiB, rounded up
+        # Without fractions of a MiB, rounded up.
+        memory_gib=ceil(int(sku.memory_gib * 1024) / 1024),
         disk_gib=sku.disk_gib,
         cells=sku.numa_cells,
         cell_numbers=tuple(vm.placement.cells),
@@ -118,6 +141,9 @@ def _merge_vms_into_note(note: Note | None, vms: Iterable[OccupiedCapacity]) -> 
     """
     vms_by_location = {(vm.machine, vm.name): vm for vm in vms}
     # A row begins with the machine and the name.
-    older_rows = [row for row in get_list(note, FORGOTTEN_KEY) if tuple(row[:2]) not in vms_by_location]
-    new_rows = build_unmanaged_vms_note(vms_by_location.values())[UNMANAGED_KEY]  # forgotten VMs have the same rows
+    older_rows = [
+        row for row in get_list(note, FORGOTTEN_KEY) if tuple(row[:2]) not in vms_by_location
+    ]
+    # forgotten VMs have the same rows.
+    new_rows = build_unmanaged_vms_note(vms_by_location.values())[UNMANAGED_KEY]
     return {**get_mapping(note), FORGOTTEN_KEY: [*older_rows, *new_rows]}

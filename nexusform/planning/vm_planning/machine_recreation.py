@@ -35,24 +35,35 @@ def find_recreated_machines(
     """Return the machines that exist before and after the plan, but are re-created, by site id and name. This plan
     deletes and creates their machine resource, their rack or their site. That resource is the cause.
     """
-    removed = set(map(str, _iterate_removed_machine_owners(blocks)))  # sites, racks and machines
+    # sites, racks and machines.
+    removed = set(map(str, _iterate_removed_machine_owners(blocks)))
     if not removed:
         return {}
     types = blocks.request.registries.resource_types
     before = build_object_inventory(blocks.prior.state.list_current_objects(), types)
-    # The address of each new site, rack or machine, by (site id,), (rack id,) or (rack id, machine name).
-    created = {str(instance.address) for instance in blocks.instances.values() if instance.action in _CREATE_ACTIONS}
-    created_by_key = {key: address for key, address in _iterate_offers(blocks.inventory) if address in created}
-    causes = {  # address of the new resource for each removed one created again
+    # The address of each new site, rack or machine, by (site id,), (rack id,) or (rack id, machine
+    # name).
+    created = {
+        str(instance.address)
+        for instance in blocks.instances.values()
+        if instance.action in _CREATE_ACTIONS
+    }
+    created_by_key = {
+        key: address for key, address in _iterate_offers(blocks.inventory) if address in created
+    }
+    # address of the new resource for each removed one created again.
+    causes = {
         key: created_by_key[key]
         for key, address in _iterate_offers(before)
         if address in removed and key in created_by_key
     }
     recreated: dict[str, dict[str, MachineRecreation]] = {}
     for site_id, name, cause, machine in _iterate_affected_machines(before, causes):
-        if site_id in sites and name in sites[site_id].machines:  # else the new rack has no machine of this name
+        # Else the new rack has no machine of this name.
+        if site_id in sites and name in sites[site_id].machines:
             new_machine = sites[site_id].machines[name]
-            # Only the hardware is compared, so the old machine gets the location and schedulability of the new one.
+            # Only the hardware is compared, so the old machine gets the location and schedulability
+            # of the new one.
             old_hardware = replace(
                 machine,
                 rack=new_machine.rack,
@@ -61,7 +72,9 @@ def find_recreated_machines(
                 unschedulable_reason=new_machine.unschedulable_reason,
             )
             has_same_hardware = old_hardware == new_machine
-            recreated.setdefault(site_id, {})[name] = MachineRecreation(cause, has_same_hardware=has_same_hardware)
+            recreated.setdefault(site_id, {})[name] = MachineRecreation(
+                cause, has_same_hardware=has_same_hardware
+            )
     return recreated
 
 
@@ -89,7 +102,8 @@ def _iterate_offers(inventory: PlanInventory) -> Iterator[tuple[tuple[str, ...],
 
 def _iterate_affected_machines(
     before: PlanInventory,
-    causes: Mapping[tuple[str, ...], str],  # by the ids of a site, rack or machine
+    # By the ids of a site, rack or machine.
+    causes: Mapping[tuple[str, ...], str],
 ) -> Iterator[tuple[str, str, str, Machine]]:
     """Yield the machines before the plan that are re-created: site id, name, address of the cause, machine. The cause
     is the re-created machine resource, else its rack, else its site. A machine listed in a rack has no resource of its
@@ -98,7 +112,8 @@ def _iterate_affected_machines(
     site_of_rack = index_sites_by_rack(before)
     for rack in before.racks.values():
         cause = causes.get((rack.id,)) or causes.get((rack.site_id,))
-        if cause is None:  # the rack stays, with its site
+        # The rack stays, with its site.
+        if cause is None:
             continue
         for machine in rack.machines:
             yield rack.site_id, machine.name, cause, machine
@@ -110,7 +125,8 @@ def _iterate_affected_machines(
             yield site_id, offer.machine.name, cause, offer.machine
 
 
-Slot: TypeAlias = tuple[str, int]  # id of the rack, number
+# id of the rack, number.
+Slot: TypeAlias = tuple[str, int]
 
 
 class _MachineRecord(Struct, frozen=True):
@@ -127,7 +143,8 @@ def transfer_unmanaged_vms(blocks: BlockPlanner) -> None:
     that offers the planned machine.
     """
     instances = blocks.instances.values()
-    vms_on_removed_machines: list[tuple[str, OccupiedCapacity]] = []  # each with its site id
+    # Each with its site id.
+    vms_on_removed_machines: list[tuple[str, OccupiedCapacity]] = []
     for instance in instances:
         if instance.loses_prior_object:
             vms_on_removed_machines += _list_observed_unmanaged_vms(instance)
@@ -137,7 +154,8 @@ def transfer_unmanaged_vms(blocks: BlockPlanner) -> None:
     prior_machines = _iterate_machines(build_object_inventory(blocks.prior.objects.items(), types))
     slot_of = {(machine.site_id, machine.name): machine.slot for machine in prior_machines}
     planned_machines = {machine.slot: machine for machine in _iterate_machines(blocks.inventory)}
-    transferred: dict[str, list[OccupiedCapacity]] = {}  # by the address of the new machine
+    # By the address of the new machine.
+    transferred: dict[str, list[OccupiedCapacity]] = {}
     for site_id, occupied in vms_on_removed_machines:
         slot = slot_of.get((site_id, occupied.machine))
         successor = planned_machines.get(slot) if slot is not None else None
@@ -149,7 +167,9 @@ def transfer_unmanaged_vms(blocks: BlockPlanner) -> None:
     for address, renamed_vms in transferred.items():
         successor_instance = by_address[address]
         prior_vms = [occupied for _, occupied in _list_observed_unmanaged_vms(successor_instance)]
-        successor_instance.private = build_unmanaged_vms_note(dict.fromkeys([*prior_vms, *renamed_vms]))
+        successor_instance.private = build_unmanaged_vms_note(
+            dict.fromkeys([*prior_vms, *renamed_vms])
+        )
 
 
 def _list_observed_unmanaged_vms(instance: Instance) -> list[tuple[str, OccupiedCapacity]]:

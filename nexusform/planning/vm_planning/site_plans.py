@@ -28,7 +28,15 @@ from nexusform.scheduling.racks.uncertainty.certainty import (
     PlaceOperation,
     ReleaseOperation,
 )
-from nexusform.scheduling.racks.vms import Demand, Hint, Machine, NoFitReason, Placement, VmName, VmSku
+from nexusform.scheduling.racks.vms import (
+    Demand,
+    Hint,
+    Machine,
+    NoFitReason,
+    Placement,
+    VmName,
+    VmSku,
+)
 from nexusform.scheduling.site_inventory import (
     InventoryMachine,
     InventoryRack,
@@ -76,7 +84,11 @@ class SitePlan(Struct):
     @property
     def placed_demands(self) -> list[Demand]:
         """Demands of the recorded placements, in order."""
-        return [operation.demand for operation in self.operations if isinstance(operation, PlaceOperation)]
+        return [
+            operation.demand
+            for operation in self.operations
+            if isinstance(operation, PlaceOperation)
+        ]
 
     def find_machine_trigger(self, machine: str) -> str:
         """Return the reason (trigger) to re-create the VMs of a machine, "" if they may stay."""
@@ -86,7 +98,9 @@ class SitePlan(Struct):
             return "machine_evacuated"
         return "machine_replaced" if machine in self.recreated_machines else ""
 
-    def place_existing_vm(self, vm: VmName, sku: VmSku, placement: Placement) -> tuple[int, Placement] | None:
+    def place_existing_vm(
+        self, vm: VmName, sku: VmSku, placement: Placement
+    ) -> tuple[int, Placement] | None:
         """Place an existing VM on its machine and return its handle and placement, with the machine's current rack and
         zone. None if the machine is missing. Impossible cells count as unknown: the capacity is used nevertheless.
         """
@@ -98,7 +112,9 @@ class SitePlan(Struct):
         cells = current_placement.cells
         has_all_cells = len(set(cells)) == len(cells) == sku.numa_cells
         is_possible = has_all_cells and all(cell < machine.cells for cell in cells)
-        reserved_placement = current_placement if is_possible else replace(current_placement, cells=())
+        reserved_placement = (
+            current_placement if is_possible else replace(current_placement, cells=())
+        )
         return self.scheduler.add_existing(vm, sku, reserved_placement), current_placement
 
     def start_recording(self) -> None:
@@ -111,7 +127,9 @@ class SitePlan(Struct):
         self.scheduler.release(handle)
         self.operations.append(ReleaseOperation(handle))
 
-    def place(self, demand: Demand, *, is_decided: bool = False) -> tuple[int, Placement] | NoFitReason:
+    def place(
+        self, demand: Demand, *, is_decided: bool = False
+    ) -> tuple[int, Placement] | NoFitReason:
         """Place a VM by the rule, or return why it does not fit, and record the operation for the samples of unknown
         NUMA cells. A sample places the VM again; with `is_decided` it uses the location found here, as apply does.
         """
@@ -127,7 +145,8 @@ class SitePlan(Struct):
     def record_failure(self, demand: Demand) -> None:
         """Record a VM without capacity for the samples of unknown NUMA cells, if there are any: it may fit in one."""
         if self.scheduler.is_sampled:
-            unique_token = ("missed", len(self.operations))  # in place of a handle
+            # In place of a handle.
+            unique_token = ("missed", len(self.operations))
             self.operations.append(PlaceOperation(unique_token, demand))
 
     def place_pinned_vm(self, demand: Demand, machine: str) -> tuple[int, Placement, str]:
@@ -138,28 +157,42 @@ class SitePlan(Struct):
         placement = Placement(host.name, host.rack, host.availability_zone, cells)
         handle = self.scheduler.add_existing(demand.vm, demand.sku, placement)
         # In a sample of unknown NUMA cells, the rule selects the cells again.
-        self.operations.append(OccupyOperation(handle, demand.vm, demand.sku, placement, uses_rule_cells=True))
+        self.operations.append(
+            OccupyOperation(handle, demand.vm, demand.sku, placement, uses_rule_cells=True)
+        )
         return handle, placement, rejection
 
-    def restore(self, demand: Demand, placement: Placement, *, is_unchanged: bool) -> tuple[int, Placement] | None:
+    def restore(
+        self, demand: Demand, placement: Placement, *, is_unchanged: bool
+    ) -> tuple[int, Placement] | None:
         """Place a VM on its re-created machine again: in its former cells if VM (`is_unchanged`) and hardware are the
         same, else in cells chosen by the rule. None if the machine or its zone is closed, or the rule rejects it.
         """
         machine = self.machines[placement.machine]
-        if machine.unschedulable_reason or (demand.zones is not None and machine.availability_zone not in demand.zones):
-            return None  # the caller places it by the rule
+        if machine.unschedulable_reason or (
+            demand.zones is not None and machine.availability_zone not in demand.zones
+        ):
+            # The caller places it by the rule.
+            return None
         new_placement = refresh_rack_and_zone(machine, placement)
         if not (is_unchanged and self.recreated_machines[machine.name].has_same_hardware):
             if self.scheduler.find_rejection(machine.name, demand):
                 return None
-            new_placement = replace(new_placement, cells=self.scheduler.select_cells(demand.sku, machine.name))
+            new_placement = replace(
+                new_placement, cells=self.scheduler.select_cells(demand.sku, machine.name)
+            )
         handle = self.scheduler.add_existing(demand.vm, demand.sku, new_placement)
         self.operations.append(OccupyOperation(handle, demand.vm, demand.sku, new_placement))
         return handle, new_placement
 
     def list_zones(self) -> tuple[str, ...]:
         """Return the availability zones of the site's racks, in byte order, without planned racks."""
-        return tuple(sorted({rack.availability_zone for rack in self.racks if not rack.is_planned}, key=str.encode))
+        return tuple(
+            sorted(
+                {rack.availability_zone for rack in self.racks if not rack.is_planned},
+                key=str.encode,
+            )
+        )
 
 
 def build_sites(
@@ -175,17 +208,23 @@ def build_sites(
     # By site id, then by address: the machines with a block of their own.
     offers_by_site: dict[str, dict[str, InventoryMachine]] = {}
     for address, offer in inventory.machines.items():
-        offers_by_site.setdefault(site_of_rack.get(offer.rack_id, ""), {})[address] = offer  # "": on no known rack
+        # "": on no known rack.
+        offers_by_site.setdefault(site_of_rack.get(offer.rack_id, ""), {})[address] = offer
     for site in inventory.sites.values():
         all_racks = sorted(racks_by_site.get(site.id, ()), key=lambda rack: rack.name)
         active_racks = [rack for rack in all_racks if not rack.is_planned]
         offers = offers_by_site.get(site.id, {})
         merged, site_clashes = merge_site_machines(site.id, active_racks, offers)
-        machines = tuple(_close_machine_to_new_vms(machine, site.id, inventory.pending_actions) for machine in merged)
+        machines = tuple(
+            _close_machine_to_new_vms(machine, site.id, inventory.pending_actions)
+            for machine in merged
+        )
         clashes += site_clashes
         machine_by_name = {machine.name: machine for machine in machines}
         occupied = list(chain.from_iterable(offer.occupied_capacities for offer in offers.values()))
-        scheduler = RackScheduler(machines, site.spread, site.seed, split_choice=split_choice, profile=site.profile)
+        scheduler = RackScheduler(
+            machines, site.spread, site.seed, split_choice=split_choice, profile=site.profile
+        )
         sites[site.id] = SitePlan(
             id=site.id,
             name=site.name,
@@ -194,9 +233,14 @@ def build_sites(
             racks=tuple(all_racks),
             evacuating_machines=_find_evacuating_machines(active_racks, offers.values()),
             offering_addresses=_map_machines_to_addresses(active_racks, offers, inventory),
-            base=scheduler,  # later a copy of it, made before anything is placed
-            configured_unmanaged=tuple(entry for entry in occupied if entry.machine in machine_by_name),
-            observed_unmanaged=_select_unmanaged_vms(inventory.unmanaged.get(site.id, ()), occupied, machine_by_name),
+            # later a copy of it, made before anything is placed.
+            base=scheduler,
+            configured_unmanaged=tuple(
+                entry for entry in occupied if entry.machine in machine_by_name
+            ),
+            observed_unmanaged=_select_unmanaged_vms(
+                inventory.unmanaged.get(site.id, ()), occupied, machine_by_name
+            ),
             update_strategy=site.update_strategy,
         )
     return sites, clashes
@@ -209,7 +253,9 @@ def _map_machines_to_addresses(
     address_of_rack = {rack.id: address for address, rack in inventory.racks.items()}
     addresses: dict[str, str] = {}
     for rack in racks:
-        addresses |= dict.fromkeys((machine.name for machine in rack.machines), address_of_rack[rack.id])
+        addresses |= dict.fromkeys(
+            (machine.name for machine in rack.machines), address_of_rack[rack.id]
+        )
     return addresses | {offer.machine.name: address for address, offer in offers.items()}
 
 
@@ -218,11 +264,14 @@ def index_sites_by_rack(inventory: PlanInventory) -> dict[str, str]:
     return {rack.id: rack.site_id for rack in inventory.racks.values()}
 
 
-def _index_skus_by_name(inventory: PlanInventory) -> dict[str, VmSku]:  # inventory.skus is by address
+# inventory.skus is by address.
+def _index_skus_by_name(inventory: PlanInventory) -> dict[str, VmSku]:
     return {sku.name: sku for sku in inventory.skus.values()}
 
 
-def _close_machine_to_new_vms(machine: Machine, site_id: str, pending_actions: Container[str]) -> Machine:
+def _close_machine_to_new_vms(
+    machine: Machine, site_id: str, pending_actions: Container[str]
+) -> Machine:
     """Return a machine, closed to new VMs if its id is in `pending_actions`: its state is then unknown."""
     if f"{site_id}/{machine.rack}/{machine.name}" not in pending_actions:
         return machine
@@ -231,11 +280,14 @@ def _close_machine_to_new_vms(machine: Machine, site_id: str, pending_actions: C
 
 
 def _select_unmanaged_vms(
-    observed: Iterable[OccupiedCapacity], occupied: Iterable[OccupiedCapacity], machines: Container[str]
+    observed: Iterable[OccupiedCapacity],
+    occupied: Iterable[OccupiedCapacity],
+    machines: Container[str],
 ) -> tuple[OccupiedCapacity, ...]:
     """Return the VMs seen by a provider on these machines, without duplicates and configured `occupied` entries."""
     configured = {(entry.machine, entry.name) for entry in occupied}
-    selected: dict[tuple[str, str], OccupiedCapacity] = {}  # by machine and name
+    # By machine and name.
+    selected: dict[tuple[str, str], OccupiedCapacity] = {}
     for entry in observed:
         key = (entry.machine, entry.name)
         if entry.machine in machines and key not in configured:
@@ -243,7 +295,9 @@ def _select_unmanaged_vms(
     return tuple(selected.values())
 
 
-def _find_evacuating_machines(racks: Iterable[InventoryRack], offers: Iterable[InventoryMachine]) -> frozenset[str]:
+def _find_evacuating_machines(
+    racks: Iterable[InventoryRack], offers: Iterable[InventoryMachine]
+) -> frozenset[str]:
     """Return the machines to evacuate; the own block of a machine overrides its rack."""
     machines = set(chain.from_iterable(rack.evacuating_machines for rack in racks))
     for offer in offers:
@@ -259,10 +313,13 @@ def place_unmanaged_vms(site: SitePlan, existing_names: Container[str]) -> list[
     `existing_names` are the names of managed VMs: an observed VM with such a name is managed by now, so it is skipped.
     """
     observed = [entry for entry in site.observed_unmanaged if entry.name not in existing_names]
+    # Known cells keep their order.
     entries = sorted(
         [*site.configured_unmanaged, *observed],
-        key=lambda entry: (False, "", b"") if entry.cell_numbers else (True, entry.machine, entry.name.encode()),
-    )  # known cells keep their order
+        key=lambda entry: (
+            (False, "", b"") if entry.cell_numbers else (True, entry.machine, entry.name.encode())
+        ),
+    )
     return [_place_unmanaged_vm(site, entry) for entry in entries]
 
 
@@ -299,11 +356,16 @@ def find_sku(vm: PlacedVm, pool: PoolDemand | None, skus: Mapping[str, VmSku]) -
         return known_sku
     if pool is not None:
         return pool.sku
-    cell_count = max(len(vm.placement.cells), 1)  # at least one, even if the cells are unknown
-    return VmSku(vm.sku_name, vcpus=0, emulator_vcpus=0, memory_gib=0, disk_gib=0, numa_cells=cell_count)
+    # At least one, even if the cells are unknown.
+    cell_count = max(len(vm.placement.cells), 1)
+    return VmSku(
+        vm.sku_name, vcpus=0, emulator_vcpus=0, memory_gib=0, disk_gib=0, numa_cells=cell_count
+    )
 
 
-def build_vm_name(demand: VmDemand, pool: PoolDemand | None, pool_name: str, number: int | str) -> VmName:
+def build_vm_name(
+    demand: VmDemand, pool: PoolDemand | None, pool_name: str, number: int | str
+) -> VmName:
     """Return the name of a VM for the placement rule. All VMs of a block outside of clusters are one pool there."""
     if pool is None or not pool.rule_pool:
         return VmName(demand.owner, demand.cluster, pool_name, number)
@@ -359,17 +421,23 @@ class ResourceTypeContext(Struct):
         return self.sites.get(site_id)
 
 
-def collect_vm_skus(request: PlanRequest, inventory: PlanInventory) -> tuple[dict[str, VmSku], list[Diagnostic]]:
+def collect_vm_skus(
+    request: PlanRequest, inventory: PlanInventory
+) -> tuple[dict[str, VmSku], list[Diagnostic]]:
     """Return all VM SKUs by name, from the catalogue of the plan and the configuration, and the problems."""
     version = get_catalogue_version(request)
     sku_catalogue = CATALOGUES.get(version)
     problems = []
     if sku_catalogue is None:
         known = ", ".join(sorted(CATALOGUES))
-        detail = f'There is no SKU catalogue "{version}".{suggest_name(version, CATALOGUES)} Known: {known}.'
+        detail = (
+            f'There is no SKU catalogue "{version}".{suggest_name(version, CATALOGUES)} Known: '
+            f"{known}."
+        )
         span = request.configuration.settings.sku_catalogue_span
         problems.append(build_error("unknown-sku-catalogue", detail, span))
-        sku_catalogue = CATALOGUES[NEWEST]  # to check the rest of the configuration
+        # To check the rest of the configuration.
+        sku_catalogue = CATALOGUES[NEWEST]
     return {**sku_catalogue.vm_skus, **_index_skus_by_name(inventory)}, problems
 
 
@@ -385,21 +453,27 @@ def build_prior_context(
     inventory, clusters = PlanInventory(), dict[str, Mapping[str, Any]]()
     for address, current in prior.objects.items():
         resource_type = types.get(address.type)
-        if resource_type is None:  # an unknown type
+        # An unknown type.
+        if resource_type is None:
             continue
         if resource_type.kind is PlanningKind.CLUSTER:
             clusters.setdefault(resource_type.build_id(current.attributes), current.attributes)
         elif resource_type.kind is PlanningKind.VM_SKU:
             assert resource_type.add_to_inventory is not None
             resource_type.add_to_inventory(current.attributes, str(address), inventory)
-    all_skus = {**_index_skus_by_name(inventory), **skus}  # a SKU in the configuration replaces the one in state
+    # A SKU in the configuration replaces the one in state.
+    all_skus = {**_index_skus_by_name(inventory), **skus}
     # Existing VMs have their machines: their hints need no targets.
     return ResourceTypeContext(all_skus, clusters, lambda _resource_id: (frozenset(), frozenset()))
 
 
-def build_recorded_context(prior: PriorState, types: Mapping[str, ResourceType]) -> ResourceTypeContext:
+def build_recorded_context(
+    prior: PriorState, types: Mapping[str, ResourceType]
+) -> ResourceTypeContext:
     """Build the context to read arguments in state, with the SKU catalogue recorded there, or else the newest."""
-    return build_prior_context(prior, CATALOGUES.get(prior.state.catalogue, CATALOGUES[NEWEST]).vm_skus, types)
+    return build_prior_context(
+        prior, CATALOGUES.get(prior.state.catalogue, CATALOGUES[NEWEST]).vm_skus, types
+    )
 
 
 def build_inventory(
@@ -407,8 +481,13 @@ def build_inventory(
 ) -> PlanInventory:
     """Build the inventory offered by objects (their attributes by address); unknown types offer nothing."""
     inventory = PlanInventory()
-    typed = [(types[address.type], address, values) for address, values in objects if address.type in types]
-    for resource_type, address, values in sorted(typed, key=lambda entry: entry[0].phase):  # sites before their racks
+    typed = [
+        (types[address.type], address, values)
+        for address, values in objects
+        if address.type in types
+    ]
+    # sites before their racks.
+    for resource_type, address, values in sorted(typed, key=lambda entry: entry[0].phase):
         if resource_type.add_to_inventory is not None:
             resource_type.add_to_inventory(values, str(address), inventory)
     return inventory
@@ -418,17 +497,28 @@ def build_object_inventory(
     objects: Iterable[tuple[Address, ObjectState | None]], types: Mapping[str, ResourceType]
 ) -> PlanInventory:
     """Build the inventory offered by recorded objects, by address; a missing one (None) offers nothing."""
-    existing = [(address, current.attributes) for address, current in objects if current is not None]
+    existing = [
+        (address, current.attributes) for address, current in objects if current is not None
+    ]
     return build_inventory(existing, types)
 
 
 def list_machines(inventory: PlanInventory) -> frozenset[tuple[str, str]]:
     """Return the site id and name of every machine of the inventory, schedulable or not, on one of its sites."""
     site_of_rack = index_sites_by_rack(inventory)
-    rack_machines = {(rack.site_id, machine.name) for rack in inventory.racks.values() for machine in rack.machines}
-    own_machines = {(site_of_rack.get(offer.rack_id, ""), offer.machine.name) for offer in inventory.machines.values()}
+    rack_machines = {
+        (rack.site_id, machine.name)
+        for rack in inventory.racks.values()
+        for machine in rack.machines
+    }
+    own_machines = {
+        (site_of_rack.get(offer.rack_id, ""), offer.machine.name)
+        for offer in inventory.machines.values()
+    }
     site_ids = inventory.list_site_ids()
-    return frozenset((site_id, name) for site_id, name in rack_machines | own_machines if site_id in site_ids)
+    return frozenset(
+        (site_id, name) for site_id, name in rack_machines | own_machines if site_id in site_ids
+    )
 
 
 class SiteObject(Struct, frozen=True):
@@ -451,18 +541,22 @@ class SiteLayout(Struct, frozen=True):
     context: ResourceTypeContext
 
 
-def build_site_layout(objects: Iterable[SiteObject], registries: PluginRegistries, catalogue: str = "") -> SiteLayout:
+def build_site_layout(
+    objects: Iterable[SiteObject], registries: PluginRegistries, catalogue: str = ""
+) -> SiteLayout:
     """Build the sites of objects, and the data to read their VMs: the objects with their types, the SKUs and a context.
     `catalogue` is the version of the SKU catalogue; "" or an unknown one means the newest.
     """
     types = registries.resource_types
-    typed_objects = tuple(  # of types known to this version
+    # Of types known to this version.
+    typed_objects = tuple(
         (types[site_object.address.type], site_object)
         for site_object in objects
         if site_object.address.mode == "managed" and site_object.address.type in types
     )
     inventory = PlanInventory()
-    for resource_type, site_object in sorted(typed_objects, key=lambda pair: pair[0].phase):  # sites before their racks
+    # sites before their racks.
+    for resource_type, site_object in sorted(typed_objects, key=lambda pair: pair[0].phase):
         if resource_type.add_to_inventory is not None:
             observed = add_observed_facts(site_object.attributes, site_object.note)
             resource_type.add_to_inventory(observed, str(site_object.address), inventory)
@@ -473,6 +567,9 @@ def build_site_layout(objects: Iterable[SiteObject], registries: PluginRegistrie
     context = ResourceTypeContext(skus, find_targets=lambda _id: (frozenset(), frozenset()))
     for resource_type, site_object in typed_objects:
         if resource_type.kind is PlanningKind.CLUSTER:
-            context.clusters.setdefault(resource_type.build_id(site_object.attributes), site_object.attributes)
-    sites, _ = build_sites(inventory)  # machines described twice are reported by plans
+            context.clusters.setdefault(
+                resource_type.build_id(site_object.attributes), site_object.attributes
+            )
+    # machines described twice are reported by plans.
+    sites, _ = build_sites(inventory)
     return SiteLayout(sites, typed_objects, skus, context)

@@ -9,14 +9,32 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity, build_error, has_errors, suggest_name
+from nexusform.diagnostics.diagnostic import (
+    Diagnostic,
+    Problem,
+    Severity,
+    build_error,
+    has_errors,
+    suggest_name,
+)
 from nexusform.interfaces.plugins import PlanningKind
 from nexusform.json_data.plain_data import get_mapping
-from nexusform.placements.vm_demands import NO_DEMAND, PoolDemand, VmDemand, compute_number_sort_key, index_pools
+from nexusform.placements.vm_demands import (
+    NO_DEMAND,
+    PoolDemand,
+    VmDemand,
+    compute_number_sort_key,
+    index_pools,
+)
 from nexusform.planning.instances.block_planner import BlockPlanner
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.vm_planning import site_plans
-from nexusform.planning.vm_planning.vm_object import HardHint, VmObject, find_changed_argument, rank_names_by_age
+from nexusform.planning.vm_planning.vm_object import (
+    HardHint,
+    VmObject,
+    find_changed_argument,
+    rank_names_by_age,
+)
 from nexusform.plans.plan import Action
 from nexusform.resources.address import Address
 from nexusform.scheduling.racks.vms import Hint, HintScope
@@ -31,11 +49,16 @@ class HintTargets:
 
     def __init__(self, inventory: PlanInventory) -> None:
         """Index the machines and racks by id, as targets of hints. Objects with VMs are added later."""
-        self._hosts: dict[str, site_plans.Targets] = {}  # (machine names, rack names) by id
-        names_by_rack: dict[str, set[str]] = {}  # of machines with a block of their own, by rack id
+        # (machine names, rack names) by id.
+        self._hosts: dict[str, site_plans.Targets] = {}
+        # Of machines with a block of their own, by rack id.
+        names_by_rack: dict[str, set[str]] = {}
         for offer in inventory.machines.values():
             machine = offer.machine
-            self._hosts[f"{offer.rack_id}/{machine.name}"] = (frozenset({machine.name}), frozenset({machine.rack}))
+            self._hosts[f"{offer.rack_id}/{machine.name}"] = (
+                frozenset({machine.name}),
+                frozenset({machine.rack}),
+            )
             names_by_rack.setdefault(offer.rack_id, set()).add(machine.name)
         for rack in inventory.racks.values():
             rack_name = frozenset({rack.name})
@@ -45,7 +68,8 @@ class HintTargets:
                 self._hosts[f"{rack.id}/{machine.name}"] = (frozenset({machine.name}), rack_name)
             self._hosts[rack.id] = (frozenset(machine_names), rack_name)
         self._objects: dict[str, VmObject] = {}  # by id
-        self._hints_by_target: dict[str, dict[Address, list[_ConfiguredHint]]] = {}  # by id, then by owner of the hint
+        # By id, then by owner of the hint.
+        self._hints_by_target: dict[str, dict[Address, list[_ConfiguredHint]]] = {}
 
     def add_objects(self, objects: Iterable[VmObject]) -> None:
         """Add the VMs of `objects` as possible targets of hints, and their own hard hints by target."""
@@ -53,10 +77,13 @@ class HintTargets:
             values = vm_object.instance.argument_values
             if values is not None and not vm_object.instance.is_removed:
                 self._objects[vm_object.instance.type.build_id(values)] = vm_object
-                by_target: dict[str, list[_ConfiguredHint]] = {}  # its hard hints, in place of earlier ones
+                # Its hard hints, in place of earlier ones.
+                by_target: dict[str, list[_ConfiguredHint]] = {}
                 for index, hint in _iterate_hard_hints(values):
                     if isinstance(hint["resource_id"], str):
-                        by_target.setdefault(hint["resource_id"], []).append((vm_object, index, hint))
+                        by_target.setdefault(hint["resource_id"], []).append(
+                            (vm_object, index, hint)
+                        )
                 for target, hints in by_target.items():
                     self._hints_by_target.setdefault(target, {})[vm_object.instance.address] = hints
 
@@ -64,14 +91,18 @@ class HintTargets:
         """Return hints for the VMs of an object, from the hard hints of placed VMs with this object as their target.
         Affinity to a cluster means any of its VMs, so it restricts only an object with a single VM.
         """
-        if not self._hints_by_target:  # no VM has a hard hint
+        # No VM has a hard hint.
+        if not self._hints_by_target:
             return []
-        object_id = vm_object.instance.type.build_id(get_mapping(vm_object.instance.argument_values))
+        object_id = vm_object.instance.type.build_id(
+            get_mapping(vm_object.instance.argument_values)
+        )
         hints_by_owner = self._hints_by_target.get(object_id, {})
         is_single = sum(len(pool.numbers) for pool in vm_object.pools) == 1
         hints = []
         for owner, index, attributes in chain.from_iterable(hints_by_owner.values()):
-            if not owner.placements.vms or owner is vm_object:  # without a location yet, or its own hint
+            # Without a location yet, or its own hint.
+            if not owner.placements.vms or owner is vm_object:
                 continue
             # The target must be with, or away from, the owner's VMs.
             machines, racks = _collect_locations(owner)
@@ -85,23 +116,37 @@ class HintTargets:
             )
             if is_single or not hint.is_affinity:
                 first_vm = next(iter(owner.placements.vms.values()))
-                is_existing = not owner.request.actions.recreations  # its VMs stay
-                hints.append(HardHint(owner.instance.address, first_vm.name, index, hint, is_existing=is_existing))
+                # Its VMs stay.
+                is_existing = not owner.request.actions.recreations
+                hints.append(
+                    HardHint(
+                        owner.instance.address, first_vm.name, index, hint, is_existing=is_existing
+                    )
+                )
         return hints
 
     def list_own_hints(self, vm_object: VmObject) -> list[HardHint]:
         """Return the hard hints of an object with one VM, each with the index of its `placement_hint` block."""
-        pool = vm_object.pools[0]  # its only pool
+        # Its only pool.
+        pool = vm_object.pools[0]
         hints_by_attributes = {
-            (hint.target, hint.is_affinity, str(hint.scope)): hint for hint in pool.hints if hint.is_hard
+            (hint.target, hint.is_affinity, str(hint.scope)): hint
+            for hint in pool.hints
+            if hint.is_hard
         }
         hints = []
         for index, attributes in _iterate_hard_hints(get_mapping(vm_object.instance.config)):
             affinity = attributes["hint_type"] == "Affinity"
-            hint = hints_by_attributes.get((str(attributes["resource_id"]), affinity, attributes["scope"]))
-            if hint is not None:  # None: its target has no location, so it had no effect
-                own_hint = HardHint(vm_object.instance.address, pool.names[0], index, hint, is_existing=False)
-                hints.append(own_hint)  # the VM with the hint is only about to be placed
+            hint = hints_by_attributes.get(
+                (str(attributes["resource_id"]), affinity, attributes["scope"])
+            )
+            # None: its target has no location, so it had no effect.
+            if hint is not None:
+                own_hint = HardHint(
+                    vm_object.instance.address, pool.names[0], index, hint, is_existing=False
+                )
+                # The VM with the hint is only about to be placed.
+                hints.append(own_hint)
         return hints
 
     def __call__(self, resource_id: str) -> site_plans.Targets | None:
@@ -153,25 +198,36 @@ def build_vm_context(blocks: BlockPlanner) -> VmContext:
     skus, problems = site_plans.collect_vm_skus(request, inventory)
     hints = HintTargets(inventory)
     machines = {site.id: tuple(site.machines.values()) for site in sites.values()}
-    names_to_heal = {str(address): selection.list_healed_vms(address) for address in blocks.prior.instances}
+    names_to_heal = {
+        str(address): selection.list_healed_vms(address) for address in blocks.prior.instances
+    }
     return VmContext(
         sites=sites,
-        prior_context=site_plans.build_prior_context(blocks.prior, skus, request.registries.resource_types),
+        prior_context=site_plans.build_prior_context(
+            blocks.prior, skus, request.registries.resource_types
+        ),
         current_context=site_plans.ResourceTypeContext(skus, find_targets=hints, sites=machines),
         hints=hints,
         healed_names=names_to_heal if selection.heal else {},
-        explain=None if request.includes_rejections else frozenset(request.explain),  # None: every VM
+        # None: every VM.
+        explain=None if request.includes_rejections else frozenset(request.explain),
         is_recorded_machine=_build_machine_lookup(blocks),
-        diagnostics=(*[_build_duplicate_machine_error(clash, blocks.instances) for clash in clashes], *problems),
+        diagnostics=(
+            *[_build_duplicate_machine_error(clash, blocks.instances) for clash in clashes],
+            *problems,
+        ),
     )
 
 
 def _set_recreated_machines(sites: Mapping[str, site_plans.SitePlan], blocks: BlockPlanner) -> None:
     """Set the machines re-created by this plan in their sites."""
-    missing_addresses = blocks.prior.state.instances.keys() - blocks.prior.instances.keys()  # deleted elsewhere
+    missing_addresses = (
+        blocks.prior.state.instances.keys() - blocks.prior.instances.keys()
+    )  # deleted elsewhere
     destroyed = [instance for instance in blocks.instances.values() if instance.is_destroyed]
     if not missing_addresses and not destroyed:
-        return  # no machine disappears
+        # No machine disappears.
+        return
     from nexusform.planning.vm_planning.machine_recreation import find_recreated_machines
 
     for site_id, machines in find_recreated_machines(blocks, sites).items():
@@ -181,7 +237,9 @@ def _set_recreated_machines(sites: Mapping[str, site_plans.SitePlan], blocks: Bl
 def build_destroy_context(blocks: BlockPlanner) -> VmContext:
     """Build the context of a destroy plan. It has no sites, because nothing is placed."""
     skus, _ = site_plans.collect_vm_skus(blocks.request, blocks.inventory)
-    before = site_plans.build_prior_context(blocks.prior, skus, blocks.request.registries.resource_types)
+    before = site_plans.build_prior_context(
+        blocks.prior, skus, blocks.request.registries.resource_types
+    )
     is_recorded_machine = _build_machine_lookup(blocks)
     return VmContext(
         sites={},
@@ -204,28 +262,43 @@ def _build_machine_lookup(blocks: BlockPlanner) -> Callable[[str, str], bool]:
 
 def _list_recorded_machines(blocks: BlockPlanner) -> frozenset[tuple[str, str]]:
     """Return the machines (site, name) in state, without those of forgotten objects: they are no longer managed."""
-    forgotten = {candidate.address for candidate in blocks.instances.values() if candidate.action is Action.FORGET}
+    forgotten = {
+        candidate.address
+        for candidate in blocks.instances.values()
+        if candidate.action is Action.FORGET
+    }
     objects = blocks.prior.state.list_current_objects()
     recorded = [(address, current) for address, current in objects if address not in forgotten]
-    inventory = site_plans.build_object_inventory(recorded, blocks.request.registries.resource_types)
+    inventory = site_plans.build_object_inventory(
+        recorded, blocks.request.registries.resource_types
+    )
     return site_plans.list_machines(inventory)
 
 
-def _build_duplicate_machine_error(clash: MachineConflict, instances: Mapping[Address, Instance]) -> Diagnostic:
+def _build_duplicate_machine_error(
+    clash: MachineConflict, instances: Mapping[Address, Instance]
+) -> Diagnostic:
     """Build the error for two descriptions of one machine or slot, at the second if it is a block of the plan."""
     if clash.attribute == "name":
         detail = (
-            f'The machine "{clash.name}" exists twice on site {clash.site_id}: {clash.first} and {clash.second} '
+            f'The machine "{clash.name}" exists twice on site {clash.site_id}: {clash.first} and '
+            f"{clash.second} "
             "both describe it. Site and name identify a machine; rename or remove one of them."
         )
     else:
-        detail = f"{clash.first} and {clash.second} describe the same slot of one rack. Change one of the slots."
+        detail = (
+            f"{clash.first} and {clash.second} describe the same slot of one rack. Change one of "
+            "the slots."
+        )
     instances_by_text = {str(address): instance for address, instance in instances.items()}
     second = instances_by_text.get(clash.second)
     if second is None:
         return build_error("duplicate-machine", detail)
-    has_argument = second.type.kind is PlanningKind.MACHINE  # a rack describes its machines elsewhere
-    return second.build_error("duplicate-machine", detail, path=(clash.attribute,) if has_argument else ())
+    # A rack describes its machines elsewhere.
+    has_argument = second.type.kind is PlanningKind.MACHINE
+    return second.build_error(
+        "duplicate-machine", detail, path=(clash.attribute,) if has_argument else ()
+    )
 
 
 def compute_demand(vm_object: VmObject, context: VmContext) -> tuple[VmDemand, list[Diagnostic]]:
@@ -242,11 +315,15 @@ def compute_demand(vm_object: VmObject, context: VmContext) -> tuple[VmDemand, l
         instance.is_invalid = True
         return NO_DEMAND, diagnostics
     site = context.sites.get(demand.site_id)
-    if site is not None and site.scheduler.profile.platform:  # a platform chooses the machines there
+    # A platform chooses the machines there.
+    if site is not None and site.scheduler.profile.platform:
         demand = replace(demand, provenance="predicted")
-    if instance.block is None:  # outside the selection: nothing changes
+    # outside the selection: nothing changes.
+    if instance.block is None:
         return demand, diagnostics
-    target_diagnostics = instance.build_diagnostics(_check_demand_targets(demand, vm_object, context))
+    target_diagnostics = instance.build_diagnostics(
+        _check_demand_targets(demand, vm_object, context)
+    )
     diagnostics += target_diagnostics
     if has_errors(target_diagnostics):
         instance.is_invalid = True
@@ -259,22 +336,33 @@ def keep_existing_numbers(pool: PoolDemand, cluster: str, vm_object: VmObject) -
     remove, so the numbers may have gaps: VMs after a gap stay. The highest numbers leave first, or the newest VMs.
     Example: of the VMs 0, 2 and 5, a count of 2 keeps 0 and 2, and a count of 4 adds number 1.
     """
-    prior_keys = (*vm_object.prior.existing, *vm_object.prior.unplaced)  # with and without a machine
+    # With and without a machine.
+    prior_keys = (*vm_object.prior.existing, *vm_object.prior.unplaced)
     existing_numbers = [number for name, number in prior_keys if name == pool.pool]
     if not (pool.removes_newest or pool.count_path) or set(existing_numbers) <= set(pool.numbers):
-        return pool  # without a count (plain VMs and VNFs), or no VM has a number above the count
+        # Without a count (plain VMs and VNFs), or no VM has a number above the count.
+        return pool
     kept_numbers = sorted(existing_numbers, key=compute_number_sort_key)
     if pool.removes_newest:
-        ages = rank_names_by_age(vm_object.instance.prior_note)  # VMs of an unrecorded age count as the oldest
+        # VMs of an unrecorded age count as the oldest.
+        ages = rank_names_by_age(vm_object.instance.prior_note)
         kept_numbers.sort(key=lambda number: ages.get(f"{cluster}-{pool.pool}-{number}", -1))
     size = len(pool.numbers)
     kept_numbers = kept_numbers[:size]
     free_numbers = sorted(set(pool.numbers).difference(kept_numbers), key=compute_number_sort_key)
-    numbers = sorted([*kept_numbers, *free_numbers[: size - len(kept_numbers)]], key=compute_number_sort_key)
-    return replace(pool, numbers=tuple(numbers), names=tuple(f"{cluster}-{pool.pool}-{number}" for number in numbers))
+    numbers = sorted(
+        [*kept_numbers, *free_numbers[: size - len(kept_numbers)]], key=compute_number_sort_key
+    )
+    return replace(
+        pool,
+        numbers=tuple(numbers),
+        names=tuple(f"{cluster}-{pool.pool}-{number}" for number in numbers),
+    )
 
 
-def _check_demand_targets(demand: VmDemand, vm_object: VmObject, context: VmContext) -> Iterator[Problem]:
+def _check_demand_targets(
+    demand: VmDemand, vm_object: VmObject, context: VmContext
+) -> Iterator[Problem]:
     """Yield errors for missing sites, zones and machines, and warnings for facts missing for the placement rule. A
     missing zone is only a warning if the existing VMs can stay.
     """
@@ -282,9 +370,14 @@ def _check_demand_targets(demand: VmDemand, vm_object: VmObject, context: VmCont
     if site is None:
         known_ids = sorted(context.sites)
         hint = suggest_name(demand.site_id, known_ids)
-        known_text = f" Known sites: {', '.join(known_ids)}." if known_ids else " No nexus_site is declared."
-        path = () if demand.parent_id else ("site_id",)  # a pool with its own resource has the site of its cluster
-        yield Problem(path, "unknown-site", f'No site has the id "{demand.site_id}".{hint}{known_text}')
+        known_text = (
+            f" Known sites: {', '.join(known_ids)}." if known_ids else " No nexus_site is declared."
+        )
+        # A pool with its own resource has the site of its cluster.
+        path = () if demand.parent_id else ("site_id",)
+        yield Problem(
+            path, "unknown-site", f'No site has the id "{demand.site_id}".{hint}{known_text}'
+        )
         return
     zones = site.list_zones()
     for pool in demand.pools:
@@ -294,7 +387,11 @@ def _check_demand_targets(demand: VmDemand, vm_object: VmObject, context: VmCont
         missing_zones = sorted(pool.configured_zones - set(zones))
         if missing_zones:
             problem = _build_unknown_zones_problem(pool, demand.site_id, missing_zones, zones)
-            yield replace(problem, severity=Severity.WARNING) if _can_vms_stay(pool, vm_object, site) else problem
+            yield (
+                replace(problem, severity=Severity.WARNING)
+                if _can_vms_stay(pool, vm_object, site)
+                else problem
+            )
         if pool.pinned_machine and pool.pinned_machine not in site.machines:
             hint = suggest_name(pool.pinned_machine, site.machines)
             detail = f'Site {site.id} has no machine "{pool.pinned_machine}".{hint}'
@@ -306,7 +403,9 @@ def _can_vms_stay(pool: PoolDemand, vm_object: VmObject, site: site_plans.SitePl
     zones_before = {prior.pool: prior.zones for prior in vm_object.prior_pools}
     if pool.pool not in zones_before or zones_before[pool.pool] != pool.zones:
         return False
-    machines = {vm.placement.machine for vm in vm_object.prior.existing.values() if vm.pool == pool.pool}
+    machines = {
+        vm.placement.machine for vm in vm_object.prior.existing.values() if vm.pool == pool.pool
+    }
     return machines <= site.machines.keys()
 
 
@@ -319,7 +418,8 @@ def _build_unknown_zones_problem(
     return Problem(
         (*pool.path, "availability_zones"),
         "unknown-availability-zone",
-        f"No rack of site {site_id} is in zone {names}. Zones of the site: {zone_text}. Use one of these, "
+        f"No rack of site {site_id} is in zone {names}. Zones of the site: {zone_text}. Use one "
+        "of these, "
         "or omit availability_zones to allow all.",
     )
 
@@ -329,25 +429,33 @@ def check_system_pools(objects: Sequence[VmObject]) -> Iterator[Diagnostic]:
     that re-creates the VMs of a pool deletes and creates the pool. For the only System pool, this is an error. A plan
     that leaves a cluster without any System pool gets a warning. New and replaced clusters are not checked.
     """
-    before: Counter[str] = Counter()  # the numbers of System pools by cluster
+    # The numbers of System pools by cluster.
+    before: Counter[str] = Counter()
     after: Counter[str] = Counter()
     for vm_object in objects:
-        before[vm_object.prior.demand.owner] += sum(pool.is_system for pool in vm_object.prior_pools)
+        before[vm_object.prior.demand.owner] += sum(
+            pool.is_system for pool in vm_object.prior_pools
+        )
         after[vm_object.request.demand.owner] += sum(pool.is_system for pool in vm_object.pools)
+    # New, removed, unselected and replaced objects do not change single pools.
     remaining = [
         vm_object
         for vm_object in objects
-        if vm_object.pools and vm_object.instance.block is not None and not vm_object.instance.is_replaced
-    ]  # new, removed, unselected and replaced objects do not change single pools
+        if vm_object.pools
+        and vm_object.instance.block is not None
+        and not vm_object.instance.is_replaced
+    ]
     for vm_object in remaining:
-        if before[vm_object.prior.demand.owner] == 1:  # else another System pool stays meanwhile, or there was none
+        # Else another System pool stays meanwhile, or there was none.
+        if before[vm_object.prior.demand.owner] == 1:
             yield from _check_only_system_pool(vm_object)
     for vm_object in remaining:
         prior = vm_object.prior.demand
         # Pools in blocks of their own have a parent, and count for their cluster.
         if before[prior.owner] and not after[prior.owner] and not prior.parent_id:
             detail = (
-                f"The change leaves {prior.cluster} without a pool of mode System. Azure does not delete "
+                f"The change leaves {prior.cluster} without a pool of mode System. Azure does not "
+                "delete "
                 "the last one. Keep one, or add another."
             )
             warning = Problem((), "system-pools-removed", detail, Severity.WARNING)
@@ -362,12 +470,15 @@ def _check_only_system_pool(vm_object: VmObject) -> Iterator[Diagnostic]:
     pools_with_vms = {name for name, _ in vm_object.prior.existing}
     for pool in vm_object.prior.demand.pools:
         if not pool.is_system or pool.pool not in requested_pools.keys() & pools_with_vms:
-            continue  # a removed pool is reported by a warning
+            # A removed pool is reported by a warning.
+            continue
         if find_changed_argument(pool, requested_pools[pool.pool]):
             yield vm_object.instance.build_error(
                 "last-system-pool-replacement",
-                f"The change deletes and creates {pool.pool}, the only pool of {vm_object.prior.demand.cluster} with "
-                "mode System. A cluster always needs one. Use two steps: add a second pool with mode System and apply; "
+                f"The change deletes and creates {pool.pool}, the only pool of "
+                f"{vm_object.prior.demand.cluster} with "
+                "mode System. A cluster always needs one. Use two steps: add a second pool with "
+                "mode System and apply; "
                 f"then change {pool.pool} and apply again.",
                 pool.path,
             )

@@ -16,7 +16,14 @@ from msgspec.structs import replace
 
 from nexusform.interfaces.plugins import UnplacedVms
 from nexusform.json_data.plain_data import get_list, get_mapping
-from nexusform.placements.vm_demands import NO_DEMAND, PlacedVm, PlacementGroupRule, PoolDemand, VmDemand, index_pools
+from nexusform.placements.vm_demands import (
+    NO_DEMAND,
+    PlacedVm,
+    PlacementGroupRule,
+    PoolDemand,
+    VmDemand,
+    index_pools,
+)
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.vm_planning.site_plans import SitePlan
 from nexusform.resources.address import Address
@@ -36,8 +43,8 @@ MACHINE_EVACUATED = "machine_evacuated"
 HEAL = "heal"
 PLACED_KEY = "placed"
 LEFT_KEY = "left"
-# Keys in the extra data of diagnostics about VMs without a machine: suggested options, and site id, machine and name
-# of each forgotten VM.
+# Keys in the extra data of diagnostics about VMs without a machine: suggested options, and site id,
+# machine and name of each forgotten VM.
 SELECTION_KEY = "selection"
 LOST_VMS_KEY = "forgotten_vms"
 
@@ -169,7 +176,8 @@ class VmObject(Struct):
             or actions.additions
             or actions.forgets
             or self.placements.relocated
-            or len(actions.waiting) < len(self.prior.unplaced)  # some are removed or re-created
+            # Some are removed or re-created.
+            or len(actions.waiting) < len(self.prior.unplaced)
         )
 
     def get_trigger(self, key: VmKey) -> str:
@@ -194,7 +202,9 @@ class VmObject(Struct):
 
     def list_failed_names(self) -> list[str]:
         """Return the names of the requested VMs without capacity."""
-        return [name for key, name in self.requested_names.items() if key in self.placements.failures]
+        return [
+            name for key, name in self.requested_names.items() if key in self.placements.failures
+        ]
 
     def get_left_machines(self) -> dict[str, str]:
         """Return the machines left by VMs placed again because of their machine, by VM name. The machine is missing or
@@ -228,7 +238,9 @@ class VmObject(Struct):
                 losses[key] = trigger
             else:
                 unchanged.append(key)
-        self.request = replace(self.request, actions=replace(self.request.actions, unchanged=unchanged, losses=losses))
+        self.request = replace(
+            self.request, actions=replace(self.request.actions, unchanged=unchanged, losses=losses)
+        )
 
     def forget(self, trigger: str, find_trigger: Callable[[str], str]) -> None:
         """Forget the object for the reason `trigger`: its VMs keep running, unmanaged. `find_trigger` returns what the
@@ -238,7 +250,8 @@ class VmObject(Struct):
         actions = VmActions(forgets=dict.fromkeys((*before.existing, *before.unplaced), trigger))
         for key, vm in before.existing.items():
             machine_trigger = find_trigger(vm.placement.machine)
-            if machine_trigger in (MACHINE_REMOVED, MACHINE_REPLACED):  # a forgotten machine keeps its VMs running
+            # A forgotten machine keeps its VMs running.
+            if machine_trigger in (MACHINE_REMOVED, MACHINE_REPLACED):
                 actions.losses[key] = machine_trigger
                 del actions.forgets[key]
         self.request = RequestedVms(actions=actions)
@@ -247,7 +260,9 @@ class VmObject(Struct):
         """Return every VM after the plan, pools in order, numbers ascending."""
         placed_vms: list[PlacedVm] = []
         for pool in self.pools:
-            placed_vms += [self.placements.vms[key] for key in pool.keys if key in self.placements.vms]
+            placed_vms += [
+                self.placements.vms[key] for key in pool.keys if key in self.placements.vms
+            ]
         return placed_vms
 
     def list_names(self) -> list[str]:
@@ -256,7 +271,10 @@ class VmObject(Struct):
 
     def list_newly_placed(self) -> list[tuple[str, str]]:
         """Return the names and reasons (triggers) of the VMs placed by this plan, in order of placement."""
-        return [(self.placements.vms[key].name, self.get_trigger(key)) for key in self.placements.new_handles]
+        return [
+            (self.placements.vms[key].name, self.get_trigger(key))
+            for key in self.placements.new_handles
+        ]
 
     def list_vms(self) -> Sequence[PlacedVm]:
         """Return every VM after the plan; while the demand is unknown (NO_DEMAND) all prior VMs."""
@@ -269,7 +287,9 @@ class VmObject(Struct):
     def list_racks(self) -> tuple[frozenset[str], frozenset[str]]:
         """Return the racks of the VMs before and after the plan."""
         vms_before, vms_after = self.prior.existing.values(), self.list_vms()
-        return frozenset(vm.placement.rack for vm in vms_before), frozenset(vm.placement.rack for vm in vms_after)
+        return frozenset(vm.placement.rack for vm in vms_before), frozenset(
+            vm.placement.rack for vm in vms_after
+        )
 
     def is_released_early(self, key: VmKey) -> bool:
         """Return whether a VM of an updated object is removed before anything is placed. VMs of a Kubernetes upgrade
@@ -295,48 +315,68 @@ class VmSituation(Struct, frozen=True):
 
     def choose_trigger(self, names: Iterable[str | None], own_trigger: str) -> str:
         """Return why a VM is re-created: -replace names it, or else a trigger of all VMs, or its own. "": it is not."""
-        return HEAL if not self.healed_names.isdisjoint(names) else self.common_trigger or own_trigger
+        return (
+            HEAL if not self.healed_names.isdisjoint(names) else self.common_trigger or own_trigger
+        )
 
 
 def compute_vm_actions(
-    existing_vms: tuple[PlacedVm, ...], prior_demand: VmDemand, demand: VmDemand, situation: VmSituation
+    existing_vms: tuple[PlacedVm, ...],
+    prior_demand: VmDemand,
+    demand: VmDemand,
+    situation: VmSituation,
 ) -> VmActions:
     """Compute the actions on the VMs of one instance. `prior_demand` is the demand of the prior arguments (to find
     changed arguments and nodes deleted outside nexusform). Without a resource, `demand` is NO_DEMAND.
     """
     existing_by_key = {(vm.pool, vm.number): vm for vm in existing_vms}
-    prior_keys = [*existing_by_key, *situation.unplaced]  # of VMs with and without a machine
+    # Of VMs with and without a machine.
+    prior_keys = [*existing_by_key, *situation.unplaced]
     actions = VmActions(removals=_find_removals(prior_keys, demand, situation.common_trigger))
     vm_counts = Counter(pool_name for pool_name, _ in prior_keys)
     prior_pools = index_pools(prior_demand.pools)
     is_upgraded = prior_demand is not NO_DEMAND and demand.version != prior_demand.version
     for pool in demand.pools:
         prior = prior_pools.get(pool.pool)
-        argument_trigger = ROLLING if is_upgraded else find_changed_argument(prior, pool)  # "" for none
-        # With fewer VMs than requested before, some were deleted. Otherwise a scale-in left a free number.
-        prior_numbers = set(prior.numbers) if prior and vm_counts[pool.pool] < len(prior.numbers) else set()
+        # "" for none.
+        argument_trigger = ROLLING if is_upgraded else find_changed_argument(prior, pool)
+        # With fewer VMs than requested before, some were deleted. Otherwise a scale-in left a free
+        # number.
+        prior_numbers = (
+            set(prior.numbers) if prior and vm_counts[pool.pool] < len(prior.numbers) else set()
+        )
         for number in pool.numbers:
             key = (pool.pool, number)
             trigger = ""
             if key in existing_by_key:
                 vm = existing_by_key[key]
-                own_trigger = situation.find_machine_trigger(vm.placement.machine) or argument_trigger
+                own_trigger = (
+                    situation.find_machine_trigger(vm.placement.machine) or argument_trigger
+                )
                 trigger = situation.choose_trigger(vm.names, own_trigger)
                 if not trigger:
                     actions.unchanged.append(key)
-            elif key in situation.unplaced:  # it waits for a machine
-                record = situation.unplaced[key]  # its attributes in state
-                trigger = situation.choose_trigger((record["name"], record.get("platform_name")), argument_trigger)
+            elif key in situation.unplaced:
+                # It waits for a machine.
+                # Its attributes in state.
+                record = situation.unplaced[key]
+                trigger = situation.choose_trigger(
+                    (record["name"], record.get("platform_name")), argument_trigger
+                )
                 if not trigger:
                     actions.waiting.append(key)
             else:
-                _add_action_for_missing_vm(actions, key, situation, prior, was_there=number in prior_numbers)
+                _add_action_for_missing_vm(
+                    actions, key, situation, prior, was_there=number in prior_numbers
+                )
             if trigger:
                 actions.recreations[key] = trigger
     return actions
 
 
-def _find_removals(prior_keys: Iterable[VmKey], demand: VmDemand, common_trigger: str) -> dict[VmKey, str]:
+def _find_removals(
+    prior_keys: Iterable[VmKey], demand: VmDemand, common_trigger: str
+) -> dict[VmKey, str]:
     """Return the VMs before the plan that the demand does not include, each with the trigger (reason) of its removal.
     `common_trigger` is a trigger for all VMs, such as "cluster_replaced", or "". Without it, a VM is removed with its
     whole pool, or by a scale-in.
@@ -345,7 +385,8 @@ def _find_removals(prior_keys: Iterable[VmKey], demand: VmDemand, common_trigger
     removals: dict[VmKey, str] = {}
     for key in prior_keys:
         pool_name, number = key
-        if pool_name not in numbers_by_pool:  # without a demand, the whole resource is removed
+        # Without a demand, the whole resource is removed.
+        if pool_name not in numbers_by_pool:
             removals[key] = common_trigger if demand is NO_DEMAND else "pool_removed"
         elif number not in numbers_by_pool[pool_name]:
             removals[key] = common_trigger or "scale_in"
@@ -353,7 +394,11 @@ def _find_removals(prior_keys: Iterable[VmKey], demand: VmDemand, common_trigger
 
 
 def _add_action_for_missing_vm(
-    actions: VmActions, key: VmKey, situation: VmSituation, prior: PoolDemand | None, was_there: bool
+    actions: VmActions,
+    key: VmKey,
+    situation: VmSituation,
+    prior: PoolDemand | None,
+    was_there: bool,
 ) -> None:
     """Add a VM missing in state. It is re-created if all VMs are, or if it was deleted (`was_there`); else new."""
     if situation.common_trigger:
@@ -366,21 +411,26 @@ def _add_action_for_missing_vm(
 
 def find_changed_argument(prior: PoolDemand | None, pool: PoolDemand) -> str:
     """Return the first changed argument that re-creates the VMs of the pool, in order of precedence, or ""."""
-    if prior is None:  # a new pool
+    # A new pool.
+    if prior is None:
         return ""
     prior_values = dict(prior.triggers)
     return next((name for name, value in pool.triggers if prior_values.get(name) != value), "")
 
 
 def record_vm_placements(
-    prior: Mapping[str, Any] | None, placed_vms: Sequence[tuple[str, str]], present: Collection[str], serial: int
+    prior: Mapping[str, Any] | None,
+    placed_vms: Sequence[tuple[str, str]],
+    present: Collection[str],
+    serial: int,
 ) -> dict[str, Any] | None:
     """Return the private note of an object with the VMs placed by this plan added to those in `prior`; None if empty.
     `placed_vms` are (name, trigger), `present` the names of all VMs afterwards. `serial` is that of the state after
     apply.
     """
     unchanged_names = set(present) - {name for name, _ in placed_vms}
-    entries: list[list[Any]] = []  # serial of the state, trigger, names of the VMs placed then
+    # serial of the state, trigger, names of the VMs placed then.
+    entries: list[list[Any]] = []
     for prior_serial, trigger, names in _read_placed_entries(prior):
         remaining_names = [name for name in names if name in unchanged_names]
         if remaining_names:
@@ -394,9 +444,12 @@ def record_vm_placements(
 
 def record_previous_machines(
     note: Mapping[str, Any] | None,
-    left_machines: Mapping[str, str],  # by name of the VM
-    placed_names: Collection[str],  # of the VMs placed by this plan
-    present: Collection[str],  # names of all VMs after it
+    # By name of the VM.
+    left_machines: Mapping[str, str],
+    # Of the VMs placed by this plan.
+    placed_names: Collection[str],
+    # names of all VMs after it.
+    present: Collection[str],
 ) -> dict[str, Any] | None:
     """Return the private note of an object with the machines left by its VMs: those of this plan, and earlier ones of
     VMs not placed again.
@@ -432,8 +485,10 @@ def find_placement_origin(private: Mapping[str, Any] | None, name: str) -> tuple
 
 def rank_names_by_age(private: Mapping[str, Any] | None) -> dict[str, int]:
     """Return the rank of each recorded VM name by age; 0 is the oldest VM."""
-    entries = sorted(_read_placed_entries(private), key=lambda entry: entry[0])  # by the serial of the state
-    names = dict.fromkeys(name for _, _, entry_names in entries for name in entry_names)  # each at its first entry
+    # By the serial of the state.
+    entries = sorted(_read_placed_entries(private), key=lambda entry: entry[0])
+    # Each at its first entry.
+    names = dict.fromkeys(name for _, _, entry_names in entries for name in entry_names)
     return {name: rank for rank, name in enumerate(names)}
 
 
@@ -444,6 +499,8 @@ def _read_placed_entries(note: Mapping[str, Any] | None) -> list[tuple[int, str,
     valid_entries: list[tuple[int, str, list[str]]] = []
     for entry in get_list(note, PLACED_KEY):
         match entry:
-            case [int(serial), str(trigger), [*names]] if all(isinstance(name, str) for name in names):
+            case [int(serial), str(trigger), [*names]] if all(
+                isinstance(name, str) for name in names
+            ):
                 valid_entries.append((serial, trigger, names))
     return valid_entries

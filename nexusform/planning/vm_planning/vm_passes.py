@@ -34,7 +34,11 @@ from nexusform.planning.vm_planning.site_plans import (
     build_sites,
     place_unmanaged_vms,
 )
-from nexusform.planning.vm_planning.vm_object import VmObject, record_previous_machines, record_vm_placements
+from nexusform.planning.vm_planning.vm_object import (
+    VmObject,
+    record_previous_machines,
+    record_vm_placements,
+)
 from nexusform.plans.plan import Action
 from nexusform.resources.address import Address, ConfigAddress, compute_address_order
 from nexusform.resources.graph import find_reachable
@@ -62,11 +66,13 @@ def plan_vms(
     planner = _VmPlanner(blocks, context)
     first = evaluation.create_tentative_copy()
     instances_by_block = planner.run_first_pass(vm_blocks, first)
-    # Blocks missing in `instances_by_block` wait for pass two: their instances or demands depend on placements.
+    # Blocks missing in `instances_by_block` wait for pass two: their instances or demands depend on
+    # placements.
     early = [*chain.from_iterable(instances_by_block.values()), *orphans]
     all_instances = list(early)
     for block in vm_blocks:
-        if block.address not in instances_by_block:  # its instances in state
+        # Its instances in state.
+        if block.address not in instances_by_block:
             prior_addresses = blocks.prior.by_block.get(block.address, ())
             all_instances += [blocks.build_unchanged(address) for address in prior_addresses]
     planner.add_prior_vms(all_instances)
@@ -76,7 +82,9 @@ def plan_vms(
     for block in vm_blocks:
         if block.address in instances_by_block:
             _expose_invalid_instances(block, first, second)
-            planner.run_second_pass(instances_by_block[block.address], second, needs_evaluation=True)
+            planner.run_second_pass(
+                instances_by_block[block.address], second, needs_evaluation=True
+            )
         else:
             planner.run_second_pass(planner.plan_waiting_block(block, second), second)
     for instance in orphans:
@@ -94,7 +102,9 @@ def _expose_invalid_instances(block: ResourceBlock, first: Evaluation, second: E
     for module in second.list_module_instances(block.address.module):
         block_key = build_resource_key(block.address, module.path)
         first_view = first.resources[block_key]
-        unknown_items = {key: item for key, item in first_view.items.items() if item.attributes is None}
+        unknown_items = {
+            key: item for key, item in first_view.items.items() if item.attributes is None
+        }
         second.resources[block_key] = ResourceView(first_view.shape, unknown_items)
 
 
@@ -105,10 +115,13 @@ class _VmPlanner:
         """Start without VMs; demands are counted to enforce the limit and to report progress."""
         self.blocks = blocks
         self.context = context
-        self.objects: dict[Address, VmObject] = {}  # the VMs of each instance
+        # The VMs of each instance.
+        self.objects: dict[Address, VmObject] = {}
         self.diagnostics: list[Diagnostic] = []
-        self._demand_count = 0  # VMs of all demands so far, for the limit
-        self._new_count = self._placed_count = 0  # new VMs, and those processed so far
+        # VMs of all demands so far, for the limit.
+        self._demand_count = 0
+        # New VMs, and those processed so far.
+        self._new_count = self._placed_count = 0
 
     def _list_vm_objects(self, instances: Sequence[Instance]) -> list[VmObject]:
         return [self.objects[instance.address] for instance in instances]
@@ -121,59 +134,85 @@ class _VmPlanner:
         """
         early_instances: dict[ConfigAddress, list[Instance]] = {}
         for block in vm_blocks:
-            if not evaluation.has_known_modules(block.address.module):  # count or for_each of a module is unknown
+            # count or for_each of a module is unknown.
+            if not evaluation.has_known_modules(block.address.module):
                 continue
-            # Pass two evaluates modules again, and reports their problems, but not the block's own count or for_each.
+            # Pass two evaluates modules again, and reports their problems, but not the block's own
+            # count or for_each.
             expansion_evaluation = evaluation.create_reporting_copy()
             expanded = self.blocks.expand(block, expansion_evaluation, may_wait=True)
-            if expanded is None:  # count or for_each depends on a placement
+            # count or for_each depends on a placement.
+            if expanded is None:
                 continue
             problems = self._evaluate_arguments(expanded.instances, evaluation)
-            if problems is not None:  # None: an argument for placement is unknown
+            # None: an argument for placement is unknown.
+            if problems is not None:
                 early_instances[block.address] = expanded.instances
                 self.blocks.diagnostics += expanded.diagnostics
                 self.diagnostics += [*expansion_evaluation.diagnostics, *problems]
         return early_instances
 
-    def _evaluate_arguments(self, instances: Sequence[Instance], evaluation: Evaluation) -> list[Diagnostic] | None:
+    def _evaluate_arguments(
+        self, instances: Sequence[Instance], evaluation: Evaluation
+    ) -> list[Diagnostic] | None:
         """Return the problems of the arguments, None if one for placement is unknown. Expose them to later blocks."""
         diagnostics: list[Diagnostic] = []
         for instance in instances:
             if instance.is_configured:
                 diagnostics += self.blocks.evaluate(instance, evaluation)
-                if find_unknown_placement_arguments(instance):  # the block waits for pass two
+                # The block waits for pass two.
+                if find_unknown_placement_arguments(instance):
                     return None
                 assert instance.config is not None
                 # Other computed attributes depend on placements.
-                computed = {} if instance.is_invalid else {"id": instance.type.build_id(instance.config)}
+                computed = (
+                    {} if instance.is_invalid else {"id": instance.type.build_id(instance.config)}
+                )
                 instance.decision = ActionDecision(
-                    planned=plan_attributes(instance.type.schema, instance.config, prior=None, computed=computed)
+                    planned=plan_attributes(
+                        instance.type.schema, instance.config, prior=None, computed=computed
+                    )
                 )
             if not instance.is_removed and (instance.planned is not None or instance.is_invalid):
-                expose_instance(instance, evaluation)  # it exists after the plan
+                # It exists after the plan.
+                expose_instance(instance, evaluation)
         return diagnostics
 
     def add_prior_vms(self, instances: Iterable[Instance]) -> None:
         """Build the VMs of the instances, and reserve the capacity of those in state, then of VMs managed elsewhere."""
         for instance in instances:
             recorded = self.blocks.prior.get_recorded_object(instance.address)
-            self.objects[instance.address] = vm_placement_steps.build_vm_object(instance, self.context, recorded)
-        managed_names = set(chain.from_iterable(vm_object.existing_names for vm_object in self.objects.values()))
+            self.objects[instance.address] = vm_placement_steps.build_vm_object(
+                instance, self.context, recorded
+            )
+        managed_names = set(
+            chain.from_iterable(vm_object.existing_names for vm_object in self.objects.values())
+        )
         for site in self.context.sites.values():
-            place_unmanaged_vms(site, managed_names)  # those observed under a managed name are left out
+            # Those observed under a managed name are left out.
+            place_unmanaged_vms(site, managed_names)
 
     def decide_actions(self, instances: Sequence[Instance], evaluation: Evaluation) -> None:
         """Decide the actions on the VMs of all instances, such as to keep, create or remove them. Pools with a resource
         of their own come last, since the replacement of their cluster replaces them, too.
         """
-        self.context.hints.add_objects(self.objects.values())  # possible targets of placement hints
-        clusters = [item for item in instances if item.type.kind is PlanningKind.CLUSTER and not item.is_removed]
+        # possible targets of placement hints.
+        self.context.hints.add_objects(self.objects.values())
+        clusters = [
+            item
+            for item in instances
+            if item.type.kind is PlanningKind.CLUSTER and not item.is_removed
+        ]
         for cluster in clusters:
             attributes = cluster.argument_values
-            if attributes is not None and not cluster.is_invalid:  # an invalid cluster has no usable id
+            # An invalid cluster has no usable id.
+            if attributes is not None and not cluster.is_invalid:
                 # Pools with a resource of their own refer to it.
-                self.context.current_context.clusters[cluster.type.build_id(attributes)] = attributes
-        followers: list[tuple[VmObject, VmDemand]] = []  # pools in resources of their own
+                self.context.current_context.clusters[cluster.type.build_id(attributes)] = (
+                    attributes
+                )
+        # pools in resources of their own.
+        followers: list[tuple[VmObject, VmDemand]] = []
         for vm_object in self._list_vm_objects(instances):
             demand, problems = vm_context.compute_demand(vm_object, self.context)
             self._demand_count += sum(len(pool.numbers) for pool in demand.pools)
@@ -181,22 +220,32 @@ class _VmPlanner:
             if self._demand_count > maximum:
                 raise build_limit_error("VMs", "vms", maximum)
             self.diagnostics += problems
-            if demand.parent_id:  # decided after its cluster, which may be replaced
+            # decided after its cluster, which may be replaced.
+            if demand.parent_id:
                 followers.append((vm_object, demand))
             else:
                 self._decide_object_actions(vm_object, demand, evaluation)
-        # Now it is known which clusters are replaced: their pools are deleted with them, and created again.
+        # Now it is known which clusters are replaced: their pools are deleted with them, and
+        # created again.
         replaced_ids = {
-            cluster.type.build_id(get_mapping(cluster.config)) for cluster in clusters if cluster.is_replaced
+            cluster.type.build_id(get_mapping(cluster.config))
+            for cluster in clusters
+            if cluster.is_replaced
         }
         for vm_object, demand in followers:
             instance = vm_object.instance
-            if demand.parent_id in replaced_ids and instance.prior is not None and instance.block is not None:
+            if (
+                demand.parent_id in replaced_ids
+                and instance.prior is not None
+                and instance.block is not None
+            ):
                 instance.forced_reason = REPLACED_WITH_HOST
             self._decide_object_actions(vm_object, demand, evaluation)
         self.diagnostics += vm_context.check_system_pools(self._list_vm_objects(instances))
 
-    def _decide_object_actions(self, vm_object: VmObject, demand: VmDemand, evaluation: Evaluation) -> None:
+    def _decide_object_actions(
+        self, vm_object: VmObject, demand: VmDemand, evaluation: Evaluation
+    ) -> None:
         """Decide the action on an instance, as far as known before placement, and the actions on its VMs."""
         instance = vm_object.instance
         if instance.is_configured:
@@ -207,14 +256,20 @@ class _VmPlanner:
             # It keeps its VMs, so that their capacity is not allocated to others.
             vm_object.keep_all_vms(vm_object.prior.demand)
             return
-        if not (instance.is_removed or instance.is_replaced):  # a new object counts from the lowest number
-            pools = [vm_context.keep_existing_numbers(pool, demand.cluster, vm_object) for pool in demand.pools]
+        # A new object counts from the lowest number.
+        if not (instance.is_removed or instance.is_replaced):
+            pools = [
+                vm_context.keep_existing_numbers(pool, demand.cluster, vm_object)
+                for pool in demand.pools
+            ]
             demand = replace(demand, pools=tuple(pools))
         vm_placement_steps.decide_actions(vm_object, demand, self.context)
         self._new_count += len(vm_object.request.actions.additions)
         if instance.block is None and instance.action is Action.NO_OP:
             # Outside the selection: it keeps its VMs at their locations.
-            vm_object.keep_unselected_vms(vm_placement_steps.build_machine_trigger_finder(self.context, vm_object))
+            vm_object.keep_unselected_vms(
+                vm_placement_steps.build_machine_trigger_finder(self.context, vm_object)
+            )
 
     def release_and_replace_vms(self, instances: Sequence[Instance]) -> None:
         """Release the capacity of removed VMs; then restore or place all VMs to re-create, oldest object first."""
@@ -222,9 +277,14 @@ class _VmPlanner:
         for vm_object in objects:
             vm_placement_steps.release_vm_capacity(vm_object)
         for site in self.context.sites.values():
-            site.start_recording()  # the placements are repeated with samples
-        objects_to_place = [vm_object for vm_object in objects if vm_object.request.actions.recreations]
-        objects_to_place.sort(key=lambda vm_object: vm_object.instance.prior_creation)  # oldest first
+            # The placements are repeated with samples.
+            site.start_recording()
+        objects_to_place = [
+            vm_object for vm_object in objects if vm_object.request.actions.recreations
+        ]
+        objects_to_place.sort(
+            key=lambda vm_object: vm_object.instance.prior_creation
+        )  # oldest first
         for vm_object in objects_to_place:
             vm_placement_steps.restore_vm_locations(vm_object)
         for vm_object in objects_to_place:
@@ -237,14 +297,20 @@ class _VmPlanner:
         instance, handlers = vm_object.instance, vm_object.instance.type.vms
         assert handlers is not None
         arguments = get_mapping(instance.config)
-        # The pools lack a hint about a VM that had no location yet: the argument shows that there is one.
+        # The pools lack a hint about a VM that had no location yet: the argument shows that there
+        # is one.
         has_hints = any(pool.hints for pool in vm_object.pools) or "placement_hint" in arguments
         if has_hints:
-            demand, _ = handlers.build_demand(arguments, self.context.current_context, instance.address)
+            demand, _ = handlers.build_demand(
+                arguments, self.context.current_context, instance.address
+            )
             request = vm_object.request
-            vm_object.request = replace(request, demand=demand or request.demand)  # None: invalid, reported before
+            # None: invalid, reported before.
+            vm_object.request = replace(request, demand=demand or request.demand)
 
-    def plan_waiting_block(self, block: ResourceBlock, evaluation: Evaluation) -> Sequence[Instance]:
+    def plan_waiting_block(
+        self, block: ResourceBlock, evaluation: Evaluation
+    ) -> Sequence[Instance]:
         """Plan the removals and re-creations of a block with arguments unknown in pass one; return its instances."""
         expanded = self.blocks.expand(block, evaluation)
         assert expanded is not None
@@ -253,7 +319,8 @@ class _VmPlanner:
         for instance in instances:
             if instance.is_configured:
                 self.diagnostics += self.blocks.evaluate_known(instance, evaluation)
-            self.objects.setdefault(instance.address, VmObject(instance)).instance = instance  # with its prior VMs
+            # With its prior VMs.
+            self.objects.setdefault(instance.address, VmObject(instance)).instance = instance
         self.decide_actions(instances, evaluation)
         objects = self._list_vm_objects(instances)
         # Every release comes before the first placement, every restored location before a new one.
@@ -266,7 +333,11 @@ class _VmPlanner:
         return instances
 
     def run_second_pass(
-        self, instances: Sequence[Instance], evaluation: Evaluation, *, needs_evaluation: bool = False
+        self,
+        instances: Sequence[Instance],
+        evaluation: Evaluation,
+        *,
+        needs_evaluation: bool = False,
     ) -> None:
         """Place the new VMs of a block and decide its final actions. With `needs_evaluation`, arguments still unknown
         are evaluated again, with known placements (none of these arguments determines a placement).
@@ -281,7 +352,9 @@ class _VmPlanner:
                     vm_placement_steps.place_new_vms(vm_object, self.context)
                     self.context.hints.add_objects([vm_object])
                     self._placed_count += len(vm_object.request.actions.additions)
-                    self.blocks.request.progress(PlanningStage.VMS, self._placed_count, self._new_count)
+                    self.blocks.request.progress(
+                        PlanningStage.VMS, self._placed_count, self._new_count
+                    )
                 self._decide_final_action(vm_object, evaluation)
             self.blocks.add_instance(instance, evaluation)
 
@@ -297,9 +370,13 @@ class _VmPlanner:
             instance.decision = replace(instance.decision, action=Action.UPDATE)
         if not vm_object.is_unchanged:
             placed_vms, present = vm_object.list_newly_placed(), vm_object.list_names()
-            note = record_vm_placements(instance.prior_note, placed_vms, present, self.blocks.request.state.serial + 1)
+            note = record_vm_placements(
+                instance.prior_note, placed_vms, present, self.blocks.request.state.serial + 1
+            )
             placed_names = {name for name, _ in placed_vms}
-            instance.private = record_previous_machines(note, vm_object.get_left_machines(), placed_names, present)
+            instance.private = record_previous_machines(
+                note, vm_object.get_left_machines(), placed_names, present
+            )
 
     def _compute_attributes_with_placements(self, vm_object: VmObject) -> dict[str, Any]:
         """Return the computed attributes with the placements; {} for unchanged (as in state) or invalid objects."""
@@ -307,12 +384,17 @@ class _VmPlanner:
         assert handlers is not None
         assert instance.config is not None
         if instance.is_invalid:
-            return {}  # nothing can be computed
-        before = instance.before
-        is_changed = before is None or _has_changed_argument(instance.type.schema, instance.config, before)
-        if vm_object.is_unchanged and not is_changed and not self.blocks.inventory.skus:  # declared SKUs may change
+            # Nothing can be computed.
             return {}
-        # The values of attributes that cannot be configured stay, unless a new object replaces the old one.
+        before = instance.before
+        is_changed = before is None or _has_changed_argument(
+            instance.type.schema, instance.config, before
+        )
+        # declared SKUs may change.
+        if vm_object.is_unchanged and not is_changed and not self.blocks.inventory.skus:
+            return {}
+        # The values of attributes that cannot be configured stay, unless a new object replaces the
+        # old one.
         kept_values = {} if instance.is_replaced else get_mapping(before)
         prior_computed = {
             name: kept_values[name]
@@ -321,14 +403,19 @@ class _VmPlanner:
         }
         arguments = {**prior_computed, **instance.config}
         context, placed_vms = self.context.current_context, vm_object.list_placed_vms()
-        return handlers.build_computed_attributes(arguments, context, placed_vms, vm_object.waiting_vms)
+        return handlers.build_computed_attributes(
+            arguments, context, placed_vms, vm_object.waiting_vms
+        )
 
 
-def _has_changed_argument(schema: BlockSchema, config: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
+def _has_changed_argument(
+    schema: BlockSchema, config: Mapping[str, Any], before: Mapping[str, Any]
+) -> bool:
     """Return whether a configured argument differs from the prior object; an unset optional computed one does not."""
     arguments = dict(config)
     for name, attribute in schema.attributes.items():
-        if attribute.computed and arguments.get(name) is None:  # a provider sets it
+        # A provider sets it.
+        if attribute.computed and arguments.get(name) is None:
             arguments.pop(name, None)
     return not has_equal_values(schema, arguments, before)
 
@@ -338,29 +425,41 @@ def plan_destroy(blocks: BlockPlanner) -> tuple[dict[Address, VmObject], Resourc
     configured_blocks = {block.address: block for block in blocks.order.blocks}
     destroyed = _select_instances_to_destroy(blocks.selection, blocks.prior)
     for address in sorted(blocks.prior.instances, key=compute_address_order):
-        if address.type not in blocks.request.registries.resource_types:  # an unknown type
+        # An unknown type.
+        if address.type not in blocks.request.registries.resource_types:
             continue
         block = configured_blocks.get(address.config_address)
         if address in destroyed:
-            blocks.instances[address] = blocks.build_removed_instance(address, reason="", block=block)
+            blocks.instances[address] = blocks.build_removed_instance(
+                address, reason="", block=block
+            )
         else:
             blocks.instances[address] = blocks.build_unchanged(address, block)
     context = vm_context.build_destroy_context(blocks)
-    remaining_context = context  # after the destroy
-    if blocks.selection.is_partial:  # objects outside the selection lose VMs on destroyed machines
+    # After the destroy.
+    remaining_context = context
+    # objects outside the selection lose VMs on destroyed machines.
+    if blocks.selection.is_partial:
         instances = blocks.instances.values()
-        remaining = [(instance.address, instance.prior) for instance in instances if not instance.is_removed]
-        sites, _ = build_sites(build_object_inventory(remaining, blocks.request.registries.resource_types))
+        remaining = [
+            (instance.address, instance.prior) for instance in instances if not instance.is_removed
+        ]
+        sites, _ = build_sites(
+            build_object_inventory(remaining, blocks.request.registries.resource_types)
+        )
         remaining_context = replace(context, sites=sites)
     objects: dict[Address, VmObject] = {}
     for address, instance in blocks.instances.items():
-        if instance.type.vms is None or instance.prior is None:  # a type without VMs, or only deposed objects
+        # A type without VMs, or only deposed objects.
+        if instance.type.vms is None or instance.prior is None:
             continue
         vm_object = objects[address] = vm_placement_steps.build_vm_object(instance, context)
         if instance.is_removed:
             vm_placement_steps.decide_actions(vm_object, NO_DEMAND, context)
         else:
-            vm_object.keep_unselected_vms(vm_placement_steps.build_machine_trigger_finder(remaining_context, vm_object))
+            vm_object.keep_unselected_vms(
+                vm_placement_steps.build_machine_trigger_finder(remaining_context, vm_object)
+            )
     return objects, context.prior_context
 
 
@@ -372,7 +471,9 @@ def _select_instances_to_destroy(selection: Selection, prior: PriorState) -> Abs
     """
     if selection.targets:
         targets = [address for address in prior.instances if selection.is_direct_target(address)]
-        dependents_by_block = index_owners((address, prior.get_dependencies(address)) for address in prior.instances)
+        dependents_by_block = index_owners(
+            (address, prior.get_dependencies(address)) for address in prior.instances
+        )
         return find_reachable(
             targets,
             lambda address: [
@@ -398,8 +499,10 @@ def _select_instances_to_destroy(selection: Selection, prior: PriorState) -> Abs
 def _may_depend_on_object(address: Address, dependency: Address) -> bool:
     """Return whether one object may depend on the other. In two instances of one module call, they never do."""
     for step, other_step in zip(address.module, dependency.module, strict=False):
-        if step.name != other_step.name:  # in different module calls
+        # In different module calls.
+        if step.name != other_step.name:
             return True
-        if step.key != other_step.key:  # in two instances of one call
+        # In two instances of one call.
+        if step.key != other_step.key:
             return False
     return True

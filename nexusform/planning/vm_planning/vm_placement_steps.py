@@ -7,7 +7,14 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from nexusform.placements.vm_demands import NO_DEMAND, PlacedVm, PoolDemand, VmDemand, index_pools, index_vms
+from nexusform.placements.vm_demands import (
+    NO_DEMAND,
+    PlacedVm,
+    PoolDemand,
+    VmDemand,
+    index_pools,
+    index_vms,
+)
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.vm_planning import site_plans
 from nexusform.planning.vm_planning.vm_context import VmContext
@@ -30,35 +37,52 @@ from nexusform.scheduling.racks.vms import Hint, HintScope, NoFitReason, Placeme
 from nexusform.state.objects import ObjectState
 
 
-def build_vm_object(instance: Instance, context: VmContext, recorded: ObjectState | None = None) -> VmObject:
+def build_vm_object(
+    instance: Instance, context: VmContext, recorded: ObjectState | None = None
+) -> VmObject:
     """Build the VM object of an instance, and reserve the capacity of its prior VMs. Deposed objects use no capacity:
     every plan removes their VMs. `recorded` is the object in state, `instance.prior` the one observed by its provider.
     """
     handlers = instance.type.vms
     assert handlers is not None
-    if instance.prior is None:  # a new instance
+    # A new instance.
+    if instance.prior is None:
         return VmObject(instance)
     attributes = instance.prior.attributes
     demand, _ = handlers.build_demand(attributes, context.prior_context, instance.address)
     existing = index_vms(handlers.list_existing_vms(attributes))
     recorded_placements: dict[VmKey, Placement] = {}
-    if recorded is not None and recorded.attributes is not attributes:  # VMs may be observed elsewhere
-        recorded_placements = find_moved_vms(existing, handlers.list_existing_vms(recorded.attributes))
+    # VMs may be observed elsewhere.
+    if recorded is not None and recorded.attributes is not attributes:
+        recorded_placements = find_moved_vms(
+            existing, handlers.list_existing_vms(recorded.attributes)
+        )
     vm_object = VmObject(
-        instance, PriorVms(demand or NO_DEMAND, existing, handlers.list_unplaced_vms(attributes), recorded_placements)
+        instance,
+        PriorVms(
+            demand or NO_DEMAND,
+            existing,
+            handlers.list_unplaced_vms(attributes),
+            recorded_placements,
+        ),
     )
     site = context.sites.get(vm_object.prior.site_id)
-    if site is None:  # without its site, no machine has capacity to reserve
+    # Without its site, no machine has capacity to reserve.
+    if site is None:
         return vm_object
     pools = index_pools(vm_object.prior_pools)
     for key, vm in existing.items():
         pool = pools.get(vm.pool)
         sku = site_plans.find_sku(vm, pool, context.prior_context.skus)
-        reserve_vm_capacity(vm_object, key, site, site_plans.build_vm_name(vm_object.prior.demand, pool, *key), sku)
+        reserve_vm_capacity(
+            vm_object, key, site, site_plans.build_vm_name(vm_object.prior.demand, pool, *key), sku
+        )
     return vm_object
 
 
-def reserve_vm_capacity(vm_object: VmObject, key: VmKey, site: site_plans.SitePlan, name: VmName, sku: VmSku) -> None:
+def reserve_vm_capacity(
+    vm_object: VmObject, key: VmKey, site: site_plans.SitePlan, name: VmName, sku: VmSku
+) -> None:
     """Reserve the capacity of an existing VM on its machine, if the machine exists."""
     reservation = site.place_existing_vm(name, sku, vm_object.get_prior_placement(key))
     if reservation is not None:
@@ -66,7 +90,9 @@ def reserve_vm_capacity(vm_object: VmObject, key: VmKey, site: site_plans.SitePl
         vm_object.placements.reservations[key] = (site, handle)
 
 
-def find_moved_vms(existing: Mapping[VmKey, PlacedVm], recorded: Iterable[PlacedVm]) -> dict[VmKey, Placement]:
+def find_moved_vms(
+    existing: Mapping[VmKey, PlacedVm], recorded: Iterable[PlacedVm]
+) -> dict[VmKey, Placement]:
     """Return the recorded (former) placements of VMs now observed on another machine."""
     moved = {}
     for vm in recorded:
@@ -81,7 +107,9 @@ def decide_actions(vm_object: VmObject, demand: VmDemand, context: VmContext) ->
     removed. The VMs of a forgotten instance keep running, unmanaged.
     """
     if vm_object.instance.action is Action.FORGET:
-        vm_object.forget(_find_common_trigger(vm_object), build_machine_trigger_finder(context, vm_object))
+        vm_object.forget(
+            _find_common_trigger(vm_object), build_machine_trigger_finder(context, vm_object)
+        )
         return
     site = context.sites.get(demand.site_id)
     situation = VmSituation(
@@ -90,13 +118,18 @@ def decide_actions(vm_object: VmObject, demand: VmDemand, context: VmContext) ->
         find_machine_trigger=build_machine_trigger_finder(context, vm_object),
         unplaced=vm_object.prior.unplaced,
     )
-    actions = compute_vm_actions(tuple(vm_object.prior.existing.values()), vm_object.prior.demand, demand, situation)
+    actions = compute_vm_actions(
+        tuple(vm_object.prior.existing.values()), vm_object.prior.demand, demand, situation
+    )
     vm_object.request = RequestedVms(demand, site, actions)
     for key in actions.unchanged:
         assert site is not None, "without its site, its machine is missing"
         vm = vm_object.prior.existing[key]
-        placement = site_plans.refresh_rack_and_zone(site.machines[vm.placement.machine], vm.placement)
-        if placement is not vm.placement:  # its machine has a new rack or zone
+        placement = site_plans.refresh_rack_and_zone(
+            site.machines[vm.placement.machine], vm.placement
+        )
+        # Its machine has a new rack or zone.
+        if placement is not vm.placement:
             vm = replace(vm, placement=placement)
             vm_object.placements.relocated.add(key)
         vm_object.placements.vms[key] = vm
@@ -113,7 +146,8 @@ def _find_machine_trigger(context: VmContext, site_id: str, machine: str) -> str
     but nexusform no longer manages it.
     """
     site = context.sites.get(site_id)
-    trigger = MACHINE_REMOVED  # with its whole site
+    # With its whole site.
+    trigger = MACHINE_REMOVED
     if site is not None:
         trigger = site.find_machine_trigger(machine)
     # A machine neither planned nor in state was forgotten, by this plan or before.
@@ -126,9 +160,12 @@ def _update_vfs_of_unchanged_vms(vm_object: VmObject) -> None:
     """Update the SR-IOV VFs used by unchanged VMs to those of their pool: only they change without a re-creation. Each
     VM of a pool with another number of VFs is released at the scheduler, and added again with the new SKU.
     """
-    vfs_before = {pool.pool: pool.sku.vfs for pool in vm_object.prior_pools}  # virtual functions per VM, by pool
+    # virtual functions per VM, by pool.
+    vfs_before = {pool.pool: pool.sku.vfs for pool in vm_object.prior_pools}
     pools = vm_object.pools
-    changed_pools = index_pools(pool for pool in pools if pool.sku.vfs != vfs_before.get(pool.pool, pool.sku.vfs))
+    changed_pools = index_pools(
+        pool for pool in pools if pool.sku.vfs != vfs_before.get(pool.pool, pool.sku.vfs)
+    )
     for key in vm_object.request.actions.unchanged:
         pool_name, number = key
         if pool_name not in changed_pools or key not in vm_object.placements.reservations:
@@ -143,7 +180,8 @@ def _update_vfs_of_unchanged_vms(vm_object: VmObject) -> None:
 def _find_common_trigger(vm_object: VmObject) -> str:
     """Return the trigger for every VM of the instance, "" for individual triggers."""
     if vm_object.instance.is_removed:
-        if vm_object.prior.demand.parent_id:  # a pool as a resource of its own
+        # A pool as a resource of its own.
+        if vm_object.prior.demand.parent_id:
             return "pool_removed"
         return "cluster_removed"
     if vm_object.instance.is_replaced:
@@ -184,7 +222,8 @@ class _RequestedVm(NamedTuple):
 
 def _iterate_requested_vms(vm_object: VmObject, keys: Container[VmKey]) -> Iterator[_RequestedVm]:
     """Yield those of the requested VMs with one of these keys, pool by pool in the order of the demand."""
-    for pool in vm_object.pools if keys else ():  # most objects have no such VM, and some have thousands of others
+    # Most objects have no such VM, and some have thousands of others.
+    for pool in vm_object.pools if keys else ():
         for number, name in zip(pool.numbers, pool.names, strict=True):
             if (pool.pool, number) in keys:
                 yield _RequestedVm(pool, number, name)
@@ -197,13 +236,20 @@ def restore_vm_locations(vm_object: VmObject) -> None:
     site = vm_object.request.site
     if site is None:
         return
-    keys = {key for key, trigger in vm_object.request.actions.recreations.items() if trigger == MACHINE_REPLACED}
+    keys = {
+        key
+        for key, trigger in vm_object.request.actions.recreations.items()
+        if trigger == MACHINE_REPLACED
+    }
     skus_before = {pool.pool: pool.sku for pool in vm_object.prior_pools}
     for vm in _iterate_requested_vms(vm_object, keys):
         demand = site_plans.build_demand(vm_object.request.demand, vm.pool, vm.number)
         is_unchanged = skus_before.get(vm.pool.pool) == vm.pool.sku
-        result = site.restore(demand, vm_object.get_prior_placement(vm.key), is_unchanged=is_unchanged)
-        if result is not None:  # None: the location is not available
+        result = site.restore(
+            demand, vm_object.get_prior_placement(vm.key), is_unchanged=is_unchanged
+        )
+        # None: the location is not available.
+        if result is not None:
             handle, placement = result
             _record_placement(vm_object, vm, handle, placement)
             vm_object.placements.restored.add(vm.key)
@@ -217,7 +263,8 @@ def place_recreated_vms(vm_object: VmObject, context: VmContext) -> None:
     upgraded_vms: dict[str, list[_RequestedVm]] = {}  # by pool
     for vm in _iterate_requested_vms(vm_object, recreations):
         trigger = recreations[vm.key]
-        if trigger == ROLLING:  # a Kubernetes upgrade
+        # A Kubernetes upgrade.
+        if trigger == ROLLING:
             upgraded_vms.setdefault(vm.pool.pool, []).append(vm)
         elif vm.key not in vm_object.placements.restored:
             last_resort = None
@@ -229,12 +276,15 @@ def place_recreated_vms(vm_object: VmObject, context: VmContext) -> None:
         _replace_in_batches(vm_object, pool_vms, context)
 
 
-def _replace_in_batches(vm_object: VmObject, pool_vms: Sequence[_RequestedVm], context: VmContext) -> None:
+def _replace_in_batches(
+    vm_object: VmObject, pool_vms: Sequence[_RequestedVm], context: VmContext
+) -> None:
     """Replace VMs of one pool batch by batch. Without surge, the old VMs of a batch are released first and make room
     for the new ones. With surge, they are released after the new ones are placed. An old VM without a successor keeps
     its machine.
     """
-    pool = pool_vms[0].pool  # of all of them
+    # Of all of them.
+    pool = pool_vms[0].pool
     for start in range(0, len(pool_vms), pool.batch_size):
         batch = pool_vms[start : start + pool.batch_size]
         if not pool.surge_size:
@@ -244,7 +294,8 @@ def _replace_in_batches(vm_object: VmObject, pool_vms: Sequence[_RequestedVm], c
             _place_vm(vm_object, vm, context)
         for vm in batch:
             if vm.key not in vm_object.placements.failures:
-                _release_vm_capacity(vm_object, vm.key)  # if it is not released yet
+                # If it is not released yet.
+                _release_vm_capacity(vm_object, vm.key)
 
 
 def place_new_vms(vm_object: VmObject, context: VmContext) -> None:
@@ -253,13 +304,16 @@ def place_new_vms(vm_object: VmObject, context: VmContext) -> None:
         _place_vm(vm_object, vm, context)
 
 
-def _place_vm(vm_object: VmObject, vm: _RequestedVm, context: VmContext, *, last_resort: str | None = None) -> None:
+def _place_vm(
+    vm_object: VmObject, vm: _RequestedVm, context: VmContext, *, last_resort: str | None = None
+) -> None:
     """Place a VM on its pinned machine or by the placement rule, or record that it fits nowhere. `last_resort` is the
     machine of a VM to re-create: it returns there only if no other machine fits.
     """
     pool, site = vm.pool, vm_object.request.site
     assert site is not None, "a demand without its site is invalid"
-    if pool.pinned_machine:  # named by the user; the placement rule may reject it, with a warning
+    # named by the user; the placement rule may reject it, with a warning.
+    if pool.pinned_machine:
         demand = site_plans.build_demand(vm_object.request.demand, pool, vm.number)
         handle, placement, rejection = site.place_pinned_vm(demand, pool.pinned_machine)
         _record_placement(vm_object, vm, handle, placement)
@@ -268,7 +322,10 @@ def _place_vm(vm_object: VmObject, vm: _RequestedVm, context: VmContext, *, last
         return
     shortage = vm_object.placements.pool_shortages.get(pool.pool)
     # Whether the user wants the placement of this VM explained; `explain` None means every VM.
-    is_requested = context.explain is not None and (str(vm_object.instance.address), vm.name) in context.explain
+    is_requested = (
+        context.explain is not None
+        and (str(vm_object.instance.address), vm.name) in context.explain
+    )
     if shortage is not None and last_resort is None and not pool.groups and not is_requested:
         # The next VM of a pool has the same demand: after one failure it fails, too.
         vm_object.placements.failures[vm.key] = shortage
@@ -285,13 +342,20 @@ def _place_vm(vm_object: VmObject, vm: _RequestedVm, context: VmContext, *, last
         _record_placement(vm_object, vm, handle, placement)
         return
     vm_object.placements.failures[vm.key] = answer
-    if answer.binding == hint_rule.FILTER.name:  # hard hints rejected the last machines
-        vm_object.placements.binding_hints[:] = [*incoming_hints, *context.hints.list_own_hints(vm_object)]
-    if not pool.hints and not pool.groups:  # with any, the next VM of the pool may still fit
+    # hard hints rejected the last machines.
+    if answer.binding == hint_rule.FILTER.name:
+        vm_object.placements.binding_hints[:] = [
+            *incoming_hints,
+            *context.hints.list_own_hints(vm_object),
+        ]
+    # With any, the next VM of the pool may still fit.
+    if not pool.hints and not pool.groups:
         vm_object.placements.pool_shortages[pool.pool] = answer
 
 
-def _record_placement(vm_object: VmObject, vm: _RequestedVm, handle: int, placement: Placement) -> None:
+def _record_placement(
+    vm_object: VmObject, vm: _RequestedVm, handle: int, placement: Placement
+) -> None:
     """Record the location of a VM placed by this plan, and its handle at the scheduler of the site."""
     vm_object.placements.new_handles[vm.key] = handle
     vm_object.placements.vms[vm.key] = PlacedVm(
@@ -312,9 +376,11 @@ def build_group_hints(vm_object: VmObject, pool: PoolDemand) -> list[Hint]:
     """
     hints = []
     for group in pool.groups:
-        if group.scope == "site":  # all VMs of an object are on one site anyway
+        # All VMs of an object are on one site anyway.
+        if group.scope == "site":
             continue
-        machines: Counter[str] = Counter()  # numbers of VMs of the group
+        # numbers of VMs of the group.
+        machines: Counter[str] = Counter()
         racks: Counter[str] = Counter()
         for vm in vm_object.placements.vms.values():
             if vm.pool in group.pools:

@@ -1,18 +1,24 @@
 """Impact of a plan on running objects: the effect of each row, totals, and guard rails."""
 
-PUBLIC = {  # public names of the package, by module
+# public names of the package, by module.
+PUBLIC = {
     "decision_figures": (
-        "build_decision PlanDecisionSummary SpareCapacitySummary PlacementConfidenceSummary ImpactSummary "
+        "build_decision PlanDecisionSummary SpareCapacitySummary PlacementConfidenceSummary "
+        "ImpactSummary "
         "SurgeVerdict SUFFICIENT INSUFFICIENT DrainMinuteRange"
     ),
     "object_effects": (
-        "select_rows_outside_upgrades REMOVAL_EFFECTS DISRUPTIVE_EFFECTS Effect format_effect_clauses count_effects "
-        "compute_effect EffectCount LOSS_EFFECTS Node get_source_node count_objects_with_effects describe_lost_vms "
+        "select_rows_outside_upgrades REMOVAL_EFFECTS DISRUPTIVE_EFFECTS Effect "
+        "format_effect_clauses count_effects "
+        "compute_effect EffectCount LOSS_EFFECTS Node get_source_node count_objects_with_effects "
+        "describe_lost_vms "
         "describe_state collect_upgrade_nodes format_effect_verb format_kind_counts"
     ),
     "guard_rails": (
-        "list_broken_limits GUARD_RAIL apply_limits GuardRailLimit get_limit_text parse_guard_rail_limits "
-        "NOT_PREDICTED NOTHING_TO_PREDICT STRANDED BLOCKED PASSED count_unpredicted_resources format_limit "
+        "list_broken_limits GUARD_RAIL apply_limits GuardRailLimit get_limit_text "
+        "parse_guard_rail_limits "
+        "NOT_PREDICTED NOTHING_TO_PREDICT STRANDED BLOCKED PASSED count_unpredicted_resources "
+        "format_limit "
         "has_enough_samples has_unknown_capacity"
     ),
     "previous_plan": "compare_with_previous warn_about_previous",

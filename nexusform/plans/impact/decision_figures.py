@@ -127,16 +127,23 @@ def _build_surge_verdicts(plan: Plan, best_result: str) -> tuple[SurgeVerdict, .
     """Return for each cluster whether the extra VMs of a rolling upgrade fit after the plan. The result is the worst
     one over the VM SKUs of its pools, and never better than `best_result`.
     """
-    results: dict[tuple[str, str], str] = {}  # by site and cluster
-    for row in plan.capacity:  # of one site and SKU
-        if row.after is None:  # the plan removes the site, so its clusters have no later upgrade
+    # By site and cluster.
+    results: dict[tuple[str, str], str] = {}
+    # Of one site and SKU.
+    for row in plan.capacity:
+        # The plan removes the site, so its clusters have no later upgrade.
+        if row.after is None:
             continue
-        for cluster in row.after.clusters:  # clusters with a pool of the SKU
+        # clusters with a pool of the SKU.
+        for cluster in row.after.clusters:
             results.setdefault((row.site, cluster), best_result)
-        for cluster in row.after.uncertain_surge_clusters:  # the fit depends on unknown NUMA cells
-            if results.get((row.site, cluster)) != INSUFFICIENT:  # a worse result for another SKU stays
+        # The fit depends on unknown NUMA cells.
+        for cluster in row.after.uncertain_surge_clusters:
+            # A worse result for another SKU stays.
+            if results.get((row.site, cluster)) != INSUFFICIENT:
                 results[row.site, cluster] = UNKNOWN
-        for cluster in row.after.no_surge_clusters:  # the extra VMs do not fit
+        # The extra VMs do not fit.
+        for cluster in row.after.no_surge_clusters:
             results[row.site, cluster] = INSUFFICIENT
     return tuple(SurgeVerdict(site, cluster, result) for (site, cluster), result in results.items())
 
@@ -145,12 +152,16 @@ def _build_impact_figures(plan: Plan) -> ImpactSummary:
     """Count the objects affected by a plan, and the most VMs of one cluster down at once. In the worst case, all VMs
     outside of upgrades are down at the same time.
     """
-    counts = count_effects(plan.placements)  # numbers of objects by effect, kind and state
-    down: Counter[tuple[str, str]] = Counter()  # the most VMs down at a time, by cluster (site id, name)
-    for row in _select_interrupted_vms(plan):  # all at once, as a worst case
+    # numbers of objects by effect, kind and state.
+    counts = count_effects(plan.placements)
+    # The most VMs down at a time, by cluster (site id, name).
+    down: Counter[tuple[str, str]] = Counter()
+    # All at once, as a worst case.
+    for row in _select_interrupted_vms(plan):
         down[row.site_id, row.cluster] += 1
     for upgrade in plan.upgrades:
-        pool_counts = [0 if pool.surges else pool.concurrent_vms for pool in upgrade.pools]  # a surge adds VMs first
+        # A surge adds VMs first.
+        pool_counts = [0 if pool.surges else pool.concurrent_vms for pool in upgrade.pools]
         # A rolling upgrade handles one pool after another.
         most_down = max(pool_counts, default=0) if upgrade.is_rolling else sum(pool_counts)
         down[upgrade.site_id, upgrade.cluster] += most_down
@@ -169,12 +180,16 @@ def _build_impact_figures(plan: Plan) -> ImpactSummary:
 def _count_most_stopped_vms(actions: Iterable[PlannedMachineAction]) -> int:
     """Return the largest number of VMs of a site stopped at one time by machine actions, one action after another."""
     maximum = 0
-    off_vms_by_site: dict[str, set[str]] = {}  # VMs still stopped when the next action begins
-    for action in actions:  # in order of their maintenance windows
+    # VMs still stopped when the next action begins.
+    off_vms_by_site: dict[str, set[str]] = {}
+    # In order of their maintenance windows.
+    for action in actions:
         off_vms = off_vms_by_site.setdefault(action.site_id, set())
         maximum = max(maximum, len(off_vms.union(action.stopped_vms)))
-        off_vms.difference_update(action.stopped_vms)  # started again after the action
-        if action.leaves_off:  # the machine stays powered off, and its VMs with it
+        # started again after the action.
+        off_vms.difference_update(action.stopped_vms)
+        # The machine stays powered off, and its VMs with it.
+        if action.leaves_off:
             off_vms.update(action.stopped_vms)
     return maximum
 
@@ -183,7 +198,11 @@ def _select_interrupted_vms(plan: Plan) -> Iterable[PlacementChange]:
     """Yield the interrupted VMs, without those re-created pool by pool."""
     pools = list_upgrade_pools(plan)
     for row in plan.placements:
-        if row.kind == VM and compute_effect(row) in DISRUPTIVE_EFFECTS and not is_upgrade_row(row, pools):
+        if (
+            row.kind == VM
+            and compute_effect(row) in DISRUPTIVE_EFFECTS
+            and not is_upgrade_row(row, pools)
+        ):
             yield row
 
 
@@ -192,16 +211,20 @@ def _compute_drain_minutes(plan: Plan) -> DrainMinuteRange | None:
     another, if every batch takes the drain timeout of its pool (control planes have none).
     """
     timeouts = {  # in seconds
-        (table.site_id, table.cluster, table.pool): table.drain_timeout for table in plan.placement_tables
+        (table.site_id, table.cluster, table.pool): table.drain_timeout
+        for table in plan.placement_tables
     }
     drained_pools = {
         (row.site_id, row.cluster, row.pool)
         for row in _select_interrupted_vms(plan)
-        if compute_effect(row) is not Effect.LOST  # a VM without its host is not drained
+        # A VM without its host is not drained.
+        if compute_effect(row) is not Effect.LOST
     }
     seconds = sum(timeouts.get(pool, 0) for pool in drained_pools)
     seconds += sum(pool.drain_seconds for upgrade in plan.upgrades for pool in upgrade.pools)
-    return DrainMinuteRange(0, -(-seconds // _SECONDS_PER_MINUTE)) if seconds else None  # rounded up
+    return (
+        DrainMinuteRange(0, -(-seconds // _SECONDS_PER_MINUTE)) if seconds else None
+    )  # rounded up
 
 
 def _build_confidence_figures(plan: Plan) -> PlacementConfidenceSummary:
@@ -209,7 +232,8 @@ def _build_confidence_figures(plan: Plan) -> PlacementConfidenceSummary:
     The cause is the assumption behind the location (`depends_on`), or a tie of several nodes.
     """
     pod_count = 0
-    causes: Counter[str] = Counter()  # of uncertain pods
+    # Of uncertain pods.
+    causes: Counter[str] = Counter()
     for row in plan.placements:
         if KINDS[row.kind].runs_on_vms and "certain" in row.scores:
             pod_count += 1

@@ -8,7 +8,13 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning, suggest_name
 from nexusform.diagnostics.levels import UNKNOWN_CAPACITY_IDS
-from nexusform.diagnostics.phrases import enclose, format_count, format_list, group_by, select_word_form
+from nexusform.diagnostics.phrases import (
+    enclose,
+    format_count,
+    format_list,
+    group_by,
+    select_word_form,
+)
 from nexusform.plans.impact.object_effects import (
     DISRUPTIVE_EFFECTS,
     REMOVAL_EFFECTS,
@@ -26,11 +32,14 @@ from nexusform.plans.site_capacity.occupancy import select_largest_sku_rows
 from nexusform.scheduling.racks.uncertainty.certainty import MIN_RUNS
 
 GUARD_RAIL: Final = "guard-rail"
-STRANDED: Final = "deleted-machine-with-vms"  # the only error with which limits are still checked
-NOT_PREDICTED: Final = "resource-not-predicted"  # part of another tool's plan without a prediction
+# The only error with which limits are still checked.
+STRANDED: Final = "deleted-machine-with-vms"
+# part of another tool's plan without a prediction.
+NOT_PREDICTED: Final = "resource-not-predicted"
 NOTHING_TO_PREDICT: Final = "nothing-to-predict"
 NOT_CHECKED: Final = "guard-rails-not-checked"
-_LIMIT: Final = "guard_rail"  # key in the extra data of the error
+# key in the extra data of the error.
+_LIMIT: Final = "guard_rail"
 PASSED: Final = "passed"
 BLOCKED: Final = "blocked"
 UNKNOWN: Final = "unknown"
@@ -78,18 +87,22 @@ def parse_guard_rail_limits(text: str) -> tuple[GuardRailLimit, ...]:
             continue
         if limit.name in limits:
             mistakes.append(f'"{limit.name}" is given twice.')
-        limits[limit.name] = limit  # in the order of the text
+        # In the order of the text.
+        limits[limit.name] = limit
     if mistakes:
         raise ValueError("\n".join(mistakes))
     if not limits:
-        raise ValueError(f"name at least one limit, for example moved:0. Known are: {', '.join(GUARD_RAILS)}.")
+        raise ValueError(
+            f"name at least one limit, for example moved:0. Known are: {', '.join(GUARD_RAILS)}."
+        )
     return tuple(limits.values())
 
 
 def _parse_limit(item: str) -> GuardRailLimit:
     """Parse one limit, `name:number`. Raises ValueError with the mistake."""
     name, _, number = item.partition(":")
-    rail = GUARD_RAILS.get(name)  # the definition of the limit
+    # The definition of the limit.
+    rail = GUARD_RAILS.get(name)
     if rail is None:
         hint = suggest_name(name, GUARD_RAILS)
         raise ValueError(f'there is no limit "{name}". Known are: {", ".join(GUARD_RAILS)}.{hint}')
@@ -97,9 +110,12 @@ def _parse_limit(item: str) -> GuardRailLimit:
         value = float(number) if rail.is_fraction else float(int(number))
     except (ValueError, OverflowError):
         value = -1.0  # rejected below
-    if value < 0 or (rail.is_fraction and not value <= 1):  # not `value > 1`, which accepts `nan`
+    # Not `value > 1`, which accepts `nan`.
+    if value < 0 or (rail.is_fraction and not value <= 1):
         kind = "a number from 0 to 1" if rail.is_fraction else "a whole number from 0 on"
-        raise ValueError(f'"{item}" needs {kind} after a colon, for example {name}:{_EXAMPLES[name]}.')
+        raise ValueError(
+            f'"{item}" needs {kind} after a colon, for example {name}:{_EXAMPLES[name]}.'
+        )
     return GuardRailLimit(name, value)
 
 
@@ -116,7 +132,9 @@ def apply_limits(plan: Plan, limits: Iterable[GuardRailLimit]) -> Plan:
     diagnostics: list[Diagnostic] = []
     # Resources without a prediction make every figure unknown.
     missing = count_unpredicted_resources(plan)
-    unpredicted = GuardRailMeasurement(value=None, text=f"{format_count(missing, 'resource')} could not be predicted")
+    unpredicted = GuardRailMeasurement(
+        value=None, text=f"{format_count(missing, 'resource')} could not be predicted"
+    )
     for limit in limits:
         measurements = list(GUARD_RAILS[limit.name].measure(plan))
         if missing:
@@ -126,7 +144,11 @@ def apply_limits(plan: Plan, limits: Iterable[GuardRailLimit]) -> Plan:
             measurements.append(GuardRailMeasurement(value=None, text=text))
         is_broken = GUARD_RAILS[limit.name].is_broken
         # An unknown figure (None) breaks every limit.
-        breaches = [entry for entry in measurements if entry.value is None or is_broken(entry.value, limit.value)]
+        breaches = [
+            entry
+            for entry in measurements
+            if entry.value is None or is_broken(entry.value, limit.value)
+        ]
         diagnostics += [_build_limit_error(limit, breach) for breach in breaches]
         results.append(_summarize_breaches(limit, measurements, breaches))
     return replace(plan, guard_rails=tuple(results), diagnostics=(*plan.diagnostics, *diagnostics))
@@ -136,8 +158,10 @@ def _build_limit_error(limit: GuardRailLimit, breach: GuardRailMeasurement) -> D
     """Build the error about a broken limit, or one without a known figure (the value of `breach` is None)."""
     limit_text = format_limit(limit.name, limit.value)
     _, _, number = limit_text.partition(":")
-    allowed = GUARD_RAILS[limit.name].allowed.format(number)  # such as `at least 5`
-    may_start_with_name = breach.value is not None  # for example of a site: `lab has capacity for ...`
+    # Such as `at least 5`.
+    allowed = GUARD_RAILS[limit.name].allowed.format(number)
+    # For example of a site: `lab has capacity for ...`.
+    may_start_with_name = breach.value is not None
     text = breach.text if may_start_with_name else f"{breach.text[:1].upper()}{breach.text[1:]}"
     detail = f"{text}; -fail-on={limit_text} allows {allowed}."
     return build_error(GUARD_RAIL, detail, extra={_LIMIT: limit_text})
@@ -145,22 +169,32 @@ def _build_limit_error(limit: GuardRailLimit, breach: GuardRailMeasurement) -> D
 
 def _add_unchecked_limits(plan: Plan, limits: Sequence[GuardRailLimit]) -> Plan:
     """Return a failed plan with an unknown result per limit, and one warning for all instead of errors."""
-    results = [GuardRailResult(limit.name, limit.value, None, UNKNOWN, _PLAN_FAILED) for limit in limits]
+    results = [
+        GuardRailResult(limit.name, limit.value, None, UNKNOWN, _PLAN_FAILED) for limit in limits
+    ]
     names = format_list(format_limit(limit.name, limit.value) for limit in limits)
-    text = f"{names} {select_word_form(len(limits), 'was', 'were')} not checked because {_PLAN_FAILED}."
+    text = (
+        f"{names} {select_word_form(len(limits), 'was', 'were')} not checked because "
+        f"{_PLAN_FAILED}."
+    )
     warning = build_warning(NOT_CHECKED, text)
     return replace(plan, guard_rails=tuple(results), diagnostics=(*plan.diagnostics, warning))
 
 
 def _summarize_breaches(
-    limit: GuardRailLimit, measurements: Sequence[GuardRailMeasurement], breaches: Sequence[GuardRailMeasurement]
+    limit: GuardRailLimit,
+    measurements: Sequence[GuardRailMeasurement],
+    breaches: Sequence[GuardRailMeasurement],
 ) -> GuardRailResult:
     """Return the result of a limit, with the worst known figure. It is PASSED without breaches, and BLOCKED with some.
     It is UNKNOWN, and has no figure (None), if all breaches are unknown figures.
     """
-    known_values = [float(measurement.value) for measurement in measurements if measurement.value is not None]
+    known_values = [
+        float(measurement.value) for measurement in measurements if measurement.value is not None
+    ]
     worst = max(known_values, default=None)
-    if GUARD_RAILS[limit.name].is_minimum:  # the smallest figure is the worst one
+    # The smallest figure is the worst one.
+    if GUARD_RAILS[limit.name].is_minimum:
         worst = min(known_values, default=None)
     if not breaches:
         return GuardRailResult(limit.name, limit.value, worst, PASSED)
@@ -200,7 +234,12 @@ def _measure_moved_objects(plan: Plan) -> Iterator[GuardRailMeasurement]:
     clauses = format_effect_clauses(counts, DISRUPTIVE_EFFECTS)
     if substitutions:
         subjects = format_kind_counts(substitutions)
-        clauses.append(f"{subjects} {select_word_form(sum(substitutions.values()), 'is', 'are')} replaced by others")
+        clauses.append(
+            (
+                f"{subjects} {select_word_form(sum(substitutions.values()), 'is', 'are')} "
+                "replaced by others"
+            )
+        )
     stopped = len(select_stopped_vms(plan.machine_actions))
     clauses += describe_stopped_vms(plan.machine_actions)
     clauses += describe_lost_vms(plan)
@@ -230,14 +269,22 @@ def _measure_spare_capacity(plan: Plan) -> Iterator[GuardRailMeasurement]:
         text = f"{row.site} has capacity for {after.free:,} more {row.sku} after this plan"
         yield GuardRailMeasurement(after.free, text)
     counted_sites = {row.site_id for row, _ in rows}
-    uncounted = [site.name for site in plan.sites if not site.is_removed and site.id not in counted_sites]
+    uncounted = [
+        site.name for site in plan.sites if not site.is_removed and site.id not in counted_sites
+    ]
     if uncounted and (plan.errored or not rows):
         reason = _PLAN_FAILED if plan.errored else "no pool there uses a VM SKU"
-        yield GuardRailMeasurement(None, f"the spare capacity of {format_list(uncounted)} is unknown: {reason}")
+        yield GuardRailMeasurement(
+            None, f"the spare capacity of {format_list(uncounted)} is unknown: {reason}"
+        )
     elif not rows:
-        yield GuardRailMeasurement(None, "spare capacity is unknown: no site exists after this plan")
+        yield GuardRailMeasurement(
+            None, "spare capacity is unknown: no site exists after this plan"
+        )
     if has_unknown_capacity(plan):
-        yield GuardRailMeasurement(None, "spare capacity is unknown because data is missing (see the warnings)")
+        yield GuardRailMeasurement(
+            None, "spare capacity is unknown because data is missing (see the warnings)"
+        )
 
 
 def has_unknown_capacity(plan: Plan) -> bool:
@@ -254,13 +301,19 @@ def _measure_certain_fraction(plan: Plan) -> Iterator[GuardRailMeasurement]:
     """Measure the fraction of placed VMs with equal rack counts of their pool in every sample, if VMs are placed."""
     placed_count = plan.placed_vms
     if not placed_count or is_fully_decided(plan.placement_tables):
-        return  # no placement is predicted
+        # No placement is predicted.
+        return
     if not has_enough_samples(plan):
-        text = f"certainty was not computed: it needs {MIN_RUNS} samples, and the plan has {plan.samples}"
+        text = (
+            f"certainty was not computed: it needs {MIN_RUNS} samples, and the plan has "
+            f"{plan.samples}"
+        )
         yield GuardRailMeasurement(value=None, text=text)
         return
     if has_unknown_capacity(plan):
-        yield GuardRailMeasurement(None, "certainty is unknown because data is missing (see the warnings)")
+        yield GuardRailMeasurement(
+            None, "certainty is unknown because data is missing (see the warnings)"
+        )
     certain = sum(table.racks_certain for table in plan.placement_tables)
     text = f"rack counts are exact for {certain:,} of {format_count(placed_count, 'VM')}"
     yield GuardRailMeasurement(certain / placed_count, text)
@@ -268,13 +321,16 @@ def _measure_certain_fraction(plan: Plan) -> Iterator[GuardRailMeasurement]:
 
 def _measure_empty_plan(plan: Plan) -> Iterator[GuardRailMeasurement]:
     """Measure whether a plan has no resources (1, else 0), for example for a wrong file or directory."""
-    is_empty = any(problem.id == NOTHING_TO_PREDICT for problem in plan.diagnostics) or not plan.changes
+    is_empty = (
+        any(problem.id == NOTHING_TO_PREDICT for problem in plan.diagnostics) or not plan.changes
+    )
     yield GuardRailMeasurement(int(is_empty), "the plan contains no resources" if is_empty else "")
 
 
 def _measure_infeasible_bindings(plan: Plan) -> Iterator[GuardRailMeasurement]:
     """Measure the bindings with pods unable to run on their cluster, even with more nodes; unknown ones separately."""
-    bindings = [row for row in plan.feasibility if row.is_selected]  # without clusters rejected by the placement
+    # Without clusters rejected by the placement.
+    bindings = [row for row in plan.feasibility if row.is_selected]
     bindings_by_result = group_by(bindings, lambda row: row.result)
     infeasible = bindings_by_result.get(FeasibilityResult.CANNOT_RUN, [])
     names = format_list(f"{row.placement.name} on {row.cluster}" for row in infeasible)
@@ -282,16 +338,28 @@ def _measure_infeasible_bindings(plan: Plan) -> Iterator[GuardRailMeasurement]:
     yield GuardRailMeasurement(len(infeasible), text)
     unknown = len(bindings_by_result.get(FeasibilityResult.UNKNOWN, []))
     if unknown:
-        yield GuardRailMeasurement(None, f"nodes or pods of {format_count(unknown, 'binding')} are not known")
+        yield GuardRailMeasurement(
+            None, f"nodes or pods of {format_count(unknown, 'binding')} are not known"
+        )
 
 
 GUARD_RAILS: Final[Mapping[str, GuardRail]] = {
     "moved": GuardRail(_measure_moved_objects, "at most {}"),
     "removed": GuardRail(_measure_removed_objects, "at most {}"),
     "capacity": GuardRail(_measure_spare_capacity, "at least {}", is_minimum=True),
-    "certainty": GuardRail(_measure_certain_fraction, "at least {}", is_minimum=True, is_fraction=True),
+    "certainty": GuardRail(
+        _measure_certain_fraction, "at least {}", is_minimum=True, is_fraction=True
+    ),
     "empty": GuardRail(_measure_empty_plan, "{} such plans"),
     "infeasible": GuardRail(_measure_infeasible_bindings, "at most {}"),
 }
-_LIMITS_OF_WHAT_EXISTS: Final = {"moved", "removed", "certainty", "infeasible"}  # unknown without the current state
-_EXAMPLES: Final = {"moved": "0", "removed": "0", "capacity": "5", "certainty": "0.9", "empty": "0", "infeasible": "0"}
+# Unknown without the current state.
+_LIMITS_OF_WHAT_EXISTS: Final = {"moved", "removed", "certainty", "infeasible"}
+_EXAMPLES: Final = {
+    "moved": "0",
+    "removed": "0",
+    "capacity": "5",
+    "certainty": "0.9",
+    "empty": "0",
+    "infeasible": "0",
+}

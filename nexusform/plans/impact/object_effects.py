@@ -62,18 +62,22 @@ def compute_effect(row: PlacementChange) -> Effect:
     kind = KINDS[row.kind]
     runs_after = kind.is_running(row.target)
     if row.action is PlacementAction.KEEP:
-        if row.source is None and row.target is None:  # the object does not exist before or after
+        # The object does not exist before or after.
+        if row.source is None and row.target is None:
             return Effect.NOT_CREATED
         return Effect.UNCHANGED if runs_after else Effect.STILL_WAITING
-    # The action is PLACE or MOVE. A placed object did not run before, and neither did a VM without a machine, although
-    # `is_running` is true for every VM.
+    # The action is PLACE or MOVE. A placed object did not run before, and neither did a VM without
+    # a machine, although `is_running` is true for every VM.
     is_unplaced_vm = row.kind == VM and row.source is None
-    runs_before = row.action is PlacementAction.MOVE and kind.is_running(row.source) and not is_unplaced_vm
+    runs_before = (
+        row.action is PlacementAction.MOVE and kind.is_running(row.source) and not is_unplaced_vm
+    )
     if not runs_before:
         return Effect.PLACED if runs_after else Effect.WAITING
     if not runs_after:
         return Effect.UNPLACED
-    if row.source is None or row.target is None:  # it runs, but at an unknown location
+    # It runs, but at an unknown location.
+    if row.source is None or row.target is None:
         return Effect.MOVED
     # The identity is the part of a location that changes with a move: rack and machine of a VM.
     identity_before, identity_after = kind.get_identity(row.source), kind.get_identity(row.target)
@@ -83,7 +87,11 @@ def compute_effect(row: PlacementChange) -> Effect:
 PREDICTED: Final = "predicted"
 # The platform schedules such a VM like a new one: the same machine is only a prediction.
 _RESCHEDULING_TRIGGERS: Final = ("cluster_replaced", "requested", "heal")
-_ACTIONS_WITHOUT_TARGET: Final = (PlacementAction.REMOVE, PlacementAction.LOSE, PlacementAction.FORGET)
+_ACTIONS_WITHOUT_TARGET: Final = (
+    PlacementAction.REMOVE,
+    PlacementAction.LOSE,
+    PlacementAction.FORGET,
+)
 
 
 def describe_state(row: PlacementChange) -> str:
@@ -111,8 +119,16 @@ class EffectCount(Struct, frozen=True):
 def count_effects(rows: Iterable[PlacementChange]) -> tuple[EffectCount, ...]:
     """Count the rows per effect, kind and state, sorted by effect (in the order of `Effect`), kind and state."""
     counts = Counter((row.kind, compute_effect(row), describe_state(row)) for row in rows)
-    effects = [EffectCount(kind, effect, state, count) for (kind, effect, state), count in counts.items()]
-    effects.sort(key=lambda counted: (_EFFECTS.index(counted.effect), get_kind_order(counted.kind), counted.state))
+    effects = [
+        EffectCount(kind, effect, state, count) for (kind, effect, state), count in counts.items()
+    ]
+    effects.sort(
+        key=lambda counted: (
+            _EFFECTS.index(counted.effect),
+            get_kind_order(counted.kind),
+            counted.state,
+        )
+    )
     return tuple(effects)
 
 
@@ -134,7 +150,9 @@ _VERBS: Final[Mapping[Effect, tuple[str, str]]] = {
 def list_upgrade_pools(plan: Plan) -> frozenset[tuple[str, str, str, str]]:
     """Return the pools re-created by the plan's upgrades: site, cluster, pool, trigger."""
     pools = [(upgrade, pool.pool) for upgrade in plan.upgrades for pool in upgrade.pools]
-    return frozenset((upgrade.site_id, upgrade.cluster, name, upgrade.trigger) for upgrade, name in pools)
+    return frozenset(
+        (upgrade.site_id, upgrade.cluster, name, upgrade.trigger) for upgrade, name in pools
+    )
 
 
 def is_upgrade_row(row: PlacementChange, pools: frozenset[tuple[str, str, str, str]]) -> bool:
@@ -142,7 +160,8 @@ def is_upgrade_row(row: PlacementChange, pools: frozenset[tuple[str, str, str, s
     return (row.site_id, row.cluster, row.pool, row.trigger) in pools
 
 
-Node: TypeAlias = tuple[str, str, str]  # site, cluster, name
+# site, cluster, name.
+Node: TypeAlias = tuple[str, str, str]
 
 
 def collect_upgrade_nodes(plan: Plan) -> dict[Node, PlacementChange]:
@@ -153,14 +172,17 @@ def collect_upgrade_nodes(plan: Plan) -> dict[Node, PlacementChange]:
     nodes: dict[Node, PlacementChange] = {}
     for row in plan.placements:
         if row.kind == VM and is_upgrade_row(row, pools):
-            for name in (row.object, row.platform_name or row.object):  # its own and, if known, the platform's
+            # Its own and, if known, the platform's.
+            for name in (row.object, row.platform_name or row.object):
                 nodes[row.site_id, row.cluster, name] = row
     return nodes
 
 
 def get_source_node(row: PlacementChange) -> Node:
     """Return the node that a pod leaves: (site id, cluster, name). Cluster and name are "" if it had none."""
-    cluster, node, _ = KINDS[row.kind].get_link(row.source) if row.source is not None else ("", "", "")
+    cluster, node, _ = (
+        KINDS[row.kind].get_link(row.source) if row.source is not None else ("", "", "")
+    )
     return row.site_id, cluster, node
 
 
@@ -170,7 +192,10 @@ def select_rows_outside_upgrades(plan: Plan) -> list[PlacementChange]:
     pools = list_upgrade_pools(plan)
     outside = []
     for row in plan.placements:
-        is_moved_pod = KINDS[row.kind].runs_on_vms and compute_effect(row) in (Effect.MOVED, Effect.RECREATED)
+        is_moved_pod = KINDS[row.kind].runs_on_vms and compute_effect(row) in (
+            Effect.MOVED,
+            Effect.RECREATED,
+        )
         is_leaving_node = is_moved_pod and get_source_node(row) in nodes
         if not is_leaving_node and not is_upgrade_row(row, pools):
             outside.append(row)
@@ -184,11 +209,16 @@ def count_substitutions(rows: Iterable[PlacementChange]) -> dict[str, int]:
     removed_counts: Counter[tuple[str, Address, str]] = Counter()
     added_counts: Counter[tuple[str, Address, str]] = Counter()
     for row in rows:
-        owner = (row.kind, row.address, row.pool)  # a placement, or a workload
-        removed_counts[owner] += row.action is PlacementAction.REMOVE and KINDS[row.kind].is_running(row.source)
-        added_counts[owner] += row.action is PlacementAction.PLACE  # True adds 1
+        # A placement, or a workload.
+        owner = (row.kind, row.address, row.pool)
+        removed_counts[owner] += row.action is PlacementAction.REMOVE and KINDS[
+            row.kind
+        ].is_running(row.source)
+        # True adds 1.
+        added_counts[owner] += row.action is PlacementAction.PLACE
     substitutions: Counter[str] = Counter()
-    for (kind, _, _), count in (removed_counts & added_counts).items():  # `&`: the lower count of each owner
+    # `&`: the lower count of each owner.
+    for (kind, _, _), count in (removed_counts & added_counts).items():
         substitutions[kind] += count
     return {kind: substitutions[kind] for kind in sorted(substitutions, key=get_kind_order)}
 
@@ -233,9 +263,12 @@ def _format_clause(rows: Sequence[EffectCount]) -> str:
     total = counts.total()
     verb = format_effect_verb(first.effect, first.state, total)
     if _is_vm_move(first):
-        verb = select_word_form(total, "is re-created on another machine", "are re-created on other machines")
+        verb = select_word_form(
+            total, "is re-created on another machine", "are re-created on other machines"
+        )
     elif first.effect is Effect.LOST:
-        host_noun = KINDS[first.kind].host_noun  # a machine of VMs, a node of pods
+        # A machine of VMs, a node of pods.
+        host_noun = KINDS[first.kind].host_noun
         verb = f"{select_word_form(total, 'loses its', 'lose their')} {host_noun}"
     return f"{format_kind_counts(counts)} {verb}"
 
@@ -261,5 +294,7 @@ def format_effect_verb(effect: Effect, state: str, count: int) -> str:
             return select_word_form(count, "fails", "fail")
         return f"{select_word_form(count, 'stays', 'stay')} {state}"
     if state == PREDICTED:
-        return select_word_form(count, "is re-created, predicted in place", "are re-created, predicted in place")
+        return select_word_form(
+            count, "is re-created, predicted in place", "are re-created, predicted in place"
+        )
     return select_word_form(count, *_VERBS[effect])

@@ -22,7 +22,8 @@ def compare_with_previous(plan: Plan, previous: Plan) -> Plan:
     VMs and other objects with changes. A number is the difference `plan - previous`, so it may be negative. If the
     plans cannot be compared, return this plan with a warning.
     """
-    if plan.errored:  # its errors come first
+    # Its errors come first.
+    if plan.errored:
         return plan
     if previous.lineage != plan.lineage:
         return warn_about_previous(plan, "It is for another state: their lineages differ")
@@ -31,24 +32,37 @@ def compare_with_previous(plan: Plan, previous: Plan) -> Plan:
     before, after = build_decision(previous), build_decision(plan)
     earlier, later = before.impact, after.impact
     has_several_sites = len({site.id for site in (*plan.sites, *previous.sites)}) > 1
-    freed = _list_affected_clusters(previous, has_several_sites) - _list_affected_clusters(plan, has_several_sites)
+    freed = _list_affected_clusters(previous, has_several_sites) - _list_affected_clusters(
+        plan, has_several_sites
+    )
     # Keys of objects with another placement: address, kind, cluster and name.
     objects = _find_differences(_collect_placements(previous), _collect_placements(plan))
-    resources = {address for address, _ in _find_differences(_collect_changes(previous), _collect_changes(plan))}
+    resources = {
+        address
+        for address, _ in _find_differences(_collect_changes(previous), _collect_changes(plan))
+    }
     since = PreviousPlanDifferences(
         ref=previous.basis.commit[:_COMMIT_LENGTH] or previous.timestamp or "the previous plan",
-        moved=later.moved + later.recreated + later.host_lost - earlier.moved - earlier.recreated - earlier.host_lost,
+        moved=later.moved
+        + later.recreated
+        + later.host_lost
+        - earlier.moved
+        - earlier.recreated
+        - earlier.host_lost,
         removed=later.removed - earlier.removed,
         capacity=_compute_capacity_difference(before.capacity, after.capacity),
         clusters_no_longer_affected=_sort_names(freed),
         objects=_sort_names(name for *_, name in objects),
         resources=_sort_names(resources.difference(address for address, *_ in objects)),
-        has_other_differences=before != after or _collect_other_parts(previous) != _collect_other_parts(plan),
+        has_other_differences=before != after
+        or _collect_other_parts(previous) != _collect_other_parts(plan),
     )
     return replace(plan, since=since)
 
 
-def _compute_capacity_difference(before: Iterable[SpareCapacitySummary], after: Iterable[SpareCapacitySummary]) -> int:
+def _compute_capacity_difference(
+    before: Iterable[SpareCapacitySummary], after: Iterable[SpareCapacitySummary]
+) -> int:
     """Return the difference of certain spare capacity, over the sites of both plans with the same largest SKU."""
     earlier_capacity = {(row.site, row.vm_sku_name): row.after.minimum for row in before}
     difference = 0
@@ -68,7 +82,12 @@ def _collect_placements(plan: Plan) -> dict[_Key, Any]:
     """Return action, locations and trigger of objects with a placement change, by address, kind, cluster and name."""
     rows = [row for row in plan.placements if row.action is not PlacementAction.KEEP]
     return {
-        (str(row.address), row.kind, row.cluster, row.object): (row.action, row.source, row.target, row.trigger)
+        (str(row.address), row.kind, row.cluster, row.object): (
+            row.action,
+            row.source,
+            row.target,
+            row.trigger,
+        )
         for row in rows
     }
 
@@ -76,7 +95,12 @@ def _collect_placements(plan: Plan) -> dict[_Key, Any]:
 def _collect_changes(plan: Plan) -> dict[_Key, Any]:
     """Return the actions and attributes of changed resources, by address and key of a deposed object."""
     return {
-        (str(change.address), change.deposed): (change.action, change.previous_address, change.before, change.after)
+        (str(change.address), change.deposed): (
+            change.action,
+            change.previous_address,
+            change.before,
+            change.after,
+        )
         for change in plan.reported_changes
     }
 
@@ -96,7 +120,9 @@ def _sort_names(names: Iterable[str]) -> tuple[str, ...]:
 
 def warn_about_previous(plan: Plan, reason: str) -> Plan:
     """Return the plan with a warning about the missing comparison."""
-    warning = build_warning(NOT_COMPARABLE, f"{reason}, so this plan is not compared with the plan of -previous.")
+    warning = build_warning(
+        NOT_COMPARABLE, f"{reason}, so this plan is not compared with the plan of -previous."
+    )
     return replace(plan, diagnostics=(*plan.diagnostics, warning))
 
 

@@ -1,9 +1,13 @@
 """Plan files: plans as bytes and back."""
 
-PUBLIC = {  # public names of the package, by module
-    "plan_comparison": "list_different_parts list_visible_differences has_sampled_verdicts remove_confidence",
+# public names of the package, by module.
+PUBLIC = {
+    "plan_comparison": (
+        "list_different_parts list_visible_differences has_sampled_verdicts remove_confidence"
+    ),
     "plan_file": (
-        "compute_digest iterate_members pack_archive stream_archive MULTI_SITE_PLAN read_plan_file SavedPlan "
+        "compute_digest iterate_members pack_archive stream_archive MULTI_SITE_PLAN "
+        "read_plan_file SavedPlan "
         "read_signature build_signature_member CorruptArchiveError unpack_archive "
         "sign_archive sign_members write_plan_file MANIFEST read_member_at"
     ),

@@ -14,7 +14,15 @@ from nexusform.state import json_codec
 # Fields that describe how a plan was created.
 _NOT_COMPARED: Final = frozenset(
     {
-        *("basis", "diagnostics", "guard_rails", "nexusform_version", "timestamp", "variables", "prior_digest"),
+        *(
+            "basis",
+            "diagnostics",
+            "guard_rails",
+            "nexusform_version",
+            "timestamp",
+            "variables",
+            "prior_digest",
+        ),
         *("providers", "provider_titles", "since", "checks_by"),
     }
 )
@@ -29,7 +37,11 @@ def list_different_parts(plan: Plan, new_plan: Plan) -> list[str]:
     if not saved_diagnostics.issuperset(map(_serialize_diagnostic, new_plan.diagnostics)):
         different.append("warnings")
     compared_names = [name for name in plan.__struct_fields__ if name not in _NOT_COMPARED]
-    different += [name for name in compared_names if not is_equal_record(getattr(plan, name), getattr(new_plan, name))]
+    different += [
+        name
+        for name in compared_names
+        if not is_equal_record(getattr(plan, name), getattr(new_plan, name))
+    ]
     return [name.replace("_", " ") for name in different]
 
 
@@ -43,7 +55,14 @@ def remove_confidence(plan: Plan) -> Plan:
     """Return the plan without the figures of its samples."""
     rows = [replace(row, certainty=None) if row.kind == "vm" else row for row in plan.placements]
     tables = [
-        replace(table, racks_certain=0, machines_certain=0, certain_racks=(), tied_machines=(), is_tie_certain=False)
+        replace(
+            table,
+            racks_certain=0,
+            machines_certain=0,
+            certain_racks=(),
+            tied_machines=(),
+            is_tie_certain=False,
+        )
         for table in plan.placement_tables
     ]
     return replace(plan, samples=0, placements=tuple(rows), placement_tables=tuple(tables))
@@ -59,21 +78,30 @@ def _collect_visible_items(plan: Plan) -> dict[str, list[object]]:
     """Return the visible items of a plan by name, without source lines and creation numbers (bookkeeping)."""
     items: dict[str, list[object]] = {}
     for change in plan.reported_changes:
-        name = f"{change.address} (deposed {change.deposed})" if change.deposed else str(change.address)
-        items.setdefault(name, []).append(replace(change, creation=0, prior_creation=0, source=None))
+        name = (
+            f"{change.address} (deposed {change.deposed})"
+            if change.deposed
+            else str(change.address)
+        )
+        items.setdefault(name, []).append(
+            replace(change, creation=0, prior_creation=0, source=None)
+        )
     for row in plan.placements:
         items.setdefault(f"placement of {row.object} of {row.address}", []).append(row)
     for output in plan.outputs:
         items[f"output.{output.name}"] = [output]
     for upgrade in plan.upgrades:
         items.setdefault(f"upgrade of {upgrade.cluster}", []).append(upgrade)
-    items |= {f"{old} moved to {new}": [] for old, new in plan.address_moves}  # the name says all
+    # The name says all.
+    items |= {f"{old} moved to {new}": [] for old, new in plan.address_moves}
     return items
 
 
 def _serialize_diagnostic(diagnostic: Diagnostic) -> bytes:
     """Return a diagnostic as JSON without source spans, for a comparison."""
-    return json_codec.render_json(_remove_source_spans(write_record(diagnostic)), sort=True, default=str)
+    return json_codec.render_json(
+        _remove_source_spans(write_record(diagnostic)), sort=True, default=str
+    )
 
 
 def _remove_source_spans(record: Any) -> Any:
@@ -96,7 +124,8 @@ def is_equal_record(first: Any, second: Any) -> bool:
     while pairs:
         left, right = pairs.pop()
         if left is right or (left.__class__ is right.__class__ is str and left == right):
-            continue  # a shortcut for most values
+            # A shortcut for most values.
+            continue
         left_content, left_parts = _split_into_parts(left)
         right_content, right_parts = _split_into_parts(right)
         if left_content != right_content:
@@ -110,7 +139,8 @@ def _split_into_parts(value: Any) -> tuple[object, Sequence[Any]]:
     content of a list is its length, of a mapping its keys; a scalar is its own content and has no parts.
     """
     if isinstance(value, str):
-        return value, ()  # a member of an enum becomes a text in a saved plan
+        # A member of an enum becomes a text in a saved plan.
+        return value, ()
     if isinstance(value, list | tuple):
         return (list, len(value)), value
     if isinstance(value, Mapping):

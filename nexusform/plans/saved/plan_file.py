@@ -21,13 +21,22 @@ from zlib import crc32
 from msgspec import Struct, ValidationError, convert
 
 import nexusform
-from nexusform.diagnostics.diagnostic import Diagnostic, DiagnosticsError, build_development_file_error, build_error
+from nexusform.diagnostics.diagnostic import (
+    Diagnostic,
+    DiagnosticsError,
+    build_development_file_error,
+    build_error,
+)
 from nexusform.interfaces.plugins import FileProblem
 from nexusform.json_data.plain_data import ConversionProblem
 from nexusform.language.parser import pause_garbage_collection
 from nexusform.plans.plan import Plan
 from nexusform.plans.saved.record_codec import read_record, write_record
-from nexusform.plans.saved.shared_values import DocumentDeduplicator, DocumentExpander, SharedValuesError
+from nexusform.plans.saved.shared_values import (
+    DocumentDeduplicator,
+    DocumentExpander,
+    SharedValuesError,
+)
 from nexusform.state import json_codec
 from nexusform.state.state_codec import format_json_path
 from nexusform.values.typed_value import Unknown
@@ -35,7 +44,8 @@ from nexusform.values.typed_value import Unknown
 FORMAT: Final = "nexusform"
 KIND: Final = "plan"
 VERSION: Final = 1
-_DEVELOPMENT_FORMAT: Final = "nexusform-plan"  # the format of plans before the first release
+# The format of plans before the first release.
+_DEVELOPMENT_FORMAT: Final = "nexusform-plan"
 
 MANIFEST: Final = "nexusform.json"
 _VALUES: Final = "values.json"
@@ -43,10 +53,13 @@ _PLAN: Final = "plan.json"
 _CONFIGURATION: Final = "configuration.json"
 _PRIOR: Final = "prior-state.json"
 _SIGNATURE: Final = "signature.json"
-MULTI_SITE_PLAN: Final = "sites.json"  # the first member of the file written by `sites plan -out`
+# The first member of the file written by `sites plan -out`.
+MULTI_SITE_PLAN: Final = "sites.json"
 _MULTI_SITE_MESSAGE: Final = (
-    "is a plan of many sites: `nexusform sites sign` signs it, `nexusform sites apply` applies it. For show, explain "
-    "and others, extract the plan of one site: `unzip -p F.nfsites plans/SITE.nfplan.gz | gunzip > SITE.nfplan`."
+    "is a plan of many sites: `nexusform sites sign` signs it, `nexusform sites apply` applies "
+    "it. For show, explain "
+    "and others, extract the plan of one site: `unzip -p F.nfsites plans/SITE.nfplan.gz | gunzip "
+    "> SITE.nfplan`."
 )
 # Fields of Plan that are members of their own.
 _LARGE: Final = ("changes", "steps", "placements", "sites")
@@ -79,15 +92,24 @@ def _compute_digest_of_digests(digests: Mapping[str, str]) -> str:
 
 
 def write_plan_file(
-    plan: Plan, configuration_files: Mapping[str, str], prior_state: Mapping[str, Any] = MappingProxyType({})
+    plan: Plan,
+    configuration_files: Mapping[str, str],
+    prior_state: Mapping[str, Any] = MappingProxyType({}),
 ) -> bytes:
     """Return the bytes of the plan file. Raises FileProblem."""
     with pause_garbage_collection():
         record = write_record(plan)
-        large_fields = {f"{name}.json": record.pop(name, []) for name in _LARGE}  # each is a member of its own
+        # Each is a member of its own.
+        large_fields = {f"{name}.json": record.pop(name, []) for name in _LARGE}
         files = dict(sorted(configuration_files.items()))
-        documents: dict[str, Any] = {_PLAN: record, **large_fields, _CONFIGURATION: files, _PRIOR: dict(prior_state)}
-        mark, members = _serialize_documents(documents)  # mark: the prefix of references to values written once
+        documents: dict[str, Any] = {
+            _PLAN: record,
+            **large_fields,
+            _CONFIGURATION: files,
+            _PRIOR: dict(prior_state),
+        }
+        # mark: the prefix of references to values written once.
+        mark, members = _serialize_documents(documents)
     manifest = {
         "format": FORMAT,
         "kind": KIND,
@@ -102,29 +124,41 @@ def write_plan_file(
 
 def sign_archive(archive: bytes, sign: Callable[[str], Mapping[str, str]]) -> bytes:
     """Return the archive of a valid plan file with a signature. Raises FileProblem."""
-    members = unpack_archive(archive) or {}  # None only for an invalid plan file
+    # None only for an invalid plan file.
+    members = unpack_archive(archive) or {}
     return pack_archive(sign_members(members, sign))
 
 
-def sign_members(members: Mapping[str, bytes], sign: Callable[[str], Mapping[str, str]]) -> dict[str, bytes]:
+def sign_members(
+    members: Mapping[str, bytes], sign: Callable[[str], Mapping[str, str]]
+) -> dict[str, bytes]:
     """Return the members of an archive with a signature over all of them, replacing an existing one."""
     parts = {name: content for name, content in members.items() if name != _SIGNATURE}
-    name, signature = build_signature_member({part: compute_digest(content) for part, content in parts.items()}, sign)
+    name, signature = build_signature_member(
+        {part: compute_digest(content) for part, content in parts.items()}, sign
+    )
     return {**parts, name: signature}
 
 
-def build_signature_member(digests: Mapping[str, str], sign: Callable[[str], Mapping[str, str]]) -> tuple[str, bytes]:
+def build_signature_member(
+    digests: Mapping[str, str], sign: Callable[[str], Mapping[str, str]]
+) -> tuple[str, bytes]:
     """Return the name and content of the signature of members with these digests. `sign` signs the digest of all."""
     signature = sign(_compute_digest_of_digests(digests))
     return _SIGNATURE, json_codec.render_json(signature, indent=True) + b"\n"
 
 
-def read_signature(digests: Mapping[str, str], last: tuple[str, bytes], name: str) -> tuple[dict[str, Any] | None, str]:
+def read_signature(
+    digests: Mapping[str, str], last: tuple[str, bytes], name: str
+) -> tuple[dict[str, Any] | None, str]:
     """Return the signature in the `last` member of a file (None: unsigned), and the digest over the `digests` of the
     others, to be compared with it. `name` is the file. Raises DiagnosticsError.
     """
-    signed_digests = {part: part_digest for part, part_digest in digests.items() if part != _SIGNATURE}
-    last_name, content = last  # a signature is always the last member
+    signed_digests = {
+        part: part_digest for part, part_digest in digests.items() if part != _SIGNATURE
+    }
+    # A signature is always the last member.
+    last_name, content = last
     signature = _parse_signature(content if last_name == _SIGNATURE else None, name)
     return signature, _compute_digest_of_digests(signed_digests)
 
@@ -134,10 +168,16 @@ def _serialize_documents(documents: Mapping[str, Any]) -> tuple[str, dict[str, b
     sharing = DocumentDeduplicator(documents)
 
     def encode_value(value: Any) -> Any:
-        return sharing.unknown_reference if isinstance(value, Unknown) else json_codec.convert_mapping(value)
+        return (
+            sharing.unknown_reference
+            if isinstance(value, Unknown)
+            else json_codec.convert_mapping(value)
+        )
 
     parts = {_VALUES: sharing.shared, **sharing.documents}
-    return sharing.mark, {name: json_codec.render_json(value, default=encode_value) for name, value in parts.items()}
+    return sharing.mark, {
+        name: json_codec.render_json(value, default=encode_value) for name, value in parts.items()
+    }
 
 
 def read_plan_file(
@@ -162,31 +202,45 @@ def _parse_plan(data: bytes, name: str, own_version: str) -> SavedPlan:
         raise _build_damaged_file_error(name, "Bytes are missing, changed or added.")
     signature = _parse_signature(members.pop(_SIGNATURE, None), name)
     digests = manifest.get("members")
-    if not isinstance(digests, dict) or tuple(members) != (MANIFEST, *_MEMBERS) or set(digests) != set(_MEMBERS):
+    if (
+        not isinstance(digests, dict)
+        or tuple(members) != (MANIFEST, *_MEMBERS)
+        or set(digests) != set(_MEMBERS)
+    ):
         raise _build_damaged_file_error(name, "Its parts are not those of a plan.")
     for member in _MEMBERS:
         if digests[member] != compute_digest(members[member]):
-            raise _build_damaged_file_error(name, f'Its part "{member}" was changed after it was saved.')
+            raise _build_damaged_file_error(
+                name, f'Its part "{member}" was changed after it was saved.'
+            )
     documents = _parse_plan_documents(manifest, members, name)
     record = _pop_object(documents, _PLAN, name)
     try:
         configuration_files = convert(documents.pop(_CONFIGURATION), dict[str, str])
     except ValidationError:
-        raise _build_damaged_file_error(name, f'Its part "{_CONFIGURATION}" does not contain files.') from None
+        raise _build_damaged_file_error(
+            name, f'Its part "{_CONFIGURATION}" does not contain files.'
+        ) from None
     prior_state = _pop_object(documents, _PRIOR, name)
-    large_fields = {part: documents.pop(f"{part}.json") for part in _LARGE}  # each is a member of its own
+    # Each is a member of its own.
+    large_fields = {part: documents.pop(f"{part}.json") for part in _LARGE}
     try:
         plan = read_record(Plan, record | large_fields)
     except ConversionProblem as problem:
         location = format_json_path(problem.path)
-        raise _build_damaged_file_error(name, f"It is invalid at {location}: {problem.message}.") from None
-    unsigned = data if signature is None else pack_archive(members)  # the file before it was signed
+        raise _build_damaged_file_error(
+            name, f"It is invalid at {location}: {problem.message}."
+        ) from None
+    # The file before it was signed.
+    unsigned = data if signature is None else pack_archive(members)
     return SavedPlan(
         plan=plan,
         configuration_files=configuration_files,
         prior_state=prior_state,
         digest=compute_digest(unsigned),
-        signed_digest=_compute_digest_of_digests({part: compute_digest(content) for part, content in members.items()}),
+        signed_digest=_compute_digest_of_digests(
+            {part: compute_digest(content) for part, content in members.items()}
+        ),
         signature=signature,
     )
 
@@ -223,8 +277,11 @@ def _read_manifest(data: bytes, name: str) -> dict[str, Any]:
     first_name, content, _ = read_member_at(data, 0) or ("", b"", 0)
     if first_name != MANIFEST:
         if not data.startswith(b"PK"):
-            raise _build_rejection("not-a-plan-file", f"{name} was not written by nexusform plan -out.")
-        if b"tfplan" in data[:200]:  # the name of its first member
+            raise _build_rejection(
+                "not-a-plan-file", f"{name} was not written by nexusform plan -out."
+            )
+        # The name of its first member.
+        if b"tfplan" in data[:200]:
             reason = "It is a saved plan of Terraform or OpenTofu."
             raise _build_rejection("not-a-plan-file", f"{name} cannot be used. {reason}")
         if first_name == MULTI_SITE_PLAN:
@@ -243,10 +300,13 @@ def _check_plan_format_version(manifest: Mapping[str, Any], name: str, own_versi
     version, writer_version = manifest.get("version"), manifest.get("nexusform_version")
     if not isinstance(version, int) or version < 1 or not isinstance(writer_version, str):
         raise _build_damaged_file_error(name, "Its manifest has no format version.")
-    if version > VERSION or _parse_version_numbers(writer_version) > _parse_version_numbers(own_version):
+    if version > VERSION or _parse_version_numbers(writer_version) > _parse_version_numbers(
+        own_version
+    ):
         raise _build_rejection(
             "newer-plan-format",
-            f"{name} was created by nexusform {writer_version}; this is nexusform {own_version}. Apply it "
+            f"{name} was created by nexusform {writer_version}; this is nexusform {own_version}. "
+            "Apply it "
             "with that version, or plan again with this one.",
         )
 
@@ -257,14 +317,19 @@ def _parse_version_numbers(version: str) -> tuple[int, ...]:
     return tuple(map(int, match.group().split("."))) if match else ()
 
 
-def _parse_plan_documents(manifest: Mapping[str, Any], members: Mapping[str, bytes], name: str) -> dict[str, Any]:
+def _parse_plan_documents(
+    manifest: Mapping[str, Any], members: Mapping[str, bytes], name: str
+) -> dict[str, Any]:
     """Return the documents of a plan file by name, from its members (JSON texts) and its manifest. Equal values are
     stored once in a file, in a member of their own. The documents refer to them by texts with the prefix `mark` (in the
     manifest). The values replace these texts. Raises DiagnosticsError for a damaged file.
     """
-    mark = manifest.get("mark")  # texts with this prefix refer to shared and unknown values
+    # texts with this prefix refer to shared and unknown values.
+    mark = manifest.get("mark")
     if not isinstance(mark, str) or not mark:
-        raise _build_damaged_file_error(name, "It does not define the notation of shared and unknown values.")
+        raise _build_damaged_file_error(
+            name, "It does not define the notation of shared and unknown values."
+        )
     parts = [part for part in _MEMBERS if part != _VALUES]
     try:
         sharing = DocumentExpander(mark, _parse_plan_document(members, _VALUES, name))
@@ -278,7 +343,9 @@ def _parse_plan_document(members: Mapping[str, bytes], member: str, name: str) -
     try:
         return json_codec.parse_json(members[member])
     except json_codec.JsonProblem as problem:
-        raise _build_damaged_file_error(name, f'Its part "{member}" is not JSON: {problem.message}.') from None
+        raise _build_damaged_file_error(
+            name, f'Its part "{member}" is not JSON: {problem.message}.'
+        ) from None
 
 
 def _build_rejection(kind: str, detail: str) -> DiagnosticsError:
@@ -286,21 +353,27 @@ def _build_rejection(kind: str, detail: str) -> DiagnosticsError:
 
 
 def _build_damaged_file_error(name: str, reason: str) -> DiagnosticsError:
-    return _build_rejection("damaged-plan-file", f"{name} cannot be used. {reason} Download it again, or plan again.")
+    return _build_rejection(
+        "damaged-plan-file", f"{name} cannot be used. {reason} Download it again, or plan again."
+    )
 
 
-MAXIMUM_SIZE: Final = 0xFFFF_FFFE  # sizes and offsets are 32 bits wide
+# sizes and offsets are 32 bits wide.
+MAXIMUM_SIZE: Final = 0xFFFF_FFFE
 
 _LOCAL: Final = struct.Struct("<4s5H3I2H")
 _CENTRAL: Final = struct.Struct("<4s6H3I5H2I")
 _END: Final = struct.Struct("<4s4H2IH")
-_VERSION: Final = 20  # version needed to extract: 2.0
-_MADE_BY: Final = (3 << 8) | _VERSION  # Unix, so that the file mode below counts
+# version needed to extract: 2.0.
+_VERSION: Final = 20
+# Unix, so that the file mode below counts.
+_MADE_BY: Final = (3 << 8) | _VERSION
 _MODE: Final = 0o100600 << 16
 _UTF8: Final = 1 << 11
 _STORED: Final = 0
 _TIME: Final = 0
-_DATE: Final = (1 << 5) | 1  # 1 January 1980, the earliest date of the format
+# 1 January 1980, the earliest date of the format.
+_DATE: Final = (1 << 5) | 1
 
 
 class CorruptArchiveError(Exception):
@@ -317,7 +390,12 @@ def stream_archive(members: Iterable[tuple[str, bytes]]) -> Iterator[bytes]:
     index = _ZipHeaderBuilder()
     for name, content in members:
         if index.offset + len(content) > MAXIMUM_SIZE:
-            raise FileProblem("This plan exceeds 4 GiB, the maximum of a plan file. Plan a part of it with -target.")
+            raise FileProblem(
+                (
+                    "This plan exceeds 4 GiB, the maximum of a plan file. Plan a part of it with "
+                    "-target."
+                )
+            )
         yield from (index.add_member(name.encode(), content), content)
     yield index.build_directory()
 
@@ -326,13 +404,19 @@ class _ZipHeaderBuilder:
     """Archive structure around the members: a header before each, and the directory at the end."""
 
     def __init__(self) -> None:
-        self.offset = 0  # of the next member in the archive
-        self._directory: list[bytes] = []  # an entry per member, written after all of them
+        # Of the next member in the archive.
+        self.offset = 0
+        # An entry per member, written after all of them.
+        self._directory: list[bytes] = []
 
     def add_member(self, label: bytes, content: bytes) -> bytes:
         """Return the header of the next member (`label`: its name), and add the member to the directory."""
-        check = (crc32(content), len(content), len(content))  # without compression both sizes are equal
-        head = _LOCAL.pack(b"PK\3\4", _VERSION, _UTF8, _STORED, _TIME, _DATE, *check, len(label), 0) + label
+        # Without compression both sizes are equal.
+        check = (crc32(content), len(content), len(content))
+        head = (
+            _LOCAL.pack(b"PK\3\4", _VERSION, _UTF8, _STORED, _TIME, _DATE, *check, len(label), 0)
+            + label
+        )
         self._directory.append(
             _CENTRAL.pack(
                 b"PK\1\2", _MADE_BY, _VERSION, _UTF8, _STORED, _TIME, _DATE, *check,
@@ -364,8 +448,10 @@ def iterate_members(file: BinaryIO, size: int) -> Iterator[tuple[str, bytes]]:
     """
     index, names = _ZipHeaderBuilder(), set[str]()
     while (head := file.read(_LOCAL.size))[:4] == b"PK\3\4" and len(head) == _LOCAL.size:
-        *_, content_size, label_size, _extra_size = _LOCAL.unpack(head)  # label: the name of the member
-        if index.offset + len(head) + label_size + content_size > size:  # more than the file can hold
+        # label: the name of the member.
+        *_, content_size, label_size, _extra_size = _LOCAL.unpack(head)
+        # More than the file can hold.
+        if index.offset + len(head) + label_size + content_size > size:
             raise CorruptArchiveError
         label = file.read(label_size)
         name, content = label.decode("utf-8", "replace"), file.read(content_size)
@@ -374,8 +460,10 @@ def iterate_members(file: BinaryIO, size: int) -> Iterator[tuple[str, bytes]]:
             raise CorruptArchiveError
         names.add(name)
         yield name, content
-    end = index.build_directory()  # after the members; `head` holds its first bytes
-    if names and head + file.read(len(end)) != end:  # without a member it is no archive
+    # After the members; `head` holds its first bytes.
+    end = index.build_directory()
+    # Without a member it is no archive.
+    if names and head + file.read(len(end)) != end:
         raise CorruptArchiveError
 
 
@@ -385,7 +473,8 @@ def read_member_at(data: bytes, offset: int) -> tuple[str, bytes, int] | None:
     """
     if data[offset : offset + 4] != b"PK\3\4" or len(data) < offset + _LOCAL.size:
         return None
-    _, _, _, method, _, _, _, _, size, label_size, _ = _LOCAL.unpack_from(data, offset)  # header of a ZIP member
+    # header of a ZIP member.
+    _, _, _, method, _, _, _, _, size, label_size, _ = _LOCAL.unpack_from(data, offset)
     start = offset + _LOCAL.size + label_size
     if method != _STORED or start + size > len(data):
         return None

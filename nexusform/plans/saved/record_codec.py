@@ -62,9 +62,11 @@ def _build_column_of_field(values: list[Any], field: ColumnField) -> dict[str, A
     equal values, `{"each": [...]}` lists the value of each row. Return None if all values are the default.
     """
     try:
-        numbers: dict[Any, int] = {}  # of distinct values, by class and value, because true equals 1
+        # Of distinct values, by class and value, because true equals 1.
+        numbers: dict[Any, int] = {}
         indexes = [numbers.setdefault((value.__class__, value), len(numbers)) for value in values]
-    except TypeError:  # some values are not hashable, so equal ones are not found
+    except TypeError:
+        # Some values are not hashable, so equal ones are not found.
         return {"each": field.write_many(values)}
     distinct_values = [value for _, value in numbers]
     if len(distinct_values) == 1:
@@ -73,26 +75,35 @@ def _build_column_of_field(values: list[Any], field: ColumnField) -> dict[str, A
             return None
         if field.can_deduplicate or value is None:
             return {"all": field.write_many(distinct_values)[0]}
-    if not field.can_deduplicate or len(distinct_values) * 2 > len(values):  # too few values are equal
+    # too few values are equal.
+    if not field.can_deduplicate or len(distinct_values) * 2 > len(values):
         return {"each": field.write_many(values)}
     return {"of": field.write_many(distinct_values), "at": indexes}
 
 
-def read_table(data: Mapping[str, Any], kind: type[Any], fields: Sequence[ColumnField]) -> tuple[Any, ...]:
+def read_table(
+    data: Mapping[str, Any], kind: type[Any], fields: Sequence[ColumnField]
+) -> tuple[Any, ...]:
     """Return the records of a table from `write_table`: `{"rows": 2, "columns": {"rack": {"each": ["a", "b"]}}}`.
     A column `{"all": value}` repeats its value endlessly, so `zip` ends with the shortest other column. Therefore one
     column with a value for each row must exist. Raises ConversionProblem for another form or unknown columns.
     """
     rows, columns = data.get("rows"), data.get("columns")
-    if data.keys() != {"rows", "columns"} or rows.__class__ is not int or columns.__class__ is not dict:
+    if (
+        data.keys() != {"rows", "columns"}
+        or rows.__class__ is not int
+        or columns.__class__ is not dict
+    ):
         raise ConversionProblem(path=(), message="a list or a table expected")
     unknown_names = columns.keys() - {field.name for field in fields}
     if unknown_names:
         raise ConversionProblem(("columns",), f'"{min(unknown_names)}" is not known here')
-    if all(column.__class__ is dict and column.keys() == {"all"} for column in columns.values()):  # `zip` would not end
+    # `zip` would not end.
+    if all(column.__class__ is dict and column.keys() == {"all"} for column in columns.values()):
         raise ConversionProblem(("columns",), "a column with a value for each row expected")
     values = [_read_field_values(columns, field, rows) for field in fields]
-    return tuple([kind(*row) for row in zip(*values, strict=False)])  # some of the values are endless
+    # Some of the values are endless.
+    return tuple([kind(*row) for row in zip(*values, strict=False)])
 
 
 def _read_field_values(columns: Mapping[str, Any], field: ColumnField, rows: int) -> Any:
@@ -104,7 +115,8 @@ def _read_field_values(columns: Mapping[str, Any], field: ColumnField, rows: int
             raise problem.prepend_step(field.name).prepend_step("columns") from None
     if field.default is NODEFAULT:
         raise ConversionProblem(("columns",), f'"{field.name}" is missing')
-    return repeat(field.default)  # a column is omitted if all rows have the default
+    # A column is omitted if all rows have the default.
+    return repeat(field.default)
 
 
 def _decode_column_values(column: Any, field: ColumnField, rows: int) -> Any:
@@ -181,13 +193,16 @@ def _read_with_path(step: str | int, read: Read, data: Any) -> Any:
 
 def _build_scalar_shape(*kinds: type) -> Shape:
     """Build the shape (converters to JSON and back) of values of these classes, left unchanged. A bool is no int."""
-    return Shape(write=None, read=partial(_read_scalar, kinds))  # nothing to convert
+    # Nothing to convert.
+    return Shape(write=None, read=partial(_read_scalar, kinds))
 
 
 def _read_scalar(kinds: tuple[type, ...], data: Any) -> Any:
     """Return the data unchanged. Raises ConversionProblem unless it has one of these classes."""
     if data.__class__ not in kinds:
-        raise ConversionProblem(path=(), message=f"{' or '.join(kind.__name__ for kind in kinds)} expected")
+        raise ConversionProblem(
+            path=(), message=f"{' or '.join(kind.__name__ for kind in kinds)} expected"
+        )
     return data
 
 
@@ -225,9 +240,14 @@ def _parse_type_from_json(data: Any) -> Type:
 
 def _build_sequence_shape(item: Shape) -> Shape:
     """Build the shape (converters to JSON and back) of a tuple of any length: a list, or a table of many records."""
-    write = item.write  # None: the elements are JSON data already
-    write_list: Write = list if write is None else lambda value: [write(element) for element in value]
-    write_many = write_list if item.table is None else partial(_write_records, write_list, item.table)
+    # None: the elements are JSON data already.
+    write = item.write
+    write_list: Write = (
+        list if write is None else lambda value: [write(element) for element in value]
+    )
+    write_many = (
+        write_list if item.table is None else partial(_write_records, write_list, item.table)
+    )
     return Shape(write_many, partial(_read_elements, item))
 
 
@@ -239,7 +259,8 @@ def _write_records(write_list: Write, converter: _TableConverter, value: Sequenc
 
 def _read_elements(item: Shape, data: Any) -> tuple[Any, ...]:
     """Read `tuple[X, ...]` from JSON data; `item` is the shape of X."""
-    if item.table is not None and data.__class__ is dict:  # records as a table of columns
+    # records as a table of columns.
+    if item.table is not None and data.__class__ is dict:
         return read_table(data, item.table.kind, item.table.fields)
     if data.__class__ is not list:
         raise ConversionProblem(path=(), message="a list expected")
@@ -255,14 +276,17 @@ def _read_tuple(items: tuple[Shape, ...], data: Any) -> tuple[Any, ...]:
     """Read a tuple of fixed length from a list, each element by its own shape. Raises ConversionProblem."""
     if data.__class__ is not list or len(data) != len(items):
         raise ConversionProblem(path=(), message=f"a list of {len(items)} expected")
-    return tuple([_read_with_path(index, item.read, data[index]) for index, item in enumerate(items)])
+    return tuple(
+        [_read_with_path(index, item.read, data[index]) for index, item in enumerate(items)]
+    )
 
 
 def _build_tuple_shape(items: tuple[Shape, ...]) -> Shape:
     """Build the shape (converters to JSON and back) of a tuple of fixed length: a list, with a shape per element."""
     return Shape(
         write=lambda value: [
-            element if item.write is None else item.write(element) for item, element in zip(items, value, strict=True)
+            element if item.write is None else item.write(element)
+            for item, element in zip(items, value, strict=True)
         ],
         read=partial(_read_tuple, items),
     )
@@ -277,11 +301,14 @@ def _build_mapping_shape(key: Any, value: Shape) -> Shape:
         pairs = _build_sequence_shape(_build_tuple_shape((get_annotation_shape(Address), value)))
         write_pairs = pairs.write
         assert write_pairs is not None
-        return Shape(lambda mapping: write_pairs(mapping.items()), lambda data: dict(pairs.read(data)))
+        return Shape(
+            lambda mapping: write_pairs(mapping.items()), lambda data: dict(pairs.read(data))
+        )
     if key is not str:
         raise TypeError(f"a mapping from {key} cannot be written")
     write, read = value.write, partial(_read_mapping, value)
-    if write is None:  # the values are JSON data already, so the mapping is, too
+    # The values are JSON data already, so the mapping is, too.
+    if write is None:
         return Shape(None, read, is_plain=value.is_plain)
     return Shape(lambda mapping: {name: write(inner) for name, inner in mapping.items()}, read)
 
@@ -290,7 +317,8 @@ def _read_mapping(value: Shape, data: Any) -> dict[str, Any]:
     """Read a mapping from text to values of a shape."""
     if data.__class__ is not dict:
         raise ConversionProblem(path=(), message="an object expected")
-    if value is _PLAIN:  # nothing to convert
+    # Nothing to convert.
+    if value is _PLAIN:
         return data
     return {name: _read_with_path(name, value.read, inner) for name, inner in data.items()}
 
@@ -300,7 +328,8 @@ def _build_record_shape(kind: type[Any]) -> Shape:
     defaults. Many structs of the kind are a table, with a column per field: a tuple of the values of this field.
     """
     hints = get_type_hints(kind)
-    writers: list[tuple[str, Write | None, Any]] = []  # name, converter and default of each field
+    # name, converter and default of each field.
+    writers: list[tuple[str, Write | None, Any]] = []
     readers: dict[str, Read] = {}
     columns: list[ColumnField] = []
     for field in fields(kind):
@@ -308,13 +337,19 @@ def _build_record_shape(kind: type[Any]) -> Shape:
         default = field.default if field.default_factory is NODEFAULT else field.default_factory()
         writers.append((field.name, shape.write, default))
         readers[field.name] = shape.read
-        sequence = _build_sequence_shape(shape)  # of the values of the column
+        # Of the values of the column.
+        sequence = _build_sequence_shape(shape)
         assert sequence.write is not None
-        can_deduplicate = not shape.is_plain  # plain data may change by writing and reading: a tuple becomes a list
-        columns.append(ColumnField(field.name, default, can_deduplicate, sequence.write, sequence.read))
+        # plain data may change by writing and reading: a tuple becomes a list.
+        can_deduplicate = not shape.is_plain
+        columns.append(
+            ColumnField(field.name, default, can_deduplicate, sequence.write, sequence.read)
+        )
     required_names = frozenset(name for name, _, default in writers if default is NODEFAULT)
     table = _TableConverter(kind, tuple(columns))
-    return Shape(partial(_write_fields, writers), partial(_read_fields, kind, readers, required_names), table)
+    return Shape(
+        partial(_write_fields, writers), partial(_read_fields, kind, readers, required_names), table
+    )
 
 
 def _write_fields(writers: Sequence[tuple[str, Write | None, Any]], record: Any) -> dict[str, Any]:
@@ -324,21 +359,30 @@ def _write_fields(writers: Sequence[tuple[str, Write | None, Any]], record: Any)
     data = {}
     for name, write_field, default in writers:
         value = getattr(record, name)
-        if value is default or (value == default and value.__class__ is default.__class__):  # true equals 1
+        # True equals 1.
+        if value is default or (value == default and value.__class__ is default.__class__):
             continue
         data[name] = value if write_field is None else write_field(value)
     return data
 
 
-def _read_fields(kind: type[Any], readers: Mapping[str, Read], required_names: frozenset[str], data: Any) -> Any:
+def _read_fields(
+    kind: type[Any], readers: Mapping[str, Read], required_names: frozenset[str], data: Any
+) -> Any:
     """Read a record of this kind from an object of its fields."""
     if data.__class__ is not dict:
         raise ConversionProblem(path=(), message="an object expected")
     if not data.keys() <= readers.keys():
-        raise ConversionProblem(path=(), message=f'"{min(data.keys() - readers.keys())}" is not known here')
+        raise ConversionProblem(
+            path=(), message=f'"{min(data.keys() - readers.keys())}" is not known here'
+        )
     if not required_names <= data.keys():
-        raise ConversionProblem(path=(), message=f'"{min(required_names - data.keys())}" is missing')
-    return kind(**{name: _read_with_path(name, readers[name], value) for name, value in data.items()})
+        raise ConversionProblem(
+            path=(), message=f'"{min(required_names - data.keys())}" is missing'
+        )
+    return kind(
+        **{name: _read_with_path(name, readers[name], value) for name, value in data.items()}
+    )
 
 
 def _read_location(data: Any) -> Any:
@@ -346,7 +390,8 @@ def _read_location(data: Any) -> Any:
     location, the value has the fields. Raises ConversionProblem for another form or an unknown class.
     """
     class_name = next(iter(data)) if data.__class__ is dict and len(data) == 1 else ""
-    # The usual location, of a VM. Finding it in `get_location_classes` would import the code of all other kinds.
+    # The usual location, of a VM. Finding it in `get_location_classes` would import the code of all
+    # other kinds.
     location_class: type[ObjectLocation] = Placement
     if class_name != Placement.__name__:
         classes = get_location_classes()
@@ -388,7 +433,9 @@ def get_annotation_shape(annotation: Any) -> Shape:
         return Shape(str, partial(_read_address, {}))
     if annotation is ObjectLocation:
         # An object with one key, the name of the record.
-        return Shape(lambda location: {type(location).__name__: write_record(location)}, _read_location)
+        return Shape(
+            lambda location: {type(location).__name__: write_record(location)}, _read_location
+        )
     if isinstance(annotation, type) and issubclass(annotation, Enum):
         members = {member.value: member for member in annotation}
         return Shape(lambda member: member.value, partial(_read_enum, members))
@@ -405,11 +452,13 @@ def _build_union_shape(arguments: tuple[Any, ...]) -> Shape:
     if set(kinds) <= {str, int, bool, float}:
         inner = _build_scalar_shape(*kinds)
     else:
-        [kind] = kinds  # ValueError for several
+        # ValueError for several.
+        [kind] = kinds
         inner = get_annotation_shape(kind)
     if len(kinds) == len(arguments):
         return inner
-    write = inner.write  # None: the values are JSON data already, as null is
+    # None: the values are JSON data already, as null is.
+    write = inner.write
     return Shape(
         write=None if write is None else lambda value: None if value is None else write(value),
         read=lambda data: None if data is None else inner.read(data),

@@ -18,11 +18,15 @@ from nexusform.values.typed_value import UNKNOWN
 _LETTER: Final = "&"
 _UNKNOWN: Final = "?"
 _KEYS: Final = ":"
-_MAXIMUM_DEPTH: Final = 50  # nothing is shared below this level
-_LONG_LIST: Final = 64  # scalars: longer lists of them are not compared with one another
-_MINIMUM_SHARED_KEYS: Final = 3  # objects with fewer keys, or keys of fewer objects, are written with their keys
+# Nothing is shared below this level.
+_MAXIMUM_DEPTH: Final = 50
+# scalars: longer lists of them are not compared with one another.
+_LONG_LIST: Final = 64
+# objects with fewer keys, or keys of fewer objects, are written with their keys.
+_MINIMUM_SHARED_KEYS: Final = 3
 _SCALARS: Final = frozenset({str, int, float, bool, type(None)})
-_DIGITS: Final = 9  # of a number of a shared value
+# Of a number of a shared value.
+_DIGITS: Final = 9
 # Limit of the parts of all expanded documents: a small file must not expand into a large plan.
 _MAXIMUM_PARTS: Final = 100_000_000
 
@@ -40,13 +44,18 @@ class DocumentDeduplicator:
         """Store equal lists and objects of the documents once, in `shared`. References replace them in `documents`."""
         collector = _NodeCollector()
         roots = {name: collector.collect_node(document, 0) for name, document in documents.items()}
-        self.mark = _LETTER * (collector.longest_run + 1)  # no text of the documents begins with it
-        self.unknown_reference = self.mark + _UNKNOWN  # in place of an unknown value
+        # No text of the documents begins with it.
+        self.mark = _LETTER * (collector.longest_run + 1)
+        # In place of an unknown value.
+        self.unknown_reference = self.mark + _UNKNOWN
         self._uses = collector.uses_of_keys
-        self._keys: dict[tuple[str, ...], str] = {}  # reference by the keys of objects
+        # reference by the keys of objects.
+        self._keys: dict[tuple[str, ...], str] = {}
         self._values: list[Any] = []
-        for node in collector.nodes:  # the parts of a node precede it
-            self._write(node)  # adds shared keys and values
+        # The parts of a node precede it.
+        for node in collector.nodes:
+            # adds shared keys and values.
+            self._write(node)
         self.shared = {"keys": list(self._keys), "values": self._values}
         self.documents = {name: _get_written_form_of_part(root) for name, root in roots.items()}
 
@@ -58,7 +67,8 @@ class DocumentDeduplicator:
         parts: Any = [_get_written_form_of_part(part) for part in node.parts]
         node.parts = ()
         written = parts if node.keys is None else self._write_object(node.keys, parts)
-        minimum_parts = 3 if node.keys is None else 1  # a shorter list or object is no longer than a reference to it
+        # A shorter list or object is no longer than a reference to it.
+        minimum_parts = 3 if node.keys is None else 1
         if node.uses > 1 and len(parts) >= minimum_parts:
             self._values.append(written)
             written = f"{self.mark}{len(self._values) - 1}"  # a reference
@@ -78,10 +88,14 @@ class _SharedNode:
     __slots__ = ("keys", "parts", "uses", "written")
 
     def __init__(self, keys: tuple[str, ...] | None, parts: Any) -> None:
-        self.keys = keys  # None for a list
-        self.parts = parts  # elements or values: scalars and nodes
-        self.uses = 0  # lists and objects with this part
-        self.written: Any = None  # the text of a reference, or the value in full
+        # None for a list.
+        self.keys = keys
+        # elements or values: scalars and nodes.
+        self.parts = parts
+        # lists and objects with this part.
+        self.uses = 0
+        # The text of a reference, or the value in full.
+        self.written: Any = None
 
 
 def _get_written_form_of_part(part: Any) -> Any:
@@ -94,13 +108,20 @@ class _NodeCollector:
 
     def __init__(self) -> None:
         """Start without nodes; equal values share one node, found by content or by identity."""
-        self.nodes: list[_SharedNode] = []  # of lists and objects, each after its parts
-        self._by_content: dict[Any, _SharedNode] = {}  # by keys, parts, and types of the parts
-        self._by_identity: dict[int, _SharedNode] = {}  # by the `id` of a value
-        self.uses_of_keys: Counter[tuple[str, ...]] = Counter()  # number of nodes of objects with these keys
-        self._keys: dict[tuple[str, ...], tuple[str, ...]] = {}  # one tuple for all equal ones
-        self._converted: list[dict[str, Any]] = []  # keeps temporary dicts alive: their `id` is not reused
-        self.longest_run = 0  # of the mark's letter at the beginning of a text
+        # Of lists and objects, each after its parts.
+        self.nodes: list[_SharedNode] = []
+        # By keys, parts, and types of the parts.
+        self._by_content: dict[Any, _SharedNode] = {}
+        # By the `id` of a value.
+        self._by_identity: dict[int, _SharedNode] = {}
+        # number of nodes of objects with these keys.
+        self.uses_of_keys: Counter[tuple[str, ...]] = Counter()
+        # One tuple for all equal ones.
+        self._keys: dict[tuple[str, ...], tuple[str, ...]] = {}
+        # keeps temporary dicts alive: their `id` is not reused.
+        self._converted: list[dict[str, Any]] = []
+        # Of the mark's letter at the beginning of a text.
+        self.longest_run = 0
 
     def collect_node(self, value: Any, depth: int) -> Any:
         """Return the value itself if it is a scalar, else the node of all lists or objects equal to it. `depth` is the
@@ -109,7 +130,8 @@ class _NodeCollector:
         """
         kind = value.__class__
         if kind in _SCALARS:
-            self._scan_texts_for_mark_letters((value,))  # the mark of references must begin no text
+            # The mark of references must begin no text.
+            self._scan_texts_for_mark_letters((value,))
             return value
         known_node = self._by_identity.get(id(value))
         if known_node is not None:
@@ -119,15 +141,24 @@ class _NodeCollector:
             return self._collect_container(value, None, value, depth, is_shared=not is_long_list)
         if kind is not dict:
             if not isinstance(value, Mapping):
-                return value  # unknown, or a number that is exact
+                # Unknown, or a number that is exact.
+                return value
             value = dict(value)
-            self._converted.append(value)  # it stays alive: its id is not reused
+            # It stays alive: its id is not reused.
+            self._converted.append(value)
         keys = tuple(value)
-        keys = self._keys.setdefault(keys, keys)  # equal keys become one tuple with one id
+        # equal keys become one tuple with one id.
+        keys = self._keys.setdefault(keys, keys)
         return self._collect_container(value, keys, value.values(), depth)
 
     def _collect_container(
-        self, value: Any, keys: tuple[str, ...] | None, items: Iterable[Any], depth: int, *, is_shared: bool = True
+        self,
+        value: Any,
+        keys: tuple[str, ...] | None,
+        items: Iterable[Any],
+        depth: int,
+        *,
+        is_shared: bool = True,
     ) -> _SharedNode:
         """Return the node of a list (`keys` None) or object with these items, after nodes for its items. Equal values
         have one node. Without `is_shared`, or very deep in a document, each value has a node of its own.
@@ -136,15 +167,21 @@ class _NodeCollector:
             self._scan_texts_for_mark_letters(value)
             return self._add_collected_node(_SharedNode(keys, list(items)))
         depth += 1
-        parts = tuple([part if part.__class__ in _SCALARS else self.collect_node(part, depth) for part in items])
-        kinds = tuple(map(type, parts))  # true equals 1, so equal parts need equal types, too
+        parts = tuple(
+            [
+                part if part.__class__ in _SCALARS else self.collect_node(part, depth)
+                for part in items
+            ]
+        )
+        # True equals 1, so equal parts need equal types, too.
+        kinds = tuple(map(type, parts))
         content = id(keys), parts, kinds
         node = self._by_content.get(content)
         if node is None:
             node = self._by_content[content] = self._add_shared_node(keys, parts)
         if _SharedNode in kinds:
-            # Its id finds this value faster. No other value gets this id, because the documents keep the value alive.
-            # A container of scalars only is found by content as fast.
+            # Its id finds this value faster. No other value gets this id, because the documents
+            # keep the value alive. A container of scalars only is found by content as fast.
             self._by_identity[id(value)] = node
         return node
 
@@ -153,10 +190,12 @@ class _NodeCollector:
         node has one more use: values with several uses are stored once.
         """
         for part in parts:
-            if part.__class__ is _SharedNode:  # else a scalar
+            # Else a scalar.
+            if part.__class__ is _SharedNode:
                 part.uses += 1
             elif part.__class__ is str and part[:1] == _LETTER:
-                self._scan_texts_for_mark_letters((part,))  # the mark of references must begin no other text
+                # The mark of references must begin no other text.
+                self._scan_texts_for_mark_letters((part,))
         return self._add_collected_node(_SharedNode(keys, parts))
 
     def _add_collected_node(self, node: _SharedNode) -> _SharedNode:
@@ -192,15 +231,21 @@ class DocumentExpander:
         self._mark = mark
         self._maximum_parts = maximum_parts
         try:
-            self._keys = convert(shared["keys"], list[list[str]])  # a list for each kind of object
+            # A list for each kind of object.
+            self._keys = convert(shared["keys"], list[list[str]])
         except ValidationError:
-            raise SharedValuesError("The keys that its objects share are not lists of texts.") from None
+            raise SharedValuesError(
+                "The keys that its objects share are not lists of texts."
+            ) from None
         self._values: list[Any] = []
-        self._sizes: list[int] = []  # the number of parts in each of `_values`
-        self._size = 0  # the number of parts expanded so far
+        # The number of parts in each of `_values`.
+        self._sizes: list[int] = []
+        # The number of parts expanded so far.
+        self._size = 0
         if not isinstance(shared["values"], list):
             raise SharedValuesError("Its shared values are not a list.")
-        for value in shared["values"]:  # it refers only to values before it
+        # It refers only to values before it.
+        for value in shared["values"]:
             self._size = 0
             self._values.append(self.expand(value))
             self._sizes.append(self._size)
@@ -213,11 +258,15 @@ class DocumentExpander:
         Raises SharedValuesError. Example with the mark `&`: `["&:0", "&1"]` is an object with the keys number 0, here a
         single one. Its value is the shared value number 1.
         """
-        box = [document]  # a container around the document, because the document itself may be a reference
-        containers: list[Any] = [box]  # still to be searched
+        # A container around the document, because the document itself may be a reference.
+        box = [document]
+        # Still to be searched.
+        containers: list[Any] = [box]
         while containers:
             container = containers.pop()
-            steps: Any = list(container.items()) if container.__class__ is dict else enumerate(container)
+            steps: Any = (
+                list(container.items()) if container.__class__ is dict else enumerate(container)
+            )
             self._check_expanded_size(len(container))
             for step, part in steps:
                 kind = part.__class__
@@ -229,12 +278,15 @@ class DocumentExpander:
                 elif kind is list:
                     if part and part[0].__class__ is str and part[0].startswith(self._mark + _KEYS):
                         container[step] = self._expand_object_with_shared_keys(part)
-                    containers.append(container[step])  # the list, or the object in its place
+                    # The list, or the object in its place.
+                    containers.append(container[step])
         return box[0]
 
     def _expand_object_with_shared_keys(self, parts: list[Any]) -> dict[str, Any]:
         """Return the object stored as a list: a reference to its keys, then its values."""
-        keys = self._keys[self._parse_number(parts[0].removeprefix(self._mark + _KEYS), len(self._keys))]
+        keys = self._keys[
+            self._parse_number(parts[0].removeprefix(self._mark + _KEYS), len(self._keys))
+        ]
         if len(keys) != len(parts) - 1:
             raise SharedValuesError("An object of it has more keys than values, or fewer.")
         return dict(zip(keys, parts[1:], strict=True))

@@ -1,15 +1,20 @@
 """Used and spare capacity of a site: machines for VMs, and addresses, networks and storage."""
 
-PUBLIC = {  # public names of the package, by module
+# public names of the package, by module.
+PUBLIC = {
     "occupancy": (
         "list_changed_racks list_out_of_service OutOfService build_unmanaged_vms_note "
-        "read_recorded_vms UnmanagedVm PoolVms RackVmCounts SpareCapacity select_without_new_sharing SiteMachine "
+        "read_recorded_vms UnmanagedVm PoolVms RackVmCounts SpareCapacity "
+        "select_without_new_sharing SiteMachine "
         "SiteRack SiteSkuCapacity SiteVms add_recorded_vms select_largest_sku_rows"
     ),
     "site_resource_capacity": (
-        "AttachableNetworks ClusterNetworks find_configured_node_network format_shortage format_spare_resources "
-        "NetworkAddresses ClusterNodeCounts count_nodes build_site_resources_note read_recorded_site_resources "
-        "compute_site_resource_capacity SiteResourceKind SiteResourceCapacity POD_BLOCK RuntimeUpgradeOffer "
+        "AttachableNetworks ClusterNetworks find_configured_node_network format_shortage "
+        "format_spare_resources "
+        "NetworkAddresses ClusterNodeCounts count_nodes build_site_resources_note "
+        "read_recorded_site_resources "
+        "compute_site_resource_capacity SiteResourceKind SiteResourceCapacity POD_BLOCK "
+        "RuntimeUpgradeOffer "
         "RuntimeVersion ApplianceUsage SiteResources find_scarcest_resource LABELS SUPPLIES"
     ),
 }

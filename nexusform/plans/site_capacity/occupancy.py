@@ -142,7 +142,9 @@ class SiteSkuCapacity(Struct, frozen=True):
         return frozenset(self.after.no_surge_clusters).difference(before)
 
 
-def select_largest_sku_rows(rows: Iterable[SiteSkuCapacity]) -> list[tuple[SiteSkuCapacity, SpareCapacity]]:
+def select_largest_sku_rows(
+    rows: Iterable[SiteSkuCapacity],
+) -> list[tuple[SiteSkuCapacity, SpareCapacity]]:
     """Return the row of the largest VM SKU of each remaining site (its first row), with the capacity after the plan."""
     largest_rows: dict[str, tuple[SiteSkuCapacity, SpareCapacity]] = {}
     for row in rows:
@@ -190,14 +192,20 @@ def list_out_of_service(sites: Iterable[SiteVms]) -> Iterator[OutOfService]:
             facts = machine.facts
             if not machine.exists_after or facts.rack in planned_racks:
                 continue
-            if facts.status is not None:  # a machine in service has no status
+            # A machine in service has no status.
+            if facts.status is not None:
                 yield OutOfService(site.id, site.name, facts.name, facts.status)
 
 
 def list_changed_racks(sites: Iterable[SiteVms]) -> tuple[RackVmCounts, ...]:
     """Return the racks with added or removed VMs: those with most removed VMs first, then by name."""
     racks = chain.from_iterable(map(_list_site_changes, sites))
-    return tuple(sorted(racks, key=lambda rack: (-rack.removed_count, rack.site, compute_natural_sort_key(rack.name))))
+    return tuple(
+        sorted(
+            racks,
+            key=lambda rack: (-rack.removed_count, rack.site, compute_natural_sort_key(rack.name)),
+        )
+    )
 
 
 def _list_site_changes(site: SiteVms) -> list[RackVmCounts]:
@@ -207,13 +215,20 @@ def _list_site_changes(site: SiteVms) -> list[RackVmCounts]:
     for rack, members in group_by(site.machines, lambda machine: machine.facts.rack).items():
         names = [machine.facts.name for machine in members]
         if any(removed[name] or added[name] for name in names):
-            members.sort(key=lambda machine: (machine.facts.slot, compute_natural_sort_key(machine.facts.name)))
+            members.sort(
+                key=lambda machine: (
+                    machine.facts.slot,
+                    compute_natural_sort_key(machine.facts.name),
+                )
+            )
             counts = []
             for machine in members:
                 name = machine.facts.name
                 before = unchanged[name] + removed[name] if machine.exists_before else None
                 after = unchanged[name] + added[name] if machine.exists_after else None
-                counts.append(MachineVmCount(before, after, bool(machine.facts.unschedulable_reason)))
+                counts.append(
+                    MachineVmCount(before, after, bool(machine.facts.unschedulable_reason))
+                )
             removed_count = sum(removed[name] for name in names)
             racks.append(RackVmCounts(site.name, rack, tuple(counts), removed_count))
     return racks
@@ -236,8 +251,10 @@ def select_without_new_sharing(sites: Iterable[SiteVms]) -> frozenset[str]:
     """Return the addresses of resources without added VMs on shared machines: after the plan, no added VM has another
     VM of the resource on its machine. Two unchanged VMs on one machine do not count.
     """
-    vms_after: dict[str, Counter[tuple[str, str]]] = {}  # VMs by resource, and by site and machine
-    added: dict[str, set[tuple[str, str]]] = {}  # site and machine of added VMs, by resource
+    # VMs by resource, and by site and machine.
+    vms_after: dict[str, Counter[tuple[str, str]]] = {}
+    # site and machine of added VMs, by resource.
+    added: dict[str, set[tuple[str, str]]] = {}
     for site in sites:
         for pool in site.pools:
             address = str(pool.address)
@@ -246,7 +263,9 @@ def select_without_new_sharing(sites: Iterable[SiteVms]) -> frozenset[str]:
             vms_after.setdefault(address, Counter()).update([*arrivals, *unchanged])
             added.setdefault(address, set()).update(arrivals)
     return frozenset(
-        address for address, machines in added.items() if all(vms_after[address][machine] <= 1 for machine in machines)
+        address
+        for address, machines in added.items()
+        if all(vms_after[address][machine] <= 1 for machine in machines)
     )
 
 
@@ -256,7 +275,10 @@ def _list_machine_of_each_vm(vms: Iterable[PlacedVm]) -> list[str]:
 
 
 def add_recorded_vms(
-    inventory: PlanInventory, kind: ResourceType, attributes: Mapping[str, Any], note: Mapping[str, Any] | None
+    inventory: PlanInventory,
+    kind: ResourceType,
+    attributes: Mapping[str, Any],
+    note: Mapping[str, Any] | None,
 ) -> None:
     """Add the unmanaged VMs recorded in the note (private data in state) of a rack or machine to the inventory."""
     for site_id, unmanaged_vm in read_recorded_vms(kind, attributes, note):
@@ -272,8 +294,12 @@ def read_recorded_vms(
         return []
     rack_id = str(attributes.get("id" if resource_type.kind is PlanningKind.RACK else "rack_id"))
     site_id = rack_id.partition("/")[0]  # of SITE/RACK
-    # A row has the first fields of OccupiedCapacity, then a list of cell numbers, if known: tuple(*[]) is ().
-    return [(site_id, replace(OccupiedCapacity(*row[:_FIELDS]), cell_numbers=tuple(*row[_FIELDS:]))) for row in rows]
+    # A row has the first fields of OccupiedCapacity, then a list of cell numbers, if known:
+    # tuple(*[]) is ().
+    return [
+        (site_id, replace(OccupiedCapacity(*row[:_FIELDS]), cell_numbers=tuple(*row[_FIELDS:])))
+        for row in rows
+    ]
 
 
 def build_unmanaged_vms_note(vms: Iterable[OccupiedCapacity]) -> Mapping[str, Any]:
@@ -291,4 +317,5 @@ def build_unmanaged_vms_note(vms: Iterable[OccupiedCapacity]) -> Mapping[str, An
     return {UNMANAGED_KEY: rows}
 
 
-_FIELDS: Final = 6  # of such a row, before the numbers of the cells
+# Of such a row, before the numbers of the cells.
+_FIELDS: Final = 6

@@ -186,19 +186,30 @@ def format_spare_resources(row: SiteResourceCapacity, free: int | None) -> str:
 
 def format_shortage(row: SiteResourceCapacity) -> str:
     """Format `addresses for nodes of net-a: at most 3 of 30 free, but an upgrade needs 5`, or a use above the total."""
-    free = row.free or 0  # known for an insufficient resource
+    # Known for an insufficient resource.
+    free = row.free or 0
     resource = f"{LABELS[row.kind]} of {row.name}" if row.name else LABELS[row.kind]
     if free < 0:
-        unit = " GiB" if row.unit == "GiB" else ""  # other units are in the label
+        # Other units are in the label.
+        unit = " GiB" if row.unit == "GiB" else ""
         return f"{resource}: {row.used:,}{unit} needed, at most {row.total:,} exist"
     return f"{resource}: at most {free:,} of {row.total:,} free, but an upgrade needs {row.surge:,}"
 
 
 def build_site_resources_note(supplies: SiteResources) -> Mapping[str, Any]:
     """Build the note of a site that records its resources besides machines: networks, storage and versions."""
-    document = json.decode(json.encode(supplies))  # lists, as in a state that was read
-    for name in ("runtime", "supported_until", "volume_sizes", "available_until", "upgrades", "attachable"):
-        if not document[name]:  # unknown: the note stays equal to one from before these facts were recorded
+    # lists, as in a state that was read.
+    document = json.decode(json.encode(supplies))
+    for name in (
+        "runtime",
+        "supported_until",
+        "volume_sizes",
+        "available_until",
+        "upgrades",
+        "attachable",
+    ):
+        # unknown: the note stays equal to one from before these facts were recorded.
+        if not document[name]:
             del document[name]
     return {SUPPLIES: document}
 
@@ -220,7 +231,8 @@ def count_nodes(
     claims: dict[str, ClaimDemand] = {}
     for owner, pool in pools:
         counts[owner.cluster] += len(pool.numbers)
-        surge[owner.cluster] = max(surge.get(owner.cluster, 0), pool.surge_size)  # pools are upgraded one by one
+        # pools are upgraded one by one.
+        surge[owner.cluster] = max(surge.get(owner.cluster, 0), pool.surge_size)
         claim = claims_by_cluster.get(owner.cluster_id)
         if claim is not None:
             claims[owner.cluster] = claim
@@ -229,18 +241,25 @@ def count_nodes(
 
 def find_configured_node_network(attributes: Mapping[str, Any]) -> str:
     """Return the name of the node network in the azure block of a cluster, "" for none."""
-    network_id = get_text(attributes, "azure", "body", "properties", "networkConfiguration", "cniNetworkId")
+    network_id = get_text(
+        attributes, "azure", "body", "properties", "networkConfiguration", "cniNetworkId"
+    )
     return network_id.rstrip("/").rpartition("/")[2]
 
 
 def compute_site_resource_capacity(
-    site_id: str, site: str, supplies: SiteResources, before: ClusterNodeCounts, after: ClusterNodeCounts
+    site_id: str,
+    site: str,
+    supplies: SiteResources,
+    before: ClusterNodeCounts,
+    after: ClusterNodeCounts,
 ) -> tuple[SiteResourceCapacity, ...]:
     """Return the limited resources of a site, kind by kind, with their use before and after the plan. `supplies` are
     observed at the site. Observed clusters outside of the plan keep their nodes.
     """
     managed_names = before.counts.keys() | after.counts.keys()
-    unmanaged: dict[str, int] = {}  # nodes of observed clusters outside of the plan
+    # nodes of observed clusters outside of the plan.
+    unmanaged: dict[str, int] = {}
     observed_networks: dict[str, str] = {}
     observed_clusters = {cluster.cluster: cluster for cluster in supplies.clusters}
     for name, cluster in observed_clusters.items():
@@ -252,7 +271,8 @@ def compute_site_resource_capacity(
         before={**unmanaged, **before.counts},
         after={**unmanaged, **after.counts},
         surge=after.surge,
-        networks={**after.networks, **observed_networks},  # an observed network outweighs the configured one
+        # An observed network outweighs the configured one.
+        networks={**after.networks, **observed_networks},
     )
     rows = [
         *_compute_node_addresses(supplies, nodes),
@@ -278,26 +298,43 @@ def _create_row(kind: SiteResourceKind, name: str, **figures: Any) -> SiteResour
     return SiteResourceCapacity(site_id="", site="", kind=kind, name=name, **figures)
 
 
-def _compute_node_addresses(supplies: SiteResources, nodes: _SiteNodeCounts) -> Iterator[SiteResourceCapacity]:
+def _compute_node_addresses(
+    supplies: SiteResources, nodes: _SiteNodeCounts
+) -> Iterator[SiteResourceCapacity]:
     """Yield a row per network, by name, with the number of its used addresses. Each node of a cluster and each VM uses
     one. `surge` is the number of further addresses for the upgrade of a cluster. Unknown figures are None. Then follows
     a row without a name if networks were not read, and a row per cluster without a known network.
     """
     read_networks = {network.name: network for network in supplies.networks or ()}
     all_clusters = nodes.before.keys() | nodes.after.keys()
-    connected_clusters = all_clusters & nodes.networks.keys()  # their network is known
-    network_names = {nodes.networks[cluster] for cluster in connected_clusters} | read_networks.keys()
+    # Their network is known.
+    connected_clusters = all_clusters & nodes.networks.keys()
+    network_names = {
+        nodes.networks[cluster] for cluster in connected_clusters
+    } | read_networks.keys()
     for network_name in sorted(network_names):
-        own_clusters = [cluster for cluster in sorted(connected_clusters) if nodes.networks[cluster] == network_name]
-        network = read_networks.get(network_name, NetworkAddresses(network_name, addresses=None, vms=0))
-        surge = max((nodes.surge.get(cluster, 0) for cluster in own_clusters), default=0)  # one upgrade at a time
-        row = _create_row(SiteResourceKind.NODE_ADDRESSES, network_name, total=network.addresses, surge=surge)
+        own_clusters = [
+            cluster
+            for cluster in sorted(connected_clusters)
+            if nodes.networks[cluster] == network_name
+        ]
+        network = read_networks.get(
+            network_name, NetworkAddresses(network_name, addresses=None, vms=0)
+        )
+        # One upgrade at a time.
+        surge = max((nodes.surge.get(cluster, 0) for cluster in own_clusters), default=0)
+        row = _create_row(
+            SiteResourceKind.NODE_ADDRESSES, network_name, total=network.addresses, surge=surge
+        )
         if own_clusters or network.vms:
             nodes_before = sum(nodes.before.get(cluster, 0) for cluster in own_clusters)
             nodes_after = sum(nodes.after.get(cluster, 0) for cluster in own_clusters)
-            yield replace(row, used_before=network.vms + nodes_before, used=network.vms + nodes_after)
+            yield replace(
+                row, used_before=network.vms + nodes_before, used=network.vms + nodes_after
+            )
         elif network.addresses is not None:
-            yield row  # the use of a network without nodes and VMs is unknown
+            # The use of a network without nodes and VMs is unknown.
+            yield row
     if supplies.networks is None:
         yield _create_row(SiteResourceKind.NODE_ADDRESSES, name="")
     for cluster in sorted(all_clusters - connected_clusters):
@@ -305,7 +342,9 @@ def _compute_node_addresses(supplies: SiteResources, nodes: _SiteNodeCounts) -> 
         yield _create_row(SiteResourceKind.NODE_ADDRESSES, f"of {cluster}", surge=surge)
 
 
-def _compute_pod_blocks(supplies: SiteResources, nodes: _SiteNodeCounts) -> Iterator[SiteResourceCapacity]:
+def _compute_pod_blocks(
+    supplies: SiteResources, nodes: _SiteNodeCounts
+) -> Iterator[SiteResourceCapacity]:
     """Yield a row per cluster: the blocks in its pod addresses against its nodes. Calico gives every node a block."""
     pod_addresses = {network.cluster: network.pod_addresses for network in supplies.clusters}
     for cluster in sorted(nodes.before.keys() | nodes.after.keys()):
@@ -324,7 +363,9 @@ def _compute_load_balancer_addresses(supplies: SiteResources) -> Iterator[SiteRe
     """Compute the address pools of load balancers. No Azure response lists the services with an address."""
     for cluster in supplies.clusters:
         for pool, addresses in cluster.load_balancer_pools:
-            yield _create_row(SiteResourceKind.BALANCER_ADDRESSES, f"{cluster.cluster}/{pool}", total=addresses)
+            yield _create_row(
+                SiteResourceKind.BALANCER_ADDRESSES, f"{cluster.cluster}/{pool}", total=addresses
+            )
 
 
 def _compute_appliance_storage(supplies: SiteResources) -> Iterator[SiteResourceCapacity]:
@@ -332,7 +373,9 @@ def _compute_appliance_storage(supplies: SiteResources) -> Iterator[SiteResource
     kind = SiteResourceKind.STORAGE
     for appliance in supplies.storage or ():
         used = appliance.used
-        yield _create_row(kind, appliance.name, total=appliance.capacity, used_before=used, used=used)
+        yield _create_row(
+            kind, appliance.name, total=appliance.capacity, used_before=used, used=used
+        )
     if supplies.storage is None:  # not captured
         yield _create_row(kind, name="")
     name, volume_gib = "", None
@@ -340,7 +383,9 @@ def _compute_appliance_storage(supplies: SiteResources) -> Iterator[SiteResource
         count, mib = supplies.volumes
         name, volume_gib = format_count(count, "volume"), -(-mib // _MIB_OF_GIB)  # rounded up
     total = _sum_appliance_capacity(supplies)
-    yield _create_row(SiteResourceKind.VOLUMES, name, total=total, used_before=volume_gib, used=volume_gib)
+    yield _create_row(
+        SiteResourceKind.VOLUMES, name, total=total, used_before=volume_gib, used=volume_gib
+    )
 
 
 def _sum_appliance_capacity(supplies: SiteResources) -> int | None:
@@ -361,9 +406,12 @@ def _compute_pod_storage(
     """Build the row of the storage claimed by pods, for clusters with known pods. Its name lists these clusters, then
     the others and one claim without a size: `c1; not of c2; data-0 has no size`. Without known pods, the use is None.
     """
-    claims = {**before.claims, **after.claims}  # by name of a cluster with known pods
+    # By name of a cluster with known pods.
+    claims = {**before.claims, **after.claims}
     unknown_clusters = [cluster for cluster in after.counts if cluster not in claims]
-    unsized_claims = [claim.unsized_claim for claim in after.claims.values() if claim.unsized_claim]  # names
+    unsized_claims = [
+        claim.unsized_claim for claim in after.claims.values() if claim.unsized_claim
+    ]  # names
     name_parts = [format_first_items(sorted(claims), _MAXIMUM_NAMES)]
     if claims and unknown_clusters:
         name_parts.append(f"not of {format_first_items(unknown_clusters, _MAXIMUM_NAMES)}")
@@ -374,20 +422,28 @@ def _compute_pod_storage(
         used_before = _compute_claimed_storage(supplies, before.claims.values())
         used = _compute_claimed_storage(supplies, after.claims.values())
     name, total = "; ".join(name_parts), _sum_appliance_capacity(supplies)
-    return _create_row(SiteResourceKind.CLAIMS, name, total=total, used_before=used_before, used=used)
+    return _create_row(
+        SiteResourceKind.CLAIMS, name, total=total, used_before=used_before, used=used
+    )
 
 
-def _compute_claimed_storage(supplies: SiteResources, claims: Collection[ClaimDemand]) -> int | None:
+def _compute_claimed_storage(
+    supplies: SiteResources, claims: Collection[ClaimDemand]
+) -> int | None:
     """Return the minimum GiB of storage for existing volumes and claims of pods together. An existing claim may use an
     existing volume of sufficient size; a new claim needs a new one. Return None (unknown) if a claim has no size, or if
     no volume was captured, unless the claims alone exceed the total.
     """
     total = _sum_appliance_capacity(supplies)
-    claimed_bytes = 0  # of all claims
-    new_bytes = 0  # of claims without an existing volume
-    unverified_sizes: list[int] = []  # of existing claims with an unknown volume
+    # Of all claims.
+    claimed_bytes = 0
+    # Of claims without an existing volume.
+    new_bytes = 0
+    # Of existing claims with an unknown volume.
+    unverified_sizes: list[int] = []
     for claim in claims:
-        if claim.unsized_claim:  # the name of a claim without a size
+        # The name of a claim without a size.
+        if claim.unsized_claim:
             return None
         claimed_bytes += claim.size
         new_bytes += claim.unbound_size
@@ -397,27 +453,37 @@ def _compute_claimed_storage(supplies: SiteResources, claims: Collection[ClaimDe
         return claimed_gib if total is not None and claimed_gib > total else None
     _, volumes_mib = supplies.volumes
     if supplies.volume_sizes:
-        # Assign a sufficient volume to as many of these claims as possible. The others need new storage anyway.
-        volumes = sorted(chain.from_iterable([mib * _MIB] * count for mib, count in supplies.volume_sizes))
+        # Assign a sufficient volume to as many of these claims as possible. The others need new
+        # storage anyway.
+        volumes = sorted(
+            chain.from_iterable([mib * _MIB] * count for mib, count in supplies.volume_sizes)
+        )
         for size in sorted(unverified_sizes, reverse=True):
-            if volumes and volumes[-1] >= size:  # the largest volume fits the largest claim
+            # The largest volume fits the largest claim.
+            if volumes and volumes[-1] >= size:
                 volumes.pop()
             else:
                 new_bytes += size
-    needed_bytes = max(volumes_mib * _MIB + new_bytes, claimed_bytes)  # at least the sum of the claims
+    # At least the sum of the claims.
+    needed_bytes = max(volumes_mib * _MIB + new_bytes, claimed_bytes)
     return -(-needed_bytes // _GIB)  # rounded up
 
 
-def find_scarcest_resource(rows: Iterable[SiteResourceCapacity], kind: SiteResourceKind) -> SiteResourceCapacity | None:
+def find_scarcest_resource(
+    rows: Iterable[SiteResourceCapacity], kind: SiteResourceKind
+) -> SiteResourceCapacity | None:
     """Return the row of a kind with the scarcest resource of a site; None without rows of the kind. `free` is the spare
     amount, None if unknown, and `surge` the further need of an upgrade. It is the row with the smallest `free - surge`.
     If this row is sufficient, return one without a known total instead: its resource may be scarcer.
     """
-    rows_by_knowledge = group_by((row for row in rows if row.kind is kind), lambda row: row.free is not None)
+    rows_by_knowledge = group_by(
+        (row for row in rows if row.kind is kind), lambda row: row.free is not None
+    )
     known_rows, unknown_rows = rows_by_knowledge.get(True, []), rows_by_knowledge.get(False, [])
     if not known_rows:
         return next(iter(unknown_rows), None)
-    scarcest = min(known_rows, key=lambda row: (row.free or 0) - row.surge)  # `free` is known here
+    # `free` is known here.
+    scarcest = min(known_rows, key=lambda row: (row.free or 0) - row.surge)
     # A row with a total but without a known use does not count: it is a network without nodes.
     uncaptured_rows = [row for row in unknown_rows if row.total is None]
     if scarcest.is_insufficient or not uncaptured_rows:

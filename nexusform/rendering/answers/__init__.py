@@ -1,12 +1,15 @@
 """Answers to questions (explain, simulate, advise, test): a report as text, Markdown or HTML page."""
 
-PUBLIC = {  # public names of the package, by module
+# public names of the package, by module.
+PUBLIC = {
     "advice_findings": "build_advice_report render_advice",
     "console_text": "render_type render_value build_trace_document render_trace",
     "explanation_text": (
         "format_vm_certainty ALTERNATIVE_FORM describe_alternatives build_explanation_document "
-        "build_explanation_report REMOVAL_FORM build_removal_report DomainAnswer format_short_location "
-        "REPLACEMENT_FORM format_spans build_pools_document build_pools_report PoolPlacement VmCountByTrigger"
+        "build_explanation_report REMOVAL_FORM build_removal_report DomainAnswer "
+        "format_short_location "
+        "REPLACEMENT_FORM format_spans build_pools_document build_pools_report PoolPlacement "
+        "VmCountByTrigger"
     ),
     "graph_text": "render_dot render_mermaid",
     "plan_set_report": "build_plan_set_report",

@@ -18,23 +18,44 @@ def build_advice_report(findings: Sequence[Diagnostic], origin: str) -> Report:
         return Report(title, "No findings.", is_finding=False)
     by_rule = Counter(finding.id for finding in findings)
     counts = ", ".join(f"{rule} ({count:,})" for rule, count in sorted(by_rule.items()))
-    rows = tuple(Row((finding.id, format_location(finding.subject), finding.address)) for finding in findings)
+    rows = tuple(
+        Row((finding.id, format_location(finding.subject), finding.address)) for finding in findings
+    )
     table = Section("Findings", table=Table(("rule", "at", "resource"), rows))
-    details = [Section(finding.summary, tuple(finding.detail.split("\n")), is_folded=True) for finding in findings]
+    details = [
+        Section(finding.summary, tuple(finding.detail.split("\n")), is_folded=True)
+        for finding in findings
+    ]
     verdict = f"{format_count(len(findings), 'finding')}: {counts}."
-    hint = "Silence a rule with `# nexusform:ignore ID` on the line before the block, or in the lint block."
+    hint = (
+        "Silence a rule with `# nexusform:ignore ID` on the line before the block, or in the lint "
+        "block."
+    )
     return Report(title, verdict, is_finding=True, facts=(hint,), sections=(table, *details))
 
 
 def render_advice(
-    findings: Sequence[Diagnostic], files: Mapping[str, SourceFile], *, colour: bool = False, width: int = DEFAULT_WIDTH
+    findings: Sequence[Diagnostic],
+    files: Mapping[str, SourceFile],
+    *,
+    colour: bool = False,
+    width: int = DEFAULT_WIDTH,
 ) -> str:
     """Render each finding as a framed diagnostic with its source lines, then the number of findings by rule."""
     if not findings:
         return "No findings.\n"
-    boxes = "".join(render_diagnostic(finding, files, colour=colour, width=width) for finding in findings)
+    boxes = "".join(
+        render_diagnostic(finding, files, colour=colour, width=width) for finding in findings
+    )
     by_rule = Counter(finding.id for finding in findings)
-    counts = ", ".join(f"{escape_control_characters(rule)}: {count:,}" for rule, count in sorted(by_rule.items()))
-    closing = Painter(colour)(f"{len(findings):,} {select_word_form(len(findings), 'finding')}", "bold")
-    hint = "Silence a rule with `# nexusform:ignore ID` on the line before the block, or in\nthe lint block."
+    counts = ", ".join(
+        f"{escape_control_characters(rule)}: {count:,}" for rule, count in sorted(by_rule.items())
+    )
+    closing = Painter(colour)(
+        f"{len(findings):,} {select_word_form(len(findings), 'finding')}", "bold"
+    )
+    hint = (
+        "Silence a rule with `# nexusform:ignore ID` on the line before the block, or in\nthe "
+        "lint block."
+    )
     return f"{boxes}\n{closing} ({counts}).\n{hint}\n"

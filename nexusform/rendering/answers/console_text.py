@@ -6,7 +6,12 @@ from typing import Any, Final
 from nexusform.diagnostics.phrases import enclose, join_texts
 from nexusform.json_data.plain_data import convert_to_plain
 from nexusform.language.evaluation_run import TracedExpression
-from nexusform.rendering.notation.colours import escape_control_characters, format_code_point, indent_lines, wrap_lines
+from nexusform.rendering.notation.colours import (
+    escape_control_characters,
+    format_code_point,
+    indent_lines,
+    wrap_lines,
+)
 from nexusform.rendering.notation.hcl_text import (
     EPHEMERAL,
     KNOWN_AFTER_APPLY,
@@ -60,7 +65,8 @@ def render_value(value: Value, indent: int = 0) -> str:
           ])
         }
     """
-    if indent > 2 * _MAX_DEPTH:  # two columns per level
+    # Two columns per level.
+    if indent > 2 * _MAX_DEPTH:
         return TOO_DEEP
     if value.raw is UNKNOWN:
         return KNOWN_AFTER_APPLY
@@ -74,7 +80,9 @@ def render_value(value: Value, indent: int = 0) -> str:
         return _render_heredoc(value.raw, indent) if "\n" in value.raw else _quote_string(value.raw)
     if isinstance(value.raw, dict):
         entries = sorted(value.raw.items())
-        lines = [f"{_quote_string(name)} = {render_value(entry, indent + 2)}" for name, entry in entries]
+        lines = [
+            f"{_quote_string(name)} = {render_value(entry, indent + 2)}" for name, entry in entries
+        ]
         return _wrap_in_conversion(value.type, add_brackets("{", lines, "}", indent, 2))
     if isinstance(value.raw, (tuple, list, frozenset)):
         lines = [f"{render_value(element, indent + 2)}," for element in value.raw]
@@ -89,7 +97,10 @@ def _render_null(value_type: Type) -> str:
     if isinstance(value_type, PrimitiveType):
         return f"to{value_type.name}(null)"
     if isinstance(value_type, (ListType, SetType, MapType)):
-        return f"to{_COLLECTION_NAMES[type(value_type)]}(null) /* of {describe_type(value_type.element)} */"
+        return (
+            f"to{_COLLECTION_NAMES[type(value_type)]}(null) /* of "
+            f"{describe_type(value_type.element)} */"
+        )
     return f"null /* {describe_type(value_type)} */"
 
 
@@ -116,9 +127,13 @@ def _render_heredoc(text: str, indent: int) -> str:
     """Render a multi-line text as a heredoc. `indent` is the indentation of the value in spaces; 0 at the top level."""
     lines = text.split("\n")
     end = choose_heredoc_end(lines)
-    opening = f"<<-{end}" if indent else f"<<{end}"  # HCL strips the margin of the lines after `<<-`
+    # HCL strips the margin of the lines after `<<-`.
+    opening = f"<<-{end}" if indent else f"<<{end}"
     margin = " " * indent
-    escaped = ("".join(c if c.isprintable() or c == "\t" else _escape_character(c) for c in line) for line in lines)
+    escaped = (
+        "".join(c if c.isprintable() or c == "\t" else _escape_character(c) for c in line)
+        for line in lines
+    )
     return "\n".join([opening, *indent_lines(escaped, margin), f"{margin}{end}"])
 
 
@@ -133,7 +148,8 @@ def render_type(value_type: Type, indent: int = 0) -> str:
             zones: set(string),
         })
     """
-    if indent > 4 * _MAX_DEPTH:  # four columns per level
+    # four columns per level.
+    if indent > 4 * _MAX_DEPTH:
         return TOO_DEEP
     if isinstance(value_type, ObjectType):
         lines = [
@@ -148,7 +164,9 @@ def render_type(value_type: Type, indent: int = 0) -> str:
         return value_type.name
     name = _COLLECTION_NAMES[type(value_type)]
     if isinstance(value_type.element, (ObjectType, TupleType)):
-        return add_brackets(f"{name}(", [f"{render_type(value_type.element, indent + 4)},"], ")", indent, 4)
+        return add_brackets(
+            f"{name}(", [f"{render_type(value_type.element, indent + 4)},"], ")", indent, 4
+        )
     return f"{name}({render_type(value_type.element, indent)})"
 
 
@@ -162,18 +180,25 @@ def _render_part_lines(part: TracedExpression, indent: int, width: int) -> Itera
     its inner expressions with more indentation. Text and result share a line if `width` allows it.
     """
     margin = " " * indent
-    line_width = max(width - indent - 4, 30)  # results are indented by 4; deep parts exceed the width
+    # results are indented by 4; deep parts exceed the width.
+    line_width = max(width - indent - 4, 30)
     first_line, *further_lines = wrap_lines(escape_control_characters(part.text), line_width)
     location_note = enclose("  [", format_location(part.span), "]")
     outcome = "= (error)"
     if not part.has_failed:
-        text = SENSITIVE if part.is_hidden else _format_on_one_line(render_value(part.value), _MAX_VALUE_LENGTH)
+        text = (
+            SENSITIVE
+            if part.is_hidden
+            else _format_on_one_line(render_value(part.value), _MAX_VALUE_LENGTH)
+        )
         outcome = f"= {text}  ({_format_part_type(part)})"
     if not further_lines and len(first_line) + len(outcome) + len(location_note) + 1 <= line_width:
         yield f"{margin}{first_line} {outcome}{location_note}"
     else:
         yield from indent_lines([first_line, *further_lines], margin)
-        yield from indent_lines(wrap_lines(f"{outcome}{location_note}", line_width), f"{margin}    ")
+        yield from indent_lines(
+            wrap_lines(f"{outcome}{location_note}", line_width), f"{margin}    "
+        )
     for reason in part.reasons:
         reason_lines = wrap_lines(escape_control_characters(f"! {reason}"), line_width)
         yield from indent_lines(reason_lines, f"{margin}    ")
@@ -192,10 +217,12 @@ def _format_on_one_line(text: str, max_length: int) -> str:
 
 def _format_part_type(part: TracedExpression) -> str:
     """Format the type of a part and its sensitive or unknown state on one line."""
-    if part.is_hidden:  # its value or type would reveal a sensitive value
+    # Its value or type would reveal a sensitive value.
+    if part.is_hidden:
         return "sensitive"
     texts = [_format_on_one_line(render_type(part.value.type), _MAX_TYPE_LENGTH)]
-    if part.value.has_marks:  # its own marks, or those of its parts
+    # Its own marks, or those of its parts.
+    if part.value.has_marks:
         texts.append("sensitive" if part.value.marks else "partly sensitive")
     texts.append(_UNKNOWN_TEXTS[_describe_known_parts(part.value)])
     return join_texts(texts)

@@ -77,19 +77,24 @@ def _describe_decision_steps(explanation: DecisionExplanation) -> Iterator[_Note
     the rack, the machine and its NUMA cells. Rejected machines of the chosen rack have their reason, those elsewhere
     are counted.
     """
-    clauses: dict[str, list[str]] = {}  # texts of the filters, by the name of the line they share, such as "1 fits"
+    # texts of the filters, by the name of the line they share, such as "1 fits".
+    clauses: dict[str, list[str]] = {}
     for step in explanation.filters:
         if step.text:
             clauses.setdefault(step.line, []).append(step.text)
-    opening = f"{explanation.total_machines:,} machines, "  # of the first line
+    # Of the first line.
+    opening = f"{explanation.total_machines:,} machines, "
     for line, texts in clauses.items():
         yield line, f"{opening}{', '.join(texts)}"
         opening = ""
-    if explanation.placement is None:  # no machine passed the filters
+    # No machine passed the filters.
+    if explanation.placement is None:
         return
     yield from _describe_choice("3 rack", explanation.racks, explanation.tied_racks)
     yield from _describe_choice("4 machine", explanation.machines, explanation.tied_machines)
-    in_rack = [item for item in explanation.rejections if item.candidate in explanation.rack_machines]
+    in_rack = [
+        item for item in explanation.rejections if item.candidate in explanation.rack_machines
+    ]
     for (rule, reason), names in islice(_group_machines(in_rack).items(), _MAX_LINES):
         yield "rejected", f"{', '.join(_remove_repeated_prefixes(names))}: {rule}: {reason}"
     if other_count := len(explanation.rejections) - len(in_rack):
@@ -111,7 +116,9 @@ def _format_ranking_keys(keys: Iterable[RankingFigure]) -> str:
     return join_texts(key.text for key in keys)
 
 
-def _describe_choice(step: str, ranked: Sequence[RankedCandidate], tied: Sequence[RankedCandidate]) -> Iterator[_Note]:
+def _describe_choice(
+    step: str, ranked: Sequence[RankedCandidate], tied: Sequence[RankedCandidate]
+) -> Iterator[_Note]:
     """Yield (label, text) pairs on the best and second best rack or machine. After a tie, one pair names all tied."""
     best, *others = ranked
     figures = _format_ranking_keys(best.keys)
@@ -141,7 +148,9 @@ def _describe_chosen_numa_cells(explanation: DecisionExplanation, placement: Pla
 def _group_machines(rejections: Iterable[Rejection]) -> dict[tuple[str, str], list[str]]:
     """Group the names of rejected machines by rule and reason."""
     groups = group_by(rejections, lambda rejection: (rejection.rule, rejection.reason))
-    return {cause: [rejection.candidate for rejection in rejected] for cause, rejected in groups.items()}
+    return {
+        cause: [rejection.candidate for rejection in rejected] for cause, rejected in groups.items()
+    }
 
 
 def format_vm_certainty(certainty: PlacementCertainty | None, samples: int) -> str:
@@ -169,12 +178,16 @@ _EXPLANATION_FORM: Final = RecordForm(
 
 
 def build_explanation_document(
-    name: str, explanation: DecisionExplanation, certainty: PlacementCertainty | None = None, samples: int = 0
+    name: str,
+    explanation: DecisionExplanation,
+    certainty: PlacementCertainty | None = None,
+    samples: int = 0,
 ) -> dict[str, Any]:
     """Build the explanation of a VM as JSON: ranked racks and machines, rejections, and shares over `samples` runs."""
     return {
         "object": name,
-        **_EXPLANATION_FORM(explanation),  # its fields as JSON
+        # Its fields as JSON.
+        **_EXPLANATION_FORM(explanation),
         "certainty": None if certainty is None else certainty.get_shares_by_name(),
         "samples": samples,
     }
@@ -196,20 +209,29 @@ def build_explanation_report(
     the ranked candidates and the rejected machines. If the VM fits nowhere, every report lists the rejected machines.
     With `is_folded`, this list is collapsed.
     """
-    steps = [Section("Rules, in order", notes=tuple(_describe_decision_steps(explanation))), *sections]
+    steps = [
+        Section("Rules, in order", notes=tuple(_describe_decision_steps(explanation))),
+        *sections,
+    ]
     placement = explanation.placement
     if is_long and placement is not None:
         steps.append(_build_ranking_table("Racks, best first", explanation.racks))
-        steps.append(_build_ranking_table(f"Machines of {placement.rack}, best first", explanation.machines))
+        steps.append(
+            _build_ranking_table(f"Machines of {placement.rack}, best first", explanation.machines)
+        )
     if explanation.rejections and (is_long or placement is None):
         by_reason = _group_machines(explanation.rejections)
-        rows = tuple(Row((rule, reason, ", ".join(names))) for (rule, reason), names in by_reason.items())
+        rows = tuple(
+            Row((rule, reason, ", ".join(names))) for (rule, reason), names in by_reason.items()
+        )
         table = Table(("rule", "reason", "machines"), rows)
         rejected_title = f"{format_count(len(explanation.rejections), 'machine')} rejected"
         steps.append(Section(rejected_title, table=table, is_folded=is_folded))
     title = f"{name} ({format_sku(explanation.demand.sku)})"
     verdict = "fits nowhere" if placement is None else format_location_text(placement)
-    return Report(title, verdict, is_finding=placement is None, facts=tuple(facts), sections=tuple(steps))
+    return Report(
+        title, verdict, is_finding=placement is None, facts=tuple(facts), sections=tuple(steps)
+    )
 
 
 def build_removal_report(row: PlacementChange) -> Report:
@@ -218,8 +240,10 @@ def build_removal_report(row: PlacementChange) -> Report:
     facts: list[str] = []
     if row.source is not None:
         facts.append(f"It runs on {format_location_text(row.source)}.")
-    is_predicted = row.provenance != "decided"  # the site chooses the VM, not nexusform
-    is_nexus_type = row.address.type.startswith("nexus_")  # a resource of Azure, unlike a VNF of Tacker
+    # The site chooses the VM, not nexusform.
+    is_predicted = row.provenance != "decided"
+    # A resource of Azure, unlike a VNF of Tacker.
+    is_nexus_type = row.address.type.startswith("nexus_")
     if row.trigger == "scale_in" and is_predicted and is_nexus_type:
         facts.append("On a real site Azure picks the VMs to remove.")
     return Report(f"{row.object} ({row.sku})", verdict, is_finding=False, facts=tuple(facts))
@@ -227,24 +251,30 @@ def build_removal_report(row: PlacementChange) -> Report:
 
 # The removal as data.
 REMOVAL_FORM: Final = RecordForm(
-    PlacementChange, "address object action trigger reason current=source provenance?", current=build_location_document
+    PlacementChange,
+    "address object action trigger reason current=source provenance?",
+    current=build_location_document,
 )
 
 
 def _build_ranking_table(title: str, ranked: Sequence[RankedCandidate]) -> Section:
     """Build a table of ranked candidates (the best first), with lines on ties and the number of omitted ones."""
     lines: list[str] = []
-    tied_count = sum(bool(candidate.digest) for candidate in ranked)  # only candidates tied with the best have one
+    # Only candidates tied with the best have one.
+    tied_count = sum(bool(candidate.digest) for candidate in ranked)
     if tied_count:
         lines.append(f"The first {tied_count} tie; the tie-break chose {ranked[0].name}.")
     visible_candidates = ranked[:_MAX_RANKED]
     if len(ranked) > len(visible_candidates):
-        lines.append(f"{format_count(len(ranked) - len(visible_candidates), 'more candidate')} ranked lower.")
+        lines.append(
+            f"{format_count(len(ranked) - len(visible_candidates), 'more candidate')} ranked lower."
+        )
     rows = tuple(
         Row((str(rank), candidate.name, _format_ranking_keys(candidate.keys)))
         for rank, candidate in enumerate(visible_candidates, 1)
     )
-    table = Table(("rank", "name", "lowest first"), rows, number_columns=frozenset({0}))  # the rank is a number
+    # The rank is a number.
+    table = Table(("rank", "name", "lowest first"), rows, number_columns=frozenset({0}))
     return Section(title, tuple(lines), table=table)
 
 
@@ -262,7 +292,8 @@ _NEED_TEXTS: Mapping[MachineObstacle, str] = {
 _NEED_SENTENCES: Final[Mapping[MachineObstacle | None, str]] = {
     None: "{count} {have} capacity but a lower rank: {machines}.",
     MachineObstacle.ZONE: (
-        "{count} {have} capacity in zones outside {{{zones}}}: {racks}. A wider availability_zones allows them; "
+        "{count} {have} capacity in zones outside {{{zones}}}: {racks}. A wider "
+        "availability_zones allows them; "
         "{consequence}."
     ),
     MachineObstacle.OPEN: "{count} {have} capacity once {they_take} VMs: {reasons}.",
@@ -270,19 +301,30 @@ _NEED_SENTENCES: Final[Mapping[MachineObstacle | None, str]] = {
     MachineObstacle.HINT: "{count} {have} capacity without a hard placement hint: {reasons}.",
     MachineObstacle.RULE: "{count} {have} capacity, but a rule rejects the VM: {reasons}.",
     MachineObstacle.SIZE: "A smaller SKU would fit {count} more: {machines}; {consequence}.",
-    MachineObstacle.HARDWARE: "A SKU of its hardware would fit {count} more: {machines}; {consequence}.",
+    MachineObstacle.HARDWARE: (
+        "A SKU of its hardware would fit {count} more: {machines}; {consequence}."
+    ),
 }
 
 
-def describe_alternatives(alternatives: Sequence[MachineAlternative], demand: Demand, pool_size: int) -> list[str]:
+def describe_alternatives(
+    alternatives: Sequence[MachineAlternative], demand: Demand, pool_size: int
+) -> list[str]:
     """Return lines on other machines for a VM, a line per needed change. The first line has machines without need for a
     change; the others follow, the cheapest change first. A last line counts the machines with several needs.
     `pool_size` is the number of VMs in the pool.
     """
-    simple = [alternative for alternative in alternatives if len(alternative.requirements) < 2]  # no need, or one
-    alternatives_by_need = group_by(simple, lambda item: item.requirements[0] if item.requirements else None)
-    needs = sorted(alternatives_by_need, key=list(_NEED_SENTENCES).index)  # the cheapest change first
-    lines = [_describe_needed_change(need, alternatives_by_need[need], demand, pool_size) for need in needs]
+    # No need, or one.
+    simple = [alternative for alternative in alternatives if len(alternative.requirements) < 2]
+    alternatives_by_need = group_by(
+        simple, lambda item: item.requirements[0] if item.requirements else None
+    )
+    # The cheapest change first.
+    needs = sorted(alternatives_by_need, key=list(_NEED_SENTENCES).index)
+    lines = [
+        _describe_needed_change(need, alternatives_by_need[need], demand, pool_size)
+        for need in needs
+    ]
     other_count = len(alternatives) - len(simple)
     if other_count:
         lines.append(f"{format_count(other_count, 'machine')} would need several such changes.")
@@ -294,15 +336,25 @@ def _describe_needed_removals(alternatives: Sequence[MachineAlternative]) -> str
     minimum = min(len(alternative.removed_vms) for alternative in alternatives)
     best = [alternative for alternative in alternatives if len(alternative.removed_vms) == minimum]
     machines = format_first_items(
-        [f"{alternative.machine} ({format_list(alternative.removed_vms, 3)})" for alternative in best], _MAX_NAMES
+        [
+            f"{alternative.machine} ({format_list(alternative.removed_vms, 3)})"
+            for alternative in best
+        ],
+        _MAX_NAMES,
     )
     other_note = enclose("; ", len(alternatives) - len(best), " more if several were removed")
     count = format_count(len(best), "machine")
-    return f"{count} would have capacity with {format_count(minimum, 'VM')} fewer: {machines}{other_note}."
+    return (
+        f"{count} would have capacity with {format_count(minimum, 'VM')} fewer: "
+        f"{machines}{other_note}."
+    )
 
 
 def _describe_needed_change(
-    need: MachineObstacle | None, alternatives: Sequence[MachineAlternative], demand: Demand, pool_size: int
+    need: MachineObstacle | None,
+    alternatives: Sequence[MachineAlternative],
+    demand: Demand,
+    pool_size: int,
 ) -> str:
     """Return a sentence on the machines with capacity for a VM after the change `need`, such as another zone or a
     smaller SKU. Without a need (None), the VM fits there already, but the machines rank lower. The change concerns all
@@ -312,9 +364,13 @@ def _describe_needed_change(
         return _describe_needed_removals(alternatives)
     scope = f"all {pool_size:,} VMs of the pool" if pool_size > 1 else "the VM"
     # With one need, a machine has only one of the three texts.
-    reasons = [f"{item.machine} ({item.unschedulable_reason or item.hint or item.rule})" for item in alternatives]
+    reasons = [
+        f"{item.machine} ({item.unschedulable_reason or item.hint or item.rule})"
+        for item in alternatives
+    ]
     rack_counts = Counter(alternative.rack for alternative in alternatives)
-    return _NEED_SENTENCES[need].format(  # each sentence has some of these fields
+    # Each sentence has some of these fields.
+    return _NEED_SENTENCES[need].format(
         count=format_count(len(alternatives), "machine"),
         have=select_word_form(len(alternatives), "has", "have"),
         they_take=select_word_form(len(alternatives), "it takes", "they take"),
@@ -365,7 +421,8 @@ REPLACEMENT_FORM: Final = RecordForm(
 
 _POOL_HEADERS = ("pool", "SKU", "count", "racks", "VMs per rack")
 _SPREAD_RULE = (
-    'The rack with the fewest VMs of the pool wins (with rack_spread = "cluster": of the cluster first), '
+    'The rack with the fewest VMs of the pool wins (with rack_spread = "cluster": of the cluster '
+    "first), "
     "then a machine by the fewest VMs of the cluster."
 )
 
@@ -374,15 +431,29 @@ def build_pools_report(address: str, pools: Sequence[PoolPlacement]) -> Report:
     """Build the answer about one or several pools at an address: how many VMs each has per rack, expected and actual.
     It names the first VM of each pool as an example for the next command. VMs without a rack make it a finding.
     """
-    has_several_clusters = len({pool.address for pool in pools}) > 1  # the pools of a cluster have its address
+    # The pools of a cluster have its address.
+    has_several_clusters = len({pool.address for pool in pools}) > 1
     headers = ("cluster", *_POOL_HEADERS) if has_several_clusters else _POOL_HEADERS
     rows: list[Row] = []
     pool_sections: list[Section] = []
     racks: set[str] = set()
     for pool in pools:
-        cluster, name, sku, count, expected_racks, actual_racks, expected_vms, actual_vms = build_table_row(pool.table)
-        cells = (name, sku, count, f"{expected_racks} / {actual_racks}", f"{expected_vms} / {actual_vms}")
-        rows.append(Row((cluster, *cells) if has_several_clusters else cells, is_finding=pool.missing_count > 0))
+        cluster, name, sku, count, expected_racks, actual_racks, expected_vms, actual_vms = (
+            build_table_row(pool.table)
+        )
+        cells = (
+            name,
+            sku,
+            count,
+            f"{expected_racks} / {actual_racks}",
+            f"{expected_vms} / {actual_vms}",
+        )
+        rows.append(
+            Row(
+                (cluster, *cells) if has_several_clusters else cells,
+                is_finding=pool.missing_count > 0,
+            )
+        )
         pool_sections.append(_build_pool_section(pool, has_several_clusters))
         racks |= pool.table.actual_vms_per_rack.keys()
     table = Table(headers, tuple(rows), number_columns=frozenset({headers.index("count")}))
@@ -391,16 +462,29 @@ def build_pools_report(address: str, pools: Sequence[PoolPlacement]) -> Report:
     hint = f"To explain one placement: nexusform explain '{address}' OBJECT, such as {examples}."
     # `24 VMs on 8 racks`, or `20 of 24 VMs on 8 racks` if some have no rack.
     total = sum(pool.table.total_count for pool in pools)
-    missing = sum(pool.missing_count for pool in pools)  # VMs without a rack
-    vms = f"{total - missing:,} of {format_count(total, 'VM')}" if missing else format_count(total, "VM")
+    # VMs without a rack.
+    missing = sum(pool.missing_count for pool in pools)
+    vms = (
+        f"{total - missing:,} of {format_count(total, 'VM')}"
+        if missing
+        else format_count(total, "VM")
+    )
     verdict = f"{vms} on {format_count(len(racks), 'rack')}"
-    return Report(address, verdict, is_finding=missing > 0, facts=(_SPREAD_RULE, hint), sections=tuple(sections))
+    return Report(
+        address,
+        verdict,
+        is_finding=missing > 0,
+        facts=(_SPREAD_RULE, hint),
+        sections=tuple(sections),
+    )
 
 
 def _build_pool_section(pool: PoolPlacement, has_several_clusters: bool) -> Section:
     """Build a section on one pool: VMs per rack, zones, triggers of the placements, and names of its objects."""
     counts = pool.table.actual_vms_per_rack
-    racks = ", ".join(f"{rack} {counts[rack]}" for rack in sorted(counts, key=compute_natural_sort_key))
+    racks = ", ".join(
+        f"{rack} {counts[rack]}" for rack in sorted(counts, key=compute_natural_sort_key)
+    )
     zones = ", ".join(sorted(pool.zones, key=compute_natural_sort_key)) if pool.zones else "all"
     lines = [f"Racks: {racks or 'none'}.", f"Availability zones: {zones}."]
     if pool.origins:

@@ -13,19 +13,31 @@ def render_dot(nodes: Iterable[str], edges: Iterable[Edge]) -> str:
     names = list(nodes)
     lines = ["digraph G {", '  rankdir = "RL";', '  node [shape = rect, fontname = "sans-serif"];']
     lines += [f"  {_quote_dot(node)} [label={_quote_dot(node)}];" for node in names]
-    lines += [f"  {_quote_dot(node)} -> {_quote_dot(dependency)};" for node, dependency in reduce_edges(names, edges)]
+    lines += [
+        f"  {_quote_dot(node)} -> {_quote_dot(dependency)};"
+        for node, dependency in reduce_edges(names, edges)
+    ]
     return "\n".join([*lines, "}", ""])
 
 
 def render_mermaid(nodes: Iterable[str], edges: Iterable[Edge]) -> str:
     """Render a Mermaid flowchart for Markdown, with a final newline."""
     names = list(nodes)
-    number = {node: f"n{k}" for k, node in enumerate(names)}  # short ids, by name
+    # short ids, by name.
+    number = {node: f"n{k}" for k, node in enumerate(names)}
     lines = ["flowchart RL"]
     for node in names:
-        label = node.replace("&", "#amp;").replace('"', "#quot;").replace("<", "#lt;").replace("\n", " ")
+        label = (
+            node.replace("&", "#amp;")
+            .replace('"', "#quot;")
+            .replace("<", "#lt;")
+            .replace("\n", " ")
+        )
         lines.append(f'  {number[node]}["{label}"]')
-    lines += [f"  {number[node]} --> {number[dependency]}" for node, dependency in reduce_edges(names, edges)]
+    lines += [
+        f"  {number[node]} --> {number[dependency]}"
+        for node, dependency in reduce_edges(names, edges)
+    ]
     return "\n".join([*lines, ""])
 
 
@@ -41,7 +53,8 @@ def reduce_edges(nodes: Sequence[str], edges: Iterable[Edge]) -> list[Edge]:
         graph: nx.DiGraph[str] = nx.DiGraph()
         graph.add_nodes_from(nodes)
         graph.add_edges_from(sorted(drawable))
-        if nx.is_directed_acyclic_graph(graph):  # without a cycle
+        # Without a cycle.
+        if nx.is_directed_acyclic_graph(graph):
             visible_edges = set(nx.transitive_reduction(graph).edges)
     return sorted(visible_edges, key=lambda edge: (position[edge[0]], position[edge[1]]))
 

@@ -10,7 +10,12 @@ from msgspec import Struct
 from nexusform.diagnostics.levels import Level
 from nexusform.diagnostics.phrases import format_count, format_list, select_word_form
 from nexusform.diagnostics.summaries import get_summary
-from nexusform.plans.impact.object_effects import LOSS_EFFECTS, Effect, count_effects, format_effect_clauses
+from nexusform.plans.impact.object_effects import (
+    LOSS_EFFECTS,
+    Effect,
+    count_effects,
+    format_effect_clauses,
+)
 from nexusform.plans.maintenance import describe_stopped_vms
 from nexusform.plans.plan import PlacementAction, Plan
 from nexusform.rendering.report.capacity_table import build_capacity_table
@@ -35,7 +40,8 @@ class _NamedPlan(Struct, frozen=True):
 def build_plan_set_report(plans: Sequence[tuple[str, Plan]]) -> Report:
     """Build the summary of plans with their file names, in the given order."""
     named_plans = [_NamedPlan(path, plan, build_finding_entries(plan)) for path, plan in plans]
-    number_columns = frozenset(range(1, len(_HEADERS)))  # all columns but the first
+    # All columns but the first.
+    number_columns = frozenset(range(1, len(_HEADERS)))
     table = Table(_HEADERS, tuple(map(_build_plan_row, named_plans)), number_columns)
     rejected_paths = [named_plan.path for named_plan in named_plans if named_plan.plan.is_rejected]
     facts: list[str] = []
@@ -43,16 +49,25 @@ def build_plan_set_report(plans: Sequence[tuple[str, Plan]]) -> Report:
         if named_plan.plan.is_rejected:
             note = f"blocked by {describe_rejection(named_plan.plan)}"
         else:
-            # The results of its checks, such as separation rules, and a summary per kind of warning that it caused.
-            checks = [text.rstrip(".") for heading, text in build_notes(named_plan.plan) if heading in _CHECKS]
-            warnings = (entry for entry in named_plan.entries.caused if entry.level is Level.WARNING)
+            # The results of its checks, such as separation rules, and a summary per kind of warning
+            # that it caused.
+            checks = [
+                text.rstrip(".")
+                for heading, text in build_notes(named_plan.plan)
+                if heading in _CHECKS
+            ]
+            warnings = (
+                entry for entry in named_plan.entries.caused if entry.level is Level.WARNING
+            )
             note = "; ".join([*checks, *dict.fromkeys(get_summary(entry.id) for entry in warnings)])
         if note:
             facts.append(f"{named_plan.path}: {note}.")
     title = f"{format_count(len(plans), 'plan')} together"
     sections = (Section("Plans", table=table), *_build_capacity_section(named_plans))
     verdict = _format_verdict(plans, rejected_paths)
-    return Report(title, verdict, is_finding=bool(rejected_paths), facts=tuple(facts), sections=sections)
+    return Report(
+        title, verdict, is_finding=bool(rejected_paths), facts=tuple(facts), sections=sections
+    )
 
 
 def _format_verdict(plans: Sequence[tuple[str, Plan]], rejected_paths: Sequence[str]) -> str:
@@ -72,11 +87,19 @@ def _format_verdict(plans: Sequence[tuple[str, Plan]], rejected_paths: Sequence[
 
 def _build_plan_row(named_plan: _NamedPlan) -> Row:
     """Build the row of a plan: its file, its numbers of changed objects, of placements by action, and of warnings."""
-    _, add, change, destroy, _ = count_resource_changes(named_plan.plan)  # without imports and forgotten objects
+    # Without imports and forgotten objects.
+    _, add, change, destroy, _ = count_resource_changes(named_plan.plan)
     actions = (PlacementAction.PLACE, PlacementAction.MOVE, PlacementAction.REMOVE)
     placement_counts = Counter(row.action for row in named_plan.plan.placements)
-    warning_count = sum(entry.level is Level.WARNING for entry in named_plan.entries.caused)  # by the plan
-    figures = (add, change, destroy, *(placement_counts[action] for action in actions), warning_count)
+    # By the plan.
+    warning_count = sum(entry.level is Level.WARNING for entry in named_plan.entries.caused)
+    figures = (
+        add,
+        change,
+        destroy,
+        *(placement_counts[action] for action in actions),
+        warning_count,
+    )
     cells = (named_plan.path, *(f"{figure:,}" for figure in figures))
     return Row(cells, is_finding=named_plan.plan.is_rejected)
 
@@ -85,7 +108,9 @@ def _build_capacity_section(named_plans: Iterable[_NamedPlan]) -> Iterable[Secti
     """Yield a section with the capacity per plan before and after; nothing if no plan has such figures."""
     rows: list[Row] = []
     for named_plan in named_plans:
-        table, _note = build_capacity_table(named_plan.plan.capacity, named_plan.plan.other_capacity)
+        table, _note = build_capacity_table(
+            named_plan.plan.capacity, named_plan.plan.other_capacity
+        )
         rows += [Row((named_plan.path, *row.cells)) for row in table.rows]
     if rows:
         headers = ("plan", "capacity", "before", "after")

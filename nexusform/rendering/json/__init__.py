@@ -1,13 +1,16 @@
 """Plans, state and events as JSON, compatible with Terraform tools."""
 
-PUBLIC = {  # public names of the package, by module
+# public names of the package, by module.
+PUBLIC = {
     "json_configuration": "build_configuration_document build_providers_schema",
     "json_document": "encode_document build_plan_document build_state_document write_json",
     "json_diagnostics": "build_diagnostic_documents build_validation_document",
     "json_placements": "REJECTION_FORM OTHER_CAPACITY_FORM FEASIBILITY_FORM",
     "json_stream": (
-        "create_apply_end_event create_apply_progress_event create_apply_start_event create_apply_summary_event "
-        "create_diagnostic_event create_event Event create_finding_event create_log_event create_outputs_event "
+        "create_apply_end_event create_apply_progress_event create_apply_start_event "
+        "create_apply_summary_event "
+        "create_diagnostic_event create_event Event create_finding_event create_log_event "
+        "create_outputs_event "
         "create_plan_events create_refresh_start_event create_version_event"
     ),
     "placements_csv": "render_csv",

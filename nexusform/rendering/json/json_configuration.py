@@ -28,7 +28,9 @@ from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, Nesting
 from nexusform.schemas.value_types import build_type_json
 
 
-def build_configuration_document(configuration: Configuration, registries: PluginRegistries) -> dict[str, Any]:
+def build_configuration_document(
+    configuration: Configuration, registries: PluginRegistries
+) -> dict[str, Any]:
     """Build the providers and the tree of modules of a configuration as Terraform's JSON."""
     providers: dict[str, Any] = {}
     root_module = _build_module(configuration.root, registries, providers)
@@ -38,7 +40,8 @@ def build_configuration_document(configuration: Configuration, registries: Plugi
 def build_expression_document(expression: Expression) -> dict[str, Any]:
     """Build `{"constant_value": x}`, `{"references": [...]}`, or `{}` without either."""
     if is_constant_value(expression):
-        value, problems = evaluate_constant(expression)  # problems are reported elsewhere
+        # problems are reported elsewhere.
+        value, problems = evaluate_constant(expression)
         return {} if problems else {"constant_value": convert_to_plain(value)[0]}
     return omit_empty({"references": list_references(list_traversals(expression))})
 
@@ -58,7 +61,8 @@ def list_references(references: Iterable[Traversal]) -> list[str]:
             prefixes.append(f"{prefixes[-1]}{text}")
         # `data.type.name` and `type.name` are objects; `data` and the type alone are not.
         shortest = 3 if reference.root.name == "data" else 2
-        texts.update(dict.fromkeys(reversed(prefixes[shortest - 1 :] or prefixes[:1])))  # at least the root
+        # At least the root.
+        texts.update(dict.fromkeys(reversed(prefixes[shortest - 1 :] or prefixes[:1])))
     return list(texts)
 
 
@@ -83,35 +87,48 @@ def _add_providers(module: Module, providers: dict[str, Any]) -> dict[str, str]:
         providers[keys[reference]] = _build_provider(block.name, module_address, block)
     used_references = {block.provider or DEFAULT_PROVIDER for block in module.resources.values()}
     for reference in sorted(used_references - keys.keys()):
-        if reference in providers:  # inherited from the root
+        # inherited from the root.
+        if reference in providers:
             keys[reference] = reference
-        else:  # without a provider block
+        else:
+            # Without a provider block.
             name = reference.partition(".")[0]  # of `name.alias`
             keys[reference] = join_texts((module_address, reference), ":")
             providers[keys[reference]] = _build_provider(name, module_address, block=None)
     return keys
 
 
-def _build_module(module: Module, registries: PluginRegistries, providers: dict[str, Any]) -> dict[str, Any]:
+def _build_module(
+    module: Module, registries: PluginRegistries, providers: dict[str, Any]
+) -> dict[str, Any]:
     """Build the nonempty declarations of a module; its providers are added to `providers`."""
-    provider_keys = _add_providers(module, providers)  # keys in `providers` by the reference of a resource
+    # keys in `providers` by the reference of a resource.
+    provider_keys = _add_providers(module, providers)
     calls = sorted(module.calls.items())
     variables = sorted(module.variables.items())
     declarations = {
         "outputs": {name: _build_output(output) for name, output in sorted(module.outputs.items())},
-        "resources": [_build_resource(block, registries, provider_keys) for block in module.resources.values()],
-        "module_calls": {name: _build_module_call(call, registries, providers) for name, call in calls},
+        "resources": [
+            _build_resource(block, registries, provider_keys) for block in module.resources.values()
+        ],
+        "module_calls": {
+            name: _build_module_call(call, registries, providers) for name, call in calls
+        },
         "variables": {name: _build_variable(variable) for name, variable in variables},
     }
     return omit_empty(declarations)
 
 
-def _build_module_call(call: ModuleCall, registries: PluginRegistries, providers: dict[str, Any]) -> dict[str, Any]:
+def _build_module_call(
+    call: ModuleCall, registries: PluginRegistries, providers: dict[str, Any]
+) -> dict[str, Any]:
     """Build the call of a module with its arguments and its own declarations."""
     inputs = sorted(call.inputs.items())
     return {
         "source": call.source,
-        "expressions": {name: build_expression_document(expression) for name, (expression, _span) in inputs},
+        "expressions": {
+            name: build_expression_document(expression) for name, (expression, _span) in inputs
+        },
         **_build_repetition(call.count, call.for_each),
         "module": _build_module(call.module, registries, providers),
         **_build_depends_on(call.depends_on),
@@ -120,7 +137,11 @@ def _build_module_call(call: ModuleCall, registries: PluginRegistries, providers
 
 def _build_output(output: Output) -> dict[str, Any]:
     expression = build_expression_document(output.expression)
-    return {"expression": expression, **_build_common_declaration_keys(output), **_build_depends_on(output.depends_on)}
+    return {
+        "expression": expression,
+        **_build_common_declaration_keys(output),
+        **_build_depends_on(output.depends_on),
+    }
 
 
 def _build_variable(variable: Variable) -> dict[str, Any]:
@@ -128,17 +149,24 @@ def _build_variable(variable: Variable) -> dict[str, Any]:
     document: dict[str, Any] = {}
     if variable.default is not None:
         plain, _ = convert_to_plain(variable.default)
-        document["default"] = REDACTED if variable.sensitive and plain is not None else plain  # null is no secret
+        # null is no secret.
+        document["default"] = REDACTED if variable.sensitive and plain is not None else plain
     return document | _build_common_declaration_keys(variable)
 
 
 def _build_common_declaration_keys(declared: Output | Variable) -> dict[str, Any]:
     """Build the keys that outputs and variables have in common, if they are set."""
-    keys = {"description": declared.description, "sensitive": declared.sensitive, "deprecated": declared.deprecated}
+    keys = {
+        "description": declared.description,
+        "sensitive": declared.sensitive,
+        "deprecated": declared.deprecated,
+    }
     return omit_empty(keys)
 
 
-def _build_resource(block: ResourceBlock, registries: PluginRegistries, providers: Mapping[str, str]) -> dict[str, Any]:
+def _build_resource(
+    block: ResourceBlock, registries: PluginRegistries, providers: Mapping[str, str]
+) -> dict[str, Any]:
     """Build a resource block. `providers` maps the provider of a block (`simulated.lab`) to a `provider_config` key."""
     table = registries.data_sources if block.mode == "data" else registries.resource_types
     resource_type = table.get(block.type)
@@ -149,7 +177,9 @@ def _build_resource(block: ResourceBlock, registries: PluginRegistries, provider
         "type": block.type,
         "name": block.name,
         "provider_config_key": providers[block.provider or DEFAULT_PROVIDER],
-        "expressions": _build_body_expressions(block.body, resource_type.schema) if resource_type else {},
+        "expressions": _build_body_expressions(block.body, resource_type.schema)
+        if resource_type
+        else {},
         "schema_version": 0,
         **_build_repetition(block.count, block.for_each),
         **_build_depends_on(block.depends_on),
@@ -159,11 +189,16 @@ def _build_resource(block: ResourceBlock, registries: PluginRegistries, provider
 def _build_repetition(count: Expression | None, for_each: Expression | None) -> dict[str, Any]:
     """Build `count_expression` or `for_each_expression` if configured."""
     expressions = (("count_expression", count), ("for_each_expression", for_each))
-    return {name: build_expression_document(expression) for name, expression in expressions if expression is not None}
+    return {
+        name: build_expression_document(expression)
+        for name, expression in expressions
+        if expression is not None
+    }
 
 
 def _build_depends_on(references: Iterable[Traversal]) -> dict[str, Any]:
-    texts = [list_references([reference])[0] for reference in references]  # the longest: without prefixes
+    # The longest: without prefixes.
+    texts = [list_references([reference])[0] for reference in references]
     return omit_empty({"depends_on": texts})
 
 
@@ -171,8 +206,12 @@ def _build_body_expressions(body: AnyBody, schema: BlockSchema) -> dict[str, Any
     """Build the arguments and nested blocks of a body by name; blocks of types missing in `schema` are ignored. The
     schema of a type of blocks decides their form: one object, a list of objects, or objects by label.
     """
-    labels = {name: (block.label,) if block.nesting is Nesting.MAP else () for name, block in schema.blocks.items()}
-    body_schema = BodySchema(dict.fromkeys(schema.attributes, False), labels)  # False: not required
+    labels = {
+        name: (block.label,) if block.nesting is Nesting.MAP else ()
+        for name, block in schema.blocks.items()
+    }
+    # False: not required.
+    body_schema = BodySchema(dict.fromkeys(schema.attributes, False), labels)
     # Diagnostics were reported when the configuration was loaded.
     body_content, _ = decode_body(body, body_schema, partial=True)
     document: dict[str, Any] = {}
@@ -206,13 +245,19 @@ def build_providers_schema(registries: PluginRegistries) -> dict[str, Any]:
 
 
 def _build_resource_type_schemas(types: Mapping[str, ResourceType]) -> dict[str, Any]:
-    return {name: {"version": 0, "block": _build_block_schema(types[name].schema)} for name in sorted(types)}
+    return {
+        name: {"version": 0, "block": _build_block_schema(types[name].schema)}
+        for name in sorted(types)
+    }
 
 
 def _build_block_schema(schema: BlockSchema) -> dict[str, Any]:
     """Build the arguments of a block and its nested blocks, recursively."""
     block: dict[str, Any] = {
-        "attributes": {name: _build_attribute(attribute) for name, attribute in sorted(schema.attributes.items())}
+        "attributes": {
+            name: _build_attribute(attribute)
+            for name, attribute in sorted(schema.attributes.items())
+        }
     }
     block_types: dict[str, Any] = {}
     for name, nested in sorted(schema.blocks.items()):

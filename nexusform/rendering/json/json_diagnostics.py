@@ -55,7 +55,9 @@ def build_resource_keys(address: Address) -> dict[str, Any]:
     }
 
 
-def build_diagnostic_document(diagnostic: Diagnostic, files: Mapping[str, SourceFile]) -> dict[str, Any]:
+def build_diagnostic_document(
+    diagnostic: Diagnostic, files: Mapping[str, SourceFile]
+) -> dict[str, Any]:
     """Build one diagnostic: severity, summary, detail and, if known, address, range and snippet. Additions to
     OpenTofu's keys: `id`, `level` and the contents of `extra` (`fit`: remedies for a placement that does not fit).
     """
@@ -68,9 +70,12 @@ def build_diagnostic_document(diagnostic: Diagnostic, files: Mapping[str, Source
     }
     document |= omit_empty({"address": diagnostic.address})
     if diagnostic.subject is not None:
-        document |= omit_empty({"range": SPAN(diagnostic.subject), "snippet": _build_snippet(diagnostic, files)})
+        document |= omit_empty(
+            {"range": SPAN(diagnostic.subject), "snippet": _build_snippet(diagnostic, files)}
+        )
     for name, data in diagnostic.extra.items():
-        document.setdefault(name, data)  # never in place of a key above
+        # Never in place of a key above.
+        document.setdefault(name, data)
     return document
 
 
@@ -87,7 +92,9 @@ def build_diagnostic_documents(
     return [build_diagnostic_document(diagnostic, files) for diagnostic in diagnostics]
 
 
-def build_validation_document(diagnostics: Sequence[Diagnostic], files: Mapping[str, SourceFile]) -> dict[str, Any]:
+def build_validation_document(
+    diagnostics: Sequence[Diagnostic], files: Mapping[str, SourceFile]
+) -> dict[str, Any]:
     """Build the output of `validate -json`."""
     errors = len(select_errors(diagnostics))
     return {
@@ -102,7 +109,9 @@ def build_validation_document(diagnostics: Sequence[Diagnostic], files: Mapping[
 SPAN: Final = RecordForm(Span, "filename start end")
 
 
-def _build_snippet(diagnostic: Diagnostic, files: Mapping[str, SourceFile]) -> dict[str, Any] | None:
+def _build_snippet(
+    diagnostic: Diagnostic, files: Mapping[str, SourceFile]
+) -> dict[str, Any] | None:
     """Build the source lines of a diagnostic with its values and function; None if it has no readable source."""
     snippet = extract_snippet(diagnostic, files)
     if snippet is None:
@@ -117,5 +126,6 @@ def _build_snippet(diagnostic: Diagnostic, files: Mapping[str, SourceFile]) -> d
         "values": [{"traversal": note.traversal, "statement": note.statement} for note in notes],
     }
     if diagnostic.function:
-        document["function_call"] = {"name": diagnostic.function.partition("(")[0]}  # without its parameters
+        # Without its parameters.
+        document["function_call"] = {"name": diagnostic.function.partition("(")[0]}
     return document

@@ -24,7 +24,11 @@ from nexusform.rendering.json.json_diagnostics import (
     build_finding_document,
     format_provider_name,
 )
-from nexusform.rendering.json.json_placements import PLAN_FORM, build_decision_document, build_placement_changes
+from nexusform.rendering.json.json_placements import (
+    PLAN_FORM,
+    build_decision_document,
+    build_placement_changes,
+)
 from nexusform.rendering.json.json_relevance import collect_relevant_attributes
 from nexusform.rendering.notation.hcl_text import build_path_trie
 from nexusform.rendering.notation.json_values import (
@@ -53,7 +57,13 @@ from nexusform.resources.address import (
 )
 from nexusform.state.objects import EMPTY, OutputState, State
 
-__all__ = ["build_plan_document", "build_state_document", "encode_document", "expand_document", "write_json"]
+__all__ = [
+    "build_plan_document",
+    "build_state_document",
+    "encode_document",
+    "expand_document",
+    "write_json",
+]
 
 FORMAT_VERSION: Final = "1.2"
 # Reasons without a word of their own in OpenTofu.
@@ -85,11 +95,19 @@ def build_plan_document(
         variables=_build_variables(plan, show_sensitive),
         planned_values=_build_planned_values(plan, show_sensitive),
         resource_drift=LazyArray(lambda: _list_drift_documents(plan, show_sensitive)),
-        resource_changes=LazyArray(lambda: (_build_resource_change(change, show_sensitive) for change in changes)),
-        output_changes={output.name: _build_output_change(output, show_sensitive) for output in plan.outputs},
+        resource_changes=LazyArray(
+            lambda: (_build_resource_change(change, show_sensitive) for change in changes)
+        ),
+        output_changes={
+            output.name: _build_output_change(output, show_sensitive) for output in plan.outputs
+        },
         prior_state=_build_state(prior, show_sensitive),
-        configuration=build_configuration_document(configuration, registries) if configuration else {},
-        relevant_attributes=collect_relevant_attributes(configuration, plan, changes, prior) if configuration else [],
+        configuration=build_configuration_document(configuration, registries)
+        if configuration
+        else {},
+        relevant_attributes=collect_relevant_attributes(configuration, plan, changes, prior)
+        if configuration
+        else [],
         checks=_build_checks(plan.checks, _list_unchecked_conditions(plan, configuration)),
         timestamp=plan.timestamp,
         applyable=plan.has_changes and not plan.is_rejected,
@@ -97,9 +115,12 @@ def build_plan_document(
         errored=plan.errored,
         decision=build_decision_document(plan),
         placement_changes=LazyArray(lambda: build_placement_changes(plan, placements)),
-        **PLAN_FORM(plan),  # keys without a counterpart in Terraform: rollouts, capacity and others
+        # keys without a counterpart in Terraform: rollouts, capacity and others.
+        **PLAN_FORM(plan),
         **omit_empty({"providers": dict(plan.providers), "dry_runs": list(plan.dry_run_messages)}),
-        diagnostics=[build_finding_document(finding, known_files) for finding in collect_findings(plan)],
+        diagnostics=[
+            build_finding_document(finding, known_files) for finding in collect_findings(plan)
+        ],
     )
 
 
@@ -116,7 +137,8 @@ def build_state_document(state: State, *, show_sensitive: bool = False) -> LazyO
 
 
 def _get_sensitive_paths(sensitive: bool) -> tuple[Path, ...]:
-    return ((),) if sensitive else ()  # the empty path means the whole value
+    # The empty path means the whole value.
+    return ((),) if sensitive else ()
 
 
 def _build_resource_change(change: Change, show: bool) -> dict[str, Any]:
@@ -142,7 +164,9 @@ def _build_resource_change(change: Change, show: bool) -> dict[str, Any]:
         show=show,
     )
     importing = omit_empty({"id": change.importing})
-    change_document |= omit_empty({"replace_paths": list(map(list, change.replace_paths)), "importing": importing})
+    change_document |= omit_empty(
+        {"replace_paths": list(map(list, change.replace_paths)), "importing": importing}
+    )
     document["change"] = change_document
     document |= omit_empty({"action_reason": _REASONS.get(change.reason, change.reason)})
     if change.source is not None:
@@ -162,16 +186,20 @@ def _build_change_sides(
     """Build `actions`, both values of a change, and masks of their parts. `show` keeps sensitive values unredacted."""
     before_value, after_value = drop_unknown_values(before), drop_unknown_values(after)
     if not show:
-        # Hide a part on both sides if it is sensitive on one of them; the masks below differ by side.
+        # Hide a part on both sides if it is sensitive on one of them; the masks below differ by
+        # side.
         before_value, after_value = (
-            redact_value(redact_value(side, before_marks), after_marks) for side in (before_value, after_value)
+            redact_value(redact_value(side, before_marks), after_marks)
+            for side in (before_value, after_value)
         )
     return {
         "actions": actions,
         "before": before_value,
         "after": after_value,
         "after_unknown": build_unknown_mask(after) if after is not None else {},  # None: deleted
-        "before_sensitive": build_sensitive_mask(before, before_marks) if before is not None else False,
+        "before_sensitive": build_sensitive_mask(before, before_marks)
+        if before is not None
+        else False,
         "after_sensitive": build_sensitive_mask(after, after_marks) if after is not None else False,
     }
 
@@ -183,7 +211,8 @@ def _list_drift_documents(plan: Plan, show: bool) -> Iterator[dict[str, Any]]:
     current_addresses = dict(plan.address_moves)
     providers = {change.address: change.provider for change in plan.changes} if plan.drift else {}
     for drift in plan.drift:
-        address = current_addresses.get(drift.address, drift.address)  # the same if it did not move
+        # The same if it did not move.
+        address = current_addresses.get(drift.address, drift.address)
         document: dict[str, Any] = {"address": str(address)}
         if address != drift.address:
             document["previous_address"] = str(drift.address)
@@ -203,17 +232,25 @@ def _list_drift_documents(plan: Plan, show: bool) -> Iterator[dict[str, Any]]:
     if plan.mode is Mode.REFRESH_ONLY:
         drift_addresses = {drift.address for drift in plan.drift}
         for change in plan.changes:  # only moves
-            if change.previous_address not in drift_addresses:  # a drift has both addresses already
+            # A drift has both addresses already.
+            if change.previous_address not in drift_addresses:
                 yield _build_resource_change(change, show)
 
 
 def _build_output_change(output: OutputChange, show: bool) -> dict[str, Any]:
     """Build a value of `output_changes`."""
-    marks = True if output.sensitive else None  # of the whole value
+    # Of the whole value.
+    marks = True if output.sensitive else None
     document = _build_change_sides(
-        ACTIONS[output.action], output.before, output.after, before_marks=marks, after_marks=marks, show=show
+        ACTIONS[output.action],
+        output.before,
+        output.after,
+        before_marks=marks,
+        after_marks=marks,
+        show=show,
     )
-    document["after_unknown"] = build_unknown_mask(output.after) or False  # False for an empty mask
+    # False for an empty mask.
+    document["after_unknown"] = build_unknown_mask(output.after) or False
     # An output is sensitive as a whole, even if it does not exist.
     document["before_sensitive"] = document["after_sensitive"] = output.sensitive
     return document
@@ -224,14 +261,20 @@ def _build_variables(plan: Plan, show_sensitive: bool) -> dict[str, dict[str, An
     documents = {}
     for name, variable in sorted(plan.variables.items()):
         paths = _get_sensitive_paths(variable.sensitive)
-        documents[name] = {"value": build_visible_value(variable.value, paths, show_sensitive=show_sensitive)}
+        documents[name] = {
+            "value": build_visible_value(variable.value, paths, show_sensitive=show_sensitive)
+        }
     return documents
 
 
 def _build_planned_values(plan: Plan, show: bool) -> LazyObject:
     """Build the planned objects and outputs."""
     # The current object of each instance, if it exists after the plan.
-    planned = (change for change in _select_changes(plan) if change.after is not None and not change.deposed)
+    planned = (
+        change
+        for change in _select_changes(plan)
+        if change.after is not None and not change.deposed
+    )
     by_module = {ROOT_MODULE: [], **group_by(planned, lambda change: change.address.module)}
 
     def list_resources(path: ModulePath) -> Iterator[dict[str, Any]]:
@@ -243,7 +286,9 @@ def _build_planned_values(plan: Plan, show: bool) -> LazyObject:
                 **build_address_keys(change.address),
                 "provider_name": format_provider_name(change.provider),
                 "schema_version": 0,
-                "values": build_visible_value(change.after, change.sensitive_after, show_sensitive=show),
+                "values": build_visible_value(
+                    change.after, change.sensitive_after, show_sensitive=show
+                ),
                 "sensitive_values": build_sensitive_mask(change.after, marks),
             }
 
@@ -251,12 +296,15 @@ def _build_planned_values(plan: Plan, show: bool) -> LazyObject:
     return _build_values(plan.planned_outputs, root_module, show)
 
 
-def _build_values(outputs: Mapping[str, OutputState], root_module: LazyObject, show: bool) -> LazyObject:
+def _build_values(
+    outputs: Mapping[str, OutputState], root_module: LazyObject, show: bool
+) -> LazyObject:
     """Build outputs and the module tree of `values`; `show` includes sensitive values."""
     documents = {}
     for name, output in sorted(outputs.items()):
         document: dict[str, Any] = {"sensitive": output.sensitive}
-        if not build_unknown_mask(output.value):  # unknown values are omitted
+        # Unknown values are omitted.
+        if not build_unknown_mask(output.value):
             paths = _get_sensitive_paths(output.sensitive)
             document["value"] = build_visible_value(output.value, paths, show_sensitive=show)
         document["type"] = build_visible_type(output.type, is_hidden=output.sensitive and not show)
@@ -278,7 +326,8 @@ def _build_module_tree(
     def build_module(path: ModulePath) -> LazyObject:
         """Build a module with its resources and its child modules."""
         document = LazyObject(address=format_module(path)) if path else LazyObject()
-        if path in paths:  # another module only contains child modules
+        # Another module only contains child modules.
+        if path in paths:
             document["resources"] = LazyArray(lambda: list_resources(path))
         if path in children:
             document["child_modules"] = LazyArray(lambda: map(build_module, children[path]))
@@ -304,8 +353,12 @@ def _build_state(state: State, show: bool) -> LazyObject:
                     **build_address_keys(address),
                     "provider_name": format_provider_name(instance.provider),
                     "schema_version": instance.schema_version,
-                    "values": build_visible_value(instance.attributes, instance.sensitive, show_sensitive=show),
-                    "sensitive_values": build_sensitive_mask(instance.attributes, build_path_trie(instance.sensitive)),
+                    "values": build_visible_value(
+                        instance.attributes, instance.sensitive, show_sensitive=show
+                    ),
+                    "sensitive_values": build_sensitive_mask(
+                        instance.attributes, build_path_trie(instance.sensitive)
+                    ),
                 }
                 optional = {"depends_on": list(instance.dependencies), "tainted": instance.tainted}
                 yield document | omit_empty({**optional, "deposed_key": deposed})
@@ -316,11 +369,14 @@ def _build_state(state: State, show: bool) -> LazyObject:
 
 
 _INSTANCE_KEY: Final = r'\["(?:[^"\\]++|\\.)*+"\]|\[\d+\]'
-_SEVERITY_RANKS: Final = {"error": 0, "fail": 1, "unknown": 2, "pass": 3}  # the most severe status first
+# The most severe status first.
+_SEVERITY_RANKS: Final = {"error": 0, "fail": 1, "unknown": 2, "pass": 3}
 _KINDS: Final = {"input_variable": "var"}
 
 
-def _list_unchecked_conditions(plan: Plan, configuration: Configuration | None) -> Iterator[tuple[str, str]]:
+def _list_unchecked_conditions(
+    plan: Plan, configuration: Configuration | None
+) -> Iterator[tuple[str, str]]:
     """Yield the kind and the address of each condition in a configuration: `("check", "check.racks")`. A destroy plan
     does not check them, so their status is unknown; yield nothing for other plans.
     """
@@ -338,15 +394,20 @@ def _list_unchecked_conditions(plan: Plan, configuration: Configuration | None) 
                 yield "resource", str(block.address)
 
 
-def _build_checks(results: Sequence[CheckResult], unchecked: Iterable[tuple[str, str]] = ()) -> list[dict[str, Any]]:
+def _build_checks(
+    results: Sequence[CheckResult], unchecked: Iterable[tuple[str, str]] = ()
+) -> list[dict[str, Any]]:
     """Build the results of conditions, grouped by declaration. The status of `unchecked` ones is unknown."""
-    groups = group_by(results, lambda result: (result.kind, re.sub(_INSTANCE_KEY, "", result.address)))
+    groups = group_by(
+        results, lambda result: (result.kind, re.sub(_INSTANCE_KEY, "", result.address))
+    )
     documents = []
     for (kind, address), instances in groups.items():
         statuses = [instance.status for instance in instances]
         document = {
             "address": _build_check_address(kind, address),
-            "status": min(statuses, key=lambda status: _SEVERITY_RANKS.get(status, 4)),  # the worst; others last
+            # The worst; others last.
+            "status": min(statuses, key=lambda status: _SEVERITY_RANKS.get(status, 4)),
             "instances": list(map(_build_check_instance, instances)),
         }
         documents.append(document)
@@ -388,20 +449,29 @@ def _convert_stored_results(check: _StoredCheck) -> Iterator[CheckResult]:
     """Yield the result of each instance of a check in a state."""
     for instance in check.instances:
         messages = tuple(problem.message for problem in instance.problems)
-        yield CheckResult(check.address.kind, instance.address.to_display, instance.status, messages)
+        yield CheckResult(
+            check.address.kind, instance.address.to_display, instance.status, messages
+        )
 
 
 def _build_check_address(kind: str, address: str) -> dict[str, Any]:
     """Build the JSON of an address: a resource, or another block such as `module.a.output.b` (module, kind, name)."""
     if kind == "resource":
         parsed = parse_address(address)
-        module = format_module(parsed.module)  # "": the root module
+        # "": the root module.
+        module = format_module(parsed.module)
         names = {"mode": parsed.mode, "type": parsed.type, "name": parsed.name}
     else:
         front, _, name = address.rpartition(".")
-        module = front.rpartition(".")[0]  # without the kind
+        # Without the kind.
+        module = front.rpartition(".")[0]
         names = {"name": name}
-    return {"kind": _KINDS.get(kind, kind), **names, **omit_empty({"module": module}), "to_display": address}
+    return {
+        "kind": _KINDS.get(kind, kind),
+        **names,
+        **omit_empty({"module": module}),
+        "to_display": address,
+    }
 
 
 def _build_check_instance(result: CheckResult) -> dict[str, Any]:
@@ -413,7 +483,8 @@ def _build_check_instance(result: CheckResult) -> dict[str, Any]:
             address["instance_key"] = parsed.key
         module = format_module(parsed.module)
     else:
-        module = result.address.rpartition(".")[0].rpartition(".")[0]  # without kind and name
+        # Without kind and name.
+        module = result.address.rpartition(".")[0].rpartition(".")[0]
     address |= {**omit_empty({"module": module}), "to_display": result.address}
     problems = omit_empty({"problems": [{"message": text} for text in result.messages]})
     return {"address": address, "status": result.status, **problems}

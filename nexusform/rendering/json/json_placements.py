@@ -17,7 +17,12 @@ from nexusform.plans.impact.decision_figures import (
     SurgeVerdict,
     build_decision,
 )
-from nexusform.plans.maintenance import EvacuatedVm, PlannedMachineAction, PoolNodeRecreation, Upgrade
+from nexusform.plans.maintenance import (
+    EvacuatedVm,
+    PlannedMachineAction,
+    PoolNodeRecreation,
+    Upgrade,
+)
 from nexusform.plans.plan import (
     Feasibility,
     LossEffect,
@@ -30,9 +35,22 @@ from nexusform.plans.plan import (
     SeparationViolation,
     SitePredictionAccuracy,
 )
-from nexusform.plans.plan_checks import DecisionDifference, GuardRailResult, PreviousPlanDifferences, ProgramCheck
-from nexusform.plans.site_capacity.occupancy import OutOfService, SiteSkuCapacity, SpareCapacity, list_out_of_service
-from nexusform.plans.site_capacity.site_resource_capacity import SiteResourceCapacity, SiteResourceKind
+from nexusform.plans.plan_checks import (
+    DecisionDifference,
+    GuardRailResult,
+    PreviousPlanDifferences,
+    ProgramCheck,
+)
+from nexusform.plans.site_capacity.occupancy import (
+    OutOfService,
+    SiteSkuCapacity,
+    SpareCapacity,
+    list_out_of_service,
+)
+from nexusform.plans.site_capacity.site_resource_capacity import (
+    SiteResourceCapacity,
+    SiteResourceKind,
+)
 from nexusform.rendering.notation.json_values import drop_unknown_values, omit_empty
 from nexusform.rendering.notation.sample_text import INTERVAL_FORM, SAMPLES_FORM
 from nexusform.rendering.report.placement_rows import ShownPlacements, select_placement_rows
@@ -61,8 +79,13 @@ def _build_placement_change(row: PlacementChange, detail: ShownPlacements) -> di
         "provenance": row.provenance,
     }
     document |= omit_empty({"platform_name": row.platform_name})
-    if row.group:  # a binding of a rollout: its stage in a staged run, its group or wave, its condition to start
-        document |= {"stage": row.stage or None, "group": row.group, "waits_for": row.waits_for or None}
+    # A binding of a rollout: its stage in a staged run, its group or wave, its condition to start.
+    if row.group:
+        document |= {
+            "stage": row.stage or None,
+            "group": row.group,
+            "waits_for": row.waits_for or None,
+        }
     if detail is ShownPlacements.ALL:
         document["rejected"] = list(map(REJECTION_FORM, row.rejections))
     return document
@@ -82,7 +105,10 @@ def _build_placement_totals(plan: Plan) -> dict[str, dict[str, int]]:
 
 TABLE_FORM: Final = RecordForm(
     PlacementTable,
-    "cluster pool vm_sku_name total_count expected_racks actual_racks expected_vms_per_rack actual_vms_per_rack",
+    (
+        "cluster pool vm_sku_name total_count expected_racks actual_racks expected_vms_per_rack "
+        "actual_vms_per_rack"
+    ),
 )
 
 _POOL_UPGRADE_FORM: Final = RecordForm(
@@ -100,24 +126,32 @@ _UPGRADE_FORM: Final = RecordForm(
 )
 
 _STEP_FORM: Final = RecordForm(
-    RolloutStep, "kind stage? group? clusters begins_seconds=start_seconds wait_seconds waits_for? status"
+    RolloutStep,
+    "kind stage? group? clusters begins_seconds=start_seconds wait_seconds waits_for? status",
 )
-_ROLLOUT_FORM: Final = RecordForm(Rollout, "address cause resource_snapshot steps", steps=_STEP_FORM)
+_ROLLOUT_FORM: Final = RecordForm(
+    Rollout, "address cause resource_snapshot steps", steps=_STEP_FORM
+)
 
 _VIOLATION_FORM: Final = RecordForm(
-    SeparationViolation, "site=site_id [rack] [machine] members joined_by=violating_member trigger [reason]"
+    SeparationViolation,
+    "site=site_id [rack] [machine] members joined_by=violating_member trigger [reason]",
 )
 
 
 def _build_violation(violation: SeparationViolation) -> dict[str, Any]:
     """Build a violation as JSON data, with its sample if the plan itself has none."""
-    sample = {} if violation.sample is None else {"sample": violation.sample}  # the seed of a repeated run
+    # The seed of a repeated run.
+    sample = {} if violation.sample is None else {"sample": violation.sample}
     return _VIOLATION_FORM(violation) | sample
 
 
 _VERDICT_FORM: Final = RecordForm(
     SeparationVerdict,
-    "address enforcement holds=satisfied violations scope samples=sample_count holds_in=satisfied_count [unchecked]",
+    (
+        "address enforcement holds=satisfied violations scope samples=sample_count "
+        "holds_in=satisfied_count [unchecked]"
+    ),
     violations=_build_violation,
 )
 
@@ -141,19 +175,24 @@ OTHER_CAPACITY_FORM: Final = RecordForm(
     SiteResourceCapacity,
     "site_id site kind name? unit captured=. total used_before used_after=used "
     "free_before_at_most=free_before free_after_at_most=free surge lacks=is_insufficient",
-    captured=lambda row: row.total is not None and (row.used is not None or row.kind is not SiteResourceKind.CLAIMS),
+    captured=lambda row: (
+        row.total is not None and (row.used is not None or row.kind is not SiteResourceKind.CLAIMS)
+    ),
 )
 
 _OUT_OF_SERVICE_FORM: Final = RecordForm(
     OutOfService,
-    "site machine power_state=status.power_state ready_state=status.ready_state detailed_status=status.detailed_status "
-    "cordon_status=status.cordon_status cordoned_by=status.cordoned_by message=status.message since=status.since",
+    "site machine power_state=status.power_state ready_state=status.ready_state "
+    "detailed_status=status.detailed_status "
+    "cordon_status=status.cordon_status cordoned_by=status.cordoned_by message=status.message "
+    "since=status.since",
 )
 
 _LEAVING_FORM: Final = RecordForm(EvacuatedVm, "name to=machine")
 _MACHINE_ACTION_FORM: Final = RecordForm(
     PlannedMachineAction,
-    "address site machine rack action window time_limit_minutes=minutes leaves_off vms_leaving=leaving_vms "
+    "address site machine rack action window time_limit_minutes=minutes leaves_off "
+    "vms_leaving=leaving_vms "
     "vms_stopped=stopped_vms",
     address=str,
     vms_leaving=_LEAVING_FORM,
@@ -162,8 +201,10 @@ _MACHINE_ACTION_FORM: Final = RecordForm(
 _LOSS_FORM: Final = RecordForm(LossEffect, "lost waiting_pods")
 FEASIBILITY_FORM: Final = RecordForm(
     Feasibility,
-    "placement cluster result missing_nodes pool [missing_by_pool] site_capacity reason replicas_requested "
-    "replicas_max certain=is_certain [one_machine_down] [one_rack_down] selected=is_selected [suggested_fixes]",
+    "placement cluster result missing_nodes pool [missing_by_pool] site_capacity reason "
+    "replicas_requested "
+    "replicas_max certain=is_certain [one_machine_down] [one_rack_down] selected=is_selected "
+    "[suggested_fixes]",
     placement=str,
     one_machine_down=_LOSS_FORM,
     one_rack_down=_LOSS_FORM,
@@ -178,7 +219,8 @@ _PREDICTIONS_FORM: Final = RecordForm(
 )
 _ACCURACY_FORM: Final = RecordForm(
     SitePredictionAccuracy,
-    "site hits certain_hits verified=verified_count unverified=unverified_count hits_by_chance=random_hits "
+    "site hits certain_hits verified=verified_count unverified=unverified_count "
+    "hits_by_chance=random_hits "
     "predictions [not_verified]",
     predictions=_PREDICTIONS_FORM,
 )
@@ -186,9 +228,12 @@ _ACCURACY_FORM: Final = RecordForm(
 # Top-level members of a plan document about its placements and sites.
 PLAN_FORM: Final = RecordForm(
     Plan,
-    "placement_totals=. placement_tables separation_rules=separation_verdicts rollouts upgrades capacity "
-    "[capacity_other=other_capacity] out_of_service=. [machine_actions] [feasibility] [untested_bindings] "
-    "samples=numa_sampling [prediction_scores] [evaluation=basis.evaluation] [checks_by] [rejected]",
+    "placement_totals=. placement_tables separation_rules=separation_verdicts rollouts upgrades "
+    "capacity "
+    "[capacity_other=other_capacity] out_of_service=. [machine_actions] [feasibility] "
+    "[untested_bindings] "
+    "samples=numa_sampling [prediction_scores] [evaluation=basis.evaluation] [checks_by] "
+    "[rejected]",
     placement_totals=_build_placement_totals,
     placement_tables=TABLE_FORM,
     separation_rules=_VERDICT_FORM,
@@ -221,7 +266,10 @@ def _convert_number(number: float) -> float:
 
 
 _GUARD_RAIL_FORM: Final = RecordForm(
-    GuardRailResult, "name limit value result [reason]", limit=_convert_number, value=_convert_number
+    GuardRailResult,
+    "name limit value result [reason]",
+    limit=_convert_number,
+    value=_convert_number,
 )
 _SINCE_FORM: Final = RecordForm(PreviousPlanDifferences)
 _SURGE_FORM: Final = RecordForm(SurgeVerdict, "site cluster result")
@@ -231,7 +279,8 @@ def build_decision_document(plan: Plan) -> dict[str, Any]:
     """Build the figures of a plan for its approval. A capacity is a minimum of further VMs, null if unknown."""
     decision = build_decision(plan)
     return {
-        "impact": _IMPACT_FORM(decision.impact),  # a form converts a record to JSON
+        # A form converts a record to JSON.
+        "impact": _IMPACT_FORM(decision.impact),
         "capacity": list(map(_build_spare_capacity, decision.capacity)),
         "upgrades": list(map(_SURGE_FORM, decision.upgrades)),
         "confidence": _CONFIDENCE_FORM(decision.confidence),
@@ -252,5 +301,6 @@ def _build_spare_capacity(row: SpareCapacitySummary) -> dict[str, Any]:
     }
     minimums: dict[str, int | None] = {}
     for name, figure in figures.items():
-        minimums[name] = None if figure is None or row.lacks_data else figure.minimum  # missing data: an upper bound
+        # Missing data: an upper bound.
+        minimums[name] = None if figure is None or row.lacks_data else figure.minimum
     return {"site": row.site, "vm_sku_name": row.vm_sku_name, **minimums}

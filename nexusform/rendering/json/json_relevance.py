@@ -11,7 +11,12 @@ from typing import Any, Final, Literal
 
 from msgspec import Struct
 
-from nexusform.configuration.declarations.configuration import Configuration, Module, ModuleCall, ResourceBlock
+from nexusform.configuration.declarations.configuration import (
+    Configuration,
+    Module,
+    ModuleCall,
+    ResourceBlock,
+)
 from nexusform.language.body_decoding import BodySchema, decode_body
 from nexusform.language.references import list_body_traversals, list_traversals
 from nexusform.language.syntax.syntax_nodes import Expression, Step, Traversal, TraverseAttribute
@@ -19,7 +24,8 @@ from nexusform.plans.plan import Action, Change, Mode, Plan
 from nexusform.resources.address import Address, Key, ModulePath, ModulePathStep
 from nexusform.state.objects import State
 
-_ResourceKey = tuple[Literal["managed", "data"], str, str]  # mode, type, name
+# mode, type, name.
+_ResourceKey = tuple[Literal["managed", "data"], str, str]
 _Steps = tuple[str | int, ...]
 _NO_MODULE: Final = Module(path=(), directory="")
 
@@ -54,28 +60,39 @@ def collect_relevant_attributes(
             references += analysis.list_output_references(path=(), name=output.name)
     if plan.mode is not Mode.DESTROY:
         addresses = chain((change.address for change in plan.changes), prior.instances)
-        # Module outputs are not in the state, so every plan evaluates them. A module without resources has no address.
+        # Module outputs are not in the state, so every plan evaluates them. A module without
+        # resources has no address.
         module_paths = set(_list_single_modules(analysis.root, path=()))
         for path in {address.module for address in addresses}:
-            module_paths.update(path[:length] for length in range(1, len(path) + 1))  # also the modules around it
+            # Also the modules around it.
+            module_paths.update(path[:length] for length in range(1, len(path) + 1))
         for path in module_paths:
             module = analysis.find_module(path)
             for name in module.outputs:
                 references.extend(analysis.list_output_references(path, name))
     attributes = analysis.collect_attributes(references)
-    ordered = sorted(attributes, key=lambda attribute: (attribute.resource, tuple(map(str, attribute.attribute))))
-    return [{"resource": attribute.resource, "attribute": list(attribute.attribute)} for attribute in ordered]
+    ordered = sorted(
+        attributes, key=lambda attribute: (attribute.resource, tuple(map(str, attribute.attribute)))
+    )
+    return [
+        {"resource": attribute.resource, "attribute": list(attribute.attribute)}
+        for attribute in ordered
+    ]
 
 
-def _list_change_references(analysis: _ReferenceAnalysis, changes: Iterable[Change]) -> Iterator[_Reference]:
+def _list_change_references(
+    analysis: _ReferenceAnalysis, changes: Iterable[Change]
+) -> Iterator[_Reference]:
     """Yield the references in the blocks of changed objects."""
-    blocks: dict[tuple[ModulePath, _ResourceKey], None] = {}  # each once, in order
+    # Each once, in order.
+    blocks: dict[tuple[ModulePath, _ResourceKey], None] = {}
     for change in changes:
         if change.action is not Action.NO_OP:
             address = change.address
             blocks[address.module, (address.mode, address.type, address.name)] = None
     for module, block in blocks:
-        yield from analysis.list_block_references(module, block, attribute=())  # of all attributes
+        # Of all attributes.
+        yield from analysis.list_block_references(module, block, attribute=())
 
 
 def _list_single_modules(module: Module, path: ModulePath) -> Iterator[ModulePath]:
@@ -131,28 +148,35 @@ class _ReferenceAnalysis:
         match reference.root:
             case "var":
                 path = reference.module
-                if not path:  # no module block calls the root module
+                # No module block calls the root module.
+                if not path:
                     return ()
                 calling_module = path[:-1]
                 call = self.find_module(calling_module).calls.get(path[-1].name)
                 input_value = call.inputs.get(name) if call else None
-                return _build_references(calling_module, input_value[0]) if input_value else ()  # its expression
+                return (
+                    _build_references(calling_module, input_value[0]) if input_value else ()
+                )  # its expression
             case "local":
                 local = module.locals.get(name)
                 return _build_references(reference.module, local.expression) if local else ()
             case "module":
                 return self._follow_call(reference, module)
-            case "each" | "count":  # leads to the `for_each` or `count` of the block around it
+            case "each" | "count":
+                # leads to the `for_each` or `count` of the block around it.
                 block_with_each = module.resources.get(reference.block) if reference.block else None
                 if block_with_each is None:
                     return ()
                 expression = block_with_each.count or block_with_each.for_each
                 return _build_references(reference.module, expression) if expression else ()
         resource = self._resolve_resource(reference)
-        if resource is None:  # `path.module` and the like
+        # `path.module` and the like.
+        if resource is None:
             return ()
         block, _, attribute = resource
-        return self.list_block_references(reference.module, (block.mode, block.type, block.name), attribute)
+        return self.list_block_references(
+            reference.module, (block.mode, block.type, block.name), attribute
+        )
 
     def _resolve_resource(self, reference: _Reference) -> tuple[ResourceBlock, Key, _Steps] | None:
         """Return the block of the resource named by a reference, the instance key (or None), and the steps to the
@@ -167,7 +191,8 @@ class _ReferenceAnalysis:
         block = self.find_module(reference.module).resources.get((mode, resource_type, name))
         if block is None:
             return None
-        if attribute and _is_repeated(block):  # the first step is the instance key
+        # The first step is the instance key.
+        if attribute and _is_repeated(block):
             return block, attribute[0], attribute[1:]
         return block, None, attribute
 
@@ -191,13 +216,17 @@ class _ReferenceAnalysis:
         output = self.find_module(path).outputs.get(name)
         return _build_references(path, output.expression) if output else ()
 
-    def list_block_references(self, path: ModulePath, key: _ResourceKey, attribute: _Steps) -> Iterable[_Reference]:
+    def list_block_references(
+        self, path: ModulePath, key: _ResourceKey, attribute: _Steps
+    ) -> Iterable[_Reference]:
         """Return the references of a resource, or of its part `attribute` (steps of a path); () if it is undeclared."""
         block = self.find_module(path).resources.get(key)
         if block is None:
             return ()
         traversals = (
-            _list_argument_references(block, str(attribute[0])) if attribute else list_body_traversals(block.body)
+            _list_argument_references(block, str(attribute[0]))
+            if attribute
+            else list_body_traversals(block.body)
         )
         return [_build_reference(path, traversal, key) for traversal in traversals]
 
@@ -209,15 +238,21 @@ def _is_repeated(block: ModuleCall | ResourceBlock) -> bool:
 
 def _list_argument_references(block: ResourceBlock, name: str) -> Iterator[Traversal]:
     """Yield the references in the argument of that name, else in the nested or dynamic blocks of that name."""
-    for labels in ((), ("label",)):  # without a schema, look for nested blocks without a label, then with one
-        parts, _ = decode_body(block.body, BodySchema(attributes={name: False}, blocks={name: labels}), partial=True)
+    # Without a schema, look for nested blocks without a label, then with one.
+    for labels in ((), ("label",)):
+        parts, _ = decode_body(
+            block.body, BodySchema(attributes={name: False}, blocks={name: labels}), partial=True
+        )
         argument = parts.attributes.get(name)
-        if argument is not None:  # then no block has its name
+        # Then no block has its name.
+        if argument is not None:
             yield from list_traversals(argument.expression)
             return
         for nested in parts.blocks:
             yield from list_body_traversals(nested.body)
-    dynamic_parts, _ = decode_body(block.body, BodySchema(blocks={"dynamic": ("label",)}), partial=True)
+    dynamic_parts, _ = decode_body(
+        block.body, BodySchema(blocks={"dynamic": ("label",)}), partial=True
+    )
     for dynamic_block in dynamic_parts.blocks:
         if dynamic_block.labels[0].value == name:
             yield from list_body_traversals(dynamic_block.body)
@@ -227,7 +262,9 @@ def _build_references(path: ModulePath, expression: Expression) -> list[_Referen
     return [_build_reference(path, traversal) for traversal in list_traversals(expression)]
 
 
-def _build_reference(path: ModulePath, traversal: Traversal, block: _ResourceKey | None = None) -> _Reference:
+def _build_reference(
+    path: ModulePath, traversal: Traversal, block: _ResourceKey | None = None
+) -> _Reference:
     """Build the reference of a traversal. Only for `each` and `count`, it includes the enclosing resource `block`."""
     root = traversal.root.name
     resource = block if root in ("each", "count") else None
@@ -237,5 +274,6 @@ def _build_reference(path: ModulePath, traversal: Traversal, block: _ResourceKey
 def _convert_step(step: Step) -> str | int:
     """Return the name, key or index of a step."""
     if isinstance(step, TraverseAttribute):
-        return int(step.name) if step.name.isdecimal() else step.name  # `a.0` is `a[0]`
+        # `a.0` is `a[0]`.
+        return int(step.name) if step.name.isdecimal() else step.name
     return step.key if isinstance(step.key, str) else int(step.key)

@@ -17,8 +17,15 @@ from nexusform.rendering.json.json_diagnostics import (
     build_finding_document,
     build_resource_keys,
 )
-from nexusform.rendering.json.json_placements import build_decision_document, build_placement_changes
-from nexusform.rendering.notation.json_values import build_visible_type, build_visible_value, omit_empty
+from nexusform.rendering.json.json_placements import (
+    build_decision_document,
+    build_placement_changes,
+)
+from nexusform.rendering.notation.json_values import (
+    build_visible_type,
+    build_visible_value,
+    omit_empty,
+)
 from nexusform.rendering.report import plan_sentences
 from nexusform.rendering.report.decision_lines import build_decision_lines
 from nexusform.rendering.report.finding_entries import Finding
@@ -46,14 +53,25 @@ Event = dict[str, Any]
 
 def create_event(kind: str, message: str, time: str, *, level: str = "info", **keys: Any) -> Event:
     """Create an event with the common keys."""
-    common_keys = {"@level": level, "@message": message, "@module": MODULE, "@timestamp": time, "type": kind}
+    common_keys = {
+        "@level": level,
+        "@message": message,
+        "@module": MODULE,
+        "@timestamp": time,
+        "type": kind,
+    }
     return common_keys | keys
 
 
 def create_version_event(version: str, time: str) -> Event:
     """Create the first event of a stream."""
     return create_event(
-        "version", f"nexusform {version}", time, nexusform=version, terraform=TERRAFORM_VERSION, ui=UI_VERSION
+        "version",
+        f"nexusform {version}",
+        time,
+        nexusform=version,
+        terraform=TERRAFORM_VERSION,
+        ui=UI_VERSION,
     )
 
 
@@ -62,7 +80,9 @@ def create_log_event(message: str, time: str) -> Event:
     return create_event("log", message, time, level="info")
 
 
-def create_diagnostic_event(diagnostic: Diagnostic, files: Mapping[str, SourceFile], time: str) -> Event:
+def create_diagnostic_event(
+    diagnostic: Diagnostic, files: Mapping[str, SourceFile], time: str
+) -> Event:
     """Create the event of an error or a warning."""
     is_error = diagnostic.severity is Severity.ERROR
     title = "Error" if is_error else "Warning"
@@ -106,19 +126,24 @@ _STREAM_REASONS: Final = {
 }
 
 
-def create_plan_events(plan: Plan, time: str, detail: ShownPlacements = ShownPlacements.CHANGED) -> Iterator[Event]:
+def create_plan_events(
+    plan: Plan, time: str, detail: ShownPlacements = ShownPlacements.CHANGED
+) -> Iterator[Event]:
     """Yield the events of a plan for `-json`, each with its type, message and `time`. The order is: drift (changes made
     outside of nexusform), planned changes, placements, the summaries of both, the decision and outputs.
     """
     yield from create_drift_events(plan, time)
-    if plan.mode is not Mode.REFRESH_ONLY:  # -refresh-only changes no object
+    # -refresh-only changes no object.
+    if plan.mode is not Mode.REFRESH_ONLY:
         for change in plan.reported_changes:
             yield create_planned_change_event(change, time)
     if detail is not ShownPlacements.NONE:
         for document in build_placement_changes(plan, detail):
             trigger = enclose(" (", document["trigger"], ")")
             # An object without any location does not exist: the plan does not create it.
-            is_not_created = document["action"] == "keep" and document["from"] is None and document["to"] is None
+            is_not_created = (
+                document["action"] == "keep" and document["from"] is None and document["to"] is None
+            )
             action = "Not made" if is_not_created else f"Plan to {document['action']}"
             message = f"{document['object']}: {action}{trigger}"
             yield create_event("planned_placement", message, time, placement=dict(document))
@@ -126,11 +151,16 @@ def create_plan_events(plan: Plan, time: str, detail: ShownPlacements = ShownPla
     if build_placement_summaries(plan):
         yield create_placement_summary_event(plan, time)
     lines = [f"{line.label}: {'; '.join(line.texts)}" for line in build_decision_lines(plan)]
-    yield create_event("decision", lines[0], time, decision=build_decision_document(plan), lines=lines)
+    yield create_event(
+        "decision", lines[0], time, decision=build_decision_document(plan), lines=lines
+    )
     if plan.outputs:
         documents: Event = {}
         for output in plan.outputs:
-            documents[output.name] = {"sensitive": output.sensitive, "action": _STREAM_ACTIONS[output.action]}
+            documents[output.name] = {
+                "sensitive": output.sensitive,
+                "action": _STREAM_ACTIONS[output.action],
+            }
         yield create_event("outputs", f"Outputs: {len(documents)}", time, outputs=documents)
 
 
@@ -148,27 +178,39 @@ def create_drift_events(plan: Plan, time: str) -> Iterator[Event]:
     if plan.mode is Mode.REFRESH_ONLY:
         drift_addresses = {drift.address for drift in plan.drift}
         for change in plan.changes:  # only moves
-            if change.previous_address not in drift_addresses:  # otherwise its drift has both addresses
+            # Otherwise its drift has both addresses.
+            if change.previous_address not in drift_addresses:
                 document = {"resource": build_resource_keys(change.address), "action": "move"}
                 if change.previous_address is not None:
                     document["previous_resource"] = build_resource_keys(change.previous_address)
-                yield create_event("resource_drift", f"{change.address}: Drift detected (move)", time, change=document)
+                yield create_event(
+                    "resource_drift",
+                    f"{change.address}: Drift detected (move)",
+                    time,
+                    change=document,
+                )
 
 
 def create_planned_change_event(change: Change, time: str) -> Event:
     """Create the event of the planned change of one object."""
     moved_from = change.previous_address
     action = _STREAM_ACTIONS[change.action]
-    if change.action is Action.NO_OP and change.importing:  # an import without another change
+    # An import without another change.
+    if change.action is Action.NO_OP and change.importing:
         action = "import"
     elif change.action is Action.NO_OP and moved_from:
         action = "move"
     document: Event = {"resource": build_resource_keys(change.address), "action": action}
     if moved_from is not None:
         document["previous_resource"] = build_resource_keys(moved_from)
-    reason, importing = _STREAM_REASONS.get(change.reason, change.reason), omit_empty({"id": change.importing})
+    reason, importing = (
+        _STREAM_REASONS.get(change.reason, change.reason),
+        omit_empty({"id": change.importing}),
+    )
     document |= omit_empty({"reason": reason, "importing": importing})
-    return create_event("planned_change", f"{change.address}: Plan to {action}", time, change=document)
+    return create_event(
+        "planned_change", f"{change.address}: Plan to {action}", time, change=document
+    )
 
 
 def create_plan_summary_event(plan: Plan, time: str) -> Event:
@@ -182,21 +224,39 @@ def create_plan_summary_event(plan: Plan, time: str) -> Event:
 def create_placement_summary_event(plan: Plan, time: str) -> Event:
     """Create the event of the `Placements:` line, in total and by kind."""
     by_kind = build_placement_summaries(plan)
-    message = f"Placements: {', '.join(build_count_clauses(by_kind[0]))}."  # the first one is for all kinds
+    # The first one is for all kinds.
+    message = f"Placements: {', '.join(build_count_clauses(by_kind[0]))}."
     counts = {summary.kind or "all": _COUNTS_FORM(summary) for summary in by_kind}
     return create_event("placement_summary", message, time, placements=counts)
 
 
-_COUNTS_FORM: Final = RecordForm(PlacementSummary, "place move remove keep update lose_machine=lose forget")
+_COUNTS_FORM: Final = RecordForm(
+    PlacementSummary, "place move remove keep update lose_machine=lose forget"
+)
 
 
 def create_apply_summary_event(
-    added: int, changed: int, destroyed: int, time: str, *, destroy: bool = False, imported: int = 0, forgotten: int = 0
+    added: int,
+    changed: int,
+    destroyed: int,
+    time: str,
+    *,
+    destroy: bool = False,
+    imported: int = 0,
+    forgotten: int = 0,
 ) -> Event:
     """Create the event of the results; `destroy` for `destroy` and `apply -destroy`."""
-    counts = {"add": added, "change": changed, "import": imported, "remove": destroyed, "forget": forgotten}
+    counts = {
+        "add": added,
+        "change": changed,
+        "import": imported,
+        "remove": destroyed,
+        "forget": forgotten,
+    }
     operation = "apply"
-    message = format_apply_complete(added, changed, destroyed, imported=imported, forgotten=forgotten)
+    message = format_apply_complete(
+        added, changed, destroyed, imported=imported, forgotten=forgotten
+    )
     if destroy:
         operation = "destroy"
         message = format_destroy_complete(destroyed)
@@ -208,9 +268,13 @@ def create_outputs_event(outputs: Mapping[str, OutputState], time: str) -> Event
     documents: Event = {}
     for name, output in sorted(outputs.items()):
         is_hidden = output.sensitive
-        document: Event = {"sensitive": is_hidden, "type": build_visible_type(output.type, is_hidden=is_hidden)}
+        document: Event = {
+            "sensitive": is_hidden,
+            "type": build_visible_type(output.type, is_hidden=is_hidden),
+        }
         if not is_hidden:
-            document["value"] = build_visible_value(output.value, sensitive=(), show_sensitive=True)  # nothing to hide
+            # Nothing to hide.
+            document["value"] = build_visible_value(output.value, sensitive=(), show_sensitive=True)
         documents[name] = document
     return create_event("outputs", f"Outputs: {len(documents)}", time, outputs=documents)
 
@@ -237,7 +301,8 @@ def create_apply_progress_event(step: StepEvent, time: str) -> Event:
 
 def create_apply_end_event(step: StepEvent, time: str) -> Event:
     """Create the event of the end of a step: apply_complete, or apply_errored with the error as message."""
-    is_done = step.outcome is StepOutcome.DONE  # OpenTofu has no kind for waiting and skipped steps
+    # OpenTofu has no kind for waiting and skipped steps.
+    is_done = step.outcome is StepOutcome.DONE
     kind = "apply_complete" if is_done else "apply_errored"
     hook = _build_step_hook(step) | {"elapsed_seconds": int(step.elapsed)}
     if not is_done:
@@ -246,12 +311,18 @@ def create_apply_end_event(step: StepEvent, time: str) -> Event:
     return create_event(kind, format_end_line(step), time, level=level, hook=hook)
 
 
-_END_LEVELS: Final[Mapping[StepOutcome | None, str]] = {StepOutcome.DONE: "info", StepOutcome.WAITING: "warn"}
+_END_LEVELS: Final[Mapping[StepOutcome | None, str]] = {
+    StepOutcome.DONE: "info",
+    StepOutcome.WAITING: "warn",
+}
 
 
 def _build_step_hook(step: StepEvent) -> Event:
     """Build the common part of step events: resource, action and, if known, id."""
-    hook: Event = {"resource": build_resource_keys(parse_address(step.address)), "action": _STEP_ACTIONS[step.kind]}
+    hook: Event = {
+        "resource": build_resource_keys(parse_address(step.address)),
+        "action": _STEP_ACTIONS[step.kind],
+    }
     if step.id:
         hook |= {"id_key": "id", "id_value": step.id}
     return hook

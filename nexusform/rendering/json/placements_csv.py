@@ -11,9 +11,32 @@ from nexusform.plans.plan import Plan
 from nexusform.rendering.report.placement_rows import ShownPlacements, select_placement_rows
 
 # Location columns of VMs, bindings and pods; other kinds may add more.
-_LOCATION_COLUMNS: Final = ("cluster", "state", "node", "rack", "machine", "availability_zone", "numa_cells")
-_OBJECT_COLUMNS: Final = ("kind", "address", "cluster", "pool", "vm_sku_name", "object", "action", "trigger")
-_REASON_COLUMNS: Final = ("certainty_rack", "certainty_machine", "certainty_rack_count", "provenance", "reason")
+_LOCATION_COLUMNS: Final = (
+    "cluster",
+    "state",
+    "node",
+    "rack",
+    "machine",
+    "availability_zone",
+    "numa_cells",
+)
+_OBJECT_COLUMNS: Final = (
+    "kind",
+    "address",
+    "cluster",
+    "pool",
+    "vm_sku_name",
+    "object",
+    "action",
+    "trigger",
+)
+_REASON_COLUMNS: Final = (
+    "certainty_rack",
+    "certainty_machine",
+    "certainty_rack_count",
+    "provenance",
+    "reason",
+)
 _FORMULA_PREFIXES: Final = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -23,10 +46,12 @@ def render_csv(plan: Plan, detail: ShownPlacements) -> str:
     like a spreadsheet formula begins with a quote. A failed plan gives the header only.
     """
     rows = [] if plan.errored else list(select_placement_rows(plan, detail))
-    # The common location columns, then those of other location classes in the rows, such as nodes of pods.
+    # The common location columns, then those of other location classes in the rows, such as nodes
+    # of pods.
     columns = dict.fromkeys(_LOCATION_COLUMNS)
     locations = chain.from_iterable((row.source, row.target) for row in rows)
-    for location in {type(location): location for location in locations}.values():  # a class has the same columns
+    # A class has the same columns.
+    for location in {type(location): location for location in locations}.values():
         columns.update(dict.fromkeys(build_location_document(location) or {}))
     names = list(columns)
     text = io.StringIO()
@@ -34,7 +59,8 @@ def render_csv(plan: Plan, detail: ShownPlacements) -> str:
     location_columns = [f"{side}_{name}" for side in ("from", "to") for name in names]
     table.writerow([*_OBJECT_COLUMNS, *location_columns, *_REASON_COLUMNS])
     for row in rows:
-        certainty: tuple[object, ...] = ("", "", "")  # of rack, machine and rack count; "" = not computed
+        # Of rack, machine and rack count; "" = not computed.
+        certainty: tuple[object, ...] = ("", "", "")
         if row.certainty is not None:
             certainty = (row.certainty.rack, row.certainty.machine, row.certainty.rack_count)
         table.writerow(
@@ -58,7 +84,8 @@ def _build_location_cells(location: dict[str, Any] | None, names: Iterable[str])
     document = location or {}
     cells = []
     for name in names:
-        value = document.get(name)  # None: a column of another kind of location
+        # None: a column of another kind of location.
+        value = document.get(name)
         if isinstance(value, list | tuple):
             cells.append(" ".join(map(str, value)))
         else:

@@ -1,11 +1,13 @@
 """Notation of values, text and locations: HCL, JSON, markup, colours."""
 
-PUBLIC = {  # public names of the package, by module
+# public names of the package, by module.
+PUBLIC = {
     "colours": "wrap_hanging escape_control_characters wrap_line Painter PLAIN wrap_lines",
     "hcl_text": "render_hcl_value quote_string format_scalar",
     "json_values": "encode_value encode_document escape_texts omit_empty",
     "markup": (
-        "build_breakable_name build_data_script build_element join_markup Markup Part build_svg_element "
+        "build_breakable_name build_data_script build_element join_markup Markup Part "
+        "build_svg_element "
         "build_code_element"
     ),
     "sample_text": "build_sampled_capacity describe_sampled_capacity describe_fit INTERVAL_FORM",

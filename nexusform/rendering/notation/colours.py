@@ -6,20 +6,36 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-_STYLE_CODES = {"bold": "1", "underline": "4", "red": "31", "green": "32", "yellow": "33", "cyan": "36", "grey": "90"}
+_STYLE_CODES = {
+    "bold": "1",
+    "underline": "4",
+    "red": "31",
+    "green": "32",
+    "yellow": "33",
+    "cyan": "36",
+    "grey": "90",
+}
 _ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
 _CONTROLS = "\x00-\x08\x0b-\x1f\x7f-\x9f"
-# Bidirectional controls make text read otherwise than it is; zero-width ones and tags are not seen. Joiners
-# stay: emoji and some scripts are written with them.
+# Bidirectional controls make text read otherwise than it is; zero-width ones and tags are not seen.
+# Joiners stay: emoji and some scripts are written with them.
 _INVISIBLE = "\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff\U000e0000-\U000e007f"
 # Line separators of other systems would end log lines, and non-characters are invalid in XML.
 _NON_TEXT = "\u2028\u2029\ufffe\uffff\ud800-\udfff"
 _ITEM = re.compile(r" +(?:-|\d+\.) ")
 _LABEL = re.compile(r" {1,20}[\w ]{1,20} *: ")
-_MIN_WIDTH = 20  # columns; narrower text is not wrapped
+# columns; narrower text is not wrapped.
+_MIN_WIDTH = 20
 INVISIBLE_PATTERN: Final = f"[{_CONTROLS}{_INVISIBLE}{_NON_TEXT}]"  # a pattern
 _CONTROL_PATTERN = re.compile(INVISIBLE_PATTERN)
-_SYMBOL_COLOURS: Final = {"+": "green", "-": "red", "~": "yellow", "<=": "cyan", ".": "red", "=": "grey"}
+_SYMBOL_COLOURS: Final = {
+    "+": "green",
+    "-": "red",
+    "~": "yellow",
+    "<=": "cyan",
+    ".": "red",
+    "=": "grey",
+}
 
 
 class Painter:
@@ -44,7 +60,9 @@ PLAIN = Painter(colour=False)
 def render_symbol(symbol: str, paint: Painter = PLAIN) -> str:
     """Render the symbol of an action in the four columns before a header: "  + " or "-/+ "."""
     # A replacement has two signs (`-/+`), an unchanged object none.
-    painted_signs = "/".join(paint(sign, _SYMBOL_COLOURS.get(sign, "")) for sign in symbol.split("/"))
+    painted_signs = "/".join(
+        paint(sign, _SYMBOL_COLOURS.get(sign, "")) for sign in symbol.split("/")
+    )
     return f"{' ' * (3 - len(symbol))}{painted_signs} "
 
 
@@ -105,7 +123,9 @@ def wrap_lines(text: str, width: int) -> list[str]:
             lines.append(line.rstrip())
         else:
             indent = list_item.end() if list_item is not None else 0
-            lines += _fill_wrapped_lines(line[indent:].split(" "), width, line[:indent], " " * indent)
+            lines += _fill_wrapped_lines(
+                line[indent:].split(" "), width, line[:indent], " " * indent
+            )
     return lines
 
 
@@ -131,7 +151,9 @@ def wrap_hanging(text: str, width: int) -> str:
         if is_command or _is_within_width(line, width):
             lines.append(line)
         else:
-            lines += _fill_wrapped_lines(line[indent:].split(" "), width, line[:indent], " " * indent)
+            lines += _fill_wrapped_lines(
+                line[indent:].split(" "), width, line[:indent], " " * indent
+            )
     return "\n".join(lines)
 
 
@@ -143,12 +165,19 @@ def wrap_line(text: str, indent: int, width: int) -> list[str]:
     return [*_fill_wrapped_lines(text[start:].split(" "), width, text[:start], " " * indent)]
 
 
-def _fill_wrapped_lines(words: Sequence[str], width: int, first_margin: str, margin: str) -> Iterable[str]:
+def _fill_wrapped_lines(
+    words: Sequence[str], width: int, first_margin: str, margin: str
+) -> Iterable[str]:
     """Join words to lines of at most `width` columns; `first_margin` precedes the first line, `margin` each other."""
     line_margin, content = first_margin, ""
     for word in words:
-        if content and count_columns(line_margin) + count_columns(content) + 1 + count_columns(word) > width:
-            yield f"{line_margin}{content}".rstrip()  # a word is "" between two spaces
+        if (
+            content
+            and count_columns(line_margin) + count_columns(content) + 1 + count_columns(word)
+            > width
+        ):
+            # A word is "" between two spaces.
+            yield f"{line_margin}{content}".rstrip()
             line_margin, content = margin, word
         else:
             content = f"{content} {word}" if content else word

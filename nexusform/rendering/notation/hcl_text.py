@@ -10,7 +10,15 @@ from msgspec import Struct
 
 from nexusform.json_data.plain_data import Path, PathStep
 from nexusform.rendering.notation.colours import escape_control_characters, indent_lines
-from nexusform.schemas.value_types import DYNAMIC, ListType, MapType, ObjectType, SetType, TupleType, Type
+from nexusform.schemas.value_types import (
+    DYNAMIC,
+    ListType,
+    MapType,
+    ObjectType,
+    SetType,
+    TupleType,
+    Type,
+)
 from nexusform.values.typed_value import UNKNOWN, build_number, format_number
 
 KNOWN_AFTER_APPLY = "(known after apply)"
@@ -29,7 +37,9 @@ def is_nested_too_deep(plain: Any, levels_left: int = _MAX_DEPTH) -> bool:
     if plain.__class__ is not dict and plain.__class__ is not list:
         return False
     inner_values = plain.values() if plain.__class__ is dict else plain
-    return not levels_left or any(is_nested_too_deep(inner, levels_left - 1) for inner in inner_values)
+    return not levels_left or any(
+        is_nested_too_deep(inner, levels_left - 1) for inner in inner_values
+    )
 
 
 def quote_string(text: str) -> str:
@@ -89,7 +99,10 @@ def _render_value(plain: Any, value_type: Type, indent: int) -> str:
             opening, closing, element = "tomap({", "})", value_type.element
         types = dict(value_type.attributes) if isinstance(value_type, ObjectType) else {}
         lines = [
-            f"{quote_string(name)} = {_render_value(plain[name], types.get(name, element), indent + 2)}"
+            (
+                f"{quote_string(name)} = "
+                f"{_render_value(plain[name], types.get(name, element), indent + 2)}"
+            )
             for name in sorted(plain)
         ]
         return add_brackets(opening, lines, closing, indent, 2)
@@ -131,7 +144,10 @@ def render_heredoc(text: str, margin: str) -> str:
     return "\n".join([f"<<-{end}", *body, f"{margin}{end}"])
 
 
-_SEQUENCE_BRACKETS: Final[Mapping[type, tuple[str, str]]] = {ListType: ("tolist([", "])"), SetType: ("toset([", "])")}
+_SEQUENCE_BRACKETS: Final[Mapping[type, tuple[str, str]]] = {
+    ListType: ("tolist([", "])"),
+    SetType: ("toset([", "])"),
+}
 
 
 def get_element_type(sequence_type: Type, index: int) -> Type:
@@ -150,14 +166,17 @@ def build_path_trie(paths: Iterable[Path]) -> Any:
     root: Any = None
     for path in paths:
         if not path:
-            return True  # the whole value
+            # The whole value.
+            return True
         root = {} if root is None else root
         node = root
         for step in path[:-1]:
             node = node.setdefault(step, {})
-            if node is True:  # a shorter path covers this one
+            # A shorter path covers this one.
+            if node is True:
                 break
-        else:  # no shorter path
+        else:
+            # No shorter path.
             node[path[-1]] = True
     return root
 
@@ -170,7 +189,9 @@ class PathMarks(Struct, frozen=True):
     replacement: Any = None
 
     @staticmethod
-    def create(old: Iterable[Path] = (), new: Iterable[Path] = (), replacement: Iterable[Path] = ()) -> PathMarks:
+    def create(
+        old: Iterable[Path] = (), new: Iterable[Path] = (), replacement: Iterable[Path] = ()
+    ) -> PathMarks:
         """Create the marks from paths: sensitive before (`old`) or after (`new`), or with forced replacement."""
         marks = PathMarks(build_path_trie(old), build_path_trie(new), build_path_trie(replacement))
         return NO_MARKS if marks == NO_MARKS else marks
@@ -182,7 +203,8 @@ class PathMarks(Struct, frozen=True):
         inner = PathMarks(
             _get_subtrie(self.old, old),
             _get_subtrie(self.new, new),
-            _get_subtrie(self.replacement, new if new is not None else old),  # a removed part has no new step
+            # A removed part has no new step.
+            _get_subtrie(self.replacement, new if new is not None else old),
         )
         return NO_MARKS if inner == NO_MARKS else inner
 
@@ -192,4 +214,5 @@ NO_MARKS: Final = PathMarks()
 
 def _get_subtrie(trie: Any, step: PathStep | None) -> Any:
     """Return the trie of the paths through a step; None if no path leads there."""
-    return trie.get(step) if trie.__class__ is dict else None  # True or None has no paths of parts
+    # True or None has no paths of parts.
+    return trie.get(step) if trie.__class__ is dict else None

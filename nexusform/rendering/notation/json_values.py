@@ -7,7 +7,15 @@ from typing import Any, Final, Protocol
 from nexusform.json_data.plain_data import Path
 from nexusform.rendering.notation.colours import INVISIBLE_PATTERN, escape_control_characters
 from nexusform.rendering.notation.hcl_text import build_path_trie
-from nexusform.schemas.value_types import ListType, MapType, ObjectType, SetType, TupleType, Type, build_type_json
+from nexusform.schemas.value_types import (
+    ListType,
+    MapType,
+    ObjectType,
+    SetType,
+    TupleType,
+    Type,
+    build_type_json,
+)
 from nexusform.state import json_codec
 from nexusform.values.typed_value import UNKNOWN
 
@@ -21,7 +29,9 @@ def drop_unknown_values(plain: Any) -> Any:
     if plain is UNKNOWN:
         return None
     if isinstance(plain, Mapping):
-        return {name: drop_unknown_values(part) for name, part in plain.items() if part is not UNKNOWN}
+        return {
+            name: drop_unknown_values(part) for name, part in plain.items() if part is not UNKNOWN
+        }
     if _is_list(plain):
         return list(map(drop_unknown_values, plain))
     return plain
@@ -61,10 +71,13 @@ def build_sensitive_mask(plain: Any, marks: Any) -> Any:
     part_marks = marks or {}
     if isinstance(plain, Mapping):
         marked = [name for name in plain if name in part_marks]
-        return omit_empty({name: build_sensitive_mask(plain[name], part_marks[name]) for name in marked})
+        return omit_empty(
+            {name: build_sensitive_mask(plain[name], part_marks[name]) for name in marked}
+        )
     if not _is_list(plain):
         return False
-    if not part_marks:  # no element is sensitive
+    # No element is sensitive.
+    if not part_marks:
         return []
     return [build_sensitive_mask(part, part_marks.get(index)) for index, part in enumerate(plain)]
 
@@ -81,9 +94,12 @@ def redact_value(plain: Any, marks: Any) -> Any:
             return {}
         return {name: redact_value(part, marks.get(name)) for name, part in plain.items()}
     if _is_list(plain):
-        part_marks = [True] * len(plain) if marks is True else list(map(marks.get, range(len(plain))))
+        part_marks = (
+            [True] * len(plain) if marks is True else list(map(marks.get, range(len(plain))))
+        )
         return [redact_value(part, mark) for part, mark in zip(plain, part_marks, strict=True)]
-    if marks is not True:  # marks of parts: a scalar has none
+    # marks of parts: a scalar has none.
+    if marks is not True:
         return plain
     return REDACTED if plain.__class__ is str else None
 
@@ -176,7 +192,12 @@ def _write_value(value: Any, out: BinaryOutput, margin: bytes, *, pretty: bool) 
 
 
 def _write_bracketed_parts(
-    brackets: bytes, parts: Iterable[tuple[bytes, Any]], out: BinaryOutput, margin: bytes, *, pretty: bool
+    brackets: bytes,
+    parts: Iterable[tuple[bytes, Any]],
+    out: BinaryOutput,
+    margin: bytes,
+    *,
+    pretty: bool,
 ) -> None:
     """Write (prefix, value) pairs between brackets; the prefix is the name with a colon in an object, else empty."""
     out.write(brackets[:1])
@@ -187,7 +208,8 @@ def _write_bracketed_parts(
         out.write(separator + line_start + prefix)
         _write_value(part, out, inner, pretty=pretty)
         separator = b","
-    if separator and pretty:  # not inside empty brackets
+    # Not inside empty brackets.
+    if separator and pretty:
         out.write(b"\n" + margin)
     out.write(brackets[1:])
 
@@ -195,7 +217,8 @@ def _write_bracketed_parts(
 def encode_value(value: Any, *, pretty: bool = False) -> bytes:
     """Encode one value as JSON with numbers of any size; unsafe characters and CI log commands are escaped."""
     data = json_codec.render_json(value, indent=pretty)
-    if data.isascii() and b"##" not in data:  # nothing to escape, as in most values
+    # Nothing to escape, as in most values.
+    if data.isascii() and b"##" not in data:
         return data
     return _ESCAPED_CHARACTERS.sub(_escape_code_units, data.decode()).encode()
 
@@ -205,12 +228,15 @@ def escape_texts(document: Any) -> Any:
     if isinstance(document, str):
         return escape_control_characters(document)
     if isinstance(document, Mapping):
-        return {escape_control_characters(name): escape_texts(part) for name, part in document.items()}
+        return {
+            escape_control_characters(name): escape_texts(part) for name, part in document.items()
+        }
     if isinstance(document, list | tuple):
         return list(map(escape_texts, document))
     return document
 
 
 def _escape_code_units(match: re.Match[str]) -> str:
-    units = match.group().encode("utf-16-be")  # JSON escapes UTF-16 code units, such as \ud83d\ude00
+    # JSON escapes UTF-16 code units, such as \ud83d\ude00.
+    units = match.group().encode("utf-16-be")
     return "".join(f"\\u{units[at] << 8 | units[at + 1]:04x}" for at in range(0, len(units), 2))

@@ -25,7 +25,12 @@ _VOID: Final = frozenset({"br", "hr", "img", "input", "link", "meta", "wbr"})
 
 def escape_markup(text: str) -> str:
     """Escape a text for element content and attribute values."""
-    plain = escape_control_characters(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    plain = (
+        escape_control_characters(text)
+        .replace("&", "&amp;")
+        .replace("<", "&lt;")
+        .replace(">", "&gt;")
+    )
     return plain.replace('"', "&quot;").replace("'", "&#39;")
 
 
@@ -69,7 +74,8 @@ def _render_attributes(attributes: dict[str, Any]) -> str:
         assignment = ""
         if value is not True:
             is_fractional = isinstance(value, float) or is_fraction(value)
-            text = f"{float(value):g}" if is_fractional else str(value)  # 12.0 and 12 give the same text
+            # 12.0 and 12 give the same text.
+            text = f"{float(value):g}" if is_fractional else str(value)
             assignment = f'="{escape_markup(text)}"'
         texts.append(f" {name.rstrip('_').replace('_', '-')}{assignment}")
     return "".join(texts)
@@ -84,11 +90,14 @@ def build_breakable_name(text: str) -> Markup:
 def build_data_script(identifier: str, document: Any) -> Markup:
     """Build a script element with a JSON document that cannot end the element."""
     text = encode_value(document).decode("utf-8", errors="replace")
-    if "\\" in text:  # show invisible characters as the elements of the page do, by their code points
+    # show invisible characters as the elements of the page do, by their code points.
+    if "\\" in text:
         text = encode_value(escape_texts(document)).decode("utf-8", errors="replace")
     # JSON has "<" in strings only, and there the escape has the same meaning.
     text = text.replace("<", "\\u003c")
-    return Markup(f'<script type="application/json" id="{escape_markup(identifier)}">{text}</script>')
+    return Markup(
+        f'<script type="application/json" id="{escape_markup(identifier)}">{text}</script>'
+    )
 
 
 def build_code_element(name: str, text: str) -> Markup:

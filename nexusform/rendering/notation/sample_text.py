@@ -9,7 +9,8 @@ from nexusform.json_data.record_forms import RecordForm
 from nexusform.plans.plan import NumaSampling
 from nexusform.scheduling.racks.vms import Interval
 
-if TYPE_CHECKING:  # loaded for what-ifs only
+# loaded for what-ifs only.
+if TYPE_CHECKING:
     from nexusform.snapshots.availability import SampledShortage
 
 
@@ -24,12 +25,20 @@ def describe_numa_samples(sampling: NumaSampling | None) -> str:
     if sampling is None:
         return ""
     unknown_cells = f"unknown on {format_count(sampling.machines, 'machine')}"
-    is_sample = isinstance(sampling.displayed_sample, int)  # else the name of a layout
-    layout = f"sample {sampling.displayed_sample}" if is_sample else f"layout `{sampling.displayed_sample}`"
+    # Else the name of a layout.
+    is_sample = isinstance(sampling.displayed_sample, int)
+    layout = (
+        f"sample {sampling.displayed_sample}"
+        if is_sample
+        else f"layout `{sampling.displayed_sample}`"
+    )
     shown_sample = f"{layout} is shown"
     if not sampling.sample_count:
         return f"{unknown_cells}; {shown_sample}, no other layout was sampled."
-    fits = f"everything fits in {sampling.fitting_count:,} of {sampling.sample_count:,} sampled layouts, {shown_sample}"
+    fits = (
+        f"everything fits in {sampling.fitting_count:,} of {sampling.sample_count:,} sampled "
+        f"layouts, {shown_sample}"
+    )
     return f"{unknown_cells}; {fits}. Shares are of these samples; no location there is certain."
 
 
@@ -37,16 +46,19 @@ def describe_sampled_capacity(sampled_capacity: SampledShortage) -> str:
     """Describe how far a what-if depends on unknown NUMA cells, and the number of VMs without capacity, if any."""
     sample_text = describe_numa_samples(sampled_capacity.numa_sampling)
     missing_count = sampled_capacity.missing_count
-    if missing_count.is_exact and not missing_count.maximum:  # none, in every sample
+    # None, in every sample.
+    if missing_count.is_exact and not missing_count.maximum:
         return sample_text
-    scope = "in any layout" if sampled_capacity.is_exact else "in these samples"  # exact: bounds for every layout
+    # exact: bounds for every layout.
+    scope = "in any layout" if sampled_capacity.is_exact else "in these samples"
     return f"{sample_text} VMs without capacity {scope}: {missing_count}."
 
 
 INTERVAL_FORM: Final = RecordForm(Interval, "min=minimum max=maximum")
 SAMPLES_FORM: Final = RecordForm(
     NumaSampling,
-    "machines_with_unknown_cells=machines shown=displayed_sample fitting=fitting_count runs=sample_count "
+    "machines_with_unknown_cells=machines shown=displayed_sample fitting=fitting_count "
+    "runs=sample_count "
     "packed=fits_packed spread=fits_spread",
 )
 
@@ -56,14 +68,18 @@ def build_sampled_capacity(sampled_capacity: SampledShortage | None) -> dict[str
     if sampled_capacity is None:
         return None
     pools = [
-        {**INTERVAL_FORM(missing_count), "fitting": fitting_count}  # samples in which the whole pool fits
-        for missing_count, fitting_count in zip(sampled_capacity.pools, sampled_capacity.fitting_counts, strict=True)
+        # samples in which the whole pool fits.
+        {**INTERVAL_FORM(missing_count), "fitting": fitting_count}
+        for missing_count, fitting_count in zip(
+            sampled_capacity.pools, sampled_capacity.fitting_counts, strict=True
+        )
     ]
     return {
         **SAMPLES_FORM(sampled_capacity.numa_sampling),
         "vms_without_room": {
             **INTERVAL_FORM(sampled_capacity.missing_count),
-            "certain_bounds": sampled_capacity.is_exact,  # for every layout of VMs, not only for the samples
+            # For every layout of VMs, not only for the samples.
+            "certain_bounds": sampled_capacity.is_exact,
         },
         "pools": pools,
     }

@@ -1,6 +1,7 @@
 """HTML page of a plan, and its rack map as SVG."""
 
-PUBLIC = {  # public names of the package, by module
+# public names of the package, by module.
+PUBLIC = {
     "html_page": "build_page_content render_html",
     "page_data": "DomainPageParts Playback PlaybackStep PoolEffect",
     "rack_map": "MapVm ChangeMark OUTSIDE SiteMap build_site_map",

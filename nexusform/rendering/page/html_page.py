@@ -16,7 +16,11 @@ from nexusform.placement_kinds.placement_kind import get_kind_title
 from nexusform.plans.plan import Plan, is_fully_decided
 from nexusform.rendering.notation.markup import Markup, Part, build_element, join_markup
 from nexusform.rendering.page.page_data import build_page_data, load_domain_parts
-from nexusform.rendering.page.page_elements import build_script_placeholder, build_section, render_page
+from nexusform.rendering.page.page_elements import (
+    build_script_placeholder,
+    build_section,
+    render_page,
+)
 from nexusform.rendering.page.rack_map import SiteMap, build_rack_maps
 from nexusform.rendering.page.report_page import IMPACT_STYLES, build_decision, build_plan_section
 from nexusform.rendering.report import plan_sections, plan_sentences
@@ -25,7 +29,13 @@ from nexusform.rendering.report.placement_rows import build_count_clauses
 from nexusform.rendering.report.plan_report_data import PlanReportData, build_plan_report
 from nexusform.rendering.report.plan_sentences import describe_plan_evaluation, has_stale_inventory
 from nexusform.rendering.report.plan_verdict import INVENTORY, count_findings
-from nexusform.rendering.report.report_tree import UNKNOWN_ORIGIN, CodeBlock, CodeOrigin, Report, Section
+from nexusform.rendering.report.report_tree import (
+    UNKNOWN_ORIGIN,
+    CodeBlock,
+    CodeOrigin,
+    Report,
+    Section,
+)
 from nexusform.rendering.text.change_stanza_text import render_outputs, render_stanza
 
 
@@ -37,17 +47,24 @@ class PageContent(Struct, frozen=True):
     data: dict[str, Any]
 
 
-def build_page_content(plan: Plan, sources: Mapping[str, SourceFile], registries: PluginRegistries) -> PageContent:
+def build_page_content(
+    plan: Plan, sources: Mapping[str, SourceFile], registries: PluginRegistries
+) -> PageContent:
     """Build the HTML of the sections of a plan and the JSON data for their scripts."""
     view = PlanReportData(plan, sources, registries)
     maps = build_rack_maps(plan)
     report = build_plan_report(view)
     main = join_markup(_build_sections(view, report, maps))
-    return PageContent(report.title, main, build_page_data(plan, () if plan.errored else view.stanzas, maps))
+    return PageContent(
+        report.title, main, build_page_data(plan, () if plan.errored else view.stanzas, maps)
+    )
 
 
 def render_html(
-    plan: Plan, sources: Mapping[str, SourceFile], registries: PluginRegistries, origin: CodeOrigin = UNKNOWN_ORIGIN
+    plan: Plan,
+    sources: Mapping[str, SourceFile],
+    registries: PluginRegistries,
+    origin: CodeOrigin = UNKNOWN_ORIGIN,
 ) -> str:
     """Render the page of a plan; `origin` is the repository of its configuration, for links."""
     content = build_page_content(plan, sources, registries)
@@ -56,7 +73,8 @@ def render_html(
     facts = [plan.timestamp, workspace, *_list_origin_parts(origin)]
     parts: list[Part] = []
     for fact in filter(None, facts):
-        parts += [" \N{MIDDLE DOT} ", fact]  # the first dot is dropped
+        # The first dot is dropped.
+        parts += [" \N{MIDDLE DOT} ", fact]
     header = build_element(
         "header",
         build_element("h1", f"Plan: {content.headline}"),
@@ -76,9 +94,14 @@ def _list_origin_parts(origin: CodeOrigin) -> Iterator[Part]:
         yield build_element("a", directory, href=address)
     if origin.commit:
         name = f"commit {origin.commit[:_COMMIT_LENGTH]}"
-        # Code hosts have the commit page next to the files: `/blob/COMMIT` ends the address of the files.
+        # Code hosts have the commit page next to the files: `/blob/COMMIT` ends the address of the
+        # files.
         host_address, separator, _ = origin.url.rpartition(f"/blob/{origin.commit}")
-        yield build_element("a", name, href=f"{host_address}/commit/{origin.commit}") if separator else name
+        yield (
+            build_element("a", name, href=f"{host_address}/commit/{origin.commit}")
+            if separator
+            else name
+        )
 
 
 def _build_sections(view: PlanReportData, report: Report, maps: Sequence[SiteMap]) -> list[Part]:
@@ -93,8 +116,10 @@ def _build_sections(view: PlanReportData, report: Report, maps: Sequence[SiteMap
     verdict = _build_verdict(view, report)
     if plan.is_failed:
         return [verdict, findings, rules, map_part]
-    has_renames = plan_sections.build_rename_section(view).has_content  # they destroy VMs: findings come first
-    domain_parts = load_domain_parts(plan)  # builders of sections of domains, such as fleet
+    # They destroy VMs: findings come first.
+    has_renames = plan_sections.build_rename_section(view).has_content
+    # builders of sections of domains, such as fleet.
+    domain_parts = load_domain_parts(plan)
     has_vms = any(site.vms for site in maps)
     vm_list = build_section("vms", "VMs", build_script_placeholder("vm-list")) if has_vms else None
     drift = "\n\n".join(map(render_stanza, view.drift_stanzas))
@@ -112,15 +137,22 @@ def _build_sections(view: PlanReportData, report: Report, maps: Sequence[SiteMap
         [part.after_map(plan) for part in domain_parts],
         build_plan_section(plan_sections.build_upgrade_section(view)),
         None if has_renames else findings,
-        build_element("div", capacity_and_counts, class_="parts") if any(capacity_and_counts) else None,
+        build_element("div", capacity_and_counts, class_="parts")
+        if any(capacity_and_counts)
+        else None,
         build_plan_section(plan_sections.build_all_pools_section(view)),
         vm_list,
         [part.after_vms(plan) for part in domain_parts],
         build_plan_section(plan_sections.build_rollout_section(view), "Rollouts"),
         rules,
         _build_changes(view),
-        build_plan_section(Section("Changed outside of nexusform", code=CodeBlock(drift, "diff"), name="drift")),
-        build_plan_section(Section("Outputs that change", code=CodeBlock(outputs, "diff"), name="outputs"), "Outputs"),
+        build_plan_section(
+            Section("Changed outside of nexusform", code=CodeBlock(drift, "diff"), name="drift")
+        ),
+        build_plan_section(
+            Section("Outputs that change", code=CodeBlock(outputs, "diff"), name="outputs"),
+            "Outputs",
+        ),
         build_plan_section(plan_sections.build_check_section(view)),
     ]
 
@@ -128,17 +160,23 @@ def _build_sections(view: PlanReportData, report: Report, maps: Sequence[SiteMap
 def _build_verdict(view: PlanReportData, report: Report) -> Markup:
     """Build the decision with the counts of placements and changes; below it the notes and the number of findings."""
     lines = [*report.decision, *_build_count_lines(view)]
-    css_class = "safe" if report.impact is None else IMPACT_STYLES[report.impact][0]  # (CSS class, label)
-    if report.verdict:  # the reason of a rejection
+    # (CSS class, label).
+    css_class = "safe" if report.impact is None else IMPACT_STYLES[report.impact][0]
+    # The reason of a rejection.
+    if report.verdict:
         css_class = "denied"
     notes = plan_sections.build_note_section(view)
     is_stale = has_stale_inventory(view.plan)
     items = []
     for heading, sentence in notes.notes:
         item_class = "old" if heading == INVENTORY and is_stale else None
-        items.append(build_element("li", build_element("b", f"{heading}: "), sentence, class_=item_class))
+        items.append(
+            build_element("li", build_element("b", f"{heading}: "), sentence, class_=item_class)
+        )
     counts = ", ".join(count_findings(view.findings))
-    items += [build_element("li", build_element("a", counts, href="#diagnostics"))] if counts else []
+    items += (
+        [build_element("li", build_element("a", counts, href="#diagnostics"))] if counts else []
+    )
     return build_decision(lines, css_class, items)
 
 
@@ -149,7 +187,8 @@ def _build_count_lines(view: PlanReportData) -> list[DecisionLine]:
         return []
     texts = []
     for summary in view.summaries:
-        title = f"{get_kind_title(summary.kind)}: " if summary.kind else ""  # the first is of all kinds
+        # The first is of all kinds.
+        title = f"{get_kind_title(summary.kind)}: " if summary.kind else ""
         texts.append(f"{title}{', '.join(build_count_clauses(summary))}")
     placements = [DecisionLine("Placements", tuple(texts))] if texts else []
     counts = plan_sentences.describe_object_counts(plan)
@@ -164,7 +203,8 @@ def _build_changes(view: PlanReportData) -> Part:
     if not section.has_content:
         section = replace(section, lines=("No object changes.",))
     summary = build_element("summary", "Each object, with its difference")
-    placeholder = build_script_placeholder("change-tree")  # a script adds the differences when the page is open
+    # A script adds the differences when the page is open.
+    placeholder = build_script_placeholder("change-tree")
     tree = build_element("details", summary, placeholder, class_="every")
     return build_plan_section(section, appendix=tree)
 

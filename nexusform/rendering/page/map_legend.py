@@ -40,7 +40,8 @@ class ClusterStyle(Struct, frozen=True):
     @property
     def fill(self) -> str:
         """The fill colour."""
-        return _PAINTS[self.colour][0]  # (fill, text colour)
+        # (fill, text colour).
+        return _PAINTS[self.colour][0]
 
     @property
     def tone(self) -> str:
@@ -60,10 +61,12 @@ def build_cluster_styles(clusters: Sequence[str]) -> dict[str, ClusterStyle]:
     by_cluster: dict[str, ClusterStyle] = {}
     for number, cluster in enumerate(name for name in clusters if name != OUTSIDE):
         colour = number % len(COLOURS)
-        pattern = (number + number // len(COLOURS)) % len(PATTERNS)  # when colours repeat, it moves on by one
+        # When colours repeat, it moves on by one.
+        pattern = (number + number // len(COLOURS)) % len(PATTERNS)
         by_cluster[cluster] = ClusterStyle(cluster, keys[cluster], colour, pattern)
     if OUTSIDE in clusters:
-        by_cluster[OUTSIDE] = ClusterStyle(OUTSIDE, keys[OUTSIDE], colour=-1, pattern=0)  # grey, for unmanaged VMs
+        # grey, for unmanaged VMs.
+        by_cluster[OUTSIDE] = ClusterStyle(OUTSIDE, keys[OUTSIDE], colour=-1, pattern=0)
     return by_cluster
 
 
@@ -85,7 +88,9 @@ STYLE: Final = Markup(
 
 
 def _build_line_pattern(path_data: str) -> Markup:
-    return build_svg_element("path", d=path_data, fill="none", stroke="#000000", stroke_opacity=0.28)
+    return build_svg_element(
+        "path", d=path_data, fill="none", stroke="#000000", stroke_opacity=0.28
+    )
 
 
 _PATTERN_CONTENTS: Final = {
@@ -97,8 +102,10 @@ _PATTERN_CONTENTS: Final = {
     "dots": build_svg_element("circle", cx=3, cy=3, r=1.2, fill="#000000", fill_opacity=0.3),
 }
 _ENTRY_WIDTH: Final = 170
-_MAX_RUNS: Final = 4  # of names in a line
-_MAX_CLUSTERS: Final = 16  # clusters, as on the page
+# Of names in a line.
+_MAX_RUNS: Final = 4
+# clusters, as on the page.
+_MAX_CLUSTERS: Final = 16
 _ENTRY_HEIGHT: Final = 18
 
 
@@ -107,7 +114,11 @@ def build_pattern_definitions(maps: Iterable[SiteMap]) -> Markup:
     used_names: set[str] = set()
     for site in maps:
         used_names |= {style.pattern_name for style in build_cluster_styles(site.clusters).values()}
-    patterns = [_build_fill_pattern(name, content) for name, content in _PATTERN_CONTENTS.items() if name in used_names]
+    patterns = [
+        _build_fill_pattern(name, content)
+        for name, content in _PATTERN_CONTENTS.items()
+        if name in used_names
+    ]
     hatch = [
         build_svg_element("rect", width=6, height=6, fill="#e3e6ea"),
         build_svg_element("path", d="M-1 7L7 -1", stroke="#8c959f", stroke_width=1),
@@ -116,11 +127,16 @@ def build_pattern_definitions(maps: Iterable[SiteMap]) -> Markup:
 
 
 def _build_fill_pattern(name: str, content: Markup | Sequence[Markup]) -> Markup:
-    return build_svg_element("pattern", content, id=name, width=6, height=6, patternUnits="userSpaceOnUse")
+    return build_svg_element(
+        "pattern", content, id=name, width=6, height=6, patternUnits="userSpaceOnUse"
+    )
 
 
 def render_cluster_legend(
-    styles: Sequence[ClusterStyle], counts: Mapping[str, int], changed_clusters: AbstractSet[str], width: int
+    styles: Sequence[ClusterStyle],
+    counts: Mapping[str, int],
+    changed_clusters: AbstractSet[str],
+    width: int,
 ) -> tuple[list[Markup], int]:
     """Return the elements and the height of the legend. A cluster has a swatch, key, name and VMs (`counts`). Of too
     many clusters, only changed ones have swatches, or none if these are too many. The others are listed by name.
@@ -129,7 +145,8 @@ def render_cluster_legend(
     entries = list(styles)
     if len(entries) > _MAX_CLUSTERS:
         entries = [style for style in styles if style.cluster in changed_clusters]
-    if len(entries) > _MAX_CLUSTERS:  # too many changed ones
+    # too many changed ones.
+    if len(entries) > _MAX_CLUSTERS:
         entries = []
     parts: list[Markup] = []
     for number, style in enumerate(entries):
@@ -140,15 +157,27 @@ def render_cluster_legend(
     remaining_clusters = [style.cluster for style in styles if style not in entries]
     if remaining_clusters:
         noun = "more cluster" if entries else "cluster"
-        text = f"{format_count(len(remaining_clusters), noun)}: {format_names(remaining_clusters, _MAX_RUNS)}"
-        parts.append(build_svg_element("text", text, x=0, y=lines * _ENTRY_HEIGHT + 11))  # the baseline
+        text = (
+            f"{format_count(len(remaining_clusters), noun)}: "
+            f"{format_names(remaining_clusters, _MAX_RUNS)}"
+        )
+        parts.append(
+            build_svg_element("text", text, x=0, y=lines * _ENTRY_HEIGHT + 11)
+        )  # the baseline
         lines += 1
-    return parts, lines * _ENTRY_HEIGHT + 4  # with a gap below
+    # With a gap below.
+    return parts, lines * _ENTRY_HEIGHT + 4
 
 
-def _render_legend_entry(style: ClusterStyle, vm_count: int, left: int, top: int) -> Iterator[Markup]:
+def _render_legend_entry(
+    style: ClusterStyle, vm_count: int, left: int, top: int
+) -> Iterator[Markup]:
     """Yield the elements of a cluster: its swatch with the key, then its name, cut if it is long, and number of VMs."""
-    name = style.cluster if len(style.cluster) <= 18 else f"{style.cluster[:17]}\N{HORIZONTAL ELLIPSIS}"
+    name = (
+        style.cluster
+        if len(style.cluster) <= 18
+        else f"{style.cluster[:17]}\N{HORIZONTAL ELLIPSIS}"
+    )
     box = {"x": left, "y": top, "width": 26, "height": 14}
     yield build_svg_element("rect", class_="vm", **box, fill=style.fill)
     if style.pattern > 0:  # 0: plain
@@ -160,22 +189,31 @@ def _render_legend_entry(style: ClusterStyle, vm_count: int, left: int, top: int
 def render_mark_legend(unmarked: ChangeMark | None) -> list[Markup]:
     """Render the meaning of outlines and signs. VMs with the mark `unmarked` (None: none) have no sign on the map."""
     parts: list[Markup] = []
-    signs = (  # label, sign, class and fill
+    # label, sign, class and fill.
+    signs = (
         ("placed", "+", "vm placed", "#ffffff"),
         ("moved", "~", "vm moved", "#ffffff"),
         ("removed", "\N{MINUS SIGN}", "vm removed", "#ffffff"),
-        ("free", "", "cell", None),  # an empty cell
+        # An empty cell.
+        ("free", "", "cell", None),
     )
     for number, (label, sign, css_class, fill) in enumerate(signs):
-        left = number * 104  # the width of an entry
+        # The width of an entry.
+        left = number * 104
         if label == unmarked:
             parts.append(build_svg_element("text", f"no sign: {label}", x=left + 1, y=11))
             continue
-        parts.append(build_svg_element("rect", class_=css_class, x=left + 1, y=1, width=24, height=12, fill=fill))
+        parts.append(
+            build_svg_element(
+                "rect", class_=css_class, x=left + 1, y=1, width=24, height=12, fill=fill
+            )
+        )
         if sign:
             parts.append(build_svg_element("text", sign, class_="key dark", x=left + 13, y=11))
         parts.append(build_svg_element("text", label, x=left + 31, y=11))
     left = len(signs) * 104
-    parts.append(build_svg_element("rect", class_="cell refused", x=left + 1, y=1, width=24, height=12))
+    parts.append(
+        build_svg_element("rect", class_="cell refused", x=left + 1, y=1, width=24, height=12)
+    )
     parts.append(build_svg_element("text", "cordoned", x=left + 31, y=11))
     return parts

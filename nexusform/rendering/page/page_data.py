@@ -17,43 +17,85 @@ from nexusform.plans.plan import Change, PlacementChange, Plan
 from nexusform.rendering.notation.json_values import drop_unknown_values, omit_empty
 from nexusform.rendering.notation.markup import Part
 from nexusform.rendering.page.map_legend import ClusterStyle, build_cluster_styles
-from nexusform.rendering.page.rack_map import CertaintyLevel, ChangeMark, MapMachine, MapRack, MapVm, SiteMap
+from nexusform.rendering.page.rack_map import (
+    CertaintyLevel,
+    ChangeMark,
+    MapMachine,
+    MapRack,
+    MapVm,
+    SiteMap,
+)
 from nexusform.rendering.report.change_stanzas import ChangeStanza
 from nexusform.rendering.report.placement_rows import RECREATION_VERBS, describe_placement_effect
-from nexusform.rendering.report.plan_sentences import SYMBOLS, format_headline, format_headline_address
+from nexusform.rendering.report.plan_sentences import (
+    SYMBOLS,
+    format_headline,
+    format_headline_address,
+)
 from nexusform.rendering.text.change_stanza_text import pair_stanzas, render_stanza
 from nexusform.resources.address import format_module
 from nexusform.scheduling.placement_decision import ObjectLocation
 from nexusform.scheduling.racks.vms import Placement
 
 FIELDS: Final = {
-    "machine": ["name", "slot", "sku", "cells", "cpus", "memory", "refusal", "mark", "before", "after"],
+    "machine": [
+        "name",
+        "slot",
+        "sku",
+        "cells",
+        "cpus",
+        "memory",
+        "refusal",
+        "mark",
+        "before",
+        "after",
+    ],
     "vm": ["name", "address", "cluster", "pool", "sku", "mark", "before", "after", "more"],
     "sku": ["name", "cpus", "memory", "cpusInCell", "memoryInCell"],
     "change": ["address", "module", "type", "symbol", "headline", "text", "file", "line"],
     "row": ["kind", "object", "address", "group", "action", "from", "to", "trigger", "more", "at"],
 }
-_CERTAINTY_NUMBERS: Final = {CertaintyLevel.COUNT: 1, CertaintyLevel.LIKELY: 2, CertaintyLevel.UNLIKELY: 3}
-_MARK_NUMBERS: Final = {ChangeMark.KEPT: 0, ChangeMark.PLACED: 1, ChangeMark.MOVED: 2, ChangeMark.REMOVED: 3}
+_CERTAINTY_NUMBERS: Final = {
+    CertaintyLevel.COUNT: 1,
+    CertaintyLevel.LIKELY: 2,
+    CertaintyLevel.UNLIKELY: 3,
+}
+_MARK_NUMBERS: Final = {
+    ChangeMark.KEPT: 0,
+    ChangeMark.PLACED: 1,
+    ChangeMark.MOVED: 2,
+    ChangeMark.REMOVED: 3,
+}
 
 
-def build_page_data(plan: Plan, stanzas: Sequence[ChangeStanza], maps: Sequence[SiteMap]) -> dict[str, Any]:
+def build_page_data(
+    plan: Plan, stanzas: Sequence[ChangeStanza], maps: Sequence[SiteMap]
+) -> dict[str, Any]:
     """Build the data of the scripts of the page: sites with racks and VMs, changes, and placements of bindings and
     pods. For a plan with errors leave out its changes and placements.
     """
     changes = () if plan.errored else pair_stanzas(plan, stanzas)
     placements = () if plan.errored else plan.placements
-    violations: list[dict[str, Any]] = []  # members of separation rules on one rack or machine
+    # members of separation rules on one rack or machine.
+    violations: list[dict[str, Any]] = []
     for verdict in plan.separation_verdicts:
         for violation in verdict.violations:
-            hardware = {"site": violation.site_id, "rack": violation.rack, "machine": violation.machine}
-            violations.append({"rule": str(verdict.address), **hardware, "members": list(violation.members)})
+            hardware = {
+                "site": violation.site_id,
+                "rack": violation.rack,
+                "machine": violation.machine,
+            }
+            violations.append(
+                {"rule": str(verdict.address), **hardware, "members": list(violation.members)}
+            )
     document = {
         "fields": FIELDS,
         "sites": list(map(_build_site, maps)),
         "changes": [_build_change(change, stanza) for change, stanza in changes],
         "rows": [_build_binding_or_pod(row) for row in placements if row.kind != VM],
-        "members": [list(member) for part in load_domain_parts(plan) for member in part.members(plan)],  # of fleets
+        "members": [
+            list(member) for part in load_domain_parts(plan) for member in part.members(plan)
+        ],  # of fleets
         "shared": violations,
         "errored": plan.errored,
         "denied": plan.is_rejected,
@@ -88,9 +130,14 @@ class Playback(Struct, frozen=True):
     removed_label: str = ""
 
 
-def build_simulation_data(playbacks: Sequence[Playback], rows: Sequence[PlacementChange] = ()) -> dict[str, Any]:
+def build_simulation_data(
+    playbacks: Sequence[Playback], rows: Sequence[PlacementChange] = ()
+) -> dict[str, Any]:
     """Build the page data of simulations: each site with its steps. `rows` are the bindings and pods of the plan."""
-    sites = [{**_build_site(playback.site), "steps": list(map(_build_step, playback.steps))} for playback in playbacks]
+    sites = [
+        {**_build_site(playback.site), "steps": list(map(_build_step, playback.steps))}
+        for playback in playbacks
+    ]
     empty_lists: dict[str, Any] = {name: [] for name in ("changes", "members", "shared")}
     # Labels of the marks of VMs by number: kept, placed (not in a simulation), moved, removed.
     marks = ["stays", "", playbacks[0].moved_label, playbacks[0].removed_label] if playbacks else []
@@ -127,7 +174,13 @@ def _build_site(site: SiteMap) -> dict[str, Any]:
     clusters = {cluster: number for number, cluster in enumerate(site.clusters)}
     vms: list[list[Any]] = []
     for vm in site.vms:
-        sku = (vm.sku.name, vm.sku.host_vcpus, vm.sku.memory_gib, vm.sku.cpus_in_cell, vm.sku.memory_in_cell)
+        sku = (
+            vm.sku.name,
+            vm.sku.host_vcpus,
+            vm.sku.memory_gib,
+            vm.sku.cpus_in_cell,
+            vm.sku.memory_in_cell,
+        )
         numbers = (
             addresses.setdefault(vm.address, len(addresses)),
             clusters[vm.cluster],
@@ -136,19 +189,24 @@ def _build_site(site: SiteMap) -> dict[str, Any]:
         )
         sides = (_encode_location(vm.before), _encode_location(vm.after))
         details = _build_row_explanation(vm.row) if vm.row is not None else {}
-        details |= omit_empty({"fate": _describe_vm_outcome(vm), "sure": _CERTAINTY_NUMBERS.get(vm.certainty)})
-        if vm.provenance not in ("", "predicted"):  # not the usual one
+        details |= omit_empty(
+            {"fate": _describe_vm_outcome(vm), "sure": _CERTAINTY_NUMBERS.get(vm.certainty)}
+        )
+        # Not the usual one.
+        if vm.provenance not in ("", "predicted"):
             details["provenance"] = vm.provenance
         vms.append([vm.name, *numbers, _MARK_NUMBERS[vm.mark], *sides, details or None])
     return {
         "id": site.id,
         "name": site.name,
-        "clusters": list(map(_CLUSTER_FORM, build_cluster_styles(site.clusters).values())),  # the fields as JSON
+        # The fields as JSON.
+        "clusters": list(map(_CLUSTER_FORM, build_cluster_styles(site.clusters).values())),
         "addresses": list(addresses),
         "pools": list(pools),
         "skus": list(map(list, skus)),
         "racks": list(map(_RACK_FORM, site.racks)),
-        "steps": [],  # only a simulation has some
+        # Only a simulation has some.
+        "steps": [],
         "vms": vms,
     }
 
@@ -187,14 +245,18 @@ def _encode_location(placement: Placement | None) -> list[Any] | None:
 
 def _describe_vm_outcome(vm: MapVm) -> str:
     """Return the effect of the plan on a VM, such as `host lost`; "" if its mark on the map is enough."""
-    if vm.row is None:  # unchanged or unmanaged; an unmanaged VM can only lose its host
+    # unchanged or unmanaged; an unmanaged VM can only lose its host.
+    if vm.row is None:
         return _EFFECT_TEXTS[Effect.LOST] if vm.mark is ChangeMark.REMOVED else ""
     effect = compute_effect(vm.row)
-    if vm.mark is ChangeMark.KEPT and effect is not Effect.FORGOTTEN:  # a forgotten VM stays, too
+    # A forgotten VM stays, too.
+    if vm.mark is ChangeMark.KEPT and effect is not Effect.FORGOTTEN:
         return ""
-    if effect is Effect.RECREATED:  # in place, but with the mark of a move
+    # In place, but with the mark of a move.
+    if effect is Effect.RECREATED:
         return describe_placement_effect(effect, describe_state(vm.row))
-    if effect is Effect.MOVED and vm.row.trigger in RECREATION_VERBS:  # such a change re-creates all VMs of a pool
+    # Such a change re-creates all VMs of a pool.
+    if effect is Effect.MOVED and vm.row.trigger in RECREATION_VERBS:
         return _RECREATED_WITH_POOL
     return _EFFECT_TEXTS.get(effect, "")
 
@@ -210,9 +272,13 @@ def _build_row_explanation(row: PlacementChange) -> dict[str, Any]:
     document = {
         "trigger": row.trigger,
         "reason": row.reason if row.reason != row.trigger else "",
-        "certainty": [certainty.rack_count, certainty.machine] if certainty is not None else None,  # shares (0..1)
+        "certainty": [certainty.rack_count, certainty.machine]
+        if certainty is not None
+        else None,  # shares (0..1)
         "scores": drop_unknown_values(row.scores),
-        "rejected": [[rejection.candidate, rejection.rule, rejection.reason] for rejection in row.rejections],
+        "rejected": [
+            [rejection.candidate, rejection.rule, rejection.reason] for rejection in row.rejections
+        ],
     }
     return omit_empty(document)
 
@@ -237,8 +303,10 @@ def _build_change(change: Change, stanza: ChangeStanza | None) -> list[Any]:
 def _build_binding_or_pod(row: PlacementChange) -> list[Any]:
     """Build the fields of a binding or a pod in the order of FIELDS."""
     explanation = _build_row_explanation(row)
-    explanation.pop("trigger", None)  # a field of its own
-    location = row.target or row.source  # linked by its cluster, node and machine
+    # A field of its own.
+    explanation.pop("trigger", None)
+    # linked by its cluster, node and machine.
+    location = row.target or row.source
     link = [row.object, "", ""] if location is None else list(KINDS[row.kind].get_link(location))
     return [
         row.kind,
@@ -261,7 +329,8 @@ def format_optional_location(location: ObjectLocation | None) -> str:
 
 # Smaller documents are not packed.
 _MIN_PACKED: Final = 2000
-_TEXT_INDEX: Final = 5  # position of the difference in FIELDS of page_data.py
+# position of the difference in FIELDS of page_data.py.
+_TEXT_INDEX: Final = 5
 
 
 def compress_document(document: dict[str, Any]) -> dict[str, Any]:
@@ -285,7 +354,8 @@ class _NumberedValues:
 
     def __init__(self) -> None:
         self.values: list[Any] = []
-        self._numbers: dict[bytes, int] = {}  # positions in `values`, by the JSON text of a value
+        # positions in `values`, by the JSON text of a value.
+        self._numbers: dict[bytes, int] = {}
 
     def assign_number(self, value: Any) -> int:
         """Return the number of a value, assigned on first use."""
@@ -295,7 +365,9 @@ class _NumberedValues:
         return number
 
 
-def _compress_change(change: Sequence[Any], values: _NumberedValues, lines: _NumberedValues) -> list[Any]:
+def _compress_change(
+    change: Sequence[Any], values: _NumberedValues, lines: _NumberedValues
+) -> list[Any]:
     """Return a change with a number in place of each value: equal values of all changes share one. Its difference, a
     text, becomes a list of runs of consecutive line numbers. A run has two elements, first number and count: the lines
     4, 5, 6 and 9 are `[4, 3, 9, 1]`.
@@ -303,11 +375,15 @@ def _compress_change(change: Sequence[Any], values: _NumberedValues, lines: _Num
     numbers = list(map(lines.assign_number, change[_TEXT_INDEX].split("\n")))
     runs: list[int] = []
     for number in numbers:
-        if runs and number == runs[-2] + runs[-1]:  # it continues the last run: first number and count
+        # It continues the last run: first number and count.
+        if runs and number == runs[-2] + runs[-1]:
             runs[-1] += 1
         else:
             runs += [number, 1]
-    return [runs if position == _TEXT_INDEX else values.assign_number(value) for position, value in enumerate(change)]
+    return [
+        runs if position == _TEXT_INDEX else values.assign_number(value)
+        for position, value in enumerate(change)
+    ]
 
 
 class DomainPageParts(Struct, frozen=True):
@@ -323,10 +399,14 @@ class DomainPageParts(Struct, frozen=True):
 
 def load_domain_parts(plan: Plan) -> Sequence[DomainPageParts]:
     """Load the page parts of the domains with resource types in the plan."""
-    types = {change.address.type for change in plan.changes} | {row.address.type for row in plan.placements}
+    types = {change.address.type for change in plan.changes} | {
+        row.address.type for row in plan.placements
+    }
     parts: list[DomainPageParts] = []
     for domain in find_domains().values():
         if domain.page_parts and not types.isdisjoint(domain.resource_types):
-            module, _, name = domain.build_object_reference(domain.page_parts).partition(":")  # MODULE:NAME
+            module, _, name = domain.build_object_reference(domain.page_parts).partition(
+                ":"
+            )  # MODULE:NAME
             parts.append(cast("DomainPageParts", getattr(import_module(module), name)))
     return parts

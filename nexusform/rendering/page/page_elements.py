@@ -24,7 +24,11 @@ from nexusform.rendering.notation.markup import (
     build_element,
     join_markup,
 )
-from nexusform.rendering.report.finding_entries import Finding, format_location, limit_findings_per_id
+from nexusform.rendering.report.finding_entries import (
+    Finding,
+    format_location,
+    limit_findings_per_id,
+)
 from nexusform.rendering.report.folding import format_instances
 from nexusform.rendering.text.change_stanza_text import mark_text_lines
 from nexusform.rendering.text.diagnostic_text import extract_snippet
@@ -33,14 +37,23 @@ from nexusform.rendering.text.diagnostic_text import extract_snippet
 def build_section(identifier: str, title: str, *parts: Part, **attributes: Any) -> Markup:
     """Build a titled section."""
     heading = build_element("h2", title, id=f"{identifier}-title")
-    return build_element("section", heading, *parts, id=identifier, aria_labelledby=f"{identifier}-title", **attributes)
+    return build_element(
+        "section",
+        heading,
+        *parts,
+        id=identifier,
+        aria_labelledby=f"{identifier}-title",
+        **attributes,
+    )
 
 
 _MAX_ROWS: Final = 20  # rows
 _NO_COLUMNS: Final[frozenset[int]] = frozenset()
 _HIDDEN_HEADER: Final = build_element("span", "note", class_="unseen")
-_MAX_HEADER_LENGTH: Final = 40  # letters of all headers that fit on a phone
-_MAX_COLUMNS: Final = 5  # columns that fit on a phone, at most two of them with text
+# letters of all headers that fit on a phone.
+_MAX_HEADER_LENGTH: Final = 40
+# columns that fit on a phone, at most two of them with text.
+_MAX_COLUMNS: Final = 5
 
 
 def build_table(
@@ -65,7 +78,11 @@ def build_framed_table(
     `is_firm` no cell is wrapped. Rows of wide tables become blocks of lines on a phone.
     """
     text_columns = len(headers) - len(number_columns)
-    is_wide = len(headers) > _MAX_COLUMNS or text_columns > 2 or len("  ".join(headers)) > _MAX_HEADER_LENGTH
+    is_wide = (
+        len(headers) > _MAX_COLUMNS
+        or text_columns > 2
+        or len("  ".join(headers)) > _MAX_HEADER_LENGTH
+    )
     css_classes = {
         "scroll": True,
         "firm": is_firm,
@@ -74,11 +91,19 @@ def build_framed_table(
         "tall": len(rows) > _MAX_ROWS,
     }
     header_cells = [
-        build_element("th", head or _HIDDEN_HEADER, scope="col", class_=_get_cell_class(column, number_columns))
+        build_element(
+            "th",
+            head or _HIDDEN_HEADER,
+            scope="col",
+            class_=_get_cell_class(column, number_columns),
+        )
         for column, head in enumerate(headers)
     ]
     table_element = build_element(
-        "table", caption, build_element("thead", build_element("tr", header_cells)), build_element("tbody", rows)
+        "table",
+        caption,
+        build_element("thead", build_element("tr", header_cells)),
+        build_element("tbody", rows),
     )
     return build_element(
         "div",
@@ -91,12 +116,20 @@ def build_framed_table(
 
 
 def build_row(
-    headers: Sequence[str], cells: Sequence[Part], number_columns: AbstractSet[int], kind: str | None = None
+    headers: Sequence[str],
+    cells: Sequence[Part],
+    number_columns: AbstractSet[int],
+    kind: str | None = None,
 ) -> Markup:
     """Build a table row in the CSS class `kind`. On a phone, `data-head` labels a cell with its header."""
     row_head, *other_cells = cells
     data_cells = [
-        build_element("td", cell, class_=_get_cell_class(column, number_columns), data_head=headers[column] or None)
+        build_element(
+            "td",
+            cell,
+            class_=_get_cell_class(column, number_columns),
+            data_head=headers[column] or None,
+        )
         for column, cell in enumerate(other_cells, start=1)
     ]
     return build_element("tr", build_element("th", row_head, scope="row"), data_cells, class_=kind)
@@ -113,7 +146,9 @@ def render_diff(text: str, label: str) -> Markup:
     for line, is_text in mark_text_lines(text):
         sign = "" if is_text else line.lstrip()[:1]
         kind = {"+": "added", "-": "removed", "~": "changed"}.get(sign)
-        spans.append(build_element("span", f"{line}\n", class_=kind) if kind else join_markup(f"{line}\n"))
+        spans.append(
+            build_element("span", f"{line}\n", class_=kind) if kind else join_markup(f"{line}\n")
+        )
     return build_element("pre", spans, class_="diff", tabindex="0", role="group", aria_label=label)
 
 
@@ -121,7 +156,9 @@ def build_findings(findings: Sequence[Finding], sources: Mapping[str, SourceFile
     """Build all errors, then the other findings. If very many have one id, the further ones are only listed."""
     by_error = group_by(findings, lambda finding: finding.level is Level.ERROR)
     listed_findings, remaining_findings = limit_findings_per_id(by_error.get(False, []))
-    articles = [_build_finding(finding, sources) for finding in (*by_error.get(True, []), *listed_findings)]
+    articles = [
+        _build_finding(finding, sources) for finding in (*by_error.get(True, []), *listed_findings)
+    ]
     return [*articles, *map(_build_remaining_findings, remaining_findings.values())]
 
 
@@ -129,21 +166,36 @@ def _build_remaining_findings(findings: Sequence[Finding]) -> Markup:
     """Build a folded list of the subjects of further findings of one kind."""
     diagnostic = findings[0].diagnostic
     summary = f"{_LEVEL_TAGS[findings[0].level]} {diagnostic.summary}: {len(findings):,} more"
-    names = format_instances((finding.diagnostic.address for finding in findings), maximum=len(findings))
+    names = format_instances(
+        (finding.diagnostic.address for finding in findings), maximum=len(findings)
+    )
     hint = ["Details: ", build_element("code", "nexusform plan -details"), "."]
-    name_list = build_element("p", build_element("code", build_breakable_name(names))) if names else None
+    name_list = (
+        build_element("p", build_element("code", build_breakable_name(names))) if names else None
+    )
     return build_element(
-        "details", build_element("summary", summary), name_list, build_element("p", hint), class_="reasons"
+        "details",
+        build_element("summary", summary),
+        name_list,
+        build_element("p", hint),
+        class_="reasons",
     )
 
 
-_LEVEL_TAGS: Final = {Level.ERROR: "Error", Level.WARNING: "Warning", Level.ADVICE: "Advice", Level.NOTE: "Note"}
+_LEVEL_TAGS: Final = {
+    Level.ERROR: "Error",
+    Level.WARNING: "Warning",
+    Level.ADVICE: "Advice",
+    Level.NOTE: "Note",
+}
 
 
 def _build_finding(finding: Finding, sources: Mapping[str, SourceFile]) -> Markup:
     """Build one finding: title, location, source lines and detail."""
     diagnostic = finding.diagnostic
-    location = join_texts((diagnostic.address, format_location(diagnostic.subject)), " \N{MIDDLE DOT} ")
+    location = join_texts(
+        (diagnostic.address, format_location(diagnostic.subject)), " \N{MIDDLE DOT} "
+    )
     existing_note = ", not caused by this plan" if finding.is_preexisting else ""
     tag = build_element("span", f"{_LEVEL_TAGS[finding.level]}{existing_note}", class_="tag")
     parts: list[Markup] = []
@@ -156,7 +208,9 @@ def _build_finding(finding: Finding, sources: Mapping[str, SourceFile]) -> Marku
     return build_element(
         "article",
         build_element("h3", tag, " ", diagnostic.summary),
-        build_element("p", build_element("code", build_breakable_name(location)), class_="quiet") if location else None,
+        build_element("p", build_element("code", build_breakable_name(location)), class_="quiet")
+        if location
+        else None,
         _build_source_lines(diagnostic, sources),
         parts,
         class_=f"finding {finding.level.value}",
@@ -170,7 +224,9 @@ def render_inline_code(text: str) -> list[Part]:
     """Split a sentence and mark text in backticks as code."""
     # Splitting by a group gives the matches at odd positions.
     parts = _CODE.split(text)
-    return [build_element("code", part) if number % 2 else part for number, part in enumerate(parts)]
+    return [
+        build_element("code", part) if number % 2 else part for number, part in enumerate(parts)
+    ]
 
 
 def _build_source_lines(diagnostic: Diagnostic, sources: Mapping[str, SourceFile]) -> Part:
@@ -179,11 +235,15 @@ def _build_source_lines(diagnostic: Diagnostic, sources: Mapping[str, SourceFile
     if snippet is None:
         return None
     lines: list[Markup] = []
-    for number, (before, highlight, after) in enumerate(snippet.split_lines(), start=snippet.start_line):
+    for number, (before, highlight, after) in enumerate(
+        snippet.split_lines(), start=snippet.start_line
+    ):
         margin = build_element("span", f"{number:>4} ", class_="line-number")
         mark = build_element("mark", highlight) if highlight else None
         lines.append(join_markup(margin, before, mark, after, "\n"))
-    return build_element("pre", lines, class_="source", tabindex="0", role="group", aria_label="Source lines")
+    return build_element(
+        "pre", lines, class_="source", tabindex="0", role="group", aria_label="Source lines"
+    )
 
 
 STYLES: Final = ("page.css", "map.css")
@@ -204,7 +264,9 @@ SCRIPTS: Final = (
     "page.js",
 )
 # Block all requests, whatever the values in the plan contain.
-_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'"
+_POLICY: Final = (
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'"
+)
 
 
 def render_page(
@@ -223,7 +285,12 @@ def render_page(
     placeholder = "Find a VM, rack, site or placement"
     attributes = {"autocomplete": "off", "spellcheck": "false"}
     field = build_element(
-        "input", type="search", id="find", placeholder=placeholder, aria_label=placeholder, **attributes
+        "input",
+        type="search",
+        id="find",
+        placeholder=placeholder,
+        aria_label=placeholder,
+        **attributes,
     )
     count = build_element("span", id="hit-count", class_="unseen", role="status")
     hits = build_element("ul", id="hits", hidden=True)
@@ -246,7 +313,11 @@ def render_page(
 
 
 def _read_asset(name: str) -> str:
-    return resources.files("nexusform.rendering.page").joinpath("assets", name).read_text(encoding="utf-8")
+    return (
+        resources.files("nexusform.rendering.page")
+        .joinpath("assets", name)
+        .read_text(encoding="utf-8")
+    )
 
 
 def _build_html_head(title: str, policy: str) -> Markup:

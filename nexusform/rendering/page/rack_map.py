@@ -123,7 +123,8 @@ def build_rack_maps(plan: Plan) -> tuple[SiteMap, ...]:
                 site_map = _map_site(site, rows={}, certain_racks=frozenset())
                 current_maps.append(replace(site_map, is_current_only=True))
         return tuple(current_maps)
-    rows = group_by(list_vm_rows(plan), lambda row: (str(row.address), row.object))  # by resource and VM name
+    # By resource and VM name.
+    rows = group_by(list_vm_rows(plan), lambda row: (str(row.address), row.object))
     certain_racks: set[_PoolRack] = set()
     for table in plan.placement_tables:
         certain_racks |= {(str(table.address), table.pool, rack) for rack in table.certain_racks}
@@ -136,8 +137,9 @@ def build_short_names(clusters: Sequence[str]) -> dict[str, str]:
     """
     names = [name for name in clusters if name != OUTSIDE]
     common_prefix = posixpath.commonprefix(names) if len(names) > 1 else ""
-    # Only whole words are removed, up to the last separator: cluster-a10 and cluster-a11 give a10 and a11.
-    prefix_length = max(common_prefix.rfind(separator) + 1 for separator in "-_. /")  # 0 without a separator
+    # Only whole words are removed, up to the last separator: cluster-a10 and cluster-a11 give a10
+    # and a11. 0 without a separator.
+    prefix_length = max(common_prefix.rfind(separator) + 1 for separator in "-_. /")
     keys = {name: name[prefix_length:] for name in names}
     if not all(1 <= len(key) <= _MAX_KEY_LENGTH for key in keys.values()):
         keys = {name: str(number) for number, name in enumerate(keys, start=1)}
@@ -150,7 +152,8 @@ _MAX_KEY_LENGTH: Final = 4
 
 
 _VmKey: TypeAlias = tuple[str, str]  # address, name
-_PoolRack: TypeAlias = tuple[str, str, str]  # address, pool, rack
+# address, pool, rack.
+_PoolRack: TypeAlias = tuple[str, str, str]
 _RowsByVm: TypeAlias = Mapping[_VmKey, list[PlacementChange]]
 
 
@@ -164,8 +167,14 @@ def _restore_current_site(site: SiteVms) -> SiteVms:
             machine_names.add(machine.facts.name)
             rack_names.add(machine.facts.rack)
     # The VMs of a pool before the plan count as unchanged.
-    pools = [replace(pool, unchanged=tuple(pool.before), removed=(), added=()) for pool in site.pools]
-    unmanaged_vms = [replace(vm, is_lost=False) for vm in site.unmanaged_vms if vm.placement.machine in machine_names]
+    pools = [
+        replace(pool, unchanged=tuple(pool.before), removed=(), added=()) for pool in site.pools
+    ]
+    unmanaged_vms = [
+        replace(vm, is_lost=False)
+        for vm in site.unmanaged_vms
+        if vm.placement.machine in machine_names
+    ]
     return replace(
         site,
         racks=tuple(rack for rack in site.racks if rack.name in rack_names),
@@ -176,7 +185,11 @@ def _restore_current_site(site: SiteVms) -> SiteVms:
 
 
 def build_site_map(
-    site_id: str, name: str, racks: Iterable[SiteRack], machines: Iterable[SiteMachine], vms: Sequence[MapVm]
+    site_id: str,
+    name: str,
+    racks: Iterable[SiteRack],
+    machines: Iterable[SiteMachine],
+    vms: Sequence[MapVm],
 ) -> SiteMap:
     """Build the map of one site, with racks in natural order, and machines by slot. Racks may be known from their
     machines only. A machine has the positions in `vms` of its VMs before and after.
@@ -194,13 +207,21 @@ def build_site_map(
             machine_mark = ChangeMark.PLACED
         facts = machine.facts
         vms_on_sides = tuple(before.get(facts.name, ())), tuple(after.get(facts.name, ()))
-        machines_by_rack.setdefault(facts.rack, []).append(MapMachine(facts, machine_mark, *vms_on_sides))
+        machines_by_rack.setdefault(facts.rack, []).append(
+            MapMachine(facts, machine_mark, *vms_on_sides)
+        )
     map_racks: list[MapRack] = []
     for rack_name in sorted(machines_by_rack, key=compute_natural_sort_key):
-        rack = racks_by_name.get(rack_name, SiteRack(rack_name, zone=""))  # "": unknown zone
-        by_slot = sorted(machines_by_rack[rack_name], key=lambda machine: (machine.facts.slot, machine.facts.name))
+        # "": unknown zone.
+        rack = racks_by_name.get(rack_name, SiteRack(rack_name, zone=""))
+        by_slot = sorted(
+            machines_by_rack[rack_name],
+            key=lambda machine: (machine.facts.slot, machine.facts.name),
+        )
         map_racks.append(MapRack(rack.name, rack.zone, rack.is_planned, tuple(by_slot)))
-    return SiteMap(site_id, name, tuple(map_racks), tuple(vms), tuple(dict.fromkeys(vm.cluster for vm in vms)))
+    return SiteMap(
+        site_id, name, tuple(map_racks), tuple(vms), tuple(dict.fromkeys(vm.cluster for vm in vms))
+    )
 
 
 def _index_vms_by_machine(placements: Iterable[Placement | None]) -> dict[str, list[int]]:
@@ -232,17 +253,22 @@ def _map_site(site: SiteVms, rows: _RowsByVm, certain_racks: AbstractSet[_PoolRa
     return build_site_map(site.id, site.name, site.racks, site.machines, vms)
 
 
-def _list_managed_vms(site: SiteVms, rows: _RowsByVm, certain_racks: AbstractSet[_PoolRack]) -> Iterator[MapVm]:
+def _list_managed_vms(
+    site: SiteVms, rows: _RowsByVm, certain_racks: AbstractSet[_PoolRack]
+) -> Iterator[MapVm]:
     """Yield each VM existing before or after the plan once, by pool and number, with the certainty of its location.
     `rows` are the placement changes of a VM by its key (address and name); a kept VM may have none. In
     `certain_racks` a pool has the same number of VMs in every sample.
     """
-    old: dict[_VmKey, tuple[PoolVms, PlacedVm]] = {}  # each VM before the plan, with its pool
-    new: dict[_VmKey, tuple[PoolVms, PlacedVm]] = {}  # after the plan
+    # Each VM before the plan, with its pool.
+    old: dict[_VmKey, tuple[PoolVms, PlacedVm]] = {}
+    # After the plan.
+    new: dict[_VmKey, tuple[PoolVms, PlacedVm]] = {}
     for pool in site.pools:
         old.update((_build_vm_key(pool, vm), (pool, vm)) for vm in pool.before)
         new.update((_build_vm_key(pool, vm), (pool, vm)) for vm in pool.after)
-    keys: list[_VmKey] = []  # twice for a VM both removed and added
+    # twice for a VM both removed and added.
+    keys: list[_VmKey] = []
     for pool in site.pools:
         vms = (*pool.unchanged, *pool.removed, *pool.added)
         ordered_vms = sorted(vms, key=lambda pool_vm: compute_number_sort_key(pool_vm.number))
@@ -261,7 +287,11 @@ def _compute_location_certainty(vm: MapVm, certain_racks: AbstractSet[_PoolRack]
         return CertaintyLevel.UNKNOWN
     if (vm.address, vm.pool, vm.after.rack) in certain_racks:
         return CertaintyLevel.COUNT
-    return CertaintyLevel.LIKELY if vm.row.certainty.rack_count >= _LIKELY_SHARE else CertaintyLevel.UNLIKELY
+    return (
+        CertaintyLevel.LIKELY
+        if vm.row.certainty.rack_count >= _LIKELY_SHARE
+        else CertaintyLevel.UNLIKELY
+    )
 
 
 def _build_vm_key(pool: PoolVms, vm: PlacedVm) -> _VmKey:
@@ -299,7 +329,8 @@ def _find_vm_row(
     """Find the row of the plan about a VM among all rows with its name; None without any. `before` and `after` are its
     locations, None if it does not exist then.
     """
-    # A cluster replaced on another site has two rows per name: one of the removed VM, one of the new VM.
+    # A cluster replaced on another site has two rows per name: one of the removed VM, one of the
+    # new VM.
     actions: tuple[PlacementAction, ...] = ()
     if after is None:
         actions = (PlacementAction.REMOVE, PlacementAction.LOSE)
@@ -311,7 +342,9 @@ def _find_vm_row(
     return rows[0] if rows else None
 
 
-def _compute_mark(before: Placement | None, after: Placement | None, row: PlacementChange | None) -> ChangeMark:
+def _compute_mark(
+    before: Placement | None, after: Placement | None, row: PlacementChange | None
+) -> ChangeMark:
     """Compute the mark of a VM: MOVED also if it is re-created at the same location."""
     if before is None:
         return ChangeMark.PLACED

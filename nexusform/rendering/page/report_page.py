@@ -9,7 +9,13 @@ from nexusform.diagnostics.levels import PlacementImpact
 from nexusform.diagnostics.phrases import format_count
 from nexusform.plans.plan import PlacementChange
 from nexusform.rendering.notation.colours import strip_colours
-from nexusform.rendering.notation.markup import Markup, Part, build_breakable_name, build_element, join_markup
+from nexusform.rendering.notation.markup import (
+    Markup,
+    Part,
+    build_breakable_name,
+    build_element,
+    join_markup,
+)
 from nexusform.rendering.page.page_data import Playback, build_simulation_data
 from nexusform.rendering.page.page_elements import (
     build_findings,
@@ -35,14 +41,21 @@ from nexusform.rendering.report.report_tree import (
     list_spans,
 )
 
-_MAX_LINES: Final = 20  # of code that is not folded
+# Of code that is not folded.
+_MAX_LINES: Final = 20
 _MAX_ITEMS: Final = 60
 IMPACT_STYLES: Final[Mapping[PlacementImpact, tuple[str, str]]] = {
     PlacementImpact.NONE: ("safe", "Note"),
     PlacementImpact.MOVES: ("look", "Warning"),
     PlacementImpact.LOSES: ("caution", "Caution"),
 }
-_SIGN_CLASSES: Final = {"+": "added", "-": "removed", "~": "changed", "-/+": "removed", "+/-": "removed"}
+_SIGN_CLASSES: Final = {
+    "+": "added",
+    "-": "removed",
+    "~": "changed",
+    "-/+": "removed",
+    "+/-": "removed",
+}
 
 
 def render_report_page(
@@ -56,12 +69,17 @@ def render_report_page(
     """Render a report as a page, with a search field for `rows`. Simulations (`plays`) replace `pictures` by a map."""
     data = build_simulation_data(plays, rows)
     if plays:
-        # Colour the map by cluster at first, or by free capacity if no simulation has steps to watch.
+        # Colour the map by cluster at first, or by free capacity if no simulation has steps to
+        # watch.
         data["layer"] = "cluster" if any(play.steps for play in plays) else "free"
         pictures = build_section("racks", "Map", build_script_placeholder("map"))
     header = build_element("header", build_element("h1", report.title))
-    footer = build_element("footer", "Made by nexusform. Future placements are predictions.", class_="quiet")
-    return render_page(report.title, header, build_report_main(report, pictures, appendix), footer, data)
+    footer = build_element(
+        "footer", "Made by nexusform. Future placements are predictions.", class_="quiet"
+    )
+    return render_page(
+        report.title, header, build_report_main(report, pictures, appendix), footer, data
+    )
 
 
 def build_report_main(report: Report, pictures: Part = None, appendix: Part = None) -> Markup:
@@ -76,11 +94,19 @@ def build_report_main(report: Report, pictures: Part = None, appendix: Part = No
     blocks: list[Markup] = []
     numbered = enumerate(report.sections, start=1)
     for is_folded, group in groupby(numbered, key=lambda entry: entry[1].is_folded):
-        elements: list[Markup] = []  # of one box: neighbours share it
+        # Of one box: neighbours share it.
+        elements: list[Markup] = []
         for number, part in group:
-            title, body = f"{part.title} (finding)" if part.is_finding else part.title, _build_body(part)
+            title, body = (
+                f"{part.title} (finding)" if part.is_finding else part.title,
+                _build_body(part),
+            )
             if is_folded:
-                elements.append(build_element("details", build_element("summary", title), body, open=part.is_finding))
+                elements.append(
+                    build_element(
+                        "details", build_element("summary", title), body, open=part.is_finding
+                    )
+                )
             else:
                 elements.append(build_section(f"part-{number}", title, body))
         blocks.append(build_element("div", elements, class_="folds" if is_folded else "parts"))
@@ -90,18 +116,24 @@ def build_report_main(report: Report, pictures: Part = None, appendix: Part = No
 def build_decision(lines: Iterable[DecisionLine], kind: str, facts: Sequence[Markup]) -> Markup:
     """Build the decision block in the CSS class `kind`: labels with their texts, and below them a list of facts."""
     block = [
-        (build_element("dt", line.label), [build_element("dd", render_inline_code(text)) for text in line.texts])
+        (
+            build_element("dt", line.label),
+            [build_element("dd", render_inline_code(text)) for text in line.texts],
+        )
         for line in lines
     ]
     fact_list = build_element("ul", facts, class_="figures") if facts else None
-    return build_element("div", build_element("dl", block, class_=f"decision {kind}"), fact_list, id="verdict")
+    return build_element(
+        "div", build_element("dl", block, class_=f"decision {kind}"), fact_list, id="verdict"
+    )
 
 
 def build_plan_section(section: Section, short_title: str = "", appendix: Part = None) -> Part:
     """Build a section of a plan; None for one without content."""
     if not section.has_content:
         return None
-    if not section.title:  # sentences without a heading
+    # sentences without a heading.
+    if not section.title:
         return [build_element("p", build_text(line)) for line in section.lines]
     body = [*_build_body(section), appendix]
     return build_section(section.name, section.title, body, data_short=short_title or None)
@@ -116,7 +148,8 @@ def _build_body(section: Section) -> list[Part]:
     if section.commands:
         code = build_element("code", "\n".join(section.commands))
         lines.append(build_element("pre", code, tabindex="0", role="group", aria_label="Commands"))
-    body: list[Part] = [*tables, *lines] if section.name else [*lines, *tables]  # only sections of a plan have names
+    # Only sections of a plan have names.
+    body: list[Part] = [*tables, *lines] if section.name else [*lines, *tables]
     body += map(_build_item_group, section.groups)
     if section.findings.findings:
         body.append(build_findings(section.findings.findings, section.findings.sources))
@@ -129,7 +162,9 @@ def build_text(text: Text) -> list[Part]:
     """Build a text with its styles."""
     parts: list[Part] = []
     for part in list_spans(text):
-        parts += [_build_inline_text(part)] if isinstance(part, StyledText) else render_inline_code(part)
+        parts += (
+            [_build_inline_text(part)] if isinstance(part, StyledText) else render_inline_code(part)
+        )
     return parts
 
 
@@ -153,10 +188,17 @@ def _build_table(table: Table, title: str) -> Markup:
         cells: list[Part] = list(map(build_text, row.cells))
         if row.note:
             cells[-1] = [cells[-1], build_element("div", row.note, class_="quiet small")]
-        rows.append(build_row(table.headers, cells, table.number_columns, "bad" if row.is_finding else None))
+        rows.append(
+            build_row(table.headers, cells, table.number_columns, "bad" if row.is_finding else None)
+        )
     caption = build_element("caption", table.caption, class_="quiet") if table.caption else None
     return build_framed_table(
-        table.caption or title, table.headers, rows, table.number_columns, caption, is_firm=table.is_firm
+        table.caption or title,
+        table.headers,
+        rows,
+        table.number_columns,
+        caption,
+        is_firm=table.is_firm,
     )
 
 
@@ -170,7 +212,9 @@ def _build_item_group(group: ItemGroup) -> Markup:
     item_list = build_element("ul", items, class_="objects")
     if not group.name:
         return item_list
-    return build_element("details", build_element("summary", group.name), item_list, class_="reasons")
+    return build_element(
+        "details", build_element("summary", group.name), item_list, class_="reasons"
+    )
 
 
 def _build_list_item(item: Item) -> Markup:
@@ -188,4 +232,6 @@ def _build_code_block(code: CodeBlock, title: str) -> Markup:
     count = text.count("\n") + 1
     if count <= _MAX_LINES:
         return content
-    return build_element("details", build_element("summary", f"{count:,} lines"), content, class_="long")
+    return build_element(
+        "details", build_element("summary", f"{count:,} lines"), content, class_="long"
+    )

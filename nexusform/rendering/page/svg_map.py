@@ -23,7 +23,14 @@ from nexusform.rendering.page.map_legend import (
     render_mark_legend,
 )
 from nexusform.rendering.page.page_data import format_optional_location, load_domain_parts
-from nexusform.rendering.page.rack_map import ChangeMark, MapMachine, MapRack, MapVm, SiteMap, build_rack_maps
+from nexusform.rendering.page.rack_map import (
+    ChangeMark,
+    MapMachine,
+    MapRack,
+    MapVm,
+    SiteMap,
+    build_rack_maps,
+)
 from nexusform.rendering.report.plan_verdict import describe_rejection
 from nexusform.scheduling.racks.vms import Placement
 
@@ -37,11 +44,15 @@ _CELL_GAP: Final = 2
 _RACK_GAP: Final = 10
 _RACK_NAME_HEIGHT: Final = 22
 _MARK_LEGEND_HEIGHT: Final = 26
-_MIN_SITE_WIDTH: Final = 460  # the legend of marks fits
+# The legend of marks fits.
+_MIN_SITE_WIDTH: Final = 460
 _MIN_VM_WIDTH: Final = 3.0
-_LETTER_WIDTH: Final = 6  # in a box
-_LETTER_MARGIN: Final = 4  # of both sides
-_DEFAULT_CELLS: Final = 2  # of a site without machines
+# In a box.
+_LETTER_WIDTH: Final = 6
+# Of both sides.
+_LETTER_MARGIN: Final = 4
+# Of a site without machines.
+_DEFAULT_CELLS: Final = 2
 
 
 class _MapSizes(Struct, frozen=True):
@@ -56,31 +67,41 @@ class _MapSizes(Struct, frozen=True):
 
 
 _FULL_SCALE: Final = _MapSizes(row=17, gap=3, cell=58, label=22, racks_per_line=8, has_texts=True)
-_CONDENSED_SCALE: Final = _MapSizes(row=5, gap=1, cell=24, label=0, racks_per_line=20, has_texts=False)
+_CONDENSED_SCALE: Final = _MapSizes(
+    row=5, gap=1, cell=24, label=0, racks_per_line=20, has_texts=False
+)
 
 
 def render_svg(plan: Plan) -> str:
     """Render the rack map of a plan as an SVG document. Without sites, use the picture of a domain such as fleet."""
     maps = build_rack_maps(plan)
     verdict = enclose("Blocked by ", describe_rejection(plan))
-    if plan.errored:  # the maps have the current placement only
-        return render_maps(maps, f"{verdict}. No changes were made", empty_text="The site has no VMs.")
-    for part in () if maps else load_domain_parts(plan):  # a plan without sites
+    # The maps have the current placement only.
+    if plan.errored:
+        return render_maps(
+            maps, f"{verdict}. No changes were made", empty_text="The site has no VMs."
+        )
+    # A plan without sites.
+    for part in () if maps else load_domain_parts(plan):
         picture = part.picture(plan, verdict)
         if picture:
             return picture
     return render_maps(maps, verdict)
 
 
-def render_maps(maps: Sequence[SiteMap], verdict: str = "", *, empty_text: str = "The plan has no site.") -> str:
+def render_maps(
+    maps: Sequence[SiteMap], verdict: str = "", *, empty_text: str = "The plan has no site."
+) -> str:
     """Render an SVG document of maps below a verdict. If it exceeds MAX_BYTES, draw racks without their machines."""
-    # A VM needs at least _MIN_VM_BYTES: draw no machines if the document is certain to be too large.
+    # A VM needs at least _MIN_VM_BYTES: draw no machines if the document is certain to be too
+    # large.
     if sum(len(site.vms) for site in maps) * _MIN_VM_BYTES <= MAX_BYTES:
         picture = _render_machines(maps, verdict, empty_text)
         if len(picture) <= MAX_BYTES:
             return picture
     drawings: list[Markup] = []
-    width, top, rack_limit = 0, MARGIN, MAX_RACKS  # the limit is shared by all sites
+    # The limit is shared by all sites.
+    width, top, rack_limit = 0, MARGIN, MAX_RACKS
     for site in maps:
         drawing = RackOverviewDrawing(site, rack_limit)
         drawings += drawing.render_markup(top, MARGIN)
@@ -89,14 +110,20 @@ def render_maps(maps: Sequence[SiteMap], verdict: str = "", *, empty_text: str =
         width = max(width, drawing.width)
     description = f"{_describe_maps(maps)} {NOTE}"
     return render_document(
-        _format_title(maps), description, [build_pattern_definitions(maps), *drawings], width, top, verdict
+        _format_title(maps),
+        description,
+        [build_pattern_definitions(maps), *drawings],
+        width,
+        top,
+        verdict,
     )
 
 
 def _render_machines(maps: Sequence[SiteMap], verdict: str, empty_text: str) -> str:
     """Render an SVG document with every machine of the maps, or with `empty_text` if there are none."""
     drawings: list[Markup] = []
-    width, top = 480, MARGIN  # the minimum width
+    # The minimum width.
+    width, top = 480, MARGIN
     for site in maps:
         drawing = _SiteDrawing(site)
         drawings.append(build_svg_element("g", drawing.render_markup(top)))
@@ -106,7 +133,9 @@ def _render_machines(maps: Sequence[SiteMap], verdict: str, empty_text: str) -> 
         drawings.append(render_text(MARGIN, top + 14, empty_text, "heading"))
         top += 40
     patterns = build_pattern_definitions(maps)
-    return render_document(_format_title(maps), _describe_maps(maps), [patterns, *drawings], width, top, verdict)
+    return render_document(
+        _format_title(maps), _describe_maps(maps), [patterns, *drawings], width, top, verdict
+    )
 
 
 def render_document(
@@ -116,7 +145,10 @@ def render_document(
     if verdict:
         width = max(width, round(len(verdict) * _HEADING_LETTER_WIDTH))
         description = f"{verdict}. {description}"
-        drawings = [render_text(MARGIN, MARGIN + 14, verdict, "heading"), translate_parts(drawings, 0, _HEADING_HEIGHT)]
+        drawings = [
+            render_text(MARGIN, MARGIN + 14, verdict, "heading"),
+            translate_parts(drawings, 0, _HEADING_HEIGHT),
+        ]
         height += _HEADING_HEIGHT
     page_width = width + 2 * MARGIN
     picture = build_svg_element(
@@ -144,8 +176,13 @@ def _describe_maps(maps: Iterable[SiteMap]) -> str:
     """Return a text alternative of the picture: the sizes of each site, and its numbers of VMs by change."""
     sentences = []
     for site in maps:
-        sizes = f"{format_count(len(site.racks), 'rack')}, {format_count(site.machine_count, 'machine')}, "
-        sizes += f"{format_count(len(site.vms), 'VM')} of {format_count(len(site.clusters), 'cluster')}"
+        sizes = (
+            f"{format_count(len(site.racks), 'rack')}, "
+            f"{format_count(site.machine_count, 'machine')}, "
+        )
+        sizes += (
+            f"{format_count(len(site.vms), 'VM')} of {format_count(len(site.clusters), 'cluster')}"
+        )
         marks = ", ".join(f"{site.count_vms(mark)} {mark.value}" for mark in ChangeMark)
         sentences.append(f"Site {site.name}: {sizes}: {marks}.")
     return " ".join(sentences)
@@ -171,7 +208,10 @@ class _SiteMapView(Struct, frozen=True):
         return ChangeMark.KEPT if vm.mark is mark_of_other_side else vm.mark
 
 
-_BEFORE_AND_AFTER: Final = (_SiteMapView("Before", is_after=False), _SiteMapView("After", is_after=True))
+_BEFORE_AND_AFTER: Final = (
+    _SiteMapView("Before", is_after=False),
+    _SiteMapView("After", is_after=True),
+)
 _AFTER: Final = (_SiteMapView("After the plan", is_after=True),)
 _CURRENT: Final = (_SiteMapView("Current placement", is_after=True),)
 
@@ -179,11 +219,13 @@ _CURRENT: Final = (_SiteMapView("Current placement", is_after=True),)
 def _select_map_sides(site: SiteMap, *, has_both: bool) -> Sequence[_SiteMapView]:
     """Return both sides (before, after) if the plan changes existing VMs and `has_both` allows two; else one side."""
     if site.is_current_only:
-        return _CURRENT  # no plan, or a failed one
+        # No plan, or a failed one.
+        return _CURRENT
     if not has_both:
         return _AFTER
     has_changes = site.count_vms(ChangeMark.KEPT) < len(site.vms)
-    had_vms = any(vm.before is not None and vm.address for vm in site.vms)  # unmanaged VMs have no address
+    # unmanaged VMs have no address.
+    had_vms = any(vm.before is not None and vm.address for vm in site.vms)
     return _BEFORE_AND_AFTER if had_vms and has_changes else _AFTER
 
 
@@ -201,22 +243,30 @@ class _SiteDrawing:
         self._scale = _CONDENSED_SCALE if site.machine_count > LARGE else _FULL_SCALE
         self._sides = _select_map_sides(site, has_both=self._scale.has_texts)
         self._styles = build_cluster_styles(site.clusters)
-        self._unmarked = _select_unmarked(site)  # VMs with this mark have no sign: PLACED if most VMs are new
+        # VMs with this mark have no sign: PLACED if most VMs are new.
+        self._unmarked = _select_unmarked(site)
         machines = chain.from_iterable(rack.machines for rack in site.racks)
         max_cells = max((machine.facts.cells for machine in machines), default=0) or _DEFAULT_CELLS
-        self._rack_width = self._scale.label + max_cells * (self._scale.cell + _CELL_GAP) + _RACK_GAP
+        self._rack_width = (
+            self._scale.label + max_cells * (self._scale.cell + _CELL_GAP) + _RACK_GAP
+        )
         racks_per_line = self._scale.racks_per_line
         line_starts = range(0, len(site.racks), racks_per_line)
         self._lines = [site.racks[first : first + racks_per_line] for first in line_starts]
-        racks_across = min(racks_per_line, max(len(site.racks), 1))  # of the first, longest line
+        # Of the first, longest line.
+        racks_across = min(racks_per_line, max(len(site.racks), 1))
         self.width = max(racks_across * self._rack_width, _MIN_SITE_WIDTH)
         entries = list(self._styles.values())
         changed_clusters = {vm.cluster for vm in site.vms if vm.mark is not ChangeMark.KEPT}
         vm_counts = Counter(vm.cluster for vm in site.vms if vm.after is not None)
-        self._legend, self._legend_height = render_cluster_legend(entries, vm_counts, changed_clusters, self.width)
+        self._legend, self._legend_height = render_cluster_legend(
+            entries, vm_counts, changed_clusters, self.width
+        )
         panel_height = sum(map(self._compute_rack_line_height, self._lines))
         legend_height = self._legend_height + _MARK_LEGEND_HEIGHT
-        self.height = _HEADING_HEIGHT + legend_height + len(self._sides) * (_HEADING_HEIGHT + panel_height)
+        self.height = (
+            _HEADING_HEIGHT + legend_height + len(self._sides) * (_HEADING_HEIGHT + panel_height)
+        )
 
     def _compute_rack_line_height(self, racks: Sequence[MapRack]) -> int:
         """Return the height of a line of racks: that of its tallest rack."""
@@ -236,7 +286,11 @@ class _SiteDrawing:
             y += _HEADING_HEIGHT
             for line in self._lines:  # of racks
                 for number, rack in enumerate(line):
-                    parts.append(translate_parts(self._render_rack(rack, side), MARGIN + number * self._rack_width, y))
+                    parts.append(
+                        translate_parts(
+                            self._render_rack(rack, side), MARGIN + number * self._rack_width, y
+                        )
+                    )
                 y += self._compute_rack_line_height(line)
         return parts
 
@@ -266,7 +320,8 @@ class _SiteDrawing:
         tooltip_lines = [f"{facts.name} ({join_texts((facts.machine_sku or '', cells))})"]
         if facts.unschedulable_reason:
             tooltip_lines.append(f"cordoned: {facts.unschedulable_reason}")
-        if not scale.has_texts:  # the condensed form of large sites: VMs have no tooltips
+        # The condensed form of large sites: VMs have no tooltips.
+        if not scale.has_texts:
             tooltip_lines += [vm.name for vm in vms]
         parts = [build_svg_element("title", "\n".join(tooltip_lines))]
         if scale.has_texts:
@@ -274,8 +329,13 @@ class _SiteDrawing:
         for cell in range(facts.cells):
             left = scale.label + cell * (scale.cell + _CELL_GAP)
             css_class = "cell refused" if facts.unschedulable_reason else "cell"  # hatched
-            parts.append(build_svg_element("rect", class_=css_class, x=left, width=scale.cell, height=scale.row))
-        fill_levels = [0.0] * facts.cells  # by cell, the width of the boxes drawn so far
+            parts.append(
+                build_svg_element(
+                    "rect", class_=css_class, x=left, width=scale.cell, height=scale.row
+                )
+            )
+        # By cell, the width of the boxes drawn so far.
+        fill_levels = [0.0] * facts.cells
         for vm in vms:
             location = side.get_location(vm)
             assert location is not None, "listed on this side"
@@ -285,25 +345,38 @@ class _SiteDrawing:
         return parts
 
     def _render_vm(
-        self, vm: MapVm, location: Placement, machine: MapMachine, fill_levels: list[float], mark: ChangeMark
+        self,
+        vm: MapVm,
+        location: Placement,
+        machine: MapMachine,
+        fill_levels: list[float],
+        mark: ChangeMark,
     ) -> Markup:
         """Render a VM as a box in each of its NUMA cells, right of earlier boxes. With unknown cells, it is one box
         over the machine. `fill_levels` has the width used in each cell, and is updated.
         """
         scale = self._scale
-        cell_memory = machine.facts.memory_gib_per_cell or 1  # no division by 0
-        share = min(max(vm.sku.memory_in_cell / cell_memory, 0.06), 1.0)  # small VMs stay visible
-        parts: list[Markup] = [build_svg_element("title", describe_vm(vm))] if scale.has_texts else []
-        if not location.cells:  # drawn over all cells of the machine
+        # No division by 0.
+        cell_memory = machine.facts.memory_gib_per_cell or 1
+        # small VMs stay visible.
+        share = min(max(vm.sku.memory_in_cell / cell_memory, 0.06), 1.0)
+        parts: list[Markup] = (
+            [build_svg_element("title", describe_vm(vm))] if scale.has_texts else []
+        )
+        # drawn over all cells of the machine.
+        if not location.cells:
             machine_width = machine.facts.cells * (scale.cell + _CELL_GAP) - _CELL_GAP
             start = min(sum(fill_levels), machine_width - _MIN_VM_WIDTH)
             width = min(share * scale.cell * vm.sku.numa_cells, machine_width - start)
-            fill_levels[0] += width  # in the first cell: the next such box starts at the sum of all cells
+            # In the first cell: the next such box starts at the sum of all cells.
+            fill_levels[0] += width
             parts += _render_box(self._styles[vm.cluster], mark, scale.label + start, width, scale)
         for cell in location.cells:
-            if cell >= machine.facts.cells:  # no such cell is drawn
+            # No such cell is drawn.
+            if cell >= machine.facts.cells:
                 continue
-            start = min(fill_levels[cell], scale.cell - _MIN_VM_WIDTH)  # in an overfull cell boxes overlap
+            # In an overfull cell boxes overlap.
+            start = min(fill_levels[cell], scale.cell - _MIN_VM_WIDTH)
             width = min(share * scale.cell, scale.cell - start)
             fill_levels[cell] = start + width
             left = scale.label + cell * (scale.cell + _CELL_GAP) + start
@@ -324,25 +397,37 @@ _MARK_SIGNS: Final = {
 }
 
 
-def _render_box(style: ClusterStyle, mark: ChangeMark, left: float, width: float, scale: _MapSizes) -> list[Markup]:
+def _render_box(
+    style: ClusterStyle, mark: ChangeMark, left: float, width: float, scale: _MapSizes
+) -> list[Markup]:
     """Render the part of a cell used by a VM in the style of its cluster, with sign and cluster key if they fit."""
     if not scale.has_texts:
         rectangle = _compute_rectangle(left, width, scale, 0.5)
-        return [build_svg_element("rect", class_=f"vm bare {mark.value}", **rectangle, fill=style.fill)]
-    inset = 0.5 if mark is ChangeMark.KEPT else 1.25  # a mark has a thick outline
+        return [
+            build_svg_element("rect", class_=f"vm bare {mark.value}", **rectangle, fill=style.fill)
+        ]
+    # A mark has a thick outline.
+    inset = 0.5 if mark is ChangeMark.KEPT else 1.25
     inner_rectangle = _compute_rectangle(left, width, scale, inset)
-    parts = [build_svg_element("rect", class_=f"vm {mark.value}", **inner_rectangle, fill=style.fill)]
+    parts = [
+        build_svg_element("rect", class_=f"vm {mark.value}", **inner_rectangle, fill=style.fill)
+    ]
     if style.pattern > 0:  # 0: plain
-        parts.append(build_svg_element("rect", **inner_rectangle, fill=f"url(#{style.pattern_name})"))
+        parts.append(
+            build_svg_element("rect", **inner_rectangle, fill=f"url(#{style.pattern_name})")
+        )
     label = f"{_MARK_SIGNS[mark]}{style.key}"
     if width < _LETTER_WIDTH * len(label) + _LETTER_MARGIN:
-        label = _MARK_SIGNS[mark]  # the key does not fit
+        # The key does not fit.
+        label = _MARK_SIGNS[mark]
     if label and width >= _LETTER_WIDTH * len(label) + _LETTER_MARGIN:
         parts.append(render_text(left + width / 2, scale.row - 5, label, f"key {style.tone}"))
     return parts
 
 
-def _compute_rectangle(left: float, width: float, scale: _MapSizes, inset: float) -> dict[str, float]:
+def _compute_rectangle(
+    left: float, width: float, scale: _MapSizes, inset: float
+) -> dict[str, float]:
     """Compute the rectangle of a box. It is smaller by `inset` on each side, with space for its outline."""
     return {
         "x": round(left + inset, 2),
@@ -362,7 +447,9 @@ def describe_vm(vm: MapVm) -> str:
         ChangeMark.PLACED: f"is placed{trigger_note}: {new}",
         ChangeMark.KEPT: new,
     }
-    return f"{vm.name}\n{join_texts((vm.cluster, vm.pool), ' / ')}, {vm.sku.name}\n{changes[vm.mark]}"
+    return (
+        f"{vm.name}\n{join_texts((vm.cluster, vm.pool), ' / ')}, {vm.sku.name}\n{changes[vm.mark]}"
+    )
 
 
 def render_text(left: float, top: float, text: str, kind: str) -> Markup:
@@ -372,10 +459,12 @@ def render_text(left: float, top: float, text: str, kind: str) -> Markup:
 
 MAX_BYTES: Final = 5_000_000
 NOTE: Final = (
-    "Racks alone, with their VMs; the bar is the memory that they take. With all machines this picture "
+    "Racks alone, with their VMs; the bar is the memory that they take. With all machines this "
+    "picture "
     "would be larger than 5 MB."
 )
-MAX_RACKS: Final = 8_000  # in one picture
+# In one picture.
+MAX_RACKS: Final = 8_000
 _RACKS_PER_LINE: Final = 16
 _WIDTH, _HEIGHT, _STEP, _LINE = 62, 18, 72, 40
 _USED_COLOUR: Final = "#56b4e9"
@@ -392,18 +481,27 @@ class RackOverviewDrawing:
         self._racks = site.racks[: max(rack_limit, 0)]
         lines = -(-len(self._racks) // _RACKS_PER_LINE)  # rounded up
         self.width = _RACKS_PER_LINE * _STEP
-        self.height = 26 + 20 + 26 + 20 + lines * _LINE  # heading, note, legend and gap above the racks
+        # heading, note, legend and gap above the racks.
+        self.height = 26 + 20 + 26 + 20 + lines * _LINE
         self._unmarked = _select_unmarked(site)
 
     def render_markup(self, top: int, margin: int) -> list[Markup]:
         """Render the elements of the site from `top` down."""
         hidden_count = len(self._site.racks) - len(self._racks)
-        hidden_note = f" {format_count(hidden_count, 'more rack')} of this site omitted." if hidden_count else ""
+        hidden_note = (
+            f" {format_count(hidden_count, 'more rack')} of this site omitted."
+            if hidden_count
+            else ""
+        )
         side = "current placement" if self._site.is_current_only else "after the plan"
         parts = [
-            build_svg_element("text", f"Site {self._site.name}, {side}", class_="heading", x=margin, y=top + 16),
+            build_svg_element(
+                "text", f"Site {self._site.name}, {side}", class_="heading", x=margin, y=top + 16
+            ),
             build_svg_element("text", f"{NOTE}{hidden_note}", x=margin, y=top + 40),
-            build_svg_element("g", render_mark_legend(self._unmarked), transform=f"translate({margin} {top + 50})"),
+            build_svg_element(
+                "g", render_mark_legend(self._unmarked), transform=f"translate({margin} {top + 50})"
+            ),
         ]
         for number, rack in enumerate(self._racks):
             line, column = divmod(number, _RACKS_PER_LINE)
@@ -415,17 +513,25 @@ class RackOverviewDrawing:
         """Render a rack after the plan: tooltip, name, and a box with the number of VMs and a bar of used memory. The
         box has the style of the most severe mark of its VMs. It is hatched if no machine takes new VMs.
         """
-        remaining_machines = [machine for machine in rack.machines if machine.mark is not ChangeMark.REMOVED]
-        vm_numbers = set(chain.from_iterable((*machine.before, *machine.after) for machine in rack.machines))
+        remaining_machines = [
+            machine for machine in rack.machines if machine.mark is not ChangeMark.REMOVED
+        ]
+        vm_numbers = set(
+            chain.from_iterable((*machine.before, *machine.after) for machine in rack.machines)
+        )
         mark_counts = Counter(self._site.vms[number].mark for number in vm_numbers)
         vm_count = sum(len(machine.after) for machine in remaining_machines)
         shown_marks = mark_counts.keys() - {self._unmarked}
         visible_marks = [mark.value for mark in _MARKS_BY_SEVERITY if mark in shown_marks]
         reasons = [machine.facts.unschedulable_reason for machine in remaining_machines]
-        is_closed = bool(reasons) and all(reasons)  # no machine takes new VMs
-        css_classes = join_texts(("cell", "refused" if is_closed else "", *visible_marks[:1]), " ")  # the worst mark
+        # No machine takes new VMs.
+        is_closed = bool(reasons) and all(reasons)
+        # The worst mark.
+        css_classes = join_texts(("cell", "refused" if is_closed else "", *visible_marks[:1]), " ")
         used_width = round(_WIDTH * self._compute_memory_share(remaining_machines), 1)
-        sizes = f"{format_count(len(remaining_machines), 'machine')}, {format_count(vm_count, 'VM')}"
+        sizes = (
+            f"{format_count(len(remaining_machines), 'machine')}, {format_count(vm_count, 'VM')}"
+        )
         changes = format_counts(
             (
                 (mark_counts[ChangeMark.PLACED], "placed"),

@@ -1,6 +1,7 @@
 """Contents of a pull request: Markdown comments, SARIF and JUnit."""
 
-PUBLIC = {  # public names of the package, by module
+# public names of the package, by module.
+PUBLIC = {
     "junit": "JunitCase render_suites render_junit",
     "plan_comment": "render_markdown",
     "github_review": "parse_diff build_review",

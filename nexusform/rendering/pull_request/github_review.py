@@ -15,7 +15,11 @@ from nexusform.diagnostics.levels import Level
 from nexusform.diagnostics.phrases import join_texts
 from nexusform.plans.plan import Plan
 from nexusform.rendering.notation.colours import escape_control_characters
-from nexusform.rendering.pull_request.markdown_parts import disable_bot_commands, escape_markdown, format_code_block
+from nexusform.rendering.pull_request.markdown_parts import (
+    disable_bot_commands,
+    escape_markdown,
+    format_code_block,
+)
 from nexusform.rendering.report.finding_entries import PREEXISTING_NOTE, collect_findings
 from nexusform.resources.address import parse_address
 
@@ -46,11 +50,15 @@ def parse_diff(text: str) -> DiffLines:
     the new file, and the count of lines (1 if omitted). Removed lines begin with "-" and are not counted.
     """
     lines: dict[str, set[int]] = {}  # by path
-    path = ""  # of the current file
-    next_number = 0  # of the next line in the new file
-    lines_left = 0  # in the current hunk; 0 outside of hunks
+    # Of the current file.
+    path = ""
+    # Of the next line in the new file.
+    next_number = 0
+    # In the current hunk; 0 outside of hunks.
+    lines_left = 0
     for line in text.splitlines():
-        if lines_left > 0 and line[:1] in ("+", " ", ""):  # added or unchanged; "" is an empty line without its space
+        # added or unchanged; "" is an empty line without its space.
+        if lines_left > 0 and line[:1] in ("+", " ", ""):
             lines[path].add(next_number)
             next_number, lines_left = next_number + 1, lines_left - 1
         elif line.startswith("+++ "):
@@ -58,11 +66,17 @@ def parse_diff(text: str) -> DiffLines:
         elif (hunk := _HUNK.match(line)) and path:
             next_number, lines_left = int(hunk[1]), int(hunk[2] or 1)
             lines.setdefault(path, set())
-    return DiffLines({path: frozenset(numbers) for path, numbers in lines.items() if path != "/dev/null"})
+    return DiffLines(
+        {path: frozenset(numbers) for path, numbers in lines.items() if path != "/dev/null"}
+    )
 
 
 def build_review(
-    plan: Plan, configuration: Configuration | None, files: Mapping[str, SourceFile], diff: DiffLines, body: str
+    plan: Plan,
+    configuration: Configuration | None,
+    files: Mapping[str, SourceFile],
+    diff: DiffLines,
+    body: str,
 ) -> dict[str, Any]:
     """Build the review, with `body` in Markdown. It requests changes if the plan is rejected. A finding has its
     suggestions as comments, or else one comment on its first line. Lines outside of the diff have none.
@@ -70,7 +84,8 @@ def build_review(
     problems = [
         finding.diagnostic
         for finding in collect_findings(plan)
-        if finding.level in (Level.ERROR, Level.WARNING) and finding.diagnostic.subject is not None  # it has a line
+        # It has a line.
+        if finding.level in (Level.ERROR, Level.WARNING) and finding.diagnostic.subject is not None
     ]
     comments: list[dict[str, Any]] = []
     for diagnostic in problems:
@@ -89,39 +104,56 @@ def build_review(
 
 
 def _build_suggestions(
-    diagnostic: Diagnostic, configuration: Configuration | None, files: Mapping[str, SourceFile], diff: DiffLines
+    diagnostic: Diagnostic,
+    configuration: Configuration | None,
+    files: Mapping[str, SourceFile],
+    diff: DiffLines,
 ) -> list[dict[str, Any]]:
     """Build suggestions (comments with a button) of the first remedy with all edits in the diff; [] without one."""
     if configuration is None:
-        return []  # the places to edit are unknown
+        # The places to edit are unknown.
+        return []
     for remedy in diagnostic.extra.get("fit", {}).get("suggested_fixes", ()):
         comments = []
         for remedy_edit in remedy["edits"]:
             address = parse_address(remedy_edit["address"])
-            edit = build_literal_edit(configuration, address, remedy_edit["path"], remedy_edit["value"])
+            edit = build_literal_edit(
+                configuration, address, remedy_edit["path"], remedy_edit["value"]
+            )
             comments += _build_suggestion(diagnostic, remedy["text"], edit, files, diff)
-        if comments and len(comments) == len(remedy["edits"]):  # a part of a remedy does not help
+        # A part of a remedy does not help.
+        if comments and len(comments) == len(remedy["edits"]):
             return comments
     return []
 
 
 def _build_suggestion(
-    diagnostic: Diagnostic, remedy_text: str, edit: TextEdit | None, files: Mapping[str, SourceFile], diff: DiffLines
+    diagnostic: Diagnostic,
+    remedy_text: str,
+    edit: TextEdit | None,
+    files: Mapping[str, SourceFile],
+    diff: DiffLines,
 ) -> list[dict[str, Any]]:
     """Build a suggestion of one edit; [] if its lines are not in the diff, or its text contains a bot command."""
-    if edit is None:  # the argument has no literal to replace, or belongs to several instances
+    # The argument has no literal to replace, or belongs to several instances.
+    if edit is None:
         return []
     first_line, last_line = edit.span.start.line, edit.span.end.line
     path = diff.find_path(edit.span.filename)
     if not diff.contains_lines(path, first_line, last_line):
         return []
     text = apply_literal_edits(files, [edit])[edit.span.filename]
-    removed_lines = edit.before.count("\n") - edit.after.count("\n")  # negative for added ones
+    # negative for added ones.
+    removed_lines = edit.before.count("\n") - edit.after.count("\n")
     new_lines = text.split("\n")[first_line - 1 : last_line - removed_lines]
     suggestion = format_code_block("\n".join(line.rstrip("\r") for line in new_lines), "suggestion")
     if disable_bot_commands(suggestion) != suggestion:
-        return []  # the button must commit the exact text
-    body = f"{_describe_diagnostic(diagnostic)}\n\nTested: {escape_markdown(remedy_text)}\n{suggestion}"
+        # The button must commit the exact text.
+        return []
+    body = (
+        f"{_describe_diagnostic(diagnostic)}\n\nTested: {escape_markdown(remedy_text)}\n"
+        f"{suggestion}"
+    )
     return [_build_comment(path, first_line, last_line, body)]
 
 
@@ -135,7 +167,12 @@ def _describe_diagnostic(diagnostic: Diagnostic) -> str:
 
 def _build_comment(path: str, first_line: int, last_line: int, body: str) -> dict[str, Any]:
     """Build a comment on these lines of a file for GitHub's API."""
-    comment: dict[str, Any] = {"path": path, "line": last_line, "side": "RIGHT", "body": disable_bot_commands(body)}
+    comment: dict[str, Any] = {
+        "path": path,
+        "line": last_line,
+        "side": "RIGHT",
+        "body": disable_bot_commands(body),
+    }
     if first_line < last_line:
         comment |= {"start_line": first_line, "start_side": "RIGHT"}
     return comment

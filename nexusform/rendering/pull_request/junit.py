@@ -13,7 +13,12 @@ from nexusform.diagnostics.phrases import format_count, group_by
 from nexusform.plans.impact.guard_rails import GUARD_RAIL, get_limit_text
 from nexusform.plans.plan import CheckResult, Plan, SeparationVerdict
 from nexusform.rendering.notation.markup import Markup, build_svg_element
-from nexusform.rendering.report.finding_entries import PREEXISTING_NOTE, Finding, collect_findings, format_location
+from nexusform.rendering.report.finding_entries import (
+    PREEXISTING_NOTE,
+    Finding,
+    collect_findings,
+    format_location,
+)
 from nexusform.rendering.report.plan_verdict import format_violation
 
 
@@ -37,20 +42,34 @@ def render_junit(plan: Plan) -> str:
     findings = collect_findings(plan)
     by_id = group_by(findings, lambda finding: finding.id)
     limit_errors = [diagnostic for diagnostic in plan.diagnostics if diagnostic.id == GUARD_RAIL]
-    warnings = []  # passed cases with a note: they do not fail the suite
+    # passed cases with a note: they do not fail the suite.
+    warnings = []
     for finding in findings:
         diagnostic = finding.diagnostic
-        if diagnostic.id not in RULE_IDS and finding.level is not Level.ERROR:  # not in suites lint and plan
-            warnings.append(JunitCase(diagnostic.id, _format_finding_name(diagnostic), note=_format_finding(finding)))
+        # Not in suites lint and plan.
+        if diagnostic.id not in RULE_IDS and finding.level is not Level.ERROR:
+            warnings.append(
+                JunitCase(
+                    diagnostic.id, _format_finding_name(diagnostic), note=_format_finding(finding)
+                )
+            )
     planning_cases: list[JunitCase] = []
     for error in select_errors(plan.diagnostics):
-        if error.id != GUARD_RAIL:  # an exceeded guard rail is not a planning error
+        # An exceeded guard rail is not a planning error.
+        if error.id != GUARD_RAIL:
             name = _format_finding_name(error)
             planning_cases.append(JunitCase("plan", name, "error", error.summary, error.detail))
     suites = {
-        "plan": planning_cases or [JunitCase("plan", "planning")],  # one passed case
+        # One passed case.
+        "plan": planning_cases or [JunitCase("plan", "planning")],
         "guard rails": [
-            JunitCase("guard rail", get_limit_text(diagnostic), "failure", diagnostic.summary, diagnostic.detail)
+            JunitCase(
+                "guard rail",
+                get_limit_text(diagnostic),
+                "failure",
+                diagnostic.summary,
+                diagnostic.detail,
+            )
             for diagnostic in limit_errors
         ],
         "checks": [_build_check_case(check, plan.diagnostics) for check in plan.checks],
@@ -77,10 +96,13 @@ def _build_check_case(check: CheckResult, diagnostics: Iterable[Diagnostic]) -> 
                 continue  # elsewhere
             if position.start.byte <= span.start.byte <= position.end.byte:
                 problems.append(diagnostic.detail)
-        texts = problems or check.messages  # a problem may be reported elsewhere: of a variable, at its value
+        # A problem may be reported elsewhere: of a variable, at its value.
+        texts = problems or check.messages
         details.append(f"{check.address} at {format_location(position)}: {'; '.join(texts)}")
     message = "; ".join(check.messages) or status
-    return JunitCase(check.kind, check.address, _OUTCOMES[check.status], message, "\n".join(details))
+    return JunitCase(
+        check.kind, check.address, _OUTCOMES[check.status], message, "\n".join(details)
+    )
 
 
 def render_suites(suites: Iterable[tuple[str, Sequence[JunitCase]]]) -> str:
@@ -93,10 +115,14 @@ def render_suites(suites: Iterable[tuple[str, Sequence[JunitCase]]]) -> str:
             rendered_cases: list[Markup | str] = []
             for case in cases:
                 rendered_cases += ["  ", _render_case(case), "\n"]
-            suite = build_svg_element("testsuite", "\n", rendered_cases, name=name, **_count_case_outcomes(cases))
+            suite = build_svg_element(
+                "testsuite", "\n", rendered_cases, name=name, **_count_case_outcomes(cases)
+            )
             parts += [suite, "\n"]
     # The Jenkins schema has no count of skipped cases here, only in suites.
-    counts = {name: count for name, count in _count_case_outcomes(all_cases).items() if name != "skipped"}
+    counts = {
+        name: count for name, count in _count_case_outcomes(all_cases).items() if name != "skipped"
+    }
     document = build_svg_element("testsuites", parts, name="nexusform", **counts)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{document}\n'
 
@@ -114,19 +140,29 @@ def _render_case(case: JunitCase) -> Markup:
 
 def _count_case_outcomes(cases: Sequence[JunitCase]) -> dict[str, int]:
     counts = Counter(case.outcome for case in cases)
-    return {"tests": len(cases), "failures": counts["failure"], "errors": counts["error"], "skipped": counts["skipped"]}
+    return {
+        "tests": len(cases),
+        "failures": counts["failure"],
+        "errors": counts["error"],
+        "skipped": counts["skipped"],
+    }
 
 
 def _format_finding_name(diagnostic: Diagnostic) -> str:
     """Return the summary with its address or line."""
-    return f"{diagnostic.summary} {diagnostic.address or format_location(diagnostic.subject)}".strip()
+    return (
+        f"{diagnostic.summary} {diagnostic.address or format_location(diagnostic.subject)}".strip()
+    )
 
 
 def _build_lint_case(rule: str, findings: Sequence[Finding], plan: Plan) -> JunitCase:
     """Build the case of a lint rule: it passes, with its findings as a note, or is skipped if lint did not run."""
     if findings:
         lines = [f"{format_count(len(findings), 'finding')}:"]
-        lines += [f"{_format_finding_name(finding.diagnostic)}: {_format_finding(finding)}" for finding in findings]
+        lines += [
+            f"{_format_finding_name(finding.diagnostic)}: {_format_finding(finding)}"
+            for finding in findings
+        ]
         return JunitCase("lint", rule, note="\n".join(lines))
     if rule in plan.disabled_rules:
         return JunitCase("lint", rule, "skipped", "disabled in the configuration")
@@ -148,8 +184,11 @@ def _build_separation_case(verdict: SeparationVerdict) -> JunitCase:
     if verdict.satisfied == "always":
         return JunitCase("separation", name)
     if verdict.satisfied == "unknown":
-        return JunitCase("separation", name, "skipped", message=f"is unknown: {'; '.join(verdict.unchecked)}")
+        return JunitCase(
+            "separation", name, "skipped", message=f"is unknown: {'; '.join(verdict.unchecked)}"
+        )
     violations = "\n".join(map(format_violation, verdict.violations))
     outcome = "failure" if verdict.enforcement == "deny" else "skipped"
-    message = f"holds {verdict.satisfied} ({verdict.enforcement})"  # always (above), sometimes or never
+    # Always (above), sometimes or never.
+    message = f"holds {verdict.satisfied} ({verdict.enforcement})"
     return JunitCase("separation", name, outcome, message=message, detail=violations)

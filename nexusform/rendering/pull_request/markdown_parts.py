@@ -43,8 +43,9 @@ def escape_prose(text: str) -> str:
 
 _MARKDOWN_SIGNS: Final = re.compile(r"([\\`*_\[\]|#])")
 _ENTITY: Final = re.compile(r"&(?=#?\w+;)")
-# A code host sends mail to users mentioned in a comment. An e-mail address is no mention, because of its letter before
-# the @. Only ASCII letters count: after any other letter, or after an unclosed backtick, a name is a mention.
+# A code host sends mail to users mentioned in a comment. An e-mail address is no mention, because
+# of its letter before the @. Only ASCII letters count: after any other letter, or after an unclosed
+# backtick, a name is a mention.
 _MENTION: Final = re.compile(r"(?<!\w)@(?=\w)", re.ASCII)
 # A reference to an issue or merge request notifies its subscribers.
 _REFERENCE: Final = re.compile(r"(\\#|(?<!\w)gh-|!)(?=\d)", re.IGNORECASE | re.ASCII)
@@ -62,28 +63,34 @@ def escape_markdown(text: str) -> str:
 
 # Starts of comment lines that a code host or a bot executes.
 _COMMAND: Final = re.compile(
-    r"(\s*)(?=/[a-z]|@|(?:bors|homu|atlantis|jenkins|recheck|retest|rerun|rebase)\b|ok to test\b|r[?+]\s*@?|"
+    r"(\s*)(?=/[a-z]|@|(?:bors|homu|atlantis|jenkins|recheck|retest|rerun|rebase)\b|ok to "
+    r"test\b|r[?+]\s*@?|"
     r"nexusform explain\b)",
     re.IGNORECASE,
 )
 _FENCE: Final = re.compile(r"\s*(`{3,})")
-_MARGIN: Final = "\N{BOX DRAWINGS LIGHT VERTICAL} "  # as in the boxes of the terminal
+# As in the boxes of the terminal.
+_MARGIN: Final = "\N{BOX DRAWINGS LIGHT VERTICAL} "
 
 
 def disable_bot_commands(markdown: str) -> str:
     """Disable lines similar to bot commands, such as `/merge`, by an empty element before them, or a margin in code."""
     lines: list[str] = []
-    open_fence = ""  # the backticks before the current code block, "" outside of one
+    # The backticks before the current code block, "" outside of one.
+    open_fence = ""
     for line in markdown.split("\n"):
         match = _FENCE.match(line)
         fence = match[1] if match is not None else ""
         if not open_fence:
             open_fence = fence
         elif len(fence) >= len(open_fence) and line.strip() == fence:
-            open_fence = ""  # the end of the code block
+            # The end of the code block.
+            open_fence = ""
         command = _COMMAND.match(line)
         prefix = _MARGIN if open_fence else _SEPARATOR
-        lines.append(f"{command[1]}{prefix}{line[command.end() :]}" if command is not None else line)
+        lines.append(
+            f"{command[1]}{prefix}{line[command.end() :]}" if command is not None else line
+        )
     return "\n".join(lines)
 
 
@@ -110,7 +117,10 @@ def render_table(rows: Iterable[Sequence[str]]) -> list[str]:
 
 def render_diff(text: str) -> str:
     """Move the signs of changed lines to the first column: GitHub colours lines by it. Lines of texts are unchanged."""
-    return "\n".join(line if is_text else _move_sign_to_first_column(line) for line, is_text in mark_text_lines(text))
+    return "\n".join(
+        line if is_text else _move_sign_to_first_column(line)
+        for line, is_text in mark_text_lines(text)
+    )
 
 
 def _move_sign_to_first_column(line: str) -> str:
@@ -118,11 +128,15 @@ def _move_sign_to_first_column(line: str) -> str:
     match = SIGN_PATTERN.match(line)
     if match is None:
         return line
-    indent, sign, after = match.groups()  # `after`: the second part of a replacement sign, or a space
-    if "/" in after:  # a replacement keeps its double sign
+    # `after`: the second part of a replacement sign, or a space.
+    indent, sign, after = match.groups()
+    # A replacement keeps its double sign.
+    if "/" in after:
         return f"!{indent[1:]}{line.lstrip(' ')}".rstrip()
-    new_sign = "!" if sign == "~" else sign  # GitHub colours a line that starts with "!" as changed
-    return f"{new_sign}{indent[1:]} {line[match.end(2) :]}".rstrip()  # a space in place of the sign
+    # GitHub colours a line that starts with "!" as changed.
+    new_sign = "!" if sign == "~" else sign
+    # A space in place of the sign.
+    return f"{new_sign}{indent[1:]} {line[match.end(2) :]}".rstrip()
 
 
 # Below this size a truncated part is useless.
@@ -153,12 +167,20 @@ def join_parts_within_limit(parts: Sequence[ReportPart], max_bytes: int) -> str:
     texts = {id(part): part.text for part in nonempty_parts}
     if _measure_size(texts.values()) <= max_bytes:
         return "\n\n".join(texts.values()) + "\n"
-    cuts: list[str] = []  # titles of truncated parts for the final note
+    # titles of truncated parts for the final note.
+    cuts: list[str] = []
     for part in sorted(nonempty_parts, key=lambda part: part.importance):
-        if cuts and _measure_size([*texts.values(), _format_truncation_note(cuts, max_bytes)]) <= max_bytes:
+        if (
+            cuts
+            and _measure_size([*texts.values(), _format_truncation_note(cuts, max_bytes)])
+            <= max_bytes
+        ):
             break
-        # Reserve space for the note about this part, with more digits than its numbers of lines can have.
-        longest_note = _format_truncation_note([*cuts, f"{part.title} ({'0' * 24} lines shown)"], max_bytes)
+        # Reserve space for the note about this part, with more digits than its numbers of lines can
+        # have.
+        longest_note = _format_truncation_note(
+            [*cuts, f"{part.title} ({'0' * 24} lines shown)"], max_bytes
+        )
         excess = _measure_size([*texts.values(), longest_note]) - max_bytes
         truncated = _truncate_part(part, len(texts[id(part)].encode()) - excess)
         if truncated is None:
@@ -166,13 +188,15 @@ def join_parts_within_limit(parts: Sequence[ReportPart], max_bytes: int) -> str:
             cuts.append(f"{part.title} (left out)")
         else:
             texts[id(part)] = truncated.text
-            visible_count = len(truncated.lines) - 1  # without the line about others
+            # Without the line about others.
+            visible_count = len(truncated.lines) - 1
             cuts.append(f"{part.title} ({visible_count:,} of {len(part.lines):,} lines shown)")
     text = "\n\n".join([*texts.values(), _format_truncation_note(cuts, max_bytes)]) + "\n"
     data = text.encode()
     if len(data) <= max_bytes:
         return text
-    head = data[: max(max_bytes - 1, 0)].decode(errors="ignore")  # even the note alone is too long
+    # even the note alone is too long.
+    head = data[: max(max_bytes - 1, 0)].decode(errors="ignore")
     kept_text = head.rpartition("\n")[0] if "\n" in head else head
     return f"{kept_text}\n" if max_bytes else ""
 
@@ -183,14 +207,17 @@ def _format_truncation_note(cuts: Sequence[str], max_bytes: int) -> str:
 
 def _measure_size(texts: Collection[str]) -> int:
     """Measure the bytes of the texts with blank lines between them, and a final newline."""
-    return sum(len(text.encode()) for text in texts) + 2 * max(len(texts) - 1, 0) + 1  # with newlines
+    return (
+        sum(len(text.encode()) for text in texts) + 2 * max(len(texts) - 1, 0) + 1
+    )  # with newlines
 
 
 def _truncate_part(part: ReportPart, max_bytes: int) -> ReportPart | None:
     """Return the part with as many first lines as fit into `max_bytes`; None if none fits, or it may not be cut."""
     if part.is_atomic or max_bytes < _MIN_PART_BYTES:
         return None
-    low, high = 0, len(part.lines)  # a binary search, as the renderer may change the size of each line
+    # A binary search, as the renderer may change the size of each line.
+    low, high = 0, len(part.lines)
     while low < high:
         middle = (low + high + 1) // 2
         if len(_limit_part_lines(part, middle).text.encode()) <= max_bytes:
@@ -214,7 +241,8 @@ def format_line_link(location: str, origin: CodeOrigin) -> str:
     """Format a `file:line` location as Markdown, as a link if the address is known."""
     filename, _, line = location.rpartition(":")
     path = posixpath.normpath(posixpath.join(origin.directory, filename))
-    is_in_repository = not path.startswith(("/", "..", "<"))  # `<...>` is no file
+    # `<...>` is no file.
+    is_in_repository = not path.startswith(("/", "..", "<"))
     if not origin.url or not is_in_repository:
         return format_code(location)
     address = f"{quote(origin.url.rstrip('/'), safe=_ADDRESS_CHARACTERS)}/{quote(path)}#L{line}"

@@ -20,7 +20,12 @@ from nexusform.diagnostics.phrases import (
 from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.plans.plan import Plan
 from nexusform.plans.site_capacity.occupancy import RackVmCounts, list_changed_racks
-from nexusform.rendering.notation.colours import PLAIN, count_columns, escape_control_characters, fill_to_width
+from nexusform.rendering.notation.colours import (
+    PLAIN,
+    count_columns,
+    escape_control_characters,
+    fill_to_width,
+)
 from nexusform.rendering.pull_request.markdown_parts import (
     ReportPart,
     escape_plain_text,
@@ -32,10 +37,25 @@ from nexusform.rendering.pull_request.report_markdown import build_parts, render
 from nexusform.rendering.report import plan_sections
 from nexusform.rendering.report.placement_rows import ShownPlacements
 from nexusform.rendering.report.plan_report_data import PlanReportData, build_plan_report
-from nexusform.rendering.report.plan_sentences import describe_inventory, describe_plan_evaluation, has_stale_inventory
+from nexusform.rendering.report.plan_sentences import (
+    describe_inventory,
+    describe_plan_evaluation,
+    has_stale_inventory,
+)
 from nexusform.rendering.report.plan_verdict import INVENTORY
-from nexusform.rendering.report.report_tree import NO_SECTION, UNKNOWN_ORIGIN, CodeBlock, CodeOrigin, Section
-from nexusform.rendering.text.change_stanza_text import group_stanzas, pair_stanzas, render_outputs, render_stanza
+from nexusform.rendering.report.report_tree import (
+    NO_SECTION,
+    UNKNOWN_ORIGIN,
+    CodeBlock,
+    CodeOrigin,
+    Section,
+)
+from nexusform.rendering.text.change_stanza_text import (
+    group_stanzas,
+    pair_stanzas,
+    render_outputs,
+    render_stanza,
+)
 from nexusform.rendering.text.diagnostic_text import render_diagnostic
 from nexusform.rendering.text.plan_text import render_counts, render_placement_text
 from nexusform.rendering.text.report_text import render_decision
@@ -73,7 +93,8 @@ def render_markdown(
     report = build_plan_report(view)
     lines = [*render_decision(report.decision, _BOX_WIDTH), *render_counts(view, _BOX_WIDTH, PLAIN)]
     block = format_code_block("\n".join(map(_truncate_line, lines)), "text")
-    # The verdict is the reason of a rejection. An impact has the name of an alert: note, warning or caution.
+    # The verdict is the reason of a rejection. An impact has the name of an alert: note, warning or
+    # caution.
     alert = "CAUTION" if report.verdict else f"{report.impact}".upper()
     title = f"### nexusform: {escape_plain_text(report.title)}"
     head = (title, *report.facts, f"> [!{alert}]", *(f"> {line}" for line in block.split("\n")))
@@ -83,7 +104,8 @@ def render_markdown(
         section = entry.build(view)
         if section.has_content:
             parts += build_parts(section, entry.importance, origin, has_title=entry.has_title)
-        if entry.build is plan_sections.build_entry_section:  # after the findings caused by the plan
+        # After the findings caused by the plan.
+        if entry.build is plan_sections.build_entry_section:
             existing_lines = render_existing_findings(view.entries.existing)
             parts.append(ReportPart("Existing issues", importance=50, lines=existing_lines))
         if entry.build is plan_sections.build_change_section:
@@ -99,7 +121,9 @@ def _build_last_line(plan: Plan, origin: CodeOrigin) -> ReportPart:
     evaluation = escape_plain_text(describe_plan_evaluation(plan))
     commit = enclose("commit ", format_code(origin.commit[:_COMMIT_LENGTH]))
     line = join_texts((commit, inventory, evaluation), " · ")
-    return ReportPart("The last line", importance=99, lines=(line,) if line else (), is_atomic=True)  # cut last
+    return ReportPart(
+        "The last line", importance=99, lines=(line,) if line else (), is_atomic=True
+    )  # cut last
 
 
 def _truncate_line(line: str) -> str:
@@ -110,7 +134,10 @@ def _truncate_line(line: str) -> str:
 def _build_notes(view: PlanReportData) -> Section:
     """Build the notes. The age of the inventory is in the last line."""
     section = plan_sections.build_note_section(view)
-    return replace(section, notes=tuple((heading, text) for heading, text in section.notes if heading != INVENTORY))
+    return replace(
+        section,
+        notes=tuple((heading, text) for heading, text in section.notes if heading != INVENTORY),
+    )
 
 
 def _build_picture(view: PlanReportData) -> Section:
@@ -127,13 +154,19 @@ def _build_finding_boxes(view: PlanReportData) -> Section:
         box = render_diagnostic(finding.diagnostic, view.sources, width=76).rstrip()
         texts[finding.is_preexisting].append(box)
     existing = ["", "Not caused by this plan:", *texts[True]] if texts[True] else []
-    return _fold_code("Source lines and suggested fixes", "\n".join([*texts[False], *existing]).lstrip("\n"))
+    return _fold_code(
+        "Source lines and suggested fixes", "\n".join([*texts[False], *existing]).lstrip("\n")
+    )
 
 
 def _build_pool_text(view: PlanReportData) -> Section:
     """Build the folded placements with racks and cells, as in the terminal."""
-    long_view = PlanReportData(view.plan, view.sources, view.registries, view.vm_detail, is_long=True)
-    return _fold_code("Placements by pool", "\n\n".join(render_placement_text(long_view, 120, PLAIN)))
+    long_view = PlanReportData(
+        view.plan, view.sources, view.registries, view.vm_detail, is_long=True
+    )
+    return _fold_code(
+        "Placements by pool", "\n\n".join(render_placement_text(long_view, 120, PLAIN))
+    )
 
 
 def _build_change_differences(view: PlanReportData) -> Section:
@@ -148,7 +181,9 @@ def _build_change_differences(view: PlanReportData) -> Section:
 
 
 def _build_drift(view: PlanReportData) -> Section:
-    return _fold_code("Changed outside of nexusform", "\n\n".join(map(render_stanza, view.drift_stanzas)), "diff")
+    return _fold_code(
+        "Changed outside of nexusform", "\n\n".join(map(render_stanza, view.drift_stanzas)), "diff"
+    )
 
 
 def _build_outputs(view: PlanReportData) -> Section:
@@ -195,18 +230,26 @@ _FAILED_COMMENT: Final = (
 )
 
 MAX_WIDTH: Final = 38
-_GROUP_SIZE: Final = 4  # machines without a gap between them
+# machines without a gap between them.
+_GROUP_SIZE: Final = 4
 _MARGIN_WIDTH: Final = 8
 _GROUPS_PER_LINE: Final = 5  # per line
-_MAX_RACKS: Final = 4  # shown before and after
+# shown before and after.
+_MAX_RACKS: Final = 4
 _MAX_NEW_RACKS: Final = 12
 _NO_MACHINE: Final = "."
 _CLOSED: Final = "x"
 _TEN_OR_MORE: Final = "+"
-_SIGN_MEANINGS: Final = ((_CLOSED, "cordoned"), (_NO_MACHINE, "no machine"), (_TEN_OR_MORE, "ten or more"))
+_SIGN_MEANINGS: Final = (
+    (_CLOSED, "cordoned"),
+    (_NO_MACHINE, "no machine"),
+    (_TEN_OR_MORE, "ten or more"),
+)
 
 
-def render_rack_picture(racks: Sequence[RackVmCounts], *, has_several_sites: bool = False) -> list[str]:
+def render_rack_picture(
+    racks: Sequence[RackVmCounts], *, has_several_sites: bool = False
+) -> list[str]:
     """Render the VMs per machine of changed racks before and after the plan, in lines of up to MAX_WIDTH columns. The
     racks with the most removed VMs come first in `racks`. Only the first existing and new racks are shown, then the
     number of the other racks and a legend. Return [] if no machine has another number of VMs after the plan.
@@ -218,7 +261,9 @@ def render_rack_picture(racks: Sequence[RackVmCounts], *, has_several_sites: boo
         after   x131  +
         rack9   01
     """
-    racks = [rack for rack in racks if any(machine.before != machine.after for machine in rack.machines)]
+    racks = [
+        rack for rack in racks if any(machine.before != machine.after for machine in rack.machines)
+    ]
     if not racks:
         return []
     by_existence = group_by(racks, lambda rack: rack.existed_before)
@@ -230,7 +275,8 @@ def render_rack_picture(racks: Sequence[RackVmCounts], *, has_several_sites: boo
     with_most_removed.sort(key=lambda rack: (rack.site, compute_natural_sort_key(rack.name)))
     visible_racks = [*with_most_removed, *new[:_MAX_NEW_RACKS]]
     lines: list[str] = []
-    used_signs: set[str] = set()  # only these are explained below the picture
+    # Only these are explained below the picture.
+    used_signs: set[str] = set()
     for rack in visible_racks:
         lines += _render_rack(rack, f"{rack.site}/{rack.name}" if has_several_sites else rack.name)
         for machine in rack.machines:
@@ -251,31 +297,43 @@ def _render_rack(rack: RackVmCounts, display_name: str) -> list[str]:
     """
     name = escape_control_characters(display_name).replace("\n", " ")
     if count_columns(name) > MAX_WIDTH:
-        name = f"{name[: MAX_WIDTH // 2 - 3]}..."  # fits even if each character has two columns
+        # fits even if each character has two columns.
+        name = f"{name[: MAX_WIDTH // 2 - 3]}..."
     lines: list[str] = []
     name_margin = fill_to_width(name, _MARGIN_WIDTH)
-    if count_columns(name) >= _MARGIN_WIDTH:  # too long for the margin: on a line of its own
+    # too long for the margin: on a line of its own.
+    if count_columns(name) >= _MARGIN_WIDTH:
         lines.append(name)
         name_margin = " " * _MARGIN_WIDTH
     machines_per_line = _GROUP_SIZE * _GROUPS_PER_LINE
     for first in range(0, len(rack.machines), machines_per_line):
         machines = rack.machines[first : first + machines_per_line]
-        after = _join_in_groups([_format_vm_count(machine.after, is_closed=machine.is_closed) for machine in machines])
-        if not rack.existed_before:  # one line without slots; further ones have the first slot in the margin
+        after = _join_in_groups(
+            [_format_vm_count(machine.after, is_closed=machine.is_closed) for machine in machines]
+        )
+        # One line without slots; further ones have the first slot in the margin.
+        if not rack.existed_before:
             margin = fill_to_width(f"from {first + 1}", _MARGIN_WIDTH) if first else name_margin
             lines.append(margin + after)
             continue
-        before = _join_in_groups([_format_vm_count(machine.before, is_closed=False) for machine in machines])
+        before = _join_in_groups(
+            [_format_vm_count(machine.before, is_closed=False) for machine in machines]
+        )
         numbers = range(first + 1, first + len(machines) + 1, _GROUP_SIZE)
         slots = "  ".join(f"{number:<{_GROUP_SIZE}}" for number in numbers)
         lines.append((name_margin + slots).rstrip())
-        lines += [fill_to_width("before", _MARGIN_WIDTH) + before, fill_to_width("after", _MARGIN_WIDTH) + after]
+        lines += [
+            fill_to_width("before", _MARGIN_WIDTH) + before,
+            fill_to_width("after", _MARGIN_WIDTH) + after,
+        ]
     return lines
 
 
 def _join_in_groups(signs: Sequence[str]) -> str:
     """Join the signs of machines, with two spaces after each group of _GROUP_SIZE."""
-    groups = ["".join(signs[start : start + _GROUP_SIZE]) for start in range(0, len(signs), _GROUP_SIZE)]
+    groups = [
+        "".join(signs[start : start + _GROUP_SIZE]) for start in range(0, len(signs), _GROUP_SIZE)
+    ]
     return "  ".join(groups)
 
 
@@ -283,6 +341,7 @@ def _format_vm_count(vms: int | None, *, is_closed: bool) -> str:
     """Return the sign of a machine in the picture: its number of VMs, or a state. `vms` None: it does not exist."""
     if vms is None:
         return _NO_MACHINE
-    if is_closed and not vms:  # VMs on a cordoned machine keep running and count
+    # VMs on a cordoned machine keep running and count.
+    if is_closed and not vms:
         return _CLOSED
     return str(vms) if vms < 10 else _TEN_OR_MORE

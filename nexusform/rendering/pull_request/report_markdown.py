@@ -8,7 +8,13 @@ from typing import Final
 
 from nexusform.diagnostics.diagnostic import Diagnostic
 from nexusform.diagnostics.levels import Level
-from nexusform.diagnostics.phrases import enclose, format_first_items, format_list, group_by, join_texts
+from nexusform.diagnostics.phrases import (
+    enclose,
+    format_first_items,
+    format_list,
+    group_by,
+    join_texts,
+)
 from nexusform.rendering.notation.colours import escape_control_characters, strip_colours
 from nexusform.rendering.pull_request.markdown_parts import (
     ReportPart,
@@ -45,9 +51,12 @@ from nexusform.rendering.report.report_tree import (
     list_spans,
 )
 
-_MAX_ROWS: Final = 15  # of an open table of a comment
-_MAX_ITEMS: Final = 20  # of an open list of a comment
-_FOLDED_LOSS: Final = 45  # less importance of folded rows
+# Of an open table of a comment.
+_MAX_ROWS: Final = 15
+# Of an open list of a comment.
+_MAX_ITEMS: Final = 20
+# Less importance of folded rows.
+_FOLDED_LOSS: Final = 45
 
 
 def render_report_markdown(report: Report) -> str:
@@ -55,7 +64,8 @@ def render_report_markdown(report: Report) -> str:
     if report.alert_level is not None:
         verdict = f"> [!{report.alert_level.value.upper()}]\n> **{escape_prose(report.verdict)}**"
     else:
-        mark = "\u274c" if report.is_finding else "\u2705"  # a cross or a check mark
+        # A cross or a check mark.
+        mark = "\u274c" if report.is_finding else "\u2705"
         verdict = f"{mark} **{escape_prose(report.verdict)}**"
     blocks = [f"### {escape_prose(report.title)}", verdict]
     if report.facts:
@@ -89,7 +99,8 @@ def _render_section(section: Section) -> Iterable[str]:
 def render_text(text: Text, origin: CodeOrigin = UNKNOWN_ORIGIN) -> str:
     """Render a text with its styles."""
     return "".join(
-        _render_span(part, origin) if isinstance(part, StyledText) else escape_prose(part) for part in list_spans(text)
+        _render_span(part, origin) if isinstance(part, StyledText) else escape_prose(part)
+        for part in list_spans(text)
     )
 
 
@@ -108,7 +119,9 @@ def _render_span(span: StyledText, origin: CodeOrigin) -> str:
 
 def _render_table(table: Table, origin: CodeOrigin) -> list[str]:
     """Render the lines of a table; the row of a finding is bold, and columns with figures are aligned to the right."""
-    rule = ["---:" if column in table.number_columns else "---" for column in range(len(table.headers))]
+    rule = [
+        "---:" if column in table.number_columns else "---" for column in range(len(table.headers))
+    ]
     rows = []
     for row in table.rows:
         cells = [render_text(cell, origin) for cell in row.cells]
@@ -138,7 +151,10 @@ def build_parts(
     if every_line != lines:
         all_title = f"{title}: all"
         yield ReportPart(
-            all_title, importance - _FOLDED_LOSS, tuple(every_line), lambda text: fold_details(all_title, text)
+            all_title,
+            importance - _FOLDED_LOSS,
+            tuple(every_line),
+            lambda text: fold_details(all_title, text),
         )
 
 
@@ -153,7 +169,13 @@ def _build_code_part(section: Section, importance: int) -> ReportPart:
         block = format_code_block(body, language)
         return fold_details(section.title, block) if section.is_folded else block
 
-    return ReportPart(section.title, importance, tuple(text.split("\n")), render_block, is_atomic=not section.is_folded)
+    return ReportPart(
+        section.title,
+        importance,
+        tuple(text.split("\n")),
+        render_block,
+        is_atomic=not section.is_folded,
+    )
 
 
 def _render_section_lines(section: Section, origin: CodeOrigin, *, has_all: bool) -> Iterator[str]:
@@ -162,27 +184,36 @@ def _render_section_lines(section: Section, origin: CodeOrigin, *, has_all: bool
     """
     blocks = [_render_notes(section)]
     for full_table in section.all_tables:
-        table = full_table.compact or full_table  # few columns, for a phone
-        if len(section.all_tables) > 1:  # a single table is explained by the title of the section
+        # few columns, for a phone.
+        table = full_table.compact or full_table
+        # A single table is explained by the title of the section.
+        if len(section.all_tables) > 1:
             blocks.append([f"{escape_plain_text(full_table.caption)}:"])
-        blocks.append(_limit_table_rows(_render_table(table, origin), len(table.headers), has_all=has_all))
+        blocks.append(
+            _limit_table_rows(_render_table(table, origin), len(table.headers), has_all=has_all)
+        )
     blocks += _render_groups(section, origin, has_all=has_all)
     if section.entries is not None:
         blocks.append(_render_new_findings(section.entries, origin))
     for finding in section.findings.findings:
         blocks.append(_render_diagnostic(finding.diagnostic, origin))
     blocks.append([render_text(line, origin) for line in section.lines])
-    for number, block in enumerate(filter(None, blocks)):  # blank lines between blocks
+    # blank lines between blocks.
+    for number, block in enumerate(filter(None, blocks)):
         yield from ["", *block] if number else block
 
 
 def _render_notes(section: Section) -> list[str]:
-    return [f"- **{escape_plain_text(heading)}**: {escape_plain_text(sentence)}" for heading, sentence in section.notes]
+    return [
+        f"- **{escape_plain_text(heading)}**: {escape_plain_text(sentence)}"
+        for heading, sentence in section.notes
+    ]
 
 
 def _limit_table_rows(lines: list[str], columns: int, *, has_all: bool) -> list[str]:
     """Return the heading and at most `_MAX_ROWS` rows of a table, the last one with the number of others."""
-    excess = len(lines) - 2 - _MAX_ROWS  # two lines are headers and rule
+    # Two lines are headers and rule.
+    excess = len(lines) - 2 - _MAX_ROWS
     if has_all or excess <= 0:
         return lines
     return [*lines[: 2 + _MAX_ROWS - 1], f"| and {excess + 1:,} more |{' |' * (columns - 1)}"]
@@ -202,9 +233,14 @@ def _render_groups(section: Section, origin: CodeOrigin, *, has_all: bool) -> It
                 lines.append(f"- {symbol}{name}{text}")
         hidden_count = len(lines) - _MAX_ITEMS
         # A line about one hidden item would take as much space as the item.
-        yield lines if has_all or hidden_count <= 1 else [*lines[:_MAX_ITEMS], f"- and {hidden_count:,} more"]
+        yield (
+            lines
+            if has_all or hidden_count <= 1
+            else [*lines[:_MAX_ITEMS], f"- and {hidden_count:,} more"]
+        )
         return
-    groups_by_naming = group_by(section.groups, lambda group: bool(group.name))  # True: with a name
+    # True: with a name.
+    groups_by_naming = group_by(section.groups, lambda group: bool(group.name))
     unnamed_items = chain.from_iterable(group.items for group in groups_by_naming.get(False, []))
     unnamed_group = ItemGroup(name="", items=tuple(unnamed_items))
     if unnamed_group.items:
@@ -214,15 +250,21 @@ def _render_groups(section: Section, origin: CodeOrigin, *, has_all: bool) -> It
         yield _render_item_table(group, section.item_headers, origin, has_all=has_all)
 
 
-def _render_item_table(group: ItemGroup, headers: tuple[str, ...], origin: CodeOrigin, *, has_all: bool) -> list[str]:
+def _render_item_table(
+    group: ItemGroup, headers: tuple[str, ...], origin: CodeOrigin, *, has_all: bool
+) -> list[str]:
     rows = tuple(Row((StyledText(item.label, Style.CODE), item.text)) for item in group.items)
-    return _limit_table_rows(_render_table(Table(headers, rows), origin), len(headers), has_all=has_all)
+    return _limit_table_rows(
+        _render_table(Table(headers, rows), origin), len(headers), has_all=has_all
+    )
 
 
 _MAX_LOCATIONS: Final = 3
 _MAX_SUBJECTS: Final = 4
-_MAX_NAMES: Final = 12  # subjects of further findings of a kind
-_MAX_TEXT_LENGTH: Final = 280  # the remaining text is in the box below
+# subjects of further findings of a kind.
+_MAX_NAMES: Final = 12
+# The remaining text is in the box below.
+_MAX_TEXT_LENGTH: Final = 280
 # ` 1. count = 9 fits`: a remedy of an error.
 _ITEM: Final = re.compile(r" *(\d+\.) (.*)")
 
@@ -235,19 +277,30 @@ def _render_new_findings(entries: FindingEntries, origin: CodeOrigin) -> list[st
         mark = "**Warning**" if entry.level is Level.WARNING else entry.level.value.capitalize()
         locations = [format_line_link(location, origin) for location in entry.locations]
         location_note = enclose(" (", format_first_items(locations, _MAX_LOCATIONS), ")")
-        lines.append(f"- {mark} {escape_plain_text(entry.id)}: {_render_entry_text(entry)}{location_note}")
-        lines += indent(format_code_block(entry.proposed_code, "hcl"), "  ").splitlines() if entry.proposed_code else []
+        lines.append(
+            f"- {mark} {escape_plain_text(entry.id)}: {_render_entry_text(entry)}{location_note}"
+        )
+        lines += (
+            indent(format_code_block(entry.proposed_code, "hcl"), "  ").splitlines()
+            if entry.proposed_code
+            else []
+        )
     for diagnostic_id, entries_of_id in remaining_entries.items():
         subjects = list_finding_subjects(entries_of_id)
         subject_note = enclose(": ", escape_plain_text(format_instances(subjects, _MAX_NAMES)))
-        lines.append(f"- {len(entries_of_id):,} more {escape_plain_text(diagnostic_id)}{subject_note}")
+        lines.append(
+            f"- {len(entries_of_id):,} more {escape_plain_text(diagnostic_id)}{subject_note}"
+        )
     return lines
 
 
 def _render_entry_text(entry: FindingEntry) -> str:
     """Render the subjects of a finding and its text, shortened to fit in a line if possible."""
-    subject_prefix = enclose("", escape_plain_text(format_list(entry.subjects, _MAX_SUBJECTS)), ": ")
-    texts = list_shortened_texts(entry.text)  # from long to short
+    subject_prefix = enclose(
+        "", escape_plain_text(format_list(entry.subjects, _MAX_SUBJECTS)), ": "
+    )
+    # From long to short.
+    texts = list_shortened_texts(entry.text)
     short_texts = [text for text in texts if len(text) <= _MAX_TEXT_LENGTH]
     text = short_texts[0] if short_texts else texts[-1]
     return f"{subject_prefix}{escape_prose(text.rstrip())}"
@@ -259,17 +312,25 @@ def render_existing_findings(entries: Sequence[FindingEntry]) -> tuple[str, ...]
         return ()
     listed_entries, remaining_entries = limit_findings_per_id(entries)
     texts = [_render_entry_text(entry).rstrip(".") for entry in listed_entries]
-    texts += [f"{len(similar):,} more {escape_plain_text(kind)}" for kind, similar in remaining_entries.items()]
+    texts += [
+        f"{len(similar):,} more {escape_plain_text(kind)}"
+        for kind, similar in remaining_entries.items()
+    ]
     return (f"Not caused by this plan: {'; '.join(texts)}.",)
 
 
 def _render_diagnostic(diagnostic: Diagnostic, origin: CodeOrigin) -> list[str]:
     """Render summary, address and location of a finding, then its detail with remedies as a list and proposed code."""
-    line_link = format_line_link(format_location(diagnostic.subject), origin) if diagnostic.subject is not None else ""
+    line_link = (
+        format_line_link(format_location(diagnostic.subject), origin)
+        if diagnostic.subject is not None
+        else ""
+    )
     location_note = enclose(" (", join_texts((format_code(diagnostic.address), line_link)), ")")
     lines = [f"**{escape_plain_text(diagnostic.summary)}**{location_note}"]
     detail, block = diagnostic.detail, ""
-    if "moved" in diagnostic.extra:  # the detail ends with a `moved` block
+    # The detail ends with a `moved` block.
+    if "moved" in diagnostic.extra:
         detail, _, block = detail.partition("\n\n")
     if detail:
         lines += ["", *_render_detail(detail)]
@@ -280,8 +341,10 @@ def _render_detail(detail: str) -> Iterator[str]:
     """Yield the lines of a detail, with blank lines around its list of remedies."""
     in_list = False
     for line in detail.split("\n"):
-        item = _ITEM.fullmatch(line)  # number and text of a remedy
-        if in_list != (item is not None):  # the list begins or ends
+        # number and text of a remedy.
+        item = _ITEM.fullmatch(line)
+        # The list begins or ends.
+        if in_list != (item is not None):
             yield ""
         yield f"{item[1]} {escape_plain_text(item[2])}" if item else escape_plain_text(line.strip())
         in_list = item is not None

@@ -15,16 +15,27 @@ from nexusform.rendering.notation.colours import escape_control_characters
 from nexusform.rendering.report.finding_entries import PREEXISTING_NOTE, Finding, collect_findings
 
 VERSION: Final = "2.1.0"
-SCHEMA: Final = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+SCHEMA: Final = (
+    "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+)
 _RULE_HELP: Final = {rule.id: rule.help for rule in RULES}
 # SARIF has no level for advice.
-_SARIF_LEVELS: Final = {Level.ERROR: "error", Level.WARNING: "warning", Level.ADVICE: "note", Level.NOTE: "note"}
-_SILENCE_HINT: Final = "Silenced by `# nexusform:ignore {}` on the line before the block, or in the lint block."
+_SARIF_LEVELS: Final = {
+    Level.ERROR: "error",
+    Level.WARNING: "warning",
+    Level.ADVICE: "note",
+    Level.NOTE: "note",
+}
+_SILENCE_HINT: Final = (
+    "Silenced by `# nexusform:ignore {}` on the line before the block, or in the lint block."
+)
 
 
 def build_sarif_document(plan: Plan) -> dict[str, Any]:
     """Build the SARIF document of a plan. A finding without a line refers to the block of its resource."""
-    blocks = {str(change.address): change.source for change in plan.changes if change.source is not None}
+    blocks = {
+        str(change.address): change.source for change in plan.changes if change.source is not None
+    }
     return build_findings_document(collect_findings(plan), plan.nexusform_version, blocks)
 
 
@@ -32,10 +43,13 @@ def build_findings_document(
     findings: Sequence[Finding], version: str = "", blocks: Mapping[str, Span] = {}
 ) -> dict[str, Any]:
     """Build the SARIF log with one run of findings; `blocks` maps addresses to the source spans of resources."""
-    first_diagnostics: dict[str, Diagnostic] = {}  # by rule id
+    # By rule id.
+    first_diagnostics: dict[str, Diagnostic] = {}
     for finding in findings:
         first_diagnostics.setdefault(finding.diagnostic.id, finding.diagnostic)
-    rules = [_build_rule_descriptor(first_diagnostics[rule_id]) for rule_id in sorted(first_diagnostics)]
+    rules = [
+        _build_rule_descriptor(first_diagnostics[rule_id]) for rule_id in sorted(first_diagnostics)
+    ]
     rule_indexes = {rule["id"]: number for number, rule in enumerate(rules)}
     driver: dict[str, Any] = {"name": "nexusform", "rules": rules}
     if version:
@@ -43,8 +57,12 @@ def build_findings_document(
     run = {
         "tool": {"driver": driver},
         "columnKind": "unicodeCodePoints",
-        "originalUriBaseIds": {"SRCROOT": {"description": {"text": "Directory of the nexusform run."}}},
-        "results": [_build_finding_result(finding, rule_indexes[finding.id], blocks) for finding in findings],
+        "originalUriBaseIds": {
+            "SRCROOT": {"description": {"text": "Directory of the nexusform run."}}
+        },
+        "results": [
+            _build_finding_result(finding, rule_indexes[finding.id], blocks) for finding in findings
+        ],
     }
     return {"$schema": SCHEMA, "version": VERSION, "runs": [run]}
 
@@ -53,11 +71,19 @@ def _build_rule_descriptor(diagnostic: Diagnostic) -> dict[str, Any]:
     """Build a rule for the driver of a run."""
     # The general summary has no figures of a single result. For a lint rule it starts with its id.
     text = get_summary(diagnostic.id).removeprefix(f"{diagnostic.id}: ")
-    page = "lint.md" if diagnostic.id in _RULE_HELP else "diagnostics.md"  # has a section for the rule
-    help_uri = {"helpUri": f"{PROJECT_URL}/blob/main/docs/reference/{page}#{diagnostic.id}"} if PROJECT_URL else {}
+    # Has a section for the rule.
+    page = "lint.md" if diagnostic.id in _RULE_HELP else "diagnostics.md"
+    help_uri = (
+        {"helpUri": f"{PROJECT_URL}/blob/main/docs/reference/{page}#{diagnostic.id}"}
+        if PROJECT_URL
+        else {}
+    )
     rule_help = _RULE_HELP.get(diagnostic.id)
-    if rule_help is None:  # no lint rule
-        help_text = f"{text}. See the finding for a fix, and docs/reference/diagnostics.md for common ids."
+    # No lint rule.
+    if rule_help is None:
+        help_text = (
+            f"{text}. See the finding for a fix, and docs/reference/diagnostics.md for common ids."
+        )
         help_markdown = help_text
     else:
         silence = _SILENCE_HINT.format(diagnostic.id)
@@ -72,7 +98,9 @@ def _build_rule_descriptor(diagnostic: Diagnostic) -> dict[str, Any]:
     }
 
 
-def _build_finding_result(finding: Finding, rule_index: int, blocks: Mapping[str, Span]) -> dict[str, Any]:
+def _build_finding_result(
+    finding: Finding, rule_index: int, blocks: Mapping[str, Span]
+) -> dict[str, Any]:
     """Build one finding with its location: its own line, or else the block of its resource."""
     diagnostic = finding.diagnostic
     detail = enclose("\n\n", diagnostic.detail)
@@ -103,7 +131,9 @@ def _build_finding_result(finding: Finding, rule_index: int, blocks: Mapping[str
             },
         }
     if diagnostic.address:
-        location["logicalLocations"] = [{"fullyQualifiedName": diagnostic.address, "kind": "resource"}]
+        location["logicalLocations"] = [
+            {"fullyQualifiedName": diagnostic.address, "kind": "resource"}
+        ]
     if location:
         result["locations"] = [location]
     return result

@@ -1,6 +1,7 @@
 """Rows of a plan for all output formats: changes, placements and findings."""
 
-PUBLIC = {  # public names of the package, by module
+# public names of the package, by module.
+PUBLIC = {
     "finding_entries": "Finding collect_findings",
     "folding": "fold_instances format_instances format_names",
     "object_rows": "build_object_folds create_schema_lookup",

@@ -28,7 +28,8 @@ _RULE: Final = "nexus_separation_rule"
 # Changes in batches: most objects are up at any time.
 _ROLLING_TRIGGERS: Final = ("kubernetes_version_changed", "template_changed", "override_changed")
 _REMOVALS: Final = (Action.DELETE, Action.FORGET)
-_MAX_FRAGILE: Final = 2  # control-plane VMs without redundancy
+# control-plane VMs without redundancy.
+_MAX_FRAGILE: Final = 2
 # Jobs run to completion, so they are never up or down.
 _JOB: Final = "/Job/"
 
@@ -39,9 +40,12 @@ def find_availability_losses(plan: Plan) -> Iterator[str]:
     yield from _describe_control_plane_losses(plan)
     format_cluster = build_cluster_formatter(plan.placement_tables)
     for upgrade in plan.upgrades:
-        for pool in upgrade.pools:  # control planes have clauses of their own
+        # control planes have clauses of their own.
+        for pool in upgrade.pools:
             if pool.pool != _CONTROL_PLANE and pool.vms and not pool.minimum_up:
-                nodes = select_word_form(pool.vms, "its only node is", f"all {pool.vms:,} nodes are")
+                nodes = select_word_form(
+                    pool.vms, "its only node is", f"all {pool.vms:,} nodes are"
+                )
                 name = f"{format_cluster(upgrade)}/{pool.pool}"
                 yield f"{name} has no node for some time: {nodes} re-created at once"
     yield from _describe_workload_losses(plan)
@@ -51,13 +55,16 @@ def _describe_control_plane_losses(plan: Plan) -> Iterator[str]:
     """Yield a clause per control plane that loses its etcd quorum, or shrinks to one or two VMs. With one or two, the
     loss of a single VM breaks the quorum, because a majority of the VMs must be up.
     """
-    down: Counter[tuple[str, str]] = Counter()  # control-plane VMs down at once, by (site id, cluster)
-    growth: Counter[tuple[str, str]] = Counter()  # added minus removed and lost control-plane VMs, by cluster
+    # control-plane VMs down at once, by (site id, cluster).
+    down: Counter[tuple[str, str]] = Counter()
+    # added minus removed and lost control-plane VMs, by cluster.
+    growth: Counter[tuple[str, str]] = Counter()
     for row in list_vm_rows(plan):
         if row.pool != _CONTROL_PLANE:
             continue
         cluster, effect = (row.site_id, row.cluster), compute_effect(row)
-        is_rolling = row.trigger in _ROLLING_TRIGGERS  # one VM after another
+        # One VM after another.
+        is_rolling = row.trigger in _ROLLING_TRIGGERS
         if effect in DISRUPTIVE_EFFECTS and not is_rolling:
             down[cluster] += 1
         if effect is Effect.PLACED:
@@ -66,15 +73,21 @@ def _describe_control_plane_losses(plan: Plan) -> Iterator[str]:
             growth[cluster] -= 1
     format_cluster = build_cluster_formatter(plan.placement_tables)
     for table in plan.placement_tables:
-        if table.pool != _CONTROL_PLANE or not table.total_count:  # not for a removed control plane
+        # Not for a removed control plane.
+        if table.pool != _CONTROL_PLANE or not table.total_count:
             continue
         cluster = (table.site_id, table.cluster)
         down_count, after = down[cluster], table.total_count
         before, name = after - growth[cluster], format_cluster(table)
-        if down_count and down_count * 2 >= after:  # no majority remains
-            yield f"{name} loses etcd quorum: {down_count} of {after} control-plane VMs down at once"
+        # No majority remains.
+        if down_count and down_count * 2 >= after:
+            yield (
+                f"{name} loses etcd quorum: {down_count} of {after} control-plane VMs down at once"
+            )
         elif after <= _MAX_FRAGILE < before:
-            yield f"{name} keeps {after} of {before} control-plane VMs; losing one breaks etcd quorum"
+            yield (
+                f"{name} keeps {after} of {before} control-plane VMs; losing one breaks etcd quorum"
+            )
 
 
 # Time of the removal of a node: the upgrade batch of its pool, or immediately.
@@ -97,15 +110,20 @@ class _Replicas(Struct):
 def _describe_workload_losses(plan: Plan) -> Iterator[str]:
     """Yield a clause per workload that has no pod at all for some time, or permanently."""
     removal_times = _compute_removal_times(plan)
-    workloads: dict[tuple[str, str], _Replicas] = {}  # by (address, workload name)
+    # By (address, workload name).
+    workloads: dict[tuple[str, str], _Replicas] = {}
     for row in plan.placements:
-        if KINDS[row.kind].runs_on_vms and _JOB not in row.pool:  # a pod of a workload (`pool`) other than a job
-            _add_pod_effect(workloads.setdefault((str(row.address), row.pool), _Replicas()), row, removal_times)
+        # A pod of a workload (`pool`) other than a job.
+        if KINDS[row.kind].runs_on_vms and _JOB not in row.pool:
+            _add_pod_effect(
+                workloads.setdefault((str(row.address), row.pool), _Replicas()), row, removal_times
+            )
     protected_workloads: set[str] = set()
     for upgrade in plan.upgrades:
         protected_workloads |= {f"{upgrade.cluster}/{name}" for name in upgrade.protected_workloads}
     for (_, name), replicas in workloads.items():
-        if not replicas.up:  # otherwise a pod is up at any time
+        # Otherwise a pod is up at any time.
+        if not replicas.up:
             yield from _describe_downtime(name, replicas, is_protected=name in protected_workloads)
 
 
@@ -114,27 +132,37 @@ def _describe_downtime(name: str, replicas: _Replicas, *, is_protected: bool) ->
     or new. Yield nothing if disrupted pods are replaced before the next ones stop. With `is_protected` a
     PodDisruptionBudget lets the drain wait for new pods.
     """
-    if not replicas.effects:  # pods are only removed and created
-        if replicas.removed and replicas.new:  # otherwise the workload is deleted or new
+    # pods are only removed and created.
+    if not replicas.effects:
+        # Otherwise the workload is deleted or new.
+        if replicas.removed and replicas.new:
             replica_text = select_word_form(
-                replicas.removed, "its only replica is", f"all of its {replicas.removed:,} replicas are"
+                replicas.removed,
+                "its only replica is",
+                f"all of its {replicas.removed:,} replicas are",
             )
             yield f"{name} is down for some time: {replica_text} re-created"
         return
     text = _describe_replica_effects(replicas.effects)
-    if replicas.effects.keys().isdisjoint((Effect.MOVED, Effect.RECREATED)):  # no pod comes back
+    # No pod comes back.
+    if replicas.effects.keys().isdisjoint((Effect.MOVED, Effect.RECREATED)):
         yield f"{name} has no replica left: {text}"
     # All pods are down at once: their nodes are lost without a drain, or drained in one batch.
-    elif replicas.removal_times == {_IMMEDIATE} or (len(replicas.removal_times) == 1 and not is_protected):
+    elif replicas.removal_times == {_IMMEDIATE} or (
+        len(replicas.removal_times) == 1 and not is_protected
+    ):
         yield f"{name} is down for some time: {text}"
 
 
-def _add_pod_effect(replicas: _Replicas, pod: PlacementChange, removal_times: Mapping[Node, _RemovalTime]) -> None:
+def _add_pod_effect(
+    replicas: _Replicas, pod: PlacementChange, removal_times: Mapping[Node, _RemovalTime]
+) -> None:
     """Add the effect of the plan on one pod to the counts of its workload (`replicas`): up, removed, new, or disrupted.
     A pod replaced in a rolling update counts as up. For a disrupted pod, add the time when its node is removed.
     """
     effect = compute_effect(pod)
-    is_rolling = pod.trigger in _ROLLING_TRIGGERS and effect is not Effect.UNPLACED  # an unplaced pod stays down
+    # An unplaced pod stays down.
+    is_rolling = pod.trigger in _ROLLING_TRIGGERS and effect is not Effect.UNPLACED
     if is_rolling or effect in (Effect.UNCHANGED, Effect.UPDATED):
         replicas.up += 1
     elif effect is Effect.REMOVED:
@@ -156,14 +184,24 @@ def _compute_removal_times(plan: Plan) -> dict[Node, _RemovalTime]:
     for upgrade in plan.upgrades:
         if upgrade.is_rolling:
             for pool in upgrade.pools:
-                batch_sizes[upgrade.site_id, upgrade.cluster, pool.pool] = max(pool.batch or pool.concurrent_vms, 1)
-    removed_counts: Counter[tuple[str, str, str]] = Counter()  # nodes so far, by (site id, cluster, pool)
-    batches: dict[int, _RemovalTime] = {}  # by identity of the row, because a node has several names
-    nodes = {node: row for node, row in collect_upgrade_nodes(plan).items() if row.trigger in _ROLLING_TRIGGERS}
-    rows = {id(row): row for row in nodes.values()}  # each row once
+                batch_sizes[upgrade.site_id, upgrade.cluster, pool.pool] = max(
+                    pool.batch or pool.concurrent_vms, 1
+                )
+    # nodes so far, by (site id, cluster, pool).
+    removed_counts: Counter[tuple[str, str, str]] = Counter()
+    # By identity of the row, because a node has several names.
+    batches: dict[int, _RemovalTime] = {}
+    nodes = {
+        node: row
+        for node, row in collect_upgrade_nodes(plan).items()
+        if row.trigger in _ROLLING_TRIGGERS
+    }
+    # Each row once.
+    rows = {id(row): row for row in nodes.values()}
     for row in sorted(rows.values(), key=lambda row: compute_number_sort_key(row.number)):
         pool_key = (row.site_id, row.cluster, row.pool)
-        batches[id(row)] = (*pool_key, removed_counts[pool_key] // batch_sizes[pool_key])  # nodes in order of number
+        # nodes in order of number.
+        batches[id(row)] = (*pool_key, removed_counts[pool_key] // batch_sizes[pool_key])
         removed_counts[pool_key] += 1
     return {node: batches[id(row)] for node, row in nodes.items()}
 
@@ -182,12 +220,15 @@ def _describe_replica_effects(effects: Mapping[Effect, int]) -> str:
     """
     verbs: Counter[tuple[str, str]] = Counter()
     for effect, count in effects.items():
-        verbs[_VERBS[effect]] += count  # two effects share a verb
+        # Two effects share a verb.
+        verbs[_VERBS[effect]] += count
     total = sum(verbs.values())
     if len(verbs) == 1:
         ((verb, plural_verb),) = verbs
         return select_word_form(
-            total, f"its only replica {verb}", f"all of its {format_count(total, 'replica')} {plural_verb}"
+            total,
+            f"its only replica {verb}",
+            f"all of its {format_count(total, 'replica')} {plural_verb}",
         )
     texts = [f"{count:,} {select_word_form(count, *verb)}" for verb, count in verbs.items()]
     return f"of its {format_count(total, 'replica')} {format_list(texts)}"
@@ -198,7 +239,10 @@ def describe_weakened_rules(plan: Plan) -> Iterator[str]:
     for change in plan.changes:
         if change.address.type != _RULE:
             continue
-        before, after = get_text(change.before, "enforcement"), get_text(change.after, "enforcement")
+        before, after = (
+            get_text(change.before, "enforcement"),
+            get_text(change.after, "enforcement"),
+        )
         if change.action in _REMOVALS:
             yield f"Separation rule {change.address} is deleted"
         elif (before, after) == ("deny", "warn"):

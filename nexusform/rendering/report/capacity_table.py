@@ -37,7 +37,10 @@ class _EqualSites(Struct, frozen=True):
 
 
 def build_capacity_table(
-    capacity: Sequence[SiteSkuCapacity], other_capacity: Sequence[SiteResourceCapacity], *, has_unchanged: bool = False
+    capacity: Sequence[SiteSkuCapacity],
+    other_capacity: Sequence[SiteResourceCapacity],
+    *,
+    has_unchanged: bool = False,
 ) -> tuple[Table, str]:
     """Return a table of the spare capacity of sites before and after the plan, and a note with the number of unchanged
     ones ("" if all or none are). A site has a row per figure, such as the free VMs of its largest SKU. Sites with equal
@@ -45,19 +48,30 @@ def build_capacity_table(
     """
     rows_by_site = group_by(capacity, lambda row: row.site_id)
     figures = _build_site_figures(rows_by_site, other_capacity)
-    changed_ids = [id_ for id_ in figures if any(figure.before != figure.after for figure in figures[id_])]
+    changed_ids = [
+        id_ for id_ in figures if any(figure.before != figure.after for figure in figures[id_])
+    ]
     shown_ids = figures if has_unchanged or not changed_ids else changed_ids
     groups = _group_equal_sites(shown_ids, rows_by_site, figures)
-    if len(groups) == 1:  # the first header has the names of the sites, else each row
+    # The first header has the names of the sites, else each row.
+    if len(groups) == 1:
         scope = groups[0].names if groups[0].sites == 1 else f"{groups[0].names}, each"
         table_rows = _build_rows(groups[0].figures)
     else:
         scope = "site"
-        table_rows = [row for group in groups for row in _build_rows(group.figures, f"{group.names}: ")]
+        table_rows = [
+            row for group in groups for row in _build_rows(group.figures, f"{group.names}: ")
+        ]
     unchanged_count = len(figures) - len(changed_ids)
-    note = f"{format_count(unchanged_count, 'site')} unchanged." if 0 < unchanged_count < len(figures) else ""
+    note = (
+        f"{format_count(unchanged_count, 'site')} unchanged."
+        if 0 < unchanged_count < len(figures)
+        else ""
+    )
     headers, caption = (scope, "before", "after"), "Capacity before and after"
-    return Table(headers, tuple(table_rows), number_columns=frozenset({1, 2}), caption=caption), note
+    return Table(
+        headers, tuple(table_rows), number_columns=frozenset({1, 2}), caption=caption
+    ), note
 
 
 def _group_equal_sites(
@@ -86,7 +100,8 @@ def _build_rows(figures: Iterable[_CapacityTableRow], prefix: str = "") -> list[
 
 
 def _build_site_figures(
-    rows_by_site: Mapping[str, Sequence[SiteSkuCapacity]], other_capacity: Sequence[SiteResourceCapacity]
+    rows_by_site: Mapping[str, Sequence[SiteSkuCapacity]],
+    other_capacity: Sequence[SiteResourceCapacity],
 ) -> dict[str, tuple[_CapacityTableRow, ...]]:
     """Build the table rows of every site, in plan order: VM capacity, then the scarcest other resource of each kind if
     any site has data about them. The first row of a site is its largest SKU.
@@ -96,16 +111,22 @@ def _build_site_figures(
     figures = {site: tuple(_list_figures(rows, free_label)) for site, rows in rows_by_site.items()}
     resources_by_site = group_by(other_capacity, lambda row: row.site_id)
     if resources_by_site.keys().isdisjoint(rows_by_site):
-        return figures  # further rows would be `-` on every site
+        # further rows would be `-` on every site.
+        return figures
     for site in figures:
         site_resources = resources_by_site.get(site, [])
         for kind, label in _OTHER_LABELS.items():
             row = find_scarcest_resource(site_resources, kind)
-            before = after = "-"  # if the site has no such resource
+            # If the site has no such resource.
+            before = after = "-"
             is_worse = False
             if row is not None:
-                before, after = format_spare_resources(row, row.free_before), format_spare_resources(row, row.free)
-                is_worse = row.free is not None and row.free < (row.free_before or 0)  # from unknown to a deficit, too
+                before, after = (
+                    format_spare_resources(row, row.free_before),
+                    format_spare_resources(row, row.free),
+                )
+                # From unknown to a deficit, too.
+                is_worse = row.free is not None and row.free < (row.free_before or 0)
             figures[site] += (_CapacityTableRow(label, before, after, is_worse),)
     return figures
 
@@ -119,20 +140,26 @@ def _list_figures(rows: Sequence[SiteSkuCapacity], free_label: str) -> Iterator[
     before = [row.before for row in rows if row.before is not None]
     after = [row.after for row in rows if row.after is not None]
     for label, (format_figure, compute_deficit) in {free_label: _FREE, **_FURTHER_MEASURES}.items():
-        if not before:  # a new site
+        # A new site.
+        if not before:
             yield _CapacityTableRow(label, before="-", after=format_figure(after), is_worse=False)
-        elif not after:  # a removed site
+        elif not after:
+            # A removed site.
             yield _CapacityTableRow(label, format_figure(before), after="-", is_worse=False)
         else:
             is_worse = compute_deficit(after) > compute_deficit(before)
             yield _CapacityTableRow(label, format_figure(before), format_figure(after), is_worse)
 
 
-def _list_clusters_without_surge(capacities: Sequence[SpareCapacity]) -> tuple[list[str], list[str]]:
+def _list_clusters_without_surge(
+    capacities: Sequence[SpareCapacity],
+) -> tuple[list[str], list[str]]:
     """Return the clusters without capacity for the surge VMs of an upgrade, and those with uncertain capacity."""
-    insufficient: dict[str, None] = {}  # each cluster once, in order
+    # Each cluster once, in order.
+    insufficient: dict[str, None] = {}
     uncertain: dict[str, None] = {}
-    for capacity in capacities:  # of one SKU each
+    # Of one SKU each.
+    for capacity in capacities:
         insufficient |= dict.fromkeys(capacity.no_surge_clusters)
         uncertain |= dict.fromkeys(capacity.uncertain_surge_clusters)
     only_uncertain = [cluster for cluster in uncertain if cluster not in insufficient]
@@ -154,11 +181,14 @@ def _format_surge_capacity(capacities: Sequence[SpareCapacity]) -> str:
 def _compute_surge_deficit(capacities: Sequence[SpareCapacity]) -> int:
     """Return a higher number for more clusters without certain surge capacity, to compare before and after."""
     insufficient, uncertain = _list_clusters_without_surge(capacities)
-    return 2 * len(insufficient) + len(uncertain)  # from uncertain to insufficient is also worse
+    # From uncertain to insufficient is also worse.
+    return 2 * len(insufficient) + len(uncertain)
 
 
 # The text and the deficit of a figure.
-_Measure: TypeAlias = tuple[Callable[[Sequence[SpareCapacity]], str], Callable[[Sequence[SpareCapacity]], int]]
+_Measure: TypeAlias = tuple[
+    Callable[[Sequence[SpareCapacity]], str], Callable[[Sequence[SpareCapacity]], int]
+]
 _FREE: Final[_Measure] = (lambda side: str(side[0].free_interval), lambda side: -side[0].free)
 _FURTHER_MEASURES: Final[Mapping[str, _Measure]] = {
     "with one rack down": (

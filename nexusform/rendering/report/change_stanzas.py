@@ -12,7 +12,13 @@ from nexusform.placement_kinds.placement_kind import KINDS, MAPS
 from nexusform.plans.plan import Action, OutputChange, Plan
 from nexusform.rendering.notation.hcl_text import PathMarks
 from nexusform.rendering.report import plan_sentences
-from nexusform.rendering.report.difference_tree import ABSENT, CHANGED, DELETED, Comparison, DifferenceNode
+from nexusform.rendering.report.difference_tree import (
+    ABSENT,
+    CHANGED,
+    DELETED,
+    Comparison,
+    DifferenceNode,
+)
 from nexusform.rendering.report.object_rows import (
     NO_PLACEMENTS,
     PlacementCounts,
@@ -25,7 +31,8 @@ from nexusform.resources.address import Address
 
 # Machines follow from the arguments of a rack, so they are listed only if they change.
 _MACHINES: Final = "machines"
-REJECTED: Final = " (rejected)"  # end of the headline of a change rejected by its provider
+# end of the headline of a change rejected by its provider.
+REJECTED: Final = " (rejected)"
 
 # A status per cluster follows from the bindings; `show` prints it in full.
 _STATUSES: Final = "placement_statuses"
@@ -54,13 +61,22 @@ def build_stanzas(
     stanzas = []
     for change in plan.reported_changes:
         counts = placement_counts.get(change.address, NO_PLACEMENTS)
-        after = change.before if change.action is Action.FORGET else change.after  # a forgotten object is unchanged
-        marks = PathMarks.create(change.sensitive_before, change.sensitive_after, change.replace_paths)
-        texts = _build_condensed_texts(
-            change.before, change.after, counts, placements_follow=(detail is not ShownPlacements.NONE)
+        # A forgotten object is unchanged.
+        after = change.before if change.action is Action.FORGET else change.after
+        marks = PathMarks.create(
+            change.sensitive_before, change.sensitive_after, change.replace_paths
         )
-        comparison = Comparison(show_unchanged=bool(change.importing))  # an import shows the whole object
-        body = comparison.compare_objects(change.before, after, find_schema(change.address), marks, texts)
+        texts = _build_condensed_texts(
+            change.before,
+            change.after,
+            counts,
+            placements_follow=(detail is not ShownPlacements.NONE),
+        )
+        # An import shows the whole object.
+        comparison = Comparison(show_unchanged=bool(change.importing))
+        body = comparison.compare_objects(
+            change.before, after, find_schema(change.address), marks, texts
+        )
         headline = plan_sentences.format_headline(change)
         if str(change.address) in plan.rejected:
             headline += REJECTED
@@ -85,9 +101,14 @@ def build_drift_stanzas(plan: Plan, registries: PluginRegistries) -> tuple[Chang
         if drift.after is None:
             symbol, headline = DELETED, "has been deleted"
             # A deleted object shows only the number of its placements, as "(53 removed)".
-            texts = _build_condensed_texts(drift.before, None, NO_PLACEMENTS, placements_follow=False)
-        marks = PathMarks.create(drift.sensitive, drift.sensitive)  # of the old and new side
-        body = Comparison().compare_objects(drift.before, drift.after, find_schema(drift.address), marks, texts)
+            texts = _build_condensed_texts(
+                drift.before, None, NO_PLACEMENTS, placements_follow=False
+            )
+        # Of the old and new side.
+        marks = PathMarks.create(drift.sensitive, drift.sensitive)
+        body = Comparison().compare_objects(
+            drift.before, drift.after, find_schema(drift.address), marks, texts
+        )
         stanza = ChangeStanza(
             address=str(drift.address),
             symbol=symbol,
@@ -108,7 +129,8 @@ def format_block_header(address: Address) -> str:
 
 def compare_output(output: OutputChange) -> DifferenceNode:
     """Return the change of an output as a tree."""
-    sensitive_paths: tuple[Path, ...] = ((),) if output.sensitive else ()  # the empty path: the whole value
+    # The empty path: the whole value.
+    sensitive_paths: tuple[Path, ...] = ((),) if output.sensitive else ()
     marks = PathMarks.create(sensitive_paths, sensitive_paths)
     before = ABSENT if output.action is Action.CREATE else output.before
     after = ABSENT if output.action is Action.DELETE else output.after
@@ -132,18 +154,22 @@ def _build_condensed_texts(
         old, new = _get_mapping_attribute(before, name), _get_mapping_attribute(after, name)
         changes = format_counts(counts.list_counts(kind))
         if changes and (old or new):
-            if not KINDS[kind].is_nested:  # the entries of a nested map (by cluster, workload) are no placements
+            # The entries of a nested map (by cluster, workload) are no placements.
+            if not KINDS[kind].is_nested:
                 changed_names = {name for row_kind, name in counts.objects if row_kind == kind}
                 changes += _describe_further_entries(old, new, changed_names)
             hint = ", see below" if placements_follow else ""
             texts[name] = f"({', '.join(changes)}{hint})"
-        elif new and not before:  # a new object, without counts of its placements
+        elif new and not before:
+            # A new object, without counts of its placements.
             texts[name] = f"({len(new):,} placed)"
-        elif old and not after:  # a deleted object, such as a drift
+        elif old and not after:
+            # A deleted object, such as a drift.
             texts[name] = f"({len(old):,} removed)"
     texts |= _format_changed_lists(before, after)
     machines = _get_mapping_attribute(before, _MACHINES) or _get_mapping_attribute(after, _MACHINES)
-    if machines and (before is None or after is None):  # of a whole rack; changed machines are listed by name
+    # Of a whole rack; changed machines are listed by name.
+    if machines and (before is None or after is None):
         texts[_MACHINES] = f"({format_count(len(machines), 'machine')})"
     return texts
 
@@ -163,7 +189,9 @@ def _format_changed_lists(before: _Side, after: _Side) -> dict[str, str]:
     conditions = _get_changed_list(before, after, _CONDITIONS)
     if conditions:
         last = conditions[-1]
-        texts[_CONDITIONS] = f"(predicted: {last.get('type')} {last.get('status')}, {last.get('reason')})"
+        texts[_CONDITIONS] = (
+            f"(predicted: {last.get('type')} {last.get('status')}, {last.get('reason')})"
+        )
     statuses = _get_changed_list(before, after, _STATUSES)
     if statuses:
         texts[_STATUSES] = f"({format_count(len(statuses), 'cluster')})"

@@ -43,7 +43,9 @@ _NESTED_KINDS: Final = (NodeKind.LIST, NodeKind.MAP, NodeKind.OBJECT)
 _MAX_PATHS: Final = 4
 
 
-def describe_changes(change: Change, schema: BlockSchema | None, placement_clauses: tuple[str, ...]) -> tuple[str, ...]:
+def describe_changes(
+    change: Change, schema: BlockSchema | None, placement_clauses: tuple[str, ...]
+) -> tuple[str, ...]:
     """Return clauses about the changes of an object: `count 2 -> 3`. If no argument changes, return the
     `placement_clauses` about its placed objects. Without any, return a clause about an unfinished apply or computed
     values, and () for no change.
@@ -56,7 +58,8 @@ def describe_changes(change: Change, schema: BlockSchema | None, placement_claus
     clauses = tuple(_build_clauses(tree, schema, texts, machines)) or placement_clauses
     if clauses:
         return clauses
-    unfinished = get_mapping(change.private, UNFINISHED_KEY)  # of an earlier apply, failed or in progress
+    # Of an earlier apply, failed or in progress.
+    unfinished = get_mapping(change.private, UNFINISHED_KEY)
     if unfinished.get("in_progress"):
         return ("continues an earlier apply",)
     # `-details` lists changed computed values.
@@ -67,7 +70,8 @@ def describe_drift(drift: Drift, schema: BlockSchema | None) -> tuple[str, ...]:
     """Return clauses about the changes of an object made outside of nexusform."""
     marks = PathMarks.create(drift.sensitive, drift.sensitive)
     tree = Comparison().compare_objects(drift.before, drift.after, schema, marks)
-    return tuple(_build_clauses(tree, schema=None))  # a schema would omit computed attributes
+    # A schema would omit computed attributes.
+    return tuple(_build_clauses(tree, schema=None))
 
 
 def _describe_manifest_changes(change: Change, tree: DifferenceNode) -> dict[str, tuple[str, ...]]:
@@ -79,8 +83,11 @@ def _describe_manifest_changes(change: Change, tree: DifferenceNode) -> dict[str
         if child.kind not in (NodeKind.TEXT, NodeKind.JSON) or child.symbol != CHANGED:
             continue
         name = child.name
-        fields = compare_manifests(get_value_at_path(change.before, name), get_value_at_path(change.after, name))
-        prefix = "" if any(field.title for field in fields) else f"{name} "  # a title (`Deployment web`) is enough
+        fields = compare_manifests(
+            get_value_at_path(change.before, name), get_value_at_path(change.after, name)
+        )
+        # A title (`Deployment web`) is enough.
+        prefix = "" if any(field.title for field in fields) else f"{name} "
         clauses[name] = tuple(f"{prefix}{clause}" for clause in describe_manifest_changes(fields))
     return clauses
 
@@ -90,9 +97,13 @@ def _describe_nested_changes(change: Change, tree: DifferenceNode) -> dict[str, 
     clauses = {}
     for child in filter(_has_nested_changes, tree.children):
         marks = build_path_trie((*change.sensitive_before, *change.sensitive_after))
-        old, new = get_value_at_path(change.before, child.name), get_value_at_path(change.after, child.name)
+        old, new = (
+            get_value_at_path(change.before, child.name),
+            get_value_at_path(change.after, child.name),
+        )
         paths = describe_changed_paths(child.name, old, new, marks)
-        if len(paths) <= _MAX_PATHS:  # more are described by their argument only
+        # More are described by their argument only.
+        if len(paths) <= _MAX_PATHS:
             clauses[child.name] = tuple(paths)
     return clauses
 
@@ -117,9 +128,11 @@ def _build_clauses(
     """
     clauses: list[str] = []
     for child in tree.children:
-        if child.symbol and _is_configurable(child.name, schema):  # changed, and an argument of users
+        # changed, and an argument of users.
+        if child.symbol and _is_configurable(child.name, schema):
             clause = f"{child.name} {_format_changed_value(child)}"
-            if child.forces_replacement:  # a labelled block, such as an agent pool, is replaced without its resource
+            # A labelled block, such as an agent pool, is replaced without its resource.
+            if child.forces_replacement:
                 clause += f" (replaces this {tree.name})" if tree.label else " (forces replacement)"
             clauses += texts.get(child.name) or [clause]
     return [*clauses, *_build_block_clauses(tree.blocks, schema, machines)]
@@ -131,18 +144,23 @@ def _build_block_clauses(
     """Yield the clauses about changed nested blocks: `pool1,2 count 4 -> 5`. Equally changed blocks share a clause. If
     all of the `machines` of a rack change, they are `all 16 machines`.
     """
-    names_by_change: dict[tuple[str, tuple[str, ...]], list[str]] = {}  # of equally changed blocks
+    # Of equally changed blocks.
+    names_by_change: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for block in blocks:
         if block.symbol:
             nested = schema.blocks.get(block.name) if schema else None
             block_clauses = _describe_block(block, nested.schema if nested else None)
-            names_by_change.setdefault((block.symbol, block_clauses), []).append(block.label or block.name)
+            names_by_change.setdefault((block.symbol, block_clauses), []).append(
+                block.label or block.name
+            )
     for (symbol, block_clauses), names in names_by_change.items():
-        if machines >= set(names):  # the blocks are machines of the rack
+        # The blocks are machines of the rack.
+        if machines >= set(names):
             is_whole_rack = len(machines) > 1 and len(names) == len(machines)
             subject = f"all {len(names):,} machines" if is_whole_rack else format_names(names)
             if symbol == DELETED:
-                subject += " no longer"  # their settings are deleted: ` (evacuate = true)` follows
+                # Their settings are deleted: ` (evacuate = true)` follows.
+                subject += " no longer"
         else:
             subject = f"{_SIGNS.get(symbol, '')}{format_names(names)}"
         yield from (f"{subject}{clause}" for clause in block_clauses)
@@ -158,7 +176,8 @@ def _describe_block(block: DifferenceNode, schema: BlockSchema | None) -> tuple[
     attributes = schema.attributes if schema else {}
     texts = []
     for child in block.children:
-        if child.kind is not NodeKind.LEAF:  # a compound value has no short form
+        # A compound value has no short form.
+        if child.kind is not NodeKind.LEAF:
             continue
         value = child.old if child.symbol == DELETED else child.new
         is_default = child.name in attributes and value == attributes[child.name].default
@@ -171,12 +190,14 @@ def _describe_block(block: DifferenceNode, schema: BlockSchema | None) -> tuple[
 
 def _is_configurable(name: str, schema: BlockSchema | None) -> bool:
     """Return whether users can set an argument, unlike a computed one. Without a schema, assume that they can."""
-    if name in MAPS:  # a computed map of placed VMs, bindings or pods
+    # A computed map of placed VMs, bindings or pods.
+    if name in MAPS:
         return False
     if schema is None:
         return True
     block_orders = map(get_order_attribute, schema.blocks)
-    if name in block_orders:  # computed from the positions of blocks in the configuration
+    # computed from the positions of blocks in the configuration.
+    if name in block_orders:
         return False
     attribute = schema.attributes.get(name)
     return attribute is not None and attribute.is_configurable
@@ -217,12 +238,14 @@ def _format_part_changes(node: DifferenceNode) -> str:
     for symbol, verb in _PART_VERBS.items():
         parts = parts_by_symbol.get(symbol, [])
         part_names = list(map(_get_part_name, parts))
-        count_text = format_counts([(len(parts), verb)])  # empty without parts
+        # empty without parts.
+        count_text = format_counts([(len(parts), verb)])
         count_texts += count_text
         if not all(part_names):
             texts += count_text
         elif symbol == CHANGED:
-            texts += map(_format_changed_part, parts)  # with the values of each
+            # With the values of each.
+            texts += map(_format_changed_part, parts)
         elif parts:
             texts.append(f"{', '.join(part_names)} {verb}")
     text = ", ".join(texts) or "changed"
@@ -262,15 +285,21 @@ def describe_changed_paths(name: str, old: Any, new: Any, marks: Any) -> list[st
     from deepdiff import DeepDiff
     from deepdiff.helper import notpresent
 
-    tree = DeepDiff(old, new, view="tree", ignore_numeric_type_changes=True, threshold_to_diff_deeper=0)
+    tree = DeepDiff(
+        old, new, view="tree", ignore_numeric_type_changes=True, threshold_to_diff_deeper=0
+    )
     parts: list[tuple[Path, Any, Any]] = []
-    for levels in tree.values():  # by kind of difference
+    # By kind of difference.
+    for levels in tree.values():
         for level in levels:
             old_part = _ABSENT if level.t1 is notpresent else level.t1
             new_part = _ABSENT if level.t2 is notpresent else level.t2
             parts.append(((name, *level.path(output_format="list")), old_part, new_part))
     parts.sort(key=_get_order)  # by path
-    return [_describe_part(path, before, after, is_hidden=_is_marked(path, marks)) for path, before, after in parts]
+    return [
+        _describe_part(path, before, after, is_hidden=_is_marked(path, marks))
+        for path, before, after in parts
+    ]
 
 
 def _get_order(part: tuple[Path, Any, Any]) -> list[tuple[bool, str]]:
@@ -285,10 +314,12 @@ def _is_marked(path: Path, marks: Any) -> bool:
     """
     node = marks
     for step in path:
-        if node.__class__ is not dict:  # the marks end above the path: all of the value is marked (True), or nothing
+        # The marks end above the path: all of the value is marked (True), or nothing.
+        if node.__class__ is not dict:
             return node is True
         node = node.get(step)
-    return node is not None  # a mark at the path, or marks of parts below it
+    # A mark at the path, or marks of parts below it.
+    return node is not None
 
 
 def _describe_part(path: Path, old: Any, new: Any, *, is_hidden: bool) -> str:
@@ -300,7 +331,11 @@ def _describe_part(path: Path, old: Any, new: Any, *, is_hidden: bool) -> str:
         return f"{text} {SENSITIVE}"
     if old is _ABSENT:
         return f"{text} = {_format_value(new)}"
-    return f"{text} removed" if new is _ABSENT else f"{text} {_format_value(old)} -> {_format_value(new)}"
+    return (
+        f"{text} removed"
+        if new is _ABSENT
+        else f"{text} {_format_value(old)} -> {_format_value(new)}"
+    )
 
 
 def _format_value(plain: Any) -> str:
@@ -312,7 +347,9 @@ def _format_value(plain: Any) -> str:
     if plain.__class__ is list:
         return f"[{format_count(len(plain), 'element')}]" if plain else "[]"
     text = format_scalar(plain)
-    return text if len(text) <= _MAX_PATH_VALUE_LENGTH else f"{text[: _MAX_PATH_VALUE_LENGTH - 4]}..."
+    return (
+        text if len(text) <= _MAX_PATH_VALUE_LENGTH else f"{text[: _MAX_PATH_VALUE_LENGTH - 4]}..."
+    )
 
 
 def _format_object(plain: dict[str, Any]) -> str:
@@ -320,7 +357,8 @@ def _format_object(plain: dict[str, Any]) -> str:
     or list, or too long for its line, becomes its number of attributes: `{12 attributes}`.
     """
     size = f"{{{format_count(len(plain), 'attribute')}}}"
-    entries = {name: value for name, value in plain.items() if value is not None}  # null: not set
+    # null: not set.
+    entries = {name: value for name, value in plain.items() if value is not None}
     if {dict, list} & {value.__class__ for value in entries.values()}:
         return size
     text = ", ".join(f"{name} = {format_scalar(value)}" for name, value in entries.items())
@@ -333,7 +371,8 @@ def format_path(path: Path) -> str:
     for step in path[1:]:
         if isinstance(step, int):
             text += f"[{step}]"
-        elif format_attribute_name(step) == step and "-" not in step:  # readable after a dot
+        elif format_attribute_name(step) == step and "-" not in step:
+            # readable after a dot.
             text += f".{step}"
         else:
             text += f"[{quote_string(step)}]"

@@ -48,7 +48,10 @@ from nexusform.plans.impact.object_effects import (
 )
 from nexusform.plans.plan import Action, PlacementAction, Plan, is_fully_decided
 from nexusform.plans.plan_checks import GuardRailResult, PreviousPlanDifferences, ProgramCheck
-from nexusform.rendering.report.availability_losses import describe_weakened_rules, find_availability_losses
+from nexusform.rendering.report.availability_losses import (
+    describe_weakened_rules,
+    find_availability_losses,
+)
 from nexusform.rendering.report.folding import format_names
 from nexusform.rendering.report.placement_rows import list_vm_rows, select_vm_rows
 from nexusform.scheduling.racks.vms import Interval
@@ -57,7 +60,8 @@ _MAX_SITES: Final = 6
 _MAX_ERRORS: Final = 3
 _MAX_NAMES: Final = 3
 _MINUTES_PER_HOUR: Final = 60
-_MAX_MINUTES: Final = 180  # longer times are in hours
+# longer times are in hours.
+_MAX_MINUTES: Final = 180
 
 
 class DecisionLine(Struct, frozen=True):
@@ -74,9 +78,13 @@ def build_decision_lines(plan: Plan) -> tuple[DecisionLine, ...]:
         failure = DecisionLine("Plan failed", (f"{errors}. No changes were made.",))
         if not plan.guard_rails:
             return (failure,)
-        return (failure, DecisionLine("Guard rails", tuple(_describe_guard_rails(plan.guard_rails))))
+        return (
+            failure,
+            DecisionLine("Guard rails", tuple(_describe_guard_rails(plan.guard_rails))),
+        )
     decision = build_decision(plan)
-    losses_in_impact = describe_lost_vms(plan)  # not to be repeated as a risk
+    # Not to be repeated as a risk.
+    losses_in_impact = describe_lost_vms(plan)
     other_losses = [loss for loss in find_availability_losses(plan) if loss not in losses_in_impact]
     partial_text = ""
     if plan.targets or plan.excludes:
@@ -85,7 +93,9 @@ def build_decision_lines(plan: Plan) -> tuple[DecisionLine, ...]:
         partial_text = f"({option}): {changed}; others were not planned"
     lines = (
         DecisionLine("Partial plan", (partial_text,)),
-        DecisionLine("Impact", (_describe_impact(plan, decision.impact), *_describe_changed_clusters(plan))),
+        DecisionLine(
+            "Impact", (_describe_impact(plan, decision.impact), *_describe_changed_clusters(plan))
+        ),
         DecisionLine("Risk", (*describe_weakened_rules(plan), *other_losses)),
         DecisionLine("Blocked", tuple(list_blocking_reasons(plan))),
         DecisionLine("Capacity", tuple(_describe_spare_capacity(decision.capacity))),
@@ -112,29 +122,43 @@ def _describe_impact(plan: Plan, figures: ImpactSummary) -> str:
     about running objects share a part. Stopped, waiting and destroyed objects follow, each after a semicolon.
     """
     outside_upgrades = count_effects(select_rows_outside_upgrades(plan))
-    clauses = [*_describe_upgraded(plan), *describe_effects(outside_upgrades, LOSS_EFFECTS), *describe_lost_vms(plan)]
-    stop_clauses: list[str] = []  # one at most
+    clauses = [
+        *_describe_upgraded(plan),
+        *describe_effects(outside_upgrades, LOSS_EFFECTS),
+        *describe_lost_vms(plan),
+    ]
+    # One at most.
+    stop_clauses: list[str] = []
     if figures.stopped:
         stopped = format_count(figures.stopped, "VM")
-        stop_clauses.append(f"{stopped} to stop for machine actions, at most {figures.max_stopped:,} at a time")
+        stop_clauses.append(
+            f"{stopped} to stop for machine actions, at most {figures.max_stopped:,} at a time"
+        )
     unpredicted = count_unpredicted_resources(plan)
-    if not clauses:  # no other running object is affected: move the clause on stopped VMs, if any, to the front
+    # No other running object is affected: move the clause on stopped VMs, if any, to the front.
+    if not clauses:
         scope = " by the predicted changes" if unpredicted else ""
         clauses, stop_clauses = stop_clauses or [f"no running workload affected{scope}"], []
     elif figures.max_down:
         clusters = {(row.site_id, row.cluster) for row in list_vm_rows(plan)}
         scope = " per cluster" if len(clusters) > 1 else ""
         clauses.append(f"at most {figures.max_down:,} down at a time{scope}")
-    elif plan.upgrades:  # each pool creates new VMs before it drains old ones
+    elif plan.upgrades:
+        # Each pool creates new VMs before it drains old ones.
         clauses.append("capacity never drops")
     if figures.minutes is not None:
         minutes = figures.minutes.max
         hours = -(-minutes // _MINUTES_PER_HOUR)  # rounded up
         duration = f"{minutes} min" if minutes <= _MAX_MINUTES else f"{hours:,} h"
         clauses.append(f"drains up to {duration}")
-    further_clauses = [*stop_clauses, *format_effect_clauses(count_effects(plan.placements), [Effect.WAITING])]
+    further_clauses = [
+        *stop_clauses,
+        *format_effect_clauses(count_effects(plan.placements), [Effect.WAITING]),
+    ]
     if plan.to_destroy:
-        further_clauses.append(f"{format_count(plan.to_destroy, 'object')} to {_choose_destruction_verb(plan)}")
+        further_clauses.append(
+            f"{format_count(plan.to_destroy, 'object')} to {_choose_destruction_verb(plan)}"
+        )
     if unpredicted:
         further_clauses.append(f"{format_count(unpredicted, 'resource')} not predicted")
     return "; ".join([", ".join(clauses), *further_clauses])
@@ -159,7 +183,8 @@ def _describe_changed_clusters(plan: Plan) -> Iterator[str]:
     """
     total = len({(site.id, pool.cluster) for site in plan.sites for pool in site.pools})
     rows = select_vm_rows(plan, *_CHANGES)
-    if not rows or total <= _MIN_CLUSTERS:  # the changes name few clusters
+    # The changes name few clusters.
+    if not rows or total <= _MIN_CLUSTERS:
         return
     changed = {(row.site_id, row.cluster) for row in rows}
     has_only_new_vms = {row.action for row in rows} == {PlacementAction.PLACE}
@@ -167,7 +192,9 @@ def _describe_changed_clusters(plan: Plan) -> Iterator[str]:
     if len(changed) == total:
         yield f"{verb} in all {total:,} clusters"
     else:
-        names = format_names(sorted({cluster for _, cluster in changed}, key=compute_natural_sort_key), _MAX_CLUSTERS)
+        names = format_names(
+            sorted({cluster for _, cluster in changed}, key=compute_natural_sort_key), _MAX_CLUSTERS
+        )
         yield f"{verb} in {len(changed):,} of {total:,} clusters: {names}"
 
 
@@ -178,7 +205,12 @@ def _describe_upgraded(plan: Plan) -> list[str]:
         return []
     from nexusform.rendering.report.upgrade_sentences import describe_upgrades
 
-    return [f"{format_count(count, 'VM')} to re-create ({format_list(describe_upgrades(plan.upgrades))})"]
+    return [
+        (
+            f"{format_count(count, 'VM')} to re-create "
+            f"({format_list(describe_upgrades(plan.upgrades))})"
+        )
+    ]
 
 
 def describe_effects(counts: Sequence[EffectCount], effects: Iterable[Effect]) -> list[str]:
@@ -191,7 +223,8 @@ def describe_effects(counts: Sequence[EffectCount], effects: Iterable[Effect]) -
             continue
         if effect in _VERBS:
             clauses.append(_format_effect_clause(effect, rows))
-        else:  # UNPLACED or LOST: the objects lose their host
+        else:
+            # UNPLACED or LOST: the objects lose their host.
             clauses += format_effect_clauses(rows, [effect])
     return clauses
 
@@ -249,7 +282,11 @@ def _format_amount(count: Interval) -> str:
     """Format a count, or its bounds if not exact."""
     if count.is_exact:
         return f"{count.minimum:,}"
-    return f"{count.minimum:,} or {count.maximum:,}" if count.maximum == count.minimum + 1 else f"{count}"
+    return (
+        f"{count.minimum:,} or {count.maximum:,}"
+        if count.maximum == count.minimum + 1
+        else f"{count}"
+    )
 
 
 def _describe_upgrade_capacity(decision: PlanDecisionSummary) -> str:
@@ -257,14 +294,16 @@ def _describe_upgrade_capacity(decision: PlanDecisionSummary) -> str:
     Next are clusters with unknown capacity, the cause, and the number of the others. Return "" without upgrades.
     """
     has_several_sites = len({upgrade.site for upgrade in decision.upgrades}) > 1
-    names: dict[str, list[str]] = {}  # of clusters, by result of the upgrade
+    # Of clusters, by result of the upgrade.
+    names: dict[str, list[str]] = {}
     for upgrade in decision.upgrades:
         name = f"{upgrade.site}/{upgrade.cluster}" if has_several_sites else upgrade.cluster
         names.setdefault(upgrade.result, []).append(name)
     if names.keys() == {SUFFICIENT}:
         return "surge capacity for every cluster"
     insufficient, sufficient = names.pop(INSUFFICIENT, []), names.pop(SUFFICIENT, [])
-    unknown = chain.from_iterable(names.values())  # the only other result
+    # The only other result.
+    unknown = chain.from_iterable(names.values())
     lacks_data = any(row.lacks_data for row in decision.capacity)
     cause = "data is missing" if lacks_data else "NUMA use unknown"
     clauses = (
@@ -283,8 +322,12 @@ def _describe_confidence(plan: Plan, figures: PlacementConfidenceSummary) -> Ite
     if plan.missing_data:
         yield f"no data on {', '.join(plan.missing_data)}"
     if figures.pods:
-        text = f"{figures.certain_pods:,} of {figures.pods:,} {select_word_form(figures.pods, 'pod')} certain"
-        doubts: list[str] = []  # `2 depend on a`, `1 on b`: only the first one has a verb
+        text = (
+            f"{figures.certain_pods:,} of {figures.pods:,} "
+            f"{select_word_form(figures.pods, 'pod')} certain"
+        )
+        # `2 depend on a`, `1 on b`: only the first one has a verb.
+        doubts: list[str] = []
         for assumption, count in figures.doubts.items():
             verb = "" if doubts else f" {select_word_form(count, 'depends', 'depend')}"
             doubts.append(f"{count:,}{verb} on {assumption}")
@@ -295,10 +338,17 @@ def _describe_vm_confidence(plan: Plan, figures: PlacementConfidenceSummary) -> 
     """Yield a clause on the certainty of the predicted locations of placed VMs; nothing without any. A rack count is
     exact if the pool has the same number of VMs on the rack in every sample; a machine if it is the same in every one.
     """
-    placed, rack_known, machine_known = figures.vms, figures.exact_rack_counts, figures.exact_machines  # numbers of VMs
+    # numbers of VMs.
+    placed, rack_known, machine_known = (
+        figures.vms,
+        figures.exact_rack_counts,
+        figures.exact_machines,
+    )
     if not placed:
         return
-    platforms = sorted({table.platform or "Azure" for table in plan.placement_tables if table.placed})
+    platforms = sorted(
+        {table.platform or "Azure" for table in plan.placement_tables if table.placed}
+    )
     chooser = f"{' and '.join(platforms)} {select_word_form(len(platforms), 'picks', 'pick')}"
     if is_fully_decided(plan.placement_tables):
         yield "exact; nexusform decides every location"
@@ -307,7 +357,8 @@ def _describe_vm_confidence(plan: Plan, figures: PlacementConfidenceSummary) -> 
     elif not rack_known:
         yield f"low; {chooser} rack and machine"
     else:
-        is_all = rack_known == placed and placed > 2  # never `all 1` or `all 2`
+        # Never `all 1` or `all 2`.
+        is_all = rack_known == placed and placed > 2
         share = f"all {placed:,}" if is_all else f"{rack_known:,} of {placed:,}"
         counts = f"rack counts exact for {share} {select_word_form(placed, 'VM')}"
         if not machine_known:
@@ -338,8 +389,15 @@ def _describe_guard_rails(results: Sequence[GuardRailResult]) -> Iterator[str]:
 
 def _describe_program_check(check: ProgramCheck) -> str:
     """Return `kube-scheduler 1.34.4: 412 of 412 pods`, with the number of differences."""
-    text = f"{check.program} {check.version}: {check.checked:,} of {format_count(check.total, check.noun)}"
-    return f"{text}, {format_count(len(check.differences), 'difference')}" if check.differences else text
+    text = (
+        f"{check.program} {check.version}: {check.checked:,} of "
+        f"{format_count(check.total, check.noun)}"
+    )
+    return (
+        f"{text}, {format_count(len(check.differences), 'difference')}"
+        if check.differences
+        else text
+    )
 
 
 def _build_previous_plan_line(since: PreviousPlanDifferences | None) -> list[DecisionLine]:
@@ -352,14 +410,22 @@ def _build_previous_plan_line(since: PreviousPlanDifferences | None) -> list[Dec
     has_uncounted_objects = len(since.objects) != abs(since.moved) + abs(since.removed)
     objects = format_first_items(since.objects, _MAX_NAMES) if has_uncounted_objects else ""
     clauses = (
-        enclose("", _format_difference(since.moved), f" {select_word_form(abs(since.moved), 'move')}"),
-        enclose("", _format_difference(since.removed), f" {select_word_form(abs(since.removed), 'removal')}"),
+        enclose(
+            "", _format_difference(since.moved), f" {select_word_form(abs(since.moved), 'move')}"
+        ),
+        enclose(
+            "",
+            _format_difference(since.removed),
+            f" {select_word_form(abs(since.removed), 'removal')}",
+        ),
         enclose("capacity for ", _format_difference(since.capacity)),
         enclose("", format_names(since.clusters_no_longer_affected), " no longer affected"),
         enclose("other placement of ", objects),
         enclose("other change of ", format_first_items(since.resources, _MAX_NAMES)),
     )
-    others = "other outputs, findings or figures" if since.has_other_differences else "no difference"
+    others = (
+        "other outputs, findings or figures" if since.has_other_differences else "no difference"
+    )
     return [DecisionLine(f"Since {since.ref}", (join_texts(clauses, "; ") or others,))]
 
 
@@ -373,7 +439,8 @@ def _format_difference(difference: int) -> str:
 def list_blocking_reasons(plan: Plan) -> list[str]:
     """Return clauses about the separation rules and errors blocking the plan, without guard rails."""
     if not plan.is_rejected:
-        return []  # nothing blocks the plan, not even a violated rule
+        # Nothing blocks the plan, not even a violated rule.
+        return []
     reasons = [f"by separation rule {rule}" for rule in list_blocking_rules(plan)]
     errors = list(select_own_errors(plan))
     if errors:
@@ -387,7 +454,8 @@ def select_own_errors(plan: Plan) -> Iterator[Diagnostic]:
     """Yield the errors of a plan, except violations of separation rules and guard rails (reported on their own)."""
     broken_rules = list_blocking_rules(plan)
     for diagnostic in select_errors(plan.diagnostics):
-        if diagnostic.id != GUARD_RAIL and diagnostic.address not in broken_rules:  # a violation has its rule's address
+        # A violation has its rule's address.
+        if diagnostic.id != GUARD_RAIL and diagnostic.address not in broken_rules:
             yield diagnostic
 
 
@@ -400,5 +468,9 @@ def format_title(diagnostic: Diagnostic) -> str:
 
 def list_blocking_rules(plan: Plan) -> list[str]:
     """Return the addresses of separation rules blocking the plan: with `deny`, and violated in the plan or a sample."""
-    verdicts = [verdict for verdict in plan.separation_verdicts if verdict.satisfied in ("sometimes", "never")]
+    verdicts = [
+        verdict
+        for verdict in plan.separation_verdicts
+        if verdict.satisfied in ("sometimes", "never")
+    ]
     return [str(verdict.address) for verdict in verdicts if verdict.enforcement == "deny"]

@@ -28,24 +28,32 @@ from nexusform.values.typed_value import UNKNOWN
 CREATED, DELETED, CHANGED, SAME = "+", "-", "~", ""
 # A labelled block (an agent pool) with all VMs deleted and created again.
 REPLACED: Final = "-/+"
-_IDENTIFYING_NAMES: Final = frozenset({"id", "name"})  # shown even if unchanged
+# shown even if unchanged.
+_IDENTIFYING_NAMES: Final = frozenset({"id", "name"})
 
 
 class NodeKind(StrEnum):
     """Kind of a node for drawing."""
 
-    LEAF = "leaf"  # a primitive, null or unknown: `old`, `new`
-    TEXT = "text"  # a string of several lines; children are its lines
-    JSON = "json"  # a string with JSON; its one child is the structure
+    # A primitive, null or unknown: `old`, `new`.
+    LEAF = "leaf"
+    # A string of several lines; children are its lines.
+    TEXT = "text"
+    # A string with JSON; its one child is the structure.
+    JSON = "json"
     LIST = "list"
-    GAP = "gap"  # omitted unchanged list elements: `hidden`
+    # omitted unchanged list elements: `hidden`.
+    GAP = "gap"
     SET = "set"
     MAP = "map"
     OBJECT = "object"
-    BLOCK = "block"  # a nested block, or the body of a resource
+    # A nested block, or the body of a resource.
+    BLOCK = "block"
     SENSITIVE = "sensitive"
-    CONDENSED = "condensed"  # `new` is the replacement text of the value
-    TYPE_CHANGED = "turned"  # the kind of value changed: two children, old and new
+    # `new` is the replacement text of the value.
+    CONDENSED = "condensed"
+    # The kind of value changed: two children, old and new.
+    TYPE_CHANGED = "turned"
 
 
 class DifferenceNode(NamedTuple):
@@ -103,21 +111,30 @@ class Comparison(Struct, frozen=True):
         old, new, schema = before or {}, after or {}, schema or _NO_SCHEMA
         names = {**old, **new}.keys()
 
-        def compare_attribute(name: str, old: Any, new: Any, value_type: Type, marks: PathMarks) -> DifferenceNode:
+        def compare_attribute(
+            name: str, old: Any, new: Any, value_type: Type, marks: PathMarks
+        ) -> DifferenceNode:
             """Compare the values of one attribute, without details if its change has a condensed text."""
             if name in condensed_texts and old != new:
                 return DifferenceNode(
-                    NodeKind.CONDENSED, _compute_symbol(old, new, value_type), name, new=condensed_texts[name]
+                    NodeKind.CONDENSED,
+                    _compute_symbol(old, new, value_type),
+                    name,
+                    new=condensed_texts[name],
                 )
             return self.compare_values(name, old, new, value_type, marks)
 
-        # Blocks are compared below. Computed attributes record the order of blocks: omit those without a change.
+        # Blocks are compared below. Computed attributes record the order of blocks: omit those
+        # without a change.
         omitted_names = {*schema.blocks, *_list_unchanged_orders(schema, old, new)}
         types = {name: attribute.type for name, attribute in schema.attributes.items()}
-        body = self._compare_parts(NodeKind.BLOCK, names - omitted_names, old, new, types, marks, compare_attribute)
+        body = self._compare_parts(
+            NodeKind.BLOCK, names - omitted_names, old, new, types, marks, compare_attribute
+        )
         blocks: list[DifferenceNode] = []
         for name in sorted(names & schema.blocks.keys()):
-            block_marks = marks.select_part(name, name)  # the step on both sides
+            # The step on both sides.
+            block_marks = marks.select_part(name, name)
             blocks += self._compare_blocks(name, old, new, schema.blocks[name], block_marks)
         visible_blocks = tuple(filter(self._is_node_visible, blocks))
         return body._replace(
@@ -131,29 +148,45 @@ class Comparison(Struct, frozen=True):
     ) -> DifferenceNode:
         """Compare two values; a missing one is ABSENT. The node has no parts if a value is nested too deep."""
         if is_nested_too_deep(old) or is_nested_too_deep(new):
-            return DifferenceNode(NodeKind.CONDENSED, _compute_symbol(old, new, value_type), name, new=TOO_DEEP)
+            return DifferenceNode(
+                NodeKind.CONDENSED, _compute_symbol(old, new, value_type), name, new=TOO_DEEP
+            )
         return self._compare_named(name, old, new, value_type, marks)
 
-    def _compare_named(self, name: str, old: Any, new: Any, value_type: Type, marks: PathMarks) -> DifferenceNode:
+    def _compare_named(
+        self, name: str, old: Any, new: Any, value_type: Type, marks: PathMarks
+    ) -> DifferenceNode:
         """Compare two values; add the name ("" for none) and a mark if the change forces replacement."""
         node = self._build_node(old, new, value_type, marks)
         forces_replacement = marks.replacement is True and node.symbol != SAME
-        return node._replace(name=name, forces_replacement=forces_replacement) if name or forces_replacement else node
+        return (
+            node._replace(name=name, forces_replacement=forces_replacement)
+            if name or forces_replacement
+            else node
+        )
 
     def _is_node_visible(self, node: DifferenceNode) -> bool:
         """Return whether a node is part of the tree: it differs, or unchanged parts are requested."""
         return self.show_unchanged or node.symbol != SAME
 
     def _compare_blocks(
-        self, name: str, old_body: _Mapping, new_body: _Mapping, block: NestedBlock, marks: PathMarks
+        self,
+        name: str,
+        old_body: _Mapping,
+        new_body: _Mapping,
+        block: NestedBlock,
+        marks: PathMarks,
     ) -> list[DifferenceNode]:
         """Return a node per nested block of the type `name`, from the bodies around them. A type has at most one block
         (SINGLE), a list of blocks, or blocks by label. Old and new blocks pair by label, or like elements of a list.
         All blocks are one node if they are unknown until apply.
         """
         old, new = old_body.get(name), new_body.get(name)
-        if new is UNKNOWN:  # the number of blocks and their labels are unknown as well: one node for all
-            return [DifferenceNode(NodeKind.LEAF, CHANGED if old else CREATED, name=name, new=UNKNOWN)]
+        # The number of blocks and their labels are unknown as well: one node for all.
+        if new is UNKNOWN:
+            return [
+                DifferenceNode(NodeKind.LEAF, CHANGED if old else CREATED, name=name, new=UNKNOWN)
+            ]
         if not old and not new:
             return []
         if block.nesting is Nesting.SINGLE:
@@ -161,7 +194,8 @@ class Comparison(Struct, frozen=True):
         nodes = []
         if block.nesting is Nesting.LIST:
             old, new = old or [], new or []
-            for old_position, new_position in pair_elements(old, new):  # None: no block on this side
+            # None: no block on this side.
+            for old_position, new_position in pair_elements(old, new):
                 old_block = _get_element(old, old_position, default=None)
                 new_block = _get_element(new, new_position, default=None)
                 part_marks = marks.select_part(old_position, new_position)
@@ -170,7 +204,11 @@ class Comparison(Struct, frozen=True):
             old, new = old or {}, new or {}
             for label in _list_labels(name, old_body, new_body):
                 label_marks = marks.select_part(label, label)
-                nodes.append(self._compare_block(name, label, old.get(label), new.get(label), block, label_marks))
+                nodes.append(
+                    self._compare_block(
+                        name, label, old.get(label), new.get(label), block, label_marks
+                    )
+                )
         return nodes
 
     def _compare_block(
@@ -185,11 +223,19 @@ class Comparison(Struct, frozen=True):
             symbol = CREATED
         elif new is None:
             symbol = DELETED
-        elif not _is_equal(old, new):  # even if the body hides the difference, as of null and a missing attribute
+        elif not _is_equal(old, new):
+            # even if the body hides the difference, as of null and a missing attribute.
             symbol = CHANGED
-        if label and symbol == CHANGED and any(part.forces_replacement for part in (*body.children, *body.blocks)):
-            symbol = REPLACED  # a labelled block, such as an agent pool, is replaced without its resource
-        return body._replace(symbol=symbol, name=name, label=label, forces_replacement=marks.replacement is True)
+        if (
+            label
+            and symbol == CHANGED
+            and any(part.forces_replacement for part in (*body.children, *body.blocks))
+        ):
+            # A labelled block, such as an agent pool, is replaced without its resource.
+            symbol = REPLACED
+        return body._replace(
+            symbol=symbol, name=name, label=label, forces_replacement=marks.replacement is True
+        )
 
     def _build_node(self, old: Any, new: Any, value_type: Type, marks: PathMarks) -> DifferenceNode:
         """Build the node of the difference of two values, without its name. A side is ABSENT if it has no value, as
@@ -197,13 +243,16 @@ class Comparison(Struct, frozen=True):
         part, two texts by line, and other values as a whole. The symbol of a node is "+", "-", "~" or "" (equal).
         """
         symbol = _compute_symbol(old, new, value_type)
-        if marks.old is True or marks.new is True:  # sensitive as a whole
+        # sensitive as a whole.
+        if marks.old is True or marks.new is True:
             if marks.old is marks.new:
                 return DifferenceNode(NodeKind.SENSITIVE, symbol)
             note = ""
-            if old is not ABSENT and new is not ABSENT:  # an existing value becomes sensitive, or is no longer so
+            # An existing value becomes sensitive, or is no longer so.
+            if old is not ABSENT and new is not ABSENT:
                 note = "sensitive" if marks.new is True else "exposed"
-            return DifferenceNode(NodeKind.SENSITIVE, symbol or CHANGED, note=note)  # equal values count as changed
+            # equal values count as changed.
+            return DifferenceNode(NodeKind.SENSITIVE, symbol or CHANGED, note=note)
         # With one class, the values are compared in parts. An absent side counts as empty.
         value_classes = {side.__class__ for side in (old, new) if side is not ABSENT}
         if value_classes == {dict}:
@@ -215,20 +264,30 @@ class Comparison(Struct, frozen=True):
             return self._compare_sequences(symbol, old_elements, new_elements, value_type, marks)
         if value_classes == {str}:
             return self._compare_strings(symbol, old, new)
-        if dict in value_classes or list in value_classes:  # a structure on one side only, or of another class
-            sides = ((old, ABSENT), (ABSENT, new))  # one value is deleted, the other created
-            children = tuple(self._build_node(before, after, value_type, marks) for before, after in sides)
+        # A structure on one side only, or of another class.
+        if dict in value_classes or list in value_classes:
+            # One value is deleted, the other created.
+            sides = ((old, ABSENT), (ABSENT, new))
+            children = tuple(
+                self._build_node(before, after, value_type, marks) for before, after in sides
+            )
             return DifferenceNode(NodeKind.TYPE_CHANGED, symbol, children=children)
         return _create_leaf(symbol, old, new)
 
-    def _compare_mappings(self, old: _Mapping, new: _Mapping, mapping_type: Type, marks: PathMarks) -> DifferenceNode:
+    def _compare_mappings(
+        self, old: _Mapping, new: _Mapping, mapping_type: Type, marks: PathMarks
+    ) -> DifferenceNode:
         """Compare maps or objects, with a child per entry."""
         names = {**old, **new}.keys()
         if isinstance(mapping_type, MapType):
             types = dict.fromkeys(names, mapping_type.element)
-            return self._compare_parts(NodeKind.MAP, names, old, new, types, marks, self._compare_named)
+            return self._compare_parts(
+                NodeKind.MAP, names, old, new, types, marks, self._compare_named
+            )
         types = dict(mapping_type.attributes) if isinstance(mapping_type, ObjectType) else {}
-        return self._compare_parts(NodeKind.OBJECT, names, old, new, types, marks, self._compare_named)
+        return self._compare_parts(
+            NodeKind.OBJECT, names, old, new, types, marks, self._compare_named
+        )
 
     def _compare_parts(
         self,
@@ -245,7 +304,8 @@ class Comparison(Struct, frozen=True):
         of the longest name, to align the values. The caller adds the symbol.
         """
         is_map = kind is NodeKind.MAP
-        has_nulls = is_map or self.keep_null  # in an object, a null attribute counts as absent
+        # In an object, a null attribute counts as absent.
+        has_nulls = is_map or self.keep_null
         identifying_names = frozenset() if is_map else _IDENTIFYING_NAMES
         children: list[DifferenceNode] = []
         part_count = width = 0
@@ -258,13 +318,20 @@ class Comparison(Struct, frozen=True):
             width = max(width, measure_name_width(name, quote=is_map))
             is_always_shown = self.show_unchanged or name in identifying_names
             part_type, part_marks = types.get(name, DYNAMIC), marks.select_part(name, name)
-            if not is_always_shown and part_marks is NO_MARKS and _is_equal(old_value, new_value, part_type):
-                continue  # equal, so hidden. Marks of sensitivity may differ: then `compare` is needed
+            if (
+                not is_always_shown
+                and part_marks is NO_MARKS
+                and _is_equal(old_value, new_value, part_type)
+            ):
+                # equal, so hidden. Marks of sensitivity may differ: then `compare` is needed.
+                continue
             child = compare(name, old_value, new_value, part_type, part_marks)
             if is_always_shown or child.symbol != SAME:
                 children.append(child)
         hidden_count = part_count - len(children)
-        return DifferenceNode(kind, SAME, children=tuple(children), hidden=hidden_count, width=width)
+        return DifferenceNode(
+            kind, SAME, children=tuple(children), hidden=hidden_count, width=width
+        )
 
     def _compare_sequences(
         self, symbol: str, old: list[Any], new: list[Any], sequence_type: Type, marks: PathMarks
@@ -273,41 +340,58 @@ class Comparison(Struct, frozen=True):
         if isinstance(sequence_type, SetType):
             return self._compare_sets(symbol, old, new, sequence_type.element)
         children: list[DifferenceNode] = []
-        for old_position, new_position in pair_elements(old, new):  # None: no element on this side
+        # None: no element on this side.
+        for old_position, new_position in pair_elements(old, new):
             position = old_position if new_position is None else new_position
-            element_type = get_element_type(sequence_type, position or 0)  # of a tuple it depends on the position
+            # Of a tuple it depends on the position.
+            element_type = get_element_type(sequence_type, position or 0)
             sides = (_get_element(old, old_position), _get_element(new, new_position))
             element_marks = marks.select_part(old_position, new_position)
             children.append(self._build_node(*sides, element_type, element_marks))
-        visible, hidden_count = (tuple(children), 0) if self.show_unchanged else _select_with_context(children)
-        return DifferenceNode(NodeKind.LIST, _merge_symbols(symbol, children), children=visible, hidden=hidden_count)
+        visible, hidden_count = (
+            (tuple(children), 0) if self.show_unchanged else _select_with_context(children)
+        )
+        return DifferenceNode(
+            NodeKind.LIST, _merge_symbols(symbol, children), children=visible, hidden=hidden_count
+        )
 
-    def _compare_sets(self, symbol: str, old: list[Any], new: list[Any], element_type: Type) -> DifferenceNode:
+    def _compare_sets(
+        self, symbol: str, old: list[Any], new: list[Any], element_type: Type
+    ) -> DifferenceNode:
         """Compare sets. Their elements are added or removed, never changed; those of the old side come first."""
-        old_elements = {repr(element): element for element in old}  # elements can be unhashable
+        # elements can be unhashable.
+        old_elements = {repr(element): element for element in old}
         new_elements = {repr(element): element for element in new}
         children = []
         for text in {**old_elements, **new_elements}:
             sides = (old_elements.get(text, ABSENT), new_elements.get(text, ABSENT))
             children.append(self._build_node(*sides, element_type, NO_MARKS))
         visible = tuple(filter(self._is_node_visible, children))
-        return DifferenceNode(NodeKind.SET, symbol, children=visible, hidden=len(children) - len(visible))
+        return DifferenceNode(
+            NodeKind.SET, symbol, children=visible, hidden=len(children) - len(visible)
+        )
 
     def _compare_strings(self, symbol: str, old: Any, new: Any) -> DifferenceNode:
         """Compare two strings; one of them may be ABSENT. Strings with JSON objects or lists are compared by part.
         Other strings of several lines are compared by line, and short ones as a whole.
         """
         structures = (_parse_json(old), _parse_json(new))
-        if None not in structures:  # both are JSON, or absent; a null inside is kept as a value
-            structure = Comparison(self.show_unchanged, keep_null=True).compare_values("", *structures, DYNAMIC)
+        # Both are JSON, or absent; a null inside is kept as a value.
+        if None not in structures:
+            structure = Comparison(self.show_unchanged, keep_null=True).compare_values(
+                "", *structures, DYNAMIC
+            )
             return DifferenceNode(NodeKind.JSON, symbol, children=(structure,))
         old_lines, new_lines = ([] if text is ABSENT else text.split("\n") for text in (old, new))
         if len(old_lines) <= 1 and len(new_lines) <= 1:
             return _create_leaf(symbol, old, new)
         lines = []
-        for i, j in pair_elements(old_lines, new_lines):  # positions; None: no such line on this side
+        # positions; None: no such line on this side.
+        for i, j in pair_elements(old_lines, new_lines):
             old_line, new_line = _get_element(old_lines, i), _get_element(new_lines, j)
-            lines.append(_create_leaf(_compute_symbol(old_line, new_line, STRING), old_line, new_line))
+            lines.append(
+                _create_leaf(_compute_symbol(old_line, new_line, STRING), old_line, new_line)
+            )
         return DifferenceNode(NodeKind.TEXT, symbol, children=tuple(lines))
 
 
@@ -338,7 +422,8 @@ def _compute_symbol(old: Any, new: Any, value_type: Type) -> str:
 def _merge_symbols(symbol: str, children: Sequence[DifferenceNode]) -> str:
     """Return the symbol of a value with children: its own, or CHANGED if only a child changes."""
     if symbol == SAME and any(child.symbol for child in children):
-        return CHANGED  # the values are equal, but the sensitivity of a child differs
+        # The values are equal, but the sensitivity of a child differs.
+        return CHANGED
     return symbol
 
 
@@ -348,7 +433,8 @@ def _is_equal(old: Any, new: Any, value_type: Type = DYNAMIC) -> bool:
         return True
     if old != new:
         return False
-    return value_type is not DYNAMIC or is_equal_with_booleans(old, new)  # a type allows only one of `1` and `true`
+    # A type allows only one of `1` and `true`.
+    return value_type is not DYNAMIC or is_equal_with_booleans(old, new)
 
 
 def is_equal_with_booleans(old: Any, new: Any) -> bool:
@@ -370,7 +456,11 @@ def measure_name_width(name: str, *, quote: bool = False) -> int:
     """Return the width of a name left of `=`. `quote` is for map keys: their quotation marks do not count."""
     if name.isidentifier():
         return len(name)
-    return count_columns(quote_string(name)) - 2 if quote else count_columns(format_attribute_name(name))
+    return (
+        count_columns(quote_string(name)) - 2
+        if quote
+        else count_columns(format_attribute_name(name))
+    )
 
 
 def _parse_json(text: Any) -> Any:
@@ -396,9 +486,12 @@ def _list_unchanged_orders(schema: BlockSchema, old: _Mapping, new: _Mapping) ->
     for name, block in schema.blocks.items():
         attribute = get_order_attribute(name)
         if block.nesting is Nesting.MAP:
-            old_labels, new_labels = get_list(old, attribute), get_list(new, attribute)  # empty if unknown
+            # empty if unknown.
+            old_labels, new_labels = get_list(old, attribute), get_list(new, attribute)
             common_labels = set(old_labels) & set(new_labels)
-            if sorted(common_labels, key=old_labels.index) == sorted(common_labels, key=new_labels.index):
+            if sorted(common_labels, key=old_labels.index) == sorted(
+                common_labels, key=new_labels.index
+            ):
                 yield attribute
 
 
@@ -409,23 +502,28 @@ def _list_labels(name: str, old: _Mapping, new: _Mapping) -> list[str]:
     labels: dict[str, None] = {}
     for side in (new, old):
         blocks = side.get(name)
-        if blocks.__class__ is not dict:  # missing on this side, or unknown
+        # Missing on this side, or unknown.
+        if blocks.__class__ is not dict:
             continue
         order = side.get(get_order_attribute(name))
         if order.__class__ is list:
             labels |= dict.fromkeys(label for label in order if label in blocks)
-        labels |= dict.fromkeys(sorted(blocks))  # adds those without a recorded position
+        # adds those without a recorded position.
+        labels |= dict.fromkeys(sorted(blocks))
     return list(labels)
 
 
-def _select_with_context(children: Sequence[DifferenceNode]) -> tuple[tuple[DifferenceNode, ...], int]:
+def _select_with_context(
+    children: Sequence[DifferenceNode],
+) -> tuple[tuple[DifferenceNode, ...], int]:
     """Return the visible list elements and the number of hidden ones after them. A changed element keeps one
     unchanged neighbour on each side. A node with a count replaces hidden elements in between.
     """
     visible_children: list[DifferenceNode] = []
     hidden_count = 0
     for position, child in enumerate(children):
-        neighbours = children[max(position - 1, 0) : position + 2]  # the element itself, and one on each side
+        # The element itself, and one on each side.
+        neighbours = children[max(position - 1, 0) : position + 2]
         if all(neighbour.symbol == SAME for neighbour in neighbours):
             hidden_count += 1
             continue
@@ -445,18 +543,27 @@ def pair_elements(before: Sequence[Any], after: Sequence[Any]) -> list[_Pair]:
     `["a", "b"]` to `["b", "c"]`: `[(0, None), (1, 0), (None, 1)]`. Equal elements are pairs. Among the differing ones
     between them, objects (dicts) pair in order as changed objects; other elements are removed and added.
     """
-    if not before or not after:  # no element has a partner
+    # No element has a partner.
+    if not before or not after:
         return [(i, None) for i in range(len(before))] + [(None, j) for j in range(len(after))]
     from difflib import SequenceMatcher
 
-    # difflib hashes its elements, but dicts are unhashable: compare numbers of the distinct elements instead.
-    numbers: dict[str, int] = {}  # by text of the element
-    old, new = ([numbers.setdefault(repr(element), len(numbers)) for element in side] for side in (before, after))
+    # difflib hashes its elements, but dicts are unhashable: compare numbers of the distinct
+    # elements instead. By text of the element.
+    numbers: dict[str, int] = {}
+    old, new = (
+        [numbers.setdefault(repr(element), len(numbers)) for element in side]
+        for side in (before, after)
+    )
     pairs: list[_Pair] = []
-    # The new side comes first: of several equal matches, difflib takes the earliest in its first sequence.
-    for tag, new_start, new_stop, old_start, old_stop in SequenceMatcher(None, new, old, autojunk=False).get_opcodes():
-        # Add the old elements of a range first, with their partners, then its new elements without one.
-        j = new_start  # the next new element without a partner
+    # The new side comes first: of several equal matches, difflib takes the earliest in its first
+    # sequence.
+    for tag, new_start, new_stop, old_start, old_stop in SequenceMatcher(
+        None, new, old, autojunk=False
+    ).get_opcodes():
+        # Add the old elements of a range first, with their partners, then its new elements without
+        # one. The next new element without a partner.
+        j = new_start
         for i in range(old_start, old_stop):
             is_pair = j < new_stop and before[i].__class__ is dict and after[j].__class__ is dict
             if tag == "equal" or is_pair:
@@ -468,7 +575,9 @@ def pair_elements(before: Sequence[Any], after: Sequence[Any]) -> list[_Pair]:
     return pairs
 
 
-_NAMED_KINDS: Final = frozenset({NodeKind.BLOCK, NodeKind.OBJECT, NodeKind.MAP, NodeKind.LIST, NodeKind.SET})
+_NAMED_KINDS: Final = frozenset(
+    {NodeKind.BLOCK, NodeKind.OBJECT, NodeKind.MAP, NodeKind.LIST, NodeKind.SET}
+)
 
 
 def sort_by_source_order(tree: DifferenceNode, source_order: Sequence[Path]) -> DifferenceNode:
@@ -477,14 +586,19 @@ def sort_by_source_order(tree: DifferenceNode, source_order: Sequence[Path]) -> 
 
     def sort_parts(parts: Sequence[DifferenceNode], path: Path) -> tuple[DifferenceNode, ...]:
         """Sort the parts of the node at a path, and their parts in turn."""
-        paths: list[Path] = [(*path, *filter(None, (part.name, part.label))) for part in parts]  # label: of a block
-        order = sorted(range(len(parts)), key=lambda position: ranks.get(paths[position], len(ranks)))
+        # label: of a block.
+        paths: list[Path] = [(*path, *filter(None, (part.name, part.label))) for part in parts]
+        order = sorted(
+            range(len(parts)), key=lambda position: ranks.get(paths[position], len(ranks))
+        )
         return tuple(sort_node(parts[position], paths[position]) for position in order)
 
     def sort_node(node: DifferenceNode, path: Path) -> DifferenceNode:
         """Sort the parts of a node with names, and their parts in turn."""
         if node.kind not in _NAMED_KINDS:
             return node
-        return node._replace(children=sort_parts(node.children, path), blocks=sort_parts(node.blocks, path))
+        return node._replace(
+            children=sort_parts(node.children, path), blocks=sort_parts(node.blocks, path)
+        )
 
     return sort_node(tree, ()) if ranks else tree

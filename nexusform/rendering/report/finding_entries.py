@@ -21,7 +21,8 @@ PREEXISTING_NOTE: Final = "Not caused by this plan."
 _LIST_START: Final = re.compile(r"\n\n|\n\s*- ")
 _SENTENCE_END: Final = re.compile(r"(?<=[.!?])\s+(?=[A-Z\"`-]|\w+:\d+: )")
 _CLAUSE_END: Final = re.compile(r"[;:]\s+|,\s+(?=so )|\s+\((?=[^()]*\)\.?$)")
-_MIN_CLAUSE_WORDS: Final = 4  # of a meaningful clause, unlike `On cluster a:`
+# Of a meaningful clause, unlike `On cluster a:`.
+_MIN_CLAUSE_WORDS: Final = 4
 
 
 class Finding(Struct, frozen=True):
@@ -43,14 +44,22 @@ class Finding(Struct, frozen=True):
 
 def collect_findings(plan: Plan) -> tuple[Finding, ...]:
     """Return the diagnostics of a plan by level: new ones before pre-existing ones, guard rails last."""
-    findings = [Finding(diagnostic, get_diagnostic_level(diagnostic)) for diagnostic in plan.diagnostics]
+    findings = [
+        Finding(diagnostic, get_diagnostic_level(diagnostic)) for diagnostic in plan.diagnostics
+    ]
     return tuple(sorted(findings, key=_get_sort_key))
 
 
 def _get_sort_key(finding: Finding) -> tuple[int, bool, bool, bool]:
     """Return the sort key: level, new ones first, destructive renames first, guard rails last."""
-    diagnostic = finding.diagnostic  # False precedes True
-    return finding.level.order, finding.is_preexisting, diagnostic.id != DESTRUCTIVE_RENAME, diagnostic.id == GUARD_RAIL
+    # False precedes True.
+    diagnostic = finding.diagnostic
+    return (
+        finding.level.order,
+        finding.is_preexisting,
+        diagnostic.id != DESTRUCTIVE_RENAME,
+        diagnostic.id == GUARD_RAIL,
+    )
 
 
 def list_destructive_renames(plan: Plan) -> list[Diagnostic]:
@@ -80,13 +89,19 @@ class FindingEntries(Struct, frozen=True):
 
 def build_finding_entries(plan: Plan) -> FindingEntries:
     """Build the entries of the warnings of a plan; errors are shown in boxes instead."""
-    warnings = [finding.diagnostic for finding in collect_findings(plan) if finding.level is not Level.ERROR]
+    warnings = [
+        finding.diagnostic for finding in collect_findings(plan) if finding.level is not Level.ERROR
+    ]
     by_cause = group_by(warnings, lambda warning: warning.is_preexisting)
-    return FindingEntries(_group_warnings(by_cause.get(False, [])), _group_warnings(by_cause.get(True, [])))
+    return FindingEntries(
+        _group_warnings(by_cause.get(False, [])), _group_warnings(by_cause.get(True, []))
+    )
 
 
-MAX_SAME_ID: Final = 12  # up to this number per id are listed individually
-_SHOWN_PER_ID: Final = 3  # shown per id beyond that
+# Up to this number per id are listed individually.
+MAX_SAME_ID: Final = 12
+# shown per id beyond that.
+_SHOWN_PER_ID: Final = 3
 
 T = TypeVar("T", FindingEntry, Finding)
 
@@ -99,7 +114,8 @@ def limit_findings_per_id(findings: Iterable[T]) -> tuple[list[T], dict[str, lis
     remaining: dict[str, list[T]] = {}
     all_findings = list(findings)
     total_counts = Counter(finding.id for finding in all_findings)
-    counts: Counter[str] = Counter()  # findings so far, by id
+    # findings so far, by id.
+    counts: Counter[str] = Counter()
     for finding in all_findings:
         counts[finding.id] += 1
         is_hidden = total_counts[finding.id] > MAX_SAME_ID and counts[finding.id] > _SHOWN_PER_ID
@@ -117,10 +133,12 @@ def list_finding_subjects(entries: Iterable[FindingEntry]) -> list[str]:
 
 def _group_warnings(warnings: Iterable[Diagnostic]) -> tuple[FindingEntry, ...]:
     """Build an entry per id, text and proposed code, with all subjects and locations; the most severe first."""
-    groups: dict[tuple[str, str, str], list[tuple[str, str]]] = {}  # (subject, location) of each warning
+    # (subject, location) of each warning.
+    groups: dict[tuple[str, str, str], list[tuple[str, str]]] = {}
     for warning in warnings:
         subject, text = _split_warning_subject(warning)
-        moved = warning.extra.get("moved")  # addresses of a proposed `moved` block
+        # addresses of a proposed `moved` block.
+        moved = warning.extra.get("moved")
         proposed_code = render_moved_block(moved["from"], moved["to"]) if moved else ""
         group = groups.setdefault((warning.id, text, proposed_code), [])
         group.append((subject, format_location(warning.subject)))
@@ -140,7 +158,8 @@ def _group_warnings(warnings: Iterable[Diagnostic]) -> tuple[FindingEntry, ...]:
 
 def _split_warning_subject(warning: Diagnostic) -> tuple[str, str]:
     """Return the subject ("" for none) and the one-line text of a warning, from `brief` or its first paragraph."""
-    if warning.brief:  # `SUBJECT: TEXT`, or a text about the address
+    # `SUBJECT: TEXT`, or a text about the address.
+    if warning.brief:
         subject, colon, text = warning.brief.partition(": ")
         return (subject, text) if colon else (warning.address, warning.brief)
     paragraph = _LIST_START.split(warning.detail)[0].replace("\n", " ").strip()

@@ -24,14 +24,19 @@ from nexusform.resources.address import Address
 
 _NUMBERED_NAME: Final = re.compile(r"(.*?)([0-9]{1,15})", re.DOTALL)
 _MAX_PREFIXES: Final = 6
-_MAX_SPANS: Final = 12  # of numbers after one prefix
-_MAX_KEYS_LENGTH: Final = 32  # characters of keys in an address
-_MAX_LISTED_NUMBERS: Final = 2  # consecutive numbers listed individually; more become a span
+# Of numbers after one prefix.
+_MAX_SPANS: Final = 12
+# characters of keys in an address.
+_MAX_KEYS_LENGTH: Final = 32
+# consecutive numbers listed individually; more become a span.
+_MAX_LISTED_NUMBERS: Final = 2
 
 Key: TypeAlias = int | str | None
 _KEY: Final = re.compile(r'(?:([0-9]+)|"([^"\\]*)")\]')
-_SITE: Final = "SITE"  # replaces the name of each site
-MAX_ROWS: Final = 40  # beyond that, pools that differ in their cluster only share a row
+# replaces the name of each site.
+_SITE: Final = "SITE"
+# beyond that, pools that differ in their cluster only share a row.
+MAX_ROWS: Final = 40
 
 
 class NameRange(Struct, frozen=True):
@@ -63,13 +68,20 @@ def build_name_runs(names: Iterable[str]) -> list[NameRange]:
     `spare` are three runs, one of `vm1` and `vm2`. Every name is in one run. Numbers of a run are padded to one width
     (`08`, `09`, `10`) or not at all (`8`, `9`, `10`).
     """
-    split_names: list[tuple[str, str]] = []  # prefix, and digits at the end ("" for none)
+    # prefix, and digits at the end ("" for none).
+    split_names: list[tuple[str, str]] = []
     for name in dict.fromkeys(names):
         match = _NUMBERED_NAME.fullmatch(name)
         split_names.append((match[1], match[2]) if match else (name, ""))
-    # A number is padded if it starts with 0 and is not 0. Numbers without padding have the width 0 below.
-    padded_widths = {(prefix, len(digits)) for prefix, digits in split_names if digits[:1] == "0" and digits != "0"}
-    groups: dict[tuple[str, int, bool], list[str]] = {}  # by prefix, width and whether there is a number
+    # A number is padded if it starts with 0 and is not 0. Numbers without padding have the width 0
+    # below.
+    padded_widths = {
+        (prefix, len(digits))
+        for prefix, digits in split_names
+        if digits[:1] == "0" and digits != "0"
+    }
+    # By prefix, width and whether there is a number.
+    groups: dict[tuple[str, int, bool], list[str]] = {}
     for prefix, digits in split_names:
         # `10` has the width of the padded `08`, so both are in one run.
         width = len(digits) if (prefix, len(digits)) in padded_widths else 0
@@ -90,12 +102,16 @@ def format_names(names: Iterable[str], maximum: int = _MAX_PREFIXES) -> str:
     distinct_names = list(dict.fromkeys(names))
     runs = group_by(build_name_runs(distinct_names), lambda run: run.prefix)
     if len(runs) > maximum:
-        return f"{', '.join(distinct_names[: maximum - 1])} and {len(distinct_names) - maximum + 1:,} more"
+        return (
+            f"{', '.join(distinct_names[: maximum - 1])} and "
+            f"{len(distinct_names) - maximum + 1:,} more"
+        )
     texts: list[str] = []
     for prefix, prefix_runs in runs.items():
         visible_runs, note = prefix_runs, ""
         if len(prefix_runs) > _MAX_SPANS:
-            visible_runs = prefix_runs[: _MAX_SPANS - 4]  # the note takes the place of some
+            # The note takes the place of some.
+            visible_runs = prefix_runs[: _MAX_SPANS - 4]
             note = f" and {sum(len(run.numbers) for run in prefix_runs[_MAX_SPANS - 4 :]):,} more"
         texts.append(f"{prefix}{','.join(run.span for run in visible_runs)}{note}")
     return ", ".join(texts)
@@ -105,7 +121,8 @@ def format_instances(names: Iterable[str], maximum: int = _MAX_PREFIXES) -> str:
     """Format names or addresses as runs: `rack.r[0..7,9], rack.spare`."""
     texts_by_key_presence = group_by(fold_instances(names), lambda text: text.endswith("]"))
     parts = texts_by_key_presence.get(True, [])
-    if False in texts_by_key_presence:  # without instance keys, names form runs by their numbers
+    # Without instance keys, names form runs by their numbers.
+    if False in texts_by_key_presence:
         parts.append(format_names(texts_by_key_presence[False], maximum))
     return format_first_items(parts, maximum)
 
@@ -117,9 +134,11 @@ def fold_instances(names: Iterable[str]) -> list[str]:
         block, _, key = name.rpartition("[")
         match = _KEY.fullmatch(key)
         if match:
-            by_block.setdefault(block, []).append(int(match[1]) if match[1] else match[2])  # a number or a text
+            # A number or a text.
+            by_block.setdefault(block, []).append(int(match[1]) if match[1] else match[2])
         else:
-            by_block.setdefault(name, [])  # a name without a key
+            # A name without a key.
+            by_block.setdefault(name, [])
     return [f"{block}{_truncate_keys(keys)}" if keys else block for block, keys in by_block.items()]
 
 
@@ -132,11 +151,13 @@ def _build_content_key(group: PlacementLineGroup) -> object:
     """Return a key, equal for groups to merge: placements with equal lines, and pools with equal lines apart from the
     id of their site. Other groups are never merged.
     """
-    if KINDS[group.kind].by_resource:  # bindings of a placement
+    # bindings of a placement.
+    if KINDS[group.kind].by_resource:
         return group.kind, group.lines
     if group.table is not None and group.lines:
         return group.kind, _normalize_lines(group)
-    return id(group)  # differs from that of any other group
+    # differs from that of any other group.
+    return id(group)
 
 
 def _normalize_lines(group: PlacementLineGroup) -> tuple[PlacementLine, ...]:
@@ -146,7 +167,9 @@ def _normalize_lines(group: PlacementLineGroup) -> tuple[PlacementLine, ...]:
     for line in group.lines:
         texts = (line.label, line.origin, line.target)
         label, origin, target = (_replace_site(text, group.table.site_id) for text in texts)
-        lines.append(replace(line, label=label.removeprefix(f"{_SITE}/"), origin=origin, target=target))
+        lines.append(
+            replace(line, label=label.removeprefix(f"{_SITE}/"), origin=origin, target=target)
+        )
     return tuple(lines)
 
 
@@ -156,7 +179,8 @@ def _merge_groups(groups: Sequence[PlacementLineGroup]) -> PlacementLineGroup:
     """
     if len(groups) == 1:
         return groups[0]
-    if KINDS[groups[0].kind].by_resource:  # bindings; the name is the address of their placement
+    # bindings; the name is the address of their placement.
+    if KINDS[groups[0].kind].by_resource:
         return replace(groups[0], name=format_instances([group.name for group in groups]))
     sites = [group.table.site_id for group in groups if group.table is not None]
     return replace(groups[0], lines=_normalize_lines(groups[0]), sites=tuple(sites))
@@ -171,7 +195,8 @@ def _truncate_keys(keys: Sequence[int | str]) -> str:
     """Format instance keys, limited to one line. The first run of keys is always visible, and the number of omitted
     keys follows the last one: `["a", "c" and 280 more]`.
     """
-    (first_text, first_count), *runs = _group_keys_into_runs(keys)  # the first run is always visible
+    # The first run is always visible.
+    (first_text, first_count), *runs = _group_keys_into_runs(keys)
     hidden_count = len(keys) - first_count
     visible_texts = [first_text]
     for text, count in runs:
@@ -219,8 +244,10 @@ def fold_addresses(addresses: Sequence[Address], kinds: Sequence[object]) -> lis
     (`rack.r1`, `rack.r2`). `kinds` has an element for each address; only addresses with equal elements fold. The
     members of a fold are positions in `addresses`. Every position is in one fold; folds are ordered by first member.
     """
-    with_keys: dict[object, list[int]] = {}  # positions by kind and by address without its folded key
-    without_keys: dict[object, list[int]] = {}  # positions by kind, mode, type and module
+    # positions by kind and by address without its folded key.
+    with_keys: dict[object, list[int]] = {}
+    # positions by kind, mode, type and module.
+    without_keys: dict[object, list[int]] = {}
     for position, address in enumerate(addresses):
         key_position = _find_folded_key_position(address)
         if key_position is None:
@@ -228,10 +255,13 @@ def fold_addresses(addresses: Sequence[Address], kinds: Sequence[object]) -> lis
             without_keys.setdefault(group, []).append(position)
         else:
             keys = _list_keys(address)
-            keys[key_position] = None  # the folded key may differ
+            # The folded key may differ.
+            keys[key_position] = None
             modules = tuple(step.name for step in address.module)
             names = (modules, address.mode, address.type, address.name)
-            with_keys.setdefault((kinds[position], names, tuple(keys), key_position), []).append(position)
+            with_keys.setdefault((kinds[position], names, tuple(keys), key_position), []).append(
+                position
+            )
     folds = [_fold_addresses_by_key(members, addresses) for members in with_keys.values()]
     for members in without_keys.values():
         folds += _fold_addresses_by_name(members, addresses)
@@ -271,17 +301,22 @@ def _format_address(address: Address, key_position: int, keys: str) -> str:
     key_texts = ["" if key is None else format_keys([key]) for key in _list_keys(address)]
     key_texts[key_position] = keys
     *module_keys, own_key = key_texts
-    modules = [f"module.{step.name}{key}" for step, key in zip(address.module, module_keys, strict=True)]
+    modules = [
+        f"module.{step.name}{key}" for step, key in zip(address.module, module_keys, strict=True)
+    ]
     data_prefix = ["data"] if address.mode == "data" else []
     return ".".join([*modules, *data_prefix, address.type, f"{address.name}{own_key}"])
 
 
-def _fold_addresses_by_name(members: Sequence[int], addresses: Sequence[Address]) -> list[FoldedAddresses]:
+def _fold_addresses_by_name(
+    members: Sequence[int], addresses: Sequence[Address]
+) -> list[FoldedAddresses]:
     """Fold blocks of one type without keys by runs of names: `rack.r1` and `rack.r2` become `rack.r1,2`. `members` are
     the positions of these blocks in `addresses`, and so are those in the results.
     """
     by_name: Mapping[str, int] = {addresses[member].name: member for member in members}  # positions
-    if len(by_name) < len(members):  # a deposed object has the address of its replacement: fold nothing
+    # A deposed object has the address of its replacement: fold nothing.
+    if len(by_name) < len(members):
         return [FoldedAddresses((member,), str(addresses[member])) for member in members]
     folds: list[FoldedAddresses] = []
     for run in build_name_runs(by_name):
@@ -324,24 +359,34 @@ class SitePools(Struct, frozen=True):
     names: tuple[str, ...] = ()
 
 
-def build_site_pools(plan: Plan, tables: Sequence[PlacementTable], maximum: int = MAX_ROWS) -> tuple[SitePools, ...]:
+def build_site_pools(
+    plan: Plan, tables: Sequence[PlacementTable], maximum: int = MAX_ROWS
+) -> tuple[SitePools, ...]:
     """Build the rows of the pools of each site, from one table per pool. If there are more tables than `maximum`, pools
     with equal names, SKUs and sizes on a site share a row. A site shows MAX_ROWS rows; `hidden_pools` counts the pools
     of the others. Sites with equal rows are merged.
     """
     site_names = {site.id: site.name for site in plan.sites}
-    tables_by_site = group_by((table for table in tables if table.total_count), lambda table: table.site_id)
+    tables_by_site = group_by(
+        (table for table in tables if table.total_count), lambda table: table.site_id
+    )
     sites = []
-    for site_id, site_tables in tables_by_site.items():  # a table is for one pool
+    # A table is for one pool.
+    for site_id, site_tables in tables_by_site.items():
         # Each group becomes a row.
         pool_groups = [[table] for table in site_tables]
-        if len(tables) > maximum:  # pools with equal names, SKUs and sizes share a row
-            similar = group_by(site_tables, lambda table: (table.pool, table.vm_sku_name, table.total_count))
+        # pools with equal names, SKUs and sizes share a row.
+        if len(tables) > maximum:
+            similar = group_by(
+                site_tables, lambda table: (table.pool, table.vm_sku_name, table.total_count)
+            )
             pool_groups = list(similar.values())
         rows = [_build_pool_row(pool_tables, plan.samples) for pool_tables in pool_groups]
         hidden_pools = sum(row.pools for row in rows[MAX_ROWS:])
         name, is_decided = site_names.get(site_id, site_id), is_fully_decided(site_tables)
-        sites.append(SitePools(name, tuple(rows[:MAX_ROWS]), hidden_pools, is_decided, names=(name,)))
+        sites.append(
+            SitePools(name, tuple(rows[:MAX_ROWS]), hidden_pools, is_decided, names=(name,))
+        )
     return _fold_equal_sites(sites)
 
 
@@ -356,7 +401,9 @@ def _fold_equal_sites(sites: Sequence[SitePools]) -> tuple[SitePools, ...]:
             folded_sites.append(_merge_sites(general_site, rows, members))
             continue
         # The clusters of a row have several prefixes, so fold only sites with equal clusters.
-        similar = group_by(members, lambda site: tuple(_replace_site(row.cluster, site.site) for row in site.rows))
+        similar = group_by(
+            members, lambda site: tuple(_replace_site(row.cluster, site.site) for row in site.rows)
+        )
         for similar_sites in similar.values():
             rows = _restore_site_names(general_site.rows, similar_sites)
             assert rows is not None, "equal clusters have one prefix"
@@ -371,7 +418,8 @@ def _remove_site_names(site: SitePools) -> SitePools:
     clusters = list(dict.fromkeys(row.cluster for row in site.rows))
     rows: list[PoolRow] = []
     for row in site.rows:
-        racks = row.racks  # of several pools: `3 racks each`
+        # Of several pools: `3 racks each`.
+        racks = row.racks
         if row.pools == 1:
             racks = format_count(row.rack_count, "rack")
         general_row = replace(
@@ -386,7 +434,9 @@ def _remove_site_names(site: SitePools) -> SitePools:
     return replace(site, site="", names=(), rows=tuple(rows))
 
 
-def _merge_sites(general_site: SitePools, rows: tuple[PoolRow, ...], members: Sequence[SitePools]) -> SitePools:
+def _merge_sites(
+    general_site: SitePools, rows: tuple[PoolRow, ...], members: Sequence[SitePools]
+) -> SitePools:
     """Return one site for all members: with these rows, but unchanged if there is only one."""
     if len(members) == 1:
         return members[0]
@@ -394,25 +444,35 @@ def _merge_sites(general_site: SitePools, rows: tuple[PoolRow, ...], members: Se
     return replace(general_site, site=f"{format_names(names)}, each", rows=rows, names=names)
 
 
-def _restore_site_names(rows: Sequence[PoolRow], sites: Sequence[SitePools]) -> tuple[PoolRow, ...] | None:
+def _restore_site_names(
+    rows: Sequence[PoolRow], sites: Sequence[SitePools]
+) -> tuple[PoolRow, ...] | None:
     """Return the common `rows` of equal sites with names for all of them. In the names of clusters and racks, SITE
     replaces the name of the site: `SITE-rack1,2`. A row gets the clusters of all sites. It gets the racks if they are
     equal on all sites, else it keeps their number. Return None if the clusters of a row have no common prefix.
     """
     named_rows: list[PoolRow] = []
     for number, row in enumerate(rows):
-        racks = {_replace_site(site.rows[number].racks, site.site) for site in sites}  # one text if equal on all
-        clusters = dict.fromkeys(_replace_site(site.rows[number].cluster, site.site) for site in sites)
+        # One text if equal on all.
+        racks = {_replace_site(site.rows[number].racks, site.site) for site in sites}
+        clusters = dict.fromkeys(
+            _replace_site(site.rows[number].cluster, site.site) for site in sites
+        )
         if len({run.prefix for run in build_name_runs(clusters)}) > 1:
             return None
-        common_racks = racks.pop() if len(racks) == 1 else row.racks  # the number of racks
+        # The number of racks.
+        common_racks = racks.pop() if len(racks) == 1 else row.racks
         named_rows.append(replace(row, cluster=format_names(clusters), racks=common_racks))
     return tuple(named_rows)
 
 
 def _replace_site(text: str, site: str) -> str:
     """Replace the name of a site, as a whole word, by a placeholder."""
-    return re.sub(rf"(?<![A-Za-z0-9]){re.escape(site)}(?![A-Za-z0-9])", _SITE, text) if site in text else text
+    return (
+        re.sub(rf"(?<![A-Za-z0-9]){re.escape(site)}(?![A-Za-z0-9])", _SITE, text)
+        if site in text
+        else text
+    )
 
 
 def _build_pool_row(tables: Sequence[PlacementTable], samples: int) -> PoolRow:
@@ -420,8 +480,11 @@ def _build_pool_row(tables: Sequence[PlacementTable], samples: int) -> PoolRow:
     The row of several pools has ranges and numbers in place of single values.
     """
     first_table = tables[0]
-    vm_counts = chain.from_iterable(table.actual_vms_per_rack.values() for table in tables)  # of each rack
-    racks = dict.fromkeys(chain.from_iterable(table.actual_vms_per_rack for table in tables))  # names
+    # Of each rack.
+    vm_counts = chain.from_iterable(table.actual_vms_per_rack.values() for table in tables)
+    racks = dict.fromkeys(
+        chain.from_iterable(table.actual_vms_per_rack for table in tables)
+    )  # names
     row = PoolRow(
         cluster=format_names(table.cluster for table in tables),
         pool=first_table.pool,
@@ -429,30 +492,50 @@ def _build_pool_row(tables: Sequence[PlacementTable], samples: int) -> PoolRow:
         count=f"{first_table.total_count:,}",
         racks=format_names(racks),
         per_rack=format_range(vm_counts),
-        exact_counts=_format_certain_count(tables, [table.racks_certain for table in tables], samples),
-        exact_machines=_format_certain_count(tables, [table.machines_certain for table in tables], samples),
+        exact_counts=_format_certain_count(
+            tables, [table.racks_certain for table in tables], samples
+        ),
+        exact_machines=_format_certain_count(
+            tables, [table.machines_certain for table in tables], samples
+        ),
         pools=len(tables),
         rack_count=len(racks),
     )
     if len(tables) == 1:
         # The VMs per rack: `12 on rack7,8`; `5 on rack3; 4 on rack1,2`.
-        by_count = group_by(first_table.actual_vms_per_rack, lambda rack: first_table.actual_vms_per_rack[rack])
-        spread = "; ".join(f"{count:,} on {format_names(by_count[count])}" for count in sorted(by_count, reverse=True))
+        by_count = group_by(
+            first_table.actual_vms_per_rack, lambda rack: first_table.actual_vms_per_rack[rack]
+        )
+        spread = "; ".join(
+            f"{count:,} on {format_names(by_count[count])}"
+            for count in sorted(by_count, reverse=True)
+        )
         return replace(row, note=_describe_expected_spread(first_table), spread=spread)
-    # Describe the pools with another spread than expected: `expected 3..4 per rack for cluster-d`; "" without any.
+    # Describe the pools with another spread than expected: `expected 3..4 per rack for cluster-d`;
+    # "" without any.
     unexpected = list(filter(_has_unexpected_spread, tables))
-    expected = format_range(chain.from_iterable(table.expected_vms_per_rack for table in unexpected))
-    note = enclose(f"expected {expected} per rack for ", format_names(table.cluster for table in unexpected))
+    expected = format_range(
+        chain.from_iterable(table.expected_vms_per_rack for table in unexpected)
+    )
+    note = enclose(
+        f"expected {expected} per rack for ", format_names(table.cluster for table in unexpected)
+    )
     rack_counts = [len(table.actual_vms_per_rack) for table in tables]
     return replace(
         row,
-        count=f"{len(tables):,} x {row.count}",  # pools x VMs per pool
-        racks=f"{format_range(rack_counts)} {select_word_form(max(rack_counts), 'rack', 'racks')} each",
+        # pools x VMs per pool.
+        count=f"{len(tables):,} x {row.count}",
+        racks=(
+            f"{format_range(rack_counts)} {select_word_form(max(rack_counts), 'rack', 'racks')} "
+            "each"
+        ),
         note=note,
     )
 
 
-def _format_certain_count(tables: Iterable[PlacementTable], certain: Iterable[int], samples: int) -> str:
+def _format_certain_count(
+    tables: Iterable[PlacementTable], certain: Iterable[int], samples: int
+) -> str:
     """Format how many of the placed VMs are certain: `168 of 215`; "" without placed VMs or repeated runs (samples)."""
     placed = sum(table.placed for table in tables)
     if not samples or not placed:
@@ -472,7 +555,9 @@ def format_range(numbers: Iterable[int]) -> str:
 def _has_unexpected_spread(table: PlacementTable) -> bool:
     """Return whether a pool is on more or fewer racks than expected, or a rack has another number of its VMs."""
     numbers = set(table.actual_vms_per_rack.values())
-    return table.actual_racks != table.expected_racks or not numbers <= set(table.expected_vms_per_rack)
+    return table.actual_racks != table.expected_racks or not numbers <= set(
+        table.expected_vms_per_rack
+    )
 
 
 def _describe_expected_spread(table: PlacementTable) -> str:
@@ -482,7 +567,8 @@ def _describe_expected_spread(table: PlacementTable) -> str:
     expected = f"expected {format_range(table.expected_vms_per_rack)} per rack"
     if table.actual_racks != table.expected_racks:
         expected += f" on {format_count(table.expected_racks, 'rack')}"
-    racks = group_by(table.actual_vms_per_rack, lambda rack: table.actual_vms_per_rack[rack])  # by number of VMs
+    # By number of VMs.
+    racks = group_by(table.actual_vms_per_rack, lambda rack: table.actual_vms_per_rack[rack])
     # Racks with an unexpected number of VMs, most VMs first.
     unexpected_racks = []
     for number in sorted(racks.keys() - set(table.expected_vms_per_rack), reverse=True):

@@ -11,9 +11,11 @@ from nexusform.json_data.plain_data import get_text, get_value_at_path
 from nexusform.rendering.notation.hcl_text import SENSITIVE, format_scalar
 from nexusform.rendering.report.difference_tree import is_equal_with_booleans
 
-_MAX_TEXT_LENGTH: Final = 100_000  # characters; longer texts are not parsed
+# characters; longer texts are not parsed.
+_MAX_TEXT_LENGTH: Final = 100_000
 _MAX_VALUE_LENGTH: Final = 40
-_SECRET_FIELDS: Final = frozenset({"data", "stringData"})  # of a Secret
+# Of a Secret.
+_SECRET_FIELDS: Final = frozenset({"data", "stringData"})
 _ABSENT: Final = object()
 _MAX_FIELDS: Final = 3
 
@@ -43,7 +45,8 @@ def compare_manifests(old: object, new: object) -> tuple[FieldChange, ...]:
         return ()
     changes: list[FieldChange] = []
     keys = list({**before, **after})
-    title_counts = Counter((kind, name) for _, _, kind, name in keys)  # above 1: in several namespaces
+    # Above 1: in several namespaces.
+    title_counts = Counter((kind, name) for _, _, kind, name in keys)
     for key in keys:
         _, namespace, kind, name = key
         # The namespace is part of the title if the name is ambiguous: `Deployment shop/web`.
@@ -51,13 +54,18 @@ def compare_manifests(old: object, new: object) -> tuple[FieldChange, ...]:
         title = f"{kind} {full_name}".strip()
         if key in before and key in after:
             changes += _compare_fields(title, before[key], after[key])
-        else:  # the whole object is added or removed
-            old_text, new_text = _format_value(before.get(key, _ABSENT)), _format_value(after.get(key, _ABSENT))
+        else:
+            # The whole object is added or removed.
+            old_text, new_text = (
+                _format_value(before.get(key, _ABSENT)),
+                _format_value(after.get(key, _ABSENT)),
+            )
             changes.append(FieldChange(title, path="", old=old_text, new=new_text))
     return tuple(changes)
 
 
-_Key: TypeAlias = tuple[str, str, str, str]  # API version, namespace, kind, name; all "" if not an object
+# API version, namespace, kind, name; all "" if not an object.
+_Key: TypeAlias = tuple[str, str, str, str]
 
 
 def _parse_objects(text: object) -> dict[_Key, Mapping[str, Any]]:
@@ -76,29 +84,45 @@ def _parse_objects(text: object) -> dict[_Key, Mapping[str, Any]]:
         body = document.data
         if not body or not isinstance(body, dict):
             return {}
-        namespace, name = get_text(body, "metadata", "namespace"), get_text(body, "metadata", "name")
+        namespace, name = (
+            get_text(body, "metadata", "namespace"),
+            get_text(body, "metadata", "name"),
+        )
         objects[get_text(body, "apiVersion"), namespace, get_text(body, "kind"), name] = body
     return objects if len(objects) == len(stream.documents) else {}
 
 
-def _compare_fields(title: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> list[FieldChange]:
+def _compare_fields(
+    title: str, old: Mapping[str, Any], new: Mapping[str, Any]
+) -> list[FieldChange]:
     """Return the changed fields of an object: path (`containers[web].image`) and values. Data of a Secret is hidden."""
     changes: list[FieldChange] = []
-    is_secret = old.get("kind") == "Secret"  # the values of its data are not shown
+    # The values of its data are not shown.
+    is_secret = old.get("kind") == "Secret"
     for path, before, after in _find_differences((), old, new):
         is_hidden = is_secret and path[0] in _SECRET_FIELDS
-        # Shorten the path: `containers[web].image` begins at its last list, `replicas` omits the `spec` around it.
-        last_item = max((position for position, step in enumerate(path) if step.startswith("[")), default=0)
-        steps = path[max(last_item - 1, 0) :]  # the name of a list precedes its item
+        # Shorten the path: `containers[web].image` begins at its last list, `replicas` omits the
+        # `spec` around it.
+        last_item = max(
+            (position for position, step in enumerate(path) if step.startswith("[")), default=0
+        )
+        # The name of a list precedes its item.
+        steps = path[max(last_item - 1, 0) :]
         if len(steps) > 1 and steps[0] == "spec":
             steps = steps[1:]
-        text = "".join(step if step.startswith("[") else f".{step}" for step in steps).removeprefix(".")
-        sides = _format_value(before, is_hidden=is_hidden), _format_value(after, is_hidden=is_hidden)
+        text = "".join(step if step.startswith("[") else f".{step}" for step in steps).removeprefix(
+            "."
+        )
+        sides = (
+            _format_value(before, is_hidden=is_hidden),
+            _format_value(after, is_hidden=is_hidden),
+        )
         changes.append(FieldChange(title, text, *sides))
     return changes
 
 
-_Path: TypeAlias = tuple[str, ...]  # field names; `[web]` is the item with that name, `[0]` the first item
+# field names; `[web]` is the item with that name, `[0]` the first item.
+_Path: TypeAlias = tuple[str, ...]
 _Difference: TypeAlias = tuple[_Path, Any, Any]
 
 
@@ -106,14 +130,18 @@ def _find_differences(path: _Path, old: Any, new: Any) -> list[_Difference]:
     """Return the differences of two values, each with its path, old and new value: `(("spec", "replicas"), 1, 2)`.
     Mappings and lists are compared by part, unless one is empty. The other side of an added or removed part is _ABSENT.
     """
-    if old == new and is_equal_with_booleans(old, new):  # `==` alone takes 1 and true as equal
+    # `==` alone takes 1 and true as equal.
+    if old == new and is_equal_with_booleans(old, new):
         return []
     before, after = _split_into_parts(old), _split_into_parts(new)
-    if not before or not after or isinstance(old, dict) != isinstance(new, dict):  # no parts to compare
+    # No parts to compare.
+    if not before or not after or isinstance(old, dict) != isinstance(new, dict):
         return [(path, old, new)]
     differences: list[_Difference] = []
     for name in {**before, **after}:
-        differences += _find_differences((*path, name), before.get(name, _ABSENT), after.get(name, _ABSENT))
+        differences += _find_differences(
+            (*path, name), before.get(name, _ABSENT), after.get(name, _ABSENT)
+        )
     return differences
 
 
@@ -127,7 +155,9 @@ def _split_into_parts(value: Any) -> dict[str, Any] | None:
         return None
     parts_by_name = {f"[{get_text(item, 'name')}]": item for item in value}
     has_distinct_names = len(parts_by_name) == len(value)
-    if has_distinct_names and all(isinstance(get_value_at_path(item, "name"), str) for item in value):
+    if has_distinct_names and all(
+        isinstance(get_value_at_path(item, "name"), str) for item in value
+    ):
         return parts_by_name
     return {f"[{position}]": item for position, item in enumerate(value)}
 
@@ -143,8 +173,13 @@ def _format_value(value: Any, *, is_hidden: bool = False) -> str:
     if isinstance(value, list):
         return f"[{format_count(len(value), 'item')}]"
     text = format_scalar(value)
-    ending = '..."'  # with the quotation mark of a text
-    return text if len(text) <= _MAX_VALUE_LENGTH else f"{text[: _MAX_VALUE_LENGTH - len(ending)]}{ending}"
+    # With the quotation mark of a text.
+    ending = '..."'
+    return (
+        text
+        if len(text) <= _MAX_VALUE_LENGTH
+        else f"{text[: _MAX_VALUE_LENGTH - len(ending)]}{ending}"
+    )
 
 
 def describe_manifest_changes(changes: Sequence[FieldChange]) -> tuple[str, ...]:
@@ -152,7 +187,8 @@ def describe_manifest_changes(changes: Sequence[FieldChange]) -> tuple[str, ...]
     clauses: list[str] = []
     for title, object_changes in group_by(changes, lambda change: change.title).items():
         first_change = object_changes[0]
-        if not first_change.path:  # the only change: the object is created or deleted
+        # The only change: the object is created or deleted.
+        if not first_change.path:
             clauses.append(f"{'+' if first_change.new else '-'}{title}")
             continue
         texts = list(map(_describe_field, object_changes[:_MAX_FIELDS]))
@@ -165,7 +201,8 @@ def describe_manifest_changes(changes: Sequence[FieldChange]) -> tuple[str, ...]
 
 def _describe_field(change: FieldChange) -> str:
     """Return `path old -> new`, `+path new` or `-path`; `path changed` if both short texts are the same."""
-    if change.old == change.new:  # the values differ beyond the end of their cut texts, or are secret
+    # The values differ beyond the end of their cut texts, or are secret.
+    if change.old == change.new:
         return f"{change.path} changed"
     if not change.old:
         return f"+{change.path} {change.new}"

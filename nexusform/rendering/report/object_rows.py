@@ -14,7 +14,13 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.phrases import enclose, format_count, group_by, join_texts
 from nexusform.interfaces.plugins import PluginRegistries
-from nexusform.json_data.plain_data import Path, get_mapping, get_text, get_value_at_path, list_mappings
+from nexusform.json_data.plain_data import (
+    Path,
+    get_mapping,
+    get_text,
+    get_value_at_path,
+    list_mappings,
+)
 from nexusform.placement_kinds.placement_kind import KINDS, get_kind_order
 from nexusform.plans.impact.object_effects import compute_effect, describe_state
 from nexusform.plans.plan import Action, Change, Drift, Mode, PlacementAction, Plan
@@ -28,7 +34,8 @@ from nexusform.schemas.block_schema import BlockSchema
 _Attributes = Mapping[str, Any]
 
 SchemaLookup: TypeAlias = Callable[[Address], BlockSchema | None]
-_KIND_PREFIX: Final = re.compile(r"[A-Z][A-Za-z]+ ")  # kind of an object and the space before its name
+# kind of an object and the space before its name.
+_KIND_PREFIX: Final = re.compile(r"[A-Z][A-Za-z]+ ")
 # Actions on a whole object: the row describes the object.
 _WHOLE_OBJECT_ACTIONS: Final = (Action.CREATE, Action.READ, Action.DELETE, Action.FORGET)
 
@@ -71,14 +78,17 @@ def build_object_folds(plan: Plan, find_schema: SchemaLookup) -> tuple[ObjectFol
     rows = []
     for change in plan.reported_changes:
         counts = placement_counts.get(change.address, NO_PLACEMENTS)
-        placement_clauses: list[str] = []  # such as `2 VMs to move`
+        # Such as `2 VMs to move`.
+        placement_clauses: list[str] = []
         for kind in sorted(counts.kinds, key=get_kind_order):
             noun = KINDS[kind].short_noun or KINDS[kind].noun
             placement_clauses += [
-                f"{format_count(count, noun)} {outcome}" for count, outcome in counts.list_counts(kind)
+                f"{format_count(count, noun)} {outcome}"
+                for count, outcome in counts.list_counts(kind)
             ]
         row = _build_row(change, find_schema(change.address), tuple(placement_clauses))
-        if str(change.address) in plan.rejected:  # by its provider, for example by a policy of the cluster
+        # By its provider, for example by a policy of the cluster.
+        if str(change.address) in plan.rejected:
             row = replace(row, clauses=("rejected", *row.clauses))
         rows.append(row)
     return fold_rows(rows)
@@ -95,7 +105,10 @@ def build_drift_folds(drift: Iterable[Drift], find_schema: SchemaLookup) -> tupl
         if object_drift.after is not None:
             from nexusform.rendering.report.changed_arguments import describe_drift
 
-            symbol, clauses = "~", describe_drift(object_drift, find_schema(address)) or ("has changed",)
+            symbol, clauses = (
+                "~",
+                describe_drift(object_drift, find_schema(address)) or ("has changed",),
+            )
         name = _find_name_missing_in_address(address, attributes)
         rows.append(ObjectRow(address, symbol, name, clauses))
     return fold_rows(rows)
@@ -105,7 +118,8 @@ def select_drift(plan: Plan) -> tuple[Drift, ...]:
     """Return the drift relevant to the plan; in a refresh-only plan, all of it."""
     if plan.mode is Mode.REFRESH_ONLY:
         return plan.drift
-    if not plan.has_changes:  # no drift contributed to a change
+    # No drift contributed to a change.
+    if not plan.has_changes:
         return ()
     return tuple(drift for drift in plan.drift if drift.relevant)
 
@@ -115,20 +129,27 @@ def fold_rows(rows: Iterable[ObjectRow]) -> tuple[ObjectFold, ...]:
     fold, and folds are in the order of their first rows.
     """
     unfolded = list(rows)
-    # Rows are folded only if these parts are equal. Their clauses are compared without an instance key at the end.
-    compared_parts = [(row.symbol, _remove_key(row), row.deposed, bool(row.name)) for row in unfolded]
+    # Rows are folded only if these parts are equal. Their clauses are compared without an instance
+    # key at the end.
+    compared_parts = [
+        (row.symbol, _remove_key(row), row.deposed, bool(row.name)) for row in unfolded
+    ]
     folds = []
     for fold in fold_addresses([row.address for row in unfolded], compared_parts):
         members = tuple(unfolded[position] for position in fold.members)
         first_row = members[0]
-        # A label with many instance keys has only their number. Then they are listed here, unless the rows have names.
+        # A label with many instance keys has only their number. Then they are listed here, unless
+        # the rows have names.
         name_text = format_names(row.name for row in members if row.name) or fold.keys
         clauses = first_row.clauses
-        if len(members) > 1:  # a count applies to each of the objects: `3 VMs each (tainted)`
+        # A count applies to each of the objects: `3 VMs each (tainted)`.
+        if len(members) > 1:
             shared_clauses: list[str] = []
             for clause in _remove_key(first_row):
                 text, bracket, note = clause.partition(" (")
-                shared_clauses.append(f"{text} each{bracket}{note}" if clause[:1].isdigit() else clause)
+                shared_clauses.append(
+                    f"{text} each{bracket}{note}" if clause[:1].isdigit() else clause
+                )
             clauses = tuple(shared_clauses)
         folds.append(
             ObjectFold(
@@ -149,11 +170,14 @@ def _fold_across_blocks(folds: Sequence[ObjectFold]) -> tuple[ObjectFold, ...]:
     folded: list[ObjectFold] = []
     for members in group_by(folds, _build_fold_shape).values():
         addresses = [replace(member.rows[0].address, key=None) for member in members]
-        # The instances of all blocks have the same keys: their text follows the folded name of the blocks.
+        # The instances of all blocks have the same keys: their text follows the folded name of the
+        # blocks.
         key_text = members[0].label.removeprefix(str(addresses[0]))
-        for block_fold in fold_addresses(addresses, [None] * len(members)):  # all of one kind
+        # All of one kind.
+        for block_fold in fold_addresses(addresses, [None] * len(members)):
             blocks = [members[number] for number in block_fold.members]
-            # A single block has no partner. Without a bracket, the text has no keys of the block itself to append.
+            # A single block has no partner. Without a bracket, the text has no keys of the block
+            # itself to append.
             if len(blocks) == 1 or not key_text.startswith("["):
                 folded += blocks
             else:
@@ -168,7 +192,8 @@ def _build_fold_shape(fold: ObjectFold) -> object:
     """
     first_row = fold.rows[0]
     if len(fold.rows) == 1 or first_row.deposed:
-        return id(fold)  # equal to no other
+        # equal to no other.
+        return id(fold)
     address = first_row.address
     modules = tuple(step.name for step in address.module)
     keys = tuple(row.address.key for row in fold.rows)
@@ -180,19 +205,25 @@ def _remove_key(row: ObjectRow) -> tuple[str, ...]:
     the clause `Namespace a` becomes `Namespace of its name`.
     """
     key = row.address.key
-    if not isinstance(key, str) or key.isdecimal():  # a number is rarely the name of an object: `PickN 2`
+    # A number is rarely the name of an object: `PickN 2`.
+    if not isinstance(key, str) or key.isdecimal():
         return row.clauses
     return tuple(
-        f"{clause.removesuffix(key)}of its name" if _KIND_PREFIX.fullmatch(clause.removesuffix(key)) else clause
+        f"{clause.removesuffix(key)}of its name"
+        if _KIND_PREFIX.fullmatch(clause.removesuffix(key))
+        else clause
         for clause in row.clauses
     )
 
 
-def _build_row(change: Change, schema: BlockSchema | None, placement_clauses: tuple[str, ...]) -> ObjectRow:
+def _build_row(
+    change: Change, schema: BlockSchema | None, placement_clauses: tuple[str, ...]
+) -> ObjectRow:
     """Build the row of a change. If a whole object is created, read or deleted, the clauses are its key facts, else its
     changes. A note has the reason of the change and earlier addresses.
     """
-    if change.after is None or change.action is Action.FORGET:  # the object leaves the state
+    # The object leaves the state.
+    if change.after is None or change.action is Action.FORGET:
         attributes = _select_visible_attributes(change.before, change.sensitive_before)
     else:
         attributes = _select_visible_attributes(change.after, change.sensitive_after)
@@ -215,12 +246,17 @@ def _build_row(change: Change, schema: BlockSchema | None, placement_clauses: tu
     )
 
 
-def _select_visible_attributes(attributes: _Attributes | None, sensitive: Iterable[Path]) -> _Attributes:
+def _select_visible_attributes(
+    attributes: _Attributes | None, sensitive: Iterable[Path]
+) -> _Attributes:
     """Return the attributes, except sensitive ones and those with a sensitive part."""
-    if () in sensitive:  # the whole object
+    # The whole object.
+    if () in sensitive:
         return {}
     hidden_names = {name for name, *_ in sensitive}
-    return {name: value for name, value in get_mapping(attributes).items() if name not in hidden_names}
+    return {
+        name: value for name, value in get_mapping(attributes).items() if name not in hidden_names
+    }
 
 
 def _find_name_missing_in_address(address: Address, attributes: _Attributes) -> str:
@@ -254,11 +290,13 @@ def _format_change_note(change: Change) -> str:
     notes = [enclose("(", _REASON_NOTES.get(change.reason), ")")]
     if change.action is Action.FORGET:
         is_machine_action = change.address.type == MACHINE_ACTION_TYPE
-        result = "nothing is sent" if is_machine_action else "not destroyed"  # an action has no object to destroy
+        # An action has no object to destroy.
+        result = "nothing is sent" if is_machine_action else "not destroyed"
         is_requested = change.reason.startswith("forgot_because_lifecycle")
         notes = [f"removed from state, {result}", "(destroy = false)" if is_requested else ""]
     notes.append(enclose('imported from "', change.importing, '"'))
-    if change.reason != "delete_because_no_move_target":  # this note names both addresses
+    # This note names both addresses.
+    if change.reason != "delete_because_no_move_target":
         notes.append(enclose("moved from ", change.previous_address))
     return join_texts(notes)
 
@@ -266,13 +304,15 @@ def _format_change_note(change: Change) -> str:
 def _describe_vms(attributes: _Attributes) -> str:
     """Return `33 VMs in 3 pools` or `7 VMs`; "" without VMs."""
     count = attributes.get("node_count")
-    if not isinstance(count, int):  # a VNF, or an object without VMs
+    # A VNF, or an object without VMs.
+    if not isinstance(count, int):
         vnfcs = attributes.get("vnfcs")
         return format_count(len(vnfcs), "VM") if isinstance(vnfcs, dict) and vnfcs else ""
     pools = attributes.get("agent_pool")
     if not isinstance(pools, dict):
         return format_count(count, "VM")
-    pool_count = len(pools) + (attributes.get("control_plane") is not None)  # its VMs are a pool, too
+    # Its VMs are a pool, too.
+    pool_count = len(pools) + (attributes.get("control_plane") is not None)
     return f"{format_count(count, 'VM')} in {format_count(pool_count, 'pool')}"
 
 
@@ -285,7 +325,8 @@ def _describe_machines(attributes: _Attributes) -> str:
 def _describe_machine_action(attributes: _Attributes) -> str:
     """Return the action and machine of a machine action, `ACTION of MACHINE`; "" for other objects."""
     if "allow_workloads" not in attributes or not isinstance(attributes.get("machine_id"), str):
-        return ""  # only machine actions have both
+        # Only machine actions have both.
+        return ""
     return f"{attributes.get('action')} of {attributes['machine_id'].rpartition('/')[2]}"
 
 
@@ -307,7 +348,9 @@ def _describe_policy(attributes: _Attributes) -> str:
 def _describe_manifests(attributes: _Attributes) -> str:
     """Return `Deployment shop, Service shop` of a manifest."""
     manifests = list_mappings(attributes, "objects")
-    return format_names([f"{manifest.get('kind')} {manifest.get('name')}" for manifest in manifests], 3)
+    return format_names(
+        [f"{manifest.get('kind')} {manifest.get('name')}" for manifest in manifests], 3
+    )
 
 
 # The key facts of an object of any type; nonempty ones are shown.
@@ -330,8 +373,10 @@ class PlacementCounts:
     __slots__ = ("counts", "objects")
 
     def __init__(self) -> None:
-        self.counts: Counter[tuple[str, str]] = Counter()  # by (kind, outcome)
-        self.objects: set[tuple[str, str]] = set()  # pairs (kind, name)
+        # By (kind, outcome).
+        self.counts: Counter[tuple[str, str]] = Counter()
+        # pairs (kind, name).
+        self.objects: set[tuple[str, str]] = set()
 
     @property
     def kinds(self) -> set[str]:
@@ -346,7 +391,8 @@ class PlacementCounts:
 
 NO_PLACEMENTS: Final = PlacementCounts()
 
-_OUTCOME_ORDER: Final = tuple(OUTCOMES.values())  # in this order, then objects that do not run
+# In this order, then objects that do not run.
+_OUTCOME_ORDER: Final = tuple(OUTCOMES.values())
 
 
 def count_placements(plan: Plan) -> dict[Address, PlacementCounts]:

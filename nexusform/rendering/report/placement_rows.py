@@ -17,7 +17,13 @@ from nexusform.diagnostics.phrases import (
     join_texts,
     select_word_form,
 )
-from nexusform.placement_kinds.placement_kind import KINDS, MAXIMUM_NAMES, VM, format_location_text, get_kind_order
+from nexusform.placement_kinds.placement_kind import (
+    KINDS,
+    MAXIMUM_NAMES,
+    VM,
+    format_location_text,
+    get_kind_order,
+)
 from nexusform.plans.impact.object_effects import (
     Effect,
     EffectCount,
@@ -28,7 +34,11 @@ from nexusform.plans.impact.object_effects import (
 )
 from nexusform.plans.plan import PlacementAction, PlacementChange, PlacementTable, Plan
 from nexusform.rendering.notation.colours import PLAIN, Painter
-from nexusform.rendering.report.plan_sentences import build_cluster_formatter, describe_trigger, format_uncertainty_mark
+from nexusform.rendering.report.plan_sentences import (
+    build_cluster_formatter,
+    describe_trigger,
+    format_uncertainty_mark,
+)
 from nexusform.resources.address import Address
 from nexusform.scheduling.placement_decision import ObjectLocation
 from nexusform.scheduling.racks.vms import Placement
@@ -42,7 +52,10 @@ AT_ONCE: Final = "re-created all at once:"
 # Triggers that re-create all nodes of a pool, and the text before the new locations.
 RECREATION_VERBS: Final[Mapping[str, str]] = {
     ROLLING: "rolling upgrade:",
-    **dict.fromkeys(("sku_changed", "zones_changed", "labels_changed", "taints_changed", "mode_changed"), AT_ONCE),
+    **dict.fromkeys(
+        ("sku_changed", "zones_changed", "labels_changed", "taints_changed", "mode_changed"),
+        AT_ONCE,
+    ),
 }
 
 
@@ -127,9 +140,13 @@ class PlacementSummary(Struct, frozen=True):
         """Clauses about effects without an action of their own: `2 are re-created in place`, `3 stay Pending`."""
         counts: Counter[tuple[Effect, str]] = Counter()
         for effect_count in self.select_effects(*_NOTE_EFFECTS):
-            state = "" if effect_count.effect is Effect.UNPLACED else effect_count.state  # its verb has no state
+            # Its verb has no state.
+            state = "" if effect_count.effect is Effect.UNPLACED else effect_count.state
             counts[_NOTE_EFFECTS[effect_count.effect], state] += effect_count.count
-        return [f"{count:,} {format_effect_verb(effect, state, count)}" for (effect, state), count in counts.items()]
+        return [
+            f"{count:,} {format_effect_verb(effect, state, count)}"
+            for (effect, state), count in counts.items()
+        ]
 
     def select_effects(self, *effects: Effect) -> list[EffectCount]:
         """Return the counts of these effects."""
@@ -155,23 +172,28 @@ def build_count_clauses(summary: PlacementSummary, paint: Painter = PLAIN) -> li
     if they are not 0. Moves and losses are highlighted.
     """
     moves = f"{summary.move:,} to move"
+    # These also if 0.
     clauses = [
         f"{summary.place:,} to place",
         paint(moves, "bold", "yellow") if summary.move else moves,
         f"{summary.remove:,} to remove",
         f"{summary.keep:,} kept",
-    ]  # these also if 0
+    ]
     clauses += format_counts([(summary.update, "to update")])
-    for host, number in summary.losses:  # host: a machine, a node or a member cluster
+    # host: a machine, a node or a member cluster.
+    for host, number in summary.losses:
         loss = f"{number:,} {select_word_form(number, f'loses its {host}', f'lose their {host}')}"
         clauses.append(paint(loss, "bold", "red"))
-    not_created = sum(effect_count.count for effect_count in summary.select_effects(Effect.NOT_CREATED))
+    not_created = sum(
+        effect_count.count for effect_count in summary.select_effects(Effect.NOT_CREATED)
+    )
     return [*clauses, *format_counts([(summary.forget, "forgotten"), (not_created, "not created")])]
 
 
 def describe_placement_effect(effect: Effect, state: str) -> str:
     """Return the outcome of an effect in a word or two; of a pod without a node, its state (`Pending`)."""
-    if effect is Effect.RECREATED and state:  # the only state of re-created objects is `predicted`
+    # The only state of re-created objects is `predicted`.
+    if effect is Effect.RECREATED and state:
         return "re-created, predicted in place"
     return OUTCOMES.get(effect) or state
 
@@ -198,7 +220,8 @@ def select_vm_rows(plan: Plan, *actions: PlacementAction) -> list[PlacementChang
 def select_placement_rows(plan: Plan, detail: ShownPlacements) -> Iterator[PlacementChange]:
     """Yield the rows of changed objects; with `all` also of kept ones."""
     for row in plan.placements:
-        is_unchanged = row.action is PlacementAction.KEEP and not row.trigger  # a trigger: it was observed elsewhere
+        # A trigger: it was observed elsewhere.
+        is_unchanged = row.action is PlacementAction.KEEP and not row.trigger
         if not is_unchanged or detail is ShownPlacements.ALL:
             yield row
 
@@ -209,23 +232,32 @@ def build_placement_summaries(plan: Plan) -> tuple[PlacementSummary, ...]:
     """
     counts: defaultdict[str, Counter[PlacementAction]] = defaultdict(Counter)
     for row in plan.placements:
-        if compute_effect(row) is not Effect.NOT_CREATED:  # such objects count by effect only
+        # Such objects count by effect only.
+        if compute_effect(row) is not Effect.NOT_CREATED:
             counts[row.kind][_get_displayed_action(row)] += 1
-    # The plan counts all kept objects, but only some of them have a row. Those without a row are VMs.
+    # The plan counts all kept objects, but only some of them have a row. Those without a row are
+    # VMs.
     kept_rows = sum(actions[PlacementAction.KEEP] for actions in counts.values())
     kept_without_row = max(0, plan.unchanged_count - kept_rows)
     counts[VM][PlacementAction.KEEP] += kept_without_row
     effects = count_effects(plan.placements)
     if kept_without_row:
-        effects = (*effects, EffectCount(kind=VM, effect=Effect.UNCHANGED, state="", count=kept_without_row))
+        effects = (
+            *effects,
+            EffectCount(kind=VM, effect=Effect.UNCHANGED, state="", count=kept_without_row),
+        )
     kinds = sorted((kind for kind in counts if counts[kind].total()), key=get_kind_order)
     if not kinds:
         return ()
     total = _build_summary("", sum(counts.values(), Counter()), effects)
     effects_by_kind = group_by(effects, lambda effect_count: effect_count.kind)
     if len(kinds) == 1:
-        return (total,)  # the summary of the kind would repeat it
-    return (total, *(_build_summary(kind, counts[kind], effects_by_kind.get(kind, ())) for kind in kinds))
+        # The summary of the kind would repeat it.
+        return (total,)
+    return (
+        total,
+        *(_build_summary(kind, counts[kind], effects_by_kind.get(kind, ())) for kind in kinds),
+    )
 
 
 def _get_displayed_action(row: PlacementChange) -> PlacementAction:
@@ -234,7 +266,9 @@ def _get_displayed_action(row: PlacementChange) -> PlacementAction:
     return PlacementAction.PLACE if is_placed else row.action
 
 
-def _build_summary(kind: str, actions: Counter[PlacementAction], effects: Iterable[EffectCount]) -> PlacementSummary:
+def _build_summary(
+    kind: str, actions: Counter[PlacementAction], effects: Iterable[EffectCount]
+) -> PlacementSummary:
     """Build the summary of a kind. The number of an action is the field with its name, such as `place`."""
     counts = {action.name.lower(): actions[action] for action in PlacementAction}
     return PlacementSummary(kind, effects=tuple(effects), **counts)
@@ -245,13 +279,16 @@ def find_pools_recreated_at_once(plan: Plan) -> frozenset[tuple[str, str, str]]:
     pools = set()
     for upgrade in plan.upgrades:
         for pool in upgrade.pools:
-            if pool.vms > 1 and pool.batches == 1 and not pool.surges:  # a single node is always one batch
+            # A single node is always one batch.
+            if pool.vms > 1 and pool.batches == 1 and not pool.surges:
                 pools.add((upgrade.site_id, upgrade.cluster, pool.pool))
     return frozenset(pools)
 
 
 def build_placement_groups(
-    plan: Plan, detail: ShownPlacements, location_formatter: LocationFormatter = format_location_text
+    plan: Plan,
+    detail: ShownPlacements,
+    location_formatter: LocationFormatter = format_location_text,
 ) -> tuple[PlacementLineGroup, ...]:
     """Return a group of lines per changed pool, or with `detail` ALL per pool, those of VMs first. `location_formatter`
     formats the locations on lines of a single object.
@@ -272,17 +309,27 @@ def build_placement_groups(
     for pool_key in dict.fromkeys([*tables, *rows_by_pool]):
         pool_rows = rows_by_pool.get(pool_key, [])
         if pool_rows or detail is ShownPlacements.ALL:
-            table = tables.get(pool_key)  # pods, bindings and removed clusters have none
-            group = _build_pool_group(pool_rows, table, detail, location_formatter, simultaneous_pools)
-            if pool_rows and group.kind == VM:  # VM names contain the cluster: add the site if several have such a one
-                prefix = format_cluster(pool_rows[0]).removesuffix(pool_rows[0].cluster)  # `SITE/` or ""
-                group = replace(group, lines=tuple(replace(line, label=prefix + line.label) for line in group.lines))
+            # pods, bindings and removed clusters have none.
+            table = tables.get(pool_key)
+            group = _build_pool_group(
+                pool_rows, table, detail, location_formatter, simultaneous_pools
+            )
+            # VM names contain the cluster: add the site if several have such a one.
+            if pool_rows and group.kind == VM:
+                # `SITE/` or "".
+                prefix = format_cluster(pool_rows[0]).removesuffix(pool_rows[0].cluster)
+                group = replace(
+                    group,
+                    lines=tuple(replace(line, label=prefix + line.label) for line in group.lines),
+                )
             groups.append(group)
     # VMs come first: reports show their lines without the name of the pool as a heading.
     return tuple(sorted(groups, key=lambda group: get_kind_order(group.kind)))
 
 
-def _build_pool_key(site_id: str, address: Address, cluster: str, kind: str, pool: str) -> tuple[str, str, str, str]:
+def _build_pool_key(
+    site_id: str, address: Address, cluster: str, kind: str, pool: str
+) -> tuple[str, str, str, str]:
     """Return the key for grouping rows by pool. Plain VMs (outside of clusters) are grouped by site and resource block:
     the block is their `cluster`. Other objects are grouped by the address of their resource instance.
     """
@@ -302,11 +349,14 @@ def _build_pool_group(
     If `detail` is ALL, or for a few moves, each row has a line instead. `simultaneous_pools` are pools, as (site,
     cluster, name), with all nodes re-created at once. `table` is None for a pool without a table of VM counts.
     """
-    kind = rows[0].kind if rows else VM  # without rows there is a table, and only VMs have tables
+    # Without rows there is a table, and only VMs have tables.
+    kind = rows[0].kind if rows else VM
     # Nodes re-created for one of these triggers share a line.
     recreation_triggers = _find_recreation_triggers(rows, detail) if kind == VM else frozenset()
     lines: list[PlacementLine] = []
-    for run in group_by(rows, lambda row: _collect_line_contents(row, recreation_triggers)).values():
+    for run in group_by(
+        rows, lambda row: _collect_line_contents(row, recreation_triggers)
+    ).values():
         is_move = compute_effect(run[0]) is Effect.MOVED or _is_observed_elsewhere(run[0])
         max_single_lines = MAX_SINGLE_MOVES if is_move else 1
         if run[0].trigger in recreation_triggers:
@@ -324,22 +374,34 @@ def _build_pool_group(
     return PlacementLineGroup(name=name, kind=kind, lines=tuple(lines), table=table)
 
 
-def _find_recreation_triggers(rows: Iterable[PlacementChange], detail: ShownPlacements) -> frozenset[str]:
+def _find_recreation_triggers(
+    rows: Iterable[PlacementChange], detail: ShownPlacements
+) -> frozenset[str]:
     """Return the triggers of re-created nodes to show in one line: those of many nodes, and any rolling upgrade."""
     if detail is ShownPlacements.ALL:
-        return frozenset()  # every node has its own line
+        # Every node has its own line.
+        return frozenset()
     counts = Counter(row.trigger for row in rows)
     # Nodes of a rolling upgrade always share a line.
     maximums = {**dict.fromkeys(RECREATION_VERBS, MAX_SINGLE_MOVES), ROLLING: 0}
     return frozenset(trigger for trigger, maximum in maximums.items() if counts[trigger] > maximum)
 
 
-def _collect_line_contents(row: PlacementChange, recreation_triggers: frozenset[str]) -> tuple[object, ...]:
+def _collect_line_contents(
+    row: PlacementChange, recreation_triggers: frozenset[str]
+) -> tuple[object, ...]:
     """Return everything on the line of a row except its name and locations; it is equal in all rows of a run."""
     # A node re-created on the same machine is part of the same line as moved ones.
     effect = Effect.MOVED if row.trigger in recreation_triggers else compute_effect(row)
     doubt = format_uncertainty_mark(row)
-    return (row.action.value, describe_trigger(row), _get_states(row), effect, describe_state(row), doubt)
+    return (
+        row.action.value,
+        describe_trigger(row),
+        _get_states(row),
+        effect,
+        describe_state(row),
+        doubt,
+    )
 
 
 def _build_folded_line(run: Sequence[PlacementChange]) -> PlacementLine:
@@ -348,14 +410,16 @@ def _build_folded_line(run: Sequence[PlacementChange]) -> PlacementLine:
     and the new one precedes the target. The state of waiting objects (`Pending`) replaces the target.
     """
     first_row = run[0]
-    state_before, state_after = _get_states(first_row)  # both "" unless an update changes the state
+    # Both "" unless an update changes the state.
+    state_before, state_after = _get_states(first_row)
     effect, state = compute_effect(first_row), describe_state(first_row)
     # The state of a re-created object is no waiting state, but a part of the verb: `predicted`.
     waiting_state = "" if effect is Effect.RECREATED else state
     has_origin = effect in _ORIGIN_EFFECTS or _is_observed_elsewhere(first_row)
     origin = _format_locations(first_row.kind, [row.source for row in run]) if has_origin else ""
     target = _format_locations(first_row.kind, [row.target for row in run])
-    if origin == target:  # both were shortened to the same racks, or both are empty
+    # Both were shortened to the same racks, or both are empty.
+    if origin == target:
         source_racks = _collect_racks(row.source for row in run)
         if source_racks and source_racks == _collect_racks(row.target for row in run):
             target = "the same racks"
@@ -386,12 +450,15 @@ def _build_recreation_line(
         symbol=_SYMBOLS[run[0].action],
         action=run[0].action,
         label=_format_run_label(ordered),
-        effect=Effect.MOVED,  # also for nodes in place
+        # Also for nodes in place.
+        effect=Effect.MOVED,
         origin="",
         target=", ".join(format_counts(counts)),
         trigger=run[0].trigger,
         count=len(run),
-        state=AT_ONCE if (run[0].site_id, run[0].cluster, run[0].pool) in simultaneous_pools else "",
+        state=AT_ONCE
+        if (run[0].site_id, run[0].cluster, run[0].pool) in simultaneous_pools
+        else "",
     )
 
 
@@ -415,7 +482,8 @@ def _get_sort_key(row: PlacementChange) -> tuple[int, int, str]:
 def _get_number_or_key(row: PlacementChange) -> int | str:
     """Return the number in the pool, or the instance key of a plain VM (outside of clusters)."""
     key = row.address.key
-    if key is None or row.cluster != str(row.address.config_address):  # the `cluster` of a plain VM is its block
+    # The `cluster` of a plain VM is its block.
+    if key is None or row.cluster != str(row.address.config_address):
         return row.number
     return key
 
@@ -436,22 +504,28 @@ def get_leaving_verb(line: PlacementLine) -> str:
     """Return `leaves`, `loses` or `is forgotten and stays on` for objects removed, lost or forgotten, else ""."""
     verbs = _DEPARTURE_VERBS.get(line.effect)
     if line.effect is Effect.FORGOTTEN and line.origin.partition(":")[0] in _UNSCHEDULED_STATES:
-        verbs = _PENDING_DEPARTURE  # the origin is a state, not a location
+        # The origin is a state, not a location.
+        verbs = _PENDING_DEPARTURE
     return select_word_form(line.count, *verbs) if verbs else ""
 
 
-def _build_single_line(row: PlacementChange, location_formatter: LocationFormatter) -> PlacementLine:
+def _build_single_line(
+    row: PlacementChange, location_formatter: LocationFormatter
+) -> PlacementLine:
     """Build the line of one row. Its origin is shown only if the object leaves it, or was observed elsewhere. Its
     target carries the doubt about it, and the share of samples with the same machine.
     """
     effect = compute_effect(row)
     origin, target = _format_row_locations(row, location_formatter)
-    if effect is Effect.MOVED and origin == target:  # a move between nodes of one machine: only the long form has nodes
+    # A move between nodes of one machine: only the long form has nodes.
+    if effect is Effect.MOVED and origin == target:
         origin, target = _format_row_locations(row, format_location_text)
-    has_new_state = effect is Effect.UPDATED and origin != target  # the formatted location includes the state
+    # The formatted location includes the state.
+    has_new_state = effect is Effect.UPDATED and origin != target
     if not (has_new_state or effect in _ORIGIN_EFFECTS or _is_observed_elsewhere(row)):
         origin = ""
-    other_location = enclose("or ", row.scores.get("otherwise"))  # `or n0 if b arrives first`, "" if unknown
+    # `or n0 if b arrives first`, "" if unknown.
+    other_location = enclose("or ", row.scores.get("otherwise"))
     return PlacementLine(
         symbol=_SYMBOLS[_get_displayed_action(row)],
         action=_get_displayed_action(row),
@@ -471,17 +545,20 @@ def get_action_text(line: PlacementLine) -> str:
     state of a waiting object follows without a colon: `stays Pending`. Return "" before `Failed`.
     """
     if line.trigger in RECREATION_VERBS and line.effect is Effect.MOVED:
-        return line.state or RECREATION_VERBS[line.trigger]  # the state, if any, is AT_ONCE
+        # The state, if any, is AT_ONCE.
+        return line.state or RECREATION_VERBS[line.trigger]
     match line.effect:
         case Effect.RECREATED:
             return f"{describe_placement_effect(Effect.RECREATED, line.state)}:"
         case Effect.WAITING | Effect.STILL_WAITING if line.target == "Failed":
-            return ""  # the state needs no verb, unlike `stays Pending`
+            # The state needs no verb, unlike `stays Pending`.
+            return ""
         case Effect.WAITING | Effect.STILL_WAITING:
             return select_word_form(line.count, "stays", "stay")
         case Effect.NOT_CREATED:
             return format_effect_verb(line.effect, state="", count=line.count)
-        case _:  # kept or updated at its location, the target of the line
+        case _:
+            # kept or updated at its location, the target of the line.
             return select_word_form(line.count, "stays:", "stay:")
 
 
@@ -490,10 +567,14 @@ def _is_observed_elsewhere(row: PlacementChange) -> bool:
     return row.kind == VM and row.action is PlacementAction.KEEP and bool(row.trigger)
 
 
-def _format_row_locations(row: PlacementChange, location_formatter: LocationFormatter) -> tuple[str, str]:
+def _format_row_locations(
+    row: PlacementChange, location_formatter: LocationFormatter
+) -> tuple[str, str]:
     """Return the origin and the target of a row as text, "" for none. Some kinds have a short form next to a name."""
     origin, target = (
-        (KINDS[row.kind].format_next_to_name(location, row.object) or location_formatter(location)) if location else ""
+        (KINDS[row.kind].format_next_to_name(location, row.object) or location_formatter(location))
+        if location
+        else ""
         for location in (row.source, row.target)
     )
     return origin, target

@@ -18,7 +18,12 @@ from nexusform.diagnostics.phrases import (
 )
 from nexusform.plans.maintenance import PlannedMachineAction
 from nexusform.plans.plan import Feasibility, FeasibilityResult, LossEffect, Plan
-from nexusform.plans.site_capacity.occupancy import OutOfService, SiteVms, list_out_of_service, select_largest_sku_rows
+from nexusform.plans.site_capacity.occupancy import (
+    OutOfService,
+    SiteVms,
+    list_out_of_service,
+    select_largest_sku_rows,
+)
 from nexusform.scheduling.machine_actions import ACTION_PENDING
 from nexusform.scheduling.racks.vms import IN_UNKNOWN_STATE, UNKNOWN_STATE, MachineStatus
 
@@ -35,7 +40,8 @@ def describe_feasibility(plan: Plan) -> Iterator[str]:
     by_selection = group_by(plan.feasibility, lambda row: row.is_selected)
     selected = by_selection.get(True, [])
     placements = group_by(selected, lambda row: row.placement)
-    incomplete = {row.placement for row in selected if row.result is not FeasibilityResult.RUNS}  # on some cluster
+    # On some cluster.
+    incomplete = {row.placement for row in selected if row.result is not FeasibilityResult.RUNS}
     complete = [address for address in placements if address not in incomplete]
     has_shared_line = len(complete) > 1
     if has_shared_line:
@@ -48,21 +54,32 @@ def describe_feasibility(plan: Plan) -> Iterator[str]:
     yield from describe_suggested_fixes(selected)
     if plan.untested_bindings:
         bindings = format_count(plan.untested_bindings, "binding")
-        yield f"Fixes not tested for {bindings} with waiting pods: the plan is large (-details tests up to 12)"
+        yield (
+            f"Fixes not tested for {bindings} with waiting pods: the plan is large (-details "
+            "tests up to 12)"
+        )
     for address, rows in placements.items():
         yield from _describe_loss_effects(address.name, rows)
-    for address, unselected_rows in group_by(by_selection.get(False, []), lambda row: row.placement).items():
-        yield f"{address.name}, clusters not selected: {'; '.join(map(describe_unselected_cluster, unselected_rows))}"
+    for address, unselected_rows in group_by(
+        by_selection.get(False, []), lambda row: row.placement
+    ).items():
+        yield (
+            f"{address.name}, clusters not selected: "
+            f"{'; '.join(map(describe_unselected_cluster, unselected_rows))}"
+        )
 
 
 def describe_suggested_fixes(rows: Iterable[Feasibility]) -> Iterator[str]:
     """Yield a line per suggested fix, with the bindings that run after it."""
-    bindings_by_fix: dict[str, list[Feasibility]] = {}  # by text of the fix
+    # By text of the fix.
+    bindings_by_fix: dict[str, list[Feasibility]] = {}
     for row in rows:
         for fix in row.suggested_fixes:
             bindings_by_fix.setdefault(fix["text"], []).append(row)
     for text, bindings in bindings_by_fix.items():
-        names = format_first_items([f"{row.placement.name} on {row.cluster}" for row in bindings], _MAX_CLUSTERS)
+        names = format_first_items(
+            [f"{row.placement.name} on {row.cluster}" for row in bindings], _MAX_CLUSTERS
+        )
         yield f"Suggested fix (tested) for {names}: {text}"
 
 
@@ -78,7 +95,8 @@ def _describe_loss_effects(name: str, rows: Sequence[Feasibility]) -> Iterator[s
     """
     for hardware, get_effect in _LOSS_EFFECTS.items():
         effects = {row.cluster: get_effect(row) for row in rows}
-        if not any(effects.values()):  # None: not computed
+        # None: not computed.
+        if not any(effects.values()):
             continue
         clauses = []
         for cluster, effect in effects.items():
@@ -92,7 +110,8 @@ def _describe_loss_effects(name: str, rows: Sequence[Feasibility]) -> Iterator[s
 
 def describe_unselected_cluster(row: Feasibility) -> str:
     """Describe the feasibility on an unselected cluster: `west would run it`."""
-    describe = _DESCRIPTIONS.get(row.result)  # none if it runs
+    # None if it runs.
+    describe = _DESCRIPTIONS.get(row.result)
     return describe(row) if describe is not None else f"{row.cluster} would run it"
 
 
@@ -103,7 +122,9 @@ def _describe_placement_feasibility(rows: Sequence[Feasibility]) -> str:
     clauses = [f"runs on {running_count:,} of {len(rows):,}"]
     for result, describe in _DESCRIPTIONS.items():
         if result in rows_by_result:
-            clauses.append(format_first_items(list(map(describe, rows_by_result[result])), _MAX_CLUSTERS, "; "))
+            clauses.append(
+                format_first_items(list(map(describe, rows_by_result[result])), _MAX_CLUSTERS, "; ")
+            )
     return "; ".join(clauses)
 
 
@@ -122,8 +143,12 @@ def _format_truncated_reason(row: Feasibility) -> str:
 
 _DESCRIPTIONS: Final[Mapping[FeasibilityResult, Callable[[Feasibility], str]]] = {
     FeasibilityResult.RUNS_AFTER: _describe_missing_nodes,
-    FeasibilityResult.CANNOT_RUN: lambda row: f"{row.cluster} cannot run it ({_format_truncated_reason(row)})",
-    FeasibilityResult.UNKNOWN: lambda row: f"{row.cluster} is unknown ({_format_truncated_reason(row)})",
+    FeasibilityResult.CANNOT_RUN: lambda row: (
+        f"{row.cluster} cannot run it ({_format_truncated_reason(row)})"
+    ),
+    FeasibilityResult.UNKNOWN: lambda row: (
+        f"{row.cluster} is unknown ({_format_truncated_reason(row)})"
+    ),
 }
 
 _MAX_VMS: Final = 6
@@ -136,22 +161,38 @@ def describe_machine_actions(plan: Plan) -> Iterator[str]:
         actions = list(group)
         if len(actions) > 1:
             total = _format_minutes(sum(action.minutes for action in actions))
-            yield f"Machine actions on {actions[0].site}: {len(actions):,}, one after another, up to {total}."
+            yield (
+                f"Machine actions on {actions[0].site}: {len(actions):,}, one after another, up "
+                f"to {total}."
+            )
         yield from map(_describe_action, actions)
 
 
 def _describe_action(action: PlannedMachineAction) -> str:
     """Return sentences on the maintenance window of an action: its time, VMs to move before, and VMs stopped in it."""
     limit = _format_minutes(action.minutes)
-    sentences = [f"Window {action.window} on {action.site}: {action.action} of {action.machine}, up to {limit}."]
+    sentences = [
+        (
+            f"Window {action.window} on {action.site}: {action.action} of {action.machine}, up to "
+            f"{limit}."
+        )
+    ]
     if action.leaving_vms:
-        moves = [f"{vm.name} to {vm.machine}" if vm.machine else f"{vm.name} (removed)" for vm in action.leaving_vms]
+        moves = [
+            f"{vm.name} to {vm.machine}" if vm.machine else f"{vm.name} (removed)"
+            for vm in action.leaving_vms
+        ]
         sentences.append(
-            f"{_format_list('VM leaves', 'VMs leave', moves)} first. Moved VMs do not return by themselves."
+            (
+                f"{_format_list('VM leaves', 'VMs leave', moves)} first. Moved VMs do not return "
+                "by themselves."
+            )
         )
     if action.stopped_vms:
         end = "stay down until a start of the machine" if action.leaves_off else "start again there"
-        sentences.append(f"{_format_list('VM stops', 'VMs stop', action.stopped_vms)}. Stopped VMs {end}.")
+        sentences.append(
+            f"{_format_list('VM stops', 'VMs stop', action.stopped_vms)}. Stopped VMs {end}."
+        )
     if not action.is_disruptive:  # a cordon
         sentences.append("No VM stops. The machine takes no new VM.")
     elif not (action.leaving_vms or action.stopped_vms):
@@ -175,7 +216,8 @@ _AZURE: Final = "azure"
 _TEMPORARY_REASONS: Final = {"", "being evacuated", ACTION_PENDING}
 _OWNERS: Final = {"nexusform": "nexusform", _AZURE: "Azure"}
 _AZURE_RULE: Final = (
-    "Azure cordons a degraded compute machine after 15 minutes. Azure uncordons a recovered machine after 2 hours."
+    "Azure cordons a degraded compute machine after 15 minutes. Azure uncordons a recovered "
+    "machine after 2 hours."
 )
 
 
@@ -193,7 +235,12 @@ def describe_out_of_service(plan: Plan) -> Iterator[str]:
         if site_id in capacities:
             capacity = capacities[site_id]
             after_rack_loss = capacity.free_interval_after_rack_loss
-            sentences.append(f"Capacity without them: {capacity.free_interval} ({after_rack_loss} with one rack down).")
+            sentences.append(
+                (
+                    f"Capacity without them: {capacity.free_interval} ({after_rack_loss} with one "
+                    "rack down)."
+                )
+            )
         if any(row.status.cordoned_by == _AZURE for row in rows):
             sentences.append(_AZURE_RULE)
         yield " ".join(sentences)
@@ -202,9 +249,13 @@ def describe_out_of_service(plan: Plan) -> Iterator[str]:
 def _count_by_reason(rows: Iterable[OutOfService]) -> list[str]:
     """Count machines by reason, most first: `4 Off: BMC unreachable`, `1 cordoned by Azure: Degraded: port down`."""
     counts = Counter(_describe_status(row.status) for row in rows)
-    ordered = sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))  # by count, then by text
+    # By count, then by text.
+    ordered = sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))
     hidden_count = sum(count for _, count in ordered[_MAX_GROUPS:])
-    return [*(f"{count:,} {text}" for text, count in ordered[:_MAX_GROUPS]), *format_counts([(hidden_count, "more")])]
+    return [
+        *(f"{count:,} {text}" for text, count in ordered[:_MAX_GROUPS]),
+        *format_counts([(hidden_count, "more")]),
+    ]
 
 
 def _count_compute_machines(site: SiteVms) -> int:
@@ -215,8 +266,10 @@ def _count_compute_machines(site: SiteVms) -> int:
     count = 0
     for machine in site.machines:
         if machine.exists_after and machine.facts.rack not in planned_racks:
-            reasons = set(machine.facts.unschedulable_reason.split(", "))  # {""} for an open machine: temporary, too
-            is_out_of_service = machine.facts.status is not None  # only these have a status
+            # {""} for an open machine: temporary, too.
+            reasons = set(machine.facts.unschedulable_reason.split(", "))
+            # Only these have a status.
+            is_out_of_service = machine.facts.status is not None
             if is_out_of_service or reasons <= _TEMPORARY_REASONS:
                 count += 1
     return count
@@ -226,7 +279,12 @@ def _describe_status(status: MachineStatus) -> str:
     """Return the main reason for a machine to be out of service, such as `Off`, and the message of the platform."""
     if status.power_state.lower() == "off":
         text = "Off"
-    elif UNKNOWN_STATE in (status.power_state, status.ready_state, status.detailed_status, status.cordon_status):
+    elif UNKNOWN_STATE in (
+        status.power_state,
+        status.ready_state,
+        status.detailed_status,
+        status.cordon_status,
+    ):
         text = IN_UNKNOWN_STATE
     elif status.detailed_status.lower() != "provisioned":
         text = status.detailed_status

@@ -11,7 +11,12 @@ from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.placement_kinds.placement_kind import format_location_briefly, format_location_text
 from nexusform.plans.plan import Action, Mode, PlacementTable, Plan
 from nexusform.rendering.report.decision_lines import build_decision_lines
-from nexusform.rendering.report.finding_entries import Finding, FindingEntries, build_finding_entries, collect_findings
+from nexusform.rendering.report.finding_entries import (
+    Finding,
+    FindingEntries,
+    build_finding_entries,
+    collect_findings,
+)
 from nexusform.rendering.report.object_rows import (
     ObjectFold,
     SchemaLookup,
@@ -28,7 +33,11 @@ from nexusform.rendering.report.placement_rows import (
     build_placement_groups,
     build_placement_summaries,
 )
-from nexusform.rendering.report.plan_verdict import build_headline, compute_impact, describe_rejection
+from nexusform.rendering.report.plan_verdict import (
+    build_headline,
+    compute_impact,
+    describe_rejection,
+)
 from nexusform.rendering.report.report_tree import Report
 
 if TYPE_CHECKING:
@@ -93,7 +102,8 @@ class PlanReportData:
         """The changed outputs."""
         changed = [output for output in self.plan.outputs if output.action is not Action.NO_OP]
         if not changed:
-            return ()  # most plans need no import
+            # Most plans need no import.
+            return ()
         from nexusform.rendering.report.change_stanzas import compare_output
 
         return tuple(map(compare_output, changed))

@@ -20,8 +20,18 @@ from nexusform.placement_kinds.placement_kind import VM, get_kind_order, get_kin
 from nexusform.plans.impact.object_effects import Effect
 from nexusform.plans.maintenance import PoolNodeRecreation
 from nexusform.plans.plan import Action, Change, PlacementAction, PlacementChange, Plan, RolloutStep
-from nexusform.rendering.report.finding_entries import FindingEntries, format_location, list_destructive_renames
-from nexusform.rendering.report.folding import PoolRow, SitePools, build_site_pools, format_names, merge_equal_groups
+from nexusform.rendering.report.finding_entries import (
+    FindingEntries,
+    format_location,
+    list_destructive_renames,
+)
+from nexusform.rendering.report.folding import (
+    PoolRow,
+    SitePools,
+    build_site_pools,
+    format_names,
+    merge_equal_groups,
+)
 from nexusform.rendering.report.object_rows import ObjectFold
 from nexusform.rendering.report.placement_rows import (
     PlacementLine,
@@ -52,8 +62,10 @@ from nexusform.scheduling.racks.vms import Placement
 
 CHANGES_TITLE: Final = "nexusform will perform the following actions:"
 ROLLOUT_NOTE: Final = "Earliest start; update time not included."
-MAX_LISTED_VMS: Final = 15  # moved and new VMs, or pools, in a comment
-MAX_NEW_VMS: Final = 12  # up to this number, new VMs are listed individually
+# moved and new VMs, or pools, in a comment.
+MAX_LISTED_VMS: Final = 15
+# Up to this number, new VMs are listed individually.
+MAX_NEW_VMS: Final = 12
 _MAX_CAUSES: Final = 5
 _NEW_TRIGGER: Final = "new"
 _HEADERS: Final = ("cluster", "pool", "SKU", "VMs", "racks", "per rack")
@@ -72,11 +84,17 @@ def build_machine_and_feasibility_section(view: PlanReportData) -> Section:
     machines = chain.from_iterable(site.machines for site in plan.sites)
     has_statuses = any(machine.facts.status is not None for machine in machines)
     if not (has_statuses or plan.machine_actions or plan.feasibility):
-        return NO_SECTION  # without importing the sentences
+        # Without importing the sentences.
+        return NO_SECTION
     from nexusform.rendering.report import plan_conditions
 
-    lines = [*plan_conditions.describe_out_of_service(plan), *plan_conditions.describe_machine_actions(plan)]
-    return Section("", lines=(*lines, *plan_conditions.describe_feasibility(plan)), name="conditions")
+    lines = [
+        *plan_conditions.describe_out_of_service(plan),
+        *plan_conditions.describe_machine_actions(plan),
+    ]
+    return Section(
+        "", lines=(*lines, *plan_conditions.describe_feasibility(plan)), name="conditions"
+    )
 
 
 def build_site_section(view: PlanReportData) -> Section:
@@ -84,10 +102,12 @@ def build_site_section(view: PlanReportData) -> Section:
     from nexusform.rendering.report.site_rows import describe_other_sites, select_changed_rows
 
     rows = select_changed_rows(view.sites)
-    if not rows:  # `view.sites` is empty for a single site
+    # `view.sites` is empty for a single site.
+    if not rows:
         return NO_SECTION
     table_rows = []
-    for row in rows:  # one site, or several similar ones; only the name of a single site is a link
+    # One site, or several similar ones; only the name of a single site is a link.
+    for row in rows:
         name = StyledText(row.name, Style.SITE if row.sites == 1 else Style.STRONG)
         table_rows.append(Row((name, row.delta, row.summary)))
     table = Table(("site", "VMs", "changes"), tuple(table_rows))
@@ -134,20 +154,36 @@ def _build_resource_count_table(plan: Plan) -> Table:
     """Build the table of added, changed and destroyed objects, with a row per resource type."""
     counts_by_type: dict[str, Counter[str]] = {}
     for change in plan.changes:
-        if change.action in _COUNT_COLUMNS:  # a replacement counts in two columns
-            counts_by_type.setdefault(change.address.type, Counter()).update(_COUNT_COLUMNS[change.action])
+        # A replacement counts in two columns.
+        if change.action in _COUNT_COLUMNS:
+            counts_by_type.setdefault(change.address.type, Counter()).update(
+                _COUNT_COLUMNS[change.action]
+            )
     rows = []
     for resource_type, counts in sorted(counts_by_type.items()):
-        rows.append(Row((resource_type, f"{counts['add']:,}", f"{counts['change']:,}", f"{counts['destroy']:,}")))
+        rows.append(
+            Row(
+                (
+                    resource_type,
+                    f"{counts['add']:,}",
+                    f"{counts['change']:,}",
+                    f"{counts['destroy']:,}",
+                )
+            )
+        )
     return Table(
-        ("type", "add", "change", "destroy"), tuple(rows), number_columns=frozenset({1, 2, 3}), caption="Resources"
+        ("type", "add", "change", "destroy"),
+        tuple(rows),
+        number_columns=frozenset({1, 2, 3}),
+        caption="Resources",
     )
 
 
 def _build_trigger_count_table(plan: Plan) -> Table:
     """Build the table of objects by kind, action and trigger, in the order of kinds and actions."""
     actions = tuple(PlacementAction)
-    counts: Counter[tuple[int, int, str, str]] = Counter()  # order of the kind, of the action, trigger, kind
+    # order of the kind, of the action, trigger, kind.
+    counts: Counter[tuple[int, int, str, str]] = Counter()
     for row in plan.placements:
         if row.trigger:
             counts[get_kind_order(row.kind), actions.index(row.action), row.trigger, row.kind] += 1
@@ -155,7 +191,8 @@ def _build_trigger_count_table(plan: Plan) -> Table:
     for (_, action_index, trigger, kind), count in sorted(counts.items()):
         rows.append(Row((get_kind_title(kind), actions[action_index].value, trigger, f"{count:,}")))
     heads = ("kind", "action", "trigger", "count")
-    return Table(heads, tuple(rows), number_columns=frozenset({3}), caption="Placements by trigger")  # 3: the count
+    # 3: the count.
+    return Table(heads, tuple(rows), number_columns=frozenset({3}), caption="Placements by trigger")
 
 
 def build_capacity_section(view: PlanReportData) -> Section:
@@ -163,7 +200,9 @@ def build_capacity_section(view: PlanReportData) -> Section:
     from nexusform.rendering.report.capacity_table import build_capacity_table
 
     table, other_note = build_capacity_table(view.plan.capacity, view.plan.other_capacity)
-    return Section("Spare capacity", (other_note,) if other_note else (), table=table, name="capacity")
+    return Section(
+        "Spare capacity", (other_note,) if other_note else (), table=table, name="capacity"
+    )
 
 
 def build_all_capacity_section(view: PlanReportData) -> Section:
@@ -172,8 +211,11 @@ def build_all_capacity_section(view: PlanReportData) -> Section:
 
     _, other_note = build_capacity_table(view.plan.capacity, view.plan.other_capacity)
     if not other_note:
-        return NO_SECTION  # `build_capacity_section` shows every site
-    table, _ = build_capacity_table(view.plan.capacity, view.plan.other_capacity, has_unchanged=True)
+        # `build_capacity_section` shows every site.
+        return NO_SECTION
+    table, _ = build_capacity_table(
+        view.plan.capacity, view.plan.other_capacity, has_unchanged=True
+    )
     return Section("Spare capacity of every site", table=table, is_folded=True)
 
 
@@ -183,11 +225,18 @@ def build_upgrade_section(view: PlanReportData) -> Section:
 
     heads = ("pool", "SKU", "nodes", "batches", "down at a time", "minimum up")
     tables = []
-    for upgrade, note in zip(view.plan.upgrades, build_upgrade_notes(view.plan.upgrades), strict=True):
+    for upgrade, note in zip(
+        view.plan.upgrades, build_upgrade_notes(view.plan.upgrades), strict=True
+    ):
         rows = tuple(map(_build_upgrade_row, upgrade.pools))
-        tables.append(Table(heads, rows, number_columns=frozenset({2, 3, 4, 5}), caption=": ".join(note)))
-    # Rolling upgrades change the version of Kubernetes; otherwise pools are re-created for another reason.
-    title = "Upgrades" if all(upgrade.is_rolling for upgrade in view.plan.upgrades) else "Re-created"
+        tables.append(
+            Table(heads, rows, number_columns=frozenset({2, 3, 4, 5}), caption=": ".join(note))
+        )
+    # Rolling upgrades change the version of Kubernetes; otherwise pools are re-created for another
+    # reason.
+    title = (
+        "Upgrades" if all(upgrade.is_rolling for upgrade in view.plan.upgrades) else "Re-created"
+    )
     return Section(title, tables=tuple(tables), name="upgrades")
 
 
@@ -208,7 +257,8 @@ def build_rule_section(view: PlanReportData) -> Section:
     violation_groups: list[ItemGroup] = []
     for verdict in view.plan.separation_verdicts:
         samples = f"{verdict.sample_count:,} samples" if verdict.sample_count else ""
-        shared = format_count(len(verdict.violations), verdict.scope)  # machines, racks or sites
+        # machines, racks or sites.
+        shared = format_count(len(verdict.violations), verdict.scope)
         if verdict.satisfied == "always":
             result = f", in the plan{enclose(' and in ', samples)}"
         elif verdict.satisfied == "unknown":
@@ -220,9 +270,13 @@ def build_rule_section(view: PlanReportData) -> Section:
         rules.append(Item(symbol="", label=str(verdict.address), text=text))
         if verdict.violations:
             title = f"{verdict.address}: {format_count(len(verdict.violations), 'violation')}"
-            items = tuple(Item(symbol="", label="", text=format_violation(entry)) for entry in verdict.violations)
+            items = tuple(
+                Item(symbol="", label="", text=format_violation(entry))
+                for entry in verdict.violations
+            )
             violation_groups.append(ItemGroup(title, items))
-    groups = (ItemGroup(name="", items=tuple(rules)), *violation_groups)  # "": without a heading
+    # "": without a heading.
+    groups = (ItemGroup(name="", items=tuple(rules)), *violation_groups)
     return Section("Separation rules", groups=groups, name="separation")
 
 
@@ -239,29 +293,44 @@ def build_check_section(view: PlanReportData) -> Section:
 def build_rollout_section(view: PlanReportData) -> Section:
     """Build a table per rollout with a row per step. The times are the earliest: updates themselves take no time."""
     if not view.plan.rollouts:
-        return NO_SECTION  # otherwise the note alone would be content
+        # Otherwise the note alone would be content.
+        return NO_SECTION
     tables = []
     for rollout in view.plan.rollouts:
-        snapshot = "" if rollout.resource_snapshot is None else f", resource snapshot {rollout.resource_snapshot}"
+        snapshot = (
+            ""
+            if rollout.resource_snapshot is None
+            else f", resource snapshot {rollout.resource_snapshot}"
+        )
         caption = f"{rollout.address}: {rollout.cause}{snapshot}"
-        tables.append(Table(("from", "stage", "what"), tuple(map(_build_step_row, rollout.steps)), caption=caption))
+        tables.append(
+            Table(
+                ("from", "stage", "what"),
+                tuple(map(_build_step_row, rollout.steps)),
+                caption=caption,
+            )
+        )
     return Section("Rollout", (ROLLOUT_NOTE,), tables=tuple(tables), name="rollouts")
 
 
 def _build_step_row(step: RolloutStep) -> Row:
     """Build the row of a rollout step: its earliest start, its stage (of a rolling update: wave), and its action."""
     start = f"+{format_duration(step.start_seconds)}" if step.start_seconds else "start"
-    if not step.stage:  # a rolling update instead of a staged run
+    # A rolling update instead of a staged run.
+    if not step.stage:
         stage = f"wave {step.group}"
     elif step.kind == "delete":
         stage = "delete stage"
     else:
-        stage = f"{step.stage}{enclose(', group ', step.group)}"  # 0: no clusters
+        # 0: no clusters.
+        stage = f"{step.stage}{enclose(', group ', step.group)}"
     # The wait, the approval, or the clusters to delete or update.
     if step.kind == "wait":
         text = f"wait {format_duration(step.wait_seconds)}"
     elif step.kind == "approval":
-        approval_text = {"waiting": "waits for approval", "later": "approval"}.get(step.status, "approved:")
+        approval_text = {"waiting": "waits for approval", "later": "approval"}.get(
+            step.status, "approved:"
+        )
         text = f"{approval_text} {step.waits_for}"
     else:
         verb = "delete" if step.kind == "delete" else "update"
@@ -316,16 +385,21 @@ def build_all_pools_section(view: PlanReportData) -> Section:
     """Build a table per site with a row per pool, changed or not, those of changed sites first."""
     changed_sites = {row.name for row in view.sites if row.has_changes}
     sites = build_site_pools(view.plan, view.plan.placement_tables)
-    ordered = sorted(sites, key=lambda site: changed_sites.isdisjoint(site.names))  # False (changed) first
+    # False (changed) first.
+    ordered = sorted(sites, key=lambda site: changed_sites.isdisjoint(site.names))
     return _build_pools(view, ordered)
 
 
 def _build_pools(view: PlanReportData, sites: Sequence[SitePools]) -> Section:
     """Build the section with a table per site, and the number of pools beyond the maximum of rows."""
     # A choice: locations of placed VMs, or the VMs to remove from a smaller pool.
-    has_removal_choice = any(table.minimum_remaining_on_rack is not None for table in view.plan.placement_tables)
+    has_removal_choice = any(
+        table.minimum_remaining_on_rack is not None for table in view.plan.placement_tables
+    )
     has_choice, is_only_site = view.placed_vms > 0 or has_removal_choice, len(view.plan.sites) < 2
-    tables = tuple(_build_pool_table(site, has_choice=has_choice, is_only_site=is_only_site) for site in sites)
+    tables = tuple(
+        _build_pool_table(site, has_choice=has_choice, is_only_site=is_only_site) for site in sites
+    )
     hidden_count = sum(site.hidden_pools for site in sites)
     lines = (f"and {format_count(hidden_count, 'more pool')}",) if hidden_count else ()
     return Section("Pools", lines, tables=tables, name="pools")
@@ -346,25 +420,37 @@ def _build_pool_table(site: SitePools, *, has_choice: bool, is_only_site: bool) 
     return Table(
         headers,
         rows,
-        number_columns=frozenset({3, 5}),  # VMs, per rack
+        # VMs, per rack.
+        number_columns=frozenset({3, 5}),
         caption=caption,
         details=frozenset({6, 7}),  # the certainty
         compact=Table((f"Pool{scope}", "VMs", "VMs per rack"), compact_rows),  # for comments
         is_grouped=True,  # by cluster
-        is_firm=True,  # each cell on one line
+        # Each cell on one line.
+        is_firm=True,
     )
 
 
 def _build_pool_row(row: PoolRow, columns: int) -> Row:
     """Build the row of a pool with its first `columns` cells. A table without certainty lacks the last two columns."""
-    cells = (row.cluster, row.pool, row.sku, row.count, row.racks, row.per_rack, row.exact_counts, row.exact_machines)
+    cells = (
+        row.cluster,
+        row.pool,
+        row.sku,
+        row.count,
+        row.racks,
+        row.per_rack,
+        row.exact_counts,
+        row.exact_machines,
+    )
     return Row(cells[:columns], note=row.note)
 
 
 def _build_compact_row(row: PoolRow) -> Row:
     """Build the row of a pool for comments: `cluster/pool`, number of VMs, and spread with the expected one."""
     if row.spread:
-        spread, expected = row.spread, row.note.partition(";")[0]  # the spread shows the deviating racks
+        # The spread shows the deviating racks.
+        spread, expected = row.spread, row.note.partition(";")[0]
     else:
         spread, expected = f"{row.per_rack} on {row.racks}", row.note
     note = enclose(" (", expected, ")")
@@ -383,18 +469,25 @@ def build_listed_vm_section(view: PlanReportData) -> Section:
     """
     section = build_vm_section(view)
     if view.plan.upgrades or not section.has_content:
-        return section  # upgraded nodes stay together as batches
+        # upgraded nodes stay together as batches.
+        return section
     groups = _select_vm_groups(PlanReportData(view.plan, detail=ShownPlacements.ALL).groups)
-    lines_by_action = group_by(chain.from_iterable(group.lines for group in groups), lambda line: line.action)
+    lines_by_action = group_by(
+        chain.from_iterable(group.lines for group in groups), lambda line: line.action
+    )
     listed = lines_by_action.get(PlacementAction.MOVE, [])
     new = lines_by_action.get(PlacementAction.PLACE, [])
     if len(new) <= MAX_NEW_VMS:
         listed = [*listed, *new]
     if not 0 < len(listed) <= MAX_LISTED_VMS:
-        return section  # with similar VMs together
+        # With similar VMs together.
+        return section
     items = chain.from_iterable(group.items for group in section.groups)
-    other_items = [item for item in items if item.symbol not in ("~", "+")]  # such as removed VMs
-    return replace(section, groups=(ItemGroup(name="", items=(*map(_build_item, listed), *other_items)),))
+    # Such as removed VMs.
+    other_items = [item for item in items if item.symbol not in ("~", "+")]
+    return replace(
+        section, groups=(ItemGroup(name="", items=(*map(_build_item, listed), *other_items)),)
+    )
 
 
 def build_workload_section(view: PlanReportData) -> Section:
@@ -420,8 +513,12 @@ def build_single_vm_section(view: PlanReportData) -> Section:
     lines = [line for line in all_lines if line.action in actions]
     is_listed_elsewhere = len(lines) <= MAX_LISTED_VMS and not view.plan.upgrades
     if is_listed_elsewhere and not view.plan.samples:
-        return NO_SECTION  # `build_listed_vm_section` has each VM, and there is no certainty
-    rows = tuple(Row((StyledText(line.label, Style.CODE), describe_line(line), _format_share(line))) for line in lines)
+        # `build_listed_vm_section` has each VM, and there is no certainty.
+        return NO_SECTION
+    rows = tuple(
+        Row((StyledText(line.label, Style.CODE), describe_line(line), _format_share(line)))
+        for line in lines
+    )
     table = Table(("VM", "from → to", "machine certainty"), rows, number_columns=frozenset({2}))
     return Section("Every VM, with machine certainty", table=table, is_folded=True)
 
@@ -435,7 +532,9 @@ def _format_share(line: PlacementLine) -> str:
     return f"{line.machine_share * 100:.0f} %" if line.machine_share is not None else "-"
 
 
-def _select_listed(view: PlanReportData, groups: Sequence[PlacementLineGroup]) -> list[PlacementLineGroup]:
+def _select_listed(
+    view: PlanReportData, groups: Sequence[PlacementLineGroup]
+) -> list[PlacementLineGroup]:
     """Return the groups. Without a request for details, many new VMs are left out: the table of pools has them."""
     new_vms = select_vm_rows(view.plan, PlacementAction.PLACE)
     if view.vm_detail is ShownPlacements.ALL or view.is_long or len(new_vms) <= MAX_NEW_VMS:
@@ -443,7 +542,8 @@ def _select_listed(view: PlanReportData, groups: Sequence[PlacementLineGroup]) -
     selected = []
     for group in groups:
         lines = group.lines
-        if group.table is not None:  # with a row in the table of pools
+        # With a row in the table of pools.
+        if group.table is not None:
             lines = tuple(line for line in lines if line.trigger != _NEW_TRIGGER)
         selected.append(replace(group, lines=lines))
     return selected
@@ -458,7 +558,9 @@ def _build_placement_group_section(
     merged = [group for group in merge_equal_groups(groups) if group.lines]
     moves = PlacementAction.MOVE
     # Only merged groups have sites.
-    merged.sort(key=lambda group: (bool(group.sites), all(line.action is not moves for line in group.lines)))
+    merged.sort(
+        key=lambda group: (bool(group.sites), all(line.action is not moves for line in group.lines))
+    )
     item_groups = []
     for group_name, members in groupby(merged, _name_group):
         lines = chain.from_iterable(group.lines for group in members)
@@ -470,7 +572,8 @@ def _name_group(group: PlacementLineGroup) -> str:
     """Return the name of a group; for merged pools of several sites, the sites."""
     if group.sites:
         return f"{format_names(group.sites)}, each"
-    return "" if group.kind == VM else group.name  # VM names contain their cluster
+    # VM names contain their cluster.
+    return "" if group.kind == VM else group.name
 
 
 def _build_item(line: PlacementLine) -> Item:
@@ -487,7 +590,8 @@ def describe_line(line: PlacementLine) -> Text:
     target = StyledText(line.target, Style.STRONG)
     if line.effect is Effect.PLACED:
         return (ARROW, " ", target, remark)
-    leaving_verb = get_leaving_verb(line)  # "" if the object is not removed, lost or forgotten
+    # "" if the object is not removed, lost or forgotten.
+    leaving_verb = get_leaving_verb(line)
     if leaving_verb:
         return f"{f'{leaving_verb} {line.origin}'.rstrip()}{remark}"
     if line.origin:
@@ -497,17 +601,22 @@ def describe_line(line: PlacementLine) -> Text:
 
 def build_cause_section(view: PlanReportData) -> Section:
     """Build one line with the first causes of moved VMs, as `Cause: main.nf.hcl:26, -replace.`, and their number."""
-    source_lines = dict.fromkeys(format_location(change.source) for change in find_move_causes(view.plan))
+    source_lines = dict.fromkeys(
+        format_location(change.source) for change in find_move_causes(view.plan)
+    )
     causes = [StyledText(line, Style.LOCATION) for line in source_lines if line]
     triggers = {row.trigger for row in _list_moves(view.plan)}
     if not triggers.isdisjoint(_FLAG_TRIGGERS):
-        causes.append(StyledText("-replace", Style.CODE))  # no line of the configuration
+        # No line of the configuration.
+        causes.append(StyledText("-replace", Style.CODE))
     if not causes:
         return NO_SECTION
-    parts: list[str | StyledText] = []  # of one line, with their styles
+    # Of one line, with their styles.
+    parts: list[str | StyledText] = []
     for cause in causes[:_MAX_CAUSES]:
         parts += [", ", cause]
-    parts[0] = "Cause: "  # instead of the first comma
+    # instead of the first comma.
+    parts[0] = "Cause: "
     hidden_count = len(causes) - _MAX_CAUSES
     parts.append(f" and {hidden_count:,} more." if hidden_count > 0 else ".")
     return Section(title="", lines=(tuple(parts),), name="causes")
@@ -525,19 +634,25 @@ def find_move_causes(plan: Plan) -> tuple[Change, ...]:
     """
     moves = _list_moves(plan)
     hardware_ids: set[str] = set()
-    addresses: set[Address] = set()  # of resources of VMs
+    # Of resources of VMs.
+    addresses: set[Address] = set()
     for row in moves:
         if row.trigger in _HARDWARE_TRIGGERS:
             assert isinstance(row.source, Placement), "only a VM moves because of hardware"
-            rack = f"{row.site_id}/{row.source.rack}"  # ids of racks and machines are paths
+            # ids of racks and machines are paths.
+            rack = f"{row.site_id}/{row.source.rack}"
             hardware_ids |= {rack, f"{rack}/{row.source.machine}"}
         elif row.trigger not in _FLAG_TRIGGERS:
             addresses.add(row.address)
     changes = (change for change in plan.changes if change.action is not Action.NO_OP)
-    return tuple(change for change in changes if change.address in addresses or change.id in hardware_ids)
+    return tuple(
+        change for change in changes if change.address in addresses or change.id in hardware_ids
+    )
 
 
-_HARDWARE_TRIGGERS = frozenset({"machine_evacuated", "machine_removed", "machine_replaced", "machine_forgotten"})
+_HARDWARE_TRIGGERS = frozenset(
+    {"machine_evacuated", "machine_removed", "machine_replaced", "machine_forgotten"}
+)
 _FLAG_TRIGGERS = frozenset({"requested", "heal"})
 
 _MAX_CLUSTERS: Final = 6

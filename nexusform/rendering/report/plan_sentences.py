@@ -7,12 +7,30 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Final, TypeAlias
 
-from nexusform.diagnostics.phrases import enclose, format_count, format_list, join_texts, select_word_form
+from nexusform.diagnostics.phrases import (
+    enclose,
+    format_count,
+    format_list,
+    join_texts,
+    select_word_form,
+)
 from nexusform.placement_kinds.placement_kind import KINDS, VM
 from nexusform.placements.prediction_scores import PredictionRecordScore
-from nexusform.plans.impact.guard_rails import NOTHING_TO_PREDICT, count_unpredicted_resources, has_unknown_capacity
+from nexusform.plans.impact.guard_rails import (
+    NOTHING_TO_PREDICT,
+    count_unpredicted_resources,
+    has_unknown_capacity,
+)
 from nexusform.plans.maintenance import Upgrade
-from nexusform.plans.plan import Action, Change, Mode, PlacementAction, PlacementChange, PlacementTable, Plan
+from nexusform.plans.plan import (
+    Action,
+    Change,
+    Mode,
+    PlacementAction,
+    PlacementChange,
+    PlacementTable,
+    Plan,
+)
 from nexusform.resources.address import format_module
 
 SYMBOLS: Final = {
@@ -55,12 +73,16 @@ _REPLACEMENT_HEADLINES: Final = {
 }
 
 _REASONS: Final = {
-    "delete_because_no_resource_config": "(because {address.config_address} is not in configuration)",
+    "delete_because_no_resource_config": (
+        "(because {address.config_address} is not in configuration)"
+    ),
     "delete_because_no_module": "(because {module} is not in configuration)",
     "delete_because_count_index": "(because index [{address.key}] is out of range for count)",
     "delete_because_each_key": '(because key ["{address.key}"] is not in for_each map)',
     "delete_because_wrong_repetition": "(because resource {repetition})",
-    "delete_because_no_move_target": "(because {previous} was moved to {address}, which is not in configuration)",
+    "delete_because_no_move_target": (
+        "(because {previous} was moved to {address}, which is not in configuration)"
+    ),
     "delete_because_enabled_false": "(because enabled is false)",
     "read_because_config_unknown": "(config refers to values not yet known)",
     "read_because_dependency_pending": "(depends on a resource or a module with changes pending)",
@@ -71,8 +93,11 @@ _REPETITIONS: Final = {int: "does not use count", str: "does not use for_each"}
 _MAX_NAMES = 5
 # The trigger concerns one cluster, the row another.
 _OTHER_CLUSTER_TRIGGERS: Final[Mapping[str, str]] = {"cluster_left": "another cluster was removed"}
-# For these triggers the reason is more specific: `moved on the hub: par1 -> lon1`. Forgotten objects are not removed.
-_REMOVAL_TRIGGERS: Final = frozenset({"cluster_removed", "placement_removed", "workload_removed", "binding_removed"})
+# For these triggers the reason is more specific: `moved on the hub: par1 -> lon1`. Forgotten
+# objects are not removed.
+_REMOVAL_TRIGGERS: Final = frozenset(
+    {"cluster_removed", "placement_removed", "workload_removed", "binding_removed"}
+)
 _REASON_TRIGGERS: Final = frozenset({"moved_on_the_hub"})
 
 
@@ -91,7 +116,11 @@ def format_headline(change: Change) -> str:
 
 def format_headline_address(change: Change) -> str:
     """Return the address before the headline. A move without another change has its old address there."""
-    if change.action is Action.NO_OP and change.previous_address is not None and not change.importing:
+    if (
+        change.action is Action.NO_OP
+        and change.previous_address is not None
+        and not change.importing
+    ):
         return str(change.previous_address)
     return format_object_address(change.address, change.deposed)
 
@@ -104,8 +133,10 @@ def format_object_address(address: object, deposed: str) -> str:
 def build_change_comments(change: Change) -> tuple[str, ...]:
     """Return the further comment lines: reason, previous address and import id."""
     lines = [_format_reason(change)]
-    if change.action is not Action.NO_OP:  # else the move or import is the headline
-        if change.reason != "delete_because_no_move_target":  # this reason names both addresses
+    # Else the move or import is the headline.
+    if change.action is not Action.NO_OP:
+        # This reason names both addresses.
+        if change.reason != "delete_because_no_move_target":
             lines.append(enclose("(moved from ", change.previous_address, ")"))
         lines.append(enclose('(imported from "', change.importing, '")'))
     return tuple(filter(None, lines))
@@ -116,7 +147,8 @@ def _format_reason(change: Change) -> str:
     if change.deposed:
         return "(left over from a partially-failed replacement of this instance)"
     if change.action is Action.FORGET:
-        return ""  # the headline contains it
+        # The headline contains it.
+        return ""
     address = change.address
     return _REASONS.get(change.reason, "").format(
         address=address,
@@ -151,25 +183,33 @@ _NO_CHANGES: Final = {
     Mode.REFRESH_ONLY: (
         "No changes. Your infrastructure still matches the configuration.",
         (
-            "nexusform has checked that the objects still match the result of your most recent changes, "
+            "nexusform has checked that the objects still match the result of your most recent "
+            "changes, "
             "and found no differences."
         ),
     ),
     Mode.DESTROY: (
         "No changes. No objects need to be destroyed.",
         (
-            "Either you have not created any objects yet or the existing objects were already deleted "
+            "Either you have not created any objects yet or the existing objects were already "
+            "deleted "
             "outside of nexusform."
         ),
     ),
 }
 _NO_CHANGES_FROM_STATE: Final = (
     "The state matches the configuration; a hub or site was not read.",
-    "Changes made there are unknown (exit code 1 with -detailed-exitcode). Plan again with access to it.",
+    (
+        "Changes made there are unknown (exit code 1 with -detailed-exitcode). Plan again with "
+        "access to it."
+    ),
 )
 _NO_CHANGES_WITHOUT_REFRESH: Final = (
     "No changes. The state matches the configuration.",
-    "nexusform has not read the infrastructure (-refresh=false): changes made outside of nexusform are unknown.",
+    (
+        "nexusform has not read the infrastructure (-refresh=false): changes made outside of "
+        "nexusform are unknown."
+    ),
 )
 _WHAT_WAS_READ_MATCHES: Final = "No changes. What was read matches the configuration."
 _NO_CHANGES_WITH_MISSING_DATA: Final = (
@@ -193,7 +233,10 @@ _NO_SELECTED_CHANGES: Final = {
 
 _NOTHING_TO_PREDICT: Final = (
     "Nothing to predict. The plan contains no Azure Operator Nexus resources.",
-    "nexusform places clusters, agent pools and virtual machines of Microsoft.NetworkCloud, and ignores the rest.",
+    (
+        "nexusform places clusters, agent pools and virtual machines of Microsoft.NetworkCloud, "
+        "and ignores the rest."
+    ),
 )
 _NOTHING_PREDICTED: Final = (
     "Nothing predicted. No change of Azure Operator Nexus resources could be read completely.",
@@ -203,7 +246,8 @@ _PENDING_CHANGE_IDS: Final = frozenset({"change-in-progress", "change-failed-bef
 _UNFINISHED: Final = (
     "Nothing to record. An earlier apply is not finished yet.",
     (
-        "nexusform has checked that the objects still match the result of your most recent changes, and "
+        "nexusform has checked that the objects still match the result of your most recent "
+        "changes, and "
         "found no differences. `nexusform plan` lists the remaining changes."
     ),
 )
@@ -229,7 +273,8 @@ def _compute_age(taken_at: str, now: str) -> float:
     try:
         seconds = (datetime.fromisoformat(now) - datetime.fromisoformat(taken_at)).total_seconds()
     except (ValueError, TypeError):
-        return math.inf  # it may be the oldest
+        # It may be the oldest.
+        return math.inf
     return max(seconds, 0.0)
 
 
@@ -247,7 +292,8 @@ def describe_no_changes(plan: Plan) -> tuple[str, str]:
     mode and the selection (-target, -exclude) do. Missing data, an old inventory and `-refresh=false` change the texts.
     """
     ids = {diagnostic.id for diagnostic in plan.diagnostics}
-    if ids & _PENDING_CHANGE_IDS:  # changes of an earlier apply are not finished
+    # changes of an earlier apply are not finished.
+    if ids & _PENDING_CHANGE_IDS:
         return _UNFINISHED
     if NOTHING_TO_PREDICT in ids:
         has_unpredicted_resources = count_unpredicted_resources(plan) > 0
@@ -257,14 +303,19 @@ def describe_no_changes(plan: Plan) -> tuple[str, str]:
     is_partial = bool(plan.targets or plan.excludes)
     texts_by_mode = _NO_SELECTED_CHANGES if is_partial else _NO_CHANGES
     headline, note = texts_by_mode[plan.mode]
-    if "refresh-skipped" not in ids:  # the infrastructure was read, though perhaps not all of it
+    # The infrastructure was read, though perhaps not all of it.
+    if "refresh-skipped" not in ids:
         if has_unknown_capacity(plan) or plan.has_unread_objects:
             return _NO_CHANGES_WITH_MISSING_DATA
         if plan.mode is Mode.DESTROY or not has_stale_inventory(plan):
             return headline, note
-        note = f"The inventory is {describe_inventory(plan)}: later changes of the infrastructure are unknown."
+        note = (
+            f"The inventory is {describe_inventory(plan)}: later changes of the infrastructure "
+            "are unknown."
+        )
         return headline if is_partial else _WHAT_WAS_READ_MATCHES, note
-    # Nothing was read: the usual headline of a complete plan, `Your infrastructure matches ...`, would be wrong.
+    # Nothing was read: the usual headline of a complete plan, `Your infrastructure matches ...`,
+    # would be wrong.
     headline_without_refresh, note_without_refresh = _NO_CHANGES_WITHOUT_REFRESH
     is_complete_plan = plan.mode is Mode.NORMAL and not is_partial
     return headline_without_refresh if is_complete_plan else headline, note_without_refresh
@@ -281,26 +332,35 @@ def describe_object_counts(plan: Plan) -> str:
 
 
 ONLY_DRIFT: Final = (
-    "Your configuration already applies the changes detected above, so applying this plan will only "
+    "Your configuration already applies the changes detected above, so applying this plan will "
+    "only "
     "update the nexusform state to include them and won't change anything else."
 )
 ONLY_OUTPUTS: Final = (
-    "You can apply this plan to save these new output values to the nexusform state, without changing "
+    "You can apply this plan to save these new output values to the nexusform state, without "
+    "changing "
     "any infrastructure."
 )
 ONLY_REFRESH: Final = (
-    "This is a refresh-only plan, so nexusform will not take any actions to undo these. If you were "
-    "expecting these changes then you can apply this plan to record the updated values in the nexusform "
+    "This is a refresh-only plan, so nexusform will not take any actions to undo these. If you "
+    "were "
+    "expecting these changes then you can apply this plan to record the updated values in the "
+    "nexusform "
     "state without changing anything else."
 )
 DRIFT_NOTE: Final = "Note: Objects have changed outside of nexusform"
-DRIFT_DETAIL: Final = "nexusform detected the following changes made outside of nexusform since the last apply"
+DRIFT_DETAIL: Final = (
+    "nexusform detected the following changes made outside of nexusform since the last apply"
+)
 DRIFT_RESPONSE: Final = (
-    "Unless you have made equivalent changes to your configuration, or ignored the relevant attributes "
-    "using ignore_changes, the following plan may include actions to undo or respond to these changes."
+    "Unless you have made equivalent changes to your configuration, or ignored the relevant "
+    "attributes "
+    "using ignore_changes, the following plan may include actions to undo or respond to these "
+    "changes."
 )
 UNSAVED: Final = (
-    "Note: You didn't use the -out option to save this plan, so nexusform can't guarantee to take exactly "
+    "Note: You didn't use the -out option to save this plan, so nexusform can't guarantee to take "
+    "exactly "
     'these actions if you run "nexusform {}" now.'
 )
 
@@ -329,9 +389,11 @@ def describe_trigger(row: PlacementChange) -> str:
     if row.trigger in _REASON_TRIGGERS:
         return row.reason
     if row.kind == VM and row.action is PlacementAction.MOVE and row.source is None:
-        return "had no machine"  # whatever the trigger
+        # Whatever the trigger.
+        return "had no machine"
     if row.action is PlacementAction.FORGET and row.trigger in _REMOVAL_TRIGGERS:
-        return ""  # the object itself stays
+        # The object itself stays.
+        return ""
     is_new_binding = row.action is PlacementAction.PLACE and KINDS[row.kind].by_resource
     if is_new_binding:
         # A trigger about another cluster has a text with that cluster.
@@ -350,7 +412,9 @@ _ClusterItem: TypeAlias = PlacementTable | PlacementChange | Upgrade
 def build_cluster_formatter(items: Iterable[_ClusterItem]) -> Callable[[_ClusterItem], str]:
     """Return a function that formats the cluster of an item, with its site if several sites have one of its name."""
     counts = Counter(cluster for cluster, _ in {(item.cluster, item.site_id) for item in items})
-    return lambda item: f"{item.site_id}/{item.cluster}" if counts[item.cluster] > 1 else item.cluster
+    return lambda item: (
+        f"{item.site_id}/{item.cluster}" if counts[item.cluster] > 1 else item.cluster
+    )
 
 
 def describe_plan_evaluation(plan: Plan) -> str:
@@ -363,7 +427,9 @@ def describe_plan_evaluation(plan: Plan) -> str:
     facts = (
         "sandboxed" if evaluation.confined else "not sandboxed",
         format_count(len(evaluation.files), "file"),
-        enclose("", sum(not file.in_root for file in evaluation.files), " outside of the work tree"),
+        enclose(
+            "", sum(not file.in_root for file in evaluation.files), " outside of the work tree"
+        ),
         enclose(f"{server_noun} ", format_list(evaluation.origins, _MAX_NAMES)),
         enclose(f"{program_noun} ", format_list(evaluation.programs, _MAX_NAMES)),
     )

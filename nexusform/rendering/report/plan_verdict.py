@@ -14,7 +14,11 @@ from nexusform.diagnostics.phrases import (
     join_texts,
     select_word_form,
 )
-from nexusform.plans.impact.guard_rails import NOTHING_TO_PREDICT, count_unpredicted_resources, list_broken_limits
+from nexusform.plans.impact.guard_rails import (
+    NOTHING_TO_PREDICT,
+    count_unpredicted_resources,
+    list_broken_limits,
+)
 from nexusform.plans.impact.object_effects import (
     LOSS_EFFECTS,
     REMOVAL_EFFECTS,
@@ -35,7 +39,10 @@ from nexusform.plans.plan import (
     SitePredictionAccuracy,
 )
 from nexusform.rendering.report import plan_sentences
-from nexusform.rendering.report.availability_losses import describe_weakened_rules, find_availability_losses
+from nexusform.rendering.report.availability_losses import (
+    describe_weakened_rules,
+    find_availability_losses,
+)
 from nexusform.rendering.report.decision_lines import (
     describe_effects,
     format_title,
@@ -45,12 +52,17 @@ from nexusform.rendering.report.decision_lines import (
 )
 from nexusform.rendering.report.finding_entries import Finding
 from nexusform.rendering.report.folding import format_names
-from nexusform.rendering.report.plan_sentences import count_resource_changes, describe_inventory, has_stale_inventory
+from nexusform.rendering.report.plan_sentences import (
+    count_resource_changes,
+    describe_inventory,
+    has_stale_inventory,
+)
 
 _GUESSES: Final = "This site does not follow the placement rule; the locations below are guesses."
 MAX_SITES: Final = 6
 _MAX_NAMES: Final = 6
-INVENTORY: Final = "Inventory"  # a heading of the verdict
+# A heading of the verdict.
+INVENTORY: Final = "Inventory"
 
 
 def build_headline(plan: Plan) -> str:
@@ -62,14 +74,25 @@ def build_headline(plan: Plan) -> str:
         return _describe_failure(plan)
     if not plan.has_changes:
         if any(diagnostic.id == NOTHING_TO_PREDICT for diagnostic in plan.diagnostics):
-            return "nothing predicted" if count_unpredicted_resources(plan) else "nothing to predict"
-        return "no changes to the state; a hub or site was not read" if plan.is_from_state else "no changes"
-    outside_upgrades = count_effects(select_rows_outside_upgrades(plan))  # upgrades have their own clauses
-    waiting = format_effect_clauses(count_effects(plan.placements), [Effect.WAITING])  # also in upgrades
+            return (
+                "nothing predicted" if count_unpredicted_resources(plan) else "nothing to predict"
+            )
+        return (
+            "no changes to the state; a hub or site was not read"
+            if plan.is_from_state
+            else "no changes"
+        )
+    # upgrades have their own clauses.
+    outside_upgrades = count_effects(select_rows_outside_upgrades(plan))
+    # Also in upgrades.
+    waiting = format_effect_clauses(count_effects(plan.placements), [Effect.WAITING])
     placed = describe_effects(outside_upgrades, [Effect.PLACED])
     from nexusform.rendering.report.upgrade_sentences import describe_upgrades
 
-    moving = [*describe_upgrades(plan.upgrades), *format_effect_clauses(outside_upgrades, LOSS_EFFECTS)]
+    moving = [
+        *describe_upgrades(plan.upgrades),
+        *format_effect_clauses(outside_upgrades, LOSS_EFFECTS),
+    ]
     moving += [*describe_stopped_vms(plan.machine_actions), *describe_lost_vms(plan)]
     if moving:
         clauses = [*moving, *placed, *waiting]
@@ -87,7 +110,9 @@ def _describe_failure(plan: Plan) -> str:
     if not reasons:
         return "planning failed"
     text = f"planning failed: {reasons[0]}"
-    return text if len(reasons) == 1 else f"{text}, and {format_count(len(reasons) - 1, 'more error')}"
+    return (
+        text if len(reasons) == 1 else f"{text}, and {format_count(len(reasons) - 1, 'more error')}"
+    )
 
 
 def _describe_object_changes(plan: Plan) -> list[str]:
@@ -102,17 +127,20 @@ def _describe_object_changes(plan: Plan) -> list[str]:
         drift_text = f"{format_count(len(plan.drift), 'object')} changed outside of nexusform"
         return [drift_text if plan.drift else "refresh only"]
     renamed = sum(change.previous_address is not None for change in plan.changes)
-    return [f"{renamed:,} to rename" if renamed else "outputs only"]  # the caller knows of a change
+    # The caller knows of a change.
+    return [f"{renamed:,} to rename" if renamed else "outputs only"]
 
 
 def describe_rejection(plan: Plan) -> str:
     """Return the rules, errors and guard rails blocking an apply, in this order; "" if nothing blocks it."""
     if not plan.is_rejected:
         return ""
-    reasons = [reason.removeprefix("by ") for reason in list_blocking_reasons(plan)]  # rules, then errors
+    # rules, then errors.
+    reasons = [reason.removeprefix("by ") for reason in list_blocking_reasons(plan)]
     limits = list_broken_limits(plan)
     reasons.append(enclose(f"{select_word_form(len(limits), 'guard rail')} ", format_list(limits)))
-    return join_texts(reasons, "; ") or "an error"  # a plan can be marked `errored` without one
+    # A plan can be marked `errored` without one.
+    return join_texts(reasons, "; ") or "an error"
 
 
 def format_current_verdict(verdict: SeparationVerdict) -> str:
@@ -124,8 +152,13 @@ def format_current_verdict(verdict: SeparationVerdict) -> str:
 
 def format_violation(violation: SeparationViolation) -> str:
     """Format a violation of a separation rule: `machine rack1-bm01: a-0, b-1; joined by b-1 (new)`."""
-    locations = (("machine", violation.machine), ("rack", violation.rack), ("site", violation.site_id))
-    location = next((f"{kind} {name}" for kind, name in locations if name), "")  # the narrowest one
+    locations = (
+        ("machine", violation.machine),
+        ("rack", violation.rack),
+        ("site", violation.site_id),
+    )
+    # The narrowest one.
+    location = next((f"{kind} {name}" for kind, name in locations if name), "")
     trigger_note = enclose(" (", violation.trigger, ")")
     joining_note = enclose("; joined by ", violation.violating_member, trigger_note)
     return f"{location}: {', '.join(violation.members)}{joining_note}"
@@ -149,7 +182,9 @@ def count_findings(findings: Sequence[Finding]) -> list[str]:
         Level.ADVICE: ("piece of advice", "pieces of advice"),
         Level.NOTE: ("note", "notes"),
     }
-    counts = [(levels[level], select_word_form(levels[level], *noun)) for level, noun in nouns.items()]
+    counts = [
+        (levels[level], select_word_form(levels[level], *noun)) for level, noun in nouns.items()
+    ]
     return format_counts([*counts, (existing, "not caused by this plan")])
 
 
@@ -158,14 +193,16 @@ def compute_impact(plan: Plan) -> PlacementImpact:
     rejected. Return MOVES for other disruptions and doubts, else NONE.
     """
     if plan.is_rejected:
-        return PlacementImpact.LOSES  # a rejected plan gets the strongest warning
+        # A rejected plan gets the strongest warning.
+        return PlacementImpact.LOSES
     counts = count_effects(plan.placements)
     stopping_actions = [action for action in plan.machine_actions if action.stopped_vms]
     losses = (
         count_objects_with_effects(counts, Effect.LOST, Effect.UNPLACED, *REMOVAL_EFFECTS) > 0,
         any(find_availability_losses(plan)),
         any(describe_weakened_rules(plan)),
-        any(action.leaves_off for action in stopping_actions),  # the VMs stay stopped
+        # The VMs stay stopped.
+        any(action.leaves_off for action in stopping_actions),
     )
     risks = (
         count_objects_with_effects(counts, Effect.MOVED, Effect.RECREATED, Effect.WAITING) > 0,
@@ -187,15 +224,23 @@ def build_notes(plan: Plan) -> list[tuple[str, str]]:
         from nexusform.rendering.report.upgrade_sentences import build_upgrade_notes
 
         sentences += build_upgrade_notes(plan.upgrades)
-    sentences += [("NUMA cells", describe_unknown_cells(plan.numa_sampling)), ("Scale-in", describe_scale_in(plan))]
+    sentences += [
+        ("NUMA cells", describe_unknown_cells(plan.numa_sampling)),
+        ("Scale-in", describe_scale_in(plan)),
+    ]
     for score in plan.prediction_scores[:MAX_SITES]:
         sentences.append((f"Predictions on {score.site}", _describe_accuracy(score)))
     sentences += [("Dry run", message) for message in plan.dry_run_messages]
-    sentences += [("Separation", sentence) for sentence in _describe_separation(plan.separation_verdicts)]
-    statuses = Counter(check.status for check in plan.checks)  # predicted results of conditions
-    if not statuses.keys() <= {"pass"}:  # `2 hold, 1 fails (predicted).`; without a sentence if all hold
+    sentences += [
+        ("Separation", sentence) for sentence in _describe_separation(plan.separation_verdicts)
+    ]
+    # predicted results of conditions.
+    statuses = Counter(check.status for check in plan.checks)
+    # `2 hold, 1 fails (predicted).`; without a sentence if all hold.
+    if not statuses.keys() <= {"pass"}:
         counts = [
-            (statuses[status], select_word_form(statuses[status], *verbs)) for status, verbs in _CONDITION_VERBS.items()
+            (statuses[status], select_word_form(statuses[status], *verbs))
+            for status, verbs in _CONDITION_VERBS.items()
         ]
         sentences.append(("Conditions", f"{', '.join(format_counts(counts))} (predicted)."))
     sentences.append((INVENTORY, enclose("", describe_inventory(plan), ".")))
@@ -204,7 +249,8 @@ def build_notes(plan: Plan) -> list[tuple[str, str]]:
 
 def _describe_separation(verdicts: Iterable[SeparationVerdict]) -> Iterator[str]:
     """Yield a sentence per rule violated in the plan or a sample, or unknown, then one for all rules never violated."""
-    satisfied = []  # verdicts of rules never violated
+    # verdicts of rules never violated.
+    satisfied = []
     for verdict in verdicts:
         if verdict.satisfied == "unknown":
             yield f"{verdict.address} is unknown: {'; '.join(verdict.unchecked)}."
@@ -213,7 +259,11 @@ def _describe_separation(verdicts: Iterable[SeparationVerdict]) -> Iterator[str]
             satisfied.append(verdict)
             continue
         violation_count = format_count(len(verdict.violations), verdict.scope)
-        share = f" (in {verdict.satisfied_count:,} of {verdict.sample_count:,} samples)" if verdict.sample_count else ""
+        share = (
+            f" (in {verdict.satisfied_count:,} of {verdict.sample_count:,} samples)"
+            if verdict.sample_count
+            else ""
+        )
         verb = "is violated" if verdict.satisfied == "never" else "may be violated"
         yield f"{verdict.address} {verb}{share}: {violation_count} shared, {verdict.enforcement}."
     if satisfied:
@@ -231,15 +281,19 @@ def _describe_accuracy(score: SitePredictionAccuracy) -> str:
     unverified = f"{score.unverified_count:,} not verified"
     if score.verified_count:
         share = _format_percent(score.hits / score.verified_count)
-        clauses = [f"{score.hits:,} of {score.verified_count:,} verified VMs ({share}) run where predicted"]
-        if score.certain_hits not in {None, score.hits}:  # None: not counted
+        clauses = [
+            f"{score.hits:,} of {score.verified_count:,} verified VMs ({share}) run where predicted"
+        ]
+        # None: not counted.
+        if score.certain_hits not in {None, score.hits}:
             clauses.append(f"{score.certain_hits:,} of them certain")
         if score.random_hits is not None:
             clauses.append(f"by chance {_format_percent(score.random_hits / score.verified_count)}")
         sentences.append(f"{', '.join([*clauses, unverified])}.")
     elif score.unverified_count:
         sentences.append(f"no VM could be verified, {unverified}.")
-    if score.predictions is not None:  # those of earlier plans, verified after their apply
+    # Those of earlier plans, verified after their apply.
+    if score.predictions is not None:
         if score.predictions.is_no_better_than_chance:
             sentences.append(_GUESSES)
         sentences.append(f"{plan_sentences.format_prediction_accuracy(score.predictions)}.")

@@ -12,7 +12,8 @@ from msgspec import Struct
 from nexusform.diagnostics.diagnostic import SourceFile
 from nexusform.diagnostics.levels import PlacementImpact
 
-if TYPE_CHECKING:  # they build parts of the tree
+# They build parts of the tree.
+if TYPE_CHECKING:
     from nexusform.rendering.report.decision_lines import DecisionLine
     from nexusform.rendering.report.finding_entries import Finding, FindingEntries
 

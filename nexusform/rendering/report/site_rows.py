@@ -68,12 +68,14 @@ class SiteRow(Struct, frozen=True):
 
 def build_site_rows(plan: Plan) -> tuple[SiteRow, ...]:
     """Return a row per site, most changes first. Forgotten VMs count as removed, VMs without a new place as moved."""
-    effects: dict[str, Counter[Effect]] = {}  # numbers of changed VMs by site id
+    # numbers of changed VMs by site id.
+    effects: dict[str, Counter[Effect]] = {}
     for row in list_vm_rows(plan):
         effects.setdefault(row.site_id, Counter())[compute_effect(row)] += 1
     rows = []
     for site in plan.sites:
-        kept = sum(len(pool.unchanged) for pool in site.pools)  # a moved VM is among `removed` and `added`
+        # A moved VM is among `removed` and `added`.
+        kept = sum(len(pool.unchanged) for pool in site.pools)
         site_effects = effects.get(site.id, Counter())
         rows.append(
             SiteRow(
@@ -98,7 +100,8 @@ def select_changed_rows(rows: Sequence[SiteRow]) -> list[SiteRow]:
 def _fold_changed_rows(rows: Sequence[SiteRow]) -> list[SiteRow]:
     """Return a row per group of changed sites with equal figures. It has their names and their number."""
     changed_rows = (row for row in rows if row.has_changes)
-    rows_by_figures = group_by(changed_rows, lambda row: replace(row, name=""))  # equal except for the name
+    # equal except for the name.
+    rows_by_figures = group_by(changed_rows, lambda row: replace(row, name=""))
     folded_rows = []
     for figures, equal_rows in rows_by_figures.items():
         names = sorted((row.name for row in equal_rows), key=compute_natural_sort_key)

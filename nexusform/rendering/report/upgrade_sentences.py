@@ -27,25 +27,41 @@ def describe_upgrades(upgrades: Sequence[Upgrade]) -> list[str]:
     clusters return only their number.
     """
     format_cluster = build_cluster_formatter(upgrades)
-    # A blocked upgrade is known to stop halfway: at a budget without evictions, or for lack of capacity.
-    by_state = group_by(upgrades, lambda row: row.is_rolling and bool(row.budgets or row.blocked_pools))
+    # A blocked upgrade is known to stop halfway: at a budget without evictions, or for lack of
+    # capacity.
+    by_state = group_by(
+        upgrades, lambda row: row.is_rolling and bool(row.budgets or row.blocked_pools)
+    )
     blocked = by_state.get(True, [])
     # `the upgrade of amf to 1.30.5 is blocked`
-    clauses = [f"the upgrade of {format_cluster(row)} to {row.after} {_format_verdict(row)}" for row in blocked]
+    clauses = [
+        f"the upgrade of {format_cluster(row)} to {row.after} {_format_verdict(row)}"
+        for row in blocked
+    ]
     if len(blocked) > _MAX_TITLE_NAMES:
         clauses = [f"the upgrades of {len(blocked):,} clusters cannot complete"]
     unblocked = by_state.get(False, [])
     by_version = group_by(unblocked, lambda upgrade: upgrade.after if upgrade.is_rolling else "")
-    recreations = by_version.pop("", [])  # of nodes, without a new version
+    # Of nodes, without a new version.
+    recreations = by_version.pop("", [])
     for version, version_upgrades in by_version.items():
         names = list(dict.fromkeys(map(format_cluster, version_upgrades)))
         count = len(names)
-        cluster_text = format_list(names) if count <= _MAX_TITLE_NAMES else format_count(count, "cluster")
-        clauses.append(f"{cluster_text} {select_word_form(count, 'is', 'are')} upgraded to {version}")
+        cluster_text = (
+            format_list(names) if count <= _MAX_TITLE_NAMES else format_count(count, "cluster")
+        )
+        clauses.append(
+            f"{cluster_text} {select_word_form(count, 'is', 'are')} upgraded to {version}"
+        )
     if len(recreations) <= _MAX_TITLE_NAMES:
         for upgrade in recreations:
             verb = select_word_form(upgrade.vms, "is", "are")
-            clauses.append(f"{format_count(upgrade.vms, 'node')} of {format_cluster(upgrade)} {verb} re-created")
+            clauses.append(
+                (
+                    f"{format_count(upgrade.vms, 'node')} of {format_cluster(upgrade)} {verb} "
+                    "re-created"
+                )
+            )
         return clauses
     nodes = format_count(sum(upgrade.vms for upgrade in recreations), "node")
     clusters = {(upgrade.site_id, upgrade.cluster) for upgrade in recreations}
@@ -56,18 +72,30 @@ def build_upgrade_notes(upgrades: Sequence[Upgrade]) -> Iterator[tuple[str, str]
     """Yield the heading and the sentences of each upgrade."""
     format_cluster = build_cluster_formatter(upgrades)
     for upgrade in upgrades:
-        heading = f"{'Upgrade of' if upgrade.is_rolling else 'Re-creation in'} {format_cluster(upgrade)}"
+        heading = (
+            f"{'Upgrade of' if upgrade.is_rolling else 'Re-creation in'} {format_cluster(upgrade)}"
+        )
         yield heading, describe_upgrade_course(upgrade)
 
 
 def describe_upgrade_course(upgrade: Upgrade) -> str:
     """Return sentences about the batches of an upgrade, blocking budgets, and workloads without a second replica."""
-    sentences = [_describe_rolling_upgrade(upgrade) if upgrade.is_rolling else _describe_pool_recreation(upgrade)]
+    sentences = [
+        _describe_rolling_upgrade(upgrade)
+        if upgrade.is_rolling
+        else _describe_pool_recreation(upgrade)
+    ]
     noun = select_word_form(len(upgrade.budgets), "Budget")
-    sentences.append(enclose(f"{noun} ", format_first_items(upgrade.budgets, _MAX_NAMES), ": no pod may be evicted."))
+    sentences.append(
+        enclose(
+            f"{noun} ", format_first_items(upgrade.budgets, _MAX_NAMES), ": no pod may be evicted."
+        )
+    )
     single, plural = "is down while its only pod moves", "are down while their only pods move"
     verb = select_word_form(len(upgrade.single_replicas), single, plural)
-    sentences.append(enclose("", format_first_items(upgrade.single_replicas, _MAX_NAMES), f" {verb}."))
+    sentences.append(
+        enclose("", format_first_items(upgrade.single_replicas, _MAX_NAMES), f" {verb}.")
+    )
     return join_texts(sentences, " ")
 
 
@@ -82,7 +110,10 @@ def _describe_rolling_upgrade(upgrade: Upgrade) -> str:
     pools_without_surge = [pool for pool in upgrade.pools if not pool.surges]
     if pools_without_surge:
         availability = "; ".join(
-            f"{pool.pool}: at most {pool.concurrent_vms:,} down at a time, at least {pool.minimum_up:,} up"
+            (
+                f"{pool.pool}: at most {pool.concurrent_vms:,} down at a time, at least "
+                f"{pool.minimum_up:,} up"
+            )
             for pool in pools_without_surge[:_MAX_NAMES]
         )
     else:
@@ -113,28 +144,36 @@ def _format_verdict(upgrade: Upgrade) -> str:
         pool = upgrade.blocked_pools[0]
         return f"stops at batch {pool.failed_batch} of {pool.pool}"
     blocked = "is blocked" if upgrade.budgets else ""
-    smaller_pools = tuple(dict.fromkeys(chain.from_iterable(pool.scale_in_pools for pool in upgrade.pools)))
-    selection = enclose("the VMs of ", format_first_items(smaller_pools, _MAX_NAMES), " that Azure removes")
+    smaller_pools = tuple(
+        dict.fromkeys(chain.from_iterable(pool.scale_in_pools for pool in upgrade.pools))
+    )
+    selection = enclose(
+        "the VMs of ", format_first_items(smaller_pools, _MAX_NAMES), " that Azure removes"
+    )
     doubt = enclose("may lack surge capacity, depending on ", selection)
     return join_texts((blocked, doubt), ", and ") or "fits"
 
 
 def build_upgrade_runbook(upgrade: Upgrade) -> tuple[str, ...]:
     """Build the steps of a user in order: obstacles to remove first, then every pool."""
-    if not upgrade.is_rolling:  # all nodes are re-created at once
+    # All nodes are re-created at once.
+    if not upgrade.is_rolling:
         return ()
     steps: list[str] = []
     if upgrade.budgets:
         steps.append(f"Let {format_list(upgrade.budgets)} allow one eviction, or drains time out.")
     steps += [
-        f"Free capacity for {pool.pool}: batch {pool.failed_batch} does not fit." for pool in upgrade.blocked_pools
+        f"Free capacity for {pool.pool}: batch {pool.failed_batch} does not fit."
+        for pool in upgrade.blocked_pools
     ]
     if upgrade.single_replicas:
         names = format_list(upgrade.single_replicas)
         steps.append(f"Run a second replica of {names}, or plan for their downtime.")
     for pool in upgrade.pools:
         if pool.is_lost:
-            reason = f"its quorum of {pool.quorum} is lost" if pool.has_lost_quorum else "no node is up"
+            reason = (
+                f"its quorum of {pool.quorum} is lost" if pool.has_lost_quorum else "no node is up"
+            )
             steps.append(f"Plan a maintenance window for {pool.pool}: {reason} for some time.")
     return (*steps, *map(_describe_pool, upgrade.pools))
 
@@ -144,5 +183,7 @@ def _describe_pool(pool: PoolNodeRecreation) -> str:
     nodes = f"{format_count(pool.vms, 'node')} in {format_count(pool.batches, 'batch', 'batches')}"
     pace = "new nodes first" if pool.surges else f"at least {pool.minimum_up:,} up"
     minutes = -(-pool.drain_timeout // _SECONDS_PER_MINUTE)  # rounded up
-    drains = "" if pool.is_control_plane else f", each drain up to {format_count(minutes, 'minute')}"
+    drains = (
+        "" if pool.is_control_plane else f", each drain up to {format_count(minutes, 'minute')}"
+    )
     return f"Azure upgrades {pool.pool}: {nodes}, {pace}{drains}."

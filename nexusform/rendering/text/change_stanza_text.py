@@ -17,9 +17,19 @@ from nexusform.rendering.notation.colours import (
     fill_to_width,
     render_symbol,
 )
-from nexusform.rendering.notation.hcl_text import SENSITIVE, format_attribute_name, format_scalar, quote_string
+from nexusform.rendering.notation.hcl_text import (
+    SENSITIVE,
+    format_attribute_name,
+    format_scalar,
+    quote_string,
+)
 from nexusform.rendering.report.change_stanzas import REJECTED, ChangeStanza
-from nexusform.rendering.report.difference_tree import REPLACED, DifferenceNode, NodeKind, measure_name_width
+from nexusform.rendering.report.difference_tree import (
+    REPLACED,
+    DifferenceNode,
+    NodeKind,
+    measure_name_width,
+)
 from nexusform.rendering.report.plan_sentences import format_headline, format_headline_address
 
 _BLANK: Final = "    "
@@ -36,7 +46,8 @@ _NOTES: Final = {
 }
 SIGN_PATTERN: Final = re.compile(r"^( *)([-+~])( |$|/[-+] )")
 _HEREDOC_START: Final = re.compile(r"( *)(?:[-+~] )?\S.*<<-EOT(?: #.*)?")
-_LEVEL_WIDTH: Final = 4  # columns of a nesting level; a sign is in the third of them
+# columns of a nesting level; a sign is in the third of them.
+_LEVEL_WIDTH: Final = 4
 _MAX_OUTPUTS: Final = 20
 _MAX_OUTPUT_LINES: Final = 3
 
@@ -45,7 +56,8 @@ def render_stanza(stanza: ChangeStanza, paint: Painter = PLAIN) -> str:
     """Render comment lines, header and body without a final newline. `destroyed` and `replaced` are highlighted."""
     headline = escape_control_characters(stanza.headline)
     front, _, last_word = headline.rpartition(" ")
-    if last_word in ("destroyed", "replaced") and "not" not in front:  # `will not be destroyed`
+    # `will not be destroyed`.
+    if last_word in ("destroyed", "replaced") and "not" not in front:
         headline = f"{front} {paint(last_word, 'bold', 'red')}"
     lines = [f"{paint(f'  # {escape_control_characters(stanza.address)}', 'bold')} {headline}"]
     lines += [f"  # {escape_control_characters(text)}" for text in stanza.comments]
@@ -59,7 +71,8 @@ def render_outputs(nodes: Iterable[DifferenceNode], paint: Painter = PLAIN) -> l
     """Render changes of outputs in aligned lines, with nested values below."""
     outputs = list(nodes)
     width = max((measure_name_width(output.name) for output in outputs), default=0)
-    return _DifferenceRenderer(paint).render_attributes(outputs, level=-1, width=width)  # inside of no block
+    # inside of no block.
+    return _DifferenceRenderer(paint).render_attributes(outputs, level=-1, width=width)
 
 
 def render_body_lines(node: DifferenceNode, paint: Painter = PLAIN) -> list[str]:
@@ -87,7 +100,8 @@ class _DifferenceRenderer:
         lines += self._render_hidden_count(node.hidden, "attribute", level + 1)
         previous = ""
         for block in node.blocks:
-            if lines and block.name != previous:  # no blank line between blocks of one type
+            # No blank line between blocks of one type.
+            if lines and block.name != previous:
                 lines.append("")
             previous = block.name
             lines += self._render_block(block, level + 1)
@@ -107,17 +121,26 @@ class _DifferenceRenderer:
         inner = self.render_body(node, level)
         if not inner:
             return [f"{header} {{}}{replacement_note}"]
-        return [f"{header} {{{replacement_note}", *inner, f"{margin}{_BLANK}}}"]  # the brace is below the name
+        # The brace is below the name.
+        return [f"{header} {{{replacement_note}", *inner, f"{margin}{_BLANK}}}"]
 
     def render_attributes(
-        self, nodes: Iterable[DifferenceNode], level: int, width: int, *, is_map: bool = False, show_null: bool = True
+        self,
+        nodes: Iterable[DifferenceNode],
+        level: int,
+        width: int,
+        *,
+        is_map: bool = False,
+        show_null: bool = True,
     ) -> list[str]:
         """Render attributes, or with `is_map` map entries, aligned at `=`. Comments note a change of sensitivity."""
         margin = _BLANK * (level + 1)
         lines: list[str] = []
         for node in nodes:
             lines += [f"{margin}{_BLANK}{text}" for text in _NOTES.get(node.note, ())]
-            name = fill_to_width(quote_string(node.name) if is_map else format_attribute_name(node.name), width)
+            name = fill_to_width(
+                quote_string(node.name) if is_map else format_attribute_name(node.name), width
+            )
             value = self.render_value(node, level + 1, show_null=show_null)
             lines.append(f"{margin}{self._signs[node.symbol]}{name} = {value}")
         return lines
@@ -133,15 +156,23 @@ class _DifferenceRenderer:
         """
         replacement_note = self._replacement_note if node.forces_replacement else ""
         null_note = self._null_arrow if show_null and node.symbol == "-" else ""
-        if node.kind is NodeKind.CONDENSED:  # a text in place of the value
+        # A text in place of the value.
+        if node.kind is NodeKind.CONDENSED:
             return f"{node.new}{replacement_note}"
-        if node.kind is NodeKind.TYPE_CHANGED:  # its children are the old and the new value
+        # Its children are the old and the new value.
+        if node.kind is NodeKind.TYPE_CHANGED:
             old, new = (self.render_value(child, level, show_null=False) for child in node.children)
             return f"{old}{self._arrow}{new}{replacement_note}"
         opening, lines, closing = self._render_value_parts(node, level)
         if not lines:
             return f"{opening}{closing}{null_note}{replacement_note}"
-        return "\n".join([f"{opening}{replacement_note}", *lines, f"{_BLANK * level}{_BLANK}{closing}{null_note}"])
+        return "\n".join(
+            [
+                f"{opening}{replacement_note}",
+                *lines,
+                f"{_BLANK * level}{_BLANK}{closing}{null_note}",
+            ]
+        )
 
     def _render_value_parts(self, node: DifferenceNode, level: int) -> tuple[str, list[str], str]:
         """Return the first line of a value, the lines between, and the last line without its margin. A value of one
@@ -150,15 +181,18 @@ class _DifferenceRenderer:
         match node.kind:
             case NodeKind.LEAF if node.symbol == "~":
                 return f"{format_scalar(node.old)}{self._arrow}{format_scalar(node.new)}", [], ""
-            case NodeKind.LEAF:  # a deleted value has no new one
+            case NodeKind.LEAF:
+                # A deleted value has no new one.
                 return format_scalar(node.old if node.symbol == "-" else node.new), [], ""
             case NodeKind.SENSITIVE:
                 return SENSITIVE, [], ""
             case NodeKind.JSON:
                 child = node.children[0]
-                is_equal_data = node.symbol == "~" and not child.symbol  # only the whitespace of the texts differs
+                # Only the whitespace of the texts differs.
+                is_equal_data = node.symbol == "~" and not child.symbol
                 note = f" {self._paint('# whitespace changes', 'grey')}" if is_equal_data else ""
-                sign = self._signs["~" if child.symbol == "~" else ""]  # "+" and "-" are before the attribute
+                # "+" and "-" are before the attribute.
+                sign = self._signs["~" if child.symbol == "~" else ""]
                 value = self.render_value(child, level + 1, show_null=False)
                 return f"jsonencode({note}", [f"{_BLANK * (level + 1)}{sign}{value}"], ")"
             case NodeKind.TEXT:
@@ -183,9 +217,15 @@ class _DifferenceRenderer:
     def _render_entries(self, node: DifferenceNode, level: int) -> list[str]:
         """Render the entries of a map or the attributes of an object, then the count of hidden ones."""
         is_map = node.kind is NodeKind.MAP
-        width = node.width + 2 if is_map else node.width  # with the quotation marks of keys
+        # With the quotation marks of keys.
+        width = node.width + 2 if is_map else node.width
         lines = self.render_attributes(node.children, level, width, is_map=is_map, show_null=False)
-        return [*lines, *self._render_hidden_count(node.hidden, "element" if is_map else "attribute", level + 1)]
+        return [
+            *lines,
+            *self._render_hidden_count(
+                node.hidden, "element" if is_map else "attribute", level + 1
+            ),
+        ]
 
     def _render_text_lines(self, node: DifferenceNode, level: int) -> list[str]:
         """Render the lines of a multi-line text with their signs."""
@@ -206,9 +246,13 @@ class StanzaGroup(Struct, frozen=True):
     other_addresses: tuple[str, ...]
 
 
-def pair_stanzas(plan: Plan, stanzas: Iterable[ChangeStanza]) -> list[tuple[Change, ChangeStanza | None]]:
+def pair_stanzas(
+    plan: Plan, stanzas: Iterable[ChangeStanza]
+) -> list[tuple[Change, ChangeStanza | None]]:
     """Return every change with its stanza, found by address and headline; None for an unchanged object."""
-    by_headline = {(stanza.address, stanza.headline.removesuffix(REJECTED)): stanza for stanza in stanzas}
+    by_headline = {
+        (stanza.address, stanza.headline.removesuffix(REJECTED)): stanza for stanza in stanzas
+    }
     keys = [(format_headline_address(change), format_headline(change)) for change in plan.changes]
     return [(change, by_headline.get(key)) for change, key in zip(plan.changes, keys, strict=True)]
 
@@ -216,13 +260,19 @@ def pair_stanzas(plan: Plan, stanzas: Iterable[ChangeStanza]) -> list[tuple[Chan
 def _replace_names(body: str, change: Change) -> str:
     """Replace the quoted id, name, instance key and (if unchanged) site of an object in a text by a null character."""
     sides = [side for side in (change.before, change.after) if side is not None]
-    names = [change.address.key, *(side.get(attribute) for side in sides for attribute in ("id", "name"))]
+    names = [
+        change.address.key,
+        *(side.get(attribute) for side in sides for attribute in ("id", "name")),
+    ]
     sites = {side.get("site_id") for side in sides}
-    if len(sites) == 1:  # the object stays on its site
+    # The object stays on its site.
+    if len(sites) == 1:
         names += sites
     nonempty_names = [name for name in names if isinstance(name, str) and name]
-    texts = {quote(name) for name in nonempty_names for quote in (quote_string, repr)}  # with either quotation marks
-    for text in sorted(texts, key=len, reverse=True):  # the longest may contain the others
+    # With either quotation marks.
+    texts = {quote(name) for name in nonempty_names for quote in (quote_string, repr)}
+    # The longest may contain the others.
+    for text in sorted(texts, key=len, reverse=True):
         body = body.replace(text, "\0")
     return body
 
@@ -232,10 +282,13 @@ def group_stanzas(pairs: Iterable[tuple[Change, ChangeStanza | None]]) -> list[S
     a change without lines. Stanzas are equal if they differ only in the names of their objects: id, name, instance key
     and site. A group has the text of its first stanza and the addresses of the others.
     """
-    texts: dict[str, str] = {}  # first stanza of each group, by its text with the names masked
-    other_addresses: dict[str, list[str]] = {}  # of the further objects, by the same key
+    # First stanza of each group, by its text with the names masked.
+    texts: dict[str, str] = {}
+    # Of the further objects, by the same key.
+    other_addresses: dict[str, list[str]] = {}
     for change, stanza in pairs:
-        if stanza is None:  # nothing to show for the change
+        # Nothing to show for the change.
+        if stanza is None:
             continue
         text = render_stanza(stanza)
         # Without the address in the first line, and without the name in the header.
@@ -246,14 +299,17 @@ def group_stanzas(pairs: Iterable[tuple[Change, ChangeStanza | None]]) -> list[S
         else:
             texts[group_key] = text
             other_addresses[group_key] = []
-    return [StanzaGroup(text, tuple(other_addresses[group_key])) for group_key, text in texts.items()]
+    return [
+        StanzaGroup(text, tuple(other_addresses[group_key])) for group_key, text in texts.items()
+    ]
 
 
 def mark_text_lines(text: str) -> Iterator[tuple[str, bool]]:
     """Yield pairs of a line of stanzas and a boolean. It is True for an unchanged line inside of a multi-line text
     (`<<-EOT`). A dash at its beginning belongs to the text and is not the sign of a change.
     """
-    text_column = 0  # start column of the current text; 0 = outside of texts
+    # start column of the current text; 0 = outside of texts.
+    text_column = 0
     for line in text.split("\n"):
         # A changed line of a text has its sign half a level right of `text_column`.
         sign = SIGN_PATTERN.match(line)
@@ -267,24 +323,34 @@ def mark_text_lines(text: str) -> Iterator[tuple[str, bool]]:
             text_column = 0
 
 
-def render_short_outputs(outputs: Sequence[DifferenceNode], width: int, paint: Painter) -> list[str]:
+def render_short_outputs(
+    outputs: Sequence[DifferenceNode], width: int, paint: Painter
+) -> list[str]:
     """Render changes of outputs with aligned names; values too long or too wide become numbers of elements."""
     visible_outputs = outputs[:_MAX_OUTPUTS]
-    name_width = max((count_columns(format_attribute_name(output.name)) for output in visible_outputs), default=0)
+    name_width = max(
+        (count_columns(format_attribute_name(output.name)) for output in visible_outputs), default=0
+    )
     lines: list[str] = []
     for output in visible_outputs:
         value_lines = "\n".join(render_outputs([output], paint)).split("\n")
         name = fill_to_width(format_attribute_name(output.name), name_width)
         front = f"{render_symbol(output.symbol, paint)}{name} ="
-        if len(value_lines) > _MAX_OUTPUT_LINES or max(map(count_columns, value_lines)) > width:  # too long
+        if (
+            len(value_lines) > _MAX_OUTPUT_LINES or max(map(count_columns, value_lines)) > width
+        ):  # too long
             lines.append(f"{front} {_summarize_value(output)}")
-        elif len(value_lines) == 1:  # aligned with the other names
+        elif len(value_lines) == 1:
+            # aligned with the other names.
             lines.append(f"{front}{value_lines[0].partition(' =')[2]}")
         else:
             lines += value_lines
     if len(outputs) > len(visible_outputs):
         lines.append(
-            f"    and {format_count(len(outputs) - len(visible_outputs), 'more output')}; -details shows each."
+            (
+                f"    and {format_count(len(outputs) - len(visible_outputs), 'more output')}; "
+                "-details shows each."
+            )
         )
     return lines
 
@@ -296,13 +362,17 @@ def _summarize_value(output: DifferenceNode) -> str:
     """
     symbols = Counter(child.symbol for child in output.children)
     # Unchanged children are hidden. In a list, a gap takes the place of `child.hidden` of them.
-    total = output.hidden + sum(child.hidden if child.kind is NodeKind.GAP else 1 for child in output.children)
+    total = output.hidden + sum(
+        child.hidden if child.kind is NodeKind.GAP else 1 for child in output.children
+    )
     note = ""
     if output.symbol == "~":
         removed, added, changed = symbols["-"], symbols["+"], symbols["~"]
-        total -= removed  # the children include removed elements, but the new value does not
+        # The children include removed elements, but the new value does not.
+        total -= removed
         note += enclose(", ", added, " of them new")
-        if 0 < changed < total:  # if all change, the symbol says it
+        # If all change, the symbol says it.
+        if 0 < changed < total:
             note += f", {changed} of them {select_word_form(changed, 'changes', 'change')}"
         note += enclose(", ", removed, " removed")
     match output.kind:

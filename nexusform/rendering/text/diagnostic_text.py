@@ -21,10 +21,16 @@ from nexusform.rendering.notation.colours import (
 )
 
 DEFAULT_WIDTH = 78
-_NUMBER_WIDTH = 6  # columns of a line number and its separator
+# columns of a line number and its separator.
+_NUMBER_WIDTH = 6
 _ELLIPSIS = "..."
 MAX_LINES = 12
-_LEVEL_COLOURS: Final = {Level.ERROR: "red", Level.WARNING: "yellow", Level.ADVICE: "cyan", Level.NOTE: "cyan"}
+_LEVEL_COLOURS: Final = {
+    Level.ERROR: "red",
+    Level.WARNING: "yellow",
+    Level.ADVICE: "cyan",
+    Level.NOTE: "cyan",
+}
 
 
 def render_diagnostics(
@@ -38,10 +44,14 @@ def render_diagnostics(
     """Render all diagnostics by level, the most severe first, with similar warnings merged. `terraform` uses errors and
     warnings only, errors last, as Terraform does. `width` is in terminal columns. Return "" without diagnostics.
     """
-    merged = merge_similar_warnings(diagnostics)  # sorted below: the most severe first, in Terraform last
-    merged.sort(key=lambda diagnostic: _get_level(diagnostic, terraform=terraform).order, reverse=terraform)
+    # sorted below: the most severe first, in Terraform last.
+    merged = merge_similar_warnings(diagnostics)
+    merged.sort(
+        key=lambda diagnostic: _get_level(diagnostic, terraform=terraform).order, reverse=terraform
+    )
     return "".join(
-        render_diagnostic(diagnostic, files, colour=colour, width=width, terraform=terraform) for diagnostic in merged
+        render_diagnostic(diagnostic, files, colour=colour, width=width, terraform=terraform)
+        for diagnostic in merged
     )
 
 
@@ -57,8 +67,11 @@ def render_diagnostic(
     paint = Painter(colour)
     level = _get_level(diagnostic, terraform=terraform)
     title, colour_name = f"{level.value.capitalize()}: ", _LEVEL_COLOURS[level]
-    inner_width = width - 2  # right of the bar
-    first_line, *further_lines = wrap_lines(f"{title}{escape_control_characters(diagnostic.summary)}", inner_width)
+    # right of the bar.
+    inner_width = width - 2
+    first_line, *further_lines = wrap_lines(
+        f"{title}{escape_control_characters(diagnostic.summary)}", inner_width
+    )
     inner = [f"{paint(title, 'bold', colour_name)}{paint(first_line.removeprefix(title), 'bold')}"]
     inner += [paint(line, "bold") for line in further_lines]
     location = _render_location(diagnostic, files, paint, inner_width)
@@ -77,7 +90,9 @@ def _get_level(diagnostic: Diagnostic, *, terraform: bool) -> Level:
     return Level.WARNING if terraform and level is not Level.ERROR else level
 
 
-def _render_location(diagnostic: Diagnostic, files: Mapping[str, SourceFile], paint: Painter, width: int) -> list[str]:
+def _render_location(
+    diagnostic: Diagnostic, files: Mapping[str, SourceFile], paint: Painter, width: int
+) -> list[str]:
     """Render the address, the file with its source lines (if it has a position), and the values in the expression."""
     address, subject = escape_control_characters(diagnostic.address), diagnostic.subject
     lines = wrap_line(f"  with {address},", len("  with "), width) if address else []
@@ -85,7 +100,9 @@ def _render_location(diagnostic: Diagnostic, files: Mapping[str, SourceFile], pa
         return [*lines, *_render_expression_values(diagnostic, paint, width)]
     block_note = enclose(", in ", escape_control_characters(diagnostic.block))
     filename = escape_control_characters(subject.filename).replace("\n", "\\n")
-    lines += wrap_line(f"  on {filename} line {subject.start.line}{block_note}:", len("  on "), width)
+    lines += wrap_line(
+        f"  on {filename} line {subject.start.line}{block_note}:", len("  on "), width
+    )
     snippet = extract_snippet(diagnostic, files)
     if snippet is None:
         lines.append("  (source code not available)")
@@ -93,15 +110,23 @@ def _render_location(diagnostic: Diagnostic, files: Mapping[str, SourceFile], pa
         line_width = width - _NUMBER_WIDTH
         for offset, line in enumerate(snippet.split_lines()):
             before, highlight, after = line
-            # A line may be a whole file, so escape only its visible part. Some characters have no width: allow more.
+            # A line may be a whole file, so escape only its visible part. Some characters have no
+            # width: allow more.
             maximum = 4 * line_width + 16
             visible_parts = (before[-maximum:], highlight[:maximum], after[:maximum])
-            parts = [escape_control_characters(part).replace("\t", "    ") for part in visible_parts]
+            parts = [
+                escape_control_characters(part).replace("\t", "    ") for part in visible_parts
+            ]
             before, highlight, after = _truncate_line(parts, line_width)
             text = f"{before}{paint(highlight, 'underline')}{after}"
             lines.append(f"{snippet.start_line + offset:4d}: {text}".rstrip())
         if snippet.hidden_lines:
-            lines.append(f"      ... ({snippet.hidden_lines} more {select_word_form(snippet.hidden_lines, 'line')})")
+            lines.append(
+                (
+                    f"      ... ({snippet.hidden_lines} more "
+                    f"{select_word_form(snippet.hidden_lines, 'line')})"
+                )
+            )
     return [*lines, *_render_expression_values(diagnostic, paint, width)]
 
 
@@ -113,13 +138,22 @@ def _truncate_line(parts: Sequence[str], width: int) -> tuple[str, str, str]:
     total = count_columns(before) + count_columns(highlight) + count_columns(after)
     if total <= width:
         return before, highlight, after
-    # The highlight may be long, but leaves the texts before and after it a third of the width each, if they need it.
+    # The highlight may be long, but leaves the texts before and after it a third of the width each,
+    # if they need it.
     third = width // 3
-    reserved_before, reserved_after = min(count_columns(before), third), min(count_columns(after), third)
+    reserved_before, reserved_after = (
+        min(count_columns(before), third),
+        min(count_columns(after), third),
+    )
     highlight = _truncate_end(highlight, width - reserved_before - reserved_after)
     before_width = width - count_columns(highlight) - reserved_after
-    before = _truncate_end(before[::-1], before_width)[::-1]  # keep its end, next to the highlight
-    return before, highlight, _truncate_end(after, width - count_columns(highlight) - count_columns(before))
+    # keep its end, next to the highlight.
+    before = _truncate_end(before[::-1], before_width)[::-1]
+    return (
+        before,
+        highlight,
+        _truncate_end(after, width - count_columns(highlight) - count_columns(before)),
+    )
 
 
 def _truncate_end(text: str, width: int) -> str:
@@ -147,8 +181,12 @@ def _render_expression_values(diagnostic: Diagnostic, paint: Painter, width: int
         first_line, *further_lines = wrap_line(
             f"{traversal} {escape_control_characters(note.statement)}", 2, inner_width
         )
-        coloured = paint(traversal, "bold") if first_line.startswith(traversal) else ""  # "": it is wrapped
-        lines += [f"{bar}{coloured}{first_line.removeprefix(traversal)}", *(f"{bar}{line}" for line in further_lines)]
+        # "": it is wrapped.
+        coloured = paint(traversal, "bold") if first_line.startswith(traversal) else ""
+        lines += [
+            f"{bar}{coloured}{first_line.removeprefix(traversal)}",
+            *(f"{bar}{line}" for line in further_lines),
+        ]
     return lines
 
 
@@ -158,8 +196,11 @@ def merge_similar_warnings(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic
     """
     groups: dict[object, list[Diagnostic]] = {}
     for diagnostic in diagnostics:
-        is_located_warning = diagnostic.severity is Severity.WARNING and diagnostic.subject is not None
-        key = (diagnostic.id, diagnostic.summary) if is_located_warning else len(groups)  # a number equals no other key
+        is_located_warning = (
+            diagnostic.severity is Severity.WARNING and diagnostic.subject is not None
+        )
+        # A number equals no other key.
+        key = (diagnostic.id, diagnostic.summary) if is_located_warning else len(groups)
         groups.setdefault(key, []).append(diagnostic)
     merged: list[Diagnostic] = []
     for first, *others in groups.values():
@@ -182,11 +223,14 @@ class SourceSnippet(Struct, frozen=True):
     def split_lines(self) -> list[tuple[str, str, str]]:
         """Return each line as (before, highlighted, after)."""
         lines: list[tuple[str, str, str]] = []
-        offset = 0  # of the line, in bytes like the highlight
+        # Of the line, in bytes like the highlight.
+        offset = 0
         for line in self.code.encode().split(b"\n"):
-            low = min(max(self.highlight_start - offset, 0), len(line))  # limited to this line
+            # limited to this line.
+            low = min(max(self.highlight_start - offset, 0), len(line))
             high = min(max(self.highlight_end - offset, low), len(line))
-            before = line[:low].decode(errors="replace")  # a limit may be inside of a character
+            # A limit may be inside of a character.
+            before = line[:low].decode(errors="replace")
             highlight = line[low:high].decode(errors="replace")
             lines.append((before, highlight, line[high:].decode(errors="replace")))
             offset += len(line) + 1
@@ -200,7 +244,9 @@ def _index_line_starts(file: SourceFile) -> tuple[bytes, tuple[int, ...]]:
     return data, (0, *(newline.end() for newline in re.finditer(b"\n", data)))
 
 
-def extract_snippet(diagnostic: Diagnostic, files: Mapping[str, SourceFile]) -> SourceSnippet | None:
+def extract_snippet(
+    diagnostic: Diagnostic, files: Mapping[str, SourceFile]
+) -> SourceSnippet | None:
     """Extract the source lines of the subject of a diagnostic, at most MAX_LINES of them. Return None without a subject
     or its file, or if the file is too short by now.
     """
@@ -225,7 +271,9 @@ def extract_snippet(diagnostic: Diagnostic, files: Mapping[str, SourceFile]) -> 
     )
 
 
-def _find_line_range(subject: Span, context: Span | None, data: bytes, starts: tuple[int, ...]) -> tuple[int, int]:
+def _find_line_range(
+    subject: Span, context: Span | None, data: bytes, starts: tuple[int, ...]
+) -> tuple[int, int]:
     """Return the numbers (from 0) of the first and the last source line to show for an error. `subject` is the wrong
     part, `context` the block around it, if known. `data` is the file, and `starts` the position of each line in it.
     """
@@ -237,7 +285,8 @@ def _find_line_range(subject: Span, context: Span | None, data: bytes, starts: t
     first_line = find_line(subject.start.byte)
     last_line = find_line(max(subject.end.byte - 1, subject.start.byte))
     if context is not None and context.filename == subject.filename:
-        # Show the construct around the subject, but at most three lines before it: the end of a long snippet is cut.
+        # Show the construct around the subject, but at most three lines before it: the end of a
+        # long snippet is cut.
         first_line = max(min(first_line, find_line(context.start.byte)), first_line - 3)
         last_line = max(last_line, find_line(max(context.end.byte - 1, context.start.byte)))
     return first_line, last_line

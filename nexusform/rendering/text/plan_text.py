@@ -33,7 +33,11 @@ from nexusform.rendering.report.finding_entries import (
     list_shortened_texts,
 )
 from nexusform.rendering.report.folding import format_instances, format_names
-from nexusform.rendering.report.placement_rows import PlacementSummary, ShownPlacements, build_count_clauses
+from nexusform.rendering.report.placement_rows import (
+    PlacementSummary,
+    ShownPlacements,
+    build_count_clauses,
+)
 from nexusform.rendering.report.plan_report_data import PlanReportData
 from nexusform.rendering.report.plan_verdict import describe_scale_in
 from nexusform.rendering.report.report_tree import Section
@@ -51,7 +55,8 @@ FAILED: Final = "Planning failed. nexusform encountered an error while generatin
 _PARAGRAPH_END: Final = "\n\n"
 _ID_COLUMNS: Final = 22
 _BELOW_ID_INDENT: Final = 4
-_MAX_ENTRY_LINES: Final = 3  # of one entry
+# Of one entry.
+_MAX_ENTRY_LINES: Final = 3
 _MAX_SUBJECTS: Final = 4
 _MAX_LOCATIONS: Final = 2
 _MAX_ADVICE: Final = 12
@@ -88,12 +93,16 @@ class PlanTextOptions(Struct, frozen=True):
 _DEFAULT_OPTIONS: Final = PlanTextOptions()
 
 
-def render_plan(plan: Plan, sources: Mapping[str, SourceFile], options: PlanTextOptions = _DEFAULT_OPTIONS) -> str:
+def render_plan(
+    plan: Plan, sources: Mapping[str, SourceFile], options: PlanTextOptions = _DEFAULT_OPTIONS
+) -> str:
     """Render the whole text of a plan with a newline at the end. `sources` maps filenames to files."""
     if options.details or options.terraform:
         return _render_full_plan(plan, sources, options)
     before, after = render_around_errors(plan, sources, options)
-    boxes = _render_boxes(select_errors(plan.diagnostics), sources, options) if options.errors else ""
+    boxes = (
+        _render_boxes(select_errors(plan.diagnostics), sources, options) if options.errors else ""
+    )
     return f"{join_texts([before, boxes, after], _PARAGRAPH_END)}\n"
 
 
@@ -106,25 +115,39 @@ def _render_boxes(
     from nexusform.rendering.text.diagnostic_text import render_diagnostics
 
     return render_diagnostics(
-        diagnostics, sources, colour=options.colour, width=options.width, terraform=options.terraform
+        diagnostics,
+        sources,
+        colour=options.colour,
+        width=options.width,
+        terraform=options.terraform,
     ).rstrip("\n")
 
 
-def render_around_errors(plan: Plan, sources: Mapping[str, SourceFile], options: PlanTextOptions) -> tuple[str, str]:
+def render_around_errors(
+    plan: Plan, sources: Mapping[str, SourceFile], options: PlanTextOptions
+) -> tuple[str, str]:
     """Render the text of a short plan as two parts, before and after the boxes of errors, without final newlines. The
     caller renders the boxes in between, or elsewhere: while planning they are printed at once.
     """
     view = PlanReportData(plan, sources, options.registries, options.placements)
     paint = Painter(options.colour)
-    # Of a failed plan only the title precedes the errors: its changes may result from them and would hide them.
+    # Of a failed plan only the title precedes the errors: its changes may result from them and
+    # would hide them.
     before = [FAILED]
     if not plan.is_failed:
-        before = [_render_boxes(list_destructive_renames(plan), sources, options), "\n".join(plan.provider_titles)]
+        before = [
+            _render_boxes(list_destructive_renames(plan), sources, options),
+            "\n".join(plan.provider_titles),
+        ]
         for render in _SHORT_PLAN:
             before += render(view, options.width, paint)
-    lines = render_finding_entries(view.entries, options.width, paint) if options.diagnostics else []
+    lines = (
+        render_finding_entries(view.entries, options.width, paint) if options.diagnostics else []
+    )
     if lines and options.hints:
-        lines += render_labelled_text("", build_entry_hint(view.entries, options.saved_path), 2, options.width)
+        lines += render_labelled_text(
+            "", build_entry_hint(view.entries, options.saved_path), 2, options.width
+        )
     after = ["\n".join(lines), *_render_final_part(view, options, paint)]
     return join_texts(before, _PARAGRAPH_END), join_texts(after, _PARAGRAPH_END)
 
@@ -142,7 +165,8 @@ def _render_objects(view: PlanReportData, width: int, paint: Painter) -> list[st
     section = plan_sections.build_change_section(view)
     if section.has_content:
         parts = render_plan_section(section, width, paint, hint="; -details shows each")
-        _, _, lines = "\n".join(parts).partition("\n")  # without the title of the section
+        # Without the title of the section.
+        _, _, lines = "\n".join(parts).partition("\n")
         return [plan_sections.CHANGES_TITLE, lines]
     return [] if view.plan.has_changes else _render_no_changes(view.plan, width, paint)
 
@@ -150,8 +174,11 @@ def _render_objects(view: PlanReportData, width: int, paint: Painter) -> list[st
 def _render_no_changes(plan: Plan, width: int, paint: Painter) -> list[str]:
     """Render the sentence for no changes and a description of the comparison."""
     sentence, detail = plan_sentences.describe_no_changes(plan)
-    head, _, second = sentence.removesuffix(".").partition(". ")  # the second sentence may be absent
-    headline = join_texts((paint(f"{head}.", "bold", "green"), second and paint(f"{second}.", "bold")), " ")
+    # The second sentence may be absent.
+    head, _, second = sentence.removesuffix(".").partition(". ")
+    headline = join_texts(
+        (paint(f"{head}.", "bold", "green"), second and paint(f"{second}.", "bold")), " "
+    )
     return [headline, _wrap_paragraph(detail, width)]
 
 
@@ -161,7 +188,8 @@ def _render_changed_outputs(
     """Render the changed outputs in short form, or with all values if `has_details`. A note follows if nothing else
     changes. Return [] without outputs, and for a failed plan.
     """
-    if not view.outputs or view.plan.is_failed:  # after a failure they may be wrong
+    # After a failure they may be wrong.
+    if not view.outputs or view.plan.is_failed:
         return []
     from nexusform.rendering.text.change_stanza_text import render_outputs, render_short_outputs
 
@@ -189,7 +217,9 @@ def render_placement_text(view: PlanReportData, width: int, paint: Painter) -> l
     pools = plan_sections.build_pool_section(view)
     parts = render_plan_section(pools, width, paint, hint="; -details shows each", has_details=True)
     changes = plan_sections.build_placement_section(view)
-    parts += render_plan_section(changes, width, paint, hint="; -details -placements=all lists each")
+    parts += render_plan_section(
+        changes, width, paint, hint="; -details -placements=all lists each"
+    )
     return [*parts, *_describe_certainty(view, width)]
 
 
@@ -199,8 +229,14 @@ def _render_placements(view: PlanReportData, width: int, paint: Painter) -> list
     if pools and view.placed_vms:
         certainty_hint = " Certainty per pool: -details." if view.plan.samples else ""
         pools[-1] += f"\n  List every VM: -placements=all.{certainty_hint}"
-    hidden_hint = "; -details -placements=all lists each"  # after the number of hidden objects
-    return [*pools, *render_plan_section(plan_sections.build_placement_section(view), width, paint, hint=hidden_hint)]
+    # After the number of hidden objects.
+    hidden_hint = "; -details -placements=all lists each"
+    return [
+        *pools,
+        *render_plan_section(
+            plan_sections.build_placement_section(view), width, paint, hint=hidden_hint
+        ),
+    ]
 
 
 _SHORT_PLAN: Final[tuple[_SectionRenderer, ...]] = (
@@ -225,7 +261,8 @@ def _render_final_part(view: PlanReportData, options: PlanTextOptions, paint: Pa
     has_decision = plan.has_changes or plan.is_rejected or has_requested_result
     lines = render_decision(build_decision_lines(plan), width, paint) if has_decision else []
     if plan.is_failed:
-        return ["\n".join(lines)]  # the counts of a failed plan may result from its error
+        # The counts of a failed plan may result from its error.
+        return ["\n".join(lines)]
     lines += render_placement_counts(view.summaries, paint, width)
     notes: list[str] = []
     if plan.has_changes:
@@ -245,7 +282,8 @@ def _build_next_step(plan: Plan, options: PlanTextOptions) -> str:
             return f"Saved the plan to: {name}   (cannot be applied)"
         hint = f'   (nexusform {options.apply_command} "{name}")' if options.hints else ""
         return f"Saved the plan to: {name}{hint}"
-    suggests_command = options.hints and options.next_step  # not in automation, nor before an apply asks for approval
+    # Not in automation, nor before an apply asks for approval.
+    suggests_command = options.hints and options.next_step
     if not suggests_command or not plan.has_changes or plan.is_rejected:
         return ""
     return _wrap_paragraph("Not saved. Use -out=FILE to apply exactly this plan.", options.width)
@@ -256,7 +294,10 @@ def render_counts(view: PlanReportData, width: int, paint: Painter) -> list[str]
     plan = view.plan
     if plan.is_failed:
         return []
-    return [*render_placement_counts(view.summaries, paint, width), plan_sentences.describe_object_counts(plan)]
+    return [
+        *render_placement_counts(view.summaries, paint, width),
+        plan_sentences.describe_object_counts(plan),
+    ]
 
 
 def _render_plan_line(plan: Plan, paint: Painter) -> str:
@@ -265,7 +306,9 @@ def _render_plan_line(plan: Plan, paint: Painter) -> str:
     return f"{paint(title, 'bold')} {counts}"
 
 
-def render_placement_counts(summaries: Sequence[PlacementSummary], paint: Painter, width: int) -> list[str]:
+def render_placement_counts(
+    summaries: Sequence[PlacementSummary], paint: Painter, width: int
+) -> list[str]:
     """Render `Placements: 215 to place, ...` and a line per kind, with notes below. Moves are highlighted. The first
     summary is of all kinds; [] without any.
     """
@@ -274,7 +317,9 @@ def render_placement_counts(summaries: Sequence[PlacementSummary], paint: Painte
     total = summaries[0]
     lines = _wrap_clauses(paint("Placements:", "bold"), build_count_clauses(total, paint), width)
     for kind in summaries[1:]:
-        lines += _wrap_clauses(f"  {get_kind_title(kind.kind)}:", build_count_clauses(kind, paint), width)
+        lines += _wrap_clauses(
+            f"  {get_kind_title(kind.kind)}:", build_count_clauses(kind, paint), width
+        )
         lines += _render_effect_notes(kind, "    ", width)
     # Without lines for kinds, the notes are below the total.
     return lines if len(summaries) > 1 else [*lines, *_render_effect_notes(total, "  ", width)]
@@ -284,7 +329,8 @@ def _wrap_clauses(label: str, clauses: Sequence[str], width: int) -> list[str]:
     """Join clauses after a label, with a full stop, and break lines only between clauses."""
     lines = [f"{label} {clauses[0]}"]
     for clause in clauses[1:]:
-        if count_columns(lines[-1]) + count_columns(clause) + 3 <= width:  # with ", " before and "," after it
+        # With ", " before and "," after it.
+        if count_columns(lines[-1]) + count_columns(clause) + 3 <= width:
             lines[-1] += f", {clause}"
         else:
             lines[-1] += ","
@@ -297,18 +343,25 @@ def _render_effect_notes(summary: PlacementSummary, margin: str, width: int) -> 
     """Render a sentence on further effects, such as `2 are re-created in place`, after `margin`; [] without any."""
     if not summary.notes:
         return []
-    return indent_lines(wrap_lines(f"Of these, {format_list(summary.notes)}.", width - len(margin)), margin)
+    return indent_lines(
+        wrap_lines(f"Of these, {format_list(summary.notes)}.", width - len(margin)), margin
+    )
 
 
-def _render_full_plan(plan: Plan, sources: Mapping[str, SourceFile], options: PlanTextOptions) -> str:
+def _render_full_plan(
+    plan: Plan, sources: Mapping[str, SourceFile], options: PlanTextOptions
+) -> str:
     """Render every argument, placements and rollouts (none of a failed plan), the findings and the decision block."""
     view = PlanReportData(plan, sources, options.registries, options.placements, is_long=True)
     paint, width = Painter(options.colour), options.width
-    parts = [] if options.terraform else ["\n".join(plan.provider_titles)]  # Terraform's format has no such line
+    # Terraform's format has no such line.
+    parts = [] if options.terraform else ["\n".join(plan.provider_titles)]
     parts += [*_render_drift(view, paint, options), *_render_changes(view, paint, options)]
     if not plan.is_failed:
         parts += _render_verdict(view, paint, width)
-    parts += render_plan_section(plan_sections.build_machine_and_feasibility_section(view), width, paint)
+    parts += render_plan_section(
+        plan_sections.build_machine_and_feasibility_section(view), width, paint
+    )
     if not plan.is_failed:
         parts += render_plan_section(plan_sections.build_rollout_section(view), width, paint)
     parts += render_plan_section(plan_sections.build_rule_section(view), width, paint)
@@ -323,11 +376,16 @@ def _render_full_plan(plan: Plan, sources: Mapping[str, SourceFile], options: Pl
     return f"{join_texts(parts, _PARAGRAPH_END)}\n"
 
 
-def _render_findings(view: PlanReportData, sources: Mapping[str, SourceFile], options: PlanTextOptions) -> list[str]:
+def _render_findings(
+    view: PlanReportData, sources: Mapping[str, SourceFile], options: PlanTextOptions
+) -> list[str]:
     """Render the boxes of findings; pre-existing ones come last under a title."""
-    if options.terraform:  # Terraform's text has errors and warnings only, without such a title
+    # Terraform's text has errors and warnings only, without such a title.
+    if options.terraform:
         return [_render_boxes(view.plan.diagnostics, sources, options)]
-    diagnostics = group_by((finding.diagnostic for finding in view.findings), lambda problem: problem.is_preexisting)
+    diagnostics = group_by(
+        (finding.diagnostic for finding in view.findings), lambda problem: problem.is_preexisting
+    )
     boxes = [_render_boxes(diagnostics.get(False, []), sources, options)]
     if True in diagnostics:
         title = Painter(options.colour)("Not caused by this plan:", "bold")
@@ -351,7 +409,8 @@ def _render_drift(view: PlanReportData, paint: Painter, options: PlanTextOptions
 
     width = options.width
     note = plan_sentences.DRIFT_NOTE
-    # Parsers of Terraform's text look for this note at the start of a part that ends with DRIFT_RESPONSE.
+    # Parsers of Terraform's text look for this note at the start of a part that ends with
+    # DRIFT_RESPONSE.
     if options.terraform and view.stanzas and not view.is_refresh_only:
         note = note.replace("nexusform", "Terraform")
     parts = [paint(note, "bold", "cyan"), _wrap_paragraph(f"{plan_sentences.DRIFT_DETAIL}:", width)]
@@ -359,7 +418,10 @@ def _render_drift(view: PlanReportData, paint: Painter, options: PlanTextOptions
     if view.is_refresh_only:
         parts.append(_wrap_paragraph(plan_sentences.ONLY_REFRESH, width))
     elif view.stanzas:  # changes follow
-        parts += [_wrap_paragraph(plan_sentences.DRIFT_RESPONSE, width), _render_horizontal_rule(paint, width)]
+        parts += [
+            _wrap_paragraph(plan_sentences.DRIFT_RESPONSE, width),
+            _render_horizontal_rule(paint, width),
+        ]
     return parts
 
 
@@ -390,12 +452,17 @@ def _render_verdict(view: PlanReportData, paint: Painter, width: int) -> list[st
     """
     plan = view.plan
     counts = render_placement_counts(view.summaries, paint, width)
-    placements = [*render_placement_text(view, width, paint), _wrap_paragraph(describe_scale_in(plan), width)]
+    placements = [
+        *render_placement_text(view, width, paint),
+        _wrap_paragraph(describe_scale_in(plan), width),
+    ]
     if view.stanzas or plan.has_changes:
-        lines = [_render_plan_line(plan, paint)] if view.stanzas else []  # else only outputs change
+        # Else only outputs change.
+        lines = [_render_plan_line(plan, paint)] if view.stanzas else []
         return ["\n".join([*lines, *counts]), *placements]
     title, comparison = _render_no_changes(plan, width, paint)
-    if view.drift_stanzas and plan.mode is Mode.NORMAL:  # the configuration has the same changes already
+    # The configuration has the same changes already.
+    if view.drift_stanzas and plan.mode is Mode.NORMAL:
         comparison = _wrap_paragraph(plan_sentences.ONLY_DRIFT, width)
     return [title, comparison, "\n".join(counts), *placements]
 
@@ -417,7 +484,11 @@ def _describe_certainty(view: PlanReportData, width: int) -> list[str]:
     machines = sum(table.machines_certain for table in plan.placement_tables)
     text = f"Predicted. Confidence over {plan.samples} samples: rack counts exact for {racks:,} of "
     text += f"{view.placed_vms:,}, machines for {machines:,} of {view.placed_vms:,}."
-    text += f" NUMA cells: {describe_numa_samples(plan.numa_sampling)}" if plan.numa_sampling is not None else ""
+    text += (
+        f" NUMA cells: {describe_numa_samples(plan.numa_sampling)}"
+        if plan.numa_sampling is not None
+        else ""
+    )
     return ["\n".join(indent_lines(wrap_lines(text, width - 2), "  "))]
 
 
@@ -428,7 +499,10 @@ def render_next_step(options: PlanTextOptions, paint: Painter) -> str:
         name = escape_control_characters(options.saved_path)
         text = f"Saved the plan to: {name}\n\n"
         text += "To perform exactly these actions, run the following command to apply:"
-        return f'{_render_horizontal_rule(paint, width)}\n\n{text}\n    nexusform {options.apply_command} "{name}"'
+        return (
+            f"{_render_horizontal_rule(paint, width)}\n\n{text}\n    nexusform "
+            f'{options.apply_command} "{name}"'
+        )
     advice = _wrap_paragraph(plan_sentences.UNSAVED.format(options.apply_command), width)
     return f"{_render_horizontal_rule(paint, width)}\n\n{advice}"
 
@@ -440,7 +514,9 @@ def build_entry_hint(entries: FindingEntries, saved_path: str) -> str:
     from nexusform.advice.registry import RULE_IDS
 
     if any(entry.id in RULE_IDS for entry in (*entries.caused, *entries.existing)):
-        plan_option = f" -plan={shlex.quote(escape_control_characters(saved_path))}" if saved_path else ""
+        plan_option = (
+            f" -plan={shlex.quote(escape_control_characters(saved_path))}" if saved_path else ""
+        )
         return f"Suggested fixes: nexusform advise{plan_option}. All arguments: -details."
     return "All warnings and arguments: -details."
 
@@ -449,14 +525,18 @@ def render_finding_entries(entries: FindingEntries, width: int, paint: Painter) 
     """Render the findings caused by the plan, warnings first, then a short text about pre-existing ones."""
     by_warning = group_by(entries.caused, lambda entry: entry.level is Level.WARNING)
     lines = _render_warnings(by_warning.get(True, []), width, paint)
-    others = by_warning.get(False, [])  # advice and notes
+    # advice and notes.
+    others = by_warning.get(False, [])
     for entry in others[:_MAX_ADVICE]:
         lines += render_finding_entry(entry, width, paint)
     if len(others) > _MAX_ADVICE:
         hidden_ids = format_names(entry.id for entry in others[_MAX_ADVICE:])
-        lines += render_labelled_text("i", f"{len(others) - _MAX_ADVICE:,} more: {hidden_ids}", 2, width, gap=1)
+        lines += render_labelled_text(
+            "i", f"{len(others) - _MAX_ADVICE:,} more: {hidden_ids}", 2, width, gap=1
+        )
     texts = [f"{entry.id} {format_names(entry.subjects)}".rstrip() for entry in entries.existing]
-    distinct_texts = list(dict.fromkeys(texts))  # findings without a subject once per id
+    # findings without a subject once per id.
+    distinct_texts = list(dict.fromkeys(texts))
     if distinct_texts:
         text = escape_control_characters(f"not caused by this plan: {'; '.join(distinct_texts)}")
         lines += truncate_lines(render_labelled_text("", text, 2, width), _MAX_ENTRY_LINES, width)
@@ -468,12 +548,19 @@ def _render_warnings(warnings: Sequence[FindingEntry], width: int, paint: Painte
     after all of them has the subjects of the others: `! 20 more: no-surge-capacity cluster-d/pool1, ...`.
     """
     listed_entries, remaining_entries = limit_findings_per_id(warnings)
-    lines = list(chain.from_iterable(render_finding_entry(entry, width, paint) for entry in listed_entries))
+    lines = list(
+        chain.from_iterable(render_finding_entry(entry, width, paint) for entry in listed_entries)
+    )
     for diagnostic_id, entries in remaining_entries.items():
         subjects = list_finding_subjects(entries)
-        text = f"{len(entries):,} more: {diagnostic_id} {format_instances(subjects, maximum=len(subjects))}".rstrip()
+        text = (
+            f"{len(entries):,} more: {diagnostic_id} "
+            f"{format_instances(subjects, maximum=len(subjects))}"
+        ).rstrip()
         lines += truncate_lines(
-            render_labelled_text(paint("!", "bold", "red"), escape_control_characters(text), 2, width, gap=1),
+            render_labelled_text(
+                paint("!", "bold", "red"), escape_control_characters(text), 2, width, gap=1
+            ),
             _MAX_ENTRY_LINES,
             width,
         )
@@ -501,17 +588,23 @@ def _render_entry_text(entry: FindingEntry, width: int, paint: Painter) -> list[
     max_subjects = max(len(entry.subjects), _MAX_SUBJECTS) if is_warning else _MAX_SUBJECTS
     subjects = escape_control_characters(format_names(entry.subjects, max_subjects))
     location = escape_control_characters(_format_locations(entry.locations))
-    is_short_label = count_columns(label) + 2 <= _ID_COLUMNS  # two spaces separate it from the text
-    column = _ID_COLUMNS if is_short_label else _BELOW_ID_INDENT  # start of the text
+    # Two spaces separate it from the text.
+    is_short_label = count_columns(label) + 2 <= _ID_COLUMNS
+    # start of the text.
+    column = _ID_COLUMNS if is_short_label else _BELOW_ID_INDENT
     # The subjects of a warning, all of them listed, may need further lines.
-    max_lines = _MAX_ENTRY_LINES + (count_columns(subjects) // (width - column) if is_warning else 0)
+    max_lines = _MAX_ENTRY_LINES + (
+        count_columns(subjects) // (width - column) if is_warning else 0
+    )
     lines: list[str] = []
     for text in list_shortened_texts(escape_control_characters(entry.text)):
-        # Subjects and text are next to a short label; next to a long one are the subjects at most, if they fit.
+        # Subjects and text are next to a short label; next to a long one are the subjects at most,
+        # if they fit.
         statement = f"{subjects}: {text}" if subjects else text
         if is_short_label:
             lines = render_labelled_text(label, statement, column, width)
-        elif subjects and count_columns(label) + count_columns(subjects) + 3 <= width:  # with two spaces and a colon
+        elif subjects and count_columns(label) + count_columns(subjects) + 3 <= width:
+            # With two spaces and a colon.
             lines = [f"{label}  {subjects}:", *render_labelled_text("", text, column, width)]
         else:
             lines = [label, *render_labelled_text("", statement, column, width)]
@@ -530,7 +623,8 @@ def _render_entry_text(entry: FindingEntry, width: int, paint: Painter) -> list[
 def _format_locations(locations: Sequence[str]) -> str:
     """Format locations as `a.nf.hcl:7, :47, b.nf.hcl:3`; "..." follows if some are omitted."""
     texts = []
-    previous = ""  # file of the location before
+    # file of the location before.
+    previous = ""
     for location in locations[:_MAX_LOCATIONS]:
         file, _, line = location.rpartition(":")
         texts.append(f":{line}" if file == previous else location)
@@ -542,8 +636,10 @@ def _append_location(lines: list[str], location: str, column: int, width: int) -
     """Add the location, if any, at the end of the last line, or below it from `column` on if it is too long."""
     if not location:
         return lines
-    available_gap = width - count_columns(lines[-1]) - count_columns(location)  # between the text and the location
+    # Between the text and the location.
+    available_gap = width - count_columns(lines[-1]) - count_columns(location)
     if available_gap >= 2:
-        gap = " " * min(available_gap, 4)  # two to four spaces
+        # Two to four spaces.
+        gap = " " * min(available_gap, 4)
         return [*lines[:-1], f"{lines[-1]}{gap}{location}"]
     return [*lines, f"{' ' * column}{location}"]

@@ -48,8 +48,11 @@ def _append_id(text: str, object_id: str, width: int) -> str:
 
 def format_start_line(step: StepEvent, paint: Painter = PLAIN, width: int = 0) -> str:
     """Return `ADDR: Creating...` or `ADDR: Modifying... [id=X]`. The id appears if the width allows it (0: always)."""
-    text = paint(f"{_format_name(step)}: {_STEP_WORDS[step.kind][0]}...", "bold")  # ("Creating", "Creation")
-    return text if step.kind is StepKind.CREATE else _append_id(text, step.id, width)  # no id before creation
+    text = paint(
+        f"{_format_name(step)}: {_STEP_WORDS[step.kind][0]}...", "bold"
+    )  # ("Creating", "Creation")
+    # No id before creation.
+    return text if step.kind is StepKind.CREATE else _append_id(text, step.id, width)
 
 
 def format_progress_line(step: StepEvent, paint: Painter = PLAIN, width: int = 0) -> str:
@@ -63,15 +66,19 @@ def format_progress_line(step: StepEvent, paint: Painter = PLAIN, width: int = 0
     text = paint(f"{_format_name(step)}: Still {verb.lower()}...", "bold")
     elapsed = f"{format_elapsed(step.elapsed)} elapsed"
     line_with_id = f"{text} [id={escape_control_characters(step.id)}, {elapsed}]"
-    has_id = step.id and step.kind is not StepKind.CREATE  # not shown before creation, as in OpenTofu
-    fits = not width or count_columns(line_with_id) <= width  # 0: no limit
+    # Not shown before creation, as in OpenTofu.
+    has_id = step.id and step.kind is not StepKind.CREATE
+    # 0: no limit.
+    fits = not width or count_columns(line_with_id) <= width
     return line_with_id if has_id and fits else f"{text} [{elapsed}]"
 
 
 def format_end_line(step: StepEvent, paint: Painter = PLAIN, width: int = 0) -> str:
     """Return `ADDR: Creation complete after 3s [id=X]`, or the reason why it failed, waits or was skipped."""
     if step.outcome is StepOutcome.SKIPPED:
-        return wrap_hanging(f"{_format_name(step)}: Skipped: {escape_control_characters(step.error)}", width)
+        return wrap_hanging(
+            f"{_format_name(step)}: Skipped: {escape_control_characters(step.error)}", width
+        )
     _, noun = _STEP_WORDS[step.kind]
     if step.outcome is StepOutcome.WAITING:
         verb = "wait" if step.kind is StepKind.UPDATE else "waits"  # `Modifications wait`
@@ -79,15 +86,26 @@ def format_end_line(step: StepEvent, paint: Painter = PLAIN, width: int = 0) -> 
         return wrap_hanging(f"{head}: {escape_control_characters(step.error)}", width)
     if step.outcome is StepOutcome.FAILED:
         text = f"{_format_name(step)}: {noun} errored after {format_elapsed(step.elapsed)}"
-        return wrap_hanging(f"{paint(text, 'bold', 'red')}: {escape_control_characters(step.error)}", width)
-    text = paint(f"{_format_name(step)}: {noun} complete after {format_elapsed(step.elapsed)}", "bold")
-    has_no_id = step.kind in (StepKind.DELETE, StepKind.FORGET)  # the object is gone
+        return wrap_hanging(
+            f"{paint(text, 'bold', 'red')}: {escape_control_characters(step.error)}", width
+        )
+    text = paint(
+        f"{_format_name(step)}: {noun} complete after {format_elapsed(step.elapsed)}", "bold"
+    )
+    # The object is gone.
+    has_no_id = step.kind in (StepKind.DELETE, StepKind.FORGET)
     return text if has_no_id else _append_id(text, step.id, width)
 
 
-def format_refresh_line(address: str, object_id: str, paint: Painter = PLAIN, width: int = 0) -> str:
+def format_refresh_line(
+    address: str, object_id: str, paint: Painter = PLAIN, width: int = 0
+) -> str:
     """Return `ADDR: Refreshing state... [id=X]`."""
-    return _append_id(paint(f"{escape_control_characters(address)}: Refreshing state...", "bold"), object_id, width)
+    return _append_id(
+        paint(f"{escape_control_characters(address)}: Refreshing state...", "bold"),
+        object_id,
+        width,
+    )
 
 
 def format_more_refreshes(count: int) -> str:
@@ -96,7 +114,13 @@ def format_more_refreshes(count: int) -> str:
 
 
 def format_apply_complete(
-    added: int, changed: int, destroyed: int, paint: Painter = PLAIN, *, imported: int = 0, forgotten: int = 0
+    added: int,
+    changed: int,
+    destroyed: int,
+    paint: Painter = PLAIN,
+    *,
+    imported: int = 0,
+    forgotten: int = 0,
 ) -> str:
     """Return `Apply complete! Resources: A added, C changed, D destroyed.`. Tools parse this line."""
     front = enclose("", imported, " imported, ")
@@ -124,26 +148,34 @@ _OUTCOME_COLOURS: Final = {
 _MAX_LISTED: Final = 20
 
 
-def render_step_outcomes(events: Sequence[StepEvent], paint: Painter = PLAIN, width: int = 0) -> str:
+def render_step_outcomes(
+    events: Sequence[StepEvent], paint: Painter = PLAIN, width: int = 0
+) -> str:
     """Render the steps of an incomplete apply by outcome. Failed and waiting steps are listed with the
     reason, waiting ones with its first line only. Of done and skipped steps only the first 20 are listed.
     """
     steps = group_by(events, lambda event: event.outcome)
-    done, failed, waiting, skipped = (steps.get(outcome, []) for outcome in StepOutcome)  # in its order
+    # In its order.
+    done, failed, waiting, skipped = (steps.get(outcome, []) for outcome in StepOutcome)
     counts = [f"{len(done)} done", f"{len(failed)} failed", f"{len(skipped)} skipped"]
     if waiting:
-        counts.insert(2, f"{len(waiting)} waiting")  # before the skipped steps
+        # Before the skipped steps.
+        counts.insert(2, f"{len(waiting)} waiting")
     listed_steps = [*done[:_MAX_LISTED], *failed, *waiting, *skipped[:_MAX_LISTED]]
     name_width = max((count_columns(_format_name(step)) for step in listed_steps), default=0)
     lines = [f"Steps: {', '.join(counts)}."]
     for step in listed_steps:
         assert step.outcome is not None, "only steps that ended are listed"
         outcome = paint(fill_to_width(step.outcome.value, 7), _OUTCOME_COLOURS[step.outcome])
-        reason = step.error.partition("\n")[0] if step.outcome is StepOutcome.WAITING else step.error
+        reason = (
+            step.error.partition("\n")[0] if step.outcome is StepOutcome.WAITING else step.error
+        )
         error = enclose(": ", escape_control_characters(reason))
         name = fill_to_width(_format_name(step), name_width)
         lines.append(wrap_hanging(f"  {outcome}  {name}  {step.kind.value}{error}", width))
     for outcome_name, outcome_steps in (("done", done), ("skipped", skipped)):
         if len(outcome_steps) > _MAX_LISTED:
-            lines.append(f"  ... and {len(outcome_steps) - _MAX_LISTED} more that were {outcome_name}.")
+            lines.append(
+                f"  ... and {len(outcome_steps) - _MAX_LISTED} more that were {outcome_name}."
+            )
     return "\n".join(lines)

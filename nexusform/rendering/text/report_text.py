@@ -21,7 +21,15 @@ from nexusform.rendering.notation.colours import (
     wrap_lines,
 )
 from nexusform.rendering.report.decision_lines import DecisionLine
-from nexusform.rendering.report.report_tree import ItemGroup, Report, Row, Section, Table, Text, get_plain_text
+from nexusform.rendering.report.report_tree import (
+    ItemGroup,
+    Report,
+    Row,
+    Section,
+    Table,
+    Text,
+    get_plain_text,
+)
 
 _INDENT = "  "
 _IMPACT_COLOURS: Mapping[PlacementImpact | None, str] = {
@@ -29,17 +37,25 @@ _IMPACT_COLOURS: Mapping[PlacementImpact | None, str] = {
     PlacementImpact.MOVES: "yellow",
     PlacementImpact.LOSES: "red",
 }
-_MIN_LABELLED_WIDTH: Final = 20  # columns for a sentence next to its label; with fewer it is put below
-_BELOW_INDENT: Final = 6  # indent of a text below its label
-MAX_DETAIL_ROWS = 12  # of a folded section
-MAX_FOLDED = 12  # folded sections without findings; more would hide the others
-_MAX_STEPS: Final = 12  # rows of a table without figures, such as steps
+# columns for a sentence next to its label; with fewer it is put below.
+_MIN_LABELLED_WIDTH: Final = 20
+# indent of a text below its label.
+_BELOW_INDENT: Final = 6
+# Of a folded section.
+MAX_DETAIL_ROWS = 12
+# folded sections without findings; more would hide the others.
+MAX_FOLDED = 12
+# rows of a table without figures, such as steps.
+_MAX_STEPS: Final = 12
 _MAX_ITEMS: Final = 80
 _MAX_ITEM_LINES: Final = 4
-_SYMBOL_WIDTH: Final = 6  # columns of a symbol and the gaps around a label
-_MIN_TEXT_WIDTH: Final = 30  # columns for text next to a label; with fewer it is put below
+# columns of a symbol and the gaps around a label.
+_SYMBOL_WIDTH: Final = 6
+# columns for text next to a label; with fewer it is put below.
+_MIN_TEXT_WIDTH: Final = 30
 _URGENT_SYMBOLS: Final = ("-", "-/+", "+/-", ".")
-_DECISION_COLUMN: Final = 13  # column of the texts of the decision block
+# column of the texts of the decision block.
+_DECISION_COLUMN: Final = 13
 
 
 def render_report_text(report: Report, *, colour: bool = False, width: int = 80) -> str:
@@ -53,15 +69,24 @@ def render_report_text(report: Report, *, colour: bool = False, width: int = 80)
     for fact in report.facts:
         first_line, *further_lines = _wrap_text(fact, width - 4)
         lines += [f"{_INDENT}- {first_line}", *indent_lines(further_lines, f"{_INDENT}  ")]
-    folded_sections = [section for section in report.sections if section.is_folded and not section.is_finding]
+    folded_sections = [
+        section for section in report.sections if section.is_folded and not section.is_finding
+    ]
     hidden_sections = folded_sections[MAX_FOLDED:]
-    hidden_ids = set(map(id, hidden_sections))  # other sections may be equal to them
+    # Other sections may be equal to them.
+    hidden_ids = set(map(id, hidden_sections))
     for section in report.sections:
         if id(section) not in hidden_ids:
             lines += ["", *_render_section(section, paint, width)]
     if hidden_sections:
         first_title = escape_control_characters(hidden_sections[0].title)
-        lines += ["", f"{len(hidden_sections)} more sections, from: {first_title}; -format=markdown lists all."]
+        lines += [
+            "",
+            (
+                f"{len(hidden_sections)} more sections, from: {first_title}; -format=markdown "
+                "lists all."
+            ),
+        ]
     return "\n".join(lines) + "\n"
 
 
@@ -74,7 +99,8 @@ def _render_section(section: Section, paint: Painter, width: int) -> list[str]:
     lines += map(escape_control_characters, section.commands)
     if section.table is not None:
         table = section.table
-        if section.is_folded:  # of a long table show only the rows with findings, if any
+        # Of a long table show only the rows with findings, if any.
+        if section.is_folded:
             rows = table.rows
             if len(rows) > MAX_DETAIL_ROWS and table.has_findings:
                 rows = tuple(row for row in rows if row.is_finding)
@@ -83,7 +109,10 @@ def _render_section(section: Section, paint: Painter, width: int) -> list[str]:
         hidden_count = len(section.table.rows) - len(table.rows)
         if hidden_count:
             lines.append(f"... and {hidden_count} more; -format=markdown lists all.")
-    return [*_render_bold_lines(section.title, width, paint, *styles), *indent_lines(lines, _INDENT)]
+    return [
+        *_render_bold_lines(section.title, width, paint, *styles),
+        *indent_lines(lines, _INDENT),
+    ]
 
 
 def _render_bold_lines(text: str, width: int, paint: Painter, *styles: str) -> list[str]:
@@ -91,7 +120,9 @@ def _render_bold_lines(text: str, width: int, paint: Painter, *styles: str) -> l
     return [paint(line, "bold", *styles) for line in _wrap_text(text, width)]
 
 
-def render_table(table: Table, paint: Painter, width: int, *, has_details: bool = True) -> list[str]:
+def render_table(
+    table: Table, paint: Painter, width: int, *, has_details: bool = True
+) -> list[str]:
     """Render a table as lines of text. Its less important columns, at the positions `table.details`, are omitted
     without `has_details`. In a table wider than `width`, they move to a note below each row. If it is still too wide,
     its rows become lines of `header: value`.
@@ -101,9 +132,12 @@ def render_table(table: Table, paint: Painter, width: int, *, has_details: bool 
     headers = _escape_cells(table.headers[column] for column in columns)
     rows = [_escape_cells(row.cells[column] for column in columns) for row in table.rows]
     widths = compute_column_widths([headers, *rows])
-    separators = 2 * (len(widths) - 1)  # two spaces between columns
+    # Two spaces between columns.
+    separators = 2 * (len(widths) - 1)
     if sum(widths) + separators <= width:
-        right_aligned = frozenset(number for number, column in enumerate(columns) if column in table.number_columns)
+        right_aligned = frozenset(
+            number for number, column in enumerate(columns) if column in table.number_columns
+        )
         return _render_rows_in_columns(table, headers, rows, right_aligned, paint, width)
     if has_details and table.details:
         rows_with_notes = tuple(_move_details_to_note(table, row) for row in table.rows)
@@ -122,7 +156,8 @@ def _render_rows_in_columns(
     """Render a table as a line per row. `headers` and `rows` are its visible cells as text. A note is below its row."""
     widths = compute_column_widths([headers, *rows])
     lines = [paint(_render_row(headers, widths, right_aligned), "bold")]
-    previous = ""  # the first cell of the row above; grouped tables show it once
+    # The first cell of the row above; grouped tables show it once.
+    previous = ""
     for row, cells in zip(table.rows, rows, strict=True):
         is_repeated = table.is_grouped and cells[0] == previous
         previous = cells[0]
@@ -130,14 +165,18 @@ def _render_rows_in_columns(
         line = _render_row(shown_cells, widths, right_aligned)
         lines.append(paint(line, "red") if row.is_finding else line)
         if row.note:
-            lines += render_labelled_text("", escape_control_characters(row.note), widths[0] + 4, width)
+            lines += render_labelled_text(
+                "", escape_control_characters(row.note), widths[0] + 4, width
+            )
     return lines
 
 
 def _move_details_to_note(table: Table, row: Row) -> Row:
     """Return a row with the cells of the table's detail columns added to its note: `HEADER: CELL`."""
     columns = sorted(table.details & set(range(len(row.cells))))
-    details = [f"{table.headers[column]}: {get_plain_text(row.cells[column])}" for column in columns]
+    details = [
+        f"{table.headers[column]}: {get_plain_text(row.cells[column])}" for column in columns
+    ]
     return replace(row, note=join_texts((row.note, ", ".join(details)), "; "))
 
 
@@ -149,7 +188,8 @@ def _escape_cells(cells: Iterable[Text]) -> list[str]:
 def _render_row(cells: Sequence[str], widths: Sequence[int], right_aligned: frozenset[int]) -> str:
     """Render a row with cells filled to the column widths; `right_aligned` are positions of columns."""
     cell_texts = (
-        fill_to_width(cell, widths[column], right=column in right_aligned) for column, cell in enumerate(cells)
+        fill_to_width(cell, widths[column], right=column in right_aligned)
+        for column, cell in enumerate(cells)
     )
     return "  ".join(cell_texts).rstrip()
 
@@ -161,7 +201,9 @@ def _render_rows_as_records(
     lines: list[str] = []
     for row, cells in zip(table.rows, rows, strict=True):
         lines.append(paint(cells[0] or "-", "red" if row.is_finding else "bold"))
-        clauses = [f"{header}: {cell}" for header, cell in zip(headers[1:], cells[1:], strict=True) if cell]
+        clauses = [
+            f"{header}: {cell}" for header, cell in zip(headers[1:], cells[1:], strict=True) if cell
+        ]
         clauses.append(escape_control_characters(row.note))
         lines += indent_lines(_join_clauses(filter(None, clauses), width - len(_INDENT)), _INDENT)
     return lines
@@ -171,7 +213,8 @@ def _join_clauses(clauses: Iterable[str], width: int) -> Iterable[str]:
     """Yield lines of clauses joined by commas, as many per line as fit. Wrap a clause longer than a line."""
     line = ""
     for clause in clauses:
-        if line and count_columns(line) + count_columns(clause) + 3 > width:  # with ", " before and "," after it
+        # With ", " before and "," after it.
+        if line and count_columns(line) + count_columns(clause) + 3 > width:
             yield from wrap_line(f"{line},", 2, width)
             line = clause
         else:
@@ -196,39 +239,58 @@ def render_plan_section(
         return []
     sentences = [escape_control_characters(get_plain_text(line)) for line in section.lines]
     table_lines = [
-        _render_captioned_table(table, width, paint, has_details=has_details) for table in section.all_tables
+        _render_captioned_table(table, width, paint, has_details=has_details)
+        for table in section.all_tables
     ]
-    # The title is omitted if every table has a caption, unless the captions are mere addresses (of rollouts).
+    # The title is omitted if every table has a caption, unless the captions are mere addresses (of
+    # rollouts).
     has_captions = all(table.caption for table in section.all_tables) and section.name != "rollouts"
     is_titled = bool(section.groups) or not has_captions
-    if table_lines and not is_titled:  # each table is a paragraph; the sentences belong to the last one
+    # Each table is a paragraph; the sentences belong to the last one.
+    if table_lines and not is_titled:
         paragraphs = list(map("\n".join, table_lines))
         paragraphs[-1] += "".join(f"\n  {sentence}" for sentence in sentences)
         return paragraphs
-    lines = [paint(f"{section.title.removesuffix(':')}:", "bold")] if section.title and is_titled else []
+    lines = (
+        [paint(f"{section.title.removesuffix(':')}:", "bold")]
+        if section.title and is_titled
+        else []
+    )
     lines += chain.from_iterable(table_lines)
     lines += render_report_items(section.groups, width, paint, hint)
-    if not lines:  # a paragraph per sentence
-        return ["\n\n".join("\n".join(wrap_lines(sentence, width)) for sentence in sentences)] if sentences else []
-    for sentence in sentences:  # below the title or the items
+    # A paragraph per sentence.
+    if not lines:
+        return (
+            ["\n\n".join("\n".join(wrap_lines(sentence, width)) for sentence in sentences)]
+            if sentences
+            else []
+        )
+    # Below the title or the items.
+    for sentence in sentences:
         lines += wrap_line(f"{_INDENT}{sentence}", 4, width)
     return ["\n".join(lines)]
 
 
-def _render_captioned_table(table: Table, width: int, paint: Painter, *, has_details: bool) -> list[str]:
+def _render_captioned_table(
+    table: Table, width: int, paint: Painter, *, has_details: bool
+) -> list[str]:
     """Render a table below its caption. A table without numbers shows only its first rows, unless `has_details`."""
     lines = _render_bold_lines(f"{table.caption}:", width, paint) if table.caption else []
     has_all_rows = has_details or bool(table.number_columns)
     visible_rows = table.rows if has_all_rows else table.rows[:_MAX_STEPS]
     visible_table = replace(table, rows=visible_rows)
-    lines += indent_lines(render_table(visible_table, paint, width - len(_INDENT), has_details=has_details), _INDENT)
+    lines += indent_lines(
+        render_table(visible_table, paint, width - len(_INDENT), has_details=has_details), _INDENT
+    )
     hidden_count = len(table.rows) - len(visible_table.rows)
     if hidden_count:
         lines.append(f"{_INDENT}and {hidden_count:,} more; -report=markdown:PATH shows each.")
     return lines
 
 
-def render_report_items(groups: Sequence[ItemGroup], width: int, paint: Painter, hint: str = "") -> list[str]:
+def render_report_items(
+    groups: Sequence[ItemGroup], width: int, paint: Painter, hint: str = ""
+) -> list[str]:
     """Render the items under the names of their groups. An item has a symbol, a label and a text: `+ web  3 to place`.
     All texts begin at one column. If there are more than _MAX_ITEMS, deleted, replaced and forgotten ones are kept
     first. A last line has the number of hidden objects, followed by `hint`.
@@ -236,23 +298,30 @@ def render_report_items(groups: Sequence[ItemGroup], width: int, paint: Painter,
     items = list(chain.from_iterable(group.items for group in groups))
     urgent_first = sorted(items, key=lambda item: item.symbol not in _URGENT_SYMBOLS)
     visible, hidden = urgent_first[:_MAX_ITEMS], urgent_first[_MAX_ITEMS:]
-    visible_ids = set(map(id, visible))  # by identity, because two groups may have equal items
-    max_label_width = width - _SYMBOL_WIDTH - _MIN_TEXT_WIDTH  # the text of a longer label is below it
+    # By identity, because two groups may have equal items.
+    visible_ids = set(map(id, visible))
+    # The text of a longer label is below it.
+    max_label_width = width - _SYMBOL_WIDTH - _MIN_TEXT_WIDTH
     label_widths = [count_columns(escape_control_characters(item.label)) for item in visible]
     short_widths = [label_width for label_width in label_widths if label_width <= max_label_width]
-    column = _SYMBOL_WIDTH + max(short_widths, default=0)  # of the texts
+    # Of the texts.
+    column = _SYMBOL_WIDTH + max(short_widths, default=0)
     lines: list[str] = []
     for group in groups:
         group_items = [item for item in group.items if id(item) in visible_ids]
         if group.name and group_items:
-            first_line, *further_lines = wrap_line(f"  {escape_control_characters(group.name)}:", 4, width)
+            first_line, *further_lines = wrap_line(
+                f"  {escape_control_characters(group.name)}:", 4, width
+            )
             lines.append(f"  {paint(first_line[2:], 'bold')}")
             lines += [f"    {paint(line.strip(), 'bold')}" for line in further_lines]
         for item in group_items:
             name = escape_control_characters(item.label)
             label = f"{render_symbol(item.symbol, paint)}{paint(name, 'bold') if item.is_strong else name}"
             text = escape_control_characters(get_plain_text(item.text))
-            lines += truncate_lines(render_labelled_text(label, text, column, width), _MAX_ITEM_LINES, width)
+            lines += truncate_lines(
+                render_labelled_text(label, text, column, width), _MAX_ITEM_LINES, width
+            )
     hidden_count = sum(item.count for item in hidden)
     return [*lines, f"    and {hidden_count:,} more{hint}."] if hidden_count else lines
 
@@ -263,11 +332,15 @@ def render_report_notes(section: Section, width: int, paint: Painter) -> list[st
     lines: list[str] = []
     for heading, sentence in section.notes:
         label = paint(f"{escape_control_characters(heading)}:", "bold")
-        lines += render_labelled_text(label, escape_control_characters(sentence), heading_width + 2, width, gap=1)
+        lines += render_labelled_text(
+            label, escape_control_characters(sentence), heading_width + 2, width, gap=1
+        )
     return lines
 
 
-def render_decision(decision: Sequence[DecisionLine], width: int, paint: Painter = PLAIN) -> list[str]:
+def render_decision(
+    decision: Sequence[DecisionLine], width: int, paint: Painter = PLAIN
+) -> list[str]:
     """Render the decision block: `Capacity:    lab 9 -> 1`. Further texts of a line are below the first."""
     lines: list[str] = []
     for line in decision:
@@ -276,7 +349,8 @@ def render_decision(decision: Sequence[DecisionLine], width: int, paint: Painter
         for text in map(escape_control_characters, line.texts):
             column = max(_DECISION_COLUMN, count_columns(label))
             lines += render_labelled_text(paint(label.rstrip(), "bold"), text, column, width, gap=1)
-            label = ""  # only the first text has it
+            # Only the first text has it.
+            label = ""
     return lines
 
 
@@ -288,10 +362,14 @@ def render_labelled_text(label: str, text: str, indent: int, width: int, gap: in
     if count_columns(label) > width and " " in label.strip():
         # Names may be as long as a line, so the last word of a label moves below.
         front, _, last_word = label.rpartition(" ")
-        return [front.rstrip(), *render_labelled_text(f"      {last_word}", text, indent, width, gap)]
+        return [
+            front.rstrip(),
+            *render_labelled_text(f"      {last_word}", text, indent, width, gap),
+        ]
     text_width = width - indent
     longest_word = max(map(count_columns, text.split()), default=0)
-    # Too narrow a column moves to the left, and so does one that cuts a word, if the word fits there.
+    # Too narrow a column moves to the left, and so does one that cuts a word, if the word fits
+    # there.
     if text_width < _MIN_LABELLED_WIDTH or text_width < longest_word <= width - _BELOW_INDENT:
         indent, text_width = _BELOW_INDENT, width - _BELOW_INDENT
     label_width = count_columns(label) + gap
@@ -313,7 +391,10 @@ def truncate_lines(lines: list[str], maximum: int, width: int) -> list[str]:
     """Return at most `maximum` lines; "..." marks omitted text."""
     if len(lines) <= maximum:
         return lines
-    return [*lines[: maximum - 1], f"{drop_last_words(lines[maximum - 1], width - len(' ...'))} ..."]
+    return [
+        *lines[: maximum - 1],
+        f"{drop_last_words(lines[maximum - 1], width - len(' ...'))} ...",
+    ]
 
 
 def drop_last_words(line: str, width: int) -> str:

@@ -18,7 +18,11 @@ _NO_REGISTRIES = PluginRegistries()
 
 
 def render_state(
-    state: State, registries: PluginRegistries = _NO_REGISTRIES, *, colour: bool = False, show_sensitive: bool = False
+    state: State,
+    registries: PluginRegistries = _NO_REGISTRIES,
+    *,
+    colour: bool = False,
+    show_sensitive: bool = False,
 ) -> str:
     """Render all objects by address, then the outputs, or a sentence for an empty state."""
     find_schema = create_schema_lookup(registries)
@@ -27,7 +31,14 @@ def render_state(
         schema = find_schema(address)
         for deposed, instance in state.instances[address].all_objects:
             parts.append(
-                render_object(address, instance, schema, deposed=deposed, colour=colour, show_sensitive=show_sensitive)
+                render_object(
+                    address,
+                    instance,
+                    schema,
+                    deposed=deposed,
+                    colour=colour,
+                    show_sensitive=show_sensitive,
+                )
             )
     if state.outputs:
         parts.append(f"Outputs:\n\n{render_outputs(state.outputs, show_sensitive=show_sensitive)}")
@@ -46,7 +57,8 @@ def render_object(
     """Render one object as a block with every attribute and a final newline."""
     hidden_paths = () if show_sensitive else instance.sensitive
     marks = PathMarks.create(hidden_paths, hidden_paths)
-    sides = instance.attributes, instance.attributes  # compared with itself, an object has no changes
+    # compared with itself, an object has no changes.
+    sides = instance.attributes, instance.attributes
     body = Comparison(show_unchanged=True).compare_objects(*sides, schema, marks)
     notes = enclose(" (deposed object ", deposed, ")")
     notes += " (tainted)" if instance.tainted else ""

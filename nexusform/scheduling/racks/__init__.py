@@ -1,17 +1,22 @@
 """VM placement on bare-metal machines: the rule of docs/fidelity.md."""
 
-PUBLIC = {  # public names of the package, by module
+# public names of the package, by module.
+PUBLIC = {
     "rack_scheduler": "RackScheduler",
     "explanation": "DecisionExplanation RankedCandidate MachineRanking",
     "layout": "Share FreeCapacity NumberedSite",
     "rule": (
-        "RankingFigure MachineFilter CapacityFilter CountFilter Filter RankedItemKind MachineLoad RejectionCheck Weigh "
+        "RankingFigure MachineFilter CapacityFilter CountFilter Filter RankedItemKind MachineLoad "
+        "RejectionCheck Weigh "
         "ShortageContext CapacityCheck DemandFilter"
     ),
     "vms": (
-        "build_standalone_demand NO_CONSTRAINTS find_common_constraints CONTROL_PLANE DEFAULT_SEED Demand "
-        "convert_to_gib Hint HintScope Interval Machine MachineStatus MachineSku MIB_PER_GIB Placement RackSpread "
-        "ScheduledVm PlacementConstraints sum_count_intervals VFS_PER_CELL VmName VmSku round_up_to_mib NoFitReason "
+        "build_standalone_demand NO_CONSTRAINTS find_common_constraints CONTROL_PLANE "
+        "DEFAULT_SEED Demand "
+        "convert_to_gib Hint HintScope Interval Machine MachineStatus MachineSku MIB_PER_GIB "
+        "Placement RackSpread "
+        "ScheduledVm PlacementConstraints sum_count_intervals VFS_PER_CELL VmName VmSku "
+        "round_up_to_mib NoFitReason "
         "IN_UNKNOWN_STATE UNKNOWN_STATE"
     ),
     "profile": "RACK_KEYS MACHINE_KEYS SchedulerProfile",

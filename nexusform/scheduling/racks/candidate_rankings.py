@@ -20,8 +20,10 @@ from nexusform.scheduling.racks.vms import Demand, PlacementConstraints, RackSpr
 
 INDEX_BITS = 28
 INDEX_MASK = (1 << INDEX_BITS) - 1
-OWN = -1  # in place of a neutral key: the front is, at least in part, from the session's own heap
-FEW = 8  # so many entries are inserted one by one; more are sorted in
+# In place of a neutral key: the front is, at least in part, from the session's own heap.
+OWN = -1
+# So many entries are inserted one by one; more are sorted in.
+FEW = 8
 
 
 class NeutralRanking:
@@ -32,7 +34,8 @@ class NeutralRanking:
         self._items = frozenset(items)
         self._key_of = key_of
         self._entries = sorted(map(self.compute_entry, items))
-        self.outdated: set[int] = set()  # keys of these items may have changed
+        # keys of these items may have changed.
+        self.outdated: set[int] = set()
 
     def compute_entry(self, item: int) -> int:
         """Return the sort entry of an item: its key in the upper bits, then the item itself."""
@@ -41,7 +44,8 @@ class NeutralRanking:
     def list_entries(self) -> list[int]:
         """Return the entries of all items, lowest first. Outdated items are ranked again before."""
         if self.outdated:
-            changed = self.outdated & self._items  # only its own machines or racks
+            # Only its own machines or racks.
+            changed = self.outdated & self._items
             self.outdated = set()
             # An entry has the item in its lowest bits (INDEX_MASK), below its key.
             self._entries = [entry for entry in self._entries if entry & INDEX_MASK not in changed]
@@ -50,7 +54,8 @@ class NeutralRanking:
         return self._entries
 
 
-Passing = Callable[[list[int]], list[int]]  # selects, from some entries, the items that fit the demand now
+# selects, from some entries, the items that fit the demand now.
+Passing = Callable[[list[int]], list[int]]
 
 
 class NeutralKeys(NamedTuple):
@@ -69,11 +74,16 @@ class CandidateQueues:
         """Start without rankings; all are created on demand from the figures of `ledger`."""
         self.ledger = ledger
         self._neutral_usage = ledger.get_neutral_usage()
-        self._neutral_keys: dict[tuple[int, PlacementConstraints], NeutralKeys] = {}  # by SKU (number), constraints
-        self._machines: dict[tuple[int, int], NeutralRanking] = {}  # by rack and active keys (bits: those with figures)
-        self._rankings_by_rack: dict[int, list[NeutralRanking]] = {}  # of machines: those of `_machines`
-        self._racks: dict[Hashable, NeutralRanking] = {}  # by active keys and all that filters read of a demand
-        self.full_racks: defaultdict[int, set[int]] = defaultdict(set)  # by SKU number, extended by pool sessions
+        # By SKU (number), constraints.
+        self._neutral_keys: dict[tuple[int, PlacementConstraints], NeutralKeys] = {}
+        # By rack and active keys (bits: those with figures).
+        self._machines: dict[tuple[int, int], NeutralRanking] = {}
+        # Of machines: those of `_machines`.
+        self._rankings_by_rack: dict[int, list[NeutralRanking]] = {}
+        # By active keys and all that filters read of a demand.
+        self._racks: dict[Hashable, NeutralRanking] = {}
+        # By SKU number, extended by pool sessions.
+        self.full_racks: defaultdict[int, set[int]] = defaultdict(set)
 
     def get_neutral_keys(self, demand: Demand, spread: RackSpread) -> NeutralKeys:
         """Return the ranking keys of a demand as if its cluster had no VMs. They depend on SKU and constraints only."""
@@ -82,23 +92,33 @@ class CandidateQueues:
         if keys is None:
             profile, usage = self.ledger.site.profile, self._neutral_usage
             keys = self._neutral_keys[key] = NeutralKeys(
-                rack_keys=demand_rules.prepare_packed_sort_keys(profile.rack_keys[spread], usage, demand),
-                machine_keys=demand_rules.prepare_packed_sort_keys(profile.machine_keys, usage, demand),
+                rack_keys=demand_rules.prepare_packed_sort_keys(
+                    profile.rack_keys[spread], usage, demand
+                ),
+                machine_keys=demand_rules.prepare_packed_sort_keys(
+                    profile.machine_keys, usage, demand
+                ),
             )
         return keys
 
-    def rank_racks(self, keys: NeutralKeys, demand: Demand, filters: Sequence[OpenFilter]) -> NeutralRanking:
+    def rank_racks(
+        self, keys: NeutralKeys, demand: Demand, filters: Sequence[OpenFilter]
+    ) -> NeutralRanking:
         """Rank the racks passing all `filters`, also full ones, by neutral keys: as if the demand's cluster had no VMs.
         Demands with the same keys and filter input share a ranking.
         """
         # All that the filters read of the demand: with equal input they select the same racks.
         filter_input = tuple(
-            (rule.name, rule.select_input(demand)) for rule, _ in filters if isinstance(rule, DemandFilter)
+            (rule.name, rule.select_input(demand))
+            for rule, _ in filters
+            if isinstance(rule, DemandFilter)
         )
         cache_key = (keys.rack_keys.active_keys, filter_input)
         ranking = self._racks.get(cache_key)
         if ranking is None:
-            passes = demand_rules.build_combined_check([find_rejection for _, find_rejection in filters])
+            passes = demand_rules.build_combined_check(
+                [find_rejection for _, find_rejection in filters]
+            )
             racks = range(len(self.ledger.site.rack_name))
             passing_racks = [rack for rack in racks if passes is None or passes(rack)]
             ranking = self._racks[cache_key] = NeutralRanking(passing_racks, keys.rack_keys.figure)
@@ -111,9 +131,11 @@ class CandidateQueues:
         cache_key = rack, keys.machine_keys.active_keys
         ranking = self._machines.get(cache_key)
         if ranking is None:
-            machines = self.ledger.site.open_machines_by_rack[rack]  # those not excluded from new VMs at all
+            # Those not excluded from new VMs at all.
+            machines = self.ledger.site.open_machines_by_rack[rack]
             ranking = self._machines[cache_key] = NeutralRanking(machines, keys.machine_keys.figure)
-            self._rankings_by_rack.setdefault(rack, []).append(ranking)  # changed machines are ranked again
+            # changed machines are ranked again.
+            self._rankings_by_rack.setdefault(rack, []).append(ranking)
         return ranking
 
     def mark_machine_changed(self, machine: int, *, capacity_freed: bool) -> None:
@@ -125,13 +147,17 @@ class CandidateQueues:
             for full_racks in self.full_racks.values():
                 full_racks.discard(rack)
 
-    def invalidate_machines(self, rack: int, machines: Iterable[int], up_to_date: NeutralRanking | None = None) -> None:
+    def invalidate_machines(
+        self, rack: int, machines: Iterable[int], up_to_date: NeutralRanking | None = None
+    ) -> None:
         """Mark machines with new VMs, to be ranked again in all rankings of their rack except `up_to_date`."""
         for ranking in self._rankings_by_rack.get(rack, ()):
             if ranking is not up_to_date:
                 ranking.outdated.update(machines)
 
-    def invalidate_racks(self, racks: Iterable[int], up_to_date: NeutralRanking | None = None) -> None:
+    def invalidate_racks(
+        self, racks: Iterable[int], up_to_date: NeutralRanking | None = None
+    ) -> None:
         """Mark racks with new VMs, to be ranked again in all rankings except `up_to_date`."""
         for ranking in self._racks.values():
             if ranking is not up_to_date:
@@ -144,35 +170,49 @@ class CandidateQueue:
     fit the demand until the session ends. Each item taken off `front` must be passed to `push` or to `reject`.
     """
 
-    def __init__(self, ranking: NeutralRanking, key_of: Figure, counted: VmCounts, passing: Passing) -> None:
+    def __init__(
+        self, ranking: NeutralRanking, key_of: Figure, counted: VmCounts, passing: Passing
+    ) -> None:
         """Start with the items (machines or racks) in the order of their neutral keys: as if the demand's cluster had
         no VMs. Items move to a heap of own keys, once VMs of the cluster or pool may give them another key.
         """
         self.ranking = ranking
-        self.front: list[int] = []  # the items tied for the next VM, all from one group of equal keys
+        # The items tied for the next VM, all from one group of equal keys.
+        self.front: list[int] = []
         self._entries = ranking.list_entries()
-        self._first = 0  # start index of the group of `front` in `_entries`
-        self._next = 0  # its end index: the start of the next group
-        self._key = OWN  # key of this group
-        self._removed: list[int] = []  # items of this group that were removed
-        self._skipped: list[int] = []  # entries of earlier groups that do not fit the demand
-        self._own: list[int] = []  # heap of the items ranked by their own key, as `key << INDEX_BITS | item`
-        self._rejected: list[int] = []  # items without capacity: from the own heap, or by `reject`
-        self._passing = passing  # selects the items of entries that fit the demand
+        # start index of the group of `front` in `_entries`.
+        self._first = 0
+        # Its end index: the start of the next group.
+        self._next = 0
+        # key of this group.
+        self._key = OWN
+        # items of this group that were removed.
+        self._removed: list[int] = []
+        # entries of earlier groups that do not fit the demand.
+        self._skipped: list[int] = []
+        # heap of the items ranked by their own key, as `key << INDEX_BITS | item`.
+        self._own: list[int] = []
+        # items without capacity: from the own heap, or by `reject`.
+        self._rejected: list[int] = []
+        # selects the items of entries that fit the demand.
+        self._passing = passing
         self._key_of = key_of
-        self._counted = counted  # items with VMs of the cluster or pool: they have a key of their own
+        # items with VMs of the cluster or pool: they have a key of their own.
+        self._counted = counted
 
     def push(self, item: int) -> None:
         """Rank an item by its own current key: it has VMs of the demand's cluster or pool, or a new VM. Whether it fits
         the demand is checked once no other item has a lower key.
         """
-        if self._key != OWN:  # the item leaves its group of equal neutral keys
+        # The item leaves its group of equal neutral keys.
+        if self._key != OWN:
             self._removed.append(item)
         heappush(self._own, self._key_of(item) << INDEX_BITS | item)
 
     def reject(self, item: int) -> None:
         """Remove an item tied for the next VM until the session ends: it has no capacity for the demand."""
-        if self._key != OWN:  # the item leaves its group of equal neutral keys
+        # The item leaves its group of equal neutral keys.
+        if self._key != OWN:
             self._removed.append(item)
         self._rejected.append(item)
 
@@ -180,9 +220,12 @@ class CandidateQueue:
         """Return the live list of the items tied for the next VM (those of the lowest key); [] if none remains."""
         own_heap, entries = self._own, self._entries
         while not self.front:
-            # Take the next neutral group (keys as if the demand's cluster had no VMs), unless an own key is lower. With
-            # INDEX_MASK, the lowest own entry is at the end of its key, so the neutral group is first at equal keys.
-            if self._next < len(entries) and (not own_heap or entries[self._next] <= own_heap[0] | INDEX_MASK):
+            # Take the next neutral group (keys as if the demand's cluster had no VMs), unless an
+            # own key is lower. With INDEX_MASK, the lowest own entry is at the end of its key, so
+            # the neutral group is first at equal keys.
+            if self._next < len(entries) and (
+                not own_heap or entries[self._next] <= own_heap[0] | INDEX_MASK
+            ):
                 self._take_neutral_group()
             elif own_heap:
                 self._take_own_group()
@@ -199,9 +242,11 @@ class CandidateQueue:
         if self._key != OWN:
             self._finish_group()
         entries, first = self._entries, self._next
-        next_group = (entries[first] | INDEX_MASK) + 1  # the lowest entry of a higher key
+        # The lowest entry of a higher key.
+        next_group = (entries[first] | INDEX_MASK) + 1
         end = first + 1
-        if end < len(entries) and entries[end] < next_group:  # more than one entry in the group
+        # More than one entry in the group.
+        if end < len(entries) and entries[end] < next_group:
             end = bisect_left(entries, next_group, end)
         self._first, self._next, self._key = first, end, entries[first] >> INDEX_BITS
         self.front = self._passing(entries[first:end])
@@ -213,7 +258,8 @@ class CandidateQueue:
                 else:
                     self.front.append(item)
         if self._own and self.front and self._own[0] < next_group:
-            # Items of the same key wait in the own heap: they join the front, and its items leave the neutral group.
+            # Items of the same key wait in the own heap: they join the front, and its items leave
+            # the neutral group.
             self._removed += self.front
             self._take_own_group()
 
@@ -227,7 +273,8 @@ class CandidateQueue:
         if removed:
             self._removed = []
         self._first = self._next
-        self._key = OWN  # the front has no neutral group
+        # The front has no neutral group.
+        self._key = OWN
 
     def _take_own_group(self) -> None:
         """Add the first group of equal keys in the heap of own keys to the front. An entry of the heap is
@@ -236,7 +283,8 @@ class CandidateQueue:
         if self._key != OWN:
             self._finish_group()
         own_heap = self._own
-        next_group = (own_heap[0] | INDEX_MASK) + 1  # the lowest entry of a higher key
+        # The lowest entry of a higher key.
+        next_group = (own_heap[0] | INDEX_MASK) + 1
         entries = []
         while own_heap and own_heap[0] < next_group:
             entries.append(heappop(own_heap))
@@ -245,7 +293,8 @@ class CandidateQueue:
             items = [entry & INDEX_MASK for entry in entries]
             self._rejected += [item for item in items if item not in passing]
         self.front += passing
-        self.front.sort()  # in site order: a sample indexes the front
+        # In site order: a sample indexes the front.
+        self.front.sort()
 
     def release_items(self) -> list[int]:
         """Put all items back into the neutral ranking, and return those with possibly changed VMs. They are ranked
@@ -254,13 +303,16 @@ class CandidateQueue:
         entries = self._entries
         changed = [entry & INDEX_MASK for entry in self._own]
         changed += self._rejected
-        if self._key == OWN:  # the front is from the own heap
+        # The front is from the own heap.
+        if self._key == OWN:
             changed += self.front
-        # The group of the front stays in place, less its removed items. Of earlier groups, the skipped items remain.
+        # The group of the front stays in place, less its removed items. Of earlier groups, the
+        # skipped items remain.
         for item in self._removed:
             del entries[bisect_left(entries, self._key << INDEX_BITS | item, self._first)]
         entries[: self._first] = self._skipped
-        if len(changed) > FEW:  # too many to insert one by one
+        # too many to insert one by one.
+        if len(changed) > FEW:
             entries += map(self.ranking.compute_entry, changed)
             entries.sort()
         else:

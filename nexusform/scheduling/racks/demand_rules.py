@@ -25,7 +25,8 @@ from nexusform.scheduling.racks.rules import tie_break
 from nexusform.scheduling.racks.vms import Demand, RackSpread
 
 Passes = Callable[[int], bool]
-OpenKey = tuple[RankingKey, Figure | None]  # None: 0 everywhere
+# None: 0 everywhere.
+OpenKey = tuple[RankingKey, Figure | None]
 OpenFilter = tuple[DemandFilter | CountFilter, RejectionCheck]
 
 
@@ -56,21 +57,26 @@ def prepare_sort_keys(keys: Iterable[RankingKey], usage: Usage, demand: Demand) 
     return opened_keys
 
 
-def prepare_packed_sort_keys(keys: Iterable[RankingKey], usage: Usage, demand: Demand) -> PackedSortKeys:
+def prepare_packed_sort_keys(
+    keys: Iterable[RankingKey], usage: Usage, demand: Demand
+) -> PackedSortKeys:
     """Build the figures of each key for a demand and pack them into one whole number: numbers compare like the keys.
     Each key has a fixed number of bits, the first key the highest ones. With keys of 4 bits, the figures 3 and 1 become
     3 << 4 | 1. A key without figures is inactive: its bits are 0.
     """
     columns: list[Figures] = []
-    shifts: list[int] = []  # by figure: the bits of all keys after its own, up to the next figure
-    active_keys = 0  # bits, the lowest for the last key
+    # By figure: the bits of all keys after its own, up to the next figure.
+    shifts: list[int] = []
+    # bits, the lowest for the last key.
+    active_keys = 0
     dependence = KeyDependence.NONE
     for key in keys:
         figures = key.build_figures(usage, demand)
         active_keys <<= 1
         if shifts:
             shifts[-1] += key.bits
-        if figures is not None and figures is not NO_COUNTS:  # others are 0 everywhere: only their bits count
+        # others are 0 everywhere: only their bits count.
+        if figures is not None and figures is not NO_COUNTS:
             active_keys |= 1
             columns.append(figures)
             shifts.append(0)
@@ -83,12 +89,15 @@ def _pack_columns(columns: list[Figures], shifts: list[int]) -> Figure:
     any. After each figure, the number moves up by its shift: figures 3 and 1 with shifts 4 and 2 give
     (3 << 4 | 1) << 2.
     """
-    # The usual case, called several times per VM: three lists or counts need no further function calls.
+    # The usual case, called several times per VM: three lists or counts need no further function
+    # calls.
     if len(columns) == 3:
         first, second, third = columns
         shift_1, shift_2, shift_3 = shifts
         if not (callable(first) or callable(second) or callable(third)):
-            return lambda item: ((first[item] << shift_1 | second[item]) << shift_2 | third[item]) << shift_3
+            return lambda item: (
+                ((first[item] << shift_1 | second[item]) << shift_2 | third[item]) << shift_3
+            )
     if not columns:
         return lambda _item: 0
     packed, shift = _convert_figures(columns[0]), shifts[0]
@@ -114,9 +123,11 @@ def prepare_filters(ledger: Ledger, usage: Usage, demand: Demand) -> list[OpenFi
     active_filters: list[OpenFilter] = []
     for rule in ledger.site.demand_filters:
         if isinstance(rule, DemandFilter):
-            if rule.select_input(demand) is not None:  # such as its zones
+            # Such as its zones.
+            if rule.select_input(demand) is not None:
                 active_filters.append((rule, rule.build_check(usage.layout, demand)))
-        else:  # a count filter depends on other VMs, too
+        else:
+            # A count filter depends on other VMs, too.
             find_rejection = rule.build_check(usage, demand)
             if find_rejection is not None:
                 active_filters.append((rule, find_rejection))
@@ -128,17 +139,23 @@ def is_rack_selection(rule: Filter) -> bool:
     return isinstance(rule, DemandFilter) and rule.item is RankedItemKind.RACK
 
 
-def list_rejecting_checks(ledger: Ledger, demand: Demand) -> Iterator[tuple[Filter, RejectionCheck]]:
+def list_rejecting_checks(
+    ledger: Ledger, demand: Demand
+) -> Iterator[tuple[Filter, RejectionCheck]]:
     """Yield the filters that apply to the demand, each with its check by machine number, in profile order."""
     for rule, find_rejection in build_machine_checks(ledger, demand):
         if find_rejection is not None:
             yield rule, find_rejection
 
 
-def build_machine_checks(ledger: Ledger, demand: Demand) -> list[tuple[Filter, RejectionCheck | None]]:
+def build_machine_checks(
+    ledger: Ledger, demand: Demand
+) -> list[tuple[Filter, RejectionCheck | None]]:
     """Build the check of every filter by machine number, in profile order; None if it does not apply to the demand."""
     usage = ledger.get_pool_usage(demand.vm.owner, demand.vm.pool)
-    by_rule = {id(rule): find_rejection for rule, find_rejection in prepare_filters(ledger, usage, demand)}
+    by_rule = {
+        id(rule): find_rejection for rule, find_rejection in prepare_filters(ledger, usage, demand)
+    }
     filters: list[tuple[Filter, RejectionCheck | None]] = []
     for rule in ledger.site.profile.filters:
         find_rejection: RejectionCheck | None = None
@@ -198,10 +215,15 @@ class DemandRules:
         """
         if any(isinstance(rule, CountFilter) and not rule.is_monotonic for rule, _ in self.filters):
             return False
-        return max(self.rack_keys.dependence, self.machine_keys.dependence) is not KeyDependence.UNBOUNDED
+        return (
+            max(self.rack_keys.dependence, self.machine_keys.dependence)
+            is not KeyDependence.UNBOUNDED
+        )
 
 
-def split_filters(filters: Sequence[OpenFilter]) -> tuple[list[OpenFilter], list[RejectionCheck], list[RejectionCheck]]:
+def split_filters(
+    filters: Sequence[OpenFilter],
+) -> tuple[list[OpenFilter], list[RejectionCheck], list[RejectionCheck]]:
     """Return three groups: filters that select racks by the demand alone, checks of racks, and checks of machines."""
     rack_selections: list[OpenFilter] = []
     rack_checks: list[RejectionCheck] = []
@@ -210,7 +232,9 @@ def split_filters(filters: Sequence[OpenFilter]) -> tuple[list[OpenFilter], list
         if is_rack_selection(rule):
             rack_selections.append((rule, find_rejection))
         else:
-            (rack_checks if rule.item is RankedItemKind.RACK else machine_checks).append(find_rejection)
+            (rack_checks if rule.item is RankedItemKind.RACK else machine_checks).append(
+                find_rejection
+            )
     return rack_selections, rack_checks, machine_checks
 
 
@@ -230,7 +254,13 @@ def exclude_last_resort(ledger: Ledger, demand: Demand, machines: list[int]) -> 
 
 
 def _select_machines_by_keys(
-    ledger: Ledger, demand: Demand, spread: RackSpread, machines: list[int], vm_text: blake2b, *, is_sample: bool
+    ledger: Ledger,
+    demand: Demand,
+    spread: RackSpread,
+    machines: list[int],
+    vm_text: blake2b,
+    *,
+    is_sample: bool,
 ) -> list[int]:
     """Choose the rack with the lowest keys, then return those of its `machines` with the lowest keys. `vm_text` is the
     unfinished digest of the VM, for a tie of racks.
@@ -238,15 +268,27 @@ def _select_machines_by_keys(
     site = ledger.site
     usage = ledger.get_pool_usage(demand.vm.owner, demand.vm.pool)
     rack_key = prepare_packed_sort_keys(site.profile.rack_keys[spread], usage, demand).figure
-    tied_racks = _find_lowest_items({site.rack_by_machine[machine] for machine in machines}, rack_key)
-    position = tie_break.break_rack_tie(vm_text, site.encoded_rack_names, tied_racks, is_sample=is_sample)
-    rack_machines = [machine for machine in machines if site.rack_by_machine[machine] == tied_racks[position]]
+    tied_racks = _find_lowest_items(
+        {site.rack_by_machine[machine] for machine in machines}, rack_key
+    )
+    position = tie_break.break_rack_tie(
+        vm_text, site.encoded_rack_names, tied_racks, is_sample=is_sample
+    )
+    rack_machines = [
+        machine for machine in machines if site.rack_by_machine[machine] == tied_racks[position]
+    ]
     machine_key = prepare_packed_sort_keys(site.profile.machine_keys, usage, demand).figure
     return _find_lowest_items(rack_machines, machine_key)
 
 
 def choose_placement(
-    ledger: Ledger, demand: Demand, spread: RackSpread, seed: int, *, is_sample: bool, pool_ties: set[int] | None
+    ledger: Ledger,
+    demand: Demand,
+    spread: RackSpread,
+    seed: int,
+    *,
+    is_sample: bool,
+    pool_ties: set[int] | None,
 ) -> VmRecord | None:
     """Choose the machine of a VM, and return its record (not yet counted); None if it fits nowhere. The lowest digest
     decides ties. A sample repeats the plan with other ties: there `seed` is its number, and a number drawn from it
@@ -260,13 +302,18 @@ def choose_placement(
     if not machines:
         return None
     vm_text = tie_break.build_vm_digest(seed, demand.vm)
-    if site.profile.weigh is not None:  # weights rank all machines; racks do not matter
+    # weights rank all machines; racks do not matter.
+    if site.profile.weigh is not None:
         tied_machines = select_heaviest_machines(ledger, demand, machines)
     else:
-        tied_machines = _select_machines_by_keys(ledger, demand, spread, machines, vm_text, is_sample=is_sample)
+        tied_machines = _select_machines_by_keys(
+            ledger, demand, spread, machines, vm_text, is_sample=is_sample
+        )
     if pool_ties is not None:
         pool_ties.update(tied_machines)
-    position = tie_break.break_machine_tie(vm_text, site.encoded_machine_names, tied_machines, is_sample=is_sample)
+    position = tie_break.break_machine_tie(
+        vm_text, site.encoded_machine_names, tied_machines, is_sample=is_sample
+    )
     machine = tied_machines[position]
     shape = site.get_shape(demand.sku)
     step = shape.steps[ledger.capacities[machine]]
@@ -281,7 +328,8 @@ def _find_lowest_items(items: Iterable[int], key_of: Figure) -> list[int]:
     return sorted(item for item, key in keys.items() if key == lowest)
 
 
-_DIGITS = 9  # sums in another order differ in the last digits of a float
+# sums in another order differ in the last digits of a float.
+_DIGITS = 9
 
 
 def weigh_machines(ledger: Ledger, demand: Demand, machines: Sequence[int]) -> dict[int, float]:
@@ -289,7 +337,9 @@ def weigh_machines(ledger: Ledger, demand: Demand, machines: Sequence[int]) -> d
     weigh = ledger.site.profile.weigh
     assert weigh is not None, "the profile has keys instead of weights"
     weights = weigh(demand, [_build_machine_load(ledger, machine) for machine in machines])
-    return {machine: round(weight, _DIGITS) for machine, weight in zip(machines, weights, strict=True)}
+    return {
+        machine: round(weight, _DIGITS) for machine, weight in zip(machines, weights, strict=True)
+    }
 
 
 def select_heaviest_machines(ledger: Ledger, demand: Demand, machines: Iterable[int]) -> list[int]:

@@ -13,7 +13,13 @@ from nexusform.scheduling.racks import demand_rules
 from nexusform.scheduling.racks.demand_rules import OpenKey
 from nexusform.scheduling.racks.layout import FreeCapacity, Share
 from nexusform.scheduling.racks.ledger import Ledger
-from nexusform.scheduling.racks.rule import CapacityFilter, Filter, MachineVm, RankingFigure, RejectionCheck
+from nexusform.scheduling.racks.rule import (
+    CapacityFilter,
+    Filter,
+    MachineVm,
+    RankingFigure,
+    RejectionCheck,
+)
 from nexusform.scheduling.racks.rules.tie_break import compute_digest
 from nexusform.scheduling.racks.site import SiteTables, rank_cells
 from nexusform.scheduling.racks.vms import Demand, Interval, NoFitReason, Placement, RackSpread
@@ -49,7 +55,12 @@ class _ShortageContext:
         site = self._ledger.site
         for _, record in self._ledger.list_vms():
             sku = site.shapes[record.shape].sku
-            yield MachineVm(site.pools[record.pool], sku, record.machine, site.capacity_table.cells[record.cells])
+            yield MachineVm(
+                site.pools[record.pool],
+                sku,
+                record.machine,
+                site.capacity_table.cells[record.cells],
+            )
 
 
 def find_shortage(ledger: Ledger, demand: Demand) -> NoFitReason:
@@ -81,7 +92,8 @@ def _find_exhausting_filter(
     """
     for rule, find_rejection in filters:
         passing = [machine for machine in context.machines if find_rejection(machine) is None]
-        if not passing:  # `binding` names the shortage for programs, "" means by the name of the filter
+        # `binding` names the shortage for programs, "" means by the name of the filter.
+        if not passing:
             return NoFitReason(rule.binding or rule.name, rule.describe_shortage(context))
         context.machines = passing
     return None
@@ -137,21 +149,26 @@ class DecisionExplanation(Struct, frozen=True):
     @property
     def tied_racks(self) -> tuple[RankedCandidate, ...]:
         """Racks tied for the choice; empty without a tie."""
-        return tuple(rack for rack in self.racks if rack.digest)  # only tied ones have a digest
+        # Only tied ones have a digest.
+        return tuple(rack for rack in self.racks if rack.digest)
 
     @property
     def tied_machines(self) -> tuple[RankedCandidate, ...]:
         """Machines tied for the choice; empty without a tie."""
-        return tuple(machine for machine in self.machines if machine.digest)  # only tied ones have a digest
+        # Only tied ones have a digest.
+        return tuple(machine for machine in self.machines if machine.digest)
 
 
-def explain_placement(ledger: Ledger, demand: Demand, spread: RackSpread, seed: int) -> DecisionExplanation:
+def explain_placement(
+    ledger: Ledger, demand: Demand, spread: RackSpread, seed: int
+) -> DecisionExplanation:
     """Explain the placement of one VM: filters, ranked racks and machines, and NUMA cells. Nothing is placed."""
     site = ledger.site
     candidates, filters, rejections = _apply_filters(ledger, demand)
     explanation = DecisionExplanation(demand, seed, len(site.machines), filters, rejections)
     if not candidates:
-        return explanation  # without a placement
+        # Without a placement.
+        return explanation
     if site.profile.weigh is not None:
         racks, machines = _rank_by_weight(ledger, demand, candidates, seed)
     else:
@@ -160,7 +177,8 @@ def explain_placement(ledger: Ledger, demand: Demand, spread: RackSpread, seed: 
     free_capacity = site.capacity_table.free_capacities[ledger.capacities[chosen]]
     fitting_cells = rank_cells(Share.compute(demand.sku), free_capacity)  # best first
     cells = tuple(sorted(fitting_cells[: demand.sku.numa_cells]))
-    if chosen in ledger.unknown_cells:  # next to VMs in unknown cells, the free cells are only assumed
+    # next to VMs in unknown cells, the free cells are only assumed.
+    if chosen in ledger.unknown_cells:
         fitting_cells, cells = [], ()
     placement = site.get_placement(chosen, site.capacity_table.add_cells(cells))
     return replace(
@@ -169,14 +187,18 @@ def explain_placement(ledger: Ledger, demand: Demand, spread: RackSpread, seed: 
         machines=machines,
         fitting_cells=tuple(fitting_cells),
         placement=placement,
-        rack_machines=frozenset(machine.name for machine in site.machines if machine.rack == racks[0].name),
+        rack_machines=frozenset(
+            machine.name for machine in site.machines if machine.rack == racks[0].name
+        ),
     )
 
 
 _Ranking = tuple[tuple["RankedCandidate", ...], tuple["RankedCandidate", ...]]
 
 
-def _rank_by_keys(ledger: Ledger, demand: Demand, candidates: list[int], spread: RackSpread, seed: int) -> _Ranking:
+def _rank_by_keys(
+    ledger: Ledger, demand: Demand, candidates: list[int], spread: RackSpread, seed: int
+) -> _Ranking:
     """Rank the racks of the candidate machines, and the candidates in the best rack. Return both, best first."""
     site = ledger.site
     usage = ledger.get_pool_usage(demand.vm.owner, demand.vm.pool)
@@ -205,7 +227,8 @@ def _rank_by_weight(ledger: Ledger, demand: Demand, candidates: list[int], seed:
     machines: list[RankedCandidate] = []
     for machine in ranked:
         weight = weights[machine]
-        figure = RankingFigure("weight", -weight, f"weight {weight:g}")  # negative: lower figures are better
+        # negative: lower figures are better.
+        figure = RankingFigure("weight", -weight, f"weight {weight:g}")
         digest = digests[machine].hex() if shows_digests and machine in tied else ""
         machines.append(RankedCandidate(names[machine], (figure,), digest))
     best_rack = RankedCandidate(ledger.site.machines[ranked[0]].rack, machines[0].keys)
@@ -234,8 +257,12 @@ class MachineRanking:
         self._demand = demand
         self._fitting, self._always_fitting = _find_fitting_machines(ledger, demand)
         usage = ledger.get_pool_usage(demand.vm.owner, demand.vm.pool)
-        self._racks = _FigureCache(demand_rules.prepare_sort_keys(self._site.profile.rack_keys[spread], usage, demand))
-        self._machines = _FigureCache(demand_rules.prepare_sort_keys(self._site.profile.machine_keys, usage, demand))
+        self._racks = _FigureCache(
+            demand_rules.prepare_sort_keys(self._site.profile.rack_keys[spread], usage, demand)
+        )
+        self._machines = _FigureCache(
+            demand_rules.prepare_sort_keys(self._site.profile.machine_keys, usage, demand)
+        )
 
     def find_best_excluding(self, excluded: Collection[str] = ()) -> TiedMachines:
         """Return the best machines except the excluded ones. A split is a possible NUMA layout of existing VMs. A
@@ -243,26 +270,33 @@ class MachineRanking:
         fits in each of them, and no machine that may fit outranks it.
         """
         fitting = self._remove_excluded_machines(self._fitting, excluded)
-        if len(self._always_fitting) == len(self._fitting):  # no machine depends on its split
+        # No machine depends on its split.
+        if len(self._always_fitting) == len(self._fitting):
             best = self._select_first(fitting, fitting)
             return TiedMachines(best, best)
         always_fitting = self._remove_excluded_machines(self._always_fitting, excluded)
-        return TiedMachines(self._select_first(fitting, always_fitting), self._select_first(always_fitting, fitting))
+        return TiedMachines(
+            self._select_first(fitting, always_fitting), self._select_first(always_fitting, fitting)
+        )
 
-    def _remove_excluded_machines(self, numbers: Sequence[int], excluded: Collection[str]) -> Sequence[int]:
+    def _remove_excluded_machines(
+        self, numbers: Sequence[int], excluded: Collection[str]
+    ) -> Sequence[int]:
         """Return the machines (by number) that are not excluded by name."""
         machines = self._site.machines
         return [number for number in numbers if machines[number].name not in excluded]
 
     def _select_first(self, candidates: Iterable[int], rivals: Iterable[int]) -> frozenset[str]:
         """Return the names of the candidates not outranked by a rival: best in their rack, with no better rack."""
-        if self._site.profile.weigh is not None:  # weights rank all machines at once, without racks and rivals
+        # weights rank all machines at once, without racks and rivals.
+        if self._site.profile.weigh is not None:
             heaviest = demand_rules.select_heaviest_machines(self._ledger, self._demand, candidates)
             return frozenset(self._site.machines[machine].name for machine in heaviest)
         rivals_by_rack: dict[int, list[int]] = {}
         for machine in rivals:
             rivals_by_rack.setdefault(self._site.rack_by_machine[machine], []).append(machine)
-        lowest_rack_figures = min(map(self._racks.compute, rivals_by_rack), default=None)  # None without rivals
+        # None without rivals.
+        lowest_rack_figures = min(map(self._racks.compute, rivals_by_rack), default=None)
         lowest_machine_figures: dict[int, tuple[int, ...] | None] = {}
         first_machines: set[str] = set()
         for machine in candidates:
@@ -271,7 +305,9 @@ class MachineRanking:
                 continue
             if rack not in lowest_machine_figures:
                 rivals_on_rack = rivals_by_rack.get(rack, ())
-                lowest_machine_figures[rack] = min(map(self._machines.compute, rivals_on_rack), default=None)
+                lowest_machine_figures[rack] = min(
+                    map(self._machines.compute, rivals_on_rack), default=None
+                )
             if _is_ranked_first(self._machines.compute(machine), lowest_machine_figures[rack]):
                 first_machines.add(self._site.machines[machine].name)
         return frozenset(first_machines)
@@ -286,7 +322,8 @@ class _FigureCache:
     """Ranking figures of racks or machines, each computed once."""
 
     def __init__(self, keys: Sequence[OpenKey]) -> None:
-        self._keys = [figure for _, figure in keys if figure is not None]  # None: 0 for every item
+        # None: 0 for every item.
+        self._keys = [figure for _, figure in keys if figure is not None]
         self._known: dict[int, tuple[int, ...]] = {}
 
     def compute(self, item: int) -> tuple[int, ...]:
@@ -303,16 +340,23 @@ def _find_fitting_machines(ledger: Ledger, demand: Demand) -> tuple[list[int], l
     """
     passing = list(range(len(ledger.site.machines)))
     for rule, find_rejection in demand_rules.list_rejecting_checks(ledger, demand):
-        # Machines with VMs in unknown cells have several possible capacities: all of them are checked below.
+        # Machines with VMs in unknown cells have several possible capacities: all of them are
+        # checked below.
         checked_below = ledger.unknown_cells if isinstance(rule, CapacityFilter) else ()
-        passing = [machine for machine in passing if machine in checked_below or find_rejection(machine) is None]
+        passing = [
+            machine
+            for machine in passing
+            if machine in checked_below or find_rejection(machine) is None
+        ]
     shape = ledger.site.get_shape(demand.sku)
     fitting: list[int] = []
     always_fitting: list[int] = []
     for machine in passing:
-        fitting_vms = Interval(1, 1)  # with one layout, the filters above are exact
+        # With one layout, the filters above are exact.
+        fitting_vms = Interval(1, 1)
         if machine in ledger.unknown_cells:
-            fitting_vms = ledger.find_split_capacities(machine).count(shape)  # fewest and most over all layouts
+            # fewest and most over all layouts.
+            fitting_vms = ledger.find_split_capacities(machine).count(shape)
         if fitting_vms.maximum:
             fitting.append(machine)
         if fitting_vms.minimum:
@@ -328,16 +372,20 @@ def list_rejections(ledger: Ledger, demand: Demand, machine: int) -> Iterator[tu
             yield rule, reason
 
 
-def _apply_filters(ledger: Ledger, demand: Demand) -> tuple[list[int], tuple[FilterCount, ...], tuple[Rejection, ...]]:
+def _apply_filters(
+    ledger: Ledger, demand: Demand
+) -> tuple[list[int], tuple[FilterCount, ...], tuple[Rejection, ...]]:
     """Return the machines passing all filters, the result of each filter, and the rejections."""
     machines = ledger.site.machines
     passing = list(range(len(machines)))
     filter_results: list[FilterCount] = []
     rejections: list[Rejection] = []
-    possible_capacities = _PossibleCapacities(ledger)  # of machines with VMs in unknown cells
+    # Of machines with VMs in unknown cells.
+    possible_capacities = _PossibleCapacities(ledger)
     before = Interval(len(passing), len(passing))
     for rule, find_rejection in demand_rules.build_machine_checks(ledger, demand):
-        if find_rejection is not None:  # the filter applies to this demand
+        # The filter applies to this demand.
+        if find_rejection is not None:
             not_rejected: list[int] = []
             for machine in passing:
                 reason = find_rejection(machine)
@@ -347,18 +395,30 @@ def _apply_filters(ledger: Ledger, demand: Demand) -> tuple[list[int], tuple[Fil
                     rejections.append(Rejection(machines[machine].name, rule.name, reason))
             passing = not_rejected
             possible_capacities.apply_filter(rule, find_rejection, demand)
-        remaining = possible_capacities.count_remaining(passing)  # the fewest and the most over all NUMA layouts
+        # The fewest and the most over all NUMA layouts.
+        remaining = possible_capacities.count_remaining(passing)
         text = rule.describe_remaining(demand, remaining, before)
-        filter_results.append(FilterCount(rule.name, len(passing), remaining, rule.line or f"  {rule.name}", text))
+        filter_results.append(
+            FilterCount(rule.name, len(passing), remaining, rule.line or f"  {rule.name}", text)
+        )
         before = remaining
     candidates = demand_rules.exclude_last_resort(ledger, demand, passing)
-    if len(candidates) < len(passing):  # the last resort is not needed
+    # The last resort is not needed.
+    if len(candidates) < len(passing):
         rejections.append(
-            Rejection(demand.last_resort or "", _LAST_RESORT, "the current machine is used only as a last resort")
+            Rejection(
+                demand.last_resort or "",
+                _LAST_RESORT,
+                "the current machine is used only as a last resort",
+            )
         )
         fewer = len(passing) - len(candidates)
         filter_results.append(
-            FilterCount(_LAST_RESORT, len(candidates), Interval(before.minimum - fewer, before.maximum - fewer))
+            FilterCount(
+                _LAST_RESORT,
+                len(candidates),
+                Interval(before.minimum - fewer, before.maximum - fewer),
+            )
         )
     return candidates, tuple(filter_results), tuple(rejections)
 
@@ -368,8 +428,12 @@ class _PossibleCapacities:
 
     def __init__(self, ledger: Ledger) -> None:
         self._capacity_table = ledger.site.capacity_table
-        # By machine with unknown cells: the numbers of its possible capacities, and those that passed all filters.
-        self._all = {machine: ledger.find_split_capacities(machine).list_possible() for machine in ledger.unknown_cells}
+        # By machine with unknown cells: the numbers of its possible capacities, and those that
+        # passed all filters.
+        self._all = {
+            machine: ledger.find_split_capacities(machine).list_possible()
+            for machine in ledger.unknown_cells
+        }
         self._remaining = {machine: list(capacities) for machine, capacities in self._all.items()}
 
     def apply_filter(self, rule: Filter, find_rejection: RejectionCheck, demand: Demand) -> None:
@@ -395,7 +459,10 @@ class _PossibleCapacities:
         """
         with_known_cells = sum(machine not in self._all for machine in sampled)
         # Of the machines with unknown cells, some remain in all splits, more in at least one.
-        certain = sum(len(capacities) == len(self._all[machine]) for machine, capacities in self._remaining.items())
+        certain = sum(
+            len(capacities) == len(self._all[machine])
+            for machine, capacities in self._remaining.items()
+        )
         possible = sum(bool(capacities) for capacities in self._remaining.values())
         return Interval(with_known_cells + certain, with_known_cells + possible)
 
@@ -411,11 +478,14 @@ def _rank_candidates(
         figures: list[RankingFigure] = []
         for key, figure in keys:
             value = figure(number) if figure is not None else 0
-            figures.append(RankingFigure(key.rule, key.convert_figure(value), key.describe(demand, value)))
+            figures.append(
+                RankingFigure(key.rule, key.convert_figure(value), key.describe(demand, value))
+            )
         digest = compute_digest(seed, demand.vm, names[number]).hex()
         ranked.append(RankedCandidate(names[number], tuple(figures), digest))
     ranked.sort(key=lambda candidate: (candidate.values, candidate.digest))
     tied_count = sum(candidate.values == ranked[0].values for candidate in ranked)
-    digest_count = tied_count if tied_count > 1 else 0  # a single best candidate needs no tie-break
+    # A single best candidate needs no tie-break.
+    digest_count = tied_count if tied_count > 1 else 0
     others = [replace(candidate, digest="") for candidate in ranked[digest_count:]]
     return (*ranked[:digest_count], *others)

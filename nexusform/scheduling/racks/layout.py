@@ -18,12 +18,16 @@ class NumberedSite:
     def __init__(self, machines: Sequence[Machine]) -> None:
         """Assign numbers to the machines in their order, and to the racks in the order of their first machine."""
         self.machines = tuple(machines)
-        self.machine_index: dict[str, int] = {}  # numbers of machines by name
-        self.rack_index: dict[str, int] = {}  # numbers of racks by name
+        # numbers of machines by name.
+        self.machine_index: dict[str, int] = {}
+        # numbers of racks by name.
+        self.rack_index: dict[str, int] = {}
         self.rack_name: list[str] = []
         self.rack_zone: list[str] = []
-        self.rack_by_machine: list[int] = []  # rack number of each machine
-        self.machines_by_rack: list[list[int]] = []  # machine numbers of each rack
+        # rack number of each machine.
+        self.rack_by_machine: list[int] = []
+        # machine numbers of each rack.
+        self.machines_by_rack: list[list[int]] = []
         for number, machine in enumerate(self.machines):
             self.machine_index[machine.name] = number
             rack = self.rack_index.get(machine.rack)
@@ -55,7 +59,8 @@ class VmCounts(dict[int, int]):
         return VmCounts(self)
 
 
-Figures = list[int] | VmCounts | Figure  # figures by machine or rack number: a live list, live counts, or a function
+# figures by machine or rack number: a live list, live counts, or a function.
+Figures = list[int] | VmCounts | Figure
 
 
 class OwnerVmCounts:
@@ -64,9 +69,12 @@ class OwnerVmCounts:
     __slots__ = ("extra_large", "machines", "racks")
 
     def __init__(self, machines: VmCounts, racks: VmCounts, extra_large: VmCounts) -> None:
-        self.machines = machines  # VMs by machine number
-        self.racks = racks  # VMs by rack number
-        self.extra_large = extra_large  # VMs of extra-large SKUs by machine number
+        # VMs by machine number.
+        self.machines = machines
+        # VMs by rack number.
+        self.racks = racks
+        # VMs of extra-large SKUs by machine number.
+        self.extra_large = extra_large
 
     def copy(self) -> OwnerVmCounts:
         """Return an independent copy."""
@@ -111,7 +119,9 @@ class FreeCapacity(NamedTuple):
         if self.disk >= 0 and min((0, *self.cpus, *self.memory, *self.vfs)) >= 0:
             return self
         figures_by_resource = (self.cpus, self.memory, self.vfs)
-        cpus, memory, vfs = (tuple(max(figure, 0) for figure in figures) for figures in figures_by_resource)
+        cpus, memory, vfs = (
+            tuple(max(figure, 0) for figure in figures) for figures in figures_by_resource
+        )
         return self._replace(disk=max(self.disk, 0), cpus=cpus, memory=memory, vfs=vfs)
 
 
@@ -128,7 +138,14 @@ class Share(NamedTuple):
     @classmethod
     def compute(cls, sku: VmSku) -> Share:
         """Return the share of a VM of this SKU."""
-        return cls(sku.disk_gib, sku.numa_cells, sku.cpus_in_cell, sku.mib_in_cell, sku.vfs_in_cell, sku.record)
+        return cls(
+            sku.disk_gib,
+            sku.numa_cells,
+            sku.cpus_in_cell,
+            sku.mib_in_cell,
+            sku.vfs_in_cell,
+            sku.record,
+        )
 
     @property
     def cells_share(self) -> Share:
@@ -136,17 +153,21 @@ class Share(NamedTuple):
         return self._replace(disk=0, record="")
 
 
-UNKNOWN_CELLS: Final = 0  # number of the empty tuple of cells: the cells of a VM are unknown
+# number of the empty tuple of cells: the cells of a VM are unknown.
+UNKNOWN_CELLS: Final = 0
 
 
 class CapacityTable:
     """Table of all capacities and tuples of cells on a site, by number. Each is stored once, and none is removed."""
 
     def __init__(self) -> None:
-        self.capacities: list[FreeCapacity] = []  # by number; negative figures: more is taken than the machine has
-        self.free_capacities: list[FreeCapacity] = []  # by number, as seen by rules: negative figures set to 0
+        # By number; negative figures: more is taken than the machine has.
+        self.capacities: list[FreeCapacity] = []
+        # By number, as seen by rules: negative figures set to 0.
+        self.free_capacities: list[FreeCapacity] = []
         self._capacity_numbers: dict[FreeCapacity, int] = {}
-        self.cells: list[tuple[int, ...]] = [()]  # by number, ascending; the first is UNKNOWN_CELLS
+        # By number, ascending; the first is UNKNOWN_CELLS.
+        self.cells: list[tuple[int, ...]] = [()]
         self._cells_numbers: dict[tuple[int, ...], int] = {(): UNKNOWN_CELLS}
 
     def add_machine(self, machine: Machine) -> int:
@@ -155,7 +176,9 @@ class CapacityTable:
         memory = (machine.memory_mib_per_cell,) * machine.cells
         vfs = (machine.vfs_per_cell,) * machine.cells
         records = (machine.record,) if machine.record else ()
-        return self.add(FreeCapacity(machine.machine_sku, machine.disk_gib, cpus, memory, vfs, records))
+        return self.add(
+            FreeCapacity(machine.machine_sku, machine.disk_gib, cpus, memory, vfs, records)
+        )
 
     def add(self, capacity: FreeCapacity) -> int:
         """Return the number of a capacity (its index in this table); a new capacity is added."""
@@ -170,7 +193,8 @@ class CapacityTable:
         """Return the index of the capacity at index `number`, but with nothing free in any cell."""
         capacity = self.capacities[number]
         zeros = (0,) * len(capacity.cpus)
-        return self.add(capacity._replace(cpus=zeros, memory=zeros, vfs=zeros))  # a known or a new entry
+        # A known or a new entry.
+        return self.add(capacity._replace(cpus=zeros, memory=zeros, vfs=zeros))
 
     def add_cells(self, cells: tuple[int, ...]) -> int:
         """Return the number of a tuple of cells (its index in `cells`); a new tuple is added."""
@@ -199,6 +223,11 @@ class CapacityTable:
             if sign < 0:
                 records = (*records, share.record)
             else:
-                last = len(records) - 1 - records[::-1].index(share.record)  # position of the last equal one
+                # position of the last equal one.
+                last = len(records) - 1 - records[::-1].index(share.record)
                 records = (*records[:last], *records[last + 1 :])
-        return self.add(FreeCapacity(hardware, disk + sign * share.disk, tuple(cpus), tuple(memory), vfs, records))
+        return self.add(
+            FreeCapacity(
+                hardware, disk + sign * share.disk, tuple(cpus), tuple(memory), vfs, records
+            )
+        )

@@ -28,8 +28,10 @@ from nexusform.scheduling.racks.vms import ScheduledVm, VmName
 if TYPE_CHECKING:
     from nexusform.scheduling.racks.uncertainty.splits import Cells, SplitChoice
 
-REMOVED = -1  # in place of the packed record of a removed VM
-_Owner = TypeVar("_Owner", str, tuple[str, str])  # a cluster, or a cluster and a pool
+# In place of the packed record of a removed VM.
+REMOVED = -1
+# A cluster, or a cluster and a pool.
+_Owner = TypeVar("_Owner", str, tuple[str, str])
 
 
 class VmRecord(NamedTuple):
@@ -55,7 +57,9 @@ class UnknownCellVms(Struct):
 
     def copy(self) -> UnknownCellVms:
         """Return an independent copy."""
-        return UnknownCellVms(self.known_capacity, self.shapes.copy(), self.cells.copy(), self.is_stale)
+        return UnknownCellVms(
+            self.known_capacity, self.shapes.copy(), self.cells.copy(), self.is_stale
+        )
 
 
 class Ledger:
@@ -68,34 +72,47 @@ class Ledger:
         """Create a ledger of a site without VMs. Lists have a value per machine or rack, by its number."""
         racks = len(site.rack_name)
         self.site = site
-        self.capacities = site.start_capacities.copy()  # number of the free capacity of each machine
-        self.memory = [0] * len(site.machines)  # used MiB of each machine
-        self.extra_large = [0] * len(site.machines)  # VMs of extra large SKUs on each machine
-        # VMs by machine, and those placed by this plan. Only weighers read them, so pool sessions do not count them.
+        # number of the free capacity of each machine.
+        self.capacities = site.start_capacities.copy()
+        # used MiB of each machine.
+        self.memory = [0] * len(site.machines)
+        # VMs of extra large SKUs on each machine.
+        self.extra_large = [0] * len(site.machines)
+        # VMs by machine, and those placed by this plan. Only weighers read them, so pool sessions
+        # do not count them.
         self.machine_vms = VmCounts()
         self.new_vms = VmCounts()
         self.rack_vms = [0] * racks
         self.rack_memory = [0] * racks
         self.clusters: dict[str, OwnerVmCounts] = {}
-        self.pools: dict[tuple[str, str], OwnerVmCounts] = {}  # by cluster and pool
-        self.unknown_cells: dict[int, UnknownCellVms] = {}  # by machine, only machines with such VMs
-        self._own: set[int] = set()  # ids of the counts not shared with a copy
-        # VMs: older layers are shared with copies and never written; `records` and `numbers` belong to this ledger.
+        # By cluster and pool.
+        self.pools: dict[tuple[str, str], OwnerVmCounts] = {}
+        # By machine, only machines with such VMs.
+        self.unknown_cells: dict[int, UnknownCellVms] = {}
+        # ids of the counts not shared with a copy.
+        self._own: set[int] = set()
+        # VMs: older layers are shared with copies and never written; `records` and `numbers` belong
+        # to this ledger.
         self.records: list[int] = []
         self.numbers: list[int | str] = []
         self._layers: list[tuple[list[int], list[int | str]]] = []
-        self._starts: list[int] = []  # first handle of each layer
-        self._first = 0  # first handle of `records`
-        self._removed: set[int] = set()  # handles of removed VMs of the layers
+        # First handle of each layer.
+        self._starts: list[int] = []
+        # First handle of `records`.
+        self._first = 0
+        # handles of removed VMs of the layers.
+        self._removed: set[int] = set()
 
     def copy(self) -> Ledger:
         """Return an independent ledger; costs one pass over machines, not over VMs."""
-        if self.records:  # from now on a layer shared with the copy
+        # From now on a layer shared with the copy.
+        if self.records:
             self._layers = [*self._layers, (self.records, self.numbers)]
             self._starts = [*self._starts, self._first]
             self._first += len(self.records)
             self.records, self.numbers = [], []
-        self._own = set()  # from now on both copy counts before a change
+        # From now on both copy counts before a change.
+        self._own = set()
         ledger = Ledger.__new__(Ledger)
         ledger.site = self.site
         ledger.capacities = self.capacities.copy()
@@ -107,7 +124,9 @@ class Ledger:
         ledger.rack_memory = self.rack_memory.copy()
         ledger.clusters = self.clusters.copy()
         ledger.pools = self.pools.copy()
-        ledger.unknown_cells = {machine: unknown_vms.copy() for machine, unknown_vms in self.unknown_cells.items()}
+        ledger.unknown_cells = {
+            machine: unknown_vms.copy() for machine, unknown_vms in self.unknown_cells.items()
+        }
         ledger._own = set()  # noqa: SLF001 - an object of the same class
         ledger.records, ledger.numbers = [], []
         ledger._layers, ledger._starts = self._layers, self._starts  # noqa: SLF001 - as above
@@ -115,7 +134,9 @@ class Ledger:
         ledger._removed = self._removed.copy()  # noqa: SLF001 - as above
         return ledger
 
-    def _get_writable_counts(self, counts: dict[_Owner, OwnerVmCounts], owner: _Owner) -> OwnerVmCounts:
+    def _get_writable_counts(
+        self, counts: dict[_Owner, OwnerVmCounts], owner: _Owner
+    ) -> OwnerVmCounts:
         """Return the counts of a cluster or pool (an entry of `counts`) to be changed. After `copy`, two ledgers share
         their counts. The first change in either of them replaces them by a copy there.
         """
@@ -127,19 +148,25 @@ class Ledger:
 
     def get_pool_usage(self, owner: str, pool: str) -> Usage:
         """Return the VM counts and memory of the site, with those of this cluster and pool. It may miss later VMs."""
-        return self._build_usage(self.clusters.get(owner, NO_VMS), self.pools.get((owner, pool), NO_VMS))
+        return self._build_usage(
+            self.clusters.get(owner, NO_VMS), self.pools.get((owner, pool), NO_VMS)
+        )
 
     def get_live_usage(self, owner: str, pool: str) -> Usage:
         """Return the VM counts and memory of the site, this cluster and pool. VMs added later count until a copy."""
         cluster_counts = self._get_writable_counts(self.clusters, owner)
-        return self._build_usage(cluster_counts, self._get_writable_counts(self.pools, (owner, pool)))
+        return self._build_usage(
+            cluster_counts, self._get_writable_counts(self.pools, (owner, pool))
+        )
 
     def get_neutral_usage(self) -> Usage:
         """Return the usage of the site, with the counts of a cluster without VMs."""
         return self._build_usage(NO_VMS, NO_VMS)
 
     def _build_usage(self, cluster: OwnerVmCounts, pool: OwnerVmCounts) -> Usage:
-        return Usage(self.site, self.memory, self.extra_large, self.rack_vms, self.rack_memory, cluster, pool)
+        return Usage(
+            self.site, self.memory, self.extra_large, self.rack_vms, self.rack_memory, cluster, pool
+        )
 
     def write(self, packed: int, number: int | str) -> int:
         """Record an already counted VM, and return its handle. `packed` is its record as a whole number."""
@@ -152,9 +179,11 @@ class Ledger:
         assumed layout. The real ones are unknown, so the record replaces them, and `unknown_cells` keeps them.
         """
         record = _unpack_record(packed, number)
-        handle = self.write(packed - record.cells + UNKNOWN_CELLS, number)  # the cells are in the lowest bits
+        # The cells are in the lowest bits.
+        handle = self.write(packed - record.cells + UNKNOWN_CELLS, number)
         table, unknown_vms = self.site.capacity_table, self.unknown_cells[record.machine]
-        # Outside of the assumed layout, only the disk of the VM is known to be taken: it is in no cell.
+        # Outside of the assumed layout, only the disk of the VM is known to be taken: it is in no
+        # cell.
         disk = self.site.shapes[record.shape].share._replace(cells=0, cpus=0, memory=0, vfs=0)
         unknown_vms.known_capacity = table.apply_share(unknown_vms.known_capacity, disk, (), -1)
         assert unknown_vms.cells, "a machine without a split takes no VM"
@@ -164,19 +193,22 @@ class Ledger:
 
     def add(self, record: VmRecord) -> int:
         """Count and record a VM, and return its handle. Its cells may be UNKNOWN_CELLS."""
-        if record.cells == UNKNOWN_CELLS and record.machine not in self.unknown_cells:  # the first such VM there
+        # The first such VM there.
+        if record.cells == UNKNOWN_CELLS and record.machine not in self.unknown_cells:
             self.unknown_cells[record.machine] = UnknownCellVms(self.capacities[record.machine])
         self.count(record, 1)
         handle = self.write(_pack_record(record), record.number)
         if record.cells == UNKNOWN_CELLS:
             unknown_vms = self.unknown_cells[record.machine]
             unknown_vms.shapes[handle] = record.shape
-            unknown_vms.is_stale = True  # a layout of all these VMs is chosen again, before capacities are read
+            # A layout of all these VMs is chosen again, before capacities are read.
+            unknown_vms.is_stale = True
         return handle
 
     def add_sampled(self, record: VmRecord) -> int:
         """Count and record a VM placed on a machine with a chosen split (assumed cells), and return its handle."""
-        unknown_vms = self.unknown_cells.pop(record.machine)  # so that `count` leaves its known capacity unchanged
+        # So that `count` leaves its known capacity unchanged.
+        unknown_vms = self.unknown_cells.pop(record.machine)
         self.count(record, 1)
         self.unknown_cells[record.machine] = unknown_vms
         return self.write_without_cells(_pack_record(record), record.number)
@@ -186,51 +218,70 @@ class Ledger:
         record = self.get_record(handle)
         if handle >= self._first:
             self.records[handle - self._first] = REMOVED
-        else:  # in a layer shared with copies
+        else:
+            # In a layer shared with copies.
             self._removed.add(handle)
         self.count(record, -1)
         if record.cells == UNKNOWN_CELLS:
-            # Release the cells assumed by the chosen split (possible assignment of such VMs to NUMA cells).
+            # Release the cells assumed by the chosen split (possible assignment of such VMs to NUMA
+            # cells).
             site, machine = self.site, record.machine
             unknown_vms = self.unknown_cells[machine]
             del unknown_vms.shapes[handle]
-            if not unknown_vms.shapes:  # the last one
+            # The last one.
+            if not unknown_vms.shapes:
                 self.capacities[machine] = unknown_vms.known_capacity
                 del self.unknown_cells[machine]
-            elif handle not in unknown_vms.cells:  # no split was possible, or none is chosen yet: choose one later
+            elif handle not in unknown_vms.cells:
+                # No split was possible, or none is chosen yet: choose one later.
                 unknown_vms.is_stale = True
             else:
                 share = site.shapes[record.shape].share.cells_share
                 cells = unknown_vms.cells.pop(handle)
-                self.capacities[machine] = site.capacity_table.apply_share(self.capacities[machine], share, cells, 1)
+                self.capacities[machine] = site.capacity_table.apply_share(
+                    self.capacities[machine], share, cells, 1
+                )
         return record
 
     def find_split_capacities(self, machine: int) -> SplitCapacities:
         """Return the possible capacities of a machine: one per layout of its VMs in unknown NUMA cells."""
         unknown_vms = self.unknown_cells[machine]
-        shares = tuple(sorted(self.site.shapes[shape].share for shape in unknown_vms.shapes.values()))
+        shares = tuple(
+            sorted(self.site.shapes[shape].share for shape in unknown_vms.shapes.values())
+        )
         return self.site.find_splits(unknown_vms.known_capacity, shares)
 
     def choose_cell_splits(self, choice: SplitChoice) -> list[int]:
         """Choose a split (assumed NUMA layout) for every machine that needs a new one. Return the numbers of these."""
-        stale = [machine for machine, unknown_vms in self.unknown_cells.items() if unknown_vms.is_stale]
+        stale = [
+            machine for machine, unknown_vms in self.unknown_cells.items() if unknown_vms.is_stale
+        ]
         for machine in stale:
             site, unknown_vms = self.site, self.unknown_cells[machine]
             # Sorted by share: a split has the cells of the VMs in this order.
-            handles = sorted(unknown_vms.shapes, key=lambda handle: site.shapes[unknown_vms.shapes[handle]].share)
+            handles = sorted(
+                unknown_vms.shapes, key=lambda handle: site.shapes[unknown_vms.shapes[handle]].share
+            )
             split_capacities = self.find_split_capacities(machine)
             cells = self._choose_cells(machine, choice, handles, split_capacities)
             unknown_vms.is_stale = False
-            if cells is None:  # there is no split: the machine counts as full
+            # There is no split: the machine counts as full.
+            if cells is None:
                 unknown_vms.cells = {}
-                self.capacities[machine] = site.capacity_table.get_exhausted_capacity_number(unknown_vms.known_capacity)
+                self.capacities[machine] = site.capacity_table.get_exhausted_capacity_number(
+                    unknown_vms.known_capacity
+                )
             else:
                 unknown_vms.cells = dict(zip(handles, cells, strict=True))
                 self.capacities[machine] = split_capacities.compute_capacity(cells)
         return stale
 
     def _choose_cells(
-        self, machine: int, choice: SplitChoice, handles: Sequence[int], split_capacities: SplitCapacities
+        self,
+        machine: int,
+        choice: SplitChoice,
+        handles: Sequence[int],
+        split_capacities: SplitCapacities,
     ) -> tuple[Cells, ...] | None:
         """Return the NUMA cells of each VM in one split (possible assignment of the VMs of a machine to cells). They
         are in the order of `handles`; None if there is no split. `choice` selects the split. A LargestSplit leaves the
@@ -241,8 +292,11 @@ class Ledger:
 
         splits = split_capacities.splits
         if isinstance(choice, LargestSplit):
-            roomiest = split_capacities.find_roomiest([self.site.get_shape(sku) for sku in choice.skus])
-            if roomiest is not None:  # else packed, as below
+            roomiest = split_capacities.find_roomiest(
+                [self.site.get_shape(sku) for sku in choice.skus]
+            )
+            # Else packed, as below.
+            if roomiest is not None:
                 return roomiest
         if isinstance(choice, int):
             digest_prefix = f"{choice}|split|{self.site.machines[machine].name}|"
@@ -263,13 +317,17 @@ class Ledger:
         key, shape = site.pools[record.pool], site.shapes[record.shape]
         rack = site.rack_by_machine[machine]
         cells = site.capacity_table.cells[record.cells]
-        self.capacities[machine] = site.capacity_table.apply_share(self.capacities[machine], shape.share, cells, -sign)
+        self.capacities[machine] = site.capacity_table.apply_share(
+            self.capacities[machine], shape.share, cells, -sign
+        )
         unknown_vms = self.unknown_cells.get(machine)
-        if unknown_vms is not None:  # there is also the capacity without the VMs in unknown cells
+        # There is also the capacity without the VMs in unknown cells.
+        if unknown_vms is not None:
             unknown_vms.known_capacity = site.capacity_table.apply_share(
                 unknown_vms.known_capacity, shape.share, cells, -sign
             )
-            unknown_vms.is_stale |= not unknown_vms.cells  # without a chosen NUMA layout, one may be possible now
+            # Without a chosen NUMA layout, one may be possible now.
+            unknown_vms.is_stale |= not unknown_vms.cells
         self.machine_vms[machine] += sign
         self.memory[machine] += sign * shape.memory
         self.rack_memory[rack] += sign * shape.memory
@@ -291,7 +349,8 @@ class Ledger:
         """Return the VM of a handle; raise KeyError if it was removed."""
         if handle >= self._first:
             records, numbers, index = self.records, self.numbers, handle - self._first
-        else:  # in a layer shared with copies
+        else:
+            # In a layer shared with copies.
             layer = bisect_right(self._starts, handle) - 1
             if handle in self._removed:
                 raise KeyError(handle)
@@ -302,7 +361,8 @@ class Ledger:
 
     def list_vms(self) -> Iterator[tuple[int, VmRecord]]:
         """Yield every VM with its handle, in the order of addition."""
-        layers = [*self._layers, (self.records, self.numbers)]  # those shared with copies, then its own
+        # Those shared with copies, then its own.
+        layers = [*self._layers, (self.records, self.numbers)]
         for start, (records, numbers) in zip([*self._starts, self._first], layers, strict=True):
             for index, packed in enumerate(records):
                 if packed != REMOVED and start + index not in self._removed:
@@ -332,7 +392,11 @@ def _pack_record(record: VmRecord) -> int:
     """Pack all numbers of a VM except its own in one whole number: pool, SKU, machine, cells, the last in the lowest
     bits. A site has many VMs, and a whole number takes less memory than a record.
     """
-    return pack_placement_record(record.pool, record.shape) | record.machine << CELLS_BITS | record.cells
+    return (
+        pack_placement_record(record.pool, record.shape)
+        | record.machine << CELLS_BITS
+        | record.cells
+    )
 
 
 def _unpack_record(packed: int, number: int | str) -> VmRecord:

@@ -15,7 +15,13 @@ from nexusform.scheduling.racks.ledger import Ledger, VmRecord
 from nexusform.scheduling.racks.profile import SchedulerProfile
 from nexusform.scheduling.racks.rule import CountFilter, DemandFilter, Filter
 from nexusform.scheduling.racks.session import NOWHERE, PoolPlacementSession
-from nexusform.scheduling.racks.site import CELLS_BITS, CELLS_MASK, MACHINE_MASK, SiteTables, rank_cells
+from nexusform.scheduling.racks.site import (
+    CELLS_BITS,
+    CELLS_MASK,
+    MACHINE_MASK,
+    SiteTables,
+    rank_cells,
+)
 from nexusform.scheduling.racks.vms import (
     DEFAULT_SEED,
     Demand,
@@ -31,7 +37,11 @@ from nexusform.scheduling.racks.vms import (
 )
 
 if TYPE_CHECKING:
-    from nexusform.scheduling.racks.explanation import DecisionExplanation, MachineRanking, TiedMachines
+    from nexusform.scheduling.racks.explanation import (
+        DecisionExplanation,
+        MachineRanking,
+        TiedMachines,
+    )
     from nexusform.scheduling.racks.uncertainty.splits import SplitChoice
 
 
@@ -56,24 +66,31 @@ class RackScheduler:
     ) -> None:
         """Create a scheduler without VMs, or for those in `ledger`. The default placement rule (`profile`) is Nexus."""
         self.spread = spread
-        self.seed = seed  # of tie-breaks, the number of the sample if `is_sample`
+        # Of tie-breaks, the number of the sample if `is_sample`.
+        self.seed = seed
         self.is_sample = is_sample
-        self.split_choice = split_choice  # selects the assumed cells of VMs in unknown NUMA cells
+        # selects the assumed cells of VMs in unknown NUMA cells.
+        self.split_choice = split_choice
         # A copy passes its ledger, and with it the site.
         self._ledger = Ledger(SiteTables(machines, profile)) if ledger is None else ledger
         self._site = self._ledger.site
         self._queues = CandidateQueues(self._ledger)
         self._session: PoolPlacementSession | None = None
-        # The tied machines of the VMs of each pool, by owner and pool; None if they are not collected.
+        # The tied machines of the VMs of each pool, by owner and pool; None if they are not
+        # collected.
         self.tied_machines: dict[tuple[str, str], set[int]] | None = None
 
-    def copy(self, sample: int | None = None, split_choice: SplitChoice | None = None) -> RackScheduler:
+    def copy(
+        self, sample: int | None = None, split_choice: SplitChoice | None = None
+    ) -> RackScheduler:
         """Return an independent copy, with the number of a sample or another choice of NUMA layouts if given."""
-        self._close_session()  # of successive VMs of a pool: its counts are valid only until the ledger is copied
+        # Of successive VMs of a pool: its counts are valid only until the ledger is copied.
+        self._close_session()
         ledger = self._ledger.copy()
         if split_choice is not None and split_choice != self.split_choice:
             for unknown_vms in ledger.unknown_cells.values():
-                unknown_vms.is_stale = True  # its split (assumed NUMA layout) is to be chosen again
+                # Its split (assumed NUMA layout) is to be chosen again.
+                unknown_vms.is_stale = True
         return RackScheduler(
             self.machines,
             self.spread,
@@ -89,7 +106,9 @@ class RackScheduler:
         site = self._site
         machine = site.machine_index[placement.machine]
         cells = site.capacity_table.add_cells(placement.cells)
-        return self._add(VmRecord(site.add_pool(vm), site.get_shape(sku).number, machine, cells, vm.number))
+        return self._add(
+            VmRecord(site.add_pool(vm), site.get_shape(sku).number, machine, cells, vm.number)
+        )
 
     def release(self, handle: int) -> None:
         """Remove the VM."""
@@ -101,9 +120,11 @@ class RackScheduler:
         placed_vm = self.try_place(demand)
         if placed_vm is not None:
             return placed_vm
-        session = self._session  # for successive VMs of one pool; None: a VM was placed alone
+        # For successive VMs of one pool; None: a VM was placed alone.
+        session = self._session
         if session is not None and session.shortage is not None:
-            return session.shortage  # the reason holds for all later VMs of the pool
+            # The reason holds for all later VMs of the pool.
+            return session.shortage
         from nexusform.scheduling.racks.explanation import find_shortage
 
         shortage = find_shortage(self._ledger, demand)
@@ -122,13 +143,20 @@ class RackScheduler:
         if session is None:
             return self._place_by_scan(demand)
         number = demand.vm.number
-        packed = session.place(number)  # pool, SKU, machine and cells in one whole number
-        if packed == NOWHERE:  # no machine fits
+        # pool, SKU, machine and cells in one whole number.
+        packed = session.place(number)
+        # No machine fits.
+        if packed == NOWHERE:
             return None
         machine = packed >> CELLS_BITS & MACHINE_MASK
-        if machine in self._ledger.unknown_cells:  # next to VMs in unknown cells, those of the new VM are only assumed
-            return self._ledger.write_without_cells(packed, number), self._site.get_placement(machine, UNKNOWN_CELLS)
-        return self._ledger.write(packed, number), self._site.get_placement(machine, packed & CELLS_MASK)
+        # next to VMs in unknown cells, those of the new VM are only assumed.
+        if machine in self._ledger.unknown_cells:
+            return self._ledger.write_without_cells(packed, number), self._site.get_placement(
+                machine, UNKNOWN_CELLS
+            )
+        return self._ledger.write(packed, number), self._site.get_placement(
+            machine, packed & CELLS_MASK
+        )
 
     def _place_by_scan(self, demand: Demand) -> tuple[int, Placement] | None:
         """Place one more VM by a scan of every machine, without a session. Return None if no machine fits."""
@@ -138,10 +166,12 @@ class RackScheduler:
         )
         if record is None:
             return None
-        ledger.new_vms[record.machine] += 1  # for weighers: their profiles always scan
+        # For weighers: their profiles always scan.
+        ledger.new_vms[record.machine] += 1
         if record.machine not in ledger.unknown_cells:
             return self._add(record), self._site.get_placement(record.machine, record.cells)
-        handle = ledger.add_sampled(record)  # next to VMs in unknown cells, those of the new VM are only assumed
+        # next to VMs in unknown cells, those of the new VM are only assumed.
+        handle = ledger.add_sampled(record)
         self._queues.mark_machine_changed(record.machine, capacity_freed=False)
         return handle, self._site.get_placement(record.machine, UNKNOWN_CELLS)
 
@@ -160,17 +190,22 @@ class RackScheduler:
         cells = rank_cells(Share.compute(sku), self._site.capacity_table.free_capacities[number])
         if len(cells) < sku.numa_cells:
             capacity = self._site.capacity_table.capacities[number]
-            cells = sorted(range(len(capacity.memory)), key=lambda cell: (-capacity.memory[cell], cell))
+            cells = sorted(
+                range(len(capacity.memory)), key=lambda cell: (-capacity.memory[cell], cell)
+            )
         return tuple(sorted(cells[: sku.numa_cells]))
 
-    def count_free_slots(self, demand: Demand, known_counts: dict[Hashable, Interval] | None = None) -> Interval:
+    def count_free_slots(
+        self, demand: Demand, known_counts: dict[Hashable, Interval] | None = None
+    ) -> Interval:
         """Count how many more VMs like this one fit on the site: the minimum and maximum over all layouts of VMs in
         unknown cells. `known_counts` keeps the counts for further calls, so that equal demands are counted once. It is
         valid until a VM is added or removed.
         """
         self._choose_missing_splits()
         key = self._build_count_key(demand)
-        if known_counts is not None and key in known_counts:  # key None (not reusable) is never in it
+        # key None (not reusable) is never in it.
+        if known_counts is not None and key in known_counts:
             return known_counts[key]
         free_slots = sum_count_intervals(self.count_free_slots_by_rack(demand).values())
         if known_counts is not None and key is not None:
@@ -186,7 +221,8 @@ class RackScheduler:
         for rule in self._site.demand_filters:
             if isinstance(rule, DemandFilter):
                 inputs.append(rule.select_input(demand))
-            elif rule.build_check(usage, demand) is not None:  # a count filter with an effect: it counts other VMs
+            elif rule.build_check(usage, demand) is not None:
+                # A count filter with an effect: it counts other VMs.
                 return None
         return tuple(inputs)
 
@@ -199,17 +235,27 @@ class RackScheduler:
         usage = self._ledger.get_pool_usage(demand.vm.owner, demand.vm.pool)
         filters = demand_rules.prepare_filters(self._ledger, usage, demand)
         rack_selections, _, machine_checks = demand_rules.split_filters(filters)
-        passes_rack = demand_rules.build_combined_check([find_rejection for _, find_rejection in rack_selections])
+        passes_rack = demand_rules.build_combined_check(
+            [find_rejection for _, find_rejection in rack_selections]
+        )
         if any(isinstance(rule, CountFilter) for rule, _ in filters):
             intervals = self._count_slots_by_placement(demand)
         else:
-            intervals = self._count_slots_by_capacity(demand.sku, demand_rules.build_combined_check(machine_checks))
+            intervals = self._count_slots_by_capacity(
+                demand.sku, demand_rules.build_combined_check(machine_checks)
+            )
         names = enumerate(self._site.rack_name)
-        return {name: intervals[rack] for rack, name in names if passes_rack is None or passes_rack(rack)}
+        return {
+            name: intervals[rack]
+            for rack, name in names
+            if passes_rack is None or passes_rack(rack)
+        }
 
     def _count_slots_by_placement(self, demand: Demand) -> dict[int, Interval]:
         """Count how many more VMs like this one fit on each rack, by placing them in two copies of the site."""
-        minimum_counts, maximum_counts = (_fill(scheduler, demand) for scheduler in self._copy_extremes(demand.sku))
+        minimum_counts, maximum_counts = (
+            _fill(scheduler, demand) for scheduler in self._copy_extremes(demand.sku)
+        )
         intervals: dict[int, Interval] = {}
         for rack in range(len(self._site.rack_name)):
             maximum = maximum_counts[rack]
@@ -217,7 +263,9 @@ class RackScheduler:
             intervals[rack] = Interval(min(minimum_counts[rack], maximum), maximum)
         return intervals
 
-    def _count_slots_by_capacity(self, sku: VmSku, passes: Callable[[int], bool] | None) -> dict[int, Interval]:
+    def _count_slots_by_capacity(
+        self, sku: VmSku, passes: Callable[[int], bool] | None
+    ) -> dict[int, Interval]:
         """Return how many more VMs of a SKU fit on each rack, by rack number. Only machines passing the check `passes`
         count (None: all). Machines with the same capacity number have the same answer.
         """
@@ -229,7 +277,8 @@ class RackScheduler:
             for machine in machines:
                 if passes is not None and not passes(machine):
                     continue
-                if machine in ledger.unknown_cells:  # its possible NUMA layouts leave different capacities
+                # Its possible NUMA layouts leave different capacities.
+                if machine in ledger.unknown_cells:
                     interval = ledger.find_split_capacities(machine).count(shape)
                     minimum += interval.minimum
                     maximum += interval.maximum
@@ -254,7 +303,9 @@ class RackScheduler:
             capacities = self._ledger.find_split_capacities(machine).list_possible()
             minimum_capacities[machine] = min(capacities, key=shape.steps.count)
             maximum_capacities[machine] = max(capacities, key=shape.steps.count)
-        return self._copy_with_capacities(minimum_capacities), self._copy_with_capacities(maximum_capacities)
+        return self._copy_with_capacities(minimum_capacities), self._copy_with_capacities(
+            maximum_capacities
+        )
 
     def _copy_with_capacities(self, capacities: Mapping[int, int]) -> RackScheduler:
         """Return a copy in which machines with unknown cells have these fixed capacities."""
@@ -299,7 +350,8 @@ class RackScheduler:
         rejections: dict[str, str] = {}
         for rule, find_rejection in demand_rules.list_rejecting_checks(self._ledger, demand):
             if not isinstance(rule, CountFilter):
-                continue  # it does not read other VMs
+                # It does not read other VMs.
+                continue
             for number, machine in enumerate(self.machines):
                 reason = find_rejection(number)
                 if reason is not None:
@@ -317,7 +369,10 @@ class RackScheduler:
 
     def can_fit_in_every_split(self, machine: str, sku: VmSku, added_skus: Sequence[VmSku]) -> bool:
         """Return whether a VM fits on a machine with unknown cells in every NUMA layout, also after `added_skus`."""
-        site, unknown_vms = self._site, self._ledger.unknown_cells[self._site.machine_index[machine]]
+        site, unknown_vms = (
+            self._site,
+            self._ledger.unknown_cells[self._site.machine_index[machine]],
+        )
         shares = [site.shapes[shape].share for shape in unknown_vms.shapes.values()]
         shares += [site.get_shape(added_sku).share for added_sku in added_skus]
         splits = site.find_splits(unknown_vms.known_capacity, tuple(sorted(shares)))
@@ -331,12 +386,14 @@ class RackScheduler:
     def list_overfull_machines(self) -> tuple[str, ...]:
         """Return the machines with more VMs in unknown cells than fit in any NUMA layout. They count as full."""
         split_capacities = {
-            machine: self._ledger.find_split_capacities(machine) for machine in sorted(self._ledger.unknown_cells)
+            machine: self._ledger.find_split_capacities(machine)
+            for machine in sorted(self._ledger.unknown_cells)
         }
         return tuple(
             self.machines[machine].name
             for machine, split in split_capacities.items()
-            if split.splits.is_known and not split.capacities  # all layouts are enumerated: there is none
+            # All layouts are enumerated: there is none.
+            if split.splits.is_known and not split.capacities
         )
 
     @property
@@ -367,11 +424,15 @@ class RackScheduler:
         """Yield every VM, those in unknown cells with assumed cells; without cells if no NUMA layout is possible."""
         self._choose_missing_splits()
         for vm in self.list_vms():
-            unknown_vms = self._ledger.unknown_cells.get(self._site.machine_index[vm.placement.machine])
+            unknown_vms = self._ledger.unknown_cells.get(
+                self._site.machine_index[vm.placement.machine]
+            )
             if unknown_vms is None or vm.handle not in unknown_vms.cells:
                 yield vm
             else:
-                yield replace(vm, placement=replace(vm.placement, cells=unknown_vms.cells[vm.handle]))
+                yield replace(
+                    vm, placement=replace(vm.placement, cells=unknown_vms.cells[vm.handle])
+                )
 
     def list_vms(self) -> Iterator[ScheduledVm]:
         """Yield every VM in the order of addition."""
@@ -381,14 +442,20 @@ class RackScheduler:
     def _open_session(self, demand: Demand) -> PoolPlacementSession | None:
         """Open a session for the pool of the demand; None if its rules need a scan of every machine."""
         if demand.last_resort is not None or self.profile.weigh is not None:
-            return None  # the rankings kept by a session include no last resort and no weights
+            # The rankings kept by a session include no last resort and no weights.
+            return None
         usage = self._ledger.get_live_usage(demand.vm.owner, demand.vm.pool)
         rules = demand_rules.DemandRules(self._ledger, usage, demand, self.spread)
         if not rules.may_use_session():
             return None
         tied_machines = self._get_tied_machines(demand)
         return PoolPlacementSession(
-            self._queues, rules, self.spread, self.seed, is_sample=self.is_sample, tied_machines=tied_machines
+            self._queues,
+            rules,
+            self.spread,
+            self.seed,
+            is_sample=self.is_sample,
+            tied_machines=tied_machines,
         )
 
     def _get_tied_machines(self, demand: Demand) -> set[int] | None:
@@ -411,7 +478,8 @@ class RackScheduler:
         for machine in self._ledger.choose_cell_splits(self.split_choice):
             self._queues.mark_machine_changed(machine, capacity_freed=True)
 
-    def _close_session(self) -> None:  # for successive VMs of a pool; it keeps rankings of the machines
+    # For successive VMs of a pool; it keeps rankings of the machines.
+    def _close_session(self) -> None:
         if self._session is not None:
             self._session.close()
             self._session = None
@@ -422,7 +490,8 @@ def _fill(scheduler: RackScheduler, demand: Demand) -> VmCounts:
     racks = {name: number for number, name in enumerate(scheduler.racks)}
     counts = VmCounts()
     for number in count():
-        vm = replace(demand.vm, number=f"{demand.vm.number}+{number}")  # different from every real number
+        # different from every real number.
+        vm = replace(demand.vm, number=f"{demand.vm.number}+{number}")
         handle_and_placement = scheduler.try_place(replace(demand, vm=vm))
         if handle_and_placement is None:
             break

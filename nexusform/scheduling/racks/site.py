@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from nexusform.scheduling.racks import profile as profiles
 from nexusform.scheduling.racks.layout import CapacityTable, FreeCapacity, NumberedSite, Share
-from nexusform.scheduling.racks.rule import CapacityFilter, CountFilter, DemandFilter, Filter, MachineFilter, PoolKey
+from nexusform.scheduling.racks.rule import (
+    CapacityFilter,
+    CountFilter,
+    DemandFilter,
+    Filter,
+    MachineFilter,
+    PoolKey,
+)
 from nexusform.scheduling.racks.rules import cells as cell_rules
 from nexusform.scheduling.racks.vms import NONE_FITS, Interval, Machine, Placement, VmName, VmSku
 
@@ -36,21 +43,27 @@ class CapacitySteps(dict[int, CapacityStep | None]):
 
     __slots__ = ("_capacity_table", "_checks", "_share")
 
-    def __init__(self, capacity_table: CapacityTable, sku: VmSku, filters: Sequence[Filter]) -> None:
+    def __init__(
+        self, capacity_table: CapacityTable, sku: VmSku, filters: Sequence[Filter]
+    ) -> None:
         """Start without steps. A step is the effect of one more VM of the SKU on a capacity, by its number."""
         super().__init__()
         self._capacity_table = capacity_table
         self._share = Share.compute(sku)
-        self._checks = [rule.build_check(sku) for rule in filters if isinstance(rule, CapacityFilter)]
+        self._checks = [
+            rule.build_check(sku) for rule in filters if isinstance(rule, CapacityFilter)
+        ]
 
     def __missing__(self, number: int) -> CapacityStep | None:
-        step = self[number] = self._compute_capacity_after_vm(number)  # at the first use of this capacity number
+        # At the first use of this capacity number.
+        step = self[number] = self._compute_capacity_after_vm(number)
         return step
 
     def count(self, number: int) -> int:
         """Count how many VMs of the SKU fit in a capacity, one after the other."""
         count = 0
-        step = self[number]  # its `capacity` is what one more VM leaves
+        # Its `capacity` is what one more VM leaves.
+        step = self[number]
         while step is not None:
             count += 1
             step = self[step.capacity]
@@ -73,9 +86,12 @@ def rank_cells(share: Share, capacity: FreeCapacity) -> list[int]:
     if share.vfs:
         # If no cell has them, rank all: the filter "vfs" rejects the machine, not this ranking.
         fitting = cell_rules.select_cells_with_vfs(share, capacity, fitting) or fitting
-    if len(fitting) == 1:  # nothing to rank
+    # Nothing to rank.
+    if len(fitting) == 1:
         return fitting
-    return sorted(fitting, key=lambda cell: (*(key(capacity, cell) for key in profiles.CELL_KEYS), cell))
+    return sorted(
+        fitting, key=lambda cell: (*(key(capacity, cell) for key in profiles.CELL_KEYS), cell)
+    )
 
 
 class SplitCapacities:
@@ -83,7 +99,9 @@ class SplitCapacities:
     cells. `capacities` are empty without a split, and with too many (then `splits.is_known` is False).
     """
 
-    def __init__(self, table: CapacityTable, known_capacity: int, shares: tuple[Share, ...]) -> None:
+    def __init__(
+        self, table: CapacityTable, known_capacity: int, shares: tuple[Share, ...]
+    ) -> None:
         """Enumerate the capacities of a machine with VMs in unknown cells. These VMs have `shares`; `known_capacity` is
         the number of the capacity without them.
         """
@@ -93,18 +111,22 @@ class SplitCapacities:
         self._table = table
         self._known_capacity = known_capacity
         self.splits = CellSplits(tuple(zip(free.cpus, free.memory, strict=True)), shares)
-        # VFs are no part of a split. Two extremes replace all cases: no VF is taken in any cell, or those of all
-        # `shares` in each. With 3 VFs of all shares, the VFs (8, 2) are (8, 2) or (5, 0).
+        # VFs are no part of a split. Two extremes replace all cases: no VF is taken in any cell, or
+        # those of all `shares` in each. With 3 VFs of all shares, the VFs (8, 2) are (8, 2) or (5,
+        # 0).
         taken_vfs = min(sum(share.vfs for share in shares), max(free.vfs, default=0))
         fewest_vfs = tuple(max(cell_vfs - taken_vfs, 0) for cell_vfs in free.vfs)
         self._free_vfs = sorted({free.vfs, fewest_vfs})
         self.capacities = [
-            self._get_capacity_number(split, vfs) for split in self.splits.legal_splits for vfs in self._free_vfs
+            self._get_capacity_number(split, vfs)
+            for split in self.splits.legal_splits
+            for vfs in self._free_vfs
         ]
 
     def _get_capacity_number(self, cells: FreeCells, vfs: tuple[int, ...]) -> int:
         """Return the index in the capacity table of a split (possible NUMA layout), with these VFs in each cell."""
-        capacity = self._table.free_capacities[self._known_capacity]  # its hardware, disk and records stay
+        # Its hardware, disk and records stay.
+        capacity = self._table.free_capacities[self._known_capacity]
         cpus = tuple(free_cpus for free_cpus, _ in cells)
         memory = tuple(free_memory for _, free_memory in cells)
         return self._table.add(capacity._replace(cpus=cpus, memory=memory, vfs=vfs))
@@ -135,8 +157,11 @@ class SplitCapacities:
             counts = [shape.steps.count(capacity) for capacity in self.capacities]
             return Interval(min(counts), max(counts))
         if self.splits.is_known or shape.steps[self._known_capacity] is None:
-            return NONE_FITS  # there is no split, or none with capacity
-        return compute_bounds(self._table.free_capacities[self._known_capacity], self.splits.shares, shape.share)
+            # There is no split, or none with capacity.
+            return NONE_FITS
+        return compute_bounds(
+            self._table.free_capacities[self._known_capacity], self.splits.shares, shape.share
+        )
 
     def find_roomiest(self, shapes: Sequence[VmShape]) -> tuple[Cells, ...] | None:
         """Return the cells of the VMs in the split with capacity for most VMs, SKU by SKU; None without a split."""
@@ -149,7 +174,9 @@ class SplitCapacities:
     def _count_maximum(self, cells: FreeCells, shapes: Sequence[VmShape]) -> tuple[int, ...]:
         """Count how many VMs of each SKU fit alone in a split (NUMA layout), in the best case of free VFs per cell."""
         capacities = [self._get_capacity_number(cells, vfs) for vfs in self._free_vfs]
-        return tuple(max(shape.steps.count(capacity) for capacity in capacities) for shape in shapes)
+        return tuple(
+            max(shape.steps.count(capacity) for capacity in capacities) for shape in shapes
+        )
 
 
 class VmShape:
@@ -164,7 +191,8 @@ class VmShape:
         self.share = Share.compute(sku)
         self.memory = sku.memory_mib
         self.is_extra_large = sku.extra_large
-        self.steps = steps  # the effect of one more VM on each capacity
+        # The effect of one more VM on each capacity.
+        self.steps = steps
 
 
 class SiteTables(NumberedSite):
@@ -172,36 +200,52 @@ class SiteTables(NumberedSite):
     `demand_filters` are the profile's demand and count filters.
     """
 
-    def __init__(self, machines: Sequence[Machine], profile: profiles.SchedulerProfile | None = None) -> None:
+    def __init__(
+        self, machines: Sequence[Machine], profile: profiles.SchedulerProfile | None = None
+    ) -> None:
         """Assign numbers to machines and racks, and prepare the tables shared by all schedulers of the site."""
         super().__init__(machines)
         self.profile = profile or profiles.NEXUS
-        self.demand_filters = [rule for rule in self.profile.filters if isinstance(rule, DemandFilter | CountFilter)]
-        machine_filters = [rule for rule in self.profile.filters if isinstance(rule, MachineFilter)]
-        self.is_open = [  # to new VMs: no machine filter rejects the machine
-            all(rule.find_rejection(machine) is None for rule in machine_filters) for machine in self.machines
+        self.demand_filters = [
+            rule for rule in self.profile.filters if isinstance(rule, DemandFilter | CountFilter)
         ]
-        self.open_machines_by_rack = [list(filter(self.is_open.__getitem__, rack)) for rack in self.machines_by_rack]
+        machine_filters = [rule for rule in self.profile.filters if isinstance(rule, MachineFilter)]
+        # To new VMs: no machine filter rejects the machine.
+        self.is_open = [
+            all(rule.find_rejection(machine) is None for rule in machine_filters)
+            for machine in self.machines
+        ]
+        self.open_machines_by_rack = [
+            list(filter(self.is_open.__getitem__, rack)) for rack in self.machines_by_rack
+        ]
         self.capacity_table = CapacityTable()
-        self.start_capacities = [self.capacity_table.add_machine(machine) for machine in self.machines]
-        self.shapes: list[VmShape] = []  # one per SKU, by number
+        self.start_capacities = [
+            self.capacity_table.add_machine(machine) for machine in self.machines
+        ]
+        # One per SKU, by number.
+        self.shapes: list[VmShape] = []
         self.pools: list[PoolKey] = []  # by number
         self._pool_ids: dict[PoolKey, int] = {}  # the numbers
         self._shape_by_sku: dict[VmSku, VmShape] = {}
-        # By identity: hashing a SKU costs as much as placing a VM. The entry holds the SKU to keep the id valid.
+        # By identity: hashing a SKU costs as much as placing a VM. The entry holds the SKU to keep
+        # the id valid.
         self._shape_by_id: dict[int, tuple[VmSku, VmShape]] = {}
-        self._placements: dict[int, Placement] = {}  # by the numbers of machine and cells, packed
+        # By the numbers of machine and cells, packed.
+        self._placements: dict[int, Placement] = {}
         # By free capacity (its number) and the shares of the VMs in unknown cells.
         self._split_capacities: dict[tuple[int, tuple[Share, ...]], SplitCapacities] = {}
 
     def get_shape(self, sku: VmSku) -> VmShape:
         """Return the shape of a SKU: its figures for placement, and its number. Equal SKUs share a shape."""
-        _, shape = self._shape_by_id.get(id(sku), (sku, None))  # by identity: faster than by value
+        # By identity: faster than by value.
+        _, shape = self._shape_by_id.get(id(sku), (sku, None))
         if shape is not None:
             return shape
         shape = self._shape_by_sku.get(sku)
         if shape is None:
-            shape = VmShape(len(self.shapes), sku, CapacitySteps(self.capacity_table, sku, self.profile.filters))
+            shape = VmShape(
+                len(self.shapes), sku, CapacitySteps(self.capacity_table, sku, self.profile.filters)
+            )
             self._shape_by_sku[sku] = shape
             self.shapes.append(shape)
         self._shape_by_id[id(sku)] = (sku, shape)
@@ -214,7 +258,9 @@ class SiteTables(NumberedSite):
         key = (capacity, shares)
         layouts = self._split_capacities.get(key)
         if layouts is None:
-            layouts = self._split_capacities[key] = SplitCapacities(self.capacity_table, capacity, shares)
+            layouts = self._split_capacities[key] = SplitCapacities(
+                self.capacity_table, capacity, shares
+            )
         return layouts
 
     def add_pool(self, vm: VmName) -> int:

@@ -17,9 +17,11 @@ from nexusform.scheduling.placement_decision import ObjectLocation
 CONTROL_PLANE = "control-plane"
 DEFAULT_SEED = 8
 MIB_PER_GIB: Final = 1024
-UNKNOWN_STATE: Final = "Unknown"  # a state of a machine that the platform does not return
+# A state of a machine that the platform does not return.
+UNKNOWN_STATE: Final = "Unknown"
 IN_UNKNOWN_STATE: Final = "in an unknown state"
-# SR-IOV virtual functions that tenants get of each NUMA cell (inferred for figures of a machine's own).
+# SR-IOV virtual functions that tenants get of each NUMA cell (inferred for figures of a machine's
+# own).
 VFS_PER_CELL = 30
 
 
@@ -107,7 +109,11 @@ class VmSku(Struct, frozen=True):
     @property
     def title(self) -> str:
         """Name, with the VFs added by a pool."""
-        return f"{self.name} + {self.vfs} {select_word_form(self.vfs, 'VF')}" if self.vfs else self.name
+        return (
+            f"{self.name} + {self.vfs} {select_word_form(self.vfs, 'VF')}"
+            if self.vfs
+            else self.name
+        )
 
 
 class MachineStatus(Struct, frozen=True):
@@ -149,7 +155,9 @@ class Machine(Struct, frozen=True):
     def is_down(self) -> bool:
         """Whether its VMs are down: it is observed off or not ready."""
         status = self.status
-        return status is not None and (status.power_state.lower() == "off" or status.ready_state.lower() == "false")
+        return status is not None and (
+            status.power_state.lower() == "off" or status.ready_state.lower() == "false"
+        )
 
     @property
     def memory_mib_per_cell(self) -> int:
@@ -224,7 +232,9 @@ class Demand(Struct, frozen=True):
         return self.constraints.hints
 
 
-def build_standalone_demand(sku: VmSku, constraints: PlacementConstraints = NO_CONSTRAINTS) -> Demand:
+def build_standalone_demand(
+    sku: VmSku, constraints: PlacementConstraints = NO_CONSTRAINTS
+) -> Demand:
     """Build a demand to count free capacity: of a VM without a cluster or pool, so no other VM belongs to it."""
     return Demand(VmName("", "", "", 0), sku, constraints)
 

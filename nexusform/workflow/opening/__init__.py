@@ -1,13 +1,18 @@
 """Opening of a project: configuration, variables, providers, backend and state."""
 
-PUBLIC = {  # public names of the package, by module
+# public names of the package, by module.
+PUBLIC = {
     "backend_choice": "BackendChoice open_chosen_backend explain_rejected_settings",
     "remote_inputs": "RemoteStateReader ServerResponseCache",
     "command_context": (
-        "parse_confinement detect_confinement_source ENCRYPTION_VARIABLE load_project_configuration "
+        "parse_confinement detect_confinement_source ENCRYPTION_VARIABLE "
+        "load_project_configuration "
         "CommandContext create_editor_context"
     ),
-    "project": "find_backend prepare_backend open_project OpenResult Project create_project select_variable_values",
+    "project": (
+        "find_backend prepare_backend open_project OpenResult Project create_project "
+        "select_variable_values"
+    ),
     "provider_setup": "list_managed_objects list_objects check_provider_addresses",
     "stored_state": "read_stored_state compute_state_digest StoredState",
     "system_io": (

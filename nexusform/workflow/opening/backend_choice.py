@@ -26,7 +26,12 @@ from nexusform.diagnostics.diagnostic import (
     suggest_name,
 )
 from nexusform.files.access_record import record_file_access
-from nexusform.files.regular_files import PRIVATE, OutsideConfinement, read_regular, write_file_atomically
+from nexusform.files.regular_files import (
+    PRIVATE,
+    OutsideConfinement,
+    read_regular,
+    write_file_atomically,
+)
 from nexusform.interfaces.plugins import FileProblem
 from nexusform.interfaces.state_storage import BackendProblem, StateBackend
 from nexusform.language.syntax.syntax_nodes import Attribute, Block
@@ -41,7 +46,8 @@ _MAX_CHOICE_BYTES: Final = 1 << 20  # bytes
 NO_FLAGS: Final[Mapping[str, str]] = {}
 # Settings that name the state inside a backend, and no server.
 _STATE_LOCATION_SETTINGS: Final = ("path", "key", "workspace_key_prefix", "schema_name")
-_LOCAL_KINDS: Final = ("local", "memory")  # their state location is a path
+# Their state location is a path.
+_LOCAL_KINDS: Final = ("local", "memory")
 
 
 class BackendChoice(Struct, frozen=True, rename={"kind": "type", "from_flags": "given"}):
@@ -52,30 +58,39 @@ class BackendChoice(Struct, frozen=True, rename={"kind": "type", "from_flags": "
     from_flags: Mapping[str, str]
 
 
-DEFAULT_CHOICE: Final = BackendChoice("local", settings={}, from_flags={})  # without a backend block
+# Without a backend block.
+DEFAULT_CHOICE: Final = BackendChoice("local", settings={}, from_flags={})
 
 
-def choose_backend(settings: Settings, context: CommandContext) -> tuple[StateBackend | None, list[Diagnostic]]:
+def choose_backend(
+    settings: Settings, context: CommandContext
+) -> tuple[StateBackend | None, list[Diagnostic]]:
     """Open the backend for the default workspace. Without -backend-config, settings other than those recorded by `init`
     are an error, because the state would seem to be missing. -state applies to the local backend only.
     """
     from_flags, problems = parse_backend_flags(context, settings.backend_type)
     if has_errors(problems):
         return None, problems
-    saved_choice = None if context.backend_config else load_backend_choice(context)  # recorded by `init`
-    # If the kind changed, `init` must run first, so do not report missing settings of the new block.
+    # recorded by `init`.
+    saved_choice = None if context.backend_config else load_backend_choice(context)
+    # If the kind changed, `init` must run first, so do not report missing settings of the new
+    # block.
     rejection = _check_interrupted_migration(context) or _check_backend_kind(saved_choice, settings)
     if rejection is not None:
         return None, [*problems, rejection]
-    if saved_choice is not None:  # the -backend-config of the last `init` still applies
+    # The -backend-config of the last `init` still applies.
+    if saved_choice is not None:
         from_flags = dict(saved_choice.from_flags)
     choice, new_problems = read_configured_choice(settings, from_flags, context)
     problems += new_problems
     if choice is None:
         return None, problems
     if saved_choice is None:
-        rejection = _check_unreadable_choice(context) or _check_default_backend(choice, settings, context)
-    elif saved_choice != choice:  # of the same kind, as checked above
+        rejection = _check_unreadable_choice(context) or _check_default_backend(
+            choice, settings, context
+        )
+    elif saved_choice != choice:
+        # Of the same kind, as checked above.
         rejection = _build_changed_error("its settings changed", settings)
     if rejection is not None:
         return None, [*problems, rejection]
@@ -95,15 +110,20 @@ def _check_interrupted_migration(context: CommandContext) -> Diagnostic | None:
         return None
     return build_error(
         "migration-interrupted",
-        "`nexusform init -migrate-state` was interrupted, so either backend may have part of the state. "
-        "Run it again with the new backend in the configuration; the previous backend still has the whole "
-        "state. To use the configured backend without migration, run `nexusform init -reconfigure`.",
+        "`nexusform init -migrate-state` was interrupted, so either backend may have part of the "
+        "state. "
+        "Run it again with the new backend in the configuration; the previous backend still has "
+        "the whole "
+        "state. To use the configured backend without migration, run `nexusform init "
+        "-reconfigure`.",
     )
 
 
 def _is_record_used(context: CommandContext, path: Path) -> bool:
     """Return whether a file of `init` exists and is used: not with -backend-config or in an untrusted directory."""
-    return context.is_data_directory_trusted and not context.backend_config and os.path.lexists(path)
+    return (
+        context.is_data_directory_trusted and not context.backend_config and os.path.lexists(path)
+    )
 
 
 def _check_unreadable_choice(context: CommandContext) -> Diagnostic | None:
@@ -113,12 +133,16 @@ def _check_unreadable_choice(context: CommandContext) -> Diagnostic | None:
         return None
     return build_error(
         "unknown-recorded-backend",
-        f'"{choice_path}" is not readable, so the backend of the last run is unknown. With another backend '
-        "the state would appear empty. If the configuration has the right backend, run `nexusform init`.",
+        f'"{choice_path}" is not readable, so the backend of the last run is unknown. With '
+        "another backend "
+        "the state would appear empty. If the configuration has the right backend, run `nexusform "
+        "init`.",
     )
 
 
-def _check_default_backend(choice: BackendChoice, settings: Settings, context: CommandContext) -> Diagnostic | None:
+def _check_default_backend(
+    choice: BackendChoice, settings: Settings, context: CommandContext
+) -> Diagnostic | None:
     """Return an error if init never ran, and the unused default backend has objects: a plan would create them again."""
     is_named_by_flags = context.backend_config or context.state_path
     if choice == DEFAULT_CHOICE or is_named_by_flags:
@@ -126,21 +150,25 @@ def _check_default_backend(choice: BackendChoice, settings: Settings, context: C
     default_backend, _ = open_chosen_backend(DEFAULT_CHOICE, settings, context)
     if default_backend is None:
         return None
-    if choice.kind == DEFAULT_CHOICE.kind:  # the block may name the default path
+    # The block may name the default path.
+    if choice.kind == DEFAULT_CHOICE.kind:
         chosen_backend, _ = open_chosen_backend(choice, settings, context)
         if chosen_backend is not None and chosen_backend.describe() == default_backend.describe():
             return None
     try:
         document = default_backend.read()
     except BackendProblem:
-        return None  # for example a sandboxed run with an untrusted state file
+        # For example a sandboxed run with an untrusted state file.
+        return None
     if not _has_objects(document):
         return None
     return build_error(
         "backend-changed",
         f'The configuration uses backend "{choice.kind}", but `nexusform init` never ran here, and '
-        f"{default_backend.describe()} has objects that would be re-created. To migrate that state, run `nexusform "
-        "init -migrate-state`. To use the state of the new backend, run `nexusform init -reconfigure`.",
+        f"{default_backend.describe()} has objects that would be re-created. To migrate that "
+        "state, run `nexusform "
+        "init -migrate-state`. To use the state of the new backend, run `nexusform init "
+        "-reconfigure`.",
         _get_block_span(settings),
     )
 
@@ -155,7 +183,8 @@ def _has_objects(document: bytes | None) -> bool:
     if document is None:
         return False
     try:
-        return bool(json.loads(document).get("resources", True))  # an encrypted document has no such member
+        # An encrypted document has no such member.
+        return bool(json.loads(document).get("resources", True))
     except (ValueError, AttributeError, RecursionError):
         return True
 
@@ -175,7 +204,10 @@ def read_configured_choice(
         return None, [
             build_error(
                 "unknown-backend",
-                f'There is no backend "{kind}". Known are: {", ".join(BACKENDS)}.{suggest_name(kind, BACKENDS)}',
+                (
+                    f'There is no backend "{kind}". Known are: '
+                    f"{', '.join(BACKENDS)}.{suggest_name(kind, BACKENDS)}"
+                ),
                 _get_block_span(settings),
             )
         ]
@@ -187,7 +219,8 @@ def read_configured_choice(
         if rejection:
             detail = f"{rejection} Set it with -backend-config=NAME=VALUE."
             problems.append(build_error("remote-address-not-allowed", detail, block.header_span))
-    for name, text in from_flags.items():  # they replace settings of the block
+    # They replace settings of the block.
+    for name, text in from_flags.items():
         if name not in backend.schema.attributes:
             suggestion = suggest_name(name, backend.schema.attributes)
             problems.append(
@@ -200,18 +233,29 @@ def read_configured_choice(
         value, new_problems = _parse_setting(name, text, backend.schema.attributes[name].type)
         problems += new_problems
         values[name] = value
-    settings_values = {name: value for name, value in values.items() if value is not None}  # null is as if omitted
-    required_names = [name for name, attribute in backend.schema.attributes.items() if attribute.required]
+    # null is as if omitted.
+    settings_values = {name: value for name, value in values.items() if value is not None}
+    required_names = [
+        name for name, attribute in backend.schema.attributes.items() if attribute.required
+    ]
     missing = [name for name in required_names if name not in settings_values]
-    if missing and not has_errors(problems):  # a misspelled or rejected setting explains a missing one
-        problems.append(_build_missing_settings_error(kind, missing, context, _get_block_span(settings)))
-    return (None if has_errors(problems) else BackendChoice(kind, settings_values, dict(from_flags))), problems
+    # A misspelled or rejected setting explains a missing one.
+    if missing and not has_errors(problems):
+        problems.append(
+            _build_missing_settings_error(kind, missing, context, _get_block_span(settings))
+        )
+    return (
+        None if has_errors(problems) else BackendChoice(kind, settings_values, dict(from_flags))
+    ), problems
 
 
-def _evaluate_backend_block(block: Block, schema: BlockSchema) -> tuple[dict[str, Any], list[Diagnostic]]:
+def _evaluate_backend_block(
+    block: Block, schema: BlockSchema
+) -> tuple[dict[str, Any], list[Diagnostic]]:
     """Evaluate the arguments of a `backend` block. All are optional here: -backend-config may set a missing one."""
     optional_attributes = {
-        name: replace(attribute, required=False, optional=True) for name, attribute in schema.attributes.items()
+        name: replace(attribute, required=False, optional=True)
+        for name, attribute in schema.attributes.items()
     }
     schema = replace(schema, attributes=optional_attributes)
     body, misplaced = build_prepared_body(block.body, schema, block.header_span)
@@ -220,19 +264,25 @@ def _evaluate_backend_block(block: Block, schema: BlockSchema) -> tuple[dict[str
 
 
 def explain_rejected_settings(
-    kind: str, values: Mapping[str, Any], context: CommandContext, from_flags: Mapping[str, str] = NO_FLAGS
+    kind: str,
+    values: Mapping[str, Any],
+    context: CommandContext,
+    from_flags: Mapping[str, str] = NO_FLAGS,
 ) -> str:
     """Explain why a sandboxed run rejects settings of a backend; "" if it accepts them all. An untrusted configuration
     could send the state to another server by its settings. Accepted are settings typed by the operator (`from_flags`),
     and address settings if -allow-remote covers all addresses.
     """
-    if kind in _LOCAL_KINDS or not context.confinement.root:  # the confinement itself limits paths
+    # The confinement itself limits paths.
+    if kind in _LOCAL_KINDS or not context.confinement.root:
         return ""
     backend = BACKENDS[kind]
     settings = {name: value for name, value in values.items() if value is not None}
     accepted_names = {*from_flags}
     addresses = backend.list_server_urls(settings)
-    has_only_allowed_addresses = bool(addresses) and all(map(context.is_allowed, addresses))  # by -allow-remote
+    has_only_allowed_addresses = bool(addresses) and all(
+        map(context.is_allowed, addresses)
+    )  # by -allow-remote
     if has_only_allowed_addresses:
         accepted_names.update(backend.address_settings)
     rejected_names = ", ".join(f'"{name}"' for name in settings if name not in accepted_names)
@@ -252,7 +302,11 @@ def _parse_setting(name: str, text: str, value_type: Type) -> tuple[Any, list[Di
         return text, []
     if text in ("true", "false"):
         return text == "true", []
-    return None, [build_error("invalid-backend-setting", f'-backend-config: {name}="{text}": use true or false.')]
+    return None, [
+        build_error(
+            "invalid-backend-setting", f'-backend-config: {name}="{text}": use true or false.'
+        )
+    ]
 
 
 def _build_missing_settings_error(
@@ -260,10 +314,14 @@ def _build_missing_settings_error(
 ) -> Diagnostic:
     """Build the error for required settings without a value, with advice for a sandboxed run."""
     name_list = " and ".join(f'"{name}"' for name in names)
-    detail = f'The backend "{kind}" needs {name_list}: set it in the block or with -backend-config=NAME=VALUE.'
+    detail = (
+        f'The backend "{kind}" needs {name_list}: set it in the block or with '
+        "-backend-config=NAME=VALUE."
+    )
     if not context.is_data_directory_trusted:
         detail += (
-            " A sandboxed run ignores the files of `init` in the work tree. Set NF_DATA_DIR to a directory "
+            " A sandboxed run ignores the files of `init` in the work tree. Set NF_DATA_DIR to a "
+            "directory "
             f"outside of it.{context.confinement_note}"
         )
     return build_error("missing-backend-setting", detail, span)
@@ -276,7 +334,8 @@ def open_chosen_backend(
     path = choice.from_flags.get("path")
     try:
         confinement = context.confinement
-        if path is not None:  # set by the operator: unrestricted, unless it is in the work tree
+        # Set by the operator: unrestricted, unless it is in the work tree.
+        if path is not None:
             confinement = confinement.get_operator_confinement(Path(context.directory, path))
         max_bytes = context.get_max_file_size(settings.limits)
         directories = Directories(context.directory, context.data_directory, confinement, max_bytes)
@@ -288,12 +347,17 @@ def open_chosen_backend(
         return definition.open_backend(choice.settings, directories), warnings
     except BackendProblem as problem:
         is_path_of_block = path is None and "path" in choice.settings
-        is_outside = isinstance(problem.__context__, OutsideConfinement)  # the error behind this one
-        remedy = " Set it with -backend-config=path=PATH." if is_path_of_block and is_outside else ""
+        # The error behind this one.
+        is_outside = isinstance(problem.__context__, OutsideConfinement)
+        remedy = (
+            " Set it with -backend-config=path=PATH." if is_path_of_block and is_outside else ""
+        )
         return None, [build_error("backend-open-failed", f"{problem}{remedy}")]
 
 
-def parse_backend_flags(context: CommandContext, kind: str) -> tuple[dict[str, str], list[Diagnostic]]:
+def parse_backend_flags(
+    context: CommandContext, kind: str
+) -> tuple[dict[str, str], list[Diagnostic]]:
     """Parse -backend-config: settings `K=V`, or files of settings. Later settings win. In a sandboxed run, a file of
     the work tree may only name the location of the state within the backend, and no other server or credentials.
     """
@@ -304,8 +368,13 @@ def parse_backend_flags(context: CommandContext, kind: str) -> tuple[dict[str, s
         if equals:
             values[name.strip()] = value
             continue
-        try:  # the flag is the path of a file with settings
-            text = ConfinedFileAccess().read(context.confinement.resolve_path_of_operator(flag)).decode()
+        # The flag is the path of a file with settings.
+        try:
+            text = (
+                ConfinedFileAccess()
+                .read(context.confinement.resolve_path_of_operator(flag))
+                .decode()
+            )
         except (FileProblem, OSError, UnicodeDecodeError) as problem:
             problems.append(build_error("invalid-backend-config", f"{problem}"))
             continue
@@ -314,12 +383,18 @@ def parse_backend_flags(context: CommandContext, kind: str) -> tuple[dict[str, s
         problems += new_problems
         file_values: dict[str, str] = {}
         for setting in settings:
-            assert not isinstance(setting.value, str), "only values of flags and the environment are texts"
+            assert not isinstance(setting.value, str), (
+                "only values of flags and the environment are texts"
+            )
             span = setting.value.span
-            text_value = evaluate_string(Attribute(setting.name, setting.value, span, span), problems)
-            if text_value is not None:  # a null is not set
+            text_value = evaluate_string(
+                Attribute(setting.name, setting.value, span, span), problems
+            )
+            # A null is not set.
+            if text_value is not None:
                 file_values[setting.name] = text_value
-        from nexusform.files.external_files import is_untrusted_path  # loaded on first use
+        # loaded on first use.
+        from nexusform.files.external_files import is_untrusted_path
 
         if is_untrusted_path(flag, context.confinement):
             problems += _check_untrusted_settings(flag, file_values, kind, context)
@@ -331,7 +406,9 @@ def _check_untrusted_settings(
     path: str, values: Mapping[str, str], kind: str, context: CommandContext
 ) -> list[Diagnostic]:
     """Return an error if a -backend-config file of the work tree sets more than the state's location in its backend."""
-    restricted = {name: value for name, value in values.items() if name not in _STATE_LOCATION_SETTINGS}
+    restricted = {
+        name: value for name, value in values.items() if name not in _STATE_LOCATION_SETTINGS
+    }
     # Unknown kinds are reported later.
     rejection = explain_rejected_settings(kind, restricted, context) if kind in BACKENDS else ""
     if not rejection:
@@ -339,7 +416,10 @@ def _check_untrusted_settings(
     return [
         build_error(
             "remote-address-not-allowed",
-            f'"{path}" is a file of the work tree. {rejection} Set it with -backend-config=NAME=VALUE.',
+            (
+                f'"{path}" is a file of the work tree. {rejection} Set it with '
+                "-backend-config=NAME=VALUE."
+            ),
         )
     ]
 
@@ -349,10 +429,13 @@ def load_backend_choice(context: CommandContext) -> BackendChoice | None:
     if not context.is_data_directory_trusted:
         return None
     try:
-        document = read_regular(Path(context.data_directory) / _CHOICE_FILE, _MAX_CHOICE_BYTES, follow=False)
+        document = read_regular(
+            Path(context.data_directory) / _CHOICE_FILE, _MAX_CHOICE_BYTES, follow=False
+        )
         return msgspec.json.decode(document, type=BackendChoice)
     except (OSError, msgspec.MsgspecError):
-        return None  # an unreadable one is reported by _check_unreadable_choice
+        # An unreadable one is reported by _check_unreadable_choice.
+        return None
 
 
 def save_backend_choice(choice: BackendChoice, data_directory: str) -> None:
@@ -361,21 +444,29 @@ def save_backend_choice(choice: BackendChoice, data_directory: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps(msgspec.to_builtins(choice), indent=2, sort_keys=True) + "\n"
     write_file_atomically(path, text.encode(), PRIVATE)
-    path.chmod(PRIVATE)  # settings may contain a password, and an existing file may be world-readable
+    # settings may contain a password, and an existing file may be world-readable.
+    path.chmod(PRIVATE)
 
 
 def record_backend_choice(settings: Settings, context: CommandContext) -> None:
     """Save the choice of a first apply without `init`: later commands then notice another backend."""
     is_named_by_flags = context.backend_config or context.state_path
-    if is_named_by_flags or not context.is_data_directory_trusted or load_backend_choice(context) is not None:
+    if (
+        is_named_by_flags
+        or not context.is_data_directory_trusted
+        or load_backend_choice(context) is not None
+    ):
         return
     choice, _ = read_configured_choice(settings, NO_FLAGS, context)
     if choice not in (None, DEFAULT_CHOICE):
-        with suppress(OSError):  # without a record, a changed backend is not noticed, as before this apply
+        # Without a record, a changed backend is not noticed, as before this apply.
+        with suppress(OSError):
             save_backend_choice(choice, context.data_directory)
 
 
-def _check_backend_kind(saved_choice: BackendChoice | None, settings: Settings) -> Diagnostic | None:
+def _check_backend_kind(
+    saved_choice: BackendChoice | None, settings: Settings
+) -> Diagnostic | None:
     """Return an error if the block has another kind of backend than the last init. Unknown kinds are reported later."""
     kind = settings.backend_type
     if saved_choice is None or saved_choice.kind == kind or kind not in BACKENDS:
@@ -387,8 +478,10 @@ def _build_changed_error(change_text: str, settings: Settings) -> Diagnostic:
     """Build the error for a backend changed since the last init; `change_text` is a clause about the change."""
     return build_error(
         "backend-changed",
-        f"The backend of this configuration changed since the last init or apply ({change_text}). To migrate the "
-        "state, run `nexusform init -migrate-state`. To use the state of the new backend, run `nexusform init "
+        f"The backend of this configuration changed since the last init or apply ({change_text}). "
+        "To migrate the "
+        "state, run `nexusform init -migrate-state`. To use the state of the new backend, run "
+        "`nexusform init "
         "-reconfigure`.",
         _get_block_span(settings),
     )

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from nexusform.providers.kubeconfig import KubeconfigTrust
 
 DEFAULT_WORKSPACE: Final = "default"
-ENCRYPTION_VARIABLE: Final = "NF_ENCRYPTION"  # the content of an `encryption` block
+# The content of an `encryption` block.
+ENCRYPTION_VARIABLE: Final = "NF_ENCRYPTION"
 _DISABLED_WORDS: Final = ("0", "false")
 _NO_LIMITS: Final[Mapping[str, int]] = {}
 _MAX_SELECTION_BYTES: Final = 4096  # bytes
@@ -43,10 +44,14 @@ class ConfinementSource(StrEnum):
     """Source of the confinement of a run, or of its absence."""
 
     NONE = "none"
-    OPERATOR = "operator"  # -confine or NF_CONFINE
-    AUTOMATION = "automation"  # NF_IN_AUTOMATION, unless overridden by those
-    PLAN = "plan"  # the evaluated configuration is from an unverified plan file
-    DISABLED = "switched off"  # -confine=false or NF_CONFINE=false
+    # -confine or NF_CONFINE.
+    OPERATOR = "operator"
+    # NF_IN_AUTOMATION, unless overridden by those.
+    AUTOMATION = "automation"
+    # The evaluated configuration is from an unverified plan file.
+    PLAN = "plan"
+    # -confine=false or NF_CONFINE=false.
+    DISABLED = "switched off"
 
 
 _CONFINEMENT_NOTES: Final[Mapping[ConfinementSource, str]] = {
@@ -54,7 +59,8 @@ _CONFINEMENT_NOTES: Final[Mapping[ConfinementSource, str]] = {
         "NF_IN_AUTOMATION confines a run; to disable this, use -confine=false or NF_CONFINE=false"
     ),
     ConfinementSource.PLAN: (
-        "a plan file is evaluated in a sandbox unless `apply -verify=key:FILE` verifies its signature; to "
+        "a plan file is evaluated in a sandbox unless `apply -verify=key:FILE` verifies its "
+        "signature; to "
         "disable this, use -confine=false or NF_CONFINE=false"
     ),
 }
@@ -99,7 +105,9 @@ class CommandContext(Struct, frozen=True):
 
     def is_allowed(self, address: str) -> bool:
         """Return whether the configuration may use a remote address: any if unconfined, else those of -allow-remote."""
-        return not self.confinement.root or any(_is_below(address, prefix) for prefix in self.allow_remote)
+        return not self.confinement.root or any(
+            _is_below(address, prefix) for prefix in self.allow_remote
+        )
 
     def explain_rejection(self, subject: str) -> str:
         """Explain why `subject` (a phrase with a remote address of the configuration) is not used."""
@@ -124,7 +132,8 @@ class CommandContext(Struct, frozen=True):
     @property
     def working_directory(self) -> str:
         """The absolute path of the directory, for `path.cwd`."""
-        with suppress(FileNotFoundError):  # the path of the process may be deleted
+        # The path of the process may be deleted.
+        with suppress(FileNotFoundError):
             return str(Path(self.directory).absolute())
         return self.directory
 
@@ -136,7 +145,9 @@ class CommandContext(Struct, frozen=True):
     @property
     def is_data_directory_trusted(self) -> bool:
         """Whether the data directory is trusted: outside of -confine, or with only a plan's configuration confined."""
-        return self.confinement_source is ConfinementSource.PLAN or not self.confinement.is_inside(self.data_directory)
+        return self.confinement_source is ConfinementSource.PLAN or not self.confinement.is_inside(
+            self.data_directory
+        )
 
     @property
     def data_directory(self) -> str:
@@ -149,7 +160,9 @@ class CommandContext(Struct, frozen=True):
         name = self.environment.get("NF_WORKSPACE") or self.environment.get("TF_WORKSPACE", "")
         if not name and self.is_data_directory_trusted:
             with suppress(OSError, UnicodeDecodeError):
-                selection = read_regular(get_selection_path(self), _MAX_SELECTION_BYTES, follow=False)
+                selection = read_regular(
+                    get_selection_path(self), _MAX_SELECTION_BYTES, follow=False
+                )
                 name = selection.decode().strip()
         return name or DEFAULT_WORKSPACE
 
@@ -163,7 +176,8 @@ def _is_below(address: str, prefix: str) -> bool:
         server = (url.scheme, url.hostname, url.port)
         is_same_server = server == (prefix_url.scheme, prefix_url.hostname, prefix_url.port)
     except ValueError:
-        return False  # not a URL, or one with an invalid port
+        # Not a URL, or one with an invalid port.
+        return False
     if not is_same_server or not url.hostname:
         return False
     path = unquote(url.path)
@@ -173,11 +187,15 @@ def _is_below(address: str, prefix: str) -> bool:
     return f"{path}/".startswith(f"{prefix_url.path.rstrip('/')}/")
 
 
-def intersect_prefixes(first_prefixes: Sequence[str], second_prefixes: Sequence[str]) -> tuple[str, ...]:
+def intersect_prefixes(
+    first_prefixes: Sequence[str], second_prefixes: Sequence[str]
+) -> tuple[str, ...]:
     """Return the address prefixes allowed by both lists: the longer of each matching pair. Of ["https://a"] and
     ["https://a/b", "https://c"] this is ["https://a/b"].
     """
-    pairs = chain(product(first_prefixes, second_prefixes), product(second_prefixes, first_prefixes))
+    pairs = chain(
+        product(first_prefixes, second_prefixes), product(second_prefixes, first_prefixes)
+    )
     return tuple(sorted({longer for longer, shorter in pairs if _is_below(longer, shorter)}))
 
 
@@ -187,10 +205,16 @@ def detect_confinement_source(flag_value: str, environment: Mapping[str, str]) -
         return ConfinementSource.DISABLED
     if flag_value:
         return ConfinementSource.OPERATOR
-    return ConfinementSource.AUTOMATION if environment.get("NF_IN_AUTOMATION") else ConfinementSource.NONE
+    return (
+        ConfinementSource.AUTOMATION
+        if environment.get("NF_IN_AUTOMATION")
+        else ConfinementSource.NONE
+    )
 
 
-def parse_confinement(flag_value: str, environment: Mapping[str, str], directory: str = ".") -> Confinement:
+def parse_confinement(
+    flag_value: str, environment: Mapping[str, str], directory: str = "."
+) -> Confinement:
     """Parse `flag_value`, the value of -confine or NF_CONFINE. Raises ValueError with a message. "false" is no
     confinement, "true" the top of the work tree, and any other value a directory. Without a value ("") it is as "true"
     under NF_IN_AUTOMATION, otherwise as "false".
@@ -209,21 +233,30 @@ def restrict_context_to_plan(context: CommandContext) -> CommandContext:
     return replace(context, confinement=confinement, confinement_source=ConfinementSource.PLAN)
 
 
-def _build_confinement(flag_value: str, environment: Mapping[str, str], directory: str) -> Confinement:
+def _build_confinement(
+    flag_value: str, environment: Mapping[str, str], directory: str
+) -> Confinement:
     """Restrict access to files to the directory `flag_value` ("true" or "1": the work tree). The data directory of
     nexusform is hidden even there. Raises ValueError.
     """
-    root = find_work_tree(directory) if flag_value in ("1", "true") else os.path.realpath(flag_value)
+    root = (
+        find_work_tree(directory) if flag_value in ("1", "true") else os.path.realpath(flag_value)
+    )
     if not Path(root).is_dir():
         raise ValueError(f'-confine: there is no directory "{flag_value}".')
     if root == Path(root).anchor:  # `/`
-        raise ValueError(f'-confine: "{root}" holds every file. Name the directory of the work tree.')
+        raise ValueError(
+            f'-confine: "{root}" holds every file. Name the directory of the work tree.'
+        )
     data_directory = CommandContext(environment, directory).data_directory
     try:
         hidden_data_directory = Confinement(root).resolve_path_of_operator(data_directory)
     except OSError:
         raise ValueError(
-            f'-confine: "{data_directory}" is a link to a path outside of "{root}". Remove the link.'
+            (
+                f'-confine: "{data_directory}" is a link to a path outside of "{root}". Remove '
+                "the link."
+            )
         ) from None
     return Confinement(root, (os.path.realpath(hidden_data_directory),))
 
@@ -242,7 +275,8 @@ def create_editor_context(
     if allow_remote and confinement.root:
         from nexusform.files.external_files import find_untrusted_files
 
-        # Files of the operator in the work tree may be forged. An editor then uses no server; a command fails.
+        # Files of the operator in the work tree may be forged. An editor then uses no server; a
+        # command fails.
         if find_untrusted_files(environment, confinement):
             allow_remote = ()
     return CommandContext(
@@ -250,7 +284,9 @@ def create_editor_context(
         directory=directory,
         unsaved_files=unsaved or {},
         confinement=confinement,
-        confinement_source=detect_confinement_source(environment.get("NF_CONFINE", ""), environment),
+        confinement_source=detect_confinement_source(
+            environment.get("NF_CONFINE", ""), environment
+        ),
         allow_remote=allow_remote,
     )
 
@@ -320,7 +356,9 @@ def _read_constants(
         confinement=context.confinement,
     )
     # Flags and files may also set variables not in `variables`: those are no constants.
-    errors = [error for error in select_errors(problems) if error.id != "value-for-undeclared-variable"]
+    errors = [
+        error for error in select_errors(problems) if error.id != "value-for-undeclared-variable"
+    ]
     return {name: value for name, (value, _) in values.items()}, errors
 
 

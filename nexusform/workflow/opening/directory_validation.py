@@ -23,9 +23,9 @@ from nexusform.workflow.opening.system_io import ConfinedFileAccess
 
 TEST_DIRECTORY: Final = "tests"
 # Further checks of domains: (context, directory of test files, texts so far) -> problems.
-_CHECKS: Final[Mapping[str, Callable[[CommandContext, str, dict[str, SourceFile]], list[Diagnostic]]]] = LazyTable(
-    collect_validate_checks()
-)
+_CHECKS: Final[
+    Mapping[str, Callable[[CommandContext, str, dict[str, SourceFile]], list[Diagnostic]]]
+] = LazyTable(collect_validate_checks())
 
 
 # Equal diagnostics have equal values of these.
@@ -41,7 +41,9 @@ class DirectoryValidation(Struct, frozen=True):
     def merge(self, other: DirectoryValidation) -> DirectoryValidation:
         """Merge two validations; diagnostics in both (of a shared module) appear once."""
         new_diagnostics = _select_new_diagnostics(other.diagnostics, self.diagnostics)
-        return DirectoryValidation((*self.diagnostics, *new_diagnostics), {**self.sources, **other.sources})
+        return DirectoryValidation(
+            (*self.diagnostics, *new_diagnostics), {**self.sources, **other.sources}
+        )
 
 
 def validate_directory(
@@ -55,7 +57,8 @@ def validate_directory(
     sources = dict(configuration.files)
     if test_directory is not None:
         for check in _CHECKS.values():
-            problems += check(context, test_directory, sources)  # adds test files to the sources
+            # adds test files to the sources.
+            problems += check(context, test_directory, sources)
     if portable and not has_errors(problems):
         for name, source in sources.items():
             warning = check_with_hcl2(source) if name.endswith(".hcl") else None
@@ -87,13 +90,18 @@ def find_planning_problems(
         from nexusform.planning.planner import make_plan
         from nexusform.workflow.opening.linting import lint_configuration
 
-        if all(variable.default is not None for variable in configuration.root.variables.values()):  # a plan needs them
+        # A plan needs them.
+        if all(variable.default is not None for variable in configuration.root.variables.values()):
             plain_request = replace(request, samples=0, includes_remedies=False)
             problems += lint_configuration(make_plan(plain_request), configuration)
     return problems
 
 
-def _select_new_diagnostics(candidates: Iterable[Diagnostic], known: Iterable[Diagnostic]) -> list[Diagnostic]:
+def _select_new_diagnostics(
+    candidates: Iterable[Diagnostic], known: Iterable[Diagnostic]
+) -> list[Diagnostic]:
     """Return the diagnostics, except the known ones."""
     known_identities = set(map(_get_identity, known))
-    return [diagnostic for diagnostic in candidates if _get_identity(diagnostic) not in known_identities]
+    return [
+        diagnostic for diagnostic in candidates if _get_identity(diagnostic) not in known_identities
+    ]

@@ -3,7 +3,12 @@
 from nexusform.configuration.declarations.configuration import Configuration, Encryption, Settings
 from nexusform.configuration.settings_block import decode_encryption_block
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, build_error, has_errors
-from nexusform.encryption.document_cipher import PLAN, DocumentCipher, EncryptedBackend, read_encryption_purpose
+from nexusform.encryption.document_cipher import (
+    PLAN,
+    DocumentCipher,
+    EncryptedBackend,
+    read_encryption_purpose,
+)
 from nexusform.encryption.key_providers import EncryptionProblem
 from nexusform.interfaces.state_storage import StateBackend
 from nexusform.language.parser import parse_file
@@ -11,7 +16,9 @@ from nexusform.workflow.opening.command_context import ENCRYPTION_VARIABLE as VA
 from nexusform.workflow.opening.command_context import CommandContext
 
 
-def merge_encryption(settings: Settings, context: CommandContext) -> tuple[Encryption | None, list[Diagnostic]]:
+def merge_encryption(
+    settings: Settings, context: CommandContext
+) -> tuple[Encryption | None, list[Diagnostic]]:
     """Merge the `encryption` block of the settings with the content of such a block in NF_ENCRYPTION. The key
     providers, methods and targets of the environment win. Return None without either, or with errors. A key vault in
     the configuration, if it is not allowed, is an error.
@@ -43,9 +50,15 @@ def merge_encryption(settings: Settings, context: CommandContext) -> tuple[Encry
 
 def _check_key_vaults(encryption: Encryption, context: CommandContext) -> list[Diagnostic]:
     """Return errors for key vaults outside of -allow-remote in a sandboxed run."""
-    vaults = [(block, block.settings.get("vault_uri", "")) for block in encryption.key_providers.values()]
+    vaults = [
+        (block, block.settings.get("vault_uri", "")) for block in encryption.key_providers.values()
+    ]
     return [
-        build_error("remote-address-not-allowed", context.explain_rejection(f'The key vault "{address}"'), block.span)
+        build_error(
+            "remote-address-not-allowed",
+            context.explain_rejection(f'The key vault "{address}"'),
+            block.span,
+        )
         for block, address in vaults
         if address and not context.is_allowed(address)
     ]
@@ -71,8 +84,10 @@ def wrap_remote_backend(
     if has_errors(diagnostics):
         return None, diagnostics
     readers = encryption.readers if encryption is not None else {}
-    target = readers.get(reader) or readers.get("")  # "" is the `default` block
-    if encryption is None or target is None:  # reading an encrypted state then fails
+    # "" is the `default` block.
+    target = readers.get(reader) or readers.get("")
+    # reading an encrypted state then fails.
+    if encryption is None or target is None:
         return backend, diagnostics
     return EncryptedBackend(backend, DocumentCipher(encryption, target)), diagnostics
 
@@ -100,7 +115,10 @@ def decrypt_file(
     if has_errors(diagnostics):
         return b"", diagnostics
     if cipher is None:
-        return b"", [*diagnostics, build_error(error_id, format_missing_settings(f'"{path}"', purpose))]
+        return b"", [
+            *diagnostics,
+            build_error(error_id, format_missing_settings(f'"{path}"', purpose)),
+        ]
     try:
         return cipher.decrypt(document, purpose, f'"{path}"'), diagnostics
     except EncryptionProblem as failure:
@@ -121,6 +139,7 @@ def _create_document_cipher(
 def format_missing_settings(name: str, block_name: str) -> str:
     """Format the error for an encrypted file without encryption settings; `block_name` is `state` or `plan`."""
     return (
-        f"{name} is encrypted, but neither the configuration nor {VARIABLE} has encryption settings. Add "
+        f"{name} is encrypted, but neither the configuration nor {VARIABLE} has encryption "
+        "settings. Add "
         f"the `encryption` block of the run that wrote it, with a `{block_name}` block."
     )

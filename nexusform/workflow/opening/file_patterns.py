@@ -13,14 +13,21 @@ from typing import Final, Protocol, TypeAlias
 
 from nexusform.language.evaluation_run import FileProblem, MissingDirectory
 
-MATCH_CAP: Final = 100_000  # files per fileset()
-DIRECTORY_CAP: Final = 100_000  # directories read per fileset()
-_ALTERNATIVES_CAP: Final = 1000  # patterns per expansion of braces
-_BRACES: Final = re.compile(r"\\.|\[[^\]]*\]|[{},]", re.DOTALL)  # and escapes and classes, to skip braces in them
-# A character of a class, perhaps after a backslash; a range of such characters, `a-z` or just `a`; parts of a segment.
+# files per fileset().
+MATCH_CAP: Final = 100_000
+# directories read per fileset().
+DIRECTORY_CAP: Final = 100_000
+# patterns per expansion of braces.
+_ALTERNATIVES_CAP: Final = 1000
+# And escapes and classes, to skip braces in them.
+_BRACES: Final = re.compile(r"\\.|\[[^\]]*\]|[{},]", re.DOTALL)
+# A character of a class, perhaps after a backslash; a range of such characters, `a-z` or just `a`;
+# parts of a segment.
 _CLASS_CHARACTER: Final = r"(?:\\.|[^\\\]-])"
 _RANGE: Final = re.compile(rf"({_CLASS_CHARACTER})(?:-({_CLASS_CHARACTER}))?", re.DOTALL)
-_TOKEN: Final = re.compile(rf"\[(?P<caret>\^?+)(?P<ranges>(?:{_RANGE.pattern})+)\]|\\.|.", re.DOTALL)
+_TOKEN: Final = re.compile(
+    rf"\[(?P<caret>\^?+)(?P<ranges>(?:{_RANGE.pattern})+)\]|\\.|.", re.DOTALL
+)
 
 _Matches: TypeAlias = Callable[[str], bool]
 # A literal name, a predicate for names, or None for any directories.
@@ -49,20 +56,25 @@ def find_matching_files(base: str, pattern: str, directories: DirectoryReader) -
     its start directory on.
     """
     paths: set[str] = set()
-    expanded: list[str] = []  # patterns without braces
+    # patterns without braces.
+    expanded: list[str] = []
     pending = [pattern]
     while pending:
         candidate = pending.pop()
         alternatives = _expand_first_braces(candidate, pattern)
-        if alternatives is None:  # no braces are left
+        # No braces are left.
+        if alternatives is None:
             expanded.append(candidate)
         else:
             pending += alternatives
         if len(expanded) + len(pending) > _ALTERNATIVES_CAP:
-            raise FileProblem(f'The braces of "{pattern}" expand to more than {_ALTERNATIVES_CAP} patterns.')
+            raise FileProblem(
+                f'The braces of "{pattern}" expand to more than {_ALTERNATIVES_CAP} patterns.'
+            )
     for plain_pattern in expanded:
         names = posixpath.normpath(plain_pattern.lstrip("/") or ".").split("/")
-        parent_count = names.count("..")  # they are at the start
+        # They are at the start.
+        parent_count = names.count("..")
         root = Path(os.path.normpath(Path(base, *names[:parent_count])))
         if not directories.is_start_directory(root):
             raise MissingDirectory(f'There is no directory "{root}".')
@@ -74,13 +86,16 @@ def find_matching_files(base: str, pattern: str, directories: DirectoryReader) -
     return sorted(paths)
 
 
-def _find_files(root: Path, segments: list[_Segment], directories: DirectoryReader) -> Iterator[str]:
+def _find_files(
+    root: Path, segments: list[_Segment], directories: DirectoryReader
+) -> Iterator[str]:
     """Yield the files below `root` that match the segments of a pattern, as paths relative to `root`. A segment matches
     the names of one level, and None (written `**`) any number of levels: `a/**/*.yaml`. `**` does not follow links to a
     parent.
     """
     visited: set[tuple[str, int]] = set()
-    pending = [("", 0)] if segments else []  # directories, each with the position of the segment for its names
+    # directories, each with the position of the segment for its names.
+    pending = [("", 0)] if segments else []
     while pending:
         entry = pending.pop()
         if entry in visited:
@@ -91,9 +106,11 @@ def _find_files(root: Path, segments: list[_Segment], directories: DirectoryRead
         directory, position = entry
         segment = segments[position]
         is_last = position + 1 == len(segments)
-        if segment is None and not is_last:  # `**` also matches no level: `a/**/b` finds `a/b`
+        # `**` also matches no level: `a/**/b` finds `a/b`.
+        if segment is None and not is_last:
             pending.append((directory, position + 1))
-        next_position = position if segment is None else position + 1  # `**` continues below
+        # `**` continues below.
+        next_position = position if segment is None else position + 1
         for name in _list_names(root / directory, segment):
             path = posixpath.join(directory, name)
             if is_last and directories.is_readable_file(root / path):
@@ -113,7 +130,8 @@ def _list_names(directory: Path, segment: _Segment) -> list[str]:
     try:
         names = [entry.name for entry in directory.iterdir()]
     except (OSError, ValueError):
-        return []  # unreadable directories have no matches
+        # unreadable directories have no matches.
+        return []
     return names if segment is None else [name for name in names if segment(name)]
 
 
@@ -123,7 +141,8 @@ def _is_cyclic_link(root: Path, path: str) -> bool:
     if not link.is_symlink():
         return False
     target = link.resolve()
-    parents = (root / directory for directory in Path(path).parents)  # the last one is `root`
+    # The last one is `root`.
+    parents = (root / directory for directory in Path(path).parents)
     return any(parent.resolve().is_relative_to(target) for parent in parents)
 
 
@@ -136,7 +155,8 @@ def _expand_first_braces(text: str, pattern: str) -> list[str] | None:
     without braces. Raises FileProblem, about the whole `pattern`, for a brace without its end.
     """
     depth = 0
-    cuts: list[int] = []  # the offsets of the outermost `{`, its commas and `}`
+    # The offsets of the outermost `{`, its commas and `}`.
+    cuts: list[int] = []
     for sign in _BRACES.finditer(text):
         if sign[0] == "{":
             depth += 1
@@ -164,12 +184,14 @@ def _parse_segment(name: str, pattern: str) -> _Segment:
         return None
     tokens: list[re.Match[str]] = []
     for token in _TOKEN.finditer(name):
-        if token[0] in ("[", "\\"):  # a bracket without a valid class, or a backslash without a character
+        # A bracket without a valid class, or a backslash without a character.
+        if token[0] in ("[", "\\"):
             raise _create_pattern_error(pattern)
         tokens.append(token)
     if not any(token[0].startswith(("*", "?", "[")) for token in tokens):
         return "".join([token[0][-1] for token in tokens])  # without backslashes
-    parts: list[str] = []  # of a regular expression
+    # Of a regular expression.
+    parts: list[str] = []
     for token in tokens:
         if token["ranges"]:
             parts.append(_convert_character_class(token["ranges"], is_negated=bool(token["caret"])))
@@ -186,11 +208,14 @@ def _convert_character_class(ranges: str, *, is_negated: bool) -> str:
     r"""Return the regular expression of a character class, here for `a-c_`: `[\x{61}-\x{63}\x{5f}-\x{5f}]`."""
     content = ""
     for first, last in _RANGE.findall(ranges):
-        low, high = first[-1], (last or first)[-1]  # without backslashes; a single character is its own range
-        if low <= high:  # otherwise no character is in the range, such as `z-a`
+        # Without backslashes; a single character is its own range.
+        low, high = first[-1], (last or first)[-1]
+        # Otherwise no character is in the range, such as `z-a`.
+        if low <= high:
             content += f"{_escape_character(low)}-{_escape_character(high)}"
     if not content:
-        return "." if is_negated else r"[^\x00-\x{10FFFF}]"  # any character, or none
+        # Any character, or none.
+        return "." if is_negated else r"[^\x00-\x{10FFFF}]"
     return f"[{'^' if is_negated else ''}{content}]"
 
 

@@ -23,7 +23,8 @@ def recover_interrupted_apply(
     write: its configuration may be untrusted, and answers of its providers must not affect the recorded state.
     """
     warnings: list[Diagnostic] = []
-    resolved = StoredState(stored.state, digest=stored.digest, remaining=stored.remaining)  # no open intents
+    # No open intents.
+    resolved = StoredState(stored.state, digest=stored.digest, remaining=stored.remaining)
     try:
         if stored.open_intents:
             running_operations = stored.remaining.running_operations if stored.remaining else {}
@@ -33,11 +34,14 @@ def recover_interrupted_apply(
                     backend.append(journal.encode_journal_record(outcome))
             draft = build_draft(stored.state, outcomes, stored.remaining)
             resolved = StoredState(draft.build_state(), remaining=draft.build_unfinished_apply())
-            has_ended = stored.remaining is not None and stored.remaining.has_ended  # it was not killed
+            # It was not killed.
+            has_ended = stored.remaining is not None and stored.remaining.has_ended
             if not has_ended:
                 warnings.append(_build_interrupted_warning(stored.open_intents, write=write))
         if write:
-            backend.write_merged_state(state_codec.encode_state(resolved.state), resolved.list_preserved_lines())
+            backend.write_merged_state(
+                state_codec.encode_state(resolved.state), resolved.list_preserved_lines()
+            )
     except ProviderProblem as problem:
         return None, [build_error("unreadable-interrupted-apply", str(problem))]
     except BackendProblem as problem:
@@ -45,7 +49,9 @@ def recover_interrupted_apply(
     return replace(resolved, digest=compute_state_digest(resolved.state)), warnings
 
 
-def _build_interrupted_warning(open_intents: Sequence[OpenStepIntent], *, write: bool) -> Diagnostic:
+def _build_interrupted_warning(
+    open_intents: Sequence[OpenStepIntent], *, write: bool
+) -> Diagnostic:
     """Build the warning about objects with an unfinished step. With `write`, the state has their current values."""
     consequence = "this run uses their current values; the next apply records them."
     if write:

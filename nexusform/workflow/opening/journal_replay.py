@@ -21,12 +21,17 @@ def replay_journal(
         return None, [], problems
     draft = build_draft(state, records)
     problems += _validate_replayed_attributes(draft.build_state(), types, f"The {name}")
-    # A plan and the progress of its steps belong to an unfinished apply: they do not change the state.
-    changes: list[Record] = [record for record in records if not isinstance(record, PlanPart | ApplyProgress)]
+    # A plan and the progress of its steps belong to an unfinished apply: they do not change the
+    # state.
+    changes: list[Record] = [
+        record for record in records if not isinstance(record, PlanPart | ApplyProgress)
+    ]
     return (None if has_errors(problems) else draft), changes, problems
 
 
-def _validate_replayed_attributes(state: State, known: Mapping[str, BlockSchema], name: str) -> list[Diagnostic]:
+def _validate_replayed_attributes(
+    state: State, known: Mapping[str, BlockSchema], name: str
+) -> list[Diagnostic]:
     """Return errors for replayed attributes outside of their schema; resource types not in `known` are skipped."""
     diagnostics: list[Diagnostic] = []
     for address, current in state.list_current_objects():

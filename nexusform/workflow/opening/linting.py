@@ -31,7 +31,11 @@ def lint_configuration(result: PlanResult, configuration: Configuration) -> list
 
 
 def lint_plan(
-    result: PlanResult, configuration: Configuration, *, everything: bool = False, literal_only: bool = False
+    result: PlanResult,
+    configuration: Configuration,
+    *,
+    everything: bool = False,
+    literal_only: bool = False,
 ) -> list[Diagnostic]:
     """Return the findings of the lint rules for the objects placed by a plan. With `everything`, the rules evaluate all
     objects as if created now: existing ones in creation order, then new ones. Advice without a gain of capacity today
@@ -39,12 +43,16 @@ def lint_plan(
     """
     catalogue = CATALOGUES.get(result.plan.catalogue) or CATALOGUES[NEWEST]
     skus = tuple(catalogue.vm_skus.values())
-    # With `everything`, the rules start from sites after the plan: its removed VMs are already gone there.
+    # With `everything`, the rules start from sites after the plan: its removed VMs are already gone
+    # there.
     removed_vms = {} if everything else _index_removed_vms(result.sites.values())
     pools = tuple(_build_lint_pools(result.objects, removed_vms, everything=everything))
     evaluated_pools = {(pool.owner, pool.pool) for pool in pools} if everything else set()
-    sites = {site_id: _build_lint_site(site, evaluated_pools) for site_id, site in result.sites.items()}
-    if literal_only:  # such rules simulate no placements
+    sites = {
+        site_id: _build_lint_site(site, evaluated_pools) for site_id, site in result.sites.items()
+    }
+    # Such rules simulate no placements.
+    if literal_only:
         sites = {site_id: LintSite(site.id, site.machines) for site_id, site in sites.items()}
     lint_input = LintInput(pools, sites, skus, includes_costless=everything)
     return run_rules(lint_input, configuration.settings.ignored_rules, literal_only=literal_only)
@@ -54,7 +62,8 @@ def _build_lint_site(site: SitePlan, evaluated_pools: Collection[tuple[str, str]
     """Build the facts of a site for the lint rules. The rules simulate placements on the site before the plan; with
     `evaluated_pools`, on the site after the plan, without the VMs of these pools.
     """
-    scheduler = site.base  # the site before the plan
+    # The site before the plan.
+    scheduler = site.base
     if evaluated_pools:
         scheduler = site.scheduler.copy()
         for vm in site.scheduler.list_vms():
@@ -78,7 +87,9 @@ def _index_removed_vms(sites: Iterable[SitePlan]) -> dict[_PoolKey, dict[int, li
             elif isinstance(operation, ReleaseOperation):
                 vm = site.base.get_vm(operation.handle).vm
                 key = (site.id, vm.owner, vm.pool)
-                removed_vms.setdefault(key, {}).setdefault(placed_counts[key], []).append(operation.handle)
+                removed_vms.setdefault(key, {}).setdefault(placed_counts[key], []).append(
+                    operation.handle
+                )
     return removed_vms
 
 
@@ -89,15 +100,23 @@ def _build_lint_pools(
     everything: bool,
 ) -> Iterable[LintPool]:
     """Yield the pools to lint: those with a configurable count. With `everything`, they are sorted by age of object."""
-    entries = sorted(objects.items(), key=lambda item: _build_age_sort_key(item[1])) if everything else objects.items()
+    entries = (
+        sorted(objects.items(), key=lambda item: _build_age_sort_key(item[1]))
+        if everything
+        else objects.items()
+    )
     for address, vm_object in entries:
         demand = vm_object.request.demand
-        if demand is None or vm_object.instance.is_removed:  # no VMs are requested
+        # No VMs are requested.
+        if demand is None or vm_object.instance.is_removed:
             continue
         for pool in demand.pools:
             if pool.count_path:
-                key = demand.site_id, demand.owner, pool.rule_pool or pool.pool  # a pool may have another name in rules
-                lint_pool = _build_lint_pool(address, vm_object, demand, pool, everything=everything)
+                # A pool may have another name in rules.
+                key = demand.site_id, demand.owner, pool.rule_pool or pool.pool
+                lint_pool = _build_lint_pool(
+                    address, vm_object, demand, pool, everything=everything
+                )
                 yield replace(lint_pool, removals=removed_vms.get(key, {}))
 
 
@@ -105,7 +124,8 @@ def _build_age_sort_key(vm_object: VmObject) -> tuple[bool, int]:
     """Return the sort key of an object: existing ones by creation number, then new and replaced ones."""
     prior = vm_object.instance.prior
     if prior is None or vm_object.instance.is_replaced:
-        return True, 0  # True sorts last
+        # True sorts last.
+        return True, 0
     return False, prior.creation
 
 
@@ -117,18 +137,25 @@ def _build_lint_pool(
     for the findings; an object without configuration has none.
     """
     instance, placements = vm_object.instance, vm_object.placements
-    vm_keys = {number: (pool.pool, number) for number in pool.numbers}  # placements are by pool and number
-    newly_placed = placements.new_handles.keys()  # keys of the VMs placed by this plan
-    new_numbers = tuple(number for number, key in vm_keys.items() if everything or key in newly_placed)
+    # placements are by pool and number.
+    vm_keys = {number: (pool.pool, number) for number in pool.numbers}
+    # keys of the VMs placed by this plan.
+    newly_placed = placements.new_handles.keys()
+    new_numbers = tuple(
+        number for number, key in vm_keys.items() if everything or key in newly_placed
+    )
     span = zones_span = None
-    if instance.prepared is not None:  # the object is configured
+    # The object is configured.
+    if instance.prepared is not None:
         span = instance.locate(pool.path)
         zones_span = instance.locate((*pool.path, "availability_zones")) if pool.zones else None
-    ignored_rules: set[str] = set()  # by comments above the block, the pool or its zones
+    # By comments above the block, the pool or its zones.
+    ignored_rules: set[str] = set()
     if instance.block is not None:
         file = instance.block.span.filename
         for commented in (instance.block.span, span, zones_span):
-            if commented is not None and commented.filename == file:  # an override file has lines of its own
+            # An override file has lines of its own.
+            if commented is not None and commented.filename == file:
                 ignored_rules |= instance.block.ignored_rules.get(commented.start.line, frozenset())
     return LintPool(
         address=str(address),
@@ -140,11 +167,14 @@ def _build_lint_pool(
         numbers=pool.numbers,
         new_numbers=new_numbers,
         constraints=pool.constraints,
-        vms={number: placements.vms[key] for number, key in vm_keys.items() if key in placements.vms},
+        vms={
+            number: placements.vms[key] for number, key in vm_keys.items() if key in placements.vms
+        },
         surge=pool.surge_size,
         span=span,
         zones_span=zones_span,
         block=instance.block.header if instance.block is not None else "",
         ignored_rules=frozenset(ignored_rules),
-        is_existing=everything and bool(vm_keys) and newly_placed.isdisjoint(vm_keys.values()),  # none is placed now
+        # None is placed now.
+        is_existing=everything and bool(vm_keys) and newly_placed.isdisjoint(vm_keys.values()),
     )

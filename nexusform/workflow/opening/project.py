@@ -70,12 +70,15 @@ def open_project(context: CommandContext, extra: Sequence[SourceFile] = ()) -> O
     backend, new_problems = open_backend(context, configuration)
     problems += new_problems
     if backend is None or has_errors(problems):
-        # Report all errors of a configuration at once: those of planning, too. Only this needs the import.
+        # Report all errors of a configuration at once: those of planning, too. Only this needs the
+        # import.
         from nexusform.workflow.opening.directory_validation import find_planning_problems
 
         problems += find_planning_problems(context, configuration, problems)
         return OpenResult(project=None, diagnostics=tuple(problems), sources=sources)
-    project = create_project(context, configuration, select_variable_values(configuration, variables), sources, backend)
+    project = create_project(
+        context, configuration, select_variable_values(configuration, variables), sources, backend
+    )
     return OpenResult(project, tuple(problems), sources)
 
 
@@ -101,7 +104,8 @@ def create_project(
 ) -> Project:
     """Create the project of a configuration. `answers` are the saved server responses of a plan, for data sources."""
     remote_states, servers = None, None
-    if _has_data_blocks(configuration.root):  # only these read states and servers
+    # Only these read states and servers.
+    if _has_data_blocks(configuration.root):
         from nexusform.workflow.opening.remote_inputs import RemoteStateReader, ServerResponseCache
 
         remote_states = RemoteStateReader(context, configuration.settings)
@@ -112,7 +116,9 @@ def create_project(
         variables=variables,
         sources=sources,
         registries=build_registries(),
-        files=ConfinedFileAccess(context.confinement, context.merge_limits(configuration.settings.limits).read_mib),
+        files=ConfinedFileAccess(
+            context.confinement, context.merge_limits(configuration.settings.limits).read_mib
+        ),
         backend=backend,
         remote_states=remote_states,
         servers=servers,
@@ -129,7 +135,9 @@ def _has_data_blocks(module: Module) -> bool:
     )
 
 
-def open_backend(context: CommandContext, configuration: Configuration) -> tuple[StateBackend | None, list[Diagnostic]]:
+def open_backend(
+    context: CommandContext, configuration: Configuration
+) -> tuple[StateBackend | None, list[Diagnostic]]:
     """Open the backend of the selected workspace, with encryption if configured; None with errors."""
     backend, problems = choose_backend(configuration.settings, context)
     if backend is None:
@@ -155,7 +163,9 @@ def prepare_backend(
         return None, [*problems, build_error("invalid-workspace", str(problem))]
 
 
-def find_backend(context: CommandContext) -> tuple[StateBackend | None, list[Diagnostic], Mapping[str, SourceFile]]:
+def find_backend(
+    context: CommandContext,
+) -> tuple[StateBackend | None, list[Diagnostic], Mapping[str, SourceFile]]:
     """Return the backend for commands needing only the state, and the files read; None with errors. Errors elsewhere
     in the configuration are ignored; a directory without configuration has the default backend.
     """

@@ -9,12 +9,27 @@ from msgspec.structs import replace
 from nexusform.configuration.body_preparation import build_prepared_body
 from nexusform.configuration.declarations.configuration import DEFAULT_PROVIDER, ProviderBlock
 from nexusform.configuration.reference_checks import check_provider_names
-from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning, convert_problem, has_errors
+from nexusform.diagnostics.diagnostic import (
+    Diagnostic,
+    build_error,
+    build_warning,
+    convert_problem,
+    has_errors,
+)
 from nexusform.diagnostics.phrases import format_first_items, group_by, select_word_form
-from nexusform.interfaces.plugins import CaptureProvider, PermissionedProvider, Provider, ProviderProblem, StateUser
+from nexusform.interfaces.plugins import (
+    CaptureProvider,
+    PermissionedProvider,
+    Provider,
+    ProviderProblem,
+    StateUser,
+)
 from nexusform.json_data.plain_data import format_path, has_unknown_part
 from nexusform.planning.modules.root_outputs import build_inventory_read
-from nexusform.planning.name_resolution.evaluation_settings import PreparedBodyCache, build_evaluation_settings
+from nexusform.planning.name_resolution.evaluation_settings import (
+    PreparedBodyCache,
+    build_evaluation_settings,
+)
 from nexusform.planning.name_resolution.name_evaluation import Evaluation
 from nexusform.planning.plan_request import PlanRequest
 from nexusform.plans.plan import Action, Change, InventoryRead, Plan
@@ -26,7 +41,8 @@ from nexusform.workflow.opening.command_context import CommandContext
 # Name prefix of inventories read by providers.
 PROVIDER_PREFIX: Final = "provider."
 _MAX_NAMES: Final = 5
-_NESTED_TYPE: Final = "nexus_agent_pool"  # shown inside a cluster, so a plan may create it again by mistake
+# shown inside a cluster, so a plan may create it again by mistake.
+_NESTED_TYPE: Final = "nexus_agent_pool"
 
 
 def create_providers(
@@ -39,36 +55,53 @@ def create_providers(
     blocks = request.configuration.root.providers
     problems = list(check_provider_names(request.configuration, PROVIDERS))
     if blocks:
-        no_resource_schemas = PreparedBodyCache({"managed": {}, "data": {}})  # settings of providers refer to none
-        evaluation = Evaluation(build_evaluation_settings(request, no_resource_schemas, request.state))
+        # settings of providers refer to none.
+        no_resource_schemas = PreparedBodyCache({"managed": {}, "data": {}})
+        evaluation = Evaluation(
+            build_evaluation_settings(request, no_resource_schemas, request.state)
+        )
     for key, block in blocks.items():
-        if block.name not in PROVIDERS:  # check_provider_names reports it
+        # check_provider_names reports it.
+        if block.name not in PROVIDERS:
             continue
-        provider, new_problems = _create_configured_provider(key, block, request.state, evaluation, context, exit_stack)
+        provider, new_problems = _create_configured_provider(
+            key, block, request.state, evaluation, context, exit_stack
+        )
         problems += new_problems
         if provider is not None:
             providers[key] = provider
-    if DEFAULT_PROVIDER not in blocks:  # it works without a block
+    # It works without a block.
+    if DEFAULT_PROVIDER not in blocks:
         default = PROVIDERS[DEFAULT_PROVIDER]
-        providers[DEFAULT_PROVIDER] = default.make({}, context.directory, exit_stack, context.confinement)
+        providers[DEFAULT_PROVIDER] = default.make(
+            {}, context.directory, exit_stack, context.confinement
+        )
     return providers, problems
 
 
 def _create_configured_provider(
-    key: str, block: ProviderBlock, state: State, evaluation: Evaluation, context: CommandContext, exit_stack: ExitStack
+    key: str,
+    block: ProviderBlock,
+    state: State,
+    evaluation: Evaluation,
+    context: CommandContext,
+    exit_stack: ExitStack,
 ) -> tuple[Provider | None, list[Diagnostic]]:
     """Create the provider of a block; None with errors. With a sensitive setting, its messages are hidden."""
     settings, problems, is_sensitive = _evaluate_settings(block, PROVIDERS[block.name], evaluation)
     if settings is None:
         return None, problems
     try:
-        address_errors = check_provider_addresses(block, settings, context, is_sensitive=is_sensitive)
+        address_errors = check_provider_addresses(
+            block, settings, context, is_sensitive=is_sensitive
+        )
         if address_errors:
             return None, [*problems, *address_errors]
         provider = _create_provider(key, block.name, settings, state, context, exit_stack)
     except ProviderProblem as problem:
         detail = str(problem)
-        if is_sensitive:  # the message may repeat a setting
+        # The message may repeat a setting.
+        if is_sensitive:
             from nexusform.workflow.opening.redacting_provider import HIDDEN_MESSAGE
 
             detail = HIDDEN_MESSAGE
@@ -83,7 +116,12 @@ def _create_configured_provider(
 
 
 def _create_provider(
-    key: str, name: str, settings: Mapping[str, Any], state: State, context: CommandContext, exit_stack: ExitStack
+    key: str,
+    name: str,
+    settings: Mapping[str, Any],
+    state: State,
+    context: CommandContext,
+    exit_stack: ExitStack,
 ) -> Provider:
     """Create a provider, and give it the parts of the state and the permissions that it uses. `name` is its kind, and
     `key` its name in resources, with an alias if it has one. Raises ProviderProblem.
@@ -98,16 +136,24 @@ def _create_provider(
 
 
 def check_provider_addresses(
-    block: ProviderBlock, settings: Mapping[str, Any], context: CommandContext, *, is_sensitive: bool = False
+    block: ProviderBlock,
+    settings: Mapping[str, Any],
+    context: CommandContext,
+    *,
+    is_sensitive: bool = False,
 ) -> list[Diagnostic]:
     """Return errors for addresses not allowed in a sandboxed run; hide sensitive ones. Raises ProviderProblem."""
     definition = PROVIDERS[block.name]
     errors: list[Diagnostic] = []
-    for address in definition.list_server_urls(settings):  # they receive credentials
+    # They receive credentials.
+    for address in definition.list_server_urls(settings):
         if context.is_allowed(address):
             continue
-        rejection = context.explain_rejection("An address" if is_sensitive else f'The address "{address}"')
-        detail = f"{rejection} {definition.alternative}"  # `alternative`: how to do without the address
+        rejection = context.explain_rejection(
+            "An address" if is_sensitive else f'The address "{address}"'
+        )
+        # `alternative`: how to do without the address.
+        detail = f"{rejection} {definition.alternative}"
         header = _format_block_header(block)
         errors.append(build_error("remote-address-not-allowed", detail, block.span, block=header))
     return errors
@@ -115,24 +161,35 @@ def check_provider_addresses(
 
 def check_provider_blocks(request: PlanRequest) -> list[Diagnostic]:
     """Check the names and settings of provider blocks without creating providers. Unset variables are unknown."""
-    from nexusform.planning.modules.configuration_validation import mark_unset_variables_unknown  # for validate only
+    # For validate only.
+    from nexusform.planning.modules.configuration_validation import mark_unset_variables_unknown
 
     configuration = request.configuration
     problems = list(check_provider_names(configuration, PROVIDERS))
-    no_resource_schemas = PreparedBodyCache({"managed": {}, "data": {}})  # settings of providers refer to no resource
+    # settings of providers refer to no resource.
+    no_resource_schemas = PreparedBodyCache({"managed": {}, "data": {}})
     settings = build_evaluation_settings(request, no_resource_schemas, request.state)
-    evaluation = Evaluation(mark_unset_variables_unknown(settings, configuration, request.variables))
+    evaluation = Evaluation(
+        mark_unset_variables_unknown(settings, configuration, request.variables)
+    )
     scope = evaluation.build_scope(evaluation.root)
     for block in configuration.root.providers.values():
-        if block.name not in PROVIDERS:  # check_provider_names reports it
+        # check_provider_names reports it.
+        if block.name not in PROVIDERS:
             continue
-        body, new_problems = build_prepared_body(block.body, PROVIDERS[block.name].settings, block.span)
+        body, new_problems = build_prepared_body(
+            block.body, PROVIDERS[block.name].settings, block.span
+        )
         if not has_errors(new_problems):
             # Values are not used here: `create_providers` evaluates them again.
-            _values, _sensitive_paths, evaluation_problems = body.evaluate(scope, allows_ephemeral=True)
+            _values, _sensitive_paths, evaluation_problems = body.evaluate(
+                scope, allows_ephemeral=True
+            )
             new_problems += evaluation_problems
         header = _format_block_header(block)
-        problems += [problem if problem.block else replace(problem, block=header) for problem in new_problems]
+        problems += [
+            problem if problem.block else replace(problem, block=header) for problem in new_problems
+        ]
     return [*problems, *evaluation.diagnostics]
 
 
@@ -143,16 +200,20 @@ def _evaluate_settings(
     body, problems = build_prepared_body(block.body, kind.settings, block.span)
     if has_errors(problems):
         return None, problems, False
-    known_count = len(evaluation.diagnostics)  # earlier blocks share the evaluation
+    # earlier blocks share the evaluation.
+    known_count = len(evaluation.diagnostics)
     scope = evaluation.build_scope(evaluation.root)
     values, sensitive_paths, new_problems = body.evaluate(scope, allows_ephemeral=True)
     is_sensitive = bool(sensitive_paths)
     problems += [*evaluation.diagnostics[known_count:], *new_problems]
     # Displayed settings become visible attributes of objects, so no part of them may be sensitive.
-    sensitive_path = next((path for path in sensitive_paths if kind.displayed_settings & set(path)), None)
+    sensitive_path = next(
+        (path for path in sensitive_paths if kind.displayed_settings & set(path)), None
+    )
     if sensitive_path is not None:
         detail = (
-            f'"{format_path(sensitive_path)}" is sensitive, but an answer of a provider becomes a visible attribute. '
+            f'"{format_path(sensitive_path)}" is sensitive, but an answer of a provider becomes a '
+            "visible attribute. "
             "Use a value that is not secret, or mark it with nonsensitive()."
         )
         span, header = body.locate(sensitive_path), _format_block_header(block)
@@ -163,10 +224,13 @@ def _evaluate_settings(
     if unknown_names:
         span = body.locate((unknown_names[0],))
         detail = (
-            f"Provider settings must be known before the plan; {', '.join(unknown_names)} is known only later. Use "
+            f"Provider settings must be known before the plan; {', '.join(unknown_names)} is "
+            "known only later. Use "
             "variables, locals and literals."
         )
-        problem = build_error("provider-configuration-unknown", detail, span, block=_format_block_header(block))
+        problem = build_error(
+            "provider-configuration-unknown", detail, span, block=_format_block_header(block)
+        )
         return None, [*problems, problem], is_sensitive
     return values, problems, is_sensitive
 
@@ -177,7 +241,9 @@ def _format_block_header(block: ProviderBlock) -> str:
 
 def list_objects(state: State, provider: str) -> list[tuple[Address, ObjectState]]:
     """List the objects of a state created by a provider, sorted by address."""
-    objects = {address: item for address, item in state.list_current_objects() if item.provider == provider}
+    objects = {
+        address: item for address, item in state.list_current_objects() if item.provider == provider
+    }
     return [(address, objects[address]) for address in sorted(objects, key=compute_address_order)]
 
 
@@ -195,12 +261,15 @@ def collect_provider_diagnostics(plan: Plan, providers: Mapping[str, Provider]) 
     for provider in providers.values():
         for problem in provider.list_warnings():
             is_known = (problem.id, problem.brief) in known_findings
-            if not is_known and problem.address not in deleted:  # "" for a problem of no single object
+            # "" for a problem of no single object.
+            if not is_known and problem.address not in deleted:
                 diagnostics.append(convert_problem(problem))
     return diagnostics
 
 
-def list_captured_inventories(providers: Mapping[str, Provider], now: str) -> tuple[InventoryRead, ...]:
+def list_captured_inventories(
+    providers: Mapping[str, Provider], now: str
+) -> tuple[InventoryRead, ...]:
     """Return an inventory with the capture time for each site read by a provider from a captured file."""
     inventories: list[InventoryRead] = []
     for key, provider in sorted(providers.items()):
@@ -218,24 +287,39 @@ def check_existing_objects(plan: Plan, providers: Mapping[str, Provider]) -> lis
         problems += list(_check_existing_workloads(created, providers))
         for change in created:
             provider = providers.get(change.provider)
-            if change.address.type != _NESTED_TYPE or provider is None or not provider.observes_objects:
-                continue  # no agent pool, or no site to read
+            if (
+                change.address.type != _NESTED_TYPE
+                or provider is None
+                or not provider.observes_objects
+            ):
+                # No agent pool, or no site to read.
+                continue
             if provider.find(change.address.type, change.id) is not None:
                 detail = (
-                    f"{change.id} already exists on the site, and this plan would re-create its VMs. Import it: write "
-                    f'a block import {{ to = {change.address}, id = "{change.id}" }} with one argument per line, and '
+                    f"{change.id} already exists on the site, and this plan would re-create its "
+                    "VMs. Import it: write "
+                    f'a block import {{ to = {change.address}, id = "{change.id}" }} with one '
+                    "argument per line, and "
                     "remove the agent_pool block of that name from the cluster."
                 )
-                problems.append(build_error("object-already-exists", detail, change.source, block=change.block))
+                problems.append(
+                    build_error("object-already-exists", detail, change.source, block=change.block)
+                )
     except ProviderProblem as problem:
         problems.append(build_error("refresh-failed", str(problem)))
     return problems
 
 
-def _check_existing_workloads(created: Sequence[Change], providers: Mapping[str, Provider]) -> Iterator[Diagnostic]:
+def _check_existing_workloads(
+    created: Sequence[Change], providers: Mapping[str, Provider]
+) -> Iterator[Diagnostic]:
     """Yield a warning per provider with clusters or VMs to create, but already existing on its site."""
     by_provider = group_by(created, lambda change: change.provider)
-    observing = {name: item for name, item in providers.items() if name in by_provider and item.observes_objects}
+    observing = {
+        name: item
+        for name, item in providers.items()
+        if name in by_provider and item.observes_objects
+    }
     if not observing:
         return
     from nexusform.providers.optional_provider_interfaces import WorkloadListingProvider
@@ -244,14 +328,18 @@ def _check_existing_workloads(created: Sequence[Change], providers: Mapping[str,
         if not isinstance(provider, WorkloadListingProvider):
             continue
         existing_ids, changes = provider.list_workload_ids(), by_provider[name]
-        existing = [str(item.address) for item in changes if (item.address.type, item.id) in existing_ids]
+        existing = [
+            str(item.address) for item in changes if (item.address.type, item.id) in existing_ids
+        ]
         if existing:
             word_forms = ("object to create already exists", "objects to create already exist")
             objects = select_word_form(len(existing), *word_forms)
             yield build_warning(
                 "unrecorded-objects",
                 f"{len(existing)} {objects} on the site, but not in the state: "
-                f"{format_first_items(existing, _MAX_NAMES)}. Their predicted placement ignores this. Restore the "
-                "state, or import the site (`nexusform import -from=...`). If another tool has just created them, "
+                f"{format_first_items(existing, _MAX_NAMES)}. Their predicted placement ignores "
+                "this. Restore the "
+                "state, or import the site (`nexusform import -from=...`). If another tool has "
+                "just created them, "
                 "apply records them as they are.",
             )

@@ -26,7 +26,8 @@ from nexusform.providers.optional_provider_interfaces import (
 )
 
 HIDDEN_MESSAGE: Final = (
-    "The message of the provider is hidden because a setting of it is sensitive. To see the message, use "
+    "The message of the provider is hidden because a setting of it is sensitive. To see the "
+    "message, use "
     "nonsensitive()."
 )
 
@@ -46,7 +47,9 @@ def _hide_messages() -> Iterator[None]:
     except StepPending:
         raise StepPending(HIDDEN_MESSAGE) from None
     except ProviderProblem as problem:
-        hidden = ProviderProblem(HIDDEN_MESSAGE, object_exists=problem.object_exists, attributes=problem.attributes)
+        hidden = ProviderProblem(
+            HIDDEN_MESSAGE, object_exists=problem.object_exists, attributes=problem.attributes
+        )
         hidden.is_partial = problem.is_partial
         raise hidden from None
 
@@ -83,7 +86,10 @@ class _RedactingValidator(_RedactingProvider):
     def validate_changes(self, requests: Sequence[ChangeRequest]) -> list[tuple[int, Problem]]:
         with _hide_messages():
             problems = self._provider.validate_changes(requests)
-        return [(index, replace(problem, detail=HIDDEN_MESSAGE, brief="")) for index, problem in problems]
+        return [
+            (index, replace(problem, detail=HIDDEN_MESSAGE, brief=""))
+            for index, problem in problems
+        ]
 
 
 class _RedactingDryRunReporter(_RedactingProvider):
@@ -110,7 +116,9 @@ class _RedactingIdentifiedProvider(_RedactingProvider):
     def has_fixed_identity(self) -> bool:
         return cast("bool", self._provider.has_fixed_identity)
 
-    def compare_identity(self, recorded: Mapping[str, Any], observed: Mapping[str, Any]) -> IdentityComparison:
+    def compare_identity(
+        self, recorded: Mapping[str, Any], observed: Mapping[str, Any]
+    ) -> IdentityComparison:
         comparison = cast("IdentityComparison", self._provider.compare_identity(recorded, observed))
         return replace(comparison, difference=HIDDEN_MESSAGE if comparison.difference else "")
 

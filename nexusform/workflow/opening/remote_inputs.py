@@ -56,20 +56,24 @@ class RemoteStateReader(Struct, frozen=True):
         stored, diagnostics = read_stored_state(backend)
         for diagnostic in diagnostics:
             detail = diagnostic.detail
-            if diagnostic.id == "encrypted-state":  # name the missing setting
+            # name the missing setting.
+            if diagnostic.id == "encrypted-state":
                 detail = (
                     "The state is encrypted, and this block has no decryption method. Add "
-                    "`remote_state_data_sources` to the `encryption` block. It needs a `default`, or a "
+                    "`remote_state_data_sources` to the `encryption` block. It needs a `default`, "
+                    "or a "
                     f'`remote_state_data_source "{query.reader}"` that names the method.'
                 )
             problems.append(Problem((), diagnostic.id, detail, diagnostic.severity))
         if stored is None:
             return None, problems
-        if not stored.state.lineage:  # nothing was ever written
+        # Nothing was ever written.
+        if not stored.state.lineage:
             missing_problem = Problem(
                 (),
                 "missing-remote-state",
-                f'There is no state at {backend.describe()} (workspace "{query.workspace}"). Apply its '
+                f'There is no state at {backend.describe()} (workspace "{query.workspace}"). '
+                "Apply its "
                 "configuration first, or correct backend, config or workspace of this block.",
             )
             return None, [*problems, missing_problem]
@@ -86,17 +90,28 @@ class RemoteStateReader(Struct, frozen=True):
             return None, [Problem(("config",), "remote-address-not-allowed", rejection)]
         try:
             max_bytes = context.get_max_file_size(self.settings.limits)
-            directories = Directories(context.directory, context.data_directory, context.confinement, max_bytes)
+            directories = Directories(
+                context.directory, context.data_directory, context.confinement, max_bytes
+            )
             kind = BACKENDS[query.backend]
             plain_backend = kind.open_backend(settings, directories)
         except BackendProblem as problem:
             return None, [Problem(("config",), "backend-open-failed", str(problem))]
         warning = kind.explain_unverified_server(settings)
-        problems += [Problem(("config",), "unverified-server", warning, Severity.WARNING)] if warning else []
+        problems += (
+            [Problem(("config",), "unverified-server", warning, Severity.WARNING)]
+            if warning
+            else []
+        )
         from nexusform.workflow.opening.encryption_settings import wrap_remote_backend
 
-        backend, new_problems = wrap_remote_backend(plain_backend, query.reader, self.settings, context)
-        problems += [Problem((), diagnostic.id, diagnostic.detail, diagnostic.severity) for diagnostic in new_problems]
+        backend, new_problems = wrap_remote_backend(
+            plain_backend, query.reader, self.settings, context
+        )
+        problems += [
+            Problem((), diagnostic.id, diagnostic.detail, diagnostic.severity)
+            for diagnostic in new_problems
+        ]
         if backend is None:
             return None, problems
         try:
@@ -110,7 +125,9 @@ def _evaluate_settings(query: RemoteStateQuery) -> tuple[dict[str, Any] | None, 
     kind = BACKENDS.get(query.backend)
     if kind is None:
         suggestion = suggest_name(query.backend, BACKENDS)
-        detail = f'There is no backend "{query.backend}". Known are: {", ".join(BACKENDS)}.{suggestion}'
+        detail = (
+            f'There is no backend "{query.backend}". Known are: {", ".join(BACKENDS)}.{suggestion}'
+        )
         return None, [Problem(("backend",), "unknown-backend", detail)]
     if not isinstance(query.config, Mapping):
         detail = "An object is needed: config = { NAME = VALUE, ... }."
@@ -120,21 +137,28 @@ def _evaluate_settings(query: RemoteStateQuery) -> tuple[dict[str, Any] | None, 
     problems: list[Problem] = []
     for name, value in query.config.items():
         if name not in attributes:
-            detail = f'The backend "{query.backend}" has no setting "{name}".{suggest_name(name, attributes)}'
+            detail = (
+                f'The backend "{query.backend}" has no setting '
+                f'"{name}".{suggest_name(name, attributes)}'
+            )
             problems.append(Problem(("config",), "unknown-backend-setting", detail))
         elif value is not None:
             values[name] = _convert_setting(name, value, attributes[name], problems)
     required_names = [name for name, attribute in attributes.items() if attribute.required]
     missing = [f'"{name}"' for name in required_names if name not in values]
-    if missing and not problems:  # a misspelled name explains a missing one
+    # A misspelled name explains a missing one.
+    if missing and not problems:
         detail = f'The backend "{query.backend}" needs {" and ".join(missing)} in config.'
         problems.append(Problem(("config",), "missing-backend-setting", detail))
     return (None if problems else values), problems
 
 
-def _convert_setting(name: str, value: Any, attribute: AttributeSchema, problems: list[Problem]) -> Any:
+def _convert_setting(
+    name: str, value: Any, attribute: AttributeSchema, problems: list[Problem]
+) -> Any:
     """Convert one setting to a bool or text; None with a new entry in `problems` if it is neither."""
-    is_bool = isinstance(value, bool)  # a bool is also an int
+    # A bool is also an int.
+    is_bool = isinstance(value, bool)
     expected_type = "a string"
     if attribute.type == BOOL:
         if is_bool or value in ("true", "false"):
@@ -144,7 +168,11 @@ def _convert_setting(name: str, value: Any, attribute: AttributeSchema, problems
         return value
     elif isinstance(value, int | Fraction) and not is_bool:
         return format_number(Fraction(value))
-    problems.append(Problem(("config",), "invalid-backend-setting", f'config: "{name}" must be {expected_type}.'))
+    problems.append(
+        Problem(
+            ("config",), "invalid-backend-setting", f'config: "{name}" must be {expected_type}.'
+        )
+    )
     return None
 
 
@@ -162,7 +190,8 @@ class ServerResponseCache(Struct, frozen=True):
         """Return the response to a query, from `answers` if fetched before. Raises ExternalQueryProblem."""
         key = build_query_key(question)
         if key not in self.answers:
-            module, _, name = question.reader.partition(":")  # MODULE:FUNCTION, loaded on first use
+            # MODULE:FUNCTION, loaded on first use.
+            module, _, name = question.reader.partition(":")
             reader = cast("Reader", getattr(import_module(module), name))
             self.answers[key] = reader(question.arguments, self.context.kubeconfig_trust)
         return self.answers[key]

@@ -13,7 +13,8 @@ from nexusform.interfaces.state_storage import BackendProblem, StateBackend, is_
 from nexusform.schemas.block_schema import BlockSchema
 from nexusform.state.objects import EMPTY, State
 
-if TYPE_CHECKING:  # most states have no journal
+# Most states have no journal.
+if TYPE_CHECKING:
     from nexusform.state.journal import OpenStepIntent
     from nexusform.state.state_draft import UnfinishedApply
 
@@ -63,7 +64,8 @@ def read_stored_state(
         return None, [build_error("unreadable-state", str(problem))]
     state: State | None = EMPTY
     problems: list[Diagnostic] = []
-    if is_encrypted(document or (lines[0] if lines else b"")):  # with keys, the backend returns decrypted documents
+    # With keys, the backend returns decrypted documents.
+    if is_encrypted(document or (lines[0] if lines else b"")):
         from nexusform.workflow.opening.encryption_settings import format_missing_settings
 
         detail = format_missing_settings(backend.describe(), "state")
@@ -74,11 +76,14 @@ def read_stored_state(
         state, problems = state_codec.decode_state(document, backend.describe(), types)
     if state is None:
         return None, problems
-    if not lines:  # no journal: the digest is of the document itself
+    # No journal: the digest is of the document itself.
+    if not lines:
         return StoredState(state, digest=sha256(document or b"").hexdigest()), problems
     from nexusform.workflow.opening.journal_replay import replay_journal
 
-    draft, changes, new_problems = replay_journal(state, lines, f"journal of {backend.describe()}", types or {})
+    draft, changes, new_problems = replay_journal(
+        state, lines, f"journal of {backend.describe()}", types or {}
+    )
     problems += new_problems
     if draft is None:
         return None, problems
@@ -86,7 +91,8 @@ def read_stored_state(
     stored = StoredState(
         replayed_state,
         tuple(draft.list_open_intents()),
-        has_journal=bool(changes),  # a plan alone is no change
+        # A plan alone is no change.
+        has_journal=bool(changes),
         digest=compute_state_digest(replayed_state),
         remaining=draft.build_unfinished_apply(),
     )

@@ -27,27 +27,36 @@ from nexusform.files.regular_files import (
 from nexusform.files.run_log import log_event
 from nexusform.interfaces.plugins import FileProblem
 
-SIZE_CAP: Final = 64 * 1024 * 1024  # bytes per file()
+# bytes per file().
+SIZE_CAP: Final = 64 * 1024 * 1024
 _COMMIT_VARIABLES: Final = ("GITHUB_SHA", "CI_COMMIT_SHA", "BUILD_SOURCEVERSION")
 _COMMIT_PATTERN: Final = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
-_MAX_REFERENCE_BYTES: Final = 1 << 24  # bytes of a file in .git
-_SYSTEM_STREAM: Final = re.compile(r"/dev/(?:std(?:in|out|err)|fd/\d+)|/proc/(?:self|thread-self|\d+)/(?:.*/)?fd/\d+")
+# bytes of a file in .git.
+_MAX_REFERENCE_BYTES: Final = 1 << 24
+_SYSTEM_STREAM: Final = re.compile(
+    r"/dev/(?:std(?:in|out|err)|fd/\d+)|/proc/(?:self|thread-self|\d+)/(?:.*/)?fd/\d+"
+)
 
 # A plan, a key, another binary file, or JSON other than our reports and exports.
 _FOREIGN_DOCUMENT: Final = re.compile(
-    rb'(?!\s*\{\s*"(?:format_version|\$schema": "https://docs\.oasis|event": "(?:REQ|COMM)|//": "Written by nexusform|'
+    rb'(?!\s*\{\s*"(?:format_version|\$schema": "https://docs\.oasis|event": "(?:REQ|COMM)|//": '
+    rb'"Written by nexusform|'
     rb'[^"]+": \{\s*"vnfInstanceId))(?:\s*[{\[]|PK|-----BEGIN|[^\0]*\0)'
 )
 
 
-def read_file(path: str, max_bytes: int, confinement: Confinement = UNCONFINED, *, hint: str = "") -> bytes:
+def read_file(
+    path: str, max_bytes: int, confinement: Confinement = UNCONFINED, *, hint: str = ""
+) -> bytes:
     """Read a file of at most `max_bytes`; `hint` explains how to allow more. Raises FileProblem."""
     log_event("debug", "file read", path=path)
     with _convert_os_errors_to_file_problems(path, max_bytes, hint):
         return read_regular(confinement.resolve(path), max_bytes)
 
 
-def open_file(path: str, max_bytes: int, confinement: Confinement = UNCONFINED, *, hint: str = "") -> BinaryIO:
+def open_file(
+    path: str, max_bytes: int, confinement: Confinement = UNCONFINED, *, hint: str = ""
+) -> BinaryIO:
     """Open a file for reading in pieces, with the checks of `read_file`."""
     log_event("debug", "file read", path=path)
     with _convert_os_errors_to_file_problems(path, max_bytes, hint):
@@ -75,10 +84,13 @@ def _convert_os_errors_to_file_problems(path: str, max_bytes: int, hint: str) ->
 class ConfinedFileAccess:
     """Bounded reads of regular files within a confinement."""
 
-    def __init__(self, confinement: Confinement = UNCONFINED, budget_mib: int = DEFAULT.read_mib) -> None:
+    def __init__(
+        self, confinement: Confinement = UNCONFINED, budget_mib: int = DEFAULT.read_mib
+    ) -> None:
         self._confinement = confinement
         self._budget_mib = budget_mib
-        self._read_bytes = 0  # bytes so far
+        # bytes so far.
+        self._read_bytes = 0
 
     def read(self, path: str) -> bytes:
         """Return the whole content. Raises FileProblem for missing, special or too large files. Raises
@@ -87,8 +99,10 @@ class ConfinedFileAccess:
         remaining_bytes = (self._budget_mib << 20) - self._read_bytes
         if remaining_bytes <= 0:
             detail = (
-                f'"{path}" is not read: this run already read {self._budget_mib:,} MiB of files, the '
-                f"limit. To read more, raise the limit: -limit=read_mib=N or {VARIABLE_PREFIX}READ_MIB=N."
+                f'"{path}" is not read: this run already read {self._budget_mib:,} MiB of files, '
+                "the "
+                "limit. To read more, raise the limit: -limit=read_mib=N or "
+                f"{VARIABLE_PREFIX}READ_MIB=N."
             )
             raise DiagnosticsError(build_error("read-budget", detail))
         content = read_file(path, SIZE_CAP, self._confinement)
@@ -129,7 +143,9 @@ class ConfinedFileAccess:
         if not path.startswith("~"):
             return path
         if self._confinement.root:
-            raise _create_outside_error(path, OutsideConfinement(self._confinement.root, self._confinement.reason))
+            raise _create_outside_error(
+                path, OutsideConfinement(self._confinement.root, self._confinement.reason)
+            )
         try:
             return str(Path(path).expanduser())
         except RuntimeError:
@@ -153,7 +169,8 @@ class ConfinedFileAccess:
         except OutsideConfinement as problem:
             raise _create_outside_error(str(path), problem) from None
         except (OSError, ValueError):
-            return False  # for example a name longer than any file system allows
+            # For example a name longer than any file system allows.
+            return False
 
 
 def _create_outside_error(path: str, problem: OutsideConfinement) -> FileProblem:
@@ -172,7 +189,9 @@ class SystemClock:
         time.sleep(seconds)
 
 
-def find_commit(directory: str, environment: Mapping[str, str], confinement: Confinement = UNCONFINED) -> str:
+def find_commit(
+    directory: str, environment: Mapping[str, str], confinement: Confinement = UNCONFINED
+) -> str:
     """Return the checked-out commit from the CI environment, else (if unconfined) from .git; "" if unknown. The
     program git does not run, because its configuration in a work tree may start programs.
     """
@@ -186,14 +205,18 @@ def find_commit(directory: str, environment: Mapping[str, str], confinement: Con
 
 def _find_checked_out_commit(directory: Path) -> str:
     """Return the commit in HEAD of the work tree around a directory; "" if unknown."""
-    top = next((folder for folder in (directory, *directory.parents) if (folder / ".git").exists()), None)
+    top = next(
+        (folder for folder in (directory, *directory.parents) if (folder / ".git").exists()), None
+    )
     if top is None:
         return ""
     git = top / ".git"
     try:
-        if git.is_file():  # a further work tree, or a submodule
+        # A further work tree, or a submodule.
+        if git.is_file():
             git = top / _read_line(git).removeprefix("gitdir: ")
-        common_git = git  # the directory with the branches: of a further work tree, that of the main one
+        # The directory with the branches: of a further work tree, that of the main one.
+        common_git = git
         if (git / "commondir").exists():
             common_git = git / _read_line(git / "commondir")
         commit = _read_line(git / "HEAD")
@@ -201,7 +224,8 @@ def _find_checked_out_commit(directory: Path) -> str:
             commit = _find_branch_commit(git, common_git, commit.removeprefix("ref: "))
     except (OSError, UnicodeDecodeError):
         return ""
-    return commit if _COMMIT_PATTERN.fullmatch(commit) else ""  # "" for damaged files
+    # "" for damaged files.
+    return commit if _COMMIT_PATTERN.fullmatch(commit) else ""
 
 
 def _read_line(path: Path) -> str:
@@ -220,7 +244,9 @@ def _find_branch_commit(git: Path, common: Path, name: str) -> str:
     return ""
 
 
-def write_output(path: str, content: bytes | Iterable[bytes], *, private: bool = False, durable: bool = True) -> None:
+def write_output(
+    path: str, content: bytes | Iterable[bytes], *, private: bool = False, durable: bool = True
+) -> None:
     """Write a file atomically, also in pieces; `private` restricts access to the owner. A file not `durable` is for
     this command only, so it is not synced. A link is replaced, not followed, because an untrusted work tree may
     contain any link. A pipe or /dev/stdout is written directly. Raises OSError.
@@ -232,7 +258,8 @@ def write_output(path: str, content: bytes | Iterable[bytes], *, private: bool =
         return
     write_file_atomically(target, content, PRIVATE if private else 0o666, durable=durable)
     if private:
-        target.chmod(PRIVATE)  # an older file may be readable by others
+        # An older file may be readable by others.
+        target.chmod(PRIVATE)
 
 
 def may_be_input(path: str, confinement: Confinement) -> bool:
@@ -243,10 +270,14 @@ def may_be_input(path: str, confinement: Confinement) -> bool:
     try:
         with os.fdopen(open_regular_file(confinement.resolve_path_of_operator(path)), "rb") as file:
             head = file.read(4096)
-    except OSError:  # no file, or a link to replace
+    except OSError:
+        # No file, or a link to replace.
         return False
-    is_data = target.suffix in (".csv", ".yaml", ".yml", ".tftpl")  # our outputs of this kind have these beginnings
-    is_foreign = is_data and not head.startswith((b"kind,address,", b"# Written by nexusform", b"#!"))
+    # our outputs of this kind have these beginnings.
+    is_data = target.suffix in (".csv", ".yaml", ".yml", ".tftpl")
+    is_foreign = is_data and not head.startswith(
+        (b"kind,address,", b"# Written by nexusform", b"#!")
+    )
     return bool(head) and (is_foreign or bool(_FOREIGN_DOCUMENT.match(head)))
 
 

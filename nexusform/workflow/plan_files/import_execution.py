@@ -27,14 +27,22 @@ def import_with_new_file(
         return problems, opened.sources
     with begin_run(opened.project, "OperationTypeImport", locking, notices=notices) as run:
         written_problems = write_objects(run) if run.is_ready else []
-        failed_ids = {problem.id for problem in select_errors([*run.diagnostics, *written_problems])}
-        if failed_ids & {"unwritable-journal", "unwritable-state", "state-save-failed"} and run.is_ready:
+        failed_ids = {
+            problem.id for problem in select_errors([*run.diagnostics, *written_problems])
+        }
+        if (
+            failed_ids & {"unwritable-journal", "unwritable-state", "state-save-failed"}
+            and run.is_ready
+        ):
             detail = (
-                f'The state may have the objects although writing it failed, so "{path}" was kept. When the backend '
-                f'works again, run `nexusform plan`. If it creates objects, delete "{path}" and import again.'
+                f'The state may have the objects although writing it failed, so "{path}" was '
+                "kept. When the backend "
+                f'works again, run `nexusform plan`. If it creates objects, delete "{path}" and '
+                "import again."
             )
             written_problems.append(build_error("import-result-unknown", detail))
         elif failed_ids:
             Path(path).unlink()
-    # At its end, the block above may add a failed release of the lock. The state has the objects, so the file stays.
+    # At its end, the block above may add a failed release of the lock. The state has the objects,
+    # so the file stays.
     return [*problems, *written_problems, *run.diagnostics], opened.sources

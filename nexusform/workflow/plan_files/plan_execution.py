@@ -12,7 +12,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.applying.answer_comparison import WrongPrediction
-from nexusform.applying.apply_recorder import ApplyRecorder, build_opening_records, build_start_record
+from nexusform.applying.apply_recorder import (
+    ApplyRecorder,
+    build_opening_records,
+    build_start_record,
+)
 from nexusform.applying.events import ExecutionOptions, StepEvent, StepListener, StepOutcome
 from nexusform.applying.executor import ApplyResult, execute_plan
 from nexusform.applying.prediction_checks import (
@@ -53,7 +57,8 @@ from nexusform.workflow.runs.run import Run, build_base_request, build_plan_requ
 
 RESCUE: Final = "errored.nfstate"
 _SENSITIVE_VALUE: Final = "(sensitive value)"
-_MAX_LISTED: Final = 5  # wrong predictions in one message
+# wrong predictions in one message.
+_MAX_LISTED: Final = 5
 
 
 class PlanApplyOptions(ExecutionOptions, frozen=True):
@@ -91,34 +96,48 @@ class ApplyOutcome(Struct, frozen=True):
         )
 
 
-def apply_plan(run: Run, plan: Plan, listener: StepListener, options: PlanApplyOptions) -> ApplyOutcome:
+def apply_plan(
+    run: Run, plan: Plan, listener: StepListener, options: PlanApplyOptions
+) -> ApplyOutcome:
     """Apply a plan to the state of the run; with errors before the first step, return them with the unchanged state."""
     state, earlier_apply = run.stored.state, run.stored.remaining
     unchanged = ApplyResult(state, end_events=())
-    identity_problems = run.check_identities(plan.providers) if plan.steps else []  # only steps use providers
+    # Only steps use providers.
+    identity_problems = run.check_identities(plan.providers) if plan.steps else []
     if has_errors(identity_problems):
         return ApplyOutcome(unchanged, tuple(identity_problems))
     # Planning again adds values known only now, such as `timestamp()`.
-    plan, problems = finalize_plan(plan, build_plan_request(run.project, run.stored, plan), make_plan)
+    plan, problems = finalize_plan(
+        plan, build_plan_request(run.project, run.stored, plan), make_plan
+    )
     if problems:
         return ApplyOutcome(unchanged, tuple(problems))
     recorder = ApplyRecorder(run.project.backend, state)
     start = build_start_record(plan, state, str(uuid.uuid4()), options.plan_digest)
-    opening_records = build_opening_records(plan, state)  # moves, imports and changes without a step
+    # moves, imports and changes without a step.
+    opening_records = build_opening_records(plan, state)
     if not opening_records and not plan.steps and not plan.has_changes:
         # Nothing to write, except re-encryption after a key change.
         return ApplyOutcome(unchanged, tuple(_rewrite_with_current_encryption(run)))
-    plan_records: list[PlanPart] = []  # the plan file in pieces, for `apply -resume`
+    # The plan file in pieces, for `apply -resume`.
+    plan_records: list[PlanPart] = []
     if plan.steps:
-        document = plan_file.write_plan_file(record_evaluation(plan, run.project), run.project.configuration.file_texts)
-        plan_records = build_plan_parts(document, count_steps(plan), options.plan_digest, start.lineage, start.serial)
-    # The start marks the plan as applied. So write it after the plan: the journal may be cut off by a crash.
+        document = plan_file.write_plan_file(
+            record_evaluation(plan, run.project), run.project.configuration.file_texts
+        )
+        plan_records = build_plan_parts(
+            document, count_steps(plan), options.plan_digest, start.lineage, start.serial
+        )
+    # The start marks the plan as applied. So write it after the plan: the journal may be cut off by
+    # a crash.
     for record in (*plan_records, start, *opening_records):
         recorder.add_record(record)
     outcome = _execute_plan(run, plan, recorder, listener, options)
     if earlier_apply is None:
         return outcome
-    return replace(outcome, diagnostics=(_build_replanned_warning(earlier_apply, plan), *outcome.diagnostics))
+    return replace(
+        outcome, diagnostics=(_build_replanned_warning(earlier_apply, plan), *outcome.diagnostics)
+    )
 
 
 def apply_remaining_steps(
@@ -130,22 +149,34 @@ def apply_remaining_steps(
     if run.stored.remaining is not None and state.serial < run.stored.remaining.serial:
         # The start of this apply, with its serial, is not recorded in the state yet.
         serial = run.stored.remaining.serial
-        start = ApplyStart(state.lineage, serial, state.nexusform_version, state.catalogue, providers=state.providers)
+        start = ApplyStart(
+            state.lineage,
+            serial,
+            state.nexusform_version,
+            state.catalogue,
+            providers=state.providers,
+        )
         recorder.add_record(start)
     remaining_ids = {step.id for step in remaining_steps.plan.steps}
     unverified: list[Step] = []
-    if remaining_steps.was_interrupted:  # a killed run did not reach the verification of its predictions
-        unverified = [step for step in remaining_steps.saved_plan.plan.steps if step.id not in remaining_ids]
+    # A killed run did not reach the verification of its predictions.
+    if remaining_steps.was_interrupted:
+        unverified = [
+            step for step in remaining_steps.saved_plan.plan.steps if step.id not in remaining_ids
+        ]
     return _execute_plan(run, remaining_steps.plan, recorder, listener, options, unverified)
 
 
 def _build_replanned_warning(remaining: UnfinishedApply, plan: Plan) -> Diagnostic:
     """Build the warning about an unfinished apply replaced by this plan."""
     target_note = "; -target and -exclude skipped the rest" if plan.targets or plan.excludes else ""
-    step_text = format_count(remaining.remaining_steps, "step") if remaining.remaining_steps else "no step"
+    step_text = (
+        format_count(remaining.remaining_steps, "step") if remaining.remaining_steps else "no step"
+    )
     return build_warning(
         "replanned-steps",
-        f"An earlier apply (serial {remaining.serial}) left {step_text} unfinished. This plan replaces it: "
+        f"An earlier apply (serial {remaining.serial}) left {step_text} unfinished. This plan "
+        "replaces it: "
         f"it starts from the current state and includes the remaining changes{target_note}.",
     )
 
@@ -163,32 +194,55 @@ def _execute_plan(
     completed before an interruption: their predictions are verified now.
     """
     # Write-only arguments are not in the plan, so they are evaluated here.
-    write_only, problems = evaluate_write_only(plan, build_plan_request(run.project, run.stored, plan))
+    write_only, problems = evaluate_write_only(
+        plan, build_plan_request(run.project, run.stored, plan)
+    )
     if problems:
         return ApplyOutcome(ApplyResult(run.stored.state, end_events=()), tuple(problems))
     for provider in run.providers.values():
         if isinstance(provider, PlanAwareProvider):
-            provider.set_plan_responses(plan.basis.answers)  # of servers to data blocks
-    types, execution_options = run.project.registries.resource_types, replace(options, write_only=write_only)
+            # Of servers to data blocks.
+            provider.set_plan_responses(plan.basis.answers)
+    types, execution_options = (
+        run.project.registries.resource_types,
+        replace(options, write_only=write_only),
+    )
     applied = execute_plan(
-        plan, recorder, run.providers, types, clock=run.clock, listener=listener, options=execution_options
+        plan,
+        recorder,
+        run.providers,
+        types,
+        clock=run.clock,
+        listener=listener,
+        options=execution_options,
     )
     wrong_certain = _verify_predictions(run, plan, recorder, applied, unverified)
-    # Not wrong: in a tie, the placement rules allow the observed machine as well as the predicted one.
+    # Not wrong: in a tie, the placement rules allow the observed machine as well as the predicted
+    # one.
     ties = select_tied(plan, applied.wrong_predictions, recorder.get_state())
     wrong = tuple(prediction for prediction in applied.wrong_predictions if prediction not in ties)
     applied = replace(applied, wrong_predictions=wrong, ties=tuple(ties))
     results = _compute_final_results(run, plan, applied)
     recorder.add_record(ApplyEnd(results.outputs, tuple(map(_build_check_record, results.checks))))
-    problems = [*results.diagnostics, *_build_prediction_warning(wrong_certain), *_list_problems(run, plan, applied)]
-    state = add_new_identities(run.providers, run.identities or IdentityCheck(), recorder.get_state())
+    problems = [
+        *results.diagnostics,
+        *_build_prediction_warning(wrong_certain),
+        *_list_problems(run, plan, applied),
+    ]
+    state = add_new_identities(
+        run.providers, run.identities or IdentityCheck(), recorder.get_state()
+    )
     problems += _save_state(run, recorder, state, complete=applied.is_complete)
     involved_providers = {get_provider_name(plan.changes[step.change]) for step in plan.steps}
     return ApplyOutcome(
         applied=replace(applied, state=state),
         diagnostics=tuple(problems),
         imported=sum(bool(change.importing) for change in plan.changes),
-        sends=any(run.providers[name].sends_changes for name in involved_providers if name in run.providers),
+        sends=any(
+            run.providers[name].sends_changes
+            for name in involved_providers
+            if name in run.providers
+        ),
         wrong_outputs=tuple(map(_build_wrong_prediction, results.changed_outputs)),
         wrong_certain_predictions=wrong_certain,
         provider_names=tuple(sorted(name.split(".")[0] for name in involved_providers)),
@@ -214,10 +268,13 @@ def _verify_predictions(
     """
     state = recorder.get_state()
     completed_addresses = list_completed_objects(applied.end_events, plan, unverified)
-    # Objects with a step left to a person: their VMs to move are not observed yet, so a later apply verifies these.
+    # Objects with a step left to a person: their VMs to move are not observed yet, so a later apply
+    # verifies these.
     waiting_addresses = {event.address for event in applied.end_events if event.is_delegated}
     types = run.project.registries.resource_types
-    verification = verify_predictions(plan, completed_addresses | waiting_addresses, state, types, waiting_addresses)
+    verification = verify_predictions(
+        plan, completed_addresses | waiting_addresses, state, types, waiting_addresses
+    )
     for record in build_journal_records(verification, state):
         recorder.add_record(record)
     return list_wrong_certain(chain(applied.predictions, *verification.verified.values()))
@@ -234,14 +291,18 @@ def _build_step_warnings(end: StepEvent) -> Iterator[Diagnostic]:
 def _build_missing_machine_warning(run: Run, plan: Plan, applied: ApplyResult) -> list[Diagnostic]:
     """Build a warning about VMs placed by this apply for which the provider reported no machine; [] without any."""
     completed = list_completed_objects(applied.end_events, plan)
-    names = list_vms_without_machine(plan, completed, applied.state, run.project.registries.resource_types)
+    names = list_vms_without_machine(
+        plan, completed, applied.state, run.project.registries.resource_types
+    )
     if not names:
         return []
     return [
         build_warning(
             VMS_WITHOUT_MACHINE,
-            f"The provider reported no machine for {format_first_items(names, _MAX_LISTED)}. Check that the VMs run. "
-            "Then run `nexusform plan`: it reads the site again. Until then, the capacity used there is unknown.",
+            f"The provider reported no machine for {format_first_items(names, _MAX_LISTED)}. "
+            "Check that the VMs run. "
+            "Then run `nexusform plan`: it reads the site again. Until then, the capacity used "
+            "there is unknown.",
         )
     ]
 
@@ -253,8 +314,10 @@ def _build_prediction_warning(wrong_predictions: Sequence[str]) -> list[Diagnost
     return [
         build_warning(
             "wrong-certain-predictions",
-            f"{format_first_items(wrong_predictions, _MAX_LISTED, separator='; ')}. The scheduler follows another rule "
-            "than this plan assumes, or something else changed in between. Check the site before you rely on the next "
+            f"{format_first_items(wrong_predictions, _MAX_LISTED, separator='; ')}. The scheduler "
+            "follows another rule "
+            "than this plan assumes, or something else changed in between. Check the site before "
+            "you rely on the next "
             "plan. The state has the observed values; nothing is marked for replacement.",
         )
     ]
@@ -263,29 +326,48 @@ def _build_prediction_warning(wrong_predictions: Sequence[str]) -> list[Diagnost
 def _build_unfinished_error(applied: ApplyResult) -> list[Diagnostic]:
     """Build a diagnostic about steps not done; [] if there are none. It is a warning if only manual steps are left."""
     counts = Counter(end.outcome for end in applied.end_events)
-    waiting, failed, skipped = counts[StepOutcome.WAITING], counts[StepOutcome.FAILED], counts[StepOutcome.SKIPPED]
-    manual_addresses = [end.address for end in applied.end_events if end.is_delegated]  # among the waiting steps
-    if waiting == len(manual_addresses) > 0 and not failed:  # only manual steps are left
-        skipped_addresses = [end.address for end in applied.end_events if end.outcome is StepOutcome.SKIPPED]
+    waiting, failed, skipped = (
+        counts[StepOutcome.WAITING],
+        counts[StepOutcome.FAILED],
+        counts[StepOutcome.SKIPPED],
+    )
+    # among the waiting steps.
+    manual_addresses = [end.address for end in applied.end_events if end.is_delegated]
+    # Only manual steps are left.
+    if waiting == len(manual_addresses) > 0 and not failed:
+        skipped_addresses = [
+            end.address for end in applied.end_events if end.outcome is StepOutcome.SKIPPED
+        ]
         # A manual change may have two steps: the second, skipped one is no other change.
-        later_addresses = [address for address in skipped_addresses if address not in manual_addresses]
+        later_addresses = [
+            address for address in skipped_addresses if address not in manual_addresses
+        ]
         return [_build_manual_diagnostic(waiting, len(later_addresses))]
     if not (waiting or failed or skipped):
-        return []  # all steps are done
+        # All steps are done.
+        return []
     if applied.problem and not waiting:
-        return []  # the problem has a diagnostic of its own
+        # The problem has a diagnostic of its own.
+        return []
     clauses: list[str] = []
     if waiting:
-        clauses.append(f"{format_count(waiting, 'step')} {select_word_form(waiting, 'waits', 'wait')}")
+        clauses.append(
+            f"{format_count(waiting, 'step')} {select_word_form(waiting, 'waits', 'wait')}"
+        )
     if failed:
         clauses.append(f"{format_count(failed, 'step')} failed")
-    elif not waiting:  # all steps left were skipped
+    elif not waiting:
+        # All steps left were skipped.
         clauses.append("It was interrupted")
     if skipped:
-        clauses.append(f"{format_count(skipped, 'step')} {select_word_form(skipped, 'was', 'were')} not begun")
+        clauses.append(
+            f"{format_count(skipped, 'step')} {select_word_form(skipped, 'was', 'were')} not begun"
+        )
     text, command = ", ".join(clauses), "run `nexusform apply -resume`"
     if waiting:
-        detail = f"{text}; the reasons are above. Completed steps are saved. To continue, {command}."
+        detail = (
+            f"{text}; the reasons are above. Completed steps are saved. To continue, {command}."
+        )
         return [build_error("apply-waiting", detail)]
     advice = f"To continue as planned, {command}; a new plan starts from the current state."
     return [build_error("unfinished-apply", f"{text}. Completed steps are saved. {advice}")]
@@ -295,19 +377,25 @@ def _build_manual_diagnostic(count: int, skipped: int) -> Diagnostic:
     """Build the warning about `count` changes to make by hand; an error if this apply `skipped` further steps."""
     changes = select_word_form(count, "this change", "these changes")
     detail = (
-        f"nexusform does not make {changes}. Make {changes} on the site, as listed above. If the plan reads an "
-        "export, export the site again. Then run `nexusform apply`: the new plan includes the changes that it finds."
+        f"nexusform does not make {changes}. Make {changes} on the site, as listed above. If the "
+        "plan reads an "
+        "export, export the site again. Then run `nexusform apply`: the new plan includes the "
+        "changes that it finds."
     )
     headline = f"Waiting for {format_count(count, 'change')} on the site"
     if not skipped:
         return build_warning("waiting-for-site-changes", detail, headline=headline)
-    later = f"{format_count(skipped, 'later step')} {select_word_form(skipped, 'was', 'were')} not begun"
+    later = (
+        f"{format_count(skipped, 'later step')} {select_word_form(skipped, 'was', 'were')} not "
+        "begun"
+    )
     return build_error("waiting-for-site-changes", f"{later}. {detail}", headline=headline)
 
 
 def _compute_final_results(run: Run, plan: Plan, applied: ApplyResult) -> FinalResults:
     """Compute the outputs and check results to record. A failed apply keeps the earlier outputs and planned checks."""
-    if not applied.is_complete:  # objects may be unfinished
+    # objects may be unfinished.
+    if not applied.is_complete:
         return FinalResults(run.stored.state.outputs, plan.checks)
     request = build_base_request(run.project, StoredState(applied.state))
     # Outputs based on these resources (addresses without instance keys) are evaluated again.
@@ -320,31 +408,46 @@ def _compute_final_results(run: Run, plan: Plan, applied: ApplyResult) -> FinalR
 def _build_wrong_prediction(output: WrongOutput) -> WrongPrediction:
     """Build the record of a wrong output; sensitive values are hidden."""
     is_hidden = output.planned.sensitive or output.actual.sensitive
-    values = (_SENSITIVE_VALUE, _SENSITIVE_VALUE) if is_hidden else (output.planned.value, output.actual.value)
+    values = (
+        (_SENSITIVE_VALUE, _SENSITIVE_VALUE)
+        if is_hidden
+        else (output.planned.value, output.actual.value)
+    )
     return WrongPrediction("output", (output.name,), *values)
 
 
 def _build_check_record(check: CheckResult) -> dict[str, Any]:
     """Build the record of a check for the state document, in Terraform's format of check results."""
     problems = [{"message": message} for message in check.messages]
-    instance = {"address": {"to_display": check.address}, "status": check.status, "problems": problems}
+    instance = {
+        "address": {"to_display": check.address},
+        "status": check.status,
+        "problems": problems,
+    }
     address = {"kind": check.kind, "to_display": check.address}
     return {"address": address, "status": check.status, "instances": [instance]}
 
 
-def _save_state(run: Run, recorder: ApplyRecorder, state: State, *, complete: bool) -> list[Diagnostic]:
+def _save_state(
+    run: Run, recorder: ApplyRecorder, state: State, *, complete: bool
+) -> list[Diagnostic]:
     """Write the state and keep journal records of remaining steps; if the backend fails, write a local file."""
     document = state_codec.encode_state(state)
     try:
         recorder.flush()
-        remaining = None if complete else recorder.get_unfinished_apply()  # for `apply -resume`
-        preserved_records = (*recorder.list_open_intents(), *(remaining.build_records() if remaining else ()))
+        # For `apply -resume`.
+        remaining = None if complete else recorder.get_unfinished_apply()
+        preserved_records = (
+            *recorder.list_open_intents(),
+            *(remaining.build_records() if remaining else ()),
+        )
         preserved = list(map(journal.encode_journal_record, preserved_records))
         run.project.backend.write_merged_state(document, preserved)
         record_backend_choice(run.project.configuration.settings, run.project.context)
     except BackendProblem as problem:
         if not recorder.has_written:
-            # No step starts before its intent is written, so no object changed and no file is needed.
+            # No step starts before its intent is written, so no object changed and no file is
+            # needed.
             detail = f"{problem} No objects were changed; the plan can still be applied."
             return [build_error("unwritable-state", detail)]
         return [_save_rescue_file(run, document, str(problem))]
@@ -356,7 +459,9 @@ def _rewrite_with_current_encryption(run: Run) -> list[Diagnostic]:
     backend = run.project.backend
     try:
         if isinstance(backend, EncryptingBackend) and backend.is_outdated():
-            backend.write_merged_state(state_codec.encode_state(run.stored.state), run.stored.list_preserved_lines())
+            backend.write_merged_state(
+                state_codec.encode_state(run.stored.state), run.stored.list_preserved_lines()
+            )
     except BackendProblem as problem:
         return [build_error("unwritable-state", str(problem))]
     return []
@@ -371,19 +476,24 @@ def _save_rescue_file(run: Run, document: bytes, message: str) -> Diagnostic:
         if isinstance(run.project.backend, EncryptingBackend):
             document = run.project.backend.encrypt_document(document)
     except BackendProblem as problem:
-        return build_error("state-save-failed", f"{message} Encrypting it for a local file failed too: {problem}")
+        return build_error(
+            "state-save-failed", f"{message} Encrypting it for a local file failed too: {problem}"
+        )
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_output(str(path), document, private=True)
     except OSError as problem:
         return build_error(
             "state-save-failed",
-            f"{message} Writing it to {path} failed too ({problem.strerror}). The journal has all earlier "
+            f"{message} Writing it to {path} failed too ({problem.strerror}). The journal has all "
+            "earlier "
             "records. When the backend works again, run `nexusform apply -resume`.",
         )
     if context.rescue_path:
         resume_note = "When the backend works again, run apply -resume to save it there."
-        return build_error("state-save-failed", f"{message} It was written to {path} instead. {resume_note}")
+        return build_error(
+            "state-save-failed", f"{message} It was written to {path} instead. {resume_note}"
+        )
     return build_error(
         "state-save-failed",
         f"{message} It was written to {path} instead. When the backend works again, run "

@@ -29,14 +29,19 @@ _MAX_KEY_BYTES: Final = 1 << 16  # bytes
 _MAX_NAMES: Final = 3
 
 
-def create_signer(key_file: str, confinement: Confinement) -> tuple[Signer | None, list[Diagnostic]]:
+def create_signer(
+    key_file: str, confinement: Confinement
+) -> tuple[Signer | None, list[Diagnostic]]:
     """Create a signer with the key in a file; None with an error. A trial signature checks the key."""
     if is_untrusted_path(key_file, confinement):
-        detail = explain_untrusted_file("The private key", key_file, "a pull request could replace it")
+        detail = explain_untrusted_file(
+            "The private key", key_file, "a pull request could replace it"
+        )
         return None, [build_error("plan-signing-failed", detail)]
     try:
         key = read_file(key_file, _MAX_KEY_BYTES, UNCONFINED)
-        sign_digest("", key, key_file)  # raises for an unusable key
+        # raises for an unusable key.
+        sign_digest("", key, key_file)
     except (FileProblem, EncryptionProblem) as problem:
         return None, [build_error("plan-signing-failed", str(problem))]
     return Signer(key, key_file), []
@@ -47,13 +52,16 @@ def check_signable(*, is_confined: bool, is_unconfined_accepted: bool) -> list[D
     if is_confined or is_unconfined_accepted:
         return []
     detail = (
-        "The plan was not made in a sandbox: its configuration could use any file and address. Plan with -confine. "
+        "The plan was not made in a sandbox: its configuration could use any file and address. "
+        "Plan with -confine. "
         "To sign it anyway, type -confine=false."
     )
     return [build_error("plan-signing-failed", detail)]
 
 
-def check_plan_signable(saved: SavedPlan, path: str, *, is_unconfined_accepted: bool) -> list[Diagnostic]:
+def check_plan_signable(
+    saved: SavedPlan, path: str, *, is_unconfined_accepted: bool
+) -> list[Diagnostic]:
     """Return errors for a plan unfit to be signed: it has errors, exceeds a guard rail, was made without a sandbox, or
     has unrecorded inputs. With `is_unconfined_accepted` (-confine=false), the last two are accepted.
     """
@@ -67,12 +75,18 @@ def check_plan_signable(saved: SavedPlan, path: str, *, is_unconfined_accepted: 
         return []
     if evaluation is None or not evaluation.confined:
         return check_signable(is_confined=False, is_unconfined_accepted=False)
-    # An evaluation records each file it read: an input without a record was added to the plan file later.
+    # An evaluation records each file it read: an input without a record was added to the plan file
+    # later.
     recorded_names = {file.path for file in evaluation.files}
     names = (*plan.basis.files, *plan.basis.data_files, *saved.configuration_files)  # all inputs
-    absent = sorted({os.path.normpath(name).replace(os.sep, "/") for name in names} - recorded_names)
+    absent = sorted(
+        {os.path.normpath(name).replace(os.sep, "/") for name in names} - recorded_names
+    )
     if absent:
-        detail = f"The record of its evaluation lacks {format_first_items(absent, _MAX_NAMES)}: the file was modified."
+        detail = (
+            f"The record of its evaluation lacks {format_first_items(absent, _MAX_NAMES)}: the "
+            "file was modified."
+        )
         return [build_error("plan-signing-failed", f"{detail} Plan again.")]
     return []
 
@@ -98,17 +112,22 @@ def sign_plan(
     if saved is None:
         return None, problems
     problems += check_plan_signable(saved, path, is_unconfined_accepted=is_unconfined_accepted)
-    members = plan_file.unpack_archive(data)  # not None for a plan read above
+    # Not None for a plan read above.
+    members = plan_file.unpack_archive(data)
     if members is None or has_errors(problems):
         return None, problems
     document = plan_file.pack_archive(plan_file.sign_members(members, signer.sign_digest))
     if is_encrypted(content):
-        document, new_problems = encrypt_plan(document, load_project_configuration(context)[0], context)
+        document, new_problems = encrypt_plan(
+            document, load_project_configuration(context)[0], context
+        )
         problems += new_problems
     if not has_errors(problems):
         problems += write_signed_plan(path, document)
     if not has_errors(problems):
-        problems += write_statement(build_statement_content(saved.plan, saved.digest, document, path), path, signer)
+        problems += write_statement(
+            build_statement_content(saved.plan, saved.digest, document, path), path, signer
+        )
     return saved, problems
 
 
@@ -126,7 +145,9 @@ def verify_signature(
 ) -> list[Diagnostic]:
     """Return an error unless a plan has a valid signature by the key pair of the public key in `key_file`; else []."""
     if is_untrusted_path(key_file, confinement):
-        detail = explain_untrusted_file("The public key", key_file, "a pull request could replace it")
+        detail = explain_untrusted_file(
+            "The public key", key_file, "a pull request could replace it"
+        )
         return [build_error("saved-plan-not-verified", f"{detail} No changes were made.")]
     try:
         key = read_file(key_file, _MAX_KEY_BYTES, UNCONFINED)

@@ -23,7 +23,8 @@ from nexusform.workflow.opening.system_io import read_file, write_output
 
 PAYLOAD_TYPE: Final = "application/vnd.in-toto+json"
 _SUFFIX: Final = ".intoto.jsonl"
-_MAX_BYTES: Final = 1 << 26  # bytes of a statement
+# bytes of a statement.
+_MAX_BYTES: Final = 1 << 26
 
 
 class Signer(Struct, frozen=True):
@@ -52,20 +53,29 @@ def write_statement(content: StatementContent, path: str, signer: Signer) -> lis
     the files that planning read), each with a digest. It is signed in an envelope.
     """
     evaluations = [basis.evaluation for basis in content.bases if basis.evaluation]
-    files: set[tuple[str, str]] = set()  # paths and digests; several plans may read the same file
+    # paths and digests; several plans may read the same file.
+    files: set[tuple[str, str]] = set()
     for evaluation in evaluations:
         files.update((file.path, file.sha256) for file in evaluation.files)
     materials: list[dict[str, Any]] = []
     for commit in sorted({basis.commit for basis in content.bases if basis.commit}):
-        algorithm = "sha1" if len(commit) == 40 else "sha256"  # of the Git repository, by the length of its hashes
+        # Of the Git repository, by the length of its hashes.
+        algorithm = "sha1" if len(commit) == 40 else "sha256"
         materials.append({"uri": "git", "digest": {algorithm: commit}})
-    materials += [{"uri": f"file:{file_path}", "digest": {"sha256": digest}} for file_path, digest in sorted(files)]
+    materials += [
+        {"uri": f"file:{file_path}", "digest": {"sha256": digest}}
+        for file_path, digest in sorted(files)
+    ]
     statement = {
         "_type": "https://in-toto.io/Statement/v1",
-        "subject": [{"name": name, "digest": {"sha256": digest}} for name, digest in content.digests.items()],
+        "subject": [
+            {"name": name, "digest": {"sha256": digest}} for name, digest in content.digests.items()
+        ],
         "predicateType": "https://slsa.dev/provenance/v0.2",
         "predicate": {
-            "builder": {"id": f"urn:nexusform:{content.nexusform_version or nexusform.__version__}"},
+            "builder": {
+                "id": f"urn:nexusform:{content.nexusform_version or nexusform.__version__}"
+            },
             "buildType": "urn:nexusform:plan",
             "invocation": {"environment": _describe_environment(evaluations)},
             "metadata": {"buildFinishedOn": content.timestamp},
@@ -81,7 +91,12 @@ def write_statement(content: StatementContent, path: str, signer: Signer) -> lis
         }
         write_output(f"{path}{_SUFFIX}", json_codec.render_json(envelope) + b"\n")
     except (OSError, EncryptionProblem) as problem:
-        return [build_error("plan-signing-failed", f'The statement "{path}{_SUFFIX}" cannot be written: {problem}.')]
+        return [
+            build_error(
+                "plan-signing-failed",
+                f'The statement "{path}{_SUFFIX}" cannot be written: {problem}.',
+            )
+        ]
     return []
 
 
@@ -93,8 +108,12 @@ def check_plan_statement(digest: str, path: str, key_file: str) -> list[Diagnost
     try:
         envelope = json_codec.parse_json(read_file(statement_path, _MAX_BYTES))
         payload = base64.b64decode(str(envelope["payload"]), validate=True)
-        check_statement(PAYLOAD_TYPE, payload, envelope["signatures"], read_file(key_file, _MAX_BYTES), key_file)
-        subjects = [subject["digest"]["sha256"] for subject in json_codec.parse_json(payload)["subject"]]
+        check_statement(
+            PAYLOAD_TYPE, payload, envelope["signatures"], read_file(key_file, _MAX_BYTES), key_file
+        )
+        subjects = [
+            subject["digest"]["sha256"] for subject in json_codec.parse_json(payload)["subject"]
+        ]
         rejection = "" if digest in subjects else "It is about another plan"
     except (FileProblem, EncryptionProblem) as problem:
         rejection = str(problem).removesuffix(".")
@@ -102,7 +121,10 @@ def check_plan_statement(digest: str, path: str, key_file: str) -> list[Diagnost
         rejection = "It is not an in-toto statement"
     if not rejection:
         return []
-    detail = f'The statement "{statement_path}" is rejected. {rejection}. Sign the plan again. No changes were made.'
+    detail = (
+        f'The statement "{statement_path}" is rejected. {rejection}. Sign the plan again. No '
+        "changes were made."
+    )
     return [build_error("saved-plan-not-verified", detail)]
 
 

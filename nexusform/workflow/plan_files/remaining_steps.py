@@ -17,7 +17,8 @@ from nexusform.workflow.opening.project import find_backend
 from nexusform.workflow.opening.stored_state import StoredState, read_stored_state
 from nexusform.workflow.runs.run import Run
 
-if TYPE_CHECKING:  # most plans find no remaining steps
+# Most plans find no remaining steps.
+if TYPE_CHECKING:
     from nexusform.plans.saved.plan_file import SavedPlan
 
 
@@ -39,7 +40,10 @@ class RemainingSteps(Struct, frozen=True):
         """A clause such as `3 steps remain`, without a full stop."""
         if not self.step_count:
             return "All its steps are complete, but its end is not recorded"
-        return f"{format_count(self.step_count, 'step')} {select_word_form(self.step_count, 'remains', 'remain')}"
+        return (
+            f"{format_count(self.step_count, 'step')} "
+            f"{select_word_form(self.step_count, 'remains', 'remain')}"
+        )
 
 
 def count_steps(plan: Plan) -> int:
@@ -63,15 +67,22 @@ def find_remaining_steps(
         return None, [replace(problem, detail=f"{problem.detail} {remedy}") for problem in problems]
     steps = tuple(step for step in saved.plan.steps if step.id not in remaining.completed_steps)
     plan = replace(saved.plan, steps=steps)
-    was_interrupted = not remaining.has_ended  # killed, so its end is not recorded
+    # killed, so its end is not recorded.
+    was_interrupted = not remaining.has_ended
     remaining_steps = RemainingSteps(saved, plan, was_interrupted, remaining.plan_digest)
     state = stored.state
-    # The state has the serial of the apply, or still the one before it. Any other serial is of a later change.
-    if state.lineage != remaining.lineage or state.serial not in (remaining.serial - 1, remaining.serial):
+    # The state has the serial of the apply, or still the one before it. Any other serial is of a
+    # later change.
+    if state.lineage != remaining.lineage or state.serial not in (
+        remaining.serial - 1,
+        remaining.serial,
+    ):
         state_changed_error = build_error(
             "state-changed-since-apply",
-            f"An earlier apply is unfinished. {remaining_steps.summary}. It left the state at serial "
-            f"{remaining.serial}, but the serial is now {state.serial}, so these steps may be outdated. Drop "
+            f"An earlier apply is unfinished. {remaining_steps.summary}. It left the state at "
+            "serial "
+            f"{remaining.serial}, but the serial is now {state.serial}, so these steps may be "
+            "outdated. Drop "
             "them with `nexusform apply -discard`, then plan again.",
         )
         return remaining_steps, [state_changed_error]
@@ -85,11 +96,14 @@ def check_interrupted_apply(stored: StoredState, context: CommandContext) -> lis
         return [build_warning("steps-not-applied", problem.detail) for problem in problems]
     if remaining_steps.was_interrupted:
         return [_build_interrupted_warning(remaining_steps)]
-    if not remaining_steps.step_count:  # the apply is complete
+    # The apply is complete.
+    if not remaining_steps.step_count:
         return []
     detail = (
-        f"The last apply did not finish: {remaining_steps.summary}. This plan starts from the current state and "
-        "includes the changes that are left. `nexusform apply -resume` continues the earlier plan instead."
+        f"The last apply did not finish: {remaining_steps.summary}. This plan starts from the "
+        "current state and "
+        "includes the changes that are left. `nexusform apply -resume` continues the earlier plan "
+        "instead."
     )
     return [build_warning("steps-not-applied", detail)]
 
@@ -102,25 +116,32 @@ def _build_interrupted_warning(remaining_steps: RemainingSteps) -> Diagnostic:
         effect = f"does {pronoun} as planned; `nexusform apply -discard` drops {pronoun}"
     return build_warning(
         "apply-interrupted",
-        f"{remaining_steps.summary}. `nexusform apply -resume` {effect}. This plan starts from the current state.",
+        (
+            f"{remaining_steps.summary}. `nexusform apply -resume` {effect}. This plan starts "
+            "from the current state."
+        ),
     )
 
 
 def check_inputs_unchanged(run: Run, remaining_steps: RemainingSteps) -> list[Diagnostic]:
     """Return an error if configuration or variables changed; then only an explicit -resume continues the apply."""
-    from nexusform.workflow.plan_files.saved_plans import check_variables_unchanged  # imported on demand
+    # imported on demand.
+    from nexusform.workflow.plan_files.saved_plans import check_variables_unchanged
 
     project = run.project
     if project.configuration.file_texts != dict(remaining_steps.saved_plan.configuration_files):
         changed_input = "configuration"
-    elif has_errors(check_variables_unchanged(project.context, project.configuration, remaining_steps.plan)):
+    elif has_errors(
+        check_variables_unchanged(project.context, project.configuration, remaining_steps.plan)
+    ):
         changed_input = "variables"
     else:
         return []
     return [
         build_error(
             "apply-interrupted",
-            f"{remaining_steps.summary}. The {changed_input} changed since. `nexusform apply -resume` finishes it as "
+            f"{remaining_steps.summary}. The {changed_input} changed since. `nexusform apply "
+            "-resume` finishes it as "
             "planned; `nexusform apply -discard` drops it.",
         )
     ]
@@ -138,10 +159,15 @@ def open_remaining_steps(
     stored, new_problems = read_stored_state(backend, checks_objects=False)
     if stored is None:
         return None, None, [*problems, *new_problems]
-    # Without the lock, steps with an unknown outcome may be among them. The run checks again under the lock.
+    # Without the lock, steps with an unknown outcome may be among them. The run checks again under
+    # the lock.
     remaining_steps, new_problems = find_remaining_steps(stored, context)
     if remaining_steps is None and not new_problems:
-        new_problems = [build_error("nothing-to-resume", "There is no unfinished apply. Plan and apply as usual.")]
+        new_problems = [
+            build_error(
+                "nothing-to-resume", "There is no unfinished apply. Plan and apply as usual."
+            )
+        ]
     return remaining_steps, backend, [*problems, *new_problems]
 
 
@@ -151,7 +177,8 @@ def discard_remaining_steps(run: Run) -> tuple[int | None, list[Diagnostic]]:
     if remaining is None:
         return None, []
     try:
-        run.project.backend.write_merged_state(state_codec.encode_state(run.stored.state))  # keeps no records
+        # keeps no records.
+        run.project.backend.write_merged_state(state_codec.encode_state(run.stored.state))
     except BackendProblem as problem:
         return None, [build_error("unwritable-state", str(problem))]
     return remaining.remaining_steps, []

@@ -43,7 +43,9 @@ def build_graph(context: CommandContext, plan_path: str = "", *, destroy: bool =
         graph = _build_configuration_graph(context)
     if not destroy:
         return graph
-    return replace(graph, edges=tuple((dependency, dependent) for dependent, dependency in graph.edges))
+    return replace(
+        graph, edges=tuple((dependency, dependent) for dependent, dependency in graph.edges)
+    )
 
 
 def _build_plan_graph(plan: Plan) -> Graph:
@@ -56,7 +58,9 @@ def _build_plan_graph(plan: Plan) -> Graph:
     edges: list[Edge] = []
     for change in plan.changes:
         for resource in change.dependencies:
-            edges += [(str(change.address), dependency) for dependency in addresses_by_resource[resource]]
+            edges += [
+                (str(change.address), dependency) for dependency in addresses_by_resource[resource]
+            ]
     return Graph(tuple(str(change.address) for change in plan.changes), tuple(edges))
 
 
@@ -69,9 +73,19 @@ def _build_configuration_graph(context: CommandContext) -> Graph:
     addresses = {block.address for block in order.blocks}
     edges: list[Edge] = []
     for block in order.blocks:
-        dependencies = [dependency for dependency in order.needs.get(block.address, ()) if dependency in addresses]
+        dependencies = [
+            dependency
+            for dependency in order.needs.get(block.address, ())
+            if dependency in addresses
+        ]
         edges += [(str(block.address), str(dependency)) for dependency in dependencies]
-    return Graph(nodes, tuple(edges), tuple(problems), configuration.files, is_drawable=not has_errors(problems))
+    return Graph(
+        nodes,
+        tuple(edges),
+        tuple(problems),
+        configuration.files,
+        is_drawable=not has_errors(problems),
+    )
 
 
 def render_dot_svg(dot: str) -> str:
@@ -81,7 +95,12 @@ def render_dot_svg(dot: str) -> str:
         raise OSError("graphviz is not installed: the program dot is not in the PATH")
     try:
         result = subprocess.run(  # noqa: S603 - a fixed command; the graph goes in as data
-            [program, "-Tsvg"], input=dot, capture_output=True, text=True, timeout=_TIMEOUT_SECONDS, check=False
+            [program, "-Tsvg"],
+            input=dot,
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT_SECONDS,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as problem:
         raise OSError(f"dot did not draw it: {problem}") from None

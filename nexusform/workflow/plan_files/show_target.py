@@ -8,7 +8,13 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.configuration.declarations.configuration import Configuration
-from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, build_error, has_errors, suggest_name
+from nexusform.diagnostics.diagnostic import (
+    Diagnostic,
+    SourceFile,
+    build_error,
+    has_errors,
+    suggest_name,
+)
 from nexusform.interfaces.plugins import FileProblem
 from nexusform.plans.saved.plan_file import SavedPlan
 from nexusform.resource_types.registry import build_registries
@@ -50,10 +56,14 @@ def find_show_target(context: CommandContext, target: str) -> ShownContent:
     try:
         pattern = parse_pattern(target)
     except AddressProblem as problem:
-        return ShownContent((_build_missing_file_error(target, f"Nor is it an address: {problem}"),))
+        return ShownContent(
+            (_build_missing_file_error(target, f"Nor is it an address: {problem}"),)
+        )
     # Probably a misspelled file. Only the address of a module (`module.a`) has no resource type.
     if pattern.type not in build_registries().resource_types and not pattern.module:
-        return ShownContent((_build_missing_file_error(target, f'Nor is "{pattern.type}" a resource type.'),))
+        return ShownContent(
+            (_build_missing_file_error(target, f'Nor is "{pattern.type}" a resource type.'),)
+        )
     content = _read_state(context)
     if has_errors(content.diagnostics):
         return content
@@ -62,7 +72,9 @@ def find_show_target(context: CommandContext, target: str) -> ShownContent:
     if not addresses:
         detail = f"The state has no object at {target}.{suggest_name(target, map(str, existing))}"
         diagnostics = (*diagnostics, build_error("no-such-state-resource", detail))
-    state = replace(content.state, instances={address: existing[address] for address in addresses}, outputs={})
+    state = replace(
+        content.state, instances={address: existing[address] for address in addresses}, outputs={}
+    )
     return replace(content, diagnostics=diagnostics, state=state, is_of_address=True)
 
 
@@ -72,11 +84,16 @@ def _read_state(context: CommandContext) -> ShownContent:
     if backend is None:
         return ShownContent(tuple(problems), sources)
     stored, new_problems = read_stored_state(backend)
-    return ShownContent((*problems, *new_problems), sources, state=stored.state if stored is not None else EMPTY)
+    return ShownContent(
+        (*problems, *new_problems), sources, state=stored.state if stored is not None else EMPTY
+    )
 
 
 def _build_missing_file_error(target: str, reason: str) -> Diagnostic:
-    detail = f'There is no plan or state file "{target}". {reason} To save a plan: nexusform plan -out={quote(target)}'
+    detail = (
+        f'There is no plan or state file "{target}". {reason} To save a plan: nexusform plan '
+        f"-out={quote(target)}"
+    )
     return build_error("no-such-plan-file", detail)
 
 
@@ -89,7 +106,8 @@ def _read_file(context: CommandContext, path: str) -> ShownContent:
     content, problems = decrypt_document(content, path, context)
     if has_errors(problems):
         return ShownContent(tuple(problems))
-    if not content.startswith(b"PK"):  # no ZIP archive
+    # No ZIP archive.
+    if not content.startswith(b"PK"):
         state, problems = state_codec.decode_state(content, path, load_schemas())
         return ShownContent(tuple(problems), state=state or EMPTY)
     saved, problems = read_plan(path, context)

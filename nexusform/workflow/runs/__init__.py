@@ -1,9 +1,12 @@
 """Runs: lock, refresh, import and plan."""
 
-PUBLIC = {  # public names of the package, by module
+# public names of the package, by module.
+PUBLIC = {
     "object_import": (
-        "find_imported_object resolve_import_address CONFIGURATION_SUFFIX render_resource_block import_object "
-        "check_generated_path ImportResult find_source_importer add_computed_attributes write_new_file"
+        "find_imported_object resolve_import_address CONFIGURATION_SUFFIX render_resource_block "
+        "import_object "
+        "check_generated_path ImportResult find_source_importer add_computed_attributes "
+        "write_new_file"
     ),
     "state_locking": "break_lock find_lock_holder LockOptions",
     "provider_identity": "check_identities",

@@ -21,10 +21,14 @@ def record_evaluation(plan: Plan, project: Project) -> Plan:
     context, accesses = project.context, get_recorded_accesses()
     root = context.confinement.root or find_work_tree(context.directory)
     files = _list_evaluated_files(plan, project, accesses.files, Confinement(root))
-    # Variables of the environment used without a record: values of input variables, the workspace, encryption.
+    # Variables of the environment used without a record: values of input variables, the workspace,
+    # encryption.
     names = [f"NF_VAR_{name}" for name in project.configuration.root.variables]
     names += ["NF_WORKSPACE", "TF_WORKSPACE", "NF_ENCRYPTION"]
-    environment_names = {*accesses.variables, *[name for name in names if name in context.environment]}
+    environment_names = {
+        *accesses.variables,
+        *[name for name in names if name in context.environment],
+    }
     evaluation = EvaluationEnvironment(
         confined=bool(context.confinement.root),
         root=_format_relative(root, context.directory),
@@ -33,8 +37,11 @@ def record_evaluation(plan: Plan, project: Project) -> Plan:
         programs=tuple(sorted(accesses.programs)),
         environment_read=tuple(sorted(environment_names)),
     )
-    prefixes = tuple(sorted(context.allow_remote)) if evaluation.confined else ()  # unconfined: any address
-    return replace(plan, basis=replace(plan.basis, evaluation=evaluation, allowed_prefixes=prefixes))
+    # unconfined: any address.
+    prefixes = tuple(sorted(context.allow_remote)) if evaluation.confined else ()
+    return replace(
+        plan, basis=replace(plan.basis, evaluation=evaluation, allowed_prefixes=prefixes)
+    )
 
 
 def _list_evaluated_files(
@@ -48,11 +55,14 @@ def _list_evaluated_files(
         digests[shown_path] = digest
     for name, text in project.configuration.file_texts.items():
         digests[name] = sha256(text.encode()).hexdigest()
-    digests |= {**plan.basis.files, **plan.basis.data_files}  # read by functions and by data sources
+    # read by functions and by data sources.
+    digests |= {**plan.basis.files, **plan.basis.data_files}
     files: list[EvaluatedFile] = []
     for path, digest in digests.items():
         recorded_path = os.path.normpath(path).replace(os.sep, "/")
-        files.append(EvaluatedFile(recorded_path, digest, work_tree.is_inside(os.path.realpath(path))))
+        files.append(
+            EvaluatedFile(recorded_path, digest, work_tree.is_inside(os.path.realpath(path)))
+        )
     return files
 
 

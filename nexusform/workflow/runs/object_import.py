@@ -28,7 +28,13 @@ from nexusform.diagnostics.diagnostic import (
 )
 from nexusform.domain_table import LazyTable, collect_object_references
 from nexusform.files.regular_files import create_file
-from nexusform.interfaces.plugins import ObjectKey, PluginRegistries, Provider, ProviderProblem, ResourceType
+from nexusform.interfaces.plugins import (
+    ObjectKey,
+    PluginRegistries,
+    Provider,
+    ProviderProblem,
+    ResourceType,
+)
 from nexusform.interfaces.state_storage import BackendProblem
 from nexusform.json_data.plain_data import Path as ValuePath
 from nexusform.json_data.plain_data import has_unknown_part
@@ -46,7 +52,12 @@ from nexusform.planning.vm_planning.site_plans import SiteObject, build_site_lay
 from nexusform.providers.optional_provider_interfaces import FinderByArguments
 from nexusform.rendering.notation.hcl_text import quote_string
 from nexusform.resources.address import Address, AddressProblem, parse_address
-from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, Nesting, get_order_attribute
+from nexusform.schemas.block_schema import (
+    AttributeSchema,
+    BlockSchema,
+    Nesting,
+    get_order_attribute,
+)
 from nexusform.state import state_codec
 from nexusform.state.objects import InstanceState, ObjectState
 from nexusform.values.typed_value import format_number
@@ -81,13 +92,17 @@ class ImportResult(Struct, frozen=True):
 
 # (context, value of -from, configuration file, lock options, notices) -> result
 SourceImporter: TypeAlias = Callable[[Any, str, str, Any, Any], ImportResult]
-SOURCE_IMPORTERS: Final[Mapping[str, SourceImporter]] = LazyTable(collect_object_references("imports"))
-DIRECTORY: Final = "DIR"  # key in SOURCE_IMPORTERS: any exported directory
+SOURCE_IMPORTERS: Final[Mapping[str, SourceImporter]] = LazyTable(
+    collect_object_references("imports")
+)
+# key in SOURCE_IMPORTERS: any exported directory.
+DIRECTORY: Final = "DIR"
 
 
 def find_source_importer(source: str) -> SourceImporter | None:
     """Return the importer for the value of `-from`: of the source with this name, else of directories, else None."""
-    if source in SOURCE_IMPORTERS and not Path(source).is_dir():  # a directory of this name wins
+    # A directory of this name wins.
+    if source in SOURCE_IMPORTERS and not Path(source).is_dir():
         return SOURCE_IMPORTERS[source]
     return SOURCE_IMPORTERS.get(DIRECTORY)
 
@@ -98,40 +113,63 @@ def write_new_file(path: str, text: str) -> list[Diagnostic]:
         with os.fdopen(create_file(path, 0o666), "w", encoding="utf-8") as file:
             file.write(text)
     except OSError as problem:
-        return [build_error("unwritable-generated-configuration", f'"{path}" cannot be written: {problem.strerror}.')]
+        return [
+            build_error(
+                "unwritable-generated-configuration",
+                f'"{path}" cannot be written: {problem.strerror}.',
+            )
+        ]
     return []
 
 
-def find_imports(request: PlanRequest, providers: Mapping[str, Provider], *, generate: bool) -> ImportBlocksResult:
+def find_imports(
+    request: PlanRequest, providers: Mapping[str, Provider], *, generate: bool
+) -> ImportBlocksResult:
     """Find the objects of import blocks at their providers. `generate` renders missing blocks of the root module."""
     targets, problems = list_import_targets(request)
     result = ImportBlocksResult(diagnostics=problems)
     blocks: list[str] = []
     last_number = request.state.last_creation
     for target in targets:
-        is_single_in_root = not target.address.module and target.address.key is None  # only such a block is generated
+        # Only such a block is generated.
+        is_single_in_root = not target.address.module and target.address.key is None
         if target.block is None and not (generate and is_single_in_root):
-            result.diagnostics.append(build_missing_configuration_error(target.address, target.span))
+            result.diagnostics.append(
+                build_missing_configuration_error(target.address, target.span)
+            )
             continue
         found_object, new_problems = find_imported_object(target, request, providers)
         result.diagnostics += new_problems
         if found_object is None:
             continue
-        if not found_object.creation:  # unknown at the provider: continue the numbers of the objects in the state
+        # Unknown at the provider: continue the numbers of the objects in the state.
+        if not found_object.creation:
             last_number += 1
             found_object = replace(found_object, creation=last_number)
         result.objects[target.address] = ImportedObject(target.id, found_object, target.span)
-        if target.block is None:  # render the missing block
+        # render the missing block.
+        if target.block is None:
             schema = request.registries.resource_types[target.address.type].schema
             arguments = dict(found_object.attributes)
-            if found_object.provider != DEFAULT_PROVIDER:  # it reads a site: omit facts observed there
-                arguments |= {name: None for name, attribute in schema.attributes.items() if attribute.observed}
+            # It reads a site: omit facts observed there.
+            if found_object.provider != DEFAULT_PROVIDER:
+                arguments |= {
+                    name: None
+                    for name, attribute in schema.attributes.items()
+                    if attribute.observed
+                }
             blocks.append(render_resource_block(target.address, schema, arguments))
     # Computed attributes, such as the capacity of a cluster, need all objects.
-    attributes_by_address = {address: imported.object.attributes for address, imported in result.objects.items()}
-    for address, attributes in add_computed_attributes(attributes_by_address, request.registries).items():
+    attributes_by_address = {
+        address: imported.object.attributes for address, imported in result.objects.items()
+    }
+    for address, attributes in add_computed_attributes(
+        attributes_by_address, request.registries
+    ).items():
         imported = result.objects[address]
-        result.objects[address] = replace(imported, object=replace(imported.object, attributes=attributes))
+        result.objects[address] = replace(
+            imported, object=replace(imported.object, attributes=attributes)
+        )
     result.generated_configuration = GENERATED_HEADER + "\n".join(blocks) if blocks else ""
     return result
 
@@ -142,14 +180,18 @@ def add_computed_attributes(
     """Return the attributes of objects with those computed from VMs, such as a cluster's capacity. An attribute is
     added only if it is absent or null; all others keep their values.
     """
-    vm_objects = [SiteObject(address, attributes, creation=0) for address, attributes in objects.items()]
+    vm_objects = [
+        SiteObject(address, attributes, creation=0) for address, attributes in objects.items()
+    ]
     layout = build_site_layout(vm_objects, registries)
     complete = {address: dict(attributes) for address, attributes in objects.items()}
     for kind, vm_object in layout.objects:
-        if kind.vms is None:  # a type without VMs
+        # A type without VMs.
+        if kind.vms is None:
             continue
         values = complete[vm_object.address]
-        arguments = dict(values)  # only what a user may configure: arguments and nested blocks
+        # Only what a user may configure: arguments and nested blocks.
+        arguments = dict(values)
         for name, schema in kind.schema.attributes.items():
             if not schema.is_configurable:
                 arguments.pop(name, None)
@@ -180,19 +222,25 @@ def find_imported_object(
             arguments, problems = _evaluate_arguments(target, request, kind)
             if has_errors(problems):
                 return None, problems
-            match: tuple[ObjectKey, Mapping[str, Any]] | None = provider.find_configured_object(type_name, arguments)
+            match: tuple[ObjectKey, Mapping[str, Any]] | None = provider.find_configured_object(
+                type_name, arguments
+            )
         else:
             match = provider.find(type_name, target.id)
     except ProviderProblem as problem:
         return None, [*problems, _build_import_error("import-failed", str(problem), target)]
     if match is None:
         detail = (
-            f'While importing {target.address}, the provider "{name}" found no single object of type {type_name} with '
+            f'While importing {target.address}, the provider "{name}" found no single object of '
+            f"type {type_name} with "
             f'the id "{target.id}". Check the id: only existing objects can be imported.'
         )
         if not provider.observes_objects:
             detail += ' This provider reads no site: set one, for example reality = "FILE".'
-        return None, [*problems, _build_import_error("cannot-import-non-existent-remote-object", detail, target)]
+        return None, [
+            *problems,
+            _build_import_error("cannot-import-non-existent-remote-object", detail, target),
+        ]
     key, attributes = match
     attributes = normalize_imported_attributes(kind.schema, attributes, target.id)
     return ObjectState(attributes, key.creation, provider=name), problems
@@ -215,7 +263,10 @@ def _evaluate_arguments(
     values, _, value_problems = body.evaluate(evaluation.build_scope(evaluation.root))
     problems = [*body_problems, *value_problems, *evaluation.diagnostics]
     if not has_errors(problems) and has_unknown_part(values):
-        detail = f"The arguments of {address} are not known yet. Import the objects that it refers to first."
+        detail = (
+            f"The arguments of {address} are not known yet. Import the objects that it refers to "
+            "first."
+        )
         problems.append(_build_import_error("import-failed", detail, target))
     if not has_errors(problems):
         unpacked, unpack_problems = kind.unpack_arguments(values, request.files)
@@ -227,11 +278,15 @@ def _evaluate_arguments(
 def check_generated_path(path: str) -> Diagnostic | None:
     """Return an error if the file for generated configuration already exists."""
     if os.path.lexists(path):
-        return build_error("generated-file-exists", f'"{path}" already exists. Choose another file.')
+        return build_error(
+            "generated-file-exists", f'"{path}" already exists. Choose another file.'
+        )
     return None
 
 
-def add_generated_configuration(project: Project, path: str, text: str) -> tuple[Project | None, list[Diagnostic]]:
+def add_generated_configuration(
+    project: Project, path: str, text: str
+) -> tuple[Project | None, list[Diagnostic]]:
     """Write the generated configuration to a file, and return the project with it; None with errors."""
     problems = write_new_file(path, text)
     if problems:
@@ -240,11 +295,13 @@ def add_generated_configuration(project: Project, path: str, text: str) -> tuple
     extra_sources: tuple[SourceFile, ...] = ()
     if not (is_in_directory and path.endswith(CONFIGURATION_SUFFIX)):
         detail = (
-            f"The configuration was written to {path}. nexusform reads *{CONFIGURATION_SUFFIX} files only "
+            f"The configuration was written to {path}. nexusform reads *{CONFIGURATION_SUFFIX} "
+            "files only "
             "from the directory of the root module. Move the file there before the next plan."
         )
         problems.append(build_warning("generated-configuration-exists", detail))
-        extra_sources = (SourceFile(path, text),)  # only for this run: the next one does not find the file
+        # Only for this run: the next one does not find the file.
+        extra_sources = (SourceFile(path, text),)
     configuration, new_problems = load_project_configuration(project.context, extra_sources)
     problems += [p for p in new_problems if p not in problems]
     if has_errors(problems):
@@ -267,7 +324,9 @@ def render_resource_block(
         observed = {name for name, attribute in schema.attributes.items() if attribute.observed}
         attributes = {name: value for name, value in attributes.items() if name not in observed}
     import hcl2
-    from hcl2.const import IS_BLOCK  # the key to mark a mapping as a block
+
+    # The key to mark a mapping as a block.
+    from hcl2.const import IS_BLOCK
 
     body = {IS_BLOCK: True, **({"provider": provider} if provider else {})}
     body |= _build_body(schema, attributes, IS_BLOCK, references)
@@ -298,10 +357,16 @@ def _build_body(
         if not value:
             continue
         bodies: list[dict[str, Any]] = []
-        for index, (label, block_attributes) in enumerate(_list_blocks(block.nesting, name, value, attributes)):
+        for index, (label, block_attributes) in enumerate(
+            _list_blocks(block.nesting, name, value, attributes)
+        ):
             # In the path: nothing for a single block, the index in a list, the label in a map.
-            step: ValuePath = {Nesting.SINGLE: (), Nesting.LIST: (index,)}.get(block.nesting, (label,))
-            body = _build_body(block.schema, block_attributes, mark, references, (*path, name, *step))
+            step: ValuePath = {Nesting.SINGLE: (), Nesting.LIST: (index,)}.get(
+                block.nesting, (label,)
+            )
+            body = _build_body(
+                block.schema, block_attributes, mark, references, (*path, name, *step)
+            )
             bodies.append({_quote_text(label): body} if label else body)
         document[name] = bodies
     return document
@@ -325,7 +390,8 @@ def _is_argument_relevant(attribute: AttributeSchema, value: Any) -> bool:
     if value is None or not attribute.is_configurable:
         return False
     if attribute.predicted:
-        return False  # a location: written as an argument, it would pin the VM
+        # A location: written as an argument, it would pin the VM.
+        return False
     return attribute.required or value != attribute.default
 
 
@@ -334,7 +400,9 @@ def _build_hcl2_expression(value: Any) -> Any:
     if isinstance(value, str):
         return _quote_text(value)
     if isinstance(value, Mapping):
-        return {_quote_text(str(name)): _build_hcl2_expression(part) for name, part in value.items()}
+        return {
+            _quote_text(str(name)): _build_hcl2_expression(part) for name, part in value.items()
+        }
     if isinstance(value, list | tuple):
         return list(map(_build_hcl2_expression, value))
     if isinstance(value, Fraction):
@@ -355,7 +423,8 @@ def resolve_import_address(
         address = parse_address(text)
     except AddressProblem as problem:
         return None, None, [build_error("invalid-address", str(problem))]
-    blocks: dict[str, ResourceBlock] = {}  # of managed resources of all modules, by address
+    # Of managed resources of all modules, by address.
+    blocks: dict[str, ResourceBlock] = {}
     for module in iterate_modules(project.configuration.root):
         managed = [block for block in module.resources.values() if block.mode == "managed"]
         blocks.update({str(block.address): block for block in managed})
@@ -364,7 +433,8 @@ def resolve_import_address(
         return block, address, []
     example = f'resource "{address.type}" "{address.name}" {{\n    # (resource arguments)\n  }}'
     detail = (
-        f"The resource address {address} does not exist in the configuration.\n\nBefore importing this "
+        f"The resource address {address} does not exist in the configuration.\n\nBefore importing "
+        "this "
         f"resource, write its block in the module it belongs to, for example:\n\n  {example}"
     )
     return None, None, [build_error("resource-not-in-configuration", detail)]
@@ -383,17 +453,23 @@ def import_object(
     state = request.state
     if address in state.instances:
         detail = (
-            f"The state already has an object at {address}. Import to another address, or remove that "
+            f"The state already has an object at {address}. Import to another address, or remove "
+            "that "
             f"object from the state first: `nexusform state rm {shlex.quote(str(address))}`."
         )
         return [build_error("resource-already-managed-by-nexusform", detail)]
     start = Position(1, 1, 0)
-    span = Span("", start, start)  # there is no import block
-    target = ImportTarget(address=address, id=object_id, provider=block.provider, span=span, block=block)
+    # There is no import block.
+    span = Span("", start, start)
+    target = ImportTarget(
+        address=address, id=object_id, provider=block.provider, span=span, block=block
+    )
     found_object, problems = find_imported_object(target, request, providers)
     if found_object is None:
-        return [replace(p, subject=None, block="") for p in problems]  # a command has no import block to point at
-    if not found_object.creation:  # unknown at the provider: continue the numbers of the objects in the state
+        # A command has no import block to point at.
+        return [replace(p, subject=None, block="") for p in problems]
+    # Unknown at the provider: continue the numbers of the objects in the state.
+    if not found_object.creation:
         found_object = replace(found_object, creation=state.last_creation + 1)
     new_state = replace(
         state,

@@ -12,8 +12,10 @@ from nexusform.configuration.declarations.limits import VARIABLE_PREFIX
 from nexusform.diagnostics.diagnostic import DiagnosticsError, build_error
 from nexusform.diagnostics.phrases import format_count
 
-_REPEAT_SECONDS: Final = 0.25  # seconds until the exception is raised again, if other code caught it
-_MAX_WAITS: Final = 8  # number of waits for code of nexusform, because exceptions in finalisers are lost
+# seconds until the exception is raised again, if other code caught it.
+_REPEAT_SECONDS: Final = 0.25
+# number of waits for code of nexusform, because exceptions in finalisers are lost.
+_MAX_WAITS: Final = 8
 
 
 @contextmanager
@@ -22,7 +24,8 @@ def limit_time(seconds: int) -> Iterator[None]:
     failure = DiagnosticsError(
         build_error(
             "time-budget",
-            f"Planning exceeded the limit of a sandboxed run: {format_count(seconds, 'second')}. To allow "
+            f"Planning exceeded the limit of a sandboxed run: {format_count(seconds, 'second')}. "
+            "To allow "
             f"more, raise the limit: -limit=seconds=N or {VARIABLE_PREFIX}SECONDS=N.",
         )
     )
@@ -43,7 +46,8 @@ def _limit_by_signal(seconds: int, failure: DiagnosticsError) -> Iterator[None]:
             return
         if remaining_waits and not _is_own_code(frame):
             remaining_waits -= 1
-            return  # perhaps a finaliser runs, and would swallow the exception: try again later
+            # perhaps a finaliser runs, and would swallow the exception: try again later.
+            return
         raise failure
 
     old_handler = signal.signal(signal.SIGALRM, handle_signal)
@@ -67,7 +71,9 @@ def _limit_by_thread(seconds: int, failure: DiagnosticsError) -> Iterator[None]:
             super().__init__(*failure.diagnostics)
 
     watch = _PlanningWatch(threading.get_ident(), TimeLimitExceeded)
-    threading.Thread(target=watch.run, args=(seconds,), daemon=True, name="nexusform: time budget").start()
+    threading.Thread(
+        target=watch.run, args=(seconds,), daemon=True, name="nexusform: time budget"
+    ).start()
     try:
         yield
     finally:
@@ -92,7 +98,8 @@ class _PlanningWatch:
             frame = sys._current_frames().get(self._planning_thread)  # noqa: SLF001 - there is no other
             if remaining_delays and not _is_own_code(frame):
                 remaining_delays -= 1
-                continue  # perhaps a finaliser runs, and would swallow the exception: try again later
+                # perhaps a finaliser runs, and would swallow the exception: try again later.
+                continue
             with self._raise_lock:
                 if self._has_ended:
                     return
@@ -101,16 +108,20 @@ class _PlanningWatch:
 
     def stop(self) -> None:
         """Stop the watch. The exception may arrive late, at any line of this function, and is suppressed here."""
-        while not self._has_ended:  # again, if the exception arrives before the assignment
+        # again, if the exception arrives before the assignment.
+        while not self._has_ended:
             with suppress(self._exception):
                 self._has_ended = True
         with suppress(self._exception), self._raise_lock:
-            if self._was_raised:  # but perhaps not delivered yet: replace it by a placeholder, and wait for that
+            # But perhaps not delivered yet: replace it by a placeholder, and wait for that.
+            if self._was_raised:
                 with suppress(_PlaceholderError):
                     _raise_in_thread(self._planning_thread, _PlaceholderError)
-                    while True:  # until the placeholder arrives
+                    # Until the placeholder arrives.
+                    while True:
                         pass
-        # Last, as an exception inside of set() could leave its lock held, and the next call would hang.
+        # Last, as an exception inside of set() could leave its lock held, and the next call would
+        # hang.
         self._end_event.set()
 
 

@@ -10,7 +10,13 @@ from functools import partial
 from typing import Final
 
 from nexusform.configuration.declarations.configuration import Configuration, ResourceBlock
-from nexusform.diagnostics.diagnostic import Diagnostic, Problem, build_diagnostic, build_error, select_errors
+from nexusform.diagnostics.diagnostic import (
+    Diagnostic,
+    Problem,
+    build_diagnostic,
+    build_error,
+    select_errors,
+)
 from nexusform.interfaces.plugins import (
     UNFINISHED_KEY,
     ChangeRequest,
@@ -28,26 +34,36 @@ from nexusform.plans.plan import Action, Change
 from nexusform.resources.address import AddressProblem, parse_address
 from nexusform.resources.graph import find_reachable
 
-_SENT_ACTIONS: Final = frozenset({Action.CREATE, Action.UPDATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST})
+_SENT_ACTIONS: Final = frozenset(
+    {Action.CREATE, Action.UPDATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST}
+)
 # References to these are unknown while they have errors, and unknown values are not validated.
 _UNKNOWN_BLOCKS: Final = ("locals", "output", "check")
-REJECTED_CHANGE: Final = "field-conflict"  # another flag permits the change
+# Another flag permits the change.
+REJECTED_CHANGE: Final = "field-conflict"
 FlawCheck = Callable[[Change], str]
 
 
 def validate_changes_at_providers(
-    result: PlanResult, providers: Mapping[str, Provider], request: PlanRequest, errors: Iterable[Diagnostic]
+    result: PlanResult,
+    providers: Mapping[str, Provider],
+    request: PlanRequest,
+    errors: Iterable[Diagnostic],
 ) -> list[Diagnostic]:
     """Validate the changes of a plan at the providers, and return their errors. `errors` are those outside the plan."""
-    explain_flaw = create_validation_check(result, request.configuration, errors)  # "": the change can be validated
+    # "": the change can be validated.
+    explain_flaw = create_validation_check(result, request.configuration, errors)
     write_only, diagnostics = evaluate_write_only(result.plan, request)
     for name, provider in providers.items():
         if not isinstance(provider, ChangeValidatingProvider):
             continue
-        if isinstance(provider, DryRunProvider):  # it also checks deletions, and reports flawed changes as skipped
+        # It also checks deletions, and reports flawed changes as skipped.
+        if isinstance(provider, DryRunProvider):
             changes = _select_changes(result, name, {*_SENT_ACTIONS, Action.DELETE})
         else:
-            changes = [change for change in _select_changes(result, name) if not explain_flaw(change)]
+            changes = [
+                change for change in _select_changes(result, name) if not explain_flaw(change)
+            ]
         requests = [_build_request(change, explain_flaw(change), write_only) for change in changes]
         try:
             problems = provider.validate_changes(requests)
@@ -71,24 +87,36 @@ def build_skipped_checks_diagnostics(
     return diagnostics
 
 
-def _select_changes(result: PlanResult, provider: str, actions: AbstractSet[Action] = _SENT_ACTIONS) -> list[Change]:
+def _select_changes(
+    result: PlanResult, provider: str, actions: AbstractSet[Action] = _SENT_ACTIONS
+) -> list[Change]:
     """Return the changes of a provider with one of the actions, without deletions by default."""
-    return [change for change in result.plan.changes if change.provider == provider and change.action in actions]
+    return [
+        change
+        for change in result.plan.changes
+        if change.provider == provider and change.action in actions
+    ]
 
 
-def _build_diagnostics(changes: Sequence[Change], problems: Iterable[tuple[int, Problem]]) -> Iterator[Diagnostic]:
+def _build_diagnostics(
+    changes: Sequence[Change], problems: Iterable[tuple[int, Problem]]
+) -> Iterator[Diagnostic]:
     """Yield the problems (each with an index of `changes`) at the source of their change."""
     for index, problem in problems:
         change = changes[index]
-        address = str(change.address) if problem.id == REJECTED_CHANGE else ""  # marks the change as rejected
+        # marks the change as rejected.
+        address = str(change.address) if problem.id == REJECTED_CHANGE else ""
         details = {"block": change.block, "brief": problem.brief, "address": address}
-        yield build_diagnostic(problem.severity, problem.id, problem.detail, change.source, **details)
+        yield build_diagnostic(
+            problem.severity, problem.id, problem.detail, change.source, **details
+        )
 
 
 def _build_request(change: Change, skip_reason: str, write_only: WriteOnlyValues) -> ChangeRequest:
     """Build the request of a change for its provider. `skip_reason`: why it cannot be validated, "" if it can."""
     key = ObjectKey(change.address.type, change.id, change.creation)
-    prior = change.before if change.action in (Action.UPDATE, Action.DELETE) else None  # None: a new object is created
+    # None: a new object is created.
+    prior = change.before if change.action in (Action.UPDATE, Action.DELETE) else None
     private_note = change.private or {}
     write_only_values = write_only.get(str(change.address), {})
     return ChangeRequest(
@@ -123,7 +151,8 @@ def create_validation_check(
     blocks_with_errors: set[str] = set()
     for error in errors:
         addresses = _find_blocks_of_error(error, blocks) & known_addresses
-        if not addresses and error.block.split(" ")[0] not in _UNKNOWN_BLOCKS:  # it may affect every change
+        # It may affect every change.
+        if not addresses and error.block.split(" ")[0] not in _UNKNOWN_BLOCKS:
             reason = f"the plan has an error ({error.summary})"
             return lambda _change: reason
         blocks_with_errors |= addresses
@@ -139,20 +168,28 @@ def _find_blocks_of_error(error: Diagnostic, blocks: Iterable[ResourceBlock]) ->
     if error.subject is not None:
         for block in blocks:
             span = block.span
-            if span.filename == error.subject.filename and span.start <= error.subject.start < span.end:
+            if (
+                span.filename == error.subject.filename
+                and span.start <= error.subject.start < span.end
+            ):
                 addresses.add(str(block.address))
     if error.address:
-        with suppress(AddressProblem):  # the address of a module
+        # The address of a module.
+        with suppress(AddressProblem):
             addresses.add(str(parse_address(error.address).config_address))
     return addresses
 
 
-def _explain_error(blocks_with_errors: set[str], dependencies: Mapping[str, Sequence[str]], change: Change) -> str:
+def _explain_error(
+    blocks_with_errors: set[str], dependencies: Mapping[str, Sequence[str]], change: Change
+) -> str:
     """Return why a change cannot be validated: an error in its block or a (transitive) dependency; "" for neither."""
     address = str(change.address.config_address)
     if address in blocks_with_errors:
         return "it has an error"
-    for dependency in sorted(find_reachable(dependencies.get(address, ()), lambda block: dependencies.get(block, ()))):
+    for dependency in sorted(
+        find_reachable(dependencies.get(address, ()), lambda block: dependencies.get(block, ()))
+    ):
         if dependency in blocks_with_errors:
             return f"it depends on {dependency}, which has an error"
     return ""

@@ -16,7 +16,8 @@ from nexusform.workflow.opening.provider_setup import list_objects
 ANOTHER_HUB = "another-hub"
 UNKNOWN_IDENTITY = "unknown-hub-identity"
 NOT_COMPARED = "hub-not-compared"
-Records = Mapping[str, Mapping[str, Any]]  # by name of the provider: `identity`
+# By name of the provider: `identity`.
+Records = Mapping[str, Mapping[str, Any]]
 
 
 class IdentityCheck(Struct):
@@ -29,7 +30,12 @@ class IdentityCheck(Struct):
 
 
 def check_identities(
-    providers: Mapping[str, Provider], state: State, recorded: Records, accepted: str, *, connects: bool = True
+    providers: Mapping[str, Provider],
+    state: State,
+    recorded: Records,
+    accepted: str,
+    *,
+    connects: bool = True,
 ) -> IdentityCheck:
     """Compare the recorded identities with those of the providers. `accepted` is the uid of a system permitted in place
     of a recorded one (-allow-other-hub), or "". Without `connects` only settings are compared. Raises ProviderProblem.
@@ -44,8 +50,10 @@ def check_identities(
         elif list_objects(state, name):
             not_compared_warning = build_warning(
                 NOT_COMPARED,
-                f'Provider "{name}": -refresh=false makes no connection, so it is unknown whether this is the recorded '
-                "system. An apply compares them before its first step. Plan without -refresh=false to compare them "
+                f'Provider "{name}": -refresh=false makes no connection, so it is unknown whether '
+                "this is the recorded "
+                "system. An apply compares them before its first step. Plan without "
+                "-refresh=false to compare them "
                 "now.",
             )
             check.diagnostics.append(not_compared_warning)
@@ -68,9 +76,12 @@ def _check_provider_identity(
         observed = provider.read_identity(recorded, objects)
     except ProviderProblem:
         if objects:
-            raise  # its objects must not be changed through an unknown system
-        return  # it has no objects in the state yet
-    if not observed:  # the system has no identity
+            # Its objects must not be changed through an unknown system.
+            raise
+        # It has no objects in the state yet.
+        return
+    # The system has no identity.
+    if not observed:
         return
     check.observed[name] = {"identity": dict(observed)}
     comparison = provider.compare_identity(recorded, observed)
@@ -79,25 +90,32 @@ def _check_provider_identity(
             check.confirmed[name] = check.observed[name]
         else:
             check.diagnostics.append(_build_other_system_error(name, comparison))
-    elif comparison.obstacle and objects:  # they cannot be compared
-        # Perhaps it is another system. Then objects missing there may still exist on the recorded one.
+    elif comparison.obstacle and objects:
+        # They cannot be compared.
+        # Perhaps it is another system. Then objects missing there may still exist on the recorded
+        # one.
         provider.keep_missing_objects()
         check.unconfirmed[name] = provider
         not_compared_warning = build_warning(
             UNKNOWN_IDENTITY,
-            f'Provider "{name}": {comparison.obstacle}, so it is unknown whether this is the recorded system. Objects '
-            "missing there stay in the state. Allow get of the namespace kube-system, or of one in use.",
+            f'Provider "{name}": {comparison.obstacle}, so it is unknown whether this is the '
+            "recorded system. Objects "
+            "missing there stay in the state. Allow get of the namespace kube-system, or of one "
+            "in use.",
         )
         check.diagnostics.append(not_compared_warning)
-    else:  # the same system, or one without objects in the state
+    else:
+        # The same system, or one without objects in the state.
         check.confirmed[name] = {"identity": _merge_parts(recorded, observed)}
 
 
 def _build_other_system_error(name: str, comparison: IdentityComparison) -> Diagnostic:
     """Build the error for the provider `name` of another system; it names the flag that permits the system."""
     detail = (
-        f'Provider "{name}" reaches another system than the state records: {comparison.difference}. No changes '
-        "were made. Use the credentials of the recorded one. After a migration, repeat the command with "
+        f'Provider "{name}" reaches another system than the state records: '
+        f"{comparison.difference}. No changes "
+        "were made. Use the credentials of the recorded one. After a migration, repeat the "
+        "command with "
         f"-allow-other-hub={comparison.permitting_flag_values[0]}."
     )
     return build_error(ANOTHER_HUB, detail)
@@ -116,7 +134,9 @@ def _merge_parts(recorded: Mapping[str, Any], observed: Mapping[str, Any]) -> di
     return parts
 
 
-def add_new_identities(providers: Mapping[str, Provider], check: IdentityCheck, state: State) -> State:
+def add_new_identities(
+    providers: Mapping[str, Provider], check: IdentityCheck, state: State
+) -> State:
     """Return the state after an apply with identities read again, if they were incomplete before it. For example, the
     identity of a hub may depend on a namespace created by this apply.
     """
@@ -132,13 +152,18 @@ def add_new_identities(providers: Mapping[str, Provider], check: IdentityCheck, 
         try:
             entries[name] = {"identity": dict(provider.read_identity(identity, objects))}
         except ProviderProblem:
-            continue  # read again by the next plan
+            # read again by the next plan.
+            continue
     return replace(state, providers=dict(sorted(entries.items())))
 
 
-def iterate_system_descriptions(providers: Mapping[str, Provider], records: Records) -> Iterator[str]:
+def iterate_system_descriptions(
+    providers: Mapping[str, Provider], records: Records
+) -> Iterator[str]:
     """Yield a title of each system behind a provider, if it has one."""
     for name, record in sorted(records.items()):
         provider = providers.get(name)
-        if isinstance(provider, IdentifiedProvider) and (title := provider.describe_identity(record["identity"])):
+        if isinstance(provider, IdentifiedProvider) and (
+            title := provider.describe_identity(record["identity"])
+        ):
             yield title

@@ -58,7 +58,12 @@ from nexusform.workflow.opening.provider_setup import (
 from nexusform.workflow.opening.stored_state import StoredState, read_stored_state
 from nexusform.workflow.opening.system_io import SystemClock, find_commit
 from nexusform.workflow.runs.evaluation_record import record_evaluation
-from nexusform.workflow.runs.state_locking import STALE_LOCK_TAKEN, LockOptions, StateLock, acquire_lock
+from nexusform.workflow.runs.state_locking import (
+    STALE_LOCK_TAKEN,
+    LockOptions,
+    StateLock,
+    acquire_lock,
+)
 
 if TYPE_CHECKING:
     from nexusform.workflow.runs.provider_identity import IdentityCheck, Records
@@ -127,24 +132,31 @@ class Run(Struct):
         """Whether planning may begin."""
         return not has_errors(self.diagnostics)
 
-    def check_identities(self, recorded: Records = _NO_IDENTITIES, *, connects: bool = True) -> list[Diagnostic]:
+    def check_identities(
+        self, recorded: Records = _NO_IDENTITIES, *, connects: bool = True
+    ) -> list[Diagnostic]:
         """Compare the systems behind the providers with the recorded ones; return errors and warnings. `recorded` are
         the systems in a saved plan: they replace those in the state. Without `connects` only settings are compared. A
         run does not repeat a comparison with connections: its result is kept in `identities`.
         """
-        has_identities = any(hasattr(provider, "read_identity") for provider in self.providers.values())
+        has_identities = any(
+            hasattr(provider, "read_identity") for provider in self.providers.values()
+        )
         if self.identities is not None or not has_identities:
             return []
         from nexusform.workflow.runs.provider_identity import check_identities
 
         records, state = {**self.stored.state.providers, **recorded}, self.stored.state
-        accepted = self.project.context.allow_other_hub  # the uid of a hub permitted by -allow-other-hub, or ""
+        # The uid of a hub permitted by -allow-other-hub, or "".
+        accepted = self.project.context.allow_other_hub
         try:
             check = check_identities(self.providers, state, records, accepted, connects=connects)
         except ProviderProblem as problem:
-            self.unreachable = str(problem) if problem.is_unreachable else ""  # the caller may plan from the state
+            # The caller may plan from the state.
+            self.unreachable = str(problem) if problem.is_unreachable else ""
             return [build_error("refresh-failed", str(problem))]
-        if connects:  # settings alone do not identify a system
+        # settings alone do not identify a system.
+        if connects:
             self.identities = check
             self._record_identities(check.confirmed)
         return check.diagnostics
@@ -167,9 +179,12 @@ class Run(Struct):
 
     def plan(self, options: PlanOptions) -> PlanResult:
         """Plan against the stored state, within the time limit; exceeding it gives a failed plan."""
-        seconds = self.project.context.get_planning_seconds(self.project.configuration.settings.limits)
+        seconds = self.project.context.get_planning_seconds(
+            self.project.configuration.settings.limits
+        )
         time_limit: AbstractContextManager[None] = nullcontext()
-        if seconds:  # 0 = unlimited
+        # 0 = unlimited.
+        if seconds:
             from nexusform.workflow.runs.planning_time_limit import limit_time
 
             time_limit = limit_time(seconds)
@@ -185,24 +200,34 @@ class Run(Struct):
         diagnostics = self._check_state_consistency()
         if not has_errors(diagnostics) and (options.refresh or self._has_imports(options)):
             diagnostics += self.check_identities()
-            if self.unreachable and options.refresh and options.allows_state_only:  # instead of an error
+            # instead of an error.
+            if self.unreachable and options.refresh and options.allows_state_only:
                 return self._plan_from_state(options)
         if has_errors(diagnostics):
             return self.build_failed_plan(options, diagnostics)
-        # Import first: a cluster is then read without the agent pools imported as objects of their own.
+        # Import first: a cluster is then read without the agent pools imported as objects of their
+        # own.
         imported, import_problems = self._find_imports(self.build_request(options), options)
         if has_errors(import_problems):
             return self.build_failed_plan(options, import_problems)
         diagnostics += import_problems
-        request = self.build_request(options)  # with the configuration generated for imports
-        has_observing_provider = any(provider.observes_objects for provider in self.providers.values())
-        if options.refresh and (request.state.instances or has_observing_provider):  # there may be changes
+        # With the configuration generated for imports.
+        request = self.build_request(options)
+        has_observing_provider = any(
+            provider.observes_objects for provider in self.providers.values()
+        )
+        # There may be changes.
+        if options.refresh and (request.state.instances or has_observing_provider):
             from nexusform.workflow.runs.state_refresh import refresh_request
 
             try:
-                request, refresh_diagnostics = refresh_request(request, self.providers, self.notices.on_read)
+                request, refresh_diagnostics = refresh_request(
+                    request, self.providers, self.notices.on_read
+                )
             except ProviderProblem as problem:
-                return self.build_failed_plan(options, [build_error("refresh-failed", str(problem))])
+                return self.build_failed_plan(
+                    options, [build_error("refresh-failed", str(problem))]
+                )
             diagnostics += refresh_diagnostics
             self._record_confirmed_identities()
         request = replace(request, imports={**request.imports, **imported, **options.imports})
@@ -211,17 +236,24 @@ class Run(Struct):
         response_count = len(responses)
         with log_duration("plan made", mode=options.mode):
             result = make_plan(request)
-        has_new_responses = len(responses) > response_count  # then servers are connected
+        # Then servers are connected.
+        has_new_responses = len(responses) > response_count
         diagnostics += self._compare_identities(options, is_connected=has_new_responses)
         if has_errors(diagnostics):
             return self.build_failed_plan(options, diagnostics)
         result, dry_run_diagnostics = self._add_dry_run_results(result, options, request)
         diagnostics += dry_run_diagnostics
-        # For -refresh=false only: some internal plans give no reason, and a plan from the state has its own warning.
+        # For -refresh=false only: some internal plans give no reason, and a plan from the state has
+        # its own warning.
         if options.dry_run_skip_reason and not self.unreachable and has_observing_provider:
-            detail = "-refresh=false: the plan uses the recorded state. Changes made outside of nexusform are unknown."
+            detail = (
+                "-refresh=false: the plan uses the recorded state. Changes made outside of "
+                "nexusform are unknown."
+            )
             diagnostics.append(build_warning("refresh-skipped", detail))
-        return self._complete_plan(replace(result, plan=self._add_provider_records(result.plan)), diagnostics)
+        return self._complete_plan(
+            replace(result, plan=self._add_provider_records(result.plan)), diagnostics
+        )
 
     def _add_provider_records(self, plan: Plan) -> Plan:
         """Return the plan with the inventories read by providers and, if known, the identities of their systems."""
@@ -239,14 +271,18 @@ class Run(Struct):
         """Compare the systems behind the providers after a plan with -refresh=false. Usually no connection is made, and
         only settings are compared. If a data source has just connected (`is_connected`), servers are identified, too.
         """
-        is_refresh_disabled = not options.refresh and options.dry_run_skip_reason  # the reason: -refresh=false
+        # The reason: -refresh=false.
+        is_refresh_disabled = not options.refresh and options.dry_run_skip_reason
         if not is_refresh_disabled or self.unreachable:
-            return []  # compared before a refresh, or with a saved plan; or a server is known to be unreachable
+            # compared before a refresh, or with a saved plan; or a server is known to be
+            # unreachable.
+            return []
         if is_connected:
             diagnostics = self.check_identities()
             if not self.unreachable:
                 return diagnostics
-            self.unreachable = ""  # no error here: -refresh=false needs no server
+            # No error here: -refresh=false needs no server.
+            self.unreachable = ""
         return self.check_identities(connects=False)
 
     def _plan_from_state(self, options: PlanOptions) -> PlanResult:
@@ -255,32 +291,48 @@ class Run(Struct):
         result = self._refresh_and_plan(replace(options, refresh=False, dry_run_skip_reason=reason))
         warning = build_warning(
             "plan-from-state",
-            f"{self.unreachable.rstrip('.')}. This plan starts from the state alone: changes made elsewhere and "
+            f"{self.unreachable.rstrip('.')}. This plan starts from the state alone: changes made "
+            "elsewhere and "
             "new members are unknown, and nothing was validated. An apply needs the hub.",
         )
         titles = (*result.plan.provider_titles, "plan from state: the hub was not read")
-        plan = replace(result.plan, provider_titles=titles, diagnostics=(warning, *result.plan.diagnostics))
+        plan = replace(
+            result.plan, provider_titles=titles, diagnostics=(warning, *result.plan.diagnostics)
+        )
         return replace(result, plan=plan)
 
     def _add_dry_run_results(
         self, result: PlanResult, options: PlanOptions, request: PlanRequest
     ) -> tuple[PlanResult, list[Diagnostic]]:
         """Return the plan with the verdicts of the server-side dry run, and its errors, or warnings of skipping it."""
-        has_validator = any(isinstance(provider, ChangeValidatingProvider) for provider in self.providers.values())
-        if not options.refresh:  # this plan uses no server
-            if not has_validator or not options.dry_run_skip_reason:  # no warning is needed
+        has_validator = any(
+            isinstance(provider, ChangeValidatingProvider) for provider in self.providers.values()
+        )
+        # This plan uses no server.
+        if not options.refresh:
+            # No warning is needed.
+            if not has_validator or not options.dry_run_skip_reason:
                 return result, []
             from nexusform.workflow.runs.provider_dry_run import build_skipped_checks_diagnostics
 
-            return result, build_skipped_checks_diagnostics(result, self.providers, options.dry_run_skip_reason)
+            return result, build_skipped_checks_diagnostics(
+                result, self.providers, options.dry_run_skip_reason
+            )
         diagnostics = check_existing_objects(result.plan, self.providers)
         if has_validator:
             from nexusform.workflow.runs.provider_dry_run import validate_changes_at_providers
 
-            diagnostics += validate_changes_at_providers(result, self.providers, request, diagnostics)
-            dry_run_providers = [item for item in self.providers.values() if isinstance(item, DryRunProvider)]
-            verdicts = [provider.describe_dry_run() for provider in dry_run_providers]  # "" without a verdict
-            result = replace(result, plan=replace(result.plan, dry_run_messages=tuple(filter(None, verdicts))))
+            diagnostics += validate_changes_at_providers(
+                result, self.providers, request, diagnostics
+            )
+            dry_run_providers = [
+                item for item in self.providers.values() if isinstance(item, DryRunProvider)
+            ]
+            # "" without a verdict.
+            verdicts = [provider.describe_dry_run() for provider in dry_run_providers]
+            result = replace(
+                result, plan=replace(result.plan, dry_run_messages=tuple(filter(None, verdicts)))
+            )
         return result, [*diagnostics, *collect_provider_diagnostics(result.plan, self.providers)]
 
     def build_failed_plan(self, options: PlanOptions, problems: Sequence[Diagnostic]) -> PlanResult:
@@ -295,20 +347,29 @@ class Run(Struct):
             return []
         from nexusform.planning.verification.state_consistency import check_consistency
 
-        return list(check_consistency(self.stored.state, self.project.registries.resource_types, PROVIDERS))
+        return list(
+            check_consistency(self.stored.state, self.project.registries.resource_types, PROVIDERS)
+        )
 
-    def _complete_plan(self, result: PlanResult, further_diagnostics: Sequence[Diagnostic]) -> PlanResult:
+    def _complete_plan(
+        self, result: PlanResult, further_diagnostics: Sequence[Diagnostic]
+    ) -> PlanResult:
         """Return the result with `further_diagnostics`, lint findings of a normal plan, and the capacity of the sites.
         The diagnostics were found outside of the planner, for example by a server-side dry run.
         """
         plan, errors = result.plan, select_errors(further_diagnostics)
-        rejects_only_single_changes = all(error.id == "field-conflict" and error.address for error in errors)
+        rejects_only_single_changes = all(
+            error.id == "field-conflict" and error.address for error in errors
+        )
         if not plan.errored and rejects_only_single_changes:
-            # Another manager owns fields of these changes: the plan is complete, and a flag can permit them.
+            # Another manager owns fields of these changes: the plan is complete, and a flag can
+            # permit them.
             plan = replace(plan, rejected=tuple(sorted({error.address for error in errors})))
         if further_diagnostics:
             errored = plan.errored or bool(errors)
-            plan = replace(plan, diagnostics=(*plan.diagnostics, *further_diagnostics), errored=errored)
+            plan = replace(
+                plan, diagnostics=(*plan.diagnostics, *further_diagnostics), errored=errored
+            )
         result = replace(result, plan=plan)
         if plan.mode is Mode.NORMAL:
             result = self._add_lint_findings(result)
@@ -327,7 +388,10 @@ class Run(Struct):
             findings = lint_plan(result, self.project.configuration)
         disabled_rules = tuple(sorted(self.project.configuration.settings.ignored_rules))
         diagnostics = (*result.plan.diagnostics, *findings)
-        return replace(result, plan=replace(result.plan, diagnostics=diagnostics, disabled_rules=disabled_rules))
+        return replace(
+            result,
+            plan=replace(result.plan, diagnostics=diagnostics, disabled_rules=disabled_rules),
+        )
 
     def rebuild_plan(self, saved_plan: Plan) -> Plan:
         """Plan again with the recorded inputs of a saved plan: providers read nothing. Samples, schedules with random
@@ -344,10 +408,14 @@ class Run(Struct):
             if change.importing:
                 imports[change.address] = _build_import(change, instances.get(change.address))
         refreshed_objects = dict(saved_plan.refreshed_objects)
-        request = replace(self.build_request(options), refreshed_objects=refreshed_objects, imports=imports)
+        request = replace(
+            self.build_request(options), refreshed_objects=refreshed_objects, imports=imports
+        )
         plan = self._complete_plan(make_plan(request), self._check_state_consistency()).plan
         # Captures are inventories read by providers, so they are taken from the saved plan.
-        captures = [read for read in saved_plan.inventories if read.address.startswith(PROVIDER_PREFIX)]
+        captures = [
+            read for read in saved_plan.inventories if read.address.startswith(PROVIDER_PREFIX)
+        ]
         return replace(
             plan,
             inventories=(*plan.inventories, *captures),
@@ -365,7 +433,8 @@ class Run(Struct):
     ) -> tuple[Mapping[Address, ImportedObject], list[Diagnostic]]:
         """Find the objects of import blocks. The configuration generated for them becomes part of the project."""
         path = options.generate_config_out
-        if path:  # an invalid path is an error even if there is nothing to generate
+        # An invalid path is an error even if there is nothing to generate.
+        if path:
             from nexusform.workflow.runs.object_import import check_generated_path
 
             rejection = check_generated_path(path)
@@ -377,16 +446,20 @@ class Run(Struct):
 
         imports = find_imports(request, self.providers, generate=bool(path))
         if imports.generated_configuration and not has_errors(imports.diagnostics):
-            project, problems = add_generated_configuration(self.project, path, imports.generated_configuration)
+            project, problems = add_generated_configuration(
+                self.project, path, imports.generated_configuration
+            )
             imports.diagnostics += problems
-            self.project = project or self.project  # unchanged after errors
+            # unchanged after errors.
+            self.project = project or self.project
         return imports.objects, imports.diagnostics
 
     def build_request(self, options: PlanOptions) -> PlanRequest:
         """Build the request for the planner from the project, the state and the options."""
         request = build_base_request(self.project, self.stored)
         query = request.query
-        if query is not None and self.unreachable:  # a failed query is only a warning
+        # A failed query is only a warning.
+        if query is not None and self.unreachable:
             query = partial(_query_unreachable, query)
         return replace(
             request,
@@ -435,13 +508,19 @@ def _build_import(change: Change, recorded: InstanceState | None) -> ImportedObj
     data is kept, and the private note in the change is added to its own.
     """
     attributes, creation_number = change.before or {}, change.prior_creation
-    imported_object = ObjectState(attributes, creation_number, change.sensitive_before, provider=change.provider)
+    imported_object = ObjectState(
+        attributes, creation_number, change.sensitive_before, provider=change.provider
+    )
     current = get_current_object(recorded)
     if current is not None:
         private = {**current.note, **(change.private or {})} or None
-        imported_object = replace(current, attributes=attributes, provider=change.provider, private=private)
+        imported_object = replace(
+            current, attributes=attributes, provider=change.provider, private=private
+        )
     start = Position(1, 1, 0)
-    return ImportedObject(change.importing, imported_object, change.source or Span("", start, start))
+    return ImportedObject(
+        change.importing, imported_object, change.source or Span("", start, start)
+    )
 
 
 def build_plan_request(project: Project, stored: StoredState, plan: Plan) -> PlanRequest:
@@ -498,9 +577,15 @@ def begin_run(
         yield run
 
 
-def _acquire_state_lock(run: Run, operation: str, locking: LockOptions, exit_stack: ExitStack) -> None:
+def _acquire_state_lock(
+    run: Run, operation: str, locking: LockOptions, exit_stack: ExitStack
+) -> None:
     """Acquire the lock of the state, and release it when `exit_stack` closes; problems go to the run's diagnostics."""
-    backend, environment, on_wait = run.project.backend, run.project.context.environment, run.notices.on_wait
+    backend, environment, on_wait = (
+        run.project.backend,
+        run.project.context.environment,
+        run.notices.on_wait,
+    )
     run.lock, problems = acquire_lock(
         backend, operation, locking, clock=run.clock, environment=environment, on_wait=on_wait
     )
@@ -526,19 +611,24 @@ def _prepare_run(run: Run, exit_stack: ExitStack, *, records_recovery: bool) -> 
     log_event("debug", "state", serial=stored.state.serial, objects=len(stored.state.instances))
     try:
         if isinstance(run.project.backend, EncryptingBackend):
-            run.project.backend.check()  # raises BackendProblem if a later write would fail
+            # raises BackendProblem if a later write would fail.
+            run.project.backend.check()
     except BackendProblem as problem:
         run.diagnostics.append(build_error("unwritable-state", str(problem)))
         return
-    if not stored.state.lineage and run.project.context.environment.get("NF_IN_AUTOMATION"):  # a new state
+    # A new state.
+    if not stored.state.lineage and run.project.context.environment.get("NF_IN_AUTOMATION"):
         run.diagnostics += _check_local_state(run.project.backend)
-    providers, problems = create_providers(build_base_request(run.project, stored), run.project.context, exit_stack)
+    providers, problems = create_providers(
+        build_base_request(run.project, stored), run.project.context, exit_stack
+    )
     run.diagnostics += problems
     if has_errors(problems):
         return
     run.providers = providers
     run.stored = stored
-    if not stored.has_journal:  # no interrupted run
+    # No interrupted run.
+    if not stored.has_journal:
         return
     run.diagnostics += run.check_identities()
     if not run.is_ready:
@@ -547,7 +637,9 @@ def _prepare_run(run: Run, exit_stack: ExitStack, *, records_recovery: bool) -> 
     from nexusform.workflow.opening.interrupted_apply import recover_interrupted_apply
 
     write = records_recovery and run.lock is not None
-    resolved, problems = recover_interrupted_apply(stored, providers, run.project.backend, write=write)
+    resolved, problems = recover_interrupted_apply(
+        stored, providers, run.project.backend, write=write
+    )
     run.diagnostics += problems
     run.stored = resolved or stored
 
@@ -560,8 +652,10 @@ def _check_local_state(backend: StateBackend) -> list[Diagnostic]:
     return [
         build_warning(
             "local-only-state",
-            f"NF_IN_AUTOMATION is set, and there is no state at {backend.describe()}. The files of a CI "
-            "job are deleted after the job, so the next job would re-create everything. Use a shared "
+            f"NF_IN_AUTOMATION is set, and there is no state at {backend.describe()}. The files "
+            "of a CI "
+            "job are deleted after the job, so the next job would re-create everything. Use a "
+            "shared "
             'backend, for example `backend "azurerm"`.',
         )
     ]

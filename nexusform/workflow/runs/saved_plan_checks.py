@@ -9,7 +9,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 import nexusform
-from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning, has_errors, select_errors
+from nexusform.diagnostics.diagnostic import (
+    Diagnostic,
+    build_error,
+    build_warning,
+    has_errors,
+    select_errors,
+)
 from nexusform.diagnostics.phrases import format_count, format_first_items, format_list
 from nexusform.files.regular_files import Confinement, OutsideConfinement
 from nexusform.interfaces.plugins import FileProblem, Files
@@ -39,7 +45,9 @@ class CheckedPlan(Struct, frozen=True):
     diagnostics: tuple[Diagnostic, ...] = ()
 
 
-def check_saved_plan(run: Run, saved: SavedPlan, *, replan: bool = False, is_verified: bool = False) -> CheckedPlan:
+def check_saved_plan(
+    run: Run, saved: SavedPlan, *, replan: bool = False, is_verified: bool = False
+) -> CheckedPlan:
     """Check whether a saved plan may be applied to the current state; otherwise reject it with an error. A new plan has
     to be the same, see `_compare_plan`. A plan with a verified signature (`is_verified`) may be irreproducible here.
     With `replan` the new plan also reads the providers.
@@ -68,7 +76,8 @@ def _compare_plan(run: Run, saved: SavedPlan, *, replan: bool, is_verified: bool
     changed_inputs = _list_changed_inputs(run, saved)
     if not changed_inputs and not replan:
         return _compare_with_new_plan(run, saved, is_verified=is_verified)
-    new_plan = run.plan(get_plan_options(plan)).plan  # with current values
+    # With current values.
+    new_plan = run.plan(get_plan_options(plan)).plan
     differences = _describe_differences(plan, new_plan)
     if differences:
         cause = "Planning"
@@ -76,29 +85,40 @@ def _compare_plan(run: Run, saved: SavedPlan, *, replan: bool, is_verified: bool
             cause = f"Since the plan, {' and '.join(changed_inputs)} changed, and a new plan"
         rejection = build_error(
             "saved-plan-outdated",
-            f"{cause} differs: {differences} No changes were made. Plan again and review the new plan.",
+            (
+                f"{cause} differs: {differences} No changes were made. Plan again and review the "
+                "new plan."
+            ),
         )
         return CheckedPlan(plan=None, diagnostics=(rejection,))
     if not changed_inputs:
         return _compare_with_new_plan(run, saved, is_verified=is_verified)
     warnings: list[Diagnostic] = []
     for name in changed_inputs:
-        detail = f"{name} changed since the plan. A new plan has the same changes, so they are applied."
+        detail = (
+            f"{name} changed since the plan. A new plan has the same changes, so they are applied."
+        )
         warnings.append(build_warning("plan-inputs-changed", detail))
-    return CheckedPlan(new_plan, tuple(warnings))  # the saved plan lacks the values of the changed inputs
+    # The saved plan lacks the values of the changed inputs.
+    return CheckedPlan(new_plan, tuple(warnings))
 
 
 def _compare_for_new_serial(run: Run, plan: Plan) -> CheckedPlan:
     """Plan again for the current serial of the state. Accept the new plan if it has the same changes as `plan`."""
     if plan.mode is not Mode.NORMAL or plan.targets or plan.excludes or plan.replaces:
-        return CheckedPlan(None, (_build_stale_error(run, plan, "Plans with special options are not compared."),))
+        return CheckedPlan(
+            None, (_build_stale_error(run, plan, "Plans with special options are not compared."),)
+        )
     new_plan = run.plan(get_plan_options(plan)).plan
     differences = _describe_differences(plan, new_plan)
     if differences:
-        return CheckedPlan(None, (_build_stale_error(run, plan, f"A new plan has other changes: {differences}"),))
+        return CheckedPlan(
+            None, (_build_stale_error(run, plan, f"A new plan has other changes: {differences}"),)
+        )
     serial_warning = build_warning(
         "state-changed-since-plan",
-        f"The plan is for serial {plan.serial}; the state now has serial {run.stored.state.serial}. A new "
+        f"The plan is for serial {plan.serial}; the state now has serial "
+        f"{run.stored.state.serial}. A new "
         "plan has the same changes, so they are applied.",
     )
     return CheckedPlan(new_plan, (serial_warning,))
@@ -112,19 +132,25 @@ def _compare_with_new_plan(run: Run, saved: SavedPlan, *, is_verified: bool) -> 
         if not new_plan.errored:
             return _compare_all_parts(plan, new_plan)
         first_error = select_errors(new_plan.diagnostics)[0]
-        reason = f"Planning again fails here: {first_error.summary}.{run.project.context.confinement_note}"
+        reason = (
+            "Planning again fails here: "
+            f"{first_error.summary}.{run.project.context.confinement_note}"
+        )
         if _has_all_inputs(run, plan):
-            return _reject_plan(reason)  # the original planning with the same inputs succeeded
+            # The original planning with the same inputs succeeded.
+            return _reject_plan(reason)
     if is_verified:
         unverified_content_warning = build_warning(
             "unverified-saved-plan",
-            f"{reason} Its content could not be compared with a new plan. It is applied because its signature "
+            f"{reason} Its content could not be compared with a new plan. It is applied because "
+            "its signature "
             "was verified.",
         )
         return CheckedPlan(plan, (unverified_content_warning,))
     not_reproducible_error = build_error(
         "saved-plan-not-reproducible",
-        f"{reason} The plan cannot be verified here. No changes were made. Plan again, or apply a signed "
+        f"{reason} The plan cannot be verified here. No changes were made. Plan again, or apply a "
+        "signed "
         "plan with -verify=key:FILE.",
     )
     return CheckedPlan(plan=None, diagnostics=(not_reproducible_error,))
@@ -149,7 +175,11 @@ def _explain_not_reproducible(run: Run, saved: SavedPlan) -> str:
     if plan.nexusform_version != nexusform.__version__:
         return f"nexusform {plan.nexusform_version} created it."
     changed_files = _list_changed_files(plan.basis.files, run.project.files)
-    return f"Its inputs changed: {format_first_items(changed_files, _MAX_NAMES)}." if changed_files else ""
+    return (
+        f"Its inputs changed: {format_first_items(changed_files, _MAX_NAMES)}."
+        if changed_files
+        else ""
+    )
 
 
 def _has_all_inputs(run: Run, plan: Plan) -> bool:
@@ -166,7 +196,8 @@ def _reject_plan(problem: str) -> CheckedPlan:
     """Build the rejection of a plan not derived from its inputs; its file was modified."""
     rejection = build_error(
         "saved-plan-contents-mismatch",
-        f"{problem} A plan follows from its configuration and the state, so this file was modified. Plan "
+        f"{problem} A plan follows from its configuration and the state, so this file was "
+        "modified. Plan "
         "again and review the new plan.",
     )
     return CheckedPlan(plan=None, diagnostics=(rejection,))
@@ -179,18 +210,23 @@ def _check_plan_applicable(run: Run, saved: SavedPlan) -> Diagnostic | None:
     if limits:
         return build_error(
             "saved-plan-guard-rail",
-            f"The plan exceeds {format_list(limits)}. No changes were made. To allow this, plan again with "
+            f"The plan exceeds {format_list(limits)}. No changes were made. To allow this, plan "
+            "again with "
             "a higher limit.",
         )
     if plan.workspace != run.project.workspace:
         return build_error(
             "saved-plan-workspace-mismatch",
-            f'The plan is for the workspace "{plan.workspace}", but "{run.project.workspace}" is selected.',
+            (
+                f'The plan is for the workspace "{plan.workspace}", but "{run.project.workspace}" '
+                "is selected."
+            ),
         )
     if saved.digest in state.applied_plans:
         return build_error(
             "saved-plan-already-applied",
-            "The state has already applied this plan. If that apply was interrupted, continue it with "
+            "The state has already applied this plan. If that apply was interrupted, continue it "
+            "with "
             "`nexusform apply -resume`; otherwise plan again.",
         )
     if plan.lineage != state.lineage:
@@ -207,14 +243,17 @@ def _describe_differences(plan: Plan, new_plan: Plan) -> str:
     """Return the visible differences of a new plan, or its first error, as text; "" if it looks the same."""
     if new_plan.errored:
         first_error = select_errors(new_plan.diagnostics)[0]
-        address = _INSTANCE_KEY.sub("[...]", first_error.address)  # a key may be secret here
+        # A key may be secret here.
+        address = _INSTANCE_KEY.sub("[...]", first_error.address)
         reason = f"{first_error.summary}, {address}" if address else first_error.summary
         return f"it fails ({reason})."
     names = list_visible_differences(plan, new_plan)
     if not names:
         return ""
     # A new instance key may hold a value of this machine, unseen by the reviewer.
-    known_keys = set(_INSTANCE_KEY.findall(" ".join(str(change.address) for change in plan.changes)))
+    known_keys = set(
+        _INSTANCE_KEY.findall(" ".join(str(change.address) for change in plan.changes))
+    )
     shown_names = [name for name in names if known_keys.issuperset(_INSTANCE_KEY.findall(name))]
     hidden_count = len(names) - len(shown_names)
     if hidden_count:
@@ -231,12 +270,15 @@ def _check_confinement(run: Run, plan: Plan) -> Diagnostic | None:
     names = [f'"{path}"' for path in paths if not _is_path_admitted(context.confinement, path)]
     if plan.basis.states:
         readable = _read_remote_states(run)
-        names += [f"the state that {name} reads" for name in plan.basis.states if name not in readable]
+        names += [
+            f"the state that {name} reads" for name in plan.basis.states if name not in readable
+        ]
     if not names:
         return None
     return build_error(
         "saved-plan-outside-confinement",
-        f"A sandboxed run cannot read {format_first_items(names, _MAX_NAMES)}, an input of the plan, to check it "
+        f"A sandboxed run cannot read {format_first_items(names, _MAX_NAMES)}, an input of the "
+        "plan, to check it "
         f"for changes. No changes were made.{context.confinement_note}",
     )
 
@@ -266,7 +308,8 @@ def _list_changed_inputs(run: Run, saved: SavedPlan) -> list[str]:
     if plan.basis.states:
         current_states = _read_remote_states(run)
         for reader, planned_state in plan.basis.states.items():
-            # An unreadable state counts as unchanged; _check_confinement reports it in a sandboxed run.
+            # An unreadable state counts as unchanged; _check_confinement reports it in a sandboxed
+            # run.
             if current_states.get(reader, planned_state) != planned_state:
                 changed_inputs.append(f"the state that {reader} reads")
     return changed_inputs
@@ -291,21 +334,30 @@ def _check_configuration(run: Run, saved: SavedPlan) -> list[Diagnostic]:
     if not configuration.files:
         return []
     current_texts, planned_texts = configuration.file_texts, saved.configuration_files
-    all_names = {**planned_texts, **current_texts}  # also of new and of deleted files
-    changed_files = [name for name in all_names if planned_texts.get(name) != current_texts.get(name)]
+    # Also of new and of deleted files.
+    all_names = {**planned_texts, **current_texts}
+    changed_files = [
+        name for name in all_names if planned_texts.get(name) != current_texts.get(name)
+    ]
     changed_files += _list_changed_files(saved.plan.basis.files, run.project.files)
     if not changed_files:
         return []
     context = run.project.context
     commit = saved.plan.basis.commit
-    current_commit = find_commit(context.directory, context.environment, context.directory_confinement)
+    current_commit = find_commit(
+        context.directory, context.environment, context.directory_confinement
+    )
     commits = ""
     if commit and current_commit:
-        commits = f" The plan is for commit {commit[:12]}, and the current commit is {current_commit[:12]}."
+        commits = (
+            f" The plan is for commit {commit[:12]}, and the current commit is "
+            f"{current_commit[:12]}."
+        )
     return [
         build_warning(
             "configuration-changed-since-plan",
-            f"{format_first_items(changed_files, _MAX_NAMES)} changed since the plan.{commits} The plan is "
+            f"{format_first_items(changed_files, _MAX_NAMES)} changed since the plan.{commits} "
+            "The plan is "
             "applied as reviewed. To use the current configuration, plan again.",
         )
     ]

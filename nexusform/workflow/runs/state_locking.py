@@ -17,9 +17,11 @@ from nexusform.interfaces.state_storage import BackendProblem, LockInfo, StateBa
 from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.opening.project import find_backend
 
-NOTICE_DELAY: Final = 0.4  # seconds of waiting before a notice
+# seconds of waiting before a notice.
+NOTICE_DELAY: Final = 0.4
 _NOT_LOCKED: Final = (
-    "-lock=false: another run may change the state at the same time; if both write it, changes are lost."
+    "-lock=false: another run may change the state at the same time; if both write it, changes "
+    "are lost."
 )
 _FIRST_PAUSE: Final = 0.1
 _MAX_PAUSE: Final = 16.0
@@ -62,7 +64,11 @@ class StateLock(Struct):
 
 
 def build_lock_info(
-    operation: str, backend: StateBackend, clock: Clock, environment: Mapping[str, str], info: str = ""
+    operation: str,
+    backend: StateBackend,
+    clock: Clock,
+    environment: Mapping[str, str],
+    info: str = "",
 ) -> LockInfo:
     """Build the description of this process, shown to others waiting for the lock; `info` is any text to show."""
     host = os.uname().nodename
@@ -109,19 +115,27 @@ def acquire_lock(
             if waited >= NOTICE_DELAY and not is_notified:
                 is_notified = True
                 holder = conflict.holder
-                holder_text = f" It is held by {holder.who} ({holder.operation}, ID {holder.id})." if holder else ""
+                holder_text = (
+                    f" It is held by {holder.who} ({holder.operation}, ID {holder.id})."
+                    if holder
+                    else ""
+                )
                 on_wait(f"Acquiring state lock. This may take a few moments...{holder_text}")
-            clock.sleep(min(pause, max(locking.timeout - waited, 0.01)))  # not beyond the timeout
+            # Not beyond the timeout.
+            clock.sleep(min(pause, max(locking.timeout - waited, 0.01)))
             pause = min(pause * 2, _MAX_PAUSE)
             continue
         except BackendProblem as problem:
             return None, [build_error("state-lock-error", str(problem))]
         log_event("info", "state locked", operation=operation, state=backend.describe(), id=info.id)
-        takeover_warnings = [build_warning(STALE_LOCK_TAKEN, text) for text in warnings]  # of a dead process
+        # Of a dead process.
+        takeover_warnings = [build_warning(STALE_LOCK_TAKEN, text) for text in warnings]
         return StateLock(backend, info.id), takeover_warnings
 
 
-def find_lock_holder(context: CommandContext) -> tuple[LockInfo | None, list[Diagnostic], Mapping[str, SourceFile]]:
+def find_lock_holder(
+    context: CommandContext,
+) -> tuple[LockInfo | None, list[Diagnostic], Mapping[str, SourceFile]]:
     """Return the holder of the lock of the selected workspace; None if it is free, or with errors."""
     backend, problems, sources = find_backend(context)
     if backend is None:
@@ -132,7 +146,9 @@ def find_lock_holder(context: CommandContext) -> tuple[LockInfo | None, list[Dia
         return None, [*problems, build_error("unreadable-lock", str(problem))], sources
 
 
-def break_lock(context: CommandContext, lock_id: str) -> tuple[list[Diagnostic], Mapping[str, SourceFile]]:
+def break_lock(
+    context: CommandContext, lock_id: str
+) -> tuple[list[Diagnostic], Mapping[str, SourceFile]]:
     """Break the lock with this id; return an error if there is none with it."""
     backend, problems, sources = find_backend(context)
     if backend is None:
@@ -170,7 +186,8 @@ def _build_lock_error(holder: LockInfo | None, timeout: float, remedy: str) -> D
     wait_text = f" after waiting {timeout:g} s" if timeout else ""
     return build_error(
         "state-lock-error",
-        f"Another process holds the state lock{wait_text}. No changes were made. Wait for that run to end, "
+        f"Another process holds the state lock{wait_text}. No changes were made. Wait for that "
+        "run to end, "
         f"or retry with -lock-timeout=60s. If that run is dead, {remedy}.{holder_text}",
     )
 

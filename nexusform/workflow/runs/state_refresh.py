@@ -13,7 +13,13 @@ from nexusform.configuration.declarations.configuration import DEFAULT_PROVIDER,
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity, build_diagnostic
 from nexusform.diagnostics.phrases import format_first_items
 from nexusform.files.run_log import log_duration
-from nexusform.interfaces.plugins import ObjectKey, Provider, ProviderProblem, ReadRequest, ResourceType
+from nexusform.interfaces.plugins import (
+    ObjectKey,
+    Provider,
+    ProviderProblem,
+    ReadRequest,
+    ResourceType,
+)
 from nexusform.json_data.plain_data import format_path
 from nexusform.planning.plan_request import ImportedObject, PlanRequest
 from nexusform.planning.preparation.planning_order import iterate_modules
@@ -24,7 +30,8 @@ from nexusform.workflow.opening.provider_setup import list_objects
 
 PROVIDER_CHANGED: Final = "provider-of-objects-changed"
 _MAX_NAMES: Final = 6
-Refreshed = dict[Address, ObjectState | None]  # None: missing at its provider
+# None: missing at its provider.
+Refreshed = dict[Address, ObjectState | None]
 
 
 def refresh_request(
@@ -35,7 +42,9 @@ def refresh_request(
     with log_duration("objects read from the providers", providers=len(providers)):
         refreshed = refresh_objects(request.state, providers, types, on_read)
     changes = find_provider_changes(request, providers)
-    refreshed_request = replace(request, refreshed_objects={**refreshed, **changes.missing}, imports=changes.imports)
+    refreshed_request = replace(
+        request, refreshed_objects={**refreshed, **changes.missing}, imports=changes.imports
+    )
     return refreshed_request, changes.diagnostics
 
 
@@ -51,7 +60,9 @@ def refresh_objects(
     changed_objects: Refreshed = {}
     for name, provider in providers.items():
         if provider.observes_objects:
-            changed_objects.update(_read_objects(state, provider, list_objects(state, name), types, on_read))
+            changed_objects.update(
+                _read_objects(state, provider, list_objects(state, name), types, on_read)
+            )
     return changed_objects
 
 
@@ -73,7 +84,11 @@ def _read_objects(
         key = ObjectKey(address.type, object_id, recorded.creation)
         unfinished = get_failed_change(recorded)
         request = ReadRequest(
-            key, recorded.attributes, str(address), unfinished_change=unfinished, private_note=recorded.note
+            key,
+            recorded.attributes,
+            str(address),
+            unfinished_change=unfinished,
+            private_note=recorded.note,
         )
         requests.append(request)
     changed_objects: Refreshed = {}
@@ -86,17 +101,25 @@ def _read_objects(
         mismatches = validate_attributes(schema, answer.attributes) if schema is not None else []
         if mismatches:
             raise ProviderProblem(
-                f"Provider {provider.name} returned invalid attributes for {address} ({address.type}): "
+                f"Provider {provider.name} returned invalid attributes for {address} "
+                f"({address.type}): "
                 f"{format_path(mismatches[0].path)}: {mismatches[0].detail}"
             )
         private_note = merge_note(recorded, answer.note).private
         if answer.attributes == recorded.attributes and private_note == recorded.private:
-            continue  # the usual case, decided without the costs of the next steps
-        attributes = locations.update_locations(answer.attributes)  # racks and zones of its machines
-        if attributes != recorded.attributes:  # mark changed values as observed; its counts are unused
-            attributes = compare_answer(str(address), schema, recorded.attributes, attributes, observed=()).attributes
+            # The usual case, decided without the costs of the next steps.
+            continue
+        # racks and zones of its machines.
+        attributes = locations.update_locations(answer.attributes)
+        # mark changed values as observed; its counts are unused.
+        if attributes != recorded.attributes:
+            attributes = compare_answer(
+                str(address), schema, recorded.attributes, attributes, observed=()
+            ).attributes
         if attributes != recorded.attributes or private_note != recorded.private:
-            changed_objects[address] = replace(recorded, attributes=attributes, private=private_note)
+            changed_objects[address] = replace(
+                recorded, attributes=attributes, private=private_note
+            )
     return changed_objects
 
 
@@ -108,35 +131,52 @@ class ProviderChanges(Struct):
     diagnostics: list[Diagnostic] = field(default_factory=list)
 
 
-def find_provider_changes(request: PlanRequest, providers: Mapping[str, Provider]) -> ProviderChanges:
+def find_provider_changes(
+    request: PlanRequest, providers: Mapping[str, Provider]
+) -> ProviderChanges:
     """Read simulated objects now assigned to a real provider: found ones become imports. Raises ProviderProblem."""
     changes = ProviderChanges()
     for name, provider in sorted(providers.items()):
-        if not provider.observes_objects or not provider.sends_changes:  # not the provider of a real site
+        # Not the provider of a real site.
+        if not provider.observes_objects or not provider.sends_changes:
             continue
-        objects = sorted(_list_changed_objects(name, request), key=lambda entry: compute_address_order(entry[0]))
+        objects = sorted(
+            _list_changed_objects(name, request), key=lambda entry: compute_address_order(entry[0])
+        )
         requests: list[ReadRequest] = []
         for address, recorded, _ in objects:
-            key = ObjectKey(address.type, str(recorded.attributes.get("id")), 0)  # unknown creation, as in an import
-            requests.append(ReadRequest(key, recorded.attributes, str(address), private_note=recorded.note))
-        for (address, recorded, block), answer in zip(objects, provider.read(requests), strict=True):
+            # Unknown creation, as in an import.
+            key = ObjectKey(address.type, str(recorded.attributes.get("id")), 0)
+            requests.append(
+                ReadRequest(key, recorded.attributes, str(address), private_note=recorded.note)
+            )
+        for (address, recorded, block), answer in zip(
+            objects, provider.read(requests), strict=True
+        ):
             if answer.attributes is None:
                 changes.missing[address] = None
                 continue
             private = {**recorded.note, **answer.note} or None
-            imported = replace(recorded, attributes=answer.attributes, provider=name, private=private)
-            changes.imports[address] = ImportedObject(str(recorded.attributes.get("id")), imported, block.span)
+            imported = replace(
+                recorded, attributes=answer.attributes, provider=name, private=private
+            )
+            changes.imports[address] = ImportedObject(
+                str(recorded.attributes.get("id")), imported, block.span
+            )
     changes.diagnostics += _build_warning(changes)
     return changes
 
 
-def _list_changed_objects(name: str, request: PlanRequest) -> Iterator[tuple[Address, ObjectState, ResourceBlock]]:
+def _list_changed_objects(
+    name: str, request: PlanRequest
+) -> Iterator[tuple[Address, ObjectState, ResourceBlock]]:
     """Yield the objects that a block moves from the default (simulated) provider to the provider `name`. Each is a
     tuple: the address of the object, its recorded state, and the block that names the new provider.
     """
     if name == DEFAULT_PROVIDER:
         return
-    blocks: dict[ConfigAddress, ResourceBlock] = {}  # of this provider; one may have several objects
+    # Of this provider; one may have several objects.
+    blocks: dict[ConfigAddress, ResourceBlock] = {}
     for module in iterate_modules(request.configuration.root):
         for block in module.resources.values():
             if block.mode == "managed" and block.provider == name:
@@ -151,9 +191,19 @@ def _build_warning(changes: ProviderChanges) -> Iterator[Diagnostic]:
     """Yield a warning about the imported and missing objects, if there are any."""
     sentences = []
     if changes.imports:
-        sentences.append(f"Imported without changes: {format_first_items([*map(str, changes.imports)], _MAX_NAMES)}.")
+        sentences.append(
+            (
+                "Imported without changes: "
+                f"{format_first_items([*map(str, changes.imports)], _MAX_NAMES)}."
+            )
+        )
     if changes.missing:
-        sentences.append(f"Missing, to be created: {format_first_items([*map(str, changes.missing)], _MAX_NAMES)}.")
+        sentences.append(
+            (
+                "Missing, to be created: "
+                f"{format_first_items([*map(str, changes.missing)], _MAX_NAMES)}."
+            )
+        )
     if sentences:
         detail = f"Simulated objects now have a real provider. {' '.join(sentences)}"
         yield build_diagnostic(Severity.WARNING, PROVIDER_CHANGED, detail)

@@ -1,9 +1,12 @@
 """Operations on states without a plan: `state` commands, versions and workspaces."""
 
-PUBLIC = {  # public names of the package, by module
+# public names of the package, by module.
+PUBLIC = {
     "state_commands": (
-        "change_state StateChangeResult decode_document has_been_written create_move_change parse_patterns "
-        "create_push_change read_state create_remove_change StateCommandContext StateChange check_lineage "
+        "change_state StateChangeResult decode_document has_been_written create_move_change "
+        "parse_patterns "
+        "create_push_change read_state create_remove_change StateCommandContext StateChange "
+        "check_lineage "
         "create_untaint_change verify_state"
     ),
     "state_history": "read_history create_rollback_change",

@@ -61,7 +61,12 @@ class StateCommandContext(Struct, frozen=True):
     ) -> tuple[StateLock | None, list[Diagnostic]]:
         """Acquire the lock of a state for this command; see state_locking.acquire_lock."""
         return acquire_lock(
-            backend, operation, locking, clock=self.clock, environment=context.environment, on_wait=self.on_wait
+            backend,
+            operation,
+            locking,
+            clock=self.clock,
+            environment=context.environment,
+            on_wait=self.on_wait,
         )
 
 
@@ -114,7 +119,9 @@ def parse_patterns(texts: Sequence[str]) -> tuple[list[AddressPattern], list[Dia
     return patterns, problems
 
 
-def decode_document(data: bytes, name: str) -> tuple[State | None, list[Diagnostic], Mapping[str, SourceFile]]:
+def decode_document(
+    data: bytes, name: str
+) -> tuple[State | None, list[Diagnostic], Mapping[str, SourceFile]]:
     """Decode the state of a document to push; with errors, also return the document for source lines."""
     state, problems = state_codec.decode_state(data, name)
     text = data.decode("utf-8", "replace")
@@ -145,7 +152,9 @@ def change_state(
         result = _change_locked_state(backend, change, force=force, rescued=rescued)
     finally:
         release_problems = lock.release() if lock is not None else []  # None: -lock=false
-    return replace(result, diagnostics=(*diagnostics, *result.diagnostics, *release_problems), sources=sources)
+    return replace(
+        result, diagnostics=(*diagnostics, *result.diagnostics, *release_problems), sources=sources
+    )
 
 
 def _change_locked_state(
@@ -156,21 +165,28 @@ def _change_locked_state(
     of an interrupted apply, or an invalid document, do not prevent the change.
     """
     stored, problems = read_stored_state(backend, checks_objects=False)
-    if stored is None and force and problems[0].id == "state-is-not-valid-json":  # only `state push` has -force
-        detail = f"{backend.describe()} is replaced. It was not valid JSON, so its serial and lineage are unknown."
+    # Only `state push` has -force.
+    if stored is None and force and problems[0].id == "state-is-not-valid-json":
+        detail = (
+            f"{backend.describe()} is replaced. It was not valid JSON, so its serial and lineage "
+            "are unknown."
+        )
         stored, problems = StoredState(EMPTY), [build_warning("state-is-not-valid-json", detail)]
     if stored is None:
         return StateChangeResult(before=None, after=None, diagnostics=tuple(problems))
     if rescued is not None and _is_result_of_journal(backend, stored, rescued):
         return _write_state(backend, stored, rescued, problems)
     if stored.open_intents and not force:
-        return StateChangeResult(stored.state, after=None, diagnostics=(*problems, _build_open_steps_error(stored)))
+        return StateChangeResult(
+            stored.state, after=None, diagnostics=(*problems, _build_open_steps_error(stored))
+        )
     old_state = stored.state
     new_state, change_problems = change(old_state)
     problems += change_problems
     if new_state is None or has_errors(change_problems):
         return StateChangeResult(old_state, after=None, diagnostics=tuple(problems))
-    if new_state == old_state:  # nothing to write
+    # Nothing to write.
+    if new_state == old_state:
         return StateChangeResult(old_state, old_state, tuple(problems))
     numbered_state = replace(
         new_state,
@@ -189,7 +205,8 @@ def _build_open_steps_error(stored: StoredState) -> Diagnostic:
         error_id, cause = "apply-waiting", "It waits for"
     return build_error(
         error_id,
-        f"{cause} these objects: {', '.join(addresses[:5])}. Run `nexusform apply -refresh-only` first to read their "
+        f"{cause} these objects: {', '.join(addresses[:5])}. Run `nexusform apply -refresh-only` "
+        "first to read their "
         "current values.",
     )
 
@@ -199,9 +216,13 @@ def _write_state(
 ) -> StateChangeResult:
     """Write the new state; on failure the result has no state `after`."""
     try:
-        backend.write_merged_state(state_codec.encode_state(new_state), stored.list_preserved_lines())
+        backend.write_merged_state(
+            state_codec.encode_state(new_state), stored.list_preserved_lines()
+        )
     except BackendProblem as problem:
-        return StateChangeResult(stored.state, None, (*problems, build_error("unwritable-state", str(problem))))
+        return StateChangeResult(
+            stored.state, None, (*problems, build_error("unwritable-state", str(problem)))
+        )
     return StateChangeResult(stored.state, new_state, tuple(problems))
 
 
@@ -212,7 +233,8 @@ def _is_result_of_journal(backend: StateBackend, stored: StoredState, rescued: S
     """
     state = stored.state
     if not stored.has_journal or (rescued.lineage, rescued.serial) != (state.lineage, state.serial):
-        return False  # not the state of this apply
+        # Not the state of this apply.
+        return False
     try:
         document = backend.read()
     except BackendProblem:
@@ -221,7 +243,8 @@ def _is_result_of_journal(backend: StateBackend, stored: StoredState, rescued: S
     if document is not None:
         initial_state, _ = state_codec.decode_state(document, backend.describe())
     if initial_state is None or initial_state.serial >= state.serial:
-        return False  # the document already has the serial of the apply
+        # The document already has the serial of the apply.
+        return False
     # The journal lacks the result of an open step, so its object may differ.
     open_addresses = {open_intent.intent.address for open_intent in stored.open_intents}
     for address, instance in state.instances.items():
@@ -229,7 +252,8 @@ def _is_result_of_journal(backend: StateBackend, stored: StoredState, rescued: S
         if not is_changed or address in open_addresses:
             continue
         if _remove_private_note(rescued.instances.get(address)) != _remove_private_note(instance):
-            return False  # the rescued state lacks a change of the journal
+            # The rescued state lacks a change of the journal.
+            return False
     return True
 
 
@@ -246,7 +270,9 @@ def create_move_change(source: AddressPattern, target: AddressPattern) -> StateC
     def change(state: State) -> tuple[State | None, list[Diagnostic]]:
         """Return the state with the instances moved; None with errors."""
         try:
-            return state_edits.move_instances(state, state_edits.plan_moves(state, source, target)), []
+            return state_edits.move_instances(
+                state, state_edits.plan_moves(state, source, target)
+            ), []
         except DiagnosticsError as failure:
             return None, failure.diagnostics
 
@@ -266,7 +292,8 @@ def create_remove_change(
 
         if vms:
             state, problems = _drop_forgotten_vms(state, vms)
-            if problems:  # a VM is not recorded
+            # A VM is not recorded.
+            if problems:
                 return None, problems
             if not patterns:
                 return state, []
@@ -275,26 +302,38 @@ def create_remove_change(
             detail = "`nexusform state list` shows all addresses of the state."
             return None, [build_error("no-matching-objects-found", detail)]
         recorded_state = add_forgotten_vms(state, addresses, build_registries())
-        return state_edits.remove_instances(recorded_state, addresses), _build_running_warning(state, addresses)
+        return state_edits.remove_instances(recorded_state, addresses), _build_running_warning(
+            state, addresses
+        )
 
     return change
 
 
-def _drop_forgotten_vms(state: State, vms: Sequence[tuple[AddressPattern, str]]) -> tuple[State, list[Diagnostic]]:
+def _drop_forgotten_vms(
+    state: State, vms: Sequence[tuple[AddressPattern, str]]
+) -> tuple[State, list[Diagnostic]]:
     """Return the state without these forgotten VMs (still recorded at racks), and an error for each unknown one."""
-    from nexusform.planning.vm_planning.forgotten_vms import list_forgotten_vms, release_forgotten_vm
+    from nexusform.planning.vm_planning.forgotten_vms import (
+        list_forgotten_vms,
+        release_forgotten_vm,
+    )
 
     problems: list[Diagnostic] = []
     for pattern, name in vms:
-        forgotten_vms = list(list_forgotten_vms(state))  # pairs: the address of a rack or machine, the VM's name
-        matching_addresses = [address for address, vm in forgotten_vms if vm == name and pattern.is_match(address)]
+        # pairs: the address of a rack or machine, the VM's name.
+        forgotten_vms = list(list_forgotten_vms(state))
+        matching_addresses = [
+            address for address, vm in forgotten_vms if vm == name and pattern.is_match(address)
+        ]
         if not matching_addresses:
-            known_arguments = [f"{address}:{vm}" for address, vm in forgotten_vms]  # as typed for `state rm`
+            # As typed for `state rm`.
+            known_arguments = [f"{address}:{vm}" for address, vm in forgotten_vms]
             suggestion = suggest_name(f"{pattern}:{name}", known_arguments)
             detail = f"{pattern} has no forgotten VM {name}.{suggestion}"
             problems.append(build_error("no-matching-objects-found", detail))
         for address in matching_addresses:
-            state = release_forgotten_vm(state, address, name) or state  # None: the VM is released already
+            # None: the VM is released already.
+            state = release_forgotten_vm(state, address, name) or state
     return state, problems
 
 
@@ -318,7 +357,8 @@ def _build_running_warning(state: State, removed_addresses: Sequence[Address]) -
         build_warning(
             "forgotten-vms-keep-running",
             f"{format_count(vm_count, 'VM')} of these objects are forgotten, not removed. They "
-            "keep running, and plans keep their capacity reserved. A provider or an inventory can release "
+            "keep running, and plans keep their capacity reserved. A provider or an inventory can "
+            "release "
             f"it, or `nexusform state rm 'nexus_rack.NAME:VM'`:\n{listed_rows}",
         )
     ]
@@ -340,7 +380,10 @@ def create_untaint_change(pattern: AddressPattern, *, allow_missing: bool) -> St
         try:
             address = state_edits.find_instance(state, pattern)
             if address is None:
-                detail = f"The state has no object at {pattern}. `nexusform state list` shows all addresses."
+                detail = (
+                    f"The state has no object at {pattern}. `nexusform state list` shows all "
+                    "addresses."
+                )
                 if allow_missing:
                     return state, [build_warning("no-such-resource-instance", detail)]
                 return None, [build_error("no-such-resource-instance", detail)]
@@ -358,7 +401,8 @@ def create_push_change(pushed: State, name: str, *, force: bool) -> StateChange:
         """Return the pushed state, unless it must not replace the current one."""
         if not force:
             rejection = check_lineage(state, pushed, name)
-            if rejection is not None:  # another lineage, or not newer
+            # Another lineage, or not newer.
+            if rejection is not None:
                 return None, [rejection]
         # Creation numbers are never reused, regardless of the pushed state.
         return replace(pushed, last_creation=max(pushed.last_creation, state.last_creation)), []
@@ -374,18 +418,25 @@ def check_lineage(state: State, pushed: State, name: str) -> Diagnostic | None:
     if state.lineage and pushed.lineage != state.lineage:
         return build_error(
             "unrelated-state",
-            f'{name} has the lineage "{pushed.lineage}", but the current state has "{state.lineage}": they '
+            f'{name} has the lineage "{pushed.lineage}", but the current state has '
+            f'"{state.lineage}": they '
             f"are different states. {remedy}",
         )
     if pushed.serial < state.serial:
         return build_error(
             "outdated-state",
-            f"{name} has the serial {pushed.serial}, but the current state has {state.serial}. {remedy}",
+            (
+                f"{name} has the serial {pushed.serial}, but the current state has "
+                f"{state.serial}. {remedy}"
+            ),
         )
     if pushed.serial == state.serial and pushed != state:
         return build_error(
             "conflicting-state-serial",
-            f"{name} and the current state both have the serial {pushed.serial} but differ. {remedy}",
+            (
+                f"{name} and the current state both have the serial {pushed.serial} but differ. "
+                f"{remedy}"
+            ),
         )
     return None
 
@@ -403,7 +454,8 @@ def verify_state(context: CommandContext, *, reads_providers: bool = True) -> St
     problems += check_missing_dependencies(stored.state)
     problems += check_missing_machines(stored.state, build_registries().resource_types)
     problems += check_state_rules(stored.state, build_registries())
-    if not reads_providers or not sources:  # without configuration there are no providers
+    # Without configuration there are no providers.
+    if not reads_providers or not sources:
         return StateReadResult(stored.state, tuple(problems), sources)
     drift, failures, sources = _check_state_drift(context, stored)
     problems += [*drift, *failures]
@@ -424,14 +476,18 @@ def _check_state_drift(
             return [], failures, opened.sources
         types = opened.project.registries.resource_types
         try:
-            check = check_identities(providers, stored.state, stored.state.providers, context.allow_other_hub)
+            check = check_identities(
+                providers, stored.state, stored.state.providers, context.allow_other_hub
+            )
             if has_errors(check.diagnostics):
                 return [], check.diagnostics, opened.sources
             refreshed = refresh_objects(stored.state, providers, types, lambda _address, _id: None)
         except ProviderProblem as problem:
             return [], [build_error("refresh-failed", str(problem))], opened.sources
     warnings = chain.from_iterable(provider.list_warnings() for provider in providers.values())
-    unread = [convert_problem(problem) for problem in warnings if problem.id in UNKNOWN_CAPACITY_IDS]
+    unread = [
+        convert_problem(problem) for problem in warnings if problem.id in UNKNOWN_CAPACITY_IDS
+    ]
     failures = [*failures, *check.diagnostics, *unread]
     drift = collect_drifted_objects(stored.state, refreshed)
     if not drift:
@@ -439,7 +495,8 @@ def _check_state_drift(
     drift_lines = format_first_lines(list(map(_format_drift, drift)), MAX_LISTED_OBJECTS, " - ")
     drift_warning = build_warning(
         "provider-drift",
-        f"The site differs from the state:\n{drift_lines}\n`nexusform plan` shows the values; `nexusform "
+        f"The site differs from the state:\n{drift_lines}\n`nexusform plan` shows the values; "
+        "`nexusform "
         "apply -refresh-only` updates the state.",
     )
     return [drift_warning], failures, opened.sources
@@ -450,5 +507,7 @@ def _format_drift(drift: Drift) -> str:
     if drift.after is None:
         return f"{drift.address} no longer exists"
     before, after = drift.before, drift.after
-    changed_names = (name for name in sorted({*before, *after}) if before.get(name) != after.get(name))
+    changed_names = (
+        name for name in sorted({*before, *after}) if before.get(name) != after.get(name)
+    )
     return f"{drift.address}: {', '.join(changed_names)}"

@@ -5,7 +5,14 @@ from collections.abc import Mapping
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.diagnostics.diagnostic import Diagnostic, Severity, SourceFile, build_error, build_warning, has_errors
+from nexusform.diagnostics.diagnostic import (
+    Diagnostic,
+    Severity,
+    SourceFile,
+    build_error,
+    build_warning,
+    has_errors,
+)
 from nexusform.interfaces.state_storage import BackendProblem, StateBackend, VersionedBackend
 from nexusform.state import state_codec
 from nexusform.state.objects import State
@@ -40,7 +47,11 @@ def read_history(context: CommandContext) -> StateHistory:
     diagnostics += problems
     if stored is None:
         return StateHistory(versions=(), diagnostics=tuple(diagnostics), sources=sources)
-    versions = [StateVersion(stored.state.serial, timestamp="", state=stored.state)] if stored.state.lineage else []
+    versions = (
+        [StateVersion(stored.state.serial, timestamp="", state=stored.state)]
+        if stored.state.lineage
+        else []
+    )
     earlier, problems = list_earlier_versions(backend)
     return StateHistory((*versions, *earlier), (*diagnostics, *problems), sources)
 
@@ -48,13 +59,17 @@ def read_history(context: CommandContext) -> StateHistory:
 def list_earlier_versions(backend: StateBackend) -> tuple[list[StateVersion], list[Diagnostic]]:
     """Return the versions before the current one, newest first; with a warning if the backend keeps none."""
     if not isinstance(backend, VersionedBackend):
-        return [], [build_warning("no-state-history", f"{backend.describe()} has no version history.")]
+        return [], [
+            build_warning("no-state-history", f"{backend.describe()} has no version history.")
+        ]
     versions: list[StateVersion] = []
     diagnostics: list[Diagnostic] = []
     try:
         for stored_version in backend.list_versions():
             document = backend.read_version(stored_version.id)
-            state, problems = state_codec.decode_state(document, f"{backend.describe()}, version {stored_version.id}")
+            state, problems = state_codec.decode_state(
+                document, f"{backend.describe()}, version {stored_version.id}"
+            )
             diagnostics += [replace(problem, severity=Severity.WARNING) for problem in problems]
             if state is not None:
                 versions.append(StateVersion(state.serial, stored_version.written_at, state))
@@ -70,10 +85,14 @@ def create_rollback_change(
     history = read_history(context)
     if has_errors(history.diagnostics):
         return None, list(history.diagnostics), history.sources
-    version = next((candidate for candidate in history.versions if candidate.serial == serial), None)
+    version = next(
+        (candidate for candidate in history.versions if candidate.serial == serial), None
+    )
     if version is None:
         serials = ", ".join(str(candidate.serial) for candidate in history.versions) or "none"
-        problem = build_error("no-such-version", f"There is no version with serial {serial}. Available: {serials}.")
+        problem = build_error(
+            "no-such-version", f"There is no version with serial {serial}. Available: {serials}."
+        )
         return None, [*history.diagnostics, problem], history.sources
 
     def change(current_state: State) -> tuple[State | None, list[Diagnostic]]:

@@ -23,7 +23,11 @@ from nexusform.interfaces.state_storage import BackendProblem, StateBackend
 from nexusform.resources.address import compute_address_order
 from nexusform.state import state_codec
 from nexusform.state.objects import EMPTY, State
-from nexusform.workflow.opening.command_context import DEFAULT_WORKSPACE, CommandContext, get_selection_path
+from nexusform.workflow.opening.command_context import (
+    DEFAULT_WORKSPACE,
+    CommandContext,
+    get_selection_path,
+)
 from nexusform.workflow.opening.project import find_backend
 from nexusform.workflow.opening.stored_state import read_stored_state
 from nexusform.workflow.runs.state_locking import LockOptions
@@ -91,20 +95,28 @@ def create_workspace(
     if has_errors(existing.diagnostics):
         return existing
     if name in existing.names:
-        problem = build_error("workspace-exists", f'The workspace "{name}" already exists. Select it instead.')
+        problem = build_error(
+            "workspace-exists", f'The workspace "{name}" already exists. Select it instead.'
+        )
         return existing.reject(problem)
     backend, _, sources = _find_backend(context)
     assert backend is not None
 
     def write_state(target: StateBackend) -> list[Diagnostic]:
-        target.write(state_codec.encode_state(state or replace(EMPTY, nexusform_version=nexusform.__version__)))
+        target.write(
+            state_codec.encode_state(
+                state or replace(EMPTY, nexusform_version=nexusform.__version__)
+            )
+        )
         return []
 
     problems = _run_locked(session, context, backend, name, "workspace new", locking, write_state)
     diagnostics = (*existing.diagnostics, *problems)
     if has_errors(problems):
         return Workspaces(names=(), diagnostics=diagnostics, sources=sources)
-    return _save_selected_workspace(context, name, Workspaces((*existing.names, name), diagnostics, sources))
+    return _save_selected_workspace(
+        context, name, Workspaces((*existing.names, name), diagnostics, sources)
+    )
 
 
 def _run_locked(
@@ -159,17 +171,24 @@ def delete_workspace(
     diagnostics = (*existing.diagnostics, *problems)
     if has_errors(problems):
         return Workspaces(names=(), diagnostics=diagnostics, sources=sources)
-    return Workspaces(tuple(other for other in existing.names if other != name), diagnostics, sources)
+    return Workspaces(
+        tuple(other for other in existing.names if other != name), diagnostics, sources
+    )
 
 
 def _check_deletable(context: CommandContext, name: str, names: Sequence[str]) -> Diagnostic | None:
     """Return an error for the default, the selected or an unknown workspace; otherwise None."""
     if name == DEFAULT_WORKSPACE:
-        return build_error("undeletable-workspace", f'The workspace "{DEFAULT_WORKSPACE}" always exists.')
+        return build_error(
+            "undeletable-workspace", f'The workspace "{DEFAULT_WORKSPACE}" always exists.'
+        )
     if name == context.workspace:
         return build_error(
             "workspace-in-use",
-            f'"{name}" is the selected workspace. Select another one first (nexusform workspace select).',
+            (
+                f'"{name}" is the selected workspace. Select another one first (nexusform '
+                "workspace select)."
+            ),
         )
     return None if name in names else _build_unknown_workspace_error(name, names)
 
@@ -185,43 +204,61 @@ def _check_workspace_empty(target: StateBackend, name: str, *, force: bool) -> l
     listed_addresses = format_first_lines(addresses, MAX_LISTED_OBJECTS, "  ")
     content_text = f'The workspace "{name}" has objects:\n{listed_addresses}\n'
     if force:
-        return [build_warning("objects-forgotten", f"{content_text}They still exist, but no state manages them now.")]
+        return [
+            build_warning(
+                "objects-forgotten",
+                f"{content_text}They still exist, but no state manages them now.",
+            )
+        ]
     return [
         build_error(
             "workspace-not-empty",
-            f"{content_text}Destroy them first. With -force the workspace is deleted, and no state manages "
+            f"{content_text}Destroy them first. With -force the workspace is deleted, and no "
+            "state manages "
             "these objects.",
         )
     ]
 
 
-def _save_selected_workspace(context: CommandContext, name: str, workspaces: Workspaces) -> Workspaces:
+def _save_selected_workspace(
+    context: CommandContext, name: str, workspaces: Workspaces
+) -> Workspaces:
     """Record the selected workspace for later commands; return `workspaces`, with an error if it fails."""
     file = get_selection_path(context)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         write_file_atomically(file, name.encode(), 0o644)
     except OSError as problem:
-        rejection = build_error("unselectable-workspace", f'"{file}" cannot be written: {problem.strerror}.')
+        rejection = build_error(
+            "unselectable-workspace", f'"{file}" cannot be written: {problem.strerror}.'
+        )
         return workspaces.reject(rejection)
     return workspaces
 
 
-def _find_backend(context: CommandContext) -> tuple[StateBackend | None, list[Diagnostic], Mapping[str, SourceFile]]:
+def _find_backend(
+    context: CommandContext,
+) -> tuple[StateBackend | None, list[Diagnostic], Mapping[str, SourceFile]]:
     """Find the backend regardless of the selected workspace, because that may no longer exist."""
-    return find_backend(replace(context, environment={**context.environment, WORKSPACE_VARIABLE: DEFAULT_WORKSPACE}))
+    return find_backend(
+        replace(context, environment={**context.environment, WORKSPACE_VARIABLE: DEFAULT_WORKSPACE})
+    )
 
 
 def _build_workspace_variable_override_error() -> Diagnostic:
     return build_error(
         "workspace-set-by-environment",
-        f"The environment variable {WORKSPACE_VARIABLE} selects the workspace. Unset it to select another one.",
+        (
+            f"The environment variable {WORKSPACE_VARIABLE} selects the workspace. Unset it to "
+            "select another one."
+        ),
     )
 
 
 def _build_unknown_workspace_error(name: str, names: Sequence[str]) -> Diagnostic:
     return build_error(
         "no-such-workspace",
-        f'There is no workspace "{name}".{suggest_name(name, names)} Create it with `nexusform workspace '
+        f'There is no workspace "{name}".{suggest_name(name, names)} Create it with `nexusform '
+        "workspace "
         "new`, or select it with -or-create.",
     )

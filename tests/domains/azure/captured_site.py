@@ -24,13 +24,20 @@ def write_site_export(state: dict[str, Any], directory: Path) -> None:
         for instance in resource["instances"]
     ]
     racks = [values for kind, values, _ in objects if kind == "nexus_rack"]
-    clusters = [(made, values) for kind, values, made in objects if kind == "nexus_kubernetes_cluster"]
+    clusters = [
+        (made, values) for kind, values, made in objects if kind == "nexus_kubernetes_cluster"
+    ]
     write_bodies("racks", [build_rack_body(rack) for rack in racks])
-    write_bodies("bare_metal_machines", [body for rack in racks for body in build_machine_bodies(rack)])
+    write_bodies(
+        "bare_metal_machines", [body for rack in racks for body in build_machine_bodies(rack)]
+    )
     write_bodies("virtual_machines", [])
     random = Random(7)
     ordered = sorted(clusters, key=lambda pair: pair[0])
-    write_bodies("kubernetes_clusters", [build_cluster_body(values, made, random) for made, values in ordered])
+    write_bodies(
+        "kubernetes_clusters",
+        [build_cluster_body(values, made, random) for made, values in ordered],
+    )
 
 
 def build_rack_body(rack: dict[str, Any]) -> dict[str, Any]:
@@ -64,7 +71,9 @@ def build_cluster_body(cluster: dict[str, Any], made: int, random: Random) -> di
         {
             "name": f"{cluster['name']}-{node['pool']}-{random.randrange(16**8):08x}",
             "role": node["role"],
-            "agentPoolId": f"{cluster_id}/agentPools/{node['pool']}" if node["role"] == "Worker" else None,
+            "agentPoolId": f"{cluster_id}/agentPools/{node['pool']}"
+            if node["role"] == "Worker"
+            else None,
             "vmSkuName": node["vm_sku_name"],
             "bareMetalMachineId": f"{GROUP}/bareMetalMachines/{node['machine']}",
         }

@@ -40,10 +40,13 @@ def parse_commands(text: str) -> Iterator[tuple[str, str, list[str]]]:
     for line in re.findall(r"az networkcloud ([^`|;>#\n]*)", text.replace("\\\n", " ")):
         try:
             words = shlex.split(line)
-        except ValueError:  # The line is a sentence with an apostrophe.
+        except ValueError:
+            # The line is a sentence with an apostrophe.
             words = line.split()
         flags = [word[2:].partition("=")[0] for word in words if word.startswith("--")]
-        names = [word for word in words if not word.startswith("-")][: 3 if "agentpool" in words else 2]
+        names = [word for word in words if not word.startswith("-")][
+            : 3 if "agentpool" in words else 2
+        ]
         if len(names) > 1:
             yield " ".join(names[:-1]), names[-1].rstrip(".,"), flags
 
@@ -55,7 +58,9 @@ def find_unknown_flags(text: str) -> list[str]:
         kind = TYPES.get(group)
         if kind is None or ((kind, verb) not in ARGUMENTS and verb not in READING):
             continue
-        resource_flags = RESOURCE_FLAGS | {"kubernetes-cluster-name"} if kind == POOL else RESOURCE_FLAGS
+        resource_flags = (
+            RESOURCE_FLAGS | {"kubernetes-cluster-name"} if kind == POOL else RESOURCE_FLAGS
+        )
         known = resource_flags | ALL_COMMANDS | ARGUMENTS.get((kind, verb), frozenset())
         found += [f"az networkcloud {group} {verb} --{flag}" for flag in flags if flag not in known]
     return found
@@ -86,7 +91,10 @@ def test_repacking_prints_known_flags(
     monkeypatch.chdir(tmp_path)
     assert run_command_line(["import", "-from=export", "-generate-config-out=site.nf.hcl"]) == 0
     capsys.readouterr()
-    assert run_command_line(["simulate", "repack", "-sku=NC_P46_224_v1", "-want=2", "-format=json"]) == 0
+    assert (
+        run_command_line(["simulate", "repack", "-sku=NC_P46_224_v1", "-want=2", "-format=json"])
+        == 0
+    )
     windows = json.loads(capsys.readouterr().out)["commands"]
     text = "\n".join(line for window in windows for line in window)
     verbs = {(group, verb): sorted(flags) for group, verb, flags in parse_commands(text)}

@@ -31,13 +31,24 @@ def find_node(question: dict[str, Any]) -> str | None:
     """Return the first node with enough capacity."""
     objects = question["snapshot"]["objects"]
     demand = read_demand(question["request"]["objects"][-1])
-    for node in sorted((item for item in objects if item["kind"] == "Node"), key=lambda node: node["metadata"]["name"]):
-        free = {name: read_integer_or_percentage(str(amount)) for name, amount in node["status"]["allocatable"].items()}
+    for node in sorted(
+        (item for item in objects if item["kind"] == "Node"),
+        key=lambda node: node["metadata"]["name"],
+    ):
+        free = {
+            name: read_integer_or_percentage(str(amount))
+            for name, amount in node["status"]["allocatable"].items()
+        }
         for pod in objects:
-            if pod["kind"] == "Pod" and pod.get("spec", {}).get("nodeName") == node["metadata"]["name"]:
+            if (
+                pod["kind"] == "Pod"
+                and pod.get("spec", {}).get("nodeName") == node["metadata"]["name"]
+            ):
                 for name, amount in read_demand(pod).items():
                     free[name] = free.get(name, 0.0) - amount
-        if not node["spec"].get("taints") and all(free.get(name, 0.0) >= need for name, need in demand.items()):
+        if not node["spec"].get("taints") and all(
+            free.get(name, 0.0) >= need for name, need in demand.items()
+        ):
             return str(node["metadata"]["name"])
     return None
 

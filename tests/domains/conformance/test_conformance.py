@@ -18,7 +18,11 @@ import pytest
 from nexusform.cli.main import run_command_line
 from nexusform.diagnostics.diagnostic import Diagnostic
 from nexusform.domains.conformance.workflow import recorded_cases
-from nexusform.domains.conformance.workflow.recorded_cases import ConformanceCase, read_cases, score_conformance_cases
+from nexusform.domains.conformance.workflow.recorded_cases import (
+    ConformanceCase,
+    read_cases,
+    score_conformance_cases,
+)
 from tests.conformance.write_table import build_table
 from tests.kill_points import select_cases
 
@@ -38,7 +42,9 @@ def read_lines(name: str, count: int) -> list[str]:
         return [file.readline() for _ in range(count)]
 
 
-def test_recorded_decisions_are_predicted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_recorded_decisions_are_predicted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     expected: Counter[tuple[str, str]] = Counter()
     for path in sorted(CASES.glob("*.jsonl.gz")):
         with gzip.open(path, "rt") as file:
@@ -48,7 +54,9 @@ def test_recorded_decisions_are_predicted(tmp_path: Path, capsys: pytest.Capture
     code, text = run(capsys, "-json", str(tmp_path))
     document = json.loads(text)
     assert (code, document["wrong"]) == (0, [])
-    assert {(item["system"], item["version"]): item["right"] for item in document["systems"]} == expected
+    assert {
+        (item["system"], item["version"]): item["right"] for item in document["systems"]
+    } == expected
 
 
 def test_page_has_the_number_of_recorded_decisions() -> None:
@@ -87,7 +95,9 @@ def _end_process(case: ConformanceCase) -> Any:
     return case.decision
 
 
-def test_cases_of_an_ended_process_have_no_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cases_of_an_ended_process_have_no_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(recorded_cases, "_CASES_OF_ONE_PROCESS", 1)
     monkeypatch.setattr(recorded_cases, "_BATCH", 2)
     (tmp_path / "pods.jsonl").write_text("".join(read_lines("kube-scheduler.jsonl.gz", 4)))
@@ -96,7 +106,8 @@ def test_cases_of_an_ended_process_have_no_answer(tmp_path: Path, monkeypatch: p
     (counts,) = score.systems.values()
     assert (problems, counts.right, counts.errors) == ([], 1, 3)
     assert [(item.place, item.reason) for item in score.wrong] == [
-        (f"pods.jsonl:{line}", "a process ended unexpectedly, perhaps for lack of memory") for line in (2, 3, 4)
+        (f"pods.jsonl:{line}", "a process ended unexpectedly, perhaps for lack of memory")
+        for line in (2, 3, 4)
     ]
 
 
@@ -104,20 +115,27 @@ def test_another_program_is_scored(tmp_path: Path, capsys: pytest.CaptureFixture
     (tmp_path / "pods.jsonl").write_text("".join(read_lines("kube-scheduler.jsonl.gz", 8)))
     code, text = run(capsys, f"-program={FIRST_FIT}", str(tmp_path))
     assert code == 2
-    scored = re.search(r"kube-scheduler 1\.34\.4 8 (\d) (\d) 0 Wrong or without an answer: (.*)", text)
+    scored = re.search(
+        r"kube-scheduler 1\.34\.4 8 (\d) (\d) 0 Wrong or without an answer: (.*)", text
+    )
     assert scored is not None
     assert int(scored[1]) + int(scored[2]) == 8
     assert "kube-scheduler decided" in scored[3]
 
 
-def test_wrong_decision_is_listed_with_both_answers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_decision_is_listed_with_both_answers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     case = json.loads(read_lines("kube-scheduler.jsonl.gz", 1)[0])
     actual = case["decision"]["node"]
     case["decision"] = {"node": "elsewhere"}
     (tmp_path / "pods.jsonl").write_text(json.dumps(case) + "\n")
     code, text = run(capsys, str(tmp_path))
     assert code == 2
-    assert f'pods.jsonl:1: predicted {{"node":"{actual}"}}; kube-scheduler decided {{"node":"elsewhere"}}' in text
+    assert (
+        f'pods.jsonl:1: predicted {{"node":"{actual}"}}; kube-scheduler decided '
+        f'{{"node":"elsewhere"}}'
+    ) in text
     case["equivalent"] = [{"node": actual}]
     (tmp_path / "pods.jsonl").write_text(json.dumps(case) + "\n")
     assert run(capsys, str(tmp_path))[0] == 0, "as good as the decision"
@@ -137,10 +155,13 @@ def test_program_without_answer_has_an_error(
     (tmp_path / "pods.jsonl").write_text(read_lines("kube-scheduler.jsonl.gz", 1)[0])
     code, text = run(capsys, f"-program={command}", str(tmp_path))
     assert (code, reason in text) == (2, True), text
-    assert "kube-scheduler 1.34.4 1 0 0 1" in text  # The numbers are right, wrong, errors.
+    # The numbers are right, wrong, errors.
+    assert "kube-scheduler 1.34.4 1 0 0 1" in text
 
 
-@pytest.mark.parametrize(("command", "reason"), [("sh 'x", "No closing quotation"), (" ", "no program")])
+@pytest.mark.parametrize(
+    ("command", "reason"), [("sh 'x", "No closing quotation"), (" ", "no program")]
+)
 def test_invalid_command_is_rejected(
     command: str, reason: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -148,8 +169,17 @@ def test_invalid_command_is_rejected(
     assert (code, reason in text) == (1, True), text
 
 
-def test_system_without_prediction_is_not_right(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    case = {"system": "nomad", "version": "1", "snapshot": {}, "request": {}, "decision": {}, "equivalent": []}
+def test_system_without_prediction_is_not_right(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    case = {
+        "system": "nomad",
+        "version": "1",
+        "snapshot": {},
+        "request": {},
+        "decision": {},
+        "equivalent": [],
+    }
     (tmp_path / "n.jsonl").write_text(json.dumps(case))
     code, text = run(capsys, str(tmp_path))
     assert code == 2
@@ -167,11 +197,14 @@ def test_every_file_error_is_reported(tmp_path: Path, capsys: pytest.CaptureFixt
     assert code == 1
     assert all(part in text for part in ("a.jsonl, line 2", "a.jsonl, line 3", "b.jsonl.gz"))
     assert "the case is incomplete" in text
-    assert "kube-scheduler 1.34.4 2 1 0 1" in text  # The numbers are right, wrong, errors.
+    # The numbers are right, wrong, errors.
+    assert "kube-scheduler 1.34.4 2 1 0 1" in text
 
 
 @pytest.mark.parametrize("name", ["missing", "empty"])
-def test_directory_without_decisions_is_an_error(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_directory_without_decisions_is_an_error(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "empty").mkdir()
     code, text = run(capsys, str(tmp_path / name))
     assert code == 1

@@ -78,11 +78,13 @@ def test_plan_is_checked_by_running_hub_agent(
         return send(programs, method, *rest)
 
     with monkeypatch.context() as patch:
-        patch.setattr(scheduling_cycle, "iterate_descending", scheduling_cycle.iterate_ascending)  # A rule is broken.
+        # A rule is broken.
+        patch.setattr(scheduling_cycle, "iterate_descending", scheduling_cycle.iterate_ascending)
         patch.setattr(kubefleet_check, "_HEARTBEAT_SECONDS", -1.0)
         patch.setattr(LoopbackPrograms, "call", record_call)
         assert run_command_line(words) == 1
-    assert Counter(calls)["PATCH"] == 4 * 3  # 4 members, each once on joining and once before each placement.
+    # 4 members, each once on joining and once before each placement.
+    assert Counter(calls)["PATCH"] == 4 * 3
     check = json.loads(Path("p.json").read_text())["checks_by"][0]
     assert check["differences"][0] == {
         "address": "fleet_cluster_resource_placement.one",
@@ -91,18 +93,24 @@ def test_plan_is_checked_by_running_hub_agent(
         "actual": "c, d",
     }
     assert "one is predicted on a, b" in " ".join(capsys.readouterr().err.replace("│", " ").split())
-    assert run_command_line(["conformance", ".nexusform/checks"]) == 0  # The rule is restored.
+    # The rule is restored.
+    assert run_command_line(["conformance", ".nexusform/checks"]) == 0
 
 
 def test_member_status_is_sent_to_its_subresource() -> None:
     """An API server ignores the status in a patch of the object itself."""
-    patches: dict[str, list[int]] = {}  # observed generations by path
+    # observed generations by path.
+    patches: dict[str, list[int]] = {}
 
     class AcceptingPrograms:
-        def call(self, method: str, path: str, body: Any = None, _patch: str = "") -> dict[str, Any]:
+        def call(
+            self, method: str, path: str, body: Any = None, _patch: str = ""
+        ) -> dict[str, Any]:
             if method == "PATCH":
                 (agent,) = body["status"]["agentStatus"]
-                patches[path] = [condition["observedGeneration"] for condition in agent["conditions"]]
+                patches[path] = [
+                    condition["observedGeneration"] for condition in agent["conditions"]
+                ]
             return {"metadata": {"generation": 7}, "status": {"agentStatus": [{}]}}
 
         def wait_for(self, _name: str, condition: Callable[[], Any], _seconds: float) -> Any:
@@ -116,12 +124,20 @@ def test_member_status_is_sent_to_its_subresource() -> None:
 
 @pytest.mark.parametrize(
     ("has_timed_out", "reason"),
-    [(True, "the check ended early, at its limit of 600 s."), (False, "this check does not cover them.")],
+    [
+        (True, "the check ended early, at its limit of 600 s."),
+        (False, "this check does not cover them."),
+    ],
 )
 def test_unchecked_placements_are_named(
-    has_timed_out: bool, reason: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    has_timed_out: bool,
+    reason: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    outcome = ProgramCheckOutcome(ProgramCheck("kubefleet", "0.3", 1, 2, "placement"), (), has_timed_out)
+    outcome = ProgramCheckOutcome(
+        ProgramCheck("kubefleet", "0.3", 1, 2, "placement"), (), has_timed_out
+    )
     checkers = {"kubefleet": lambda _result, _programs, _seconds: outcome}
     monkeypatch.setattr("nexusform.workflow.program_checks.CHECKERS", checkers)
     assert run_command_line(["plan", "-check-with=kubefleet=programs", "-details"]) == 0
@@ -133,4 +149,6 @@ def test_missing_definitions_are_an_error(capsys: pytest.CaptureFixture[str]) ->
     Path("programs/hubagent").unlink()
     Path("programs/hubagent").touch()
     assert run_command_line(["plan", "-check-with=kubefleet=programs"]) == 1
-    assert "programs/crds has no definitions" in " ".join(capsys.readouterr().err.replace("│", " ").split())
+    assert "programs/crds has no definitions" in " ".join(
+        capsys.readouterr().err.replace("│", " ").split()
+    )

@@ -17,7 +17,14 @@ from nexusform.domains.openstack.scheduling import nova_profile
 from nexusform.workflow import program_checks
 from tests.conformance import record_nova
 from tests.domains.openstack.test_nova_decisions import MISSING, NOVA
-from tests.domains.openstack.test_openstack_site import CONFIGURATION, EXPORT, HOT, NUMA, change_row, describe_hosts
+from tests.domains.openstack.test_openstack_site import (
+    CONFIGURATION,
+    EXPORT,
+    HOT,
+    NUMA,
+    change_row,
+    describe_hosts,
+)
 from tests.kill_points import run_at_eighth
 
 pytestmark = pytest.mark.of_domains("conformance", "openstack", "vnf")
@@ -49,7 +56,9 @@ def list_running_programs() -> str:
 @needs_nova
 @pytest.mark.slow
 @run_at_eighth(7)
-def test_plan_is_checked_by_nova(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plan_is_checked_by_nova(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     words = ["plan", f"-check-with=nova={NOVA}", "-samples=2", "-report=json:p.json"]
     assert run_command_line(words) == 0
     assert read_check("p.json") == {
@@ -63,13 +72,17 @@ def test_plan_is_checked_by_nova(capsys: pytest.CaptureFixture[str], monkeypatch
     assert "Checked by: nova 34.0.0: 2 of 2 VMs" in read_text(capsys)
     with monkeypatch.context() as patch:
         multipliers = dict(nova_profile.DEFAULT_MULTIPLIERS) | {"cpu": -5.0, "ram": -5.0}
-        patch.setattr(nova_profile, "DEFAULT_MULTIPLIERS", multipliers)  # A rule is broken.
+        # A rule is broken.
+        patch.setattr(nova_profile, "DEFAULT_MULTIPLIERS", multipliers)
         assert run_command_line(words) == 1
     (difference, *_) = read_check("p.json")["differences"]
     assert difference["predicted"] == "compute01"
     assert difference["actual"] != "compute01"
-    assert f"is predicted on compute01; nova 34.0.0 decides on {difference['actual']}" in read_text(capsys)
-    assert run_command_line(["conformance", ".nexusform/checks"]) == 0  # The rule is restored.
+    assert f"is predicted on compute01; nova 34.0.0 decides on {difference['actual']}" in read_text(
+        capsys
+    )
+    # The rule is restored.
+    assert run_command_line(["conformance", ".nexusform/checks"]) == 0
     assert list_running_programs() == ""
 
 
@@ -93,7 +106,8 @@ def test_managed_server_in_export_counts_once(capfd: pytest.CaptureFixture[str])
     properties = {"hw:cpu_policy": "dedicated", "hw:emulator_threads_policy": "share"}
     change_row("flavors", 0, Properties=properties)
     change_row("servers", 0, **{"Flavor Name": "other", "Flavor": "other"})
-    room = {"free": 4}  # Two servers fit on a host.
+    # Two servers fit on a host.
+    room = {"free": 4}
     describe_hosts(compute01=room, compute02=room, compute03=room)
     assert run_command_line(["apply", "-auto-approve", "-samples=2"]) == 0
     capfd.readouterr()
@@ -102,33 +116,47 @@ def test_managed_server_in_export_counts_once(capfd: pytest.CaptureFixture[str])
     assert len(vms) == 2
     full = {host: [0] for host in vms.values()}
     describe_hosts(
-        **{host: {**room, "full_cells": full.get(host, [])} for host in ("compute01", "compute02", "compute03")}
+        **{
+            host: {**room, "full_cells": full.get(host, [])}
+            for host in ("compute01", "compute02", "compute03")
+        }
     )
     servers = json.loads(Path("export/servers.json").read_text())
     for name, host in vms.items():
-        servers.append({**servers[0], "ID": name, "Name": name, "Host": host, "Flavor Name": "worker.large"})
+        servers.append(
+            {**servers[0], "ID": name, "Name": name, "Host": host, "Flavor Name": "worker.large"}
+        )
         node = {"host_node": 0, "vcpu_set": list(range(8)), "memory_mb": 16384}
-        node["cpu_pinning"] = {str(number): cpu for number, cpu in enumerate([0, 1, 2, 3, 8, 9, 10, 11])}
+        node["cpu_pinning"] = {
+            str(number): cpu for number, cpu in enumerate([0, 1, 2, 3, 8, 9, 10, 11])
+        }
         Path(f"export/topology-{name}.json").write_text(
             json.dumps({"topology": {"pagesize_kb": None, "nodes": [node]}})
         )
     Path("export/servers.json").write_text(json.dumps(servers))
     Path("base.yaml").write_text(
-        HOT.replace("count: 2", "count: 6").replace(", scheduler_hints: {group: {get_resource: group}}", "")
+        HOT.replace("count: 2", "count: 6").replace(
+            ", scheduler_hints: {group: {get_resource: group}}", ""
+        )
     )
-    assert run_command_line(["plan", f"-check-with=nova={NOVA}", "-samples=2", "-report=json:p.json"]) == 0, read_text(
-        capfd
-    )
+    assert (
+        run_command_line(["plan", f"-check-with=nova={NOVA}", "-samples=2", "-report=json:p.json"])
+        == 0
+    ), read_text(capfd)
     assert (read_check("p.json")["checked"], read_check("p.json")["differences"]) == (4, [])
 
 
 def read_vms(state: Any) -> dict[str, str]:
     """Return the host of each VM in the state."""
-    (vnf,) = [row for row in state["values"]["root_module"]["resources"] if row["type"] == "tacker_vnf"]
+    (vnf,) = [
+        row for row in state["values"]["root_module"]["resources"] if row["type"] == "tacker_vnf"
+    ]
     return {name: vnfc["machine"] for name, vnfc in vnf["values"]["vnfcs"].items()}
 
 
-def test_check_time_is_limited(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_check_time_is_limited(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     Path("python").write_text(
         """#!/bin/sh
 for last in "$@"; do :; done
@@ -142,7 +170,10 @@ sleep 60
     begun = time.monotonic()
     assert run_command_line(["plan", "-check-with=nova=./python", "-samples=2", "-details"]) == 0
     assert time.monotonic() - begun < 30
-    assert "nova 34.0.0 has checked 1 of 2 VMs; 1 was not checked: the check ended early" in read_text(capsys)
+    assert (
+        "nova 34.0.0 has checked 1 of 2 VMs; 1 was not checked: the check ended early"
+        in read_text(capsys)
+    )
     assert list_running_programs() == ""
 
 
@@ -150,7 +181,10 @@ sleep 60
     ("script", "message"),
     [
         (None, "./python is no program."),
-        ("echo \"ModuleNotFoundError: No module named 'nova'\" >&2; exit 1", "No module named 'nova'"),
+        (
+            "echo \"ModuleNotFoundError: No module named 'nova'\" >&2; exit 1",
+            "No module named 'nova'",
+        ),
     ],
 )
 def test_interpreter_without_nova_is_an_error(
@@ -178,6 +212,9 @@ def test_cases_list_servers_in_creation_order() -> None:
     cases = list(record_nova.build_cases(site, process.decide(site), process.version))
     process.close()
     # Keys in files are sorted by name. CPUs are pinned in the order of creation.
-    created = [[name for name in case["snapshot"]["servers"] if name not in site["servers"]] for case in cases]
+    created = [
+        [name for name in case["snapshot"]["servers"] if name not in site["servers"]]
+        for case in cases
+    ]
     assert max(map(len, created)) > 2
     assert all(names == sorted(names) for names in created)

@@ -71,7 +71,8 @@ def list_running_programs() -> str:
 @pytest.mark.slow
 @run_at_eighth(6)
 @pytest.mark.skipif(
-    bool(find_obstacle("etcd", "kube-apiserver", "kube-scheduler")), reason=find_obstacle("kube-scheduler")
+    bool(find_obstacle("etcd", "kube-apiserver", "kube-scheduler")),
+    reason=find_obstacle("kube-scheduler"),
 )
 def test_plan_is_checked_by_running_scheduler(
     work_directory: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -82,18 +83,25 @@ def test_plan_is_checked_by_running_scheduler(
     assert check["program"] == "kube-scheduler"
     assert check["checked"] == check["total"] > 5
     assert check["differences"] == []
-    line = f"Checked by:  kube-scheduler {check['version']}: {check['checked']} of {check['total']} pods"
+    line = (
+        f"Checked by:  kube-scheduler {check['version']}: {check['checked']} of {check['total']} "
+        "pods"
+    )
     assert line in capsys.readouterr().out
     assert list_running_programs() == ""
-    assert run_command_line(["apply", "p"]) == 0  # A checked plan is re-planned without the program.
+    # A checked plan is re-planned without the program.
+    assert run_command_line(["apply", "p"]) == 0
 
-    monkeypatch.setattr(profile, "USAGE_SCORES", profile.USAGE_SCORES[1:])  # A rule is broken.
+    # A rule is broken.
+    monkeypatch.setattr(profile, "USAGE_SCORES", profile.USAGE_SCORES[1:])
     assert run_command_line(["plan", "-state=other", flag, "-report=json:p.json"]) == 1
     document = json.loads(Path("p.json").read_text())
     difference = document["checks_by"][0]["differences"][0]
     assert difference.keys() == {"address", "object", "predicted", "actual"}
     assert difference["predicted"] != difference["actual"]
-    assert f"{difference['object']} is predicted on" in " ".join(capsys.readouterr().err.replace("│", " ").split())
+    assert f"{difference['object']} is predicted on" in " ".join(
+        capsys.readouterr().err.replace("│", " ").split()
+    )
     monkeypatch.undo()
     monkeypatch.chdir(work_directory)
     # The file repeats the check: the rule is restored.
@@ -103,13 +111,24 @@ def test_plan_is_checked_by_running_scheduler(
 
 PROBLEMS = {
     "no directory": ({}, "cannot be started"),
-    "no etcd": ({"kube-scheduler": "echo Kubernetes v1.34.4"}, "etcd cannot be started: No such file"),
+    "no etcd": (
+        {"kube-scheduler": "echo Kubernetes v1.34.4"},
+        "etcd cannot be started: No such file",
+    ),
     "etcd stops": (
-        {"kube-scheduler": "echo Kubernetes v1.34.4", "etcd": "echo no disk; exit 1", "kube-apiserver": "sleep 60"},
+        {
+            "kube-scheduler": "echo Kubernetes v1.34.4",
+            "etcd": "echo no disk; exit 1",
+            "kube-apiserver": "sleep 60",
+        },
         "kube-apiserver did not answer within 1 s",
     ),
     "the API server stops": (
-        {"kube-scheduler": "echo Kubernetes v1.34.4", "etcd": "sleep 60", "kube-apiserver": "echo bad flag; exit 1"},
+        {
+            "kube-scheduler": "echo Kubernetes v1.34.4",
+            "etcd": "sleep 60",
+            "kube-apiserver": "echo bad flag; exit 1",
+        },
         "kube-apiserver stopped. Its last message: bad flag",
     ),
     "the certificate is half-written": (
@@ -128,7 +147,8 @@ PROBLEMS = {
 def test_broken_program_is_an_error(
     case: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(assumptions, "_MOST_SAMPLES", assumptions._FEWEST_SAMPLES)  # certainty is of no interest here
+    # certainty is of no interest here.
+    monkeypatch.setattr(assumptions, "_MOST_SAMPLES", assumptions._FEWEST_SAMPLES)
     monkeypatch.setattr(loopback_programs.LoopbackPrograms.wait_for, "__defaults__", (1.0,))
     scripts, message = PROBLEMS[case]
     Path("programs").mkdir()
@@ -151,7 +171,9 @@ def test_broken_program_is_an_error(
         (["-check-with=scheduler=programs"], "is not valid. Use one of"),
     ],
 )
-def test_invalid_use_starts_no_program(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_use_starts_no_program(
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run_command_line(["plan", *words]) == 1
     assert message in " ".join(capsys.readouterr().err.replace("│", " ").split())
 
@@ -161,8 +183,16 @@ def test_pod_for_program_has_the_predicted_spec(seed: int) -> None:
     for body in pod_worlds.build_world(seed).workloads:
         spec = read_spec(body)
         copy = read_spec(build_pod_manifest(spec, "copy"))
-        assert set(copy.tolerations) >= set(spec.tolerations)  # Both have the defaults of admission.
-        for name in ("labels", "requests", "scored_requests", "node_selector", "node_terms", "images"):
+        # Both have the defaults of admission.
+        assert set(copy.tolerations) >= set(spec.tolerations)
+        for name in (
+            "labels",
+            "requests",
+            "scored_requests",
+            "node_selector",
+            "node_terms",
+            "images",
+        ):
             assert getattr(copy, name) == getattr(spec, name), name
         for name in ("affinity", "anti_affinity", "preferred_anti_affinity", "host_ports"):
             assert getattr(copy, name) == getattr(spec, name), name

@@ -10,7 +10,9 @@ from typing import Any
 from nexusform.cli.main import COMMANDS
 
 FOLDER = Path(__file__).parents[3] / "editors" / "vscode"
-GRAMMAR = json.loads((FOLDER / "syntaxes" / "nexusform.tmLanguage.json").read_text(encoding="utf-8"))
+GRAMMAR = json.loads(
+    (FOLDER / "syntaxes" / "nexusform.tmLanguage.json").read_text(encoding="utf-8")
+)
 EXAMPLE = Path(__file__).parents[3] / "examples" / "nexus-document" / "clusters.nf.hcl"
 
 
@@ -22,11 +24,16 @@ def _rules(rule: Any) -> list[dict[str, Any]]:
 
 def test_manifest_names_existing_files_and_command() -> None:
     manifest = json.loads((FOLDER / "package.json").read_text(encoding="utf-8"))
-    (language,), (grammar,) = manifest["contributes"]["languages"], manifest["contributes"]["grammars"]
+    (language,), (grammar,) = (
+        manifest["contributes"]["languages"],
+        manifest["contributes"]["grammars"],
+    )
     for path in (manifest["main"], language["configuration"], grammar["path"]):
         assert (FOLDER / path).is_file()
     assert grammar["scopeName"] == GRAMMAR["scopeName"]
-    _, subcommand = manifest["contributes"]["configuration"]["properties"]["nexusform.command"]["default"]
+    _, subcommand = manifest["contributes"]["configuration"]["properties"]["nexusform.command"][
+        "default"
+    ]
     assert subcommand in COMMANDS
     assert manifest["capabilities"]["untrustedWorkspaces"]["supported"] is False
 

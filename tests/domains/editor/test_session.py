@@ -99,7 +99,9 @@ class Session:
         return {"text_document": lsp.TextDocumentIdentifier(self.uri(name)), "position": position}
 
     async def completions(self, name: str, before: str) -> dict[str, lsp.CompletionItem]:
-        listed = await self.client.text_document_completion_async(lsp.CompletionParams(**self.at(name, before)))
+        listed = await self.client.text_document_completion_async(
+            lsp.CompletionParams(**self.at(name, before))
+        )
         assert isinstance(listed, lsp.CompletionList)
         return {item.label: item for item in listed.items}
 
@@ -172,9 +174,13 @@ def test_unsaved_text_is_checked(drive: Drive) -> None:
     async def story(session: Session) -> None:
         session.open("main.nf.hcl")
         assert await session.problems("main.nf.hcl") == []
-        session.type("main.nf.hcl", MAIN.replace("machine_count = var.machines", "machine_cont = var.n"))
+        session.type(
+            "main.nf.hcl", MAIN.replace("machine_count = var.machines", "machine_cont = var.n")
+        )
         problems = await session.problems("main.nf.hcl")
-        assert {"unsupported-argument", "reference-to-undeclared-input-variable"} <= {p.code for p in problems}
+        assert {"unsupported-argument", "reference-to-undeclared-input-variable"} <= {
+            p.code for p in problems
+        }
         (wrong,) = [p for p in problems if p.code == "unsupported-argument"]
         assert (wrong.range.start.line, wrong.range.start.character) == (6, 2)
         assert 'Did you mean "machine_count"?' in wrong.message
@@ -187,14 +193,18 @@ def test_unsaved_text_is_checked(drive: Drive) -> None:
 def test_names_and_values_are_completed(drive: Drive) -> None:
     async def story(session: Session) -> None:
         session.open("cluster.nf.hcl")
-        text = CLUSTER + '\nresource "nexus_rack" "more" {\n  name = "more"\n  site_id = \n  machine\n}\nresource "nex'
+        text = CLUSTER + (
+            '\nresource "nexus_rack" "more" {\n  name = "more"\n  site_id = \n  machine\n}\n'
+            'resource "nex'
+        )
         session.type("cluster.nf.hcl", text)
         skus = await session.completions("cluster.nf.hcl", 'vm_sku_name = "')
         assert skus["NC_P46_224_v1"].detail == "46 vCPUs (48 of the host), 224 GiB, 1 cell"
         arguments = await session.completions("cluster.nf.hcl", "  machine")
         assert arguments["machine_count"].detail == "number, required"
         assert arguments["machine_override"].insert_text_format is lsp.InsertTextFormat.Snippet
-        assert "name" not in arguments  # The argument is already set.
+        # The argument is already set.
+        assert "name" not in arguments
         references = await session.completions("cluster.nf.hcl", '"more"\n  site_id = ')
         assert next(iter(references)) == "nexus_site.lab.id"
         assert "var.machines" in references
@@ -236,7 +246,9 @@ def test_placements_are_shown_as_inlay_hints(drive: Drive) -> None:
         session.open("cluster.nf.hcl")
         whole = lsp.Range(lsp.Position(0, 0), lsp.Position(99, 0))
         document = lsp.TextDocumentIdentifier(session.uri("cluster.nf.hcl"))
-        hints = await session.client.text_document_inlay_hint_async(lsp.InlayHintParams(document, whole))
+        hints = await session.client.text_document_inlay_hint_async(
+            lsp.InlayHintParams(document, whole)
+        )
         assert hints is not None
         pools = {hint.position.line: hint.label for hint in hints}
         assert pools[7] == "räck1,2: 2 each"
@@ -246,7 +258,9 @@ def test_placements_are_shown_as_inlay_hints(drive: Drive) -> None:
         assert "required" in await session.hover("cluster.nf.hcl", "  site_id")
         session.type("cluster.nf.hcl", CLUSTER.replace("count       = 4", "count       = 8"))
         session.save("cluster.nf.hcl")
-        hints = await session.client.text_document_inlay_hint_async(lsp.InlayHintParams(document, whole))
+        hints = await session.client.text_document_inlay_hint_async(
+            lsp.InlayHintParams(document, whole)
+        )
         assert hints is not None
         assert {hint.position.line: hint.label for hint in hints}[7] == "räck1,2: 4 each"
 
@@ -300,15 +314,24 @@ def test_file_has_an_outline(drive: Drive) -> None:
     def lines(symbols: Sequence[Any], indent: str = "") -> list[str]:
         told = []
         for each in symbols:
-            assert each.range.start <= each.selection_range.start <= each.selection_range.end <= each.range.end
+            assert (
+                each.range.start
+                <= each.selection_range.start
+                <= each.selection_range.end
+                <= each.range.end
+            )
             told += [f"{indent}{each.name}", *lines(each.children or (), f"{indent}  ")]
         return told
 
     async def story(session: Session) -> None:
         session.open("cluster.nf.hcl")
-        session.type("cluster.nf.hcl", f'{CLUSTER}\ndata "nexus_inventory" "i" {{}}\nlocals {{\n  n = 1')
+        session.type(
+            "cluster.nf.hcl", f'{CLUSTER}\ndata "nexus_inventory" "i" {{}}\nlocals {{\n  n = 1'
+        )
         document = lsp.TextDocumentIdentifier(session.uri("cluster.nf.hcl"))
-        told = await session.client.text_document_document_symbol_async(lsp.DocumentSymbolParams(document))
+        told = await session.client.text_document_document_symbol_async(
+            lsp.DocumentSymbolParams(document)
+        )
         assert lines(told or []) == [
             "nexus_kubernetes_cluster.web",
             "  site_id",
@@ -359,7 +382,10 @@ def test_quick_fix_adds_moved_block_for_renamed_resource(drive: Drive, tmp_path:
         session.type("cluster.nf.hcl", CLUSTER.replace('"web"', '"front"', 1))
         session.save("cluster.nf.hcl")
         fixed = await session.fixed("cluster.nf.hcl", 'resource "nexus_kub')
-        moved = "moved {\n  from = nexus_kubernetes_cluster.web\n  to   = nexus_kubernetes_cluster.front\n}"
+        moved = (
+            "moved {\n  from = nexus_kubernetes_cluster.web\n  to   = "
+            "nexus_kubernetes_cluster.front\n}"
+        )
         assert list(fixed.values()) == [f"{session.texts['cluster.nf.hcl'].rstrip()}\n\n{moved}\n"]
         session.type("cluster.nf.hcl", *fixed.values())
         session.save("cluster.nf.hcl")
@@ -376,7 +402,9 @@ def test_definition_and_rename_of_names(drive: Drive, tmp_path: Path) -> None:
         where = await session.client.text_document_definition_async(lsp.DefinitionParams(**place))
         assert isinstance(where, lsp.Location)
         assert (where.uri, where.range.start) == (session.uri("main.nf.hcl"), lsp.Position(0, 23))
-        edit = await session.client.text_document_rename_async(lsp.RenameParams(new_name="lon", **place))
+        edit = await session.client.text_document_rename_async(
+            lsp.RenameParams(new_name="lon", **place)
+        )
         assert edit is not None
         for uri, changes in (edit.changes or {}).items():
             name = uri.rpartition("/")[2]
@@ -385,13 +413,19 @@ def test_definition_and_rename_of_names(drive: Drive, tmp_path: Path) -> None:
         main = (tmp_path / "main.nf.hcl").read_text()
         assert 'resource "nexus_site" "lon" {}\n\nmoved {\n  from = nexus_site.lab\n' in main
         place = session.at("main.nf.hcl", "var.mach")
-        edit = await session.client.text_document_rename_async(lsp.RenameParams(new_name="servers", **place))
+        edit = await session.client.text_document_rename_async(
+            lsp.RenameParams(new_name="servers", **place)
+        )
         assert edit is not None
         ((_, changes),) = (edit.changes or {}).items()
         renamed = _apply_edits(MAIN, changes)
-        assert renamed == MAIN.replace("var.machines", "var.servers").replace('"machines"', '"servers"')
+        assert renamed == MAIN.replace("var.machines", "var.servers").replace(
+            '"machines"', '"servers"'
+        )
         with pytest.raises(Exception, match="is not a valid name"):
-            await session.client.text_document_rename_async(lsp.RenameParams(new_name="1x", **place))
+            await session.client.text_document_rename_async(
+                lsp.RenameParams(new_name="1x", **place)
+            )
 
     drive(story)
 
@@ -401,10 +435,14 @@ def _apply_edits(text: str, changes: Any) -> str:
 
     def offset(position: lsp.Position) -> int:
         before = sum(len(line) + 1 for line in lines[: position.line])
-        return before + len(lines[position.line].encode("utf-16-le")[: 2 * position.character].decode("utf-16-le"))
+        return before + len(
+            lines[position.line].encode("utf-16-le")[: 2 * position.character].decode("utf-16-le")
+        )
 
     for change in sorted(changes, key=lambda c: offset(c.range.start), reverse=True):
-        text = text[: offset(change.range.start)] + change.new_text + text[offset(change.range.end) :]
+        text = (
+            text[: offset(change.range.start)] + change.new_text + text[offset(change.range.end) :]
+        )
     return text
 
 
@@ -428,7 +466,9 @@ def test_open_file_overrides_disk_until_it_is_closed(drive: Drive, tmp_path: Pat
         (tmp_path / "new.nf.hcl").unlink()
         session.insert("main.nf.hcl", "machine_count = var.machines", " + var.none")
         assert await session.problems("main.nf.hcl") == []
-        assert [problem.code for problem in await session.problems("new.nf.hcl")] == ["unsupported-argument"]
+        assert [problem.code for problem in await session.problems("new.nf.hcl")] == [
+            "unsupported-argument"
+        ]
         session.close("new.nf.hcl")
         assert len(await session.problems("main.nf.hcl")) == 1
         assert session.told[session.uri("new.nf.hcl")] == []
@@ -445,7 +485,9 @@ def test_json_files_are_checked_and_other_uris_are_ignored(drive: Drive, tmp_pat
         session.open("more.nf.json")
         (problem,) = await session.problems("more.nf.json")
         assert problem.range.start == lsp.Position(0, 30)
-        assert {uri for uri, problems in session.told.items() if problems} == {session.uri("more.nf.json")}
+        assert {uri for uri, problems in session.told.items() if problems} == {
+            session.uri("more.nf.json")
+        }
         assert all(uri.startswith(tmp_path.as_uri()) for uri in session.told)
 
     drive(story)
@@ -457,7 +499,9 @@ def test_file_is_formatted(drive: Drive) -> None:
         session.type("main.nf.hcl", MAIN.replace("  default     = 4", "default=4"))
         document = lsp.TextDocumentIdentifier(session.uri("main.nf.hcl"))
         options = lsp.FormattingOptions(2, insert_spaces=True)
-        edits = await session.client.text_document_formatting_async(lsp.DocumentFormattingParams(document, options))
+        edits = await session.client.text_document_formatting_async(
+            lsp.DocumentFormattingParams(document, options)
+        )
         assert edits is not None
         assert _apply_edits(session.texts["main.nf.hcl"], edits) == MAIN
 
@@ -470,12 +514,18 @@ def test_editor_exit_ends_server_silently() -> None:
         return b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
 
     spoken = [
-        build_message(id=1, method="initialize", params={"processId": None, "rootUri": None, "capabilities": {}}),
+        build_message(
+            id=1,
+            method="initialize",
+            params={"processId": None, "rootUri": None, "capabilities": {}},
+        ),
         build_message(method="initialized", params={}),
         build_message(id=2, method="shutdown"),
         build_message(method="exit"),
     ]
     command = [sys.executable, "-m", "nexusform", "lsp"]
-    ended = subprocess.run(command, input=b"".join(spoken), capture_output=True, timeout=60, check=False)
+    ended = subprocess.run(
+        command, input=b"".join(spoken), capture_output=True, timeout=60, check=False
+    )
     assert (ended.returncode, ended.stderr) == (0, b"")
     assert b'"id":2,' in ended.stdout.replace(b" ", b"")

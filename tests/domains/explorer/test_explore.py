@@ -105,13 +105,20 @@ def test_machines_with_blocks_are_lost_and_added_with_their_rack(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     machines = "".join(
-        f'resource "nexus_bare_metal_machine" "m{slot}" {{\n  rack_id = nexus_rack.left.id\n  slot    = {slot}\n}}\n'
+        (
+            f'resource "nexus_bare_metal_machine" "m{slot}" {{\n  rack_id = nexus_rack.left.id\n  '
+            f"slot    = {slot}\n}}\n"
+        )
         for slot in range(1, 5)
     )
     imported = MAIN.replace(
-        "machine_count = 4\n", 'machine_count = 0\n  name = "imported-rack"\n  availability_zone = "1"\n', 1
+        "machine_count = 4\n",
+        'machine_count = 0\n  name = "imported-rack"\n  availability_zone = "1"\n',
+        1,
     )
-    Path("main.nf.hcl").write_text(imported + machines.replace("slot", 'machine_sku = "bom-1.7.3"\n  slot'))
+    Path("main.nf.hcl").write_text(
+        imported + machines.replace("slot", 'machine_sku = "bom-1.7.3"\n  slot')
+    )
     assert run_command_line(["apply", "-auto-approve"]) == 0
     capfd.readouterr()
     with open_exploration(CommandContext()) as (one, diagnostics, _):
@@ -119,7 +126,9 @@ def test_machines_with_blocks_are_lost_and_added_with_their_rack(
         assert [rack.machines for rack in one.list_racks()] == [4, 4, 4]
         lost = one.plan_request(ExplorationRequest(lost=("nexus_rack.left",)))
         assert {row.target.rack for row in lost.placements if row.target} == {"right"}
-        added = one.plan_request(ExplorationRequest(counts={LARGE: 14}, added={"nexus_rack.left": 1}))
+        added = one.plan_request(
+            ExplorationRequest(counts={LARGE: 14}, added={"nexus_rack.left": 1})
+        )
         assert not added.errored, added.diagnostics
 
 
@@ -136,7 +145,9 @@ def test_added_racks_are_planned_or_rejected(
     with open_exploration(CommandContext()) as (exploration, _, _):
         assert exploration is not None
         plan = exploration.plan_request(ExplorationRequest(added={"nexus_rack.left-like-1": 1}))
-        assert "Rack 1.2-like-1" in [change.after and change.after.get("name") for change in plan.changes]
+        assert "Rack 1.2-like-1" in [
+            change.after and change.after.get("name") for change in plan.changes
+        ]
         with pytest.raises(ExplorationRequestError, match="racks cannot be added"):
             exploration.plan_request(ExplorationRequest(added={"nexus_rack.left": 1}))
 
@@ -151,7 +162,9 @@ def test_added_racks_are_planned_or_rejected(
         ExplorationRequest(added={"nexus_rack.left": 1000}),
     ],
 )
-def test_impossible_requests_are_rejected(exploration: PlanExploration, wish: ExplorationRequest) -> None:
+def test_impossible_requests_are_rejected(
+    exploration: PlanExploration, wish: ExplorationRequest
+) -> None:
     with pytest.raises(ExplorationRequestError):
         exploration.plan_request(wish)
 
@@ -202,7 +215,9 @@ def ask(server: ExplorerServer) -> Callable[..., tuple[int, Any]]:
         sent = {"Origin": server.origin, "X-Token": server.token, **headers}
         body = None if data is None else json.dumps(data).encode()
         request = urllib.request.Request(
-            server.origin + path, body, {name: value for name, value in sent.items() if value is not None}
+            server.origin + path,
+            body,
+            {name: value for name, value in sent.items() if value is not None},
         )
         try:
             with urllib.request.urlopen(request, timeout=20) as answer:
@@ -248,7 +263,9 @@ def test_user_changes_counts_and_racks(width: int, server: ExplorerServer) -> No
         browser.wait_for("document.querySelectorAll('.machine.going').length === 4")
         assert browser.text(".chip.lost b") == "right"
         assert "Capacity" in browser.text("#verdict")
-        assert browser.run("return document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+        assert browser.run(
+            "return document.documentElement.scrollWidth <= document.documentElement.clientWidth"
+        )
         assert AXE is None or browser.violations() == []
         assert browser.console() == []
     finally:
@@ -283,7 +300,8 @@ def test_page_requires_token(ask: Callable[..., tuple[int, Any]], path: str) -> 
 
 
 @pytest.mark.parametrize(
-    "data", [[], {"wish": 1}, {"nope": {}}, {"wish": {"counts": {"nope": 1}}}, {"wish": {"lost": "x"}}]
+    "data",
+    [[], {"wish": 1}, {"nope": {}}, {"wish": {"counts": {"nope": 1}}}, {"wish": {"lost": "x"}}],
 )
 def test_invalid_requests_are_rejected(ask: Callable[..., tuple[int, Any]], data: object) -> None:
     status, text = ask("/plan", data)

@@ -67,7 +67,11 @@ class ApiPrograms:
             "--unsafe-no-fsync",
             "--log-level=error",
         )
-        subprocess.run(["openssl", "genrsa", "-out", f"{where}/sa.key", "2048"], check=True, capture_output=True)
+        subprocess.run(
+            ["openssl", "genrsa", "-out", f"{where}/sa.key", "2048"],
+            check=True,
+            capture_output=True,
+        )
         (where / "tokens.csv").write_text(TOKENS)
         self._start(
             "kube-apiserver",
@@ -92,9 +96,8 @@ class ApiPrograms:
             path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{plural}.{group}"
             self.call("PATCH", f"{path}?fieldManager=setup&force=true", file.read_bytes(), APPLY)
         self.apply("/api/v1/namespaces/fleet-system", object_of("v1", "Namespace", "fleet-system"))
-        for kind in (
-            (*READ_KINDS, WORK) if any(crds.glob("*.yaml")) else ()
-        ):  # none for pods without recordings of a hub
+        # None for pods without recordings of a hub.
+        for kind in (*READ_KINDS, WORK) if any(crds.glob("*.yaml")) else ():
             self._until(lambda kind=kind: "items" in self.call("GET", f"{kind.collection}?limit=1"))
 
     def close(self) -> None:
@@ -112,19 +115,26 @@ class ApiPrograms:
 
     def forget(self) -> None:
         """Let all earlier versions be too old; this is the case after five minutes anyway."""
-        for _ in range(2):  # A watch continues after its start version.
+        # A watch continues after its start version.
+        for _ in range(2):
             put = self._etcd_call("put", {"key": base64.b64encode(b"now").decode(), "value": ""})
         self._etcd_call("compaction", {"revision": put["header"]["revision"], "physical": True})
 
     def _etcd_call(self, what: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        request = urllib.request.Request(f"{self._etcd}/v3/kv/{what}", json.dumps(body).encode(), method="POST")
+        request = urllib.request.Request(
+            f"{self._etcd}/v3/kv/{what}", json.dumps(body).encode(), method="POST"
+        )
         with urllib.request.urlopen(request, timeout=20) as answer:
             told: dict[str, Any] = json.loads(answer.read())
         return told
 
     def _start(self, program: str, *flags: str) -> None:
         with (self.where / f"{program}.log").open("wb") as log:
-            environment = {**os.environ, "KUBECONFIG": f"{self.where}/kubeconfig", "POD_NAMESPACE": "fleet-system"}
+            environment = {
+                **os.environ,
+                "KUBECONFIG": f"{self.where}/kubeconfig",
+                "POD_NAMESPACE": "fleet-system",
+            }
             self._processes.append(
                 subprocess.Popen(
                     [str(self._programs / program), *flags],
@@ -155,7 +165,9 @@ class ApiPrograms:
             assert time.monotonic() < end, f"the hub does not come up: see {self.where}"
             time.sleep(0.3)
 
-    def call(self, method: str, path: str, body: Any = None, kind: str = "application/json") -> dict[str, Any]:
+    def call(
+        self, method: str, path: str, body: Any = None, kind: str = "application/json"
+    ) -> dict[str, Any]:
         data = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
         headers = {"Authorization": "Bearer admin-token", "Content-Type": kind}
         request = urllib.request.Request(self.url + path, data, headers, method=method)

@@ -13,10 +13,19 @@ from httpx2 import Client, HTTPError, Response
 
 from nexusform.domains.hub.api.hub_kinds import READ_KINDS, WORK
 from tests.domains.hub.api_programs import APPLY, MERGE, ApiPrograms
-from tests.domains.hub.hub_front import PLURALS, Body, Front, Rule, get_api_version, get_collection_path, merge_patch
+from tests.domains.hub.hub_front import (
+    PLURALS,
+    Body,
+    Front,
+    Rule,
+    get_api_version,
+    get_collection_path,
+    merge_patch,
+)
 from tests.domains.hub.real_webhooks import Webhooks, build_denial
 
-_ACTS = 0.5  # Seconds between actions of the controller during a watch; it also acts on every request.
+# Seconds between actions of the controller during a watch; it also acts on every request.
+_ACTS = 0.5
 _SYSTEM = {"default", "fleet-system", "kube-node-lease", "kube-public", "kube-system"}
 _READS = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list", "watch"]}
 _RBAC = "/apis/rbac.authorization.k8s.io/v1"
@@ -31,11 +40,13 @@ class ApiServer(Front):
         self._listed: dict[str, list[Body]] = {}
         self._programs, self._forgets = programs, False
         self._webhooks: list[Webhooks] = []
-        self._at_rest: Any = None  # Server and controller at the last time without work left
+        # Server and controller at the last time without work left.
+        self._at_rest: Any = None
         _grant_bob_read_access(self._send_request)
         super().__init__()
 
-    # --- for tests and the controller --------------------------------------------------------------
+    # --- for tests and the controller
+    # --------------------------------------------------------------
 
     def all(self, kind: str, namespace: str = "") -> list[Body]:
         found = self._listed.get(kind)
@@ -43,11 +54,18 @@ class ApiServer(Front):
             answer = self._send_request("GET", get_collection_path(kind)).json()
             named = {"apiVersion": answer["apiVersion"], "kind": kind}
             found = self._listed[kind] = [{**named, **each} for each in answer["items"]]
-        return [each for each in found if not namespace or each["metadata"].get("namespace") == namespace]
+        return [
+            each
+            for each in found
+            if not namespace or each["metadata"].get("namespace") == namespace
+        ]
 
     def get(self, kind: str, name: str, namespace: str = "") -> Body | None:
         for each in self.all(kind):
-            if (each["metadata"].get("namespace", ""), each["metadata"]["name"]) == (namespace, name):
+            if (each["metadata"].get("namespace", ""), each["metadata"]["name"]) == (
+                namespace,
+                name,
+            ):
                 return each
         return None
 
@@ -121,10 +139,14 @@ class ApiServer(Front):
         def rule(_user: str, _before: Body | None, after: Body) -> str:
             return deny(after) if deny is not None else ""
 
-        self._webhooks.append(Webhooks(self._send_request, self._programs.where, rule, is_silent=deny is None))
+        self._webhooks.append(
+            Webhooks(self._send_request, self._programs.where, rule, is_silent=deny is None)
+        )
 
     def admit(self, rule: Rule, fill_in: Callable[[Body], None]) -> None:
-        self._webhooks.append(Webhooks(self._send_request, self._programs.where, build_denial(rule), fill_in))
+        self._webhooks.append(
+            Webhooks(self._send_request, self._programs.where, build_denial(rule), fill_in)
+        )
 
     def forget(self) -> None:
         self._forgets = True
@@ -133,11 +155,15 @@ class ApiServer(Front):
         """Return a value with a change on any activity: the server's version and the controller's settings."""
         self._listed.clear()
         answer = self._send_request("GET", "/api/v1/namespaces", {"limit": "1"})
-        return answer.json()["metadata"]["resourceVersion"], repr(getattr(self.controller, "__dict__", ""))
+        return answer.json()["metadata"]["resourceVersion"], repr(
+            getattr(self.controller, "__dict__", "")
+        )
 
     def _empty(self, namespace: str) -> None:
         """Do a namespace controller's work before the deletion of a namespace."""
-        inside = [kind for (group, _), (kind, namespaced) in PLURALS.items() if namespaced and not group]
+        inside = [
+            kind for (group, _), (kind, namespaced) in PLURALS.items() if namespaced and not group
+        ]
         inside += [kind.kind for kind in (*READ_KINDS, WORK) if kind.is_namespaced]
         for kind in (*inside, "Deployment"):
             for body in self.all(kind, namespace):
@@ -145,7 +171,9 @@ class ApiServer(Front):
 
     # --- requests --------------------------------------------------------------------------------
 
-    def respond(self, method: str, path: str, query: dict[str, str], token: str, content: bytes) -> tuple[int, Any]:
+    def respond(
+        self, method: str, path: str, query: dict[str, str], token: str, content: bytes
+    ) -> tuple[int, Any]:
         apply = query.pop("#type", "") == "apply"
         content_type = (APPLY if apply else MERGE) if method == "PATCH" else "application/json"
         self._listed.clear()
@@ -162,7 +190,9 @@ class ApiServer(Front):
         if self._forgets:
             self._programs.forget()
         try:
-            with self._client.stream("GET", path, params=query, headers=headers, timeout=600) as answer:
+            with self._client.stream(
+                "GET", path, params=query, headers=headers, timeout=600
+            ) as answer:
                 for line in answer.iter_lines():
                     if self.closed:
                         return
@@ -179,7 +209,9 @@ class ApiServer(Front):
             self.act()
 
     def _written(self, method: str, path: str, query: dict[str, str], body: Body) -> Body:
-        answer = self._send_request(method, path, query, body, MERGE if method == "PATCH" else "application/json")
+        answer = self._send_request(
+            method, path, query, body, MERGE if method == "PATCH" else "application/json"
+        )
         assert answer.is_success, f"{method} {path}: {answer.text}"
         written: Body = answer.json()
         return written

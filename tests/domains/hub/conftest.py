@@ -28,7 +28,13 @@ _NEEDED = ("etcd", "kube-apiserver")
 _OBSTACLE = find_obstacle(*_NEEDED)
 _BEDS = (
     OURS,
-    pytest.param(REAL, marks=[pytest.mark.skipif(bool(_OBSTACLE), reason=_OBSTACLE or "-"), pytest.mark.one_worker]),
+    pytest.param(
+        REAL,
+        marks=[
+            pytest.mark.skipif(bool(_OBSTACLE), reason=_OBSTACLE or "-"),
+            pytest.mark.one_worker,
+        ],
+    ),
 )
 
 
@@ -106,10 +112,13 @@ def bed(request: pytest.FixtureRequest) -> Iterator[Front]:
         yield ours
         ours.close()
         return
-    from tests.domains.hub.api_server import ApiServer  # Its HTTP client comes with lightkube.
+    # Its HTTP client comes with lightkube.
+    from tests.domains.hub.api_server import ApiServer
 
     forgetful = "forget" in request.fixturenames
-    server = ApiServer(request.getfixturevalue("programs_without_cache" if forgetful else "api_programs"))
+    server = ApiServer(
+        request.getfixturevalue("programs_without_cache" if forgetful else "api_programs")
+    )
     yield server
     server.close()
     server.leave()

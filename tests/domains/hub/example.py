@@ -25,7 +25,10 @@ def main() -> int:
         shutil.copytree(EXAMPLE, here)
         os.environ["NF_FLEET_KUBECONFIG"] = str(server.kubeconfig(Path(directory)))
         os.chdir(here)
-        codes = [run_command_line(words.split()) for words in ("apply -auto-approve", "plan", "destroy -auto-approve")]
+        codes = [
+            run_command_line(words.split())
+            for words in ("apply -auto-approve", "plan", "destroy -auto-approve")
+        ]
         os.chdir(EXAMPLE)
     server.close()
     return max(codes)

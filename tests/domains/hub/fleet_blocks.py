@@ -49,16 +49,21 @@ affinity {{
 def build_app(name: str, content: str, policy: str, strategy: str = "") -> str:
     """Return a namespace with an object (YAML), and the placement of both."""
     content, policy, strategy = (
-        indent(dedent(text).strip("\n"), " " * width) for text, width in ((content, 4), (policy, 4), (strategy, 2))
+        indent(dedent(text).strip("\n"), " " * width)
+        for text, width in ((content, 4), (policy, 4), (strategy, 2))
     )
-    return _APP.format(name=name, content=content, policy=policy, strategy=f"{strategy}\n" if strategy else "")
+    return _APP.format(
+        name=name, content=content, policy=policy, strategy=f"{strategy}\n" if strategy else ""
+    )
 
 
 def build_preference(weight: int, label: str, value: str) -> str:
     """Return the preference for clusters with a label."""
     rule = "preferred_during_scheduling_ignored_during_execution"
     selector = _SELECTOR.format(label=label, value=value)
-    return _AFFINITY.format(rule=rule, head=f"weight = {weight}\n      ", block="preference", selector=selector)
+    return _AFFINITY.format(
+        rule=rule, head=f"weight = {weight}\n      ", block="preference", selector=selector
+    )
 
 
 def build_requirement(label: str, value: str) -> str:

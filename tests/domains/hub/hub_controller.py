@@ -16,7 +16,8 @@ _API = f"placement.{_FLEET}/v1beta1"
 _PARENT = f"{_FLEET}/parent-CRP"
 _LATEST = f"{_FLEET}/is-latest-snapshot"
 _OVERRIDE = f"{_FLEET}/parent-resource-override"
-_HASH = "bm9uZQ=="  # Required fields of snapshots, not read by tests
+# Required fields of snapshots, not read by tests.
+_HASH = "bm9uZQ=="
 
 
 def build_member(name: str, **labels: str) -> Body:
@@ -31,7 +32,9 @@ def build_member(name: str, **labels: str) -> Body:
         "apiVersion": f"cluster.{_FLEET}/v1beta1",
         "kind": "MemberCluster",
         "metadata": {"name": name, "labels": labels},
-        "spec": {"identity": {"kind": "User", "name": name, "apiGroup": "rbac.authorization.k8s.io"}},
+        "spec": {
+            "identity": {"kind": "User", "name": name, "apiGroup": "rbac.authorization.k8s.io"}
+        },
         "status": {"agentStatus": [agent], "conditions": conditions},
     }
 
@@ -73,7 +76,9 @@ class Controller:
     def _evict(self, server: Front, eviction: Body) -> None:
         """Check an eviction against the budget of its placement, and delete the binding named by it."""
         name, cluster = (eviction["spec"][each] for each in ("placementName", "clusterName"))
-        bindings = {each["spec"]["targetCluster"]: each for each in self._list_bindings(server, name)}
+        bindings = {
+            each["spec"]["targetCluster"]: each for each in self._list_bindings(server, name)
+        }
         budget = server.get("ClusterResourcePlacementDisruptionBudget", name)
         least = budget["spec"].get("minAvailable", 0) if budget is not None else 0
         valid, executed = cluster in bindings, len(bindings) > least
@@ -84,21 +89,33 @@ class Controller:
 
     def _place(self, server: Front, placement: Body) -> None:
         name, spec = placement["metadata"]["name"], placement["spec"]
-        if not (spec.get("strategy") or {}).get("type"):  # This is a separate update.
-            server.put({**_build_reference(placement), "spec": {"strategy": {"type": "RollingUpdate"}}})
+        # This is a separate update.
+        if not (spec.get("strategy") or {}).get("type"):
+            server.put(
+                {**_build_reference(placement), "spec": {"strategy": {"type": "RollingUpdate"}}}
+            )
             return
         external = spec["strategy"]["type"] == "External"
         policy = spec.get("policy") or {}
-        members = sorted((each["metadata"]["name"] for each in server.all("MemberCluster")), reverse=True)
+        members = sorted(
+            (each["metadata"]["name"] for each in server.all("MemberCluster")), reverse=True
+        )
         clusters = self.picks.get(name, members[: policy.get("numberOfClusters", len(members))])
         if self.late:
-            clusters = [b["spec"]["targetCluster"] for b in self._list_bindings(server, name)] or clusters
+            clusters = [
+                b["spec"]["targetCluster"] for b in self._list_bindings(server, name)
+            ] or clusters
         generation = placement["metadata"]["generation"]
         self._write_policy_snapshot(server, name, policy, generation)
         index = None if external else self._content(server, name, spec)
-        there = {each["spec"]["targetCluster"] for each in self._list_bindings(server, name)} if external else set()
+        there = (
+            {each["spec"]["targetCluster"] for each in self._list_bindings(server, name)}
+            if external
+            else set()
+        )
         for cluster in clusters:
-            if cluster not in there:  # External bindings are left to staged runs.
+            # External bindings are left to staged runs.
+            if cluster not in there:
                 self._bind(server, name, cluster, index)
         for binding in self._list_bindings(server, name):
             if binding["spec"]["targetCluster"] not in clusters:
@@ -111,9 +128,13 @@ class Controller:
         placement = server.get("ClusterResourcePlacement", name)
         if placement is None:
             return
-        clusters = sorted(each["spec"]["targetCluster"] for each in self._list_bindings(server, name))
+        clusters = sorted(
+            each["spec"]["targetCluster"] for each in self._list_bindings(server, name)
+        )
 
-        used = (run.get("status") or {}).get("resourceSnapshotIndexUsed") or run["spec"].get("resourceSnapshotIndex")
+        used = (run.get("status") or {}).get("resourceSnapshotIndexUsed") or run["spec"].get(
+            "resourceSnapshotIndex"
+        )
         index = int(used) if used else self._content(server, name, placement["spec"])
 
         def update_cluster(cluster: str) -> bool:
@@ -122,7 +143,9 @@ class Controller:
 
         execute_run(server, run, clusters, index, update_cluster)
 
-    def _report(self, server: Front, placement: Body, clusters: list[str], *, external: bool) -> None:
+    def _report(
+        self, server: Front, placement: Body, clusters: list[str], *, external: bool
+    ) -> None:
         """Write the status of a placement with the messages of a hub when it is complete; before, the decision."""
         generation, number = placement["metadata"]["generation"], len(clusters)
         labels = [each["metadata"]["labels"] for each in server.all("ClusterResourceSnapshot")]
@@ -135,15 +158,21 @@ class Controller:
             {
                 "clusterName": cluster,
                 "observedResourceIndex": index,
-                "conditions": _build_conditions(generation, _OF_CLUSTER[: 1 if stopped else 6], cluster),
+                "conditions": _build_conditions(
+                    generation, _OF_CLUSTER[: 1 if stopped else 6], cluster
+                ),
             }
             for cluster in clusters
         ]
         conditions = _build_conditions(generation, words, number)
         if external:
-            conditions.append({**_build_conditions(generation, [_LEFT_TO_RUNS], "")[0], "status": "Unknown"})
+            conditions.append(
+                {**_build_conditions(generation, [_LEFT_TO_RUNS], "")[0], "status": "Unknown"}
+            )
             for each in of_clusters:
-                each["conditions"].append({**_build_conditions(generation, [_NOT_BEGUN], "")[0], "status": "Unknown"})
+                each["conditions"].append(
+                    {**_build_conditions(generation, [_NOT_BEGUN], "")[0], "status": "Unknown"}
+                )
         status = {
             "conditions": conditions,
             "observedResourceIndex": index,
@@ -163,11 +192,15 @@ class Controller:
             for each in snapshot["spec"].get("selectedResources") or ()
         ]
 
-    def _write_policy_snapshot(self, server: Front, name: str, policy: Body, generation: int) -> None:
+    def _write_policy_snapshot(
+        self, server: Front, name: str, policy: Body, generation: int
+    ) -> None:
         """Write the snapshot of a policy: a new one for every change except the number of clusters."""
         before, number = self._find_latest_policy(server, name), policy.get("numberOfClusters")
         index = 0 if before is None else int(before["metadata"]["labels"][f"{_FLEET}/policy-index"])
-        is_new = before is None or _remove_number(before["spec"]["policy"]) != _remove_number(policy)
+        is_new = before is None or _remove_number(before["spec"]["policy"]) != _remove_number(
+            policy
+        )
         if before is not None and is_new:
             index += 1
             metadata = {**_build_reference(before)["metadata"], "labels": {_LATEST: "false"}}
@@ -196,15 +229,27 @@ class Controller:
     def _content(self, server: Front, name: str, spec: Body) -> int:
         """Return the index of the snapshot with the currently selected content."""
         names = {each["name"] for each in spec["resourceSelectors"] if each["kind"] == "Namespace"}
-        objects = [_remove_server_fields(each) for each in server.all("Namespace") if each["metadata"]["name"] in names]
+        objects = [
+            _remove_server_fields(each)
+            for each in server.all("Namespace")
+            if each["metadata"]["name"] in names
+        ]
         kinds = ("ConfigMap", "Secret", "Deployment")
         inside = [
-            each for kind in kinds for each in sorted(server.all(kind), key=lambda each: each["metadata"]["name"])
+            each
+            for kind in kinds
+            for each in sorted(server.all(kind), key=lambda each: each["metadata"]["name"])
         ]
-        objects += [_remove_server_fields(each) for each in inside if each["metadata"]["namespace"] in names]
+        objects += [
+            _remove_server_fields(each) for each in inside if each["metadata"]["namespace"] in names
+        ]
         objects = [] if self.sees_nothing else objects
         digest = hashlib.sha256(json.dumps(objects, sort_keys=True).encode()).hexdigest()
-        known = [each for each in server.all("ClusterResourceSnapshot") if each["metadata"]["labels"][_PARENT] == name]
+        known = [
+            each
+            for each in server.all("ClusterResourceSnapshot")
+            if each["metadata"]["labels"][_PARENT] == name
+        ]
         for each in known:
             if each["metadata"]["labels"][_LATEST] == "true":
                 if each["metadata"]["annotations"]["digest"] == digest:
@@ -218,7 +263,11 @@ class Controller:
                 "kind": "ClusterResourceSnapshot",
                 "metadata": {
                     "name": f"{name}-{index}-snapshot",
-                    "labels": {_LATEST: "true", _PARENT: name, f"{_FLEET}/resource-index": str(index)},
+                    "labels": {
+                        _LATEST: "true",
+                        _PARENT: name,
+                        f"{_FLEET}/resource-index": str(index),
+                    },
                     "annotations": {"digest": digest},
                 },
                 "spec": {"selectedResources": objects},
@@ -248,7 +297,9 @@ class Controller:
             metadata = {"name": f"{name}-{index}", "labels": {_LATEST: "true", _OVERRIDE: name}}
             metadata |= {"namespace": namespace} if namespace else {}
             spec = {"overrideSpec": json.loads(json.dumps(override["spec"])), "overrideHash": _HASH}
-            server.put({"apiVersion": _API, "kind": f"{kind}Snapshot", "metadata": metadata, "spec": spec})
+            server.put(
+                {"apiVersion": _API, "kind": f"{kind}Snapshot", "metadata": metadata, "spec": spec}
+            )
 
     def _list_overrides(self, server: Front, name: str) -> Body:
         """Return the overrides of a placement as in its bindings; all clusters get all of them."""
@@ -303,9 +354,15 @@ class Controller:
         }
         written = server.put(body)
         generation = written["metadata"]["generation"]
-        conditions = [] if index is None else _build_conditions(generation, _OF_CLUSTER[1:], cluster)
+        conditions = (
+            [] if index is None else _build_conditions(generation, _OF_CLUSTER[1:], cluster)
+        )
         for each in conditions[-2:] if cluster in self.stuck else ():
-            each.update(status="False", reason="NotAllWorkHaveBeenApplied", message="Work has failed to apply")
+            each.update(
+                status="False",
+                reason="NotAllWorkHaveBeenApplied",
+                message="Work has failed to apply",
+            )
         server.put({**_build_reference(written), "status": {"conditions": conditions}})
 
     def _release_binding(self, server: Front, binding: Body) -> None:
@@ -331,7 +388,9 @@ def _get_name(body: Body) -> tuple[str, str]:
 
 
 def _build_reference(body: Body) -> Body:
-    metadata = {name: body["metadata"][name] for name in ("name", "namespace") if name in body["metadata"]}
+    metadata = {
+        name: body["metadata"][name] for name in ("name", "namespace") if name in body["metadata"]
+    }
     return {"apiVersion": body["apiVersion"], "kind": body["kind"], "metadata": metadata}
 
 
@@ -350,7 +409,9 @@ def _build_status(generation: int, **statuses: str) -> Body:
     return {"conditions": conditions}
 
 
-def _build_conditions(generation: int, told: Sequence[tuple[str, str, str]], about: Any) -> list[Body]:
+def _build_conditions(
+    generation: int, told: Sequence[tuple[str, str, str]], about: Any
+) -> list[Body]:
     return [
         {
             "type": kind,
@@ -365,7 +426,8 @@ def _build_conditions(generation: int, told: Sequence[tuple[str, str, str]], abo
 
 
 _SCHEDULED = (
-    'Successfully scheduled resources for placement in "{}" (affinity score: 0, topology spread score: 0): '
+    'Successfully scheduled resources for placement in "{}" (affinity score: 0, topology spread '
+    "score: 0): "
     "picked by scheduling policy"
 )
 _NO_OVERRIDE = "No override rules are configured for the selected resources"
@@ -378,22 +440,35 @@ _OF_PLACEMENT = [
             "SchedulingPolicyFulfilled",
             "found all cluster needed as specified by the scheduling policy, found {} cluster(s)",
         ),
-        ("RolloutStarted", "RolloutStarted", "All {} cluster(s) start rolling out the latest resource"),
+        (
+            "RolloutStarted",
+            "RolloutStarted",
+            "All {} cluster(s) start rolling out the latest resource",
+        ),
         ("Overridden", "NoOverrideSpecified", _NO_OVERRIDE),
         (
             "WorkSynchronized",
             "WorkSynchronized",
             "Work(s) are successfully created or updated in {} target cluster(s)' namespaces",
         ),
-        ("Applied", "ApplySucceeded", "The selected resources are successfully applied to {} cluster(s)"),
-        ("Available", "ResourceAvailable", "The selected resources in {} cluster(s) are available now"),
+        (
+            "Applied",
+            "ApplySucceeded",
+            "The selected resources are successfully applied to {} cluster(s)",
+        ),
+        (
+            "Available",
+            "ResourceAvailable",
+            "The selected resources in {} cluster(s) are available now",
+        ),
     )
 ]
 _LEFT_TO_RUNS = (
     "ClusterResourcePlacementRolloutStarted",
     "RolloutControlledByExternalController",
     (
-        "Rollout is controlled by an external controller and no resource snapshot name is observed across "
+        "Rollout is controlled by an external controller and no resource snapshot name is "
+        "observed across "
         "clusters. To determine rollout status, check the ClusterStagedUpdateRun resources with "
         "spec.placementName matching this placement"
     ),
@@ -405,7 +480,11 @@ _NOT_BEGUN = (
 )
 _OF_CLUSTER = [
     ("Scheduled", "Scheduled", _SCHEDULED),
-    ("RolloutStarted", "RolloutStarted", "Detected the new changes on the resources and started the rollout process"),
+    (
+        "RolloutStarted",
+        "RolloutStarted",
+        "Detected the new changes on the resources and started the rollout process",
+    ),
     ("Overridden", "NoOverrideSpecified", _NO_OVERRIDE),
     ("WorkSynchronized", "AllWorkSynced", "All of the works are synchronized to the latest"),
     ("Applied", "AllWorkHaveBeenApplied", "All corresponding work objects are applied"),

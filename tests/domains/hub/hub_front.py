@@ -21,7 +21,11 @@ Body = dict[str, Any]
 WEBHOOK = "owner.acme.example"
 # User, object before (None: new), object after; raises RequestRejection
 Rule = Callable[[str, Body | None, Body], None]
-_CORE = {"namespaces": ("Namespace", False), "configmaps": ("ConfigMap", True), "secrets": ("Secret", True)}
+_CORE = {
+    "namespaces": ("Namespace", False),
+    "configmaps": ("ConfigMap", True),
+    "secrets": ("Secret", True),
+}
 _CORE["pods"] = ("Pod", True)
 _CORE["services"] = ("Service", True)
 # Group and plural to kind and scope (True: namespaced)
@@ -34,7 +38,14 @@ PATH = re.compile(
     r"/(?:api|apis/(?P<group>[^/]+))/(?P<version>[^/]+)(?:/namespaces/(?P<namespace>[^/]+)(?=/))?/(?P<plural>[^/]+)"
     r"(?:/(?P<name>[^/]+))?(?:/(?P<sub>status))?"
 )
-_REASONS = {401: "Unauthorized", 403: "Forbidden", 404: "NotFound", 409: "Conflict", 410: "Expired", 422: "Invalid"}
+_REASONS = {
+    401: "Unauthorized",
+    403: "Forbidden",
+    404: "NotFound",
+    409: "Conflict",
+    410: "Expired",
+    422: "Invalid",
+}
 
 
 class RequestRejection(Exception):
@@ -55,8 +66,10 @@ class Front:
 
     def __init__(self) -> None:
         self.may_watch = True
-        self.watches: list[tuple[str, int]] = []  # Path and status
-        self.expired: list[str] = []  # Paths of lists and watches with a version that was too old
+        # Path and status.
+        self.watches: list[tuple[str, int]] = []
+        # Paths of lists and watches with a version that was too old.
+        self.expired: list[str] = []
         self.closed = False
         self.lock = threading.RLock()
         self.log: list[tuple[str, str, bool, int]] = []
@@ -84,7 +97,8 @@ class Front:
         path.write_text(json.dumps(document))
         return path
 
-    # --- implemented by each hub -------------------------------------------------------------------
+    # --- implemented by each hub
+    # -------------------------------------------------------------------
 
     def all(self, kind: str, namespace: str = "") -> list[Body]:
         """Return all objects of a kind."""
@@ -122,7 +136,9 @@ class Front:
         """Let every version be too old from now on."""
         raise NotImplementedError
 
-    def respond(self, method: str, path: str, query: dict[str, str], token: str, content: bytes) -> tuple[int, Any]:
+    def respond(
+        self, method: str, path: str, query: dict[str, str], token: str, content: bytes
+    ) -> tuple[int, Any]:
         """Return the answer to a request. Raises RequestRejection."""
         raise NotImplementedError
 
@@ -158,8 +174,12 @@ class Front:
         try:
             self._raise_configured_fault("GET", parts.path, token)
             if not self.may_watch:
-                raise build_forbidden("WATCH", match["group"] or "", match["plural"], match["namespace"] or "", "")
-            answer = self._record_expiry(parts.path, self.events(parts.path, dict(parse_qsl(parts.query)), token))
+                raise build_forbidden(
+                    "WATCH", match["group"] or "", match["plural"], match["namespace"] or "", ""
+                )
+            answer = self._record_expiry(
+                parts.path, self.events(parts.path, dict(parse_qsl(parts.query)), token)
+            )
         except RequestRejection as refused:
             status, answer = refused.status, refused.body
         self.watches.append((parts.path, status))
@@ -167,7 +187,9 @@ class Front:
 
     def _record_expiry(self, path: str, events: Iterable[Body]) -> Iterator[Body]:
         for event in events:
-            self.expired += [path] * (event["type"] == "ERROR" and event["object"].get("code") == 410)
+            self.expired += [path] * (
+                event["type"] == "ERROR" and event["object"].get("code") == 410
+            )
             yield event
 
     def _raise_configured_fault(self, method: str, path: str, token: str) -> None:
@@ -189,7 +211,9 @@ def _build_handler(server: Front) -> type[BaseHTTPRequestHandler]:
                 return self._stream(*server.watch(self.path, token))
             kind = "apply" if "apply-patch" in self.headers.get("Content-Type", "") else "merge"
             joint = "&" if "?" in self.path else "?"
-            return self._send(*server.answer(self.command, f"{self.path}{joint}%23type={kind}", token, content))
+            return self._send(
+                *server.answer(self.command, f"{self.path}{joint}%23type={kind}", token, content)
+            )
 
         def _stream(self, status: int, events: Any) -> None:
             if status != 200:
@@ -206,7 +230,9 @@ def _build_handler(server: Front) -> type[BaseHTTPRequestHandler]:
         def _send(self, status: int, body: Any) -> None:
             text = body if isinstance(body, str) else json.dumps(format_object(body))
             self.send_response(status)
-            self.send_header("Content-Type", "text/plain" if isinstance(body, str) else "application/json")
+            self.send_header(
+                "Content-Type", "text/plain" if isinstance(body, str) else "application/json"
+            )
             data = text.encode()
             self.send_header("Content-Length", str(len(data)))
             self.end_headers()
@@ -220,8 +246,16 @@ def _build_handler(server: Front) -> type[BaseHTTPRequestHandler]:
     return Handler
 
 
-def build_forbidden(method: str, group: str, plural: str, namespace: str, name: str) -> RequestRejection:
-    verb = {"PATCH": "patch", "DELETE": "delete", "POST": "create", "PUT": "update", "WATCH": "watch"}[method]
+def build_forbidden(
+    method: str, group: str, plural: str, namespace: str, name: str
+) -> RequestRejection:
+    verb = {
+        "PATCH": "patch",
+        "DELETE": "delete",
+        "POST": "create",
+        "PUT": "update",
+        "WATCH": "watch",
+    }[method]
     where = f'in the namespace "{namespace}"' if namespace else "at the cluster scope"
     resource = f"{plural}.{group}" if group else plural
     words = f'User "bob" cannot {verb} resource "{plural}" in API group "{group}" {where}'
@@ -241,7 +275,9 @@ def get_api_version(kind: str) -> str:
 def get_collection_path(kind: str, namespace: str = "") -> str:
     """Return the path of a kind's objects, in all namespaces or in one."""
     group = get_group(kind)
-    plural = next(each for (of, each), (served, _) in PLURALS.items() if (of, served) == (group, kind))
+    plural = next(
+        each for (of, each), (served, _) in PLURALS.items() if (of, served) == (group, kind)
+    )
     root = f"/apis/{get_api_version(kind)}" if group else f"/api/{get_api_version(kind)}"
     return f"{root}/namespaces/{namespace}/{plural}" if namespace else f"{root}/{plural}"
 

@@ -20,9 +20,17 @@ def execute_run(hub: Front, run: Body, clusters: list[str], index: int, update: 
     strategy = hub.get("ClusterStagedUpdateStrategy", run["spec"]["stagedRolloutStrategyName"])
     assert strategy is not None
     stages = list(_run_stages(hub, run, strategy["spec"]["stages"], clusters, update))
-    done = len(stages) == len(strategy["spec"]["stages"]) and all(_has_condition(each, "Succeeded") for each in stages)
+    done = len(stages) == len(strategy["spec"]["stages"]) and all(
+        _has_condition(each, "Succeeded") for each in stages
+    )
     told = [("Initialized", "True", "UpdateRunInitializedSuccessfully")]
-    told.append(("Progressing", "False" if done else "True", "UpdateRunSucceeded" if done else "Progressing"))
+    told.append(
+        (
+            "Progressing",
+            "False" if done else "True",
+            "UpdateRunSucceeded" if done else "Progressing",
+        )
+    )
     told += [("Succeeded", "True", "UpdateRunSucceeded")] if done else []
     status = {
         "policySnapshotIndexUsed": "0",
@@ -36,17 +44,27 @@ def execute_run(hub: Front, run: Body, clusters: list[str], index: int, update: 
     hub.put({**_build_reference(run), "status": status})
 
 
-def _run_stages(hub: Front, run: Body, stages: list[Body], clusters: list[str], update: Update) -> Iterator[Body]:
+def _run_stages(
+    hub: Front, run: Body, stages: list[Body], clusters: list[str], update: Update
+) -> Iterator[Body]:
     """Yield the status of each reached stage."""
     for stage in stages:
         selected = [name for name in clusters if _is_cluster_in_stage(hub, name, stage)]
         works = {name: update(name) for name in selected}
-        requests = [_ensure_approval_request(hub, run, stage) for task in stage.get("afterStageTasks") or () if task]
-        ends = all(works.values()) and all(_has_condition(each.get("status") or {}, "Approved") for each in requests)
+        requests = [
+            _ensure_approval_request(hub, run, stage)
+            for task in stage.get("afterStageTasks") or ()
+            if task
+        ]
+        ends = all(works.values()) and all(
+            _has_condition(each.get("status") or {}, "Approved") for each in requests
+        )
         yield {
             "stageName": stage["name"],
             "clusters": [_build_cluster_status(name, works=works[name]) for name in selected],
-            "conditions": _build_conditions([("Succeeded", "True", "StageUpdatingSucceeded")] if ends else []),
+            "conditions": _build_conditions(
+                [("Succeeded", "True", "StageUpdatingSucceeded")] if ends else []
+            ),
         }
         if not ends:
             return
@@ -93,7 +111,9 @@ def _has_condition(status: Body, kind: str) -> bool:
     return any(c["type"] == kind and c["status"] == "True" for c in status.get("conditions") or ())
 
 
-def _build_conditions(told: list[tuple[str, str, str]], generation: int = 1) -> list[dict[str, Any]]:
+def _build_conditions(
+    told: list[tuple[str, str, str]], generation: int = 1
+) -> list[dict[str, Any]]:
     return [
         {
             "type": kind,

@@ -38,10 +38,13 @@ class HubServer(Front):
         self._fill_in: Callable[[Body], None] = lambda _: None
         self.powerless = {"bob-token"}
         super().__init__()
-        self.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system"}}, "setup")
+        self.put(
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system"}}, "setup"
+        )
         self.log.clear()
 
-    # --- for tests and the controller --------------------------------------------------------------
+    # --- for tests and the controller
+    # --------------------------------------------------------------
 
     def all(self, kind: str, namespace: str = "") -> list[Body]:
         group = get_group(kind)
@@ -98,12 +101,18 @@ class HubServer(Front):
 
     def hold(self, body: Body) -> None:
         names = {name: body[name] for name in ("apiVersion", "kind")}
-        metadata = {name: body["metadata"][name] for name in ("name", "namespace") if name in body["metadata"]}
+        metadata = {
+            name: body["metadata"][name]
+            for name in ("name", "namespace")
+            if name in body["metadata"]
+        }
         self.put({**names, "metadata": {**metadata, "deletionTimestamp": "now"}})
 
     # --- requests --------------------------------------------------------------------------------
 
-    def respond(self, method: str, path: str, query: dict[str, str], token: str, content: bytes) -> tuple[int, Any]:
+    def respond(
+        self, method: str, path: str, query: dict[str, str], token: str, content: bytes
+    ) -> tuple[int, Any]:
         sent = json.loads(content) if content else {}
         body = _find_served_resources(path) or self._answer(method, path, query, token, sent)
         return 201 if body.pop("#new", False) else 200, body
@@ -113,9 +122,13 @@ class HubServer(Front):
         match = PATH.fullmatch(path)
         assert match is not None
         group = match["group"] or ""
-        return watch_events(self, group, PLURALS[group, match["plural"]][0], match["namespace"] or "", query)
+        return watch_events(
+            self, group, PLURALS[group, match["plural"]][0], match["namespace"] or "", query
+        )
 
-    def _answer(self, method: str, path: str, query: Mapping[str, str], token: str, sent: Body) -> Any:
+    def _answer(
+        self, method: str, path: str, query: Mapping[str, str], token: str, sent: Body
+    ) -> Any:
         match = PATH.fullmatch(path)
         if match is None or (match["group"] or "", match["plural"]) not in PLURALS:
             raise _build_page_not_found()
@@ -152,10 +165,14 @@ class HubServer(Front):
         def rule(_user: str, _before: Body | None, after: Body) -> None:
             of_fleet = get_group(after["kind"]).endswith("kubernetes-fleet.io")
             if deny is None and of_fleet:
-                raise RequestRejection(500, f'Internal error occurred: failed calling webhook "{WEBHOOK}": refused')
+                raise RequestRejection(
+                    500, f'Internal error occurred: failed calling webhook "{WEBHOOK}": refused'
+                )
             denied = deny(after) if deny is not None and of_fleet else ""
             if denied:
-                raise RequestRejection(403, f'admission webhook "{WEBHOOK}" denied the request: {denied}')
+                raise RequestRejection(
+                    403, f'admission webhook "{WEBHOOK}" denied the request: {denied}'
+                )
 
         self._rule = rule
 
@@ -166,7 +183,9 @@ class HubServer(Front):
         self.happened.forget()
         self.happened.oldest += 10**6
 
-    def _changed(self, before: Body | None, sent: Body, query: Mapping[str, str], named: tuple[str, str, str]) -> Body:
+    def _changed(
+        self, before: Body | None, sent: Body, query: Mapping[str, str], named: tuple[str, str, str]
+    ) -> Body:
         """Return an object after a patch."""
         resource, name, sub = named
         sent.setdefault("metadata", {})
@@ -186,16 +205,23 @@ class HubServer(Front):
     def _list(self, group: str, kind: str, namespace: str, query: Mapping[str, str]) -> Body:
         offset, _, version = query.get("continue", "0").partition("@")
         if not offset.isdecimal():
-            raise RequestRejection(410, "The provided continue parameter is too old to display a consistent list.")
+            raise RequestRejection(
+                410, "The provided continue parameter is too old to display a consistent list."
+            )
         if {"continue", "resourceVersionMatch"} <= query.keys():
-            raise RequestRejection(422, "resourceVersionMatch is forbidden when continue is provided")
-        if version:  # of the first page
+            raise RequestRejection(
+                422, "resourceVersionMatch is forbidden when continue is provided"
+            )
+        # Of the first page.
+        if version:
             query = {**query, "resourceVersion": version, "resourceVersionMatch": "Exact"}
         wanted = [each for each in query.get("labelSelector", "").split(",") if each]
         items = [
             {name: value for name, value in body.items() if name not in ("apiVersion", "kind")}
             for (g, k, ns, _), body in sorted(self._objects_at(query).items())
-            if (g, k) == (group, kind) and (not namespace or ns == namespace) and is_selected(wanted, body)
+            if (g, k) == (group, kind)
+            and (not namespace or ns == namespace)
+            and is_selected(wanted, body)
         ]
         begin, limit = int(offset), int(query.get("limit", "500"))
         metadata = {"resourceVersion": query.get("resourceVersion") or str(self.version)}
@@ -203,7 +229,12 @@ class HubServer(Front):
             metadata["continue"] = f"{begin + limit}@{metadata['resourceVersion']}"
         api_version = f"{group}/v1beta1" if group.endswith(".io") else f"{group}/v1".lstrip("/")
         page = copy_body(items[begin : begin + limit])
-        return {"apiVersion": api_version, "kind": f"{kind}List", "metadata": metadata, "items": page}
+        return {
+            "apiVersion": api_version,
+            "kind": f"{kind}List",
+            "metadata": metadata,
+            "items": page,
+        }
 
     def _objects_at(self, query: Mapping[str, str]) -> dict[tuple[str, str, str, str], Body]:
         """Return all current objects, or those at the exact version requested by a list."""
@@ -215,13 +246,19 @@ class HubServer(Front):
         return {_get_key(body): body for body in self.happened.list_objects_at(version)}
 
     def _delete(
-        self, key: tuple[str, str, str, str], before: Body, query: Mapping[str, str], sent: Body, resource: str
+        self,
+        key: tuple[str, str, str, str],
+        before: Body,
+        query: Mapping[str, str],
+        sent: Body,
+        resource: str,
     ) -> Body:
         uid = (sent.get("preconditions") or {}).get("uid")
         if uid and uid != before["metadata"]["uid"]:
             raise RequestRejection(
                 409,
-                f'Operation cannot be fulfilled on {resource} "{key[3]}": Precondition failed: UID in '
+                f'Operation cannot be fulfilled on {resource} "{key[3]}": Precondition failed: '
+                "UID in "
                 f"precondition: {uid}, UID in object meta: {before['metadata']['uid']}",
             )
         # As in a real API server, options in the body take precedence, and the query is ignored.
@@ -234,7 +271,11 @@ class HubServer(Front):
     def _apply(self, before: Body | None, sent: Body, query: Mapping[str, str], name: str) -> Body:
         manager, force = query["fieldManager"], query.get("force") == "true"
         _validate_schema(sent, name)
-        after = copy_body(before) if before else {"apiVersion": sent["apiVersion"], "kind": sent["kind"]}
+        after = (
+            copy_body(before)
+            if before
+            else {"apiVersion": sent["apiVersion"], "kind": sent["kind"]}
+        )
         owners = _get_owners(after)
         ours = set(_list_owned_paths(sent))
         if not force:
@@ -243,7 +284,11 @@ class HubServer(Front):
             if not any(path in paths for who, paths in owners.items() if who != (manager, "Apply")):
                 _remove_path(after, path)
         after = merge_patch(after, sent)
-        entries = [e for e in _get_managed_fields(after) if (e["manager"], e["operation"]) != (manager, "Apply")]
+        entries = [
+            e
+            for e in _get_managed_fields(after)
+            if (e["manager"], e["operation"]) != (manager, "Apply")
+        ]
         after["metadata"]["managedFields"] = entries
         for path in ours:
             _add_owner(after, manager, "Apply", path)
@@ -303,7 +348,10 @@ def _get_managed_fields(body: Body) -> list[Body]:
 
 
 def _get_owners(body: Body) -> dict[tuple[str, str], set[tuple[str, ...]]]:
-    return {(e["manager"], e["operation"]): {tuple(p) for p in e["#paths"]} for e in _get_managed_fields(body)}
+    return {
+        (e["manager"], e["operation"]): {tuple(p) for p in e["#paths"]}
+        for e in _get_managed_fields(body)
+    }
 
 
 def _add_owner(body: Body, manager: str, operation: str, path: tuple[str, ...]) -> None:
@@ -312,7 +360,9 @@ def _add_owner(body: Body, manager: str, operation: str, path: tuple[str, ...]) 
             if list(path) not in entry["#paths"]:
                 entry["#paths"].append(list(path))
             return
-    _get_managed_fields(body).append({"manager": manager, "operation": operation, "#paths": [list(path)]})
+    _get_managed_fields(body).append(
+        {"manager": manager, "operation": operation, "#paths": [list(path)]}
+    )
 
 
 def _reject_conflicts(after: Body, sent: Body, manager: str) -> None:
@@ -346,13 +396,18 @@ def _remove_path(body: Body, path: tuple[str, ...]) -> None:
 
 def _is_deletion_start(before: Body, after: Body) -> bool:
     """Return whether the deletion of an object starts now, held by its finalizers."""
-    return "deletionTimestamp" not in before["metadata"] and "deletionTimestamp" in after["metadata"]
+    return (
+        "deletionTimestamp" not in before["metadata"] and "deletionTimestamp" in after["metadata"]
+    )
 
 
 def _is_equal_without_versions(before: Body, after: Body) -> bool:
     versions = {"resourceVersion": None, "generation": None}
     metadata, new_metadata = before["metadata"] | versions, after["metadata"] | versions
-    return metadata == new_metadata and {**before, "metadata": metadata} == {**after, "metadata": metadata}
+    return metadata == new_metadata and {**before, "metadata": metadata} == {
+        **after,
+        "metadata": metadata,
+    }
 
 
 # --- schema, defaults, rules ---------------------------------------------------------------------
@@ -400,9 +455,13 @@ def _validate(kind: str, resource: str, before: Body | None, after: Body) -> Non
     name, spec = after["metadata"]["name"], after.get("spec") or {}
     title = f'{kind}.{resource.partition(".")[2]} "{name}" is invalid'
 
-    def build_invalid(field: str, words: str, reason: str = "FieldValueInvalid") -> RequestRejection:
+    def build_invalid(
+        field: str, words: str, reason: str = "FieldValueInvalid"
+    ) -> RequestRejection:
         return RequestRejection(
-            422, f"{title}: {field}: {words}", [{"reason": reason, "message": words, "field": field}]
+            422,
+            f"{title}: {field}: {words}",
+            [{"reason": reason, "message": words, "field": field}],
         )
 
     if kind == "MemberCluster" and not spec:
@@ -413,28 +472,37 @@ def _validate(kind: str, resource: str, before: Body | None, after: Body) -> Non
         raise build_invalid("spec.resourceSelectors", "Required value", "FieldValueRequired")
     for number, selector in enumerate(spec["resourceSelectors"]):
         if "group" not in selector:
-            raise build_invalid(f"spec.resourceSelectors[{number}].group", "Required value", "FieldValueRequired")
+            raise build_invalid(
+                f"spec.resourceSelectors[{number}].group", "Required value", "FieldValueRequired"
+            )
     _validate_patterns(spec, build_invalid)
     policy = spec.get("policy") or {}
     if policy.get("placementType") not in (None, "PickAll", "PickN", "PickFixed"):
         words = f'Unsupported value: "{policy["placementType"]}"'
         raise build_invalid("spec.policy.placementType", words, "FieldValueNotSupported")
     if policy.get("placementType") == "PickAll" and "numberOfClusters" in policy:
-        raise build_invalid("spec.policy", "numberOfClusters cannot be set when placement type is PickAll")
+        raise build_invalid(
+            "spec.policy", "numberOfClusters cannot be set when placement type is PickAll"
+        )
     if before is not None:
         _validate_immutable_fields(before.get("spec") or {}, spec, build_invalid)
 
 
 def _validate_patterns(spec: Body, invalid: Callable[..., RequestRejection]) -> None:
     policy = spec.get("policy") or {}
-    if any(not each.get("key") and each.get("operator") == "Equal" for each in policy.get("tolerations") or ()):
+    if any(
+        not each.get("key") and each.get("operator") == "Equal"
+        for each in policy.get("tolerations") or ()
+    ):
         raise invalid("spec.policy.tolerations", "operator must be Exists when key is empty")
     share = ((spec.get("strategy") or {}).get("rollingUpdate") or {}).get("maxUnavailable")
     if isinstance(share, str) and not re.fullmatch(r"((100|[0-9]{1,2})%|[0-9]+)", share):
         raise invalid("spec.strategy.rollingUpdate.maxUnavailable", f'Invalid value: "{share}"')
 
 
-def _validate_immutable_fields(earlier: Body, spec: Body, invalid: Callable[..., RequestRejection]) -> None:
+def _validate_immutable_fields(
+    earlier: Body, spec: Body, invalid: Callable[..., RequestRejection]
+) -> None:
     """Reject changes of immutable fields of a placement."""
     policy = spec.get("policy") or {}
     if earlier.get("policy") and not policy:

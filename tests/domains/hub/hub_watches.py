@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 
 Body = dict[str, Any]
 _LOOK = 0.05
-_ACTS = 0.5  # Seconds; the controller also acts on every request.
+# Seconds; the controller also acts on every request.
+_ACTS = 0.5
 
 
 class EventLog:
@@ -45,9 +46,14 @@ class EventLog:
         return list(standing.values())
 
 
-def watch_events(server: HubServer, group: str, kind: str, namespace: str, query: dict[str, str]) -> Iterator[Body]:
+def watch_events(
+    server: HubServer, group: str, kind: str, namespace: str, query: dict[str, str]
+) -> Iterator[Body]:
     """Yield the events of a watch until its timeout."""
-    version, until = (int(query["resourceVersion"]), time.monotonic() + float(query.get("timeoutSeconds", "60")))
+    version, until = (
+        int(query["resourceVersion"]),
+        time.monotonic() + float(query.get("timeoutSeconds", "60")),
+    )
     acted = time.monotonic()
     while time.monotonic() < until and not server.closed:
         with server.lock:
@@ -58,14 +64,22 @@ def watch_events(server: HubServer, group: str, kind: str, namespace: str, query
                 message = f"too old resource version: {version} ({server.version})"
                 yield {
                     "type": "ERROR",
-                    "object": {"kind": "Status", "code": 410, "reason": "Expired", "message": message},
+                    "object": {
+                        "kind": "Status",
+                        "code": 410,
+                        "reason": "Expired",
+                        "message": message,
+                    },
                 }
                 return
             events = server.happened.since(version)
         for version, what, body in events:  # noqa: B007 - the last one is where the next look begins
             metadata = body["metadata"]
             of_group = str(body["apiVersion"]).rpartition("/")[0]
-            if (of_group, body["kind"]) == (group, kind) and namespace in ("", metadata.get("namespace")):
+            if (of_group, body["kind"]) == (group, kind) and namespace in (
+                "",
+                metadata.get("namespace"),
+            ):
                 yield {"type": what, "object": json.loads(json.dumps(body))}
         time.sleep(_LOOK)
 

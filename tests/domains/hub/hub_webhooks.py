@@ -25,7 +25,9 @@ def _validate_write(server: Front, user: str, before: Body | None, after: Body) 
     kind = after["kind"]
     for rule in (*_RULES.get(kind, ()), _reject_foreign_users):
         for webhook, words in rule(server, user, before, after):
-            raise RequestRejection(403, f'admission webhook "{webhook}" denied the request: {words}')
+            raise RequestRejection(
+                403, f'admission webhook "{webhook}" denied the request: {words}'
+            )
 
 
 def _set_defaults(after: Body) -> None:
@@ -43,7 +45,9 @@ def _set_defaults(after: Body) -> None:
             rolling.setdefault(name, value)
 
 
-def _validate_placement(_: Front, _user: str, before: Body | None, after: Body) -> Iterator[tuple[str, str]]:
+def _validate_placement(
+    _: Front, _user: str, before: Body | None, after: Body
+) -> Iterator[tuple[str, str]]:
     policy, strategy = after["spec"]["policy"], after["spec"]["strategy"]
     names = policy.get("clusterNames") or []
     field = f"{_INVALID} the placement policy field is invalid:"
@@ -57,20 +61,31 @@ def _validate_placement(_: Front, _user: str, before: Body | None, after: Body) 
         yield _PLACEMENT, f"{field} cluster names must be unique for policy type PickFixed"
     for name in names:
         if len(name) > _LONGEST:
-            yield _PLACEMENT, f"{field} PickFixed cluster name {name} cannot have length exceeding {_LONGEST}"
+            yield (
+                _PLACEMENT,
+                f"{field} PickFixed cluster name {name} cannot have length exceeding {_LONGEST}",
+            )
     field = f"{_INVALID} the rollout Strategy field  is invalid:"
     if strategy["type"] == "External" and "rollingUpdate" in strategy:
-        yield _PLACEMENT, f"{field} rollingUpdateConifg is not valid for ExternalRollout strategy type"
+        yield (
+            _PLACEMENT,
+            f"{field} rollingUpdateConifg is not valid for ExternalRollout strategy type",
+        )
     least = (strategy.get("rollingUpdate") or {}).get("maxUnavailable")
     if isinstance(least, int) and least < 0:
-        yield _PLACEMENT, f"{field} maxUnavailable must be greater than or equal to 0, got `{least}`"
+        yield (
+            _PLACEMENT,
+            f"{field} maxUnavailable must be greater than or equal to 0, got `{least}`",
+        )
     earlier = ((before or {}).get("spec", {}).get("policy") or {}).get("tolerations") or []
     if any(each not in (policy.get("tolerations") or []) for each in earlier):
         words = "tolerations have been updated/deleted, only additions to tolerations are allowed"
         yield _PLACEMENT, words
 
 
-def _validate_member(_: Front, _user: str, _before: Body | None, after: Body) -> Iterator[tuple[str, str]]:
+def _validate_member(
+    _: Front, _user: str, _before: Body | None, after: Body
+) -> Iterator[tuple[str, str]]:
     seen: list[Any] = []
     for taint in after["spec"].get("taints") or ():
         if taint in seen:
@@ -80,7 +95,9 @@ def _validate_member(_: Front, _user: str, _before: Body | None, after: Body) ->
         seen.append(taint)
 
 
-def _reject_pod(_: Front, _user: str, _before: Body | None, after: Body) -> Iterator[tuple[str, str]]:
+def _reject_pod(
+    _: Front, _user: str, _before: Body | None, after: Body
+) -> Iterator[tuple[str, str]]:
     names = f"{after['metadata']['namespace']}/{after['metadata']['name']}"
     yield "fleet.pod.validating", f"Pod {names} creation is disallowed in the fleet hub cluster"
 
@@ -90,13 +107,17 @@ def _get_placement_type(server: Front, name: str) -> str:
     return "" if placement is None else str(placement["spec"]["policy"]["placementType"])
 
 
-def _validate_eviction(server: Front, _user: str, _: Body | None, after: Body) -> Iterator[tuple[str, str]]:
+def _validate_eviction(
+    server: Front, _user: str, _: Body | None, after: Body
+) -> Iterator[tuple[str, str]]:
     if _get_placement_type(server, after["spec"]["placementName"]) == "PickFixed":
         webhook = "fleet.clusterresourceplacementeviction.validating"
         yield webhook, "cluster resource placement policy type PickFixed is not supported"
 
 
-def _validate_budget(server: Front, _user: str, _: Body | None, after: Body) -> Iterator[tuple[str, str]]:
+def _validate_budget(
+    server: Front, _user: str, _: Body | None, after: Body
+) -> Iterator[tuple[str, str]]:
     most = after["spec"].get("maxUnavailable")
     if most is not None and _get_placement_type(server, after["metadata"]["name"]) == "PickAll":
         webhook = "fleet.clusterresourceplacementdisruptionbudget.validating"
@@ -104,21 +125,31 @@ def _validate_budget(server: Front, _user: str, _: Body | None, after: Body) -> 
         yield webhook, f"{words} max unavailable {most}"
 
 
-def _validate_override(_: Front, _user: str, _before: Body | None, after: Body) -> Iterator[tuple[str, str]]:
+def _validate_override(
+    _: Front, _user: str, _before: Body | None, after: Body
+) -> Iterator[tuple[str, str]]:
     for rule in after["spec"]["policy"]["overrideRules"]:
         for patch in rule.get("jsonPatchOverrides") or ():
             parts = patch["path"].split("/")
             if parts[1] == "metadata" and parts[2] not in ("labels", "annotations"):
-                said = f'invalid JSONPatchOverride {{{patch["op"]} {patch["path"]} {{"{patch["value"]}"}}}}'
+                said = (
+                    f"invalid JSONPatchOverride {{{patch['op']} {patch['path']} "
+                    f'{{"{patch["value"]}"}}}}'
+                )
                 words = f"{said}: cannot override metadata fields except annotations and labels"
                 yield "fleet.clusterresourceoverride.validating", words
 
 
-def _reject_foreign_users(_: Front, user: str, before: Body | None, after: Body) -> Iterator[tuple[str, str]]:
+def _reject_foreign_users(
+    _: Front, user: str, before: Body | None, after: Body
+) -> Iterator[tuple[str, str]]:
     """Reject writes of other users to objects of the hub."""
     metadata, verb = after["metadata"], "UPDATE" if before else "CREATE"
     namespace = metadata.get("namespace") or ""
-    who = f"user: '{user}' in 'groups: [readers system:authenticated]' is not allowed to {verb} resource"
+    who = (
+        f"user: '{user}' in 'groups: [readers system:authenticated]' is not allowed to {verb} "
+        "resource"
+    )
     title = f"{who} /v1, Kind={after['kind']}/: {namespace}/{metadata['name']}"
     if user != "admin" and namespace.startswith("fleet-member-"):
         yield "fleet.fleetmembernamespacedresources.guardrail.validating", title

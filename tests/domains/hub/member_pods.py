@@ -26,14 +26,21 @@ class MemberPods:
         """Apply the Deployments of a Work; return whether all of their pods are ready."""
         is_available = True
         for namespace, manifest in _list_deployments(member, work):
-            self._cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
+            self._cluster.apply(
+                {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
+            )
             metadata = {"name": manifest["metadata"]["name"], "namespace": namespace}
             spec = manifest["spec"]
-            template = {**spec["template"], "spec": {**spec["template"]["spec"], "nodeSelector": {_LABEL: member}}}
+            template = {
+                **spec["template"],
+                "spec": {**spec["template"]["spec"], "nodeSelector": {_LABEL: member}},
+            }
             body = {**manifest, "metadata": metadata, "spec": {**spec, "template": template}}
             answer = self._cluster.apply(body)
             status = answer.get("status") or {}
-            is_current = status.get("observedGeneration") == (answer.get("metadata") or {}).get("generation")
+            is_current = status.get("observedGeneration") == (answer.get("metadata") or {}).get(
+                "generation"
+            )
             is_available &= is_current and status.get("readyReplicas", 0) == spec["replicas"]
         return is_available
 
@@ -56,7 +63,10 @@ class MemberPods:
 
 
 def _is_ready(pod: Body) -> bool:
-    return any(item["type"] == "Ready" and item["status"] == "True" for item in pod["status"].get("conditions", ()))
+    return any(
+        item["type"] == "Ready" and item["status"] == "True"
+        for item in pod["status"].get("conditions", ())
+    )
 
 
 def _list_deployments(member: str, work: Mapping[str, Any]) -> list[tuple[str, Body]]:

@@ -10,7 +10,8 @@ from typing import Any, Protocol
 
 from tests.domains.hub.api_programs import MERGE, ApiPrograms, free_port, object_of
 
-_HEARTBEAT_SECONDS = 30  # A hub considers a member lost after five minutes.
+# A hub considers a member lost after five minutes.
+_HEARTBEAT_SECONDS = 30
 _FINALIZER = "kubernetes-fleet.io/work-cleanup"
 _CLUSTER = "/apis/cluster.kubernetes-fleet.io/v1beta1"
 _PLACEMENT = "/apis/placement.kubernetes-fleet.io/v1beta1"
@@ -34,7 +35,8 @@ class RealHub(ApiPrograms):
     def __init__(self, programs: Path, crds: Path, where: Path) -> None:
         super().__init__(programs, crds, where)
         self._ended = threading.Event()
-        self._names: set[str] = set()  # All members that ever joined
+        # All members that ever joined.
+        self._names: set[str] = set()
         self.runtime: MemberRuntime | None = None
         try:
             self._start_controllers()
@@ -77,7 +79,11 @@ class RealHub(ApiPrograms):
         for name, labels in members.items():
             body = object_of("cluster.kubernetes-fleet.io/v1beta1", "MemberCluster", name)
             body["metadata"]["labels"] = dict(labels)
-            self.apply(f"{_CLUSTER}/memberclusters/{name}", {**body, "spec": {"identity": identity}}, "join")
+            self.apply(
+                f"{_CLUSTER}/memberclusters/{name}",
+                {**body, "spec": {"identity": identity}},
+                "join",
+            )
         if not self._names:
             threading.Thread(target=self._simulate_agents, daemon=True).start()
         self._names |= members.keys()
@@ -113,13 +119,23 @@ class RealHub(ApiPrograms):
         if (own.get("spec") or {}).get("state") == "Leave":
             conditions = _build_conditions(own["metadata"]["generation"], Joined="Left")
             conditions[0]["status"] = "False"
-            agent = {"type": "MemberAgent", "conditions": conditions, "lastReceivedHeartbeat": _format_time()}
+            agent = {
+                "type": "MemberAgent",
+                "conditions": conditions,
+                "lastReceivedHeartbeat": _format_time(),
+            }
             self.call("PATCH", f"{path}/status", {"status": {"agentStatus": [agent]}}, MERGE)
             return
         if (own.get("status") or {}).get("agentStatus") and not is_due:
             return
-        conditions = _build_conditions(own["metadata"]["generation"], Joined="Joined", Healthy="Healthy")
-        agent = {"type": "MemberAgent", "conditions": conditions, "lastReceivedHeartbeat": _format_time()}
+        conditions = _build_conditions(
+            own["metadata"]["generation"], Joined="Joined", Healthy="Healthy"
+        )
+        agent = {
+            "type": "MemberAgent",
+            "conditions": conditions,
+            "lastReceivedHeartbeat": _format_time(),
+        }
         self.call("PATCH", f"{path}/status", {"status": {"agentStatus": [agent]}}, MERGE)
 
     def _apply_work(self, work: Mapping[str, Any], done: dict[str, int]) -> None:
@@ -134,9 +150,12 @@ class RealHub(ApiPrograms):
         generation = metadata["generation"]
         if done.get(metadata["uid"]) == generation:
             return
-        if self.runtime is not None and not metadata.get("finalizers"):  # A member's agent does the same.
+        # A member's agent does the same.
+        if self.runtime is not None and not metadata.get("finalizers"):
             self.call("PATCH", path, {"metadata": {"finalizers": [_FINALIZER]}}, MERGE)
-        conditions = _build_conditions(generation, Applied="WorkAppliedSuccess", Available="WorkAvailable")
+        conditions = _build_conditions(
+            generation, Applied="WorkAppliedSuccess", Available="WorkAvailable"
+        )
         is_available = self.runtime is None or self.runtime.apply(member, work)
         if not is_available:
             conditions[1] |= {"status": "False", "reason": "WorkNotAvailableYet"}

@@ -20,12 +20,15 @@ from tests.domains.hub.hub_front import WEBHOOK, Body, RequestRejection, Rule, g
 
 _CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1"
 _GROUPS = ["placement.kubernetes-fleet.io", "cluster.kubernetes-fleet.io"]
-_PATIENCE = 60  # Seconds until an API server honours a registration or its removal.
+# Seconds until an API server honours a registration or its removal.
+_PATIENCE = 60
 _PROBE = {
     "apiVersion": "placement.kubernetes-fleet.io/v1beta1",
     "kind": "ClusterResourcePlacement",
     "metadata": {"name": "probe"},
-    "spec": {"resourceSelectors": [{"group": "", "version": "v1", "kind": "Namespace", "name": "probe"}]},
+    "spec": {
+        "resourceSelectors": [{"group": "", "version": "v1", "kind": "Namespace", "name": "probe"}]
+    },
 }
 
 Ask = Callable[..., Any]
@@ -49,10 +52,14 @@ class Webhooks:
         folder = where / "webhooks"
         folder.mkdir(exist_ok=True)
         certificate, key = create_certificate(folder)
-        self._http = CrowdedServer(("127.0.0.1", 0), type("Handler", (_RequestHandler,), {"webhooks": self}))
+        self._http = CrowdedServer(
+            ("127.0.0.1", 0), type("Handler", (_RequestHandler,), {"webhooks": self})
+        )
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate, key)
-        self._http.socket = context.wrap_socket(self._http.socket, server_side=True, do_handshake_on_connect=False)
+        self._http.socket = context.wrap_socket(
+            self._http.socket, server_side=True, do_handshake_on_connect=False
+        )
         threading.Thread(target=self._http.serve_forever, daemon=True).start()
         # Port 9 has no listener.
         self._address = f"https://127.0.0.1:{9 if is_silent else self._http.server_address[1]}"
@@ -88,12 +95,19 @@ class Webhooks:
             self._change(after)
             if after != before:
                 patch = json.dumps([{"op": "replace", "path": "/spec", "value": after["spec"]}])
-                response |= {"patchType": "JSONPatch", "patch": base64.b64encode(patch.encode()).decode()}
+                response |= {
+                    "patchType": "JSONPatch",
+                    "patch": base64.b64encode(patch.encode()).decode(),
+                }
         else:
             denied = self._deny(request["userInfo"]["username"], request.get("oldObject"), after)
             if denied:
                 response |= {"allowed": False, "status": {"code": 403, "message": denied}}
-        return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}
+        return {
+            "apiVersion": "admission.k8s.io/v1",
+            "kind": "AdmissionReview",
+            "response": response,
+        }
 
     def _register(self, what: str) -> None:
         url = f"{self._address}/{what.lower()}"
@@ -101,15 +115,26 @@ class Webhooks:
             "name": WEBHOOK,
             "clientConfig": {"url": url, "caBundle": self._authority},
             "rules": [
-                {"operations": ["CREATE", "UPDATE"], "apiGroups": _GROUPS, "apiVersions": ["*"], "resources": ["*"]}
+                {
+                    "operations": ["CREATE", "UPDATE"],
+                    "apiGroups": _GROUPS,
+                    "apiVersions": ["*"],
+                    "resources": ["*"],
+                }
             ],
             "sideEffects": "None",
             "admissionReviewVersions": ["v1"],
             "timeoutSeconds": 10,
         }
         kind = f"{what}WebhookConfiguration"
-        body = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": {"name": WEBHOOK}}
-        answer = self._send_request("POST", f"{_CONFIGURATIONS}/{kind.lower()}s", {}, {**body, "webhooks": [webhook]})
+        body = {
+            "apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": kind,
+            "metadata": {"name": WEBHOOK},
+        }
+        answer = self._send_request(
+            "POST", f"{_CONFIGURATIONS}/{kind.lower()}s", {}, {**body, "webhooks": [webhook]}
+        )
         assert answer.is_success, answer.text
 
     def _until(self, holds: Callable[[int], bool]) -> None:

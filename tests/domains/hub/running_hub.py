@@ -23,7 +23,8 @@ class RunningHub(ApiServer):
         self.hub = hub
 
     def all(self, kind: str, namespace: str = "") -> list[Body]:
-        self._listed.clear()  # The hub agent writes at any time.
+        # The hub agent writes at any time.
+        self._listed.clear()
         return super().all(kind, namespace)
 
     def act(self) -> None:
@@ -31,7 +32,9 @@ class RunningHub(ApiServer):
 
 
 @contextmanager
-def start_running_hub(directory: Path, members: Mapping[str, Mapping[str, str]] = MEMBERS) -> Iterator[RunningHub]:
+def start_running_hub(
+    directory: Path, members: Mapping[str, Mapping[str, str]] = MEMBERS
+) -> Iterator[RunningHub]:
     """Start a hub with members in a directory, and end it."""
     programs = RealHub(PROGRAMS, CRDS, directory)
     try:

@@ -25,7 +25,14 @@ from tests.domains.hub.hub_front import (
 
 APPLY = "application/apply-patch+yaml"
 _OF_SERVER = (
-    *("uid", "resourceVersion", "creationTimestamp", "generation", "managedFields", "ownerReferences"),
+    *(
+        "uid",
+        "resourceVersion",
+        "creationTimestamp",
+        "generation",
+        "managedFields",
+        "ownerReferences",
+    ),
     *("deletionTimestamp", "deletionGracePeriodSeconds"),
 )
 Key = tuple[str, str, str]
@@ -57,7 +64,11 @@ def add_transition_times(value: Any) -> Any:
         return [add_transition_times(each) for each in value]
     if not isinstance(value, dict):
         return value
-    times = {"lastTransitionTime": "2026-11-21T03:00:00Z"} if {"type", "status", "reason"} <= value.keys() else {}
+    times = (
+        {"lastTransitionTime": "2026-11-21T03:00:00Z"}
+        if {"type", "status", "reason"} <= value.keys()
+        else {}
+    )
     return {**times, **{name: add_transition_times(each) for name, each in value.items()}}
 
 
@@ -75,17 +86,23 @@ class StoryReplay:
         objects = [each["object"] for each in events if "object" in each]
         self.generations: dict[Key, int] = {}
         self._keys = {each["metadata"].get("uid"): get_object_key(each) for each in objects}
-        self.seeded = {key: each["object"] for key, each in first.items() if each["event"] != "ADDED"}
+        self.seeded = {
+            key: each["object"] for key, each in first.items() if each["event"] != "ADDED"
+        }
         # The change in the first event of these objects is not recorded, except for a deletion.
         self.unplayed = [each for each in first.values() if not _is_complete(each)]
 
     def seed(self) -> None:
         """Create the earlier objects: namespaces, and objects first reported as modified."""
-        namespaces = {get_object_key(each["object"])[1] for each in self._events if "object" in each} - {""}
+        namespaces = {
+            get_object_key(each["object"])[1] for each in self._events if "object" in each
+        } - {""}
         asked = [each for each in self._events if "request" in each and each["status"] == 201]
         made = {each["request"]["path"].removeprefix("/api/v1/namespaces/") for each in asked}
         for name in sorted(namespaces - made):
-            self._hub.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}, "setup")
+            self._hub.put(
+                {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}, "setup"
+            )
         for key, body in self.seeded.items():
             self._write({}, body)
             stands = self._hub.get(key[0], key[2], key[1])
@@ -125,7 +142,11 @@ class StoryReplay:
                 stood.pop("data", None)
                 namespace = match["namespace"]
                 if namespace:
-                    named = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
+                    named = {
+                        "apiVersion": "v1",
+                        "kind": "Namespace",
+                        "metadata": {"name": namespace},
+                    }
                     self._hub.put(named, "setup")
                 self._hub.put({**stood, **_build_reference(stood)}, "setup")
 
@@ -134,7 +155,9 @@ class StoryReplay:
         uid = ((body or {}).get("preconditions") or {}).get("uid")
         key = self._keys.get(uid)
         now = self._hub.get(key[0], key[2], key[1]) if key else None
-        return {**body, "preconditions": {"uid": now["metadata"]["uid"]}} if now is not None else body
+        return (
+            {**body, "preconditions": {"uid": now["metadata"]["uid"]}} if now is not None else body
+        )
 
     def _reproduce_event(self, event: Body) -> None:
         """Bring an object into the state of an event: by the pending request, or as the hub agent."""
@@ -149,14 +172,26 @@ class StoryReplay:
                 now = self._hub.get(key[0], key[2], key[1])
             if now is not None:
                 self._hub.put(
-                    {**_build_reference(now), "metadata": {**_build_reference(now)["metadata"], "finalizers": None}}
+                    {
+                        **_build_reference(now),
+                        "metadata": {**_build_reference(now)["metadata"], "finalizers": None},
+                    }
                 )
             return
         holding = set(body["metadata"].get("finalizers") or ())
-        if body["metadata"].get("deletionTimestamp") and now and holding - set(now["metadata"].get("finalizers") or ()):
-            self._write(now, body)  # In a sparse recording, finalizers were added before the deletion.
+        if (
+            body["metadata"].get("deletionTimestamp")
+            and now
+            and holding - set(now["metadata"].get("finalizers") or ())
+        ):
+            # In a sparse recording, finalizers were added before the deletion.
+            self._write(now, body)
             now = self._hub.get(key[0], key[2], key[1])
-        if body["metadata"].get("deletionTimestamp") and now and not now["metadata"].get("deletionTimestamp"):
+        if (
+            body["metadata"].get("deletionTimestamp")
+            and now
+            and not now["metadata"].get("deletionTimestamp")
+        ):
             self._hub.hold(now)
             now = self._hub.get(key[0], key[2], key[1])
         self._write(now or {}, body)
@@ -183,7 +218,11 @@ class StoryReplay:
         """Write the differences as the hub agent does: the object first, then its status."""
         names = _build_reference(then)
         before, after = _remove_server_fields(now), _remove_server_fields(then)
-        changed = {k: v for k, v in _build_merge_patch(before, after).items() if k not in ("apiVersion", "kind")}
+        changed = {
+            k: v
+            for k, v in _build_merge_patch(before, after).items()
+            if k not in ("apiVersion", "kind")
+        }
         status = changed.pop("status", None)
         metadata = {**changed.pop("metadata", {}), **names["metadata"]}
         if not now or changed or len(metadata) > len(names["metadata"]):
@@ -254,7 +293,12 @@ def list_observed_events(
         each.start()
     for each in following:
         each.join()
-    every = [(what, body) for listed in bodies.values() for what, body in listed if get_object_key(body) in keys]
+    every = [
+        (what, body)
+        for listed in bodies.values()
+        for what, body in listed
+        if get_object_key(body) in keys
+    ]
     return _group_events(every, story.generations, story.seeded.keys())
 
 
@@ -288,12 +332,18 @@ def _group_events(
             _list_owners(body) if key[0] == "ClusterResourcePlacement" and key not in without_owners else {},
         )  # fmt: skip
         earlier = seen.setdefault(key, [])
-        if not earlier or one.steps or replace(one, event="", steps=0) != replace(earlier[-1], event="", steps=0):
+        if (
+            not earlier
+            or one.steps
+            or replace(one, event="", steps=0) != replace(earlier[-1], event="", steps=0)
+        ):
             earlier.append(one)
     return seen
 
 
-def find_missing_events(came: list[ObservedEvent], seen: list[ObservedEvent]) -> list[ObservedEvent]:
+def find_missing_events(
+    came: list[ObservedEvent], seen: list[ObservedEvent]
+) -> list[ObservedEvent]:
     """Return the events of a sparse recording missing from the replay in their order. Such a recording has only the
     last of several changes: object and status may have changed together, and generations may grow by more. It has no
     owners."""
@@ -308,5 +358,8 @@ def _list_conditions(body: Body) -> Iterator[tuple[Any, ...]]:
 
 def _list_owners(body: Body) -> dict[str, set[str]]:
     managers = {each["manager"] for each in body["metadata"].get("managedFields") or ()}
-    of_spec = {who: {p for p in list_managed_fields(body, who) if p.startswith(".spec.")} for who in managers}
+    of_spec = {
+        who: {p for p in list_managed_fields(body, who) if p.startswith(".spec.")}
+        for who in managers
+    }
     return {who: paths for who, paths in of_spec.items() if paths}

@@ -13,7 +13,9 @@ from tests.domains.hub.api_programs import ApiPrograms
 _PROGRAM = '#!/bin/sh\necho $$ > "$(dirname "$0")/$(basename "$0").pid"\nexec sleep 600\n'
 
 
-def test_failed_server_start_ends_its_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_server_start_ends_its_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("etcd", "kube-apiserver"):
         program = tmp_path / name
         program.write_text(_PROGRAM)

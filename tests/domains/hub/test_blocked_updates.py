@@ -35,7 +35,10 @@ def test_plans_after_blocked_rollout_name_outdated_clusters(
     assert said.count(STOPS) == 1
     warnings = json.loads(run_command("show", "-json", "x.nfplan")[1])["diagnostics"]
     assert [each["id"] for each in warnings] == ["incomplete-rollout"]
-    assert "The rollout of web stops before lon1, par1; they keep their current resources" in warnings[0]["detail"]
+    assert (
+        "The rollout of web stops before lon1, par1; they keep their current resources"
+        in warnings[0]["detail"]
+    )
     names = {each["spec"]["resourceSnapshotName"] for each in hub.all("ClusterResourceBinding")}
     assert names == {"web-0-snapshot"}
 
@@ -51,7 +54,9 @@ def test_plans_without_rollout_name_outdated_clusters(
     assert STOPS not in run_command("plan", "-destroy")[1]
 
 
-def test_unblocked_rollout_is_not_reported(hub: Front, controller: Controller, run_command: CommandRunner) -> None:
+def test_unblocked_rollout_is_not_reported(
+    hub: Front, controller: Controller, run_command: CommandRunner
+) -> None:
     apply_blocked_rollout(controller, run_command)
     controller.holds_back = False
     hub.act()
@@ -69,5 +74,8 @@ def test_apply_with_predicted_stop_names_clusters_at_its_end(
     write_configuration(more=STRICT, content="2")
     said = run_command("apply", "-auto-approve")[1]
     end = said[said.rindex("Incomplete rollout") :]
-    assert "fleet_cluster_resource_placement.web: as predicted, lon1 still has web-0-snapshot, par1" in end, said
+    assert (
+        "fleet_cluster_resource_placement.web: as predicted, lon1 still has web-0-snapshot, par1"
+        in end
+    ), said
     assert hub.all("ClusterResourceBinding")

@@ -27,7 +27,8 @@ from tests.domains.hub.test_fleet_provider import MANY, WEB
 from tests.kill_points import select_points
 
 pytestmark = pytest.mark.slow
-MAXIMUM = 1  # Points of each change and kind per run
+# Points of each change and kind per run.
+MAXIMUM = 1
 CREATED = WEB.format(number=2, content="1", timeout="30m", more="")
 CHANGED = WEB.format(number=3, content="2", timeout="30m", more="") + MANY.format(number=1)
 EMPTY = 'provider "fleet" {}\n'
@@ -47,7 +48,11 @@ class Change(Struct, frozen=True):
     after: str
 
 
-CHANGES = {"create": Change("", CREATED), "change": Change(CREATED, CHANGED), "destroy": Change(CHANGED, EMPTY)}
+CHANGES = {
+    "create": Change("", CREATED),
+    "change": Change(CREATED, CHANGED),
+    "destroy": Change(CHANGED, EMPTY),
+}
 
 
 class Kill:
@@ -87,12 +92,16 @@ class CrashScenario:
         configuration = self.template / "main.nf.hcl"
         configuration.write_text(change.after)
         kubeconfig = str(hub.kubeconfig(folder))
-        self.runner = CommandRunner(self.template, {"NF_FLEET_KUBECONFIG": kubeconfig, "NO_COLOR": "1"})
+        self.runner = CommandRunner(
+            self.template, {"NF_FLEET_KUBECONFIG": kubeconfig, "NO_COLOR": "1"}
+        )
         if change.before:
             configuration.write_text(change.before)
             self.good(self.template, "apply", "-auto-approve")
             configuration.write_text(change.after)
-        self.objects, self.version, self.events = copy.deepcopy((hub.objects, hub.version, hub.happened))
+        self.objects, self.version, self.events = copy.deepcopy(
+            (hub.objects, hub.version, hub.happened)
+        )
         where = self.begin("whole")
         count = Kill(where.parent / "said", hub, (0, ""))
         self.good(where, "apply", "-auto-approve", "-parallelism=1")
@@ -121,8 +130,15 @@ class CrashScenario:
         for kind in KINDS:
             for body in self.hub.all(kind):
                 metadata = body["metadata"]
-                place = kind, metadata.get("namespace", ""), metadata["name"], metadata["generation"]
-                found.append((*place, body.get("data"), body.get("spec") if kind == KINDS[2] else None))
+                place = (
+                    kind,
+                    metadata.get("namespace", ""),
+                    metadata["name"],
+                    metadata["generation"],
+                )
+                found.append(
+                    (*place, body.get("data"), body.get("spec") if kind == KINDS[2] else None)
+                )
         return found
 
     def kill(self, point: tuple[int, str]) -> None:
@@ -155,34 +171,48 @@ class CrashScenario:
         if code and "Nothing to resume" in told:
             code, told = self.runner.run(where, "apply", "-auto-approve")
         assert code == 0, (point, told)
-        end = time.monotonic() + 10  # The hub deletes objects asynchronously.
+        # The hub deletes objects asynchronously.
+        end = time.monotonic() + 10
         while self.read_hub() != self.result and time.monotonic() < end:
             time.sleep(0.05)
         assert self.read_hub() == self.result, point
-        # The file of an apply may remain after a crash during its removal: it has no pending record.
+        # The file of an apply may remain after a crash during its removal: it has no pending
+        # record.
         assert LocalBackend(str(where / "state" / "nexusform.nfstate")).read_journal() == [], point
         self.good(where, "plan", "-detailed-exitcode")
 
 
 @pytest.fixture(scope="module", params=list(CHANGES))
-def crash_scenario(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[CrashScenario]:
+def crash_scenario(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[CrashScenario]:
     hub = HubServer()
     hub.controller = Controller()
     send_heartbeats(hub)
-    crash_scenario = CrashScenario(tmp_path_factory.mktemp(request.param), hub, CHANGES[request.param])
+    crash_scenario = CrashScenario(
+        tmp_path_factory.mktemp(request.param), hub, CHANGES[request.param]
+    )
     yield crash_scenario
     crash_scenario.runner.end()
     hub.close()
 
 
 def test_apply_killed_at_any_request_is_resumed(crash_scenario: CrashScenario) -> None:
-    points = [(number, moment) for number in range(1, crash_scenario.requests + 1) for moment in ("before", "after")]
+    points = [
+        (number, moment)
+        for number in range(1, crash_scenario.requests + 1)
+        for moment in ("before", "after")
+    ]
     for point in select_points(points, MAXIMUM):
         crash_scenario.kill(point)
 
 
 def test_apply_interrupted_at_any_durable_call_is_resumed(crash_scenario: CrashScenario) -> None:
     where = crash_scenario.begin("disk-counted")
-    calls = crash_scenario.runner.calls(where, ("disk",), "apply", "-auto-approve", "-parallelism=1")
-    for point in select_points([(kind, call) for call in range(1, calls + 1) for kind in LOCAL_KINDS], MAXIMUM):
+    calls = crash_scenario.runner.calls(
+        where, ("disk",), "apply", "-auto-approve", "-parallelism=1"
+    )
+    for point in select_points(
+        [(kind, call) for call in range(1, calls + 1) for kind in LOCAL_KINDS], MAXIMUM
+    ):
         crash_scenario.break_disk(point)

@@ -35,7 +35,9 @@ def test_killed_apply_is_resumed(hub: Front, run_command: CommandRunner, command
         run_command("apply", "-auto-approve")
     hub.log.clear()
     words = [sys.executable, "-m", "nexusform", command, "-auto-approve"]
-    with subprocess.Popen(words, env=os.environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+    with subprocess.Popen(
+        words, env=os.environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as process:
         once(hub, process.kill)
         assert process.wait() == -9
     code, said = run_command(command, "-auto-approve")
@@ -44,14 +46,19 @@ def test_killed_apply_is_resumed(hub: Front, run_command: CommandRunner, command
     stands = command == "apply"
     assert bool(hub.all("ClusterResourcePlacement")) is stands
     assert bool(hub.all("ClusterResourceBinding")) is stands
-    assert len(made) == stands  # Once or not at all
+    # Once or not at all.
+    assert len(made) == stands
     assert run_command("plan", "-detailed-exitcode")[0] == (0 if stands else 2)
 
 
-def test_namespace_of_killed_apply_is_kept_on_resume(hub: Front, run_command: CommandRunner) -> None:
+def test_namespace_of_killed_apply_is_kept_on_resume(
+    hub: Front, run_command: CommandRunner
+) -> None:
     write_configuration()
     words = [sys.executable, "-m", "nexusform", "apply", "-auto-approve"]
-    with subprocess.Popen(words, env=os.environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+    with subprocess.Popen(
+        words, env=os.environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as process:
         once(hub, process.kill, "/api/v1/namespaces/web")
         assert process.wait() == -9
     code, said = run_command("apply", "-resume")
@@ -75,7 +82,9 @@ def test_object_recreated_by_killed_apply_is_managed(
     hub.remove(hub.get(kind, name, namespace) or {})
     hub.act()
     words = [sys.executable, "-m", "nexusform", "apply", "-auto-approve"]
-    with subprocess.Popen(words, env=os.environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+    with subprocess.Popen(
+        words, env=os.environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as process:
         once(hub, process.kill, path)
         assert process.wait() == -9
     code, said = run_command("apply", "-auto-approve")

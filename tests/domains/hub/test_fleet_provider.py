@@ -64,8 +64,12 @@ resource "fleet_cluster_resource_placement" "more-{number}" {{
 """
 
 
-def write_configuration(*, number: int = 2, content: str = "1", timeout: str = "30m", more: str = "") -> None:
-    Path("main.nf.hcl").write_text(WEB.format(number=number, content=content, timeout=timeout, more=more))
+def write_configuration(
+    *, number: int = 2, content: str = "1", timeout: str = "30m", more: str = ""
+) -> None:
+    Path("main.nf.hcl").write_text(
+        WEB.format(number=number, content=content, timeout=timeout, more=more)
+    )
 
 
 def list_writes(hub: Front) -> list[tuple[str, str]]:
@@ -73,12 +77,16 @@ def list_writes(hub: Front) -> list[tuple[str, str]]:
     return [(method, path) for method, path, dry, _ in hub.log if method != "GET" and not dry]
 
 
-def test_apply_matches_plan_without_duplicate_requests(hub: Front, run_command: CommandRunner) -> None:
+def test_apply_matches_plan_without_duplicate_requests(
+    hub: Front, run_command: CommandRunner
+) -> None:
     write_configuration()
     code, said = run_command("apply", "-auto-approve")
     assert code == 0
     assert "+ 2 clusters -> lon1, par1" in said
-    assert f"Dry run: The hub {hub.url} takes 1 of 1 change (dry runs). Validated only during" in said
+    assert (
+        f"Dry run: The hub {hub.url} takes 1 of 1 change (dry runs). Validated only during" in said
+    )
     assert "ConfigMap web/settings (its namespace comes with this plan)" in said
     assert "not-checked" not in said
     assert "Resources: 2 added" in said
@@ -91,7 +99,9 @@ def test_apply_matches_plan_without_duplicate_requests(hub: Front, run_command: 
     assert [entry for entry in hub.log if entry[0] != "GET"] == []
 
 
-def test_changed_hub_messages_are_no_change(hub: Front, controller: Controller, run_command: CommandRunner) -> None:
+def test_changed_hub_messages_are_no_change(
+    hub: Front, controller: Controller, run_command: CommandRunner
+) -> None:
     write_configuration()
     run_command("apply", "-auto-approve")
     controller.asleep = True
@@ -117,8 +127,13 @@ def test_objects_of_many_placements_are_listed_once(hub: Front, run_command: Com
     code, said = run_command("plan", "-detailed-exitcode")
     assert (code, "No changes." in said) == (0, True), said
     asked = [path for method, path, _, _ in hub.log if method == "GET"]
-    made = ("clusterresourcebindings", "clusterschedulingpolicysnapshots", "clusterresourcesnapshots")
-    for plural in made:  # Once for data "fleet_hub", once for the current objects
+    made = (
+        "clusterresourcebindings",
+        "clusterschedulingpolicysnapshots",
+        "clusterresourcesnapshots",
+    )
+    # Once for data "fleet_hub", once for the current objects.
+    for plural in made:
         assert sum(path.endswith(f"/{plural}") for path in asked) == 2
     assert not any("clusterresourceplacements/" in path for path in asked)
 
@@ -136,7 +151,8 @@ def test_objects_of_many_manifests_are_listed_once(hub: Front, run_command: Comm
     assert code == 0, said
     asked = [path for method, path, _, _ in hub.log if "/namespaces" in path]
     assert asked.count("/api/v1/namespaces") == 1
-    assert sum("/more-" in path for path in asked) == 1  # The request reads the identity of the hub.
+    # The request reads the identity of the hub.
+    assert sum("/more-" in path for path in asked) == 1
 
 
 def test_apply_waits_for_scaling_and_new_content(hub: Front, run_command: CommandRunner) -> None:
@@ -153,7 +169,11 @@ def test_apply_waits_for_scaling_and_new_content(hub: Front, run_command: Comman
 def test_foreign_fields_in_an_object_are_kept(hub: Front, run_command: CommandRunner) -> None:
     write_configuration()
     run_command("apply", "-auto-approve")
-    names = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings", "namespace": "web"}}
+    names = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "settings", "namespace": "web"},
+    }
     hub.put({**names, "data": {"b": "theirs"}}, "kubectl")
     hub.act()
     assert "No changes." in run_command("plan")[1]
@@ -168,14 +188,19 @@ def test_foreign_fields_in_an_object_are_kept(hub: Front, run_command: CommandRu
 
 
 @pytest.mark.parametrize("value", ["true", "1", "null"])
-def test_value_of_a_toleration_stays_text(value: str, hub: Front, run_command: CommandRunner) -> None:
+def test_value_of_a_toleration_stays_text(
+    value: str, hub: Front, run_command: CommandRunner
+) -> None:
     write_configuration()
     toleration = (
-        f'    toleration {{\n      key      = "gpu"\n      operator = "Equal"\n      value    = "{value}"\n    }}\n'
+        f'    toleration {{\n      key      = "gpu"\n      operator = "Equal"\n      value    = '
+        f'"{value}"\n    }}\n'
     )
     path = Path("main.nf.hcl")
     path.write_text(
-        path.read_text().replace("    number_of_clusters = 2\n", f"    number_of_clusters = 2\n{toleration}")
+        path.read_text().replace(
+            "    number_of_clusters = 2\n", f"    number_of_clusters = 2\n{toleration}"
+        )
     )
     code, said = run_command("apply", "-auto-approve")
     assert code == 0, said
@@ -185,7 +210,9 @@ def test_value_of_a_toleration_stays_text(value: str, hub: Front, run_command: C
     assert "No changes." in run_command("plan")[1]
 
 
-def test_wrong_certain_prediction_is_an_alarm(hub: Front, controller: Controller, run_command: CommandRunner) -> None:
+def test_wrong_certain_prediction_is_an_alarm(
+    hub: Front, controller: Controller, run_command: CommandRunner
+) -> None:
     controller.picks["web"] = ["ams1", "par1"]
     hub.act()
     write_configuration()
@@ -217,7 +244,9 @@ def test_empty_selection_by_hub_is_awaited_and_reported(
     assert (code, "selects nothing" in said) == (0, False), said
 
 
-def test_unfinished_rollout_fails_reconcile(hub: Front, controller: Controller, run_command: CommandRunner) -> None:
+def test_unfinished_rollout_fails_reconcile(
+    hub: Front, controller: Controller, run_command: CommandRunner
+) -> None:
     controller.stuck.add("lon1")
     write_configuration(timeout="1s")
     assert run_command("apply", "-auto-approve")[0] == 1
@@ -260,14 +289,22 @@ def test_member_unhealthy_after_plan_explains_result_without_alarm(
     code, said = run_command("apply", "x.nfplan")
     assert code == 0, said
     assert f"figures changed since the plan: lon1: health Healthy -> {health}" in said
-    run_command("apply", "-refresh-only", "-auto-approve")  # The values just read are recorded next to it.
+    # The values just read are recorded next to it.
+    run_command("apply", "-refresh-only", "-auto-approve")
     state = json.loads(run_command("state", "pull")[1])
-    (placement,) = (one for one in state["resources"] if one["type"] == "fleet_cluster_resource_placement")
+    (placement,) = (
+        one for one in state["resources"] if one["type"] == "fleet_cluster_resource_placement"
+    )
     noted = placement["instances"][0]["private"]["hub"]["misses"]
-    assert [(miss["cluster"], miss["kind"]) for miss in noted] == [("ams1", "figures"), ("lon1", "figures")]
+    assert [(miss["cluster"], miss["kind"]) for miss in noted] == [
+        ("ams1", "figures"),
+        ("lon1", "figures"),
+    ]
 
 
-def test_state_is_reconciled_with_hub(hub: Front, controller: Controller, run_command: CommandRunner) -> None:
+def test_state_is_reconciled_with_hub(
+    hub: Front, controller: Controller, run_command: CommandRunner
+) -> None:
     assert run_command("reconcile", "-from=hub")[0] == 1
     write_configuration()
     run_command("apply", "-auto-approve")
@@ -327,15 +364,22 @@ def test_unresponsive_webhook_is_reported_once_and_quickly(
     assert f'web: the hub cannot take it (500), its webhook "{WEBHOOK}" does not answer (' in said
     dry = [path for _, path, dry, _ in hub.log if dry and "clusterresourceplacements/" in path]
     assert len(set(dry)) == 9
-    assert len(dry) <= 2 * 9  # Only requests in progress are retried.
+    # Only requests in progress are retried.
+    assert len(dry) <= 2 * 9
 
 
-def test_conflicting_fields_are_named_with_their_manager(hub: Front, run_command: CommandRunner) -> None:
+def test_conflicting_fields_are_named_with_their_manager(
+    hub: Front, run_command: CommandRunner
+) -> None:
     write_configuration()
     run_command("apply", "-auto-approve")
     placement = hub.get("ClusterResourcePlacement", "web")
     assert placement is not None
-    names = {"apiVersion": placement["apiVersion"], "kind": placement["kind"], "metadata": {"name": "web"}}
+    names = {
+        "apiVersion": placement["apiVersion"],
+        "kind": placement["kind"],
+        "metadata": {"name": "web"},
+    }
     hub.put({**names, "spec": {"policy": {"numberOfClusters": 1}}}, "kubectl")
     code, said = run_command("plan")
     assert code == 1
@@ -351,7 +395,9 @@ def test_plan_without_write_permission_is_not_validated(
     assert code == 0
     assert "not-checked" in said
     assert 'user "bob" may not patch namespaces' in said
-    assert 'user "bob" may not patch clusterresourceplacements.placement.kubernetes-fleet.io' in said
+    assert (
+        'user "bob" may not patch clusterresourceplacements.placement.kubernetes-fleet.io' in said
+    )
     text = Path("main.nf.hcl").read_text()
     required = '{\n  dry_run = "require"\n  timeout = "30m"\n}'
     Path("main.nf.hcl").write_text(text.replace('{ timeout = "30m" }', required))
@@ -374,7 +420,9 @@ def test_existing_object_is_imported(hub: Front, run_command: CommandRunner) -> 
     assert "Resources: 1 imported, 0 added, 0 changed, 0 destroyed" in said
 
 
-def test_apply_after_timeout_is_resumed(hub: Front, controller: Controller, run_command: CommandRunner) -> None:
+def test_apply_after_timeout_is_resumed(
+    hub: Front, controller: Controller, run_command: CommandRunner
+) -> None:
     controller.stuck.add("lon1")
     write_configuration(timeout="1s")
     code, said = run_command("apply", "-auto-approve")
@@ -385,17 +433,22 @@ def test_apply_after_timeout_is_resumed(hub: Front, controller: Controller, run_
     hub.log.clear()
     code, said = run_command("apply", "-resume")
     assert code == 0, said
-    assert list_writes(hub) == []  # The object exists as it was sent.
+    # The object exists as it was sent.
+    assert list_writes(hub) == []
     assert "No changes." in run_command("plan")[1]
 
 
-def test_destroy_waits_for_complete_deletion(hub: Front, controller: Controller, run_command: CommandRunner) -> None:
+def test_destroy_waits_for_complete_deletion(
+    hub: Front, controller: Controller, run_command: CommandRunner
+) -> None:
     write_configuration(timeout="1s")
     run_command("apply", "-auto-approve")
     controller.holding.add("lon1")
     code, said = run_command("destroy", "-auto-approve")
     assert code == 1
-    assert "lon1: binding web-lon1-0 (held by 1 finalizer: kubernetes-fleet.io/work-cleanup)" in said
+    assert (
+        "lon1: binding web-lon1-0 (held by 1 finalizer: kubernetes-fleet.io/work-cleanup)" in said
+    )
     controller.holding.clear()
     code, said = run_command("apply", "-resume")
     assert code == 0, said
@@ -418,7 +471,9 @@ def test_simulated_object_is_imported_or_created(hub: Front, run_command: Comman
     run_command("apply", "-auto-approve")
     run_command("state", "rm", "fleet_cluster_resource_placement.web")
     text = Path("main.nf.hcl").read_text()
-    Path("main.nf.hcl").write_text(text.replace("provider = fleet\n  resource_selector", "resource_selector"))
+    Path("main.nf.hcl").write_text(
+        text.replace("provider = fleet\n  resource_selector", "resource_selector")
+    )
     assert "Resources: 1 added" in run_command("apply", "-auto-approve")[1]
     Path("main.nf.hcl").write_text(text)
     hub.log.clear()
@@ -431,7 +486,9 @@ def test_simulated_object_is_imported_or_created(hub: Front, run_command: Comman
     hub.remove(hub.get("ClusterResourcePlacement", "web") or {})
 
 
-def test_existing_simulated_object_is_imported_by_saved_plan(hub: Front, run_command: CommandRunner) -> None:
+def test_existing_simulated_object_is_imported_by_saved_plan(
+    hub: Front, run_command: CommandRunner
+) -> None:
     simulated = """
 resource "fleet_hub_manifest" "web" {
   yaml_body = <<-Y
@@ -453,7 +510,9 @@ resource "fleet_hub_manifest" "web" {
     assert run_command("plan", "-detailed-exitcode")[0] == 0
 
 
-def test_sandboxed_run_ignores_configured_kubeconfig_and_dry_runs(hub: Front, run_command: CommandRunner) -> None:
+def test_sandboxed_run_ignores_configured_kubeconfig_and_dry_runs(
+    hub: Front, run_command: CommandRunner
+) -> None:
     write_configuration()
     code, said = run_command("plan", "-confine")
     assert code == 0, said
@@ -470,7 +529,9 @@ def test_sandboxed_run_ignores_configured_kubeconfig_and_dry_runs(hub: Front, ru
     assert "a kubeconfig may run programs" in said
 
 
-def test_missing_member_is_an_error_and_labels_are_released(hub: Front, run_command: CommandRunner) -> None:
+def test_missing_member_is_an_error_and_labels_are_released(
+    hub: Front, run_command: CommandRunner
+) -> None:
     arguments = 'provider = fleet\n  name = "{}"\n  labels = {{ tier = "gold" }}'
     block = f'resource "fleet_member_cluster" "m" {{{{\n  {arguments}\n}}}}\n'
     head = 'provider "fleet" {}\ndata "fleet_hub" "hub" {}\n'
@@ -494,13 +555,18 @@ def test_missing_member_is_an_error_and_labels_are_released(hub: Front, run_comm
 def test_block_of_former_member_can_be_removed(hub: Front, run_command: CommandRunner) -> None:
     arguments = 'provider = fleet\n  name = "ams1"\n  labels = { tier = "gold" }'
     head = 'provider "fleet" {}\ndata "fleet_hub" "hub" {}\n'
-    Path("main.nf.hcl").write_text(head + f'resource "fleet_member_cluster" "m" {{\n  {arguments}\n}}\n')
+    Path("main.nf.hcl").write_text(
+        head + f'resource "fleet_member_cluster" "m" {{\n  {arguments}\n}}\n'
+    )
     assert run_command("apply", "-auto-approve")[0] == 0
     member = hub.get("MemberCluster", "ams1")
     assert member is not None
     hub.remove(member)
     code, said = run_command("plan")
-    assert (code, "If it left for good, take its block out of the configuration." in said) == (1, True), said
+    assert (code, "If it left for good, take its block out of the configuration." in said) == (
+        1,
+        True,
+    ), said
     Path("main.nf.hcl").write_text(head)
     code, said = run_command("apply", "-auto-approve")
     assert code == 0, said
@@ -545,7 +611,10 @@ def test_field_owned_by_autoscaler_is_ignored(hub: Front, run_command: CommandRu
     ignoring = "lifecycle {\n    ignore_changes = [policy.number_of_clusters]\n  }"
     write_configuration(more=ignoring)
     run_command("apply", "-auto-approve")
-    names = {"apiVersion": "placement.kubernetes-fleet.io/v1beta1", "kind": "ClusterResourcePlacement"}
+    names = {
+        "apiVersion": "placement.kubernetes-fleet.io/v1beta1",
+        "kind": "ClusterResourcePlacement",
+    }
     scaled = {**names, "metadata": {"name": "web"}, "spec": {"policy": {"numberOfClusters": 3}}}
     hub.put(scaled, "autoscaler")
     hub.act()
@@ -568,7 +637,8 @@ def test_unreachable_hub_is_reported_quickly(hub: Front, run_command: CommandRun
     code, said = run_command("plan")
     assert code == 1
     assert f"{hub.url} cannot be reached" in said
-    assert "no-member-cluster" not in said  # The members of the hub are unknown.
+    # The members of the hub are unknown.
+    assert "no-member-cluster" not in said
 
 
 def test_many_new_placements_need_few_requests(hub: Front, run_command: CommandRunner) -> None:
@@ -576,7 +646,11 @@ def test_many_new_placements_need_few_requests(hub: Front, run_command: CommandR
     with Path("main.nf.hcl").open("a") as configuration:
         configuration.writelines(MANY.format(number=number) for number in range(9))
     assert run_command("plan", "-out=x.nfplan")[0] == 0
-    judged = [path for method, path, _, _ in hub.log if "/clusterresourceplacements" in path and method == "GET"]
+    judged = [
+        path
+        for method, path, _, _ in hub.log
+        if "/clusterresourceplacements" in path and method == "GET"
+    ]
     assert {path.rpartition("/")[2] for path in judged} == {"clusterresourceplacements"}
     hub.log.clear()
     code, said = run_command("apply", "x.nfplan")
@@ -587,15 +661,20 @@ def test_many_new_placements_need_few_requests(hub: Front, run_command: CommandR
     assert not any("snapshots" in path for path in asked)
 
 
-def test_hub_with_webhooks_accepts_plan_and_reports_denials(hub: Front, run_command: CommandRunner) -> None:
+def test_hub_with_webhooks_accepts_plan_and_reports_denials(
+    hub: Front, run_command: CommandRunner
+) -> None:
     hub_webhooks.enable_webhooks(hub)
     write_configuration()
     assert run_command("apply", "-auto-approve")[0] == 0
     write_configuration(more='strategy {\n    type = "External"\n  }')
-    code, said = run_command("apply", "-auto-approve")  # Defaults set by a webhook have no owner, and would conflict.
+    # Defaults set by a webhook have no owner, and would conflict.
+    code, said = run_command("apply", "-auto-approve")
     assert code == 0, said
     assert run_command("plan", "-detailed-exitcode")[0] == 0
-    more = MANY.format(number=1).replace('"PickN"\n    number_of_clusters = 2', '"PickFixed"\n    cluster_names  = []')
+    more = MANY.format(number=1).replace(
+        '"PickN"\n    number_of_clusters = 2', '"PickFixed"\n    cluster_names  = []'
+    )
     fixed = more.replace("cluster_names  = []", f'cluster_names = ["{"z" * 64}"]')
     with Path("main.nf.hcl").open("a") as configuration:
         configuration.write(fixed)

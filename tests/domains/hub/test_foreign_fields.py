@@ -19,7 +19,12 @@ THEIRS = {"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}
 def apply_as(hub: Front, manager: str, spec: dict[str, Any], *, force: bool = False) -> None:
     """Apply a part of the placement web as another manager."""
     kind = "ClusterResourcePlacement"
-    body = {"apiVersion": get_api_version(kind), "kind": kind, "metadata": {"name": "web"}, "spec": spec}
+    body = {
+        "apiVersion": get_api_version(kind),
+        "kind": kind,
+        "metadata": {"name": "web"},
+        "spec": spec,
+    }
     query = {"fieldManager": manager, "#type": "apply", **({"force": "true"} if force else {})}
     target = f"{get_collection_path(kind)}/web?{urlencode(query)}"
     status, answer = hub.answer("PATCH", target, "admin-token", json.dumps(body).encode())
@@ -48,14 +53,18 @@ def write_with_toleration(more: str = "") -> None:
     """Write a configuration with its own toleration."""
     write_configuration(more=more)
     text = Path("main.nf.hcl").read_text()
-    Path("main.nf.hcl").write_text(text.replace("number_of_clusters = 2", f"number_of_clusters = 2{OURS}"))
+    Path("main.nf.hcl").write_text(
+        text.replace("number_of_clusters = 2", f"number_of_clusters = 2{OURS}")
+    )
 
 
 def test_foreign_fields_are_a_note_and_no_change(hub: Front, run_command: CommandRunner) -> None:
     write_configuration()
     assert run_command("apply", "-auto-approve")[0] == 0
     apply_as(hub, "ops", {"policy": {"tolerations": [THEIRS]}})
-    code, said = run_command("plan", "-detailed-exitcode", "-out=x.nfplan", "-report=markdown:plan.md")
+    code, said = run_command(
+        "plan", "-detailed-exitcode", "-out=x.nfplan", "-report=markdown:plan.md"
+    )
     assert (code, "No changes." in said) == (0, True), said
     words = "fleet_cluster_resource_placement.web: ops sets spec.policy.tolerations"
     assert f"fields-owned-by-others {words}" in said
@@ -65,7 +74,9 @@ def test_foreign_fields_are_a_note_and_no_change(hub: Front, run_command: Comman
     assert "fields-owned-by-others" not in run_command("plan", "-destroy")[1]
 
 
-def test_own_change_keeps_and_predicts_foreign_fields(hub: Front, run_command: CommandRunner) -> None:
+def test_own_change_keeps_and_predicts_foreign_fields(
+    hub: Front, run_command: CommandRunner
+) -> None:
     write_configuration()
     run_command("apply", "-auto-approve")
     rolling = {"maxUnavailable": 2, "maxSurge": 0}
@@ -75,29 +86,42 @@ def test_own_change_keeps_and_predicts_foreign_fields(hub: Front, run_command: C
     write_configuration(content="2")
     code, said = run_command("plan")
     assert code == 0, said
-    assert "start wave" not in said  # All clusters are updated at once; with a quarter it would be one after another.
+    # All clusters are updated at once; with a quarter it would be one after another.
+    assert "start wave" not in said
     write_configuration(number=3, content="2")
     code, said = run_command("apply", "-auto-approve")
     assert code == 0, said
     assert "3 of 3 predictions correct" in said
     spec = (hub.get("ClusterResourcePlacement", "web") or {})["spec"]
-    assert spec["policy"] == {"placementType": "PickN", "numberOfClusters": 3, "tolerations": [THEIRS]}
+    assert spec["policy"] == {
+        "placementType": "PickN",
+        "numberOfClusters": 3,
+        "tolerations": [THEIRS],
+    }
     assert spec["strategy"]["rollingUpdate"].items() >= rolling.items()
     code, said = run_command("plan", "-detailed-exitcode")
     assert (code, "No changes." in said) == (0, True), said
 
 
-def test_foreign_fields_without_data_block_are_no_change(hub: Front, run_command: CommandRunner) -> None:
+def test_foreign_fields_without_data_block_are_no_change(
+    hub: Front, run_command: CommandRunner
+) -> None:
     write_configuration()
     text = Path("main.nf.hcl").read_text()
     Path("main.nf.hcl").write_text(text.replace('data "fleet_hub" "hub" {}', MEMBERS))
     assert run_command("apply", "-auto-approve")[0] == 0
-    apply_as(hub, "ops", {"policy": {"tolerations": [THEIRS]}, "strategy": {"rollingUpdate": {"maxSurge": 1}}})
+    apply_as(
+        hub,
+        "ops",
+        {"policy": {"tolerations": [THEIRS]}, "strategy": {"rollingUpdate": {"maxSurge": 1}}},
+    )
     code, said = run_command("plan", "-detailed-exitcode")
     assert (code, "No changes." in said) == (0, True), said
 
 
-def test_removal_of_foreign_toleration_is_reported_with_owner(hub: Front, run_command: CommandRunner) -> None:
+def test_removal_of_foreign_toleration_is_reported_with_owner(
+    hub: Front, run_command: CommandRunner
+) -> None:
     write_with_toleration()
     assert run_command("apply", "-auto-approve")[0] == 0
     apply_as(hub, "ops", {"policy": {"tolerations": [EDGE, THEIRS]}}, force=True)
@@ -116,7 +140,11 @@ def test_removal_of_foreign_toleration_is_reported_with_owner(hub: Front, run_co
 def test_foreign_fields_are_reported_by_object(hub: Front, run_command: CommandRunner) -> None:
     write_configuration()
     run_command("apply", "-auto-approve")
-    names = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings", "namespace": "web"}}
+    names = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "settings", "namespace": "web"},
+    }
     hub.put({**names, "data": {"b": "theirs"}}, "kubectl")
     said = run_command("plan")[1]
     assert "fleet_hub_manifest.web: kubectl sets ConfigMap web/settings data.b" in said
@@ -126,7 +154,11 @@ def test_fields_before_ownership_tracking_have_no_owner() -> None:
     head = {"apiVersion": "v1", "kind": "Namespace"}
     fields = {"f:spec": {"f:finalizers": {}}}
     entry = {"manager": "before-first-apply", "operation": "Update", "fieldsV1": fields}
-    body = {**head, "metadata": {"name": "web", "managedFields": [entry]}, "spec": {"finalizers": ["k8s"]}}
+    body = {
+        **head,
+        "metadata": {"name": "web", "managedFields": [entry]},
+        "spec": {"finalizers": ["k8s"]},
+    }
     sent = HubObject({**head, "metadata": {"name": "web"}}, "/api/v1/namespaces/web")
     assert describe_foreign_fields("fleet_hub_manifest", [(sent, body)], "nexusform") == ""
     entry["manager"] = "ops"
@@ -134,7 +166,9 @@ def test_fields_before_ownership_tracking_have_no_owner() -> None:
     assert sentence == "ops sets Namespace web spec.finalizers"
 
 
-def test_foreign_defaults_and_labels_are_not_reported(hub: Front, run_command: CommandRunner) -> None:
+def test_foreign_defaults_and_labels_are_not_reported(
+    hub: Front, run_command: CommandRunner
+) -> None:
     write_configuration()
     run_command("apply", "-auto-approve")
     placement = hub.get("ClusterResourcePlacement", "web")

@@ -21,13 +21,20 @@ def set_heartbeats(hub: Front, age: timedelta, later: timedelta) -> None:
     """Set the heartbeats of all members to this age, and that of par1 to one older by `later`."""
     for each in hub.all("MemberCluster"):
         time = datetime.now(UTC) - age - later * (each["metadata"]["name"] == "par1")
-        agent: Body = {**each["status"]["agentStatus"][0], "lastReceivedHeartbeat": f"{time:%Y-%m-%dT%H:%M:%SZ}"}
+        agent: Body = {
+            **each["status"]["agentStatus"][0],
+            "lastReceivedHeartbeat": f"{time:%Y-%m-%dT%H:%M:%SZ}",
+        }
         hub.put({**each, "status": {**each["status"], "agentStatus": [agent]}})
 
 
 @pytest.mark.parametrize(("minutes", "is_known"), [(1, True), (6, False), (-6, False)])
 def test_newest_heartbeat_is_the_clock_without_a_date_header(
-    hub: Front, run_command: CommandRunner, minutes: int, is_known: bool, monkeypatch: pytest.MonkeyPatch
+    hub: Front,
+    run_command: CommandRunner,
+    minutes: int,
+    is_known: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     set_heartbeats(hub, timedelta(minutes=minutes), timedelta(minutes=6))
     monkeypatch.setattr(BaseHTTPRequestHandler, "date_time_string", lambda *_: "")
@@ -54,17 +61,29 @@ def test_unknown_heartbeat_age_makes_predictions_uncertain(
     write_configuration()
     got, said = run_command("apply", "-auto-approve")
     assert (got, "Wrong certain predictions" in said) == (code, code == 2), said
-    assert ("health unknown, without the age of its heartbeat -> Healthy" in said) is (code == 0), said
+    assert ("health unknown, without the age of its heartbeat -> Healthy" in said) is (code == 0), (
+        said
+    )
 
 
 @pytest.mark.parametrize("zone", ["GMT", "-0000"])
-@pytest.mark.parametrize(("minutes", "words"), [(6, "s ahead of that of"), (-6, "s behind that of")])
+@pytest.mark.parametrize(
+    ("minutes", "words"), [(6, "s ahead of that of"), (-6, "s behind that of")]
+)
 def test_heartbeats_are_compared_with_hub_clock(
-    hub: Front, run_command: CommandRunner, minutes: int, words: str, zone: str, monkeypatch: pytest.MonkeyPatch
+    hub: Front,
+    run_command: CommandRunner,
+    minutes: int,
+    words: str,
+    zone: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     there = datetime.now(UTC) - timedelta(minutes=minutes)
     for each in hub.all("MemberCluster"):
-        agent: Body = {**each["status"]["agentStatus"][0], "lastReceivedHeartbeat": f"{there:%Y-%m-%dT%H:%M:%SZ}"}
+        agent: Body = {
+            **each["status"]["agentStatus"][0],
+            "lastReceivedHeartbeat": f"{there:%Y-%m-%dT%H:%M:%SZ}",
+        }
         hub.put({**each, "status": {**each["status"], "agentStatus": [agent]}})
     date = format_datetime(there, usegmt=True).replace("GMT", zone)
     monkeypatch.setattr(BaseHTTPRequestHandler, "date_time_string", lambda *_: date)
@@ -76,7 +95,8 @@ def test_heartbeats_are_compared_with_hub_clock(
 
 
 @pytest.mark.parametrize(
-    ("kind", "name", "namespace"), [("ConfigMap", "settings", "web"), ("ClusterResourcePlacement", "web", "")]
+    ("kind", "name", "namespace"),
+    [("ConfigMap", "settings", "web"), ("ClusterResourcePlacement", "web", "")],
 )
 def test_object_in_deletion_is_named_without_any_write(
     hub: Front, run_command: CommandRunner, kind: str, name: str, namespace: str
@@ -96,7 +116,10 @@ def test_object_in_deletion_is_named_without_any_write(
     hub.log.clear()
     code, said = run_command("apply", "-auto-approve")
     assert code == 1, said
-    assert f"{title} is being deleted on the hub, held by example.com/held. Plan again once it is gone." in said
+    assert (
+        f"{title} is being deleted on the hub, held by example.com/held. Plan again once it "
+        "is gone."
+    ) in said
     assert list_writes(hub) == []
 
 
@@ -116,7 +139,9 @@ def test_list_of_another_kind_is_an_error(
     assert "/memberclusters with a list of Node, not of MemberCluster." in said
 
 
-def test_order_of_statuses_is_no_change(hub: Front, controller: Controller, run_command: CommandRunner) -> None:
+def test_order_of_statuses_is_no_change(
+    hub: Front, controller: Controller, run_command: CommandRunner
+) -> None:
     write_configuration()
     assert run_command("apply", "-auto-approve")[0] == 0
     controller.asleep = True
@@ -130,13 +155,27 @@ def test_order_of_statuses_is_no_change(hub: Front, controller: Controller, run_
 
 def test_stopping_run_names_the_awaited_cluster() -> None:
     stage = {"stageName": "rest", "clusters": [{"clusterName": "lon1"}]}
-    run = {"metadata": {"generation": 1}, "spec": {"state": "Stop"}, "status": {"stagesStatus": [stage]}}
-    assert check_run_progress(run, ()).message == "it is to stop; stage rest: 0 of 1 cluster done (lon1 to come)"
+    run = {
+        "metadata": {"generation": 1},
+        "spec": {"state": "Stop"},
+        "status": {"stagesStatus": [stage]},
+    }
+    assert (
+        check_run_progress(run, ()).message
+        == "it is to stop; stage rest: 0 of 1 cluster done (lon1 to come)"
+    )
 
 
 def test_run_between_its_last_stage_and_its_end_does_not_begin() -> None:
-    done = {"stageName": "rest", "conditions": [{"type": "Succeeded", "status": "True", "observedGeneration": 1}]}
-    run = {"metadata": {"generation": 1}, "spec": {"state": "Run"}, "status": {"stagesStatus": [done]}}
+    done = {
+        "stageName": "rest",
+        "conditions": [{"type": "Succeeded", "status": "True", "observedGeneration": 1}],
+    }
+    run = {
+        "metadata": {"generation": 1},
+        "spec": {"state": "Run"},
+        "status": {"stagesStatus": [done]},
+    }
     assert check_run_progress(run, ()).message == "all stages are done"
     assert check_run_progress({**run, "status": {}}, ()).message == "it begins"
 
@@ -160,10 +199,14 @@ def test_missing_permissions_to_list_are_reported_together(
 ) -> None:
     respond, kinds = hub.respond, ("memberclusters", "clusterresourcebindings")
 
-    def reject_lists(method: str, path: str, query: dict[str, str], token: str, content: bytes) -> tuple[int, Body]:
+    def reject_lists(
+        method: str, path: str, query: dict[str, str], token: str, content: bytes
+    ) -> tuple[int, Body]:
         plural = path.rpartition("/")[2]
         if plural in kinds:
-            raise RequestRejection(403, f'{plural} is forbidden: User "bob" cannot list resource "{plural}"')
+            raise RequestRejection(
+                403, f'{plural} is forbidden: User "bob" cannot list resource "{plural}"'
+            )
         return respond(method, path, query, token, content)
 
     monkeypatch.setattr(hub, "respond", reject_lists)
@@ -178,7 +221,11 @@ def test_missing_permissions_to_list_are_reported_together(
 @pytest.mark.parametrize(
     ("message", "code", "finding"),
     [
-        ('admission webhook "guard" denied the request: web is protected', 1, 'webhook "guard": web is protected'),
+        (
+            'admission webhook "guard" denied the request: web is protected',
+            1,
+            'webhook "guard": web is protected',
+        ),
         (
             'namespaces "web" is forbidden: User "bob" cannot delete resource "namespaces"',
             0,
@@ -193,7 +240,9 @@ def test_deletions_are_validated_by_dry_run(
     assert run_command("apply", "-auto-approve")[0] == 0
     respond = hub.respond
 
-    def reject_deletion(method: str, path: str, query: dict[str, str], token: str, content: bytes) -> tuple[int, Body]:
+    def reject_deletion(
+        method: str, path: str, query: dict[str, str], token: str, content: bytes
+    ) -> tuple[int, Body]:
         if method == "DELETE" and path == "/api/v1/namespaces/web":
             raise RequestRejection(403, message)
         return respond(method, path, query, token, content)
@@ -203,5 +252,7 @@ def test_deletions_are_validated_by_dry_run(
     got, said = run_command("plan", "-destroy", "-details")
     assert (got, finding in said) == (code, True), said
     assert all(dry for method, _, dry, _ in hub.log if method != "GET")
-    assert [path.rpartition("/")[2] for method, path, _, _ in hub.log if method == "DELETE"].count("settings") == 1
+    assert [path.rpartition("/")[2] for method, path, _, _ in hub.log if method == "DELETE"].count(
+        "settings"
+    ) == 1
     assert hub.get("Namespace", "web") is not None

@@ -12,7 +12,9 @@ from tests.domains.hub.hub_front import Front
 from tests.domains.hub.test_fleet_provider import write_configuration
 
 
-def test_renewed_credentials_are_read_again(hub: Front, run_command: CommandRunner, tmp_path: Path) -> None:
+def test_renewed_credentials_are_read_again(
+    hub: Front, run_command: CommandRunner, tmp_path: Path
+) -> None:
     write_configuration()
 
     def renew_token(method: str, path: str) -> int | None:
@@ -77,12 +79,16 @@ def test_missing_kubeconfig_is_not_replaced_by_the_default(
     code, said = run_command("plan")
     assert code == 1
     assert "No kubeconfig named by KUBECONFIG exists." in said
-    assert 'data "fleet_hub" does not use the settings of provider "fleet"' in " ".join(said.split())
+    assert 'data "fleet_hub" does not use the settings of provider "fleet"' in " ".join(
+        said.split()
+    )
     monkeypatch.setenv("KUBECONFIG", f"gone:{tmp_path}/.kube/config")
     assert run_command("plan")[0] == 0
 
 
-def test_messages_of_hub_with_sensitive_settings_are_hidden(hub: Front, run_command: CommandRunner) -> None:
+def test_messages_of_hub_with_sensitive_settings_are_hidden(
+    hub: Front, run_command: CommandRunner
+) -> None:
     write_configuration()
     main = Path("main.nf.hcl")
     secret = 'variable "t" {\n  sensitive = true\n  default   = "30m"\n}\n'

@@ -21,9 +21,15 @@ def delete_with_finalizer(hub: Front, kind: str, name: str, namespace: str = "")
     """Delete an object with a finalizer."""
     body = hub.get(kind, name, namespace)
     assert body is not None
-    metadata = {"name": name, "finalizers": ["somebody/waits"]} | ({"namespace": namespace} if namespace else {})
+    metadata = {"name": name, "finalizers": ["somebody/waits"]} | (
+        {"namespace": namespace} if namespace else {}
+    )
     hub.put({"apiVersion": body["apiVersion"], "kind": kind, "metadata": metadata}, "somebody")
-    path = f"/api/v1/namespaces/{namespace}/configmaps/{name}" if namespace else f"{get_collection_path(kind)}/{name}"
+    path = (
+        f"/api/v1/namespaces/{namespace}/configmaps/{name}"
+        if namespace
+        else f"{get_collection_path(kind)}/{name}"
+    )
     assert hub.answer("DELETE", path, "admin-token", b"{}")[0] == 200
 
 
@@ -38,12 +44,18 @@ def test_later_manifest_object_in_deletion_is_named_not_predicted(
     said = run_command("plan", "-out=x.nfplan")[1]
     assert f"object-being-deleted fleet_hub_manifest.web: ConfigMap web/settings {_BLOCKED}" in said
     document = json.loads(run_command("show", "-json", "x.nfplan")[1])
-    (placement,) = (c for c in document["resource_changes"] if c["type"] == "fleet_cluster_resource_placement")
-    assert [each["kind"] for each in placement["change"]["after"]["selected_resources"]] == ["Namespace"]
+    (placement,) = (
+        c for c in document["resource_changes"] if c["type"] == "fleet_cluster_resource_placement"
+    )
+    assert [each["kind"] for each in placement["change"]["after"]["selected_resources"]] == [
+        "Namespace"
+    ]
 
 
 @pytest.mark.our_hub_alone
-def test_namespace_in_deletion_is_not_missing(hub: Front, controller: Controller, run_command: CommandRunner) -> None:
+def test_namespace_in_deletion_is_not_missing(
+    hub: Front, controller: Controller, run_command: CommandRunner
+) -> None:
     write_configuration()
     assert run_command("apply", "-auto-approve")[0] == 0
     controller.asleep = True
@@ -63,7 +75,9 @@ def test_changed_manifest_with_object_in_deletion_is_not_written(
     delete_with_finalizer(hub, "ConfigMap", "settings", "web")
     write_configuration(content="2")
     Path("main.nf.hcl").write_text(
-        Path("main.nf.hcl").read_text().replace('timeout = "30m"', f'\n  timeout = "30m"\n  dry_run = "{mode}"\n')
+        Path("main.nf.hcl")
+        .read_text()
+        .replace('timeout = "30m"', f'\n  timeout = "30m"\n  dry_run = "{mode}"\n')
     )
     hub.log.clear()
     code, said = run_command("apply", "-auto-approve")
@@ -73,11 +87,15 @@ def test_changed_manifest_with_object_in_deletion_is_not_written(
 
 @pytest.mark.our_hub_alone
 @pytest.mark.parametrize(("mode", "count"), [("auto", 1), ("off", 0)])
-def test_deletions_are_tried_only_if_validated(hub: Front, run_command: CommandRunner, mode: str, count: int) -> None:
+def test_deletions_are_tried_only_if_validated(
+    hub: Front, run_command: CommandRunner, mode: str, count: int
+) -> None:
     write_configuration()
     assert run_command("apply", "-auto-approve")[0] == 0
     text = Path("main.nf.hcl").read_text()
-    Path("main.nf.hcl").write_text(text.replace('timeout = "30m"', f'\n  timeout = "30m"\n  dry_run = "{mode}"\n'))
+    Path("main.nf.hcl").write_text(
+        text.replace('timeout = "30m"', f'\n  timeout = "30m"\n  dry_run = "{mode}"\n')
+    )
     hub.log.clear()
     assert run_command("plan", "-destroy")[0] == 0
     deletions = [path for method, path, _, _ in hub.log if method == "DELETE"]
@@ -112,7 +130,10 @@ def test_run_of_placement_in_deletion_fails_immediately(
     delete_with_finalizer(hub, "ClusterResourcePlacement", "web")
     append_configuration(RUN.format(more=""))
     code, said = run_command("apply", "-auto-approve")
-    assert (code, "ClusterResourcePlacement web is being deleted on the hub" in said) == (1, True), said
+    assert (code, "ClusterResourcePlacement web is being deleted on the hub" in said) == (
+        1,
+        True,
+    ), said
     assert hub.get("ClusterStagedUpdateRun", "first") is None
 
 
@@ -127,7 +148,10 @@ def test_eviction_for_placement_in_deletion_is_invalid(
     append_configuration(BUDGET + EVICTION)
     code, said = run_command("apply", "-auto-approve")
     assert "is being deleted" in said
-    assert (code, "ClusterResourcePlacement web is being deleted on the hub" in said) == (1, True), said
+    assert (code, "ClusterResourcePlacement web is being deleted on the hub" in said) == (
+        1,
+        True,
+    ), said
 
 
 @pytest.mark.our_hub_alone
@@ -140,9 +164,15 @@ def test_placement_deleted_during_rollout_is_not_awaited(
     write_configuration(number=3)
     answer = hub.answer
 
-    def answer_and_delete(method: str, target: str, token: str, content: bytes) -> tuple[int, object]:
+    def answer_and_delete(
+        method: str, target: str, token: str, content: bytes
+    ) -> tuple[int, object]:
         response = answer(method, target, token, content)
-        if method == "PATCH" and "clusterresourceplacements/web" in target and "dryRun" not in target:
+        if (
+            method == "PATCH"
+            and "clusterresourceplacements/web" in target
+            and "dryRun" not in target
+        ):
             hub.answer = answer  # type: ignore[method-assign]
             controller.asleep = True
             delete_with_finalizer(hub, "ClusterResourcePlacement", "web")
@@ -162,14 +192,18 @@ resource "fleet_member_cluster" "lon1" {
 """
 
 
-def test_read_only_provider_waits_for_others_and_keeps_members(hub: Front, run_command: CommandRunner) -> None:
+def test_read_only_provider_waits_for_others_and_keeps_members(
+    hub: Front, run_command: CommandRunner
+) -> None:
     write_configuration()
     path = Path("main.nf.hcl")
     path.write_text(path.read_text() + _MEMBER)
     assert run_command("apply", "-auto-approve")[0] == 0
     path.write_text(path.read_text().replace('{ timeout = "30m" }', "{\n  read_only = true\n}"))
     hub.log.clear()
-    said = run_command("destroy", "-auto-approve", "-target=fleet_cluster_resource_placement.web")[1]
+    said = run_command("destroy", "-auto-approve", "-target=fleet_cluster_resource_placement.web")[
+        1
+    ]
     assert "another person must delete ClusterResourcePlacement web" in said
     code, said = run_command("destroy", "-auto-approve", "-target=fleet_member_cluster.lon1")
     assert (code, "another person" in said) == (0, False), said

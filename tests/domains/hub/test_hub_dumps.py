@@ -54,7 +54,10 @@ def test_dump_without_manifests_uses_latest_snapshot(
     assert "= 2 clusters stay" in said or "2 kept" in said, said
     document = json.loads(run_command("show", "-json", "x.nfplan")[1])
     (change,) = (each["change"] for each in document["resource_changes"])
-    assert sorted(each["kind"] for each in change["after"]["selected_resources"]) == ["ConfigMap", "Namespace"]
+    assert sorted(each["kind"] for each in change["after"]["selected_resources"]) == [
+        "ConfigMap",
+        "Namespace",
+    ]
     assert {each["resource_snapshot"] for each in change["after"]["bindings"].values()} == {0}
 
 
@@ -88,7 +91,10 @@ def test_plan_without_hub_starts_from_state(
     assert hub.log == []
     Path("main.nf.hcl").write_text(text.replace('a: "2"', 'a: "1"'))
     code, said = run_command("plan", "-out=x.nfplan")
-    assert (code, "The state matches the configuration; a hub or site was not read." in said) == (0, True), said
+    assert (code, "The state matches the configuration; a hub or site was not read." in said) == (
+        0,
+        True,
+    ), said
     assert "No changes." not in said, said
     assert json.loads(run_command("show", "-json", "x.nfplan")[1])["complete"] is False
     code, said = run_command("plan", "-detailed-exitcode")
@@ -110,7 +116,9 @@ def test_cluster_moved_between_plans_is_an_observed_row(
 
 
 @pytest.mark.our_hub_alone
-def test_cluster_removed_between_plans_is_an_observed_row(hub: HubServer, run_command: CommandRunner) -> None:
+def test_cluster_removed_between_plans_is_an_observed_row(
+    hub: HubServer, run_command: CommandRunner
+) -> None:
     write_configuration(number=4)
     assert run_command("apply", "-auto-approve")[0] == 0
     hub.remove(hub.get("MemberCluster", "par1") or {})
@@ -164,13 +172,18 @@ variable "name" {
 _EXPRESSION = (
     _OTHERS.replace('"fleet_hub" "hub" {}', '"fleet_hub" "hub" {}\nlocals {\n  names = ["shop"]\n}')
     .replace('    name    = "shop"', "    name    = each.key")
-    .replace("  provider = fleet\n", "  provider = fleet\n  for_each = toset(local.names)\n  name     = each.key\n")
+    .replace(
+        "  provider = fleet\n",
+        "  provider = fleet\n  for_each = toset(local.names)\n  name     = each.key\n",
+    )
 )
 
 
 @pytest.mark.our_hub_alone
 @pytest.mark.parametrize("text", [_MANIFEST, _EXPRESSION], ids=["manifest", "expression"])
-def test_selectors_of_manifests_and_expressions_are_read(hub: HubServer, run_command: CommandRunner, text: str) -> None:
+def test_selectors_of_manifests_and_expressions_are_read(
+    hub: HubServer, run_command: CommandRunner, text: str
+) -> None:
     hub.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}, "kubectl")
     Path("main.nf.hcl").write_text(text)
     code, said = run_command("plan")
@@ -182,11 +195,17 @@ def forbid_paths(hub: HubServer, is_forbidden: Callable[[str], bool]) -> None:
     """Answer requests for these paths like an API server without permission."""
     respond = hub.respond
 
-    def reject_forbidden(method: str, path: str, query: dict[str, str], token: str, content: bytes) -> tuple[int, Any]:
+    def reject_forbidden(
+        method: str, path: str, query: dict[str, str], token: str, content: bytes
+    ) -> tuple[int, Any]:
         if is_forbidden(path):
             plural = path.rpartition("/")[2]
             raise RequestRejection(
-                403, f'{plural} is forbidden: User "bob" cannot list resource "{plural}" at the cluster scope'
+                403,
+                (
+                    f'{plural} is forbidden: User "bob" cannot list resource "{plural}" at the '
+                    "cluster scope"
+                ),
             )
         return respond(method, path, query, token, content)
 
@@ -195,13 +214,20 @@ def forbid_paths(hub: HubServer, is_forbidden: Callable[[str], bool]) -> None:
 
 @pytest.mark.our_hub_alone
 def test_unneeded_kinds_may_be_forbidden(hub: HubServer, run_command: CommandRunner) -> None:
-    forbidden = ("/resourcebindings", "/stagedupdateruns", "/clusterresourceplacementdisruptionbudgets")
+    forbidden = (
+        "/resourcebindings",
+        "/stagedupdateruns",
+        "/clusterresourceplacementdisruptionbudgets",
+    )
     forbid_paths(hub, lambda path: path.endswith(forbidden))
     write_configuration()
     assert run_command("apply", "-auto-approve")[0] == 0
     code, said = run_command("plan", "-details")
     assert code == 0, said
-    assert "does not list resourcebindings, clusterresourceplacementdisruptionbudgets, stagedupdateruns" in said
+    assert (
+        "does not list resourcebindings, clusterresourceplacementdisruptionbudgets, "
+        "stagedupdateruns"
+    ) in said
     assert "conflicts with other placements are unknown" in said
     forbid_paths(hub, lambda path: path.endswith("/clusterresourcebindings"))
     assert run_command("plan")[0] == 1
@@ -248,7 +274,9 @@ def test_tenant_lists_its_namespaces(hub: HubServer, tmp_path: Path, namespaces:
 
 
 @pytest.fixture
-def paged_client(bed: Front, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubClient]:
+def paged_client(
+    bed: Front, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[HubClient]:
     """Yield a client with two objects per page, for a hub with three namespaces and more."""
     monkeypatch.setattr("nexusform.domains.hub.api.hub_client._PAGE_SIZE", 2)
     for name in "abc":
@@ -261,7 +289,9 @@ def put_namespace(bed: Front, name: str) -> None:
     bed.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}, "setup")
 
 
-def test_list_at_a_version_has_all_pages_of_this_version(bed: Front, paged_client: HubClient) -> None:
+def test_list_at_a_version_has_all_pages_of_this_version(
+    bed: Front, paged_client: HubClient
+) -> None:
     before = paged_client.list_at_version("/api/v1/namespaces")
     put_namespace(bed, "d")
     again = paged_client.list_at_version("/api/v1/namespaces", before.version)
@@ -274,7 +304,9 @@ def test_list_at_a_version_has_all_pages_of_this_version(bed: Front, paged_clien
 def test_list_of_another_kind_is_an_error(
     bed: HubServer, paged_client: HubClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bed, "respond", lambda *_: (200, {"apiVersion": "v1", "kind": "PodList", "items": []}))
+    monkeypatch.setattr(
+        bed, "respond", lambda *_: (200, {"apiVersion": "v1", "kind": "PodList", "items": []})
+    )
     with pytest.raises(HubProblem, match="with a list of Pod, not of MemberCluster"):
         paged_client.list_objects(KINDS["MemberCluster"].collection)
 
@@ -287,9 +319,14 @@ def test_list_expired_between_its_pages_is_read_again(bed: Front, paged_client: 
 
 
 @pytest.mark.our_hub_alone
-def test_new_placement_selects_existing_objects_of_others(hub: HubServer, run_command: CommandRunner) -> None:
+def test_new_placement_selects_existing_objects_of_others(
+    hub: HubServer, run_command: CommandRunner
+) -> None:
     hub.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}}, "kubectl")
-    for name, kind, data in (("settings", "ConfigMap", {"a": "1"}), ("password", "Secret", {"p": "c2VjcmV0"})):
+    for name, kind, data in (
+        ("settings", "ConfigMap", {"a": "1"}),
+        ("password", "Secret", {"p": "c2VjcmV0"}),
+    ):
         metadata = {"name": name, "namespace": "shop"}
         hub.put({"apiVersion": "v1", "kind": kind, "metadata": metadata, "data": data}, "kubectl")
     Path("main.nf.hcl").write_text(_OTHERS)
@@ -331,7 +368,11 @@ _API = "placement.kubernetes-fleet.io/v1beta1"
 
 
 def put_tenant_placement(hub: HubServer) -> None:
-    content = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings", "namespace": "team"}}
+    content = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "settings", "namespace": "team"},
+    }
     hub.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}}, "kubectl")
     hub.put({**content, "data": {"a": "1"}}, "kubectl")
     fleet = "kubernetes-fleet.io"
@@ -341,8 +382,14 @@ def put_tenant_placement(hub: HubServer) -> None:
     scheduled = {"type": "ResourcePlacementScheduled", "status": "True", "observedGeneration": 1}
     spec_of = {
         "ResourcePlacement": ("api", {"resourceSelectors": [selector], "policy": policy}),
-        "SchedulingPolicySnapshot": ("api-0", {"policy": {"placementType": "PickN"}, "policyHash": "bm9uZQ=="}),
-        "ResourceSnapshot": ("api-0-snapshot", {"selectedResources": [{**content, "data": {"a": "1"}}]}),
+        "SchedulingPolicySnapshot": (
+            "api-0",
+            {"policy": {"placementType": "PickN"}, "policyHash": "bm9uZQ=="},
+        ),
+        "ResourceSnapshot": (
+            "api-0-snapshot",
+            {"selectedResources": [{**content, "data": {"a": "1"}}]},
+        ),
         "ResourceBinding": (
             "api-lon1",
             {
@@ -355,14 +402,23 @@ def put_tenant_placement(hub: HubServer) -> None:
     }
     for kind, (name, spec) in spec_of.items():
         numbers = {f"{fleet}/policy-index": "0", f"{fleet}/resource-index": "0"}
-        metadata = {"name": name, "namespace": "team", "annotations": {f"{fleet}/number-of-clusters": "1"}}
+        metadata = {
+            "name": name,
+            "namespace": "team",
+            "annotations": {f"{fleet}/number-of-clusters": "1"},
+        }
         metadata |= {"labels": {**labels, **numbers}} if kind != "ResourcePlacement" else {}
         status = {"status": {"conditions": [scheduled]}} if kind == "ResourcePlacement" else {}
-        hub.put({"apiVersion": _API, "kind": kind, "metadata": metadata, "spec": spec, **status}, "hubagent")
+        hub.put(
+            {"apiVersion": _API, "kind": kind, "metadata": metadata, "spec": spec, **status},
+            "hubagent",
+        )
 
 
 @pytest.mark.our_hub_alone
-def test_tenant_plans_with_rights_in_one_namespace(hub: HubServer, run_command: CommandRunner) -> None:
+def test_tenant_plans_with_rights_in_one_namespace(
+    hub: HubServer, run_command: CommandRunner
+) -> None:
     put_tenant_placement(hub)
     forbid_paths(hub, lambda path: "/namespaces/team/" not in path and path.startswith("/apis/"))
     Path("main.nf.hcl").write_text(_TENANT)
@@ -381,17 +437,26 @@ def test_kind_added_to_a_served_version_is_found(
     """A CustomResourceDefinition of the same apply adds it after the kinds were listed."""
     respond, plurals = hub.respond, ["widgets"]
 
-    def serve_kinds(method: str, path: str, query: dict[str, str], token: str, content: bytes) -> tuple[int, Any]:
+    def serve_kinds(
+        method: str, path: str, query: dict[str, str], token: str, content: bytes
+    ) -> tuple[int, Any]:
         if path == "/apis/example.com/v1":
-            kinds = [{"name": plural, "kind": plural.title()[:-1], "namespaced": True} for plural in plurals]
+            kinds = [
+                {"name": plural, "kind": plural.title()[:-1], "namespaced": True}
+                for plural in plurals
+            ]
             return 200, {"kind": "APIResourceList", "resources": kinds}
         return respond(method, path, query, token, content)
 
     monkeypatch.setattr(hub, "respond", serve_kinds)
     client = HubClient(HubLocation(str(hub.kubeconfig(tmp_path))))
-    gadget = HubObject({"apiVersion": "example.com/v1", "kind": "Gadget", "metadata": {"name": "g"}}, "")
+    gadget = HubObject(
+        {"apiVersion": "example.com/v1", "kind": "Gadget", "metadata": {"name": "g"}}, ""
+    )
     with pytest.raises(ProviderProblem, match="the hub serves no example"):
         require_object_path(client, gadget)
     plurals.append("gadgets")
-    assert require_object_path(client, gadget) == "/apis/example.com/v1/namespaces/default/gadgets/g"
+    assert (
+        require_object_path(client, gadget) == "/apis/example.com/v1/namespaces/default/gadgets/g"
+    )
     client.close()

@@ -16,7 +16,9 @@ from tests.domains.hub.test_hub_order import OVERRIDE as CLUSTER_OVERRIDE
 _DEPENDENCY = "\n  depends_on = [fleet_hub_manifest.web]"
 _NAMED = 'placement {\n    name = "web"\n  }\n  '
 _CLUSTER = (
-    CLUSTER_OVERRIDE.replace(_NAMED, "").replace("labels/changed", "labels").replace('"yes"', '{changed = "yes"}')
+    CLUSTER_OVERRIDE.replace(_NAMED, "")
+    .replace("labels/changed", "labels")
+    .replace('"yes"', '{changed = "yes"}')
 )
 _NAMESPACED = NAMESPACED_OVERRIDE.replace("NAME", "web")
 _MORE = """
@@ -32,7 +34,10 @@ resource "fleet_hub_manifest" "more" {
 """
 _SETTINGS = "/namespaces/web/configmaps/settings"
 _PLACEMENT = "/clusterresourceplacements/web"
-_PATHS = {_CLUSTER: "/clusterresourceoverrides/web", _NAMESPACED: "/namespaces/web/resourceoverrides/web"}
+_PATHS = {
+    _CLUSTER: "/clusterresourceoverrides/web",
+    _NAMESPACED: "/namespaces/web/resourceoverrides/web",
+}
 
 
 def _write(content: str, more: str = "", *, number: int = 2) -> None:
@@ -50,7 +55,9 @@ def _apply_slowly(hub: Front, run_command: CommandRunner, path: str, *followers:
     assert code == 0, said
     done = slow.arrivals.index("done")
     for follower in followers:
-        (first, *_) = (number for number, each in enumerate(slow.arrivals) if each.endswith(follower))
+        (first, *_) = (
+            number for number, each in enumerate(slow.arrivals) if each.endswith(follower)
+        )
         assert first > done, (follower, slow.arrivals)
 
 
@@ -69,7 +76,9 @@ def test_content_waits_for_override_of_every_placement(
 
 
 @pytest.mark.our_hub_alone
-def test_content_of_another_block_waits_for_override(hub: Front, run_command: CommandRunner) -> None:
+def test_content_of_another_block_waits_for_override(
+    hub: Front, run_command: CommandRunner
+) -> None:
     _write("1")
     assert run_command("apply", "-auto-approve")[0] == 0
     _write("1", _MORE + _NAMESPACED)
@@ -86,7 +95,9 @@ def test_placement_waits_for_override_in_its_planned_namespace(
 
 
 @pytest.mark.our_hub_alone
-def test_changed_placement_and_named_override_wait_for_override(hub: Front, run_command: CommandRunner) -> None:
+def test_changed_placement_and_named_override_wait_for_override(
+    hub: Front, run_command: CommandRunner
+) -> None:
     named = CLUSTER_OVERRIDE.replace('"web"', '"named"', 2).replace("labels/changed", "labels")
     named = named.replace('"yes"', '{changed = "yes"}')
     path = "/clusterresourceoverrides/named"
@@ -94,7 +105,8 @@ def test_changed_placement_and_named_override_wait_for_override(hub: Front, run_
     assert run_command("apply", "-auto-approve")[0] == 0
     _write("1", _NAMESPACED + named, number=3)
     _apply_slowly(hub, run_command, _PATHS[_NAMESPACED], _PLACEMENT, path)
-    _write("1", number=3)  # Both are removed.
+    # Both are removed.
+    _write("1", number=3)
     _apply_slowly(hub, run_command, _PATHS[_NAMESPACED], path)
 
 
@@ -109,17 +121,24 @@ def test_override_is_sent_after_its_namespace(hub: Front, run_command: CommandRu
 def test_override_depending_on_changed_content_is_an_error(run_command: CommandRunner) -> None:
     _write("1")
     assert run_command("apply", "-auto-approve")[0] == 0
-    _write("2", _CLUSTER.replace("  policy {", "  depends_on = [fleet_hub_manifest.web]\n  policy {"))
+    _write(
+        "2", _CLUSTER.replace("  policy {", "  depends_on = [fleet_hub_manifest.web]\n  policy {")
+    )
     code, said = run_command("plan")
     assert code == 1, said
     said = " ".join(said.split())
-    assert "fleet_hub_manifest.web must be applied after fleet_cluster_resource_override.web, because" in said
+    assert (
+        "fleet_hub_manifest.web must be applied after fleet_cluster_resource_override.web, because"
+        in said
+    )
     assert "a rollout applies only existing overrides" in said
     assert "Set placement in fleet_cluster_resource_override.web" in said
 
 
 @pytest.mark.our_hub_alone
-def test_content_depending_on_removed_override_is_applied(hub: Front, run_command: CommandRunner) -> None:
+def test_content_depending_on_removed_override_is_applied(
+    hub: Front, run_command: CommandRunner
+) -> None:
     _write("1", _CLUSTER)
     path = Path("main.nf.hcl")
     order = "depends_on = [fleet_cluster_resource_override.web]\n  yaml_body"
@@ -134,20 +153,30 @@ def test_content_depending_on_removed_override_is_applied(hub: Front, run_comman
 @pytest.mark.our_hub_alone
 @pytest.mark.usefixtures("hub")
 @pytest.mark.parametrize("is_split", [False, True])
-def test_override_after_rollout_of_its_new_namespace_is_named(run_command: CommandRunner, *, is_split: bool) -> None:
+def test_override_after_rollout_of_its_new_namespace_is_named(
+    run_command: CommandRunner, *, is_split: bool
+) -> None:
     path = Path("main.nf.hcl")
     _write("1")
     text = path.read_text()
-    start, end = text.index('resource "fleet_hub_manifest"'), text.index('resource "fleet_cluster_resource_placement"')
+    start, end = (
+        text.index('resource "fleet_hub_manifest"'),
+        text.index('resource "fleet_cluster_resource_placement"'),
+    )
     path.write_text(text[:start] + text[end:])
     assert run_command("apply", "-auto-approve")[0] == 0
     if is_split:
         manifest = text[start:end].replace('"web"', '"settings"', 1)
         content = manifest[manifest.index("    apiVersion: v1\n    kind: ConfigMap") :]
-        head = manifest[: manifest.index("    apiVersion")].replace("yaml_body", f"{_DEPENDENCY}\n  yaml_body", 1)
+        head = manifest[: manifest.index("    apiVersion")].replace(
+            "yaml_body", f"{_DEPENDENCY}\n  yaml_body", 1
+        )
         text = text.replace("    ---\n" + content, "  Y\n}\n" + head + content)
     path.write_text(text + _NAMESPACED)
     code, said = run_command("plan", "-details")
     assert code == 0, said
-    named = "fleet_hub_manifest.web creates the namespace of fleet_resource_override.web and an object changed by it"
+    named = (
+        "fleet_hub_manifest.web creates the namespace of fleet_resource_override.web and an "
+        "object changed by it"
+    )
     assert (named in " ".join(said.split())) is not is_split, said

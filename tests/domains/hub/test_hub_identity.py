@@ -83,7 +83,9 @@ def test_no_command_changes_anything_with_another_hub(
     hub.log.clear()
     code, said = run_command(*words)
     assert code == 1, said
-    assert f"namespace kube-system has the uid {read_hub_uid(hub)} on {hub.url} in the state" in said
+    assert (
+        f"namespace kube-system has the uid {read_hub_uid(hub)} on {hub.url} in the state" in said
+    )
     assert f"and {read_hub_uid(other_hub)} on {other_hub.url}" in said
     assert f"-allow-other-hub={read_hub_uid(other_hub)}" in said
     assert (list_writes(hub), list_writes(other_hub)) == ([], [])
@@ -120,12 +122,19 @@ def test_plan_without_refresh_and_changes_reports_no_comparison(
     words = ("-auto-approve",) if command == "apply" else ()
     code, said = run_command(command, "-refresh=false", *words)
     assert (code, "No changes" in said) == (0, True), said
-    assert 'Provider "fleet": -refresh=false makes no connection, so it is unknown whether this is the recorded' in said
+    assert (
+        'Provider "fleet": -refresh=false makes no connection, so it is unknown whether this '
+        "is the recorded"
+    ) in said
     assert (hub.log, other_hub.log) == ([], [])
 
 
 def test_saved_plan_without_changes_is_compared(
-    hub: Front, other_hub: HubServer, run_command: CommandRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    hub: Front,
+    other_hub: HubServer,
+    run_command: CommandRunner,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     write_configuration()
     assert run_command("apply", "-auto-approve")[0] == 0
@@ -138,7 +147,11 @@ def test_saved_plan_without_changes_is_compared(
 
 
 def test_import_block_without_refresh_is_compared(
-    hub: Front, other_hub: HubServer, run_command: CommandRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    hub: Front,
+    other_hub: HubServer,
+    run_command: CommandRunner,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     write_configuration()
     assert run_command("apply", "-auto-approve")[0] == 0
@@ -151,7 +164,11 @@ def test_import_block_without_refresh_is_compared(
 
 
 def test_saved_plan_of_first_apply_records_its_hub(
-    hub: Front, other_hub: HubServer, run_command: CommandRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    hub: Front,
+    other_hub: HubServer,
+    run_command: CommandRunner,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     write_configuration()
     assert run_command("plan", "-out=x.nfplan")[0] == 0
@@ -162,13 +179,19 @@ def test_saved_plan_of_first_apply_records_its_hub(
 
 
 def test_migrated_hub_is_accepted_by_its_uid(
-    hub: Front, other_hub: HubServer, run_command: CommandRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    hub: Front,
+    other_hub: HubServer,
+    run_command: CommandRunner,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     write_configuration()
     assert run_command("apply", "-auto-approve")[0] == 0
     use_hub(other_hub, tmp_path, monkeypatch)
     assert run_command("plan", f"-allow-other-hub={read_hub_uid(hub)}")[0] == 1
-    code, said = run_command("apply", "-auto-approve", f"-allow-other-hub={read_hub_uid(other_hub)}")
+    code, said = run_command(
+        "apply", "-auto-approve", f"-allow-other-hub={read_hub_uid(other_hub)}"
+    )
     assert code == 0, said
     assert len(other_hub.all("ClusterResourceBinding")) == 2
     code, said = run_command("plan", "-detailed-exitcode")
@@ -176,7 +199,11 @@ def test_migrated_hub_is_accepted_by_its_uid(
 
 
 def test_state_keeps_objects_without_comparable_uid(
-    hub: Front, other_hub: HubServer, run_command: CommandRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    hub: Front,
+    other_hub: HubServer,
+    run_command: CommandRunner,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     write_configuration()
     assert run_command("apply", "-auto-approve")[0] == 0
@@ -193,12 +220,20 @@ def test_state_keeps_objects_without_comparable_uid(
 
 
 def test_other_namespace_identifies_hub_without_kube_system(
-    hub: Front, other_hub: HubServer, run_command: CommandRunner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    hub: Front,
+    other_hub: HubServer,
+    run_command: CommandRunner,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    hub.faults = other_hub.faults = lambda _method, path: 403 if "/namespaces/kube-system" in path else None
+    hub.faults = other_hub.faults = lambda _method, path: (
+        403 if "/namespaces/kube-system" in path else None
+    )
     write_configuration()
     assert run_command("apply", "-auto-approve")[0] == 0
-    other_hub.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "web"}}, "somebody")
+    other_hub.put(
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "web"}}, "somebody"
+    )
     use_hub(other_hub, tmp_path, monkeypatch)
     code, said = run_command("destroy", "-auto-approve")
     assert (code, "namespace web has the uid" in said) == (1, True), said
@@ -210,9 +245,9 @@ def test_plan_names_its_hub(hub: Front, run_command: CommandRunner) -> None:
     assert code == 0
     assert f"hub hub (uid {read_hub_uid(hub)[:4]}, read " in said
     run_command("plan", "-out=x.nfplan")
-    assert f'"uids":{{"kube-system":"{read_hub_uid(hub)}"}}' in run_command("show", "-json", "x.nfplan")[1].replace(
-        " ", ""
-    )
+    assert f'"uids":{{"kube-system":"{read_hub_uid(hub)}"}}' in run_command(
+        "show", "-json", "x.nfplan"
+    )[1].replace(" ", "")
 
 
 # Blocks of two hubs, eu and us; all contexts are in one kubeconfig.
@@ -231,13 +266,20 @@ resource "fleet_cluster_resource_placement" "web" {{
 """
 
 
-BUDGET = 'resource "fleet_placement_disruption_budget" "b" {\n  provider = fleet\n  name     = "web"\n}'
+BUDGET = (
+    'resource "fleet_placement_disruption_budget" "b" {\n  provider = fleet\n  name     = "web"\n}'
+)
 
 
 @pytest.mark.parametrize(
     ("provider", "used", "blocks", "readers"),
     [
-        ("eu", "fleet", 'data "fleet_hub" "us" { context = "us" }', ('data "fleet_hub" "us"', 'provider "fleet"')),
+        (
+            "eu",
+            "fleet",
+            'data "fleet_hub" "us" { context = "us" }',
+            ('data "fleet_hub" "us"', 'provider "fleet"'),
+        ),
         (
             "eu",
             "fleet",
@@ -248,7 +290,10 @@ BUDGET = 'resource "fleet_placement_disruption_budget" "b" {\n  provider = fleet
         (
             "us",
             "fleet.eu",
-            'provider "fleet" {\n  alias   = "eu"\n  context = "eu"\n}\ndata "fleet_hub" "eu" { context = "eu" }',
+            (
+                'provider "fleet" {\n  alias   = "eu"\n  context = "eu"\n}\ndata "fleet_hub" "eu" '
+                '{ context = "eu" }'
+            ),
             (),
         ),
         (
@@ -283,5 +328,8 @@ def test_several_hubs_are_an_error(
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "both"))
     Path("main.nf.hcl").write_text(TWO_HUBS.format(provider=provider, used=used, blocks=blocks))
     code, said = run_command("plan")
-    assert (code, "A plan predicts the placements of one hub." in said) == (int(bool(readers)), bool(readers)), said
+    assert (code, "A plan predicts the placements of one hub." in said) == (
+        int(bool(readers)),
+        bool(readers),
+    ), said
     assert all(f"{reader} reaches http://" in said for reader in readers), said

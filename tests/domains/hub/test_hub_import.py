@@ -68,7 +68,9 @@ def test_placement_awaiting_first_run_is_imported(hub: Front, run_command: Comma
     assert all(dry for method, _, dry, _ in hub.log if method == "PATCH")
 
 
-def test_existing_object_of_another_type_needs_import_not_replace(hub: Front, run_command: CommandRunner) -> None:
+def test_existing_object_of_another_type_needs_import_not_replace(
+    hub: Front, run_command: CommandRunner
+) -> None:
     hub.put(THEIRS, "kubectl")
     hub.act()
     write_configuration()
@@ -90,14 +92,18 @@ def test_failed_required_dry_run_is_an_error_at_its_block(
     monkeypatch.setattr("nexusform.domains.hub.api.hub_client._FIRST_RETRY_SECONDS", 0.0)
     code, said = run_command("plan")
     assert code == 1
-    assert 'Error: Not checked on main.nf.hcl line 7, in resource "fleet_hub_manifest" "web"' in said
+    assert (
+        'Error: Not checked on main.nf.hcl line 7, in resource "fleet_hub_manifest" "web"' in said
+    )
     assert "cannot be reached" in said
 
 
 MEMBER = 'resource "fleet_member_cluster" "{0}" {{\n  provider = fleet\n  name     = "{0}"\n}}\n'
 
 
-def test_objects_imported_one_by_one_are_all_in_state(hub: Front, run_command: CommandRunner) -> None:
+def test_objects_imported_one_by_one_are_all_in_state(
+    hub: Front, run_command: CommandRunner
+) -> None:
     members = [each["metadata"]["name"] for each in hub.all("MemberCluster")][:2]
     head = 'provider "fleet" {}\ndata "fleet_hub" "hub" {}\n'
     Path("main.nf.hcl").write_text(head + "".join(map(MEMBER.format, members)))
@@ -122,27 +128,38 @@ def check_import_without_writes(hub: Front, run_command: CommandRunner) -> None:
     assert all(dry for method, _, dry, _ in hub.log if method != "GET")
 
 
-def test_lost_manifest_objects_are_imported_by_blocks(hub: Front, run_command: CommandRunner) -> None:
+def test_lost_manifest_objects_are_imported_by_blocks(
+    hub: Front, run_command: CommandRunner
+) -> None:
     apply_and_lose_state(hub, run_command)
     said = " ".join(run_command("plan")[1].split())
     start = said.index('import { to = fleet_hub_manifest.web, id = "')
     object_id = said[start:].split('"')[1]
-    blocks = (("fleet_hub_manifest.web", object_id), ("fleet_cluster_resource_placement.web", "web"))
+    blocks = (
+        ("fleet_hub_manifest.web", object_id),
+        ("fleet_cluster_resource_placement.web", "web"),
+    )
     with Path("main.nf.hcl").open("a") as configuration:
-        configuration.writelines(f'import {{\n  to = {address}\n  id = "{each}"\n}}\n' for address, each in blocks)
+        configuration.writelines(
+            f'import {{\n  to = {address}\n  id = "{each}"\n}}\n' for address, each in blocks
+        )
     code, said = run_command("apply", "-auto-approve")
     assert code == 0, said
     check_import_without_writes(hub, run_command)
 
 
-def test_lost_manifest_objects_are_imported_by_command(hub: Front, run_command: CommandRunner) -> None:
+def test_lost_manifest_objects_are_imported_by_command(
+    hub: Front, run_command: CommandRunner
+) -> None:
     apply_and_lose_state(hub, run_command)
     assert run_command("import", "fleet_hub_manifest.web", "web")[0] == 0
     assert run_command("import", "fleet_cluster_resource_placement.web", "web")[0] == 0
     check_import_without_writes(hub, run_command)
 
 
-def test_lost_objects_are_imported_into_existing_blocks(hub: Front, run_command: CommandRunner) -> None:
+def test_lost_objects_are_imported_into_existing_blocks(
+    hub: Front, run_command: CommandRunner
+) -> None:
     apply_and_lose_state(hub, run_command)
     code, said = run_command("import", "-from=hub", "-generate-config-out=hub.nf.hcl")
     assert code == 0, said
@@ -150,7 +167,9 @@ def test_lost_objects_are_imported_into_existing_blocks(hub: Front, run_command:
     check_import_without_writes(hub, run_command)
 
 
-def test_objects_of_another_manager_are_not_imported(hub: Front, run_command: CommandRunner) -> None:
+def test_objects_of_another_manager_are_not_imported(
+    hub: Front, run_command: CommandRunner
+) -> None:
     apply_and_lose_state(hub, run_command)
     write_configuration(content="2")
     settings = hub.get("ConfigMap", "settings", "web")
@@ -161,7 +180,10 @@ def test_objects_of_another_manager_are_not_imported(hub: Front, run_command: Co
     names = {name: settings[name] for name in ("apiVersion", "kind", "data")}
     hub.put({**names, "metadata": {"name": "settings", "namespace": "web"}}, "kubectl")
     code, said = run_command("import", "fleet_hub_manifest.web", "web")
-    assert (code, "ConfigMap web/settings was not applied by the field manager nexusform" in said) == (1, True), said
+    assert (
+        code,
+        "ConfigMap web/settings was not applied by the field manager nexusform" in said,
+    ) == (1, True), said
     assert run_command("import", "fleet_hub_manifest.web", "web", "-take-ownership")[0] == 0
 
 
@@ -191,12 +213,18 @@ def test_import_keeps_its_file_if_the_state_may_have_the_objects(
     apply_and_lose_state(hub, run_command)
     write = LocalBackend.write_merged_state
 
-    def write_and_fail(backend: LocalBackend, document: bytes, preserved_lines: list[bytes]) -> None:
+    def write_and_fail(
+        backend: LocalBackend, document: bytes, preserved_lines: list[bytes]
+    ) -> None:
         write(backend, document, preserved_lines)
         raise BackendProblem("the connection was closed")
 
     with monkeypatch.context() as patch:
         patch.setattr(LocalBackend, "write_merged_state", write_and_fail)
         code, said = run_command("import", "-from=hub", "-generate-config-out=hub.nf.hcl")
-    assert (code, "the connection was closed" in said, Path("hub.nf.hcl").exists()) == (1, True, True), said
+    assert (code, "the connection was closed" in said, Path("hub.nf.hcl").exists()) == (
+        1,
+        True,
+        True,
+    ), said
     check_import_without_writes(hub, run_command)

@@ -60,7 +60,8 @@ def test_apply_continues_stuck_step_until_no_changes(
     apply_with_stuck_cluster(controller, run_command)
     code, said = run_command("apply", "-auto-approve")
     assert (code, "Apply waiting" in said) == (1, True), said
-    run_command("apply", "-refresh-only", "-auto-approve")  # It records the observed state; the step is still pending.
+    # It records the observed state; the step is still pending.
+    run_command("apply", "-refresh-only", "-auto-approve")
     assert run_command("plan", "-detailed-exitcode")[0] == 2
     controller.stuck.clear()
     code, said = run_command("apply", "-auto-approve")
@@ -70,7 +71,9 @@ def test_apply_continues_stuck_step_until_no_changes(
     assert hub.all("ClusterResourcePlacement")[0]["metadata"]["generation"] == 1
 
 
-def test_step_completed_later_is_not_pending(hub: Front, controller: Controller, run_command: CommandRunner) -> None:
+def test_step_completed_later_is_not_pending(
+    hub: Front, controller: Controller, run_command: CommandRunner
+) -> None:
     apply_with_stuck_cluster(controller, run_command)
     controller.stuck.clear()
     hub.act()
@@ -88,9 +91,14 @@ def test_stuck_deletion_is_not_an_existing_object(
     code, said = run_command("plan", "-detailed-exitcode", "-refresh=false")
     assert (code, "No changes" in said) == (2, False), said
     assert "held by 1 finalizer" in said
-    code, said = run_command("plan", "-detailed-exitcode", "-destroy", "-target=fleet_cluster_resource_placement.web")
+    code, said = run_command(
+        "plan", "-detailed-exitcode", "-destroy", "-target=fleet_cluster_resource_placement.web"
+    )
     assert (code, "has been deleted" in said) == (2, False), said
-    assert "An earlier apply began to delete it, and the hub is not done" in run_command("plan", "-details")[1]
+    assert (
+        "An earlier apply began to delete it, and the hub is not done"
+        in run_command("plan", "-details")[1]
+    )
     assert hub.all("ClusterResourceBinding")
     code, said = run_command("destroy", "-auto-approve")
     assert (code, "Apply waiting" in said, "held by 1 finalizer" in said) == (1, True, True), said
@@ -107,12 +115,19 @@ def test_missing_snapshots_of_placement_in_deletion_are_no_warning(
     write_configuration(timeout="1s")
     run_command("apply", "-auto-approve")
     controller.holding.add("lon1")
-    assert run_command("destroy", "-auto-approve", "-target=fleet_cluster_resource_placement.web")[0] == 1
+    assert (
+        run_command("destroy", "-auto-approve", "-target=fleet_cluster_resource_placement.web")[0]
+        == 1
+    )
     for kind in ("ClusterSchedulingPolicySnapshot", "ClusterResourceSnapshot"):
         for snapshot in hub.all(kind):
-            hub.remove(snapshot)  # The hub does this while members still remove resources.
+            # The hub does this while members still remove resources.
+            hub.remove(snapshot)
     assert hub.all("ClusterResourceBinding")
-    assert "not-captured" not in run_command("plan", "-exclude=fleet_cluster_resource_placement.web")[1]
+    assert (
+        "not-captured"
+        not in run_command("plan", "-exclude=fleet_cluster_resource_placement.web")[1]
+    )
 
 
 def test_later_failure_of_cluster_is_reported_by_every_plan(
@@ -165,7 +180,10 @@ def test_object_deleted_by_others_is_reported_and_not_written(
     hub.put({"apiVersion": placement["apiVersion"], "kind": placement["kind"], **held}, "somebody")
     path = f"{get_collection_path('ClusterResourcePlacement')}/web"
     assert hub.answer("DELETE", path, "admin-token", b"{}")[0] == 200
-    words = "fleet_cluster_resource_placement.web: ClusterResourcePlacement web is being deleted, held by "
+    words = (
+        "fleet_cluster_resource_placement.web: ClusterResourcePlacement web is being deleted, "
+        "held by "
+    )
     said = run_command("plan")[1]
     assert words in said
     write_configuration(number=3)

@@ -50,7 +50,9 @@ def count_requests(hub: Front) -> Counter[str]:
     return Counter(path for _, path, dry, _ in hub.log if not dry)
 
 
-def test_many_placements_need_one_list_and_one_watch(hub: Front, run_command: CommandRunner) -> None:
+def test_many_placements_need_one_list_and_one_watch(
+    hub: Front, run_command: CommandRunner
+) -> None:
     write_configuration()
     assert run_command("plan", "-out=x.nfplan")[0] == 0
     hub.log.clear()
@@ -58,7 +60,9 @@ def test_many_placements_need_one_list_and_one_watch(hub: Front, run_command: Co
     assert code == 0, said
     assert "24 of 24 predictions correct" in said
     assert (PLACEMENTS, 200) in hub.watches
-    of_one = [number for path, number in count_requests(hub).items() if path.startswith(f"{PLACEMENTS}/")]
+    of_one = [
+        number for path, number in count_requests(hub).items() if path.startswith(f"{PLACEMENTS}/")
+    ]
     # Each is written once; the first few are read one by one until the list is complete.
     assert min(of_one) == 1
     assert len(of_one) == 12
@@ -117,7 +121,9 @@ def test_unreachable_hub_after_write_is_awaited_and_resumed(
     assert run_command("plan", "-detailed-exitcode")[0] == 0
 
 
-def test_object_created_meanwhile_by_others_is_not_overwritten(hub: Front, run_command: CommandRunner) -> None:
+def test_object_created_meanwhile_by_others_is_not_overwritten(
+    hub: Front, run_command: CommandRunner
+) -> None:
     write_configuration()
     assert run_command("plan", "-out=x.nfplan")[0] == 0
     hub.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "app-11"}}, "kubectl")

@@ -44,7 +44,9 @@ class FakeClock:
         self.seconds += seconds
 
 
-def run_cache(hub: FakeHub, slept: FakeClock, ends: Callable[[CollectionCache], bool]) -> CollectionCache:
+def run_cache(
+    hub: FakeHub, slept: FakeClock, ends: Callable[[CollectionCache], bool]
+) -> CollectionCache:
     mirror = CollectionCache(cast("HubClient", hub), "/things", ClientClock(sleep=slept.sleep))
     until = time.monotonic() + 120
     while not ends(mirror) and time.monotonic() < until:
@@ -52,7 +54,9 @@ def run_cache(hub: FakeHub, slept: FakeClock, ends: Callable[[CollectionCache], 
     return mirror
 
 
-@pytest.mark.parametrize("body", [{"metadata": "text"}, {"metadata": {"name": "a", "labels": ["x"]}}, ["x"]])
+@pytest.mark.parametrize(
+    "body", [{"metadata": "text"}, {"metadata": {"name": "a", "labels": ["x"]}}, ["x"]]
+)
 @pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
 def test_invalid_event_ends_the_watch(body: Any) -> None:
     def events() -> Iterator[tuple[str, Any]]:
@@ -60,7 +64,8 @@ def test_invalid_event_ends_the_watch(body: Any) -> None:
 
     hub = FakeHub([BODY], events)
     mirror = run_cache(hub, FakeClock(), lambda mirror: hub.watches > 0 and not mirror.is_active)
-    assert not mirror.is_active  # Otherwise, all readers would wait for its last content.
+    # Otherwise, all readers would wait for its last content.
+    assert not mirror.is_active
 
 
 @pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")

@@ -27,7 +27,9 @@ def test_denied_label_change_names_the_az_command(hub: Front, run_command: Comma
     assert f'{wanted} "tier=gold"' in said
 
 
-def test_objects_of_managed_namespace_are_read_but_not_imported(hub: Front, run_command: CommandRunner) -> None:
+def test_objects_of_managed_namespace_are_read_but_not_imported(
+    hub: Front, run_command: CommandRunner
+) -> None:
     hub.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}}, "arm")
     selector = {"group": "", "version": "v1", "kind": "Namespace", "name": "team"}
     body = {
@@ -39,7 +41,9 @@ def test_objects_of_managed_namespace_are_read_but_not_imported(hub: Front, run_
     hub.put(body, "arm")
     hub.act()
     Path("main.nf.hcl").write_text('provider "fleet" {}\ndata "fleet_hub" "hub" {}\n')
-    code, said = run_command("import", "-from=hub", "-generate-config-out=hub.nf.hcl", "-take-ownership")
+    code, said = run_command(
+        "import", "-from=hub", "-generate-config-out=hub.nf.hcl", "-take-ownership"
+    )
     assert code == 0, said
     assert "team (Azure Resource Manager)" in said
     assert not Path("hub.nf.hcl").exists()

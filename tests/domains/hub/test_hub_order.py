@@ -12,7 +12,13 @@ from tests.domains.hub.hub_controller import Controller
 from tests.domains.hub.hub_front import Front
 from tests.domains.hub.slow_writes import SlowWrite
 from tests.domains.hub.test_fleet_provider import list_writes, write_configuration
-from tests.domains.hub.test_hub_runs import EVICTION, EXTERNAL, RUN, append_configuration, list_snapshots
+from tests.domains.hub.test_hub_runs import (
+    EVICTION,
+    EXTERNAL,
+    RUN,
+    append_configuration,
+    list_snapshots,
+)
 
 CONTENT = "/api/v1/namespaces/web/configmaps/settings"
 _FLEET = "/apis/placement.kubernetes-fleet.io/v1beta1"
@@ -84,7 +90,9 @@ resource "fleet_placement_disruption_budget" "web" {
 
 @pytest.mark.our_hub_alone
 @pytest.mark.parametrize("saved", [False, True])
-def test_run_applies_content_of_its_own_plan(hub: Front, run_command: CommandRunner, *, saved: bool) -> None:
+def test_run_applies_content_of_its_own_plan(
+    hub: Front, run_command: CommandRunner, *, saved: bool
+) -> None:
     write_configuration(number=4, more=EXTERNAL)
     append_configuration(RUN.format(more='approvals = ["first-after-canary"]'))
     assert run_command("apply", "-auto-approve")[0] == 0
@@ -93,7 +101,9 @@ def test_run_applies_content_of_its_own_plan(hub: Front, run_command: CommandRun
     if saved:
         assert run_command("plan", "-out=x.nfplan")[0] == 0
     SlowWrite(hub, CONTENT, "/clusterstagedupdateruns/second")
-    code, said = run_command("apply", "x.nfplan") if saved else run_command("apply", "-auto-approve")
+    code, said = (
+        run_command("apply", "x.nfplan") if saved else run_command("apply", "-auto-approve")
+    )
     assert code == 0, said
     assert set(list_snapshots(hub).values()) == {"web-1-snapshot"}
     assert run_command("plan", "-detailed-exitcode")[0] == 0
@@ -108,7 +118,9 @@ def test_run_applies_content_of_its_own_plan(hub: Front, run_command: CommandRun
         ("", "/clusterstagedupdatestrategies/two"),
     ],
 )
-def test_run_is_sent_after_all_its_inputs(hub: Front, run_command: CommandRunner, text: str, path: str) -> None:
+def test_run_is_sent_after_all_its_inputs(
+    hub: Front, run_command: CommandRunner, text: str, path: str
+) -> None:
     write_configuration(number=4, more=EXTERNAL)
     append_configuration(RUN.format(more='approvals = ["first-after-canary"]') + text)
     SlowWrite(hub, path, "/clusterstagedupdateruns/first")
@@ -132,42 +144,61 @@ def test_run_with_older_content_fails(controller: Controller, run_command: Comma
     controller._content = content  # type: ignore[method-assign]
     assert code == 1, said
     assert (
-        "The run second succeeded with other resources than planned: it used resource snapshot 0; planned: 1." in said
-    )
+        "The run second succeeded with other resources than planned: it used resource "
+        "snapshot 0; planned: 1."
+    ) in said
 
 
 @pytest.mark.our_hub_alone
-def test_planned_budget_blocks_an_eviction(hub: Front, controller: Controller, run_command: CommandRunner) -> None:
+def test_planned_budget_blocks_an_eviction(
+    hub: Front, controller: Controller, run_command: CommandRunner
+) -> None:
     controller.evicts = True
     write_configuration()
     assert run_command("apply", "-auto-approve")[0] == 0
     append_configuration(BUDGET + EVICTION)
-    SlowWrite(hub, "/clusterresourceplacementdisruptionbudgets/web", "/clusterresourceplacementevictions/lon1")
+    SlowWrite(
+        hub,
+        "/clusterresourceplacementdisruptionbudgets/web",
+        "/clusterresourceplacementevictions/lon1",
+    )
     code, said = run_command("apply", "-auto-approve")
     assert code == 0, said
     eviction = hub.get("ClusterResourcePlacementEviction", "lon1")
     assert eviction is not None
     conditions = {each["type"]: each["status"] for each in eviction["status"]["conditions"]}
     assert conditions == {"Valid": "True", "Executed": "False"}
-    assert '"forecasts":{"eviction":{"100":[1,0,' in "".join(run_command("state", "pull")[1].split())
+    assert '"forecasts":{"eviction":{"100":[1,0,' in "".join(
+        run_command("state", "pull")[1].split()
+    )
 
 
 @pytest.mark.our_hub_alone
-def test_eviction_with_another_result_is_a_wrong_prediction(hub: Front, run_command: CommandRunner) -> None:
+def test_eviction_with_another_result_is_a_wrong_prediction(
+    hub: Front, run_command: CommandRunner
+) -> None:
     write_configuration()
     assert run_command("apply", "-auto-approve")[0] == 0
-    budget = {"apiVersion": "placement.kubernetes-fleet.io/v1beta1", "kind": "ClusterResourcePlacementDisruptionBudget"}
+    budget = {
+        "apiVersion": "placement.kubernetes-fleet.io/v1beta1",
+        "kind": "ClusterResourcePlacementDisruptionBudget",
+    }
     append_configuration(EVICTION)
     assert run_command("plan", "-out=x.nfplan")[0] == 0
     hub.put({**budget, "metadata": {"name": "web"}, "spec": {"minAvailable": 2}})
     code, said = run_command("apply", "x.nfplan")
     assert code != 0, said
-    assert "lon1: predicted to be executed (Eviction is allowed, no ClusterResourcePlacementDisruptionBudget" in said
+    assert (
+        "lon1: predicted to be executed (Eviction is allowed, no "
+        "ClusterResourcePlacementDisruptionBudget"
+    ) in said
 
 
 def test_run_may_depend_on_its_placement(hub: Front, run_command: CommandRunner) -> None:
     write_configuration(number=4, more=EXTERNAL)
-    more = 'approvals = ["first-after-canary"]\n  depends_on = [fleet_cluster_resource_placement.web]'
+    more = (
+        'approvals = ["first-after-canary"]\n  depends_on = [fleet_cluster_resource_placement.web]'
+    )
     append_configuration(RUN.format(more=more))
     code, said = run_command("apply", "-auto-approve")
     assert code == 0, said
@@ -183,7 +214,10 @@ def test_content_depending_on_its_run_is_an_error(run_command: CommandRunner) ->
     append_configuration(RUN.format(more=""))
     code, said = run_command("plan")
     assert code == 1, said
-    assert "must be applied after fleet_hub_manifest.web, because the hub reads that once for it" in said
+    assert (
+        "must be applied after fleet_hub_manifest.web, because the hub reads that once for it"
+        in said
+    )
     assert "Remove the reference or depends_on, or apply them in two plans." in said
 
 

@@ -52,7 +52,10 @@ def write_with_override(color: str, names: str = NAMES, more: str = "") -> None:
 
 def list_override_snapshots(hub: Front) -> set[str]:
     """Return the names of override snapshots in bindings."""
-    lists = [binding["spec"]["resourceOverrideSnapshots"] for binding in hub.all("ClusterResourceBinding")]
+    lists = [
+        binding["spec"]["resourceOverrideSnapshots"]
+        for binding in hub.all("ClusterResourceBinding")
+    ]
     return {each["name"] for listed in lists for each in listed}
 
 
@@ -80,7 +83,9 @@ def test_apply_waits_for_rollout_of_new_override(
     assert run_command("plan", "-detailed-exitcode")[0] == 0
 
 
-def test_apply_waits_for_changed_override(hub: Front, controller: Controller, run_command: CommandRunner) -> None:
+def test_apply_waits_for_changed_override(
+    hub: Front, controller: Controller, run_command: CommandRunner
+) -> None:
     write_with_override("red")
     assert run_command("apply", "-auto-approve")[0] == 0
     controller.overrides_wait = True
@@ -112,7 +117,9 @@ def test_deletion_waits_for_removal_of_override_effects(
     assert run_command("plan", "-detailed-exitcode")[0] == 0
 
 
-def test_failing_cluster_ends_wait_for_override(hub: Front, controller: Controller, run_command: CommandRunner) -> None:
+def test_failing_cluster_ends_wait_for_override(
+    hub: Front, controller: Controller, run_command: CommandRunner
+) -> None:
     apply_placement(run_command)
     controller.stuck.add("lon1")
     write_with_override("red")
@@ -124,20 +131,27 @@ def test_failing_cluster_ends_wait_for_override(hub: Front, controller: Controll
 STRICT = "strategy {\n    rolling_update {\n      max_unavailable = 0\n    }\n  }"
 
 
-def test_blocked_rollout_is_not_awaited(hub: HubServer, controller: Controller, run_command: CommandRunner) -> None:
+def test_blocked_rollout_is_not_awaited(
+    hub: HubServer, controller: Controller, run_command: CommandRunner
+) -> None:
     apply_placement(run_command)
     controller.holds_back = True
-    write_with_override("red", more=STRICT)  # No cluster may be unavailable.
+    # No cluster may be unavailable.
+    write_with_override("red", more=STRICT)
     code, said = run_command("apply", "-auto-approve")
     assert code == 0, said
-    assert "color: the rollout of web stops before lon1, par1: max_unavailable and max_surge" in said
+    assert (
+        "color: the rollout of web stops before lon1, par1: max_unavailable and max_surge" in said
+    )
     assert list_override_snapshots(hub) == set()
     code, said = run_command("plan", "-detailed-exitcode")
     assert code == 0, said
     assert "incomplete-rollout web: the rollout stops before lon1, par1" in said
 
 
-def test_unblocked_rollout_is_awaited(hub: HubServer, controller: Controller, run_command: CommandRunner) -> None:
+def test_unblocked_rollout_is_awaited(
+    hub: HubServer, controller: Controller, run_command: CommandRunner
+) -> None:
     apply_placement(run_command)
     controller.holds_back = True
     write_with_override("red")
@@ -147,7 +161,9 @@ def test_unblocked_rollout_is_awaited(hub: HubServer, controller: Controller, ru
     assert list_override_snapshots(hub) == set()
 
 
-def test_override_without_placement_is_done_after_its_snapshot(hub: Front, run_command: CommandRunner) -> None:
+def test_override_without_placement_is_done_after_its_snapshot(
+    hub: Front, run_command: CommandRunner
+) -> None:
     apply_placement(run_command)
     write_with_override("red", names="")
     code, said = run_command("apply", "-auto-approve")
@@ -170,7 +186,9 @@ def test_late_decision_is_no_wrong_prediction(
     assert len(hub.all("ClusterResourceBinding")) == 3
 
 
-def test_objects_deleted_during_read_are_read_consistently(hub: Front, run_command: CommandRunner) -> None:
+def test_objects_deleted_during_read_are_read_consistently(
+    hub: Front, run_command: CommandRunner
+) -> None:
     apply_placement(run_command)
     hub.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other"}}, "setup")
     selector = {"group": "", "version": "v1", "kind": "Namespace", "name": "other"}
@@ -207,7 +225,9 @@ def test_hub_without_history_is_read_kind_by_kind(
     assert hub.expired
 
 
-def test_override_of_another_manager_is_kept_and_predicted(hub: Front, run_command: CommandRunner) -> None:
+def test_override_of_another_manager_is_kept_and_predicted(
+    hub: Front, run_command: CommandRunner
+) -> None:
     apply_placement(run_command)
     rule = {"clusterSelector": {"clusterSelectorTerms": []}, "overrideType": "JSONPatch"}
     rule["jsonPatchOverrides"] = [{"op": "add", "path": "/data/z", "value": "1"}]
@@ -236,7 +256,9 @@ def test_override_of_another_manager_is_kept_and_predicted(hub: Front, run_comma
 
 @pytest.mark.our_hub_alone
 @pytest.mark.parametrize("color", ["red", "blue"])
-def test_objects_per_cluster_are_verified_after_overrides(hub: Front, run_command: CommandRunner, color: str) -> None:
+def test_objects_per_cluster_are_verified_after_overrides(
+    hub: Front, run_command: CommandRunner, color: str
+) -> None:
     names = {"apiVersion": "placement.kubernetes-fleet.io/v1beta1", "kind": "Work"}
     labels = {"kubernetes-fleet.io/parent-CRP": "web"}
     contents = [
@@ -253,9 +275,11 @@ def test_objects_per_cluster_are_verified_after_overrides(hub: Front, run_comman
     hub.put({**names, "metadata": metadata, "spec": {"workload": {"manifests": contents}}})
     write_with_override("red")
     code, said = run_command("apply", "-auto-approve")
-    assert code == (0 if color == "red" else 2), said  # The prediction is certain.
+    # The prediction is certain.
+    assert code == (0 if color == "red" else 2), said
     wrong = (
-        "lon1 was predicted as at resource snapshot 0, but is there with other content: its Works differ from the plan"
+        "lon1 was predicted as at resource snapshot 0, but is there with other content: its Works "
+        "differ from the plan"
     )
     assert (f"{wrong} in ConfigMap web/settings" in said) is (color == "blue"), said
     assert "not verified: the hub has no Works of par1" in said, said
@@ -267,7 +291,11 @@ def test_objects_per_cluster_are_verified_after_run_with_overrides(
     hub: Front, run_command: CommandRunner, label: str
 ) -> None:
     labels = {"kubernetes-fleet.io/parent-CRP": "web"}
-    own = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "web", "labels": {"changed": label}}}
+    own = {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {"name": "web", "labels": {"changed": label}},
+    }
     metadata = {"name": "settings", "namespace": "web", "labels": {"changed": "yes"}}
     settings = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
     work = {
@@ -285,7 +313,10 @@ def test_objects_per_cluster_are_verified_after_run_with_overrides(
     append_configuration(RUN.format(more='approvals = ["first-after-canary"]') + override)
     code, said = run_command("apply", "-auto-approve")
     assert code == (0 if label == "yes" else 2), said
-    wrong = "lon1 was predicted as at resource snapshot 0, but is there with other content: its Works differ"
+    wrong = (
+        "lon1 was predicted as at resource snapshot 0, but is there with other content: its Works "
+        "differ"
+    )
     assert (f"{wrong} from the plan in Namespace web" in said) is (label == "no"), said
     assert "first: not verified: the hub has no Works of ams1, fra1, par1" in said, said
 
@@ -295,7 +326,8 @@ def test_objects_per_cluster_are_verified_after_run_with_overrides(
 def test_wrong_prediction_of_run_is_named_at_the_end(run_command: CommandRunner) -> None:
     write_configuration(number=4, more=EXTERNAL)
     append_configuration(RUN.format(more='approvals = ["first-after-canary"]') + RUN_OVERRIDE)
-    code, said = run_command("apply", "-auto-approve")  # This hub applies no overrides.
+    # This hub applies no overrides.
+    code, said = run_command("apply", "-auto-approve")
     assert (code, "stuck-staged-run" in said) == (0, True), said
     assert "first: predicted: it stops; observed: all stages complete" in said, said
 
@@ -306,19 +338,28 @@ def test_works_without_permission_are_not_verified(
 ) -> None:
     respond = hub.respond
 
-    def reject_works(method: str, path: str, query: dict[str, str], token: str, content: bytes) -> tuple[int, Body]:
+    def reject_works(
+        method: str, path: str, query: dict[str, str], token: str, content: bytes
+    ) -> tuple[int, Body]:
         if path.endswith("/works"):
-            raise RequestRejection(403, 'works is forbidden: User "bob" cannot list resource "works"')
+            raise RequestRejection(
+                403, 'works is forbidden: User "bob" cannot list resource "works"'
+            )
         return respond(method, path, query, token, content)
 
     monkeypatch.setattr(hub, "respond", reject_works)
     write_with_override("red")
     code, said = run_command("apply", "-auto-approve")
-    unread = "not verified: the hub does not let Works be listed, so the objects of its clusters are unknown"
+    unread = (
+        "not verified: the hub does not let Works be listed, so the objects of its clusters are "
+        "unknown"
+    )
     assert (code, unread in said) == (0, True), said
     code, said = run_command("reconcile", "-from=hub")
     assert (code, unread in said) == (0, True), said
-    (placement,) = json.loads(run_command("reconcile", "-from=hub", "-format=json")[1])["placements"]
+    (placement,) = json.loads(run_command("reconcile", "-from=hub", "-format=json")[1])[
+        "placements"
+    ]
     assert placement["not_verified"] in unread
     assert run_command("plan", "-out=p")[0] == 0
     (score,) = json.loads(run_command("show", "-json", "p")[1])["prediction_scores"]

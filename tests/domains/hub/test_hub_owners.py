@@ -7,24 +7,42 @@ from typing import Any
 
 import pytest
 
-from nexusform.domains.hub.providers.field_ownership import is_already_applied, remove_ignored_fields
+from nexusform.domains.hub.providers.field_ownership import (
+    is_already_applied,
+    remove_ignored_fields,
+)
 from tests.domains.hub.conftest import CommandRunner
 from tests.domains.hub.hub_front import Front, list_managed_fields
 
-SPEC = {"policy": {"numberOfClusters": 2}, "resourceSelectors": [{"kind": "Namespace", "name": "web"}]}
+SPEC = {
+    "policy": {"numberOfClusters": 2},
+    "resourceSelectors": [{"kind": "Namespace", "name": "web"}],
+}
 SENT = {"apiVersion": "v1", "kind": "Placement", "metadata": {"name": "web"}, "spec": SPEC}
 FIELDS = {"f:spec": {"f:policy": {".": {}, "f:numberOfClusters": {}}, "f:resourceSelectors": {}}}
 
 
-def build_applied_object(spec: dict[str, Any], fields: dict[str, Any], **metadata: Any) -> dict[str, Any]:
+def build_applied_object(
+    spec: dict[str, Any], fields: dict[str, Any], **metadata: Any
+) -> dict[str, Any]:
     entry = {"manager": "nexusform", "operation": "Apply", "fieldsV1": fields}
-    other = {"manager": "hubagent", "operation": "Update", "fieldsV1": {"f:spec": {"f:strategy": {}}}}
-    return {**SENT, "metadata": {"name": "web", "managedFields": [other, entry], **metadata}, "spec": spec}
+    other = {
+        "manager": "hubagent",
+        "operation": "Update",
+        "fieldsV1": {"f:spec": {"f:strategy": {}}},
+    }
+    return {
+        **SENT,
+        "metadata": {"name": "web", "managedFields": [other, entry], **metadata},
+        "spec": spec,
+    }
 
 
 def test_unchanged_object_is_already_applied() -> None:
     assert is_already_applied(
-        SENT, build_applied_object({**SPEC, "strategy": {"type": "RollingUpdate"}}, FIELDS), "nexusform"
+        SENT,
+        build_applied_object({**SPEC, "strategy": {"type": "RollingUpdate"}}, FIELDS),
+        "nexusform",
     )
 
 
@@ -40,9 +58,21 @@ def test_atomic_field_is_compared_as_a_whole() -> None:
     ("spec", "fields"),
     [
         ({**SPEC, "policy": {"numberOfClusters": 3}}, FIELDS),  # Another value
-        ({**SPEC, "revisionHistoryLimit": 3}, {"f:spec": {**FIELDS["f:spec"], "f:revisionHistoryLimit": {}}}),
-        (SPEC, {"f:spec": {"f:policy": {"f:numberOfClusters": {}}}}),  # The list has another owner.
-        (SPEC, {"f:spec": {"f:policy": {"f:numberOfClusters": {}}, "f:resourceSelectors": {'k:{"name":"web"}': {}}}}),
+        (
+            {**SPEC, "revisionHistoryLimit": 3},
+            {"f:spec": {**FIELDS["f:spec"], "f:revisionHistoryLimit": {}}},
+        ),
+        # The list has another owner.
+        (SPEC, {"f:spec": {"f:policy": {"f:numberOfClusters": {}}}}),
+        (
+            SPEC,
+            {
+                "f:spec": {
+                    "f:policy": {"f:numberOfClusters": {}},
+                    "f:resourceSelectors": {'k:{"name":"web"}': {}},
+                }
+            },
+        ),
         (SPEC, {}),
     ],
 )
@@ -59,7 +89,10 @@ def test_object_applied_by_another_manager_is_sent() -> None:
     assert not is_already_applied(SENT, build_applied_object(SPEC, FIELDS), "somebody-else")
 
 
-MEMBER = {"kind": "MemberCluster", "metadata": {"name": "m", "labels": {"tier": "silver", "kind": "edge"}}}
+MEMBER = {
+    "kind": "MemberCluster",
+    "metadata": {"name": "m", "labels": {"tier": "silver", "kind": "edge"}},
+}
 
 
 def build_managed_fields(*owners: tuple[str, dict[str, Any]]) -> dict[str, Any]:
@@ -90,8 +123,15 @@ def test_ignored_labels_of_others_are_not_sent(
 
 
 def test_fields_without_other_owner_in_ignored_block_are_sent() -> None:
-    sent = {"spec": {"policy": {"placementType": "PickN", "numberOfClusters": 3}, "stages": [{"name": "a"}]}}
-    shown = build_managed_fields(("autoscaler", {"f:spec": {"f:policy": {"f:numberOfClusters": {}}, "f:stages": {}}}))
+    sent = {
+        "spec": {
+            "policy": {"placementType": "PickN", "numberOfClusters": 3},
+            "stages": [{"name": "a"}],
+        }
+    }
+    shown = build_managed_fields(
+        ("autoscaler", {"f:spec": {"f:policy": {"f:numberOfClusters": {}}, "f:stages": {}}})
+    )
     left = remove_ignored_fields(sent, shown, [("policy",), ("stage",)], "nexusform")
     assert left == {"spec": {"policy": {"placementType": "PickN"}}}
 
@@ -99,7 +139,9 @@ def test_fields_without_other_owner_in_ignored_block_are_sent() -> None:
 def test_atomic_fields_of_others_are_omitted_completely() -> None:
     sent = {"spec": {"selector": {"matchLabels": {"env": "prod"}}, "name": "a"}}
     shown = build_managed_fields(("kubectl", {"f:spec": {"f:selector": {}}}))
-    assert remove_ignored_fields(sent, shown, [("selector",)], "nexusform") == {"spec": {"name": "a"}}
+    assert remove_ignored_fields(sent, shown, [("selector",)], "nexusform") == {
+        "spec": {"name": "a"}
+    }
 
 
 LABELLED = """
@@ -129,7 +171,9 @@ resource "fleet_member_cluster" "m" {
 """
 
 
-def test_conflict_on_creation_suggests_applicable_fix(hub: Front, run_command: CommandRunner) -> None:
+def test_conflict_on_creation_suggests_applicable_fix(
+    hub: Front, run_command: CommandRunner
+) -> None:
     names = {"apiVersion": "cluster.kubernetes-fleet.io/v1beta1", "kind": "MemberCluster"}
     theirs = [{"key": "gpu", "effect": "NoSchedule"}]
     hub.put({**names, "metadata": {"name": "ams1"}, "spec": {"taints": theirs}}, "kubectl")

@@ -51,7 +51,8 @@ spec:
 """
 PICK = 'placement_type     = "PickN"\nnumber_of_clusters = 1\n'
 APPS = "".join(
-    build_app(name, DEPLOYMENT.format(name=name), PICK + build_preference(10, "of", name)) for name in ("shop", "bank")
+    build_app(name, DEPLOYMENT.format(name=name), PICK + build_preference(10, "of", name))
+    for name in ("shop", "bank")
 )
 
 RULE = """
@@ -72,7 +73,9 @@ resource "nexus_separation_rule" "apart" {
 
 
 @pytest.mark.slow
-def test_broken_rule_sets_the_exit_code(hub: Front, controller: Controller, run_command: CommandRunner) -> None:
+def test_broken_rule_sets_the_exit_code(
+    hub: Front, controller: Controller, run_command: CommandRunner
+) -> None:
     sites = SITE.format(name="lon1", of="shop") + SITE.format(name="par1", of="bank")
     Path("main.nf.hcl").write_text(HEAD + sites + APPS + RULE)
     controller.picks |= {"shop": ["lon1"], "bank": ["par1"]}
@@ -86,7 +89,10 @@ def test_broken_rule_sets_the_exit_code(hub: Front, controller: Controller, run_
     code, said = run_command("reconcile", "-from=hub", "-format=json")
     assert code == 3, said
     document = json.loads(said)
-    assert document["separation_rules"] == [{"address": "nexus_separation_rule.apart", "holds": False}]
-    code, said = run_command("reconcile", "-from=hub")  # The placement is already known, but the rule is still broken.
+    assert document["separation_rules"] == [
+        {"address": "nexus_separation_rule.apart", "holds": False}
+    ]
+    # The placement is already known, but the rule is still broken.
+    code, said = run_command("reconcile", "-from=hub")
     assert code == 3, said
     assert "1 separation rule is broken" in said

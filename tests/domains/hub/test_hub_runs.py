@@ -82,13 +82,22 @@ def test_run_waits_for_approval_and_continues(hub: Front, run_command: CommandRu
     assert request is not None
     names = {name: request[name] for name in ("apiVersion", "kind")}
     at = "2026-11-21T02:08:43Z"
-    approved = {"type": "Approved", "status": "True", "reason": "Reviewed", "message": "", "lastTransitionTime": at}
-    hub.put({**names, "metadata": {"name": REQUEST}, "status": {"conditions": [approved]}}, "somebody")
+    approved = {
+        "type": "Approved",
+        "status": "True",
+        "reason": "Reviewed",
+        "message": "",
+        "lastTransitionTime": at,
+    }
+    hub.put(
+        {**names, "metadata": {"name": REQUEST}, "status": {"conditions": [approved]}}, "somebody"
+    )
     hub.log.clear()
     code, said = run_command("apply", "-resume")
     assert code == 0, said
     assert set(list_snapshots(hub).values()) == {"web-0-snapshot"}
-    assert list_writes(hub) == []  # The run was sent earlier.
+    # The run was sent earlier.
+    assert list_writes(hub) == []
     code, said = run_command("plan", "-detailed-exitcode")
     assert code == 0, said
 
@@ -101,7 +110,8 @@ def test_configured_approval_is_granted_on_request(hub: Front, run_command: Comm
     assert set(list_snapshots(hub).values()) == {"web-0-snapshot"}
     hub.remove(hub.all("ClusterStagedUpdateRun")[0])
     hub.log.clear()
-    code, said = run_command("apply", "-auto-approve")  # An object deleted from the hub remains as a record.
+    # An object deleted from the hub remains as a record.
+    code, said = run_command("apply", "-auto-approve")
     assert code == 0, said
     assert [path for _, path in list_writes(hub) if "updateruns" in path] == []
     assert run_command("destroy", "-auto-approve")[0] == 0
@@ -125,7 +135,9 @@ def test_approval_with_reference_to_its_run_is_granted_meanwhile(
     append_configuration(APPROVAL)
     if saved:
         assert run_command("plan", "-out=x.nfplan")[0] == 0
-    code, said = run_command("apply", "x.nfplan") if saved else run_command("apply", "-auto-approve")
+    code, said = (
+        run_command("apply", "x.nfplan") if saved else run_command("apply", "-auto-approve")
+    )
     assert code == 0, said
     assert f"{REQUEST} is approved" in said
     assert set(list_snapshots(hub).values()) == {"web-0-snapshot"}
@@ -136,8 +148,11 @@ def test_approval_with_reference_to_its_run_is_granted_meanwhile(
 @pytest.mark.usefixtures("hub")
 def test_unrequested_approval_ends_with_its_run(run_command: CommandRunner) -> None:
     write_run()
-    append_configuration(APPROVAL.replace(REQUEST, "first-after-rest").replace('"canary"\n}', '"rest"\n}'))
-    code, said = run_command("apply", "-auto-approve")  # It ends long before its timeout.
+    append_configuration(
+        APPROVAL.replace(REQUEST, "first-after-rest").replace('"canary"\n}', '"rest"\n}')
+    )
+    # It ends long before its timeout.
+    code, said = run_command("apply", "-auto-approve")
     assert (code, "Apply waiting" in said) == (1, True), said
     assert f"waits for a person: {REQUEST} has to be approved" in said
     assert "first does not continue in this apply, and has not requested first-after-rest" in said
@@ -153,7 +168,9 @@ def test_apply_awaiting_approval_is_not_interrupted(run_command: CommandRunner) 
         assert "nterrupted" not in said, said
 
 
-def test_blocked_run_names_the_cluster(hub: Front, controller: Controller, run_command: CommandRunner) -> None:
+def test_blocked_run_names_the_cluster(
+    hub: Front, controller: Controller, run_command: CommandRunner
+) -> None:
     controller.stuck.add("lon1")
     write_run(f'approvals = ["{REQUEST}"]', timeout="2s")
     code, said = run_command("apply", "-auto-approve")
@@ -165,19 +182,29 @@ def test_blocked_run_names_the_cluster(hub: Front, controller: Controller, run_c
     assert set(list_snapshots(hub).values()) == {"web-0-snapshot"}
 
 
-def test_changes_with_switch_to_external_are_validated(hub: Front, run_command: CommandRunner) -> None:
+def test_changes_with_switch_to_external_are_validated(
+    hub: Front, run_command: CommandRunner
+) -> None:
     write_configuration()
     assert run_command("apply", "-auto-approve")[0] == 0
-    names = {"apiVersion": "placement.kubernetes-fleet.io/v1beta1", "kind": "ClusterResourcePlacement"}
+    names = {
+        "apiVersion": "placement.kubernetes-fleet.io/v1beta1",
+        "kind": "ClusterResourcePlacement",
+    }
     spec = {"policy": {"numberOfClusters": 1}}
     hub.put({**names, "metadata": {"name": "web"}, "spec": spec}, "kubectl")
     write_configuration(more=EXTERNAL)
     code, said = run_command("plan")
     assert code == 1
-    assert ".spec.policy.numberOfClusters belongs to kubectl (hub: 1, configuration: 2). An apply would be" in said
+    assert (
+        ".spec.policy.numberOfClusters belongs to kubectl (hub: 1, configuration: 2). An "
+        "apply would be"
+    ) in said
     code, said = run_command("apply", "-auto-approve", "-take-ownership")
     assert code == 0, said
-    assert ".spec.policy.numberOfClusters belongs to kubectl; -take-ownership takes that over" in said
+    assert (
+        ".spec.policy.numberOfClusters belongs to kubectl; -take-ownership takes that over" in said
+    )
     assert run_command("plan", "-detailed-exitcode")[0] == 0
 
 
@@ -187,8 +214,13 @@ def test_eviction_is_sent_once(hub: Front, run_command: CommandRunner) -> None:
     text = Path("main.nf.hcl").read_text()
     append_configuration(EVICTION)
     code, said = run_command("apply", "-auto-approve")
-    assert code in (0, 2), said  # This controller does not evict, and picks replacements by its own rules.
-    evictions = [path for _, path in list_writes(hub) if path.endswith("/clusterresourceplacementevictions/lon1")]
+    # This controller does not evict, and picks replacements by its own rules.
+    assert code in (0, 2), said
+    evictions = [
+        path
+        for _, path in list_writes(hub)
+        if path.endswith("/clusterresourceplacementevictions/lon1")
+    ]
     assert len(evictions) == 1
     assert run_command("plan", "-detailed-exitcode")[0] == 0
     hub.remove(hub.all("ClusterResourcePlacementEviction")[0])
@@ -200,7 +232,9 @@ def test_eviction_is_sent_once(hub: Front, run_command: CommandRunner) -> None:
     assert len(hub.all("ClusterResourceBinding")) == 2
 
 
-def test_evicted_cluster_leaves_predicted_status_before_any_run(hub: Front, run_command: CommandRunner) -> None:
+def test_evicted_cluster_leaves_predicted_status_before_any_run(
+    hub: Front, run_command: CommandRunner
+) -> None:
     write_run(f'approvals = ["{REQUEST}"]')
     assert run_command("apply", "-auto-approve")[0] == 0
     member = next(each for each in hub.all("MemberCluster") if each["metadata"]["name"] == "lon1")
@@ -211,6 +245,13 @@ def test_evicted_cluster_leaves_predicted_status_before_any_run(hub: Front, run_
     assert run_command("plan", "-out=p")[0] == 0
     changes = json.loads(run_command("show", "-json", "p")[1])["resource_changes"]
     after = next(
-        change["change"]["after"] for change in changes if change["type"] == "fleet_cluster_resource_placement"
+        change["change"]["after"]
+        for change in changes
+        if change["type"] == "fleet_cluster_resource_placement"
     )
-    assert sorted(status["cluster_name"] for status in after["placement_statuses"]) == ["", "ams1", "fra1", "par1"]
+    assert sorted(status["cluster_name"] for status in after["placement_statuses"]) == [
+        "",
+        "ams1",
+        "fra1",
+        "par1",
+    ]

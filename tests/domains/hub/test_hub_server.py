@@ -18,8 +18,8 @@ from tests.domains.hub.hub_server import HubServer
 CASES = os.environ.get("NEXUSFORM_HUB_CASES", "")
 APPLY = "application/apply-patch+yaml"
 TOKENS = {401: "nobody-token", 403: "bob-token"}
-# The product creates objects by server-side apply and never replaces them, so our own server does not support these
-# methods.
+# The product creates objects by server-side apply and never replaces them, so our own server does
+# not support these methods.
 NOT_OURS = {"POST", "PUT"}
 # A version too old at recording time never existed on a newly started API server.
 NOT_OF_A_NEW_ONE = "continue token that is too old"
@@ -40,7 +40,9 @@ def recorded_server(bed: Front) -> Front:
     """Return a hub in its state at the start of the story."""
     recorded_server = bed
     for name in ("shop", "cell", "core", "bare"):
-        recorded_server.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}, "setup")
+        recorded_server.put(
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}, "setup"
+        )
     recorded_server.put(build_member("lon1", env="prod", region="uk"), "join")
     two = {"placementType": "PickN", "numberOfClusters": 2}
     one = {"placementType": "PickN", "numberOfClusters": 1}
@@ -73,7 +75,9 @@ def _send_request(
     kind: str = APPLY,
 ) -> tuple[int, Any]:
     words = urlencode({**(query or {}), "#type": "apply" if "apply" in kind else "merge"})
-    return recorded_server.answer(method, f"{path}?{words}", token, json.dumps(body).encode() if body else b"")
+    return recorded_server.answer(
+        method, f"{path}?{words}", token, json.dumps(body).encode() if body else b""
+    )
 
 
 def _summarize_answer(status: int, answer: Any) -> tuple[int, str, list[tuple[str, str]]]:
@@ -81,7 +85,9 @@ def _summarize_answer(status: int, answer: Any) -> tuple[int, str, list[tuple[st
     if status < 400 or not isinstance(answer, dict):
         return status, "", []
     causes = (answer.get("details") or {}).get("causes") or ()
-    told = [(str(c.get("reason")), str(c.get("field"))) for c in causes if c.get("field") != "<nil>"]
+    told = [
+        (str(c.get("reason")), str(c.get("field"))) for c in causes if c.get("field") != "<nil>"
+    ]
     return status, answer.get("reason") or "", sorted(told)
 
 
@@ -102,7 +108,10 @@ def test_each_answer_equals_that_of_a_real_hub(recorded_server: Front) -> None:
         kind = request.get("content_type") or APPLY
         parts = (request["method"], request["path"], request.get("query"), request.get("body"))
         status, answer = _send_request(recorded_server, *parts, token, kind)
-        expected, got = _summarize_answer(event["status"], event["answer"]), _summarize_answer(status, answer)
+        expected, got = (
+            _summarize_answer(event["status"], event["answer"]),
+            _summarize_answer(status, answer),
+        )
         asked += 1
         if expected != got:
             wrong.append((note, expected, got))
@@ -116,7 +125,9 @@ def test_each_webhook_denies_as_on_a_real_hub() -> None:
     hub_webhooks.enable_webhooks(recorded_server)
     recorded_server.powerless = set()
     for name in ("work", "fleet-member-lon1"):
-        recorded_server.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}, "setup")
+        recorded_server.put(
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}, "setup"
+        )
     recorded_server.put(build_member("lon1", env="prod"), "join")
     story = json.loads((Path(CASES) / "webhooks.json").read_text())
     asked, wrong = 0, []
@@ -126,7 +137,10 @@ def test_each_webhook_denies_as_on_a_real_hub() -> None:
             continue
         parts = (request["method"], request["path"], request.get("query"), request.get("body"))
         status, answer = _send_request(recorded_server, *parts, f"{event['user']}-token")
-        expected = (*_summarize_answer(event["status"], event["answer"]), _get_denial(event["status"], event["answer"]))
+        expected = (
+            *_summarize_answer(event["status"], event["answer"]),
+            _get_denial(event["status"], event["answer"]),
+        )
         got = (*_summarize_answer(status, answer), _get_denial(status, answer))
         asked += 1
         if expected != got:

@@ -35,7 +35,9 @@ def write_change(content: str) -> None:
 
 
 @pytest.mark.our_hub_alone
-def test_changes_in_two_snapshots_are_predicted_correctly(hub: Front, run_command: CommandRunner) -> None:
+def test_changes_in_two_snapshots_are_predicted_correctly(
+    hub: Front, run_command: CommandRunner
+) -> None:
     write_change("1")
     assert run_command("apply", "-auto-approve")[0] == 0
     write_change("2")
@@ -58,7 +60,9 @@ def test_snapshot_with_part_of_the_changes_is_not_final(
     take, released = controller._content, threading.Event()
 
     def take_late(server: Front, name: str, spec: Any) -> int:
-        indexes = [int(each["metadata"]["labels"][INDEX]) for each in server.all("ClusterResourceSnapshot")]
+        indexes = [
+            int(each["metadata"]["labels"][INDEX]) for each in server.all("ClusterResourceSnapshot")
+        ]
         return 1 if max(indexes) == 1 and not released.is_set() else take(server, name, spec)
 
     def release_snapshot() -> None:
@@ -86,9 +90,17 @@ def test_excess_snapshots_are_a_wrong_prediction(
 
     def change_as_kubectl(method: str, target: str, token: str, content: bytes) -> tuple[int, Any]:
         response = answer(method, target, token, content)
-        if method == "PATCH" and target.partition("?")[0].endswith("/configmaps/settings") and "dryRun" not in target:
+        if (
+            method == "PATCH"
+            and target.partition("?")[0].endswith("/configmaps/settings")
+            and "dryRun" not in target
+        ):
             hub.answer = answer  # type: ignore[method-assign]
-            names = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "theirs", "namespace": "web"}}
+            names = {
+                "apiVersion": "v1",
+                "kind": "ConfigMap",
+                "metadata": {"name": "theirs", "namespace": "web"},
+            }
             hub.put(names | {"data": {"a": "1"}}, "kubectl")
             hub.act()
         return response

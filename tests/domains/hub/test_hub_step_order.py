@@ -31,7 +31,9 @@ _DEPENDENCY = "\n  depends_on = [fleet_hub_manifest.web]"
 _ON_BOTH = "\n  depends_on = [fleet_hub_manifest.web, fleet_hub_manifest.more]"
 
 
-def _write(text: str = "", *, number: int = 2, content: str = "1", more: str = "", dependency: str = "") -> None:
+def _write(
+    text: str = "", *, number: int = 2, content: str = "1", more: str = "", dependency: str = ""
+) -> None:
     """Write a configuration; `dependency` is the depends_on of its placement."""
     configuration = WEB.format(number=number, content=content, timeout="30m", more=more)
     Path("main.nf.hcl").write_text(configuration.replace(_DEPENDENCY, dependency) + text)
@@ -45,7 +47,9 @@ def _apply_slowly(hub: Front, run_command: CommandRunner, path: str, *followers:
     assert (code, "wrong" in said) == (0, False), said
     done = slow.arrivals.index("done")
     for follower in followers:
-        (first, *_) = (number for number, each in enumerate(slow.arrivals) if each.endswith(follower))
+        (first, *_) = (
+            number for number, each in enumerate(slow.arrivals) if each.endswith(follower)
+        )
         assert first > done, (follower, slow.arrivals)
     assert run_command("plan", "-detailed-exitcode")[0] == 0
     return said
@@ -69,17 +73,25 @@ def test_apply_waits_for_rollout_of_deletion(hub: Front, run_command: CommandRun
     write_configuration()
     code, said = run_command("apply", "-auto-approve")
     assert (code, "2 of 2 predictions correct" in said) == (0, True), said
-    assert said.index("fleet_hub_manifest.more: Destruction") < said.index("fleet_cluster_resource_placement.web: Mod")
-    assert {each["spec"]["resourceSnapshotName"] for each in hub.all("ClusterResourceBinding")} == {"web-1-snapshot"}
+    assert said.index("fleet_hub_manifest.more: Destruction") < said.index(
+        "fleet_cluster_resource_placement.web: Mod"
+    )
+    assert {each["spec"]["resourceSnapshotName"] for each in hub.all("ClusterResourceBinding")} == {
+        "web-1-snapshot"
+    }
 
 
 @pytest.mark.our_hub_alone
-def test_placement_of_other_objects_precedes_deletion_of_old_ones(hub: Front, run_command: CommandRunner) -> None:
+def test_placement_of_other_objects_precedes_deletion_of_old_ones(
+    hub: Front, run_command: CommandRunner
+) -> None:
     other = _MORE.replace('"more"', '"other"').replace("ConfigMap", "Namespace")
     other = other.replace("{name: more, namespace: web}", "{name: other}")
     _write(other, dependency=_DEPENDENCY)
     assert run_command("apply", "-auto-approve")[0] == 0
-    text = WEB.format(number=2, content="1", timeout="30m", more="").replace('name    = "web"', 'name    = "other"')
+    text = WEB.format(number=2, content="1", timeout="30m", more="").replace(
+        'name    = "web"', 'name    = "other"'
+    )
     start = text.index('resource "fleet_hub_manifest"')
     end = text.index('resource "fleet_cluster_resource_placement"')
     kept = other.replace("\n  depends_on = [fleet_hub_manifest.web]", "")
@@ -121,15 +133,21 @@ def test_content_changes_after_a_switch_to_staged_runs(
     assert run_command("apply", "-auto-approve")[0] == 0
     _write(content=content, more=EXTERNAL)
     _apply_slowly(hub, run_command, _PLACEMENT, *followers)
-    assert {each["spec"]["resourceSnapshotName"] for each in hub.all("ClusterResourceBinding")} == {"web-0-snapshot"}
+    assert {each["spec"]["resourceSnapshotName"] for each in hub.all("ClusterResourceBinding")} == {
+        "web-0-snapshot"
+    }
 
 
 @pytest.mark.our_hub_alone
 @pytest.mark.usefixtures("hub")
-def test_external_switch_depending_on_changed_content_is_an_error(run_command: CommandRunner) -> None:
+def test_external_switch_depending_on_changed_content_is_an_error(
+    run_command: CommandRunner,
+) -> None:
     write_configuration()
     assert run_command("apply", "-auto-approve")[0] == 0
     write_configuration(content="2", more=EXTERNAL)
     code, said = run_command("plan")
     assert code == 1, said
-    assert "the hub rolls out changes until the placement is left to staged runs" in " ".join(said.split())
+    assert "the hub rolls out changes until the placement is left to staged runs" in " ".join(
+        said.split()
+    )

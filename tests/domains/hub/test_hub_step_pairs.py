@@ -86,14 +86,25 @@ def _build_configuration(n: int) -> str:
         _PLACEMENT.format(name=name, n=n, strategy=strategy)
         for name, strategy in (("web", "External"), ("api", "RollingUpdate"))
     ]
-    strategy = STRATEGY.format().replace('name = "rest"', f'name = "rest"\n    max_concurrency = {n}')
+    strategy = STRATEGY.format().replace(
+        'name = "rest"', f'name = "rest"\n    max_concurrency = {n}'
+    )
     text = _CONFIG.format(n=n) + "".join(placements) + strategy
     if n == 1:
         return text
     evictions = EVICTION + EVICTION.replace("lon1", "par1")
-    runs = FIRST.format(more='approvals = ["first-after-canary"]') + SECOND.replace("  approvals ", "  # ")
+    runs = FIRST.format(more='approvals = ["first-after-canary"]') + SECOND.replace(
+        "  approvals ", "  # "
+    )
     once = (BUDGET.replace("2", "3") + evictions).replace('"web"', '"api"')
-    return text + OVERRIDE + NAMESPACED_OVERRIDE.replace("NAME", "settings") + runs + _APPROVAL_REQUEST + once
+    return (
+        text
+        + OVERRIDE
+        + NAMESPACED_OVERRIDE.replace("NAME", "settings")
+        + runs
+        + _APPROVAL_REQUEST
+        + once
+    )
 
 
 _RUNS = ("/clusterstagedupdateruns/first", "/clusterstagedupdateruns/second")
@@ -136,7 +147,9 @@ def check_pairs(hub: Front, run_command: CommandRunner, path: str, seconds: floa
     assert (code, "certain predictions" in said) == (0, False), said
     done = slow.arrivals.index("done")
     for follower in FOLLOWERS[path]:
-        (first, *_) = (number for number, each in enumerate(slow.arrivals) if each.endswith(follower))
+        (first, *_) = (
+            number for number, each in enumerate(slow.arrivals) if each.endswith(follower)
+        )
         assert first > done, (path, follower, slow.arrivals)
     names = {
         binding["spec"]["resourceSnapshotName"]
@@ -151,6 +164,8 @@ def check_pairs(hub: Front, run_command: CommandRunner, path: str, seconds: floa
 
 @pytest.mark.our_hub_alone
 @pytest.mark.parametrize("path", select_cases(list(FOLLOWERS)))
-def test_readers_follow_a_slow_write(hub: Front, controller: Controller, run_command: CommandRunner, path: str) -> None:
+def test_readers_follow_a_slow_write(
+    hub: Front, controller: Controller, run_command: CommandRunner, path: str
+) -> None:
     controller.evicts = True
     check_pairs(hub, run_command, path, float(os.environ.get("NEXUSFORM_HUB_DELAY") or 0.5))

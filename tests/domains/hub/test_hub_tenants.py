@@ -40,7 +40,10 @@ resource "fleet_resource_placement" "app" {
 @pytest.mark.our_hub_alone
 def test_namespace_of_others_is_not_missing(hub: Front, run_command: CommandRunner) -> None:
     hub.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}}, "kubectl")
-    names = {"apiVersion": "placement.kubernetes-fleet.io/v1beta1", "kind": "ClusterResourcePlacement"}
+    names = {
+        "apiVersion": "placement.kubernetes-fleet.io/v1beta1",
+        "kind": "ClusterResourcePlacement",
+    }
     selector = {"group": "", "version": "v1", "kind": "Namespace", "name": "team"}
     Path("main.nf.hcl").write_text(_TENANT)
     said = run_command("plan")[1]

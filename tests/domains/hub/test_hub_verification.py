@@ -14,6 +14,8 @@ def _on(*clusters: str) -> dict[str, dict[str, Any]]:
 
 
 def test_wrong_prediction_without_changes_was_certain() -> None:
-    settled = PredictionVerifier(FIGURES, FIGURES).verify_bindings("web", _on("fra1", "par1"), _on("lon1", "par1"))
+    settled = PredictionVerifier(FIGURES, FIGURES).verify_bindings(
+        "web", _on("fra1", "par1"), _on("lon1", "par1")
+    )
     assert {miss.kind for miss in settled.wrong_predictions} == {"rule"}
     assert any(claim.is_certain and not claim.was_correct for claim in settled.predictions)

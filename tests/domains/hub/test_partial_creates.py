@@ -63,6 +63,9 @@ def test_apply_after_denied_object_completes_it(
     crash_scenario.good(denied_directory, "plan", "-detailed-exitcode")
 
 
-@pytest.mark.parametrize("call", select_cases(range(9, 14)))  # The journal's calls around the two objects of the block
-def test_full_disk_between_two_objects_is_recoverable(crash_scenario: CrashScenario, call: int) -> None:
+# The journal's calls around the two objects of the block.
+@pytest.mark.parametrize("call", select_cases(range(9, 14)))
+def test_full_disk_between_two_objects_is_recoverable(
+    crash_scenario: CrashScenario, call: int
+) -> None:
     crash_scenario.break_disk(("ENOSPC", call))

@@ -19,7 +19,11 @@ LABEL = "kubernetes-fleet.io"
 
 
 def _build_objects(snapshot: str, **statuses: str) -> ObservedPlacementObjects:
-    scheduled = {"type": "ClusterResourcePlacementScheduled", "status": "True", "observedGeneration": 1}
+    scheduled = {
+        "type": "ClusterResourcePlacementScheduled",
+        "status": "True",
+        "observedGeneration": 1,
+    }
     placement = {
         "apiVersion": API,
         "kind": "ClusterResourcePlacement",
@@ -37,7 +41,10 @@ def _build_objects(snapshot: str, **statuses: str) -> ObservedPlacementObjects:
     newest = {
         "apiVersion": API,
         "kind": "ClusterResourceSnapshot",
-        "metadata": {"name": "web-1-snapshot", "labels": {**labels, f"{LABEL}/resource-index": "1"}},
+        "metadata": {
+            "name": "web-1-snapshot",
+            "labels": {**labels, f"{LABEL}/resource-index": "1"},
+        },
         "spec": {"selectedResources": []},
     }
     binding = {
@@ -59,7 +66,9 @@ def test_cluster_after_predicted_stop_is_not_awaited() -> None:
     shown = _build_objects("web-0-snapshot")
     waiting = check_placement_progress(shown, {"a": {"resource_snapshot": 1}}, is_external=False)
     assert (waiting.is_done, waiting.message) == (False, "a still has web-0-snapshot")
-    assert check_placement_progress(shown, {"a": {"resource_snapshot": 0}}, is_external=False).is_done
+    assert check_placement_progress(
+        shown, {"a": {"resource_snapshot": 0}}, is_external=False
+    ).is_done
 
 
 def test_predicted_failure_is_not_awaited() -> None:
@@ -68,8 +77,12 @@ def test_predicted_failure_is_not_awaited() -> None:
     waiting = check_placement_progress(shown, foretold["bindings"], is_external=False)
     assert waiting.message == "a: Overridden False, AsTold"
     conditions = [{"type": "Overridden", "status": "False", "reason": "AsTold"}]
-    failing = list_predicted_failures({"placement_statuses": [{"cluster_name": "a", "conditions": conditions}]})
-    ended = check_placement_progress(shown, foretold["bindings"], is_external=False, failing=failing)
+    failing = list_predicted_failures(
+        {"placement_statuses": [{"cluster_name": "a", "conditions": conditions}]}
+    )
+    ended = check_placement_progress(
+        shown, foretold["bindings"], is_external=False, failing=failing
+    )
     assert (ended.is_done, ended.message) == (True, "as predicted, a: Overridden False, AsTold")
 
 
@@ -80,7 +93,10 @@ def test_bindings_with_old_apply_strategy_are_awaited() -> None:
     shown.bindings[0]["spec"]["applyStrategy"] = told
     shown.placement["spec"]["strategy"]["applyStrategy"] = {"type": "ServerSideApply"}
     waiting = check_placement_progress(shown, planned, is_external=False)
-    assert (waiting.is_done, waiting.message) == (False, "a still has the previous instruction to apply")
+    assert (waiting.is_done, waiting.message) == (
+        False,
+        "a still has the previous instruction to apply",
+    )
     told["type"] = "ServerSideApply"
     assert check_placement_progress(shown, planned, is_external=False).is_done
 
@@ -99,24 +115,33 @@ def _set_strict_budget(
     return shown
 
 
-def find_stop_message(shown: ObservedPlacementObjects, outdated: frozenset[str] = frozenset()) -> str:
+def find_stop_message(
+    shown: ObservedPlacementObjects, outdated: frozenset[str] = frozenset()
+) -> str:
     stop = find_blocked_rollout(shown, outdated)
     return stop.message if stop is not None else ""
 
 
 def test_rollout_without_budget_is_blocked() -> None:
     assert find_stop_message(_set_strict_budget(_build_objects("web-0-snapshot", **READY))) == STOPS
-    fewer_than_asked_for = _set_strict_budget(_build_objects("web-0-snapshot", **READY), number=3, max_unavailable=2)
+    fewer_than_asked_for = _set_strict_budget(
+        _build_objects("web-0-snapshot", **READY), number=3, max_unavailable=2
+    )
     assert find_stop_message(fewer_than_asked_for) == STOPS
 
 
 @pytest.mark.parametrize(
     "shown",
     [
-        _set_strict_budget(_build_objects("web-0-snapshot", **READY), max_unavailable=1),  # The budget allows it.
-        _set_strict_budget(_build_objects("web-1-snapshot", **READY)),  # It is complete.
-        _set_strict_budget(_build_objects("web-0-snapshot", **{**READY, "Available": "Unknown"})),  # It is in progress.
-        _set_strict_budget(_build_objects("web-0-snapshot", **{**READY, "Applied": "False", "Available": "False"})),
+        # The budget allows it.
+        _set_strict_budget(_build_objects("web-0-snapshot", **READY), max_unavailable=1),
+        # It is complete.
+        _set_strict_budget(_build_objects("web-1-snapshot", **READY)),
+        # It is in progress.
+        _set_strict_budget(_build_objects("web-0-snapshot", **{**READY, "Available": "Unknown"})),
+        _set_strict_budget(
+            _build_objects("web-0-snapshot", **{**READY, "Applied": "False", "Available": "False"})
+        ),
     ],
 )
 def test_running_or_failing_rollout_is_not_blocked(shown: ObservedPlacementObjects) -> None:
@@ -137,7 +162,11 @@ def test_pending_removal_on_member_is_in_progress() -> None:
 def test_namespace_deletion_blockers_are_reported() -> None:
     remaining = "Some resources are remaining: configmaps. has 1 resource instances"
     conditions = [
-        {"type": "NamespaceDeletionDiscoveryFailure", "status": "False", "message": "all discovered"},
+        {
+            "type": "NamespaceDeletionDiscoveryFailure",
+            "status": "False",
+            "message": "all discovered",
+        },
         {"type": "NamespaceContentRemaining", "status": "True", "message": remaining},
     ]
     assert describe_deletion_blockers({"status": {"conditions": conditions}}) == f"; {remaining}"

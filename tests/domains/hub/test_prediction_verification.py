@@ -26,7 +26,8 @@ FIGURES = {"par1": {"available cpu": "8"}, "lon1": {"available cpu": "4"}}
 def test_predictions_are_certain_with_the_figures_of_the_plan() -> None:
     verifier = PredictionVerifier(FIGURES, FIGURES, open_clusters=dict.fromkeys(FIGURES, 0.5))
     result = verifier.verify_bindings("web", {"par1": BOUND}, {"par1": BOUND})
-    picks = result.predictions[:2]  # The picks of the clusters; the score comes after them.
+    # The picks of the clusters; the score comes after them.
+    picks = result.predictions[:2]
     assert [pick.chance for pick in picks] == [0.5, 0.5]
     assert [(pick.is_certain, pick.was_correct) for pick in picks] == [(True, True), (True, True)]
 
@@ -44,13 +45,21 @@ def test_note_in_state_has_the_first_wrong_predictions_and_changes() -> None:
     figures = {name: {"available cpu": "4"} for name in "abcdefghijklmnop"}
     changed = {name: {"available cpu": "8"} for name in figures}
     predicted, observed = dict.fromkeys("abcdefgh", BOUND), dict.fromkeys("ijklmnop", BOUND)
-    records = PredictionVerifier(figures, changed).verify_bindings("web", predicted, observed).build_note()["misses"]
-    assert [record["cluster"] for record in records] == list("abcdefghijkl")  # 12 of 16
-    assert records[3]["changed"] == [f"{name}: available cpu 4 -> 8" for name in "dab"]  # its own one first
+    records = (
+        PredictionVerifier(figures, changed)
+        .verify_bindings("web", predicted, observed)
+        .build_note()["misses"]
+    )
+    # 12 of 16.
+    assert [record["cluster"] for record in records] == list("abcdefghijkl")
+    # Its own one first.
+    assert records[3]["changed"] == [f"{name}: available cpu 4 -> 8" for name in "dab"]
 
 
 def test_no_prediction_is_certain_with_unknown_figures() -> None:
-    result = PredictionVerifier({}, FIGURES).verify_bindings("web", {"par1": BOUND}, {"par1": BOUND})
+    result = PredictionVerifier({}, FIGURES).verify_bindings(
+        "web", {"par1": BOUND}, {"par1": BOUND}
+    )
     assert not any(prediction.is_certain for prediction in result.predictions)
 
 
@@ -62,10 +71,13 @@ def test_prediction_without_open_decision_does_not_count() -> None:
 
 
 def test_other_content_is_a_wrong_prediction() -> None:
-    result = VerificationResult().add_wrong_content(["par1"], 1, "its resource snapshot 1 differs from the plan in x")
+    result = VerificationResult().add_wrong_content(
+        ["par1"], 1, "its resource snapshot 1 differs from the plan in x"
+    )
     assert [(each.subject, each.was_correct) for each in result.predictions] == [("content", False)]
     assert result.wrong_predictions[0].message == (
-        "par1 was predicted as at resource snapshot 1, but is there with other content: its resource snapshot 1 "
+        "par1 was predicted as at resource snapshot 1, but is there with other content: its "
+        "resource snapshot 1 "
         "differs from the plan in x"
     )
 
@@ -73,12 +85,21 @@ def test_other_content_is_a_wrong_prediction() -> None:
 def test_foreign_objects_on_a_cluster_are_not_compared() -> None:
     names = {"apiVersion": "v1", "kind": "ConfigMap"}
     bodies = [
-        names | {"metadata": {"name": name, "namespace": "web"}, "data": {"a": "1"}} for name in ("ours", "theirs")
+        names | {"metadata": {"name": name, "namespace": "web"}, "data": {"a": "1"}}
+        for name in ("ours", "theirs")
     ]
-    work = {"metadata": {"namespace": "fleet-member-lon1"}, "spec": {"workload": {"manifests": bodies}}}
-    leaving = {"metadata": {"namespace": "fleet-member-lon1", "deletionTimestamp": "2026-11-21T02:08:00Z"}}
+    work = {
+        "metadata": {"namespace": "fleet-member-lon1"},
+        "spec": {"workload": {"manifests": bodies}},
+    }
+    leaving = {
+        "metadata": {"namespace": "fleet-member-lon1", "deletionTimestamp": "2026-11-21T02:08:00Z"}
+    }
     leaving["spec"] = {"workload": {"manifests": [bodies[0] | {"data": {"a": "0"}}]}}
-    manifest, other = build_manifest(dict(bodies[0])), ObjectIdentity("", "ConfigMap", "web", "theirs")
+    manifest, other = (
+        build_manifest(dict(bodies[0])),
+        ObjectIdentity("", "ConfigMap", "web", "theirs"),
+    )
     assert manifest is not None
     for conflicts, wrong in (((other,), []), ((), ["lon1"])):
         rendered = RenderedResources((manifest,), "changed", conflicting_objects=conflicts)
@@ -91,7 +112,13 @@ def build_run(*kinds: str, **clusters: tuple[str, ...]) -> dict[str, Any]:
     entries = [
         {
             "clusterName": name,
-            "conditions": [{"type": "Started", "status": "True", "lastTransitionTime": f"2026-11-21T02:08:{start}Z"}]
+            "conditions": [
+                {
+                    "type": "Started",
+                    "status": "True",
+                    "lastTransitionTime": f"2026-11-21T02:08:{start}Z",
+                }
+            ]
             + [{"type": kind, "status": "True"} for kind in ends],
         }
         for name, (start, *ends) in clusters.items()
@@ -110,11 +137,9 @@ def build_run(*kinds: str, **clusters: tuple[str, ...]) -> dict[str, Any]:
 def test_run_end_and_cluster_order_are_verified() -> None:
     run = build_run("Succeeded", par1=("20", "Succeeded"), lon1=("10", "Succeeded"))
     note = {"stages": [["all", ["lon1", "par1"]]], "ended": True, "done": ["lon1", "par1"]}
-    assert [(each.subject, each.was_correct, each.chance) for each in verify_run("first", note, run)] == [
-        ("run_end", True, 0.5),
-        ("run_order", True, 0.5),
-        ("run_order", True, 0.5),
-    ]
+    assert [
+        (each.subject, each.was_correct, each.chance) for each in verify_run("first", note, run)
+    ] == [("run_end", True, 0.5), ("run_order", True, 0.5), ("run_order", True, 0.5)]
     other = {"stages": [["all", ["par1", "lon1"]]], "ended": True, "done": ["lon1", "par1"]}
     assert [each.text for each in verify_run("first", other, run) if not each.was_correct] == [
         "first: par1: predicted: 1 of 2 in stage all; observed: 2 of 2 in stage all",
@@ -140,7 +165,10 @@ def test_predicted_failure_has_the_predicted_reason() -> None:
         condition = {"type": "Applied", "status": "False", "reason": reason}
         metadata = {"name": "b", "labels": {"kubernetes-fleet.io/parent-CRP": "web"}}
         spec = {"targetCluster": "lon1", "state": "Bound", "resourceSnapshotName": "web-0-snapshot"}
-        names = {"apiVersion": "placement.kubernetes-fleet.io/v1beta1", "kind": "ClusterResourceBinding"}
+        names = {
+            "apiVersion": "placement.kubernetes-fleet.io/v1beta1",
+            "kind": "ClusterResourceBinding",
+        }
         return {**names, "metadata": metadata, "spec": spec, "status": {"conditions": [condition]}}
 
     placement = {
@@ -153,7 +181,9 @@ def test_predicted_failure_has_the_predicted_reason() -> None:
         },
     }
     failed = {"type": "Applied", "status": "False", "reason": "NotAllWorkHaveBeenApplied"}
-    failing = list_predicted_failures({"placement_statuses": [{"cluster_name": "lon1", "conditions": [failed]}]})
+    failing = list_predicted_failures(
+        {"placement_statuses": [{"cluster_name": "lon1", "conditions": [failed]}]}
+    )
     results = [
         check_placement_progress(
             ObservedPlacementObjects(placement, [build_binding(reason)], is_partial=True),

@@ -29,7 +29,9 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def real_hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealHub]:
     hub = RealHub(PROGRAMS, CRDS, tmp_path_factory.mktemp("hub"))
-    hub.join({name: {"env": "prod"} for name in ("ams1", "lon1", "par1")} | {"fra1": {"env": "canary"}})
+    hub.join(
+        {name: {"env": "prod"} for name in ("ams1", "lon1", "par1")} | {"fra1": {"env": "canary"}}
+    )
     yield hub
     hub.close()
 
@@ -39,14 +41,22 @@ def test_apply_matches_plan(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("NF_FLEET_KUBECONFIG", str(real_hub.kubeconfig))
-    for step in ({"number": 2}, {"number": 3}, {"number": 3, "content": "2"}, {"number": 1, "content": "2"}):
+    for step in (
+        {"number": 2},
+        {"number": 3},
+        {"number": 3, "content": "2"},
+        {"number": 1, "content": "2"},
+    ):
         write_configuration(**step)
         code, said = run_command("apply", "-auto-approve")
         assert code == 0, said
         assert "missed" not in said
         code, said = run_command("plan", "-detailed-exitcode")
         assert code == 0, said
-    names = {"apiVersion": "placement.kubernetes-fleet.io/v1beta1", "kind": "ClusterResourcePlacement"}
+    names = {
+        "apiVersion": "placement.kubernetes-fleet.io/v1beta1",
+        "kind": "ClusterResourcePlacement",
+    }
     selector = {"group": "", "version": "v1", "kind": "Namespace", "name": "web"}
     spec = {"resourceSelectors": [selector], "policy": {"numberOfClusters": 4}}
     path = "/apis/placement.kubernetes-fleet.io/v1beta1/clusterresourceplacements/web"
@@ -57,7 +67,10 @@ def test_apply_matches_plan(
     assert run_command("apply", "-auto-approve", "-take-ownership")[0] == 0
     assert run_command("destroy", "-auto-approve")[0] == 0
     for kind in ("clusterresourcebindings", "works"):
-        assert real_hub.call("GET", f"/apis/placement.kubernetes-fleet.io/v1beta1/{kind}")["items"] == []
+        assert (
+            real_hub.call("GET", f"/apis/placement.kubernetes-fleet.io/v1beta1/{kind}")["items"]
+            == []
+        )
 
 
 def test_runs_apply_content_of_their_plan(
@@ -73,7 +86,9 @@ def test_runs_apply_content_of_their_plan(
         assert code == 0, said
         assert run_command("plan", "-detailed-exitcode")[0] == 0
     path = "/apis/placement.kubernetes-fleet.io/v1beta1/clusterresourcebindings"
-    snapshots = {each["spec"]["resourceSnapshotName"] for each in real_hub.call("GET", path)["items"]}
+    snapshots = {
+        each["spec"]["resourceSnapshotName"] for each in real_hub.call("GET", path)["items"]
+    }
     assert snapshots == {"web-1-snapshot"}
     assert run_command("destroy", "-auto-approve")[0] == 0
 
@@ -98,7 +113,10 @@ def use_hub(programs: ApiPrograms, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def list_versions(programs: ApiPrograms) -> dict[str, str]:
     """Return the resource versions of all objects of a fleet, with their content."""
-    paths = [kind.collection for kind in READ_KINDS if kind != MEMBER] + ["/api/v1/configmaps", "/api/v1/namespaces"]
+    paths = [kind.collection for kind in READ_KINDS if kind != MEMBER] + [
+        "/api/v1/configmaps",
+        "/api/v1/namespaces",
+    ]
     bodies = [body for path in paths for body in programs.call("GET", path)["items"]]
     return {body["metadata"]["uid"]: body["metadata"]["resourceVersion"] for body in bodies}
 
@@ -119,11 +137,16 @@ def test_no_command_changes_anything_with_another_hub(
     state = run_command("state", "pull")[1]
     versions = [list_versions(hub) for hub in (real_hub, api_programs)]
     use_hub(api_programs, monkeypatch)
-    uids = [hub.call("GET", "/api/v1/namespaces/kube-system")["metadata"]["uid"] for hub in (real_hub, api_programs)]
+    uids = [
+        hub.call("GET", "/api/v1/namespaces/kube-system")["metadata"]["uid"]
+        for hub in (real_hub, api_programs)
+    ]
     for words in COMMANDS:
         code, said = run_command(*words)
         assert code == 1, (words, said)
-        assert f"namespace kube-system has the uid {uids[0]} on {real_hub.url} in the state" in said, (words, said)
+        assert (
+            f"namespace kube-system has the uid {uids[0]} on {real_hub.url} in the state" in said
+        ), (words, said)
         assert f"-allow-other-hub={uids[1]}" in said, (words, said)
     assert [list_versions(hub) for hub in (real_hub, api_programs)] == versions
     assert run_command("state", "pull")[1] == state

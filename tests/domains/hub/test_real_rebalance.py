@@ -30,7 +30,10 @@ from tests.nightly.live_cluster import start_cluster
 from tests.planning.harness import plan
 
 NEEDED = ("etcd", "kube-apiserver", "kube-controller-manager", "hubagent")
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(find_obstacle(*NEEDED)), reason=find_obstacle(*NEEDED) or "-")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(bool(find_obstacle(*NEEDED)), reason=find_obstacle(*NEEDED) or "-"),
+]
 BINDINGS = "/apis/placement.kubernetes-fleet.io/v1beta1/clusterresourcebindings"
 TWO = ONE.replace("= 1", "= 2")
 MEMBERS = ("west", "east", "south")
@@ -78,7 +81,9 @@ def list_available(hub: RealHub, placement: str) -> set[str]:
     for body in hub.call("GET", BINDINGS).get("items") or ():
         is_owned = body["metadata"]["labels"].get("kubernetes-fleet.io/parent-CRP") == placement
         conditions = (body.get("status") or {}).get("conditions") or ()
-        is_available = any(item["type"] == "Available" and item["status"] == "True" for item in conditions)
+        is_available = any(
+            item["type"] == "Available" and item["status"] == "True" for item in conditions
+        )
         if is_owned and is_available and not body["metadata"].get("deletionTimestamp"):
             clusters.add(body["spec"]["targetCluster"])
     return clusters
@@ -103,14 +108,18 @@ def observe_minimum(read: Callable[[], int], run: Callable[[], None]) -> int:
 
 
 @run_at_eighth(0)
-def test_rebalancing_ends_as_predicted_within_budget(real_hub: RealHub, run_command: CommandRunner) -> None:
+def test_rebalancing_ends_as_predicted_within_budget(
+    real_hub: RealHub, run_command: CommandRunner
+) -> None:
     write_configuration(orders=TWO, payments=FIXED)
     code, said = run_command("apply", "-auto-approve")
     assert code == 0, said
     before = list_available(real_hub, "orders")
     source = "west" if "west" in before else min(before)
     path = Path("main.nf.hcl")
-    path.write_text(path.read_text().replace('cluster_names  = ["west"]', f'cluster_names  = ["{source}"]'))
+    path.write_text(
+        path.read_text().replace('cluster_names  = ["west"]', f'cluster_names  = ["{source}"]')
+    )
     assert run_command("apply", "-auto-approve")[0] == 0
     set_replicas("payments", 4)
     report = "-report=json:answer.json"
@@ -153,7 +162,9 @@ def wait_for_ready(hub: RealHub, pods: MemberPods, **expected: int) -> None:
 
 
 @run_at_eighth(6)
-@pytest.mark.skipif(bool(find_obstacle("kube-scheduler")), reason=find_obstacle("kube-scheduler") or "-")
+@pytest.mark.skipif(
+    bool(find_obstacle("kube-scheduler")), reason=find_obstacle("kube-scheduler") or "-"
+)
 def test_two_evictions_in_order_keep_the_ready_replicas(
     real_hub: RealHub, pods: MemberPods, run_command: CommandRunner
 ) -> None:
@@ -163,11 +174,15 @@ def test_two_evictions_in_order_keep_the_ready_replicas(
     before = {name: list_available(real_hub, name) for name in ("orders", "records")}
     source = min(before["orders"] & before["records"])
     path = Path("main.nf.hcl")
-    path.write_text(path.read_text().replace('cluster_names  = ["west"]', f'cluster_names  = ["{source}"]'))
+    path.write_text(
+        path.read_text().replace('cluster_names  = ["west"]', f'cluster_names  = ["{source}"]')
+    )
     assert run_command("apply", "-auto-approve")[0] == 0
     wait_for_ready(real_hub, pods, orders=2, records=2, payments=1)
     set_replicas("payments", 4)
-    code, said = run_command("simulate", "rebalance", "-report=json:answer.json", "-generate-config-out=moves.nf.hcl")
+    code, said = run_command(
+        "simulate", "rebalance", "-report=json:answer.json", "-generate-config-out=moves.nf.hcl"
+    )
     assert code == 0, said
     moves = json.loads(Path("answer.json").read_text())["evictions"]
     assert [move["cluster"] for move in moves] == [source, source]
@@ -178,7 +193,12 @@ def test_two_evictions_in_order_keep_the_ready_replicas(
         assert (code, "was not executed" in said) == (0, False), said
 
     # One ready pod per cluster, and each budget needs one cluster.
-    assert observe_minimum(lambda: min(pods.count_ready("orders"), pods.count_ready("records")), carry_out) >= 1
+    assert (
+        observe_minimum(
+            lambda: min(pods.count_ready("orders"), pods.count_ready("records")), carry_out
+        )
+        >= 1
+    )
     for move in moves:
         name = move["placement"].partition(".")[2]
         assert list_available(real_hub, name) == before[name] - {source} | set(move["targets"])

@@ -14,7 +14,9 @@ from tests.domains.hub.running_hub import PROGRAMS_OF_A_HUB, RunningHub, start_r
 from tests.domains.hub.test_hub_step_pairs import FOLLOWERS, check_pairs
 
 DELAY = float(os.environ.get("NEXUSFORM_HUB_DELAY") or 0)
-_REASON = find_obstacle(*PROGRAMS_OF_A_HUB) or ("" if DELAY else "NEXUSFORM_HUB_DELAY is not set (.ci/nightly sets it)")
+_REASON = find_obstacle(*PROGRAMS_OF_A_HUB) or (
+    "" if DELAY else "NEXUSFORM_HUB_DELAY is not set (.ci/nightly sets it)"
+)
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(_REASON), reason=_REASON or "-")]
 
 
@@ -26,13 +28,18 @@ def running_hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningHub
 
 @pytest.mark.parametrize("path", FOLLOWERS)
 def test_readers_follow_a_slow_write(
-    running_hub: RunningHub, run_command: CommandRunner, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    running_hub: RunningHub,
+    run_command: CommandRunner,
+    path: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("NF_FLEET_KUBECONFIG", str(running_hub.kubeconfig(tmp_path)))
     try:
         check_pairs(running_hub, run_command, path, DELAY)
     finally:
-        run_command("state", "rm", "fleet_member_cluster.fra1")  # The next case needs it.
+        # The next case needs it.
+        run_command("state", "rm", "fleet_member_cluster.fra1")
         code, said = run_command("destroy", "-auto-approve")
     assert code == 0, said

@@ -25,8 +25,8 @@ from nexusform.domains.hub.providers.rollout_progress import (
 
 CASES = os.environ.get("NEXUSFORM_HUB_CASES", "")
 Body = dict[str, Any]
-# Stories with a finished rollout for each generation. Of the second one only changes are recorded, so only the
-# partial check is possible.
+# Stories with a finished rollout for each generation. Of the second one only changes are recorded,
+# so only the partial check is possible.
 STORIES = [("create-scale-policy", False), ("create-scale-policy", True), ("content-change", True)]
 PLACEMENT = "shop"
 MADE = ("ClusterResourceBinding", "ClusterSchedulingPolicySnapshot", "ClusterResourceSnapshot")
@@ -49,7 +49,9 @@ def list_observed_states(events: list[Body], name: str) -> Iterator[ObservedPlac
 
 def _observe(objects: Mapping[tuple[str, str, str], Body], name: str) -> ObservedPlacementObjects:
     placement = objects["ClusterResourcePlacement", "", name]
-    mine = [b for b in objects.values() if (b["metadata"].get("labels") or {}).get(PARENT_LABEL) == name]
+    mine = [
+        b for b in objects.values() if (b["metadata"].get("labels") or {}).get(PARENT_LABEL) == name
+    ]
     bindings, policies, snapshots = ([b for b in mine if b["kind"] == kind] for kind in MADE)
     return ObservedPlacementObjects(placement, bindings, policies, snapshots)
 

@@ -34,7 +34,9 @@ THINNED = (
     "rollout-with-failing-members",
     "snapshot-pruning",
 )
-pytestmark = pytest.mark.skipif(not CASES, reason="NEXUSFORM_HUB_CASES names no recordings of a running hub")
+pytestmark = pytest.mark.skipif(
+    not CASES, reason="NEXUSFORM_HUB_CASES names no recordings of a running hub"
+)
 
 
 def replay_story(bed: Front, events: list[Any]) -> tuple[Any, Any]:
@@ -50,7 +52,9 @@ def replay_story(bed: Front, events: list[Any]) -> tuple[Any, Any]:
 
 @pytest.mark.parametrize("name", STORIES)
 def test_replayed_story_has_recorded_events(bed: Front, name: str) -> None:
-    came, expected = replay_story(bed, json.loads((Path(CASES) / f"{name}.json").read_text())["events"])
+    came, expected = replay_story(
+        bed, json.loads((Path(CASES) / f"{name}.json").read_text())["events"]
+    )
     for key, seen in expected.items():
         for number, (one, other) in enumerate(zip(came.get(key, []), seen, strict=False)):
             assert one == other, (key, number)
@@ -65,4 +69,6 @@ def test_remaining_steps_of_shortened_story_run_in_order(bed: Front, name: str) 
     for key, seen in expected.items():
         assert story.find_missing_events(came.get(key, []), seen) == [], key
         assert came[key][-1].reduce_to_sparse() == seen[-1].reduce_to_sparse(), key
-        assert [e.event for e in came[key]].count("DELETED") == [e.event for e in seen].count("DELETED"), key
+        assert [e.event for e in came[key]].count("DELETED") == [e.event for e in seen].count(
+            "DELETED"
+        ), key

@@ -23,7 +23,11 @@ def recreate_placement(hub: Front) -> dict[str, Any]:
     """Delete and re-create the placement web as another manager."""
     placement = hub.get("ClusterResourcePlacement", "web")
     assert placement is not None
-    names = {"apiVersion": placement["apiVersion"], "kind": placement["kind"], "metadata": {"name": "web"}}
+    names = {
+        "apiVersion": placement["apiVersion"],
+        "kind": placement["kind"],
+        "metadata": {"name": "web"},
+    }
     hub.remove(placement)
     hub.act()
     again = hub.put({**names, "spec": json.loads(json.dumps(placement["spec"]))}, "kubectl-create")
@@ -31,7 +35,9 @@ def recreate_placement(hub: Front) -> dict[str, Any]:
     return again
 
 
-def test_object_recreated_by_others_is_not_overwritten(hub: Front, run_command: CommandRunner) -> None:
+def test_object_recreated_by_others_is_not_overwritten(
+    hub: Front, run_command: CommandRunner
+) -> None:
     write_configuration()
     assert run_command("apply", "-auto-approve")[0] == 0
     again = recreate_placement(hub)
@@ -40,7 +46,8 @@ def test_object_recreated_by_others_is_not_overwritten(hub: Front, run_command: 
     assert code == 1
     made_at = again["metadata"]["creationTimestamp"]
     assert (
-        f"{ADDRESS}: the ClusterResourcePlacement web that nexusform made is gone; the one on the hub was "
+        f"{ADDRESS}: the ClusterResourcePlacement web that nexusform made is gone; the one on the "
+        "hub was "
         f"made at {made_at} by kubectl-create. It is not ours." in said
     )
     assert said.count("kubectl-create") == 1
@@ -50,7 +57,9 @@ def test_object_recreated_by_others_is_not_overwritten(hub: Front, run_command: 
     assert list_writes(hub) == []
 
 
-def test_object_recreated_by_others_is_imported_as_suggested(hub: Front, run_command: CommandRunner) -> None:
+def test_object_recreated_by_others_is_imported_as_suggested(
+    hub: Front, run_command: CommandRunner
+) -> None:
     write_configuration()
     run_command("apply", "-auto-approve")
     again = recreate_placement(hub)
@@ -68,7 +77,9 @@ def test_object_recreated_by_others_is_imported_as_suggested(hub: Front, run_com
     assert placement["metadata"]["uid"] == again["metadata"]["uid"]
 
 
-def test_take_ownership_overwrites_recreated_placement(hub: Front, run_command: CommandRunner) -> None:
+def test_take_ownership_overwrites_recreated_placement(
+    hub: Front, run_command: CommandRunner
+) -> None:
     write_configuration()
     run_command("apply", "-auto-approve")
     again = recreate_placement(hub)
@@ -82,7 +93,9 @@ def test_take_ownership_overwrites_recreated_placement(hub: Front, run_command: 
     assert (code, "made-anew" in said) == (0, False), said
 
 
-def test_saved_plan_does_not_overwrite_recreated_placement(hub: Front, run_command: CommandRunner) -> None:
+def test_saved_plan_does_not_overwrite_recreated_placement(
+    hub: Front, run_command: CommandRunner
+) -> None:
     write_configuration()
     run_command("apply", "-auto-approve")
     write_configuration(number=3)
@@ -90,7 +103,10 @@ def test_saved_plan_does_not_overwrite_recreated_placement(hub: Front, run_comma
     recreate_placement(hub)
     hub.log.clear()
     code, said = run_command("apply", "x.nfplan")
-    assert (code, "was deleted and re-created by another manager since the plan" in said) == (1, True), said
+    assert (code, "was deleted and re-created by another manager since the plan" in said) == (
+        1,
+        True,
+    ), said
     assert list_writes(hub) == []
 
 
@@ -106,13 +122,19 @@ def recreate_settings(hub: Front, value: str) -> dict[str, Any]:
     """Delete and re-create the ConfigMap of the manifest as another manager."""
     settings = hub.get("ConfigMap", "settings", "web")
     assert settings is not None
-    names = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings", "namespace": "web"}}
+    names = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "settings", "namespace": "web"},
+    }
     hub.remove(settings)
     hub.act()
     return hub.put({**names, "data": {"a": value}}, "kubectl-create")
 
 
-def test_recreated_manifest_object_is_not_overwritten_or_deleted(hub: Front, run_command: CommandRunner) -> None:
+def test_recreated_manifest_object_is_not_overwritten_or_deleted(
+    hub: Front, run_command: CommandRunner
+) -> None:
     write_configuration()
     assert run_command("apply", "-auto-approve")[0] == 0
     assert run_command("plan", "-detailed-exitcode")[0] == 0
@@ -123,13 +145,18 @@ def test_recreated_manifest_object_is_not_overwritten_or_deleted(hub: Front, run
     assert "or overwrite it: nexusform apply -take-ownership." in said
     hub.log.clear()
     code, said = run_command("destroy", "-auto-approve")
-    assert (code, "fleet_hub_manifest.web: ConfigMap web/settings was re-created on the hub" in said) == (0, True)
+    assert (
+        code,
+        "fleet_hub_manifest.web: ConfigMap web/settings was re-created on the hub" in said,
+    ) == (0, True)
     assert [path for _, path in list_writes(hub) if "configmaps" in path] == []
     settings = hub.get("ConfigMap", "settings", "web")
     assert settings is None or settings["metadata"]["uid"] == again["metadata"]["uid"]
 
 
-def test_take_ownership_overwrites_recreated_manifest_object(hub: Front, run_command: CommandRunner) -> None:
+def test_take_ownership_overwrites_recreated_manifest_object(
+    hub: Front, run_command: CommandRunner
+) -> None:
     write_configuration()
     run_command("apply", "-auto-approve")
     again = recreate_settings(hub, "2")
@@ -142,7 +169,9 @@ def test_take_ownership_overwrites_recreated_manifest_object(hub: Front, run_com
     assert (code, "made-anew" in said) == (0, False), said
 
 
-def test_saved_plan_does_not_delete_recreated_object(hub: Front, run_command: CommandRunner) -> None:
+def test_saved_plan_does_not_delete_recreated_object(
+    hub: Front, run_command: CommandRunner
+) -> None:
     write_configuration()
     run_command("apply", "-auto-approve")
     text = Path("main.nf.hcl").read_text()
@@ -158,7 +187,9 @@ def test_saved_plan_does_not_delete_recreated_object(hub: Front, run_command: Co
     assert settings["metadata"]["uid"] == again["metadata"]["uid"]
 
 
-def test_read_only_provider_accepts_recreated_objects(hub: Front, run_command: CommandRunner) -> None:
+def test_read_only_provider_accepts_recreated_objects(
+    hub: Front, run_command: CommandRunner
+) -> None:
     write_configuration()
     run_command("apply", "-auto-approve")
     text = Path("main.nf.hcl").read_text()

@@ -13,7 +13,13 @@ from typing import Any
 
 import pytest
 
-from nexusform.domains.hub.api.hub_client import ClientClock, HubClient, HubLocation, HubProblem, _is_kubernetes_object
+from nexusform.domains.hub.api.hub_client import (
+    ClientClock,
+    HubClient,
+    HubLocation,
+    HubProblem,
+    _is_kubernetes_object,
+)
 from nexusform.network.api_client import describe_connection_error
 from tests.certificates import create_certificate
 
@@ -136,7 +142,10 @@ def test_untrusted_or_missing_certificates_are_described(tmp_path: Path) -> None
     ("cause", "words"),
     [
         (socket.gaierror(socket.EAI_NONAME, "Name or service not known"), "its name is not known"),
-        (socket.gaierror(socket.EAI_AGAIN, "Temporary failure"), "its name cannot be looked up now"),
+        (
+            socket.gaierror(socket.EAI_AGAIN, "Temporary failure"),
+            "its name cannot be looked up now",
+        ),
         (OSError(113, "No route to host"), "No route to host"),
         (ssl.SSLError(1, "[SSL: BAD_LENGTH] bad length (_ssl.c:2580)"), "TLS failed: bad length"),
     ],
@@ -150,7 +159,10 @@ def test_system_error_is_described_without_its_number(cause: OSError, words: str
 
 
 def test_other_errors_keep_their_message() -> None:
-    assert describe_connection_error(RuntimeError("The plug-in gives no token.\nmore")) == "The plug-in gives no token"
+    assert (
+        describe_connection_error(RuntimeError("The plug-in gives no token.\nmore"))
+        == "The plug-in gives no token"
+    )
 
 
 def test_hub_without_listener_refuses_the_connection(tmp_path: Path) -> None:
@@ -158,7 +170,10 @@ def test_hub_without_listener_refuses_the_connection(tmp_path: Path) -> None:
         url = f"http://127.0.0.1:{closed.getsockname()[1]}"
     (tmp_path / "kubeconfig").write_text(KUBECONFIG.format(url=url))
     times = iter(range(0, 1000, 100))
-    hub = HubClient(HubLocation(str(tmp_path / "kubeconfig")), ClientClock(lambda _: None, lambda: float(next(times))))
+    hub = HubClient(
+        HubLocation(str(tmp_path / "kubeconfig")),
+        ClientClock(lambda _: None, lambda: float(next(times))),
+    )
     with pytest.raises(HubProblem) as raised:
         hub.get("/version")
     hub.close()
@@ -181,9 +196,12 @@ def test_retries_are_reported_until_end_of_step(tmp_path: Path) -> None:
     with hub.limit_retries(20, messages.append), pytest.raises(HubProblem):
         hub.get("/version")
     hub.close()
-    assert 10 < now <= 20  # It is less than the 90 s of a plan.
+    # It is less than the 90 s of a plan.
+    assert 10 < now <= 20
     (message,) = messages
-    assert message.startswith(f"{url} cannot be reached: the connection was refused; retried until ")
+    assert message.startswith(
+        f"{url} cannot be reached: the connection was refused; retried until "
+    )
 
 
 @pytest.mark.parametrize(

@@ -5,11 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from nexusform.domains.openstack.scheduling.nova_profile import build_nova_settings
-from nexusform.domains.openstack.scheduling.recorded_case_prediction import build_hosts_without_servers
+from nexusform.domains.openstack.scheduling.recorded_case_prediction import (
+    build_hosts_without_servers,
+)
 
 
 def _build_host(pinned: str) -> dict[str, Any]:
-    cell = {"id": 0, "memory_mib": 65536, "used_memory_mib": 2048, "used_vcpus": 0, "dedicated": "0-7"}
+    cell = {
+        "id": 0,
+        "memory_mib": 65536,
+        "used_memory_mib": 2048,
+        "used_vcpus": 0,
+        "dedicated": "0-7",
+    }
     cell |= {"pinned": pinned, "siblings": [str(cpu) for cpu in range(8)], "pages": []}
     return {"availability_zone": "nova", "resources": {}, "has_details": True, "numa_cells": [cell]}
 
@@ -31,4 +39,7 @@ def test_cells_are_used_only_by_recorded_servers_of_their_host() -> None:
     }
     hosts = build_hosts_without_servers(source, build_nova_settings({}), {"server 1", "server 4"})
     cells = {name: host["numa_cells"][0] for name, host in hosts.items()}
-    assert [(cells[name]["pinned"], cells[name]["used_memory_mib"]) for name in "ab"] == [("0,1", 1024), ("2,3", 1024)]
+    assert [(cells[name]["pinned"], cells[name]["used_memory_mib"]) for name in "ab"] == [
+        ("0,1", 1024),
+        ("2,3", 1024),
+    ]

@@ -39,7 +39,8 @@ from nexusform.scheduling.racks.vms import Demand, Placement, PlacementConstrain
 
 NOVA = shutil.which(os.environ.get("NEXUSFORM_NOVA", ""))
 MISSING = (
-    "Nova is not installed (pip install nova==34.0.0 openstack-placement==16.0.0 into an environment of its own, "
+    "Nova is not installed (pip install nova==34.0.0 openstack-placement==16.0.0 into an "
+    "environment of its own, "
     "NEXUSFORM_NOVA=its python)"
 )
 SITES = int(os.environ.get("NEXUSFORM_NOVA_SITES", "6"))
@@ -50,7 +51,12 @@ AGGREGATES = "AggregateInstanceExtraSpecsFilter"
 DETAILS = ["NUMATopologyFilter", "PciPassthroughFilter"]
 ALIASES = {
     "nic": {"vendor_id": "8086", "product_id": "154c", "device_type": "type-VF"},
-    "gpu": {"vendor_id": "10de", "product_id": "1eb8", "device_type": "type-PCI", "numa_policy": "required"},
+    "gpu": {
+        "vendor_id": "10de",
+        "product_id": "1eb8",
+        "device_type": "type-PCI",
+        "numa_policy": "required",
+    },
     "fpga": {"vendor_id": "10ee", "product_id": "5000", "numa_policy": "preferred"},
     "dpu": {"vendor_id": "15b3", "product_id": "a2d6", "numa_policy": "socket"},
 }
@@ -62,7 +68,9 @@ IMAGES: tuple[dict[str, str], ...] = (
 KVM, QEMU, ARM = ["x86_64", "kvm", "hvm"], ["x86_64", "qemu", "hvm"], ["aarch64", "kvm", "hvm"]
 
 
-def build_resource(draw: Random, total: int, ratios: tuple[float, ...], reserved: tuple[int, ...]) -> dict[str, Any]:
+def build_resource(
+    draw: Random, total: int, ratios: tuple[float, ...], reserved: tuple[int, ...]
+) -> dict[str, Any]:
     return {
         "total": total,
         "reserved": draw.choice(reserved),
@@ -78,7 +86,10 @@ def build_site(seed: int) -> dict[str, Any]:
     draw = Random(seed)
     sizes = [(16, 65536, 500), (32, 131072, 1000), (48, 196608, 2000)][: draw.randint(1, 3)]
     hosts = {}
-    gold = {"tier": "gold", **draw.choice(({}, {}, {"cpu_weight_multiplier": "3.0"}, {"ram_weight_multiplier": "-2"}))}
+    gold = {
+        "tier": "gold",
+        **draw.choice(({}, {}, {"cpu_weight_multiplier": "3.0"}, {"ram_weight_multiplier": "-2"})),
+    }
     for number in range(draw.randint(3, 14)):
         vcpus, memory, disk = draw.choice(sizes)
         hosts[f"compute{number:02d}"] = {
@@ -86,12 +97,16 @@ def build_site(seed: int) -> dict[str, Any]:
             "resources": {
                 "VCPU": build_resource(draw, vcpus, (1.0, 4.0) if seed % 3 else (4.0,), (0, 2))
                 | {"max_unit": draw.choice((vcpus, vcpus, vcpus, 4))},
-                "MEMORY_MB": build_resource(draw, memory, (1.0, 1.5) if seed % 3 else (1.0,), (512,)),
+                "MEMORY_MB": build_resource(
+                    draw, memory, (1.0, 1.5) if seed % 3 else (1.0,), (512,)
+                ),
                 "DISK_GB": build_resource(draw, disk, (1.0,), (0,))
                 | draw.choice(({}, {}, {"min_unit": 10}, {"step_size": 10})),
             },
             "traits": ["CUSTOM_SSD"] if draw.random() < 0.6 else [],
-            "aggregates": draw.choice(({}, {}, {"fast": gold}, {"fast": gold}, {"fast": gold, "slow": {}})),
+            "aggregates": draw.choice(
+                ({}, {}, {"fast": gold}, {"fast": gold}, {"fast": gold, "slow": {}})
+            ),
             "hypervisor_version": draw.choice((6002000, 8000000)) if seed % 4 == 0 else 8000000,
             "unschedulable_reason": draw.choice(
                 ("", "", "", "", "its compute service is disabled", "its compute service is down")
@@ -111,31 +126,54 @@ def build_site(seed: int) -> dict[str, Any]:
             "disk_gib": draw.choice((0, 5, 20, 40)),
             "properties": properties,
         }
-    settings: dict[str, Any] = {"enabled_filters": [*DEFAULT_FILTERS, *([AGGREGATES] if draw.random() < 0.5 else [])]}
+    settings: dict[str, Any] = {
+        "enabled_filters": [*DEFAULT_FILTERS, *([AGGREGATES] if draw.random() < 0.5 else [])]
+    }
     if draw.random() < 0.4:
-        names = draw.sample(("cpu", "ram", "disk", "io_ops", "num_instances", "soft_anti_affinity"), 2)
+        names = draw.sample(
+            ("cpu", "ram", "disk", "io_ops", "num_instances", "soft_anti_affinity"), 2
+        )
         multipliers = {name: draw.choice((-1.0, 0.0, 2.0, 10.0)) for name in names}
         settings["weight_multipliers"] = {
-            name: abs(value) if name.startswith("soft") else value for name, value in multipliers.items()
+            name: abs(value) if name.startswith("soft") else value
+            for name, value in multipliers.items()
         }
     if draw.random() < 0.2:
         settings["host_subset_size"] = draw.choice((2, 3))
     servers = {}
     for number in range(draw.randint(0, 2 * len(hosts))):
-        size = {"vcpus": draw.choice((1, 2)), "memory_mib": draw.choice((512, 2048)), "disk_gib": draw.choice((0, 10))}
+        size = {
+            "vcpus": draw.choice((1, 2)),
+            "memory_mib": draw.choice((512, 2048)),
+            "disk_gib": draw.choice((0, 10)),
+        }
         servers[f"s{number}"] = {"host": draw.choice(sorted(hosts)), **size}
     groups = [
-        {"name": f"g{number}", "policy": policy, "max": draw.choice((1, 1, 2)) if policy == "anti-affinity" else 1}
+        {
+            "name": f"g{number}",
+            "policy": policy,
+            "max": draw.choice((1, 1, 2)) if policy == "anti-affinity" else 1,
+        }
         for number, policy in enumerate(
             draw.sample(("anti-affinity", "affinity", "soft-anti-affinity", "soft-affinity"), 2)
         )
     ]
     zones: tuple[dict[str, list[str]], ...] = ({}, {}, {}, {}, {}, {}, {"zones": ["az0"]})
     requests = [
-        {"flavor": draw.choice(sorted(flavors)), "group": draw.choice([None, *groups]), **draw.choice(zones)}
+        {
+            "flavor": draw.choice(sorted(flavors)),
+            "group": draw.choice([None, *groups]),
+            **draw.choice(zones),
+        }
         for _ in range(draw.randint(4, 24))
     ]
-    site = {"hosts": hosts, "flavors": flavors, "servers": servers, "settings": settings, "requests": requests}
+    site = {
+        "hosts": hosts,
+        "flavors": flavors,
+        "servers": servers,
+        "settings": settings,
+        "requests": requests,
+    }
     if seed % 5 > 1:
         add_details(site, draw)
     return site
@@ -144,7 +182,10 @@ def build_site(seed: int) -> dict[str, Any]:
 def add_details(site: dict[str, Any], draw: Random) -> None:
     """Add NUMA cells, PCI devices and supported instances to the hosts, and flavors, images and servers for them."""
     for host in site["hosts"].values():
-        host |= {"has_details": True, "supported_instances": draw.choice(([KVM], [KVM, QEMU], [ARM], []))}
+        host |= {
+            "has_details": True,
+            "supported_instances": draw.choice(([KVM], [KVM, QEMU], [ARM], [])),
+        }
         if draw.random() < 0.9:
             add_cells(host, draw)
         host["device_pools"] = [
@@ -153,12 +194,16 @@ def add_details(site: dict[str, Any], draw: Random) -> None:
                 "numa_node": draw.choice((0, 1, None)),
                 "properties": {
                     **{key: alias[key] for key in ("vendor_id", "product_id")},
-                    "dev_type": draw.choice((alias.get("device_type", "type-PCI"), "type-PCI", "type-PF")),
+                    "dev_type": draw.choice(
+                        (alias.get("device_type", "type-PCI"), "type-PCI", "type-PF")
+                    ),
                     "address": f"0000:{number:02x}:00.0",
                     **({"physical_network": "n"} if draw.random() < 0.3 else {}),
                 },
             }
-            for number, alias in enumerate(draw.choices(list(ALIASES.values()), k=draw.randint(0, 4)))
+            for number, alias in enumerate(
+                draw.choices(list(ALIASES.values()), k=draw.randint(0, 4))
+            )
         ]
     for server in site["servers"].values():
         resources = site["hosts"][server["host"]]["resources"]
@@ -180,7 +225,10 @@ def draw_image(flavor: dict[str, Any], draw: Random) -> dict[str, str]:
         (
             {"hw_numa_nodes": draw.choice("12")},
             {"hw_cpu_policy": draw.choice(("dedicated", "shared", "mixed"))},
-            {"hw_cpu_policy": "dedicated", "hw_cpu_thread_policy": draw.choice(("prefer", "require", "isolate"))},
+            {
+                "hw_cpu_policy": "dedicated",
+                "hw_cpu_thread_policy": draw.choice(("prefer", "require", "isolate")),
+            },
             {"hw_mem_page_size": draw.choice(("2048", "small"))},
             {"hw_numa_nodes": "2", **draw_cells(flavor, "hw_", draw)},
             {"hw_pci_numa_affinity_policy": draw.choice(("required", "preferred", "socket"))},
@@ -215,12 +263,18 @@ def add_cells(host: dict[str, Any], draw: Random) -> None:
         split = {"shared": 0, "old": 0, "dedicated": len(cores), "both": len(cores) // 2}[style]
         dedicated = [cpu for core in cores[:split] for cpu in core]
         shared = [cpu for core in cores[split:] for cpu in core]
-        pinned = [cpu for cpu in (dedicated or shared) if draw.random() < 0.2] if style in ("dedicated", "both") else []
+        pinned = (
+            [cpu for cpu in (dedicated or shared) if draw.random() < 0.2]
+            if style in ("dedicated", "both")
+            else []
+        )
         huge = draw.choice((0, memory // 2048 // 2))
         pages = [{"size_kib": 4, "total": (memory - huge * 2) * 256}]
         if huge:
             used = draw.choice((0, huge // 2))
-            pages.append({"size_kib": 2048, "total": huge, "used": used, "reserved": draw.choice((0, 64))})
+            pages.append(
+                {"size_kib": 2048, "total": huge, "used": used, "reserved": draw.choice((0, 64))}
+            )
         cells.append(
             {
                 "id": number,
@@ -258,12 +312,18 @@ def draw_requests(flavor: dict[str, Any], draw: Random) -> dict[str, str]:
         if cells == 2 and draw.random() < 0.6:
             properties |= draw_cells(flavor, "hw:", draw)
     if draw.random() < 0.3:
-        properties["hw:mem_page_size"] = draw.choice(("small", "large", "any", "2048", "2MB", "1GB"))
+        properties["hw:mem_page_size"] = draw.choice(
+            ("small", "large", "any", "2048", "2MB", "1GB")
+        )
     if draw.random() < 0.4:
         names = draw.sample(sorted(ALIASES), draw.choice((1, 1, 2)))
-        properties["pci_passthrough:alias"] = ",".join(f"{name}:{draw.choice((1, 1, 2))}" for name in names)
+        properties["pci_passthrough:alias"] = ",".join(
+            f"{name}:{draw.choice((1, 1, 2))}" for name in names
+        )
         if draw.random() < 0.2:
-            properties["hw:pci_numa_affinity_policy"] = draw.choice(("required", "preferred", "legacy", "socket"))
+            properties["hw:pci_numa_affinity_policy"] = draw.choice(
+                ("required", "preferred", "legacy", "socket")
+            )
     return properties
 
 
@@ -287,10 +347,20 @@ def format_cpus(numbers: Sequence[int]) -> str:
 def predict(site: dict[str, Any]) -> list[tuple[str, list[str]]]:
     """Return the chosen host of every request ("" = none) and all hosts tied with it."""
     hosts = [build_host(name, values) for name, values in site["hosts"].items()]
-    flavors = [msgspec.convert({**values, "name": name}, Flavor) for name, values in site["flavors"].items()]
-    servers = {name: build_server({**server, "name": name}) for name, server in site["servers"].items()}
-    images = {str(number): request.get("image", {}) for number, request in enumerate(site["requests"])}
-    nova, settings = NovaSite(hosts, flavors, servers, images), build_nova_settings(site["settings"])
+    flavors = [
+        msgspec.convert({**values, "name": name}, Flavor)
+        for name, values in site["flavors"].items()
+    ]
+    servers = {
+        name: build_server({**server, "name": name}) for name, server in site["servers"].items()
+    }
+    images = {
+        str(number): request.get("image", {}) for number, request in enumerate(site["requests"])
+    }
+    nova, settings = (
+        NovaSite(hosts, flavors, servers, images),
+        build_nova_settings(site["settings"]),
+    )
     machines = [build_machine(host, slot) for slot, host in enumerate(hosts, start=1)]
     scheduler = RackScheduler(machines, profile=build_nova_profile(nova, settings))
     table = nova.build_usage_table(settings.aliases)
@@ -298,14 +368,18 @@ def predict(site: dict[str, Any]) -> list[tuple[str, list[str]]]:
     for name, server in servers.items():
         sku = build_server_sku(server, table.build_record(name))
         zone = zones[server.host]
-        scheduler.add_existing(VmName(name, name, name, 0), sku, Placement(server.host, zone, zone, (0,)))
+        scheduler.add_existing(
+            VmName(name, name, name, 0), sku, Placement(server.host, zone, zone, (0,))
+        )
     skus = nova.build_skus()
     members: dict[str, dict[str, int]] = {}
     decisions = []
     for number, request in enumerate(site["requests"]):
         group = request["group"]
         constraints = PlacementConstraints(
-            hints=build_server_group_hint(group, members.get(group["name"], {}) if group is not None else {}),
+            hints=build_server_group_hint(
+                group, members.get(group["name"], {}) if group is not None else {}
+            ),
             image=str(number),
             zones=frozenset(request.get("zones") or ()) or None,
         )
@@ -329,7 +403,10 @@ def start_nova() -> Iterator[subprocess.Popen[str]]:
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     script = str(Path(nova_check.__file__).with_name("nova_driver.py"))
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "env": environment}
-    with TemporaryFile("w+") as errors, subprocess.Popen([NOVA, script], stderr=errors, **pipes) as process:
+    with (
+        TemporaryFile("w+") as errors,
+        subprocess.Popen([NOVA, script], stderr=errors, **pipes) as process,
+    ):
         try:
             yield process
         except (BrokenPipeError, ValueError) as problem:
@@ -376,12 +453,18 @@ def test_predictions_match_nova() -> None:
                 break
             site = build_site(seed)
             decisions = predict(site)
-            assert find_differences(seed, decisions, decide_site(nova, add_hosts(site, decisions))) == []
+            assert (
+                find_differences(seed, decisions, decide_site(nova, add_hosts(site, decisions)))
+                == []
+            )
             compared += len(decisions)
             placed += sum(bool(host) for host, _ in decisions)
             if seed % 50 == 49 or seed == FIRST_SEED + SITES - 1:
                 print(
-                    f"{compared} decisions on {seed + 1 - FIRST_SEED} sites are equal, {placed} of them with a host",
+                    (
+                        f"{compared} decisions on {seed + 1 - FIRST_SEED} sites are equal, "
+                        f"{placed} of them with a host"
+                    ),
                     flush=True,
                 )
     assert placed > 0
@@ -392,4 +475,8 @@ def find_differences(
 ) -> list[tuple[int, int, list[str], list[str]]]:
     """Return the different decisions: seed, number of the request, predicted and actual ties."""
     pairs = zip(decisions, answer, strict=True)
-    return [(seed, number, tied, hosts) for number, ((_, tied), hosts) in enumerate(pairs) if tied != hosts]
+    return [
+        (seed, number, tied, hosts)
+        for number, ((_, tied), hosts) in enumerate(pairs)
+        if tied != hosts
+    ]

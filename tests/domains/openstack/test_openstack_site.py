@@ -13,9 +13,18 @@ import pytest
 
 from nexusform.cli.main import run_command_line
 from nexusform.domains.openstack.scheduling.flavor_requests import parse_flavor
-from nexusform.domains.openstack.scheduling.hardware_fit import HostCell, HostRatios, NumaRequest, fit_numa_cells
+from nexusform.domains.openstack.scheduling.hardware_fit import (
+    HostCell,
+    HostRatios,
+    NumaRequest,
+    fit_numa_cells,
+)
 from nexusform.domains.openstack.scheduling.host_usage import UsageTable
-from nexusform.domains.openstack.scheduling.nova_host_records import Flavor, build_host, build_server
+from nexusform.domains.openstack.scheduling.nova_host_records import (
+    Flavor,
+    build_host,
+    build_server,
+)
 
 pytestmark = pytest.mark.of_domains("vnf")
 
@@ -105,7 +114,10 @@ def test_placements_are_predicted(capfd: pytest.CaptureFixture[str]) -> None:
     [
         ('enabled_filters = ["ComputFilter"]', 'Did you mean "ComputeFilter"?'),
         ("weight_multipliers = { rams = 1 }", '"rams" is not predicted'),
-        ("weight_multipliers = { soft_affinity = -1 }", "Nova accepts no soft_affinity multiplier below 0"),
+        (
+            "weight_multipliers = { soft_affinity = -1 }",
+            "Nova accepts no soft_affinity multiplier below 0",
+        ),
     ],
 )
 def test_settings_without_prediction_are_rejected(
@@ -123,7 +135,11 @@ def test_settings_without_prediction_are_rejected(
         ("servers", "{", "servers.json is not JSON"),
         ("servers", "[1]", "servers.json is not a list of objects"),
         ("flavors", '[{"Name": "f"}]', "A column is missing or has an unexpected value"),
-        ("compute_nodes", '[{"hypervisor_hostname": "compute01"}]', "compute_nodes.json, compute01: 'numa_topology'"),
+        (
+            "compute_nodes",
+            '[{"hypervisor_hostname": "compute01"}]',
+            "compute_nodes.json, compute01: 'numa_topology'",
+        ),
         ("hypervisor-0", "[]", "A column is missing or has an unexpected value"),
         (
             "topology-5b1c41a6-6b5c-4f7e-9d3e-1f0a3b0c9e01",
@@ -142,7 +158,9 @@ def test_damaged_files_are_rejected(
     assert problem in " ".join(capfd.readouterr().err.replace("│", " ").split())
 
 
-def test_allocations_without_a_listed_server_take_capacity(capfd: pytest.CaptureFixture[str]) -> None:
+def test_allocations_without_a_listed_server_take_capacity(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     change_row("inventory-00000000-0000-4000-8000-000000000002", 0, used=128)
     assert set(plan_hosts(capfd).values()) == {"compute01", "compute03"}
 
@@ -155,25 +173,49 @@ def read_output(capfd: pytest.CaptureFixture[str]) -> str:
 @pytest.mark.parametrize(
     ("properties", "problem"),
     [
-        ({"hw:cpu_realtime": "yes"}, "the flavor has hw:cpu_realtime, and its effect is not predicted"),
-        ({"hw:tpm_model": "tpm-crb"}, "the flavor has hw:tpm_model, and its effect is not predicted"),
+        (
+            {"hw:cpu_realtime": "yes"},
+            "the flavor has hw:cpu_realtime, and its effect is not predicted",
+        ),
+        (
+            {"hw:tpm_model": "tpm-crb"},
+            "the flavor has hw:tpm_model, and its effect is not predicted",
+        ),
         ({"os:secure_boot": "required"}, "the flavor has os:secure_boot=required"),
         ({"resources:CUSTOM_A": "1"}, "the flavor has resources:CUSTOM_A"),
-        ({"hw:cpu_policy": "mixed"}, "hw:cpu_policy=mixed and hw:cpu_dedicated_mask need each other"),
-        ({"hw:cpu_policy": "mixed", "hw:cpu_dedicated_mask": "0-7"}, "hw:cpu_dedicated_mask is 0-7, and Nova rejects"),
-        ({"hw:cpu_policy": "mixed", "hw:cpu_dedicated_mask": "0-99999999999"}, "is 0-99999999999, and Nova rejects"),
+        (
+            {"hw:cpu_policy": "mixed"},
+            "hw:cpu_policy=mixed and hw:cpu_dedicated_mask need each other",
+        ),
+        (
+            {"hw:cpu_policy": "mixed", "hw:cpu_dedicated_mask": "0-7"},
+            "hw:cpu_dedicated_mask is 0-7, and Nova rejects",
+        ),
+        (
+            {"hw:cpu_policy": "mixed", "hw:cpu_dedicated_mask": "0-99999999999"},
+            "is 0-99999999999, and Nova rejects",
+        ),
         (
             {"hw:emulator_threads_policy": "isolate"},
             "hw:emulator_threads_policy needs hw:cpu_policy=dedicated or mixed",
         ),
-        ({"hw:numa_nodes": "3"}, "hw:numa_nodes is 3, and the vCPUs or memory of the flavor cannot be divided by it"),
+        (
+            {"hw:numa_nodes": "3"},
+            "hw:numa_nodes is 3, and the vCPUs or memory of the flavor cannot be divided by it",
+        ),
         ({"hw:numa_nodes": "2", "hw:numa_cpus.0": "0-3"}, "are not set for each of 2 cells"),
-        ({"hw:numa_nodes": "1", "hw:numa_cpus.0": "0-8", "hw:numa_mem.0": "1"}, "are not the vCPUs and memory"),
+        (
+            {"hw:numa_nodes": "1", "hw:numa_cpus.0": "0-8", "hw:numa_mem.0": "1"},
+            "are not the vCPUs and memory",
+        ),
         (
             {"hw:numa_nodes": "1", "hw:numa_cpus.0": "3-0", "hw:numa_mem.0": "1"},
             "hw:numa_cpus is 3-0, and Nova rejects",
         ),
-        ({"trait:HW_CPU_HYPERTHREADING": "required"}, "hw:cpu_thread_policy needs hw:cpu_policy=dedicated or mixed"),
+        (
+            {"trait:HW_CPU_HYPERTHREADING": "required"},
+            "hw:cpu_thread_policy needs hw:cpu_policy=dedicated or mixed",
+        ),
     ],
 )
 def test_flavor_without_prediction_is_rejected(
@@ -189,16 +231,35 @@ def test_flavor_without_prediction_is_rejected(
 @pytest.mark.parametrize(
     ("properties", "image", "problem"),
     [
-        ({}, {"hw_tpm_model": "tpm-crb"}, "the image has hw_tpm_model, and its effect is not predicted"),
-        ({"hw:cpu_policy": "shared"}, {"hw_cpu_policy": "dedicated"}, "hw:cpu_policy of the flavor conflicts with"),
-        ({"hw:numa_nodes": "2"}, {"hw_numa_nodes": "2"}, "conflicts with hw_numa_nodes of the image"),
+        (
+            {},
+            {"hw_tpm_model": "tpm-crb"},
+            "the image has hw_tpm_model, and its effect is not predicted",
+        ),
+        (
+            {"hw:cpu_policy": "shared"},
+            {"hw_cpu_policy": "dedicated"},
+            "hw:cpu_policy of the flavor conflicts with",
+        ),
+        (
+            {"hw:numa_nodes": "2"},
+            {"hw_numa_nodes": "2"},
+            "conflicts with hw_numa_nodes of the image",
+        ),
         ({}, {"hw_mem_page_size": "2048"}, "the flavor neither any nor large"),
         ({}, {"trait:CUSTOM_SSD": "required"}, "trait CUSTOM_SSD is required"),
-        ({"hw:pci_numa_affinity_policy": "socket"}, {}, "trait COMPUTE_SOCKET_PCI_NUMA_AFFINITY is required"),
+        (
+            {"hw:pci_numa_affinity_policy": "socket"},
+            {},
+            "trait COMPUTE_SOCKET_PCI_NUMA_AFFINITY is required",
+        ),
     ],
 )
 def test_image_without_host_is_rejected(
-    properties: dict[str, str], image: dict[str, str], problem: str, capfd: pytest.CaptureFixture[str]
+    properties: dict[str, str],
+    image: dict[str, str],
+    problem: str,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     change_row("flavors", 0, Properties=properties)
     set_image(image)
@@ -207,12 +268,21 @@ def test_image_without_host_is_rejected(
 
 
 def set_image(properties: dict[str, str]) -> None:
-    Path("export/image-1.json").write_text(json.dumps({"id": "1", "name": "edge", "properties": properties}))
-    Path("base.yaml").write_text(HOT.replace("flavor: worker.large", "flavor: worker.large, image: edge"))
+    Path("export/image-1.json").write_text(
+        json.dumps({"id": "1", "name": "edge", "properties": properties})
+    )
+    Path("base.yaml").write_text(
+        HOT.replace("flavor: worker.large", "flavor: worker.large, image: edge")
+    )
 
 
-NUMA = 'enabled_filters = ["ComputeFilter", "NUMATopologyFilter", "PciPassthroughFilter", "ImagePropertiesFilter"]'
-ALIAS = 'pci_aliases = { nic = { vendor_id = "8086", product_id = "154c", device_type = "type-VF" } }'
+NUMA = (
+    'enabled_filters = ["ComputeFilter", "NUMATopologyFilter", "PciPassthroughFilter", '
+    '"ImagePropertiesFilter"]'
+)
+ALIAS = (
+    'pci_aliases = { nic = { vendor_id = "8086", product_id = "154c", device_type = "type-VF" } }'
+)
 
 
 def wrap_nova_object(name: str, **values: Any) -> dict[str, Any]:
@@ -225,7 +295,13 @@ def describe_hosts(**by_host: dict[str, Any]) -> None:
     `full_cells`."""
     rows = []
     for host in ("compute01", "compute02", "compute03"):
-        values = {"free": 8, "devices": 0, "arch": "x86_64", "full_cells": [], **by_host.get(host, {})}
+        values = {
+            "free": 8,
+            "devices": 0,
+            "arch": "x86_64",
+            "full_cells": [],
+            **by_host.get(host, {}),
+        }
         cells = []
         for number in (0, 1):
             cores = [[16 * number + core, 16 * number + core + 8] for core in range(8)]
@@ -236,14 +312,20 @@ def describe_hosts(**by_host: dict[str, Any]) -> None:
                     id=number,
                     cpuset=list(range(100 * (number + 1), 100 * (number + 1) + 4)),
                     pcpuset=sorted(cpu for core in cores for cpu in core),
-                    pinned_cpus=[cpu for core in cores[0 if is_full else values["free"] :] for cpu in core],
+                    pinned_cpus=[
+                        cpu for core in cores[0 if is_full else values["free"] :] for cpu in core
+                    ],
                     siblings=cores,
                     memory=65536,
                     memory_usage=16384 if is_full else 0,
                     cpu_usage=0,
                     mempages=[
                         wrap_nova_object(
-                            "NUMAPagesTopology", size_kb=4, total=16777216, used=4194304 * is_full, reserved=0
+                            "NUMAPagesTopology",
+                            size_kb=4,
+                            total=16777216,
+                            used=4194304 * is_full,
+                            reserved=0,
                         )
                     ],
                     socket=number,
@@ -262,7 +344,9 @@ def describe_hosts(**by_host: dict[str, Any]) -> None:
                 "hypervisor_hostname": host.capitalize(),
                 "numa_topology": json.dumps(wrap_nova_object("NUMATopology", cells=cells)),
                 "pci_stats": json.dumps(
-                    wrap_nova_object("PciDevicePoolList", objects=[pool] if values["devices"] else [])
+                    wrap_nova_object(
+                        "PciDevicePoolList", objects=[pool] if values["devices"] else []
+                    )
                 ),
                 "supported_instances": json.dumps([[values["arch"], "kvm", "hvm"]]),
             }
@@ -274,7 +358,11 @@ def describe_hosts(**by_host: dict[str, Any]) -> None:
     for number in (1, 2, 3):
         path = Path(f"export/inventory-00000000-0000-4000-8000-00000000000{number}.json")
         inventory = json.loads(path.read_text())
-        path.write_text(json.dumps([*inventory, {**inventory[0], "resource_class": "PCPU", "total": 32, "used": 0}]))
+        path.write_text(
+            json.dumps(
+                [*inventory, {**inventory[0], "resource_class": "PCPU", "total": 32, "used": 0}]
+            )
+        )
 
 
 def test_dedicated_cpus_of_one_numa_cell_select_the_host(capfd: pytest.CaptureFixture[str]) -> None:
@@ -291,10 +379,20 @@ def test_dedicated_cpus_of_one_numa_cell_select_the_host(capfd: pytest.CaptureFi
 @pytest.mark.parametrize(
     ("properties", "image", "free"),
     [
-        ({"hw:cpu_policy": "dedicated", "hw:emulator_threads_policy": "isolate"}, {}, 4),  # A cell with 9 CPUs
-        ({"hw:cpu_policy": "dedicated"}, {"hw_numa_nodes": "2", "hw_numa_cpus.0": "0-3", "hw_numa_cpus.1": "4-7"}, 1),
-        ({}, {"hw_cpu_policy": "dedicated", "hw_numa_nodes": "1", "hw_cpu_thread_policy": "require"}, 3),
-        ({"hw:cpu_policy": "mixed", "hw:cpu_dedicated_mask": "^0-2"}, {}, 2),  # 5 dedicated CPUs
+        # A cell with 9 CPUs.
+        ({"hw:cpu_policy": "dedicated", "hw:emulator_threads_policy": "isolate"}, {}, 4),
+        (
+            {"hw:cpu_policy": "dedicated"},
+            {"hw_numa_nodes": "2", "hw_numa_cpus.0": "0-3", "hw_numa_cpus.1": "4-7"},
+            1,
+        ),
+        (
+            {},
+            {"hw_cpu_policy": "dedicated", "hw_numa_nodes": "1", "hw_cpu_thread_policy": "require"},
+            3,
+        ),
+        # 5 dedicated CPUs.
+        ({"hw:cpu_policy": "mixed", "hw:cpu_dedicated_mask": "^0-2"}, {}, 2),
     ],
 )
 def test_cells_of_flavor_and_image_select_the_host(
@@ -304,7 +402,9 @@ def test_cells_of_flavor_and_image_select_the_host(
     write_settings(NUMA)
     change_row("flavors", 0, Properties=properties)
     change_row("servers", 0, **{"Flavor Name": "other", "Flavor": "other"})
-    memory = {"hw_numa_mem.0": "2048", "hw_numa_mem.1": "14336"} if "hw_numa_cpus.0" in image else {}
+    memory = (
+        {"hw_numa_mem.0": "2048", "hw_numa_mem.1": "14336"} if "hw_numa_cpus.0" in image else {}
+    )
     set_image(image | memory)
     describe_hosts(compute02={"free": free})
     assert set(plan_hosts(capfd).values()) == {"compute01", "compute03"}
@@ -324,39 +424,66 @@ def test_flavor_precedes_image() -> None:
     pinned = {"hw:cpu_policy": "dedicated", "hw:cpu_thread_policy": "prefer"}
     numa = parse_numa_request(pinned, {"hw_cpu_thread_policy": "require"})
     assert (numa.thread_policy, numa.needs_threads) == ("prefer", True)
-    numa = parse_numa_request({"hw:numa_nodes": "2", "hw:cpu_policy": "dedicated"}, {"hw_cpu_policy": "shared"})
+    numa = parse_numa_request(
+        {"hw:numa_nodes": "2", "hw:cpu_policy": "dedicated"}, {"hw_cpu_policy": "shared"}
+    )
     assert numa.cpu_policy == "dedicated"
-    assert parse_numa_request({"hw:mem_page_size": "any"}, {"hw_mem_page_size": "2MB"}).page_size == 2048
+    assert (
+        parse_numa_request({"hw:mem_page_size": "any"}, {"hw_mem_page_size": "2MB"}).page_size
+        == 2048
+    )
 
 
 @pytest.mark.parametrize(("attempts", "is_fit"), [(1, False), (2, True)])
 def test_second_candidate_is_a_second_attempt(attempts: int, is_fit: bool) -> None:
     """Nova's cache of cell pairs keeps the ids of the first attempt. A cell of 7 CPUs then fits into 4."""
-    numa = parse_flavor(Flavor("f", 8, 4096, 0, {"hw:cpu_policy": "dedicated", "hw:numa_nodes": "2"} | CELLS), {}).numa
+    numa = parse_flavor(
+        Flavor("f", 8, 4096, 0, {"hw:cpu_policy": "dedicated", "hw:numa_nodes": "2"} | CELLS), {}
+    ).numa
     cells = [
         HostCell(number, cpus, cpus, tuple(frozenset({cpu}) for cpu in cpus), 8192, ())
         for number, cpus in enumerate((frozenset(range(4)), frozenset(range(4, 8))))
     ]
-    assert (fit_numa_cells(cells, numa, HostRatios(1, 1), {}, attempts=attempts) is not None) is is_fit
+    assert (
+        fit_numa_cells(cells, numa, HostRatios(1, 1), {}, attempts=attempts) is not None
+    ) is is_fit
 
 
-CELLS = {"hw:numa_cpus.0": "0", "hw:numa_cpus.1": "1-7", "hw:numa_mem.0": "1024", "hw:numa_mem.1": "3072"}
+CELLS = {
+    "hw:numa_cpus.0": "0",
+    "hw:numa_cpus.1": "1-7",
+    "hw:numa_mem.0": "1024",
+    "hw:numa_mem.1": "3072",
+}
 
 
 def test_cell_without_vcpus_fits_nowhere() -> None:
-    properties = {"hw:cpu_policy": "dedicated", "hw:numa_nodes": "2", "hw:numa_cpus.0": "0-3", "hw:numa_cpus.1": ""}
+    properties = {
+        "hw:cpu_policy": "dedicated",
+        "hw:numa_nodes": "2",
+        "hw:numa_cpus.0": "0-3",
+        "hw:numa_cpus.1": "",
+    }
     numa = parse_numa_request(properties | {"hw:numa_mem.0": "4096", "hw:numa_mem.1": "0"}, {})
     cpus = frozenset(range(8))
-    cells = [HostCell(number, cpus, cpus, tuple(frozenset({cpu}) for cpu in cpus), 8192, ()) for number in (0, 1)]
+    cells = [
+        HostCell(number, cpus, cpus, tuple(frozenset({cpu}) for cpu in cpus), 8192, ())
+        for number in (0, 1)
+    ]
     assert fit_numa_cells(cells, numa, HostRatios(1, 1), {}) is None
 
 
-def test_devices_without_prediction_are_named(capfd: pytest.CaptureFixture[str], work_directory: Path) -> None:
+def test_devices_without_prediction_are_named(
+    capfd: pytest.CaptureFixture[str], work_directory: Path
+) -> None:
     write_settings('pci_aliases = { gpu = { resource_class = "CUSTOM_GPU" } }')
     assert run_command_line(["plan"]) == 1
     assert "PCI devices in Placement (resource_class) are not predicted" in read_output(capfd)
     write_settings("")
-    port = '  port:\n    type: OS::Neutron::Port\n    properties: {network: n, "binding:vnic_type": direct}\n'
+    port = (
+        '  port:\n    type: OS::Neutron::Port\n    properties: {network: n, "binding:vnic_type": '
+        "direct}\n"
+    )
     (work_directory / "base.yaml").write_text(HOT + port)
     assert run_command_line(["plan", "-details"]) == 0
     text = read_output(capfd)
@@ -371,14 +498,20 @@ def test_pci_devices_by_count_select_the_host(capfd: pytest.CaptureFixture[str])
     assert set(plan_hosts(capfd).values()) == {"compute01", "compute03"}
 
 
-def test_image_selects_hosts_of_its_architecture(capfd: pytest.CaptureFixture[str], work_directory: Path) -> None:
+def test_image_selects_hosts_of_its_architecture(
+    capfd: pytest.CaptureFixture[str], work_directory: Path
+) -> None:
     write_settings(NUMA)
     describe_hosts(compute02={"arch": "aarch64"})
     image = {"id": "1", "name": "edge", "properties": {"hw_architecture": "x86_64"}}
     Path("export/image-1.json").write_text(json.dumps(image))
-    (work_directory / "base.yaml").write_text(HOT.replace("flavor: worker.large", "flavor: worker.large, image: edge"))
+    (work_directory / "base.yaml").write_text(
+        HOT.replace("flavor: worker.large", "flavor: worker.large, image: edge")
+    )
     assert set(plan_hosts(capfd).values()) == {"compute01", "compute03"}
-    (work_directory / "base.yaml").write_text(HOT.replace("flavor: worker.large", "flavor: worker.large, image: other"))
+    (work_directory / "base.yaml").write_text(
+        HOT.replace("flavor: worker.large", "flavor: worker.large, image: other")
+    )
     assert run_command_line(["plan"]) == 0
     assert 'the inventory has no image "other"' in read_output(capfd)
 
@@ -392,7 +525,12 @@ def test_image_selects_hosts_of_its_architecture(capfd: pytest.CaptureFixture[st
     ],
 )
 def test_unknown_fact_makes_the_placement_uncertain(
-    settings: str, properties: dict[str, str], warning: str, capfd: pytest.CaptureFixture[str], *, is_described: bool
+    settings: str,
+    properties: dict[str, str],
+    warning: str,
+    capfd: pytest.CaptureFixture[str],
+    *,
+    is_described: bool,
 ) -> None:
     write_settings(settings)
     change_row("flavors", 0, Properties=properties)
@@ -419,7 +557,9 @@ def test_server_without_record_frees_its_cells(thread_policy: str, pins: str) ->
     share = {"id": 0, "vcpus": 2, "memory_mib": 512, "page_size": None, "pins": pins}
     server = build_server({"host": "h", "dedicated_vcpus": 2, "flavor": "f", "numa_cells": [share]})
     properties = {"hw:cpu_policy": "dedicated", "hw:cpu_thread_policy": thread_policy}
-    request = parse_flavor(Flavor("f", 2, 512, 0, {key: value for key, value in properties.items() if value}), {})
+    request = parse_flavor(
+        Flavor("f", 2, 512, 0, {key: value for key, value in properties.items() if value}), {}
+    )
     table = UsageTable({"h": host}, {"f": request}, {"s": server})
     assert table.build_record("s") == "server s"
     (occupied,) = table.get_usage(("h", "server s")).cells
@@ -445,21 +585,32 @@ def test_script_reads_the_table_of_hosts(
     (work_directory / "capture.sh").write_text(capfd.readouterr().out)
     programs = work_directory / "programs"
     programs.mkdir()
-    row = '{"hypervisor_hostname": "HOST", "numa_topology": null, "pci_stats": null, "supported_instances": "[]"}'
+    row = (
+        '{"hypervisor_hostname": "HOST", "numa_topology": null, "pci_stats": null, '
+        '"supported_instances": "[]"}'
+    )
     rows = "\n".join(row.replace("HOST", name) for name in ("compute01", "compute02"))
-    contents = {"openstack": "echo '[]'", "mysql": f"cat >&2\nprintf '%s\n' '{rows}'" if is_available else "exit 1"}
+    contents = {
+        "openstack": "echo '[]'",
+        "mysql": f"cat >&2\nprintf '%s\n' '{rows}'" if is_available else "exit 1",
+    }
     for name, text in contents.items():
         (programs / name).write_text(f"#!/bin/sh\n{text}\n")
         (programs / name).chmod(0o755)
     environment = {"PATH": f"{programs}:{os.defpath}", "NOVA_DATABASE": "nova_cell1"}
-    done = subprocess.run(["sh", "capture.sh"], env=environment, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        ["sh", "capture.sh"], env=environment, capture_output=True, text=True, check=True
+    )
     if is_available:
         assert "FROM compute_nodes WHERE deleted = 0" in done.stderr
         nodes = json.loads(Path("out/compute_nodes.json").read_text())
         assert [node["hypervisor_hostname"] for node in nodes] == ["compute01", "compute02"]
     else:
         assert "not listed: table compute_nodes of the database nova_cell1" in done.stderr
-    assert sorted(path.name for path in Path("out").glob("*nodes*")) == ["compute_nodes.json"] * is_available
+    assert (
+        sorted(path.name for path in Path("out").glob("*nodes*"))
+        == ["compute_nodes.json"] * is_available
+    )
 
 
 def test_confidence_names_nova(capfd: pytest.CaptureFixture[str]) -> None:
@@ -470,10 +621,15 @@ def test_confidence_names_nova(capfd: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "host", ["1", "{ availability_zone = [] }", "{ numa_cells = [1] }", "{ resources = { VCPU = 1 } }"]
+    "host",
+    ["1", "{ availability_zone = [] }", "{ numa_cells = [1] }", "{ resources = { VCPU = 1 } }"],
 )
-def test_inventory_of_another_shape_is_rejected(capfd: pytest.CaptureFixture[str], host: str) -> None:
-    text = CONFIGURATION.replace("data.openstack_inventory.o\n", f"{{ hosts = {{ compute01 = {host} }} }}\n")
+def test_inventory_of_another_shape_is_rejected(
+    capfd: pytest.CaptureFixture[str], host: str
+) -> None:
+    text = CONFIGURATION.replace(
+        "data.openstack_inventory.o\n", f"{{ hosts = {{ compute01 = {host} }} }}\n"
+    )
     Path("main.nf.hcl").write_text(text.replace("SETTINGS", ""))
     assert run_command_line(["plan"]) == 1
     assert "The inventory is not one of data openstack_inventory" in read_output(capfd)

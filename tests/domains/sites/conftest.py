@@ -102,7 +102,9 @@ def forked_workers(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPat
         assert words[1:3] == ["-P", "-m"]
         return subprocess.Popen(commands.build_module_command(words[3]), **streams)
 
-    monkeypatch.setattr(local_workers, "subprocess", SimpleNamespace(Popen=start_process, PIPE=subprocess.PIPE))
+    monkeypatch.setattr(
+        local_workers, "subprocess", SimpleNamespace(Popen=start_process, PIPE=subprocess.PIPE)
+    )
 
 
 @pytest.fixture
@@ -112,7 +114,9 @@ def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1767225600")
     monkeypatch.setenv("NF_CACHE_DIR", str(tmp_path.parent / "cache"))
 
-    def write_fleet(sites: Mapping[str, Any] | None = None, definition: str = DEFINITION, site: str = SITE) -> None:
+    def write_fleet(
+        sites: Mapping[str, Any] | None = None, definition: str = DEFINITION, site: str = SITE
+    ) -> None:
         Path("site").mkdir(exist_ok=True)
         Path("site", "main.nf.hcl").write_text(site)
         Path("sites.json").write_text(json.dumps(sites or {"par1": {}, "par2": {}}))

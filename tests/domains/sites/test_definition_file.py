@@ -31,12 +31,18 @@ def list_ids_and_lines(problems: list[Diagnostic]) -> list[tuple[str, int]]:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ('site "a" { source = "./site" }\nsite "a" { source = "./site" }', [("duplicate-site-argument", 2)]),
+        (
+            'site "a" { source = "./site" }\nsite "a" { source = "./site" }',
+            [("duplicate-site-argument", 2)],
+        ),
         (
             'site "a" { source = "./site" }\nsite "a" {\n  source = "./site"\n  wave = "x"\n}',
             [("duplicate-site-argument", 2), ("unknown-wave", 2)],
         ),
-        ('site "a" {\n source = "./s"\n wave = "on"\n}\nstrategy {\n wave "one" {}\n}', [("unknown-wave", 1)]),
+        (
+            'site "a" {\n source = "./s"\n wave = "on"\n}\nstrategy {\n wave "one" {}\n}',
+            [("unknown-wave", 1)],
+        ),
         ('site "a" {}', [("missing-required-argument", 1)]),
         ('site "a" {\n source = "../elsewhere"\n}', [("source-outside-root", 2)]),
         ('site "a" {\n source = "git::https://x/y"\n}', [("remote-module-source", 2)]),
@@ -51,20 +57,32 @@ def list_ids_and_lines(problems: list[Diagnostic]) -> list[tuple[str, int]]:
             'strategy {\n wave "w" {\n  soak = "soon"\n }\n}\nsite "a" { source = "./s" }',
             [("invalid-value-for-argument", 3)],
         ),
-        ('strategy {\n max_failures = -1\n}\nsite "a" { source = "./s" }', [("invalid-value-for-argument", 2)]),
         (
-            'defaults {\n source = "."\n backend "local" {\n  path = "1"\n }\n}\nsite "a" {}\nsite "b" {}',
+            'strategy {\n max_failures = -1\n}\nsite "a" { source = "./s" }',
+            [("invalid-value-for-argument", 2)],
+        ),
+        (
+            (
+                'defaults {\n source = "."\n backend "local" {\n  path = "1"\n }\n}\nsite "a" {}\n'
+                'site "b" {}'
+            ),
             [("shared-site-state", 8)],
         ),
         (
             "".join(
-                f'site "{name}" {{\n source = "./s"\n backend "local" {{\n  path = "{path}"\n }}\n}}\n'
+                (
+                    f'site "{name}" {{\n source = "./s"\n backend "local" {{\n  path = "{path}"\n '
+                    f"}}\n}}\n"
+                )
                 for name, path in (("a", "x/a"), ("b", "./x//a"))
             ),
             [("shared-site-state", 7)],
         ),
         ('site "a" {\n source = "./s"\n backend "lokal" {}\n}', [("unknown-backend", 3)]),
-        ('site "a" {\n source = "./s"\n backend "local" {\n  paths = "x"\n }\n}', [("unsupported-argument", 4)]),
+        (
+            'site "a" {\n source = "./s"\n backend "local" {\n  paths = "x"\n }\n}',
+            [("unsupported-argument", 4)],
+        ),
         ("defaults {}\ndefaults {}", [("duplicate-block", 2)]),
         ("", [("no-sites", 1)]),
         ('site "a" {\n', [("unclosed-configuration-block", 1)]),
@@ -79,16 +97,23 @@ def test_error_is_reported_at_its_line(
     assert list_ids_and_lines(problems)[: len(expected)] == expected
 
 
-def test_several_errors_are_reported_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_errors_are_reported_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
-    text = 'site "a" {\n source = "../x"\n}\nsite "b" {}\nsite "c" {\n source = "./s"\n wave = "z"\n}\n'
+    text = (
+        'site "a" {\n source = "../x"\n}\nsite "b" {}\nsite "c" {\n source = "./s"\n wave = "z"\n'
+        "}\n"
+    )
     _, problems = read_fleet_definition(text)
     assert [each for each, _ in list_ids_and_lines(problems)] == [
         "source-outside-root", "missing-required-argument", "unknown-wave",
     ]  # fmt: skip
 
 
-def test_site_inputs_override_defaults_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_site_inputs_override_defaults_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     definition, problems = read_fleet_definition("""
     defaults {
@@ -127,15 +152,21 @@ def test_site_inputs_override_defaults_by_name(tmp_path: Path, monkeypatch: pyte
     assert (last.max_failures, last.needs_approval) == (0, True)
 
 
-def test_wave_without_limits_stops_at_the_first_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wave_without_limits_stops_at_the_first_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     text = 'site "a" {\n source = "./s"\n wave = "one"\n}\nstrategy {\n wave "one" {}\n}\n'
     definition, problems = read_fleet_definition(text)
     assert definition is not None, problems
-    assert definition.waves == (Wave("one", max_failures=0, max_miss_rate=1.0, soak=0.0, needs_approval=False),)
+    assert definition.waves == (
+        Wave("one", max_failures=0, max_miss_rate=1.0, soak=0.0, needs_approval=False),
+    )
 
 
-def test_source_outside_needs_permission_of_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_source_outside_needs_permission_of_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "fleet").mkdir()
     monkeypatch.chdir(tmp_path / "fleet")
     Path("nexusform.sites.hcl").write_text('site "a" {\n source = "../modules/site"\n}\n')
@@ -145,7 +176,9 @@ def test_source_outside_needs_permission_of_command_line(tmp_path: Path, monkeyp
     assert definition is not None
 
 
-def test_symlink_outside_the_tree_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_symlink_outside_the_tree_is_rejected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "fleet").mkdir()
     (tmp_path / "modules").mkdir()
     monkeypatch.chdir(tmp_path / "fleet")
@@ -156,13 +189,19 @@ def test_symlink_outside_the_tree_is_rejected(tmp_path: Path, monkeypatch: pytes
 
 @pytest.mark.parametrize(
     ("mistake", "expected"),
-    [('wave = "on"', [("unknown-wave", 1)]), ('backend "local" {\n path = "x"\n }', [("shared-site-state", 1)])],
+    [
+        ('wave = "on"', [("unknown-wave", 1)]),
+        ('backend "local" {\n path = "x"\n }', [("shared-site-state", 1)]),
+    ],
 )
 def test_error_in_block_of_many_sites_is_reported_once(
     mistake: str, expected: list[tuple[str, int]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    text = f'sites {{\n source = "./s"\n for_each = toset(["a", "b", "c"])\n name = each.key\n {mistake}\n}}'
+    text = (
+        f'sites {{\n source = "./s"\n for_each = toset(["a", "b", "c"])\n name = each.key\n '
+        f"{mistake}\n}}"
+    )
     definition, problems = read_fleet_definition(text)
     assert definition is None
     assert list_ids_and_lines(problems) == expected
@@ -181,12 +220,16 @@ def test_sensitive_inputs_stay_sensitive(
     inputs: str, sensitive: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    definition, problems = read_fleet_definition(f'site "a" {{\n source = "./s"\n inputs = {inputs}\n}}\n')
+    definition, problems = read_fleet_definition(
+        f'site "a" {{\n source = "./s"\n inputs = {inputs}\n}}\n'
+    )
     assert definition is not None, problems
     assert definition.sites[0].sensitive == sensitive
 
 
-def test_printed_arguments_of_a_site_cannot_be_sensitive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_printed_arguments_of_a_site_cannot_be_sensitive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     defaults = 'defaults {\n labels = { kind = sensitive("edge") }\n}\n'
     text = f'{defaults}site "a" {{\n source = "./s"\n wave = sensitive("w")\n}}\n'
@@ -202,9 +245,19 @@ def test_printed_arguments_of_a_site_cannot_be_sensitive(tmp_path: Path, monkeyp
         (["lon?"], "", ["lon1", "lon2"], []),
         (["*1"], "rest", ["par1"], []),
         (["ams"], "", [], ['-site: there is no site "ams".']),
-        (["old?"], "", [], ['-site: there is no site "old?". Existing states: old1\'s state states/old1.nfstate.']),
+        (
+            ["old?"],
+            "",
+            [],
+            ['-site: there is no site "old?". Existing states: old1\'s state states/old1.nfstate.'],
+        ),
         (["lon1", "par2"], "", ["lon1"], ['-site: there is no site "par2". Did you mean "par1"?']),
-        ([], "rset", [], ['-wave: there is no wave "rset". There are: "first", "rest". Did you mean "rest"?']),
+        (
+            [],
+            "rset",
+            [],
+            ['-wave: there is no wave "rset". There are: "first", "rest". Did you mean "rest"?'],
+        ),
         (["lon1"], "rest", [], ["No site of that wave has such a name. Nothing was planned."]),
     ],
 )
@@ -218,7 +271,10 @@ def test_sites_are_selected_by_name_and_wave(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     waves = {"lon1": "first", "lon2": "first", "par1": "rest"}
-    sites = [f'site "{name}" {{\n source = "./s"\n wave = "{of_site}"\n}}\n' for name, of_site in waves.items()]
+    sites = [
+        f'site "{name}" {{\n source = "./s"\n wave = "{of_site}"\n}}\n'
+        for name, of_site in waves.items()
+    ]
     definition, problems = read_fleet_definition(
         "".join([*sites, 'strategy {\n wave "first" {}\n wave "rest" {}\n}\n'])
     )

@@ -23,11 +23,15 @@ ROOT = Path(__file__).parents[3]
 Command = Callable[..., tuple[int, str, str]]
 
 
-def test_example_runs_as_in_its_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Command) -> None:
+def test_example_runs_as_in_its_readme(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Command
+) -> None:
     shutil.copytree(ROOT / "examples" / "three-sites", tmp_path / "e")
     monkeypatch.chdir(tmp_path / "e")
     readme = Path("README.md").read_text()
-    commands = [line.split()[3:] for line in re.findall(r"^\$ nexusform sites .*$", readme, re.MULTILINE)]
+    commands = [
+        line.split()[3:] for line in re.findall(r"^\$ nexusform sites .*$", readme, re.MULTILINE)
+    ]
     assert [words[0] for words in commands] == ["plan", "apply", "apply", "status"]
     code, out, _ = command(*commands[0])
     assert (code, out.splitlines()[1]) == (0, "9 sites: the same 5 rows; 3 change in 3 other ways.")
@@ -37,7 +41,10 @@ def test_example_runs_as_in_its_readme(tmp_path: Path, monkeypatch: pytest.Monke
     sites["mar1"]["workers"] = 5
     Path("sites.json").write_text(json.dumps(sites))
     code, out, _ = command("plan")
-    assert (code, out.splitlines()[1]) == (0, "1 site: 2 rows; 2 VMs are removed on 1 site; 11 unchanged.")
+    assert (code, out.splitlines()[1]) == (
+        0,
+        "1 site: 2 rows; 2 VMs are removed on 1 site; 11 unchanged.",
+    )
 
 
 def test_file_shown_in_docs_is_valid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,7 +62,10 @@ def test_file_shown_in_docs_is_valid(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_comment_fits_summary_of_thousands_of_sites() -> None:
     answer = SiteResult("", SiteStatus.PLANNED, rows=("+ nexus_site.this: SITE",))
     sites = [
-        PlannedSite("all", replace(answer, site=f"s{n}", rows=(*answer.rows, f"row {n} of its own " + "x" * 60)))
+        PlannedSite(
+            "all",
+            replace(answer, site=f"s{n}", rows=(*answer.rows, f"row {n} of its own " + "x" * 60)),
+        )
         for n in range(3000)
     ]
     plan = FleetPlan(tuple(sites), (Wave("all"),), "", "")
@@ -78,4 +88,6 @@ def test_plan_in_directory_of_sites_suggests_sites_command(
     monkeypatch.chdir(tmp_path)
     Path(FILE_NAME).write_text("")
     assert run_command_line(["plan"]) == 1
-    assert "Run `nexusform sites plan` to plan them" in " ".join(capsys.readouterr().err.replace("│", "").split())
+    assert "Run `nexusform sites plan` to plan them" in " ".join(
+        capsys.readouterr().err.replace("│", "").split()
+    )

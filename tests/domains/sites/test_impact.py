@@ -17,11 +17,23 @@ from nexusform.domains.sites.types.site_tasks import SiteDiagnostic, SiteResult,
 Command = Callable[..., tuple[int, str, str]]
 Fleet = Callable[..., None]
 Golden = Callable[[str, str], None]
-START: dict[str, Any] = {"par1": {"racks": 3}, "par2": {"workers": 4}, "par3": {}, "par4": {"workers": 4}}
-THEN: dict[str, Any] = {"par1": {"racks": 2}, "par2": {"workers": 2}, "par3": {"racks": 3}, "par4": {"workers": 2}}
+START: dict[str, Any] = {
+    "par1": {"racks": 3},
+    "par2": {"workers": 4},
+    "par3": {},
+    "par4": {"workers": 4},
+}
+THEN: dict[str, Any] = {
+    "par1": {"racks": 2},
+    "par2": {"workers": 2},
+    "par3": {"racks": 3},
+    "par4": {"workers": 2},
+}
 
 
-def test_removals_are_reported_in_every_format(fleet: Fleet, command: Command, golden: Golden) -> None:
+def test_removals_are_reported_in_every_format(
+    fleet: Fleet, command: Command, golden: Golden
+) -> None:
     fleet(START)
     command("plan", "-out=f.nfsites")
     assert command("apply", "f.nfsites")[0] == 0
@@ -49,14 +61,20 @@ def test_removals_are_reported_in_every_format(fleet: Fleet, command: Command, g
         (SiteResult("s", SiteStatus.PLANNED, impact=PlacementImpact.LOSES), Level.WARNING),
         (SiteResult("s", SiteStatus.PLANNED, redundancy_lost=("p",)), Level.WARNING),
         (
-            SiteResult("s", SiteStatus.PLANNED, diagnostics=(SiteDiagnostic("warning", "i", "", "", level="advice"),)),
+            SiteResult(
+                "s",
+                SiteStatus.PLANNED,
+                diagnostics=(SiteDiagnostic("warning", "i", "", "", level="advice"),),
+            ),
             Level.ADVICE,
         ),
         (
             SiteResult(
                 "s",
                 SiteStatus.UNCHANGED,
-                diagnostics=(SiteDiagnostic("warning", "i", "", "", level="warning", is_preexisting=True),),
+                diagnostics=(
+                    SiteDiagnostic("warning", "i", "", "", level="warning", is_preexisting=True),
+                ),
             ),
             Level.NOTE,
         ),
@@ -68,11 +86,19 @@ def test_level_of_site_follows_from_its_impact(answer: SiteResult, level: Level)
 
 def test_fleet_impact_equals_impact_of_worst_site() -> None:
     def build_fleet(*stakes: PlacementImpact) -> FleetPlan:
-        answers = [SiteResult(f"s{n}", SiteStatus.PLANNED, impact=stake) for n, stake in enumerate(stakes)]
+        answers = [
+            SiteResult(f"s{n}", SiteStatus.PLANNED, impact=stake) for n, stake in enumerate(stakes)
+        ]
         return FleetPlan(tuple(PlannedSite("w", answer) for answer in answers), (), "", "")
 
     assert compute_fleet_impact(build_fleet()) is PlacementImpact.NONE
-    assert compute_fleet_impact(build_fleet(PlacementImpact.NONE, PlacementImpact.MOVES)) is PlacementImpact.MOVES
-    assert compute_fleet_impact(build_fleet(PlacementImpact.LOSES, PlacementImpact.MOVES)) is PlacementImpact.LOSES
+    assert (
+        compute_fleet_impact(build_fleet(PlacementImpact.NONE, PlacementImpact.MOVES))
+        is PlacementImpact.MOVES
+    )
+    assert (
+        compute_fleet_impact(build_fleet(PlacementImpact.LOSES, PlacementImpact.MOVES))
+        is PlacementImpact.LOSES
+    )
     standing = FleetPlan((), (), "", "", undeclared=(UndeclaredSite("old", "s"),))
     assert compute_fleet_impact(standing) is PlacementImpact.MOVES

@@ -56,7 +56,9 @@ def test_all_locks_of_wave_are_reported_at_once(fleet: Fleet, command: Command) 
     assert not list(Path("states").glob("par[01].nfstate*"))
 
 
-def test_one_command_releases_locks_of_host_and_resume_applies_the_rest(fleet: Fleet, command: Command) -> None:
+def test_one_command_releases_locks_of_host_and_resume_applies_the_rest(
+    fleet: Fleet, command: Command
+) -> None:
     fleet({name: {} for name in NAMES})
     assert command("plan", "-out=f.nfsites")[0] == 0
     for name in NAMES[1:]:
@@ -144,7 +146,9 @@ class LostEngine(LocalTaskEngine):
                 worker.process.kill()
             for task in tasks[1:]:
                 path = Path(f"states/{task.site}.nfstate.lock.info")
-                path.write_text(path.read_text().replace(json.loads(path.read_text())["Host"], "worker-3"))
+                path.write_text(
+                    path.read_text().replace(json.loads(path.read_text())["Host"], "worker-3")
+                )
             raise TaskEngineError("The scheduler is gone.")
         return super().run_tasks_until_stopped(tasks, on_result, **options)  # type: ignore[arg-type]
 
@@ -175,7 +179,8 @@ def test_lost_engine_leaves_no_locks_of_unstarted_sites(
     monkeypatch.setattr(site_flags, "make_engine", make_engine)
     code, out, err = command("apply", "-resume", "f.nfsites")
     assert code == 0, err
-    assert [report.is_finding for report in reports] == [True, False]  # Red and green.
+    # Red and green.
+    assert [report.is_finding for report in reports] == [True, False]
     assert command("plan", "-detailed-exitcode")[0] == 0
 
 
@@ -189,11 +194,15 @@ class UnreachableEngine(LocalTaskEngine):
 class InterruptedEngine(LocalTaskEngine):
     """Engine stopped before its first task."""
 
-    def run_tasks_until_stopped(self, tasks: Sequence[Task], *_: object, **_options: object) -> list[Task]:
+    def run_tasks_until_stopped(
+        self, tasks: Sequence[Task], *_: object, **_options: object
+    ) -> list[Task]:
         return list(tasks)
 
 
-def test_interrupted_plan_cannot_be_applied(fleet: Fleet, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_plan_cannot_be_applied(
+    fleet: Fleet, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fleet()
     from nexusform.domains.sites.cli import site_flags
 
@@ -204,7 +213,9 @@ def test_interrupted_plan_cannot_be_applied(fleet: Fleet, command: Command, monk
     assert (code, "Planning failed" in err) == (1, True)
 
 
-@pytest.mark.parametrize("words", [("status",), ("replay", "-from=."), ("unlock", "-host=a"), ("plan",)])
+@pytest.mark.parametrize(
+    "words", [("status",), ("replay", "-from=."), ("unlock", "-host=a"), ("plan",)]
+)
 def test_lost_engine_ends_command_without_internal_error(
     fleet: Fleet, command: Command, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
 ) -> None:

@@ -97,9 +97,11 @@ def test_killed_command_is_resumed(fleet: Fleet, command: Command) -> None:
         assert running.stderr is not None
         lines = iter(running.stdout.readline, b"")
         assert any(b'Wave "rest"' in line for line in lines)
-        next(lines)  # One of its sites is finished.
+        # One of its sites is finished.
+        next(lines)
         running.kill()
-        assert running.stderr.read() == b""  # The workers exit without output.
+        # The workers exit without output.
+        assert running.stderr.read() == b""
     code, _, err = command("apply", "f.nfsites")
     assert (code, "-resume" in err) == (1, True)
     code, out, err = command("apply", "-resume", "-lock-timeout=60s", "f.nfsites")
@@ -110,10 +112,17 @@ def test_killed_command_is_resumed(fleet: Fleet, command: Command) -> None:
 @pytest.mark.slow
 @run_at_eighth(3)
 @pytest.mark.filterwarnings("ignore")
-def test_killed_cluster_workers_are_replaced(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+def test_killed_cluster_workers_are_replaced(
+    fleet: Fleet, capsys: pytest.CaptureFixture[str]
+) -> None:
     distributed = pytest.importorskip("distributed")
     fleet({name: {} for name in NAMES}, site=SLOW)
-    options = {"n_workers": 3, "threads_per_worker": 1, "processes": True, "dashboard_address": None}
+    options = {
+        "n_workers": 3,
+        "threads_per_worker": 1,
+        "processes": True,
+        "dashboard_address": None,
+    }
     with distributed.LocalCluster(host="127.0.0.1", **options) as cluster:
         engine = f"-engine={cluster.scheduler_address.replace('tcp', 'dask')}"
         assert run_command_line(["sites", "plan", engine, "-out=f.nfsites"]) == 0
@@ -130,7 +139,9 @@ def test_killed_cluster_workers_are_replaced(fleet: Fleet, capsys: pytest.Captur
     assert len(with_processes) == 64
 
 
-def _plan_as_json(capsys: pytest.CaptureFixture[str], command: Callable[[list[str]], int], engine: str) -> str:
+def _plan_as_json(
+    capsys: pytest.CaptureFixture[str], command: Callable[[list[str]], int], engine: str
+) -> str:
     capsys.readouterr()
     command(["sites", "plan", engine, "-json"])
     return capsys.readouterr().out
@@ -159,4 +170,6 @@ def test_remote_scheduler_accepts_certificates(
     monkeypatch.delenv("NF_CLUSTER_KEY", raising=False)
     fleet()
     assert run_command_line(["sites", "plan", "-engine=dask://192.0.2.1:8786"]) == 1
-    assert "NF_CLUSTER_CERT, NF_CLUSTER_KEY" in " ".join(capsys.readouterr().err.replace("│", "").split())
+    assert "NF_CLUSTER_CERT, NF_CLUSTER_KEY" in " ".join(
+        capsys.readouterr().err.replace("│", "").split()
+    )

@@ -29,8 +29,18 @@ def join_lines(text: str) -> str:
 Golden = Callable[[str, str], None]
 
 
-def test_sites_with_equal_changes_share_a_row(fleet: Fleet, command: Command, golden: Golden) -> None:
-    fleet({"par1": {}, "par2": {}, "par3": {"workers": 3}, "par4": {"wokers": 3}, "par5": {"workers": 900}})
+def test_sites_with_equal_changes_share_a_row(
+    fleet: Fleet, command: Command, golden: Golden
+) -> None:
+    fleet(
+        {
+            "par1": {},
+            "par2": {},
+            "par3": {"workers": 3},
+            "par4": {"wokers": 3},
+            "par5": {"workers": 900},
+        }
+    )
     code, out, _ = command("plan")
     assert code == 1
     golden("plan.txt", out)
@@ -38,7 +48,13 @@ def test_sites_with_equal_changes_share_a_row(fleet: Fleet, command: Command, go
 
 def test_reports_have_same_content(fleet: Fleet, command: Command, golden: Golden) -> None:
     fleet({"par1": {}, "par2": {"workers": 900}})
-    command("plan", "-report=markdown:p.md", "-report=sarif:p.sarif", "-report=json:p.json", "-report=html:p.html")
+    command(
+        "plan",
+        "-report=markdown:p.md",
+        "-report=sarif:p.sarif",
+        "-report=json:p.json",
+        "-report=html:p.html",
+    )
     golden("plan.md", Path("p.md").read_text())
     golden("plan.json", json.dumps(json.loads(Path("p.json").read_text()), indent=1) + "\n")
     page = Path("p.html").read_text()
@@ -47,7 +63,9 @@ def test_reports_have_same_content(fleet: Fleet, command: Command, golden: Golde
     results = json.loads(Path("p.sarif").read_text())["runs"][0]["results"]
     (result,) = [each for each in results if each["level"] == "error"]
     assert result["message"]["text"].startswith("par2: ")
-    assert result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "site/main.nf.hcl"
+    assert (
+        result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == "site/main.nf.hcl"
+    )
 
 
 FORMATS = ("text", "markdown", "json", "html", "sarif")
@@ -113,7 +131,9 @@ def test_plan_is_applied_once_wave_by_wave(fleet: Fleet, command: Command, golde
     assert command("status")[0] == 0
 
 
-def test_plan_of_one_site_can_be_shown(fleet: Fleet, command: Command, capsys: pytest.CaptureFixture[str]) -> None:
+def test_plan_of_one_site_can_be_shown(
+    fleet: Fleet, command: Command, capsys: pytest.CaptureFixture[str]
+) -> None:
     import gzip
     import zipfile
 
@@ -121,7 +141,10 @@ def test_plan_of_one_site_can_be_shown(fleet: Fleet, command: Command, capsys: p
     command("plan", "-out=f.nfsites")
     with zipfile.ZipFile("f.nfsites") as archive:
         Path("par1.nfplan").write_bytes(gzip.decompress(archive.read("plans/par1.nfplan.gz")))
-        assert sum(part.file_size for part in archive.infolist() if part.filename != "sites.json") < 4_500 * 3
+        assert (
+            sum(part.file_size for part in archive.infolist() if part.filename != "sites.json")
+            < 4_500 * 3
+        )
     assert run_command_line(["show", "par1.nfplan"]) == 0
     assert "nexus_kubernetes_cluster.edge" in capsys.readouterr().out
 
@@ -140,7 +163,11 @@ def test_wrong_command_for_fleet_plan_names_sites_command(
 ) -> None:
     fleet()
     assert command("plan", "-out=f.nfsites")[0] == 0
-    subprocess.run(["openssl", "genpkey", "-algorithm", "ed25519", "-out", "team.key"], check=True, capture_output=True)
+    subprocess.run(
+        ["openssl", "genpkey", "-algorithm", "ed25519", "-out", "team.key"],
+        check=True,
+        capture_output=True,
+    )
     asked = (
         ["sign", "-key=team.key", "f.nfsites", "-confine=false"],
         ["show", "f.nfsites"],
@@ -162,7 +189,9 @@ def test_wrong_command_for_fleet_plan_names_sites_command(
     printed = re.search("unzip -p F.nfsites ([^ ]*) . gunzip > SITE.nfplan", said)
     assert printed is not None, said
     with ZipFile("f.nfsites") as archive:
-        Path("one.nfplan").write_bytes(gzip.decompress(archive.read(printed[1].replace("SITE", "lon1"))))
+        Path("one.nfplan").write_bytes(
+            gzip.decompress(archive.read(printed[1].replace("SITE", "lon1")))
+        )
     assert run_command_line(["show", "one.nfplan"]) == 0
 
 
@@ -173,18 +202,24 @@ def test_changed_site_plan_stops_wave_before_first_write(fleet: Fleet, command: 
     code, out, err = command("apply", "f.nfsites")
     assert code == 1
     assert "changed after the plan" in join_lines(out)
-    assert "par2: The new plan differs from the approved one" in " ".join(err.replace("│", "").split())
+    assert "par2: The new plan differs from the approved one" in " ".join(
+        err.replace("│", "").split()
+    )
     assert not Path("states/par1.nfstate").exists()
     assert not Path("states/par1.nfstate.lock.info").exists()
     assert Path("states/lon1.nfstate").exists()
 
 
-def test_lock_of_another_process_stops_wave_and_releases_other_locks(fleet: Fleet, command: Command) -> None:
+def test_lock_of_another_process_stops_wave_and_releases_other_locks(
+    fleet: Fleet, command: Command
+) -> None:
     fleet()
     command("plan", "-out=f.nfsites")
     Path("states").mkdir(exist_ok=True)
     lock = Path("states/par2.nfstate.lock.info")
-    lock.write_text(json.dumps({"ID": "1", "Operation": "apply", "Who": "eve@elsewhere", "Info": ""}))
+    lock.write_text(
+        json.dumps({"ID": "1", "Operation": "apply", "Who": "eve@elsewhere", "Info": ""})
+    )
     code, _, err = command("apply", "f.nfsites")
     assert code == 1
     assert "eve@elsewhere holds it. No changes were made in this wave." in join_lines(err)
@@ -200,7 +235,9 @@ def test_lock_of_another_process_stops_wave_and_releases_other_locks(fleet: Flee
 def test_wave_with_approval_waits_until_it_is_named(fleet: Fleet, command: Command) -> None:
     fleet()
     path = Path("nexusform.sites.hcl")
-    path.write_text(path.read_text().replace('wave "rest" {}', 'wave "rest" {\n    gate = "approve"\n  }'))
+    path.write_text(
+        path.read_text().replace('wave "rest" {}', 'wave "rest" {\n    gate = "approve"\n  }')
+    )
     command("plan", "-out=f.nfsites")
     code, _, err = command("apply", "f.nfsites", "-input=false")
     assert (code, "waits for approval" in err) == (1, True)
@@ -223,7 +260,9 @@ def test_applied_wave_names_remaining_wave(fleet: Fleet, command: Command) -> No
     assert (code, "applied already" in join_lines(err)) == (1, True)
 
 
-def test_invalid_input_is_reported_with_its_row_and_variable(fleet: Fleet, command: Command) -> None:
+def test_invalid_input_is_reported_with_its_row_and_variable(
+    fleet: Fleet, command: Command
+) -> None:
     fleet({"par1": {}, "par2": {"racks": "many"}})
     Path("sites.json").write_text('{\n  "par1": {},\n  "par2": {"racks": "many"}\n}\n')
     code, out, _ = command("plan", "-out=f.nfsites")
@@ -241,7 +280,9 @@ def test_fleet_plan_is_signed_after_approval(fleet: Fleet, command: Command) -> 
     for name in ("team", "mallory"):
         make = ["openssl", "genpkey", "-algorithm", "ed25519", "-out", f"{name}.key"]
         subprocess.run(make, check=True, capture_output=True)
-        subprocess.run(["openssl", "pkey", "-in", f"{name}.key", "-pubout", "-out", f"{name}.pub"], check=True)
+        subprocess.run(
+            ["openssl", "pkey", "-in", f"{name}.key", "-pubout", "-out", f"{name}.pub"], check=True
+        )
     assert command("plan", "-out=f.nfsites", "-sign=mallory.key", "-confine=false")[0] == 0
     plan = Path("f.nfsites").read_bytes()
     code, _, err = command("apply", "-verify=key:team.pub", "f.nfsites")
@@ -255,9 +296,15 @@ def test_fleet_plan_is_signed_after_approval(fleet: Fleet, command: Command) -> 
 
 
 @pytest.mark.parametrize("sign_while_planning", [True, False])
-def test_signed_fleet_plan_has_a_statement(fleet: Fleet, command: Command, sign_while_planning: bool) -> None:
+def test_signed_fleet_plan_has_a_statement(
+    fleet: Fleet, command: Command, sign_while_planning: bool
+) -> None:
     fleet()
-    subprocess.run(["openssl", "genpkey", "-algorithm", "ed25519", "-out", "t.key"], check=True, capture_output=True)
+    subprocess.run(
+        ["openssl", "genpkey", "-algorithm", "ed25519", "-out", "t.key"],
+        check=True,
+        capture_output=True,
+    )
     subprocess.run(["openssl", "pkey", "-in", "t.key", "-pubout", "-out", "t.pub"], check=True)
     words = ["-sign=t.key", "-confine=false"] if sign_while_planning else []
     assert command("plan", "-out=f.nfsites", *words)[0] == 0
@@ -266,7 +313,10 @@ def test_signed_fleet_plan_has_a_statement(fleet: Fleet, command: Command, sign_
     statement = Path("f.nfsites.intoto.jsonl")
     envelope = json.loads(statement.read_text())
     payload = json.loads(base64.b64decode(envelope["payload"]))
-    assert payload["subject"][0]["digest"]["sha256"] == hashlib.sha256(Path("f.nfsites").read_bytes()).hexdigest()
+    assert (
+        payload["subject"][0]["digest"]["sha256"]
+        == hashlib.sha256(Path("f.nfsites").read_bytes()).hexdigest()
+    )
     assert len(payload["subject"]) > 2
     assert payload["predicate"]["invocation"]["environment"]["confined"] is False
     assert any(part["uri"].startswith("file:") for part in payload["predicate"]["materials"])

@@ -41,17 +41,23 @@ def read_answers(command: Command, *words: str) -> dict[str, Any]:
     return document
 
 
-def test_merged_sample_parts_equal_the_plan(fleet: Fleet, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_merged_sample_parts_equal_the_plan(
+    fleet: Fleet, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fleet()
     monkeypatch.setattr(fleet_tasks, "RUNS_PER_PART", 20)
     _, out, err = command("status", "-samples=100", "-site=par1", "-json")
     assert err == ""
     document = json.loads(out)
     monkeypatch.chdir("site")
-    assert run_command_line(["plan", "-var=name=par1", "-samples=100", "-report=json:../p.json"]) == 0
+    assert (
+        run_command_line(["plan", "-var=name=par1", "-samples=100", "-report=json:../p.json"]) == 0
+    )
     plan = json.loads(Path("../p.json").read_text())
     in_plan = {
-        row["object"]: [round(100 * row["certainty"][share]) for share in ("machine", "rack", "rack_count")]
+        row["object"]: [
+            round(100 * row["certainty"][share]) for share in ("machine", "rack", "rack_count")
+        ]
         for row in plan["placement_changes"]
         if row.get("certainty")
     }
@@ -77,7 +83,9 @@ def test_text_output(fleet: Fleet, command: Command, lose_racks: Command, golden
     golden("questions.txt", f"{certainty}\n{before}\n{failure}")
 
 
-def test_certainty_of_applied_sites_says_that_no_vm_is_to_be_placed(fleet: Fleet, command: Command) -> None:
+def test_certainty_of_applied_sites_says_that_no_vm_is_to_be_placed(
+    fleet: Fleet, command: Command
+) -> None:
     fleet({"par1": {}})
     command("plan", "-out=f.nfsites")
     assert command("apply", "f.nfsites")[0] == 0
@@ -87,7 +95,9 @@ def test_certainty_of_applied_sites_says_that_no_vm_is_to_be_placed(fleet: Fleet
     assert "0 to place" in text
 
 
-def test_racks_are_distributed_and_merged_in_order(fleet: Fleet, command: Command, lose_racks: Command) -> None:
+def test_racks_are_distributed_and_merged_in_order(
+    fleet: Fleet, command: Command, lose_racks: Command
+) -> None:
     fleet({"par1": {"racks": 5}})
     command("plan", "-out=f.nfsites")
     command("apply", "f.nfsites")
@@ -112,7 +122,12 @@ def test_flags_of_single_site_are_rejected_for_many(fleet: Fleet, lose_racks: Co
 def test_cluster_engine_gives_same_answers(fleet: Fleet, command: Command) -> None:
     distributed = pytest.importorskip("distributed")
     fleet({"par1": {}, "par2": {"workers": 3}})
-    options = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": None}
+    options = {
+        "n_workers": 2,
+        "threads_per_worker": 1,
+        "processes": True,
+        "dashboard_address": None,
+    }
     with distributed.LocalCluster(host="127.0.0.1", **options) as cluster:
         engine = f"-engine={cluster.scheduler_address.replace('tcp', 'dask')}"
         of_dask = command("status", "-samples=300", engine, "-json")
@@ -121,7 +136,9 @@ def test_cluster_engine_gives_same_answers(fleet: Fleet, command: Command) -> No
 
 
 def test_incomplete_or_inconsistent_parts_give_no_answer() -> None:
-    part = SiteResult("par1", SiteStatus.PLANNED, digest="a", findings=(SiteQuestionFinding("vm", {"runs": 100}),))
+    part = SiteResult(
+        "par1", SiteStatus.PLANNED, digest="a", findings=(SiteQuestionFinding("vm", {"runs": 100}),)
+    )
     whole = fleet_tasks.merge_site_results
     assert whole("par1", {0: part}, 2).status is SiteStatus.SKIPPED
     other = SiteResult("par1", SiteStatus.PLANNED, digest="b")
@@ -144,7 +161,10 @@ def test_errors_in_questions(fleet: Fleet, command: Command) -> None:
 
 
 def test_replay_equals_reconcile_and_writes_nothing(
-    fleet: Fleet, command: Command, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    fleet: Fleet,
+    command: Command,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     fleet({"par1": {}})
     write_site_export(json.loads(STATE.read_text()), Path("exports", "par1"))
@@ -161,8 +181,11 @@ def test_replay_equals_reconcile_and_writes_nothing(
     Path("own/main.nf.hcl").write_text("")
     monkeypatch.chdir("own")
     capsys.readouterr()
-    run_command_line(["reconcile", "-from=../exports/par1", "-replay", "-format=json", "-state=s.nfstate"])
+    run_command_line(
+        ["reconcile", "-from=../exports/par1", "-replay", "-format=json", "-state=s.nfstate"]
+    )
     known = json.loads(capsys.readouterr().out)["replays"]
-    assert [[each["hits"], each["verified"], each["certain_hits"]] for each in document["sites"][0]["findings"]] == [
-        [each["hits"], each["verified"], each["certain_hits"]] for each in known
-    ]
+    assert [
+        [each["hits"], each["verified"], each["certain_hits"]]
+        for each in document["sites"][0]["findings"]
+    ] == [[each["hits"], each["verified"], each["certain_hits"]] for each in known]

@@ -39,7 +39,9 @@ def _restore_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.chdir(tmp_path)
 
 
-def run_site_task(worker: FleetTaskWorker, kind: SiteTaskKind, site: str, like: SiteResult | None = None) -> SiteResult:
+def run_site_task(
+    worker: FleetTaskWorker, kind: SiteTaskKind, site: str, like: SiteResult | None = None
+) -> SiteResult:
     os.chdir(run_site_task.root)  # type: ignore[attr-defined]
     opened = open_fleet(create_context(), "2026-01-01T00:00:00Z")
     assert opened.fleet is not None, opened.diagnostics
@@ -85,13 +87,17 @@ def test_configuration_with_a_file_deleted_while_read_is_read_again(
     assert "+ output more" not in run_site_task(worker, SiteTaskKind.PLAN, "par2").rows
 
 
-def test_environment_variables_are_read_for_each_site(worker: FleetTaskWorker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_variables_are_read_for_each_site(
+    worker: FleetTaskWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = run_site_task(worker, SiteTaskKind.PLAN, "par1")
     monkeypatch.setenv("NF_VAR_racks", "1")
     assert run_site_task(worker, SiteTaskKind.PLAN, "par1").digest != before.digest
 
 
-def test_secrets_stay_on_the_worker(fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secrets_stay_on_the_worker(
+    fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     site = f"""
     variable "token" {{
       type      = string
@@ -124,7 +130,10 @@ def test_secrets_stay_on_the_worker(fleet: Fleet, tmp_path: Path, monkeypatch: p
     monkeypatch.chdir(tmp_path)
     opened = open_fleet(create_context())
     assert opened.fleet is not None
-    assert SECRET not in encode_task_message(Task(SiteTaskKind.PLAN, "a", opened.fleet.context)).decode()
+    assert (
+        SECRET
+        not in encode_task_message(Task(SiteTaskKind.PLAN, "a", opened.fleet.context)).decode()
+    )
 
 
 def test_inputs_reach_root_module_unchanged_and_sensitive(
@@ -153,7 +162,9 @@ def test_inputs_reach_root_module_unchanged_and_sensitive(
     run_site_task.root = tmp_path  # type: ignore[attr-defined]
     ids: list[list[str]] = []
     for token in ('"t"', 'sensitive("t")'):
-        inputs = '{ texts = { number = 2, list = [{ text = "$${x} %%{y}" }] }, token = ' + token + " }"
+        inputs = (
+            '{ texts = { number = 2, list = [{ text = "$${x} %%{y}" }] }, token = ' + token + " }"
+        )
         monkeypatch.chdir(tmp_path)
         fleet(definition=f'site "a" {{\n  source = "./site"\n  inputs = {inputs}\n}}\n', site=site)
         result = run_site_task(FleetTaskWorker(), SiteTaskKind.PLAN, "a")
@@ -173,7 +184,9 @@ def test_prepared_site_stays_locked_until_release(worker: FleetTaskWorker) -> No
     assert not lock.exists()
 
 
-def test_locks_of_terminated_command_are_released(worker: FleetTaskWorker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_locks_of_terminated_command_are_released(
+    worker: FleetTaskWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     planned = run_site_task(worker, SiteTaskKind.PLAN, "par1")
     run_site_task(worker, SiteTaskKind.PREPARE, "par1", planned)
     lock = Path(run_site_task.root, "states/par1.nfstate.lock.info")  # type: ignore[attr-defined]
@@ -207,7 +220,9 @@ def test_confined_site_reads_no_files_outside(
     assert "-confine does not allow it" in " ".join(out.split())
 
 
-def test_fleet_root_runs_after_sites_it_reads(fleet: Fleet, command: Command, tmp_path: Path) -> None:
+def test_fleet_root_runs_after_sites_it_reads(
+    fleet: Fleet, command: Command, tmp_path: Path
+) -> None:
     definition = """
     site "hub" {
       source = "./hub"
@@ -239,7 +254,11 @@ def test_fleet_root_runs_after_sites_it_reads(fleet: Fleet, command: Command, tm
     code, out, _ = command("plan", "-out=both.nfsites", "-json")
     assert (code, '"after":["par1"]' in out) == (0, True)
     path = tmp_path / "nexusform.sites.hcl"
-    path.write_text(definition.replace('name = "par1" }\n      wave   = "first"', 'name = "par1" }\n wave = "second"'))
+    path.write_text(
+        definition.replace(
+            'name = "par1" }\n      wave   = "first"', 'name = "par1" }\n wave = "second"'
+        )
+    )
     code, _, err = command("plan")
     assert (code, "is applied later" in " ".join(err.replace("│", "").split())) == (1, True)
 
@@ -260,20 +279,28 @@ def test_unsent_state_is_written_before_anything_else(
         approved = {}
         for name in ("par1", "par2"):
             planned = run_site_task(worker, SiteTaskKind.PLAN, name)
-            approved[name] = SiteResult(name, SiteStatus.PLANNED, digest=planned.digest, plan_digest="p" * 64)
+            approved[name] = SiteResult(
+                name, SiteStatus.PLANNED, digest=planned.digest, plan_digest="p" * 64
+            )
         monkeypatch.setattr(HttpBackend, "write_merged_state", _reject_write)
         for name, answer in approved.items():
             ended = run_site_task(worker, SiteTaskKind.APPLY, name, answer)
-            assert (ended.status, ".nexusform/sites/" + name in ended.reason) == (SiteStatus.FAILED, True)
+            assert (ended.status, ".nexusform/sites/" + name in ended.reason) == (
+                SiteStatus.FAILED,
+                True,
+            )
         monkeypatch.undo()
         monkeypatch.chdir(tmp_path)
         for place in store.places.values():
-            place.document = None  # Even the journal was not written.
+            # Even the journal was not written.
+            place.document = None
         for name, answer in approved.items():
             rejected = run_site_task(worker, SiteTaskKind.PLAN, name)
             assert rejected.status is SiteStatus.REJECTED
             assert rejected.diagnostics[0].id == "unsaved-state"
-            assert run_site_task(worker, SiteTaskKind.APPLY, name, answer).status is SiteStatus.APPLIED
+            assert (
+                run_site_task(worker, SiteTaskKind.APPLY, name, answer).status is SiteStatus.APPLIED
+            )
             assert run_site_task(worker, SiteTaskKind.PLAN, name).status is SiteStatus.UNCHANGED
 
 

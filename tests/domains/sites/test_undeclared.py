@@ -25,24 +25,33 @@ def apply_fleet(command: Command) -> None:
     assert command("apply", "f.nfsites")[0] == 0
 
 
-def test_every_command_reports_undeclared_sites(fleet: Fleet, command: Command, golden: Golden) -> None:
+def test_every_command_reports_undeclared_sites(
+    fleet: Fleet, command: Command, golden: Golden
+) -> None:
     fleet(THREE)
     apply_fleet(command)
     standing = Path("states/par2.nfstate").read_bytes()
     fleet({"par1": {"workers": 3}})
-    code, plan, _ = command("plan", "-out=g.nfsites", "-report=sarif:g.sarif", "-report=html:g.html")
+    code, plan, _ = command(
+        "plan", "-out=g.nfsites", "-report=sarif:g.sarif", "-report=html:g.html"
+    )
     assert code == 0
     code, apply, _ = command("apply", "g.nfsites")
     assert code == 0
     code, status, _ = command("status")
     assert code == 0
-    golden("undeclared.txt", "\n".join(part.partition("Saved the")[0] for part in (plan, apply, status)))
+    golden(
+        "undeclared.txt",
+        "\n".join(part.partition("Saved the")[0] for part in (plan, apply, status)),
+    )
     assert Path("states/par2.nfstate").read_bytes() == standing
     for words in (["plan", "-json"], ["status", "-json"]):
         (gone,) = json.loads(command(*words)[1])["undeclared"]
         assert (gone["name"], gone["objects"], gone["placed"]) == ("par2", 4, {"vm": 3})
     results = json.loads(Path("g.sarif").read_text())["runs"][0]["results"]
-    assert [each["level"] for each in results if each["ruleId"] == "site-no-longer-declared"] == ["warning"]
+    assert [each["level"] for each in results if each["ruleId"] == "site-no-longer-declared"] == [
+        "warning"
+    ]
     assert "par2: its state states/par2.nfstate exists" in Path("g.html").read_text()
 
 
@@ -53,13 +62,17 @@ def test_site_selection_excludes_undeclared_sites(fleet: Fleet, command: Command
     assert "no longer declared" not in command("plan", "-site=lon*")[1]
     code, _, err = command("plan", "-site=par2")
     assert code == 1
-    assert "Existing states: par2's state states/par2.nfstate." in " ".join(err.replace("│", "").split())
+    assert "Existing states: par2's state states/par2.nfstate." in " ".join(
+        err.replace("│", "").split()
+    )
 
 
 def test_undeclared_site_is_destroyed_with_destroy_argument(fleet: Fleet, command: Command) -> None:
     fleet(THREE)
     apply_fleet(command)
-    text = DEFINITION.replace("  name     = each.key", '  name     = each.key\n  destroy = each.key == "par2"')
+    text = DEFINITION.replace(
+        "  name     = each.key", '  name     = each.key\n  destroy = each.key == "par2"'
+    )
     fleet(THREE, text)
     code, out, _ = command("plan", "-out=d.nfsites")
     assert (code, "3 VMs are removed on 1 site" in " ".join(out.split())) == (0, True)
@@ -81,10 +94,16 @@ def test_unreadable_state_is_a_row_with_reason(fleet: Fleet, command: Command, s
 def test_undeclared_remote_state_is_found_in_records(
     fleet: Fleet, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fleet(THREE, DEFINITION.replace('path = "states/${site.name}.nfstate"', 'path = "${site.name}/own.nfstate"'))
+    fleet(
+        THREE,
+        DEFINITION.replace(
+            'path = "states/${site.name}.nfstate"', 'path = "${site.name}/own.nfstate"'
+        ),
+    )
     apply_fleet(command)
     monkeypatch.setattr(undeclared_states, "_find_state_files", lambda _template, _fleet: ())
-    fleet({"par1": {}})  # The definition names another location for all sites.
+    # The definition names another location for all sites.
+    fleet({"par1": {}})
     (gone,) = json.loads(command("plan", "-json")[1])["undeclared"]
     assert (gone["name"], gone["state"], gone["placed"]) == ("par2", "par2/own.nfstate", {"vm": 3})
 
@@ -101,7 +120,8 @@ def test_renamed_site_with_same_state_is_not_undeclared(fleet: Fleet, command: C
     fleet(THREE)
     apply_fleet(command)
     text = DEFINITION.replace(
-        'site "lon1" {', 'site "lon2" {\n  backend "local" {\n    path = "states/lon1.nfstate"\n  }\n'
+        'site "lon1" {',
+        'site "lon2" {\n  backend "local" {\n    path = "states/lon1.nfstate"\n  }\n',
     )
     fleet(THREE, text)
     assert "no longer declared" not in command("plan")[1]

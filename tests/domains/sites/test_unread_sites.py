@@ -35,8 +35,13 @@ def test_plan_without_changes_of_an_unread_site_exits_with_1(
     Path("nexusform.sites.hcl").write_text(DEFINITION)
     code, _, err = command("plan", "-detailed-exitcode")
     assert code == 0, err
-    for path in Path("site/export").iterdir():  # the export of another site
-        path.write_text(path.read_text().replace("b37dev08", "c48abc").replace("dev08-0a105e4eb74b", "elsewhere"))
+    # The export of another site.
+    for path in Path("site/export").iterdir():
+        path.write_text(
+            path.read_text()
+            .replace("b37dev08", "c48abc")
+            .replace("dev08-0a105e4eb74b", "elsewhere")
+        )
     code, out, err = command("plan", "-detailed-exitcode", "-json")
     assert code == 1, err
     assert "does not contain the site" in json.dumps(json.loads(out))

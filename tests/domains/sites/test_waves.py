@@ -9,7 +9,12 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite, Wave, compute_fleet_digest
+from nexusform.domains.sites.types.fleet_plan import (
+    FleetPlan,
+    PlannedSite,
+    Wave,
+    compute_fleet_digest,
+)
 from nexusform.domains.sites.types.site_tasks import (
     FleetContext,
     OnResult,
@@ -19,8 +24,17 @@ from nexusform.domains.sites.types.site_tasks import (
     SiteTaskKind,
     Task,
 )
-from nexusform.domains.sites.workflow.wave_progress import ProgressEventKind, WaveProgressLine, read_wave_progress
-from nexusform.domains.sites.workflow.wave_runner import ApplyObserver, FleetApply, WaveStop, apply_waves
+from nexusform.domains.sites.workflow.wave_progress import (
+    ProgressEventKind,
+    WaveProgressLine,
+    read_wave_progress,
+)
+from nexusform.domains.sites.workflow.wave_runner import (
+    ApplyObserver,
+    FleetApply,
+    WaveStop,
+    apply_waves,
+)
 
 LOCKED = SiteDiagnostic("error", "state-lock-error", "", "")
 
@@ -73,11 +87,17 @@ class WaveFixture:
     """Return four sites in a wave "one", one in a wave "two"."""
 
     def __init__(
-        self, path: Path, one: Wave, answers: dict[tuple[SiteTaskKind, str], SiteResult] | None = None
+        self,
+        path: Path,
+        one: Wave,
+        answers: dict[tuple[SiteTaskKind, str], SiteResult] | None = None,
     ) -> None:
         self.engine, self.clock, self.path = ScriptedEngine(answers or {}), FakeClock(), path
         names = {"a": "one", "b": "one", "c": "one", "d": "one", "e": "two"}
-        sites = [PlannedSite(wave, SiteResult(name, SiteStatus.PLANNED, digest="x")) for name, wave in names.items()]
+        sites = [
+            PlannedSite(wave, SiteResult(name, SiteStatus.PLANNED, digest="x"))
+            for name, wave in names.items()
+        ]
         self.sites, self.waves = sites, (one, Wave("two"))
         self.said: list[str] = []
         self.approval, self.can_ask = True, True
@@ -86,10 +106,16 @@ class WaveFixture:
     def go(self) -> WaveStop | None:
         plan = FleetPlan(tuple(self.sites), self.waves, "", "", digest="d")
         watching = ApplyObserver(
-            self.said.append, lambda _: None, lambda *_: self.approval, self.is_stopping, self.can_ask
+            self.said.append,
+            lambda _: None,
+            lambda *_: self.approval,
+            self.is_stopping,
+            self.can_ask,
         )
         progress = read_wave_progress(str(self.path / "f"), "d")
-        self.applying = FleetApply(plan, FleetContext("", "", ""), self.engine, progress, self.clock, watching)
+        self.applying = FleetApply(
+            plan, FleetContext("", "", ""), self.engine, progress, self.clock, watching
+        )
         return apply_waves(self.applying, self.waves)
 
     def statuses(self) -> dict[str, str]:
@@ -107,7 +133,12 @@ def test_all_locks_are_acquired_before_first_write(tmp_path: Path) -> None:
     fixture = WaveFixture(tmp_path, Wave("one"))
     assert fixture.go() is None
     kinds = [kind for kind, _ in fixture.engine.asked]
-    assert kinds == [*[SiteTaskKind.PREPARE] * 4, *[SiteTaskKind.APPLY] * 4, SiteTaskKind.PREPARE, SiteTaskKind.APPLY]
+    assert kinds == [
+        *[SiteTaskKind.PREPARE] * 4,
+        *[SiteTaskKind.APPLY] * 4,
+        SiteTaskKind.PREPARE,
+        SiteTaskKind.APPLY,
+    ]
 
 
 def test_failure_stops_wave_and_releases_other_locks(tmp_path: Path) -> None:
@@ -128,7 +159,9 @@ def test_failures_are_tolerated_up_to_max_failures(tmp_path: Path) -> None:
 
 
 def test_failed_sites_count_as_unavailable(tmp_path: Path) -> None:
-    fixture = WaveFixture(tmp_path, Wave("one", max_failures=3, max_unavailable=1), build_failure("b"))
+    fixture = WaveFixture(
+        tmp_path, Wave("one", max_failures=3, max_unavailable=1), build_failure("b")
+    )
     stop = fixture.go()
     assert stop is not None
     assert "max_unavailable is 1" in stop.reason
@@ -140,7 +173,12 @@ def test_failed_sites_count_as_unavailable(tmp_path: Path) -> None:
     [
         (
             Wave("one"),
-            SiteResult("a", SiteStatus.APPLIED, correct_predictions=9, wrong_certain=("vm1 was certain to be on bm1",)),
+            SiteResult(
+                "a",
+                SiteStatus.APPLIED,
+                correct_predictions=9,
+                wrong_certain=("vm1 was certain to be on bm1",),
+            ),
             "1 certain prediction was wrong. a: vm1 was certain to be on bm1.",
         ),
         (
@@ -150,7 +188,9 @@ def test_failed_sites_count_as_unavailable(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_wrong_predictions_stop_wave(wave: Wave, answer: SiteResult, words: str, tmp_path: Path) -> None:
+def test_wrong_predictions_stop_wave(
+    wave: Wave, answer: SiteResult, words: str, tmp_path: Path
+) -> None:
     fixture = WaveFixture(tmp_path, wave, {(SiteTaskKind.APPLY, "a"): answer})
     stop = fixture.go()
     assert stop is not None
@@ -161,12 +201,16 @@ def test_wrong_predictions_stop_wave(wave: Wave, answer: SiteResult, words: str,
 @pytest.mark.parametrize(
     "answer",
     [
-        SiteResult("c", SiteStatus.REJECTED, "Planning again gives something else.", digest="other"),
+        SiteResult("c", SiteStatus.REJECTED, ("Planning " "again " "gives " "something " "else."), digest="other"),
         SiteResult("c", SiteStatus.REJECTED, "held", diagnostics=(LOCKED,)),
     ],
 )  # fmt: skip
-def test_changed_plan_or_lock_stops_wave_despite_tolerance(answer: SiteResult, tmp_path: Path) -> None:
-    fixture = WaveFixture(tmp_path, Wave("one", max_failures=9), {(SiteTaskKind.PREPARE, "c"): answer})
+def test_changed_plan_or_lock_stops_wave_despite_tolerance(
+    answer: SiteResult, tmp_path: Path
+) -> None:
+    fixture = WaveFixture(
+        tmp_path, Wave("one", max_failures=9), {(SiteTaskKind.PREPARE, "c"): answer}
+    )
     stop = fixture.go()
     assert stop is not None
     assert "No changes were made in this wave." in stop.reason
@@ -189,7 +233,9 @@ def test_sites_rejected_in_plan_count_as_failures(tmp_path: Path) -> None:
 
 def test_soak_is_not_repeated_after_resume(tmp_path: Path) -> None:
     fixture = WaveFixture(
-        tmp_path, Wave("one", soak=3600), {(SiteTaskKind.PREPARE, "e"): SiteResult("e", SiteStatus.REJECTED, "x")}
+        tmp_path,
+        Wave("one", soak=3600),
+        {(SiteTaskKind.PREPARE, "e"): SiteResult("e", SiteStatus.REJECTED, "x")},
     )
     began = fixture.clock.read_time()
     assert fixture.go() is not None
@@ -220,7 +266,10 @@ def test_interrupted_soak_is_resumable(tmp_path: Path) -> None:
     fixture.is_stopping = lambda: fixture.clock.time > began
     stop = fixture.go()
     assert stop is not None
-    assert (stop.reason, stop.is_resumable) == ('The run was interrupted while the wave "two" waited.', True)
+    assert (stop.reason, stop.is_resumable) == (
+        'The run was interrupted while the wave "two" waited.',
+        True,
+    )
     assert fixture.applied() == ["a", "b", "c", "d"]
     fixture.is_stopping = lambda: False
     assert fixture.go() is None
@@ -266,14 +315,19 @@ def test_truncated_progress_line_is_ignored(tmp_path: Path) -> None:
     assert progress.find_time(ProgressEventKind.FINISHED, "two") is None
     assert read_wave_progress(str(tmp_path / "f"), "another").lines == []
     progress.add_line(WaveProgressLine("d", ProgressEventKind.FINISHED, "two", at=1.0))
-    assert read_wave_progress(str(tmp_path / "f"), "d").find_time(ProgressEventKind.FINISHED, "two") == 1.0
+    assert (
+        read_wave_progress(str(tmp_path / "f"), "d").find_time(ProgressEventKind.FINISHED, "two")
+        == 1.0
+    )
 
 
 def test_wave_without_changes_needs_no_approval_or_soak(tmp_path: Path) -> None:
     fixture = WaveFixture(tmp_path, Wave("one", soak=3600, needs_approval=True))
     fixture.approval = False
     fixture.sites = [
-        replace(site, result=replace(site.result, status=SiteStatus.UNCHANGED)) if site.wave == "one" else site
+        replace(site, result=replace(site.result, status=SiteStatus.UNCHANGED))
+        if site.wave == "one"
+        else site
         for site in fixture.sites
     ]
     same = {
@@ -297,5 +351,8 @@ def test_blocked_wave_requests_no_approval(tmp_path: Path) -> None:
 
 
 def test_different_reasons_have_different_digests() -> None:
-    one, other = (PlannedSite("all", SiteResult("a", SiteStatus.REJECTED, why)) for why in ("broken", "locked"))
+    one, other = (
+        PlannedSite("all", SiteResult("a", SiteStatus.REJECTED, why))
+        for why in ("broken", "locked")
+    )
     assert compute_fleet_digest((one,), ()) != compute_fleet_digest((other,), ())

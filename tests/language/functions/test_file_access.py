@@ -70,8 +70,16 @@ class FakeScope:
     def lookup(self, traversal: Traversal) -> tuple[Value, int, list[Diagnostic]]:
         if traversal.root.name == "var":
             later = build_unknown()
-            return build_object({"later": later, "secret": build_string("s").add_marks(SENSITIVE)}), 0, []
-        return DYNAMIC_UNKNOWN, len(traversal.steps), [build_error("invalid-reference", "", traversal.span)]
+            return (
+                build_object({"later": later, "secret": build_string("s").add_marks(SENSITIVE)}),
+                0,
+                [],
+            )
+        return (
+            DYNAMIC_UNKNOWN,
+            len(traversal.steps),
+            [build_error("invalid-reference", "", traversal.span)],
+        )
 
 
 FOLDER = FakeFolder(
@@ -109,7 +117,10 @@ def evaluate_text(text: str, **more: object) -> tuple[Value, list[Diagnostic]]:
         ('length(filesha256("a.yaml"))', 64),
         ('abspath("x")', "/base/x"),
         ('pathexpand("~/x")', "/home/user/x"),
-        ('templatefile("greeting.tftpl", { name = "you", zones = ["1", "2"] })', "Hello you!\n- 1\n- 2\n"),
+        (
+            'templatefile("greeting.tftpl", { name = "you", zones = ["1", "2"] })',
+            "Hello you!\n- 1\n- 2\n",
+        ),
         ('templatefile("list.tftpl", { zones = ["1"] })', ["1"]),
         ('templatestring("$${a + 1}", { a = 1 })', 2),
     ],

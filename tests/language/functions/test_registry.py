@@ -46,7 +46,11 @@ class ConstantScope:
     functions = {f.name: f for _, family in list_function_families() for f in family}  # noqa: RUF012 - never changed
 
     def lookup(self, traversal: Traversal) -> tuple[Value, int, list[Diagnostic]]:
-        return DYNAMIC_UNKNOWN, len(traversal.steps), [build_error("invalid-reference", "", traversal.span)]
+        return (
+            DYNAMIC_UNKNOWN,
+            len(traversal.steps),
+            [build_error("invalid-reference", "", traversal.span)],
+        )
 
 
 def evaluate_constant(text: str) -> Value:
@@ -61,14 +65,19 @@ def test_every_expected_function_exists() -> None:
     assert sorted(ConstantScope.functions) == sorted(_EXPECTED.split())
 
 
-_CALLS = [(e.call, e.result) for function in ConstantScope.functions.values() for e in function.examples]
+_CALLS = [
+    (e.call, e.result) for function in ConstantScope.functions.values() for e in function.examples
+]
 
 
 @pytest.mark.parametrize(("call", "result"), _CALLS)
 def test_example_has_its_documented_result(call: str, result: str) -> None:
     got, wanted = evaluate_constant(call), evaluate_constant(result)
     if got.type != wanted.type:
-        got, wanted = evaluate_constant(f"jsonencode({call})"), evaluate_constant(f"jsonencode({result})")
+        got, wanted = (
+            evaluate_constant(f"jsonencode({call})"),
+            evaluate_constant(f"jsonencode({result})"),
+        )
     assert compare_values(got, wanted).raw is True
 
 
@@ -80,15 +89,26 @@ def render_reference() -> str:
     lines = [
         "# Functions",
         "",
-        f"All {count} functions. They behave as [Terraform's functions]({_TERRAFORM}) of the same name;",
+        (
+            f"All {count} functions. They behave as [Terraform's functions]({_TERRAFORM}) of the "
+            "same name;"
+        ),
         f"{own} as OpenTofu's.",
-        "Exceptions: [language differences](../language-differences.md). An unknown argument gives an unknown",
+        (
+            "Exceptions: [language differences](../language-differences.md). An unknown argument "
+            "gives an unknown"
+        ),
         "result, a sensitive argument a sensitive result.",
     ]
     for title, family in families:
         lines += ["", f"## {title}", ""]
         for function in sorted(family, key=lambda f: f.name):
-            lines.append(f"- `{format_signature(function)}`: {function.description}{_render_example(function)}")
+            lines.append(
+                (
+                    f"- `{format_signature(function)}`: "
+                    f"{function.description}{_render_example(function)}"
+                )
+            )
     return "\n".join(lines) + "\n"
 
 
@@ -108,18 +128,24 @@ def test_reference_page_is_up_to_date() -> None:
 
 def test_every_parameter_is_described() -> None:
     for function in ConstantScope.functions.values():
-        for parameter in [*function.parameters, *([function.variadic] if function.variadic else [])]:
+        for parameter in [
+            *function.parameters,
+            *([function.variadic] if function.variadic else []),
+        ]:
             assert parameter.description, function.name
 
 
 def test_plantimestamp_is_a_timestamp() -> None:
-    assert evaluate_constant("plantimestamp()").raw == datetime(2000, 1, 1, tzinfo=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    assert evaluate_constant("plantimestamp()").raw == datetime(2000, 1, 1, tzinfo=UTC).strftime(
+        "%Y-%m-%dT%H:%M:%SZ"
+    )
 
 
 @pytest.mark.parametrize("length", [1, 3])
 def test_formatlist_with_a_set_of_unknown_length_is_unknown(length: int) -> None:
     unknown = Value(STRING, UNKNOWN)
-    words = Value(SetType(STRING), (Value(STRING, "a"), unknown))  # the unknown element may be equal to the other
+    # The unknown element may be equal to the other.
+    words = Value(SetType(STRING), (Value(STRING, "a"), unknown))
     names = Value(ListType(STRING), (Value(STRING, "b"),) * length)
     result = ConstantScope.functions["formatlist"].body(Value(STRING, "%s %s"), words, names)
     assert (result.type, result.raw) == (ListType(STRING), UNKNOWN)

@@ -66,16 +66,25 @@ def test_every_pattern_terminates_quickly(pattern: str, text: str, first: str | 
 )
 def test_pattern_errors_have_terraform_wording(pattern: str, mistake: str) -> None:
     _, (problem,) = _evaluate_call('regex(pattern, "xy")', pattern=pattern)
-    assert problem.detail == f'Invalid value for "pattern" parameter: invalid regexp pattern: {mistake}.'
+    assert (
+        problem.detail
+        == f'Invalid value for "pattern" parameter: invalid regexp pattern: {mistake}.'
+    )
 
 
-def test_pattern_error_of_replace_is_reported_at_its_argument(capfd: pytest.CaptureFixture[str]) -> None:
+def test_pattern_error_of_replace_is_reported_at_its_argument(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     _, (problem,) = _evaluate_call('replace("a", pattern, "b")', pattern="/(a/")
-    assert problem.detail.startswith('Invalid value for "substr" parameter: invalid regexp pattern: missing')
+    assert problem.detail.startswith(
+        'Invalid value for "substr" parameter: invalid regexp pattern: missing'
+    )
     assert capfd.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize("pattern", ["\\\\C", "[(?P<é>]", "\\Q\\C(?P<é>(\\E", "[^]\\](]", "[[:^alpha:](]", "\\("])
+@pytest.mark.parametrize(
+    "pattern", ["\\\\C", "[(?P<é>]", "\\Q\\C(?P<é>(\\E", "[^]\\](]", "[[:^alpha:](]", "\\("]
+)
 def test_group_lookalike_is_no_group(pattern: str) -> None:
     value, problems = _evaluate_call("regexall(pattern, text)", pattern=pattern, text="\\C(?P<é>(-")
     assert not problems

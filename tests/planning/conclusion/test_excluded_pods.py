@@ -10,7 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nexusform.planning.conclusion.placement_accounting import KINDS, collect_names
-from nexusform.plans.impact.guard_rails import apply_limits, list_broken_limits, parse_guard_rail_limits
+from nexusform.plans.impact.guard_rails import (
+    apply_limits,
+    list_broken_limits,
+    parse_guard_rail_limits,
+)
 from nexusform.plans.plan import Mode, PlacementAction
 from nexusform.rendering.report.placement_rows import build_placement_summaries
 from nexusform.resources.address import parse_address
@@ -28,13 +32,17 @@ MEMBER = 'fleet_member_cluster.edge["east"]'
 @lru_cache
 def read_example(example: str) -> dict[str, str]:
     folder = EXAMPLES / example
-    files = (path for path in folder.rglob("*") if path.suffix in (".hcl", ".yaml", ".yml", ".json"))
+    files = (
+        path for path in folder.rglob("*") if path.suffix in (".hcl", ".yaml", ".yml", ".json")
+    )
     return {str(path.relative_to(folder)): path.read_text("utf-8") for path in files}
 
 
 @lru_cache
 def build_example_state(example: str) -> State:
-    return build_state_after(require_success(plan(read_example(example), files_there=ConfinedFileAccess())))
+    return build_state_after(
+        require_success(plan(read_example(example), files_there=ConfinedFileAccess()))
+    )
 
 
 def shrink_example() -> dict[str, str]:
@@ -54,14 +62,21 @@ def count_existing(state: State, kind: str) -> int:
 
 def test_pods_lose_deleted_node_if_their_placement_is_not_selected() -> None:
     state = build_example_state("end-to-end")
-    result = require_success(plan(shrink_example(), state, files_there=ConfinedFileAccess(), targets=(EAST,)))
+    result = require_success(
+        plan(shrink_example(), state, files_there=ConfinedFileAccess(), targets=(EAST,))
+    )
     lost = [row for row in result.plan.placements if row.action is PlacementAction.LOSE]
     assert {(row.kind, row.trigger) for row in lost} == {("pod", "node_removed")}
     gone = {row.object for row in result.plan.placements if row.action is PlacementAction.REMOVE}
     assert {row.source.node for row in lost} <= gone  # type: ignore[union-attr]
     totals = {total.kind: total for total in result.plan.placement_totals}
-    assert (totals["pod"].before, totals["pod"].loses_machine) == (count_existing(state, "pod"), len(lost))
-    assert list_broken_limits(apply_limits(result.plan, parse_guard_rail_limits("moved:0"))) == ("moved:0",)
+    assert (totals["pod"].before, totals["pod"].loses_machine) == (
+        count_existing(state, "pod"),
+        len(lost),
+    )
+    assert list_broken_limits(apply_limits(result.plan, parse_guard_rail_limits("moved:0"))) == (
+        "moved:0",
+    )
 
 
 def test_binding_of_removed_member_is_lost_if_placement_is_not_selected() -> None:
@@ -69,20 +84,33 @@ def test_binding_of_removed_member_is_lost_if_placement_is_not_selected() -> Non
     files = read_example("end-to-end")
     fleet = files["fleet.nf.hcl"].replace(
         "for_each              = nexus_kubernetes_cluster.edge",
-        'for_each              = { for k, v in nexus_kubernetes_cluster.edge : k => v if k != "east" }',
+        (
+            "for_each              = { for k, v in nexus_kubernetes_cluster.edge : k => v if k != "
+            '"east" }'
+        ),
     )
     result = require_success(
-        plan(files | {"fleet.nf.hcl": fleet}, state, files_there=ConfinedFileAccess(), targets=(MEMBER,))
+        plan(
+            files | {"fleet.nf.hcl": fleet},
+            state,
+            files_there=ConfinedFileAccess(),
+            targets=(MEMBER,),
+        )
     )
     lost = [row for row in result.plan.placements if row.action is PlacementAction.LOSE]
-    assert {(row.kind, row.trigger) for row in lost} == {("binding", "cluster_left"), ("pod", "binding_removed")}
+    assert {(row.kind, row.trigger) for row in lost} == {
+        ("binding", "cluster_left"),
+        ("pod", "binding_removed"),
+    }
     assert [row.object for row in lost if row.kind == "binding"] == ["east"]
     assert {row.pool.partition("/")[0] for row in lost if row.kind == "pod"} == {"east"}
 
 
 def test_later_plans_without_the_pods_still_report_them_as_lost() -> None:
     state = build_example_state("end-to-end")
-    first = require_success(plan(shrink_example(), state, files_there=ConfinedFileAccess(), targets=(EAST,)))
+    first = require_success(
+        plan(shrink_example(), state, files_there=ConfinedFileAccess(), targets=(EAST,))
+    )
     after = build_state_after(first, state)
     second = require_success(
         plan(shrink_example(), after, files_there=ConfinedFileAccess(), targets=("nexus_site.lab",))
@@ -92,7 +120,10 @@ def test_later_plans_without_the_pods_still_report_them_as_lost() -> None:
     assert [row.object for row in again] == lost != []
     assert {row.reason for row in again} == {"its node does not exist"}
     totals = {total.kind: total for total in second.plan.placement_totals}
-    assert (totals["pod"].before, totals["pod"].loses_machine) == (count_existing(after, "pod"), len(lost))
+    assert (totals["pod"].before, totals["pod"].loses_machine) == (
+        count_existing(after, "pod"),
+        len(lost),
+    )
     whole = require_success(plan(shrink_example(), after, files_there=ConfinedFileAccess()))
     moved = {row.object for row in whole.plan.placements if row.action is PlacementAction.MOVE}
     assert set(lost) <= moved
@@ -103,19 +134,31 @@ def test_later_plans_still_report_binding_of_removed_member_as_lost() -> None:
     files = read_example("end-to-end")
     fleet = files["fleet.nf.hcl"].replace(
         "for_each              = nexus_kubernetes_cluster.edge",
-        'for_each              = { for k, v in nexus_kubernetes_cluster.edge : k => v if k != "east" }',
+        (
+            "for_each              = { for k, v in nexus_kubernetes_cluster.edge : k => v if k != "
+            '"east" }'
+        ),
     )
     files = files | {"fleet.nf.hcl": fleet}
     after = build_state_after(
-        require_success(plan(files, state, files_there=ConfinedFileAccess(), targets=(MEMBER,))), state
+        require_success(plan(files, state, files_there=ConfinedFileAccess(), targets=(MEMBER,))),
+        state,
     )
-    second = require_success(plan(files, after, files_there=ConfinedFileAccess(), targets=("nexus_site.lab",)))
-    (lost,) = [row for row in second.plan.placements if row.kind == "binding" and row.action is PlacementAction.LOSE]
+    second = require_success(
+        plan(files, after, files_there=ConfinedFileAccess(), targets=("nexus_site.lab",))
+    )
+    (lost,) = [
+        row
+        for row in second.plan.placements
+        if row.kind == "binding" and row.action is PlacementAction.LOSE
+    ]
     assert (lost.object, lost.reason) == ("east", "its member is not in the fleet")
 
 
 @pytest.mark.parametrize(("gone", "kinds"), [(EAST, {"pod"}), (MEMBER, {"binding"})])
-def test_refresh_only_lists_bindings_and_pods_of_missing_objects(gone: str, kinds: set[str]) -> None:
+def test_refresh_only_lists_bindings_and_pods_of_missing_objects(
+    gone: str, kinds: set[str]
+) -> None:
     state = build_example_state("end-to-end")
     result = require_success(
         plan(
@@ -137,10 +180,14 @@ def test_refresh_only_lists_bindings_and_pods_of_missing_objects(gone: str, kind
 @settings(max_examples=25, deadline=None, derandomize=True)
 @given(st.data())
 @pytest.mark.parametrize("example", ["end-to-end", "fleet"])
-def test_totals_include_every_binding_and_pod_for_any_selection(example: str, data: st.DataObject) -> None:
+def test_totals_include_every_binding_and_pod_for_any_selection(
+    example: str, data: st.DataObject
+) -> None:
     state = build_example_state(example)
     addresses = sorted({str(address) for address in state.instances})
-    picked = tuple(data.draw(st.lists(st.sampled_from(addresses), min_size=1, max_size=3, unique=True)))
+    picked = tuple(
+        data.draw(st.lists(st.sampled_from(addresses), min_size=1, max_size=3, unique=True))
+    )
     how = data.draw(st.sampled_from(["targets", "excludes"]))
     mode = data.draw(st.sampled_from([Mode.NORMAL, Mode.DESTROY]))
     files = shrink_example() if example == "end-to-end" else read_example(example)

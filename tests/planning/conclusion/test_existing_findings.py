@@ -13,7 +13,9 @@ WEB = parse_address("nexus_kubernetes_cluster.web")
 
 
 def _list_preexisting(plan: Plan) -> tuple[bool, ...]:
-    return tuple(diagnostic.is_preexisting for diagnostic in mark_existing_findings(plan).diagnostics)
+    return tuple(
+        diagnostic.is_preexisting for diagnostic in mark_existing_findings(plan).diagnostics
+    )
 
 
 def test_missing_export_data_may_be_new() -> None:

@@ -12,7 +12,11 @@ from msgspec.structs import replace
 
 from nexusform.planning.conclusion.placement_accounting import compute_totals
 from nexusform.planning.conclusion.plan_result import PlanResult
-from nexusform.plans.impact.guard_rails import apply_limits, list_broken_limits, parse_guard_rail_limits
+from nexusform.plans.impact.guard_rails import (
+    apply_limits,
+    list_broken_limits,
+    parse_guard_rail_limits,
+)
 from nexusform.plans.plan import Mode, PlacementAction, PlacementTotal, Plan
 from nexusform.state.objects import State
 from tests.planning.harness import (
@@ -80,14 +84,23 @@ def test_deleting_only_a_rack_is_rejected_with_a_row_per_vm(state: State) -> Non
 
 
 def test_plan_with_rack_and_clusters_moves_the_vms(state: State) -> None:
-    targets = ["nexus_rack.r", "nexus_kubernetes_cluster.a", "nexus_kubernetes_cluster.b", "nexus_agent_pool.own"]
-    figures = get_total(require_success(plan(remove_third_rack(TEXT), state, targets=tuple(targets))))
+    targets = [
+        "nexus_rack.r",
+        "nexus_kubernetes_cluster.a",
+        "nexus_kubernetes_cluster.b",
+        "nexus_agent_pool.own",
+    ]
+    figures = get_total(
+        require_success(plan(remove_third_rack(TEXT), state, targets=tuple(targets)))
+    )
     assert figures.moves > 0
     assert figures.loses_machine == 0
 
 
 def test_error_names_the_exclusion_stranding_vms(state: State) -> None:
-    (problem,) = list_errors(plan(remove_third_rack(TEXT), state, excludes=("nexus_kubernetes_cluster.b",)))
+    (problem,) = list_errors(
+        plan(remove_third_rack(TEXT), state, excludes=("nexus_kubernetes_cluster.b",))
+    )
     assert problem.id == STRANDED
     assert "Omit -exclude='nexus_kubernetes_cluster.b'" in problem.detail
 
@@ -111,7 +124,11 @@ def test_rack_missing_after_refresh_is_no_error(state: State) -> None:
     gone = {at("nexus_rack.r[1]"): None}
     refreshed = require_success(plan(TEXT, state, mode=Mode.REFRESH_ONLY, refreshed_objects=gone))
     figures = get_total(refreshed)
-    assert figures.loses_machine == sum(row.action is PlacementAction.LOSE for row in refreshed.plan.placements) > 0
+    assert (
+        figures.loses_machine
+        == sum(row.action is PlacementAction.LOSE for row in refreshed.plan.placements)
+        > 0
+    )
     assert is_balanced(figures)
 
 
@@ -119,7 +136,9 @@ def test_rack_missing_after_refresh_is_no_error(state: State) -> None:
 
 
 def test_vms_of_forgotten_cluster_keep_running(state: State) -> None:
-    text = TEXT.replace(cluster("a", pools=pool("p", 5), count=3), FORGET.format("nexus_kubernetes_cluster.a"))
+    text = TEXT.replace(
+        cluster("a", pools=pool("p", 5), count=3), FORGET.format("nexus_kubernetes_cluster.a")
+    )
     result = require_success(plan(text, state))
     figures = get_total(result)
     assert (figures.forgotten, figures.leaves) == (8, 0)
@@ -170,13 +189,26 @@ _ADDRESSES = (
 )
 _EDITED = st.lists(st.sampled_from(_EDITS), max_size=3)
 _PICKED = st.lists(st.sampled_from(_ADDRESSES), max_size=2, unique=True).map(tuple)
-_REPLACED = st.sampled_from(((), ("nexus_kubernetes_cluster.b",), ("nexus_kubernetes_cluster.a:a-p-1",)))
+_REPLACED = st.sampled_from(
+    ((), ("nexus_kubernetes_cluster.b",), ("nexus_kubernetes_cluster.a:a-p-1",))
+)
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
-@given(_EDITED, st.sampled_from(["all", "target", "exclude"]), _PICKED, _REPLACED, st.sampled_from(list(Mode)))
+@given(
+    _EDITED,
+    st.sampled_from(["all", "target", "exclude"]),
+    _PICKED,
+    _REPLACED,
+    st.sampled_from(list(Mode)),
+)
 def test_every_vm_is_counted_exactly_once(
-    state: State, edits: list[tuple[str, str]], how: str, picked: tuple[str, ...], replaces: tuple[str, ...], mode: Mode
+    state: State,
+    edits: list[tuple[str, str]],
+    how: str,
+    picked: tuple[str, ...],
+    replaces: tuple[str, ...],
+    mode: Mode,
 ) -> None:
     text = TEXT
     for old, new in edits:
@@ -199,7 +231,9 @@ def test_every_vm_is_counted_exactly_once(
     assert figures.loses_machine == 0
     after = state if mode is Mode.REFRESH_ONLY else build_state_after(result, state)
     assert figures.after == len(vms(after))
-    gone = Counter(row.object for row in result.plan.placements if row.action in ("remove", "forget"))
+    gone = Counter(
+        row.object for row in result.plan.placements if row.action in ("remove", "forget")
+    )
     assert set(vms(state)) - set(vms(after)) <= set(gone)
 
 
@@ -217,16 +251,26 @@ def test_missing_placement_row_is_reported(state: State) -> None:
 FIVE = "count       = 5"
 ZONE = 'availability_zones = ["9"]'
 REFUSED: list[tuple[str, str, dict[str, Any]]] = [
-    ("unknown-site", TEXT.replace('"a" {\n  site_id = nexus_site.s.id', '"a" {\n  site_id = "x"'), {}),
+    (
+        "unknown-site",
+        TEXT.replace('"a" {\n  site_id = nexus_site.s.id', '"a" {\n  site_id = "x"'),
+        {},
+    ),
     ("insufficient-capacity", TEXT.replace("count       = 5", "count       = 500"), {}),
     ("nothing-to-target", TEXT, {"targets": ("nexus_rack.nowhere",)}),
     ("incompatible-options", TEXT, {"targets": ("nexus_rack.r",), "excludes": ("nexus_site.s",)}),
-    ("unknown-availability-zone", TEXT.replace("count       = 5", 'count = 5\n availability_zones = ["9"]'), {}),
+    (
+        "unknown-availability-zone",
+        TEXT.replace("count       = 5", 'count = 5\n availability_zones = ["9"]'),
+        {},
+    ),
 ]
 
 
 @pytest.mark.parametrize(("kind", "text", "options"), REFUSED, ids=[each[0] for each in REFUSED])
-def test_rejected_plan_accounts_for_existing_vms(state: State, kind: str, text: str, options: dict[str, Any]) -> None:
+def test_rejected_plan_accounts_for_existing_vms(
+    state: State, kind: str, text: str, options: dict[str, Any]
+) -> None:
     result = plan(text, state, **options)
     assert kind in {problem.id for problem in list_errors(result)}
     figures = get_total(result)
@@ -240,7 +284,9 @@ def test_rejected_plan_accounts_for_existing_vms(state: State, kind: str, text: 
 def test_suggested_target_is_marked_if_its_plan_is_rejected_too(state: State) -> None:
     zoned = TEXT.replace("count       = 4", 'count       = 4\n    availability_zones = ["r2"]')
     standing = build_state(zoned)
-    result = plan(remove_third_rack(zoned), standing, targets=("nexus_rack.r",), suggested_fixes=True)
+    result = plan(
+        remove_third_rack(zoned), standing, targets=("nexus_rack.r",), suggested_fixes=True
+    )
     (problem,) = list_errors(result)
     assert "That plan is rejected too" in problem.detail
     assert 'No rack of site s is in zone "r2"' in problem.detail
@@ -248,7 +294,11 @@ def test_suggested_target_is_marked_if_its_plan_is_rejected_too(state: State) ->
     (problem,) = list_errors(plain)
     assert "refused as well" not in problem.detail
     require_success(
-        plan(remove_third_rack(TEXT), state, targets=("nexus_rack.r", *problem.extra["selection"]["targets"]))
+        plan(
+            remove_third_rack(TEXT),
+            state,
+            targets=("nexus_rack.r", *problem.extra["selection"]["targets"]),
+        )
     )
 
 

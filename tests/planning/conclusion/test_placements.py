@@ -59,12 +59,17 @@ RACKS_OF_FOUR = VMS[: VMS.index('resource "nexus_virtual_machine"')]
     ("before", "after", "worst"),
     [
         (pool("p", 6), pool("p", 5), 2),
-        (pool("p", 6), pool("p", 0), None),  # no VM left
-        (pool("p", 6), pool("p", 4, "NC_G12_56_v1"), None),  # the other VMs are all re-created
-        (pool("p", 2), pool("p", 1), None),  # one VM on each rack: every removal has the same result
+        # No VM left.
+        (pool("p", 6), pool("p", 0), None),
+        # The other VMs are all re-created.
+        (pool("p", 6), pool("p", 4, "NC_G12_56_v1"), None),
+        # One VM on each rack: every removal has the same result.
+        (pool("p", 2), pool("p", 1), None),
     ],
 )
-def test_worst_case_of_scale_in_is_reported_if_outcomes_differ(before: str, after: str, worst: int | None) -> None:
+def test_worst_case_of_scale_in_is_reported_if_outcomes_differ(
+    before: str, after: str, worst: int | None
+) -> None:
     state = build_state(RACKS_OF_FOUR + cluster("a", pools=before))
     made = require_success(plan(RACKS_OF_FOUR + cluster("a", pools=after), state)).plan
     tables = {table.pool: table for table in made.placement_tables}

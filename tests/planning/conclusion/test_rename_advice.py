@@ -8,17 +8,29 @@ from tests.planning.harness import RACKS, build_state, cluster, list_warnings, p
 def list_rename_warnings(before: str, after: str) -> list[str]:
     result = plan(RACKS + after, build_state(RACKS + before))
     return [
-        problem.detail for problem in list_warnings(result) if problem.id in {"probable-rename", "destructive-rename"}
+        problem.detail
+        for problem in list_warnings(result)
+        if problem.id in {"probable-rename", "destructive-rename"}
     ]
 
 
 def test_renamed_block_is_reported_with_moved_block() -> None:
-    (detail,) = list_rename_warnings(cluster("a", pools=pool("p", 2)), cluster("b", pools=pool("p", 2)))
+    (detail,) = list_rename_warnings(
+        cluster("a", pools=pool("p", 2)), cluster("b", pools=pool("p", 2))
+    )
     assert detail.startswith("nexus_kubernetes_cluster.a is removed and nexus_kubernetes_cluster.b")
-    moved = "  moved {\n    from = nexus_kubernetes_cluster.a\n    to   = nexus_kubernetes_cluster.b\n  }"
+    moved = (
+        "  moved {\n    from = nexus_kubernetes_cluster.a\n    to   = nexus_kubernetes_cluster.b\n"
+        "  }"
+    )
     assert detail.endswith(moved)
     # With that block nothing is destroyed and nothing is reported.
-    assert list_rename_warnings(cluster("a", pools=pool("p", 2)), cluster("b", pools=pool("p", 2)) + moved) == []
+    assert (
+        list_rename_warnings(
+            cluster("a", pools=pool("p", 2)), cluster("b", pools=pool("p", 2)) + moved
+        )
+        == []
+    )
 
 
 def test_blocks_with_different_arguments_are_no_rename() -> None:
@@ -49,7 +61,8 @@ def test_renamed_keys_of_a_block_are_reported() -> None:
 
 def test_all_instances_of_a_block_are_renamed_together() -> None:
     old, new = (
-        cluster(name, arguments='count = 2\n  name  = "c${count.index}"', pools=pool("p", 1)) for name in ("a", "b")
+        cluster(name, arguments='count = 2\n  name  = "c${count.index}"', pools=pool("p", 1))
+        for name in ("a", "b")
     )
     (detail,) = list_rename_warnings(old, new)
     assert detail.startswith("nexus_kubernetes_cluster.a (2 instances) is removed")

@@ -5,7 +5,11 @@ from collections import Counter
 from msgspec.structs import replace
 
 from nexusform.planning.conclusion.plan_result import PlanResult
-from nexusform.planning.conclusion.site_records import BeforeOrAfter, add_site_capacity, build_occupied_sites
+from nexusform.planning.conclusion.site_records import (
+    BeforeOrAfter,
+    add_site_capacity,
+    build_occupied_sites,
+)
 from nexusform.plans.plan import Mode
 from nexusform.plans.saved import plan_file
 from nexusform.plans.site_capacity.occupancy import SiteSkuCapacity, SiteVms
@@ -62,14 +66,21 @@ def test_free_cells_and_free_cells_after_rack_loss() -> None:
     # Six machines with two cells: the control plane splits one cell, workers occupy three.
     result = plan(build_site() + build_cluster("a", 3))
     workers, masters = list_capacity(result)
-    assert (workers.site_id, workers.site, workers.sku, workers.cells) == ("s", "s", "NC_P46_224_v1", 1)
+    assert (workers.site_id, workers.site, workers.sku, workers.cells) == (
+        "s",
+        "s",
+        "NC_P46_224_v1",
+        1,
+    )
     assert workers.before is None
     assert workers.after is not None
     assert workers.after.free == 12 - 1 - 3
-    # Every rack runs a worker and one of them the control plane, so the other two have 3 free cells.
+    # Every rack runs a worker and one of them the control plane, so the other two have 3 free
+    # cells.
     assert workers.after.free_after_rack_loss == 8 - 3
     assert (workers.after.no_surge_clusters, workers.after.clusters) == ((), ("a",))
-    # The largest SKU comes first. Four VMs of the small one fit into a free cell, three beside a control plane.
+    # The largest SKU comes first. Four VMs of the small one fit into a free cell, three beside a
+    # control plane.
     assert masters.sku == "NC_G12_56_v1"
     assert masters.after is not None
     assert masters.after.free == 4 * 8 + 3
@@ -77,12 +88,15 @@ def test_free_cells_and_free_cells_after_rack_loss() -> None:
 
 def test_capacity_before_and_after() -> None:
     first = plan(build_site() + build_cluster("a", 3))
-    second = plan(build_site() + build_cluster("a", 3) + build_cluster("b", 4), build_state_after(first))
+    second = plan(
+        build_site() + build_cluster("a", 3) + build_cluster("b", 4), build_state_after(first)
+    )
     workers = list_capacity(second)[0]
     assert workers.before is not None
     assert workers.after is not None
     assert (workers.before.free, workers.before.clusters) == (8, ("a",))
-    # b takes four cells. Its control plane uses none of them, or the cell already split by the one of a.
+    # b takes four cells. Its control plane uses none of them, or the cell already split by the one
+    # of a.
     assert workers.after.free in (3, 4)
     assert workers.after.clusters == ("a", "b")
 
@@ -157,11 +171,13 @@ def list_vms_after(result: PlanResult) -> set[str]:
 
 def test_rebuilt_sites_equal_planned_sites() -> None:
     result = plan(build_site() + PLAIN + build_cluster("a", 3) + build_cluster("b", 2))
-    rebuilt = build_occupied_sites(result.plan, result.objects, build_all_types(), BeforeOrAfter.AFTER)["s"]
+    rebuilt = build_occupied_sites(
+        result.plan, result.objects, build_all_types(), BeforeOrAfter.AFTER
+    )["s"]
     left = result.sites["s"].scheduler
-    assert Counter((vm.vm, vm.sku, vm.placement) for vm in rebuilt.site.scheduler.list_vms()) == Counter(
-        (vm.vm, vm.sku, vm.placement) for vm in left.list_vms()
-    )
+    assert Counter(
+        (vm.vm, vm.sku, vm.placement) for vm in rebuilt.site.scheduler.list_vms()
+    ) == Counter((vm.vm, vm.sku, vm.placement) for vm in left.list_vms())
     assert rebuilt.site.machines == result.sites["s"].machines
     assert [vm.name for vm in get_site(result).unmanaged_vms] == ["legacy"]
     assert list_vms_after(result) >= {"jump", "a-control-plane-0", "b-np-1"}
@@ -177,9 +193,16 @@ def test_rebuilt_sites_equal_planned_sites() -> None:
 
 def test_before_lists_existing_vms() -> None:
     first = plan(build_site() + PLAIN + build_cluster("a", 3))
-    second = plan(build_site() + PLAIN + build_cluster("a", 1) + build_cluster("b", 2), build_state_after(first))
+    second = plan(
+        build_site() + PLAIN + build_cluster("a", 1) + build_cluster("b", 2),
+        build_state_after(first),
+    )
     assert list_vms_before(second) - list_vms_after(second) == {"a-np-1", "a-np-2"}
-    assert list_vms_after(second) - list_vms_before(second) == {"b-control-plane-0", "b-np-0", "b-np-1"}
+    assert list_vms_after(second) - list_vms_before(second) == {
+        "b-control-plane-0",
+        "b-np-0",
+        "b-np-1",
+    }
 
 
 def test_unchanged_vm_is_the_record_read_from_state() -> None:
@@ -193,7 +216,9 @@ def test_unchanged_vm_is_the_record_read_from_state() -> None:
 
 def test_moved_vms_are_on_both_sides() -> None:
     first = plan(build_site() + build_cluster("a", 3))
-    second = plan(build_site().replace("= 2", "= 1") + build_cluster("a", 3), build_state_after(first))
+    second = plan(
+        build_site().replace("= 2", "= 1") + build_cluster("a", 3), build_state_after(first)
+    )
     moved = {row.object for row in second.plan.placements}
     pools = get_site(second).pools
     assert moved
@@ -217,7 +242,9 @@ def test_failed_plan_shows_existing_and_attempted_vms() -> None:
 def test_destroy_leaves_no_vms() -> None:
     first = plan(build_site() + build_cluster("a", 3) + build_cluster("b", 1))
     gone = plan(
-        build_site() + build_cluster("a", 3) + build_cluster("b", 1), build_state_after(first), mode=Mode.DESTROY
+        build_site() + build_cluster("a", 3) + build_cluster("b", 1),
+        build_state_after(first),
+        mode=Mode.DESTROY,
     )
     assert len(list_vms_before(gone)) == 6
     assert list_vms_after(gone) == set()
@@ -238,7 +265,10 @@ def test_pool_vms_are_listed_by_number() -> None:
 
 def test_saved_plan_contains_sites_and_capacity() -> None:
     first = plan(build_site() + PLAIN + build_cluster("a", 3))
-    second = plan(build_site() + PLAIN + build_cluster("a", 1) + build_cluster("b", 2), build_state_after(first))
+    second = plan(
+        build_site() + PLAIN + build_cluster("a", 1) + build_cluster("b", 2),
+        build_state_after(first),
+    )
     whole = add_site_capacity(second, build_all_types()).plan
     saved, problems = plan_file.read_plan_file(plan_file.write_plan_file(whole, {}))
     assert saved is not None, problems
@@ -252,7 +282,9 @@ def test_nodes_of_new_cluster_use_addresses_of_its_network() -> None:
     site = SITE.replace("MACHINES", "4")
     state = build_state_after(plan(site))
     where = parse_address("nexus_site.s")
-    supplies = SiteResources(networks=(NetworkAddresses("net-a", 30, 2), NetworkAddresses("net-b", 254, 4)))
+    supplies = SiteResources(
+        networks=(NetworkAddresses("net-a", 30, 2), NetworkAddresses("net-b", 254, 4))
+    )
     current = state.instances[where].current
     assert current is not None
     noted = replace(current, private=build_site_resources_note(supplies))
@@ -262,5 +294,7 @@ def test_nodes_of_new_cluster_use_addresses_of_its_network() -> None:
         state.replace_instance(where, InstanceState(noted)),
     )
     made = add_site_capacity(result, build_all_types()).plan
-    free = {row.name: (row.free_before, row.free) for row in made.other_capacity if "net" in row.name}
+    free = {
+        row.name: (row.free_before, row.free) for row in made.other_capacity if "net" in row.name
+    }
     assert free == {"net-a": (28, 28), "net-b": (250, 246)}

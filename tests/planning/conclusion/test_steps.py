@@ -17,7 +17,15 @@ from msgspec.structs import replace
 from nexusform.plans.plan import Mode, Plan, StepKind
 from nexusform.state.objects import EMPTY, State
 from tests.kill_points import scale_count
-from tests.planning.harness import build_state, build_state_after, cluster, is_empty, plan, pool, require_success
+from tests.planning.harness import (
+    build_state,
+    build_state_after,
+    cluster,
+    is_empty,
+    plan,
+    pool,
+    require_success,
+)
 from tests.planning.step_runner import check_counts, run
 
 SITES = int(os.environ.get("NF_TEST_SITES") or scale_count(120))
@@ -96,7 +104,9 @@ def small_sites(draw: st.DrawFn) -> SmallSite:
 
 def edit_part(draw: st.DrawFn, old: Part) -> list[Part]:
     """Return the part after an edit, or nothing if it is removed."""
-    what = draw(st.sampled_from(("keep", "keep", "new", "pool", "version", "plane", "gone", "needs")))
+    what = draw(
+        st.sampled_from(("keep", "keep", "new", "pool", "version", "plane", "gone", "needs"))
+    )
     if what == "gone":
         return []
     if what == "new":
@@ -120,7 +130,11 @@ def edit_site(draw: st.DrawFn, small: SmallSite) -> SmallSite:
     everything = [p.address for p in (*small.parts, *parts)]
     if everything:
         chosen = (draw(st.sampled_from(everything)),)
-        options = draw(st.sampled_from(({}, {}, {"targets": chosen}, {"excludes": chosen}, {"mode": Mode.DESTROY})))
+        options = draw(
+            st.sampled_from(
+                ({}, {}, {"targets": chosen}, {"excludes": chosen}, {"mode": Mode.DESTROY})
+            )
+        )
     return SmallSite(racks, tuple(parts), options)
 
 
@@ -173,7 +187,8 @@ def check_objects(objects: dict[tuple[str, str, int], Any], after: State) -> Non
     assert objects == said
 
 
-# --- one machine with two cells ------------------------------------------------------------------------
+# --- one machine with two cells
+# ------------------------------------------------------------------------
 
 TIGHT = """
 resource "nexus_site" "s" {}
@@ -196,7 +211,9 @@ def plan_and_run_in_many_orders(before: str, after: str) -> Plan:
 def test_create_waits_for_release_of_its_capacity() -> None:
     site = TIGHT.replace("MACHINES", "1")
     before = site + cluster("a", pools=pool("p", 1, SKUS[0]))
-    after = site + cluster("a", pools=pool("p", 0, SKUS[0])) + cluster("b", pools=pool("p", 1, SKUS[0]))
+    after = (
+        site + cluster("a", pools=pool("p", 0, SKUS[0])) + cluster("b", pools=pool("p", 1, SKUS[0]))
+    )
     found = plan_and_run_in_many_orders(before, after)
     release = next(s for s in found.steps if s.kind is StepKind.RELEASE)
     create = next(s for s in found.steps if s.kind is StepKind.CREATE)
@@ -206,12 +223,15 @@ def test_create_waits_for_release_of_its_capacity() -> None:
 def test_create_waits_for_delete_of_its_capacity() -> None:
     site = TIGHT.replace("MACHINES", "1")
     plan_and_run_in_many_orders(
-        site + cluster("a", pools=pool("p", 1, SKUS[0])), site + cluster("b", pools=pool("p", 1, SKUS[0]))
+        site + cluster("a", pools=pool("p", 1, SKUS[0])),
+        site + cluster("b", pools=pool("p", 1, SKUS[0])),
     )
 
 
 def test_create_waits_for_rolling_update_of_its_capacity() -> None:
     site = TIGHT.replace("MACHINES", "2")
     before = site + cluster("a", arguments='kubernetes_version = "1.30"', plane=SKUS[0])
-    after = before.replace('"1.30"', '"1.31"') + cluster("b", pools=pool("p", 2, SKUS[0]), plane=SKUS[0])
+    after = before.replace('"1.30"', '"1.31"') + cluster(
+        "b", pools=pool("p", 2, SKUS[0]), plane=SKUS[0]
+    )
     plan_and_run_in_many_orders(before, after)

@@ -7,7 +7,15 @@ from msgspec.structs import replace
 
 from nexusform.plans.maintenance import Upgrade
 from nexusform.rendering.report.upgrade_sentences import describe_upgrade_course, describe_upgrades
-from tests.planning.harness import RACKS, build_state, cluster, list_errors, plan, pool, require_success
+from tests.planning.harness import (
+    RACKS,
+    build_state,
+    cluster,
+    list_errors,
+    plan,
+    pool,
+    require_success,
+)
 
 OLD, NEW = 'kubernetes_version = "1.29.4"', 'kubernetes_version = "1.30.1"'
 IN_PLACE = 'upgrade_settings {\n max_surge = "0"\n max_unavailable = "2"\n}'
@@ -49,7 +57,10 @@ def plan_upgrade(before: str, after: str) -> Upgrade:
 def test_pools_upgrade_in_batches_above_allowed_minimum() -> None:
     upgrade = plan_upgrade(build_configuration(OLD), build_configuration(NEW))
     assert (upgrade.cluster, upgrade.before, upgrade.after) == ("a", "1.29.4", "1.30.1")
-    shapes = [(each.pool, each.vms, each.batches, each.concurrent_vms, each.minimum_up) for each in upgrade.pools]
+    shapes = [
+        (each.pool, each.vms, each.batches, each.concurrent_vms, each.minimum_up)
+        for each in upgrade.pools
+    ]
     assert shapes == [("control-plane", 3, 3, 1, 3), ("p", 4, 4, 1, 4), ("q", 3, 2, 2, 1)]
     assert [each.surges for each in upgrade.pools] == [True, True, False]
     assert upgrade.is_feasible
@@ -75,7 +86,12 @@ def test_changed_sku_re_creates_pool_at_once() -> None:
         pool("q", 3, more=IN_PLACE), pool("q", 3, "NC_G12_56_v1", more=IN_PLACE)
     )
     upgrade = plan_upgrade(build_configuration(OLD, SHOP), bigger)
-    assert (upgrade.trigger, upgrade.before, upgrade.after, upgrade.is_rolling) == ("sku_changed", "", "", False)
+    assert (upgrade.trigger, upgrade.before, upgrade.after, upgrade.is_rolling) == (
+        "sku_changed",
+        "",
+        "",
+        False,
+    )
     (of_pool,) = upgrade.pools
     assert (of_pool.pool, of_pool.vms, of_pool.batches, of_pool.concurrent_vms) == ("q", 3, 1, 3)
     assert (of_pool.surges, of_pool.minimum_up) == (False, 0)
@@ -86,10 +102,13 @@ def test_pods_on_other_pools_are_not_affected() -> None:
     """The only pod of the shop runs on one of the two pools: it is down only when that pool is re-created."""
     small = pool("q", 3, more=IN_PLACE)
     other = pool("p", 4)
-    changed_q = build_configuration(OLD, SHOP).replace(small, pool("q", 3, "NC_G12_56_v1", more=IN_PLACE))
+    changed_q = build_configuration(OLD, SHOP).replace(
+        small, pool("q", 3, "NC_G12_56_v1", more=IN_PLACE)
+    )
     changed_p = build_configuration(OLD, SHOP).replace(other, pool("p", 4, "NC_G12_56_v1"))
     at_stake = [
-        plan_upgrade(build_configuration(OLD, SHOP), changed).single_replicas for changed in (changed_q, changed_p)
+        plan_upgrade(build_configuration(OLD, SHOP), changed).single_replicas
+        for changed in (changed_q, changed_p)
     ]
     assert sorted(at_stake) == [(), ("default/Deployment/shop",)]
 
@@ -112,15 +131,22 @@ def test_failed_batch_of_upgrade_is_reported() -> None:
 
 def test_nodes_added_during_re_creation_are_counted_as_up() -> None:
     upgrade = plan_upgrade(
-        RACKS + cluster("a", pools=pool("p", 2)), RACKS + cluster("a", pools=pool("p", 3, more="labels = { a = 1 }"))
+        RACKS + cluster("a", pools=pool("p", 2)),
+        RACKS + cluster("a", pools=pool("p", 3, more="labels = { a = 1 }")),
     )
-    assert "p: all 2 nodes are down at once, 1 other up (labels_changed)." in describe_upgrade_course(upgrade)
+    assert (
+        "p: all 2 nodes are down at once, 1 other up (labels_changed)."
+        in describe_upgrade_course(upgrade)
+    )
 
 
 def test_pool_re_created_during_upgrade_is_down_at_once() -> None:
     both = build_configuration(NEW).replace(pool("p", 4), pool("p", 4, "NC_G12_56_v1"))
     upgrade = plan_upgrade(build_configuration(OLD), both)
-    shapes = {each.pool: (each.batches, each.concurrent_vms, each.minimum_up, each.surges) for each in upgrade.pools}
+    shapes = {
+        each.pool: (each.batches, each.concurrent_vms, each.minimum_up, each.surges)
+        for each in upgrade.pools
+    }
     assert shapes["p"] == (1, 4, 0, False)
     assert shapes["control-plane"] == (3, 1, 3, True)
 
@@ -154,13 +180,16 @@ def build_two_clusters(version: str, wide: int, narrow: int) -> str:
     """Return a cluster to upgrade in one zone, beside a shrinking one in both zones."""
     zoned = pool("p", narrow, "NC_P46_224_v1", more='availability_zones = ["r0"]')
     return (
-        ONE_RACK + cluster("a", arguments=version, pools=zoned) + cluster("b", pools=pool("q", wide, "NC_P46_224_v1"))
+        ONE_RACK
+        + cluster("a", arguments=version, pools=zoned)
+        + cluster("b", pools=pool("q", wide, "NC_P46_224_v1"))
     )
 
 
 @pytest.mark.parametrize(("narrow", "hangs"), [(4, ("b/q",)), (3, ())])
 def test_capacity_depending_on_scale_in_is_uncertain(narrow: int, hangs: tuple[str, ...]) -> None:
-    # A rack has eight cells: with four of a/p in r0, the six of b/q may leave none there for a fifth.
+    # A rack has eight cells: with four of a/p in r0, the six of b/q may leave none there for a
+    # fifth.
     upgrade = plan_upgrade(build_two_clusters(OLD, 6, narrow), build_two_clusters(NEW, 5, narrow))
     by_pool = {each.pool: each.scale_in_pools for each in upgrade.pools}
     assert by_pool["p"] == hangs
@@ -183,7 +212,9 @@ def test_added_zones_re_create_the_pool_and_the_fix_says_so() -> None:
 
 @pytest.mark.of_domains("fleet")
 def test_blocked_upgrade_is_reported_as_warning() -> None:
-    result = require_success(plan(build_configuration(NEW, SHOP), build_state(build_configuration(OLD, SHOP))))
+    result = require_success(
+        plan(build_configuration(NEW, SHOP), build_state(build_configuration(OLD, SHOP)))
+    )
     (warning,) = [each for each in result.diagnostics if each.id == "blocked-upgrade"]
     assert "a: default/shop allows no eviction" in warning.brief
     assert "simulate kubernetes-upgrade nexus_kubernetes_cluster.a" in warning.detail
@@ -205,10 +236,13 @@ def test_headline_reports_blocked_upgrade() -> None:
 def test_course_names_the_largest_surge() -> None:
     large_surge = pool("q", 3, more='upgrade_settings {\n max_surge = "2"\n}')
     before, after = (
-        text.replace(pool("q", 3, more=IN_PLACE), large_surge) for text in map(build_configuration, (OLD, NEW))
+        text.replace(pool("q", 3, more=IN_PLACE), large_surge)
+        for text in map(build_configuration, (OLD, NEW))
     )
     course = describe_upgrade_course(plan_upgrade(before, after))
-    assert course == "1.29.4 -> 1.30.1 fits: 10 nodes in 9 batches, max surge 2, capacity never drops."
+    assert (
+        course == "1.29.4 -> 1.30.1 fits: 10 nodes in 9 batches, max surge 2, capacity never drops."
+    )
 
 
 def test_headline_counts_clusters_of_one_name_on_several_sites() -> None:
@@ -218,4 +252,7 @@ def test_headline_counts_clusters_of_one_name_on_several_sites() -> None:
     assert describe_upgrades(sites) == ["3 clusters are upgraded to 1.30.1"]
     recreations = [replace(site, trigger="sku_changed", after="") for site in sites]
     assert describe_upgrades(recreations) == ["30 nodes of 3 clusters are re-created"]
-    assert describe_upgrades(recreations[:2]) == ["10 nodes of s1/a are re-created", "10 nodes of s2/a are re-created"]
+    assert describe_upgrades(recreations[:2]) == [
+        "10 nodes of s1/a are re-created",
+        "10 nodes of s2/a are re-created",
+    ]

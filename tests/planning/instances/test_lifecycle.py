@@ -48,7 +48,10 @@ def test_deleted_object_keeps_create_before_destroy() -> None:
     """If the delete fails, the state still contains the setting."""
     text = ONE + cluster("a", arguments=FIRST) + cluster("b")
     result = require_success(plan(ONE, build_state(text)))
-    assert list_actions(result) == {"nexus_kubernetes_cluster.a": "delete", "nexus_kubernetes_cluster.b": "delete"}
+    assert list_actions(result) == {
+        "nexus_kubernetes_cluster.a": "delete",
+        "nexus_kubernetes_cluster.b": "delete",
+    }
     assert get_change(result.plan, "nexus_kubernetes_cluster.a").create_before_destroy
     assert not get_change(result.plan, "nexus_kubernetes_cluster.b").create_before_destroy
 
@@ -74,7 +77,9 @@ def test_create_before_destroy_without_capacity_for_both_is_rejected() -> None:
         "a", arguments=FIRST, pools=pool("p", 1, BIG)
     )
     state = build_state(text)
-    assert {d.id for d in list_errors(plan(change_control_plane_sku(text), state))} == {"insufficient-capacity"}
+    assert {d.id for d in list_errors(plan(change_control_plane_sku(text), state))} == {
+        "insufficient-capacity"
+    }
     assert not plan(
         change_control_plane_sku(text.replace(FIRST, "")), build_state(text.replace(FIRST, ""))
     ).plan.errored
@@ -114,7 +119,9 @@ def test_ignored_count_keeps_existing_vms() -> None:
 @pytest.mark.parametrize("ignored", ["agent_pool", "all", "[agent_pool]", 'agent_pool["np1"]'])
 def test_ignored_pools_or_all_arguments(ignored: str) -> None:
     listed = ignored if ignored == "all" or ignored.startswith("[") else f"[{ignored}]"
-    text = RACKS + cluster("a", arguments=f"lifecycle {{\n ignore_changes = {listed}\n}}", pools=pool("np1", 3))
+    text = RACKS + cluster(
+        "a", arguments=f"lifecycle {{\n ignore_changes = {listed}\n}}", pools=pool("np1", 3)
+    )
     state = build_state(text)
     changed = text.replace("count       = 3", "count       = 5").replace(
         'vm_sku_name = "NC_G6_28_v1"\n    \n', f'vm_sku_name = "{BIG}"\n labels = {{ a = "b" }}\n'
@@ -134,23 +141,37 @@ def test_ignored_label_moves_no_vm() -> None:
 
 def test_destroy_false_forgets_a_removed_object_and_keeps_its_capacity() -> None:
     kept = "lifecycle {\n destroy = false\n}"
-    text = RACKS + cluster("a", arguments=kept, pools=pool("p", 3)) + cluster("b", pools=pool("p", 1))
+    text = (
+        RACKS + cluster("a", arguments=kept, pools=pool("p", 3)) + cluster("b", pools=pool("p", 1))
+    )
     state = build_state(text)
     kept_objects = [
-        str(name) for name, there in state.instances.items() if there.current and there.current.skip_destroy
+        str(name)
+        for name, there in state.instances.items()
+        if there.current and there.current.skip_destroy
     ]
     assert kept_objects == ["nexus_kubernetes_cluster.a"]
     # The state remembers it once the block is removed.
     removed = require_success(plan(RACKS, state))
-    assert list_actions(removed) == {"nexus_kubernetes_cluster.a": "forget", "nexus_kubernetes_cluster.b": "delete"}
+    assert list_actions(removed) == {
+        "nexus_kubernetes_cluster.a": "forget",
+        "nexus_kubernetes_cluster.b": "delete",
+    }
     assert {d.id for d in list_warnings(removed)} == {"object-to-forget"}
-    assert {row.action for name, row in list_rows(removed).items() if name.startswith("a-")} == {"forget"}
+    assert {row.action for name, row in list_rows(removed).items() if name.startswith("a-")} == {
+        "forget"
+    }
     # An existing block decides again, with no other change to the object.
     normal = text.replace(kept, "")
     assert is_empty(require_success(plan(normal, state)))
-    assert list_actions(plan(RACKS, build_state(normal, state)))["nexus_kubernetes_cluster.a"] == "delete"
+    assert (
+        list_actions(plan(RACKS, build_state(normal, state)))["nexus_kubernetes_cluster.a"]
+        == "delete"
+    )
     # A removed block outranks the state.
-    statement = "removed {\n from = nexus_kubernetes_cluster.a\n lifecycle {\n destroy = true\n }\n}\n"
+    statement = (
+        "removed {\n from = nexus_kubernetes_cluster.a\n lifecycle {\n destroy = true\n }\n}\n"
+    )
     assert list_actions(plan(RACKS + statement, state))["nexus_kubernetes_cluster.a"] == "delete"
 
 
@@ -194,7 +215,10 @@ def test_prevent_destroy_accepts_expression(value: str, found: list[str]) -> Non
     variable = 'variable "stage" {\n  default = "prod"\n}\n'
     text = variable + RACKS + cluster("a", arguments="lifecycle {\n prevent_destroy = null\n}")
     state = build_state(text)
-    assert [d.id for d in list_errors(plan(text.replace("= null", f"= {value}"), state, mode=Mode.DESTROY))] == found
+    assert [
+        d.id
+        for d in list_errors(plan(text.replace("= null", f"= {value}"), state, mode=Mode.DESTROY))
+    ] == found
 
 
 @pytest.mark.parametrize("protection", ["true", "local.protected"])
@@ -213,18 +237,31 @@ def test_prevent_destroy_error_names_instance_and_line(how: str, protection: str
     )
     (found,) = list_errors(plan(changed, state, **options))
     assert "nexus_kubernetes_cluster.a[0]" in found.detail
-    assert get_line(found)[1] == text[: text.index('resource "nexus_kubernetes_cluster"')].count("\n") + 1
+    assert (
+        get_line(found)[1]
+        == text[: text.index('resource "nexus_kubernetes_cluster"')].count("\n") + 1
+    )
 
 
 def test_replace_triggered_by_another_resource() -> None:
     text = (
         RACKS
         + cluster("a", pools=pool("p", 1))
-        + cluster("b", arguments="lifecycle {\n replace_triggered_by = [nexus_kubernetes_cluster.a.agent_pool]\n}")
+        + cluster(
+            "b",
+            arguments=(
+                "lifecycle {\n replace_triggered_by = [nexus_kubernetes_cluster.a.agent_pool]\n}"
+            ),
+        )
     )
     state = build_state(text)
-    result = require_success(plan(text.replace('"p" {\n    count       = 1', '"p" {\n    count       = 2'), state))
-    assert list_triggers(result) == {"a-p-1": ("place", "scale_out"), "b-control-plane-0": ("move", "cluster_replaced")}
+    result = require_success(
+        plan(text.replace('"p" {\n    count       = 1', '"p" {\n    count       = 2'), state)
+    )
+    assert list_triggers(result) == {
+        "a-p-1": ("place", "scale_out"),
+        "b-control-plane-0": ("move", "cluster_replaced"),
+    }
     assert get_change(result.plan, "nexus_kubernetes_cluster.b").reason == "replace_by_triggers"
     assert list_triggers(
         require_success(
@@ -259,7 +296,11 @@ def test_conditions_can_use_placements() -> None:
 
 def test_failed_precondition_stops_plan() -> None:
     text = RACKS + cluster(
-        "a", arguments='lifecycle {\n precondition {\n condition = path.root == ""\n error_message = "no"\n}\n}'
+        "a",
+        arguments=(
+            'lifecycle {\n precondition {\n condition = path.root == ""\n error_message = "no"\n'
+            "}\n}"
+        ),
     )
     (found,) = list_errors(plan(text))
     assert "no" in found.detail
@@ -277,12 +318,18 @@ def test_renamed_cluster_keeps_its_vms() -> None:
     state = build_state(text)
     renamed = text.replace('"nexus_kubernetes_cluster" "a"', '"nexus_kubernetes_cluster" "z"')
     result = require_success(
-        plan(renamed + build_moved_block("nexus_kubernetes_cluster.a", "nexus_kubernetes_cluster.z"), state)
+        plan(
+            renamed + build_moved_block("nexus_kubernetes_cluster.a", "nexus_kubernetes_cluster.z"),
+            state,
+        )
     )
     assert list_triggers(result) == {}
     assert (result.plan.to_add, result.plan.to_change, result.plan.to_destroy) == (0, 0, 0)
     assert result.plan.has_changes
-    after = build_state(renamed + build_moved_block("nexus_kubernetes_cluster.a", "nexus_kubernetes_cluster.z"), state)
+    after = build_state(
+        renamed + build_moved_block("nexus_kubernetes_cluster.a", "nexus_kubernetes_cluster.z"),
+        state,
+    )
     assert is_empty(require_success(plan(renamed, after)))
 
 
@@ -290,9 +337,14 @@ def test_renamed_cluster_keeps_its_vms() -> None:
 def test_chained_moves_are_followed(chain: bool) -> None:
     text = RACKS + cluster("a", arguments='name = "a"')
     first, second = "nexus_kubernetes_cluster.m", "nexus_kubernetes_cluster.z"
-    steps = [build_moved_block("nexus_kubernetes_cluster.a", first), build_moved_block(first, second)]
+    steps = [
+        build_moved_block("nexus_kubernetes_cluster.a", first),
+        build_moved_block(first, second),
+    ]
     renamed = text.replace('"nexus_kubernetes_cluster" "a"', '"nexus_kubernetes_cluster" "z"')
-    result = require_success(plan(renamed + "".join(steps if chain else reversed(steps)), build_state(text)))
+    result = require_success(
+        plan(renamed + "".join(steps if chain else reversed(steps)), build_state(text))
+    )
     assert list_triggers(result) == {}
 
 
@@ -304,8 +356,12 @@ def test_cyclic_moves_are_an_error() -> None:
         "cyclic-dependency-in-move-statements"
     }
     # The error needs no existing object. If both blocks are declared, the declaration is the error.
-    assert [d.id for d in list_errors(plan(RACKS + around))] == ["cyclic-dependency-in-move-statements"]
-    assert {d.id for d in list_errors(plan(text + around, build_state(text)))} == {"moved-object-still-exists"}
+    assert [d.id for d in list_errors(plan(RACKS + around))] == [
+        "cyclic-dependency-in-move-statements"
+    ]
+    assert {d.id for d in list_errors(plan(text + around, build_state(text)))} == {
+        "moved-object-still-exists"
+    }
 
 
 def test_created_or_deleted_instance_triggers_no_replacement() -> None:
@@ -337,14 +393,17 @@ def test_count_to_for_each_with_moved_blocks() -> None:
     text = RACKS + cluster("a", arguments='count = 2\n name = "a${count.index}"')
     keyed = RACKS + cluster("a", arguments='for_each = { x = "a0", y = "a1" }\n name = each.value')
     old, new = "nexus_kubernetes_cluster.a[{}]", 'nexus_kubernetes_cluster.a["{}"]'
-    moves = build_moved_block(old.format(0), new.format("x")) + build_moved_block(old.format(1), new.format("y"))
+    moves = build_moved_block(old.format(0), new.format("x")) + build_moved_block(
+        old.format(1), new.format("y")
+    )
     result = require_success(plan(keyed + moves, build_state(text)))
     assert list_triggers(result) == {}
     assert result.plan.to_destroy == 0
 
 
 MODULE = {
-    "m/main.nf.hcl": 'variable "site" {}\n' + cluster("a", pools=pool("p", 1)).replace("nexus_site.s.id", "var.site")
+    "m/main.nf.hcl": 'variable "site" {}\n'
+    + cluster("a", pools=pool("p", 1)).replace("nexus_site.s.id", "var.site")
 }
 CALL = '\nmodule "m" {\n  source = "./m"\n  site = nexus_site.s.id\n}\n'
 
@@ -373,7 +432,9 @@ def test_capacity_of_forgotten_cluster_stays_reserved() -> None:
     """Its VMs keep running, so their capacity is not free."""
     one = ONE.replace("machine_count = 4", "machine_count = 1")
     state = build_state(one + cluster("a", plane=BIG, pools=pool("p", 1, BIG)))
-    forget = "\nremoved {\n from = nexus_kubernetes_cluster.a\n lifecycle {\n destroy = false\n}\n}\n"
+    forget = (
+        "\nremoved {\n from = nexus_kubernetes_cluster.a\n lifecycle {\n destroy = false\n}\n}\n"
+    )
     refused = plan(one + forget + cluster("b", plane=BIG, pools=pool("p", 1, BIG)), state)
     assert {d.id for d in list_errors(refused)} == {"insufficient-capacity"}
     result = require_success(plan(one + forget, state))
@@ -381,7 +442,9 @@ def test_capacity_of_forgotten_cluster_stays_reserved() -> None:
     assert result.plan.to_destroy == 0
     assert any("nexus_kubernetes_cluster.a" in d.detail for d in list_warnings(result))
     assert {s.kind for s in result.plan.steps} == {StepKind.FORGET}
-    assert {(row.action, row.trigger) for row in result.plan.placements} == {("forget", "cluster_removed")}
+    assert {(row.action, row.trigger) for row in result.plan.placements} == {
+        ("forget", "cluster_removed")
+    }
     (total,) = result.plan.placement_totals
     assert (total.before, total.forgotten, total.after) == (2, 2, 0)
     check_counts(result.plan)
@@ -390,7 +453,9 @@ def test_capacity_of_forgotten_cluster_stays_reserved() -> None:
 def test_removed_block_with_destroy_deletes() -> None:
     state = build_state(RACKS + cluster("a"))
     gone = "\nremoved {\n from = nexus_kubernetes_cluster.a\n lifecycle {\n destroy = true\n}\n}\n"
-    assert list_actions(require_success(plan(RACKS + gone, state))) == {"nexus_kubernetes_cluster.a": "delete"}
+    assert list_actions(require_success(plan(RACKS + gone, state))) == {
+        "nexus_kubernetes_cluster.a": "delete"
+    }
 
 
 # --- deposed and tainted -------------------------------------------------------------------------
@@ -400,7 +465,10 @@ def add_deposed_object(state: State, address: str) -> State:
     current = state.instances[at(address)].current
     assert current is not None
     old = exchanged(current, creation=90)
-    return exchanged(state.replace_instance(at(address), InstanceState(current, {"00c0ffee": old})), last_creation=90)
+    return exchanged(
+        state.replace_instance(at(address), InstanceState(current, {"00c0ffee": old})),
+        last_creation=90,
+    )
 
 
 def test_deposed_object_is_deleted_without_moves() -> None:
@@ -445,7 +513,10 @@ def test_tainted_rack_is_re_created_with_its_vms() -> None:
     result = require_success(
         plan(text, state.replace_instance(address, InstanceState(exchanged(current, tainted=True))))
     )
-    assert list_actions(result) == {"nexus_rack.r[1]": "delete-create", "nexus_kubernetes_cluster.a": "update"}
+    assert list_actions(result) == {
+        "nexus_rack.r[1]": "delete-create",
+        "nexus_kubernetes_cluster.a": "update",
+    }
     assert {trigger for _, trigger in list_triggers(result).values()} == {"machine_replaced"}
 
 
@@ -484,9 +555,12 @@ def test_vm_of_placement_dependent_block_can_lose_its_machine() -> None:
     victim = list_places(state)["late1-control-plane-0"][0]
     rack = int(victim[1])
     lost = int(victim[-1]) - 1
-    shrunk = text.replace("machine_count = 4", f"machine_count = count.index == {rack} ? {lost} : 4")
+    shrunk = text.replace(
+        "machine_count = 4", f"machine_count = count.index == {rack} ? {lost} : 4"
+    )
     if not any(
-        m.startswith(f"r{rack}-") and int(m[-1]) > lost and "late" not in n for n, (m, _) in list_places(state).items()
+        m.startswith(f"r{rack}-") and int(m[-1]) > lost and "late" not in n
+        for n, (m, _) in list_places(state).items()
     ):
         found = list_triggers(require_success(plan(shrunk, state)))
         assert found["late1-control-plane-0"] == ("move", "machine_removed")
@@ -509,7 +583,9 @@ resource "nexus_virtual_machine" "w" {
     state = build_state(text)
     assert list_places(state)["w"][0] == list_places(state)["a-control-plane-0"][0]
     assert is_empty(require_success(plan(text, state)))
-    healed = require_success(plan(text, state, replaces=("nexus_kubernetes_cluster.a:a-control-plane-0",)))
+    healed = require_success(
+        plan(text, state, replaces=("nexus_kubernetes_cluster.a:a-control-plane-0",))
+    )
     target = list_rows(healed)["w"].target
     there = list_rows(healed)["a-control-plane-0"].target
     assert target is not None
@@ -534,17 +610,27 @@ def test_dynamic_pools_are_added_and_removed() -> None:
     state = build_state(text.replace("NAMES", '["x", "y"]'))
     result = require_success(plan(text.replace("NAMES", '["z", "y"]'), state))
     assert list_triggers(result) == {"a-x-0": ("remove", "pool_removed"), "a-z-0": ("place", "new")}
-    assert list(attributes(state, "nexus_kubernetes_cluster.a")["nodes"]) == ["a-control-plane-0", "a-x-0", "a-y-0"]
+    assert list(attributes(state, "nexus_kubernetes_cluster.a")["nodes"]) == [
+        "a-control-plane-0",
+        "a-x-0",
+        "a-y-0",
+    ]
 
 
 def test_outputs_can_refer_to_placements() -> None:
     text = (
         RACKS
         + cluster("a")
-        + '\noutput "m" {\n value = nexus_kubernetes_cluster.a.nodes["a-control-plane-0"].machine\n}\n'
+        + (
+            '\noutput "m" {\n value = '
+            'nexus_kubernetes_cluster.a.nodes["a-control-plane-0"].machine\n}\n'
+        )
     )
     result = require_success(plan(text))
-    assert result.plan.planned_outputs["m"].value == list_places(build_state(text))["a-control-plane-0"][0]
+    assert (
+        result.plan.planned_outputs["m"].value
+        == list_places(build_state(text))["a-control-plane-0"][0]
+    )
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,9 @@ def test_sensitive_label_is_accepted_and_hidden() -> None:
 
 
 def test_sensitive_value_in_name_or_sku_is_an_error() -> None:
-    assert "Sensitive value decides a placement" in _plan_summaries('"web-${var.secret}"', '"NC_G6_28_v1"')
+    assert "Sensitive value decides a placement" in _plan_summaries(
+        '"web-${var.secret}"', '"NC_G6_28_v1"'
+    )
     assert "Sensitive value decides a placement" in _plan_summaries('"k"', "var.secret")
 
 

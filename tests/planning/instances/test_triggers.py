@@ -29,7 +29,10 @@ resource "nexus_vm_sku" "watcher" {{
 
 def triggers_replacement(before: str, after: str) -> bool:
     state: State = build_state(before) if before else EMPTY
-    return list_actions(require_success(plan(after, state))).get("nexus_vm_sku.watcher") == "delete-create"
+    return (
+        list_actions(require_success(plan(after, state))).get("nexus_vm_sku.watcher")
+        == "delete-create"
+    )
 
 
 @pytest.mark.parametrize("watched", ["", "[0]", "[0].disk_gib"])

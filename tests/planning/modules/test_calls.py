@@ -10,7 +10,10 @@ from nexusform.cli.main import run_command_line
 
 _VARIABLE = 'variable "size" {\n  type     = string\n  nullable = false\n%s}\n'
 _MODULE = f'{_VARIABLE}output "size" {{\n  value = var.size\n}}\n'
-_CALL = 'module "m" {\n  source = "./m"\n  size   = null\n}\noutput "size" {\n  value = module.m.size\n}\n'
+_CALL = (
+    'module "m" {\n  source = "./m"\n  size   = null\n}\noutput "size" {\n  value = '
+    "module.m.size\n}\n"
+)
 
 
 def _plan_call(directory: Path, default: str) -> int:

@@ -71,7 +71,9 @@ def test_conditions_of_every_module_instance_are_evaluated() -> None:
     assert not list_errors(result)
     found = list_check_results(result)
     assert sorted(found) == [
-        f'module.m["{key}"].{name}' for key in "ab" for name in ("check.even", "output.machines", "var.zone")
+        f'module.m["{key}"].{name}'
+        for key in "ab"
+        for name in ("check.even", "output.machines", "var.zone")
     ]
     assert {c.status for c in found.values()} == {"pass"}
     assert {c.kind for c in found.values()} == {"check", "output_value", "input_variable"}
@@ -94,7 +96,10 @@ def test_validation_error_in_module_names_the_call_argument() -> None:
 def test_failed_output_precondition_in_module_is_an_error() -> None:
     result = build_module_tree(inner=INNER.replace("machine_count = 2", "machine_count = 1"))
     assert {e.summary for e in list_errors(result)} == {"Module output value precondition failed"}
-    assert {e.detail for e in list_errors(result)} == {"Only 1 machines in a.", "Only 1 machines in b."}
+    assert {e.detail for e in list_errors(result)} == {
+        "Only 1 machines in a.",
+        "Only 1 machines in b.",
+    }
 
 
 def test_failed_check_block_warns_and_does_not_stop_plan() -> None:
@@ -119,7 +124,10 @@ def test_failed_check_block_warns_and_does_not_stop_plan() -> None:
     ],
 )
 def test_check_status_is_reported_without_errors(condition: str, status: str) -> None:
-    text = f'check "c" {{\n  assert {{\n    condition = {condition}\n    error_message = "no"\n  }}\n}}\n'
+    text = (
+        f'check "c" {{\n  assert {{\n    condition = {condition}\n    error_message = "no"\n  }}\n'
+        f"}}\n"
+    )
     result = plan(text)
     assert not list_errors(result)
     assert list_check_results(result)["check.c"].status == status
@@ -129,7 +137,8 @@ def test_check_status_is_reported_without_errors(condition: str, status: str) ->
 def test_sensitive_error_message_is_hidden() -> None:
     result = plan(
         'variable "s" {\n  default = "hush"\n  sensitive = true\n}\n'
-        'check "c" {\n  assert {\n    condition = var.s == ""\n    error_message = "it is ${var.s}"\n  }\n}\n'
+        'check "c" {\n  assert {\n    condition = var.s == ""\n    error_message = "it is '
+        '${var.s}"\n  }\n}\n'
     )
     (told,) = list_warnings(result)
     assert "hush" not in told.detail
@@ -159,7 +168,8 @@ def test_nested_count_and_for_each_work_in_one_plan() -> None:
         ),
         "inner/deep/main.nf.hcl": (
             'variable "name" {}\nresource "nexus_site" "s" {\n  name = var.name\n}\n'
-            'output "id" {\n  value = nexus_site.s.id\n}\noutput "path" {\n  value = path.module\n}\n'
+            'output "id" {\n  value = nexus_site.s.id\n}\noutput "path" {\n  value = path.module\n'
+            "}\n"
         ),
     }
     result = plan({**files, "out.nf.hcl": 'output "o" {\n  value = module.m["a"].all\n}\n'})
@@ -173,7 +183,9 @@ def test_nested_count_and_for_each_work_in_one_plan() -> None:
 def test_sensitive_module_output_stays_sensitive() -> None:
     result = build_module_tree('output "h" {\n  value = module.m["a"].hidden\n}\n')
     assert [e.summary for e in list_errors(result)] == ["Output refers to sensitive values"]
-    assert not list_errors(build_module_tree('output "h" {\n  value = module.m["a"].hidden\n  sensitive = true\n}\n'))
+    assert not list_errors(
+        build_module_tree('output "h" {\n  value = module.m["a"].hidden\n  sensitive = true\n}\n')
+    )
 
 
 @pytest.mark.of_domains("azure")
@@ -185,7 +197,9 @@ def test_duplicate_data_names_in_checks_are_an_error() -> None:
     )
     with pytest.raises(UnreadableConfigurationError) as refused:
         plan(text)
-    assert [p.summary for p in refused.value.problems] == ['Duplicate data "nexus_inventory" configuration']
+    assert [p.summary for p in refused.value.problems] == [
+        'Duplicate data "nexus_inventory" configuration'
+    ]
 
 
 def test_target_excludes_outputs_and_checks_of_other_blocks() -> None:
@@ -258,13 +272,19 @@ def test_expressions_using_rejected_variable_are_not_evaluated(mode: Mode) -> No
 
 
 def test_other_errors_beside_rejected_variable_are_reported() -> None:
-    text = REJECTED % "r" + 'resource "nexus_rack" "x" {\n  site_id = "lab"\n  name = 1 / 0\n  machine_count = 1\n}\n'
+    text = (
+        REJECTED % "r"
+        + 'resource "nexus_rack" "x" {\n  site_id = "lab"\n  name = 1 / 0\n  machine_count = 1\n}\n'
+    )
     result = plan({"main.nf.hcl": text, "inner/main.nf.hcl": INNER})
     assert [d.id for d in list_errors(result)] == ["division-by-zero", "invalid-value-for-variable"]
 
 
 def build_condition_block(kind: str, condition: str, message: str = '"no"') -> str:
-    return f"    {kind} {{\n      condition     = {condition}\n      error_message = {message}\n    }}\n"
+    return (
+        f"    {kind} {{\n      condition     = {condition}\n      error_message = {message}\n    "
+        f"}}\n"
+    )
 
 
 def test_failed_precondition_hides_errors_that_follow_from_it() -> None:
@@ -295,7 +315,8 @@ output "c" {{
 """
     problems = [(problem.id, problem.address) for problem in list_errors(plan(text))]
     assert sorted(problems) == [
-        ("invalid-function-argument", ""),  # the output without a precondition
+        # The output without a precondition.
+        ("invalid-function-argument", ""),
         ("module-output-value-precondition-failed", "output.o"),
         ("resource-precondition-failed", "nexus_site.a"),
     ]
@@ -307,7 +328,8 @@ output "c" {{
         ("[var.n]", "invalid-error-message"),
         ("var.n == 0 ? null : null", "invalid-error-message"),
         ('tonumber("x${var.n}")', "invalid-function-argument"),
-        ("5", ""),  # as in Terraform, a number is text
+        # As in Terraform, a number is text.
+        ("5", ""),
     ],
 )
 @pytest.mark.parametrize("condition", ["var.n > 1", "var.n < 1"])
@@ -315,24 +337,37 @@ def test_invalid_error_message_is_an_error_even_if_the_condition_holds(
     message: str, expected: str, condition: str
 ) -> None:
     block = build_condition_block("precondition", condition, message)
-    text = f'variable "n" {{\n  default = 0\n}}\nresource "nexus_site" "a" {{\n  lifecycle {{\n{block}  }}\n}}\n'
+    text = (
+        f'variable "n" {{\n  default = 0\n}}\nresource "nexus_site" "a" {{\n  lifecycle {{\n'
+        f"{block}  }}\n}}\n"
+    )
     problems = list_errors(plan(text))
     failed = ["resource-precondition-failed"] if condition == "var.n > 1" else []
-    assert sorted(problem.id for problem in problems) == sorted([*([expected] if expected else []), *failed])
+    assert sorted(problem.id for problem in problems) == sorted(
+        [*([expected] if expected else []), *failed]
+    )
     assert all(problem.subject is not None for problem in problems)
     if failed:
         text = next(problem.detail for problem in problems if problem.id in failed)
-        assert text == ("This check failed. Its error message cannot be shown." if expected else "5")
+        assert text == (
+            "This check failed. Its error message cannot be shown." if expected else "5"
+        )
 
 
 def test_failed_precondition_of_a_module_output_is_an_error_of_a_targeted_plan() -> None:
     condition = build_condition_block("precondition", "local.n > 1")
     files = {
-        "main.nf.hcl": 'module "m" {\n  source = "./m"\n}\nresource "nexus_site" "a" {\n  name = module.m.o\n}\n',
+        "main.nf.hcl": (
+            'module "m" {\n  source = "./m"\n}\nresource "nexus_site" "a" {\n  name = module.m.o\n'
+            "}\n"
+        ),
         "m/main.nf.hcl": f'locals {{\n  n = 0\n}}\noutput "o" {{\n  value = "a"\n{condition}}}\n',
     }
     (problem,) = list_errors(plan(files, targets=("nexus_site.a",)))
-    assert (problem.id, problem.address) == ("module-output-value-precondition-failed", "module.m.output.o")
+    assert (problem.id, problem.address) == (
+        "module-output-value-precondition-failed",
+        "module.m.output.o",
+    )
 
 
 def test_failed_precondition_of_a_vm_sku_is_the_only_error() -> None:

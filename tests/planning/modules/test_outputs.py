@@ -33,12 +33,20 @@ def inventory_plan(tmp_path_factory: pytest.TempPathFactory) -> RealPlan:
     module = directory / "site"
     module.mkdir()
     (module / "main.nf.hcl").write_text(
-        'variable "from" {\n  type = string\n}\n\ndata "nexus_inventory" "all" {\n  directory = var.from\n}\n'
+        (
+            'variable "from" {\n  type = string\n}\n\ndata "nexus_inventory" "all" {\n  directory '
+            "= var.from\n}\n"
+        )
     )
     (directory / "more.nf.hcl").write_text(
-        'module "other" {\n  for_each = toset(["b", "a"])\n  source = "./site"\n  from = "./export"\n}\n'
+        (
+            'module "other" {\n  for_each = toset(["b", "a"])\n  source = "./site"\n  from = '
+            '"./export"\n}\n'
+        )
     )
-    (directory / "zz.nf.hcl").write_text('data "nexus_inventory" "first" {\n  directory = "./export"\n}\n')
+    (directory / "zz.nf.hcl").write_text(
+        'data "nexus_inventory" "first" {\n  directory = "./export"\n}\n'
+    )
     return plan_directory(directory, "-samples=0")
 
 
@@ -64,7 +72,9 @@ def test_plan_records_every_inventory_with_its_date(inventory_plan: RealPlan) ->
         ("", "7d", True),
     ],
 )
-def test_inventory_is_stale_after_max_age_or_one_day(taken_at: str, max_age: str | None, is_old: bool) -> None:
+def test_inventory_is_stale_after_max_age_or_one_day(
+    taken_at: str, max_age: str | None, is_old: bool
+) -> None:
     assert build_inventory_read("a", taken_at, "2026-03-01T12:00:00Z", max_age).is_stale is is_old
 
 
@@ -75,8 +85,13 @@ def test_plan_without_inventories_lists_none() -> None:
     assert saved.plan.inventories == ()
 
 
-def test_output_is_converted_to_declared_type(tmp_path: Path, run: Callable[..., tuple[int, str]]) -> None:
-    output = 'output "o" {{\n  value = ["1"]\n  type  = {kind}\n}}\noutput "p" {{\n  value = convert("2", number)\n}}\n'
+def test_output_is_converted_to_declared_type(
+    tmp_path: Path, run: Callable[..., tuple[int, str]]
+) -> None:
+    output = (
+        'output "o" {{\n  value = ["1"]\n  type  = {kind}\n}}\noutput "p" {{\n  value = '
+        'convert("2", number)\n}}\n'
+    )
     (tmp_path / "main.nf.hcl").write_text(output.format(kind="set(number)"))
     assert run("apply", "-auto-approve")[0] == 0
     written = json.loads(run("output", "-json")[1])

@@ -46,7 +46,9 @@ resource "nexus_site" "e" {
 def working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "m").mkdir()
-    Path("m/main.nf.hcl").write_text('resource "nexus_site" "t" {}\noutput "name" {\n  value = nexus_site.t.name\n}\n')
+    Path("m/main.nf.hcl").write_text(
+        'resource "nexus_site" "t" {}\noutput "name" {\n  value = nexus_site.t.name\n}\n'
+    )
 
 
 def test_disabled_block_has_no_instance_and_is_null(capsys: pytest.CaptureFixture[str]) -> None:
@@ -63,14 +65,20 @@ def test_disabled_block_has_no_instance_and_is_null(capsys: pytest.CaptureFixtur
     assert "enabled is false" in run("plan", "-var=on=false")
     assert "2 destroyed" in run("apply", "-auto-approve", "-var=on=false")
     outputs = json.loads(run("output", "-json"))
-    assert [outputs.get(name, {}).get("value") for name in ("whole", "name", "module")] == [None, "off", "off"]
+    assert [outputs.get(name, {}).get("value") for name in ("whole", "name", "module")] == [
+        None,
+        "off",
+        "off",
+    ]
 
 
 def test_invalid_enabled_arguments_are_errors(capsys: pytest.CaptureFixture[str]) -> None:
     Path("main.nf.hcl").write_text(MISTAKES.partition('resource "nexus_site" "b"')[0])
     assert run_command_line(["validate"]) == 1
     assert '"count" and "enabled" are mutually exclusive' in capsys.readouterr().err
-    Path("main.nf.hcl").write_text('resource "nexus_site" "b"' + MISTAKES.partition('resource "nexus_site" "b"')[2])
+    Path("main.nf.hcl").write_text(
+        'resource "nexus_site" "b"' + MISTAKES.partition('resource "nexus_site" "b"')[2]
+    )
     assert run_command_line(["plan"]) == 1
     said = " ".join(capsys.readouterr().err.replace("│", " ").split())
     assert said.count("Invalid enabled argument") == 3

@@ -54,8 +54,12 @@ def test_resource_prefix_of_a_reference_has_no_meaning() -> None:
     """As in Terraform: `resource.TYPE.NAME` is `TYPE.NAME`; a variable of a `for` may have this name."""
     prefixed, plain = plan(PREFIXED), plan(PREFIXED.replace("resource.nexus_", "nexus_"))
     assert not list_errors(prefixed)
-    assert [each.after for each in prefixed.plan.changes] == [each.after for each in plain.plan.changes]
-    assert [each.after for each in prefixed.plan.outputs] == [each.after for each in plain.plan.outputs]
+    assert [each.after for each in prefixed.plan.changes] == [
+        each.after for each in plain.plan.changes
+    ]
+    assert [each.after for each in prefixed.plan.outputs] == [
+        each.after for each in plain.plan.outputs
+    ]
     mistake = 'output "o" {\n  value = resource.nexus_rack.x\n}\n'
     (problem,) = list_errors(plan(PREFIXED + mistake))
     assert problem.id == "reference-to-undeclared-resource"

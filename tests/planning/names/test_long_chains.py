@@ -28,7 +28,9 @@ def build_locals_chain(first: str, count: int) -> str:
 
 
 def test_chain_of_1_500_locals() -> None:
-    result = require_success(plan(build_locals_chain("1", 1_500) + 'output "x" {\n  value = local.l1499\n}\n'))
+    result = require_success(
+        plan(build_locals_chain("1", 1_500) + 'output "x" {\n  value = local.l1499\n}\n')
+    )
     assert result.plan.planned_outputs["x"].value == 1_500
 
 
@@ -39,12 +41,16 @@ def test_chain_of_1_000_modules() -> None:
     ]
     first = 'module "m0" {\n  source = "./m"\n  v      = 1\n}\n'
     last = 'output "x" {\n  value = module.m999.o\n}\n'
-    result = require_success(plan({"main.nf.hcl": "".join([last, *reversed(calls), first]), "m/main.nf.hcl": MODULE}))
+    result = require_success(
+        plan({"main.nf.hcl": "".join([last, *reversed(calls), first]), "m/main.nf.hcl": MODULE})
+    )
     assert result.plan.planned_outputs["x"].value == 1_001
 
 
 def test_error_at_start_of_chain_is_reported_once() -> None:
-    result = plan(build_locals_chain("cidrhost(1, 2, 3)", 300) + 'output "x" {\n  value = local.l299\n}\n')
+    result = plan(
+        build_locals_chain("cidrhost(1, 2, 3)", 300) + 'output "x" {\n  value = local.l299\n}\n'
+    )
     assert len(list_errors(result)) == 1
 
 

@@ -47,7 +47,9 @@ def build_module_tree(root: str = ROOT, region: str = REGION, zone: str = ZONE) 
 def list_moves(result: PlanResult) -> dict[str, str]:
     assert not list_errors(result)
     assert {c.action for c in result.plan.changes} == {Action.NO_OP}
-    return {str(c.previous_address): str(c.address) for c in result.plan.changes if c.previous_address}
+    return {
+        str(c.previous_address): str(c.address) for c in result.plan.changes if c.previous_address
+    }
 
 
 def test_renamed_module_moves_all_its_objects() -> None:
@@ -69,8 +71,12 @@ def test_count_to_for_each_at_every_level() -> None:
     root = ROOT.replace(', west = ["c"]', "")
     zone = ZONE.replace("count         = 2", 'for_each = toset(["0", "1"])').replace(
         "count.index", "each.key"
-    ) + "".join(f'moved {{\n  from = nexus_rack.r[{n}]\n  to   = nexus_rack.r["{n}"]\n}}\n' for n in (0, 1))
-    found = list_moves(plan(build_module_tree(root, region, zone), build_state(build_module_tree(root))))
+    ) + "".join(
+        f'moved {{\n  from = nexus_rack.r[{n}]\n  to   = nexus_rack.r["{n}"]\n}}\n' for n in (0, 1)
+    )
+    found = list_moves(
+        plan(build_module_tree(root, region, zone), build_state(build_module_tree(root)))
+    )
     assert found == {
         f'module.region["east"].module.zone[{i}].nexus_rack.r[{n}]': (
             f'module.region["east"].module.zone["{z}"].nexus_rack.r["{n}"]'
@@ -88,7 +94,9 @@ def test_chained_moves_combine_with_module_rename() -> None:
     renamed = ROOT.replace('module "region"', 'module "area"') + (
         "moved {\n  from = module.region\n  to   = module.area\n}\n"
     )
-    found = list_moves(plan(build_module_tree(renamed, zone=zone), build_state(build_module_tree())))
+    found = list_moves(
+        plan(build_module_tree(renamed, zone=zone), build_state(build_module_tree()))
+    )
     assert found['module.region["west"].module.zone[0].nexus_rack.r[1]'] == (
         'module.area["west"].module.zone[0].nexus_rack.final[1]'
     )
@@ -106,7 +114,10 @@ def test_resource_moves_into_module() -> None:
 
 def test_moved_object_without_configured_name_keeps_its_name() -> None:
     block = 'resource "nexus_site" "east" {\n}\n'
-    moved = block.replace('"east"', '"west"') + "moved {\n  from = nexus_site.east\n  to   = nexus_site.west\n}\n"
+    moved = (
+        block.replace('"east"', '"west"')
+        + "moved {\n  from = nexus_site.east\n  to   = nexus_site.west\n}\n"
+    )
     result = plan(moved, build_state(block))
     assert list_moves(result) == {"nexus_site.east": "nexus_site.west"}
     (change,) = result.plan.changes
@@ -154,9 +165,13 @@ def test_first_instance_is_kept_without_moved_block() -> None:
 
 
 def test_moved_object_must_not_be_declared() -> None:
-    assert list_error_ids(TWO, build_moved_block("nexus_site.x[1]", "nexus_site.x[5]")) == ["moved-object-still-exists"]
+    assert list_error_ids(TWO, build_moved_block("nexus_site.x[1]", "nexus_site.x[5]")) == [
+        "moved-object-still-exists"
+    ]
     assert list_error_ids(TWO, build_moved_block("nexus_site.x[2]", "nexus_site.x[1]")) == []
-    assert list_error_ids(ONE, build_moved_block("nexus_site.x", "nexus_site.y")) == ["moved-object-still-exists"]
+    assert list_error_ids(ONE, build_moved_block("nexus_site.x", "nexus_site.y")) == [
+        "moved-object-still-exists"
+    ]
     keyed = build_sites('for_each = toset(["a"])\n name = each.key')
     chain = build_moved_block("nexus_site.x[0]", 'nexus_site.x["a"]') + build_moved_block(
         'nexus_site.x["a"]', 'nexus_site.x["b"]'
@@ -165,14 +180,20 @@ def test_moved_object_must_not_be_declared() -> None:
 
 
 def test_two_moves_with_same_source_or_target_are_an_error() -> None:
-    apart = build_moved_block("nexus_site.a", "nexus_site.x") + build_moved_block("nexus_site.a", "nexus_site.z")
+    apart = build_moved_block("nexus_site.a", "nexus_site.x") + build_moved_block(
+        "nexus_site.a", "nexus_site.z"
+    )
     assert list_error_ids(ONE, apart) == ["ambiguous-move-statements"]
-    together = build_moved_block("nexus_site.a", "nexus_site.x") + build_moved_block("nexus_site.b", "nexus_site.x")
+    together = build_moved_block("nexus_site.a", "nexus_site.x") + build_moved_block(
+        "nexus_site.b", "nexus_site.x"
+    )
     assert list_error_ids(ONE, together) == ["ambiguous-move-statements"]
 
 
 def test_all_instances_and_single_instance_are_distinct_sources() -> None:
-    both = build_moved_block("nexus_site.b", 'nexus_site.b["l"]') + build_moved_block("nexus_site.b", "nexus_site.a")
+    both = build_moved_block("nexus_site.b", 'nexus_site.b["l"]') + build_moved_block(
+        "nexus_site.b", "nexus_site.a"
+    )
     assert list_error_ids(both) == []
 
 
@@ -201,11 +222,15 @@ def test_move_to_another_type_is_an_error_with_and_without_state() -> None:
     rack = 'resource "nexus_rack" "x" {\n  site_id = "lab"\n  machine_count = 1\n}\n'
     both = rack + build_moved_block("nexus_site.x", "nexus_rack.x")
     for state in (EMPTY, build_state(ONE)):
-        (problem,) = [each for each in list_errors(plan(both, state)) if each.id.startswith("moved")]
+        (problem,) = [
+            each for each in list_errors(plan(both, state)) if each.id.startswith("moved")
+        ]
         assert problem.id == "moved-to-another-type"
         assert problem.subject is not None
     still_there = list_errors(plan(ONE + both))
-    assert [each.id for each in still_there if each.id.startswith("moved")] == ["moved-to-another-type"]
+    assert [each.id for each in still_there if each.id.startswith("moved")] == [
+        "moved-to-another-type"
+    ]
 
 
 def test_invalid_move_has_no_effect() -> None:
@@ -228,7 +253,10 @@ def test_forgotten_object_has_a_reason() -> None:
 
 
 def build_removed_block(address: str, *, destroy: bool) -> str:
-    return f"removed {{\n  from = {address}\n  lifecycle {{\n    destroy = {str(destroy).lower()}\n  }}\n}}\n"
+    return (
+        f"removed {{\n  from = {address}\n  lifecycle {{\n    destroy = {str(destroy).lower()}\n  "
+        f"}}\n}}\n"
+    )
 
 
 def test_first_of_contradicting_removed_blocks_of_an_address_counts() -> None:

@@ -68,7 +68,12 @@ def test_blocks_of_a_phase_are_ordered_by_file_name_and_position() -> None:
         "a.nf.hcl": SITE + RACK % ("z", 1),
         "B.nf.hcl": RACK % ("upper", 1),
     }
-    assert list_planning_order(files)[1:] == ["nexus_rack.upper", "nexus_rack.z", "nexus_rack.b1", "nexus_rack.b0"]
+    assert list_planning_order(files)[1:] == [
+        "nexus_rack.upper",
+        "nexus_rack.z",
+        "nexus_rack.b1",
+        "nexus_rack.b0",
+    ]
 
 
 def test_override_file_does_not_change_positions() -> None:
@@ -84,7 +89,10 @@ def test_override_file_does_not_change_positions() -> None:
     "link",
     [
         'local.later\n}\nlocals {\n  later = "${nexus_kubernetes_cluster.late.name}-x"',
-        'module.m.out\n}\nmodule "m" {\n  source = "./m"\n  in     = nexus_kubernetes_cluster.late.name',
+        (
+            'module.m.out\n}\nmodule "m" {\n  source = "./m"\n  in     = '
+            "nexus_kubernetes_cluster.late.name"
+        ),
         "local.a[0]\n}\nlocals {\n  a = [local.b]\n  b = nexus_kubernetes_cluster.late.name",
         'one([for n in [1] : "${nexus_kubernetes_cluster.late.name}x"])',
     ],
@@ -114,19 +122,32 @@ resource "nexus_virtual_machine" "first" {
 
 
 def test_depends_on_orders_planning_within_a_phase() -> None:
-    text = RACKS + cluster("a", arguments="depends_on = [nexus_kubernetes_cluster.b]") + cluster("b")
-    assert list_planning_order(text)[-2:] == ["nexus_kubernetes_cluster.b", "nexus_kubernetes_cluster.a"]
+    text = (
+        RACKS + cluster("a", arguments="depends_on = [nexus_kubernetes_cluster.b]") + cluster("b")
+    )
+    assert list_planning_order(text)[-2:] == [
+        "nexus_kubernetes_cluster.b",
+        "nexus_kubernetes_cluster.a",
+    ]
 
 
 def test_next_block_is_first_ready_one_in_source_order() -> None:
     # c waits for e. After e, c precedes d because it is earlier in the source.
-    text = RACKS + cluster("c", arguments="depends_on = [nexus_kubernetes_cluster.e]") + cluster("e") + cluster("d")
+    text = (
+        RACKS
+        + cluster("c", arguments="depends_on = [nexus_kubernetes_cluster.e]")
+        + cluster("e")
+        + cluster("d")
+    )
     names = [a.rpartition(".")[2] for a in list_planning_order(text)[-3:]]
     assert names == ["e", "c", "d"]
 
 
 def test_module_is_planned_at_position_of_its_block() -> None:
-    inner = 'variable "site" {}\nresource "nexus_rack" "in" {\n  site_id = var.site\n  machine_count = 1\n}\n'
+    inner = (
+        'variable "site" {}\nresource "nexus_rack" "in" {\n  site_id = var.site\n  machine_count '
+        "= 1\n}\n"
+    )
     files = {
         "main.nf.hcl": SITE
         + RACK % ("before", 1)
@@ -134,23 +155,36 @@ def test_module_is_planned_at_position_of_its_block() -> None:
         + RACK % ("after", 1),
         "m/main.nf.hcl": inner,
     }
-    assert list_planning_order(files)[1:] == ["nexus_rack.before", "module.m.nexus_rack.in", "nexus_rack.after"]
+    assert list_planning_order(files)[1:] == [
+        "nexus_rack.before",
+        "module.m.nexus_rack.in",
+        "nexus_rack.after",
+    ]
 
 
 def test_phases_hold_across_modules() -> None:
     files = {
-        "main.nf.hcl": SITE + 'module "m" {\n  source = "./m"\n  site   = nexus_site.s.id\n}\n' + RACK % ("late", 4),
-        "m/main.nf.hcl": 'variable "site" {}\n' + cluster("a").replace("nexus_site.s.id", "var.site"),
+        "main.nf.hcl": SITE
+        + 'module "m" {\n  source = "./m"\n  site   = nexus_site.s.id\n}\n'
+        + RACK % ("late", 4),
+        "m/main.nf.hcl": 'variable "site" {}\n'
+        + cluster("a").replace("nexus_site.s.id", "var.site"),
     }
-    assert list_planning_order(files) == ["nexus_site.s", "nexus_rack.late", "module.m.nexus_kubernetes_cluster.a"]
+    assert list_planning_order(files) == [
+        "nexus_site.s",
+        "nexus_rack.late",
+        "module.m.nexus_kubernetes_cluster.a",
+    ]
     assert len(vms(build_state(files))) == 1
 
 
 def test_instances_are_ordered_by_number_and_keys_by_bytes() -> None:
     text = SITE + (
-        'resource "nexus_rack" "n" {\n  count = 12\n  name = "n${count.index}"\n  site_id = nexus_site.s.id\n'
+        'resource "nexus_rack" "n" {\n  count = 12\n  name = "n${count.index}"\n  site_id = '
+        "nexus_site.s.id\n"
         "  machine_count = 1\n}\n"
-        'resource "nexus_rack" "k" {\n  for_each = toset(["b", "B", "a10", "a9", "é"])\n  name = each.key\n'
+        'resource "nexus_rack" "k" {\n  for_each = toset(["b", "B", "a10", "a9", "é"])\n  name = '
+        "each.key\n"
         '  site_id = nexus_site.s.id\n  availability_zone = "1"\n  machine_count = 1\n}\n'
     )
     found = list_planning_order(text)[1:]
@@ -164,10 +198,23 @@ def test_json_keys_keep_their_source_order() -> None:
     body = {"site_id": "${nexus_site.s.id}", "control_plane": plane}
     size = {"count": 1, "vm_sku_name": "NC_G6_28_v1"}
     clusters = {"z": {**body, "agent_pool": {"q": size, "b": size}}, "a": body}
-    text = {"resource": {"nexus_kubernetes_cluster": clusters, "nexus_rack": racks, "nexus_site": {"s": {}}}}
+    text = {
+        "resource": {
+            "nexus_kubernetes_cluster": clusters,
+            "nexus_rack": racks,
+            "nexus_site": {"s": {}},
+        }
+    }
     result = require_success(plan({"main.nf.json": text}))
-    assert list_addresses(result)[-2:] == ["nexus_kubernetes_cluster.z", "nexus_kubernetes_cluster.a"]
-    assert [r.object for r in result.plan.placements if r.cluster == "z"] == ["z-control-plane-0", "z-q-0", "z-b-0"]
+    assert list_addresses(result)[-2:] == [
+        "nexus_kubernetes_cluster.z",
+        "nexus_kubernetes_cluster.a",
+    ]
+    assert [r.object for r in result.plan.placements if r.cluster == "z"] == [
+        "z-control-plane-0",
+        "z-q-0",
+        "z-b-0",
+    ]
 
 
 def test_order_of_cluster_and_rack_files_does_not_matter() -> None:

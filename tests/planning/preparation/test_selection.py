@@ -49,7 +49,9 @@ def test_target_includes_only_its_references(state: State) -> None:
 
 def test_targets_follow_references_not_phases() -> None:
     result = require_success(
-        plan(TEXT.replace("nexus_site.s.id\n  machine", '"s"\n  machine'), targets=("nexus_site.s",))
+        plan(
+            TEXT.replace("nexus_site.s.id\n  machine", '"s"\n  machine'), targets=("nexus_site.s",)
+        )
     )
     assert list_actions(result) == {"nexus_site.s": "create"}
 
@@ -73,7 +75,10 @@ def test_single_instance_can_be_targeted() -> None:
     result = require_success(plan(text, racks, targets=("nexus_kubernetes_cluster.a[1]",)))
     assert list_actions(result) == {"nexus_kubernetes_cluster.a[1]": "create"}
     result = require_success(plan(text, racks, excludes=("nexus_kubernetes_cluster.a[1]",)))
-    assert set(list_actions(result)) == {"nexus_kubernetes_cluster.a[0]", "nexus_kubernetes_cluster.a[2]"}
+    assert set(list_actions(result)) == {
+        "nexus_kubernetes_cluster.a[0]",
+        "nexus_kubernetes_cluster.a[2]",
+    }
 
 
 def test_unselected_objects_keep_their_capacity() -> None:
@@ -88,7 +93,10 @@ def test_unselected_objects_keep_their_capacity() -> None:
 
 
 def test_capacity_error_names_unselected_racks() -> None:
-    text = ONE + '\nresource "nexus_rack" "spare" {\n site_id = nexus_site.s.id\n machine_count = 4\n}\n'
+    text = (
+        ONE
+        + '\nresource "nexus_rack" "spare" {\n site_id = nexus_site.s.id\n machine_count = 4\n}\n'
+    )
     state = build_state(ONE)
     wanted = text + cluster("b", pools=pool("p", 4, BIG))
     assert not plan(wanted, state).plan.errored
@@ -99,7 +107,9 @@ def test_capacity_error_names_unselected_racks() -> None:
 
 def test_unselected_new_capacity_is_not_used() -> None:
     state = build_state(ONE)
-    bigger = ONE.replace("machine_count = 1", "machine_count = 9") + cluster("b", pools=pool("p", 4, BIG))
+    bigger = ONE.replace("machine_count = 1", "machine_count = 9") + cluster(
+        "b", pools=pool("p", 4, BIG)
+    )
     assert not plan(bigger, state).plan.errored
     assert plan(bigger, state, targets=("nexus_kubernetes_cluster.b",)).plan.errored
 
@@ -150,7 +160,9 @@ def test_replace_outside_of_the_selection_is_an_error(
     text: str, flags: dict[str, tuple[str, ...]], reason: str
 ) -> None:
     problems = list_errors(plan(RACKS, build_state(RACKS), replaces=(text,), **flags))
-    assert f"-replace={text} has no effect, because {reason}." in [problem.detail for problem in problems]
+    assert f"-replace={text} has no effect, because {reason}." in [
+        problem.detail for problem in problems
+    ]
 
 
 # --- destroy -----------------------------------------------------------------------------------
@@ -159,10 +171,15 @@ def test_replace_outside_of_the_selection_is_an_error(
 def test_destroy_uses_dependency_order_from_state(state: State) -> None:
     result = require_success(plan("", state, mode=Mode.DESTROY))
     assert result.plan.to_destroy == len(state.instances)
-    assert set(list_triggers(result).values()) == {("remove", "cluster_removed"), ("remove", "pool_removed")}
+    assert set(list_triggers(result).values()) == {
+        ("remove", "cluster_removed"),
+        ("remove", "pool_removed"),
+    }
     assert len(run(result.plan, state, 1).objects) == 0
     check_counts(result.plan)
-    steps = [step for step in result.plan.steps if step.kind not in (StepKind.GATE, StepKind.RELEASE)]
+    steps = [
+        step for step in result.plan.steps if step.kind not in (StepKind.GATE, StepKind.RELEASE)
+    ]
     when = {str(result.plan.changes[s.change].address): s for s in steps}
     kinds = {s.id: str(result.plan.changes[s.change].address) for s in steps}
 
@@ -176,24 +193,35 @@ def test_destroy_uses_dependency_order_from_state(state: State) -> None:
         return {kinds[s] for s in found if s in kinds}
 
     assert "nexus_agent_pool.own" in list_predecessors("nexus_kubernetes_cluster.a")
-    assert {"nexus_kubernetes_cluster.a", "nexus_kubernetes_cluster.b", "nexus_rack.r[1]"} <= list_predecessors(
-        "nexus_site.s"
-    )
+    assert {
+        "nexus_kubernetes_cluster.a",
+        "nexus_kubernetes_cluster.b",
+        "nexus_rack.r[1]",
+    } <= list_predecessors("nexus_site.s")
 
 
 def test_destroy_with_configuration_deletes_everything(state: State) -> None:
-    assert require_success(plan(TEXT, state, mode=Mode.DESTROY)).plan.to_destroy == len(state.instances)
+    assert require_success(plan(TEXT, state, mode=Mode.DESTROY)).plan.to_destroy == len(
+        state.instances
+    )
 
 
 def test_targeted_destroy_includes_dependents(state: State) -> None:
-    result = require_success(plan(TEXT, state, mode=Mode.DESTROY, targets=("nexus_kubernetes_cluster.a",)))
-    assert list_actions(result) == {"nexus_kubernetes_cluster.a": "delete", "nexus_agent_pool.own": "delete"}
+    result = require_success(
+        plan(TEXT, state, mode=Mode.DESTROY, targets=("nexus_kubernetes_cluster.a",))
+    )
+    assert list_actions(result) == {
+        "nexus_kubernetes_cluster.a": "delete",
+        "nexus_agent_pool.own": "delete",
+    }
     assert result.plan.unchanged_count == 2
 
 
 def test_destroy_with_exclusion_keeps_its_references(state: State) -> None:
     excludes = ("nexus_agent_pool.own", "nexus_rack.r")
-    gone = set(list_actions(require_success(plan(TEXT, state, mode=Mode.DESTROY, excludes=excludes))))
+    gone = set(
+        list_actions(require_success(plan(TEXT, state, mode=Mode.DESTROY, excludes=excludes)))
+    )
     assert "nexus_kubernetes_cluster.b" in gone
     assert not {"nexus_agent_pool.own", "nexus_kubernetes_cluster.a", "nexus_site.s"} & gone
 
@@ -207,7 +235,8 @@ def test_destroy_with_exclusion_suggests_racks_to_exclude(state: State) -> None:
 
 SITES = {
     "main.nf.hcl": (
-        'module "site" {\n  source   = "./site"\n  for_each = toset(["east", "west"])\n  name     = each.key\n}\n'
+        'module "site" {\n  source   = "./site"\n  for_each = toset(["east", "west"])\n  name '
+        "    = each.key\n}\n"
     ),
     "site/main.nf.hcl": (
         'variable "name" {}\n'
@@ -221,9 +250,13 @@ def test_destroy_of_one_module_instance_keeps_the_others() -> None:
     state = build_state(SITES)
     east = {str(a) for a in state.instances if str(a).startswith('module.site["east"]')}
     assert len(east) * 2 == len(state.instances)
-    targeted = require_success(plan(SITES, state, mode=Mode.DESTROY, targets=('module.site["east"]',)))
+    targeted = require_success(
+        plan(SITES, state, mode=Mode.DESTROY, targets=('module.site["east"]',))
+    )
     assert set(list_actions(targeted)) == east
-    excepted = require_success(plan(SITES, state, mode=Mode.DESTROY, excludes=('module.site["west"]',)))
+    excepted = require_success(
+        plan(SITES, state, mode=Mode.DESTROY, excludes=('module.site["west"]',))
+    )
     assert set(list_actions(excepted)) == east
 
 
@@ -263,9 +296,12 @@ def test_main_steps_equal_counts_of_plan_line(state: State) -> None:
 
 
 def test_many_to_many_dependencies_use_a_gate() -> None:
-    text = RACKS.replace("= 3\n", "= 30\n") + cluster("a", arguments='count = 20\n name = "a${count.index}"')
+    text = RACKS.replace("= 3\n", "= 30\n") + cluster(
+        "a", arguments='count = 20\n name = "a${count.index}"'
+    )
     text = text.replace(
-        "site_id = nexus_site.s.id\n  count", "depends_on = [nexus_rack.r]\n site_id = nexus_site.s.id\n  count"
+        "site_id = nexus_site.s.id\n  count",
+        "depends_on = [nexus_rack.r]\n site_id = nexus_site.s.id\n  count",
     )
     result = require_success(plan(text))
     assert sum(len(s.waits_for) for s in result.plan.steps) < 400
@@ -276,7 +312,10 @@ def test_many_to_many_dependencies_use_a_gate() -> None:
 def test_module_addresses_can_be_targeted() -> None:
     files = {
         "main.nf.hcl": RACKS
-        + '\nmodule "m" {\n count = 2\n source = "./m"\n site = nexus_site.s.id\n at = count.index\n}\n',
+        + (
+            '\nmodule "m" {\n count = 2\n source = "./m"\n site = nexus_site.s.id\n at = '
+            "count.index\n}\n"
+        ),
         "m/main.nf.hcl": 'variable "site" {}\nvariable "at" {}\n'
         + cluster("a", arguments='name = "a${var.at}"').replace("nexus_site.s.id", "var.site"),
     }
@@ -330,7 +369,9 @@ def test_targeting_warning_appears_only_in_applicable_plans() -> None:
     partial = "resource-targeting-is-in-effect"
     made = require_success(plan(RACKS, targets=("nexus_rack.r",)))
     assert partial in {problem.id for problem in made.plan.diagnostics}
-    failed = plan(RACKS.replace("nexus_site.s.id", "nexus_site.nobody.id"), targets=("nexus_rack.r",))
+    failed = plan(
+        RACKS.replace("nexus_site.s.id", "nexus_site.nobody.id"), targets=("nexus_rack.r",)
+    )
     too_big = plan(RACKS + cluster("a", count=99), targets=("nexus_kubernetes_cluster.a",))
     for result in (failed, too_big):
         assert list_errors(result)

@@ -48,7 +48,11 @@ SITE = 'resource "nexus_site" "s" {}\n'
 
 def list_capacity_errors(result: PlanResult) -> dict[tuple[str, str], Diagnostic]:
     """Return the capacity errors by address and pool."""
-    return {(d.address, d.extra["fit"]["pool"]): d for d in list_errors(result) if d.id == "insufficient-capacity"}
+    return {
+        (d.address, d.extra["fit"]["pool"]): d
+        for d in list_errors(result)
+        if d.id == "insufficient-capacity"
+    }
 
 
 def list_suggested_fixes(result: PlanResult) -> dict[str, dict[str, Any]]:
@@ -56,12 +60,15 @@ def list_suggested_fixes(result: PlanResult) -> dict[str, dict[str, Any]]:
     return {way["kind"]: way for way in found}
 
 
-# --- messages --------------------------------------------------------------------------------------
+# --- messages
+# --------------------------------------------------------------------------------------
 
 
 def test_every_failed_pool_is_named_with_its_placed_count() -> None:
     text = SITE + build_rack("r", 2)
-    text += cluster("a", pools=pool("p", 9, BIG) + pool("q", 2, SMALL)) + cluster("b", pools=pool("p", 1, BIG))
+    text += cluster("a", pools=pool("p", 9, BIG) + pool("q", 2, SMALL)) + cluster(
+        "b", pools=pool("p", 1, BIG)
+    )
     result = plan(text)
     found = list_capacity_errors(result)
     assert set(found) == {("nexus_kubernetes_cluster.a", "p"), ("nexus_kubernetes_cluster.b", "p")}
@@ -99,7 +106,10 @@ def test_missing_disk_space_is_reported() -> None:
 
 
 def test_no_schedulable_machine_is_reported() -> None:
-    off = 'machine_override "r-bm01" {\n cordoned = true\n}\nmachine_override "r-bm02" {\n evacuate = true\n}'
+    off = (
+        'machine_override "r-bm01" {\n cordoned = true\n}\nmachine_override "r-bm02" {\n evacuate '
+        "= true\n}"
+    )
     detail = list_errors(plan(SITE + build_rack("r", 2, off) + cluster("a")))[0].detail
     assert "None of the 2 machines" in detail
 
@@ -122,7 +132,8 @@ def test_zones_are_named() -> None:
     assert "r0, r1" in list_errors(plan(text))[0].detail
 
 
-# --- suggested fixes -------------------------------------------------------------------------------
+# --- suggested fixes
+# -------------------------------------------------------------------------------
 
 
 def test_largest_fitting_count_is_suggested() -> None:
@@ -146,7 +157,10 @@ resource "nexus_agent_pool" "own" {{
 }}
 """
     )
-    assert list_suggested_fixes(plan(text, suggested_fixes=True))["count"]["counts"][0]["node_count"] == 5
+    assert (
+        list_suggested_fixes(plan(text, suggested_fixes=True))["count"]["counts"][0]["node_count"]
+        == 5
+    )
 
 
 def test_suggested_counts_are_never_below_existing_vms() -> None:
@@ -178,7 +192,9 @@ def test_zone_fix_reports_re_created_vms() -> None:
 def test_zone_fix_counts_one_re_created_vm_in_the_singular() -> None:
     text = "".join(build_rack(f"r{i}", 2) for i in range(3)) + SITE
     text += cluster("a", pools=pool("p", 1, BIG, 'availability_zones = ["r0"]'))
-    result = plan(text.replace("count       = 1", "count       = 6"), build_state(text), suggested_fixes=True)
+    result = plan(
+        text.replace("count       = 1", "count       = 6"), build_state(text), suggested_fixes=True
+    )
     assert list_suggested_fixes(result)["zones"]["text"].endswith("It re-places 1 existing VM.")
 
 
@@ -192,9 +208,16 @@ def test_activating_a_planned_rack_is_suggested() -> None:
     text += cluster("a", pools=pool("p", 8, BIG))
     way = list_suggested_fixes(plan(text, suggested_fixes=True))["racks"]
     assert [r["address"] for r in way["racks"]] == ["nexus_rack.next"]
-    require_success(plan(text.replace('machine_count = 4\n  status = "planned"', "machine_count = 4")))
-    # Neither rack alone has enough machines for ten VMs, both together have. A rack of another site does not help.
-    other_site = (SITE + build_rack("at", 4, 'status = "planned"')).replace('"s"', '"t"').replace("site.s", "site.t")
+    require_success(
+        plan(text.replace('machine_count = 4\n  status = "planned"', "machine_count = 4"))
+    )
+    # Neither rack alone has enough machines for ten VMs, both together have. A rack of another site
+    # does not help.
+    other_site = (
+        (SITE + build_rack("at", 4, 'status = "planned"'))
+        .replace('"s"', '"t"')
+        .replace("site.s", "site.t")
+    )
     pools = pool("p", 5, BIG) + pool("q", 5, BIG)
     more = text.replace(pool("p", 8, BIG), pools) + other_site
     way = list_suggested_fixes(plan(more, suggested_fixes=True))["racks"]
@@ -203,7 +226,10 @@ def test_activating_a_planned_rack_is_suggested() -> None:
 
 
 def test_placing_larger_vms_first_is_suggested_if_it_helps() -> None:
-    small, large = cluster("a", pools=pool("p", 3)), cluster("b", plane=BIG, pools=pool("p", 4, BIG))
+    small, large = (
+        cluster("a", pools=pool("p", 3)),
+        cluster("b", plane=BIG, pools=pool("p", 4, BIG)),
+    )
     text = SITE + build_rack("r", 3)
     result = plan(text + small + large, suggested_fixes=True)
     way = list_suggested_fixes(result)["order"]
@@ -221,14 +247,23 @@ def test_smaller_sku_is_the_last_suggestion() -> None:
 
 
 def test_only_working_fixes_are_suggested() -> None:
-    text = SITE + build_rack("r", 1) + cluster("a", plane="NC_G48_224_v1", count=1, pools=pool("p", 1, "NC_E94_448_v1"))
+    text = (
+        SITE
+        + build_rack("r", 1)
+        + cluster("a", plane="NC_G48_224_v1", count=1, pools=pool("p", 1, "NC_E94_448_v1"))
+    )
     result = plan(text, suggested_fixes=True)
     for way in list_suggested_fixes(result).values():
         assert way["kind"] == "sku", way
 
 
 def test_count_fix_covers_all_failed_pools() -> None:
-    text = SITE + build_rack("r", 3) + cluster("a", pools=pool("p", 5, BIG)) + cluster("b", pools=pool("p", 5, HALF))
+    text = (
+        SITE
+        + build_rack("r", 3)
+        + cluster("a", pools=pool("p", 5, BIG))
+        + cluster("b", pools=pool("p", 5, HALF))
+    )
     result = plan(text + cluster("c", pools=pool("p", 9, BIG)), suggested_fixes=True)
     if "count" in list_suggested_fixes(result):
         assert {c["address"] for c in list_suggested_fixes(result)["count"]["counts"]} == {
@@ -237,16 +272,28 @@ def test_count_fix_covers_all_failed_pools() -> None:
 
 
 def test_every_error_has_the_same_suggested_fixes() -> None:
-    text = SITE + build_rack("r", 2) + cluster("a", pools=pool("p", 9, BIG)) + cluster("b", pools=pool("p", 2, BIG))
+    text = (
+        SITE
+        + build_rack("r", 2)
+        + cluster("a", pools=pool("p", 9, BIG))
+        + cluster("b", pools=pool("p", 2, BIG))
+    )
     result = plan(text, suggested_fixes=True)
     listed = [d.extra["fit"]["suggested_fixes"] for d in list_errors(result)]
     assert len(listed) == 2
     assert listed[0] == listed[1]
 
 
-# --- random sites ----------------------------------------------------------------------------------
+# --- random sites
+# ----------------------------------------------------------------------------------
 
-pools = st.builds(Pool, st.sampled_from("pq"), st.integers(1, 9), st.sampled_from(POOL_SKUS), st.sampled_from(ZONES))
+pools = st.builds(
+    Pool,
+    st.sampled_from("pq"),
+    st.integers(1, 9),
+    st.sampled_from(POOL_SKUS),
+    st.sampled_from(ZONES),
+)
 
 
 @st.composite
@@ -302,7 +349,8 @@ def test_every_suggested_fix_works_and_the_count_is_the_largest(site: Site) -> N
                 replace(
                     b,
                     pools=tuple(
-                        replace(p, sku=way["vm_sku_name"]) if (b.address, p.name) in failing else p for p in b.pools
+                        replace(p, sku=way["vm_sku_name"]) if (b.address, p.name) in failing else p
+                        for p in b.pools
                     ),
                 )
                 for b in site.blocks
@@ -312,7 +360,10 @@ def test_every_suggested_fix_works_and_the_count_is_the_largest(site: Site) -> N
         after = apply_fix(site, way)
         require_success(try_plan(after))
         if kind == "count" and len(way["counts"]) == 1:
-            one_more = {**way, "counts": [{**way["counts"][0], "count": way["counts"][0]["count"] + 1}]}
+            one_more = {
+                **way,
+                "counts": [{**way["counts"][0], "count": way["counts"][0]["count"] + 1}],
+            }
             assert try_plan(apply_fix(site, one_more)).plan.errored
 
 
@@ -339,12 +390,15 @@ def test_references_to_a_failed_vm_hide_no_error() -> None:
 
 
 def test_invalid_rack_is_the_only_reported_error() -> None:
-    text = RACKS.replace("machine_count = 4", "machine_count = 400") + cluster("a", pools=pool("p", 1))
+    text = RACKS.replace("machine_count = 4", "machine_count = 400") + cluster(
+        "a", pools=pool("p", 1)
+    )
     text += 'output "o" {\n  value = nexus_kubernetes_cluster.a.nodes["a-p-0"].machine\n}\n'
     assert {told.summary for told in list_errors(plan(text))} == {"Invalid value for argument"}
 
 
-# --- placement hints of other VMs ------------------------------------------------------------------
+# --- placement hints of other VMs
+# ------------------------------------------------------------------
 
 
 def build_machine(name: str, more: str = "", sku: str = 'machine_sku = "bom-1.7.3"') -> str:
@@ -404,15 +458,22 @@ def plan_evacuation(text: str, more: str = "") -> tuple[PlanResult, str, State]:
 
 
 def test_softening_the_blocking_hint_of_an_existing_vm_is_suggested() -> None:
-    result, text, state = plan_evacuation(SITE + build_machine("a") + build_machine("b") + build_hinted_vms())
+    result, text, state = plan_evacuation(
+        SITE + build_machine("a") + build_machine("b") + build_hinted_vms()
+    )
     assert list(list_suggested_fixes(result)) == ["hint"]
     way = list_suggested_fixes(result)["hint"]
     assert way["text"] == (
-        'scheduling_execution = "Soft" in the placement_hint of nexus_virtual_machine.far: it fits. '
+        'scheduling_execution = "Soft" in the placement_hint of nexus_virtual_machine.far: it '
+        "fits. "
         "It re-places 1 existing VM."
     )
     assert way["edits"] == [
-        {"address": "nexus_virtual_machine.far", "path": ["placement_hint", 0, "scheduling_execution"], "value": "Soft"}
+        {
+            "address": "nexus_virtual_machine.far",
+            "path": ["placement_hint", 0, "scheduling_execution"],
+            "value": "Soft",
+        }
     ]
     followed = require_success(plan(text.replace('"Hard"', '"Soft"'), state))
     assert set(list_triggers(followed)) == {"first", "far"}
@@ -443,7 +504,10 @@ resource "nexus_bare_metal_machine" "second" {{
 }}
 """
     result, after, state = plan_evacuation(text, second)
-    texts = [way["text"].partition(":")[0] for way in list_errors(result)[0].extra["fit"]["suggested_fixes"]]
+    texts = [
+        way["text"].partition(":")[0]
+        for way in list_errors(result)[0].extra["fit"]["suggested_fixes"]
+    ]
     hint = "in the placement_hint of nexus_virtual_machine.far"
     assert texts == [f'scheduling_execution = "Soft" {hint}', f'scope = "Machine" {hint}']
     require_success(plan(after.replace('"Rack"', '"Machine"'), state))

@@ -73,9 +73,13 @@ class Project:
     def find_machines(self, pool: str) -> list[str]:
         """Return the ids of the machines of a pool."""
         state = json.loads(Path("state/nexusform.nfstate").read_text())
-        cluster = next(one for one in state["resources"] if one["type"] == "nexus_kubernetes_cluster")
+        cluster = next(
+            one for one in state["resources"] if one["type"] == "nexus_kubernetes_cluster"
+        )
         nodes = cluster["instances"][0]["attributes"]["nodes"].values()
-        return sorted(f"lab/{node['rack']}/{node['machine']}" for node in nodes if node["pool"] == pool)
+        return sorted(
+            f"lab/{node['rack']}/{node['machine']}" for node in nodes if node["pool"] == pool
+        )
 
     def plan(self) -> list[dict[str, Any]]:
         """Plan, and return the machine actions of the plan file."""
@@ -85,7 +89,9 @@ class Project:
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Project:
+def project(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Project:
     monkeypatch.chdir(tmp_path)
     Path("main.nf.hcl").write_text(SITE)
     project = Project(capsys)
@@ -112,7 +118,9 @@ def test_machine_with_vms_needs_permission(project: Project) -> None:
     predicted = re.search(r"([\w-]+) moves to ([\w-]+)", project.text)
     assert predicted is not None, project.text
     _, rack, name = machine.split("/")
-    text = SITE.replace("  site_id           = nexus_site.lab.id\n  name              = each.key\n", EVACUATED)
+    text = SITE.replace(
+        "  site_id           = nexus_site.lab.id\n  name              = each.key\n", EVACUATED
+    )
     Path("main.nf.hcl").write_text(text.replace('"r1" ? [MACHINES]', f'"{rack}" ? ["{name}"]'))
     (action,) = project.plan()
     assert action["vms_leaving"] == [{"name": predicted[1], "to": predicted[2]}]
@@ -121,7 +129,12 @@ def test_machine_with_vms_needs_permission(project: Project) -> None:
 def test_argument_that_switches_a_machine_off_stops_its_vms(project: Project) -> None:
     _, rack, name = project.find_machines("p")[0].split("/")
     slot = name[-1]
-    off = SERVER.replace("NAME", name).replace("RACK", rack).replace("SLOT", slot).replace("ROLE", "compute-plane")
+    off = (
+        SERVER.replace("NAME", name)
+        .replace("RACK", rack)
+        .replace("SLOT", slot)
+        .replace("ROLE", "compute-plane")
+    )
     Path("machine.nf.hcl").write_text(off.replace("POWER", "On"))
     assert project.plan() == []
     assert project.run("apply", "-auto-approve") == 0, project.text
@@ -130,14 +143,24 @@ def test_argument_that_switches_a_machine_off_stops_its_vms(project: Project) ->
     assert "Impact: 1 VM to stop for machine actions, at most 1 at a time" in project.text
     assert "1 VM stops; -fail-on=moved:0 allows at most 0" in project.text
     (action,) = project.plan()
-    assert (action["action"], action["machine"], len(action["vms_stopped"])) == ("PowerOff", name, 1)
+    assert (action["action"], action["machine"], len(action["vms_stopped"])) == (
+        "PowerOff",
+        name,
+        1,
+    )
     assert project.run("apply", "-auto-approve") == 0, project.text
     assert project.plan() == []
 
 
 def test_vm_without_a_resource_is_named(project: Project) -> None:
-    occupied = '  occupied {\n    name       = "legacy"\n    cpu_cores  = 8\n    memory_gib = 16\n  }\n}\n'
-    server = SERVER.replace('  power_state   = "POWER"\n}\n', occupied).replace("NAME", "old1").replace("RACK", "r1")
+    occupied = (
+        '  occupied {\n    name       = "legacy"\n    cpu_cores  = 8\n    memory_gib = 16\n  }\n}\n'
+    )
+    server = (
+        SERVER.replace('  power_state   = "POWER"\n}\n', occupied)
+        .replace("NAME", "old1")
+        .replace("RACK", "r1")
+    )
     more = server.replace("SLOT", "9").replace("ROLE", "compute-plane")
     write_actions(("Reimage", "lab/r1/old1"), allow=False, more=more)
     assert project.run("plan") == 1
@@ -256,7 +279,9 @@ def test_preconditions_of_microsoft_are_checked(
     assert reason in project.text, project.text
     # A repair of the broken server makes the other action possible.
     rack = servers[1][1]
-    write_actions(("Reimage", "lab/r1/k1"), ("Replace", f"lab/{rack}/k2"), more=write_servers(*servers))
+    write_actions(
+        ("Reimage", "lab/r1/k1"), ("Replace", f"lab/{rack}/k2"), more=write_servers(*servers)
+    )
     assert [action["machine"] for action in project.plan()] == ["k2", "k1"]
 
 
@@ -268,7 +293,10 @@ def test_errors_are_reported_together(project: Project) -> None:
 
 
 def test_machine_with_failed_action_gets_no_vms(project: Project) -> None:
-    free = sorted({f"lab/{r}/{r}-bm0{n}" for r in ("r1", "r2", "r3") for n in (1, 2)} - {*project.find_machines("p")})
+    free = sorted(
+        {f"lab/{r}/{r}-bm0{n}" for r in ("r1", "r2", "r3") for n in (1, 2)}
+        - {*project.find_machines("p")}
+    )
     fault = (
         'provider "simulated" {\n  fault {\n    address = "nexus_bare_metal_machine_action.a0"\n'
         '    operation = "create"\n    error = "timeout"\n    times = 0\n  }\n}\n'

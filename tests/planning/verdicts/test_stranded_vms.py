@@ -16,7 +16,9 @@ def build_rack(name: str, more: str = "") -> str:
     return f'resource "nexus_rack" "{name}" {{\n{arguments}\n{more}\n}}\n'
 
 
-EVACUATED = "".join(f'machine_override "left-bm0{slot}" {{\n evacuate = true\n}}\n' for slot in range(1, 5))
+EVACUATED = "".join(
+    f'machine_override "left-bm0{slot}" {{\n evacuate = true\n}}\n' for slot in range(1, 5)
+)
 ONE = SITE + build_rack("right")
 TWO = ONE + build_rack("left")
 THREE = TWO + build_rack("middle")
@@ -27,7 +29,9 @@ def list_rack_warnings(before: str, after: str) -> list[Diagnostic]:
     return [each for each in list_warnings(result) if each.id == "cluster-on-one-rack"]
 
 
-@pytest.mark.parametrize("racks", [ONE + build_rack("left", EVACUATED), ONE], ids=["evacuated", "taken away"])
+@pytest.mark.parametrize(
+    "racks", [ONE + build_rack("left", EVACUATED), ONE], ids=["evacuated", "taken away"]
+)
 def test_emptied_rack_gives_a_warning(racks: str) -> None:
     (warning,) = list_rack_warnings(TWO + WEB, racks + WEB)
     assert warning.address == "nexus_kubernetes_cluster.web"
@@ -37,7 +41,9 @@ def test_emptied_rack_gives_a_warning(racks: str) -> None:
 
 def test_no_warning_for_two_remaining_racks_or_one_before() -> None:
     assert list_rack_warnings(THREE + WEB, TWO + WEB) == []
-    assert list_rack_warnings(ONE + WEB, ONE + WEB.replace("count       = 4", "count       = 3")) == []
+    assert (
+        list_rack_warnings(ONE + WEB, ONE + WEB.replace("count       = 4", "count       = 3")) == []
+    )
 
 
 def test_no_warning_for_a_single_remaining_vm() -> None:

@@ -9,7 +9,10 @@ import pytest
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Severity
-from nexusform.planning.verification.state_consistency import check_consistency, check_missing_dependencies
+from nexusform.planning.verification.state_consistency import (
+    check_consistency,
+    check_missing_dependencies,
+)
 from nexusform.resources.address import parse_address
 from nexusform.state.objects import InstanceState, State
 from tests.planning.harness import RACKS, build_all_types, build_state, cluster, pool
@@ -19,14 +22,18 @@ CLUSTER = "nexus_kubernetes_cluster.a"
 
 @cache
 def build_applied_state() -> State:
-    return build_state(RACKS + cluster("a", pools=pool("p", 7, "NC_P22_112_v1")) + cluster("b", pools=pool("p", 2)))
+    return build_state(
+        RACKS + cluster("a", pools=pool("p", 7, "NC_P22_112_v1")) + cluster("b", pools=pool("p", 2))
+    )
 
 
 def list_findings(state: State) -> tuple[list[str], list[str]]:
     """Return the details of errors and warnings."""
     problems = check_consistency(state, build_all_types().resource_types, ["simulated"])
     errors = [problem.detail for problem in problems if problem.severity is Severity.ERROR]
-    return errors, [problem.detail for problem in problems if problem.severity is not Severity.ERROR]
+    return errors, [
+        problem.detail for problem in problems if problem.severity is not Severity.ERROR
+    ]
 
 
 def edit_state(state: State, address: str, **fields: Any) -> State:
@@ -46,7 +53,10 @@ def edit_nodes(change: Callable[[dict[str, Any]], None], state: State | None = N
 
 
 def move_all_into_one_cell(nodes: dict[str, Any]) -> None:
-    place = {name: nodes["a-p-0"][name] for name in ("machine", "rack", "availability_zone", "numa_cells")}
+    place = {
+        name: nodes["a-p-0"][name]
+        for name in ("machine", "rack", "availability_zone", "numa_cells")
+    }
     for node in nodes.values():
         node.update(place)
 
@@ -87,12 +97,18 @@ def test_seven_vms_in_one_cell_warn() -> None:
 @pytest.mark.parametrize(
     ("state", "words"),
     [
-        (edit_nodes(use_cell_twice), 'the VM "a-p-1" of nexus_kubernetes_cluster.a is recorded twice in one cell'),
+        (
+            edit_nodes(use_cell_twice),
+            'the VM "a-p-1" of nexus_kubernetes_cluster.a is recorded twice in one cell',
+        ),
         (edit_nodes(use_too_many_cells), "in 2 cells, but its size needs 1"),
         (edit_nodes(duplicate_node_number), "have the same number in one pool, 0"),
         (use_name_of_another_cluster(build_applied_state()), "have the same id"),
         (edit_state(build_applied_state(), CLUSTER, creation=1), "have the creation number 1"),
-        (edit_state(build_applied_state(), CLUSTER, provider="mine.second"), 'the provider "mine.second"'),
+        (
+            edit_state(build_applied_state(), CLUSTER, provider="mine.second"),
+            'the provider "mine.second"',
+        ),
         (edit_state(build_applied_state(), "nexus_site.s", dependencies=(CLUSTER,)), "in a cycle"),
     ],
 )
@@ -123,21 +139,27 @@ def test_missing_machine_is_no_contradiction() -> None:
 
 def test_dependency_on_missing_object_is_named() -> None:
     assert check_missing_dependencies(build_applied_state()) == []
-    (problem,) = check_missing_dependencies(edit_state(build_applied_state(), CLUSTER, dependencies=("nexus_site.x",)))
+    (problem,) = check_missing_dependencies(
+        edit_state(build_applied_state(), CLUSTER, dependencies=("nexus_site.x",))
+    )
     assert "nexus_site.x" in problem.detail
     assert problem.severity is Severity.WARNING
 
 
 def test_machines_of_equal_names_on_two_sites_are_both_named() -> None:
     text = RACKS + cluster("a", pools=pool("p", 7, "NC_P22_112_v1"))
-    other = text.replace('"s"', '"t"').replace("site.s.", "site.t.").replace('rack" "r"', 'rack" "q"')
+    other = (
+        text.replace('"s"', '"t"').replace("site.s.", "site.t.").replace('rack" "r"', 'rack" "q"')
+    )
     state = build_state(text + other.replace('cluster" "a"', 'cluster" "b"').replace('"a"', '"b"'))
     for name in "ab":
         current = state.instances[parse_address(f"nexus_kubernetes_cluster.{name}")].current
         assert current is not None
         attributes = deepcopy(dict(current.attributes))
         first = attributes["nodes"][f"{name}-p-0"]
-        place = {key: first[key] for key in ("rack", "availability_zone", "numa_cells")} | {"machine": "r0-bm01"}
+        place = {key: first[key] for key in ("rack", "availability_zone", "numa_cells")} | {
+            "machine": "r0-bm01"
+        }
         for node in attributes["nodes"].values():
             node.update(place)
         state = edit_state(state, f"nexus_kubernetes_cluster.{name}", attributes=attributes)

@@ -14,7 +14,15 @@ from nexusform.planning.verification.state_rules import check_state_rules
 from nexusform.resources.address import parse_address
 from nexusform.scheduling.racks import profile
 from nexusform.state.objects import InstanceState, State
-from tests.planning.harness import RACKS, build_all_types, build_state, cluster, plan, pool, require_success
+from tests.planning.harness import (
+    RACKS,
+    build_all_types,
+    build_state,
+    cluster,
+    plan,
+    pool,
+    require_success,
+)
 from tests.scheduling.racks.samples import build_limit, change_profile
 
 VIRTUAL = """
@@ -73,22 +81,31 @@ def test_violated_hard_hints_are_reported() -> None:
     assert list_warnings_of_state(apart) == []
     (detail,) = list_warnings_of_state(move_to_machine_of(apart, SECOND, FIRST))
     machine, rack = get_value(apart, FIRST, "machine"), get_value(apart, FIRST, "rack")
-    assert f"not on the same machine as s/first. Violated by second on {machine} ({rack})." in detail
+    assert (
+        f"not on the same machine as s/first. Violated by second on {machine} ({rack})." in detail
+    )
     assert f"-replace='{SECOND}:second'" in detail
     together = build_state(build_hinted_vms("Affinity", "Rack"))
     assert list_warnings_of_state(together) == []
     racks = {f"r{number}" for number in range(3)} - {get_value(together, FIRST, "rack")}
     other = min(racks)
-    (detail,) = list_warnings_of_state(edit_state(together, SECOND, rack=other, machine=f"{other}-bm01"))
+    (detail,) = list_warnings_of_state(
+        edit_state(together, SECOND, rack=other, machine=f"{other}-bm01")
+    )
     assert "on the same rack as s/first" in detail
 
 
 def test_vms_outside_the_zones_of_their_pool_are_reported() -> None:
-    text = RACKS + cluster("a", pools=pool("p", 6, more='availability_zones = ["r0"]') + pool("q", 2))
+    text = RACKS + cluster(
+        "a", pools=pool("p", 6, more='availability_zones = ["r0"]') + pool("q", 2)
+    )
     state = build_state(text)
     assert list_warnings_of_state(state) == []
-    # The zone of the rack changed under the VMs. The current zone of the rack counts, not the recorded one.
-    (detail,) = list_warnings_of_state(edit_state(state, "nexus_rack.r[0]", availability_zone="elsewhere"))
+    # The zone of the rack changed under the VMs. The current zone of the rack counts, not the
+    # recorded one.
+    (detail,) = list_warnings_of_state(
+        edit_state(state, "nexus_rack.r[0]", availability_zone="elsewhere")
+    )
     assert "p in nexus_kubernetes_cluster.a: zone elsewhere is not among r0." in detail
     assert re.search(r"a-p-4 on r0-bm\d+ \(r0\) and 1 more\.", detail)
     assert "a-q" not in detail
@@ -96,18 +113,32 @@ def test_vms_outside_the_zones_of_their_pool_are_reported() -> None:
 
 def list_violations_of_plan(files: str, state: State) -> list[str]:
     result = require_success(plan(files, state))
-    return [problem.detail for problem in result.plan.diagnostics if problem.id == "existing-rule-violation"]
+    return [
+        problem.detail
+        for problem in result.plan.diagnostics
+        if problem.id == "existing-rule-violation"
+    ]
 
 
 def test_plan_warns_about_existing_violations_of_zones_and_hints() -> None:
-    zoned = RACKS + cluster("a", pools=pool("p", 6, more='availability_zones = ["r0"]') + pool("q", 2))
+    zoned = RACKS + cluster(
+        "a", pools=pool("p", 6, more='availability_zones = ["r0"]') + pool("q", 2)
+    )
     state = build_state(zoned)
     assert list_violations_of_plan(zoned, state) == []
     nodes = deepcopy(dict(get_value(state, "nexus_kubernetes_cluster.a", "nodes")))
-    nodes["a-p-4"] |= {"machine": "r1-bm02", "rack": "r1", "availability_zone": "r1", "provenance": "observed"}
+    nodes["a-p-4"] |= {
+        "machine": "r1-bm02",
+        "rack": "r1",
+        "availability_zone": "r1",
+        "provenance": "observed",
+    }
     outside = edit_state(state, "nexus_kubernetes_cluster.a", nodes=nodes)
     (detail,) = list_violations_of_plan(zoned, outside)
-    assert "p in nexus_kubernetes_cluster.a: zone r1 is not among r0. Violated by a-p-4 on r1-bm02 (r1)." in detail
+    assert (
+        "p in nexus_kubernetes_cluster.a: zone r1 is not among r0. Violated by a-p-4 on "
+        "r1-bm02 (r1)."
+    ) in detail
     hinted = build_hinted_vms("AntiAffinity", "Machine")
     apart = build_state(hinted)
     assert list_violations_of_plan(hinted, apart) == []
@@ -122,7 +153,9 @@ def test_added_filter_is_checked_for_existing_vms(monkeypatch: pytest.MonkeyPatc
     # Each of the three VMs runs beside two others. VMs of q are not counted.
     (detail,) = list_warnings_of_state(state)
     assert list_violations_of_plan(RACKS + cluster("a", pools=zoned), state) == [detail]
-    assert detail.startswith("p in nexus_kubernetes_cluster.a: 2 VMs of p already. Violated by a-p-0 on r0-bm")
+    assert detail.startswith(
+        "p in nexus_kubernetes_cluster.a: 2 VMs of p already. Violated by a-p-0 on r0-bm"
+    )
     change_profile(monkeypatch, "FILTERS", (*profile.FILTERS[:-1], build_limit(3)))
     assert list_warnings_of_state(state) == []
 
@@ -131,7 +164,10 @@ def build_vnf(policy: str) -> Mapping[str, Any]:
     hints = {"scheduler_hints": {"group": {"get_resource": "g"}}}
     group = {"type": "OS::Nova::ServerGroup", "properties": {"policies": [policy]}}
     server = {"type": "OS::Nova::Server", "properties": hints}
-    workers = {"type": "OS::Heat::ResourceGroup", "properties": {"count": 2, "resource_def": server}}
+    workers = {
+        "type": "OS::Heat::ResourceGroup",
+        "properties": {"count": 2, "resource_def": server},
+    }
     template = {"heat_template_version": "2018-08-31", "resources": {"g": group, "w": workers}}
     body = {
         "site_id": "${nexus_site.s.id}",
@@ -155,11 +191,15 @@ def test_violated_groups_of_a_vnf_are_reported() -> None:
     apart = build_state(build_vnf("anti-affinity"))
     assert list_warnings_of_state(apart) == []
     (detail,) = list_warnings_of_state(move_second_vnfc(apart, together=True))
-    assert re.match(r"g \(base_hot:\d+\) allows 1 of its VMs on one machine, but more run on", detail)
+    assert re.match(
+        r"g \(base_hot:\d+\) allows 1 of its VMs on one machine, but more run on", detail
+    )
     together = build_state(build_vnf("affinity"))
     assert list_warnings_of_state(together) == []
     (detail,) = list_warnings_of_state(move_second_vnfc(together, together=False))
-    assert re.match(r"g \(base_hot:\d+\) keeps its VMs on one machine, but they run on elsewhere, r", detail)
+    assert re.match(
+        r"g \(base_hot:\d+\) keeps its VMs on one machine, but they run on elsewhere, r", detail
+    )
 
 
 def build_rule(first: str, second: str) -> str:

@@ -8,8 +8,16 @@ import pytest
 
 from nexusform.interfaces.plugins import FORGOTTEN_KEY
 from nexusform.planning.conclusion.site_records import add_site_capacity
-from nexusform.planning.vm_planning.forgotten_vms import add_forgotten_vms, list_forgotten_vms, release_forgotten_vm
-from nexusform.plans.impact.guard_rails import apply_limits, list_broken_limits, parse_guard_rail_limits
+from nexusform.planning.vm_planning.forgotten_vms import (
+    add_forgotten_vms,
+    list_forgotten_vms,
+    release_forgotten_vm,
+)
+from nexusform.plans.impact.guard_rails import (
+    apply_limits,
+    list_broken_limits,
+    parse_guard_rail_limits,
+)
 from nexusform.plans.impact.object_effects import describe_lost_vms
 from nexusform.plans.plan import Mode
 from nexusform.plans.site_capacity.occupancy import list_changed_racks
@@ -45,7 +53,9 @@ resource "nexus_bare_metal_machine" "own" {
   machine_sku = "bom-1.7.3"
 }
 """
-FORGET = "\nremoved {\n from = nexus_kubernetes_cluster.old\n lifecycle {\n destroy = false\n }\n}\n"
+FORGET = (
+    "\nremoved {\n from = nexus_kubernetes_cluster.old\n lifecycle {\n destroy = false\n }\n}\n"
+)
 
 
 def build_state_with_forgotten_vms() -> State:
@@ -60,7 +70,9 @@ def list_cells(state: State, prefix: str) -> set[tuple[str, tuple[int, ...]]]:
 def test_forgotten_vms_keep_their_capacity_in_later_plans() -> None:
     before = list_cells(build_state(SMALL + OLD), "old")
     state = build_state_with_forgotten_vms()
-    assert [name for _, name in list_forgotten_vms(state)] == [f"old-control-plane-{n}" for n in range(3)]
+    assert [name for _, name in list_forgotten_vms(state)] == [
+        f"old-control-plane-{n}" for n in range(3)
+    ]
     assert is_empty(require_success(plan(SMALL, state)))
     five = build_state(SMALL + NEW.replace("count       = 6", "count       = 5"), state)
     assert list_cells(five, "new").isdisjoint(before)
@@ -72,9 +84,16 @@ def test_vms_removed_from_state_keep_their_capacity() -> None:
     state = build_state(SMALL + OLD)
     address = at("nexus_kubernetes_cluster.old")
     after = remove_instances(add_forgotten_vms(state, [address], build_all_types()), [address])
-    assert list(list_forgotten_vms(after)) == list(list_forgotten_vms(build_state_with_forgotten_vms()))
-    notes = [each.instances[at("nexus_rack.r[0]")].current for each in (after, build_state_with_forgotten_vms())]
-    assert len({str((note.private or {})[FORGOTTEN_KEY]) for note in notes if note is not None}) == 1
+    assert list(list_forgotten_vms(after)) == list(
+        list_forgotten_vms(build_state_with_forgotten_vms())
+    )
+    notes = [
+        each.instances[at("nexus_rack.r[0]")].current
+        for each in (after, build_state_with_forgotten_vms())
+    ]
+    assert (
+        len({str((note.private or {})[FORGOTTEN_KEY]) for note in notes if note is not None}) == 1
+    )
 
 
 def test_released_vm_frees_its_capacity() -> None:
@@ -109,7 +128,9 @@ def test_re_imported_vms_are_counted_once() -> None:
         (SMALL.replace("machine_count = 4", "machine_count = 0"), {}, "loses machines"),
     ],
 )
-def test_losing_the_machine_of_forgotten_vms_is_reported(text: str, options: dict[str, Any], happens: str) -> None:
+def test_losing_the_machine_of_forgotten_vms_is_reported(
+    text: str, options: dict[str, Any], happens: str
+) -> None:
     result = require_success(plan(text, build_state_with_forgotten_vms(), **options))
     (told,) = [each for each in list_warnings(result) if each.id == GROUND]
     assert f"nexus_rack.r[0] {happens}, and 3 VMs that no resource manages" in told.detail
@@ -120,7 +141,9 @@ def test_losing_the_machine_of_forgotten_vms_is_reported(text: str, options: dic
         "moved:0",
         "removed:0",
     )
-    assert list_broken_limits(apply_limits(made, parse_guard_rail_limits("moved:3,removed:3"))) == ()
+    assert (
+        list_broken_limits(apply_limits(made, parse_guard_rail_limits("moved:3,removed:3"))) == ()
+    )
     assert describe_lost_vms(made) == ["3 forgotten VMs lose their machine"]
     (site,) = build_rack_maps(made)
     assert [(vm.mark, vm.after) for vm in site.vms] == [(ChangeMark.REMOVED, None)] * 3
@@ -141,7 +164,10 @@ def test_forgotten_vms_without_machine_are_not_recorded_any_longer(options: dict
 def test_machine_moved_to_another_resource_keeps_forgotten_vms() -> None:
     """The machine exists throughout the plan, under either resource."""
     text = SMALL.replace("machine_count = 4", "machine_count = 3") + MACHINE
-    assert [each.id for each in list_warnings(require_success(plan(text, build_state_with_forgotten_vms())))] == []
+    assert [
+        each.id
+        for each in list_warnings(require_success(plan(text, build_state_with_forgotten_vms())))
+    ] == []
 
 
 def test_no_warning_if_the_machine_stays() -> None:
@@ -157,7 +183,9 @@ def test_new_vms_with_names_of_forgotten_vms_are_separate() -> None:
     assert [
         each.id
         for each in list_warnings(
-            require_success(plan(SMALL + NEW.replace("= 6", "= 5"), build_state_with_forgotten_vms()))
+            require_success(
+                plan(SMALL + NEW.replace("= 6", "= 5"), build_state_with_forgotten_vms())
+            )
         )
     ] == []
     room = add_site_capacity(result, build_all_types()).plan.capacity
@@ -169,7 +197,8 @@ def test_new_vms_with_names_of_forgotten_vms_are_separate() -> None:
 
 def test_page_reports_forgotten_vms_with_lost_machine() -> None:
     made = add_site_capacity(
-        require_success(plan('resource "nexus_site" "s" {}', build_state_with_forgotten_vms())), build_all_types()
+        require_success(plan('resource "nexus_site" "s" {}', build_state_with_forgotten_vms())),
+        build_all_types(),
     ).plan
     page = render_html(made, {}, build_all_types())
     assert "<dt>Impact</dt><dd>3 forgotten VMs lose their machine; 1 object to destroy</dd>" in page

@@ -8,7 +8,11 @@ import pytest
 from msgspec.structs import replace
 
 from nexusform.planning.conclusion.plan_result import PlanResult
-from nexusform.plans.impact.guard_rails import apply_limits, list_broken_limits, parse_guard_rail_limits
+from nexusform.plans.impact.guard_rails import (
+    apply_limits,
+    list_broken_limits,
+    parse_guard_rail_limits,
+)
 from nexusform.plans.plan import Mode, PlacementAction, PlacementTotal, StepKind
 from nexusform.state.objects import InstanceState, State
 from tests.planning.harness import (
@@ -47,7 +51,9 @@ def _build_state() -> State:
 
 
 def list_vms_on_rack(state: State, rack: str) -> set[str]:
-    return {name for name, (machine, _) in list_places(state).items() if machine.startswith(rack + "-")}
+    return {
+        name for name, (machine, _) in list_places(state).items() if machine.startswith(rack + "-")
+    }
 
 
 def get_total(result: PlanResult) -> PlacementTotal:
@@ -70,14 +76,22 @@ def test_vms_of_replaced_rack_are_re_created_in_place(state: State) -> None:
     assert list_triggers(result) == expect_re_creation(names)
     assert is_re_created_in_place(result)
     figures = get_total(result)
-    assert (figures.recreated, figures.moves, figures.stays) == (len(names), 0, figures.before - len(names))
-    assert list_broken_limits(apply_limits(result.plan, parse_guard_rail_limits("moved:0,removed:0"))) == ("moved:0",)
+    assert (figures.recreated, figures.moves, figures.stays) == (
+        len(names),
+        0,
+        figures.before - len(names),
+    )
+    assert list_broken_limits(
+        apply_limits(result.plan, parse_guard_rail_limits("moved:0,removed:0"))
+    ) == ("moved:0",)
     assert is_empty(require_success(plan(TEXT, build_state_after(result, state))))
 
 
 def test_vms_are_released_before_rack_delete_and_created_after_it(state: State) -> None:
     result = require_success(plan(TEXT, state, replaces=("nexus_rack.r[0]",)))
-    steps = {(result.plan.changes[step.change].address, step.kind): step for step in result.plan.steps}
+    steps = {
+        (result.plan.changes[step.change].address, step.kind): step for step in result.plan.steps
+    }
     release = steps[at("nexus_kubernetes_cluster.a"), StepKind.RELEASE]
     delete = steps[at("nexus_rack.r[0]"), StepKind.DELETE]
     create = steps[at("nexus_rack.r[0]"), StepKind.CREATE]
@@ -97,7 +111,9 @@ def test_tainted_rack_re_creates_its_vms(state: State) -> None:
 
 
 def test_changed_rack_argument_re_creates_vms(state: State) -> None:
-    text = TEXT.replace("machine_count = 4", 'machine_count = 4\n  availability_zone = "z${count.index}"')
+    text = TEXT.replace(
+        "machine_count = 4", 'machine_count = 4\n  availability_zone = "z${count.index}"'
+    )
     result = require_success(plan(text, state))
     assert list_triggers(result) == expect_re_creation(set(list_places(state)))
     after = vms(build_state_after(result, state)).values()
@@ -113,12 +129,9 @@ def test_replace_triggered_by_re_creates_vms() -> None:
 
 def test_replaced_site_re_creates_its_racks_and_vms(state: State) -> None:
     result = require_success(plan(TEXT, state, replaces=("nexus_site.s",)))
-    assert {address for address, action in list_actions(result).items() if action == "delete-create"} == {
-        "nexus_site.s",
-        "nexus_rack.r[0]",
-        "nexus_rack.r[1]",
-        "nexus_rack.r[2]",
-    }
+    assert {
+        address for address, action in list_actions(result).items() if action == "delete-create"
+    } == {"nexus_site.s", "nexus_rack.r[0]", "nexus_rack.r[1]", "nexus_rack.r[2]"}
     assert list_triggers(result) == expect_re_creation(set(list_places(state)))
     assert is_re_created_in_place(result)
 
@@ -146,7 +159,9 @@ def test_rack_at_another_address_is_deleted_and_created(state: State) -> None:
     text = OWN_RACKS + 'resource "nexus_site" "s" {}\n' + BOTH
     result = require_success(plan(text, state))
     assert list_triggers(result) == expect_re_creation(set(list_places(state)))
-    moved = "".join(f"moved {{\n  from = nexus_rack.r[{n}]\n  to = nexus_rack.x{n}\n}}\n" for n in range(3))
+    moved = "".join(
+        f"moved {{\n  from = nexus_rack.r[{n}]\n  to = nexus_rack.x{n}\n}}\n" for n in range(3)
+    )
     assert list_triggers(require_success(plan(text + moved, state))) == {}
 
 
@@ -173,7 +188,9 @@ def test_cordoned_machine_gets_no_vms_after_replacement() -> None:
     names = {name for name, (machine, _) in list_places(state).items() if machine == "r0-bm01"}
     assert names
     cordoned = text.replace(
-        "machine_count = 4", 'machine_count = 4\n  machine_override "r0-bm01" {\n    cordoned = true\n  }', 1
+        "machine_count = 4",
+        'machine_count = 4\n  machine_override "r0-bm01" {\n    cordoned = true\n  }',
+        1,
     )
     result = require_success(plan(cordoned, state, replaces=("nexus_rack.x0",)))
     after = build_state_after(result, state)
@@ -185,10 +202,15 @@ def test_cordoned_machine_gets_no_vms_after_replacement() -> None:
     ("options", "remedy"),
     [
         ({"targets": ("nexus_rack.r",)}, "Add -target='nexus_kubernetes_cluster.a'"),
-        ({"excludes": ("nexus_kubernetes_cluster.b",)}, "Omit -exclude='nexus_kubernetes_cluster.b'"),
+        (
+            {"excludes": ("nexus_kubernetes_cluster.b",)},
+            "Omit -exclude='nexus_kubernetes_cluster.b'",
+        ),
     ],
 )
-def test_replacing_rack_of_unselected_vms_is_rejected(state: State, options: dict[str, Any], remedy: str) -> None:
+def test_replacing_rack_of_unselected_vms_is_rejected(
+    state: State, options: dict[str, Any], remedy: str
+) -> None:
     result = plan(TEXT, state, replaces=("nexus_rack.r[0]",), **options)
     (problem,) = list_errors(result)
     assert problem.id == "deleted-machine-with-vms"
@@ -197,7 +219,9 @@ def test_replacing_rack_of_unselected_vms_is_rejected(state: State, options: dic
     figures = get_total(result)
     assert figures.loses_machine > 0
     assert figures.before == len(list_places(state))
-    assert list_broken_limits(apply_limits(result.plan, parse_guard_rail_limits("moved:0"))) == ("moved:0",)
+    assert list_broken_limits(apply_limits(result.plan, parse_guard_rail_limits("moved:0"))) == (
+        "moved:0",
+    )
 
 
 def test_destroyed_site_is_not_re_created(state: State) -> None:

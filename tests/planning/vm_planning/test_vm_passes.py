@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from tests.planning.harness import RACKS, build_state, cluster, is_empty, list_actions, plan, require_success
+from tests.planning.harness import (
+    RACKS,
+    build_state,
+    cluster,
+    is_empty,
+    list_actions,
+    plan,
+    require_success,
+)
 
 MODULE = """
 variable "site" {}

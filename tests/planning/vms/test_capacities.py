@@ -53,7 +53,10 @@ def build_hint(kind: str, target: str, how: str, scope: str) -> str:
 
 
 def build_machine(
-    more: str, slot: int = 4, rack: str = "nexus_rack.r[0].id", sku: str = 'machine_sku = "bom-1.7.3"'
+    more: str,
+    slot: int = 4,
+    rack: str = "nexus_rack.r[0].id",
+    sku: str = 'machine_sku = "bom-1.7.3"',
 ) -> str:
     return f"""
 resource "nexus_bare_metal_machine" "m" {{
@@ -71,14 +74,17 @@ resource "nexus_bare_metal_machine" "m" {{
 @pytest.mark.parametrize("how", ["Hard", "Soft"])
 @pytest.mark.parametrize(("scope", "part"), [("Machine", "machine"), ("Rack", "rack")])
 def test_hints_co_locate_and_separate_vms(how: str, scope: str, part: str) -> None:
-    # A soft hint about machines is evaluated with the choice of the rack, so one rack is enough to test it.
+    # A soft hint about machines is evaluated with the choice of the rack, so one rack is enough to
+    # test it.
     racks = ONE if (how, scope) == ("Soft", "Machine") else RACKS
     text = (
         racks
         + build_vm("first")
         + build_vm("near", build_hint("Affinity", "nexus_virtual_machine.first.id", how, scope))
     )
-    text += build_vm("far", build_hint("AntiAffinity", "nexus_virtual_machine.first.id", how, scope))
+    text += build_vm(
+        "far", build_hint("AntiAffinity", "nexus_virtual_machine.first.id", how, scope)
+    )
     state = build_state(text)
     found = {name: values[part] for name, values in vms(state).items()}
     assert found["near"] == found["first"] != found["far"]
@@ -89,7 +95,9 @@ def test_unsatisfiable_hard_hint_fails_and_soft_hint_does_not() -> None:
     text = (
         ONE
         + build_vm("first")
-        + build_vm("far", build_hint("AntiAffinity", "nexus_virtual_machine.first.id", "Hard", "Rack"))
+        + build_vm(
+            "far", build_hint("AntiAffinity", "nexus_virtual_machine.first.id", "Hard", "Rack")
+        )
     )
     (found,) = list_errors(plan(text))
     assert found.id == "insufficient-capacity"
@@ -97,7 +105,9 @@ def test_unsatisfiable_hard_hint_fails_and_soft_hint_does_not() -> None:
     assert len(list_places(build_state(text.replace("Hard", "Soft")))) == 2
 
 
-@pytest.mark.parametrize(("target", "rack"), [('"s/r1"', "r1"), ("nexus_rack.r[2].id", "r2"), ('"s/r1/r1-bm02"', "r1")])
+@pytest.mark.parametrize(
+    ("target", "rack"), [('"s/r1"', "r1"), ("nexus_rack.r[2].id", "r2"), ('"s/r1/r1-bm02"', "r1")]
+)
 def test_hints_may_name_racks_and_machines(target: str, rack: str) -> None:
     text = RACKS + build_vm("v", build_hint("Affinity", target, "Hard", "Rack"))
     assert vms(build_state(text))["v"]["rack"] == rack
@@ -114,7 +124,9 @@ def test_hint_may_name_a_cluster() -> None:
 
 
 def test_hint_to_unknown_object_is_an_error_at_its_line() -> None:
-    (found,) = list_errors(plan(RACKS + build_vm("v", build_hint("Affinity", '"s/nothing"', "Hard", "Rack"))))
+    (found,) = list_errors(
+        plan(RACKS + build_vm("v", build_hint("Affinity", '"s/nothing"', "Hard", "Rack")))
+    )
     assert "s/nothing" in found.detail
     assert get_line(found)[1] > RACKS.count("\n") + 6
 
@@ -123,7 +135,9 @@ def test_hinted_vm_stays_if_its_target_moves() -> None:
     text = (
         RACKS
         + build_vm("first")
-        + build_vm("near", build_hint("Affinity", "nexus_virtual_machine.first.id", "Hard", "Machine"))
+        + build_vm(
+            "near", build_hint("Affinity", "nexus_virtual_machine.first.id", "Hard", "Machine")
+        )
     )
     state = build_state(text)
     result = require_success(plan(text, state, replaces=("nexus_virtual_machine.first:first",)))
@@ -131,14 +145,20 @@ def test_hinted_vm_stays_if_its_target_moves() -> None:
 
 
 def build_small_racks(racks: int, machines: int) -> str:
-    return RACKS.replace("= 3\n", f"= {racks}\n").replace("machine_count = 4", f"machine_count = {machines}")
+    return RACKS.replace("= 3\n", f"= {racks}\n").replace(
+        "machine_count = 4", f"machine_count = {machines}"
+    )
 
 
-@pytest.mark.parametrize(("scope", "site"), [("Machine", build_small_racks(1, 2)), ("Rack", build_small_racks(2, 1))])
+@pytest.mark.parametrize(
+    ("scope", "site"), [("Machine", build_small_racks(1, 2)), ("Rack", build_small_racks(2, 1))]
+)
 def test_hard_hint_holds_if_its_target_moves(scope: str, site: str) -> None:
     """A healed VM moves to another machine if possible, here to the one excluded by the hint of the other VM."""
     text = site + build_vm("first")
-    text += build_vm("far", build_hint("AntiAffinity", "nexus_virtual_machine.first.id", "Hard", scope))
+    text += build_vm(
+        "far", build_hint("AntiAffinity", "nexus_virtual_machine.first.id", "Hard", scope)
+    )
     state = build_state(text)
     result = require_success(plan(text, state, replaces=("nexus_virtual_machine.first:first",)))
     assert list_triggers(result) == {"first": ("move", "heal")}
@@ -147,12 +167,16 @@ def test_hard_hint_holds_if_its_target_moves(scope: str, site: str) -> None:
 
 def test_error_names_the_hint_of_another_vm_as_only_cause() -> None:
     text = build_small_racks(2, 1) + build_vm("first")
-    text += build_vm("far", build_hint("AntiAffinity", "nexus_virtual_machine.first.id", "Hard", "Rack"))
+    text += build_vm(
+        "far", build_hint("AntiAffinity", "nexus_virtual_machine.first.id", "Hard", "Rack")
+    )
     state = build_state(text)
     kept = vms(state)["far"]["rack"].removeprefix("r")
     less = text.replace("machine_count = 1", f"machine_count = count.index == {kept} ? 1 : 0")
     (problem,) = list_errors(plan(less, state))
-    assert "not on the same rack as nexus_virtual_machine.far, whose hint names it" in problem.detail
+    assert (
+        "not on the same rack as nexus_virtual_machine.far, whose hint names it" in problem.detail
+    )
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -164,7 +188,10 @@ def test_hard_hints_hold_over_random_heals(seed: int) -> None:
     for position, name in enumerate(names):
         others = chance.sample(names[:position], min(position, 2))
         kept_apart += [(name, other) for other in others]
-        hints = [build_hint("AntiAffinity", f"nexus_virtual_machine.{o}.id", "Hard", "Machine") for o in others]
+        hints = [
+            build_hint("AntiAffinity", f"nexus_virtual_machine.{o}.id", "Hard", "Machine")
+            for o in others
+        ]
         text += build_vm(name, "\n  ".join(hints))
     state = build_state(text)
     for _ in range(12):
@@ -220,28 +247,40 @@ def test_removing_a_pin_moves_no_vm() -> None:
 def test_pinning_a_vm_to_its_current_machine_moves_no_vm() -> None:
     state = build_state(RACKS + build_vm("v"))
     here = list_places(state)["v"][0]
-    assert list_triggers(require_success(plan(RACKS + build_vm("v", f'machine = "{here}"'), state))) == {}
+    assert (
+        list_triggers(require_success(plan(RACKS + build_vm("v", f'machine = "{here}"'), state)))
+        == {}
+    )
 
 
 # --- occupied machines ----------------------------------------------------------------------------
 
 
 def build_occupied_machine(name: str, cpus: int, memory: int, more: str = "") -> str:
-    return f'occupied {{\n name = "{name}"\n cpu_cores = {cpus}\n memory_gib = {memory}\n {more}\n}}\n'
+    return (
+        f'occupied {{\n name = "{name}"\n cpu_cores = {cpus}\n memory_gib = {memory}\n {more}\n}}\n'
+    )
 
 
 def test_affinity_to_a_rack_counts_machines_with_blocks() -> None:
     racks = SITE + "".join(
-        f'resource "nexus_rack" "r{number}" {{\n site_id = nexus_site.s.id\n machine_count = 0\n}}\n'
+        (
+            f'resource "nexus_rack" "r{number}" {{\n site_id = nexus_site.s.id\n machine_count = '
+            f"0\n}}\n"
+        )
         for number in (1, 2)
     )
     machines = "".join(
-        build_machine("", rack=f"nexus_rack.r{number}.id").replace('"m"', f'"m{number}"') for number in (1, 2)
+        build_machine("", rack=f"nexus_rack.r{number}.id").replace('"m"', f'"m{number}"')
+        for number in (1, 2)
     )
     for number in (1, 2):
         for scope in ("Rack", "Machine"):
             hint = build_hint("Affinity", f"nexus_rack.r{number}.id", "Hard", scope)
-            assert list_places(build_state(racks + machines + build_vm("v", hint)))["v"][0] == f"m{number}"
+            assert (
+                list_places(build_state(racks + machines + build_vm("v", hint)))["v"][0]
+                == f"m{number}"
+            )
     to_empty_rack = build_vm("v", build_hint("Affinity", "nexus_rack.r2.id", "Hard", "Rack"))
     first_machine = build_machine("", rack="nexus_rack.r1.id")
     (problem,) = list_errors(plan(racks + first_machine + to_empty_rack))
@@ -249,19 +288,35 @@ def test_affinity_to_a_rack_counts_machines_with_blocks() -> None:
 
 
 def test_occupied_capacity_is_not_allocated() -> None:
-    alone = SITE + 'resource "nexus_rack" "r" {\n site_id = nexus_site.s.id\n machine_count = 0\n}\n'
+    alone = (
+        SITE + 'resource "nexus_rack" "r" {\n site_id = nexus_site.s.id\n machine_count = 0\n}\n'
+    )
     rack = "nexus_rack.r.id"
     free = alone + build_machine("", rack=rack) + cluster("a", plane=BIG, count=2)
     assert len(list_places(build_state(free))) == 2
-    taken = alone + build_machine(build_occupied_machine("x", 2, 4), rack=rack) + cluster("a", plane=BIG, count=2)
+    taken = (
+        alone
+        + build_machine(build_occupied_machine("x", 2, 4), rack=rack)
+        + cluster("a", plane=BIG, count=2)
+    )
     assert list_errors(plan(taken))[0].id == "insufficient-capacity"
-    given = alone + build_machine(build_occupied_machine("x", 2, 4, "cells = [1]"), rack=rack) + cluster("a", plane=BIG)
+    given = (
+        alone
+        + build_machine(build_occupied_machine("x", 2, 4, "cells = [1]"), rack=rack)
+        + cluster("a", plane=BIG)
+    )
     assert list_places(build_state(given))["a-control-plane-0"] == ("m", (0,))
     both = (
-        alone + build_machine(build_occupied_machine("x", 4, 8, "numa_cells = 2"), rack=rack) + cluster("a", plane=BIG)
+        alone
+        + build_machine(build_occupied_machine("x", 4, 8, "numa_cells = 2"), rack=rack)
+        + cluster("a", plane=BIG)
     )
     assert list_errors(plan(both))[0].id == "insufficient-capacity"
-    disk = alone + build_machine(build_occupied_machine("x", 2, 4, "disk_gib = 3300"), rack=rack) + cluster("a")
+    disk = (
+        alone
+        + build_machine(build_occupied_machine("x", 2, 4, "disk_gib = 3300"), rack=rack)
+        + cluster("a")
+    )
     assert "disk" in list_errors(plan(disk))[0].detail
 
 
@@ -292,7 +347,8 @@ resource "nexus_rack" "next" {
 }
 """
 
-# --- described machines and racks -------------------------------------------------------------------
+# --- described machines and racks
+# -------------------------------------------------------------------
 
 
 def test_machine_block_describes_an_existing_slot_of_the_rack() -> None:
@@ -339,15 +395,21 @@ def test_planned_rack_gets_no_vms_until_active() -> None:
 
 def test_zone_of_only_a_planned_rack_is_an_error() -> None:
     text = ONE + NEXT
-    (found,) = list_errors(plan(text + cluster("a", pools=pool("p", 1, more='availability_zones = ["next"]'))))
+    (found,) = list_errors(
+        plan(text + cluster("a", pools=pool("p", 1, more='availability_zones = ["next"]')))
+    )
     assert "next" in found.detail
     assert '"r0"' in found.detail
 
 
 def test_rack_changed_to_planned_loses_its_vms() -> None:
-    text = RACKS.replace("machine_count = 4", 'machine_count = 4\n status = "active"') + cluster("a", count=3)
+    text = RACKS.replace("machine_count = 4", 'machine_count = 4\n status = "active"') + cluster(
+        "a", count=3
+    )
     state = build_state(text)
-    result = require_success(plan(text.replace('"active"', 'count.index == 0 ? "planned" : "active"'), state))
+    result = require_success(
+        plan(text.replace('"active"', 'count.index == 0 ? "planned" : "active"'), state)
+    )
     gone = {name for name, (m, _) in list_places(state).items() if m.startswith("r0")}
     assert set(list_triggers(result)) == gone
 
@@ -359,7 +421,12 @@ def test_plain_vms_and_clusters_of_one_name_are_counted_separately() -> None:
 
 def test_user_sku_is_placed_and_may_be_extra_large() -> None:
     own = 'resource "nexus_vm_sku" "xl" {\n vcpus = 40\n memory_gib = 200\n extra_large = true\n}\n'
-    text = RACKS + own + cluster("a", pools=pool("p", 3, "xl")) + cluster("b", pools=pool("p", 3, "xl"))
+    text = (
+        RACKS
+        + own
+        + cluster("a", pools=pool("p", 3, "xl"))
+        + cluster("b", pools=pool("p", 3, "xl"))
+    )
     found = list_places(build_state(text))
     a = {m for name, (m, _) in found.items() if name.startswith("a-p")}
     b = {m for name, (m, _) in found.items() if name.startswith("b-p")}

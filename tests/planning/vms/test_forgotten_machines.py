@@ -52,7 +52,9 @@ def get_total(result: PlanResult) -> PlacementTotal:
 
 def test_vms_move_off_a_forgotten_rack(state: State) -> None:
     result = require_success(plan(TWO + FORGET.format("nexus_rack.last") + CLUSTER, state))
-    assert list_triggers(result) == dict.fromkeys(list_vms_on_last_rack(state), ("move", "machine_forgotten"))
+    assert list_triggers(result) == dict.fromkeys(
+        list_vms_on_last_rack(state), ("move", "machine_forgotten")
+    )
 
 
 def test_forgetting_a_targeted_rack_with_vms_is_rejected(state: State) -> None:
@@ -63,7 +65,9 @@ def test_forgetting_a_targeted_rack_with_vms_is_rejected(state: State) -> None:
     assert "nexus_rack.last is forgotten with this plan" in problem.detail
     assert "goes" not in problem.detail
     assert "Add -target='nexus_kubernetes_cluster.a'" in problem.detail
-    assert list_triggers(result) == dict.fromkeys(list_vms_on_last_rack(state), ("lose_machine", "machine_forgotten"))
+    assert list_triggers(result) == dict.fromkeys(
+        list_vms_on_last_rack(state), ("lose_machine", "machine_forgotten")
+    )
     require_success(plan(text, state, targets=("nexus_rack.last", "nexus_kubernetes_cluster.a")))
 
 
@@ -71,7 +75,9 @@ def test_rack_removed_from_state_is_reported_as_unmanaged(state: State) -> None:
     kept = {address: each for address, each in state.instances.items() if address.name != "last"}
     without = State(state.lineage, 2, "0.1", state.catalogue, kept)
     result = require_success(plan(TWO + CLUSTER, without, targets=("nexus_rack.r",)))
-    assert {row.reason for row in list_rows(result).values()} == {"its machine is no longer managed"}
+    assert {row.reason for row in list_rows(result).values()} == {
+        "its machine is no longer managed"
+    }
     (warning,) = [each for each in list_warnings(result) if each.id == "vms-on-missing-machine"]
     assert "neither the configuration nor the state contains" in warning.detail
     refreshed = require_success(plan(TWO + CLUSTER, without, mode=Mode.REFRESH_ONLY))

@@ -23,7 +23,9 @@ resource "nexus_kubernetes_cluster" "k" {
 def test_vm_healed_in_place_is_re_created() -> None:
     standing = build_state({"main.nf.hcl": ONE_MACHINE})
     healed = plan(
-        {"main.nf.hcl": ONE_MACHINE}, standing, replaces=("nexus_kubernetes_cluster.k:k-control-plane-0",)
+        {"main.nf.hcl": ONE_MACHINE},
+        standing,
+        replaces=("nexus_kubernetes_cluster.k:k-control-plane-0",),
     ).plan
     assert [c.address.name for c in healed.changes if c.action is Action.UPDATE] == ["k"]
     assert [step.kind for step in healed.steps] == [StepKind.RELEASE, StepKind.UPDATE]

@@ -19,7 +19,18 @@ from tests.planning.harness import RACKS, at, build_state, cluster, list_places,
     [
         {"placed": "x"},
         {"placed": {"a": 1}},
-        {"placed": [1, "x", None, [1], [1, "new"], ["1", "new", ["a"]], [1, 2, ["a"]], [1, "new", [2]]]},
+        {
+            "placed": [
+                1,
+                "x",
+                None,
+                [1],
+                [1, "new"],
+                ["1", "new", ["a"]],
+                [1, 2, ["a"]],
+                [1, "new", [2]],
+            ]
+        },
         ["placed"],
         "placed",
         None,
@@ -27,7 +38,9 @@ from tests.planning.harness import RACKS, at, build_state, cluster, list_places,
 )
 def test_invalid_records_are_ignored(private: Any) -> None:
     assert find_placement_origin(private, "a") is None
-    assert record_vm_placements(private, [("a", "new")], ["a"], 3) == {"placed": [[3, "new", ["a"]]]}
+    assert record_vm_placements(private, [("a", "new")], ["a"], 3) == {
+        "placed": [[3, "new", ["a"]]]
+    }
 
 
 def test_valid_entries_of_a_record_are_read() -> None:
@@ -60,7 +73,9 @@ def list_previous_machines(state: State, before: State) -> dict[str, str]:
     """Return the machines VMs had to leave, by VM name."""
     instance = state.instances[at("nexus_kubernetes_cluster.a")]
     assert instance.current is not None
-    noted = {name: get_previous_machine(instance.current.private, name) for name in list_places(before)}
+    noted = {
+        name: get_previous_machine(instance.current.private, name) for name in list_places(before)
+    }
     return {name: machine for name, machine in noted.items() if machine}
 
 

@@ -45,7 +45,9 @@ resource "nexus_virtual_machine" "v" {
 SKU = VmSku("own", 8, 0, 64, 100)
 
 
-def compute_expected_places(block: str, numbers: list[int | str]) -> list[tuple[str, tuple[int, ...]]]:
+def compute_expected_places(
+    block: str, numbers: list[int | str]
+) -> list[tuple[str, tuple[int, ...]]]:
     """Return the places required by the rule for the VMs of one block on the empty site `one`."""
     machines = [
         Machine(f"r{r}-bm{slot:02d}", f"r{r}", f"r{r}", slot, "bom-1.7.3", 2, 48, 224, 3500)
@@ -69,7 +71,9 @@ def test_single_vm_has_number_0() -> None:
 def test_number_is_the_index_with_count() -> None:
     found = list_places(build_state(SITES + VM % 'count = 12\n name = "v${count.index}"'))
     numbers: list[int | str] = list(range(12))
-    assert [found[f"v{n}"] for n in numbers] == compute_expected_places("nexus_virtual_machine.v", numbers)
+    assert [found[f"v{n}"] for n in numbers] == compute_expected_places(
+        "nexus_virtual_machine.v", numbers
+    )
 
 
 def test_vm_without_capacity_is_named_by_its_address() -> None:
@@ -78,7 +82,9 @@ def test_vm_without_capacity_is_named_by_its_address() -> None:
 
 
 def test_number_is_the_key_with_for_each() -> None:
-    found = list_places(build_state(SITES + VM % 'for_each = toset(["x", "a", "B"])\n name = "v-${each.key}"'))
+    found = list_places(
+        build_state(SITES + VM % 'for_each = toset(["x", "a", "B"])\n name = "v-${each.key}"')
+    )
     assert [found[f"v-{k}"] for k in ("B", "a", "x")] == compute_expected_places(
         "nexus_virtual_machine.v", ["B", "a", "x"]
     )
@@ -87,9 +93,14 @@ def test_number_is_the_key_with_for_each() -> None:
 @pytest.mark.parametrize("repeated", ["", "count = 1\n", 'for_each = toset(["k"])\n'])
 def test_vm_in_module_has_no_index_in_its_address(repeated: str) -> None:
     call = f'module "m" {{\n {repeated} source = "./m"\n depends_on = [nexus_rack.r]\n}}\n'
-    files = {"main.nf.hcl": SITES + call, "m/main.nf.hcl": VM % 'count = 2\n name = "v${count.index}"'}
+    files = {
+        "main.nf.hcl": SITES + call,
+        "m/main.nf.hcl": VM % 'count = 2\n name = "v${count.index}"',
+    }
     found = list_places(build_state(files))
-    assert [found["v0"], found["v1"]] == compute_expected_places("module.m.nexus_virtual_machine.v", [0, 1])
+    assert [found["v0"], found["v1"]] == compute_expected_places(
+        "module.m.nexus_virtual_machine.v", [0, 1]
+    )
 
 
 def test_sites_are_independent() -> None:

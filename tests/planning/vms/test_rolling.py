@@ -40,10 +40,13 @@ def build_upgrade(settings: str) -> str:
 def list_upgrade_errors(machines: int, count: int, settings: str) -> list[str]:
     """Return the errors of an upgrade of `count` VMs with one of two cells of a machine each."""
     own = (
-        build_site(machines) + '\nresource "nexus_rack" "plane" {\n site_id = nexus_site.s.id\n machine_count = 1\n}\n'
+        build_site(machines)
+        + '\nresource "nexus_rack" "plane" {\n site_id = nexus_site.s.id\n machine_count = 1\n}\n'
     )
     zones = 'availability_zones = ["r"]\n'
-    text = own + cluster("a", arguments='kubernetes_version = "1.30"', pools=pool("p", count, BIG, zones + settings))
+    text = own + cluster(
+        "a", arguments='kubernetes_version = "1.30"', pools=pool("p", count, BIG, zones + settings)
+    )
     text = text.replace('"NC_G6_28_v1"\n', '"NC_G6_28_v1"\n availability_zones = ["plane"]\n', 1)
     state = build_state(text)
     result = plan(text.replace('"1.30"\n', '"1.31"\n', 1), state)
@@ -56,21 +59,29 @@ def list_upgrade_errors(machines: int, count: int, settings: str) -> list[str]:
 @pytest.mark.parametrize(
     ("machines", "count", "settings", "fits"),
     [
-        (2, 3, "", True),  # four cells, three VMs, surge of one
-        (2, 4, "", False),  # no free cell
+        # four cells, three VMs, surge of one.
+        (2, 3, "", True),
+        # No free cell.
+        (2, 4, "", False),
         (3, 4, build_upgrade('max_surge = "2"'), True),
-        (3, 5, build_upgrade('max_surge = "2"'), False),  # one free cell
+        # One free cell.
+        (3, 5, build_upgrade('max_surge = "2"'), False),
         (3, 4, build_upgrade('max_surge = "50%"'), True),
-        (2, 3, build_upgrade('max_surge = "34%"'), False),  # 34 % of 3 is rounded up to two
-        (2, 3, build_upgrade('max_surge = "33%"'), True),  # 33 % of 3 is one
+        # 34 % of 3 is rounded up to two.
+        (2, 3, build_upgrade('max_surge = "34%"'), False),
+        # 33 % of 3 is one.
+        (2, 3, build_upgrade('max_surge = "33%"'), True),
         (2, 3, build_upgrade('max_surge = "1%"'), True),  # rounded up
         (2, 4, build_upgrade('max_surge = "0"\nmax_unavailable = "1"'), True),
         (2, 4, build_upgrade('max_surge = "0%"\nmax_unavailable = "100%"'), True),
-        (3, 4, build_upgrade('max_surge = "9"'), False),  # larger than the pool: all at once
+        # larger than the pool: all at once.
+        (3, 4, build_upgrade('max_surge = "9"'), False),
         (4, 4, build_upgrade('max_surge = "9"'), True),
     ],
 )
-def test_batch_needs_capacity_beside_old_vms(machines: int, count: int, settings: str, fits: bool) -> None:
+def test_batch_needs_capacity_beside_old_vms(
+    machines: int, count: int, settings: str, fits: bool
+) -> None:
     found = list_upgrade_errors(machines, count, settings)
     assert (not found) == fits, found
 
@@ -91,8 +102,8 @@ def test_control_plane_rolls_one_by_one() -> None:
 
 
 def test_old_vms_count_while_new_vms_are_placed() -> None:
-    # Two racks with one VM each. For each new VM both old VMs of its pool count: the racks tie, and the number of VMs
-    # on them decides, so a VM cannot simply return to its own cell.
+    # Two racks with one VM each. For each new VM both old VMs of its pool count: the racks tie, and
+    # the number of VMs on them decides, so a VM cannot simply return to its own cell.
     text = (
         build_site(2).replace('"r" {', '"r1" {')
         + '\nresource "nexus_rack" "r2" {\n site_id = nexus_site.s.id\n machine_count = 2\n}\n'
@@ -119,7 +130,10 @@ def test_separate_pool_follows_its_cluster(reference: str) -> None:
     assert list_actions(result)["nexus_agent_pool.own"] == "update"
     assert is_empty(
         require_success(
-            plan(text.replace('"1.30"', '"1.31"', 1), build_state(text.replace('"1.30"', '"1.31"', 1), state))
+            plan(
+                text.replace('"1.30"', '"1.31"', 1),
+                build_state(text.replace('"1.30"', '"1.31"', 1), state),
+            )
         )
     )
     replaced = require_success(plan(text.replace('"NC_G6_28_v1"', '"NC_G12_56_v1"', 1), state))
@@ -137,8 +151,13 @@ def test_separate_pool_with_literal_id_may_precede_its_cluster() -> None:
 
 
 def test_separate_pools_count_as_vms_of_the_cluster() -> None:
-    # One rack has four machines, three of them with a VM of the cluster: the VM of the pool takes the fourth.
-    text = build_site(4) + cluster("a", count=3) + agent_pool("own", "nexus_kubernetes_cluster.a.id", 1)
+    # One rack has four machines, three of them with a VM of the cluster: the VM of the pool takes
+    # the fourth.
+    text = (
+        build_site(4)
+        + cluster("a", count=3)
+        + agent_pool("own", "nexus_kubernetes_cluster.a.id", 1)
+    )
     assert len({machine for machine, _ in list_places(build_state(text)).values()}) == 4
 
 
@@ -196,7 +215,10 @@ def test_rejected_upgrade_suggests_removing_vms_first() -> None:
     upgraded = text.replace('"1.30"\n', '"1.31"\n', 1)
     [refused] = list_errors(plan(upgraded, build_state(text), suggested_fixes=True))
     assert refused.summary == f"The upgrade of a/p does not fit: 0 of 2 x {BIG} re-placed"
-    assert 'max_surge = "1" adds 1 surge VM before it removes old ones, and it does not fit' in refused.detail
+    assert (
+        'max_surge = "1" adds 1 surge VM before it removes old ones, and it does not fit'
+        in refused.detail
+    )
     first = refused.extra["fit"]["suggested_fixes"][0]
     assert first["kind"] == "upgrade"
     assert "removes a VM before it adds the next" in first["text"]
@@ -210,6 +232,8 @@ def test_rejected_upgrade_suggests_removing_vms_first() -> None:
 
 def test_no_settings_fix_for_control_plane_without_surge_capacity() -> None:
     text = build_site(1) + cluster("a", arguments='kubernetes_version = "1.30"', plane=BIG, count=2)
-    [refused] = list_errors(plan(text.replace('"1.30"\n', '"1.31"\n', 1), build_state(text), suggested_fixes=True))
+    [refused] = list_errors(
+        plan(text.replace('"1.30"\n', '"1.31"\n', 1), build_state(text), suggested_fixes=True)
+    )
     assert "the control plane adds 1 surge VM" in refused.detail
     assert "upgrade" not in [way["kind"] for way in refused.extra["fit"]["suggested_fixes"]]

@@ -48,7 +48,10 @@ resource "nexus_rack" "r" {
 def build_machine(*sizes: tuple[int, int]) -> str:
     """Return a machine with two cells of 48 vCPUs and 224 GiB, and VMs of the given vCPUs and GiB."""
     blocks = "".join(
-        f'  occupied {{\n    name = "x{number}"\n    cpu_cores = {cpus}\n    memory_gib = {memory}\n  }}\n'
+        (
+            f'  occupied {{\n    name = "x{number}"\n    cpu_cores = {cpus}\n    memory_gib = '
+            f"{memory}\n  }}\n"
+        )
         for number, (cpus, memory) in enumerate(sizes)
     )
     return f"""
@@ -60,18 +63,22 @@ resource "nexus_bare_metal_machine" "m" {{
 """
 
 
-FOUR = [(12, 56)] * 4  # fill one cell, or split both
+# fill one cell, or split both.
+FOUR = [(12, 56)] * 4
 
 
 def test_plan_shows_the_first_sample_with_capacity_for_everything() -> None:
-    result = require_success(plan(ALONE + build_machine(*FOUR) + cluster("a", plane=BIG), samples=50))
+    result = require_success(
+        plan(ALONE + build_machine(*FOUR) + cluster("a", plane=BIG), samples=50)
+    )
     draws = result.plan.numa_sampling
     assert draws is not None
     assert (draws.machines, draws.sample_count) == (1, 50)
     assert 0 < draws.fitting_count < 50
     assert describe_numa_samples(draws) == (
         f"unknown on 1 machine; everything fits in {draws.fitting_count} of 50 sampled layouts, "
-        f"sample {draws.displayed_sample} is shown. Shares are of these samples; no location there is "
+        f"sample {draws.displayed_sample} is shown. Shares are of these samples; no location "
+        "there is "
         f"certain."
     )
     [row] = list_rows(result).values()
@@ -82,7 +89,9 @@ def test_plan_shows_the_first_sample_with_capacity_for_everything() -> None:
 
 
 def test_fitting_sample_is_found_without_repetitions() -> None:
-    result = require_success(plan(ALONE + build_machine(*FOUR) + cluster("a", plane=BIG), samples=0))
+    result = require_success(
+        plan(ALONE + build_machine(*FOUR) + cluster("a", plane=BIG), samples=0)
+    )
     draws = result.plan.numa_sampling
     assert draws is not None
     assert draws == NumaSampling(1, draws.displayed_sample, fits_packed=True)
@@ -98,7 +107,9 @@ def test_plan_fitting_in_no_sample_is_rejected() -> None:
 def test_known_cells_need_no_samples() -> None:
     result = require_success(plan(build_racks(2) + cluster("a", plane=BIG), samples=10))
     assert result.plan.numa_sampling is None
-    assert {tuple(vm["numa_cells"]) for vm in vms(build_state(build_racks(2) + cluster("a"))).values()} == {(0,)}
+    assert {
+        tuple(vm["numa_cells"]) for vm in vms(build_state(build_racks(2) + cluster("a"))).values()
+    } == {(0,)}
 
 
 def set_cells(state: State, cells: Any) -> State:
@@ -106,7 +117,9 @@ def set_cells(state: State, cells: Any) -> State:
     address = at("nexus_kubernetes_cluster.a")
     current = state.instances[address].current
     assert current is not None
-    nodes = {name: {**node, "numa_cells": cells} for name, node in current.attributes["nodes"].items()}
+    nodes = {
+        name: {**node, "numa_cells": cells} for name, node in current.attributes["nodes"].items()
+    }
     changed = replace(current, attributes={**current.attributes, "nodes": nodes})
     return replace(state, instances={**state.instances, address: InstanceState(changed)})
 
@@ -115,7 +128,8 @@ def test_missing_cells_are_unknown_and_keep_their_capacity() -> None:
     files = build_racks(1) + cluster("a", pools=pool("p", 4, "NC_G12_56_v1"), plane="NC_G2_8_v1")
     state = build_state(files)
     known = get_site(state).scheduler.count_free_slots
-    for cells in ([], None, [7], [0, 1]):  # not recorded, or impossible for the machine or the SKU
+    # Not recorded, or impossible for the machine or the SKU.
+    for cells in ([], None, [7], [0, 1]):
         unknown = set_cells(state, cells)
         site = get_site(unknown)
         assert len(list(site.scheduler.list_vms())) == 5
@@ -130,7 +144,10 @@ def mark_as_observed(state: State) -> State:
     address = at("nexus_kubernetes_cluster.a")
     current = state.instances[address].current
     assert current is not None
-    nodes = {name: {**node, "provenance": "observed"} for name, node in current.attributes["nodes"].items()}
+    nodes = {
+        name: {**node, "provenance": "observed"}
+        for name, node in current.attributes["nodes"].items()
+    }
     changed = replace(current, attributes={**current.attributes, "nodes": nodes})
     return replace(state, instances={**state.instances, address: InstanceState(changed)})
 
@@ -171,7 +188,10 @@ def test_removed_cells_are_an_error_unless_their_vms_move() -> None:
     one_cell = build_racks(1, more=build_hardware(1)) + vms_in_both_cells
     [error] = list_errors(plan(one_cell, state))
     assert error.id == "machine-smaller-than-vms"
-    words = "r1-bm01 has 2 NUMA cells, and 1 after this plan. 1 VM uses the removed cells: a-control-plane-2"
+    words = (
+        "r1-bm01 has 2 NUMA cells, and 1 after this plan. 1 VM uses the removed cells: "
+        "a-control-plane-2"
+    )
     assert words in error.detail
     evacuated = build_racks(1, more=build_hardware(1, EVACUATE)) + SPARE + vms_in_both_cells
     moved = build_state(evacuated, state)
@@ -188,7 +208,10 @@ def test_state_with_removed_cells_is_recoverable() -> None:
 
 def test_other_number_of_cells_of_a_declared_sku_is_an_error() -> None:
     def build_sku(cells: int) -> str:
-        return f'resource "nexus_vm_sku" "x" {{\n  vcpus = 8\n  memory_gib = 32\n  numa_cells = {cells}\n}}\n'
+        return (
+            f'resource "nexus_vm_sku" "x" {{\n  vcpus = 8\n  memory_gib = 32\n  numa_cells = '
+            f"{cells}\n}}\n"
+        )
 
     files = build_racks(1) + cluster("a", pools=pool("p", 2, "x"))
     state = build_state(files + build_sku(1))
@@ -198,7 +221,9 @@ def test_other_number_of_cells_of_a_declared_sku_is_an_error() -> None:
     assert error.subject is not None
     assert error.subject.start.line > files.count("\n")
     unchanged = files + build_sku(1)
-    [finding] = check_consistency(set_cells(state, [0, 1]), build_all_types().resource_types, ["simulated"])[:1]
+    [finding] = check_consistency(
+        set_cells(state, [0, 1]), build_all_types().resource_types, ["simulated"]
+    )[:1]
     assert "is recorded in 2 cells" in finding.detail
     assert is_empty(plan(unchanged, state))
 
@@ -226,7 +251,9 @@ def test_vm_observed_on_another_machine_has_unknown_cells() -> None:
     schema = build_all_types().resource_types["nexus_kubernetes_cluster"].schema
     node = {"machine": "m1", "rack": "r", "numa_cells": [1], "provenance": "predicted"}
     answer = {"nodes": {"a-p-0": {**node, "machine": "m2"}}}
-    agreement = compare_answer("x", schema, {"nodes": {"a-p-0": node}}, answer, [("nodes", "a-p-0", "machine")])
+    agreement = compare_answer(
+        "x", schema, {"nodes": {"a-p-0": node}}, answer, [("nodes", "a-p-0", "machine")]
+    )
     there = agreement.attributes["nodes"]["a-p-0"]
     assert (there["machine"], there["numa_cells"], there["provenance"]) == ("m2", None, "observed")
 
@@ -234,7 +261,9 @@ def test_vm_observed_on_another_machine_has_unknown_cells() -> None:
 def test_maps_show_vms_with_unknown_cells() -> None:
     drawn = render_svg(
         require_success(
-            add_site_capacity(plan(ALONE + build_machine(*FOUR) + cluster("a", plane=BIG)), build_all_types())
+            add_site_capacity(
+                plan(ALONE + build_machine(*FOUR) + cluster("a", plane=BIG)), build_all_types()
+            )
         ).plan
     )
     left_edges = [float(left) for left in re.findall(r'<rect class="vm kept" x="([\d.]+)"', drawn)]
@@ -243,11 +272,15 @@ def test_maps_show_vms_with_unknown_cells() -> None:
 
 
 def list_uncertain_capacity(result: PlanResult) -> list[str]:
-    return [problem.detail for problem in list_warnings(result) if problem.id == "uncertain-capacity"]
+    return [
+        problem.detail for problem in list_warnings(result) if problem.id == "uncertain-capacity"
+    ]
 
 
 def test_plan_fitting_in_some_samples_gives_a_warning() -> None:
-    result = require_success(plan(ALONE + build_machine(*FOUR) + cluster("a", plane=BIG), samples=50))
+    result = require_success(
+        plan(ALONE + build_machine(*FOUR) + cluster("a", plane=BIG), samples=50)
+    )
     draws = result.plan.numa_sampling
     assert draws is not None
     [detail] = list_uncertain_capacity(result)
@@ -256,11 +289,14 @@ def test_plan_fitting_in_some_samples_gives_a_warning() -> None:
     assert f"; everything fits in {draws.fitting_count} of 50 sampled layouts." in comment
     assert f"a: everything fits in {draws.fitting_count} of 50 samples of NUMA cells" in comment
     assert "Before this plan s takes 0 to 1 x NC_P46_224_v1, each SKU alone." in detail
-    # A certain fit gives no warning. Without repetitions, a first sample without a fit is enough for one.
+    # A certain fit gives no warning. Without repetitions, a first sample without a fit is enough
+    # for one.
     assert not list_uncertain_capacity(
         plan(ALONE + build_machine(*FOUR) + cluster("a", plane="NC_G6_28_v1"), samples=50)
     )
-    [detail] = list_uncertain_capacity(plan(ALONE + build_machine(*FOUR) + cluster("a", plane=BIG), samples=0))
+    [detail] = list_uncertain_capacity(
+        plan(ALONE + build_machine(*FOUR) + cluster("a", plane=BIG), samples=0)
+    )
     assert "no others were tested" in detail
 
 
@@ -271,14 +307,18 @@ TWO = LUCKY + build_machine().replace('"m"', '"n"').replace("slot        = 1", "
 
 def get_count_fix(files: str, state: State = EMPTY) -> dict[str, Any]:
     [misfit] = list_errors(plan(files, state, samples=50, suggested_fixes=True))
-    way: dict[str, Any] = next(way for way in misfit.extra["fit"]["suggested_fixes"] if way["kind"] == "count")
+    way: dict[str, Any] = next(
+        way for way in misfit.extra["fit"]["suggested_fixes"] if way["kind"] == "count"
+    )
     return way
 
 
 def test_fix_reports_fitting_samples_and_the_certain_count() -> None:
     way = get_count_fix(TWO + cluster("a", plane=BIG, count=5))
     assert way["counts"][0]["count"] == 3
-    assert re.search(r"It fits in \d+ of 50 samples of the unknown NUMA cells .*\. 2 is certain\.$", way["text"])
+    assert re.search(
+        r"It fits in \d+ of 50 samples of the unknown NUMA cells .*\. 2 is certain\.$", way["text"]
+    )
     unlucky = TWO.replace('"a"', '"m"')
     assert get_count_fix(unlucky + cluster("a", plane=BIG, count=5))["counts"][0]["count"] == 3
     # With another SKU in the plan the exact count is unknown, only the one for all samples.
@@ -347,7 +387,9 @@ NOT_SPREAD = [(12, 56), (36, 168), (24, 112)]
 
 def test_roomiest_layout_is_shown_if_packed_and_spread_do_not_fit() -> None:
     mixed = build_machines(6, *NOT_PACKED) + build_machines(6, *NOT_SPREAD, first=7)
-    result = require_success(plan(ALONE + HALF + mixed + cluster("a", plane="half", count=12), samples=20))
+    result = require_success(
+        plan(ALONE + HALF + mixed + cluster("a", plane="half", count=12), samples=20)
+    )
     draws = result.plan.numa_sampling
     assert draws is not None
     assert (draws.displayed_sample, draws.fitting_count, draws.fits_packed, draws.fits_spread) == (
@@ -357,7 +399,9 @@ def test_roomiest_layout_is_shown_if_packed_and_spread_do_not_fit() -> None:
         False,
     )
     [detail] = list_uncertain_capacity(result)
-    assert detail.startswith("Everything fits with the most capacity left on each machine, and in 0")
+    assert detail.startswith(
+        "Everything fits with the most capacity left on each machine, and in 0"
+    )
     assert "s takes 0 to 12 x half" in detail
 
 
@@ -373,5 +417,8 @@ def test_layouts_are_part_of_plan_data() -> None:
         "spread": False,
     }
     assert describe_numa_samples(result.plan.numa_sampling).startswith(
-        "unknown on 8 machines; everything fits in 0 of 20 sampled layouts, layout `packed` is shown."
+        (
+            "unknown on 8 machines; everything fits in 0 of 20 sampled layouts, layout `packed` "
+            "is shown."
+        )
     )

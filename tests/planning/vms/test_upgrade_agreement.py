@@ -13,7 +13,10 @@ from nexusform.domains.whatif.questions.kubernetes_upgrade_path import find_upgr
 from nexusform.domains.whatif.questions.pod_snapshot import build_pods
 from nexusform.planning.conclusion.site_records import add_site_capacity
 from nexusform.plans.maintenance import Upgrade
-from nexusform.plans.site_capacity.site_resource_capacity import SiteResources, build_site_resources_note
+from nexusform.plans.site_capacity.site_resource_capacity import (
+    SiteResources,
+    build_site_resources_note,
+)
 from nexusform.rendering.report.upgrade_sentences import build_upgrade_runbook
 from nexusform.snapshots.snapshot import build_snapshot, list_state_objects
 from nexusform.state.objects import State
@@ -83,22 +86,35 @@ class Sample:
         return self.rest + cluster("a", arguments=f'kubernetes_version = "{version}"', **arguments)
 
     def build_site_supplies(self, random: Random) -> SiteResources:
-        all_versions = ["v1.29.8-4.1.0", "v1.30.3-4.2.0", "v1.30.5-4.2.0", "v1.31.2-4.3.0", "v1.32.1-4.4.0"]
+        all_versions = [
+            "v1.29.8-4.1.0",
+            "v1.30.3-4.2.0",
+            "v1.30.5-4.2.0",
+            "v1.31.2-4.3.0",
+            "v1.32.1-4.4.0",
+        ]
         versions = tuple(sorted(random.sample(all_versions, random.randint(1, 5))))
-        ends = tuple((text, random.choice(["2025-12-31", "2026-02-28", "2027-01-31"])) for text in versions)
+        ends = tuple(
+            (text, random.choice(["2025-12-31", "2026-02-28", "2027-01-31"])) for text in versions
+        )
         offers = tuple(random.sample(all_versions, 2)) if random.random() < 0.5 else ()
-        return SiteResources(versions=versions, available_until=ends, upgrades=(("a", offers),) if offers else ())
+        return SiteResources(
+            versions=versions, available_until=ends, upgrades=(("a", offers),) if offers else ()
+        )
 
 
 def record_supplies(state: State, supplies: SiteResources) -> State:
     address, instance = next((a, i) for a, i in state.instances.items() if a.type == "nexus_site")
     assert instance.current is not None
-    noted = replace(instance, current=replace(instance.current, private=build_site_resources_note(supplies)))
+    noted = replace(
+        instance, current=replace(instance.current, private=build_site_resources_note(supplies))
+    )
     return state.replace_instance(address, noted)
 
 
 def draw_version(random: Random) -> str:
-    if random.random() < 0.6:  # a likely next version, for frequent upgrades
+    # A likely next version, for frequent upgrades.
+    if random.random() < 0.6:
         return random.choice(["1.30", "1.30.5", "v1.31", "1.31.2", "v1.31.2-4.3.0"])
     minor, patch = random.randint(27, 34), random.choice(["", f".{random.randint(0, 9)}"])
     return random.choice(["", "v"]) + f"{random.choice([1, 1, 1, 2])}.{minor}{patch}"
@@ -107,7 +123,10 @@ def draw_version(random: Random) -> str:
 def describe_verdicts(upgrade: Upgrade) -> dict[str, Any]:
     """Return all verdicts on one upgrade as text."""
     return {
-        "pools": [(p.pool, p.vms, p.batches, p.minimum_up, p.failed_batch, p.quorum, p.is_lost) for p in upgrade.pools],
+        "pools": [
+            (p.pool, p.vms, p.batches, p.minimum_up, p.failed_batch, p.quorum, p.is_lost)
+            for p in upgrade.pools
+        ],
         "budgets": upgrade.budgets,
         "single_replicas": upgrade.single_replicas,
         "hours": upgrade.drain_hours,
@@ -118,11 +137,14 @@ def describe_verdicts(upgrade: Upgrade) -> dict[str, Any]:
 
 
 def get_plan_verdicts(sample: Sample, version: str) -> Any:
-    result = add_site_capacity(plan(sample.build_text(version), sample.state), build_all_types()).plan
+    result = add_site_capacity(
+        plan(sample.build_text(version), sample.state), build_all_types()
+    ).plan
     rejections = [
         (p.id, p.detail)
         for p in result.diagnostics
-        if p.severity.value == "error" and p.id in ("no-such-upgrade", "abandoned-kubernetes-version")
+        if p.severity.value == "error"
+        and p.id in ("no-such-upgrade", "abandoned-kubernetes-version")
     ]
     return rejections or [describe_verdicts(upgrade) for upgrade in result.upgrades]
 
@@ -133,7 +155,11 @@ def get_simulation_verdicts(sample: Sample, version: str) -> Any:
     site = snapshot.sites["s"]
     try:
         [way] = find_upgrade_path(
-            site, site.clusters, version, build_pods(things, snapshot, build_all_types()), "2026-01-01T00:00:00Z"
+            site,
+            site.clusters,
+            version,
+            build_pods(things, snapshot, build_all_types()),
+            "2026-01-01T00:00:00Z",
         ).clusters
     except DiagnosticsError as problem:
         return [(p.id, p.detail) for p in problem.diagnostics]
@@ -149,7 +175,10 @@ def test_plan_and_simulation_agree() -> None:
         sample = Sample(random)
         for _ in range(CHANGES_PER_SITE):
             version = draw_version(random)
-            planned, simulated = get_plan_verdicts(sample, version), get_simulation_verdicts(sample, version)
+            planned, simulated = (
+                get_plan_verdicts(sample, version),
+                get_simulation_verdicts(sample, version),
+            )
             if isinstance(simulated, str):
                 [(_, detail)] = planned
                 assert simulated in detail, version
@@ -158,7 +187,9 @@ def test_plan_and_simulation_agree() -> None:
                 assert planned == simulated, (version, sample.version, sample.supplies)
                 first = simulated[0] if simulated else ()
                 kind = "none" if not first else "upgrade" if isinstance(first, dict) else first[0]
-                for name in ("budgets", "lost", "single_replicas") if isinstance(first, dict) else ():
+                for name in (
+                    ("budgets", "lost", "single_replicas") if isinstance(first, dict) else ()
+                ):
                     verdicts[name] = verdicts.get(name, 0) + bool(first[name])
                 if isinstance(first, dict) and not first["feasible"]:
                     verdicts["infeasible"] = verdicts.get("infeasible", 0) + 1

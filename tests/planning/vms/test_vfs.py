@@ -53,7 +53,9 @@ def test_changed_vfs_move_no_vm_and_excess_is_reported() -> None:
     result = require_success(plan(RACK + build_cluster(8, 20), state))
     assert all(row.action == "keep" for row in result.plan.placements)
     assert (
-        attributes(build_state_after(result, state), "nexus_kubernetes_cluster.a")["agent_pool"]["np"]["sriov_vfs"]
+        attributes(build_state_after(result, state), "nexus_kubernetes_cluster.a")["agent_pool"][
+            "np"
+        ]["sriov_vfs"]
         == 20
     )
     assert "insufficient-cell-vfs" in {w.id for w in list_warnings(result)}
@@ -61,4 +63,6 @@ def test_changed_vfs_move_no_vm_and_excess_is_reported() -> None:
 
 
 def test_fractional_vfs_are_rejected() -> None:
-    assert [problem.id for problem in list_errors(plan(RACK + build_cluster(1, "1.5")))] == ["invalid-number"]
+    assert [problem.id for problem in list_errors(plan(RACK + build_cluster(1, "1.5")))] == [
+        "invalid-number"
+    ]

@@ -43,7 +43,13 @@ A = cluster(
     count=2,
     pools=pool("p", 3, BIG, 'labels = { x = "1" }') + pool("q", 2),
 )
-BASE = RACKS + A + agent_pool("own", "nexus_kubernetes_cluster.a.id", 2) + cluster("b", pools=pool("p", 2)) + PLAIN
+BASE = (
+    RACKS
+    + A
+    + agent_pool("own", "nexus_kubernetes_cluster.a.id", 2)
+    + cluster("b", pools=pool("p", 2))
+    + PLAIN
+)
 
 PLANE = {"a-control-plane-0", "a-control-plane-1"}
 P = {"a-p-0", "a-p-1", "a-p-2"}
@@ -76,7 +82,9 @@ def test_scale_out_places_only_new_vms(state: State) -> None:
     result = require_success(
         plan(
             replace_passage(
-                BASE, 'count       = 3\n    vm_sku_name = "NC_P46', 'count       = 5\n    vm_sku_name = "NC_P46'
+                BASE,
+                'count       = 3\n    vm_sku_name = "NC_P46',
+                'count       = 5\n    vm_sku_name = "NC_P46',
             ),
             state,
         )
@@ -92,7 +100,9 @@ def test_scale_in_removes_the_highest_numbers(state: State) -> None:
 def test_count_to_zero_and_back() -> None:
     state = build_state(BASE)
     none = BASE.replace("count       = 3", "count       = 0")
-    assert set(list_triggers(require_success(plan(none, state))).values()) == {("remove", "scale_in")}
+    assert set(list_triggers(require_success(plan(none, state))).values()) == {
+        ("remove", "scale_in")
+    }
     again = require_success(plan(BASE, build_state(none, state)))
     assert list_triggers(again) == dict.fromkeys(P, ("place", "scale_out"))
 
@@ -108,14 +118,16 @@ def test_reordered_pools_move_no_vm(state: State) -> None:
 
 
 def test_deleted_pool_is_removed(state: State) -> None:
-    assert list_triggers(require_success(plan(BASE.replace(pool("q", 2), ""), state))) == dict.fromkeys(
-        Q, ("remove", "pool_removed")
-    )
+    assert list_triggers(
+        require_success(plan(BASE.replace(pool("q", 2), ""), state))
+    ) == dict.fromkeys(Q, ("remove", "pool_removed"))
 
 
 def test_deleted_separate_pool_is_removed(state: State) -> None:
     text = BASE.replace(agent_pool("own", "nexus_kubernetes_cluster.a.id", 2), "")
-    assert list_triggers(require_success(plan(text, state))) == dict.fromkeys(OWN, ("remove", "pool_removed"))
+    assert list_triggers(require_success(plan(text, state))) == dict.fromkeys(
+        OWN, ("remove", "pool_removed")
+    )
 
 
 def test_deleted_cluster_moves_no_other_vm(state: State) -> None:
@@ -126,7 +138,9 @@ def test_deleted_cluster_moves_no_other_vm(state: State) -> None:
 
 
 def test_deleted_plain_vm_counts_as_removed_cluster(state: State) -> None:
-    assert list_triggers(require_success(plan(BASE.replace(PLAIN, ""), state))) == {"v": ("remove", "cluster_removed")}
+    assert list_triggers(require_success(plan(BASE.replace(PLAIN, ""), state))) == {
+        "v": ("remove", "cluster_removed")
+    }
 
 
 def test_resized_plain_vm_counts_as_replaced_cluster(state: State) -> None:
@@ -137,7 +151,9 @@ def test_resized_plain_vm_counts_as_replaced_cluster(state: State) -> None:
 
 def test_cluster_inserted_first_moves_no_vm(state: State) -> None:
     text = BASE.replace(A, cluster("zero", pools=pool("p", 3, BIG)) + A)
-    assert {trigger for _, trigger in list_triggers(require_success(plan(text, state))).values()} == {"new"}
+    assert {
+        trigger for _, trigger in list_triggers(require_success(plan(text, state))).values()
+    } == {"new"}
 
 
 @pytest.mark.parametrize(
@@ -146,7 +162,11 @@ def test_cluster_inserted_first_moves_no_vm(state: State) -> None:
         (BIG, "NC_P22_112_v1", "sku_changed"),
         ('labels = { x = "1" }', 'labels = { x = "2" }', "labels_changed"),
         ('labels = { x = "1" }', "", "labels_changed"),
-        ('labels = { x = "1" }', 'labels = { x = "1" }\navailability_zones = ["r0"]', "zones_changed"),
+        (
+            'labels = { x = "1" }',
+            'labels = { x = "1" }\navailability_zones = ["r0"]',
+            "zones_changed",
+        ),
         ('labels = { x = "1" }', 'labels = { x = "1" }\nmode = "System"', "mode_changed"),
         (
             'labels = { x = "1" }',
@@ -155,7 +175,9 @@ def test_cluster_inserted_first_moves_no_vm(state: State) -> None:
         ),
     ],
 )
-def test_changed_pool_argument_re_creates_only_that_pool(state: State, old: str, new: str, trigger: str) -> None:
+def test_changed_pool_argument_re_creates_only_that_pool(
+    state: State, old: str, new: str, trigger: str
+) -> None:
     result = require_success(plan(replace_passage(BASE, old, new), state))
     assert list_triggers(result) == list_moved_vms(P, trigger)
     assert list_actions(result) == {"nexus_kubernetes_cluster.a": "update"}
@@ -207,25 +229,39 @@ def test_control_plane_can_grow_in_place(state: State) -> None:
         'count       = 2\n    vm_sku_name = "NC_G6_28_v1"\n  }\n  \n  agent_pool "p"',
         'count       = 3\n    vm_sku_name = "NC_G6_28_v1"\n  }\n  \n  agent_pool "p"',
     )
-    assert list_triggers(require_success(plan(text, state))) == {"a-control-plane-2": ("place", "scale_out")}
+    assert list_triggers(require_success(plan(text, state))) == {
+        "a-control-plane-2": ("place", "scale_out")
+    }
 
 
 def test_changed_version_re_creates_every_vm_of_the_cluster(state: State) -> None:
     result = require_success(plan(BASE.replace("1.30", "1.31"), state))
-    assert list_triggers(result) == list_moved_vms(PLANE | P | Q | OWN, "kubernetes_version_changed")
-    assert list_actions(result) == {"nexus_kubernetes_cluster.a": "update", "nexus_agent_pool.own": "update"}
+    assert list_triggers(result) == list_moved_vms(
+        PLANE | P | Q | OWN, "kubernetes_version_changed"
+    )
+    assert list_actions(result) == {
+        "nexus_kubernetes_cluster.a": "update",
+        "nexus_agent_pool.own": "update",
+    }
     assert is_empty(
-        require_success(plan(BASE.replace("1.30", "1.31"), build_state(BASE.replace("1.30", "1.31"), state)))
+        require_success(
+            plan(BASE.replace("1.30", "1.31"), build_state(BASE.replace("1.30", "1.31"), state))
+        )
     )
 
 
 def test_renamed_cluster_is_another_cluster(state: State) -> None:
     text = BASE.replace(
-        'resource "nexus_kubernetes_cluster" "b" {', 'resource "nexus_kubernetes_cluster" "b" {\n name = "beta"'
+        'resource "nexus_kubernetes_cluster" "b" {',
+        'resource "nexus_kubernetes_cluster" "b" {\n name = "beta"',
     )
     found = list_triggers(require_success(plan(text, state)))
-    assert {name: what for name, what in found.items() if name in B} == dict.fromkeys(B, ("remove", "cluster_replaced"))
-    assert {what for name, what in found.items() if name not in B} == {("place", "cluster_replaced")}
+    assert {name: what for name, what in found.items() if name in B} == dict.fromkeys(
+        B, ("remove", "cluster_replaced")
+    )
+    assert {what for name, what in found.items() if name not in B} == {
+        ("place", "cluster_replaced")
+    }
 
 
 def list_vms_on(state: State, machine: str) -> set[str]:
@@ -245,7 +281,9 @@ OVERRIDE = """machine_count = 4
 def test_cordon_moves_no_vm_and_excludes_new_vms(state: State) -> None:
     text = BASE.replace("machine_count = 4", OVERRIDE % "cordoned")
     assert list_triggers(require_success(plan(text, state))) == {}
-    more = require_success(plan(text.replace('"q" {\n    count       = 2', '"q" {\n    count       = 12'), state))
+    more = require_success(
+        plan(text.replace('"q" {\n    count       = 2', '"q" {\n    count       = 12'), state)
+    )
     assert "r0-bm01" not in {r.target.machine for r in list_rows(more).values() if r.target}
 
 
@@ -253,7 +291,9 @@ def test_evacuation_moves_exactly_its_vms_permanently(state: State) -> None:
     text = BASE.replace("machine_count = 4", OVERRIDE % "evacuate")
     result = require_success(plan(text, state))
     assert list_vms_on(state, "r0-bm01")
-    assert list_triggers(result) == list_moved_vms(list_vms_on(state, "r0-bm01"), "machine_evacuated")
+    assert list_triggers(result) == list_moved_vms(
+        list_vms_on(state, "r0-bm01"), "machine_evacuated"
+    )
     after = build_state(text, state)
     assert not list_vms_on(after, "r0-bm01")
     assert list_triggers(require_success(plan(BASE, after))) == {}
@@ -268,7 +308,12 @@ def test_fewer_machines_move_exactly_the_vms_of_the_last_slots(state: State) -> 
 
 
 def test_more_machines_move_no_vm(state: State) -> None:
-    assert list_triggers(require_success(plan(BASE.replace("machine_count = 4", "machine_count = 7"), state))) == {}
+    assert (
+        list_triggers(
+            require_success(plan(BASE.replace("machine_count = 4", "machine_count = 7"), state))
+        )
+        == {}
+    )
 
 
 def test_deleted_rack_moves_exactly_its_vms(state: State) -> None:
@@ -279,7 +324,10 @@ def test_deleted_rack_moves_exactly_its_vms(state: State) -> None:
 
 def test_rack_at_another_address_re_creates_its_vms(state: State) -> None:
     racks = "".join(
-        f'resource "nexus_rack" "x{i}" {{\n  name = "r{i}"\n  site_id = nexus_site.s.id\n  machine_count = 4\n}}\n'
+        (
+            f'resource "nexus_rack" "x{i}" {{\n  name = "r{i}"\n  site_id = nexus_site.s.id\n  '
+            f"machine_count = 4\n}}\n"
+        )
         for i in range(3)
     )
     text = racks + 'resource "nexus_site" "s" {}\n' + BASE.replace(RACKS, "")
@@ -316,16 +364,23 @@ resource "nexus_bare_metal_machine" "own" {
 """
     state = build_state(BASE + own % "")
     assert list_vms_on(state, "r1-bm04")
-    for quiet in ("cordoned = true", 'power_state = "Off"', "ready_state = false", 'roles = ["other"]'):
+    for quiet in (
+        "cordoned = true",
+        'power_state = "Off"',
+        "ready_state = false",
+        'roles = ["other"]',
+    ):
         assert list_triggers(require_success(plan(BASE + own % quiet, state))) == {}, quiet
     result = require_success(plan(BASE + own % "evacuate = true", state))
-    assert list_triggers(result) == list_moved_vms(list_vms_on(state, "r1-bm04"), "machine_evacuated")
+    assert list_triggers(result) == list_moved_vms(
+        list_vms_on(state, "r1-bm04"), "machine_evacuated"
+    )
 
 
 def test_weaker_hardware_keeps_its_vms_with_a_warning() -> None:
-    text = RACKS.replace("machine_count = 4", 'machine_count = 4\n  machine_sku = "bom-2.0"') + cluster(
-        "a", pools=pool("p", 20, "NC_P54_224_v1")
-    )
+    text = RACKS.replace(
+        "machine_count = 4", 'machine_count = 4\n  machine_sku = "bom-2.0"'
+    ) + cluster("a", pools=pool("p", 20, "NC_P54_224_v1"))
     state = build_state(text)
     result = require_success(plan(text.replace("bom-2.0", "bom-1.7.3"), state))
     assert list_triggers(result) == {}
@@ -335,8 +390,12 @@ def test_weaker_hardware_keeps_its_vms_with_a_warning() -> None:
 def test_rebuilt_machine_of_the_same_name_keeps_its_vms(state: State) -> None:
     result = require_success(plan(BASE, state, replaces=("nexus_rack.r[0]",)))
     assert list_actions(result)["nexus_rack.r[0]"] == "delete-create"
-    on_rack = {name: row for name, row in list_rows(result).items() if row.trigger == "machine_replaced"}
-    assert on_rack.keys() == {name for name, (host, _) in list_places(state).items() if host.startswith("r0-")}
+    on_rack = {
+        name: row for name, row in list_rows(result).items() if row.trigger == "machine_replaced"
+    }
+    assert on_rack.keys() == {
+        name for name, (host, _) in list_places(state).items() if host.startswith("r0-")
+    }
     assert all(row.source == row.target for row in on_rack.values())
 
 
@@ -354,8 +413,12 @@ def test_replaced_resource_re_creates_all_its_vms(state: State) -> None:
 
 
 def test_replaced_cluster_replaces_its_separate_pools(state: State) -> None:
-    found = list_triggers(require_success(plan(BASE, state, replaces=("nexus_kubernetes_cluster.a",))))
-    assert found == list_moved_vms(PLANE | P | Q, "requested") | list_moved_vms(OWN, "cluster_replaced")
+    found = list_triggers(
+        require_success(plan(BASE, state, replaces=("nexus_kubernetes_cluster.a",)))
+    )
+    assert found == list_moved_vms(PLANE | P | Q, "requested") | list_moved_vms(
+        OWN, "cluster_replaced"
+    )
 
 
 def test_heal_moves_one_vm_to_another_machine(state: State) -> None:
@@ -368,9 +431,13 @@ def test_heal_moves_one_vm_to_another_machine(state: State) -> None:
 
 
 def test_heal_uses_the_same_machine_if_there_is_no_other() -> None:
-    text = RACKS.replace("= 3\n", "= 1\n").replace("machine_count = 4", "machine_count = 1") + cluster("a")
+    text = RACKS.replace("= 3\n", "= 1\n").replace(
+        "machine_count = 4", "machine_count = 1"
+    ) + cluster("a")
     state = build_state(text)
-    result = require_success(plan(text, state, replaces=("nexus_kubernetes_cluster.a:a-control-plane-0",)))
+    result = require_success(
+        plan(text, state, replaces=("nexus_kubernetes_cluster.a:a-control-plane-0",))
+    )
     row = list_rows(result)["a-control-plane-0"]
     assert (str(row.action), row.trigger, row.source) == ("move", "heal", row.target)
 
@@ -398,7 +465,9 @@ def test_node_deleted_outside_nexusform_is_re_created(state: State) -> None:
 
 
 def test_missing_object_is_re_created(state: State) -> None:
-    result = require_success(plan(BASE, state, refreshed_objects={at("nexus_kubernetes_cluster.b"): None}))
+    result = require_success(
+        plan(BASE, state, refreshed_objects={at("nexus_kubernetes_cluster.b"): None})
+    )
     assert list_actions(result)["nexus_kubernetes_cluster.b"] == "create"
     assert set(list_triggers(result)) == B
 
@@ -413,8 +482,12 @@ def test_vm_observed_on_another_machine_stays_there(state: State) -> None:
         "availability_zone": "r2",
         "provenance": "observed",
     }
-    found = exchanged(old, attributes={**old.attributes, "nodes": {**old.attributes["nodes"], "b-p-0": node}})
-    result = require_success(plan(BASE, state, refreshed_objects={at("nexus_kubernetes_cluster.b"): found}))
+    found = exchanged(
+        old, attributes={**old.attributes, "nodes": {**old.attributes["nodes"], "b-p-0": node}}
+    )
+    result = require_success(
+        plan(BASE, state, refreshed_objects={at("nexus_kubernetes_cluster.b"): found})
+    )
     assert list_triggers(result) == {}
     after = get_change(result.plan, "nexus_kubernetes_cluster.b").after
     assert after is not None
@@ -439,7 +512,9 @@ EVACUATED = ("machine_count = 4", "the machine of a-p-0 is evacuated")
 
 
 def build_evacuation(text: str, machine: str) -> str:
-    override = (OVERRIDE % "evacuate").replace("r0-bm01", machine).replace("== 0", f"== {machine[1]}")
+    override = (
+        (OVERRIDE % "evacuate").replace("r0-bm01", machine).replace("== 0", f"== {machine[1]}")
+    )
     return text.replace("machine_count = 4", override)
 
 
@@ -453,12 +528,22 @@ def build_evacuation(text: str, machine: str) -> str:
         ([(BIG, "NC_P22_112_v1"), ('{ x = "1" }', '{ x = "2" }')], (), "sku_changed"),
         ([('{ x = "1" }', '{ x = "2" }\n availability_zones = ["r0", "r1"]')], (), "zones_changed"),
         (
-            [('{ x = "1" }', '{ x = "2" }\n mode = "System"\n taint {\n key = "k"\n effect = "NoExecute"\n}')],
+            [
+                (
+                    '{ x = "1" }',
+                    '{ x = "2" }\n mode = "System"\n taint {\n key = "k"\n effect = "NoExecute"\n}',
+                )
+            ],
             (),
             "labels_changed",
         ),
         (
-            [('{ x = "1" }', '{ x = "1" }\n mode = "System"\n taint {\n key = "k"\n effect = "NoExecute"\n}')],
+            [
+                (
+                    '{ x = "1" }',
+                    '{ x = "1" }\n mode = "System"\n taint {\n key = "k"\n effect = "NoExecute"\n}',
+                )
+            ],
             (),
             "taints_changed",
         ),
@@ -469,13 +554,19 @@ def test_first_of_several_triggers_is_reported(
 ) -> None:
     text = BASE
     for old, new in edits:
-        text = build_evacuation(text, list_places(state)["a-p-0"][0]) if new == EVACUATED[1] else text.replace(old, new)
+        text = (
+            build_evacuation(text, list_places(state)["a-p-0"][0])
+            if new == EVACUATED[1]
+            else text.replace(old, new)
+        )
     result = require_success(plan(text, state, replaces=replaces))
     assert list_triggers(result)["a-p-0"] == ("move", first)
 
 
 def test_removed_pool_has_priority_over_removed_machine(state: State) -> None:
-    text = build_evacuation(BASE, list_places(state)["a-p-0"][0]).replace(pool("p", 3, BIG, 'labels = { x = "1" }'), "")
+    text = build_evacuation(BASE, list_places(state)["a-p-0"][0]).replace(
+        pool("p", 3, BIG, 'labels = { x = "1" }'), ""
+    )
     found = list_triggers(require_success(plan(text, state)))
     assert {what for name, what in found.items() if name in P} == {("remove", "pool_removed")}
 
@@ -484,7 +575,9 @@ def test_heal_with_replaced_cluster() -> None:
     text = BASE.replace('a" {\n  site_id', 'a" {\n  name = "a"\n  site_id')
     state = build_state(text)
     result = require_success(
-        plan(text, state, replaces=("nexus_kubernetes_cluster.a", "nexus_kubernetes_cluster.a:a-p-0"))
+        plan(
+            text, state, replaces=("nexus_kubernetes_cluster.a", "nexus_kubernetes_cluster.a:a-p-0")
+        )
     )
     found = list_triggers(result)
     assert found["a-p-0"] == ("move", "heal")
@@ -509,7 +602,9 @@ def test_vm_with_lost_machine_is_placed_before_new_cluster() -> None:
     (machine,) = {host for host, _ in [list_places(state)["a-p-0"]]}
     lost = 0 if machine.startswith("r0") else 1
     text = racks.replace("machine_count = 1", f"machine_count = count.index == {lost} ? 0 : 1")
-    result = plan(cluster("b", plane=BIG) + text + cluster("a", pools=pool("p", 1, BIG), plane=BIG), state)
+    result = plan(
+        cluster("b", plane=BIG) + text + cluster("a", pools=pool("p", 1, BIG), plane=BIG), state
+    )
     assert list_triggers(result)["a-p-0"] == ("move", "machine_removed")
     assert result.plan.errored
     assert {d.address for d in result.plan.diagnostics if d.id == "insufficient-capacity"} == {
@@ -517,20 +612,27 @@ def test_vm_with_lost_machine_is_placed_before_new_cluster() -> None:
     }
 
 
-# --- the last System pool --------------------------------------------------------------------------
+# --- the last System pool
+# --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("version", ["1.30", "1.31"])
 def test_last_system_pool_is_never_replaced(version: str) -> None:
-    text = RACKS + cluster("a", arguments='kubernetes_version = "1.30"', pools=pool("p", 1, more='mode = "System"'))
+    text = RACKS + cluster(
+        "a", arguments='kubernetes_version = "1.30"', pools=pool("p", 1, more='mode = "System"')
+    )
     state = build_state(text)
-    changed = text.replace('"1.30"', f'"{version}"', 1).replace("mode =", 'labels = { x = "y" }\n    mode =')
+    changed = text.replace('"1.30"', f'"{version}"', 1).replace(
+        "mode =", 'labels = { x = "y" }\n    mode ='
+    )
     (found,) = plan(changed, state).plan.diagnostics
     assert found.summary == "Last System pool replacement"
     two = pool("p", 1, more='mode = "System"') + pool("q", 1, more='mode = "System"')
     both = RACKS + cluster("a", arguments='kubernetes_version = "1.30"', pools=two)
     other = both.replace("mode =", 'labels = { x = "y" }\n    mode =', 1)
-    assert list_triggers(require_success(plan(other, build_state(both)))) == {"a-p-0": ("move", "labels_changed")}
+    assert list_triggers(require_success(plan(other, build_state(both)))) == {
+        "a-p-0": ("move", "labels_changed")
+    }
 
 
 def test_cluster_without_system_pools_is_reported() -> None:
@@ -539,7 +641,9 @@ def test_cluster_without_system_pools_is_reported() -> None:
     state = build_state(RACKS + cluster("a", pools=system + user))
     gone = require_success(plan(RACKS + cluster("a", pools=user), state))
     assert [d.id for d in gone.plan.diagnostics] == ["system-pools-removed"]
-    other = require_success(plan(RACKS + cluster("a", pools=pool("r", 1, more='mode = "System"')), state))
+    other = require_success(
+        plan(RACKS + cluster("a", pools=pool("r", 1, more='mode = "System"')), state)
+    )
     assert not other.plan.diagnostics
     assert not require_success(plan(RACKS, state)).plan.diagnostics
     assert not require_success(
@@ -554,7 +658,9 @@ def test_refresh_only_plan_lists_vms_observed_on_other_machines(state: State) ->
     nodes = dict(current.attributes["nodes"])
     name, node = next(iter(nodes.items()))
     other = next(vm for vm in vms(state).values() if vm["machine"] != node["machine"])
-    elsewhere = {key: other[key] for key in ("machine", "rack", "availability_zone")} | {"numa_cells": None}
+    elsewhere = {key: other[key] for key in ("machine", "rack", "availability_zone")} | {
+        "numa_cells": None
+    }
     nodes[name] = {**node, **elsewhere, "provenance": "observed"}
     observed = exchanged(current, attributes={**current.attributes, "nodes": nodes})
     result = plan(BASE, state, mode=Mode.REFRESH_ONLY, refreshed_objects={address: observed})
@@ -562,7 +668,11 @@ def test_refresh_only_plan_lists_vms_observed_on_other_machines(state: State) ->
     assert (row.object, str(row.action), row.trigger) == (name, "keep", "observed_elsewhere")
     assert isinstance(row.source, Placement)
     assert isinstance(row.target, Placement)
-    assert (row.source.machine, row.target.machine, row.cluster) == (node["machine"], other["machine"], "a")
+    assert (row.source.machine, row.target.machine, row.cluster) == (
+        node["machine"],
+        other["machine"],
+        "a",
+    )
 
 
 def test_vms_stay_after_a_scale_in_outside_of_nexusform() -> None:
@@ -580,9 +690,12 @@ def test_vms_stay_after_a_scale_in_outside_of_nexusform() -> None:
     assert list_triggers(plan(build_files(3), reduced)) == {"a-p-4": ("remove", "scale_in")}
     assert list_triggers(plan(build_files(4), reduced)) == {}
     agreed = build_state(build_files(4), reduced)
-    assert list_places(agreed) == {name: place for name, place in list_places(before).items() if name != "a-p-1"}
+    assert list_places(agreed) == {
+        name: place for name, place in list_places(before).items() if name != "a-p-1"
+    }
     assert is_empty(plan(build_files(4), agreed))
     assert list_triggers(plan(build_files(5), agreed)) == {"a-p-1": ("place", "scale_out")}
-    replaced = plan(build_files(4), agreed, replaces=("nexus_kubernetes_cluster.a",))  # a new cluster has no gaps
+    # A new cluster has no gaps.
+    replaced = plan(build_files(4), agreed, replaces=("nexus_kubernetes_cluster.a",))
     placed = {name for name, (action, _) in list_triggers(replaced).items() if action != "remove"}
     assert {"a-p-1", "a-p-4"} & placed == {"a-p-1"}

@@ -12,7 +12,13 @@ THERE = Placement("rack2-bm01", "rack2", "2", (0,))
 
 
 def build_row(
-    kind: str, action: str, source: ObjectLocation | None, target: ObjectLocation | None, pool: str = ""
+    kind: str,
+    action: str,
+    source: ObjectLocation | None,
+    target: ObjectLocation | None,
+    pool: str = "",
 ) -> PlacementChange:
     address = parse_address("nexus_kubernetes_cluster.east")
-    return PlacementChange(address, kind, "x", PlacementAction(action), source, target, "new", pool=pool)
+    return PlacementChange(
+        address, kind, "x", PlacementAction(action), source, target, "new", pool=pool
+    )

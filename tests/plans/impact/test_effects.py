@@ -6,7 +6,11 @@ import pytest
 from msgspec.structs import replace
 
 from nexusform.diagnostics.levels import Level, get_diagnostic_level
-from nexusform.plans.impact.guard_rails import apply_limits, list_broken_limits, parse_guard_rail_limits
+from nexusform.plans.impact.guard_rails import (
+    apply_limits,
+    list_broken_limits,
+    parse_guard_rail_limits,
+)
 from nexusform.plans.impact.object_effects import (
     LOSS_EFFECTS,
     Effect,
@@ -49,7 +53,9 @@ def test_guard_rails_are_not_checked_for_failed_plans() -> None:
 
 @pytest.mark.parametrize("number", ["", "-1", "1.5", "x", "9" * 400])
 def test_limit_with_an_invalid_number_is_rejected(number: str) -> None:
-    with pytest.raises(ValueError, match=r"needs a whole number from 0 on after a colon, for example moved:0\."):
+    with pytest.raises(
+        ValueError, match=r"needs a whole number from 0 on after a colon, for example moved:0\."
+    ):
         parse_guard_rail_limits(f"moved:{number}")
 
 
@@ -66,6 +72,8 @@ def test_lost_vms_are_reported_with_their_machine() -> None:
         ("machine_replaced", "1 VM is re-created in place"),
     ],
 )
-def test_re_creation_in_place_is_predicted_if_azure_picks_the_machine(trigger: str, said: str) -> None:
+def test_re_creation_in_place_is_predicted_if_azure_picks_the_machine(
+    trigger: str, said: str
+) -> None:
     again = replace(build_row("vm", "move", HERE, HERE), trigger=trigger)
     assert format_effect_clauses(count_effects([again]), LOSS_EFFECTS) == [said]

@@ -8,7 +8,15 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from nexusform.plans.plan import Action, Mode, PlacementAction, PlacementChange, Plan, Step, StepKind
+from nexusform.plans.plan import (
+    Action,
+    Mode,
+    PlacementAction,
+    PlacementChange,
+    Plan,
+    Step,
+    StepKind,
+)
 from nexusform.plans.saved.plan_comparison import list_different_parts
 from nexusform.plans.saved.plan_file import read_plan_file, write_plan_file
 from nexusform.resources.address import parse_address
@@ -114,7 +122,9 @@ def pick_other(values: list[Any], than: Any, chance: random.Random) -> Any:
 
 
 def _move_to_other_change(step: Step, of: Plan, chance: random.Random) -> Step:
-    return replace(step, change=pick_other([*range(len(of.changes)), -1, 10_000], step.change, chance))
+    return replace(
+        step, change=pick_other([*range(len(of.changes)), -1, 10_000], step.change, chance)
+    )
 
 
 def _change_kind(step: Step, _of: Plan, chance: random.Random) -> Step:
@@ -151,7 +161,11 @@ def duplicate_step(of: Plan, chance: random.Random) -> Plan:
 
 def create_cycle(of: Plan, _chance: random.Random) -> Plan:
     first, last = of.steps[0], of.steps[-1]
-    steps = [replace(first, waits_for=(last.id,)), *of.steps[1:-1], replace(last, waits_for=(first.id,))]
+    steps = [
+        replace(first, waits_for=(last.id,)),
+        *of.steps[1:-1],
+        replace(last, waits_for=(first.id,)),
+    ]
     return replace(of, steps=tuple(steps))
 
 
@@ -168,13 +182,17 @@ def _replace_change(of: Plan, position: int, **fields: Any) -> Plan:
 
 def change_action(of: Plan, chance: random.Random) -> Plan:
     position = chance.randrange(len(of.changes))
-    return _replace_change(of, position, action=pick_other(list(Action), of.changes[position].action, chance))
+    return _replace_change(
+        of, position, action=pick_other(list(Action), of.changes[position].action, chance)
+    )
 
 
 def change_creation(of: Plan, chance: random.Random) -> Plan:
     position = chance.randrange(len(of.changes))
     side = chance.choice(["creation", "prior_creation"])
-    return _replace_change(of, position, **{side: getattr(of.changes[position], side) + chance.choice([-1, 1, 77])})
+    return _replace_change(
+        of, position, **{side: getattr(of.changes[position], side) + chance.choice([-1, 1, 77])}
+    )
 
 
 def change_address(of: Plan, chance: random.Random) -> Plan:
@@ -189,7 +207,9 @@ def change_displayed_values(of: Plan, chance: random.Random) -> Plan:
     return _replace_change(of, position, **{side: values})
 
 
-def _replace_random_row(of: Plan, chance: random.Random, change: Callable[[PlacementChange], PlacementChange]) -> Plan:
+def _replace_random_row(
+    of: Plan, chance: random.Random, change: Callable[[PlacementChange], PlacementChange]
+) -> Plan:
     rows = list(of.placements)
     position = chance.randrange(len(rows))
     rows[position] = change(rows[position])
@@ -199,13 +219,17 @@ def _replace_random_row(of: Plan, chance: random.Random, change: Callable[[Place
 def change_displayed_place(of: Plan, chance: random.Random) -> Plan:
     place = Placement("r0-bm99", "r0", "1", (0,))
     return _replace_random_row(
-        of, chance, lambda row: replace(row, **{"source" if row.target is None else "target": place})
+        of,
+        chance,
+        lambda row: replace(row, **{"source" if row.target is None else "target": place}),
     )
 
 
 def change_row_action(of: Plan, chance: random.Random) -> Plan:
     return _replace_random_row(
-        of, chance, lambda row: replace(row, action=pick_other(list(PlacementAction), row.action, chance))
+        of,
+        chance,
+        lambda row: replace(row, action=pick_other(list(PlacementAction), row.action, chance)),
     )
 
 
@@ -228,13 +252,20 @@ def change_displayed_site(of: Plan, chance: random.Random) -> Plan:
 
 def use_values_of_wrong_type(of: Plan, chance: random.Random) -> Plan:
     """Change both sides alike, to a value no object of the type can have."""
-    made = [i for i, c in enumerate(of.changes) if c.after is not None and c.action is not Action.NO_OP]
+    made = [
+        i for i, c in enumerate(of.changes) if c.after is not None and c.action is not Action.NO_OP
+    ]
     if not made:
         return remove_step(of, chance)
     position = chance.choice(made)
-    after = {**(of.changes[position].after or {}), chance.choice(["name", "nodes", "rack"]): chance.choice([1, [1]])}
+    after = {
+        **(of.changes[position].after or {}),
+        chance.choice(["name", "nodes", "rack"]): chance.choice([1, [1]]),
+    }
     steps = [
-        replace(step, planned=after) if step.change == position and step.kind in ("create", "update") else step
+        replace(step, planned=after)
+        if step.change == position and step.kind in ("create", "update")
+        else step
         for step in of.steps
     ]
     forged = replace(_replace_change(of, position, after=after), steps=tuple(steps))

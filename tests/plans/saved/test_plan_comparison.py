@@ -10,13 +10,17 @@ from nexusform.resources.address import Address
 
 RACK = Address((), "managed", "nexus_rack", "r", 0)
 SPAN = Span("here/main.nf.hcl", Position(1, 1, 0), Position(2, 2, 9))
-CHANGE = Change(RACK, Action.CREATE, None, {"count": 1, "cells": (0, 1)}, "simulated", 1, 0, source=SPAN)
+CHANGE = Change(
+    RACK, Action.CREATE, None, {"count": 1, "cells": (0, 1)}, "simulated", 1, 0, source=SPAN
+)
 STEP = Step(0, StepKind.CREATE, 0, (), None, {"id": "r"})
 
 
 def test_lists_equal_tuples_and_locations_are_ignored() -> None:
     elsewhere = replace(SPAN, filename="there/main.nf.hcl")
-    assert is_equal_record(CHANGE, replace(CHANGE, after={"count": 1, "cells": [0, 1]}, source=elsewhere))
+    assert is_equal_record(
+        CHANGE, replace(CHANGE, after={"count": 1, "cells": [0, 1]}, source=elsewhere)
+    )
 
 
 @pytest.mark.parametrize(

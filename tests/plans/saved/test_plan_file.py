@@ -63,7 +63,9 @@ from tests.kill_points import scale_count
 
 # --- random plans ----------------------------------------------------------------------------
 
-texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=5) | st.sampled_from(["&?", "&0", "&:0", "&&1"])
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=5) | st.sampled_from(
+    ["&?", "&0", "&:0", "&&1"]
+)
 names = st.from_regex(r"[a-z][a-z0-9_]{0,4}", fullmatch=True)
 counts = st.integers(0, 50)
 keys = st.none() | counts | texts
@@ -85,7 +87,9 @@ types = st.recursive(
         inner.map(SetType),
         inner.map(MapType),
         st.lists(inner, max_size=2).map(lambda parts: TupleType(tuple(parts))),
-        st.dictionaries(names, inner, max_size=2).map(lambda parts: ObjectType.create(parts, optional=list(parts)[:1])),
+        st.dictionaries(names, inner, max_size=2).map(
+            lambda parts: ObjectType.create(parts, optional=list(parts)[:1])
+        ),
     ),
     max_leaves=4,
 )
@@ -238,7 +242,9 @@ sites = st.builds(
     texts,
     build_short_tuples(st.builds(SiteRack, texts, texts, st.booleans())),
     build_short_tuples(
-        st.builds(SiteMachine, st.builds(Machine, *[texts] * 3, counts, st.none() | texts, *[counts] * 4))
+        st.builds(
+            SiteMachine, st.builds(Machine, *[texts] * 3, counts, st.none() | texts, *[counts] * 4)
+        )
     ),
     build_short_tuples(st.builds(PoolVms, addresses, texts, texts, skus, vms, vms, vms)),
     build_short_tuples(st.builds(UnmanagedVm, texts, skus, vm_locations)),
@@ -253,19 +259,32 @@ plans = st.fixed_dictionaries(
         "changes": build_short_tuples(changes),
         "steps": build_short_tuples(steps),
         "drift": build_short_tuples(
-            st.builds(Drift, addresses, objects, st.none() | objects, build_short_tuples(paths), st.booleans())
+            st.builds(
+                Drift,
+                addresses,
+                objects,
+                st.none() | objects,
+                build_short_tuples(paths),
+                st.booleans(),
+            )
         ),
         "outputs": build_short_tuples(
-            st.builds(OutputChange, texts, st.sampled_from(Action), plain, plain, types, st.booleans())
+            st.builds(
+                OutputChange, texts, st.sampled_from(Action), plain, plain, types, st.booleans()
+            )
         ),
-        "planned_outputs": st.dictionaries(texts, st.builds(OutputState, plain, types, st.booleans()), max_size=2),
+        "planned_outputs": st.dictionaries(
+            texts, st.builds(OutputState, plain, types, st.booleans()), max_size=2
+        ),
         "placements": build_short_tuples(placements),
         "placement_tables": build_short_tuples(tables),
         "unchanged_count": counts,
         "samples": counts,
         "diagnostics": build_short_tuples(diagnostics),
         "refined_outputs": st.dictionaries(texts, refined, max_size=2),
-        "checks": build_short_tuples(st.builds(CheckResult, texts, texts, texts, build_short_tuples(texts))),
+        "checks": build_short_tuples(
+            st.builds(CheckResult, texts, texts, texts, build_short_tuples(texts))
+        ),
         "variables": st.dictionaries(
             texts, st.builds(VariableValue, plain, types, st.booleans(), st.booleans()), max_size=2
         ),
@@ -276,7 +295,9 @@ plans = st.fixed_dictionaries(
         "targets": build_short_tuples(texts),
         "errored": st.booleans(),
         "sites": build_short_tuples(sites),
-        "capacity": build_short_tuples(st.builds(SiteSkuCapacity, texts, texts, texts, counts, capacities, capacities)),
+        "capacity": build_short_tuples(
+            st.builds(SiteSkuCapacity, texts, texts, texts, counts, capacities, capacities)
+        ),
         "address_moves": build_short_tuples(st.tuples(addresses, addresses)),
     },
 ).map(lambda fields: Plan(**fields))
@@ -284,14 +305,20 @@ plans = st.fixed_dictionaries(
 
 @given(plans, st.dictionaries(texts, texts, max_size=2), st.dictionaries(texts, plain, max_size=2))
 @settings(max_examples=scale_count(300), deadline=None)
-def test_plan_file_round_trips(plan: Plan, snapshot: Mapping[str, str], prior: Mapping[str, Any]) -> None:
+def test_plan_file_round_trips(
+    plan: Plan, snapshot: Mapping[str, str], prior: Mapping[str, Any]
+) -> None:
     data = write_plan_file(plan, snapshot, prior)
     saved, problems = read_plan_file(data)
     assert problems == []
     assert saved is not None
     assert saved.plan == plan
     assert list(saved.plan.variables) == list(plan.variables)
-    assert (dict(saved.configuration_files), saved.prior_state, saved.digest) == (snapshot, prior, compute_digest(data))
+    assert (dict(saved.configuration_files), saved.prior_state, saved.digest) == (
+        snapshot,
+        prior,
+        compute_digest(data),
+    )
     assert write_plan_file(saved.plan, saved.configuration_files, saved.prior_state) == data
 
 
@@ -299,7 +326,11 @@ def test_plan_file_round_trips(plan: Plan, snapshot: Mapping[str, str], prior: M
 
 RACK = Address((), "managed", "nexus_rack", "r", 0)
 PLAN = Plan(
-    changes=(Change(RACK, Action.CREATE, None, {"id": UNKNOWN, "tags": {"a": [UNKNOWN]}}, "simulated", 1, 0),),
+    changes=(
+        Change(
+            RACK, Action.CREATE, None, {"id": UNKNOWN, "tags": {"a": [UNKNOWN]}}, "simulated", 1, 0
+        ),
+    ),
     steps=(Step(0, StepKind.CREATE, 0, (), None, {"id": UNKNOWN}),),
     serial=3,
     nexusform_version="0.1.0",
@@ -329,7 +360,9 @@ def replace_member(name: str, content: bytes) -> bytes:
     assert members is not None
     manifest = json.loads(members["nexusform.json"])
     manifest["members"][name] = compute_digest(content)
-    return plan_file.pack_archive(members | {name: content, "nexusform.json": json.dumps(manifest).encode()})
+    return plan_file.pack_archive(
+        members | {name: content, "nexusform.json": json.dumps(manifest).encode()}
+    )
 
 
 def test_unknown_is_read_as_the_same_object() -> None:
@@ -351,7 +384,9 @@ def test_plan_file_is_a_readable_zip_archive() -> None:
 
 
 def test_order_of_snapshot_does_not_matter() -> None:
-    assert write_plan_file(PLAN, {"a": "1", "b": "2"}) == write_plan_file(PLAN, {"b": "2", "a": "1"})
+    assert write_plan_file(PLAN, {"a": "1", "b": "2"}) == write_plan_file(
+        PLAN, {"b": "2", "a": "1"}
+    )
 
 
 def test_every_changed_byte_is_detected() -> None:
@@ -408,7 +443,10 @@ def test_rewritten_archive_is_rejected() -> None:
 def test_additional_member_is_rejected(extra: str) -> None:
     members = plan_file.unpack_archive(DATA)
     assert members is not None
-    assert reject(plan_file.pack_archive(members | {"surplus.json": b"{}"})).summary == "Damaged plan file"
+    assert (
+        reject(plan_file.pack_archive(members | {"surplus.json": b"{}"})).summary
+        == "Damaged plan file"
+    )
     assert reject(plan_file.pack_archive({k: v for k, v in members.items() if k != "steps.json"}))
     assert extra
 
@@ -428,8 +466,14 @@ def test_plan_of_newer_nexusform_is_rejected() -> None:
 
 
 def test_plan_of_older_nexusform_is_read() -> None:
-    assert read_plan_file(replace_manifest(nexusform_version="0.1.0"), own_version="0.2.0")[0] is not None
-    assert read_plan_file(replace_manifest(nexusform_version="0.2.0rc1"), own_version="0.2.0")[0] is not None
+    assert (
+        read_plan_file(replace_manifest(nexusform_version="0.1.0"), own_version="0.2.0")[0]
+        is not None
+    )
+    assert (
+        read_plan_file(replace_manifest(nexusform_version="0.2.0rc1"), own_version="0.2.0")[0]
+        is not None
+    )
 
 
 def test_newer_format_is_rejected() -> None:
@@ -472,12 +516,22 @@ def test_invalid_manifest_is_rejected(changes: dict[str, Any]) -> None:
         ("changes.json", b"[1]", "changes[0]: an object expected"),
         ("changes.json", b"[{}]", 'changes[0]: "action" is missing'),
         ("plan.json", b'{"address_moves": [["a.b"]]}', "address_moves[0]: a list of 2 expected"),
-        ("plan.json", b'{"address_moves": [["a.b", "c"]]}', "address_moves[0][1]: an address expected"),
-        ("plan.json", b'{"variables": {"v": {"value": 1, "type": ["object", {}, 5]}}}', "type: a type expected"),
+        (
+            "plan.json",
+            b'{"address_moves": [["a.b", "c"]]}',
+            "address_moves[0][1]: an address expected",
+        ),
+        (
+            "plan.json",
+            b'{"variables": {"v": {"value": 1, "type": ["object", {}, 5]}}}',
+            "type: a type expected",
+        ),
         ("configuration.json", b'{"main.tf": 1}', "does not contain files"),
     ],
 )
-def test_invalid_parts_are_rejected_with_their_path(name: str, content: bytes, message: str) -> None:
+def test_invalid_parts_are_rejected_with_their_path(
+    name: str, content: bytes, message: str
+) -> None:
     problem = reject(replace_member(name, content))
     assert problem.summary == "Damaged plan file"
     assert message in problem.detail

@@ -18,7 +18,9 @@ SKU = VmSku("NC_G6_28_v1", 6, 0, 28, 300)
 
 def build_pool(count: int) -> PoolVms:
     vms = [
-        PlacedVm("p", n, f"c-p-{n}", SKU.name, Placement(f"m{n % 7}", "r", "z", (n % 2,)), trigger="new")
+        PlacedVm(
+            "p", n, f"c-p-{n}", SKU.name, Placement(f"m{n % 7}", "r", "z", (n % 2,)), trigger="new"
+        )
         for n in range(count)
     ]
     return PoolVms(CLUSTER, "c", "p", SKU, added=tuple(vms))
@@ -73,7 +75,9 @@ def test_invalid_columns_are_rejected(changes: dict[str, Any], message: str) -> 
     assert rejection.value.path[:2] == ("added", "columns")
 
 
-@pytest.mark.parametrize("table", [{}, {"rows": 10**12, "columns": {"pool": {"all": "p"}}}, {"rows": "1"}])
+@pytest.mark.parametrize(
+    "table", [{}, {"rows": 10**12, "columns": {"pool": {"all": "p"}}}, {"rows": "1"}]
+)
 def test_invalid_tables_are_rejected(table: dict[str, Any]) -> None:
     with pytest.raises(ConversionProblem):
         read_record(PoolVms, {**write_record(build_pool(0)), "added": table})

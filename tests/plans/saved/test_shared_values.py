@@ -7,7 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nexusform.plans.saved.shared_values import DocumentDeduplicator, DocumentExpander, SharedValuesError
+from nexusform.plans.saved.shared_values import (
+    DocumentDeduplicator,
+    DocumentExpander,
+    SharedValuesError,
+)
 from nexusform.values.typed_value import UNKNOWN
 from tests.kill_points import scale_count
 
@@ -57,7 +61,10 @@ def test_true_and_one_are_distinct() -> None:
 
 def test_unknown_value_stays_unknown() -> None:
     sharing = DocumentDeduplicator({"d": [UNKNOWN]})
-    assert DocumentExpander(sharing.mark, sharing.shared).expand([sharing.unknown_reference])[0] is UNKNOWN
+    assert (
+        DocumentExpander(sharing.mark, sharing.shared).expand([sharing.unknown_reference])[0]
+        is UNKNOWN
+    )
 
 
 @pytest.mark.parametrize(

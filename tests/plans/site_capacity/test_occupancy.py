@@ -21,7 +21,9 @@ def evacuation_plan(tmp_path_factory: pytest.TempPathFactory) -> Plan:
 def test_racks_with_added_or_removed_vms_are_counted(evacuation_plan: Plan) -> None:
     (rack,) = list_changed_racks(evacuation_plan.sites)
     assert (rack.name, rack.removed_count, len(rack.machines)) == ("rack3", 3, 16)
-    assert sum(machine.before or 0 for machine in rack.machines) == sum(machine.after or 0 for machine in rack.machines)
+    assert sum(machine.before or 0 for machine in rack.machines) == sum(
+        machine.after or 0 for machine in rack.machines
+    )
     assert [(m.before, m.after) for m in rack.machines if m.is_closed] == [(1, 0), (2, 0)]
 
 
@@ -35,6 +37,9 @@ def test_pre_existing_shared_machine_is_not_caused_by_the_plan(evacuation_plan: 
 
 def test_new_shared_machine_is_caused_by_the_plan(evacuation_plan: Plan) -> None:
     (site,) = evacuation_plan.sites
-    pools = [msgspec.structs.replace(pool, unchanged=(), added=(*pool.unchanged, *pool.added)) for pool in site.pools]
+    pools = [
+        msgspec.structs.replace(pool, unchanged=(), added=(*pool.unchanged, *pool.added))
+        for pool in site.pools
+    ]
     anew = msgspec.structs.replace(site, pools=tuple(pools))
     assert "nexus_kubernetes_cluster.d[0]" not in select_without_new_sharing([anew])

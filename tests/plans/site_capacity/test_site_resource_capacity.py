@@ -22,15 +22,24 @@ from nexusform.plans.site_capacity.site_resource_capacity import (
 )
 
 SUPPLIES = SiteResources(
-    networks=(NetworkAddresses("net-a", 30, 2), NetworkAddresses("net-b", 254, 0), NetworkAddresses("six", None, 0)),
+    networks=(
+        NetworkAddresses("net-a", 30, 2),
+        NetworkAddresses("net-b", 254, 0),
+        NetworkAddresses("six", None, 0),
+    ),
     storage=(ApplianceUsage("sa1", 5000, 1200), ApplianceUsage("sa2", None, None)),
     volumes=(3, 3073),
-    clusters=(ClusterNetworks("a", "net-a", 1024, (("pool1", 32),), 9), ClusterNetworks("gone", "net-a", 256, (), 4)),
+    clusters=(
+        ClusterNetworks("a", "net-a", 1024, (("pool1", 32),), 9),
+        ClusterNetworks("gone", "net-a", 256, (), 4),
+    ),
 )
 
 
 def compute_rows(
-    supplies: SiteResources = SUPPLIES, before: ClusterNodeCounts | None = None, after: ClusterNodeCounts | None = None
+    supplies: SiteResources = SUPPLIES,
+    before: ClusterNodeCounts | None = None,
+    after: ClusterNodeCounts | None = None,
 ) -> dict[tuple[SiteResourceKind, str], SiteResourceCapacity]:
     before = before or ClusterNodeCounts({"a": 9}, {"a": 2})
     found = compute_site_resource_capacity("s", "s", supplies, before, after or before)
@@ -48,12 +57,16 @@ def test_plan_needs_addresses_and_an_upgrade_needs_more() -> None:
     row = compute_rows(after=after)[SiteResourceKind.NODE_ADDRESSES, "net-a"]
     assert (row.free_before, row.free, row.surge) == (15, 0, 2)
     assert row.is_insufficient
-    assert format_shortage(row) == ("addresses for nodes of net-a: at most 0 of 30 free, but an upgrade needs 2")
+    assert format_shortage(row) == (
+        "addresses for nodes of net-a: at most 0 of 30 free, but an upgrade needs 2"
+    )
     assert format_spare_resources(row, row.free) == "0 of 30 (net-a, an upgrade needs 2)"
 
 
 def test_demand_above_the_total_is_reported() -> None:
-    row = compute_rows(after=ClusterNodeCounts({"a": 25}, {"a": 1}))[SiteResourceKind.NODE_ADDRESSES, "net-a"]
+    row = compute_rows(after=ClusterNodeCounts({"a": 25}, {"a": 1}))[
+        SiteResourceKind.NODE_ADDRESSES, "net-a"
+    ]
     assert row.free == -1
     assert format_shortage(row) == "addresses for nodes of net-a: 31 needed, at most 30 exist"
 
@@ -65,7 +78,10 @@ def test_deleted_cluster_releases_its_addresses() -> None:
 
 def test_every_node_uses_a_block_of_pod_addresses() -> None:
     found = compute_rows()
-    assert (found[SiteResourceKind.POD_BLOCKS, "a"].total, found[SiteResourceKind.POD_BLOCKS, "a"].free) == (16, 7)
+    assert (
+        found[SiteResourceKind.POD_BLOCKS, "a"].total,
+        found[SiteResourceKind.POD_BLOCKS, "a"].free,
+    ) == (16, 7)
     assert found[SiteResourceKind.POD_BLOCKS, "gone"].free == 0
 
 
@@ -87,7 +103,11 @@ def test_uncaptured_capacity_is_never_sufficient() -> None:
     found = compute_rows(SiteResources(clusters=(ClusterNetworks("a", "net-a", None, (), 9),)))
     assert {row.free for row in found.values()} == {None}
     assert not any(row.is_insufficient for row in found.values())
-    for kind in (SiteResourceKind.NODE_ADDRESSES, SiteResourceKind.POD_BLOCKS, SiteResourceKind.STORAGE):
+    for kind in (
+        SiteResourceKind.NODE_ADDRESSES,
+        SiteResourceKind.POD_BLOCKS,
+        SiteResourceKind.STORAGE,
+    ):
         first = find_scarcest_resource(found.values(), kind)
         assert first is not None
         assert format_spare_resources(first, first.free) == "not captured"
@@ -95,14 +115,18 @@ def test_uncaptured_capacity_is_never_sufficient() -> None:
 
 def test_one_unknown_network_makes_node_addresses_unknown() -> None:
     after = ClusterNodeCounts({"a": 9, "b": 3}, {"a": 1, "b": 1})
-    first = find_scarcest_resource(compute_rows(after=after).values(), SiteResourceKind.NODE_ADDRESSES)
+    first = find_scarcest_resource(
+        compute_rows(after=after).values(), SiteResourceKind.NODE_ADDRESSES
+    )
     assert first is not None
     assert (first.name, first.free) == ("of b", None)
 
 
 def test_insufficient_network_precedes_an_unknown_one() -> None:
     after = ClusterNodeCounts({"a": 25, "b": 3}, {"a": 1, "b": 1})
-    first = find_scarcest_resource(compute_rows(after=after).values(), SiteResourceKind.NODE_ADDRESSES)
+    first = find_scarcest_resource(
+        compute_rows(after=after).values(), SiteResourceKind.NODE_ADDRESSES
+    )
     assert first is not None
     assert first.name == "net-a"
 
@@ -129,7 +153,11 @@ SMALL = SiteResources(
 
 def compute_claims(**by_cluster: ClaimDemand):  # noqa: ANN201
     nodes = ClusterNodeCounts(dict.fromkeys((*by_cluster, "quiet"), 1), claims=by_cluster)
-    [row] = [row for (kind, _), row in compute_rows(SMALL, nodes).items() if kind is SiteResourceKind.CLAIMS]
+    [row] = [
+        row
+        for (kind, _), row in compute_rows(SMALL, nodes).items()
+        if kind is SiteResourceKind.CLAIMS
+    ]
     return row
 
 

@@ -19,7 +19,12 @@ SAMPLE = Report(
     is_finding=True,
     facts=("a fact",),
     sections=(
-        Section("Wide", ("line",), ("run --this",), Table((*HEADS, "c"), (Row(("n", "1" * 50, "2" * 50, "")),))),
+        Section(
+            "Wide",
+            ("line",),
+            ("run --this",),
+            Table((*HEADS, "c"), (Row(("n", "1" * 50, "2" * 50, "")),)),
+        ),
         Section("Long", table=Table(HEADS, ROWS), is_folded=True),
     ),
 )
@@ -36,7 +41,8 @@ def test_lines_fit_the_terminal_unless_a_cell_is_wider() -> None:
 
 def test_long_details_are_cut_in_text_but_not_in_markdown() -> None:
     text, markdown = render_report_text(SAMPLE), render_report_markdown(SAMPLE)
-    assert "vm20" in text  # part of the finding
+    # part of the finding.
+    assert "vm20" in text
     assert "... and 24 more; -format=markdown lists all." in text
     assert markdown.count("| vm") + markdown.count("| **vm") == 25
     assert "```sh\nrun --this\n```" in markdown
@@ -44,15 +50,23 @@ def test_long_details_are_cut_in_text_but_not_in_markdown() -> None:
 
 
 def test_sections_equal_to_hidden_ones_are_shown() -> None:
-    sections = tuple(Section("Finding", ("the same detail",), is_folded=True) for _ in range(MAX_FOLDED + 2))
+    sections = tuple(
+        Section("Finding", ("the same detail",), is_folded=True) for _ in range(MAX_FOLDED + 2)
+    )
     text = render_report_text(Report("Title", "", is_finding=False, sections=sections))
     assert text.count("the same detail") == MAX_FOLDED
     assert "2 more sections, from: Finding" in text
 
 
 def test_control_characters_never_reach_the_terminal() -> None:
-    nasty = Report("\x1b[31mred", "\x07", is_finding=False, sections=(Section("\x9b", ("\x1b]0;t\x07",)),))
-    for form in (render_report_text(nasty), render_report_markdown(nasty), render_report_page(nasty)):
+    nasty = Report(
+        "\x1b[31mred", "\x07", is_finding=False, sections=(Section("\x9b", ("\x1b]0;t\x07",)),)
+    )
+    for form in (
+        render_report_text(nasty),
+        render_report_markdown(nasty),
+        render_report_page(nasty),
+    ):
         assert not any(ord(c) < 32 and c != "\n" for c in form)
 
 
@@ -63,6 +77,8 @@ def test_page_marks_errors_with_words() -> None:
     assert page.count('<tr class="bad">') == 1
 
 
-@pytest.mark.parametrize(("numbers", "text"), [([], ""), ([4], "4"), ([1, 2, 3], "1-3"), ([1, 3, 4, 8], "1, 3-4, 8")])
+@pytest.mark.parametrize(
+    ("numbers", "text"), [([], ""), ([4], "4"), ([1, 2, 3], "1-3"), ([1, 3, 4, 8], "1, 3-4, 8")]
+)
 def test_spans_are_rendered(numbers: list[int], text: str) -> None:
     assert format_spans(numbers) == text

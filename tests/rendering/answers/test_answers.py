@@ -7,11 +7,19 @@ from collections.abc import Callable
 import pytest
 
 from nexusform.domains.whatif.questions.capacity import SkuCount, compute_site_capacity
-from nexusform.domains.whatif.questions.failure_simulation import FailureScope, simulate_machine_loss
+from nexusform.domains.whatif.questions.failure_simulation import (
+    FailureScope,
+    simulate_machine_loss,
+)
 from nexusform.domains.whatif.questions.kubernetes_upgrade import simulate_kubernetes_upgrade
-from nexusform.domains.whatif.questions.runtime_upgrade import UpgradeOptions, simulate_runtime_upgrade
+from nexusform.domains.whatif.questions.runtime_upgrade import (
+    UpgradeOptions,
+    simulate_runtime_upgrade,
+)
 from nexusform.domains.whatif.rendering.failure_report import build_failure_report
-from nexusform.domains.whatif.rendering.kubernetes_upgrade_report import build_kubernetes_upgrade_report
+from nexusform.domains.whatif.rendering.kubernetes_upgrade_report import (
+    build_kubernetes_upgrade_report,
+)
 from nexusform.domains.whatif.rendering.runtime_upgrade_report import build_runtime_upgrade_report
 from nexusform.domains.whatif.rendering.site_capacity_report import build_capacity_report
 from nexusform.rendering.page.report_page import build_report_main
@@ -19,7 +27,12 @@ from nexusform.rendering.pull_request.report_markdown import render_report_markd
 from nexusform.rendering.report.report_tree import Report
 from nexusform.rendering.text.report_text import render_report_text
 from nexusform.snapshots.snapshot import SiteSnapshot
-from tests.domains.whatif.questions.test_pods_down import ALONE, BUDGET, build_site_and_pods, render_web
+from tests.domains.whatif.questions.test_pods_down import (
+    ALONE,
+    BUDGET,
+    build_site_and_pods,
+    render_web,
+)
 from tests.worlds.small_worlds import build_document_state
 
 ORIGIN = "state serial 5"
@@ -37,8 +50,12 @@ def answers(site: SiteSnapshot) -> dict[str, Report]:
     d = next(cluster for cluster in site.clusters if cluster.name == "cluster-d")
     return {
         "capacity": build_capacity_report([compute_site_capacity(site, mix=mix)], ORIGIN),
-        "failure": build_failure_report(simulate_machine_loss(site, FailureScope.RACK, "lab/rack7", rack), ORIGIN),
-        "kubernetes-upgrade": build_kubernetes_upgrade_report(simulate_kubernetes_upgrade(site, d), ORIGIN),
+        "failure": build_failure_report(
+            simulate_machine_loss(site, FailureScope.RACK, "lab/rack7", rack), ORIGIN
+        ),
+        "kubernetes-upgrade": build_kubernetes_upgrade_report(
+            simulate_kubernetes_upgrade(site, d), ORIGIN
+        ),
     }
 
 
@@ -51,10 +68,16 @@ def test_answers_on_document_site_match_reviewed_files(
     golden(f"answers/{name}.md", render_report_markdown(outline))
 
 
-def test_runtime_upgrade_of_document_matches_reviewed_file(golden: Callable[[str, str], None]) -> None:
+def test_runtime_upgrade_of_document_matches_reviewed_file(
+    golden: Callable[[str, str], None],
+) -> None:
     text = render_web(24, "40", ALONE) + BUDGET.replace("MIN", "24")
     site, pods = build_site_and_pods(build_document_state("nearly-full"), text, "lab/cluster-a")
-    outline = build_runtime_upgrade_report([simulate_runtime_upgrade(site, UpgradeOptions(), pods)], ORIGIN)
+    outline = build_runtime_upgrade_report(
+        [simulate_runtime_upgrade(site, UpgradeOptions(), pods)], ORIGIN
+    )
     golden("answers/runtime-upgrade.txt", render_report_text(outline))
     golden("answers/runtime-upgrade.md", render_report_markdown(outline))
-    golden("answers/runtime-upgrade.html", str(build_report_main(outline)).replace("><", ">\n<") + "\n")
+    golden(
+        "answers/runtime-upgrade.html", str(build_report_main(outline)).replace("><", ">\n<") + "\n"
+    )

@@ -14,7 +14,9 @@ from nexusform.scheduling.placement_decision import PlacementCertainty
 from nexusform.scheduling.racks.rack_scheduler import RackScheduler
 from nexusform.scheduling.racks.vms import Demand, Machine, PlacementConstraints, VmName, VmSku
 
-LARGE = VmSku("NC_P46_224_v1", 46, 2, 224, 300, extra_large=True, machine_skus=("bom-1.7.3",), kind="P")
+LARGE = VmSku(
+    "NC_P46_224_v1", 46, 2, 224, 300, extra_large=True, machine_skus=("bom-1.7.3",), kind="P"
+)
 SMALL = VmSku("NC_G6_28_v1", 6, 0, 28, 300)
 WIDE = VmSku("NC_E94_448_v1", 94, 2, 448, 300, numa_cells=2)
 
@@ -46,9 +48,15 @@ def scheduler() -> RackScheduler:
 
 
 def build_explanation(sku: VmSku, zones: frozenset[str] | None, *, is_long: bool = False) -> str:
-    explanation = scheduler().explain(Demand(VmName("d", "d", "p1", 7), sku, PlacementConstraints(zones)))
+    explanation = scheduler().explain(
+        Demand(VmName("d", "d", "p1", 7), sku, PlacementConstraints(zones))
+    )
     report = build_explanation_report("d-p1-7", explanation, (), (), is_long=is_long)
-    return f"{render_report_text(report)}\n{render_report_markdown(report)}" if is_long else render_report_text(report)
+    return (
+        f"{render_report_text(report)}\n{render_report_markdown(report)}"
+        if is_long
+        else render_report_text(report)
+    )
 
 
 def test_explanations_match_reviewed_files(golden: Callable[[str, str], None]) -> None:
@@ -85,7 +93,9 @@ def test_document_is_plain_json() -> None:
         Demand(VmName("d", "d", "p1", 7), LARGE, PlacementConstraints(frozenset({"2", "1"})))
     )
     document = json.loads(
-        json.dumps(build_explanation_document("d-p1-7", explanation, PlacementCertainty(0.5, 0.1), 100))
+        json.dumps(
+            build_explanation_document("d-p1-7", explanation, PlacementCertainty(0.5, 0.1), 100)
+        )
     )
     assert document["availability_zones"] == ["1", "2"]
     assert document["to"]["rack"] == document["racks"][0]["name"]

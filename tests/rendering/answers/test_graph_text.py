@@ -3,7 +3,13 @@ from __future__ import annotations
 from nexusform.rendering.answers.graph_text import reduce_edges, render_dot, render_mermaid
 
 NODES = ["nexus_site.lab", 'nexus_rack.r["a"]', "nexus_kubernetes_cluster.c"]
-EDGES = [(NODES[1], NODES[0]), (NODES[2], NODES[1]), (NODES[2], NODES[0]), (NODES[2], NODES[0]), (NODES[0], "unknown")]
+EDGES = [
+    (NODES[1], NODES[0]),
+    (NODES[2], NODES[1]),
+    (NODES[2], NODES[0]),
+    (NODES[2], NODES[0]),
+    (NODES[0], "unknown"),
+]
 
 
 def test_dot_graph_is_rendered() -> None:

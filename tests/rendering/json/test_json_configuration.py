@@ -10,7 +10,10 @@ import pytest
 from nexusform.configuration.loader import load_configuration
 from nexusform.diagnostics.diagnostic import SourceFile
 from nexusform.language.parser import parse_expression
-from nexusform.rendering.json.json_configuration import build_configuration_document, build_expression_document
+from nexusform.rendering.json.json_configuration import (
+    build_configuration_document,
+    build_expression_document,
+)
 
 ROOT = """
 variable "zones" {
@@ -94,14 +97,22 @@ def test_resources_are_listed(document: Any) -> None:
             "provider_config_key": "simulated",
             "expressions": {
                 "name": {"constant_value": "cluster-d"},
-                "site_id": {"references": ["module.edge.site.id", "module.edge.site", "module.edge"]},
-                "control_plane": {"count": {"constant_value": 3}, "vm_sku_name": {"constant_value": "NC_G24_112_v1"}},
+                "site_id": {
+                    "references": ["module.edge.site.id", "module.edge.site", "module.edge"]
+                },
+                "control_plane": {
+                    "count": {"constant_value": 3},
+                    "vm_sku_name": {"constant_value": "NC_G24_112_v1"},
+                },
                 "agent_pool": {
                     "pool1": {
                         "count": {"constant_value": 24},
                         "vm_sku_name": {"constant_value": "NC_P46_224_v1"},
                         "availability_zones": {"references": ["var.zones"]},
-                        "taint": [{"key": {"constant_value": "a"}}, {"key": {"constant_value": "b"}}],
+                        "taint": [
+                            {"key": {"constant_value": "a"}},
+                            {"key": {"constant_value": "b"}},
+                        ],
                     }
                 },
             },

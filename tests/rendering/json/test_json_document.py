@@ -39,13 +39,20 @@ def build_document(plan: Plan, **more: Any) -> Any:
 
 def test_plan_document_matches_reviewed_file(plans: SimpleNamespace, golden: Golden) -> None:
     document = build_plan_document(
-        plans.rich_document(), None, plans.some_state(), registries=plans.registries, files=plans.files
+        plans.rich_document(),
+        None,
+        plans.some_state(),
+        registries=plans.registries,
+        files=plans.files,
     )
     golden("plan.json", encode_document(document, pretty=True).decode())
 
 
 def test_state_document_matches_reviewed_file(plans: SimpleNamespace, golden: Golden) -> None:
-    golden("state.json", encode_document(build_state_document(plans.some_state()), pretty=True).decode())
+    golden(
+        "state.json",
+        encode_document(build_state_document(plans.some_state()), pretty=True).decode(),
+    )
 
 
 @pytest.mark.parametrize(
@@ -117,7 +124,9 @@ def test_secrets_appear_only_on_request(plans: SimpleNamespace) -> None:
     change = build_document(plans.rich_document())["resource_changes"][0]["change"]
     assert change["before"]["secret"] == "(sensitive value)"
     assert change["before_sensitive"]["secret"] is True
-    shown = build_document(plans.rich_document(), show_sensitive=True)["resource_changes"][0]["change"]
+    shown = build_document(plans.rich_document(), show_sensitive=True)["resource_changes"][0][
+        "change"
+    ]
     assert shown["before"]["secret"] == "old"
     assert shown["before_sensitive"]["secret"] is True
 
@@ -131,7 +140,12 @@ def test_placements_are_listed(plans: SimpleNamespace) -> None:
         "object": "cluster-d-control-plane-0",
         "action": "place",
         "from": None,
-        "to": {"machine": "rack1-bm04", "rack": "rack1", "availability_zone": "1", "numa_cells": [0]},
+        "to": {
+            "machine": "rack1-bm04",
+            "rack": "rack1",
+            "availability_zone": "1",
+            "numa_cells": [0],
+        },
         "trigger": "new",
         "reason": "fewest VMs of the pool",
         "scores": {"pool_vms": 0},
@@ -159,8 +173,12 @@ def test_kept_rows_and_rejections_are_listed_only_with_all(plans: SimpleNamespac
 
     assert list_actions(ShownPlacements.CHANGED) == ["move", "remove", "remove", "remove"]
     assert list_actions(ShownPlacements.ALL)[-1] == "keep"
-    everything = build_document(plans.added_cluster(), placements=ShownPlacements.ALL)["placement_changes"]
-    assert everything[0]["rejected"] == [{"candidate": "rack1-bm01", "rule": "fits", "reason": "no cell left"}]
+    everything = build_document(plans.added_cluster(), placements=ShownPlacements.ALL)[
+        "placement_changes"
+    ]
+    assert everything[0]["rejected"] == [
+        {"candidate": "rack1-bm01", "rule": "fits", "reason": "no cell left"}
+    ]
 
 
 @pytest.mark.of_domains("fleet")
@@ -200,7 +218,10 @@ def test_checks_of_state_have_the_format_of_plan_checks() -> None:
 
 
 def test_checks_of_edited_state_are_unchanged() -> None:
-    kept = ({"address": {"kind": "resource", "to_display": "no address"}, "instances": []}, {"odd": 1})
+    kept = (
+        {"address": {"kind": "resource", "to_display": "no address"}, "instances": []},
+        {"odd": 1},
+    )
     assert expand_document(build_state_document(State(check_results=kept)))["checks"] == list(kept)
 
 
@@ -217,7 +238,10 @@ def test_planned_values_contain_future_objects(plans: SimpleNamespace) -> None:
 def test_empty_state_has_no_values() -> None:
     from nexusform.state.objects import EMPTY
 
-    assert expand_document(build_state_document(EMPTY)) == {"format_version": "1.0", "terraform_version": "1.11.0"}
+    assert expand_document(build_state_document(EMPTY)) == {
+        "format_version": "1.0",
+        "terraform_version": "1.11.0",
+    }
 
 
 def test_masks_mirror_the_shape() -> None:
@@ -231,8 +255,14 @@ def test_masks_mirror_the_shape() -> None:
 
 def test_types_of_sensitive_values_name_no_attributes() -> None:
     assert build_visible_type(TupleType(()), is_hidden=True) == ["tuple", []]
-    assert build_visible_type(ListType(TupleType((STRING,))), is_hidden=True) == ["list", ["tuple", ["string"]]]
-    assert build_visible_type(TupleType((ObjectType.create({"key": STRING}),)), is_hidden=True) == "dynamic"
+    assert build_visible_type(ListType(TupleType((STRING,))), is_hidden=True) == [
+        "list",
+        ["tuple", ["string"]],
+    ]
+    assert (
+        build_visible_type(TupleType((ObjectType.create({"key": STRING}),)), is_hidden=True)
+        == "dynamic"
+    )
     assert build_visible_type(ObjectType(()), is_hidden=True) == "dynamic"
 
 
@@ -251,7 +281,9 @@ def test_redaction_keeps_the_shape_except_for_sensitive_keys() -> None:
 
 def test_large_numbers_and_lone_surrogates_are_encoded() -> None:
     document = LazyObject(
-        rows=LazyArray(lambda: [2**80, "\ud800", {"deep": 2**70}]), empty=LazyArray(list), none=LazyObject()
+        rows=LazyArray(lambda: [2**80, "\ud800", {"deep": 2**70}]),
+        empty=LazyArray(list),
+        none=LazyObject(),
     )
     for pretty in (False, True):
         assert json.loads(encode_document(document, pretty=pretty)) == {

@@ -22,7 +22,9 @@ def test_every_event_has_the_common_keys(plans: SimpleNamespace) -> None:
     events = [
         json_stream.create_version_event("0.1.0", NOW),
         json_stream.create_log_event("hello", NOW),
-        json_stream.create_diagnostic_event(build_warning("old-inventory", headline="careful"), {}, NOW),
+        json_stream.create_diagnostic_event(
+            build_warning("old-inventory", headline="careful"), {}, NOW
+        ),
         *json_stream.create_plan_events(plans.rich_document(), NOW),
         json_stream.create_refresh_start_event(plans.d, "x", NOW),
     ]
@@ -53,7 +55,11 @@ def test_advice_and_notes_have_the_level_info(level: Level, kind: str, message: 
 
 def test_planned_changes_have_their_reasons(plans: SimpleNamespace) -> None:
     events = list(json_stream.create_plan_events(plans.every_action(), NOW))
-    planned = {e["change"]["resource"]["addr"]: e["change"] for e in events if e["type"] == "planned_change"}
+    planned = {
+        e["change"]["resource"]["addr"]: e["change"]
+        for e in events
+        if e["type"] == "planned_change"
+    }
     assert "nexus_rack.t" not in planned
     assert planned["nexus_rack.j"]["action"] == "replace"
     assert planned["nexus_rack.j"]["reason"] == "cannot_update"
@@ -69,7 +75,14 @@ def test_planned_changes_have_their_reasons(plans: SimpleNamespace) -> None:
 
 def test_change_summary_has_the_counts_of_the_plan_line(plans: SimpleNamespace) -> None:
     event = json_stream.create_plan_summary_event(plans.every_action(), NOW)
-    assert event["changes"] == {"add": 5, "change": 2, "import": 2, "remove": 13, "forget": 1, "operation": "plan"}
+    assert event["changes"] == {
+        "add": 5,
+        "change": 2,
+        "import": 2,
+        "remove": 13,
+        "forget": 1,
+        "operation": "plan",
+    }
 
 
 def test_module_instance_has_resource_keys(plans: SimpleNamespace) -> None:
@@ -95,13 +108,23 @@ def test_apply_events_are_written() -> None:
     ended = json_stream.create_apply_end_event(done, NOW)
     assert (ended["hook"]["elapsed_seconds"], "error" in ended["hook"]) == (3, False)
     assert ended["@message"] == "nexus_rack.a: Destruction complete after 3s"
-    assert (ended["type"], ended["@level"], ended["hook"]["action"]) == ("apply_complete", "info", "delete")
+    assert (ended["type"], ended["@level"], ended["hook"]["action"]) == (
+        "apply_complete",
+        "info",
+        "delete",
+    )
     failed = StepEvent("nexus_rack.a", StepKind.CREATE, "lab/a", 3.0, StepOutcome.FAILED, "no room")
     assert json_stream.create_apply_end_event(failed, NOW)["type"] == "apply_errored"
     assert json_stream.create_apply_end_event(failed, NOW)["hook"]["error"] == "no room"
     outcomes = (StepOutcome.FAILED, StepOutcome.WAITING, StepOutcome.SKIPPED)
-    ends = [StepEvent("nexus_rack.a", StepKind.CREATE, "lab/a", 3.0, outcome) for outcome in outcomes]
-    assert [json_stream.create_apply_end_event(end, NOW)["@level"] for end in ends] == ["error", "warn", "error"]
+    ends = [
+        StepEvent("nexus_rack.a", StepKind.CREATE, "lab/a", 3.0, outcome) for outcome in outcomes
+    ]
+    assert [json_stream.create_apply_end_event(end, NOW)["@level"] for end in ends] == [
+        "error",
+        "warn",
+        "error",
+    ]
 
 
 def test_outputs_hide_sensitive_values() -> None:
@@ -124,14 +147,20 @@ def test_apply_and_destroy_have_summaries() -> None:
 def test_placements_equal_those_of_documents(plans: SimpleNamespace) -> None:
     plan = plans.added_cluster()
     changed = [row for row in plan.placements if row.trigger]
-    events = [e for e in json_stream.create_plan_events(plan, NOW) if e["type"] == "planned_placement"]
+    events = [
+        e for e in json_stream.create_plan_events(plan, NOW) if e["type"] == "planned_placement"
+    ]
     assert [e["placement"]["object"] for e in events] == [row.object for row in changed]
     assert events[0]["@message"] == f"{changed[0].object}: Plan to place (new)"
     assert not [
-        e for e in json_stream.create_plan_events(plan, NOW, ShownPlacements.NONE) if e["type"] == "planned_placement"
+        e
+        for e in json_stream.create_plan_events(plan, NOW, ShownPlacements.NONE)
+        if e["type"] == "planned_placement"
     ]
     listed = [
-        e for e in json_stream.create_plan_events(plan, NOW, ShownPlacements.ALL) if e["type"] == "planned_placement"
+        e
+        for e in json_stream.create_plan_events(plan, NOW, ShownPlacements.ALL)
+        if e["type"] == "planned_placement"
     ]
     assert len(listed) == len(plan.placements)
 
@@ -139,4 +168,7 @@ def test_placements_equal_those_of_documents(plans: SimpleNamespace) -> None:
 def test_forgotten_objects_of_an_apply_are_counted() -> None:
     done = json_stream.create_apply_summary_event(0, 0, 0, NOW, forgotten=3)
     assert done["changes"]["forget"] == 3
-    assert done["@message"] == "Apply complete! Resources: 0 added, 0 changed, 0 destroyed, 3 forgotten."
+    assert (
+        done["@message"]
+        == "Apply complete! Resources: 0 added, 0 changed, 0 destroyed, 3 forgotten."
+    )

@@ -28,14 +28,26 @@ def _build_location_document(place: ObjectLocation | None) -> dict[str, Any] | N
     return {"machine": "m1", "band": place.band, "ports": list(place.ports)}
 
 
-def test_other_location_kinds_have_additional_columns(plans: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_location_kinds_have_additional_columns(
+    plans: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made = plans.added_cluster()
     rows = made.placements
     sliced = replace(rows[0], kind="slice", source=None, target=_Slice("=low", (7, 9)))
     monkeypatch.setattr(placements_csv, "build_location_document", _build_location_document)
-    table = list(csv.DictReader(render_csv(replace(made, placements=(sliced,)), ShownPlacements.CHANGED).splitlines()))
-    assert [name for name in table[0] if name.startswith("to_")] == [f"to_{name}" for name in (*USUAL, "band", "ports")]
-    assert (table[0]["to_machine"], table[0]["to_band"], table[0]["to_ports"]) == ("m1", "'=low", "7 9")
+    table = list(
+        csv.DictReader(
+            render_csv(replace(made, placements=(sliced,)), ShownPlacements.CHANGED).splitlines()
+        )
+    )
+    assert [name for name in table[0] if name.startswith("to_")] == [
+        f"to_{name}" for name in (*USUAL, "band", "ports")
+    ]
+    assert (table[0]["to_machine"], table[0]["to_band"], table[0]["to_ports"]) == (
+        "m1",
+        "'=low",
+        "7 9",
+    )
     assert table[0]["from_band"] == ""
 
 

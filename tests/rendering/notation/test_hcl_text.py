@@ -9,7 +9,12 @@ from nexusform.diagnostics.diagnostic import SourceFile
 from nexusform.json_data.plain_data import convert_to_plain
 from nexusform.language.evaluator import evaluate_expression
 from nexusform.language.parser import parse_expression
-from nexusform.rendering.notation.hcl_text import format_attribute_name, format_scalar, quote_string, render_hcl_value
+from nexusform.rendering.notation.hcl_text import (
+    format_attribute_name,
+    format_scalar,
+    quote_string,
+    render_hcl_value,
+)
 from nexusform.values.typed_value import UNKNOWN
 
 
@@ -32,7 +37,12 @@ def test_scalars_are_rendered(plain: object, text: str) -> None:
 
 
 def test_names_are_quoted_only_if_needed() -> None:
-    assert [format_attribute_name(n) for n in ("a-b", "a b", "1a", "größe")] == ["a-b", '"a b"', '"1a"', "größe"]
+    assert [format_attribute_name(n) for n in ("a-b", "a b", "1a", "größe")] == [
+        "a-b",
+        '"a b"',
+        '"1a"',
+        "größe",
+    ]
 
 
 def test_heredoc_marker_never_ends_the_text_early() -> None:
@@ -40,8 +50,14 @@ def test_heredoc_marker_never_ends_the_text_early() -> None:
 
 
 plain_values = st.recursive(
-    st.none() | st.booleans() | st.integers(-(10**9), 10**9) | st.text(st.characters(codec="ascii"), max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("ab-$%{ ", max_size=4), inner, max_size=3),
+    st.none()
+    | st.booleans()
+    | st.integers(-(10**9), 10**9)
+    | st.text(st.characters(codec="ascii"), max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.text("ab-$%{ ", max_size=4), inner, max_size=3)
+    ),
     max_leaves=8,
 )
 

@@ -61,10 +61,13 @@ def test_data_round_trips_and_cannot_end_its_script(document: object) -> None:
 
 def test_elements_are_rendered() -> None:
     assert build_element("br") == "<br>"
-    assert build_element("p", "a < b", build_element("b", "c"), class_="x", hidden=None, title='"') == (
-        '<p class="x" title="&quot;">a &lt; b<b>c</b></p>'
+    assert build_element(
+        "p", "a < b", build_element("b", "c"), class_="x", hidden=None, title='"'
+    ) == ('<p class="x" title="&quot;">a &lt; b<b>c</b></p>')
+    assert (
+        build_element("input", checked=True, disabled=False, aria_label="x")
+        == '<input checked aria-label="x">'
     )
-    assert build_element("input", checked=True, disabled=False, aria_label="x") == '<input checked aria-label="x">'
     assert build_svg_element("rect", x=1.0, y=2.5) == '<rect x="1" y="2.5"/>'
     assert join_markup(["a", None, [Markup("<i>")]], "b") == "a<i>b"
     assert unescape(escape_markup("<&\"'>")) == "<&\"'>"

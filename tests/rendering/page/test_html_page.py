@@ -58,7 +58,9 @@ def render_and_parse(plan: Plan, sources: Any = None) -> tuple[str, OutlineParse
     outline.feed(text)
     outline.close()
     assert not outline.open
-    found = re.search(r'<script type="application/json" id="plan-data">(.*?)</script>', text, re.DOTALL)
+    found = re.search(
+        r'<script type="application/json" id="plan-data">(.*?)</script>', text, re.DOTALL
+    )
     assert found is not None
     return text, outline, json.loads(found.group(1))
 
@@ -68,11 +70,17 @@ def test_page_is_one_file_without_external_references(examples: Mapping[str, Rea
         text, outline, _ = render_and_parse(real.saved.plan, real.sources)
         assert text.startswith("<!DOCTYPE html>\n<html")
         assert len(outline.ids) == len(set(outline.ids))
-        assert not [a for a in outline.attributes if a[1] in ("src", "srcset", "action", "onclick", "onload")]
+        assert not [
+            a
+            for a in outline.attributes
+            if a[1] in ("src", "srcset", "action", "onclick", "onload")
+        ]
         assert all(value.startswith("#") for _, name, value in outline.attributes if name == "href")
         assert "url(" not in text
         assert "@import" not in text
-        assert "default-src 'none'" in "".join(v for _, n, v in outline.attributes if n == "content")
+        assert "default-src 'none'" in "".join(
+            v for _, n, v in outline.attributes if n == "content"
+        )
 
 
 def test_page_has_its_text_without_scripts(examples: Mapping[str, RealPlan]) -> None:
@@ -103,7 +111,12 @@ def test_page_data_equals_the_plan(examples: Mapping[str, RealPlan]) -> None:
     for name, row in rows.items():
         vm = vms[name]
         assert row.target is not None
-        assert vm["after"] == [row.target.rack, row.target.machine, row.target.availability_zone, *row.target.cells]
+        assert vm["after"] == [
+            row.target.rack,
+            row.target.machine,
+            row.target.availability_zone,
+            *row.target.cells,
+        ]
         assert vm["mark"] == 1
         assert vm["more"]["trigger"] == "new"
         assert len(vm["more"]["certainty"]) == 2
@@ -114,21 +127,28 @@ def test_page_data_equals_the_plan(examples: Mapping[str, RealPlan]) -> None:
 @pytest.mark.of_domains("azure")
 def test_same_plan_gives_the_same_page(examples: Mapping[str, RealPlan]) -> None:
     real = examples["inventory"]
-    assert render_and_parse(real.saved.plan, real.sources)[0] == render_and_parse(real.saved.plan, real.sources)[0]
+    assert (
+        render_and_parse(real.saved.plan, real.sources)[0]
+        == render_and_parse(real.saved.plan, real.sources)[0]
+    )
 
 
 def test_user_text_never_becomes_markup(examples: Mapping[str, RealPlan]) -> None:
     nasty = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
     plan = examples["repaired"].saved.plan
     changes = tuple(
-        replace(c, before={**(c.before or {}), "name": nasty}, after={**(c.after or {}), "name": nasty})
+        replace(
+            c, before={**(c.before or {}), "name": nasty}, after={**(c.after or {}), "name": nasty}
+        )
         for c in plan.changes
         if c.address.type == "nexus_kubernetes_cluster"
     )
     kept = tuple(c for c in plan.changes if c.address.type != "nexus_kubernetes_cluster")
     finding = build_error("invalid-reference", nasty, address=nasty, headline=nasty)
     rows = tuple(replace(row, object=nasty, trigger=nasty, reason=nasty) for row in plan.placements)
-    other = replace(plan, changes=(*kept, *changes), diagnostics=(finding,), placements=rows, workspace=nasty)
+    other = replace(
+        plan, changes=(*kept, *changes), diagnostics=(finding,), placements=rows, workspace=nasty
+    )
     violation = SeparationViolation(nasty, nasty, nasty, (nasty,), nasty, nasty, nasty)
     verdicts = (separation_verdict(nasty, nasty, nasty, violation),)
     text, _, data = render_and_parse(replace(other, separation_verdicts=verdicts))
@@ -141,7 +161,9 @@ def test_user_text_never_becomes_markup(examples: Mapping[str, RealPlan]) -> Non
 def test_secrets_are_hidden_as_in_json(plans: SimpleNamespace) -> None:
     plan = plans.every_shape()
     hidden = replace(
-        plan, changes=plan.changes[:1], variables={"password": VariableValue("hunter2", STRING, sensitive=True)}
+        plan,
+        changes=plan.changes[:1],
+        variables={"password": VariableValue("hunter2", STRING, sensitive=True)},
     )
     text = render_html(hidden, {}, plans.registries)
     assert "(sensitive value)" in text
@@ -149,13 +171,20 @@ def test_secrets_are_hidden_as_in_json(plans: SimpleNamespace) -> None:
         assert secret not in text
 
 
-def test_failed_plan_shows_its_error_and_the_current_placement(examples: Mapping[str, RealPlan]) -> None:
+def test_failed_plan_shows_its_error_and_the_current_placement(
+    examples: Mapping[str, RealPlan],
+) -> None:
     real = examples["nexus-document"]
     broken = replace(
         real.saved.plan,
         errored=True,
         diagnostics=(
-            build_error("insufficient-capacity", "No room.", headline="5 do not fit", brief="a/p does not fit"),
+            build_error(
+                "insufficient-capacity",
+                "No room.",
+                headline="5 do not fit",
+                brief="a/p does not fit",
+            ),
         ),
     )
     _, outline, data = render_and_parse(broken)
@@ -167,14 +196,20 @@ def test_failed_plan_shows_its_error_and_the_current_placement(examples: Mapping
     assert (data["changes"], data["rows"]) == ([], [])
     (site,) = data["sites"]
     marks, places = data["fields"]["vm"].index("mark"), data["fields"]["vm"].index("before")
-    assert len(site["vms"]) == sum(len(list(pool.before)) for pool in real.saved.plan.sites[0].pools) > 0
+    assert (
+        len(site["vms"])
+        == sum(len(list(pool.before)) for pool in real.saved.plan.sites[0].pools)
+        > 0
+    )
     assert all(vm[marks] == 0 and vm[places] == vm[places + 1] for vm in site["vms"])
 
 
 @pytest.mark.of_domains("fleet")
 def test_fleet_and_separation_are_shown_only_if_present(plans: SimpleNamespace) -> None:
     plan = plans.fleet_and_pods()
-    refused = replace(plan.placements[0], rejections=(Rejection("south", "taint_toleration", "it is tainted"),))
+    refused = replace(
+        plan.placements[0], rejections=(Rejection("south", "taint_toleration", "it is tainted"),)
+    )
     shown = replace(
         plan,
         placements=(refused, *plan.placements[1:]),
@@ -208,7 +243,12 @@ def test_member_without_placements_has_a_column(plans: SimpleNamespace) -> None:
 @pytest.mark.of_domains("fleet")
 def test_placement_status_explains_unpicked_clusters(plans: SimpleNamespace) -> None:
     plan = plans.fleet_and_pods()
-    unpicked = {"type": "Scheduled", "status": "False", "reason": "Failed", "message": "south is tainted"}
+    unpicked = {
+        "type": "Scheduled",
+        "status": "False",
+        "reason": "Failed",
+        "message": "south is tainted",
+    }
     after = {"placement_statuses": [{"cluster_name": "south", "conditions": [unpicked]}]}
     address = plan.placements[0].address
     told = plans.change(address, Action.UPDATE, after, after)
@@ -224,7 +264,8 @@ def test_matrix_explains_unpicked_clusters(examples: Mapping[str, RealPlan]) -> 
     real = examples["fleet"]
     text, outline, _ = render_and_parse(real.saved.plan, real.sources)
     why = [value for tag, name, value in outline.attributes if tag == "td" and name == "data-tip"]
-    assert len(why) == 3 * 6  # placements and members
+    # placements and members.
+    assert len(why) == 3 * 6
     assert sum("does not score high enough" in reason for reason in why) >= 2
     assert "plan with <code>-placements=all" not in text
 
@@ -232,7 +273,10 @@ def test_matrix_explains_unpicked_clusters(examples: Mapping[str, RealPlan]) -> 
 @pytest.mark.of_domains("fleet")
 def test_large_fleet_is_listed(plans: SimpleNamespace) -> None:
     row = plans.fleet_and_pods().placements[0]
-    rows = tuple(replace(row, object=f"c{n}", target=replace(row.target, cluster=f"c{n}")) for n in range(3000))
+    rows = tuple(
+        replace(row, object=f"c{n}", target=replace(row.target, cluster=f"c{n}"))
+        for n in range(3000)
+    )
     _, outline, _ = render_and_parse(replace(plans.fleet_and_pods(), placements=rows))
     words = "".join(outline.words)
     assert "The first 2,000 of 3,000 are listed." in words
@@ -263,7 +307,9 @@ def test_pods_without_a_node_are_shown_as_pending(plans: SimpleNamespace) -> Non
 def test_decision_block_is_coloured_by_impact(plans: SimpleNamespace) -> None:
     text, _, _ = render_and_parse(plans.changed_placements())
     block = re.findall(r'<dl class="decision (\w+)"><dt>Impact</dt><dd>(.*?)</dd>', text)
-    assert block == [("caution", "1 VM to move (re-created), 3 VMs to remove, at most 1 down at a time")]
+    assert block == [
+        ("caution", "1 VM to move (re-created), 3 VMs to remove, at most 1 down at a time")
+    ]
 
 
 def test_page_links_directory_and_commit_if_known(plans: SimpleNamespace) -> None:

@@ -32,7 +32,20 @@ def build_document(count: int) -> dict[str, Any]:
         text = drawn.format(at) if at % 3 else ""
         changes.append([f"t.p[{at}]", "", "t", "+", "will be created", text, "main.nf.hcl", 7])
         more = {"scores": {"affinity": 1}}
-        rows.append(["binding", "east", f"t.p[{at}]", "east", "place", "", "east (Bound)", "new", more, ["east"]])
+        rows.append(
+            [
+                "binding",
+                "east",
+                f"t.p[{at}]",
+                "east",
+                "place",
+                "",
+                "east (Bound)",
+                "new",
+                more,
+                ["east"],
+            ]
+        )
     return {"fields": {"x": ["y"]}, "changes": changes, "rows": rows, "samples": 0}
 
 

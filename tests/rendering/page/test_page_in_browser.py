@@ -42,12 +42,16 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="module")
-def pages(examples: Mapping[str, RealPlan], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def pages(
+    examples: Mapping[str, RealPlan], tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Path]:
     where = tmp_path_factory.mktemp("pages")
     found = {}
     for name, real in examples.items():
         found[name] = where / f"{name}.html"
-        found[name].write_text(render_html(real.saved.plan, real.sources, REGISTRIES), encoding="utf-8")
+        found[name].write_text(
+            render_html(real.saved.plan, real.sources, REGISTRIES), encoding="utf-8"
+        )
     return found
 
 
@@ -84,15 +88,25 @@ WORDS = """const name = document.querySelector(".matrix .name");
 
 @pytest.mark.of_domains("fleet")
 @pytest.mark.parametrize("width", WIDTHS)
-def test_names_of_a_wide_fleet_break_only_between_words(browser: Browser, width: int, tmp_path: Path) -> None:
-    from nexusform.domains.fleet.rendering.fleet_parts import FleetMatrix, MatrixCell, render_placement_grid
+def test_names_of_a_wide_fleet_break_only_between_words(
+    browser: Browser, width: int, tmp_path: Path
+) -> None:
+    from nexusform.domains.fleet.rendering.fleet_parts import (
+        FleetMatrix,
+        MatrixCell,
+        render_placement_grid,
+    )
 
     keys = ("northernregioncustomer0011720", "southern9851020", "a")
     names = tuple(f'fleet_cluster_resource_placement.p["{key}"]' for key in keys)
     clusters = tuple(f"member-{number}" for number in range(30))
-    squares = {(name, cluster): MatrixCell(None, "", "no label") for name in names for cluster in clusters}
+    squares = {
+        (name, cluster): MatrixCell(None, "", "no label") for name in names for cluster in clusters
+    }
     page = render_html(Plan(), {}, REGISTRIES)
-    drawn = str(build_element("main", render_placement_grid(FleetMatrix(names, clusters, squares), "")))
+    drawn = str(
+        build_element("main", render_placement_grid(FleetMatrix(names, clusters, squares), ""))
+    )
     (tmp_path / "page.html").write_text(page.partition("<main")[0] + drawn, encoding="utf-8")
     browser.open(tmp_path / "page.html", width)
     assert browser.count(".matrix td") == 30
@@ -103,33 +117,50 @@ def test_names_of_a_wide_fleet_break_only_between_words(browser: Browser, width:
 def test_phone_lists_clusters_below_their_placement_changed_first(
     browser: Browser, examples: Mapping[str, RealPlan], tmp_path: Path
 ) -> None:
-    from nexusform.domains.fleet.rendering.fleet_parts import FleetMatrix, MatrixCell, render_placement_grid
+    from nexusform.domains.fleet.rendering.fleet_parts import (
+        FleetMatrix,
+        MatrixCell,
+        render_placement_grid,
+    )
 
     rows = [row for row in examples["fleet"].saved.plan.placements if row.kind == "binding"][:2]
-    new, kept = replace(rows[0], object="new"), replace(rows[1], object="kept", action=PlacementAction.KEEP)
+    new, kept = (
+        replace(rows[0], object="new"),
+        replace(rows[1], object="kept", action=PlacementAction.KEEP),
+    )
     clusters = ("kept", "not", "new")
     squares = {("p", "new"): MatrixCell(new), ("p", "kept"): MatrixCell(kept)}
     page = render_html(Plan(), {}, REGISTRIES)
-    drawn = str(build_element("main", render_placement_grid(FleetMatrix(("p",), clusters, squares), "")))
+    drawn = str(
+        build_element("main", render_placement_grid(FleetMatrix(("p",), clusters, squares), ""))
+    )
     (tmp_path / "page.html").write_text(page.partition("<main")[0] + drawn, encoding="utf-8")
     browser.open(tmp_path / "page.html", 390)
     cells = "[...document.querySelectorAll('.matrix tbody th, .matrix tbody td')]"
     place = "each.getBoundingClientRect().top * 1000 + each.getBoundingClientRect().left"
     words = "each.dataset.head || each.innerText.trim()"
-    ordered = f"{cells}.map((each) => [{place}, {words}]).sort((a, b) => a[0] - b[0]).map((each) => each[1])"
+    ordered = (
+        f"{cells}.map((each) => [{place}, {words}]).sort((a, b) => a[0] - b[0]).map((each) => "
+        "each[1])"
+    )
     assert browser.run(f"return {ordered}") == ["p", "new", "kept", "not"]
 
 
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize(
-    "name", of_examples("quickstart", "inventory", "nexus-document", "repaired", "fleet", "end-to-end", "separation")
+    "name",
+    of_examples(
+        "quickstart", "inventory", "nexus-document", "repaired", "fleet", "end-to-end", "separation"
+    ),
 )
 def test_no_console_errors_and_no_horizontal_scrolling(
     name: str, width: int, browser: Browser, pages: dict[str, Path]
 ) -> None:
     open_page(browser, pages[name], width)
     assert browser.console() == []
-    assert browser.run("return document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    assert browser.run(
+        "return document.documentElement.scrollWidth <= document.documentElement.clientWidth"
+    )
     if width == min(WIDTHS):
         assert list_clipped_elements(browser) == []
     shots = os.environ.get("NEXUSFORM_SCREENSHOTS")
@@ -211,7 +242,9 @@ def test_arrows_lead_from_old_to_new_places(browser: Browser, pages: dict[str, P
     browser.wait_for("document.querySelectorAll('.arrows .arrow').length === 3")
     assert browser.count("button.vm.ghost") == 3
     assert browser.count("button.vm.moved:not(.ghost)") == 3
-    assert browser.text(".moves").startswith("~cluster-a-pool1-5 rack3-bm12 \N{RIGHTWARDS ARROW} rack3-bm13")
+    assert browser.text(".moves").startswith(
+        "~cluster-a-pool1-5 rack3-bm12 \N{RIGHTWARDS ARROW} rack3-bm13"
+    )
     choose_view(browser, "sides")
     browser.wait_for("document.querySelectorAll('.arrows .arrow').length === 3")
     assert browser.count("button.vm.ghost") == 0
@@ -240,7 +273,9 @@ def test_removed_machines_are_shown_at_the_start_of_moves(browser: Browser, tmp_
     assert browser.run("return !document.querySelector('.machine.gone').offsetWidth")
 
 
-def test_failed_plan_shows_current_placement_and_the_misfit(browser: Browser, tmp_path: Path) -> None:
+def test_failed_plan_shows_current_placement_and_the_misfit(
+    browser: Browser, tmp_path: Path
+) -> None:
     main = tmp_path / "main.nf.hcl"
     main.write_text(SMALL.replace("WORKERS", "9").replace("MORE", ""))
     nexusform(tmp_path, "apply", "-auto-approve", "-samples=0")
@@ -259,9 +294,13 @@ def test_failed_plan_shows_current_placement_and_the_misfit(browser: Browser, tm
 
 
 @pytest.mark.of_domains("whatif")
-def test_failure_is_animated_on_the_map(browser: Browser, examples: Mapping[str, RealPlan], tmp_path: Path) -> None:
+def test_failure_is_animated_on_the_map(
+    browser: Browser, examples: Mapping[str, RealPlan], tmp_path: Path
+) -> None:
     page = tmp_path / "failure.html"
-    nexusform(examples["repaired"].file.parent, "simulate", "failure", "-rack=r1", f"-report=html:{page}")
+    nexusform(
+        examples["repaired"].file.parent, "simulate", "failure", "-rack=r1", f"-report=html:{page}"
+    )
     open_page(browser, page)
     assert browser.text("#step-title") == "Before the failure"
     assert browser.count(".machine.down") == 0
@@ -291,10 +330,14 @@ def test_answers_look_like_plans_and_fit_a_phone(
 ) -> None:
     page = tmp_path / "answer.html"
     code = 2 if question == "advise" else 0
-    nexusform(examples["evacuated"].file.parent, *question.split(), f"-report=html:{page}", code=code)
+    nexusform(
+        examples["evacuated"].file.parent, *question.split(), f"-report=html:{page}", code=code
+    )
     for width in WIDTHS:
         open_page(browser, page, width)
-        assert browser.run("return document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+        assert browser.run(
+            "return document.documentElement.scrollWidth <= document.documentElement.clientWidth"
+        )
         assert browser.count(".bar #find") == 1
     assert list_clipped_elements(browser) == []
     assert AXE is None or browser.violations() == []
@@ -302,7 +345,9 @@ def test_answers_look_like_plans_and_fit_a_phone(
 
 
 @pytest.mark.of_domains("whatif")
-def test_capacity_is_shown_on_the_map(browser: Browser, examples: Mapping[str, RealPlan], tmp_path: Path) -> None:
+def test_capacity_is_shown_on_the_map(
+    browser: Browser, examples: Mapping[str, RealPlan], tmp_path: Path
+) -> None:
     page = tmp_path / "capacity.html"
     nexusform(examples["evacuated"].file.parent, "simulate", "capacity", f"-report=html:{page}")
     open_page(browser, page)
@@ -316,7 +361,9 @@ def test_runtime_upgrade_is_animated_wave_by_wave(
     browser: Browser, examples: Mapping[str, RealPlan], tmp_path: Path
 ) -> None:
     page = tmp_path / "upgrade.html"
-    nexusform(examples["repaired"].file.parent, "simulate", "runtime-upgrade", f"-report=html:{page}")
+    nexusform(
+        examples["repaired"].file.parent, "simulate", "runtime-upgrade", f"-report=html:{page}"
+    )
     open_page(browser, page, 390)
     for number in (1, 2, 3):
         browser.click("button[name=on]")
@@ -327,7 +374,9 @@ def test_runtime_upgrade_is_animated_wave_by_wave(
         assert {name.split("-")[0] for name in browser.run(downs)} == {f"r{number}"}
     browser.click("button[name=on]")
     assert browser.count(".machine.down") == 0
-    assert browser.run("return document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    assert browser.run(
+        "return document.documentElement.scrollWidth <= document.documentElement.clientWidth"
+    )
     assert browser.console() == []
 
 
@@ -345,7 +394,10 @@ def test_kubernetes_upgrade_is_animated_batch_by_batch(
     before = browser.run(stands)
     assert len(before) == 12
     browser.click("button[name=on]")
-    assert browser.text("#step-title") == "control-plane, batch 1 of 3: web-control-plane-0, 3 of 3 nodes up"
+    assert (
+        browser.text("#step-title")
+        == "control-plane, batch 1 of 3: web-control-plane-0, 3 of 3 nodes up"
+    )
     assert browser.count("button.vm.moved:not(.ghost)") == browser.count("button.vm.ghost") == 1
     assert browser.count(".arrows .arrow") == 1
     assert "is replaced by a new VM elsewhere" in browser.text(".legend")
@@ -379,14 +431,18 @@ def test_upgrade_without_capacity_shows_its_failed_batch(browser: Browser, tmp_p
 
 @pytest.mark.of_domains("fleet", "whatif")
 @pytest.mark.parametrize("width", WIDTHS)
-def test_fleet_switches_between_before_and_after(width: int, browser: Browser, tmp_path: Path) -> None:
+def test_fleet_switches_between_before_and_after(
+    width: int, browser: Browser, tmp_path: Path
+) -> None:
     where = copy_example("fleet", tmp_path)
     nexusform(where, "apply", "-auto-approve")
     page = tmp_path / "fleet.html"
     nexusform(where, "simulate", "fleet", "-leave=jumpingcat", f"-report=html:{page}")
     open_page(browser, page, width)
     assert browser.console() == []
-    assert browser.run("return document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    assert browser.run(
+        "return document.documentElement.scrollWidth <= document.documentElement.clientWidth"
+    )
     assert browser.count("table.matrix") == 2
     assert browser.count("td.place") == browser.count("td.remove") == 1
     assert "Fleet" in browser.text("#sections")
@@ -394,12 +450,16 @@ def test_fleet_switches_between_before_and_after(width: int, browser: Browser, t
 
 def test_small_adjacent_vms_are_legible(browser: Browser, tmp_path: Path) -> None:
     """On a machine full of small VMs every box has space for the key of its cluster."""
-    main = SMALL.replace("WORKERS", "390").replace("MORE", "").replace("NC_P46_224_v1", "NC_G6_28_v1")
+    main = (
+        SMALL.replace("WORKERS", "390").replace("MORE", "").replace("NC_P46_224_v1", "NC_G6_28_v1")
+    )
     (tmp_path / "main.nf.hcl").write_text(main.replace("count         = 3", "count         = 9"))
     page = tmp_path / "small.html"
     nexusform(tmp_path, "plan", "-samples=0", f"-report=html:{page}")
     open_page(browser, page)
-    widths = browser.run("return [...document.querySelectorAll('button.vm')].map((each) => each.offsetWidth)")
+    widths = browser.run(
+        "return [...document.querySelectorAll('button.vm')].map((each) => each.offsetWidth)"
+    )
     assert min(widths) >= 18
 
 
@@ -410,7 +470,12 @@ def test_most_common_change_has_no_mark(browser: Browser, pages: dict[str, Path]
     assert browser.count("button.vm.sure-1") == 0
     assert browser.count("button.vm.sure-2") + browser.count("button.vm.sure-3") == 215 - 168
     # No VM box is transparent.
-    assert browser.run("return [...document.querySelectorAll('.vm')].every(v => getComputedStyle(v).opacity === '1')")
+    assert browser.run(
+        (
+            "return [...document.querySelectorAll('.vm')].every(v => getComputedStyle(v).opacity "
+            "=== '1')"
+        )
+    )
 
 
 def test_link_opens_a_vm(browser: Browser, pages: dict[str, Path]) -> None:
@@ -460,7 +525,9 @@ def test_pods_are_linked_from_the_map(browser: Browser, pages: dict[str, Path]) 
 
 
 @pytest.mark.of_domains("fleet")
-def test_phone_lists_picked_clusters_of_a_fleet_first(browser: Browser, pages: dict[str, Path]) -> None:
+def test_phone_lists_picked_clusters_of_a_fleet_first(
+    browser: Browser, pages: dict[str, Path]
+) -> None:
     open_page(browser, pages["fleet"], 390)
     tops = """const top = (cell) => cell.getBoundingClientRect().top;
       const tops = (row, kind) => [...row.querySelectorAll(kind)].map(top);
@@ -470,7 +537,9 @@ def test_phone_lists_picked_clusters_of_a_fleet_first(browser: Browser, pages: d
         assert max(picked) <= min(others)
     named = "return getComputedStyle(document.querySelector('.matrix td'), '::before').content"
     assert browser.run(named) == '"bravelion"'
-    ends = "[...document.querySelectorAll('.matrix td')].map(td => td.getBoundingClientRect().right)"
+    ends = (
+        "[...document.querySelectorAll('.matrix td')].map(td => td.getBoundingClientRect().right)"
+    )
     assert browser.run(f"return Math.max(...{ends})") <= 390
 
 
@@ -493,7 +562,9 @@ def test_printed_page_shows_everything(browser: Browser, pages: dict[str, Path])
     browser.run("dispatchEvent(new Event('afterprint'))")
 
 
-def test_printed_page_has_the_diffs_of_changed_objects(browser: Browser, pages: dict[str, Path]) -> None:
+def test_printed_page_has_the_diffs_of_changed_objects(
+    browser: Browser, pages: dict[str, Path]
+) -> None:
     open_page(browser, pages["evacuated"])
     browser.run("dispatchEvent(new Event('beforeprint'))")
     assert browser.count("#change-tree pre") == 4
@@ -516,7 +587,9 @@ def test_printed_page_counts_omitted_new_objects(browser: Browser, pages: dict[s
         ("evacuated", 5),
     ],
 )
-def test_page_prints_on_few_sheets(name: str, most: int, browser: Browser, pages: dict[str, Path]) -> None:
+def test_page_prints_on_few_sheets(
+    name: str, most: int, browser: Browser, pages: dict[str, Path]
+) -> None:
     open_page(browser, pages[name])
     assert 1 <= browser.sheets() <= most
 
@@ -532,7 +605,9 @@ def test_search_finds_vms_and_changes(browser: Browser, pages: dict[str, Path]) 
     open_page(browser, pages["nexus-document"])
     browser.type("#vm-search", "rack7-bm0")
     browser.wait_for("document.querySelector('#vm-status').innerText !== '53 VMs.'")
-    rows = browser.run("return [...document.querySelectorAll('#vm-list tbody tr')].map(r => r.innerText)")
+    rows = browser.run(
+        "return [...document.querySelectorAll('#vm-list tbody tr')].map(r => r.innerText)"
+    )
     assert rows
     assert all("rack7-bm0" in row for row in rows)
     browser.click("#changes summary")
@@ -553,9 +628,13 @@ def test_search_finds_vms_and_changes(browser: Browser, pages: dict[str, Path]) 
 def test_manifest_dash_is_no_diff_sign(browser: Browser, pages: dict[str, Path]) -> None:
     open_page(browser, pages["end-to-end"])
     browser.click("#changes summary")
-    browser.run("document.querySelectorAll('#change-tree details').forEach(d => { d.open = true; })")
+    browser.run(
+        "document.querySelectorAll('#change-tree details').forEach(d => { d.open = true; })"
+    )
     browser.wait_for("document.querySelector('#change-tree pre')")
-    assert "- name: shop" in browser.run("return document.getElementById('change-tree').textContent")
+    assert "- name: shop" in browser.run(
+        "return document.getElementById('change-tree').textContent"
+    )
     assert browser.count("#change-tree pre .removed") == 0
     assert browser.count("#change-tree pre .added") > 20
 
@@ -580,7 +659,10 @@ def test_large_plan_renders_only_visible_parts(browser: Browser, tmp_path: Path)
     page = tmp_path / "many.html"
     page.write_text(render_html(real.saved.plan, real.sources, REGISTRIES), encoding="utf-8")
     open_page(browser, page)
-    assert browser.text(".objects li:last-child") == "+\nnexus_rack.r[0..4999] r0..4999: 2 machines each, bom-1.7.3"
+    assert (
+        browser.text(".objects li:last-child")
+        == "+\nnexus_rack.r[0..4999] r0..4999: 2 machines each, bom-1.7.3"
+    )
     assert browser.count("#overview rect:not(.plate)") == 10_000
     assert browser.count(".machine") == 0
     browser.run("location.hash = 'rack=r4711'")
@@ -674,7 +756,9 @@ resource "nexus_kubernetes_cluster" "c" {
 
 
 @run_at_eighth(1)
-def test_ten_thousand_machines_fit_three_screens_and_three_sheets(browser: Browser, tmp_path: Path) -> None:
+def test_ten_thousand_machines_fit_three_screens_and_three_sheets(
+    browser: Browser, tmp_path: Path
+) -> None:
     (tmp_path / "main.nf.hcl").write_text(LARGE)
     page = tmp_path / "large.html"
     nexusform(tmp_path, "plan", "-samples=0", f"-report=html:{page}")
@@ -742,5 +826,7 @@ def test_axe_finds_no_serious_violation(
     browser.run("document.getElementById('racks').scrollIntoView()")
     browser.wait_for("document.querySelector('button.vm')")
     browser.click("button.vm")
-    browser.run("document.querySelectorAll('#change-tree details').forEach(d => { d.open = true; })")
+    browser.run(
+        "document.querySelectorAll('#change-tree details').forEach(d => { d.open = true; })"
+    )
     assert browser.violations() == []

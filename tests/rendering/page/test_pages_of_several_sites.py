@@ -42,7 +42,9 @@ resource "nexus_kubernetes_cluster" "core" {{
 
 def test_pools_are_grouped_by_site_with_changed_sites_first() -> None:
     stands = build_state(SITES.format(par1=2))
-    made = add_site_capacity(require_success(plan(SITES.format(par1=3), stands)), build_all_types()).plan
+    made = add_site_capacity(
+        require_success(plan(SITES.format(par1=3), stands)), build_all_types()
+    ).plan
     page = render_html(made, {}, build_all_types())
     pools = page.partition('id="pools"')[2]
     sites = re.findall(r">VM placement on (\w+)", pools.partition("</section>")[0])

@@ -5,7 +5,12 @@ from collections.abc import Mapping
 
 import pytest
 
-from nexusform.rendering.page.rack_map import OUTSIDE, ChangeMark, build_rack_maps, build_short_names
+from nexusform.rendering.page.rack_map import (
+    OUTSIDE,
+    ChangeMark,
+    build_rack_maps,
+    build_short_names,
+)
 from tests.rendering.real_plans import RealPlan
 
 

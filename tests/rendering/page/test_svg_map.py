@@ -14,7 +14,14 @@ from nexusform.plans.plan import PlacementAction, Plan
 from nexusform.rendering.page import svg_map
 from nexusform.rendering.page.map_legend import build_cluster_styles, render_cluster_legend
 from nexusform.rendering.page.svg_map import NOTE, render_svg
-from tests.planning.harness import build_all_types, build_state, cluster, plan, pool, require_success
+from tests.planning.harness import (
+    build_all_types,
+    build_state,
+    cluster,
+    plan,
+    pool,
+    require_success,
+)
 from tests.rendering.real_plans import RealPlan, plan_many_objects
 from tests.worlds.small_worlds import build_racks
 
@@ -40,7 +47,10 @@ def test_document_site_is_drawn_before_and_after(examples: Mapping[str, RealPlan
     assert texts.count("16") == 16
     assert "cluster-d (53)" in texts
     # Two legend boxes, and two for each of 128 machines, before and after.
-    assert len([r for r in root.iter(f"{SVG}rect") if (r.get("class") or "").startswith("cell")]) == 2 + 512
+    assert (
+        len([r for r in root.iter(f"{SVG}rect") if (r.get("class") or "").startswith("cell")])
+        == 2 + 512
+    )
     assert len(list_marked_rects(root, "placed")) == 53
     assert texts.count("+d") + texts.count("+") >= 53
     assert float(root.get("width") or 0) < 1300
@@ -51,7 +61,9 @@ def test_boxes_have_labels_only_if_they_fit(examples: Mapping[str, RealPlan]) ->
     fits = []
     for group in render_and_parse(examples["nexus-document"]).iter():
         for box, label in pairwise(group):
-            if (box.get("class") or "").startswith("vm") and (label.get("class") or "").startswith("key"):
+            if (box.get("class") or "").startswith("vm") and (label.get("class") or "").startswith(
+                "key"
+            ):
                 assert label.text
                 fits.append(float(box.get("width") or 0) + 2.5 >= 6 * len(label.text) + 4)
     assert fits
@@ -88,7 +100,9 @@ def test_map_has_descriptions_for_screen_readers(examples: Mapping[str, RealPlan
         "Site s: 3 racks, 12 machines, 12 VMs of 1 cluster: 10 kept, 0 placed, 1 moved, 1 removed."
     )
     tips = [t.text or "" for t in root.iter(f"{SVG}title")]
-    assert any(tip.startswith("web-workers-8\n") and "is removed (scale_in) from r1" in tip for tip in tips)
+    assert any(
+        tip.startswith("web-workers-8\n") and "is removed (scale_in) from r1" in tip for tip in tips
+    )
     assert any("moves (machine_evacuated): r1 / r1-bm01 / cell 0 to" in tip for tip in tips)
     assert any("cordoned" in tip for tip in tips)
 
@@ -135,7 +149,9 @@ def test_large_site_is_condensed(tmp_path: Path) -> None:
     assert len(text) < 700_000
 
 
-def test_oversized_map_is_drawn_by_rack(examples: Mapping[str, RealPlan], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_oversized_map_is_drawn_by_rack(
+    examples: Mapping[str, RealPlan], monkeypatch: pytest.MonkeyPatch
+) -> None:
     whole = render_svg(examples["repaired"].saved.plan)
     monkeypatch.setattr(svg_map, "MAX_BYTES", len(whole) - 1)
     root = render_and_parse(examples["repaired"])
@@ -168,7 +184,10 @@ def test_omitted_racks_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(svg_map, "MAX_RACKS", 30)
     root = ET.fromstring(render_svg(plan_many_objects(tmp_path, 40).saved.plan))
     assert len([r for r in root.iter(f"{SVG}rect") if r.get("class") == "cell"]) == 1 + 30
-    assert any((t.text or "").endswith("10 more racks of this site omitted.") for t in root.iter(f"{SVG}text"))
+    assert any(
+        (t.text or "").endswith("10 more racks of this site omitted.")
+        for t in root.iter(f"{SVG}text")
+    )
 
 
 def test_plan_without_a_site() -> None:
@@ -186,7 +205,12 @@ def test_plan_without_a_site_shows_its_fleet(examples: Mapping[str, RealPlan]) -
     assert "affinity 100, spread 0" in texts
     by_id = {e.get("id"): e.text or "" for e in root.iter() if e.get("id")}
     assert by_id["map-desc"] == "3 placements, 6 clusters, 8 bindings."
-    assert len([t for t in root.iter(f"{SVG}title") if "picked by scheduling policy" in (t.text or "")]) == 8
+    assert (
+        len(
+            [t for t in root.iter(f"{SVG}title") if "picked by scheduling policy" in (t.text or "")]
+        )
+        == 8
+    )
 
 
 @pytest.mark.of_domains("fleet")
@@ -195,7 +219,9 @@ def test_oversized_fleet_lists_changed_placements_first(
 ) -> None:
     plan = examples["fleet"].saved.plan
     kept = tuple(
-        replace(row, action=PlacementAction.KEEP) if not str(row.address).endswith("most_cpu") else row
+        replace(row, action=PlacementAction.KEEP)
+        if not str(row.address).endswith("most_cpu")
+        else row
         for row in plan.placements
     )
     monkeypatch.setattr(f"{DRAWING}.MAX_BYTES", 2500)

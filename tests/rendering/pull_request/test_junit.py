@@ -37,7 +37,9 @@ def test_lint_rules_pass_or_fail(examples: Mapping[str, RealPlan]) -> None:
     found = parse_cases(render_junit(examples["nexus-document"].saved.plan))
     assert found["plan", "planning"].find("*") is None
     assert found["lint", "zones-pinned"].find("failure") is None
-    assert "6 machines will run two VMs" in (found["lint", "zones-pinned"].findtext("system-out") or "")
+    assert "6 machines will run two VMs" in (
+        found["lint", "zones-pinned"].findtext("system-out") or ""
+    )
     assert found["lint", "no-surge-capacity"].find("*") is None
     assert found["checks", "var.step"].find("*") is None
 
@@ -53,7 +55,9 @@ def test_all_findings_are_listed_and_only_errors_fail(plans: SimpleNamespace) ->
     for case in (found["lint", "no-surge-capacity"], found["warnings", "Incomplete rollout c.d"]):
         assert [child.tag for child in case] == ["system-out"]
         assert "Warning: " in str(case[0].text)
-    old = next(case for (suite, _), case in found.items() if case.get("classname") == "old-inventory")
+    old = next(
+        case for (suite, _), case in found.items() if case.get("classname") == "old-inventory"
+    )
     assert [child.tag for child in old] == ["system-out"]
     ids = {case.get("classname") for case in found.values()} | {name for _, name in found}
     rules = build_sarif_document(plan)["runs"][0]["tool"]["driver"]["rules"]
@@ -86,7 +90,11 @@ def test_check_results_are_test_cases(plans: SimpleNamespace) -> None:
 def test_errors_and_separation_rules_are_test_cases() -> None:
     plan = Plan(
         errored=True,
-        diagnostics=(build_error("insufficient-capacity", "No room.", headline="Does not fit", address="nexus_x.y"),),
+        diagnostics=(
+            build_error(
+                "insufficient-capacity", "No room.", headline="Does not fit", address="nexus_x.y"
+            ),
+        ),
     )
     shared = SeparationViolation("site", "", "m1", ("a-0", "b-0"), "b-0", "new", "")
     verdicts = (
@@ -98,7 +106,11 @@ def test_errors_and_separation_rules_are_test_cases() -> None:
     broken = found["plan", "Does not fit nexus_x.y"].find("error")
     assert broken is not None
     assert broken.text == "No room."
-    outcomes = {name[-1]: [e.tag for e in case] for (suite, name), case in found.items() if suite == "separation rules"}
+    outcomes = {
+        name[-1]: [e.tag for e in case]
+        for (suite, name), case in found.items()
+        if suite == "separation rules"
+    }
     assert outcomes == {"a": ["failure"], "b": ["skipped"], "c": []}
     broken_rule = found["separation rules", "nexus_separation_rule.a"].find("failure")
     assert broken_rule is not None
@@ -108,14 +120,20 @@ def test_errors_and_separation_rules_are_test_cases() -> None:
 def test_lint_of_failed_plan_is_skipped(examples: Mapping[str, RealPlan]) -> None:
     """Lint rules check only successful plans, so none passed."""
     plan = examples["nexus-document"].saved.plan
-    refused = replace(plan, errored=True, diagnostics=(build_error("insufficient-capacity", "No room."),))
-    lint = [case for (suite, _), case in parse_cases(render_junit(refused)).items() if suite == "lint"]
+    refused = replace(
+        plan, errored=True, diagnostics=(build_error("insufficient-capacity", "No room."),)
+    )
+    lint = [
+        case for (suite, _), case in parse_cases(render_junit(refused)).items() if suite == "lint"
+    ]
     assert lint
     assert all(case.find("skipped") is not None for case in lint)
 
 
 def test_disabled_rule_is_skipped_with_its_reason(plans: SimpleNamespace) -> None:
-    found = parse_cases(render_junit(replace(plans.added_cluster(), disabled_rules=("shared-machine",))))
+    found = parse_cases(
+        render_junit(replace(plans.added_cluster(), disabled_rules=("shared-machine",)))
+    )
     skipped = found["lint", "shared-machine"].find("skipped")
     assert skipped is not None
     assert skipped.get("message") == "disabled in the configuration"
@@ -127,10 +145,15 @@ def test_csv_of_failed_plan_has_no_rows(plans: SimpleNamespace) -> None:
     assert render_csv(replace(made, errored=True), ShownPlacements.CHANGED).count("\n") == 1
 
 
-def test_broken_conditions_have_their_positions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_broken_conditions_have_their_positions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     assertions = [
-        f'  assert {{\n    condition     = {condition}\n    error_message = "Want {condition}."\n  }}\n'
+        (
+            f'  assert {{\n    condition     = {condition}\n    error_message = "Want '
+            f'{condition}."\n  }}\n'
+        )
         for condition in ("local.one == 2", "local.one == 1", "local.one == 3", "local.one / 0")
     ]
     check = f'check "racks" {{\n{"".join(assertions[:3])}}}\ncheck "other" {{\n{assertions[3]}}}\n'

@@ -15,11 +15,22 @@ from nexusform.planning.conclusion.site_records import add_site_capacity
 from nexusform.plans.plan import Action, Change, CheckResult, InventoryRead, PlacementAction, Plan
 from nexusform.plans.site_capacity.occupancy import MachineVmCount, RackVmCounts
 from nexusform.rendering.page.html_page import render_html
-from nexusform.rendering.pull_request.plan_comment import MAX_WIDTH, render_markdown, render_rack_picture
+from nexusform.rendering.pull_request.plan_comment import (
+    MAX_WIDTH,
+    render_markdown,
+    render_rack_picture,
+)
 from nexusform.rendering.report.report_tree import CodeOrigin
 from nexusform.rendering.text.plan_text import PlanTextOptions
 from nexusform.rendering.text.plan_text import render_plan as render_short_plan
-from tests.planning.harness import RACKS, build_all_types, build_state, cluster, pool, require_success
+from tests.planning.harness import (
+    RACKS,
+    build_all_types,
+    build_state,
+    cluster,
+    pool,
+    require_success,
+)
 from tests.planning.harness import plan as plan_of
 from tests.rendering.pieces import separation_verdict
 from tests.rendering.real_plans import (
@@ -35,8 +46,13 @@ from tests.rendering.real_plans import (
 
 
 @pytest.mark.of_domains("fleet")
-def test_fleet_and_pods_match_reviewed_file(plans: SimpleNamespace, golden: Callable[[str, str], None]) -> None:
-    golden("markdown/fleet_and_pods.md", render_markdown(plans.fleet_and_pods(), plans.files, plans.registries))
+def test_fleet_and_pods_match_reviewed_file(
+    plans: SimpleNamespace, golden: Callable[[str, str], None]
+) -> None:
+    golden(
+        "markdown/fleet_and_pods.md",
+        render_markdown(plans.fleet_and_pods(), plans.files, plans.registries),
+    )
 
 
 def test_comment_starts_with_the_verdict(plans: SimpleNamespace) -> None:
@@ -46,7 +62,9 @@ def test_comment_starts_with_the_verdict(plans: SimpleNamespace) -> None:
     assert added[3] == "> Impact:      no running workload affected"
     assert "\n> Plan: 1 to add, 0 to change, 0 to destroy.\n> ```\n" in "\n".join(added)
     moved = render_markdown(plans.changed_placements(), {})
-    assert moved.startswith("### nexusform: 1 VM is re-created on another machine, 3 VMs are removed\n> [!CAUTION]\n")
+    assert moved.startswith(
+        "### nexusform: 1 VM is re-created on another machine, 3 VMs are removed\n> [!CAUTION]\n"
+    )
     assert "| `cluster-d-pool1-2` |" in moved
     nothing = render_markdown(Plan(), {})
     assert nothing.startswith("### nexusform: no changes\n> [!NOTE]\n")
@@ -54,14 +72,19 @@ def test_comment_starts_with_the_verdict(plans: SimpleNamespace) -> None:
 
 
 def test_failed_plan_names_its_errors(plans: SimpleNamespace) -> None:
-    detail = "No cell is free.\n\nSuggested fixes (tested):\n 1. count = 3 fits.\nNo changes were made."
+    detail = (
+        "No cell is free.\n\nSuggested fixes (tested):\n 1. count = 3 fits.\nNo changes were made."
+    )
     plan = replace(
         plans.added_cluster(),
         errored=True,
         diagnostics=(
             build_error("guard-rail", "5 VMs move.", extra={"guard_rail": "moved:0"}),
             build_error(
-                "insufficient-capacity", detail, headline=("3 x NC_P46_224_v1 do not fit"), brief="d/p does not fit"
+                "insufficient-capacity",
+                detail,
+                headline=("3 x NC_P46_224_v1 do not fit"),
+                brief="d/p does not fit",
             ),
         ),
     )
@@ -76,13 +99,17 @@ def test_failed_plan_names_its_errors(plans: SimpleNamespace) -> None:
     assert "to add" not in text
 
 
-def test_failed_plan_of_a_real_site_matches_reviewed_file(tmp_path: Path, golden: Callable[[str, str], None]) -> None:
+def test_failed_plan_of_a_real_site_matches_reviewed_file(
+    tmp_path: Path, golden: Callable[[str, str], None]
+) -> None:
     text = render_failed_plan(tmp_path)
     assert "\n1. count = " in text.split("<details>")[0]
     golden("markdown/refused.md", text)
 
 
-def test_violated_rule_lists_its_suggested_fixes(tmp_path: Path, golden: Callable[[str, str], None]) -> None:
+def test_violated_rule_lists_its_suggested_fixes(
+    tmp_path: Path, golden: Callable[[str, str], None]
+) -> None:
     golden("markdown/separation_refused.md", render_comment(copy_example("separation", tmp_path)))
 
 
@@ -97,9 +124,13 @@ def test_denying_separation_rule_is_named(plans: SimpleNamespace) -> None:
     )
     denied = render_markdown(refusing, {})
     rule = "separation rule nexus\\_separation\\_rule.core"
-    assert denied.startswith(f"### nexusform: planning failed: {rule} does not hold, and 1 more error\n")
+    assert denied.startswith(
+        f"### nexusform: planning failed: {rule} does not hold, and 1 more error\n"
+    )
     assert "> Plan failed: 2 errors. No changes were made.\n" in denied
-    holding = replace(plans.added_cluster(), separation_verdicts=(replace(verdict, satisfied="always"),))
+    holding = replace(
+        plans.added_cluster(), separation_verdicts=(replace(verdict, satisfied="always"),)
+    )
     kept = render_markdown(holding, {})
     assert "- **Separation**: core holds, in the plan" in kept
     assert "- `nexus_separation_rule.core` (machine, deny) holds always" in kept
@@ -141,9 +172,15 @@ def test_moves_are_reported_with_origin_and_target(examples: Mapping[str, RealPl
     origin = CodeOrigin("https://code.example/o/r/blob/0123", "lab", "0123456789abcdef")
     text = render_markdown(real.saved.plan, real.sources, REGISTRIES, origin=origin)
     first_screen, _, below = text.partition("<details>")
-    assert "| `cluster-a-pool1-5` | rack3-bm12 → **rack3-bm13** (machine\\_evacuated) |\n" in first_screen
+    assert (
+        "| `cluster-a-pool1-5` | rack3-bm12 → **rack3-bm13** (machine\\_evacuated) |\n"
+        in first_screen
+    )
     assert "tie-break" not in first_screen
-    assert "| `cluster-a-pool1-5` | rack3-bm12 → **rack3-bm13** (machine\\_evacuated) | 14 % |" in below
+    assert (
+        "| `cluster-a-pool1-5` | rack3-bm12 → **rack3-bm13** (machine\\_evacuated) | 14 % |"
+        in below
+    )
     cause = "Cause: [main.nf.hcl:17](https://code.example/o/r/blob/0123/lab/main.nf.hcl#L17)."
     assert cause in text
     assert "before  1211  1212  2112  1222\nafter   2221  1212  21xx  2222\n" in text
@@ -156,7 +193,10 @@ def test_checks_and_inventory_age_are_reported(plans: SimpleNamespace) -> None:
     plan = replace(
         plans.added_cluster(),
         timestamp="2026-02-28T14:00:00Z",
-        checks=(CheckResult("check", "check.a", "pass"), CheckResult("check", "check.b", "fail", ("no",))),
+        checks=(
+            CheckResult("check", "check.a", "pass"),
+            CheckResult("check", "check.b", "fail", ("no",)),
+        ),
         inventories=(
             InventoryRead("data.nexus_inventory.a", "2026-02-27T00:00:00Z", is_stale=True),
             InventoryRead("b", "", is_stale=True),
@@ -199,7 +239,12 @@ def test_similar_changes_are_reported_once(tmp_path: Path) -> None:
 
 def test_destroyed_objects_are_named(plans: SimpleNamespace) -> None:
     gone = [
-        plans.change(plans.address("nexus_rack", f"r{n}"), Action.DELETE, {"id": f"lab/r{n}", "name": f"r{n}"}, None)
+        plans.change(
+            plans.address("nexus_rack", f"r{n}"),
+            Action.DELETE,
+            {"id": f"lab/r{n}", "name": f"r{n}"},
+            None,
+        )
         for n in range(30)
     ]
     text = render_markdown(Plan(changes=tuple(gone)), {})
@@ -282,15 +327,22 @@ resource "nexus_kubernetes_cluster" "NAME" {
     (tmp_path / "main.nf.hcl").write_text(text.replace(site.replace("NAME", "e"), grown))
     real = plan_directory(tmp_path)
     text = render_markdown(real.saved.plan, real.sources, REGISTRIES)
-    tables = [line for line in text.split("<details>")[0].split("\n") if "| before | after |" in line]
+    tables = [
+        line for line in text.split("<details>")[0].split("\n") if "| before | after |" in line
+    ]
     assert tables == ["| e | before | after |"]
     assert "\n5 sites unchanged.\n" in text
     head = text.split("\n```text")[0]
     assert "| **e** | 3 (+2) | 2 to place |\n\n5 sites unchanged: a, b, c, d, f.\n" in head
     assert "\ne/e     1\nbefore  " in text
-    shown = render_short_plan(real.saved.plan, real.sources, PlanTextOptions(registries=REGISTRIES, width=80))
+    shown = render_short_plan(
+        real.saved.plan, real.sources, PlanTextOptions(registries=REGISTRIES, width=80)
+    )
     assert shown.startswith(
-        "Sites:\n  site  VMs     changes\n  e     3 (+2)  2 to place\n  5 sites unchanged: a, b, c, d, f.\n"
+        (
+            "Sites:\n  site  VMs     changes\n  e     3 (+2)  2 to place\n  5 sites unchanged: a, "
+            "b, c, d, f.\n"
+        )
     )
     assert "\n             other 5 sites unchanged\n" in shown
     page = render_html(real.saved.plan, real.sources, REGISTRIES)
@@ -303,7 +355,9 @@ def build_rack(name: str, *machines: tuple[int | None, int | None, bool]) -> Rac
 
 
 def test_before_line_is_above_after_line() -> None:
-    changed = build_rack("rack3", (1, 2, False), (2, 0, True), (0, 0, True), (12, 12, False), (None, 1, False))
+    changed = build_rack(
+        "rack3", (1, 2, False), (2, 0, True), (0, 0, True), (12, 12, False), (None, 1, False)
+    )
     assert render_rack_picture([changed]) == [
         "rack3   1     5",
         "before  120+  .",
@@ -316,11 +370,16 @@ def test_before_line_is_above_after_line() -> None:
 
 
 def test_new_rack_has_one_line() -> None:
-    assert render_rack_picture([build_rack("r1", (None, 1, False), (None, 0, False))])[:1] == ["r1      10"]
+    assert render_rack_picture([build_rack("r1", (None, 1, False), (None, 0, False))])[:1] == [
+        "r1      10"
+    ]
 
 
 def test_lines_of_rack_pictures_fit_a_phone() -> None:
-    many = [build_rack(f"a-rack-with-a-very-long-name-indeed-{n}", *[(1, 2, False)] * 50) for n in range(9)]
+    many = [
+        build_rack(f"a-rack-with-a-very-long-name-indeed-{n}", *[(1, 2, False)] * 50)
+        for n in range(9)
+    ]
     picture = render_rack_picture(many)
     assert max(map(len, picture)) <= MAX_WIDTH
     assert "and 5 more racks" in picture
@@ -329,7 +388,9 @@ def test_lines_of_rack_pictures_fit_a_phone() -> None:
 
 def test_plan_without_object_changes_has_its_own_headline(plans: SimpleNamespace) -> None:
     refreshed = render_markdown(plans.refresh_only(), plans.files, plans.registries)
-    assert refreshed.startswith("### nexusform: 3 objects changed outside of nexusform, nothing moves\n")
+    assert refreshed.startswith(
+        "### nexusform: 3 objects changed outside of nexusform, nothing moves\n"
+    )
     assert "- `-` `nexus_rack.gone` r: has been deleted\n" in refreshed.split("<details>")[0]
     old, new = plans.drifted().changes[0].address, plans.drifted().drift[1].address
     moved = Change(new, Action.NO_OP, {}, {}, "simulated", 1, 1, previous_address=old)
@@ -348,7 +409,10 @@ def test_unchanged_objects_are_counted_by_kind(plans: SimpleNamespace) -> None:
     bindings = tuple(row for row in plan.placements if row.kind == "binding")
     kept = sum(row.action is PlacementAction.KEEP for row in bindings)
     comment = render_markdown(replace(plan, placements=bindings, unchanged_count=kept), plans.files)
-    assert "> Placements: 0 to place, 0 to move, 0 to remove, 1 kept, 1 to update.\n" in comment or "1 kept" in comment
+    assert (
+        "> Placements: 0 to place, 0 to move, 0 to remove, 1 kept, 1 to update.\n" in comment
+        or "1 kept" in comment
+    )
 
 
 def test_many_moves_are_grouped_by_pool_and_listed_below(plans: SimpleNamespace) -> None:
@@ -374,12 +438,19 @@ def test_pictures_show_changed_racks_sorted_by_name() -> None:
         build_rack("rack1", (0, 1, False)),
     ]
     picture = render_rack_picture(racks)
-    assert [line.split()[0] for line in picture if line.startswith("rack")] == ["rack1", "rack9", "rack10"]
+    assert [line.split()[0] for line in picture if line.startswith("rack")] == [
+        "rack1",
+        "rack9",
+        "rack10",
+    ]
     assert render_rack_picture([kept]) == []
 
 
-def test_replace_flag_is_reported_as_cause(plans: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nexusform.rendering.report.plan_sections._MAX_CAUSES", 1)  # no more than the causes
+def test_replace_flag_is_reported_as_cause(
+    plans: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # No more than the causes.
+    monkeypatch.setattr("nexusform.rendering.report.plan_sections._MAX_CAUSES", 1)
     plan = plans.changed_placements()
     by_flag = tuple(replace(row, trigger="requested") for row in plan.placements)
     comment = render_markdown(replace(plan, placements=by_flag), plans.files)
@@ -405,7 +476,10 @@ def test_verdict_counts_destroyed_and_replaced_objects(
 def test_verdict_reports_forgotten_vms_and_lost_hosts(plans: SimpleNamespace) -> None:
     plan = plans.changed_placements()
     row = next(row for row in plan.placements if row.action == "remove")
-    for action, said in (("forget", "1 VM to forget (it keeps"), ("lose_machine", "1 VM loses its machine")):
+    for action, said in (
+        ("forget", "1 VM to forget (it keeps"),
+        ("lose_machine", "1 VM loses its machine"),
+    ):
         told = replace(plan, placements=(replace(row, action=PlacementAction(action)),))
         head = render_markdown(told, {}).split("\n\n")[0]
         assert f"> Impact:      {said}" in head
@@ -420,7 +494,9 @@ def test_many_equal_pools_share_one_row() -> None:
     made = require_success(plan_of(RACKS + many + cluster("other", pools=pool("p", 3))))
     text = render_markdown(add_site_capacity(made, build_all_types()).plan, {})
     assert few.count("\n| c0") == 14
-    rows = [line for line in text.split("\n\n")[1].splitlines() if line.startswith(("| c", "| other"))]
+    rows = [
+        line for line in text.split("\n\n")[1].splitlines() if line.startswith(("| c", "| other"))
+    ]
     assert rows == [
         "| c00..08, other/control-plane | 10 x 1 | 1 on 1 rack each |",
         "| c00..08/p | 9 x 1 | 1 on 1 rack each |",
@@ -433,8 +509,12 @@ def test_re_creation_in_place_is_predicted_if_azure_picks_the_machine() -> None:
     state = build_state(text)
     recreated = require_success(plan_of(text, state, replaces=("nexus_kubernetes_cluster.a",)))
     comment = render_markdown(recreated.plan, build_all_types())
-    assert re.search(r"^\| `a-p-0` \| re-created, predicted in place: \*\*r\S+\*\*", comment, re.MULTILINE)
-    rebuilt = require_success(plan_of(text, state, replaces=("nexus_rack.r[0]", "nexus_rack.r[1]", "nexus_rack.r[2]")))
+    assert re.search(
+        r"^\| `a-p-0` \| re-created, predicted in place: \*\*r\S+\*\*", comment, re.MULTILINE
+    )
+    rebuilt = require_success(
+        plan_of(text, state, replaces=("nexus_rack.r[0]", "nexus_rack.r[1]", "nexus_rack.r[2]"))
+    )
     comment = render_markdown(rebuilt.plan, build_all_types())
     assert re.search(r"^\| `a-p-0` \| to re-create in place: \*\*r\S+\*\*", comment, re.MULTILINE)
 

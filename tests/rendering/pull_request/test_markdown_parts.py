@@ -24,7 +24,9 @@ PARTS = st.lists(
         ReportPart,
         st.sampled_from(["one", "two", "three"]),
         st.integers(0, 100),
-        st.lists(st.text("aé\N{BOX DRAWINGS LIGHT VERTICAL}`", max_size=40), max_size=60).map(tuple),
+        st.lists(st.text("aé\N{BOX DRAWINGS LIGHT VERTICAL}`", max_size=40), max_size=60).map(
+            tuple
+        ),
         is_atomic=st.booleans(),
     ),
     max_size=6,
@@ -37,7 +39,11 @@ def test_size_limit_holds_for_any_parts(parts: list[ReportPart], most: int) -> N
 
 
 def test_all_parts_stay_if_they_fit() -> None:
-    parts = [ReportPart("a", 1, ("first",)), ReportPart("none", 9, ()), ReportPart("b", 2, ("second", "third"))]
+    parts = [
+        ReportPart("a", 1, ("first",)),
+        ReportPart("none", 9, ()),
+        ReportPart("b", 2, ("second", "third")),
+    ]
     assert join_parts_within_limit(parts, 1000) == "first\n\nsecond\nthird\n"
 
 
@@ -57,13 +63,17 @@ def test_least_important_part_is_cut_first_with_a_note() -> None:
 
 
 def test_comment_mentions_no_user() -> None:
-    assert escape_markdown("thanks @user, @org/team") == "thanks @<span></span>user, @<span></span>org/team"
+    assert (
+        escape_markdown("thanks @user, @org/team")
+        == "thanks @<span></span>user, @<span></span>org/team"
+    )
     assert escape_markdown("mail a@example.com at 5 @ noon") == "mail a@example.com at 5 @ noon"
 
 
 def test_entities_are_shown_literally() -> None:
     assert (
-        escape_markdown("&lt;x&gt; &#60; &amp; R & D") == "&amp;lt;x&amp;gt; &amp;\\#<span></span>60; &amp;amp; R & D"
+        escape_markdown("&lt;x&gt; &#60; &amp; R & D")
+        == "&amp;lt;x&amp;gt; &amp;\\#<span></span>60; &amp;amp; R & D"
     )
     assert escape_markdown("<b>") == "&lt;b>"
 
@@ -80,12 +90,17 @@ def test_entities_are_shown_literally() -> None:
         (CodeOrigin("https://h/r"), "](x) @you:3", "[\\](x) @<span></span>you:3](https://h/r/%5D%28x%29%20%40you#L3)"),
     ],
 )  # fmt: skip
-def test_line_is_linked_if_its_file_is_in_the_repository(origin: CodeOrigin, place: str, text: str) -> None:
+def test_line_is_linked_if_its_file_is_in_the_repository(
+    origin: CodeOrigin, place: str, text: str
+) -> None:
     assert format_line_link(place, origin) == text
 
 
 def test_prose_keeps_only_code_spans() -> None:
-    assert escape_prose("run `nexusform explain a_b|c` for *it*") == "run `nexusform explain a_b\\|c` for \\*it\\*"
+    assert (
+        escape_prose("run `nexusform explain a_b|c` for *it*")
+        == "run `nexusform explain a_b\\|c` for \\*it\\*"
+    )
     assert escape_prose("a ` alone") == "a \\` alone"
 
 

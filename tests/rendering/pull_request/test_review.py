@@ -51,16 +51,25 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def _run_git(directory: Path, *words: str) -> str:
-    author = {f"GIT_{who}_{what}": "a" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+    author = {
+        f"GIT_{who}_{what}": "a" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")
+    }
     done = subprocess.run(
-        ["git", *words], cwd=directory, env={**os.environ, **author}, capture_output=True, text=True, check=True
+        ["git", *words],
+        cwd=directory,
+        env={**os.environ, **author},
+        capture_output=True,
+        text=True,
+        check=True,
     )
     return done.stdout
 
 
 def _build_review(repository: Path, *options: str) -> dict[str, Any]:
     (repository / "pr.diff").write_text(_run_git(repository, "diff", *options))
-    run_command_line(["plan", f"-report=github-review:{repository}/review.json", f"-diff={repository}/pr.diff"])
+    run_command_line(
+        ["plan", f"-report=github-review:{repository}/review.json", f"-diff={repository}/pr.diff"]
+    )
     review: dict[str, Any] = json.loads((repository / "review.json").read_text())
     return review
 
@@ -72,7 +81,11 @@ def test_fix_is_a_suggestion_on_its_line(repository: Path) -> None:
     assert review["event"] == "REQUEST_CHANGES"
     assert review["body"].startswith("### nexusform: planning failed")
     (comment,) = review["comments"]
-    assert (comment["path"], comment["line"], comment["side"]) == ("sites/lab/main.nf.hcl", 17, "RIGHT")
+    assert (comment["path"], comment["line"], comment["side"]) == (
+        "sites/lab/main.nf.hcl",
+        17,
+        "RIGHT",
+    )
     suggestion = comment["body"].partition("```suggestion\n")[2].partition("\n```")[0]
     # A plan with the suggested line succeeds.
     lines = Path("main.nf.hcl").read_text().splitlines()
@@ -83,7 +96,9 @@ def test_fix_is_a_suggestion_on_its_line(repository: Path) -> None:
 
 
 def test_lines_outside_the_diff_have_no_comment(repository: Path) -> None:
-    Path("main.nf.hcl").write_text(SITE.format(count=40).replace('nexus_rack" "rack"', 'nexus_rack" "rack1"'))
+    Path("main.nf.hcl").write_text(
+        SITE.format(count=40).replace('nexus_rack" "rack"', 'nexus_rack" "rack1"')
+    )
     review = _build_review(repository, "-U0")
     assert [comment["line"] for comment in review["comments"]] == [17]
     _run_git(repository, "commit", "-q", "-a", "-m", "count")
@@ -95,18 +110,23 @@ def test_lines_outside_the_diff_have_no_comment(repository: Path) -> None:
 def test_missing_diff_is_an_error(repository: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["plan", f"-report=github-review:{repository}/review.json"]) == 1
     assert "-diff=FILE" in capfd.readouterr().err
-    assert run_command_line(["plan", f"-report=github-review:{repository}/review.json", "-diff=none"]) == 1
+    assert (
+        run_command_line(["plan", f"-report=github-review:{repository}/review.json", "-diff=none"])
+        == 1
+    )
     assert '"none" cannot be read' in capfd.readouterr().err
 
 
 def test_visible_lines_of_a_diff_are_parsed() -> None:
     diff = parse_diff(
-        "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1,3 +1,4 @@ f\n a\n+b\n c\n-d\n+++ e\n@@ -9 +9,0 @@\n-z\n"
+        "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1,3 +1,4 @@ f\n a\n+b\n c\n-d\n+++ e\n@@ -9 "
+        "+9,0 @@\n-z\n"
         "--- a/gone\n+++ /dev/null\n@@ -1 +0,0 @@\n-q\n--- a/d/x\n+++ b/d/x\n@@ -0,0 +1 @@\n+n\n"
     )
     assert diff.lines == {"x": frozenset({1, 2, 3, 4}), "d/x": frozenset({1})}
     assert diff.find_path("d/x") == "d/x"
-    assert diff.find_path("./x") == ""  # two files end with this path
+    # Two files end with this path.
+    assert diff.find_path("./x") == ""
     assert diff.find_path("y") == ""
     assert diff.contains_lines("x", 2, 4)
     assert not diff.contains_lines("x", 4, 5)
@@ -119,6 +139,8 @@ def test_most_severe_comment_is_first_and_preexisting_ones_are_marked() -> None:
         build_warning("even-control-plane", "New.", span),
         build_error("insufficient-capacity", "None.", span),
     )
-    review = build_review(Plan(diagnostics=found), None, {}, DiffLines({"main.nf.hcl": frozenset({1})}), "")
+    review = build_review(
+        Plan(diagnostics=found), None, {}, DiffLines({"main.nf.hcl": frozenset({1})}), ""
+    )
     said = [comment["body"].split("\n\n")[1:] for comment in review["comments"]]
     assert said == [["None."], ["New."], ["Old.", "Not caused by this plan."]]

@@ -31,10 +31,17 @@ def test_finding_points_to_its_line(examples: Mapping[str, RealPlan]) -> None:
     assert (result["ruleId"], result["ruleIndex"], result["level"]) == ("zones-pinned", 0, "note")
     place = result["locations"][0]["physicalLocation"]
     assert place["artifactLocation"] == {"uri": "clusters.nf.hcl", "uriBaseId": "SRCROOT"}
-    text = examples["nexus-document"].sources["clusters.nf.hcl"].text.split("\n")[place["region"]["startLine"] - 1]
+    text = (
+        examples["nexus-document"]
+        .sources["clusters.nf.hcl"]
+        .text.split("\n")[place["region"]["startLine"] - 1]
+    )
     low, high = place["region"]["startColumn"] - 1, place["region"]["endColumn"] - 1
     assert text[low:high] == '["7", "8"]'
-    assert result["locations"][0]["logicalLocations"][0]["fullyQualifiedName"] == "nexus_kubernetes_cluster.d[0]"
+    assert (
+        result["locations"][0]["logicalLocations"][0]["fullyQualifiedName"]
+        == "nexus_kubernetes_cluster.d[0]"
+    )
 
 
 def test_finding_without_a_line_points_to_its_block(plans: SimpleNamespace) -> None:
@@ -55,7 +62,12 @@ def test_rules_are_listed_once_and_indexed(plans: SimpleNamespace) -> None:
     found = [
         build_warning("zones-pinned", "", span, headline="zones-pinned: x"),
         build_error("invalid-expression", "", replace(span, filename="/abs/with space.nf.hcl")),
-        build_warning("zones-pinned", "", replace(span, filename="../up/main.nf.hcl"), headline="zones-pinned: x"),
+        build_warning(
+            "zones-pinned",
+            "",
+            replace(span, filename="../up/main.nf.hcl"),
+            headline="zones-pinned: x",
+        ),
         build_error("invalid-expression"),
     ]
     run = build_findings_document(weighed(found), "1.2.3")["runs"][0]
@@ -64,7 +76,9 @@ def test_rules_are_listed_once_and_indexed(plans: SimpleNamespace) -> None:
     for result in run["results"]:
         assert rules[result["ruleIndex"]]["id"] == result["ruleId"]
     uris = [
-        r["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] for r in run["results"] if "locations" in r
+        r["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
+        for r in run["results"]
+        if "locations" in r
     ]
     assert uris == ["main.nf.hcl", "file:///abs/with%20space.nf.hcl", "../up/main.nf.hcl"]
     assert "locations" not in run["results"][3]
@@ -79,7 +93,9 @@ def test_every_rule_has_help_and_advice_is_a_note() -> None:
         build_warning("old-inventory"),
     ]
     run = build_findings_document(weighed(told))["runs"][0]
-    levels = {rule["id"]: rule["defaultConfiguration"]["level"] for rule in run["tool"]["driver"]["rules"]}
+    levels = {
+        rule["id"]: rule["defaultConfiguration"]["level"] for rule in run["tool"]["driver"]["rules"]
+    }
     assert levels == {
         "zones-pinned": "note",
         "no-surge-capacity": "warning",
@@ -100,10 +116,15 @@ REFERENCE = Path(__file__).parents[3] / "docs" / "reference"
 
 @pytest.mark.parametrize("kind", ["pending-pods", "guard-rail", "zones-pinned"])
 def test_rule_help_links_to_its_documentation(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    (rule,) = build_findings_document(weighed([build_warning(kind)]))["runs"][0]["tool"]["driver"]["rules"]
-    assert "helpUri" not in rule  # until the repository exists
+    (rule,) = build_findings_document(weighed([build_warning(kind)]))["runs"][0]["tool"]["driver"][
+        "rules"
+    ]
+    # Until the repository exists.
+    assert "helpUri" not in rule
     monkeypatch.setattr(sarif, "PROJECT_URL", "https://code.example/team/nexusform")
-    (rule,) = build_findings_document(weighed([build_warning(kind)]))["runs"][0]["tool"]["driver"]["rules"]
+    (rule,) = build_findings_document(weighed([build_warning(kind)]))["runs"][0]["tool"]["driver"][
+        "rules"
+    ]
     page, _, anchor = rule["helpUri"].rpartition("/")[2].partition("#")
     assert anchor == kind
     text = (REFERENCE / page).read_text(encoding="utf-8")

@@ -47,7 +47,9 @@ resource "fleet_hub_manifest" "shop" {{
 """
 
 
-def build_configuration(version: str, more: str, settings: str = "", count: int = 4, sku: str = "NC_P10_56_v1") -> str:
+def build_configuration(
+    version: str, more: str, settings: str = "", count: int = 4, sku: str = "NC_P10_56_v1"
+) -> str:
     pools = pool("p", count, sku, more=f'{settings}\nlabels = {{ pool = "p" }}')
     return RACKS + cluster("a", arguments=version, pools=pools, count=3) + more
 
@@ -58,27 +60,42 @@ def list_losses(before: str, after: str) -> list[str]:
 
 @pytest.mark.of_domains("fleet")
 def test_rolling_upgrade_keeps_replicas_on_other_nodes_up() -> None:
-    assert list_losses(build_configuration(OLD, build_shop(3)), build_configuration(NEW, build_shop(3))) == []
+    assert (
+        list_losses(
+            build_configuration(OLD, build_shop(3)), build_configuration(NEW, build_shop(3))
+        )
+        == []
+    )
 
 
 @pytest.mark.of_domains("fleet")
 def test_single_replica_is_down_during_upgrade_of_its_node() -> None:
     down = ["a/default/Deployment/shop is down for some time: its only replica "]
-    (said,) = list_losses(build_configuration(OLD, build_shop(1)), build_configuration(NEW, build_shop(1)))
+    (said,) = list_losses(
+        build_configuration(OLD, build_shop(1)), build_configuration(NEW, build_shop(1))
+    )
     assert said.startswith(down[0])
 
 
 @pytest.mark.of_domains("fleet")
 def test_replicas_in_one_batch_are_down_unless_a_budget_protects_one() -> None:
-    (said,) = list_losses(build_configuration(OLD, build_shop(4), ALL), build_configuration(NEW, build_shop(4), ALL))
-    assert said.startswith("a/default/Deployment/shop is down for some time: all of its 4 replicas ")
+    (said,) = list_losses(
+        build_configuration(OLD, build_shop(4), ALL), build_configuration(NEW, build_shop(4), ALL)
+    )
+    assert said.startswith(
+        "a/default/Deployment/shop is down for some time: all of its 4 replicas "
+    )
     assert (
-        list_losses(build_configuration(OLD, build_shop(4), PAIRS), build_configuration(NEW, build_shop(4), PAIRS))
+        list_losses(
+            build_configuration(OLD, build_shop(4), PAIRS),
+            build_configuration(NEW, build_shop(4), PAIRS),
+        )
         == []
     )
     assert (
         list_losses(
-            build_configuration(OLD, build_shop(4, BUDGET), ALL), build_configuration(NEW, build_shop(4, BUDGET), ALL)
+            build_configuration(OLD, build_shop(4, BUDGET), ALL),
+            build_configuration(NEW, build_shop(4, BUDGET), ALL),
         )
         == []
     )
@@ -87,10 +104,13 @@ def test_replicas_in_one_batch_are_down_unless_a_budget_protects_one() -> None:
 @pytest.mark.of_domains("fleet")
 def test_pool_re_created_at_once_takes_all_replicas_down() -> None:
     of_pool, said = list_losses(
-        build_configuration(OLD, build_shop(3)), build_configuration(OLD, build_shop(3), sku="NC_P22_112_v1")
+        build_configuration(OLD, build_shop(3)),
+        build_configuration(OLD, build_shop(3), sku="NC_P22_112_v1"),
     )
     assert of_pool == "a/p has no node for some time: all 4 nodes are re-created at once"
-    assert said.startswith("a/default/Deployment/shop is down for some time: all of its 3 replicas ")
+    assert said.startswith(
+        "a/default/Deployment/shop is down for some time: all of its 3 replicas "
+    )
     # The budget limits only evictions, and here there are none.
     guarded = build_configuration(OLD, build_shop(3, BUDGET))
     assert len(list_losses(guarded, guarded.replace("NC_P10_56_v1", "NC_P22_112_v1"))) == 2
@@ -101,17 +121,25 @@ def test_pods_without_another_node_are_reported_as_lost() -> None:
     """The label required by the pods is removed with the nodes."""
     other = build_configuration(OLD, build_shop(2)).replace('pool = "p"', 'pool = "other"')
     _, said = list_losses(build_configuration(OLD, build_shop(2)), other)
-    assert said == "a/default/Deployment/shop has no replica left: all of its 2 replicas lose their nodes"
+    assert (
+        said
+        == "a/default/Deployment/shop has no replica left: all of its 2 replicas lose their nodes"
+    )
 
 
 @pytest.mark.of_domains("fleet")
 def test_upgrade_headline_includes_other_losses() -> None:
     upgraded = require_success(
-        plan(build_configuration(NEW, build_shop(3)), build_state(build_configuration(OLD, build_shop(3))))
+        plan(
+            build_configuration(NEW, build_shop(3)),
+            build_state(build_configuration(OLD, build_shop(3))),
+        )
     ).plan
     assert build_headline(upgraded) == "a is upgraded to 1.30.1"
     lost = build_configuration(NEW, build_shop(2)).replace('pool = "p"', 'pool = "other"')
-    plan_with_loss = require_success(plan(lost, build_state(build_configuration(OLD, build_shop(2))))).plan
+    plan_with_loss = require_success(
+        plan(lost, build_state(build_configuration(OLD, build_shop(2))))
+    ).plan
     title = build_headline(plan_with_loss)
     assert title == "a is upgraded to 1.30.1, 2 pods lose their nodes"
 
@@ -135,7 +163,17 @@ def test_pods_of_re_created_manifest_are_down_meanwhile() -> None:
         plan(build_configuration(OLD, build_shop(3)), state, replaces=("fleet_hub_manifest.shop",))
     ).plan
     (said,) = find_availability_losses(replaced)
-    assert said == "a/default/Deployment/shop is down for some time: all of its 3 replicas are re-created"
+    assert (
+        said
+        == "a/default/Deployment/shop is down for some time: all of its 3 replicas are re-created"
+    )
     # A permanent removal is no outage, and neither is a new workload.
-    assert list(find_availability_losses(require_success(plan(build_configuration(OLD, ""), state)).plan)) == []
+    assert (
+        list(
+            find_availability_losses(
+                require_success(plan(build_configuration(OLD, ""), state)).plan
+            )
+        )
+        == []
+    )
     assert list_losses(build_configuration(OLD, ""), build_configuration(OLD, build_shop(3))) == []

@@ -6,8 +6,17 @@ from nexusform.values.typed_value import UNKNOWN
 
 
 def test_paths_are_written_in_configuration_syntax() -> None:
-    before = {"np1": {"count": 3, "labels": {"a b": "x"}}, "np-2": {"count": 1}, "zones": ["1", "2"]}
-    after = {"np1": {"count": UNKNOWN, "labels": {}}, "np-2": {"count": 1}, "np3": {"count": 1}, "zones": ["1", "3"]}
+    before = {
+        "np1": {"count": 3, "labels": {"a b": "x"}},
+        "np-2": {"count": 1},
+        "zones": ["1", "2"],
+    }
+    after = {
+        "np1": {"count": UNKNOWN, "labels": {}},
+        "np-2": {"count": 1},
+        "np3": {"count": 1},
+        "zones": ["1", "3"],
+    }
     assert describe_changed_paths("pools", before, after, None) == [
         "pools.np1.count 3 -> (known after apply)",
         'pools.np1.labels["a b"] removed',

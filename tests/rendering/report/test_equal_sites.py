@@ -42,9 +42,19 @@ def make_plan(*clusters: str, last_count: int = 3, different: int = 40, rack: st
     `different` has `last_count` nodes."""
     texts = []
     for number in range(1, 41):
-        cluster = (clusters or ("core",))[number % max(len(clusters), 1)].replace("NUMBER", f"{number:02}")
-        text = SITE.replace('"rack$', f'"{rack}$').replace("CLUSTER", cluster).replace("NAME", f"site{number:02}")
-        texts.append(text.replace("count       = 3", f"count       = {last_count if number == different else 3}"))
+        cluster = (clusters or ("core",))[number % max(len(clusters), 1)].replace(
+            "NUMBER", f"{number:02}"
+        )
+        text = (
+            SITE.replace('"rack$', f'"{rack}$')
+            .replace("CLUSTER", cluster)
+            .replace("NAME", f"site{number:02}")
+        )
+        texts.append(
+            text.replace(
+                "count       = 3", f"count       = {last_count if number == different else 3}"
+            )
+        )
     return add_site_capacity(require_success(plan("".join(texts))), build_all_types()).plan
 
 
@@ -89,8 +99,12 @@ def test_numbered_clusters_do_not_separate_sites() -> None:
 
 def test_sites_with_different_cluster_names_are_separate() -> None:
     text = render_text(make_plan("web", "db"))
-    assert re.search(r"^VM placement on site01,03,05[^\n]*, each \(predicted\):\n.*\n  db ", text, re.MULTILINE)
-    assert re.search(r"^VM placement on site02,04,06[^\n]*, each \(predicted\):\n.*\n  web ", text, re.MULTILINE)
+    assert re.search(
+        r"^VM placement on site01,03,05[^\n]*, each \(predicted\):\n.*\n  db ", text, re.MULTILINE
+    )
+    assert re.search(
+        r"^VM placement on site02,04,06[^\n]*, each \(predicted\):\n.*\n  web ", text, re.MULTILINE
+    )
     assert text.count("VM placement on ") == 2
 
 

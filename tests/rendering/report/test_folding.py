@@ -5,7 +5,12 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nexusform.rendering.report.folding import build_name_runs, fold_addresses, fold_instances, format_names
+from nexusform.rendering.report.folding import (
+    build_name_runs,
+    fold_addresses,
+    fold_instances,
+    format_names,
+)
 from nexusform.rendering.report.object_rows import ObjectRow, fold_rows
 from nexusform.resources.address import Address, ModulePathStep
 
@@ -40,7 +45,9 @@ def test_run_bounds_match_its_members(names: list[str]) -> None:
 
 
 ADDRESSES = st.builds(
-    lambda module, kind, name, key: Address(tuple(ModulePathStep("m", k) for k in module), "managed", kind, name, key),
+    lambda module, kind, name, key: Address(
+        tuple(ModulePathStep("m", k) for k in module), "managed", kind, name, key
+    ),
     st.lists(st.sampled_from(["a", "b", 0, None]), max_size=2),
     st.sampled_from(["rack", "site"]),
     st.sampled_from(["r1", "r2", "r3", "x"]),
@@ -58,7 +65,9 @@ def test_every_object_is_in_exactly_one_fold_of_its_kind(rows: list[tuple[Addres
 
 
 def build_rack(name: str, key: int | str | None = None, *module: str) -> Address:
-    return Address(tuple(ModulePathStep("edge", step) for step in module), "managed", "nexus_rack", name, key)
+    return Address(
+        tuple(ModulePathStep("edge", step) for step in module), "managed", "nexus_rack", name, key
+    )
 
 
 def list_folds(*addresses: Address) -> list[str]:
@@ -70,7 +79,9 @@ def test_indices_and_names_are_folded_into_runs() -> None:
     assert list_folds(*(build_rack("r", i) for i in (0, 1, 2, 5))) == ["nexus_rack.r[0..2,5]"]
     assert list_folds(*(build_rack("r", i) for i in (0, 1))) == ["nexus_rack.r[0,1]"]
     assert list_folds(build_rack("r", "a"), build_rack("r", "b")) == ['nexus_rack.r["a", "b"]']
-    assert list_folds(*(build_rack(f"c-{i:03d}") for i in range(1, 61))) == ["nexus_rack.c-001..060"]
+    assert list_folds(*(build_rack(f"c-{i:03d}") for i in range(1, 61))) == [
+        "nexus_rack.c-001..060"
+    ]
     assert list_folds(build_rack("r", None, "x1"), build_rack("r", None, "x2")) == [
         'module.edge["x1", "x2"].nexus_rack.r'
     ]
@@ -109,7 +120,10 @@ def test_addresses_of_one_block_are_folded_for_any_keys() -> None:
         "p.x[0,7,14,21,28,35,42,49,56,63,70 and 275 more]"
     ]
     # Keys of modules stay unchanged.
-    assert fold_instances(['module.m["a"].p.x', 'module.m["b"].p.x']) == ['module.m["a"].p.x', 'module.m["b"].p.x']
+    assert fold_instances(['module.m["a"].p.x', 'module.m["b"].p.x']) == [
+        'module.m["a"].p.x',
+        'module.m["b"].p.x',
+    ]
 
 
 def test_objects_named_after_their_keys_are_folded() -> None:
@@ -118,7 +132,9 @@ def test_objects_named_after_their_keys_are_folded() -> None:
         rows = [ObjectRow(each, "+", "", (f"Namespace {each.key}",)) for each in addresses]
         return [(fold.label, fold.clauses) for fold in fold_rows(rows)]
 
-    assert fold_namespaces("a", "b") == [('fleet_hub_manifest.ns["a", "b"]', ("Namespace of its name",))]
+    assert fold_namespaces("a", "b") == [
+        ('fleet_hub_manifest.ns["a", "b"]', ("Namespace of its name",))
+    ]
     assert fold_namespaces("a") == [('fleet_hub_manifest.ns["a"]', ("Namespace a",))]
     # A number may have any meaning.
     assert len(fold_namespaces("2", "3")) == 2

@@ -35,7 +35,9 @@ def test_list_items_are_matched_by_name() -> None:
 
 def test_number_changed_into_a_boolean_within_mappings_and_lists_is_reported() -> None:
     one = "kind: C\nmetadata: {name: c}\nspec: {a: 1, b: [1], c: {d: 1}}\n"
-    assert describe_changes(one, one.replace("1", "true")) == ("C c: a 1 -> true, b[0] 1 -> true, c.d 1 -> true",)
+    assert describe_changes(one, one.replace("1", "true")) == (
+        "C c: a 1 -> true, b[0] 1 -> true, c.d 1 -> true",
+    )
 
 
 def test_added_and_removed_objects_are_reported() -> None:
@@ -51,7 +53,9 @@ def test_objects_of_one_name_are_distinguished() -> None:
 
 
 def test_first_of_many_fields_are_reported() -> None:
-    many = "kind: ConfigMap\nmetadata: {name: c}\ndata:\n" + "".join(f"  k{i}: a\n" for i in range(9))
+    many = "kind: ConfigMap\nmetadata: {name: c}\ndata:\n" + "".join(
+        f"  k{i}: a\n" for i in range(9)
+    )
     (text,) = describe_changes(many, many.replace(": a", ": b"))
     assert text.endswith('data.k2 "a" -> "b", 6 more fields')
 
@@ -63,13 +67,19 @@ def test_secret_data_is_not_reported() -> None:
 
 
 def test_json_is_read_like_yaml() -> None:
-    assert describe_changes('{"kind": "X", "spec": {"a": true}}', '{"kind": "X", "spec": {"a": false}}') == (
-        "X: a true -> false",
-    )
+    assert describe_changes(
+        '{"kind": "X", "spec": {"a": true}}', '{"kind": "X", "spec": {"a": false}}'
+    ) == ("X: a true -> false",)
 
 
 def test_text_without_a_manifest_is_ignored() -> None:
-    for old, new in (("a\nb", "a\nc"), (WEB, "kind: [x"), (WEB, WEB + "\n\n"), (WEB, None), ("", WEB)):
+    for old, new in (
+        ("a\nb", "a\nc"),
+        (WEB, "kind: [x"),
+        (WEB, WEB + "\n\n"),
+        (WEB, None),
+        ("", WEB),
+    ):
         assert compare_manifests(old, new) == ()
 
 

@@ -23,7 +23,12 @@ def test_text_pairs_only_with_itself(before: list[object], after: list[object]) 
 
 
 def test_inserted_element_does_not_affect_its_neighbours() -> None:
-    assert pair_elements(["a", "b", "c"], ["a", "x", "b", "c"]) == [(0, 0), (None, 1), (1, 2), (2, 3)]
+    assert pair_elements(["a", "b", "c"], ["a", "x", "b", "c"]) == [
+        (0, 0),
+        (None, 1),
+        (1, 2),
+        (2, 3),
+    ]
 
 
 def test_objects_between_equal_ones_change_in_place() -> None:

@@ -23,7 +23,9 @@ from nexusform.rendering.text.plan_text import render_placement_counts
 from nexusform.scheduling.racks.vms import Placement
 
 
-def build_rows(plans: SimpleNamespace, places: list[tuple[str, str]], **more: Any) -> tuple[PlacementChange, ...]:
+def build_rows(
+    plans: SimpleNamespace, places: list[tuple[str, str]], **more: Any
+) -> tuple[PlacementChange, ...]:
     template = plans.added_cluster().placements[5]
     return tuple(
         replace(
@@ -52,7 +54,11 @@ def get_only_line(plan: Plan, detail: ShownPlacements = ShownPlacements.CHANGED)
 
 def test_single_vm_has_its_full_name(plans: SimpleNamespace) -> None:
     line = get_only_line(Plan(placements=build_rows(plans, [("rack4", "rack4-bm07")])))
-    assert (line.label, line.target, line.trigger) == ("cluster-d-pool1-0", "rack4 / rack4-bm07 / cell 0", "new")
+    assert (line.label, line.target, line.trigger) == (
+        "cluster-d-pool1-0",
+        "rack4 / rack4-bm07 / cell 0",
+        "new",
+    )
 
 
 @pytest.mark.parametrize(
@@ -68,7 +74,10 @@ def test_single_vm_has_its_full_name(plans: SimpleNamespace) -> None:
                 "10 machines in each of rack9, rack10"
             ),
         ),
-        ({**{f"rack{i}": 2 for i in range(20)}, "rack99": 1}, "1 machine in rack99; 2 machines in each of 20 racks"),
+        (
+            {**{f"rack{i}": 2 for i in range(20)}, "rack99": 1},
+            "1 machine in rack99; 2 machines in each of 20 racks",
+        ),
     ],
 )
 def test_runs_list_their_racks(per_rack: dict[str, int], text: str, plans: SimpleNamespace) -> None:
@@ -80,7 +89,10 @@ def test_runs_list_their_racks(per_rack: dict[str, int], text: str, plans: Simpl
 
 def test_vms_on_shared_machines_are_reported(plans: SimpleNamespace) -> None:
     places = [("rack1", f"rack1-bm0{i % 3}") for i in range(6)]
-    assert get_only_line(Plan(placements=build_rows(plans, places))).target == "rack1: 6 VMs on 3 machines"
+    assert (
+        get_only_line(Plan(placements=build_rows(plans, places))).target
+        == "rack1: 6 VMs on 3 machines"
+    )
 
 
 def test_gaps_in_numbers_are_shown(plans: SimpleNamespace) -> None:
@@ -109,7 +121,9 @@ def test_names_without_a_number_are_listed_or_counted(plans: SimpleNamespace) ->
 def test_bindings_are_folded_by_cluster(plans: SimpleNamespace) -> None:
     found = [
         replace(r, kind="binding", object=name, number=0, target=build_binding(name))
-        for r, name in zip(build_rows(plans, [("", "")] * 3), ("east", "west", "north"), strict=True)
+        for r, name in zip(
+            build_rows(plans, [("", "")] * 3), ("east", "west", "north"), strict=True
+        )
     ]
     line = get_only_line(Plan(placements=tuple(found)))
     assert (line.label, line.target) == ("3 clusters", "east, west, north")
@@ -120,7 +134,11 @@ def test_bindings_are_folded_by_cluster(plans: SimpleNamespace) -> None:
 @pytest.mark.of_domains("fleet")
 def test_bindings_with_changed_state_are_folded_by_state(plans: SimpleNamespace) -> None:
     template = replace(build_rows(plans, [("", "")])[0], kind="binding", number=0)
-    states = {"a": ("Scheduled", "Bound"), "b": ("Scheduled", "Bound"), "c": ("Bound", "Unscheduled")}
+    states = {
+        "a": ("Scheduled", "Bound"),
+        "b": ("Scheduled", "Bound"),
+        "c": ("Bound", "Unscheduled"),
+    }
     changed = tuple(
         replace(
             template,
@@ -143,7 +161,12 @@ def test_summaries_are_split_only_for_several_kinds(plans: SimpleNamespace) -> N
     (total,) = build_placement_summaries(plans.added_cluster())
     assert (total.place, total.keep) == (53, 125)
     split = build_placement_summaries(plans.fleet_and_pods())
-    assert [(s.kind, s.place, s.keep) for s in split] == [("", 5, 12), ("vm", 0, 11), ("binding", 1, 1), ("pod", 4, 0)]
+    assert [(s.kind, s.place, s.keep) for s in split] == [
+        ("", 5, 12),
+        ("vm", 0, 11),
+        ("binding", 1, 1),
+        ("pod", 4, 0),
+    ]
 
 
 def test_kept_rows_are_counted_once(plans: SimpleNamespace) -> None:
@@ -160,10 +183,15 @@ def test_alternatives_are_written_in_words(numbers: list[int], text: str) -> Non
 
 
 def test_equal_origin_and_target_racks_are_listed_once(plans: SimpleNamespace) -> None:
-    per_rack = [(f"rack{rack}", f"rack{rack}-{machine}") for rack in range(1, 9) for machine in range(3)]
+    per_rack = [
+        (f"rack{rack}", f"rack{rack}-{machine}") for rack in range(1, 9) for machine in range(3)
+    ]
     placed = build_rows(plans, per_rack, action=PlacementAction.MOVE)
     moved = [
-        replace(row, source=Placement(f"{row.target.rack}-9{row.number % 3}", row.target.rack, "1", (0,)))
+        replace(
+            row,
+            source=Placement(f"{row.target.rack}-9{row.number % 3}", row.target.rack, "1", (0,)),
+        )
         for row in placed
         if isinstance(row.target, Placement)
     ]
@@ -174,9 +202,16 @@ def test_equal_origin_and_target_racks_are_listed_once(plans: SimpleNamespace) -
         for row in placed
         if isinstance(row.target, Placement)
     ]
-    shortened = [replace(row, source=replace(row.source, machine=f"m{row.number}")) for row in elsewhere if row.source]
+    shortened = [
+        replace(row, source=replace(row.source, machine=f"m{row.number}"))
+        for row in elsewhere
+        if row.source
+    ]
     line = get_only_line(Plan(placements=tuple(shortened)))
-    assert (line.origin, line.target) == ("3 machines in each of 8 racks", "3 machines in each of 8 racks")
+    assert (line.origin, line.target) == (
+        "3 machines in each of 8 racks",
+        "3 machines in each of 8 racks",
+    )
 
 
 @pytest.mark.of_domains("fleet")
@@ -189,8 +224,12 @@ def test_groups_are_ordered_by_vms_bindings_pods(plans: SimpleNamespace) -> None
 
 
 @pytest.mark.of_domains("fleet")
-@pytest.mark.parametrize(("names", "verb"), [(("east",), "stays:"), (("east", "west", "north"), "stay:")])
-def test_verb_agrees_with_the_count(names: tuple[str, ...], verb: str, plans: SimpleNamespace) -> None:
+@pytest.mark.parametrize(
+    ("names", "verb"), [(("east",), "stays:"), (("east", "west", "north"), "stay:")]
+)
+def test_verb_agrees_with_the_count(
+    names: tuple[str, ...], verb: str, plans: SimpleNamespace
+) -> None:
     stands = {name: build_binding(name) for name in names}
     found = tuple(
         replace(
@@ -237,7 +276,10 @@ def test_counts_too_long_for_a_line_are_wrapped(plans: SimpleNamespace) -> None:
     assert [strip_colours(line) for line in painted] == lines
     told = create_placement_summary_event(changed, "")
     assert told["@message"] == " ".join(map(str.strip, lines[:2]))
-    assert (told["placements"]["all"]["lose_machine"], told["placements"]["all"]["forget"]) == (3, 4)
+    assert (told["placements"]["all"]["lose_machine"], told["placements"]["all"]["forget"]) == (
+        3,
+        4,
+    )
 
 
 @pytest.mark.parametrize(
@@ -250,5 +292,7 @@ def test_counts_too_long_for_a_line_are_wrapped(plans: SimpleNamespace) -> None:
     ],
 )
 def test_verb_for_forgotten_pods_depends_on_their_node(origin: str, count: int, said: str) -> None:
-    line = PlacementLine(".", PlacementAction.FORGET, Effect.FORGOTTEN, "upf-1", origin, "", "forgotten", count)
+    line = PlacementLine(
+        ".", PlacementAction.FORGET, Effect.FORGOTTEN, "upf-1", origin, "", "forgotten", count
+    )
     assert get_leaving_verb(line) == said

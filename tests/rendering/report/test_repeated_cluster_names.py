@@ -54,7 +54,9 @@ resource "nexus_kubernetes_cluster" "core" {
 
 
 @pytest.fixture(autouse=True)
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def project(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Apply two sites with a cluster `core` each."""
     monkeypatch.chdir(tmp_path)
     Path("site").mkdir()
@@ -86,4 +88,7 @@ def test_equal_rows_of_several_sites_name_none(capsys: pytest.CaptureFixture[str
 def test_losses_name_the_site(capsys: pytest.CaptureFixture[str]) -> None:
     text = plan_sites(capsys, "-var=planes={lon=1,par=3}", "-report=markdown:plan.md")
     assert "- lon/core-control-plane-1..2 leave" in text
-    assert "lon/core keeps 1 of 3 control-plane VMs; losing one breaks etcd quorum" in Path("plan.md").read_text()
+    assert (
+        "lon/core keeps 1 of 3 control-plane VMs; losing one breaks etcd quorum"
+        in Path("plan.md").read_text()
+    )

@@ -44,11 +44,15 @@ def test_unchanged_sites_are_named_in_natural_order() -> None:
 
 def test_unchanged_sites_are_folded_by_width_and_capacity() -> None:
     stands = build_state(SITES.format(here=1))
-    made = add_site_capacity(require_success(plan(SITES.format(here=3), stands)), build_all_types()).plan
+    made = add_site_capacity(
+        require_success(plan(SITES.format(here=3), stands)), build_all_types()
+    ).plan
     text = render_plan(made, {}, PlanTextOptions(registries=build_all_types()))
     assert "8 sites unchanged: location-1, location-2," in text
     assert max(map(len, text.split("\n"))) <= 80
-    _, _, rooms = render_markdown(made, {}, build_all_types()).partition("Spare capacity of every site")
+    _, _, rooms = render_markdown(made, {}, build_all_types()).partition(
+        "Spare capacity of every site"
+    )
     rooms = rooms.partition("</details>")[0]
     assert rooms.count("spare capacity for ") == 2
     assert "| location-3: spare capacity" in rooms

@@ -25,8 +25,10 @@ def build_diagnostics(plans: SimpleNamespace) -> list[Diagnostic]:
     return [
         build_error(
             "insufficient-capacity",
-            "No NUMA cell with 48 vCPUs and 224 GiB is free on the site (zones: all). 31 cells hold only "
-            "small VMs.\n\nSuggested fixes (tested):\n  1. count = 20 fits with this SKU (960 vCPUs; 24 "
+            "No NUMA cell with 48 vCPUs and 224 GiB is free on the site (zones: all). 31 cells "
+            "hold only "
+            "small VMs.\n\nSuggested fixes (tested):\n  1. count = 20 fits with this SKU (960 "
+            "vCPUs; 24 "
             "x NC_P34_168_v1 would fit 20 too).\nNo changes were made.",
             pool,
             block='resource "nexus_kubernetes_cluster" "d"',
@@ -40,7 +42,9 @@ def build_diagnostics(plans: SimpleNamespace) -> list[Diagnostic]:
             values=(ValueNote("var.zones", "is null"), ValueNote("each.key", 'is "a"')),
             function="range(min, max)",
         ),
-        build_error("invalid-expression", "The subject spans lines.", whole, headline="Several lines"),
+        build_error(
+            "invalid-expression", "The subject spans lines.", whole, headline="Several lines"
+        ),
         build_error("invalid-expression", "Nothing to point at.", headline="No place"),
         build_error(
             "invalid-expression",
@@ -48,13 +52,17 @@ def build_diagnostics(plans: SimpleNamespace) -> list[Diagnostic]:
             Span("gone.nf.hcl", Position(3, 1, 10), Position(3, 2, 11)),
             headline="Unknown file",
         ),
-        build_warning("value-for-undeclared-variable", "The root module does not declare it.", pool),
+        build_warning(
+            "value-for-undeclared-variable", "The root module does not declare it.", pool
+        ),
         build_warning("value-for-undeclared-variable", "Another one.", whole),
         build_warning("value-for-undeclared-variable", "A third.", whole),
     ]
 
 
-def test_boxes_match_reviewed_file(plans: SimpleNamespace, golden: Callable[[str, str], None]) -> None:
+def test_boxes_match_reviewed_file(
+    plans: SimpleNamespace, golden: Callable[[str, str], None]
+) -> None:
     golden("diagnostics.txt", render_diagnostics(build_diagnostics(plans), plans.files, width=78))
 
 
@@ -89,7 +97,9 @@ def test_errors_are_never_merged(plans: SimpleNamespace) -> None:
 
 def test_long_words_and_preformatted_lines_are_kept() -> None:
     path = "x" * 100
-    text = render_diagnostics([build_error("unknown-site", f"See {path} there.\n  kept   as   {path}")], {}, width=40)
+    text = render_diagnostics(
+        [build_error("unknown-site", f"See {path} there.\n  kept   as   {path}")], {}, width=40
+    )
     assert f"│ {path}\n" in text
     assert f"│   kept   as   {path}\n" in text
 
@@ -98,7 +108,9 @@ def test_wide_characters_are_underlined_by_byte_offsets() -> None:
     file = SourceFile("w.nf.hcl", 'å = "日本"\nb = nope\n')
     at = len('å = "日本"\nb = '.encode())
     span = Span(file.name, Position(2, 5, at), Position(2, 9, at + 4))
-    text = render_diagnostics([build_error("unknown-site", "", span)], {file.name: file}, colour=True)
+    text = render_diagnostics(
+        [build_error("unknown-site", "", span)], {file.name: file}, colour=True
+    )
     assert "   2: b = \x1b[4mnope\x1b[0m" in text
 
 
@@ -116,24 +128,35 @@ def test_spans_outside_the_file_are_harmless() -> None:
     file = SourceFile("s.nf.hcl", "a\n")
     for start, end in ((50, 60), (1, 0), (0, 99)):
         span = Span(file.name, Position(9, 1, start), Position(9, 1, end))
-        assert "s.nf.hcl line 9" in render_diagnostics([build_error("unknown-site", "", span)], {file.name: file})
+        assert "s.nf.hcl line 9" in render_diagnostics(
+            [build_error("unknown-site", "", span)], {file.name: file}
+        )
 
 
 def test_escape_sequences_are_not_sent_to_the_terminal() -> None:
     file = SourceFile("e.nf.hcl", "a = \x1b]0;x\x07\n")
     span = Span(file.name, Position(1, 1, 0), Position(1, 2, 1))
-    found = Diagnostic(Severity.ERROR, "bad \x1b[31m", "detail \x1b[0m", span, address="a\x1b", block="b\x1b")
+    found = Diagnostic(
+        Severity.ERROR, "bad \x1b[31m", "detail \x1b[0m", span, address="a\x1b", block="b\x1b"
+    )
     assert "\x1b" not in render_diagnostics([found], {file.name: file})
 
 
 def test_warnings_without_a_location_are_not_merged() -> None:
-    assert len(merge_similar_warnings([build_warning("old-inventory"), build_warning("old-inventory")])) == 2
+    assert (
+        len(
+            merge_similar_warnings([build_warning("old-inventory"), build_warning("old-inventory")])
+        )
+        == 2
+    )
 
 
 def test_machine_written_line_is_cut_around_the_subject() -> None:
     text = "a" * 40_000 + "WRONG" + "b" * 40_000
     span = Span("m.nf.json", Position(1, 40_001, 40_000), Position(1, 40_006, 40_005))
-    shown = render_diagnostics([build_error("unknown-site", "", span)], {"m.nf.json": SourceFile("m.nf.json", text)})
+    shown = render_diagnostics(
+        [build_error("unknown-site", "", span)], {"m.nf.json": SourceFile("m.nf.json", text)}
+    )
     assert "...aaa" in shown
     assert "aWRONGb" in shown
     assert "bbb...\n" in shown
@@ -144,12 +167,18 @@ def build_long_line(at: int, word: str = "wrong") -> tuple[Diagnostic, dict[str,
     """Return a finding about a word in a line of 400 columns."""
     line = f"value = [{'a, ' * 130}]"
     text = f"{line[:at]}{word}{line[at:]}\n"
-    span = Span("long.nf.hcl", Position(1, at + 1, at), Position(1, at + 1 + len(word), at + len(word.encode())))
+    span = Span(
+        "long.nf.hcl",
+        Position(1, at + 1, at),
+        Position(1, at + 1 + len(word), at + len(word.encode())),
+    )
     return build_error("unknown-site", "", span), {"long.nf.hcl": SourceFile("long.nf.hcl", text)}
 
 
 @pytest.mark.parametrize("at", [0, 40, 70, 200, 399])
-@pytest.mark.parametrize("word", ["wrong", "wrong" * 30, "日本" * 40], ids=["short", "long", "wide"])
+@pytest.mark.parametrize(
+    "word", ["wrong", "wrong" * 30, "日本" * 40], ids=["short", "long", "wide"]
+)
 def test_long_line_is_cut_around_the_subject(at: int, word: str) -> None:
     diagnostic, files = build_long_line(at, word)
     text = render_diagnostics([diagnostic], files, width=80)
@@ -178,10 +207,15 @@ def test_locations_and_notes_are_wrapped_at_words() -> None:
         width=80,
     )
     assert max(map(len, text.splitlines())) <= 80
-    assert f'│   on gone.nf.hcl line 3, in resource "nexus_kubernetes_cluster"\n│      "{name}":\n' in text
+    assert (
+        f'│   on gone.nf.hcl line 3, in resource "nexus_kubernetes_cluster"\n│      "{name}":\n'
+        in text
+    )
 
 
 def test_tab_is_expanded() -> None:
     file = SourceFile("t.nf.hcl", "\t\ta = 1\n")
     span = Span(file.name, Position(1, 3, 2), Position(1, 4, 3))
-    assert "   1:         a = 1\n" in render_diagnostics([build_error("unknown-site", "", span)], {file.name: file})
+    assert "   1:         a = 1\n" in render_diagnostics(
+        [build_error("unknown-site", "", span)], {file.name: file}
+    )

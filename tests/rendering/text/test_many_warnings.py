@@ -27,7 +27,8 @@ resource "fleet_cluster_resource_placement" "p" {{
 
 
 @pytest.mark.parametrize(
-    ("count", "told", "more"), [(12, 12, ""), (40, 3, "! 37 more: empty-resource-selection placement-3..39")]
+    ("count", "told", "more"),
+    [(12, 12, ""), (40, 3, "! 37 more: empty-resource-selection placement-3..39")],
 )
 def test_first_warnings_and_subjects_of_the_rest_are_shown(
     count: int,
@@ -52,8 +53,17 @@ def test_comment_and_page_show_the_first_warnings_too(
     """Effects of similar placements are also merged, in the terminal and in the comment."""
     monkeypatch.chdir(tmp_path)
     Path("main.nf.hcl").write_text(PLACEMENTS.format(count=40))
-    assert run_command_line(["plan", "-no-color", "-report=markdown:plan.md", "-report=html:plan.html"]) == 0
-    said, comment, page = capsys.readouterr().out, Path("plan.md").read_text(), Path("plan.html").read_text()
+    assert (
+        run_command_line(
+            ["plan", "-no-color", "-report=markdown:plan.md", "-report=html:plan.html"]
+        )
+        == 0
+    )
+    said, comment, page = (
+        capsys.readouterr().out,
+        Path("plan.md").read_text(),
+        Path("plan.html").read_text(),
+    )
     name = "fleet_cluster_resource_placement.p[0..39]"
     assert f"  {name}:\n  + m  -> Bound (placement_created)\n" in said
     assert f"- `+` `{name}`: `m` → **Bound** (placement\\_created)\n" in comment
@@ -62,4 +72,5 @@ def test_comment_and_page_show_the_first_warnings_too(
     assert rest
     assert page.count('<article class="finding warning">') == 3
     assert "Empty resource selection: 37 more</summary>" in page
-    assert page.count('data-head="m"') == 1  # one matrix row for all of them
+    # One matrix row for all of them.
+    assert page.count('data-head="m"') == 1

@@ -43,7 +43,9 @@ def test_plan_matches_reviewed_file(name: str, plans: SimpleNamespace, golden: G
 
 @pytest.mark.parametrize("name", ALL_PLANS)
 @pytest.mark.parametrize("detail", list(ShownPlacements))
-def test_colour_adds_only_escapes(name: str, detail: ShownPlacements, plans: SimpleNamespace) -> None:
+def test_colour_adds_only_escapes(
+    name: str, detail: ShownPlacements, plans: SimpleNamespace
+) -> None:
     plan = getattr(plans, name)()
     plain = render_plan(plan, plans.files, render_details(placements=detail))
     coloured = render_plan(plan, plans.files, render_details(placements=detail, colour=True))
@@ -54,7 +56,9 @@ def test_colour_adds_only_escapes(name: str, detail: ShownPlacements, plans: Sim
 
 def test_all_placements_and_none(plans: SimpleNamespace, golden: Golden) -> None:
     plan = plans.changed_placements()
-    everything = render_plan(plan, {}, render_details(width=110, placements=ShownPlacements.ALL, hints=False))
+    everything = render_plan(
+        plan, {}, render_details(width=110, placements=ShownPlacements.ALL, hints=False)
+    )
     golden("plan/placements_all.txt", everything)
     nothing = render_plan(plan, {}, render_details(placements=ShownPlacements.NONE))
     assert "Predicted" not in nothing
@@ -66,13 +70,17 @@ def test_all_placements_and_none(plans: SimpleNamespace, golden: Golden) -> None
 @pytest.mark.parametrize("name", ALL_PLANS)
 @pytest.mark.parametrize("width", [50, 64, 80])
 def test_no_line_ends_with_blanks(name: str, width: int, plans: SimpleNamespace) -> None:
-    lines = render_plan(getattr(plans, name)(), plans.files, render_details(width=width)).split("\n")
+    lines = render_plan(getattr(plans, name)(), plans.files, render_details(width=width)).split(
+        "\n"
+    )
     assert [line for line in lines if line != line.rstrip()] == []
 
 
 @pytest.mark.parametrize("width", [30, 60, 80, 100])
 def test_tables_fit_the_width(width: int, plans: SimpleNamespace) -> None:
-    text = render_plan(plans.added_cluster(), {}, render_details(width=width, diagnostics=False, hints=False))
+    text = render_plan(
+        plans.added_cluster(), {}, render_details(width=width, diagnostics=False, hints=False)
+    )
     table = [line for line in text.split("\n") if "NC_P46_224_v1" in line and "+" not in line]
     assert table
     assert all(len(line) <= max(width, 66) for line in table)
@@ -80,7 +88,9 @@ def test_tables_fit_the_width(width: int, plans: SimpleNamespace) -> None:
 
 # --- text used by tools ---
 
-ATLANTIS = re.compile(r"Plan: (?:(\d+) to import, )?(\d+) to add, (\d+) to change, (\d+) to destroy\.")
+ATLANTIS = re.compile(
+    r"Plan: (?:(\d+) to import, )?(\d+) to add, (\d+) to change, (\d+) to destroy\."
+)
 
 
 def test_atlantis_finds_the_counts(plans: SimpleNamespace) -> None:
@@ -123,7 +133,9 @@ def test_no_changes(mode: Mode, sentence: str, plans: SimpleNamespace) -> None:
         (Mode.DESTROY, "No changes. No selected object needs to be destroyed."),
     ],
 )
-def test_partial_plan_without_changes_says_so(mode: Mode, sentence: str, plans: SimpleNamespace) -> None:
+def test_partial_plan_without_changes_says_so(
+    mode: Mode, sentence: str, plans: SimpleNamespace
+) -> None:
     kept = plans.change(plans.d, Action.NO_OP, {"id": "x"}, {"id": "x"})
     made = Plan(mode=mode, changes=(kept,), unchanged_count=178, excludes=("nexus_rack.r",))
     assert render_plan(made, {}, render_details()).startswith(sentence)
@@ -135,14 +147,20 @@ def test_old_inventory_limits_the_claim_of_no_changes() -> None:
     old = Plan(timestamp="2026-02-28T14:00:00Z", inventories=inventories)
     for options in (render_details(), PlanTextOptions()):
         text = " ".join(render_plan(old, {}, options).split())
-        assert text.startswith("No changes. What was read matches the configuration. The inventory is 8 days old: ")
+        assert text.startswith(
+            "No changes. What was read matches the configuration. The inventory is 8 days old: "
+        )
     partial = replace(old, targets=("nexus_rack.r",))
-    assert render_plan(partial, {}).startswith("No changes. The selected resources match the configuration.")
+    assert render_plan(partial, {}).startswith(
+        "No changes. The selected resources match the configuration."
+    )
     assert "The inventory is 8 days old" in render_plan(partial, {})
     destroy = replace(old, mode=Mode.DESTROY)
     assert render_plan(destroy, {}).startswith("No changes. No objects need to be destroyed.")
     current = replace(old, inventories=(InventoryRead("a", "2026-02-28T06:00:00Z"),))
-    assert render_plan(current, {}).startswith("No changes. Your infrastructure matches the configuration.")
+    assert render_plan(current, {}).startswith(
+        "No changes. Your infrastructure matches the configuration."
+    )
 
 
 def test_tfcmt_finds_the_addresses_by_action(plans: SimpleNamespace) -> None:
@@ -150,7 +168,9 @@ def test_tfcmt_finds_the_addresses_by_action(plans: SimpleNamespace) -> None:
     assert re.findall(r"^ *# (.*) will be created$", text, re.MULTILINE) == ["nexus_rack.a"]
     assert "nexus_rack.old[2]" in re.findall(r"^ *# (.*) will be destroyed$", text, re.MULTILINE)
     assert re.findall(r"^ *# (.*) must be replaced$", text, re.MULTILINE)[0] == "nexus_rack.j"
-    assert re.findall(r"^ *# (.*?) has moved to (.*?)$", text, re.MULTILINE) == [("nexus_rack.s0", "nexus_rack.s")]
+    assert re.findall(r"^ *# (.*?) has moved to (.*?)$", text, re.MULTILINE) == [
+        ("nexus_rack.s0", "nexus_rack.s")
+    ]
 
 
 # --- other output ---
@@ -179,7 +199,13 @@ def test_failed_plan_shows_only_its_errors(plans: SimpleNamespace) -> None:
     text = render_plan(failed, plans.files, render_details())
     assert text.startswith("Planning failed.")
     assert "Advice: zones-pinned" in text
-    for part in ("Plan:", "Placements:", "will be created", "Changes to Outputs", "nexusform apply"):
+    for part in (
+        "Plan:",
+        "Placements:",
+        "will be created",
+        "Changes to Outputs",
+        "nexusform apply",
+    ):
         assert part not in text
 
 
@@ -226,7 +252,9 @@ def test_very_deep_values_are_rendered_without_a_crash(depth: int, plans: Simple
     plan = Plan(
         changes=(
             plans.change(thing, Action.CREATE, None, {"id": "x", "deep": deep}),
-            plans.change(thing, Action.UPDATE, {"id": "x", "json": text}, {"id": "x", "json": text + " "}),
+            plans.change(
+                thing, Action.UPDATE, {"id": "x", "json": text}, {"id": "x", "json": text + " "}
+            ),
         ),
         outputs=(OutputChange("deep", Action.CREATE, None, deep, DYNAMIC, False),),
     )
@@ -234,13 +262,19 @@ def test_very_deep_values_are_rendered_without_a_crash(depth: int, plans: Simple
     assert ("(nested too deeply to be shown)" in shown) is (depth >= 100)
 
 
-def test_machines_are_counted_for_new_racks_and_listed_for_changed_ones(plans: SimpleNamespace) -> None:
+def test_machines_are_counted_for_new_racks_and_listed_for_changed_ones(
+    plans: SimpleNamespace,
+) -> None:
     rack = plans.address("nexus_rack", "r")
     before = {"id": "r", "machines": {f"m{i}": {"slot": i} for i in range(16)}}
     after = before | {"machines": before["machines"] | {"m16": {"slot": 16}}}
-    new = render_plan(Plan(changes=(plans.change(rack, Action.CREATE, None, before),)), {}, render_details())
+    new = render_plan(
+        Plan(changes=(plans.change(rack, Action.CREATE, None, before),)), {}, render_details()
+    )
     assert "+ machines = (16 machines)" in new
-    more = render_plan(Plan(changes=(plans.change(rack, Action.UPDATE, before, after),)), {}, render_details())
+    more = render_plan(
+        Plan(changes=(plans.change(rack, Action.UPDATE, before, after),)), {}, render_details()
+    )
     assert "+ m16 = {" in more
     assert "# (16 unchanged attributes hidden)" in more
 
@@ -249,8 +283,14 @@ def test_machines_are_counted_for_new_racks_and_listed_for_changed_ones(plans: S
 def test_place_released_and_taken_again_is_not_kept(plans: SimpleNamespace) -> None:
     # A replaced placement releases its clusters and picks again: every row counts.
     web = plans.address("fleet_cluster_resource_placement", "web")
-    before = {"id": "old", "bindings": {"east": {"state": "Bound"}, "west": {"state": "Bound", "score": 1}}}
-    after = {"id": "new", "bindings": {"east": {"state": "Bound"}, "west": {"state": "Bound", "score": 2}}}
+    before = {
+        "id": "old",
+        "bindings": {"east": {"state": "Bound"}, "west": {"state": "Bound", "score": 1}},
+    }
+    after = {
+        "id": "new",
+        "bindings": {"east": {"state": "Bound"}, "west": {"state": "Bound", "score": 2}},
+    }
     rows = [
         PlacementChange(web, "binding", cluster, action, None, None, trigger, pool="web")
         for action, trigger in (
@@ -260,7 +300,9 @@ def test_place_released_and_taken_again_is_not_kept(plans: SimpleNamespace) -> N
         for cluster in ("east", "west")
     ]
     plan = Plan(changes=(plans.change(web, Action.REPLACE, before, after),), placements=tuple(rows))
-    assert "bindings = (2 to place, 2 to remove, see below)" in render_plan(plan, {}, render_details())
+    assert "bindings = (2 to place, 2 to remove, see below)" in render_plan(
+        plan, {}, render_details()
+    )
 
 
 def test_nodes_of_a_deleted_cluster_are_counted(plans: SimpleNamespace) -> None:

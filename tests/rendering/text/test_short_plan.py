@@ -22,7 +22,15 @@ from nexusform.rendering.report.placement_rows import ShownPlacements
 from nexusform.rendering.text.plan_text import PlanTextOptions, render_plan
 from nexusform.rendering.text.report_text import render_labelled_text
 from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST
-from tests.planning.harness import RACKS, build_all_types, build_state, cluster, plan, pool, require_success
+from tests.planning.harness import (
+    RACKS,
+    build_all_types,
+    build_state,
+    cluster,
+    plan,
+    pool,
+    require_success,
+)
 from tests.rendering.pieces import ALL_PLANS, D, address, change, table, vm_row
 
 
@@ -40,18 +48,24 @@ def test_short_plan_matches_reviewed_file(
 
 @pytest.mark.parametrize("name", ALL_PLANS)
 @pytest.mark.parametrize("width", [80, 120, 200])
-def test_lines_fit_the_screen_and_names_are_not_broken(name: str, width: int, plans: SimpleNamespace) -> None:
+def test_lines_fit_the_screen_and_names_are_not_broken(
+    name: str, width: int, plans: SimpleNamespace
+) -> None:
     plan = getattr(plans, name)()
     lines = render_short(plan, plans, width=width).split("\n")
     assert all(len(line) <= width for line in lines)
     unbroken = render_short(plan, plans, width=1000)
-    names = [word for line in lines for word in line.split() if re.fullmatch(r"[a-z][\w.-]{11,}", word)]
+    names = [
+        word for line in lines for word in line.split() if re.fullmatch(r"[a-z][\w.-]{11,}", word)
+    ]
     assert all(word in unbroken for word in names)
 
 
 @pytest.mark.parametrize("name", ALL_PLANS)
 @pytest.mark.parametrize("detail", list(ShownPlacements))
-def test_colour_adds_only_escapes(name: str, detail: ShownPlacements, plans: SimpleNamespace) -> None:
+def test_colour_adds_only_escapes(
+    name: str, detail: ShownPlacements, plans: SimpleNamespace
+) -> None:
     plan = getattr(plans, name)()
     plain = render_short(plan, plans, placements=detail)
     coloured = render_short(plan, plans, placements=detail, colour=True)
@@ -70,7 +84,16 @@ def test_verdict_is_last(plans: SimpleNamespace) -> None:
 def test_only_configured_arguments_are_shown_as_changes(plans: SimpleNamespace) -> None:
     text = render_short(plans.changed_placements(), plans)
     (line,) = [line for line in text.split("\n") if "~ nexus_kubernetes_cluster.d" in line]
-    assert line.split() == ["~", "nexus_kubernetes_cluster.d", "cluster-d:", "pool2", "count", "24", "->", "21"]
+    assert line.split() == [
+        "~",
+        "nexus_kubernetes_cluster.d",
+        "cluster-d:",
+        "pool2",
+        "count",
+        "24",
+        "->",
+        "21",
+    ]
     assert "node_count" not in text
 
 
@@ -86,13 +109,20 @@ def test_drained_rack_is_summarized() -> None:
     schema_of = create_schema_lookup(build_all_types())
     machines = {f"rack3-bm{number:02}": {} for number in range(1, 17)}
     before = {"name": "rack3", "machine_count": 16, "machines": machines, "machine_override": {}}
-    for drained, said in ((16, "all 16 machines (evacuate = true)"), (2, "rack3-bm01,02 (evacuate = true)")):
-        overrides = {name: {"evacuate": True, "cordoned": False} for name in list(machines)[:drained]}
+    for drained, said in (
+        (16, "all 16 machines (evacuate = true)"),
+        (2, "rack3-bm01,02 (evacuate = true)"),
+    ):
+        overrides = {
+            name: {"evacuate": True, "cordoned": False} for name in list(machines)[:drained]
+        }
         after = before | {"machine_override": overrides}
         rack = change(address("nexus_rack", "r"), Action.UPDATE, before, after)
         (fold,) = build_object_folds(Plan(changes=(rack,)), schema_of)
         assert fold.clauses[-1].removeprefix("rack3: ") == said
-        (fold,) = build_object_folds(Plan(changes=(replace(rack, before=after, after=before),)), schema_of)
+        (fold,) = build_object_folds(
+            Plan(changes=(replace(rack, before=after, after=before),)), schema_of
+        )
         assert fold.clauses[-1].removeprefix("rack3: ") == said.replace(" (", " no longer (")
 
 
@@ -110,10 +140,17 @@ def test_probable_rename_is_reported_with_moved_block() -> None:
     def build_configuration(name: str) -> str:
         return RACKS + cluster(name, pools=pool("p", 2))
 
-    made = require_success(plan(build_configuration("b"), build_state(build_configuration("a")))).plan
+    made = require_success(
+        plan(build_configuration("b"), build_state(build_configuration("a")))
+    ).plan
     text = render_plan(made, {}, PlanTextOptions(registries=build_all_types()))
     block = [line.strip(" │") for line in text.partition("moved {")[2].split("\n")[:4]]
-    assert block == ["", "from = nexus_kubernetes_cluster.a", "to   = nexus_kubernetes_cluster.b", "}"]
+    assert block == [
+        "",
+        "from = nexus_kubernetes_cluster.a",
+        "to   = nexus_kubernetes_cluster.b",
+        "}",
+    ]
     comment = render_markdown(made, {}, build_all_types())
     assert "  ```hcl\n  moved {\n    from = nexus_kubernetes_cluster.a\n" in comment
 
@@ -123,8 +160,12 @@ def test_replacement_has_its_cause(plans: SimpleNamespace) -> None:
     assert re.search(r"-/\+ nexus_rack\.j +r: availability_zone .* \(forces replacement\)", text)
     state = build_state(RACKS + cluster("a", pools=pool("p", 2)))
     changed = plan(RACKS + cluster("a", pools=pool("p", 2, sku="NC_G12_56_v1")), state)
-    text = render_plan(require_success(changed).plan, {}, PlanTextOptions(registries=build_all_types(), width=200))
-    assert re.search(r"~ nexus_kubernetes_cluster\.a +p vm_sku_name .* \(replaces this agent_pool\)", text)
+    text = render_plan(
+        require_success(changed).plan, {}, PlanTextOptions(registries=build_all_types(), width=200)
+    )
+    assert re.search(
+        r"~ nexus_kubernetes_cluster\.a +p vm_sku_name .* \(replaces this agent_pool\)", text
+    )
 
 
 def test_replacement_without_changed_argument_has_its_cause(plans: SimpleNamespace) -> None:
@@ -135,7 +176,10 @@ def test_replacement_without_changed_argument_has_its_cause(plans: SimpleNamespa
 
 def test_secrets_are_not_shown(plans: SimpleNamespace) -> None:
     secret = {"id": "x", "name": "hunter2", "location": "hunter3", "machine_count": 3}
-    hidden = {"sensitive_before": (("name",), ("location",)), "sensitive_after": (("name",), ("location",))}
+    hidden = {
+        "sensitive_before": (("name",), ("location",)),
+        "sensitive_after": (("name",), ("location",)),
+    }
     changes = tuple(
         plans.change(plans.address("thing", f"t{action.name}x"), action, before, after, **hidden)
         for action, before, after in (
@@ -176,7 +220,10 @@ def test_failed_plan_shows_no_changes(plans: SimpleNamespace) -> None:
 
 def test_warnings_precede_advice_and_name_all_subjects(plans: SimpleNamespace) -> None:
     names = [f"{'ab'[i % 2]}{i}x/pool" for i in range(20)]
-    failing = [build_warning("no-surge-capacity", "", brief=(f"{name}: an upgrade would fail")) for name in names]
+    failing = [
+        build_warning("no-surge-capacity", "", brief=(f"{name}: an upgrade would fail"))
+        for name in names
+    ]
     advice = [build_warning("zones-pinned", "", brief=f"c{i}/p: reason {i}") for i in range(30)]
     text = render_short(replace(plans.added_cluster(), diagnostics=(*advice, *failing)), plans)
     assert text.index("! no-surge-capacity") < text.index("i zones-pinned")
@@ -185,9 +232,15 @@ def test_warnings_precede_advice_and_name_all_subjects(plans: SimpleNamespace) -
 
 
 def test_entry_has_at_most_three_lines(plans: SimpleNamespace) -> None:
-    long = build_warning("incomplete-rollout", "word " * 200, plans.span_of("agent_pool"), address="a.b")
+    long = build_warning(
+        "incomplete-rollout", "word " * 200, plans.span_of("agent_pool"), address="a.b"
+    )
     text = render_short(replace(plans.added_cluster(), diagnostics=(long,)), plans)
-    entry = text[text.index("! incomplete-rollout") : text.index("  All warnings")].rstrip("\n").split("\n")
+    entry = (
+        text[text.index("! incomplete-rollout") : text.index("  All warnings")]
+        .rstrip("\n")
+        .split("\n")
+    )
     assert len(entry) == 3
     assert entry[-1].endswith("...  main.nf.hcl:4")
 
@@ -202,7 +255,9 @@ def test_entry_has_at_most_three_lines(plans: SimpleNamespace) -> None:
         ("The pool is too small (" + "word " * 60 + ")", "The pool is too small"),
     ],
 )
-def test_long_entry_ends_with_a_complete_clause(text: str, end: str, plans: SimpleNamespace) -> None:
+def test_long_entry_ends_with_a_complete_clause(
+    text: str, end: str, plans: SimpleNamespace
+) -> None:
     told = build_warning("not-captured", text, plans.span_of("agent_pool"), address="a.b")
     drawn = render_short(replace(plans.added_cluster(), diagnostics=(told,)), plans)
     entry = drawn[drawn.index("! not-captured") : drawn.index("  All warnings")]
@@ -220,13 +275,20 @@ def test_no_entry_of_an_example_is_cut() -> None:
 
 
 def test_long_id_is_followed_by_its_subject(plans: SimpleNamespace) -> None:
-    told = build_warning("empty-resource-selection", "It stops.", plans.span_of("agent_pool"), address="a.b")
+    told = build_warning(
+        "empty-resource-selection", "It stops.", plans.span_of("agent_pool"), address="a.b"
+    )
     drawn = render_short(replace(plans.added_cluster(), diagnostics=(told,)), plans)
     assert "! empty-resource-selection  a.b:\n    It stops.    main.nf.hcl:4\n" in drawn
 
 
 def build_surge_warning(address_text: str) -> object:
-    return build_warning("no-surge-capacity", "", brief="cluster-d/pool1: an upgrade would fail", address=address_text)
+    return build_warning(
+        "no-surge-capacity",
+        "",
+        brief="cluster-d/pool1: an upgrade would fail",
+        address=address_text,
+    )
 
 
 @pytest.mark.parametrize(("before", "caused"), [(("cluster-d",), False), ((), True), (None, True)])
@@ -236,7 +298,12 @@ def test_preexisting_finding_is_not_attributed_to_the_plan(
     sku = CATALOGUES[NEWEST].vm_skus["NC_P46_224_v1"]
     stood = None if before is None else SpareCapacity(4, 2, "rack1", ("cluster-d",), before)
     capacity = SiteSkuCapacity(
-        "lab", "lab", sku.name, 1, stood, SpareCapacity(3, 1, "rack1", ("cluster-d",), ("cluster-d",))
+        "lab",
+        "lab",
+        sku.name,
+        1,
+        stood,
+        SpareCapacity(3, 1, "rack1", ("cluster-d",), ("cluster-d",)),
     )
     plan = replace(
         plans.added_cluster(),
@@ -255,7 +322,9 @@ def test_expected_figures_are_shown_if_they_differ(plans: SimpleNamespace) -> No
     uneven = table("pool1", "NC_P46_224_v1", 32, {"r1": 5, "r2": 3, "r3": 8}, expected=8, placed=32)
     row = vm_row("cluster-d-pool1-0", PlacementAction.PLACE, "new", None, _SPOT)
     plan = replace(plans.added_cluster(), placement_tables=(uneven,), placements=(row,))
-    assert "expected 4 per rack on 8 racks; r3 gets 8, r1 gets 5, r2 gets 3" in render_short(plan, plans)
+    assert "expected 4 per rack on 8 racks; r3 gets 8, r1 gets 5, r2 gets 3" in render_short(
+        plan, plans
+    )
     even = table("pool1", "NC_P46_224_v1", 32, {f"r{i}": 4 for i in range(8)}, placed=32)
     assert "expected" not in render_short(replace(plan, placement_tables=(even,)), plans)
 
@@ -263,7 +332,8 @@ def test_expected_figures_are_shown_if_they_differ(plans: SimpleNamespace) -> No
 _SPOT = {"machine": "r1-bm01", "rack": "r1", "availability_zone": "1", "numa_cells": [0]}
 
 
-@pytest.mark.parametrize("samples", [0, 1, 9])  # few samples prove nothing
+# few samples prove nothing.
+@pytest.mark.parametrize("samples", [0, 1, 9])
 def test_uncomputed_certainty_has_no_figures(plans: SimpleNamespace, samples: int) -> None:
     text = render_short(replace(plans.added_cluster(), samples=samples), plans)
     assert f"Confidence:  not computed (-samples={samples})" in text
@@ -271,7 +341,10 @@ def test_uncomputed_certainty_has_no_figures(plans: SimpleNamespace, samples: in
 
 
 def test_conditions_are_marked_as_predicted(plans: SimpleNamespace) -> None:
-    checks = (CheckResult("resource", "a.b", "pass"), CheckResult("check", "check.c", "fail", ("no",)))
+    checks = (
+        CheckResult("resource", "a.b", "pass"),
+        CheckResult("check", "check.c", "fail", ("no",)),
+    )
     text = render_short(replace(plans.added_cluster(), checks=checks), plans)
     assert re.search(r"Conditions: +1 holds, 1 fails \(predicted\)\.", text)
 
@@ -281,7 +354,9 @@ def test_terraform_header_is_printed_for_its_tools(plans: SimpleNamespace) -> No
     details = render_short(plan, plans, details=True)
     assert "\nnexusform will perform the following actions:\n" in details
     compatible = render_short(plan, plans, terraform=True)
-    of_terraform = details.replace("nexusform will perform", "Terraform will perform").partition("\nImpact: ")[0]
+    of_terraform = details.replace("nexusform will perform", "Terraform will perform").partition(
+        "\nImpact: "
+    )[0]
     # Terraform tools know only errors and warnings.
     assert compatible == of_terraform.replace("Advice: ", "Warning: ")
 
@@ -292,25 +367,39 @@ def build_racks(count: int, name: Callable[[int], str]) -> tuple[Change, ...]:
             address("nexus_rack", name(i)),
             Action.CREATE,
             None,
-            {"id": f"lab/{name(i)}", "name": name(i), "machine_count": 2 + i % 7, "machine_sku": f"s{i % 90}"},
+            {
+                "id": f"lab/{name(i)}",
+                "name": name(i),
+                "machine_count": 2 + i % 7,
+                "machine_sku": f"s{i % 90}",
+            },
         )
         for i in range(count)
     )
 
 
 @pytest.mark.parametrize("name", ["c-{:04}", "{:x}z"])
-def test_five_thousand_objects_take_at_most_two_hundred_lines(name: str, plans: SimpleNamespace) -> None:
+def test_five_thousand_objects_take_at_most_two_hundred_lines(
+    name: str, plans: SimpleNamespace
+) -> None:
     tables = tuple(
-        replace(table("pool1", "NC_P46_224_v1", 8, {"r1": 4, "r2": 4}, placed=8), cluster=f"c-{i:04}", address=a)
+        replace(
+            table("pool1", "NC_P46_224_v1", 8, {"r1": 4, "r2": 4}, placed=8),
+            cluster=f"c-{i:04}",
+            address=a,
+        )
         for i, a in enumerate(address("nexus_kubernetes_cluster", f"c{i}") for i in range(500))
     )
     rows = tuple(
         replace(
-            vm_row(f"cluster-d-pool1-{i}", PlacementAction.MOVE, "machine_evacuated", _SPOT, _SPOT), address=t.address
+            vm_row(f"cluster-d-pool1-{i}", PlacementAction.MOVE, "machine_evacuated", _SPOT, _SPOT),
+            address=t.address,
         )
         for i, t in enumerate(tables)
     )
-    plan = Plan(changes=build_racks(5001, name.format), placement_tables=tables, placements=rows, samples=10)
+    plan = Plan(
+        changes=build_racks(5001, name.format), placement_tables=tables, placements=rows, samples=10
+    )
     text = render_short(plan, plans)
     assert len(text.split("\n")) <= 200
     assert "Plan: 5001 to add, 0 to change, 0 to destroy." in text
@@ -318,7 +407,10 @@ def test_five_thousand_objects_take_at_most_two_hundred_lines(name: str, plans: 
 
 
 def test_thousands_are_separated_except_in_lines_for_tools(plans: SimpleNamespace) -> None:
-    rows = tuple(vm_row(f"cluster-d-pool1-{i}", PlacementAction.PLACE, "new", None, _SPOT) for i in range(1200))
+    rows = tuple(
+        vm_row(f"cluster-d-pool1-{i}", PlacementAction.PLACE, "new", None, _SPOT)
+        for i in range(1200)
+    )
     made = Plan(changes=build_racks(1001, "c-{:04}".format), placements=rows)
     plain_number = re.compile(r"(?<![-\w.,])[0-9]{4,}(?![-\w])")
     text = render_short(made, plans)
@@ -336,7 +428,9 @@ def test_manifest_change_is_reported_by_object_and_field(plans: SimpleNamespace)
     manifest = "kind: Deployment\nmetadata: {name: web}\nspec: {replicas: 3}\n"
     turned = manifest.replace("3", "5")
     edited = change(address("thing", "x"), Action.UPDATE, {"body": manifest}, {"body": turned})
-    assert "~ thing.x  Deployment web: replicas 3 -> 5\n" in render_short(Plan(changes=(edited,)), plans)
+    assert "~ thing.x  Deployment web: replicas 3 -> 5\n" in render_short(
+        Plan(changes=(edited,)), plans
+    )
     secret = replace(edited, sensitive_before=(("body",),), sensitive_after=(("body",),))
     assert "replicas" not in render_short(Plan(changes=(secret,)), plans)
 

@@ -9,7 +9,9 @@ from nexusform.schemas.value_types import NUMBER, STRING, ListType, MapType, Set
 from nexusform.state.objects import EMPTY, ObjectState, OutputState
 
 
-def test_state_matches_reviewed_file(plans: SimpleNamespace, golden: Callable[[str, str], None]) -> None:
+def test_state_matches_reviewed_file(
+    plans: SimpleNamespace, golden: Callable[[str, str], None]
+) -> None:
     text = render_state(plans.some_state(), plans.registries)
     golden("state.txt", text)
     assert strip_colours(render_state(plans.some_state(), plans.registries, colour=True)) == text

@@ -7,7 +7,15 @@ from hashlib import blake2b
 
 from msgspec import Struct
 
-from nexusform.scheduling.racks.vms import Demand, Hint, Machine, Placement, RackSpread, VmName, VmSku
+from nexusform.scheduling.racks.vms import (
+    Demand,
+    Hint,
+    Machine,
+    Placement,
+    RackSpread,
+    VmName,
+    VmSku,
+)
 
 
 class PlacedVm(Struct):
@@ -34,10 +42,16 @@ class BruteForce:
         del self.vms[handle]
 
     def place(self, demand: Demand) -> tuple[int, Placement] | None:
-        candidates = [m for m in self.machines.values() if not m.unschedulable_reason and self.fits(demand.sku, m)]
+        candidates = [
+            m
+            for m in self.machines.values()
+            if not m.unschedulable_reason and self.fits(demand.sku, m)
+        ]
         if demand.zones is not None:
             candidates = [m for m in candidates if m.availability_zone in demand.zones]
-        candidates = [m for m in candidates if not any(h.is_hard and is_violated(h, m) for h in demand.hints)]
+        candidates = [
+            m for m in candidates if not any(h.is_hard and is_violated(h, m) for h in demand.hints)
+        ]
         if any(m.name != demand.last_resort for m in candidates):
             candidates = [m for m in candidates if m.name != demand.last_resort]
         if not candidates:
@@ -45,7 +59,9 @@ class BruteForce:
         rack = min({m.rack for m in candidates}, key=lambda rack: self.rack_key(demand, rack))
         candidates = [m for m in candidates if m.rack == rack]
         machine = min(candidates, key=lambda m: self.machine_key(demand, m))
-        fitting = sorted(self.fitting(demand.sku, machine), key=lambda c: (self.free(machine, c)[1], c))
+        fitting = sorted(
+            self.fitting(demand.sku, machine), key=lambda c: (self.free(machine, c)[1], c)
+        )
         cells = tuple(sorted(fitting[: demand.sku.numa_cells]))
         placement = Placement(machine.name, machine.rack, machine.availability_zone, cells)
         return self.occupy(demand.vm, demand.sku, placement), placement
@@ -55,7 +71,9 @@ class BruteForce:
 
     def free(self, machine: Machine, cell: int) -> tuple[int, int]:
         inside = [vm.sku for vm in self.on(machine.name) if cell in vm.cells]
-        cpus = machine.cpus_per_cell - sum(-(-(s.vcpus + s.emulator_vcpus) // s.numa_cells) for s in inside)
+        cpus = machine.cpus_per_cell - sum(
+            -(-(s.vcpus + s.emulator_vcpus) // s.numa_cells) for s in inside
+        )
         memory = machine.memory_gib_per_cell - sum(-(-s.memory_gib // s.numa_cells) for s in inside)
         return max(cpus, 0), max(memory, 0)
 
@@ -75,7 +93,11 @@ class BruteForce:
         return max(machine.vfs_per_cell - sum(-(-s.vfs // s.numa_cells) for s in inside), 0)
 
     def fits(self, sku: VmSku, machine: Machine) -> bool:
-        if machine.machine_sku is not None and sku.machine_skus and machine.machine_sku not in sku.machine_skus:
+        if (
+            machine.machine_sku is not None
+            and sku.machine_skus
+            and machine.machine_sku not in sku.machine_skus
+        ):
             return False
         disk = machine.disk_gib - sum(vm.sku.disk_gib for vm in self.on(machine.name))
         return max(disk, 0) >= sku.disk_gib and len(self.fitting(sku, machine)) >= sku.numa_cells
@@ -83,7 +105,10 @@ class BruteForce:
     def rack_key(self, demand: Demand, rack: str) -> tuple[int, int, int, int, int, bytes]:
         names = [m.name for m in self.machines.values() if m.rack == rack]
         there = self.on(*names)
-        soft = sum(not h.is_hard and h.scope == "Rack" and (rack in h.racks) != h.is_affinity for h in demand.hints)
+        soft = sum(
+            not h.is_hard and h.scope == "Rack" and (rack in h.racks) != h.is_affinity
+            for h in demand.hints
+        )
         cluster = sum(vm.vm.owner == demand.vm.owner for vm in there)
         pool = sum((vm.vm.owner, vm.vm.pool) == (demand.vm.owner, demand.vm.pool) for vm in there)
         memory = sum(vm.sku.memory_gib for vm in there)
@@ -91,7 +116,9 @@ class BruteForce:
             cluster = 0
         return soft, cluster, pool, len(there), memory, self.tie(demand.vm, rack)
 
-    def machine_key(self, demand: Demand, machine: Machine) -> tuple[int, int, int, bool, int, bytes]:
+    def machine_key(
+        self, demand: Demand, machine: Machine
+    ) -> tuple[int, int, int, bool, int, bytes]:
         there = self.on(machine.name)
         soft = sum(
             not h.is_hard and h.scope == "Machine" and (machine.name in h.machines) != h.is_affinity
@@ -110,5 +137,7 @@ class BruteForce:
 
 
 def is_violated(hint: Hint, machine: Machine) -> bool:
-    inside = machine.name in hint.machines if hint.scope == "Machine" else machine.rack in hint.racks
+    inside = (
+        machine.name in hint.machines if hint.scope == "Machine" else machine.rack in hint.racks
+    )
     return inside != hint.is_affinity

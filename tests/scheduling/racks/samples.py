@@ -11,7 +11,13 @@ from msgspec.structs import replace
 from nexusform.scheduling.racks import profile
 from nexusform.scheduling.racks.layout import Figures, Usage
 from nexusform.scheduling.racks.rack_scheduler import RackScheduler
-from nexusform.scheduling.racks.rule import CountFilter, RankedItemKind, RankingKey, RejectionCheck, ShortageContext
+from nexusform.scheduling.racks.rule import (
+    CountFilter,
+    RankedItemKind,
+    RankingKey,
+    RejectionCheck,
+    ShortageContext,
+)
 from nexusform.scheduling.racks.vms import (
     Demand,
     Hint,
@@ -45,12 +51,19 @@ HARDWARE = [("bom-1.7.3", 2, 48, 224, 3500), ("bom-2.0", 2, 56, 224, 2000), (Non
 
 def build_rack(name: str, count: int, zone: str = "1", **changes: Any) -> list[Machine]:
     """Return equal machines of one rack."""
-    facts = {"machine_sku": "bom-1.7.3", "cells": 2, "cpus_per_cell": 48, "memory_gib_per_cell": 224}
+    facts = {
+        "machine_sku": "bom-1.7.3",
+        "cells": 2,
+        "cpus_per_cell": 48,
+        "memory_gib_per_cell": 224,
+    }
     facts |= {"disk_gib": 3500, **changes}
     return [Machine(f"{name}-bm{n:02d}", name, zone, n, **facts) for n in range(1, count + 1)]
 
 
-def build_demand(number: int = 0, pool: str = "p", sku: str = "NC_G2_8_v1", owner: str = "c", **more: Any) -> Demand:
+def build_demand(
+    number: int = 0, pool: str = "p", sku: str = "NC_G2_8_v1", owner: str = "c", **more: Any
+) -> Demand:
     """Return the demand of a VM in a pool."""
     return Demand(VmName(owner, owner, pool, number), SKUS[sku], **more)
 
@@ -64,7 +77,9 @@ def run_random_site(seed: int) -> list[Any]:
         for slot in range(1, draw.randint(1, 4) + 1):
             refusal = "cordoned" if draw.random() < 0.15 else ""
             name = f"r{number}"
-            machines.append(Machine(f"{name}-bm{slot}", name, zone, slot, *draw.choice(HARDWARE), refusal))
+            machines.append(
+                Machine(f"{name}-bm{slot}", name, zone, slot, *draw.choice(HARDWARE), refusal)
+            )
     scheduler = RackScheduler(machines, draw.choice(list(RackSpread)), 8)
     said: list[Any] = []
     number = 0
@@ -111,13 +126,19 @@ def build_limit(
         if asked.vm.pool != pool:
             return None
         counts = usage.pool.racks if item is RankedItemKind.RACK else usage.pool.machines
-        return lambda number: f"{counts[number]} VMs of {pool} already" if counts[number] >= most else None
+        return lambda number: (
+            f"{counts[number]} VMs of {pool} already" if counts[number] >= most else None
+        )
 
     def format_shortage(scene: ShortageContext) -> str:
         return f"Every {item} has {most} VMs of {scene.demand.vm.pool}."
 
     return CountFilter(
-        name="pool_limit", item=item, build_check=open_rule, describe_shortage=format_shortage, is_monotonic=closing
+        name="pool_limit",
+        item=item,
+        build_check=open_rule,
+        describe_shortage=format_shortage,
+        is_monotonic=closing,
     )
 
 
@@ -127,7 +148,12 @@ def build_last_first_key() -> RankingKey:
     def opens(_usage: Usage, _demand: Demand) -> Figures:
         return lambda item: 1000 - item
 
-    return RankingKey(rule="last_first", build_figures=opens, describe=lambda _demand, figure: f"{figure}", bits=10)
+    return RankingKey(
+        rule="last_first",
+        build_figures=opens,
+        describe=lambda _demand, figure: f"{figure}",
+        bits=10,
+    )
 
 
 def change_profile(monkeypatch: pytest.MonkeyPatch, table: str, changed: Any) -> None:

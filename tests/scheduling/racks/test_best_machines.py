@@ -17,7 +17,9 @@ MACHINES = tuple(
     Machine(f"m{number}", f"r{number // 2}", f"{number // 2}", number % 2 + 1, None, 2, 4, 16, 1000)
     for number in range(4)
 )
-SKUS = tuple(VmSku(f"s{cpus}", cpus, 0, memory, 10) for cpus, memory in ((1, 4), (2, 8), (3, 4), (4, 16)))
+SKUS = tuple(
+    VmSku(f"s{cpus}", cpus, 0, memory, 10) for cpus, memory in ((1, 4), (2, 8), (3, 4), (4, 16))
+)
 
 
 def draw_vms(random: Random) -> list[tuple[VmName, VmSku, Machine]]:
@@ -30,18 +32,27 @@ def draw_vms(random: Random) -> list[tuple[VmName, VmSku, Machine]]:
 
 
 def build_site(
-    vms: list[tuple[VmName, VmSku, Machine]], cells: tuple[int, ...] = (), away: Collection[str] = ()
+    vms: list[tuple[VmName, VmSku, Machine]],
+    cells: tuple[int, ...] = (),
+    away: Collection[str] = (),
 ) -> RackScheduler:
     """Return a scheduler with these cells (empty: unknown) and these machines cordoned."""
-    machines = [replace(each, unschedulable_reason="cordoned" if each.name in away else "") for each in MACHINES]
+    machines = [
+        replace(each, unschedulable_reason="cordoned" if each.name in away else "")
+        for each in MACHINES
+    ]
     scheduler = RackScheduler(machines)
     for number, (name, sku, machine) in enumerate(vms):
         own = cells[number : number + 1]
-        scheduler.add_existing(name, sku, Placement(machine.name, machine.rack, machine.availability_zone, own))
+        scheduler.add_existing(
+            name, sku, Placement(machine.name, machine.rack, machine.availability_zone, own)
+        )
     return scheduler
 
 
-def find_best(vms: list[tuple[VmName, VmSku, Machine]], cells: tuple[int, ...], demand: Demand) -> TiedMachines:
+def find_best(
+    vms: list[tuple[VmName, VmSku, Machine]], cells: tuple[int, ...], demand: Demand
+) -> TiedMachines:
     return build_site(vms, cells).find_best_machines(demand)
 
 
@@ -62,7 +73,9 @@ def test_best_machines_in_some_and_in_all_layouts(seed: int) -> None:
         pytest.skip("more than fits")
     demand = Demand(VmName("a", "a", "p", 99), random.choice(SKUS))
     each = [find_best(vms, cells, demand) for cells in legal]
-    assert all(one.in_some_splits == one.in_all_splits for one in each), "known cells leave nothing open"
+    assert all(one.in_some_splits == one.in_all_splits for one in each), (
+        "known cells leave nothing open"
+    )
     answer = find_best(vms, (), demand)
     assert answer.in_some_splits == frozenset().union(*(one.in_some_splits for one in each))
     assert answer.in_all_splits == frozenset.intersection(*(one.in_all_splits for one in each))
@@ -76,4 +89,6 @@ def test_ranking_without_machines_equals_a_site_with_them_cordoned(seed: int) ->
     ranking = build_site(vms).rank_machines(demand)
     for count in range(len(MACHINES) + 1):
         away = {machine.name for machine in random.sample(MACHINES, count)}
-        assert ranking.find_best_excluding(away) == build_site(vms, away=away).find_best_machines(demand)
+        assert ranking.find_best_excluding(away) == build_site(vms, away=away).find_best_machines(
+            demand
+        )

@@ -7,7 +7,14 @@ from functools import cache
 
 from nexusform.scheduling.racks.rack_scheduler import RackScheduler
 from nexusform.scheduling.racks.uncertainty.certainty import PlaceOperation, repeat_with_samples
-from nexusform.scheduling.racks.vms import Demand, Machine, Placement, PlacementConstraints, RackSpread, VmName
+from nexusform.scheduling.racks.vms import (
+    Demand,
+    Machine,
+    Placement,
+    PlacementConstraints,
+    RackSpread,
+    VmName,
+)
 from nexusform.scheduling.sku_catalogue import CATALOGUES
 
 SKUS = CATALOGUES["2026-03"].vm_skus
@@ -44,7 +51,16 @@ ROWS = {
     ("d", POOL2): [3] * 8,
     ("e", CONTROL): [1] * 5,
 }
-PRINTED_E = {"rack1": 4, "rack2": 4, "rack3": 5, "rack4": 4, "rack5": 4, "rack6": 5, "rack7": 3, "rack8": 3}
+PRINTED_E = {
+    "rack1": 4,
+    "rack2": 4,
+    "rack3": 5,
+    "rack4": 4,
+    "rack5": 4,
+    "rack6": 5,
+    "rack7": 3,
+    "rack8": 3,
+}
 
 Places = dict[tuple[str, str], list[Placement]]
 
@@ -52,7 +68,17 @@ Places = dict[tuple[str, str], list[Placement]]
 def lab(seed: int = 8, spread: RackSpread = RackSpread.POOL) -> RackScheduler:
     return RackScheduler(
         [
-            Machine(f"rack{rack}-bm{slot:02d}", f"rack{rack}", str(rack), slot, "bom-1.7.3", 2, 48, 224, 3500)
+            Machine(
+                f"rack{rack}-bm{slot:02d}",
+                f"rack{rack}",
+                str(rack),
+                slot,
+                "bom-1.7.3",
+                2,
+                48,
+                224,
+                3500,
+            )
             for rack in range(1, 9)
             for slot in range(1, 17)
         ],
@@ -63,7 +89,11 @@ def lab(seed: int = 8, spread: RackSpread = RackSpread.POOL) -> RackScheduler:
 
 def list_demands() -> list[Demand]:
     return [
-        Demand(VmName(f"cluster-{cluster}", f"cluster-{cluster}", pool, number), SKUS[sku], PlacementConstraints(zones))
+        Demand(
+            VmName(f"cluster-{cluster}", f"cluster-{cluster}", pool, number),
+            SKUS[sku],
+            PlacementConstraints(zones),
+        )
         for cluster, pool, sku, count, zones in POOLS
         for number in range(count)
     ]
@@ -75,7 +105,9 @@ def place_all(seed: int) -> Places:
     places: Places = {}
     for demand in list_demands():
         _, placement = scheduler.place(demand)
-        places.setdefault((demand.vm.cluster.removeprefix("cluster-"), demand.vm.pool), []).append(placement)
+        places.setdefault((demand.vm.cluster.removeprefix("cluster-"), demand.vm.pool), []).append(
+            placement
+        )
     return places
 
 
@@ -97,7 +129,9 @@ def test_sequential_clusters_give_the_same_places() -> None:
             scheduler.add_existing(demand.vm, demand.sku, placement)
         new = [demand for demand in list_demands() if demand.vm.cluster == f"cluster-{cluster}"]
         standing += [(demand, scheduler.place(demand)[1]) for demand in new]
-    assert [place for _, place in standing] == [place for pool in place_all(8).values() for place in pool]
+    assert [place for _, place in standing] == [
+        place for pool in place_all(8).values() for place in pool
+    ]
 
 
 def test_rows_a_to_d_hold_for_every_tie_break_and_e_nearly_always() -> None:
@@ -105,7 +139,10 @@ def test_rows_a_to_d_hold_for_every_tie_break_and_e_nearly_always() -> None:
     for seed in range(200):
         places = place_all(seed)
         for pool, expected in ROWS.items():
-            assert sorted(count_by_rack(places[pool]).values(), reverse=True) == expected, (seed, pool)
+            assert sorted(count_by_rack(places[pool]).values(), reverse=True) == expected, (
+                seed,
+                pool,
+            )
         by_rack: dict[str, set[str]] = {}
         for place in places["d", POOL2]:
             by_rack.setdefault(place.rack, set()).add(place.machine)
@@ -144,7 +181,11 @@ def test_spread_by_cluster_does_not_reproduce_d_pool_2() -> None:
     scheduler = lab(spread=RackSpread.CLUSTER)
     for demand in list_demands():
         scheduler.place(demand)
-    of_pool = [vm.placement for vm in scheduler.list_vms() if (vm.vm.cluster, vm.vm.pool) == ("cluster-d", POOL2)]
+    of_pool = [
+        vm.placement
+        for vm in scheduler.list_vms()
+        if (vm.vm.cluster, vm.vm.pool) == ("cluster-d", POOL2)
+    ]
     assert sorted(count_by_rack(of_pool).values()) != [3] * 8
 
 

@@ -18,9 +18,19 @@ from nexusform.scheduling.racks.demand_rules import prepare_sort_keys
 from nexusform.scheduling.racks.layout import Figure, Usage, VmCounts
 from nexusform.scheduling.racks.ledger import Ledger, VmRecord
 from nexusform.scheduling.racks.rack_scheduler import RackScheduler
-from nexusform.scheduling.racks.rule import CountFilter, KeyDependence, RankedItemKind, RankingKey, RejectionCheck
+from nexusform.scheduling.racks.rule import (
+    CountFilter,
+    KeyDependence,
+    RankedItemKind,
+    RankingKey,
+    RejectionCheck,
+)
 from nexusform.scheduling.racks.site import SiteTables
-from nexusform.scheduling.racks.uncertainty.certainty import PlaceOperation, repeat_with_samples, run_operations
+from nexusform.scheduling.racks.uncertainty.certainty import (
+    PlaceOperation,
+    repeat_with_samples,
+    run_operations,
+)
 from nexusform.scheduling.racks.vms import (
     NONE_FITS,
     Demand,
@@ -45,8 +55,8 @@ from tests.scheduling.racks.samples import (
 
 RULES = Path(rules_package.__path__[0])
 ROOM = RULES.parent
-# Modules for placing, counting and explaining. The VM model, the counters (ledger, usage) and the rules themselves
-# may name rules.
+# Modules for placing, counting and explaining. The VM model, the counters (ledger, usage) and the
+# rules themselves may name rules.
 ASKING = [
     ROOM / f"{name}.py"
     for name in (
@@ -70,7 +80,8 @@ def test_users_of_the_rules_name_none_of_them(path: Path) -> None:
     keys = chain(profile.MACHINE_KEYS, *profile.RACK_KEYS.values())
     names = {file.stem for file in RULES.glob("*.py")} | {rule.name for rule in profile.FILTERS}
     names |= {key.rule for key in keys}
-    names -= {"__init__", "cells", "tie_break"}  # step 5 and the final tie-break are no entries
+    # step 5 and the final tie-break are no entries.
+    names -= {"__init__", "cells", "tie_break"}
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Constant):
             assert node.value not in names, f"{path.name}:{node.lineno} names a rule"
@@ -102,7 +113,10 @@ def alter_entries(entries: tuple[Any, ...], *, swap: bool) -> Iterator[tuple[str
     for at in range(len(entries)):
         yield f"without {at}", entries[:at] + entries[at + 1 :]
         if swap and at + 1 < len(entries):
-            yield f"{at} after {at + 1}", (*entries[:at], entries[at + 1], entries[at], *entries[at + 2 :])
+            yield (
+                f"{at} after {at + 1}",
+                (*entries[:at], entries[at + 1], entries[at], *entries[at + 2 :]),
+            )
 
 
 SEEDS = range(800)
@@ -114,7 +128,9 @@ def default_results() -> list[list[Any]]:
 
 
 @pytest.mark.parametrize(
-    ("table", "changed"), [(t, c) for _, t, c in list_changes()], ids=[n for n, _, _ in list_changes()]
+    ("table", "changed"),
+    [(t, c) for _, t, c in list_changes()],
+    ids=[n for n, _, _ in list_changes()],
 )
 def test_every_entry_affects_placements(
     table: str, changed: Any, default_results: list[list[Any]], monkeypatch: pytest.MonkeyPatch
@@ -126,7 +142,8 @@ def test_every_entry_affects_placements(
 def changes_result(seed: int, default_results: list[Any]) -> bool:
     try:
         return run_random_site(seed) != default_results
-    except AssertionError:  # the ledger lacks capacity for a VM rejected by the dropped filter
+    except AssertionError:
+        # The ledger lacks capacity for a VM rejected by the dropped filter.
         return True
 
 
@@ -227,9 +244,14 @@ class TestAddedFilter:
         scheduler = RackScheduler(build_three_racks())
         near = Hint(True, hard, HintScope.RACK, frozenset(), frozenset(["r1"]), "x")
         racks = [
-            scheduler.try_place(build_demand(n, constraints=PlacementConstraints(hints=(near,)))) for n in range(3)
+            scheduler.try_place(build_demand(n, constraints=PlacementConstraints(hints=(near,))))
+            for n in range(3)
         ]
-        assert [place and place[1].rack for place in racks] == ["r1", "r1", None if hard else racks[2][1].rack]
+        assert [place and place[1].rack for place in racks] == [
+            "r1",
+            "r1",
+            None if hard else racks[2][1].rack,
+        ]
         assert racks[2] is None or racks[2][1].rack != "r1"
         healed = scheduler.try_place(build_demand(9, last_resort="r2-bm01"))
         assert healed is not None
@@ -254,8 +276,13 @@ class TestAddedFilter:
             scheduler.place(build_demand(number, constraints=PlacementConstraints(frozenset("1"))))
         explained = scheduler.explain(build_demand(2))
         assert (explained.filters[-1].rule, explained.filters[-1].machines) == ("pool_limit", 2)
-        assert (explained.filters[-1].line, explained.filters[-1].text) == ("  pool_limit", "2 stay")
-        assert {r.reason for r in explained.rejections if r.rule == "pool_limit"} == {"2 VMs of p already"}
+        assert (explained.filters[-1].line, explained.filters[-1].text) == (
+            "  pool_limit",
+            "2 stay",
+        )
+        assert {r.reason for r in explained.rejections if r.rule == "pool_limit"} == {
+            "2 VMs of p already"
+        }
         placed = scheduler.place(build_demand(2))
         assert isinstance(placed, tuple)
         assert explained.placement == placed[1]
@@ -271,7 +298,9 @@ class TestAddedFilter:
 
 
 def test_added_machine_filter_does_not_affect_other_pools(monkeypatch: pytest.MonkeyPatch) -> None:
-    change_profile(monkeypatch, "FILTERS", (*profile.FILTERS, build_limit(1, RankedItemKind.MACHINE)))
+    change_profile(
+        monkeypatch, "FILTERS", (*profile.FILTERS, build_limit(1, RankedItemKind.MACHINE))
+    )
     scheduler = RackScheduler(build_rack("r1", 2))
     assert [scheduler.try_place(build_demand(n)) is None for n in range(3)] == [False, False, True]
     # A rack full for pool p may have capacity for other pools with the same SKU.
@@ -280,7 +309,9 @@ def test_added_machine_filter_does_not_affect_other_pools(monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("spread", list(RackSpread))
-def test_added_key_is_used_and_explained(spread: RackSpread, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_added_key_is_used_and_explained(
+    spread: RackSpread, monkeypatch: pytest.MonkeyPatch
+) -> None:
     keys = {which: (build_last_first_key(), *keys) for which, keys in profile.RACK_KEYS.items()}
     change_profile(monkeypatch, "RACK_KEYS", keys)
     change_profile(monkeypatch, "MACHINE_KEYS", (build_last_first_key(), *profile.MACHINE_KEYS))
@@ -296,12 +327,17 @@ def test_added_key_is_used_and_explained(spread: RackSpread, monkeypatch: pytest
     assert scheduler.try_place(only_r1)[1].machine == "r1-bm04"
 
 
-def test_added_non_monotonic_filter_is_evaluated_for_every_vm(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_added_non_monotonic_filter_is_evaluated_for_every_vm(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def open_rule(usage: Usage, _demand: Demand) -> RejectionCheck:
         return lambda number: "r1 has its two first" if number and usage.pool.racks[0] < 2 else None
 
     rule = CountFilter(
-        name="first", item=RankedItemKind.RACK, build_check=open_rule, describe_shortage=lambda _scene: "none"
+        name="first",
+        item=RankedItemKind.RACK,
+        build_check=open_rule,
+        describe_shortage=lambda _scene: "none",
     )
     change_profile(monkeypatch, "FILTERS", (*profile.FILTERS, rule))
     scheduler = RackScheduler([*build_rack("r1", 1), *build_rack("r2", 1)])

@@ -63,11 +63,15 @@ def sites(draw: st.DrawFn) -> list[Machine]:
             sku, cells, cpus, memory, disk = HARDWARE[0 if uniform else draw(st.integers(0, 4))]
             refusal = draw(st.sampled_from(["", "", "", "", "cordoned"]))
             name = f"r{rack}-bm{slot:02d}"
-            machines.append(Machine(name, f"r{rack}", zone, slot, sku, cells, cpus, memory, disk, refusal))
+            machines.append(
+                Machine(name, f"r{rack}", zone, slot, sku, cells, cpus, memory, disk, refusal)
+            )
     return machines
 
 
-zone_sets = st.sampled_from([None, None, None, frozenset("1"), frozenset("13"), frozenset(["2", "x"])])
+zone_sets = st.sampled_from(
+    [None, None, None, frozenset("1"), frozenset("13"), frozenset(["2", "x"])]
+)
 
 
 @st.composite
@@ -129,13 +133,18 @@ class SchedulerPair:
         self.number += 1
         return VmName("nks:" + owner, owner, pool, self.number)
 
-    def pool(self, owner: str, pool: str, sku: VmSku, zones: frozenset[str] | None, count: int) -> None:
+    def pool(
+        self, owner: str, pool: str, sku: VmSku, zones: frozenset[str] | None, count: int
+    ) -> None:
         for _ in range(count):
             self.place(Demand(self.name(owner, pool), sku, PlacementConstraints(zones)))
 
     def hinted(self, owner, pool, sku, zones, hints, last) -> None:  # noqa: ANN001 - one story event
         demand = Demand(
-            self.name(owner, pool), sku, PlacementConstraints(zones, tuple(hints)), last.name if last else None
+            self.name(owner, pool),
+            sku,
+            PlacementConstraints(zones, tuple(hints)),
+            last.name if last else None,
         )
         explained = self.fast.explain(demand)
         placed = self.place(demand)
@@ -165,7 +174,9 @@ class SchedulerPair:
         self.handles.append(handle)
 
 
-@settings(max_examples=scale_count(400), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(
+    max_examples=scale_count(400), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 @given(stories(), st.sampled_from(list(RackSpread)), st.integers(0, 9))
 def test_scheduler_places_every_vm_by_the_rule(story: Story, spread: RackSpread, seed: int) -> None:
     machines, events = story
@@ -179,10 +190,14 @@ def test_scheduler_places_every_vm_by_the_rule(story: Story, spread: RackSpread,
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(stories(), stories(), st.sampled_from(list(RackSpread)))
-def test_copy_is_independent_and_decides_like_the_original(one: Story, two: Story, spread: RackSpread) -> None:
+def test_copy_is_independent_and_decides_like_the_original(
+    one: Story, two: Story, spread: RackSpread
+) -> None:
     machines, events = one
     known = {machine.name for machine in machines}
-    later = [e for e in two[1] if e[0] in ("pool", "leave") or (e[0] == "stands" and e[-1].name in known)]
+    later = [
+        e for e in two[1] if e[0] in ("pool", "leave") or (e[0] == "stands" and e[-1].name in known)
+    ]
     pair, twin = SchedulerPair(machines, spread, 8), SchedulerPair(machines, spread, 8)
     for event in events:
         pair.tell(event)
@@ -208,7 +223,9 @@ def test_explain_matches_place_and_count_free_slots(
         pair.tell(event)
     if sku.name == "tiny":
         return
-    fitting = pair.fast.count_free_slots(Demand(VmName("d", "d", "p", 0), sku, PlacementConstraints(zones)))
+    fitting = pair.fast.count_free_slots(
+        Demand(VmName("d", "d", "p", 0), sku, PlacementConstraints(zones))
+    )
     free = fitting.maximum
     assert fitting.is_exact
     for number in range(free + 1):
@@ -227,10 +244,14 @@ def test_explain_matches_place_and_count_free_slots(
 
 def build_rack(name: str, count: int, **changes: object) -> list[Machine]:
     plain = Machine("", name, name[-1], 0, "bom-1.7.3", 2, 48, 224, 3500)
-    return [replace(plain, name=f"{name}-bm{i:02d}", slot=i, **changes) for i in range(1, count + 1)]
+    return [
+        replace(plain, name=f"{name}-bm{i:02d}", slot=i, **changes) for i in range(1, count + 1)
+    ]
 
 
-def build_demand(sku: str, number: int = 0, zones: frozenset[str] | None = None, owner: str = "c") -> Demand:
+def build_demand(
+    sku: str, number: int = 0, zones: frozenset[str] | None = None, owner: str = "c"
+) -> Demand:
     return Demand(VmName(owner, owner, "p", number), SKUS[sku], PlacementConstraints(zones))
 
 
@@ -281,7 +302,8 @@ def test_bom_2_0_sku_is_rejected_on_1_7_3_with_largest_alternative() -> None:
     assert isinstance(shortage, NoFitReason)
     assert shortage.binding == "hardware"
     assert shortage.reason == (
-        "NC_P54_224_v1 runs on bom-2.0 only; the machines of the site are bom-1.7.3. The largest SKU of "
+        "NC_P54_224_v1 runs on bom-2.0 only; the machines of the site are bom-1.7.3. The largest "
+        "SKU of "
         "the same type for this hardware is NC_P46_224_v1."
     )
 
@@ -299,7 +321,9 @@ def test_shortage_names_pools_splitting_the_cells() -> None:
 
 
 def test_shortage_distinguishes_unknown_zones_and_cordoned_machines() -> None:
-    scheduler = RackScheduler([*build_rack("r1", 2, unschedulable_reason="cordoned"), *build_rack("r2", 1)])
+    scheduler = RackScheduler(
+        [*build_rack("r1", 2, unschedulable_reason="cordoned"), *build_rack("r2", 1)]
+    )
     nowhere = scheduler.place(build_demand("NC_G2_8_v1", zones=frozenset("9")))
     assert isinstance(nowhere, NoFitReason)
     assert nowhere.binding == "unknown_zones"
@@ -309,18 +333,29 @@ def test_shortage_distinguishes_unknown_zones_and_cordoned_machines() -> None:
     assert cordoned.binding == "not_schedulable"
     assert cordoned.reason.endswith("takes new VMs: 2 cordoned.")
     hint = Hint(
-        is_affinity=True, is_hard=True, scope=HintScope.RACK, machines=frozenset(), racks=frozenset(["r1"]), target="x"
+        is_affinity=True,
+        is_hard=True,
+        scope=HintScope.RACK,
+        machines=frozenset(),
+        racks=frozenset(["r1"]),
+        target="x",
     )
-    hinted = scheduler.place(Demand(VmName("c", "c", "p", 5), SKUS["NC_G2_8_v1"], PlacementConstraints(hints=(hint,))))
+    hinted = scheduler.place(
+        Demand(VmName("c", "c", "p", 5), SKUS["NC_G2_8_v1"], PlacementConstraints(hints=(hint,)))
+    )
     assert isinstance(hinted, NoFitReason)
     assert hinted.binding == "hints"
-    assert hinted.reason.endswith("reject every machine with enough capacity: hard hint: on the same rack as x.")
+    assert hinted.reason.endswith(
+        "reject every machine with enough capacity: hard hint: on the same rack as x."
+    )
 
 
 def test_shrunk_machine_keeps_its_vms_and_has_no_capacity() -> None:
     scheduler = RackScheduler(build_rack("r1", 1, memory_gib_per_cell=100))
     big = VmName("c", "c", "p", 0)
-    first = scheduler.add_existing(big, SKUS["NC_P46_224_v1"], Placement("r1-bm01", "r1", "1", (0,)))
+    first = scheduler.add_existing(
+        big, SKUS["NC_P46_224_v1"], Placement("r1-bm01", "r1", "1", (0,))
+    )
     assert scheduler.place(build_demand("NC_G2_8_v1", 1))[1].cells == (1,)
     assert [vm.sku.memory_gib for vm in scheduler.list_vms()] == [224, 8]
     scheduler.release(first)
@@ -330,16 +365,24 @@ def test_shrunk_machine_keeps_its_vms_and_has_no_capacity() -> None:
 
 def test_vms_of_unschedulable_machines_count() -> None:
     scheduler = RackScheduler(
-        [*build_rack("r1", 1, unschedulable_reason="cordoned"), *build_rack("r1", 3)[1:], *build_rack("r2", 2)]
+        [
+            *build_rack("r1", 1, unschedulable_reason="cordoned"),
+            *build_rack("r1", 3)[1:],
+            *build_rack("r2", 2),
+        ]
     )
-    scheduler.add_existing(VmName("x", "x", "p", 0), SKUS["NC_G2_8_v1"], Placement("r1-bm01", "r1", "1", (0,)))
+    scheduler.add_existing(
+        VmName("x", "x", "p", 0), SKUS["NC_G2_8_v1"], Placement("r1-bm01", "r1", "1", (0,))
+    )
     assert {scheduler.place(build_demand("NC_G2_8_v1"))[1].rack for _ in range(1)} == {"r2"}
 
 
 def test_equal_cluster_names_of_two_kinds_count_apart_but_tie_alike() -> None:
     machines = build_rack("r1", 4)
     names = [VmName("nks:a", "a", "p", 0), VmName("vnf:a", "a", "p", 0)]
-    first, second = (RackScheduler(machines).place(Demand(vm, SKUS["NC_G2_8_v1"]))[1] for vm in names)
+    first, second = (
+        RackScheduler(machines).place(Demand(vm, SKUS["NC_G2_8_v1"]))[1] for vm in names
+    )
     assert first == second
     together = RackScheduler(machines)
     placed = [together.place(Demand(vm, SKUS["NC_G2_8_v1"]))[1] for vm in names]
@@ -349,22 +392,32 @@ def test_equal_cluster_names_of_two_kinds_count_apart_but_tie_alike() -> None:
 def test_machine_of_a_healed_vm_is_tried_last() -> None:
     scheduler = RackScheduler(build_rack("r1", 2))
     heal = replace(build_demand("NC_P46_224_v1"), last_resort="r1-bm01")
-    placed = [scheduler.place(replace(heal, vm=VmName("c", "c", "p", n)))[1].machine for n in range(4)]
+    placed = [
+        scheduler.place(replace(heal, vm=VmName("c", "c", "p", n)))[1].machine for n in range(4)
+    ]
     assert placed == ["r1-bm02", "r1-bm02", "r1-bm01", "r1-bm01"]
 
 
 def test_explain_shows_ties_next_best_and_all_rejections() -> None:
     scheduler = RackScheduler(
-        [*build_rack("r1", 2), *build_rack("r2", 2), *build_rack("r3", 1, unschedulable_reason="cordoned")]
+        [
+            *build_rack("r1", 2),
+            *build_rack("r2", 2),
+            *build_rack("r3", 1, unschedulable_reason="cordoned"),
+        ]
     )
     first = scheduler.explain(build_demand("NC_P46_224_v1"))
     assert [left.rule for left in first.filters] == [rule.name for rule in profile.FILTERS]
     assert {left.machines for left in first.filters} == {4}
     assert len(first.tied_racks) == 2
-    assert [(r.candidate, r.rule, r.reason) for r in first.rejections] == [("r3-bm01", "schedulable", "cordoned")]
+    assert [(r.candidate, r.rule, r.reason) for r in first.rejections] == [
+        ("r3-bm01", "schedulable", "cordoned")
+    ]
     scheduler.place(build_demand("NC_P46_224_v1"))
     second = scheduler.explain(
-        build_demand("NC_P46_224_v1", 1, owner="d", zones=frozenset([first.placement.availability_zone]))
+        build_demand(
+            "NC_P46_224_v1", 1, owner="d", zones=frozenset([first.placement.availability_zone])
+        )
     )
     assert second.machines[0].name == first.placement.machine
     assert second.machines[0].keys[3].text == "runs an extra-large VM of another cluster"
@@ -391,13 +444,16 @@ def test_own_extra_large_vms_do_not_count_as_other_clusters() -> None:
     scheduler.add_existing(VmName("c", "c", "p", 1), own, here)
     # an extra-large VM of another cluster, so more memory is used
     scheduler.add_existing(VmName("d", "d", "p", 0), own, here)
-    for number in (2, 3):  # placed in a session, then beside a hint
+    # placed in a session, then beside a hint.
+    for number in (2, 3):
         vm = Demand(VmName("c", "c", "p", number), own)
         explained = scheduler.explain(vm)
         handle, placed = scheduler.place(vm)
         assert placed.machine == "r1-bm02"
         assert explained.placement == placed
-        assert [part.value for part in explained.machines[1].keys if part.rule == "extra_large"] == [1]
+        assert [
+            part.value for part in explained.machines[1].keys if part.rule == "extra_large"
+        ] == [1]
         scheduler.release(handle)
 
 
@@ -407,7 +463,13 @@ def test_vm_without_capacity_gets_the_least_used_cells() -> None:
     scheduler.add_existing(VmName("c", "c", "p", 0), large, Placement("r1-bm01", "r1", "1", (1,)))
     assert scheduler.select_cells(wide, "r1-bm01") == (0, 2)
     scheduler.add_existing(VmName("c", "c", "p", 1), large, Placement("r1-bm01", "r1", "1", (0,)))
-    assert scheduler.select_cells(wide, "r1-bm01") == (0, 2)  # 0 and 1 are equal: the lower number
+    # 0 and 1 are equal: the lower number.
+    assert scheduler.select_cells(wide, "r1-bm01") == (0, 2)
     scheduler.add_existing(VmName("c", "c", "p", 2), large, Placement("r1-bm01", "r1", "1", (0,)))
-    assert scheduler.select_cells(wide, "r1-bm01") == (1, 2)  # negative capacity counts as less than zero
-    assert scheduler.select_cells(VmSku("too-wide", 9, 0, 900, 0, numa_cells=5), "r1-bm01") == (0, 1, 2)
+    # negative capacity counts as less than zero.
+    assert scheduler.select_cells(wide, "r1-bm01") == (1, 2)
+    assert scheduler.select_cells(VmSku("too-wide", 9, 0, 900, 0, numa_cells=5), "r1-bm01") == (
+        0,
+        1,
+        2,
+    )

@@ -13,7 +13,9 @@ Told = tuple[int, str]
 
 
 @pytest.fixture
-def nf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Told]:
+def nf(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., Told]:
     monkeypatch.chdir(tmp_path)
     for name in ("NF_IN_AUTOMATION", "NF_CONFINE", "NF_DATA_DIR"):
         monkeypatch.delenv(name, raising=False)
@@ -33,8 +35,12 @@ def configure(kind: str = "", **settings: str) -> None:
     Path("main.nf.hcl").write_text(block + SITE)
 
 
-@pytest.mark.parametrize("command", [("plan",), ("apply", "-auto-approve"), ("destroy", "-auto-approve")])
-def test_new_backend_needs_init_if_default_state_has_objects(nf: Callable[..., Told], command: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    "command", [("plan",), ("apply", "-auto-approve"), ("destroy", "-auto-approve")]
+)
+def test_new_backend_needs_init_if_default_state_has_objects(
+    nf: Callable[..., Told], command: tuple[str, ...]
+) -> None:
     configure()
     assert nf("apply", "-auto-approve")[0] == 0
     configure("local", path="elsewhere.nfstate")
@@ -71,11 +77,11 @@ def test_changed_backend_kind_is_reported_before_missing_settings(nf: Callable[.
         assert nf("apply", "-auto-approve")[0] == 0
         configure("s3")
         code, said = nf("plan")
-        assert (code, 'since the last init or apply (from "http" to "s3")' in said, "Missing" in said) == (
-            1,
-            True,
-            False,
-        )
+        assert (
+            code,
+            'since the last init or apply (from "http" to "s3")' in said,
+            "Missing" in said,
+        ) == (1, True, False)
         assert 'needs "bucket"' in nf("init", "-migrate-state")[1]
         # Settings given for one backend are not used for another.
         configure("local", path="elsewhere.nfstate")
@@ -154,13 +160,20 @@ def test_unreadable_backend_record_is_an_error(nf: Callable[..., Told], junk: by
     assert "No changes." in nf("plan")[1]
 
 
-@pytest.mark.parametrize("later", [{"kind": "local", "path": "second.nfstate"}, {}], ids=["another path", "no block"])
-def test_apply_without_init_records_its_backend(nf: Callable[..., Told], later: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    "later", [{"kind": "local", "path": "second.nfstate"}, {}], ids=["another path", "no block"]
+)
+def test_apply_without_init_records_its_backend(
+    nf: Callable[..., Told], later: dict[str, str]
+) -> None:
     configure("local", path="first.nfstate")
     assert nf("apply", "-auto-approve")[0] == 0
     configure(**later)
     code, said = nf("plan")
-    assert (code, "The backend of this configuration changed since the last init or apply" in said) == (1, True), said
+    assert (
+        code,
+        "The backend of this configuration changed since the last init or apply" in said,
+    ) == (1, True), said
     assert nf("init", "-migrate-state")[0] == 0
     assert "No changes." in nf("plan")[1]
 
@@ -168,10 +181,14 @@ def test_apply_without_init_records_its_backend(nf: Callable[..., Told], later: 
 def test_import_without_init_records_its_backend(nf: Callable[..., Told]) -> None:
     Path("provider.nf.hcl").write_text('provider "simulated" {\n  reality = "site.json"\n}\n')
     configure("local", path="first.nfstate")
-    assert nf("apply", "-auto-approve", "-state=first.nfstate")[0] == 0  # a state named by a flag is not recorded
+    # A state named by a flag is not recorded.
+    assert nf("apply", "-auto-approve", "-state=first.nfstate")[0] == 0
     assert nf("state", "rm", "nexus_site.lab")[0] == 0
     assert not Path(".nexusform/backend.json").exists()
     assert nf("import", "nexus_site.lab", "lab")[0] == 0
     configure("local", path="second.nfstate")
     code, said = nf("plan")
-    assert (code, "The backend of this configuration changed since the last init or apply" in said) == (1, True), said
+    assert (
+        code,
+        "The backend of this configuration changed since the last init or apply" in said,
+    ) == (1, True), said

@@ -8,7 +8,14 @@ import pytest
 
 from nexusform.configuration.loader import load_configuration
 from nexusform.workflow.opening.linting import lint_plan
-from tests.planning.harness import build_all_types, build_state, cluster, plan, pool, require_success
+from tests.planning.harness import (
+    build_all_types,
+    build_state,
+    cluster,
+    plan,
+    pool,
+    require_success,
+)
 
 BIG = "NC_P46_224_v1"
 RACKS = """
@@ -25,7 +32,9 @@ NO_SURGE = 'upgrade_settings {\n      max_surge       = "0"\n      max_unavailab
 
 def build_pinned_cluster(settings: str, count: int) -> str:
     zones = 'availability_zones = ["r1", "r2"]\n    '
-    return RACKS + cluster("a", arguments='kubernetes_version = "1.30"', pools=pool("w", count, BIG, zones + settings))
+    return RACKS + cluster(
+        "a", arguments='kubernetes_version = "1.30"', pools=pool("w", count, BIG, zones + settings)
+    )
 
 
 # Eight VMs fill all eight cells of two racks; seven leave one for a surge VM.
@@ -36,7 +45,9 @@ def test_rolling_upgrade_is_measured_in_batches(tmp_path: Path, settings: str, c
     )
     upgraded = text.replace('"1.30"\n', '"1.31"\n', 1)
     result = require_success(plan(upgraded, build_state(text), directory=str(tmp_path)))
-    configuration, _ = load_configuration(str(tmp_path), cache_directory=None, **build_all_types().schemas)
+    configuration, _ = load_configuration(
+        str(tmp_path), cache_directory=None, **build_all_types().schemas
+    )
     assert configuration is not None
     [pin] = [each for each in lint_plan(result, configuration) if each.id == "zones-pinned"]
     assert "not fit because" not in pin.detail

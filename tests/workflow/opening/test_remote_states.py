@@ -68,7 +68,9 @@ nexusform {
 
 
 @pytest.fixture
-def nf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Shell:
+def nf(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Shell:
     (tmp_path / "site").mkdir()
     (tmp_path / "fleet").mkdir()
 
@@ -164,14 +166,20 @@ def test_locked_state_can_be_read(site: Shell, tmp_path: Path) -> None:
         (("path =", "paht ="), 'The backend "local" has no setting "paht". Did you mean "path"?'),
         (("{ path = ", "{ path = [1], x = "), 'config: "path" must be a string.'),
         (("{ path", "3 # { path"), "An object is needed: config = { NAME = VALUE, ... }."),
-        pytest.param(('"local"', '"azurerm"'), 'has no setting "path"', marks=pytest.mark.of_domains("remote_state")),
+        pytest.param(
+            ('"local"', '"azurerm"'),
+            'has no setting "path"',
+            marks=pytest.mark.of_domains("remote_state"),
+        ),
         (("../site", "../nowhere"), "There is no state at ../nowhere/state/nexusform.nfstate"),
         (("\n}", '\n  workspace = "other"\n}'), '(workspace "other")'),
         (("\n}", '\n  workspace = "../x"\n}'), "Invalid workspace"),
         (("\n}", "\n  workspace = uuid()\n}"), "Data source argument unknown"),
     ],
 )
-def test_invalid_remote_state_is_reported_at_its_block(site: Shell, change: tuple[str, str], words: str) -> None:
+def test_invalid_remote_state_is_reported_at_its_block(
+    site: Shell, change: tuple[str, str], words: str
+) -> None:
     code, told = site("fleet", READER.replace(*change, 1), "plan")
     assert code == 1
     assert words in told
@@ -194,7 +202,15 @@ resource "fleet_member_cluster" "a" {
 
 
 def test_encrypted_state_is_read_with_the_settings_of_the_reader(nf: Shell) -> None:
-    assert nf("site", SITE + ENCRYPTION % "state { method = method.aes_gcm.m }", "apply", "-auto-approve")[0] == 0
+    assert (
+        nf(
+            "site",
+            SITE + ENCRYPTION % "state { method = method.aes_gcm.m }",
+            "apply",
+            "-auto-approve",
+        )[0]
+        == 0
+    )
     code, told = nf("fleet", READER, "plan")
     assert code == 1
     assert "`remote_state_data_sources`" in told
@@ -213,7 +229,10 @@ def test_conflicting_cluster_in_two_states_is_rejected(site: Shell, tmp_path: Pa
     (tmp_path / "second").mkdir()
     larger = SITE.replace("count       = 2", "count       = 3")
     assert site("second", larger, "apply", "-auto-approve")[0] == 0
-    member = 'resource "fleet_member_cluster" "a" {\n  name = "a"\n  kubernetes_cluster_id = "lab/a"\n}\n'
+    member = (
+        'resource "fleet_member_cluster" "a" {\n  name = "a"\n  kubernetes_cluster_id = "lab/a"\n'
+        "}\n"
+    )
     assert site("fleet", READER + member, "plan")[0] == 0
     second = READER.replace('"site"', '"second"').replace("../site", "../second")
     code, told = site("fleet", READER + second + member, "plan")
@@ -243,7 +262,12 @@ EOT
 """
     own = manifest % ("cluster_id = nexus_kubernetes_cluster.a.id", "own", "own", "own")
     assert nf("site", SITE + own, "apply", "-auto-approve")[0] == 0
-    fleet = manifest % ("cluster_id = data.nexusform_remote_state.site.outputs.id", "more", "more", "more")
+    fleet = manifest % (
+        "cluster_id = data.nexusform_remote_state.site.outputs.id",
+        "more",
+        "more",
+        "more",
+    )
     code, told = nf("fleet", READER + fleet, "plan")
     assert code == 0, told
     assert "Pending" in told

@@ -144,7 +144,9 @@ def test_inaccessible_files_are_skipped(tmp_path: Path, monkeypatch: pytest.Monk
     assert ConfinedFileAccess().find_files(str(tmp_path), "*.txt") == ["seen.txt"]
 
 
-def test_failed_write_keeps_the_previous_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_write_keeps_the_previous_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "p.nfplan"
     path.write_bytes(b"before")
 

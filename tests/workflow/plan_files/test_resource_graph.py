@@ -8,7 +8,8 @@ import pytest
 from nexusform.workflow.plan_files.resource_graph import render_dot_svg
 
 needs_graphviz = pytest.mark.skipif(
-    shutil.which("dot") is None, reason="graphviz is not installed (Debian: apt-get install graphviz)"
+    shutil.which("dot") is None,
+    reason="graphviz is not installed (Debian: apt-get install graphviz)",
 )
 
 

@@ -49,7 +49,9 @@ output "text" {
 
 
 @pytest.fixture
-def nf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Shell:
+def nf(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Shell:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("GITHUB_SHA", raising=False)
     Path("main.nf.hcl").write_text(SITE)
@@ -101,7 +103,9 @@ def test_changed_configuration_is_reported_with_its_commit(nf: Shell) -> None:
     subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "two"], check=True)
     subprocess.run([*git, "pack-refs", "--all"], check=True)
     second = find_commit(".", {})
-    shown = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout
+    shown = subprocess.run(
+        [*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True
+    ).stdout
     assert (len(first), second) == (40, shown.strip())
     Path("main.nf.hcl").write_text(SITE.replace("default = 2", "default = 3"))
     code, told = nf("apply", "p")
@@ -122,7 +126,9 @@ def test_commit_is_found_for_detached_head_worktree_and_environment(
     subprocess.run([*git, "init", "-q"], check=True)
     assert find_commit(".", {}) == ""
     subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "one"], check=True)
-    head = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout.strip()
+    head = subprocess.run(
+        [*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True
+    ).stdout.strip()
     subprocess.run([*git, "worktree", "add", "-q", "-b", "more", "beside"], check=True)
     assert find_commit("beside", {}) == head
     subprocess.run([*git, "checkout", "-q", "--detach"], check=True)
@@ -139,7 +145,9 @@ def test_state_edited_under_the_same_serial_is_detected(nf: Shell) -> None:
     assert nf("plan", "-var", "workers=3", "-out=p")[0] == 0
     state = Path("state/nexusform.nfstate")
     document = json.loads(state.read_text())
-    (cluster,) = [each for each in document["resources"] if each["type"] == "nexus_kubernetes_cluster"]
+    (cluster,) = [
+        each for each in document["resources"] if each["type"] == "nexus_kubernetes_cluster"
+    ]
     cluster["instances"][0]["status"] = "tainted"
     state.write_text(json.dumps(document, indent=2))
     code, told = nf("apply", "p")
@@ -149,7 +157,9 @@ def test_state_edited_under_the_same_serial_is_detected(nf: Shell) -> None:
 
 
 @pytest.mark.of_domains("azure")
-def test_changed_inventory_stops_a_plan_only_if_the_plan_differs(nf: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changed_inventory_stops_a_plan_only_if_the_plan_differs(
+    nf: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1772287200")
     shutil.copytree(EXAMPLE, "inventory")
     os.chdir("inventory")
@@ -174,7 +184,8 @@ def test_changed_inventory_stops_a_plan_only_if_the_plan_differs(nf: Shell, monk
 
 def test_changed_remote_state_is_detected(nf: Shell) -> None:
     assert nf("apply", "-auto-approve")[0] == 0
-    Path(".git").mkdir()  # one work tree contains both
+    # One work tree contains both.
+    Path(".git").mkdir()
     Path("reader").mkdir()
     os.chdir("reader")
     Path("main.nf.hcl").write_text("""
@@ -196,7 +207,9 @@ output "count" {
     assert "differs: output.count." in told
 
 
-@pytest.mark.parametrize("words", [["-verify=replan"], ["-verify=replan", "-resume"], ["-verify=plan", "p"]])
+@pytest.mark.parametrize(
+    "words", [["-verify=replan"], ["-verify=replan", "-resume"], ["-verify=plan", "p"]]
+)
 def test_incompatible_options_of_verify_are_rejected(nf: Shell, words: list[str]) -> None:
     code, told = nf("apply", *words)
     assert code == 1

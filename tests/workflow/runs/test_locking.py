@@ -52,7 +52,9 @@ def test_lock_is_retried_with_growing_pauses_and_one_message() -> None:
 def test_short_wait_prints_no_message() -> None:
     backend, clock = build_locked_backend(until=0.2)
     told: list[str] = []
-    lock, _ = acquire_lock(backend, "plan", LockOptions(timeout=9), clock=clock, environment={}, on_wait=told.append)
+    lock, _ = acquire_lock(
+        backend, "plan", LockOptions(timeout=9), clock=clock, environment={}, on_wait=told.append
+    )
     assert lock is not None
     assert told == []
 
@@ -66,7 +68,12 @@ def test_lock_timeout_names_the_holder() -> None:
     assert lock is None
     assert holder is not None
     assert sum(clock.sleeps) >= 3
-    for part in (holder.id, holder.who, "OperationTypeApply", f"nexusform force-unlock {holder.id}"):
+    for part in (
+        holder.id,
+        holder.who,
+        "OperationTypeApply",
+        f"nexusform force-unlock {holder.id}",
+    ):
         assert part in problems[0].detail
 
 
@@ -76,7 +83,9 @@ def test_disabled_locking_takes_no_lock() -> None:
         (LockOptions(enabled=False), ["unlocked-state"]),
         (LockOptions(enabled=False, is_exclusive=True), []),
     ):
-        lock, problems = acquire_lock(backend, "plan", locking, clock=clock, environment={}, on_wait=lambda _: None)
+        lock, problems = acquire_lock(
+            backend, "plan", locking, clock=clock, environment={}, on_wait=lambda _: None
+        )
         assert lock is None
         assert [problem.id for problem in problems] == ids
 
@@ -84,15 +93,21 @@ def test_disabled_locking_takes_no_lock() -> None:
 def test_lock_info_links_the_ci_job() -> None:
     backend, clock = build_locked_backend(until=0)
     github = {"GITHUB_RUN_ID": "7", "GITHUB_REPOSITORY": "o/r"}
-    assert build_lock_info("x", backend, clock, github).link == "https://github.com/o/r/actions/runs/7"
-    assert build_lock_info("x", backend, clock, {"CI_JOB_URL": "https://ci/1"}).link == "https://ci/1"
+    assert (
+        build_lock_info("x", backend, clock, github).link == "https://github.com/o/r/actions/runs/7"
+    )
+    assert (
+        build_lock_info("x", backend, clock, {"CI_JOB_URL": "https://ci/1"}).link == "https://ci/1"
+    )
     assert build_lock_info("x", backend, clock, {}).link == ""
 
 
 def test_lock_broken_during_a_run_is_reported() -> None:
     backend = MemoryBackend()
     clock = WaitingClock(backend, 0)
-    lock, _ = acquire_lock(backend, "plan", LockOptions(), clock=clock, environment={}, on_wait=lambda _: None)
+    lock, _ = acquire_lock(
+        backend, "plan", LockOptions(), clock=clock, environment={}, on_wait=lambda _: None
+    )
     assert lock is not None
     backend.force_unlock(lock.id)
     assert "State unlock error" in lock.release()[0].summary

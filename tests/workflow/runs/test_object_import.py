@@ -64,7 +64,9 @@ import {
 
 
 @pytest.fixture(autouse=True)
-def import_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Path:
+def import_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Path:
     """A directory with a reality file created from another state."""
     seed = tmp_path / "seed"
     seed.mkdir()
@@ -93,7 +95,9 @@ def read_state() -> dict[str, Any]:
     return json.loads(Path("state/nexusform.nfstate").read_text())
 
 
-def test_imported_objects_are_neither_created_nor_changed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_imported_objects_are_neither_created_nor_changed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     write_configuration(SITE, RACKS, CLUSTER, IMPORTS)
     before = json.loads(Path("reality.json").read_text())
     code, out, err = run_command(capsys, "apply", "-auto-approve", "-details")
@@ -107,7 +111,9 @@ def test_imported_objects_are_neither_created_nor_changed(capsys: pytest.Capture
 
 def test_differences_are_changed_after_the_import(capsys: pytest.CaptureFixture[str]) -> None:
     write_configuration(
-        SITE, RACKS.replace("machine_count     = 3", "machine_count     = 4"), IMPORTS.rpartition("import {")[0]
+        SITE,
+        RACKS.replace("machine_count     = 3", "machine_count     = 4"),
+        IMPORTS.rpartition("import {")[0],
     )
     code, out, _ = run_command(capsys, "apply", "-auto-approve", "-details")
     assert code == 0
@@ -118,21 +124,31 @@ def test_differences_are_changed_after_the_import(capsys: pytest.CaptureFixture[
 
 
 def test_object_to_be_replaced_is_imported_first(capsys: pytest.CaptureFixture[str]) -> None:
-    write_configuration(SITE.replace("lab", "lab2"), 'import {\n  to = nexus_site.s\n  id = "lab"\n}\n')
+    write_configuration(
+        SITE.replace("lab", "lab2"), 'import {\n  to = nexus_site.s\n  id = "lab"\n}\n'
+    )
     code, _, err = run_command(capsys, "apply", "-auto-approve")
     assert (code, err) == (0, "")
-    sites = [o["id"] for o in json.loads(Path("reality.json").read_text()) if o["type"] == "nexus_site"]
+    sites = [
+        o["id"] for o in json.loads(Path("reality.json").read_text()) if o["type"] == "nexus_site"
+    ]
     assert sites == ["lab2"]
 
 
-def test_new_creation_numbers_follow_those_of_imported_objects(capsys: pytest.CaptureFixture[str]) -> None:
-    write_configuration(SITE, RACKS, CLUSTER, IMPORTS, 'resource "nexus_site" "new" {\n  name = "new"\n}\n')
+def test_new_creation_numbers_follow_those_of_imported_objects(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    write_configuration(
+        SITE, RACKS, CLUSTER, IMPORTS, 'resource "nexus_site" "new" {\n  name = "new"\n}\n'
+    )
     assert run_command(capsys, "apply", "-auto-approve")[0] == 0
     numbers = [i["creation"] for r in read_state()["resources"] for i in r["instances"]]
     assert len(set(numbers)) == len(numbers) == 5
 
 
-def test_import_without_configuration_is_an_error_with_suggested_fix(capsys: pytest.CaptureFixture[str]) -> None:
+def test_import_without_configuration_is_an_error_with_suggested_fix(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     write_configuration(RACKS, IMPORTS)
     code, _, err = run_command(capsys, "plan")
     assert code == 1
@@ -163,7 +179,9 @@ def test_existing_file_is_not_overwritten(capsys: pytest.CaptureFixture[str]) ->
     assert Path("made.nf.hcl").read_text() == "# mine\n"
 
 
-def test_generated_file_with_other_suffix_gives_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
+def test_generated_file_with_other_suffix_gives_a_warning(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     write_configuration('import {\n  to = nexus_site.s\n  id = "lab"\n}\n')
     code, out, _ = run_command(capsys, "plan", "-generate-config-out=made.txt")
     assert code == 0
@@ -180,7 +198,10 @@ def test_generated_file_with_other_suffix_gives_a_warning(capsys: pytest.Capture
         ('to = nexus_site.s\n  id = sensitive("lab")', "cannot be sensitive"),
         ('to = nexus_rack.r["c"]\n  id = "lab/rack-a"', "Missing import target configuration"),
         ('to = module.m.nexus_site.s\n  id = "lab"', "Missing import target configuration"),
-        ('for_each = toset(["a", "b"])\n  to = nexus_site.s\n  id = "lab"', "Duplicate import configuration"),
+        (
+            'for_each = toset(["a", "b"])\n  to = nexus_site.s\n  id = "lab"',
+            "Duplicate import configuration",
+        ),
         (
             'for_each = toset(["a"])\n  to = module.m[each.key].module.n\n  id = "lab"',
             "must name a resource or one of its instances",
@@ -193,10 +214,15 @@ def test_generated_file_with_other_suffix_gives_a_warning(capsys: pytest.Capture
             'for_each = toset(["a"])\n  to = lower("m")[each.key].s\n  id = "lab"',
             "must name a resource or one of its instances",
         ),
-        ('for_each = toset(["a"])\n  to = module.m[each.key].nexus_site.s\n  id = "lab"', "Missing import target"),
+        (
+            'for_each = toset(["a"])\n  to = module.m[each.key].nexus_site.s\n  id = "lab"',
+            "Missing import target",
+        ),
     ],
 )
-def test_invalid_imports_are_reported(capsys: pytest.CaptureFixture[str], block: str, words: str) -> None:
+def test_invalid_imports_are_reported(
+    capsys: pytest.CaptureFixture[str], block: str, words: str
+) -> None:
     write_configuration(SITE, RACKS, f"import {{\n  {block}\n}}\n")
     code, out, err = run_command(capsys, "plan")
     assert code == 1

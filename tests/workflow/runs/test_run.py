@@ -117,7 +117,9 @@ def test_outputs_are_kept_after_a_failure(place: CommandContext) -> None:
     project = open_test_project(place)
     plan_and_apply(project)
     before = read_outputs(project)
-    Path("main.nf.hcl").write_text(CONFIGURATION.replace("count       = 3", "count       = 4") + "\n")
+    Path("main.nf.hcl").write_text(
+        CONFIGURATION.replace("count       = 3", "count       = 4") + "\n"
+    )
     Path("provider.nf.hcl").write_text(
         'provider "simulated" {\n  fault {\n    address = "*web"\n    operation = "update"\n'
         '    error = "no"\n  }\n}\noutput "more" {\n  value = 1\n}\n'
@@ -142,7 +144,9 @@ def test_state_is_written_to_another_file_if_saving_fails(place: CommandContext)
 
 def test_invalid_state_is_reported_and_nothing_is_written(place: CommandContext) -> None:
     Path("state").mkdir()
-    Path("state/nexusform.nfstate").write_text('{"format": "nexusform", "kind": "state", "version": 1,')
+    Path("state/nexusform.nfstate").write_text(
+        '{"format": "nexusform", "kind": "state", "version": 1,'
+    )
     with begin_test_run(open_test_project(place)) as run:
         assert not run.is_ready
         assert "state/nexusform.nfstate" in _format_diagnostics(run.diagnostics)
@@ -159,7 +163,9 @@ def test_provider_aliases_have_separate_settings(place: CommandContext) -> None:
     assert [row["type"] for row in json.loads(Path("second.json").read_text())] == ["nexus_vm_sku"]
 
 
-def test_explain_uses_the_plan_for_new_vms_and_the_rules_for_existing(place: CommandContext) -> None:
+def test_explain_uses_the_plan_for_new_vms_and_the_rules_for_existing(
+    place: CommandContext,
+) -> None:
     found = explain_object(place, "nexus_kubernetes_cluster.web", "web-p-1")
     (reason,) = found.reasons
     assert reason.current_placement is None
@@ -176,7 +182,9 @@ def test_explain_uses_the_plan_for_new_vms_and_the_rules_for_existing(place: Com
     assert 'Did you mean "web-p-1"?' in _format_diagnostics(
         explain_object(place, "nexus_kubernetes_cluster.web", "web-p1").diagnostics
     )
-    assert "Nothing to explain" in _format_diagnostics(explain_object(place, "nexus_site.lab", "").diagnostics)
+    assert "Nothing to explain" in _format_diagnostics(
+        explain_object(place, "nexus_site.lab", "").diagnostics
+    )
 
 
 def _format_diagnostics(found: Any) -> str:

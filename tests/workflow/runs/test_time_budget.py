@@ -34,11 +34,14 @@ def work_with_limit(seconds: int, at_work: float, told: list[str]) -> None:
         told.append("done")
     except DiagnosticsError as refused:
         told += [problem.id for problem in refused.diagnostics]
-    work(0.3)  # no interrupt arrives afterwards
+    # No interrupt arrives afterwards.
+    work(0.3)
 
 
 @pytest.mark.parametrize("elsewhere", [False, True])
-@pytest.mark.parametrize(("seconds", "ends"), [(1, ["time-budget"]), (0, ["done"]), (600, ["done"])])
+@pytest.mark.parametrize(
+    ("seconds", "ends"), [(1, ["time-budget"]), (0, ["done"]), (600, ["done"])]
+)
 def test_planning_ends_at_its_time_limit(*, elsewhere: bool, seconds: int, ends: list[str]) -> None:
     told: list[str] = []
     at_work = 60.0 if seconds == 1 else 0.2
@@ -91,7 +94,9 @@ class _SlowLock:
         self._lock.release()
 
 
-def test_time_limit_at_the_end_of_planning_causes_no_deadlock(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_time_limit_at_the_end_of_planning_causes_no_deadlock(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The exception arrives after the planning thread took the lock of an event, and before it can release it."""
     told: list[str] = []
     thread = threading.Thread(target=work_with_limit, args=(1, 1.2, told), daemon=True)

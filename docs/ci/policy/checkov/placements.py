@@ -92,14 +92,22 @@ class PlacementCheck(BaseResourceCheck):
     """A check that fails for a resource with findings, and lists them."""
 
     def __init__(
-        self, number: int, name: str, resources: list[str], find_problems: Callable[[Plan, str], Iterator[str]]
+        self,
+        number: int,
+        name: str,
+        resources: list[str],
+        find_problems: Callable[[Plan, str], Iterator[str]],
     ) -> None:
-        super().__init__(name, f"CKV_NEXUSFORM_{number}", [CheckCategories.GENERAL_SECURITY], resources)
+        super().__init__(
+            name, f"CKV_NEXUSFORM_{number}", [CheckCategories.GENERAL_SECURITY], resources
+        )
         self._find_problems = find_problems
 
     def scan_resource_conf(self, conf: dict[str, Any]) -> CheckResult:
         """Check one resource; checkov calls this."""
-        self.details = list(self._find_problems(plan(force_list(conf["__file__"])[0]), conf["__address__"]))
+        self.details = list(
+            self._find_problems(plan(force_list(conf["__file__"])[0]), conf["__address__"])
+        )
         return CheckResult.FAILED if self.details else CheckResult.PASSED
 
 
@@ -109,6 +117,8 @@ CHECKS = (
     PlacementCheck(1, REPAIRED, WITH_VMS, list_unexpected_moves),
     PlacementCheck(2, SPREAD, WITH_POOLS, list_pools_on_one_rack),
     PlacementCheck(3, "No cluster is destroyed", ["nexus_site"], list_destroyed_clusters),
-    PlacementCheck(4, "The plan has no warnings", ["nexus_*", "tacker_*", "fleet_*"], list_warnings),
+    PlacementCheck(
+        4, "The plan has no warnings", ["nexus_*", "tacker_*", "fleet_*"], list_warnings
+    ),
     PlacementCheck(5, "The plan has no errors", ["nexus_*", "tacker_*", "fleet_*"], list_errors),
 )

@@ -5,7 +5,12 @@ from typing import Final
 
 from msgspec import Struct
 
-from nexusform.cli.arguments import declare_choice, declare_flag_group, declare_positional, declare_text_flag
+from nexusform.cli.arguments import (
+    declare_choice,
+    declare_flag_group,
+    declare_positional,
+    declare_text_flag,
+)
 from nexusform.cli.commands import CommandEntry, LazyGroup, define_command
 from nexusform.cli.report_output import Answer, AnswerFormatFlags, write_answer
 from nexusform.cli.shared_flags import ViewFlags, create_context
@@ -19,7 +24,9 @@ class ScriptArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `inventory script`."""
 
     directory: str = declare_text_flag("Write the files to DIR", metavar="DIR", default="export")
-    target: str = declare_choice("What to export: a site, a cluster, a hub, an OpenStack", _TARGETS, flag="for")
+    target: str = declare_choice(
+        "What to export: a site, a cluster, a hub, an OpenStack", _TARGETS, flag="for"
+    )
     location: str = declare_text_flag("Use only this extended location (custom location)")
     view: ViewFlags = declare_flag_group(ViewFlags)
 
@@ -66,11 +73,16 @@ def check(arguments: CheckArguments) -> int:
     """
     from nexusform.domains.azure.providers.azure_export import read_export
     from nexusform.domains.azure.questions.reconciliation import summarize_site
-    from nexusform.domains.azure.rendering.reconciliation_report import build_inventory_document, build_inventory_report
+    from nexusform.domains.azure.rendering.reconciliation_report import (
+        build_inventory_document,
+        build_inventory_report,
+    )
 
     screen = arguments.view.create_screen()
     directory = os.path.normpath(arguments.directory)
-    sites, findings = read_export(directory, {}, create_context().confinement.get_operator_confinement(directory))
+    sites, findings = read_export(
+        directory, {}, create_context().confinement.get_operator_confinement(directory)
+    )
     captures = tuple(map(summarize_site, sites))
     diagnostics = tuple(map(convert_problem, findings))
     if has_errors(diagnostics):
@@ -78,11 +90,17 @@ def check(arguments: CheckArguments) -> int:
         return 1
     report = build_inventory_report(arguments.directory, captures, diagnostics)
     document = build_inventory_document(captures, diagnostics)
-    return write_answer(Answer("inventory", arguments.directory, report, document), arguments.answer, screen)
+    return write_answer(
+        Answer("inventory", arguments.directory, report, document), arguments.answer, screen
+    )
 
 
 _TABLE: Final = {
-    "script": CommandEntry("nexusform.domains.azure.cli.inventory:script", "Print the commands that export a site"),
-    "check": CommandEntry("nexusform.domains.azure.cli.inventory:check", "Check an exported directory"),
+    "script": CommandEntry(
+        "nexusform.domains.azure.cli.inventory:script", "Print the commands that export a site"
+    ),
+    "check": CommandEntry(
+        "nexusform.domains.azure.cli.inventory:check", "Check an exported directory"
+    ),
 }
 inventory = LazyGroup("inventory", _TABLE, summary="Export a site, check the export.")

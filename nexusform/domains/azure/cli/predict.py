@@ -28,7 +28,12 @@ from nexusform.domains.azure.workflow.plan_prediction import (
     open_plan_prediction,
     plan_predicted_changes,
 )
-from nexusform.plans.impact.guard_rails import NOT_PREDICTED, NOTHING_TO_PREDICT, GuardRailLimit, apply_limits
+from nexusform.plans.impact.guard_rails import (
+    NOT_PREDICTED,
+    NOTHING_TO_PREDICT,
+    GuardRailLimit,
+    apply_limits,
+)
 from nexusform.rendering.notation.json_values import omit_empty
 from nexusform.workflow.runs.run import PlanOptions, begin_run
 from nexusform.workflow.runs.state_locking import LockOptions
@@ -37,19 +42,30 @@ _TERRAFORM: Final = "-terraform-plan=FILE"
 _WHAT_IF: Final = "-arm-what-if=FILE"
 _STACK: Final = "-deployment-stack=FILE"
 _NO_CHANGES: Final = (
-    "{path} plans no clusters, pools or VMs of Microsoft.NetworkCloud. There are no placements to predict."
+    "{path} plans no clusters, pools or VMs of Microsoft.NetworkCloud. There are no placements to "
+    "predict."
 )
-_UNREAD_CHANGES: Final = "No change in {path} can be predicted: see the warnings. Its effects on placement are unknown."
+_UNREAD_CHANGES: Final = (
+    "No change in {path} can be predicted: see the warnings. Its effects on placement are unknown."
+)
 
 
 class PredictArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `predict`."""
 
     file: str = declare_optional_positional("", metavar="")
-    terraform_plan: str = declare_text_flag("Read the output of `terraform show -json PLANFILE`", metavar="FILE")
-    arm_what_if: str = declare_text_flag("Read the JSON of `az deployment group what-if`", metavar="FILE")
-    deployment_stack: str = declare_text_flag("Read the what-if of a deployment stack (JSON)", metavar="FILE")
-    inventory: str = declare_text_flag("Read the site from an export, or from Azure", metavar="DIR|azure")
+    terraform_plan: str = declare_text_flag(
+        "Read the output of `terraform show -json PLANFILE`", metavar="FILE"
+    )
+    arm_what_if: str = declare_text_flag(
+        "Read the JSON of `az deployment group what-if`", metavar="FILE"
+    )
+    deployment_stack: str = declare_text_flag(
+        "Read the what-if of a deployment stack (JSON)", metavar="FILE"
+    )
+    inventory: str = declare_text_flag(
+        "Read the site from an export, or from Azure", metavar="DIR|azure"
+    )
     detailed_exitcode: bool = declare_switch_flag("Exit with 2 if there are changes")
     as_json: bool = declare_switch_flag("Print a stream of JSON events", flag="json")
     fail_on: tuple[str, ...] = declare_repeatable_text(
@@ -59,7 +75,9 @@ class PredictArguments(Struct, frozen=True, kw_only=True):
     rack_spread: str = declare_choice(
         "Set the first key of the rack ranking", ("", "pool", "cluster"), metavar="pool|cluster"
     )
-    samples: int | None = declare_number("Set the number of tie-break samples; 0 disables them", default=None)
+    samples: int | None = declare_number(
+        "Set the number of tie-break samples; 0 disables them", default=None
+    )
     placement_flags: PlanDisplayFlags = declare_flag_group(PlanDisplayFlags)
     view: ViewFlags = declare_flag_group(ViewFlags)
     show_sensitive: bool = declare_switch_flag("Show sensitive values")
@@ -77,17 +95,23 @@ def predict(arguments: PredictArguments) -> int:
     """
     if arguments.file:
         raise click.UsageError(
-            f"A file needs its flag: nexusform predict -terraform-plan={arguments.file} -inventory=DIR\n"
+            f"A file needs its flag: nexusform predict -terraform-plan={arguments.file} "
+            "-inventory=DIR\n"
             f"For Bicep and ARM: -arm-what-if={arguments.file}"
         )
     path, read_changes = _select_external_plan_reader(arguments)
     limits = parse_fail_on(arguments.fail_on)
     display = create_plan_display(
-        arguments.placement_flags, arguments.view, as_json=arguments.as_json, show_sensitive=arguments.show_sensitive
+        arguments.placement_flags,
+        arguments.view,
+        as_json=arguments.as_json,
+        show_sensitive=arguments.show_sensitive,
     )
     scheduler = SchedulerSettings(arguments.seed, arguments.rack_spread)
     context = create_context()
-    with open_plan_prediction(context, arguments.inventory, path, read_changes, scheduler) as prediction:
+    with open_plan_prediction(
+        context, arguments.inventory, path, read_changes, scheduler
+    ) as prediction:
         if prediction.project is None:
             display.report_failure(context, PlanOptions(), prediction.diagnostics)
             return 1
@@ -101,7 +125,11 @@ def predict(arguments: PredictArguments) -> int:
 
 def _select_external_plan_reader(arguments: PredictArguments) -> tuple[str, ReadChanges]:
     """Return the other tool's file and its reader. Raises UsageError unless one file and an inventory are given."""
-    files = {_TERRAFORM: arguments.terraform_plan, _WHAT_IF: arguments.arm_what_if, _STACK: arguments.deployment_stack}
+    files = {
+        _TERRAFORM: arguments.terraform_plan,
+        _WHAT_IF: arguments.arm_what_if,
+        _STACK: arguments.deployment_stack,
+    }
     named_files = omit_empty(files)
     if len(named_files) > 1:
         raise click.UsageError(f"Only one is allowed: {' or '.join(named_files)}.")
@@ -109,7 +137,10 @@ def _select_external_plan_reader(arguments: PredictArguments) -> tuple[str, Read
         raise click.UsageError(f"Specify one of {' or '.join(files)}.")
     if not arguments.inventory:
         raise click.UsageError(
-            "No site given. Use -inventory=DIR with the output of `az networkcloud ... list`, or -inventory=azure."
+            (
+                "No site given. Use -inventory=DIR with the output of `az networkcloud ... list`, "
+                "or -inventory=azure."
+            )
         )
     [(flag, file)] = named_files.items()
     from nexusform.domains.azure.importers.arm_what_if import read_arm_what_if, read_stack_what_if
@@ -124,15 +155,23 @@ def _select_external_plan_reader(arguments: PredictArguments) -> tuple[str, Read
 
 
 def _run_prediction(
-    prediction: PlanPredictionInput, arguments: PredictArguments, display: PlanDisplay, limits: Sequence[GuardRailLimit]
+    prediction: PlanPredictionInput,
+    arguments: PredictArguments,
+    display: PlanDisplay,
+    limits: Sequence[GuardRailLimit],
 ) -> int:
     """Plan the changes of the other tool, check the limits, report the plan, and return the exit code."""
     reporter = display.reporter
     project = prediction.project
     assert project is not None, "checked by the caller"
-    options = PlanOptions(samples=arguments.samples, includes_rejections=arguments.placement_flags.placements == "all")
-    locking = LockOptions(enabled=False, is_exclusive=True)  # the state is in a temporary directory of this run
-    with begin_run(project, "OperationTypePlan", locking, notices=display.notices, records_recovery=False) as run:
+    options = PlanOptions(
+        samples=arguments.samples, includes_rejections=arguments.placement_flags.placements == "all"
+    )
+    # The state is in a temporary directory of this run.
+    locking = LockOptions(enabled=False, is_exclusive=True)
+    with begin_run(
+        project, "OperationTypePlan", locking, notices=display.notices, records_recovery=False
+    ) as run:
         reporter.report_diagnostics(run.diagnostics, project.sources)
         if not run.is_ready:
             display.write_reports(run.build_failed_plan(options, run.diagnostics).plan, run)

@@ -26,7 +26,9 @@ EXIT_RULE_VIOLATED = 3  # exit code
 class ReconcileArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `reconcile`."""
 
-    source: str = declare_text_flag("Read an exported directory, azure or hub", metavar="DIR|azure|hub", flag="from")
+    source: str = declare_text_flag(
+        "Read an exported directory, azure or hub", metavar="DIR|azure|hub", flag="from"
+    )
     allow_other_hub: str = declare_migration_flag()
     replay: bool = declare_switch_flag("Re-place every VM in creation order, score the rule")
     answer: AnswerFormatFlags = declare_flag_group(AnswerFormatFlags)
@@ -48,19 +50,28 @@ def reconcile_(arguments: ReconcileArguments) -> int:
     screen = arguments.view.create_screen()
     if not arguments.source:
         raise click.UsageError("No source given. Use -from=DIR, -from=azure or -from=hub.")
-    location = create_context(arguments.state, arguments.variables, allow_other_hub=arguments.allow_other_hub)
+    location = create_context(
+        arguments.state, arguments.variables, allow_other_hub=arguments.allow_other_hub
+    )
     notices = RunCallbacks(on_wait=screen.print_error)
-    if arguments.source in COMPARISON_SOURCES:  # sources of other domains, without VMs
+    # sources of other domains, without VMs.
+    if arguments.source in COMPARISON_SOURCES:
         if arguments.replay:
             raise click.UsageError(f"-replay needs VMs, but -from={arguments.source} has none.")
-        source_result = COMPARISON_SOURCES[arguments.source](location, arguments.lock.build_options(), notices)
+        source_result = COMPARISON_SOURCES[arguments.source](
+            location, arguments.lock.build_options(), notices
+        )
         screen.print_diagnostics(source_result.diagnostics, source_result.sources)
         if source_result.answer is None:
             return 1
         code = write_answer(source_result.answer, arguments.answer, screen)
         return EXIT_RULE_VIOLATED if source_result.is_rule_violated else code
     result = reconcile_site(
-        location, os.path.normpath(arguments.source), arguments.lock.build_options(), notices, replays=arguments.replay
+        location,
+        os.path.normpath(arguments.source),
+        arguments.lock.build_options(),
+        notices,
+        replays=arguments.replay,
     )
     if has_errors(result.diagnostics):
         screen.print_diagnostics(result.diagnostics, result.sources)

@@ -19,11 +19,15 @@ from nexusform.json_data.plain_data import Path, get_text, get_value_at_path
 SHAPE: Final = "unexpected-shape"
 # Types with effects on placement, not read from the plans of other tools.
 _UNREAD_NEXUS_TYPES: Final = ("baremetalmachines", "clusters", "racks")
-UNREAD_TYPES: Final = {"microsoft.resources/deployments", *(f"microsoft.networkcloud/{x}" for x in _UNREAD_NEXUS_TYPES)}
+UNREAD_TYPES: Final = {
+    "microsoft.resources/deployments",
+    *(f"microsoft.networkcloud/{x}" for x in _UNREAD_NEXUS_TYPES),
+}
 MAX_NUMBER: Final = 10**9
 _RESOURCE_GROUP: Final = re.compile(r"(?:^|/)resourcegroups/([^/]*)", re.IGNORECASE)
 
-_TOP_LEVEL: Final[Path] = ("top level",)  # path in the finding for a document without a list
+# path in the finding for a document without a list.
+_TOP_LEVEL: Final[Path] = ("top level",)
 # Keys of lists: REST pages, Resource Graph, ARM templates, kubectl.
 _LIST_KEYS: Final = ("value", "data", "resources", "items")
 _NEXT_PAGE_KEYS: Final = ("nextLink", "skip_token", "$skipToken", "skipToken")
@@ -65,14 +69,19 @@ class ArmItem:
 
     __slots__ = ("_fields", "_findings", "_properties", "file", "path")
 
-    def __init__(self, file: str, path: Path, fields: Mapping[str, Any], findings: list[Problem]) -> None:
+    def __init__(
+        self, file: str, path: Path, fields: Mapping[str, Any], findings: list[Problem]
+    ) -> None:
         """Wrap the JSON object `fields`, at `path` in a file. Problems of its fields are added to `findings`."""
         self.file = file
         self.path = path
         self._fields = fields
         self._findings = findings
-        self._properties: Mapping[str, Any] = {}  # empty while the field "properties" itself is read
-        self._properties = self._read_typed_field("properties", FieldKind.OBJECT, "an object", default={})
+        # empty while the field "properties" itself is read.
+        self._properties: Mapping[str, Any] = {}
+        self._properties = self._read_typed_field(
+            "properties", FieldKind.OBJECT, "an object", default={}
+        )
 
     def build_path(self, key: str) -> Path:
         """Return the path of a field in the document: in `properties` if the field is there, else at the top level."""
@@ -104,7 +113,8 @@ class ArmItem:
     def read_required_text(self, key: str) -> str | None:
         """Return a string field; None with a finding if it is absent, empty or of another type."""
         value = self.read_text(key)
-        if self.read_value(key) in (None, ""):  # another type is reported above
+        # Another type is reported above.
+        if self.read_value(key) in (None, ""):
             self.report(key, "missing-field", f'"{key}" is missing.')
         return value
 
@@ -128,7 +138,8 @@ class ArmItem:
     def read_required_number(self, key: str) -> int | None:
         """Return a whole number; None with a finding if it is absent or invalid."""
         value = self.read_number(key)
-        if self.read_value(key) is None:  # an invalid one is reported above
+        # An invalid one is reported above.
+        if self.read_value(key) is None:
             self.report(key, "missing-field", f'"{key}" is missing.')
         return value
 
@@ -143,7 +154,11 @@ class ArmItem:
     def read_object(self, key: str) -> ArmItem | None:
         """Return an object field as an item, None if absent."""
         value = self._read_typed_field(key, FieldKind.OBJECT, "an object")
-        return None if value is None else ArmItem(self.file, self.build_path(key), value, self._findings)
+        return (
+            None
+            if value is None
+            else ArmItem(self.file, self.build_path(key), value, self._findings)
+        )
 
     def read_object_or_empty(self, key: str) -> ArmItem:
         """Return an object field as an item, without fields if it is absent."""
@@ -155,7 +170,9 @@ class ArmItem:
         value = self._read_typed_field(key, FieldKind.LIST, "a list of objects", default=[])
         return _wrap_objects(self.file, self.build_path(key), value, self._findings)
 
-    def _read_typed_field(self, key: str, shape: FieldKind, expected: str, default: Any = None) -> Any:
+    def _read_typed_field(
+        self, key: str, shape: FieldKind, expected: str, default: Any = None
+    ) -> Any:
         """Return a field of the expected shape, else the default. A field of another shape is also reported."""
         value = self.read_value(key)
         if shape.is_valid(value):
@@ -170,7 +187,12 @@ class ArmItem:
 
     def merge_properties(self, file: str, path: Path, properties: Mapping[str, Any]) -> ArmItem:
         """Return a copy at another path with these properties merged over its own."""
-        return ArmItem(file, path, {**self._fields, "properties": {**self._properties, **properties}}, self._findings)
+        return ArmItem(
+            file,
+            path,
+            {**self._fields, "properties": {**self._properties, **properties}},
+            self._findings,
+        )
 
     def _report_wrong_type(self, key: str, expected: str, value: Any) -> None:
         """Add a finding about a field of the wrong type."""
@@ -182,7 +204,9 @@ def iterate_unique_items(items: Iterable[ArmItem], noun: str) -> Iterator[tuple[
     names: set[str] = set()
     for name, item in iterate_named_items(items):
         if name in names:
-            item.report("name", f"duplicate-{noun.lower()}", f'the {noun} "{name}" is listed twice.')
+            item.report(
+                "name", f"duplicate-{noun.lower()}", f'the {noun} "{name}" is listed twice.'
+            )
         else:
             names.add(name)
             yield name, item
@@ -197,7 +221,12 @@ def iterate_named_items(items: Iterable[ArmItem]) -> Iterator[tuple[str, ArmItem
 
 
 def read_arm_resources(
-    file: str, document: Any, findings: list[Problem], path: Path = (), *, has_next_page: bool = False
+    file: str,
+    document: Any,
+    findings: list[Problem],
+    path: Path = (),
+    *,
+    has_next_page: bool = False,
 ) -> list[ArmItem]:
     """Return the resources of a document: a list, an object with a list, a list of pages, or one resource. Any other
     document is reported in `findings` and returns []. `path`: place of the document in its file. `has_next_page`: the
@@ -208,13 +237,19 @@ def read_arm_resources(
     key = _find_list_key(document)
     if key is not None:
         resources = document[key]
-        is_joined = bool(path)  # the document is an element of a list of pages
+        # The document is an element of a list of pages.
+        is_joined = bool(path)
         truncation_key = _find_truncation_key(document, resources, is_joined=is_joined)
         if truncation_key and not has_next_page:
-            advice = "Capture the list with `az` (it reads all pages), or join all pages in one file."
+            advice = (
+                "Capture the list with `az` (it reads all pages), or join all pages in one file."
+            )
             detail = f"this is one page of several. {advice}"
-            findings.append(Problem((*path, truncation_key), INCOMPLETE, detail, Severity.WARNING, file=file))
-        if isinstance(resources, Mapping) and key == "resources":  # an ARM template with symbolic names
+            findings.append(
+                Problem((*path, truncation_key), INCOMPLETE, detail, Severity.WARNING, file=file)
+            )
+        # An ARM template with symbolic names.
+        if isinstance(resources, Mapping) and key == "resources":
             resources = list(resources.values())
         if isinstance(resources, list):
             return _flatten_paged_list(file, (*path, key), resources, findings)
@@ -223,7 +258,9 @@ def read_arm_resources(
         return []
     if isinstance(document, Mapping) and "id" in document:
         return [ArmItem(file, path, document, findings)]
-    findings.append(Problem(path or _TOP_LEVEL, SHAPE, _explain_missing_resources(document), file=file))
+    findings.append(
+        Problem(path or _TOP_LEVEL, SHAPE, _explain_missing_resources(document), file=file)
+    )
     return []
 
 
@@ -246,7 +283,8 @@ def _find_truncation_key(page: Mapping[str, Any], resources: Any, *, is_joined: 
         if page.get(name):
             return name
     if is_joined or not isinstance(resources, list):
-        return ""  # there is no list to compare with a total
+        # There is no list to compare with a total.
+        return ""
     for name in _TOTAL_KEYS:
         total: Any = page.get(name)
         if FieldKind.WHOLE.is_valid(total) and total > len(resources):
@@ -262,22 +300,29 @@ def is_resource_list(document: Any) -> bool:
 def _find_list_key(document: Any) -> str | None:
     """Return the key of the resource list in a document, None if it has none."""
     if not isinstance(document, Mapping) or "id" in document:
-        return None  # no object, or a single resource
+        # No object, or a single resource.
+        return None
     return next((key for key in _LIST_KEYS if key in document), None)
 
 
-def _flatten_paged_list(file: str, path: Path, values: list[Any], findings: list[Problem]) -> list[ArmItem]:
+def _flatten_paged_list(
+    file: str, path: Path, values: list[Any], findings: list[Problem]
+) -> list[ArmItem]:
     """Read the entries of a list: resources, or pages (lists or objects with a list) of resources."""
     items: list[ArmItem] = []
     for index, value in enumerate(values):
         if isinstance(value, list) or _find_list_key(value) is not None:
-            items += read_arm_resources(file, value, findings, (*path, index), has_next_page=index + 1 < len(values))
+            items += read_arm_resources(
+                file, value, findings, (*path, index), has_next_page=index + 1 < len(values)
+            )
         else:
             items += _wrap_objects(file, path, [value], findings, index)
     return items
 
 
-def _wrap_objects(file: str, path: Path, values: list[Any], findings: list[Problem], first: int = 0) -> list[ArmItem]:
+def _wrap_objects(
+    file: str, path: Path, values: list[Any], findings: list[Problem], first: int = 0
+) -> list[ArmItem]:
     """Wrap the objects of a list as items with paths numbered from `first`; add a finding for anything else."""
     items = []
     for index, value in enumerate(values, first):
@@ -303,7 +348,8 @@ def describe_type(value: Any) -> str:
         return json.dumps(value)
     if isinstance(value, str):
         if not _is_valid_unicode_string(value):
-            return "a string with half a character"  # a lone surrogate
+            # A lone surrogate.
+            return "a string with half a character"
         text = value if len(value) <= 40 else f"{value[:40]}..."
         return f'the text "{text}"'
     if isinstance(value, int) and abs(value) >= 10**40:
@@ -315,8 +361,11 @@ def describe_type(value: Any) -> str:
 
 def find_newest_change_time(items: Iterable[ArmItem]) -> datetime | None:
     """Find the newest createdAt or lastModifiedAt of the resources, None without any."""
-    moments: list[datetime | None] = []  # None: absent, or not a time
+    # None: absent, or not a time.
+    moments: list[datetime | None] = []
     for item in items:
         system_data = item.read_value("systemData")
-        moments += [parse_time(get_text(system_data, key)) for key in ("createdAt", "lastModifiedAt")]
+        moments += [
+            parse_time(get_text(system_data, key)) for key in ("createdAt", "lastModifiedAt")
+        ]
     return max(filter(None, moments), default=None)

@@ -13,11 +13,29 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import format_count, format_first_items
 from nexusform.documents.scalars import OMITTED, list_scalars, replace_scalars
-from nexusform.domains.azure.importers.arm_resources import SHAPE, UNREAD_TYPES, describe_type, normalize_id
-from nexusform.domains.azure.importers.az_changes import CLUSTERS, KIND_OF, POOLS, VMS, AzAction, ToolChange
+from nexusform.domains.azure.importers.arm_resources import (
+    SHAPE,
+    UNREAD_TYPES,
+    describe_type,
+    normalize_id,
+)
+from nexusform.domains.azure.importers.az_changes import (
+    CLUSTERS,
+    KIND_OF,
+    POOLS,
+    VMS,
+    AzAction,
+    ToolChange,
+)
 from nexusform.domains.azure.importers.az_documents import parse_json
 from nexusform.domains.azure.importers.azure_request_bodies import select_members
-from nexusform.json_data.plain_data import get_list, get_mapping, get_text, get_value_at_path, list_mappings
+from nexusform.json_data.plain_data import (
+    get_list,
+    get_mapping,
+    get_text,
+    get_value_at_path,
+    list_mappings,
+)
 from nexusform.plans.impact.guard_rails import NOT_PREDICTED
 
 _NOT_A_WHAT_IF: Final = "not-a-what-if"
@@ -38,7 +56,8 @@ _BODY_FIELDS: Final = ("location", "extendedLocation", "properties", "tags")
 _MAX_NAMES: Final = 4
 # A scope, or NAMESPACE/TYPE/NAME[/TYPE/NAME] below it.
 _ID: Final = re.compile(
-    r"(/subscriptions/[^/]+(/resourcegroups/[^/]+)?|.*/providers(/[^/]+){3}(/[^/]+/[^/]+)*)/*$", re.IGNORECASE
+    r"(/subscriptions/[^/]+(/resourcegroups/[^/]+)?|.*/providers(/[^/]+){3}(/[^/]+/[^/]+)*)/*$",
+    re.IGNORECASE,
 )
 # An unevaluated expression: `[reference(...)]`, not the escaped `[[...]`.
 _EXPRESSION: Final = re.compile(r"\[(?!\[).*\]", re.DOTALL)
@@ -59,23 +78,32 @@ def read_stack_what_if(file: str, content: bytes) -> tuple[tuple[ToolChange, ...
     if problem is not None:
         return (), [problem]
     changes = document.get("changes")
-    if isinstance(changes, Mapping):  # move its lists to the top level, as in the what-if of a deployment
-        return _read_changes(file, {**document, **changes}, "resourceChanges", command, is_stack=True)
+    # move its lists to the top level, as in the what-if of a deployment.
+    if isinstance(changes, Mapping):
+        return _read_changes(
+            file, {**document, **changes}, "resourceChanges", command, is_stack=True
+        )
     if "actionOnUnmanage" in document or "deletedResources" in document:
-        reason = "this is a deployed stack: it lists ids without bodies, so changes cannot be predicted."
+        reason = (
+            "this is a deployed stack: it lists ids without bodies, so changes cannot be predicted."
+        )
         detail = f"{reason} Use the JSON of {command}."
         return (), [Problem((), _NOT_A_WHAT_IF, detail, file=file)]
     return (), [_build_missing_list_problem(file, "changes.resourceChanges", command)]
 
 
-def _parse_document(file: str, content: bytes, command: str) -> tuple[Mapping[str, Any], Problem | None]:
+def _parse_document(
+    file: str, content: bytes, command: str
+) -> tuple[Mapping[str, Any], Problem | None]:
     """Parse a what-if. Merge its `properties`, absent in CLI output, into the top level. Return {} with a problem."""
     document, problem = parse_json(file, content)
     if problem is not None:
         return {}, problem
     if not isinstance(document, Mapping):
         kind = describe_type(document)
-        detail = f"this is not a what-if: the top level must be an object, not {kind}. Run {command}."
+        detail = (
+            f"this is not a what-if: the top level must be an object, not {kind}. Run {command}."
+        )
         return {}, Problem((), _NOT_A_WHAT_IF, detail, file=file)
     properties = document.get("properties")
     return ({**document, **properties} if isinstance(properties, Mapping) else document), None
@@ -105,7 +133,9 @@ def _read_changes(
         return (), [_build_missing_list_problem(file, list_name, command)]
     reader = _WhatIfChangeReader(file, is_stack=is_stack)
     reader.collect_resource_changes(list_name, document[list_name])
-    reader.collect_resource_changes("potentialChanges", get_list(document, "potentialChanges"), is_potential=True)
+    reader.collect_resource_changes(
+        "potentialChanges", get_list(document, "potentialChanges"), is_potential=True
+    )
     reader.report_diagnostics(document.get("diagnostics"))
     changes = reader.build_changes()
     if changes:
@@ -123,12 +153,16 @@ class _WhatIfChangeReader:
     def __init__(self, file: str, *, is_stack: bool) -> None:
         """Start without changes; a preview of a deployment stack (`is_stack`) has other field names."""
         self.file = file
-        self._is_stack = is_stack  # the what-if of a deployment stack has other field names
+        # The what-if of a deployment stack has other field names.
+        self._is_stack = is_stack
         self.findings: list[Problem] = []
         self._changes: list[ToolChange] = []
-        self._unsupported_clusters: set[str] = set()  # names of clusters that Azure could not predict
+        # names of clusters that Azure could not predict.
+        self._unsupported_clusters: set[str] = set()
 
-    def collect_resource_changes(self, list_name: str, values: Sequence[Any], *, is_potential: bool = False) -> None:
+    def collect_resource_changes(
+        self, list_name: str, values: Sequence[Any], *, is_potential: bool = False
+    ) -> None:
         """Add the changes in a list. Skip types without effect on placement. Warn about unread types and uncertain
         changes, without adding them. `is_potential`: all changes of the list are uncertain.
         """
@@ -144,37 +178,56 @@ class _WhatIfChangeReader:
             if not type_name:
                 self._report_unreadable_id(arm_id, value, path)
             elif type_name in UNREAD_TYPES and not is_unchanged:
-                detail = f"resources of type {type_name} are not read: effects of {names[-1]} are not predicted."
+                detail = (
+                    f"resources of type {type_name} are not read: effects of {names[-1]} are not "
+                    "predicted."
+                )
                 self._report(path, NOT_PREDICTED, detail, severity=Severity.WARNING)
             kind = KIND_OF.get(type_name)
             if kind is None:
-                continue  # reported above, or without effect on placement
+                # reported above, or without effect on placement.
+                continue
             is_uncertain = is_potential or get_text(value, "changeCertainty").lower() == "potential"
             title = "/".join(names)
             if is_uncertain and not is_unchanged:
-                detail = f"Azure does not know whether {title} will change (decided during deployment)."
+                detail = (
+                    f"Azure does not know whether {title} will change (decided during deployment)."
+                )
                 self._report(path, NOT_PREDICTED, detail, severity=Severity.WARNING)
                 continue
             # KEEP is replaced by the action of `change_type`.
-            change = ToolChange(kind, names, AzAction.KEEP, address=title, file=self.file, id=arm_id)
+            change = ToolChange(
+                kind, names, AzAction.KEEP, address=title, file=self.file, id=arm_id
+            )
             self._add_change(change, change_type, value, path)
 
     def _report_unreadable_id(self, arm_id: str, document: Mapping[str, Any], path: str) -> None:
         """Report an id without a readable type. Skip an expression ("[...]") with only types not read here."""
         if "[" in arm_id:
-            # The expression may read values of a deployment: the type of the deployment is not its own.
+            # The expression may read values of a deployment: the type of the deployment is not its
+            # own.
             known_text = arm_id.lower().replace("microsoft.resources/deployments", "")
             names_known_type = any(name in known_text for name in KIND_OF)
             if "microsoft." in known_text and not names_known_type:
-                return  # of another type
-            reason = get_text(document, "unsupportedReason") or "its id is known only after deployment"
-            detail = f"Azure could not predict {arm_id}: {reason.rstrip('.')}. Its VMs are not placed."
+                # Of another type.
+                return
+            reason = (
+                get_text(document, "unsupportedReason") or "its id is known only after deployment"
+            )
+            detail = (
+                f"Azure could not predict {arm_id}: {reason.rstrip('.')}. Its VMs are not placed."
+            )
             self._report(path, NOT_PREDICTED, detail, severity=Severity.WARNING)
-        elif not document.get("extension") and not _ID.match(arm_id):  # extensions are of other providers
-            detail = f'its id "{arm_id}" is not that of a resource.' if arm_id else "its id is missing."
+        elif not document.get("extension") and not _ID.match(arm_id):
+            # extensions are of other providers.
+            detail = (
+                f'its id "{arm_id}" is not that of a resource.' if arm_id else "its id is missing."
+            )
             self._report(path, SHAPE, detail)
 
-    def _add_change(self, change: ToolChange, change_type: str, document: Mapping[str, Any], path: str) -> None:
+    def _add_change(
+        self, change: ToolChange, change_type: str, document: Mapping[str, Any], path: str
+    ) -> None:
         """Add `change` with the action and body of its `document` (at `path`). Report an unusable one instead."""
         title = change.title
         action = _ACTIONS.get(change_type)
@@ -185,26 +238,36 @@ class _WhatIfChangeReader:
             if change.kind == CLUSTERS:
                 self._unsupported_clusters.add(title)
             return
-        if change_type == _DEPLOY:  # of a what-if with ids only
-            detail = f"{title} has no body in this what-if (ResourceIdOnly). Run `{_FULL_WHAT_IF_COMMAND}`."
+        # Of a what-if with ids only.
+        if change_type == _DEPLOY:
+            detail = (
+                f"{title} has no body in this what-if (ResourceIdOnly). Run "
+                f"`{_FULL_WHAT_IF_COMMAND}`."
+            )
             self._report(path, "unknown-in-plan", detail)
             return
         if action is None:
             self._report(path, SHAPE, f'its changeType "{change_type}" is unknown.')
             return
-        states = document.get("resourceConfigurationChanges") if self._is_stack else document  # before and after
+        # Before and after.
+        states = document.get("resourceConfigurationChanges") if self._is_stack else document
         after = get_value_at_path(states, "after")
         if action in (AzAction.CREATE, AzAction.UPDATE) and not isinstance(after, Mapping):
-            self._report(path, SHAPE, f'{title}: "after" must be an object, not {describe_type(after)}.')
+            self._report(
+                path, SHAPE, f'{title}: "after" must be an object, not {describe_type(after)}.'
+            )
             return
         values = after if isinstance(after, Mapping) else get_mapping(states, "before")
         body = select_members(values, _BODY_FIELDS)
-        unknown = {  # unevaluated expressions, by location in the body
+        # unevaluated expressions, by location in the body.
+        unknown = {
             location: f"{scalar} is known only after deployment"
             for location, scalar in list_scalars(body)
             if _EXPRESSION.fullmatch(get_text(scalar))
         }
-        known_body = replace_scalars(body, lambda location, scalar: OMITTED if location in unknown else scalar)
+        known_body = replace_scalars(
+            body, lambda location, scalar: OMITTED if location in unknown else scalar
+        )
         self._changes.append(replace(change, action=action, body=known_body, unknown=unknown))
 
     def build_changes(self) -> tuple[ToolChange, ...]:
@@ -213,23 +276,35 @@ class _WhatIfChangeReader:
         """
         changes: list[ToolChange] = []
         for change in self._changes:
-            cluster_name = change.names[0]  # the names of a pool are (cluster, pool)
+            # The names of a pool are (cluster, pool).
+            cluster_name = change.names[0]
             if change.kind == POOLS and cluster_name in self._unsupported_clusters:
-                detail = f"{change.title} is not predicted, because Azure could not predict its cluster."
+                detail = (
+                    f"{change.title} is not predicted, because Azure could not predict its cluster."
+                )
                 self._report("", NOT_PREDICTED, detail, severity=Severity.WARNING)
             else:
                 changes.append(change)
-        changes.sort(key=lambda item: (item.action is AzAction.CREATE, item.kind == POOLS, normalize_id(item.id)))
+        changes.sort(
+            key=lambda item: (
+                item.action is AzAction.CREATE,
+                item.kind == POOLS,
+                normalize_id(item.id),
+            )
+        )
         created = [change for change in changes if change.action is AzAction.CREATE]
         if _is_creation_order_undefined(created):
             detail = (
                 f"a what-if has no order for {format_count(len(created), 'object')} to create "
-                f"({format_first_items([item.title for item in created], _MAX_NAMES)}). The order affects "
+                f"({format_first_items([item.title for item in created], _MAX_NAMES)}). The order "
+                "affects "
                 "placement. Predicted by id, clusters before pools."
             )
             self._report("", "ambiguous-creation-order", detail, severity=Severity.WARNING)
         # A pool depends on its cluster if the cluster is created in the same document.
-        created_clusters = {item.names[0]: item.address for item in created if item.kind == CLUSTERS}
+        created_clusters = {
+            item.names[0]: item.address for item in created if item.kind == CLUSTERS
+        }
         for number, change in enumerate(changes):
             if change.kind == POOLS and change.names[0] in created_clusters:
                 changes[number] = replace(change, dependencies=(created_clusters[change.names[0]],))
@@ -240,14 +315,21 @@ class _WhatIfChangeReader:
         for diagnostic in list_mappings(diagnostics):
             if diagnostic.get("message"):
                 code = get_text(diagnostic, "code")
-                # The changes lack the resources of a nested deployment if Azure could not expand it.
+                # The changes lack the resources of a nested deployment if Azure could not expand
+                # it.
                 kind = NOT_PREDICTED if code.startswith("NestedDeployment") else "unknown-in-plan"
                 detail = f"Azure says: {code}: {diagnostic['message']}"
-                self._report(get_text(diagnostic, "target"), kind, detail, severity=Severity.WARNING)
+                self._report(
+                    get_text(diagnostic, "target"), kind, detail, severity=Severity.WARNING
+                )
 
-    def _report(self, path: str, kind: str, detail: str, severity: Severity = Severity.ERROR) -> None:
+    def _report(
+        self, path: str, kind: str, detail: str, severity: Severity = Severity.ERROR
+    ) -> None:
         """Add a finding."""
-        self.findings.append(Problem((path,) if path else (), kind, detail, severity, file=self.file))
+        self.findings.append(
+            Problem((path,) if path else (), kind, detail, severity, file=self.file)
+        )
 
 
 def _is_creation_order_undefined(created: Sequence[ToolChange]) -> bool:
@@ -255,7 +337,8 @@ def _is_creation_order_undefined(created: Sequence[ToolChange]) -> bool:
     precedes its pools, so a cluster with one new pool has a defined order.
     """
     vm_count = sum(change.kind == VMS for change in created)
-    cluster_names = {change.names[0] for change in created if change.kind != VMS}  # names[0] of a pool is its cluster
+    # names[0] of a pool is its cluster.
+    cluster_names = {change.names[0] for change in created if change.kind != VMS}
     pools_by_cluster = Counter(change.names[0] for change in created if change.kind == POOLS)
     has_several_owners = vm_count + len(cluster_names) > 1
     return has_several_owners or max(pools_by_cluster.values(), default=0) > 1

@@ -16,7 +16,12 @@ from nexusform.diagnostics.phrases import format_count, format_first_items, sele
 from nexusform.documents.times import parse_time
 from nexusform.domains.azure.importers.arm_resources import extract_resource_group
 from nexusform.domains.azure.importers.az_documents import ANY, AzResources
-from nexusform.domains.azure.importers.az_records import STANDARD_FILES, AzCluster, AzInventory, format_names
+from nexusform.domains.azure.importers.az_records import (
+    STANDARD_FILES,
+    AzCluster,
+    AzInventory,
+    format_names,
+)
 from nexusform.domains.azure.importers.site_separation import BASE_KINDS
 from nexusform.language.evaluation_run import FileProblem
 
@@ -84,7 +89,9 @@ class AzExport(Struct, frozen=True):
     documents: dict[str, list[tuple[str, bytes]]] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
 
-    def add_file(self, read: Callable[[str], bytes], name: str, kind: str, argument: tuple[str, ...] = ()) -> None:
+    def add_file(
+        self, read: Callable[[str], bytes], name: str, kind: str, argument: tuple[str, ...] = ()
+    ) -> None:
         """Read one file with resources of a kind, or add a problem at `argument`, a path such as ("directory",)."""
         try:
             content = read(name)
@@ -94,7 +101,9 @@ class AzExport(Struct, frozen=True):
         self.documents.setdefault(kind, []).append((name, content))
 
 
-def read_export_directory(directory: str, names: Iterable[str], read: Callable[[str], bytes]) -> AzExport:
+def read_export_directory(
+    directory: str, names: Iterable[str], read: Callable[[str], bytes]
+) -> AzExport:
     """Read every file of an export directory. `names` are the files in the directory; `read` may raise FileProblem.
     Report missing files of racks or machines, unless a file of mixed kinds or a Nexus cluster may have them.
     """
@@ -102,7 +111,8 @@ def read_export_directory(directory: str, names: Iterable[str], read: Callable[[
     base = directory.rstrip("/") or "/"
     for name in sorted(names):
         kind = _find_resource_kind_of_file(name)
-        if kind is not None:  # a file of an export
+        # A file of an export.
+        if kind is not None:
             export.add_file(read, f"{base}/{name}", kind, ("directory",))
     documents = set(export.documents)
     # A Nexus cluster defines the racks and machines of a planned site.
@@ -112,7 +122,8 @@ def read_export_directory(directory: str, names: Iterable[str], read: Callable[[
             if kind in documents:
                 continue  # captured
             detail = (
-                f'There is no file "{_FILES[kind].name}" in "{directory}" (a path is relative to where the '
+                f'There is no file "{_FILES[kind].name}" in "{directory}" (a path is relative to '
+                "where the "
                 'command runs; in a module write "${path.module}/..."). Capture it with: '
                 f"{build_capture_command(kind)}"
             )
@@ -125,7 +136,9 @@ def is_export_file(name: str) -> bool:
     return _find_resource_kind_of_file(name) not in (None, ANY)
 
 
-def find_irregular_files(directory: str, names: Sequence[str], exists: Callable[[str], bool]) -> Iterator[str]:
+def find_irregular_files(
+    directory: str, names: Sequence[str], exists: Callable[[str], bool]
+) -> Iterator[str]:
     """Yield the standard export files present as directories, pipes or other special files. `names` are the regular
     files of the directory; `exists` raises FileProblem for a special one.
     """
@@ -147,7 +160,8 @@ def _find_resource_kind_of_file(name: str) -> str | None:
         return None
     if name != "exported_at" and not name.endswith(_EXPORT_SUFFIXES):
         return None
-    stem = name.rpartition(".")[0] or name  # the file exported_at has no suffix
+    # The file exported_at has no suffix.
+    stem = name.rpartition(".")[0] or name
     for standard in STANDARD_FILES:
         standard_stem = standard.name.partition(".")[0]
         if stem == standard_stem:
@@ -159,7 +173,8 @@ def _find_resource_kind_of_file(name: str) -> str | None:
 
 
 NOT_CAPTURED: Final = "not-captured"
-VMS_NOT_CAPTURED: Final = "vms-not-captured"  # capacity of unknown VMs counts as free
+# capacity of unknown VMs counts as free.
+VMS_NOT_CAPTURED: Final = "vms-not-captured"
 _TIMES_NOT_CAPTURED: Final = "creation-times-not-captured"
 _MAX_NAMES: Final = 4
 _MAX_CLOCK_DIFFERENCE: Final = timedelta(minutes=10)
@@ -179,17 +194,23 @@ def build_capture_command(kind: str) -> str:
 
 
 CAPTURE_NODES: Final = (
-    f"Capture them with: {build_capture_command('kubernetes_clusters')} (where there are none, nodes is an empty list)."
+    f"Capture them with: {build_capture_command('kubernetes_clusters')} (where there are none, "
+    "nodes is an empty list)."
 )
 
 
 def build_future_time_warnings(exported_at: str | None, now: str) -> list[Problem]:
     """Return a warning if an export is later than `now` (both RFC 3339) by more than clocks may differ; else []."""
     export_time, current_time = parse_time(exported_at or ""), parse_time(now)
-    if export_time is None or current_time is None or export_time - current_time <= _MAX_CLOCK_DIFFERENCE:
+    if (
+        export_time is None
+        or current_time is None
+        or export_time - current_time <= _MAX_CLOCK_DIFFERENCE
+    ):
         return []
     detail = (
-        f"The export has the time {exported_at}, in the future (now: {now}): its age is unknown. Correct the file "
+        f"The export has the time {exported_at}, in the future (now: {now}): its age is unknown. "
+        "Correct the file "
         "exported_at, or the clock of the computer with the export."
     )
     return [Problem((), "invalid-time", detail, Severity.WARNING)]
@@ -197,16 +218,21 @@ def build_future_time_warnings(exported_at: str | None, now: str) -> list[Proble
 
 def find_missing_base_kinds(items: AzResources) -> list[Problem]:
     """Build an error for each missing list of racks or machines; [] for both if a Nexus cluster defines them."""
-    # A kind may be captured without resources: as an empty list, or in a file with errors of its own.
+    # A kind may be captured without resources: as an empty list, or in a file with errors of its
+    # own.
     captured_kinds = items.listed_kinds | items.unreadable_kinds
-    missing = [kind for kind in BASE_KINDS if not items.list_resources(kind) and kind not in captured_kinds]
+    missing = [
+        kind for kind in BASE_KINDS if not items.list_resources(kind) and kind not in captured_kinds
+    ]
     if len(missing) == len(BASE_KINDS) and items.list_resources("clusters"):
-        return []  # a planned site
+        # A planned site.
+        return []
     problems: list[Problem] = []
     for kind in missing:
         noun = kind.replace("bare_metal", "bare-metal").replace("_", " ")
         detail = (
-            f"No file of the export holds {noun}. A site cannot be read without them. Capture them with: "
+            f"No file of the export holds {noun}. A site cannot be read without them. Capture "
+            "them with: "
             f"{build_capture_command(kind)}"
         )
         problems.append(Problem((), "missing-file", detail))
@@ -219,8 +245,11 @@ def find_uncaptured_kind_warnings(
     """Yield warnings about data missing in the capture of a site: lists of workloads, pools of clusters, and nodes.
     `needs_node_times`: the caller numbers nodes by creation time, so missing times are reported, too.
     """
-    if not any(inventory.machines for inventory in inventories) or not items.list_resources("bare_metal_machines"):
-        return  # a planned site without captured machines has no workloads
+    if not any(inventory.machines for inventory in inventories) or not items.list_resources(
+        "bare_metal_machines"
+    ):
+        # A planned site without captured machines has no workloads.
+        return
     for kind, (plural, consequence) in WORKLOAD_KINDS.items():
         # Clusters with captured pools, missing in the list of clusters, have a warning below.
         has_other_warning = kind == "kubernetes_clusters" and items.unlisted_clusters
@@ -234,9 +263,12 @@ def find_uncaptured_kind_warnings(
         names = format_names(without_pools, _MAX_NAMES)
         clause = select_word_form(len(without_pools), "it was", "they were")
         yield _build_warning(
-            f"The agent pools of {format_count(len(without_pools), 'cluster')} were not captured ({names}). "
-            f"Their mode, zones, labels and taints are taken from when {clause} created, or else from their "
-            "nodes. Pools with other values would be re-placed by a plan after the import. Capture them "
+            f"The agent pools of {format_count(len(without_pools), 'cluster')} were not captured "
+            f"({names}). "
+            f"Their mode, zones, labels and taints are taken from when {clause} created, or else "
+            "from their "
+            "nodes. Pools with other values would be re-placed by a plan after the import. "
+            "Capture them "
             f"for each cluster: {build_pool_command(without_pools[0])}"
         )
     without_nodes = [cluster for cluster in clusters if not cluster.has_node_list]
@@ -255,14 +287,17 @@ def _warn_about_missing_creation_times(clusters: Sequence[AzCluster]) -> Iterato
     without_times: list[AzCluster] = []
     for cluster in clusters:
         pools = [node.pool for node in cluster.nodes if not node.created_at]
-        if len(pools) > len(set(pools)):  # a pool occurs twice
+        # A pool occurs twice.
+        if len(pools) > len(set(pools)):
             without_times.append(cluster)
     if without_times:
         names = format_names(without_times, _MAX_NAMES)
         missing_times = (
             f"Creation times of nodes are unknown for {len(without_times):,} of "
-            f"{format_count(len(clusters), 'cluster')} ({names}): numbers follow their names, and the creation order "
-            f"is unknown. For reachable clusters run: kubectl --context {shlex.quote(without_times[0].name)} get nodes "
+            f"{format_count(len(clusters), 'cluster')} ({names}): numbers follow their names, and "
+            "the creation order "
+            "is unknown. For reachable clusters run: kubectl --context "
+            f"{shlex.quote(without_times[0].name)} get nodes "
             f"--output json > {shlex.quote(f'nodes.{without_times[0].name}.json')}"
         )
         yield _build_warning(missing_times, _TIMES_NOT_CAPTURED)
@@ -272,13 +307,18 @@ def describe_missing_clusters(names: Sequence[str]) -> str:
     """Describe clusters known only from their agent pools."""
     themselves = select_word_form(len(names), "that cluster itself", "those clusters themselves")
     return (
-        f"The agent pools of {format_first_items(names, _MAX_NAMES)} were captured, but not {themselves}: the list of "
-        "clusters is incomplete. Capacity of unknown nodes counts as free. Capture all clusters with: "
-        f"{build_capture_command('kubernetes_clusters')} (for a deleted cluster, delete its file of agent pools)."
+        f"The agent pools of {format_first_items(names, _MAX_NAMES)} were captured, but not "
+        f"{themselves}: the list of "
+        "clusters is incomplete. Capacity of unknown nodes counts as free. Capture all clusters "
+        "with: "
+        f"{build_capture_command('kubernetes_clusters')} (for a deleted cluster, delete its file "
+        "of agent pools)."
     )
 
 
-def _warn_about_incomplete_list(kind: str, plural: str, consequence: str, items: AzResources) -> Iterator[Problem]:
+def _warn_about_incomplete_list(
+    kind: str, plural: str, consequence: str, items: AzResources
+) -> Iterator[Problem]:
     """Yield a warning about a kind of workload without a complete list: captured in part or not at all. `plural` names
     the kind; `consequence` is the effect of a missing list.
     """
@@ -286,14 +326,17 @@ def _warn_about_incomplete_list(kind: str, plural: str, consequence: str, items:
     if not items.list_resources(kind):
         name = _FILES[kind].name
         yield _build_warning(
-            f"The export has no list of {plural} ({name}): none is read and {consequence}. Capture them "
+            f"The export has no list of {plural} ({name}): none is read and {consequence}. "
+            "Capture them "
             f"with: {command} (where there are none, that is an empty list).",
             VMS_NOT_CAPTURED,
             brief=f"{plural}: not captured; {consequence}: {command}",
         )
-    elif kind not in items.incomplete_kinds:  # a truncated list has a finding of its own
+    elif kind not in items.incomplete_kinds:
+        # A truncated list has a finding of its own.
         yield _build_warning(
-            f"The export contains single {plural}, but no list of them. Capacity of others counts as "
+            f"The export contains single {plural}, but no list of them. Capacity of others counts "
+            "as "
             f"free. Capture them with: {command}",
             VMS_NOT_CAPTURED,
             brief=f"{plural}: some are not captured; their capacity counts as free: {command}",
@@ -310,7 +353,9 @@ def build_pool_command(cluster: AzCluster) -> str:
     """Build the command that captures the agent pools of a cluster."""
     group = shlex.quote(extract_resource_group(cluster.id) or "RESOURCE_GROUP")
     standard = _FILES["agent_pools"]
-    command = standard.command.replace("RESOURCE_GROUP", group).replace("CLUSTER", shlex.quote(cluster.name))
+    command = standard.command.replace("RESOURCE_GROUP", group).replace(
+        "CLUSTER", shlex.quote(cluster.name)
+    )
     return f"{command} > {shlex.quote(f'agent_pools.{cluster.name}.json')}"
 
 

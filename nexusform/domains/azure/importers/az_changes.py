@@ -12,12 +12,24 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity, suggest_name
 from nexusform.diagnostics.phrases import format_list
-from nexusform.domains.azure.importers.arm_resources import SHAPE, ArmItem, describe_type, extract_name, normalize_id
+from nexusform.domains.azure.importers.arm_resources import (
+    SHAPE,
+    ArmItem,
+    describe_type,
+    extract_name,
+    normalize_id,
+)
 from nexusform.domains.azure.importers.az_documents import AzResources
 from nexusform.domains.azure.importers.az_records import AzPool
 from nexusform.domains.azure.importers.az_workloads import read_agent_pools_by_cluster
 from nexusform.domains.azure.importers.site_separation import read_extended_location
-from nexusform.json_data.plain_data import Path, get_mapping, get_text, get_value_at_path, list_mappings
+from nexusform.json_data.plain_data import (
+    Path,
+    get_mapping,
+    get_text,
+    get_value_at_path,
+    list_mappings,
+)
 from nexusform.plans.impact.guard_rails import NOT_PREDICTED
 from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST
 
@@ -49,7 +61,10 @@ _RECREATION_FIELDS: Final[Mapping[str, tuple[Path, ...]]] = {
     VMS: (),
 }
 _REQUIRED_FIELDS: Final[Mapping[str, tuple[Path, ...]]] = {
-    CLUSTERS: (("controlPlaneNodeConfiguration", "count"), ("controlPlaneNodeConfiguration", "vmSkuName")),
+    CLUSTERS: (
+        ("controlPlaneNodeConfiguration", "count"),
+        ("controlPlaneNodeConfiguration", "vmSkuName"),
+    ),
     POOLS: (("count",), ("vmSkuName",)),
     VMS: (("cpuCores",), ("memorySizeGB",)),
 }
@@ -108,7 +123,9 @@ class ResourcesAfterChanges(Struct, frozen=True):
     affected_ids: tuple[str, ...] = ()
 
 
-def apply_changes(items: AzResources, changes: Sequence[ToolChange], findings: list[Problem]) -> ResourcesAfterChanges:
+def apply_changes(
+    items: AzResources, changes: Sequence[ToolChange], findings: list[Problem]
+) -> ResourcesAfterChanges:
     """Apply the changes, in creation order, to the resources of an export."""
     changed_site = _ChangedSite(items, findings)
     for change in changes:
@@ -119,8 +136,13 @@ def apply_changes(items: AzResources, changes: Sequence[ToolChange], findings: l
 def _list_extended_locations(items: AzResources) -> list[str]:
     """Return the extended locations of a site, each once: those of its racks, machines and Nexus clusters."""
     locations = [read_extended_location(item) for item in items.list_resources("racks")]
-    locations += [read_extended_location(item) for item in items.list_resources("bare_metal_machines")]
-    locations += [read_extended_location(item, "clusterExtendedLocation") for item in items.list_resources("clusters")]
+    locations += [
+        read_extended_location(item) for item in items.list_resources("bare_metal_machines")
+    ]
+    locations += [
+        read_extended_location(item, "clusterExtendedLocation")
+        for item in items.list_resources("clusters")
+    ]
     return list(filter(None, dict.fromkeys(locations)))
 
 
@@ -131,31 +153,51 @@ class _ChangedSite:
         """Index the resources before the changes; problems of changes are added to `findings`."""
         self.items = items
         self.findings = findings
-        self.bodies: dict[str, dict[str, ArmItem]] = {}  # by kind, then lower-case id
+        # By kind, then lower-case id.
+        self.bodies: dict[str, dict[str, ArmItem]] = {}
         for kind in TYPE_OF_KIND:
             resources = items.list_resources(kind)
-            ids = [normalize_id(str(item.read_value("id") or item.read_value("name"))) for item in resources]
+            ids = [
+                normalize_id(str(item.read_value("id") or item.read_value("name")))
+                for item in resources
+            ]
             self.bodies[kind] = dict(zip(ids, resources, strict=True))
         self.locations = _list_extended_locations(items)
-        self.skus = set(CATALOGUES[NEWEST].vm_skus)  # names of known VM SKUs: of the catalogue and of the site
+        # names of known VM SKUs: of the catalogue and of the site.
+        self.skus = set(CATALOGUES[NEWEST].vm_skus)
         sku_fields = ("vmSkuName", "controlPlaneNodeConfiguration", INITIAL_POOLS, "nodes")
         for item in chain(self.bodies[CLUSTERS].values(), self.bodies[POOLS].values()):
-            self.skus.update(_list_vm_skus_of_body({name: item.read_value(name) for name in sku_fields}))
+            self.skus.update(
+                _list_vm_skus_of_body({name: item.read_value(name) for name in sku_fields})
+            )
         self.pools: list[NewAgentPool] = []
-        self.recreated_ids: set[str] = set()  # of clusters and VMs
-        self.clusters_losing_pools: set[str] = set()  # ids of clusters with a deleted or replaced pool
-        self.addresses: dict[str, str] = {}  # of new objects in the other tool, by id
-        self.affected_ids: dict[str, None] = {}  # of all changed objects: an ordered set
+        # Of clusters and VMs.
+        self.recreated_ids: set[str] = set()
+        # ids of clusters with a deleted or replaced pool.
+        self.clusters_losing_pools: set[str] = set()
+        # Of new objects in the other tool, by id.
+        self.addresses: dict[str, str] = {}
+        # Of all changed objects: an ordered set.
+        self.affected_ids: dict[str, None] = {}
 
     def build_result(self) -> ResourcesAfterChanges:
         """Build the result: resources by kind, new pools, and the ids of re-created and affected objects."""
-        by_kind = {**self.items.by_kind, **{kind: list(bodies.values()) for kind, bodies in self.bodies.items()}}
-        # Clusters with removed pools. A re-created one has its initial pools, regardless of the captured ones.
+        by_kind = {
+            **self.items.by_kind,
+            **{kind: list(bodies.values()) for kind, bodies in self.bodies.items()},
+        }
+        # Clusters with removed pools. A re-created one has its initial pools, regardless of the
+        # captured ones.
         cluster_ids = self.clusters_losing_pools - self.recreated_ids
-        remaining_clusters = [self.bodies[CLUSTERS][key] for key in cluster_ids if key in self.bodies[CLUSTERS]]
-        cluster_names = frozenset(str(item.read_value("name")).lower() for item in remaining_clusters)
+        remaining_clusters = [
+            self.bodies[CLUSTERS][key] for key in cluster_ids if key in self.bodies[CLUSTERS]
+        ]
+        cluster_names = frozenset(
+            str(item.read_value("name")).lower() for item in remaining_clusters
+        )
         return ResourcesAfterChanges(
-            # Pools of these clusters were removed: their list of pools is complete, even if it is empty now.
+            # Pools of these clusters were removed: their list of pools is complete, even if it is
+            # empty now.
             items=replace(self.items, by_kind=by_kind, clusters_with_pool_files=cluster_names),
             pools=tuple(self.pools),
             recreated_ids=frozenset(self.recreated_ids),
@@ -168,18 +210,24 @@ class _ChangedSite:
         if change.action is AzAction.KEEP:
             self._warn_if_not_in_inventory(change)
             return
-        key = self._find_id_key(change)  # the lower-case ARM id
+        # The lower-case ARM id.
+        key = self._find_id_key(change)
         if key is None:
-            return  # reported, or a pool deleted with its cluster
-        cluster_key = key.rpartition("/agentpools/")[0] or key  # the key itself if it is not of a pool
+            # reported, or a pool deleted with its cluster.
+            return
+        # The key itself if it is not of a pool.
+        cluster_key = key.rpartition("/agentpools/")[0] or key
         if change.action is AzAction.REPLACE and cluster_key in self.recreated_ids:
-            change = replace(change, action=AzAction.CREATE)  # the old pool went with its cluster
+            # The old pool went with its cluster.
+            change = replace(change, action=AzAction.CREATE)
         if change.kind == POOLS and cluster_key not in self.addresses:
-            self._add_initial_pools(cluster_key)  # no new cluster: its initial pools may include the changed one
+            # No new cluster: its initial pools may include the changed one.
+            self._add_initial_pools(cluster_key)
         exists = key in self.bodies[change.kind]
         if not self._is_consistent_with_inventory(change, exists=exists):
             return  # reported
-        self.affected_ids |= {cluster_key: None, key: None}  # changes of a cluster precede those of its pools
+        # changes of a cluster precede those of its pools.
+        self.affected_ids |= {cluster_key: None, key: None}
         if change.action is AzAction.DELETE:
             self._remove_object(change, key)
             return
@@ -189,10 +237,13 @@ class _ChangedSite:
         if change.kind == POOLS:
             self._apply_pool_change(change, key, exists=exists)
             return
-        if change.action is AzAction.REPLACE:  # the old object and its pools go
+        # The old object and its pools go.
+        if change.action is AzAction.REPLACE:
             self._remove_object(change, key)
             self.recreated_ids.add(key)
-        self.bodies[change.kind][key] = self._update_item(change, key) if is_update else self._create_item(change, key)
+        self.bodies[change.kind][key] = (
+            self._update_item(change, key) if is_update else self._create_item(change, key)
+        )
 
     def _find_id_key(self, change: ToolChange) -> str | None:
         """Return the lower-case ARM id of the changed object; a new one gets a made-up id. Return None for a pool
@@ -205,16 +256,24 @@ class _ChangedSite:
         if owner is None:
             return None  # reported
         # An earlier change has deleted the cluster, perhaps to re-create it.
-        is_deleted = owner in self.recreated_ids or (owner in self.affected_ids and owner not in self.bodies[CLUSTERS])
+        is_deleted = owner in self.recreated_ids or (
+            owner in self.affected_ids and owner not in self.bodies[CLUSTERS]
+        )
         if change.action is AzAction.DELETE and is_deleted:
-            return None  # the pool was deleted with it
+            # The pool was deleted with it.
+            return None
         if owner in self.bodies[CLUSTERS]:
             return f"{owner}/agentpools/{change.names[-1].lower()}"
-        detail = f'the cluster "{change.names[0]}" of this pool is neither in the inventory nor created by this plan.'
+        detail = (
+            f'the cluster "{change.names[0]}" of this pool is neither in the inventory nor '
+            "created by this plan."
+        )
         self._report(change, "missing-pool-cluster", detail)
         return None
 
-    def _find_or_build_id_key(self, kind: str, name: str, arm_id: str, change: ToolChange) -> str | None:
+    def _find_or_build_id_key(
+        self, kind: str, name: str, arm_id: str, change: ToolChange
+    ) -> str | None:
         """Return the lower-case ARM id of an object: `arm_id`, else the id found by name, else a made-up one. Among
         objects of the same name choose by location; report the change and return None if several remain.
         """
@@ -225,10 +284,16 @@ class _ChangedSite:
         # Ids of this kind and name in any resource group: .../kubernetesclusters/core
         keys = [key for key in self.bodies[kind] if key.endswith(f"/{short_type}/{name.lower()}")]
         location = normalize_id(get_text(change.body, "extendedLocation", "name"))
-        if len(keys) > 1 and location:  # prefer those at the requested location
-            keys = [key for key in keys if read_extended_location(self.bodies[kind][key]) == location]
+        # prefer those at the requested location.
+        if len(keys) > 1 and location:
+            keys = [
+                key for key in keys if read_extended_location(self.bodies[kind][key]) == location
+            ]
         if len(keys) > 1:
-            detail = f'the inventory holds {len(keys)} of the name "{name}". This plan does not identify one of them.'
+            detail = (
+                f'the inventory holds {len(keys)} of the name "{name}". This plan does not '
+                "identify one of them."
+            )
             self._report(change, "unknown-object-state", detail)
             return None
         return keys[0] if keys else f"/new/providers/{full_type}/{name}".lower()
@@ -236,24 +301,37 @@ class _ChangedSite:
     def _warn_if_not_in_inventory(self, change: ToolChange) -> None:
         """Warn if the inventory lacks an existing cluster or VM, unless its location is of another site."""
         if not change.id or change.kind == POOLS:
-            return  # its id is unknown, or it is a part of its cluster
+            # Its id is unknown, or it is a part of its cluster.
+            return
         if normalize_id(change.id) in self.bodies[change.kind]:
-            return  # it is listed
+            # It is listed.
+            return
         location = normalize_id(get_text(change.body, "extendedLocation", "name"))
         if location and self.locations and location not in self.locations:
-            return  # it is elsewhere
-        detail = f'the inventory has no "{change.title}", an existing object: its capacity may be in use.'
+            # It is elsewhere.
+            return
+        detail = (
+            f'the inventory has no "{change.title}", an existing object: its capacity may be in '
+            "use."
+        )
         self._report(change, NOT_PREDICTED, detail, severity=Severity.WARNING)
 
     def _is_consistent_with_inventory(self, change: ToolChange, *, exists: bool) -> bool:
         """Return False (reported) if the inventory lacks an object to change or remove; warn if a new one exists."""
         if change.action is not AzAction.CREATE and not exists:
-            missing_object = f'"{change.title}" to {"remove" if change.action is AzAction.DELETE else "change"}'
-            detail = f"the inventory has no {missing_object}. Capture the inventory again, or use another one."
+            missing_object = (
+                f'"{change.title}" to {"remove" if change.action is AzAction.DELETE else "change"}'
+            )
+            detail = (
+                f"the inventory has no {missing_object}. Capture the inventory again, or use "
+                "another one."
+            )
             self._report(change, "not-in-inventory", detail)
             return False
         if change.action is AzAction.CREATE and exists:
-            detail = f'"{change.title}" is to be created but is in the inventory: treated as a change.'
+            detail = (
+                f'"{change.title}" is to be created but is in the inventory: treated as a change.'
+            )
             self._report(change, "already-exists", detail, severity=Severity.WARNING)
         return True
 
@@ -264,35 +342,56 @@ class _ChangedSite:
         finding_count = len(self.findings)
         decisive_paths = _PLACEMENT_FIELDS[change.kind]
         if is_update:
-            decisive_paths += _RECREATION_FIELDS[change.kind]  # a re-created object is placed again
+            # A re-created object is placed again.
+            decisive_paths += _RECREATION_FIELDS[change.kind]
         for path, reason in change.unknown.items():
             property_path = path[1:] if path[:1] == ("properties",) else path
             # The unknown value may be a part of a decisive one, or contain it.
             if any(_is_prefix_of_other(property_path, decisive) for decisive in decisive_paths):
-                self._report(change, "unknown-in-plan", f"{reason}, so placement cannot be predicted.", path)
+                self._report(
+                    change, "unknown-in-plan", f"{reason}, so placement cannot be predicted.", path
+                )
         properties = change.body.get("properties")
         if not isinstance(properties, Mapping | None):
-            self._report(change, SHAPE, f"an object is needed here, not {describe_type(properties)}.", ("properties",))
+            self._report(
+                change,
+                SHAPE,
+                f"an object is needed here, not {describe_type(properties)}.",
+                ("properties",),
+            )
             return False
         count_path = ("controlPlaneNodeConfiguration", "count")
         if change.kind == CLUSTERS and get_value_at_path(properties, *count_path) == 0:
-            self._report(change, SHAPE, "1 or more is needed here, not 0.", ("properties", *count_path))
+            self._report(
+                change, SHAPE, "1 or more is needed here, not 0.", ("properties", *count_path)
+            )
         if len(self.findings) > finding_count or not self._has_known_skus(change):
             return False  # reported above
         if is_update:
-            return True  # absent values stay
-        missing = [path for path in _REQUIRED_FIELDS[change.kind] if get_value_at_path(properties, *path) is None]
+            # absent values stay.
+            return True
+        missing = [
+            path
+            for path in _REQUIRED_FIELDS[change.kind]
+            if get_value_at_path(properties, *path) is None
+        ]
         for path in missing:
-            self._report(change, "missing-field", f'"{path[-1]}" is missing.', ("properties", *path))
+            self._report(
+                change, "missing-field", f'"{path[-1]}" is missing.', ("properties", *path)
+            )
         return not missing
 
     def _has_known_skus(self, change: ToolChange) -> bool:
         """Return True if the catalogue or the site has all VM SKUs of the body; report the unknown ones."""
         properties = get_mapping(change.body, "properties")
-        unknown = [sku for sku in dict.fromkeys(_list_vm_skus_of_body(properties)) if sku not in self.skus]
+        unknown = [
+            sku for sku in dict.fromkeys(_list_vm_skus_of_body(properties)) if sku not in self.skus
+        ]
         for sku in unknown:
             suggestion = suggest_name(sku, self.skus)
-            detail = f'neither the catalogue ({NEWEST}) nor the site has a VM SKU "{sku}".{suggestion}'
+            detail = (
+                f'neither the catalogue ({NEWEST}) nor the site has a VM SKU "{sku}".{suggestion}'
+            )
             self._report(change, "unknown-vm-sku", detail)
         return not unknown
 
@@ -303,7 +402,8 @@ class _ChangedSite:
             "id": key,
             "name": change.names[-1],
             "type": TYPE_OF_KIND[change.kind],
-            "systemData": {"createdAt": f"later-{len(self.addresses):06}"},  # sorts after every existing object
+            # sorts after every existing object.
+            "systemData": {"createdAt": f"later-{len(self.addresses):06}"},
         }
         self._set_location(change, body)
         self.addresses[key] = change.address
@@ -315,17 +415,22 @@ class _ChangedSite:
         """
         location = normalize_id(get_text(body, "extendedLocation", "name"))
         if location in self.locations:
-            return  # it is known
+            # It is known.
+            return
         body.pop("extendedLocation", None)
         if not self.locations:
-            return  # no resource of the inventory has one
+            # No resource of the inventory has one.
+            return
         if len(self.locations) == 1 and not location:
             body["extendedLocation"] = {"name": self.locations[0]}
             return
         display_name, site_names = extract_name(location), list(map(extract_name, self.locations))
-        if display_name in site_names:  # one name in two subscriptions or groups: their full ids differ
+        # One name in two subscriptions or groups: their full ids differ.
+        if display_name in site_names:
             display_name, site_names = location, self.locations
-        message = f'its extended location is "{display_name}"' if location else "it has no known one"
+        message = (
+            f'its extended location is "{display_name}"' if location else "it has no known one"
+        )
         detail = f"{message}. The inventory is of {format_list(site_names)}."
         self._report(change, "unknown-extended-location", detail, ("extendedLocation", "name"))
 
@@ -336,7 +441,8 @@ class _ChangedSite:
         item = self.bodies[change.kind][key]
         requested = dict(get_mapping(change.body, "properties"))
         initial_pools = requested.pop(INITIAL_POOLS, None)
-        if isinstance(initial_pools, list):  # existing pools must be known for the comparison
+        # existing pools must be known for the comparison.
+        if isinstance(initial_pools, list):
             self._add_initial_pools(key)
         for entry in list_mappings(initial_pools):
             pool = self.bodies[POOLS].get(f"{key}/agentpools/{str(entry.get('name')).lower()}")
@@ -346,12 +452,18 @@ class _ChangedSite:
                 current = f"{count} exist"
             if count != entry.get("count"):
                 detail = (
-                    f'the pool "{entry.get("name")}" requests {entry.get("count")} VMs here and {current}: '
-                    f"{INITIAL_POOLS} applies only when a cluster is created. Declare the pool as a resource "
+                    f'the pool "{entry.get("name")}" requests {entry.get("count")} VMs here and '
+                    f"{current}: "
+                    f"{INITIAL_POOLS} applies only when a cluster is created. Declare the pool as "
+                    "a resource "
                     f"of type {TYPE_OF_KIND[POOLS]}."
                 )
                 self._report(
-                    change, "read-at-creation-only", detail, ("properties", INITIAL_POOLS), severity=Severity.WARNING
+                    change,
+                    "read-at-creation-only",
+                    detail,
+                    ("properties", INITIAL_POOLS),
+                    severity=Severity.WARNING,
                 )
         return item.merge_properties(change.file, (change.address,), requested)
 
@@ -359,13 +471,18 @@ class _ChangedSite:
         """Add the initial pools of a cluster to the agent pools if none of its pools are listed."""
         pool_bodies = self.bodies[POOLS]
         cluster = self.bodies[CLUSTERS].get(cluster_id)
-        if cluster is None or any(key.startswith(f"{cluster_id}/agentpools/") for key in pool_bodies):
-            return  # unknown, or its pools are listed
+        if cluster is None or any(
+            key.startswith(f"{cluster_id}/agentpools/") for key in pool_bodies
+        ):
+            # Unknown, or its pools are listed.
+            return
         for entry in cluster.read_objects(INITIAL_POOLS):
             name = entry.read_text("name")
             if name:
                 pool_id = f"{cluster_id}/agentPools/{name}"
-                pool_bodies[pool_id.lower()] = entry.merge_properties(entry.file, entry.path, {"id": pool_id})
+                pool_bodies[pool_id.lower()] = entry.merge_properties(
+                    entry.file, entry.path, {"id": pool_id}
+                )
 
     def _apply_pool_change(self, change: ToolChange, key: str, *, exists: bool) -> None:
         """Update an existing pool, else add a new one to `self.pools`. A replaced one is removed first.
@@ -379,7 +496,8 @@ class _ChangedSite:
         cluster_id, name = key.rpartition("/agentpools/")[0], change.names[-1]
         body = {**change.body, "id": f"{cluster_id}/agentPools/{name}", "name": name}
         item = ArmItem(change.file, (change.address,), body, self.findings)
-        for pool in read_agent_pools_by_cluster([item]).get(cluster_id, []):  # one, or none if malformed
+        # One, or none if malformed.
+        for pool in read_agent_pools_by_cluster([item]).get(cluster_id, []):
             self.pools.append(NewAgentPool(cluster_id, pool, change.address))
             self.addresses[key] = change.address
 
@@ -388,27 +506,45 @@ class _ChangedSite:
         self.bodies[change.kind].pop(key, None)
         if change.kind == CLUSTERS:
             pools = self.bodies[POOLS].items()
-            self.bodies[POOLS] = {pool_key: pool for pool_key, pool in pools if not pool_key.startswith(f"{key}/")}
+            self.bodies[POOLS] = {
+                pool_key: pool for pool_key, pool in pools if not pool_key.startswith(f"{key}/")
+            }
         if change.kind != POOLS:
-            return  # only a pool has nodes in the body of another object
+            # Only a pool has nodes in the body of another object.
+            return
         cluster_id = key.rpartition("/agentpools/")[0]
         self.clusters_losing_pools.add(cluster_id)
         cluster = self.bodies[CLUSTERS][cluster_id]
         nodes = cluster.read_value("nodes")
         if isinstance(nodes, list):
-            properties = {"nodes": [node for node in nodes if normalize_id(get_text(node, "agentPoolId")) != key]}
-            self.bodies[CLUSTERS][cluster_id] = cluster.merge_properties(cluster.file, cluster.path, properties)
+            properties = {
+                "nodes": [
+                    node for node in nodes if normalize_id(get_text(node, "agentPoolId")) != key
+                ]
+            }
+            self.bodies[CLUSTERS][cluster_id] = cluster.merge_properties(
+                cluster.file, cluster.path, properties
+            )
 
     def _report(
-        self, change: ToolChange, kind: str, detail: str, path: Path = (), severity: Severity = Severity.ERROR
+        self,
+        change: ToolChange,
+        kind: str,
+        detail: str,
+        path: Path = (),
+        severity: Severity = Severity.ERROR,
     ) -> None:
         """Add a finding."""
-        self.findings.append(Problem((change.address, *path), kind, detail, severity, file=change.file))
+        self.findings.append(
+            Problem((change.address, *path), kind, detail, severity, file=change.file)
+        )
 
 
 def _list_vm_skus_of_body(body: Mapping[str, Any]) -> Iterator[str]:
     """List the VM SKUs in the body of a cluster or pool."""
-    listed_parts = chain.from_iterable(list_mappings(body, name) for name in (INITIAL_POOLS, "nodes"))
+    listed_parts = chain.from_iterable(
+        list_mappings(body, name) for name in (INITIAL_POOLS, "nodes")
+    )
     for part in (body, body.get("controlPlaneNodeConfiguration"), *listed_parts):
         sku = get_value_at_path(part, "vmSkuName")
         if isinstance(sku, str):
@@ -417,4 +553,7 @@ def _list_vm_skus_of_body(body: Mapping[str, Any]) -> Iterator[str]:
 
 def _is_prefix_of_other(path: Path, pattern: Path) -> bool:
     """Return True if one path is a prefix of the other (zip ends with the shorter one); "*" matches any step."""
-    return all(step in {"*", path_step} or path_step == "*" for step, path_step in zip(pattern, path, strict=False))
+    return all(
+        step in {"*", path_step} or path_step == "*"
+        for step, path_step in zip(pattern, path, strict=False)
+    )

@@ -26,7 +26,8 @@ from nexusform.json_data.plain_data import Path, get_mapping, get_text, unify_js
 # Files as (name for messages, content) by kind (StandardFile.kind or ANY).
 Documents: TypeAlias = Mapping[str, Sequence[tuple[str, bytes]]]
 
-ANY: Final = "any"  # a file with resources of several types
+# A file with resources of several types.
+ANY: Final = "any"
 NODES: Final = "nodes"
 _MAX_NAMES: Final = 4
 NOT_READ: Final = "resources-not-read"
@@ -39,13 +40,19 @@ KIND_OF_TYPE: Final[Mapping[str, str]] = {
 }
 _BASE_KINDS: Final = ("racks", "bare_metal_machines")
 _PROVIDER: Final = "microsoft.networkcloud/"
-_TYPE_IN_ID: Final = re.compile(r"/providers/microsoft\.networkcloud/([a-z]+)/[^/]+(?:/([a-z]+)/[^/]+)?/?$")
+_TYPE_IN_ID: Final = re.compile(
+    r"/providers/microsoft\.networkcloud/([a-z]+)/[^/]+(?:/([a-z]+)/[^/]+)?/?$"
+)
 _YAML: Final = (".yaml", ".yml")
 _REFERENCE: Final = re.compile(r"\[(parameters|variables)\('([^']+)'\)\]")
 MAX_BYTES: Final = 64 * 1024 * 1024
 INVALID: Final = "invalid-json"
 # Output of `>` depends on the shell: PowerShell adds a byte order mark or writes UTF-16.
-_BYTE_ORDER_MARKS: Final = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
+_BYTE_ORDER_MARKS: Final = (
+    (b"\xef\xbb\xbf", "utf-8-sig"),
+    (b"\xff\xfe", "utf-16"),
+    (b"\xfe\xff", "utf-16"),
+)
 
 
 class AzResources(Struct, frozen=True):
@@ -78,11 +85,14 @@ def read_export_resources(documents: Documents, findings: list[Problem]) -> AzRe
     reader.report_repeated()
     unlisted_clusters = _find_unlisted_clusters(reader.by_kind, reader.listed_kinds)
     doubtful_kinds = reader.incomplete_kinds | reader.unreadable_kinds
-    if unlisted_clusters:  # they contradict the list of clusters
+    # They contradict the list of clusters.
+    if unlisted_clusters:
         doubtful_kinds.add("kubernetes_clusters")
     pool_files = (name.rpartition("/")[2] for name, _ in documents.get("agent_pools", ()))
     # The file export/agent_pools.core.json is that of the cluster core.
-    clusters_with_pool_files = {name.rpartition(".")[0].partition(".")[2].lower() for name in pool_files}
+    clusters_with_pool_files = {
+        name.rpartition(".")[0].partition(".")[2].lower() for name in pool_files
+    }
     return AzResources(
         by_kind=reader.by_kind,
         export_times=reader.export_times,
@@ -101,12 +111,18 @@ class _ExportReader:
         """Start without resources; problems of the files are added to `findings`."""
         self.findings = findings
         self.by_kind: dict[str, list[ArmItem]] = {kind: [] for kind in KINDS}
-        self.known: dict[tuple[str, str], ArmItem] = {}  # the first item by kind and lower-case id
-        self.repeated: list[ArmItem] = []  # identical ones read again
-        self.export_times: list[tuple[str, Any]] = []  # file and time
-        self.unreadable_kinds: set[str] = set()  # with an unreadable file
-        self.listed_kinds: set[str] = set()  # with a complete list, possibly empty
-        self.incomplete_kinds: set[str] = set()  # with a truncated list
+        # The first item by kind and lower-case id.
+        self.known: dict[tuple[str, str], ArmItem] = {}
+        # identical ones read again.
+        self.repeated: list[ArmItem] = []
+        # file and time.
+        self.export_times: list[tuple[str, Any]] = []
+        # With an unreadable file.
+        self.unreadable_kinds: set[str] = set()
+        # With a complete list, possibly empty.
+        self.listed_kinds: set[str] = set()
+        # With a truncated list.
+        self.incomplete_kinds: set[str] = set()
 
     def read_file(self, name: str, content: bytes, kind: str) -> None:
         """Read the resources of a file, and record the kinds with complete, incomplete or unreadable lists. The name of
@@ -120,35 +136,48 @@ class _ExportReader:
         if isinstance(data, Mapping) and EXPORTED_AT in data:
             self.export_times.append((name, data[EXPORTED_AT]))
         if kind == ANY and not isinstance(data, list | Mapping):
-            self.findings.append(Problem((), NOT_READ, "not a list of resources: not read.", _WARNING, file=name))
+            self.findings.append(
+                Problem((), NOT_READ, "not a list of resources: not read.", _WARNING, file=name)
+            )
             return
         finding_count = len(self.findings)
         items = read_arm_resources(name, _resolve_arm_template(data), self.findings)
-        if kind == ANY:  # a file of an unknown name: problems of its contents are warnings
-            warnings = [replace(problem, severity=_WARNING) for problem in self.findings[finding_count:]]
+        # A file of an unknown name: problems of its contents are warnings.
+        if kind == ANY:
+            warnings = [
+                replace(problem, severity=_WARNING) for problem in self.findings[finding_count:]
+            ]
             self.findings[finding_count:] = warnings
         kinds = self._add_resources_by_kind(items, kind)
         new_findings = self.findings[finding_count:]
         has_error = any(finding.severity is Severity.ERROR for finding in new_findings)
         if has_error and not kinds:
-            self.unreadable_kinds.add(kind)  # nothing of it was read
+            # Nothing of it was read.
+            self.unreadable_kinds.add(kind)
         if kind != ANY:
-            kinds.add(kind)  # the list of a kind may be empty
-        if any(finding.id == INCOMPLETE for finding in new_findings):  # one page of several
+            # The list of a kind may be empty.
+            kinds.add(kind)
+        # One page of several.
+        if any(finding.id == INCOMPLETE for finding in new_findings):
             self.incomplete_kinds |= kinds
-            if not kinds.isdisjoint(_BASE_KINDS):  # all else depends on racks and machines: an error
+            # All else depends on racks and machines: an error.
+            if not kinds.isdisjoint(_BASE_KINDS):
                 self.findings[finding_count:] = [
-                    replace(finding, severity=Severity.ERROR) if finding.id == INCOMPLETE else finding
+                    replace(finding, severity=Severity.ERROR)
+                    if finding.id == INCOMPLETE
+                    else finding
                     for finding in new_findings
                 ]
-        elif is_resource_list(data):  # a single resource does not make its kind complete
+        elif is_resource_list(data):
+            # A single resource does not make its kind complete.
             self.listed_kinds |= kinds
 
     def _add_resources_by_kind(self, items: Iterable[ArmItem], kind: str) -> set[str]:
         """Add the resources under the kind of their type, or else of the file (`kind`). Return the kinds of the added
         ones. Resources of unsupported types are reported.
         """
-        unread: dict[str, ArmItem] = {}  # the first item of each unsupported ARM type or Kubernetes kind
+        # The first item of each unsupported ARM type or Kubernetes kind.
+        unread: dict[str, ArmItem] = {}
         added_kinds: set[str] = set()
         for item in items:
             item_kind = find_resource_kind(item)
@@ -158,7 +187,8 @@ class _ExportReader:
                 if has_type:
                     type_name = item.read_text("type", "")
                 elif isinstance(item.read_value("apiVersion"), str):
-                    type_name = get_text(item.read_value("kind"))  # of a Kubernetes object
+                    # Of a Kubernetes object.
+                    type_name = get_text(item.read_value("kind"))
                 unread.setdefault(type_name, item)
                 continue
             item_kind = item_kind or kind
@@ -172,10 +202,12 @@ class _ExportReader:
         """Return True if an identical resource of this id was read before, and record it for a warning."""
         arm_id = item.read_value("id")
         if not isinstance(arm_id, str):
-            return False  # no id to compare
+            # No id to compare.
+            return False
         first_item = self.known.setdefault((kind, normalize_id(arm_id)), item)
         if first_item is item or not first_item.is_equal(item):
-            return False  # the first, or a different one
+            # The first, or a different one.
+            return False
         self.repeated.append(item)
         return True
 
@@ -188,16 +220,21 @@ class _ExportReader:
             self.repeated[0].report("id", "duplicate-inventory-resources", detail, _WARNING)
 
 
-def _find_unlisted_clusters(by_kind: Mapping[str, list[ArmItem]], listed_kinds: Collection[str]) -> tuple[str, ...]:
+def _find_unlisted_clusters(
+    by_kind: Mapping[str, list[ArmItem]], listed_kinds: Collection[str]
+) -> tuple[str, ...]:
     """Return the names of clusters missing in the list of clusters, but with captured agent pools. Case is ignored."""
     if "kubernetes_clusters" not in listed_kinds:
-        return ()  # without a list, none is missing in it
+        # Without a list, none is missing in it.
+        return ()
     known_names = {str(item.read_value("name")).lower() for item in by_kind["kubernetes_clusters"]}
     unlisted_names: set[str] = set()
     for pool in by_kind["agent_pools"]:
-        cluster_id = extract_parent_id(pool.read_text("id", ""))  # an id of a pool is CLUSTER_ID/agentPools/NAME
+        # An id of a pool is CLUSTER_ID/agentPools/NAME.
+        cluster_id = extract_parent_id(pool.read_text("id", ""))
         name = extract_name(cluster_id)
-        if name and name.lower() not in known_names:  # "": the id of the pool is malformed
+        # "": the id of the pool is malformed.
+        if name and name.lower() not in known_names:
             unlisted_names.add(name)
     return tuple(sorted(unlisted_names))
 
@@ -218,15 +255,20 @@ def _report_unsupported_resource_types(unread: Mapping[str, ArmItem]) -> None:
     """Add a warning about each type of resource not read, and one about all objects of Kubernetes. `unread` has one
     item of each ARM type ("": without a type) and of each Kubernetes kind.
     """
-    kubernetes_objects = {name: item for name, item in unread.items() if name and not _has_type(item)}
+    kubernetes_objects = {
+        name: item for name, item in unread.items() if name and not _has_type(item)
+    }
     for type_name, item in unread.items():
-        label = f'resources of the type "{type_name}"' if type_name else "an object without type and id"
+        label = (
+            f'resources of the type "{type_name}"' if type_name else "an object without type and id"
+        )
         if type_name not in kubernetes_objects:
             item.report("type", NOT_READ, f"{label}: not read.", _WARNING)
     if kubernetes_objects:
         kinds = format_first_items(list(kubernetes_objects), _MAX_NAMES)
         detail = (
-            f"objects of Kubernetes ({kinds}): not read, except Nodes. Use `data fleet_hub_export` for "
+            f"objects of Kubernetes ({kinds}): not read, except Nodes. Use `data "
+            "fleet_hub_export` for "
             "objects of a fleet's hub, `data kubernetes_nodes` for pods."
         )
         next(iter(kubernetes_objects.values())).report("kind", NOT_READ, detail, _WARNING)
@@ -235,7 +277,8 @@ def _report_unsupported_resource_types(unread: Mapping[str, ArmItem]) -> None:
 def find_resource_kind(item: ArmItem) -> str | None:
     """Find the kind of a resource by its type, else by the type in its id. Return None if it is unknown or missing."""
     if item.read_value("kind") == "Node" and isinstance(item.read_value("metadata"), Mapping):
-        return NODES  # an object of Kubernetes, not an Azure resource
+        # An object of Kubernetes, not an Azure resource.
+        return NODES
     type_name = get_text(item.read_value("type")).lower()
     if type_name.startswith(_PROVIDER):
         return KIND_OF_TYPE.get(type_name.removeprefix(_PROVIDER))
@@ -253,10 +296,17 @@ def _has_type(item: ArmItem) -> bool:
 
 def _resolve_arm_template(document: Any) -> Any:
     """Resolve parameter defaults and variables in the resources of an ARM template; return other documents as given."""
-    if not isinstance(document, Mapping) or "$schema" not in document or "resources" not in document:
+    if (
+        not isinstance(document, Mapping)
+        or "$schema" not in document
+        or "resources" not in document
+    ):
         return document  # no template
-    # Values by kind and name, as in a reference: [parameters('count')] has the key ("parameters", "count").
-    values = {("variables", name): value for name, value in get_mapping(document, "variables").items()}
+    # Values by kind and name, as in a reference: [parameters('count')] has the key ("parameters",
+    # "count").
+    values = {
+        ("variables", name): value for name, value in get_mapping(document, "variables").items()
+    }
     for name, declaration in get_mapping(document, "parameters").items():
         if "defaultValue" in get_mapping(declaration):
             values["parameters", name] = declaration["defaultValue"]
@@ -267,7 +317,8 @@ def _resolve_arm_template(document: Any) -> Any:
         if match is None:
             return scalar
         kind, name = match.groups()
-        return values.get((kind, name), scalar)  # a parameter without a default stays a reference
+        # A parameter without a default stays a reference.
+        return values.get((kind, name), scalar)
 
     return {"resources": replace_scalars(document["resources"], resolve_reference)}
 
@@ -284,13 +335,16 @@ def parse_json(file: str, content: bytes) -> tuple[Any, Problem | None]:
         before = content[: problem.start]
         line = before.count(b"\n") + 1
         column = problem.start - before.rfind(b"\n")
-        return None, _build_invalid_json_problem(file, line, column, f"this is not {encoding} text.")
+        return None, _build_invalid_json_problem(
+            file, line, column, f"this is not {encoding} text."
+        )
     if not text.strip():
         return None, _build_invalid_json_problem(file, 1, 1, "the file is empty. Capture it again.")
     try:
         return json.loads(text, parse_constant=_reject_nonstandard_json_number), None
     except json.JSONDecodeError as problem:
-        documents = _parse_concatenated(text)  # as of several commands in one file, None if it is not
+        # As of several commands in one file, None if it is not.
+        documents = _parse_concatenated(text)
         if documents is not None:
             return documents, None
         error = unify_json_error(problem)
@@ -298,8 +352,11 @@ def parse_json(file: str, content: bytes) -> tuple[Any, Problem | None]:
         return None, _build_invalid_json_problem(file, error.lineno, error.colno, detail)
     except RecursionError:
         return None, _build_invalid_json_problem(file, 1, 1, "the document is nested too deeply.")
-    except ValueError as problem:  # of a huge number, with advice about Python after the semicolon
-        return None, _build_invalid_json_problem(file, 1, 1, f"a number is invalid: {str(problem).split(';')[0]}.")
+    except ValueError as problem:
+        # Of a huge number, with advice about Python after the semicolon.
+        return None, _build_invalid_json_problem(
+            file, 1, 1, f"a number is invalid: {str(problem).split(';')[0]}."
+        )
 
 
 def _parse_concatenated(text: str) -> list[Any] | None:
@@ -313,7 +370,8 @@ def _parse_concatenated(text: str) -> list[Any] | None:
         if position == len(text):
             return documents
         if text[position] not in "{[":
-            return None  # no JSON object or list
+            # No JSON object or list.
+            return None
         try:
             document, position = decoder.raw_decode(text, position)
         except json.JSONDecodeError:

@@ -43,23 +43,31 @@ from nexusform.json_data.plain_data import Path, get_mapping
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.plans.site_capacity.site_resource_capacity import build_site_resources_note
 from nexusform.rendering.notation.json_values import omit_empty
-from nexusform.resource_types.machine_facts import CORDONED_STATUS, UNCORDONED, CordonOwner, find_observed_reasons
+from nexusform.resource_types.machine_facts import (
+    CORDONED_STATUS,
+    UNCORDONED,
+    CordonOwner,
+    find_observed_reasons,
+)
 from nexusform.scheduling.machine_actions import CORDONED_BY_ACTION
 from nexusform.scheduling.racks.vms import CONTROL_PLANE, MachineSku, VmSku
 from nexusform.scheduling.site_inventory import OBSERVED_KEY
 from nexusform.scheduling.sku_catalogue import CATALOGUES, DEFAULT_MACHINE_SKU, NEWEST
 
 OBSERVED: Final = "observed"
-SUBSCRIPTION_KEY: Final = "subscription_id"  # in the note of a site
+# In the note of a site.
+SUBSCRIPTION_KEY: Final = "subscription_id"
 CLUSTER: Final = "nexus_kubernetes_cluster"
 VIRTUAL_MACHINE: Final = "nexus_virtual_machine"
 UPGRADE_DEFAULTS: Final = {"max_surge": "1", "max_unavailable": "0", "drain_timeout": 1800}
 _MAX_ZONE_LENGTH: Final = 10
 _INVALID_ZONE_CHARACTERS: Final = re.compile(r"[^a-zA-Z0-9]")
 
-Reference = tuple[str, str]  # type and id
+# type and id.
+Reference = tuple[str, str]
 POOL: Final = "nexus_agent_pool"
-_DEGRADED: Final = "degraded"  # Azure cordons compute machines with such a message
+# Azure cordons compute machines with such a message.
+_DEGRADED: Final = "degraded"
 _FACTS: Final = ("power_state", "ready_state", "detailed_status", "cordon_status")
 Values: TypeAlias = Mapping[str, Any]
 
@@ -90,7 +98,9 @@ class ImportedSite(Struct, frozen=True):
     findings: tuple[Problem, ...] = ()
 
 
-def build_imported_sites(sites: Iterable[AzSite], recorded_nodes: RecordedNodes = NO_NODES) -> tuple[ImportedSite, ...]:
+def build_imported_sites(
+    sites: Iterable[AzSite], recorded_nodes: RecordedNodes = NO_NODES
+) -> tuple[ImportedSite, ...]:
     """Build the objects of all sites. A VM SKU used by several sites belongs to the first, with its largest sizes."""
     site_list = list(sites)
     largest_skus: dict[str, VmSku] = {}
@@ -105,9 +115,12 @@ def build_imported_sites(sites: Iterable[AzSite], recorded_nodes: RecordedNodes 
     assigned_skus: set[str] = set()
     imported_sites = []
     for site in site_list:
-        declared_skus = {sku.name for sku in site.inventory.vm_skus} - assigned_skus  # each by one site only
+        # Each by one site only.
+        declared_skus = {sku.name for sku in site.inventory.vm_skus} - assigned_skus
         assigned_skus |= declared_skus
-        imported_sites.append(_SiteImport(site, recorded_nodes, largest_skus, declared_skus).build_site())
+        imported_sites.append(
+            _SiteImport(site, recorded_nodes, largest_skus, declared_skus).build_site()
+        )
     return tuple(imported_sites)
 
 
@@ -129,27 +142,42 @@ class _SiteImport:
         self.custom_skus = custom_skus
         self.declared_skus = declared_skus
         self.skus: dict[str, VmSku] = {**CATALOGUES[NEWEST].vm_skus, **custom_skus}
-        self.zones: dict[str, str] = {}  # by rack; by default the end of its name
+        # By rack; by default the end of its name.
+        self.zones: dict[str, str] = {}
         for rack in self.site.racks:
             zone = _INVALID_ZONE_CHARACTERS.sub("", rack.availability_zone or "")
-            self.zones[rack.name] = (zone or _INVALID_ZONE_CHARACTERS.sub("", rack.name) or "zone")[-_MAX_ZONE_LENGTH:]
-        self.occupied: dict[str, list[dict[str, Any]]] = {}  # `occupied` blocks by machine
-        self.counts: Counter[str] = Counter()  # of VMs: adopted, occupied or unplaced
+            self.zones[rack.name] = (zone or _INVALID_ZONE_CHARACTERS.sub("", rack.name) or "zone")[
+                -_MAX_ZONE_LENGTH:
+            ]
+        # `occupied` blocks by machine.
+        self.occupied: dict[str, list[dict[str, Any]]] = {}
+        # Of VMs: adopted, occupied or unplaced.
+        self.counts: Counter[str] = Counter()
 
     def build_site(self) -> ImportedSite:
         """Build all objects. Workloads are built first because they determine the occupied capacity of machines."""
-        clusters: list[tuple[tuple[str, str], ImportedSiteObject]] = []  # with time of creation and name
+        # With time of creation and name.
+        clusters: list[tuple[tuple[str, str], ImportedSiteObject]] = []
         for cluster in self.site.clusters:
             imported_cluster = self._build_cluster(cluster)
             if imported_cluster is not None:
                 clusters.append(((cluster.created_at, cluster.name), imported_cluster))
         workloads = [*clusters, *self._build_virtual_machines()]
-        workloads.sort(key=lambda pair: pair[0])  # by time of creation, then name
+        # By time of creation, then name.
+        workloads.sort(key=lambda pair: pair[0])
         strategy = self.site.update_strategy
-        site_attributes = {"id": self.name, "name": self.name, "scheduler": None, "update_strategy": strategy}
+        site_attributes = {
+            "id": self.name,
+            "name": self.name,
+            "scheduler": None,
+            "update_strategy": strategy,
+        }
         objects = [
-            # The note, private data in state, has addresses, storage, versions and the subscription.
-            ImportedSiteObject("nexus_site", self.name, site_attributes, note=build_site_note(self.site)),
+            # The note, private data in state, has addresses, storage, versions and the
+            # subscription.
+            ImportedSiteObject(
+                "nexus_site", self.name, site_attributes, note=build_site_note(self.site)
+            ),
             *(
                 ImportedSiteObject("nexus_vm_sku", name, _VM_SKU_FORM(self.custom_skus[name]))
                 for name in sorted(self.declared_skus)
@@ -185,12 +213,17 @@ class _SiteImport:
         }
         references: dict[Path, Reference] = {("site_id",): ("nexus_site", self.name)}
         group = extract_resource_group(rack.id)
-        return ImportedSiteObject("nexus_rack", rack_id, attributes, references, resource_group=group)
+        return ImportedSiteObject(
+            "nexus_rack", rack_id, attributes, references, resource_group=group
+        )
 
     def _build_machines(self) -> Iterator[ImportedSiteObject]:
         """Build the machines. A machine without a slot, or with a used one, gets the next free slot of its rack."""
         used_slots: set[tuple[str, int]] = set()
-        for machine in sorted(self.site.machines, key=lambda m: (m.rack, m.slot < 1, m.slot, m.name)):  # no slot: last
+        # No slot: last.
+        for machine in sorted(
+            self.site.machines, key=lambda m: (m.rack, m.slot < 1, m.slot, m.name)
+        ):
             slot = machine.slot
             while slot < 1 or (machine.rack, slot) in used_slots:
                 slot += 1
@@ -203,17 +236,26 @@ class _SiteImport:
                 "name": machine.name,
                 "slot": slot,
                 # Either a machine SKU of the catalogue, or the size of an unknown one.
-                "machine_sku": None if machine.hardware else machine.machine_sku or DEFAULT_MACHINE_SKU,
+                "machine_sku": None
+                if machine.hardware
+                else machine.machine_sku or DEFAULT_MACHINE_SKU,
                 "machine": machine.hardware and _HARDWARE_FORM(machine.hardware),
-                **machine.facts,  # roles and states, by attribute
-                "cordoned": None,  # an argument; cordon_status is observed
+                # roles and states, by attribute.
+                **machine.facts,
+                # An argument; cordon_status is observed.
+                "cordoned": None,
                 "occupied": self.occupied.get(machine.name, []),
             }
             references: dict[Path, Reference] = {("rack_id",): ("nexus_rack", rack_id)}
-            read_time = self.site.exported_at if self.site.is_age_certain else None  # else: time of the newest change
-            note = build_observed_facts_note(attributes, {machine.name: machine}, recorded_note={}, time=read_time)
+            # else: time of the newest change.
+            read_time = self.site.exported_at if self.site.is_age_certain else None
+            note = build_observed_facts_note(
+                attributes, {machine.name: machine}, recorded_note={}, time=read_time
+            )
             group = extract_resource_group(machine.id)
-            yield ImportedSiteObject("nexus_bare_metal_machine", machine_id, attributes, references, note, group)
+            yield ImportedSiteObject(
+                "nexus_bare_metal_machine", machine_id, attributes, references, note, group
+            )
 
     def _build_cluster(self, cluster: AzCluster) -> ImportedSiteObject | None:
         """Build a cluster with pools and nodes. None with an unknown VM SKU: its nodes count as occupied capacity."""
@@ -226,12 +268,18 @@ class _SiteImport:
         if unknown_skus:
             self._count_cluster_as_occupied(cluster, unknown_skus[0])
             return None
-        for duplicate in cluster.duplicate_nodes:  # further records of a node on other machines: they use capacity
-            self._count_unmanaged_vm_as_occupied(duplicate.name, duplicate.placement, duplicate.shape)
-        plane_count = cluster.control_plane_count or max(len(plane), 1)  # a count of 0 is unknown: the listed nodes
+        # further records of a node on other machines: they use capacity.
+        for duplicate in cluster.duplicate_nodes:
+            self._count_unmanaged_vm_as_occupied(
+                duplicate.name, duplicate.placement, duplicate.shape
+            )
+        # A count of 0 is unknown: the listed nodes.
+        plane_count = cluster.control_plane_count or max(len(plane), 1)
         nodes = self._build_nodes(cluster, CONTROL_PLANE, plane_count, plane_sku, plane)
         for name, pool in pools.items():
-            nodes |= self._build_nodes(cluster, name, pool["count"], pool["vm_sku_name"], nodes_by_pool.get(name, []))
+            nodes |= self._build_nodes(
+                cluster, name, pool["count"], pool["vm_sku_name"], nodes_by_pool.get(name, [])
+            )
         cluster_id = f"{self.name}/{cluster.name}"
         attributes = {
             "id": cluster_id,
@@ -251,9 +299,15 @@ class _SiteImport:
         }
         references: dict[Path, Reference] = {("site_id",): ("nexus_site", self.name)}
         sku_names: dict[Path, str] = {("control_plane", "vm_sku_name"): plane_sku}  # by argument
-        sku_names |= {("agent_pool", name, "vm_sku_name"): pool["vm_sku_name"] for name, pool in pools.items()}
+        sku_names |= {
+            ("agent_pool", name, "vm_sku_name"): pool["vm_sku_name"] for name, pool in pools.items()
+        }
         # VM SKUs absent in the catalogue have blocks of their own.
-        references |= {path: ("nexus_vm_sku", name) for path, name in sku_names.items() if name in self.custom_skus}
+        references |= {
+            path: ("nexus_vm_sku", name)
+            for path, name in sku_names.items()
+            if name in self.custom_skus
+        }
         group = extract_resource_group(cluster.id)
         return ImportedSiteObject(CLUSTER, cluster_id, attributes, references, resource_group=group)
 
@@ -262,14 +316,17 @@ class _SiteImport:
         in state; they win over values derived from its nodes.
         """
         pools = {pool.name: build_pool_arguments(pool) for pool in cluster.pools}
-        # Only the body of a pool has its id; other pools are known from nodes or the cluster's body.
+        # Only the body of a pool has its id; other pools are known from nodes or the cluster's
+        # body.
         uncaptured = {pool.name for pool in cluster.pools if not pool.id}
         cluster_id = f"{self.name}/{cluster.name}"
         for (owner, name), recorded_pool in self.recorded_nodes.items():
             if owner != cluster_id:
-                continue  # of another cluster
+                # Of another cluster.
+                continue
             if recorded_pool.arguments is None:
-                continue  # nothing is recorded
+                # Nothing is recorded.
+                continue
             # Without a list of pools, a recorded pool without nodes may exist as well.
             if name in uncaptured or not cluster.has_pool_list:
                 observed_arguments = pools.get(name, {})
@@ -279,18 +336,27 @@ class _SiteImport:
     def _count_cluster_as_occupied(self, cluster: AzCluster, unknown_sku: str) -> None:
         """Report a cluster with an unknown VM SKU ("": none named) and count its nodes as occupied capacity."""
         reason = f"the size is unknown for {unknown_sku}" if unknown_sku else "it names no VM SKU"
-        detail = f'the cluster "{cluster.name}" is not imported: {reason}. Its nodes count as occupied.'
+        detail = (
+            f'the cluster "{cluster.name}" is not imported: {reason}. Its nodes count as occupied.'
+        )
         self._warn("not-imported", detail)
         for node in (*cluster.nodes, *cluster.duplicate_nodes):
             self._count_unmanaged_vm_as_occupied(node.name, node.placement, node.shape)
 
     def _build_nodes(
-        self, cluster: AzCluster, pool: str, count: int, sku_name: str, existing_nodes: Sequence[AzNode]
+        self,
+        cluster: AzCluster,
+        pool: str,
+        count: int,
+        sku_name: str,
+        existing_nodes: Sequence[AzNode],
     ) -> dict[str, dict[str, Any]]:
         """Build the node records of a pool by nexusform name. Nodes beyond the count (an upgrade in progress)
         count as occupied capacity. Missing nodes get a record without a machine.
         """
-        recorded_pool = self.recorded_nodes.get((f"{self.name}/{cluster.name}", pool), RecordedPoolNodes())
+        recorded_pool = self.recorded_nodes.get(
+            (f"{self.name}/{cluster.name}", pool), RecordedPoolNodes()
+        )
         by_number = assign_node_numbers(existing_nodes, count, recorded_pool)
         numbered_names = {node.name for node in by_number.values()}
         for node in existing_nodes:
@@ -298,10 +364,14 @@ class _SiteImport:
                 self._count_unmanaged_vm_as_occupied(node.name, node.placement, node.shape)
         records: dict[str, dict[str, Any]] = {}
         for number in range(count):
-            records[f"{cluster.name}-{pool}-{number}"] = self._build_node(pool, number, sku_name, by_number.get(number))
+            records[f"{cluster.name}-{pool}-{number}"] = self._build_node(
+                pool, number, sku_name, by_number.get(number)
+            )
         return records
 
-    def _build_node(self, pool: str, number: int, sku_name: str, node: AzNode | None) -> dict[str, Any]:
+    def _build_node(
+        self, pool: str, number: int, sku_name: str, node: AzNode | None
+    ) -> dict[str, Any]:
         """Build the record of a node, and count it. `node`: the VM in Azure, None for a missing one."""
         record: dict[str, Any] = {
             "role": "ControlPlane" if pool == CONTROL_PLANE else "Worker",
@@ -315,7 +385,8 @@ class _SiteImport:
         }
         if node is None:
             return record
-        sku = self.skus.get(node.vm_sku_name, self.skus[sku_name])  # the pool's, if its own is unknown
+        # The pool's, if its own is unknown.
+        sku = self.skus.get(node.vm_sku_name, self.skus[sku_name])
         self.counts["unplaced" if node.placement is None else "adopted"] += 1
         if node.placement is not None:
             self._add_capacity_beyond_sku(node, node.placement.machine, sku)
@@ -337,23 +408,30 @@ class _SiteImport:
         """Build machine, rack and zone of a VM; None without a placement."""
         if placement is None:
             return {"machine": None, "rack": None, "availability_zone": None}
-        zone = self.zones.get(placement.rack, placement.availability_zone)  # of an unlisted rack: the recorded zone
+        # Of an unlisted rack: the recorded zone.
+        zone = self.zones.get(placement.rack, placement.availability_zone)
         return {"machine": placement.machine, "rack": placement.rack, "availability_zone": zone}
 
     def _build_virtual_machines(self) -> Iterator[tuple[tuple[str, str], ImportedSiteObject]]:
         """Build the VMs outside clusters, each with its sort key: time of creation, then name."""
-        # Collect possible targets of placement hints by name; a rack takes precedence, then a machine.
+        # Collect possible targets of placement hints by name; a rack takes precedence, then a
+        # machine.
         racks = {rack.name: ("nexus_rack", f"{self.name}/{rack.name}") for rack in self.site.racks}
         machines = {
             machine.name: ("nexus_bare_metal_machine", f"{self.name}/{machine.rack}/{machine.name}")
             for machine in self.site.machines
         }
-        vms = {vm.name: ("nexus_virtual_machine", f"{self.name}/{vm.name}") for vm in self.site.virtual_machines}
+        vms = {
+            vm.name: ("nexus_virtual_machine", f"{self.name}/{vm.name}")
+            for vm in self.site.virtual_machines
+        }
         hint_targets = {**vms, **machines, **racks}
         for vm in self.site.virtual_machines:
             yield (vm.created_at, vm.name), self._build_virtual_machine(vm, hint_targets)
 
-    def _build_virtual_machine(self, vm: AzVirtualMachine, hint_targets: Mapping[str, Reference]) -> ImportedSiteObject:
+    def _build_virtual_machine(
+        self, vm: AzVirtualMachine, hint_targets: Mapping[str, Reference]
+    ) -> ImportedSiteObject:
         """Build a VM, and count it. Its placement hints refer to `hint_targets`, objects of the site by name."""
         vm_id = f"{self.name}/{vm.name}"
         self.counts["unplaced" if vm.placement is None else "adopted"] += 1
@@ -371,7 +449,8 @@ class _SiteImport:
             hints.append({"hint_type": hint.hint_type, "resource_id": target_id, **values})
         if missing_targets:
             detail = (
-                f'the VM "{vm.name}" has a placement hint on "{missing_targets[0]}", which is not on '
+                f'the VM "{vm.name}" has a placement hint on "{missing_targets[0]}", which is not '
+                "on "
                 "this site of the export: the hint is ignored."
             )
             self._warn("hint-not-imported", detail)
@@ -379,7 +458,8 @@ class _SiteImport:
             "id": vm_id,
             "site_id": self.name,
             "name": vm.name,
-            "cpu_cores": max(vm.shape.cpu_cores, 2),  # at least the minimum of the argument
+            # At least the minimum of the argument.
+            "cpu_cores": max(vm.shape.cpu_cores, 2),
             "memory_gib": max(vm.shape.memory_gib, 1),
             "disk_gib": vm.shape.disk_gib,
             "numa_cells": max(vm.shape.numa_cells, 1),
@@ -389,9 +469,13 @@ class _SiteImport:
             "provenance": OBSERVED,
         }
         group = extract_resource_group(vm.id)
-        return ImportedSiteObject(VIRTUAL_MACHINE, vm_id, attributes, references, resource_group=group)
+        return ImportedSiteObject(
+            VIRTUAL_MACHINE, vm_id, attributes, references, resource_group=group
+        )
 
-    def _count_unmanaged_vm_as_occupied(self, name: str, placement: AzVmLocation | None, shape: AzVmSize) -> None:
+    def _count_unmanaged_vm_as_occupied(
+        self, name: str, placement: AzVmLocation | None, shape: AzVmSize
+    ) -> None:
         """Count a VM not imported as an object: as occupied capacity of its machine, or as unplaced without one."""
         if placement is None:
             self.counts["unplaced"] += 1
@@ -401,7 +485,12 @@ class _SiteImport:
 
     def _add_occupied_machine_capacity(self, name: str, machine: str, shape: AzVmSize) -> None:
         """Record occupied capacity on a machine, in unknown NUMA cells."""
-        entry = {"name": name, **asdict(shape), "numa_cells": max(shape.numa_cells, 1), "cells": None}
+        entry = {
+            "name": name,
+            **asdict(shape),
+            "numa_cells": max(shape.numa_cells, 1),
+            "cells": None,
+        }
         self.occupied.setdefault(machine, []).append(entry)
 
     def _warn(self, kind: str, detail: str) -> None:
@@ -411,14 +500,17 @@ class _SiteImport:
 _HARDWARE_FORM: Final = RecordForm(
     MachineSku, "numa_cells=cells cpus_per_cell memory_gib_per_cell ephemeral_disk_gib=disk_gib"
 )
-_VM_SKU_FORM: Final = RecordForm(VmSku, "id=name name vcpus emulator_vcpus memory_gib disk_gib numa_cells extra_large")
+_VM_SKU_FORM: Final = RecordForm(
+    VmSku, "id=name name vcpus emulator_vcpus memory_gib disk_gib numa_cells extra_large"
+)
 
 
 def build_pool_arguments(pool: AzPool) -> dict[str, Any]:
     """Build the arguments of an agent pool's block."""
     settings = {name: getattr(pool, name) or default for name, default in UPGRADE_DEFAULTS.items()}
     count, size = pool.hugepages
-    kubelet: dict[str, Any] = {}  # Kubernetes counts memory: 4 pages of "2M" are 8Mi of hugepages-2Mi
+    # Kubernetes counts memory: 4 pages of "2M" are 8Mi of hugepages-2Mi.
+    kubelet: dict[str, Any] = {}
     if count:
         pages = {f"hugepages-{size}i": f"{count * int(size[:-1])}{size[-1]}i"}
         kubelet = {"kubelet": {"extended_resources": pages}}
@@ -434,25 +526,38 @@ def build_pool_arguments(pool: AzPool) -> dict[str, Any]:
     }
 
 
-def extract_pools(objects: Iterable[ImportedSiteObject], pool_ids: AbstractSet[str]) -> Iterator[ImportedSiteObject]:
+def extract_pools(
+    objects: Iterable[ImportedSiteObject], pool_ids: AbstractSet[str]
+) -> Iterator[ImportedSiteObject]:
     """Yield the objects, the pools in `pool_ids` (`<cluster id>/<pool>`) as separate objects after their cluster."""
     for item in objects:
-        pools = get_mapping(item.attributes, "agent_pool")  # only a cluster has some
+        # Only a cluster has some.
+        pools = get_mapping(item.attributes, "agent_pool")
         separate_pools = [name for name in pools if f"{item.id}/{name}" in pool_ids]
         yield remove_pools(item, separate_pools) if separate_pools else item
         for name in separate_pools:
             pool = build_pool_object(item.id, name, pools[name])
-            nodes = {key: node for key, node in item.attributes["nodes"].items() if node["pool"] == name}
+            nodes = {
+                key: node for key, node in item.attributes["nodes"].items() if node["pool"] == name
+            }
             references = dict(pool.references)
-            # The VM SKU of a pool is a reference if the catalogue lacks it. Its argument has another path now.
+            # The VM SKU of a pool is a reference if the catalogue lacks it. Its argument has
+            # another path now.
             sku = item.references.get(("agent_pool", name, "vm_sku_name"))
             if sku is not None:
                 references["vm_sku_name",] = sku
             attributes = {**pool.attributes, "nodes": nodes}
-            yield replace(pool, attributes=attributes, references=references, resource_group=item.resource_group)
+            yield replace(
+                pool,
+                attributes=attributes,
+                references=references,
+                resource_group=item.resource_group,
+            )
 
 
-def build_pool_object(cluster_id: str, name: str, pool_arguments: Mapping[str, Any]) -> ImportedSiteObject:
+def build_pool_object(
+    cluster_id: str, name: str, pool_arguments: Mapping[str, Any]
+) -> ImportedSiteObject:
     """Build an agent pool as a separate object, without nodes, from the arguments of its block."""
     arguments, pool_id = dict(pool_arguments), f"{cluster_id}/{name}"
     attributes = {
@@ -462,7 +567,9 @@ def build_pool_object(cluster_id: str, name: str, pool_arguments: Mapping[str, A
         "node_count": arguments.pop("count"),
         **arguments,
     }
-    return ImportedSiteObject(POOL, pool_id, attributes, {("kubernetes_cluster_id",): (CLUSTER, cluster_id)})
+    return ImportedSiteObject(
+        POOL, pool_id, attributes, {("kubernetes_cluster_id",): (CLUSTER, cluster_id)}
+    )
 
 
 def remove_pools(cluster: ImportedSiteObject, names: Collection[str]) -> ImportedSiteObject:
@@ -500,7 +607,8 @@ def find_unmanaged_vms(site: AzSite, managed: AbstractSet[Reference]) -> Iterato
     for cluster in site.inventory.clusters:
         cluster_id = f"{site.name}/{cluster.name}"
         if (CLUSTER, cluster_id) in managed:
-            continue  # all its nodes are managed
+            # All its nodes are managed.
+            continue
         for node in (*cluster.nodes, *cluster.duplicate_nodes):
             pool_key = (POOL, f"{cluster_id}/{node.pool}")
             if node.placement is not None and pool_key not in managed:
@@ -511,7 +619,9 @@ def find_unmanaged_vms(site: AzSite, managed: AbstractSet[Reference]) -> Iterato
             yield UnmanagedAzVm(vm.name, vm.placement.machine, vm.shape)
 
 
-def build_machine_observation(machine: AzMachine, before: Values, time: str | None, *, is_requested: bool) -> Values:
+def build_machine_observation(
+    machine: AzMachine, before: Values, time: str | None, *, is_requested: bool
+) -> Values:
     """Build the record of a machine for state. `before` is its last record ({} for none); `is_requested`: the applied
     arguments cordon it; `time` of the read, None if unknown. In the result, `since` is the time of the first read with
     this status, None for a machine in service.
@@ -521,10 +631,13 @@ def build_machine_observation(machine: AzMachine, before: Values, time: str | No
     record["cordoned_by"] = _find_cordon_owner(record, before, is_requested=is_requested)
     is_own_cordon = record["cordoned_by"] == CordonOwner.NEXUSFORM
     if is_own_cordon and before.get(CORDONED_BY_ACTION) and not is_requested:
-        record[CORDONED_BY_ACTION] = True  # an earlier machine action still cordons it
+        # An earlier machine action still cordons it.
+        record[CORDONED_BY_ACTION] = True
     is_unchanged = all(before.get(name) == record[name] for name in (*_FACTS, "message"))
-    first_time = before.get("since") if is_unchanged else None  # of the first read with this status
-    is_in_service = not find_observed_reasons(record)  # no observed fact excludes new VMs
+    # Of the first read with this status.
+    first_time = before.get("since") if is_unchanged else None
+    # No observed fact excludes new VMs.
+    is_in_service = not find_observed_reasons(record)
     record["since"] = None if is_in_service else first_time or time
     return record
 
@@ -533,8 +646,12 @@ def _find_cordon_owner(record: Values, before: Values, *, is_requested: bool) ->
     """Find the owner of a cordon; None without a cordon. The recorded owner stays, also while the cordon is unknown.
     Else it is nexusform if requested, Azure if its message reports a degraded machine, and otherwise unknown (OTHER).
     """
-    if before.get("cordoned_by") and UNCORDONED not in (before.get("cordon_status"), record["cordon_status"]):
-        return str(before["cordoned_by"])  # the same cordon as before
+    if before.get("cordoned_by") and UNCORDONED not in (
+        before.get("cordon_status"),
+        record["cordon_status"],
+    ):
+        # The same cordon as before.
+        return str(before["cordoned_by"])
     if record["cordon_status"] != CORDONED_STATUS:
         return None
     if is_requested:
@@ -555,7 +672,8 @@ def describe_other_subscription(site: AzSite, recorded_note: Values) -> str:
     if not recorded or observed in ("", recorded):
         return ""
     return (
-        f'the site "{site.name}" is in subscription {observed} there, and in {recorded} in the state. Read the '
+        f'the site "{site.name}" is in subscription {observed} there, and in {recorded} in the '
+        "state. Read the "
         "subscription of the state, or use another state."
     )
 
@@ -567,13 +685,18 @@ def build_observed_facts_note(
     ones of the site, by name, read at `time`. A machine not observed has the note {}. For a rack without observed
     machines, the facts are None, to remove those in `recorded_note`.
     """
-    recorded = get_mapping(recorded_note, OBSERVED_KEY)  # the facts of a machine, or those of a rack by machine
+    # The facts of a machine, or those of a rack by machine.
+    recorded = get_mapping(recorded_note, OBSERVED_KEY)
     if "rack_id" in attributes:  # a machine
         machine = machines.get(str(attributes["name"]))
         if machine is None:
             return {}
         is_requested = True in (attributes.get("cordoned"), attributes.get("evacuate"))
-        return {OBSERVED_KEY: build_machine_observation(machine, recorded, time, is_requested=is_requested)}
+        return {
+            OBSERVED_KEY: build_machine_observation(
+                machine, recorded, time, is_requested=is_requested
+            )
+        }
     overrides = get_mapping(attributes, "machine_override")
     facts_by_machine = {}
     for name in get_mapping(attributes, "machines"):

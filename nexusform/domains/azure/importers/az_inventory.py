@@ -28,9 +28,21 @@ from nexusform.domains.azure.importers.arm_resources import (
     find_newest_change_time,
     normalize_id,
 )
-from nexusform.domains.azure.importers.az_capture_commands import find_missing_base_kinds, find_uncaptured_kind_warnings
-from nexusform.domains.azure.importers.az_changes import ResourcesAfterChanges, ToolChange, apply_changes
-from nexusform.domains.azure.importers.az_documents import ANY, AzResources, Documents, read_export_resources
+from nexusform.domains.azure.importers.az_capture_commands import (
+    find_missing_base_kinds,
+    find_uncaptured_kind_warnings,
+)
+from nexusform.domains.azure.importers.az_changes import (
+    ResourcesAfterChanges,
+    ToolChange,
+    apply_changes,
+)
+from nexusform.domains.azure.importers.az_documents import (
+    ANY,
+    AzResources,
+    Documents,
+    read_export_resources,
+)
 from nexusform.domains.azure.importers.az_machines import (
     MachineReadOptions,
     count_defined_machines,
@@ -61,7 +73,11 @@ from nexusform.domains.azure.importers.az_workloads import (
     read_node_creation_times,
     read_virtual_machines,
 )
-from nexusform.domains.azure.importers.site_separation import BASE_KINDS, select_site_resources, split_by_site
+from nexusform.domains.azure.importers.site_separation import (
+    BASE_KINDS,
+    select_site_resources,
+    split_by_site,
+)
 from nexusform.json_data.plain_data import get_mapping, get_text
 from nexusform.scheduling.racks.vms import CONTROL_PLANE, MachineSku
 from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST
@@ -70,11 +86,14 @@ MAX_FINDINGS: Final = 50
 WITHOUT_A_MACHINE: Final = "vms-without-machine"
 _MAX_NAMES: Final = 5
 _BASE_KINDS: Final = frozenset(BASE_KINDS)
-_Load: TypeAlias = tuple[int, int, int]  # vCPUs, and GiB of memory and disk, of the VMs on a machine
+# vCPUs, and GiB of memory and disk, of the VMs on a machine.
+_Load: TypeAlias = tuple[int, int, int]
 
 
 def read_inventory(
-    documents: Documents, machine_sku_by_id: Mapping[str, str] | None = None, site: str | None = None
+    documents: Documents,
+    machine_sku_by_id: Mapping[str, str] | None = None,
+    site: str | None = None,
 ) -> tuple[AzInventory, tuple[Problem, ...]]:
     """Read one site of the documents: the only one, or the one named `site`. Findings list errors first.
     `machine_sku_by_id` are machine SKUs (newest catalogue) by machineSkuId, with precedence over the rack's SKU.
@@ -84,7 +103,8 @@ def read_inventory(
     site_items, problems = select_site_resources(items, site)
     findings += problems
     inventory = _build_inventory(site_items, machine_sku_by_id, exported_at)
-    _report_uncaptured_kinds(items, [inventory], findings, needs_node_times=False)  # no nodes are numbered
+    # No nodes are numbered.
+    _report_uncaptured_kinds(items, [inventory], findings, needs_node_times=False)
     return inventory, _sort_and_limit_findings(findings)
 
 
@@ -105,14 +125,20 @@ def read_sites(
 
 
 def _report_uncaptured_kinds(
-    items: AzResources, inventories: Sequence[AzInventory], findings: list[Problem], *, needs_node_times: bool = True
+    items: AzResources,
+    inventories: Sequence[AzInventory],
+    findings: list[Problem],
+    *,
+    needs_node_times: bool = True,
 ) -> None:
     """Report missing lists of racks and machines. Without errors, also report other data missing in the export.
     `needs_node_times`: these include the creation times of nodes, needed to number the nodes.
     """
     findings += find_missing_base_kinds(items)
     if not any(finding.severity is Severity.ERROR for finding in findings):
-        findings += find_uncaptured_kind_warnings(items, inventories, needs_node_times=needs_node_times)
+        findings += find_uncaptured_kind_warnings(
+            items, inventories, needs_node_times=needs_node_times
+        )
 
 
 def read_changed_sites(
@@ -122,16 +148,20 @@ def read_changed_sites(
     findings: list[Problem] = []
     items, exported_at = _read_exported_resources(documents, findings)
     changed = apply_changes(items, changes, findings)
-    changed_items = split_by_site(changed.items, before=items)  # sites keep their names
+    # sites keep their names.
+    changed_items = split_by_site(changed.items, before=items)
     sites = [
         AzSite(name, _build_inventory(site_items, machine_sku_by_id, exported_at))
         for name, site_items in sorted(changed_items.items())
     ]
-    findings = [finding for finding in findings if finding.id != WITHOUT_A_MACHINE]  # new VMs have no machine yet
+    # New VMs have no machine yet.
+    findings = [finding for finding in findings if finding.id != WITHOUT_A_MACHINE]
     return tuple(sites), changed, _sort_and_limit_findings(findings)
 
 
-def _read_exported_resources(documents: Documents, findings: list[Problem]) -> tuple[AzResources, datetime | None]:
+def _read_exported_resources(
+    documents: Documents, findings: list[Problem]
+) -> tuple[AzResources, datetime | None]:
     """Read all documents; return the resources, and the oldest time of export in them (None without a valid one)."""
     items = read_export_resources(documents, findings)
     file_times: list[tuple[str, Any]] = [
@@ -145,7 +175,10 @@ def _read_exported_resources(documents: Documents, findings: list[Problem]) -> t
             moments.append(moment)
             continue
         excerpt = str(text)[:40]
-        detail = f'"{excerpt}" is not a time such as 2026-03-01T08:00:00Z. The age is taken from the resources.'
+        detail = (
+            f'"{excerpt}" is not a time such as 2026-03-01T08:00:00Z. The age is taken from the '
+            "resources."
+        )
         findings.append(Problem((), "invalid-time", detail, Severity.WARNING, file=name))
     return items, min(moments, default=None)
 
@@ -156,7 +189,8 @@ def _build_inventory(
     """Build the inventory of one site from its resources. `machine_sku_by_id`: machine SKUs set by the user."""
     catalogue = CATALOGUES[NEWEST]
     doubtful_kinds = items.unreadable_kinds | items.incomplete_kinds
-    if ANY in items.unreadable_kinds:  # a file of mixed kinds may hold racks and machines
+    # A file of mixed kinds may hold racks and machines.
+    if ANY in items.unreadable_kinds:
         doubtful_kinds |= _BASE_KINDS
     racks = read_racks(items.list_resources("racks"))
     machine_reading = MachineReadOptions(
@@ -166,11 +200,15 @@ def _build_inventory(
         has_rack_list="racks" not in doubtful_kinds,
     )
     machines = read_machines(items.list_resources("bare_metal_machines"), machine_reading)
-    if not racks and doubtful_kinds.isdisjoint(_BASE_KINDS):  # not captured: a site to be built
+    # Not captured: a site to be built.
+    if not racks and doubtful_kinds.isdisjoint(_BASE_KINDS):
         racks, machines = read_planned_site(items.list_resources("clusters"), machine_reading)
     pools = read_agent_pools_by_cluster(items.list_resources("agent_pools"))
     clusters, nodes, skus = read_clusters(
-        items.list_resources("kubernetes_clusters"), pools, items.clusters_with_pool_files, catalogue.vm_skus
+        items.list_resources("kubernetes_clusters"),
+        pools,
+        items.clusters_with_pool_files,
+        catalogue.vm_skus,
     )
     # VMs on unlisted machines are only reported if all machines were read, without errors.
     has_all_listed = len(machines) >= len(items.list_resources("bare_metal_machines"))
@@ -184,10 +222,14 @@ def _build_inventory(
     )
     node_times = read_node_creation_times(items.list_resources("nodes"))
     timed_nodes = [
-        replace(vm, created_at=node_times.get(vm.name, vm.created_at)) for vm in vms if isinstance(vm, AzNode)
+        replace(vm, created_at=node_times.get(vm.name, vm.created_at))
+        for vm in vms
+        if isinstance(vm, AzNode)
     ]
     filled_clusters = _attach_nodes_to_clusters(clusters, timed_nodes)
-    failures = chain.from_iterable(find_failures(kind, items.list_resources(kind)) for kind in FAILURE_KINDS)
+    failures = chain.from_iterable(
+        find_failures(kind, items.list_resources(kind)) for kind in FAILURE_KINDS
+    )
     as_of = exported_at or find_newest_change_time(chain.from_iterable(items.by_kind.values()))
     compute_racks = select_compute_racks(racks, machines.values())
     defined_count = sum(map(count_defined_machines, items.list_resources("clusters")))
@@ -205,9 +247,12 @@ def _build_inventory(
         failures=(*failures, *chain.from_iterable(map(find_missing_nodes, filled_clusters))),
         supplies=read_site_resources(items),
         update_strategy=_read_update_strategy(items),
-        # A VM on an unlisted machine, or more machines in the definitions of racks: the list is incomplete.
+        # A VM on an unlisted machine, or more machines in the definitions of racks: the list is
+        # incomplete.
         lacks_machines=any(vm.unlisted_machine for vm in vms) or len(machines) < defined_count,
-        racks_without_machines=frozenset(rack.name for rack in compute_racks if rack.name not in used_racks),
+        racks_without_machines=frozenset(
+            rack.name for rack in compute_racks if rack.name not in used_racks
+        ),
     )
 
 
@@ -239,7 +284,9 @@ _STRATEGY_FIELDS: Final[Mapping[str, tuple[str, type[str | int]]]] = {
 }
 
 
-def _attach_nodes_to_clusters(clusters: Iterable[AzCluster], nodes: Iterable[AzNode]) -> tuple[AzCluster, ...]:
+def _attach_nodes_to_clusters(
+    clusters: Iterable[AzCluster], nodes: Iterable[AzNode]
+) -> tuple[AzCluster, ...]:
     """Return the clusters with their nodes and duplicate node records, sorted by name."""
     by_cluster = group_by(nodes, attrgetter("cluster", "is_duplicate"))
     filled = [
@@ -255,7 +302,9 @@ def _attach_nodes_to_clusters(clusters: Iterable[AzCluster], nodes: Iterable[AzN
 
 def _sort_and_limit_findings(findings: list[Problem]) -> tuple[Problem, ...]:
     """Return distinct findings, errors first: at most MAX_FINDINGS, and one with the number of hidden findings."""
-    ordered = sorted(dict.fromkeys(findings), key=lambda finding: finding.severity is not Severity.ERROR)
+    ordered = sorted(
+        dict.fromkeys(findings), key=lambda finding: finding.severity is not Severity.ERROR
+    )
     if len(ordered) <= MAX_FINDINGS:
         return tuple(ordered)
     hidden_count = len(ordered) - MAX_FINDINGS
@@ -263,7 +312,8 @@ def _sort_and_limit_findings(findings: list[Problem]) -> tuple[Problem, ...]:
         (),
         "more-findings",
         f"and {hidden_count} more, not shown.",
-        ordered[MAX_FINDINGS].severity,  # of the most severe one not shown
+        # Of the most severe one not shown.
+        ordered[MAX_FINDINGS].severity,
         file=ordered[MAX_FINDINGS].file,
     )
     return (*ordered[:MAX_FINDINGS], summary)
@@ -282,17 +332,26 @@ def resolve_vm_placements(
     machine get no placement, and one finding together.
     """
     zones = {rack.name: rack.availability_zone for rack in racks}
-    loads: dict[str, _Load] = {}  # used capacity by machine, for a warning above its hardware
+    # used capacity by machine, for a warning above its hardware.
+    loads: dict[str, _Load] = {}
     unplaced: list[ListedVm] = []
     resolved: list[AzNode | AzVirtualMachine] = []
     all_hardware = (machine.find_hardware(machine_skus) for machine in machines.values())
     known_hardware = [hardware for hardware in all_hardware if hardware is not None]
     # The hardware with the largest NUMA cells is the reference for VMs without machine.
-    largest = max(known_hardware, key=lambda size: (size.cpus_per_cell, size.memory_gib_per_cell), default=None)
+    largest = max(
+        known_hardware,
+        key=lambda size: (size.cpus_per_cell, size.memory_gib_per_cell),
+        default=None,
+    )
     # Nodes of several clusters may share a name.
-    ordered = sorted(listed_vms, key=lambda item: (item.vm.name, getattr(item.vm, "cluster", ""), item.machine_id))
+    ordered = sorted(
+        listed_vms,
+        key=lambda item: (item.vm.name, getattr(item.vm, "cluster", ""), item.machine_id),
+    )
     for listed_vm in ordered:
-        machine = machines.get(normalize_id(listed_vm.machine_id))  # None for the id "" of a VM without a machine
+        # None for the id "" of a VM without a machine.
+        machine = machines.get(normalize_id(listed_vm.machine_id))
         if machine is None:
             if not listed_vm.machine_id:  # not scheduled
                 unplaced.append(listed_vm)
@@ -300,12 +359,17 @@ def resolve_vm_placements(
                 listed_vm.item.report(
                     "bareMetalMachineId",
                     "unknown-machine",
-                    f'"{listed_vm.vm.name}" runs on the machine "{extract_name(listed_vm.machine_id)}", which '
+                    f'"{listed_vm.vm.name}" runs on the machine '
+                    f'"{extract_name(listed_vm.machine_id)}", which '
                     "is not in the list of machines. Capture both lists again at the same time.",
                     Severity.WARNING,
                 )
             shape = _fit_shape_to_minimum_numa_cells(listed_vm.vm.shape, largest)
-            resolved.append(replace(listed_vm.vm, shape=shape, unlisted_machine=extract_name(listed_vm.machine_id)))
+            resolved.append(
+                replace(
+                    listed_vm.vm, shape=shape, unlisted_machine=extract_name(listed_vm.machine_id)
+                )
+            )
             continue
         hardware = machine.find_hardware(machine_skus)
         shape = _fit_shape_to_minimum_numa_cells(listed_vm.vm.shape, hardware)
@@ -315,8 +379,14 @@ def resolve_vm_placements(
         resolved.append(replace(listed_vm.vm, shape=shape, placement=placement))
     if unplaced:
         names = format_first_items([listed_vm.vm.name for listed_vm in unplaced], _MAX_NAMES)
-        count, verb = format_count(len(unplaced), "VM"), select_word_form(len(unplaced), "is", "are")
-        detail = f"{count} of the export {verb} on no machine: {names}. Their capacity needs are not counted."
+        count, verb = (
+            format_count(len(unplaced), "VM"),
+            select_word_form(len(unplaced), "is", "are"),
+        )
+        detail = (
+            f"{count} of the export {verb} on no machine: {names}. Their capacity needs are not "
+            "counted."
+        )
         unplaced[0].item.report("bareMetalMachineId", WITHOUT_A_MACHINE, detail, Severity.WARNING)
     return resolved
 
@@ -324,10 +394,12 @@ def resolve_vm_placements(
 def _fit_shape_to_minimum_numa_cells(shape: AzVmSize, hardware: MachineSku | None) -> AzVmSize:
     """Return the shape of a VM with the fewest NUMA cells able to hold it, all cells of its machine at most."""
     if hardware is None:
-        return shape  # without known hardware, as requested
+        # Without known hardware, as requested.
+        return shape
     cells = max(shape.numa_cells, 1)
     while cells < hardware.cells and (
-        -(-shape.cpu_cores // cells) > hardware.cpus_per_cell  # per cell, rounded up
+        # Per cell, rounded up.
+        -(-shape.cpu_cores // cells) > hardware.cpus_per_cell
         or -(-shape.memory_gib // cells) > hardware.memory_gib_per_cell
     ):
         cells += 1
@@ -338,19 +410,30 @@ def _add_vm_to_machine_load(
     loads: dict[str, _Load], listed_vm: ListedVm, shape: AzVmSize, name: str, hardware: MachineSku
 ) -> None:
     """Add a VM of size `shape` to the load of the machine `name`. Warn once if the load exceeds the hardware."""
-    totals = (hardware.cells * hardware.cpus_per_cell, hardware.cells * hardware.memory_gib_per_cell, hardware.disk_gib)
-    before = loads.get(name, (0, 0, 0))  # vCPUs, GiB of memory, GiB of disk
+    totals = (
+        hardware.cells * hardware.cpus_per_cell,
+        hardware.cells * hardware.memory_gib_per_cell,
+        hardware.disk_gib,
+    )
+    # vCPUs, GiB of memory, GiB of disk.
+    before = loads.get(name, (0, 0, 0))
     used_cpus, used_memory, used_disk = before
-    cpus, memory, disk = used_cpus + shape.cpu_cores, used_memory + shape.memory_gib, used_disk + shape.disk_gib
+    cpus, memory, disk = (
+        used_cpus + shape.cpu_cores,
+        used_memory + shape.memory_gib,
+        used_disk + shape.disk_gib,
+    )
     loads[name] = (cpus, memory, disk)
-    was_overloaded = any(map(gt, before, totals))  # the warning was added with an earlier VM
+    # The warning was added with an earlier VM.
+    was_overloaded = any(map(gt, before, totals))
     if any(map(gt, loads[name], totals)) and not was_overloaded:
         listed_vm.item.report(
             "name",
             "overcommitted-machine",
             f'the VMs on the machine "{name}" use {cpus} vCPUs, {memory} GiB of '
             f"memory and {disk} GiB of disk, more than its hardware ({hardware.cells} x "
-            f"{hardware.cpus_per_cell} vCPUs, {hardware.cells} x {hardware.memory_gib_per_cell} GiB, "
+            f"{hardware.cpus_per_cell} vCPUs, {hardware.cells} x {hardware.memory_gib_per_cell} "
+            "GiB, "
             f"{hardware.disk_gib} GiB). It counts as full. Check machine_sku_by_id.",
             Severity.WARNING,
         )
@@ -372,7 +455,10 @@ _MAX_FAILURES: Final = 4
 def find_failures(kind: str, items: Iterable[ArmItem]) -> Iterator[AzFailure]:
     """Find the objects of a kind with a failed provisioning state or detailed status, with Azure's reason if any."""
     for item in items:
-        state, status = item.read_text("provisioningState", ""), item.read_text("detailedStatus", "")
+        state, status = (
+            item.read_text("provisioningState", ""),
+            item.read_text("detailedStatus", ""),
+        )
         has_failed = state.lower() in _BROKEN
         if not has_failed and status.lower() not in _ERROR:
             continue  # it works
@@ -382,43 +468,60 @@ def find_failures(kind: str, items: Iterable[ArmItem]) -> Iterator[AzFailure]:
             cluster_name = extract_name(extract_parent_id(arm_id))
             name = f"{cluster_name}/{name}"
         message = item.read_text("detailedStatusMessage", "")
-        text = " ".join(message.split()).rstrip(".")  # on one line
-        yield AzFailure(kind, name, state if has_failed else status, join_texts((status, text), ": "))
+        # On one line.
+        text = " ".join(message.split()).rstrip(".")
+        yield AzFailure(
+            kind, name, state if has_failed else status, join_texts((status, text), ": ")
+        )
 
 
 def find_missing_nodes(cluster: AzCluster) -> Iterator[AzFailure]:
     """Find pools with fewer nodes than their count: failures without a state. Skip nodes or counts not captured."""
     if not cluster.has_node_list:
-        return  # its nodes are unknown
+        # Its nodes are unknown.
+        return
     node_counts = Counter(node.pool for node in cluster.nodes)
-    # Requested number of nodes by pool. Without a list of pools, their initial counts may be outdated.
+    # Requested number of nodes by pool. Without a list of pools, their initial counts may be
+    # outdated.
     counts = {CONTROL_PLANE: cluster.control_plane_count}
     if cluster.has_pool_list:
         counts |= {pool.name: pool.count for pool in cluster.pools}
     for pool, count in counts.items():
         if node_counts[pool] < count:
             name = f"{cluster.name}/{pool}"
-            yield AzFailure("agent_pools", name, "", f"{node_counts[pool]} of {format_count(count, 'node')} there")
+            yield AzFailure(
+                "agent_pools",
+                name,
+                "",
+                f"{node_counts[pool]} of {format_count(count, 'node')} there",
+            )
 
 
 def build_failure_findings(failures: Sequence[AzFailure], site: str = "") -> list[Problem]:
     """Build one warning per kind and state, with names and reasons."""
     by_state = group_by(failures, attrgetter("kind", "state"))
     findings: list[Problem] = []
-    for kind, state in sorted(by_state, key=lambda pair: (FAILURE_KINDS.index(pair[0]), pair[1])):  # (kind, state)
+    for kind, state in sorted(
+        by_state, key=lambda pair: (FAILURE_KINDS.index(pair[0]), pair[1])
+    ):  # (kind, state)
         objects = by_state[kind, state]
         labels = [failure.name + enclose(" (", failure.reason, ")") for failure in objects]
         names = format_first_items(labels, _MAX_FAILURES)
         subject = f"{format_count(len(objects), _KIND_NAMES[kind])}{enclose(' of ', site)}"
         advice = "Nothing is changed automatically."
         if kind == "virtual_machines":
-            resource = f"nexus_virtual_machine.{objects[0].name}" if len(objects) == 1 else "ADDRESS"
+            resource = (
+                f"nexus_virtual_machine.{objects[0].name}" if len(objects) == 1 else "ADDRESS"
+            )
             advice = f"None is re-created automatically. Use `nexusform apply -replace={resource}`."
         if state:
             verb = select_word_form(len(objects), "is", "are")
             message = f"{subject} {verb} {state} (reported by Azure): {names}. {advice}"
-        else:  # an agent pool with fewer nodes than its count (find_missing_nodes)
+        else:
+            # An agent pool with fewer nodes than its count (find_missing_nodes).
             verb = select_word_form(len(objects), "lacks", "lack")
-            message = f"{subject} {verb} nodes: {names}. Azure lists no others. Nothing is sent for them."
+            message = (
+                f"{subject} {verb} nodes: {names}. Azure lists no others. Nothing is sent for them."
+            )
         findings.append(Problem((), FAILED, message, Severity.WARNING))
     return findings

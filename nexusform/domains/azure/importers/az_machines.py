@@ -42,7 +42,9 @@ _SIZE_IN_SKU: Final = re.compile(r"_(\d{1,3})c_(\d{1,4})gb(?:_|$)")
 RackSku: TypeAlias = Mapping[int, tuple[str | None, str]]
 _REQUIRED_MACHINE_FIELDS: Final = ("id", "rackId", "rackSlot")
 AGGREGATOR: Final = "aggregator"
-_RACK_SKU_HINT: Final = " Rack SKUs may contain it: az networkcloud racksku list --output json > rack_skus.json"
+_RACK_SKU_HINT: Final = (
+    " Rack SKUs may contain it: az networkcloud racksku list --output json > rack_skus.json"
+)
 
 
 def find_machine_sku(sku_id: str | None) -> str | None:
@@ -63,7 +65,11 @@ def parse_sku_size(sku_id: str | None) -> MachineSku | None:
     if match is None:
         return None
     return MachineSku(
-        name=extract_name(sku_id), cells=1, cpus_per_cell=int(match[1]), memory_gib_per_cell=int(match[2]), disk_gib=0
+        name=extract_name(sku_id),
+        cells=1,
+        cpus_per_cell=int(match[1]),
+        memory_gib_per_cell=int(match[2]),
+        disk_gib=0,
     )
 
 
@@ -92,10 +98,14 @@ def read_racks(items: Iterable[ArmItem]) -> dict[str, AzRack]:
 
 def _build_rack(item: ArmItem, name: str, rack_id: str) -> AzRack:
     sku_id = item.read_text("rackSkuId")
-    return AzRack(name, rack_id, item.read_text("availabilityZone"), sku_id, find_machine_sku(sku_id))
+    return AzRack(
+        name, rack_id, item.read_text("availabilityZone"), sku_id, find_machine_sku(sku_id)
+    )
 
 
-def select_compute_racks(racks: Mapping[str, AzRack], machines: Iterable[AzMachine]) -> tuple[AzRack, ...]:
+def select_compute_racks(
+    racks: Mapping[str, AzRack], machines: Iterable[AzMachine]
+) -> tuple[AzRack, ...]:
     """Select all racks except aggregator racks without machines, sorted by name."""
     used_racks = {machine.rack for machine in machines}
     selected = []
@@ -121,7 +131,9 @@ def read_machines(items: Iterable[ArmItem], options: MachineReadOptions) -> dict
     """Read the machines by lower-case id. Report and skip a machine without name, rack or slot, and a second one of a
     name. Report a truncated list, and return {}.
     """
-    options = replace(options, by_sku_id={key.strip().lower(): sku for key, sku in options.by_sku_id.items()})
+    options = replace(
+        options, by_sku_id={key.strip().lower(): sku for key, sku in options.by_sku_id.items()}
+    )
     item_list = list(items)
     if _report_truncated_machine_list(item_list):
         return {}
@@ -130,7 +142,8 @@ def read_machines(items: Iterable[ArmItem], options: MachineReadOptions) -> dict
     for name, item in iterate_unique_items(item_list, "machine"):
         machine = _read_machine(item, name, options)
         if machine is None:
-            continue  # reported, or in an unread rack
+            # reported, or in an unread rack.
+            continue
         machines[normalize_id(machine.id)] = machine
         if item.read_value("machineRoles") is None:
             without_roles.append((item, machine))
@@ -140,13 +153,19 @@ def read_machines(items: Iterable[ArmItem], options: MachineReadOptions) -> dict
 
 def _report_truncated_machine_list(items: Sequence[ArmItem]) -> bool:
     """Return True, with one finding, if all of several machines lack a required field."""
-    missing_fields = [name for name in _REQUIRED_MACHINE_FIELDS if all(item.read_value(name) is None for item in items)]
+    missing_fields = [
+        name
+        for name in _REQUIRED_MACHINE_FIELDS
+        if all(item.read_value(name) is None for item in items)
+    ]
     if len(items) < 2 or not missing_fields:
-        return False  # complete, or a single machine
+        # complete, or a single machine.
+        return False
     items[0].report(
         missing_fields[0],
         "missing-field",
-        f"none of {len(items):,} machines has {' and '.join(missing_fields)}: the list contains only "
+        f"none of {len(items):,} machines has {' and '.join(missing_fields)}: the list contains "
+        "only "
         "part of each machine (`az resource list`, or a --query). Capture it with: az networkcloud "
         "baremetalmachine list --resource-group MANAGED_RESOURCE_GROUP --output json",
     )
@@ -155,23 +174,27 @@ def _report_truncated_machine_list(items: Sequence[ArmItem]) -> bool:
 
 def _read_machine(item: ArmItem, name: str, options: MachineReadOptions) -> AzMachine | None:
     """Read a machine. Without an id, a slot or a known rack, report it and return None."""
-    arm_id, rack_id = item.read_required_text("id"), item.read_required_text("rackId")  # VMs refer to the id
+    # VMs refer to the id.
+    arm_id, rack_id = item.read_required_text("id"), item.read_required_text("rackId")
     slot = item.read_required_number("rackSlot")
     if arm_id is None or rack_id is None or slot is None:
         return None  # reported above
     rack = options.racks.get(normalize_id(rack_id))
     if rack is None:
-        if options.has_rack_list:  # else the missing list is reported
+        # Else the missing list is reported.
+        if options.has_rack_list:
             item.report(
                 "rackId",
                 "unknown-rack",
-                f'the machine "{name}" is in the rack "{extract_name(rack_id)}", which is not in the list '
+                f'the machine "{name}" is in the rack "{extract_name(rack_id)}", which is not in '
+                "the list "
                 "of racks. Capture both lists again at the same time.",
             )
         return None
     sku_id = item.read_text("machineSkuId")
     server_sku, slot_role = _find_server(rack, slot, options.rack_skus)
-    # Most reliable first: mapping or catalogue by SKU id, size in the SKU id, server in the slot, SKU of the rack.
+    # Most reliable first: mapping or catalogue by SKU id, size in the SKU id, server in the slot,
+    # SKU of the rack.
     sku = options.by_sku_id.get((sku_id or "").strip().lower()) or find_machine_sku(sku_id)
     hardware = parse_sku_size(sku_id) if sku is None else None
     if sku is None and hardware is None:
@@ -179,7 +202,8 @@ def _read_machine(item: ArmItem, name: str, options: MachineReadOptions) -> AzMa
         if sku is None:
             _report_unknown_sku(item, name, sku_id, rack, has_rack_skus=bool(options.rack_skus))
     facts = _read_machine_facts(item, name)
-    if item.read_value("machineRoles") is None:  # before API 2024-07
+    # Before API 2024-07.
+    if item.read_value("machineRoles") is None:
         facts["roles"] = [find_role_in_sku(sku_id) or slot_role]
     return AzMachine(
         name=name,
@@ -200,7 +224,8 @@ def _read_machine_facts(item: ArmItem, machine: str) -> dict[str, Any]:
     facts = get_default_facts()
     absent: list[str] = []
     for fact in EXPORTED_FACTS:
-        if fact.name == "roles":  # a list; if absent, the caller derives it
+        # A list; if absent, the caller derives it.
+        if fact.name == "roles":
             facts["roles"] = list(parse_machine_roles(item.read_texts(fact.export_field)))
             continue
         text = item.read_text(fact.export_field)
@@ -208,12 +233,16 @@ def _read_machine_facts(item: ArmItem, machine: str) -> dict[str, Any]:
         if not text:
             absent.append(fact.export_field)
     if absent:
-        detail = f'the machine "{machine}" has no {", ".join(sorted(absent))}: its state is unknown.'
+        detail = (
+            f'the machine "{machine}" has no {", ".join(sorted(absent))}: its state is unknown.'
+        )
         item.report(min(absent), "unknown-machine-state", detail, Severity.WARNING)
     return facts
 
 
-def _find_server(rack: AzRack, slot: int, rack_skus: Mapping[str, RackSku]) -> tuple[str | None, str]:
+def _find_server(
+    rack: AzRack, slot: int, rack_skus: Mapping[str, RackSku]
+) -> tuple[str | None, str]:
     """Find machine SKU and role of the server in a slot of a rack SKU; (None, COMPUTE) if it is not listed there."""
     servers_by_slot = rack_skus.get(normalize_id(extract_name(rack.rack_sku_id)), {})
     return servers_by_slot.get(slot, (None, COMPUTE))
@@ -222,25 +251,36 @@ def _find_server(rack: AzRack, slot: int, rack_skus: Mapping[str, RackSku]) -> t
 def _report_derived_roles(machines: Sequence[tuple[ArmItem, AzMachine]]) -> None:
     """Add one warning about machines without roles (exports before API 2024-07), at the first of them."""
     if not machines:
-        return  # all have roles
+        # All have roles.
+        return
     item, _ = machines[0]
     with_role = sum(find_role_in_sku(machine.machine_sku_id) is not None for _, machine in machines)
     assumed_count = len(machines) - with_role
     assumed = ""
     if assumed_count:
-        assumed = f"; {format_count(assumed_count, 'machine')} with an uninformative SKU id counts as compute-plane"
+        assumed = (
+            f"; {format_count(assumed_count, 'machine')} with an uninformative SKU id counts as "
+            "compute-plane"
+        )
     item.report(
         "name",
         "derived-value",
-        f"{format_count(len(machines), 'machine')} without machineRoles (exports before API 2024-07 have none): "
+        f"{format_count(len(machines), 'machine')} without machineRoles (exports before API "
+        "2024-07 have none): "
         f"the roles come from machineSkuId{assumed}.",
         Severity.WARNING,
     )
 
 
-def _report_unknown_sku(item: ArmItem, name: str, sku_id: str | None, rack: AzRack, *, has_rack_skus: bool) -> None:
+def _report_unknown_sku(
+    item: ArmItem, name: str, sku_id: str | None, rack: AzRack, *, has_rack_skus: bool
+) -> None:
     """Report a machine of unknown hardware; suggest also a list of rack SKUs unless `has_rack_skus`."""
-    remedy = f'machine_sku_by_id = {{ "{sku_id}" = "bom-1.7.3" }}' if sku_id else "your own machine block"
+    remedy = (
+        f'machine_sku_by_id = {{ "{sku_id}" = "bom-1.7.3" }}'
+        if sku_id
+        else "your own machine block"
+    )
     hint = "" if has_rack_skus else _RACK_SKU_HINT
     item.report(
         "machineSkuId" if sku_id else "name",
@@ -269,7 +309,8 @@ def read_planned_site(
     racks: dict[str, AzRack] = {}
     machines: dict[str, AzMachine] = {}
     for cluster in clusters:
-        single = cluster.read_object("aggregatorOrSingleRackDefinition")  # None without one
+        # None without one.
+        single = cluster.read_object("aggregatorOrSingleRackDefinition")
         definitions = [single, *cluster.read_objects("computeRackDefinitions")]
         for number, definition in enumerate(definitions):
             if definition is None:
@@ -284,7 +325,10 @@ def read_planned_site(
                 if machine is not None:
                     machines[normalize_id(f"{rack.id}/{machine.name}")] = machine
         problem_id = "derived-value"
-        detail = "racks and machines were not captured: those that it defines are used, each counted as ready"
+        detail = (
+            "racks and machines were not captured: those that it defines are used, each counted "
+            "as ready"
+        )
         if not options.rack_skus:
             detail += ", and as compute-plane, because rack_skus.json with the slots is missing"
         if not any(definitions):
@@ -298,10 +342,15 @@ def count_defined_machines(cluster: ArmItem) -> int:
     """Count the machines in the rack definitions of a Nexus cluster; malformed parts count as absent."""
     single = cluster.read_value("aggregatorOrSingleRackDefinition")
     definitions = [single, *list_mappings(cluster.read_value("computeRackDefinitions"))]
-    return sum(len(list_mappings(definition, "bareMetalMachineConfigurationData")) for definition in definitions)
+    return sum(
+        len(list_mappings(definition, "bareMetalMachineConfigurationData"))
+        for definition in definitions
+    )
 
 
-def _read_planned_machine(server: ArmItem, rack: AzRack, options: MachineReadOptions) -> AzMachine | None:
+def _read_planned_machine(
+    server: ArmItem, rack: AzRack, options: MachineReadOptions
+) -> AzMachine | None:
     """Read a machine from the definition of a Nexus cluster; it counts as ready. None without a slot (reported)."""
     slot = server.read_required_number("rackSlot")
     if slot is None:

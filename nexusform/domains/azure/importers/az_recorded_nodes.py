@@ -7,12 +7,24 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.domains.azure.importers.az_records import AzNode, AzSite, AzVirtualMachine, AzVmLocation
+from nexusform.domains.azure.importers.az_records import (
+    AzNode,
+    AzSite,
+    AzVirtualMachine,
+    AzVmLocation,
+)
 from nexusform.domains.azure.importers.azure_request_bodies import select_members
 from nexusform.json_data.plain_data import get_mapping
 
 # Arguments of an agent pool in Azure besides name and count.
-POOL_ARGUMENTS: Final = ("vm_sku_name", "availability_zones", "mode", "labels", "taint", "upgrade_settings")
+POOL_ARGUMENTS: Final = (
+    "vm_sku_name",
+    "availability_zones",
+    "mode",
+    "labels",
+    "taint",
+    "upgrade_settings",
+)
 
 
 class PredictedNodeLocation(NamedTuple):
@@ -32,7 +44,8 @@ class RecordedPoolNodes(Struct, frozen=True):
     arguments: Mapping[str, Any] | None = None
 
 
-RecordedNodes: TypeAlias = Mapping[tuple[str, str], RecordedPoolNodes]  # recorded pools by cluster id and pool name
+# recorded pools by cluster id and pool name.
+RecordedNodes: TypeAlias = Mapping[tuple[str, str], RecordedPoolNodes]
 NO_NODES: Final[RecordedNodes] = {}
 _Vm = TypeVar("_Vm", AzNode, AzVirtualMachine)
 
@@ -44,8 +57,10 @@ def collect_recorded_nodes(objects: Iterable[Mapping[str, Any]]) -> RecordedNode
     pools: dict[tuple[str, str], RecordedPoolNodes] = {}
     for attributes in objects:
         cluster_id = str(attributes.get("kubernetes_cluster_id") or attributes.get("id"))
-        pool_arguments = get_mapping(attributes, "agent_pool")  # by name of the pool
-        if attributes.get("kubernetes_cluster_id"):  # a pool with a block of its own
+        # By name of the pool.
+        pool_arguments = get_mapping(attributes, "agent_pool")
+        # A pool with a block of its own.
+        if attributes.get("kubernetes_cluster_id"):
             arguments = {name: attributes.get(name) for name in POOL_ARGUMENTS}
             count = attributes.get("node_count") or 0
             pool_arguments = {str(attributes.get("name")): {"count": count, **arguments}}
@@ -53,16 +68,20 @@ def collect_recorded_nodes(objects: Iterable[Mapping[str, Any]]) -> RecordedNode
             pools[cluster_id, name] = RecordedPoolNodes(arguments=arguments)
         for node in get_mapping(attributes, "nodes").values():
             pool = pools.setdefault((cluster_id, str(node.get("pool"))), RecordedPoolNodes())
-            if node.get("platform_name"):  # observed in Azure
+            # observed in Azure.
+            if node.get("platform_name"):
                 pool.numbers[str(node["platform_name"])] = int(node["number"])
-            elif node.get("machine"):  # predicted by a plan
+            elif node.get("machine"):
+                # predicted by a plan.
                 pool.predicted_locations[int(node["number"])] = PredictedNodeLocation(
                     str(node["machine"]), str(node.get("rack"))
                 )
     return pools
 
 
-def add_pool_arguments(recorded_nodes: RecordedNodes, objects: Iterable[Mapping[str, Any]]) -> RecordedNodes:
+def add_pool_arguments(
+    recorded_nodes: RecordedNodes, objects: Iterable[Mapping[str, Any]]
+) -> RecordedNodes:
     """Return the recorded nodes with the pool arguments in `objects` (attributes of clusters and pools), not those in
     `recorded_nodes`. The arguments of a pool missing in `objects` are None.
     """
@@ -76,7 +95,9 @@ def add_pool_arguments(recorded_nodes: RecordedNodes, objects: Iterable[Mapping[
     return pools
 
 
-def assign_node_numbers(nodes: Sequence[AzNode], count: int, recorded_pool: RecordedPoolNodes) -> dict[int, AzNode]:
+def assign_node_numbers(
+    nodes: Sequence[AzNode], count: int, recorded_pool: RecordedPoolNodes
+) -> dict[int, AzNode]:
     """Assign the numbers 0 to `count` - 1 to the nodes of a pool. Recorded numbers stay. A node on a predicted machine,
     or else in a predicted rack, gets the number of the prediction. The others get free numbers: nodes on machines
     first, then by creation time and name.
@@ -105,13 +126,16 @@ def _assign_predicted_numbers(
     """Add nodes at a predicted location to `assigned`, under the number of the prediction if it is below `count`.
     Return the other nodes. `get_name` returns the machine or rack of a location: equal names are the same location.
     """
-    numbers_by_name: dict[str, list[int]] = {}  # free numbers by the name of a machine or rack
+    # free numbers by the name of a machine or rack.
+    numbers_by_name: dict[str, list[int]] = {}
     for number, location in sorted(predicted_locations.items()):
         if number < count and number not in assigned:
             numbers_by_name.setdefault(get_name(location), []).append(number)
     unassigned: list[AzNode] = []
     for node in nodes:
-        numbers = numbers_by_name.get(get_name(node.placement)) if node.placement is not None else None
+        numbers = (
+            numbers_by_name.get(get_name(node.placement)) if node.placement is not None else None
+        )
         if numbers:
             assigned[numbers.pop(0)] = node
         else:
@@ -132,7 +156,10 @@ def locate_vms_on_unlisted_machines(
         if inventory.vms_on_unlisted_machines:
             vms = tuple(_locate_vm(vm, site.name, locations) for vm in inventory.virtual_machines)
             clusters = [
-                replace(cluster, nodes=tuple(_locate_vm(node, site.name, locations) for node in cluster.nodes))
+                replace(
+                    cluster,
+                    nodes=tuple(_locate_vm(node, site.name, locations) for node in cluster.nodes),
+                )
                 for cluster in inventory.clusters
             ]
             inventory = replace(inventory, virtual_machines=vms, clusters=tuple(clusters))
@@ -146,10 +173,14 @@ def _locate_vm(vm: _Vm, site: str, locations: Mapping[tuple[str, str], AzVmLocat
     return vm if location is None else replace(vm, placement=location, unlisted_machine="")
 
 
-def _collect_recorded_locations(objects: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], AzVmLocation]:
+def _collect_recorded_locations(
+    objects: Iterable[Mapping[str, Any]],
+) -> dict[tuple[str, str], AzVmLocation]:
     """Collect the location of each recorded machine, by site and name, from attributes of racks and machines."""
-    rack_names: dict[tuple[str, str], str] = {}  # by site and machine
-    zones: dict[str, Any] = {}  # by rack id
+    # By site and machine.
+    rack_names: dict[tuple[str, str], str] = {}
+    # By rack id.
+    zones: dict[str, Any] = {}
     for attributes in objects:
         if "slot" in attributes:  # a machine
             site, _, rack = str(attributes["rack_id"]).partition("/")
@@ -161,6 +192,7 @@ def _collect_recorded_locations(objects: Iterable[Mapping[str, Any]]) -> dict[tu
             rack_names |= {(site, machine): rack for machine in get_mapping(attributes, "machines")}
     locations: dict[tuple[str, str], AzVmLocation] = {}
     for (site, machine), rack in rack_names.items():
-        zone = zones.get(f"{site}/{rack}")  # None if the rack has no record of its own
+        # None if the rack has no record of its own.
+        zone = zones.get(f"{site}/{rack}")
         locations[site, machine] = AzVmLocation(machine, rack, zone)
     return locations

@@ -187,7 +187,9 @@ class AzInventory(Struct, frozen=True):
     @property
     def subscription_id(self) -> str:
         """Subscription of all machines in lower case, "" if unknown."""
-        subscription_ids = {find_group(_SUBSCRIPTION, machine.id.lower()) for machine in self.machines}
+        subscription_ids = {
+            find_group(_SUBSCRIPTION, machine.id.lower()) for machine in self.machines
+        }
         return subscription_ids.pop() if len(subscription_ids) == 1 else ""
 
     @property
@@ -225,7 +227,9 @@ EXPORTED_AT: Final = "exported_at"
 
 
 def _make_az_list(kind: str, resource: str, options: str = "", **flags: bool) -> ExportFileKind:
-    return ExportFileKind(kind, f"{kind}.json", f"az networkcloud {resource} list {options}--output json", **flags)
+    return ExportFileKind(
+        kind, f"{kind}.json", f"az networkcloud {resource} list {options}--output json", **flags
+    )
 
 
 _GROUP: Final = "--resource-group MANAGED_RESOURCE_GROUP "
@@ -245,6 +249,8 @@ STANDARD_FILES: Final[tuple[ExportFileKind, ...]] = (
     _make_az_list("storage_appliances", "storageappliance"),
     _make_az_list("volumes", "volume"),
     _make_az_list("kubernetes_versions", "kubernetesversion"),
-    ExportFileKind("nodes", "nodes.json", "kubectl get nodes --output json", has_several_files=True),
+    ExportFileKind(
+        "nodes", "nodes.json", "kubectl get nodes --output json", has_several_files=True
+    ),
     ExportFileKind(EXPORTED_AT, "exported_at", "date -u +%Y-%m-%dT%H:%M:%SZ"),
 )

@@ -43,9 +43,15 @@ _NEXT_BUNDLE: Final = "components:"
 _AVAILABILITY_END: Final = re.compile(r"endOfExtendedAvailabilityDate:\s*(20\d\d-\d\d-\d\d)")
 _SUPPORT_END: Final = re.compile(r"supportExpiryDate:\s*(20\d\d-\d\d-\d\d)")
 # Fields of an offered upgrade, in the order of RuntimeUpgradeOffer.
-_UPGRADE_DETAILS: Final = ("expectedDuration", "workloadImpact", "impactDescription", "supportExpiryDate")
+_UPGRADE_DETAILS: Final = (
+    "expectedDuration",
+    "workloadImpact",
+    "impactDescription",
+    "supportExpiryDate",
+)
 
-_Network: TypeAlias = tuple[str, str, int | None]  # lower-case id, name and number of addresses
+# lower-case id, name and number of addresses.
+_Network: TypeAlias = tuple[str, str, int | None]
 
 
 def read_site_resources(items: AzResources) -> SiteResources:
@@ -53,29 +59,42 @@ def read_site_resources(items: AzResources) -> SiteResources:
     its kind was not captured completely. Networks get unique names.
     """
     listed = {kind: items.list_resources(kind) for kind in items.listed_kinds}
-    networks = list(_read_networks(listed.get(NETWORKS, ())))  # id, name and number of addresses of each
+    # id, name and number of addresses of each.
+    networks = list(_read_networks(listed.get(NETWORKS, ())))
     appliances = tuple(
         ApplianceUsage(name, item.read_number("capacity"), item.read_number("capacityUsed"))
         for name, item in iterate_named_items(listed.get(APPLIANCES, ()))
     )
     sizes = [item.read_number("sizeMiB", 0) for item in listed.get(VOLUMES, ())]
     versions = _collect_versions(listed.get(VERSIONS, ()))
-    network_names = _build_network_names(networks)  # by lower-case id
+    # By lower-case id.
+    network_names = _build_network_names(networks)
     vm_counts = _count_attached_vms(items.list_resources("virtual_machines"))
-    addresses = tuple(NetworkAddresses(network_names[id_], size, vm_counts[id_]) for id_, _, size in networks)
+    addresses = tuple(
+        NetworkAddresses(network_names[id_], size, vm_counts[id_]) for id_, _, size in networks
+    )
     return SiteResources(
         networks=addresses if NETWORKS in listed else None,
         storage=appliances if APPLIANCES in listed else None,
-        volumes=(len(sizes), sum(sizes)) if VOLUMES in listed else None,  # number and MiB
+        # number and MiB.
+        volumes=(len(sizes), sum(sizes)) if VOLUMES in listed else None,
         volume_sizes=tuple(sorted(Counter(sizes).items())),
         versions=tuple(versions) if VERSIONS in listed else None,
-        supported_until=tuple((name, version.support_end) for name, version in versions.items() if version.support_end),
-        available_until=tuple(
-            (name, version.availability_end) for name, version in versions.items() if version.availability_end
+        supported_until=tuple(
+            (name, version.support_end) for name, version in versions.items() if version.support_end
         ),
-        clusters=tuple(_read_cluster_networks(items.list_resources("kubernetes_clusters"), network_names)),
+        available_until=tuple(
+            (name, version.availability_end)
+            for name, version in versions.items()
+            if version.availability_end
+        ),
+        clusters=tuple(
+            _read_cluster_networks(items.list_resources("kubernetes_clusters"), network_names)
+        ),
         runtime=_read_runtime(items.list_resources("clusters")),
-        upgrades=tuple(_read_available_cluster_upgrades(items.list_resources("kubernetes_clusters"))),
+        upgrades=tuple(
+            _read_available_cluster_upgrades(items.list_resources("kubernetes_clusters"))
+        ),
         attachable=_read_attachable_networks(items),
     )
 
@@ -85,7 +104,10 @@ def _count_attached_vms(vms: Iterable[ArmItem]) -> Counter[str]:
     counts: Counter[str] = Counter()
     for vm in vms:
         attachments = vm.read_objects("networkAttachments")
-        counts.update(normalize_id(attachment.read_text("attachedNetworkId", "")) for attachment in attachments)
+        counts.update(
+            normalize_id(attachment.read_text("attachedNetworkId", ""))
+            for attachment in attachments
+        )
     return counts
 
 
@@ -128,13 +150,16 @@ def _collect_versions(lists: Iterable[ArmItem]) -> dict[str, _VersionEnds]:
     versions: dict[str, _VersionEnds] = {}
     for minor in chain.from_iterable(item.read_objects("values") for item in lists):
         minor_version = minor.read_text("version", "")
-        parts = minor.read_text("description", "").split(_BUNDLE_KEY)  # all parts but the first begin with a name
+        # All parts but the first begin with a name.
+        parts = minor.read_text("description", "").split(_BUNDLE_KEY)
         bundles: dict[str, _VersionEnds] = {}
         # The end of availability precedes the name of its bundle, the end of support follows it.
         for before_name, from_name in pairwise(parts):
             if bundle := _BUNDLE_NAME.match(from_name):
                 support_end = find_group(_SUPPORT_END, from_name.partition(_NEXT_BUNDLE)[0])
-                availability_end = find_group(_AVAILABILITY_END, before_name.rpartition(_NEXT_BUNDLE)[2])
+                availability_end = find_group(
+                    _AVAILABILITY_END, before_name.rpartition(_NEXT_BUNDLE)[2]
+                )
                 bundles[bundle[1]] = _VersionEnds(support_end, availability_end)
         if minor_version and not bundles:
             bundles[minor_version] = _VersionEnds()
@@ -147,7 +172,8 @@ def _read_networks(items: Iterable[ArmItem]) -> Iterator[_Network]:
     for name, item in iterate_named_items(items):
         prefix = item.read_text("ipv4ConnectedPrefix")
         size = _count_addresses(item, "ipv4ConnectedPrefix", prefix) if prefix else None
-        usable = None if size is None else max(size - 2, 1)  # without the network and broadcast addresses
+        # Without the network and broadcast addresses.
+        usable = None if size is None else max(size - 2, 1)
         yield normalize_id(item.read_text("id", name)), name, usable
 
 
@@ -158,11 +184,13 @@ def _read_attachable_networks(items: AzResources) -> AttachableNetworks | None:
     kinds = tuple(kind for kind in _NETWORK_KINDS if kind in items.listed_kinds)
     if not kinds:
         return None
-    entries: list[tuple[str, str]] = []  # lower-case id, and reason
+    # lower-case id, and reason.
+    entries: list[tuple[str, str]] = []
     for network in (item for kind in kinds for item in items.list_resources(kind)):
         network_id = normalize_id(network.read_text("id", ""))
         entries.append((network_id, _explain_unusable_network(network)))
-    types = tuple(kind.replace("_", "") for kind in kinds)  # l3networks for l3_networks
+    # l3networks for l3_networks.
+    types = tuple(kind.replace("_", "") for kind in kinds)
     return AttachableNetworks(types, tuple(sorted(entries)))
 
 
@@ -174,7 +202,9 @@ def _explain_unusable_network(network: ArmItem) -> str:
     return ""
 
 
-def _read_cluster_networks(items: Iterable[ArmItem], names: Mapping[str, str]) -> Iterator[ClusterNetworks]:
+def _read_cluster_networks(
+    items: Iterable[ArmItem], names: Mapping[str, str]
+) -> Iterator[ClusterNetworks]:
     """Read the networks of clusters; skip clusters without any. `names`: names of networks by lower-case id."""
     for item in items:
         name, network = item.read_text("name"), item.read_object("networkConfiguration")
@@ -182,7 +212,8 @@ def _read_cluster_networks(items: Iterable[ArmItem], names: Mapping[str, str]) -
             continue
         cidrs = network.read_texts("podCidrs")
         sizes = (_count_addresses(network, "podCidrs", cidr) for cidr in cidrs)
-        cidr_sizes = list(filter(None, sizes))  # None was reported, or is of IPv6
+        # None was reported, or is of IPv6.
+        cidr_sizes = list(filter(None, sizes))
         node_network = normalize_id(network.read_text("cniNetworkId", ""))
         yield ClusterNetworks(
             cluster=name,
@@ -197,13 +228,17 @@ def _read_address_pools(network: ArmItem) -> Iterator[tuple[str, int]]:
     """Read the address pools of LoadBalancer services by name, with their number of addresses."""
     for field in ("bgpServiceLoadBalancerConfiguration", "l2ServiceLoadBalancerConfiguration"):
         for pool in network.read_object_or_empty(field).read_objects("ipAddressPools"):
-            texts = pool.read_texts("addresses")  # prefixes or ranges
+            # prefixes or ranges.
+            texts = pool.read_texts("addresses")
             counts = (_count_addresses(pool, "addresses", text) for text in texts)
-            address_count = sum(filter(None, counts))  # None was reported, or is of IPv6
+            # None was reported, or is of IPv6.
+            address_count = sum(filter(None, counts))
             yield pool.read_text("name", ""), address_count
 
 
-def _read_available_cluster_upgrades(items: Iterable[ArmItem]) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _read_available_cluster_upgrades(
+    items: Iterable[ArmItem],
+) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Read the name of each cluster with the versions offered to it; skip clusters without offers."""
     for item in items:
         name = item.read_text("name")
@@ -222,7 +257,8 @@ def _count_addresses(item: ArmItem, field: str, text: str) -> int | None:
         if dash:
             size = int(IPv4Address(last)) - int(IPv4Address(first)) + 1
             if size > 0:
-                return size  # an empty range is reported below
+                # An empty range is reported below.
+                return size
         else:
             return IPv4Network(text.strip(), strict=False).num_addresses
     except (AddressValueError, NetmaskValueError, ValueError):

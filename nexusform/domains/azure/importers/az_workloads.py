@@ -15,7 +15,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Severity
-from nexusform.diagnostics.phrases import enclose, format_count, format_first_items, group_by, select_word_form
+from nexusform.diagnostics.phrases import (
+    enclose,
+    format_count,
+    format_first_items,
+    group_by,
+    select_word_form,
+)
 from nexusform.domains.azure.importers.arm_resources import (
     SHAPE,
     ArmItem,
@@ -40,21 +46,25 @@ _NUMBERED_POOL: Final = re.compile(r"-agentpool(\d{1,3})-md-")
 _WORKER_SUFFIX: Final = re.compile(r"-md-[a-z0-9-]+$")
 _HASH: Final = re.compile(r"-[0-9a-f]{8}$")
 _PUBLISHED_SKU: Final = re.compile(r"NC_([A-Z])(\d{1,3})_(\d{1,4})_v\d+")
-_EMULATOR_VCPUS: Final = dict.fromkeys("PEL", 2)  # number of emulator threads by SKU type
-_DEFAULT_DISK: Final = 300  # GiB: the root disk of every published SKU but the L type
+# number of emulator threads by SKU type.
+_EMULATOR_VCPUS: Final = dict.fromkeys("PEL", 2)
+# GiB: the root disk of every published SKU but the L type.
+_DEFAULT_DISK: Final = 300
 _UNKNOWN_POOL: Final = "workers"
 _MAX_NAMES: Final = 4
 _SYSTEM: Final = "System"
 _MODE_LABEL: Final = ("kubernetes.azure.com/mode", "system")
 _REASON_LABEL: Final = "the label of its nodes"
 _REASON_MINIMUM: Final = "a cluster has at least one"
-_PLATFORM_DOMAINS: Final = ("kubernetes.io", "k8s.io", "kubernetes.azure.com")  # of labels set by the platform
+# Of labels set by the platform.
+_PLATFORM_DOMAINS: Final = ("kubernetes.io", "k8s.io", "kubernetes.azure.com")
 _HINT_VALUES: Final = {
     "hintType": ("Affinity", "AntiAffinity"),
     "schedulingExecution": ("Hard", "Soft"),
     "scope": ("Machine", "Rack"),
 }
-_PAGE_SIZES: Final = ("2M", "1G")  # values of the API, the default first
+# values of the API, the default first.
+_PAGE_SIZES: Final = ("2M", "1G")
 
 
 class NodeReading:
@@ -64,7 +74,9 @@ class NodeReading:
 
     __slots__ = ("figures", "is_pool_derived", "item", "machine", "name", "pool", "sku_name")
 
-    def __init__(self, item: ArmItem, name: str, cluster: AzCluster, initial: Sequence[AzPool]) -> None:
+    def __init__(
+        self, item: ArmItem, name: str, cluster: AzCluster, initial: Sequence[AzPool]
+    ) -> None:
         """Read a node (`item`), with missing values derived. `initial`: pools in the creation of its cluster."""
         self.item = item
         self.name = name
@@ -72,18 +84,27 @@ class NodeReading:
         pool_name = extract_name(item.read_text("agentPoolId"))
         known_names = (pool.name for pool in (*cluster.pools, *initial))
         # Ids ignore case: take the name as in the body of the pool.
-        self.pool = next((name for name in known_names if name.lower() == pool_name.lower()), pool_name)
-        self.is_pool_derived = False  # True: derived from the name of the node
+        self.pool = next(
+            (name for name in known_names if name.lower() == pool_name.lower()), pool_name
+        )
+        # True: derived from the name of the node.
+        self.is_pool_derived = False
         if not self.pool and _is_control_plane(item, name):
             self.pool = CONTROL_PLANE
-        elif not self.pool:  # a worker exported before API 2024-07
+        elif not self.pool:
+            # A worker exported before API 2024-07.
             self.pool = _parse_pool_name(name, cluster, initial)
             self.is_pool_derived = self.pool != CONTROL_PLANE
-        self.figures = tuple(item.read_number(key, 0) for key in ("cpuCores", "memorySizeGB", "diskSizeGB"))
+        self.figures = tuple(
+            item.read_number(key, 0) for key in ("cpuCores", "memorySizeGB", "diskSizeGB")
+        )
         pool_sku = cluster.control_plane_sku
         if self.pool != CONTROL_PLANE:
-            pool_sku = next((pool.vm_sku_name for pool in cluster.pools if pool.name == self.pool), None)
-        size_name = "size-" + "-".join(map(str, self.figures))  # made up, for a node without a SKU
+            pool_sku = next(
+                (pool.vm_sku_name for pool in cluster.pools if pool.name == self.pool), None
+            )
+        # made up, for a node without a SKU.
+        size_name = "size-" + "-".join(map(str, self.figures))
         self.sku_name = item.read_text("vmSkuName") or pool_sku or size_name
 
 
@@ -103,7 +124,8 @@ class ClusterNodes:
         for name, node in iterate_named_items(item.read_objects("nodes")):
             by_name.setdefault(name, []).append(NodeReading(node, name, cluster, initial))
         self.nodes: list[NodeReading] = []
-        self.duplicates: list[NodeReading] = []  # further records of a node name, on other machines
+        # further records of a node name, on other machines.
+        self.duplicates: list[NodeReading] = []
         for records in by_name.values():
             first, *further_records = self._merge_duplicate_nodes(records)
             self.nodes.append(first)
@@ -114,18 +136,26 @@ class ClusterNodes:
         Records without a machine are dropped if another has one; else one of them is kept.
         """
         by_machine: dict[str, NodeReading] = {}
-        for record in sorted(records, key=lambda item: not item.machine):  # with a machine first
+        # With a machine first.
+        for record in sorted(records, key=lambda item: not item.machine):
             first = by_machine.setdefault(record.machine, record)
             first.figures = tuple(map(max, first.figures, record.figures))
         placed = [record for machine, record in by_machine.items() if machine]
-        if len(records) > 1:  # reported at the second record
+        # reported at the second record.
+        if len(records) > 1:
             consequence = "it is read once"
             if len(placed) > 1:
-                consequence = f"the capacity on {format_count(len(placed) - 1, 'other machine')} counts as used"
+                consequence = (
+                    f"the capacity on {format_count(len(placed) - 1, 'other machine')} counts as "
+                    "used"
+                )
             records[1].item.report(
                 "name",
                 "duplicate-node",
-                f'a node "{records[0].name}" of {self.cluster.name} is listed twice: {consequence}.',
+                (
+                    f'a node "{records[0].name}" of {self.cluster.name} is listed twice: '
+                    f"{consequence}."
+                ),
                 Severity.WARNING,
             )
         return placed or list(records[:1])
@@ -133,23 +163,29 @@ class ClusterNodes:
 
 def _is_worker(node: ArmItem) -> bool:
     """Return True for a node of an agent pool, False for one of the control plane."""
-    return bool(node.read_text("agentPoolId")) or not _is_control_plane(node, node.read_text("name", ""))
+    return bool(node.read_text("agentPoolId")) or not _is_control_plane(
+        node, node.read_text("name", "")
+    )
 
 
 def report_unlisted_pools(clusters: Iterable[tuple[ClusterNodes, Iterable[AzPool]]]) -> None:
     """Add one warning about nodes of pools missing in the captured list of their cluster's agent pools."""
-    unlisted_pools: dict[str, ArmItem] = {}  # one node of each, by CLUSTER/POOL
+    # One node of each, by CLUSTER/POOL.
+    unlisted_pools: dict[str, ArmItem] = {}
     for reading, captured_pools in clusters:
         pools = {CONTROL_PLANE, *(pool.name for pool in captured_pools)}
         unlisted_nodes = {node.pool: node.item for node in reading.nodes if node.pool not in pools}
-        unlisted_pools |= {f"{reading.cluster.name}/{pool}": node for pool, node in unlisted_nodes.items()}
+        unlisted_pools |= {
+            f"{reading.cluster.name}/{pool}": node for pool, node in unlisted_nodes.items()
+        }
     if unlisted_pools:
         noun = select_word_form(len(unlisted_pools), "an agent pool", "agent pools")
         next(iter(unlisted_pools.values())).report(
             "agentPoolId",
             "nodes-in-unlisted-pools",
             f"nodes are of {noun} not in the captured list of the cluster's agent pools "
-            f"({format_first_items(list(unlisted_pools), 4)}): treated as not captured. Capture clusters and agent "
+            f"({format_first_items(list(unlisted_pools), 4)}): treated as not captured. Capture "
+            "clusters and agent "
             "pools again at the same time.",
             Severity.WARNING,
         )
@@ -157,8 +193,11 @@ def report_unlisted_pools(clusters: Iterable[tuple[ClusterNodes, Iterable[AzPool
 
 def _is_control_plane(item: ArmItem, name: str) -> bool:
     """Return True for a node of the control plane: by its role, or else by its name (workers have `-md-` in theirs)."""
-    role = item.read_text("role")  # absent in older exports
-    return role.lower() == "controlplane" if role is not None else _WORKER_SUFFIX.search(name) is None
+    # absent in older exports.
+    role = item.read_text("role")
+    return (
+        role.lower() == "controlplane" if role is not None else _WORKER_SUFFIX.search(name) is None
+    )
 
 
 def _parse_pool_name(name: str, cluster: AzCluster, initial: Sequence[AzPool]) -> str:
@@ -167,7 +206,8 @@ def _parse_pool_name(name: str, cluster: AzCluster, initial: Sequence[AzPool]) -
     """
     text = name.lower()
     match = _NUMBERED_POOL.search(text)
-    number = int(match[1]) if match is not None else 0  # the initial pools are numbered from 1
+    # The initial pools are numbered from 1.
+    number = int(match[1]) if match is not None else 0
     if 1 <= number <= len(initial):
         return initial[number - 1].name
     matching_pools = [pool.name for pool in cluster.pools if f"-{pool.name.lower()}-" in text]
@@ -228,7 +268,8 @@ def _derive_pool_from_nodes(nodes: Sequence[NodeReading], cluster: str) -> Deriv
     common_taints = set.intersection(*(set(read_taints(node.item)) for node in nodes))
     user_labels: list[tuple[str, str]] = []
     for key, value in labels:
-        domain = key.rpartition("/")[0]  # "" for a key without one
+        # "" for a key without one.
+        domain = key.rpartition("/")[0]
         if not domain.endswith(_PLATFORM_DOMAINS):
             user_labels.append((key, value))
     pool = AzPool(
@@ -240,7 +281,8 @@ def _derive_pool_from_nodes(nodes: Sequence[NodeReading], cluster: str) -> Deriv
         labels=tuple(sorted(user_labels)),
         taints=tuple(taint for taint in read_taints(first.item) if taint in common_taints),
     )
-    is_numbered = _NUMBERED_POOL.search(first.name.lower()) is not None  # named as a node of an initial pool
+    # named as a node of an initial pool.
+    is_numbered = _NUMBERED_POOL.search(first.name.lower()) is not None
     if _MODE_LABEL in labels:
         system_pool = replace(pool, mode=_SYSTEM)
         return DerivedAgentPool(cluster, system_pool, first.item, is_numbered, _REASON_LABEL)
@@ -260,7 +302,9 @@ def read_taints(item: ArmItem) -> Iterator[AzTaint]:
         yield AzTaint(part.read_required_text("key") or "", value, effect)
 
 
-def report_derived_pools(readings: Iterable[ClusterNodes], derived: Sequence[DerivedAgentPool]) -> None:
+def report_derived_pools(
+    readings: Iterable[ClusterNodes], derived: Sequence[DerivedAgentPool]
+) -> None:
     """Add one warning about pools derived from node names, and one about pools known only from nodes (`derived`)."""
     derived_nodes = [node for reading in readings for node in reading.nodes if node.is_pool_derived]
     if derived_nodes:
@@ -279,18 +323,23 @@ def report_derived_pools(readings: Iterable[ClusterNodes], derived: Sequence[Der
         derived[0].item.report(
             "agentPoolId",
             "derived-value",
-            f"only nodes are known of {format_count(len(derived), 'agent pool')} ({names}): count, VM SKU, labels and "
+            f"only nodes are known of {format_count(len(derived), 'agent pool')} ({names}): "
+            "count, VM SKU, labels and "
             f"taints come from nodes; zones count as all, and the mode as {modes}{other_modes}.",
             Severity.WARNING,
         )
 
 
-def find_uncatalogued_vm_skus(readings: Sequence[ClusterNodes], catalogue: Mapping[str, VmSku]) -> list[VmSku]:
+def find_uncatalogued_vm_skus(
+    readings: Sequence[ClusterNodes], catalogue: Mapping[str, VmSku]
+) -> list[VmSku]:
     """Find the VM SKUs in use but absent in the catalogue, sorted by name; report them in one warning. A SKU has the
     largest size of its nodes, or without nodes the size in its name. SKUs of unknown size are left out.
     """
-    sizes: dict[str, set[tuple[int, ...]]] = {}  # sizes of nodes (vCPUs, memory and disk) by SKU
-    first_uses: dict[str, ArmItem] = {}  # node or cluster by SKU
+    # sizes of nodes (vCPUs, memory and disk) by SKU.
+    sizes: dict[str, set[tuple[int, ...]]] = {}
+    # node or cluster by SKU.
+    first_uses: dict[str, ArmItem] = {}
     for reading in readings:
         for node in reading.nodes:
             first_uses.setdefault(node.sku_name, node.item)
@@ -300,13 +349,18 @@ def find_uncatalogued_vm_skus(readings: Sequence[ClusterNodes], catalogue: Mappi
         for pool in reading.cluster.pools:
             first_uses.setdefault(pool.vm_sku_name, reading.item)
     uncatalogued = sorted(name for name in first_uses if name not in catalogue)
-    largest_sizes = {name: tuple(map(max, zip(*figures, strict=True))) for name, figures in sizes.items()}
+    largest_sizes = {
+        name: tuple(map(max, zip(*figures, strict=True))) for name, figures in sizes.items()
+    }
     inferred_skus = (_infer_vm_sku(name, largest_sizes.get(name)) for name in uncatalogued)
-    skus = [sku for sku in inferred_skus if sku is not None]  # None: of unknown size
+    # None: of unknown size.
+    skus = [sku for sku in inferred_skus if sku is not None]
     if skus:
         names = format_names(skus, 6)
         differing = [name for name in uncatalogued if len(sizes.get(name, ())) > 1]
-        note = enclose(" (nodes of ", format_first_items(differing, 3), " differ: the largest is used)")
+        note = enclose(
+            " (nodes of ", format_first_items(differing, 3), " differ: the largest is used)"
+        )
         first_uses[skus[0].name].report(
             "name",
             "unknown-vm-sku",
@@ -319,11 +373,14 @@ def find_uncatalogued_vm_skus(readings: Sequence[ClusterNodes], catalogue: Mappi
 def _infer_vm_sku(name: str, figures: tuple[int, ...] | None) -> VmSku | None:
     """Build a VM SKU from the given size (vCPUs, GiB of memory and disk), else from its name; None if unknown."""
     published = _PUBLISHED_SKU.fullmatch(name)
-    sku_type = name[3:4] if name.startswith("NC_") else ""  # the P of NC_P46_224_v1
-    if figures is None or 0 in figures[:2]:  # vCPUs or memory unknown
+    # The P of NC_P46_224_v1.
+    sku_type = name[3:4] if name.startswith("NC_") else ""
+    # vCPUs or memory unknown.
+    if figures is None or 0 in figures[:2]:
         if published is None:
             return None
-        figures = (int(published[2]), int(published[3]), _DEFAULT_DISK)  # NC_P46_224_v1: 46 vCPUs, 224 GiB
+        # NC_P46_224_v1: 46 vCPUs, 224 GiB.
+        figures = (int(published[2]), int(published[3]), _DEFAULT_DISK)
     vcpus, memory, disk = figures
     return VmSku(
         name=name,
@@ -373,7 +430,9 @@ def read_agent_pools_by_cluster(items: Iterable[ArmItem]) -> dict[str, list[AzPo
         if not cluster_id:
             item.report("id", "unexpected-id", f'"{pool_id}" is not the id of an agent pool.')
             continue
-        by_cluster.setdefault(normalize_id(cluster_id), []).append(_build_pool(item, name, pool_id, count, sku))
+        by_cluster.setdefault(normalize_id(cluster_id), []).append(
+            _build_pool(item, name, pool_id, count, sku)
+        )
     for pools in by_cluster.values():
         pools.sort(key=lambda pool: (pool.created_at, pool.name))
     return by_cluster
@@ -386,7 +445,9 @@ def _build_pool(item: ArmItem, name: str, pool_id: str, count: int, sku: str) ->
     page_count = options.read_number("hugepagesCount", 0)  # per node
     page_size = options.read_text("hugepagesSize", _PAGE_SIZES[0])
     if page_size not in _PAGE_SIZES:
-        options.report("hugepagesSize", SHAPE, f'"{page_size}" is not a page size: use "2M" or "1G".')
+        options.report(
+            "hugepagesSize", SHAPE, f'"{page_size}" is not a page size: use "2M" or "1G".'
+        )
         page_count, page_size = 0, ""
     return AzPool(
         name=item.read_text("name", name),
@@ -424,10 +485,14 @@ def read_clusters(
     for reading in readings:
         cluster = reading.cluster
         nodes += [_build_node(node, cluster.name, known_skus) for node in reading.nodes]
-        nodes += [_build_node(node, cluster.name, known_skus, is_duplicate=True) for node in reading.duplicates]
+        nodes += [
+            _build_node(node, cluster.name, known_skus, is_duplicate=True)
+            for node in reading.duplicates
+        ]
         all_pools, cluster_derived_pools = complete_pools(reading)
         derived_pools += cluster_derived_pools
-        # Without any pool, the list of pools counts as captured. Without requested nodes, that of nodes does.
+        # Without any pool, the list of pools counts as captured. Without requested nodes, that of
+        # nodes does.
         requested_count = cluster.control_plane_count + sum(pool.count for pool in cluster.pools)
         has_nodes = reading.item.read_value("nodes") is not None
         completed_cluster = replace(
@@ -438,24 +503,32 @@ def read_clusters(
         )
         clusters.append(completed_cluster)
     report_derived_pools(readings, derived_pools)
-    report_unlisted_pools([(reading, captured) for reading, captured in cluster_readings if captured is not None])
+    report_unlisted_pools(
+        [(reading, captured) for reading, captured in cluster_readings if captured is not None]
+    )
     return clusters, nodes, skus
 
 
 def _read_clusters_with_agent_pools(
-    items: Iterable[ArmItem], pools: Mapping[str, list[AzPool]], clusters_with_pool_files: AbstractSet[str]
+    items: Iterable[ArmItem],
+    pools: Mapping[str, list[AzPool]],
+    clusters_with_pool_files: AbstractSet[str],
 ) -> Iterator[tuple[ClusterNodes, list[AzPool] | None]]:
     """Yield every cluster with its pools in `pools` (by cluster id), None without a list. Report repeated names."""
     for name, item in iterate_unique_items(items, "cluster"):
         cluster_id = item.read_text("id", name)
         captured = pools.get(normalize_id(cluster_id))
         if captured is None and name.lower() in clusters_with_pool_files:
-            captured = []  # its file of pools has no entries
+            # Its file of pools has no entries.
+            captured = []
         pool_list = captured
         if captured == [] and any(map(_is_worker, item.read_objects("nodes"))):
-            pool_list = None  # a cluster with workers has pools: its initial ones replace the wrong list
+            # A cluster with workers has pools: its initial ones replace the wrong list.
+            pool_list = None
         initial_pools = _read_initial_pools(item)
-        cluster = _build_cluster(item, name, cluster_id, initial_pools if pool_list is None else pool_list)
+        cluster = _build_cluster(
+            item, name, cluster_id, initial_pools if pool_list is None else pool_list
+        )
         cluster = replace(cluster, has_pool_list=pool_list is not None)
         yield ClusterNodes(item, cluster, initial_pools), captured
 
@@ -487,7 +560,9 @@ def _build_cluster(item: ArmItem, name: str, cluster_id: str, pools: Sequence[Az
     )
 
 
-def _build_node(node: NodeReading, cluster: str, skus: Mapping[str, VmSku], *, is_duplicate: bool = False) -> ListedVm:
+def _build_node(
+    node: NodeReading, cluster: str, skus: Mapping[str, VmSku], *, is_duplicate: bool = False
+) -> ListedVm:
     """Build the VM of a node, with its machine's id ("": none) and JSON object. `is_duplicate`: another record of this
     name, on another machine, is the node itself.
     """
@@ -533,7 +608,10 @@ def read_virtual_machines(items: Iterable[ArmItem]) -> list[ListedVm]:
     """Read the virtual machines outside Kubernetes clusters. Report and skip invalid VMs and duplicate names."""
     vms = []
     for name, item in iterate_unique_items(items, "VM"):
-        cores, memory = item.read_required_number("cpuCores"), item.read_required_number("memorySizeGB")
+        cores, memory = (
+            item.read_required_number("cpuCores"),
+            item.read_required_number("memorySizeGB"),
+        )
         if cores is None or memory is None:
             continue  # reported above
         # Count the GiB on the machine's own disk; a persistent OS disk is on the storage appliance.
@@ -563,4 +641,6 @@ def _read_hints(item: ArmItem) -> Iterator[AzHint]:
             hint.report(name, "hint-not-imported", detail, Severity.WARNING)
         if not unknown_names:
             execution = values["schedulingExecution"]
-            yield AzHint(values["hintType"], hint.read_text("resourceId", ""), execution, values["scope"])
+            yield AzHint(
+                values["hintType"], hint.read_text("resourceId", ""), execution, values["scope"]
+            )

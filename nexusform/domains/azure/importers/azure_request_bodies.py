@@ -51,10 +51,15 @@ def build_pool_properties(values: Mapping[str, Any]) -> dict[str, Any]:
         **_build_zones(values),
     }
     label_bodies = [{"key": key, "value": labels[key]} for key in sorted(labels)]
-    taint_bodies = [{"key": taint["key"], "value": f"{get_text(taint, 'value')}:{taint['effect']}"} for taint in taints]
+    taint_bodies = [
+        {"key": taint["key"], "value": f"{get_text(taint, 'value')}:{taint['effect']}"}
+        for taint in taints
+    ]
     body |= omit_empty({"labels": label_bodies, "taints": taint_bodies})
     if settings:
-        body["upgradeSettings"] = {name: value for name, value in upgrade.items() if value is not None}
+        body["upgradeSettings"] = {
+            name: value for name, value in upgrade.items() if value is not None
+        }
     return body
 
 
@@ -65,7 +70,13 @@ def build_new_pool_properties(values: Mapping[str, Any]) -> dict[str, Any]:
         if name in _PAGE_SIZES:
             page_bytes, azure_size = _PAGE_SIZES[name]
             # Azure takes the number of pages, of one size only.
-            return {**body, "agentOptions": {"hugepagesCount": total_bytes // page_bytes, "hugepagesSize": azure_size}}
+            return {
+                **body,
+                "agentOptions": {
+                    "hugepagesCount": total_bytes // page_bytes,
+                    "hugepagesSize": azure_size,
+                },
+            }
     return body
 
 
@@ -80,40 +91,55 @@ def read_hugepages(values: Mapping[str, Any]) -> dict[str, int]:
     return totals
 
 
-def list_hugepages_problems(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> list[str]:
+def list_hugepages_problems(
+    before: Mapping[str, Any] | None, after: Mapping[str, Any]
+) -> list[str]:
     """Return why Azure cannot provide the hugepages of a cluster or pool; `before` is None for a new object."""
-    if "agent_pool" not in after:  # a pool with a resource of its own
+    # A pool with a resource of its own.
+    if "agent_pool" not in after:
         return list(_check_pool_hugepages(str(after["name"]), before, after))
     old_pools = get_mapping(before, "agent_pool")
     problems: list[str] = []
     if read_hugepages(after) != read_hugepages(before or {}):
         problems.append(
-            "Azure has hugepages of agent pools only. Declare them in the kubelet block of each agent_pool."
+            (
+                "Azure has hugepages of agent pools only. Declare them in the kubelet block of "
+                "each agent_pool."
+            )
         )
     for name, pool in list_pools(after):
         problems += _check_pool_hugepages(name, old_pools.get(name), pool)
     return problems
 
 
-def _check_pool_hugepages(name: str, before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> Iterator[str]:
+def _check_pool_hugepages(
+    name: str, before: Mapping[str, Any] | None, after: Mapping[str, Any]
+) -> Iterator[str]:
     """Yield a problem if Azure cannot provide the hugepages of a pool; `before` is None for a new pool."""
     pages = read_hugepages(after)
     if before is not None:
-        updatable = ("count", "upgradeSettings")  # any other change re-creates the pool
+        # Any other change re-creates the pool.
+        updatable = ("count", "upgradeSettings")
         old_body, body = build_pool_properties(before), build_pool_properties(after)
         if omit_members(old_body, updatable) == omit_members(body, updatable):
             if read_hugepages(before) != pages:
                 yield (
-                    f"Azure cannot change the hugepages of the pool {name} after its creation. Undo the change, or add "
+                    f"Azure cannot change the hugepages of the pool {name} after its creation. "
+                    "Undo the change, or add "
                     "a pool with another name, drain this one and remove it."
                 )
             return
     # The first value of a size in _PAGE_SIZES is its number of bytes.
-    has_whole_pages = (size in _PAGE_SIZES and total % _PAGE_SIZES[size][0] == 0 for size, total in pages.items())
+    has_whole_pages = (
+        size in _PAGE_SIZES and total % _PAGE_SIZES[size][0] == 0 for size, total in pages.items()
+    )
     if len(pages) > 1 or not all(has_whole_pages):
         declared = " and ".join(f"{total / 2**20:g} MiB of {size}" for size, total in pages.items())
         sizes = " or ".join(_PAGE_SIZES)
-        yield f"The pool {name} declares {declared}. Azure takes hugepages of one size in whole pages: {sizes}."
+        yield (
+            f"The pool {name} declares {declared}. Azure takes hugepages of one size in whole "
+            f"pages: {sizes}."
+        )
 
 
 def _parse_bytes(amount: Any) -> int:
@@ -125,10 +151,16 @@ def _parse_bytes(amount: Any) -> int:
 def build_vm_properties(values: Mapping[str, Any]) -> dict[str, Any]:
     """Build the `properties` of a VM without placement hints."""
     disk = {"createOption": "Ephemeral", "deleteOption": "Delete", "diskSizeGB": values["disk_gib"]}
-    return {"cpuCores": values["cpu_cores"], "memorySizeGB": values["memory_gib"], "storageProfile": {"osDisk": disk}}
+    return {
+        "cpuCores": values["cpu_cores"],
+        "memorySizeGB": values["memory_gib"],
+        "storageProfile": {"osDisk": disk},
+    }
 
 
-def build_placement_hints(values: Mapping[str, Any], convert_id: Callable[[str], Any]) -> list[dict[str, Any]]:
+def build_placement_hints(
+    values: Mapping[str, Any], convert_id: Callable[[str], Any]
+) -> list[dict[str, Any]]:
     """Build the placement hints of a VM. `convert_id` converts the nexusform id of a target to the value to write."""
     return [
         {
@@ -172,7 +204,10 @@ def merge_bodies(base: Any, overlay: Any) -> Any:
     [1]} and {"a": {"d": 2}, "c": [3]} it is {"a": {"b": 1, "d": 2}, "c": [3]}.
     """
     if isinstance(base, Mapping) and isinstance(overlay, Mapping):
-        return {**base, **{name: merge_bodies(base.get(name), part) for name, part in overlay.items()}}
+        return {
+            **base,
+            **{name: merge_bodies(base.get(name), part) for name, part in overlay.items()},
+        }
     return overlay
 
 
@@ -185,7 +220,9 @@ def diff_request_bodies(before: Any, after: Mapping[str, Any]) -> dict[str, Any]
     for name, part in after.items():
         if name in previous and previous[name] == part:
             continue  # unchanged
-        changes[name] = diff_request_bodies(previous.get(name), part) if isinstance(part, Mapping) else part
+        changes[name] = (
+            diff_request_bodies(previous.get(name), part) if isinstance(part, Mapping) else part
+        )
     return changes
 
 
@@ -197,12 +234,15 @@ def has_requested_values(observed: Any, requested: Any) -> bool:
     if isinstance(requested, Mapping):
         if not isinstance(observed, Mapping):
             return False
-        return all(has_requested_values(observed.get(name), part) for name, part in requested.items())
+        return all(
+            has_requested_values(observed.get(name), part) for name, part in requested.items()
+        )
     if isinstance(requested, list):
         if not isinstance(observed, list) or len(observed) != len(requested):
             return False
         return all(_contains_requested_element(observed, element) for element in requested)
-    is_absent = None in (requested, observed) and not requested and not observed  # None equals "", 0 and False
+    # None equals "", 0 and False.
+    is_absent = None in (requested, observed) and not requested and not observed
     return is_absent or bool(observed == requested)
 
 

@@ -11,14 +11,21 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import format_count, format_first_items
-from nexusform.domains.azure.importers.arm_resources import ArmItem, extract_name, extract_parent_id, normalize_id
+from nexusform.domains.azure.importers.arm_resources import (
+    ArmItem,
+    extract_name,
+    extract_parent_id,
+    normalize_id,
+)
 from nexusform.domains.azure.importers.az_documents import NODES, AzResources
 from nexusform.domains.azure.importers.az_records import AzSite
 from nexusform.json_data.plain_data import get_mapping, get_text
 
 DEFAULT_NAME: Final = "site"
-_SHARED_KINDS: Final = (NODES, "rack_skus")  # read with every site
-BASE_KINDS: Final = ("racks", "bare_metal_machines")  # required for every site
+# read with every site.
+_SHARED_KINDS: Final = (NODES, "rack_skus")
+# required for every site.
+BASE_KINDS: Final = ("racks", "bare_metal_machines")
 _MAX_NAMES: Final = 4
 
 
@@ -31,17 +38,21 @@ def split_by_site(items: AzResources, before: AzResources | None = None) -> dict
     default_name = DEFAULT_NAME
     if before is not None:
         names |= _map_locations_to_site_names(before)
-        default_name = next(iter(split_by_site(before)), DEFAULT_NAME)  # used if no resource names its site
+        # used if no resource names its site.
+        default_name = next(iter(split_by_site(before)), DEFAULT_NAME)
     site_by_rack = _find_sites_of_racks(items, names)
     sites: dict[str, dict[str, list[ArmItem]]] = {}
     unassigned: list[tuple[str, ArmItem]] = []
-    site_by_id: dict[str, str] = {}  # by lower-case id: sites of racks and clusters
-    parents = ("clusters", "racks", "kubernetes_clusters")  # before their children
+    # By lower-case id: sites of racks and clusters.
+    site_by_id: dict[str, str] = {}
+    # Before their children.
+    parents = ("clusters", "racks", "kubernetes_clusters")
     kinds = (*parents, *(name for name in items.by_kind if name not in (*parents, *_SHARED_KINDS)))
     resources = [(kind, item) for kind in kinds for item in items.list_resources(kind)]
     for kind, item in resources:
         arm_id = item.read_value("id")
-        id_key = normalize_id(get_text(arm_id))  # "" without an id
+        # "" without an id.
+        id_key = normalize_id(get_text(arm_id))
         site = _find_site(kind, item, names, site_by_id) or site_by_rack.get(id_key)
         if site is None:
             unassigned.append((kind, item))
@@ -51,7 +62,10 @@ def split_by_site(items: AzResources, before: AzResources | None = None) -> dict
             site_by_id[id_key] = site
     _assign_resources_to_only_site(unassigned, sites, default_name)
     shared = {kind: items.list_resources(kind) for kind in _SHARED_KINDS}
-    return {name: replace(items, by_kind={**site_resources, **shared}) for name, site_resources in sites.items()}
+    return {
+        name: replace(items, by_kind={**site_resources, **shared})
+        for name, site_resources in sites.items()
+    }
 
 
 def _find_sites_of_racks(items: AzResources, names: Mapping[str, str]) -> dict[str, str]:
@@ -59,28 +73,37 @@ def _find_sites_of_racks(items: AzResources, names: Mapping[str, str]) -> dict[s
     site_by_rack: dict[str, str] = {}
     for machine in items.list_resources("bare_metal_machines"):
         rack_id = machine.read_text("rackId")
-        site = _find_site(kind="", item=machine, names=names, site_by_id={})  # by location or cluster, not by rack
+        # By location or cluster, not by rack.
+        site = _find_site(kind="", item=machine, names=names, site_by_id={})
         if rack_id and site:
             site_by_rack[normalize_id(rack_id)] = site
     return site_by_rack
 
 
-def select_site_resources(items: AzResources, name: str | None) -> tuple[AzResources, list[Problem]]:
+def select_site_resources(
+    items: AzResources, name: str | None
+) -> tuple[AzResources, list[Problem]]:
     """Select the resources of the site `name`, or of the only site if it is None. Return a problem, and no resources,
     for an unknown name or several possible sites. Lists of workloads and Nexus clusters cover a whole subscription. So
     a site without racks and machines does not count if others have some.
     """
     sites = split_by_site(items)
-    candidates: list[str] = []  # with racks or machines; if there are none, with a Nexus cluster
+    # With racks or machines; if there are none, with a Nexus cluster.
+    candidates: list[str] = []
     for kinds in (BASE_KINDS, ("clusters",)):
         if not candidates:
-            candidates = [site for site, resources in sites.items() if any(map(resources.list_resources, kinds))]
+            candidates = [
+                site
+                for site, resources in sites.items()
+                if any(map(resources.list_resources, kinds))
+            ]
     if name is None and len(candidates) == 1:
         return sites[candidates[0]], []
     if name in candidates:
         return sites[str(name)], []
     if name is None and not candidates:
-        return items, []  # missing racks and machines are reported later
+        # Missing racks and machines are reported later.
+        return items, []
     names = format_first_items(sorted(candidates), _MAX_NAMES)
     detail = (
         f"The export holds {format_count(len(candidates), 'site')} ({names}). Select one of them."
@@ -109,22 +132,27 @@ def _assign_resources_to_only_site(
         )
 
 
-def _find_site(kind: str, item: ArmItem, names: Mapping[str, str], site_by_id: Mapping[str, str]) -> str | None:
+def _find_site(
+    kind: str, item: ArmItem, names: Mapping[str, str], site_by_id: Mapping[str, str]
+) -> str | None:
     """Find the site of a resource: by its location (`names`), else its Nexus cluster, else its rack or parent
     (`site_by_id`). Return None if none of these is known.
     """
-    if kind == "clusters":  # a Nexus cluster names its site
+    # A Nexus cluster names its site.
+    if kind == "clusters":
         return item.read_text("name")
     location = read_extended_location(item)
     if location:
         return names[location]
     cluster_id = item.read_text("clusterId")
-    if cluster_id:  # of a Nexus cluster
+    # Of a Nexus cluster.
+    if cluster_id:
         return extract_name(cluster_id)
     rack_id = item.read_text("rackId") if kind == "bare_metal_machines" else None
     if rack_id and normalize_id(rack_id) in site_by_id:
         return site_by_id[normalize_id(rack_id)]
-    parent_id = extract_parent_id(normalize_id(get_text(item.read_value("id"))))  # of a pool: its cluster
+    # Of a pool: its cluster.
+    parent_id = extract_parent_id(normalize_id(get_text(item.read_value("id"))))
     return site_by_id.get(parent_id)
 
 
@@ -149,11 +177,14 @@ def _map_locations_to_site_names(items: AzResources) -> dict[str, str]:
             if isinstance(cluster_id, str) and cluster_id:
                 cluster_names.setdefault(location, extract_name(cluster_id))
     names = {**own_names, **cluster_names}
-    names.pop("", None)  # of items without a location
+    # Of items without a location.
+    names.pop("", None)
     return names
 
 
-def apply_recorded_site_names(sites: Sequence[AzSite], objects: Iterable[Mapping[str, Any]]) -> tuple[AzSite, ...]:
+def apply_recorded_site_names(
+    sites: Sequence[AzSite], objects: Iterable[Mapping[str, Any]]
+) -> tuple[AzSite, ...]:
     """Return the sites with their names in state. `objects`: attributes of the objects in state. A new site (not in
     state) was renamed if it has most machines of a missing one (in state, but not observed). It keeps its new name if
     several new or missing sites match.
@@ -161,7 +192,8 @@ def apply_recorded_site_names(sites: Sequence[AzSite], objects: Iterable[Mapping
     recorded_machines = collect_machines_by_site(objects)
     new_sites = [site for site in sites if site.name not in recorded_machines]
     missing_names = recorded_machines.keys() - {site.name for site in sites}
-    # Names of the new sites with a machine, by its rack and name: two sites may have a machine of the same name.
+    # Names of the new sites with a machine, by its rack and name: two sites may have a machine of
+    # the same name.
     owners: dict[tuple[str, str], list[str]] = {}
     for site in new_sites:
         for machine in site.inventory.machines:
@@ -170,7 +202,8 @@ def apply_recorded_site_names(sites: Sequence[AzSite], objects: Iterable[Mapping
     candidates: dict[str, list[str]] = {site.name: [] for site in new_sites}
     for old_name in sorted(missing_names):
         machines = recorded_machines[old_name]
-        counts: Counter[str] = Counter()  # number of these machines on each new site
+        # number of these machines on each new site.
+        counts: Counter[str] = Counter()
         for rack_and_name in machines:
             counts.update(owners.get(rack_and_name, ()))
         matches = [new_name for new_name, count in counts.items() if 2 * count > len(machines)]
@@ -181,7 +214,9 @@ def apply_recorded_site_names(sites: Sequence[AzSite], objects: Iterable[Mapping
     return tuple(replace(site, name=old_names.get(site.name, site.name)) for site in sites)
 
 
-def collect_machines_by_site(objects: Iterable[Mapping[str, Any]]) -> dict[str, set[tuple[str, str]]]:
+def collect_machines_by_site(
+    objects: Iterable[Mapping[str, Any]],
+) -> dict[str, set[tuple[str, str]]]:
     """Collect the machines of each site from attributes in state: machines, and hosts of VMs. The result has the rack
     and name of each machine by site: {"lab": {("rack1", "lab-m01")}}.
     """
@@ -195,7 +230,8 @@ def collect_machines_by_site(objects: Iterable[Mapping[str, Any]]) -> dict[str, 
         owner_id = attributes.get("site_id") or attributes.get("kubernetes_cluster_id") or ""
         site = str(owner_id).partition("/")[0]
         if not site:
-            continue  # of no site, such as a VM SKU
+            # Of no site, such as a VM SKU.
+            continue
         site_machines = machines.setdefault(site, set())
         # The object may be a VM itself, or a cluster or pool with nodes.
         for vm in (attributes, *get_mapping(attributes, "nodes").values()):

@@ -15,17 +15,40 @@ from msgspec import Struct
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import format_first_items
 from nexusform.documents.scalars import list_scalars
-from nexusform.domains.azure.importers.arm_resources import SHAPE, UNREAD_TYPES, describe_type, normalize_id
-from nexusform.domains.azure.importers.az_changes import CLUSTERS, KIND_OF, POOLS, TYPE_OF_KIND, AzAction, ToolChange
+from nexusform.domains.azure.importers.arm_resources import (
+    SHAPE,
+    UNREAD_TYPES,
+    describe_type,
+    normalize_id,
+)
+from nexusform.domains.azure.importers.az_changes import (
+    CLUSTERS,
+    KIND_OF,
+    POOLS,
+    TYPE_OF_KIND,
+    AzAction,
+    ToolChange,
+)
 from nexusform.domains.azure.importers.az_documents import parse_json
-from nexusform.json_data.plain_data import Path, get_mapping, get_text, get_value_at_path, list_mappings, list_texts
+from nexusform.json_data.plain_data import (
+    Path,
+    get_mapping,
+    get_text,
+    get_value_at_path,
+    list_mappings,
+    list_texts,
+)
 from nexusform.plans.impact.guard_rails import NOT_PREDICTED
 from nexusform.rendering.notation.json_values import omit_empty
 from nexusform.resources.graph import find_cycles, find_reachable, sort_topologically
 
-_UPDATE_TYPE: Final = "azapi_update_resource"  # its creations and deletions update an existing resource
+# Its creations and deletions update an existing resource.
+_UPDATE_TYPE: Final = "azapi_update_resource"
 _TYPES: Final = frozenset({"azapi_resource", _UPDATE_TYPE})
-_UNREAD: Final = {**dict.fromkeys(_TYPES, UNREAD_TYPES), "azapi_resource_action": UNREAD_TYPES | KIND_OF.keys()}
+_UNREAD: Final = {
+    **dict.fromkeys(_TYPES, UNREAD_TYPES),
+    "azapi_resource_action": UNREAD_TYPES | KIND_OF.keys(),
+}
 _UPDATE_ACTIONS: Final = {
     AzAction.CREATE: AzAction.UPDATE,
     AzAction.REPLACE: AzAction.UPDATE,
@@ -39,7 +62,8 @@ _ACTIONS: Final[Mapping[tuple[str, ...], AzAction]] = {
     ("delete",): AzAction.DELETE,
     ("delete", "create"): AzAction.REPLACE,
     ("create", "delete"): AzAction.REPLACE,
-    ("create", "forget"): AzAction.CREATE,  # the existing object leaves the state and remains next to the new one
+    # The existing object leaves the state and remains next to the new one.
+    ("create", "forget"): AzAction.CREATE,
     ("forget", "create"): AzAction.CREATE,
     **dict.fromkeys([("no-op",), ("read",), ("forget",)], AzAction.KEEP),
 }
@@ -47,22 +71,29 @@ _UNKNOWN_BODY: Final = (
     "the whole body is known only after apply (one unknown part makes jsonencode() unknown; with "
     "azapi 2 the body is an object and its other parts stay known)"
 )
-_TOP_LEVEL_FIELDS: Final = (("resource_changes", list, "a list"), ("configuration", Mapping, "an object"))
+_TOP_LEVEL_FIELDS: Final = (
+    ("resource_changes", list, "a list"),
+    ("configuration", Mapping, "an object"),
+)
 _CREATING_ACTIONS: Final = frozenset({AzAction.CREATE, AzAction.REPLACE})
 _INDEX: Final = re.compile(r'\[(?:\d+|"(?:[^"\\]++|\\.)*+")\]')
 _MODULE_STEP: Final = re.compile(r'module\.[^.\[]+(?:\[(?:\d+|"(?:[^"\\]++|\\.)*+")\])?')
 
-Block: TypeAlias = tuple[tuple[str, ...], str]  # a resource block: names of its modules, and its `type.name`
+# A resource block: names of its modules, and its `type.name`.
+Block: TypeAlias = tuple[tuple[str, ...], str]
 
 
 def read_terraform_plan(file: str, content: bytes) -> tuple[tuple[ToolChange, ...], list[Problem]]:
     """Read the changes in execution order, and all findings about the document."""
     document, problem = parse_json(file, content)
     if problem is not None:
-        is_binary = content.startswith(b"PK")  # a saved plan is a zip file
+        # A saved plan is a zip file.
+        is_binary = content.startswith(b"PK")
         reason = "this is a saved plan, not its JSON form." if is_binary else problem.detail
         detail = f"{reason} {_SHOW_HINT}"
-        return (), [Problem((), _NOT_A_PLAN, detail, file=file, line=problem.line, column=problem.column)]
+        return (), [
+            Problem((), _NOT_A_PLAN, detail, file=file, line=problem.line, column=problem.column)
+        ]
     reason = _explain_invalid_plan(document)
     if reason:
         return (), [Problem((), _NOT_A_PLAN, f"{reason} {_SHOW_HINT}", file=file)]
@@ -73,12 +104,21 @@ def read_terraform_plan(file: str, content: bytes) -> tuple[tuple[ToolChange, ..
 def _explain_invalid_plan(document: Any) -> str:
     """Explain why a document is not a plan, "" if it is one."""
     if not isinstance(document, Mapping):
-        return f"this is not a plan: the top level must be an object, not {describe_type(document)}."
+        return (
+            f"this is not a plan: the top level must be an object, not {describe_type(document)}."
+        )
     if "planned_values" not in document:
-        return "this is a state." if "values" in document else 'this is not a plan: it has no "planned_values".'
+        return (
+            "this is a state."
+            if "values" in document
+            else 'this is not a plan: it has no "planned_values".'
+        )
     for name, kind, expected in _TOP_LEVEL_FIELDS:
         if name in document and not isinstance(document[name], kind):
-            return f'this is not a plan: its "{name}" must be {expected}, not {describe_type(document[name])}.'
+            return (
+                f'this is not a plan: its "{name}" must be {expected}, not '
+                f"{describe_type(document[name])}."
+            )
     return ""
 
 
@@ -88,7 +128,8 @@ class _ResourceChange(Struct, frozen=True):
     address: str
     kind: str
     block: Block
-    modules: tuple[str, ...]  # with their keys
+    # With their keys.
+    modules: tuple[str, ...]
     index: str
     action: AzAction
     change: Mapping[str, Any]
@@ -112,38 +153,55 @@ class _PlanReader:
         self.entries: list[_ResourceChange] = []
         for number, value in enumerate(document.get("resource_changes", [])):
             reason = _explain_malformed(value)
-            if reason:  # reported, so that it is not silently skipped
-                self._report(get_text(value, "address") or f"resource_changes[{number}]", SHAPE, reason)
+            # reported, so that it is not silently skipped.
+            if reason:
+                self._report(
+                    get_text(value, "address") or f"resource_changes[{number}]", SHAPE, reason
+                )
             elif value["type"] in _TYPES and (entry := _build_resource_change(value)) is not None:
                 self.entries.append(entry)
         for value in list_mappings(document, "resource_changes"):
             self._report_unread_type(value)
         self._report_deferred(document.get("deferred_changes"))
         is_errored = document.get("errored") is True
-        if is_errored or (document.get("complete") is False and not document.get("deferred_changes")):
-            reason = "Terraform could not finish it" if is_errored else "for example because of -target"
+        if is_errored or (
+            document.get("complete") is False and not document.get("deferred_changes")
+        ):
+            reason = (
+                "Terraform could not finish it" if is_errored else "for example because of -target"
+            )
             detail = f"this plan is not complete ({reason}): other changes are not predicted."
             self._report("", NOT_PREDICTED, detail, is_warning=True)
 
     def _report_unread_type(self, value: Mapping[str, Any]) -> None:
         """Report a change of an unread type with effects on placement: an error only if no other change is read."""
         change, tool_type = get_mapping(value, "change"), get_text(value, "type")
-        type_name = get_text(get_mapping(change, "after") or get_mapping(change, "before"), "type").partition("@")[0]
+        type_name = get_text(
+            get_mapping(change, "after") or get_mapping(change, "before"), "type"
+        ).partition("@")[0]
         is_unread = tool_type in _UNREAD and type_name.lower() in _UNREAD[tool_type]
         if is_unread and _ACTIONS.get(tuple(list_texts(change, "actions"))) is not AzAction.KEEP:
-            detail = f"{tool_type} of {type_name} is not read: the effects on placement are not predicted."
-            self._report(get_text(value, "address"), NOT_PREDICTED, detail, is_warning=bool(self.entries))
+            detail = (
+                f"{tool_type} of {type_name} is not read: the effects on placement are not "
+                "predicted."
+            )
+            self._report(
+                get_text(value, "address"), NOT_PREDICTED, detail, is_warning=bool(self.entries)
+            )
 
     def _report_deferred(self, deferred_changes: Any) -> None:
         """Warn about Azure resources deferred to a later plan: changed ones and those with an unreadable change."""
         for deferred_change in list_mappings(deferred_changes):
             value = get_mapping(deferred_change, "resource_change")
             if get_text(value, "type") not in _TYPES:
-                continue  # of another provider
+                # Of another provider.
+                continue
             is_malformed = bool(_explain_malformed(value))
             entry = None if is_malformed else _build_resource_change(value)
             if is_malformed or (entry is not None and entry.action is not AzAction.KEEP):
-                detail = "Terraform defers this resource to a later plan: its changes are not predicted."
+                detail = (
+                    "Terraform defers this resource to a later plan: its changes are not predicted."
+                )
                 self._report(str(value.get("address")), NOT_PREDICTED, detail, is_warning=True)
 
     def build_changes(self) -> tuple[ToolChange, ...]:
@@ -151,18 +209,25 @@ class _PlanReader:
         Report a cycle of dependencies and return (). Warn if Terraform does not define the order of creations.
         """
         built_changes = [self._build_change(entry) for entry in self.entries]
-        change_list = [change for change in built_changes if change is not None]  # None was reported
-        change_list.sort(key=lambda change: change.action in _CREATING_ACTIONS)  # existing objects first
+        # None was reported.
+        change_list = [change for change in built_changes if change is not None]
+        # existing objects first.
+        change_list.sort(key=lambda change: change.action in _CREATING_ACTIONS)
         by_address = {change.address: change for change in change_list}
-        position = {address: number for number, address in enumerate(by_address)}  # the order if it is free
+        # The order if it is free.
+        position = {address: number for number, address in enumerate(by_address)}
         dependencies: dict[str, list[str]] = {}
         for change in change_list:
             # A dependency without a change was reported.
-            dependencies[change.address] = [address for address in change.dependencies if address in by_address]
+            dependencies[change.address] = [
+                address for address in change.dependencies if address in by_address
+            ]
         if find_cycles(dependencies, position):
             self._report("configuration", SHAPE, "its resources refer to each other in a cycle.")
             return ()
-        changes = tuple(by_address[address] for address in sort_topologically(dependencies, position))
+        changes = tuple(
+            by_address[address] for address in sort_topologically(dependencies, position)
+        )
         # Without a dependency the earlier object may get the better location.
         created = [change for change in changes if change.action in _CREATING_ACTIONS]
         unordered_pairs = [
@@ -174,7 +239,8 @@ class _PlanReader:
             self._report(
                 "",
                 "ambiguous-creation-order",
-                f"the creation order of {format_first_items(unordered_pairs, 2)} is not defined. Predicted in address "
+                f"the creation order of {format_first_items(unordered_pairs, 2)} is not defined. "
+                "Predicted in address "
                 "order. Set depends_on to define it, large clusters first.",
                 is_warning=True,
             )
@@ -183,22 +249,28 @@ class _PlanReader:
     def _build_change(self, entry: _ResourceChange) -> ToolChange | None:
         """Build the change of a planned resource; report an unknown name or cluster and return None."""
         action = entry.action
-        _, block_name = entry.block  # module path, and TYPE.NAME
-        if block_name.startswith(_UPDATE_TYPE):  # the block updates a resource created elsewhere
+        # module path, and TYPE.NAME.
+        _, block_name = entry.block
+        # The block updates a resource created elsewhere.
+        if block_name.startswith(_UPDATE_TYPE):
             action = _UPDATE_ACTIONS.get(action, action)
         arm_id = _find_arm_id(entry)
         name = get_text(entry.values, "name") or arm_id.rpartition("/")[2]
         if not name:
             self._report(entry.address, "unknown-in-plan", "its name is known only after apply.")
             return None
-        body, unknown = ({}, {}) if action is AzAction.DELETE else self._read_body(entry)  # a deletion needs no body
+        # A deletion needs no body.
+        body, unknown = ({}, {}) if action is AzAction.DELETE else self._read_body(entry)
         names: tuple[str, ...] = (name,)
-        if entry.kind == POOLS and action is not AzAction.KEEP:  # a pool is named by its cluster, too
+        # A pool is named by its cluster, too.
+        if entry.kind == POOLS and action is not AzAction.KEEP:
             owner = self._find_cluster_name(entry, arm_id)
             if not owner:
                 return None  # reported above
             names = (owner, name)
-        dependencies = tuple(other.address for other in self.entries if self._is_created_after(entry, other))
+        dependencies = tuple(
+            other.address for other in self.entries if self._is_created_after(entry, other)
+        )
         return ToolChange(
             kind=entry.kind,
             names=names,
@@ -213,7 +285,10 @@ class _PlanReader:
 
     def _read_body(self, entry: _ResourceChange) -> tuple[Mapping[str, Any], Mapping[Path, str]]:
         """Return the body, and the reason of each unknown value by path. Report a malformed body; return {} and {}."""
-        body, unknown = entry.values.get("body"), get_value_at_path(entry.change, "after_unknown", "body")
+        body, unknown = (
+            entry.values.get("body"),
+            get_value_at_path(entry.change, "after_unknown", "body"),
+        )
         if isinstance(body, str):
             try:
                 body = json.loads(body)
@@ -226,7 +301,8 @@ class _PlanReader:
         extra_fields = omit_empty({"location": entry.values.get("location")})
         reasons: dict[Path, str] = {}
         for path, scalar in list_scalars(unknown):
-            if scalar is True:  # True marks an unknown part; () is the path of the whole body
+            # True marks an unknown part; () is the path of the whole body.
+            if scalar is True:
                 is_whole_body = path in ((), ("properties",))
                 reasons[path] = _UNKNOWN_BODY if is_whole_body else "this is known only after apply"
         return {**extra_fields, **(body or {})}, reasons
@@ -244,19 +320,33 @@ class _PlanReader:
     def _resolve_cluster_from_parent_id(self, entry: _ResourceChange) -> str:
         """Resolve the cluster name from the references of a pool's `parent_id`; report an ambiguous one, return ""."""
         blocks = self.references.find_blocks(entry.block, "parent_id")
-        clusters = [candidate for candidate in self.entries if candidate.kind == CLUSTERS and candidate.block in blocks]
+        clusters = [
+            candidate
+            for candidate in self.entries
+            if candidate.kind == CLUSTERS and candidate.block in blocks
+        ]
 
         # Prefer clusters in the modules of the pool, then those with its count or for_each key.
         def compute_nearness(candidate: _ResourceChange) -> tuple[int, bool]:
-            return _count_shared_modules(candidate.modules, entry.modules), candidate.index == entry.index
+            return _count_shared_modules(
+                candidate.modules, entry.modules
+            ), candidate.index == entry.index
 
         maximum = max(map(compute_nearness, clusters), default=None)
         nearest = [candidate for candidate in clusters if compute_nearness(candidate) == maximum]
-        known_names = {str(candidate.values.get("name")) for candidate in nearest if candidate.values.get("name")}
+        known_names = {
+            str(candidate.values.get("name"))
+            for candidate in nearest
+            if candidate.values.get("name")
+        }
         if len(known_names) == 1:
             return known_names.pop()
         candidates = format_first_items(sorted(candidate.address for candidate in nearest), 3)
-        reason = f"it may be any of {candidates}" if nearest else "its references lead to no cluster of this plan"
+        reason = (
+            f"it may be any of {candidates}"
+            if nearest
+            else "its references lead to no cluster of this plan"
+        )
         self._report(
             entry.address,
             "unknown-pool-cluster",
@@ -267,15 +357,21 @@ class _PlanReader:
 
     def _is_created_after(self, entry: _ResourceChange, other: _ResourceChange) -> bool:
         """Return True if the entry's block depends on the other's, within the same instance of each shared module."""
-        if entry.block == other.block or other.block not in self.references.find_dependencies(entry.block):
+        if entry.block == other.block or other.block not in self.references.find_dependencies(
+            entry.block
+        ):
             return False
-        shared_modules = _count_shared_modules(entry.block[0], other.block[0])  # module names, such as ("net",)
-        shared_instances = _count_shared_modules(entry.modules, other.modules)  # with keys, such as ("net[0]",)
+        # module names, such as ("net",).
+        shared_modules = _count_shared_modules(entry.block[0], other.block[0])
+        # With keys, such as ("net[0]",).
+        shared_instances = _count_shared_modules(entry.modules, other.modules)
         return shared_modules == shared_instances
 
     def _report(self, address: str, kind: str, detail: str, *, is_warning: bool = False) -> None:
         severity = Severity.WARNING if is_warning else Severity.ERROR
-        self.findings.append(Problem((address,) if address else (), kind, detail, severity, file=self.file))
+        self.findings.append(
+            Problem((address,) if address else (), kind, detail, severity, file=self.file)
+        )
 
 
 def _count_shared_modules(first: Sequence[str], second: Sequence[str]) -> int:
@@ -293,7 +389,8 @@ def _explain_malformed(value: Any) -> str:
     if value["type"] not in _TYPES:
         return ""
     change, actions = get_mapping(value, "change"), get_value_at_path(value, "change", "actions")
-    fields = (  # name, expected value, and its validity
+    # name, expected value, and its validity.
+    fields = (
         ("address", "the address of the resource", get_text(value, "address")),
         ("module_address", "a string", isinstance(value.get("module_address") or "", str)),
         ("change", "an object", isinstance(value.get("change"), Mapping)),
@@ -303,7 +400,9 @@ def _explain_malformed(value: Any) -> str:
             return _describe_wrong_field(name, expected, value.get(name))
     if actions not in [list(known_actions) for known_actions in _ACTIONS]:
         excerpt = json.dumps(actions) if isinstance(actions, list) and actions else ""
-        return _describe_wrong_field("change.actions", 'the actions, such as ["create"],', actions, excerpt)
+        return _describe_wrong_field(
+            "change.actions", 'the actions, such as ["create"],', actions, excerpt
+        )
     return _explain_malformed_values(change, is_deletion=actions in (["delete"], ["forget"]))
 
 
@@ -315,7 +414,8 @@ def _explain_malformed_values(change: Mapping[str, Any], *, is_deletion: bool) -
     for name in ("before", "after"):
         values = change.get(name)
         if values is None and name != required:
-            continue  # null is allowed
+            # null is allowed.
+            continue
         if not isinstance(values, Mapping):
             return _describe_wrong_field(f"change.{name}", "an object", values)
         type_name = values.get("type")
@@ -336,14 +436,16 @@ def _describe_wrong_field(name: str, expected: str, value: Any, excerpt: str = "
 def _build_resource_change(value: Mapping[str, Any]) -> _ResourceChange | None:
     """Build a resource change of an Operator Nexus type, None for others."""
     change = value["change"]
-    type_name = (change.get("after") or change["before"])["type"]  # a deletion has only `before`
+    # A deletion has only `before`.
+    type_name = (change.get("after") or change["before"])["type"]
     kind = KIND_OF.get(type_name.partition("@")[0].lower())
     if kind is None:
         return None
     modules = tuple(_MODULE_STEP.findall(get_text(value, "module_address")))
     module_names = tuple(_INDEX.sub("", step).removeprefix("module.") for step in modules)
     block = (module_names, f"{value['type']}.{value.get('name')}")
-    deposed = value.get("deposed")  # left by an earlier create-before-destroy, next to the current one
+    # left by an earlier create-before-destroy, next to the current one.
+    deposed = value.get("deposed")
     return _ResourceChange(
         address=f"{value['address']} (deposed {deposed})" if deposed else value["address"],
         kind=kind,
@@ -376,25 +478,42 @@ class _ReferenceIndex:
 
     def __init__(self, configuration: Any) -> None:
         """Index the blocks, outputs and calls of all modules; malformed parts are collected, not raised."""
-        self.malformed: list[tuple[str, str]] = []  # path and problem of each malformed part
+        # path and problem of each malformed part.
+        self.malformed: list[tuple[str, str]] = []
         root = get_value_at_path(configuration, "root_module")
-        self._blocks: dict[Block, Mapping[str, Any]] = {}  # resources by module path and address
-        self._outputs: dict[tuple[str, ...], Mapping[str, Any]] = {}  # outputs of each module by its path
-        self._calls: dict[tuple[str, ...], Mapping[str, Any]] = {}  # `module` block of each module by its path
-        self._index_module(path=(), module=self._check_part_type("root_module", root, Mapping, default={}))
-        self._dependencies: dict[Block, frozenset[Block]] = {}  # by block, those computed so far
+        # resources by module path and address.
+        self._blocks: dict[Block, Mapping[str, Any]] = {}
+        # outputs of each module by its path.
+        self._outputs: dict[tuple[str, ...], Mapping[str, Any]] = {}
+        # `module` block of each module by its path.
+        self._calls: dict[tuple[str, ...], Mapping[str, Any]] = {}
+        self._index_module(
+            path=(), module=self._check_part_type("root_module", root, Mapping, default={})
+        )
+        # By block, those computed so far.
+        self._dependencies: dict[Block, frozenset[Block]] = {}
 
     def _index_module(self, path: tuple[str, ...], module: Mapping[str, Any]) -> None:
         """Index the resources, outputs and calls of the module at a path (module names from the root), recursively."""
         module_path = ".".join(["root_module", *path])
-        for resource in self._check_part_type(f"{module_path}.resources", module.get("resources"), list, default=[]):
+        for resource in self._check_part_type(
+            f"{module_path}.resources", module.get("resources"), list, default=[]
+        ):
             if isinstance(resource, Mapping):
                 self._blocks[path, str(resource.get("address"))] = resource
-        self._outputs[path] = self._check_part_type(f"{module_path}.outputs", module.get("outputs"), Mapping, {})
-        calls = self._check_part_type(f"{module_path}.module_calls", module.get("module_calls"), Mapping, default={})
+        self._outputs[path] = self._check_part_type(
+            f"{module_path}.outputs", module.get("outputs"), Mapping, {}
+        )
+        calls = self._check_part_type(
+            f"{module_path}.module_calls", module.get("module_calls"), Mapping, default={}
+        )
         for name, value in calls.items():
-            call = self._check_part_type(f"{module_path}.module_calls.{name}", value, Mapping, default={})
-            inner = self._check_part_type(f"{module_path}.module_calls.{name}.module", call.get("module"), Mapping, {})
+            call = self._check_part_type(
+                f"{module_path}.module_calls.{name}", value, Mapping, default={}
+            )
+            inner = self._check_part_type(
+                f"{module_path}.module_calls.{name}.module", call.get("module"), Mapping, {}
+            )
             self._calls[(*path, name)] = call
             self._index_module((*path, name), inner)
 
@@ -410,14 +529,19 @@ class _ReferenceIndex:
         """Find the blocks referenced by an argument of a block, and by its for_each (for each.value)."""
         resource = self._blocks.get(block, {})
         expression = get_value_at_path(resource, "expressions", argument)
-        names = [*_list_references(expression), *_list_references(resource.get("for_each_expression"))]
+        names = [
+            *_list_references(expression),
+            *_list_references(resource.get("for_each_expression")),
+        ]
         return self._resolve_references_to_blocks(block[0], names)
 
     def find_dependencies(self, block: Block) -> frozenset[Block]:
         """Find all direct and indirect dependencies of a block."""
         dependencies = self._dependencies.get(block)
         if dependencies is None:
-            dependencies = frozenset(find_reachable([block], self._find_direct_dependencies) - {block})
+            dependencies = frozenset(
+                find_reachable([block], self._find_direct_dependencies) - {block}
+            )
             self._dependencies[block] = dependencies
         return dependencies
 
@@ -425,15 +549,24 @@ class _ReferenceIndex:
         """Find the blocks in the expressions and depends_on of a block, and in the depends_on of its modules."""
         path, _ = block
         resource = self._blocks.get(block, {})
-        parts = [resource.get(name) for name in ("expressions", "for_each_expression", "count_expression")]
+        parts = [
+            resource.get(name)
+            for name in ("expressions", "for_each_expression", "count_expression")
+        ]
         names = [reference for part in parts for reference in _list_references(part)]
-        blocks = self._resolve_references_to_blocks(path, [*names, *list_texts(resource, "depends_on")])
+        blocks = self._resolve_references_to_blocks(
+            path, [*names, *list_texts(resource, "depends_on")]
+        )
         for depth in range(len(path), 0, -1):
             call = self._calls.get(path[:depth], {})
-            blocks |= self._resolve_references_to_blocks(path[: depth - 1], list_texts(call, "depends_on"))
+            blocks |= self._resolve_references_to_blocks(
+                path[: depth - 1], list_texts(call, "depends_on")
+            )
         return blocks
 
-    def _resolve_references_to_blocks(self, path: tuple[str, ...], names: Iterable[str]) -> set[Block]:
+    def _resolve_references_to_blocks(
+        self, path: tuple[str, ...], names: Iterable[str]
+    ) -> set[Block]:
         """Resolve references in the module at `path` to the resource blocks that they depend on. `TYPE.NAME` is a block
         itself. `var.x` leads to the argument in the module's call, and thus to the module around it. `module.m.out`
         leads to the output of the called module. A block is its module path and `TYPE.NAME`: in the root module,
@@ -441,25 +574,34 @@ class _ReferenceIndex:
         """
         blocks: set[Block] = set()
         visited: set[tuple[tuple[str, ...], str]] = set()
-        stack = [(path, name) for name in names]  # module path and reference
+        # module path and reference.
+        stack = [(path, name) for name in names]
         while stack:
             module_path, name = entry = stack.pop()
             if entry in visited:
                 continue  # resolved before
             visited.add(entry)
             steps = _INDEX.sub("", name).split(".")
-            if steps[0] == "var" and module_path and len(steps) > 1:  # an argument of the module's call
-                expression = get_value_at_path(self._calls.get(module_path), "expressions", steps[1])
-                stack += [(module_path[:-1], reference) for reference in _list_references(expression)]
+            # An argument of the module's call.
+            if steps[0] == "var" and module_path and len(steps) > 1:
+                expression = get_value_at_path(
+                    self._calls.get(module_path), "expressions", steps[1]
+                )
+                stack += [
+                    (module_path[:-1], reference) for reference in _list_references(expression)
+                ]
             elif steps[0] == "module" and len(steps) > 1:
                 output = steps[2] if len(steps) > 2 else ""
                 stack += self._list_output_references((*module_path, steps[1]), output)
             else:
-                size = 3 if steps[0] == "data" else 2  # data.TYPE.NAME or TYPE.NAME
+                # data.TYPE.NAME or TYPE.NAME.
+                size = 3 if steps[0] == "data" else 2
                 blocks.add((module_path, ".".join(steps[:size])))
         return blocks
 
-    def _list_output_references(self, path: tuple[str, ...], output: str) -> list[tuple[tuple[str, ...], str]]:
+    def _list_output_references(
+        self, path: tuple[str, ...], output: str
+    ) -> list[tuple[tuple[str, ...], str]]:
         """List the references of a module output as (module path, name). For an undeclared output, list all resources
         of the module and of modules in it.
         """
@@ -467,7 +609,11 @@ class _ReferenceIndex:
         if isinstance(declaration, Mapping):
             names = _list_references(declaration.get("expression"))
             return [(path, name) for name in [*names, *list_texts(declaration, "depends_on")]]
-        return [(block_path, name) for block_path, name in self._blocks if block_path[: len(path)] == path]
+        return [
+            (block_path, name)
+            for block_path, name in self._blocks
+            if block_path[: len(path)] == path
+        ]
 
 
 def _list_references(part: Any) -> Iterator[str]:

@@ -19,7 +19,8 @@ from nexusform.providers.registry import ProviderDefinition
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
 from nexusform.schemas.value_types import BOOL, STRING
 
-if TYPE_CHECKING:  # the importers are loaded where a site is read
+# The importers are loaded where a site is read.
+if TYPE_CHECKING:
     from nexusform.domains.azure.importers.az_records import AzSite
 
 KIND: Final = "azure"
@@ -32,45 +33,63 @@ SETTINGS: Final = BlockSchema(
     {
         "subscription_id": AttributeSchema(
             STRING,
-            "Subscription GUID. Default: AZURE_SUBSCRIPTION_ID. In a sandboxed run others need -allow-remote.",
+            (
+                "Subscription GUID. Default: AZURE_SUBSCRIPTION_ID. In a sandboxed run others "
+                "need -allow-remote."
+            ),
             optional=True,
             pattern=GUID_PATTERN,
             pattern_hint="a GUID (see `az account show --query id`)",
         ),
         "resource_group": AttributeSchema(
             STRING,
-            "Read only clusters and VMs of this resource group, and create new ones there. Capacity of "
+            "Read only clusters and VMs of this resource group, and create new ones there. "
+            "Capacity of "
             "skipped ones counts as free. Default: all.",
             optional=True,
         ),
         "extended_location": AttributeSchema(
-            STRING, "Read only this extended location: the id or its last part. Default: all.", optional=True
+            STRING,
+            "Read only this extended location: the id or its last part. Default: all.",
+            optional=True,
         ),
         "machine_sku_by_id": MACHINE_SKU_BY_ID,
         "read_only": AttributeSchema(
-            BOOL, "Send nothing. Changes are made outside nexusform; apply checks them.", optional=True, default=False
+            BOOL,
+            "Send nothing. Changes are made outside nexusform; apply checks them.",
+            optional=True,
+            default=False,
         ),
         "act_on_machines": AttributeSchema(
             BOOL,
-            "Cordon and uncordon machines, and run nexus_bare_metal_machine_action. Needs permissions. "
+            "Cordon and uncordon machines, and run nexus_bare_metal_machine_action. Needs "
+            "permissions. "
             "Default: manual cordoning.",
             optional=True,
             default=False,
         ),
     },
     blocks={},
-    description="Reads sites from Azure. Creates, updates and deletes clusters, agent pools and VMs. NF_AZURE_ENDPOINT"
+    description="Reads sites from Azure. Creates, updates and deletes clusters, agent pools and "
+    "VMs. "
+    "NF_AZURE_ENDPOINT"
     " sets another Azure Resource Manager than the public cloud.",
 )
 
 
 def make_provider(
-    settings: Mapping[str, Any], _directory: str, exit_stack: ExitStack, confinement: Confinement = UNCONFINED
+    settings: Mapping[str, Any],
+    _directory: str,
+    exit_stack: ExitStack,
+    confinement: Confinement = UNCONFINED,
 ) -> ObservedSites:
     """Create the provider for evaluated settings; no request is sent before the first read. Raises ProviderProblem."""
     # The Azure modules are loaded only if a configuration names this provider.
     from nexusform.domains.azure.providers.azure_site import AzureSiteProvider
-    from nexusform.domains.azure.providers.azure_subscription import AzureSubscription, verify_absence
+    from nexusform.domains.azure.providers.azure_subscription import (
+        AzureSubscription,
+        verify_absence,
+    )
 
     subscription = AzureSubscription(_resolve_subscription_setting(settings), exit_stack)
     source = f"subscription {subscription.id}"
@@ -85,7 +104,9 @@ def make_provider(
         )
     acts_on_machines = bool(settings.get("act_on_machines"))
     trust = KubeconfigTrust(confinement)
-    return AzureSiteProvider(NAME, source, subscription, acts_on_machines=acts_on_machines, kubeconfig_trust=trust)
+    return AzureSiteProvider(
+        NAME, source, subscription, acts_on_machines=acts_on_machines, kubeconfig_trust=trust
+    )
 
 
 def read_azure(settings: Mapping[str, Any]) -> tuple[tuple[AzSite, ...], list[Problem]]:
@@ -98,10 +119,15 @@ def read_azure(settings: Mapping[str, Any]) -> tuple[tuple[AzSite, ...], list[Pr
 
 def verify_absence_in_azure(settings: Mapping[str, Any], requests: Sequence[ReadRequest]) -> None:
     """Raise ProviderProblem if one of these unlisted objects exists in Azure."""
-    from nexusform.domains.azure.providers.azure_subscription import AzureSubscription, verify_absence
+    from nexusform.domains.azure.providers.azure_subscription import (
+        AzureSubscription,
+        verify_absence,
+    )
 
     with ExitStack() as exit_stack:
-        verify_absence(AzureSubscription(_resolve_subscription_setting(settings), exit_stack), requests)
+        verify_absence(
+            AzureSubscription(_resolve_subscription_setting(settings), exit_stack), requests
+        )
 
 
 def read_documents(settings: Mapping[str, Any]) -> Mapping[str, Sequence[tuple[str, bytes]]]:
@@ -109,7 +135,9 @@ def read_documents(settings: Mapping[str, Any]) -> Mapping[str, Sequence[tuple[s
     from nexusform.domains.azure.providers.azure_subscription import AzureSubscription
 
     with ExitStack() as exit_stack:
-        return AzureSubscription(_resolve_subscription_setting(settings), exit_stack).read_documents()
+        return AzureSubscription(
+            _resolve_subscription_setting(settings), exit_stack
+        ).read_documents()
 
 
 def list_urls(settings: Mapping[str, Any]) -> tuple[str, ...]:
@@ -120,19 +148,25 @@ def list_urls(settings: Mapping[str, Any]) -> tuple[str, ...]:
 
     subscription_id = str(settings.get("subscription_id") or "")
     if subscription_id.lower() in {"", read_variable(SUBSCRIPTION_VARIABLE).lower()}:
-        return ()  # nothing beyond the environment
+        # Nothing beyond the environment.
+        return ()
     return (f"{read_endpoint()}/subscriptions/{subscription_id}",)
 
 
 def resolve_subscription(settings: Mapping[str, Any]) -> str:
     """Return the subscription id of the settings, else of the environment. Raises ProviderProblem."""
-    configured = str(settings.get("subscription_id") or "")  # an unknown value is rejected below
+    # An unknown value is rejected below.
+    configured = str(settings.get("subscription_id") or "")
     subscription = configured or read_variable(SUBSCRIPTION_VARIABLE)
     if not subscription:
-        raise ProviderProblem(f"No subscription given: set {SUBSCRIPTION_VARIABLE}, or write subscription_id.")
+        raise ProviderProblem(
+            f"No subscription given: set {SUBSCRIPTION_VARIABLE}, or write subscription_id."
+        )
     if not re.fullmatch(GUID_PATTERN, subscription):
         origin = "subscription_id" if configured else SUBSCRIPTION_VARIABLE
-        raise ProviderProblem(f'{origin} must be a GUID (see `az account show --query id`), not "{subscription}".')
+        raise ProviderProblem(
+            f'{origin} must be a GUID (see `az account show --query id`), not "{subscription}".'
+        )
     return subscription
 
 
@@ -140,4 +174,6 @@ def _resolve_subscription_setting(settings: Mapping[str, Any]) -> Mapping[str, A
     return {**settings, "subscription_id": resolve_subscription(settings)}
 
 
-PROVIDER: Final = ProviderDefinition(SETTINGS, make_provider, list_server_urls=list_urls, alternative=WITHOUT_ADDRESS)
+PROVIDER: Final = ProviderDefinition(
+    SETTINGS, make_provider, list_server_urls=list_urls, alternative=WITHOUT_ADDRESS
+)

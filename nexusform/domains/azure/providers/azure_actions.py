@@ -32,7 +32,13 @@ from nexusform.domains.azure.providers.machine_cordons import (
     find_cordon_requests,
     find_machine_record,
 )
-from nexusform.interfaces.plugins import ChangeRequest, ChangeResult, ProviderProblem, StepPending, StepProgress
+from nexusform.interfaces.plugins import (
+    ChangeRequest,
+    ChangeResult,
+    ProviderProblem,
+    StepPending,
+    StepProgress,
+)
 from nexusform.json_data.plain_data import get_mapping, get_text, list_mappings
 from nexusform.providers.clock import read_clock
 from nexusform.resource_types.machine_facts import CORDONED_STATUS, UNCORDONED, CordonOwner
@@ -40,14 +46,17 @@ from nexusform.scheduling.machine_actions import ACTION_KINDS, FAILED, SUCCEEDED
 from nexusform.scheduling.site_inventory import OBSERVED_KEY
 
 # By action: verb, body, and properties visible once it is done (None: its runs are compared).
-_REQUESTS: Final[Mapping[str, tuple[ArmOperation, Mapping[str, Any] | None, Mapping[str, Any] | None]]] = {
+_REQUESTS: Final[
+    Mapping[str, tuple[ArmOperation, Mapping[str, Any] | None, Mapping[str, Any] | None]]
+] = {
     "Cordon": (ArmOperation.CORDON, {"evacuate": "False"}, {"cordonStatus": "Cordoned"}),
     "PowerOff": (ArmOperation.POWER_OFF, {"skipShutdown": "False"}, {"powerState": "Off"}),
     "Restart": (ArmOperation.RESTART, None, None),
     "Reimage": (ArmOperation.REIMAGE, {"safeguardMode": "All"}, None),
     "Replace": (ArmOperation.REPLACE, {"safeguardMode": "All"}, None),
 }
-_NO_RUN: Final = "-"  # marker if Azure shows no earlier run
+# marker if Azure shows no earlier run.
+_NO_RUN: Final = "-"
 _STATUS: Final = "cordonStatus"
 _CORDON_ARGUMENTS: Final = frozenset({"cordoned", "cordon_status", "evacuate", "machine_override"})
 
@@ -60,7 +69,8 @@ def build_action_change(planned: Mapping[str, Any], arm_id: str) -> ArmChange:
     return ArmChange(
         verb=verb,
         target=ArmTarget(MACHINES, extract_resource_group(arm_id), (arm_id.rpartition("/")[2],)),
-        body=None if default_body is None else {**default_body, **block_body},  # None: the action takes no body
+        # None: the action takes no body.
+        body=None if default_body is None else {**default_body, **block_body},
         expected=expected,
         time_limit=ACTION_KINDS[action].minutes * 60.0,
     )
@@ -77,12 +87,15 @@ def run_action(arm: ArmClient, change: ArmChange, request: ChangeRequest) -> Cha
     except AzureChangeFailed as failure:
         attributes = record_result(planned, started, read_clock(), FAILED)
         raise ProviderProblem(str(failure), object_exists=True, attributes=attributes) from None
-    run = find_action_run(arm.get_body(change.target), change.verb, marker="")  # the newest one
+    # The newest one.
+    run = find_action_run(arm.get_body(change.target), change.verb, marker="")
     start, end = str(run.get("startTime") or started), str(run.get("endTime") or read_clock())
     return ChangeResult(record_result(planned, start, end, SUCCEEDED))
 
 
-def find_action_run(body: Mapping[str, Any] | None, verb: ArmOperation, marker: str) -> Mapping[str, Any]:
+def find_action_run(
+    body: Mapping[str, Any] | None, verb: ArmOperation, marker: str
+) -> Mapping[str, Any]:
     """Find the newest run of an action. Return {} if none is newer than `marker`, the start of an earlier run or ""."""
     action_name = verb.value.replace("_", "")
     matching = []
@@ -93,8 +106,10 @@ def find_action_run(body: Mapping[str, Any] | None, verb: ArmOperation, marker: 
             matching.append(run)
     newest: Mapping[str, Any] = max(matching, key=_parse_action_start_time, default={})
     if str(newest.get("startTime")) == marker:
-        return {}  # no newer run
-    before = parse_time(marker)  # None: there is no marker, or it is not a time
+        # No newer run.
+        return {}
+    # None: there is no marker, or it is not a time.
+    before = parse_time(marker)
     return newest if before is None or _parse_action_start_time(newest) > before else {}
 
 
@@ -110,12 +125,14 @@ class MachineActionClient(ArmClient):
         """Run an action and wait for it. `was_sent`: an earlier request possibly reached Azure. The marker of a request
         is the start of the newest run in `actionStates` before it. Only a later run is of this request.
         """
-        if change.expected is not None:  # done once these properties are visible, like any other change
+        # done once these properties are visible, like any other change.
+        if change.expected is not None:
             super()._apply_change(change, step, was_sent=was_sent)
             return
         is_overdue = self.start_deadline(change.time_limit)
         while True:
-            if was_sent and self._wait_for_run(change, step):  # else Azure never started it: send it again
+            # Else Azure never started it: send it again.
+            if was_sent and self._wait_for_run(change, step):
                 return
             body = self.get_body(change.target)
             if body is None:
@@ -123,19 +140,26 @@ class MachineActionClient(ArmClient):
             run = find_action_run(body, change.verb, marker="")
             change = replace(change, marker=get_text(run, "startTime") or _NO_RUN)
             try:
-                url = self.send_change(change, body, step)  # URL of the operation, "" for none
+                # URL of the operation, "" for none.
+                url = self.send_change(change, body, step)
             except RetryLater as retry:
                 if is_overdue() and not retry.may_be_sent:
                     raise ProviderProblem(f"Azure rejects the action: {retry}") from None
-                step.report_progress(StepProgress(message=f"{str(retry).rstrip('.')}. Trying again."))
+                step.report_progress(
+                    StepProgress(message=f"{str(retry).rstrip('.')}. Trying again.")
+                )
                 self.wait(step, f"{retry}", retry.seconds)
                 was_sent = retry.may_be_sent
                 continue
             if url and self.wait_for_operation(url, change, step):
-                return  # Azure reported a success
-            was_sent = True  # the operation is unknown: its run decides
+                # Azure reported a success.
+                return
+            # The operation is unknown: its run decides.
+            was_sent = True
 
-    def _wait_until_visible(self, change: ArmChange, step: ChangeRequest, etag_before: str, *, succeeded: bool) -> None:
+    def _wait_until_visible(
+        self, change: ArmChange, step: ChangeRequest, etag_before: str, *, succeeded: bool
+    ) -> None:
         """Wait for the visible effect of an action, if it has one (`expected`). Else the end of its run suffices."""
         if change.expected is not None:
             super()._wait_until_visible(change, step, etag_before, succeeded=succeeded)
@@ -155,14 +179,21 @@ class MachineActionClient(ArmClient):
             name = f"The {change.verb.value.replace('_', '')} of {change.target.title}"
             if not run and is_missing_too_long():
                 if isinstance(get_mapping(body, "properties").get("actionStates"), list):
-                    return False  # Azure lists its runs, and this is none of them
+                    # Azure lists its runs, and this is none of them.
+                    return False
                 raise ProviderProblem(
-                    f"{name} was possibly sent, and Azure does not show its runs. Check the machine. If it "
+                    f"{name} was possibly sent, and Azure does not show its runs. Check the "
+                    "machine. If it "
                     "did not run, write another run_id."
                 )
             if is_overdue():
                 minutes = f"{change.time_limit / 60:.0f} minutes"
-                raise StepPending(f"{name} is in progress for over {minutes}. `nexusform apply -resume` checks it.")
+                raise StepPending(
+                    (
+                        f"{name} is in progress for over {minutes}. `nexusform apply -resume` "
+                        "checks it."
+                    )
+                )
             self.wait(step, f"{name} is in progress")
 
 
@@ -172,7 +203,9 @@ def build_cordon_change(request: CordonRequest, arm_id: str) -> ArmChange:
     if request.action is CordonAction.UNCORDON:
         return ArmChange(ArmOperation.UNCORDON, target, expected={_STATUS: UNCORDONED})
     # An evacuation (EMPTY) is a cordon in Azure, too.
-    return ArmChange(ArmOperation.CORDON, target, body={"evacuate": "False"}, expected={_STATUS: CORDONED_STATUS})
+    return ArmChange(
+        ArmOperation.CORDON, target, body={"evacuate": "False"}, expected={_STATUS: CORDONED_STATUS}
+    )
 
 
 def build_cordon_result(request: ChangeRequest) -> ChangeResult:
@@ -184,18 +217,22 @@ def build_cordon_result(request: ChangeRequest) -> ChangeResult:
         change = _predict_machine_facts_after_action(cordon_request.action, before)
         if request.key.type == MACHINE:
             planned |= select_members(change, ("cordon_status",))
-            records |= change  # a machine has one record, a rack one by machine
+            # A machine has one record, a rack one by machine.
+            records |= change
         else:
             records[cordon_request.name] = {**before, **change}
     return ChangeResult(planned, note={OBSERVED_KEY: records})
 
 
-def _predict_machine_facts_after_action(action: CordonAction, before: Mapping[str, Any]) -> dict[str, Any]:
+def _predict_machine_facts_after_action(
+    action: CordonAction, before: Mapping[str, Any]
+) -> dict[str, Any]:
     """Build the changed facts of a machine after an action; {} for none. An earlier cordon keeps its owner."""
     if action is CordonAction.UNCORDON:
         return {"cordon_status": UNCORDONED, "cordoned_by": None}
     if action is CordonAction.KEEP:
-        return {}  # nothing is sent
+        # Nothing is sent.
+        return {}
     owner = before.get("cordoned_by") if before.get("cordon_status") == CORDONED_STATUS else None
     return {"cordon_status": CORDONED_STATUS, "cordoned_by": owner or CordonOwner.NEXUSFORM}
 
@@ -203,4 +240,6 @@ def _predict_machine_facts_after_action(action: CordonAction, before: Mapping[st
 def is_cordon_only(request: ChangeRequest) -> bool:
     """Return True if a step changes only cordon and evacuation arguments."""
     prior, planned = request.prior_attributes, request.planned_attributes
-    return all(prior.get(name) == value for name, value in planned.items() if name not in _CORDON_ARGUMENTS)
+    return all(
+        prior.get(name) == value for name, value in planned.items() if name not in _CORDON_ARGUMENTS
+    )

@@ -31,7 +31,11 @@ from nexusform.values.typed_value import UNKNOWN
 CLUSTER: Final = "nexus_kubernetes_cluster"
 POOL: Final = "nexus_agent_pool"
 VM: Final = "nexus_virtual_machine"
-_RESOURCE_KINDS: Final = {CLUSTER: "kubernetes_clusters", POOL: "agent_pools", VM: "virtual_machines"}
+_RESOURCE_KINDS: Final = {
+    CLUSTER: "kubernetes_clusters",
+    POOL: "agent_pools",
+    VM: "virtual_machines",
+}
 _MAX_FIXED: Final = 8
 # Properties of an agent pool that Azure updates in place; any other change re-creates it.
 _UPDATABLE_FIELDS: Final = frozenset({"count", "upgradeSettings", "administratorConfiguration"})
@@ -60,9 +64,12 @@ def build_azure_changes(request: ChangeRequest, context: SiteContext) -> list[Ar
     kind = request.key.type
     prior, planned = request.prior, request.planned
     values = planned or request.prior_attributes
-    parent_names = [str(values["kubernetes_cluster_id"]).rpartition("/")[2]] if kind == POOL else []  # its cluster
+    parent_names = (
+        [str(values["kubernetes_cluster_id"]).rpartition("/")[2]] if kind == POOL else []
+    )  # its cluster
     target = ArmTarget(_RESOURCE_KINDS[kind], context.group, (*parent_names, str(values["name"])))
-    if request.is_release:  # first only release capacity; a later step does the rest
+    # First only release capacity; a later step does the rest.
+    if request.is_release:
         return list(_build_capacity_releasing_changes(request, context))
     if planned is None:
         return [ArmChange(ArmOperation.DELETE, target)]
@@ -70,7 +77,8 @@ def build_azure_changes(request: ChangeRequest, context: SiteContext) -> list[Ar
         raise ProviderProblem(" ".join(problems))
     if prior is None:
         creation = _build_object_creation(kind, target, planned, context)
-        return [replace(creation, is_retry=request.is_repeated_create)]  # an earlier try may have created it
+        # An earlier try may have created it.
+        return [replace(creation, is_retry=request.is_repeated_create)]
     if kind == CLUSTER:
         changes = list(_build_cluster_changes(target, prior, planned, context))
     elif kind == POOL:
@@ -78,7 +86,8 @@ def build_azure_changes(request: ChangeRequest, context: SiteContext) -> list[Ar
     else:
         changes = list(_build_vm_changes(target, prior, planned, context))
     if request.unfinished_change is None:
-        return changes  # no earlier failure to repeat
+        # No earlier failure to repeat.
+        return changes
     return _add_previously_failed_change(changes, request.unfinished_change, target, planned)
 
 
@@ -92,18 +101,25 @@ def _add_previously_failed_change(
     """
     arm_id = str(failed_change.get("id", ""))
     failed_target, values = target, planned
-    if target.kind == "kubernetes_clusters" and "/agentPools/" in arm_id:  # a pool in the block of the cluster
+    # A pool in the block of the cluster.
+    if target.kind == "kubernetes_clusters" and "/agentPools/" in arm_id:
         pools, pool_name = dict(list_pools(planned)), arm_id.rpartition("/")[2]
         if pool_name not in pools:
-            return changes  # the pool is to be deleted
+            # The pool is to be deleted.
+            return changes
         failed_target, values = _build_pool_target(target, pool_name), pools[pool_name]
-    if any(change.target == failed_target and change.verb is not ArmOperation.UPDATE for change in changes):
-        return changes  # the resource is deleted or re-created
+    if any(
+        change.target == failed_target and change.verb is not ArmOperation.UPDATE
+        for change in changes
+    ):
+        # The resource is deleted or re-created.
+        return changes
     retry = _build_retry(failed_change, failed_target, values)
     for number, change in enumerate(changes):
         if change.target != failed_target:
             continue
-        body = merge_bodies(retry.body, change.body)  # values of the current change win
+        # values of the current change win.
+        body = merge_bodies(retry.body, change.body)
         expected = {**get_mapping(retry.expected), **get_mapping(change.expected)}
         # A retry is sent even if Azure already shows its values.
         combined = replace(change, body=body, expected=expected, is_retry=retry.is_retry)
@@ -116,19 +132,28 @@ def _build_retry(failed_change: Values, target: ArmTarget, values: Values) -> Ar
     If none of these is known, the first property is sent. `is_retry` is False for a change still in progress: it is
     sent only if Azure does not show its values.
     """
-    properties: dict[str, Any] = {}  # those that Azure can update in place; none of a VM
+    # Those that Azure can update in place; none of a VM.
+    properties: dict[str, Any] = {}
     if target.kind == "agent_pools":
         properties = select_members(build_pool_properties(values), _UPDATABLE_FIELDS)
     elif target.kind == "kubernetes_clusters":
-        properties = omit_members(build_cluster_properties(values), ("initialAgentPoolConfigurations",))
+        properties = omit_members(
+            build_cluster_properties(values), ("initialAgentPoolConfigurations",)
+        )
         plane = properties["controlPlaneNodeConfiguration"]
-        properties["controlPlaneNodeConfiguration"] = {"count": plane["count"]}  # its other fields are fixed
-    names = [name for name in failed_change.get("parts", ()) if name in properties] or list(properties)[:1]
+        # Its other fields are fixed.
+        properties["controlPlaneNodeConfiguration"] = {"count": plane["count"]}
+    names = [name for name in failed_change.get("parts", ()) if name in properties] or list(
+        properties
+    )[:1]
     expected = {name: properties[name] for name in names}
     body: dict[str, Any] = {"properties": expected}
-    if failed_change.get("body"):  # the azure block was changed
+    # The azure block was changed.
+    if failed_change.get("body"):
         body = merge_bodies(_select_updatable_members(target, read_opaque_body(values)), body)
-    return ArmChange(ArmOperation.UPDATE, target, body, expected, is_retry=not failed_change.get("in_progress"))
+    return ArmChange(
+        ArmOperation.UPDATE, target, body, expected, is_retry=not failed_change.get("in_progress")
+    )
 
 
 def _select_updatable_members(target: ArmTarget, body: Values) -> dict[str, Any]:
@@ -140,24 +165,35 @@ def _select_updatable_members(target: ArmTarget, body: Values) -> dict[str, Any]
     return members
 
 
-def _build_capacity_releasing_changes(request: ChangeRequest, context: SiteContext) -> Iterator[ArmChange]:
+def _build_capacity_releasing_changes(
+    request: ChangeRequest, context: SiteContext
+) -> Iterator[ArmChange]:
     """Select the changes to the final object with fewer VMs: deletions, and updates reduced to their lower counts."""
-    for change in build_azure_changes(replace(request, planned=request.final_attributes, is_release=False), context):
+    for change in build_azure_changes(
+        replace(request, planned=request.final_attributes, is_release=False), context
+    ):
         if change.verb is ArmOperation.DELETE:
             yield change
         elif change.verb is ArmOperation.UPDATE and change.reduction:
             yield replace(change, body={"properties": change.reduction}, expected=change.reduction)
 
 
-def _build_object_creation(kind: str, target: ArmTarget, values: Values, context: SiteContext) -> ArmChange:
+def _build_object_creation(
+    kind: str, target: ArmTarget, values: Values, context: SiteContext
+) -> ArmChange:
     """Build the request that creates an object."""
-    if kind != POOL:  # a pool needs no more than its arguments
+    # A pool needs no more than its arguments.
+    if kind != POOL:
         _require_azure_block(target, values)
     if kind == CLUSTER:
         properties = build_cluster_properties(values)
-        azure_blocks = {name: get_mapping(read_opaque_body(pool), "properties") for name, pool in list_pools(values)}
+        azure_blocks = {
+            name: get_mapping(read_opaque_body(pool), "properties")
+            for name, pool in list_pools(values)
+        }
         properties["initialAgentPoolConfigurations"] = [
-            merge_bodies(azure_blocks[pool["name"]], pool) for pool in properties["initialAgentPoolConfigurations"]
+            merge_bodies(azure_blocks[pool["name"]], pool)
+            for pool in properties["initialAgentPoolConfigurations"]
         ]
     elif kind == POOL:
         properties = build_new_pool_properties(values)
@@ -167,23 +203,31 @@ def _build_object_creation(kind: str, target: ArmTarget, values: Values, context
     return _build_create_change(target, properties, values, context.common_fields)
 
 
-def _build_create_change(target: ArmTarget, properties: Values, values: Values, common_fields: Values) -> ArmChange:
+def _build_create_change(
+    target: ArmTarget, properties: Values, values: Values, common_fields: Values
+) -> ArmChange:
     """Build a create request: `properties` over the body of the azure block, over `common_fields`."""
-    body = merge_bodies(merge_bodies(common_fields, read_opaque_body(values)), {"properties": properties})
+    body = merge_bodies(
+        merge_bodies(common_fields, read_opaque_body(values)), {"properties": properties}
+    )
     return ArmChange(ArmOperation.CREATE, target, body)
 
 
 def _require_azure_block(target: ArmTarget, values: Values) -> None:
     """Raise ProviderProblem if the required azure block is missing."""
     body = get_mapping(values, "azure").get("body")
-    if body is UNKNOWN or body:  # unknown during a plan
+    # Unknown during a plan.
+    if body is UNKNOWN or body:
         return
     required_fields = {
-        "kubernetes_clusters": "networkConfiguration (CNI network, cloud services network) and keys",
+        "kubernetes_clusters": (
+            "networkConfiguration (CNI network, cloud services network) and keys"
+        ),
         "virtual_machines": "vmImage, adminUsername, cloudServicesNetworkAttachment and keys",
     }
     raise ProviderProblem(
-        f"{target.title} needs properties that nexusform does not know: {required_fields[target.kind]}. "
+        f"{target.title} needs properties that nexusform does not know: "
+        f"{required_fields[target.kind]}. "
         f"Set them in the block `azure {{ body = {{ properties = {{ ... }} }} }}`."
     )
 
@@ -193,26 +237,35 @@ def _build_cluster_changes(
 ) -> Iterator[ArmChange]:
     """Build changes of the cluster, then of deleted, changed and created pools: resumed steps need a fixed order."""
     before, after = build_cluster_properties(prior), build_cluster_properties(planned)
-    fixed_fields = ("initialAgentPoolConfigurations",)  # Azure reads them only when it creates the cluster
-    expected = diff_request_bodies(omit_members(before, fixed_fields), omit_members(after, fixed_fields))
+    # Azure reads them only when it creates the cluster.
+    fixed_fields = ("initialAgentPoolConfigurations",)
+    expected = diff_request_bodies(
+        omit_members(before, fixed_fields), omit_members(after, fixed_fields)
+    )
     plane = "controlPlaneNodeConfiguration"
     # The part of the update with a removal of VMs.
     reduction = {plane: expected[plane]} if after[plane]["count"] < before[plane]["count"] else None
     yield from _build_update(target, expected, prior, planned, reduction)
     pools = get_mapping(prior, "agent_pool")
-    old_pools = dict(list_pools(prior))  # in the recorded order
-    old_pools |= {name: pools[name] for name in sorted(pools.keys() - old_pools.keys())}  # missing there
+    # In the recorded order.
+    old_pools = dict(list_pools(prior))
+    old_pools |= {
+        name: pools[name] for name in sorted(pools.keys() - old_pools.keys())
+    }  # missing there
     new_pools = dict(list_pools(planned))
     body = merge_bodies(context.common_fields, read_opaque_body(planned))
     location_fields = select_members(body, ("location", "extendedLocation"))
-    for name in omit_members(old_pools, new_pools):  # pools to delete
+    # pools to delete.
+    for name in omit_members(old_pools, new_pools):
         yield ArmChange(ArmOperation.DELETE, _build_pool_target(target, name))
     for name, pool in new_pools.items():
         pool_target = _build_pool_target(target, name)
         if name in old_pools:
             yield from _build_pool_changes(pool_target, old_pools[name], pool, location_fields)
         else:
-            yield _build_create_change(pool_target, build_new_pool_properties(pool), pool, location_fields)
+            yield _build_create_change(
+                pool_target, build_new_pool_properties(pool), pool, location_fields
+            )
 
 
 def _build_pool_target(cluster: ArmTarget, name: str) -> ArmTarget:
@@ -224,22 +277,26 @@ def _build_pool_changes(
 ) -> Iterator[ArmChange]:
     """Build changes of an existing agent pool: an update in place if possible, else deletion and creation."""
     before, after = build_pool_properties(prior), build_pool_properties(planned)
-    removed_fields = before.keys() - after.keys() - {"upgradeSettings"}  # only this one can be removed in place
+    # Only this one can be removed in place.
+    removed_fields = before.keys() - after.keys() - {"upgradeSettings"}
     expected = diff_request_bodies(before, after)
     if not removed_fields and _UPDATABLE_FIELDS.issuperset(expected):
         reduction = {"count": after["count"]} if after["count"] < before["count"] else None
         yield from _build_update(target, expected, prior, planned, reduction)
         return
-    count = int(before["count"])  # a re-creation takes all nodes down at once
+    # A re-creation takes all nodes down at once.
+    count = int(before["count"])
     max_nodes = compute_max_unavailable(planned, count)
     if count > max_nodes:
         raise ProviderProblem(
             f"Azure must re-create the pool {target.title} for this change: its "
             f"{format_count(count, 'node')} would be down at once, but its max_unavailable allows "
-            f'{max_nodes}. Set max_unavailable = "100%" in its upgrade_settings, or add a pool with '
+            f'{max_nodes}. Set max_unavailable = "100%" in its upgrade_settings, or add a pool '
+            "with "
             "another name, drain this one and remove it."
         )
-    # Skip the deletion of a pool with the new fixed properties (None: absent): an earlier run re-created it.
+    # Skip the deletion of a pool with the new fixed properties (None: absent): an earlier run
+    # re-created it.
     skip_if = {**dict.fromkeys(removed_fields), **omit_members(after, _UPDATABLE_FIELDS)}
     yield ArmChange(ArmOperation.DELETE, target, skip_if=skip_if)
     yield _build_create_change(target, build_new_pool_properties(planned), planned, common_fields)
@@ -248,27 +305,41 @@ def _build_pool_changes(
 def compute_max_unavailable(values: Values, count: int) -> int:
     """Compute the maximum number of unavailable nodes in a pool of `count` nodes from its upgrade_settings."""
     text = str(get_mapping(values, "upgrade_settings").get("max_unavailable") or "0")
-    return compute_amount_of_total(text, count)  # rounded like the plan's batches, so that apply matches the plan
+    # rounded like the plan's batches, so that apply matches the plan.
+    return compute_amount_of_total(text, count)
 
 
 def _build_update(
-    target: ArmTarget, expected: Values, prior: Values, planned: Values, reduction: Values | None = None
+    target: ArmTarget,
+    expected: Values,
+    prior: Values,
+    planned: Values,
+    reduction: Values | None = None,
 ) -> Iterator[ArmChange]:
     """Build the update of an existing resource: its changed properties (`expected`) and the changed part of its azure
     block. Yield nothing without changes. `reduction`: the properties with a lower number of VMs.
     """
     recorded, requested = read_opaque_body(prior), read_opaque_body(planned)
     block_changes = diff_request_bodies(recorded, requested)
-    if recorded:  # a body added to an imported object may describe existing values
+    # A body added to an imported object may describe existing values.
+    if recorded:
         _reject_unpatchable_azure_block_changes(target, block_changes)
     block_changes = _select_updatable_members(target, block_changes)
     old_tags, tags = get_mapping(recorded, "tags"), get_mapping(requested, "tags")
     if old_tags != tags:
-        block_changes["tags"] = dict(tags)  # a PATCH replaces all tags
+        # A PATCH replaces all tags.
+        block_changes["tags"] = dict(tags)
     if expected or block_changes:
         body = merge_bodies(block_changes, {"properties": expected}) if expected else block_changes
         removed_tags = frozenset(omit_members(old_tags, tags))
-        yield ArmChange(ArmOperation.UPDATE, target, body, expected, removed_tags=removed_tags, reduction=reduction)
+        yield ArmChange(
+            ArmOperation.UPDATE,
+            target,
+            body,
+            expected,
+            removed_tags=removed_tags,
+            reduction=reduction,
+        )
 
 
 def _reject_unpatchable_azure_block_changes(target: ArmTarget, body: Values) -> None:
@@ -281,7 +352,8 @@ def _reject_unpatchable_azure_block_changes(target: ArmTarget, body: Values) -> 
     if fixed:
         names = format_first_items(fixed, _MAX_FIXED)
         raise ProviderProblem(
-            f"Azure cannot change {names} of {target.title} after its creation. Undo the change of the azure block, or "
+            f"Azure cannot change {names} of {target.title} after its creation. Undo the change "
+            "of the azure block, or "
             "re-create the object: -replace=ADDRESS for a cluster or VM, another name for a pool."
         )
 
@@ -297,13 +369,17 @@ def _list_scalar_paths(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple
         yield path
 
 
-def _build_vm_changes(target: ArmTarget, prior: Values, planned: Values, context: SiteContext) -> Iterator[ArmChange]:
+def _build_vm_changes(
+    target: ArmTarget, prior: Values, planned: Values, context: SiteContext
+) -> Iterator[ArmChange]:
     """Build changes of a VM: a move re-creates it. Without a new machine it is only deleted."""
     old_machine, new_machine = prior.get("machine"), planned.get("machine")
     if old_machine == new_machine:
-        yield from _build_update(target, expected={}, prior=prior, planned=planned)  # only of the azure block
+        # Only of the azure block.
+        yield from _build_update(target, expected={}, prior=prior, planned=planned)
         return
-    if new_machine:  # checked before the deletion
+    # checked before the deletion.
+    if new_machine:
         _require_azure_block(target, planned)
     if old_machine:
         yield ArmChange(ArmOperation.DELETE, target)

@@ -10,21 +10,30 @@ from typing import TYPE_CHECKING, Any, Final
 
 from nexusform.diagnostics.diagnostic import Problem
 from nexusform.domains.azure.providers.observed_site import ObservedSites
-from nexusform.files.regular_files import UNCONFINED, Confinement, FileTooLarge, NotRegularFile, read_regular
+from nexusform.files.regular_files import (
+    UNCONFINED,
+    Confinement,
+    FileTooLarge,
+    NotRegularFile,
+    read_regular,
+)
 from nexusform.json_data.plain_data import get_mapping
 from nexusform.language.evaluation_run import FileProblem
 from nexusform.providers.registry import ProviderDefinition
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
 from nexusform.schemas.value_types import STRING, MapType
 
-if TYPE_CHECKING:  # the importers are loaded where a site is read
+# The importers are loaded where a site is read.
+if TYPE_CHECKING:
     from nexusform.domains.azure.importers.az_capture_commands import AzExport
     from nexusform.domains.azure.importers.az_records import AzSite
 
 NAME: Final = "nexusform.dev/builtin/azure_export"
 _MAX_BYTES: Final = 64 * 1024 * 1024  # bytes of one file
 MACHINE_SKU_BY_ID: Final = AttributeSchema(
-    MapType(STRING), "Machine SKU of the catalogue by machineSkuId. Default: from the SKU's name.", optional=True
+    MapType(STRING),
+    "Machine SKU of the catalogue by machineSkuId. Default: from the SKU's name.",
+    optional=True,
 )
 
 SETTINGS: Final = BlockSchema(
@@ -40,7 +49,10 @@ SETTINGS: Final = BlockSchema(
 
 
 def make_provider(
-    settings: Mapping[str, Any], directory: str, _leaving: ExitStack, confinement: Confinement = UNCONFINED
+    settings: Mapping[str, Any],
+    directory: str,
+    _leaving: ExitStack,
+    confinement: Confinement = UNCONFINED,
 ) -> ObservedSites:
     """Create the provider for evaluated settings; the directory is read on first use, if `confinement` allows it."""
     path = os.path.normpath(Path(directory) / str(settings["directory"]))
@@ -69,7 +81,11 @@ def read_export(
 
 def read_files(directory: str, confinement: Confinement = UNCONFINED) -> AzExport:
     """Read the export files of a directory by kind; report unreadable files, and special files with such a name."""
-    from nexusform.domains.azure.importers.az_capture_commands import AzExport, is_export_file, read_export_directory
+    from nexusform.domains.azure.importers.az_capture_commands import (
+        AzExport,
+        is_export_file,
+        read_export_directory,
+    )
 
     try:
         entries = os.scandir(confinement.resolve(directory))

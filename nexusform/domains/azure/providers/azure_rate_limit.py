@@ -19,7 +19,8 @@ from nexusform.network.deadlines import pause_deadline
 
 BUDGET_VARIABLE: Final = "NF_AZURE_REQUESTS"
 _BUDGET_FORMAT: Final = re.compile(r"(\d{1,6}):(.+)")
-_MAX_BYTES: Final = 64  # length of a stored timestamp
+# length of a stored timestamp.
+_MAX_BYTES: Final = 64
 
 
 class RequestRateLimit(Struct, frozen=True):
@@ -32,7 +33,9 @@ class RequestRateLimit(Struct, frozen=True):
 
     def wait_for_slot(self, subscription_id: str) -> None:
         """Reserve the next time slot of a request, in a file shared by processes, and wait for it. Raises OSError."""
-        path = Path(self.directory, f"{re.sub(r'[^A-Za-z0-9-]', '_', subscription_id.lower())}.next")
+        path = Path(
+            self.directory, f"{re.sub(r'[^A-Za-z0-9-]', '_', subscription_id.lower())}.next"
+        )
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, PRIVATE)
         try:
@@ -40,15 +43,18 @@ class RequestRateLimit(Struct, frozen=True):
                 import fcntl
 
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
-            text = os.read(descriptor, _MAX_BYTES).decode(errors="replace")  # the next free time
+            # The next free time.
+            text = os.read(descriptor, _MAX_BYTES).decode(errors="replace")
             now = self.read_time()
             free_from = float(text) if re.fullmatch(r"\d+\.\d+", text) else 0.0
-            slot_time = max(now, min(free_from, now + 60.0))  # a time far in the future is of another clock
+            # A time far in the future is of another clock.
+            slot_time = max(now, min(free_from, now + 60.0))
             os.lseek(descriptor, 0, os.SEEK_SET)
             os.ftruncate(descriptor, 0)
             os.write(descriptor, f"{slot_time + 60.0 / self.requests_per_minute:.6f}".encode())
         finally:
-            os.close(descriptor)  # releases the lock
+            # releases the lock.
+            os.close(descriptor)
         delay = slot_time - self.read_time()
         if delay > 0:
             self.sleep(delay)
@@ -61,7 +67,9 @@ def read_environment_rate_limit() -> RequestRateLimit | None:
         return None
     match = _BUDGET_FORMAT.fullmatch(text)
     if match is None or not int(match[1]):
-        raise ProviderProblem(f'{BUDGET_VARIABLE} must be N:DIRECTORY (N requests per minute), not "{text}".')
+        raise ProviderProblem(
+            f'{BUDGET_VARIABLE} must be N:DIRECTORY (N requests per minute), not "{text}".'
+        )
     return RequestRateLimit(int(match[1]), match[2])
 
 
@@ -69,7 +77,8 @@ def build_rate_limit_policies(subscription_id: str) -> list[Any]:
     """Build the SDK pipeline policies for the rate limit; they also apply to retries. Raises ProviderProblem."""
     rate_limit = read_environment_rate_limit()
     if rate_limit is None:
-        return []  # no limit is set
+        # No limit is set.
+        return []
     wait_for_slot = rate_limit.wait_for_slot
     from azure.core.pipeline.policies import SansIOHTTPPolicy
 

@@ -14,7 +14,10 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.domains.azure.importers.azure_request_bodies import has_requested_values, select_members
+from nexusform.domains.azure.importers.azure_request_bodies import (
+    has_requested_values,
+    select_members,
+)
 from nexusform.interfaces.plugins import ChangeRequest, ProviderProblem, StepPending, StepProgress
 from nexusform.json_data.plain_data import get_mapping, get_text
 
@@ -27,25 +30,40 @@ _TYPES: Final = {
 }
 FINAL_STATES: Final = frozenset({"Succeeded", "Failed", "Canceled", ""})  # provisioningState
 FAILED_STATES: Final = frozenset({"Failed", "Canceled"})
-NODES_MISSING: Final = "nodes are missing"  # code for an operation reported as done with missing nodes
+# code for an operation reported as done with missing nodes.
+NODES_MISSING: Final = "nodes are missing"
+# Of an operation, whatever case it is written in.
 _FINAL_STATUSES: Final[Mapping[str, str]] = {
     "succeeded": "Succeeded",
     "failed": "Failed",
     "canceled": "Canceled",
     "cancelled": "Canceled",
-}  # of an operation, whatever case it is written in
-_PRECONDITION_FAILED: Final = 412  # precondition failed: the resource was changed since the read
+}
+# precondition failed: the resource was changed since the read.
+_PRECONDITION_FAILED: Final = 412
 _RETRY_CODES: Final = frozenset({408, 409, _PRECONDITION_FAILED, 429, 500, 502, 503, 504})
 _THROTTLE_CODES: Final = frozenset({408, 429})
-_NO_RETRIES: Final = dict.fromkeys(("retry_total", "retry_connect", "retry_read", "retry_status"), 0)  # of the SDK
+# Of the SDK.
+_NO_RETRIES: Final = dict.fromkeys(
+    ("retry_total", "retry_connect", "retry_read", "retry_status"), 0
+)
 # Error codes of a 409 without a retry.
 _PERMANENT_CONFLICTS: Final = frozenset(
-    {"InvalidResourceLocation", "MissingSubscriptionRegistration", "ResourceGroupBeingDeleted", "ScopeLocked"}
+    {
+        "InvalidResourceLocation",
+        "MissingSubscriptionRegistration",
+        "ResourceGroupBeingDeleted",
+        "ScopeLocked",
+    }
 )
-VISIBILITY_TIMEOUT: Final = 300.0  # seconds until a change must be visible
-MAX_READS: Final = 3  # reads of a differing resource before it counts as final
-_MAX_SECONDS: Final = 12 * 3600.0  # seconds of one operation, or of waiting for other operations
-_STOP_CHECK_SECONDS: Final = 1.0  # seconds between checks for a stop request
+# seconds until a change must be visible.
+VISIBILITY_TIMEOUT: Final = 300.0
+# reads of a differing resource before it counts as final.
+MAX_READS: Final = 3
+# seconds of one operation, or of waiting for other operations.
+_MAX_SECONDS: Final = 12 * 3600.0
+# seconds between checks for a stop request.
+_STOP_CHECK_SECONDS: Final = 1.0
 
 
 class ArmTarget(Struct, frozen=True):
@@ -57,7 +75,9 @@ class ArmTarget(Struct, frozen=True):
 
     def build_path(self, subscription_id: str) -> str:
         """Return the ARM id."""
-        parts = "/".join(f"{kind}/{name}" for kind, name in zip(_TYPES[self.kind], self.names, strict=True))
+        parts = "/".join(
+            f"{kind}/{name}" for kind, name in zip(_TYPES[self.kind], self.names, strict=True)
+        )
         return f"/subscriptions/{subscription_id}/resourceGroups/{self.group}/providers/Microsoft.NetworkCloud/{parts}"
 
     @property
@@ -81,8 +101,13 @@ class ArmOperation(StrEnum):
 
 
 # they do not change the version of the resource
-_ACTION_VERBS: Final = frozenset(ArmOperation) - {ArmOperation.CREATE, ArmOperation.UPDATE, ArmOperation.DELETE}
-_INFINITIVES: Final = {ArmOperation.CREATE: "make", ArmOperation.UPDATE: "change"}  # others as in their name
+_ACTION_VERBS: Final = frozenset(ArmOperation) - {
+    ArmOperation.CREATE,
+    ArmOperation.UPDATE,
+    ArmOperation.DELETE,
+}
+# others as in their name.
+_INFINITIVES: Final = {ArmOperation.CREATE: "make", ArmOperation.UPDATE: "change"}
 _PARTICIPLES: Final = {
     ArmOperation.CREATE: "made",
     ArmOperation.UPDATE: "changed",
@@ -123,7 +148,9 @@ class ArmChange(Struct, frozen=True):
             return self.body
         own_names = {name.casefold() for name in (*body["tags"], *self.removed_tags)}
         observed_tags = get_mapping(observed, "tags").items()
-        foreign_tags = {name: value for name, value in observed_tags if name.casefold() not in own_names}
+        foreign_tags = {
+            name: value for name, value in observed_tags if name.casefold() not in own_names
+        }
         return {**body, "tags": {**foreign_tags, **body["tags"]}}
 
 
@@ -160,7 +187,8 @@ class AzureChangeFailed(ProviderProblem):
         infinitive = _INFINITIVES.get(change.verb, change.verb.value.replace("_", " "))
         summary = f"Azure could not {infinitive} {change.target.title} ({status})"
         text = f"{summary}: {message or 'no reason given'}".removesuffix(".")
-        super().__init__(f"{text}.", object_exists=change.verb is ArmOperation.CREATE)  # left by a failed creation
+        # left by a failed creation.
+        super().__init__(f"{text}.", object_exists=change.verb is ArmOperation.CREATE)
 
 
 class RetryLater(Exception):
@@ -168,8 +196,10 @@ class RetryLater(Exception):
 
     def __init__(self, message: str, seconds: float | None, *, may_be_sent: bool) -> None:
         super().__init__(message)
-        self.seconds = seconds  # requested delay, None if not reported
-        self.may_be_sent = may_be_sent  # Azure may have received the request
+        # requested delay, None if not reported.
+        self.seconds = seconds
+        # Azure may have received the request.
+        self.may_be_sent = may_be_sent
 
 
 class ArmClient:
@@ -181,7 +211,8 @@ class ArmClient:
         self._endpoint = urlsplit(endpoint)
         self._subscription = subscription_id
         self._pace = pace
-        self._possibly_sent: set[ArmTarget] = set()  # targets of changes that possibly reached Azure
+        # targets of changes that possibly reached Azure.
+        self._possibly_sent: set[ArmTarget] = set()
 
     def get_body(self, target: ArmTarget) -> dict[str, Any] | None:
         """Return the body of a resource, None if it does not exist. Raises AzureError."""
@@ -190,14 +221,21 @@ class ArmClient:
         responses: list[Any] = []
         try:
             get_resource = getattr(self._client, target.kind).get
-            body = dict(get_resource(target.group, *target.names, raw_response_hook=responses.append).as_dict())
+            body = dict(
+                get_resource(
+                    target.group, *target.names, raw_response_hook=responses.append
+                ).as_dict()
+            )
             # Older API versions have the etag only in the header.
             etag = responses[-1].http_response.headers.get("ETag") if responses else None
             body["etag"] = body.get("etag") or etag
         except ResourceNotFoundError:
             return None
-        except (ValueError, LookupError, TypeError, AttributeError, RecursionError):  # the SDK cannot parse the answer
-            raise ServiceResponseError(f"the answer about {target.title} is no resource of Azure") from None
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+            # The SDK cannot parse the answer.
+            raise ServiceResponseError(
+                f"the answer about {target.title} is no resource of Azure"
+            ) from None
         return body
 
     def apply_changes(self, changes: list[ArmChange], step: ChangeRequest) -> None:
@@ -206,7 +244,8 @@ class ArmClient:
         """
         from azure.core.exceptions import AzureError
 
-        last_sent, url = self._find_last_sent_change(changes, step.resumed_operation)  # -1 and "": none was sent
+        # -1 and "": none was sent.
+        last_sent, url = self._find_last_sent_change(changes, step.resumed_operation)
         for number in range(max(last_sent, 0), len(changes)):
             change = changes[number]
             was_sent = number == last_sent
@@ -221,17 +260,25 @@ class ArmClient:
             except AzureChangeFailed as failure:
                 raise self._build_recorded_failure(failure, step) from None
             except AzureError as problem:
-                was_sent = was_sent or change.target in self._possibly_sent  # by this run
+                # By this run.
+                was_sent = was_sent or change.target in self._possibly_sent
                 raise self._build_problem(change, problem, was_sent=was_sent) from None
 
-    def _build_recorded_failure(self, failure: AzureChangeFailed, step: ChangeRequest) -> ProviderProblem:
+    def _build_recorded_failure(
+        self, failure: AzureChangeFailed, step: ChangeRequest
+    ) -> ProviderProblem:
         """Return a failure with a record in state for a later retry, or as it is if the change needs no record."""
         change = failure.change
         if step.prior is None or change.verb is ArmOperation.DELETE or change.verb in _ACTION_VERBS:
-            return failure  # a failed creation is tainted; the object itself shows a failed deletion or action
+            # A failed creation is tainted; the object itself shows a failed deletion or action.
+            return failure
         path = change.target.build_path(self._subscription)
-        record = build_failure_record(path, failure.code or failure.status, str(failure), change, step)
-        return ProviderProblem(record["words"], object_exists=failure.object_exists, unfinished_change=record)
+        record = build_failure_record(
+            path, failure.code or failure.status, str(failure), change, step
+        )
+        return ProviderProblem(
+            record["words"], object_exists=failure.object_exists, unfinished_change=record
+        )
 
     def wait(self, step: ChangeRequest, reason: str, seconds: float | None = None) -> None:
         """Wait before the next read, `seconds` or else the interval. Raises StepPending if the run has to stop."""
@@ -249,11 +296,14 @@ class ArmClient:
         end_time = self._pace.read_time() + seconds
         return lambda: self._pace.read_time() >= end_time
 
-    def _find_last_sent_change(self, changes: list[ArmChange], recorded_operation: str | None) -> tuple[int, str]:
+    def _find_last_sent_change(
+        self, changes: list[ArmChange], recorded_operation: str | None
+    ) -> tuple[int, str]:
         """Find the recorded change, the last one sent by an earlier run. Return its index (-1: none) and operation URL
         ("": none, or of another server); restore its marker in `changes`.
         """
-        # The record is VERB[@MARKER] PATH [URL]. PATH: ARM id of the resource. MARKER: start of an action's run before.
+        # The record is VERB[@MARKER] PATH [URL]. PATH: ARM id of the resource. MARKER: start of an
+        # action's run before.
         operation_name, _, path_and_url = (recorded_operation or "").partition(" ")
         path, _, url = path_and_url.partition(" ")
         verb, _, marker = operation_name.partition("@")
@@ -272,42 +322,60 @@ class ArmClient:
         """Apply one change and wait until it is visible; return without a request if it is done already. `was_sent`: an
         earlier request possibly reached Azure. Raises ProviderProblem, StepPending and _RequestRejected.
         """
-        is_overdue, is_missing_too_long = self.start_deadline(_MAX_SECONDS), self.start_deadline(VISIBILITY_TIMEOUT)
+        is_overdue, is_missing_too_long = (
+            self.start_deadline(_MAX_SECONDS),
+            self.start_deadline(VISIBILITY_TIMEOUT),
+        )
         while True:
             observed = self.get_body(change.target)
             progress = _determine_progress(change, observed, was_sent=was_sent)
             if progress is _ChangeStatus.DONE:
-                return  # nothing is left to do
+                # Nothing is left to do.
+                return
             if progress is _ChangeStatus.IN_PROGRESS:
                 if observed is None and is_missing_too_long():
-                    raise ProviderProblem(f"{change.target.title} was deleted: Azure does not show it.")
+                    raise ProviderProblem(
+                        f"{change.target.title} was deleted: Azure does not show it."
+                    )
                 if is_overdue():
-                    raise StepPending(f"{change.target.title} is {read_provisioning_state(observed)} for a long time.")
+                    raise StepPending(
+                        (
+                            f"{change.target.title} is {read_provisioning_state(observed)} for a "
+                            "long time."
+                        )
+                    )
                 self.wait(step, f"{change.target.title} is {read_provisioning_state(observed)}")
-                continue  # Azure accepts no other change meanwhile
+                # Azure accepts no other change meanwhile.
+                continue
             try:
                 url = self.send_change(change, observed, step)
             except RetryLater as retry:
                 if is_overdue():
                     raise ProviderProblem(f"Azure rejects the change: {retry}") from None
-                step.report_progress(StepProgress(message=f"{str(retry).rstrip('.')}. Trying again."))
+                step.report_progress(
+                    StepProgress(message=f"{str(retry).rstrip('.')}. Trying again.")
+                )
                 self.wait(step, f"{retry}", retry.seconds)
                 was_sent = was_sent or retry.may_be_sent
                 continue
             succeeded = bool(url) and self.wait_for_operation(url, change, step)
-            # An action may leave the etag of its resource unchanged, so an equal etag proves nothing.
+            # An action may leave the etag of its resource unchanged, so an equal etag proves
+            # nothing.
             etag_before = "" if change.verb in _ACTION_VERBS else get_text(observed, "etag")
             self._wait_until_visible(change, step, etag_before, succeeded=succeeded)
             return
 
-    def _wait_until_visible(self, change: ArmChange, step: ChangeRequest, etag_before: str, *, succeeded: bool) -> None:
+    def _wait_until_visible(
+        self, change: ArmChange, step: ChangeRequest, etag_before: str, *, succeeded: bool
+    ) -> None:
         """Wait until reads from Azure show a change. `succeeded`: its operation reported success. A body with
         `etag_before`, the etag before the change ("" if unknown), is stale and proves nothing. Raises AzureChangeFailed
         for a failed state. Return for an update after enough current reads or a timeout: the caller reports other
         values than requested. Otherwise a timeout raises StepPending for a new object, else ProviderProblem.
         """
         is_overdue = self.start_deadline(VISIBILITY_TIMEOUT)
-        final_reads = 0  # reads of a current body in a final state
+        # reads of a current body in a final state.
+        final_reads = 0
         while True:
             observed = self.get_body(change.target)
             state = read_provisioning_state(observed)
@@ -315,24 +383,35 @@ class ArmClient:
             is_stale = bool(etag_before) and get_text(observed, "etag") == etag_before
             if not is_stale:
                 if _determine_progress(change, observed, was_sent=True) is _ChangeStatus.DONE:
-                    return  # it is visible
-                # Without an etag and after a reported success, a failed state may be older than the change.
+                    # It is visible.
+                    return
+                # Without an etag and after a reported success, a failed state may be older than the
+                # change.
                 is_state_of_change = etag_before != "" or not succeeded
                 if state in FAILED_STATES and is_state_of_change:
-                    raise AzureChangeFailed(change, state, {"message": read_status_message(observed)})
+                    raise AzureChangeFailed(
+                        change, state, {"message": read_status_message(observed)}
+                    )
                 final_reads += is_final
             has_timed_out = is_final and is_overdue()
             has_enough_reads = succeeded and final_reads >= MAX_READS
             if change.verb is ArmOperation.UPDATE and (has_timed_out or has_enough_reads):
-                return  # the caller reports differing values
+                # The caller reports differing values.
+                return
             if has_timed_out:
-                message = f"{change.target.title} was {_PARTICIPLES[change.verb]}, but Azure does not show that."
-                if change.verb is ArmOperation.CREATE:  # perhaps visible later: only a resumed step looks for it
+                message = (
+                    f"{change.target.title} was {_PARTICIPLES[change.verb]}, but Azure does not "
+                    "show that."
+                )
+                # perhaps visible later: only a resumed step looks for it.
+                if change.verb is ArmOperation.CREATE:
                     raise StepPending(f"{message} `nexusform apply -resume` checks again.")
                 raise ProviderProblem(message)
             self.wait(step, f"{change.target.title} does not show the change yet")
 
-    def send_change(self, change: ArmChange, observed: Mapping[str, Any] | None, step: ChangeRequest) -> str:
+    def send_change(
+        self, change: ArmChange, observed: Mapping[str, Any] | None, step: ChangeRequest
+    ) -> str:
         """Send a change, report it to `step`, and return the URL of its operation, "" for none. `observed` is the
         current body, None if absent. Raises RetryLater for a temporary problem, _RequestRejected for a permanent one.
         """
@@ -346,7 +425,8 @@ class ArmClient:
         target = change.target
         operation = f"{change.operation_name} {target.build_path(self._subscription)}"
         step.report_progress(StepProgress(operation=operation))
-        responses: list[Any] = []  # filled by the hook with the one response
+        # filled by the hook with the one response.
+        responses: list[Any] = []
         method = getattr(getattr(self._client, target.kind), f"begin_{change.verb}")
         body = change.build_body(observed)
         arguments = [target.group, *target.names, *([body] if body is not None else [])]
@@ -355,30 +435,49 @@ class ArmClient:
             # The client itself never retries: the effect of an unanswered request is read first.
             method(*arguments, polling=False, raw_response_hook=responses.append, **options)
         except (ServiceRequestError, ServiceResponseError, IncompleteReadError) as problem:
-            # Libraries quote the messages of lower layers: take the last quoted text, else the whole line.
+            # Libraries quote the messages of lower layers: take the last quoted text, else the
+            # whole line.
             line = extract_first_line(problem)
             quoted_texts = re.findall(r"'([^']+)'", line)
-            message = f"The connection to Azure failed ({quoted_texts[-1] if quoted_texts else line})"
+            message = (
+                f"The connection to Azure failed ({quoted_texts[-1] if quoted_texts else line})"
+            )
             self._possibly_sent.add(target)
             raise RetryLater(message, seconds=None, may_be_sent=True) from None
         except HttpResponseError as problem:
             code = problem.status_code or 0
-            if 200 <= code < 300:  # accepted, with an unreadable response
+            # accepted, with an unreadable response.
+            if 200 <= code < 300:
                 return self._record_operation(problem.response, target, operation, step)
-            if code not in _RETRY_CODES or getattr(problem.error, "code", None) in _PERMANENT_CONFLICTS:
+            if (
+                code not in _RETRY_CODES
+                or getattr(problem.error, "code", None) in _PERMANENT_CONFLICTS
+            ):
                 raise _RequestRejected(_format_error(problem)) from None
-            message = "It was changed meanwhile" if code == _PRECONDITION_FAILED else _format_error(problem)
-            if code >= 500:  # Azure may have accepted it
+            message = (
+                "It was changed meanwhile"
+                if code == _PRECONDITION_FAILED
+                else _format_error(problem)
+            )
+            # Azure may have accepted it.
+            if code >= 500:
                 self._possibly_sent.add(target)
-            raise RetryLater(message, _read_retry_after(problem.response), may_be_sent=code >= 500) from None
+            raise RetryLater(
+                message, _read_retry_after(problem.response), may_be_sent=code >= 500
+            ) from None
         return self._record_operation(responses[-1].http_response, target, operation, step)
 
-    def _record_operation(self, response: Any, target: ArmTarget, operation: str, step: ChangeRequest) -> str:
+    def _record_operation(
+        self, response: Any, target: ArmTarget, operation: str, step: ChangeRequest
+    ) -> str:
         """Record a sent request (`operation`: verb and path) with the URL to poll; return the URL, "" for none."""
         self._possibly_sent.add(target)
-        url = str(response.headers.get("Azure-AsyncOperation") or response.headers.get("Location", ""))
+        url = str(
+            response.headers.get("Azure-AsyncOperation") or response.headers.get("Location", "")
+        )
         if not self._is_url_of_arm_endpoint(url):
-            return ""  # none, or of another server
+            # None, or of another server.
+            return ""
         step.report_progress(StepProgress(operation=f"{operation} {url}"))
         return url
 
@@ -394,33 +493,46 @@ class ArmClient:
         while True:
             response = self._client.send_request(HttpRequest("GET", url))
             if response.status_code == 404:
-                return False  # Azure no longer has it
+                # Azure no longer has it.
+                return False
             if response.status_code >= 400:
                 response.raise_for_status()
             body = _parse_object(response)
             if body is None:
                 return False
             # Without a status in the body, the HTTP status decides.
-            status = get_text(body, "status") or ("InProgress" if response.status_code == 202 else "Succeeded")
+            status = get_text(body, "status") or (
+                "InProgress" if response.status_code == 202 else "Succeeded"
+            )
             status = _FINAL_STATUSES.get(status.lower(), status)
             if status == "Succeeded":
                 return True
             if status in FAILED_STATES:
                 raise AzureChangeFailed(change, status, body.get("error"))
             url = self._find_next_polling_url(response, url, change, step)
-            if status != last_status:  # report each status once
+            # report each status once.
+            if status != last_status:
                 step.report_progress(StepProgress(message=f"Azure says: {status}"))
                 last_status = status
             if is_overdue():
                 limit = f"{change.time_limit / 60:.0f} minutes"
-                raise StepPending(f"The change of {change.target.title} is still in progress after {limit}.")
-            self.wait(step, f"Azure continues the change of {change.target.title}", _read_retry_after(response))
+                raise StepPending(
+                    f"The change of {change.target.title} is still in progress after {limit}."
+                )
+            self.wait(
+                step,
+                f"Azure continues the change of {change.target.title}",
+                _read_retry_after(response),
+            )
 
-    def _find_next_polling_url(self, response: Any, url: str, change: ArmChange, step: ChangeRequest) -> str:
+    def _find_next_polling_url(
+        self, response: Any, url: str, change: ArmChange, step: ChangeRequest
+    ) -> str:
         """Return the URL of the next read: a response 202 may contain a new one, recorded for a resumed step."""
         location = str(response.headers.get("Location", "")) if response.status_code == 202 else ""
         if location in {"", url} or not self._is_url_of_arm_endpoint(location):
-            return url  # none, the same, or of another server
+            # None, the same, or of another server.
+            return url
         path = change.target.build_path(self._subscription)
         step.report_progress(StepProgress(operation=f"{change.operation_name} {path} {location}"))
         return location
@@ -435,7 +547,8 @@ class ArmClient:
             return ProviderProblem(f"Azure rejects {change.target.title}: {_format_error(problem)}")
         message = _format_error(problem).rstrip(".")
         return StepPending(
-            f"Azure could not be queried about {change.target.title}: {message}. The started change "
+            f"Azure could not be queried about {change.target.title}: {message}. The started "
+            "change "
             "continues there; `nexusform apply -resume` checks it."
         )
 
@@ -459,7 +572,9 @@ def _parse_object(response: Any) -> Mapping[str, Any] | None:
     return body if isinstance(body, Mapping) else None
 
 
-def _determine_progress(change: ArmChange, observed: Mapping[str, Any] | None, *, was_sent: bool) -> _ChangeStatus:
+def _determine_progress(
+    change: ArmChange, observed: Mapping[str, Any] | None, *, was_sent: bool
+) -> _ChangeStatus:
     """Determine the progress of a change from the resource's body in Azure (`observed`, None if absent). `was_sent`:
     Azure may have the request already. Raises ProviderProblem for an impossible change, AzureChangeFailed after a
     failure.
@@ -468,37 +583,49 @@ def _determine_progress(change: ArmChange, observed: Mapping[str, Any] | None, *
     if observed is None:
         return _determine_absent_progress(change, was_sent=was_sent)
     if change.verb is ArmOperation.DELETE:
-        if change.skip_if is not None and has_requested_values(get_mapping(observed, "properties"), change.skip_if):
-            return _ChangeStatus.DONE  # an earlier run deleted and re-created it
+        if change.skip_if is not None and has_requested_values(
+            get_mapping(observed, "properties"), change.skip_if
+        ):
+            # An earlier run deleted and re-created it.
+            return _ChangeStatus.DONE
         return _ChangeStatus.NOT_SENT if state in FINAL_STATES else _ChangeStatus.IN_PROGRESS
     if change.verb is ArmOperation.CREATE and not was_sent and not change.is_retry:
         raise ProviderProblem(
-            f"{change.target.title} already exists in resource group {change.target.group} and is not "
+            f"{change.target.title} already exists in resource group {change.target.group} and is "
+            "not "
             "in the state. Import it with an import block, or use another name."
         )
     if state not in FINAL_STATES:
         return _ChangeStatus.IN_PROGRESS
     is_action = change.verb in _ACTION_VERBS
-    compares_expected_only = was_sent or is_action  # the body of an action is no part of the machine
+    # The body of an action is no part of the machine.
+    compares_expected_only = was_sent or is_action
     if not _is_change_visible(change, observed, compares_expected_only=compares_expected_only):
         return _ChangeStatus.NOT_SENT
     if change.is_retry and not was_sent:
-        return _ChangeStatus.NOT_SENT  # it failed before, although its values are visible
-    if state in FAILED_STATES and not is_action:  # a machine in a failed state can still perform an action
+        # It failed before, although its values are visible.
+        return _ChangeStatus.NOT_SENT
+    # A machine in a failed state can still perform an action.
+    if state in FAILED_STATES and not is_action:
         if was_sent:
             raise AzureChangeFailed(change, state, {"message": read_status_message(observed)})
-        return _ChangeStatus.NOT_SENT  # an earlier change failed: send this one
+        # An earlier change failed: send this one.
+        return _ChangeStatus.NOT_SENT
     return _ChangeStatus.DONE
 
 
-def _is_change_visible(change: ArmChange, observed: Mapping[str, Any], *, compares_expected_only: bool) -> bool:
+def _is_change_visible(
+    change: ArmChange, observed: Mapping[str, Any], *, compares_expected_only: bool
+) -> bool:
     """Return True if a resource has the values of a change: its whole body, or with `compares_expected_only` only its
     `expected` properties and tags. Azure returns no secrets such as keys, so a sent body cannot be compared as a whole.
     """
     if not change.removed_tags.isdisjoint(get_mapping(observed, "tags")):
-        return False  # a tag to remove is still there
+        # A tag to remove is still there.
+        return False
     if change.verb is ArmOperation.CREATE:
-        return True  # its existence suffices
+        # Its existence suffices.
+        return True
     body = get_mapping(change.body)
     visible_part = {"properties": get_mapping(change.expected), **select_members(body, ("tags",))}
     return has_requested_values(observed, visible_part if compares_expected_only else body)
@@ -510,7 +637,8 @@ def _determine_absent_progress(change: ArmChange, *, was_sent: bool) -> _ChangeS
         return _ChangeStatus.DONE
     if change.verb is ArmOperation.CREATE:
         return _ChangeStatus.NOT_SENT
-    if was_sent:  # the read may be stale
+    # The read may be stale.
+    if was_sent:
         return _ChangeStatus.IN_PROGRESS
     raise ProviderProblem(f"{change.target.title} was deleted: Azure does not show it.")
 
@@ -530,14 +658,18 @@ def build_failure_record(
     previous = get_mapping(step.unfinished_change)
     is_same = (previous.get("id"), previous.get("code")) == (arm_id, code)
     if step.resumed_operation is not None and previous.get("looked_up"):
-        is_same = False  # no repetition: a read recorded this same failure, and the resumed step finds it again
+        # No repetition: a read recorded this same failure, and the resumed step finds it again.
+        is_same = False
     times = int(previous.get("times", 1)) + 1 if is_same else 1
-    changed = change.expected if change.expected is not None else get_mapping(change.body, "properties")
+    changed = (
+        change.expected if change.expected is not None else get_mapping(change.body, "properties")
+    )
     repetition = f" It failed the same way before: {times} times so far." if is_same else ""
     return {
         "id": arm_id,
         "parts": sorted(changed),
-        "body": change.verb is ArmOperation.UPDATE and change.body != {"properties": change.expected},
+        "body": change.verb is ArmOperation.UPDATE
+        and change.body != {"properties": change.expected},
         "code": code,
         "times": times,
         "words": f"{message}{repetition}",
@@ -546,7 +678,9 @@ def build_failure_record(
 
 def read_status_message(body: Mapping[str, Any] | None) -> str:
     """Return the detailed status of a resource, "" if absent."""
-    message = get_text(body, "properties", "detailedStatusMessage") or get_text(body, "properties", "detailedStatus")
+    message = get_text(body, "properties", "detailedStatusMessage") or get_text(
+        body, "properties", "detailedStatus"
+    )
     return message.rstrip(".")
 
 

@@ -25,7 +25,13 @@ from nexusform.domains.azure.providers.azure_actions import (
     is_cordon_only,
     run_action,
 )
-from nexusform.domains.azure.providers.azure_changes import CLUSTER, POOL, VM, SiteContext, build_azure_changes
+from nexusform.domains.azure.providers.azure_changes import (
+    CLUSTER,
+    POOL,
+    VM,
+    SiteContext,
+    build_azure_changes,
+)
 from nexusform.domains.azure.providers.azure_requests import (
     MAX_READS,
     NODES_MISSING,
@@ -85,7 +91,8 @@ from nexusform.scheduling.machine_actions import MACHINE_ACTION_TYPE
 from nexusform.scheduling.racks.vms import CONTROL_PLANE
 from nexusform.values.typed_value import UNKNOWN
 
-if TYPE_CHECKING:  # the importers are loaded where a site is read
+# The importers are loaded where a site is read.
+if TYPE_CHECKING:
     from nexusform.domains.azure.importers.az_import import ImportedSiteObject
     from nexusform.domains.azure.importers.az_records import AzSite
 
@@ -94,21 +101,29 @@ _MANUAL_ACTIONS: Final = {
     CordonAction.CORDON: "apply does not cordon it. It waits until Azure shows it cordoned.",
     CordonAction.UNCORDON: "apply does not uncordon it. It waits until Azure shows it uncordoned.",
     CordonAction.EMPTY: (
-        "to be emptied, but not cordoned: Azure may place VMs there again. Set cordoned = true next to evacuate and "
+        "to be emptied, but not cordoned: Azure may place VMs there again. Set cordoned = true "
+        "next to evacuate and "
         "cordon it before the apply. Or set act_on_machines = true in the provider block."
     ),
     CordonAction.KEEP: "it stays cordoned, because nexusform did not cordon it.",
 }
-_COMMAND_VERBS: Final = {CordonAction.CORDON: "cordon", CordonAction.UNCORDON: "uncordon", CordonAction.EMPTY: "cordon"}
+_COMMAND_VERBS: Final = {
+    CordonAction.CORDON: "cordon",
+    CordonAction.UNCORDON: "uncordon",
+    CordonAction.EMPTY: "cordon",
+}
 _AUTOMATIC_ACTIONS: Final = {
     CordonAction.CORDON: "cordons these machines",
     CordonAction.UNCORDON: "uncordons these machines",
-    CordonAction.EMPTY: "cordons these machines before their VMs move; they stay cordoned until evacuate is removed",
+    CordonAction.EMPTY: (
+        "cordons these machines before their VMs move; they stay cordoned until evacuate is removed"
+    ),
     CordonAction.KEEP: "leaves these machines cordoned, because nexusform did not cordon them",
 }
 _MANAGED_TYPES: Final = frozenset({CLUSTER, POOL, VM})
 _HARDWARE_TYPES: Final = frozenset({MACHINE, RACK})
-_COMMON_FIELDS: Final = ("location", "extendedLocation")  # fields common to the bodies of all objects of a site
+# fields common to the bodies of all objects of a site.
+_COMMON_FIELDS: Final = ("location", "extendedLocation")
 Values: TypeAlias = Mapping[str, Any]
 
 
@@ -138,7 +153,8 @@ class AzureSiteProvider(ObservedSites):
         self._acts_on_machines = self._runs_actions = acts_on_machines
         self._kubeconfig_trust = kubeconfig_trust
         self._subscription = subscription
-        self._created_groups: dict[str, str] = {}  # resource groups of objects created by this run, by id
+        # resource groups of objects created by this run, by id.
+        self._created_groups: dict[str, str] = {}
         self._index_lock = Lock()
         self._index: _ArmIndex | None = None
 
@@ -155,9 +171,12 @@ class AzureSiteProvider(ObservedSites):
             change = build_action_change(planned, self._find_machine_id(str(planned["machine_id"])))
             try:
                 with convert_azure_errors():
-                    return run_action(self._subscription.make_arm_client(MachineActionClient), change, request)
+                    return run_action(
+                        self._subscription.make_arm_client(MachineActionClient), change, request
+                    )
             finally:
-                self._discard_cache()  # the action changes its machine
+                # The action changes its machine.
+                self._discard_cache()
         return self._change_machine_cordons(request, super().create)
 
     def update(self, request: ChangeRequest) -> ChangeResult:
@@ -172,27 +191,43 @@ class AzureSiteProvider(ObservedSites):
             super().delete(request)
             return
         group = self._find_resource_group(request, missing_ok=True)
-        if group:  # else it was never created
-            context = SiteContext(group, common_fields={}, find_arm_id=str)  # a deletion needs neither
-            self._subscription.make_arm_client().apply_changes(build_azure_changes(request, context), request)
+        # Else it was never created.
+        if group:
+            # A deletion needs neither.
+            context = SiteContext(group, common_fields={}, find_arm_id=str)
+            self._subscription.make_arm_client().apply_changes(
+                build_azure_changes(request, context), request
+            )
 
     def read(self, requests: Sequence[ReadRequest]) -> list[ReadResult]:
         """Read the current objects and the progress of their changes. Raises ProviderProblem."""
         results = []
         for request, answer in zip(requests, super().read(requests), strict=True):
             progress = self._find_progress_of_begun_change(request, answer)
-            results.append(replace(answer, is_settled=progress.is_settled, note={**answer.note, **progress.note}))
+            results.append(
+                replace(
+                    answer, is_settled=progress.is_settled, note={**answer.note, **progress.note}
+                )
+            )
         return results
 
-    def _find_progress_of_begun_change(self, request: ReadRequest, answer: ReadResult) -> ChangeProgress:
+    def _find_progress_of_begun_change(
+        self, request: ReadRequest, answer: ReadResult
+    ) -> ChangeProgress:
         """Find the progress of a change begun by an earlier apply, from the Azure bodies of the object. A cluster has
         its own body and those of the pools in its block; separate pools are objects of their own.
         """
-        was_begun = request.planned is not None or request.is_being_deleted or request.unfinished_change is not None
+        was_begun = (
+            request.planned is not None
+            or request.is_being_deleted
+            or request.unfinished_change is not None
+        )
         key = request.key
         if not was_begun or key.type not in _MANAGED_TYPES or answer.attributes is None:
-            return ChangeProgress()  # none in progress
-        managed = self._load_index().managed  # ARM ids by type and id
+            # None in progress.
+            return ChangeProgress()
+        # ARM ids by type and id.
+        managed = self._load_index().managed
         own_ids = {managed.get((key.type, key.id), "")}
         if key.type == CLUSTER:
             separate_pools = self._list_separate_pools()
@@ -203,20 +238,26 @@ class AzureSiteProvider(ObservedSites):
         normalized_ids = set(map(normalize_id, own_ids))
         documents = self._subscription.documents
         bodies = [*documents.get(CLUSTERS, ()), *documents.get(VMS, ()), *documents.get(POOLS, ())]
-        own_bodies = [body for body in bodies if normalize_id(str(body.get("id"))) in normalized_ids]
+        own_bodies = [
+            body for body in bodies if normalize_id(str(body.get("id"))) in normalized_ids
+        ]
         return determine_progress(request, answer.attributes, own_bodies, self._subscription.id)
 
     def validate_changes(self, requests: Sequence[ChangeRequest]) -> list[tuple[int, Problem]]:
         """Return (index of the request, problem) for unsupported changes and manual tasks. Raises ProviderProblem."""
-        planned_vms = {request.key.id for request in requests if request.key.type == VM}  # possible targets of hints
+        # possible targets of hints.
+        planned_vms = {request.key.id for request in requests if request.key.type == VM}
         problems: list[tuple[int, Problem]] = []
-        recreated_nodes: dict[int, list[str]] = {}  # names by number of the change
+        # names by number of the change.
+        recreated_nodes: dict[int, list[str]] = {}
         for number, request in enumerate(requests):
             is_action = request.key.type == MACHINE_ACTION_TYPE and request.planned is not None
             if request.key.type not in _MANAGED_TYPES and not is_action:
-                continue  # apply sends nothing for it
+                # apply sends nothing for it.
+                continue
             try:
-                if is_action:  # only for the error about an unknown machine
+                # Only for the error about an unknown machine.
+                if is_action:
                     self._find_machine_id(str(request.planned_attributes["machine_id"]))
                     continue
                 changes = self._plan_changes(request, planned_vms)
@@ -227,14 +268,20 @@ class AzureSiteProvider(ObservedSites):
                 recreated_nodes[number] = nodes
         problems += super().validate_changes(requests)
         names = list(chain.from_iterable(recreated_nodes.values()))
-        if names:  # one warning, at the first change
+        # One warning, at the first change.
+        if names:
             title = f"{format_count(len(names), 'node')} ({format_first_items(names, _MAX_NAMES)})"
-            detail = f"Azure does not delete single nodes: to re-create {title}, {describe_node_deletion()}."
+            detail = (
+                f"Azure does not delete single nodes: to re-create {title}, "
+                f"{describe_node_deletion()}."
+            )
             warning = Problem((), "kubectl-deleted-nodes", detail, Severity.WARNING)
             problems.append((next(iter(recreated_nodes)), warning))
         return [*problems, *self._report_machines_to_cordon(requests)]
 
-    def _plan_changes(self, request: ChangeRequest, planned_vms: AbstractSet[str]) -> list[ArmChange]:
+    def _plan_changes(
+        self, request: ChangeRequest, planned_vms: AbstractSet[str]
+    ) -> list[ArmChange]:
         """Plan the Azure changes of a step. `planned_vms` are ids of VMs in the plan. Raises ProviderProblem."""
 
         def find_arm_id(object_id: str) -> str:
@@ -244,22 +291,34 @@ class AzureSiteProvider(ObservedSites):
         self._load_index()
         # A pool is in the group of its cluster, created possibly by the same plan.
         group = self._find_resource_group(request, missing_ok=request.key.type == POOL)
-        return build_azure_changes(request, SiteContext(group, common_fields={}, find_arm_id=find_arm_id))
+        return build_azure_changes(
+            request, SiteContext(group, common_fields={}, find_arm_id=find_arm_id)
+        )
 
-    def _report_machines_to_cordon(self, requests: Sequence[ChangeRequest]) -> Iterator[tuple[int, Problem]]:
+    def _report_machines_to_cordon(
+        self, requests: Sequence[ChangeRequest]
+    ) -> Iterator[tuple[int, Problem]]:
         """Yield a warning per action with its machines to cordon, uncordon or empty (by apply or an operator), at the
         index of the first request. If apply acts, also yield an error for each machine not listed by Azure.
         """
         requests_by_action: dict[CordonAction, list[tuple[int, CordonRequest]]] = {}
         for number, request in enumerate(requests):
-            for cordon_request in find_cordon_requests(request):  # of a rack or machine
-                requests_by_action.setdefault(cordon_request.action, []).append((number, cordon_request))
+            # Of a rack or machine.
+            for cordon_request in find_cordon_requests(request):
+                requests_by_action.setdefault(cordon_request.action, []).append(
+                    (number, cordon_request)
+                )
         for action, numbered_requests in sorted(requests_by_action.items()):
             number, first = numbered_requests[0]
-            names = format_first_items([cordon_request.name for _, cordon_request in numbered_requests], _MAX_NAMES)
+            names = format_first_items(
+                [cordon_request.name for _, cordon_request in numbered_requests], _MAX_NAMES
+            )
             if not self._acts_on_machines:
                 machine_count = format_count(len(numbered_requests), "machine")
-                detail = f"{machine_count} ({names}): {_MANUAL_ACTIONS[action]}{self._build_example(first)}"
+                detail = (
+                    f"{machine_count} ({names}): "
+                    f"{_MANUAL_ACTIONS[action]}{self._build_example(first)}"
+                )
                 yield number, Problem((), "manual-cordoning", detail, Severity.WARNING)
                 continue
             detail = f"apply {_AUTOMATIC_ACTIONS[action]}: {names}."
@@ -276,7 +335,9 @@ class AzureSiteProvider(ObservedSites):
             return ""
         machine_id = self._load_index().hint_targets.get(request.id, "")
         group = extract_resource_group(machine_id) or "MANAGED_RESOURCE_GROUP"
-        arguments = f"{_COMMAND_VERBS[request.action]} --name {request.name} --resource-group {group}"
+        arguments = (
+            f"{_COMMAND_VERBS[request.action]} --name {request.name} --resource-group {group}"
+        )
         return f" For example: az networkcloud baremetalmachine {arguments}"
 
     def _change_machine_cordons(
@@ -286,7 +347,8 @@ class AzureSiteProvider(ObservedSites):
         operator, `observe_change` reads the result. Raises ProviderProblem.
         """
         if not self._acts_on_machines or request.key.type not in _HARDWARE_TYPES:
-            return observe_change(request)  # an operator changes it
+            # An operator changes it.
+            return observe_change(request)
         requests = list(find_cordon_requests(request))
         changes = [
             build_cordon_change(cordon_request, self._find_machine_id(cordon_request.id))
@@ -296,8 +358,10 @@ class AzureSiteProvider(ObservedSites):
         if changes:
             self._subscription.make_arm_client().apply_changes(changes, request)
         if requests and is_cordon_only(request):
-            return build_cordon_result(request)  # Azure confirmed it
-        if changes:  # read the new status
+            # Azure confirmed it.
+            return build_cordon_result(request)
+        # read the new status.
+        if changes:
             self._discard_cache()
         return observe_change(request)
 
@@ -307,7 +371,8 @@ class AzureSiteProvider(ObservedSites):
         if arm_id is None:
             _, rack, name = machine_id.split("/")
             raise ProviderProblem(
-                f"Azure shows no machine {name} in rack {rack}. No action on it is possible. Use the machine name of "
+                f"Azure shows no machine {name} in rack {rack}. No action on it is possible. Use "
+                "the machine name of "
                 "Azure (see `nexusform import -from=azure`)."
             )
         return arm_id
@@ -333,19 +398,31 @@ class AzureSiteProvider(ObservedSites):
         try:
             arm.apply_changes(changes, request)
         except AzureChangeFailed as failure:
-            values = dict(request.planned_attributes)  # the predicted locations of VMs do not apply after a failure
-            if "nodes" in values:  # a cluster or a pool
+            # The predicted locations of VMs do not apply after a failure.
+            values = dict(request.planned_attributes)
+            # A cluster or a pool.
+            if "nodes" in values:
                 values["nodes"] = {}
-                if "agent_pool" in values:  # a cluster; the count of a pool is an argument
+                # A cluster; the count of a pool is an argument.
+                if "agent_pool" in values:
                     values["node_count"] = 0
             else:  # a VM
                 values |= dict.fromkeys(("machine", "rack", "availability_zone", "cells"))
-            raise ProviderProblem(str(failure), object_exists=failure.object_exists, attributes=values) from None
+            raise ProviderProblem(
+                str(failure), object_exists=failure.object_exists, attributes=values
+            ) from None
         if request.key.type != VM and request.prior is not None:
             cluster = _build_cluster_target(request, group)
             with convert_azure_errors():
-                recreate_nodes(arm, cluster, plan_node_recreations(request, changes), request, self._kubeconfig_trust)
-        if request.is_release:  # a later step of the object reads it
+                recreate_nodes(
+                    arm,
+                    cluster,
+                    plan_node_recreations(request, changes),
+                    request,
+                    self._kubeconfig_trust,
+                )
+        # A later step of the object reads it.
+        if request.is_release:
             return ChangeResult(request.planned_attributes)
         return self._read_until_applied(request, arm, group)
 
@@ -354,24 +431,30 @@ class AzureSiteProvider(ObservedSites):
         Return "" if there is none and `missing_ok`. Raises ProviderProblem for none, or if the configured one is
         another.
         """
-        owner = _get_owner_id(request)  # the cluster of a pool
+        # The cluster of a pool.
+        owner = _get_owner_id(request)
         kind = VM if request.key.type == VM else CLUSTER
         observed_group = extract_resource_group(self._load_index().managed.get((kind, owner), ""))
         recorded_group = get_text(request.private_note, GROUP_KEY)
         current_group = observed_group or self._created_groups.get(owner, "") or recorded_group
         requested_group = get_mapping(request.attributes, "azure").get("resource_group") or ""
-        if requested_group is UNKNOWN:  # Apply knows it, and compares it then.
+        # Apply knows it, and compares it then.
+        if requested_group is UNKNOWN:
             return current_group or "(known after apply)"
         group = str(current_group or requested_group or self._subscription.default_group)
         if requested_group.lower() not in {"", group.lower()}:
             raise ProviderProblem(
-                f"{owner} is in resource group {current_group}, but its azure block sets {requested_group}. Azure does "
+                f"{owner} is in resource group {current_group}, but its azure block sets "
+                f"{requested_group}. Azure does "
                 "not move it. Set its current resource group, or remove the argument."
             )
         if not group and not missing_ok:
             block = 'azure { resource_group = "..." }'
             raise ProviderProblem(
-                f"{owner} has no resource group. Set it in its block `{block}`, or in the provider block."
+                (
+                    f"{owner} has no resource group. Set it in its block `{block}`, or in the "
+                    "provider block."
+                )
             )
         return group
 
@@ -381,10 +464,13 @@ class AzureSiteProvider(ObservedSites):
         with self._index_lock:
             if self._index is None:
                 bodies = self._subscription.documents.get(MACHINES, ())
-                index = _ArmIndex(machines={normalize_id(str(body.get("id"))): body for body in bodies})
+                index = _ArmIndex(
+                    machines={normalize_id(str(body.get("id"))): body for body in bodies}
+                )
                 for site in sites:
                     index.add_site(site)
-                self._index = index  # only when it is complete
+                # Only when it is complete.
+                self._index = index
             return self._index
 
     def _find_hint_arm_id(self, object_id: str) -> str:
@@ -392,36 +478,48 @@ class AzureSiteProvider(ObservedSites):
         arm_id = self._load_index().hint_targets.get(object_id)
         if arm_id is not None:
             return arm_id
-        if object_id in self._created_groups:  # a VM created in this run
-            target = ArmTarget(VMS, self._created_groups[object_id], (object_id.rpartition("/")[2],))
+        # A VM created in this run.
+        if object_id in self._created_groups:
+            target = ArmTarget(
+                VMS, self._created_groups[object_id], (object_id.rpartition("/")[2],)
+            )
             return target.build_path(self._subscription.id)
         raise ProviderProblem(
-            f'A placement hint refers to "{object_id}". Azure shows no VM, machine or rack with that '
+            f'A placement hint refers to "{object_id}". Azure shows no VM, machine or rack with '
+            "that "
             "name. Hints must refer to one of these."
         )
 
-    def _read_until_applied(self, request: ChangeRequest, arm: ArmClient, group: str) -> ChangeResult:
+    def _read_until_applied(
+        self, request: ChangeRequest, arm: ArmClient, group: str
+    ) -> ChangeResult:
         """Read the object until Azure returns the requested values and a machine for each VM. After a while,
         VMs without machine are accepted, and recorded. If the same arguments differ in a row of reads, return
         Azure's values: apply reports the difference. Raises StepPending after the timeout or a failed read.
         """
         is_overdue = arm.start_deadline(VISIBILITY_TIMEOUT)
-        reads_with_differences: list[tuple[str, ...]] = []  # by read, the names of the differing arguments
+        # By read, the names of the differing arguments.
+        reads_with_differences: list[tuple[str, ...]] = []
         while True:
             try:
                 with convert_azure_errors():
                     observation = self._read_single_object(request, arm, group)
-            except ProviderProblem as problem:  # the change is done even if this read fails
+            except ProviderProblem as problem:
+                # The change is done even if this read fails.
                 raise StepPending(f"{problem} `nexusform apply -resume` checks again.") from None
             if observation is not None and observation.differing:
-                if not reads_with_differences:  # report it once
+                # report it once.
+                if not reads_with_differences:
                     names = " and ".join(observation.differing)
                     message = f"Azure finished, but shows another {names} than was planned"
                     request.report_progress(StepProgress(message=message))
                 reads_with_differences.append(observation.differing)
                 if reads_with_differences[-MAX_READS:] == [observation.differing] * MAX_READS:
-                    return observation.answer  # Azure will not take the planned values
-            elif observation is not None and (_has_machine_for_each_vm(observation, request) or is_overdue()):
+                    # Azure will not take the planned values.
+                    return observation.answer
+            elif observation is not None and (
+                _has_machine_for_each_vm(observation, request) or is_overdue()
+            ):
                 return self._record_missing_nodes(observation.answer, request, arm, group)
             if is_overdue():
                 text = f"Azure finished the change of {request.key.id}, but does not show it."
@@ -434,12 +532,15 @@ class AzureSiteProvider(ObservedSites):
         """Return the answer, with missing nodes recorded as an unfinished change. A node planned without a machine may
         be missing, except after a failed change.
         """
-        planned = None if request.unfinished_change else request.planned  # None: all nodes are required
+        # None: all nodes are required.
+        planned = None if request.unfinished_change else request.planned
         missing_nodes = find_missing_nodes(answer.attributes, planned)
         if not missing_nodes:
-            return answer  # all are present, or not required
+            # All are present, or not required.
+            return answer
         nodes = answer.attributes["nodes"]
-        pool = str(nodes[missing_nodes[0]]["pool"])  # of the first one; a record is about one pool
+        # Of the first one; a record is about one pool.
+        pool = str(nodes[missing_nodes[0]]["pool"])
         # A pool has its count in its own body, the control plane in the body of the cluster.
         target = _build_cluster_target(request, group)
         count_property = "controlPlaneNodeConfiguration"
@@ -451,9 +552,14 @@ class AzureSiteProvider(ObservedSites):
         present_text = f"{present_count} of {format_count(len(nodes), 'node')} of {request.key.id}"
         names = format_first_items(missing_nodes, _MAX_NAMES)
         message = f"Azure shows {present_text}; missing: {names}{enclose(' (', reason, ')')}."
-        expected = {count_property: None}  # the record has only the names of properties
-        change = ArmChange(ArmOperation.UPDATE, target, body={"properties": expected}, expected=expected)
-        record = build_failure_record(target.build_path(self._subscription.id), NODES_MISSING, message, change, request)
+        # The record has only the names of properties.
+        expected = {count_property: None}
+        change = ArmChange(
+            ArmOperation.UPDATE, target, body={"properties": expected}, expected=expected
+        )
+        record = build_failure_record(
+            target.build_path(self._subscription.id), NODES_MISSING, message, change, request
+        )
         return replace(answer, unfinished_change=record)
 
     def _read_single_object(
@@ -472,28 +578,42 @@ class AzureSiteProvider(ObservedSites):
         if body is None:
             return None
         properties = get_mapping(body, "properties")
-        vms = (properties, *list_mappings(properties, "nodes"))  # the VM itself, or the nodes of a cluster
+        # The VM itself, or the nodes of a cluster.
+        vms = (properties, *list_mappings(properties, "nodes"))
         ids = {normalize_id(get_text(vm, "bareMetalMachineId")) for vm in vms} - {""}
         machine_bodies = self._load_index().machines
-        if not ids <= machine_bodies.keys():  # a machine added since the whole site was read
-            machine_bodies |= {normalize_id(str(row.get("id"))): row for row in self._subscription.list_machines()}
+        # A machine added since the whole site was read.
+        if not ids <= machine_bodies.keys():
+            machine_bodies |= {
+                normalize_id(str(row.get("id"))): row for row in self._subscription.list_machines()
+            }
         documents = {
             target.kind: [body],
-            MACHINES: [machine_bodies[machine_id] for machine_id in sorted(ids) if machine_id in machine_bodies],
+            MACHINES: [
+                machine_bodies[machine_id]
+                for machine_id in sorted(ids)
+                if machine_id in machine_bodies
+            ],
             "racks": list(self._subscription.documents.get("racks", ())),
         }
         if not is_vm:
             documents[POOLS] = self._subscription.list_pools(group, target.names[0])
-        if request.key.type == POOL:  # the pool becomes an object, not a part of its cluster
+        # The pool becomes an object, not a part of its cluster.
+        if request.key.type == POOL:
             self._record_separate_pools([request.key])
         sites, _ = self._subscription.parse_sites(documents)
-        site_name = request.key.id.partition("/")[0]  # as in state; these few bodies may give another name
+        # As in state; these few bodies may give another name.
+        site_name = request.key.id.partition("/")[0]
         named_sites = [replace(site, name=site_name) for site in sites]
-        imported_sites = build_imported_sites(named_sites, collect_recorded_nodes([request.planned_attributes]))
+        imported_sites = build_imported_sites(
+            named_sites, collect_recorded_nodes([request.planned_attributes])
+        )
         separate_pools = self._list_separate_pools()
         objects: dict[tuple[str, str], ImportedSiteObject] = {}
         for site in imported_sites:
-            objects |= {(item.type, item.id): item for item in extract_pools(site.objects, separate_pools)}
+            objects |= {
+                (item.type, item.id): item for item in extract_pools(site.objects, separate_pools)
+            }
         return build_observed_object(request, objects)
 
 
@@ -514,7 +634,9 @@ class _ArmIndex(Struct, frozen=True):
         for cluster in inventory.clusters:
             cluster_id = f"{site.name}/{cluster.name}"
             self.managed[CLUSTER, cluster_id] = cluster.id
-            self.managed.update({(POOL, f"{cluster_id}/{pool.name}"): pool.id for pool in cluster.pools})
+            self.managed.update(
+                {(POOL, f"{cluster_id}/{pool.name}"): pool.id for pool in cluster.pools}
+            )
         for vm in inventory.virtual_machines:
             self.managed[VM, f"{site.name}/{vm.name}"] = vm.id
             self.hint_targets[f"{site.name}/{vm.name}"] = vm.id
@@ -525,7 +647,9 @@ class _ArmIndex(Struct, frozen=True):
             body = self.machines.get(normalize_id(machine.id), {})
             # All objects of a site are at the location of its machines.
             if body.get("extendedLocation") and site.name not in self.common_fields:
-                self.common_fields[site.name] = omit_empty({name: body.get(name) for name in _COMMON_FIELDS})
+                self.common_fields[site.name] = omit_empty(
+                    {name: body.get(name) for name in _COMMON_FIELDS}
+                )
 
 
 def _build_cluster_target(request: ChangeRequest, group: str) -> ArmTarget:
@@ -535,7 +659,11 @@ def _build_cluster_target(request: ChangeRequest, group: str) -> ArmTarget:
 
 def _get_owner_id(request: ChangeRequest) -> str:
     """Return the id of a pool's cluster; of another object its own id."""
-    return str(request.attributes["kubernetes_cluster_id"]) if request.key.type == POOL else request.key.id
+    return (
+        str(request.attributes["kubernetes_cluster_id"])
+        if request.key.type == POOL
+        else request.key.id
+    )
 
 
 def _has_machine_for_each_vm(observation: ObservedObjectComparison, request: ChangeRequest) -> bool:
@@ -544,7 +672,8 @@ def _has_machine_for_each_vm(observation: ObservedObjectComparison, request: Cha
     if request.key.type == VM:
         return bool(observed.get("machine")) or not planned.get("machine")
     if request.unfinished_change is not None and find_missing_nodes(observed):
-        return False  # wait for the nodes missing before
+        # wait for the nodes missing before.
+        return False
     observed_nodes = get_mapping(observed, "nodes")
     for name, planned_node in get_mapping(planned, "nodes").items():
         is_placed = bool(get_mapping(observed_nodes, name).get("machine"))

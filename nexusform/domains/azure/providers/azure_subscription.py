@@ -46,7 +46,8 @@ from nexusform.network.deadlines import (
 from nexusform.network.http_client import build_limited_session
 from nexusform.network.read_limits import CONNECT_SECONDS, PageLimits, parse_json
 
-if TYPE_CHECKING:  # the importers are loaded where a site is read
+# The importers are loaded where a site is read.
+if TYPE_CHECKING:
     from nexusform.domains.azure.importers.az_records import AzSite
 
 Body: TypeAlias = Mapping[str, Any]
@@ -57,7 +58,9 @@ ENDPOINT_VARIABLE: Final = "NF_AZURE_ENDPOINT"
 INTERVAL_VARIABLE: Final = "NF_AZURE_POLL_SECONDS"
 _ADDRESS: Final = re.compile(r"https://[A-Za-z0-9.-]+(?::\d+)?/*")
 PUBLIC_ENDPOINT: Final = "https://management.azure.com"
-_SIGN_IN: Final = "Sign in with `az login`, or set AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_CLIENT_SECRET."
+_SIGN_IN: Final = (
+    "Sign in with `az login`, or set AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_CLIENT_SECRET."
+)
 MACHINES: Final = "bare_metal_machines"
 CLUSTERS: Final = "kubernetes_clusters"
 RACKS: Final = "racks"
@@ -74,12 +77,16 @@ _SUPPLY_KINDS: Final = (
     "volumes",
     "kubernetes_versions",
 )
-MAX_PARALLEL: Final = 8  # requests at a time
-_FIRST_ERROR: Final = 300  # the first status without success
+# requests at a time.
+MAX_PARALLEL: Final = 8
+# The first status without success.
+_FIRST_ERROR: Final = 300
 _MAX_RETRIES: Final = 3
 _THROTTLED: Final = 429
-_MAX_LIST_SECONDS: Final = 1800.0  # of one list: rate limits delay its pages
-_MAX_BACKOFF: Final = 30  # seconds before a retry without Retry-After
+# Of one list: rate limits delay its pages.
+_MAX_LIST_SECONDS: Final = 1800.0
+# seconds before a retry without Retry-After.
+_MAX_BACKOFF: Final = 30
 _WORKLOAD_KINDS: Final = frozenset({VMS, CLUSTERS})
 # Operation groups of the SDK by type of an object.
 _OPERATION_GROUPS: Final = {CLUSTER: CLUSTERS, POOL: POOLS, VM: VMS, MACHINE: MACHINES, RACK: RACKS}
@@ -99,16 +106,22 @@ class AzureSubscription:
         self._exit_stack = exit_stack
         self._client_lock = Lock()
         self._connected_client: Any = None
-        self.documents: Documents = {}  # bodies of resources by kind, once read
+        # bodies of resources by kind, once read.
+        self.documents: Documents = {}
 
     @property
     def identity(self) -> dict[str, str]:
         """Subscription and custom location; "" for all locations."""
-        return {"subscription_id": self.id.lower(), "custom_location": self._location.lower().rpartition("/")[2]}
+        return {
+            "subscription_id": self.id.lower(),
+            "custom_location": self._location.lower().rpartition("/")[2],
+        }
 
     def make_arm_client(self, client_class: type[ArmClient] = ArmClient) -> ArmClient:
         """Create the client for changes. Raises ProviderProblem."""
-        return client_class(self._get_client(), read_endpoint(), self.id, PollTiming(read_poll_interval()))
+        return client_class(
+            self._get_client(), read_endpoint(), self.id, PollTiming(read_poll_interval())
+        )
 
     def read_sites(self) -> tuple[tuple[AzSite, ...], list[Problem]]:
         """Read the current sites and findings about them. Raises ProviderProblem."""
@@ -122,20 +135,30 @@ class AzureSubscription:
 
             client, documents = self._get_client(), {}
             for kind in _LISTED_KINDS:
-                pages = _read_pages(getattr(client, kind).list_by_subscription)  # lazy: requests nothing yet
-                if self.default_group and kind in _WORKLOAD_KINDS:  # all workloads are in this group
-                    pages = _read_pages(getattr(client, kind).list_by_resource_group, self.default_group)
+                # lazy: requests nothing yet.
+                pages = _read_pages(getattr(client, kind).list_by_subscription)
+                # All workloads are in this group.
+                if self.default_group and kind in _WORKLOAD_KINDS:
+                    pages = _read_pages(
+                        getattr(client, kind).list_by_resource_group, self.default_group
+                    )
                 documents[kind] = self._select_bodies_at_location(pages)
-            for kind in _SUPPLY_KINDS:  # networks, storage and versions: read as far as permitted
+            # networks, storage and versions: read as far as permitted.
+            for kind in _SUPPLY_KINDS:
                 try:
                     pages = _read_pages(getattr(client, kind).list_by_subscription)
                     documents[kind] = self._select_bodies_at_location(pages)
                 except ClientAuthenticationError:
-                    raise  # nothing can be read before a sign-in
+                    # Nothing can be read before a sign-in.
+                    raise
                 except HttpResponseError:
-                    continue  # unknown: not permitted, or not served
+                    # unknown: not permitted, or not served.
+                    continue
             # Group and name of each cluster: pools need one request per cluster.
-            clusters = [(extract_resource_group(str(c.get("id"))), str(c.get("name"))) for c in documents[CLUSTERS]]
+            clusters = [
+                (extract_resource_group(str(c.get("id"))), str(c.get("name")))
+                for c in documents[CLUSTERS]
+            ]
             with ThreadPoolExecutor(MAX_PARALLEL) as executor:
                 pools = executor.map(lambda cluster: self.list_pools(*cluster), clusters)
                 documents[POOLS] = list(chain.from_iterable(pools))
@@ -151,7 +174,9 @@ class AzureSubscription:
 
     def list_machines(self) -> list[dict[str, Any]]:
         """List the current bodies of all machines. Raises AzureError."""
-        return self._select_bodies_at_location(_read_pages(self._get_client().bare_metal_machines.list_by_subscription))
+        return self._select_bodies_at_location(
+            _read_pages(self._get_client().bare_metal_machines.list_by_subscription)
+        )
 
     def list_pools(self, group: str, cluster: str) -> list[dict[str, Any]]:
         """List the current bodies of a cluster's agent pools. Raises AzureError."""
@@ -168,14 +193,18 @@ class AzureSubscription:
         """Select the bodies at the configured extended location (id or name), and those without any location."""
         bodies = [item.as_dict() for item in items]
         if not self._location:
-            return bodies  # none is configured: all locations are read
+            # None is configured: all locations are read.
+            return bodies
         selected, requested = [], normalize_id(self._location)
         for body in bodies:
             properties = get_mapping(body, "properties")
             # `extendedLocation` of a Nexus cluster is that of its manager, not of its site.
-            extended_location = properties.get("clusterExtendedLocation") or body.get("extendedLocation")
+            extended_location = properties.get("clusterExtendedLocation") or body.get(
+                "extendedLocation"
+            )
             name = normalize_id(get_text(extended_location, "name"))
-            if not name or f"/{name}".endswith(f"/{requested}"):  # an id ends with the name
+            # An id ends with the name.
+            if not name or f"/{name}".endswith(f"/{requested}"):
                 selected.append(body)
         return selected
 
@@ -192,22 +221,26 @@ def _read_pages(list_items: Callable[..., Any], *names: str) -> Iterator[Any]:
     while True:
         try:
             page = list(next(pages, ()))
-        except (ValueError, LookupError, RecursionError) as problem:  # of the SDK
+        except (ValueError, LookupError, RecursionError) as problem:
+            # Of the SDK.
             raise _build_unreadable_response_problem(problem) from None
         yield from page
         token = str(pages.continuation_token or "")
-        exceeded = budget.add_page(0, token)  # 0 bytes: the session limits the size of an answer
+        # 0 bytes: the session limits the size of an answer.
+        exceeded = budget.add_page(0, token)
         if exceeded:
             raise ProviderProblem(f"Azure does not list the resources completely: {exceeded}.")
         if not token:
-            return  # this was the last page
+            # This was the last page.
+            return
 
 
 def _check_list_page(response: Any) -> None:
     """Raise ProviderProblem unless a page is an object with a list of objects."""
     answer = response.http_response
     if answer.status_code >= _FIRST_ERROR:
-        return  # the SDK raises an error
+        # The SDK raises an error.
+        return
     try:
         document = parse_json(answer.body())
     except ValueError as problem:
@@ -229,14 +262,19 @@ def create_client(subscription_id: str) -> Any:
         from azure.mgmt.networkcloud import NetworkCloudMgmtClient
     except ImportError:
         raise ProviderProblem(
-            f"The provider azure needs packages that are not installed: {format_installation('azure')}."
+            (
+                "The provider azure needs packages that are not installed: "
+                f"{format_installation('azure')}."
+            )
         ) from None
     try:
-        identity = create_configured_identity({})  # by ARM_* variables, as for the backend azurerm
+        # By ARM_* variables, as for the backend azurerm.
+        identity = create_configured_identity({})
     except BackendProblem as problem:
         raise ProviderProblem(f"Cannot sign in to Azure: {problem}") from None
     base_url = read_endpoint()
-    # convert_azure_errors reports failures; without a handler Python also prints the SDK's log lines.
+    # convert_azure_errors reports failures; without a handler Python also prints the SDK's log
+    # lines.
     logging.getLogger("azure").addHandler(logging.NullHandler())
     return NetworkCloudMgmtClient(
         identity or DefaultAzureCredential(),
@@ -257,11 +295,18 @@ def _build_retry_policy() -> Any:
     class ThrottlingRetryPolicy(RetryPolicy[Any, Any]):
         """Retry policy without a limit for throttled reads, except the deadline."""
 
-        def increment(self, settings: dict[str, Any], response: Any = None, error: Any = None) -> bool:
+        def increment(
+            self, settings: dict[str, Any], response: Any = None, error: Any = None
+        ) -> bool:
             """Count a retry, but not after a throttled read. Return whether to try again."""
             answer = getattr(response, "http_response", None)
-            if answer is not None and answer.status_code == _THROTTLED and response.http_request.method == "GET":
-                settings["total"] += 1  # retries left; the call below counts them down
+            if (
+                answer is not None
+                and answer.status_code == _THROTTLED
+                and response.http_request.method == "GET"
+            ):
+                # retries left; the call below counts them down.
+                settings["total"] += 1
                 settings["status"] += 1
             return bool(super().increment(settings, response, error))
 
@@ -269,14 +314,18 @@ def _build_retry_policy() -> Any:
         seconds = read_deadline()
     except BackendProblem as problem:
         raise ProviderProblem(str(problem)) from None
-    return ThrottlingRetryPolicy(timeout=seconds, retry_total=_MAX_RETRIES, retry_backoff_max=_MAX_BACKOFF)
+    return ThrottlingRetryPolicy(
+        timeout=seconds, retry_total=_MAX_RETRIES, retry_backoff_max=_MAX_BACKOFF
+    )
 
 
 def read_endpoint() -> str:
     """Return the URL of Azure Resource Manager without a trailing slash. Raises ProviderProblem."""
     address = read_variable(ENDPOINT_VARIABLE) or PUBLIC_ENDPOINT
     if not _ADDRESS.fullmatch(address):
-        raise ProviderProblem(f'{ENDPOINT_VARIABLE} must start with https:// and contain a host, not "{address}".')
+        raise ProviderProblem(
+            f'{ENDPOINT_VARIABLE} must start with https:// and contain a host, not "{address}".'
+        )
     return address.rstrip("/")
 
 
@@ -298,13 +347,16 @@ def convert_azure_errors() -> Iterator[None]:
     try:
         from azure.core.exceptions import AzureError, ClientAuthenticationError
     except ImportError:
-        yield  # create_client reports the missing packages
+        # create_client reports the missing packages.
+        yield
         return
     try:
         yield
     except AzureError as problem:
         sign_in_hint = f" {_SIGN_IN}" if isinstance(problem, ClientAuthenticationError) else ""
-        raise ProviderProblem(f"Azure cannot be read: {extract_first_line(problem)}{sign_in_hint}") from None
+        raise ProviderProblem(
+            f"Azure cannot be read: {extract_first_line(problem)}{sign_in_hint}"
+        ) from None
 
 
 def build_deadline_policy(endpoint: str) -> Any:
@@ -346,7 +398,9 @@ def build_transport(endpoint: str) -> Any:
     except BackendProblem as problem:
         raise ProviderProblem(str(problem)) from None
     session = build_limited_session(endpoint)
-    return CancellableTransport(session=session, connection_timeout=min(CONNECT_SECONDS, seconds), read_timeout=seconds)
+    return CancellableTransport(
+        session=session, connection_timeout=min(CONNECT_SECONDS, seconds), read_timeout=seconds
+    )
 
 
 def verify_absence(subscription: AzureSubscription, requests: Sequence[ReadRequest]) -> None:
@@ -356,10 +410,14 @@ def verify_absence(subscription: AzureSubscription, requests: Sequence[ReadReque
     def describe(request: ReadRequest) -> str:
         """Describe an object that may exist, with the reason; return "" for a removed one."""
         key = request.key
-        group = get_text(request.private_note, GROUP_KEY) or get_text(request.attributes, "azure", "resource_group")
+        group = get_text(request.private_note, GROUP_KEY) or get_text(
+            request.attributes, "azure", "resource_group"
+        )
         if not group or key.type not in _OPERATION_GROUPS:
-            return ""  # it counts as removed
-        names = key.id.split("/")  # SITE/NAME, SITE/RACK/MACHINE or SITE/CLUSTER/POOL
+            # It counts as removed.
+            return ""
+        # SITE/NAME, SITE/RACK/MACHINE or SITE/CLUSTER/POOL.
+        names = key.id.split("/")
         own_names = tuple(names[-2:] if key.type == POOL else names[-1:])
         target = ArmTarget(_OPERATION_GROUPS[key.type], group, own_names)
         reason = _find_reason_of_omission(arm, target, subscription.default_group)
@@ -369,7 +427,8 @@ def verify_absence(subscription: AzureSubscription, requests: Sequence[ReadReque
         descriptions = list(filter(None, executor.map(describe, requests)))
     if descriptions:
         raise ProviderProblem(
-            f"Azure no longer lists {format_first_items(descriptions, _MAX_NAMES, separator='; ')}. nexusform does not "
+            "Azure no longer lists "
+            f"{format_first_items(descriptions, _MAX_NAMES, separator='; ')}. nexusform does not "
             "take it as removed. If it was deleted, remove it from the state: nexusform state rm."
         )
 
@@ -381,7 +440,10 @@ def _find_reason_of_omission(arm: ArmClient, target: ArmTarget, listed_group: st
     try:
         body = arm.get_body(target)
     except HttpResponseError as problem:
-        return f"and does not allow to read it (status {problem.status_code}): a role assignment may be missing"
+        return (
+            f"and does not allow to read it (status {problem.status_code}): a role assignment may "
+            "be missing"
+        )
     except AzureError as problem:
         return f"and it cannot be read: {extract_first_line(problem)}"
     if body is None or read_provisioning_state(body) == _DELETING:

@@ -8,7 +8,10 @@ from msgspec import Struct
 
 from nexusform.diagnostics.phrases import format_count
 from nexusform.domains.azure.importers.arm_resources import extract_resource_group, normalize_id
-from nexusform.domains.azure.importers.azure_request_bodies import has_requested_values, select_members
+from nexusform.domains.azure.importers.azure_request_bodies import (
+    has_requested_values,
+    select_members,
+)
 from nexusform.domains.azure.providers.azure_changes import POOL, SiteContext, build_azure_changes
 from nexusform.domains.azure.providers.azure_requests import (
     FAILED_STATES,
@@ -40,9 +43,13 @@ def determine_progress(
     `observed`: attributes of the object. `bodies`: the bodies in Azure of the object and its pools.
     """
     missing_counts = _describe_incomplete_pools(request.key.type, observed)
-    busy = [body for body in bodies if read_provisioning_state(body) not in FINAL_STATES]  # with a change in progress
-    if request.planned is None and not request.is_being_deleted:  # no interrupted step, only a recorded change
-        record_update = _update_record(get_mapping(request.unfinished_change), bodies, busy, missing_counts)
+    # With a change in progress.
+    busy = [body for body in bodies if read_provisioning_state(body) not in FINAL_STATES]
+    # No interrupted step, only a recorded change.
+    if request.planned is None and not request.is_being_deleted:
+        record_update = _update_record(
+            get_mapping(request.unfinished_change), bodies, busy, missing_counts
+        )
         return ChangeProgress(is_settled=not busy, note=record_update)
     changes = _build_begun_changes(request, bodies, subscription_id)
     if busy:
@@ -52,51 +59,75 @@ def determine_progress(
     if failure is None:
         return ChangeProgress()  # all done
     # With missing nodes the step is done; after another failure it is repeated.
-    return ChangeProgress(is_settled=failure["code"] == NODES_MISSING, note={UNFINISHED_KEY: failure})
+    return ChangeProgress(
+        is_settled=failure["code"] == NODES_MISSING, note={UNFINISHED_KEY: failure}
+    )
 
 
 def _build_record_of_busy_change(
     request: ReadRequest, busy: Sequence[Body], changes: Mapping[str, ArmChange]
 ) -> dict[str, Any]:
     """Build the record of a change in progress, preferably one of the interrupted step (`changes`, by resource id)."""
-    body = next((candidate for candidate in busy if normalize_id(str(candidate.get("id"))) in changes), busy[0])
+    body = next(
+        (candidate for candidate in busy if normalize_id(str(candidate.get("id"))) in changes),
+        busy[0],
+    )
     arm_id = str(body.get("id"))
     change = changes.get(normalize_id(arm_id))
     record: dict[str, Any] = {"id": arm_id, "parts": [], "body": False, "code": "", "times": 1}
     if change is not None:
-        record = build_failure_record(arm_id, code="", message="", change=change, step=_rebuild_step(request))
+        record = build_failure_record(
+            arm_id, code="", message="", change=change, step=_rebuild_step(request)
+        )
     verb = "change" if request.attributes else "make"
     extra_fields = {}
     if request.is_being_deleted:
-        verb, extra_fields = "delete", {"going": True}  # marks a deletion
+        # marks a deletion.
+        verb, extra_fields = "delete", {"going": True}
     status = f"{'/'.join(_extract_names_from_id(arm_id))} is {read_provisioning_state(body)}"
     message = f"An earlier apply started to {verb} it; the change is in progress: {status}."
     return {**record, "words": message, "brief": status, "in_progress": True, **extra_fields}
 
 
 def _update_record(
-    record: Mapping[str, Any], bodies: Sequence[Body], busy: Sequence[Body], missing_counts: Mapping[str, str]
+    record: Mapping[str, Any],
+    bodies: Sequence[Body],
+    busy: Sequence[Body],
+    missing_counts: Mapping[str, str],
 ) -> Mapping[str, Any]:
     """Return the update of the private note in state with the record of a change. {} keeps the record. UNFINISHED_KEY
     has a new record after a failure, or None to remove it. `busy`: bodies with a change in progress. `missing_counts`:
     a text such as "2 of 4 nodes" by pool.
     """
     arm_id = str(record.get("id"))
-    body = next((body for body in bodies if normalize_id(str(body.get("id"))) == normalize_id(arm_id)), None)
+    body = next(
+        (body for body in bodies if normalize_id(str(body.get("id"))) == normalize_id(arm_id)), None
+    )
     was_in_progress = bool(record.get("in_progress"))
     if busy and was_in_progress:
-        return {}  # still in progress
-    if body is None:  # a deleted pool is removed; a missing new pool is visible as drift
+        # Still in progress.
+        return {}
+    # A deleted pool is removed; a missing new pool is visible as drift.
+    if body is None:
         return {UNFINISHED_KEY: None} if was_in_progress else {}
     failure = _explain_failure(body, missing_counts)
     # Remove it if it is done, or a failed deletion ("going"): the object itself shows this.
     if not failure or record.get("going"):
         return {UNFINISHED_KEY: None}
     if not was_in_progress:
-        return {}  # the recorded failure lasts
+        # The recorded failure lasts.
+        return {}
     kept_fields = select_members(record, ("id", "parts", "body"))
     code, message = failure
-    return {UNFINISHED_KEY: {**kept_fields, "code": code, "times": 1, "words": message, "looked_up": True}}
+    return {
+        UNFINISHED_KEY: {
+            **kept_fields,
+            "code": code,
+            "times": 1,
+            "words": message,
+            "looked_up": True,
+        }
+    }
 
 
 def _explain_failure(body: Body, missing_counts: Mapping[str, str]) -> tuple[str, str] | None:
@@ -106,8 +137,12 @@ def _explain_failure(body: Body, missing_counts: Mapping[str, str]) -> tuple[str
     state, names = read_provisioning_state(body), _extract_names_from_id(str(body.get("id")))
     subject = f"A change from an earlier apply of {'/'.join(names)}"
     if state in FAILED_STATES:
-        return state, f"{subject} ended {state}: {read_status_message(body) or 'Azure does not say why'}."
-    pool = names[1] if len(names) > 1 else CONTROL_PLANE  # an id of a pool names its cluster, too
+        return (
+            state,
+            f"{subject} ended {state}: {read_status_message(body) or 'Azure does not say why'}.",
+        )
+    # An id of a pool names its cluster, too.
+    pool = names[1] if len(names) > 1 else CONTROL_PLANE
     if pool not in missing_counts:
         return None
     return NODES_MISSING, f"{subject} has ended, and Azure shows {missing_counts[pool]}."
@@ -121,7 +156,9 @@ def _describe_incomplete_pools(kind: str, observed: Mapping[str, Any]) -> dict[s
         requested = {str(observed["name"]): observed["node_count"]}
     else:
         requested = {CONTROL_PLANE: get_mapping(observed, "control_plane").get("count")}
-        requested |= {name: pool["count"] for name, pool in get_mapping(observed, "agent_pool").items()}
+        requested |= {
+            name: pool["count"] for name, pool in get_mapping(observed, "agent_pool").items()
+        }
     return {
         name: f"{present[name]} of {format_count(count, 'node')}"
         for name, count in requested.items()
@@ -129,18 +166,22 @@ def _describe_incomplete_pools(kind: str, observed: Mapping[str, Any]) -> dict[s
     }
 
 
-def _build_begun_changes(request: ReadRequest, bodies: Sequence[Body], subscription_id: str) -> dict[str, ArmChange]:
+def _build_begun_changes(
+    request: ReadRequest, bodies: Sequence[Body], subscription_id: str
+) -> dict[str, ArmChange]:
     """Build the changes of the interrupted step by lower-case id of the resource; {} for a deletion, or if unknown."""
     step = _rebuild_step(request)
     if request.is_being_deleted or not bodies:
         return {}
-    # Bodies of creations are not compared later, so common fields and ids of placement hints do not matter.
+    # Bodies of creations are not compared later, so common fields and ids of placement hints do not
+    # matter.
     group = extract_resource_group(str(bodies[0].get("id")))
     context = SiteContext(group, common_fields={}, find_arm_id=lambda object_id: object_id)
     try:
         changes = build_azure_changes(step, context)
     except ProviderProblem:
-        return {}  # reported by the repeated step
+        # reported by the repeated step.
+        return {}
     return {normalize_id(change.target.build_path(subscription_id)): change for change in changes}
 
 
@@ -156,7 +197,10 @@ def _rebuild_step(request: ReadRequest) -> ChangeRequest:
 
 
 def _find_failure_record(
-    request: ReadRequest, bodies: Sequence[Body], changes: Mapping[str, ArmChange], missing_counts: Mapping[str, str]
+    request: ReadRequest,
+    bodies: Sequence[Body],
+    changes: Mapping[str, ArmChange],
+    missing_counts: Mapping[str, str],
 ) -> dict[str, Any] | None:
     """Return the record of the first change that failed or lacks nodes. None if there is no such change, or if the
     object has other values than requested (drift).
@@ -165,14 +209,20 @@ def _find_failure_record(
         arm_id, failure = str(body.get("id")), _explain_failure(body, missing_counts)
         change = changes.get(normalize_id(arm_id))
         if failure is None or change is None or change.verb is ArmOperation.DELETE:
-            continue  # nothing to record
+            # Nothing to record.
+            continue
         expected = get_mapping(change.expected)
-        if change.verb is ArmOperation.CREATE or has_requested_values(body.get("properties"), expected):
+        if change.verb is ArmOperation.CREATE or has_requested_values(
+            body.get("properties"), expected
+        ):
             record = build_failure_record(arm_id, *failure, change, _rebuild_step(request))
-            return {**record, "looked_up": True}  # found by a read, not by a step
+            # Found by a read, not by a step.
+            return {**record, "looked_up": True}
     return None
 
 
 def _extract_names_from_id(arm_id: str) -> list[str]:
     """Return the names in an ARM id: cluster, then pool if any."""
-    return arm_id.rpartition("/providers/")[2].split("/")[2::2]  # of NAMESPACE/TYPE/NAME[/TYPE/NAME]
+    return arm_id.rpartition("/providers/")[2].split("/")[
+        2::2
+    ]  # of NAMESPACE/TYPE/NAME[/TYPE/NAME]

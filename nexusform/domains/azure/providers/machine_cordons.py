@@ -21,8 +21,10 @@ class CordonAction(StrEnum):
 
     CORDON = "cordon"
     UNCORDON = "uncordon"
-    EMPTY = "empty"  # its VMs move away; its block has `evacuate` without `cordoned`
-    KEEP = "keep"  # another manager cordoned it
+    # Its VMs move away; its block has `evacuate` without `cordoned`.
+    EMPTY = "empty"
+    # Another manager cordoned it.
+    KEEP = "keep"
 
 
 class CordonRequest(Struct, frozen=True):
@@ -45,14 +47,17 @@ def find_cordon_requests(request: ChangeRequest) -> Iterator[CordonRequest]:
     states_before = _read_states(request.key.id, request.prior_attributes)
     states_after = _read_states(request.key.id, request.planned_attributes)
     for machine in dict.fromkeys([*states_before, *states_after]):
-        before = states_before.get(machine, _IN_SERVICE)  # without arguments about it
+        # Without arguments about it.
+        before = states_before.get(machine, _IN_SERVICE)
         after = states_after.get(machine, _IN_SERVICE)
         if after.is_cordoned and not before.is_cordoned:
             yield CordonRequest(machine, CordonAction.CORDON)
-        elif after == _EVACUATED and not before.is_evacuated:  # evacuated without `cordoned`
+        elif after == _EVACUATED and not before.is_evacuated:
+            # evacuated without `cordoned`.
             yield CordonRequest(machine, CordonAction.EMPTY)
         elif after == _IN_SERVICE and before != _IN_SERVICE:
-            owner = find_machine_record(request, machine).get("cordoned_by")  # None: not recorded
+            # None: not recorded.
+            owner = find_machine_record(request, machine).get("cordoned_by")
             is_own = owner in {None, CordonOwner.NEXUSFORM}
             yield CordonRequest(machine, CordonAction.UNCORDON if is_own else CordonAction.KEEP)
 
@@ -60,7 +65,8 @@ def find_cordon_requests(request: ChangeRequest) -> Iterator[CordonRequest]:
 def find_machine_record(request: ChangeRequest, machine_id: str) -> Values:
     """Find the recorded observation of a machine of a step; {} if there is none."""
     records: Values = get_mapping(request.private_note, OBSERVED_KEY)
-    if request.key.type != MACHINE:  # a rack has records by machine name
+    # A rack has records by machine name.
+    if request.key.type != MACHINE:
         records = get_mapping(records, machine_id.rpartition("/")[2])
     return records
 
@@ -83,7 +89,8 @@ def _read_states(object_id: str, attributes: Values) -> dict[str, _RequestedStat
         return {f"{object_id}/{name}": _read_state(block) for name, block in blocks.items()}
     if "slot" in attributes:  # a machine
         return {object_id: _read_state(attributes)}
-    return {}  # no attributes: the object is new or deleted
+    # No attributes: the object is new or deleted.
+    return {}
 
 
 def _read_state(attributes: Values) -> _RequestedState:
@@ -108,6 +115,8 @@ def explain_unsupported_action(planned: Mapping[str, Any]) -> str:
     verb = {"PowerOff": "power-off"}.get(action, action.lower())
     machine = str(planned.get("machine_id")).rpartition("/")[2]
     return (
-        "This provider runs no machine actions. Set act_on_machines = true in the block of provider azure, or remove "
-        f"this block and run: az networkcloud baremetalmachine {verb} --name {machine} --resource-group GROUP"
+        "This provider runs no machine actions. Set act_on_machines = true in the block of "
+        "provider azure, or remove "
+        f"this block and run: az networkcloud baremetalmachine {verb} --name {machine} "
+        "--resource-group GROUP"
     )

@@ -17,7 +17,12 @@ from msgspec import Struct
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import format_count
 from nexusform.domains.azure.providers.azure_changes import compute_max_unavailable
-from nexusform.domains.azure.providers.azure_requests import ArmChange, ArmClient, ArmOperation, ArmTarget
+from nexusform.domains.azure.providers.azure_requests import (
+    ArmChange,
+    ArmClient,
+    ArmOperation,
+    ArmTarget,
+)
 from nexusform.files.access_record import read_variable
 from nexusform.interfaces.plugins import ChangeRequest, ProviderProblem, StepPending, StepProgress
 from nexusform.interfaces.state_storage import BackendProblem
@@ -49,7 +54,9 @@ class NodeRecreation(Struct, frozen=True):
     count: int
 
 
-def plan_node_recreations(request: ChangeRequest, changes: Sequence[ArmChange]) -> list[NodeRecreation]:
+def plan_node_recreations(
+    request: ChangeRequest, changes: Sequence[ArmChange]
+) -> list[NodeRecreation]:
     """Plan the nodes to re-create in a step, by pool; nodes of re-created pools or clusters are left out. A step for
     releasing capacity re-creates the nodes absent after it and present after all steps of the object. Any other step
     re-creates the nodes without a machine for which a machine is planned.
@@ -59,18 +66,24 @@ def plan_node_recreations(request: ChangeRequest, changes: Sequence[ArmChange]) 
     names_by_pool: dict[str, list[str]] = {}
     for name, node in _find_kept_nodes(request, final, changes).items():
         if name not in final_nodes:
-            continue  # to be removed for good
+            # To be removed for good.
+            continue
         if request.is_release:
             is_recreated = name not in planned_nodes
         else:
-            is_recreated = not node.get("machine") and bool(get_mapping(planned_nodes, name).get("machine"))
+            is_recreated = not node.get("machine") and bool(
+                get_mapping(planned_nodes, name).get("machine")
+            )
         if is_recreated:
             names_by_pool.setdefault(node["pool"], []).append(str(node["platform_name"]))
     counts = Counter(node["pool"] for node in final_nodes.values())
     recreations = []
     for pool, names in names_by_pool.items():
-        arguments = final if "kubernetes_cluster_id" in final else get_mapping(final, "agent_pool", pool)
-        batch_size = max(compute_max_unavailable(arguments, counts[pool]), 1)  # with 0 it would never end
+        arguments = (
+            final if "kubernetes_cluster_id" in final else get_mapping(final, "agent_pool", pool)
+        )
+        # With 0 it would never end.
+        batch_size = max(compute_max_unavailable(arguments, counts[pool]), 1)
         recreations.append(NodeRecreation(pool, tuple(names), batch_size, counts[pool]))
     return recreations
 
@@ -81,7 +94,8 @@ def find_recreated_nodes(request: ChangeRequest, changes: Sequence[ArmChange]) -
     return [
         str(node["platform_name"])
         for name, node in _find_kept_nodes(request, request.planned_attributes, changes).items()
-        if name in planned_nodes and planned_nodes[name].get("platform_name") != node["platform_name"]
+        if name in planned_nodes
+        and planned_nodes[name].get("platform_name") != node["platform_name"]
     ]
 
 
@@ -94,22 +108,35 @@ def _find_kept_nodes(
     prior = request.prior_attributes
     if prior.get("kubernetes_version") != final.get("kubernetes_version"):
         return {}
-    deleted_pools = {change.target.names[-1] for change in changes if change.verb is ArmOperation.DELETE}
+    deleted_pools = {
+        change.target.names[-1] for change in changes if change.verb is ArmOperation.DELETE
+    }
     nodes = get_mapping(prior, "nodes").items()
-    return {name: node for name, node in nodes if node.get("platform_name") and node["pool"] not in deleted_pools}
+    return {
+        name: node
+        for name, node in nodes
+        if node.get("platform_name") and node["pool"] not in deleted_pools
+    }
 
 
-def find_nodes_to_delete(request: ChangeRequest, observed_nodes: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def find_nodes_to_delete(
+    request: ChangeRequest, observed_nodes: Mapping[str, Mapping[str, Any]]
+) -> list[str]:
     """Return the platform names of observed nodes to be re-created elsewhere, for a step that releases capacity: nodes
     absent after this step, and present after all steps of the object.
     """
-    planned_nodes, final_nodes = get_mapping(request.planned, "nodes"), get_mapping(request.final_attributes, "nodes")
+    planned_nodes, final_nodes = (
+        get_mapping(request.planned, "nodes"),
+        get_mapping(request.final_attributes, "nodes"),
+    )
     recreated_names = {
         str(node["platform_name"])
         for name, node in get_mapping(request.prior, "nodes").items()
         if node["platform_name"] and name in final_nodes and name not in planned_nodes
     }
-    return sorted(recreated_names.intersection(str(node["platform_name"]) for node in observed_nodes.values()))
+    return sorted(
+        recreated_names.intersection(str(node["platform_name"]) for node in observed_nodes.values())
+    )
 
 
 def describe_node_deletion() -> str:
@@ -130,22 +157,31 @@ def recreate_nodes(
     StepPending if an operator is needed and none is present.
     """
     for recreation in recreations:
-        last_batch: list[str] = []  # its nodes may still be listed after their deletion
+        # Its nodes may still be listed after their deletion.
+        last_batch: list[str] = []
         while True:
             existing = _read_pool_nodes(arm, cluster, recreation.pool)
             names = {str(node.get("name")) for node in existing}
             remaining = [name for name in recreation.names if name in names]
             if not remaining:
                 break
-            placed_names = {str(node.get("name")) for node in existing if node.get("bareMetalMachineId")}
-            # Delete the next batch once all other nodes have machines: the kept ones, and the replacements so far.
-            are_others_placed = len(placed_names.difference(remaining)) >= recreation.count - len(remaining)
+            placed_names = {
+                str(node.get("name")) for node in existing if node.get("bareMetalMachineId")
+            }
+            # Delete the next batch once all other nodes have machines: the kept ones, and the
+            # replacements so far.
+            are_others_placed = len(placed_names.difference(remaining)) >= recreation.count - len(
+                remaining
+            )
             batch = remaining[: recreation.batch_size]
             if are_others_placed and set(last_batch).isdisjoint(batch):
                 _delete_nodes(cluster, batch, step, trust)
                 last_batch = batch
             verb = "is" if len(remaining) == 1 else "are"
-            arm.wait(step, f"{format_count(len(remaining), 'node')} of {cluster.title} {verb} to re-create")
+            arm.wait(
+                step,
+                f"{format_count(len(remaining), 'node')} of {cluster.title} {verb} to re-create",
+            )
 
 
 def _read_pool_nodes(arm: ArmClient, cluster: ArmTarget, pool: str) -> list[Mapping[str, Any]]:
@@ -155,7 +191,11 @@ def _read_pool_nodes(arm: ArmClient, cluster: ArmTarget, pool: str) -> list[Mapp
         raise ProviderProblem(f"{cluster.title} was deleted: Azure does not show it.")
     nodes = list_mappings(body, "properties", "nodes")
     # A node of the control plane has no agentPoolId.
-    return [node for node in nodes if (get_text(node, "agentPoolId").rpartition("/")[2] or CONTROL_PLANE) == pool]
+    return [
+        node
+        for node in nodes
+        if (get_text(node, "agentPoolId").rpartition("/")[2] or CONTROL_PLANE) == pool
+    ]
 
 
 def build_unverified_server_warnings(trust: KubeconfigTrust) -> Iterator[Problem]:
@@ -166,19 +206,26 @@ def build_unverified_server_warnings(trust: KubeconfigTrust) -> Iterator[Problem
         try:
             detail = read_account([path], trust=trust).explain_unverified_server()
         except KubeconfigProblem:
-            continue  # the step with this kubeconfig reports it
+            # The step with this kubeconfig reports it.
+            continue
         if detail:
-            yield Problem((), "unverified-server", f"{path.name}: {detail}", Severity.WARNING, brief=path.name)
+            yield Problem(
+                (), "unverified-server", f"{path.name}: {detail}", Severity.WARNING, brief=path.name
+            )
 
 
-def _delete_nodes(cluster: ArmTarget, names: Sequence[str], step: ChangeRequest, trust: KubeconfigTrust) -> None:
+def _delete_nodes(
+    cluster: ArmTarget, names: Sequence[str], step: ChangeRequest, trust: KubeconfigTrust
+) -> None:
     """Delete nodes after a cordon, or print the commands for an operator. Raises StepPending and ProviderProblem."""
     directory = read_variable(KUBECONFIGS_VARIABLE)
     if directory:
         step.report_progress(StepProgress(message=f"Cordoning and deleting {', '.join(names)}"))
         _delete_nodes_with_kubeconfig(Path(directory) / f"{cluster.names[0]}.yaml", names, trust)
         return
-    first_line = f"Azure does not delete single nodes. To re-create it, delete it in {cluster.title}:"
+    first_line = (
+        f"Azure does not delete single nodes. To re-create it, delete it in {cluster.title}:"
+    )
     message = "\n".join([first_line, *render_node_deletion(cluster.names[0], names)])
     if not step.has_operator:
         raise StepPending(message)
@@ -194,7 +241,9 @@ def render_node_deletion(cluster: str, names: Iterable[str]) -> Iterator[str]:
         yield f"  {kubectl} delete node {quoted}"
 
 
-def _delete_nodes_with_kubeconfig(kubeconfig: Path, names: Sequence[str], trust: KubeconfigTrust) -> None:
+def _delete_nodes_with_kubeconfig(
+    kubeconfig: Path, names: Sequence[str], trust: KubeconfigTrust
+) -> None:
     """Delete nodes, after a cordon, through the cluster's API. Raises ProviderProblem."""
     try:
         client = build_api_client(read_account([kubeconfig], trust=trust))
@@ -203,15 +252,23 @@ def _delete_nodes_with_kubeconfig(kubeconfig: Path, names: Sequence[str], trust:
     with closing(client):
         for name in names:
             path = f"/api/v1/nodes/{quote(name, safe='')}"
-            cordon = json.dumps({"spec": {"unschedulable": True}}).encode()  # so that no new pods start there
+            # So that no new pods start there.
+            cordon = json.dumps({"spec": {"unschedulable": True}}).encode()
             try:
-                answer = client.send(ApiRequest("PATCH", path, content=cordon, headers={"Content-Type": _MERGE_PATCH}))
+                answer = client.send(
+                    ApiRequest(
+                        "PATCH", path, content=cordon, headers={"Content-Type": _MERGE_PATCH}
+                    )
+                )
                 if _is_confirmed(answer):
                     answer = client.send(ApiRequest("DELETE", path))
             except (WebError, ExecPluginProblem) as problem:
                 raise ProviderProblem(f"{name} cannot be deleted: {problem}.") from None
-            if answer.status != _NOT_FOUND and not _is_confirmed(answer):  # a missing node is deleted already
-                raise ProviderProblem(f"{name} cannot be deleted ({answer.status}): {_read_api_error_message(answer)}")
+            # A missing node is deleted already.
+            if answer.status != _NOT_FOUND and not _is_confirmed(answer):
+                raise ProviderProblem(
+                    f"{name} cannot be deleted ({answer.status}): {_read_api_error_message(answer)}"
+                )
 
 
 def _is_confirmed(answer: ApiResponse) -> bool:
@@ -222,7 +279,8 @@ def _is_confirmed(answer: ApiResponse) -> bool:
         document = parse_json(answer.content)
     except ValueError:
         return False
-    return get_text(document, "kind") in ("Node", "Status")  # of an answer about a node
+    # Of an answer about a node.
+    return get_text(document, "kind") in ("Node", "Status")
 
 
 def _read_api_error_message(answer: ApiResponse) -> str:
@@ -230,6 +288,8 @@ def _read_api_error_message(answer: ApiResponse) -> str:
     try:
         document = parse_json(answer.content)
     except ValueError as problem:
-        return "it answers with a web page" if answer.is_web_page else f"unreadable answer: {problem}"
+        return (
+            "it answers with a web page" if answer.is_web_page else f"unreadable answer: {problem}"
+        )
     message = get_mapping(document).get("message")
     return str(message)[:200] if message else "the answer is not about a node"

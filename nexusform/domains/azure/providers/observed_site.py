@@ -12,7 +12,11 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
 from nexusform.diagnostics.phrases import enclose, format_first_items, select_word_form
-from nexusform.domains.azure.importers.azure_request_bodies import omit_members, read_hugepages, select_members
+from nexusform.domains.azure.importers.azure_request_bodies import (
+    omit_members,
+    read_hugepages,
+    select_members,
+)
 from nexusform.domains.azure.providers.machine_cordons import (
     MACHINE,
     RACK,
@@ -37,7 +41,8 @@ from nexusform.rendering.notation.json_values import omit_empty
 from nexusform.resource_types.machine_facts import EXPORTED_FACTS, UNCORDONED
 from nexusform.scheduling.machine_actions import MACHINE_ACTION_TYPE
 
-if TYPE_CHECKING:  # the importers are loaded where a site is read
+# The importers are loaded where a site is read.
+if TYPE_CHECKING:
     from nexusform.domains.azure.importers.az_import import ImportedSiteObject
     from nexusform.domains.azure.importers.az_records import AzCluster, AzMachine, AzSite
 
@@ -45,17 +50,22 @@ if TYPE_CHECKING:  # the importers are loaded where a site is read
 ReadSites: TypeAlias = "Callable[[], tuple[tuple[AzSite, ...], list[Problem]]]"
 
 _MAX_NAMES: Final = 4
-_UnmanagedRow: TypeAlias = tuple[str, str, int, int, int, int]  # one VM on a machine, as in the note UNMANAGED
+# One VM on a machine, as in the note UNMANAGED.
+_UnmanagedRow: TypeAlias = tuple[str, str, int, int, int, int]
 
-GROUP_KEY: Final = "resource_group"  # in the private note of an object
+# In the private note of an object.
+GROUP_KEY: Final = "resource_group"
 # Types unknown to Azure; they exist only in state.
 _SITE: Final = "nexus_site"
 _STRATEGY: Final = "update_strategy"
-_STATE_ONLY_TYPES: Final = frozenset({_SITE, "nexus_vm_sku", "nexus_separation_rule", MACHINE_ACTION_TYPE})
+_STATE_ONLY_TYPES: Final = frozenset(
+    {_SITE, "nexus_vm_sku", "nexus_separation_rule", MACHINE_ACTION_TYPE}
+)
 _CLUSTER: Final = "nexus_kubernetes_cluster"
 _POOL: Final = "nexus_agent_pool"
 _VM: Final = "nexus_virtual_machine"
-# Kind of document that lists the objects of a type; an object missing in a complete list does not exist.
+# Kind of document that lists the objects of a type; an object missing in a complete list does not
+# exist.
 _LIST_KINDS: Final[Mapping[str, str]] = {
     RACK: "racks",
     MACHINE: "bare_metal_machines",
@@ -95,20 +105,28 @@ class ObservedSites(FixedIdentity):
         super().__init__(get_mapping(identity))
         self._lock = Lock()
         self._sites: Mapping[str, AzSite] | None = None  # by name
-        self._machines: dict[str, dict[str, AzMachine]] = {}  # by site and name
-        self._recorded: tuple[Mapping[str, Any], ...] = ()  # attributes of objects in state
-        self._separate_pools: set[str] = set()  # ids of pools with a block of their own; sites list them in clusters
-        self._managed: set[tuple[str, str]] = set()  # type and id
-        self._unobserved: dict[tuple[str, str], set[str]] = {}  # requested ids by site and type
+        # By site and name.
+        self._machines: dict[str, dict[str, AzMachine]] = {}
+        # attributes of objects in state.
+        self._recorded: tuple[Mapping[str, Any], ...] = ()
+        # ids of pools with a block of their own; sites list them in clusters.
+        self._separate_pools: set[str] = set()
+        # type and id.
+        self._managed: set[tuple[str, str]] = set()
+        # requested ids by site and type.
+        self._unobserved: dict[tuple[str, str], set[str]] = {}
 
-    def set_state_objects(self, objects: Iterable[Mapping[str, Any]], managed: Iterable[tuple[str, str]]) -> None:
+    def set_state_objects(
+        self, objects: Iterable[Mapping[str, Any]], managed: Iterable[tuple[str, str]]
+    ) -> None:
         """Take the attributes of this provider's objects in state, and type and id of all objects. Sites keep
         their recorded names, separate pools stay separate, and VMs of `managed` objects count as managed.
         """
         self._recorded = tuple(objects)
         self._managed.update(managed)
         pools = [str(known["id"]) for known in self._recorded if "kubernetes_cluster_id" in known]
-        self._record_separate_pools(ObjectKey(_POOL, pool, creation=0) for pool in pools)  # only type and id count
+        # Only type and id count.
+        self._record_separate_pools(ObjectKey(_POOL, pool, creation=0) for pool in pools)
 
     def read(self, requests: Sequence[ReadRequest]) -> list[ReadResult]:
         """Read the objects; nodes keep recorded numbers. Raises ProviderProblem, also if an unlisted object exists."""
@@ -117,7 +135,8 @@ class ObservedSites(FixedIdentity):
         machine_names = _collect_machines_by_rack(objects.values())
         unmanaged_rows = self._collect_unmanaged_vms(objects.values())
         results: list[ReadResult] = []
-        missing: list[ReadRequest] = []  # requests for objects in state that are missing on the site
+        # requests for objects in state that are missing on the site.
+        missing: list[ReadRequest] = []
         for request in requests:
             result = self._read_object(request, objects, machine_names, unmanaged_rows)
             results.append(result)
@@ -143,16 +162,23 @@ class ObservedSites(FixedIdentity):
         key = request.key
         self._record_separate_pools([key])
         if key.type in _STATE_ONLY_TYPES:
-            return  # Azure has no such object
+            # Azure has no such object.
+            return
         observed_objects = self._build_objects([request.prior_attributes])
         exists = (key.type, key.id) in observed_objects
-        if exists or not self._has_complete_list_for_object(key):  # an incomplete list may lack an existing object
+        # An incomplete list may lack an existing object.
+        if exists or not self._has_complete_list_for_object(key):
             raise ManualStepPending(self._describe_not_done(request, "removed"))
-        self._verify_absence([ReadRequest(key, request.prior_attributes, private_note=request.private_note)])
+        self._verify_absence(
+            [ReadRequest(key, request.prior_attributes, private_note=request.private_note)]
+        )
 
-    def find(self, resource_type: str, object_id: str) -> tuple[ObjectKey, Mapping[str, Any]] | None:
+    def find(
+        self, resource_type: str, object_id: str
+    ) -> tuple[ObjectKey, Mapping[str, Any]] | None:
         """Find an object by type and id; it is managed from now on. None if no site lists it."""
-        key = ObjectKey(resource_type, object_id, creation=0)  # the number is for objects in state
+        # The number is for objects in state.
+        key = ObjectKey(resource_type, object_id, creation=0)
         self._record_separate_pools([key])
         self._managed.add((resource_type, object_id))
         item = self._build_objects([]).get((resource_type, object_id))
@@ -160,23 +186,33 @@ class ObservedSites(FixedIdentity):
 
     def list_workload_ids(self) -> frozenset[tuple[str, str]]:
         """Return type and id of all clusters, and of all VMs outside clusters. Raises ProviderProblem."""
-        return frozenset(key for key in self._build_objects([]) if key[0] in (_CLUSTER, "nexus_virtual_machine"))
+        return frozenset(
+            key for key in self._build_objects([]) if key[0] in (_CLUSTER, "nexus_virtual_machine")
+        )
 
     def _build_objects(
-        self, recorded: Sequence[Mapping[str, Any]], pools: Sequence[Mapping[str, Any]] | None = None
+        self,
+        recorded: Sequence[Mapping[str, Any]],
+        pools: Sequence[Mapping[str, Any]] | None = None,
     ) -> dict[tuple[str, str], ImportedSiteObject]:
         """Build the objects of all sites by type and id. `recorded` are attributes of clusters and pools: their nodes
         keep their numbers. Arguments of uncaptured pools come from `pools`, or without it from `recorded`.
         """
         from nexusform.domains.azure.importers.az_import import build_imported_sites, extract_pools
-        from nexusform.domains.azure.importers.az_recorded_nodes import add_pool_arguments, collect_recorded_nodes
+        from nexusform.domains.azure.importers.az_recorded_nodes import (
+            add_pool_arguments,
+            collect_recorded_nodes,
+        )
 
         recorded_nodes = collect_recorded_nodes(recorded)
         if pools is not None:
             recorded_nodes = add_pool_arguments(recorded_nodes, pools)
         imported_sites = build_imported_sites(self._read_sites().values(), recorded_nodes)
         site_objects = chain.from_iterable(site.objects for site in imported_sites)
-        return {(item.type, item.id): item for item in extract_pools(site_objects, self._list_separate_pools())}
+        return {
+            (item.type, item.id): item
+            for item in extract_pools(site_objects, self._list_separate_pools())
+        }
 
     def _record_separate_pools(self, keys: Iterable[ObjectKey]) -> None:
         """Record the pools with a block of their own: they are objects outside their cluster."""
@@ -199,25 +235,37 @@ class ObservedSites(FixedIdentity):
         if key.type in _STATE_ONLY_TYPES:
             return self._read_state_only_object(request)
         item = objects.get((key.type, key.id))
-        cluster = self._find_cluster(key)  # of a cluster or pool, else None
+        # Of a cluster or pool, else None.
+        cluster = self._find_cluster(key)
         lacks_node_list = cluster is not None and not cluster.has_node_list
         if item is None:
             if self._has_complete_list_for_object(key):
                 return ReadResult(attributes=None, is_observed=True)
-            if not lacks_node_list:  # else a warning about its nodes suffices
+            # Else a warning about its nodes suffices.
+            if not lacks_node_list:
                 self._unobserved.setdefault((key.id.partition("/")[0], key.type), set()).add(key.id)
-            return ReadResult(request.attributes or None)  # as recorded; a new one does not exist
-        attributes = _remove_generated_machines(_merge_observed(request.known_attributes, item), item, machine_names)
+            # As recorded; a new one does not exist.
+            return ReadResult(request.attributes or None)
+        attributes = _remove_generated_machines(
+            _merge_observed(request.known_attributes, item), item, machine_names
+        )
         facts_note = self._build_machine_facts_note(key, attributes, request.private_note)
         if lacks_node_list:
-            return ReadResult(_restore_recorded_nodes(attributes, request.known_attributes))  # not observed
+            return ReadResult(
+                _restore_recorded_nodes(attributes, request.known_attributes)
+            )  # not observed
         recorded_nodes = request.known_attributes.get("nodes")
         if isinstance(recorded_nodes, Mapping):
-            # Nodes missing on the site were deleted since, unless their record has no platform name yet.
+            # Nodes missing on the site were deleted since, unless their record has no platform name
+            # yet.
             kept = {name for name, node in recorded_nodes.items() if not node["platform_name"]}
             attributes = _remove_missing_nodes(attributes, kept)
         group_note = omit_empty({GROUP_KEY: item.resource_group})
-        note = {**_build_unmanaged_vms_note(key, attributes, unmanaged_rows), **facts_note, **group_note}
+        note = {
+            **_build_unmanaged_vms_note(key, attributes, unmanaged_rows),
+            **facts_note,
+            **group_note,
+        }
         return ReadResult(attributes, is_observed=True, note=note)
 
     def _read_state_only_object(self, request: ReadRequest) -> ReadResult:
@@ -226,15 +274,24 @@ class ObservedSites(FixedIdentity):
         """
         recorded = request.attributes
         site = self._find_site(request.key, _SITE)
-        if site is None or not recorded:  # another type or a site missing in the source, or a new object
+        # Another type or a site missing in the source, or a new object.
+        if site is None or not recorded:
             return ReadResult(recorded or None)
         strategy = site.inventory.update_strategy
         if recorded.get(_STRATEGY) and strategy is not None:
             recorded = {**recorded, _STRATEGY: strategy}
-        from nexusform.domains.azure.importers.az_import import build_site_note, describe_other_subscription
+        from nexusform.domains.azure.importers.az_import import (
+            build_site_note,
+            describe_other_subscription,
+        )
 
         if difference := describe_other_subscription(site, request.private_note):
-            raise ProviderProblem(f"{self.source[0].upper()}{self.source[1:]} is of another subscription: {difference}")
+            raise ProviderProblem(
+                (
+                    f"{self.source[0].upper()}{self.source[1:]} is of another subscription: "
+                    f"{difference}"
+                )
+            )
         return ReadResult(recorded, note=build_site_note(site.inventory))
 
     def _build_machine_facts_note(
@@ -243,24 +300,32 @@ class ObservedSites(FixedIdentity):
         """Build the note (private data in state) of observed facts of a machine or a rack's machines; {} for others."""
         site = self._find_site(key, RACK, MACHINE)
         if site is None:
-            return {}  # of another type, or of an unlisted site
+            # Of another type, or of an unlisted site.
+            return {}
         if site.name not in self._machines:
-            self._machines[site.name] = {machine.name: machine for machine in site.inventory.machines}
+            self._machines[site.name] = {
+                machine.name: machine for machine in site.inventory.machines
+            }
         from nexusform.domains.azure.importers.az_import import build_observed_facts_note
 
         exported_at = site.inventory.exported_at if site.inventory.is_age_certain else None
-        time = exported_at if self._is_captured else read_clock()  # of the export (None: unknown), or now
+        # Of the export (None: unknown), or now.
+        time = exported_at if self._is_captured else read_clock()
         return build_observed_facts_note(attributes, self._machines[site.name], recorded_note, time)
 
     def _has_complete_list_for_object(self, key: ObjectKey) -> bool:
         """Return True if the site lists all objects of its kind; then an unlisted object does not exist."""
         site = self._find_site(key, *_LIST_KINDS)
         if site is None or _LIST_KINDS[key.type] not in site.inventory.listed_kinds:
-            return False  # the list is incomplete
-        if self._is_captured and key.type in {RACK, MACHINE}:  # Azure itself is queried about unlisted objects
-            rack = key.id.split("/")[1]  # SITE/RACK, or SITE/RACK/MACHINE
+            # The list is incomplete.
+            return False
+        # Azure itself is queried about unlisted objects.
+        if self._is_captured and key.type in {RACK, MACHINE}:
+            # SITE/RACK, or SITE/RACK/MACHINE.
+            rack = key.id.split("/")[1]
             if site.inventory.lacks_machines or rack in site.inventory.racks_without_machines:
-                return False  # other resources contradict the list
+                # Other resources contradict the list.
+                return False
         # A listed cluster exists, even if it could not be imported.
         return key.type != _CLUSTER or self._find_cluster(key) is None
 
@@ -272,8 +337,10 @@ class ObservedSites(FixedIdentity):
         """Find the cluster named in the id of a cluster or pool; None for another object, or without this cluster."""
         site = self._find_site(key, _CLUSTER, _POOL)
         if site is None:
-            return None  # another type, or an unlisted site
-        name = key.id.split("/")[1]  # SITE/CLUSTER or SITE/CLUSTER/POOL
+            # Another type, or an unlisted site.
+            return None
+        # SITE/CLUSTER or SITE/CLUSTER/POOL.
+        name = key.id.split("/")[1]
         return next((cluster for cluster in site.inventory.clusters if cluster.name == name), None)
 
     def _collect_unmanaged_vms(
@@ -287,15 +354,26 @@ class ObservedSites(FixedIdentity):
             for vm in find_unmanaged_vms(site, self._managed):
                 rows = rows_by_machine.setdefault((site.name, vm.machine), {})
                 shape = vm.shape
-                figures = (shape.cpu_cores, shape.memory_gib, shape.disk_gib, max(shape.numa_cells, 1))
+                figures = (
+                    shape.cpu_cores,
+                    shape.memory_gib,
+                    shape.disk_gib,
+                    max(shape.numa_cells, 1),
+                )
                 rows[vm.name] = (vm.machine, vm.name, *figures)
         for item in objects:
             if item.type != MACHINE:
                 continue
             machine = str(item.attributes["name"])
-            # `occupied` also has nodes beyond their pool's count and sizes beyond a VM SKU. VMs listed above stay.
+            # `occupied` also has nodes beyond their pool's count and sizes beyond a VM SKU. VMs
+            # listed above stay.
             for block in item.attributes["occupied"]:
-                figures = (block["cpu_cores"], block["memory_gib"], block["disk_gib"], block["numa_cells"])
+                figures = (
+                    block["cpu_cores"],
+                    block["memory_gib"],
+                    block["disk_gib"],
+                    block["numa_cells"],
+                )
                 rows = rows_by_machine.setdefault((item.id.partition("/")[0], machine), {})
                 rows.setdefault(block["name"], (machine, block["name"], *figures))
         return rows_by_machine
@@ -303,20 +381,29 @@ class ObservedSites(FixedIdentity):
     def list_warnings(self) -> list[Problem]:
         """Collect warnings about requested but unobserved objects, unmanaged VMs, and capture times in the future."""
         if self._sites is None:
-            return []  # nothing was read
+            # Nothing was read.
+            return []
         from nexusform.domains.azure.providers.site_warnings import SiteWarningBuilder
 
-        warnings = SiteWarningBuilder(self.source, self._sites, self._unobserved, self._managed).build_warnings()
-        future_times = [warning for site in self._sites.values() for warning in self._build_future_time_warnings(site)]
+        warnings = SiteWarningBuilder(
+            self.source, self._sites, self._unobserved, self._managed
+        ).build_warnings()
+        future_times = [
+            warning
+            for site in self._sites.values()
+            for warning in self._build_future_time_warnings(site)
+        ]
         return [*warnings, *dict.fromkeys(future_times)]  # each once
 
     def list_captures(self) -> list[tuple[str, str]]:
         """List the captured sites and their capture times (RFC 3339, "" if unknown)."""
         if self._sites is None or not self._is_captured:
-            return []  # nothing was read, or it is current
+            # Nothing was read, or it is current.
+            return []
         captures: list[tuple[str, str]] = []
         for name, site in self._sites.items():
-            is_wrong = bool(self._build_future_time_warnings(site))  # a time in the future
+            # A time in the future.
+            is_wrong = bool(self._build_future_time_warnings(site))
             captures.append((name, "" if is_wrong else site.inventory.exported_at or ""))
         return captures
 
@@ -324,11 +411,17 @@ class ObservedSites(FixedIdentity):
         """Build a warning about the time of a captured site if it is in the future."""
         from nexusform.domains.azure.importers.az_capture_commands import build_future_time_warnings
 
-        return build_future_time_warnings(site.inventory.exported_at, read_clock()) if self._is_captured else []
+        return (
+            build_future_time_warnings(site.inventory.exported_at, read_clock())
+            if self._is_captured
+            else []
+        )
 
     def _read_sites(self) -> Mapping[str, AzSite]:
         """Read the sites once, by recorded name. Raises ProviderProblem."""
-        from nexusform.domains.azure.importers.az_recorded_nodes import locate_vms_on_unlisted_machines
+        from nexusform.domains.azure.importers.az_recorded_nodes import (
+            locate_vms_on_unlisted_machines,
+        )
         from nexusform.domains.azure.importers.site_separation import apply_recorded_site_names
 
         with self._lock:
@@ -347,18 +440,21 @@ class ObservedSites(FixedIdentity):
         """Return the observed object. Raises ManualStepPending (`participle`: "made") if it differs from the plan."""
         planned = request.planned_attributes
         key = request.key
-        if key.type in _STATE_ONLY_TYPES:  # only the update strategy of a site is observed
+        # Only the update strategy of a site is observed.
+        if key.type in _STATE_ONLY_TYPES:
             strategy = planned.get(_STRATEGY)
             site = self._find_site(key, _SITE) if strategy else None
             if site is not None and site.inventory.update_strategy not in (None, strategy):
                 raise ManualStepPending(self._describe_not_done(request, participle, (_STRATEGY,)))
             return ChangeResult(planned)
         self._record_separate_pools([key])
-        objects = self._build_objects([planned], pools=[request.prior_attributes])  # prior values of uncaptured pools
+        # prior values of uncaptured pools.
+        objects = self._build_objects([planned], pools=[request.prior_attributes])
         observation = build_observed_object(request, objects)
         if observation is None:
             raise ManualStepPending(self._describe_not_done(request, participle))
-        cordon_statuses = {  # by machine id
+        # By machine id.
+        cordon_statuses = {
             object_id: str(item.attributes["cordon_status"])
             for (kind, object_id), item in objects.items()
             if kind == MACHINE
@@ -368,7 +464,8 @@ class ObservedSites(FixedIdentity):
             raise ManualStepPending(self._describe_not_done(request, participle, differing))
         observed = dict(observation.answer.attributes)
         planned_nodes = planned.get("nodes")
-        if isinstance(planned_nodes, Mapping):  # a cluster or a pool
+        # A cluster or a pool.
+        if isinstance(planned_nodes, Mapping):
             missing_nodes = find_missing_nodes(observed, planned)
             if missing_nodes:
                 form = select_word_form(len(missing_nodes), "node")
@@ -378,41 +475,64 @@ class ObservedSites(FixedIdentity):
             observed = _remove_missing_nodes(observed, planned_nodes)
         answer = replace(observation.answer, attributes=observed)
         if key.type not in {RACK, MACHINE}:
-            return answer  # only racks and machines have observed facts
-        return replace(answer, note=self._build_machine_facts_note(key, observed, request.private_note))
+            # Only racks and machines have observed facts.
+            return answer
+        return replace(
+            answer, note=self._build_machine_facts_note(key, observed, request.private_note)
+        )
 
     def _verify_release(self, request: ChangeRequest) -> ChangeResult:
         """Verify a step for releasing capacity, by the values after all steps of its object. Raises ManualStepPending
         while they are not visible, or a plain VM has its machine, with the commands to delete the nodes remaining.
         """
-        from nexusform.domains.azure.providers.node_recreation import find_nodes_to_delete, render_node_deletion
+        from nexusform.domains.azure.providers.node_recreation import (
+            find_nodes_to_delete,
+            render_node_deletion,
+        )
 
         self._record_separate_pools([request.key])
-        item = self._build_objects([request.prior_attributes]).get((request.key.type, request.key.id))
+        item = self._build_objects([request.prior_attributes]).get(
+            (request.key.type, request.key.id)
+        )
         observed = item.attributes if item is not None else {}
-        if request.key.type == _VM and observed.get("machine") in {None, request.prior_attributes.get("machine")}:
+        if request.key.type == _VM and observed.get("machine") in {
+            None,
+            request.prior_attributes.get("machine"),
+        }:
             raise ManualStepPending(self._describe_not_done(request, "re-created", ("machine",)))
         remaining_names = find_nodes_to_delete(request, get_mapping(observed, "nodes"))
         cluster = self._find_cluster(request.key)
         if remaining_names and cluster is not None:
             commands = render_node_deletion(cluster.name, remaining_names)
-            raise ManualStepPending("\n".join([self._describe_not_done(request, "changed"), *commands]))
-        self._verify_change_is_visible(replace(request, planned=request.final_attributes), "changed")
+            raise ManualStepPending(
+                "\n".join([self._describe_not_done(request, "changed"), *commands])
+            )
+        self._verify_change_is_visible(
+            replace(request, planned=request.final_attributes), "changed"
+        )
         return ChangeResult(request.planned_attributes)
 
     def validate_changes(self, requests: Sequence[ChangeRequest]) -> list[tuple[int, Problem]]:
         """Return an error for each new machine action with the index of its request, unless the provider runs them."""
         if self._runs_actions:
-            return []  # they are valid
+            # They are valid.
+            return []
         return [
-            (number, Problem((), "unsupported-by-provider", explain_unsupported_action(request.planned)))
+            (
+                number,
+                Problem((), "unsupported-by-provider", explain_unsupported_action(request.planned)),
+            )
             for number, request in enumerate(requests)
             if request.key.type == MACHINE_ACTION_TYPE and request.planned and not request.prior
         ]
 
-    def _describe_not_done(self, request: ChangeRequest, participle: str, differing: Sequence[str] = ()) -> str:
+    def _describe_not_done(
+        self, request: ChangeRequest, participle: str, differing: Sequence[str] = ()
+    ) -> str:
         """Describe why a change does not count as done. `participle` is "made", "changed" or "removed"."""
-        differences = enclose(" (", ", ".join(differing), f" {select_word_form(len(differing), 'differs', 'differ')})")
+        differences = enclose(
+            " (", ", ".join(differing), f" {select_word_form(len(differing), 'differs', 'differ')})"
+        )
         if "machine_count" in differing:
             differences += (
                 ". The machines of that rack have other names: set machine_count = 0 and declare a "
@@ -422,17 +542,31 @@ class ObservedSites(FixedIdentity):
         if cluster is not None and not cluster.has_node_list:
             uncaptured = f" The nodes of {cluster.name} were not captured."
         elif cluster is not None and not cluster.has_pool_list:
-            uncaptured = f" The agent pools of {cluster.name} were not captured; only their nodes are known."
-        subject, site_name = f"{request.key.type} {request.key.id}", request.key.id.partition("/")[0]
+            uncaptured = (
+                f" The agent pools of {cluster.name} were not captured; only their nodes are known."
+            )
+        subject, site_name = (
+            f"{request.key.type} {request.key.id}",
+            request.key.id.partition("/")[0],
+        )
         if site_name not in self._read_sites():
-            fact = f"Whether {subject} is {participle} is unknown: {self.source} does not contain the site {site_name}"
+            fact = (
+                f"Whether {subject} is {participle} is unknown: {self.source} does not contain "
+                f"the site {site_name}"
+            )
         elif participle != "removed":
             fact = f"{subject} is not {participle} yet: {self.source} does not show it{differences}"
         elif (request.key.type, request.key.id) in self._build_objects([request.prior_attributes]):
             fact = f"{subject} is not removed yet: {self.source} still contains it"
         else:
-            fact = f"Whether {subject} is removed is unknown: {self.source} has no complete list of its kind"
-        return f"{fact}.{uncaptured} This provider sends no changes: make it on the site, {self._advice}, and apply."
+            fact = (
+                f"Whether {subject} is removed is unknown: {self.source} has no complete list of "
+                "its kind"
+            )
+        return (
+            f"{fact}.{uncaptured} This provider sends no changes: make it on the site, "
+            f"{self._advice}, and apply."
+        )
 
 
 class ObservedObjectComparison(Struct, frozen=True):
@@ -457,10 +591,17 @@ def build_observed_object(
         own_pools = {*get_mapping(planned, "agent_pool"), *get_mapping(prior, "agent_pool")}
         item = remove_pools(item, item.attributes["agent_pool"].keys() - own_pools)
     merged = _merge_observed(planned, item)
-    attributes = _remove_generated_machines(merged, item, _collect_machines_by_rack(objects.values()))
-    differing = tuple(name for name in _COMPARED_ATTRIBUTES.get(key.type, ()) if attributes[name] != planned.get(name))
+    attributes = _remove_generated_machines(
+        merged, item, _collect_machines_by_rack(objects.values())
+    )
+    differing = tuple(
+        name
+        for name in _COMPARED_ATTRIBUTES.get(key.type, ())
+        if attributes[name] != planned.get(name)
+    )
     names = _OBSERVED_ATTRIBUTES.get(key.type, ())
-    observed_paths: list[Path] = [(name,) for name in names if name != "nodes"]  # may differ from the plan
+    # May differ from the plan.
+    observed_paths: list[Path] = [(name,) for name in names if name != "nodes"]
     if "nodes" in names:
         observed_paths += [("nodes", node) for node in attributes["nodes"]]
     return ObservedObjectComparison(ChangeResult(attributes, tuple(observed_paths)), differing)
@@ -471,11 +612,23 @@ _REQUESTED_ATTRIBUTES: Final[Mapping[str, tuple[str, ...]]] = {
     RACK: ("availability_zone",),
     MACHINE: ("roles",),
     _CLUSTER: ("kubernetes_version", "control_plane", "agent_pool"),
-    _POOL: ("node_count", "vm_sku_name", "availability_zones", "mode", "labels", "taint", "upgrade_settings"),
+    _POOL: (
+        "node_count",
+        "vm_sku_name",
+        "availability_zones",
+        "mode",
+        "labels",
+        "taint",
+        "upgrade_settings",
+    ),
     "nexus_virtual_machine": ("cpu_cores", "memory_gib", "disk_gib"),
 }
-_COMPARED_ATTRIBUTES: Final = {**_REQUESTED_ATTRIBUTES, RACK: ("availability_zone", "machine_count")}
-_LABELED_MAPS: Final = ("agent_pool", "nodes")  # maps with every entry observed
+_COMPARED_ATTRIBUTES: Final = {
+    **_REQUESTED_ATTRIBUTES,
+    RACK: ("availability_zone", "machine_count"),
+}
+# maps with every entry observed.
+_LABELED_MAPS: Final = ("agent_pool", "nodes")
 _OBSERVED_ATTRIBUTES: Final[Mapping[str, tuple[str, ...]]] = {
     _CLUSTER: ("nodes", "node_count"),
     _POOL: ("nodes",),
@@ -498,42 +651,61 @@ def _remove_generated_machines(
 ) -> dict[str, Any]:
     """Return a rack without the machines generated by machine_count if the observed ones have other names."""
     generated = attributes.get("machines")
-    observed = machine_names.get(item.id)  # none but for racks
+    # None but for racks.
+    observed = machine_names.get(item.id)
     if not generated or not observed or not observed.isdisjoint(generated):
-        return attributes  # none generated, none observed, or some in common
-    return {**attributes, "machine_count": 0, "machines": {}}  # so that no VM is predicted on a missing machine
+        # None generated, none observed, or some in common.
+        return attributes
+    # So that no VM is predicted on a missing machine.
+    return {**attributes, "machine_count": 0, "machines": {}}
 
 
-def find_missing_nodes(observed: Mapping[str, Any], planned: Mapping[str, Any] | None = None) -> list[str]:
+def find_missing_nodes(
+    observed: Mapping[str, Any], planned: Mapping[str, Any] | None = None
+) -> list[str]:
     """Find the nodes of an object without a platform name in Azure; with `planned`, only those planned on a machine."""
     nodes = get_mapping(observed, "nodes")
     missing = [name for name, node in nodes.items() if not node.get("platform_name")]
-    return [name for name in missing if planned is None or get_mapping(planned, "nodes", name).get("machine")]
+    return [
+        name
+        for name in missing
+        if planned is None or get_mapping(planned, "nodes", name).get("machine")
+    ]
 
 
 def _replace_nodes(attributes: dict[str, Any], nodes: Mapping[str, Any]) -> dict[str, Any]:
     """Return a cluster or pool with other nodes."""
-    count = {"node_count": len(nodes)} if "agent_pool" in attributes else {}  # computed, but an argument of a pool
+    # computed, but an argument of a pool.
+    count = {"node_count": len(nodes)} if "agent_pool" in attributes else {}
     return {**attributes, "nodes": nodes, **count}
 
 
 def _remove_missing_nodes(attributes: dict[str, Any], kept: Collection[str]) -> dict[str, Any]:
     """Return a cluster or pool without the nodes missing on the site, except those to keep."""
     nodes = attributes["nodes"].items()
-    return _replace_nodes(attributes, {name: node for name, node in nodes if node["platform_name"] or name in kept})
+    return _replace_nodes(
+        attributes, {name: node for name, node in nodes if node["platform_name"] or name in kept}
+    )
 
 
-def _restore_recorded_nodes(attributes: dict[str, Any], recorded: Mapping[str, Any]) -> dict[str, Any]:
+def _restore_recorded_nodes(
+    attributes: dict[str, Any], recorded: Mapping[str, Any]
+) -> dict[str, Any]:
     """Return a cluster or pool with its recorded nodes: the source has no list of nodes, only their count."""
     before = recorded.get("nodes")
-    if before == {}:  # its creation failed, and no node is known to exist since
+    # Its creation failed, and no node is known to exist since.
+    if before == {}:
         return _replace_nodes(attributes, nodes={})
     before = get_mapping(before)
-    return _replace_nodes(attributes, {name: before.get(name, node) for name, node in attributes["nodes"].items()})
+    return _replace_nodes(
+        attributes, {name: before.get(name, node) for name, node in attributes["nodes"].items()}
+    )
 
 
 def _build_unmanaged_vms_note(
-    key: ObjectKey, attributes: Mapping[str, Any], unmanaged_rows: Mapping[tuple[str, str], Mapping[str, _UnmanagedRow]]
+    key: ObjectKey,
+    attributes: Mapping[str, Any],
+    unmanaged_rows: Mapping[tuple[str, str], Mapping[str, _UnmanagedRow]],
 ) -> Mapping[str, Any]:
     """Build the entries of unmanaged VMs in the note (private data in state) of a rack or machine, {} for other
     objects. VMs in its occupied blocks are left out. `unmanaged_rows`: by site and machine, then by VM name.
@@ -547,7 +719,8 @@ def _build_unmanaged_vms_note(
     for machine in machines:
         on_machine = unmanaged_rows.get((site, machine), {})
         rows += [list(row) for name, row in sorted(on_machine.items()) if name not in configured]
-    # None removes an entry: VMs forgotten (removed from state) are among the unmanaged ones now, or do not exist.
+    # None removes an entry: VMs forgotten (removed from state) are among the unmanaged ones now, or
+    # do not exist.
     return {UNMANAGED_KEY: rows or None, FORGOTTEN_KEY: None}
 
 
@@ -556,19 +729,26 @@ def _merge_observed(attributes: Mapping[str, Any], item: ImportedSiteObject) -> 
     if not attributes:
         return dict(item.attributes)
     merged: dict[str, Any] = {}
-    for name in (*_REQUESTED_ATTRIBUTES.get(item.type, ()), *_OBSERVED_ATTRIBUTES.get(item.type, ())):
+    for name in (
+        *_REQUESTED_ATTRIBUTES.get(item.type, ()),
+        *_OBSERVED_ATTRIBUTES.get(item.type, ()),
+    ):
         recorded, observed = attributes.get(name), item.attributes[name]
         if name in _LABELED_MAPS and isinstance(recorded, Mapping):
-            recorded = select_members(recorded, observed)  # pools or nodes not observed were removed
+            # pools or nodes not observed were removed.
+            recorded = select_members(recorded, observed)
             if name == "agent_pool":
                 observed = _remove_requested_hugepages(recorded, observed)
         merged[name] = _merge_value(recorded, observed)
     if item.type == MACHINE and attributes.get("cordoned"):
-        merged["cordoned"] = merged["cordon_status"] != UNCORDONED  # if False, the plan cordons it again
+        # If False, the plan cordons it again.
+        merged["cordoned"] = merged["cordon_status"] != UNCORDONED
     return {**attributes, **merged}
 
 
-def _remove_requested_hugepages(recorded: Mapping[str, Any], observed: Mapping[str, Any]) -> dict[str, Any]:
+def _remove_requested_hugepages(
+    recorded: Mapping[str, Any], observed: Mapping[str, Any]
+) -> dict[str, Any]:
     """Return the observed pools without the hugepages equal to those requested, so that they do not differ. They may be
     requested in the azure block of the pool, or in another notation: "8192Mi" for "8Gi".
     """
@@ -588,9 +768,12 @@ def _merge_value(recorded: Any, observed: Any) -> Any:
     "labels": {}} become {"count": 3, "labels": None, "azure": 1}.
     """
     if not recorded and not observed:
-        return recorded  # both are empty or absent
+        # Both are empty or absent.
+        return recorded
     if isinstance(recorded, Mapping) and isinstance(observed, Mapping):
-        observed_members = {name: _merge_value(recorded.get(name), part) for name, part in observed.items()}
+        observed_members = {
+            name: _merge_value(recorded.get(name), part) for name, part in observed.items()
+        }
         return {**recorded, **observed_members}
     are_lists = isinstance(recorded, list) and isinstance(observed, list)
     if are_lists and all(isinstance(element, str) for element in recorded):

@@ -6,7 +6,12 @@ from collections.abc import Set as AbstractSet
 from typing import Final
 
 from nexusform.diagnostics.diagnostic import Problem, Severity
-from nexusform.diagnostics.phrases import enclose, format_count, format_first_items, select_word_form
+from nexusform.diagnostics.phrases import (
+    enclose,
+    format_count,
+    format_first_items,
+    select_word_form,
+)
 from nexusform.domains.azure.importers.az_capture_commands import (
     CAPTURE_NODES,
     NOT_CAPTURED,
@@ -17,7 +22,12 @@ from nexusform.domains.azure.importers.az_capture_commands import (
     describe_missing_clusters,
     format_missing_nodes,
 )
-from nexusform.domains.azure.importers.az_import import CLUSTER, POOL, VIRTUAL_MACHINE, find_unmanaged_vms
+from nexusform.domains.azure.importers.az_import import (
+    CLUSTER,
+    POOL,
+    VIRTUAL_MACHINE,
+    find_unmanaged_vms,
+)
 from nexusform.domains.azure.importers.az_inventory import build_failure_findings
 from nexusform.domains.azure.importers.az_records import AzCluster, AzSite, format_names
 
@@ -46,10 +56,14 @@ class SiteWarningBuilder:
         managed: AbstractSet[tuple[str, str]],
     ) -> None:
         """Keep the observed sites of one source, and the ids of objects in state without a complete list."""
-        self.source = source  # its name in messages
-        self.sites = sites  # of the source, by name
-        self.unobserved = unobserved  # ids of objects in state without a complete list, by site and type
-        self.managed = managed  # type and id of the objects in state
+        # Its name in messages.
+        self.source = source
+        # Of the source, by name.
+        self.sites = sites
+        # ids of objects in state without a complete list, by site and type.
+        self.unobserved = unobserved
+        # type and id of the objects in state.
+        self.managed = managed
 
     def build_warnings(self) -> list[Problem]:
         """Build all warnings. A site without objects in state gets only those about unmanaged VMs."""
@@ -68,11 +82,16 @@ class SiteWarningBuilder:
             unlisted_clusters.update(site.inventory.unlisted_clusters)
             managed_clusters, others = self._select_clusters_without_node_list(site)
             if managed_clusters:
-                text = f"{format_missing_nodes(managed_clusters)} They are planned as recorded in the state."
+                text = (
+                    f"{format_missing_nodes(managed_clusters)} They are planned as recorded in "
+                    "the state."
+                )
                 state_details.append(f"{text} {CAPTURE_NODES}")
             vm_details += self._describe_uncaptured_unmanaged_kinds(site)
             if others:
-                vm_details.append(f"{format_missing_nodes(others)} Their capacity counts as free. {CAPTURE_NODES}")
+                vm_details.append(
+                    f"{format_missing_nodes(others)} Their capacity counts as free. {CAPTURE_NODES}"
+                )
             pool_details += self._describe_clusters_without_pool_list(site)
         if unlisted_clusters:
             vm_details.append(describe_missing_clusters(sorted(unlisted_clusters)))
@@ -97,7 +116,8 @@ class SiteWarningBuilder:
         present_sites = enclose(", but only ", format_first_items(sorted(self.sites), _MAX_NAMES))
         for site, count in sorted(counts.items()):
             yield (
-                f'{self.source[0].upper()}{self.source[1:]} does not contain the site "{site}"{present_sites}. '
+                f"{self.source[0].upper()}{self.source[1:]} does not contain the site "
+                f'"{site}"{present_sites}. '
                 f"{format_count(count, 'object')} of it {select_word_form(count, 'is', 'are')} "
                 "planned as recorded in the state; current data is unknown."
             )
@@ -106,27 +126,39 @@ class SiteWarningBuilder:
         """Describe objects in state of kinds without a complete list in the source."""
         for (site, type_name), ids in sorted(self.unobserved.items()):
             if site not in self.sites:
-                continue  # described as missing
+                # described as missing.
+                continue
             kind, display_name = _KINDS[type_name]
-            names = format_first_items(sorted(object_id.partition("/")[2] for object_id in ids), _MAX_NAMES)
+            names = format_first_items(
+                sorted(object_id.partition("/")[2] for object_id in ids), _MAX_NAMES
+            )
             verb = select_word_form(len(ids), "was", "were")
             yield (
                 f"{format_count(len(ids), display_name)} of {site} {verb} not captured and "
-                f"{select_word_form(len(ids), 'is', 'are')} planned as recorded in the state ({names}): {self.source} "
-                f"has no complete list of {display_name}s. Capture it with: {build_capture_command(kind)}"
+                f"{select_word_form(len(ids), 'is', 'are')} planned as recorded in the state "
+                f"({names}): {self.source} "
+                f"has no complete list of {display_name}s. Capture it with: "
+                f"{build_capture_command(kind)}"
             )
 
     def _describe_uncaptured_unmanaged_kinds(self, site: AzSite) -> Iterator[str]:
         """Describe kinds of workloads that were not captured and have no object in state."""
         # Kinds with objects in state have a warning about these.
-        recorded_kinds = {_KINDS[type_name][0] for site_name, type_name in self.unobserved if site_name == site.name}
-        if site.inventory.unlisted_clusters:  # they have a warning of their own
+        recorded_kinds = {
+            _KINDS[type_name][0]
+            for site_name, type_name in self.unobserved
+            if site_name == site.name
+        }
+        # They have a warning of their own.
+        if site.inventory.unlisted_clusters:
             recorded_kinds.add("kubernetes_clusters")
         for kind, (plural, consequence) in WORKLOAD_KINDS.items():
             if kind not in site.inventory.listed_kinds and kind not in recorded_kinds:
                 yield (
-                    f"{self.source[0].upper()}{self.source[1:]} has no complete list of {plural}: {consequence}. "
-                    f"Capture it with: {build_capture_command(kind)} (where there are none, that is an empty list)."
+                    f"{self.source[0].upper()}{self.source[1:]} has no complete list of {plural}: "
+                    f"{consequence}. "
+                    f"Capture it with: {build_capture_command(kind)} (where there are none, that "
+                    "is an empty list)."
                 )
 
     def _describe_clusters_without_pool_list(self, site: AzSite) -> Iterator[str]:
@@ -139,12 +171,16 @@ class SiteWarningBuilder:
         if clusters:
             names = format_names(clusters, _MAX_NAMES)
             yield (
-                f"The agent pools of {format_count(len(clusters), 'cluster')} of {site.name} were not "
-                f"captured ({names}): count, mode, zones, labels and taints are planned as recorded in "
+                f"The agent pools of {format_count(len(clusters), 'cluster')} of {site.name} were "
+                "not "
+                f"captured ({names}): count, mode, zones, labels and taints are planned as "
+                "recorded in "
                 f"the state. Capture them for each cluster: {build_pool_command(clusters[0])}"
             )
 
-    def _select_clusters_without_node_list(self, site: AzSite) -> tuple[list[AzCluster], list[AzCluster]]:
+    def _select_clusters_without_node_list(
+        self, site: AzSite
+    ) -> tuple[list[AzCluster], list[AzCluster]]:
         """Return the clusters without a list of their nodes: those in state, and the others."""
         managed: list[AzCluster] = []
         unmanaged: list[AzCluster] = []
@@ -157,8 +193,13 @@ class SiteWarningBuilder:
     def _describe_unmanaged_vms(self, site: AzSite) -> Iterator[str]:
         """Describe unmanaged VMs of a site with managed racks or machines."""
         hardware_types = {"nexus_bare_metal_machine", "nexus_rack"}
-        if site.name not in {object_id.partition("/")[0] for kind, object_id in self.managed if kind in hardware_types}:
-            return  # capacity of the site is not planned
+        if site.name not in {
+            object_id.partition("/")[0]
+            for kind, object_id in self.managed
+            if kind in hardware_types
+        }:
+            # capacity of the site is not planned.
+            return
         owners = Counter(vm.owner or vm.name for vm in find_unmanaged_vms(site, self.managed))
         count = owners.total()
         if not count:
@@ -166,7 +207,9 @@ class SiteWarningBuilder:
         texts = [f"{name}: {number:,}" for name, number in sorted(owners.items())]
         owner_counts = format_first_items(texts, _MAX_NAMES)
         yield (
-            f"{format_count(count, 'VM')} on {site.name} {select_word_form(count, 'belongs', 'belong')} to no resource "
-            f"({owner_counts}). {select_word_form(count, 'Its', 'Their')} capacity counts as used. `nexusform import "
+            f"{format_count(count, 'VM')} on {site.name} "
+            f"{select_word_form(count, 'belongs', 'belong')} to no resource "
+            f"({owner_counts}). {select_word_form(count, 'Its', 'Their')} capacity counts as "
+            "used. `nexusform import "
             f"-from=... -generate-config-out=FILE` imports {select_word_form(count, 'it', 'them')}."
         )

@@ -52,7 +52,8 @@ NO_ORDER: Final = "its creation time is unknown"
 LATER: Final = "nodes were added or re-created later: the earlier placement is unknown"
 NOT_ALL: Final = "the site was captured incompletely: free capacity at that time is unknown"
 DELETED: Final = "VMs of that time are deleted: free capacity at that time is unknown"
-_DATE_LENGTH = len("2024-01-09")  # the date in a timestamp
+# The date in a timestamp.
+_DATE_LENGTH = len("2024-01-09")
 MISSING = "it is no longer listed"
 UNPLACED = "it has no machine"
 
@@ -109,12 +110,18 @@ class _SiteReplayer:
         self.site = site
         self.scheduler = RackScheduler(machines, spread)
         self.machine_names = {machine.name for machine in machines}
-        self.numbers: Counter[tuple[str, str]] = Counter()  # placed VMs by cluster and pool
-        self.hits = 0  # VMs on a machine preferred by the rule
-        self.sure = 0  # of these: for every possible NUMA use
-        self.chance = 0.0  # expected hits of a random choice
-        self.misses: list[MisplacedVm] = []  # VMs on another machine
-        self.unjudged: Counter[str] = Counter()  # VMs placed without a score, by reason
+        # placed VMs by cluster and pool.
+        self.numbers: Counter[tuple[str, str]] = Counter()
+        # VMs on a machine preferred by the rule.
+        self.hits = 0
+        # Of these: for every possible NUMA use.
+        self.sure = 0
+        # expected hits of a random choice.
+        self.chance = 0.0
+        # VMs on another machine.
+        self.misses: list[MisplacedVm] = []
+        # VMs placed without a score, by reason.
+        self.unjudged: Counter[str] = Counter()
 
     def run(self, batches: Iterable[VmCreationBatch]) -> SiteReplay:
         """Score and place the batches in order; place a skipped one without a score."""
@@ -126,7 +133,13 @@ class _SiteReplayer:
             else:
                 self._score_batch(batch.vms)
         return SiteReplay(
-            self.site, self.scheduler.spread, self.hits, self.sure, tuple(self.misses), self.unjudged, self.chance
+            self.site,
+            self.scheduler.spread,
+            self.hits,
+            self.sure,
+            tuple(self.misses),
+            self.unjudged,
+            self.chance,
         )
 
     def _score_batch(self, vms: Sequence[ObservedVm]) -> None:
@@ -140,13 +153,20 @@ class _SiteReplayer:
             demand = self._build_demand(vms_by_machine[first_machine][0])
             best = self.scheduler.find_best_machines(demand)
             best_count = len(best.in_some_splits)
-            fit_count = sum(not self.scheduler.find_rejection(machine, demand) for machine in self.machine_names)
+            fit_count = sum(
+                not self.scheduler.find_rejection(machine, demand) for machine in self.machine_names
+            )
             random_hit_chance = best_count / max(fit_count, best_count, 1)
             # Any VM left in the batch may be taken as a hit, so chance has as many tries.
             self.chance += 1 - (1 - random_hit_chance) ** sum(map(len, vms_by_machine.values()))
-            # NUMA cells of VMs are unknown: prefer a machine best for every possible split, then one best for some.
-            certain_machines = [machine for machine in vms_by_machine if machine in best.in_all_splits]
-            possible_machines = [machine for machine in vms_by_machine if machine in best.in_some_splits]
+            # NUMA cells of VMs are unknown: prefer a machine best for every possible split, then
+            # one best for some.
+            certain_machines = [
+                machine for machine in vms_by_machine if machine in best.in_all_splits
+            ]
+            possible_machines = [
+                machine for machine in vms_by_machine if machine in best.in_some_splits
+            ]
             machine = [*certain_machines, *possible_machines, first_machine][0]
             vm = vms_by_machine[machine].pop(0)
             if not vms_by_machine[machine]:
@@ -167,7 +187,8 @@ class _SiteReplayer:
     def _place_observed_vm(self, vm: ObservedVm) -> None:
         """Place a VM on its real machine with unknown cells."""
         if vm.placement.machine not in self.machine_names:
-            return  # a machine of unknown hardware
+            # A machine of unknown hardware.
+            return
         demand = self._build_demand(vm)
         self.numbers[vm.cluster, vm.pool] += 1
         self.scheduler.add_existing(demand.vm, demand.sku, replace(vm.placement, cells=()))
@@ -192,12 +213,18 @@ class ClusterLocationCheck(Struct, frozen=True):
     @property
     def rack_hits(self) -> int:
         """Number of VMs in the recorded rack."""
-        return sum(vm.observed is not None and vm.observed.rack == vm.recorded.rack for vm in self.vms)
+        return sum(
+            vm.observed is not None and vm.observed.rack == vm.recorded.rack for vm in self.vms
+        )
 
     @property
     def misses(self) -> tuple[VmCheck, ...]:
         """VMs on another machine, or nowhere."""
-        return tuple(vm for vm in self.vms if vm.observed is None or vm.observed.machine != vm.recorded.machine)
+        return tuple(
+            vm
+            for vm in self.vms
+            if vm.observed is None or vm.observed.machine != vm.recorded.machine
+        )
 
 
 class VerifiedPredictions(Struct, frozen=True):
@@ -261,12 +288,15 @@ def compare_cluster_vms(
         elif machine is None:
             cause = f"{recorded_machine} is no longer listed"
         else:
-            cause = enclose(f"{recorded_machine}: ", find_unschedulable_reasons(machine.facts))  # "" if schedulable
+            # "" if schedulable.
+            cause = enclose(f"{recorded_machine}: ", find_unschedulable_reasons(machine.facts))
         checks.append(VmCheck(observed_vm.display_name, vm.placement, observed_vm.placement, cause))
     return ClusterLocationCheck(address, name, tuple(checks))
 
 
-def run_replays(site: AzSite, removed: Collection[str], spreads: Iterable[RackSpread]) -> list[SiteReplay]:
+def run_replays(
+    site: AzSite, removed: Collection[str], spreads: Iterable[RackSpread]
+) -> list[SiteReplay]:
     """Run the replay (place all VMs again in order of creation) of a site under each `rack_spread`. `removed`: clusters
     with recorded VMs not listed anymore; after such a cluster the free capacity is unknown.
     """
@@ -284,7 +314,8 @@ def run_replays(site: AzSite, removed: Collection[str], spreads: Iterable[RackSp
                 facts,
                 name=machine.name,
                 rack=machine.rack,
-                availability_zone=zones.get(machine.rack, machine.rack),  # a rack without a zone is one of its own
+                # A rack without a zone is one of its own.
+                availability_zone=zones.get(machine.rack, machine.rack),
                 slot=machine.slot,
             )
             machines.append(replayed_machine)
@@ -311,14 +342,24 @@ def _list_vms_in_creation_order(inventory: AzInventory) -> list[_TimedVm]:
     for vm in inventory.virtual_machines:
         if vm.placement is not None:
             cpus, shape = vm.shape.cpu_cores, vm.shape
-            sku = VmSku(f"{cpus} vCPU", cpus, emulator_vcpus=0, memory_gib=shape.memory_gib, disk_gib=shape.disk_gib)
+            sku = VmSku(
+                f"{cpus} vCPU",
+                cpus,
+                emulator_vcpus=0,
+                memory_gib=shape.memory_gib,
+                disk_gib=shape.disk_gib,
+            )
             # A VM outside clusters counts as a cluster of its own.
-            single_vm = ObservedVm(vm.name, vm.name, "vm", sku, PlacementConstraints(), _build_placement(vm.placement))
+            single_vm = ObservedVm(
+                vm.name, vm.name, "vm", sku, PlacementConstraints(), _build_placement(vm.placement)
+            )
             timed.append(((vm.created_at, vm.name, 0, ""), single_vm))
     return sorted(timed, key=lambda pair: pair[0])
 
 
-def _build_creation_batches(inventory: AzInventory, removed: Collection[str]) -> Iterator[VmCreationBatch]:
+def _build_creation_batches(
+    inventory: AzInventory, removed: Collection[str]
+) -> Iterator[VmCreationBatch]:
     """Yield the VMs in creation order, in batches of one pool and creation time. A node without a time has the time of
     its cluster. The prediction of a batch is skipped for one of several reasons. The export is incomplete, the order is
     unknown, VMs of this or an earlier cluster were deleted (`removed`), or the free capacity is uncertain.
@@ -331,7 +372,8 @@ def _build_creation_batches(inventory: AzInventory, removed: Collection[str]) ->
     is_after_removal = not set(removed) <= {vm.cluster for _, vm in timed}
     for (time, *_), group in groupby(timed, key=lambda pair: pair[0]):
         vms = tuple(vm for _, vm in group)
-        is_after_removal |= vms[0].cluster in removed  # and so are all later batches
+        # And so are all later batches.
+        is_after_removal |= vms[0].cluster in removed
         if not is_complete:
             reason = NOT_ALL
         elif not time:
@@ -348,9 +390,11 @@ def _find_uncertain_capacity_period(inventory: AzInventory) -> tuple[str, str]:
     day than its pool may replace one on another machine. The period is from the creation of the first such pool to that
     of the last such node.
     """
-    spans = []  # times of creation of pool and node
+    # times of creation of pool and node.
+    spans = []
     for cluster in inventory.clusters:
-        pool_times = {pool.name: pool.created_at for pool in cluster.pools}  # "" if unknown
+        # "" if unknown.
+        pool_times = {pool.name: pool.created_at for pool in cluster.pools}
         for node in cluster.nodes:
             pool_time = pool_times.get(node.pool) or cluster.created_at
             is_on_later_day = node.created_at[:_DATE_LENGTH] > pool_time[:_DATE_LENGTH]
@@ -362,26 +406,36 @@ def _find_uncertain_capacity_period(inventory: AzInventory) -> tuple[str, str]:
     return min(starts), max(ends)
 
 
-def _list_nodes_with_creation_sort_key(cluster: AzCluster, skus: Mapping[str, VmSku]) -> Iterator[_TimedVm]:
+def _list_nodes_with_creation_sort_key(
+    cluster: AzCluster, skus: Mapping[str, VmSku]
+) -> Iterator[_TimedVm]:
     """Yield each node on a machine, if its SKU is known, with a key to sort by time of creation. A node without a time
     has the time of its cluster. At equal times, the order is by cluster, pool (control plane first), and own time.
     """
-    order = {CONTROL_PLANE: 0, **{pool.name: number for number, pool in enumerate(cluster.pools, 1)}}
+    order = {
+        CONTROL_PLANE: 0,
+        **{pool.name: number for number, pool in enumerate(cluster.pools, 1)},
+    }
     zones = {pool.name: pool.availability_zones for pool in cluster.pools}
     zones[CONTROL_PLANE] = cluster.control_plane_zones
     for node in cluster.nodes:
         sku = skus.get(node.vm_sku_name)
         if node.placement is None or sku is None:
-            continue  # not on a machine, or of unknown size
+            # Not on a machine, or of unknown size.
+            continue
         constraints = PlacementConstraints(frozenset(zones.get(node.pool, ())) or None)
-        vm = ObservedVm(node.name, cluster.name, node.pool, sku, constraints, _build_placement(node.placement))
+        vm = ObservedVm(
+            node.name, cluster.name, node.pool, sku, constraints, _build_placement(node.placement)
+        )
         pool_index = order.get(node.pool, len(order))
         yield (node.created_at or cluster.created_at, cluster.name, pool_index, node.created_at), vm
 
 
 def _build_placement(location: AzVmLocation) -> Placement:
     """Build the placement of a VM in unknown cells. A rack without a zone counts as a zone of its own."""
-    return Placement(location.machine, location.rack, location.availability_zone or location.rack, cells=())
+    return Placement(
+        location.machine, location.rack, location.availability_zone or location.rack, cells=()
+    )
 
 
 class CapturedSite(Struct, frozen=True):
@@ -419,7 +473,9 @@ def summarize_site(site: AzSite) -> CapturedSite:
         clusters=len(inventory.clusters),
         vms=node_count + len(inventory.virtual_machines),
         closed=tuple((name, reason) for name, reason in rejections if reason),
-        skus=tuple((sku_id or None, sku or None, count) for (sku_id, sku), count in sorted(skus.items())),
+        skus=tuple(
+            (sku_id or None, sku or None, count) for (sku_id, sku), count in sorted(skus.items())
+        ),
         unplaced=tuple(vm.name for vm in _list_vms(inventory) if vm.placement is None),
         exported_at=inventory.exported_at,
         is_age_certain=inventory.is_age_certain,

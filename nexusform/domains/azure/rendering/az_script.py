@@ -25,17 +25,22 @@ from nexusform.json_data.plain_data import get_value_at_path
 from nexusform.rendering.notation.json_values import omit_empty
 
 MACHINE: Final = "Microsoft.NetworkCloud/bareMetalMachines"
-EXTENSION: Final = "networkcloud 3.0.0b1"  # has all of these; later versions have more
+# Has all of these; later versions have more.
+EXTENSION: Final = "networkcloud 3.0.0b1"
 _CREATE_FLAGS: Final = "extended-location location tags admin-username ssh-key-values "
 _ARGUMENT_NAMES: Final = {
-    (CLUSTER, "create"): _CREATE_FLAGS + "aad-configuration control-plane-node-configuration kubernetes-version "
+    (CLUSTER, "create"): _CREATE_FLAGS
+    + "aad-configuration control-plane-node-configuration kubernetes-version "
     "initial-agent-pool-configurations managed-resource-group-configuration network-configuration",
     (CLUSTER, "update"): "tags ssh-key-values control-plane-node-configuration kubernetes-version",
-    (POOL, "create"): _CREATE_FLAGS + "agent-options attached-network-configuration availability-zones count labels "
+    (POOL, "create"): _CREATE_FLAGS
+    + "agent-options attached-network-configuration availability-zones count labels "
     "mode taints upgrade-settings vm-sku-name",
     (POOL, "update"): "tags ssh-key-values count upgrade-settings",
-    (VM, "create"): _CREATE_FLAGS + "boot-method cloud-services-network-attachment cpu-cores memory-size "
-    "network-attachments network-data placement-hints storage-profile user-data vm-device-model vm-image "
+    (VM, "create"): _CREATE_FLAGS
+    + "boot-method cloud-services-network-attachment cpu-cores memory-size "
+    "network-attachments network-data placement-hints storage-profile user-data vm-device-model "
+    "vm-image "
     "vm-image-repository-credentials",
     (VM, "update"): "tags vm-image-repository-credentials",
     (MACHINE, "cordon"): "evacuate",
@@ -43,7 +48,10 @@ _ARGUMENT_NAMES: Final = {
     (MACHINE, "power-off"): "skip-shutdown",
     (MACHINE, "restart"): "",
     (MACHINE, "reimage"): "",
-    (MACHINE, "replace"): "bmc-credentials bmc-mac-address boot-mac-address machine-name safeguard-mode serial-number",
+    (
+        MACHINE,
+        "replace",
+    ): "bmc-credentials bmc-mac-address boot-mac-address machine-name safeguard-mode serial-number",
 }
 # Flags of each command, without those naming the resource.
 ARGUMENTS: Final[Mapping[tuple[str, str], frozenset[str]]] = {
@@ -64,18 +72,23 @@ def convert_to_cli_arguments(value: Any) -> Any:
     if isinstance(value, list):
         return list(map(convert_to_cli_arguments, value))
     if not isinstance(value, Mapping):
-        return value  # a scalar, or an input of the user
+        # A scalar, or an input of the user.
+        return value
     arguments: dict[str, Any] = {}
     for name, part in value.items():
         if name == _ADMINISTRATOR and isinstance(part, Mapping):
             arguments |= convert_to_cli_arguments(part)
-        elif name == _KEYS and isinstance(part, list):  # objects, or inputs of the user
+        elif name == _KEYS and isinstance(part, list):
+            # objects, or inputs of the user.
             arguments["sshKeyValues"] = [get_value_at_path(key, "keyData") or key for key in part]
-        elif name == _KEYS:  # one input for all keys
+        elif name == _KEYS:
+            # One input for all keys.
             arguments["sshKeyValues"] = part
         elif name == _ATTACHMENT and isinstance(part, Mapping):
             # Dynamic is the command's default and has no argument.
-            arguments[name] = {key: element for key, element in part.items() if (key, element) != _DYNAMIC}
+            arguments[name] = {
+                key: element for key, element in part.items() if (key, element) != _DYNAMIC
+            }
         else:
             arguments[name] = convert_to_cli_arguments(part)
     return arguments
@@ -85,14 +98,21 @@ def find_unsupported_arguments(kind: str, verb: str, flags: Mapping[str, Any]) -
     """Yield the flags without an argument of the `az` command of a kind and verb."""
     supported = ARGUMENTS[kind, verb]
     yield from (name for name in flags if name not in supported)
-    # _DYNAMIC is the allocation method with its default. Without an argument for it, only the default is possible.
+    # _DYNAMIC is the allocation method with its default. Without an argument for it, only the
+    # default is possible.
     if get_value_at_path(flags, "cloud-services-network-attachment", _DYNAMIC[0]) is not None:
         yield f"cloud-services-network-attachment {_DYNAMIC[0]}"
 
 
-_GROUP: Final = UserInput(("resource", "group"), entry="", meaning="Name of the resource group of clusters and VMs.")
+_GROUP: Final = UserInput(
+    ("resource", "group"), entry="", meaning="Name of the resource group of clusters and VMs."
+)
 # Command and flags by action.
-_CORDON_COMMANDS: Final = {"cordon": ("cordon",), "evacuate": ("cordon", "--evacuate True"), "uncordon": ("uncordon",)}
+_CORDON_COMMANDS: Final = {
+    "cordon": ("cordon",),
+    "evacuate": ("cordon", "--evacuate True"),
+    "uncordon": ("uncordon",),
+}
 _MACHINES_GROUP: Final = ("machines", "resource", "group")
 _COMMANDS: Final = {
     CLUSTER: "az networkcloud kubernetescluster",
@@ -108,9 +128,11 @@ _FLAGS: Final = {
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9 ,.()/_-]")  # within ${NAME:?...}
 _SPECIAL: Final = re.compile(r'["$`\\!]')
 _PLAIN_TEXT: Final = re.compile(r"[A-Za-z0-9_./@%+-]+")
-_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")  # of `--flag key=value`
+# Of `--flag key=value`.
+_KEY: Final = re.compile(r"[A-Za-z0-9_-]+")
 _TAGS: Final = "tags"
-_SPECIAL_VALUES: Final = ("null", "??")  # null, and a help request
+# null, and a help request.
+_SPECIAL_VALUES: Final = ("null", "??")
 _WORD_BOUNDARY: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _HEADER: Final = f"""\
 #!/usr/bin/env bash
@@ -123,7 +145,10 @@ set -euo pipefail
 def render_az_script(objects: PlannedAzureResources) -> tuple[str, tuple[str, ...]]:
     """Render the script. Also return descriptions of values missing in it: no argument of a command sets them."""
     writer = _ScriptWriter(objects)
-    steps = [*map(writer.render_deletion, objects.deleted), *map(writer.render_cordon, objects.cordons)]
+    steps = [
+        *map(writer.render_deletion, objects.deleted),
+        *map(writer.render_cordon, objects.cordons),
+    ]
     for item in objects.ordered:
         if isinstance(item, RecreatedNode):
             steps.append(writer.render_node_deletion(item))
@@ -131,7 +156,8 @@ def render_az_script(objects: PlannedAzureResources) -> tuple[str, tuple[str, ..
             steps.append(writer.render_update(item))
         else:
             steps.append(writer.render_creation(item))
-    steps += map(writer.render_machine_action, objects.machine_actions)  # once VMs have left the machines
+    # once VMs have left the machines.
+    steps += map(writer.render_machine_action, objects.machine_actions)
     return "\n".join([_HEADER, *writer.render_variables(), "", *steps]), tuple(writer.unsupported)
 
 
@@ -140,14 +166,17 @@ class _ScriptWriter:
 
     def __init__(self, objects: PlannedAzureResources) -> None:
         self.objects = objects
-        self.variables: dict[UserInput, str] = {}  # name by input, in order of first use
-        self.unsupported: list[str] = []  # descriptions of values without an argument of a command
+        # name by input, in order of first use.
+        self.variables: dict[UserInput, str] = {}
+        # descriptions of values without an argument of a command.
+        self.unsupported: list[str] = []
 
     def render_variables(self) -> Iterator[str]:
         """Render a check of each variable: `: "${NAME:?MEANING}"` ends the script with MEANING if NAME is not set."""
         for inputs in group_inputs_by_name(self.variables).values():
             for variable in inputs:
-                entry_suffix = enclose(" (", variable.entry, ")")  # in place of the full stop
+                # In place of the full stop.
+                entry_suffix = enclose(" (", variable.entry, ")")
                 meaning = _UNSAFE.sub("", f"{variable.meaning[:-1]}{entry_suffix}")
                 yield f': "${{{self.variables[variable]}:?{meaning}}}"'
 
@@ -164,13 +193,21 @@ class _ScriptWriter:
 
     def render_update(self, resource: AzureResource) -> str:
         """Render the update of an existing resource."""
-        flags = self._render_flags(resource, "update", resource.update_properties, resource.update_tags)
-        return f"# {resource.address}: change {resource.title}\n{self._render_command(resource, 'update', flags)}"
+        flags = self._render_flags(
+            resource, "update", resource.update_properties, resource.update_tags
+        )
+        return (
+            f"# {resource.address}: change {resource.title}\n"
+            f"{self._render_command(resource, 'update', flags)}"
+        )
 
     def render_deletion(self, resource: AzureResource) -> str:
         """Render the deletion of a resource."""
         verb = "re-create" if resource.action is ResourceAction.REPLACE else "remove"
-        return f"# {resource.address}: {verb} {resource.title}\n{self._render_command(resource, 'delete', ['--yes'])}"
+        return (
+            f"# {resource.address}: {verb} {resource.title}\n"
+            f"{self._render_command(resource, 'delete', ['--yes'])}"
+        )
 
     def render_cordon(self, cordon: MachineCordon) -> str:
         """Render the cordon or uncordon of a machine."""
@@ -183,15 +220,21 @@ class _ScriptWriter:
         options = ["--evacuate False"] if verb == "cordon" else []
         if verb == "replace":
             arguments = {"safeguardMode": "All", **action.body}
-            unsupported = find_unsupported_arguments(MACHINE, verb, {_format_flag(name): "" for name in arguments})
+            unsupported = find_unsupported_arguments(
+                MACHINE, verb, {_format_flag(name): "" for name in arguments}
+            )
             self.unsupported += [f"{action.title}: {name}" for name in unsupported]
             options = [self._render_flag(name, part) for name, part in arguments.items()]
         return self._render_machine_command(action, action.action, verb, options)
 
     def render_node_deletion(self, node: RecreatedNode) -> str:
         """Render the deletion of a node in its cluster: Azure creates a new one."""
-        named = UserInput(("node", "name"), entry=node.name, meaning="Name of the node in its cluster.")
-        name = shlex.quote(node.platform_name) if node.platform_name else self._render_variable(named)
+        named = UserInput(
+            ("node", "name"), entry=node.name, meaning="Name of the node in its cluster."
+        )
+        name = (
+            shlex.quote(node.platform_name) if node.platform_name else self._render_variable(named)
+        )
         kubectl = f"kubectl --context={shlex.quote(node.cluster)}"
         lines = [
             f"# {node.address}: re-create {node.name}. Azure deletes no single node.",
@@ -210,10 +253,15 @@ class _ScriptWriter:
         sites |= {action.site for action in self.objects.machine_actions}
         group = UserInput(
             _MACHINES_GROUP,
-            entry=step.site if len(sites) > 1 else "",  # of several sites, each has its own group
+            # Of several sites, each has its own group.
+            entry=step.site if len(sites) > 1 else "",
             meaning="Name of the resource group of machines.",
         )
-        flags = [f"--name {shlex.quote(step.machine)}", f"--resource-group {self._render_variable(group)}", *flags]
+        flags = [
+            f"--name {shlex.quote(step.machine)}",
+            f"--resource-group {self._render_variable(group)}",
+            *flags,
+        ]
         command = " \\\n  ".join([f"az networkcloud baremetalmachine {verb}", *flags])
         return f"# {step.address}: {title} {step.machine}\n{command}\n"
 
@@ -240,12 +288,16 @@ class _ScriptWriter:
         """Render a property as a flag; an object becomes name=value words."""
         flag = f"--{_format_flag(name)}"
         if isinstance(value, Mapping):
-            members = value["osDisk"] if name == "storageProfile" else value  # its only property
+            # Its only property.
+            members = value["osDisk"] if name == "storageProfile" else value
             keys = list(map(_format_flag, members))
-            if name == _TAGS:  # names of tags are user data, not arguments of the command
+            # names of tags are user data, not arguments of the command.
+            if name == _TAGS:
                 keys = [_quote_shell_word(_quote_shorthand(key, _KEY)) for key in members]
             words = map(self._render_value_as_shell_word, members.values())
-            return " ".join([flag, *(f"{key}={word}" for key, word in zip(keys, words, strict=True))])
+            return " ".join(
+                [flag, *(f"{key}={word}" for key, word in zip(keys, words, strict=True))]
+            )
         if name == "sshKeyValues" and isinstance(value, list):
             return " ".join([flag, *map(self._render_value_as_shell_word, value)])
         return f"{flag} {self._render_value_as_shell_word(value)}"
@@ -255,7 +307,8 @@ class _ScriptWriter:
         words: list[str] = []
         pieces = _render_shorthand(value, is_top_level=True)
         for is_text, group in groupby(pieces, lambda piece: isinstance(piece, str)):
-            if is_text:  # adjacent texts are quoted as one
+            # adjacent texts are quoted as one.
+            if is_text:
                 words.append(_quote_shell_word("".join(map(str, group))))
             else:
                 words += map(self._render_variable, cast("Iterator[UserInput]", group))
@@ -264,7 +317,8 @@ class _ScriptWriter:
     def _render_variable(self, variable: UserInput) -> str:
         """Render a shell variable and record it as required; numbered if another one has its name (`a-b`, `a_b`)."""
         if variable not in self.variables:
-            words = filter(None, (*variable.name_words, variable.entry))  # "": not an entry of a map
+            # "": not an entry of a map.
+            words = filter(None, (*variable.name_words, variable.entry))
             base_name = re.sub(r"[^A-Za-z0-9]+", "_", "_".join(words)).upper()
             name, number, used_names = base_name, 2, set(self.variables.values())
             while name in used_names:
@@ -302,14 +356,20 @@ def _render_shorthand(value: Any, *, is_top_level: bool = False) -> Iterator[str
         if isinstance(value, int) or (is_top_level and not needs_quotes_at_top):
             yield text
         elif is_top_level or _needs_az_shorthand_quotes(text):
-            yield _quote_shorthand(text, None)  # always in quotes
+            # Always in quotes.
+            yield _quote_shorthand(text, None)
         else:
-            yield _quote_shorthand(text, _PLAIN_TEXT)  # in quotes only if the text has special characters
+            # In quotes only if the text has special characters.
+            yield _quote_shorthand(text, _PLAIN_TEXT)
 
 
 def _quote_shorthand(text: str, plain_pattern: re.Pattern[str] | None) -> str:
     """Quote a string for the shorthand unless it matches `plain_pattern` (None: always). An apostrophe becomes '/."""
-    return text if plain_pattern and plain_pattern.fullmatch(text) else "'" + text.replace("'", "'/") + "'"
+    return (
+        text
+        if plain_pattern and plain_pattern.fullmatch(text)
+        else "'" + text.replace("'", "'/") + "'"
+    )
 
 
 def _needs_az_shorthand_quotes(text: str) -> bool:

@@ -26,7 +26,13 @@ from nexusform.domains.azure.importers.azure_request_bodies import (
     omit_members,
     read_opaque_body,
 )
-from nexusform.json_data.plain_data import Path, get_mapping, get_part, get_text, replace_part_at_path
+from nexusform.json_data.plain_data import (
+    Path,
+    get_mapping,
+    get_part,
+    get_text,
+    replace_part_at_path,
+)
 from nexusform.plans.plan import Action, Change, PlacementAction, Plan
 from nexusform.rendering.notation.json_values import omit_empty
 
@@ -34,10 +40,15 @@ API_VERSION: Final = "2026-07-01"
 CLUSTER: Final = "Microsoft.NetworkCloud/kubernetesClusters"
 POOL: Final = f"{CLUSTER}/agentPools"
 VM: Final = "Microsoft.NetworkCloud/virtualMachines"
-_TYPES: Final = {"nexus_kubernetes_cluster": CLUSTER, "nexus_agent_pool": POOL, "nexus_virtual_machine": VM}
+_TYPES: Final = {
+    "nexus_kubernetes_cluster": CLUSTER,
+    "nexus_agent_pool": POOL,
+    "nexus_virtual_machine": VM,
+}
 # Properties of an agent pool that Azure updates in place; any other change re-creates it.
 _UPDATABLE_FIELDS: Final = frozenset({"count", "upgradeSettings"})
-_VM_ADDRESS: Final = re.compile(r"nexus_virtual_machine\.([A-Za-z_][\w-]*)")  # without modules and keys
+# Without modules and keys.
+_VM_ADDRESS: Final = re.compile(r"nexus_virtual_machine\.([A-Za-z_][\w-]*)")
 _WORD: Final = re.compile(r"[A-Za-z][a-z0-9]*")
 _INVALID_NAME_CHARACTERS: Final = re.compile(r"[^A-Za-z0-9]+")
 _GERUNDS: Final = {"cordon": "cordoning", "evacuate": "evacuating", "uncordon": "uncordoning"}
@@ -53,12 +64,24 @@ class UserInput(Struct, frozen=True):
 
 
 LOCATION: Final = UserInput(("location",), entry="", meaning="Azure region of the resources.")
-RESOURCE_GROUP: Final = UserInput(("resource", "group", "id"), "", "Id of the resource group of clusters and VMs.")
-SUBSCRIPTION: Final = UserInput(("subscription", "id"), entry="", meaning="Id of the subscription, a GUID.")
-KUBERNETES_VERSION: Final = UserInput(("kubernetes", "version"), "", "Kubernetes version of new clusters.")
-ADMIN_USERNAME: Final = UserInput(("admin", "username"), entry="", meaning="Administrator of new VMs.")
-VM_IMAGE: Final = UserInput(("vm", "image"), entry="", meaning="Image of new VMs, as named in a registry.")
-CLOUD_SERVICES: Final = UserInput(("cloud", "services", "network", "id"), "", "Id of the cloud services network.")
+RESOURCE_GROUP: Final = UserInput(
+    ("resource", "group", "id"), "", "Id of the resource group of clusters and VMs."
+)
+SUBSCRIPTION: Final = UserInput(
+    ("subscription", "id"), entry="", meaning="Id of the subscription, a GUID."
+)
+KUBERNETES_VERSION: Final = UserInput(
+    ("kubernetes", "version"), "", "Kubernetes version of new clusters."
+)
+ADMIN_USERNAME: Final = UserInput(
+    ("admin", "username"), entry="", meaning="Administrator of new VMs."
+)
+VM_IMAGE: Final = UserInput(
+    ("vm", "image"), entry="", meaning="Image of new VMs, as named in a registry."
+)
+CLOUD_SERVICES: Final = UserInput(
+    ("cloud", "services", "network", "id"), "", "Id of the cloud services network."
+)
 
 
 class ResourceAction(StrEnum):
@@ -168,7 +191,9 @@ class PlannedAzureResources(Struct, frozen=True):
     @property
     def created(self) -> tuple[AzureResource, ...]:
         """Created resources."""
-        return tuple(resource for resource in self.applied if resource.action is not ResourceAction.UPDATE)
+        return tuple(
+            resource for resource in self.applied if resource.action is not ResourceAction.UPDATE
+        )
 
     @property
     def sites(self) -> tuple[str, ...]:
@@ -180,20 +205,28 @@ class PlannedAzureResources(Struct, frozen=True):
         meaning = "Id of the custom location of the site (its extended location)."
         if len(self.sites) < 2:
             return UserInput(("extended", "location", "id"), entry="", meaning=meaning)
-        return UserInput(("extended", "location", "ids"), site, "Ids of the custom locations, by site.")
+        return UserInput(
+            ("extended", "location", "ids"), site, "Ids of the custom locations, by site."
+        )
 
 
 def collect_azure_objects(plan: Plan) -> PlannedAzureResources:
     """Collect the Azure resources of a plan: applied ones in the plan's order, deleted ones by age of their objects."""
-    clusters = {change.id: change for change in plan.changes if _TYPES.get(change.address.type) == CLUSTER}
+    clusters = {
+        change.id: change for change in plan.changes if _TYPES.get(change.address.type) == CLUSTER
+    }
     changed = [change for change in plan.changes if change.action in _RESOURCE_ACTIONS]
-    changes_by_age = sorted(changed, key=lambda change: (change.creation or change.prior_creation, str(change.address)))
+    changes_by_age = sorted(
+        changed, key=lambda change: (change.creation or change.prior_creation, str(change.address))
+    )
     deleted: list[AzureResource] = []
     applied: list[AzureResource] = []
     for change in changes_by_age:
         if change.address.type not in _TYPES:
-            continue  # unknown to Azure
-        owner = _find_cluster(change, clusters)  # a pool is in the resource group of its cluster
+            # Unknown to Azure.
+            continue
+        # A pool is in the resource group of its cluster.
+        owner = _find_cluster(change, clusters)
         group = get_text(_get_attributes(owner), "azure", "resource_group")
         for resource in _build_resources(change):
             resource_in_group = replace(resource, group=group)
@@ -202,12 +235,17 @@ def collect_azure_objects(plan: Plan) -> PlannedAzureResources:
             else:
                 applied.append(resource_in_group)
     position = {str(change.address): number for number, change in enumerate(plan.changes)}
-    ordered: list[AzureResource | RecreatedNode] = [*applied, *_find_recreated_nodes(plan, clusters, applied)]
+    ordered: list[AzureResource | RecreatedNode] = [
+        *applied,
+        *_find_recreated_nodes(plan, clusters, applied),
+    ]
     return PlannedAzureResources(
         ordered=tuple(sorted(ordered, key=lambda item: position[item.address])),
         deleted=tuple(deleted),
         # VNFs are created by their VNF manager, not by Azure.
-        skipped=tuple(str(change.address) for change in changed if change.address.type == "tacker_vnf"),
+        skipped=tuple(
+            str(change.address) for change in changed if change.address.type == "tacker_vnf"
+        ),
         cordons=tuple(chain.from_iterable(map(_find_requested_cordons, changed))),
         machine_actions=tuple(_collect_machine_actions(plan)),
     )
@@ -220,15 +258,21 @@ def _find_recreated_nodes(
     Azure itself re-creates the nodes of a cluster with another Kubernetes version, so these are left out.
     """
     updates = {change.address: change for change in plan.changes if change.action is Action.UPDATE}
-    recreated_resources = {resource.names for resource in applied if resource.action is ResourceAction.REPLACE}
+    recreated_resources = {
+        resource.names for resource in applied if resource.action is ResourceAction.REPLACE
+    }
     for row in plan.placements:
         change = updates.get(row.address)
         if change is None or row.action is not PlacementAction.MOVE:
-            continue  # not of an existing object, or the VM stays
+            # Not of an existing object, or the VM stays.
+            continue
         if _TYPES.get(change.address.type) not in (CLUSTER, POOL):
-            continue  # not in a pool
+            # Not in a pool.
+            continue
         cluster = _find_cluster(change, clusters)
-        name = str(_get_attributes(change).get("kubernetes_cluster_id", change.id)).rpartition("/")[2]
+        name = str(_get_attributes(change).get("kubernetes_cluster_id", change.id)).rpartition("/")[
+            2
+        ]
         before, after = get_mapping(cluster.before), _get_attributes(cluster)
         is_upgraded = before.get("kubernetes_version") != after.get("kubernetes_version")
         is_in_recreated_pool = (name, row.pool) in recreated_resources
@@ -246,8 +290,12 @@ def _collect_machine_actions(plan: Plan) -> Iterator[MachineAction]:
     changes = {change.address: change for change in plan.changes}
     for action in plan.machine_actions:
         change = changes[action.address]
-        body = read_opaque_body(_replace_by_inputs(_get_attributes(change), _build_secret_inputs(change)))
-        yield MachineAction(action.machine, action.action, action.site_id, str(action.address), body)
+        body = read_opaque_body(
+            _replace_by_inputs(_get_attributes(change), _build_secret_inputs(change))
+        )
+        yield MachineAction(
+            action.machine, action.action, action.site_id, str(action.address), body
+        )
 
 
 def _get_attributes(change: Change) -> Mapping[str, Any]:
@@ -258,25 +306,35 @@ def _get_attributes(change: Change) -> Mapping[str, Any]:
 def _find_requested_cordons(change: Change) -> Iterator[MachineCordon]:
     """Yield the machines of a rack or machine block for the change to cordon, evacuate or uncordon."""
     if change.after is None:
-        return  # a removed machine stays as it is
+        # A removed machine stays as it is.
+        return
     kind = change.address.type
-    before, after = _read_cordon_actions(kind, get_mapping(change.before)), _read_cordon_actions(kind, change.after)
+    before, after = (
+        _read_cordon_actions(kind, get_mapping(change.before)),
+        _read_cordon_actions(kind, change.after),
+    )
     for machine in sorted(before.keys() | after.keys()):
         verb = after.get(machine, "uncordon")
         if verb != before.get(machine, "uncordon"):
-            yield MachineCordon(machine, verb, str(change.id).partition("/")[0], str(change.address))
+            yield MachineCordon(
+                machine, verb, str(change.id).partition("/")[0], str(change.address)
+            )
 
 
 def _read_cordon_actions(kind: str, attributes: Mapping[str, Any]) -> dict[str, str]:
     """Read the action ("cordon", "evacuate") of each machine to take out of service, by machine name."""
     if kind not in _CORDONED_VALUES:
         return {}  # no hardware
-    blocks = get_mapping(attributes, "machine_override")  # of a rack, by name of the machine
+    # Of a rack, by name of the machine.
+    blocks = get_mapping(attributes, "machine_override")
     if kind == "nexus_bare_metal_machine":
         blocks = {str(attributes.get("name")): attributes}
-    argument, value = _CORDONED_VALUES[kind]  # of a cordoned machine: ("cordoned", True) in a rack
+    # Of a cordoned machine: ("cordoned", True) in a rack.
+    argument, value = _CORDONED_VALUES[kind]
     cordoned = {name: "cordon" for name, block in blocks.items() if block.get(argument) == value}
-    evacuated = {name: "evacuate" for name, block in blocks.items() if block.get("evacuate") is True}
+    evacuated = {
+        name: "evacuate" for name, block in blocks.items() if block.get("evacuate") is True
+    }
     return {**cordoned, **evacuated}
 
 
@@ -299,14 +357,17 @@ _RESOURCE_ACTIONS: Final = {
 def _build_resources(change: Change) -> Iterator[AzureResource]:
     """Build the resources of one change; an update of a cluster has separate resources for its changed pools."""
     action = _RESOURCE_ACTIONS[change.action]
-    if action is ResourceAction.REPLACE and get_mapping(change.before).get("id") != get_mapping(change.after).get("id"):
+    if action is ResourceAction.REPLACE and get_mapping(change.before).get("id") != get_mapping(
+        change.after
+    ).get("id"):
         # A new name means a new resource: the old one is deleted, the new one created.
         yield from _build_resources(replace(change, action=Action.DELETE, after=None))
         yield from _build_resources(replace(change, action=Action.CREATE, before=None))
         return
     kind, address = _TYPES[change.address.type], str(change.address)
     attributes = _replace_by_inputs(_get_attributes(change), _build_secret_inputs(change))
-    before = _replace_unchanged_secrets(change)  # {} unless an update
+    # {} unless an update.
+    before = _replace_unchanged_secrets(change)
     if kind == POOL:
         site, _, cluster_name = str(attributes["kubernetes_cluster_id"]).rpartition("/")
         names = (cluster_name, str(attributes["name"]))
@@ -319,17 +380,25 @@ def _build_resources(change: Change) -> Iterator[AzureResource]:
         action=action,
         site=str(attributes["site_id"]),
         address=address,
-        unknown_properties=_find_properties_known_only_to_azure(kind, attributes) if _is_observed(change) else (),
+        unknown_properties=_find_properties_known_only_to_azure(kind, attributes)
+        if _is_observed(change)
+        else (),
     )
     if action is ResourceAction.DELETE:
         yield resource
     elif kind == VM:
-        resource = replace(resource, properties=_build_vm_body(attributes), tags=_read_tags(attributes))
+        resource = replace(
+            resource, properties=_build_vm_body(attributes), tags=_read_tags(attributes)
+        )
         yield from _build_vm_change(resource, before, attributes)
     elif action is ResourceAction.UPDATE:
-        yield from _build_cluster_update(resource, before, attributes, is_observed=_is_observed(change))
+        yield from _build_cluster_update(
+            resource, before, attributes, is_observed=_is_observed(change)
+        )
     else:
-        yield replace(resource, properties=_build_cluster_body(attributes), tags=_read_tags(attributes))
+        yield replace(
+            resource, properties=_build_cluster_body(attributes), tags=_read_tags(attributes)
+        )
 
 
 def _is_observed(change: Change) -> bool:
@@ -337,7 +406,9 @@ def _is_observed(change: Change) -> bool:
     return change.before is not None and change.provider.partition(".")[0] in _OBSERVING_PROVIDERS
 
 
-def _build_vm_change(vm: AzureResource, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[AzureResource]:
+def _build_vm_change(
+    vm: AzureResource, before: Mapping[str, Any], after: Mapping[str, Any]
+) -> Iterator[AzureResource]:
     """Yield a VM: a move to another machine re-creates it. An update without a change in Azure yields nothing."""
     if vm.action is not ResourceAction.UPDATE:
         yield vm
@@ -350,7 +421,11 @@ def _build_vm_change(vm: AzureResource, before: Mapping[str, Any], after: Mappin
 
 
 def _build_cluster_update(
-    cluster: AzureResource, before: Mapping[str, Any], after: Mapping[str, Any], *, is_observed: bool
+    cluster: AzureResource,
+    before: Mapping[str, Any],
+    after: Mapping[str, Any],
+    *,
+    is_observed: bool,
 ) -> Iterator[AzureResource]:
     """Yield the updates of a cluster and then of its pools, removed ones last. `is_observed`: they exist in Azure."""
     changed: dict[str, Any] = {}
@@ -358,19 +433,29 @@ def _build_cluster_update(
         changed["kubernetesVersion"] = after.get("kubernetes_version")
     if before["control_plane"]["count"] != after["control_plane"]["count"]:
         changed["controlPlaneNodeConfiguration"] = {"count": after["control_plane"]["count"]}
-    updated = replace(cluster, properties=_build_cluster_body(after), update_properties=changed, tags=_read_tags(after))
-    updated = _build_block_update(updated, before, after)  # adds the changes of the azure block
+    updated = replace(
+        cluster,
+        properties=_build_cluster_body(after),
+        update_properties=changed,
+        tags=_read_tags(after),
+    )
+    # adds the changes of the azure block.
+    updated = _build_block_update(updated, before, after)
     if updated.update_properties or updated.update_tags:
         yield updated
-    pool = replace(cluster, type=POOL, unknown_properties=())  # each pool gets its own unknown properties below
-    pools_before, pools_after = dict(list_pools(before)), dict(list_pools(after))  # arguments by name
+    # Each pool gets its own unknown properties below.
+    pool = replace(cluster, type=POOL, unknown_properties=())
+    # arguments by name.
+    pools_before, pools_after = dict(list_pools(before)), dict(list_pools(after))
     removed = omit_members(pools_before, pools_after)
     for name, arguments in {**pools_after, **removed}.items():
         action = ResourceAction.UPDATE if name in pools_before else ResourceAction.CREATE
         if name in removed:
             action = ResourceAction.DELETE
         pool_object = replace(pool, names=(*cluster.names, name), action=action)
-        yield from _build_pool_change(pool_object, pools_before.get(name, {}), arguments, is_observed=is_observed)
+        yield from _build_pool_change(
+            pool_object, pools_before.get(name, {}), arguments, is_observed=is_observed
+        )
 
 
 def _build_pool_change(
@@ -384,11 +469,15 @@ def _build_pool_change(
     changed: dict[str, Any] = {}
     if action is ResourceAction.UPDATE:
         old_properties = build_pool_properties(before)
-        changed = {name: value for name, value in properties.items() if old_properties.get(name) != value}
-        dropped = old_properties.keys() - properties.keys()  # an update cannot remove properties
+        changed = {
+            name: value for name, value in properties.items() if old_properties.get(name) != value
+        }
+        # An update cannot remove properties.
+        dropped = old_properties.keys() - properties.keys()
         updated = _build_block_update(replace(pool, update_properties=changed), before, after)
         if not (updated.update_properties or updated.update_tags or dropped):
-            return  # it is unchanged
+            # It is unchanged.
+            return
         if dropped or not _UPDATABLE_FIELDS.issuperset(changed):
             action = ResourceAction.REPLACE
         pool = updated
@@ -399,36 +488,51 @@ def _build_pool_change(
         action=action,
         properties=merge_bodies(_read_opaque_properties(after), body),
         tags=_read_tags(after),
-        unknown_properties=_find_properties_known_only_to_azure(POOL, after) if has_unknown_body else (),
+        unknown_properties=_find_properties_known_only_to_azure(POOL, after)
+        if has_unknown_body
+        else (),
     )
 
 
-def _build_block_update(resource: AzureResource, before: Mapping[str, Any], after: Mapping[str, Any]) -> AzureResource:
+def _build_block_update(
+    resource: AzureResource, before: Mapping[str, Any], after: Mapping[str, Any]
+) -> AzureResource:
     """Return an update with the changed part of the azure block."""
     block_changes = diff_request_bodies(read_opaque_body(before), read_opaque_body(after))
     changed = {**get_mapping(block_changes, "properties"), **resource.update_properties}
-    has_changed_tags = _read_tags(before) != _read_tags(after)  # tags are one value: tags not sent are removed
-    return replace(resource, update_properties=changed, update_tags=_read_tags(after) if has_changed_tags else {})
+    # tags are one value: tags not sent are removed.
+    has_changed_tags = _read_tags(before) != _read_tags(after)
+    return replace(
+        resource,
+        update_properties=changed,
+        update_tags=_read_tags(after) if has_changed_tags else {},
+    )
 
 
-# Properties in Azure besides the arguments. The body of an imported object is complete if its azure block has
-# each of these: null or an empty value for those absent in Azure.
+# Properties in Azure besides the arguments. The body of an imported object is complete if its azure
+# block has each of these: null or an empty value for those absent in Azure.
 _TAGS: Final = "tags"
 _EXTRA_PROPERTIES: Final = {
-    CLUSTER: f"{_TAGS} aadConfiguration administratorConfiguration managedResourceGroupConfiguration "
+    CLUSTER: f"{_TAGS} aadConfiguration administratorConfiguration "
+    "managedResourceGroupConfiguration "
     "networkConfiguration controlPlaneNodeConfiguration.administratorConfiguration",
     POOL: f"{_TAGS} administratorConfiguration agentOptions attachedNetworkConfiguration",
-    VM: f"{_TAGS} adminUsername bootMethod cloudServicesNetworkAttachment isolateEmulatorThread networkAttachments "
-    "networkData sshPublicKeys userData virtioInterface vmDeviceModel vmImage vmImageRepositoryCredentials",
+    VM: f"{_TAGS} adminUsername bootMethod cloudServicesNetworkAttachment isolateEmulatorThread "
+    "networkAttachments "
+    "networkData sshPublicKeys userData virtioInterface vmDeviceModel vmImage "
+    "vmImageRepositoryCredentials",
 }
 
 
-def _find_properties_known_only_to_azure(kind: str, attributes: Mapping[str, Any]) -> tuple[str, ...]:
+def _find_properties_known_only_to_azure(
+    kind: str, attributes: Mapping[str, Any]
+) -> tuple[str, ...]:
     """Find the properties of an object known only to Azure and absent in its azure block."""
     configured = {_TAGS} & read_opaque_body(attributes).keys()
     for name, part in _read_opaque_properties(attributes).items():
         configured.add(name)
-        # The members of an object count as well: controlPlaneNodeConfiguration.administratorConfiguration.
+        # The members of an object count as well:
+        # controlPlaneNodeConfiguration.administratorConfiguration.
         configured.update(f"{name}.{inner}" for inner in get_known_mapping(part))
     return tuple(name for name in _EXTRA_PROPERTIES[kind].split() if name not in configured)
 
@@ -443,7 +547,9 @@ def _build_cluster_body(attributes: Mapping[str, Any]) -> dict[str, Any]:
         **build_cluster_properties(attributes),
         "networkConfiguration": {
             "cloudServicesNetworkId": CLOUD_SERVICES,
-            "cniNetworkId": UserInput(("cni", "network", "ids"), str(attributes["name"]), description),
+            "cniNetworkId": UserInput(
+                ("cni", "network", "ids"), str(attributes["name"]), description
+            ),
         },
     }
     azure_blocks = {name: _read_opaque_properties(pool) for name, pool in list_pools(attributes)}
@@ -477,7 +583,9 @@ def _build_secret_inputs(change: Change) -> dict[Path, UserInput]:
     return inputs
 
 
-def _replace_by_inputs(attributes: Mapping[str, Any], inputs: Mapping[Path, UserInput]) -> Mapping[str, Any]:
+def _replace_by_inputs(
+    attributes: Mapping[str, Any], inputs: Mapping[Path, UserInput]
+) -> Mapping[str, Any]:
     """Return the attributes with inputs in place of the values at these paths."""
     for path, secret in inputs.items():
         attributes = replace_part_at_path(attributes, path, secret)
@@ -490,14 +598,19 @@ def _replace_unchanged_secrets(change: Change) -> Mapping[str, Any]:
         return {}
     before, after = get_mapping(change.before), change.after
     inputs = _build_secret_inputs(change).items()
-    unchanged = {path: secret for path, secret in inputs if get_part(before, path) == get_part(after, path)}
-    return _replace_by_inputs(before, unchanged)  # in both, so that they do not seem changed
+    unchanged = {
+        path: secret for path, secret in inputs if get_part(before, path) == get_part(after, path)
+    }
+    # In both, so that they do not seem changed.
+    return _replace_by_inputs(before, unchanged)
 
 
 def _build_vm_body(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Build the body of a VM: its sizes take precedence over the azure block, the block over inputs."""
     targets = "Azure ids of the targets of placement hints, by their id here."
-    hints = build_placement_hints(attributes, partial(UserInput, ("resource", "ids"), meaning=targets))
+    hints = build_placement_hints(
+        attributes, partial(UserInput, ("resource", "ids"), meaning=targets)
+    )
     attachment = {"attachedNetworkId": CLOUD_SERVICES, "ipAllocationMethod": "Dynamic"}
     body = {
         "adminUsername": ADMIN_USERNAME,

@@ -44,7 +44,8 @@ def export_azapi(plan: Plan) -> tuple[str, list[Diagnostic]]:
     problems = list(_check_exported_objects(plan, objects.skipped))
     if missing_parts:
         detail = (
-            f"This format cannot express deletions and actions on machines: {format_first_items(missing_parts, 5)}. "
+            "This format cannot express deletions and actions on machines: "
+            f"{format_first_items(missing_parts, 5)}. "
             "Use the commands of -format=az for these."
         )
         problems.append(build_warning("missing-in-export", detail))
@@ -60,7 +61,8 @@ def export_az(plan: Plan) -> tuple[str, list[Diagnostic]]:
     script, unsupported = render_az_script(objects)
     if unsupported:
         detail = (
-            f"`az networkcloud` has no argument for {format_first_items(unsupported, 5)}. Nothing was "
+            f"`az networkcloud` has no argument for {format_first_items(unsupported, 5)}. Nothing "
+            "was "
             "written. Export with -format=azapi, or use `nexusform apply`."
         )
         errors.append(build_error("incomplete-export", detail))
@@ -73,19 +75,31 @@ def export_az(plan: Plan) -> tuple[str, list[Diagnostic]]:
 def _check_properties(plan: Plan, objects: PlannedAzureResources) -> Iterator[Diagnostic]:
     """Yield errors about hugepages that Azure cannot provide, and about properties lost by a re-creation."""
     for change in plan.changes:
-        if change.address.type in ("nexus_kubernetes_cluster", "nexus_agent_pool") and change.after is not None:
+        if (
+            change.address.type in ("nexus_kubernetes_cluster", "nexus_agent_pool")
+            and change.after is not None
+        ):
             before = change.before if change.action in (Action.UPDATE, Action.NO_OP) else None
             for problem in list_hugepages_problems(before, change.after):
                 yield build_error("incomplete-export", problem, address=str(change.address))
-    incomplete = [item for item in objects.applied if item.action is ResourceAction.REPLACE and item.unknown_properties]
+    incomplete = [
+        item
+        for item in objects.applied
+        if item.action is ResourceAction.REPLACE and item.unknown_properties
+    ]
     if not incomplete:
-        return  # nothing is lost
+        # Nothing is lost.
+        return
     gaps = [
-        f"of {format_first_items([item.title for item in items], 5)} does not set {', '.join(properties)}"
+        (
+            f"of {format_first_items([item.title for item in items], 5)} does not set "
+            f"{', '.join(properties)}"
+        )
         for properties, items in group_by(incomplete, attrgetter("unknown_properties")).items()
     ]
     detail = (
-        f"{format_first_items([item.title for item in incomplete], 5)}: would be re-created without properties that "
+        f"{format_first_items([item.title for item in incomplete], 5)}: would be re-created "
+        "without properties that "
         "are not in the plan (networks, keys, options). "
         f"The azure block {'; that '.join(gaps[:3])} (write null where Azure has none)."
     )
@@ -108,7 +122,10 @@ def _check_exported_objects(plan: Plan, vnfs: tuple[str, ...]) -> Iterator[Diagn
             yield build_warning("missing-in-export", detail)
 
 
-_HEADER: Final = "Written by nexusform from a plan. Resources are created one after another, in the predicted order."
+_HEADER: Final = (
+    "Written by nexusform from a plan. Resources are created one after another, in the predicted "
+    "order."
+)
 
 
 def build_azapi_document(objects: PlannedAzureResources) -> dict[str, Any]:
@@ -116,7 +133,8 @@ def build_azapi_document(objects: PlannedAzureResources) -> dict[str, Any]:
     writer = _DocumentWriter(objects)
     resources: dict[str, Any] = {}
     updates: dict[str, Any] = {}
-    labels = iter(writer.labels)  # of the created resources, in order
+    # Of the created resources, in order.
+    labels = iter(writer.labels)
     for resource in objects.applied:
         if resource.action is ResourceAction.UPDATE:
             label = _choose_free_label(resource, updates)
@@ -126,7 +144,9 @@ def build_azapi_document(objects: PlannedAzureResources) -> dict[str, Any]:
             resources[label] = writer.build_resource(label, resource)
     document: dict[str, Any] = {
         "//": _HEADER,
-        "terraform": {"required_providers": {"azapi": {"source": "Azure/azapi", "version": "~> 2.0"}}},
+        "terraform": {
+            "required_providers": {"azapi": {"source": "Azure/azapi", "version": "~> 2.0"}}
+        },
         "variable": dict(writer.build_variables()),
     }
     blocks = {"azapi_resource": resources, "azapi_update_resource": updates}
@@ -148,25 +168,37 @@ class _DocumentWriter:
     def __init__(self, objects: PlannedAzureResources) -> None:
         """Choose a free block label for each created resource, and index the labels of clusters by name."""
         self.objects = objects
-        self.inputs: list[UserInput] = []  # referenced variables, in order of use
-        self.labels: dict[str, AzureResource] = {}  # created resources by label of their block
+        # referenced variables, in order of use.
+        self.inputs: list[UserInput] = []
+        # created resources by label of their block.
+        self.labels: dict[str, AzureResource] = {}
         for resource in objects.created:
             self.labels[_choose_free_label(resource, self.labels)] = resource
-        self.clusters = {  # labels by name of the cluster
-            resource.names[0]: label for label, resource in self.labels.items() if resource.type == CLUSTER
+        # labels by name of the cluster.
+        self.clusters = {
+            resource.names[0]: label
+            for label, resource in self.labels.items()
+            if resource.type == CLUSTER
         }
-        self.previous = ""  # address of the previous block
+        # address of the previous block.
+        self.previous = ""
 
     def build_resource(self, label: str, resource: AzureResource) -> dict[str, Any]:
         """Build a created resource, dependent on the previous one."""
-        location = {"name": self._build_reference(self.objects.build_location(resource.site)), "type": "CustomLocation"}
+        location = {
+            "name": self._build_reference(self.objects.build_location(resource.site)),
+            "type": "CustomLocation",
+        }
         block: dict[str, Any] = {
             "type": f"{resource.type}@{API_VERSION}",
             "name": _escape_literal(resource.names[-1]),
             "parent_id": self._build_parent(resource),
             "location": self._build_reference(LOCATION),
             **omit_empty({"tags": self._convert_value(resource.tags)}),
-            "body": {"extendedLocation": location, "properties": self._convert_value(resource.properties)},
+            "body": {
+                "extendedLocation": location,
+                "properties": self._convert_value(resource.properties),
+            },
         }
         return self._add_dependency_on_previous_block(block, f"azapi_resource.{label}")
 
@@ -181,7 +213,9 @@ class _DocumentWriter:
         }
         return self._add_dependency_on_previous_block(block, f"azapi_update_resource.{label}")
 
-    def _add_dependency_on_previous_block(self, block: dict[str, Any], address: str) -> dict[str, Any]:
+    def _add_dependency_on_previous_block(
+        self, block: dict[str, Any], address: str
+    ) -> dict[str, Any]:
         """Return the block with a dependency on the previous block. The next block depends on this one (`address`)."""
         if self.previous:
             block["depends_on"] = [self.previous]
@@ -195,7 +229,8 @@ class _DocumentWriter:
             kind = "map(string)" if variable.entry else "string"
             description = variable.meaning
             entries = ", ".join(item.entry for item in inputs if item.entry)
-            if entries:  # of a map; they replace the full stop
+            # Of a map; they replace the full stop.
+            if entries:
                 description = f"{variable.meaning[:-1]}: {entries}."
             yield "_".join(variable.name_words), {"type": kind, "description": description}
 
@@ -204,7 +239,8 @@ class _DocumentWriter:
         if resource.type != POOL:
             return self._build_group(resource)
         cluster_name = resource.names[0]
-        if cluster_name in self.clusters:  # created by the same document
+        # created by the same document.
+        if cluster_name in self.clusters:
             return f"${{azapi_resource.{self.clusters[cluster_name]}.id}}"
         return f"{self._build_group(resource)}/providers/{CLUSTER}/{_escape_literal(cluster_name)}"
 
@@ -225,7 +261,9 @@ class _DocumentWriter:
         if isinstance(value, UserInput):
             return self._build_reference(value)
         if isinstance(value, Mapping):
-            return {_escape_literal(name): self._convert_value(inner) for name, inner in value.items()}
+            return {
+                _escape_literal(name): self._convert_value(inner) for name, inner in value.items()
+            }
         if isinstance(value, list):
             return list(map(self._convert_value, value))
         return _escape_literal(value) if isinstance(value, str) else value

@@ -34,7 +34,8 @@ from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 
 _MAX_ROWS: Final = 20
 _WRONG_CERTAIN: Final = (
-    "Wrong certain predictions: Azure does not follow the rule, or something else changed in between."
+    "Wrong certain predictions: Azure does not follow the rule, or something else changed in "
+    "between."
 )
 _UNKNOWN_CAUSE: Final = "no reason in the export"
 _CERTAIN: Final = 100  # per cent
@@ -44,11 +45,13 @@ _MAX_NAMES = 8
 def build_reconciliation_report(origin: str, result: ReconcileResult) -> Report:
     """Build the report; a section without content is left out. `origin`: the compared source, such as a directory."""
     checks, predictions = result.checks, result.predictions
-    misses = sum(len(check.misses) for check in checks)  # VMs at another location than recorded
+    # VMs at another location than recorded.
+    misses = sum(len(check.misses) for check in checks)
     sections = [_build_location_accuracy_section(checks)] if checks else []
     if misses:
         sections.append(_build_wrong_locations_section(checks))
-    lists = (  # title, lines, and whether they are findings
+    # title, lines, and whether they are findings.
+    lists = (
         ("Not in the export (state kept)", result.absent, True),
         ("Not captured (state kept)", result.uncaptured, True),
         ("Applies in progress", result.unfinished, True),
@@ -61,12 +64,21 @@ def build_reconciliation_report(origin: str, result: ReconcileResult) -> Report:
     if result.rules:
         sections.append(_build_rules_section(result.rules))
     sections += map(_build_replay_section, result.replays)
-    sections += [_build_predictions_section(site, record) for site, record in predictions.records.items()]
+    sections += [
+        _build_predictions_section(site, record) for site, record in predictions.records.items()
+    ]
     if predictions.new_count:
-        new_lines = [f"{format_count(predictions.new_count, 'prediction')} of applied plans verified now."]
+        new_lines = [
+            f"{format_count(predictions.new_count, 'prediction')} of applied plans verified now."
+        ]
         if predictions.wrong_certain:
-            new_lines += [_WRONG_CERTAIN, *(f"- {text}" for text in predictions.wrong_certain[:_MAX_ROWS])]
-        sections.append(Section("Verified now", tuple(new_lines), is_finding=bool(predictions.wrong_certain)))
+            new_lines += [
+                _WRONG_CERTAIN,
+                *(f"- {text}" for text in predictions.wrong_certain[:_MAX_ROWS]),
+            ]
+        sections.append(
+            Section("Verified now", tuple(new_lines), is_finding=bool(predictions.wrong_certain))
+        )
     unchecked = (result.absent, result.uncaptured, result.unfinished)
     has_findings = any((misses, result.violated_rules, predictions.wrong_certain, *unchecked))
     summary = _build_summary(result, misses)
@@ -75,9 +87,15 @@ def build_reconciliation_report(origin: str, result: ReconcileResult) -> Report:
 
 def _build_summary(result: ReconcileResult, wrong_count: int) -> str:
     """Build one sentence about all VMs, rules and unfinished changes."""
-    violated, uncaptured, unfinished = map(len, (result.violated_rules, result.uncaptured, result.unfinished))
+    violated, uncaptured, unfinished = map(
+        len, (result.violated_rules, result.uncaptured, result.unfinished)
+    )
     vm_count = sum(len(check.vms) for check in result.checks)
-    parts = ["Every VM is where the state records it" if vm_count or not uncaptured else "No VM was compared"]
+    parts = [
+        "Every VM is where the state records it"
+        if vm_count or not uncaptured
+        else "No VM was compared"
+    ]
     if wrong_count:
         vms = format_count(vm_count, "VM")
         pronoun = select_word_form(wrong_count, "it", "them")
@@ -99,7 +117,13 @@ def _build_location_accuracy_section(checks: Sequence[ClusterLocationCheck]) -> 
     for check in checks:
         count = len(check.vms)
         on_machine = count - len(check.misses)
-        cells = (check.name, f"{count:,}", f"{check.rack_hits:,}", f"{on_machine:,}", f"{count - on_machine:,}")
+        cells = (
+            check.name,
+            f"{count:,}",
+            f"{check.rack_hits:,}",
+            f"{on_machine:,}",
+            f"{count - on_machine:,}",
+        )
         rows.append(Row(cells, is_finding=on_machine < count))
     columns = ("Cluster", "VMs", "Rack as predicted", "Machine as predicted", "Misses")
     number_columns = frozenset({1, 2, 3, 4})  # the numbers
@@ -114,15 +138,24 @@ def _build_wrong_locations_section(checks: Sequence[ClusterLocationCheck]) -> Se
         cause = vm.cause or _UNKNOWN_CAUSE
         machine = vm.observed.machine if vm.observed is not None else "nowhere"
         rows.append(Row((vm.name, vm.recorded.machine, machine, cause), is_finding=True))
-        causes[cause.split(": ", 1)[-1]] += 1  # without the name of the machine
+        # Without the name of the machine.
+        causes[cause.split(": ", 1)[-1]] += 1
     lines = tuple(f"{number:,}: {cause}" for cause, number in causes.most_common())
-    return Section("Elsewhere", lines, table=Table(("VM", "Recorded", "Is", "Cause"), tuple(rows)), is_finding=True)
+    return Section(
+        "Elsewhere",
+        lines,
+        table=Table(("VM", "Recorded", "Is", "Cause"), tuple(rows)),
+        is_finding=True,
+    )
 
 
 def _build_rules_section(rules: Sequence[SeparationVerdict]) -> Section:
     """Build the section of separation rules, checked against current placement."""
     rows = [
-        Row((str(rule.address), rule.scope, format_current_verdict(rule)), is_finding=bool(rule.violations))
+        Row(
+            (str(rule.address), rule.scope, format_current_verdict(rule)),
+            is_finding=bool(rule.violations),
+        )
         for rule in rules
     ]
     table = Table(("Separation rule", "Scope", "Now"), tuple(rows))
@@ -144,9 +177,12 @@ def _build_replay_section(replay: SiteReplay) -> Section:
             f"expected for random machines with capacity: {expected}",
         ]
     if replay.sure < replay.hits:
-        lines.append(f"{replay.sure:,} of them for every possible NUMA use (unknown), the others for some")
+        lines.append(
+            f"{replay.sure:,} of them for every possible NUMA use (unknown), the others for some"
+        )
     lines += [
-        f"not checked: {format_count(count, 'VM')}: {reason}" for reason, count in sorted(replay.unjudged.items())
+        f"not checked: {format_count(count, 'VM')}: {reason}"
+        for reason, count in sorted(replay.unjudged.items())
     ]
     rows: list[Row] = []
     for miss in replay.misses:
@@ -155,7 +191,9 @@ def _build_replay_section(replay: SiteReplay) -> Section:
     if len(rows) > _MAX_ROWS:
         lines.append(f"the first {_MAX_ROWS} of {len(rows):,} that are not (-format=json has all):")
     table = Table(("VM", "Is", "Best by rule"), tuple(rows[:_MAX_ROWS])) if rows else None
-    return Section(f'Replay of {replay.site}, rack_spread = "{replay.spread.value}"', tuple(lines), table=table)
+    return Section(
+        f'Replay of {replay.site}, rack_spread = "{replay.spread.value}"', tuple(lines), table=table
+    )
 
 
 def _build_predictions_section(site: str, record: PredictionRecord) -> Section:
@@ -165,9 +203,21 @@ def _build_predictions_section(site: str, record: PredictionRecord) -> Section:
     for (subject, percent), class_score in sorted(record.items()):
         if subject in _SUBJECTS:
             share = "sure" if percent >= _CERTAIN else f"{percent} % to below {percent + 10} %"
-            rows.append(Row((_SUBJECTS[subject], share, f"{class_score.verified:,}", f"{class_score.correct:,}")))
-    number_columns = frozenset({2, 3})  # the numbers of predictions
-    table = Table(("Prediction", "Share", "Verified", "Correct"), tuple(rows), number_columns=number_columns)
+            rows.append(
+                Row(
+                    (
+                        _SUBJECTS[subject],
+                        share,
+                        f"{class_score.verified:,}",
+                        f"{class_score.correct:,}",
+                    )
+                )
+            )
+    # The numbers of predictions.
+    number_columns = frozenset({2, 3})
+    table = Table(
+        ("Prediction", "Share", "Verified", "Correct"), tuple(rows), number_columns=number_columns
+    )
     lines = (format_prediction_accuracy(score),) if score is not None else ()
     return Section(f"Predictions of applied plans on {site}", lines, table=table)
 
@@ -181,7 +231,10 @@ _SUBJECTS: Final[Mapping[str, str]] = {
 
 
 _WRONG_VM_FORM: Final = RecordForm(
-    VmCheck, "vm=name recorded observed cause?", recorded=build_location_document, observed=build_location_document
+    VmCheck,
+    "vm=name recorded observed cause?",
+    recorded=build_location_document,
+    observed=build_location_document,
 )
 _CLUSTER_FORM: Final = RecordForm(
     ClusterLocationCheck,
@@ -193,7 +246,10 @@ _CLUSTER_FORM: Final = RecordForm(
 _RULE_FORM: Final = RecordForm(SeparationVerdict, "address enforcement holds=satisfied")
 _REPLAY_FORM: Final = RecordForm(
     SiteReplay,
-    "site rack_spread=spread hits certain_hits=sure hits_by_chance=chance verified=judged unverified=. misses",
+    (
+        "site rack_spread=spread hits certain_hits=sure hits_by_chance=chance verified=judged "
+        "unverified=. misses"
+    ),
     hits_by_chance=lambda chance: round(chance, 3),
     unverified=lambda replay: dict(sorted(replay.unjudged.items())),
     misses="vm=vm.name machine=vm.placement.machine best",
@@ -214,7 +270,8 @@ def build_reconciliation_document(result: ReconcileResult) -> dict[str, Any]:
         "warnings": list(result.warnings),
         "separation_rules": list(map(_RULE_FORM, result.rules)),
         "replays": list(map(_REPLAY_FORM, result.replays)),
-        "predictions": [  # one row per certainty class (100: certain)
+        # One row per certainty class (100: certain).
+        "predictions": [
             {"site": site, "prediction": subject, "share_class": number, **_PREDICTION_FORM(score)}
             for site, record in predictions.records.items()
             for (subject, number), score in sorted(record.items())
@@ -224,7 +281,9 @@ def build_reconciliation_document(result: ReconcileResult) -> dict[str, Any]:
     }
 
 
-def build_inventory_report(origin: str, sites: Sequence[CapturedSite], findings: Sequence[Diagnostic]) -> Report:
+def build_inventory_report(
+    origin: str, sites: Sequence[CapturedSite], findings: Sequence[Diagnostic]
+) -> Report:
     """Build the report of captured inventory: figures of each site, then the findings. The report counts as a finding,
     too, if a section lists machines closed to new VMs, or VMs on no machine.
     """
@@ -240,30 +299,41 @@ def build_inventory_report(origin: str, sites: Sequence[CapturedSite], findings:
 def _build_sections(site: CapturedSite) -> Iterator[Section]:
     """Build the sections of a site: counts and age, hardware, and, if any, machines closed to new VMs."""
     age = "of unknown age"
-    if site.exported_at:  # time of the export if `is_age_certain`, else of its newest change
+    # time of the export if `is_age_certain`, else of its newest change.
+    if site.exported_at:
         age = f"{'made' if site.is_age_certain else 'newest change'} {site.exported_at}"
     machines = f"{format_count(site.machines, 'machine')} ({site.compute:,} compute)"
     clusters, vms = format_count(site.clusters, "cluster"), format_count(site.vms, "VM")
     lines = [f"{format_count(site.racks, 'rack')}, {machines}, {clusters}, {vms}; {age}"]
     if site.unplaced:
-        subject = f"{format_count(len(site.unplaced), 'VM')} {select_word_form(len(site.unplaced), 'is', 'are')}"
+        subject = (
+            f"{format_count(len(site.unplaced), 'VM')} "
+            f"{select_word_form(len(site.unplaced), 'is', 'are')}"
+        )
         lines.append(f"{subject} on no machine: {format_first_items(site.unplaced, _MAX_NAMES)}")
     yield Section(site.name, tuple(lines))
     rows = tuple(
-        Row((sku_id or "none", sku or "not in the catalogue", f"{count:,}")) for sku_id, sku, count in site.skus
+        Row((sku_id or "none", sku or "not in the catalogue", f"{count:,}"))
+        for sku_id, sku, count in site.skus
     )
-    number_columns = frozenset({2})  # the numbers of machines
+    # The numbers of machines.
+    number_columns = frozenset({2})
     heads = ("machineSkuId", "Catalogue", "Machines")
-    yield Section(f"Hardware of {site.name}", table=Table(heads, rows, number_columns=number_columns))
+    yield Section(
+        f"Hardware of {site.name}", table=Table(heads, rows, number_columns=number_columns)
+    )
     if site.closed:
-        closed = tuple(Row(machine_and_reason, is_finding=True) for machine_and_reason in site.closed)
+        closed = tuple(
+            Row(machine_and_reason, is_finding=True) for machine_and_reason in site.closed
+        )
         table = Table(("Machine", "Reason"), closed)
         yield Section(f"Machines closed to new VMs on {site.name}", table=table, is_finding=True)
 
 
 _SITE: Final = RecordForm(
     CapturedSite,
-    "name racks machines compute_machines=compute kubernetes_clusters=clusters vms closed machine_skus=skus "
+    "name racks machines compute_machines=compute kubernetes_clusters=clusters vms closed "
+    "machine_skus=skus "
     "without_machine=unplaced exported_at",
     closed=build_row_form("machine reason"),
     machine_skus=build_row_form("machine_sku_id machine_sku machines"),
@@ -271,6 +341,8 @@ _SITE: Final = RecordForm(
 _FINDING: Final = RecordForm(Diagnostic, "severity id detail")
 
 
-def build_inventory_document(sites: Sequence[CapturedSite], findings: Sequence[Diagnostic]) -> dict[str, Any]:
+def build_inventory_document(
+    sites: Sequence[CapturedSite], findings: Sequence[Diagnostic]
+) -> dict[str, Any]:
     """Build the contents of an export as JSON data."""
     return {"sites": list(map(_SITE, sites)), "findings": list(map(_FINDING, findings))}

@@ -24,17 +24,36 @@ from nexusform.json_data.record_forms import RecordForm
 from nexusform.resource_types.machine_facts import EXPORTED_FACTS, list_machine_sku_names
 from nexusform.resource_types.shared_arguments import is_set_and_known
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
-from nexusform.schemas.value_types import BOOL, NUMBER, STRING, ListType, MapType, ObjectType, SetType, Type
+from nexusform.schemas.value_types import (
+    BOOL,
+    NUMBER,
+    STRING,
+    ListType,
+    MapType,
+    ObjectType,
+    SetType,
+    Type,
+)
 
-if TYPE_CHECKING:  # few configurations read an inventory
+# few configurations read an inventory.
+if TYPE_CHECKING:
     from nexusform.domains.azure.importers.az_capture_commands import AzExport
 
 _LOCATION: Final[dict[str, Type]] = {"machine": STRING, "rack": STRING, "availability_zone": STRING}
 _SHAPE: Final[dict[str, Type]] = {"cpu_cores": NUMBER, "memory_gib": NUMBER, "disk_gib": NUMBER}
-_OCCUPIED: Final = ObjectType.create({"name": STRING, **_SHAPE, "numa_cells": NUMBER, "cells": ListType(NUMBER)})
+_OCCUPIED: Final = ObjectType.create(
+    {"name": STRING, **_SHAPE, "numa_cells": NUMBER, "cells": ListType(NUMBER)}
+)
 
 RACKS_TYPE: Final = MapType(
-    ObjectType.create({"availability_zone": STRING, "machine_sku": STRING, "rack_sku_id": STRING, "arm_id": STRING})
+    ObjectType.create(
+        {
+            "availability_zone": STRING,
+            "machine_sku": STRING,
+            "rack_sku_id": STRING,
+            "arm_id": STRING,
+        }
+    )
 )
 MACHINES_TYPE: Final = MapType(
     ObjectType.create(
@@ -50,7 +69,14 @@ MACHINES_TYPE: Final = MapType(
 )
 VIRTUAL_MACHINES_TYPE: Final = MapType(
     ObjectType.create(
-        {**_SHAPE, **_LOCATION, "numa_cells": NUMBER, "cells": ListType(NUMBER), "managed": BOOL, "arm_id": STRING}
+        {
+            **_SHAPE,
+            **_LOCATION,
+            "numa_cells": NUMBER,
+            "cells": ListType(NUMBER),
+            "managed": BOOL,
+            "arm_id": STRING,
+        }
     )
 )
 _NODE: Final = ObjectType.create(
@@ -95,24 +121,35 @@ _RACK_FORM: Final = RecordForm(AzRack, "availability_zone machine_sku rack_sku_i
 _MACHINE_FORM: Final = RecordForm(AzMachine, "rack slot machine_sku machine_sku_id machine_name")
 _SHAPE_FORM: Final = RecordForm(AzVmSize)
 _VM_FORM: Final = RecordForm(
-    AzVirtualMachine, f"{_PLACEMENT_FIELDS} numa_cells=shape.numa_cells cells=.", cells=lambda _: None
+    AzVirtualMachine,
+    f"{_PLACEMENT_FIELDS} numa_cells=shape.numa_cells cells=.",
+    cells=lambda _: None,
 )
 _NODE_FORM: Final = RecordForm(
-    AzNode, f"{_PLACEMENT_FIELDS} role pool vm_sku_name numa_cells=. detailed_status", numa_cells=lambda _: None
+    AzNode,
+    f"{_PLACEMENT_FIELDS} role pool vm_sku_name numa_cells=. detailed_status",
+    numa_cells=lambda _: None,
 )
 _POOL_FORM: Final = RecordForm(
-    AzPool, "count vm_sku_name mode availability_zones labels=.", labels=lambda pool: dict(pool.labels)
+    AzPool,
+    "count vm_sku_name mode availability_zones labels=.",
+    labels=lambda pool: dict(pool.labels),
 )
 _CLUSTER_FORM: Final = RecordForm(
     AzCluster,
     "kubernetes_version control_plane=. agent_pools=. nodes=.",
-    control_plane=("count=control_plane_count vm_sku_name=control_plane_sku availability_zones=control_plane_zones"),
+    control_plane=(
+        "count=control_plane_count vm_sku_name=control_plane_sku "
+        "availability_zones=control_plane_zones"
+    ),
     agent_pools=lambda cluster: {pool.name: _POOL_FORM(pool) for pool in cluster.pools},
     nodes=lambda cluster: {node.name: _NODE_FORM(node) for node in cluster.nodes},
 )
 
 
-def build_inventory_attributes(inventory: AzInventory, managed: frozenset[str] = frozenset()) -> dict[str, Any]:
+def build_inventory_attributes(
+    inventory: AzInventory, managed: frozenset[str] = frozenset()
+) -> dict[str, Any]:
     """Build the computed attributes as plain data, keys sorted. `managed`: names of clusters, pools
     ("<cluster>/<pool>") and VMs with a resource; they are listed and do not count as occupied.
     """
@@ -120,13 +157,19 @@ def build_inventory_attributes(inventory: AzInventory, managed: frozenset[str] =
     return {
         "exported_at": inventory.exported_at,
         "racks": {rack.name: _RACK_FORM(rack) for rack in inventory.racks},
-        "machines": {m.name: _build_machine(m, occupied.get(m.name, [])) for m in inventory.machines},
+        "machines": {
+            m.name: _build_machine(m, occupied.get(m.name, [])) for m in inventory.machines
+        },
         "virtual_machines": {
             vm.name: {**_VM_FORM(vm), "managed": (vm.name in managed), "arm_id": vm.id}
             for vm in inventory.virtual_machines
         },
         "kubernetes_clusters": {
-            cluster.name: {**_CLUSTER_FORM(cluster), "managed": cluster.name in managed, "arm_id": cluster.id}
+            cluster.name: {
+                **_CLUSTER_FORM(cluster),
+                "managed": cluster.name in managed,
+                "arm_id": cluster.id,
+            }
             for cluster in inventory.clusters
         },
     }
@@ -142,7 +185,9 @@ def _build_machine(machine: AzMachine, occupied: list[dict[str, Any]]) -> dict[s
     }
 
 
-def _collect_occupied_capacity(inventory: AzInventory, managed: frozenset[str]) -> dict[str, list[dict[str, Any]]]:
+def _collect_occupied_capacity(
+    inventory: AzInventory, managed: frozenset[str]
+) -> dict[str, list[dict[str, Any]]]:
     """Return `occupied` blocks by machine: the size of each unmanaged VM. `managed`: clusters, CLUSTER/POOL and VMs."""
     vms: list[AzNode | AzVirtualMachine] = []
     for cluster in inventory.clusters:
@@ -153,10 +198,12 @@ def _collect_occupied_capacity(inventory: AzInventory, managed: frozenset[str]) 
     by_machine: dict[str, list[dict[str, Any]]] = {}
     for vm in sorted(vms, key=lambda item: item.name):
         if vm.placement is None:
-            continue  # it uses no machine
+            # It uses no machine.
+            continue
         entries = by_machine.setdefault(vm.placement.machine, [])
         used_names = {entry["name"] for entry in entries}
-        name = vm.name  # the names on a machine must differ: append the cluster, and then a number
+        # The names on a machine must differ: append the cluster, and then a number.
+        name = vm.name
         if name in used_names and isinstance(vm, AzNode):
             name = f"{vm.name} ({vm.cluster})"
         number = 2
@@ -167,7 +214,13 @@ def _collect_occupied_capacity(inventory: AzInventory, managed: frozenset[str]) 
 
 
 # Kind of document by argument.
-_FILE_KINDS: Final = ("bare_metal_machines", "racks", "virtual_machines", "kubernetes_clusters", "agent_pools")
+_FILE_KINDS: Final = (
+    "bare_metal_machines",
+    "racks",
+    "virtual_machines",
+    "kubernetes_clusters",
+    "agent_pools",
+)
 FILE_ARGUMENTS: Final[Mapping[str, str]] = {f"{kind}_file": kind for kind in _FILE_KINDS}
 
 
@@ -183,35 +236,53 @@ _SCHEMA: Final = BlockSchema(
     {
         "id": _make_computed_attribute(STRING, "The directory, or the file of machines."),
         "directory": AttributeSchema(
-            STRING, f"Directory with the exported files: {', '.join(f.name for f in STANDARD_FILES)}.", optional=True
+            STRING,
+            f"Directory with the exported files: {', '.join(f.name for f in STANDARD_FILES)}.",
+            optional=True,
         ),
-        "bare_metal_machines_file": _make_file_attribute("bare-metal machines, instead of directory"),
+        "bare_metal_machines_file": _make_file_attribute(
+            "bare-metal machines, instead of directory"
+        ),
         "racks_file": _make_file_attribute("racks, instead of directory"),
         "virtual_machines_file": _make_file_attribute("virtual machines"),
         "kubernetes_clusters_file": _make_file_attribute("Kubernetes clusters"),
         "agent_pools_file": _make_file_attribute("agent pools"),
         "site": AttributeSchema(
             STRING,
-            "Site to read if the files contain several: name of its Nexus cluster, else of its extended location.",
+            (
+                "Site to read if the files contain several: name of its Nexus cluster, else of "
+                "its extended location."
+            ),
             optional=True,
         ),
         "machine_sku_by_id": AttributeSchema(
-            MapType(STRING), "Machine SKU of the catalogue by machineSkuId. Default: from the rack SKU.", optional=True
+            MapType(STRING),
+            "Machine SKU of the catalogue by machineSkuId. Default: from the rack SKU.",
+            optional=True,
         ),
         "max_age": AttributeSchema(
-            STRING, 'Maximum age of the export before a warning: "24h", "7d", "1h30m".', optional=True
+            STRING,
+            'Maximum age of the export before a warning: "24h", "7d", "1h30m".',
+            optional=True,
         ),
         "managed": AttributeSchema(
             SetType(STRING),
-            'Names of clusters, pools ("<cluster>/<pool>") and VMs that resources will manage but state '
+            'Names of clusters, pools ("<cluster>/<pool>") and VMs that resources will manage but '
+            "state "
             "lacks. They do not count as occupied.",
             optional=True,
         ),
-        "exported_at": _make_computed_attribute(STRING, "Time of the export, or its newest change."),
+        "exported_at": _make_computed_attribute(
+            STRING, "Time of the export, or its newest change."
+        ),
         "racks": _make_computed_attribute(RACKS_TYPE, "Compute racks by name."),
         "machines": _make_computed_attribute(MACHINES_TYPE, "Bare-metal machines by name."),
-        "virtual_machines": _make_computed_attribute(VIRTUAL_MACHINES_TYPE, "Plain virtual machines by name."),
-        "kubernetes_clusters": _make_computed_attribute(CLUSTERS_TYPE, "NKS clusters by name, with their nodes."),
+        "virtual_machines": _make_computed_attribute(
+            VIRTUAL_MACHINES_TYPE, "Plain virtual machines by name."
+        ),
+        "kubernetes_clusters": _make_computed_attribute(
+            CLUSTERS_TYPE, "NKS clusters by name, with their nodes."
+        ),
     },
     description="Inventory of a site, from files exported with `az networkcloud`.",
 )
@@ -232,7 +303,10 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
             Problem(
                 ("machine_sku_by_id", sku_id),
                 "unknown-machine-sku",
-                f'The catalogue has no machine SKU "{sku}".{suggest_name(str(sku), names)} Known: {", ".join(names)}.',
+                (
+                    f'The catalogue has no machine SKU "{sku}".{suggest_name(str(sku), names)} '
+                    f"Known: {', '.join(names)}."
+                ),
             )
             for sku_id, sku in by_id.items()
             if is_set_and_known(sku) and sku not in names
@@ -259,7 +333,8 @@ def _check_source_arguments(attributes: Mapping[str, Any]) -> list[Problem]:
         ]
     missing = [name for name in ("bare_metal_machines_file", "racks_file") if name not in files]
     if not missing:
-        return []  # both are set
+        # Both are set.
+        return []
     return [
         Problem(
             (),
@@ -279,17 +354,25 @@ def read(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
     from nexusform.domains.azure.importers.az_inventory import read_inventory
 
     machine_skus = attributes.get("machine_sku_by_id")
-    inventory, findings = read_inventory(export.documents, machine_skus, site=attributes.get("site"))
-    argument = ("directory",) if attributes.get("directory") is not None else ()  # it names the files
+    inventory, findings = read_inventory(
+        export.documents, machine_skus, site=attributes.get("site")
+    )
+    # It names the files.
+    argument = ("directory",) if attributes.get("directory") is not None else ()
     problems = []
     for finding in findings:
-        path = argument if finding.file else finding.path  # a path in a file is no argument
-        problems.append(Problem(path, finding.id, finding.located_detail, finding.severity, brief=finding.brief))
+        # A path in a file is no argument.
+        path = argument if finding.file else finding.path
+        problems.append(
+            Problem(path, finding.id, finding.located_detail, finding.severity, brief=finding.brief)
+        )
     if any(problem.severity is Severity.ERROR for problem in problems):
         return DataResult(attributes={}, problems=problems)
     managed = context.managed_names.union(get_list(attributes, "managed"))
     problems += _warn_outdated_export(attributes, inventory, context.now)
-    return DataResult({"id": build_id(attributes), **build_inventory_attributes(inventory, managed)}, problems)
+    return DataResult(
+        {"id": build_id(attributes), **build_inventory_attributes(inventory, managed)}, problems
+    )
 
 
 def _read_files(attributes: Mapping[str, Any], files: Files) -> AzExport:
@@ -305,8 +388,13 @@ def _read_files(attributes: Mapping[str, Any], files: Files) -> AzExport:
         try:
             names = files.find_files(str(directory).rstrip("/") or "/", "*")
         except FileProblem as problem:
-            advice = 'A path is relative to where the command runs; in a module write "${path.module}/...".'
-            return AzExport(problems=[Problem(("directory",), "unreadable-file", f"{problem} {advice}")])
+            advice = (
+                "A path is relative to where the command runs; in a module write "
+                '"${path.module}/...".'
+            )
+            return AzExport(
+                problems=[Problem(("directory",), "unreadable-file", f"{problem} {advice}")]
+            )
         names += find_irregular_files(str(directory), names, files.is_file)
         return read_export_directory(str(directory), names, files.read)
     export = AzExport()
@@ -317,7 +405,9 @@ def _read_files(attributes: Mapping[str, Any], files: Files) -> AzExport:
     return export
 
 
-def _warn_outdated_export(attributes: Mapping[str, Any], inventory: AzInventory, now: str) -> Iterable[Problem]:
+def _warn_outdated_export(
+    attributes: Mapping[str, Any], inventory: AzInventory, now: str
+) -> Iterable[Problem]:
     """Warn about an export from the future, and about one older than a valid max_age or of unknown age."""
     from nexusform.domains.azure.importers.az_capture_commands import build_future_time_warnings
 
@@ -332,7 +422,8 @@ def _warn_outdated_export(attributes: Mapping[str, Any], inventory: AzInventory,
         yield Problem(
             ("max_age",),
             "unknown-inventory-age",
-            "The export has no time. Write it into a file exported_at in the same directory: date -u "
+            "The export has no time. Write it into a file exported_at in the same directory: date "
+            "-u "
             "+%Y-%m-%dT%H:%M:%SZ > exported_at",
             Severity.WARNING,
         )
@@ -349,4 +440,6 @@ def _warn_outdated_export(attributes: Mapping[str, Any], inventory: AzInventory,
         )
 
 
-NEXUS_INVENTORY: Final = ResourceType("nexus_inventory", 0, _SCHEMA, build_id, mode="data", check=check, read=read)
+NEXUS_INVENTORY: Final = ResourceType(
+    "nexus_inventory", 0, _SCHEMA, build_id, mode="data", check=check, read=read
+)

@@ -67,10 +67,13 @@ from nexusform.workflow.runs.run import PlanOptions, Run
 
 ReadChanges: TypeAlias = Callable[[str, bytes], tuple[tuple[ToolChange, ...], list[Problem]]]
 
-_AZAPI_ADDRESS: Final = re.compile(r"azapi_resource\.([A-Za-z_][\w-]*)")  # without modules and keys
+# Without modules and keys.
+_AZAPI_ADDRESS: Final = re.compile(r"azapi_resource\.([A-Za-z_][\w-]*)")
 _CHANGING_TYPES: Final = frozenset({CLUSTER, VIRTUAL_MACHINE})
-_MAX_BYTES: Final = 512 * 1024 * 1024  # bytes of another tool's plan
-_FIRST_FILE: Final = "nexusform.nf.hcl"  # a configuration needs at least one file
+# bytes of another tool's plan.
+_MAX_BYTES: Final = 512 * 1024 * 1024
+# A configuration needs at least one file.
+_FIRST_FILE: Final = "nexusform.nf.hcl"
 
 
 class SchedulerSettings(Struct, frozen=True):
@@ -112,7 +115,11 @@ class _SiteComparison(Struct, frozen=True):
 
 @contextmanager
 def open_plan_prediction(
-    location: CommandContext, inventory: str, path: str, read_changes: ReadChanges, scheduler: SchedulerSettings
+    location: CommandContext,
+    inventory: str,
+    path: str,
+    read_changes: ReadChanges,
+    scheduler: SchedulerSettings,
 ) -> Iterator[PlanPredictionInput]:
     """Yield the project for predicting another tool's plan; its temporary directory exists inside the `with` block.
     After an error there are only diagnostics.
@@ -124,7 +131,9 @@ def open_plan_prediction(
         yield PlanPredictionInput(project=None, diagnostics=tuple(rejection.diagnostics))
         return
     with tempfile.TemporaryDirectory(prefix="nexusform-") as directory:
-        yield _build_predicted_project(replace(location, directory=directory), site, changes, problems, scheduler)
+        yield _build_predicted_project(
+            replace(location, directory=directory), site, changes, problems, scheduler
+        )
 
 
 class _SiteInventory(Struct, frozen=True):
@@ -167,7 +176,9 @@ def _read_external_plan_changes(
     """Read the changes of another tool's plan at a path ("-": stdin), with warnings. Raises DiagnosticsError."""
     try:
         content = (
-            _read_stdin() if path == "-" else read_file(path, _MAX_BYTES, confinement.get_operator_confinement(path))
+            _read_stdin()
+            if path == "-"
+            else read_file(path, _MAX_BYTES, confinement.get_operator_confinement(path))
         )
     except FileProblem as problem:
         raise DiagnosticsError(build_error("unreadable-file", str(problem))) from None
@@ -188,22 +199,33 @@ def _build_predicted_project(
     """Build the project of the site with the changes applied; after errors (added to `problems`) only diagnostics."""
     machine_skus = inventory.machine_sku_by_id
     current_sites, findings = read_sites(inventory.documents, machine_skus)
-    changed_sites, changed_items, change_findings = read_changed_sites(inventory.documents, changes, machine_skus)
-    problems += map(convert_problem, dict.fromkeys([*findings, *change_findings]))  # findings of both reads once
+    changed_sites, changed_items, change_findings = read_changed_sites(
+        inventory.documents, changes, machine_skus
+    )
+    # findings of both reads once.
+    problems += map(convert_problem, dict.fromkeys([*findings, *change_findings]))
     if has_errors(problems):
         return PlanPredictionInput(project=None, diagnostics=tuple(problems))
-    plan_file = changes[0].file if changes else ""  # all changes are from one file
+    # All changes are from one file.
+    plan_file = changes[0].file if changes else ""
     comparison = _compare_sites(current_sites, changed_sites, changed_items, scheduler, plan_file)
     # The temporary directory is trusted; confined files were read before.
-    project, project_problems = _build_project(replace(location, confinement=UNCONFINED), comparison, inventory.name)
+    project, project_problems = _build_project(
+        replace(location, confinement=UNCONFINED), comparison, inventory.name
+    )
     problems += project_problems
     by_arm_id = _index_references_by_arm_id(changed_sites)
     replaces = tuple(
-        str(comparison.addresses[by_arm_id[key]]) for key in sorted(changed_items.recreated_ids) if key in by_arm_id
+        str(comparison.addresses[by_arm_id[key]])
+        for key in sorted(changed_items.recreated_ids)
+        if key in by_arm_id
     )
     export_times: tuple[tuple[str, str], ...] = ()
-    if not is_azure_source(inventory.name):  # what was read from Azure is current
-        export_times = tuple((site.name, site.inventory.exported_at or "") for site in current_sites)
+    # What was read from Azure is current.
+    if not is_azure_source(inventory.name):
+        export_times = tuple(
+            (site.name, site.inventory.exported_at or "") for site in current_sites
+        )
     return PlanPredictionInput(project, replaces, len(changes), tuple(problems), export_times)
 
 
@@ -233,16 +255,24 @@ def _compare_sites(
     """Compare the objects of the sites before and after the changes of another tool's plan. New objects have the names
     of the other tool; new pools come from `changed_items`. `plan_file` is the name of the plan in messages.
     """
-    before = {(item.type, item.id): _convert_for_simulation(item, scheduler) for item in _list_objects(current_sites)}
+    before = {
+        (item.type, item.id): _convert_for_simulation(item, scheduler)
+        for item in _list_objects(current_sites)
+    }
     changed = {(item.type, item.id): item for item in _list_objects(changed_sites)}
     after = _select_existing_objects(before, changed)
-    by_arm_id = _index_references_by_arm_id(changed_sites)  # type and id of each object, by lower-case ARM id
+    # type and id of each object, by lower-case ARM id.
+    by_arm_id = _index_references_by_arm_id(changed_sites)
     # Names of new objects in the other tool, by type and id.
-    new_names = {by_arm_id[key]: name for key, name in changed_items.addresses.items() if key in by_arm_id}
+    new_names = {
+        by_arm_id[key]: name for key, name in changed_items.addresses.items() if key in by_arm_id
+    }
     after |= {reference: changed[reference] for reference in new_names if reference in changed}
     for new_pool in changed_items.pools:
         _, cluster_id = by_arm_id[new_pool.cluster_id]
-        item = build_pool_object(cluster_id, new_pool.pool.name, build_pool_arguments(new_pool.pool))
+        item = build_pool_object(
+            cluster_id, new_pool.pool.name, build_pool_arguments(new_pool.pool)
+        )
         reference = (item.type, item.id)
         after[reference] = item
         new_names[reference] = new_pool.address
@@ -254,8 +284,15 @@ def _compare_sites(
         after={addresses[reference]: item for reference, item in after.items()},
         addresses=addresses,
         # The line of an error is in the HCL of the object, not in the plan.
-        tool_names={addresses[reference]: f"{plan_file} ({name}, as HCL)" for reference, name in new_names.items()},
-        order=tuple(addresses[by_arm_id[key]] for key in changed_items.affected_ids if by_arm_id.get(key) in after),
+        tool_names={
+            addresses[reference]: f"{plan_file} ({name}, as HCL)"
+            for reference, name in new_names.items()
+        },
+        order=tuple(
+            addresses[by_arm_id[key]]
+            for key in changed_items.affected_ids
+            if by_arm_id.get(key) in after
+        ),
     )
 
 
@@ -277,7 +314,9 @@ def _list_objects(sites: Sequence[AzSite]) -> list[ImportedSiteObject]:
     return list(chain.from_iterable(site.objects for site in build_imported_sites(sites)))
 
 
-def _convert_for_simulation(item: ImportedSiteObject, scheduler: SchedulerSettings) -> ImportedSiteObject:
+def _convert_for_simulation(
+    item: ImportedSiteObject, scheduler: SchedulerSettings
+) -> ImportedSiteObject:
     """Return the object with scheduler settings for a site, and an observed cordon as the argument `cordoned`."""
     if item.type == "nexus_site":
         return replace(item, attributes={**item.attributes, "scheduler": scheduler.attributes})
@@ -291,9 +330,12 @@ def _index_references_by_arm_id(sites: Sequence[AzSite]) -> dict[str, Reference]
     references: dict[str, Reference] = {}
     for site in sites:
         inventory = site.inventory
-        references |= {normalize_id(c.id): (CLUSTER, f"{site.name}/{c.name}") for c in inventory.clusters}
         references |= {
-            normalize_id(vm.id): (VIRTUAL_MACHINE, f"{site.name}/{vm.name}") for vm in inventory.virtual_machines
+            normalize_id(c.id): (CLUSTER, f"{site.name}/{c.name}") for c in inventory.clusters
+        }
+        references |= {
+            normalize_id(vm.id): (VIRTUAL_MACHINE, f"{site.name}/{vm.name}")
+            for vm in inventory.virtual_machines
         }
     return references
 
@@ -302,13 +344,18 @@ def _build_project(
     location: CommandContext, comparison: _SiteComparison, inventory: str
 ) -> tuple[Project | None, list[Diagnostic]]:
     """Build the project: configuration after the changes; state before them, as after an import, in memory."""
-    Path(location.directory, _FIRST_FILE).touch()  # a configuration needs a file; the rendered ones are in memory
-    configuration, problems = load_project_configuration(location, _render_configuration_files(comparison, inventory))
+    # A configuration needs a file; the rendered ones are in memory.
+    Path(location.directory, _FIRST_FILE).touch()
+    configuration, problems = load_project_configuration(
+        location, _render_configuration_files(comparison, inventory)
+    )
     if has_errors(problems):
         return None, problems
     registries = build_registries()
     attributes = {
-        address: normalize_imported_attributes(registries.resource_types[address.type].schema, item.attributes, item.id)
+        address: normalize_imported_attributes(
+            registries.resource_types[address.type].schema, item.attributes, item.id
+        )
         for address, item in comparison.before.items()
     }
     computed = add_computed_attributes(attributes, registries)
@@ -340,8 +387,13 @@ def _render_configuration_files(comparison: _SiteComparison, inventory: str) -> 
     existing_blocks: list[str] = []
     new_files: dict[Address, SourceFile] = {}
     for address, item in comparison.after.items():
-        references = {path: build_reference(comparison.addresses[target]) for path, target in item.references.items()}
-        text = render_resource_block(address, types[address.type].schema, item.attributes, references)
+        references = {
+            path: build_reference(comparison.addresses[target])
+            for path, target in item.references.items()
+        }
+        text = render_resource_block(
+            address, types[address.type].schema, item.attributes, references
+        )
         if dependencies.get(address):
             address_list = ", ".join(map(str, dependencies[address]))
             text = text.rstrip().removesuffix("}") + f"\n  depends_on = [{address_list}]\n}}\n"
@@ -354,7 +406,8 @@ def _render_configuration_files(comparison: _SiteComparison, inventory: str) -> 
 
 def _compute_dependencies(comparison: _SiteComparison) -> dict[Address, list[Address]]:
     """Build a chain of new objects and changed clusters: each needs the one before, and the first all changed VMs."""
-    changing = [  # existing objects with other values or references after the changes
+    # existing objects with other values or references after the changes.
+    changing = [
         address
         for address, item in comparison.before.items()
         if address not in comparison.tool_names and comparison.after.get(address, item) != item
@@ -372,5 +425,9 @@ def _compute_dependencies(comparison: _SiteComparison) -> dict[Address, list[Add
 def plan_predicted_changes(run: Run, options: PlanOptions, prediction: PlanPredictionInput) -> Plan:
     """Plan the other tool's changes. The plan has the diagnostics of the prediction, and the age of the export."""
     plan = run.plan(replace(options, refresh=False, replaces=prediction.recreated_addresses)).plan
-    inventories = tuple(build_inventory_read(site, time, plan.timestamp) for site, time in prediction.export_times)
-    return replace(plan, diagnostics=(*prediction.diagnostics, *plan.diagnostics), inventories=inventories)
+    inventories = tuple(
+        build_inventory_read(site, time, plan.timestamp) for site, time in prediction.export_times
+    )
+    return replace(
+        plan, diagnostics=(*prediction.diagnostics, *plan.diagnostics), inventories=inventories
+    )

@@ -34,7 +34,10 @@ from nexusform.domains.azure.importers.az_import import (
     build_imported_sites,
     describe_other_subscription,
 )
-from nexusform.domains.azure.importers.az_recorded_nodes import collect_recorded_nodes, locate_vms_on_unlisted_machines
+from nexusform.domains.azure.importers.az_recorded_nodes import (
+    collect_recorded_nodes,
+    locate_vms_on_unlisted_machines,
+)
 from nexusform.domains.azure.importers.az_records import AzSite
 from nexusform.domains.azure.importers.site_separation import apply_recorded_site_names
 from nexusform.domains.azure.providers import azure
@@ -71,7 +74,8 @@ from nexusform.workflow.runs.state_locking import LockOptions
 PROVIDER: Final = "azure_export"
 _MACHINE: Final = "nexus_bare_metal_machine"
 _INVALID_LABEL_CHARACTERS: Final = re.compile(r"[^A-Za-z0-9_-]")
-_INVALID_LABEL_START: Final = re.compile(r"^(?![A-Za-z_])")  # before a digit, a hyphen or nothing
+# Before a digit, a hyphen or nothing.
+_INVALID_LABEL_START: Final = re.compile(r"^(?![A-Za-z_])")
 _HEADING: Final = """\
 # A running site, written by `nexusform import` from {source}.
 # Review it, then edit it as you like. VM placement is in the state: this file moves no VM.
@@ -103,7 +107,9 @@ class SiteImportPlan(Struct, frozen=True):
     diagnostics: tuple[Diagnostic, ...] = ()
 
 
-def _read_source_site_objects(source: Source, state: State) -> tuple[tuple[ImportedSite, ...], list[Diagnostic]]:
+def _read_source_site_objects(
+    source: Source, state: State
+) -> tuple[tuple[ImportedSite, ...], list[Diagnostic]]:
     """Read the sites of a source as objects, with names and node numbers as in state; none after an error."""
     try:
         sites, problems = source.read()
@@ -113,10 +119,18 @@ def _read_source_site_objects(source: Source, state: State) -> tuple[tuple[Impor
     if has_errors(diagnostics):
         return (), diagnostics
     recorded = list(_list_attributes(state, source.provider))
-    named_sites = locate_vms_on_unlisted_machines(apply_recorded_site_names(sites, recorded), recorded)
-    diagnostics += chain.from_iterable(_check_imported_site(site, source.name, state) for site in named_sites)
-    imported_sites = build_imported_sites(named_sites, collect_recorded_nodes(_list_attributes(state)))
-    diagnostics += map(convert_problem, chain.from_iterable(site.findings for site in imported_sites))
+    named_sites = locate_vms_on_unlisted_machines(
+        apply_recorded_site_names(sites, recorded), recorded
+    )
+    diagnostics += chain.from_iterable(
+        _check_imported_site(site, source.name, state) for site in named_sites
+    )
+    imported_sites = build_imported_sites(
+        named_sites, collect_recorded_nodes(_list_attributes(state))
+    )
+    diagnostics += map(
+        convert_problem, chain.from_iterable(site.findings for site in imported_sites)
+    )
     return imported_sites, diagnostics
 
 
@@ -127,14 +141,19 @@ def _check_imported_site(site: AzSite, source_name: str, state: State) -> Iterat
     for address, current in state.list_current_objects():
         if address.type != "nexus_site" or current.attributes.get("id") != site.name:
             continue  # another object
-        difference = describe_other_subscription(site, current.note)  # "" for none
+        # "" for none.
+        difference = describe_other_subscription(site, current.note)
         if difference:
-            yield build_error("refresh-failed", f"{source_name} is of another subscription: {difference}")
+            yield build_error(
+                "refresh-failed", f"{source_name} is of another subscription: {difference}"
+            )
     unlisted = dict.fromkeys(vm.unlisted_machine for vm in site.inventory.vms_on_unlisted_machines)
     if unlisted:
         detail = (
-            f"The list of machines of {site.name} lacks {format_count(len(unlisted), 'machine')} with VMs "
-            f"({format_first_items(list(unlisted), 4)}). Nothing was imported. Capture racks, machines, clusters and "
+            f"The list of machines of {site.name} lacks {format_count(len(unlisted), 'machine')} "
+            "with VMs "
+            f"({format_first_items(list(unlisted), 4)}). Nothing was imported. Capture racks, "
+            "machines, clusters and "
             "VMs again at the same time; their reader needs access to all of them."
         )
         yield build_error("unknown-machine", detail)
@@ -153,11 +172,19 @@ def plan_site_import(source: Source, state: State) -> SiteImportPlan:
     sites, diagnostics = _read_source_site_objects(source, state)
     objects = [item for site in sites for item in site.objects]
     addresses = assign_import_addresses(objects, existing, state)
-    new_objects = {addresses[item.type, item.id]: item for item in objects if (item.type, item.id) not in existing}
+    new_objects = {
+        addresses[item.type, item.id]: item
+        for item in objects
+        if (item.type, item.id) not in existing
+    }
     diagnostics += _warn_about_renamed_sites(new_objects, objects, state, source.provider)
     text = _render_configuration(new_objects, addresses, source)
     return SiteImportPlan(
-        objects=new_objects, text=text, provider=source.provider, sites=sites, diagnostics=tuple(diagnostics)
+        objects=new_objects,
+        text=text,
+        provider=source.provider,
+        sites=sites,
+        diagnostics=tuple(diagnostics),
     )
 
 
@@ -186,19 +213,27 @@ def _warn_about_renamed_sites(
         if address.type == _MACHINE and machine_id not in listed_ids:
             machine = _UnlistedMachine(site, str(address), is_certain=current.provider == provider)
             unlisted.setdefault(rack_and_name, []).append(machine)
-    duplicates: dict[tuple[str, str, bool], list[str]] = {}  # addresses by site, site in state, and is_certain
-    for site, _, rack_and_name in (item.id.partition("/") for item in new_objects.values() if item.type == _MACHINE):
+    # addresses by site, site in state, and is_certain.
+    duplicates: dict[tuple[str, str, bool], list[str]] = {}
+    for site, _, rack_and_name in (
+        item.id.partition("/") for item in new_objects.values() if item.type == _MACHINE
+    ):
         for machine in unlisted.get(rack_and_name, ()):
-            duplicates.setdefault((site, machine.site, machine.is_certain), []).append(machine.address)
+            duplicates.setdefault((site, machine.site, machine.is_certain), []).append(
+                machine.address
+            )
     for (site, old_site, is_certain), addresses in sorted(duplicates.items()):
         yield _build_renamed_site_problem(site, old_site, addresses, is_certain=is_certain)
 
 
-def _build_renamed_site_problem(site: str, old_site: str, addresses: Sequence[str], *, is_certain: bool) -> Diagnostic:
+def _build_renamed_site_problem(
+    site: str, old_site: str, addresses: Sequence[str], *, is_certain: bool
+) -> Diagnostic:
     """Report machines in state at a site of another name: an error if `is_certain`, else a warning."""
     machines = format_count(len(addresses), "machine")
     detail = (
-        f'{machines} of the site "{site}" have the rack and name of machines of the site "{old_site}" '
+        f'{machines} of the site "{site}" have the rack and name of machines of the site '
+        f'"{old_site}" '
         f"({format_first_items(addresses, 3)}) in the state, which that site no longer shows."
     )
     if is_certain:
@@ -218,7 +253,10 @@ def _build_renamed_site_problem(site: str, old_site: str, addresses: Sequence[st
 
 def _index_addresses_by_identity(state: State) -> dict[Reference, Address]:
     """Index the addresses of objects in state by type and id."""
-    return {(address.type, str(obj.attributes.get("id"))): address for address, obj in state.list_current_objects()}
+    return {
+        (address.type, str(obj.attributes.get("id"))): address
+        for address, obj in state.list_current_objects()
+    }
 
 
 def assign_import_addresses(
@@ -228,7 +266,9 @@ def assign_import_addresses(
     objects of its type share the name, the new one is from its id, starting with the site.
     """
     object_list = list(objects)
-    label_counts = Counter((item.type, _build_address_label(item.attributes["name"])) for item in object_list)
+    label_counts = Counter(
+        (item.type, _build_address_label(item.attributes["name"])) for item in object_list
+    )
     used = {(address.type, address.name) for address in (*state.instances, *existing.values())}
     addresses: dict[Reference, Address] = {}
     for item in object_list:
@@ -253,21 +293,29 @@ def _build_address_label(name: str) -> str:
 
 
 def _render_configuration(
-    objects: Mapping[Address, ImportedSiteObject], addresses: Mapping[Reference, Address], source: Source
+    objects: Mapping[Address, ImportedSiteObject],
+    addresses: Mapping[Reference, Address],
+    source: Source,
 ) -> str:
     """Render the blocks of imported objects, with a provider block if the source needs one."""
     types = build_registries().resource_types
     blocks: list[str] = []
-    if source.settings is not None:  # else the provider is configured already
+    # Else the provider is configured already.
+    if source.settings is not None:
         settings = {**omit_empty({"alias": source.alias}), **source.settings}
         width = max(map(len, settings))
         lines = [f"  {name:{width}} = {quote_string(value)}\n" for name, value in settings.items()]
-        kind = source.provider.partition(".")[0]  # KIND or KIND.ALIAS
+        # KIND or KIND.ALIAS.
+        kind = source.provider.partition(".")[0]
         blocks.append(f'provider "{kind}" {{\n{"".join(lines)}}}\n')
     for address, item in objects.items():
-        references = {path: build_reference(addresses[target]) for path, target in item.references.items()}
+        references = {
+            path: build_reference(addresses[target]) for path, target in item.references.items()
+        }
         schema = types[address.type].schema
-        blocks.append(render_resource_block(address, schema, item.attributes, references, source.provider))
+        blocks.append(
+            render_resource_block(address, schema, item.attributes, references, source.provider)
+        )
     return _HEADING.format(source=source.name) + "\n".join(blocks)
 
 
@@ -278,7 +326,11 @@ def build_reference(address: Address) -> str:
 
 
 def import_site(
-    location: CommandContext, source_name: str, path: str, locking: LockOptions, notices: RunCallbacks
+    location: CommandContext,
+    source_name: str,
+    path: str,
+    locking: LockOptions,
+    notices: RunCallbacks,
 ) -> ImportResult:
     """Import the objects of an exported directory, or of Azure (`source_name` "azure"), missing in state.
     `path` is the new configuration file. Nothing is written if there are errors.
@@ -306,7 +358,11 @@ def import_site(
     if has_errors(new_problems):
         return ImportResult(diagnostics=(*problems, *new_problems), sources=sources)
     new_problems, sources = import_with_new_file(
-        location, path, locking, notices, lambda run: _apply_import_without_changes(run, site_import)
+        location,
+        path,
+        locking,
+        notices,
+        lambda run: _apply_import_without_changes(run, site_import),
     )
     problems += new_problems
     return ImportResult(lines, len(site_import.objects), tuple(problems), sources)
@@ -333,7 +389,8 @@ def _apply_import_without_changes(run: Run, site_import: SiteImportPlan) -> list
     if any((item.type, item.id) in existing for item in site_import.objects.values()):
         detail = "Another process imported meanwhile. Run the command again."
         return [build_error("state-changed-during-import", detail)]
-    start = Position(1, 1, 0)  # the objects have no place in a file yet
+    # The objects have no place in a file yet.
+    start = Position(1, 1, 0)
     types = run.project.registries.resource_types
     attributes = {
         address: normalize_imported_attributes(types[address.type].schema, item.attributes, item.id)
@@ -342,21 +399,35 @@ def _apply_import_without_changes(run: Run, site_import: SiteImportPlan) -> list
     computed = add_computed_attributes(attributes, run.project.registries)
     imports: dict[Address, ImportedObject] = {}
     # Number the objects after those in state: the creation order decides placement.
-    for creation, (address, item) in enumerate(site_import.objects.items(), state.last_creation + 1):
+    for creation, (address, item) in enumerate(
+        site_import.objects.items(), state.last_creation + 1
+    ):
         group = omit_empty({GROUP_KEY: item.resource_group})
-        private = {**get_mapping(item.note), **group} or None  # the private note in state
-        current = ObjectState(computed[address], creation, provider=site_import.provider, private=private)
+        # The private note in state.
+        private = {**get_mapping(item.note), **group} or None
+        current = ObjectState(
+            computed[address], creation, provider=site_import.provider, private=private
+        )
         imports[address] = ImportedObject(item.id, current, Span("", start, start))
-    plan = run.plan(PlanOptions(refresh=False, samples=0, targets=tuple(map(str, imports)), imports=imports)).plan
+    plan = run.plan(
+        PlanOptions(refresh=False, samples=0, targets=tuple(map(str, imports)), imports=imports)
+    ).plan
     # Targeting is no choice of the user, so its warning is left out.
-    problems = [problem for problem in plan.diagnostics if problem.id != "resource-targeting-is-in-effect"]
+    problems = [
+        problem for problem in plan.diagnostics if problem.id != "resource-targeting-is-in-effect"
+    ]
     if has_errors(problems):
         return problems
-    differing = [str(c.address) for c in plan.changes if c.address in imports and c.action is not Action.NO_OP]
+    differing = [
+        str(c.address)
+        for c in plan.changes
+        if c.address in imports and c.action is not Action.NO_OP
+    ]
     if differing:
         names = format_first_items(differing, 5)
         detail = (
-            f"An import must not change anything, but the configuration written for {names} would. Nothing was "
+            f"An import must not change anything, but the configuration written for {names} "
+            "would. Nothing was "
             "imported. Please report this with the export."
         )
         return [*problems, build_error("import-with-changes", detail)]
@@ -381,7 +452,8 @@ def find_site_source(location: CommandContext, source_name: str) -> Source:
     if is_azure_source(source_name):
         settings = find_azure_settings(location, blocks)
         subscription = azure.resolve_subscription(settings)
-        new_settings = {"subscription_id": subscription} if azure.KIND not in blocks else None  # of a block to add
+        # Of a block to add.
+        new_settings = {"subscription_id": subscription} if azure.KIND not in blocks else None
         return Source(
             name=f"subscription {subscription}",
             read=lambda: azure.read_azure(settings),
@@ -392,18 +464,24 @@ def find_site_source(location: CommandContext, source_name: str) -> Source:
     return _build_directory_source(location, source_name, blocks)
 
 
-def _build_directory_source(location: CommandContext, directory: str, blocks: Mapping[str, ProviderBlock]) -> Source:
+def _build_directory_source(
+    location: CommandContext, directory: str, blocks: Mapping[str, ProviderBlock]
+) -> Source:
     """Build the source of an exported directory, with the provider configured for it. Without one it gets a new block,
     with an alias if there are others. A directory more than two levels above is written as full path.
     """
     relative = os.path.relpath(directory, location.directory).replace(os.sep, "/")
-    configured_path = Path(directory).resolve().as_posix() if relative.startswith("../../..") else relative
+    configured_path = (
+        Path(directory).resolve().as_posix() if relative.startswith("../../..") else relative
+    )
 
     def read_sites() -> tuple[tuple[AzSite, ...], list[Problem]]:
         return read_export(directory, {}, location.confinement.get_operator_confinement(directory))
 
     settings_by_key = {
-        key: _read_provider_settings(block, SETTINGS) for key, block in blocks.items() if block.name == PROVIDER
+        key: _read_provider_settings(block, SETTINGS)
+        for key, block in blocks.items()
+        if block.name == PROVIDER
     }
     for key, settings in settings_by_key.items():
         if settings.get("directory") in {relative, configured_path}:
@@ -412,10 +490,14 @@ def _build_directory_source(location: CommandContext, directory: str, blocks: Ma
     if not settings_by_key:
         return Source(directory, read_sites, PROVIDER, settings=block)
     alias = _build_address_label(Path(directory).resolve().name)
-    return Source(name=directory, read=read_sites, provider=f"{PROVIDER}.{alias}", settings=block, alias=alias)
+    return Source(
+        name=directory, read=read_sites, provider=f"{PROVIDER}.{alias}", settings=block, alias=alias
+    )
 
 
-def find_azure_settings(location: CommandContext, blocks: Mapping[str, ProviderBlock]) -> Mapping[str, Any]:
+def find_azure_settings(
+    location: CommandContext, blocks: Mapping[str, ProviderBlock]
+) -> Mapping[str, Any]:
     """Return the settings of the provider block azure, {} without one. Raises DiagnosticsError for addresses that are
     not allowed, or without a unique subscription.
     """
@@ -429,7 +511,9 @@ def find_azure_settings(location: CommandContext, blocks: Mapping[str, ProviderB
         if not errors:
             azure.resolve_subscription(settings)
     except ProviderProblem as problem:
-        errors = [build_error("ambiguous-subscription", f"{problem}", block.span if block else None)]
+        errors = [
+            build_error("ambiguous-subscription", f"{problem}", block.span if block else None)
+        ]
     if errors:
         raise DiagnosticsError(*errors)
     return settings
@@ -443,4 +527,5 @@ def is_azure_source(source_name: str) -> bool:
 def _read_provider_settings(block: ProviderBlock, schema: BlockSchema) -> Mapping[str, Any]:
     """Read the literal settings of a provider block."""
     body, _ = build_prepared_body(block.body, schema, block.span)
-    return body.evaluate(EMPTY_SCOPE)[0]  # the plain values
+    # The plain values.
+    return body.evaluate(EMPTY_SCOPE)[0]

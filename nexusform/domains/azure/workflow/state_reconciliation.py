@@ -8,9 +8,19 @@ from msgspec.structs import replace
 
 import nexusform
 from nexusform.applying.answer_comparison import compare_answer
-from nexusform.applying.prediction_checks import PredictionResults, build_journal_records, verify_object_predictions
+from nexusform.applying.prediction_checks import (
+    PredictionResults,
+    build_journal_records,
+    verify_object_predictions,
+)
 from nexusform.applying.provider_calls import get_failed_change
-from nexusform.diagnostics.diagnostic import Diagnostic, DiagnosticsError, Severity, build_error, convert_problem
+from nexusform.diagnostics.diagnostic import (
+    Diagnostic,
+    DiagnosticsError,
+    Severity,
+    build_error,
+    convert_problem,
+)
 from nexusform.domains.azure.importers.az_records import AzMachine, AzSite
 from nexusform.domains.azure.importers.site_separation import apply_recorded_site_names
 from nexusform.domains.azure.providers.azure import KIND
@@ -30,7 +40,12 @@ from nexusform.interfaces.plugins import ObjectKey, ProviderProblem, ReadRequest
 from nexusform.interfaces.state_storage import BackendProblem
 from nexusform.json_data.plain_data import get_mapping
 from nexusform.json_data.record_forms import RecordForm
-from nexusform.placements.prediction_scores import TIE_PREDICTION, PredictionRecord, list_wrong_certain, parse_record
+from nexusform.placements.prediction_scores import (
+    TIE_PREDICTION,
+    PredictionRecord,
+    list_wrong_certain,
+    parse_record,
+)
 from nexusform.planning.planner import make_plan
 from nexusform.planning.verdicts.placement_fit import DOES_NOT_FIT, PINNED_DOES_NOT_FIT
 from nexusform.plans.plan import PREDICTION_KEY, SeparationVerdict
@@ -46,9 +61,19 @@ from nexusform.workflow.runs.state_locking import LockOptions
 from nexusform.workflow.runs.state_refresh import refresh_objects
 
 # Observed attributes of an object's VMs; requested attributes are not changed.
-_OBSERVED: Final = ("nodes", "node_count", "machine", "rack", "availability_zone", "cells", "provenance")
+_OBSERVED: Final = (
+    "nodes",
+    "node_count",
+    "machine",
+    "rack",
+    "availability_zone",
+    "cells",
+    "provenance",
+)
 # Attributes of a node without a machine.
-_UNPLACED_NODE: Final = dict.fromkeys(("machine", "rack", "availability_zone", "numa_cells", "platform_name"))
+_UNPLACED_NODE: Final = dict.fromkeys(
+    ("machine", "rack", "availability_zone", "numa_cells", "platform_name")
+)
 # Prediction scores by rack_spread, as stored in state.
 _SCORE_FORM: Final = RecordForm(
     SiteReplay,
@@ -61,7 +86,12 @@ _CAPACITY_ERRORS: Final = frozenset({DOES_NOT_FIT, PINNED_DOES_NOT_FIT})
 
 
 def reconcile_site(
-    location: CommandContext, directory: str, locking: LockOptions, notices: RunCallbacks, *, replays: bool
+    location: CommandContext,
+    directory: str,
+    locking: LockOptions,
+    notices: RunCallbacks,
+    *,
+    replays: bool,
 ) -> ReconcileResult:
     """Compare state with a site, check the separation rules on observed VMs, and write the observations to state.
     After an error the result has only diagnostics. `replays`: also place all VMs again in creation order, to score the
@@ -79,30 +109,39 @@ def reconcile_site(
         run.diagnostics += run.check_identities() if run.is_ready else []
         if run.is_ready:
             answer = _Reconciler(run, *observed).reconcile_state(with_replays=replays)
-    return replace(answer, diagnostics=(*answer.diagnostics, *run.diagnostics), sources=opened.sources)
+    return replace(
+        answer, diagnostics=(*answer.diagnostics, *run.diagnostics), sources=opened.sources
+    )
 
 
 def run_site_replays(run: Run, directory: str) -> ReconcileResult:
     """Place all observed VMs of the sites in state again, and compare their machines. Writes nothing."""
     try:
-        return _Reconciler(run, *_read_sites_and_build_provider(run.project.context, directory)).run_replays()
+        return _Reconciler(
+            run, *_read_sites_and_build_provider(run.project.context, directory)
+        ).run_replays()
     except DiagnosticsError as rejection:
         return ReconcileResult(diagnostics=tuple(rejection.diagnostics))
     except ProviderProblem as problem:
         return ReconcileResult(diagnostics=(build_error("refresh-failed", str(problem)),))
 
 
-def _read_sites_and_build_provider(location: CommandContext, directory: str) -> tuple[Sequence[AzSite], ObservedSites]:
+def _read_sites_and_build_provider(
+    location: CommandContext, directory: str
+) -> tuple[Sequence[AzSite], ObservedSites]:
     """Read the sites and build their provider. Raises DiagnosticsError."""
     source = find_site_source(location, directory)
     try:
         sites, findings = source.read()
     except ProviderProblem as problem:
         raise DiagnosticsError(build_error("refresh-failed", str(problem))) from None
-    errors = [convert_problem(problem) for problem in findings if problem.severity is Severity.ERROR]
+    errors = [
+        convert_problem(problem) for problem in findings if problem.severity is Severity.ERROR
+    ]
     if errors:
         raise DiagnosticsError(*errors)
-    is_captured = source.provider != KIND  # an export; KIND ("azure") reads the live sites
+    # An export; KIND ("azure") reads the live sites.
+    is_captured = source.provider != KIND
     return sites, ObservedSites(
         name=NAME,
         source=f"the export in {directory}" if is_captured else source.name,
@@ -121,7 +160,9 @@ def _build_read_request(address: Address, current: ObjectState) -> ReadRequest:
 def _collect_prediction_records(state: State) -> dict[str, PredictionRecord]:
     """Collect the records of verified predictions of sites, by name of the site in the order of addresses."""
     records: dict[str, PredictionRecord] = {}
-    for address, current in sorted(state.list_current_objects(), key=lambda item: compute_address_order(item[0])):
+    for address, current in sorted(
+        state.list_current_objects(), key=lambda item: compute_address_order(item[0])
+    ):
         if address.type == "nexus_site" and (record := parse_record(current.private)):
             records[str(current.attributes.get("name"))] = record
     return records
@@ -151,10 +192,14 @@ class _Reconciler:
         checks = tuple(self._compare_recorded_vm_locations(observed, uncaptured))
         replays_run = tuple(self._run_replays(checks)) if with_replays else ()
         rules, problems = self._check_separation_rules(observed)
-        prediction_results = verify_object_predictions(observed, self.types, new={})  # only recorded predictions
+        # Only recorded predictions.
+        prediction_results = verify_object_predictions(observed, self.types, new={})
         new_state = self._build_new_state(observed, replays_run, prediction_results)
         if new_state is not self.state and not problems:
-            content, preserved_lines = state_codec.encode_state(new_state), self.run.stored.list_preserved_lines()
+            content, preserved_lines = (
+                state_codec.encode_state(new_state),
+                self.run.stored.list_preserved_lines(),
+            )
             try:
                 self.run.project.backend.write_merged_state(content, preserved_lines)
             except BackendProblem as problem:
@@ -195,7 +240,9 @@ class _Reconciler:
             if kind is not None and kind.vms is not None and kind.name.startswith("nexus_"):
                 yield address, self.recorded_objects[address], kind
 
-    def _read_observed_vm_objects(self) -> tuple[dict[Address, ObjectState], list[Address], list[Address]]:
+    def _read_observed_vm_objects(
+        self,
+    ) -> tuple[dict[Address, ObjectState], list[Address], list[Address]]:
         """Read the objects with VMs; return observed ones, absent ones, and others not covered by the source. Raises
         ProviderProblem. Racks and machines are read, too: a VM on one without read permission appears to have no
         machine.
@@ -207,21 +254,28 @@ class _Reconciler:
             for address, current in self.recorded_objects.items()
             if address.type in {"nexus_site", RACK, MACHINE}
         ]
-        self.provider.read(hardware)  # raises if any may not be read, and for another subscription
+        # raises if any may not be read, and for another subscription.
+        self.provider.read(hardware)
         observed: dict[Address, ObjectState] = {}
         absent: list[Address] = []
         uncaptured: list[Address] = []
-        for (address, current, kind), answer in zip(objects, self.provider.read(requests), strict=True):
+        for (address, current, kind), answer in zip(
+            objects, self.provider.read(requests), strict=True
+        ):
             if answer.attributes is None:
                 absent.append(address)
                 continue
             if not answer.is_observed:
                 uncaptured.append(address)
                 continue
-            observed_values = {name: answer.attributes[name] for name in _OBSERVED if name in answer.attributes}
+            observed_values = {
+                name: answer.attributes[name] for name in _OBSERVED if name in answer.attributes
+            }
             answered = {**current.attributes, **observed_values}
             # Equal values keep their recorded form.
-            agreement = compare_answer(str(address), kind.schema, current.attributes, answered, observed=())
+            agreement = compare_answer(
+                str(address), kind.schema, current.attributes, answered, observed=()
+            )
             observed[address] = replace(current, attributes=agreement.attributes)
         return observed, absent, uncaptured
 
@@ -233,10 +287,14 @@ class _Reconciler:
             if get_failed_change(instance.current)
         }
         if not pending:
-            return  # no provider is read
+            # No provider is read.
+            return
         reduced_state = replace(self.state, instances=pending)
-        refreshed = refresh_objects(reduced_state, self.run.providers, self.types, on_read=lambda _address, _id: None)
-        for address in sorted(pending, key=compute_address_order):  # a deleted object (None) has no unfinished change
+        refreshed = refresh_objects(
+            reduced_state, self.run.providers, self.types, on_read=lambda _address, _id: None
+        )
+        # A deleted object (None) has no unfinished change.
+        for address in sorted(pending, key=compute_address_order):
             if unfinished := get_failed_change(refreshed.get(address, pending[address].current)):
                 yield f"{address}: {unfinished['words']}"
 
@@ -244,13 +302,17 @@ class _Reconciler:
         self, observed: Mapping[Address, ObjectState], uncaptured: Sequence[Address]
     ) -> Iterator[ClusterLocationCheck]:
         """Compare observed and recorded locations of the VMs of every object. An object absent on the site has none."""
-        observed_machines: dict[tuple[str, str], AzMachine] = {}  # by site and name
+        # By site and name.
+        observed_machines: dict[tuple[str, str], AzMachine] = {}
         for site in self.sites:
-            observed_machines |= {(site.name, machine.name): machine for machine in site.inventory.machines}
+            observed_machines |= {
+                (site.name, machine.name): machine for machine in site.inventory.machines
+            }
         uncaptured_set = frozenset(uncaptured)
         for address, current, kind in self._list_vm_objects():
             if address in uncaptured_set:
-                continue  # its VMs are unknown
+                # Its VMs are unknown.
+                continue
             assert kind.vms is not None
             attributes = observed[address].attributes if address in observed else {}
             yield compare_cluster_vms(
@@ -265,12 +327,14 @@ class _Reconciler:
     def _run_replays(self, checks: Sequence[ClusterLocationCheck]) -> Iterator[SiteReplay]:
         """Run the replays of every site; a cluster with a recorded VM not observed counts as removed."""
         for site in self.sites:
-            removed: set[str] = set()  # names of clusters
+            # names of clusters.
+            removed: set[str] = set()
             for check in checks:
                 if not check.name.startswith(f"{site.name}/"):
                     continue
                 if any(vm.observed is None for vm in check.vms):
-                    removed.add(check.name.rpartition("/")[2])  # the name is SITE/CLUSTER
+                    # The name is SITE/CLUSTER.
+                    removed.add(check.name.rpartition("/")[2])
             yield from run_replays(site, removed, tuple(RackSpread))
 
     def _check_separation_rules(
@@ -284,8 +348,13 @@ class _Reconciler:
             refreshed_objects[address] = observed_object
             nodes = get_mapping(observed_object.attributes, "nodes")
             before = get_mapping(self.recorded_objects[address].attributes, "nodes")
-            missing_nodes = {name: {**node, **_UNPLACED_NODE} for name, node in before.items() if name not in nodes}
-            if missing_nodes:  # they stay, without a machine: else the plan places them again
+            missing_nodes = {
+                name: {**node, **_UNPLACED_NODE}
+                for name, node in before.items()
+                if name not in nodes
+            }
+            # They stay, without a machine: else the plan places them again.
+            if missing_nodes:
                 attributes = {**observed_object.attributes, "nodes": {**missing_nodes, **nodes}}
                 refreshed_objects[address] = replace(observed_object, attributes=attributes)
         request = replace(
@@ -297,23 +366,36 @@ class _Reconciler:
         plan = make_plan(request).plan
         if plan.separation_verdicts or not plan.errored:
             return plan.separation_verdicts, []
-        return (), [p for p in plan.diagnostics if p.severity is Severity.ERROR and p.id not in _CAPACITY_ERRORS]
+        return (), [
+            p
+            for p in plan.diagnostics
+            if p.severity is Severity.ERROR and p.id not in _CAPACITY_ERRORS
+        ]
 
     def _build_new_state(
-        self, observed: Mapping[Address, ObjectState], replays: Sequence[SiteReplay], verification: PredictionResults
+        self,
+        observed: Mapping[Address, ObjectState],
+        replays: Sequence[SiteReplay],
+        verification: PredictionResults,
     ) -> State:
         """Build the state with observations, verified predictions and replay scores; the old one if it is equal."""
         instances = dict(self.state.instances)
         for address, observed_object in observed.items():
             instances[address] = replace(instances[address], current=observed_object)
         for record in build_journal_records(verification, replace(self.state, instances=instances)):
-            if record.instance is not None:  # with verified predictions in its private note
+            # With verified predictions in its private note.
+            if record.instance is not None:
                 instances[record.address] = record.instance
         for address, current in list(iterate_current_objects(instances)):
             if address.type != "nexus_site":
-                continue  # only sites store scores
+                # Only sites store scores.
+                continue
             name = str(current.attributes.get("name"))
-            scores = {replay.spread.value: _SCORE_FORM(replay) for replay in replays if replay.site == name}
+            scores = {
+                replay.spread.value: _SCORE_FORM(replay)
+                for replay in replays
+                if replay.site == name
+            }
             if scores and current.note.get(PREDICTION_KEY) != scores:
                 updated = replace(current, private={**current.note, PREDICTION_KEY: scores})
                 instances[address] = replace(instances[address], current=updated)

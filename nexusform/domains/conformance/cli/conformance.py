@@ -5,7 +5,12 @@ from typing import Final
 import click
 from msgspec import Struct, json, to_builtins
 
-from nexusform.cli.arguments import declare_flag_group, declare_positional, declare_switch_flag, declare_text_flag
+from nexusform.cli.arguments import (
+    declare_flag_group,
+    declare_positional,
+    declare_switch_flag,
+    declare_text_flag,
+)
 from nexusform.cli.commands import define_command
 from nexusform.cli.report_flag import write_to_stdout
 from nexusform.cli.shared_flags import ViewFlags
@@ -45,17 +50,24 @@ def score_predictions(arguments: ConformanceArguments) -> int:
     try:
         answer = build_program_answer(arguments.program) if arguments.program else predict_decision
     except ValueError as problem:
-        raise click.UsageError(f'-program: "{arguments.program}" is not a command: {problem}.') from None
+        raise click.UsageError(
+            f'-program: "{arguments.program}" is not a command: {problem}.'
+        ) from None
     score = score_conformance_cases(read_cases(arguments.directory, problems), answer)
     if not score.systems and not problems:  # empty files
-        problems.append(build_error(INVALID, f'The files of "{arguments.directory}" have no decision.'))
+        problems.append(
+            build_error(INVALID, f'The files of "{arguments.directory}" have no decision.')
+        )
     screen.print_diagnostics(problems, sources={}, is_aside=arguments.as_json)
     if arguments.as_json:
         scores = [
             {"system": system, "version": version, "wrong": item.wrong, **to_builtins(item)}
             for (system, version), item in sorted(score.systems.items())
         ]
-        write_to_stdout(json.encode({"format_version": "1.0", "systems": scores, "wrong": score.wrong}) + b"\n", "json")
+        write_to_stdout(
+            json.encode({"format_version": "1.0", "systems": scores, "wrong": score.wrong}) + b"\n",
+            "json",
+        )
     elif score.systems:
         screen.print_text(_render_score(score))
     if has_errors(problems):
@@ -67,7 +79,14 @@ def _render_score(score: ConformanceScore) -> str:
     """Render the counts by system and version, and the wrong predictions."""
     rows = [("System", "Version", "Decisions", "Right", "Wrong", "Errors")]
     rows += [
-        (system, version, f"{item.decisions:,}", f"{item.right:,}", f"{item.wrong:,}", f"{item.errors:,}")
+        (
+            system,
+            version,
+            f"{item.decisions:,}",
+            f"{item.right:,}",
+            f"{item.wrong:,}",
+            f"{item.errors:,}",
+        )
         for (system, version), item in sorted(score.systems.items())
     ]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -75,13 +94,19 @@ def _render_score(score: ConformanceScore) -> str:
     for row in rows:
         cells = []
         for column, (cell, width) in enumerate(zip(row, widths, strict=True)):
-            cells.append(cell.ljust(width) if column < 2 else cell.rjust(width))  # names, then numbers
+            # names, then numbers.
+            cells.append(cell.ljust(width) if column < 2 else cell.rjust(width))
         lines.append("  ".join(cells).rstrip())
     if score.wrong:
         lines += ["", "Wrong or without an answer:"]
         for case in score.wrong[:_MAX_LISTED]:
             predicted = case.reason or f"predicted {json.encode(case.predicted).decode()}"
-            lines.append(f"  {case.place}: {predicted}; {case.system} decided {json.encode(case.actual).decode()}")
+            lines.append(
+                (
+                    f"  {case.place}: {predicted}; {case.system} decided "
+                    f"{json.encode(case.actual).decode()}"
+                )
+            )
         if len(score.wrong) > _MAX_LISTED:
             lines.append(f"  ... and {len(score.wrong) - _MAX_LISTED:,} more (-json lists all)")
     return "\n".join(lines)

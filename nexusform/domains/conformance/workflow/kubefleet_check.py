@@ -15,7 +15,11 @@ from typing import Any, Final
 import yaml
 
 from nexusform.domains.conformance.workflow.kubernetes_objects import Body
-from nexusform.domains.conformance.workflow.loopback_programs import LoopbackPrograms, ProgramProblem, open_programs
+from nexusform.domains.conformance.workflow.loopback_programs import (
+    LoopbackPrograms,
+    ProgramProblem,
+    open_programs,
+)
 from nexusform.domains.fleet.planning.fleet_phases import find_planned_fleet
 from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
 from nexusform.domains.fleet.rendering.manifest_export import render_fleet_manifests
@@ -35,7 +39,8 @@ _DEFINITIONS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _HEALTH: Final = {Health.HEALTHY: "True", Health.UNHEALTHY: "False"}
 _MERGE: Final = "merge-patch"
 _MEMBER_SECONDS: Final = 120.0
-_HEARTBEAT_SECONDS: Final = 60.0  # the scheduler ignores members after 5 minutes without a heartbeat
+# The scheduler ignores members after 5 minutes without a heartbeat.
+_HEARTBEAT_SECONDS: Final = 60.0
 # Version of the module in the build information of Go: hubagent prints none.
 _MODULE: Final = re.compile(rb"(?:mod|dep)\tgithub\.com/kubefleet-dev/kubefleet\tv([\w.+-]{1,80})")
 
@@ -48,11 +53,16 @@ def check_with_kubefleet(result: PlanResult, programs: str, seconds: float) -> P
     placements: list[PlacementPlan] = []
     members: tuple[Member, ...] = ()
     if fleet is not None:
-        placements, members = list(fleet.outcome.placements.values()), fleet.outcome.member_list.members
+        placements, members = (
+            list(fleet.outcome.placements.values()),
+            fleet.outcome.member_list.members,
+        )
     new_placements = [
         placement
         for placement in placements
-        if placement.spec.is_new and not placement.spec.configuration.namespace and not placement.is_left_unchanged
+        if placement.spec.is_new
+        and not placement.spec.configuration.namespace
+        and not placement.is_left_unchanged
     ]
     manifests = yaml.safe_load_all(render_fleet_manifests(result.plan, build_registries()).text)
     manifests_by_name = {
@@ -76,8 +86,11 @@ def check_with_kubefleet(result: PlanResult, programs: str, seconds: float) -> P
                 check.check_placement(placement)
     except ProgramProblem as problem:
         raise ProgramCheckProblem(str(problem)) from None
-    total = len([placement for placement in placements if placement.needs_scheduling])  # also those not checked
-    summary = ProgramCheck(PROGRAM, version, check.checked, total, "placement", tuple(check.differences))
+    # Also those not checked.
+    total = len([placement for placement in placements if placement.needs_scheduling])
+    summary = ProgramCheck(
+        PROGRAM, version, check.checked, total, "placement", tuple(check.differences)
+    )
     return ProgramCheckOutcome(summary, tuple(check.cases), has_timed_out)
 
 
@@ -94,7 +107,9 @@ def start_hub_agent(running: LoopbackPrograms, programs: Path) -> None:
     """Start an API server with the kinds (CRDs) of KubeFleet, then its hub agent. Raises ProgramProblem."""
     files = sorted((programs / "crds").glob("*.yaml"))
     if not files:
-        raise ProgramProblem(f"{programs / 'crds'} has no definitions (config/crd/bases of KubeFleet).")
+        raise ProgramProblem(
+            f"{programs / 'crds'} has no definitions (config/crd/bases of KubeFleet)."
+        )
     running.start_api_server()
     names = []
     for file in files:
@@ -104,7 +119,9 @@ def start_hub_agent(running: LoopbackPrograms, programs: Path) -> None:
         except (OSError, yaml.YAMLError, UnicodeDecodeError, TypeError, KeyError):
             raise ProgramProblem(f"{file} is not a definition of a kind.") from None
         running.call("POST", _DEFINITIONS, body)
-    running.call("POST", "/api/v1/namespaces", build_named_object("v1", "Namespace", "fleet-system"))
+    running.call(
+        "POST", "/api/v1/namespaces", build_named_object("v1", "Namespace", "fleet-system")
+    )
     for name in names:
         running.wait_for("kube-apiserver", partial(_is_custom_resource_served, running, name))
     running.start(
@@ -124,7 +141,9 @@ def start_hub_agent(running: LoopbackPrograms, programs: Path) -> None:
 class FleetCheck:
     """Running hub with its members, and the results so far. `manifests` are the placements by name."""
 
-    def __init__(self, running: LoopbackPrograms, version: str, manifests: Mapping[str, Body]) -> None:
+    def __init__(
+        self, running: LoopbackPrograms, version: str, manifests: Mapping[str, Body]
+    ) -> None:
         """Prepare a check with running programs, without members yet. `manifests`: exported placements by name."""
         self.checked = 0
         self.differences: list[DecisionDifference] = []
@@ -133,23 +152,32 @@ class FleetCheck:
         self._version = version
         self._manifests = manifests
         self._members: list[Body] = []
-        self._agents: list[tuple[str, Member, int]] = []  # path, member and generation of each agent
+        # path, member and generation of each agent.
+        self._agents: list[tuple[str, Member, int]] = []
         self._last_heartbeat = 0.0
 
     def join_members(self, members: tuple[Member, ...]) -> None:
         """Create the members, report their status as agents do, and wait until all joined. Raises ProgramProblem."""
         for member in members:
-            body = build_named_object("cluster.kubernetes-fleet.io/v1beta1", "MemberCluster", member.name)
+            body = build_named_object(
+                "cluster.kubernetes-fleet.io/v1beta1", "MemberCluster", member.name
+            )
             body["metadata"]["labels"] = dict(member.labels)
-            taints = [{"key": taint.key, "value": taint.value, "effect": taint.effect} for taint in member.taints]
+            taints = [
+                {"key": taint.key, "value": taint.value, "effect": taint.effect}
+                for taint in member.taints
+            ]
             identity = {"kind": "User", "name": "member", "apiGroup": "rbac.authorization.k8s.io"}
             body["spec"] = {"identity": identity, "taints": taints}
             self._members.append(self._running.call("POST", f"{_MEMBERS}/memberclusters", body))
         for member in members:
             name = member.name
             path = f"{_MEMBERS}/namespaces/fleet-member-{name}/internalmemberclusters/{name}"
-            agent = self._running.wait_for(_AGENT, partial(self._running.call, "GET", path), _MEMBER_SECONDS)
-            self._agents.append((path, member, agent["metadata"]["generation"]))  # for the heartbeats
+            agent = self._running.wait_for(
+                _AGENT, partial(self._running.call, "GET", path), _MEMBER_SECONDS
+            )
+            # For the heartbeats.
+            self._agents.append((path, member, agent["metadata"]["generation"]))
         self._send_heartbeats()
         for index, member in enumerate(members):
             path = f"{_MEMBERS}/memberclusters/{member.name}"
@@ -170,18 +198,22 @@ class FleetCheck:
         """Compare the clusters of a placement with the hub agent's; record any difference. Raises ProgramProblem."""
         name = placement.spec.configuration.name
         manifest = self._manifests.get(name)
-        if manifest is None:  # not part of the exported manifests
+        # Not part of the exported manifests.
+        if manifest is None:
             return
         if time.monotonic() > self._last_heartbeat + _HEARTBEAT_SECONDS:
             self._send_heartbeats()
         # Resources have no effect on the choice of clusters.
         selector = {"group": "", "version": "v1", "kind": "Namespace", "name": "nothing"}
         policy = {"policy": manifest["spec"]["policy"]} if manifest["spec"].get("policy") else {}
-        body = build_named_object("placement.kubernetes-fleet.io/v1beta1", "ClusterResourcePlacement", name)
+        body = build_named_object(
+            "placement.kubernetes-fleet.io/v1beta1", "ClusterResourcePlacement", name
+        )
         body["spec"] = {**policy, "resourceSelectors": [selector]}
         path = f"{_PLACEMENTS}/clusterresourceplacements"
         self._running.call("POST", path, body)
-        statuses: list[str] = []  # of the condition Scheduled at each poll; "" before the decision
+        # Of the condition Scheduled at each poll; "" before the decision.
+        statuses: list[str] = []
 
         def is_decided() -> bool:
             statuses.append(find_scheduled_status(self._running.call("GET", f"{path}/{name}")))
@@ -193,17 +225,26 @@ class FleetCheck:
             for item in self.list_bindings(name)
             if item["spec"]["state"] != "Unscheduled"
         }
-        scheduled_bindings = [item for item in placement.bindings if item.state is not BindingState.UNSCHEDULED]
+        scheduled_bindings = [
+            item for item in placement.bindings if item.state is not BindingState.UNSCHEDULED
+        ]
         predicted = sorted(binding.cluster for binding in scheduled_bindings)
         self.checked += 1
         if predicted == list(actual):  # both sorted
             return
-        self.differences.append(DecisionDifference(placement.address, name, ", ".join(predicted), ", ".join(actual)))
+        self.differences.append(
+            DecisionDifference(placement.address, name, ", ".join(predicted), ", ".join(actual))
+        )
         self.cases.append(
             {
                 "system": PROGRAM,
                 "version": self._version,
-                "snapshot": {"members": self._members, "placement": None, "bindings": [], "fulfilled": False},
+                "snapshot": {
+                    "members": self._members,
+                    "placement": None,
+                    "bindings": [],
+                    "fulfilled": False,
+                },
                 "request": {"members": self._members, "placement": body},
                 "decision": {"clusters": actual, "fulfilled": statuses[-1] == "True"},
                 "equivalent": [],
@@ -213,7 +254,9 @@ class FleetCheck:
     def list_bindings(self, name: str) -> list[Body]:
         """Return the bindings of a placement by cluster. Raises ProgramProblem."""
         query = f"labelSelector=kubernetes-fleet.io/parent-CRP={name}"
-        bindings: list[Body] = self._running.call("GET", f"{_PLACEMENTS}/clusterresourcebindings?{query}")["items"]
+        bindings: list[Body] = self._running.call(
+            "GET", f"{_PLACEMENTS}/clusterresourcebindings?{query}"
+        )["items"]
         return sorted(bindings, key=lambda item: str(item["spec"]["targetCluster"]))
 
 
@@ -232,13 +275,25 @@ def _build_member_agent_status(member: Member, generation: int) -> Body:
         for kind, status in (("Joined", "True"), ("Healthy", _HEALTH[member.health]))
     ]
     resources = member.resources
-    amounts = {"capacity": resources.total, "allocatable": resources.allocatable, "available": resources.available}
+    amounts = {
+        "capacity": resources.total,
+        "allocatable": resources.allocatable,
+        "available": resources.available,
+    }
     return {
-        "agentStatus": [{"type": "MemberAgent", "conditions": conditions, "lastReceivedHeartbeat": now}],
-        "properties": {name: {"value": text, "observationTime": now} for name, text in member.properties.items()},
+        "agentStatus": [
+            {"type": "MemberAgent", "conditions": conditions, "lastReceivedHeartbeat": now}
+        ],
+        "properties": {
+            name: {"value": text, "observationTime": now}
+            for name, text in member.properties.items()
+        },
         "resourceUsage": {
             "observationTime": now,
-            **{kind: {name: str(value) for name, value in item.items()} for kind, item in amounts.items()},
+            **{
+                kind: {name: str(value) for name, value in item.items()}
+                for kind, item in amounts.items()
+            },
         },
     }
 
@@ -249,7 +304,9 @@ def build_named_object(version: str, kind: str, name: str) -> dict[str, Any]:
 
 
 def _is_custom_resource_served(running: LoopbackPrograms, name: str) -> bool:
-    conditions = running.call("GET", f"{_DEFINITIONS}/{name}").get("status", {}).get("conditions", ())
+    conditions = (
+        running.call("GET", f"{_DEFINITIONS}/{name}").get("status", {}).get("conditions", ())
+    )
     return ("Established", "True") in {(item["type"], item["status"]) for item in conditions}
 
 
@@ -257,7 +314,11 @@ def find_scheduled_status(placement: Body) -> str:
     """Return the status of the condition Scheduled, "" if the scheduler has not decided."""
     for item in placement.get("status", {}).get("conditions", ()):
         is_current = item.get("observedGeneration") == placement["metadata"]["generation"]
-        if item["type"] == "ClusterResourcePlacementScheduled" and item["status"] != "Unknown" and is_current:
+        if (
+            item["type"] == "ClusterResourcePlacementScheduled"
+            and item["status"] != "Unknown"
+            and is_current
+        ):
             return str(item["status"])
     return ""
 

@@ -3,12 +3,18 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from nexusform.domains.pods.scheduling.cluster_records import Node, PodSpec, PodTerm, SpreadConstraint
+from nexusform.domains.pods.scheduling.cluster_records import (
+    Node,
+    PodSpec,
+    PodTerm,
+    SpreadConstraint,
+)
 from nexusform.kubernetes.matching import LabelSelector, NodeSelectorTerm, Requirement, Toleration
 from nexusform.rendering.notation.json_values import omit_empty
 
 Body = dict[str, Any]
-_CPU_DEFAULT: Final = 100  # thousandths of a CPU: the score of a container without a request
+# thousandths of a CPU: the score of a container without a request.
+_CPU_DEFAULT: Final = 100
 _MEMORY_DEFAULT: Final = 200 << 20  # bytes
 _IMAGE: Final = "none"
 
@@ -17,12 +23,18 @@ class UnsupportedPodError(Exception):
     """Pod with rules beyond the check."""
 
 
-def build_node(node: Node, kubelet_version: str, image_counts: Mapping[str, int], node_count: int) -> Body:
+def build_node(
+    node: Node, kubelet_version: str, image_counts: Mapping[str, int], node_count: int
+) -> Body:
     """Build the object of a node. `image_counts` are the numbers of nodes with an image."""
     amounts = {"cpu": f"{node.cpu}m", "memory": str(node.memory), "pods": str(node.pods)}
     amounts |= {name: str(amount) for name, amount in node.other_resources.items()}
-    # A node has the value of an image: its size times the share of nodes with it. Restore the size, rounded up.
-    sizes = {name: -(-value * node_count // image_counts[name]) for name, value in (node.images or {}).items()}
+    # A node has the value of an image: its size times the share of nodes with it. Restore the size,
+    # rounded up.
+    sizes = {
+        name: -(-value * node_count // image_counts[name])
+        for name, value in (node.images or {}).items()
+    }
     return {
         "apiVersion": "v1",
         "kind": "Node",
@@ -30,7 +42,8 @@ def build_node(node: Node, kubelet_version: str, image_counts: Mapping[str, int]
         "spec": {
             "unschedulable": node.unschedulable,
             "taints": [
-                omit_empty({"key": taint.key, "value": taint.value, "effect": taint.effect}) for taint in node.taints
+                omit_empty({"key": taint.key, "value": taint.value, "effect": taint.effect})
+                for taint in node.taints
             ],
         },
         "status": {
@@ -45,7 +58,14 @@ def build_node(node: Node, kubelet_version: str, image_counts: Mapping[str, int]
 
 _NODE_INFO: Final = dict.fromkeys(
     (
-        *("machineID", "systemUUID", "bootID", "kernelVersion", "osImage", "containerRuntimeVersion"),
+        *(
+            "machineID",
+            "systemUUID",
+            "bootID",
+            "kernelVersion",
+            "osImage",
+            "containerRuntimeVersion",
+        ),
         *("kubeProxyVersion", "operatingSystem", "architecture"),
     ),
     "",
@@ -57,7 +77,8 @@ def build_pod_manifest(spec: PodSpec, name: str, node: str = "", only_node: str 
     body: Body = {
         "containers": _build_containers(spec),
         "priority": spec.priority,
-        "preemptionPolicy": "Never",  # an eviction is a decision of its own
+        # An eviction is a decision of its own.
+        "preemptionPolicy": "Never",
         "terminationGracePeriodSeconds": 0,
         "nodeSelector": dict(spec.node_selector),
         "tolerations": list(map(_build_toleration, spec.tolerations)),
@@ -74,7 +95,9 @@ def check_pod_support(spec: PodSpec) -> None:
     """Reject a pod with features not re-created by the check. Raises UnsupportedPodError."""
     reasons = {
         "another scheduler or devices": spec.has_unknown_rules,
-        "claims or volumes": any((spec.claims, spec.volumes, spec.bound_claims, spec.disks, spec.claim_count)),
+        "claims or volumes": any(
+            (spec.claims, spec.volumes, spec.bound_claims, spec.disks, spec.claim_count)
+        ),
         "missing objects": bool(spec.missing_objects),
         "scheduling gates": bool(spec.gates),
         "its own nodeName": bool(spec.node_name),
@@ -87,7 +110,8 @@ def check_pod_support(spec: PodSpec) -> None:
 
 def build_default_service(spec: PodSpec) -> Body | None:
     """Build the Service behind the cluster's default spreading of a pod, None for none. Raises UnsupportedPodError."""
-    if spec.spread or spec.default_spread is None:  # constraints of its own replace the default ones
+    # constraints of its own replace the default ones.
+    if spec.spread or spec.default_spread is None:
         return None
     if spec.default_spread.match_expressions or not spec.default_spread.match_labels:
         raise UnsupportedPodError("default spreading by expressions")
@@ -106,18 +130,27 @@ def _build_containers(spec: PodSpec) -> list[Body]:
     """
     # Numbers of containers without a request for CPU and for memory. A rest cannot be expressed.
     without_cpu, cpu_rest = divmod(spec.scored_requests.cpu - spec.requests.cpu, _CPU_DEFAULT)
-    without_memory, memory_rest = divmod(spec.scored_requests.memory - spec.requests.memory, _MEMORY_DEFAULT)
+    without_memory, memory_rest = divmod(
+        spec.scored_requests.memory - spec.requests.memory, _MEMORY_DEFAULT
+    )
     count = max(len(spec.images), without_cpu, without_memory, 1)
     requests = ((without_cpu, spec.requests.cpu), (without_memory, spec.requests.memory))
     # A request needs one more container if all others are without it.
     needs_first = any(amount and missing == count for missing, amount in requests)
-    if any((cpu_rest, memory_rest, without_cpu < 0, without_memory < 0, needs_first and spec.images)):
+    if any(
+        (cpu_rest, memory_rest, without_cpu < 0, without_memory < 0, needs_first and spec.images)
+    ):
         raise UnsupportedPodError("overhead or requests of init containers")
     if needs_first:
         count += 1
-    images = (*spec.images, *[_IMAGE] * count)  # `count` of these are used
+    # `count` of these are used.
+    images = (*spec.images, *[_IMAGE] * count)
     containers: list[Body] = []
-    cpu, memory, other_resources = spec.requests.cpu, spec.requests.memory, spec.requests.other_resources
+    cpu, memory, other_resources = (
+        spec.requests.cpu,
+        spec.requests.memory,
+        spec.requests.other_resources,
+    )
     for index in range(count):
         amounts: dict[str, str] = {}
         if index < count - without_cpu:
@@ -125,12 +158,21 @@ def _build_containers(spec: PodSpec) -> list[Body]:
         if index < count - without_memory:
             amounts["memory"] = str(memory)
         amounts |= {name: str(amount) for name, amount in other_resources}
-        cpu, memory, other_resources = 0, 0, ()  # all requests are in the first container
-        resources = {"requests": amounts, "limits": {name: amounts[name] for name in amounts if "/" in name}}  # devices
+        # All requests are in the first container.
+        cpu, memory, other_resources = 0, 0, ()
+        resources = {
+            "requests": amounts,
+            "limits": {name: amounts[name] for name in amounts if "/" in name},
+        }  # devices
         containers.append({"name": f"c{index}", "image": images[index], "resources": resources})
     ports = []
     for item in spec.host_ports:
-        port = {"containerPort": item.port, "hostPort": item.port, "protocol": item.protocol, "hostIP": item.address}
+        port = {
+            "containerPort": item.port,
+            "hostPort": item.port,
+            "protocol": item.protocol,
+            "hostIP": item.address,
+        }
         ports.append(omit_empty(port))
     containers[0]["ports"] = ports
     return containers
@@ -140,15 +182,21 @@ def _build_toleration(item: Toleration) -> Body:
     """Build a toleration without its empty members; the seconds are kept, even if they are 0."""
     seconds = {} if item.seconds is None else {"tolerationSeconds": item.seconds}
     texts = {"key": item.key, "operator": item.operator, "value": item.value, "effect": item.effect}
-    return omit_empty(texts) | seconds  # 0 seconds is a value
+    # 0 seconds is a value.
+    return omit_empty(texts) | seconds
 
 
 def _build_affinity(spec: PodSpec, only_node: str) -> Body:
     """Build the affinity of a pod; `only_node` is the node of a DaemonSet's pod, "" for other pods."""
-    terms = spec.node_terms  # a node has to match one of them; None: any node may be used
-    if only_node:  # add it to each term, or to an empty one (the DaemonSet controller drops the pod's own terms)
+    # A node has to match one of them; None: any node may be used.
+    terms = spec.node_terms
+    # add it to each term, or to an empty one (the DaemonSet controller drops the pod's own terms).
+    if only_node:
         on_node = Requirement("metadata.name", "In", (only_node,))
-        terms = tuple(NodeSelectorTerm(term.labels, (*term.fields, on_node)) for term in terms or (NodeSelectorTerm(),))
+        terms = tuple(
+            NodeSelectorTerm(term.labels, (*term.fields, on_node))
+            for term in terms or (NodeSelectorTerm(),)
+        )
     node_affinity: Body = {}
     if terms is not None:
         required = {"nodeSelectorTerms": list(map(_build_term, terms))}
@@ -164,15 +212,21 @@ def _build_affinity(spec: PodSpec, only_node: str) -> Body:
 
 
 def _build_term(term: NodeSelectorTerm) -> Body:
-    return {"matchExpressions": _build_requirements(term.labels), "matchFields": _build_requirements(term.fields)}
+    return {
+        "matchExpressions": _build_requirements(term.labels),
+        "matchFields": _build_requirements(term.fields),
+    }
 
 
 def _build_pod_affinity(required: Sequence[PodTerm], preferred: Sequence[PodTerm]) -> Body:
     """Build an affinity or anti-affinity to other pods: its hard terms, and its preferred ones with weights."""
     return {
-        "requiredDuringSchedulingIgnoredDuringExecution": list(map(_build_pod_affinity_term, required)),
+        "requiredDuringSchedulingIgnoredDuringExecution": list(
+            map(_build_pod_affinity_term, required)
+        ),
         "preferredDuringSchedulingIgnoredDuringExecution": [
-            {"weight": term.weight, "podAffinityTerm": _build_pod_affinity_term(term)} for term in preferred
+            {"weight": term.weight, "podAffinityTerm": _build_pod_affinity_term(term)}
+            for term in preferred
         ],
     }
 
@@ -198,7 +252,8 @@ def _build_topology_spread(item: SpreadConstraint) -> Body:
     }
     if item.selector is not None:
         body["labelSelector"] = _build_label_selector(item.selector)
-    if item.is_hard and item.min_domains > 1:  # soft constraints have none; 1 is the default
+    # soft constraints have none; 1 is the default.
+    if item.is_hard and item.min_domains > 1:
         body["minDomains"] = item.min_domains
     return body
 
@@ -211,4 +266,7 @@ def _build_label_selector(selector: LabelSelector) -> Body:
 
 
 def _build_requirements(requirements: Iterable[Requirement]) -> list[Body]:
-    return [{"key": item.key, "operator": item.operator, "values": list(item.values)} for item in requirements]
+    return [
+        {"key": item.key, "operator": item.operator, "values": list(item.values)}
+        for item in requirements
+    ]

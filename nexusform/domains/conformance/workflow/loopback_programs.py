@@ -25,7 +25,8 @@ from nexusform.network.web_errors import WebError, find_free_port
 _START_SECONDS: Final = 90.0
 _STOP_SECONDS: Final = 10.0
 _POLL_SECONDS: Final = 0.005
-_DEATH_SIGNAL: Final = 1  # PR_SET_PDEATHSIG of Linux
+# PR_SET_PDEATHSIG of Linux.
+_DEATH_SIGNAL: Final = 1
 _ADMISSION: Final = "ServiceAccount,TaintNodesByCondition,Priority,DefaultTolerationSeconds,LimitRanger,RuntimeClass"
 # DER of an EC private key of P-256 around its 32 random bytes (RFC 5915), without the public key.
 _KEY_HEAD, _KEY_TAIL = bytes.fromhex("30310201010420"), bytes.fromhex("a00a06082a8648ce3d030107")
@@ -43,8 +44,10 @@ class LoopbackPrograms:
         """Keep the directories of the programs and of their files; no program is started yet."""
         self._programs = programs
         self._directory = directory
-        self._processes: dict[str, subprocess.Popen[bytes]] = {}  # by name of the program
-        self._client: ApiClient | None = None  # of the API server, once it is started
+        # By name of the program.
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        # Of the API server, once it is started.
+        self._client: ApiClient | None = None
         self.kubeconfig = directory / "kubeconfig"
 
     def start_api_server(self, *flags: str) -> None:
@@ -66,7 +69,10 @@ class LoopbackPrograms:
         token = secrets.token_hex(32)
         _write_private(directory / "tokens.csv", f'{token},admin,1,"system:masters"\n')
         key = base64.b64encode(_KEY_HEAD + secrets.token_bytes(32) + _KEY_TAIL).decode()
-        _write_private(directory / "sa.key", f"-----BEGIN EC PRIVATE KEY-----\n{key}\n-----END EC PRIVATE KEY-----\n")
+        _write_private(
+            directory / "sa.key",
+            f"-----BEGIN EC PRIVATE KEY-----\n{key}\n-----END EC PRIVATE KEY-----\n",
+        )
         self.start(
             "kube-apiserver",
             f"--etcd-servers={etcd}",
@@ -92,7 +98,9 @@ class LoopbackPrograms:
         self.wait_for("kube-apiserver", lambda: self._is_served("/readyz"))
         self.wait_for("kube-apiserver", lambda: self._is_served("/api/v1/namespaces/default"))
 
-    def start(self, name: str, *flags: str, environment: Mapping[str, str] = MappingProxyType({})) -> None:
+    def start(
+        self, name: str, *flags: str, environment: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
         """Start a program with these variables, PATH and HOME alone. Raises ProgramProblem."""
         with (self._directory / f"{name}.log").open("wb") as log:
             try:
@@ -102,21 +110,32 @@ class LoopbackPrograms:
                     stdout=log,
                     stderr=log,
                     cwd=self._directory,
-                    env={"PATH": os.environ.get("PATH", ""), "HOME": str(self._directory), **environment},
-                    start_new_session=True,  # an interrupt of the terminal is for nexusform
+                    env={
+                        "PATH": os.environ.get("PATH", ""),
+                        "HOME": str(self._directory),
+                        **environment,
+                    },
+                    # An interrupt of the terminal is for nexusform.
+                    start_new_session=True,
                     preexec_fn=_stop_with_parent if sys.platform == "linux" else None,  # noqa: PLW1509 - one thread
                 )
             except OSError as problem:
-                raise ProgramProblem(f"{self._programs / name} cannot be started: {problem.strerror}") from None
+                raise ProgramProblem(
+                    f"{self._programs / name} cannot be started: {problem.strerror}"
+                ) from None
 
-    def wait_for(self, name: str, condition: Callable[[], _Result], seconds: float = _START_SECONDS) -> _Result:
+    def wait_for(
+        self, name: str, condition: Callable[[], _Result], seconds: float = _START_SECONDS
+    ) -> _Result:
         """Wait until a condition of a running program has a result, and return it. Raises ProgramProblem."""
         end = time.monotonic() + seconds
         while not (result := condition()):
             if self._processes[name].poll() is not None:
                 raise ProgramProblem(f"{name} stopped. {self._read_last_line(name)}")
             if time.monotonic() > end:
-                raise ProgramProblem(f"{name} did not answer within {seconds:.0f} s. {self._read_last_line(name)}")
+                raise ProgramProblem(
+                    f"{name} did not answer within {seconds:.0f} s. {self._read_last_line(name)}"
+                )
             time.sleep(_POLL_SECONDS)
         return result
 
@@ -134,7 +153,9 @@ class LoopbackPrograms:
         """Return the path of a file in the private directory."""
         return self._directory / name
 
-    def call(self, method: str, path: str, body: Mapping[str, Any] | None = None, patch: str = "") -> dict[str, Any]:
+    def call(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None, patch: str = ""
+    ) -> dict[str, Any]:
         """Return the API server's JSON answer, {} for a 404. `patch`: kind, as "merge-patch". Raises ProgramProblem."""
         try:
             answer = self._send_once(method, path, body, patch)
@@ -142,9 +163,13 @@ class LoopbackPrograms:
             raise ProgramProblem(f"kube-apiserver does not answer: {problem}") from None
         if answer.status == 404:
             return {}
-        content: dict[str, Any] = json.decode(answer.content) if answer.content.startswith(b"{") else {}
+        content: dict[str, Any] = (
+            json.decode(answer.content) if answer.content.startswith(b"{") else {}
+        )
         if not answer.is_success:
-            raise ProgramProblem(f"kube-apiserver rejects {method} {path}: {content.get('message', answer.status)}")
+            raise ProgramProblem(
+                f"kube-apiserver rejects {method} {path}: {content.get('message', answer.status)}"
+            )
         return content
 
     def close(self) -> None:
@@ -167,7 +192,9 @@ class LoopbackPrograms:
             return self._send_once("GET", path, body=None, patch="").is_success
         return False
 
-    def _send_once(self, method: str, path: str, body: Mapping[str, Any] | None, patch: str) -> ApiResponse:
+    def _send_once(
+        self, method: str, path: str, body: Mapping[str, Any] | None, patch: str
+    ) -> ApiResponse:
         """Send a request to the API server; `path` may have a query. Raises WebError."""
         assert self._client is not None, "start_api_server was called"
         headers = {"Content-Type": f"application/{patch}+json"} if patch else {}
@@ -182,7 +209,12 @@ class LoopbackPrograms:
             "apiVersion": "v1",
             "kind": "Config",
             "current-context": "check",
-            "clusters": [{"name": "check", "cluster": {"server": address, "certificate-authority": str(authority)}}],
+            "clusters": [
+                {
+                    "name": "check",
+                    "cluster": {"server": address, "certificate-authority": str(authority)},
+                }
+            ],
             "users": [{"name": "admin", "user": {"token": token}}],
             "contexts": [{"name": "check", "context": {"cluster": "check", "user": "admin"}}],
         }
@@ -190,14 +222,21 @@ class LoopbackPrograms:
 
     def _read_last_line(self, name: str) -> str:
         """Return a sentence with the last line in the log of a program."""
-        lines = (self._directory / f"{name}.log").read_text("utf-8", errors="replace").strip().splitlines()
+        lines = (
+            (self._directory / f"{name}.log")
+            .read_text("utf-8", errors="replace")
+            .strip()
+            .splitlines()
+        )
         return f"Its last message: {lines[-1][:300]}" if lines else "It has no message."
 
 
 @contextmanager
 def open_programs(programs: str) -> Iterator[LoopbackPrograms]:
     """Provide the programs of a directory; all are stopped at the end."""
-    with tempfile.TemporaryDirectory(prefix="nexusform-check-", ignore_cleanup_errors=True) as directory:
+    with tempfile.TemporaryDirectory(
+        prefix="nexusform-check-", ignore_cleanup_errors=True
+    ) as directory:
         running = LoopbackPrograms(Path(programs).absolute(), Path(directory))
         try:
             yield running

@@ -15,17 +15,28 @@ from typing import Any, Final
 
 from msgspec import Struct, json
 
-from nexusform.domains.conformance.workflow.loopback_programs import LoopbackPrograms, ProgramProblem, open_programs
+from nexusform.domains.conformance.workflow.loopback_programs import (
+    LoopbackPrograms,
+    ProgramProblem,
+    open_programs,
+)
 from nexusform.domains.openstack.scheduling.host_usage import SERVER_RECORD
 from nexusform.domains.openstack.scheduling.nova_host_records import build_sku_name
 from nexusform.domains.openstack.scheduling.nova_profile import DEFAULT_FILTERS, build_nova_settings
-from nexusform.domains.openstack.scheduling.recorded_case_prediction import build_hosts_without_servers
+from nexusform.domains.openstack.scheduling.recorded_case_prediction import (
+    build_hosts_without_servers,
+)
 from nexusform.json_data.plain_data import get_mapping
 from nexusform.placements.vm_demands import PlacedVm
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.planning.vm_planning.site_plans import SitePlan
 from nexusform.plans.plan_checks import DecisionDifference, ProgramCheck
-from nexusform.scheduling.racks.uncertainty.certainty import OccupyOperation, PlaceOperation, ReleaseOperation, Token
+from nexusform.scheduling.racks.uncertainty.certainty import (
+    OccupyOperation,
+    PlaceOperation,
+    ReleaseOperation,
+    Token,
+)
 from nexusform.scheduling.racks.vms import Hint, HintScope, VmSku
 from nexusform.workflow.program_checks import ProgramCheckOutcome, ProgramCheckProblem
 
@@ -52,8 +63,13 @@ def check_with_nova(result: PlanResult, python: str, seconds: float) -> ProgramC
     with Nova installed. Raises ProgramCheckProblem.
     """
     sites = result.sites.values()
-    replays = [_NovaSiteReplay(result, site) for site in sites if site.scheduler.profile.platform == _PLATFORM]
-    replays = [replay for replay in replays if replay.total]  # only those with decisions
+    replays = [
+        _NovaSiteReplay(result, site)
+        for site in sites
+        if site.scheduler.profile.platform == _PLATFORM
+    ]
+    # Only those with decisions.
+    replays = [replay for replay in replays if replay.total]
     program = shutil.which(python)
     if program is None:
         raise ProgramCheckProblem(f"{python} is no program.")
@@ -62,19 +78,26 @@ def check_with_nova(result: PlanResult, python: str, seconds: float) -> ProgramC
             answers, has_timed_out = _run_driver(running, Path(program).name, replays, seconds)
     except ProgramProblem as problem:
         raise ProgramCheckProblem(str(problem)) from None
-    # The driver answers with the versions of its programs, then with the best hosts for each request.
+    # The driver answers with the versions of its programs, then with the best hosts for each
+    # request.
     version = str(answers[0]["nova"]) if answers else "of unknown version"
-    checked = 0  # number of decisions
+    # number of decisions.
+    checked = 0
     differences: list[DecisionDifference] = []
-    cases: list[Body] = []  # the differences, as recorded decisions for `nexusform conformance`
+    # The differences, as recorded decisions for `nexusform conformance`.
+    cases: list[Body] = []
     requests = ((replay, request) for replay in replays for request in replay.requests)
-    for (replay, request), hosts in zip(requests, answers[1:], strict=False):  # the time may end before the last one
+    # The time may end before the last one.
+    for (replay, request), hosts in zip(requests, answers[1:], strict=False):
         if not request.predicted:
-            continue  # no decision to compare
+            # No decision to compare.
+            continue
         checked += 1
         if request.predicted not in hosts and len(differences) < _MAX_DIFFERENCES:
             actual = hosts[0] if hosts else ""
-            differences.append(DecisionDifference(request.address, request.name, request.predicted, actual))
+            differences.append(
+                DecisionDifference(request.address, request.name, request.predicted, actual)
+            )
             cases.append(replay.build_case(request, hosts, version))
     total = sum(replay.total for replay in replays)
     summary = ProgramCheck(PROGRAM, version, checked, total, "VM", tuple(differences))
@@ -91,7 +114,8 @@ def _run_driver(
     running.start(program, "-I", "-W", "ignore", str(driver), str(source), str(answers))
     has_timed_out = not running.wait_for_end(program, seconds)
     lines = answers.read_bytes().splitlines(keepends=True) if answers.exists() else []
-    return [json.decode(line) for line in lines if line.endswith(b"\n")], has_timed_out  # without a half-written one
+    # Without a half-written one.
+    return [json.decode(line) for line in lines if line.endswith(b"\n")], has_timed_out
 
 
 class _NovaSiteReplay:
@@ -99,33 +123,44 @@ class _NovaSiteReplay:
 
     def __init__(self, result: PlanResult, site: SitePlan) -> None:
         """Convert the operations planned on a site to requests for the driver."""
-        self.total = 0  # decisions of the plan
-        self.requests: list[_NovaDriverRequest] = []  # filled below, in the order of the plan
+        # decisions of the plan.
+        self.total = 0
+        # filled below, in the order of the plan.
+        self.requests: list[_NovaDriverRequest] = []
         self._site = site
         self._attributes = next(
             dict(change.after)
             for change in result.plan.changes
-            if change.address.type == _SITE_TYPE and change.after is not None and change.id == site.id
+            if change.address.type == _SITE_TYPE
+            and change.after is not None
+            and change.id == site.id
         )
         self._placed: dict[Token, tuple[str, PlacedVm]] = {
-            token: (str(address), vms.placements.vms[key])  # by token in the scheduler: address and planned VM
+            # By token in the scheduler: address and planned VM.
+            token: (str(address), vms.placements.vms[key])
             for address, vms in result.objects.items()
             if vms.request.site is site
             for key, token in vms.placements.new_handles.items()
         }
-        vms = site.base.list_vms()  # before the plan
+        # Before the plan.
+        vms = site.base.list_vms()
         # The servers by name: before the plan, and before the next request (changed below).
-        self._first_servers = {_name_server(vm.handle): self._build_server(vm.sku, vm.placement.machine) for vm in vms}
+        self._first_servers = {
+            _name_server(vm.handle): self._build_server(vm.sku, vm.placement.machine) for vm in vms
+        }
         self._servers = dict(self._first_servers)
-        records = {vm.sku.record for vm in vms if vm.sku.record.startswith(SERVER_RECORD)}  # with cells, devices
+        # With cells, devices.
+        records = {vm.sku.record for vm in vms if vm.sku.record.startswith(SERVER_RECORD)}
         settings = build_nova_settings(self._attributes)
         self._hosts = build_hosts_without_servers(self._attributes["inventory"], settings, records)
-        released: list[str] = []  # names of servers removed since the last request
+        # names of servers removed since the last request.
+        released: list[str] = []
         for operation in self._site.operations:
             if isinstance(operation, ReleaseOperation):
                 released.append(_name_server(operation.handle))
                 del self._servers[released[-1]]
-            elif operation.token in self._placed:  # a VM of the plan, still there at its end
+            elif operation.token in self._placed:
+                # A VM of the plan, still there at its end.
                 self._add_request(operation, released)
                 released = []
 
@@ -137,8 +172,13 @@ class _NovaSiteReplay:
     def build_case(self, request: _NovaDriverRequest, hosts: list[str], version: str) -> Body:
         """Build the case of `nexusform conformance` for a decision of Nova among its equally good `hosts`."""
         servers, group = dict(request.servers), request.body["group"]
-        for host in group["members"] if group else ():  # of a member: the newest server there counts as it
-            members = [name for name, server in servers.items() if server["host"] == host and "group" not in server]
+        # Of a member: the newest server there counts as it.
+        for host in group["members"] if group else ():
+            members = [
+                name
+                for name, server in servers.items()
+                if server["host"] == host and "group" not in server
+            ]
             if members:
                 servers[members[-1]] = {**servers[members[-1]], "group": group["name"]}
         return {
@@ -152,23 +192,39 @@ class _NovaSiteReplay:
 
     def _build_server(self, sku: VmSku, host: str) -> Body:
         """Build a server. The host already counts the NUMA cells and PCI devices of a server in the inventory."""
-        server: Body = {"host": host, "vcpus": sku.vcpus, "memory_mib": sku.memory_mib, "disk_gib": sku.disk_gib}
+        server: Body = {
+            "host": host,
+            "vcpus": sku.vcpus,
+            "memory_mib": sku.memory_mib,
+            "disk_gib": sku.disk_gib,
+        }
         inventory: Body = self._attributes["inventory"]
-        if sku.record.startswith(SERVER_RECORD):  # a server in the inventory, by its key there
+        # A server in the inventory, by its key there.
+        if sku.record.startswith(SERVER_RECORD):
             recorded_server = inventory["servers"][sku.record.removeprefix(SERVER_RECORD)]
-            server |= {name: recorded_server.get(name) or 0 for name in ("dedicated_vcpus", "emulator_vcpus")}
-        elif sku.record:  # the names of a flavor and perhaps an image
-            server["properties"], server["image"] = self._build_flavor_and_image_properties(sku.record)
+            server |= {
+                name: recorded_server.get(name) or 0
+                for name in ("dedicated_vcpus", "emulator_vcpus")
+            }
+        elif sku.record:
+            # The names of a flavor and perhaps an image.
+            server["properties"], server["image"] = self._build_flavor_and_image_properties(
+                sku.record
+            )
         return server
 
-    def _build_flavor_and_image_properties(self, sku_name: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    def _build_flavor_and_image_properties(
+        self, sku_name: str
+    ) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
         """Return the properties of the flavor and of the image of a SKU named after a flavor, or after both."""
         inventory: Body = self._attributes["inventory"]
         flavors, images = get_mapping(inventory, "flavors"), get_mapping(inventory, "images")
         if sku_name in flavors:
             return get_mapping(flavors[sku_name], "properties"), {}
         names = ((flavor, image) for flavor in flavors for image in images)
-        flavor, image = next((pair for pair in names if build_sku_name(*pair) == sku_name), ("", ""))
+        flavor, image = next(
+            (pair for pair in names if build_sku_name(*pair) == sku_name), ("", "")
+        )
         return get_mapping(flavors.get(flavor, {}), "properties"), get_mapping(images, image)
 
     def _build_site(self) -> Body:
@@ -179,7 +235,9 @@ class _NovaSiteReplay:
         settings.setdefault("enabled_filters", list(DEFAULT_FILTERS))
         return {"hosts": self._hosts, "settings": settings}
 
-    def _add_request(self, operation: PlaceOperation | OccupyOperation, released: list[str]) -> None:
+    def _add_request(
+        self, operation: PlaceOperation | OccupyOperation, released: list[str]
+    ) -> None:
         """Add a request to place a VM, after the deletion of the `released` servers. Its planned host is compared with
         Nova, unless it is no decision of the plan, or the driver cannot repeat the decision: then `predicted` is "".
         """
@@ -190,16 +248,23 @@ class _NovaSiteReplay:
             self.total += 1
             demand, hints = operation.demand, operation.demand.hints
             zones, image_name = sorted(demand.zones or ()), demand.constraints.image
-            is_known = not self._site.scheduler.profile.find_unknown_fact(demand.sku, demand.constraints)
-            are_hints_supported = all(hint.scope is HintScope.MACHINE and hint.vms_by_machine for hint in hints)
+            is_known = not self._site.scheduler.profile.find_unknown_fact(
+                demand.sku, demand.constraints
+            )
+            are_hints_supported = all(
+                hint.scope is HintScope.MACHINE and hint.vms_by_machine for hint in hints
+            )
             if is_known and len(hints) <= 1 and are_hints_supported:
-                predicted = host  # the driver can repeat the decision
+                # The driver can repeat the decision.
+                predicted = host
                 group = _build_server_group(hints[0]) if hints else None
             sku = demand.sku
         else:
             sku = operation.sku
         inventory: Body = self._attributes["inventory"]
-        size = {name: value for name, value in self._build_server(sku, host).items() if name != "host"}
+        size = {
+            name: value for name, value in self._build_server(sku, host).items() if name != "host"
+        }
         properties, sku_image = self._build_flavor_and_image_properties(sku.name)
         flavor = {**size, "properties": properties}
         image = get_mapping(inventory, "images").get(image_name)
@@ -212,7 +277,9 @@ class _NovaSiteReplay:
             "name": name,
             "released": released,
         }
-        self.requests.append(_NovaDriverRequest(address, vm.name, predicted, body, dict(self._servers)))
+        self.requests.append(
+            _NovaDriverRequest(address, vm.name, predicted, body, dict(self._servers))
+        )
         self._servers[name] = {**size, "host": host, "is_building": True}
 
 
@@ -225,7 +292,13 @@ def _build_server_group(hint: Hint) -> Body:
     counts = Counter(dict(hint.vms_by_machine))
     strength = "" if hint.is_hard else "soft-"
     policy = "affinity" if hint.is_affinity else "anti-affinity"
-    # An anti-affinity hint excludes `machines`, the hosts with the maximum of members; without any, all have fewer.
+    # An anti-affinity hint excludes `machines`, the hosts with the maximum of members; without any,
+    # all have fewer.
     maximum = min((counts[name] for name in hint.machines), default=max(counts.values()) + 1)
     members = list(counts.elements())
-    return {"name": hint.target, "policy": f"{strength}{policy}", "max": maximum, "members": members}
+    return {
+        "name": hint.target,
+        "policy": f"{strength}{policy}",
+        "max": maximum,
+        "members": members,
+    }

@@ -50,7 +50,8 @@ class OpenstackPlacementService:
         settings = cfg.ConfigOpts()
         placement_conf.register_opts(settings)
         settings.set_override("connection", "sqlite://", group="placement_database")
-        settings.set_override("connection_recycle_time", -1, group="placement_database")  # a new one has no tables
+        # A new one has no tables.
+        settings.set_override("connection_recycle_time", -1, group="placement_database")
         settings([], default_config_files=[])
         settings.set_override("auth_strategy", "noauth2", group="api")
         db_api.configure(settings)
@@ -59,14 +60,20 @@ class OpenstackPlacementService:
 
     def call(self, method: str, path: str, body: object = None) -> dict[str, Any]:
         """Return the answer of Placement. Raises RuntimeError."""
-        headers = {"x-auth-token": "admin", "OpenStack-API-Version": "placement latest", "Accept": "application/json"}
+        headers = {
+            "x-auth-token": "admin",
+            "OpenStack-API-Version": "placement latest",
+            "Accept": "application/json",
+        }
         request = webob.Request.blank(path, method=method, headers=headers)
         if body is not None:
             request.content_type = "application/json"
             request.body = json.dumps(body).encode()
         response = request.get_response(self.application)
         if response.status_int >= 300:
-            raise RuntimeError(f"Placement rejects {method} {path}: {response.status} {response.text}")
+            raise RuntimeError(
+                f"Placement rejects {method} {path}: {response.status} {response.text}"
+            )
         answer: dict[str, Any] = json.loads(response.body) if response.body else {}
         return answer
 
@@ -85,7 +92,10 @@ class OpenstackPlacementService:
         """Return the ids of the rows by name."""
         table = model.__table__
         with db_api.get_placement_engine().begin() as connection:
-            return {row.name: row.id for row in connection.execute(sqlalchemy.select(table.c.name, table.c.id))}
+            return {
+                row.name: row.id
+                for row in connection.execute(sqlalchemy.select(table.c.name, table.c.id))
+            }
 
     def read_trait_ids(self, names: set[str]) -> dict[str, int]:
         """Return the ids of traits, after creating the missing ones."""
@@ -104,20 +114,30 @@ class NovaSiteState:
         """Create the objects of Nova for a site. `document` has the settings, hosts and servers of the site."""
         self.placement = placement
         self.document = document
-        self.states: dict[str, Any] = {}  # HostState by host
-        self.providers: dict[str, str] = {}  # UUID of the resource provider by host
-        self.numbers: dict[str, int] = {}  # row id by host
-        self.classes: dict[str, int] = {}  # row id by resource class
+        # HostState by host.
+        self.states: dict[str, Any] = {}
+        # UUID of the resource provider by host.
+        self.providers: dict[str, str] = {}
+        # row id by host.
+        self.numbers: dict[str, int] = {}
+        # row id by resource class.
+        self.classes: dict[str, int] = {}
         self.servers: dict[str, dict[str, Any]] = {}  # by name
         settings = document.get("settings", {})
         for name, value in settings.get("weight_multipliers", {}).items():
             CONF.set_override(f"{name}_weight_multiplier", value, group="filter_scheduler")
-        aliases = [{**fields, "name": name} for name, fields in (settings.get("pci_aliases") or {}).items()]
+        aliases = [
+            {**fields, "name": name} for name, fields in (settings.get("pci_aliases") or {}).items()
+        ]
         CONF.set_override("alias", list(map(json.dumps, aliases)), group="pci")
         pci_request.get_alias_from_config.cache_clear()
         self.create_providers()
         for name, server in document.get("servers", {}).items():
-            self.servers[name] = {**server, "uuid": str(uuid.uuid4()), "resources": self.compute_resources(server)}
+            self.servers[name] = {
+                **server,
+                "uuid": str(uuid.uuid4()),
+                "resources": self.compute_resources(server),
+            }
         self.allocate(self.servers.values())
         for name in document["hosts"]:
             self.update_host_state(name)
@@ -126,8 +146,13 @@ class NovaSiteState:
         self.filters = [filter_classes[name]() for name in names]
         for item in self.filters:
             if hasattr(item, "servicegroup_api"):
-                item.servicegroup_api.service_is_up = lambda service: service["is_up"]  # set by update_host_state
-        self.weighers = [weigher() for weigher in weights.all_weighers() if weigher.__name__ != "CrossCellWeigher"]
+                # Set by update_host_state.
+                item.servicegroup_api.service_is_up = lambda service: service["is_up"]
+        self.weighers = [
+            weigher()
+            for weigher in weights.all_weighers()
+            if weigher.__name__ != "CrossCellWeigher"
+        ]
 
     def create_providers(self) -> None:
         """Create the rows of hosts in the tables of Placement: providers, inventories, traits, zones as aggregates."""
@@ -136,16 +161,30 @@ class NovaSiteState:
         self.numbers = {name: row for row, name in enumerate(hosts, start=1)}
         self.classes = self.placement.read_ids(models.ResourceClass)
         numbers, classes = self.numbers, self.classes  # row ids
-        zones = {zone: row for row, zone in enumerate(sorted({host["availability_zone"] for host in hosts.values()}))}
+        zones = {
+            zone: row
+            for row, zone in enumerate(
+                sorted({host["availability_zone"] for host in hosts.values()})
+            )
+        }
         traits = {trait for host in hosts.values() for trait in host.get("traits", ())}
         trait_ids = self.placement.read_trait_ids(traits)
         providers = [
-            {"id": numbers[name], "uuid": identifier, "name": name, "root_provider_id": numbers[name]}
+            {
+                "id": numbers[name],
+                "uuid": identifier,
+                "name": name,
+                "root_provider_id": numbers[name],
+            }
             for name, identifier in self.providers.items()
         ]
         insert(models.ResourceProvider, providers)
         inventories = [
-            {"resource_provider_id": numbers[name], "resource_class_id": classes[resource], **figures}
+            {
+                "resource_provider_id": numbers[name],
+                "resource_class_id": classes[resource],
+                **figures,
+            }
             for name, host in hosts.items()
             for resource, figures in host["resources"].items()
         ]
@@ -156,9 +195,15 @@ class NovaSiteState:
             for trait in host.get("traits", ())
         ]
         insert(models.ResourceProviderTrait, provider_traits)
-        insert(models.PlacementAggregate, [{"id": zones[zone], "uuid": compute_zone_id(zone)} for zone in zones])
+        insert(
+            models.PlacementAggregate,
+            [{"id": zones[zone], "uuid": compute_zone_id(zone)} for zone in zones],
+        )
         provider_zones = [
-            {"resource_provider_id": numbers[name], "aggregate_id": zones[host["availability_zone"]]}
+            {
+                "resource_provider_id": numbers[name],
+                "aggregate_id": zones[host["availability_zone"]],
+            }
             for name, host in hosts.items()
         ]
         insert(models.ResourceProviderAggregate, provider_zones)
@@ -167,7 +212,9 @@ class NovaSiteState:
         """Set the HostState of a host: first with its reserved amounts only, then with each of its servers."""
         host = self.document["hosts"][name]
         state = host_manager.HostState(name, name, uuid.uuid4())
-        cpu, memory, disk = (host["resources"].get(resource, NO_RESOURCE) for resource in CLASSES.values())
+        cpu, memory, disk = (
+            host["resources"].get(resource, NO_RESOURCE) for resource in CLASSES.values()
+        )
         node = objects.ComputeNode(
             uuid=self.providers[name],
             vcpus=cpu["total"],
@@ -187,7 +234,9 @@ class NovaSiteState:
             hypervisor_version=host.get("hypervisor_version", 0),
             hypervisor_hostname=name,
             cpu_info="{}",
-            supported_hv_specs=list(map(objects.HVSpec.from_list, host.get("supported_instances") or [])),
+            supported_hv_specs=list(
+                map(objects.HVSpec.from_list, host.get("supported_instances") or [])
+            ),
             stats={"num_instances": 0, "io_workload": 0},
             metrics=None,
             cpu_allocation_ratio=cpu["allocation_ratio"],
@@ -199,10 +248,15 @@ class NovaSiteState:
             for aggregate, metadata in host.get("aggregates", {}).items()
         ]
         reason = host.get("unschedulable_reason", "")  # "": schedulable
-        state.update(node, {"disabled": "disabled" in reason, "is_up": "down" not in reason}, aggregates, {})
+        state.update(
+            node, {"disabled": "disabled" in reason, "is_up": "down" not in reason}, aggregates, {}
+        )
         state.updated = None
         if NUMA in self.document.get("settings", {}).get("enabled_filters", ()):
-            ratios = {f"{kind}_allocation_ratio": getattr(state, f"{kind}_allocation_ratio") for kind in ("cpu", "ram")}
+            ratios = {
+                f"{kind}_allocation_ratio": getattr(state, f"{kind}_allocation_ratio")
+                for kind in ("cpu", "ram")
+            }
             state.limits["numa_topology"] = objects.NUMATopologyLimits(**ratios)
         servers = [server for server in self.servers.values() if server["host"] == name]
         for server in servers:
@@ -226,13 +280,18 @@ class NovaSiteState:
 
     def compute_resources(self, server: dict[str, Any]) -> dict[str, int]:
         """Return the amounts by resource class allocated by Placement for an existing server."""
-        if has_resource_properties(server):  # of its flavor or image: then only Nova itself knows the amounts
-            spec = build_request_spec(server, str(uuid.uuid4()))  # the amounts do not depend on the id
+        # Of its flavor or image: then only Nova itself knows the amounts.
+        if has_resource_properties(server):
+            # The amounts do not depend on the id.
+            spec = build_request_spec(server, str(uuid.uuid4()))
             # Nova requests VCPU in place of PCPU if the host has no PCPU.
             has_dedicated = "PCPU" in self.document["hosts"][server["host"]]["resources"]
-            resources: dict[str, int] = ResourceRequest.from_request_spec(spec, has_dedicated).merged_resources()
+            resources: dict[str, int] = ResourceRequest.from_request_spec(
+                spec, has_dedicated
+            ).merged_resources()
             return resources
-        amounts = {name: server[key] for key, name in CLASSES.items()}  # VCPU, memory and disk
+        # VCPU, memory and disk.
+        amounts = {name: server[key] for key, name in CLASSES.items()}
         amounts["PCPU"] = server.get("dedicated_vcpus") or 0
         return {name: amount for name, amount in amounts.items() if amount}
 
@@ -261,7 +320,11 @@ class NovaSiteState:
         request = ResourceRequest.from_request_spec(spec)
         queries = [request.to_querystring()]
         if request.cpu_pinning_requested:
-            queries.append(ResourceRequest.from_request_spec(spec, enable_pinning_translate=False).to_querystring())
+            queries.append(
+                ResourceRequest.from_request_spec(
+                    spec, enable_pinning_translate=False
+                ).to_querystring()
+            )
         candidates: dict[str, list[Any]] = {}
         for text in queries:
             query = f"/allocation_candidates?{text}"
@@ -270,11 +333,16 @@ class NovaSiteState:
             try:
                 found = self.placement.call("GET", query)["allocation_requests"]
             except RuntimeError:
-                continue  # like Nova, no host for conflicting traits
+                # Like Nova, no host for conflicting traits.
+                continue
             for candidate in found:
                 for provider in candidate["allocations"]:
                     candidates.setdefault(provider, []).append(candidate)
-        return {name: candidates[provider] for name, provider in self.providers.items() if provider in candidates}
+        return {
+            name: candidates[provider]
+            for name, provider in self.providers.items()
+            if provider in candidates
+        }
 
     def decide(self, request: dict[str, Any], number: int) -> list[str]:
         """Return the hosts of highest weight for a request, [] if none fits. Its `released` servers are deleted first.
@@ -286,24 +354,38 @@ class NovaSiteState:
         flavor, group = request["flavor"], request.get("group")
         instance_group = self.build_group(group) if group else None
         try:
-            spec = build_request_spec({**flavor, "image": request.get("image")}, str(uuid.uuid4()), instance_group)
+            spec = build_request_spec(
+                {**flavor, "image": request.get("image")}, str(uuid.uuid4()), instance_group
+            )
         except (exception.NovaException, ValueError):
-            return []  # Nova's API rejects the server
+            # Nova's API rejects the server.
+            return []
         candidates = self.list_candidates(spec, request.get("zones") or [])
         states = [self.states[name] for name in sorted(candidates)]
         for state in states:
             state.allocation_candidates = list(candidates[state.host])
-        states = list(filters.HostFilterHandler().get_filtered_objects(self.filters, states, spec) or ())
+        states = list(
+            filters.HostFilterHandler().get_filtered_objects(self.filters, states, spec) or ()
+        )
         weighed = weights.HostWeightHandler().get_weighed_objects(self.weighers, states, spec)
         size = self.document.get("settings", {}).get("host_subset_size", 1)
         # Nova chooses one of the `size` best hosts; others of equal weight may be among them.
-        best = [item for item in weighed if item.weight >= weighed[min(size, len(weighed)) - 1].weight - TOLERANCE]
+        best = [
+            item
+            for item in weighed
+            if item.weight >= weighed[min(size, len(weighed)) - 1].weight - TOLERANCE
+        ]
         hosts = sorted(item.obj.host for item in best)
         host = request.get("host", hosts[0] if hosts else None)
         if host:
             sizes = {key: flavor[key] for key in (*CLASSES, "properties") if key in flavor}
             sizes["image"] = request.get("image")
-            server = {"host": host, **sizes, "uuid": spec.instance_uuid, "group": group and group["name"]}
+            server = {
+                "host": host,
+                **sizes,
+                "uuid": spec.instance_uuid,
+                "group": group and group["name"],
+            }
             # Like Nova's claim: the first candidate that passed the filters.
             choice = self.states[host].allocation_candidates[:1] if host in candidates else []
             self.add_server(request.get("name", f"r{number}"), server, choice)
@@ -314,7 +396,9 @@ class NovaSiteState:
         host = server["host"]
         provider = self.providers[host]
         server["resources"] = (
-            choice[0]["allocations"][provider]["resources"] if choice else self.compute_resources(server)
+            choice[0]["allocations"][provider]["resources"]
+            if choice
+            else self.compute_resources(server)
         )
         self.servers[name] = {**server, "is_building": True}
         self.allocate([server])
@@ -323,17 +407,27 @@ class NovaSiteState:
     def build_group(self, group: dict[str, Any]) -> Any:
         """Build a server group {name, policy, max}. Its members are its servers, or one for each host in `members`."""
         members = {
-            server["uuid"]: server["host"] for server in self.servers.values() if server.get("group") == group["name"]
+            server["uuid"]: server["host"]
+            for server in self.servers.values()
+            if server.get("group") == group["name"]
         }
         if "members" in group:
-            members = {f"{group['name']} {number}": host for number, host in enumerate(group["members"])}
+            members = {
+                f"{group['name']} {number}": host for number, host in enumerate(group["members"])
+            }
             for member, host in members.items():
-                self.states[host].instances[member] = None  # weighers count the members on a host
+                # weighers count the members on a host.
+                self.states[host].instances[member] = None
         result = objects.InstanceGroup(
-            uuid=str(uuid.uuid4()), policy=group["policy"], members=list(members), hosts=list(members.values())
+            uuid=str(uuid.uuid4()),
+            policy=group["policy"],
+            members=list(members),
+            hosts=list(members.values()),
         )
         result.policies = [group["policy"]]
-        rules = {"max_server_per_host": str(group["max"])} if group["policy"] == "anti-affinity" else {}
+        rules = (
+            {"max_server_per_host": str(group["max"])} if group["policy"] == "anti-affinity" else {}
+        )
         result._rules = rules  # noqa: SLF001 - loaded from a database otherwise
         return result
 
@@ -345,7 +439,9 @@ def has_resource_properties(server: dict[str, Any]) -> bool:
 
 def consume(state: Any, server: dict[str, Any]) -> None:
     """Subtract a server from the free capacity of a host state."""
-    vcpus = server["vcpus"] + (server.get("dedicated_vcpus") or 0) - (server.get("emulator_vcpus") or 0)
+    vcpus = (
+        server["vcpus"] + (server.get("dedicated_vcpus") or 0) - (server.get("emulator_vcpus") or 0)
+    )
     state.consume_from_request(build_request_spec({**server, "vcpus": vcpus}, server["uuid"]))
     state.instances[server["uuid"]] = None
 
@@ -360,7 +456,9 @@ def build_request_spec(flavor: dict[str, Any], instance: str, group: Any = None)
         swap=0,
         extra_specs=flavor.get("properties", {}),
     )
-    meta = objects.ImageMeta(properties=objects.ImageMetaProps.from_dict(dict(flavor.get("image") or {})))
+    meta = objects.ImageMeta(
+        properties=objects.ImageMetaProps.from_dict(dict(flavor.get("image") or {}))
+    )
     affinity = hardware.get_pci_numa_policy_constraint(size, meta)
     return objects.RequestSpec(
         context.get_admin_context(),
@@ -408,7 +506,10 @@ def build_numa_topology(cells: list[dict[str, Any]]) -> str | None:
 
 def build_pci_device_pools(pools: list[dict[str, Any]]) -> Any:
     """Build the free PCI devices of a host."""
-    rows = [{**pool["properties"], "numa_node": pool["numa_node"], "count": pool["count"]} for pool in pools]
+    rows = [
+        {**pool["properties"], "numa_node": pool["numa_node"], "count": pool["count"]}
+        for pool in pools
+    ]
     return objects.PciDevicePoolList(objects=list(map(objects.PciDevicePool.from_dict, rows)))
 
 
@@ -423,11 +524,15 @@ def decide_requests() -> None:
     objects.register_all()
     CONF([], project="nova", default_config_files=[])
     # Speed: the schemas of Placement are constant, and no other thread waits for the database.
-    Draft202012Validator.check_schema = classmethod(lambda _class, _schema, *_arguments, **_options: None)
+    Draft202012Validator.check_schema = classmethod(
+        lambda _class, _schema, *_arguments, **_options: None
+    )
     engines.time = SimpleNamespace(sleep=lambda _seconds: None)
     source = Path(sys.argv[1]).open() if len(sys.argv) > 1 else sys.stdin  # noqa: SIM115 - open until the end
     answers = Path(sys.argv[2]).open("w") if len(sys.argv) > 2 else sys.stdout  # noqa: SIM115 - the same
-    answers.write(json.dumps({name: version(name) for name in ("nova", "openstack-placement")}) + "\n")
+    answers.write(
+        json.dumps({name: version(name) for name in ("nova", "openstack-placement")}) + "\n"
+    )
     answers.flush()
     placement = OpenstackPlacementService()
     for line in source:

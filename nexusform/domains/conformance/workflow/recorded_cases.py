@@ -34,11 +34,15 @@ from nexusform.workflow.runs.run import PlanOptions, begin_run
 from nexusform.workflow.runs.state_locking import LockOptions
 
 _MAX_BYTES: Final = 1 << 30  # bytes of one file
-_MAX_LINE: Final = 64 << 20  # bytes of one decision
+# bytes of one decision.
+_MAX_LINE: Final = 64 << 20
 INVALID: Final = "invalid-conformance-case"
-_CASES_OF_ONE_PROCESS: Final = 500  # more start other processes
-_CHUNK: Final = 50  # cases sent to a process at once
-_BATCH: Final = 10_000  # cases in memory at once
+# More start other processes.
+_CASES_OF_ONE_PROCESS: Final = 500
+# cases sent to a process at once.
+_CHUNK: Final = 50
+# cases in memory at once.
+_BATCH: Final = 10_000
 
 
 class ConformanceCase(Struct, frozen=True):
@@ -65,10 +69,13 @@ def read_cases(directory: str, problems: list[Diagnostic]) -> Iterator[LocatedCo
     """Yield the cases of a directory in the order of file names and lines; add invalid ones to `problems`."""
     try:
         paths = sorted((*Path(directory).glob("*.jsonl"), *Path(directory).glob("*.jsonl.gz")))
-        if not paths and not Path(directory).is_dir():  # a glob of a missing directory is empty
+        # A glob of a missing directory is empty.
+        if not paths and not Path(directory).is_dir():
             raise NotADirectoryError
     except OSError:
-        problems.append(build_error(INVALID, f'"{directory}" is not a directory. Name one with *.jsonl files.'))
+        problems.append(
+            build_error(INVALID, f'"{directory}" is not a directory. Name one with *.jsonl files.')
+        )
         return
     if not paths:
         detail = f'"{directory}" has no *.jsonl or *.jsonl.gz file with recorded decisions.'
@@ -77,11 +84,16 @@ def read_cases(directory: str, problems: list[Diagnostic]) -> Iterator[LocatedCo
         try:
             for number, line in enumerate(_read_lines(path), 1):
                 if not line.strip():
-                    continue  # an empty line
+                    # An empty line.
+                    continue
                 try:
-                    yield LocatedConformanceCase(f"{path.name}:{number}", json.decode(line, type=ConformanceCase))
+                    yield LocatedConformanceCase(
+                        f"{path.name}:{number}", json.decode(line, type=ConformanceCase)
+                    )
                 except (DecodeError, ValidationError) as problem:
-                    detail = f"{path}, line {number}: {problem}. A case is one JSON object per line."
+                    detail = (
+                        f"{path}, line {number}: {problem}. A case is one JSON object per line."
+                    )
                     problems.append(build_error(INVALID, detail))
         except (OSError, EOFError, zlib.error) as problem:
             reason = getattr(problem, "strerror", None) or "it is damaged"  # as gzip
@@ -92,14 +104,16 @@ def _read_lines(path: Path) -> Iterator[bytes]:
     """Yield the decompressed lines of a file. Raises OSError, EOFError and zlib.error."""
     content = io.BytesIO(read_regular(path, _MAX_BYTES))
     with gzip.open(content) if path.suffix == ".gz" else content as file:
-        while line := file.readline(_MAX_LINE + 1):  # at most one byte too many
+        # At most one byte too many.
+        while line := file.readline(_MAX_LINE + 1):
             if len(line) > _MAX_LINE:
                 raise OSError(errno.EFBIG, "a line is longer than 64 MiB")
             yield line
 
 
 Answer = Callable[[ConformanceCase], Any]
-_PROGRAM_SECONDS: Final = 60.0  # seconds for one answer
+# seconds for one answer.
+_PROGRAM_SECONDS: Final = 60.0
 _POD_CONFIGURATION: Final = """
 resource "fleet_member_cluster" "cluster" {
   name = "cluster"
@@ -129,7 +143,9 @@ def predict_decision(case: ConformanceCase) -> Any:
     try:
         return _OWN_ANSWERS[case.system](case)
     except (KeyError, TypeError, ValueError, AttributeError, StopIteration) as problem:
-        raise UnansweredCaseError(f"the case is incomplete ({type(problem).__name__}: {problem})") from None
+        raise UnansweredCaseError(
+            f"the case is incomplete ({type(problem).__name__}: {problem})"
+        ) from None
 
 
 def build_program_answer(command: str) -> Answer:
@@ -142,10 +158,19 @@ def build_program_answer(command: str) -> Answer:
 
 def _run_external_predictor(words: list[str], case: ConformanceCase) -> Any:
     """Return the answer of a program. Raises UnansweredCaseError."""
-    question = {"system": case.system, "version": case.version, "snapshot": case.snapshot, "request": case.request}
+    question = {
+        "system": case.system,
+        "version": case.version,
+        "snapshot": case.snapshot,
+        "request": case.request,
+    }
     try:
         result = subprocess.run(  # noqa: S603 - the operator's own command
-            words, input=json.encode(question), capture_output=True, timeout=_PROGRAM_SECONDS, check=False
+            words,
+            input=json.encode(question),
+            capture_output=True,
+            timeout=_PROGRAM_SECONDS,
+            check=False,
         )
     except subprocess.TimeoutExpired:
         raise UnansweredCaseError(f"no answer within {_PROGRAM_SECONDS:.0f} s") from None
@@ -153,7 +178,9 @@ def _run_external_predictor(words: list[str], case: ConformanceCase) -> Any:
         raise UnansweredCaseError(f"{words[0]} cannot be started: {problem.strerror}") from None
     if result.returncode:
         lines = result.stderr.decode(errors="replace").strip().splitlines()
-        raise UnansweredCaseError(f"exit code {result.returncode}: {lines[-1][:200] if lines else 'no message'}")
+        raise UnansweredCaseError(
+            f"exit code {result.returncode}: {lines[-1][:200] if lines else 'no message'}"
+        )
     try:
         return json.decode(result.stdout)
     except DecodeError as problem:
@@ -175,11 +202,16 @@ def _predict_kubernetes_node(case: ConformanceCase) -> dict[str, Any]:
         with begin_run(project, "OperationTypePlan", locking, records_recovery=False) as run:
             if not run.is_ready:
                 raise UnansweredCaseError("the objects cannot be read")
-            options = PlanOptions(mode=Mode.NORMAL, samples=0, includes_remedies=False, verifies_certainty=False)
+            options = PlanOptions(
+                mode=Mode.NORMAL, samples=0, includes_remedies=False, verifies_certainty=False
+            )
             plan = run.plan(options).plan
     if plan.errored:
-        raise UnansweredCaseError(next(item.detail for item in plan.diagnostics if item.severity is Severity.ERROR))
-    nodes = [  # None: no node fits
+        raise UnansweredCaseError(
+            next(item.detail for item in plan.diagnostics if item.severity is Severity.ERROR)
+        )
+    # None: no node fits.
+    nodes = [
         getattr(row.target, "node", None) or None
         for row in plan.placements
         if row.kind == "pod" and row.action == "place"
@@ -228,26 +260,35 @@ class ConformanceScore(Struct):
     wrong: list[WrongCaseAnswer] = field(default_factory=list)
 
 
-def score_conformance_cases(cases: Iterable[LocatedConformanceCase], answer: Answer) -> ConformanceScore:
+def score_conformance_cases(
+    cases: Iterable[LocatedConformanceCase], answer: Answer
+) -> ConformanceScore:
     """Compare the answers to all cases with the decisions. Many cases are answered on all processors."""
     score = ConformanceScore()
     remaining = iter(cases)
     for item in islice(remaining, _CASES_OF_ONE_PROCESS):
         _add_case_result(score, item, *_predict_case_answer(answer, item))
     batch = list(islice(remaining, _BATCH))
-    if not batch:  # too few for more processes
+    # too few for more processes.
+    if not batch:
         return score
-    # Ctrl-C ends the parent only. A forked process could wait forever for a lock of another thread of this one.
-    pool = ProcessPoolExecutor(mp_context=get_context("spawn"), initializer=signal, initargs=(SIGINT, SIG_IGN))
+    # Ctrl-C ends the parent only. A forked process could wait forever for a lock of another thread
+    # of this one.
+    pool = ProcessPoolExecutor(
+        mp_context=get_context("spawn"), initializer=signal, initargs=(SIGINT, SIG_IGN)
+    )
     try:
         while batch:
             unanswered = iter(batch)
             with suppress(BrokenProcessPool):
                 answers = pool.map(partial(_predict_case_answer, answer), batch, chunksize=_CHUNK)
-                for result, item in zip(answers, unanswered, strict=False):  # takes an item only after its answer
+                # takes an item only after its answer.
+                for result, item in zip(answers, unanswered, strict=False):
                     _add_case_result(score, item, *result)
             for item in unanswered:
-                _add_case_result(score, item, None, "a process ended unexpectedly, perhaps for lack of memory")
+                _add_case_result(
+                    score, item, None, "a process ended unexpectedly, perhaps for lack of memory"
+                )
             batch = list(islice(remaining, _BATCH))
     finally:
         pool.shutdown(cancel_futures=True)
@@ -262,7 +303,9 @@ def _predict_case_answer(answer: Answer, item: LocatedConformanceCase) -> tuple[
         return None, str(problem)
 
 
-def _add_case_result(score: ConformanceScore, item: LocatedConformanceCase, predicted: Any, reason: str) -> None:
+def _add_case_result(
+    score: ConformanceScore, item: LocatedConformanceCase, predicted: Any, reason: str
+) -> None:
     """Count the answer to a case, or the `reason` for no answer; keep it if it is not right."""
     case = item.case
     counts = score.systems.setdefault((case.system, case.version), SystemVersionScore())
@@ -271,4 +314,6 @@ def _add_case_result(score: ConformanceScore, item: LocatedConformanceCase, pred
     if not reason and predicted in (case.decision, *case.equivalent):
         counts.right += 1
     else:
-        score.wrong.append(WrongCaseAnswer(item.place, case.system, case.version, predicted, case.decision, reason))
+        score.wrong.append(
+            WrongCaseAnswer(item.place, case.system, case.version, predicted, case.decision, reason)
+        )

@@ -39,9 +39,11 @@ from nexusform.workflow.program_checks import ProgramCheckOutcome, ProgramCheckP
 
 PROGRAM: Final = "kube-scheduler"
 _DECISION_SECONDS: Final = 20.0
-_SETTLE_SECONDS: Final = 0.5  # until the scheduler has seen new nodes
+# Until the scheduler has seen new nodes.
+_SETTLE_SECONDS: Final = 0.5
 _MAX_DIFFERENCES: Final = 100
-_REPETITIONS: Final = 12  # of a different decision
+# Of a different decision.
+_REPETITIONS: Final = 12
 _PENDING: Final = ""
 
 PodKey = tuple[str, int]
@@ -65,11 +67,14 @@ def check_with_scheduler(result: PlanResult, programs: str, seconds: float) -> P
             check = KubeSchedulerCheck(running, version, time.monotonic() + seconds)
             for inputs, pods in predictions:
                 check.check_prediction(inputs, pods)
-    except CheckTimeExceeded:  # by check_prediction: its results so far count
+    except CheckTimeExceeded:
+        # By check_prediction: its results so far count.
         has_timed_out = True
     except ProgramProblem as problem:
         raise ProgramCheckProblem(str(problem)) from None
-    summary = ProgramCheck(PROGRAM, version, len(check.checked), total, "pod", tuple(check.differences))
+    summary = ProgramCheck(
+        PROGRAM, version, len(check.checked), total, "pod", tuple(check.differences)
+    )
     return ProgramCheckOutcome(summary, tuple(check.cases), has_timed_out)
 
 
@@ -95,40 +100,52 @@ class KubeSchedulerCheck:
 
     def __init__(self, running: LoopbackPrograms, version: str, ends_at: float) -> None:
         """Prepare a check with running programs, without a cluster yet. It ends at `ends_at` (time.monotonic)."""
-        self.checked: set[tuple[int, PodKey]] = set()  # number of the prediction, and pod
+        # number of the prediction, and pod.
+        self.checked: set[tuple[int, PodKey]] = set()
         self.differences: list[DecisionDifference] = []
-        self.cases: list[Body] = []  # one per difference, to repeat it
+        # One per difference, to repeat it.
+        self.cases: list[Body] = []
         self._running = running
         self._version = version
         self._ends_at = ends_at
         self._names = (f"p{number}" for number in itertools.count())
         self._cluster: Cluster | None = None
         self._nodes: list[Body] = []
-        self._pods: dict[tuple[PodSpec, str], list[str]] = {}  # names of running pods by spec and node
+        # names of running pods by spec and node.
+        self._pods: dict[tuple[PodSpec, str], list[str]] = {}
         self._namespaces: set[str] = set()
-        self._service: Body | None = None  # the current Service, for the default spreading of the last pod
-        self._prediction_number = 0  # of the prediction being checked, from 1
+        # The current Service, for the default spreading of the last pod.
+        self._service: Body | None = None
+        # Of the prediction being checked, from 1.
+        self._prediction_number = 0
 
-    def check_prediction(self, inputs: PredictionInput, pods: dict[PodKey, tuple[str, PodOutcome]]) -> None:
+    def check_prediction(
+        self, inputs: PredictionInput, pods: dict[PodKey, tuple[str, PodOutcome]]
+    ) -> None:
         """Run one prediction again, and compare its decisions on `pods` (address of the object, and outcome). Raises
         ProgramProblem, CheckTimeExceeded.
         """
         self._prediction_number += 1
-        if inputs.cluster.nominated_pods:  # their nominations are not re-created
+        # Their nominations are not re-created.
+        if inputs.cluster.nominated_pods:
             return
         self._replace_cluster(inputs.cluster)
 
-        def compare_decision_with_scheduler(workload: str, number: int, scheduler: PodSpecScheduler) -> None:
+        def compare_decision_with_scheduler(
+            workload: str, number: int, scheduler: PodSpecScheduler
+        ) -> None:
             """Compare the next decision of the prediction: on the pod `number` of a workload, if it is supported."""
             address, outcome = pods.get((workload, number), ("", None))
             if outcome is None or not outcome.trigger or outcome.victims or scheduler.volume_needs:
-                return  # no decision of this plan, or one with evictions or volumes: beyond the check
+                # No decision of this plan, or one with evictions or volumes: beyond the check.
+                return
             try:
                 check_pod_support(scheduler.group.spec)
                 self._sync_running_pods_with_prediction(scheduler)
                 self._compare_decision(address, outcome, scheduler)
             except UnsupportedPodError:
-                return  # not counted as checked
+                # Not counted as checked.
+                return
             self.checked.add((self._prediction_number, (workload, number)))
 
         run_prediction(
@@ -145,7 +162,8 @@ class KubeSchedulerCheck:
         for name, labels in cluster.namespaces.items():
             self._ensure_namespace(name, dict(labels))
         if self._cluster is not None and self._cluster.nodes == cluster.nodes:
-            return  # the nodes exist; pods are synchronized before each decision
+            # The nodes exist; pods are synchronized before each decision.
+            return
         for (spec, _), names in self._pods.items():
             for name in names:
                 self._delete_pod(spec.namespace, name)
@@ -154,8 +172,12 @@ class KubeSchedulerCheck:
             self._running.call("DELETE", f"/api/v1/nodes/{node['metadata']['name']}")
         self._cluster = cluster
         kubelet_version = f"v{self._version}"
-        image_counts = Counter(name for node in cluster.nodes for name in node.images or ())  # nodes with each image
-        self._nodes = [build_node(node, kubelet_version, image_counts, len(cluster.nodes)) for node in cluster.nodes]
+        # nodes with each image.
+        image_counts = Counter(name for node in cluster.nodes for name in node.images or ())
+        self._nodes = [
+            build_node(node, kubelet_version, image_counts, len(cluster.nodes))
+            for node in cluster.nodes
+        ]
         for node in self._nodes:
             self._check_time_limit()
             self._running.call("POST", "/api/v1/nodes", {**node, "status": {}})
@@ -167,7 +189,11 @@ class KubeSchedulerCheck:
         """Create a namespace with these labels, or label an existing one; only once for each name."""
         if name in self._namespaces:
             return
-        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+        body = {
+            "apiVersion": "v1",
+            "kind": "Namespace",
+            "metadata": {"name": name, "labels": labels},
+        }
         if self._running.call("GET", f"/api/v1/namespaces/{name}"):
             self._running.call("PATCH", f"/api/v1/namespaces/{name}", body, "strategic-merge-patch")
         else:
@@ -177,13 +203,17 @@ class KubeSchedulerCheck:
     def _sync_running_pods_with_prediction(self, scheduler: PodSpecScheduler) -> None:
         """Create and delete pods until the running ones are those of the prediction. Raises UnsupportedPodError."""
         cache = scheduler.cache
-        required: dict[tuple[PodSpec, str], int] = {}  # number of pods by spec and node
+        # number of pods by spec and node.
+        required: dict[tuple[PodSpec, str], int] = {}
         for group in cache.list_groups():
-            required |= {(group.spec, cache.nodes[index].name): count for index, count in group.nodes.items()}
+            required |= {
+                (group.spec, cache.nodes[index].name): count for index, count in group.nodes.items()
+            }
         if any(spec.is_terminating for spec, _ in required):
             raise UnsupportedPodError("terminating pods")
         for key in self._pods.keys() - required.keys():
-            required[key] = 0  # all of these are deleted below
+            # All of these are deleted below.
+            required[key] = 0
         for (spec, node), count in required.items():
             names = self._pods.setdefault((spec, node), [])
             while len(names) > count:
@@ -208,7 +238,8 @@ class KubeSchedulerCheck:
             self._ensure_namespace(namespace, labels={})
             self._running.call("POST", f"/api/v1/namespaces/{namespace}/services", service)
         self._service = service
-        time.sleep(_SETTLE_SECONDS)  # the scheduler has to notice it
+        # The scheduler has to notice it.
+        time.sleep(_SETTLE_SECONDS)
 
     def _create_pod(self, body: Body) -> None:
         namespace = body["metadata"]["namespace"]
@@ -216,13 +247,17 @@ class KubeSchedulerCheck:
         self._running.call("POST", f"/api/v1/namespaces/{namespace}/pods", body)
 
     def _delete_pod(self, namespace: str, name: str) -> None:
-        self._running.call("DELETE", f"/api/v1/namespaces/{namespace}/pods/{name}?gracePeriodSeconds=0")
+        self._running.call(
+            "DELETE", f"/api/v1/namespaces/{namespace}/pods/{name}?gracePeriodSeconds=0"
+        )
 
     def _check_time_limit(self) -> None:
         if time.monotonic() > self._ends_at:
             raise CheckTimeExceeded
 
-    def _compare_decision(self, address: str, outcome: PodOutcome, scheduler: PodSpecScheduler) -> None:
+    def _compare_decision(
+        self, address: str, outcome: PodOutcome, scheduler: PodSpecScheduler
+    ) -> None:
         """Compare a predicted decision with kube-scheduler, and record a difference. A different decision is repeated
         first: kube-scheduler may have chosen among equal nodes, or missed an event.
         """
@@ -233,16 +268,20 @@ class KubeSchedulerCheck:
         self._replace_spreading_service(build_default_service(spec))
         only_node = outcome.node if is_daemon else ""
         expected = {outcome.node}
-        if not is_daemon:  # any of the best nodes is right
-            choice = scheduler.choose_nodes()  # None: no node is feasible
+        # Any of the best nodes is right.
+        if not is_daemon:
+            # None: no node is feasible.
+            choice = scheduler.choose_nodes()
             tied_nodes = choice.tied_nodes if choice is not None else ()
             expected = {scheduler.cache.nodes[node].name for node in tied_nodes} or {_PENDING}
         body = build_pod_manifest(spec, next(self._names), only_node=only_node)
-        answers = [self._decide(body)]  # the node of each attempt, "" for none
+        # The node of each attempt, "" for none.
+        answers = [self._decide(body)]
         while answers[-1] not in expected and len(answers) < _REPETITIONS:
             self._delete_pod(spec.namespace, body["metadata"]["name"])
             if len(answers) == 1:
-                time.sleep(_SETTLE_SECONDS)  # the scheduler may have missed an event
+                # The scheduler may have missed an event.
+                time.sleep(_SETTLE_SECONDS)
             body["metadata"]["name"] = next(self._names)
             answers.append(self._decide(body))
         if answers[-1]:
@@ -251,8 +290,11 @@ class KubeSchedulerCheck:
             self._delete_pod(spec.namespace, body["metadata"]["name"])
         if answers[-1] not in expected and len(self.differences) < _MAX_DIFFERENCES:
             predicted = outcome.node if outcome.node in expected else min(expected)
-            self.differences.append(DecisionDifference(address, outcome.name, predicted, answers[-1]))
-            self.cases.append(self._build_case(body, answers[1:]))  # without the answer before the pause
+            self.differences.append(
+                DecisionDifference(address, outcome.name, predicted, answers[-1])
+            )
+            # Without the answer before the pause.
+            self.cases.append(self._build_case(body, answers[1:]))
 
     def _decide(self, body: Body) -> str:
         """Create a pod; return the node of the decision, "" for none. Raises ProgramProblem, CheckTimeExceeded."""
@@ -275,12 +317,27 @@ class KubeSchedulerCheck:
 
     def _build_case(self, pod: Body, answers: list[str]) -> Body:
         """Build the case of `nexusform conformance`: the last of `answers` (node, "" for none) is the decision."""
-        pods = [build_pod_manifest(spec, name, node) for (spec, node), names in self._pods.items() for name in names]
+        pods = [
+            build_pod_manifest(spec, name, node)
+            for (spec, node), names in self._pods.items()
+            for name in names
+        ]
         own_name = pod["metadata"]["name"]
         # A finished pod marks the snapshot as one with pods, even if none is running.
-        finished = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "finished", "namespace": "default"}}
-        finished |= {"spec": {"containers": [{"name": "c", "image": "i"}]}, "status": {"phase": "Succeeded"}}
-        objects: list[Any] = [*self._nodes, *(item for item in pods if item["metadata"]["name"] != own_name), finished]
+        finished = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "finished", "namespace": "default"},
+        }
+        finished |= {
+            "spec": {"containers": [{"name": "c", "image": "i"}]},
+            "status": {"phase": "Succeeded"},
+        }
+        objects: list[Any] = [
+            *self._nodes,
+            *(item for item in pods if item["metadata"]["name"] != own_name),
+            finished,
+        ]
         return {
             "system": PROGRAM,
             "version": self._version,

@@ -23,7 +23,9 @@ def lsp(arguments: LspArguments) -> int:  # noqa: ARG001 - each command has argu
     try:
         from nexusform.domains.editor.server import create_server
     except ImportError:
-        Screen().print_error(f"Error: The language server needs the extra editor: {format_installation('editor')}.")
+        Screen().print_error(
+            f"Error: The language server needs the extra editor: {format_installation('editor')}."
+        )
         return 1
     # When the editor disconnects, the server closes its output; the duplicate keeps stdout open.
     with os.fdopen(os.dup(sys.stdout.fileno()), "wb") as output:

@@ -8,7 +8,12 @@ from msgspec import Struct
 
 from nexusform.cli.arguments import declare_flag_group, declare_number, declare_switch_flag
 from nexusform.cli.commands import define_command
-from nexusform.cli.shared_flags import ViewFlags, create_context, declare_state_flag, declare_variable_flags
+from nexusform.cli.shared_flags import (
+    ViewFlags,
+    create_context,
+    declare_state_flag,
+    declare_variable_flags,
+)
 
 _LAST_PORT: Final = 65_535
 
@@ -31,12 +36,18 @@ def explore(arguments: ExploreArguments) -> int:
     values can be written back to the files after a diff. Press Ctrl-C to end.
     """
     if not 0 <= arguments.port <= _LAST_PORT:
-        raise click.UsageError(f"-port: must be a number from 1 to {_LAST_PORT}, or 0 for a free port.")
+        raise click.UsageError(
+            f"-port: must be a number from 1 to {_LAST_PORT}, or 0 for a free port."
+        )
     from nexusform.domains.explorer.plan_exploration import open_exploration
     from nexusform.domains.explorer.server import ExplorerServer
 
     screen = arguments.view.create_screen()
-    with open_exploration(create_context(arguments.state, arguments.variables)) as (exploration, diagnostics, sources):
+    with open_exploration(create_context(arguments.state, arguments.variables)) as (
+        exploration,
+        diagnostics,
+        sources,
+    ):
         screen.print_diagnostics(diagnostics, sources)
         if exploration is None:
             return 1

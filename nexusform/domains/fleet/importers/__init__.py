@@ -1,9 +1,11 @@
 """Readers of fleet hub objects: placements, overrides, staged runs, members, and hub exports."""
 
-PUBLIC = {  # public names of the package, by module
+# public names of the package, by module.
+PUBLIC = {
     "fleet_documents": "read_fleet_document",
     "fleet_export": (
-        "build_manifests list_conditions is_deleting find_external_manager AZURE_MANAGER list_override_names "
+        "build_manifests list_conditions is_deleting find_external_manager AZURE_MANAGER "
+        "list_override_names "
         "read_placements read_snapshot_objects ObservedPlacement"
     ),
     "fleet_records": "FleetEviction FleetMember FleetOverride FleetPlacement",

@@ -31,7 +31,9 @@ def _fill_namespace_defaults(body: Object) -> None:
 
 def _fill_deployment_defaults(body: Object) -> None:
     spec = _ensure_mapping(body, "spec")
-    _fill_missing_fields(spec, {"replicas": 1, "revisionHistoryLimit": 10, "progressDeadlineSeconds": 600})
+    _fill_missing_fields(
+        spec, {"replicas": 1, "revisionHistoryLimit": 10, "progressDeadlineSeconds": 600}
+    )
     _fill_update_strategy(spec, "strategy", {"maxUnavailable": "25%", "maxSurge": "25%"})
     _fill_pod_template(spec)
 
@@ -39,7 +41,9 @@ def _fill_deployment_defaults(body: Object) -> None:
 def _fill_stateful_set_defaults(body: Object) -> None:
     """Fill the defaults of a StatefulSet in place, including its claim templates and pod template."""
     spec = _ensure_mapping(body, "spec")
-    _fill_missing_fields(spec, {"replicas": 1, "revisionHistoryLimit": 10, "podManagementPolicy": "OrderedReady"})
+    _fill_missing_fields(
+        spec, {"replicas": 1, "revisionHistoryLimit": 10, "podManagementPolicy": "OrderedReady"}
+    )
     claims = _ensure_mapping(spec, "persistentVolumeClaimRetentionPolicy")
     _fill_missing_fields(claims, {"whenDeleted": "Retain", "whenScaled": "Retain"})
     _fill_update_strategy(spec, "updateStrategy", {"partition": 0})
@@ -86,8 +90,11 @@ def _fill_job_defaults(body: Object) -> None:
     }
     _fill_missing_fields(spec, defaults)
     _fill_pod_template(spec)
-    if not spec["manualSelector"]:  # else the user sets selector and labels
-        labels = _ensure_mapping(_ensure_mapping(_ensure_mapping(spec, "template"), "metadata"), "labels")
+    # Else the user sets selector and labels.
+    if not spec["manualSelector"]:
+        labels = _ensure_mapping(
+            _ensure_mapping(_ensure_mapping(spec, "template"), "metadata"), "labels"
+        )
         _fill_missing_fields(labels, {"job-name": name, "batch.kubernetes.io/job-name": name})
         # A Job without labels gets those of its pods.
         _fill_missing_fields(_ensure_mapping(body, "metadata"), {"labels": dict(labels)})
@@ -116,14 +123,17 @@ def _fill_volume_claim_defaults(body: Object) -> None:
 
 def _fill_secret_defaults(body: Object) -> None:
     _fill_missing_fields(body, {"type": "Opaque"})
-    for name, text in get_mapping(body.pop("stringData", None)).items():  # a server moves it to `data`
+    # A server moves it to `data`.
+    for name, text in get_mapping(body.pop("stringData", None)).items():
         _ensure_mapping(body, "data")[name] = base64.b64encode(str(text).encode()).decode()
 
 
 def _fill_network_policy_defaults(body: Object) -> None:
     """Fill the defaults of a NetworkPolicy in place; Egress is a policy type only if it has egress rules."""
     spec = _ensure_mapping(body, "spec")
-    _fill_missing_fields(spec, {"policyTypes": ["Ingress", "Egress"] if spec.get("egress") else ["Ingress"]})
+    _fill_missing_fields(
+        spec, {"policyTypes": ["Ingress", "Egress"] if spec.get("egress") else ["Ingress"]}
+    )
     for direction in ("ingress", "egress"):
         for rule in list_objects(spec, direction):
             for port in list_objects(rule, "ports"):
@@ -140,10 +150,16 @@ def _fill_autoscaler_defaults(body: Object) -> None:
 def _fill_limit_range_defaults(body: Object) -> None:
     """Normalize the quantities of a LimitRange in place; containers get missing defaults from `max` and `min`."""
     for limit in list_objects(_ensure_mapping(body, "spec"), "limits"):
-        _normalize_quantities(limit, "max", "min", "default", "defaultRequest", "maxLimitRequestRatio")
+        _normalize_quantities(
+            limit, "max", "min", "default", "defaultRequest", "maxLimitRequestRatio"
+        )
         if limit.get("type") == "Container":
             # (field, source): the field gets missing amounts from its source, in this order.
-            for name, source in (("default", "max"), ("defaultRequest", "default"), ("defaultRequest", "min")):
+            for name, source in (
+                ("default", "max"),
+                ("defaultRequest", "default"),
+                ("defaultRequest", "min"),
+            ):
                 if limit.get(source):
                     _fill_missing_fields(_ensure_mapping(limit, name), limit[source])
 
@@ -161,7 +177,11 @@ def _normalize_quantities(target: Object, *names: str) -> None:
                 target[name][key] = str(quantity)
 
 
-_INTERNAL_SERVICE: Final = {"internalTrafficPolicy": "Cluster", "ipFamilies": ["IPv4"], "ipFamilyPolicy": "SingleStack"}
+_INTERNAL_SERVICE: Final = {
+    "internalTrafficPolicy": "Cluster",
+    "ipFamilies": ["IPv4"],
+    "ipFamilyPolicy": "SingleStack",
+}
 _NODE_PORT_SERVICE: Final = {**_INTERNAL_SERVICE, "externalTrafficPolicy": "Cluster"}
 _SERVICE_DEFAULTS: Final[Mapping[str, Mapping[str, Any]]] = {
     "ClusterIP": _INTERNAL_SERVICE,
@@ -174,7 +194,8 @@ def _fill_service_defaults(body: Object) -> None:
     """Fill the defaults of a Service in place: also those of its type, and protocol and target of ports."""
     spec = _ensure_mapping(body, "spec")
     _fill_missing_fields(spec, {"type": "ClusterIP", "sessionAffinity": "None"})
-    _fill_missing_fields(spec, _SERVICE_DEFAULTS.get(str(spec["type"]), {}))  # those of its type
+    # Those of its type.
+    _fill_missing_fields(spec, _SERVICE_DEFAULTS.get(str(spec["type"]), {}))
     for port in list_objects(spec, "ports"):
         _fill_missing_fields(port, {"protocol": "TCP", "targetPort": port.get("port")})
 
@@ -197,7 +218,9 @@ def _fill_pod_template(spec: Object) -> None:
             _fill_container(container)
     for volume in list_objects(pods, "volumes"):
         for source in ("configMap", "secret", "projected", "downwardAPI"):
-            _fill_defaults_if_mapping_exists(volume, source, {"defaultMode": 420})  # 0o644, rw-r--r--
+            _fill_defaults_if_mapping_exists(
+                volume, source, {"defaultMode": 420}
+            )  # 0o644, rw-r--r--
         _fill_defaults_if_mapping_exists(volume, "hostPath", {"type": ""})
 
 
@@ -215,13 +238,22 @@ def _fill_container(container: Object) -> None:
     _fill_missing_fields(container, defaults)
     _normalize_quantities(_ensure_mapping(container, "resources"), "limits", "requests")
     for variable in list_objects(container, "env"):
-        _fill_defaults_if_mapping_exists(get_mapping(variable, "valueFrom"), "fieldRef", {"apiVersion": "v1"})
+        _fill_defaults_if_mapping_exists(
+            get_mapping(variable, "valueFrom"), "fieldRef", {"apiVersion": "v1"}
+        )
     for port in list_objects(container, "ports"):
         _fill_missing_fields(port, {"protocol": "TCP"})
-    probe_defaults = {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3}
+    probe_defaults = {
+        "timeoutSeconds": 1,
+        "periodSeconds": 10,
+        "successThreshold": 1,
+        "failureThreshold": 3,
+    }
     for name in ("livenessProbe", "readinessProbe", "startupProbe"):
         _fill_defaults_if_mapping_exists(container, name, probe_defaults)
-        _fill_defaults_if_mapping_exists(get_mapping(container, name), "httpGet", {"scheme": "HTTP", "path": "/"})
+        _fill_defaults_if_mapping_exists(
+            get_mapping(container, name), "httpGet", {"scheme": "HTTP", "path": "/"}
+        )
 
 
 def _fill_missing_fields(target: Object, defaults: Mapping[str, Any]) -> None:
@@ -231,7 +263,9 @@ def _fill_missing_fields(target: Object, defaults: Mapping[str, Any]) -> None:
             target[name] = value
 
 
-def _fill_defaults_if_mapping_exists(target: Mapping[str, Any], name: str, defaults: Mapping[str, Any]) -> None:
+def _fill_defaults_if_mapping_exists(
+    target: Mapping[str, Any], name: str, defaults: Mapping[str, Any]
+) -> None:
     inner = target.get(name)
     if isinstance(inner, dict):
         _fill_missing_fields(inner, defaults)

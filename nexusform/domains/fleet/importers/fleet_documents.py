@@ -54,17 +54,27 @@ CORRECTIONS: Final[Mapping[str, Correction]] = {
             widens=True,
         ),
         Correction(
-            "no-number-of-clusters", "PickN without numberOfClusters selects every eligible cluster.", widens=True
+            "no-number-of-clusters",
+            "PickN without numberOfClusters selects every eligible cluster.",
+            widens=True,
         ),
         Correction(
             "old-property-name",
-            "kubernetes.azure.com/node-count is read as kubernetes-fleet.io/node-count if no cluster has the old name.",
+            (
+                "kubernetes.azure.com/node-count is read as kubernetes-fleet.io/node-count if no "
+                "cluster has the old name."
+            ),
             widens=True,
         ),
         Correction("left-out", '"..." elsewhere counts as absent.'),
         Correction("mapping-for-a-list", "A mapping in place of a list is read as its only item."),
-        Correction("list-for-a-mapping", "A list with one item in place of a mapping is read as that mapping."),
-        Correction("unquoted-text", "A number or a boolean in place of a string is read as written."),
+        Correction(
+            "list-for-a-mapping",
+            "A list with one item in place of a mapping is read as that mapping.",
+        ),
+        Correction(
+            "unquoted-text", "A number or a boolean in place of a string is read as written."
+        ),
         Correction("metric-sorter", "metricSorter is read as propertySorter."),
     )
 }
@@ -75,8 +85,10 @@ class ManifestCorrections:
 
     def __init__(self, file: str, *, allowed: bool) -> None:
         self.file = file
-        self.allowed = allowed  # whether to correct mistakes with a warning, instead of an error
-        self._problems: dict[bool, list[Problem]] = {True: [], False: []}  # True: corrections widening a selection
+        # whether to correct mistakes with a warning, instead of an error.
+        self.allowed = allowed
+        # True: corrections widening a selection.
+        self._problems: dict[bool, list[Problem]] = {True: [], False: []}
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -89,7 +101,8 @@ class ManifestCorrections:
         wider = "; this widens the selection" if entry.widens else ""
         text = f"{detail.removesuffix('.')}{wider} [{correction}]."
         problem = build_problem(self.file, place, CORRECTED, text, Severity.WARNING)
-        self._problems[entry.widens].append(problem)  # those widening a selection apart
+        # Those widening a selection apart.
+        self._problems[entry.widens].append(problem)
 
 
 INVALID: Final = "invalid-fleet-manifest"
@@ -118,16 +131,19 @@ class FleetDocument(Struct, frozen=True):
         """Return True if a finding already covers the argument at a path: no other check reports it again. A finding
         about a parent covers it; below the top level, also one about a value inside.
         """
-        parents = [path[:length] for length in range(len(path) + 1)]  # from the whole spec, (), to the argument itself
+        # From the whole spec, (), to the argument itself.
+        parents = [path[:length] for length in range(len(path) + 1)]
         if not self.reported_paths.isdisjoint(parents):
             return True
-        if len(path) <= 1:  # rules about a top-level argument are checked in spite of errors inside
+        # rules about a top-level argument are checked in spite of errors inside.
+        if len(path) <= 1:
             return False
         return any(reported[: len(path)] == path for reported in self.reported_paths)
 
     def find_line(self, path: Path) -> int:
         """Return the line of a value or of its nearest configured parent; 0 if there is none."""
-        for length in range(len(path), -1, -1):  # the path itself, its parents, and last the whole spec: ()
+        # The path itself, its parents, and last the whole spec: ().
+        for length in range(len(path), -1, -1):
             location = self.locations.get(path[:length])
             if location is not None:
                 return location.line
@@ -143,14 +159,18 @@ def read_fleet_document(
     stream = parse_yaml(file, content)
     findings = tuple(replace(problem, severity=Severity.ERROR) for problem in stream.findings)
     if len(stream.documents) == 1:
-        return read_fleet_object(file, stream.documents[0], api, schema, lenient=lenient, earlier_findings=findings)
+        return read_fleet_object(
+            file, stream.documents[0], api, schema, lenient=lenient, earlier_findings=findings
+        )
     notes = DocumentFindings(file)
     if stream.documents:
         second = Node.create_document_node(stream.documents[1])
         advice = 'Use a block for each object, or read them with data "kubernetes_manifests".'
         notes.add_error(second, INVALID, f"a manifest contains one object. {advice}")
     elif not findings:
-        notes.add_error(TextPosition(1, 1), INVALID, f"the text contains no object; expected a {api.kind}.")
+        notes.add_error(
+            TextPosition(1, 1), INVALID, f"the text contains no object; expected a {api.kind}."
+        )
     return FleetDocument(findings=(*findings, *notes.findings))
 
 
@@ -180,7 +200,8 @@ def read_fleet_object(
         values = reader.read_spec(root.get_node("spec"), api, schema)
     else:
         notes.add_error(root, INVALID, "spec is missing.")
-        reader.reported_paths.add(())  # (): the whole spec, so nothing else in it is reported
+        # (): the whole spec, so nothing else in it is reported.
+        reader.reported_paths.add(())
     return FleetDocument(
         name=get_text(metadata, "name"),
         namespace=get_text(metadata, "namespace"),
@@ -219,9 +240,12 @@ def _fix_misspelled_keys(root: Node, notes: DocumentFindings) -> Node:
     for key, node in root.list_fields():
         name = key
         if key not in _TOP_LEVEL_KEYS:
-            notes.add_error(node, INVALID, f'unknown field "{key}".{suggest_name(key, _TOP_LEVEL_KEYS)}')
+            notes.add_error(
+                node, INVALID, f'unknown field "{key}".{suggest_name(key, _TOP_LEVEL_KEYS)}'
+            )
             name = find_nearest_name(key, _TOP_LEVEL_KEYS)
-            if not name or name in root.data:  # no known name is similar, or that key exists, too
+            # No known name is similar, or that key exists, too.
+            if not name or name in root.data:
                 continue
         data[name], locations[name] = node.data, node.position
     return Node(data, replace(root.position, children=locations))
@@ -237,7 +261,8 @@ class _DocumentPart(Struct, frozen=True):
     @property
     def display_path(self) -> str:
         """API path, or the end of a long one; the line is reported separately."""
-        if len(self.api_path) <= 56:  # readable at the start of a sentence
+        # readable at the start of a sentence.
+        if len(self.api_path) <= 56:
             return self.api_path
         return ".".join(self.api_path.split(".")[-2:])
 
@@ -247,17 +272,26 @@ class _DocumentPart(Struct, frozen=True):
 
     def get_item(self, index: int, position: int) -> _DocumentPart:
         """Return the part of the item at `index`. `position` is its index in the argument, without rejected items."""
-        return _DocumentPart(self.node.get_node(index), (*self.path, position), f"{self.api_path}[{index}]")
+        return _DocumentPart(
+            self.node.get_node(index), (*self.path, position), f"{self.api_path}[{index}]"
+        )
 
 
 class _FleetObjectReader:
-    def __init__(self, notes: DocumentFindings, corrections: ManifestCorrections, version: str) -> None:
+    def __init__(
+        self, notes: DocumentFindings, corrections: ManifestCorrections, version: str
+    ) -> None:
         """Start without locations; `notes` receives errors, `corrections` the warnings about corrected mistakes."""
-        self.notes = notes  # receives the errors
-        self.corrections = corrections  # receives the warnings about corrected mistakes
-        self.version = version  # of the API, such as v1
-        self.locations: dict[Path, TextPosition] = {}  # by path of the argument
-        self.reported_paths: set[Path] = set()  # of arguments with a finding, for one finding per value
+        # receives the errors.
+        self.notes = notes
+        # receives the warnings about corrected mistakes.
+        self.corrections = corrections
+        # Of the API, such as v1.
+        self.version = version
+        # By path of the argument.
+        self.locations: dict[Path, TextPosition] = {}
+        # Of arguments with a finding, for one finding per value.
+        self.reported_paths: set[Path] = set()
 
     def read_metadata(self, metadata: Node) -> dict[str, Any]:
         """Return the supported metadata by argument name, and report invalid metadata."""
@@ -280,7 +314,9 @@ class _FleetObjectReader:
         self.reported_paths.add(part.path)
         self.notes.add_error(part.node, INVALID, detail)
 
-    def _apply_correction(self, correction: str, part: _DocumentPart, error: str, notice: str) -> bool:
+    def _apply_correction(
+        self, correction: str, part: _DocumentPart, error: str, notice: str
+    ) -> bool:
         """Return True if a mistake may be corrected, with the warning `notice`. Else report `error`, return False."""
         if self.corrections.allowed:
             self.reported_paths.add(part.path)
@@ -295,16 +331,21 @@ class _FleetObjectReader:
             return False
         wrong = f'{part.display_path} is "{ELISION}", a placeholder. Replace it with the value.'
         is_condition = not _CONDITION_FIELDS.isdisjoint(re.split(r"[.\[]", part.api_path))
-        correction = "left-out-condition" if is_condition else "left-out"  # without a condition, more is selected
-        self._apply_correction(correction, part, wrong, f'{part.display_path}: "{ELISION}" counts as absent.')
+        # Without a condition, more is selected.
+        correction = "left-out-condition" if is_condition else "left-out"
+        self._apply_correction(
+            correction, part, wrong, f'{part.display_path}: "{ELISION}" counts as absent.'
+        )
         return True
 
     def _read_value(self, part: _DocumentPart, shape: FieldShape, schema: BlockSchema) -> Any:
         """Return the value of a part by its shape; None if absent or rejected. "..." in place of a list is []."""
-        if shape.kind is FieldKind.ANY:  # any value, as JSON text
+        # Any value, as JSON text.
+        if shape.kind is FieldKind.ANY:
             return json.dumps(part.node.data, separators=(",", ":"), ensure_ascii=False)
         if part.node.data is None:
-            if not shape.is_defaulted:  # else the server replaces null by the default
+            # Else the server replaces null by the default.
+            if not shape.is_defaulted:
                 self._reject(part, f"{part.display_path} is null. Set a value or remove the key.")
             return None
         if self._report_ellipsis(part):
@@ -318,33 +359,41 @@ class _FleetObjectReader:
                 return self._read_string_map(part)
         return self._read_scalar(part, shape)
 
-    def _read_mapping(self, part: _DocumentPart, shape: FieldShape, schema: BlockSchema) -> dict[str, Any] | None:
+    def _read_mapping(
+        self, part: _DocumentPart, shape: FieldShape, schema: BlockSchema
+    ) -> dict[str, Any] | None:
         """Return the arguments of a mapping, None if rejected. A list of one mapping is reported, but read as well."""
         node = part.node
-        if node.data == [ELISION]:  # "..." as the only item
+        # "..." as the only item.
+        if node.data == [ELISION]:
             self._report_ellipsis(_DocumentPart(node.get_node(0), part.path, part.api_path))
             return None
         if isinstance(node.data, list) and len(node.data) == 1 and isinstance(node.data[0], dict):
             error = f"{part.display_path} must be a mapping, not a list. Remove the dash."
             notice = f"{part.display_path}: the list with one item is read as its mapping."
-            self._apply_correction("list-for-a-mapping", part, error, notice)  # read the item even if it is an error
+            # read the item even if it is an error.
+            self._apply_correction("list-for-a-mapping", part, error, notice)
             part = _DocumentPart(node.get_node(0), part.path, part.api_path)
         elif not isinstance(node.data, dict):
             self._reject(part, f"{part.display_path} must be a mapping.")
             return None
         return self._read_fields(part, shape, schema)
 
-    def _read_fields(self, part: _DocumentPart, shape: FieldShape, schema: BlockSchema) -> dict[str, Any]:
+    def _read_fields(
+        self, part: _DocumentPart, shape: FieldShape, schema: BlockSchema
+    ) -> dict[str, Any]:
         """Return the values of a mapping by argument name; report unknown and missing keys and violated rules. `shape`
         has the fields of the API, `schema` the names and defaults of the arguments.
         """
         self.locations[part.path] = part.node.position
         values = _build_empty_spec_arguments(schema)
-        found_fields: dict[str, Any] = {}  # raw data by field name, for the rules
+        # raw data by field name, for the rules.
+        found_fields: dict[str, Any] = {}
         for key, node in part.node.list_fields():
             field_name = self._find_field_of_key(key, part, shape)
             if not field_name:
-                continue  # an unknown key, reported already
+                # An unknown key, reported already.
+                continue
             found_fields[field_name] = node.data
             name = get_block_name(field_name, shape.fields[field_name])
             field_part = _DocumentPart(node, (*part.path, name), f"{part.api_path}.{key}")
@@ -352,7 +401,8 @@ class _FleetObjectReader:
             block = schema.blocks.get(name)
             block_schema = block.schema if block is not None else _NO_SCHEMA
             value = self._read_value(field_part, shape.fields[field_name], block_schema)
-            if value is not None:  # None: absent or rejected
+            # None: absent or rejected.
+            if value is not None:
                 values[name] = value
         for key, field_shape in shape.fields.items():
             if field_shape.is_required and key not in found_fields:
@@ -363,7 +413,9 @@ class _FleetObjectReader:
                 self._report_violation(part, shape, violation)
         return values
 
-    def _report_violation(self, part: _DocumentPart, shape: FieldShape, violation: RuleViolation) -> None:
+    def _report_violation(
+        self, part: _DocumentPart, shape: FieldShape, violation: RuleViolation
+    ) -> None:
         """Report a violation of a rule at its key. Only a missing number of clusters has a correction."""
         text = f"{part.display_path}: {violation.detail}"
         if violation.correction == "no-number-of-clusters":
@@ -375,7 +427,8 @@ class _FleetObjectReader:
         # A violation of a missing key, or with key "", is reported at the whole mapping.
         has_key = key in part.node.data.keys() & shape.fields.keys()
         location = part.get_field(key, get_block_name(key, shape.fields[key])) if has_key else part
-        if location.path not in self.reported_paths:  # one finding per value is enough
+        # One finding per value is enough.
+        if location.path not in self.reported_paths:
             self._reject(location, text)
 
     def _find_field_of_key(self, key: str, part: _DocumentPart, shape: FieldShape) -> str:
@@ -397,7 +450,9 @@ class _FleetObjectReader:
             error = f'unknown field "{path}"; use {field_name}.'
             field_path = (*part.path, get_block_name(field_name, shape.fields[field_name]))
             field_part = _DocumentPart(value, field_path, part.api_path)
-            if self._apply_correction("metric-sorter", field_part, error, f'"{key}" is read as {field_name}.'):
+            if self._apply_correction(
+                "metric-sorter", field_part, error, f'"{key}" is read as {field_name}.'
+            ):
                 return field_name
         else:
             hint = suggest_name(key, shape.fields) or f" Known fields: {', '.join(shape.fields)}."
@@ -410,9 +465,12 @@ class _FleetObjectReader:
         items_shape = shape.items
         assert items_shape is not None
         if isinstance(part.node.data, dict) and items_shape.kind is FieldKind.OBJECT:
-            error = f'{part.display_path} must be a list, not a mapping. Put "- " before its first key.'
+            error = (
+                f'{part.display_path} must be a list, not a mapping. Put "- " before its first key.'
+            )
             notice = f"{part.display_path}: the mapping is read as the only item of a list."
-            self._apply_correction("mapping-for-a-list", part, error, notice)  # read it even if it is an error
+            # read it even if it is an error.
+            self._apply_correction("mapping-for-a-list", part, error, notice)
             item_part = replace(part, path=(*part.path, 0))
             return [self._read_fields(item_part, items_shape, schema)]
         if not isinstance(part.node.data, list):
@@ -420,7 +478,8 @@ class _FleetObjectReader:
             return []
         items: list[Any] = []
         for index in range(len(part.node.data)):
-            item = part.get_item(index, len(items))  # position in the document, and in the result
+            # position in the document, and in the result.
+            item = part.get_item(index, len(items))
             self.locations[item.path] = item.node.position
             value = self._read_value(item, items_shape, schema)
             if value is not None:
@@ -441,7 +500,11 @@ class _FleetObjectReader:
         for key in part.node.data:
             entry = part.get_field(key, name=key)
             self.locations[entry.path] = entry.node.position
-            value = None if self._report_ellipsis(entry) else self._read_scalar(entry, FieldShape(FieldKind.TEXT))
+            value = (
+                None
+                if self._report_ellipsis(entry)
+                else self._read_scalar(entry, FieldShape(FieldKind.TEXT))
+            )
             if value is not None:
                 entries[key] = value
         return entries
@@ -452,23 +515,33 @@ class _FleetObjectReader:
         """
         data = part.node.data
         fault = validate_value(data, shape, part.node.position.source_text)
-        if fault is not None and fault.intended_text:  # a number or flag in place of a text
+        # A number or flag in place of a text.
+        if fault is not None and fault.intended_text:
             source_text = part.node.position.source_text or fault.intended_text
-            notice = f'{part.display_path}: {source_text} without quotes is read as "{fault.intended_text}".'
-            if self._apply_correction("unquoted-text", part, f"{part.display_path} {fault.detail}", notice):
+            notice = (
+                f"{part.display_path}: {source_text} without quotes is read as "
+                f'"{fault.intended_text}".'
+            )
+            if self._apply_correction(
+                "unquoted-text", part, f"{part.display_path} {fault.detail}", notice
+            ):
                 data = fault.intended_text
                 fault = validate_value(data, shape)
         if fault is not None:
-            if not fault.intended_text:  # else _apply_correction has rejected it
+            # Else _apply_correction has rejected it.
+            if not fault.intended_text:
                 self._reject(part, f"{part.display_path} {fault.detail}")
             if shape.choices:
-                # Other fields depend on this choice, so no further error of its mapping is reported.
+                # Other fields depend on this choice, so no further error of its mapping is
+                # reported.
                 self.reported_paths.add(part.path[:-1])
             return None
-        if data == OLD_NODE_COUNT and self.corrections.allowed:  # renamed in planning, once the members are known
+        # renamed in planning, once the members are known.
+        if data == OLD_NODE_COUNT and self.corrections.allowed:
             notice = f"{data} is read as {NODE_COUNT} if no cluster has it."
             self.corrections.add_correction("old-property-name", part.node.position, notice)
-        return str(data) if shape.kind is FieldKind.AMOUNT else data  # AMOUNT: a number or a text
+        # AMOUNT: a number or a text.
+        return str(data) if shape.kind is FieldKind.AMOUNT else data
 
 
 def _build_empty_spec_arguments(schema: BlockSchema) -> dict[str, Any]:

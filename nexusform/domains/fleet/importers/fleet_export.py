@@ -14,8 +14,19 @@ from nexusform.diagnostics.phrases import group_by
 from nexusform.documents.scalars import parse_integer
 from nexusform.documents.yaml_documents import build_problem
 from nexusform.domains.fleet.importers.fleet_records import format_object_key
-from nexusform.domains.pods.importers.manifest_parser import INVALID, Manifest, build_manifest, is_fleet_group
-from nexusform.json_data.plain_data import get_list, get_mapping, get_text, get_value_at_path, list_mappings
+from nexusform.domains.pods.importers.manifest_parser import (
+    INVALID,
+    Manifest,
+    build_manifest,
+    is_fleet_group,
+)
+from nexusform.json_data.plain_data import (
+    get_list,
+    get_mapping,
+    get_text,
+    get_value_at_path,
+    list_mappings,
+)
 
 _PREFIX: Final = "kubernetes-fleet.io/"
 _LATEST: Final = f"{_PREFIX}is-latest-snapshot"
@@ -33,7 +44,9 @@ BINDING_KINDS: Final = ("ClusterResourceBinding", "ResourceBinding")
 _POLICY_SNAPSHOT_KINDS: Final = ("ClusterSchedulingPolicySnapshot", "SchedulingPolicySnapshot")
 _RESOURCE_SNAPSHOT_KINDS: Final = ("ClusterResourceSnapshot", "ResourceSnapshot")
 # Kinds created by the hub for a placement.
-HUB_CREATED_KINDS: Final = frozenset({*BINDING_KINDS, *_POLICY_SNAPSHOT_KINDS, *_RESOURCE_SNAPSHOT_KINDS})
+HUB_CREATED_KINDS: Final = frozenset(
+    {*BINDING_KINDS, *_POLICY_SNAPSHOT_KINDS, *_RESOURCE_SNAPSHOT_KINDS}
+)
 PLACEMENT_KINDS: Final = ("ClusterResourcePlacement", "ResourcePlacement")
 
 # Progress of a cluster with its binding. Source: KubeFleet pkg/controllers/rollout.
@@ -101,7 +114,9 @@ def read_placements(manifests: Sequence[Manifest]) -> dict[str, ObservedPlacemen
     placements = _select_existing_placements(manifests)
     names = {(manifest.namespace, manifest.name) for manifest in placements}
     created_objects = select_fleet_objects(manifests, HUB_CREATED_KINDS)
-    created = group_by(created_objects, lambda item: format_object_key(item.namespace, _find_parent(item, names)))
+    created = group_by(
+        created_objects, lambda item: format_object_key(item.namespace, _find_parent(item, names))
+    )
     observed = (_read_placement(manifest, created) for manifest in placements)
     return {placement.key: placement for placement in observed}
 
@@ -114,30 +129,48 @@ def select_fleet_objects(manifests: Iterable[Manifest], kinds: Collection[str]) 
 
 def _select_existing_placements(manifests: Iterable[Manifest]) -> list[Manifest]:
     """Return the placements not in deletion."""
-    return [item for item in select_fleet_objects(manifests, PLACEMENT_KINDS) if not is_deleting(item.body)]
+    return [
+        item
+        for item in select_fleet_objects(manifests, PLACEMENT_KINDS)
+        if not is_deleting(item.body)
+    ]
 
 
 def _read_placement(manifest: Manifest, created: Mapping[str, list[Manifest]]) -> ObservedPlacement:
     """Return a placement with its bindings and snapshots, from the objects created for it: `created`, by its key."""
     placement_objects = created.get(format_object_key(manifest.namespace, manifest.name), [])
-    bindings = [_read_binding(item, manifest.name) for item in select_fleet_objects(placement_objects, BINDING_KINDS)]
+    bindings = [
+        _read_binding(item, manifest.name)
+        for item in select_fleet_objects(placement_objects, BINDING_KINDS)
+    ]
     by_cluster: dict[str, ObservedBinding] = {}
-    for binding in bindings:  # None for an unreadable one
+    # None for an unreadable one.
+    for binding in bindings:
         # An evicted binding in deletion may have a successor on its cluster: the successor counts.
         if binding is not None and (binding.cluster not in by_cluster or not binding.deleting):
             by_cluster[binding.cluster] = binding
-    snapshots = _read_snapshots(select_fleet_objects(placement_objects, _RESOURCE_SNAPSHOT_KINDS), manifest.name)
-    placement = ObservedPlacement(manifest, by_cluster, snapshots=snapshots, captured_count=len(bindings))
+    snapshots = _read_snapshots(
+        select_fleet_objects(placement_objects, _RESOURCE_SNAPSHOT_KINDS), manifest.name
+    )
+    placement = ObservedPlacement(
+        manifest, by_cluster, snapshots=snapshots, captured_count=len(bindings)
+    )
     policy_snapshots = select_fleet_objects(placement_objects, _POLICY_SNAPSHOT_KINDS)
-    indexes = {item.name: _read_index(item, _POLICY_INDEX, _POLICY_SUFFIX, manifest.name) for item in policy_snapshots}
+    indexes = {
+        item.name: _read_index(item, _POLICY_INDEX, _POLICY_SUFFIX, manifest.name)
+        for item in policy_snapshots
+    }
     policy = _find_latest(policy_snapshots, indexes)
-    if policy is None:  # none captured: the policy fields stay unset
+    # None captured: the policy fields stay unset.
+    if policy is None:
         return placement
     return replace(
         placement,
         policy_index=indexes[policy.name],
         policy=_get_mapping(policy.body, "spec", "policy"),
-        number_of_clusters=parse_integer(_read_annotations(policy).get("kubernetes-fleet.io/number-of-clusters")),
+        number_of_clusters=parse_integer(
+            _read_annotations(policy).get("kubernetes-fleet.io/number-of-clusters")
+        ),
         rejections={
             get_text(decision, "clusterName"): get_text(decision, "reason")
             for decision in list_mappings(policy.body, "status", "targetClusters")
@@ -152,12 +185,19 @@ def build_manifests(bodies: Iterable[Mapping[str, Any]]) -> tuple[Manifest, ...]
     return tuple(manifest for manifest in manifests if manifest is not None)
 
 
-def _read_snapshots(manifests: Sequence[Manifest], owner: str) -> tuple[ObservedResourceSnapshot, ...]:
+def _read_snapshots(
+    manifests: Sequence[Manifest], owner: str
+) -> tuple[ObservedResourceSnapshot, ...]:
     """Return the resource snapshots of a placement (`owner`), the latest last. A large one has several parts."""
-    indexes = {snapshot.name: _read_index(snapshot, _RESOURCE_INDEX, _RESOURCE_SUFFIX, owner) for snapshot in manifests}
+    indexes = {
+        snapshot.name: _read_index(snapshot, _RESOURCE_INDEX, _RESOURCE_SUFFIX, owner)
+        for snapshot in manifests
+    }
     objects: dict[int, list[Manifest]] = {}
     # The first part is named `web-2-snapshot`, further ones `web-2-0`, `web-2-1`.
-    for manifest in sorted(manifests, key=lambda snapshot: (not snapshot.name.endswith("-snapshot"), snapshot.name)):
+    for manifest in sorted(
+        manifests, key=lambda snapshot: (not snapshot.name.endswith("-snapshot"), snapshot.name)
+    ):
         index = indexes[manifest.name]
         if index is not None:
             bodies = list_mappings(manifest.body, "spec", "selectedResources")
@@ -170,7 +210,8 @@ def _read_snapshots(manifests: Sequence[Manifest], owner: str) -> tuple[Observed
 
 def read_snapshot_objects(manifests: Sequence[Manifest], index: int) -> tuple[Manifest, ...]:
     """Return the objects in the resource snapshot of this index; () without it. `manifests`: all of one placement."""
-    for owner in {manifest.labels.get(_PARENT, "") for manifest in manifests}:  # the placement's name
+    # The placement's name.
+    for owner in {manifest.labels.get(_PARENT, "") for manifest in manifests}:
         for snapshot in _read_snapshots(manifests, owner):
             if snapshot.index == index:
                 return snapshot.objects
@@ -189,11 +230,19 @@ def _read_binding(manifest: Manifest, owner: str) -> ObservedBinding | None:
     return ObservedBinding(
         cluster=cluster,
         state=str(state),
-        previous_state=previous_state if state == "Unscheduled" and previous_state in _STATES else None,
+        previous_state=previous_state
+        if state == "Unscheduled" and previous_state in _STATES
+        else None,
         affinity_score=parse_integer(score.get("affinityScore"), signed=True),
-        topology_spread_score=parse_integer(score.get("priorityScore", score.get("topologySpreadScore")), signed=True),
-        policy_snapshot=_parse_snapshot_index(spec.get("schedulingPolicySnapshotName"), owner, _POLICY_SUFFIX),
-        resource_snapshot=_parse_snapshot_index(spec.get("resourceSnapshotName"), owner, _RESOURCE_SUFFIX),
+        topology_spread_score=parse_integer(
+            score.get("priorityScore", score.get("topologySpreadScore")), signed=True
+        ),
+        policy_snapshot=_parse_snapshot_index(
+            spec.get("schedulingPolicySnapshotName"), owner, _POLICY_SUFFIX
+        ),
+        resource_snapshot=_parse_snapshot_index(
+            spec.get("resourceSnapshotName"), owner, _RESOURCE_SUFFIX
+        ),
         deleting=is_deleting(manifest.body),
         readiness=progress,
         failure=message.removeprefix(_OVERRIDE_ERROR_PREFIX) if progress == OVERRIDE_FAILED else "",
@@ -206,7 +255,11 @@ def list_override_names(spec: Mapping[str, Any]) -> Iterator[str]:
     """Yield the override snapshots in `spec` of a binding, or of a run's cluster: `<name>` or `<namespace>/<name>`."""
     cluster_overrides, namespaced_overrides = _OVERRIDE_LISTS
     for entry in (*get_list(spec, cluster_overrides), *get_list(spec, namespaced_overrides)):
-        yield f"{entry.get('namespace')}/{entry.get('name')}" if isinstance(entry, Mapping) else str(entry)
+        yield (
+            f"{entry.get('namespace')}/{entry.get('name')}"
+            if isinstance(entry, Mapping)
+            else str(entry)
+        )
 
 
 def _determine_binding_progress(binding: Manifest) -> tuple[str, str]:
@@ -228,7 +281,8 @@ def _determine_binding_progress(binding: Manifest) -> tuple[str, str]:
         # A failure and a missing response have the same `reason`; only their messages differ.
         return WAITING if "has not yet completed" in message else FAILED, message
     is_done = get_text(conditions, "Available", "status") == "True"
-    is_diff_reported = get_text(conditions, "DiffReported", "status") == "True"  # with strategy ReportDiff
+    # With strategy ReportDiff.
+    is_diff_reported = get_text(conditions, "DiffReported", "status") == "True"
     return READY if is_done or is_diff_reported else WAITING, ""
 
 
@@ -250,19 +304,28 @@ def check_observed_bindings(manifests: Iterable[Manifest]) -> Iterator[Problem]:
         if state not in _STATES:
             subject = f'spec.state is "{state}"' if state else "spec.state is missing"
             suggestion = suggest_name(str(state), _STATES)
-            text = f"{binding.title}: {subject}; it must be one of {', '.join(_STATES)}.{suggestion}"
+            text = (
+                f"{binding.title}: {subject}; it must be one of {', '.join(_STATES)}.{suggestion}"
+            )
             yield build_problem(binding.file, binding.find_position("spec", "state"), INVALID, text)
         if not cluster:
             text = f"{binding.title}: spec.targetCluster is missing."
-            yield build_problem(binding.file, binding.find_position("spec", "targetCluster"), INVALID, text)
+            yield build_problem(
+                binding.file, binding.find_position("spec", "targetCluster"), INVALID, text
+            )
 
 
 def build_missing_snapshot_warnings(manifests: Sequence[Manifest]) -> Iterator[Problem]:
     """Yield a warning for each snapshot used by bindings but not captured; only one if no snapshot of its kind was."""
-    # By the field with the snapshot's name: the snapshot kind for each kind of binding, in the order of BINDING_KINDS.
-    kinds = {"schedulingPolicySnapshotName": _POLICY_SNAPSHOT_KINDS, "resourceSnapshotName": _RESOURCE_SNAPSHOT_KINDS}
+    # By the field with the snapshot's name: the snapshot kind for each kind of binding, in the
+    # order of BINDING_KINDS.
+    kinds = {
+        "schedulingPolicySnapshotName": _POLICY_SNAPSHOT_KINDS,
+        "resourceSnapshotName": _RESOURCE_SNAPSHOT_KINDS,
+    }
     captured = {(manifest.kind, manifest.namespace, manifest.name) for manifest in manifests}
-    users: dict[tuple[str, tuple[str, str, str]], list[Manifest]] = {}  # bindings by field and missing snapshot
+    # bindings by field and missing snapshot.
+    users: dict[tuple[str, tuple[str, str, str]], list[Manifest]] = {}
     for binding in _select_active_bindings(manifests):
         for spec_field, snapshot_kinds in kinds.items():
             name = get_text(binding.body, "spec", spec_field)
@@ -273,36 +336,55 @@ def build_missing_snapshot_warnings(manifests: Sequence[Manifest]) -> Iterator[P
     reported_kinds: set[str] = set()
     for (spec_field, (kind, _namespace, name)), bindings in users.items():
         first, other_count = bindings[0], len(bindings) - 1
-        subject = f"{first.title} and {other_count} more use" if other_count else f"{first.title} uses"
+        subject = (
+            f"{first.title} and {other_count} more use" if other_count else f"{first.title} uses"
+        )
         if kind in reported_kinds:
-            continue  # one warning covers a kind without any snapshot
+            # One warning covers a kind without any snapshot.
+            continue
         if kind in captured_kinds:
             text = f"{spec_field} {name} was not captured, so its content is unknown. {subject} it."
         else:
             text = f"No {kind} was captured, so the content of {name} is unknown. {subject} it."
             reported_kinds.add(kind)
-        yield build_problem(first.file, first.find_position("spec", spec_field), "not-captured", text, Severity.WARNING)
+        yield build_problem(
+            first.file,
+            first.find_position("spec", spec_field),
+            "not-captured",
+            text,
+            Severity.WARNING,
+        )
 
 
 def build_missing_override_warnings(manifests: Sequence[Manifest]) -> Iterator[Problem]:
     """Yield a warning for each kind of override snapshots used by bindings but not captured."""
-    captured = {(manifest.kind, format_object_key(manifest.namespace, manifest.name)) for manifest in manifests}
+    captured = {
+        (manifest.kind, format_object_key(manifest.namespace, manifest.name))
+        for manifest in manifests
+    }
     reported_kinds: set[str] = set()
     for binding in _select_active_bindings(manifests):
         for name in list_override_names(get_mapping(binding.body, "spec")):
-            is_namespaced = "/" in name  # also an index: 1 is the namespaced kind
+            # Also an index: 1 is the namespaced kind.
+            is_namespaced = "/" in name
             kind = _OVERRIDE_KINDS[is_namespaced]
             if kind in reported_kinds or (kind, name) in captured:
-                continue  # one warning per kind is enough
+                # One warning per kind is enough.
+                continue
             reported_kinds.add(kind)
-            text = f"{kind} {name} was not captured, so the configured override is used. {binding.title} uses it."
+            text = (
+                f"{kind} {name} was not captured, so the configured override is used. "
+                f"{binding.title} uses it."
+            )
             location = binding.find_position("spec", _OVERRIDE_LISTS[is_namespaced])
             yield build_problem(binding.file, location, "not-captured", text, Severity.WARNING)
 
 
 def _select_active_bindings(manifests: Sequence[Manifest]) -> list[Manifest]:
     """Return the bindings used by a plan, without those in deletion or of placements missing or in deletion."""
-    placements = {(manifest.namespace, manifest.name) for manifest in _select_existing_placements(manifests)}
+    placements = {
+        (manifest.namespace, manifest.name) for manifest in _select_existing_placements(manifests)
+    }
     active_bindings: list[Manifest] = []
     for binding in select_fleet_objects(manifests, BINDING_KINDS):
         if is_deleting(binding.body):
@@ -320,30 +402,42 @@ def _find_parent(manifest: Manifest, placements: Collection[tuple[str, str]]) ->
         return label_value
     names = [name for namespace, name in placements if namespace == manifest.namespace]
     prefixes = [name for name in names if manifest.name.startswith(f"{name}-")]
-    name_without_index = re.sub(r"-\d+(?:-snapshot|-\d+)?$", "", manifest.name)  # `web` for `web-2-snapshot`
+    # `web` for `web-2-snapshot`.
+    name_without_index = re.sub(r"-\d+(?:-snapshot|-\d+)?$", "", manifest.name)
     return max(prefixes, key=len, default=name_without_index)
 
 
-def _find_latest(snapshots: Sequence[Manifest], indexes: Mapping[str, int | None]) -> Manifest | None:
+def _find_latest(
+    snapshots: Sequence[Manifest], indexes: Mapping[str, int | None]
+) -> Manifest | None:
     """Return the snapshot labelled as the latest; None without any snapshot. If none or several have the label, return
     the one with the highest index. `indexes` are by name of the snapshot, None if unknown.
     """
     labelled = [snapshot for snapshot in snapshots if snapshot.labels.get(_LATEST) == "true"]
     candidates = labelled or snapshots
-    return max(candidates, key=lambda snapshot: (indexes[snapshot.name] or 0, snapshot.name), default=None)
+    return max(
+        candidates, key=lambda snapshot: (indexes[snapshot.name] or 0, snapshot.name), default=None
+    )
 
 
-def _read_index(snapshot: Manifest, label: str, suffix_pattern: re.Pattern[str], owner: str) -> int | None:
+def _read_index(
+    snapshot: Manifest, label: str, suffix_pattern: re.Pattern[str], owner: str
+) -> int | None:
     """Return the index of a snapshot in a label, else in its own name after the owner's name; None if in neither."""
     label_index = parse_integer(snapshot.labels.get(label))
-    return _parse_snapshot_index(snapshot.name, owner, suffix_pattern) if label_index is None else label_index
+    return (
+        _parse_snapshot_index(snapshot.name, owner, suffix_pattern)
+        if label_index is None
+        else label_index
+    )
 
 
 def _parse_snapshot_index(name: Any, owner: str, suffix_pattern: re.Pattern[str]) -> int | None:
     """Return the index in the name of a snapshot of `owner`: `web-2`, `web-2-snapshot`, `web-2-0`; None for others."""
     if not isinstance(name, str) or not name.startswith(owner):
         return None
-    match = suffix_pattern.fullmatch(name, len(owner))  # after the owner's name
+    # After the owner's name.
+    match = suffix_pattern.fullmatch(name, len(owner))
     return int(match[1]) if match is not None else None
 
 
@@ -364,11 +458,16 @@ def find_external_manager(manifest: Manifest) -> str:
     """Return the external manager of an object, such as `Flux Kustomization flux-system/apps`; "" if unknown. Labels
     and annotations that name the managing object come first, then others with the prefix of a tool.
     """
-    kustomize, helm, argo = "kustomize.toolkit.fluxcd.io", "helm.toolkit.fluxcd.io", "argocd.argoproj.io"
+    kustomize, helm, argo = (
+        "kustomize.toolkit.fluxcd.io",
+        "helm.toolkit.fluxcd.io",
+        "argocd.argoproj.io",
+    )
     labels, annotations = manifest.labels, _read_annotations(manifest)
-    # A Managed Fleet Namespace on an Azure hub creates objects with this label. An admission policy rejects changes by
-    # others. Source: KubeFleet pkg/webhook/managedresource.
-    if labels.get("fleet.azure.com/managed-by") == "arm":  # Azure Resource Manager
+    # A Managed Fleet Namespace on an Azure hub creates objects with this label. An admission policy
+    # rejects changes by others. Source: KubeFleet pkg/webhook/managedresource.
+    # Azure Resource Manager.
+    if labels.get("fleet.azure.com/managed-by") == "arm":
         return AZURE_MANAGER
     for prefix, kind in ((kustomize, "Kustomization"), (helm, "HelmRelease")):
         name = labels.get(f"{prefix}/name")
@@ -376,7 +475,10 @@ def find_external_manager(manifest: Manifest) -> str:
             return f"Flux {kind} {labels.get(f'{prefix}/namespace', '')}/{name}"
     tracking_id = annotations.get(f"{argo}/tracking-id")
     if tracking_id:
-        return f"Argo CD application {tracking_id.partition(':')[0]}"  # <application>:<group>/<kind>:<object>
+        return (
+            "Argo CD application "
+            f"{tracking_id.partition(':')[0]}"
+        )  # <application>:<group>/<kind>:<object>
     instance = labels.get(f"{argo}/instance")
     if instance:
         return f"Argo CD application {instance}"

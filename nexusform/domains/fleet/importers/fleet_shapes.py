@@ -55,7 +55,11 @@ _LABELS: Final = _make_object(
     {
         "matchLabels": _TEXTS,
         "matchExpressions": _make_object_list(
-            {"key": _make_required(_TEXT), "operator": _make_required(_TEXT), "values": _make_list(_TEXT)}
+            {
+                "key": _make_required(_TEXT),
+                "operator": _make_required(_TEXT),
+                "values": _make_list(_TEXT),
+            }
         ),
     }
 )
@@ -66,7 +70,9 @@ _PROPERTY: Final = {
 }
 _TERM: Final = {
     "labelSelector": _LABELS,
-    "propertySelector": _make_object({"matchExpressions": _make_required(_make_object_list(_PROPERTY))}),
+    "propertySelector": _make_object(
+        {"matchExpressions": _make_required(_make_object_list(_PROPERTY))}
+    ),
     "propertySorter": _make_object(
         {
             "name": _make_required(_TEXT),
@@ -74,7 +80,9 @@ _TERM: Final = {
         }
     ),
 }
-_CLUSTERS: Final = _make_object({"clusterSelectorTerms": _make_required(_make_object_list(_TERM, maximum=10))})
+_CLUSTERS: Final = _make_object(
+    {"clusterSelectorTerms": _make_required(_make_object_list(_TERM, maximum=10))}
+)
 _SCOPES: Final = ("NamespaceOnly", "NamespaceWithResources", "NamespaceWithResourceSelectors")
 _OBJECT_FIELDS: Final = {
     "group": _make_required(_TEXT),
@@ -82,13 +90,18 @@ _OBJECT_FIELDS: Final = {
     "kind": _make_required(_TEXT),
     "name": _TEXT,
 }
-_SELECTOR_FIELDS: Final = {**_OBJECT_FIELDS, "labelSelector": _LABELS, "selectionScope": _make_choice(*_SCOPES)}
+_SELECTOR_FIELDS: Final = {
+    **_OBJECT_FIELDS,
+    "labelSelector": _LABELS,
+    "selectionScope": _make_choice(*_SCOPES),
+}
 
 
 def _check_placement_type_fields(policy: Mapping[str, Any]) -> Iterator[RuleViolation]:
     """Yield violations for fields unsupported by the placement type, even if empty."""
     kind = policy.get("placementType") or "PickAll"
-    if not isinstance(kind, str):  # rejected by its own shape
+    # rejected by its own shape.
+    if not isinstance(kind, str):
         return
     forbidden = {
         "PickFixed": ("affinity", "numberOfClusters", "topologySpreadConstraints", "tolerations"),
@@ -97,10 +110,13 @@ def _check_placement_type_fields(policy: Mapping[str, Any]) -> Iterator[RuleViol
     }
     for key in forbidden.get(kind, ()):
         if key in policy:
-            yield RuleViolation(key, f"{key} cannot be set when placementType is {kind}; remove it.")
+            yield RuleViolation(
+                key, f"{key} cannot be set when placementType is {kind}; remove it."
+            )
     if kind == "PickN" and policy.get("numberOfClusters") is None:
         text = "numberOfClusters must be set when placementType is PickN."
-        yield RuleViolation(key="", detail=text, correction="no-number-of-clusters")  # "": about the whole policy
+        # "": about the whole policy.
+        yield RuleViolation(key="", detail=text, correction="no-number-of-clusters")
 
 
 _POLICY: Final = _make_object(
@@ -157,7 +173,9 @@ def _check_mirror_destination(strategy: Mapping[str, Any]) -> Iterator[RuleViola
 
 
 # The schema also accepts quoted digits; the webhook accepts percentages only.
-_ROLLING_AMOUNT: Final = FieldShape(FieldKind.AMOUNT, minimum=0, maximum=MAX_INT32, pattern=_PERCENT, is_defaulted=True)
+_ROLLING_AMOUNT: Final = FieldShape(
+    FieldKind.AMOUNT, minimum=0, maximum=MAX_INT32, pattern=_PERCENT, is_defaulted=True
+)
 _STRATEGY: Final = _make_object(
     {
         "type": _make_choice("RollingUpdate", "External"),
@@ -197,7 +215,11 @@ _STRATEGY: Final = _make_object(
 
 def _list_namespace_selectors(spec: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return the selectors of namespaces. Invalid selectors are omitted, since their shapes reject them."""
-    return [selector for selector in list_mappings(spec, "resourceSelectors") if selector.get("kind") == "Namespace"]
+    return [
+        selector
+        for selector in list_mappings(spec, "resourceSelectors")
+        if selector.get("kind") == "Namespace"
+    ]
 
 
 def _check_status_namespace(spec: Mapping[str, Any]) -> Iterator[RuleViolation]:
@@ -220,16 +242,25 @@ def _check_namespace_selectors(spec: Mapping[str, Any]) -> Iterator[RuleViolatio
         for selector in _list_namespace_selectors(spec)
         if selector.get("group") == "" and selector.get("version") == "v1"
     ]
-    scoped = [selector for selector in namespaces if selector.get("selectionScope") == "NamespaceWithResourceSelectors"]
-    if not scoped:  # the scope is not used
+    scoped = [
+        selector
+        for selector in namespaces
+        if selector.get("selectionScope") == "NamespaceWithResourceSelectors"
+    ]
+    # The scope is not used.
+    if not scoped:
         return
     if len(scoped) > 1:
         text = "only one namespace selector with NamespaceWithResourceSelectors mode is allowed."
     elif not scoped[0].get("name") or "labelSelector" in scoped[0]:
-        text = "namespace selector with NamespaceWithResourceSelectors mode must select by name (not by label)."
+        text = (
+            "namespace selector with NamespaceWithResourceSelectors mode must select by name (not "
+            "by label)."
+        )
     elif len(namespaces) > 1:
         text = (
-            "when using NamespaceWithResourceSelectors mode, only one namespace selector is allowed (cannot "
+            "when using NamespaceWithResourceSelectors mode, only one namespace selector is "
+            "allowed (cannot "
             "mix with other namespace selectors)."
         )
     else:
@@ -271,12 +302,16 @@ _PLACEMENT_REFERENCE: Final = _make_object(
 
 def _require_cluster_scope(spec: Mapping[str, Any]) -> Iterator[RuleViolation]:
     text = "clusterResourceOverride placement reference cannot be Namespaced scope."
-    return _report_violation(get_text(spec, "placement", "scope") == "Namespaced", "placement", text)
+    return _report_violation(
+        get_text(spec, "placement", "scope") == "Namespaced", "placement", text
+    )
 
 
 def _check_budget_amounts(spec: Mapping[str, Any]) -> Iterator[RuleViolation]:
     text = "Both MaxUnavailable and MinAvailable cannot be specified."
-    return _report_violation("maxUnavailable" in spec and "minAvailable" in spec, "minAvailable", text)
+    return _report_violation(
+        "maxUnavailable" in spec and "minAvailable" in spec, "minAvailable", text
+    )
 
 
 _BUDGET_AMOUNT: Final = FieldShape(FieldKind.AMOUNT, minimum=0, maximum=MAX_INT32, pattern=_PERCENT)
@@ -318,12 +353,19 @@ _RUN: Final = _make_object(
     },
     _check_snapshot_index,
 )
-_APPROVAL: Final = _make_object({"parentStageRollout": _make_required(_TEXT), "targetStage": _make_required(_TEXT)})
+_APPROVAL: Final = _make_object(
+    {"parentStageRollout": _make_required(_TEXT), "targetStage": _make_required(_TEXT)}
+)
 _MEMBER: Final = _make_object(
     {
         "identity": _make_required(
             _make_object(
-                {"kind": _make_required(_TEXT), "name": _make_required(_TEXT), "namespace": _TEXT, "apiGroup": _TEXT}
+                {
+                    "kind": _make_required(_TEXT),
+                    "name": _make_required(_TEXT),
+                    "namespace": _TEXT,
+                    "apiGroup": _TEXT,
+                }
             )
         ),
         "heartbeatPeriodSeconds": _make_integer(1, 600, defaulted=True),
@@ -335,7 +377,9 @@ _MEMBER: Final = _make_object(
             },
             maximum=100,
         ),
-        "deleteOptions": replace(_make_object({"validationMode": _make_choice("Skip", "Strict")}), versions=(BETA,)),
+        "deleteOptions": replace(
+            _make_object({"validationMode": _make_choice("Skip", "Strict")}), versions=(BETA,)
+        ),
     }
 )
 # The server sets most of these; unused fields pass with any value.
@@ -369,7 +413,9 @@ class ApiKind(Struct, frozen=True, eq=False):
     required_by_version: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-_CLUSTER_PLACEMENT: Final = _make_object(_PLACEMENT_FIELDS, _check_status_namespace, _check_namespace_selectors)
+_CLUSTER_PLACEMENT: Final = _make_object(
+    _PLACEMENT_FIELDS, _check_status_namespace, _check_namespace_selectors
+)
 _PLACEMENT: Final = _make_object(_PLACEMENT_FIELDS, _check_namespace_selectors)
 _CLUSTER_OVERRIDE: Final = _make_object(
     {
@@ -387,7 +433,9 @@ _OVERRIDE: Final = _make_object(
         "policy": _make_required(_OVERRIDE_POLICY),
     }
 )
-_BUDGET: Final = _make_object({"maxUnavailable": _BUDGET_AMOUNT, "minAvailable": _BUDGET_AMOUNT}, _check_budget_amounts)
+_BUDGET: Final = _make_object(
+    {"maxUnavailable": _BUDGET_AMOUNT, "minAvailable": _BUDGET_AMOUNT}, _check_budget_amounts
+)
 _EVICTION: Final = _make_object({"placementName": _NAME, "clusterName": _NAME})
 _ALL_VERSIONS: Final = (V1, BETA, ALPHA)
 _BETA_VERSIONS: Final = (BETA, ALPHA)
@@ -395,14 +443,32 @@ _CURRENT_VERSIONS: Final = (V1, BETA)
 API_KINDS: Final[Mapping[str, ApiKind]] = {
     each.kind: each
     for each in (
-        ApiKind("ClusterResourcePlacement", "fleet_cluster_resource_placement", _CURRENT_VERSIONS, _CLUSTER_PLACEMENT),
+        ApiKind(
+            "ClusterResourcePlacement",
+            "fleet_cluster_resource_placement",
+            _CURRENT_VERSIONS,
+            _CLUSTER_PLACEMENT,
+        ),
         ApiKind("ResourcePlacement", "fleet_resource_placement", _CURRENT_VERSIONS, _PLACEMENT),
-        ApiKind("ClusterResourceOverride", "fleet_cluster_resource_override", _ALL_VERSIONS, _CLUSTER_OVERRIDE),
+        ApiKind(
+            "ClusterResourceOverride",
+            "fleet_cluster_resource_override",
+            _ALL_VERSIONS,
+            _CLUSTER_OVERRIDE,
+        ),
         ApiKind("ResourceOverride", "fleet_resource_override", _ALL_VERSIONS, _OVERRIDE),
         ApiKind(
-            "ClusterResourcePlacementDisruptionBudget", "fleet_placement_disruption_budget", _BETA_VERSIONS, _BUDGET
+            "ClusterResourcePlacementDisruptionBudget",
+            "fleet_placement_disruption_budget",
+            _BETA_VERSIONS,
+            _BUDGET,
         ),
-        ApiKind("ClusterResourcePlacementEviction", "fleet_placement_eviction", _BETA_VERSIONS, _EVICTION),
+        ApiKind(
+            "ClusterResourcePlacementEviction",
+            "fleet_placement_eviction",
+            _BETA_VERSIONS,
+            _EVICTION,
+        ),
         ApiKind(
             "ClusterStagedUpdateRun",
             "fleet_cluster_staged_update_run",
@@ -411,11 +477,24 @@ API_KINDS: Final[Mapping[str, ApiKind]] = {
             required_by_version={ALPHA: ("resourceSnapshotIndex",)},
         ),
         ApiKind("StagedUpdateRun", "fleet_staged_update_run", _CURRENT_VERSIONS, _RUN),
-        ApiKind("ClusterStagedUpdateStrategy", "fleet_cluster_staged_update_strategy", _ALL_VERSIONS, _STAGES),
+        ApiKind(
+            "ClusterStagedUpdateStrategy",
+            "fleet_cluster_staged_update_strategy",
+            _ALL_VERSIONS,
+            _STAGES,
+        ),
         ApiKind("StagedUpdateStrategy", "fleet_staged_update_strategy", _CURRENT_VERSIONS, _STAGES),
-        ApiKind("ClusterApprovalRequest", "fleet_cluster_approval_request", _ALL_VERSIONS, _APPROVAL),
+        ApiKind(
+            "ClusterApprovalRequest", "fleet_cluster_approval_request", _ALL_VERSIONS, _APPROVAL
+        ),
         ApiKind("ApprovalRequest", "fleet_approval_request", _CURRENT_VERSIONS, _APPROVAL),
-        ApiKind("MemberCluster", "fleet_member_cluster", _CURRENT_VERSIONS, _MEMBER, "cluster.kubernetes-fleet.io"),
+        ApiKind(
+            "MemberCluster",
+            "fleet_member_cluster",
+            _CURRENT_VERSIONS,
+            _MEMBER,
+            "cluster.kubernetes-fleet.io",
+        ),
     )
 }
 

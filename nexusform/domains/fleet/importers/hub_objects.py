@@ -40,9 +40,11 @@ def is_user_object(manifest: Manifest, services: Collection[tuple[str, str]]) ->
     if is_deleting(manifest.body):
         return False
     if is_fleet_group(manifest.group) and not is_envelope(manifest):
-        return manifest.kind in API_KINDS  # others are created by the hub: bindings, snapshots, Works
+        # others are created by the hub: bindings, snapshots, Works.
+        return manifest.kind in API_KINDS
     if find_selection_exclusion(manifest, services) is not None:
-        return False  # never selected by a placement
+        # Never selected by a placement.
+        return False
     # Kubernetes itself creates default roles, its priority classes, and the kinds below.
     is_default_role = "kubernetes.io/bootstrapping" in manifest.labels
     is_system_class = manifest.kind == "PriorityClass" and manifest.name.startswith("system-")
@@ -65,13 +67,16 @@ def remove_server_fields(body: Mapping[str, Any]) -> dict[str, Any]:
                 annotations.pop(name, None)
         if not annotations:
             metadata.pop("annotations", None)
-    # For Services and Jobs, a function removes the values assigned by the server inside of the spec.
+    # For Services and Jobs, a function removes the values assigned by the server inside of the
+    # spec.
     version_and_kind = (str(cleaned.get("apiVersion")), str(cleaned.get("kind")))
     remove_assigned_values = _STRIPPERS.get(version_and_kind)
     if remove_assigned_values is not None and isinstance(cleaned.get("spec"), dict):
         remove_assigned_values(cleaned)
     if cleaned.get("kind") in ("ClusterApprovalRequest", "ApprovalRequest"):
-        verdicts = [(condition.get("type"), condition.get("status")) for condition in list_conditions(body)]
+        verdicts = [
+            (condition.get("type"), condition.get("status")) for condition in list_conditions(body)
+        ]
         if ("Approved", "True") in verdicts:
             cleaned["status"] = {"conditions": [{"type": "Approved", "status": "True"}]}
     return dict(_sort_mapping_keys(cleaned))
@@ -80,7 +85,8 @@ def remove_server_fields(body: Mapping[str, Any]) -> dict[str, Any]:
 def _remove_assigned_service_fields(body: dict[str, Any]) -> None:
     """Remove the addresses and node ports assigned by the hub to a Service."""
     spec = body["spec"]
-    if spec.get("clusterIP") != "None":  # set by the user for a headless Service
+    # Set by the user for a headless Service.
+    if spec.get("clusterIP") != "None":
         spec.pop("clusterIP", None)
         spec.pop("clusterIPs", None)
     spec.pop("healthCheckNodePort", None)
@@ -91,17 +97,24 @@ def _remove_assigned_service_fields(body: dict[str, Any]) -> None:
 def _strip_job_assignments(body: dict[str, Any]) -> None:
     """Remove the selector and labels assigned by the hub to a Job."""
     spec = body["spec"]
-    if spec.get("manualSelector"):  # set by the user
+    # Set by the user.
+    if spec.get("manualSelector"):
         return
     spec.pop("selector", None)
-    for metadata in list_objects([body.get("metadata"), get_value_at_path(spec, "template", "metadata")]):
+    for metadata in list_objects(
+        [body.get("metadata"), get_value_at_path(spec, "template", "metadata")]
+    ):
         metadata.pop("creationTimestamp", None)
-        for labels in list_objects([metadata.get("labels")]):  # none if absent
+        # None if absent.
+        for labels in list_objects([metadata.get("labels")]):
             labels.pop("controller-uid", None)
             labels.pop("batch.kubernetes.io/controller-uid", None)
 
 
-_STRIPPERS: Final = {("v1", "Service"): _remove_assigned_service_fields, ("batch/v1", "Job"): _strip_job_assignments}
+_STRIPPERS: Final = {
+    ("v1", "Service"): _remove_assigned_service_fields,
+    ("batch/v1", "Job"): _strip_job_assignments,
+}
 
 
 def _sort_mapping_keys(value: Any) -> Any:

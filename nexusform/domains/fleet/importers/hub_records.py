@@ -12,7 +12,11 @@ from msgspec import Struct, field
 from nexusform.documents.scalars import parse_integer
 from nexusform.documents.times import parse_time
 from nexusform.documents.yaml_documents import Node, TextPosition
-from nexusform.domains.fleet.importers.fleet_export import list_conditions, list_override_names, select_fleet_objects
+from nexusform.domains.fleet.importers.fleet_export import (
+    list_conditions,
+    list_override_names,
+    select_fleet_objects,
+)
 from nexusform.domains.fleet.importers.fleet_records import KeyedObject
 from nexusform.domains.fleet.scheduling.bindings import Health
 from nexusform.domains.pods.importers.manifest_parser import Manifest
@@ -62,7 +66,10 @@ def read_evictions(manifests: Iterable[Manifest]) -> Iterator[ObservedEviction]:
     """Yield the completed evictions: the invalid ones, and those executed or not executed."""
     for manifest in select_fleet_objects(manifests, [EVICTION_KIND]):
         conditions = _index_conditions(manifest.body)
-        valid_condition, executed_condition = conditions.get("Valid", {}), conditions.get("Executed", {})
+        valid_condition, executed_condition = (
+            conditions.get("Valid", {}),
+            conditions.get("Executed", {}),
+        )
         is_invalid = valid_condition.get("status") == "False"
         if not is_invalid and executed_condition.get("status") not in ("True", "False"):
             continue  # not completed
@@ -89,17 +96,23 @@ def read_runs(manifests: Iterable[Manifest]) -> Iterator[ObservedRun]:
     for manifest in select_fleet_objects(manifests, RUN_KINDS):
         conditions = _index_conditions(manifest.body)
         if "Initialized" in conditions:
-            yield _read_run(manifest, conditions, approvals.get((manifest.namespace, manifest.name), []))
+            yield _read_run(
+                manifest, conditions, approvals.get((manifest.namespace, manifest.name), [])
+            )
 
 
-def _read_run(manifest: Manifest, conditions: Mapping[str, Mapping[str, Any]], approvals: Iterable[str]) -> ObservedRun:
+def _read_run(
+    manifest: Manifest, conditions: Mapping[str, Mapping[str, Any]], approvals: Iterable[str]
+) -> ObservedRun:
     """Read a run with the condition Initialized; `approvals` are its granted approval requests."""
     status = get_mapping(manifest.body, "status")
     initialized, succeeded = conditions["Initialized"], conditions.get("Succeeded", {})
     is_init_failed = initialized.get("status") == "False"
     final_condition = initialized if is_init_failed else succeeded
-    stages: dict[str, tuple[str, ...]] = {}  # names of clusters by stage
-    clusters: list[Mapping[str, Any]] = []  # of all stages
+    # names of clusters by stage.
+    stages: dict[str, tuple[str, ...]] = {}
+    # Of all stages.
+    clusters: list[Mapping[str, Any]] = []
     approved = set(approvals)
     for stage in list_mappings(status, "stagesStatus"):
         stage_clusters = list_mappings(stage, "clusters")
@@ -120,7 +133,9 @@ def _read_run(manifest: Manifest, conditions: Mapping[str, Mapping[str, Any]], a
         cluster_count=parse_integer(status.get("policyObservedClusterCount")),
         resource_snapshot=parse_integer(status.get("resourceSnapshotIndexUsed")),
         stages=tuple(stages.items()),
-        done=tuple(_get_cluster_name(item) for item in clusters if _has_true_condition(item, "Succeeded")),
+        done=tuple(
+            _get_cluster_name(item) for item in clusters if _has_true_condition(item, "Succeeded")
+        ),
         approved=tuple(sorted(approved)),
         overrides={_get_cluster_name(item): tuple(list_override_names(item)) for item in clusters},
         strategy=get_mapping(status, "stagedUpdateStrategySnapshot") or None,
@@ -130,7 +145,9 @@ def _read_run(manifest: Manifest, conditions: Mapping[str, Mapping[str, Any]], a
 
 def _find_granted_approvals(stage: Mapping[str, Any]) -> Iterator[str]:
     """Yield the names of the approval requests granted for the tasks before and after a stage."""
-    for task in chain(list_mappings(stage, "beforeStageTaskStatus"), list_mappings(stage, "afterStageTaskStatus")):
+    for task in chain(
+        list_mappings(stage, "beforeStageTaskStatus"), list_mappings(stage, "afterStageTaskStatus")
+    ):
         if _has_true_condition(task, "ApprovalRequestApproved"):
             yield get_text(task, "approvalRequestName")
 
@@ -175,9 +192,12 @@ def read_member_cluster(root: Node, now: datetime | None) -> ObservedMember:
     """Read a MemberCluster; `now` is the time of observation, None if unknown."""
     status = root.get_node("status")
     usage = status.get_node("resourceUsage")
-    properties = {name: node.get_node("value") for name, node in status.get_node("properties").list_fields()}
+    properties = {
+        name: node.get_node("value") for name, node in status.get_node("properties").list_fields()
+    }
     labels = _read_string_map(root.get_node("metadata", "labels"))
-    labels.pop("kubernetes-fleet.io/member-name", None)  # added by the hub
+    # added by the hub.
+    labels.pop("kubernetes-fleet.io/member-name", None)
     namespaces = None  # not collected
     if not _find_condition(status, "NamespaceCollectionSucceeded").is_absent:
         namespaces = tuple(sorted(name for name, _ in status.get_node("namespaces").list_fields()))
@@ -188,12 +208,15 @@ def read_member_cluster(root: Node, now: datetime | None) -> ObservedMember:
             for taint in root.get_node("spec", "taints").list_items()
         ),
         health=_determine_member_health(root, now),
-        properties={name: str(node.data) for name, node in properties.items() if not node.is_absent},
+        properties={
+            name: str(node.data) for name, node in properties.items() if not node.is_absent
+        },
         total=_read_string_map(usage.get_node("capacity")),
         allocatable=_read_string_map(usage.get_node("allocatable")),
         available=_read_string_map(usage.get_node("available")),
         namespaces=namespaces,
-        has_health=not status.is_absent,  # the health is derived from the status
+        # The health is derived from the status.
+        has_health=not status.is_absent,
     )
 
 
@@ -243,7 +266,8 @@ def _determine_member_health(root: Node, now: datetime | None) -> Health:
     if not root.get_node("metadata", "deletionTimestamp").is_absent:
         return Health.LEAVING
     if root.get_node("status").is_absent:
-        return Health.HEALTHY  # no status was captured, so there is no reason against the member
+        # No status was captured, so there is no reason against the member.
+        return Health.HEALTHY
     agent = _find_agent(root)
     if agent.is_absent:
         return Health.NO_AGENT
@@ -252,9 +276,12 @@ def _determine_member_health(root: Node, now: datetime | None) -> Health:
         return Health.NO_HEARTBEAT
     if joined.get_node("status").text != "True":
         return Health.NOT_JOINED
-    if healthy.is_absent:  # the agent has not reported it yet
+    # The agent has not reported it yet.
+    if healthy.is_absent:
         return Health.NO_HEALTH
     if healthy.get_node("status").text == "True":
         return Health.HEALTHY
-    is_prolonged = _is_older_than_limit(parse_time(healthy.get_node("lastTransitionTime").text), now)
+    is_prolonged = _is_older_than_limit(
+        parse_time(healthy.get_node("lastTransitionTime").text), now
+    )
     return Health.UNHEALTHY if is_prolonged else Health.RECENTLY_UNHEALTHY

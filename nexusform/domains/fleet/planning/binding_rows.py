@@ -21,15 +21,28 @@ from nexusform.domains.fleet.scheduling.bindings import (
 )
 from nexusform.domains.fleet.scheduling.rolling_update import RolloutWave
 from nexusform.domains.fleet.scheduling.staged_update import RunStep, RunStepKind, StagedRunOutcome
-from nexusform.domains.fleet.scheduling.watcher import Trigger, find_member_observations, find_queue_trigger
+from nexusform.domains.fleet.scheduling.watcher import (
+    Trigger,
+    find_member_observations,
+    find_queue_trigger,
+)
 from nexusform.planning.instances.instance import Instance
-from nexusform.plans.plan import FORGOTTEN_REASON, Action, PlacementAction, PlacementChange, Rollout, RolloutStep
+from nexusform.plans.plan import (
+    FORGOTTEN_REASON,
+    Action,
+    PlacementAction,
+    PlacementChange,
+    Rollout,
+    RolloutStep,
+)
 from nexusform.resources.address import Address
 from nexusform.scheduling.placement_decision import Rejection
 
 KIND: Final = "binding"
 _OBSERVED, _PREDICTED = "observed", "predicted"
-REAPPLIED_REASON: Final = "the apply strategy changed: all clusters are updated at once, regardless of max_unavailable"
+REAPPLIED_REASON: Final = (
+    "the apply strategy changed: all clusters are updated at once, regardless of max_unavailable"
+)
 KEPT_REASONS: Final[Mapping[PlacementType, str]] = {
     PlacementType.PICK_N: "a fulfilled PickN is not re-evaluated",
     PlacementType.PICK_ALL: "a PickAll re-evaluates its bindings only if its policy changes",
@@ -62,7 +75,9 @@ TRIGGER_REASONS: Final[Mapping[Trigger, str]] = {
 
 
 def build_binding_rows(
-    placement: PlacementPlan, members: Mapping[str, FleetMemberState], rejected: tuple[Rejection, ...] = ()
+    placement: PlacementPlan,
+    members: Mapping[str, FleetMemberState],
+    rejected: tuple[Rejection, ...] = (),
 ) -> Iterator[PlacementChange]:
     """Build the rows of one placement: removed bindings, then added and changed, then kept ones. `rejected` are the
     clusters not picked, with reasons; the row of every planned binding lists them.
@@ -70,12 +85,19 @@ def build_binding_rows(
     prior_bindings = index_by_cluster(placement.spec.prior_bindings)
     planned_bindings = index_by_cluster(placement.bindings)
     for cluster in sorted(prior_bindings):
-        # A released binding (evicted, or its member re-created) is removed even if the cluster is picked again.
+        # A released binding (evicted, or its member re-created) is removed even if the cluster is
+        # picked again.
         if cluster not in planned_bindings or cluster in placement.released_clusters:
-            trigger, step = _find_removal_trigger(placement, cluster), placement.find_rollout_step(cluster)
-            yield _build_removed_row(placement.spec.instance.address, prior_bindings[cluster], trigger, step)
+            trigger, step = (
+                _find_removal_trigger(placement, cluster),
+                placement.find_rollout_step(cluster),
+            )
+            yield _build_removed_row(
+                placement.spec.instance.address, prior_bindings[cluster], trigger, step
+            )
     for cluster in placement.hub_moves.removed_clusters:
-        if cluster not in planned_bindings:  # the hub removed it since the last apply: a row without a change
+        # The hub removed it since the last apply: a row without a change.
+        if cluster not in planned_bindings:
             yield PlacementChange(
                 address=placement.spec.instance.address,
                 kind=KIND,
@@ -111,15 +133,21 @@ def build_removed_rows(instance: Instance) -> Iterator[PlacementChange]:
 
 def _find_removal_trigger(placement: PlacementPlan, cluster: str) -> Trigger:
     """Return the first trigger of a removal: eviction or deletion, scheduling cycle, staged run, or changed policy."""
-    triggers = {**placement.scheduling.release_triggers, **placement.lost_bindings}  # the latter: evicted or deleted
+    # The latter: evicted or deleted.
+    triggers = {**placement.scheduling.release_triggers, **placement.lost_bindings}
     if cluster in triggers:
         return triggers[cluster]
-    is_removed_by_run = placement.spec.is_external and placement.find_rollout_step(cluster) != NO_ROLLOUT_STEP
+    is_removed_by_run = (
+        placement.spec.is_external and placement.find_rollout_step(cluster) != NO_ROLLOUT_STEP
+    )
     return Trigger.STAGED_RUN if is_removed_by_run else Trigger.POLICY_CHANGED
 
 
 def _build_removed_row(
-    address: Address, binding: Binding, trigger: Trigger, rollout_step: tuple[str, RolloutStep] = NO_ROLLOUT_STEP
+    address: Address,
+    binding: Binding,
+    trigger: Trigger,
+    rollout_step: tuple[str, RolloutStep] = NO_ROLLOUT_STEP,
 ) -> PlacementChange:
     """Build the row of a removed binding. `rollout_step`: the cause of its rollout, and the step with the removal."""
     _cause, step = rollout_step
@@ -146,7 +174,9 @@ def _format_binding_reason(reason: str, rollout_step: tuple[str, RolloutStep]) -
         return reason
     cause, step = rollout_step
     # Only staged runs have stages. The groups of a rolling update are its waves.
-    step_text = f"{cause}, stage {step.stage}, group {step.group}" if step.stage else f"wave {step.group}"
+    step_text = (
+        f"{cause}, stage {step.stage}, group {step.group}" if step.stage else f"wave {step.group}"
+    )
     wait = f", after {step.waits_for}" if step.waits_for else ""
     return f"{reason}; {step_text}{wait}" if reason else f"{step_text}{wait}"
 
@@ -154,8 +184,12 @@ def _format_binding_reason(reason: str, rollout_step: tuple[str, RolloutStep]) -
 def _get_scores(binding: Binding) -> dict[str, int]:
     """Return the scores of a binding at its pick, by name; {} without scores."""
     if binding.affinity_score is None or binding.topology_spread_score is None:
-        return {}  # picked by name (PickFixed)
-    return {"topology_spread_score": binding.topology_spread_score, "affinity_score": binding.affinity_score}
+        # picked by name (PickFixed).
+        return {}
+    return {
+        "topology_spread_score": binding.topology_spread_score,
+        "affinity_score": binding.affinity_score,
+    }
 
 
 def _build_current_binding_row(
@@ -169,7 +203,8 @@ def _build_current_binding_row(
     action, trigger, reason = _determine_binding_action(placement, prior, binding, members)
     rollout_step = placement.find_rollout_step(binding.cluster)
     _cause, step = rollout_step
-    if action in (PlacementAction.PLACE, PlacementAction.UPDATE):  # other reasons do not name the step
+    # Other reasons do not name the step.
+    if action in (PlacementAction.PLACE, PlacementAction.UPDATE):
         reason = _format_binding_reason(reason, rollout_step)
     return PlacementChange(
         address=placement.spec.instance.address,
@@ -191,7 +226,10 @@ def _build_current_binding_row(
 
 
 def _determine_binding_action(
-    placement: PlacementPlan, prior: Binding | None, binding: Binding, members: Mapping[str, FleetMemberState]
+    placement: PlacementPlan,
+    prior: Binding | None,
+    binding: Binding,
+    members: Mapping[str, FleetMemberState],
 ) -> tuple[PlacementAction, str, str]:
     """Return (action, trigger, reason) for a binding after the plan; the trigger is "" if there is none. A new binding
     (`prior` None) is placed. A changed state, content or apply strategy updates it. Others are kept.
@@ -201,60 +239,93 @@ def _determine_binding_action(
         trigger = placement.scheduling.pick_triggers.get(cluster, Trigger.PLACEMENT_CREATED)
         reason = f"{TRIGGER_REASONS.get(trigger, '')}: {build_selected_decision(binding).reason}"
         return PlacementAction.PLACE, str(trigger), reason
-    is_rolled_out = cluster in placement.rollout.clusters  # only then are changed overrides applied
+    # Only then are changed overrides applied.
+    is_rolled_out = cluster in placement.rollout.clusters
     has_new_overrides = is_rolled_out and placement.has_override_change(binding)
     has_new_resources = prior.resource_snapshot != binding.resource_snapshot
     if prior.state is not binding.state or has_new_resources or has_new_overrides:
         if binding.state is BindingState.UNSCHEDULED:
             trigger = _find_removal_trigger(placement, cluster)
-        elif prior.state is BindingState.UNSCHEDULED and cluster in placement.scheduling.pick_triggers:
-            trigger = placement.scheduling.pick_triggers[cluster]  # picked again before its removal
-        else:  # rolled out: bound, or with other resources or overrides
-            trigger = Trigger.STAGED_RUN if placement.spec.is_external else placement.rollout_trigger
+        elif (
+            prior.state is BindingState.UNSCHEDULED
+            and cluster in placement.scheduling.pick_triggers
+        ):
+            # picked again before its removal.
+            trigger = placement.scheduling.pick_triggers[cluster]
+        else:
+            # rolled out: bound, or with other resources or overrides.
+            trigger = (
+                Trigger.STAGED_RUN if placement.spec.is_external else placement.rollout_trigger
+            )
         return PlacementAction.UPDATE, str(trigger), TRIGGER_REASONS.get(trigger, "")
-    if placement.spec.apply_strategy_changed and binding.has_resources:  # it needs no rollout
+    # It needs no rollout.
+    if placement.spec.apply_strategy_changed and binding.has_resources:
         return PlacementAction.UPDATE, str(Trigger.STRATEGY_CHANGED), REAPPLIED_REASON
     if prior.policy_snapshot != binding.policy_snapshot:
-        return PlacementAction.KEEP, str(Trigger.POLICY_CHANGED), "picked again under the changed policy"
+        return (
+            PlacementAction.KEEP,
+            str(Trigger.POLICY_CHANGED),
+            "picked again under the changed policy",
+        )
     trigger_text, reason = _explain_keeping(placement, binding, members.get(cluster))
     return PlacementAction.KEEP, trigger_text, reason
 
 
-def _explain_keeping(placement: PlacementPlan, binding: Binding, member: FleetMemberState | None) -> tuple[str, str]:
+def _explain_keeping(
+    placement: PlacementPlan, binding: Binding, member: FleetMemberState | None
+) -> tuple[str, str]:
     """Return (trigger, reason) for a kept binding: the first of several; each is "" if there is none."""
     cause, step = placement.find_rollout_step(binding.cluster)
-    if step.status == LATER:  # of a staged run
-        return str(Trigger.STAGED_RUN), f"{_format_binding_reason('', (cause, step))}: not reached by this plan"
+    # Of a staged run.
+    if step.status == LATER:
+        return str(
+            Trigger.STAGED_RUN
+        ), f"{_format_binding_reason('', (cause, step))}: not reached by this plan"
     # Changed resources or overrides need a staged run with strategy External.
     if placement.current.staged_trigger is not None and binding.has_resources:
         change = CHANGE_REASONS[placement.current.staged_trigger]
         return "", f"{change}; kept: with External, only a staged run applies it"
     replaced_cluster = placement.hub_moves.replaced_clusters.get(binding.cluster)
-    if replaced_cluster is not None:  # the hub picked this cluster since the last apply; "": it replaces no other
+    # The hub picked this cluster since the last apply; "": it replaces no other.
+    if replaced_cluster is not None:
         move_text = f"moved on the hub: {replaced_cluster} -> {binding.cluster}"
         return str(Trigger.MOVED_ON_THE_HUB), move_text if replaced_cluster else "added on the hub"
-    is_orphan = binding.state is BindingState.UNSCHEDULED and binding.cluster in placement.departed_clusters
-    if is_orphan and not placement.spec.is_external:  # staged runs have no budget
+    is_orphan = (
+        binding.state is BindingState.UNSCHEDULED and binding.cluster in placement.departed_clusters
+    )
+    # staged runs have no budget.
+    if is_orphan and not placement.spec.is_external:
         return "", "its member left; the rollout budget does not allow its removal yet"
     if binding.cluster in placement.override_pending_clusters:
         return "", "kept: overrides are applied with the next change of content or bindings"
     return _explain_keeping_on_changed_member(placement, member)
 
 
-def _explain_keeping_on_changed_member(placement: PlacementPlan, member: FleetMemberState | None) -> tuple[str, str]:
+def _explain_keeping_on_changed_member(
+    placement: PlacementPlan, member: FleetMemberState | None
+) -> tuple[str, str]:
     """Return (trigger, reason) for a binding kept although its member changed; each is "" if there is none. The trigger
     is a change sufficient to reject the member in a new pick. Other changes have no trigger.
     """
     if member is None or member.planned is None or member.previous is None:
-        return "", ""  # unknown, removed or new: no change to explain
+        # Unknown, removed or new: no change to explain.
+        return "", ""
     if member.previous == member.planned:
         return "", ""
-    request = PlacementRequest(placement.spec.configuration.effective_policy, placement.spec.configuration.namespace)
+    request = PlacementRequest(
+        placement.spec.configuration.effective_policy, placement.spec.configuration.namespace
+    )
     changes = find_member_observations(member.previous, member.planned, request)
     if changes:
-        return str(changes[0].trigger), f"{changes[0].reason}; kept: {explain_kept_bindings(placement)}"
-    # Any other change able to start a scheduling cycle needs a reason if no cycle of this placement ran.
-    if find_queue_trigger(member.previous, member.planned) is not None and not placement.scheduling.has_run:
+        return str(
+            changes[0].trigger
+        ), f"{changes[0].reason}; kept: {explain_kept_bindings(placement)}"
+    # Any other change able to start a scheduling cycle needs a reason if no cycle of this placement
+    # ran.
+    if (
+        find_queue_trigger(member.previous, member.planned) is not None
+        and not placement.scheduling.has_run
+    ):
         return "", f"kept: {explain_kept_bindings(placement)}"
     return "", ""
 
@@ -274,35 +345,52 @@ _UPDATE: Final = str(RunStepKind.UPDATE)
 def build_rolling_timeline(placement: PlacementPlan) -> Rollout | None:
     """Build the timeline of a rolling update; None with one wave or none."""
     waves = placement.rollout.waves
-    if len(waves) <= 1:  # no order to show
+    # No order to show.
+    if len(waves) <= 1:
         return None
     steps = tuple(_build_wave_steps(waves, placement.failing_clusters))
-    return Rollout(placement.spec.instance.address, "rolling update", placement.snapshot_store.latest_index, steps)
+    return Rollout(
+        placement.spec.instance.address,
+        "rolling update",
+        placement.snapshot_store.latest_index,
+        steps,
+    )
 
 
-def _build_wave_steps(waves: Sequence[RolloutWave], failing: frozenset[str]) -> Iterator[RolloutStep]:
+def _build_wave_steps(
+    waves: Sequence[RolloutWave], failing: frozenset[str]
+) -> Iterator[RolloutStep]:
     """Yield the steps of every wave: delete, update, wait. Updates of `failing` clusters are another, blocked step."""
     start_seconds: float = 0
-    waits_for = ""  # the wait after the previous wave
+    # The wait after the previous wave.
+    waits_for = ""
     for number, wave in enumerate(waves, 1):
-        build_step = partial(RolloutStep, stage="", group=number, start_seconds=start_seconds)  # only runs have stages
+        # Only runs have stages.
+        build_step = partial(RolloutStep, stage="", group=number, start_seconds=start_seconds)
         updated = sorted((*wave.updated_clusters, *wave.bound_clusters))
         if wave.deleted_clusters:
-            yield build_step(str(RunStepKind.DELETE), clusters=wave.deleted_clusters, waits_for=waits_for)
+            yield build_step(
+                str(RunStepKind.DELETE), clusters=wave.deleted_clusters, waits_for=waits_for
+            )
         failing_updates, working_updates = split_clusters(updated, failing)
         if working_updates:
             yield build_step(_UPDATE, clusters=working_updates, waits_for=waits_for)
         if failing_updates:
             yield build_step(_UPDATE, clusters=failing_updates, waits_for=waits_for, status=BLOCKED)
         waits_for = ""
-        if wave.wait_seconds and number < len(waves):  # nothing waits after the last wave
+        # Nothing waits after the last wave.
+        if wave.wait_seconds and number < len(waves):
             yield build_step(str(RunStepKind.WAIT), wait_seconds=wave.wait_seconds)
             start_seconds += wave.wait_seconds
             waits_for = format_duration(wave.wait_seconds)
 
 
 def build_run_timeline(
-    placement: PlacementPlan, run: str, resource_snapshot: int, steps: Sequence[RunStep], outcome: StagedRunOutcome
+    placement: PlacementPlan,
+    run: str,
+    resource_snapshot: int,
+    steps: Sequence[RunStep],
+    outcome: StagedRunOutcome,
 ) -> Rollout:
     """Build the timeline of a staged run with its `outcome`. `placement` still has the bindings before the run."""
     updated_clusters = {
@@ -311,7 +399,9 @@ def build_run_timeline(
         if binding.state is BindingState.BOUND and binding.resource_snapshot == resource_snapshot
     }
     timeline_steps = tuple(_build_run_steps(steps, frozenset(updated_clusters), outcome))
-    return Rollout(placement.spec.instance.address, f"staged run {run}", resource_snapshot, timeline_steps)
+    return Rollout(
+        placement.spec.instance.address, f"staged run {run}", resource_snapshot, timeline_steps
+    )
 
 
 def _build_run_steps(
@@ -321,9 +411,11 @@ def _build_run_steps(
     it. Its group is its number in the stage, from 1. `updated_clusters` are up to date already.
     """
     start_seconds: float = 0
-    pending_seconds: float = 0  # the longest wait before the next group: tasks run in parallel
+    # The longest wait before the next group: tasks run in parallel.
+    pending_seconds: float = 0
     stage, group = "", 0
-    conditions: list[str] = []  # waits and approvals since the last step with clusters
+    # waits and approvals since the last step with clusters.
+    conditions: list[str] = []
     for number, step in enumerate(steps):
         if step.stage != stage:
             stage, group = step.stage, 0
@@ -339,11 +431,13 @@ def _build_run_steps(
         yield RolloutStep(
             kind=str(step.kind),
             stage=stage,
-            group=group if step.clusters else 0,  # a task has none
+            # A task has none.
+            group=group if step.clusters else 0,
             clusters=step.clusters,
             start_seconds=start_seconds,
             wait_seconds=step.wait_seconds,
-            waits_for=", ".join(conditions) if has_conditions else step.task,  # "" except for an approval: its own name
+            # "" except for an approval: its own name.
+            waits_for=", ".join(conditions) if has_conditions else step.task,
             status=_determine_step_status(step, number, updated_clusters, outcome),
         )
         if has_conditions:

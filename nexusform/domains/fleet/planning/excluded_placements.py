@@ -50,7 +50,8 @@ class _ExclusionContext(Struct, frozen=True):
         """Return why the node of a pod is missing, or removed by this plan; "" if it stays."""
         if (cluster_id, node) in self.removed_nodes:
             return f"its node is removed or re-created, and {self.reason}"
-        node_names = self.existing_nodes.get(cluster_id, {node})  # if the nodes are not known, none is missing
+        # If the nodes are not known, none is missing.
+        node_names = self.existing_nodes.get(cluster_id, {node})
         return "its node does not exist" if node and node not in node_names else ""
 
     def explain_lost_member(self, member: str) -> str:
@@ -70,7 +71,9 @@ def build_excluded_rows(
     all members, or None if a hub was not read.
     """
     prior = _list_current_attributes(blocks.prior.instances)
-    excluded = {address: values for address, values in prior.items() if not blocks.selection.has(address)}
+    excluded = {
+        address: values for address, values in prior.items() if not blocks.selection.has(address)
+    }
     context = _build_exclusion_context(blocks, vms, clusters, known_members)
     yield from _build_excluded_placement_rows(excluded, blocks.request.registries, context)
 
@@ -88,18 +91,24 @@ def list_forgotten_object_losses(
     }
     if not forgotten:
         return
-    context = _build_exclusion_context(blocks, vms, clusters, known_members=None, reason=_FORGOTTEN_REASON)
+    context = _build_exclusion_context(
+        blocks, vms, clusters, known_members=None, reason=_FORGOTTEN_REASON
+    )
     rows = _build_excluded_placement_rows(forgotten, blocks.request.registries, context)
     yield from (row for row in rows if row.action is PlacementAction.LOSE)
 
 
 def forget_on_forgotten_members(
-    rows: Iterable[PlacementChange], blocks: BlockPlanner, vms: Sequence[VmObject], clusters: Mapping[str, NodeCluster]
+    rows: Iterable[PlacementChange],
+    blocks: BlockPlanner,
+    vms: Sequence[VmObject],
+    clusters: Mapping[str, NodeCluster],
 ) -> Iterator[PlacementChange]:
     """Yield the rows, with REMOVE turned into FORGET for bindings and pods of forgotten members. These members are only
     removed from state, so the bindings and pods keep running unmanaged. Pods on removed nodes stay REMOVE.
     """
-    forgotten_cluster_ids: dict[str, str] = {}  # by member name (in rows of bindings) and by cluster name (of pods)
+    # By member name (in rows of bindings) and by cluster name (of pods).
+    forgotten_cluster_ids: dict[str, str] = {}
     for instance in select_instances(blocks.instances.values(), PlanningKind.MEMBER):
         if instance.action is Action.FORGET:
             name = get_text(instance.before, "name")
@@ -109,9 +118,13 @@ def forget_on_forgotten_members(
     if not forgotten_cluster_ids:
         yield from rows
         return
-    context = _build_exclusion_context(blocks, vms, clusters, known_members=None, reason=_FORGOTTEN_REASON)
+    context = _build_exclusion_context(
+        blocks, vms, clusters, known_members=None, reason=_FORGOTTEN_REASON
+    )
     for row in rows:
-        if row.action is PlacementAction.REMOVE and _is_on_forgotten_member(row, forgotten_cluster_ids, context):
+        if row.action is PlacementAction.REMOVE and _is_on_forgotten_member(
+            row, forgotten_cluster_ids, context
+        ):
             yield replace(row, action=PlacementAction.FORGET, reason=FORGOTTEN_REASON)
         else:
             yield row
@@ -141,22 +154,29 @@ def _build_exclusion_context(
     """
     instances, registries = blocks.prior.instances, blocks.request.registries
     recorded_members = _collect_member_names(instances, registries)
-    existing_nodes: dict[str, set[str]] = {}  # the node names before the plan, by cluster id
+    # The node names before the plan, by cluster id.
+    existing_nodes: dict[str, set[str]] = {}
     for vm_object in vms:
-        if vm_object.prior.demand is not None:  # None: no VMs before the plan
+        # None: no VMs before the plan.
+        if vm_object.prior.demand is not None:
             names = existing_nodes.setdefault(vm_object.prior.demand.cluster_id, set())
             for vm in vm_object.prior.existing.values():
                 names.update(vm.names)
-    # The members removed from the fleet, re-created ones included. Forgotten members stay on the hub.
+    # The members removed from the fleet, re-created ones included. Forgotten members stay on the
+    # hub.
     members = select_instances(blocks.instances.values(), PlanningKind.MEMBER)
     removed_members = [item for item in members if item.is_destroyed]
     return _ExclusionContext(
         clusters=clusters,
         members=collect_prior_members(instances, registries),
         removed_nodes=frozenset(_find_removed_nodes(vms)),
-        removed_members=frozenset(str(get_value_at_path(member.before, "name")) for member in removed_members),
+        removed_members=frozenset(
+            str(get_value_at_path(member.before, "name")) for member in removed_members
+        ),
         existing_nodes=existing_nodes,
-        is_member_missing=lambda member: known_members is not None and member not in known_members | recorded_members,
+        is_member_missing=lambda member: (
+            known_members is not None and member not in known_members | recorded_members
+        ),
         reason=reason,
     )
 
@@ -186,14 +206,19 @@ def _collect_refreshed_node_names(
     sites, _conflicts = build_sites(build_inventory(objects.items(), types))
     existing_nodes: dict[str, set[str]] = {}
     for address, instance in prior.state.instances.items():
-        if registries.get_kind(address.type) is PlanningKind.CLUSTER and instance.current is not None:
+        if (
+            registries.get_kind(address.type) is PlanningKind.CLUSTER
+            and instance.current is not None
+        ):
             existing_nodes[str(instance.current.attributes.get("id"))] = set()
     for address, attributes in objects.items():
         resource_type = types.get(address.type)
         if resource_type is None or resource_type.vms is None:
-            continue  # a type without VMs has no nodes
+            # A type without VMs has no nodes.
+            continue
         object_id = get_text(attributes, "id")  # `site/...`
-        cluster_id = get_text(attributes, "cluster_id") or object_id  # the latter for a cluster itself
+        # The latter for a cluster itself.
+        cluster_id = get_text(attributes, "cluster_id") or object_id
         names = existing_nodes.setdefault(cluster_id, set())
         site = sites.get(object_id.partition("/")[0])
         for vm in resource_type.vms.list_existing_vms(attributes):
@@ -203,7 +228,9 @@ def _collect_refreshed_node_names(
 
 
 def _build_excluded_placement_rows(
-    objects: Mapping[Address, Mapping[str, Any]], registries: PluginRegistries, context: _ExclusionContext
+    objects: Mapping[Address, Mapping[str, Any]],
+    registries: PluginRegistries,
+    context: _ExclusionContext,
 ) -> Iterator[PlacementChange]:
     """Build the rows of bindings and pods of `objects` (attributes): kept, or lost with their member or node."""
     for address, attributes in objects.items():
@@ -224,9 +251,15 @@ def _build_excluded_placement_rows(
                     reason=_EXCLUDED_REASON,
                 )
                 yield _mark_if_lost(row, reason, Trigger.CLUSTER_LEFT)
-            for member, member_workloads in workloads.items():  # the cluster id of an unknown member is its name
-                cluster_id, reason = context.members.get(member, member), context.explain_lost_member(member)
-                yield from _build_excluded_pod_rows(address, cluster_id, member_workloads, context, reason)
+            # The cluster id of an unknown member is its name.
+            for member, member_workloads in workloads.items():
+                cluster_id, reason = (
+                    context.members.get(member, member),
+                    context.explain_lost_member(member),
+                )
+                yield from _build_excluded_pod_rows(
+                    address, cluster_id, member_workloads, context, reason
+                )
         elif kind is PlanningKind.MANIFEST:
             cluster_id = get_text(attributes, "cluster_id")
             yield from _build_excluded_pod_rows(address, cluster_id, workloads, context)
@@ -236,7 +269,9 @@ def _mark_if_lost(row: PlacementChange, reason: str, trigger: str) -> PlacementC
     """Return the row of a kept binding or pod, as a lost one if there is a `reason`."""
     if not reason:
         return row
-    return replace(row, action=PlacementAction.LOSE, target=None, trigger=str(trigger), reason=reason)
+    return replace(
+        row, action=PlacementAction.LOSE, target=None, trigger=str(trigger), reason=reason
+    )
 
 
 def _find_removed_nodes(vms: Iterable[VmObject]) -> Iterator[tuple[str, str]]:
@@ -244,28 +279,44 @@ def _find_removed_nodes(vms: Iterable[VmObject]) -> Iterator[tuple[str, str]]:
     for vm_object in vms:
         demand = vm_object.prior.demand
         if demand is None:
-            continue  # without VMs before
+            # Without VMs before.
+            continue
         actions = vm_object.request.actions
         for key in (*actions.removals, *actions.recreations, *actions.losses):
-            if key in vm_object.prior.existing:  # others have no node yet
+            # others have no node yet.
+            if key in vm_object.prior.existing:
                 yield demand.cluster_id, vm_object.prior.existing[key].name
 
 
-def _list_current_attributes(instances: Mapping[Address, InstanceState]) -> dict[Address, Mapping[str, Any]]:
+def _list_current_attributes(
+    instances: Mapping[Address, InstanceState],
+) -> dict[Address, Mapping[str, Any]]:
     """Return the attributes of existing objects by address."""
-    return {address: item.current.attributes for address, item in instances.items() if item.current is not None}
+    return {
+        address: item.current.attributes
+        for address, item in instances.items()
+        if item.current is not None
+    }
 
 
-def _collect_member_names(instances: Mapping[Address, InstanceState], registries: PluginRegistries) -> frozenset[str]:
+def _collect_member_names(
+    instances: Mapping[Address, InstanceState], registries: PluginRegistries
+) -> frozenset[str]:
     """Return the names of the fleet's members among the existing objects."""
     objects = _list_current_attributes(instances).items()
-    members = [values for address, values in objects if registries.get_kind(address.type) is PlanningKind.MEMBER]
+    members = [
+        values
+        for address, values in objects
+        if registries.get_kind(address.type) is PlanningKind.MEMBER
+    ]
     return frozenset(str(values.get("name")) for values in members)
 
 
 def find_missing_members(prior: PriorState, registries: PluginRegistries) -> frozenset[str]:
     """Return the members in state missing from the refreshed state: a provider did not find them."""
-    return _collect_member_names(prior.state.instances, registries) - _collect_member_names(prior.instances, registries)
+    return _collect_member_names(prior.state.instances, registries) - _collect_member_names(
+        prior.instances, registries
+    )
 
 
 def _build_excluded_pod_rows(
@@ -279,15 +330,19 @@ def _build_excluded_pod_rows(
     explains the loss of the member, "" if it exists.
     """
     known_cluster = context.clusters.get(cluster_id)
-    cluster, site_id = cluster_id.rpartition("/")[2], ""  # without known nodes
+    # Without known nodes.
+    cluster, site_id = cluster_id.rpartition("/")[2], ""
     if known_cluster is not None:
         cluster, site_id = known_cluster.name, known_cluster.site_id
     for workload, pods in workloads.items():
         for name, values in pods.items():
             pod_record = parse_pod_record(values)
-            location = PodLocation(cluster, state=pod_record.state)  # without a node: not scheduled
+            # Without a node: not scheduled.
+            location = PodLocation(cluster, state=pod_record.state)
             if pod_record.node:
-                location = PodLocation(cluster, pod_record.node, pod_record.machine, pod_record.availability_zone)
+                location = PodLocation(
+                    cluster, pod_record.node, pod_record.machine, pod_record.availability_zone
+                )
             node_reason = context.explain_lost_node(cluster_id, pod_record.node)
             row = PlacementChange(
                 address=address,

@@ -8,11 +8,20 @@ from msgspec import Struct, field, json
 from msgspec.structs import asdict
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity
-from nexusform.diagnostics.phrases import format_count, format_first_items, format_list, select_word_form
+from nexusform.diagnostics.phrases import (
+    format_count,
+    format_first_items,
+    format_list,
+    select_word_form,
+)
 from nexusform.domains.fleet.importers.fleet_documents import OLD_NODE_COUNT
 from nexusform.domains.fleet.importers.fleet_export import READY, build_manifests
 from nexusform.domains.fleet.importers.fleet_records import ABANDON, FleetPlacement
-from nexusform.domains.fleet.planning.binding_rows import CHANGE_REASONS, build_removed_rows, explain_kept_bindings
+from nexusform.domains.fleet.planning.binding_rows import (
+    CHANGE_REASONS,
+    build_removed_rows,
+    explain_kept_bindings,
+)
 from nexusform.domains.fleet.planning.fleet_snapshot import (
     FleetMemberState,
     ObservedHub,
@@ -39,7 +48,11 @@ from nexusform.domains.fleet.scheduling.bindings import (
 from nexusform.domains.fleet.scheduling.member_list import MemberList
 from nexusform.domains.fleet.scheduling.placement_explanation import compute_policy_drift
 from nexusform.domains.fleet.scheduling.placement_status import FALSE
-from nexusform.domains.pods.importers.manifest_parser import Manifest, format_canonical_json, is_reserved_namespace
+from nexusform.domains.pods.importers.manifest_parser import (
+    Manifest,
+    format_canonical_json,
+    is_reserved_namespace,
+)
 from nexusform.domains.pods.planning.node_clusters import NodeCluster
 from nexusform.interfaces.plugins import PlanningKind
 from nexusform.json_data.plain_data import get_list, get_mapping, get_text, get_value_at_path
@@ -65,31 +78,42 @@ class FleetOutcome(Struct, frozen=True):
     clusters: Mapping[str, NodeCluster] = field(default_factory=dict)
 
 
-_MAX_REJECTED_CLUSTERS: Final = 40  # per placement; larger fleets use `explain`
+# Per placement; larger fleets use `explain`.
+_MAX_REJECTED_CLUSTERS: Final = 40
 # Start of the hub's message about invalid selectors.
-_INVALID_SELECTORS: Final = "The resource selectors are invalid: failed to process the request due to a client error"
+_INVALID_SELECTORS: Final = (
+    "The resource selectors are invalid: failed to process the request due to a client error"
+)
 
 
 def find_rejected_clusters(placements: Iterable[PlacementPlan]) -> Iterator[RejectedCluster]:
     """Yield the clusters rejected in this plan's scheduling cycles, with reasons. Skip placements with too many."""
     for placement in placements:
-        status = placement.scheduling.status  # None without a cycle
+        # None without a cycle.
+        status = placement.scheduling.status
         if status is not None and len(status.unselected_decisions) <= _MAX_REJECTED_CLUSTERS:
             for decision in status.unselected_decisions:
-                yield RejectedCluster(placement.spec.instance.address, decision.cluster, decision.reason)
+                yield RejectedCluster(
+                    placement.spec.instance.address, decision.cluster, decision.reason
+                )
 
 
-def build_observed_bindings(placements: Iterable[PlacementPlan]) -> Iterator[tuple[Address, Mapping[str, Any]]]:
+def build_observed_bindings(
+    placements: Iterable[PlacementPlan],
+) -> Iterator[tuple[Address, Mapping[str, Any]]]:
     """Yield the attribute `bindings` of each placement found on a hub, as observed before the plan."""
     for placement in placements:
-        if placement.spec.observed_attributes:  # {} if not found on a hub
+        # {} if not found on a hub.
+        if placement.spec.observed_attributes:
             bindings = write_bindings(placement.spec.prior_bindings, provenance={})
             yield (placement.spec.instance.address, {"bindings": bindings})
 
 
 def build_destroy_outcome(instances: Iterable[Instance]) -> FleetOutcome:
     """Build the outcome of a destroy plan: the removed bindings, and warnings."""
-    removed = [item for item in select_instances(instances, PlanningKind.PLACEMENT) if item.is_removed]
+    removed = [
+        item for item in select_instances(instances, PlanningKind.PLACEMENT) if item.is_removed
+    ]
     rows = [row for instance in removed for row in build_removed_rows(instance)]
     return FleetOutcome(tuple(rows), diagnostics=tuple(warn_abandon_policy(removed)))
 
@@ -100,15 +124,21 @@ def warn_abandon_policy(instances: Iterable[Instance]) -> Iterator[Diagnostic]:
     """
     for instance in select_instances(instances, PlanningKind.PLACEMENT):
         if not instance.is_destroyed:
-            continue  # not removed from a hub
+            # Not removed from a hub.
+            continue
         placement = read_prior_object(instance)
         if isinstance(placement, FleetPlacement) and placement.propagation_policy == ABANDON:
             text = (
-                f"{placement.key} has deleteStrategy.propagationPolicy Abandon, which should keep its "
-                "objects on the clusters. KubeFleet has the field but ignores it (e160c1cd), so this "
-                "plan predicts their removal. A hub that supports it keeps the objects and their pods."
+                f"{placement.key} has deleteStrategy.propagationPolicy Abandon, which should keep "
+                "its "
+                "objects on the clusters. KubeFleet has the field but ignores it (e160c1cd), so "
+                "this "
+                "plan predicts their removal. A hub that supports it keeps the objects and their "
+                "pods."
             )
-            yield instance.build_diagnostic(Problem((), "ineffective-delete-strategy", text, Severity.WARNING))
+            yield instance.build_diagnostic(
+                Problem((), "ineffective-delete-strategy", text, Severity.WARNING)
+            )
 
 
 def compute_final_attributes(placement: PlacementPlan) -> dict[str, Any]:
@@ -138,20 +168,29 @@ def compute_final_attributes(placement: PlacementPlan) -> dict[str, Any]:
         },
     }
     if placement.spec.is_being_deleted:
-        names_set_by_hub = ("policy_snapshot", "selected_resources", "conditions", "placement_statuses")
+        names_set_by_hub = (
+            "policy_snapshot",
+            "selected_resources",
+            "conditions",
+            "placement_statuses",
+        )
         return attributes | {name: prior.get(name) for name in names_set_by_hub}
     if placement.selection.selector_problem is not None:
         return attributes | _build_invalid_placement_attributes(placement)
     attributes |= predict_placement_status(placement)
     for name in ("placement_statuses", "selected_resources"):
-        recorded, predicted = get_list(placement.spec.instance.before, name), get_list(attributes, name)
+        recorded, predicted = (
+            get_list(placement.spec.instance.before, name),
+            get_list(attributes, name),
+        )
         if recorded == predicted:
             continue
         # Compare the items as JSON texts, without regard to their order.
         recorded_texts = sorted(map(format_canonical_json, recorded))
         predicted_texts = sorted(map(format_canonical_json, predicted))
         if recorded_texts == predicted_texts:
-            attributes[name] = recorded  # only the order differs, so nothing changed
+            # Only the order differs, so nothing changed.
+            attributes[name] = recorded
     return attributes
 
 
@@ -171,7 +210,9 @@ def _build_invalid_placement_attributes(placement: PlacementPlan) -> dict[str, A
     prior = placement.spec.prior_attributes
     assert placement.selection.selector_problem is not None
     message = f"{_INVALID_SELECTORS}: {placement.selection.selector_problem.message}"
-    invalid = Condition(f"{placement.spec.configuration.kind}Scheduled", FALSE, "InvalidResourceSelectors", message)
+    invalid = Condition(
+        f"{placement.spec.configuration.kind}Scheduled", FALSE, "InvalidResourceSelectors", message
+    )
     return {
         "policy_snapshot": prior.get("policy_snapshot"),
         "selected_resources": get_list(prior, "selected_resources"),
@@ -188,7 +229,8 @@ def build_placement_warnings(
     observed: ObservedHub,
 ) -> Iterator[Diagnostic]:
     """Yield all warnings about placements, placement by placement."""
-    namespaces: dict[str, set[str]] = {}  # by cluster; needed for namespaced placements only
+    # By cluster; needed for namespaced placements only.
+    namespaces: dict[str, set[str]] = {}
     if any(placement.spec.configuration.namespace for placement in placements):
         namespaces = _collect_planned_namespaces_by_cluster(placements, members, iterations)
         _add_observed_namespaces(namespaces, observed)
@@ -196,13 +238,21 @@ def build_placement_warnings(
     for placement in placements:
         yield from _warn_empty_selectors(placement)
         yield from _warn_missing_namespace(placement, namespaces)
-        if iterations.member_list.members or not observed.is_unread:  # an unread hub is an error already
+        # An unread hub is an error already.
+        if iterations.member_list.members or not observed.is_unread:
             yield from _warn_unscheduled_placement(placement, iterations)
         yield from _warn_old_property_name(placement, iterations)
         for cluster, content in placement.compute_final_resources().items():
-            if content.failure:  # of an override or an envelope
-                text = f"On cluster {cluster}: {content.failure}. This version is not applied there."
-                kind = "envelope-cannot-be-opened" if content.has_envelope_failure else "override-failure"
+            # Of an override or an envelope.
+            if content.failure:
+                text = (
+                    f"On cluster {cluster}: {content.failure}. This version is not applied there."
+                )
+                kind = (
+                    "envelope-cannot-be-opened"
+                    if content.has_envelope_failure
+                    else "override-failure"
+                )
                 yield _build_warning(placement, kind, text)
         yield from _warn_pending_staged_changes(placement)
         yield from _warn_pending_overrides(placement)
@@ -211,7 +261,8 @@ def build_placement_warnings(
         yield from _warn_shared_machines(placement, members)
         for kind, text in find_placement_risks(placement, members):
             yield _build_warning(placement, kind, text)
-        if members_change:  # else this plan causes no difference
+        # Else this plan causes no difference.
+        if members_change:
             yield from _warn_scheduling_drift(placement, iterations)
 
 
@@ -224,36 +275,54 @@ def _warn_pending_overrides(placement: PlacementPlan) -> Iterator[Diagnostic]:
             "applies the change. It is applied with the next new content, binding or eviction. An "
             "override that names its placement is rolled out at once."
         )
-        summary = f"{names}: override changes are applied only with the next change of content or bindings"
+        summary = (
+            f"{names}: override changes are applied only with the next change of content or "
+            "bindings"
+        )
         yield _build_warning(placement, "override-effective-next-change", text, summary=summary)
 
 
 def _warn_missing_bindings(placement: PlacementPlan) -> Iterator[Diagnostic]:
     """Warn about clusters without a binding on the hub, although the hub's status lists them, or the state has one."""
-    removed = placement.hub_moves.removed_clusters  # state has a binding there, the hub has none
-    _in_both, deleted = split_clusters(placement.manually_deleted_clusters, removed)  # `deleted`: only in the status
+    # state has a binding there, the hub has none.
+    removed = placement.hub_moves.removed_clusters
+    # `deleted`: only in the status.
+    _in_both, deleted = split_clusters(placement.manually_deleted_clusters, removed)
     if deleted:
         verb_phrase = select_word_form(len(deleted), "binding there was", "bindings there were")
         text = (
-            f"The hub's status lists {placement.key} on {format_list(deleted, 4)}, but the {verb_phrase} "
-            "deleted or not captured. The plan predicts the next scheduling of the placement. It happens at "
-            "once after an ordinary deletion. If the finalizers were removed first, it happens with the next change."
+            f"The hub's status lists {placement.key} on {format_list(deleted, 4)}, but the "
+            f"{verb_phrase} "
+            "deleted or not captured. The plan predicts the next scheduling of the placement. It "
+            "happens at "
+            "once after an ordinary deletion. If the finalizers were removed first, it happens "
+            "with the next change."
         )
         summary = f"the status lists {format_list(deleted, 4)}, but no binding exists there"
         yield _build_warning(placement, "binding-deleted", text, summary=summary)
     if removed:
-        difference = f"{placement.key} was predicted on {format_list(removed, 4)}, but the hub does not have it there"
+        difference = (
+            f"{placement.key} was predicted on {format_list(removed, 4)}, but the hub does not "
+            "have it there"
+        )
         text = f"{difference}. The plan starts from the bindings of the hub."
         summary = f"predicted on {format_list(removed, 4)}, but missing on the hub"
         yield _build_warning(placement, "missing-on-hub", text, summary=summary)
 
 
 def _build_warning(
-    placement: PlacementPlan, kind: str, text: str, path: tuple[str | int, ...] = (), *, summary: str = ""
+    placement: PlacementPlan,
+    kind: str,
+    text: str,
+    path: tuple[str | int, ...] = (),
+    *,
+    summary: str = "",
 ) -> Diagnostic:
     """Build a warning about a placement; `summary` is a one-line form of a longer text, "" if it has none."""
     problem_summary = f"{placement.key}: {summary}" if summary else ""
-    return placement.spec.instance.build_diagnostic(Problem(path, kind, text, Severity.WARNING, brief=problem_summary))
+    return placement.spec.instance.build_diagnostic(
+        Problem(path, kind, text, Severity.WARNING, brief=problem_summary)
+    )
 
 
 def _warn_empty_selectors(placement: PlacementPlan) -> Iterator[Diagnostic]:
@@ -261,23 +330,36 @@ def _warn_empty_selectors(placement: PlacementPlan) -> Iterator[Diagnostic]:
     # Selectors come from blocks, else from the text of a manifest: a warning points there.
     in_blocks = bool(get_value_at_path(placement.spec.instance.config, "resource_selector"))
     selectors = placement.spec.configuration.selectors
-    paths = [("resource_selector", number) if in_blocks else ("manifest",) for number in range(len(selectors))]
+    paths = [
+        ("resource_selector", number) if in_blocks else ("manifest",)
+        for number in range(len(selectors))
+    ]
     selector_problem = placement.selection.selector_problem
     if selector_problem is not None:
         effect = "The hub accepts the placement, but selects and schedules nothing."
-        text = f"{_INVALID_SELECTORS}: {selector_problem.message}. {selector_problem.advice} {effect}"
+        text = (
+            f"{_INVALID_SELECTORS}: {selector_problem.message}. {selector_problem.advice} {effect}"
+        )
         path, summary = paths[selector_problem.selector], selector_problem.message
         yield _build_warning(placement, "invalid-resource-selectors", text, path, summary=summary)
-        return  # the hub selects nothing at all
+        # The hub selects nothing at all.
+        return
     for number in placement.selection.empty_selectors:
         cause = "No fleet_hub_manifest adds such an object, or its kind is never selected."
-        text = f"{selectors[number].title} selects nothing. {cause} Select an existing object, or add it."
+        text = (
+            f"{selectors[number].title} selects nothing. {cause} Select an existing object, or "
+            "add it."
+        )
         summary = f"no fleet_hub_manifest adds {selectors[number].title}, or it is never selected"
-        yield _build_warning(placement, "empty-resource-selection", text, paths[number], summary=summary)
+        yield _build_warning(
+            placement, "empty-resource-selection", text, paths[number], summary=summary
+        )
 
 
 def _collect_planned_namespaces_by_cluster(
-    placements: Sequence[PlacementPlan], members: Mapping[str, FleetMemberState], iterations: PlacementIterations
+    placements: Sequence[PlacementPlan],
+    members: Mapping[str, FleetMemberState],
+    iterations: PlacementIterations,
 ) -> dict[str, set[str]]:
     """Return the namespaces of each cluster after the plan: collected by the hub, applied directly, or placed."""
     namespaces: dict[str, set[str]] = {}
@@ -293,26 +375,34 @@ def _collect_planned_namespaces_by_cluster(
 def _add_observed_namespaces(namespaces: dict[str, set[str]], observed: ObservedHub) -> None:
     """Add to `namespaces` (by cluster) those of available placements: a placement's own, and those it selects."""
     for (_type, key), attributes in observed.placements.items():
-        namespace, _, _name = key.rpartition("/")  # "" for a cluster-scoped placement
-        names = {namespace}  # "" matches no namespace
-        for snapshot in get_list(attributes, "resource_snapshots")[-1:]:  # the latest, if any
-            texts = [text for text in snapshot["objects"] if '"Namespace"' in text]  # few objects need parsing
+        # "" for a cluster-scoped placement.
+        namespace, _, _name = key.rpartition("/")
+        # "" matches no namespace.
+        names = {namespace}
+        # The latest, if any.
+        for snapshot in get_list(attributes, "resource_snapshots")[-1:]:
+            # few objects need parsing.
+            texts = [text for text in snapshot["objects"] if '"Namespace"' in text]
             names |= collect_namespace_names(build_manifests(map(json.decode, texts)))
         for cluster, binding in get_mapping(attributes, "bindings").items():
             if binding.get("readiness") == READY:
                 namespaces.setdefault(cluster, set()).update(names)
 
 
-def _warn_missing_namespace(placement: PlacementPlan, namespaces: Mapping[str, set[str]]) -> Iterator[Diagnostic]:
+def _warn_missing_namespace(
+    placement: PlacementPlan, namespaces: Mapping[str, set[str]]
+) -> Iterator[Diagnostic]:
     """Warn about clusters without the namespace of a namespaced placement; `namespaces` are those of each cluster."""
     namespace = placement.spec.configuration.namespace
-    if not namespace or is_reserved_namespace(namespace):  # reserved ones exist on every cluster
+    # reserved ones exist on every cluster.
+    if not namespace or is_reserved_namespace(namespace):
         return
     clusters = placement.compute_final_resources()
     lacking = [cluster for cluster in clusters if namespace not in namespaces.get(cluster, ())]
     if lacking:
         text = (
-            f"The namespace {namespace} is missing on {', '.join(lacking)}, so the objects cannot be "
+            f"The namespace {namespace} is missing on {', '.join(lacking)}, so the objects cannot "
+            "be "
             "applied there. Place it with a fleet_cluster_resource_placement that selects the "
             'Namespace (selection_scope = "NamespaceOnly"). If it exists already, add it to '
             "namespaces of the member."
@@ -320,7 +410,9 @@ def _warn_missing_namespace(placement: PlacementPlan, namespaces: Mapping[str, s
         yield _build_warning(placement, "missing-cluster-namespace", text)
 
 
-def _warn_unscheduled_placement(placement: PlacementPlan, iterations: PlacementIterations) -> Iterator[Diagnostic]:
+def _warn_unscheduled_placement(
+    placement: PlacementPlan, iterations: PlacementIterations
+) -> Iterator[Diagnostic]:
     """Warn if there are no members, scheduling stops, or too few clusters are eligible (PickAll: none). The first of
     these takes precedence.
     """
@@ -334,48 +426,81 @@ def _warn_unscheduled_placement(placement: PlacementPlan, iterations: PlacementI
         yield _build_warning(placement, "no-member-cluster", text, summary=summary)
         return
     if placement.scheduling.abort is not None:
-        location = f" at cluster {placement.scheduling.abort.cluster}" if placement.scheduling.abort.cluster else ""
-        text = f"The scheduler stops{location}: {placement.scheduling.abort.message}. Existing bindings are kept."
+        location = (
+            f" at cluster {placement.scheduling.abort.cluster}"
+            if placement.scheduling.abort.cluster
+            else ""
+        )
+        text = (
+            f"The scheduler stops{location}: {placement.scheduling.abort.message}. Existing "
+            "bindings are kept."
+        )
         yield _build_warning(placement, "scheduling-stopped", text)
         return
-    status, placement_type = placement.scheduling.status, placement.spec.configuration.placement_type
-    if status is None:  # no cycle ran in this plan
+    status, placement_type = (
+        placement.scheduling.status,
+        placement.spec.configuration.placement_type,
+    )
+    # No cycle ran in this plan.
+    if status is None:
         return
     if status.is_fulfilled:
         if placement_type is PlacementType.PICK_ALL and not placement.bindings:
             members = format_count(len(iterations.member_list.members), "member cluster")
-            text = f"The policy of {placement.key} selects none of {members}. For the hub this is no error."
-            yield _build_warning(placement, "no-selected-cluster", text, summary=f"selects none of {members}")
+            text = (
+                f"The policy of {placement.key} selects none of {members}. For the hub this is no "
+                "error."
+            )
+            yield _build_warning(
+                placement, "no-selected-cluster", text, summary=f"selects none of {members}"
+            )
         return
     decisions, message = status.unselected_decisions, status.condition.message
     reasons = [f"{decision.cluster}: {decision.reason}" for decision in decisions]
     text = "\n  - ".join([f"{message[:1].upper()}{message[1:]}.", *reasons])
-    is_fixed = placement_type is PlacementType.PICK_FIXED  # reasons name its clusters
-    summary = format_first_items([decision.reason for decision in decisions], 2, "; ") if is_fixed else ""
+    # reasons name its clusters.
+    is_fixed = placement_type is PlacementType.PICK_FIXED
+    summary = (
+        format_first_items([decision.reason for decision in decisions], 2, "; ") if is_fixed else ""
+    )
     yield _build_warning(placement, "unfulfilled-placement", text, summary=summary)
 
 
-def _warn_old_property_name(placement: PlacementPlan, iterations: PlacementIterations) -> Iterator[Diagnostic]:
+def _warn_old_property_name(
+    placement: PlacementPlan, iterations: PlacementIterations
+) -> Iterator[Diagnostic]:
     """Warn about a policy with the old name of a property, if no member has the property by this name."""
     policy = placement.spec.configuration.effective_policy
-    if rename_policy_properties(policy, iterations.member_list) is policy:  # nothing to rename
+    # Nothing to rename.
+    if rename_policy_properties(policy, iterations.member_list) is policy:
         return
     lines = get_text(placement.spec.instance.config, "manifest").splitlines()
     line_numbers = [number for number, line in enumerate(lines, 1) if OLD_NODE_COUNT in line]
-    at_line, path = "", ("policy",)  # the policy is written in blocks
+    # The policy is written in blocks.
+    at_line, path = "", ("policy",)
     if line_numbers:
         at_line, path = f"manifest:{line_numbers[0]}: ", ("manifest",)
-    consequence = "No cluster has that property. Use the new name, or set lenient = true to accept the old one."
+    consequence = (
+        "No cluster has that property. Use the new name, or set lenient = true to accept the old "
+        "one."
+    )
     if placement.spec.configuration.accepts_old_names:
-        consequence = "It is read as the new name: no cluster has the old property. A real hub has no such property."
-    text = f"{at_line}kubernetes.azure.com/node-count is the old name of kubernetes-fleet.io/node-count. {consequence}"
+        consequence = (
+            "It is read as the new name: no cluster has the old property. A real hub has no such "
+            "property."
+        )
+    text = (
+        f"{at_line}kubernetes.azure.com/node-count is the old name of "
+        f"kubernetes-fleet.io/node-count. {consequence}"
+    )
     summary = "kubernetes.azure.com/node-count is now kubernetes-fleet.io/node-count"
     yield _build_warning(placement, "older-property-name", text, path, summary=summary)
 
 
 def _warn_pending_staged_changes(placement: PlacementPlan) -> Iterator[Diagnostic]:
     """Warn about changes of resources or overrides on clusters without a staged run in this plan."""
-    if placement.current.staged_trigger is None:  # nothing changed, or the strategy is not External
+    # Nothing changed, or the strategy is not External.
+    if placement.current.staged_trigger is None:
         return
     pending = [
         binding.cluster
@@ -385,27 +510,37 @@ def _warn_pending_staged_changes(placement: PlacementPlan) -> Iterator[Diagnosti
     if pending:
         change = CHANGE_REASONS[placement.current.staged_trigger]
         text = (
-            f"{change[:1].upper()}{change[1:]}, and the strategy is External. Only a new staged run "
-            f"applies the change to {format_list(pending, 4)}. A run that already started keeps its "
+            f"{change[:1].upper()}{change[1:]}, and the strategy is External. Only a new staged "
+            "run "
+            f"applies the change to {format_list(pending, 4)}. A run that already started keeps "
+            "its "
             "earlier values."
         )
         yield _build_warning(placement, "changes-awaiting-staged-run", text)
 
 
-def _warn_shared_machines(placement: PlacementPlan, members: Mapping[str, FleetMemberState]) -> Iterator[Diagnostic]:
+def _warn_shared_machines(
+    placement: PlacementPlan, members: Mapping[str, FleetMemberState]
+) -> Iterator[Diagnostic]:
     """Warn about machines with nodes of several picked members; the text names the machine with most of them."""
-    clusters_on: dict[tuple[str, str], set[str]] = {}  # by site and machine
+    # By site and machine.
+    clusters_on: dict[tuple[str, str], set[str]] = {}
     for binding in placement.bindings:
         member = members.get(binding.cluster)
         if binding.state is BindingState.UNSCHEDULED or member is None or member.cluster is None:
-            continue  # not picked, or its nodes are not known
+            # Not picked, or its nodes are not known.
+            continue
         for node in member.cluster.nodes:
-            clusters_on.setdefault((member.cluster.site_id, node.machine), set()).add(binding.cluster)
+            clusters_on.setdefault((member.cluster.site_id, node.machine), set()).add(
+                binding.cluster
+            )
     machines = {machine: clusters for machine, clusters in clusters_on.items() if len(clusters) > 1}
     if not machines:
         return
     # Of equal counts, the last site and machine by name.
-    (site, machine), clusters = max(sorted(machines.items(), reverse=True), key=lambda item: len(item[1]))
+    (site, machine), clusters = max(
+        sorted(machines.items(), reverse=True), key=lambda item: len(item[1])
+    )
     cluster_names = ", ".join(sorted(clusters))
     text = (
         f"Machines with nodes of more than one picked cluster: {len(machines)}. The loss "
@@ -413,16 +548,25 @@ def _warn_shared_machines(placement: PlacementPlan, members: Mapping[str, FleetM
         "clusters in different racks (availability_zones). A nexus_separation_rule rejects plans "
         "that mix them."
     )
-    more = f"; the same applies to {format_count(len(machines) - 1, 'other machine')}" if len(machines) > 1 else ""
+    more = (
+        f"; the same applies to {format_count(len(machines) - 1, 'other machine')}"
+        if len(machines) > 1
+        else ""
+    )
     summary = f"losing machine {machine} affects nodes of {cluster_names} at once{more}"
     yield _build_warning(placement, "placement-members-share-machines", text, summary=summary)
 
 
-def _warn_scheduling_drift(placement: PlacementPlan, iterations: PlacementIterations) -> Iterator[Diagnostic]:
+def _warn_scheduling_drift(
+    placement: PlacementPlan, iterations: PlacementIterations
+) -> Iterator[Diagnostic]:
     """Warn if a fresh scheduling would pick other clusters after this plan's changes of members; no binding moves."""
-    if placement.spec.is_new or placement.scheduling.abort is not None:  # just scheduled, or reported already
+    # just scheduled, or reported already.
+    if placement.spec.is_new or placement.scheduling.abort is not None:
         return
-    difference = compute_policy_drift(placement.bindings, *placement.build_scheduling_arguments(iterations.member_list))
+    difference = compute_policy_drift(
+        placement.bindings, *placement.build_scheduling_arguments(iterations.member_list)
+    )
     verbs = []
     if difference.gained_clusters:
         verbs.append(f"pick {', '.join(difference.gained_clusters)}")
@@ -448,8 +592,13 @@ def find_placement_risks(
 ) -> Iterator[tuple[str, str]]:
     """Yield risks of a placement as (id, text): interrupted workloads, volumes left behind, a useless spread."""
     snapshots = placement.snapshot_store.snapshots
-    objects = snapshots[-1].objects if snapshots else placement.selection.manifests  # of the newest snapshot
-    workloads = [manifest for manifest in objects if manifest.kind in ("Deployment", "StatefulSet", "ReplicaSet")]
+    # Of the newest snapshot.
+    objects = snapshots[-1].objects if snapshots else placement.selection.manifests
+    workloads = [
+        manifest
+        for manifest in objects
+        if manifest.kind in ("Deployment", "StatefulSet", "ReplicaSet")
+    ]
     volume_users = [manifest for manifest in objects if _has_persistent_volume_claims(manifest)]
     yield from _find_wave_without_ready_copy(placement, workloads)
     clusters_before = _collect_clusters_with_resources(placement.spec.prior_bindings)
@@ -460,18 +609,22 @@ def find_placement_risks(
         names = format_first_items([manifest.title for manifest in volume_users], _MAX_NAMES)
         text = (
             f"{placement.key} moves from {format_first_items(removed, _MAX_NAMES)} to "
-            f"{format_first_items(added, _MAX_NAMES)}. The volumes of {names} are not moved and start "
+            f"{format_first_items(added, _MAX_NAMES)}. The volumes of {names} are not moved and "
+            "start "
             "empty. Copy the data first."
         )
         yield "volumes-left-behind", text
     yield from _find_ineffective_spread(placement, members)
 
 
-def _find_wave_without_ready_copy(placement: PlacementPlan, workloads: list[Manifest]) -> Iterator[tuple[str, str]]:
+def _find_wave_without_ready_copy(
+    placement: PlacementPlan, workloads: list[Manifest]
+) -> Iterator[tuple[str, str]]:
     """Yield a warning, as (id, text), about a wave removing the last ready cluster before a new one is ready."""
     ready = _collect_clusters_with_resources(placement.spec.prior_bindings)
     added = _collect_clusters_with_resources(placement.bindings) - ready
-    if not workloads or not ready or not added:  # nothing runs, or nothing moves
+    # Nothing runs, or nothing moves.
+    if not workloads or not ready or not added:
         return
     for number, wave in enumerate(placement.rollout.waves, 1):
         ready -= set(wave.deleted_clusters)
@@ -480,12 +633,14 @@ def _find_wave_without_ready_copy(placement: PlacementPlan, workloads: list[Mani
             added_names = format_first_items(sorted(added), _MAX_NAMES)
             text = (
                 f"Wave {number} of {placement.key} removes {names} from the last cluster before "
-                f'{added_names} can be ready. No copy is ready until then. With max_unavailable = "0" and '
+                f"{added_names} can be ready. No copy is ready until then. With max_unavailable = "
+                '"0" and '
                 "a max_surge, the new copy starts first."
             )
             yield "brief-unavailability", text
             return
-        ready |= set(wave.bound_clusters)  # before the next wave
+        # Before the next wave.
+        ready |= set(wave.bound_clusters)
 
 
 def _collect_clusters_with_resources(bindings: Iterable[Binding]) -> set[str]:
@@ -495,7 +650,9 @@ def _collect_clusters_with_resources(bindings: Iterable[Binding]) -> set[str]:
 def _has_persistent_volume_claims(manifest: Manifest) -> bool:
     """Return True for a volume claim or a StatefulSet with claim templates."""
     templates = get_value_at_path(manifest.body, "spec", "volumeClaimTemplates")
-    return manifest.kind == "PersistentVolumeClaim" or (manifest.kind == "StatefulSet" and bool(templates))
+    return manifest.kind == "PersistentVolumeClaim" or (
+        manifest.kind == "StatefulSet" and bool(templates)
+    )
 
 
 def _find_ineffective_spread(
@@ -504,8 +661,13 @@ def _find_ineffective_spread(
     """Yield a warning, as (id, text), about a spread over locations if all members (at least two) share one."""
     constraints = placement.spec.configuration.effective_policy.spread_constraints
     if all(constraint.topology_key != _LOCATION for constraint in constraints):
-        return  # no spread over locations
-    locations = [member.labels.get(_LOCATION) for member in list_planned_members(members)]  # None without the label
+        # No spread over locations.
+        return
+    # None without the label.
+    locations = [member.labels.get(_LOCATION) for member in list_planned_members(members)]
     if None not in locations and len({*locations}) == 1 < len(locations):
-        cause = f"{placement.key} spreads over {_LOCATION}, but all {len(locations)} members are in {locations[0]}."
+        cause = (
+            f"{placement.key} spreads over {_LOCATION}, but all {len(locations)} members are in "
+            f"{locations[0]}."
+        )
         yield "spread-over-one-value", f"{cause} Spread over a label with several values."

@@ -14,9 +14,15 @@ from nexusform.domains.fleet.planning.excluded_placements import (
     list_forgotten_object_losses,
 )
 from nexusform.domains.fleet.planning.fleet_outcome import FleetOutcome, build_destroy_outcome
-from nexusform.domains.fleet.planning.placement_feasibility import list_binding_feasibility, suggest_feasibility_fixes
+from nexusform.domains.fleet.planning.placement_feasibility import (
+    list_binding_feasibility,
+    suggest_feasibility_fixes,
+)
 from nexusform.domains.fleet.planning.placement_phase import plan_placements
-from nexusform.domains.pods.planning.cluster_observation import ExternalClusters, check_unknown_clusters
+from nexusform.domains.pods.planning.cluster_observation import (
+    ExternalClusters,
+    check_unknown_clusters,
+)
 from nexusform.domains.pods.planning.external_clusters import collect_external_clusters
 from nexusform.domains.pods.planning.manifest_blocks import (
     compute_state_demand,
@@ -51,7 +57,9 @@ def find_planned_fleet(result: PlanResult) -> PlannedFleet | None:
     return next((detail for detail in details if isinstance(detail, PlannedFleet)), None)
 
 
-def _plan_fleet(blocks: BlockPlanner, vms: Iterable[VmObject], evaluation: Evaluation) -> DomainPhasesResult:
+def _plan_fleet(
+    blocks: BlockPlanner, vms: Iterable[VmObject], evaluation: Evaluation
+) -> DomainPhasesResult:
     """Plan hub objects, placements and pods, with the clusters of VMs planned before."""
     vms = tuple(vms)
     external = collect_external_clusters(blocks.request, evaluation)
@@ -59,7 +67,9 @@ def _plan_fleet(blocks: BlockPlanner, vms: Iterable[VmObject], evaluation: Evalu
     problems = plan_fleet_objects(blocks, evaluation, pods)
     outcome = plan_placements(blocks, evaluation, pods.clusters, pods)
     if blocks.request.verifies_certainty:
-        pods.verify_certainty(blocks.request.now, find_missing_namespaces(pods, blocks.instances.values()))
+        pods.verify_certainty(
+            blocks.request.now, find_missing_namespaces(pods, blocks.instances.values())
+        )
     unknown_findings = check_unknown_clusters(external, pods.clusters, blocks.instances.values())
     diagnostics = (*external.diagnostics, *unknown_findings, *problems, *outcome.diagnostics)
     return _build_fleet_contribution(blocks, vms, PlannedFleet(outcome, pods), diagnostics)
@@ -74,7 +84,10 @@ def _plan_removal(blocks: BlockPlanner, vms: Iterable[VmObject]) -> DomainPhases
 
 
 def _build_fleet_contribution(
-    blocks: BlockPlanner, vms: tuple[VmObject, ...], fleet: PlannedFleet, diagnostics: tuple[Diagnostic, ...]
+    blocks: BlockPlanner,
+    vms: tuple[VmObject, ...],
+    fleet: PlannedFleet,
+    diagnostics: tuple[Diagnostic, ...],
 ) -> DomainPhasesResult:
     """Combine the planned fleet with rows of objects outside the plan, and functions for later questions. Objects
     excluded by -target get rows of their own. Forgotten objects, only removed from state, keep running. If this plan
@@ -93,7 +106,9 @@ def _build_fleet_contribution(
         known_members = None
     excluded_rows = build_excluded_rows(blocks, vms, pods.clusters, known_members)
     outside_rows = (row for row in excluded_rows if _get_row_key(row) not in row_keys)
-    lost_rows = {_get_row_key(row): row for row in list_forgotten_object_losses(blocks, vms, pods.clusters)}
+    lost_rows = {
+        _get_row_key(row): row for row in list_forgotten_object_losses(blocks, vms, pods.clusters)
+    }
     final_rows = (lost_rows.get(_get_row_key(row), row) for row in rows)
 
     def collect_findings(instances: Instances, *, risks: bool) -> list[Diagnostic]:
@@ -111,7 +126,9 @@ def _build_fleet_contribution(
                     unlocated += list_unlocated_pods(binding.cluster, resources.manifests)
         return [*pods.list_scheduled_pods(), *unlocated]
 
-    feasibility = tuple(list_binding_feasibility(outcome, pods, vms, includes_losses=blocks.request.includes_losses))
+    feasibility = tuple(
+        list_binding_feasibility(outcome, pods, vms, includes_losses=blocks.request.includes_losses)
+    )
     return DomainPhasesResult(
         rows=(*final_rows, *outside_rows),
         rollouts=outcome.rollouts,
@@ -124,7 +141,9 @@ def _build_fleet_contribution(
         find_disruptions=pods.find_disruptions,
         collect_claims=pods.compute_storage_demand,
         collect_findings=collect_findings,
-        suggest_fixes=lambda limit: suggest_feasibility_fixes(feasibility, outcome, pods, vms, limit),
+        suggest_fixes=lambda limit: suggest_feasibility_fixes(
+            feasibility, outcome, pods, vms, limit
+        ),
         detail=fleet,
     )
 
@@ -143,4 +162,6 @@ def _get_row_key(row: PlacementChange) -> tuple[object, ...]:
     return (row.address, row.kind, row.pool, row.object)
 
 
-PHASES: Final = DomainPhases(_plan_fleet, _plan_removal, list_scheduled_pods, compute_state_demand, find_lost_rows)
+PHASES: Final = DomainPhases(
+    _plan_fleet, _plan_removal, list_scheduled_pods, compute_state_demand, find_lost_rows
+)

@@ -11,7 +11,12 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error
 from nexusform.documents.scalars import parse_integer
 from nexusform.domains.fleet.importers.fleet_export import build_manifests
-from nexusform.domains.fleet.importers.fleet_records import FleetDisruptionBudget, FleetMember, FleetOverride, RunRecord
+from nexusform.domains.fleet.importers.fleet_records import (
+    FleetDisruptionBudget,
+    FleetMember,
+    FleetOverride,
+    RunRecord,
+)
 from nexusform.domains.fleet.scheduling.bindings import Health, Member, ResourceUsage
 from nexusform.domains.fleet.scheduling.eviction import PlacementDisruptionBudget
 from nexusform.domains.pods.importers.manifest_parser import Manifest
@@ -20,7 +25,13 @@ from nexusform.domains.pods.planning.node_clusters import NodeCluster
 from nexusform.interfaces.plugins import PlanningKind, ResourceType
 from nexusform.json_data.plain_data import get_list, get_mapping, get_value_at_path
 from nexusform.kubernetes.matching import Taint
-from nexusform.kubernetes.quantity import Quantity, QuantityFormat, build_cpu_quantity, build_quantity, read_quantity
+from nexusform.kubernetes.quantity import (
+    Quantity,
+    QuantityFormat,
+    build_cpu_quantity,
+    build_quantity,
+    read_quantity,
+)
 from nexusform.planning.instances.instance import Instance
 from nexusform.planning.name_resolution.name_evaluation import Evaluation
 from nexusform.planning.plan_request import PlanRequest
@@ -30,8 +41,10 @@ from nexusform.state.objects import InstanceState
 
 T = TypeVar("T")
 NODE_COUNT: Final = "kubernetes-fleet.io/node-count"
-UNPROCESSED: Final[Mapping[str, Any]] = {"seen": False}  # record of a member not processed by any placement yet
-UNNOTIFIED_PLACEMENTS: Final = "left_without"  # in such a record: placements that did not process its leaving either
+# record of a member not processed by any placement yet.
+UNPROCESSED: Final[Mapping[str, Any]] = {"seen": False}
+# In such a record: placements that did not process its leaving either.
+UNNOTIFIED_PLACEMENTS: Final = "left_without"
 
 
 class FleetPodPredictor(Protocol):
@@ -63,7 +76,9 @@ class FleetPodPredictor(Protocol):
         """Return the requests of the scheduled pods on a cluster (id or member): thousandths of a CPU, and bytes."""
 
 
-def build_member(configuration: FleetMember, cluster: NodeCluster | None, requests: tuple[int, int]) -> Member:
+def build_member(
+    configuration: FleetMember, cluster: NodeCluster | None, requests: tuple[int, int]
+) -> Member:
     """Build a member as reported by the hub. If its `cluster` is known, properties and resources are computed from the
     nodes and the `requests` of the pods (thousandths of a CPU, bytes). Configured properties win over computed ones.
     Configured resources win only if no cluster id is configured.
@@ -71,16 +86,24 @@ def build_member(configuration: FleetMember, cluster: NodeCluster | None, reques
     properties, resources = configuration.properties, configuration.resources
     if cluster is not None:
         sku_counts = Counter(sku.name for sku in cluster.skus)
-        derived = {f"kubernetes.azure.com/vm-sizes/{name}/count": str(n) for name, n in sorted(sku_counts.items())}
+        derived = {
+            f"kubernetes.azure.com/vm-sizes/{name}/count": str(n)
+            for name, n in sorted(sku_counts.items())
+        }
         derived[NODE_COUNT] = str(len(cluster.nodes))
         properties = {**derived, **configuration.properties}
         if configuration.cluster_id or resources == ResourceUsage():
             requested_cpu, requested_memory = requests
-            cpu, memory = sum(node.cpu for node in cluster.nodes), sum(node.memory for node in cluster.nodes)
+            cpu, memory = (
+                sum(node.cpu for node in cluster.nodes),
+                sum(node.memory for node in cluster.nodes),
+            )
             resources = ResourceUsage(
                 total=_build_quantities(cluster.total_size.cpu, cluster.total_size.memory),
                 allocatable=_build_quantities(cpu, memory),
-                available=_build_quantities(max(0, cpu - requested_cpu), max(0, memory - requested_memory)),
+                available=_build_quantities(
+                    max(0, cpu - requested_cpu), max(0, memory - requested_memory)
+                ),
             )
     return Member(
         name=configuration.name,
@@ -109,7 +132,8 @@ def build_member_record(member: Member) -> dict[str, Any]:
         "taints": [[taint.key, taint.value, taint.effect] for taint in member.taints],
         "properties": dict(member.properties),
         "resources": {
-            kind: {name: str(amount) for name, amount in sorted(getattr(usage, kind).items())} for kind in _USAGE_KINDS
+            kind: {name: str(amount) for name, amount in sorted(getattr(usage, kind).items())}
+            for kind in _USAGE_KINDS
         },
         "health": str(member.health),
         "namespaces": None if member.namespaces is None else sorted(member.namespaces),
@@ -118,7 +142,8 @@ def build_member_record(member: Member) -> dict[str, Any]:
 
 def parse_member_record(name: str, record: Mapping[str, Any]) -> Member:
     """Return the member of a record in state. Invalid amounts of resources are left out."""
-    usage: dict[str, dict[str, Quantity]] = {}  # amounts by kind ("total", ...) and resource name
+    # amounts by kind ("total", ...) and resource name.
+    usage: dict[str, dict[str, Quantity]] = {}
     for kind in _USAGE_KINDS:
         texts = get_mapping(record, "resources", kind)
         amounts = {name: read_quantity(text) for name, text in texts.items()}
@@ -131,7 +156,8 @@ def parse_member_record(name: str, record: Mapping[str, Any]) -> Member:
         properties=dict(get_mapping(record, "properties")),
         resources=ResourceUsage(**usage),
         health=Health(record.get("health", Health.HEALTHY)),
-        namespaces=None if namespaces is None else frozenset(namespaces),  # None: not collected
+        # None: not collected.
+        namespaces=None if namespaces is None else frozenset(namespaces),
     )
 
 
@@ -171,8 +197,10 @@ class MemberClusters(Struct, frozen=True):
 def build_member_clusters(members: Mapping[str, FleetMemberState]) -> MemberClusters:
     """Return the labels, departures and apply failures of the members after the plan."""
     labels: dict[str, Mapping[str, str]] = {}
-    leaving: set[str] = set()  # still listed, but in deletion
-    failing: set[str] = set()  # applying resources fails there, as configured
+    # Still listed, but in deletion.
+    leaving: set[str] = set()
+    # applying resources fails there, as configured.
+    failing: set[str] = set()
     for member in list_planned_members(members):
         labels[member.name] = member.labels
         if member.is_leaving:
@@ -209,7 +237,9 @@ class ObservedHub(Struct, frozen=True):
         """Return the observed attributes of a placement; {} for one not found on a hub, or re-created by the plan."""
         if instance.is_replaced:
             return {}
-        return self.placements.get((instance.type.name, instance.type.build_id(get_mapping(instance.config))), {})
+        return self.placements.get(
+            (instance.type.name, instance.type.build_id(get_mapping(instance.config))), {}
+        )
 
 
 def _add_runs(hub: ObservedHub, runs: Mapping[str, Any]) -> None:
@@ -226,9 +256,17 @@ def read_observed_hub(request: PlanRequest, evaluation: Evaluation) -> ObservedH
     """Read the hubs of the configuration's data blocks into one; later blocks win. Blocks not read before the plan set
     `is_unread`, and have no other effect.
     """
-    all_reads = [attributes for _, attributes in list_data_blocks(PlanningKind.HUB_EXPORT, request, evaluation)]
-    read_parts = [get_value_at_path(read, name) for read in all_reads for name in ("placements", "member_clusters")]
-    hub = ObservedHub(is_unread=None in read_parts)  # None: not read before the plan
+    all_reads = [
+        attributes
+        for _, attributes in list_data_blocks(PlanningKind.HUB_EXPORT, request, evaluation)
+    ]
+    read_parts = [
+        get_value_at_path(read, name)
+        for read in all_reads
+        for name in ("placements", "member_clusters")
+    ]
+    # None: not read before the plan.
+    hub = ObservedHub(is_unread=None in read_parts)
     types = request.registries.resource_types
     for _, attributes in list_read_blocks(PlanningKind.HUB_EXPORT, request, evaluation):
         hub.overrides.update(_index_overrides_by_snapshot_name(attributes, types))
@@ -237,40 +275,58 @@ def read_observed_hub(request: PlanRequest, evaluation: Evaluation) -> ObservedH
         for key, placement_attributes in get_mapping(attributes, "placements").items():
             namespace, _, name = key.rpartition("/")
             placement = {"name": name, "namespace": namespace or None, **placement_attributes}
-            placement["override_snapshots"] = _index_overrides_by_snapshot_name(placement_attributes, types)
+            placement["override_snapshots"] = _index_overrides_by_snapshot_name(
+                placement_attributes, types
+            )
             resource_type = placement.pop("type")
             hub.placements[resource_type, key] = placement
         for name, member_attributes in get_mapping(attributes, "member_clusters").items():
             values = {"name": name, **member_attributes, "taint": member_attributes.get("taints")}
             hub.members[name] = _build_object(types, "fleet_member_cluster", values, FleetMember)
-        if attributes.get("read_at"):  # a live hub; a dump may be outdated at the time of the apply
-            hub.objects.extend(build_manifests(map(json.decode, attributes["hub_objects"].values())))
-            hub.current_overrides.extend(_read_objects(attributes, types, _OVERRIDE_MAPS, FleetOverride))
+        # A live hub; a dump may be outdated at the time of the apply.
+        if attributes.get("read_at"):
+            hub.objects.extend(
+                build_manifests(map(json.decode, attributes["hub_objects"].values()))
+            )
+            hub.current_overrides.extend(
+                _read_objects(attributes, types, _OVERRIDE_MAPS, FleetOverride)
+            )
         hub.evictions.update(get_mapping(attributes, "evictions"))
-        hub.pending_requests.update(*(get_mapping(attributes, name) for name in _REQUEST_ATTRIBUTES))
+        hub.pending_requests.update(
+            *(get_mapping(attributes, name) for name in _REQUEST_ATTRIBUTES)
+        )
         _add_runs(hub, get_mapping(attributes, "runs"))
-    hub.pending_requests.difference_update(hub.evictions, hub.runs)  # without those processed
+    # Without those processed.
+    hub.pending_requests.difference_update(hub.evictions, hub.runs)
     return hub
 
 
 def find_several_hubs(request: PlanRequest, evaluation: Evaluation) -> list[Diagnostic]:
     """Return an error if the configuration reaches several hubs (by URL), since a plan knows one fleet."""
-    urls: dict[str, str] = {}  # by reader: a data block, or a provider
+    # By reader: a data block, or a provider.
+    urls: dict[str, str] = {}
     for block, attributes in list_read_blocks(PlanningKind.HUB_EXPORT, request, evaluation):
-        if attributes.get("read_at"):  # a live hub
+        # A live hub.
+        if attributes.get("read_at"):
             urls[f'data "{block.type}" "{block.name}"'] = str(attributes["id"])
-    resources = chain.from_iterable(module.resources.values() for module in iterate_modules(request.configuration.root))
+    resources = chain.from_iterable(
+        module.resources.values() for module in iterate_modules(request.configuration.root)
+    )
     for name in sorted({block.provider for block in resources if block.mode != "data"}):
         identity = get_mapping(request.systems.get(name, {}), "identity")
-        if "uids" in identity:  # a provider of a hub
+        # A provider of a hub.
+        if "uids" in identity:
             urls[f'provider "{name}"'] = str(identity.get("url"))
     if len(set(urls.values())) < 2:
         return []
     readers = "; ".join(f"{reader} reaches {url}" for reader, url in urls.items())
     detail = (
-        f"{readers}. A plan predicts the placements of one hub. With several, members of one would be predicted for "
-        "placements of another. Use one configuration and state per hub. If it is the same hub, write the same "
-        "kubeconfig and context in all these blocks, or set NF_FLEET_KUBECONFIG and NF_FLEET_CONTEXT."
+        f"{readers}. A plan predicts the placements of one hub. With several, members of one "
+        "would be predicted for "
+        "placements of another. Use one configuration and state per hub. If it is the same hub, "
+        "write the same "
+        "kubeconfig and context in all these blocks, or set NF_FLEET_KUBECONFIG and "
+        "NF_FLEET_CONTEXT."
     )
     return [build_error("several-hubs", detail)]
 
@@ -284,15 +340,23 @@ def add_bound_members(observed: ObservedHub, instances: Iterable[InstanceState])
     in_state = [item.current.attributes for item in instances if item.current is not None]
     names: set[str] = set()
     for attributes in (*in_state, *observed.placements.values()):
-        names.update(get_mapping(attributes, "bindings"))  # by cluster; only placements have this attribute
-    members = {name: FleetMember(name) for name in sorted(names)}  # nothing more is known about them
+        # By cluster; only placements have this attribute.
+        names.update(get_mapping(attributes, "bindings"))
+    # Nothing more is known about them.
+    members = {name: FleetMember(name) for name in sorted(names)}
     return replace(observed, members=members)
 
 
-_REQUEST_ATTRIBUTES: Final = ("placement_evictions", "cluster_staged_update_runs", "staged_update_runs")
+_REQUEST_ATTRIBUTES: Final = (
+    "placement_evictions",
+    "cluster_staged_update_runs",
+    "staged_update_runs",
+)
 
 
-def _build_object(types: Mapping[str, ResourceType], name: str, attributes: Mapping[str, Any], kind: type[T]) -> T:
+def _build_object(
+    types: Mapping[str, ResourceType], name: str, attributes: Mapping[str, Any], kind: type[T]
+) -> T:
     """Build the fleet object of a resource type (its name) from attributes; `kind` is the expected class."""
     build = types[name].build_fleet_object
     assert build is not None
@@ -307,16 +371,26 @@ def _index_overrides_by_snapshot_name(
     """Return current and former overrides of a hub by the name of their snapshot."""
     overrides = {}
     for name, manifest in get_mapping(observed, "override_snapshots").items():
-        namespace, number = name.rpartition("/")[0], name.rpartition("-")[2]  # [namespace/]override-3
-        resource_type = "fleet_resource_override" if namespace else "fleet_cluster_resource_override"
+        namespace, number = (
+            name.rpartition("/")[0],
+            name.rpartition("-")[2],
+        )  # [namespace/]override-3
+        resource_type = (
+            "fleet_resource_override" if namespace else "fleet_cluster_resource_override"
+        )
         metadata = json.decode(manifest)["metadata"]
-        override = _build_object(types, resource_type, {**metadata, "manifest": manifest}, FleetOverride)
+        override = _build_object(
+            types, resource_type, {**metadata, "manifest": manifest}, FleetOverride
+        )
         overrides[name] = replace(override, snapshot=parse_integer(number) or 0)
     return overrides
 
 
 def _read_objects(
-    observed: Mapping[str, Any], types: Mapping[str, ResourceType], type_names: Mapping[str, str], kind: type[T]
+    observed: Mapping[str, Any],
+    types: Mapping[str, ResourceType],
+    type_names: Mapping[str, str],
+    kind: type[T],
 ) -> Iterator[T]:
     """Yield the fleet objects in these attributes of a hub. `type_names` gives the resource type of each attribute."""
     for name, resource_type in type_names.items():

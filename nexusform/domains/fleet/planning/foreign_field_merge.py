@@ -17,8 +17,8 @@ from nexusform.json_data.plain_data import get_mapping, get_text, get_value_at_p
 from nexusform.planning.instances.instance import Instance
 from nexusform.schemas.block_schema import BlockSchema, Nesting
 
-# Key of the hub record in an object's private note, and its members: UID, foreign fields, their managers, and
-# objects in deletion.
+# Key of the hub record in an object's private note, and its members: UID, foreign fields, their
+# managers, and objects in deletion.
 ON_HUB: Final = "hub"
 UID: Final = "uid"
 DELETING: Final = "deleting"
@@ -42,10 +42,13 @@ def build_merged_placement(instance: Instance, attributes: Values) -> FleetPlace
     foreign_fields = _get_recorded_hub_data(instance).get(FOREIGN_FIELDS)
     if not foreign_fields:
         return configured
-    arguments = _merge_arguments(instance.type.schema, foreign_fields, _read_arguments(instance, attributes))
+    arguments = _merge_arguments(
+        instance.type.schema, foreign_fields, _read_arguments(instance, attributes)
+    )
     placement = build_object(instance, {**attributes, "manifest": None, **arguments})
     assert isinstance(placement, FleetPlacement)
-    return replace(placement, accepts_old_names=configured.accepts_old_names)  # a property of the dropped manifest
+    # A property of the dropped manifest.
+    return replace(placement, accepts_old_names=configured.accepts_old_names)
 
 
 def find_field_owner(instance: Instance, path: str) -> str:
@@ -66,11 +69,14 @@ def _get_recorded_hub_data(instance: Instance) -> Values:
 def _read_arguments(instance: Instance, attributes: Values) -> Values:
     """Return the arguments, from the manifest if set, else from the blocks."""
     manifest = attributes.get("manifest")
-    if not isinstance(manifest, str):  # configured as blocks
+    # configured as blocks.
+    if not isinstance(manifest, str):
         return attributes
     api = next(api for api in API_KINDS.values() if api.type_name == instance.type.name)
     lenient = attributes.get("lenient") is True
-    return read_fleet_document("manifest", manifest, api, instance.type.schema, lenient=lenient).values
+    return read_fleet_document(
+        "manifest", manifest, api, instance.type.schema, lenient=lenient
+    ).values
 
 
 def _merge_arguments(schema: BlockSchema, foreign: Values, configured: Values) -> dict[str, Any]:
@@ -106,13 +112,18 @@ def merge_applied_objects(
     previous_by_identity = {get_object_identity(manifest): manifest for manifest in previous}
     for manifest in configured:
         identity = get_object_identity(manifest)
-        observed_manifest, previous_manifest = observed_by_identity.get(identity), previous_by_identity.get(identity)
+        observed_manifest, previous_manifest = (
+            observed_by_identity.get(identity),
+            previous_by_identity.get(identity),
+        )
         if observed_manifest is None or previous_manifest is None:
-            yield manifest  # missing on the hub, or not applied before
+            # Missing on the hub, or not applied before.
+            yield manifest
             continue
         body = _merge_field(observed_manifest.body, previous_manifest.body, manifest.body)
         applied = build_changed_manifest(body, manifest)
-        # Fields added by the server do not count as those of other managers. None: an object no longer readable.
+        # Fields added by the server do not count as those of other managers. None: an object no
+        # longer readable.
         if applied is None or compute_comparable_hash(applied) == compute_comparable_hash(manifest):
             applied = manifest
         yield applied
@@ -124,10 +135,18 @@ def _merge_field(observed: Any, previous: Any, configured: Any) -> Any:
     """
     if isinstance(observed, Mapping) and isinstance(configured, Mapping):
         return _merge_mapping(observed, get_mapping(previous), configured)
-    observed_elements, configured_elements = _index_named_elements(observed), _index_named_elements(configured)
-    if not observed_elements or not configured_elements:  # a single value, or a list without names
+    observed_elements, configured_elements = (
+        _index_named_elements(observed),
+        _index_named_elements(configured),
+    )
+    # A single value, or a list without names.
+    if not observed_elements or not configured_elements:
         return configured
-    return list(_merge_mapping(observed_elements, _index_named_elements(previous), configured_elements).values())
+    return list(
+        _merge_mapping(
+            observed_elements, _index_named_elements(previous), configured_elements
+        ).values()
+    )
 
 
 def _merge_mapping(
@@ -139,13 +158,15 @@ def _merge_mapping(
         if name in configured:
             merged[name] = _merge_field(value, previous.get(name), configured[name])
         elif name not in previous:
-            merged[name] = value  # of another manager
+            # Of another manager.
+            merged[name] = value
         elif isinstance(value, Mapping) and isinstance(previous[name], Mapping):
             # Not configured any more, but other managers may have fields inside, which stay.
             foreign_fields = _merge_mapping(value, previous[name], configured={})
             if foreign_fields:
                 merged[name] = foreign_fields
-    return {**merged, **configured, **merged}  # merged values in the order of the hub, then the fields new to it
+    # merged values in the order of the hub, then the fields new to it.
+    return {**merged, **configured, **merged}
 
 
 def _index_named_elements(value: Any) -> dict[str, Any]:

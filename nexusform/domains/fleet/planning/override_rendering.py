@@ -102,13 +102,19 @@ class OverrideIndex:
     """Overrides by placement; those without a placement apply to all."""
 
     def __init__(self, overrides: Iterable[FleetOverride]) -> None:
-        self._by_placement = group_by(overrides, attrgetter("placement"))  # "": for all placements
+        # "": for all placements.
+        self._by_placement = group_by(overrides, attrgetter("placement"))
 
     def list_overrides(self, placement: str) -> tuple[FleetOverride, ...]:
         """Return the overrides of a placement (key) in order: cluster overrides first. Later ones win."""
         general = self._by_placement.get("", ())
         specific = self._by_placement.get(placement, ())
-        return tuple(sorted((*general, *specific), key=lambda item: (bool(item.namespace), item.namespace, item.name)))
+        return tuple(
+            sorted(
+                (*general, *specific),
+                key=lambda item: (bool(item.namespace), item.namespace, item.name),
+            )
+        )
 
 
 def select_overrides(
@@ -129,56 +135,84 @@ def select_overrides(
 def is_any_affected(override: FleetOverride, manifests: Iterable[Manifest]) -> bool:
     """Return True if an override selects any of these objects; envelopes must be expanded."""
     pairs = product(manifests, override.selectors)
-    return any(_is_selector_match(selector, manifest, override.namespace) for manifest, selector in pairs)
+    return any(
+        _is_selector_match(selector, manifest, override.namespace) for manifest, selector in pairs
+    )
 
 
-def find_override_conflicts(overrides: Sequence[tuple[FleetOverride, bool]]) -> dict[int, list[tuple[int | None, str]]]:
+def find_override_conflicts(
+    overrides: Sequence[tuple[FleetOverride, bool]],
+) -> dict[int, list[tuple[int | None, str]]]:
     """Return the webhook errors by position in `overrides`, as (index of the selector, text). The index is None for an
     error of the whole override. `overrides` are pairs with a flag: True for those created by the plan.
     Source: KubeFleet pkg/webhook and pkg/utils/validator, {clusterresourceoverride,resourceoverride}.go.
     """
     conflicts: dict[int, list[tuple[int | None, str]]] = {}
-    owners: dict[tuple[str, ObjectSelector], str] = {}  # names of overrides by namespace and selector
-    counts: Counter[str] = Counter()  # by namespace, "" for cluster overrides
+    # names of overrides by namespace and selector.
+    owners: dict[tuple[str, ObjectSelector], str] = {}
+    # By namespace, "" for cluster overrides.
+    counts: Counter[str] = Counter()
     # Existing overrides are first: they have priority over those created by the plan.
     for position, (override, is_new) in sorted(enumerate(overrides), key=lambda item: item[1][1]):
         counts[override.namespace] += 1
         if is_new and counts[override.namespace] > MAX_OVERRIDES:
-            message = "clusterResourceOverride limit has been reached: at most 100 cluster resources can be created."
+            message = (
+                "clusterResourceOverride limit has been reached: at most 100 cluster resources "
+                "can be created."
+            )
             if override.namespace:
-                message = "resourceOverride limit has been reached: at most 100 resources can be created."
+                message = (
+                    "resourceOverride limit has been reached: at most 100 resources can be created."
+                )
             conflicts.setdefault(position, []).append((None, message))
         for i, selector in enumerate(override.selectors):
             # The first override with the selector owns it.
             owner = owners.setdefault((override.namespace, selector), override.name)
             if owner != override.name:
-                reason = f"the resource has been selected by both {override.name} and {owner}, which is not supported"
+                reason = (
+                    f"the resource has been selected by both {override.name} and {owner}, which "
+                    "is not supported"
+                )
                 text = f"invalid resource selector {selector.title}: {reason}"
                 conflicts.setdefault(position, []).append((i, text))
     return conflicts
 
 
 def render_resources(
-    manifests: Sequence[Manifest], overrides: Sequence[FleetOverride], cluster: str, labels: Mapping[str, str]
+    manifests: Sequence[Manifest],
+    overrides: Sequence[FleetOverride],
+    cluster: str,
+    labels: Mapping[str, str],
 ) -> RenderedResources:
     """Return a placement's objects changed by the overrides for a cluster, with a hash of the changes, to compare two
     results. If an override fails, return the unchanged objects with the failure.
     """
     rendered: list[Manifest] = []
-    changes: list[Any] = []  # filled by _apply_object_overrides
+    # filled by _apply_object_overrides.
+    changes: list[Any] = []
     for manifest, envelope in _iterate_with_envelope(manifests):
         try:
-            changed_manifest = _apply_object_overrides(manifest, overrides, cluster, labels, changes)
+            changed_manifest = _apply_object_overrides(
+                manifest, overrides, cluster, labels, changes
+            )
         except PatchError as problem:
-            # The hub shortens the text for an object inside an envelope. Else ("") it reports the failure as it is.
-            reported_failure = _truncate_message(str(problem), manifest, envelope) if envelope is not None else ""
-            return RenderedResources(tuple(manifests), failure=str(problem), reported_failure=reported_failure)
-        if changed_manifest is not None:  # None: an override deletes it
+            # The hub shortens the text for an object inside an envelope. Else ("") it reports the
+            # failure as it is.
+            reported_failure = (
+                _truncate_message(str(problem), manifest, envelope) if envelope is not None else ""
+            )
+            return RenderedResources(
+                tuple(manifests), failure=str(problem), reported_failure=reported_failure
+            )
+        # None: an override deletes it.
+        if changed_manifest is not None:
             rendered.append(changed_manifest)
     if not changes:
         return RenderedResources(tuple(manifests))
     text = json.dumps(changes, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return RenderedResources(tuple(rendered), digest=sha256(text.encode("utf-8", "surrogatepass")).hexdigest())
+    return RenderedResources(
+        tuple(rendered), digest=sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    )
 
 
 def expand_envelopes(manifests: Iterable[Manifest]) -> Iterator[Manifest]:
@@ -187,7 +221,9 @@ def expand_envelopes(manifests: Iterable[Manifest]) -> Iterator[Manifest]:
         yield manifest
 
 
-def _iterate_with_envelope(manifests: Iterable[Manifest]) -> Iterator[tuple[Manifest, Manifest | None]]:
+def _iterate_with_envelope(
+    manifests: Iterable[Manifest],
+) -> Iterator[tuple[Manifest, Manifest | None]]:
     """Yield each object with its envelope, None without one."""
     for manifest in manifests:
         if is_envelope(manifest):
@@ -203,7 +239,10 @@ def _truncate_message(problem: str, manifest: Manifest, envelope: Manifest) -> s
     """
     envelope_name = format_object_key(envelope.namespace, envelope.name)
     error = f"failed to process the request due to a client error: {problem}"
-    message = f"failed to apply overrides to {_describe_target(manifest)} from envelope {envelope_name}: {error}"
+    message = (
+        f"failed to apply overrides to {_describe_target(manifest)} from envelope "
+        f"{envelope_name}: {error}"
+    )
     offset = len(f"{error}: ".encode("utf-8", "surrogatepass"))
     return message.encode("utf-8", "surrogatepass")[offset:].decode("utf-8", "replace")
 
@@ -219,9 +258,11 @@ class ClusterRenderer:
     ) -> None:
         """Keep the manifests and overrides; invalid content of an envelope makes every rendering a failure."""
         self._manifests = manifests
-        self._objects = tuple(expand_envelopes(manifests))  # for the selection of overrides
+        # For the selection of overrides.
+        self._objects = tuple(expand_envelopes(manifests))
         self._overrides = overrides
-        self._labels = labels  # of members by name
+        # Of members by name.
+        self._labels = labels
         self._envelope_failure = _explain_invalid_envelope_content(manifests)
         self._unchanged = RenderedResources(manifests, failure=self._envelope_failure)
         self._cache: dict[str, RenderedResources] = {}  # by cluster
@@ -231,14 +272,16 @@ class ClusterRenderer:
         if cluster not in self._labels:
             return None
         if not self._overrides:
-            return self._unchanged  # one list for all clusters
+            # One list for all clusters.
+            return self._unchanged
         if cluster not in self._cache:
             labels = self._labels[cluster]
             rendered = render_resources(self._manifests, self._overrides, cluster, labels)
             selected_overrides = select_overrides(self._overrides, self._objects, labels)
             # The names of their snapshots in bindings: `[namespace/]override-3`.
             names = tuple(f"{override.key}-{override.snapshot}" for override in selected_overrides)
-            failure = rendered.failure or self._envelope_failure  # a hub applies overrides first
+            # A hub applies overrides first.
+            failure = rendered.failure or self._envelope_failure
             self._cache[cluster] = replace(rendered, failure=failure, overrides=names)
         return self._cache[cluster]
 
@@ -249,9 +292,12 @@ def _explain_invalid_envelope_content(manifests: Iterable[Manifest]) -> str:
         for key, body in sorted(get_mapping(envelope.body, "data").items()):
             metadata = get_mapping(body, "metadata")
             namespace = str(metadata.get("namespace") or "")
-            # A ClusterResourceEnvelope has no namespace, and neither have its objects. No metadata: not an object.
+            # A ClusterResourceEnvelope has no namespace, and neither have its objects. No metadata:
+            # not an object.
             if metadata and namespace != envelope.namespace:
-                return _format_misplaced_message(envelope, key, namespace, str(metadata.get("name")))
+                return _format_misplaced_message(
+                    envelope, key, namespace, str(metadata.get("name"))
+                )
     return ""
 
 
@@ -262,13 +308,22 @@ def _format_misplaced_message(envelope: Manifest, key: str, namespace: str, name
         return f"{subject} {_WRAPPED_MESSAGE} cluster resource envelope {envelope.name}"
     envelope_name = f"{envelope.namespace}/{envelope.name}"
     if not namespace:
-        return f"a cluster scope object {key} ({name}) {_WRAPPED_MESSAGE} resource envelope {envelope_name}"
+        return (
+            f"a cluster scope object {key} ({name}) {_WRAPPED_MESSAGE} resource envelope "
+            f"{envelope_name}"
+        )
     subject = f"a namespaced object {key} ({namespace}/{name}) in"
-    return f"{subject} {_WRAPPED_MESSAGE} resource envelope from another namespace ({envelope_name})"
+    return (
+        f"{subject} {_WRAPPED_MESSAGE} resource envelope from another namespace ({envelope_name})"
+    )
 
 
 def _apply_object_overrides(
-    manifest: Manifest, overrides: Sequence[FleetOverride], cluster: str, labels: Mapping[str, str], changes: list[Any]
+    manifest: Manifest,
+    overrides: Sequence[FleetOverride],
+    cluster: str,
+    labels: Mapping[str, str],
+    changes: list[Any],
 ) -> Manifest | None:
     """Return an object after the overrides for a cluster, None if one deletes it. Append each operation to `changes` as
     a flat list: the parts of the object's identity, the operation, path and value. Raises PatchError, with the hub's
@@ -284,7 +339,8 @@ def _apply_object_overrides(
             values = replace_patch_variables(rule.patches, cluster, labels)
             try:
                 body = apply_json_patches(body, rule.patches, values)
-            except PatchError:  # retried with the defaults of the hub's API server
+            except PatchError:
+                # retried with the defaults of the hub's API server.
                 body = apply_json_patches(add_api_server_defaults(body), rule.patches, values)
         except PatchError as reason:
             snapshot = f'{override.kind}Snapshot "{override.name}-{override.snapshot}"'
@@ -292,7 +348,8 @@ def _apply_object_overrides(
             raise PatchError(f"{failure}: {reason}") from None
         for patch, value in zip(rule.patches, values, strict=True):
             changes.append([*key, patch.operation, patch.path, value])
-    if body is manifest.body:  # no rule patched it
+    # No rule patched it.
+    if body is manifest.body:
         return manifest
     changed_manifest = build_changed_manifest(body, manifest)
     if changed_manifest is None:
@@ -330,9 +387,11 @@ def _is_selector_match(selector: ObjectSelector, manifest: Manifest, namespace: 
 
 def _is_rule_for_cluster(rule: OverrideRule, labels: Mapping[str, str]) -> bool:
     """Return True if a rule matches a cluster with these labels. One matching term of its selector is enough."""
-    if rule.clusters is None:  # no clusterSelector: the rule matches none
+    # No clusterSelector: the rule matches none.
+    if rule.clusters is None:
         return False
-    if not rule.clusters:  # a selector without terms matches every cluster
+    # A selector without terms matches every cluster.
+    if not rule.clusters:
         return True
     # A term without a label selector (None) matches every cluster.
     return any(term is None or is_selected(term, labels) for term in rule.clusters)
@@ -346,7 +405,9 @@ class PatchError(Exception):
     """Failure to apply a patch; its text is the hub's message."""
 
 
-def replace_patch_variables(patches: Sequence[JsonPatch], cluster: str, labels: Mapping[str, str]) -> list[Any]:
+def replace_patch_variables(
+    patches: Sequence[JsonPatch], cluster: str, labels: Mapping[str, str]
+) -> list[Any]:
     """Return the values of patches with variables replaced. Raises PatchError."""
     return [_replace_variables_in_value(patch.value, cluster, labels) for patch in patches]
 
@@ -396,8 +457,14 @@ def _apply_patch(body: Any, patch: JsonPatch, value: Any) -> None:
     elif isinstance(target, list):
         _apply_patch_to_list(target, last, patch, value)
     else:
-        path = patch.path if patch.operation == "replace" else f'"{patch.path}"'  # quoted as by the hub
-        raise PatchError(f"{patch.operation} operation does not apply: doc is missing path: {path}: {_MISSING_VALUE}")
+        # quoted as by the hub.
+        path = patch.path if patch.operation == "replace" else f'"{patch.path}"'
+        raise PatchError(
+            (
+                f"{patch.operation} operation does not apply: doc is missing path: {path}: "
+                f"{_MISSING_VALUE}"
+            )
+        )
 
 
 def _find_patch_target(body: Any, steps: Sequence[str]) -> Any:
@@ -427,7 +494,12 @@ def _apply_patch_to_list(target: list[Any], last: str, patch: JsonPatch, value: 
     if position is None:
         if patch.operation == "replace":
             raise PatchError(_describe_missing_key(patch))
-        raise PatchError(f"error in {patch.operation} for path: '{patch.path}': {_explain_missing_item(last, patch)}")
+        raise PatchError(
+            (
+                f"error in {patch.operation} for path: '{patch.path}': "
+                f"{_explain_missing_item(last, patch)}"
+            )
+        )
     if patch.operation == "add":
         target.insert(position, value)
     elif patch.operation == "remove":
@@ -447,5 +519,6 @@ def _explain_missing_item(step: str, patch: JsonPatch) -> str:
 
 def _resolve_index(step: str, count: int) -> int | None:
     """Return the list position of a step, counted from the end if negative; None if invalid."""
-    number = parse_go_integer(step)  # or the error, a string
+    # Or the error, a string.
+    number = parse_go_integer(step)
     return number % count if isinstance(number, int) and number in range(-count, count) else None

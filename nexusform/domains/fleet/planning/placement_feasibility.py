@@ -40,7 +40,8 @@ from nexusform.resources.address import Address
 from nexusform.scheduling.racks.vms import Interval, build_standalone_demand
 
 _NO_NODES: Final = "the nodes of the cluster are not known"
-_NO_PODS: Final = "no pods of the placement are predicted on the cluster"  # such as deleted by an override
+# Such as deleted by an override.
+_NO_PODS: Final = "no pods of the placement are predicted on the cluster"
 _LEAVING: Final = "its member is leaving the fleet"
 _UNKNOWN: Final = "unknown"
 
@@ -67,28 +68,40 @@ def list_binding_feasibility(
     """
     rows = list(_build_rows_without_capacity(outcome, pods))
     if includes_losses:
-        rows = [*_build_rows_with_loss_effects(rows, outcome, pods), *_build_rejected_cluster_rows(outcome, pods)]
+        rows = [
+            *_build_rows_with_loss_effects(rows, outcome, pods),
+            *_build_rejected_cluster_rows(outcome, pods),
+        ]
         order = {address: number for number, address in enumerate(outcome.placements)}
         rows.sort(key=lambda row: order[row.placement])
-    additions = [list(_list_added_nodes(vms, row, outcome)) for row in rows]  # of each row, one per pool
-    all_additions = list(chain.from_iterable(additions))  # rows share the capacity of a site
+    # Of each row, one per pool.
+    additions = [list(_list_added_nodes(vms, row, outcome)) for row in rows]
+    # rows share the capacity of a site.
+    all_additions = list(chain.from_iterable(additions))
     for row, row_additions in zip(rows, additions, strict=True):
-        capacities = {_evaluate_site_capacity(addition, all_additions) for addition in row_additions}
-        if len(row_additions) < len(row.missing_pools):  # the site of a pool is unknown
+        capacities = {
+            _evaluate_site_capacity(addition, all_additions) for addition in row_additions
+        }
+        # The site of a pool is unknown.
+        if len(row_additions) < len(row.missing_pools):
             capacities.add(_UNKNOWN)
         # All pools need their nodes, so the worst capacity counts; "" without missing nodes.
-        worst = next((capacity for capacity in ("no", _UNKNOWN, "yes") if capacity in capacities), "")
+        worst = next(
+            (capacity for capacity in ("no", _UNKNOWN, "yes") if capacity in capacities), ""
+        )
         yield replace(row, site_capacity=worst) if worst else row
 
 
 def _build_rows_without_capacity(outcome: FleetOutcome, pods: PodPhase) -> Iterator[Feasibility]:
     """Yield a row per scheduled binding of a placement with workloads. Rows do not have the capacity of sites yet."""
-    capacities: dict[str, ClusterPodCapacity] = {}  # by cluster id, shared by placements
+    # By cluster id, shared by placements.
+    capacities: dict[str, ClusterPodCapacity] = {}
     for address, placement in outcome.placements.items():
         bindings = select_scheduled_bindings(list_active_bindings(placement.bindings))
         if not bindings or not collect_workloads(placement.selection.manifests).workloads:
             continue
-        figures: _ReplicaFigures = {}  # filled by _build_unassessed_row
+        # filled by _build_unassessed_row.
+        figures: _ReplicaFigures = {}
         departed_clusters = placement.departed_clusters
         for binding in bindings:
             cluster = outcome.clusters.get(binding.cluster)
@@ -107,7 +120,8 @@ def _build_rows_without_capacity(outcome: FleetOutcome, pods: PodPhase) -> Itera
                 yield _build_feasibility_row(address, binding.cluster, assessment)
 
 
-# By the identity of a list of objects: the list, their requested replicas, and whether no pod needs a node.
+# By the identity of a list of objects: the list, their requested replicas, and whether no pod needs
+# a node.
 _ReplicaFigures = dict[int, tuple[Sequence[object], int, bool]]
 
 
@@ -119,13 +133,16 @@ def _build_unassessed_row(
     without overrides share one list.
     """
     resources = placement.compute_resources(binding, placement.rollout.clusters)
-    if resources is None:  # the plan does not reach the cluster: as if the newest snapshot was rolled out
+    # The plan does not reach the cluster: as if the newest snapshot was rolled out.
+    if resources is None:
         store = placement.snapshot_store
         resources = store.render_cluster(store.latest_index, binding.cluster)
     manifests = resources.manifests if resources is not None else ()
     if id(manifests) not in figures:
         workloads = collect_workloads(manifests).workloads
-        needs_node = any(workload.replicas or workload.kind == "DaemonSet" for workload in workloads)
+        needs_node = any(
+            workload.replicas or workload.kind == "DaemonSet" for workload in workloads
+        )
         replicas = sum(workload.replicas for workload in workloads)
         # The list stays referenced here, so no other list gets its id.
         figures[id(manifests)] = (manifests, replicas, bool(workloads) and not needs_node)
@@ -149,26 +166,41 @@ def _build_rows_with_loss_effects(
     for row in rows:
         cluster = outcome.clusters.get(row.cluster)
         address = outcome.placements[row.placement].address
-        workloads = pods.find_object_pods(address, cluster.id).workloads if cluster is not None else ()
+        workloads = (
+            pods.find_object_pods(address, cluster.id).workloads if cluster is not None else ()
+        )
         if cluster is None or not workloads:
             yield row
             continue
         if row.cluster not in losses_by_cluster:
             losses_by_cluster[row.cluster] = ClusterLossEffects(pods, cluster)
         losses, keys = losses_by_cluster[row.cluster], {workload.key for workload in workloads}
-        machine_effect, rack_effect = find_worst_loss(losses.by_machine, keys), find_worst_loss(losses.by_rack, keys)
+        machine_effect, rack_effect = (
+            find_worst_loss(losses.by_machine, keys),
+            find_worst_loss(losses.by_rack, keys),
+        )
         yield replace(row, one_machine_down=machine_effect, one_rack_down=rack_effect)
 
 
 def _build_rejected_cluster_rows(outcome: FleetOutcome, pods: PodPhase) -> Iterator[Feasibility]:
     """Yield a row per cluster rejected by a placement with pods, if its nodes are known."""
     for rejected in outcome.rejected_clusters:
-        placement, cluster = outcome.placements[rejected.address], outcome.clusters.get(rejected.cluster)
+        placement, cluster = (
+            outcome.placements[rejected.address],
+            outcome.clusters.get(rejected.cluster),
+        )
         workloads = collect_workloads(placement.selection.manifests).workloads
-        if cluster is None or not workloads or pods.find_object_pods(placement.address, cluster.id).workloads:
-            continue  # nodes not known, no pods, or pods planned there
+        if (
+            cluster is None
+            or not workloads
+            or pods.find_object_pods(placement.address, cluster.id).workloads
+        ):
+            # nodes not known, no pods, or pods planned there.
+            continue
         assessment = find_candidate_feasibility(pods, cluster, workloads)
-        yield _build_feasibility_row(rejected.address, rejected.cluster, assessment, is_selected=False)
+        yield _build_feasibility_row(
+            rejected.address, rejected.cluster, assessment, is_selected=False
+        )
 
 
 def _build_feasibility_row(
@@ -181,7 +213,8 @@ def _build_feasibility_row(
         cluster,
         assessment.result,
         missing_nodes=sum(missing.values()) or None,
-        pool=next(iter(missing)) if len(missing) == 1 else "",  # several are in `missing_by_pool`
+        # several are in `missing_by_pool`.
+        pool=next(iter(missing)) if len(missing) == 1 else "",
         missing_by_pool=missing if len(missing) > 1 else {},
         reason=assessment.reason,
         replicas_requested=assessment.replicas_requested,
@@ -191,18 +224,23 @@ def _build_feasibility_row(
     )
 
 
-def _list_added_nodes(vms: Iterable[VmObject], row: Feasibility, outcome: FleetOutcome) -> Iterator[_AdditionalNodes]:
+def _list_added_nodes(
+    vms: Iterable[VmObject], row: Feasibility, outcome: FleetOutcome
+) -> Iterator[_AdditionalNodes]:
     """Yield the nodes to add for a row by pool, as far as site and pool are known."""
     if not row.missing_pools:
-        return  # none are needed
+        # None are needed.
+        return
     cluster = outcome.clusters[row.cluster]
     for vm_object in vms:
         demand, site = vm_object.request.demand, vm_object.request.site
         if demand is None or site is None or demand.cluster_id != cluster.id:
-            continue  # removed, or of another cluster
+            # removed, or of another cluster.
+            continue
         for pool_demand in demand.pools:
             if pool_demand.pool in row.missing_pools:
-                standalone = build_standalone_demand(pool_demand.sku, pool_demand.constraints)  # one VM on its own
+                # One VM on its own.
+                standalone = build_standalone_demand(pool_demand.sku, pool_demand.constraints)
                 yield _AdditionalNodes(
                     site=demand.site_id,
                     cluster_id=cluster.id,
@@ -213,12 +251,15 @@ def _list_added_nodes(vms: Iterable[VmObject], row: Feasibility, outcome: FleetO
                 )
 
 
-def _evaluate_site_capacity(addition: _AdditionalNodes, additions: Iterable[_AdditionalNodes]) -> str:
+def _evaluate_site_capacity(
+    addition: _AdditionalNodes, additions: Iterable[_AdditionalNodes]
+) -> str:
     """Return "yes" if a site has capacity for an addition and the `additions` of other bindings, "no" or "unknown".
     Bindings of one pool may share new nodes: at least the largest addition is needed, at most the sum. With 2 and 3
     nodes for one pool these are 3 and 5: "no" with 2 free VMs at most, "yes" with 5 at least.
     """
-    largest: Counter[tuple[str, str]] = Counter()  # by cluster and pool
+    # By cluster and pool.
+    largest: Counter[tuple[str, str]] = Counter()
     maximum_needed = 0
     has_other_sizes = False
     for other in additions:
@@ -239,11 +280,16 @@ def _evaluate_site_capacity(addition: _AdditionalNodes, additions: Iterable[_Add
 
 
 _REQUIRED_AFFINITY: Final = "required_during_scheduling_ignored_during_execution"
-_MAX_OTHER_CLUSTERS: Final = 2  # other clusters tried per binding
+# Other clusters tried per binding.
+_MAX_OTHER_CLUSTERS: Final = 2
 
 
 def suggest_feasibility_fixes(
-    rows: Sequence[Feasibility], outcome: FleetOutcome, pods: PodPhase, vms: Sequence[VmObject], limit: int
+    rows: Sequence[Feasibility],
+    outcome: FleetOutcome,
+    pods: PodPhase,
+    vms: Sequence[VmObject],
+    limit: int,
 ) -> Iterator[ProposedFix]:
     """Yield proposals for waiting rows (with pods without a node). Some raise pool counts by the missing nodes, or by
     one more. Some replace the cluster of a row, for the first `limit` rows. Some exclude the clusters by an affinity.
@@ -253,7 +299,8 @@ def suggest_feasibility_fixes(
     yield from _suggest_pool_counts(extendable, outcome, vms, extra=0)
     yield from _suggest_replacements(waiting[:limit], outcome, pods)
     yield from _suggest_affinity_exclusions(rows, outcome)
-    # New nodes may be on other machines, racks and zones than the predicted ones, so one more may be needed.
+    # New nodes may be on other machines, racks and zones than the predicted ones, so one more may
+    # be needed.
     yield from _suggest_pool_counts(extendable, outcome, vms, extra=1)
 
 
@@ -261,10 +308,13 @@ def _suggest_pool_counts(
     rows: Iterable[Feasibility], outcome: FleetOutcome, vms: Sequence[VmObject], extra: int
 ) -> Iterator[ProposedFix]:
     """Yield a proposal for all rows with the same cluster and pools. It adds their missing nodes and `extra` ones."""
-    for (cluster, pools), group in group_by(rows, lambda row: (row.cluster, tuple(row.missing_pools))).items():
+    for (cluster, pools), group in group_by(
+        rows, lambda row: (row.cluster, tuple(row.missing_pools))
+    ).items():
         candidates = [_find_pool(vms, outcome.clusters[cluster].id, pool) for pool in pools]
         adjustable_pools = [candidate for candidate in candidates if candidate is not None]
-        if len(adjustable_pools) == len(pools):  # more nodes in some pools only would not suffice
+        # More nodes in some pools only would not suffice.
+        if len(adjustable_pools) == len(pools):
             yield _build_count_fix(group, adjustable_pools, extra)
 
 
@@ -277,67 +327,104 @@ def _build_count_fix(
         existing = len(demand.numbers)
         count = existing + extra + max(row.missing_pools[demand.pool] for row in rows)
         argument = str(demand.count_path[-1])
-        texts.append(f"{argument} = {count:,} (now {existing:,}) in pool {demand.pool} of {address}")
-        counts.append({"address": str(address), "pool": demand.pool, argument: count, "sku": demand.sku.name})
+        texts.append(
+            f"{argument} = {count:,} (now {existing:,}) in pool {demand.pool} of {address}"
+        )
+        counts.append(
+            {"address": str(address), "pool": demand.pool, argument: count, "sku": demand.sku.name}
+        )
         edits.append(ArgumentAdjustment(address, demand.count_path, count))
     bindings, text = frozenset((row.placement, row.cluster) for row in rows), format_list(texts)
-    return ProposedFix("count", text, tuple(edits), solves=bindings, runs=bindings, change={"counts": counts})
+    return ProposedFix(
+        "count", text, tuple(edits), solves=bindings, runs=bindings, change={"counts": counts}
+    )
 
 
-def _find_pool(vms: Iterable[VmObject], cluster_id: str, pool: str) -> tuple[Address, PoolDemand] | None:
+def _find_pool(
+    vms: Iterable[VmObject], cluster_id: str, pool: str
+) -> tuple[Address, PoolDemand] | None:
     """Return the address and demand of a cluster's pool; None if the configuration has no count to change."""
     for vm_object in vms:
         demand = vm_object.request.demand
         if demand is None or demand.cluster_id != cluster_id:
-            continue  # removed, or of another cluster
+            # removed, or of another cluster.
+            continue
         for pool_demand in demand.pools:
             if pool_demand.pool == pool and pool_demand.count_path:
                 return vm_object.instance.address, pool_demand
     return None
 
 
-def _suggest_replacements(rows: Iterable[Feasibility], outcome: FleetOutcome, pods: PodPhase) -> Iterator[ProposedFix]:
+def _suggest_replacements(
+    rows: Iterable[Feasibility], outcome: FleetOutcome, pods: PodPhase
+) -> Iterator[ProposedFix]:
     """Yield proposals of a list of clusters (PickFixed): one with capacity replaces the cluster of a waiting row. With
     [east, west] selected and capacity in north, the proposal for a row of west is [east, north].
     """
     for row in rows:
         placement = outcome.placements[row.placement]
         kind = placement.spec.configuration.placement_type
-        has_policy_block = isinstance(get_value_at_path(placement.spec.instance.config, "policy"), dict)
+        has_policy_block = isinstance(
+            get_value_at_path(placement.spec.instance.config, "policy"), dict
+        )
         # An existing placement keeps its type; a new PickN may become a PickFixed.
-        can_be_fixed = kind is PlacementType.PICK_FIXED or (kind is PlacementType.PICK_N and placement.spec.is_new)
+        can_be_fixed = kind is PlacementType.PICK_FIXED or (
+            kind is PlacementType.PICK_N and placement.spec.is_new
+        )
         if not has_policy_block or not can_be_fixed:
-            continue  # nothing to edit
+            # Nothing to edit.
+            continue
         selected = collect_clusters(placement.bindings)
         for cluster in _list_clusters_with_capacity(placement, outcome, pods):
             names = sorted(cluster if name == row.cluster else name for name in selected)
             listed = ", ".join(f'"{name}"' for name in names)
-            values: dict[str, Any] = {"cluster_names": names}  # of the block policy
+            # Of the block policy.
+            values: dict[str, Any] = {"cluster_names": names}
             text = f"cluster {cluster} instead of {row.cluster}: cluster_names = [{listed}]"
             if kind is not PlacementType.PICK_FIXED:
-                values |= {"placement_type": PlacementType.PICK_FIXED.value, "number_of_clusters": None}
+                values |= {
+                    "placement_type": PlacementType.PICK_FIXED.value,
+                    "number_of_clusters": None,
+                }
                 text += ' and placement_type = "PickFixed", without number_of_clusters'
-            edits = [ArgumentAdjustment(row.placement, ("policy", name), value) for name, value in values.items()]
+            edits = [
+                ArgumentAdjustment(row.placement, ("policy", name), value)
+                for name, value in values.items()
+            ]
             # The edits remove the binding to the row's cluster, and the new one must run.
-            solves, runs = frozenset({(row.placement, row.cluster)}), frozenset({(row.placement, cluster)})
+            solves, runs = (
+                frozenset({(row.placement, row.cluster)}),
+                frozenset({(row.placement, cluster)}),
+            )
             change = {"cluster": cluster, "cluster_names": names}
-            yield ProposedFix("cluster", text, tuple(edits), solves=solves, runs=runs, change=change)
+            yield ProposedFix(
+                "cluster", text, tuple(edits), solves=solves, runs=runs, change=change
+            )
 
 
-def _list_clusters_with_capacity(placement: PlacementPlan, outcome: FleetOutcome, pods: PodPhase) -> list[str]:
+def _list_clusters_with_capacity(
+    placement: PlacementPlan, outcome: FleetOutcome, pods: PodPhase
+) -> list[str]:
     """Return the unselected clusters with capacity for a placement on their present nodes, up to a limit. Those with
     capacity for most replicas come first.
     """
     workloads = collect_workloads(placement.selection.manifests).workloads
-    maximum_replicas: dict[str, int] = {}  # by name of the cluster
+    # By name of the cluster.
+    maximum_replicas: dict[str, int] = {}
     for name in outcome.clusters.keys() - collect_clusters(placement.bindings):
-        feasibility = find_candidate_feasibility(pods, outcome.clusters[name], workloads, tries_nodes=False)
+        feasibility = find_candidate_feasibility(
+            pods, outcome.clusters[name], workloads, tries_nodes=False
+        )
         if feasibility.result is FeasibilityResult.RUNS:
             maximum_replicas[name] = feasibility.replicas_max or 0
-    return sorted(maximum_replicas, key=lambda name: (-maximum_replicas[name], name))[:_MAX_OTHER_CLUSTERS]
+    return sorted(maximum_replicas, key=lambda name: (-maximum_replicas[name], name))[
+        :_MAX_OTHER_CLUSTERS
+    ]
 
 
-def _suggest_affinity_exclusions(rows: Iterable[Feasibility], outcome: FleetOutcome) -> Iterator[ProposedFix]:
+def _suggest_affinity_exclusions(
+    rows: Iterable[Feasibility], outcome: FleetOutcome
+) -> Iterator[ProposedFix]:
     """Yield a proposal per PickAll or existing PickN placement: a required cluster affinity leaving out its clusters
     with waiting pods. None for a new PickN: it may become a PickFixed instead.
     """
@@ -349,10 +436,14 @@ def _suggest_affinity_exclusions(rows: Iterable[Feasibility], outcome: FleetOutc
         if policy is None:
             continue
         clusters = sorted(row.cluster for row in group if row.is_waiting)
-        if not clusters or (is_all and len(clusters) == len(group)):  # nothing to leave out, or nothing left
+        # Nothing to leave out, or nothing left.
+        if not clusters or (is_all and len(clusters) == len(group)):
             continue
         condition = f"{MEMBER_LABEL} NotIn {json.dumps(clusters)}"
-        text = f"leave out {format_list(clusters)}: required cluster_affinity of {address} with {condition}"
+        text = (
+            f"leave out {format_list(clusters)}: required cluster_affinity of {address} with "
+            f"{condition}"
+        )
         if is_all:
             text += f" ({format_count(len(group) - len(clusters), 'cluster')} left)"
         change = {"excluded_clusters": clusters, "label": MEMBER_LABEL, "operator": "NotIn"}
@@ -363,9 +454,11 @@ def _suggest_affinity_exclusions(rows: Iterable[Feasibility], outcome: FleetOutc
             text,
             (edit,),
             solves=frozenset((address, name) for name in clusters),
-            runs=frozenset(),  # no other binding
+            # No other binding.
+            runs=frozenset(),
             change=change,
-            completed=address,  # all of its other bindings must run
+            # All of its other bindings must run.
+            completed=address,
             fewer_clusters=len(clusters) if is_all else 0,
         )
 
@@ -377,24 +470,34 @@ def _get_extensible_policy(placement: PlacementPlan) -> Mapping[str, Any] | None
     kind = placement.spec.configuration.placement_type
     if kind is PlacementType.PICK_FIXED:
         return None
-    if kind is PlacementType.PICK_N and placement.spec.is_new:  # it may become a PickFixed instead
+    # It may become a PickFixed instead.
+    if kind is PlacementType.PICK_N and placement.spec.is_new:
         return None
     config = get_mapping(placement.spec.instance.config)
     policy = config.get("policy")
     is_without_policy = policy is None and not config.get("manifest")
     if is_without_policy and placement.spec.is_new:
         return {"placement_type": PlacementType.PICK_ALL.value}
-    return policy if isinstance(policy, dict) else None  # None: an existing placement, or a manifest
+    # None: an existing placement, or a manifest.
+    return policy if isinstance(policy, dict) else None
 
 
-def _exclude_clusters(affinity: Mapping[str, Any] | None, clusters: Sequence[str]) -> Mapping[str, Any]:
+def _exclude_clusters(
+    affinity: Mapping[str, Any] | None, clusters: Sequence[str]
+) -> Mapping[str, Any]:
     """Return an affinity excluding clusters: with one more condition in each required term (they are alternatives)."""
     expression = {"key": MEMBER_LABEL, "operator": "NotIn", "values": list(clusters)}
     cluster_affinity = get_mapping(affinity, "cluster_affinity")
-    terms = get_list(cluster_affinity, _REQUIRED_AFFINITY, "cluster_selector_term") or ({},)  # without terms: a new one
+    # Without terms: a new one.
+    terms = get_list(cluster_affinity, _REQUIRED_AFFINITY, "cluster_selector_term") or ({},)
     extended = []
     for term in terms:
         selector = get_mapping(term, "label_selector")
         expressions = [*get_list(selector, "match_expression"), expression]
         extended.append({**term, "label_selector": {**selector, "match_expression": expressions}})
-    return {"cluster_affinity": {**cluster_affinity, _REQUIRED_AFFINITY: {"cluster_selector_term": extended}}}
+    return {
+        "cluster_affinity": {
+            **cluster_affinity,
+            _REQUIRED_AFFINITY: {"cluster_selector_term": extended},
+        }
+    }

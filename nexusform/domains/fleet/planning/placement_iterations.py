@@ -49,7 +49,8 @@ from nexusform.planning.plan_request import PlanningStage, Progress
 from nexusform.resources.address import Address
 from nexusform.scheduling.placement_decision import Rejection
 
-MAX_ITERATIONS = 1000  # far above the need of any fleet; guards against an endless loop
+# far above the need of any fleet; guards against an endless loop.
+MAX_ITERATIONS = 1000
 
 
 def _ignore_progress_report(_stage: PlanningStage, _done: int, _of: int) -> None:
@@ -78,18 +79,25 @@ class PlacementIterations(Struct):
             own_fields = {name: value for name, value in spec.items() if value is not None}
             defaults = get_mapping(add_api_server_defaults(manifest.body), "spec")
             workload = replace(manifest, body={**manifest.body, "spec": {**defaults, **own_fields}})
-            self.defaulted_workloads[id(manifest)] = (manifest, workload)  # keeps the manifest alive: no id is reused
+            # keeps the manifest alive: no id is reused.
+            self.defaulted_workloads[id(manifest)] = (manifest, workload)
         return self.defaulted_workloads[id(manifest)][1]
 
-    def list_rejections(self, placements: Sequence[PlacementPlan]) -> dict[Address, tuple[Rejection, ...]]:
+    def list_rejections(
+        self, placements: Sequence[PlacementPlan]
+    ) -> dict[Address, tuple[Rejection, ...]]:
         """Return the rejections of clusters without a binding by placement, for members after the last iteration."""
         rejections: dict[Address, tuple[Rejection, ...]] = {}
         for placement in placements:
             bound = collect_clusters(placement.bindings)
             arguments = placement.build_scheduling_arguments(self.member_list)
             verdicts = explain(placement.bindings, *arguments).clusters
-            unbound_rejections = [verdict.rejections for verdict in verdicts if verdict.cluster not in bound]
-            rejections[placement.spec.instance.address] = tuple(chain.from_iterable(unbound_rejections))
+            unbound_rejections = [
+                verdict.rejections for verdict in verdicts if verdict.cluster not in bound
+            ]
+            rejections[placement.spec.instance.address] = tuple(
+                chain.from_iterable(unbound_rejections)
+            )
         return rejections
 
 
@@ -101,15 +109,23 @@ def run_iterations(
     progress: Progress = _ignore_progress_report,
 ) -> PlacementIterations:
     """Plan the bindings of all placements. `direct` are the objects added to clusters without a placement."""
-    previous_members = [member.previous for member in members.values() if member.previous is not None]
-    live = {name: item.cluster.live_workloads for name, item in members.items() if item.cluster is not None}
+    previous_members = [
+        member.previous for member in members.values() if member.previous is not None
+    ]
+    live = {
+        name: item.cluster.live_workloads
+        for name, item in members.items()
+        if item.cluster is not None
+    }
     start = PlacementIterations(
         MemberList(list_planned_members(members)),
         shared_objects=find_shared_objects(placements, direct, live),
         progress=progress,
     )
     iterations = _plan_rejoining_members(placements, members, pods, previous_members, start)
-    return _plan_until_stable(placements, members, pods, previous_members, iterations, has_edits=True)
+    return _plan_until_stable(
+        placements, members, pods, previous_members, iterations, has_edits=True
+    )
 
 
 def _plan_rejoining_members(
@@ -123,8 +139,11 @@ def _plan_rejoining_members(
     members. An earlier plan may have re-created a member and excluded placements (-target). These `unnotified`
     placements are planned now; all others only if this plan re-creates a member.
     """
-    bound = collect_clusters(chain.from_iterable(placement.spec.prior_bindings for placement in placements))
-    rejoining: dict[str, Member | None] = {}  # the members after the plan, by name
+    bound = collect_clusters(
+        chain.from_iterable(placement.spec.prior_bindings for placement in placements)
+    )
+    # The members after the plan, by name.
+    rejoining: dict[str, Member | None] = {}
     recreates_member = False
     unnotified: set[str] = set()  # addresses
     for name, state in members.items():
@@ -134,12 +153,16 @@ def _plan_rejoining_members(
             unnotified |= state.unnotified_placements
     if not rejoining:
         return iterations
-    if not recreates_member:  # the other placements processed the earlier re-creations
+    # The other placements processed the earlier re-creations.
+    if not recreates_member:
         placements = [placement for placement in placements if placement.address in unnotified]
     for name in rejoining:
-        members[name].planned = None  # left, until restored below
+        # left, until restored below.
+        members[name].planned = None
     # With edits: the first iteration also queues placements changed by this plan.
-    iterations = _plan_until_stable(placements, members, pods, previous_members, iterations, has_edits=True)
+    iterations = _plan_until_stable(
+        placements, members, pods, previous_members, iterations, has_edits=True
+    )
     for placement in placements:
         _release_members(placement, rejoining.keys())
     update_pod_predictions(placements, members, pods, iterations)
@@ -150,11 +173,17 @@ def _plan_rejoining_members(
 
 def _release_members(placement: PlacementPlan, rejoining: AbstractSet[str]) -> None:
     """Remove the bindings of a placement to members that left, even those kept by a blocked rollout."""
-    placement.rejoining_members = frozenset(collect_clusters(placement.spec.prior_bindings) & rejoining)
-    placement.bindings = tuple(binding for binding in placement.bindings if binding.cluster not in rejoining)
+    placement.rejoining_members = frozenset(
+        collect_clusters(placement.spec.prior_bindings) & rejoining
+    )
+    placement.bindings = tuple(
+        binding for binding in placement.bindings if binding.cluster not in rejoining
+    )
     left_triggers = dict.fromkeys(placement.rejoining_members, Trigger.CLUSTER_LEFT)
     scheduling = placement.scheduling
-    placement.scheduling = replace(scheduling, release_triggers={**scheduling.release_triggers, **left_triggers})
+    placement.scheduling = replace(
+        scheduling, release_triggers={**scheduling.release_triggers, **left_triggers}
+    )
 
 
 def plan_after_staged_runs(
@@ -165,13 +194,19 @@ def plan_after_staged_runs(
 ) -> PlacementIterations:
     """Predict the pods of staged runs. If members have other free resources then, plan the affected placements."""
     for placement in placements:
-        if placement.spec.is_external:  # forget the prediction for clusters changed by a run
-            iterations.placed.difference_update((placement.address, name) for name in placement.rollout.clusters)
+        # forget the prediction for clusters changed by a run.
+        if placement.spec.is_external:
+            iterations.placed.difference_update(
+                (placement.address, name) for name in placement.rollout.clusters
+            )
     update_pod_predictions(placements, members, pods, iterations)
     if not _recompute_member_resource_usage(members, pods):
-        return iterations  # no free resources changed
+        # No free resources changed.
+        return iterations
     previous_members = list(iterations.member_list.members)
-    return _plan_until_stable(placements, members, pods, previous_members, iterations, has_edits=False)
+    return _plan_until_stable(
+        placements, members, pods, previous_members, iterations, has_edits=False
+    )
 
 
 def _plan_until_stable(
@@ -191,16 +226,22 @@ def _plan_until_stable(
     member_list = MemberList(list_planned_members(members))
     for _ in range(MAX_ITERATIONS):
         watched_placements = [
-            WatchedPlacement(item.address, item.spec.configuration.placement_type, item.scheduling.is_fulfilled)
+            WatchedPlacement(
+                item.address, item.spec.configuration.placement_type, item.scheduling.is_fulfilled
+            )
             for item in placements
         ]
-        changes_by_address = enqueue_placements(previous_members, member_list.members, watched_placements)
+        changes_by_address = enqueue_placements(
+            previous_members, member_list.members, watched_placements
+        )
         has_changed = False
         for number, placement in enumerate(placements, 1):
             iterations.progress(PlanningStage.PLACEMENTS, number, len(placements))
             if not placement.is_left_unchanged:
                 changes = changes_by_address.get(placement.address, ())
-                has_changed |= _schedule_if_queued(placement, member_list, changes, has_edits=has_edits)
+                has_changed |= _schedule_if_queued(
+                    placement, member_list, changes, has_edits=has_edits
+                )
         update_pod_predictions(placements, members, pods, iterations)
         if not has_changed:
             break
@@ -208,12 +249,17 @@ def _plan_until_stable(
         if not _recompute_member_resource_usage(members, pods):
             break
         member_list = MemberList(list_planned_members(members))
-        has_edits = False  # edits queue placements once
+        # edits queue placements once.
+        has_edits = False
     return replace(iterations, member_list=member_list)
 
 
 def _schedule_if_queued(
-    placement: PlacementPlan, member_list: MemberList, changes: tuple[MemberChange, ...], *, has_edits: bool
+    placement: PlacementPlan,
+    member_list: MemberList,
+    changes: tuple[MemberChange, ...],
+    *,
+    has_edits: bool,
 ) -> bool:
     """Schedule a placement if a reason queues it; return True if bindings changed. `changes` are the member changes
     queuing it. With `has_edits`, changes of the placement and members with an obsolete rejection queue it, too.
@@ -223,7 +269,8 @@ def _schedule_if_queued(
     is_queued_by_members = bool(changes) or not scheduled <= member_list.positions.keys()
     is_edited = has_edits and placement.needs_scheduling
     if has_edits and not is_queued_by_members and not is_edited:
-        # Members rejected for obsolete reasons: an observed hub picks them at its next cycle anyway.
+        # Members rejected for obsolete reasons: an observed hub picks them at its next cycle
+        # anyway.
         changes = find_stale_members(placement, member_list)
     if not (is_queued_by_members or is_edited or changes):
         return False
@@ -236,12 +283,16 @@ def _run_scheduling_cycles_of_placement(
     """Run a placement's scheduling cycles and record them in it; return True if bindings changed. `changes` are the
     member changes queuing the placement. The first call also processes edits of the placement and evictions.
     """
-    leaving_members = {change.member for change in changes if change.trigger is Trigger.CLUSTER_LEFT}
+    leaving_members = {
+        change.member for change in changes if change.trigger is Trigger.CLUSTER_LEFT
+    }
     leaving_members |= {member.name for member in member_list.members if member.is_leaving}
     bound = collect_clusters(placement.bindings)
     triggers = SchedulingTriggers(
         lost_bindings=placement.lost_bindings,
-        departed_clusters=frozenset((bound & leaving_members) | (bound - member_list.positions.keys())),
+        departed_clusters=frozenset(
+            (bound & leaving_members) | (bound - member_list.positions.keys())
+        ),
         member_triggers={change.member: change.trigger for change in changes},
         default_trigger=placement.rollout_trigger,
     )
@@ -254,11 +305,17 @@ def _run_scheduling_cycles_of_placement(
             number_increased=placement.spec.number_increased,
         )
         evicted = placement.evicted_clusters
-        bindings = tuple(replace(binding, is_deleting=binding.cluster in evicted) for binding in bindings)
-    result = scheduling_cycle.run_scheduling_cycles(bindings, *placement.build_scheduling_arguments(member_list))
+        bindings = tuple(
+            replace(binding, is_deleting=binding.cluster in evicted) for binding in bindings
+        )
+    result = scheduling_cycle.run_scheduling_cycles(
+        bindings, *placement.build_scheduling_arguments(member_list)
+    )
     previous_bindings = placement.bindings
     placement.bindings = result.bindings
-    placement.scheduling = placement.scheduling.append_scheduling_cycles(result, triggers, bindings, member_list)
+    placement.scheduling = placement.scheduling.append_scheduling_cycles(
+        result, triggers, bindings, member_list
+    )
     return previous_bindings != placement.bindings
 
 
@@ -271,10 +328,12 @@ def update_pod_predictions(
     """Determine object owners, remove pods of removed bindings, and predict pods of the other bindings. Bindings in
     `iterations.placed` have their pods from an earlier pass. All removals are first: they free resources on the nodes.
     """
-    # Triples of a placement, its bindings after the rollout, and the clusters reached by the rollout.
+    # Triples of a placement, its bindings after the rollout, and the clusters reached by the
+    # rollout.
     placement_bindings: list[tuple[PlacementPlan, Sequence[Binding], AbstractSet[str]]] = []
     for placement in placements:
-        if placement.spec.is_external:  # rolled out by staged runs, executed after the iterations
+        # rolled out by staged runs, executed after the iterations.
+        if placement.spec.is_external:
             placement_bindings.append((placement, placement.bindings, placement.rollout.clusters))
         else:
             rollout = placement.project_rollout()
@@ -286,7 +345,8 @@ def update_pod_predictions(
         clusters_with_objects = {
             binding.cluster
             for binding in bindings
-            if binding.cluster in remaining_members and placement.compute_resources(binding, reached) is not None
+            if binding.cluster in remaining_members
+            and placement.compute_resources(binding, reached) is not None
         }
         for cluster in _find_clusters_losing_pods(placement, clusters_with_objects, iterations):
             pods.remove_pods(placement.address, cluster)
@@ -296,18 +356,24 @@ def update_pod_predictions(
         for binding in bindings:
             state = members.get(binding.cluster)
             is_placed = (placement.address, binding.cluster) in iterations.placed
-            if state is not None and state.cluster is not None and not is_placed:  # without a cluster: unknown nodes
-                _predict_binding_pods(placement, binding, reached, state.cluster.id, pods, iterations)
+            # Without a cluster: unknown nodes.
+            if state is not None and state.cluster is not None and not is_placed:
+                _predict_binding_pods(
+                    placement, binding, reached, state.cluster.id, pods, iterations
+                )
 
 
 def _find_clusters_losing_pods(
-    placement: PlacementPlan, clusters_with_objects: AbstractSet[str], iterations: PlacementIterations
+    placement: PlacementPlan,
+    clusters_with_objects: AbstractSet[str],
+    iterations: PlacementIterations,
 ) -> Iterator[str]:
     """Yield the clusters with pods of a placement in state, if this plan removes or re-creates these pods."""
     for cluster in get_mapping(placement.spec.instance.before, "workloads"):
         # The placement is replaced, or its binding is released, even if a new one follows.
         is_recreated = placement.spec.is_new or cluster in placement.released_clusters
-        has_new_pods = (placement.address, cluster) in iterations.placed  # an earlier pass removed the old ones
+        # An earlier pass removed the old ones.
+        has_new_pods = (placement.address, cluster) in iterations.placed
         if cluster not in clusters_with_objects or (is_recreated and not has_new_pods):
             yield cluster
 
@@ -326,33 +392,42 @@ def _predict_binding_pods(
     cluster = binding.cluster
     resources = placement.compute_resources(binding, reached)
     if resources is None:
-        return  # nothing is applied there
+        # Nothing is applied there.
+        return
     iterations.placed.add((placement.address, cluster))
     previous_resources = placement.current.applied.on_cluster.get(cluster)
     prior_workloads = get_mapping(placement.spec.prior_attributes, "workloads")
     prior_binding = index_by_cluster(placement.spec.prior_bindings).get(cluster)
     prior_snapshot = None if prior_binding is None else prior_binding.resource_snapshot
     same_snapshot = prior_snapshot == binding.resource_snapshot
-    digest_changed = previous_resources is not None and previous_resources.digest != resources.digest
+    digest_changed = (
+        previous_resources is not None and previous_resources.digest != resources.digest
+    )
     workloads = pods.place_pods(
         placement.address,
         cluster_id,
         tuple(map(iterations.add_workload_defaults, resources.manifests)),
         get_mapping(prior_workloads, cluster),
         previous=previous_resources.manifests if previous_resources is not None else (),
-        overrides_changed=digest_changed and same_snapshot,  # with other objects, more than the overrides differs
+        # With other objects, more than the overrides differs.
+        overrides_changed=digest_changed and same_snapshot,
     )
     if workloads:
         placement.workloads[cluster] = workloads
 
 
-def _recompute_member_resource_usage(members: Mapping[str, FleetMemberState], pods: FleetPodPredictor) -> bool:
+def _recompute_member_resource_usage(
+    members: Mapping[str, FleetMemberState], pods: FleetPodPredictor
+) -> bool:
     """Recompute the members' figures derived from nodes and pods, in place; return True if any changed."""
     has_changed = False
     for state in members.values():
         if state.cluster is None or state.planned is None:
-            continue  # nodes not known, or removed
-        updated: Member = build_member(state.configuration, state.cluster, pods.sum_requests(state.cluster.id))
+            # nodes not known, or removed.
+            continue
+        updated: Member = build_member(
+            state.configuration, state.cluster, pods.sum_requests(state.cluster.id)
+        )
         has_changed |= updated != state.planned
         state.planned = updated
     return has_changed
@@ -370,13 +445,17 @@ _OBSOLETE_REASONS: Final = (
 )
 
 
-def find_stale_members(placement: PlacementPlan, member_list: MemberList) -> tuple[MemberChange, ...]:
+def find_stale_members(
+    placement: PlacementPlan, member_list: MemberList
+) -> tuple[MemberChange, ...]:
     """Return the members to be picked by the next cycle of an observed hub: eligible, without a binding, and rejected
     earlier for a reason no longer valid. A PickAll also picks members not reported at all. A fulfilled PickN or
     PickFixed picks none, since a hub's watcher does not queue it.
     """
     picks_all = placement.spec.configuration.placement_type is PlacementType.PICK_ALL
-    if not placement.spec.observed_attributes or (placement.scheduling.is_fulfilled and not picks_all):
+    if not placement.spec.observed_attributes or (
+        placement.scheduling.is_fulfilled and not picks_all
+    ):
         return ()
     rejections = get_mapping(placement.spec.observed_attributes, "rejections")
     bound_clusters = collect_clusters(placement.bindings)
@@ -385,8 +464,10 @@ def find_stale_members(placement: PlacementPlan, member_list: MemberList) -> tup
     eligible = _select_individually_eligible_members(placement, member_list)  # bit mask
     changes: list[MemberChange] = []
     for name in sorted(candidates - bound_clusters):
-        trigger = _find_change_of_rejection(rejections.get(name))  # None: the reported reason may still hold
-        is_eligible = bool(eligible >> member_list.positions[name] & 1)  # the bit of this member
+        # None: the reported reason may still hold.
+        trigger = _find_change_of_rejection(rejections.get(name))
+        # The bit of this member.
+        is_eligible = bool(eligible >> member_list.positions[name] & 1)
         if trigger is not None and is_eligible:
             changes.append(MemberChange(name, trigger))
     return tuple(changes)
@@ -394,22 +475,31 @@ def find_stale_members(placement: PlacementPlan, member_list: MemberList) -> tup
 
 def _find_change_of_rejection(reason: str | None) -> Trigger | None:
     """Return the change of a member able to make its rejection obsolete; None for reasons about other members."""
-    if reason is None:  # the hub has not reported about the member yet
+    # The hub has not reported about the member yet.
+    if reason is None:
         return Trigger.CLUSTER_JOINED
     if "is not eligible for resource placement yet" in reason:
         return Trigger.CLUSTER_BECAME_ELIGIBLE
     return next((trigger for start, trigger in _OBSOLETE_REASONS if reason.startswith(start)), None)
 
 
-def _select_individually_eligible_members(placement: PlacementPlan, member_list: MemberList) -> Mask:
+def _select_individually_eligible_members(
+    placement: PlacementPlan, member_list: MemberList
+) -> Mask:
     """Return a bit mask of the members accepted by every filter rule about a member alone."""
-    policy, namespace = placement.spec.resolve_policy(member_list), placement.spec.configuration.namespace
+    policy, namespace = (
+        placement.spec.resolve_policy(member_list),
+        placement.spec.configuration.namespace,
+    )
     request = PlacementRequest(policy, namespace)
-    if placement.spec.configuration.placement_type is PlacementType.PICK_FIXED:  # ignores taints and labels
+    # ignores taints and labels.
+    if placement.spec.configuration.placement_type is PlacementType.PICK_FIXED:
         return cluster_eligibility.find_eligible(request, member_list, BindingMasks())
     eligible = member_list.all_members
     for rule in FILTERS:
-        if rule.is_static:  # depends on members only
+        # depends on members only.
+        if rule.is_static:
             mask = rule.module.find_eligible(request, member_list, BindingMasks())
-            eligible &= mask if isinstance(mask, int) else 0  # an unreadable property stops the cycle: none is eligible
+            # An unreadable property stops the cycle: none is eligible.
+            eligible &= mask if isinstance(mask, int) else 0
     return eligible

@@ -9,7 +9,11 @@ from nexusform.configuration.declarations.configuration import ResourceBlock
 from nexusform.diagnostics.diagnostic import Diagnostic, Problem, Severity, has_errors
 from nexusform.diagnostics.phrases import format_list, select_word_form
 from nexusform.domains.fleet.importers.fleet_records import FleetPlacement
-from nexusform.domains.fleet.planning.binding_rows import build_binding_rows, build_removed_rows, build_rolling_timeline
+from nexusform.domains.fleet.planning.binding_rows import (
+    build_binding_rows,
+    build_removed_rows,
+    build_rolling_timeline,
+)
 from nexusform.domains.fleet.planning.excluded_placements import find_missing_members
 from nexusform.domains.fleet.planning.fleet_outcome import (
     FleetOutcome,
@@ -29,17 +33,32 @@ from nexusform.domains.fleet.planning.fleet_snapshot import (
     read_observed_hub,
     select_instances,
 )
-from nexusform.domains.fleet.planning.foreign_field_merge import TOLERATIONS, build_merged_placement, find_field_owner
-from nexusform.domains.fleet.planning.placement_iterations import plan_after_staged_runs, run_iterations
+from nexusform.domains.fleet.planning.foreign_field_merge import (
+    TOLERATIONS,
+    build_merged_placement,
+    find_field_owner,
+)
+from nexusform.domains.fleet.planning.placement_iterations import (
+    plan_after_staged_runs,
+    run_iterations,
+)
 from nexusform.domains.fleet.planning.placement_plan import PlacementPlan, create_placement_plan
 from nexusform.domains.fleet.planning.placement_records import read_bindings
 from nexusform.domains.fleet.planning.placement_spec import PlacementSpec, build_placement_spec
 from nexusform.domains.fleet.planning.planned_hub import PlannedHub, build_planned_hub
 from nexusform.domains.fleet.planning.planned_members import build_members, record_processed_members
-from nexusform.domains.fleet.planning.selected_resources import record_cluster_resources, select_placement_resources
+from nexusform.domains.fleet.planning.selected_resources import (
+    record_cluster_resources,
+    select_placement_resources,
+)
 from nexusform.domains.fleet.planning.staged_runs import execute_runs
 from nexusform.domains.fleet.planning.step_order import check_step_order, compute_step_order
-from nexusform.domains.fleet.scheduling.bindings import BindingState, PlacementType, collect_clusters, split_clusters
+from nexusform.domains.fleet.scheduling.bindings import (
+    BindingState,
+    PlacementType,
+    collect_clusters,
+    split_clusters,
+)
 from nexusform.domains.fleet.scheduling.eviction import (
     PREDICTED_EVICTION,
     EvictionTarget,
@@ -72,13 +91,20 @@ from nexusform.scheduling.placement_decision import Rejection
 
 
 def plan_placements(
-    blocks: BlockPlanner, evaluation: Evaluation, clusters: Mapping[str, NodeCluster], pods: FleetPodPredictor
+    blocks: BlockPlanner,
+    evaluation: Evaluation,
+    clusters: Mapping[str, NodeCluster],
+    pods: FleetPodPredictor,
 ) -> FleetOutcome:
     """Plan members, hub objects, bindings, staged runs and rollouts. `clusters` are those with known nodes, by id."""
     observed = read_observed_hub(blocks.request, evaluation)
-    observed = add_bound_members(observed, blocks.prior.instances.values())  # of an unread hub
-    missing_members = find_missing_members(blocks.prior, blocks.request.registries)  # not found by a provider
-    members, diagnostics = build_members(blocks.instances.values(), clusters, pods, observed.members, missing_members)
+    # Of an unread hub.
+    observed = add_bound_members(observed, blocks.prior.instances.values())
+    # Not found by a provider.
+    missing_members = find_missing_members(blocks.prior, blocks.request.registries)
+    members, diagnostics = build_members(
+        blocks.instances.values(), clusters, pods, observed.members, missing_members
+    )
     hub = build_planned_hub(blocks.instances.values(), observed)
     diagnostics += hub.diagnostics
     diagnostics += find_several_hubs(blocks.request, evaluation)
@@ -90,12 +116,17 @@ def plan_placements(
     recreated_workloads = hub.recreated_workloads
     placements: list[PlacementPlan] = []
     for spec in specs:
-        placements.append(create_placement_plan(spec, *select_placement_resources(spec, hub, member_clusters)))
-        if recreated_workloads and not spec.is_external:  # with staged runs, a run distributes hub changes
+        placements.append(
+            create_placement_plan(spec, *select_placement_resources(spec, hub, member_clusters))
+        )
+        # With staged runs, a run distributes hub changes.
+        if recreated_workloads and not spec.is_external:
             pods.recreate_workloads(spec.address, recreated_workloads)
     by_key = {placement.key: placement for placement in placements}
     diagnostics += execute_evictions(by_key, hub)
-    iterations = run_iterations(placements, members, pods, hub.collect_direct_objects(members), blocks.request.progress)
+    iterations = run_iterations(
+        placements, members, pods, hub.collect_direct_objects(members), blocks.request.progress
+    )
     diagnostics += execute_runs(placements, hub, iterations.member_list)
     iterations = plan_after_staged_runs(placements, members, pods, iterations)
     diagnostics += plan_rollouts(placements)
@@ -105,7 +136,9 @@ def plan_placements(
     record_processed_members(members.values(), blocks.instances)
     diagnostics += build_placement_warnings(placements, members, iterations, observed)
     diagnostics += warn_abandon_policy(blocks.instances.values())
-    rejections = iterations.list_rejections(placements) if blocks.request.includes_rejections else {}
+    rejections = (
+        iterations.list_rejections(placements) if blocks.request.includes_rejections else {}
+    )
     rows = _build_all_binding_rows(blocks.instances.values(), by_address, members, rejections)
     rollouts = chain.from_iterable(placement.rollout.timelines for placement in placements)
     step_order, late_override_warnings = compute_step_order(blocks.instances.values(), by_key, hub)
@@ -120,17 +153,22 @@ def plan_placements(
         rejected_clusters=tuple(find_rejected_clusters(placements)),
         observed_attributes=dict(build_observed_bindings(placements)),
         step_order=step_order,
-        clusters={name: state.cluster for name, state in members.items() if state.cluster is not None},
+        clusters={
+            name: state.cluster for name, state in members.items() if state.cluster is not None
+        },
     )
 
 
-def _evaluate_placement_blocks(blocks: BlockPlanner, evaluation: Evaluation) -> tuple[list[Instance], list[Diagnostic]]:
+def _evaluate_placement_blocks(
+    blocks: BlockPlanner, evaluation: Evaluation
+) -> tuple[list[Instance], list[Diagnostic]]:
     """Return the instances of all placement blocks with evaluated arguments, and the problems."""
     instances: list[Instance] = []
     diagnostics: list[Diagnostic] = []
     types = blocks.request.registries.resource_types
     for block in blocks.order.list_phase(PLACEMENT_PHASE):
-        if types[block.type].build_fleet_object is not None:  # else a type of another domain
+        # Else a type of another domain.
+        if types[block.type].build_fleet_object is not None:
             evaluated, problems = _evaluate_placement_block(block, blocks, evaluation)
             instances += evaluated
             diagnostics += problems
@@ -151,14 +189,17 @@ def _evaluate_placement_block(
     diagnostics: list[Diagnostic] = []
     for instance in expanded.instances:
         if not instance.is_configured:
-            continue  # removed, so without arguments
+            # removed, so without arguments.
+            continue
         diagnostics += blocks.evaluate(instance, evaluation)
         for path in find_unknown_placement_arguments(instance):
             instance.is_invalid = True
             if other_placements:
                 text = (
-                    f"All placements are decided together, so an argument of {instance.address} cannot depend "
-                    f"on the result of {other_placements[0]}. Use a literal value, or derive both from the same "
+                    f"All placements are decided together, so an argument of {instance.address} "
+                    "cannot depend "
+                    f"on the result of {other_placements[0]}. Use a literal value, or derive both "
+                    "from the same "
                     "variable."
                 )
                 diagnostics.append(instance.build_error("placement-dependency-cycle", text, path))
@@ -167,14 +208,19 @@ def _evaluate_placement_block(
         assert instance.config is not None
         # Later blocks may use its id; its other computed values are unknown.
         computed = {} if instance.is_invalid else {"id": instance.type.build_id(instance.config)}
-        planned = plan_attributes(instance.type.schema, instance.config, prior=None, computed=computed)
+        planned = plan_attributes(
+            instance.type.schema, instance.config, prior=None, computed=computed
+        )
         instance.decision = ActionDecision(planned=planned)
         expose_instance(instance, evaluation)
     return expanded.instances, diagnostics
 
 
 def _build_specs(
-    instances: Iterable[Instance], blocks: BlockPlanner, evaluation: Evaluation, observed: ObservedHub
+    instances: Iterable[Instance],
+    blocks: BlockPlanner,
+    evaluation: Evaluation,
+    observed: ObservedHub,
 ) -> tuple[list[PlacementSpec], list[Diagnostic]]:
     """Build the specs of the instances, except removed and invalid ones. A change forbidden by a hub is an error."""
     specs: list[PlacementSpec] = []
@@ -185,7 +231,8 @@ def _build_specs(
         configuration = build_merged_placement(instance, instance.config)
         blocks.set_predicted_action(instance, evaluation)
         spec = build_placement_spec(instance, configuration, observed.get_placement(instance))
-        recorded = blocks.request.state.instances.get(instance.address)  # in state before the refresh
+        # In state before the refresh.
+        recorded = blocks.request.state.instances.get(instance.address)
         if recorded is not None and recorded.current is not None:
             spec = replace(spec, recorded_bindings=read_bindings(recorded.current.attributes))
         problems = list(_check_immutable_changes(spec))
@@ -198,25 +245,42 @@ def _build_specs(
 
 def _check_immutable_changes(spec: PlacementSpec) -> Iterator[Diagnostic]:
     """Yield errors for changes of an existing placement rejected by its hub."""
-    previous, configuration, instance = spec.previous_configuration, spec.configuration, spec.instance
-    if previous is None:  # a new placement
+    previous, configuration, instance = (
+        spec.previous_configuration,
+        spec.configuration,
+        spec.instance,
+    )
+    # A new placement.
+    if previous is None:
         return
     changes = check_policy_change(previous.policy, configuration.policy)
     changes += check_strategy_change(previous.strategy, configuration.strategy)
     has_other_scope = previous.status_reporting_scope != configuration.status_reporting_scope
-    changes += build_violations((has_other_scope, ("status_reporting_scope",), "statusReportingScope is immutable"))
+    changes += build_violations(
+        (has_other_scope, ("status_reporting_scope",), "statusReportingScope is immutable")
+    )
     in_manifest = bool(get_value_at_path(instance.config, "manifest"))
     for change in changes:
         path: Path = ("manifest",) if in_manifest else change.path
         if path == ("policy",) and configuration.policy is None:
-            path = ()  # the block is removed: report the placement
-        remedy = f"To re-create the placement and every binding, plan with -replace='{instance.address}'."
+            # The block is removed: report the placement.
+            path = ()
+        remedy = (
+            "To re-create the placement and every binding, plan with "
+            f"-replace='{instance.address}'."
+        )
         if instance.before is None:
             name = instance.type.build_id(get_mapping(instance.config))
-            advice = f'Import it with an import block (to = {instance.address}, id = "{name}"), or choose another name.'
+            advice = (
+                f'Import it with an import block (to = {instance.address}, id = "{name}"), or '
+                "choose another name."
+            )
             remedy = f"The placement exists on the hub but not in state. {advice}"
         # The first text is for tolerations owned by another manager, and "" for others.
-        detail = _explain_foreign_list(spec, previous, change.path) or f"{format_sentence(change.detail)} {remedy}"
+        detail = (
+            _explain_foreign_list(spec, previous, change.path)
+            or f"{format_sentence(change.detail)} {remedy}"
+        )
         yield instance.build_diagnostic(Problem(path, "change-not-allowed", detail))
 
 
@@ -225,9 +289,15 @@ def _explain_foreign_list(spec: PlacementSpec, previous: FleetPlacement, path: P
     owner = find_field_owner(spec.instance, TOLERATIONS) if path == ("policy", "toleration") else ""
     if not owner:
         return ""
-    configured, earlier = spec.configuration.effective_policy.tolerations, previous.effective_policy.tolerations
+    configured, earlier = (
+        spec.configuration.effective_policy.tolerations,
+        previous.effective_policy.tolerations,
+    )
     foreign = [toleration.title for toleration in earlier if toleration not in configured]
-    pronoun, verb = select_word_form(len(foreign), "it", "them"), select_word_form(len(foreign), "is", "are")
+    pronoun, verb = (
+        select_word_form(len(foreign), "it", "them"),
+        select_word_form(len(foreign), "is", "are"),
+    )
     return (
         f"{owner} set {TOLERATIONS} on the hub. {format_list(foreign, 4)} {verb} missing here, "
         f"and a hub allows only additions to tolerations. Add {pronoun} here, or leave the list "
@@ -238,13 +308,17 @@ def _explain_foreign_list(spec: PlacementSpec, previous: FleetPlacement, path: P
 
 
 def _finish_instance(
-    instance: Instance, placement: PlacementPlan | None, blocks: BlockPlanner, evaluation: Evaluation
+    instance: Instance,
+    placement: PlacementPlan | None,
+    blocks: BlockPlanner,
+    evaluation: Evaluation,
 ) -> None:
     """Set the final values of an instance after all iterations; `placement` is None if it is removed or has errors."""
     if placement is not None:
         record_cluster_resources(placement, serial=blocks.request.state.serial + 1)
         blocks.decide_action(instance, compute_final_attributes(placement), evaluation)
-    elif instance.is_configured:  # with errors: computed values are not predicted
+    elif instance.is_configured:
+        # With errors: computed values are not predicted.
         blocks.decide_action(instance, {}, evaluation)
     blocks.add_instance(instance, evaluation)
 
@@ -259,7 +333,8 @@ def _build_all_binding_rows(
     for instance in select_instances(instances, PlanningKind.PLACEMENT):
         if instance.loses_prior_object:
             yield from build_removed_rows(instance)
-        placement = placements.get(instance.address)  # None if removed or with errors
+        # None if removed or with errors.
+        placement = placements.get(instance.address)
         if placement is not None:
             yield from build_binding_rows(placement, members, rejections.get(instance.address, ()))
 
@@ -271,20 +346,29 @@ def execute_evictions(placements: Mapping[str, PlacementPlan], hub: PlannedHub) 
     problems = list(_check_pick_all_budgets(placements, hub))
     for instance, eviction in hub.evictions:
         placement = placements.get(eviction.placement)
-        # Before the next eviction, a provider waits for the replacement of the binding evicted last.
+        # Before the next eviction, a provider waits for the replacement of the binding evicted
+        # last.
         is_replaced = instance.block is not None and bool(instance.block.provider)
-        target, is_certain = None, True  # None: no such placement
+        # None: no such placement.
+        target, is_certain = None, True
         if placement is not None:
             target = _build_eviction_target(placement, is_replaced=is_replaced)
-            is_certain = not placement.evictions  # an earlier one leaves the hub in an uncertain state
+            # An earlier one leaves the hub in an uncertain state.
+            is_certain = not placement.evictions
         outcome = evaluate_eviction(eviction.cluster, target, hub.find_budget(eviction.placement))
         instance.private = {
-            PREDICTED_EVICTION: {"executed": outcome.is_executed, "message": outcome.message, "certain": is_certain}
+            PREDICTED_EVICTION: {
+                "executed": outcome.is_executed,
+                "message": outcome.message,
+                "certain": is_certain,
+            }
         }
         if placement is not None:
             placement.evictions = (*placement.evictions, (eviction.name, outcome))
         if not outcome.is_executed:
-            text = f"{outcome.message} (placement {eviction.placement}, cluster {eviction.cluster})."
+            text = (
+                f"{outcome.message} (placement {eviction.placement}, cluster {eviction.cluster})."
+            )
             kind = "eviction-not-executed" if outcome.is_valid else "invalid-eviction"
             problems.append(instance.build_diagnostic(Problem((), kind, text, Severity.WARNING)))
     return problems
@@ -300,7 +384,9 @@ def _build_eviction_target(placement: PlacementPlan, *, is_replaced: bool) -> Ev
     available = frozenset(
         binding.cluster
         for binding in bindings
-        if binding.state is BindingState.BOUND and not binding.is_deleting and binding.cluster not in unavailable
+        if binding.state is BindingState.BOUND
+        and not binding.is_deleting
+        and binding.cluster not in unavailable
     )
     return EvictionTarget(
         placement_type=placement.spec.configuration.placement_type,
@@ -312,57 +398,86 @@ def _build_eviction_target(placement: PlacementPlan, *, is_replaced: bool) -> Ev
     )
 
 
-def _check_pick_all_budgets(placements: Mapping[str, PlacementPlan], hub: PlannedHub) -> Iterator[Diagnostic]:
+def _check_pick_all_budgets(
+    placements: Mapping[str, PlacementPlan], hub: PlannedHub
+) -> Iterator[Diagnostic]:
     """Yield problems of budgets specific to placements of type PickAll."""
     for placement_key, (instance, budget) in hub.budgets.items():
         placement = placements.get(placement_key)
-        if placement is None or placement.spec.configuration.placement_type is not PlacementType.PICK_ALL:
-            continue  # not of this plan, or without special rules
+        if (
+            placement is None
+            or placement.spec.configuration.placement_type is not PlacementType.PICK_ALL
+        ):
+            # Not of this plan, or without special rules.
+            continue
         known_problems = check_disruption_budget(budget.budget, placement_type=None)
         for problem in check_disruption_budget(budget.budget, PlacementType.PICK_ALL):
-            if problem not in known_problems:  # else reported by the validation of the budget alone
+            # Else reported by the validation of the budget alone.
+            if problem not in known_problems:
                 text = format_sentence(problem.detail)
-                yield instance.build_diagnostic(Problem(problem.path, "invalid-disruption-budget", text))
+                yield instance.build_diagnostic(
+                    Problem(problem.path, "invalid-disruption-budget", text)
+                )
 
 
 def plan_rollouts(placements: Sequence[PlacementPlan]) -> Iterator[Diagnostic]:
     """Plan the rolling updates of placements wave by wave, and record the results in them; warn about blocked ones."""
     for placement in placements:
-        if placement.spec.is_external:  # rolled out by staged runs
+        # rolled out by staged runs.
+        if placement.spec.is_external:
             continue
         outcome, rollout = placement.project_rollout(), placement.rollout
         placement.bindings = outcome.bindings
-        clusters, blocked_clusters = rollout.clusters | outcome.reached_clusters, outcome.blocked_clusters
-        placement.rollout = replace(rollout, clusters=clusters, waves=outcome.waves, blocked_clusters=blocked_clusters)
+        clusters, blocked_clusters = (
+            rollout.clusters | outcome.reached_clusters,
+            outcome.blocked_clusters,
+        )
+        placement.rollout = replace(
+            rollout, clusters=clusters, waves=outcome.waves, blocked_clusters=blocked_clusters
+        )
         timeline = build_rolling_timeline(placement)
         if timeline is not None:
             placement.rollout = replace(placement.rollout, timelines=(*rollout.timelines, timeline))
         departed, blocked = split_clusters(blocked_clusters, placement.departed_clusters)
-        if departed:  # left the fleet
+        # left the fleet.
+        if departed:
             yield from _warn_bindings_of_departed_members(placement, departed)
         if blocked:
             bound = collect_clusters(placement.bindings)
-            failing = sorted((placement.failing_clusters & bound) - {*blocked})  # they count as unavailable, too
+            # They count as unavailable, too.
+            failing = sorted((placement.failing_clusters & bound) - {*blocked})
             in_manifest = get_value_at_path(placement.spec.instance.config, "manifest")
             path = () if in_manifest else ("strategy",)
-            stop = BlockedRollout(placement.key, placement.spec.configuration.rolling_update, blocked)
+            stop = BlockedRollout(
+                placement.key, placement.spec.configuration.rolling_update, blocked
+            )
             yield placement.spec.instance.build_diagnostic(stop.build_problem(path, failing))
 
 
-def _warn_bindings_of_departed_members(placement: PlacementPlan, departed: Sequence[str]) -> Iterator[Diagnostic]:
+def _warn_bindings_of_departed_members(
+    placement: PlacementPlan, departed: Sequence[str]
+) -> Iterator[Diagnostic]:
     """Warn about bindings on departed members not removed by a rollout, if they became Unscheduled in this plan."""
     prior_states = {binding.cluster: binding.state for binding in placement.spec.prior_bindings}
-    staying = [cluster for cluster in departed if prior_states.get(cluster) is not BindingState.UNSCHEDULED]
+    staying = [
+        cluster for cluster in departed if prior_states.get(cluster) is not BindingState.UNSCHEDULED
+    ]
     if not staying:
-        return  # Unscheduled before this plan
+        # Unscheduled before this plan.
+        return
     key, rolling = placement.key, placement.spec.configuration.rolling_update
-    noun, verb = select_word_form(len(staying), "binding", "bindings"), select_word_form(len(staying), "stays", "stay")
+    noun, verb = (
+        select_word_form(len(staying), "binding", "bindings"),
+        select_word_form(len(staying), "stays", "stay"),
+    )
     text = (
         f"{format_list(staying, 4)} left the fleet, and the {noun} of {key} there {verb} "
         "Unscheduled. Each removal counts as an unavailable cluster, and max_unavailable = "
         f"{rolling.max_unavailable} allows none. The plan assumes that nothing runs there any "
         "more. Raise max_unavailable, or wait until another cluster is ready."
     )
-    summary = f"{key}: {format_list(staying, 4)} left the fleet, but the {noun} there {verb} Unscheduled"
+    summary = (
+        f"{key}: {format_list(staying, 4)} left the fleet, but the {noun} there {verb} Unscheduled"
+    )
     problem = Problem((), "orphaned-binding", text, Severity.WARNING, brief=summary)
     yield placement.spec.instance.build_diagnostic(problem)

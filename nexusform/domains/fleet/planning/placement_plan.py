@@ -17,9 +17,16 @@ from nexusform.domains.fleet.planning.override_rendering import (
     expand_envelopes,
     get_object_identity,
 )
-from nexusform.domains.fleet.planning.placement_records import OwnershipConflict, is_availability_tracked
+from nexusform.domains.fleet.planning.placement_records import (
+    OwnershipConflict,
+    is_availability_tracked,
+)
 from nexusform.domains.fleet.planning.placement_spec import PlacementSpec
-from nexusform.domains.fleet.planning.resource_selection import CurrentResources, ResourceSelection, SnapshotStore
+from nexusform.domains.fleet.planning.resource_selection import (
+    CurrentResources,
+    ResourceSelection,
+    SnapshotStore,
+)
 from nexusform.domains.fleet.scheduling.bindings import (
     Binding,
     BindingAction,
@@ -44,12 +51,17 @@ from nexusform.domains.fleet.scheduling.rolling_update import (
     simulate_rollout,
 )
 from nexusform.domains.fleet.scheduling.scheduling_cycle import CycleResult
-from nexusform.domains.fleet.scheduling.watcher import SchedulingTriggers, Trigger, find_change_trigger
+from nexusform.domains.fleet.scheduling.watcher import (
+    SchedulingTriggers,
+    Trigger,
+    find_change_trigger,
+)
 from nexusform.domains.pods.importers.manifest_parser import Manifest
 from nexusform.json_data.plain_data import get_list, get_mapping, get_text
 from nexusform.plans.plan import Rollout, RolloutStep
 
-NO_ROLLOUT_STEP: Final = ("", RolloutStep(kind="", stage="", group=0))  # of a cluster without a rollout: group 0
+# Of a cluster without a rollout: group 0.
+NO_ROLLOUT_STEP: Final = ("", RolloutStep(kind="", stage="", group=0))
 
 
 class SchedulingResult(Struct, frozen=True):
@@ -67,7 +79,11 @@ class SchedulingResult(Struct, frozen=True):
     release_triggers: Mapping[str, Trigger] = field(default_factory=dict)
 
     def append_scheduling_cycles(
-        self, result: CycleResult, triggers: SchedulingTriggers, start: tuple[Binding, ...], member_list: MemberList
+        self,
+        result: CycleResult,
+        triggers: SchedulingTriggers,
+        start: tuple[Binding, ...],
+        member_list: MemberList,
     ) -> SchedulingResult:
         """Return this result extended by further cycles. If they pick a cluster, `cycle_start` has the bindings before
         them (`start`) and the members, to explain the picks later.
@@ -77,12 +93,14 @@ class SchedulingResult(Struct, frozen=True):
             trigger = find_change_trigger(change, triggers)
             if change.action in (BindingAction.UNSCHEDULED, BindingAction.DROPPED):
                 release_triggers[change.cluster] = trigger
-                pick_triggers.pop(change.cluster, None)  # released after a pick
+                # released after a pick.
+                pick_triggers.pop(change.cluster, None)
             else:
                 pick_triggers[change.cluster] = trigger
         has_picked = any(change.cause is ChangeCause.PICKED for change in result.changes)
         status, is_fulfilled = self.status, self.is_fulfilled
-        if result.status is not None:  # None: a cycle stopped before it wrote a status
+        # None: a cycle stopped before it wrote a status.
+        if result.status is not None:
             status, is_fulfilled = result.status, result.status.is_fulfilled
         return SchedulingResult(
             is_fulfilled=is_fulfilled,
@@ -163,7 +181,9 @@ class PlacementPlan(Struct):
     @property
     def evicted_clusters(self) -> frozenset[str]:
         """Clusters released by an eviction of this plan, or with a binding in deletion on a hub."""
-        return self.spec.deleting_clusters | {item.cluster for _, item in self.evictions if item.is_executed}
+        return self.spec.deleting_clusters | {
+            item.cluster for _, item in self.evictions if item.is_executed
+        }
 
     @property
     def released_clusters(self) -> frozenset[str]:
@@ -184,7 +204,9 @@ class PlacementPlan(Struct):
     @property
     def needs_scheduling(self) -> bool:
         """Whether changes of the placement require scheduling cycles. Changes of members are queued separately."""
-        has_changed_spec = self.spec.policy_changed or self.spec.number_changed or self.spec.spec_changed
+        has_changed_spec = (
+            self.spec.policy_changed or self.spec.number_changed or self.spec.spec_changed
+        )
         has_changed_content = self.current.resources_changed or self.current.has_override_change
         return (
             self.spec.is_first_scheduling
@@ -208,16 +230,20 @@ class PlacementPlan(Struct):
         """Whether bindings are missing, removed by another process: reported by the hub, or fewer than expected."""
         if self.missing_clusters:
             return True
-        if self.spec.is_new or not self.scheduling.is_fulfilled:  # it never had all
+        # It never had all.
+        if self.spec.is_new or not self.scheduling.is_fulfilled:
             return False
         number = self.spec.policy_snapshot.number_of_clusters
-        expected_count = self.spec.configuration.effective_policy.count_requested_clusters(number) or 0  # PickAll: 0
+        expected_count = (
+            self.spec.configuration.effective_policy.count_requested_clusters(number) or 0
+        )  # PickAll: 0
         return len(select_scheduled_bindings(self.spec.prior_bindings)) < expected_count
 
     @property
     def missing_clusters(self) -> tuple[str, ...]:
         """Members scheduled in a hub's status but without a binding."""
-        if not self.spec.observed_attributes or self.spec.is_pending:  # no status, or an outdated one
+        # No status, or an outdated one.
+        if not self.spec.observed_attributes or self.spec.is_pending:
             return ()
         bound = collect_clusters(self.spec.prior_bindings)
         members = self.selection.clusters.labels.keys() - self.selection.clusters.leaving - bound
@@ -225,7 +251,11 @@ class PlacementPlan(Struct):
 
     def find_reported_clusters(self, condition: str, value: str) -> set[str]:
         """Return the clusters with this value of a condition in the status before the plan."""
-        return {cluster for cluster, item in self.list_prior_conditions(condition) if item["status"] == value}
+        return {
+            cluster
+            for cluster, item in self.list_prior_conditions(condition)
+            if item["status"] == value
+        }
 
     def list_prior_conditions(self, kind: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
         """Yield the conditions of a type in the status before the plan, each with its cluster."""
@@ -268,19 +298,25 @@ class PlacementPlan(Struct):
                 return True
         return False
 
-    def build_scheduling_arguments(self, member_list: MemberList) -> tuple[MemberList, Policy, PolicySnapshot, str]:
+    def build_scheduling_arguments(
+        self, member_list: MemberList
+    ) -> tuple[MemberList, Policy, PolicySnapshot, str]:
         """Return members, policy, policy snapshot and namespace: the arguments of a scheduling cycle after bindings."""
         policy = self.spec.resolve_policy(member_list)
         return member_list, policy, self.spec.policy_snapshot, self.spec.configuration.namespace
 
-    def compute_resources(self, binding: Binding, reached: AbstractSet[str]) -> RenderedResources | None:
+    def compute_resources(
+        self, binding: Binding, reached: AbstractSet[str]
+    ) -> RenderedResources | None:
         """Return the resources of a binding's cluster after a rollout to the clusters in `reached`; None for none.
         Objects with another owner on the cluster are not among its manifests, but in `conflicting_objects`.
         """
         resources = self._compute_own_resources(binding, reached)
-        conflicts = self.ownership.conflicts.get(binding.cluster, {})  # by object with another owner
+        # By object with another owner.
+        conflicts = self.ownership.conflicts.get(binding.cluster, {})
         if resources is None or not (conflicts or resources.conflicting_objects):
-            return resources  # no resources, or no conflict now or before
+            # No resources, or no conflict now or before.
+            return resources
         manifests: list[Manifest] = []
         conflicting_objects: list[ObjectIdentity] = []
         for manifest in self.list_wanted_objects(binding, reached):
@@ -289,35 +325,52 @@ class PlacementPlan(Struct):
                 conflicting_objects.append(identity)
             else:
                 manifests.append(manifest)
-        return replace(resources, manifests=tuple(manifests), conflicting_objects=tuple(conflicting_objects))
+        return replace(
+            resources, manifests=tuple(manifests), conflicting_objects=tuple(conflicting_objects)
+        )
 
-    def list_wanted_objects(self, binding: Binding, reached: AbstractSet[str]) -> tuple[Manifest, ...]:
+    def list_wanted_objects(
+        self, binding: Binding, reached: AbstractSet[str]
+    ) -> tuple[Manifest, ...]:
         """Return the objects on a cluster as if there were no other owners: the placement's, and those in conflict."""
         resources = self._compute_own_resources(binding, reached)
-        if resources is None:  # nothing is applied there
+        # Nothing is applied there.
+        if resources is None:
             return ()
         manifests = tuple(expand_envelopes(resources.manifests))
         rendered = self.snapshot_store.render_cluster(binding.resource_snapshot, binding.cluster)
         if not resources.conflicting_objects or rendered is None:
             return manifests
-        objects = expand_envelopes(rendered.manifests)  # includes those left out as conflicts before
-        conflicting = [item for item in objects if get_object_identity(item) in resources.conflicting_objects]
+        # includes those left out as conflicts before.
+        objects = expand_envelopes(rendered.manifests)
+        conflicting = [
+            item for item in objects if get_object_identity(item) in resources.conflicting_objects
+        ]
         return (*manifests, *conflicting)
 
-    def _compute_own_resources(self, binding: Binding, reached: AbstractSet[str]) -> RenderedResources | None:
+    def _compute_own_resources(
+        self, binding: Binding, reached: AbstractSet[str]
+    ) -> RenderedResources | None:
         """Return a cluster's resources after the plan, None without any. They are new if the cluster is in `reached`
         (by the rollout), else those applied before (`previous`). Conflicts found in this plan are not considered.
         """
         if not binding.has_resources:
             return None
         cluster = binding.cluster
-        previous = None if cluster in self.released_clusters else self.current.applied.on_cluster.get(cluster)
-        if cluster not in reached and not self.spec.switches_to_applying:  # a switch from ReportDiff needs no rollout
+        previous = (
+            None
+            if cluster in self.released_clusters
+            else self.current.applied.on_cluster.get(cluster)
+        )
+        # A switch from ReportDiff needs no rollout.
+        if cluster not in reached and not self.spec.switches_to_applying:
             return previous
         rendered = self.snapshot_store.render_cluster(binding.resource_snapshot, cluster)
-        if rendered is None:  # no such snapshot or member
+        # No such snapshot or member.
+        if rendered is None:
             return previous
-        if rendered.failure or self.spec.configuration.is_report_only:  # nothing new is applied
+        # Nothing new is applied.
+        if rendered.failure or self.spec.configuration.is_report_only:
             return replace(rendered, manifests=previous.manifests if previous is not None else ())
         return rendered
 
@@ -325,11 +378,14 @@ class PlacementPlan(Struct):
         """Return the projected rolling update of the current bindings; compute it again only for changed bindings."""
         if self.is_left_unchanged:
             return RolloutProjection(waves=(), bindings=self.bindings)
-        if self._projection is None or self._projection[0] is not self.bindings:  # (bindings, projection)
+        if (
+            self._projection is None or self._projection[0] is not self.bindings
+        ):  # (bindings, projection)
             configuration, latest = self.spec.configuration, self.snapshot_store.snapshots[-1]
             number = self.spec.policy_snapshot.number_of_clusters
             target = compute_rollout_target(configuration.effective_policy, number, self.bindings)
-            # Clusters waiting to be ready count as available, since they will be; departed ones never are.
+            # Clusters waiting to be ready count as available, since they will be; departed ones
+            # never are.
             readiness = Readiness(
                 unready_clusters=self.departed_clusters,
                 never_ready_clusters=self.failing_clusters,
@@ -337,7 +393,9 @@ class PlacementPlan(Struct):
                 outdated_clusters=self._find_outdated_clusters(latest.index),
                 is_trackable=is_availability_tracked(latest.objects),
             )
-            outcome = simulate_rollout(self.bindings, configuration.rolling_update, target, latest.index, readiness)
+            outcome = simulate_rollout(
+                self.bindings, configuration.rolling_update, target, latest.index, readiness
+            )
             self._projection = (self.bindings, outcome)
         return self._projection[1]
 
@@ -355,7 +413,9 @@ class PlacementPlan(Struct):
         """
         previous, is_changed = self.spec.previous_configuration, self.spec.apply_strategy_changed
         effective = self.spec.configuration if is_changed or previous is None else previous
-        failed = self.current.applied.failed_clusters | self._find_observed_clusters({OVERRIDE_FAILED})
+        failed = self.current.applied.failed_clusters | self._find_observed_clusters(
+            {OVERRIDE_FAILED}
+        )
         if not (is_changed and effective.is_report_only):
             failed |= self._find_observed_clusters({FAILED})
         if not effective.is_report_only:
@@ -367,14 +427,22 @@ class PlacementPlan(Struct):
         """Bound clusters with the condition RolloutStarted Unknown: a hub reported it before, or the scheduler changed
         their binding since their run. A change is another state or policy snapshot than before the plan.
         """
-        prior = {binding.cluster: binding for binding in self.spec.prior_bindings if binding.has_resources}
+        prior = {
+            binding.cluster: binding
+            for binding in self.spec.prior_bindings
+            if binding.has_resources
+        }
         reported = self.find_reported_clusters("RolloutStarted", "Unknown")
         unknown: set[str] = set()
         for binding in self.bindings:
             previous = prior.get(binding.cluster)
             if previous is None or binding.state is not BindingState.BOUND:
-                continue  # not rolled out before, or not any more
-            is_changed = (previous.state, previous.policy_snapshot) != (binding.state, binding.policy_snapshot)
+                # Not rolled out before, or not any more.
+                continue
+            is_changed = (previous.state, previous.policy_snapshot) != (
+                binding.state,
+                binding.policy_snapshot,
+            )
             if is_changed or binding.cluster in reported:
                 unknown.add(binding.cluster)
         return frozenset(unknown)
@@ -387,13 +455,22 @@ class PlacementPlan(Struct):
     def _find_observed_clusters(self, readiness: AbstractSet[str]) -> set[str]:
         """Return the clusters with one of these states of readiness on a hub."""
         bindings = get_mapping(self.spec.observed_attributes, "bindings")
-        return {cluster for cluster, binding in bindings.items() if binding.get("readiness") in readiness}
+        return {
+            cluster
+            for cluster, binding in bindings.items()
+            if binding.get("readiness") in readiness
+        }
 
     @property
     def clusters_failing_apply(self) -> frozenset[str]:
         """Clusters with a binding and a failure to apply, by configuration or as reported by a hub."""
-        failed_overrides = self.current.applied.failed_clusters  # no evidence of an apply failure
-        failing = frozenset() if self.spec.configuration.is_report_only else self.selection.clusters.failing
+        # No evidence of an apply failure.
+        failed_overrides = self.current.applied.failed_clusters
+        failing = (
+            frozenset()
+            if self.spec.configuration.is_report_only
+            else self.selection.clusters.failing
+        )
         failing_clusters = (self.previously_failed_clusters - failed_overrides) | failing
         return failing_clusters & collect_clusters(self.bindings)
 
@@ -404,7 +481,8 @@ class PlacementPlan(Struct):
         failed: set[str] = set()
         for binding in self.bindings:
             resources = self.snapshot_store.render_cluster(latest, binding.cluster)
-            if resources is not None and resources.failure:  # None: no snapshot, or the member left
+            # None: no snapshot, or the member left.
+            if resources is not None and resources.failure:
                 failed.add(binding.cluster)
         return self.clusters_failing_apply | failed
 
@@ -414,10 +492,18 @@ class PlacementPlan(Struct):
         new or removed binding, or new resources. Other overrides start no rollout.
         """
         previous = self.spec.previous_configuration
-        has_other_type = previous is not None and previous.strategy != self.spec.configuration.strategy
+        has_other_type = (
+            previous is not None and previous.strategy != self.spec.configuration.strategy
+        )
         has_changed_strategy = self.spec.apply_strategy_changed or has_other_type
-        is_retried = bool(self.find_reported_clusters("RolloutStarted", "False"))  # a hub retries a blocked rollout
-        if self.current.has_override_change or has_changed_strategy or self.evicted_clusters or is_retried:
+        # A hub retries a blocked rollout.
+        is_retried = bool(self.find_reported_clusters("RolloutStarted", "False"))
+        if (
+            self.current.has_override_change
+            or has_changed_strategy
+            or self.evicted_clusters
+            or is_retried
+        ):
             return self.current.outdated_clusters
         for binding in self.bindings:
             is_new_or_removed = binding.state is not BindingState.BOUND
@@ -429,11 +515,14 @@ class PlacementPlan(Struct):
     @property
     def override_pending_clusters(self) -> tuple[str, ...]:
         """Clusters with a changed result of overrides, applied only by a rollout after this plan."""
-        if self.spec.is_external or not self.current.differing_clusters:  # staged runs have a warning of their own
+        # staged runs have a warning of their own.
+        if self.spec.is_external or not self.current.differing_clusters:
             return ()
         # A rollout includes outdated overrides, even if it is blocked.
         outdated_clusters = self._find_outdated_clusters(self.snapshot_store.snapshots[-1].index)
-        return tuple(sorted(self.current.differing_clusters - outdated_clusters - self.rollout.clusters))
+        return tuple(
+            sorted(self.current.differing_clusters - outdated_clusters - self.rollout.clusters)
+        )
 
     def compute_final_resources(self) -> dict[str, RenderedResources]:
         """Return the resources on each cluster after the plan."""
@@ -460,15 +549,19 @@ def _find_hub_moves(spec: PlacementSpec) -> HubMoves:
     predicted = collect_lasting_clusters(spec.recorded_bindings)
     observed = collect_lasting_clusters(spec.prior_bindings)
     removed, added = sorted(predicted - observed), sorted(observed - predicted)
-    # In name order, each added cluster replaces a removed one, or none ("") after the last. With [a, b, c] added and
-    # [x, y] removed, these are a: x, b: y and c: "". Removed clusters beyond the added ones have no replacement.
+    # In name order, each added cluster replaces a removed one, or none ("") after the last. With
+    # [a, b, c] added and [x, y] removed, these are a: x, b: y and c: "". Removed clusters beyond
+    # the added ones have no replacement.
     replaced = zip_longest(added, removed[: len(added)], fillvalue="")
     unreplaced = removed[len(added) :]
     return HubMoves(dict(replaced), tuple(unreplaced))
 
 
 def create_placement_plan(
-    spec: PlacementSpec, selection: ResourceSelection, current: CurrentResources, snapshot_store: SnapshotStore
+    spec: PlacementSpec,
+    selection: ResourceSelection,
+    current: CurrentResources,
+    snapshot_store: SnapshotStore,
 ) -> PlacementPlan:
     """Create the plan of a placement before its first iteration."""
     return PlacementPlan(

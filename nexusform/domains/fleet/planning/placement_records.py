@@ -34,8 +34,16 @@ from nexusform.domains.fleet.scheduling.bindings import (
     index_by_cluster,
 )
 from nexusform.domains.fleet.scheduling.eviction import EvictionResult
-from nexusform.domains.fleet.scheduling.placement_status import ClusterStatus, FailedObject, PlacementStatus
-from nexusform.domains.pods.importers.manifest_parser import Manifest, build_manifest, format_canonical_json
+from nexusform.domains.fleet.scheduling.placement_status import (
+    ClusterStatus,
+    FailedObject,
+    PlacementStatus,
+)
+from nexusform.domains.pods.importers.manifest_parser import (
+    Manifest,
+    build_manifest,
+    format_canonical_json,
+)
 from nexusform.json_data.plain_data import get_list, get_mapping, get_text, get_value_at_path
 from nexusform.json_data.record_forms import RecordForm
 
@@ -105,7 +113,9 @@ def compute_body_hash(manifest: Manifest) -> str:
 
 def compute_comparable_hash(manifest: Manifest) -> str:
     """Return a hash of an object without the fields added by a server."""
-    return sha256(format_canonical_json(add_api_server_defaults(remove_server_fields(manifest.body)))).hexdigest()
+    return sha256(
+        format_canonical_json(add_api_server_defaults(remove_server_fields(manifest.body)))
+    ).hexdigest()
 
 
 def is_availability_tracked(manifests: Iterable[Manifest]) -> bool:
@@ -125,23 +135,31 @@ def read_applied_resources(
         if manifest is not None:
             objects[digest] = manifest
     snapshots = tuple(
-        ResourceSnapshot(int(record["index"]), str(record["hash"]), _select_objects(record["objects"], objects))
+        ResourceSnapshot(
+            int(record["index"]), str(record["hash"]), _select_objects(record["objects"], objects)
+        )
         for record in get_list(note, SNAPSHOTS)
     )
-    by_index: dict[int | None, ResourceSnapshot] = {snapshot.index: snapshot for snapshot in snapshots}
+    by_index: dict[int | None, ResourceSnapshot] = {
+        snapshot.index: snapshot for snapshot in snapshots
+    }
     by_cluster = get_mapping(note, _CONTENT)
     on_cluster: dict[str, RenderedResources] = {}
     for binding in bindings:
         if not binding.has_resources:
-            continue  # nothing is on the cluster
+            # Nothing is on the cluster.
+            continue
         record = by_cluster.get(binding.cluster)
         snapshot = by_index.get(binding.resource_snapshot)
-        if record is not None:  # its resources differ from the snapshot
+        # Its resources differ from the snapshot.
+        if record is not None:
             on_cluster[binding.cluster] = RenderedResources(
                 manifests=_select_objects(record["objects"], objects),
                 digest=get_text(record, "overrides"),
                 failure=get_text(record, "failure"),
-                conflicting_objects=tuple(ObjectIdentity(*fields) for fields in get_list(record, "refused")),
+                conflicting_objects=tuple(
+                    ObjectIdentity(*fields) for fields in get_list(record, "refused")
+                ),
                 overrides=tuple(get_list(record, "picked")),
                 reported_failure=get_text(record, "said"),
             )
@@ -150,36 +168,55 @@ def read_applied_resources(
     return AppliedResources(snapshots, on_cluster)
 
 
-def _select_objects(digests: Iterable[str], objects: Mapping[str, Manifest]) -> tuple[Manifest, ...]:
+def _select_objects(
+    digests: Iterable[str], objects: Mapping[str, Manifest]
+) -> tuple[Manifest, ...]:
     """Return the objects with these hashes. Hashes missing in `objects` are left out: their objects are unreadable."""
     return tuple(objects[digest] for digest in digests if digest in objects)
 
 
-def write_applied_resources(applied: AppliedResources, bindings: Iterable[Binding]) -> dict[str, Any]:
+def write_applied_resources(
+    applied: AppliedResources, bindings: Iterable[Binding]
+) -> dict[str, Any]:
     """Return the applied resources on the clusters of `bindings` as private data for the state. Of its keys, "picked"
     has names of overrides, "refused" objects with other owners, and "said" the failure reported by the hub.
     """
     bodies = _ObjectBodyCollector()
     snapshots = [
-        {"index": snapshot.index, "hash": snapshot.hash, "objects": bodies.add_manifests(snapshot.objects)}
+        {
+            "index": snapshot.index,
+            "hash": snapshot.hash,
+            "objects": bodies.add_manifests(snapshot.objects),
+        }
         for snapshot in applied.snapshots
     ]
-    digests_of = {snapshot["index"]: snapshot["objects"] for snapshot in snapshots}  # of a snapshot's objects
-    content: dict[str, Any] = {}  # of clusters with differences from their snapshot
+    # Of a snapshot's objects.
+    digests_of = {snapshot["index"]: snapshot["objects"] for snapshot in snapshots}
+    # Of clusters with differences from their snapshot.
+    content: dict[str, Any] = {}
     for binding in bindings:
         rendered = applied.on_cluster.get(binding.cluster)
-        if rendered is None:  # no resources on the cluster
+        # No resources on the cluster.
+        if rendered is None:
             continue
         digests = bodies.add_manifests(rendered.manifests)
         has_differences = rendered.digest or rendered.failure or rendered.overrides
         if has_differences or digests != digests_of.get(binding.resource_snapshot):
-            content[binding.cluster] = {"objects": digests, "overrides": rendered.digest, "failure": rendered.failure}
+            content[binding.cluster] = {
+                "objects": digests,
+                "overrides": rendered.digest,
+                "failure": rendered.failure,
+            }
             content[binding.cluster]["picked"] = list(rendered.overrides)
             if rendered.reported_failure:
                 content[binding.cluster]["said"] = rendered.reported_failure
             if rendered.conflicting_objects:
                 content[binding.cluster]["refused"] = list(map(list, rendered.conflicting_objects))
-    return {SNAPSHOTS: snapshots, _CONTENT: content, _BODIES: dict(sorted(bodies.by_digest.items()))}
+    return {
+        SNAPSHOTS: snapshots,
+        _CONTENT: content,
+        _BODIES: dict(sorted(bodies.by_digest.items())),
+    }
 
 
 class _ObjectBodyCollector:
@@ -187,8 +224,10 @@ class _ObjectBodyCollector:
 
     def __init__(self) -> None:
         self.by_digest: dict[str, Any] = {}
-        self._digests: dict[int, str] = {}  # of each manifest, by its id()
-        self._lists: dict[int, list[str]] = {}  # digests of each list of manifests, by its id()
+        # Of each manifest, by its id().
+        self._digests: dict[int, str] = {}
+        # digests of each list of manifests, by its id().
+        self._lists: dict[int, list[str]] = {}
 
     def add_manifests(self, manifests: Sequence[Manifest]) -> list[str]:
         """Add these objects and return their digests."""
@@ -212,7 +251,8 @@ def list_cluster_objects(
     """Return the objects of a placement in state by cluster; None if its private data (`note`) does not have them."""
     if not note or SNAPSHOTS not in note:
         return None
-    if not note.get(_BODIES):  # nothing is placed
+    # Nothing is placed.
+    if not note.get(_BODIES):
         return {}
     contents = read_applied_resources(note, read_bindings(attributes))
     return {cluster: rendered.manifests for cluster, rendered in contents.on_cluster.items()}
@@ -225,12 +265,16 @@ def read_bindings(attributes: Mapping[str, Any] | None) -> tuple[Binding, ...]:
         Binding(
             cluster=cluster,
             state=BindingState(values["state"]),
-            policy_snapshot=values["policy_snapshot"] or 0,  # None: a binding on a hub without a known one
+            # None: a binding on a hub without a known one.
+            policy_snapshot=values["policy_snapshot"] or 0,
             affinity_score=values.get("affinity_score"),
             topology_spread_score=values.get("topology_spread_score"),
-            previous_state=BindingState(values["previous_state"]) if values.get("previous_state") else None,
+            previous_state=BindingState(values["previous_state"])
+            if values.get("previous_state")
+            else None,
             resource_snapshot=values.get("resource_snapshot"),
-            is_deleting=values.get("deleting") is True,  # only a hub shows that
+            # Only a hub shows that.
+            is_deleting=values.get("deleting") is True,
         )
         for cluster, values in (sorted(bindings.items()) if isinstance(bindings, Mapping) else ())
     )
@@ -279,7 +323,9 @@ def read_status(attributes: Mapping[str, Any]) -> PlacementStatus:
             cluster=get_text(status, "cluster_name"),
             conditions=read_conditions(status["conditions"]),
             observed_resource_index=status.get("observed_resource_index"),
-            failed_objects=tuple(FailedObject(**failed) for failed in get_list(status, "failed_placements")),
+            failed_objects=tuple(
+                FailedObject(**failed) for failed in get_list(status, "failed_placements")
+            ),
         )
         for status in get_list(attributes, "placement_statuses")
     )
@@ -306,17 +352,27 @@ class RecordedPlacement(Struct, frozen=True):
     selected_objects: tuple[SelectedObject, ...]
 
 
-def read_placement(attributes: Mapping[str, Any], configuration: FleetPlacement) -> RecordedPlacement:
+def read_placement(
+    attributes: Mapping[str, Any], configuration: FleetPlacement
+) -> RecordedPlacement:
     """Return a placement from state. `configuration` is read from the same attributes by its resource type."""
-    selected_objects = (SelectedObject(**selected) for selected in get_list(attributes, "selected_resources"))
+    selected_objects = (
+        SelectedObject(**selected) for selected in get_list(attributes, "selected_resources")
+    )
     documents = parse_yaml("manifest", get_text(attributes, "manifest")).documents
     api_version = get_text(documents[0].data, "apiVersion") if documents else ""
     return RecordedPlacement(
-        configuration, api_version, read_bindings(attributes), read_status(attributes), tuple(selected_objects)
+        configuration,
+        api_version,
+        read_bindings(attributes),
+        read_status(attributes),
+        tuple(selected_objects),
     )
 
 
-def read_scheduling(attributes: Mapping[str, Any], bindings: Iterable[Binding]) -> SchedulingStatus | None:
+def read_scheduling(
+    attributes: Mapping[str, Any], bindings: Iterable[Binding]
+) -> SchedulingStatus | None:
     """Return the last scheduling status of an object in state, with its current bindings; None without conditions.
     Only messages of unselected clusters are known, without their names.
     """
@@ -329,9 +385,11 @@ def read_scheduling(attributes: Mapping[str, Any], bindings: Iterable[Binding]) 
     unselected = [
         Decision(cluster="", is_selected=False, reason=str(status["conditions"][0]["message"]))
         for status in statuses
-        if not status.get("cluster_name") and status.get("conditions")  # a position without a cluster
+        # A position without a cluster.
+        if not status.get("cluster_name") and status.get("conditions")
     ]
-    (scheduled,) = read_conditions(conditions[:1])  # the first is Scheduled, with the kind as prefix
+    # The first is Scheduled, with the kind as prefix.
+    (scheduled,) = read_conditions(conditions[:1])
     return SchedulingStatus(
         Condition(SCHEDULED, scheduled.status, scheduled.reason, scheduled.message),
         tuple(by_cluster[name] for name in cluster_names if name in by_cluster),

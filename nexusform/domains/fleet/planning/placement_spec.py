@@ -7,10 +7,23 @@ from msgspec import Struct, json
 from msgspec.structs import replace
 
 from nexusform.domains.fleet.importers.fleet_documents import NODE_COUNT, OLD_NODE_COUNT
-from nexusform.domains.fleet.importers.fleet_records import EXTERNAL, REPORT_DIFF, ApplyStrategy, FleetPlacement
-from nexusform.domains.fleet.planning.foreign_field_merge import build_merged_placement, find_deleting_objects
+from nexusform.domains.fleet.importers.fleet_records import (
+    EXTERNAL,
+    REPORT_DIFF,
+    ApplyStrategy,
+    FleetPlacement,
+)
+from nexusform.domains.fleet.planning.foreign_field_merge import (
+    build_merged_placement,
+    find_deleting_objects,
+)
 from nexusform.domains.fleet.planning.placement_records import read_bindings, read_policy_snapshot
-from nexusform.domains.fleet.scheduling.bindings import Binding, ClusterSelectorTerm, Policy, PolicySnapshot
+from nexusform.domains.fleet.scheduling.bindings import (
+    Binding,
+    ClusterSelectorTerm,
+    Policy,
+    PolicySnapshot,
+)
 from nexusform.domains.fleet.scheduling.member_list import MemberList
 from nexusform.domains.fleet.scheduling.policy_snapshots import build_next_snapshot
 from nexusform.json_data.plain_data import get_mapping, get_text
@@ -48,7 +61,8 @@ class PlacementSpec(Struct, frozen=True):
     def creation_order(self) -> int:
         """Position in creation order; new objects are last."""
         if self.is_new or self.instance.prior is None:
-            return 1 << 62  # above every recorded position
+            # Above every recorded position.
+            return 1 << 62
         return self.instance.prior.creation
 
     @property
@@ -77,7 +91,9 @@ class PlacementSpec(Struct, frozen=True):
     @property
     def prior_attributes(self) -> Mapping[str, Any]:
         """Attributes of the existing object from state, overridden by the hub's; empty for a new one."""
-        return {} if self.is_new else {**get_mapping(self.instance.before), **self.observed_attributes}
+        return (
+            {} if self.is_new else {**get_mapping(self.instance.before), **self.observed_attributes}
+        )
 
     @property
     def is_external(self) -> bool:
@@ -89,14 +105,20 @@ class PlacementSpec(Struct, frozen=True):
         """Whether the block `strategy` changed: its type, the rolling update or the apply strategy."""
         previous, current = self.previous_configuration, self.configuration
         settings = (current.strategy, current.rolling_update, current.apply)
-        return previous is not None and (previous.strategy, previous.rolling_update, previous.apply) != settings
+        return (
+            previous is not None
+            and (previous.strategy, previous.rolling_update, previous.apply) != settings
+        )
 
     @property
     def apply_strategy_changed(self) -> bool:
         """Whether the apply strategy changed on any cluster. A hub then updates all at once, without a rollout."""
-        if self.is_external:  # staged runs distribute the new strategy, not the hub itself
+        # staged runs distribute the new strategy, not the hub itself.
+        if self.is_external:
             return False
-        return any(strategy != self.configuration.apply for strategy in self._list_prior_apply_strategies())
+        return any(
+            strategy != self.configuration.apply for strategy in self._list_prior_apply_strategies()
+        )
 
     def _list_prior_apply_strategies(self) -> Iterator[ApplyStrategy]:
         """Yield the known apply strategies before the plan: of the configuration, and of bindings on a hub."""
@@ -109,8 +131,11 @@ class PlacementSpec(Struct, frozen=True):
 
     def find_apply_strategy(self, cluster: str) -> ApplyStrategy | None:
         """Return the apply strategy on a cluster before the plan; None if unknown, or with a binding in deletion."""
-        if not self.observed_attributes:  # not read from a hub: the same on all clusters
-            return None if self.previous_configuration is None else self.previous_configuration.apply
+        # Not read from a hub: the same on all clusters.
+        if not self.observed_attributes:
+            return (
+                None if self.previous_configuration is None else self.previous_configuration.apply
+            )
         binding = get_mapping(self.observed_attributes, "bindings", cluster)
         if binding.get("deleting") or not binding.get("apply"):
             return None
@@ -119,14 +144,21 @@ class PlacementSpec(Struct, frozen=True):
     @property
     def spec_changed(self) -> bool:
         """Whether the configuration changed."""
-        return self.previous_configuration is not None and self.previous_configuration != self.configuration
+        return (
+            self.previous_configuration is not None
+            and self.previous_configuration != self.configuration
+        )
 
     def resolve_policy(self, member_list: MemberList) -> Policy:
         """Return the policy for these members. The old name of node-count is replaced by the current one
         unless a member has the old property or the configuration is strict.
         """
         policy = self.configuration.effective_policy
-        return rename_policy_properties(policy, member_list) if self.configuration.accepts_old_names else policy
+        return (
+            rename_policy_properties(policy, member_list)
+            if self.configuration.accepts_old_names
+            else policy
+        )
 
     @property
     def switches_to_applying(self) -> bool:
@@ -137,7 +169,9 @@ class PlacementSpec(Struct, frozen=True):
 
 
 def build_placement_spec(
-    instance: Instance, configuration: FleetPlacement, observed_attributes: Mapping[str, Any] = NOT_OBSERVED
+    instance: Instance,
+    configuration: FleetPlacement,
+    observed_attributes: Mapping[str, Any] = NOT_OBSERVED,
 ) -> PlacementSpec:
     """Build the specification of an instance from its configuration, its state and `observed_attributes` (read from a
     hub; they have priority over the state). A re-created placement starts without state.
@@ -146,11 +180,14 @@ def build_placement_spec(
     attributes = {**recorded, **observed_attributes}
     previous = build_merged_placement(instance, attributes) if attributes else None
     bindings = read_bindings(attributes)
-    last_snapshot = read_policy_snapshot(attributes)  # None for a new placement
+    # None for a new placement.
+    last_snapshot = read_policy_snapshot(attributes)
     snapshot = build_next_snapshot(last_snapshot, configuration.policy)
-    earlier_snapshot = last_snapshot or snapshot  # without an earlier snapshot, nothing changed
+    # Without an earlier snapshot, nothing changed.
+    earlier_snapshot = last_snapshot or snapshot
     earlier_number, number = earlier_snapshot.number_of_clusters, configuration.number_of_clusters
-    was_fulfilled = get_text(attributes, "conditions", 0, "status") == "True"  # the first condition is Scheduled
+    # The first condition is Scheduled.
+    was_fulfilled = get_text(attributes, "conditions", 0, "status") == "True"
     return PlacementSpec(
         instance=instance,
         configuration=configuration,
@@ -160,7 +197,9 @@ def build_placement_spec(
         policy_snapshot=snapshot,
         policy_changed=earlier_snapshot.index != snapshot.index,
         number_changed=earlier_number != number,
-        number_increased=earlier_number is not None and number is not None and number > earlier_number,
+        number_increased=earlier_number is not None
+        and number is not None
+        and number > earlier_number,
         was_fulfilled=was_fulfilled,
         observed_attributes=observed_attributes,
     )
@@ -173,10 +212,16 @@ def rename_policy_properties(policy: Policy, member_list: MemberList) -> Policy:
     required, preferred = policy.required_terms, policy.preferred_terms
     renamed = replace(
         policy,
-        required_terms=None if required is None else tuple(map(_rename_properties_in_term, required)),
-        preferred_terms=tuple(replace(t, preference=_rename_properties_in_term(t.preference)) for t in preferred),
+        required_terms=None
+        if required is None
+        else tuple(map(_rename_properties_in_term, required)),
+        preferred_terms=tuple(
+            replace(t, preference=_rename_properties_in_term(t.preference)) for t in preferred
+        ),
     )
-    if renamed == policy or any(OLD_NODE_COUNT in member.properties for member in member_list.members):
+    if renamed == policy or any(
+        OLD_NODE_COUNT in member.properties for member in member_list.members
+    ):
         return policy
     return renamed
 
@@ -188,5 +233,7 @@ def _rename_properties_in_term(term: ClusterSelectorTerm) -> ClusterSelectorTerm
     if sorter is not None:
         sorter = replace(sorter, name=new_names.get(sorter.name, sorter.name))
     if selector is not None:
-        selector = tuple(replace(item, name=new_names.get(item.name, item.name)) for item in selector)
+        selector = tuple(
+            replace(item, name=new_names.get(item.name, item.name)) for item in selector
+        )
     return replace(term, property_sorter=sorter, property_selector=selector)

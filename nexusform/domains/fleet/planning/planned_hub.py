@@ -40,12 +40,17 @@ from nexusform.domains.fleet.scheduling.eviction import PlacementDisruptionBudge
 from nexusform.domains.fleet.scheduling.fleet_api_validation import format_sentence
 from nexusform.domains.fleet.scheduling.staged_update import check_run_state_transition
 from nexusform.domains.pods.importers.kubernetes_workloads import collect_workloads
-from nexusform.domains.pods.importers.manifest_parser import Manifest, is_reserved_namespace, unwrap_envelopes
+from nexusform.domains.pods.importers.manifest_parser import (
+    Manifest,
+    is_reserved_namespace,
+    unwrap_envelopes,
+)
 from nexusform.json_data.plain_data import Path, get_mapping, get_value_at_path
 from nexusform.planning.instances.instance import Instance
 from nexusform.plans.plan import Action
 
-OVERRIDE_SNAPSHOT = "override_snapshot"  # key of an override's snapshot number in its note; absent for the first
+# key of an override's snapshot number in its note; absent for the first.
+OVERRIDE_SNAPSHOT = "override_snapshot"
 MISSING_NAMESPACE = "missing-hub-namespace"
 _MAX_NAMES = 4
 _WRITE_ACTIONS = (Action.CREATE, Action.UPDATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
@@ -78,7 +83,9 @@ class PlannedHub(Struct, dict=True):
     resumed_runs: set[str] = field(default_factory=set)
     diagnostics: list[Diagnostic] = field(default_factory=list)
     prior_instances: list[Instance] = field(default_factory=list)
-    direct_objects: dict[str, list[tuple[Instance, tuple[Manifest, ...]]]] = field(default_factory=dict)
+    direct_objects: dict[str, list[tuple[Instance, tuple[Manifest, ...]]]] = field(
+        default_factory=dict
+    )
     configured_objects: list[tuple[Instance, tuple[Manifest, ...]]] = field(default_factory=list)
     observed: ObservedHub = ObservedHub()
 
@@ -126,11 +133,15 @@ class PlannedHub(Struct, dict=True):
         replaced: list[Manifest] = []
         for instance in self.prior_instances:
             if instance.is_replaced:
-                replaced += unwrap_envelopes(get_hub_manifests(read_prior_object(instance))).manifests
+                replaced += unwrap_envelopes(
+                    get_hub_manifests(read_prior_object(instance))
+                ).manifests
         namespaces = collect_namespace_names(replaced)
         prior_manifests = unwrap_envelopes(self.prior_objects.manifests).manifests
         namespaced = [manifest for manifest in prior_manifests if manifest.namespace in namespaces]
-        return frozenset(workload.key for workload in collect_workloads((*replaced, *namespaced)).workloads)
+        return frozenset(
+            workload.key for workload in collect_workloads((*replaced, *namespaced)).workloads
+        )
 
     def find_budget(self, placement: str) -> PlacementDisruptionBudget | None:
         """Return the disruption budget of a placement (its key), from this plan or existing; None without one."""
@@ -147,7 +158,8 @@ class PlannedHub(Struct, dict=True):
                 continue
             if instance.is_removed:
                 budgets.pop(prior_object.placement, None)
-            else:  # the observed one is newer
+            else:
+                # The observed one is newer.
                 budgets.setdefault(prior_object.placement, prior_object.budget)
         return budgets
 
@@ -167,9 +179,11 @@ class PlannedHub(Struct, dict=True):
             case FleetDisruptionBudget():
                 self.budgets[fleet_object.placement] = (instance, fleet_object)
             case FleetEviction() if (
-                instance.action in _CREATE_ACTIONS or fleet_object.name in self.observed.pending_requests
+                instance.action in _CREATE_ACTIONS
+                or fleet_object.name in self.observed.pending_requests
             ):
-                if fleet_object.name not in self.observed.evictions:  # else completed on the hub already
+                # Else completed on the hub already.
+                if fleet_object.name not in self.observed.evictions:
                     self.evictions.append((instance, fleet_object))
             case FleetUpdateStrategy():
                 self.strategies[fleet_object.key] = fleet_object
@@ -177,9 +191,11 @@ class PlannedHub(Struct, dict=True):
                 self._add_staged_run(instance, fleet_object)
             case FleetApprovalRequest() if fleet_object.is_approved:
                 self.approvals.setdefault(fleet_object.run_key, set()).add(fleet_object.name)
-                if instance.action in _WRITE_ACTIONS:  # approved by this plan
+                # approved by this plan.
+                if instance.action in _WRITE_ACTIONS:
                     self.resumed_runs.add(fleet_object.run_key)
-            case _:  # members, placements, earlier evictions, and requests without approval
+            case _:
+                # members, placements, earlier evictions, and requests without approval.
                 return
 
     def collect_direct_objects(
@@ -190,36 +206,55 @@ class PlannedHub(Struct, dict=True):
         """
         by_member: dict[str, dict[ObjectIdentity, tuple[str, Manifest]]] = {}
         for name, member in members.items():
-            for instance, manifests in self.direct_objects.get(member.configuration.cluster_id or name, ()):
+            for instance, manifests in self.direct_objects.get(
+                member.configuration.cluster_id or name, ()
+            ):
                 member_objects = by_member.setdefault(name, {})
-                member_objects |= {get_object_identity(m): (str(instance.address), m) for m in manifests}
+                member_objects |= {
+                    get_object_identity(m): (str(instance.address), m) for m in manifests
+                }
         return by_member
 
     def _add_manifest_objects(self, instance: Instance, objects: HubObjects) -> None:
         """Add the objects of a manifest to its cluster, or else to the hub, and the findings about its envelopes."""
         if objects.cluster_id:
-            self.direct_objects.setdefault(objects.cluster_id, []).append((instance, objects.manifests))
+            self.direct_objects.setdefault(objects.cluster_id, []).append(
+                (instance, objects.manifests)
+            )
         else:
-            deleting = find_deleting_objects(instance)  # GROUP/KIND/NAMESPACE/NAME; the hub selects none of them
-            kept = tuple(m for m in objects.manifests if "/".join(get_object_identity(m)) not in deleting)
-            if instance.is_replaced or not self.observed.objects:  # re-created, or no hub was observed
+            # GROUP/KIND/NAMESPACE/NAME; the hub selects none of them.
+            deleting = find_deleting_objects(instance)
+            kept = tuple(
+                m for m in objects.manifests if "/".join(get_object_identity(m)) not in deleting
+            )
+            # re-created, or no hub was observed.
+            if instance.is_replaced or not self.observed.objects:
                 self.manifests += kept
-            else:  # with the fields of other managers
+            else:
+                # With the fields of other managers.
                 applied = get_hub_manifests(read_prior_object(instance))
                 self.manifests += merge_applied_objects(kept, applied, self.observed.objects)
             self.configured_objects.append((instance, objects.manifests))
         for finding in unwrap_envelopes(objects.manifests).findings:
             line = f":{finding.line}" if finding.line else ""
             detail = f"yaml_body{line}: {finding.detail}"
-            problem = Problem(("yaml_body",), finding.id, detail, finding.severity, line=finding.line)
+            problem = Problem(
+                ("yaml_body",), finding.id, detail, finding.severity, line=finding.line
+            )
             self.diagnostics.append(instance.build_diagnostic(problem))
 
     def _assign_snapshot_number(self, instance: Instance, override: FleetOverride) -> FleetOverride:
         """Return the override with its snapshot number: the existing one if unchanged, else the next."""
         if instance.is_replaced:
-            return override  # a new object starts at 0
-        observed_snapshots = [snapshot for snapshot in self.observed.overrides.values() if snapshot.key == override.key]
-        if observed_snapshots:  # a hub was read, and has the override
+            # A new object starts at 0.
+            return override
+        observed_snapshots = [
+            snapshot
+            for snapshot in self.observed.overrides.values()
+            if snapshot.key == override.key
+        ]
+        # A hub was read, and has the override.
+        if observed_snapshots:
             latest = max(observed_snapshots, key=attrgetter("snapshot"))
         elif instance.before is not None:
             recorded = read_prior_object(instance)
@@ -227,16 +262,20 @@ class PlannedHub(Struct, dict=True):
             latest = replace(recorded, snapshot=int(instance.prior_note.get(OVERRIDE_SNAPSHOT, 0)))
         else:
             return override  # new: 0
-        is_unchanged = replace(latest, snapshot=0) == override  # without numbers: `override` has none yet
+        # Without numbers: `override` has none yet.
+        is_unchanged = replace(latest, snapshot=0) == override
         number = latest.snapshot if is_unchanged else latest.snapshot + 1
-        if number:  # 0 is not recorded
+        # 0 is not recorded.
+        if number:
             instance.private = {**instance.prior_note, OVERRIDE_SNAPSHOT: number}
         return replace(override, snapshot=number)
 
     def apply_approvals(self) -> None:
         """Add to `runs` the waiting runs resumed by a new approval. Then add to each run its granted approvals."""
         continued_runs = [
-            (instance, run) for instance, run in self.waiting_runs if run.build_key(run.name) in self.resumed_runs
+            (instance, run)
+            for instance, run in self.waiting_runs
+            if run.build_key(run.name) in self.resumed_runs
         ]
         active_runs = [*self.runs, *continued_runs]
         self.runs = []
@@ -251,23 +290,32 @@ class PlannedHub(Struct, dict=True):
         is not written by this plan, not on the hub, and not started.
         """
         key = run.build_key(run.name)
-        if instance.before is not None and not instance.is_replaced:  # an existing run
+        # An existing run.
+        if instance.before is not None and not instance.is_replaced:
             prior_run = read_prior_object(instance)
             assert isinstance(prior_run, FleetUpdateRun)
             transition_error = check_run_state_transition(prior_run.state, run.state)
             if transition_error is not None:
-                text = f"{format_sentence(transition_error)} Create another run, or replace this one with -replace."
-                self.diagnostics.append(instance.build_error("invalid-staged-run-state", text, ("state",)))
+                text = (
+                    f"{format_sentence(transition_error)} Create another run, or replace this one "
+                    "with -replace."
+                )
+                self.diagnostics.append(
+                    instance.build_error("invalid-staged-run-state", text, ("state",))
+                )
                 return
         observed_run = None if instance.is_replaced else self.observed.runs.get(key)
         if observed_run is not None and observed_run.ended:
             reason = self.observed.failed_runs.get(key)
-            if reason is not None and instance.action in _CREATE_ACTIONS:  # else reported by an earlier plan
+            # Else reported by an earlier plan.
+            if reason is not None and instance.action in _CREATE_ACTIONS:
                 self.diagnostics.append(_build_failed_run_warning(instance, reason))
             return
         is_written = instance.action in _WRITE_ACTIONS
-        is_requested = key in self.observed.pending_requests  # sent, but not yet processed by the hub
-        # The note of a run has the values fixed at its start by an earlier plan, and whether it ended.
+        # Sent, but not yet processed by the hub.
+        is_requested = key in self.observed.pending_requests
+        # The note of a run has the values fixed at its start by an earlier plan, and whether it
+        # ended.
         is_started = bool(instance.prior_note) and not instance.prior_note.get("ended")
         if is_written or observed_run is not None or is_requested or is_started:
             self.runs.append((instance, run))
@@ -301,17 +349,21 @@ def build_planned_hub(instances: Iterable[Instance], observed: ObservedHub) -> P
     hub = PlannedHub(observed=observed)
     for instance in instances:
         if instance.type.build_fleet_object is None:
-            continue  # a type of another domain
+            # A type of another domain.
+            continue
         if instance.before is not None:
             hub.prior_instances.append(instance)
         if not instance.is_invalid and instance.planned is not None:  # None: removed
             hub.add_instance(instance)
     # The hub objects outside the configuration and state.
     managed = collect_object_identities((*hub.manifests, *hub.prior_objects.manifests))
-    hub.manifests += (manifest for manifest in observed.objects if get_object_identity(manifest) not in managed)
+    hub.manifests += (
+        manifest for manifest in observed.objects if get_object_identity(manifest) not in managed
+    )
     hub.apply_approvals()
     hub.diagnostics += _check_override_conflicts(hub)
-    hub.overrides += _find_unmanaged_overrides(hub)  # last: the managed ones match `override_instances` by position
+    # last: the managed ones match `override_instances` by position.
+    hub.overrides += _find_unmanaged_overrides(hub)
     hub.diagnostics += _warn_missing_namespaces(hub)
     return hub
 
@@ -319,7 +371,8 @@ def build_planned_hub(instances: Iterable[Instance], observed: ObservedHub) -> P
 def _find_unmanaged_overrides(hub: PlannedHub) -> Iterator[FleetOverride]:
     """Yield the overrides on the hub outside configuration and state, with their snapshot numbers (0: none)."""
     managed = {override.key for override in (*hub.overrides, *hub.prior_objects.overrides)}
-    latest: dict[str, int] = {}  # snapshot numbers by key
+    # snapshot numbers by key.
+    latest: dict[str, int] = {}
     for item in hub.observed.overrides.values():
         latest[item.key] = max(item.snapshot, latest.get(item.key, 0))
     for override in hub.observed.current_overrides:
@@ -330,24 +383,37 @@ def _find_unmanaged_overrides(hub: PlannedHub) -> Iterator[FleetOverride]:
 def _warn_missing_namespaces(hub: PlannedHub) -> Iterator[Diagnostic]:
     """Yield warnings about configured hub objects in namespaces created by no object."""
     namespaces = _collect_hub_namespaces(hub)
-    known_namespaces = namespaces | {""}  # "": cluster scope
+    # "": cluster scope.
+    known_namespaces = namespaces | {""}
     for instance, manifests in hub.configured_objects:
         if instance.block is not None and instance.block.provider:
-            continue  # a real hub: others create namespaces there, and a dry run checks them
+            # A real hub: others create namespaces there, and a dry run checks them.
+            continue
         missing: dict[str, list[Manifest]] = {}  # by namespace
         for manifest in manifests:
-            if manifest.namespace not in known_namespaces and not is_reserved_namespace(manifest.namespace):
+            if manifest.namespace not in known_namespaces and not is_reserved_namespace(
+                manifest.namespace
+            ):
                 missing.setdefault(manifest.namespace, []).append(manifest)
         for namespace, objects in missing.items():
             titles = format_first_items([namespaced.title for namespaced in objects], _MAX_NAMES)
             detail = (
-                f"yaml_body:{objects[0].line}: the hub rejects {titles}, because no object creates the "
-                f"namespace {namespace}.{suggest_name(namespace, sorted(namespaces))} Add a Namespace to "
+                f"yaml_body:{objects[0].line}: the hub rejects {titles}, because no object "
+                "creates the "
+                f"namespace {namespace}.{suggest_name(namespace, sorted(namespaces))} Add a "
+                "Namespace to "
                 "a fleet_hub_manifest, or correct the name."
             )
             summary = f"no object creates the namespace {namespace}, so the hub rejects {titles}"
             line = objects[0].line
-            problem = Problem(("yaml_body",), MISSING_NAMESPACE, detail, Severity.WARNING, brief=summary, line=line)
+            problem = Problem(
+                ("yaml_body",),
+                MISSING_NAMESPACE,
+                detail,
+                Severity.WARNING,
+                brief=summary,
+                line=line,
+            )
             yield instance.build_diagnostic(problem)
 
 
@@ -364,15 +430,20 @@ def _collect_hub_namespaces(hub: PlannedHub) -> set[str]:
 
 def _check_override_conflicts(hub: PlannedHub) -> Iterator[Diagnostic]:
     """Yield errors for overrides rejected by a hub because of other overrides."""
-    new_flags = [instance.action in _CREATE_ACTIONS for instance in hub.override_instances]  # by position
-    for position, problems in find_override_conflicts(list(zip(hub.overrides, new_flags, strict=True))).items():
+    new_flags = [
+        instance.action in _CREATE_ACTIONS for instance in hub.override_instances
+    ]  # by position
+    for position, problems in find_override_conflicts(
+        list(zip(hub.overrides, new_flags, strict=True))
+    ).items():
         instance = hub.override_instances[position]
         namespaced = bool(hub.overrides[position].namespace)
         block = "resource_selector" if namespaced else "cluster_resource_selector"
         in_blocks = bool(get_value_at_path(instance.config, block))
         for selector, text in problems:
             path: Path = ()
-            if selector is not None:  # None: about the whole override
+            # None: about the whole override.
+            if selector is not None:
                 path = (block, selector) if in_blocks else ("manifest",)
             detail = f"{format_sentence(text)} Combine the rules, or remove one of the overrides."
             yield instance.build_diagnostic(Problem(path, "invalid-fleet-object", detail))
@@ -393,14 +464,16 @@ _IMMUTABLE_FIELDS: Final[Mapping[type, tuple[tuple[str, str], ...]]] = {
 def check_immutable_fields(instance: Instance, planned: FleetObject) -> Iterator[Diagnostic]:
     """Yield an error for each changed immutable field; none for a re-created object."""
     fields = _IMMUTABLE_FIELDS.get(type(planned), ())
-    if not fields or instance.before is None or instance.is_replaced:  # nothing to compare
+    # Nothing to compare.
+    if not fields or instance.before is None or instance.is_replaced:
         return
     current = read_prior_object(instance)
     for attribute, name in fields:
         current_value, planned_value = getattr(current, attribute), getattr(planned, attribute)
         if current_value != planned_value:
             detail = (
-                f"{name} is immutable on a hub. Current value: {_format_value(current_value)}. Manifest: "
+                f"{name} is immutable on a hub. Current value: {_format_value(current_value)}. "
+                "Manifest: "
                 f"{_format_value(planned_value)}. To re-create the object, plan with "
                 f"-replace='{instance.address}'."
             )

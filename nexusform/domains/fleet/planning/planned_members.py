@@ -28,15 +28,21 @@ from nexusform.planning.instances.instance import Instance
 from nexusform.resources.address import Address
 
 
-def merge_observed_member(instance: Instance, configuration: FleetMember, observed_member: FleetMember) -> FleetMember:
+def merge_observed_member(
+    instance: Instance, configuration: FleetMember, observed_member: FleetMember
+) -> FleetMember:
     """Return the member that a hub has after a provider writes the configuration: the member observed on the hub, with
     the configured labels and taints. Labels added there by others stay, those removed from the configuration do not.
     """
     previous_member = read_prior_object(instance)
     assert isinstance(previous_member, FleetMember)
-    removed_labels = previous_member.labels.keys() - configuration.labels.keys()  # from the configuration
-    labels = {name: value for name, value in observed_member.labels.items() if name not in removed_labels}
-    has_taints = bool(configuration.taints or previous_member.taints)  # one owner sets the whole list
+    # From the configuration.
+    removed_labels = previous_member.labels.keys() - configuration.labels.keys()
+    labels = {
+        name: value for name, value in observed_member.labels.items() if name not in removed_labels
+    }
+    # One owner sets the whole list.
+    has_taints = bool(configuration.taints or previous_member.taints)
     return replace(
         observed_member,
         labels={**labels, **configuration.labels},
@@ -60,26 +66,38 @@ def build_members(
     members: dict[str, FleetMemberState] = {}
     member_instances = select_instances(instances, PlanningKind.MEMBER)
     leaving = [item for item in member_instances if item.is_destroyed]
-    leaving_names = {*missing_members, *(str(get_value_at_path(instance.before, "name")) for instance in leaving)}
+    leaving_names = {
+        *missing_members,
+        *(str(get_value_at_path(instance.before, "name")) for instance in leaving),
+    }
     problems: list[Diagnostic] = []
     for instance in member_instances:
         if instance.before is not None and instance.loses_prior_object:
             name_only = FleetMember(str(instance.before.get("name")))
             leaving_member = parse_member_record(name_only.name, instance.prior_note)
             # Another instance may join a cluster of this name, before or after: it has priority.
-            members.setdefault(name_only.name, FleetMemberState(instance.address, name_only, previous=leaving_member))
+            members.setdefault(
+                name_only.name,
+                FleetMemberState(instance.address, name_only, previous=leaving_member),
+            )
         if instance.is_invalid or instance.planned is None:
-            continue  # no valid member after the plan
+            # No valid member after the plan.
+            continue
         member = _build_configured_member(instance, instance.planned, clusters, pods, observed)
         member.is_rejoining = member.previous is None and member.configuration.name in leaving_names
         members[member.configuration.name] = member
         if member.configuration.cluster_id and member.cluster is None:
-            problems.append(_build_unknown_cluster_error(instance, member.configuration.cluster_id, clusters))
+            problems.append(
+                _build_unknown_cluster_error(instance, member.configuration.cluster_id, clusters)
+            )
             instance.is_invalid = True
     for name, observed_member in observed.items():
-        if name not in members and name not in leaving_names:  # not configured: unchanged by the plan
+        # Not configured: unchanged by the plan.
+        if name not in members and name not in leaving_names:
             planned = build_member(observed_member, cluster=None, requests=(0, 0))
-            members[name] = FleetMemberState(None, configuration=observed_member, previous=planned, planned=planned)
+            members[name] = FleetMemberState(
+                None, configuration=observed_member, previous=planned, planned=planned
+            )
     return members, problems
 
 
@@ -93,16 +111,22 @@ def _build_configured_member(
     """Return the member of an instance with these planned attributes; its `cluster` is None if it is unknown."""
     configuration = build_object(instance, attributes)
     assert isinstance(configuration, FleetMember)
-    has_provider = instance.block is not None and bool(instance.block.provider)  # it writes the member to a hub
+    # It writes the member to a hub.
+    has_provider = instance.block is not None and bool(instance.block.provider)
     is_managed_on_hub = has_provider and configuration.name in observed
     if is_managed_on_hub:
         configuration = merge_observed_member(instance, configuration, observed[configuration.name])
-    cluster = clusters.get(configuration.cluster_id or configuration.name)  # data blocks may have nodes of a member
-    # Properties and resources are computed from the nodes, unless a hub reports those of its members.
+    # data blocks may have nodes of a member.
+    cluster = clusters.get(configuration.cluster_id or configuration.name)
+    # Properties and resources are computed from the nodes, unless a hub reports those of its
+    # members.
     measured_cluster = None if is_managed_on_hub else cluster
-    requests = pods.sum_requests(measured_cluster.id) if measured_cluster is not None else (0, 0)  # CPU, memory
+    requests = (
+        pods.sum_requests(measured_cluster.id) if measured_cluster is not None else (0, 0)
+    )  # CPU, memory
     planned = build_member(configuration, measured_cluster, requests)
-    reported = observed if measured_cluster is None else {}  # computed figures have no report to compare
+    # computed figures have no report to compare.
+    reported = observed if measured_cluster is None else {}
     return FleetMemberState(
         address=instance.address,
         configuration=configuration,
@@ -113,30 +137,41 @@ def _build_configured_member(
     )
 
 
-def _build_unknown_cluster_error(instance: Instance, cluster_id: str, clusters: Iterable[str]) -> Diagnostic:
+def _build_unknown_cluster_error(
+    instance: Instance, cluster_id: str, clusters: Iterable[str]
+) -> Diagnostic:
     """Build the error for a member on a cluster that is not among the known `clusters` (ids)."""
     names = ", ".join(sorted(clusters)[:8])
     listed = f" Known clusters: {names}." if names else ""
-    advice = "Use a reference such as nexus_kubernetes_cluster.a.id, so that the cluster is planned first."
+    advice = (
+        "Use a reference such as nexus_kubernetes_cluster.a.id, so that the cluster is planned "
+        "first."
+    )
     text = f'No nexus_kubernetes_cluster or tacker_vnf has the id "{cluster_id}".{listed} {advice}'
     return instance.build_error("unknown-cluster", text, ("kubernetes_cluster_id",))
 
 
-def _find_previous_member(instance: Instance, planned: Member, observed: Mapping[str, FleetMember]) -> Member | None:
+def _find_previous_member(
+    instance: Instance, planned: Member, observed: Mapping[str, FleetMember]
+) -> Member | None:
     """Return the member as last processed by placements, None if never: from the hub, or from its private data in
     state (the note). Without a note, a member in state counts as unchanged.
     """
     if instance.is_replaced:
-        return None  # a new member of the same name
+        # A new member of the same name.
+        return None
     if planned.name in observed:
         return build_member(observed[planned.name], cluster=None, requests=(0, 0))
     note = instance.prior_note
-    if instance.prior is None or note.get("seen") is False:  # new, or UNPROCESSED
+    # New, or UNPROCESSED.
+    if instance.prior is None or note.get("seen") is False:
         return None
     return parse_member_record(planned.name, note) if note else planned
 
 
-def record_processed_members(members: Iterable[FleetMemberState], instances: Mapping[Address, Instance]) -> None:
+def record_processed_members(
+    members: Iterable[FleetMemberState], instances: Mapping[Address, Instance]
+) -> None:
     """Record in `private` of the members that all placements have processed their changes. If the plan excludes
     placements (by -target), the change stays pending for them: a later plan finds it again.
     """
@@ -144,13 +179,22 @@ def record_processed_members(members: Iterable[FleetMemberState], instances: Map
     excluded = [str(placement.address) for placement in placements if placement.is_unselected]
     for member in members:
         if member.planned is None or member.address is None:
-            continue  # removed, or without configuration: no note to write
+            # removed, or without configuration: no note to write.
+            continue
         instance = instances[member.address]
         if not excluded:
             instance.private = build_member_record(member.planned)
             continue
         if member.previous is not None:
-            continue  # it keeps its record, so its change is found again
-        # A new member. If one of its name left, now (`is_rejoining`) or before, excluded placements do not know it yet.
-        unnotified = excluded if member.is_rejoining else sorted(member.unnotified_placements.intersection(excluded))
-        instance.private = {**UNPROCESSED, UNNOTIFIED_PLACEMENTS: unnotified} if unnotified else UNPROCESSED
+            # It keeps its record, so its change is found again.
+            continue
+        # A new member. If one of its name left, now (`is_rejoining`) or before, excluded placements
+        # do not know it yet.
+        unnotified = (
+            excluded
+            if member.is_rejoining
+            else sorted(member.unnotified_placements.intersection(excluded))
+        )
+        instance.private = (
+            {**UNPROCESSED, UNNOTIFIED_PLACEMENTS: unnotified} if unnotified else UNPROCESSED
+        )

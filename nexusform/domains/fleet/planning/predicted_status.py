@@ -8,8 +8,16 @@ from nexusform.domains.fleet.importers.fleet_records import NAMESPACE_ACCESSIBLE
 from nexusform.domains.fleet.planning.foreign_field_merge import ON_HUB
 from nexusform.domains.fleet.planning.override_rendering import RenderedResources
 from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
-from nexusform.domains.fleet.planning.placement_records import STATUS_FORM, is_availability_tracked, read_scheduling
-from nexusform.domains.fleet.scheduling.bindings import BindingState, collect_clusters, select_scheduled_bindings
+from nexusform.domains.fleet.planning.placement_records import (
+    STATUS_FORM,
+    is_availability_tracked,
+    read_scheduling,
+)
+from nexusform.domains.fleet.scheduling.bindings import (
+    BindingState,
+    collect_clusters,
+    select_scheduled_bindings,
+)
 from nexusform.domains.fleet.scheduling.placement_status import (
     FALSE,
     TRUE,
@@ -32,9 +40,12 @@ def predict_placement_status(placement: PlacementPlan) -> dict[str, Any]:
     prior = placement.spec.prior_attributes
     if _is_status_unchanged(placement):
         return {name: prior.get(name) for name in ("conditions", "placement_statuses")}
-    status_namespace = ""  # the selected namespace that gets a copy of the status
+    # The selected namespace that gets a copy of the status.
+    status_namespace = ""
     if placement.spec.configuration.status_reporting_scope == NAMESPACE_ACCESSIBLE:
-        namespaces = (manifest.name for manifest in placement.selection.manifests if manifest.is_namespace)
+        namespaces = (
+            manifest.name for manifest in placement.selection.manifests if manifest.is_namespace
+        )
         status_namespace = next(namespaces, "")
     # Without a status written by a cycle of this plan, the result of the last cycle stays.
     scheduling = placement.scheduling.status or read_scheduling(prior, placement.bindings)
@@ -52,9 +63,10 @@ def predict_placement_status(placement: PlacementPlan) -> dict[str, Any]:
     picked = collect_clusters(select_scheduled_bindings(placement.bindings))
     is_repicked = bool(placement.evicted_clusters) and placement.evicted_clusters <= picked
     if placement.spec.is_external and not placement.rollout.clusters and is_repicked:
-        # Evicted clusters are picked again, so the clusters are unchanged: a hub keeps their rollout status until a run
-        # or another change. Seen on a running hub.
-        conditions = [*conditions[:1], *get_list(prior, "conditions")[1:]]  # the first one is Scheduled
+        # Evicted clusters are picked again, so the clusters are unchanged: a hub keeps their
+        # rollout status until a run or another change. Seen on a running hub.
+        # The first one is Scheduled.
+        conditions = [*conditions[:1], *get_list(prior, "conditions")[1:]]
         if not placement.spec.spec_changed and not placement.current.is_selection_changed:
             statuses = prior.get("placement_statuses") or statuses
     return {"conditions": conditions, "placement_statuses": statuses}
@@ -65,14 +77,20 @@ def _is_status_unchanged(placement: PlacementPlan) -> bool:
     if _is_unchanged_on_hub(placement):
         return True
     if placement.scheduling.status is not None:
-        return False  # a scheduling cycle wrote a new status
+        # A scheduling cycle wrote a new status.
+        return False
     if placement.spec.prior_attributes.get("conditions") is None:
-        return False  # there is none to keep
-    if placement.current.is_selection_changed:  # the hub processes the placement again
-        new_bindings = [b for b in placement.spec.prior_bindings if b.state is BindingState.SCHEDULED]
+        # There is none to keep.
+        return False
+    # The hub processes the placement again.
+    if placement.current.is_selection_changed:
+        new_bindings = [
+            b for b in placement.spec.prior_bindings if b.state is BindingState.SCHEDULED
+        ]
         started = placement.find_reported_clusters("RolloutStarted", TRUE)
         if not started.isdisjoint(collect_clusters(new_bindings)):
-            return False  # the status still reports the started rollout of an earlier binding
+            # The status still reports the started rollout of an earlier binding.
+            return False
     if _has_new_apply_failure(placement) or _has_new_availability(placement):
         return False
     return not placement.has_changes
@@ -83,14 +101,21 @@ def _is_unchanged_on_hub(placement: PlacementPlan) -> bool:
     argument `lenient` (`accepts_old_names`) does not count, since it is no part of the object on the hub.
     """
     is_managed = placement.spec.observed_attributes and ON_HUB in placement.spec.instance.prior_note
-    if not is_managed or placement.spec.prior_attributes.get("conditions") is None:  # no status to keep
+    # No status to keep.
+    if not is_managed or placement.spec.prior_attributes.get("conditions") is None:
         return False
     previous, configuration = placement.spec.previous_configuration, placement.spec.configuration
     assert previous is not None, "an object with a status exists"
     if placement.current.resources_changed:
         return False
-    is_same_configuration = replace(previous, accepts_old_names=configuration.accepts_old_names) == configuration
-    return is_same_configuration and not placement.has_changes and not _has_new_apply_failure(placement)
+    is_same_configuration = (
+        replace(previous, accepts_old_names=configuration.accepts_old_names) == configuration
+    )
+    return (
+        is_same_configuration
+        and not placement.has_changes
+        and not _has_new_apply_failure(placement)
+    )
 
 
 def _has_new_apply_failure(placement: PlacementPlan) -> bool:
@@ -98,7 +123,8 @@ def _has_new_apply_failure(placement: PlacementPlan) -> bool:
     failing = placement.clusters_failing_apply & placement.selection.clusters.failing
     reported = placement.find_reported_clusters("Applied", FALSE)
     bound = {b.cluster for b in placement.spec.prior_bindings if b.state is BindingState.BOUND}
-    with_applied_step = bound - placement.current.applied.failed_clusters  # after a failed override, nothing is applied
+    # After a failed override, nothing is applied.
+    with_applied_step = bound - placement.current.applied.failed_clusters
     return bool(failing & (with_applied_step - reported))
 
 
@@ -116,7 +142,8 @@ def _find_clusters_with_waiting_pods(placement: PlacementPlan) -> set[str]:
     """Return the clusters with a predicted pod without a node, of a workload with a tracked availability."""
     waiting_clusters: set[str] = set()
     for cluster, workloads in placement.workloads.items():
-        for key, pods in workloads.items():  # such as "shop/Deployment/web"
+        # Such as "shop/Deployment/web".
+        for key, pods in workloads.items():
             _namespace, kind, _name = key.split("/")
             if kind in _TRACKED_WORKLOADS and not all(pod["node"] for pod in pods.values()):
                 waiting_clusters.add(cluster)
@@ -128,13 +155,20 @@ def _sort_status_clusters(placement: PlacementPlan, status: PlacementStatus) -> 
     their order; others follow in the scheduler's.
     """
     prior_statuses = get_list(placement.spec.prior_attributes, "placement_statuses")
-    names = [str(attribute["cluster_name"]) for attribute in prior_statuses if attribute["cluster_name"]]
+    names = [
+        str(attribute["cluster_name"]) for attribute in prior_statuses if attribute["cluster_name"]
+    ]
     position_of = {name: position for position, name in enumerate(names)}
     clusters = []
     # A status without a name reports an unfilled position and is sorted last.
-    for cluster in sorted(status.clusters, key=lambda c: (not c.cluster, position_of.get(c.cluster, len(position_of)))):
+    for cluster in sorted(
+        status.clusters, key=lambda c: (not c.cluster, position_of.get(c.cluster, len(position_of)))
+    ):
         conflicts = sorted(placement.ownership.conflicts.get(cluster.cluster, {}).items())
-        failed = (FailedObject(*identity, reason=item.reason, message=item.message) for identity, item in conflicts)
+        failed = (
+            FailedObject(*identity, reason=item.reason, message=item.message)
+            for identity, item in conflicts
+        )
         clusters.append(replace(cluster, failed_objects=tuple(failed)))
     return clusters
 
@@ -143,27 +177,39 @@ def _compute_progress(placement: PlacementPlan) -> dict[str, ClusterProgress]:
     """Return the progress of the rollout on each picked cluster. Its steps overridden, work_synchronized, applied and
     available are TRUE, FALSE or UNKNOWN. Failed overrides, conflicting objects and waiting pods make steps FALSE.
     """
-    compute_progress = _compute_staged_progress if placement.spec.is_external else _compute_rolling_progress
+    compute_progress = (
+        _compute_staged_progress if placement.spec.is_external else _compute_rolling_progress
+    )
     final_resources = placement.compute_final_resources()
-    apply_failing, waiting_clusters = placement.clusters_failing_apply, _find_clusters_with_waiting_pods(placement)
+    apply_failing, waiting_clusters = (
+        placement.clusters_failing_apply,
+        _find_clusters_with_waiting_pods(placement),
+    )
     is_report_only = placement.spec.configuration.is_report_only
-    # Name of the hub's Work (the objects for one member); namespaced placements prefix it with their namespace.
+    # Name of the hub's Work (the objects for one member); namespaced placements prefix it with
+    # their namespace.
     work_name = f"{placement.key.replace('/', '.')}-work"
     by_cluster = {}
     for cluster, progress in compute_progress(placement).items():
         resources = final_resources.get(cluster, RenderedResources(()))
-        has_conflict = bool(resources.conflicting_objects)  # with other owners of objects
+        # With other owners of objects.
+        has_conflict = bool(resources.conflicting_objects)
         is_failing = cluster in apply_failing or has_conflict
         has_override_failure = bool(resources.failure) and not resources.has_envelope_failure
         by_cluster[cluster] = replace(
             progress,
-            # Overrides without effect count as well. State may have the digest of their changes without their names.
+            # Overrides without effect count as well. State may have the digest of their changes
+            # without their names.
             has_overrides=bool(has_override_failure or resources.overrides or resources.digest),
             overridden=FALSE if has_override_failure else progress.overridden,
-            work_synchronized=FALSE if resources.has_envelope_failure else progress.work_synchronized,
-            applied=FALSE if is_failing and progress.applied != UNKNOWN else progress.applied,  # UNKNOWN: not tried yet
+            work_synchronized=FALSE
+            if resources.has_envelope_failure
+            else progress.work_synchronized,
+            # UNKNOWN: not tried yet.
+            applied=FALSE if is_failing and progress.applied != UNKNOWN else progress.applied,
             available=FALSE if cluster in waiting_clusters else progress.available,
-            diff_reported=(progress.diff_reported or TRUE) if is_report_only else None,  # None: objects are applied
+            # None: objects are applied.
+            diff_reported=(progress.diff_reported or TRUE) if is_report_only else None,
             is_trackable=is_availability_tracked(resources.manifests),
             work_name=work_name,
             failure=resources.failure_message,
@@ -173,9 +219,12 @@ def _compute_progress(placement: PlacementPlan) -> dict[str, ClusterProgress]:
 
 def _compute_rolling_progress(placement: PlacementPlan) -> dict[str, ClusterProgress]:
     """Return the progress of each picked cluster under a rolling update to the latest snapshot."""
-    progress = compute_rollout_progress(placement.bindings, placement.snapshot_store.snapshots[-1].index)
+    progress = compute_rollout_progress(
+        placement.bindings, placement.snapshot_store.snapshots[-1].index
+    )
     for cluster in placement.rollout.blocked_clusters:
-        # A cluster with the latest snapshot (TRUE) is only blocked if changed overrides wait for a rollout.
+        # A cluster with the latest snapshot (TRUE) is only blocked if changed overrides wait for a
+        # rollout.
         if cluster in progress and progress[cluster].rollout_started == TRUE:
             progress[cluster] = replace(progress[cluster], rollout_started=FALSE, is_blocked=True)
     return progress
@@ -183,7 +232,8 @@ def _compute_rolling_progress(placement: PlacementPlan) -> dict[str, ClusterProg
 
 def _compute_staged_progress(placement: PlacementPlan) -> dict[str, ClusterProgress]:
     """Return the progress of each picked cluster under staged runs: its rollout has started (True), or is unknown."""
-    run_texts: dict[str, str] = {}  # of the last run by cluster
+    # Of the last run by cluster.
+    run_texts: dict[str, str] = {}
     for cluster, condition in placement.list_prior_conditions("RolloutStarted"):
         run_texts[cluster] = parse_run_status_text(str(condition["message"]))
     run_texts.update(placement.rollout.run_by_cluster)
@@ -193,7 +243,9 @@ def _compute_staged_progress(placement: PlacementPlan) -> dict[str, ClusterProgr
         cluster = binding.cluster
         is_rolled_out = binding.state is BindingState.BOUND and cluster not in unknown_rollouts
         progress = ClusterProgress(
-            rollout_started=TRUE if is_rolled_out or cluster in placement.rollout.clusters else UNKNOWN,
+            rollout_started=TRUE
+            if is_rolled_out or cluster in placement.rollout.clusters
+            else UNKNOWN,
             resource_snapshot=binding.resource_snapshot,
             run_text=run_texts.get(cluster, ""),
         )
@@ -201,12 +253,20 @@ def _compute_staged_progress(placement: PlacementPlan) -> dict[str, ClusterProgr
     return by_cluster
 
 
-def _adjust_for_apply_strategy(placement: PlacementPlan, cluster: str, progress: ClusterProgress) -> ClusterProgress:
+def _adjust_for_apply_strategy(
+    placement: PlacementPlan, cluster: str, progress: ClusterProgress
+) -> ClusterProgress:
     """Return the progress with unknown conditions if a staged run has not distributed the apply strategy yet."""
     apply = placement.spec.find_apply_strategy(cluster)
-    if apply is None or cluster in placement.rollout.clusters:  # not known, or distributed by this plan
+    # Not known, or distributed by this plan.
+    if apply is None or cluster in placement.rollout.clusters:
         return progress
     was_report_only = apply.type == REPORT_DIFF
     if was_report_only == placement.spec.configuration.is_report_only:
-        return progress  # applied or reported as before
-    return replace(progress, applied=UNKNOWN) if was_report_only else replace(progress, diff_reported=UNKNOWN)
+        # applied or reported as before.
+        return progress
+    return (
+        replace(progress, applied=UNKNOWN)
+        if was_report_only
+        else replace(progress, diff_reported=UNKNOWN)
+    )

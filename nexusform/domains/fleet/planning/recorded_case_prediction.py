@@ -7,7 +7,12 @@ from typing import Any
 from nexusform.documents.yaml_documents import Node, TextPosition
 from nexusform.domains.fleet.importers.fleet_records import FleetPlacement
 from nexusform.domains.fleet.importers.hub_records import find_newest_heartbeat, read_member_cluster
-from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState, Member, select_scheduled_bindings
+from nexusform.domains.fleet.scheduling.bindings import (
+    Binding,
+    BindingState,
+    Member,
+    select_scheduled_bindings,
+)
 from nexusform.domains.fleet.scheduling.fleet_api_validation import parse_resource_usage
 from nexusform.domains.fleet.scheduling.member_list import MemberList
 from nexusform.domains.fleet.scheduling.policy_snapshots import build_next_snapshot
@@ -36,13 +41,19 @@ def decide_placement(snapshot: Mapping[str, Any], request: Mapping[str, Any]) ->
     watched = WatchedPlacement(placement.name, placement.placement_type, is_fulfilled)
     is_edited = previous is None or policy_snapshot != last_snapshot
     if is_edited or enqueue_placements(_read_members(snapshot["members"]), members, [watched]):
-        result = run_scheduling_cycles(bindings, member_list, placement.effective_policy, policy_snapshot)
+        result = run_scheduling_cycles(
+            bindings, member_list, placement.effective_policy, policy_snapshot
+        )
         bindings = result.bindings
-        if result.status is not None:  # None: no cycle wrote a status, so `is_fulfilled` stays
+        # None: no cycle wrote a status, so `is_fulfilled` stays.
+        if result.status is not None:
             is_fulfilled = result.status.is_fulfilled
     selected = select_scheduled_bindings(bindings)
     scores = {
-        binding.cluster: {"affinity": binding.affinity_score, "topologySpread": binding.topology_spread_score}
+        binding.cluster: {
+            "affinity": binding.affinity_score,
+            "topologySpread": binding.topology_spread_score,
+        }
         for binding in sorted(selected, key=lambda binding: binding.cluster)
     }
     return {"clusters": scores, "fulfilled": is_fulfilled}
@@ -55,7 +66,9 @@ def _read_members(bodies: Iterable[Mapping[str, Any]]) -> list[Member]:
     members = []
     for body in bodies:
         observed = read_member_cluster(Node(body, TextPosition(0, 0)), now)
-        usage, _problems = parse_resource_usage(observed.total, observed.allocatable, observed.available)
+        usage, _problems = parse_resource_usage(
+            observed.total, observed.allocatable, observed.available
+        )
         name = body["metadata"]["name"]
         members.append(
             Member(

@@ -53,8 +53,11 @@ class HubIndex:
     """Index of a hub's selectable objects by the fields of selectors: a fleet may have a placement per namespace."""
 
     def __init__(self, hub: Sequence[Manifest]) -> None:
-        services = list_services(hub)  # their Endpoints are never selected
-        self._objects = [manifest for manifest in hub if find_selection_exclusion(manifest, services) is None]
+        # Their Endpoints are never selected.
+        services = list_services(hub)
+        self._objects = [
+            manifest for manifest in hub if find_selection_exclusion(manifest, services) is None
+        ]
 
     @cached_property
     def unique_index(self) -> HubIndex:
@@ -62,18 +65,26 @@ class HubIndex:
         last = {manifest.identity: manifest for manifest in self._objects}
         return self if len(last) == len(self._objects) else HubIndex(list(last.values()))
 
-    def select_objects(self, selector: ObjectSelector, namespaces: Collection[str]) -> list[Manifest]:
+    def select_objects(
+        self, selector: ObjectSelector, namespaces: Collection[str]
+    ) -> list[Manifest]:
         """Return the objects of a selector (name or labels) in these namespaces ("": cluster scope), in hub order. The
         indexes give the positions of the objects with a name, or else of all objects of the kind.
         """
         group, kind = selector.group, selector.kind
         if selector.name:
             by_key = self._positions_by_key
-            named = [by_key.get((group, kind, namespace, selector.name), ()) for namespace in namespaces]
+            named = [
+                by_key.get((group, kind, namespace, selector.name), ()) for namespace in namespaces
+            ]
             return self._get_objects_at_positions(named)
-        positions = [self._positions_by_kind.get((group, kind, namespace), ()) for namespace in namespaces]
+        positions = [
+            self._positions_by_kind.get((group, kind, namespace), ()) for namespace in namespaces
+        ]
         objects_of_kind = self._get_objects_at_positions(positions)
-        return [manifest for manifest in objects_of_kind if _has_selected_labels(selector, manifest)]
+        return [
+            manifest for manifest in objects_of_kind if _has_selected_labels(selector, manifest)
+        ]
 
     def list_namespaced(self, namespaces: Collection[str]) -> list[Manifest]:
         """Return all objects in these namespaces, in the hub's order."""
@@ -91,7 +102,9 @@ class HubIndex:
 
     @cached_property
     def _positions_by_kind(self) -> Mapping[tuple[str, str, str], list[int]]:
-        return self._index_positions(lambda manifest: (manifest.group, manifest.kind, manifest.namespace))
+        return self._index_positions(
+            lambda manifest: (manifest.group, manifest.kind, manifest.namespace)
+        )
 
     @cached_property
     def _positions_by_namespace(self) -> Mapping[str, list[int]]:
@@ -110,19 +123,23 @@ def select_resources(placement: FleetPlacement, hub: HubIndex) -> tuple[Manifest
     objects inside: all of them, or only those that other selectors match (NamespaceWithResourceSelectors).
     """
     by_key: dict[ObjectKey, Manifest] = {}
-    includes_all: dict[str, bool] = {}  # by selected namespace: True if all its objects are included
+    # By selected namespace: True if all its objects are included.
+    includes_all: dict[str, bool] = {}
     for selector in placement.selectors:
         for manifest in hub.select_objects(selector, (placement.namespace,)):
             by_key.setdefault(manifest.identity, manifest)
             is_namespace = (manifest.group, manifest.kind) == ("", "Namespace")
             if is_namespace and selector.scope != NAMESPACE_ONLY:
-                is_complete = selector.scope != WITH_SELECTED  # NamespaceWithResources, the default
+                # NamespaceWithResources, the default.
+                is_complete = selector.scope != WITH_SELECTED
                 # A namespace selected twice includes all if one of the selectors says so.
                 includes_all[manifest.name] = includes_all.get(manifest.name, False) | is_complete
     # The objects in selected namespaces: all, or those of other selectors.
     for namespace, is_complete in includes_all.items():
         for manifest in hub.list_namespaced((namespace,)):
-            if is_complete or any(_is_match(selector, manifest, namespace) for selector in placement.selectors):
+            if is_complete or any(
+                _is_match(selector, manifest, namespace) for selector in placement.selectors
+            ):
                 by_key.setdefault(manifest.identity, manifest)
     return tuple(by_key.values())
 
@@ -138,22 +155,29 @@ def find_empty_selectors(placement: FleetPlacement, objects: Sequence[Manifest])
     return empty_selectors
 
 
-def find_selector_problem(placement: FleetPlacement, hub: HubIndex) -> ResourceSelectorProblem | None:
+def find_selector_problem(
+    placement: FleetPlacement, hub: HubIndex
+) -> ResourceSelectorProblem | None:
     """Return the first error of a hub: a selected reserved namespace, or an object selected twice; None without one.
     Source: KubeFleet pkg/utils/controller/resource_selector_resolver.go.
     """
-    with_selected = (selector.name for selector in placement.selectors if selector.scope == WITH_SELECTED)
-    # Selectors also search this namespace: the placement's own, or the one in its selector with the scope WITH_SELECTED
-    # (a namespace with only its selected objects); "" without such a selector.
+    with_selected = (
+        selector.name for selector in placement.selectors if selector.scope == WITH_SELECTED
+    )
+    # Selectors also search this namespace: the placement's own, or the one in its selector with the
+    # scope WITH_SELECTED (a namespace with only its selected objects); "" without such a selector.
     content_namespace = placement.namespace or next(with_selected, "")
-    unique_index = hub.unique_index  # each object once, even if several manifests define it
+    # Each object once, even if several manifests define it.
+    unique_index = hub.unique_index
     selected_keys: set[ObjectKey] = set()
     for number, selector in enumerate(placement.selectors):
         is_namespace = selector.is_namespace and not placement.namespace
         includes_content = is_namespace and selector.scope == WITH_RESOURCES
         if includes_content and is_reserved_namespace(selector.name):
-            text = (  # the double R is KubeFleet's
-                f"invalid clusterRresourcePlacement {placement.key}: namespace {selector.name} is not "
+            # The double R is KubeFleet's.
+            text = (
+                f"invalid clusterRresourcePlacement {placement.key}: namespace {selector.name} is "
+                "not "
                 "allowed to propagate"
             )
             advice = "A placement cannot select the namespaces default, kube-* and fleet-*."
@@ -170,8 +194,10 @@ def find_selector_problem(placement: FleetPlacement, hub: HubIndex) -> ResourceS
 
 def _build_duplicate_problem(number: int, manifest: Manifest) -> ResourceSelectorProblem:
     """Build the problem of the selector `number`: it selects an object again."""
-    identifier = (  # as printed by Go
-        f"{{Group:{manifest.group} Version:{manifest.version} Kind:{manifest.kind} Name:{manifest.name} "
+    # As printed by Go.
+    identifier = (
+        f"{{Group:{manifest.group} Version:{manifest.version} Kind:{manifest.kind} "
+        f"Name:{manifest.name} "
         f"Namespace:{manifest.namespace} Envelope:<nil>}}"
     )
     advice = f"{manifest.title}: an earlier selector already selects it; select it only once."
@@ -180,9 +206,16 @@ def _build_duplicate_problem(number: int, manifest: Manifest) -> ResourceSelecto
 
 def _is_match(selector: ObjectSelector, manifest: Manifest, namespace: str) -> bool:
     """Return True if a selector matches an object of this namespace ("": cluster scope)."""
-    if manifest.namespace != namespace or (manifest.group, manifest.kind) != (selector.group, selector.kind):
+    if manifest.namespace != namespace or (manifest.group, manifest.kind) != (
+        selector.group,
+        selector.kind,
+    ):
         return False
-    return manifest.name == selector.name if selector.name else _has_selected_labels(selector, manifest)
+    return (
+        manifest.name == selector.name
+        if selector.name
+        else _has_selected_labels(selector, manifest)
+    )
 
 
 def _has_selected_labels(selector: ObjectSelector, manifest: Manifest) -> bool:
@@ -227,11 +260,15 @@ class SnapshotStore:
     snapshots. Resources distributed by a run stay fixed from its start.
     """
 
-    def __init__(self, selection: ResourceSelection, snapshots: tuple[ResourceSnapshot, ...] = ()) -> None:
+    def __init__(
+        self, selection: ResourceSelection, snapshots: tuple[ResourceSnapshot, ...] = ()
+    ) -> None:
         self.snapshots = snapshots
         self._selection = selection
-        self._renderers: dict[int | None, ClusterRenderer] = {}  # by index of the snapshot
-        self._locked_renderers: dict[str, tuple[int, ClusterRenderer]] = {}  # of runs, by cluster: (snapshot, ...)
+        # By index of the snapshot.
+        self._renderers: dict[int | None, ClusterRenderer] = {}
+        # Of runs, by cluster: (snapshot, ...).
+        self._locked_renderers: dict[str, tuple[int, ClusterRenderer]] = {}
 
     def add_snapshot(self, limit: int) -> ResourceSnapshot:
         """Return the snapshot of the current selection: the newest one if its objects are the same, else a new one. A
@@ -244,7 +281,8 @@ class SnapshotStore:
             return self.snapshots[-1]
         index = self.snapshots[-1].index + 1 if self.snapshots else 0
         latest = ResourceSnapshot(index, digest, objects)
-        kept = self.snapshots[max(0, len(self.snapshots) - limit + 1) :]  # at most limit - 1, the new one is the last
+        # At most limit - 1, the new one is the last.
+        kept = self.snapshots[max(0, len(self.snapshots) - limit + 1) :]
         self.snapshots = (*kept, latest)
         return latest
 
@@ -263,7 +301,8 @@ class SnapshotStore:
 
     def render_cluster(self, index: int | None, cluster: str) -> RenderedResources | None:
         """Return the resources of a snapshot for a cluster; None without such a snapshot or member."""
-        locked_index, renderer = self._locked_renderers.get(cluster, (None, None))  # fixed at the start of a run
+        # fixed at the start of a run.
+        locked_index, renderer = self._locked_renderers.get(cluster, (None, None))
         if renderer is not None and locked_index == index:
             return renderer.render_cluster(cluster)
         if index not in self._renderers:
@@ -271,5 +310,7 @@ class SnapshotStore:
             if snapshot is None:
                 return None
             selection = self._selection
-            self._renderers[index] = ClusterRenderer(snapshot.objects, selection.overrides, selection.clusters.labels)
+            self._renderers[index] = ClusterRenderer(
+                snapshot.objects, selection.overrides, selection.clusters.labels
+            )
         return self._renderers[index].render_cluster(cluster)

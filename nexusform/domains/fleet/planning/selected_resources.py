@@ -6,11 +6,20 @@ from typing import Any, NamedTuple
 from msgspec import json
 from msgspec.structs import replace
 
-from nexusform.domains.fleet.importers.fleet_export import FAILED, OVERRIDE_FAILED, READY, build_manifests
+from nexusform.domains.fleet.importers.fleet_export import (
+    FAILED,
+    OVERRIDE_FAILED,
+    READY,
+    build_manifests,
+)
 from nexusform.domains.fleet.importers.fleet_records import FleetOverride
 from nexusform.domains.fleet.planning.fleet_snapshot import MemberClusters
 from nexusform.domains.fleet.planning.foreign_field_merge import ON_HUB
-from nexusform.domains.fleet.planning.override_rendering import ClusterRenderer, RenderedResources, select_overrides
+from nexusform.domains.fleet.planning.override_rendering import (
+    ClusterRenderer,
+    RenderedResources,
+    select_overrides,
+)
 from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
 from nexusform.domains.fleet.planning.placement_records import (
     SNAPSHOTS,
@@ -43,7 +52,8 @@ from nexusform.domains.pods.importers.manifest_parser import Manifest, compute_f
 from nexusform.json_data.plain_data import get_list, get_mapping
 from nexusform.planning.vm_planning.vm_object import PLACED_KEY, record_vm_placements
 
-OPEN_CLUSTERS = "open_clusters"  # key of a placement's note
+# key of a placement's note.
+OPEN_CLUSTERS = "open_clusters"
 _LOW_SCORE = "does not score high enough"
 
 
@@ -55,9 +65,13 @@ class PlacementResources(NamedTuple):
     snapshot_store: SnapshotStore
 
 
-def select_placement_resources(spec: PlacementSpec, hub: PlannedHub, clusters: MemberClusters) -> PlacementResources:
+def select_placement_resources(
+    spec: PlacementSpec, hub: PlannedHub, clusters: MemberClusters
+) -> PlacementResources:
     """Select the objects, take a snapshot if they changed (staged runs do it later), and find changed overrides."""
-    manifests = select_resources(spec.configuration, hub.object_index) or _select_observed_objects(spec, hub)
+    manifests = select_resources(spec.configuration, hub.object_index) or _select_observed_objects(
+        spec, hub
+    )
     selection = ResourceSelection(
         manifests=manifests,
         overrides=hub.override_index.list_overrides(spec.configuration.key),
@@ -72,13 +86,20 @@ def select_placement_resources(spec: PlacementSpec, hub: PlannedHub, clusters: M
     if spec.is_external or spec.is_being_deleted or selection.selector_problem:
         current = CurrentResources(
             applied,
-            staged_trigger=_find_trigger_of_staged_change(comparison, hub) if spec.is_external else None,
+            staged_trigger=_find_trigger_of_staged_change(comparison, hub)
+            if spec.is_external
+            else None,
             is_selection_changed=_is_selection_changed(spec, manifests, hub),
         )
         return PlacementResources(selection, current, snapshot_store)
-    latest, previous = snapshot_store.add_snapshot(spec.configuration.revision_history_limit), applied.latest
+    latest, previous = (
+        snapshot_store.add_snapshot(spec.configuration.revision_history_limit),
+        applied.latest,
+    )
     pairs = _pair_current_and_new_resources(comparison, latest.index)
-    outdated_clusters = frozenset(cluster for cluster, old, new in pairs if old.overrides != new.overrides)
+    outdated_clusters = frozenset(
+        cluster for cluster, old, new in pairs if old.overrides != new.overrides
+    )
     current = CurrentResources(
         applied,
         resources_changed=previous is not None and previous.hash != latest.hash,
@@ -89,14 +110,18 @@ def select_placement_resources(spec: PlacementSpec, hub: PlannedHub, clusters: M
     return PlacementResources(selection, current, snapshot_store)
 
 
-def _is_selection_changed(spec: PlacementSpec, manifests: Sequence[Manifest], hub: PlannedHub) -> bool:
+def _is_selection_changed(
+    spec: PlacementSpec, manifests: Sequence[Manifest], hub: PlannedHub
+) -> bool:
     """Return True if the selected `manifests` differ from those selected in state before the plan. Return False if
     state has none: they are from a dump of the hub then, and the hub may have processed their changes.
     """
     if spec.previous_configuration is None:
         return False
     previous_objects = select_resources(spec.previous_configuration, hub.prior_object_index)
-    return bool(previous_objects) and compute_fingerprint(previous_objects) != compute_fingerprint(manifests)
+    return bool(previous_objects) and compute_fingerprint(previous_objects) != compute_fingerprint(
+        manifests
+    )
 
 
 def _select_observed_objects(spec: PlacementSpec, hub: PlannedHub) -> tuple[Manifest, ...]:
@@ -105,7 +130,9 @@ def _select_observed_objects(spec: PlacementSpec, hub: PlannedHub) -> tuple[Mani
     """
     snapshots = spec.observed_attributes.get("resource_snapshots")
     previous = spec.previous_configuration
-    if not snapshots or (previous is not None and select_resources(previous, hub.prior_object_index)):
+    if not snapshots or (
+        previous is not None and select_resources(previous, hub.prior_object_index)
+    ):
         return ()
     objects = build_manifests(map(json.decode, snapshots[-1]["objects"]))
     return select_resources(spec.configuration, HubIndex(objects))
@@ -120,20 +147,28 @@ class _ResourceComparisonInput(NamedTuple):
     snapshot_store: SnapshotStore
 
 
-def _find_trigger_of_staged_change(comparison: _ResourceComparisonInput, hub: PlannedHub) -> Trigger | None:
+def _find_trigger_of_staged_change(
+    comparison: _ResourceComparisonInput, hub: PlannedHub
+) -> Trigger | None:
     """Return the trigger of a change distributed only by a staged run: of the selected objects, or else of overrides.
     None without a change, or for a placement not distributed yet.
     """
     previous = comparison.spec.previous_configuration
     if previous is None:
         return None
-    if comparison.spec.observed_attributes:  # a hub was read: compare with its latest snapshot, else with state
+    # A hub was read: compare with its latest snapshot, else with state.
+    if comparison.spec.observed_attributes:
         latest = comparison.applied.latest
-        if latest is None:  # nothing is distributed yet
+        # Nothing is distributed yet.
+        if latest is None:
             return None
         if latest.hash != compute_fingerprint(comparison.selection.manifests):
             return Trigger.RESOURCES_CHANGED
-        return Trigger.OVERRIDES_CHANGED if _find_differing_clusters(comparison, latest.index) else None
+        return (
+            Trigger.OVERRIDES_CHANGED
+            if _find_differing_clusters(comparison, latest.index)
+            else None
+        )
     previous_objects = select_resources(previous, hub.prior_object_index)
     if compute_fingerprint(previous_objects) != compute_fingerprint(comparison.selection.manifests):
         return Trigger.RESOURCES_CHANGED
@@ -147,19 +182,31 @@ def _has_own_override_changes(comparison: _ResourceComparisonInput, hub: Planned
     """
     key, observed = comparison.spec.configuration.key, comparison.spec.observed_attributes
     own_overrides = _select_own_overrides(comparison.selection.overrides, key)
-    if not observed:  # no hub: compare with state
-        return own_overrides != _select_own_overrides(hub.prior_override_index.list_overrides(key), key)
+    # No hub: compare with state.
+    if not observed:
+        return own_overrides != _select_own_overrides(
+            hub.prior_override_index.list_overrides(key), key
+        )
     override_snapshots: Mapping[str, FleetOverride] = get_mapping(observed, "override_snapshots")
     for cluster, binding in get_mapping(observed, "bindings").items():
         snapshot = comparison.snapshot_store.find_snapshot(binding.get("resource_snapshot"))
         labels = comparison.selection.clusters.labels.get(cluster)
-        bound_overrides = _get_captured_overrides(override_snapshots, get_list(binding, "overrides"))
+        bound_overrides = _get_captured_overrides(
+            override_snapshots, get_list(binding, "overrides")
+        )
         if snapshot is None or labels is None or bound_overrides is None:
-            continue  # not comparable: the snapshot, the member or an override is unknown
-        # An override captured with any binding is not new, even if it newly matches the labels of this cluster.
+            # Not comparable: the snapshot, the member or an override is unknown.
+            continue
+        # An override captured with any binding is not new, even if it newly matches the labels of
+        # this cluster.
         current_overrides = select_overrides(own_overrides, snapshot.objects, labels)
-        has_added = any(override not in override_snapshots.values() for override in current_overrides)
-        has_removed = any(override not in own_overrides for override in _select_own_overrides(bound_overrides, key))
+        has_added = any(
+            override not in override_snapshots.values() for override in current_overrides
+        )
+        has_removed = any(
+            override not in own_overrides
+            for override in _select_own_overrides(bound_overrides, key)
+        )
         if has_added or has_removed:
             return True
     return False
@@ -181,7 +228,9 @@ def _get_captured_overrides(
 def _find_differing_clusters(comparison: _ResourceComparisonInput, index: int) -> list[str]:
     """Return the bound clusters to be changed if snapshot `index` were applied with the present overrides."""
     pairs = _pair_current_and_new_resources(comparison, index)
-    return [cluster for cluster, previous, updated in pairs if not previous.has_same_result(updated)]
+    return [
+        cluster for cluster, previous, updated in pairs if not previous.has_same_result(updated)
+    ]
 
 
 def _pair_current_and_new_resources(
@@ -200,24 +249,33 @@ def get_prior_note(spec: PlacementSpec) -> Mapping[str, Any]:
     return {} if spec.is_new else spec.instance.prior_note
 
 
-def _read_applied_resources(spec: PlacementSpec, selection: ResourceSelection, hub: PlannedHub) -> AppliedResources:
+def _read_applied_resources(
+    spec: PlacementSpec, selection: ResourceSelection, hub: PlannedHub
+) -> AppliedResources:
     """Return the resources on the clusters before the plan: observed on a hub, else recorded in state. The record of an
     imported placement has none: the selected ones count as applied.
     """
-    note = get_prior_note(spec)  # private data in state
+    # private data in state.
+    note = get_prior_note(spec)
     if spec.observed_attributes:
         return _read_observed_resources(spec, selection, hub, note)
     if SNAPSHOTS in note or spec.previous_configuration is None:
         return read_applied_resources(note, spec.prior_bindings, hub.manifests_by_hash)
-    indices = _list_snapshot_indices(spec)  # of resource snapshots in bindings
-    if spec.is_external and not indices:  # no staged run has reached a cluster yet
+    # Of resource snapshots in bindings.
+    indices = _list_snapshot_indices(spec)
+    # No staged run has reached a cluster yet.
+    if spec.is_external and not indices:
         return AppliedResources()
     return _build_assumed_resources(spec, selection, max(indices, default=0), selection.manifests)
 
 
 def _list_snapshot_indices(spec: PlacementSpec) -> list[int]:
     """Return the known resource snapshots of the prior bindings."""
-    return [binding.resource_snapshot for binding in spec.prior_bindings if binding.resource_snapshot is not None]
+    return [
+        binding.resource_snapshot
+        for binding in spec.prior_bindings
+        if binding.resource_snapshot is not None
+    ]
 
 
 def _read_observed_resources(
@@ -232,12 +290,18 @@ def _read_observed_resources(
     for snapshot in get_list(spec.observed_attributes, "resource_snapshots"):
         objects = build_manifests(map(json.decode, snapshot["objects"]))
         if set(map(compute_comparable_hash, objects)) == selected_hashes:
-            objects = selection.manifests  # the same apart from their order and the server's fields
-        observed_snapshots.append(ResourceSnapshot(int(snapshot["index"]), compute_fingerprint(objects), objects))
+            # The same apart from their order and the server's fields.
+            objects = selection.manifests
+        observed_snapshots.append(
+            ResourceSnapshot(int(snapshot["index"]), compute_fingerprint(objects), objects)
+        )
     snapshots = tuple(observed_snapshots)
     if snapshots:
-        return AppliedResources(snapshots, dict(_render_observed_clusters(spec, selection, snapshots)))
-    indices = _list_snapshot_indices(spec)  # of resource snapshots in bindings
+        return AppliedResources(
+            snapshots, dict(_render_observed_clusters(spec, selection, snapshots))
+        )
+    # Of resource snapshots in bindings.
+    indices = _list_snapshot_indices(spec)
     if not indices:
         return AppliedResources()
     recorded = read_applied_resources(note, spec.prior_bindings, hub.manifests_by_hash).latest
@@ -249,17 +313,25 @@ def _render_observed_clusters(
     spec: PlacementSpec, selection: ResourceSelection, snapshots: tuple[ResourceSnapshot, ...]
 ) -> Iterator[tuple[str, RenderedResources]]:
     """Yield the resources on each cluster: the objects of its snapshot under the overrides of its binding."""
-    by_index: dict[int | None, ResourceSnapshot] = {snapshot.index: snapshot for snapshot in snapshots}
-    override_snapshots: Mapping[str, FleetOverride] = get_mapping(spec.observed_attributes, "override_snapshots")
+    by_index: dict[int | None, ResourceSnapshot] = {
+        snapshot.index: snapshot for snapshot in snapshots
+    }
+    override_snapshots: Mapping[str, FleetOverride] = get_mapping(
+        spec.observed_attributes, "override_snapshots"
+    )
     observed_bindings = get_mapping(spec.observed_attributes, "bindings")
-    renderers: dict[tuple[int, tuple[str, ...]], ClusterRenderer] = {}  # by snapshot index and names of overrides
+    # By snapshot index and names of overrides.
+    renderers: dict[tuple[int, tuple[str, ...]], ClusterRenderer] = {}
     for binding in spec.prior_bindings:
         snapshot = by_index.get(binding.resource_snapshot)
         if snapshot is None or not binding.has_resources:
-            continue  # unknown snapshot, or nothing placed
+            # Unknown snapshot, or nothing placed.
+            continue
         observed = observed_bindings[binding.cluster]
-        names = tuple(get_list(observed, "overrides"))  # in the binding's order: cluster overrides first
-        overrides = _get_captured_overrides(override_snapshots, names)  # None if one was not captured
+        # In the binding's order: cluster overrides first.
+        names = tuple(get_list(observed, "overrides"))
+        # None if one was not captured.
+        overrides = _get_captured_overrides(override_snapshots, names)
         if (snapshot.index, names) not in renderers:
             known_overrides = selection.overrides if overrides is None else overrides
             renderer = ClusterRenderer(snapshot.objects, known_overrides, selection.clusters.labels)
@@ -269,7 +341,8 @@ def _render_observed_clusters(
         failure = _find_observed_failure(rendered, observed)
         if overrides is not None:
             rendered = replace(rendered, overrides=names)
-        if failure != rendered.failure_message:  # else keep the full text of a failure shortened by the hub
+        # Else keep the full text of a failure shortened by the hub.
+        if failure != rendered.failure_message:
             rendered = replace(rendered, failure=failure, reported_failure="")
         yield binding.cluster, rendered
 
@@ -280,9 +353,14 @@ def _find_observed_failure(rendered: RenderedResources, observed_binding: Mappin
     """
     readiness = observed_binding.get("readiness")
     if readiness == OVERRIDE_FAILED:
-        return observed_binding.get("failure") or rendered.failure_message or "overrides failed on the hub"
+        return (
+            observed_binding.get("failure")
+            or rendered.failure_message
+            or "overrides failed on the hub"
+        )
     if readiness in (READY, FAILED) and not rendered.has_envelope_failure:
-        return ""  # the overrides succeeded: the objects are applied, or applying them failed
+        # The overrides succeeded: the objects are applied, or applying them failed.
+        return ""
     return rendered.failure_message
 
 
@@ -292,11 +370,14 @@ def _build_assumed_resources(
     """Return these objects as the only snapshot, applied to each cluster with the current overrides."""
     renderer = ClusterRenderer(objects, selection.overrides, selection.clusters.labels)
     on_cluster = {
-        binding.cluster: renderer.render_cluster(binding.cluster) or RenderedResources(objects)  # None: no member
+        # None: no member.
+        binding.cluster: renderer.render_cluster(binding.cluster) or RenderedResources(objects)
         for binding in spec.prior_bindings
         if binding.has_resources
     }
-    return AppliedResources((ResourceSnapshot(index, compute_fingerprint(objects), objects),), on_cluster)
+    return AppliedResources(
+        (ResourceSnapshot(index, compute_fingerprint(objects), objects),), on_cluster
+    )
 
 
 def record_cluster_resources(placement: PlacementPlan, serial: int) -> None:
@@ -304,15 +385,23 @@ def record_cluster_resources(placement: PlacementPlan, serial: int) -> None:
     private note: data in state next to the attributes. `serial` is that of the state after the apply.
     """
     prior_note = get_prior_note(placement.spec)
-    prior_clusters = collect_clusters(placement.spec.prior_bindings) - placement.released_clusters  # not replaced
+    prior_clusters = (
+        collect_clusters(placement.spec.prior_bindings) - placement.released_clusters
+    )  # not replaced
     clusters = [binding.cluster for binding in placement.bindings]
     _prior, new_clusters = split_clusters(clusters, prior_clusters)
-    pick_triggers = [(cluster, str(placement.scheduling.pick_triggers.get(cluster, ""))) for cluster in new_clusters]
-    # Keep two parts of the prior note: the triggers (in the form used for placed VMs, too) and the record of the hub.
+    pick_triggers = [
+        (cluster, str(placement.scheduling.pick_triggers.get(cluster, "")))
+        for cluster in new_clusters
+    ]
+    # Keep two parts of the prior note: the triggers (in the form used for placed VMs, too) and the
+    # record of the hub.
     prior_placed = {PLACED_KEY: prior_note[PLACED_KEY]} if PLACED_KEY in prior_note else None
     hub_record = {ON_HUB: prior_note[ON_HUB]} if ON_HUB in prior_note else {}
     placed_note = record_vm_placements(prior_placed, pick_triggers, clusters, serial) or {}
-    applied = AppliedResources(placement.snapshot_store.snapshots, placement.compute_final_resources())
+    applied = AppliedResources(
+        placement.snapshot_store.snapshots, placement.compute_final_resources()
+    )
     resource_note = write_applied_resources(applied, placement.bindings)
     open_clusters = _find_clusters_with_random_choice(placement)
     open_note = {OPEN_CLUSTERS: open_clusters} if open_clusters else {}
@@ -325,11 +414,21 @@ def _find_clusters_with_random_choice(placement: PlacementPlan) -> dict[str, flo
     """
     status = placement.scheduling.status
     if status is None or placement.spec.configuration.placement_type is not PlacementType.PICK_N:
-        return {}  # None: no scheduling cycle ran
-    existing = collect_clusters(placement.spec.prior_bindings) - placement.released_clusters  # binding not replaced
+        # None: no scheduling cycle ran.
+        return {}
+    # binding not replaced.
+    existing = collect_clusters(placement.spec.prior_bindings) - placement.released_clusters
     picked = collect_clusters(select_scheduled_bindings(placement.bindings))
     new_clusters = picked - existing
-    outscored = {decision.cluster for decision in status.unselected_decisions if _LOW_SCORE in decision.reason}
+    outscored = {
+        decision.cluster
+        for decision in status.unselected_decisions
+        if _LOW_SCORE in decision.reason
+    }
     candidates = sorted(new_clusters | (outscored - existing))
     has_choice = 0 < len(new_clusters) < len(candidates)
-    return dict.fromkeys(candidates, round(len(new_clusters) / len(candidates), 6)) if has_choice else {}
+    return (
+        dict.fromkeys(candidates, round(len(new_clusters) / len(candidates), 6))
+        if has_choice
+        else {}
+    )

@@ -33,11 +33,15 @@ from nexusform.json_data.plain_data import get_list, get_mapping, get_value_at_p
 from nexusform.planning.instances.instance import Instance
 
 
-def execute_runs(placements: Sequence[PlacementPlan], hub: PlannedHub, member_list: MemberList) -> Iterator[Diagnostic]:
+def execute_runs(
+    placements: Sequence[PlacementPlan], hub: PlannedHub, member_list: MemberList
+) -> Iterator[Diagnostic]:
     """Execute the staged runs of this plan in planning order; yield their errors and warnings."""
     by_key = {placement.key: placement for placement in placements}
     for instance, run in hub.runs:
-        yield from _execute_staged_run(instance, run, by_key.get(run.build_key(run.placement)), hub, member_list)
+        yield from _execute_staged_run(
+            instance, run, by_key.get(run.build_key(run.placement)), hub, member_list
+        )
 
 
 class _StagedRunInput(Struct, frozen=True):
@@ -51,7 +55,11 @@ class _StagedRunInput(Struct, frozen=True):
 
 
 def _execute_staged_run(
-    instance: Instance, run: FleetUpdateRun, placement: PlacementPlan | None, hub: PlannedHub, member_list: MemberList
+    instance: Instance,
+    run: FleetUpdateRun,
+    placement: PlacementPlan | None,
+    hub: PlannedHub,
+    member_list: MemberList,
 ) -> Iterator[Diagnostic]:
     """Execute one staged run as far as possible: update the placement's bindings, rollout and timelines, and record the
     progress in `private` of the instance. Yield warnings about the run.
@@ -68,14 +76,17 @@ def _execute_staged_run(
     if isinstance(context, Problem):
         yield instance.build_diagnostic(context)
         return
-    instance.private = context.record.build_note()  # the values fixed at the start
+    # The values fixed at the start.
+    instance.private = context.record.build_note()
     yield from _warn_unused_approvals(instance, run, context)
-    if run.state is not RunState.RUN:  # only initialized, or stopped
+    # Only initialized, or stopped.
+    if run.state is not RunState.RUN:
         return
     yield from _warn_skipped_stages(instance, context)
     yield from _warn_pruned_snapshot(instance, run, placement)
     yield from _warn_delete_only_run(instance, context)
-    _lock_resources_of_run(placement, context)  # later overrides do not change a started run
+    # later overrides do not change a started run.
+    _lock_resources_of_run(placement, context)
     failures = _find_failed_clusters_of_run(placement, context)
     outcome = simulate_staged_run(
         context.plan,
@@ -86,16 +97,24 @@ def _execute_staged_run(
         failing=frozenset(failures),
         finished=frozenset(record.done),
     )
-    handled_groups = [step.clusters for step in outcome.steps if step.kind is not RunStepKind.APPROVAL]
-    finished_clusters = sorted({*record.done, *chain.from_iterable(handled_groups)} - {*outcome.blocking_clusters})
+    handled_groups = [
+        step.clusters for step in outcome.steps if step.kind is not RunStepKind.APPROVAL
+    ]
+    finished_clusters = sorted(
+        {*record.done, *chain.from_iterable(handled_groups)} - {*outcome.blocking_clusters}
+    )
     is_finished = not outcome.pending_approval and not outcome.blocking_clusters
-    instance.private = replace(context.record, done=tuple(finished_clusters), ended=is_finished).build_note()
-    # Record in the placement: all steps as a timeline, the new bindings, and the clusters updated by this plan.
+    instance.private = replace(
+        context.record, done=tuple(finished_clusters), ended=is_finished
+    ).build_note()
+    # Record in the placement: all steps as a timeline, the new bindings, and the clusters updated
+    # by this plan.
     steps = list_run_steps(context.plan, run.name, frozenset(failures))
     timeline = build_run_timeline(placement, run.name, context.snapshot.index, steps, outcome)
     placement.bindings = outcome.bindings
     updates = [step.clusters for step in outcome.steps if step.kind is RunStepKind.UPDATE]
-    newly_updated = set(chain.from_iterable(updates)) - {*record.done}  # not before this plan
+    # Not before this plan.
+    newly_updated = set(chain.from_iterable(updates)) - {*record.done}
     run_text = format_run_status_text(run.resource_index, run.name)
     changed_clusters = _find_changed_clusters(placement, context, newly_updated)
     rollout = placement.rollout
@@ -109,39 +128,65 @@ def _execute_staged_run(
         yield instance.build_diagnostic(problem)
 
 
-def _build_blocked_run_problems(outcome: StagedRunOutcome, failures: dict[str, str]) -> Iterator[Problem]:
+def _build_blocked_run_problems(
+    outcome: StagedRunOutcome, failures: dict[str, str]
+) -> Iterator[Problem]:
     """Yield the warnings about an unfinished run: stopped at failed clusters (`failures`: causes) or an approval."""
     if outcome.blocking_clusters:
         blocking = outcome.blocking_clusters
         text = (
-            f"The run stops at {format_list(blocking, 4)}: {failures[blocking[0]]}. Once an apply failure is "
-            "fixed, the run continues by itself. After an override failure, fix the override and create "
+            f"The run stops at {format_list(blocking, 4)}: {failures[blocking[0]]}. Once an apply "
+            "failure is "
+            "fixed, the run continues by itself. After an override failure, fix the override and "
+            "create "
             "another run."
         )
         yield Problem((), "stuck-staged-run", text, Severity.WARNING)
     if outcome.pending_approval:
         approval = outcome.pending_approval
-        advice = f'To continue, add "{approval}" to its approvals, or add an approval request of that name.'
+        advice = (
+            f'To continue, add "{approval}" to its approvals, or add an approval request of that '
+            "name."
+        )
         text = f"The run stops before {approval}. {advice}"
         yield Problem((), "staged-run-awaiting-approval", text, Severity.WARNING)
 
 
-def _find_changed_clusters(placement: PlacementPlan, context: _StagedRunInput, clusters: set[str]) -> Iterator[str]:
+def _find_changed_clusters(
+    placement: PlacementPlan, context: _StagedRunInput, clusters: set[str]
+) -> Iterator[str]:
     """Yield the `clusters` with a binding changed by a run. Others have its state, resource snapshot, overrides and
     apply strategy already: they keep the message of an earlier run.
     """
     prior = index_by_cluster(placement.spec.prior_bindings)
-    changed_before = placement.rollout.clusters | placement.released_clusters | placement.clusters_with_unknown_rollout
+    changed_before = (
+        placement.rollout.clusters
+        | placement.released_clusters
+        | placement.clusters_with_unknown_rollout
+    )
     for cluster in clusters:
         binding, resources = prior.get(cluster), placement.current.applied.on_cluster.get(cluster)
         rendered = placement.snapshot_store.render_cluster(context.snapshot.index, cluster)
         if binding is None or resources is None or rendered is None or cluster in changed_before:
-            yield cluster  # new, unknown, or changed by this plan already: not comparable
+            # New, unknown, or changed by this plan already: not comparable.
+            yield cluster
             continue
         apply_strategy = placement.spec.find_apply_strategy(cluster)
-        before = (binding.state, binding.is_deleting, binding.resource_snapshot, resources.overrides, apply_strategy)
+        before = (
+            binding.state,
+            binding.is_deleting,
+            binding.resource_snapshot,
+            resources.overrides,
+            apply_strategy,
+        )
         configured_strategy = placement.spec.configuration.apply
-        after = (BindingState.BOUND, False, context.snapshot.index, rendered.overrides, configured_strategy)
+        after = (
+            BindingState.BOUND,
+            False,
+            context.snapshot.index,
+            rendered.overrides,
+            configured_strategy,
+        )
         if before != after:
             yield cluster
 
@@ -149,33 +194,43 @@ def _find_changed_clusters(placement: PlacementPlan, context: _StagedRunInput, c
 def _read_run_record(instance: Instance, run: FleetUpdateRun, hub: PlannedHub) -> RunRecord:
     """Return the values fixed at the start of a run, from a hub, else from state; an empty record if not started."""
     if instance.is_replaced or run.build_key(run.name) in hub.observed.pending_requests:
-        return RunRecord()  # a new run, or one not processed by the hub yet
+        # A new run, or one not processed by the hub yet.
+        return RunRecord()
     observed = hub.observed.runs.get(run.build_key(run.name))
     recorded = convert(instance.prior_note, RunRecord)
     if observed is None:
         return recorded
-    names_by_cluster = get_mapping(hub.observed.run_overrides, run.build_key(run.name))  # of override snapshots
+    # Of override snapshots.
+    names_by_cluster = get_mapping(hub.observed.run_overrides, run.build_key(run.name))
     names = sorted({*chain.from_iterable(names_by_cluster.values())})
     if not hub.observed.overrides.keys() >= set(names):
         # Some snapshots were not captured; use those recorded in state.
         return replace(observed, overrides=recorded.overrides, picked=recorded.picked)
     overrides = tuple(hub.observed.overrides[name] for name in names)
     position_of = {name: position for position, name in enumerate(names)}  # in `overrides`
-    picked = {cluster: tuple(position_of[name] for name in picks) for cluster, picks in names_by_cluster.items()}
+    picked = {
+        cluster: tuple(position_of[name] for name in picks)
+        for cluster, picks in names_by_cluster.items()
+    }
     return replace(observed, overrides=overrides, picked=picked)
 
 
-def _warn_unused_approvals(instance: Instance, run: FleetUpdateRun, context: _StagedRunInput) -> Iterator[Diagnostic]:
+def _warn_unused_approvals(
+    instance: Instance, run: FleetUpdateRun, context: _StagedRunInput
+) -> Iterator[Diagnostic]:
     """Warn about configured approvals without a stage requesting them. A stage with a task of type Approval requests
     `<run>-before-<stage>` before it starts, or `<run>-after-<stage>` after it ends.
     """
-    requested: list[str] = []  # names of approval requests
+    # names of approval requests.
+    requested: list[str] = []
     for stage in context.plan.stages:
         if any(task.type == APPROVAL for task in stage.before):
             requested.append(f"{run.name}-before-{stage.name}")
         if any(task.type == APPROVAL for task in stage.after):
             requested.append(f"{run.name}-after-{stage.name}")
-    choice = f"It requests {format_list(requested)}." if requested else "No stage requests an approval."
+    choice = (
+        f"It requests {format_list(requested)}." if requested else "No stage requests an approval."
+    )
     for name in sorted({*list_texts(instance.config, "approvals")} - {*requested}):
         text = f'The run never requests "{name}".{suggest_name(name, requested)} {choice}'
         problem = Problem(("approvals",), "useless-approval-request", text, Severity.WARNING)
@@ -187,23 +242,33 @@ def _warn_skipped_stages(instance: Instance, context: _StagedRunInput) -> Iterat
     stages = context.plan.stages
     names = [stage.name for stage in stages if not stage.clusters and (stage.before or stage.after)]
     if names:
-        noun, pronoun = select_word_form(len(names), "stage"), select_word_form(len(names), "it", "them")
+        noun, pronoun = (
+            select_word_form(len(names), "stage"),
+            select_word_form(len(names), "it", "them"),
+        )
         cause = f"No cluster matches {noun} {format_list(names, 4)}."
         text = f"{cause} The run skips {pronoun} without approvals or waits."
         yield instance.build_diagnostic(Problem((), "skipped-run-stage", text, Severity.WARNING))
 
 
-def _warn_pruned_snapshot(instance: Instance, run: FleetUpdateRun, placement: PlacementPlan) -> Iterator[Diagnostic]:
+def _warn_pruned_snapshot(
+    instance: Instance, run: FleetUpdateRun, placement: PlacementPlan
+) -> Iterator[Diagnostic]:
     """Warn about a run with an old snapshot that a hub may have pruned. A running hub with a limit of 3 snapshots kept
     the numbers 4, 6 and 8 of 8.
     """
-    newest, limit = placement.snapshot_store.snapshots[-1].index, placement.spec.configuration.revision_history_limit
+    newest, limit = (
+        placement.snapshot_store.snapshots[-1].index,
+        placement.spec.configuration.revision_history_limit,
+    )
     observed_snapshots = get_list(placement.spec.observed_attributes, "resource_snapshots")
     observed_indexes = {int(snapshot["index"]) for snapshot in observed_snapshots}
-    if run.resource_index in (None, newest) or newest < limit:  # not an old one, or nothing is pruned yet
+    # Not an old one, or nothing is pruned yet.
+    if run.resource_index in (None, newest) or newest < limit:
         return
     if run.resource_index in observed_indexes and newest in observed_indexes:
-        return  # the hub has it and creates no snapshot that could evict it
+        # The hub has it and creates no snapshot that could evict it.
+        return
     text = (
         f"The run uses resource snapshot {run.resource_index} of {run.placement}; the newest is "
         f"{newest}. A hub keeps about {limit} snapshots (revision_history_limit), so this one may "
@@ -211,7 +276,11 @@ def _warn_pruned_snapshot(instance: Instance, run: FleetUpdateRun, placement: Pl
         "new content."
     )
     summary = f"the hub may have deleted resource snapshot {run.resource_index}"
-    path = ("resource_snapshot_index",) if get_value_at_path(instance.config, "resource_snapshot_index") else ()
+    path = (
+        ("resource_snapshot_index",)
+        if get_value_at_path(instance.config, "resource_snapshot_index")
+        else ()
+    )
     problem = Problem(path, "old-snapshot-unavailable", text, Severity.WARNING, brief=summary)
     yield instance.build_diagnostic(problem)
 
@@ -222,29 +291,37 @@ def _warn_delete_only_run(instance: Instance, context: _StagedRunInput) -> Itera
     """
     if context.plan.deletes and not context.plan.updated_clusters:
         text = (
-            f"The run updates no cluster and only removes {format_list(context.plan.deletes, 4)}. The "
+            f"The run updates no cluster and only removes {format_list(context.plan.deletes, 4)}. "
+            "The "
             "hub then reports Succeeded False, because no binding is left to check. This is not a "
             "failure."
         )
         summary = "the run only deletes; the hub then reports Succeeded False"
-        yield instance.build_diagnostic(Problem((), "delete-only-staged-run", text, Severity.WARNING, brief=summary))
+        yield instance.build_diagnostic(
+            Problem((), "delete-only-staged-run", text, Severity.WARNING, brief=summary)
+        )
 
 
-def _find_failed_clusters_of_run(placement: PlacementPlan, context: _StagedRunInput) -> dict[str, str]:
+def _find_failed_clusters_of_run(
+    placement: PlacementPlan, context: _StagedRunInput
+) -> dict[str, str]:
     """Return the clusters of a run with failing resources, each with the cause. Overrides may fail on all clusters of
     the run. A failing apply counts only on clusters not updated by the run yet.
     """
     failures: dict[str, str] = {}
-    if not placement.spec.configuration.is_report_only:  # else nothing is applied
+    # Else nothing is applied.
+    if not placement.spec.configuration.is_report_only:
         observed_bindings = get_mapping(placement.spec.observed_attributes, "bindings")
-        reported = {  # failures on the hub are of this run only if the binding has its snapshot
+        # failures on the hub are of this run only if the binding has its snapshot.
+        reported = {
             binding.cluster
             for binding in placement.spec.prior_bindings
             if binding.resource_snapshot == context.snapshot.index
             and get_mapping(observed_bindings, binding.cluster).get("readiness") == FAILED
         }
         unfinished = frozenset(context.plan.updated_clusters) - {*context.record.done}
-        failing = unfinished & (reported | placement.selection.clusters.failing)  # the latter as configured
+        # The latter as configured.
+        failing = unfinished & (reported | placement.selection.clusters.failing)
         failures = dict.fromkeys(failing, "applying the resources fails")
     for cluster in context.plan.updated_clusters:
         rendered = placement.snapshot_store.render_cluster(context.snapshot.index, cluster)
@@ -254,7 +331,11 @@ def _find_failed_clusters_of_run(placement: PlacementPlan, context: _StagedRunIn
 
 
 def _build_run_context(
-    run: FleetUpdateRun, placement: PlacementPlan, hub: PlannedHub, member_list: MemberList, record: RunRecord
+    run: FleetUpdateRun,
+    placement: PlacementPlan,
+    hub: PlannedHub,
+    member_list: MemberList,
+    record: RunRecord,
 ) -> _StagedRunInput | Problem:
     """Build the inputs of a run, or a warning if a hub rejects it. `record` holds the values fixed at its start in an
     earlier plan; they are None for a new run.
@@ -284,17 +365,25 @@ def _build_run_context(
         return Problem((), "aborted-staged-run", text, Severity.WARNING)
     # The resource snapshot is the configured one, or the one fixed at the start of the run.
     index = record.resource_snapshot if run.resource_index is None else run.resource_index
-    if index is None:  # a new run takes the latest selection
-        index = placement.snapshot_store.add_snapshot(placement.spec.configuration.revision_history_limit).index
+    # A new run takes the latest selection.
+    if index is None:
+        index = placement.snapshot_store.add_snapshot(
+            placement.spec.configuration.revision_history_limit
+        ).index
     snapshot = placement.snapshot_store.find_snapshot(index)
     if snapshot is None:
         numbers = ", ".join(str(existing.index) for existing in placement.snapshot_store.snapshots)
         listing = f"Existing snapshots: {numbers}." if numbers else "No snapshot exists yet."
         advice = "A run without resource_snapshot_index selects one at its start."
-        text = f"no resourceSnapshots with index `{index}` found for placement `{placement.key}`. {listing} {advice}"
+        text = (
+            f"no resourceSnapshots with index `{index}` found for placement `{placement.key}`. "
+            f"{listing} {advice}"
+        )
         return Problem((), "blocked-staged-run", text, Severity.WARNING)
-    overrides, positions_by_cluster = record.overrides, record.picked  # positions in `overrides`
-    if overrides is None or positions_by_cluster is None:  # not fixed by an earlier plan or the hub
+    # positions in `overrides`.
+    overrides, positions_by_cluster = record.overrides, record.picked
+    # Not fixed by an earlier plan or the hub.
+    if overrides is None or positions_by_cluster is None:
         overrides, positions_by_cluster = _select_run_overrides(placement, plan, snapshot)
     new_record = RunRecord(
         policy_snapshot=plan.policy_snapshot,
@@ -311,7 +400,9 @@ def _build_run_context(
     return _StagedRunInput(plan, snapshot, new_record, overrides, positions_by_cluster)
 
 
-def _explain_outdated_run(run: FleetUpdateRun, placement: PlacementPlan, plan: StagedRunPlan, record: RunRecord) -> str:
+def _explain_outdated_run(
+    run: FleetUpdateRun, placement: PlacementPlan, plan: StagedRunPlan, record: RunRecord
+) -> str:
     """Return why a started run cannot continue, "" if it can. `record` has the policy snapshot, the number of clusters,
     the apply strategy and the stages with which it started; `plan` has those of a run started now. All must be equal.
     """
@@ -320,12 +411,15 @@ def _explain_outdated_run(run: FleetUpdateRun, placement: PlacementPlan, plan: S
     count = plan.cluster_count if record.cluster_count is None else record.cluster_count
     if (snapshot, count) != (plan.policy_snapshot, plan.cluster_count):
         return (
-            f"{run.name} started with policy snapshot {snapshot} and {count} cluster(s); the current "
+            f"{run.name} started with policy snapshot {snapshot} and {count} cluster(s); the "
+            "current "
             f"one is {plan.policy_snapshot} with {plan.cluster_count}"
         )
     if record.apply is not None and record.apply != placement.spec.configuration.apply:
         return f"The applyStrategy in the updateRun is outdated: {run.name} started with another"
-    for number, (stage, (_name, clusters)) in enumerate(zip(plan.stages, record.stages or (), strict=False)):
+    for number, (stage, (_name, clusters)) in enumerate(
+        zip(plan.stages, record.stages or (), strict=False)
+    ):
         if stage.clusters != clusters:
             listing = f"new: {', '.join(stage.clusters)}, existing: {', '.join(clusters)}"
             return f"The clusters in index `{number}` stage {stage.name} have changed, {listing}"
@@ -348,16 +442,19 @@ def _select_run_overrides(
     run_overrides = tuple(override for override in selection.overrides if id(override) in used_ids)
     position_of = {id(override): position for position, override in enumerate(run_overrides)}
     return run_overrides, {
-        cluster: tuple(position_of[id(override)] for override in overrides) for cluster, overrides in by_cluster.items()
+        cluster: tuple(position_of[id(override)] for override in overrides)
+        for cluster, overrides in by_cluster.items()
     }
 
 
 def _lock_resources_of_run(placement: PlacementPlan, context: _StagedRunInput) -> None:
     """Freeze the resources of the run's clusters: its snapshot with the overrides selected at its start."""
     snapshot, labels = context.snapshot, placement.selection.clusters.labels
-    renderers: dict[tuple[int, ...], ClusterRenderer] = {}  # by positions of overrides
+    # By positions of overrides.
+    renderers: dict[tuple[int, ...], ClusterRenderer] = {}
     for cluster in context.plan.updated_clusters:
-        positions = context.picked.get(cluster, ())  # of its overrides in `context.overrides`
+        # Of its overrides in `context.overrides`.
+        positions = context.picked.get(cluster, ())
         if positions not in renderers:
             cluster_overrides = tuple(context.overrides[position] for position in positions)
             renderers[positions] = ClusterRenderer(snapshot.objects, cluster_overrides, labels)

@@ -45,7 +45,9 @@ from nexusform.resources.graph import find_reachable
 StepOrder: TypeAlias = Mapping[Address, Sequence[Address]]
 _EVICTION_TYPE: Final = "fleet_placement_eviction"
 _OVERRIDE_TYPES: Final = frozenset({"fleet_cluster_resource_override", "fleet_resource_override"})
-_PLACEMENT_TYPES: Final = frozenset({"fleet_cluster_resource_placement", "fleet_resource_placement"})
+_PLACEMENT_TYPES: Final = frozenset(
+    {"fleet_cluster_resource_placement", "fleet_resource_placement"}
+)
 _ROLLOUT_TYPES: Final = frozenset({"fleet_hub_manifest", *_PLACEMENT_TYPES, *_OVERRIDE_TYPES})
 _CREATE_ACTIONS: Final = (Action.CREATE, Action.REPLACE, Action.REPLACE_CREATE_FIRST)
 
@@ -87,7 +89,8 @@ def _has_new_namespace_of_override(changed: _ChangedInstance, override: FleetOve
         return False
     if changed.instance.action in _CREATE_ACTIONS:
         return True
-    before = changed.versions[0]  # the object before the plan
+    # The object before the plan.
+    before = changed.versions[0]
     return namespace not in collect_object_identities(get_hub_manifests(before))
 
 
@@ -99,11 +102,16 @@ class _ChangedIndex:
     def __init__(self, changed_objects: Sequence[_ChangedInstance]) -> None:
         """Index the changed objects by content and placement, and sort the members by kind of change."""
         self.by_position = {item.position: item for item in changed_objects}
-        self._by_identity: dict[ObjectIdentity, list[int]] = {}  # positions of manifests by object in them
-        self._by_placement: dict[tuple[type, str], list[int]] = {}  # positions by class and key of the placement
-        self.remaining_members: list[int] = []  # positions; not removed
-        self.changed_members: list[int] = []  # neither new nor removed
-        self.relabeled_members: list[int] = []  # with other labels
+        # positions of manifests by object in them.
+        self._by_identity: dict[ObjectIdentity, list[int]] = {}
+        # positions by class and key of the placement.
+        self._by_placement: dict[tuple[type, str], list[int]] = {}
+        # positions; not removed.
+        self.remaining_members: list[int] = []
+        # Neither new nor removed.
+        self.changed_members: list[int] = []
+        # With other labels.
+        self.relabeled_members: list[int] = []
         for item in changed_objects:
             for identity in item.identities:
                 self._by_identity.setdefault(identity, []).append(item.position)
@@ -116,7 +124,8 @@ class _ChangedIndex:
         """Add the position of a member to the lists of remaining, changed and relabeled members."""
         if not member.instance.is_removed:
             self.remaining_members.append(member.position)
-        if len(member.versions) > 1:  # neither new nor removed
+        # Neither new nor removed.
+        if len(member.versions) > 1:
             self.changed_members.append(member.position)
             before, after = member.versions
             assert isinstance(before, FleetMember)
@@ -141,11 +150,14 @@ class _ChangedIndex:
             yield from self._by_placement.get((kind, key), ())
 
 
-def _find_awaited_steps(index: _ChangedIndex, changed: _ChangedInstance, rollout: _RolloutInputs) -> Iterator[int]:
+def _find_awaited_steps(
+    index: _ChangedIndex, changed: _ChangedInstance, rollout: _RolloutInputs
+) -> Iterator[int]:
     """Yield the positions of the steps to be completed before the step of a changed object, for the placement of the
     rollout. A hub evaluates an eviction against the existing bindings, so all rollouts of its placement follow it.
     """
-    requested = changed.versions[-1]  # the object after the plan; the former one if removed
+    # The object after the plan; the former one if removed.
+    requested = changed.versions[-1]
     evictions = index.find_positions(FleetEviction, rollout.placement)
     match requested:
         case FleetUpdateRun() | FleetApprovalRequest():
@@ -155,17 +167,25 @@ def _find_awaited_steps(index: _ChangedIndex, changed: _ChangedInstance, rollout
             yield from (position for position in evictions if position < changed.position)
             yield from index.find_positions(FleetDisruptionBudget, rollout.placement)
             yield from index.remaining_members
-            yield from rollout.earlier_overrides  # the others await a new namespace, and its content this eviction
+            # The others await a new namespace, and its content this eviction.
+            yield from rollout.earlier_overrides
         case FleetPlacement():
             yield from evictions
             yield from rollout.overrides
-            if not rollout.is_switched:  # with staged runs, the placement does not roll out
-                # Content removed by this plan but still selected from state: the rollout is predicted without it.
+            # With staged runs, the placement does not roll out.
+            if not rollout.is_switched:
+                # Content removed by this plan but still selected from state: the rollout is
+                # predicted without it.
                 content = index.find_manifests(rollout.identities_in_state)
-                yield from (position for position in content if index.by_position[position].instance.is_removed)
+                yield from (
+                    position
+                    for position in content
+                    if index.by_position[position].instance.is_removed
+                )
             yield from index.changed_members
         case FleetOverride():
-            if requested.placement:  # only an override naming its placement starts a rollout
+            # Only an override naming its placement starts a rollout.
+            if requested.placement:
                 yield from evictions
                 yield from rollout.overrides
             yield from _find_manifests_with_namespace(index, requested)
@@ -176,12 +196,15 @@ def _find_awaited_steps(index: _ChangedIndex, changed: _ChangedInstance, rollout
             yield from _find_inputs_of_started_rollout(index, rollout)
 
 
-def _find_inputs_of_run(index: _ChangedIndex, changed: _ChangedInstance, rollout: _RolloutInputs) -> Iterator[int]:
+def _find_inputs_of_run(
+    index: _ChangedIndex, changed: _ChangedInstance, rollout: _RolloutInputs
+) -> Iterator[int]:
     """Yield the steps for the objects read by a hub when it starts a run, or continues it after an approval. A run also
     follows the earlier runs of the placement completed by this plan.
     """
     yield from index.find_manifests(rollout.identities)
-    yield from index.find_positions(FleetOverride, "", rollout.placement)  # "" applies to all placements
+    # "" applies to all placements.
+    yield from index.find_positions(FleetOverride, "", rollout.placement)
     yield from index.find_positions(FleetPlacement, rollout.placement)
     yield from index.remaining_members
     run = changed.versions[-1]
@@ -205,7 +228,8 @@ def _find_inputs_of_started_rollout(index: _ChangedIndex, rollout: _RolloutInput
     """Yield the steps with an effect on the clusters of a rollout that content or an override starts: new labels of
     members, and the switch of the placement to staged runs.
     """
-    if rollout.placement:  # "" is no placement
+    # "" is no placement.
+    if rollout.placement:
         yield from index.relabeled_members
     if rollout.is_switched:
         yield from index.find_positions(FleetPlacement, rollout.placement)
@@ -247,7 +271,8 @@ def compute_step_order(
     index = _ChangedIndex(changed_objects)
     rollouts = _RolloutIndex(index, placements, hub)
     order: dict[Address, tuple[Address, ...]] = {}
-    warnings: dict[Address, Diagnostic] = {}  # by address of the override
+    # By address of the override.
+    warnings: dict[Address, Diagnostic] = {}
     for changed in changed_objects:
         # Overrides and content change placements, and so do their removals: these may wait, too.
         waiting_types: tuple[type, ...] = (FleetOverride, HubObjects)
@@ -255,11 +280,14 @@ def compute_step_order(
             waiting_types += (FleetUpdateRun, FleetApprovalRequest, FleetEviction, FleetPlacement)
         if not isinstance(changed.versions[-1], waiting_types):
             continue
-        awaited: dict[Address, None] = {}  # an ordered set
+        # An ordered set.
+        awaited: dict[Address, None] = {}
         for key in _list_affected_placements(changed, rollouts, hub):
             rollout = rollouts.get(key)
             positions = sorted({*_find_awaited_steps(index, changed, rollout)})
-            awaited |= dict.fromkeys(index.by_position[position].instance.address for position in positions)
+            awaited |= dict.fromkeys(
+                index.by_position[position].instance.address for position in positions
+            )
             for address, warning in _warn_late_overrides(index, changed, rollout):
                 warnings.setdefault(address, warning)
         order[changed.instance.address] = tuple(awaited)
@@ -282,8 +310,10 @@ def _warn_late_overrides(
         if is_any_affected(override, expand_envelopes(content.manifests)):
             address = instance.address
             text = (
-                f"{changed.instance.address} creates the namespace of {address} and an object changed by it, so the "
-                f"rollout of {rollout.placement} starts before {address} exists. Set placement in {address}, or move "
+                f"{changed.instance.address} creates the namespace of {address} and an object "
+                "changed by it, so the "
+                f"rollout of {rollout.placement} starts before {address} exists. Set placement in "
+                f"{address}, or move "
                 "the Namespace into a fleet_hub_manifest of its own."
             )
             problem = Problem((), "override-effective-next-change", text, Severity.WARNING)
@@ -295,15 +325,21 @@ class _RolloutIndex:
     an eviction, new labels of members, a switch to staged runs, or an override of all placements.
     """
 
-    def __init__(self, index: _ChangedIndex, placements: Mapping[str, PlacementPlan], hub: PlannedHub) -> None:
+    def __init__(
+        self, index: _ChangedIndex, placements: Mapping[str, PlacementPlan], hub: PlannedHub
+    ) -> None:
         """Collect the overrides of all placements, and order the placements with a reason for other steps to wait."""
         self._placements, self._hub = placements, hub
-        self._inputs: dict[str, _RolloutInputs] = {}  # by key of the placement, filled by `get`
-        # Overrides of all placements, before and after the plan, each with its position in the index. Others are left
-        # out, since an override naming its placement starts a rollout itself.
+        # By key of the placement, filled by `get`.
+        self._inputs: dict[str, _RolloutInputs] = {}
+        # Overrides of all placements, before and after the plan, each with its position in the
+        # index. Others are left out, since an override naming its placement starts a rollout
+        # itself.
         self._overrides: list[tuple[int, FleetOverride]] = []
-        self._new_namespace_positions: set[int] = set()  # those with a namespace created by this plan
-        # Keys of the placements with a reason for other steps to wait. An ordered set: those with an eviction first.
+        # Those with a namespace created by this plan.
+        self._new_namespace_positions: set[int] = set()
+        # Keys of the placements with a reason for other steps to wait. An ordered set: those with
+        # an eviction first.
         ordered: dict[str, None] = {}
         for item in index.by_position.values():
             for version in item.versions:
@@ -316,7 +352,8 @@ class _RolloutIndex:
                             self._new_namespace_positions.add(item.position)
         for key, placement in placements.items():
             has_cheap_reason = index.relabeled_members or _is_switching_to_runs(placement)
-            if has_cheap_reason or (self._overrides and self.get(key).overrides):  # `get` compares all objects: last
+            # `get` compares all objects: last.
+            if has_cheap_reason or (self._overrides and self.get(key).overrides):
                 ordered[key] = None
         self.ordered_placements = tuple(ordered)
         self._ranks = {key: rank for rank, key in enumerate(self.ordered_placements)}
@@ -335,7 +372,8 @@ class _RolloutIndex:
         `ordered_placements`. A rank is the position of a placement there; placements not in it are left out.
         """
         names = {item.placement for item in changed.versions if isinstance(item, FleetOverride)}
-        if "" in names:  # an override of all placements
+        # An override of all placements.
+        if "" in names:
             return self.ordered_placements
         ranks = {self._ranks[name] for name in names & self._ranks.keys()}
         for identity in changed.identities:
@@ -346,7 +384,11 @@ class _RolloutIndex:
         """Return the inputs of a placement's rollouts. Those of an unknown placement have only its key."""
         if key not in self._inputs:
             placement = self._placements.get(key)
-            self._inputs[key] = _RolloutInputs(key) if placement is None else self._build_rollout_inputs(key, placement)
+            self._inputs[key] = (
+                _RolloutInputs(key)
+                if placement is None
+                else self._build_rollout_inputs(key, placement)
+            )
         return self._inputs[key]
 
     def _build_rollout_inputs(self, key: str, placement: PlacementPlan) -> _RolloutInputs:
@@ -355,8 +397,11 @@ class _RolloutIndex:
         previous = placement.spec.previous_configuration or configuration
         prior_manifests = select_resources(previous, self._hub.prior_object_index)
         manifests = tuple(expand_envelopes((*placement.selection.manifests, *prior_manifests)))
-        overrides = () if placement.spec.is_external else self._overrides  # staged runs wait for overrides themselves
-        positions = frozenset(position for position, override in overrides if is_any_affected(override, manifests))
+        # staged runs wait for overrides themselves.
+        overrides = () if placement.spec.is_external else self._overrides
+        positions = frozenset(
+            position for position, override in overrides if is_any_affected(override, manifests)
+        )
         # Objects selected by the configuration of this plan, as they are in state.
         objects_in_state = select_resources(configuration, self._hub.prior_object_index)
         return _RolloutInputs(
@@ -376,7 +421,9 @@ def _is_switching_to_runs(placement: PlacementPlan) -> bool:
     return placement.spec.is_external and previous is not None and previous.strategy != EXTERNAL
 
 
-def _list_affected_placements(changed: _ChangedInstance, rollouts: _RolloutIndex, hub: PlannedHub) -> Iterator[str]:
+def _list_affected_placements(
+    changed: _ChangedInstance, rollouts: _RolloutIndex, hub: PlannedHub
+) -> Iterator[str]:
     """Yield the keys of the placements affected by a step. For content and overrides these are only placements with a
     reason to wait: an eviction, an override of all placements, new labels of members, or a switch to staged runs.
     Overrides also have the key "" (no placement), since each waits for its namespace.
@@ -407,7 +454,10 @@ def _explain_awaited_step(address: Address, awaited: Address) -> tuple[str, str]
     """
     remedy = "Remove the reference or depends_on, or apply them in two plans."
     if address.type in _ROLLOUT_TYPES and awaited.type in _OVERRIDE_TYPES:
-        remedy = f"Set placement in {awaited}, remove the reference or depends_on, or apply them in two plans."
+        remedy = (
+            f"Set placement in {awaited}, remove the reference or depends_on, or apply them in "
+            "two plans."
+        )
         return "a rollout applies only existing overrides", remedy
     if address.type in _ROLLOUT_TYPES and awaited.type in _PLACEMENT_TYPES:
         return "the hub rolls out changes until the placement is left to staged runs", remedy
@@ -424,7 +474,8 @@ def check_step_order(
         block = address.config_address
         for awaited in awaited_addresses:
             needs = find_reachable([awaited.config_address], planning_order.get_direct_dependencies)
-            if awaited.config_address != block and block in needs:  # both wait for each other
+            # Both wait for each other.
+            if awaited.config_address != block and block in needs:
                 reason, remedy = _explain_awaited_step(address, awaited)
                 order_text = f"{address} must be applied after {awaited}, because {reason}"
                 text = f"{order_text}, but {awaited} depends on {address}. {remedy}"
@@ -434,15 +485,24 @@ def check_step_order(
 def _list_changed_objects(instances: Iterable[Instance]) -> Iterator[_ChangedInstance]:
     """Yield the fleet objects with a step in this plan, in planning order, with the versions before and after it."""
     for position, instance in enumerate(instances):
-        build = instance.type.build_fleet_object  # None: not a fleet object
+        # None: not a fleet object.
+        build = instance.type.build_fleet_object
         if build is None or instance.is_invalid:
             continue
         if instance.action in (Action.NO_OP, Action.FORGET):
-            continue  # no step on the hub
-        values_of_versions = [values for values in (instance.before, instance.planned) if values is not None]
+            # No step on the hub.
+            continue
+        values_of_versions = [
+            values for values in (instance.before, instance.planned) if values is not None
+        ]
         versions = tuple(map(build, values_of_versions))
         if not versions:
-            continue  # not planned, and not in state
-        identities = collect_object_identities(chain.from_iterable(map(get_hub_manifests, versions)))
-        placement_keys = frozenset((type(version), _get_placement_key(version)) for version in versions)
+            # Not planned, and not in state.
+            continue
+        identities = collect_object_identities(
+            chain.from_iterable(map(get_hub_manifests, versions))
+        )
+        placement_keys = frozenset(
+            (type(version), _get_placement_key(version)) for version in versions
+        )
         yield _ChangedInstance(instance, versions, position, identities, placement_keys)

@@ -13,7 +13,12 @@ from nexusform.domains.fleet.scheduling.bindings import Binding
 from nexusform.domains.pods.pod_kind import POD
 from nexusform.json_data.plain_data import get_text, get_value_at_path, has_unknown_part
 from nexusform.placement_kinds.placement_kind import format_location_text
-from nexusform.plans.impact.object_effects import Effect, compute_effect, describe_state, format_effect_verb
+from nexusform.plans.impact.object_effects import (
+    Effect,
+    compute_effect,
+    describe_state,
+    format_effect_verb,
+)
 from nexusform.plans.plan import PlacementAction, PlacementChange, Plan
 from nexusform.rendering.notation.markup import (
     Markup,
@@ -25,7 +30,13 @@ from nexusform.rendering.notation.markup import (
 )
 from nexusform.rendering.page.page_data import DomainPageParts
 from nexusform.rendering.page.page_elements import build_section, build_table
-from nexusform.rendering.page.svg_map import MARGIN, MAX_BYTES, render_document, render_text, translate_parts
+from nexusform.rendering.page.svg_map import (
+    MARGIN,
+    MAX_BYTES,
+    render_document,
+    render_text,
+    translate_parts,
+)
 from nexusform.rendering.report.folding import fold_instances, format_instances
 
 _SIGNS: Final = {
@@ -39,7 +50,8 @@ _SIGNS: Final = {
 }
 _MAX_ROWS: Final = 2000
 MAX_GRID_COLUMNS: Final = 40
-_FEW_CLUSTERS: Final = 12  # up to this number, the grid includes clusters that are not picked
+# Up to this number, the grid includes clusters that are not picked.
+_FEW_CLUSTERS: Final = 12
 _SCORES: Final = {"affinity_score": "affinity", "topology_spread_score": "spread"}
 
 
@@ -58,7 +70,8 @@ class MatrixCell(Struct, frozen=True):
         row = self.binding
         if row is None:
             return self.rejection
-        reason = row.reason if row.reason != row.trigger else ""  # not the same text twice
+        # Not the same text twice.
+        reason = row.reason if row.reason != row.trigger else ""
         return ": ".join(filter(None, (row.trigger, reason)))
 
     @property
@@ -93,9 +106,12 @@ def build_fleet_matrix(plan: Plan) -> FleetMatrix:
     """Build the matrix of the placements (rows) and clusters (columns) of a plan, those with changed bindings first.
     Clusters picked by no placement are columns only in a small fleet. With too many columns there is no grid.
     """
-    bindings = _list_bindings(plan)  # `address`: of the placement, `object`: the cluster
-    cells = _build_cells(bindings, plan)  # by placement and cluster, also of rejected ones
-    all_placements: dict[str, None] = {}  # an ordered set
+    # `address`: of the placement, `object`: the cluster.
+    bindings = _list_bindings(plan)
+    # By placement and cluster, also of rejected ones.
+    cells = _build_cells(bindings, plan)
+    # An ordered set.
+    all_placements: dict[str, None] = {}
     changed_placements: set[str] = set()
     picked_clusters: set[str] = set()
     changed_clusters: set[str] = set()
@@ -105,14 +121,21 @@ def build_fleet_matrix(plan: Plan) -> FleetMatrix:
         if row.action is not PlacementAction.KEEP:
             changed_placements.add(str(row.address))
             changed_clusters.add(row.object)
-    placements = sorted(all_placements, key=lambda placement: placement not in changed_placements)  # changed ones first
-    members = dict(list_fleet_members(plan))  # cluster ids by name
+    # changed ones first.
+    placements = sorted(all_placements, key=lambda placement: placement not in changed_placements)
+    # cluster ids by name.
+    members = dict(list_fleet_members(plan))
     all_clusters = {cluster for _, cluster in cells}.union(members)
     unpicked = sorted(all_clusters - picked_clusters, key=compute_natural_sort_key)
-    columns = sorted(picked_clusters, key=lambda name: (name not in changed_clusters, compute_natural_sort_key(name)))
-    if len(all_clusters) <= _FEW_CLUSTERS:  # show all as columns
+    columns = sorted(
+        picked_clusters,
+        key=lambda name: (name not in changed_clusters, compute_natural_sort_key(name)),
+    )
+    # show all as columns.
+    if len(all_clusters) <= _FEW_CLUSTERS:
         columns, unpicked = [*columns, *unpicked], []
-    grid_columns = tuple(columns) if len(columns) <= MAX_GRID_COLUMNS else ()  # too many: no grid
+    # too many: no grid.
+    grid_columns = tuple(columns) if len(columns) <= MAX_GRID_COLUMNS else ()
     return FleetMatrix(tuple(placements), grid_columns, cells, unpicked=tuple(unpicked))
 
 
@@ -122,18 +145,27 @@ def render_fleet_part(plan: Plan) -> Part:
     if not bindings:
         return None
     matrix = build_fleet_matrix(plan)
-    if matrix.clusters:  # empty if there are too many for a grid
-        content = render_placement_grid(matrix, "Placements by cluster, with the scores of picked ones")
+    # empty if there are too many for a grid.
+    if matrix.clusters:
+        content = render_placement_grid(
+            matrix, "Placements by cluster, with the scores of picked ones"
+        )
     else:
         content = render_binding_list(bindings)
     unpicked = None
     if matrix.unpicked:
         title = f"{format_count(len(matrix.unpicked), 'cluster')} not picked by any placement"
         names = build_element("p", ", ".join(matrix.unpicked))
-        unpicked = build_element("details", build_element("summary", title), names, class_="reasons")
+        unpicked = build_element(
+            "details", build_element("summary", title), names, class_="reasons"
+        )
     hint = None
-    if _has_only_bindings(matrix.cells):  # the plan has no rejections by rules
-        flag, command = build_element("code", "-placements=all"), build_element("code", "nexusform explain")
+    # The plan has no rejections by rules.
+    if _has_only_bindings(matrix.cells):
+        flag, command = (
+            build_element("code", "-placements=all"),
+            build_element("code", "nexusform explain"),
+        )
         text = ["To see why a cluster was not picked, plan with ", flag, " or run ", command, "."]
         hint = build_element("p", text, class_="quiet")
     return build_section("fleet", "Fleet", content, unpicked, hint, render_reasons(matrix.cells))
@@ -142,9 +174,11 @@ def render_fleet_part(plan: Plan) -> Part:
 def list_fleet_members(plan: Plan) -> Iterator[tuple[str, str]]:
     """Yield name and cluster id ("" for none) of the members after the plan, with or without placements."""
     for change in plan.changes:
-        if change.address.type == "fleet_member_cluster" and not change.sensitive_after:  # sensitive ones are hidden
+        # sensitive ones are hidden.
+        if change.address.type == "fleet_member_cluster" and not change.sensitive_after:
             name = get_text(change.after, "name")
-            if name:  # "" after a removal
+            # "" after a removal.
+            if name:
                 yield name, get_text(change.after, "kubernetes_cluster_id")
 
 
@@ -162,10 +196,13 @@ def _build_cells(rows: Iterable[PlacementChange], plan: Plan) -> dict[tuple[str,
             cell = MatrixCell(rule=rejection.rule, rejection=rejection.reason)
             cells.setdefault((str(row.address), rejection.candidate), cell)
     for rejected in plan.rejected_clusters:
-        cells.setdefault((str(rejected.address), rejected.cluster), MatrixCell(rejection=rejected.reason))
+        cells.setdefault(
+            (str(rejected.address), rejected.cluster), MatrixCell(rejection=rejected.reason)
+        )
     for change in plan.changes:
         placement = str(change.address)
-        if placement in placements and not change.sensitive_after:  # sensitive values are hidden
+        # sensitive values are hidden.
+        if placement in placements and not change.sensitive_after:
             for cluster, message in _list_unscheduled_clusters(change.after):
                 cells.setdefault((placement, cluster), MatrixCell(rejection=message))
     return cells
@@ -178,8 +215,10 @@ def _list_unscheduled_clusters(attributes: Mapping[str, Any] | None) -> Iterator
         return
     for status in read_status(statuses).clusters:
         if not status.cluster or not status.conditions:
-            continue  # a position without a cluster, or an unknown status
-        scheduled = status.conditions[0]  # the first condition is Scheduled
+            # A position without a cluster, or an unknown status.
+            continue
+        # The first condition is Scheduled.
+        scheduled = status.conditions[0]
         if scheduled.status == "False":
             yield status.cluster, scheduled.message
 
@@ -194,7 +233,10 @@ def render_placement_grid(matrix: FleetMatrix, caption: str) -> Part:
             title = f"{cluster} ({note})" if note else cluster
             cells.append(_render_cell(title, matrix.get_cell(placement, cluster)))
         placements_by_cells.setdefault(join_markup(cells), []).append(placement)
-    rows = [_render_row(placements, cells) for cells, placements in islice(placements_by_cells.items(), _MAX_ROWS)]
+    rows = [
+        _render_row(placements, cells)
+        for cells, placements in islice(placements_by_cells.items(), _MAX_ROWS)
+    ]
     heads = []
     for name in ("Placement", *matrix.clusters):
         note = matrix.notes.get(name, "")
@@ -207,7 +249,9 @@ def render_placement_grid(matrix: FleetMatrix, caption: str) -> Part:
         build_element("tbody", rows),
         class_="matrix" if len(matrix.clusters) <= _FEW_CLUSTERS else "matrix wide",
     )
-    box = build_element("div", inner, class_="scroll", tabindex="0", role="region", aria_label=caption)
+    box = build_element(
+        "div", inner, class_="scroll", tabindex="0", role="region", aria_label=caption
+    )
     return [_render_limit_note(len(placements_by_cells)), box]
 
 
@@ -221,7 +265,8 @@ def _render_row(placements: Sequence[str], cells: Markup) -> Markup:
 def _render_address(placement: str) -> Part:
     """Render a placement's address: the name in bold below the small prefix."""
     kind, dot, name = placement.partition("_placement.")
-    if not dot:  # no placement type with this ending
+    # No placement type with this ending.
+    if not dot:
         return build_element("code", build_breakable_name(placement), class_="name")
     front = build_element("code", build_breakable_name(kind + dot), class_="quiet small front")
     return [front, build_element("code", build_breakable_name(name), class_="name")]
@@ -233,7 +278,9 @@ def _render_cell(cluster: str, cell: MatrixCell) -> Markup:
     css_class = "not"
     if cell.binding is not None:
         content, css_class = _render_binding(cell.binding), f"picked {cell.binding.action.value}"
-    return build_element("td", content, class_=css_class, data_tip=cell.reason or None, data_head=cluster)
+    return build_element(
+        "td", content, class_=css_class, data_tip=cell.reason or None, data_head=cluster
+    )
 
 
 def _render_binding(row: PlacementChange) -> Part:
@@ -247,14 +294,17 @@ def _render_binding(row: PlacementChange) -> Part:
 
 def format_binding_change(row: PlacementChange) -> str:
     """Format the change of a binding: `+ Bound`."""
-    location = row.target or row.source  # only the former one if it is removed
+    # Only the former one if it is removed.
+    location = row.target or row.source
     state = str(location.state) if isinstance(location, Binding) else row.action.value
     return f"{_SIGNS[row.action]} {state}".strip()
 
 
 def format_binding_scores(row: PlacementChange) -> str:
     """Format the scores: `affinity 20, spread 0`; "" without scores."""
-    return ", ".join(f"{_SCORES.get(name, name)} {score}" for name, score in sorted(row.scores.items()))
+    return ", ".join(
+        f"{_SCORES.get(name, name)} {score}" for name, score in sorted(row.scores.items())
+    )
 
 
 def render_binding_list(rows: Sequence[PlacementChange]) -> Part:
@@ -271,7 +321,9 @@ def render_binding_list(rows: Sequence[PlacementChange]) -> Part:
     kept_table = _render_binding_table(kept_rows, "Kept bindings")
     return [
         changed_part,
-        build_element("details", summary, _render_limit_note(len(kept_rows)), kept_table, class_="reasons"),
+        build_element(
+            "details", summary, _render_limit_note(len(kept_rows)), kept_table, class_="reasons"
+        ),
     ]
 
 
@@ -282,7 +334,11 @@ def _render_binding_table(rows: Sequence[PlacementChange], caption: str) -> Part
 
 def _render_limit_note(count: int) -> Part:
     """Render a note if only the first rows are listed; None if all are."""
-    return build_element("p", f"The first {_MAX_ROWS:,} of {count:,} are listed.") if count > _MAX_ROWS else None
+    return (
+        build_element("p", f"The first {_MAX_ROWS:,} of {count:,} are listed.")
+        if count > _MAX_ROWS
+        else None
+    )
 
 
 def _has_only_bindings(cells: Mapping[tuple[str, str], MatrixCell]) -> bool:
@@ -292,19 +348,28 @@ def _has_only_bindings(cells: Mapping[tuple[str, str], MatrixCell]) -> bool:
 
 def render_reasons(cells: Mapping[tuple[str, str], MatrixCell]) -> Part:
     """Render the reasons for picks and rejections, folded; None without any."""
-    placements_by_reason: dict[tuple[str, str, str], list[str]] = {}  # by cluster, rule and reason
+    # By cluster, rule and reason.
+    placements_by_reason: dict[tuple[str, str, str], list[str]] = {}
     for (placement, cluster), cell in cells.items():
         if cell.reason:
             rule = cell.rule or ("picked" if cell.binding is not None else "not picked")
             placements_by_reason.setdefault((cluster, rule, cell.reason), []).append(placement)
-    lines = [(format_instances(placements), *columns) for columns, placements in placements_by_reason.items()]
+    lines = [
+        (format_instances(placements), *columns)
+        for columns, placements in placements_by_reason.items()
+    ]
     if not lines:
         return None
     heads = ("Placement", "Cluster", "Rule", "Reason")
     reason_table = build_table("Reasons by cluster", heads, lines[:_MAX_ROWS])
     scope = "picked" if _has_only_bindings(cells) else "picked or not"
-    summary = build_element("summary", f"Why each cluster is {scope} ({format_count(len(lines), 'reason')})")
-    return [_render_limit_note(len(lines)), build_element("details", summary, reason_table, class_="reasons")]
+    summary = build_element(
+        "summary", f"Why each cluster is {scope} ({format_count(len(lines), 'reason')})"
+    )
+    return [
+        _render_limit_note(len(lines)),
+        build_element("details", summary, reason_table, class_="reasons"),
+    ]
 
 
 def render_pods_part(plan: Plan) -> Part:
@@ -319,8 +384,13 @@ def render_pods(rows: Sequence[PlacementChange], title: str = "Pods") -> Part:
     heads = ("Pod", "Workload", "Action", "From", "To", "Trigger")
     lines = []
     for row in rows[:_MAX_ROWS]:
-        effect = compute_effect(row)  # more exact than the action
-        verb = format_effect_verb(effect, describe_state(row), 1) if effect in _SPECIAL_EFFECTS else row.action.value
+        # More exact than the action.
+        effect = compute_effect(row)
+        verb = (
+            format_effect_verb(effect, describe_state(row), 1)
+            if effect in _SPECIAL_EFFECTS
+            else row.action.value
+        )
         action = f"{_SIGNS[row.action]} {verb}".strip()
         origin = format_location_text(row.source) if row.source else ""
         target = format_location_text(row.target) if row.target else ""
@@ -330,7 +400,9 @@ def render_pods(rows: Sequence[PlacementChange], title: str = "Pods") -> Part:
 
 
 # Effects that the action alone would report as placed, moved or kept.
-_SPECIAL_EFFECTS: Final = frozenset({Effect.RECREATED, Effect.UNPLACED, Effect.WAITING, Effect.STILL_WAITING})
+_SPECIAL_EFFECTS: Final = frozenset(
+    {Effect.RECREATED, Effect.UNPLACED, Effect.WAITING, Effect.STILL_WAITING}
+)
 
 
 _ACTION_COLOURS: Final = {
@@ -341,14 +413,16 @@ _ACTION_COLOURS: Final = {
 _CELL_WIDTH: Final = 132
 _CELL_HEIGHT: Final = 40
 _LETTER_WIDTH: Final = 7.4  # pixels, about
-# Positions of texts in pixels: heading and names of clusters below the margin, first row, text in a cell.
+# Positions of texts in pixels: heading and names of clusters below the margin, first row, text in a
+# cell.
 _LABEL_GAP: Final = 16
 _HEADING_OFFSET, _COLUMN_OFFSET, _ROWS_OFFSET = 16, 42, 50
 _ROW_TEXT_OFFSET: Final = 22
 _CELL_GAP: Final = 4
 _CELL_INDENT: Final = 8
 _CHANGE_OFFSET, _SCORES_OFFSET = 16, 30
-_FRAME_BYTES: Final = 200_000  # bytes reserved for parts outside the lines
+# bytes reserved for parts outside the lines.
+_FRAME_BYTES: Final = 200_000
 _LINE_OVERHEAD: Final = 60
 
 
@@ -357,17 +431,28 @@ def render_fleet_svg(plan: Plan, verdict: str) -> str:
     matrix = build_fleet_matrix(plan)
     if not matrix.clusters:
         return ""
-    label = round(max(map(len, matrix.placements)) * _LETTER_WIDTH) + _LABEL_GAP  # width of the names of placements
-    columns = {name: MARGIN + label + position * _CELL_WIDTH for position, name in enumerate(matrix.clusters)}
+    # width of the names of placements.
+    label = round(max(map(len, matrix.placements)) * _LETTER_WIDTH) + _LABEL_GAP
+    columns = {
+        name: MARGIN + label + position * _CELL_WIDTH
+        for position, name in enumerate(matrix.clusters)
+    }
     lines = _render_lines(matrix, columns)
     notes: list[str] = []
-    if len(lines) < len(matrix.placements):  # the picture has a maximum size
+    # The picture has a maximum size.
+    if len(lines) < len(matrix.placements):
         counts_text = f"{len(lines):,} of {len(matrix.placements):,} placements are shown"
         notes.append(f"{counts_text}, changed ones first: the whole picture would exceed 5 MB.")
     if matrix.unpicked:
-        notes.append(f"{format_count(len(matrix.unpicked), 'cluster')} without a placement: not shown.")
+        notes.append(
+            f"{format_count(len(matrix.unpicked), 'cluster')} without a placement: not shown."
+        )
     note = " ".join(notes)
-    parts = [render_text(MARGIN, MARGIN + _HEADING_OFFSET, f"Fleet. {note}" if note else "Fleet", "heading")]
+    parts = [
+        render_text(
+            MARGIN, MARGIN + _HEADING_OFFSET, f"Fleet. {note}" if note else "Fleet", "heading"
+        )
+    ]
     for name, offset in columns.items():
         parts.append(render_text(offset + _CELL_GAP, MARGIN + _COLUMN_OFFSET, name, "rack"))
     top = MARGIN + _ROWS_OFFSET
@@ -394,7 +479,8 @@ def _render_lines(matrix: FleetMatrix, cluster_offsets: Mapping[str, int]) -> li
     }
     lines: dict[str, Markup] = {}
     remaining_bytes = MAX_BYTES - _FRAME_BYTES
-    for placement in sorted(matrix.placements, key=lambda name: name not in changed):  # changed ones first
+    # changed ones first.
+    for placement in sorted(matrix.placements, key=lambda name: name not in changed):
         cells = [
             translate_parts(_render_svg_cell(matrix.get_cell(placement, cluster)), offset, 0)
             for cluster, offset in cluster_offsets.items()
@@ -413,7 +499,9 @@ def _render_svg_cell(cell: MatrixCell) -> list[Markup]:
     fill = "#ffffff" if row is None else _ACTION_COLOURS.get(row.action, "#fff8c5")
     width, height = _CELL_WIDTH - _CELL_GAP, _CELL_HEIGHT - _CELL_GAP
     parts = [build_svg_element("title", cell.reason)] if cell.reason else []
-    parts.append(build_svg_element("rect", class_="cell", width=width, height=height, style=f"fill:{fill}"))
+    parts.append(
+        build_svg_element("rect", class_="cell", width=width, height=height, style=f"fill:{fill}")
+    )
     if row is not None:
         parts.append(render_text(_CELL_INDENT, _CHANGE_OFFSET, format_binding_change(row), "rack"))
         parts.append(render_text(_CELL_INDENT, _SCORES_OFFSET, format_binding_scores(row), "slim"))
@@ -422,4 +510,6 @@ def _render_svg_cell(cell: MatrixCell) -> list[Markup]:
     return parts
 
 
-PARTS: Final = DomainPageParts(render_fleet_part, render_pods_part, list_fleet_members, render_fleet_svg)
+PARTS: Final = DomainPageParts(
+    render_fleet_part, render_pods_part, list_fleet_members, render_fleet_svg
+)

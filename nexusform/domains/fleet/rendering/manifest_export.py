@@ -8,7 +8,11 @@ from msgspec import Struct
 
 from nexusform.diagnostics.diagnostic import Diagnostic, build_warning
 from nexusform.diagnostics.phrases import format_first_items, group_by
-from nexusform.domains.fleet.importers.fleet_documents import NODE_COUNT, OLD_NODE_COUNT, read_fleet_document
+from nexusform.domains.fleet.importers.fleet_documents import (
+    NODE_COUNT,
+    OLD_NODE_COUNT,
+    read_fleet_document,
+)
 from nexusform.domains.fleet.importers.fleet_records import FleetUpdateRun
 from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS
 from nexusform.domains.fleet.types.fleet_arguments import parse_json
@@ -38,14 +42,16 @@ _MEMBER: Final = "fleet_member_cluster"
 _HUB_OBJECTS: Final = "fleet_hub_manifest"
 _PLACEMENTS: Final = ("fleet_cluster_resource_placement", "fleet_resource_placement")
 _APPROVALS: Final = ("fleet_cluster_approval_request", "fleet_approval_request")
-# The order for a hub: referenced objects first. Overrides precede placements: one without a placement name
-# affects only placements created later.
+# The order for a hub: referenced objects first. Overrides precede placements: one without a
+# placement name affects only placements created later.
 _ORDER: Final = (_HUB_OBJECTS, _MEMBER, *_KINDS)
 _METADATA_ARGUMENTS: Final = frozenset(
     {"id", "name", "namespace", "manifest", "lenient", "force_conflicts", "approvals"}
 )
 _SINGULAR_BLOCKS: Final = frozenset({"preferred_during_scheduling_ignored_during_execution"})
-_AMOUNT_ARGUMENTS: Final = frozenset({"max_unavailable", "max_surge", "min_available", "max_concurrency"})
+_AMOUNT_ARGUMENTS: Final = frozenset(
+    {"max_unavailable", "max_surge", "min_available", "max_concurrency"}
+)
 
 
 class FleetManifestExport(Struct, frozen=True):
@@ -76,22 +82,30 @@ def render_fleet_manifests(plan: Plan, registries: PluginRegistries) -> FleetMan
         if change.after
     ]
     documents: list[str] = []
-    for type_name in _ORDER:  # other types have no manifest
+    # Other types have no manifest.
+    for type_name in _ORDER:
         for item in objects:
             if item.address.type == type_name and not item.is_earlier_eviction:
                 schema = registries.resource_types[type_name].schema
                 documents += _render_documents(type_name, schema, item.attributes)
     text = "".join(f"---\n{document}" for document in documents)
     if text:
-        head = "# Written by nexusform from a plan. Apply server-side: member clusters have labels and taints only.\n"
+        head = (
+            "# Written by nexusform from a plan. Apply server-side: member clusters have labels "
+            "and taints only.\n"
+        )
         text = head + text
     return FleetManifestExport(text, tuple(_list_export_limitations(objects, registries)))
 
 
-def _list_export_limitations(objects: Sequence[_ExportedObject], registries: PluginRegistries) -> Iterator[str]:
+def _list_export_limitations(
+    objects: Sequence[_ExportedObject], registries: PluginRegistries
+) -> Iterator[str]:
     """Yield a sentence for each limitation of the export, with the addresses of the objects it affects."""
-    by_limitation = group_by(objects, _find_limitation)  # by key of _LIMITATION_TEXTS
-    by_limitation.pop("", None)  # exported in full
+    # By key of _LIMITATION_TEXTS.
+    by_limitation = group_by(objects, _find_limitation)
+    # exported in full.
+    by_limitation.pop("", None)
     by_limitation["evictions"] = [item for item in objects if item.is_earlier_eviction]
     by_limitation["runs"] = _select_runs_of_new_placements(objects, registries)
     for limitation, items in by_limitation.items():
@@ -105,8 +119,8 @@ def _find_limitation(item: _ExportedObject) -> str:
     approvals, objects of a single cluster, and members with figures that only their agent may report.
     """
     kind, attributes = item.address.type, item.attributes
-    # A hub creates approval requests itself, and approves them in their status. So the approvals in a run are not
-    # exported either.
+    # A hub creates approval requests itself, and approves them in their status. So the approvals in
+    # a run are not exported either.
     has_approvals = kind.endswith("_run") and attributes.get("approvals")
     if kind in _APPROVALS or has_approvals:
         return "approvals"
@@ -122,7 +136,9 @@ def _select_runs_of_new_placements(
 ) -> list[_ExportedObject]:
     """Return the new staged runs of placements that are new themselves."""
     created = [item for item in objects if item.is_created]
-    new_placement_ids = {item.attributes.get("id") for item in created if item.address.type in _PLACEMENTS}
+    new_placement_ids = {
+        item.attributes.get("id") for item in created if item.address.type in _PLACEMENTS
+    }
     runs: list[_ExportedObject] = []
     for item in created:
         build_object = registries.resource_types[item.address.type].build_fleet_object
@@ -134,52 +150,75 @@ def _select_runs_of_new_placements(
 
 _MAX_NAMES: Final = 4
 _LIMITATION_TEXTS: Final = {
-    "approvals": "an approval is a status condition of a request that the hub creates. Patch the status "
+    "approvals": "an approval is a status condition of a request that the hub creates. Patch the "
+    "status "
     "once the request exists.",
     "clusters": "its objects have no placement. Apply them on their cluster.",
-    "members": ("the member's agent reports properties and resources. The export has labels and taints only."),
+    "members": (
+        "the member's agent reports properties and resources. The export has labels and "
+        "taints only."
+    ),
     "runs": "the hub fails a run that is created before its placement is scheduled. Apply it once "
     "the placement's condition Scheduled is True.",
     "evictions": "omitted, because it exists already: applied again, it would evict again.",
 }
 
 
-def _render_documents(type_name: str, schema: BlockSchema, attributes: Mapping[str, Any]) -> Iterator[str]:
+def _render_documents(
+    type_name: str, schema: BlockSchema, attributes: Mapping[str, Any]
+) -> Iterator[str]:
     """Yield the manifests of one fleet object."""
     if type_name == _MEMBER:
         yield from _render_member_labels_and_taints(attributes)
     elif type_name == _HUB_OBJECTS:
-        if attributes.get("cluster_id"):  # applied to a cluster, not to the hub
+        # applied to a cluster, not to the hub.
+        if attributes.get("cluster_id"):
             return
         manifests = parse_manifests("yaml_body", get_text(attributes, "yaml_body")).manifests
-        for hub_object in sorted(manifests, key=lambda item: not item.is_namespace):  # namespaces first
+        for hub_object in sorted(
+            manifests, key=lambda item: not item.is_namespace
+        ):  # namespaces first
             yield render_yaml(hub_object.body)
     else:
         manifest, is_lenient = attributes.get("manifest"), attributes.get("lenient") is True
-        if isinstance(manifest, str) and not is_lenient:  # as written by the user
+        # As written by the user.
+        if isinstance(manifest, str) and not is_lenient:
             yield manifest.strip().removeprefix("---").strip() + "\n"
             return
         text = render_yaml(_build_fleet_object(type_name, schema, attributes))
-        yield text.replace(OLD_NODE_COUNT, NODE_COUNT) if is_lenient else text  # members have only the new name
+        # members have only the new name.
+        yield text.replace(OLD_NODE_COUNT, NODE_COUNT) if is_lenient else text
 
 
-def _build_fleet_object(type_name: str, schema: BlockSchema, attributes: Mapping[str, Any]) -> dict[str, Any]:
+def _build_fleet_object(
+    type_name: str, schema: BlockSchema, attributes: Mapping[str, Any]
+) -> dict[str, Any]:
     """Build the API object from the blocks of an instance, or from its manifest, with mistakes corrected (lenient)."""
     kind = _KINDS[type_name]
     manifest = attributes.get("manifest")
     metadata = omit_empty({name: attributes.get(name) for name in ("name", "namespace")})
     arguments = attributes
     if isinstance(manifest, str):
-        arguments = read_fleet_document("manifest", manifest, API_KINDS[kind], schema, lenient=True).values
-    return {"apiVersion": _API_VERSION, "kind": kind, "metadata": metadata, "spec": _build_body(schema, arguments)}
+        arguments = read_fleet_document(
+            "manifest", manifest, API_KINDS[kind], schema, lenient=True
+        ).values
+    return {
+        "apiVersion": _API_VERSION,
+        "kind": kind,
+        "metadata": metadata,
+        "spec": _build_body(schema, arguments),
+    }
 
 
-def build_hub_bodies(type_name: str, schema: BlockSchema, attributes: Mapping[str, Any]) -> list[dict[str, Any]]:
+def build_hub_bodies(
+    type_name: str, schema: BlockSchema, attributes: Mapping[str, Any]
+) -> list[dict[str, Any]]:
     """Build the objects of a resource as sent to a hub, in order."""
     import yaml
 
     if type_name in _KINDS and not isinstance(attributes.get("manifest"), str):
-        return [_build_fleet_object(type_name, schema, attributes)]  # from its blocks; others are rendered as text
+        # From its blocks; others are rendered as text.
+        return [_build_fleet_object(type_name, schema, attributes)]
     return list(map(yaml.safe_load, _render_documents(type_name, schema, attributes)))
 
 
@@ -196,13 +235,18 @@ def _render_member_labels_and_taints(attributes: Mapping[str, Any]) -> Iterator[
     }
     if taints:
         names = ("key", "value", "effect")
-        document["spec"] = {"taints": [omit_empty({name: taint.get(name) for name in names}) for taint in taints]}
+        document["spec"] = {
+            "taints": [omit_empty({name: taint.get(name) for name in names}) for taint in taints]
+        }
     yield render_yaml(document)
 
 
-def _is_argument_needed(name: str, attribute: AttributeSchema, arguments: Mapping[str, Any]) -> bool:
+def _is_argument_needed(
+    name: str, attribute: AttributeSchema, arguments: Mapping[str, Any]
+) -> bool:
     """Return True if the API needs an argument: it is required, or differs from its default."""
-    if name == "group":  # required by the API, even for the core group
+    # required by the API, even for the core group.
+    if name == "group":
         return True
     value = arguments.get(name)
     return value is not None and (attribute.required or value != attribute.default)
@@ -212,13 +256,16 @@ def _build_body(schema: BlockSchema, arguments: Mapping[str, Any]) -> dict[str, 
     """Return the arguments different from their defaults as a body in the API's form, with its nested blocks. Names
     become camel case, and those of repeated blocks plural: `cluster_selector_term` becomes `clusterSelectorTerms`.
     """
-    metadata_arguments = _METADATA_ARGUMENTS if "id" in schema.attributes else ()  # nested blocks have none
+    # nested blocks have none.
+    metadata_arguments = _METADATA_ARGUMENTS if "id" in schema.attributes else ()
     body: dict[str, Any] = {}
     for name, attribute in schema.attributes.items():
         if not attribute.is_configurable or name in metadata_arguments:
-            continue  # no field of the spec
+            # No field of the spec.
+            continue
         if _is_argument_needed(name, attribute, arguments):
-            is_json = name == "value" and "op" in schema.attributes  # of a JSON patch; a taint's value is text
+            # Of a JSON patch; a taint's value is text.
+            is_json = name == "value" and "op" in schema.attributes
             value = _convert_value_to_kubernetes(name, arguments.get(name), is_json=is_json)
             body[convert_to_camel_case(name)] = value
     for name, block in schema.blocks.items():
@@ -255,7 +302,9 @@ def render_yaml(document: Mapping[str, Any]) -> str:
     """Return a document as block-style YAML, with its keys in their order."""
     import yaml
 
-    text: str = yaml.safe_dump(dict(document), sort_keys=False, default_flow_style=False, allow_unicode=True)
+    text: str = yaml.safe_dump(
+        dict(document), sort_keys=False, default_flow_style=False, allow_unicode=True
+    )
     return text
 
 
@@ -278,7 +327,8 @@ def render_node_labels(plan: Plan) -> str:
         for name, node in nodes.items():
             machine = node.get("machine")
             if node.get("role") != "Worker" or not machine:
-                continue  # not a worker, or without a predicted machine
+                # Not a worker, or without a predicted machine.
+                continue
             node_name = shlex.quote(node.get("platform_name") or name)
             labels = " ".join(shlex.quote(f"{key}={machine}") for key in keys)
             lines.append(f"kubectl --context {context} label node {node_name} --overwrite {labels}")
@@ -295,7 +345,9 @@ def render_node_labels(plan: Plan) -> str:
 def export_manifests(plan: Plan) -> tuple[str, list[Diagnostic]]:
     """Render the fleet objects of a plan as Kubernetes manifests. Return the text, and a warning per limitation."""
     export = render_fleet_manifests(plan, build_registries())
-    return export.text, [build_warning("missing-in-export", sentence) for sentence in export.limitations]
+    return export.text, [
+        build_warning("missing-in-export", sentence) for sentence in export.limitations
+    ]
 
 
 def export_node_labels(plan: Plan) -> tuple[str, list[Diagnostic]]:

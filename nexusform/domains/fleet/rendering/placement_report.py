@@ -35,7 +35,8 @@ _ACTION_TEXTS = {
 
 def build_placement_report(reason: PlacementReason) -> Report:
     """Build the report of one placement, or of one of its clusters: facts as sentences, then sections with details."""
-    cluster, explanation = reason.cluster, reason.explanation  # cluster "": all clusters
+    # cluster "": all clusters.
+    cluster, explanation = reason.cluster, reason.explanation
     clusters = _select_clusters_of_reason(reason)
     history = _describe_binding_history(clusters, reason)
     current_facts = _describe_missing_and_unscheduled_clusters(reason)
@@ -44,38 +45,66 @@ def build_placement_report(reason: PlacementReason) -> Report:
         number = explanation.number
         kind = f"PickN, {'every eligible cluster' if number is None else number}"
     policy = f"Policy: {kind} (policy snapshot {explanation.snapshot.index})."
-    facts = [policy, *current_facts, *_describe_pick_batches(explanation), *history, *_describe_drift(reason.drift)]
+    facts = [
+        policy,
+        *current_facts,
+        *_describe_pick_batches(explanation),
+        *history,
+        *_describe_drift(reason.drift),
+    ]
     sections: list[Section] = []
     if cluster:
-        sections += [_build_verdict_section(cluster_explanation, explanation) for cluster_explanation in clusters]
+        sections += [
+            _build_verdict_section(cluster_explanation, explanation)
+            for cluster_explanation in clusters
+        ]
     else:
         sections.append(Section("Clusters", table=_build_table(explanation)))
     for verdict in clusters:
         if verdict.preferences:
-            lines = [_format_preference(number, points) for number, points in enumerate(verdict.preferences, 1)]
-            sections.append(Section(f"Preferences of {verdict.cluster}", tuple(lines), is_folded=True))
+            lines = [
+                _format_preference(number, points)
+                for number, points in enumerate(verdict.preferences, 1)
+            ]
+            sections.append(
+                Section(f"Preferences of {verdict.cluster}", tuple(lines), is_folded=True)
+            )
     for name, failure in reason.failures.items():
         location = "there" if cluster else f"on {name}"
         text = f"{failure}. The cluster keeps its earlier objects."
         sections.append(Section(f"Overrides fail {location}", (text,), is_finding=True))
-    if not reason.failures:  # else no object is overridden; `objects` is empty in a report on all clusters
+    # Else no object is overridden; `objects` is empty in a report on all clusters.
+    if not reason.failures:
         sections += _build_override_sections(reason.objects, reason.rendered)
     title, has_error = f"{reason.address} {cluster}".strip(), explanation.abort is not None
-    return Report(title, _format_bound_clusters_or_error(explanation), has_error, tuple(facts), tuple(sections))
+    return Report(
+        title,
+        _format_bound_clusters_or_error(explanation),
+        has_error,
+        tuple(facts),
+        tuple(sections),
+    )
 
 
 def _select_clusters_of_reason(reason: PlacementReason) -> list[ClusterExplanation]:
     """Return the clusters in a report: the requested one, or all if the request is about the placement ("")."""
-    return [cluster for cluster in reason.explanation.clusters if reason.cluster in ("", cluster.cluster)]
+    return [
+        cluster
+        for cluster in reason.explanation.clusters
+        if reason.cluster in ("", cluster.cluster)
+    ]
 
 
 def _format_bound_clusters_or_error(explanation: PlacementExplanation) -> str:
     """Return the answer of a placement's report: the clusters with a binding, or the scheduler's error."""
     abort = explanation.abort
     if abort is not None:
-        location = f" at cluster {abort.cluster}" if abort.cluster else ""  # "": the error is about no single cluster
+        # "": the error is about no single cluster.
+        location = f" at cluster {abort.cluster}" if abort.cluster else ""
         return f"the scheduler stops{location}: {abort.message}"
-    bound_clusters = [cluster.cluster for cluster in explanation.clusters if cluster.binding is not None]
+    bound_clusters = [
+        cluster.cluster for cluster in explanation.clusters if cluster.binding is not None
+    ]
     return f"bound to {format_list(bound_clusters)}" if bound_clusters else "bound to no cluster"
 
 
@@ -87,7 +116,8 @@ def _describe_missing_and_unscheduled_clusters(reason: PlacementReason) -> Itera
     if unscheduled:
         clause = select_word_form(len(unscheduled), "It is", "They are")
         yield (
-            f"Unscheduled, but not removed yet: {format_list(unscheduled)}. {clause} removed when the "
+            f"Unscheduled, but not removed yet: {format_list(unscheduled)}. {clause} removed when "
+            "the "
             "rollout budget allows it."
         )
 
@@ -96,26 +126,37 @@ def _describe_pick_batches(explanation: PlacementExplanation) -> Iterator[str]:
     """Yield sentences about the batches of picks, one per scheduling cycle, or about ranks without a pick."""
     batches = explanation.batches
     if len(batches) > 1:
-        batch_texts = ", ".join(f"{number}. {format_list(batch)}" for number, batch in enumerate(batches, 1))
-        yield f"Topology spread picks clusters one by one, with new scores for each pick: {batch_texts}."
+        batch_texts = ", ".join(
+            f"{number}. {format_list(batch)}" for number, batch in enumerate(batches, 1)
+        )
+        yield (
+            "Topology spread picks clusters one by one, with new scores for each pick: "
+            f"{batch_texts}."
+        )
         yield "Other clusters have the scores and ranks of the last batch."
     elif not batches and any(cluster.rank is not None for cluster in explanation.clusters):
         yield "No cluster is picked now. Ranks show the order of further picks."
 
 
-def _describe_binding_history(clusters: Sequence[ClusterExplanation], reason: PlacementReason) -> Iterator[str]:
+def _describe_binding_history(
+    clusters: Sequence[ClusterExplanation], reason: PlacementReason
+) -> Iterator[str]:
     """Yield a sentence per cluster: the action of this plan on its binding, or else since when state has the binding.
     Keeping a binding is an action only with a trigger, such as a changed member. Clusters without an action and a
     record have no sentence.
     """
     for cluster in clusters:
         name = cluster.cluster
-        row = reason.rows.get(name)  # of the cluster's binding; None: the plan has no row for it
+        # Of the cluster's binding; None: the plan has no row for it.
+        row = reason.rows.get(name)
         if row is not None and row.action in _ACTION_TEXTS:
-            yield f"In this plan {name} is {_ACTION_TEXTS[row.action]} ({row.trigger}): {row.reason}."
+            yield (
+                f"In this plan {name} is {_ACTION_TEXTS[row.action]} ({row.trigger}): {row.reason}."
+            )
         elif row is not None and row.trigger and cluster.is_bound and cluster.rejections:
             yield (
-                f"In this plan {name} is kept ({row.trigger}): {reason.kept_reason}. A new pick would be "
+                f"In this plan {name} is kept ({row.trigger}): {reason.kept_reason}. A new pick "
+                "would be "
                 f"rejected: {_describe_rejection(cluster)}."
             )
         elif row is not None and row.trigger:
@@ -147,11 +188,15 @@ def _build_table(explanation: PlacementExplanation) -> Table:
     clusters = explanation.clusters
     if all(cluster.affinity_score is None for cluster in clusters):  # no PickN
         plain_rows = tuple(
-            Row((cluster.cluster, _get_state(cluster), _format_scheduling_result(cluster))) for cluster in clusters
+            Row((cluster.cluster, _get_state(cluster), _format_scheduling_result(cluster)))
+            for cluster in clusters
         )
         return Table(("cluster", "binding", "verdict"), plain_rows)
     has_batches = len(explanation.batches) > 1
-    rows = tuple(Row(_build_cluster_row(cluster, explanation, has_batches=has_batches)) for cluster in clusters)
+    rows = tuple(
+        Row(_build_cluster_row(cluster, explanation, has_batches=has_batches))
+        for cluster in clusters
+    )
     scores = ("rank", "spread", "affinity", "margin", "verdict")
     heads = ("cluster", "binding", *(("batch",) if has_batches else ()), *scores)
     number_columns = frozenset(heads.index(name) for name in ("rank", "spread", "affinity"))
@@ -201,7 +246,8 @@ def _format_score_margin(cluster: ClusterExplanation) -> str:
     texts = {
         "topology_spread": f"{margin.topology_spread:+d} spread",
         "affinity": f"{margin.affinity:+d} affinity",
-        "obsolete": "kept" if margin.obsolete > 0 else "new",  # clusters bound under an earlier policy win ties
+        # clusters bound under an earlier policy win ties.
+        "obsolete": "kept" if margin.obsolete > 0 else "new",
         "name": "by name",
     }
     return texts[margin.deciding_part]
@@ -212,24 +258,34 @@ def _format_scheduling_result(cluster: ClusterExplanation) -> str:
     rejection_text = ""
     if cluster.rejections:
         first_rejection = cluster.rejections[0]
-        more_text = f" (and {len(cluster.rejections) - 1} more)" if len(cluster.rejections) > 1 else ""
+        more_text = (
+            f" (and {len(cluster.rejections) - 1} more)" if len(cluster.rejections) > 1 else ""
+        )
         rejection_text = f"{first_rejection.rule}: {_describe_rejection(cluster)}{more_text}"
     if cluster.is_bound:
-        return f"already bound; a new pick would be rejected by {rejection_text}" if rejection_text else "already bound"
+        return (
+            f"already bound; a new pick would be rejected by {rejection_text}"
+            if rejection_text
+            else "already bound"
+        )
     if cluster.is_picked:
         return "picked"
     if rejection_text:
         return rejection_text
-    # A margin compares the scores with a pick. Without picks now, the cluster only passes the rules.
+    # A margin compares the scores with a pick. Without picks now, the cluster only passes the
+    # rules.
     return "outscored" if cluster.margin is not None else "passes"
 
 
-def _build_verdict_section(cluster: ClusterExplanation, explanation: PlacementExplanation) -> Section:
+def _build_verdict_section(
+    cluster: ClusterExplanation, explanation: PlacementExplanation
+) -> Section:
     """Build the section about one cluster: its state, the rules rejecting it, and unless it is bound, its batch and
     rank. A bound cluster may have rejections, too: the rules count only for a new pick.
     """
     lines = []
-    # The reason reported for a bound cluster is about its earlier pick, and rejections are about a new one.
+    # The reason reported for a bound cluster is about its earlier pick, and rejections are about a
+    # new one.
     has_earlier_reason = cluster.is_bound and bool(cluster.rejections)
     if cluster.reported_reason and not has_earlier_reason:
         lines.append(cluster.reported_reason)
@@ -245,9 +301,12 @@ def _build_verdict_section(cluster: ClusterExplanation, explanation: PlacementEx
     return Section(f"Rule verdicts on {cluster.cluster}", tuple(lines))
 
 
-def _describe_batch_and_rank(cluster: ClusterExplanation, explanation: PlacementExplanation) -> Iterator[str]:
+def _describe_batch_and_rank(
+    cluster: ClusterExplanation, explanation: PlacementExplanation
+) -> Iterator[str]:
     """Yield the batch that picked a cluster, if there are several, and its rank compared with the last pick."""
-    if cluster.batch is not None and len(explanation.batches) > 1:  # one batch per scheduling cycle
+    # One batch per scheduling cycle.
+    if cluster.batch is not None and len(explanation.batches) > 1:
         yield f"Picked in batch {cluster.batch} of {len(explanation.batches)}."
     if cluster.rank is None:
         return
@@ -256,7 +315,10 @@ def _describe_batch_and_rank(cluster: ClusterExplanation, explanation: Placement
         comparison = ", the last pick"
     elif margin:
         comparison = f", compared with the last pick ({explanation.last_pick}): {margin}"
-    spread, affinity = _format_number(cluster.topology_spread_score), _format_number(cluster.affinity_score)
+    spread, affinity = (
+        _format_number(cluster.topology_spread_score),
+        _format_number(cluster.affinity_score),
+    )
     yield f"Rank {cluster.rank}: topology spread {spread}, affinity {affinity}{comparison}."
 
 
@@ -264,11 +326,16 @@ def _format_preference(number: int, preference: PreferredTermScore) -> str:
     """Return the points of a cluster from one preferred term, with the reason."""
     text = f"{number}. {preference.points} of {preference.weight}"
     if preference.share is not None:
-        return f"{text}: {preference.property} is {preference.value}, {preference.format_share()} of the weight"
+        return (
+            f"{text}: {preference.property} is {preference.value}, {preference.format_share()} of "
+            "the weight"
+        )
     return f"{text}: no value of {preference.property}" if preference.property else text
 
 
-def _build_override_sections(objects: Sequence[Manifest], rendered: Sequence[Manifest]) -> list[Section]:
+def _build_override_sections(
+    objects: Sequence[Manifest], rendered: Sequence[Manifest]
+) -> list[Section]:
     """Build sections for objects changed by overrides: the difference and the version on the cluster (`rendered`)."""
     on_cluster = {manifest.identity: manifest for manifest in rendered}
     sections: list[Section] = []
@@ -279,9 +346,17 @@ def _build_override_sections(objects: Sequence[Manifest], rendered: Sequence[Man
         elif rendered_manifest.body != manifest.body:
             hub_lines = render_yaml(manifest.body).splitlines()
             cluster_lines = render_yaml(rendered_manifest.body).splitlines()
-            lines = difflib.unified_diff(hub_lines, cluster_lines, "on the hub", "on the cluster", lineterm="")
+            lines = difflib.unified_diff(
+                hub_lines, cluster_lines, "on the hub", "on the cluster", lineterm=""
+            )
             sections.append(Section(f"{manifest.title} as overridden", commands=tuple(lines)))
-            sections.append(Section(f"{manifest.title} on the cluster", commands=tuple(cluster_lines), is_folded=True))
+            sections.append(
+                Section(
+                    f"{manifest.title} on the cluster",
+                    commands=tuple(cluster_lines),
+                    is_folded=True,
+                )
+            )
     return sections
 
 
@@ -324,7 +399,8 @@ def build_placement_document(reason: PlacementReason) -> dict[str, Any]:
 def _build_cluster_document(cluster: ClusterExplanation, reason: PlacementReason) -> dict[str, Any]:
     """Return the verdict on one cluster as JSON data; the trigger is this plan's, else of the binding in state."""
     row = reason.rows.get(cluster.cluster)
-    recorded_trigger, serial = reason.recorded.get(cluster.cluster) or (None, None)  # None: not in state
+    # None: not in state.
+    recorded_trigger, serial = reason.recorded.get(cluster.cluster) or (None, None)
     return {
         **_BINDING_FORM(cluster),
         "trigger": (row.trigger if row is not None else "") or recorded_trigger,
@@ -355,7 +431,9 @@ def build_pod_report(reason: PodPlacementReason) -> Report:
             PodState.FAILED: "is Failed: kubelet rejects it",
         }
         answer = unscheduled_texts[outcome.state]
-    return Report(title, answer, not outcome.node, tuple(_describe_node_choice(reason)), tuple(sections))
+    return Report(
+        title, answer, not outcome.node, tuple(_describe_node_choice(reason)), tuple(sections)
+    )
 
 
 def _describe_node_choice(reason: PodPlacementReason) -> Iterable[str]:
@@ -367,12 +445,18 @@ def _describe_node_choice(reason: PodPlacementReason) -> Iterable[str]:
             cause = f"{outcome.preempted_by} has a higher priority and preempts it"
         yield f"Decided in this plan ({outcome.trigger}): {cause}."
     elif not outcome.node:
-        yield f"It was {outcome.state} and still is{': every plan evaluates the rules again' * outcome.is_pending}."
+        yield (
+            f"It was {outcome.state} and still "
+            f"is{': every plan evaluates the rules again' * outcome.is_pending}."
+        )
     else:
         yield "It runs and stays: the rules are not evaluated again for a running pod."
     if outcome.victims:
         victims = ", ".join(f"{pod.name} (priority {pod.spec.priority})" for pod in outcome.victims)
-        yield f"No node was free, so it evicts {victims}. The nodes below are those before the eviction."
+        yield (
+            f"No node was free, so it evicts {victims}. The nodes below are those before the "
+            "eviction."
+        )
     yield from _describe_certainty(reason)
     if not outcome.node and outcome.reason:
         yield outcome.reason
@@ -383,15 +467,23 @@ def _describe_certainty(reason: PodPlacementReason) -> Iterator[str]:
     another node (`alternative`) if an assumption (`doubt`) does not hold.
     """
     outcome = reason.outcome
-    if reason.is_current:  # no decision of this plan, so nothing uncertain
+    # No decision of this plan, so nothing uncertain.
+    if reason.is_current:
         yield "Verdicts of the rules on every node at present:"
     elif outcome.node and outcome.is_certain:
-        # Pods of one template are interchangeable, except those of these kinds: their names or nodes are fixed.
-        has_template = {"StatefulSet", "DaemonSet", "Pod"}.isdisjoint(outcome.workload.split("/")[:2])
-        result = "puts the same number of these pods on this node" if has_template else "picks this node"
+        # Pods of one template are interchangeable, except those of these kinds: their names or
+        # nodes are fixed.
+        has_template = {"StatefulSet", "DaemonSet", "Pod"}.isdisjoint(
+            outcome.workload.split("/")[:2]
+        )
+        result = (
+            "puts the same number of these pods on this node" if has_template else "picks this node"
+        )
         yield f"Certain: every run of the scheduler {result}."
     elif outcome.alternative:
-        yield f"Not certain: {outcome.node or 'no node'}, or {outcome.alternative} ({outcome.doubt})."
+        yield (
+            f"Not certain: {outcome.node or 'no node'}, or {outcome.alternative} ({outcome.doubt})."
+        )
     elif outcome.node:
         yield _describe_uncertainty(reason)
 
@@ -399,13 +491,18 @@ def _describe_certainty(reason: PodPlacementReason) -> Iterator[str]:
 def _describe_uncertainty(reason: PodPlacementReason) -> str:
     """Return a sentence about the reason for the uncertainty: unknown rules, or random choices of the scheduler."""
     if reason.outcome.spec is not None and reason.outcome.spec.has_unknown_rules:
-        return "One possible outcome: this plan does not know all of its scheduling rules (see the warning)."
+        return (
+            "One possible outcome: this plan does not know all of its scheduling rules (see the "
+            "warning)."
+        )
     feasible_count = sum(verdict.total is not None for verdict in reason.nodes)
-    if reason.outcome.victims:  # pods to preempt
+    # pods to preempt.
+    if reason.outcome.victims:
         return "One possible outcome: the scheduler picks at random among equal nodes or victims."
     if feasible_count > 1:
         return (
-            f"One possible outcome: {feasible_count} nodes are feasible, and the scheduler picks at "
+            f"One possible outcome: {feasible_count} nodes are feasible, and the scheduler picks "
+            "at "
             "random among equal ones."
         )
     return "One possible outcome: the only node left after random choices for earlier pods."
@@ -413,9 +510,12 @@ def _describe_uncertainty(reason: PodPlacementReason) -> str:
 
 def _build_node_scores_section(reason: PodPlacementReason) -> Section:
     """Build the section with the points of feasible nodes by rule: a row for the chosen node, others by points."""
-    feasible = [verdict for verdict in reason.nodes if verdict.total is not None]  # rejected ones have no total
-    rules = dict.fromkeys(rule for verdict in feasible for rule in verdict.points)  # in order, each once
-    groups: dict[tuple[str, ...], list[str]] = {}  # node names by ("chosen" or "", points by rule, total)
+    # rejected ones have no total.
+    feasible = [verdict for verdict in reason.nodes if verdict.total is not None]
+    # In order, each once.
+    rules = dict.fromkeys(rule for verdict in feasible for rule in verdict.points)
+    # node names by ("chosen" or "", points by rule, total).
+    groups: dict[tuple[str, ...], list[str]] = {}
     for verdict in feasible:
         mark = "chosen" if verdict.node == reason.outcome.node else ""
         points = [str(verdict.points.get(rule, 0)) for rule in rules]
@@ -426,7 +526,9 @@ def _build_node_scores_section(reason: PodPlacementReason) -> Section:
         rows.append(Row((name_text, *figures)))
     heads = ("node", *rules, "total")
     number_columns = frozenset(range(1, len(heads)))
-    return Section("Feasible nodes by points", table=Table(heads, tuple(rows), number_columns=number_columns))
+    return Section(
+        "Feasible nodes by points", table=Table(heads, tuple(rows), number_columns=number_columns)
+    )
 
 
 def _build_rejections_section(nodes: Sequence[NodeVerdict]) -> Section:
@@ -436,7 +538,9 @@ def _build_rejections_section(nodes: Sequence[NodeVerdict]) -> Section:
         reasons = []
         for rejection in verdict.rejections:
             hint = verdict.hints.get(rejection.rule)
-            reasons.append((rejection.rule, f"{rejection.reason}: {hint}" if hint else rejection.reason))
+            reasons.append(
+                (rejection.rule, f"{rejection.reason}: {hint}" if hint else rejection.reason)
+            )
         groups.setdefault(tuple(reasons), []).append(verdict.node)
     rows = [
         Row((format_first_items(names, _MAX_NODE_NAMES), *reason))
@@ -453,7 +557,11 @@ def _build_node_document(verdict: NodeVerdict) -> dict[str, Any]:
         "total": verdict.total,
         "points": dict(verdict.points),
         "rejections": [
-            {"rule": rejection.rule, "reason": rejection.reason, "hint": verdict.hints.get(rejection.rule)}
+            {
+                "rule": rejection.rule,
+                "reason": rejection.reason,
+                "hint": verdict.hints.get(rejection.rule),
+            }
             for rejection in verdict.rejections
         ],
     }
@@ -462,8 +570,10 @@ def _build_node_document(verdict: NodeVerdict) -> dict[str, Any]:
 # The answer about a pod's node, as JSON data.
 POD_FORM: Final = RecordForm(
     PodPlacementReason,
-    "address object=outcome.name kind=. workload=outcome.workload cluster node=outcome.node? machine? "
-    "availability_zone=zone? trigger=outcome.trigger certain=. reason=outcome.reason today=is_current nodes",
+    "address object=outcome.name kind=. workload=outcome.workload cluster node=outcome.node? "
+    "machine? "
+    "availability_zone=zone? trigger=outcome.trigger certain=. reason=outcome.reason "
+    "today=is_current nodes",
     kind=lambda _: "pod",
     certain=lambda reason: None if reason.is_current else reason.outcome.is_certain,
     nodes=_build_node_document,

@@ -6,11 +6,23 @@ from typing import Any, Final
 
 from msgspec.structs import asdict
 
-from nexusform.domains.fleet.importers.fleet_records import EXTERNAL, ApplyStrategy, FleetPlacement, ObjectSelector
+from nexusform.domains.fleet.importers.fleet_records import (
+    EXTERNAL,
+    ApplyStrategy,
+    FleetPlacement,
+    ObjectSelector,
+)
 from nexusform.domains.fleet.planning.placement_records import RecordedPlacement, read_placement
 from nexusform.domains.fleet.scheduling.bindings import Condition
-from nexusform.domains.fleet.scheduling.placement_status import ClusterStatus, FailedObject, convert_to_status_2023
-from nexusform.domains.fleet.scheduling.policy_snapshots import build_policy_document, build_selector_document
+from nexusform.domains.fleet.scheduling.placement_status import (
+    ClusterStatus,
+    FailedObject,
+    convert_to_status_2023,
+)
+from nexusform.domains.fleet.scheduling.policy_snapshots import (
+    build_policy_document,
+    build_selector_document,
+)
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.rendering.notation.colours import escape_control_characters, wrap_line
 from nexusform.rendering.notation.json_values import omit_empty
@@ -26,7 +38,9 @@ PLACEMENTS: Final[Mapping[str, str]] = {
 _ACRONYMS: Final = {"api": "API", "url": "URL", "uid": "UID"}
 
 
-def render_placement(kind: str, placement: RecordedPlacement, version: str = CURRENT, width: int = 0) -> str:
+def render_placement(
+    kind: str, placement: RecordedPlacement, version: str = CURRENT, width: int = 0
+) -> str:
     """Render one placement like `kubectl describe`. `kind` is the resource type; `version` "2023" gives the older
     condition names. Values longer than `width` columns wrap; 0 disables wrapping.
     """
@@ -39,8 +53,11 @@ def render_placement(kind: str, placement: RecordedPlacement, version: str = CUR
     if known_indices:
         document["observedResourceIndex"] = max(known_indices)
     document["placementStatuses"] = list(map(_build_cluster_status, status.clusters))
-    document["selectedResources"] = [omit_empty(asdict(selected)) for selected in placement.selected_objects]
-    rows: list[tuple[int, str, str | None]] = [  # (level, name, value); value None: a heading
+    document["selectedResources"] = [
+        omit_empty(asdict(selected)) for selected in placement.selected_objects
+    ]
+    # (level, name, value); value None: a heading.
+    rows: list[tuple[int, str, str | None]] = [
         (0, "Name", configuration.name),
         (0, "Namespace", configuration.namespace),
         (0, "Labels", "<none>"),
@@ -50,9 +67,12 @@ def render_placement(kind: str, placement: RecordedPlacement, version: str = CUR
         (0, "Spec", None),
         *_list_describe_rows(_build_spec(configuration), 1),
         (0, "Status", None),
-        *_list_describe_rows({name: part for name, part in document.items() if part != []}, 1),  # as in the API
+        # As in the API.
+        *_list_describe_rows({name: part for name, part in document.items() if part != []}, 1),
     ]
-    events = list(render_events(PLACEMENTS[kind], status.conditions, is_2023=version == IN_2023, width=width))
+    events = list(
+        render_events(PLACEMENTS[kind], status.conditions, is_2023=version == IN_2023, width=width)
+    )
     rows.append((0, "Events", None if events else "<none>"))
     lines = [*_align_row_values(rows, width), *events]
     return "".join(f"{escape_control_characters(line)}\n" for line in lines)
@@ -79,7 +99,8 @@ def _build_spec(configuration: FleetPlacement) -> dict[str, Any]:
 
 _APPLY: Final = RecordForm(
     ApplyStrategy,
-    "type comparisonOption=comparison_option whenToApply=when_to_apply whenToTakeOver=when_to_take_over "
+    "type comparisonOption=comparison_option whenToApply=when_to_apply "
+    "whenToTakeOver=when_to_take_over "
     "[allowCoOwnership=allow_co_ownership]",
 )
 
@@ -109,19 +130,30 @@ def _build_cluster_status(status: ClusterStatus) -> dict[str, Any]:
 _FAILED_OBJECT: Final = RecordForm(
     FailedObject,
     "[group] [kind] [namespace] [name] condition=.",
-    condition=lambda item: {"message": item.message, "reason": item.reason, "status": "False", "type": "Applied"},
+    condition=lambda item: {
+        "message": item.message,
+        "reason": item.reason,
+        "status": "False",
+        "type": "Applied",
+    },
 )
 
 
-def _list_describe_rows(content: Mapping[str, Any], level: int) -> Iterator[tuple[int, str, str | None]]:
+def _list_describe_rows(
+    content: Mapping[str, Any], level: int
+) -> Iterator[tuple[int, str, str | None]]:
     """Yield rows (level, label, value; None: a heading) in order of keys, lists by item, like `kubectl describe`."""
     for key in sorted(content):
         value = content[key]
-        if not re.fullmatch(r"[a-zA-Z]+", key):  # no field name: a label's key
+        # No field name: a label's key.
+        if not re.fullmatch(r"[a-zA-Z]+", key):
             label = key
         else:
-            words = re.sub(r"(?<!^)(?=[A-Z])", " ", key).split()  # camel case: maxSurge is "max" and "Surge"
-            label = " ".join(_ACRONYMS.get(word.lower(), word[:1].upper() + word[1:]) for word in words)
+            # camel case: maxSurge is "max" and "Surge".
+            words = re.sub(r"(?<!^)(?=[A-Z])", " ", key).split()
+            label = " ".join(
+                _ACRONYMS.get(word.lower(), word[:1].upper() + word[1:]) for word in words
+            )
         if isinstance(value, Mapping):
             yield level, label, None
             yield from _list_describe_rows(value, level + 1)
@@ -146,7 +178,8 @@ def _align_row_values(rows: Sequence[tuple[int, str, str | None]], width: int) -
             continue
         yield from _format_aligned_block(block, width)
         block = []
-        yield prefix if label else f"{prefix}{value}"  # the heading, or the item
+        # The heading, or the item.
+        yield prefix if label else f"{prefix}{value}"
     yield from _format_aligned_block(block, width)
 
 
@@ -178,7 +211,10 @@ _EVENTS_2023: Final = {
     "Synchronized": ("PlacementSyncSuccess", "Successfully synchronized the placement"),
     "Applied": (_COMPLETED, "Resources have been applied to the selected clusters"),
 }
-_HEADINGS: Final = (("Type", "Reason", "Age", "From", "Message"), ("----", "------", "----", "----", "-------"))
+_HEADINGS: Final = (
+    ("Type", "Reason", "Age", "From", "Message"),
+    ("----", "------", "----", "----", "-------"),
+)
 
 
 def render_events(
@@ -191,11 +227,17 @@ def render_events(
     if not events:
         return
     component = "cluster-resource-placement-controller" if is_2023 else "placement-controller"
-    rows = [*_HEADINGS, *(("Normal", reason, "<unknown>", component, message) for reason, message in events)]
-    message_column = len(_HEADINGS[0]) - 1  # the last one is not padded
+    rows = [
+        *_HEADINGS,
+        *(("Normal", reason, "<unknown>", component, message) for reason, message in events),
+    ]
+    # The last one is not padded.
+    message_column = len(_HEADINGS[0]) - 1
     widths = [max(len(row[column]) for row in rows) + 2 for column in range(message_column)]
     for row in rows:
-        line = "  " + "".join(f"{row[column]:<{widths[column]}}" for column in range(message_column))
+        line = "  " + "".join(
+            f"{row[column]:<{widths[column]}}" for column in range(message_column)
+        )
         if width and len(line) + len(row[-1]) > width:
             yield line.rstrip()
             yield from wrap_line(f"    {row[-1]}", 4, width)
@@ -203,7 +245,9 @@ def render_events(
             yield line + row[-1]
 
 
-def _list_events(kind: str, conditions: tuple[Condition, ...], *, is_2023: bool) -> Iterator[tuple[str, str]]:
+def _list_events(
+    kind: str, conditions: tuple[Condition, ...], *, is_2023: bool
+) -> Iterator[tuple[str, str]]:
     """Yield the events (reason, message): one per true condition, and one for the completed rollout. A condition type
     is `kind` and a step: "ClusterResourcePlacementApplied". KubeFleet of 2023 has other texts, and no completion.
     """
@@ -214,7 +258,10 @@ def _list_events(kind: str, conditions: tuple[Condition, ...], *, is_2023: bool)
             yield texts[name]  # (reason, message)
     statuses = {condition.status for condition in conditions}
     if statuses == {"True"} and not is_2023:
-        yield _COMPLETED, "Placement has finished the rollout process and reached the desired status"
+        yield (
+            _COMPLETED,
+            "Placement has finished the rollout process and reached the desired status",
+        )
 
 
 def render_placements(

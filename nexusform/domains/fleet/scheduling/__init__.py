@@ -1,7 +1,10 @@
 """Placement on member clusters: KubeFleet's scheduler, rollout and status as pure functions."""
 
-PUBLIC = {  # public names of the package, by module
-    "bindings": "CycleAbort Binding BindingState Health Member PlacementType ResourceUsage SchedulingStatus",
+# public names of the package, by module.
+PUBLIC = {
+    "bindings": (
+        "CycleAbort Binding BindingState Health Member PlacementType ResourceUsage SchedulingStatus"
+    ),
     "eviction": "PREDICTED_EVICTION",
     "placement_explanation": "compute_policy_drift find_eligible_members SchedulingDrift",
     "properties": "RESOURCE_PREFIX",

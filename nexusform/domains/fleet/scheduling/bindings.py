@@ -63,7 +63,9 @@ def collect_lasting_clusters(bindings: Iterable[Binding]) -> set[str]:
     return collect_clusters(select_scheduled_bindings(list_active_bindings(bindings)))
 
 
-def split_clusters(clusters: Iterable[str], group: Container[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def split_clusters(
+    clusters: Iterable[str], group: Container[str]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the clusters in a group, and those outside of it, both in the order of `clusters`."""
     inside: list[str] = []
     outside: list[str] = []
@@ -282,7 +284,10 @@ class SchedulingStatus(Struct, frozen=True):
 
     def list_decisions(self) -> tuple[Decision, ...]:
         """Return all decisions, selected clusters first, at most 1000."""
-        return (*map(build_selected_decision, self.selected_bindings[:MAX_DECISIONS]), *self.unselected_decisions)
+        return (
+            *map(build_selected_decision, self.selected_bindings[:MAX_DECISIONS]),
+            *self.unselected_decisions,
+        )
 
 
 def build_selected_decision(binding: Binding) -> Decision:
@@ -290,15 +295,20 @@ def build_selected_decision(binding: Binding) -> Decision:
     affinity, spread = binding.affinity_score, binding.topology_spread_score
     start = f'Successfully scheduled resources for placement in "{binding.cluster}"'
     if affinity is None or spread is None:  # PickFixed
-        return Decision(binding.cluster, is_selected=True, reason=f"{start}: picked by scheduling policy")
+        return Decision(
+            binding.cluster, is_selected=True, reason=f"{start}: picked by scheduling policy"
+        )
     scores = f"(affinity score: {affinity}, topology spread score: {spread})"
-    return Decision(binding.cluster, True, f"{start} {scores}: picked by scheduling policy", affinity, spread)
+    return Decision(
+        binding.cluster, True, f"{start} {scores}: picked by scheduling policy", affinity, spread
+    )
 
 
 def build_outscored_decision(cluster: str, affinity: int, spread: int) -> Decision:
     """Build the decision on an eligible cluster with too low a score."""
     reason = (
-        f'Cluster "{cluster}" does not score high enough (affinity score: {affinity}, topology spread score: {spread})'
+        f'Cluster "{cluster}" does not score high enough (affinity score: {affinity}, topology '
+        f"spread score: {spread})"
     )
     return Decision(cluster, False, reason, affinity, spread)
 
@@ -306,9 +316,15 @@ def build_outscored_decision(cluster: str, affinity: int, spread: int) -> Decisi
 def build_scheduled_condition(count: int, is_fulfilled: bool) -> Condition:
     """Build the Scheduled condition of a policy snapshot; `count` is the number of selected clusters."""
     if is_fulfilled:
-        text = f"found all cluster needed as specified by the scheduling policy, found {count} cluster(s)"
+        text = (
+            f"found all cluster needed as specified by the scheduling policy, found {count} "
+            "cluster(s)"
+        )
         return Condition(SCHEDULED, "True", FULFILLED, text)
-    text = f"could not find all clusters needed as specified by the scheduling policy, found {count} cluster(s) instead"
+    text = (
+        f"could not find all clusters needed as specified by the scheduling policy, found {count} "
+        "cluster(s) instead"
+    )
     return Condition(SCHEDULED, "False", UNFULFILLED, text)
 
 
@@ -320,7 +336,12 @@ def list_unselected_clusters(
     """
     selected_clusters = collect_clusters(selected)
     maximum = max(0, min(MAX_UNSELECTED, MAX_DECISIONS - len(selected_clusters)))
-    unselected_outscored = (decision for decision in outscored if decision.cluster not in selected_clusters)
+    unselected_outscored = (
+        decision for decision in outscored if decision.cluster not in selected_clusters
+    )
     decisions = list(islice(unselected_outscored, maximum))
     listed_rejections = islice(rejected, maximum - len(decisions))
-    return (*decisions, *(decision for decision in listed_rejections if decision.cluster not in selected_clusters))
+    return (
+        *decisions,
+        *(decision for decision in listed_rejections if decision.cluster not in selected_clusters),
+    )

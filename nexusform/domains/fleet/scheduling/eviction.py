@@ -14,7 +14,9 @@ MISSING_PLACEMENT = "Failed to find ClusterResourcePlacement targeted by evictio
 DELETING_PLACEMENT = "Found deleting ClusterResourcePlacement targeted by eviction"
 PICK_FIXED = "Found ClusterResourcePlacement with PickFixed placement type targeted by eviction"
 NO_BINDING = "Failed to find scheduler decision for placement in cluster targeted by eviction"
-MANY_BINDINGS = "Found more than one scheduler decision for placement in cluster targeted by eviction"
+MANY_BINDINGS = (
+    "Found more than one scheduler decision for placement in cluster targeted by eviction"
+)
 BEING_REMOVED = (
     "Eviction is allowed, resources propagated by placement is currently being removed from cluster"
     " targeted by eviction"
@@ -23,11 +25,13 @@ NOTHING_PLACED = "Eviction is blocked, placement has not propagated resources to
 FAILED = "Eviction is allowed, placement has failed"
 NO_BUDGET = "Eviction is allowed, no ClusterResourcePlacementDisruptionBudget specified"
 MISCONFIGURED = (
-    "Eviction is blocked by misconfigured ClusterResourcePlacementDisruptionBudget, either MaxUnavailable is"
+    "Eviction is blocked by misconfigured ClusterResourcePlacementDisruptionBudget, either "
+    "MaxUnavailable is"
     " specified or MinAvailable is specified as a percentage for PickAll ClusterResourcePlacement"
 )
 
-PREDICTED_EVICTION = "predicted"  # key of the predicted result in the note of an eviction
+# key of the predicted result in the note of an eviction.
+PREDICTED_EVICTION = "predicted"
 
 
 class PlacementDisruptionBudget(Struct, frozen=True):
@@ -89,13 +93,19 @@ def _evaluate_valid_eviction(
 def _evaluate_budget(target: EvictionTarget, budget: PlacementDisruptionBudget) -> tuple[bool, str]:
     """Return whether a budget allows one more unavailable binding, and the hub's message."""
     if target.placement_type is PlacementType.PICK_ALL and (
-        budget.max_unavailable is not None or (budget.min_available is not None and budget.min_available.is_percent)
+        budget.max_unavailable is not None
+        or (budget.min_available is not None and budget.min_available.is_percent)
     ):
-        return False, MISCONFIGURED  # only an absolute min_available suits a PickAll
-    available = len([binding for binding in target.bindings if binding.cluster in target.available_clusters])
-    desired = target.number or 0  # base of percentages; a PickAll has none, and no percentage
+        # Only an absolute min_available suits a PickAll.
+        return False, MISCONFIGURED
+    available = len(
+        [binding for binding in target.bindings if binding.cluster in target.available_clusters]
+    )
+    # base of percentages; a PickAll has none, and no percentage.
+    desired = target.number or 0
     # The number of further allowed evictions; negative if the budget is already violated.
-    allowed_count = 0  # for a budget without limits
+    # For a budget without limits.
+    allowed_count = 0
     if budget.max_unavailable is not None:
         allowed_count = budget.max_unavailable.compute(desired) - (len(target.bindings) - available)
     elif budget.min_available is not None:
@@ -112,7 +122,9 @@ def _evaluate_budget(target: EvictionTarget, budget: PlacementDisruptionBudget) 
 def apply_eviction(eviction: EvictionResult, bindings: Iterable[Binding]) -> tuple[Binding, ...]:
     """Return the bindings after an eviction. If it was executed, the binding of its cluster is marked for deletion."""
     return tuple(
-        replace(binding, is_deleting=True) if eviction.is_executed and binding.cluster == eviction.cluster else binding
+        replace(binding, is_deleting=True)
+        if eviction.is_executed and binding.cluster == eviction.cluster
+        else binding
         for binding in bindings
     )
 

@@ -22,7 +22,12 @@ from nexusform.domains.fleet.scheduling.properties import (
     find_contradictory_requirements,
 )
 from nexusform.domains.fleet.scheduling.rules.cluster_affinity import ASCENDING, DESCENDING
-from nexusform.domains.fleet.scheduling.staged_update import APPROVAL, TIMED_WAIT, Stage, UpdateStageTask
+from nexusform.domains.fleet.scheduling.staged_update import (
+    APPROVAL,
+    TIMED_WAIT,
+    Stage,
+    UpdateStageTask,
+)
 from nexusform.kubernetes.matching import (
     EQUAL,
     EXISTS,
@@ -36,7 +41,12 @@ from nexusform.kubernetes.matching import (
     validate_qualified_name,
     validate_selector,
 )
-from nexusform.kubernetes.quantity import IntegerOrPercent, InvalidQuantity, Quantity, parse_quantity
+from nexusform.kubernetes.quantity import (
+    IntegerOrPercent,
+    InvalidQuantity,
+    Quantity,
+    parse_quantity,
+)
 
 Path = tuple[str | int, ...]
 MAX_TERMS, MAX_NAMES, MAX_TOLERATIONS = 10, 100, 100
@@ -48,8 +58,16 @@ _REQUIRED: Path = (
     "required_during_scheduling_ignored_during_execution",
     "cluster_selector_term",
 )
-_PREFERRED: Path = ("affinity", "cluster_affinity", "preferred_during_scheduling_ignored_during_execution")
-_TEXT_PROPERTIES = ("k8s.io/k8s-version", "k8s.io/cluster-entrypoint", "k8s.io/cluster-certificate-authority-data")
+_PREFERRED: Path = (
+    "affinity",
+    "cluster_affinity",
+    "preferred_during_scheduling_ignored_during_execution",
+)
+_TEXT_PROPERTIES = (
+    "k8s.io/k8s-version",
+    "k8s.io/cluster-entrypoint",
+    "k8s.io/cluster-certificate-authority-data",
+)
 
 
 INVALID: Final = "invalid-fleet-object"
@@ -87,7 +105,8 @@ def check_name(name: str) -> list[Problem]:
 def check_policy(policy: Policy) -> list[Problem]:
     """Return the problems of a policy; paths start below `policy`."""
     problems = _check_unsupported_fields(policy)
-    if policy.placement_type is PlacementType.PICK_FIXED:  # supports no terms and tolerations
+    # supports no terms and tolerations.
+    if policy.placement_type is PlacementType.PICK_FIXED:
         return problems + _check_cluster_names(policy.cluster_names)
     if policy.placement_type is PlacementType.PICK_N:
         problems += _check_number_of_clusters(policy.number_of_clusters)
@@ -104,22 +123,34 @@ def check_policy(policy: Policy) -> list[Problem]:
 def _check_unsupported_fields(policy: Policy) -> list[Problem]:
     """Return the problems of fields unsupported by the placement type, with the texts of the hub's webhook."""
     kind = policy.placement_type
-    pick_all, pick_fixed, pick_n = PlacementType  # in the order of the enumeration
+    # In the order of the enumeration.
+    pick_all, pick_fixed, pick_n = PlacementType
     suffix = f"for policy type {kind}, only valid for"
-    ignored = f"PreferredDuringSchedulingIgnoredDuringExecution will be ignored for policy type {kind}"
+    ignored = (
+        f"PreferredDuringSchedulingIgnoredDuringExecution will be ignored for policy type {kind}"
+    )
     has_affinity = policy.required_terms is not None or bool(policy.preferred_terms)
     has_number = policy.number_of_clusters is not None
-    fields: tuple[
-        tuple[object, tuple[PlacementType, ...], Path, str], ...
-    ] = (  # (value, types that use it, path, message)
+    # (value, types that use it, path, message).
+    fields: tuple[tuple[object, tuple[PlacementType, ...], Path, str], ...] = (
         (
             policy.cluster_names,
             (pick_fixed,),
             ("cluster_names",),
             f"cluster names needs to be empty {suffix} PickFixed",
         ),
-        (has_number, (pick_n,), ("number_of_clusters",), f"number of clusters must be nil {suffix} PickN"),
-        (has_affinity, (pick_all, pick_n), ("affinity",), f"affinity must be nil {suffix} PickAll and PickN"),
+        (
+            has_number,
+            (pick_n,),
+            ("number_of_clusters",),
+            f"number of clusters must be nil {suffix} PickN",
+        ),
+        (
+            has_affinity,
+            (pick_all, pick_n),
+            ("affinity",),
+            f"affinity must be nil {suffix} PickAll and PickN",
+        ),
         (
             policy.spread_constraints,
             (pick_n,),
@@ -134,7 +165,11 @@ def _check_unsupported_fields(policy: Policy) -> list[Problem]:
         ),
         (policy.preferred_terms, (pick_fixed, pick_n), (*_PREFERRED, 0), ignored),
     )
-    return [build_error(path, text) for value, types, path, text in fields if value and kind not in types]
+    return [
+        build_error(path, text)
+        for value, types, path, text in fields
+        if value and kind not in types
+    ]
 
 
 def _check_cluster_names(names: tuple[str, ...]) -> list[Problem]:
@@ -158,7 +193,10 @@ def _check_number_of_clusters(number: int | None) -> list[Problem]:
     """Return the problems of N of a PickN policy (None: not set)."""
     path: Path = ("number_of_clusters",)
     if number is None:
-        text = "PickN without number_of_clusters: the plan selects every eligible cluster, but a real hub rejects it"
+        text = (
+            "PickN without number_of_clusters: the plan selects every eligible cluster, but a "
+            "real hub rejects it"
+        )
         return [build_hub_difference_warning(path, text)]
     if number < 0:
         return [build_error(path, f"number of clusters cannot be {number} for policy type PickN")]
@@ -183,32 +221,50 @@ def _check_required_terms(policy: Policy) -> list[Problem]:
     for i, term in enumerate(terms):
         path: Path = (*_REQUIRED, i)
         problems += check_selector(term.label_selector, (*path, "label_selector"))
-        text = "PropertySorter is not allowed for RequiredDuringSchedulingIgnoredDuringExecution affinity"
-        problems += build_violations((term.property_sorter is not None, (*path, "property_sorter"), text))
-        problems += _check_property_requirements(term.property_selector or (), (*path, "property_selector"))
+        text = (
+            "PropertySorter is not allowed for RequiredDuringSchedulingIgnoredDuringExecution "
+            "affinity"
+        )
+        problems += build_violations(
+            (term.property_sorter is not None, (*path, "property_sorter"), text)
+        )
+        problems += _check_property_requirements(
+            term.property_selector or (), (*path, "property_selector")
+        )
     return problems
 
 
 def _check_preferred_term(preference: ClusterSelectorTerm, path: Path) -> list[Problem]:
     """Return the problems of one preferred term's selector and sorter."""
     problems = check_selector(preference.label_selector, (*path, "label_selector"))
-    text = "PropertySelector is not allowed for PreferredDuringSchedulingIgnoredDuringExecution affinity"
-    problems += build_violations((preference.property_selector is not None, (*path, "property_selector"), text))
+    text = (
+        "PropertySelector is not allowed for PreferredDuringSchedulingIgnoredDuringExecution "
+        "affinity"
+    )
+    problems += build_violations(
+        (preference.property_selector is not None, (*path, "property_selector"), text)
+    )
     sorter = preference.property_sorter
     if sorter is None:
         return problems
     problems += _check_property_name(sorter.name, (*path, "property_sorter", "name"))
     order, order_path = sorter.sort_order, (*path, "property_sorter", "sort_order")
     is_invalid = order not in (ASCENDING, DESCENDING)
-    return problems + build_violations((is_invalid, order_path, f"invalid property sort order {order}"))
+    return problems + build_violations(
+        (is_invalid, order_path, f"invalid property sort order {order}")
+    )
 
 
 def check_selector(selector: LabelSelector | None, path: Path) -> list[Problem]:
     """Return the problems of a label selector."""
-    return [build_error(path, problem) for problem in validate_selector(selector)] if selector else []
+    return (
+        [build_error(path, problem) for problem in validate_selector(selector)] if selector else []
+    )
 
 
-def _check_property_requirements(requirements: Iterable[PropertyRequirement], path: Path) -> list[Problem]:
+def _check_property_requirements(
+    requirements: Iterable[PropertyRequirement], path: Path
+) -> list[Problem]:
     """Return the problems of property requirements, singly and together per property."""
     problems: list[Problem] = []
     by_name: dict[str, list[tuple[int, PropertyRequirement]]] = {}
@@ -251,10 +307,16 @@ def _check_property_name(name: str, path: Path) -> list[Problem]:
         return _check_resource_name(name, path)
     prefix, *segments = name.split("/")
     if not segments:  # no slash
-        return _build_errors(path, f"property name {name} is not valid", validate_qualified_name(name))
+        return _build_errors(
+            path, f"property name {name} is not valid", validate_qualified_name(name)
+        )
     problems: list[Problem] = []
-    if validate_dns_subdomain(prefix) and validate_qualified_name(prefix):  # both return problems
-        text = f"property name first segment {prefix} is neither a valid DNS subdomain nor a valid qualified name"
+    # Both return problems.
+    if validate_dns_subdomain(prefix) and validate_qualified_name(prefix):
+        text = (
+            f"property name first segment {prefix} is neither a valid DNS subdomain nor a valid "
+            "qualified name"
+        )
         problems.append(build_error(path, text))
     for segment in segments:
         text = f"property name segment {segment} is not valid"
@@ -269,15 +331,27 @@ def _check_resource_name(name: str, path: Path) -> list[Problem]:
     """Return the problems of a resource property's name."""
     kind, dash, resource = name.removeprefix(RESOURCE_PREFIX).partition("-")
     if not dash:
-        text = f"invalid resource property name {name}, expected [PREFIX]/[CAPACITY_TYPE]-[RESOURCE_NAME]"
+        text = (
+            f"invalid resource property name {name}, expected "
+            "[PREFIX]/[CAPACITY_TYPE]-[RESOURCE_NAME]"
+        )
         return [build_error(path, text)]
     if kind not in CAPACITY_TYPES:
         supported = " ".join(CAPACITY_TYPES)
-        text = f"invalid capacity type in resource property name {name}, supported values are [{supported}]"
+        text = (
+            f"invalid capacity type in resource property name {name}, supported values are "
+            f"[{supported}]"
+        )
         return [build_error(path, text)]
-    problems = _build_errors(path, f"property name {name} is not valid", validate_qualified_name(name))
-    if not problems and (not resource or "-" in resource):  # the scheduler splits the name at dashes
-        text = f"{name} passes the webhook but stops the scheduler: the resource name is missing or has a dash"
+    problems = _build_errors(
+        path, f"property name {name} is not valid", validate_qualified_name(name)
+    )
+    # The scheduler splits the name at dashes.
+    if not problems and (not resource or "-" in resource):
+        text = (
+            f"{name} passes the webhook but stops the scheduler: the resource name is missing or "
+            "has a dash"
+        )
         problems.append(build_hub_difference_warning(path, text))
     return problems
 
@@ -289,24 +363,43 @@ def check_tolerations(tolerations: tuple[Toleration, ...]) -> list[Problem]:
     for i, toleration in enumerate(tolerations):
         path: Path = ("toleration", i)
         text = "toleration already exists, tolerations must be unique"
-        problems += _check_toleration(toleration, path) + build_violations((toleration in tolerations[:i], path, text))
+        problems += _check_toleration(toleration, path) + build_violations(
+            (toleration in tolerations[:i], path, text)
+        )
     return problems
 
 
 def _check_toleration(toleration: Toleration, path: Path) -> list[Problem]:
     """Return the problems of one toleration."""
-    key, operator, value, effect = toleration.key, toleration.operator, toleration.value, toleration.effect
+    key, operator, value, effect = (
+        toleration.key,
+        toleration.operator,
+        toleration.value,
+        toleration.effect,
+    )
     # An empty key matches all keys, with Exists only; an empty effect matches all effects.
-    problems = _build_errors((*path, "key"), "invalid toleration key", validate_qualified_name(key) if key else ())
+    problems = _build_errors(
+        (*path, "key"), "invalid toleration key", validate_qualified_name(key) if key else ()
+    )
     problems += build_violations(
-        (operator not in (EQUAL, EXISTS), (*path, "operator"), f"unsupported toleration operator {operator}"),
-        (operator == EXISTS and value, (*path, "value"), "toleration value needs to be empty, when operator is Exists"),
+        (
+            operator not in (EQUAL, EXISTS),
+            (*path, "operator"),
+            f"unsupported toleration operator {operator}",
+        ),
+        (
+            operator == EXISTS and value,
+            (*path, "value"),
+            "toleration value needs to be empty, when operator is Exists",
+        ),
     )
     if operator == EQUAL:
         problems += build_violations(
             (not key, (*path, "key"), "toleration key cannot be empty, when operator is Equal")
         )
-        problems += _build_errors((*path, "value"), "invalid toleration value", validate_label_value(value))
+        problems += _build_errors(
+            (*path, "value"), "invalid toleration value", validate_label_value(value)
+        )
     return problems + _check_effect(effect, ("", NO_SCHEDULE), path)
 
 
@@ -320,10 +413,16 @@ def check_taints(taints: tuple[Taint, ...]) -> list[Problem]:
     problems: list[Problem] = []
     for i, taint in enumerate(taints):
         path: Path = ("taint", i)
-        problems += _build_errors((*path, "key"), "invalid taint key", validate_qualified_name(taint.key))
-        problems += _build_errors((*path, "value"), "invalid taint value", validate_label_value(taint.value))
+        problems += _build_errors(
+            (*path, "key"), "invalid taint key", validate_qualified_name(taint.key)
+        )
+        problems += _build_errors(
+            (*path, "value"), "invalid taint value", validate_label_value(taint.value)
+        )
         problems += _check_effect(taint.effect, (NO_SCHEDULE,), path)
-        problems += build_violations((taint in taints[:i], path, "taint already exists, taints must be unique"))
+        problems += build_violations(
+            (taint in taints[:i], path, "taint already exists, taints must be unique")
+        )
     return problems
 
 
@@ -348,13 +447,19 @@ def parse_resource_usage(
         for resource, text in sorted(texts.items()):
             amount = parse_quantity(text)
             if isinstance(amount, InvalidQuantity):
-                problems.append(build_error((name, resource), f'"{text}" is not a valid quantity: {amount.message}'))
+                problems.append(
+                    build_error(
+                        (name, resource), f'"{text}" is not a valid quantity: {amount.message}'
+                    )
+                )
             else:
                 amounts[resource] = amount
         return amounts
 
     usage = ResourceUsage(
-        parse_amounts("total", total), parse_amounts("allocatable", allocatable), parse_amounts("available", available)
+        parse_amounts("total", total),
+        parse_amounts("allocatable", allocatable),
+        parse_amounts("available", available),
     )
     return usage, problems
 
@@ -367,15 +472,22 @@ def check_rolling_update(
     is_external: bool = False,
 ) -> list[Problem]:
     """Return the problems of the rolling_update block of a strategy; paths start below it."""
-    problems = build_violations((is_external, (), "rolling_update is not valid for the External strategy type"))
+    problems = build_violations(
+        (is_external, (), "rolling_update is not valid for the External strategy type")
+    )
     for name, amount in (("max_unavailable", max_unavailable), ("max_surge", max_surge)):
         is_above_all = amount.is_percent and amount.value > FULL_PERCENTAGE
         problems += build_violations(
             (amount.value < 0, (name,), f"{name} must be greater than or equal to 0, got {amount}"),
             (is_above_all, (name,), f"{name} must be a number, or from 0% to 100%, got {amount}"),
         )
-    text = f"unavailable_period_seconds must be greater than or equal to 0, got {unavailable_period_seconds}"
-    problems += build_violations((unavailable_period_seconds < 0, ("unavailable_period_seconds",), text))
+    text = (
+        "unavailable_period_seconds must be greater than or equal to 0, got "
+        f"{unavailable_period_seconds}"
+    )
+    problems += build_violations(
+        (unavailable_period_seconds < 0, ("unavailable_period_seconds",), text)
+    )
     if max_unavailable.value == max_surge.value == 0:
         text = "max_unavailable and max_surge are both 0: no rollout can make progress"
         problems.append(build_hub_difference_warning(path=(), detail=text))
@@ -388,13 +500,18 @@ MAX_STAGES, MAX_BEFORE_TASKS, MAX_AFTER_TASKS, MAX_STAGE_NAME_LENGTH = 31, 1, 2,
 
 def check_policy_change(old_policy: Policy | None, new_policy: Policy | None) -> list[Problem]:
     """Return the problems of a policy update; paths start at the placement."""
-    old, new = old_policy or Policy(), new_policy or Policy()  # without a policy: PickAll
+    # Without a policy: PickAll.
+    old, new = old_policy or Policy(), new_policy or Policy()
     is_removed = old_policy is not None and new_policy is None
     has_fewer_tolerations = not set(old.tolerations) <= set(new.tolerations)
     text = "tolerations have been updated/deleted, only additions to tolerations are allowed"
     return build_violations(
         (is_removed, ("policy",), "policy cannot be removed once set"),
-        (old.placement_type is not new.placement_type, ("policy", "placement_type"), "placement type is immutable"),
+        (
+            old.placement_type is not new.placement_type,
+            ("policy", "placement_type"),
+            "placement type is immutable",
+        ),
         (has_fewer_tolerations, ("policy", "toleration"), text),
     )
 
@@ -402,10 +519,14 @@ def check_policy_change(old_policy: Policy | None, new_policy: Policy | None) ->
 def check_strategy_change(old_type: str, new_type: str) -> list[Problem]:
     """Return the problems of a strategy type update."""
     text = "the rollout strategy type cannot be changed back once it is External"
-    return build_violations((old_type == EXTERNAL and new_type != EXTERNAL, ("strategy", "type"), text))
+    return build_violations(
+        (old_type == EXTERNAL and new_type != EXTERNAL, ("strategy", "type"), text)
+    )
 
 
-def check_disruption_budget(budget: PlacementDisruptionBudget, placement_type: PlacementType | None) -> list[Problem]:
+def check_disruption_budget(
+    budget: PlacementDisruptionBudget, placement_type: PlacementType | None
+) -> list[Problem]:
     """Return the problems of a disruption budget; with `placement_type` None (unknown placement), the general ones."""
     problems: list[Problem] = []
     if budget.max_unavailable is not None and budget.min_available is not None:
@@ -413,17 +534,27 @@ def check_disruption_budget(budget: PlacementDisruptionBudget, placement_type: P
     elif budget == PlacementDisruptionBudget():
         text = "this budget blocks every eviction of the placement"
         problems.append(Problem((), "fully-blocking-budget", text, Severity.WARNING))
-    for name, amount in (("max_unavailable", budget.max_unavailable), ("min_available", budget.min_available)):
+    for name, amount in (
+        ("max_unavailable", budget.max_unavailable),
+        ("min_available", budget.min_available),
+    ):
         is_negative = amount is not None and amount.value < 0
-        problems += build_violations((is_negative, (name,), f"{name} must be greater than or equal to 0, got {amount}"))
-    if placement_type is not PlacementType.PICK_ALL:  # the further rules are for PickAll
+        problems += build_violations(
+            (is_negative, (name,), f"{name} must be greater than or equal to 0, got {amount}")
+        )
+    # The further rules are for PickAll.
+    if placement_type is not PlacementType.PICK_ALL:
         return problems
     start = "cluster resource placement policy type PickAll is not supported with"
     has_percentage = budget.min_available is not None and budget.min_available.is_percent
     unavailable = f"{start} any specified max unavailable {budget.max_unavailable}"
     return problems + build_violations(
         (budget.max_unavailable is not None, ("max_unavailable",), unavailable),
-        (has_percentage, ("min_available",), f"{start} min available as a percentage {budget.min_available}"),
+        (
+            has_percentage,
+            ("min_available",),
+            f"{start} min available as a percentage {budget.min_available}",
+        ),
     )
 
 
@@ -436,7 +567,9 @@ def check_update_stages(stages: Sequence[Stage]) -> list[Problem]:
         path: Path = ("stage", i)
         concurrency = stage.max_concurrency
         # At most 63 letters and digits; a percentage of at most 100.
-        is_valid_name = re.fullmatch(rf"[a-z0-9]{{1,{MAX_STAGE_NAME_LENGTH}}}", stage.name, re.ASCII)
+        is_valid_name = re.fullmatch(
+            rf"[a-z0-9]{{1,{MAX_STAGE_NAME_LENGTH}}}", stage.name, re.ASCII
+        )
         is_above_all = concurrency.is_percent and concurrency.value > FULL_PERCENTAGE
         form = f"must be 1 to {MAX_STAGE_NAME_LENGTH} lower-case letters and digits"
         range_text = f"max_concurrency must be at least 1, or from 1% to 100%, got {concurrency}"
@@ -446,8 +579,12 @@ def check_update_stages(stages: Sequence[Stage]) -> list[Problem]:
             (concurrency.value < 1 or is_above_all, (*path, "max_concurrency"), range_text),
         )
         problems += check_selector(stage.label_selector, (*path, "label_selector"))
-        problems += _check_tasks(stage.before, (*path, "before_stage_task"), MAX_BEFORE_TASKS, (APPROVAL,))
-        problems += _check_tasks(stage.after, (*path, "after_stage_task"), MAX_AFTER_TASKS, (APPROVAL, TIMED_WAIT))
+        problems += _check_tasks(
+            stage.before, (*path, "before_stage_task"), MAX_BEFORE_TASKS, (APPROVAL,)
+        )
+        problems += _check_tasks(
+            stage.after, (*path, "after_stage_task"), MAX_AFTER_TASKS, (APPROVAL, TIMED_WAIT)
+        )
     return problems
 
 
@@ -455,7 +592,9 @@ def _check_tasks(
     tasks: tuple[UpdateStageTask, ...], path: Path, maximum: int, allowed_types: tuple[str, ...]
 ) -> list[Problem]:
     """Return the problems of the tasks before or after a stage: at most `maximum`, each of an allowed type, once."""
-    problems = build_violations((len(tasks) > maximum, path, f"at most {maximum}, got {len(tasks)}"))
+    problems = build_violations(
+        (len(tasks) > maximum, path, f"at most {maximum}, got {len(tasks)}")
+    )
     types = [task.type for task in tasks]
     for i, task in enumerate(tasks):
         kind, seconds = task.type, task.wait_seconds
@@ -464,8 +603,20 @@ def _check_tasks(
         problems += build_violations(
             (kind not in allowed_types, type_path, f"task type {kind} is not allowed here"),
             (kind in types[:i], type_path, f"there cannot be more than one task of type {kind}"),
-            (kind == APPROVAL and has_wait, wait_path, "task type is Approval, waitTime is not allowed"),
-            (kind == TIMED_WAIT and not has_wait, wait_path, "task type is TimedWait, waitTime is required"),
-            (seconds is not None and seconds < 0, wait_path, "waitTime must be a non-negative duration"),
+            (
+                kind == APPROVAL and has_wait,
+                wait_path,
+                "task type is Approval, waitTime is not allowed",
+            ),
+            (
+                kind == TIMED_WAIT and not has_wait,
+                wait_path,
+                "task type is TimedWait, waitTime is required",
+            ),
+            (
+                seconds is not None and seconds < 0,
+                wait_path,
+                "waitTime must be a non-negative duration",
+            ),
         )
     return problems

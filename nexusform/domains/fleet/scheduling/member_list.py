@@ -18,7 +18,15 @@ from nexusform.domains.fleet.scheduling.bindings import (
     ChangeCause,
     Member,
 )
-from nexusform.kubernetes.matching import DOES_NOT_EXIST, EXISTS, IN, NOT_IN, LabelSelector, Taint, validate_selector
+from nexusform.kubernetes.matching import (
+    DOES_NOT_EXIST,
+    EXISTS,
+    IN,
+    NOT_IN,
+    LabelSelector,
+    Taint,
+    validate_selector,
+)
 
 T = TypeVar("T")
 Mask = int
@@ -29,8 +37,10 @@ class MemberList:
 
     def __init__(self, members: Iterable[Member]) -> None:
         self.members: tuple[Member, ...] = tuple(sorted(members, key=lambda member: member.name))
-        self.positions = {member.name: i for i, member in enumerate(self.members)}  # bits of members in masks
-        self.all_members: Mask = (1 << len(self.members)) - 1  # a 1 bit for each member
+        # bits of members in masks.
+        self.positions = {member.name: i for i, member in enumerate(self.members)}
+        # A 1 bit for each member.
+        self.all_members: Mask = (1 << len(self.members)) - 1
         self._cache: dict[Any, Any] = {}
 
     def get_cached(self, key: Any, compute: Callable[[], T]) -> T:
@@ -112,7 +122,8 @@ def build_mask(positions: Iterable[int]) -> Mask:
 def iterate_ascending(mask: Mask) -> Iterator[int]:
     """Yield the positions of the 1 bits in a mask, the lowest first. Bits are members, in name order."""
     while mask:
-        lowest = mask & -mask  # the lowest 1 bit alone
+        # The lowest 1 bit alone.
+        lowest = mask & -mask
         yield lowest.bit_length() - 1
         mask ^= lowest
 
@@ -120,7 +131,8 @@ def iterate_ascending(mask: Mask) -> Iterator[int]:
 def iterate_descending(mask: Mask) -> Iterator[int]:
     """Yield the positions of the 1 bits in a mask, the highest first. Bits are members, in name order."""
     while mask:
-        position = mask.bit_length() - 1  # of the highest 1 bit
+        # Of the highest 1 bit.
+        position = mask.bit_length() - 1
         yield position
         mask ^= 1 << position
 
@@ -130,7 +142,9 @@ class BindingTable:
     dangling (cluster missing or leaving: marked Unscheduled), obsolete, scheduled, bound. Health is ignored.
     """
 
-    def __init__(self, prior: Iterable[Binding], member_list: MemberList, policy_snapshot: int) -> None:
+    def __init__(
+        self, prior: Iterable[Binding], member_list: MemberList, policy_snapshot: int
+    ) -> None:
         """Classify the prior bindings; one with another `policy_snapshot` was picked under an earlier policy."""
         self.member_list = member_list
         self.policy_snapshot = policy_snapshot
@@ -139,24 +153,29 @@ class BindingTable:
         # Bit masks: the bit 1 << position is 1 for a member with such a binding.
         self.scheduled: Mask = 0
         self.bound: Mask = 0
-        self.obsolete: Mask = 0  # picked under an earlier policy
-        self.unscheduled: Mask = 0  # to be removed
+        # picked under an earlier policy.
+        self.obsolete: Mask = 0
+        # To be removed.
+        self.unscheduled: Mask = 0
         for binding in prior:
             self._add_binding(binding)
 
     def _add_binding(self, binding: Binding) -> None:
         """Add a binding to the mask of its kind: scheduled, bound, obsolete or unscheduled. Drop one in deletion."""
         cluster = binding.cluster
-        if binding.is_deleting:  # as if it were gone
+        # As if it were gone.
+        if binding.is_deleting:
             self.changes.append(BindingChange(cluster, BindingAction.DROPPED, ChangeCause.DELETED))
             return
         self.by_cluster[cluster] = binding
         position = self.member_list.positions.get(cluster)
         if binding.state is BindingState.UNSCHEDULED:
-            self.unscheduled |= 0 if position is None else 1 << position  # None: its member has left
+            # None: its member has left.
+            self.unscheduled |= 0 if position is None else 1 << position
         elif position is None or self.member_list.members[position].is_leaving:
             self._mark_unscheduled(cluster, ChangeCause.CLUSTER_LEFT)
-        elif binding.policy_snapshot != self.policy_snapshot:  # picked under an earlier policy
+        elif binding.policy_snapshot != self.policy_snapshot:
+            # picked under an earlier policy.
             self.obsolete |= 1 << position
         elif binding.state is BindingState.SCHEDULED:
             self.scheduled |= 1 << position
@@ -179,26 +198,40 @@ class BindingTable:
 
     def is_unrecoverable(self, position: int) -> bool:
         """Return True if a member's unscheduled binding has no previous state to return to."""
-        return bool(self.unscheduled >> position & 1) and self.get_binding(position).previous_state is None
+        return (
+            bool(self.unscheduled >> position & 1)
+            and self.get_binding(position).previous_state is None
+        )
 
     def bind_member(self, position: int, affinity: int | None, spread: int | None) -> BindingAction:
         """Bind a picked member: reuse its obsolete or unscheduled binding, else create one. Return the action."""
         name = self.member_list.members[position].name
         bit = 1 << position
-        action, state, snapshot = BindingAction.CREATED, BindingState.SCHEDULED, None  # None: no resources yet
+        # None: no resources yet.
+        action, state, snapshot = BindingAction.CREATED, BindingState.SCHEDULED, None
         existing = self.by_cluster.get(name)
         if existing is not None and self.obsolete & bit:
-            action, state, snapshot = BindingAction.REPOINTED, existing.state, existing.resource_snapshot
+            action, state, snapshot = (
+                BindingAction.REPOINTED,
+                existing.state,
+                existing.resource_snapshot,
+            )
         elif existing is not None and self.unscheduled & bit:
-            action, state = BindingAction.RECOVERED, existing.previous_state or BindingState.SCHEDULED
+            action, state = (
+                BindingAction.RECOVERED,
+                existing.previous_state or BindingState.SCHEDULED,
+            )
             snapshot = existing.resource_snapshot
-        self.obsolete &= ~bit  # the member's bit moves to the set of the new state
+        # The member's bit moves to the set of the new state.
+        self.obsolete &= ~bit
         self.unscheduled &= ~bit
         if state is BindingState.BOUND:
             self.bound |= bit
         else:
             self.scheduled |= bit
-        self.by_cluster[name] = Binding(name, state, self.policy_snapshot, affinity, spread, resource_snapshot=snapshot)
+        self.by_cluster[name] = Binding(
+            name, state, self.policy_snapshot, affinity, spread, resource_snapshot=snapshot
+        )
         self.changes.append(BindingChange(name, action, ChangeCause.PICKED))
         return action
 
@@ -214,7 +247,9 @@ class BindingTable:
     def _mark_unscheduled(self, cluster: str, cause: ChangeCause) -> None:
         """Set the state of a binding to Unscheduled and record the change."""
         binding = self.by_cluster[cluster]
-        self.by_cluster[cluster] = replace(binding, state=BindingState.UNSCHEDULED, previous_state=binding.state)
+        self.by_cluster[cluster] = replace(
+            binding, state=BindingState.UNSCHEDULED, previous_state=binding.state
+        )
         self.changes.append(BindingChange(cluster, BindingAction.UNSCHEDULED, cause))
 
     def list_bindings(self) -> tuple[Binding, ...]:

@@ -23,7 +23,12 @@ from nexusform.domains.fleet.scheduling.bindings import (
     collect_lasting_clusters,
     index_by_cluster,
 )
-from nexusform.domains.fleet.scheduling.member_list import BindingMasks, BindingTable, MemberList, iterate_ascending
+from nexusform.domains.fleet.scheduling.member_list import (
+    BindingMasks,
+    BindingTable,
+    MemberList,
+    iterate_ascending,
+)
 from nexusform.domains.fleet.scheduling.profile import FILTERS
 from nexusform.domains.fleet.scheduling.properties import (
     COMPARISONS,
@@ -32,8 +37,19 @@ from nexusform.domains.fleet.scheduling.properties import (
     read_property,
 )
 from nexusform.domains.fleet.scheduling.rules import cluster_affinity, topology_spread
-from nexusform.domains.fleet.scheduling.scheduling_cycle import ScoredMember, filter_members, rank_members
-from nexusform.kubernetes.matching import DOES_NOT_EXIST, EXISTS, IN, LabelSelector, Requirement, is_requirement_met
+from nexusform.domains.fleet.scheduling.scheduling_cycle import (
+    ScoredMember,
+    filter_members,
+    rank_members,
+)
+from nexusform.kubernetes.matching import (
+    DOES_NOT_EXIST,
+    EXISTS,
+    IN,
+    LabelSelector,
+    Requirement,
+    is_requirement_met,
+)
 from nexusform.kubernetes.quantity import Quantity, read_quantity
 from nexusform.scheduling.placement_decision import Rejection
 
@@ -49,7 +65,9 @@ class PreferredTermScore(Struct, frozen=True):
 
     def format_share(self) -> str:
         """Return the share with at most two decimals: "11.11 %"; "" without one."""
-        return "" if self.share is None else f"{self.share * 100:.2f}".rstrip("0").rstrip(".") + " %"
+        return (
+            "" if self.share is None else f"{self.share * 100:.2f}".rstrip("0").rstrip(".") + " %"
+        )
 
 
 class ScoreMargin(Struct, frozen=True):
@@ -62,7 +80,10 @@ class ScoreMargin(Struct, frozen=True):
     @property
     def deciding_part(self) -> str:
         """Name of the deciding part: the first nonzero one, or "name" if all are 0."""
-        return next((part for part in ("topology_spread", "affinity", "obsolete") if getattr(self, part)), "name")
+        return next(
+            (part for part in ("topology_spread", "affinity", "obsolete") if getattr(self, part)),
+            "name",
+        )
 
 
 class ClusterExplanation(Struct, frozen=True):
@@ -115,10 +136,16 @@ class SchedulingDrift(Struct, frozen=True):
 
 
 def compute_policy_drift(
-    bindings: Iterable[Binding], member_list: MemberList, policy: Policy, snapshot: PolicySnapshot, namespace: str = ""
+    bindings: Iterable[Binding],
+    member_list: MemberList,
+    policy: Policy,
+    snapshot: PolicySnapshot,
+    namespace: str = "",
 ) -> SchedulingDrift:
     """Compare the current clusters with the picks of a fresh scheduling; report no difference if an error stops it."""
-    fresh_result = scheduling_cycle.run_scheduling_cycles((), member_list, policy, snapshot, namespace)
+    fresh_result = scheduling_cycle.run_scheduling_cycles(
+        (), member_list, policy, snapshot, namespace
+    )
     if fresh_result.abort is not None:
         return SchedulingDrift(gained_clusters=(), lost_clusters=())
     current_clusters = collect_lasting_clusters(bindings)
@@ -127,12 +154,17 @@ def compute_policy_drift(
     return SchedulingDrift(tuple(sorted(gained)), tuple(sorted(lost)))
 
 
-def find_eligible_members(member_list: MemberList, policy: Policy, namespace: str = "") -> frozenset[str]:
+def find_eligible_members(
+    member_list: MemberList, policy: Policy, namespace: str = ""
+) -> frozenset[str]:
     """Return the members eligible for a placement without bindings."""
     filter_result = filter_members(PlacementRequest(policy, namespace), member_list, BindingMasks())
-    if isinstance(filter_result, CycleAbort):  # a hub picks none
+    # A hub picks none.
+    if isinstance(filter_result, CycleAbort):
         return frozenset()
-    return frozenset(member_list.members[position].name for position in iterate_ascending(filter_result.eligible))
+    return frozenset(
+        member_list.members[position].name for position in iterate_ascending(filter_result.eligible)
+    )
 
 
 def explain(
@@ -148,7 +180,9 @@ def explain(
     request = PlacementRequest(policy, namespace)
     bindings = tuple(prior_bindings)
     if request.policy.placement_type is PlacementType.PICK_FIXED:
-        return _explain_pick_fixed_placement(request, BindingTable(bindings, member_list, snapshot.index), snapshot)
+        return _explain_pick_fixed_placement(
+            request, BindingTable(bindings, member_list, snapshot.index), snapshot
+        )
     replay = _collect_pick_batches(request, bindings, member_list, snapshot)
     binding_table = BindingTable(replay.bindings_before_last_cycle, member_list, snapshot.index)
     filter_result = filter_members(request, member_list, binding_table.masks)
@@ -156,20 +190,33 @@ def explain(
         return _explain_aborted_cycle(request, binding_table, snapshot, filter_result)
     if request.policy.placement_type is PlacementType.PICK_ALL:  # no scores
         rows = _explain_members(request, binding_table, ranks={}, replay=replay)
-        return PlacementExplanation(request.policy, snapshot, number=None, clusters=rows, batches=replay.batches)
+        return PlacementExplanation(
+            request.policy, snapshot, number=None, clusters=rows, batches=replay.batches
+        )
     ranking = rank_members(request, member_list, binding_table.masks, filter_result.eligible)
     if isinstance(ranking, CycleAbort):
         return _explain_aborted_cycle(request, binding_table, snapshot, ranking)
     ranked = list(ranking.iterate_best_first(filter_result.eligible))
-    last_picks = replay.batches[-1] if replay.has_final_picks else ()  # of the last cycle
-    picked = [scored for scored in ranked if member_list.members[scored.position].name in last_picks]
-    last_pick = picked[-1] if picked else None  # the worst of them
-    ranks: _RankTable = {}  # (rank, margin to the last pick) by cluster
+    # Of the last cycle.
+    last_picks = replay.batches[-1] if replay.has_final_picks else ()
+    picked = [
+        scored for scored in ranked if member_list.members[scored.position].name in last_picks
+    ]
+    # The worst of them.
+    last_pick = picked[-1] if picked else None
+    # (rank, margin to the last pick) by cluster.
+    ranks: _RankTable = {}
     for rank, scored in enumerate(ranked, 1):
-        margin = _compute_margin(scored, last_pick, binding_table.masks) if last_pick is not None else None
+        margin = (
+            _compute_margin(scored, last_pick, binding_table.masks)
+            if last_pick is not None
+            else None
+        )
         ranks[member_list.members[scored.position].name] = (rank, margin)
     rows = _explain_members(request, binding_table, ranks, replay)
-    return PlacementExplanation(request.policy, snapshot, snapshot.number_of_clusters, rows, replay.batches)
+    return PlacementExplanation(
+        request.policy, snapshot, snapshot.number_of_clusters, rows, replay.batches
+    )
 
 
 class _SchedulingReplay(Struct, frozen=True):
@@ -185,17 +232,23 @@ class _SchedulingReplay(Struct, frozen=True):
 
 
 def _collect_pick_batches(
-    request: PlacementRequest, initial: tuple[Binding, ...], member_list: MemberList, snapshot: PolicySnapshot
+    request: PlacementRequest,
+    initial: tuple[Binding, ...],
+    member_list: MemberList,
+    snapshot: PolicySnapshot,
 ) -> _SchedulingReplay:
     """Run the cycles again, one by one, and collect the clusters picked by each."""
     bindings, batches = initial, []
     arguments = (member_list, request.policy, snapshot, request.namespace)
     while True:
         cycle_result = scheduling_cycle.run_scheduling_cycles(bindings, *arguments, is_single=True)
-        picks = tuple(change.cluster for change in cycle_result.changes if change.cause is ChangeCause.PICKED)
+        picks = tuple(
+            change.cluster for change in cycle_result.changes if change.cause is ChangeCause.PICKED
+        )
         if picks:
             batches.append(picks)
-        if not cycle_result.needs_requeue:  # the last cycle
+        # The last cycle.
+        if not cycle_result.needs_requeue:
             return _SchedulingReplay(
                 initial_bindings=initial,
                 bindings_before_last_cycle=bindings,
@@ -209,9 +262,12 @@ def _collect_pick_batches(
 _RankTable = dict[str, tuple[int, ScoreMargin | None]]
 
 
-def _compute_margin(scored: ScoredMember, last_picked: ScoredMember, binding_masks: BindingMasks) -> ScoreMargin:
+def _compute_margin(
+    scored: ScoredMember, last_picked: ScoredMember, binding_masks: BindingMasks
+) -> ScoreMargin:
     """Return the lead of a cluster over the last pick."""
-    obsolete = binding_masks.obsolete >> scored.position & 1  # 1 for a binding of an earlier policy, else 0
+    # 1 for a binding of an earlier policy, else 0.
+    obsolete = binding_masks.obsolete >> scored.position & 1
     obsolete_of_last = binding_masks.obsolete >> last_picked.position & 1
     return ScoreMargin(
         scored.topology_spread - last_picked.topology_spread,
@@ -221,29 +277,40 @@ def _compute_margin(scored: ScoredMember, last_picked: ScoredMember, binding_mas
 
 
 def _explain_members(
-    request: PlacementRequest, binding_table: BindingTable, ranks: _RankTable, replay: _SchedulingReplay
+    request: PlacementRequest,
+    binding_table: BindingTable,
+    ranks: _RankTable,
+    replay: _SchedulingReplay,
 ) -> tuple[ClusterExplanation, ...]:
     """Explain every member, in name order: its rejections and scores at the start of the last cycle (`binding_table`),
     and its pick in the `replay`. `ranks` has (rank, margin) of eligible members by name; empty except for a PickN.
     """
     member_list, masks = binding_table.member_list, binding_table.masks
-    scores: dict[int, tuple[int, int | None]] = {}  # (affinity, spread) by position; only a PickN has scores
+    # (affinity, spread) by position; only a PickN has scores.
+    scores: dict[int, tuple[int, int | None]] = {}
     preferred_terms: tuple[PreferredTerm, ...] = ()
     if request.policy.placement_type is PlacementType.PICK_N:
         scores = _compute_scores(request, member_list, masks)
         preferred_terms = request.policy.preferred_terms
-    bound_mask_at_start = BindingTable(replay.initial_bindings, member_list, binding_table.policy_snapshot).current
+    bound_mask_at_start = BindingTable(
+        replay.initial_bindings, member_list, binding_table.policy_snapshot
+    ).current
     # The number of the cycle (from 1) that picked a cluster, by cluster.
-    batch_by_cluster = {name: number for number, picks in enumerate(replay.batches, 1) for name in picks}
+    batch_by_cluster = {
+        name: number for number, picks in enumerate(replay.batches, 1) for name in picks
+    }
     rows: list[ClusterExplanation] = []
     for position, member in enumerate(member_list.members):
         rejections = _list_rejections(request, binding_table, position)
         affinity, spread = scores.get(position, (None, None))
         rank, margin = ranks.get(member.name, (None, None))
-        batch = batch_by_cluster.get(member.name)  # None: not picked
-        is_bound = bool(bound_mask_at_start >> position & 1)  # the bit of this member
+        # None: not picked.
+        batch = batch_by_cluster.get(member.name)
+        # The bit of this member.
+        is_bound = bool(bound_mask_at_start >> position & 1)
         binding = replay.final_bindings.get(member.name) if is_bound or batch else None
-        if binding is not None:  # bound or picked: report the recorded scores
+        # bound or picked: report the recorded scores.
+        if binding is not None:
             affinity, spread = binding.affinity_score, binding.topology_spread_score
         details: tuple[str, ...] = ()
         if rejections:
@@ -254,10 +321,14 @@ def _explain_members(
                 binding=binding_table.by_cluster.get(member.name),
                 is_picked=batch is not None,
                 rejections=rejections,
-                reported_reason=_build_reported_reason(member.name, binding, rejections, affinity, spread),
+                reported_reason=_build_reported_reason(
+                    member.name, binding, rejections, affinity, spread
+                ),
                 affinity_score=affinity,
                 topology_spread_score=spread,
-                preferences=tuple(_compute_preference(term, member_list, position) for term in preferred_terms),
+                preferences=tuple(
+                    _compute_preference(term, member_list, position) for term in preferred_terms
+                ),
                 rank=rank,
                 margin=margin,
                 is_bound=is_bound,
@@ -268,7 +339,9 @@ def _explain_members(
     return tuple(rows)
 
 
-def _list_rejections(request: PlacementRequest, binding_table: BindingTable, position: int) -> tuple[Rejection, ...]:
+def _list_rejections(
+    request: PlacementRequest, binding_table: BindingTable, position: int
+) -> tuple[Rejection, ...]:
     """Return the rejections of a member by the rules. Left out are those due to its own binding: it rejects a second
     one for the same placement, and the topology spread counts it already.
     """
@@ -280,21 +353,27 @@ def _list_rejections(request: PlacementRequest, binding_table: BindingTable, pos
         if rule.rule in ignored_rules:
             continue
         accepted = rule.module.find_eligible(request, member_list, binding_masks)
-        if not isinstance(accepted, CycleAbort) and not accepted >> position & 1:  # an abort is no rejection
+        # An abort is no rejection.
+        if not isinstance(accepted, CycleAbort) and not accepted >> position & 1:
             reason = rule.module.explain_rejection(request, member_list, binding_masks, position)
             rejections.append(Rejection(member_list.members[position].name, rule.rule, reason))
     return tuple(rejections)
 
 
 def _build_reported_reason(
-    name: str, binding: Binding | None, rejections: tuple[Rejection, ...], affinity: int | None, spread: int | None
+    name: str,
+    binding: Binding | None,
+    rejections: tuple[Rejection, ...],
+    affinity: int | None,
+    spread: int | None,
 ) -> str:
     """Return KubeFleet's text about a cluster: picked (`binding`), rejected, or with too low a score."""
     if binding is not None:
         return build_selected_decision(binding).reason
     if rejections:
         return f"ClusterUnschedulable, {rejections[0].reason}"
-    return build_outscored_decision(name, affinity or 0, spread or 0).reason  # None without scores
+    # None without scores.
+    return build_outscored_decision(name, affinity or 0, spread or 0).reason
 
 
 def _compute_scores(
@@ -306,28 +385,40 @@ def _compute_scores(
     verdict = topology_spread.evaluate_constraints(request, member_list, binding_masks)
     for score, members in verdict.members_by_score.items():
         spreads.update(dict.fromkeys(iterate_ascending(members), score))
-    return {position: (affinity, spreads.get(position)) for position, affinity in enumerate(affinities)}
+    return {
+        position: (affinity, spreads.get(position)) for position, affinity in enumerate(affinities)
+    }
 
 
-def _compute_preference(term: PreferredTerm, member_list: MemberList, position: int) -> PreferredTermScore:
+def _compute_preference(
+    term: PreferredTerm, member_list: MemberList, position: int
+) -> PreferredTermScore:
     """Return the points of a member from one preferred term, with the sorting property if it has one."""
     single_policy = Policy(preferred_terms=(term,))
     scores, _failing = cluster_affinity.compute_scores(PlacementRequest(single_policy), member_list)
     points, sorter = scores[position], term.preference.property_sorter
     members = member_list.select_by_labels(term.preference.label_selector)
-    if sorter is None or isinstance(members, str) or not members >> position & 1:  # no sorter; an error or no match
+    # No sorter; an error or no match.
+    if sorter is None or isinstance(members, str) or not members >> position & 1:
         return PreferredTermScore(term.weight, points)
     value = read_property(member_list.members[position], sorter.name)
     extremes = find_property_extremes(member_list, sorter.name)
     if not isinstance(value, Quantity) or not isinstance(extremes, PropertyExtremes):
-        return PreferredTermScore(term.weight, points, property=sorter.name)  # no value here, or an unreadable one
+        # No value here, or an unreadable one.
+        return PreferredTermScore(term.weight, points, property=sorter.name)
     share = cluster_affinity.interpolate_score(value, extremes, sorter.sort_order)
-    valid_share = share if isinstance(share, float | int) else None  # a text is an error
-    return PreferredTermScore(term.weight, points, share=valid_share, property=sorter.name, value=str(value))
+    # A text is an error.
+    valid_share = share if isinstance(share, float | int) else None
+    return PreferredTermScore(
+        term.weight, points, share=valid_share, property=sorter.name, value=str(value)
+    )
 
 
 def _explain_aborted_cycle(
-    request: PlacementRequest, binding_table: BindingTable, snapshot: PolicySnapshot, abort: CycleAbort
+    request: PlacementRequest,
+    binding_table: BindingTable,
+    snapshot: PolicySnapshot,
+    abort: CycleAbort,
 ) -> PlacementExplanation:
     """Build the explanation of a cycle stopped by an error: the verdicts of the rules, without ranks and scores."""
     rows = tuple(
@@ -340,7 +431,9 @@ def _explain_aborted_cycle(
         )
         for position, member in enumerate(binding_table.member_list.members)
     )
-    return PlacementExplanation(request.policy, snapshot, snapshot.number_of_clusters, rows, abort=abort)
+    return PlacementExplanation(
+        request.policy, snapshot, snapshot.number_of_clusters, rows, abort=abort
+    )
 
 
 def _explain_pick_fixed_placement(
@@ -348,9 +441,14 @@ def _explain_pick_fixed_placement(
 ) -> PlacementExplanation:
     """Explain a PickFixed placement: the scheduler's decision on each named cluster, and why others are not picked."""
     cycle_result = scheduling_cycle.run_scheduling_cycles(
-        binding_table.by_cluster.values(), binding_table.member_list, request.policy, snapshot, is_single=True
+        binding_table.by_cluster.values(),
+        binding_table.member_list,
+        request.policy,
+        snapshot,
+        is_single=True,
     )
-    decisions_made = cycle_result.status.list_decisions() if cycle_result.status else ()  # no status without names
+    # No status without names.
+    decisions_made = cycle_result.status.list_decisions() if cycle_result.status else ()
     decisions_by_cluster = {decision.cluster: decision for decision in decisions_made}
     positions = binding_table.member_list.positions
     unknown_names = sorted(set(request.policy.cluster_names) - positions.keys())
@@ -363,14 +461,24 @@ def _explain_pick_fixed_placement(
             rejection = Rejection(name, "cluster_names", "the policy does not name this cluster")
             rows.append(ClusterExplanation(name, binding, is_picked=False, rejections=(rejection,)))
         elif decision.is_selected:
-            is_bound, reason = name in bound, decision.reason  # a bound cluster stays: it is not picked again
-            row = ClusterExplanation(name, binding, is_picked=not is_bound, reported_reason=reason, is_bound=is_bound)
+            # A bound cluster stays: it is not picked again.
+            is_bound, reason = name in bound, decision.reason
+            row = ClusterExplanation(
+                name, binding, is_picked=not is_bound, reported_reason=reason, is_bound=is_bound
+            )
             rows.append(row)
         else:
-            rule = "cluster_eligibility" if name in positions else "cluster_names"  # the latter: not in the fleet
+            # The latter: not in the fleet.
+            rule = "cluster_eligibility" if name in positions else "cluster_names"
             rejections = (Rejection(name, rule, decision.reason),)
-            rows.append(ClusterExplanation(name, binding, False, rejections, reported_reason=decision.reason))
-    return PlacementExplanation(request.policy, snapshot, len(request.policy.cluster_names), tuple(rows))
+            rows.append(
+                ClusterExplanation(
+                    name, binding, False, rejections, reported_reason=decision.reason
+                )
+            )
+    return PlacementExplanation(
+        request.policy, snapshot, len(request.policy.cluster_names), tuple(rows)
+    )
 
 
 _MAX_NAMES = 6
@@ -378,11 +486,19 @@ _SIGNS: Mapping[str, str] = {"Gt": ">", "Ge": ">=", "Lt": "<", "Le": "<=", "Eq":
 
 
 def describe_rejection(
-    rule: str, request: PlacementRequest, member_list: MemberList, binding_masks: BindingMasks, position: int
+    rule: str,
+    request: PlacementRequest,
+    member_list: MemberList,
+    binding_masks: BindingMasks,
+    position: int,
 ) -> tuple[str, ...]:
     """Return details of a rule's rejection, one sentence each; none if its reason is complete."""
     describe_rule = _DESCRIBERS.get(rule)
-    return tuple(describe_rule(request, member_list, binding_masks, position)) if describe_rule is not None else ()
+    return (
+        tuple(describe_rule(request, member_list, binding_masks, position))
+        if describe_rule is not None
+        else ()
+    )
 
 
 def _describe_term_mismatches(
@@ -392,7 +508,9 @@ def _describe_term_mismatches(
     terms, member = request.policy.required_terms or (), member_list.members[position]
     for number, term in enumerate(terms, 1):
         # The mismatches of a term: labels first, properties only if all labels match.
-        mismatches = list(_find_label_mismatches(term.label_selector or LabelSelector(), member.labels))
+        mismatches = list(
+            _find_label_mismatches(term.label_selector or LabelSelector(), member.labels)
+        )
         if not mismatches:
             mismatches = list(_find_property_mismatches(term.property_selector or (), member))
         prefix = f"term {number}: " if len(terms) > 1 else ""
@@ -426,7 +544,9 @@ def _format_expression_mismatch(requirement: Requirement, value: str | None) -> 
     return f"label {key} is {value} (required: not in {values})"  # NotIn
 
 
-def _find_property_mismatches(requirements: Iterable[PropertyRequirement], member: Member) -> Iterator[str]:
+def _find_property_mismatches(
+    requirements: Iterable[PropertyRequirement], member: Member
+) -> Iterator[str]:
     """Yield a text for each property that is missing or fails its comparison. Requirements with a malformed quantity or
     operator, and unreadable values, have none: they stop the scheduler with a text of its own.
     """
@@ -439,7 +559,8 @@ def _find_property_mismatches(requirements: Iterable[PropertyRequirement], membe
         if value is None:
             yield f"no property {name} (required: {requested})"
         if not isinstance(value, Quantity) or compare is None or bound is None:
-            continue  # nothing to compare
+            # Nothing to compare.
+            continue
         if not compare(value.nano, bound.nano):
             yield f"{name} is {value} (required: {requested})"
 
@@ -451,15 +572,19 @@ def _describe_spread_rejection(
     verdict = topology_spread.evaluate_constraints(request, member_list, binding_masks)
     for constraint, members in verdict.rejected_by_constraint:
         if members >> position & 1:
-            by_value = member_list.members_by_label.get(constraint.topology_key, {})  # masks of members by domain
+            # masks of members by domain.
+            by_value = member_list.members_by_label.get(constraint.topology_key, {})
             own_value = member_list.members[position].labels.get(constraint.topology_key, "")
-            values = sorted(by_value, key=lambda value: (value != own_value, value))  # its own domain first
-            counts = [f"{value}: {(by_value[value] & binding_masks.current).bit_count()}" for value in values]
+            # Its own domain first.
+            values = sorted(by_value, key=lambda value: (value != own_value, value))
+            counts = [
+                f"{value}: {(by_value[value] & binding_masks.current).bit_count()}"
+                for value in values
+            ]
             yield f"picks by {constraint.topology_key}: {format_list(counts, _MAX_NAMES)}"
             return
 
 
-_DESCRIBERS: Mapping[str, Callable[[PlacementRequest, MemberList, BindingMasks, int], Iterator[str]]] = {
-    "cluster_affinity": _describe_term_mismatches,
-    "topology_spread": _describe_spread_rejection,
-}
+_DESCRIBERS: Mapping[
+    str, Callable[[PlacementRequest, MemberList, BindingMasks, int], Iterator[str]]
+] = {"cluster_affinity": _describe_term_mismatches, "topology_spread": _describe_spread_rejection}

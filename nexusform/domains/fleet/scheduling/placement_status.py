@@ -93,11 +93,17 @@ _STEP_TEXTS = {
         "RolloutStarted",
         {
             TRUE: ("RolloutStarted", "All {} cluster(s) start rolling out the latest resource"),
-            FALSE: ("RolloutNotStartedYet", "The rollout is being blocked by the rollout strategy in {} cluster(s)"),
+            FALSE: (
+                "RolloutNotStartedYet",
+                "The rollout is being blocked by the rollout strategy in {} cluster(s)",
+            ),
             UNKNOWN: ("RolloutStartedUnknown", f"{_STILL} {_DECIDING}"),
         },
         {
-            TRUE: ("RolloutStarted", "Detected the new changes on the resources and started the rollout process"),
+            TRUE: (
+                "RolloutStarted",
+                "Detected the new changes on the resources and started the rollout process",
+            ),
             FALSE: ("RolloutNotStartedYet", "The rollout is being blocked by the rollout strategy"),
             UNKNOWN: ("RolloutStartedUnknown", f"{_IN_PROCESS} {_DECIDING}"),
         },
@@ -105,12 +111,18 @@ _STEP_TEXTS = {
     "overridden": _ConditionTexts(
         "Overridden",
         {
-            TRUE: ("OverriddenSucceeded", "The selected resources are successfully overridden in {} cluster(s)"),
+            TRUE: (
+                "OverriddenSucceeded",
+                "The selected resources are successfully overridden in {} cluster(s)",
+            ),
             FALSE: ("OverriddenFailed", "Failed to override resources in {} cluster(s)"),
             UNKNOWN: ("OverriddenPending", f"{_STILL} {_OVERRIDING}"),
         },
         {
-            TRUE: ("OverriddenSucceeded", "Successfully applied the override rules on the resources"),
+            TRUE: (
+                "OverriddenSucceeded",
+                "Successfully applied the override rules on the resources",
+            ),
             FALSE: ("OverriddenFailed", "Failed to apply the override rules on the resources"),
             UNKNOWN: ("OverriddenPending", f"{_IN_PROCESS} {_OVERRIDING}"),
         },
@@ -137,30 +149,51 @@ _STEP_TEXTS = {
     "applied": _ConditionTexts(
         "Applied",
         {
-            TRUE: ("ApplySucceeded", "The selected resources are successfully applied to {} cluster(s)"),
+            TRUE: (
+                "ApplySucceeded",
+                "The selected resources are successfully applied to {} cluster(s)",
+            ),
             FALSE: (
                 "ApplyFailed",
-                "Failed to apply resources to {} cluster(s), please check the `failedPlacements` status",
+                (
+                    "Failed to apply resources to {} cluster(s), please check the "
+                    "`failedPlacements` status"
+                ),
             ),
             UNKNOWN: ("ApplyPending", f"{_STILL} applying the resources on the member cluster"),
         },
         {
             TRUE: ("AllWorkHaveBeenApplied", "All corresponding work objects are applied"),
             FALSE: ("NotAllWorkHaveBeenApplied", "Not all corresponding work objects are applied"),
-            UNKNOWN: ("ApplyPending", f"{_IN_PROCESS} applying the resources on the member cluster"),
+            UNKNOWN: (
+                "ApplyPending",
+                f"{_IN_PROCESS} applying the resources on the member cluster",
+            ),
         },
     ),
     "available": _ConditionTexts(
         "Available",
         {
-            TRUE: ("ResourceAvailable", "The selected resources in {} cluster(s) are available now"),
-            FALSE: ("ResourceNotAvailableYet", "The selected resources in {} cluster(s) are still not available yet"),
-            UNKNOWN: ("ResourceAvailableUnknown", f"{_STILL} checking the availability of the selected resources"),
+            TRUE: (
+                "ResourceAvailable",
+                "The selected resources in {} cluster(s) are available now",
+            ),
+            FALSE: (
+                "ResourceNotAvailableYet",
+                "The selected resources in {} cluster(s) are still not available yet",
+            ),
+            UNKNOWN: (
+                "ResourceAvailableUnknown",
+                f"{_STILL} checking the availability of the selected resources",
+            ),
         },
         {
             TRUE: ("AllWorkAreAvailable", "All corresponding work objects are available"),
             FALSE: ("NotAllWorkAreAvailable", "Not all corresponding work objects are available"),
-            UNKNOWN: ("ResourceAvailableUnknown", "The availability of the selected resources is unknown yet"),
+            UNKNOWN: (
+                "ResourceAvailableUnknown",
+                "The availability of the selected resources is unknown yet",
+            ),
         },
     ),
     "diff_reported": _ConditionTexts(
@@ -175,8 +208,14 @@ _STEP_TEXTS = {
         },
         {
             TRUE: ("AllWorkHaveDiffReported", "All corresponding work objects have reported diff"),
-            FALSE: ("NotAllWorkHaveDiffReported", "Not all corresponding work objects have reported diff"),
-            UNKNOWN: ("DiffReportingPending", "Diff reporting has just started; its status is not yet to be known"),
+            FALSE: (
+                "NotAllWorkHaveDiffReported",
+                "Not all corresponding work objects have reported diff",
+            ),
+            UNKNOWN: (
+                "DiffReportingPending",
+                "Diff reporting has just started; its status is not yet to be known",
+            ),
         },
     ),
 }
@@ -200,13 +239,18 @@ def list_step_names(progress: ClusterProgress) -> tuple[str, ...]:
     return _APPLY_STEPS if progress.diff_reported is None else _REPORT_STEPS
 
 
-def compute_rollout_progress(bindings: Iterable[Binding], resource_snapshot: int) -> dict[str, ClusterProgress]:
+def compute_rollout_progress(
+    bindings: Iterable[Binding], resource_snapshot: int
+) -> dict[str, ClusterProgress]:
     """Return the progress of picked clusters: available with the latest `resource_snapshot`, or rollout not started."""
     progress: dict[str, ClusterProgress] = {}
     for binding in select_scheduled_bindings(bindings):
-        is_current = binding.state is BindingState.BOUND and binding.resource_snapshot == resource_snapshot
+        is_current = (
+            binding.state is BindingState.BOUND and binding.resource_snapshot == resource_snapshot
+        )
         progress[binding.cluster] = ClusterProgress(
-            rollout_started=TRUE if is_current else FALSE, resource_snapshot=binding.resource_snapshot
+            rollout_started=TRUE if is_current else FALSE,
+            resource_snapshot=binding.resource_snapshot,
         )
     return progress
 
@@ -224,38 +268,61 @@ def build_placement_status(
     """Build the status of a placement and its clusters. `number` is N of a PickN. Clusters without progress have not
     started. `prefix` is the placement's kind; `is_external`: staged runs roll it out. `status_namespace` gets a copy.
     """
-    if scheduling is None:  # no scheduling cycle yet
+    # No scheduling cycle yet.
+    if scheduling is None:
         text = "Scheduling has not completed"
-        return PlacementStatus((Condition(f"{prefix}Scheduled", UNKNOWN, "SchedulePending", text),), clusters=())
+        return PlacementStatus(
+            (Condition(f"{prefix}Scheduled", UNKNOWN, "SchedulePending", text),), clusters=()
+        )
     first_conditions = [replace(scheduling.condition, type=f"{prefix}Scheduled")]
     if status_namespace:
-        text = f"Successfully created or updated ClusterResourcePlacementStatus in namespace '{status_namespace}'"
-        first_conditions.append(Condition(f"{prefix}StatusSynced", TRUE, "StatusSyncSucceeded", text))
+        text = (
+            "Successfully created or updated ClusterResourcePlacementStatus in namespace "
+            f"'{status_namespace}'"
+        )
+        first_conditions.append(
+            Condition(f"{prefix}StatusSynced", TRUE, "StatusSyncSucceeded", text)
+        )
     not_started = ClusterProgress(rollout_started=UNKNOWN)
-    progresses = [progress.get(binding.cluster, not_started) for binding in scheduling.selected_bindings]
+    progresses = [
+        progress.get(binding.cluster, not_started) for binding in scheduling.selected_bindings
+    ]
     selected_clusters = [binding.cluster for binding in scheduling.selected_bindings]
-    external_condition = _build_external_condition(selected_clusters, progresses, prefix) if is_external else None
-    further = _build_placement_conditions(progresses, prefix) if external_condition is None else [external_condition]
+    external_condition = (
+        _build_external_condition(selected_clusters, progresses, prefix) if is_external else None
+    )
+    further = (
+        _build_placement_conditions(progresses, prefix)
+        if external_condition is None
+        else [external_condition]
+    )
     conditions = (*first_conditions, *further)
     clusters = [
         _build_cluster_status(decision.cluster, decision.reason, item, is_external=is_external)
-        # Only selected clusters have a progress, and their decisions come first: the others are cut off.
+        # Only selected clusters have a progress, and their decisions come first: the others are cut
+        # off.
         for decision, item in zip(scheduling.list_decisions(), progresses, strict=False)
     ]
-    return PlacementStatus(conditions, (*clusters, *_build_unfilled_statuses(scheduling, policy, number)))
+    return PlacementStatus(
+        conditions, (*clusters, *_build_unfilled_statuses(scheduling, policy, number))
+    )
 
 
-def _build_placement_conditions(progresses: Sequence[ClusterProgress], prefix: str) -> Iterable[Condition]:
+def _build_placement_conditions(
+    progresses: Sequence[ClusterProgress], prefix: str
+) -> Iterable[Condition]:
     """Yield the conditions of the placement, one per step of the rollout. The first step not True on all clusters is
     the last one. Texts have the number of clusters with this status. `prefix` is the kind in condition types.
     """
     if not progresses:
-        return  # no cluster is picked
+        # No cluster is picked.
+        return
     has_overrides = any(progress.has_overrides for progress in progresses)
     for name in list_step_names(progresses[0]):
         statuses = [getattr(progress, name) for progress in progresses]
         status = TRUE
-        if FALSE in statuses:  # the worst status of a cluster is that of the placement
+        # The worst status of a cluster is that of the placement.
+        if FALSE in statuses:
             status = FALSE
         elif UNKNOWN in statuses:
             status = UNKNOWN
@@ -264,7 +331,8 @@ def _build_placement_conditions(progresses: Sequence[ClusterProgress], prefix: s
         if name == "overridden" and status == TRUE and not has_overrides:
             reason, text = "NoOverrideSpecified", NO_OVERRIDES
         yield Condition(f"{prefix}{step.type}", status, reason, text.format(statuses.count(status)))
-        if status != TRUE:  # later steps have not begun
+        # later steps have not begun.
+        if status != TRUE:
             return
 
 
@@ -275,9 +343,12 @@ def _build_external_condition(
     picked clusters, or if all clusters have one resource snapshot and a known rollout. Otherwise the rollout of the
     placement is unknown, because that of a cluster is unknown, the snapshots differ, or there are none.
     """
-    versions = {progress.resource_snapshot for progress in progresses}  # None: a cluster without one
+    # None: a cluster without one.
+    versions = {progress.resource_snapshot for progress in progresses}
     pairs = zip(clusters, progresses, strict=True)
-    unknown_clusters = [cluster for cluster, progress in pairs if progress.rollout_started == UNKNOWN]
+    unknown_clusters = [
+        cluster for cluster, progress in pairs if progress.rollout_started == UNKNOWN
+    ]
     has_one_version = len(versions) == 1 and None not in versions
     if not progresses or (has_one_version and not unknown_clusters):
         return None
@@ -286,11 +357,17 @@ def _build_external_condition(
         text = f"{start} cluster {unknown_clusters[0]} is in RolloutStarted Unknown state"
     elif len(versions) > 1:
         text = f"{start} different resource snapshot versions are observed across clusters"
-    else:  # none at all
+    else:
+        # None at all.
         runs = "ClusterStagedUpdateRun" if prefix == CLUSTER_SCOPED else "StagedUpdateRun"
         advice = f"check the {runs} resources with spec.placementName matching this placement"
-        text = f"{start} no resource snapshot name is observed across clusters. To determine rollout status, {advice}"
-    return Condition(f"{prefix}RolloutStarted", UNKNOWN, "RolloutControlledByExternalController", text)
+        text = (
+            f"{start} no resource snapshot name is observed across clusters. To determine rollout "
+            f"status, {advice}"
+        )
+    return Condition(
+        f"{prefix}RolloutStarted", UNKNOWN, "RolloutControlledByExternalController", text
+    )
 
 
 def _build_cluster_status(
@@ -303,9 +380,15 @@ def _build_cluster_status(
         reason, text = _STEP_TEXTS[name].cluster[status]
         match name, status:
             case "rollout_started", _ if progress.is_blocked:
-                text = "The resources cannot be updated to the latest because of the rollout strategy"
-            case "rollout_started", "Unknown" if is_external:  # no staged run has reached the cluster
-                text = f"{_IN_PROCESS} deciding whether to roll out some version of the resources or not"
+                text = (
+                    "The resources cannot be updated to the latest because of the rollout strategy"
+                )
+            case "rollout_started", "Unknown" if is_external:
+                # No staged run has reached the cluster.
+                text = (
+                    f"{_IN_PROCESS} deciding whether to roll out some version of the resources or "
+                    "not"
+                )
             case "rollout_started", _ if is_external:
                 text = f"{text}{progress.run_text}"
             case "overridden" | "work_synchronized", "False" if progress.failure:
@@ -330,7 +413,10 @@ def _build_unfilled_statuses(
     requested_count = policy.count_requested_clusters(number) or 0
     missing_count = max(0, requested_count - len(scheduling.selected_bindings))
     for decision in scheduling.unselected_decisions[:missing_count]:
-        yield ClusterStatus(cluster="", conditions=(Condition("Scheduled", FALSE, "ScheduleFailed", decision.reason),))
+        yield ClusterStatus(
+            cluster="",
+            conditions=(Condition("Scheduled", FALSE, "ScheduleFailed", decision.reason),),
+        )
 
 
 def build_placement_status_2023(
@@ -339,13 +425,22 @@ def build_placement_status_2023(
     """Build the status as KubeFleet of 2023 reports it: with conditions Scheduled, Synchronized and Applied."""
     if scheduling is None:
         text = "Scheduling has not completed"
-        return PlacementStatus((Condition(f"{CLUSTER_SCOPED}Scheduled", UNKNOWN, "SchedulePending", text),), ())
+        return PlacementStatus(
+            (Condition(f"{CLUSTER_SCOPED}Scheduled", UNKNOWN, "SchedulePending", text),), ()
+        )
     verb = "found" if scheduling.is_fulfilled else "could not find"
     text = f"{verb} all the clusters needed as specified by the scheduling policy"
-    scheduled = Condition(f"{CLUSTER_SCOPED}Scheduled", scheduling.condition.status, scheduling.condition.reason, text)
+    scheduled = Condition(
+        f"{CLUSTER_SCOPED}Scheduled", scheduling.condition.status, scheduling.condition.reason, text
+    )
     selected = [decision for decision in scheduling.list_decisions() if decision.is_selected]
-    states = [progress.get(decision.cluster, ClusterProgress(rollout_started=UNKNOWN)) for decision in selected]
-    clusters = tuple(_build_cluster_status_2023(d, state) for d, state in zip(selected, states, strict=True))
+    states = [
+        progress.get(decision.cluster, ClusterProgress(rollout_started=UNKNOWN))
+        for decision in selected
+    ]
+    clusters = tuple(
+        _build_cluster_status_2023(d, state) for d, state in zip(selected, states, strict=True)
+    )
     return PlacementStatus((scheduled, *_build_conditions_2023(states)), clusters)
 
 
@@ -353,14 +448,17 @@ def convert_to_status_2023(status: PlacementStatus, bindings: Iterable[Binding])
     """Convert a current status to the older texts; `bindings` are those of the placement. The progress of each cluster
     is read from its conditions, and the older status is built from that.
     """
-    scheduled = status.conditions[0] if status.conditions else None  # the first condition is Scheduled
+    # The first condition is Scheduled.
+    scheduled = status.conditions[0] if status.conditions else None
     if scheduled is None or scheduled.status == UNKNOWN:
         return build_placement_status_2023(scheduling=None, progress={})
     by_cluster = index_by_cluster(bindings)
-    selected: list[Binding] = []  # in the order of the status
+    # In the order of the status.
+    selected: list[Binding] = []
     progress: dict[str, ClusterProgress] = {}
     statuses = {cluster_status.cluster: cluster_status for cluster_status in status.clusters}
-    for name, cluster_status in statuses.items():  # "" for an unfilled position
+    # "" for an unfilled position.
+    for name, cluster_status in statuses.items():
         progress[name] = _read_progress_of_status(cluster_status)
         if name in by_cluster:
             selected.append(by_cluster[name])
@@ -396,14 +494,18 @@ def _build_conditions_2023(states: list[ClusterProgress]) -> list[Condition]:
     outdated_count = sum(not _is_synchronized(state) for state in states)
     if outdated_count:
         text = (
-            f"There are {outdated_count} cluster(s) still not synchronized to the latest resources on the hub cluster"
+            f"There are {outdated_count} cluster(s) still not synchronized to the latest "
+            "resources on the hub cluster"
         )
         return [Condition(f"{CLUSTER_SCOPED}Synchronized", FALSE, "SynchronizePending", text)]
     text = f"All {count} cluster(s) are synchronized to the latest resources on the hub cluster"
     synchronized = Condition(f"{CLUSTER_SCOPED}Synchronized", TRUE, "SynchronizeSucceeded", text)
     failed_count = sum(state.applied == FALSE for state in states)
     if failed_count:
-        text = f"Failed to apply manifests to {failed_count} clusters, please check the `failedPlacements` status"
+        text = (
+            f"Failed to apply manifests to {failed_count} clusters, please check the "
+            "`failedPlacements` status"
+        )
         return [synchronized, Condition(f"{CLUSTER_SCOPED}Applied", FALSE, "ApplyFailed", text)]
     text = f"Successfully applied resources to {count} member clusters"
     if not count:
@@ -422,7 +524,9 @@ def _build_cluster_status_2023(decision: Decision, state: ClusterProgress) -> Cl
     text = "Successfully Synchronized work(s) for placement"
     conditions.append(Condition("WorkSynchronized", TRUE, "WorkSynchronizeSucceeded", text))
     if state.applied == TRUE:
-        conditions.append(Condition("ResourceApplied", TRUE, "ApplySucceeded", "Successfully applied resources"))
+        conditions.append(
+            Condition("ResourceApplied", TRUE, "ApplySucceeded", "Successfully applied resources")
+        )
     else:
         text = "Failed to apply manifests, please check the `failedPlacements` status"
         conditions.append(Condition("ResourceApplied", state.applied, "ApplyFailed", text))

@@ -31,8 +31,11 @@ def build_next_snapshot(previous: PolicySnapshot | None, policy: Policy | None) 
 
 def compute_policy_hash(policy: Policy | None) -> str:
     """Return the SHA-256 (hex) of the policy's JSON; no policy is `null`, different from an explicit PickAll."""
-    text = json.dumps(_build_policy(policy) if policy else None, separators=(",", ":"), ensure_ascii=False)
-    for letter in "<>&":  # Go escapes HTML characters
+    text = json.dumps(
+        _build_policy(policy) if policy else None, separators=(",", ":"), ensure_ascii=False
+    )
+    # Go escapes HTML characters.
+    for letter in "<>&":
         text = text.replace(letter, f"\\u{ord(letter):04x}")
     return sha256(text.encode()).hexdigest()
 
@@ -52,14 +55,17 @@ def _build_policy(policy: Policy) -> dict[str, Any]:
         required = {"clusterSelectorTerms": list(map(_build_term, policy.required_terms))}
     affinity = _omit_empty(
         requiredDuringSchedulingIgnoredDuringExecution=required,
-        preferredDuringSchedulingIgnoredDuringExecution=list(map(_PREFERRED, policy.preferred_terms)),
+        preferredDuringSchedulingIgnoredDuringExecution=list(
+            map(_PREFERRED, policy.preferred_terms)
+        ),
     )
     return _omit_empty(
         placementType=str(policy.placement_type),
         clusterNames=list(policy.cluster_names),
         affinity={"clusterAffinity": affinity} if affinity else None,
         topologySpreadConstraints=list(map(_SPREAD_CONSTRAINT, policy.spread_constraints)),
-        tolerations=list(map(_TOLERATION, policy.tolerations)),  # _TOLERATION and the like convert records
+        # _TOLERATION and the like convert records.
+        tolerations=list(map(_TOLERATION, policy.tolerations)),
     )
 
 
@@ -69,7 +75,9 @@ def _build_term(term: ClusterSelectorTerm) -> dict[str, Any]:
     if term.label_selector is not None:
         document["labelSelector"] = build_selector_document(term.label_selector)
     if term.property_selector is not None:
-        document["propertySelector"] = {"matchExpressions": list(map(_PROPERTY, term.property_selector))}
+        document["propertySelector"] = {
+            "matchExpressions": list(map(_PROPERTY, term.property_selector))
+        }
     if term.property_sorter is not None:
         document["propertySorter"] = _SORTER(term.property_sorter)
     return document
@@ -77,7 +85,8 @@ def _build_term(term: ClusterSelectorTerm) -> dict[str, Any]:
 
 _PREFERRED: Final = RecordForm(PreferredTerm, "weight preference", preference=_build_term)
 _SPREAD_CONSTRAINT: Final = RecordForm(
-    TopologySpreadConstraint, "maxSkew=max_skew topologyKey=topology_key whenUnsatisfiable=when_unsatisfiable"
+    TopologySpreadConstraint,
+    "maxSkew=max_skew topologyKey=topology_key whenUnsatisfiable=when_unsatisfiable",
 )
 _TOLERATION: Final = RecordForm(Toleration, "[key] [operator] [value] [effect]")
 _PROPERTY: Final = RecordForm(PropertyRequirement, "name operator values")

@@ -23,7 +23,9 @@ _Verdict = Mask | CycleAbort
 class _RuleModule(Protocol):
     """Module of one filter rule: accepted members, and the reason for the others."""
 
-    def find_eligible(self, request: PlacementRequest, members: MemberList, masks: BindingMasks, /) -> _Verdict:
+    def find_eligible(
+        self, request: PlacementRequest, members: MemberList, masks: BindingMasks, /
+    ) -> _Verdict:
         """Return the accepted members as bits, or why the whole cycle stops. `masks` are the members with bindings."""
 
     def explain_rejection(

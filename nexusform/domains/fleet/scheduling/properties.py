@@ -34,7 +34,8 @@ PropertyValue = Quantity | UnreadablePropertyError | None
 
 def read_property(member: Member, name: str) -> PropertyValue:
     """Return a property of a member: None if it has none, an error if KubeFleet would stop the scheduling cycle."""
-    if name.startswith(RESOURCE_PREFIX):  # derived from the member's resource usage
+    # derived from the member's resource usage.
+    if name.startswith(RESOURCE_PREFIX):
         return _read_resource_quantity(member, name.removeprefix(RESOURCE_PREFIX))
     text = member.properties.get(name)
     if text is None:
@@ -52,10 +53,13 @@ def _read_resource_quantity(member: Member, name: str) -> PropertyValue:
     """
     capacity_type, _, resource = name.partition("-")
     prefix = f"failed to retrieve resource property value for {name} from cluster {member.name}"
-    if not capacity_type or not resource or "-" in resource:  # KubeFleet splits at every dash
+    # KubeFleet splits at every dash.
+    if not capacity_type or not resource or "-" in resource:
         return UnreadablePropertyError(f"{prefix}: invalid resource property name: {name}")
     usage = member.resources
-    amounts = {TOTAL: usage.total, ALLOCATABLE: usage.allocatable, AVAILABLE: usage.available}.get(capacity_type)
+    amounts = {TOTAL: usage.total, ALLOCATABLE: usage.allocatable, AVAILABLE: usage.available}.get(
+        capacity_type
+    )
     if amounts is None:
         text = f"invalid capacity type {capacity_type} in resource property name {name}"
         return UnreadablePropertyError(f"{prefix}: {text}")
@@ -76,20 +80,26 @@ class PropertyExtremes(Struct, frozen=True):
     maximum: Quantity | None
 
 
-def find_property_extremes(member_list: MemberList, name: str) -> PropertyExtremes | UnreadablePropertyError:
+def find_property_extremes(
+    member_list: MemberList, name: str
+) -> PropertyExtremes | UnreadablePropertyError:
     """Return the minimum and maximum of a property over all members, eligible or not; or the error of one."""
     return member_list.get_cached(
-        ("extremes", name), lambda: _compute_minimum_and_maximum(list_property_values(member_list, name))
+        ("extremes", name),
+        lambda: _compute_minimum_and_maximum(list_property_values(member_list, name)),
     )
 
 
-def _compute_minimum_and_maximum(values: tuple[PropertyValue, ...]) -> PropertyExtremes | UnreadablePropertyError:
+def _compute_minimum_and_maximum(
+    values: tuple[PropertyValue, ...],
+) -> PropertyExtremes | UnreadablePropertyError:
     """Return the minimum and maximum of the existing values (the first of equal ones), or the first error."""
     quantities: list[Quantity] = []
     for value in values:
         if isinstance(value, UnreadablePropertyError):
             return value
-        if value is not None:  # None: the member has no such property
+        # None: the member has no such property.
+        if value is not None:
             quantities.append(value)
     return PropertyExtremes(min(quantities, default=None), max(quantities, default=None))
 
@@ -125,11 +135,14 @@ def find_contradictory_requirements(requirements: Iterable[PropertyRequirement])
     return _explain_violated_bounds(equal, lower, upper)
 
 
-def _parse_requirements(requirements: Iterable[PropertyRequirement]) -> Iterable[tuple[str, Quantity]]:
+def _parse_requirements(
+    requirements: Iterable[PropertyRequirement],
+) -> Iterable[tuple[str, Quantity]]:
     """Yield operator and value of each well-formed requirement."""
     for requirement in requirements:
         if len(requirement.values) != 1 or requirement.operator not in COMPARISONS:
-            continue  # malformed, reported by another check
+            # malformed, reported by another check.
+            continue
         value = read_quantity(requirement.values[0])
         if value is not None:
             yield requirement.operator, value
@@ -142,14 +155,17 @@ def _explain_violated_bounds(
     true. Each of the three is None without such a requirement.
     """
     if lower is not None and upper is not None:
-        width = upper.value.nano - lower.value.nano  # 0 for equal bounds, negative for crossed ones
-        # Equal bounds exclude all values if either is strict: True counts as 1, and nanos are whole.
+        # 0 for equal bounds, negative for crossed ones.
+        width = upper.value.nano - lower.value.nano
+        # Equal bounds exclude all values if either is strict: True counts as 1, and nanos are
+        # whole.
         if width < max(lower.is_strict, upper.is_strict):
             return f"lower bound ({lower.value}) and upper bound ({upper.value}) exclude all values"
     if equal is None:
         return None
     for bound, sign, name in ((lower, 1, "lower"), (upper, -1, "upper")):
-        # The value must be inside the bound by 0 or more, or by 1 (True) or more for a strict bound.
+        # The value must be inside the bound by 0 or more, or by 1 (True) or more for a strict
+        # bound.
         if bound is not None and sign * (equal.nano - bound.value.nano) < bound.is_strict:
             return f"eq value {equal} violates {name} bound {bound.value}"
     return None

@@ -71,7 +71,9 @@ class RolloutProjection(Struct, frozen=True):
     @property
     def reached_clusters(self) -> frozenset[str]:
         """Clusters with the latest resources from one of the waves."""
-        return frozenset(name for wave in self.waves for name in (*wave.updated_clusters, *wave.bound_clusters))
+        return frozenset(
+            name for wave in self.waves for name in (*wave.updated_clusters, *wave.bound_clusters)
+        )
 
 
 class BlockedRollout(Struct, frozen=True):
@@ -94,15 +96,24 @@ class BlockedRollout(Struct, frozen=True):
         unavailable, surge = self.strategy.max_unavailable, self.strategy.max_surge
         cause, advice = "", "Raise one of them."
         hint = f"raise max_unavailable ({unavailable}) or max_surge ({surge})"
-        if failing:  # a reason beyond the strategy
-            failing_text = f"{format_list(failing, _MAX_NAMES)} {select_word_form(len(failing), 'fails', 'fail')}"
+        # A reason beyond the strategy.
+        if failing:
+            failing_text = (
+                f"{format_list(failing, _MAX_NAMES)} "
+                f"{select_word_form(len(failing), 'fails', 'fail')}"
+            )
             cause = f" {failing_text} and counts as unavailable."
             advice = "Fix the failure there, or raise one of them."
             hint = f"{failing_text} there"
         count = len(self.clusters)
-        consequence = select_word_form(count, "it keeps its current resources", "they keep their current resources")
+        consequence = select_word_form(
+            count, "it keeps its current resources", "they keep their current resources"
+        )
         limits = f"max_unavailable = {unavailable} and max_surge = {surge} allow no further change."
-        text = f"The rollout of {self.placement} stops before {names}; {consequence}.{cause} {limits} {advice}"
+        text = (
+            f"The rollout of {self.placement} stops before {names}; {consequence}.{cause} "
+            f"{limits} {advice}"
+        )
         summary = f"{self.placement}: the rollout stops before {names}; {hint}"
         return Problem(path, BLOCKED_ROLLOUT, text, Severity.WARNING, brief=summary)
 
@@ -120,7 +131,9 @@ def compute_rollout_target(policy: Policy, number: int | None, bindings: Iterabl
     return len(select_scheduled_bindings(bindings)) if requested_count is None else requested_count
 
 
-def compute_rollout_budget(strategy: RollingUpdate, target: int, *, ready: int, can_be_ready: int) -> WaveBudget:
+def compute_rollout_budget(
+    strategy: RollingUpdate, target: int, *, ready: int, can_be_ready: int
+) -> WaveBudget:
     """Return the budget of a wave, negative if already exceeded. Removals keep `target` - max_unavailable of the
     `ready` clusters; additions raise the number of `can_be_ready` clusters to at most `target` + max_surge.
     """
@@ -148,14 +161,18 @@ def simulate_rollout(
     waves: list[RolloutWave] = []
     while True:
         pending = _group_pending_clusters(by_cluster, resource_snapshot, outdated)
-        if not any(pending):  # all clusters are up to date
+        # All clusters are up to date.
+        if not any(pending):
             return RolloutProjection(tuple(waves), tuple(by_cluster.values()))
         state = _WaveState(failed, unavailable, initial_readiness.is_trackable)
         wave = _build_next_wave(by_cluster, pending, strategy, target, state)
         changed = {*wave.updated_clusters, *wave.bound_clusters}
-        if not wave.deleted_clusters and not changed:  # no budget left
+        # No budget left.
+        if not wave.deleted_clusters and not changed:
             blocked = set().union(*pending)
-            return RolloutProjection(tuple(waves), tuple(by_cluster.values()), tuple(sorted(blocked)))
+            return RolloutProjection(
+                tuple(waves), tuple(by_cluster.values()), tuple(sorted(blocked))
+            )
         for cluster in wave.deleted_clusters:
             del by_cluster[cluster]
         for cluster in changed:
@@ -180,7 +197,9 @@ class _WaveState(Struct, frozen=True):
     is_trackable: bool
 
 
-def _group_pending_clusters(by_cluster: dict[str, Binding], latest: int, outdated: set[str]) -> _PendingClusters:
+def _group_pending_clusters(
+    by_cluster: dict[str, Binding], latest: int, outdated: set[str]
+) -> _PendingClusters:
     """Return (clusters to delete, to update, to bind), each in name order. Those to delete are unscheduled. Those to
     update are bound, but in `outdated` or without the `latest` resource snapshot.
     """
@@ -198,14 +217,24 @@ def _group_pending_clusters(by_cluster: dict[str, Binding], latest: int, outdate
 
 
 def _build_next_wave(
-    by_cluster: dict[str, Binding], pending: _PendingClusters, strategy: RollingUpdate, target: int, state: _WaveState
+    by_cluster: dict[str, Binding],
+    pending: _PendingClusters,
+    strategy: RollingUpdate,
+    target: int,
+    state: _WaveState,
 ) -> RolloutWave:
     """Build the next wave within the budgets for removals and additions; `target` is the number of wanted clusters."""
-    delete, update, bind = pending  # clusters, in name order
+    # clusters, in name order.
+    delete, update, bind = pending
     running = [cluster for cluster, binding in by_cluster.items() if binding.has_resources]
-    started = [cluster for cluster, binding in by_cluster.items() if binding.state is not BindingState.SCHEDULED]
+    started = [
+        cluster
+        for cluster, binding in by_cluster.items()
+        if binding.state is not BindingState.SCHEDULED
+    ]
     ready = len(set(running) - state.unavailable_clusters)
-    can_be_ready = len(set(started) - state.failed_clusters)  # now or later
+    # Now or later.
+    can_be_ready = len(set(started) - state.failed_clusters)
     budget = compute_rollout_budget(strategy, target, ready=ready, can_be_ready=can_be_ready)
     # Failed resources serve no one: replacing them uses no budget.
     failed, working = split_clusters(update, state.failed_clusters)
@@ -214,5 +243,7 @@ def _build_next_wave(
     updated = (*failed, *working[: removal_budget - len(deleted)])
     bound = bind[: max(0, budget.max_additions)]
     # Objects without a visible availability count as ready after a time.
-    wait_seconds = strategy.unavailable_period_seconds if not state.is_trackable and (updated or bound) else 0
+    wait_seconds = (
+        strategy.unavailable_period_seconds if not state.is_trackable and (updated or bound) else 0
+    )
     return RolloutWave(tuple(deleted), tuple(sorted(updated)), tuple(bound), wait_seconds)

@@ -35,7 +35,11 @@ from nexusform.domains.fleet.scheduling.member_list import (
     iterate_descending,
 )
 from nexusform.domains.fleet.scheduling.profile import SchedulerFilter
-from nexusform.domains.fleet.scheduling.rules import cluster_affinity, cluster_eligibility, topology_spread
+from nexusform.domains.fleet.scheduling.rules import (
+    cluster_affinity,
+    cluster_eligibility,
+    topology_spread,
+)
 
 
 class ScoredMember(Struct, frozen=True):
@@ -57,13 +61,15 @@ class MemberRanking(Struct, frozen=True):
         """Yield candidates in picking order: by spread score, affinity score, an obsolete binding, and larger name.
         The candidates, like all sets of members, are a bit mask.
         """
-        obsolete = self.binding_masks.obsolete  # bound under an earlier policy
+        # bound under an earlier policy.
+        obsolete = self.binding_masks.obsolete
         for spread, spread_members in self.members_by_spread:
             remaining = spread_members & candidates
             for affinity, affinity_members in self.members_by_affinity:
                 if not remaining:
                     break
-                equal = remaining & affinity_members  # in both scores
+                # In both scores.
+                equal = remaining & affinity_members
                 remaining &= ~equal
                 for equal_members in (equal & obsolete, equal & ~obsolete):
                     for position in iterate_descending(equal_members):
@@ -71,24 +77,35 @@ class MemberRanking(Struct, frozen=True):
 
 
 def rank_members(
-    request: PlacementRequest, member_list: MemberList, binding_masks: BindingMasks, candidates: Mask
+    request: PlacementRequest,
+    member_list: MemberList,
+    binding_masks: BindingMasks,
+    candidates: Mask,
 ) -> MemberRanking | CycleAbort:
     """Score the candidates of a PickN policy; an unreadable property stops the cycle."""
     abort = cluster_affinity.check_property_sorters(request, member_list)
     if abort is not None:
         return abort
     affinities, failing = member_list.get_cached(
-        ("affinities", request.policy.preferred_terms), lambda: _group_by_affinity(request, member_list)
+        ("affinities", request.policy.preferred_terms),
+        lambda: _group_by_affinity(request, member_list),
     )
-    if failing & candidates:  # masks of members: the first failing candidate stops the cycle
+    # masks of members: the first failing candidate stops the cycle.
+    if failing & candidates:
         position = next(iterate_ascending(failing & candidates))
         name = member_list.members[position].name
         _, messages = cluster_affinity.compute_scores(request, member_list)
-        return CycleAbort(name, f"failed to calculate score for cluster {name}: {messages[position]}")
-    return MemberRanking(_group_by_spread(request, member_list, binding_masks), affinities, binding_masks)
+        return CycleAbort(
+            name, f"failed to calculate score for cluster {name}: {messages[position]}"
+        )
+    return MemberRanking(
+        _group_by_spread(request, member_list, binding_masks), affinities, binding_masks
+    )
 
 
-def _group_by_affinity(request: PlacementRequest, member_list: MemberList) -> tuple[tuple[tuple[int, Mask], ...], Mask]:
+def _group_by_affinity(
+    request: PlacementRequest, member_list: MemberList
+) -> tuple[tuple[tuple[int, Mask], ...], Mask]:
     """Return pairs (affinity score, mask of members), highest first, and the mask of members without a score."""
     scores, failing = cluster_affinity.compute_scores(request, member_list)
     members_by_score: dict[int, Mask] = {}
@@ -122,7 +139,8 @@ def filter_members(
     dynamic_rules = profile.FILTERS[len(static_rules) :]
     everyone = FilterResult(member_list.all_members, rejected_by_rule=())
     start = member_list.get_cached(
-        ("screened", request), lambda: _apply_filters(static_rules, everyone, request, member_list, BindingMasks())
+        ("screened", request),
+        lambda: _apply_filters(static_rules, everyone, request, member_list, BindingMasks()),
     )
     if isinstance(start, CycleAbort):
         return start
@@ -185,7 +203,8 @@ def run_scheduling_cycles(
     """
     request = PlacementRequest(policy, namespace)
     binding_table = BindingTable(prior, member_list, snapshot.index)
-    step = _PICKERS[request.policy.placement_type]  # runs one cycle and changes the table
+    # runs one cycle and changes the table.
+    step = _PICKERS[request.policy.placement_type]
     cycles = 1
     outcome = step(request, binding_table, snapshot)
     while outcome.needs_requeue and not is_single:
@@ -201,13 +220,17 @@ def run_scheduling_cycles(
     )
 
 
-def _pick_all(request: PlacementRequest, binding_table: BindingTable, _snapshot: PolicySnapshot) -> _CycleOutcome:
+def _pick_all(
+    request: PlacementRequest, binding_table: BindingTable, _snapshot: PolicySnapshot
+) -> _CycleOutcome:
     """Pick every eligible cluster, in name order; the number found is the number needed."""
     filter_result = filter_members(request, binding_table.member_list, binding_table.masks)
     if isinstance(filter_result, CycleAbort):
         return _CycleOutcome(abort=filter_result)
     existing = _list_bindings(binding_table, binding_table.scheduled, binding_table.bound)
-    picks = [ScoredMember(position, 0, 0) for position in iterate_ascending(filter_result.eligible)]  # without scores
+    picks = [
+        ScoredMember(position, 0, 0) for position in iterate_ascending(filter_result.eligible)
+    ]  # without scores
     picked = _bind_picked_clusters(binding_table, picks, filter_result.eligible)
     if isinstance(picked, CycleAbort):
         return _CycleOutcome(abort=picked)
@@ -217,11 +240,14 @@ def _pick_all(request: PlacementRequest, binding_table: BindingTable, _snapshot:
     return _CycleOutcome(_build_status(len(selected), selected, unselected))
 
 
-def _pick_fixed(request: PlacementRequest, binding_table: BindingTable, _snapshot: PolicySnapshot) -> _CycleOutcome:
+def _pick_fixed(
+    request: PlacementRequest, binding_table: BindingTable, _snapshot: PolicySnapshot
+) -> _CycleOutcome:
     """Bind the named clusters if they exist and are eligible, regardless of labels and taints; release others."""
     names = tuple(dict.fromkeys(request.policy.cluster_names))
     if not names:
-        return _CycleOutcome()  # a hub writes no status
+        # A hub writes no status.
+        return _CycleOutcome()
     member_list = binding_table.member_list
     valid_positions: list[int] = []
     ineligible: list[Decision] = []
@@ -229,7 +255,9 @@ def _pick_fixed(request: PlacementRequest, binding_table: BindingTable, _snapsho
     for name in names:
         position = member_list.positions.get(name)
         if position is None:
-            missing.append(Decision(name, is_selected=False, reason=f'Specified cluster "{name}" is not found'))
+            missing.append(
+                Decision(name, is_selected=False, reason=f'Specified cluster "{name}" is not found')
+            )
             continue
         reason = cluster_eligibility.explain_ineligibility(member_list.members[position])
         if reason:
@@ -237,30 +265,44 @@ def _pick_fixed(request: PlacementRequest, binding_table: BindingTable, _snapsho
             ineligible.append(Decision(name, is_selected=False, reason=text))
         else:
             valid_positions.append(position)
-    bound_mask = binding_table.current  # one bit per position, 1 if bound
-    picks = [ScoredMember(position, 0, 0) for position in valid_positions if not (bound_mask >> position) & 1]
-    result = _bind_picked_clusters(binding_table, picks, targets=build_mask(valid_positions), has_scores=False)
+    # One bit per position, 1 if bound.
+    bound_mask = binding_table.current
+    picks = [
+        ScoredMember(position, 0, 0)
+        for position in valid_positions
+        if not (bound_mask >> position) & 1
+    ]
+    result = _bind_picked_clusters(
+        binding_table, picks, targets=build_mask(valid_positions), has_scores=False
+    )
     if isinstance(result, CycleAbort):
         return _CycleOutcome(abort=result)
     selected = tuple(map(binding_table.get_binding, valid_positions))
     return _CycleOutcome(_build_status(len(names), selected, (*ineligible, *missing)))
 
 
-def _pick_n(request: PlacementRequest, binding_table: BindingTable, snapshot: PolicySnapshot) -> _CycleOutcome:
+def _pick_n(
+    request: PlacementRequest, binding_table: BindingTable, snapshot: PolicySnapshot
+) -> _CycleOutcome:
     """Adjust the number of clusters to N: downscale, keep, or pick the best eligible ones. Without a number in the
     snapshot, N is the count of eligible clusters and current bindings.
     """
     if snapshot.number_of_clusters is not None:
         number = snapshot.number_of_clusters
     else:
-        eligible = cluster_eligibility.find_eligible(request, binding_table.member_list, binding_table.masks)
-        number = (eligible | binding_table.current).bit_count()  # masks with a bit for each member
-    current_count = binding_table.current.bit_count()  # under the present policy
+        eligible = cluster_eligibility.find_eligible(
+            request, binding_table.member_list, binding_table.masks
+        )
+        # masks with a bit for each member.
+        number = (eligible | binding_table.current).bit_count()
+    # Under the present policy.
+    current_count = binding_table.current.bit_count()
     if number > current_count:
         return _pick_missing_clusters(request, binding_table, number, number - current_count)
     if number < current_count or binding_table.obsolete:
         selected = _release_surplus(binding_table, current_count - number)
-    else:  # nothing to do
+    else:
+        # Nothing to do.
         selected = _list_bindings(binding_table, binding_table.bound, binding_table.scheduled)
     return _CycleOutcome(_build_status(number, selected, unselected=()))
 
@@ -280,12 +322,15 @@ def _release_surplus(binding_table: BindingTable, surplus: int) -> tuple[Binding
         leaving, scheduled = ranked[:surplus], ranked[surplus:]
     elif surplus == len(scheduled):
         leaving, scheduled = scheduled, ()
-    elif surplus:  # all scheduled ones, and some bound ones
+    elif surplus:
+        # All scheduled ones, and some bound ones.
         ranked = _sort_bindings_worst_first(bound)
         bound_count = surplus - len(scheduled)
         leaving, scheduled, bound = (*scheduled, *ranked[:bound_count]), (), ranked[bound_count:]
     for binding in leaving:
-        binding_table.release_member(binding_table.member_list.positions[binding.cluster], ChangeCause.DOWNSCALE)
+        binding_table.release_member(
+            binding_table.member_list.positions[binding.cluster], ChangeCause.DOWNSCALE
+        )
     return (*scheduled, *bound)
 
 
@@ -295,7 +340,8 @@ def _sort_bindings_worst_first(bindings: tuple[Binding, ...]) -> tuple[Binding, 
     def build_key(binding: Binding) -> tuple[bool, int, int, str]:
         affinity, spread = binding.affinity_score, binding.topology_spread_score
         if affinity is None or spread is None:
-            return (False, 0, 0, binding.cluster)  # before all with scores
+            # Before all with scores.
+            return (False, 0, 0, binding.cluster)
         return (True, spread, affinity, binding.cluster)
 
     return tuple(sorted(bindings, key=build_key))
@@ -311,38 +357,53 @@ def _pick_missing_clusters(
     filter_result = filter_members(request, binding_table.member_list, binding_table.masks)
     if isinstance(filter_result, CycleAbort):
         return _CycleOutcome(abort=filter_result)
-    ranking = rank_members(request, binding_table.member_list, binding_table.masks, filter_result.eligible)
+    ranking = rank_members(
+        request, binding_table.member_list, binding_table.masks, filter_result.eligible
+    )
     if isinstance(ranking, CycleAbort):
         return _CycleOutcome(abort=ranking)
-    kept_groups = (binding_table.scheduled, binding_table.bound)  # masks before the picks are added below
+    # masks before the picks are added below.
+    kept_groups = (binding_table.scheduled, binding_table.bound)
     picks = list(islice(ranking.iterate_best_first(filter_result.eligible), limit))
     picked_members = build_mask(scored.position for scored in picks)
     # Evaluated before the picks change the masks.
-    rejected = list(islice(_build_rejections(filter_result, request, binding_table), MAX_UNSELECTED))
+    rejected = list(
+        islice(_build_rejections(filter_result, request, binding_table), MAX_UNSELECTED)
+    )
     picked_bindings = _bind_picked_clusters(binding_table, picks, picked_members)
     if isinstance(picked_bindings, CycleAbort):
         return _CycleOutcome(abort=picked_bindings)
-    if missing_count > limit and len(picked_bindings) == limit:  # a full batch: the next cycle picks the next one
-        return _CycleOutcome(needs_requeue=True)  # only the last cycle writes a status
+    # A full batch: the next cycle picks the next one.
+    if missing_count > limit and len(picked_bindings) == limit:
+        # Only the last cycle writes a status.
+        return _CycleOutcome(needs_requeue=True)
     selected = (*picked_bindings, *_list_bindings(binding_table, *kept_groups))
     # The eligible members that were not picked, best first.
     members = binding_table.member_list.members
     outscored = (
-        build_outscored_decision(members[scored.position].name, scored.affinity, scored.topology_spread)
+        build_outscored_decision(
+            members[scored.position].name, scored.affinity, scored.topology_spread
+        )
         for scored in ranking.iterate_best_first(filter_result.eligible & ~picked_members)
     )
     unselected = list_unselected_clusters(selected, outscored, rejected)
     return _CycleOutcome(_build_status(number, selected, unselected))
 
 
-def _build_status(number: int, selected: tuple[Binding, ...], unselected: tuple[Decision, ...]) -> SchedulingStatus:
+def _build_status(
+    number: int, selected: tuple[Binding, ...], unselected: tuple[Decision, ...]
+) -> SchedulingStatus:
     """Build the status of a placement; `number` is the requested number of clusters."""
     condition = build_scheduled_condition(len(selected), len(selected) >= number)
     return SchedulingStatus(condition, selected, unselected)
 
 
 def _bind_picked_clusters(
-    binding_table: BindingTable, picks: list[ScoredMember], targets: Mask, *, has_scores: bool = True
+    binding_table: BindingTable,
+    picks: list[ScoredMember],
+    targets: Mask,
+    *,
+    has_scores: bool = True,
 ) -> tuple[Binding, ...] | CycleAbort:
     """Bind the picks, and release obsolete bindings (of an earlier policy) of members outside `targets`. Return the
     bindings of the picks: created, repointed to the new policy, or recovered from a removal. An unrecoverable binding
@@ -351,22 +412,34 @@ def _bind_picked_clusters(
     for pick in picks:
         if binding_table.is_unrecoverable(pick.position):
             name = binding_table.member_list.members[pick.position].name
-            return CycleAbort(name, f"failed to find the previous state of an unscheduled binding on {name}")
+            return CycleAbort(
+                name, f"failed to find the previous state of an unscheduled binding on {name}"
+            )
     created: list[Binding] = []
-    updated: dict[BindingAction, list[Binding]] = {BindingAction.REPOINTED: [], BindingAction.RECOVERED: []}
+    updated: dict[BindingAction, list[Binding]] = {
+        BindingAction.REPOINTED: [],
+        BindingAction.RECOVERED: [],
+    }
     for pick in picks:
         scores = (pick.affinity, pick.topology_spread) if has_scores else (None, None)
         action = binding_table.bind_member(pick.position, *scores)
-        updated.get(action, created).append(binding_table.get_binding(pick.position))  # CREATED is not in `updated`
+        # CREATED is not in `updated`.
+        updated.get(action, created).append(binding_table.get_binding(pick.position))
     for position in iterate_ascending(binding_table.obsolete & ~targets):
         binding_table.release_member(position, ChangeCause.POLICY)
-    repointed, recovered = (sorted(group, key=lambda binding: binding.cluster) for group in updated.values())
+    repointed, recovered = (
+        sorted(group, key=lambda binding: binding.cluster) for group in updated.values()
+    )
     return (*created, *repointed, *recovered)
 
 
 def _list_bindings(binding_table: BindingTable, *groups: Mask) -> tuple[Binding, ...]:
     """Return the bindings of the members in these bit masks, mask by mask."""
-    return tuple(binding_table.get_binding(position) for mask in groups for position in iterate_ascending(mask))
+    return tuple(
+        binding_table.get_binding(position)
+        for mask in groups
+        for position in iterate_ascending(mask)
+    )
 
 
 def _build_rejections(
@@ -377,7 +450,9 @@ def _build_rejections(
     """
     member_list, binding_masks = binding_table.member_list, binding_table.masks
     # A member is in the mask of the first rule that rejects it only, so the sum is the union.
-    reported = [row for row in filter_result.rejected_by_rule if row[0].rule != "same_placement_affinity"]
+    reported = [
+        row for row in filter_result.rejected_by_rule if row[0].rule != "same_placement_affinity"
+    ]
     for position in iterate_ascending(sum(members for _rule, members in reported)):
         rule = next(rule for rule, members in reported if members >> position & 1)
         reason = rule.module.explain_rejection(request, member_list, binding_masks, position)
@@ -385,7 +460,9 @@ def _build_rejections(
         yield Decision(name, is_selected=False, reason=f"ClusterUnschedulable, {reason}")
 
 
-_PICKERS: dict[PlacementType, Callable[[PlacementRequest, BindingTable, PolicySnapshot], _CycleOutcome]] = {
+_PICKERS: dict[
+    PlacementType, Callable[[PlacementRequest, BindingTable, PolicySnapshot], _CycleOutcome]
+] = {
     PlacementType.PICK_ALL: _pick_all,
     PlacementType.PICK_FIXED: _pick_fixed,
     PlacementType.PICK_N: _pick_n,

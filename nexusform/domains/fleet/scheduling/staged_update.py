@@ -99,23 +99,35 @@ def initialize_staged_run(
     active = list_active_bindings(bindings)
     scheduled = select_scheduled_bindings(active)
     picked_clusters = [binding.cluster for binding in scheduled]
-    deletes = tuple(binding.cluster for binding in active if binding.state is BindingState.UNSCHEDULED)
-    outdated = next((binding for binding in scheduled if binding.policy_snapshot != snapshot.index), None)
+    deletes = tuple(
+        binding.cluster for binding in active if binding.state is BindingState.UNSCHEDULED
+    )
+    outdated = next(
+        (binding for binding in scheduled if binding.policy_snapshot != snapshot.index), None
+    )
     if outdated is not None:
         return RunProblem(
-            f"binding on {outdated.cluster} with old policy snapshot {outdated.policy_snapshot} has state"
+            f"binding on {outdated.cluster} with old policy snapshot {outdated.policy_snapshot} "
+            "has state"
             f" {outdated.state}, we might observe a transient state, need retry"
         )
     if not picked_clusters and not deletes:
-        return RunProblem("no scheduled or to-be-deleted bindings found for the latest policy snapshot")
+        return RunProblem(
+            "no scheduled or to-be-deleted bindings found for the latest policy snapshot"
+        )
     if number is not None and number != len(picked_clusters):
-        text = f"the number of selected bindings {len(picked_clusters)} is not equal to the observed cluster count"
+        text = (
+            f"the number of selected bindings {len(picked_clusters)} is not equal to the observed "
+            "cluster count"
+        )
         return RunProblem(f"{text} {number}")
     by_name = {member.name: member for member in members}
     plans = _assign_clusters_to_stages(tuple(stages), picked_clusters, by_name)
     if isinstance(plans, RunProblem):
         return plans
-    return StagedRunPlan(snapshot.index, cluster_count=len(picked_clusters), stages=plans, deletes=deletes)
+    return StagedRunPlan(
+        snapshot.index, cluster_count=len(picked_clusters), stages=plans, deletes=deletes
+    )
 
 
 def _assign_clusters_to_stages(
@@ -126,9 +138,12 @@ def _assign_clusters_to_stages(
     plans: list[UpdateStagePlan] = []
     for stage in stages:
         for number, task in enumerate(stage.after):
-            if task.type == TIMED_WAIT and not task.wait_seconds:  # accepted by the API, but not by a run
+            # accepted by the API, but not by a run.
+            if task.type == TIMED_WAIT and not task.wait_seconds:
                 reason = f"task {number} of type TimedWait has wait duration <= 0"
-                return RunProblem(f"the after stage tasks are invalid, stage: {stage.name}, err: {reason}")
+                return RunProblem(
+                    f"the after stage tasks are invalid, stage: {stage.name}, err: {reason}"
+                )
         stage_clusters = _select_clusters(stage, picked_clusters, members)
         if isinstance(stage_clusters, RunProblem):
             return stage_clusters
@@ -139,29 +154,37 @@ def _assign_clusters_to_stages(
         ordered = _sort_clusters(stage, stage_clusters, members)
         if isinstance(ordered, RunProblem):
             return ordered
-        concurrency = max(1, stage.max_concurrency.compute(len(ordered), rounds_up=False))  # 10% of 5 clusters: 1
+        # 10% of 5 clusters: 1.
+        concurrency = max(1, stage.max_concurrency.compute(len(ordered), rounds_up=False))
         plans.append(UpdateStagePlan(stage.name, ordered, concurrency, stage.before, stage.after))
     _assigned, missing = split_clusters(picked_clusters, assigned)
     if missing:
         return RunProblem(
-            f"some clusters are not placed in any stage, total {len(missing)}, showing up to {_MAX_NAMES}:"
+            f"some clusters are not placed in any stage, total {len(missing)}, showing up to "
+            f"{_MAX_NAMES}:"
             f" {', '.join(missing[:_MAX_NAMES])}"
         )
     return tuple(plans)
 
 
-def _select_clusters(stage: Stage, picked_clusters: list[str], members: Mapping[str, Member]) -> list[str] | RunProblem:
+def _select_clusters(
+    stage: Stage, picked_clusters: list[str], members: Mapping[str, Member]
+) -> list[str] | RunProblem:
     """Return the picked members with labels selected by a stage; none if the stage has no selector."""
     if stage.label_selector is None:
         return []
     problems = validate_selector(stage.label_selector)
     if problems:
-        return RunProblem(f"the stage label selector is invalid, stage: {stage.name}, err: {problems[0]}")
+        return RunProblem(
+            f"the stage label selector is invalid, stage: {stage.name}, err: {problems[0]}"
+        )
     names = [name for name in picked_clusters if name in members]
     return [name for name in names if is_selected(stage.label_selector, members[name].labels)]
 
 
-def _sort_clusters(stage: Stage, clusters: list[str], members: Mapping[str, Member]) -> tuple[str, ...] | RunProblem:
+def _sort_clusters(
+    stage: Stage, clusters: list[str], members: Mapping[str, Member]
+) -> tuple[str, ...] | RunProblem:
     """Return the clusters of a stage in update order; a problem if one has no integer in the sorting label."""
     key = stage.sorting_label_key
     if key is None:
@@ -170,8 +193,11 @@ def _sort_clusters(stage: Stage, clusters: list[str], members: Mapping[str, Memb
     for name in clusters:
         value = members[name].labels.get(key, "")
         number = parse_go_integer(value)
-        if isinstance(number, str):  # an error message
-            return RunProblem(f"the sorting label `{key}:{value}` on cluster `{name}` is not valid: {number}")
+        # An error message.
+        if isinstance(number, str):
+            return RunProblem(
+                f"the sorting label `{key}:{value}` on cluster `{name}` is not valid: {number}"
+            )
         positions[name] = number
     return tuple(sorted(clusters, key=lambda name: (positions[name], name)))
 
@@ -207,7 +233,9 @@ class StagedRunOutcome(Struct, frozen=True):
     blocking_clusters: tuple[str, ...] = ()
 
 
-def list_run_steps(plan: StagedRunPlan, run: str, failing: frozenset[str] = frozenset()) -> tuple[RunStep, ...]:
+def list_run_steps(
+    plan: StagedRunPlan, run: str, failing: frozenset[str] = frozenset()
+) -> tuple[RunStep, ...]:
     """Return every step of a run: by stage the tasks before it, its clusters by group, and the tasks after it; at the
     end the deletions. A run starts the next cluster once one is ready, so at most `concurrency` are in progress. The
     groups assume equal durations, and tasks run in parallel. A cluster in `failing` is never ready and keeps its slot.
@@ -215,7 +243,8 @@ def list_run_steps(plan: StagedRunPlan, run: str, failing: frozenset[str] = froz
     steps: list[RunStep] = []
     for stage in plan.stages:
         if not stage.clusters:
-            continue  # skipped with its tasks
+            # skipped with its tasks.
+            continue
         steps += _build_task_steps(stage.before, stage.name, f"{run}-before-{stage.name}")
         # The clusters of a stage in start order; last those without a free slot.
         started_count, free_slots = 0, stage.concurrency
@@ -223,16 +252,23 @@ def list_run_steps(plan: StagedRunPlan, run: str, failing: frozenset[str] = froz
             group = stage.clusters[started_count : started_count + free_slots]
             steps.append(RunStep(RunStepKind.UPDATE, stage.name, group))
             started_count += len(group)
-            free_slots -= len(failing.intersection(group))  # kept by clusters never ready
+            # kept by clusters never ready.
+            free_slots -= len(failing.intersection(group))
         if started_count < len(stage.clusters):
-            steps.append(RunStep(RunStepKind.UPDATE, stage.name, stage.clusters[started_count:], is_blocked=True))
+            steps.append(
+                RunStep(
+                    RunStepKind.UPDATE, stage.name, stage.clusters[started_count:], is_blocked=True
+                )
+            )
         steps += _build_task_steps(stage.after, stage.name, f"{run}-after-{stage.name}")
     if plan.deletes:
         steps.append(RunStep(RunStepKind.DELETE, DELETE_STAGE, plan.deletes))
     return tuple(steps)
 
 
-def _build_task_steps(tasks: tuple[UpdateStageTask, ...], stage: str, approval: str) -> list[RunStep]:
+def _build_task_steps(
+    tasks: tuple[UpdateStageTask, ...], stage: str, approval: str
+) -> list[RunStep]:
     """Return the steps of the tasks before or after a stage; `approval` is the name of its approval request."""
     return [
         RunStep(RunStepKind.APPROVAL, stage, task=approval)
@@ -262,21 +298,29 @@ def simulate_staged_run(
     for step in list_run_steps(plan, run, failing):
         # A failing cluster lets its stage start further clusters, and no later step.
         is_update = step.kind is RunStepKind.UPDATE
-        continues_stage = is_update and bool(completed_steps) and step.stage == completed_steps[-1].stage
+        continues_stage = (
+            is_update and bool(completed_steps) and step.stage == completed_steps[-1].stage
+        )
         if step.is_blocked or (blocking and not continues_stage):
             break
         if step.kind is RunStepKind.APPROVAL and approved is not None and step.task not in approved:
-            return StagedRunOutcome(tuple(completed_steps), tuple(active.values()), pending_approval=step.task)
+            return StagedRunOutcome(
+                tuple(completed_steps), tuple(active.values()), pending_approval=step.task
+            )
         completed_steps.append(step)
         if step.kind is RunStepKind.DELETE:
             for name in step.clusters:
                 active.pop(name, None)
         elif is_update:
             for name in {*step.clusters} - finished:
-                active[name] = replace(active[name], state=BindingState.BOUND, resource_snapshot=resource_snapshot)
+                active[name] = replace(
+                    active[name], state=BindingState.BOUND, resource_snapshot=resource_snapshot
+                )
             failing_clusters, _working = split_clusters(step.clusters, failing)
             blocking += failing_clusters
-    return StagedRunOutcome(tuple(completed_steps), tuple(active.values()), blocking_clusters=tuple(blocking))
+    return StagedRunOutcome(
+        tuple(completed_steps), tuple(active.values()), blocking_clusters=tuple(blocking)
+    )
 
 
 def check_run_state_transition(old_state: RunState, new_state: RunState) -> str | None:

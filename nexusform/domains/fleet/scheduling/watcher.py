@@ -16,7 +16,11 @@ from nexusform.domains.fleet.scheduling.bindings import (
     PlacementType,
 )
 from nexusform.domains.fleet.scheduling.member_list import BindingMasks, MemberList
-from nexusform.domains.fleet.scheduling.rules import cluster_affinity, cluster_eligibility, taint_toleration
+from nexusform.domains.fleet.scheduling.rules import (
+    cluster_affinity,
+    cluster_eligibility,
+    taint_toleration,
+)
 
 
 class Trigger(StrEnum):
@@ -76,7 +80,8 @@ def find_change_trigger(change: BindingChange, triggers: SchedulingTriggers) -> 
         return _RELEASE_TRIGGERS[change.cause]
     if triggers.is_new:
         return Trigger.PLACEMENT_CREATED
-    if triggers.policy_changed or change.action is BindingAction.REPOINTED:  # kept, for a new policy snapshot
+    # kept, for a new policy snapshot.
+    if triggers.policy_changed or change.action is BindingAction.REPOINTED:
         return Trigger.POLICY_CHANGED
     if change.cluster in triggers.lost_bindings:
         return triggers.lost_bindings[change.cluster]
@@ -85,7 +90,11 @@ def find_change_trigger(change: BindingChange, triggers: SchedulingTriggers) -> 
     if triggers.number_increased:
         return Trigger.NUMBER_INCREASED
     if triggers.lost_bindings:
-        return Trigger.EVICTED if Trigger.EVICTED in triggers.lost_bindings.values() else Trigger.BINDING_DELETED
+        return (
+            Trigger.EVICTED
+            if Trigger.EVICTED in triggers.lost_bindings.values()
+            else Trigger.BINDING_DELETED
+        )
     if triggers.departed_clusters:
         return Trigger.CLUSTER_LEFT
     if triggers.member_triggers:
@@ -124,28 +133,34 @@ def find_queue_trigger(old_member: Member | None, new_member: Member | None) -> 
         return Trigger.CLUSTER_BECAME_ELIGIBLE
     if old_member.labels != new_member.labels:
         return Trigger.CLUSTER_LABELS_CHANGED
-    if not set(old_member.taints) <= set(new_member.taints):  # added taints queue nothing
+    # added taints queue nothing.
+    if not set(old_member.taints) <= set(new_member.taints):
         return Trigger.TAINT_REMOVED
     old_figures = old_member.properties, old_member.resources, old_member.namespaces
     new_figures = new_member.properties, new_member.resources, new_member.namespaces
     return Trigger.CLUSTER_PROPERTIES_CHANGED if old_figures != new_figures else None
 
 
-def find_member_changes(old_members: Iterable[Member], new_members: Iterable[Member]) -> tuple[MemberChange, ...]:
+def find_member_changes(
+    old_members: Iterable[Member], new_members: Iterable[Member]
+) -> tuple[MemberChange, ...]:
     """Return the changes between two member lists that queue placements, by member name."""
     old_by_name = {member.name: member for member in old_members}
     new_by_name = {member.name: member for member in new_members}
     changes: list[MemberChange] = []
     for name in sorted({*old_by_name, *new_by_name}):
         old_member, new_member = old_by_name.get(name), new_by_name.get(name)
-        trigger = None if old_member is new_member else find_queue_trigger(old_member, new_member)  # None: no queuing
+        # None: no queuing.
+        trigger = None if old_member is new_member else find_queue_trigger(old_member, new_member)
         if trigger is not None:
             changes.append(MemberChange(name, trigger))
     return tuple(changes)
 
 
 def enqueue_placements(
-    old_members: Iterable[Member], new_members: Iterable[Member], placements: Iterable[WatchedPlacement]
+    old_members: Iterable[Member],
+    new_members: Iterable[Member],
+    placements: Iterable[WatchedPlacement],
 ) -> dict[str, tuple[MemberChange, ...]]:
     """Return the changes between two member lists queuing placements for scheduling, by key of the placement. Changes
     are in the order of member names. Placements not queued are missing.
@@ -154,8 +169,11 @@ def enqueue_placements(
     departures = tuple(change for change in all_changes if change.trigger is Trigger.CLUSTER_LEFT)
     queue: dict[str, tuple[MemberChange, ...]] = {}
     for placement in placements:
-        is_complete = placement.is_fulfilled and placement.placement_type is not PlacementType.PICK_ALL
-        changes = departures if is_complete else all_changes  # no other change of a member matters to it
+        is_complete = (
+            placement.is_fulfilled and placement.placement_type is not PlacementType.PICK_ALL
+        )
+        # No other change of a member matters to it.
+        changes = departures if is_complete else all_changes
         if changes:
             queue[placement.key] = changes
     return queue
@@ -188,7 +206,9 @@ def find_member_observations(
         reason = taint_toleration.explain_rejection(request, alone, BindingMasks(), position=0)
         results.append(IneffectiveMemberChange(Trigger.TAINT_ADDED, reason))
     if _is_affinity_match(old_member, request) and not _is_affinity_match(new_member, request):
-        results.append(IneffectiveMemberChange(Trigger.LABELS_NO_LONGER_MATCH, cluster_affinity.REASON))
+        results.append(
+            IneffectiveMemberChange(Trigger.LABELS_NO_LONGER_MATCH, cluster_affinity.REASON)
+        )
     return tuple(results)
 
 

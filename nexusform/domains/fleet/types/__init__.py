@@ -1,6 +1,7 @@
 """Resource types and data sources of the fleet domain."""
 
-PUBLIC = {  # public names of the package, by module
+# public names of the package, by module.
+PUBLIC = {
     "fleet_hub_export": "FLEET_HUB_EXPORT build_hub_attributes build_placement_attributes",
     "fleet_member_cluster": "MEMBER_LABEL",
     "fleet_schemas": "make_computed",

@@ -28,8 +28,21 @@ from nexusform.domains.fleet.scheduling.bindings import (
 )
 from nexusform.domains.fleet.scheduling.fleet_api_validation import build_error, format_sentence
 from nexusform.domains.fleet.scheduling.rolling_update import DEFAULT_PERIOD, QUARTER, RollingUpdate
-from nexusform.json_data.plain_data import Path, get_list, get_mapping, get_value_at_path, list_unknown_paths
-from nexusform.kubernetes.matching import EQUAL, LabelSelector, Requirement, Taint, Toleration, build_label_selector
+from nexusform.json_data.plain_data import (
+    Path,
+    get_list,
+    get_mapping,
+    get_value_at_path,
+    list_unknown_paths,
+)
+from nexusform.kubernetes.matching import (
+    EQUAL,
+    LabelSelector,
+    Requirement,
+    Taint,
+    Toleration,
+    build_label_selector,
+)
 from nexusform.kubernetes.quantity import IntegerOrPercent, parse_int_or_percent
 from nexusform.schemas.block_schema import BlockSchema
 
@@ -37,7 +50,9 @@ Values = Mapping[str, Any]
 
 
 @lru_cache(maxsize=256)
-def parse_manifest(manifest: str, kind: str, schema: BlockSchema, *, lenient: bool) -> FleetDocument:
+def parse_manifest(
+    manifest: str, kind: str, schema: BlockSchema, *, lenient: bool
+) -> FleetDocument:
     """Return the manifest of an object, parsed once per text."""
     return read_fleet_document("manifest", manifest, API_KINDS[kind], schema, lenient=lenient)
 
@@ -45,8 +60,10 @@ def parse_manifest(manifest: str, kind: str, schema: BlockSchema, *, lenient: bo
 def build_line_problems(findings: Iterable[Problem], argument: str) -> list[Problem]:
     """Return findings in an argument's text as problems: errors one by one, warnings grouped by kind with all lines."""
     errors: list[Problem] = []
-    grouped: dict[str, list[str]] = {}  # texts of warnings by kind
-    first_lines: dict[str, int] = {}  # of warnings by kind
+    # texts of warnings by kind.
+    grouped: dict[str, list[str]] = {}
+    # Of warnings by kind.
+    first_lines: dict[str, int] = {}
     for finding in findings:
         line = f":{finding.line}" if finding.line else ""
         detail = finding.detail if finding.detail.endswith((".", "?")) else f"{finding.detail}."
@@ -63,7 +80,9 @@ def build_line_problems(findings: Iterable[Problem], argument: str) -> list[Prob
     return [*errors, *warnings]
 
 
-def build_problems(findings: Iterable[Problem], document: FleetDocument | None = None) -> list[Problem]:
+def build_problems(
+    findings: Iterable[Problem], document: FleetDocument | None = None
+) -> list[Problem]:
     """Return findings as problems at their arguments, or at lines of a `document` unless reported there already."""
     problems = []
     for finding in findings:
@@ -105,15 +124,20 @@ def read_label_selector(values: Values | None) -> LabelSelector | None:
 def read_selector_term(values: Values) -> ClusterSelectorTerm:
     """Return a cluster selector term or a preference."""
     properties = values.get("property_selector")
-    sorter = values.get("property_sorter") or values.get("metric_sorter")  # its old name
+    # Its old name.
+    sorter = values.get("property_sorter") or values.get("metric_sorter")
     requirements = tuple(
-        PropertyRequirement(read_text(e, "name"), read_text(e, "operator"), _read_texts(e, "values"))
+        PropertyRequirement(
+            read_text(e, "name"), read_text(e, "operator"), _read_texts(e, "values")
+        )
         for e in get_list(properties, "match_expression")
     )
     return ClusterSelectorTerm(
         read_label_selector(values.get("label_selector")),
         property_selector=None if properties is None else requirements,
-        property_sorter=PropertySorter(read_text(sorter, "name"), read_text(sorter, "sort_order")) if sorter else None,
+        property_sorter=PropertySorter(read_text(sorter, "name"), read_text(sorter, "sort_order"))
+        if sorter
+        else None,
     )
 
 
@@ -135,7 +159,8 @@ def read_resource_selectors(blocks: Iterable[Values]) -> tuple[ObjectSelector, .
 def read_taints(blocks: Iterable[Values]) -> tuple[Taint, ...]:
     """Return the taint blocks of a member."""
     return tuple(
-        Taint(read_text(b, "key"), read_text(b, "value"), get_or_default(b, "effect", "NoSchedule")) for b in blocks
+        Taint(read_text(b, "key"), read_text(b, "value"), get_or_default(b, "effect", "NoSchedule"))
+        for b in blocks
     )
 
 
@@ -145,16 +170,23 @@ def read_policy(values: Values | None) -> Policy | None:
         return None
     affinity = get_mapping(values, "affinity", "cluster_affinity")
     required_block = affinity.get("required_during_scheduling_ignored_during_execution")
-    required_terms = tuple(map(read_selector_term, get_list(required_block, "cluster_selector_term")))
+    required_terms = tuple(
+        map(read_selector_term, get_list(required_block, "cluster_selector_term"))
+    )
     preferred_blocks = get_list(affinity, "preferred_during_scheduling_ignored_during_execution")
     number = values.get("number_of_clusters")
     return Policy(
-        placement_type=PlacementType(get_or_default(values, "placement_type", PlacementType.PICK_ALL)),
+        placement_type=PlacementType(
+            get_or_default(values, "placement_type", PlacementType.PICK_ALL)
+        ),
         number_of_clusters=None if number is None else int(number),
         cluster_names=_read_texts(values, "cluster_names"),
         required_terms=None if required_block is None else required_terms,
         preferred_terms=tuple(
-            PreferredTerm(int(get_or_default(term, "weight", 0)), read_selector_term(get_mapping(term, "preference")))
+            PreferredTerm(
+                int(get_or_default(term, "weight", 0)),
+                read_selector_term(get_mapping(term, "preference")),
+            )
             for term in preferred_blocks
         ),
         spread_constraints=tuple(
@@ -167,7 +199,10 @@ def read_policy(values: Values | None) -> Policy | None:
         ),
         tolerations=tuple(
             Toleration(
-                read_text(t, "key"), get_or_default(t, "operator", EQUAL), read_text(t, "value"), read_text(t, "effect")
+                read_text(t, "key"),
+                get_or_default(t, "operator", EQUAL),
+                read_text(t, "value"),
+                read_text(t, "effect"),
             )
             for t in get_list(values, "toleration")
         ),
@@ -180,7 +215,8 @@ def read_placement(attributes: Values, arguments: Values) -> FleetPlacement:
     """
     strategy = get_mapping(arguments, "strategy")
     apply_block = get_mapping(strategy, "apply_strategy")
-    texts = {  # absent ones keep the default
+    # absent ones keep the default.
+    texts = {
         name: str(apply_block[name])
         for name in ("type", "comparison_option", "when_to_apply", "when_to_take_over")
         if apply_block.get(name) is not None
@@ -199,9 +235,14 @@ def read_placement(attributes: Values, arguments: Values) -> FleetPlacement:
         rolling_update=read_rolling_update(get_mapping(strategy, "rolling_update")),
         apply=apply,
         revision_history_limit=int(get_or_default(arguments, "revision_history_limit", 10)),
-        status_reporting_scope=get_or_default(arguments, "status_reporting_scope", CLUSTER_SCOPE_ONLY),
-        propagation_policy=get_or_default(get_mapping(strategy, "delete_strategy"), "propagation_policy", DELETE),
-        accepts_old_names=not isinstance(attributes.get("manifest"), str) or attributes.get("lenient") is True,
+        status_reporting_scope=get_or_default(
+            arguments, "status_reporting_scope", CLUSTER_SCOPE_ONLY
+        ),
+        propagation_policy=get_or_default(
+            get_mapping(strategy, "delete_strategy"), "propagation_policy", DELETE
+        ),
+        accepts_old_names=not isinstance(attributes.get("manifest"), str)
+        or attributes.get("lenient") is True,
     )
 
 
@@ -224,13 +265,16 @@ def read_integer_or_percentage(value: Any, default: Default) -> IntegerOrPercent
     return amount if isinstance(amount, IntegerOrPercent) else default
 
 
-def check_integers_or_percentages(values: Values | None, names: Iterable[str], path: Path) -> list[Problem]:
+def check_integers_or_percentages(
+    values: Values | None, names: Iterable[str], path: Path
+) -> list[Problem]:
     """Return problems for the named arguments that are neither an integer nor a percentage."""
     problems = []
     for name in names:
         value = get_value_at_path(values, name)
         amount = parse_int_or_percent(str(value)) if value is not None else None
-        if isinstance(amount, str):  # an error message
+        # An error message.
+        if isinstance(amount, str):
             problems.append(build_error((*path, name), amount))
     return problems
 

@@ -6,7 +6,11 @@ from typing import Final
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Problem
-from nexusform.domains.fleet.importers.fleet_records import FleetDisruptionBudget, FleetEviction, FleetObject
+from nexusform.domains.fleet.importers.fleet_records import (
+    FleetDisruptionBudget,
+    FleetEviction,
+    FleetObject,
+)
 from nexusform.domains.fleet.scheduling.eviction import PlacementDisruptionBudget
 from nexusform.domains.fleet.scheduling.fleet_api_validation import check_disruption_budget
 from nexusform.domains.fleet.types.fleet_arguments import (
@@ -20,8 +24,12 @@ from nexusform.schemas.block_schema import BlockSchema, OnChange
 
 _EVICTION_SPEC: Final = BlockSchema(
     {
-        "placement_name": replace(PLACEMENT_NAME, required=True, optional=False, on_change=OnChange.REPLACE),
-        "cluster_name": make_text("Name of the member cluster.", required=True, on_change=OnChange.REPLACE),
+        "placement_name": replace(
+            PLACEMENT_NAME, required=True, optional=False, on_change=OnChange.REPLACE
+        ),
+        "cluster_name": make_text(
+            "Name of the member cluster.", required=True, on_change=OnChange.REPLACE
+        ),
     }
 )
 
@@ -29,14 +37,17 @@ _EVICTION_SPEC: Final = BlockSchema(
 def read_eviction(attributes: Values, arguments: Values) -> FleetEviction:
     """Return the eviction. The `attributes` have its name; `arguments` are from the manifest or the blocks."""
     return FleetEviction(
-        read_text(attributes, "name"), read_text(arguments, "placement_name"), read_text(arguments, "cluster_name")
+        read_text(attributes, "name"),
+        read_text(arguments, "placement_name"),
+        read_text(arguments, "cluster_name"),
     )
 
 
 FLEET_PLACEMENT_EVICTION: Final = build_fleet_type(
     "fleet_placement_eviction",
     FleetKind("ClusterResourcePlacementEviction", _EVICTION_SPEC),
-    "Evicts a cluster resource placement from a cluster, once, at creation. The scheduler may pick the "
+    "Evicts a cluster resource placement from a cluster, once, at creation. The scheduler may "
+    "pick the "
     "same cluster again. Deleting the block has no effect.",
     read=read_eviction,
     findings=lambda _eviction, _arguments: (),
@@ -55,8 +66,13 @@ _BUDGET_SPEC: Final = BlockSchema(
 
 def read_budget(attributes: Values, arguments: Values) -> FleetDisruptionBudget:
     """Return the budget; its placement has the same name."""
-    amounts = {name: read_integer_or_percentage(arguments.get(name), default=None) for name in _BUDGET_AMOUNTS}
-    return FleetDisruptionBudget(read_text(attributes, "name"), PlacementDisruptionBudget(**amounts))
+    amounts = {
+        name: read_integer_or_percentage(arguments.get(name), default=None)
+        for name in _BUDGET_AMOUNTS
+    }
+    return FleetDisruptionBudget(
+        read_text(attributes, "name"), PlacementDisruptionBudget(**amounts)
+    )
 
 
 def _check_budget(budget: FleetObject, arguments: Values) -> Iterator[Problem]:

@@ -32,10 +32,18 @@ from nexusform.domains.fleet.importers.fleet_records import (
     format_object_key,
 )
 from nexusform.domains.fleet.importers.hub_objects import is_user_object, remove_server_fields
-from nexusform.domains.fleet.importers.hub_records import ObservedEviction, ObservedRun, read_evictions, read_runs
+from nexusform.domains.fleet.importers.hub_records import (
+    ObservedEviction,
+    ObservedRun,
+    read_evictions,
+    read_runs,
+)
 from nexusform.domains.fleet.scheduling.policy_snapshots import compute_policy_hash
 from nexusform.domains.fleet.scheduling.staged_update import Stage
-from nexusform.domains.fleet.types.fleet_placements import FLEET_CLUSTER_RESOURCE_PLACEMENT, FLEET_RESOURCE_PLACEMENT
+from nexusform.domains.fleet.types.fleet_placements import (
+    FLEET_CLUSTER_RESOURCE_PLACEMENT,
+    FLEET_RESOURCE_PLACEMENT,
+)
 from nexusform.domains.fleet.types.fleet_schemas import (
     BINDING,
     CONDITIONS,
@@ -74,8 +82,12 @@ _TYPES: Final = {
 }
 _MAX_NAMES: Final = 4
 # Attributes of observed bindings in addition to those in state.
-_OBSERVED_FIELDS: Final = make_object_type("readiness failure apply", deleting=BOOL, overrides=ListType(STRING))
-_OBSERVED_BINDING: Final = ObjectType.create(dict((*BINDING.attributes, *_OBSERVED_FIELDS.attributes)))
+_OBSERVED_FIELDS: Final = make_object_type(
+    "readiness failure apply", deleting=BOOL, overrides=ListType(STRING)
+)
+_OBSERVED_BINDING: Final = ObjectType.create(
+    dict((*BINDING.attributes, *_OBSERVED_FIELDS.attributes))
+)
 _RUN: Final = make_object_type(
     "placement reason start_record",
     ended=BOOL,
@@ -94,19 +106,27 @@ _PLACEMENT: Final = make_object_type(
     pending=BOOL,
     rejections=MapType(STRING),
     conditions=CONDITIONS,
-    placement_statuses=ListType(make_object_type("cluster_name", "observed_resource_index", conditions=CONDITIONS)),
+    placement_statuses=ListType(
+        make_object_type("cluster_name", "observed_resource_index", conditions=CONDITIONS)
+    ),
 )
 
 _SCHEMA: Final = BlockSchema(
     {
         **make_file_arguments(
-            f"Files, instead of directory. Export them with `{COMMAND}`.", "As in kubernetes_manifests."
+            f"Files, instead of directory. Export them with `{COMMAND}`.",
+            "As in kubernetes_manifests.",
         ),
         "placements": make_computed(
-            MapType(_PLACEMENT), "Placements on the hub by id. A plan starts from these, not from state."
+            MapType(_PLACEMENT),
+            "Placements on the hub by id. A plan starts from these, not from state.",
         ),
-        "override_snapshots": make_computed(MapType(STRING), "Override snapshots as manifests, by namespace and name."),
-        "evictions": make_computed(MapType(EVICTION), "Finished evictions by name. They evict nothing again."),
+        "override_snapshots": make_computed(
+            MapType(STRING), "Override snapshots as manifests, by namespace and name."
+        ),
+        "evictions": make_computed(
+            MapType(EVICTION), "Finished evictions by name. They evict nothing again."
+        ),
         "runs": make_computed(MapType(_RUN), "Started staged runs by id, with their progress."),
         "managed_by": make_computed(
             MapType(STRING), 'Objects applied by Flux or Argo CD, by "<kind> <namespace>/<name>".'
@@ -118,7 +138,10 @@ _SCHEMA: Final = BlockSchema(
         "member_clusters": make_computed(MapType(MEMBER_TYPE), "MemberClusters by name."),
         "hub_objects": make_computed(
             MapType(STRING),
-            'Other objects, and those of the latest resource snapshots, as yaml_body by "<kind> <namespace>/<name>".',
+            (
+                "Other objects, and those of the latest resource snapshots, as yaml_body by "
+                '"<kind> <namespace>/<name>".'
+            ),
         ),
     },
     description="A fleet hub from kubectl output. Live placements keep their clusters.",
@@ -132,25 +155,36 @@ def read_export(attributes: Mapping[str, Any], context: ReadContext) -> DataResu
     if argument_path is None:  # unreadable directory
         return DataResult(attributes={}, problems=reader.problems)
     answer = build_hub_attributes(reader, argument_path, attributes)
-    identity = {"id": build_id(attributes)} if answer.attributes else {}  # no attributes after errors
+    # No attributes after errors.
+    identity = {"id": build_id(attributes)} if answer.attributes else {}
     return replace(answer, attributes={**identity, **answer.attributes})
 
 
 def build_hub_attributes(
-    reader: ManifestReader, argument: Path, attributes: Mapping[str, Any], *, expects_members: bool = True
+    reader: ManifestReader,
+    argument: Path,
+    attributes: Mapping[str, Any],
+    *,
+    expects_members: bool = True,
 ) -> DataResult:
     """Build the attributes of a hub from its objects, with problems; no attributes after an error. Problems refer to
     `argument`. With `expects_members`, warn about placements without any member: the dump is incomplete.
     """
     manifests = reader.manifests
-    missing = [*build_missing_snapshot_warnings(manifests), *build_missing_override_warnings(manifests)]
+    missing = [
+        *build_missing_snapshot_warnings(manifests),
+        *build_missing_override_warnings(manifests),
+    ]
     reader.report_findings([*check_observed_bindings(manifests), *missing], argument)
     placements = read_placements(manifests)
-    reader.manifests = _select_user_objects(manifests, placements)  # the objects for all below
+    # The objects for all below.
+    reader.manifests = _select_user_objects(manifests, placements)
     evictions = {eviction.name: eviction for eviction in read_evictions(manifests)}
     values = group_objects_by_kind(reader, argument, attributes)
     # The managing tools by title (kind and name) of their objects; "" without one.
-    all_managers = {manifest.title: find_external_manager(manifest) for manifest in reader.manifests}
+    all_managers = {
+        manifest.title: find_external_manager(manifest) for manifest in reader.manifests
+    }
     managers = {title: manager for title, manager in sorted(all_managers.items()) if manager}
     problems = [*reader.problems, *_find_export_problems(placements, managers, argument)]
     if expects_members and placements and MEMBER not in {item.kind for item in manifests}:
@@ -161,19 +195,26 @@ def build_hub_attributes(
         return DataResult(attributes={}, problems=problems)
     overrides = _read_override_snapshots(manifests)
     placement_values = {
-        key: _build_placement(placement, evictions.values(), overrides) for key, placement in sorted(placements.items())
+        key: _build_placement(placement, evictions.values(), overrides)
+        for key, placement in sorted(placements.items())
     }
     hub_values = {
         "placements": placement_values,
         "override_snapshots": dict(sorted(overrides.items())),
-        "evictions": {name: _EVICTION_FORM(eviction) for name, eviction in sorted(evictions.items())},
-        "runs": {run.key: _RUN_FORM(run) for run in sorted(read_runs(manifests), key=lambda run: run.key)},
+        "evictions": {
+            name: _EVICTION_FORM(eviction) for name, eviction in sorted(evictions.items())
+        },
+        "runs": {
+            run.key: _RUN_FORM(run) for run in sorted(read_runs(manifests), key=lambda run: run.key)
+        },
         "managed_by": managers,
     }
     return DataResult({**hub_values, **values}, problems)
 
 
-def _select_user_objects(manifests: list[Manifest], placements: Mapping[str, ObservedPlacement]) -> list[Manifest]:
+def _select_user_objects(
+    manifests: list[Manifest], placements: Mapping[str, ObservedPlacement]
+) -> list[Manifest]:
     """Return the user-created objects without server fields. The dump may lack objects selected by placements: those of
     each placement's latest resource snapshot are added, so an object may be listed twice.
     """
@@ -181,37 +222,48 @@ def _select_user_objects(manifests: list[Manifest], placements: Mapping[str, Obs
     user_objects = [manifest for manifest in manifests if is_user_object(manifest, services)]
     for placement in placements.values():
         if placement.snapshots:
-            user_objects += placement.snapshots[-1].objects  # the latest snapshot is the last
+            # The latest snapshot is the last.
+            user_objects += placement.snapshots[-1].objects
     cleaned_objects: list[Manifest] = []
     for manifest in user_objects:
-        is_member = is_fleet_group(manifest.group) and manifest.kind == MEMBER  # read with its status
+        # read with its status.
+        is_member = is_fleet_group(manifest.group) and manifest.kind == MEMBER
         body = manifest.body if is_member else remove_server_fields(manifest.body)
         cleaned_objects.append(replace(manifest, body=body))
     return cleaned_objects
 
 
 def _build_placement(
-    placement: ObservedPlacement, evictions: Iterable[ObservedEviction], overrides: Mapping[str, str]
+    placement: ObservedPlacement,
+    evictions: Iterable[ObservedEviction],
+    overrides: Mapping[str, str],
 ) -> dict[str, Any]:
     """Return a placement as a value of the data source. `overrides` are all override snapshots by name."""
     body = remove_server_fields(placement.manifest.body)
     resource_type = _TYPES[placement.manifest.kind]
     index = placement.policy_index
-    if index is None:  # no policy snapshot was captured: the newest one named by bindings
+    # No policy snapshot was captured: the newest one named by bindings.
+    if index is None:
         index = max((item.policy_snapshot or 0 for item in placement.bindings.values()), default=0)
     used_names = set(chain.from_iterable(item.overrides for item in placement.bindings.values()))
     return {
         "type": resource_type.name,
         "manifest": json.dumps(body, ensure_ascii=False, indent=2),
-        "bindings": {cluster: _BINDING_FORM(item) for cluster, item in sorted(placement.bindings.items())},
+        "bindings": {
+            cluster: _BINDING_FORM(item) for cluster, item in sorted(placement.bindings.items())
+        },
         "policy_snapshot": {
             "index": index,
             "hash": compute_policy_hash(_read_policy(placement, body)),
             "number_of_clusters": placement.number_of_clusters,
         },
         "resource_snapshots": list(map(_SNAPSHOT_FORM, placement.snapshots)),
-        "override_snapshots": {name: overrides[name] for name in sorted(used_names) if name in overrides},
-        "evictions": [_EVICTION_FORM(item) for item in evictions if item.placement == placement.key],
+        "override_snapshots": {
+            name: overrides[name] for name in sorted(used_names) if name in overrides
+        },
+        "evictions": [
+            _EVICTION_FORM(item) for item in evictions if item.placement == placement.key
+        ],
         "pending": _is_scheduling_pending(placement),
         "rejections": dict(sorted(placement.rejections.items())),
         **build_status_attributes(placement.manifest),
@@ -228,9 +280,12 @@ def build_placement_attributes(manifests: list[Manifest], key: str) -> dict[str,
     names = ("group", "version", "kind", "namespace", "name")
     return {
         "policy_snapshot": attributes["policy_snapshot"],
-        "selected_resources": [{name: get_text(item, name) for name in names} for item in selected_objects],
+        "selected_resources": [
+            {name: get_text(item, name) for name in names} for item in selected_objects
+        ],
         "evictions": attributes["evictions"],
-        "workloads": {},  # predicted by plans only
+        # predicted by plans only.
+        "workloads": {},
         **build_status_attributes(placement.manifest),
     }
 
@@ -238,17 +293,24 @@ def build_placement_attributes(manifests: list[Manifest], key: str) -> dict[str,
 def build_status_attributes(placement: Manifest) -> dict[str, Any]:
     """Return the status of a placement as attributes, with the condition Scheduled first."""
     conditions = _read_conditions(get_mapping(placement.body, "status"))
-    sorted_conditions = sorted(conditions, key=lambda condition: not condition["type"].endswith("Scheduled"))
+    sorted_conditions = sorted(
+        conditions, key=lambda condition: not condition["type"].endswith("Scheduled")
+    )
     return {"conditions": sorted_conditions, "placement_statuses": _read_statuses(placement)}
 
 
 def _read_policy(placement: ObservedPlacement, body: dict[str, Any]) -> Any:
     """Return the policy of the last picks: of the latest captured policy snapshot, else the placement's current one."""
-    if placement.policy_index is not None:  # the policy of a snapshot, None for none, replaces that of the body
+    # The policy of a snapshot, None for none, replaces that of the body.
+    if placement.policy_index is not None:
         spec = {name: value for name, value in body.get("spec", {}).items() if name != "policy"}
         if placement.policy is not None:
-            number = placement.number_of_clusters  # an annotation of the snapshot, not part of its policy
-            spec["policy"] = {**placement.policy, **({} if number is None else {"numberOfClusters": number})}
+            # An annotation of the snapshot, not part of its policy.
+            number = placement.number_of_clusters
+            spec["policy"] = {
+                **placement.policy,
+                **({} if number is None else {"numberOfClusters": number}),
+            }
         body = {**body, "spec": spec}
     kind = _TYPES[placement.manifest.kind]
     assert kind.build_fleet_object is not None
@@ -273,7 +335,9 @@ _SNAPSHOT_FORM: Final = RecordForm(
     "index objects",
     objects=lambda manifest: json.dumps(remove_server_fields(manifest.body), ensure_ascii=False),
 )
-_EVICTION_FORM: Final = RecordForm(ObservedEviction, "name cluster_name=cluster valid executed reason")
+_EVICTION_FORM: Final = RecordForm(
+    ObservedEviction, "name cluster_name=cluster valid executed reason"
+)
 
 
 # A staged run as a value of the data source; `start_record` holds the values fixed at its start.
@@ -304,7 +368,8 @@ def _read_run_stages(run: ObservedRun) -> tuple[Stage, ...] | None:
     if run.strategy is None:
         return None
     resource_type, kind = FLEET_CLUSTER_STAGED_UPDATE_STRATEGY, "ClusterStagedUpdateStrategy"
-    metadata = {"name": "strategy"}  # any name: only the stages are read
+    # Any name: only the stages are read.
+    metadata = {"name": "strategy"}
     if run.namespace:
         resource_type, kind = FLEET_STAGED_UPDATE_STRATEGY, "StagedUpdateStrategy"
         metadata["namespace"] = run.namespace
@@ -335,7 +400,9 @@ def _read_apply_strategy(spec: Mapping[str, Any] | None) -> ApplyStrategy | None
         return None
     force = get_mapping(spec, "serverSideApplyConfig").get("force")
     texts = {name: str(spec[field]) for field, name in _APPLY_FIELDS.items() if spec.get(field)}
-    return ApplyStrategy(**texts, allow_co_ownership=spec.get("allowCoOwnership") is True, force=force is True)
+    return ApplyStrategy(
+        **texts, allow_co_ownership=spec.get("allowCoOwnership") is True, force=force is True
+    )
 
 
 def _encode_apply_strategy(spec: Mapping[str, Any] | None) -> str:
@@ -359,7 +426,9 @@ def _read_override_snapshots(manifests: Iterable[Manifest]) -> dict[str, str]:
         spec = manifest.body.get("spec")
         if not isinstance(spec, Mapping):
             continue  # unreadable
-        override_name = manifest.labels.get("kubernetes-fleet.io/parent-resource-override") or manifest.name
+        override_name = (
+            manifest.labels.get("kubernetes-fleet.io/parent-resource-override") or manifest.name
+        )
         metadata = {"name": override_name}
         if manifest.namespace:
             metadata["namespace"] = manifest.namespace
@@ -384,7 +453,9 @@ def _is_scheduling_pending(placement: ObservedPlacement) -> bool:
 def _read_statuses(manifest: Manifest) -> list[dict[str, Any]]:
     """Return the status of each cluster of a placement."""
     status = get_mapping(manifest.body, "status")
-    statuses = list_mappings(status, "perClusterPlacementStatuses") or list_mappings(status, "placementStatuses")
+    statuses = list_mappings(status, "perClusterPlacementStatuses") or list_mappings(
+        status, "placementStatuses"
+    )
     return [
         {
             "cluster_name": get_text(item, "clusterName"),
@@ -398,7 +469,10 @@ def _read_statuses(manifest: Manifest) -> list[dict[str, Any]]:
 def _read_conditions(status: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the conditions of a placement or of one of its clusters."""
     names = ("type", "status", "reason", "message")
-    return [{name: get_text(item, name) for name in names} for item in list_mappings(status, "conditions")]
+    return [
+        {name: get_text(item, name) for name in names}
+        for item in list_mappings(status, "conditions")
+    ]
 
 
 def _find_export_problems(
@@ -409,22 +483,33 @@ def _find_export_problems(
     uncaptured = [
         key
         for key, placement in placements.items()
-        if not placement.captured_count and any(status["cluster_name"] for status in _read_statuses(placement.manifest))
+        if not placement.captured_count
+        and any(status["cluster_name"] for status in _read_statuses(placement.manifest))
     ]
     if uncaptured:
         names, count = format_first_items(uncaptured, _MAX_NAMES), len(uncaptured)
-        noun, verb = select_word_form(count, "placement"), select_word_form(count, "reports", "report")
+        noun, verb = (
+            select_word_form(count, "placement"),
+            select_word_form(count, "reports", "report"),
+        )
         pronoun = select_word_form(count, "it", "them")
         cause = f"The {noun} {names} {verb} clusters, but no binding of {pronoun} was captured."
         text = f"{cause} A plan would pick clusters again. Capture all with: {COMMAND}"
         problems.append(Problem(argument, "not-captured", text))
     if managers:
-        manager_counts = [f"{name}: {count:,}" for name, count in sorted(Counter(managers.values()).items())]
+        manager_counts = [
+            f"{name}: {count:,}" for name, count in sorted(Counter(managers.values()).items())
+        ]
         summary = format_first_items(manager_counts, _MAX_NAMES)
-        objects = f"{format_count(len(managers), 'object')} of the hub {select_word_form(len(managers), 'is', 'are')}"
+        objects = (
+            f"{format_count(len(managers), 'object')} of the hub "
+            f"{select_word_form(len(managers), 'is', 'are')}"
+        )
         text = (
-            f"{objects} applied by other managers ({summary}). Change these objects in their source, "
-            "because the manager reverts changes on the hub. `managed_by` lists the manager of each "
+            f"{objects} applied by other managers ({summary}). Change these objects in their "
+            "source, "
+            "because the manager reverts changes on the hub. `managed_by` lists the manager of "
+            "each "
             "object."
         )
         problems.append(Problem(argument, "managed-elsewhere", text, Severity.WARNING))
@@ -432,5 +517,12 @@ def _find_export_problems(
 
 
 FLEET_HUB_EXPORT: Final = ResourceType(
-    "fleet_hub_export", 0, _SCHEMA, build_id, mode="data", check=check, read=read_export, kind=PlanningKind.HUB_EXPORT
+    "fleet_hub_export",
+    0,
+    _SCHEMA,
+    build_id,
+    mode="data",
+    check=check,
+    read=read_export,
+    kind=PlanningKind.HUB_EXPORT,
 )

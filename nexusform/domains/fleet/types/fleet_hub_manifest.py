@@ -48,13 +48,19 @@ _SCHEMA: Final = BlockSchema(
             displayed_in=("objects", "workloads"),
         ),
         "yaml_body_wo": make_text(
-            "Like yaml_body, but write-only: in no plan, state or journal. Secrets, ConfigMaps and custom resources.",
+            (
+                "Like yaml_body, but write-only: in no plan, state or journal. Secrets, "
+                "ConfigMaps and custom resources."
+            ),
             write_only=True,
         ),
-        "yaml_body_wo_version": make_number("Number of the content of yaml_body_wo. A change sends it again."),
+        "yaml_body_wo_version": make_number(
+            "Number of the content of yaml_body_wo. A change sends it again."
+        ),
         "force_conflicts": FORCE_CONFLICTS,
         "cluster_id": make_text(
-            "Id of a cluster that gets the objects directly, without a placement.", refers_to=CLUSTER
+            "Id of a cluster that gets the objects directly, without a placement.",
+            refers_to=CLUSTER,
         ),
         "objects": make_computed(
             ListType(
@@ -65,7 +71,9 @@ _SCHEMA: Final = BlockSchema(
             ),
             "The objects, in source order.",
         ),
-        "workloads": make_computed(PODS, "Pod placement by workload and pod (with cluster_id).", predicted=True),
+        "workloads": make_computed(
+            PODS, "Pod placement by workload and pod (with cluster_id).", predicted=True
+        ),
     },
     description="Objects on the hub, selectable by placements.",
 )
@@ -95,7 +103,9 @@ def _validate_objects(body: str) -> tuple[Problem, ...]:
     workload_errors = _filter_errors(collect_workloads(valid, invalid).findings)
     # Controller errors replace other problems at the same location.
     error_locations = {(problem.line, problem.column) for problem in workload_errors}
-    other_problems = (problem for problem in problems if (problem.line, problem.column) not in error_locations)
+    other_problems = (
+        problem for problem in problems if (problem.line, problem.column) not in error_locations
+    )
     return (*other_problems, *workload_errors)
 
 
@@ -116,15 +126,22 @@ def split_write_only_body(attributes: Mapping[str, Any]) -> tuple[dict[str, Any]
     body, secret, version = map(attributes.get, (_TEXT, _WRITE_ONLY, _VERSION))
     # Without a write-only body: yaml_body must be set, and a version has no meaning.
     if secret is None and version is not None:
-        return {}, [_build_argument_conflict(_VERSION, f"{_VERSION} has no effect without {_WRITE_ONLY}.")]
+        return {}, [
+            _build_argument_conflict(_VERSION, f"{_VERSION} has no effect without {_WRITE_ONLY}.")
+        ]
     if secret is None and body is None:
-        detail = f'The argument "{_TEXT}" is required, but no definition was found. Set it, or "{_WRITE_ONLY}".'
+        detail = (
+            f'The argument "{_TEXT}" is required, but no definition was found. Set it, or '
+            f'"{_WRITE_ONLY}".'
+        )
         return {_TEXT: UNKNOWN}, [Problem((), "missing-required-argument", detail)]
     if secret is None:
         return {}, []
     # With a write-only body: it is the only body, and it has a version.
     if body is not None:
-        return {_TEXT: UNKNOWN}, [_build_argument_conflict(_WRITE_ONLY, f"Set {_TEXT} or {_WRITE_ONLY}, not both.")]
+        return {_TEXT: UNKNOWN}, [
+            _build_argument_conflict(_WRITE_ONLY, f"Set {_TEXT} or {_WRITE_ONLY}, not both.")
+        ]
     if version is None:
         return {_TEXT: UNKNOWN}, [_build_argument_conflict(_WRITE_ONLY, f"Set {_VERSION} with it.")]
     if secret is UNKNOWN:
@@ -134,16 +151,27 @@ def split_write_only_body(attributes: Mapping[str, Any]) -> tuple[dict[str, Any]
     findings = [*_filter_errors(reading.findings), *_validate_objects(secret)]
     problems = [_build_write_only_problem(finding.id, finding.line) for finding in findings]
     unsupported = [manifest for manifest in reading.manifests if not _can_be_write_only(manifest)]
-    problems += [_build_write_only_problem("unsupported-write-only-object", manifest.line) for manifest in unsupported]
-    documents = [json.dumps(_build_saved_body(manifest), ensure_ascii=False) for manifest in reading.manifests]
+    problems += [
+        _build_write_only_problem("unsupported-write-only-object", manifest.line)
+        for manifest in unsupported
+    ]
+    documents = [
+        json.dumps(_build_saved_body(manifest), ensure_ascii=False)
+        for manifest in reading.manifests
+    ]
     return {_TEXT: UNKNOWN if problems else "\n---\n".join(documents)}, problems
 
 
 def _can_be_write_only(manifest: Manifest) -> bool:
     """Return True for Secrets, ConfigMaps and custom resources (of a group outside of Kubernetes and the fleet)."""
-    if not manifest.group:  # the core API
+    # The core API.
+    if not manifest.group:
         return manifest.kind in ("Secret", "ConfigMap")
-    return "." in manifest.group and not manifest.group.endswith("k8s.io") and not is_fleet_group(manifest.group)
+    return (
+        "." in manifest.group
+        and not manifest.group.endswith("k8s.io")
+        and not is_fleet_group(manifest.group)
+    )
 
 
 def _build_argument_conflict(name: str, detail: str) -> Problem:
@@ -153,16 +181,25 @@ def _build_argument_conflict(name: str, detail: str) -> Problem:
 def _build_write_only_problem(kind: str, line: int) -> Problem:
     """Build an error about an object of a write-only body, without its secret text."""
     reason = (
-        "Secrets, ConfigMaps and custom resources can be write-only. Write other objects in yaml_body"
+        (
+            "Secrets, ConfigMaps and custom resources can be write-only. Write other objects in "
+            "yaml_body"
+        )
         if kind == "unsupported-write-only-object"
         else "Its text is hidden. To see the problem, use test data in yaml_body"
     )
-    return Problem((_WRITE_ONLY,), kind, f"{_WRITE_ONLY}:{line}: this object is not valid here. {reason}.")
+    return Problem(
+        (_WRITE_ONLY,), kind, f"{_WRITE_ONLY}:{line}: this object is not valid here. {reason}."
+    )
 
 
 def _build_saved_body(manifest: Manifest) -> dict[str, Any]:
     """Return the saved part of an object of a write-only body: its kind, names and labels."""
-    metadata = {"name": manifest.name, "namespace": manifest.namespace, "labels": dict(manifest.labels)}
+    metadata = {
+        "name": manifest.name,
+        "namespace": manifest.namespace,
+        "labels": dict(manifest.labels),
+    }
     version = f"{manifest.group}/{manifest.version}" if manifest.group else manifest.version
     identity = {name: value for name, value in metadata.items() if value}
     return {"apiVersion": version, "kind": manifest.kind, "metadata": identity}
@@ -170,14 +207,18 @@ def _build_saved_body(manifest: Manifest) -> dict[str, Any]:
 
 def _read_manifests(attributes: Mapping[str, Any]) -> ParsedManifests:
     body = attributes.get("yaml_body")
-    return _parse_body(body) if isinstance(body, str) else ParsedManifests(manifests=(), findings=())
+    return (
+        _parse_body(body) if isinstance(body, str) else ParsedManifests(manifests=(), findings=())
+    )
 
 
 def build_id(attributes: Mapping[str, Any]) -> str:
     """Return a hash of the objects' names and their cluster."""
     if not isinstance(attributes.get("yaml_body"), str):  # not known
         return ""
-    names = [f"{m.group}|{m.kind}|{m.namespace}|{m.name}" for m in _read_manifests(attributes).manifests]
+    names = [
+        f"{m.group}|{m.kind}|{m.namespace}|{m.name}" for m in _read_manifests(attributes).manifests
+    ]
     text = "\n".join([read_text(attributes, "cluster_id"), *sorted(names)])
     return sha256(text.encode()).hexdigest()[:16]
 
@@ -195,7 +236,8 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
     reading = _read_manifests(attributes)
     body = attributes.get("yaml_body")
     findings = list(reading.findings)
-    if isinstance(body, str) and attributes.get(_VERSION) is None:  # write-only bodies were validated by the reader
+    # write-only bodies were validated by the reader.
+    if isinstance(body, str) and attributes.get(_VERSION) is None:
         findings += _validate_objects(body)
     for manifest in reading.manifests:
         findings += _check_fleet_object(manifest)
@@ -204,8 +246,13 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
     for manifest in reading.manifests:
         key = manifest.identity
         if key in lines_by_key:
-            text = f"yaml_body:{manifest.line}: {manifest.title} is already defined at line {lines_by_key[key]}."
-            problems.append(Problem(("yaml_body",), "duplicate-kubernetes-object", text, line=manifest.line))
+            text = (
+                f"yaml_body:{manifest.line}: {manifest.title} is already defined at line "
+                f"{lines_by_key[key]}."
+            )
+            problems.append(
+                Problem(("yaml_body",), "duplicate-kubernetes-object", text, line=manifest.line)
+            )
         lines_by_key.setdefault(key, manifest.line)
     return problems
 
@@ -216,7 +263,8 @@ def _check_fleet_object(manifest: Manifest) -> Iterator[Problem]:
         yield from list_envelope_problems(manifest)
         return
     if not is_fleet_group(manifest.group):
-        return  # an ordinary object
+        # An ordinary object.
+        return
     api = API_KINDS.get(manifest.kind)
     if api is None:
         text = f"{manifest.title} is created by the hub itself. Remove it."
@@ -230,8 +278,10 @@ def find_secret_paths(attributes: Mapping[str, Any]) -> tuple[Path, ...]:
     too, because an envelope contains the objects of a namespace.
     """
     if "Secret" not in str(attributes.get("yaml_body")):
-        return ()  # most texts need no parsing
-    parts: list[Any] = [manifest.body for manifest in _read_manifests(attributes).manifests]  # still to search
+        # Most texts need no parsing.
+        return ()
+    # Still to search.
+    parts: list[Any] = [manifest.body for manifest in _read_manifests(attributes).manifests]
     while parts:
         part = parts.pop()
         if isinstance(part, Mapping):
@@ -251,7 +301,9 @@ def build_hub_objects(attributes: Mapping[str, Any]) -> HubObjects:
     manifests = _read_manifests(attributes).manifests
     version = attributes.get(_VERSION)
     if version is not None:
-        manifests = tuple(replace(item, body={**item.body, _VERSION: version}) for item in manifests)
+        manifests = tuple(
+            replace(item, body={**item.body, _VERSION: version}) for item in manifests
+        )
     return HubObjects(manifests, read_text(attributes, "cluster_id"))
 
 

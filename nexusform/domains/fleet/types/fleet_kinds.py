@@ -16,11 +16,21 @@ from nexusform.domains.fleet.types.fleet_arguments import (
     parse_manifest,
     remove_unknown_part_problems,
 )
-from nexusform.domains.fleet.types.fleet_schemas import FORCE_CONFLICTS, LENIENT, MANIFEST, make_name, make_namespace
+from nexusform.domains.fleet.types.fleet_schemas import (
+    FORCE_CONFLICTS,
+    LENIENT,
+    MANIFEST,
+    make_name,
+    make_namespace,
+)
 from nexusform.interfaces.plugins import ResourceType
 from nexusform.json_data.plain_data import replace_unknown
 from nexusform.kubernetes.matching import validate_dns_label
-from nexusform.resource_types.shared_arguments import build_id_attribute, is_set_and_known, join_id_parts
+from nexusform.resource_types.shared_arguments import (
+    build_id_attribute,
+    is_set_and_known,
+    join_id_parts,
+)
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
 from nexusform.values.typed_value import UNKNOWN
 
@@ -29,7 +39,8 @@ CONFLICT: Final = "conflicting-arguments"
 MISSING: Final = "missing-required-argument"
 
 
-NO_SELECTOR: Final = ("resource_selector",)  # path of the error for a placement without selectors
+# path of the error for a placement without selectors.
+NO_SELECTOR: Final = ("resource_selector",)
 
 
 class FleetKind(Struct, frozen=True):
@@ -62,7 +73,10 @@ class FleetKind(Struct, frozen=True):
         elif document is None:
             return {}
         else:
-            names = {"name": document.name or None, "namespace": document.namespace or "default"}  # None: missing
+            names = {
+                "name": document.name or None,
+                "namespace": document.namespace or "default",
+            }  # None: missing
         if not self.is_namespaced:
             del names["namespace"]
         return names
@@ -78,27 +92,41 @@ class FleetKind(Struct, frozen=True):
         may be absent with a manifest, and `lenient` has no effect without one.
         """
         if attributes.get("manifest") is UNKNOWN:
-            return []  # checked once it is known
-        if attributes.get("lenient") is True:  # "..." in place of selectors is accepted: they are not missing
+            # checked once it is known.
+            return []
+        # "..." in place of selectors is accepted: they are not missing.
+        if attributes.get("lenient") is True:
             findings = [finding for finding in findings if finding.path != NO_SELECTOR]
         document = self.read_document(attributes)
         problems = self._check_names(attributes, document)
-        if document is None:  # configured as blocks
+        # configured as blocks.
+        if document is None:
             for name, attribute in self.spec.attributes.items():
                 if attribute.required and attributes.get(name) is None:
-                    problems.append(Problem((), MISSING, f'The argument "{name}" is required, or a manifest.'))
+                    problems.append(
+                        Problem((), MISSING, f'The argument "{name}" is required, or a manifest.')
+                    )
             if attributes.get("lenient") is True:
-                problems.append(Problem(("lenient",), CONFLICT, "lenient has no effect without a manifest. Remove it."))
+                problems.append(
+                    Problem(
+                        ("lenient",),
+                        CONFLICT,
+                        "lenient has no effect without a manifest. Remove it.",
+                    )
+                )
         else:
             problems += self._check_conflicts(attributes, document)
             problems += build_line_problems(document.findings, "manifest")
-        return problems + remove_unknown_part_problems(attributes, build_problems(findings, document))
+        return problems + remove_unknown_part_problems(
+            attributes, build_problems(findings, document)
+        )
 
     def _check_names(self, attributes: Values, document: FleetDocument | None) -> list[Problem]:
         """Return the problems of name and namespace, at their place in the manifest if they are there."""
         problems = []
         name = attributes.get("name")
-        if isinstance(name, str):  # not missing or unknown
+        # Not missing or unknown.
+        if isinstance(name, str):
             problems += _locate_name_problems("name", check_name(name), document)
         namespace = attributes.get("namespace")
         if not self.is_namespaced:
@@ -108,7 +136,10 @@ class FleetKind(Struct, frozen=True):
             problems.append(Problem((), MISSING, text))
         elif isinstance(namespace, str):
             path, subject = ("namespace",), f'namespace "{namespace}"'
-            errors = [build_error(path, f"{subject}: {problem}") for problem in validate_dns_label(namespace)]
+            errors = [
+                build_error(path, f"{subject}: {problem}")
+                for problem in validate_dns_label(namespace)
+            ]
             problems += _locate_name_problems("namespace", errors, document)
         return problems
 
@@ -116,23 +147,34 @@ class FleetKind(Struct, frozen=True):
         """Yield errors for arguments set both directly and in the manifest. Name and namespace may be set twice if they
         are equal; no other argument of the object may be set with a manifest.
         """
-        for argument, manifest_value in (("name", document.name), ("namespace", document.namespace)):
+        for argument, manifest_value in (
+            ("name", document.name),
+            ("namespace", document.namespace),
+        ):
             value = attributes.get(argument)
             is_set_twice = is_set_and_known(value) and manifest_value != ""
             if is_set_twice and value != manifest_value:
-                text = f'{argument} is "{value}", but the manifest has "{manifest_value}". Remove one of them.'
+                text = (
+                    f'{argument} is "{value}", but the manifest has "{manifest_value}". Remove '
+                    "one of them."
+                )
                 yield Problem((argument,), CONFLICT, text)
-        set_names: list[str] = []  # of arguments and blocks
+        # Of arguments and blocks.
+        set_names: list[str] = []
         for name, attribute in self.spec.attributes.items():
-            if attributes.get(name) not in (None, attribute.default, []):  # else not configured
+            # Else not configured.
+            if attributes.get(name) not in (None, attribute.default, []):
                 set_names.append(name)
-        set_names += [name for name in self.spec.blocks if attributes.get(name)]  # without absent and empty blocks
+        # Without absent and empty blocks.
+        set_names += [name for name in self.spec.blocks if attributes.get(name)]
         for name in set_names:
             text = f'The object is set as manifest, so "{name}" cannot be set as well.'
             yield Problem((name,), CONFLICT, text)
 
 
-def _locate_name_problems(argument: str, findings: Iterable[Problem], document: FleetDocument | None) -> list[Problem]:
+def _locate_name_problems(
+    argument: str, findings: Iterable[Problem], document: FleetDocument | None
+) -> list[Problem]:
     """Return findings about a name, located in the manifest if it is there, else at the argument."""
     if document is None or ("metadata", argument) not in document.locations:
         return build_problems(findings)
@@ -163,7 +205,10 @@ def build_fleet_type(
             "manifest": manifest,
             "lenient": LENIENT,
             "force_conflicts": FORCE_CONFLICTS,
-            **{n: replace(a, required=False, optional=True) for n, a in fleet.spec.attributes.items()},
+            **{
+                n: replace(a, required=False, optional=True)
+                for n, a in fleet.spec.attributes.items()
+            },
             **values,
         },
         fleet.spec.blocks,
@@ -176,7 +221,9 @@ def build_fleet_type(
     def check(attributes: Values) -> list[Problem]:
         known_values = remove_unknown_values(attributes)
         arguments = fleet.read_arguments(known_values)
-        return fleet.collect_problems(attributes, findings(read(known_values, arguments), arguments))
+        return fleet.collect_problems(
+            attributes, findings(read(known_values, arguments), arguments)
+        )
 
     return ResourceType(
         name,

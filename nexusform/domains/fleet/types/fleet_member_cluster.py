@@ -6,7 +6,10 @@ from typing import Any, Final
 from nexusform.diagnostics.diagnostic import Problem
 from nexusform.domains.fleet.importers.fleet_records import FleetMember
 from nexusform.domains.fleet.scheduling.bindings import Health, Member
-from nexusform.domains.fleet.scheduling.fleet_api_validation import check_member, parse_resource_usage
+from nexusform.domains.fleet.scheduling.fleet_api_validation import (
+    check_member,
+    parse_resource_usage,
+)
 from nexusform.domains.fleet.types.fleet_arguments import (
     build_problems,
     convert_text_map,
@@ -27,7 +30,11 @@ from nexusform.domains.fleet.types.fleet_schemas import (
 )
 from nexusform.interfaces.plugins import PlanningKind, ResourceType
 from nexusform.json_data.plain_data import get_list, get_mapping
-from nexusform.resource_types.shared_arguments import build_id_attribute, build_name_attribute, join_id_parts
+from nexusform.resource_types.shared_arguments import (
+    build_id_attribute,
+    build_name_attribute,
+    join_id_parts,
+)
 from nexusform.schemas.block_schema import BlockSchema
 from nexusform.schemas.value_types import BOOL, STRING, MapType, SetType
 
@@ -47,7 +54,8 @@ _SCHEMA: Final = BlockSchema(
         "name": build_name_attribute("member cluster"),
         "labels": make_placement_argument(_QUANTITIES, "Labels of the member cluster."),
         "kubernetes_cluster_id": make_text(
-            "Id of the member's nexus_kubernetes_cluster or tacker_vnf. Its nodes give properties and "
+            "Id of the member's nexus_kubernetes_cluster or tacker_vnf. Its nodes give properties "
+            "and "
             "resources; otherwise set them here.",
             refers_to=CLUSTER,
         ),
@@ -59,10 +67,16 @@ _SCHEMA: Final = BlockSchema(
             BOOL, "Assume that applying objects fails there, for rollouts and evictions."
         ),
         "force_conflicts": FORCE_CONFLICTS,
-        "namespaces": make_placement_argument(SetType(STRING), "Existing namespaces, if collected."),
+        "namespaces": make_placement_argument(
+            SetType(STRING), "Existing namespaces, if collected."
+        ),
         "location": make_text("Azure region; sets the label fleet.azure.com/location."),
-        "resource_group": make_text("Azure resource group; sets the label fleet.azure.com/resource-group."),
-        "subscription_id": make_text("Azure subscription; sets the label fleet.azure.com/subscription-id."),
+        "resource_group": make_text(
+            "Azure resource group; sets the label fleet.azure.com/resource-group."
+        ),
+        "subscription_id": make_text(
+            "Azure subscription; sets the label fleet.azure.com/subscription-id."
+        ),
     },
     {
         "taint": make_block_list(
@@ -79,7 +93,9 @@ _SCHEMA: Final = BlockSchema(
             "Resource usage.",
             BlockSchema(
                 {
-                    "total": make_placement_argument(_QUANTITIES, "Capacity of all nodes: cpu, memory."),
+                    "total": make_placement_argument(
+                        _QUANTITIES, "Capacity of all nodes: cpu, memory."
+                    ),
                     "allocatable": make_placement_argument(_QUANTITIES, "Allocatable for pods."),
                     "available": make_placement_argument(_QUANTITIES, "Not yet requested."),
                 }
@@ -95,7 +111,8 @@ _SCHEMA: Final = BlockSchema(
             ),
         ),
     },
-    "A member cluster of the fleet. It joins no cluster: join it first, with KubeFleet's joinMC.sh or "
+    "A member cluster of the fleet. It joins no cluster: join it first, with KubeFleet's "
+    "joinMC.sh or "
     "`az fleet member create`.",
 )
 
@@ -108,19 +125,25 @@ def build_id(attributes: Mapping[str, Any]) -> str:
 def build_member(attributes: Mapping[str, Any]) -> FleetMember:
     """Return the configured member."""
     name = read_text(attributes, "name")
-    azure_labels = _remove_nulls({label: attributes.get(argument) for argument, label in _AZURE.items()})
-    labels = convert_text_map(get_mapping(attributes, "labels")) | azure_labels | {MEMBER_LABEL: name}
+    azure_labels = _remove_nulls(
+        {label: attributes.get(argument) for argument, label in _AZURE.items()}
+    )
+    labels = (
+        convert_text_map(get_mapping(attributes, "labels")) | azure_labels | {MEMBER_LABEL: name}
+    )
     cost = get_mapping(attributes, "cost")
     costs = {CPU_COST: cost.get("per_cpu_core"), MEMORY_COST: cost.get("per_gb_memory")}
     properties = convert_text_map(get_mapping(attributes, "properties")) | _remove_nulls(costs)
     namespaces = attributes.get("namespaces")
-    usage, _problems = parse_resource_usage(*_read_usage_texts(attributes))  # `check` reports them
+    # `check` reports them.
+    usage, _problems = parse_resource_usage(*_read_usage_texts(attributes))
     return FleetMember(
         name=name,
         labels=labels,
         taints=read_taints(get_list(attributes, "taint")),
         health=Health(get_or_default(attributes, "health", Health.HEALTHY)),
-        namespaces=None if namespaces is None else frozenset(namespaces),  # None: not collected
+        # None: not collected.
+        namespaces=None if namespaces is None else frozenset(namespaces),
         cluster_id=read_text(attributes, "kubernetes_cluster_id"),
         properties=properties,
         resources=usage,
@@ -142,14 +165,20 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
     """Return the problems beyond the schema: names, labels, taints, quantities, and conflicting arguments."""
     arguments = remove_unknown_values(attributes)
     configured = build_member(arguments)
-    own_labels = {key: value for key, value in configured.labels.items() if key != MEMBER_LABEL}  # as configured
+    own_labels = {
+        key: value for key, value in configured.labels.items() if key != MEMBER_LABEL
+    }  # as configured
     member = Member(configured.name, own_labels, configured.taints)
     problems = build_problems(check_member(member) if configured.name else [])
     _, usage_problems = parse_resource_usage(*_read_usage_texts(arguments))
     problems += [p.prepend_path("resources") for p in build_problems(usage_problems)]
     if configured.cluster_id:
         problems += [
-            Problem((name,), CONFLICT, f'With kubernetes_cluster_id, the nodes define the figures. Remove "{name}".')
+            Problem(
+                (name,),
+                CONFLICT,
+                f'With kubernetes_cluster_id, the nodes define the figures. Remove "{name}".',
+            )
             for name in ("properties", "resources")
             if arguments.get(name)
         ]
@@ -157,5 +186,11 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
 
 
 FLEET_MEMBER_CLUSTER: Final = ResourceType(
-    "fleet_member_cluster", 5, _SCHEMA, build_id, check=check, build_fleet_object=build_member, kind=PlanningKind.MEMBER
+    "fleet_member_cluster",
+    5,
+    _SCHEMA,
+    build_id,
+    check=check,
+    build_fleet_object=build_member,
+    kind=PlanningKind.MEMBER,
 )

@@ -5,7 +5,11 @@ from typing import Final
 
 from nexusform.diagnostics.diagnostic import Problem
 from nexusform.domains.fleet.importers.fleet_records import FleetOverride, JsonPatch, OverrideRule
-from nexusform.domains.fleet.scheduling.fleet_api_validation import build_error, build_violations, check_selector
+from nexusform.domains.fleet.scheduling.fleet_api_validation import (
+    build_error,
+    build_violations,
+    check_selector,
+)
 from nexusform.domains.fleet.types.fleet_arguments import (
     parse_json,
     read_label_selector,
@@ -35,14 +39,20 @@ _RULE: Final = BlockSchema(
             "The clusters. Empty block: all. No block: none.",
             BlockSchema(
                 {},
-                {"cluster_selector_term": make_block_list("Clusters by labels; terms are alternatives.", CLUSTER_TERM)},
+                {
+                    "cluster_selector_term": make_block_list(
+                        "Clusters by labels; terms are alternatives.", CLUSTER_TERM
+                    )
+                },
             ),
         ),
         "json_patch_override": make_block_list(
             "One change, as in a JSON patch.",
             BlockSchema(
                 {
-                    "op": make_text("Operation.", required=True, choices=("add", "remove", "replace")),
+                    "op": make_text(
+                        "Operation.", required=True, choices=("add", "remove", "replace")
+                    ),
                     "path": make_text("JSON pointer into the object.", required=True),
                     "value": _VALUE,
                 }
@@ -71,19 +81,32 @@ def build_override_type(
         if is_namespaced
         else make_text("Name of the object.", default=""),
     }
-    selector_blocks = {} if is_namespaced else {"label_selector": make_block("Selects by labels.", LABEL_SELECTOR)}
+    selector_blocks = (
+        {}
+        if is_namespaced
+        else {"label_selector": make_block("Selects by labels.", LABEL_SELECTOR)}
+    )
     spec = BlockSchema(
         attributes={},
         blocks={
             "placement": make_block(
-                "The affected placement. Default: every placement.", _PLACEMENT, on_change=OnChange.REPLACE
+                "The affected placement. Default: every placement.",
+                _PLACEMENT,
+                on_change=OnChange.REPLACE,
             ),
             selector: make_block_list(
                 "Objects to change.", BlockSchema(selector_arguments, selector_blocks), max_items=20
             ),
             "policy": make_block(
                 "The changes.",
-                BlockSchema({}, {"override_rule": make_block_list("Rules in order.", _RULE, max_items=MAX_RULES)}),
+                BlockSchema(
+                    {},
+                    {
+                        "override_rule": make_block_list(
+                            "Rules in order.", _RULE, max_items=MAX_RULES
+                        )
+                    },
+                ),
             ),
         },
     )
@@ -132,14 +155,23 @@ def _read_override_rules(blocks: Iterable[Values]) -> Iterator[OverrideRule]:
 def _check_override(arguments: Values, selector: str) -> Iterator[Problem]:
     """Yield the problems of an override; `selector` is the name of its selector blocks."""
     selectors = read_resource_selectors(get_list(arguments, selector))
-    yield from build_violations((not selectors, (selector,), f"an override needs at least one {selector} block"))
+    yield from build_violations(
+        (not selectors, (selector,), f"an override needs at least one {selector} block")
+    )
     for i, item in enumerate(selectors):
         if item.labels is not None:
-            yield build_error((selector, i), f"label selector is not supported for resource selection {item.title}")
+            yield build_error(
+                (selector, i),
+                f"label selector is not supported for resource selection {item.title}",
+            )
         elif not item.name:
-            yield build_error((selector, i), f"resource name is required for resource selection {item.title}")
+            yield build_error(
+                (selector, i), f"resource name is required for resource selection {item.title}"
+            )
         elif item in selectors[:i]:
-            yield build_error((selector, i), f"resource selector {item.title} already exists, and must be unique")
+            yield build_error(
+                (selector, i), f"resource selector {item.title} already exists, and must be unique"
+            )
     rules = get_list(arguments, "policy", "override_rule")
     limit_path: Path = ("policy", "override_rule", MAX_RULES)
     yield from build_violations(
@@ -154,28 +186,47 @@ def _check_override_rule(block: Values, path: Path) -> Iterator[Problem]:
     """Yield the problems of one rule: patches or deletion, and its clusters."""
     patches = get_list(block, "json_patch_override")
     deletes = block.get("override_type") == "Delete"
-    start, too_many = "invalid JSONPatchOverrides: JSONPatchOverrides", f"at most {MAX_RULES} changes in a rule"
-    first_path, limit_path = (*path, "json_patch_override", 0), (*path, "json_patch_override", MAX_RULES)
+    start, too_many = (
+        "invalid JSONPatchOverrides: JSONPatchOverrides",
+        f"at most {MAX_RULES} changes in a rule",
+    )
+    first_path, limit_path = (
+        (*path, "json_patch_override", 0),
+        (*path, "json_patch_override", MAX_RULES),
+    )
     yield from build_violations(
-        (deletes and patches, first_path, f"{start} cannot be set when the override type is Delete"),
+        (
+            deletes and patches,
+            first_path,
+            f"{start} cannot be set when the override type is Delete",
+        ),
         (not deletes and not patches, path, f"{start} cannot be empty"),
         (len(patches) > MAX_RULES, limit_path, f"{too_many}, got {len(patches)}"),
     )
     for k, patch in enumerate(patches):
         yield from _check_patch(patch, (*path, "json_patch_override", k))
     for k, term in enumerate(get_list(block, "cluster_selector", "cluster_selector_term")):
-        yield from _check_cluster_term(term, (*path, "cluster_selector", "cluster_selector_term", k))
+        yield from _check_cluster_term(
+            term, (*path, "cluster_selector", "cluster_selector_term", k)
+        )
 
 
 def _check_cluster_term(term: Values, path: Path) -> Iterator[Problem]:
     """Yield the webhook's errors about the clusters of a rule."""
     for name in ("property_selector", "property_sorter", "metric_sorter"):
         if term.get(name) is not None:
-            yield build_error((*path, name), "invalid clusterSelector: only labelSelector is supported")
-            return  # one error per term is enough
-    text = "invalid clusterSelector: labelSelector is required; omit the terms to select every cluster"
+            yield build_error(
+                (*path, name), "invalid clusterSelector: only labelSelector is supported"
+            )
+            # One error per term is enough.
+            return
+    text = (
+        "invalid clusterSelector: labelSelector is required; omit the terms to select every cluster"
+    )
     yield from build_violations((term.get("label_selector") is None, path, text))
-    yield from check_selector(read_label_selector(term.get("label_selector")), (*path, "label_selector"))
+    yield from check_selector(
+        read_label_selector(term.get("label_selector")), (*path, "label_selector")
+    )
 
 
 def _explain_forbidden_path(path: str) -> str:

@@ -24,9 +24,21 @@ from nexusform.domains.fleet.scheduling.fleet_api_validation import (
     check_rolling_update,
     check_selector,
 )
-from nexusform.domains.fleet.types.fleet_arguments import check_integers_or_percentages, read_placement
-from nexusform.domains.fleet.types.fleet_kinds import NO_SELECTOR, FleetKind, Values, build_fleet_type
-from nexusform.domains.fleet.types.fleet_schemas import PLACEMENT_ARGUMENTS, PLACEMENT_BLOCKS, PLACEMENT_VALUES
+from nexusform.domains.fleet.types.fleet_arguments import (
+    check_integers_or_percentages,
+    read_placement,
+)
+from nexusform.domains.fleet.types.fleet_kinds import (
+    NO_SELECTOR,
+    FleetKind,
+    Values,
+    build_fleet_type,
+)
+from nexusform.domains.fleet.types.fleet_schemas import (
+    PLACEMENT_ARGUMENTS,
+    PLACEMENT_BLOCKS,
+    PLACEMENT_VALUES,
+)
 from nexusform.domains.pods.importers.manifest_parser import Manifest
 from nexusform.domains.pods.pod_kind import POD
 from nexusform.interfaces.plugins import PlanningKind, ResourceType
@@ -56,14 +68,18 @@ _CLUSTER_KINDS: Final = {
 }
 
 
-def _index_by_cluster(attributes: Values, note: Mapping[str, Any] | None) -> dict[str, tuple[Manifest, ...]] | None:
+def _index_by_cluster(
+    attributes: Values, note: Mapping[str, Any] | None
+) -> dict[str, tuple[Manifest, ...]] | None:
     """Return the objects of a placement in state by cluster; None if its private data (`note`) does not have them."""
     from nexusform.domains.fleet.planning.placement_records import list_cluster_objects
 
     return list_cluster_objects(attributes, note)
 
 
-def build_placement_type(name: str, kind: str, description: str, *, is_namespaced: bool = False) -> ResourceType:
+def build_placement_type(
+    name: str, kind: str, description: str, *, is_namespaced: bool = False
+) -> ResourceType:
     """Build the resource type of a placement."""
     placement = build_fleet_type(
         name,
@@ -72,14 +88,20 @@ def build_placement_type(name: str, kind: str, description: str, *, is_namespace
         read=read_placement,
         findings=partial(_check_placement, is_namespaced=is_namespaced),
         values=PLACEMENT_VALUES,
-        phase=6,  # planned after the other fleet types (5)
+        # planned after the other fleet types (5).
+        phase=6,
     )
     return replace(
-        placement, kind=PlanningKind.PLACEMENT, placement_kinds=(BINDING, POD), list_applied_objects=_index_by_cluster
+        placement,
+        kind=PlanningKind.PLACEMENT,
+        placement_kinds=(BINDING, POD),
+        list_applied_objects=_index_by_cluster,
     )
 
 
-def _check_placement(placement: FleetObject, arguments: Values, *, is_namespaced: bool) -> Iterator[Problem]:
+def _check_placement(
+    placement: FleetObject, arguments: Values, *, is_namespaced: bool
+) -> Iterator[Problem]:
     """Yield the problems of a placement: policy, selectors and strategy."""
     assert isinstance(placement, FleetPlacement)
     if placement.policy is not None:
@@ -91,7 +113,9 @@ def _check_placement(placement: FleetObject, arguments: Values, *, is_namespaced
         has_affinity_block = get_mapping(arguments, "policy").get("affinity") is not None
         is_fixed = placement.policy.placement_type is PlacementType.PICK_FIXED
         text = "affinity must be nil for policy type PickFixed, only valid for PickAll and PickN"
-        yield from build_violations((is_fixed and has_affinity_block and not has_terms, ("policy", "affinity"), text))
+        yield from build_violations(
+            (is_fixed and has_affinity_block and not has_terms, ("policy", "affinity"), text)
+        )
     text = "resourceSelectors should have at least 1 item: add a resource_selector block"
     yield from build_violations((not placement.selectors, NO_SELECTOR, text))
     for i, selector in enumerate(placement.selectors):
@@ -100,7 +124,11 @@ def _check_placement(placement: FleetObject, arguments: Values, *, is_namespaced
         has_both = selector.name and selector.labels is not None
         yield from build_violations(
             (has_both, path, "a resource selector has a name or a label_selector, not both"),
-            (not selector.kind or not selector.version, path, "a resource selector needs version and kind"),
+            (
+                not selector.kind or not selector.version,
+                path,
+                "a resource selector needs version and kind",
+            ),
         )
     yield from _check_selector_scopes(placement, is_namespaced=is_namespaced)
     yield from _check_strategy(placement, get_mapping(arguments, "strategy"))
@@ -109,14 +137,20 @@ def _check_placement(placement: FleetObject, arguments: Values, *, is_namespaced
 def _check_strategy(placement: FleetPlacement, strategy: Values) -> Iterator[Problem]:
     """Yield the problems of a strategy block: its apply strategy and rolling update."""
     apply = get_mapping(strategy, "apply_strategy")
-    is_unused = apply.get("server_side_apply_config") is not None and placement.apply.type != SERVER_SIDE_APPLY
+    is_unused = (
+        apply.get("server_side_apply_config") is not None
+        and placement.apply.type != SERVER_SIDE_APPLY
+    )
     text = "serverSideApplyConfig is only valid for ServerSideApply strategy type"
-    yield from build_violations((is_unused, ("strategy", "apply_strategy", "server_side_apply_config"), text))
+    yield from build_violations(
+        (is_unused, ("strategy", "apply_strategy", "server_side_apply_config"), text)
+    )
     rolling_update = strategy.get("rolling_update")
     path = ("strategy", "rolling_update")
     yield from check_integers_or_percentages(rolling_update, ("max_unavailable", "max_surge"), path)
     if rolling_update is None:
-        return  # the defaults are valid
+        # The defaults are valid.
+        return
     configured = placement.rolling_update
     problems = check_rolling_update(
         configured.max_unavailable,
@@ -135,11 +169,14 @@ def _check_selector_scopes(placement: FleetPlacement, *, is_namespaced: bool) ->
     invalid_kinds = _CLUSTER_KINDS
     explanation = "a cluster scoped resource"
     if not is_namespaced:
-        # With this scope of a namespace, the other selectors select objects inside of it, of either scope.
+        # With this scope of a namespace, the other selectors select objects inside of it, of either
+        # scope.
         if any(item.scope == WITH_SELECTED and item.is_namespace for item in placement.selectors):
             return
         invalid_kinds = _NAMESPACED_KINDS
-        explanation = "not a cluster scoped resource: select its Namespace, or use fleet_resource_placement"
+        explanation = (
+            "not a cluster scoped resource: select its Namespace, or use fleet_resource_placement"
+        )
     for i, selector in enumerate(placement.selectors):
         if selector.kind in invalid_kinds.get(selector.group, ()):
             yield build_error(("resource_selector", i, "kind"), f"{selector.kind} is {explanation}")
@@ -148,13 +185,17 @@ def _check_selector_scopes(placement: FleetPlacement, *, is_namespaced: bool) ->
 def _check_integer_fields(arguments: Values) -> Iterator[Problem]:
     """Yield errors for fractions in integer fields."""
     policy = get_mapping(arguments, "policy")
-    fields: list[tuple[Path, Any]] = [(("policy", "number_of_clusters"), policy.get("number_of_clusters"))]
+    fields: list[tuple[Path, Any]] = [
+        (("policy", "number_of_clusters"), policy.get("number_of_clusters"))
+    ]
     affinity = get_mapping(policy, "affinity", "cluster_affinity")
     terms_path: Path = ("policy", "affinity", "cluster_affinity", _PREFERRED)
     for i, term in enumerate(get_list(affinity, _PREFERRED)):
         fields.append(((*terms_path, i, "weight"), term.get("weight")))
     for i, constraint in enumerate(get_list(policy, "topology_spread_constraint")):
-        fields.append((("policy", "topology_spread_constraint", i, "max_skew"), constraint.get("max_skew")))
+        fields.append(
+            (("policy", "topology_spread_constraint", i, "max_skew"), constraint.get("max_skew"))
+        )
     for path, value in fields:
         if isinstance(value, float | Fraction):
             yield build_error(path, f"{path[-1]} must be a whole number, not {float(value)}")

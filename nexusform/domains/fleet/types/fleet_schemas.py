@@ -6,7 +6,14 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from nexusform.kubernetes.quantity import MAX_INT32, MAX_INT64
-from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, NestedBlock, Nesting, ObjectReference, OnChange
+from nexusform.schemas.block_schema import (
+    AttributeSchema,
+    BlockSchema,
+    NestedBlock,
+    Nesting,
+    ObjectReference,
+    OnChange,
+)
 from nexusform.schemas.value_types import BOOL, NUMBER, STRING, ListType, MapType, ObjectType, Type
 
 
@@ -15,7 +22,13 @@ def make_placement_argument(
 ) -> AttributeSchema:
     """Return an argument that decides placements and must be known in the plan. `more`: other fields of the schema."""
     return AttributeSchema(
-        kind, description, required=required, optional=not required, default=default, decides_placement=True, **more
+        kind,
+        description,
+        required=required,
+        optional=not required,
+        default=default,
+        decides_placement=True,
+        **more,
     )
 
 
@@ -53,18 +66,29 @@ def make_block_list(description: str, schema: BlockSchema, **more: Any) -> Neste
 CLUSTER: Final = ObjectReference(("nexus_kubernetes_cluster", "tacker_vnf"))
 MANIFEST: Final = make_text("The object as YAML instead of blocks, validated like kubectl apply.")
 LENIENT: Final = make_placement_argument(
-    BOOL, "Correct known mistakes of printed manifests and list each correction. Default: a mistake is an error."
+    BOOL,
+    (
+        "Correct known mistakes of printed manifests and list each correction. Default: a mistake "
+        "is an error."
+    ),
 )
 FORCE_CONFLICTS: Final = make_placement_argument(
-    BOOL, "Take fields owned by other managers (server-side apply with force). Default: false; a conflict is an error."
+    BOOL,
+    (
+        "Take fields owned by other managers (server-side apply with force). Default: false; a "
+        "conflict is an error."
+    ),
 )
-PLACEMENT_NAME: Final = make_text("Name of the placement, as literal text: a reference would be a cycle.")
+PLACEMENT_NAME: Final = make_text(
+    "Name of the placement, as literal text: a reference would be a cycle."
+)
 
 
 def make_name(noun: str) -> AttributeSchema:
     """Return the `name` argument: from the manifest if set, else by default the block's name."""
     description = (
-        f"Name of the {noun}. Default: from the manifest, else the block's name. Required with count or for_each."
+        f"Name of the {noun}. Default: from the manifest, else the block's name. Required with "
+        "count or for_each."
     )
     return make_text(description, computed=True, on_change=OnChange.REPLACE)
 
@@ -83,7 +107,11 @@ _LABEL_EXPRESSION: Final = BlockSchema(
     }
 )
 LABEL_SELECTOR: Final = BlockSchema(
-    {"match_labels": make_placement_argument(MapType(STRING), "Required labels with these values.")},
+    {
+        "match_labels": make_placement_argument(
+            MapType(STRING), "Required labels with these values."
+        )
+    },
     {"match_expression": make_block_list("A condition on one label.", _LABEL_EXPRESSION)},
 )
 _LABEL_SELECTOR_BLOCK: Final = make_block("Selects by labels.", LABEL_SELECTOR)
@@ -116,7 +144,12 @@ _TERM_BLOCKS: Final[Mapping[str, NestedBlock]] = {
 }
 CLUSTER_TERM: Final = BlockSchema(attributes={}, blocks=_TERM_BLOCKS)
 _REQUIRED: Final = BlockSchema(
-    {}, {"cluster_selector_term": make_block_list("Eligible clusters; terms are alternatives.", CLUSTER_TERM)}
+    {},
+    {
+        "cluster_selector_term": make_block_list(
+            "Eligible clusters; terms are alternatives.", CLUSTER_TERM
+        )
+    },
 )
 _PREFERRED: Final = BlockSchema(
     {"weight": make_number("-100 to 100.", required=True)},
@@ -125,8 +158,12 @@ _PREFERRED: Final = BlockSchema(
 _CLUSTER_AFFINITY: Final = BlockSchema(
     attributes={},
     blocks={
-        "required_during_scheduling_ignored_during_execution": make_block("Required terms.", _REQUIRED),
-        "preferred_during_scheduling_ignored_during_execution": make_block_list("Preferred terms.", _PREFERRED),
+        "required_during_scheduling_ignored_during_execution": make_block(
+            "Required terms.", _REQUIRED
+        ),
+        "preferred_during_scheduling_ignored_during_execution": make_block_list(
+            "Preferred terms.", _PREFERRED
+        ),
     },
 )
 TOLERATION: Final = BlockSchema(
@@ -140,21 +177,34 @@ TOLERATION: Final = BlockSchema(
 POLICY: Final = BlockSchema(
     {
         "placement_type": make_choice("Selection type.", "PickAll", "PickFixed", "PickN"),
-        "number_of_clusters": make_number("Number of clusters (PickN).", minimum=0, maximum=MAX_INT32),
+        "number_of_clusters": make_number(
+            "Number of clusters (PickN).", minimum=0, maximum=MAX_INT32
+        ),
         "cluster_names": make_text_list_attribute("Cluster names (PickFixed).", default=[]),
     },
     {
         "affinity": make_block(
             "Affinity to clusters.",
-            BlockSchema({}, {"cluster_affinity": make_block("Affinity by labels and properties.", _CLUSTER_AFFINITY)}),
+            BlockSchema(
+                {},
+                {
+                    "cluster_affinity": make_block(
+                        "Affinity by labels and properties.", _CLUSTER_AFFINITY
+                    )
+                },
+            ),
         ),
         "topology_spread_constraint": make_block_list(
             "Spreads clusters over the values of a label.",
             BlockSchema(
                 {
-                    "max_skew": make_number("Maximum difference of counts.", default=1, maximum=MAX_INT32),
+                    "max_skew": make_number(
+                        "Maximum difference of counts.", default=1, maximum=MAX_INT32
+                    ),
                     "topology_key": make_text("Label key.", required=True),
-                    "when_unsatisfiable": make_text("DoNotSchedule or ScheduleAnyway.", default="DoNotSchedule"),
+                    "when_unsatisfiable": make_text(
+                        "DoNotSchedule or ScheduleAnyway.", default="DoNotSchedule"
+                    ),
                 }
             ),
         ),
@@ -166,7 +216,9 @@ RESOURCE_SELECTOR: Final = BlockSchema(
         "group": make_text("API group; empty for the core group.", default=""),
         "version": make_text("API version.", required=True),
         "kind": make_text("Kind.", required=True),
-        "name": make_text("Name of the object. Default: all selected by label_selector.", default=""),
+        "name": make_text(
+            "Name of the object. Default: all selected by label_selector.", default=""
+        ),
         "selection_scope": make_text(
             "For a Namespace: selected contents.",
             choices=("NamespaceOnly", "NamespaceWithResources", "NamespaceWithResourceSelectors"),
@@ -176,7 +228,9 @@ RESOURCE_SELECTOR: Final = BlockSchema(
 )
 _ROLLING: Final = BlockSchema(
     {
-        "max_unavailable": make_text("Clusters that may be without it: a number or percent.", default="25%"),
+        "max_unavailable": make_text(
+            "Clusters that may be without it: a number or percent.", default="25%"
+        ),
         "max_surge": make_text("Clusters added at once: a number or percent.", default="25%"),
         "unavailable_period_seconds": make_number(
             "Wait if availability cannot be tracked.", default=60, maximum=MAX_INT64
@@ -185,13 +239,19 @@ _ROLLING: Final = BlockSchema(
 )
 _APPLY: Final = BlockSchema(
     {
-        "type": make_choice("How to apply objects.", "ClientSideApply", "ServerSideApply", "ReportDiff"),
-        "comparison_option": make_choice("Fields to compare with the member.", "PartialComparison", "FullComparison"),
+        "type": make_choice(
+            "How to apply objects.", "ClientSideApply", "ServerSideApply", "ReportDiff"
+        ),
+        "comparison_option": make_choice(
+            "Fields to compare with the member.", "PartialComparison", "FullComparison"
+        ),
         "when_to_apply": make_choice("Whether to apply drifted objects.", "Always", "IfNotDrifted"),
         "when_to_take_over": make_choice(
             "Whether to take over existing objects on a member.", "Always", "IfNoDiff", "Never"
         ),
-        "allow_co_ownership": make_placement_argument(BOOL, "Whether an object may have other owners too."),
+        "allow_co_ownership": make_placement_argument(
+            BOOL, "Whether an object may have other owners too."
+        ),
     },
     {
         "server_side_apply_config": make_block(
@@ -201,12 +261,20 @@ _APPLY: Final = BlockSchema(
     },
 )
 _DELETE: Final = BlockSchema(
-    {"propagation_policy": make_choice("What to do with objects on members after deletion.", "Delete", "Abandon")}
+    {
+        "propagation_policy": make_choice(
+            "What to do with objects on members after deletion.", "Delete", "Abandon"
+        )
+    }
 )
 _REPORT_BACK: Final = BlockSchema(
     {
-        "type": make_text("Whether to report the status of objects back.", choices=("Disabled", "Mirror")),
-        "destination": make_text("Target of the status (Mirror).", choices=("OriginalResource", "WorkAPI")),
+        "type": make_text(
+            "Whether to report the status of objects back.", choices=("Disabled", "Mirror")
+        ),
+        "destination": make_text(
+            "Target of the status (Mirror).", choices=("OriginalResource", "WorkAPI")
+        ),
     }
 )
 STRATEGY: Final = BlockSchema(
@@ -219,13 +287,18 @@ STRATEGY: Final = BlockSchema(
     },
 )
 PLACEMENT_ARGUMENTS: Final[Mapping[str, AttributeSchema]] = {
-    "revision_history_limit": make_number("Number of old snapshots to keep.", default=10, minimum=1, maximum=1000),
+    "revision_history_limit": make_number(
+        "Number of old snapshots to keep.", default=10, minimum=1, maximum=1000
+    ),
     "status_reporting_scope": make_text(
-        "Show the status in the namespace too. Default: no.", choices=("ClusterScopeOnly", "NamespaceAccessible")
+        "Show the status in the namespace too. Default: no.",
+        choices=("ClusterScopeOnly", "NamespaceAccessible"),
     ),
 }
 PLACEMENT_BLOCKS: Final[Mapping[str, NestedBlock]] = {
-    "resource_selector": make_block_list("Objects on the hub to place.", RESOURCE_SELECTOR, max_items=100),
+    "resource_selector": make_block_list(
+        "Objects on the hub to place.", RESOURCE_SELECTOR, max_items=100
+    ),
     "policy": make_block("Cluster selection. Default: every eligible cluster.", POLICY),
     "strategy": make_block("Rollout of changes.", STRATEGY),
 }
@@ -234,7 +307,9 @@ PLACEMENT_BLOCKS: Final[Mapping[str, NestedBlock]] = {
 def make_object_type(texts: str, numbers: str = "", **others: Type) -> ObjectType:
     """Return an object type: `texts` and `numbers` are names of its attributes of these types, separated by spaces."""
     text_attributes = dict.fromkeys(texts.split(), STRING)
-    return ObjectType.create({**text_attributes, **dict.fromkeys(numbers.split(), NUMBER), **others})
+    return ObjectType.create(
+        {**text_attributes, **dict.fromkeys(numbers.split(), NUMBER), **others}
+    )
 
 
 CONDITIONS: Final = ListType(make_object_type("type status reason message"))
@@ -243,7 +318,8 @@ POLICY_SNAPSHOT: Final = make_object_type("hash", "index number_of_clusters")
 _SELECTED: Final = make_object_type("group version kind namespace name")
 _FAILED: Final = make_object_type("group kind namespace name reason message")
 BINDING: Final = make_object_type(
-    "state previous_state provenance", "affinity_score topology_spread_score policy_snapshot resource_snapshot"
+    "state previous_state provenance",
+    "affinity_score topology_spread_score policy_snapshot resource_snapshot",
 )
 _POD: Final = replace(
     make_object_type(
@@ -257,10 +333,16 @@ PODS: Final = MapType(MapType(_POD))
 
 
 def make_computed(
-    kind: Type, description: str, *, predicted: bool = False, refers_to: ObjectReference | None = None
+    kind: Type,
+    description: str,
+    *,
+    predicted: bool = False,
+    refers_to: ObjectReference | None = None,
 ) -> AttributeSchema:
     """Return a computed attribute. With `predicted`, an observed value may differ without an error."""
-    return AttributeSchema(kind, description, computed=True, predicted=predicted, refers_to=refers_to)
+    return AttributeSchema(
+        kind, description, computed=True, predicted=predicted, refers_to=refers_to
+    )
 
 
 PLACEMENT_VALUES: Final[Mapping[str, AttributeSchema]] = {
@@ -289,8 +371,12 @@ PLACEMENT_VALUES: Final[Mapping[str, AttributeSchema]] = {
     "selected_resources": make_computed(
         ListType(_SELECTED),
         "Selected objects on the hub.",
-        refers_to=ObjectReference(("fleet_hub_manifest",), "objects", ("group", "kind", "namespace", "name")),
+        refers_to=ObjectReference(
+            ("fleet_hub_manifest",), "objects", ("group", "kind", "namespace", "name")
+        ),
     ),
     "evictions": make_computed(ListType(EVICTION), "Evictions, executed or rejected."),
-    "workloads": make_computed(MapType(PODS), "Pod placement by cluster, workload and pod.", predicted=True),
+    "workloads": make_computed(
+        MapType(PODS), "Pod placement by cluster, workload and pod.", predicted=True
+    ),
 }

@@ -14,7 +14,11 @@ from nexusform.domains.fleet.importers.fleet_records import (
     FleetUpdateRun,
     FleetUpdateStrategy,
 )
-from nexusform.domains.fleet.scheduling.fleet_api_validation import build_error, build_violations, check_update_stages
+from nexusform.domains.fleet.scheduling.fleet_api_validation import (
+    build_error,
+    build_violations,
+    check_update_stages,
+)
 from nexusform.domains.fleet.scheduling.staged_update import RunState, Stage, UpdateStageTask
 from nexusform.domains.fleet.types.fleet_arguments import (
     check_integers_or_percentages,
@@ -48,7 +52,9 @@ def _build_run_spec(strategy: str) -> BlockSchema:
     """Build the schema of a run's spec; `strategy` is the resource type of its strategy."""
     return BlockSchema(
         {
-            "placement_name": replace(PLACEMENT_NAME, required=True, optional=False, on_change=OnChange.REPLACE),
+            "placement_name": replace(
+                PLACEMENT_NAME, required=True, optional=False, on_change=OnChange.REPLACE
+            ),
             "staged_rollout_strategy_name": make_text(
                 "Name of the staged update strategy.",
                 required=True,
@@ -79,18 +85,26 @@ def _read_run(attributes: Values, arguments: Values) -> FleetUpdateRun:
 def _check_run(_run: FleetObject, arguments: Values) -> list[Problem]:
     """Return an error for a snapshot index written unlike a hub's labels ("007"). A hub compares them as texts."""
     index = arguments.get("resource_snapshot_index") or ""
-    is_other = str(parse_integer(index)) != str(index)  # such as 007
+    # Such as 007.
+    is_other = str(parse_integer(index)) != str(index)
     message = f'"{index}" is not the number of a resource snapshot: digits without leading zeros'
     return build_violations((index and is_other, ("resource_snapshot_index",), message))
 
 
-def build_run_type(name: str, kind: str, *, strategy: str, is_namespaced: bool = False) -> ResourceType:
+def build_run_type(
+    name: str, kind: str, *, strategy: str, is_namespaced: bool = False
+) -> ResourceType:
     """Build the resource type of a staged update run; `strategy` is the type of its strategy."""
-    placement = "resource placement of its namespace" if is_namespaced else "cluster resource placement"
+    placement = (
+        "resource placement of its namespace" if is_namespaced else "cluster resource placement"
+    )
     return build_fleet_type(
         name,
         FleetKind(kind, _build_run_spec(strategy), is_namespaced),
-        f"Rolls out a {placement} with the strategy External, stage by stage, on creation or change.",
+        (
+            f"Rolls out a {placement} with the strategy External, stage by stage, on creation or "
+            "change."
+        ),
         read=_read_run,
         findings=_check_run,
         values={"approvals": _APPROVALS},
@@ -99,12 +113,20 @@ def build_run_type(name: str, kind: str, *, strategy: str, is_namespaced: bool =
 
 _APPROVAL_SPEC: Final = BlockSchema(
     {
-        "parent_stage_rollout": make_text("Name of the staged update run.", required=True, on_change=OnChange.REPLACE),
-        "target_stage": make_text("Name of the waiting stage.", required=True, on_change=OnChange.REPLACE),
+        "parent_stage_rollout": make_text(
+            "Name of the staged update run.", required=True, on_change=OnChange.REPLACE
+        ),
+        "target_stage": make_text(
+            "Name of the waiting stage.", required=True, on_change=OnChange.REPLACE
+        ),
     }
 )
 _APPROVED: Final = make_placement_argument(
-    BOOL, "Whether the request is approved. Default: condition Approved of the manifest; true for blocks."
+    BOOL,
+    (
+        "Whether the request is approved. Default: condition Approved of the manifest; true for "
+        "blocks."
+    ),
 )
 
 
@@ -136,7 +158,9 @@ def _warn_unrequested_approval(approval: FleetObject, _arguments: Values) -> Ite
         yield Problem((), "useless-approval-request", text, Severity.WARNING)
 
 
-def build_approval_type(name: str, kind: str, *, run: str, is_namespaced: bool = False) -> ResourceType:
+def build_approval_type(
+    name: str, kind: str, *, run: str, is_namespaced: bool = False
+) -> ResourceType:
     """Build the resource type of an approval request; `run` is the type of the run that waits for it."""
     fleet = FleetKind(kind, _APPROVAL_SPEC, is_namespaced)
     return build_fleet_type(
@@ -152,7 +176,9 @@ def build_approval_type(name: str, kind: str, *, run: str, is_namespaced: bool =
 
 _TASK: Final = BlockSchema(
     {
-        "type": make_text("Approval or TimedWait.", required=True, choices=("Approval", "TimedWait")),
+        "type": make_text(
+            "Approval or TimedWait.", required=True, choices=("Approval", "TimedWait")
+        ),
         "wait_time": make_text("Duration such as 1h30m (TimedWait)."),
     }
 )
@@ -164,12 +190,17 @@ _STRATEGY_SPEC: Final = BlockSchema(
             BlockSchema(
                 {
                     "name": make_text("Name: lower-case letters and digits.", required=True),
-                    "sorting_label_key": make_text("Label with an integer value that orders the clusters."),
-                    "max_concurrency": make_text("Clusters at a time: a number or percent.", default="1"),
+                    "sorting_label_key": make_text(
+                        "Label with an integer value that orders the clusters."
+                    ),
+                    "max_concurrency": make_text(
+                        "Clusters at a time: a number or percent.", default="1"
+                    ),
                 },
                 {
                     "label_selector": make_block(
-                        "The clusters. Empty block: all picked clusters. No block: none.", LABEL_SELECTOR
+                        "The clusters. Empty block: all picked clusters. No block: none.",
+                        LABEL_SELECTOR,
                     ),
                     "before_stage_task": make_block_list("Condition before the stage.", _TASK),
                     "after_stage_task": make_block_list("Condition after the stage.", _TASK),
@@ -187,7 +218,9 @@ def _read_strategy(attributes: Values, arguments: Values) -> FleetUpdateStrategy
             name=read_text(block, "name"),
             label_selector=read_label_selector(block.get("label_selector")),
             sorting_label_key=block.get("sorting_label_key"),
-            max_concurrency=read_integer_or_percentage(block.get("max_concurrency"), IntegerOrPercent(1)),
+            max_concurrency=read_integer_or_percentage(
+                block.get("max_concurrency"), IntegerOrPercent(1)
+            ),
             before=_read_stage_tasks(get_list(block, "before_stage_task")),
             after=_read_stage_tasks(get_list(block, "after_stage_task")),
         )
@@ -203,7 +236,11 @@ def _read_stage_tasks(blocks: Iterable[Values]) -> tuple[UpdateStageTask, ...]:
     for block in blocks:
         # An invalid duration gives a message instead of a number.
         seconds = parse_duration(block["wait_time"]) if block.get("wait_time") is not None else None
-        tasks.append(UpdateStageTask(read_text(block, "type"), seconds if isinstance(seconds, float) else None))
+        tasks.append(
+            UpdateStageTask(
+                read_text(block, "type"), seconds if isinstance(seconds, float) else None
+            )
+        )
     return tuple(tasks)
 
 
@@ -221,22 +258,31 @@ def _check_strategy(strategy: FleetObject, arguments: Values) -> Iterator[Proble
                 if isinstance(seconds_or_error, str):
                     errors.append(build_error((*path, kind, k, "wait_time"), seconds_or_error))
     yield from errors
-    yield from build_violations((not strategy.stages, (), "a staged update strategy needs at least one stage"))
-    reported_paths = {f.path for f in errors}  # unreadable values, replaced by defaults in `strategy`
+    yield from build_violations(
+        (not strategy.stages, (), "a staged update strategy needs at least one stage")
+    )
+    # unreadable values, replaced by defaults in `strategy`.
+    reported_paths = {f.path for f in errors}
     yield from (f for f in check_update_stages(strategy.stages) if f.path not in reported_paths)
 
 
-def build_strategy_type(name: str, kind: str, description: str, *, is_namespaced: bool = False) -> ResourceType:
+def build_strategy_type(
+    name: str, kind: str, description: str, *, is_namespaced: bool = False
+) -> ResourceType:
     """Build the resource type of a staged update strategy."""
     fleet = FleetKind(kind, _STRATEGY_SPEC, is_namespaced)
     return build_fleet_type(name, fleet, description, read=_read_strategy, findings=_check_strategy)
 
 
 FLEET_CLUSTER_STAGED_UPDATE_STRATEGY: Final = build_strategy_type(
-    "fleet_cluster_staged_update_strategy", "ClusterStagedUpdateStrategy", "The stages of a staged update run."
+    "fleet_cluster_staged_update_strategy",
+    "ClusterStagedUpdateStrategy",
+    "The stages of a staged update run.",
 )
 FLEET_CLUSTER_STAGED_UPDATE_RUN: Final = build_run_type(
-    "fleet_cluster_staged_update_run", "ClusterStagedUpdateRun", strategy="fleet_cluster_staged_update_strategy"
+    "fleet_cluster_staged_update_run",
+    "ClusterStagedUpdateRun",
+    strategy="fleet_cluster_staged_update_strategy",
 )
 FLEET_STAGED_UPDATE_STRATEGY: Final = build_strategy_type(
     "fleet_staged_update_strategy",
@@ -245,10 +291,15 @@ FLEET_STAGED_UPDATE_STRATEGY: Final = build_strategy_type(
     is_namespaced=True,
 )
 FLEET_STAGED_UPDATE_RUN: Final = build_run_type(
-    "fleet_staged_update_run", "StagedUpdateRun", strategy="fleet_staged_update_strategy", is_namespaced=True
+    "fleet_staged_update_run",
+    "StagedUpdateRun",
+    strategy="fleet_staged_update_strategy",
+    is_namespaced=True,
 )
 FLEET_CLUSTER_APPROVAL_REQUEST: Final = build_approval_type(
-    "fleet_cluster_approval_request", "ClusterApprovalRequest", run="fleet_cluster_staged_update_run"
+    "fleet_cluster_approval_request",
+    "ClusterApprovalRequest",
+    run="fleet_cluster_staged_update_run",
 )
 FLEET_APPROVAL_REQUEST: Final = build_approval_type(
     "fleet_approval_request", "ApprovalRequest", run="fleet_staged_update_run", is_namespaced=True

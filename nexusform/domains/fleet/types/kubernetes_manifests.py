@@ -17,7 +17,11 @@ from nexusform.domains.fleet.importers.hub_records import (
     find_newest_heartbeat,
     read_member_cluster,
 )
-from nexusform.domains.fleet.scheduling.fleet_api_validation import check_name, check_taints, format_sentence
+from nexusform.domains.fleet.scheduling.fleet_api_validation import (
+    check_name,
+    check_taints,
+    format_sentence,
+)
 from nexusform.domains.fleet.types.fleet_arguments import read_taints
 from nexusform.domains.fleet.types.fleet_schemas import make_computed
 from nexusform.domains.pods.importers.kubectl_kind_files import list_dump_errors
@@ -59,7 +63,9 @@ MEMBER_TYPE: Final = ObjectType.create(
         "taints": ListType(ObjectType.create({"key": STRING, "value": STRING, "effect": STRING})),
         "health": STRING,
         "properties": _TEXTS,
-        "resources": ObjectType.create({"total": _TEXTS, "allocatable": _TEXTS, "available": _TEXTS}),
+        "resources": ObjectType.create(
+            {"total": _TEXTS, "allocatable": _TEXTS, "available": _TEXTS}
+        ),
         "namespaces": SetType(STRING),
     }
 )
@@ -70,7 +76,9 @@ def make_file_arguments(files: str, lenient: str) -> dict[str, AttributeSchema]:
     return {
         "id": make_computed(STRING, "The directory, or the first file."),
         "directory": AttributeSchema(
-            STRING, "Directory with .yaml, .yml and .json files, without subdirectories.", optional=True
+            STRING,
+            "Directory with .yaml, .yml and .json files, without subdirectories.",
+            optional=True,
         ),
         "files": AttributeSchema(ListType(STRING), files, optional=True),
         "lenient": AttributeSchema(BOOL, lenient, optional=True),
@@ -87,12 +95,15 @@ _SCHEMA: Final = BlockSchema(
             "Correct known mistakes of printed manifests. Set it next to each manifest too.",
         ),
         **{
-            attribute: make_computed(_TEXTS, f"{kind} manifests by id, for {API_KINDS[kind].type_name}.")
+            attribute: make_computed(
+                _TEXTS, f"{kind} manifests by id, for {API_KINDS[kind].type_name}."
+            )
             for kind, attribute in ATTRIBUTES.items()
         },
         "member_clusters": make_computed(MapType(MEMBER_TYPE), "MemberClusters by name."),
         "hub_objects": make_computed(
-            _TEXTS, 'Other objects as yaml_body of fleet_hub_manifest, by "<kind> <namespace>/<name>".'
+            _TEXTS,
+            'Other objects as yaml_body of fleet_hub_manifest, by "<kind> <namespace>/<name>".',
         ),
     },
     description="Objects of a hub from files, by kind.",
@@ -124,7 +135,8 @@ class ManifestReader:
 
     def __init__(self, *, lenient: bool, is_observed: bool = False) -> None:
         self.lenient = lenient
-        self.is_observed = is_observed  # read from a hub: objects created by the hub itself are allowed
+        # read from a hub: objects created by the hub itself are allowed.
+        self.is_observed = is_observed
         self.manifests: list[Manifest] = []
         self.problems: list[Problem] = []
 
@@ -142,7 +154,9 @@ class ManifestReader:
         """Report findings about a file at the path of its argument."""
         for finding in findings:
             location = f"{finding.file}:{finding.line}" if finding.line else finding.file
-            self.problems.append(Problem(path, finding.id, f"{location}: {finding.detail}", finding.severity))
+            self.problems.append(
+                Problem(path, finding.id, f"{location}: {finding.detail}", finding.severity)
+            )
 
     def _check_manifest(self, manifest: Manifest) -> Iterable[Problem]:
         """Return the problems of an object: by the fleet's API if it is of the fleet, else by its Kubernetes schema."""
@@ -153,16 +167,22 @@ class ManifestReader:
             return [*envelope_problems, *list_schema_problems(manifest)]
         api = API_KINDS.get(manifest.kind)
         if api is None and self.is_observed:
-            return ()  # created by the hub: bindings, snapshots, Works
+            # created by the hub: bindings, snapshots, Works.
+            return ()
         if api is None:
             text = f"{manifest.title} is created by the hub itself. Remove it from the files."
             return (build_problem(manifest.file, manifest.position, INVALID, text),)
         document = YamlDocument(manifest.body, manifest.position)
-        fleet = read_fleet_object(manifest.file, document, api, BlockSchema({}), lenient=self.lenient)
+        fleet = read_fleet_object(
+            manifest.file, document, api, BlockSchema({}), lenient=self.lenient
+        )
         if manifest.kind != MEMBER:
             return fleet.findings
-        time_errors = check_member_times(Node.create_document_node(document))  # in the status: not read above
-        time_findings = [build_problem(manifest.file, location, INVALID, text) for location, text in time_errors]
+        # In the status: not read above.
+        time_errors = check_member_times(Node.create_document_node(document))
+        time_findings = [
+            build_problem(manifest.file, location, INVALID, text) for location, text in time_errors
+        ]
         return [*fleet.findings, *time_findings, *_check_member(manifest.file, fleet)]
 
 
@@ -171,17 +191,26 @@ def _check_member(file: str, member: FleetDocument) -> Iterable[Problem]:
     names = [finding.prepend_path("metadata") for finding in check_name(member.name)]
     for finding in (*names, *check_taints(read_taints(get_list(member.values, "taint")))):
         if not member.is_part_reported(finding.path):
-            yield Problem((), INVALID, format_sentence(finding.detail), file=file, line=member.find_line(finding.path))
+            yield Problem(
+                (),
+                INVALID,
+                format_sentence(finding.detail),
+                file=file,
+                line=member.find_line(finding.path),
+            )
 
 
 def read_manifests_data(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
     """Read the files and sort their objects by kind."""
     reader = ManifestReader(lenient=attributes.get("lenient") is True)
-    argument = read_files(reader, attributes, context, f": no file name ends in {', '.join(_SUFFIXES)}.")
+    argument = read_files(
+        reader, attributes, context, f": no file name ends in {', '.join(_SUFFIXES)}."
+    )
     if argument is None:  # unreadable directory
         return DataResult(attributes={}, problems=reader.problems)
     values = group_objects_by_kind(reader, argument, attributes)
-    if has_errors(reader.problems):  # incomplete data would be misleading
+    # incomplete data would be misleading.
+    if has_errors(reader.problems):
         return DataResult(attributes={}, problems=reader.problems)
     return DataResult({"id": build_id(attributes), **values}, reader.problems)
 
@@ -192,11 +221,14 @@ def read_files(
     """Read the files of `directory` or `files` (only one is set) into `reader`. Return the path of this argument, for
     problems; None if the directory is unreadable. `empty_reason` completes the message about files without objects.
     """
-    directory = attributes.get("directory")  # None if `files` is set
+    # None if `files` is set.
+    directory = attributes.get("directory")
     try:
         base = str(directory).rstrip("/") or "/"
         names = attributes.get("files") or [
-            f"{base}/{name}" for name in context.files.find_files(base, "*") if name.endswith(_SUFFIXES)
+            f"{base}/{name}"
+            for name in context.files.find_files(base, "*")
+            if name.endswith(_SUFFIXES)
         ]
     except FileProblem as problem:
         reader.problems.append(Problem(("directory",), "unreadable-file", str(problem)))
@@ -204,7 +236,8 @@ def read_files(
     reader.problems += list_dump_errors(directory, context)
     argument_path: Path = ("directory",) if directory is not None else ("files",)
     for index, name in enumerate(names):
-        path = argument_path if directory is not None else (*argument_path, index)  # the item in `files`
+        # The item in `files`.
+        path = argument_path if directory is not None else (*argument_path, index)
         try:
             reader.add_file(name, context.files.read(name), path)
         except FileProblem as problem:
@@ -215,7 +248,9 @@ def read_files(
     return argument_path
 
 
-def group_objects_by_kind(reader: ManifestReader, argument: Path, attributes: Mapping[str, Any]) -> dict[str, Any]:
+def group_objects_by_kind(
+    reader: ManifestReader, argument: Path, attributes: Mapping[str, Any]
+) -> dict[str, Any]:
     """Return the computed attributes: objects by kind, and members. Of duplicates the first counts. Later ones are
     reported, unless they were observed on a hub. Problems refer to `argument`.
     """
@@ -228,7 +263,9 @@ def group_objects_by_kind(reader: ManifestReader, argument: Path, attributes: Ma
         if first is not manifest:
             if not reader.is_observed:
                 text = f"{manifest.title} is already defined in {first.file}:{first.line}."
-                duplicate = build_problem(manifest.file, manifest.position, "duplicate-kubernetes-object", text)
+                duplicate = build_problem(
+                    manifest.file, manifest.position, "duplicate-kubernetes-object", text
+                )
                 reader.report_findings([duplicate], argument)
             continue
         if is_fleet_group(manifest.group) and manifest.kind == MEMBER:
@@ -249,10 +286,16 @@ def group_objects_by_kind(reader: ManifestReader, argument: Path, attributes: Ma
 
 
 def _build_members(
-    members: Mapping[str, Manifest], observation_time: datetime | None, reader: ManifestReader, argument: Path
+    members: Mapping[str, Manifest],
+    observation_time: datetime | None,
+    reader: ManifestReader,
+    argument: Path,
 ) -> dict[str, Any]:
     """Return the members as values of the data source; without a reported health they count as healthy."""
-    observed = {name: read_member_cluster(Node(m.body, m.position), observation_time) for name, m in members.items()}
+    observed = {
+        name: read_member_cluster(Node(m.body, m.position), observation_time)
+        for name, m in members.items()
+    }
     unreported = [name for name, member in observed.items() if not member.has_health]
     if unreported:
         text = f"No status of {', '.join(unreported)}: assumed Healthy."
@@ -263,7 +306,9 @@ def _build_members(
 _MEMBER_FORM: Final = RecordForm(
     ObservedMember,
     "labels taints health properties resources=. namespaces",
-    resources=lambda member: {name: dict(getattr(member, name)) for name in ("total", "allocatable", "available")},
+    resources=lambda member: {
+        name: dict(getattr(member, name)) for name in ("total", "allocatable", "available")
+    },
 )
 
 

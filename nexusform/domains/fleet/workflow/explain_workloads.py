@@ -6,7 +6,13 @@ from shlex import quote
 
 from msgspec.structs import replace
 
-from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning, select_errors, suggest_name
+from nexusform.diagnostics.diagnostic import (
+    Diagnostic,
+    build_error,
+    build_warning,
+    select_errors,
+    suggest_name,
+)
 from nexusform.diagnostics.phrases import format_first_items
 from nexusform.domains.fleet.binding_kind import BINDING
 from nexusform.domains.fleet.planning.fleet_phases import PlannedFleet, find_planned_fleet
@@ -41,11 +47,17 @@ def explain_placements(
 ) -> tuple[list[PlacementReason], list[Diagnostic]] | None:
     """Explain placements on the cluster `name` ("": on all), with errors. None without placements, or for a pod."""
     member_list = fleet.outcome.member_list
-    placements = [placement for address, placement in fleet.outcome.placements.items() if pattern.is_match(address)]
+    placements = [
+        placement
+        for address, placement in fleet.outcome.placements.items()
+        if pattern.is_match(address)
+    ]
     if not placements:
         return None
     member_names = set(member_list.positions)
-    configured_names = [placement.spec.configuration.effective_policy.cluster_names for placement in placements]
+    configured_names = [
+        placement.spec.configuration.effective_policy.cluster_names for placement in placements
+    ]
     if name and name not in member_names.union(*configured_names):
         pod = name.rpartition("/")[2]
         if any(row.kind == POD and row.object == pod for row in result.plan.placements):
@@ -54,7 +66,9 @@ def explain_placements(
         unknown_nodes = describe_unknown_nodes(result, fleet, pattern)
         text = f'The fleet has no member cluster "{name}".{suggestion} {unknown_nodes}'
         return [], [build_error("no-such-object", text.rstrip())]
-    return _build_reasons(result, placements, member_list, [name]), select_errors(result.diagnostics)
+    return _build_reasons(result, placements, member_list, [name]), select_errors(
+        result.diagnostics
+    )
 
 
 def explain_member(
@@ -62,7 +76,8 @@ def explain_member(
 ) -> tuple[list[PlacementReason], list[Diagnostic]] | None:
     """Explain every placement's verdict on the member clusters at an address; None without any."""
     members = [change.after for change in result.plan.changes if pattern.is_match(change.address)]
-    names = [name for member in members if (name := get_text(member, "name"))]  # "" for a removed one
+    # "" for a removed one.
+    names = [name for member in members if (name := get_text(member, "name"))]
     if not names:
         return None
     errors = select_errors(result.diagnostics)
@@ -75,12 +90,18 @@ def explain_member(
 
 
 def _build_reasons(
-    result: PlanResult, placements: Iterable[PlacementPlan], member_list: MemberList, clusters: Sequence[str]
+    result: PlanResult,
+    placements: Iterable[PlacementPlan],
+    member_list: MemberList,
+    clusters: Sequence[str],
 ) -> list[PlacementReason]:
     """Build the reasons of placements, cluster by cluster; the cluster "" means all."""
-    # With a sensitive manifest or override, the objects of every placement may contain sensitive values.
+    # With a sensitive manifest or override, the objects of every placement may contain sensitive
+    # values.
     types = ("fleet_hub_manifest", "fleet_cluster_resource_override", "fleet_resource_override")
-    is_sensitive = any(change.sensitive_after for change in result.plan.changes if change.address.type in types)
+    is_sensitive = any(
+        change.sensitive_after for change in result.plan.changes if change.address.type in types
+    )
     rows: dict[Address, list[PlacementChange]] = {}
     for row in result.plan.placements:
         if row.kind == BINDING:
@@ -88,7 +109,11 @@ def _build_reasons(
     reasons = []
     for cluster, placement in product(clusters, placements):
         own_rows = rows.get(placement.spec.instance.address, ())
-        reasons.append(build_placement_reason(placement, member_list, own_rows, cluster, is_sensitive=is_sensitive))
+        reasons.append(
+            build_placement_reason(
+                placement, member_list, own_rows, cluster, is_sensitive=is_sensitive
+            )
+        )
     return reasons
 
 
@@ -104,9 +129,14 @@ def explain_pods(
     `east/web/Deployment/shop/shop-0`.
     """
     errors = select_errors(result.diagnostics)
-    rows = [row for row in result.plan.placements if row.kind == POD and pattern.is_match(row.address)]
-    existing = [row for row in rows if row.target]  # pods after the plan
-    rejected = {row.object: row.reason for row in rows if compute_effect(row) is Effect.NOT_CREATED}  # by name
+    rows = [
+        row for row in result.plan.placements if row.kind == POD and pattern.is_match(row.address)
+    ]
+    # pods after the plan.
+    existing = [row for row in rows if row.target]
+    rejected = {
+        row.object: row.reason for row in rows if compute_effect(row) is Effect.NOT_CREATED
+    }  # by name
     names = list(dict.fromkeys((*(row.object for row in existing), *rejected)))
     if not names:
         return None
@@ -117,12 +147,16 @@ def explain_pods(
     unknown_nodes = describe_unknown_nodes(result, fleet, pattern)
     if unknown_nodes:
         errors.append(build_warning(NODES_UNKNOWN, unknown_nodes))
-    addresses = list(dict.fromkeys(str(row.address) for row in existing))  # of objects with pods
+    # Of objects with pods.
+    addresses = list(dict.fromkeys(str(row.address) for row in existing))
     reasons = build_pod_reasons(fleet.pods, addresses, pod)
     selected = [reason for reason in reasons if prefix in ("", *reason.prefixes)]
     if not selected:
         candidates = list(dict.fromkeys(f"{reason.cluster}/{pod}" for reason in reasons))
-        text = f'{pattern} has no pod "{name}". Known pods: {format_first_items(candidates, _MAX_NAMES)}.'
+        text = (
+            f'{pattern} has no pod "{name}". Known pods: '
+            f"{format_first_items(candidates, _MAX_NAMES)}."
+        )
         return (), [*errors, build_error("no-such-object", text)]
     return tuple(selected), errors
 
@@ -134,13 +168,19 @@ def _check_pod_name(
     for pods not created, by name.
     """
     if not name and len(names) > 1:
-        text = f"{pattern} has several pods. Specify one of: {format_first_items(names, _MAX_NAMES)}."
+        text = (
+            f"{pattern} has several pods. Specify one of: {format_first_items(names, _MAX_NAMES)}."
+        )
         return build_error("ambiguous-pod", text)
     pod = (name or names[0]).rpartition("/")[2]
     if pod in rejected:
-        return build_error("no-such-object", f'The pod "{pod}" of {pattern} is not created: {rejected[pod]}.')
+        return build_error(
+            "no-such-object", f'The pod "{pod}" of {pattern} is not created: {rejected[pod]}.'
+        )
     if pod not in names:
-        return build_error("no-such-object", f'{pattern} has no pod "{pod}".{suggest_name(pod, names)}')
+        return build_error(
+            "no-such-object", f'{pattern} has no pod "{pod}".{suggest_name(pod, names)}'
+        )
     return None
 
 
@@ -149,14 +189,16 @@ def describe_unknown_nodes(result: PlanResult, fleet: PlannedFleet, pattern: Add
     placements that match `pattern` count. Nodes are known for the clusters in `fleet.pods.clusters`.
     """
     cluster_ids = dict(fleet.pods.members)  # by member
-    for change in result.plan.changes:  # members of this plan
+    # members of this plan.
+    for change in result.plan.changes:
         cluster_id = get_value_at_path(change.after, "kubernetes_cluster_id")
         if change.address.type == "fleet_member_cluster" and cluster_id:
             cluster_ids[str(get_value_at_path(change.after, "name"))] = str(cluster_id)
     names: list[str] = []
     for row in result.plan.placements:
         if row.kind != BINDING or row.action is PlacementAction.REMOVE:
-            continue  # no picked member
+            # No picked member.
+            continue
         has_known_nodes = cluster_ids.get(row.object, "") in fleet.pods.clusters
         if not has_known_nodes and pattern.is_match(row.address):
             names.append(row.object)
@@ -175,12 +217,20 @@ def _name_selecting_placements(
     """Build an error with the placements that select objects of the manifests at `pattern`; None without any."""
     manifests = [change.after for change in result.plan.changes if pattern.is_match(change.address)]
     objects = [item for manifest in manifests for item in get_list(manifest, "objects")]
-    identities = {(item["group"], item["kind"], item["namespace"], item["name"]) for item in objects}
+    identities = {
+        (item["group"], item["kind"], item["namespace"], item["name"]) for item in objects
+    }
     placements = fleet.outcome.placements.items()
-    selecting = [key for key, plan in placements if identities & {item.identity for item in plan.selection.manifests}]
+    selecting = [
+        key
+        for key, plan in placements
+        if identities & {item.identity for item in plan.selection.manifests}
+    ]
     if not selecting:
         return None
-    commands = "".join(f"\n    nexusform explain {quote(str(address))}" for address in selecting[:_MAX_NAMES])
+    commands = "".join(
+        f"\n    nexusform explain {quote(str(address))}" for address in selecting[:_MAX_NAMES]
+    )
     text = f"{pattern} has no pods of its own: placements select its objects. Run:\n{commands}"
     return (), [*select_errors(result.diagnostics), build_error("nothing-to-explain", text)]
 
@@ -190,18 +240,27 @@ def explain_fleet(request: PlanRequest, pattern: AddressPattern, name: str) -> D
     kind = request.registries.get_kind(pattern.type)
     if kind not in (PlanningKind.MEMBER, PlanningKind.PLACEMENT, PlanningKind.MANIFEST):
         return None
-    planned = make_plan(replace(request, samples=0, includes_remedies=False))  # certainties and fixes are not needed
+    # certainties and fixes are not needed.
+    planned = make_plan(replace(request, samples=0, includes_remedies=False))
     fleet = find_planned_fleet(planned)
     if fleet is None:
         return None
-    explained = explain_placements(planned, fleet, pattern, name) if kind is PlanningKind.PLACEMENT else None
+    explained = (
+        explain_placements(planned, fleet, pattern, name)
+        if kind is PlanningKind.PLACEMENT
+        else None
+    )
     if kind is PlanningKind.MEMBER:
         explained = explain_member(planned, fleet, pattern)
     if explained is not None:
         reasons, errors = explained
-        answers = tuple((build_placement_report(item), build_placement_document(item)) for item in reasons)
+        answers = tuple(
+            (build_placement_report(item), build_placement_document(item)) for item in reasons
+        )
         return DomainAnswer(answers, tuple(errors), allows_errors=True)
-    pods = explain_pods(planned, fleet, pattern, name) or _name_selecting_placements(planned, fleet, pattern)
+    pods = explain_pods(planned, fleet, pattern, name) or _name_selecting_placements(
+        planned, fleet, pattern
+    )
     if pods is None:
         return None
     pod_answers, errors = pods

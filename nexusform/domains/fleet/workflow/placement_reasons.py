@@ -9,9 +9,16 @@ from nexusform.domains.fleet.planning.binding_rows import explain_kept_bindings
 from nexusform.domains.fleet.planning.override_rendering import RenderedResources, expand_envelopes
 from nexusform.domains.fleet.planning.placement_plan import PlacementPlan
 from nexusform.domains.fleet.scheduling import placement_explanation as fleet_explanation
-from nexusform.domains.fleet.scheduling.bindings import Binding, index_by_cluster, select_scheduled_bindings
+from nexusform.domains.fleet.scheduling.bindings import (
+    Binding,
+    index_by_cluster,
+    select_scheduled_bindings,
+)
 from nexusform.domains.fleet.scheduling.member_list import MemberList
-from nexusform.domains.fleet.scheduling.placement_explanation import PlacementExplanation, SchedulingDrift
+from nexusform.domains.fleet.scheduling.placement_explanation import (
+    PlacementExplanation,
+    SchedulingDrift,
+)
 from nexusform.domains.pods.importers.manifest_parser import Manifest
 from nexusform.domains.pods.planning.pod_phase import PlannedPod, PodPhase
 from nexusform.domains.pods.scheduling import pod_explanation
@@ -58,7 +65,8 @@ def build_placement_reason(
     """
     bindings = index_by_cluster(select_scheduled_bindings(placement.bindings))
     note = placement.spec.instance.prior_note
-    origins = {name: find_placement_origin(note, name) for name in bindings}  # (trigger, state serial), None if unknown
+    # (trigger, state serial), None if unknown.
+    origins = {name: find_placement_origin(note, name) for name in bindings}
     arguments = placement.build_scheduling_arguments(member_list)
     reason = PlacementReason(
         placement.spec.instance.address,
@@ -67,22 +75,35 @@ def build_placement_reason(
         drift=fleet_explanation.compute_policy_drift(placement.bindings, *arguments),
         rows={row.object: row for row in rows},
         recorded={name: origin for name, origin in origins.items() if origin is not None},
-        unscheduled=tuple(binding.cluster for binding in placement.bindings if binding.cluster not in bindings),
+        unscheduled=tuple(
+            binding.cluster for binding in placement.bindings if binding.cluster not in bindings
+        ),
         is_fulfilled=placement.scheduling.is_fulfilled,
         kept_reason=explain_kept_bindings(placement),
     )
     if is_sensitive:
         return reason
     clusters = [cluster] if cluster else list(bindings)
-    # Pairs by cluster: the objects of its snapshot, and its version of them (None: an unknown cluster).
-    resources = {name: _get_snapshot_and_cluster_resources(placement, bindings.get(name), name) for name in clusters}
-    failures = {
-        name: version.failure for name, (_, version) in resources.items() if version is not None and version.failure
+    # Pairs by cluster: the objects of its snapshot, and its version of them (None: an unknown
+    # cluster).
+    resources = {
+        name: _get_snapshot_and_cluster_resources(placement, bindings.get(name), name)
+        for name in clusters
     }
-    objects, rendered = resources.get(cluster, ((), None))  # "" (all clusters) is no key
-    if rendered is None:  # a report on all clusters, or on an unknown one
+    failures = {
+        name: version.failure
+        for name, (_, version) in resources.items()
+        if version is not None and version.failure
+    }
+    # "" (all clusters) is no key.
+    objects, rendered = resources.get(cluster, ((), None))
+    # A report on all clusters, or on an unknown one.
+    if rendered is None:
         return replace(reason, failures=failures)
-    hub_objects, cluster_objects = tuple(expand_envelopes(objects)), tuple(expand_envelopes(rendered.manifests))
+    hub_objects, cluster_objects = (
+        tuple(expand_envelopes(objects)),
+        tuple(expand_envelopes(rendered.manifests)),
+    )
     return replace(reason, objects=hub_objects, rendered=cluster_objects, failures=failures)
 
 
@@ -90,10 +111,15 @@ def _explain_at_decision_time(
     placement: PlacementPlan, bindings: Mapping[str, Binding], member_list: MemberList
 ) -> PlacementExplanation:
     """Return the explanation of this plan's last picks, or else of the present state, with the current bindings."""
-    decision_bindings, decision_members = placement.scheduling.cycle_start or (placement.bindings, member_list)
+    decision_bindings, decision_members = placement.scheduling.cycle_start or (
+        placement.bindings,
+        member_list,
+    )
     arguments = placement.build_scheduling_arguments(decision_members)
     explanation = fleet_explanation.explain(decision_bindings, *arguments)
-    verdicts = [replace(verdict, binding=bindings.get(verdict.cluster)) for verdict in explanation.clusters]
+    verdicts = [
+        replace(verdict, binding=bindings.get(verdict.cluster)) for verdict in explanation.clusters
+    ]
     return replace(explanation, clusters=tuple(verdicts))
 
 
@@ -103,7 +129,11 @@ def _get_snapshot_and_cluster_resources(
     """Return the objects of a cluster's snapshot, and the cluster's version of them (with overrides). Without a binding
     or a rollout there, return the selected objects, and their version for the cluster; None for an unknown cluster.
     """
-    resources = placement.compute_resources(binding, placement.rollout.clusters) if binding is not None else None
+    resources = (
+        placement.compute_resources(binding, placement.rollout.clusters)
+        if binding is not None
+        else None
+    )
     if binding is None or resources is None:
         store = placement.snapshot_store
         return placement.selection.manifests, store.render_cluster(store.latest_index, cluster)
@@ -130,7 +160,9 @@ class PodPlacementReason(Struct, frozen=True):
         return self.cluster, self.outcome.workload, f"{self.cluster}/{self.outcome.workload}"
 
 
-def build_pod_reasons(pods: PodPhase, addresses: Sequence[str], name: str) -> tuple[PodPlacementReason, ...]:
+def build_pod_reasons(
+    pods: PodPhase, addresses: Sequence[str], name: str
+) -> tuple[PodPlacementReason, ...]:
     """Build the reasons of every pod of this name at the addresses."""
     return tuple(
         _build_pod_reason(address, decision)
@@ -150,7 +182,8 @@ def _build_pod_reason(address: str, decision: PlannedPod) -> PodPlacementReason:
         seed=inputs.seed,
         lost_pods=inputs.lost_pods,
     )
-    is_current = not verdicts  # this plan made no decision about the pod
+    # This plan made no decision about the pod.
+    is_current = not verdicts
     if is_current and outcome.spec is not None:
         verdicts = pod_explanation.evaluate_nodes(
             inputs.cluster, decision.other_pods, outcome.spec, outcome.number, outcome.volumes

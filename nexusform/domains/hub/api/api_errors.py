@@ -13,13 +13,19 @@ from msgspec.structs import replace
 from nexusform.diagnostics.phrases import enclose
 from nexusform.json_data.plain_data import get_text, list_mappings
 
-_WEBHOOK_DENIAL: Final = re.compile(r'admission webhook "([^"]*)" denied the request: ?(.*)', re.DOTALL)
+_WEBHOOK_DENIAL: Final = re.compile(
+    r'admission webhook "([^"]*)" denied the request: ?(.*)', re.DOTALL
+)
 _WEBHOOK_TIMEOUT: Final = re.compile(
     r'failed calling webhook "([^"]*)": ?(?:failed to call webhook: ?)?(.*)', re.DOTALL
 )
-_POLICY_DENIAL: Final = re.compile(r"ValidatingAdmissionPolicy '([^']*)'.*denied request: ?(.*)", re.DOTALL)
+_POLICY_DENIAL: Final = re.compile(
+    r"ValidatingAdmissionPolicy '([^']*)'.*denied request: ?(.*)", re.DOTALL
+)
 _MANAGER: Final = re.compile(r'conflict with "([^"]*)"')
-_TYPED_PATCH_ERROR: Final = re.compile(r"failed to create typed patch object \(.*?\): (.*)", re.DOTALL)
+_TYPED_PATCH_ERROR: Final = re.compile(
+    r"failed to create typed patch object \(.*?\): (.*)", re.DOTALL
+)
 # Form of the server's message for each pattern, filled with its groups.
 _MESSAGE_FORMS: Final = {
     _WEBHOOK_DENIAL: 'webhook "{}": {}',
@@ -27,19 +33,23 @@ _MESSAGE_FORMS: Final = {
     _POLICY_DENIAL: 'policy "{}": {}',
     _TYPED_PATCH_ERROR: "{}",
 }
-_PERMISSION_ERROR: Final = re.compile(r'User "([^"]*)" cannot (\w+) resource "([^"]*)"(?: in API group "([^"]*)")?')
+_PERMISSION_ERROR: Final = re.compile(
+    r'User "([^"]*)" cannot (\w+) resource "([^"]*)"(?: in API group "([^"]*)")?'
+)
 _UNCHECKED_RULES: Final = "<nil>: Invalid value: null: some validation rules were not checked"
 
 
 class ApiErrorKind(StrEnum):
     """Kind of an API error."""
 
-    SCHEMA = "schema"  # missing field, wrong type, violated rule
+    # Missing field, wrong type, violated rule.
+    SCHEMA = "schema"
     WEBHOOK = "webhook"
     WEBHOOK_TIMEOUT = "webhook that does not answer"
     PERMISSION = "rights"
     OTHER_MANAGER = "other manager"
-    CONFLICT = "conflict"  # different version or uid
+    # different version or uid.
+    CONFLICT = "conflict"
     UNAUTHENTICATED = "not signed in"
     UNKNOWN_KIND = "no such kind"
     NOT_FOUND = "no such object"
@@ -66,7 +76,8 @@ class ApiErrorCause(Struct, frozen=True):
     @property
     def text(self) -> str:
         """Field and message as text."""
-        return f"{self.field}: {self.message}".removeprefix(": ")  # only the message without a field
+        # Only the message without a field.
+        return f"{self.field}: {self.message}".removeprefix(": ")
 
 
 class ApiError(Exception):
@@ -77,13 +88,18 @@ class ApiError(Exception):
         self.status = status
         self.body = body
         self.retry_after = retry_after
-        message = (body.get("message") or body.get("reason")) if isinstance(body, Mapping) else str(body).strip()
+        message = (
+            (body.get("message") or body.get("reason"))
+            if isinstance(body, Mapping)
+            else str(body).strip()
+        )
         self.message = str(message or "it does not say why")
         self.causes: list[ApiErrorCause] = []
         for item in list_mappings(body, "details", "causes"):
             field, text, reason = (get_text(item, name) for name in ("field", "message", "reason"))
             manager = ""
-            if reason == "FieldManagerConflict":  # the message names the owner of the field
+            # The message names the owner of the field.
+            if reason == "FieldManagerConflict":
                 match = _MANAGER.search(text)
                 manager = match[1] if match is not None else text
             cause = ApiErrorCause(field, text, manager, reason)
@@ -96,10 +112,14 @@ class ApiError(Exception):
     def hide_values(self) -> ApiError:
         """Return the error of a sensitive object: fields and reasons only, because messages repeat values."""
         hidden = ApiError(self.status, self.body, self.retry_after)
-        hidden.causes = [replace(cause, message=cause.reason or "rejected") for cause in self.causes]
+        hidden.causes = [
+            replace(cause, message=cause.reason or "rejected") for cause in self.causes
+        ]
         if self.missing_permission:
-            return hidden  # its message has no values
-        texts = dict.fromkeys(cause.text for cause in hidden.causes)  # each once: `spec.data: FieldValueInvalid`
+            # Its message has no values.
+            return hidden
+        # Each once: `spec.data: FieldValueInvalid`.
+        texts = dict.fromkeys(cause.text for cause in hidden.causes)
         reason = "; ".join(texts) or get_text(self.body, "reason") or "rejected"
         hidden.message = f"{reason} (its message is hidden: the object is sensitive)"
         return hidden
@@ -128,19 +148,29 @@ class ApiError(Exception):
         return f'user "{name}" may not {verb} {plural}{enclose(".", group)}'
 
 
-def _determine_kind(status: int, body: Any, message: str, causes: Sequence[ApiErrorCause]) -> ApiErrorKind:
+def _determine_kind(
+    status: int, body: Any, message: str, causes: Sequence[ApiErrorCause]
+) -> ApiErrorKind:
     """Determine the kind of an error by its status; ambiguous ones by message, body or causes."""
     is_denied = _POLICY_DENIAL.search(message) is not None
-    has_permission_error = _PERMISSION_ERROR.search(message) is not None or "forbidden: User" in message
+    has_permission_error = (
+        _PERMISSION_ERROR.search(message) is not None or "forbidden: User" in message
+    )
     # By status: a condition, the kind if it is met, and the other kind.
     choices = {
         400: (is_denied, ApiErrorKind.WEBHOOK, ApiErrorKind.SCHEMA),
         403: (has_permission_error, ApiErrorKind.PERMISSION, ApiErrorKind.WEBHOOK),
         404: (isinstance(body, Mapping), ApiErrorKind.NOT_FOUND, ApiErrorKind.UNKNOWN_KIND),
-        409: (any(cause.manager for cause in causes), ApiErrorKind.OTHER_MANAGER, ApiErrorKind.CONFLICT),
+        409: (
+            any(cause.manager for cause in causes),
+            ApiErrorKind.OTHER_MANAGER,
+            ApiErrorKind.CONFLICT,
+        ),
     }
     # Invalid fields of a server-side apply have other statuses than 400, too.
-    has_schema_error = status == 422 or (status != 409 and _TYPED_PATCH_ERROR.search(message) is not None)
+    has_schema_error = status == 422 or (
+        status != 409 and _TYPED_PATCH_ERROR.search(message) is not None
+    )
     choice = choices.get(400 if has_schema_error else status)
     if choice is not None:
         is_met, kind, other_kind = choice

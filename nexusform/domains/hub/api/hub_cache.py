@@ -14,11 +14,16 @@ from nexusform.domains.hub.api.api_errors import ApiError, ApiErrorKind
 from nexusform.domains.hub.api.hub_client import ClientClock, HubClient
 from nexusform.files.run_log import log_event
 
-CACHE_THRESHOLD: Final = 5  # number of objects from which a collection is listed
-_MAX_FAILURES: Final = 5  # consecutive failures that end the watch
-_RETRY_SECONDS: Final = 1.0  # seconds before a failed watch restarts
-PARENT_LABEL: Final = "kubernetes-fleet.io/parent-CRP"  # the label that names the placement
-ObjectName = tuple[str, str]  # namespace and name
+# number of objects from which a collection is listed.
+CACHE_THRESHOLD: Final = 5
+# consecutive failures that end the watch.
+_MAX_FAILURES: Final = 5
+# seconds before a failed watch restarts.
+_RETRY_SECONDS: Final = 1.0
+# The label that names the placement.
+PARENT_LABEL: Final = "kubernetes-fleet.io/parent-CRP"
+# namespace and name.
+ObjectName = tuple[str, str]
 _FLEET_GROUP_SUFFIX: Final = ".kubernetes-fleet.io/"
 
 
@@ -32,10 +37,14 @@ class CollectionCache:
         self._timing = timing
         self._lock = Lock()
         self._bodies: dict[ObjectName, dict[str, Any]] = {}
-        self._change_counts: Counter[ObjectName] = Counter()  # of changes received, for callers waiting for one
-        self._by_placement: dict[ObjectName, dict[ObjectName, dict[str, Any]]] = {}  # bodies by placement and name
-        self._version = 0  # latest version received
-        self.is_active = False  # True while the watch runs
+        # Of changes received, for callers waiting for one.
+        self._change_counts: Counter[ObjectName] = Counter()
+        # bodies by placement and name.
+        self._by_placement: dict[ObjectName, dict[ObjectName, dict[str, Any]]] = {}
+        # latest version received.
+        self._version = 0
+        # True while the watch runs.
+        self.is_active = False
         Thread(target=self._run_watch, daemon=True, name=f"watch {collection}").start()
 
     def get(self, name: ObjectName) -> dict[str, Any] | None:
@@ -47,7 +56,9 @@ class CollectionCache:
         """Return the number of changes received for an object."""
         return self._change_counts[name]
 
-    def list_placement_objects(self, placement: ObjectName, since: str) -> list[dict[str, Any]] | None:
+    def list_placement_objects(
+        self, placement: ObjectName, since: str
+    ) -> list[dict[str, Any]] | None:
         """Return the hub's own objects for a placement; None until the cache has reached the version `since`."""
         with self._lock:
             version = parse_integer(since)
@@ -66,13 +77,16 @@ class CollectionCache:
                 while not self._hub.is_closed:
                     version = self._process_events(version)
                     failures = 0
-                    self._timing.sleep(_RETRY_SECONDS)  # servers end watches occasionally, some immediately
-            except Exception as problem:  # noqa: BLE001 - whatever the hub sent: better not to follow than to be stale
+                    # servers end watches occasionally, some immediately.
+                    self._timing.sleep(_RETRY_SECONDS)
+            except Exception as problem:  # noqa: BLE001
+                # Whatever the hub sent: better not to follow than to be stale.
                 self.is_active = False
                 failures += 1
                 log_event("debug", "watch ended", collection=self._collection, why=str(problem))
                 if isinstance(problem, ApiError) and problem.kind is ApiErrorKind.PERMISSION:
-                    return  # a restart would fail, too
+                    # A restart would fail, too.
+                    return
                 self._timing.sleep(_RETRY_SECONDS)
 
     def _load_collection(self) -> str:
@@ -84,7 +98,8 @@ class CollectionCache:
             for body in object_list.items:
                 self._cache_object(body)
             self._update_resource_version(object_list.version)
-            for name in {*old_bodies, *self._bodies}:  # anything may have changed since the last watch
+            # anything may have changed since the last watch.
+            for name in {*old_bodies, *self._bodies}:
                 self._change_counts[name] += 1
         return object_list.version
 
@@ -97,12 +112,14 @@ class CollectionCache:
             version = str((body.get("metadata") or {}).get("resourceVersion") or version)
             with self._lock:
                 self._update_resource_version(version)
-                if kind == "BOOKMARK":  # no object changed: the hub only reports its newest version
+                # No object changed: the hub only reports its newest version.
+                if kind == "BOOKMARK":
                     continue
                 if kind == "DELETED":
                     self._bodies.pop(name, None)
                     self._by_placement.get(get_parent_placement(body), {}).pop(name, None)
-                else:  # ADDED or MODIFIED
+                else:
+                    # ADDED or MODIFIED.
                     self._cache_object(body)
                 self._change_counts[name] += 1
         return version
@@ -124,7 +141,8 @@ class HubCache:
         """Start without caches; many requested names in a collection start its cache."""
         self._hub = hub
         self._timing = timing
-        self._requested: dict[str, set[ObjectName]] = {}  # by collection; many requested names start its cache
+        # By collection; many requested names start its cache.
+        self._requested: dict[str, set[ObjectName]] = {}
         self._caches: dict[str, CollectionCache] = {}  # by collection
         self._lock = Lock()
 
@@ -136,7 +154,8 @@ class HubCache:
         head, _, namespaced_part = collection.partition("/namespaces/")
         namespace, _, plural = namespaced_part.partition("/")
         name = (namespace, object_name)
-        if not plural:  # cluster-scoped, or a namespace
+        # cluster-scoped, or a namespace.
+        if not plural:
             name = ("", object_name)
         elif _FLEET_GROUP_SUFFIX in head:
             collection = f"{head}/{plural}"
@@ -148,7 +167,8 @@ class HubCache:
         """
         with self._lock:
             requested = self._requested.setdefault(collection, set())
-            if len(requested) < CACHE_THRESHOLD:  # later names are not needed
+            # later names are not needed.
+            if len(requested) < CACHE_THRESHOLD:
                 requested.add(name)
             if len(requested) == CACHE_THRESHOLD and collection not in self._caches:
                 self._caches[collection] = CollectionCache(self._hub, collection, self._timing)

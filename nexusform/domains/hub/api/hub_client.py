@@ -46,14 +46,21 @@ _KUBECTL_VARIABLE: Final = "KUBECONFIG"
 _DEFAULT_KUBECONFIG: Final = "~/.kube/config"
 _POD_VARIABLE: Final = "KUBERNETES_SERVICE_HOST"
 _PAGE_SIZE: Final = 500
-_LIST_ATTEMPTS: Final = 3  # attempts to list a collection if its version expires
-_RETRY_SECONDS: Final = 90.0  # seconds of retries
-_WEBHOOK_RETRY_SECONDS: Final = 8.0  # of dry runs in total: they share the webhook
-_FIRST_RETRY_SECONDS: Final = 5.0  # of a server without any response so far
+# attempts to list a collection if its version expires.
+_LIST_ATTEMPTS: Final = 3
+# seconds of retries.
+_RETRY_SECONDS: Final = 90.0
+# Of dry runs in total: they share the webhook.
+_WEBHOOK_RETRY_SECONDS: Final = 8.0
+# Of a server without any response so far.
+_FIRST_RETRY_SECONDS: Final = 5.0
 _CLOCK_PRECISION: Final = 2.0  # seconds
-_MAX_CONCURRENT: Final = 16  # requests at a time, however many steps wait
-_WATCH_SECONDS: Final = 240  # seconds of one watch
-_WATCH_MARGIN: Final = 30  # seconds after them for its end
+# requests at a time, however many steps wait.
+_MAX_CONCURRENT: Final = 16
+# seconds of one watch.
+_WATCH_SECONDS: Final = 240
+# seconds after them for its end.
+_WATCH_MARGIN: Final = 30
 _EVENT_TYPES: Final = frozenset({"ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"})
 APPLY: Final = "application/apply-patch+yaml"
 MERGE: Final = "application/merge-patch+json"
@@ -65,7 +72,8 @@ _SECONDS: Final = re.compile(r"[0-9]{1,9}")
 _TEMPORARY_KINDS: Final = frozenset({ApiErrorKind.TEMPORARY, ApiErrorKind.WEBHOOK_TIMEOUT})
 # Version conflicts are temporary for requests that declare desired state.
 _RETRYABLE_KINDS: Final = {"PATCH": _TEMPORARY_KINDS | {ApiErrorKind.CONFLICT}}
-_MAX_TEXT: Final = 2000  # bytes of an error that is no JSON
+# bytes of an error that is no JSON.
+_MAX_TEXT: Final = 2000
 
 
 class HubProblem(Exception):
@@ -73,7 +81,8 @@ class HubProblem(Exception):
 
     def __init__(self, message: str, *, is_temporary: bool = False) -> None:
         super().__init__(message)
-        self.is_temporary = is_temporary  # a later request may succeed
+        # A later request may succeed.
+        self.is_temporary = is_temporary
 
 
 class HubLocation(Struct, frozen=True):
@@ -112,11 +121,15 @@ def resolve_hub_location(settings: Mapping[str, Any], trust: KubeconfigTrust) ->
     is_sandboxed = bool(trust.confinement.root)
     if rejected and is_sandboxed:
         raise HubProblem(
-            f"{' and '.join(rejected)} of the configuration {select_word_form(len(rejected), 'is', 'are')} not read "
-            f"in a sandboxed run: a kubeconfig may run programs. Leave it out, and set {KUBECONFIG} and "
+            f"{' and '.join(rejected)} of the configuration "
+            f"{select_word_form(len(rejected), 'is', 'are')} not read "
+            "in a sandboxed run: a kubeconfig may run programs. Leave it out, and set "
+            f"{KUBECONFIG} and "
             f"{CONTEXT} where nexusform runs."
         )
-    return HubLocation(**{name: environment[name] or configured[name] for name in configured}, trust=trust)
+    return HubLocation(
+        **{name: environment[name] or configured[name] for name in configured}, trust=trust
+    )
 
 
 class HubClient:
@@ -130,16 +143,22 @@ class HubClient:
         self.server = account.server
         self.unverified_server = account.explain_unverified_server()
         self.context = account.context
-        self._expired_clients: list[ApiClient] = []  # credentials expired; other threads may still use them
+        # credentials expired; other threads may still use them.
+        self._expired_clients: list[ApiClient] = []
         self._credentials_lock = Lock()
-        self._kinds: dict[str, Mapping[str, tuple[str, bool]]] = {}  # by group and version; (plural, is_namespaced)
+        # By group and version; (plural, is_namespaced).
+        self._kinds: dict[str, Mapping[str, tuple[str, bool]]] = {}
         self._discovery_lock = Lock()
         self._send_slots = Semaphore(_MAX_CONCURRENT)
-        self._webhook_failed_at: float | None = None  # start of webhook timeouts in dry runs
+        # start of webhook timeouts in dry runs.
+        self._webhook_failed_at: float | None = None
         self._has_answered = False
-        self._step = local()  # of each thread: the deadline of retries, and a function to report a silent hub
-        self.clock_skew = 0.0  # seconds of the local clock ahead of the hub's
-        self._sends_date = False  # True: its responses have a Date header
+        # Of each thread: the deadline of retries, and a function to report a silent hub.
+        self._step = local()
+        # seconds of the local clock ahead of the hub's.
+        self.clock_skew = 0.0
+        # True: its responses have a Date header.
+        self._sends_date = False
         self.is_closed = False
 
     def close(self) -> None:
@@ -161,7 +180,9 @@ class HubClient:
         """Return the time of the hub's clock, in UTC. Without Date headers (a proxy may drop them), it is the newest
         heartbeat of the members in `objects`, if any.
         """
-        return self._find_newest_heartbeat(objects) or datetime.now(UTC) - timedelta(seconds=self.clock_skew)
+        return self._find_newest_heartbeat(objects) or datetime.now(UTC) - timedelta(
+            seconds=self.clock_skew
+        )
 
     def measure_heartbeat_age(self, objects: Iterable[Mapping[str, Any]]) -> float:
         """Return the age of the newest heartbeat by the local clock, in seconds. It is 0 with Date headers, or without
@@ -179,10 +200,12 @@ class HubClient:
         try:
             hub_time = parsedate_to_datetime(date)
         except ValueError:
-            return  # no valid Date header
+            # No valid Date header.
+            return
         self._sends_date = True
         if hub_time.tzinfo is None:
-            hub_time = hub_time.replace(tzinfo=UTC)  # the zone -0000
+            # The zone -0000.
+            hub_time = hub_time.replace(tzinfo=UTC)
         seconds = (datetime.now(UTC) - hub_time).total_seconds()
         self.clock_skew = 0.0 if abs(seconds) < _CLOCK_PRECISION else seconds
 
@@ -191,28 +214,53 @@ class HubClient:
         if not path:
             return None
         try:
-            return self._require_named_object(path, self._request("GET", path, query)[1])  # [1]: the object
+            # [1]: the object.
+            return self._require_named_object(path, self._request("GET", path, query)[1])
         except ApiError as api_error:
             if api_error.kind is not ApiErrorKind.NOT_FOUND:
                 raise
             return None
 
     def apply(
-        self, path: str, body: Mapping[str, Any], manager: str, *, force: bool = False, dry_run: bool = False
+        self,
+        path: str,
+        body: Mapping[str, Any],
+        manager: str,
+        *,
+        force: bool = False,
+        dry_run: bool = False,
     ) -> dict[str, Any]:
         """Apply an object server-side and return the result. Raises ApiError and HubProblem."""
-        return self._send_patch(path, manager, body, APPLY, dry_run=dry_run, force=str(force).lower())
+        return self._send_patch(
+            path, manager, body, APPLY, dry_run=dry_run, force=str(force).lower()
+        )
 
-    def merge(self, path: str, body: Mapping[str, Any], manager: str, *, dry_run: bool = False) -> dict[str, Any]:
+    def merge(
+        self, path: str, body: Mapping[str, Any], manager: str, *, dry_run: bool = False
+    ) -> dict[str, Any]:
         """Send a merge patch and return the result. Raises ApiError and HubProblem."""
         return self._send_patch(path, manager, body, MERGE, dry_run=dry_run)
 
     def _send_patch(
-        self, path: str, manager: str, body: Mapping[str, Any], content_type: str, *, dry_run: bool, **query: str
+        self,
+        path: str,
+        manager: str,
+        body: Mapping[str, Any],
+        content_type: str,
+        *,
+        dry_run: bool,
+        **query: str,
     ) -> dict[str, Any]:
         """Send a patch of an object and return the object in the answer. Raises ApiError and HubProblem."""
-        query = {"fieldManager": manager, "fieldValidation": "Strict", **query, **_DRY_RUN_QUERIES[dry_run]}
-        return self._require_named_object(path, self._request("PATCH", path, query, body, content_type)[1])
+        query = {
+            "fieldManager": manager,
+            "fieldValidation": "Strict",
+            **query,
+            **_DRY_RUN_QUERIES[dry_run],
+        }
+        return self._require_named_object(
+            path, self._request("PATCH", path, query, body, content_type)[1]
+        )
 
     def _require_named_object(self, path: str, response: dict[str, Any]) -> dict[str, Any]:
         """Return an object of the hub. Raises HubProblem for one without a name."""
@@ -222,8 +270,13 @@ class HubClient:
 
     def delete(self, path: str, uid: str, *, dry_run: bool = False) -> None:
         """Delete the object with this uid; a missing one is no error. Raises ApiError."""
-        options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
-        if dry_run:  # with a body, an API server ignores the query
+        options: dict[str, Any] = {
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "preconditions": {"uid": uid},
+        }
+        # With a body, an API server ignores the query.
+        if dry_run:
             options["dryRun"] = ["All"]
         self._request_if_found("DELETE", path, _DRY_RUN_QUERIES[dry_run], options)
 
@@ -236,16 +289,21 @@ class HubClient:
         between the pages of the list, list again. Raises ApiError and HubProblem.
         """
         if version:
-            return self._list_pages(path, query, {"resourceVersion": version, "resourceVersionMatch": "Exact"})
+            return self._list_pages(
+                path, query, {"resourceVersion": version, "resourceVersionMatch": "Exact"}
+            )
         for _ in range(_LIST_ATTEMPTS - 1):
             try:
                 return self._list_pages(path, query, first_query={})
             except ApiError as api_error:
                 if api_error.kind is not ApiErrorKind.EXPIRED:
                     raise
-        return self._list_pages(path, query, first_query={})  # the last attempt raises any error
+        # The last attempt raises any error.
+        return self._list_pages(path, query, first_query={})
 
-    def _list_pages(self, path: str, query: Mapping[str, str], first_query: Mapping[str, str]) -> ObjectList:
+    def _list_pages(
+        self, path: str, query: Mapping[str, str], first_query: Mapping[str, str]
+    ) -> ObjectList:
         """Return the objects of all pages, with the version of the list. `first_query` is added to the first request,
         since later pages continue its version. Raises HubProblem for another response, or above PageLimits.
         """
@@ -253,17 +311,27 @@ class HubClient:
         continue_token, limits = "", PageLimits()
         while True:
             page_query = {"continue": continue_token} if continue_token else first_query
-            answer, document = self._request("GET", path, {**query, "limit": str(_PAGE_SIZE), **page_query})
+            answer, document = self._request(
+                "GET", path, {**query, "limit": str(_PAGE_SIZE), **page_query}
+            )
             page = document.get("items")
             if not isinstance(page, list) or not all(_is_kubernetes_object(item) for item in page):
-                raise HubProblem(f"{self.server} answers {path} with something that is no list of objects.")
+                raise HubProblem(
+                    f"{self.server} answers {path} with something that is no list of objects."
+                )
             kind = get_text(document, "kind").removesuffix("List")
-            expected = KINDS_BY_PLURAL.get(path.rpartition("/")[2], kind)  # any, unless it is a fleet kind
+            # Any, unless it is a fleet kind.
+            expected = KINDS_BY_PLURAL.get(path.rpartition("/")[2], kind)
             if kind != expected:
-                raise HubProblem(f"{self.server} answers {path} with a list of {kind}, not of {expected}.")
-            items += ({"apiVersion": document.get("apiVersion"), "kind": kind, **item} for item in page)
+                raise HubProblem(
+                    f"{self.server} answers {path} with a list of {kind}, not of {expected}."
+                )
+            items += (
+                {"apiVersion": document.get("apiVersion"), "kind": kind, **item} for item in page
+            )
             continue_token = get_text(document, "metadata", "continue")
-            exceeded = limits.add_page(len(answer.content), continue_token)  # the exceeded limit, or ""
+            # The exceeded limit, or "".
+            exceeded = limits.add_page(len(answer.content), continue_token)
             if exceeded:
                 raise HubProblem(f"{self.server} does not list {path} completely: {exceeded}.")
             if not continue_token:
@@ -287,7 +355,9 @@ class HubClient:
                 event = _parse_json_or_text(line)
                 body, kind = get_part(event, ("object",)), get_text(event, "type")
                 if not _is_kubernetes_object(body) or kind not in _EVENT_TYPES:
-                    raise HubProblem(f"{self.server} answers a watch of {path} with something that is no event.")
+                    raise HubProblem(
+                        f"{self.server} answers a watch of {path} with something that is no event."
+                    )
                 if kind == "ERROR":
                     code = body.get("code")
                     raise ApiError(code if isinstance(code, int) else 500, body)
@@ -300,24 +370,31 @@ class HubClient:
     def list_group_versions(self) -> list[str]:
         """Return the preferred version of each API group, such as `apps/v1`. Raises ApiError and HubProblem."""
         groups = list_mappings(self._request_if_found("GET", "/apis", query={}), "groups")
-        return list(filter(None, (get_text(group, "preferredVersion", "groupVersion") for group in groups)))
+        return list(
+            filter(None, (get_text(group, "preferredVersion", "groupVersion") for group in groups))
+        )
 
     def get_api_kinds(self, version: str) -> Mapping[str, tuple[str, bool]]:
         """Return the kinds of a group and version with plural and is_namespaced: {"Pod": ("pods", True)}. Return {} if
         the version is not served. Raises ApiError and HubProblem.
         """
-        with self._discovery_lock:  # concurrent steps request the same kinds
+        # concurrent steps request the same kinds.
+        with self._discovery_lock:
             if version not in self._kinds:
                 path = build_version_path(version)
                 response = self._request_if_found("GET", path, query={})
                 if response is None:
-                    return {}  # it may be served later
+                    # It may be served later.
+                    return {}
                 if not isinstance(response.get("resources"), list):
-                    raise HubProblem(f"{self.server} answers {path} with something that is no list of kinds.")
+                    raise HubProblem(
+                        f"{self.server} answers {path} with something that is no list of kinds."
+                    )
                 kinds: dict[str, tuple[str, bool]] = {}
                 for resource in list_mappings(response, "resources"):
                     plural = get_text(resource, "name")
-                    is_subresource = _PLURAL.fullmatch(plural) is None  # such as pods/log
+                    # Such as pods/log.
+                    is_subresource = _PLURAL.fullmatch(plural) is None
                     if "kind" in resource and not is_subresource:
                         kinds[str(resource["kind"])] = (plural, resource.get("namespaced") is True)
                 self._kinds[version] = kinds
@@ -329,11 +406,16 @@ class HubClient:
             self._kinds.pop(version, None)
 
     def _request_if_found(
-        self, method: str, path: str, query: Mapping[str, str], body: Mapping[str, Any] | None = None
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        body: Mapping[str, Any] | None = None,
     ) -> dict[str, Any] | None:
         """Send a request and return the object of its answer, None for status 404. Raises ApiError and HubProblem."""
         try:
-            return self._request(method, path, query, body)[1]  # the object of the answer
+            # The object of the answer.
+            return self._request(method, path, query, body)[1]
         except ApiError as api_error:
             if api_error.status != 404:
                 raise
@@ -352,9 +434,14 @@ class HubClient:
         hub without an answer is reported once to the running step. Raises ApiError and HubProblem.
         """
         content = json.dumps(body, ensure_ascii=False).encode() if body is not None else None
-        request = ApiRequest(method, path, query, content, {"Accept": _JSON, "Content-Type": content_type})
-        deadline = self._timing.read_time() + (_RETRY_SECONDS if self._has_answered else _FIRST_RETRY_SECONDS)
-        # Within limit_retries, `_step` has an earlier deadline and a function to report, for this thread alone.
+        request = ApiRequest(
+            method, path, query, content, {"Accept": _JSON, "Content-Type": content_type}
+        )
+        deadline = self._timing.read_time() + (
+            _RETRY_SECONDS if self._has_answered else _FIRST_RETRY_SECONDS
+        )
+        # Within limit_retries, `_step` has an earlier deadline and a function to report, for this
+        # thread alone.
         deadline = min(deadline, getattr(self._step, "deadline", deadline))
         report = getattr(self._step, "report", None)
         wait = 0.5
@@ -369,19 +456,29 @@ class HubClient:
                 is_retryable = api_error.kind in _RETRYABLE_KINDS.get(method, _TEMPORARY_KINDS)
                 if not is_retryable or self._timing.read_time() + wait > deadline:
                     raise
-                self._timing.sleep(wait if api_error.retry_after is None else min(api_error.retry_after, 30.0))
+                self._timing.sleep(
+                    wait if api_error.retry_after is None else min(api_error.retry_after, 30.0)
+                )
             except HubProblem as problem:
-                if not problem.is_temporary or self.is_closed or self._timing.read_time() + wait > deadline:
+                if (
+                    not problem.is_temporary
+                    or self.is_closed
+                    or self._timing.read_time() + wait > deadline
+                ):
                     raise
                 log_event("debug", "hub asked again", path=path, why=str(problem))
                 if report is not None:
-                    until = datetime.now(UTC) + timedelta(seconds=deadline - self._timing.read_time())
+                    until = datetime.now(UTC) + timedelta(
+                        seconds=deadline - self._timing.read_time()
+                    )
                     report(f"{str(problem).rstrip('.')}; retried until {until:%H:%M:%S} UTC")
                     report = None  # reported once
                 self._timing.sleep(wait)
             wait = min(wait * 2, 15.0)
 
-    def _send_with_renewed_credentials(self, request: ApiRequest) -> tuple[ApiResponse, dict[str, Any]]:
+    def _send_with_renewed_credentials(
+        self, request: ApiRequest
+    ) -> tuple[ApiResponse, dict[str, Any]]:
         """Send a request, and again with new credentials if the hub rejects them. Raises ApiError and HubProblem."""
         client = self._client
         try:
@@ -399,7 +496,9 @@ class HubClient:
                 _, self._client = _open_account(self._location)
                 self._expired_clients.append(expired_client)
 
-    def _send_request(self, client: ApiClient, request: ApiRequest) -> tuple[ApiResponse, dict[str, Any]]:
+    def _send_request(
+        self, client: ApiClient, request: ApiRequest
+    ) -> tuple[ApiResponse, dict[str, Any]]:
         """Send a request once; return the answer and its object. Raises ApiError and HubProblem."""
         if self.is_closed:
             raise HubProblem(f"{self.server} is closed.")
@@ -409,20 +508,31 @@ class HubClient:
                 answer = client.send(request)
         except (WebError, ExecPluginProblem) as problem:
             is_temporary = isinstance(problem, ExecPluginProblem) or problem.is_temporary
-            raise HubProblem(f"{self.server} cannot be reached: {problem}.", is_temporary=is_temporary) from None
+            raise HubProblem(
+                f"{self.server} cannot be reached: {problem}.", is_temporary=is_temporary
+            ) from None
         log_event("debug", "hub answered", method=request.method, path=path, status=answer.status)
         self._has_answered = True
         self._measure_clock_skew(answer.headers.get("date", ""))
         if not answer.is_success:
             raise _build_api_error(answer)
         if answer.is_web_page:
-            raise HubProblem(f"{self.server} answers {path} with {_WEB_PAGE}. Check the address, and sign in again.")
+            raise HubProblem(
+                (
+                    f"{self.server} answers {path} with {_WEB_PAGE}. Check the address, and sign "
+                    "in again."
+                )
+            )
         try:
             document = parse_json(answer.content)
         except ValueError as problem:
-            raise HubProblem(f"{self.server} answers {path} with something that is no object: {problem}.") from None
+            raise HubProblem(
+                f"{self.server} answers {path} with something that is no object: {problem}."
+            ) from None
         if not _is_kubernetes_object(document):
-            raise HubProblem(f"{self.server} answers {path} with something that is no object of Kubernetes.")
+            raise HubProblem(
+                f"{self.server} answers {path} with something that is no object of Kubernetes."
+            )
         return answer, document
 
 
@@ -436,7 +546,9 @@ class HubConnection(Struct):
 
     def allow_servers(self, is_url_allowed: Callable[[str], bool]) -> None:
         """Set the servers that an untrusted kubeconfig may name."""
-        self.location = replace(self.location, trust=replace(self.location.trust, is_url_allowed=is_url_allowed))
+        self.location = replace(
+            self.location, trust=replace(self.location.trust, is_url_allowed=is_url_allowed)
+        )
 
     def connect(self) -> HubClient:
         """Return the client, opened by the first call. Raises HubProblem."""
@@ -523,7 +635,9 @@ def _open_account(location: HubLocation) -> tuple[KubernetesAccount, ApiClient]:
     """Return server with credentials, and its HTTP client. Raises HubProblem."""
     paths = _find_kubeconfigs(location)
     try:
-        account = read_account(paths, location.context, location.trust) if paths else read_pod_account()
+        account = (
+            read_account(paths, location.context, location.trust) if paths else read_pod_account()
+        )
         return account, build_api_client(account)
     except (KubeconfigProblem, BackendProblem) as problem:
         raise HubProblem(str(problem)) from None
@@ -536,7 +650,11 @@ def _find_kubeconfigs(location: HubLocation) -> list[Path]:
         if not path.is_file():
             raise HubProblem(f'There is no kubeconfig "{location.kubeconfig}".')
         return [path]
-    listed_paths = [Path(entry).expanduser() for entry in read_variable(_KUBECTL_VARIABLE).split(os.pathsep) if entry]
+    listed_paths = [
+        Path(entry).expanduser()
+        for entry in read_variable(_KUBECTL_VARIABLE).split(os.pathsep)
+        if entry
+    ]
     candidates = listed_paths or [Path(_DEFAULT_KUBECONFIG).expanduser()]
     existing = [path for path in candidates if path.is_file()]
     if existing:
@@ -545,8 +663,10 @@ def _find_kubeconfigs(location: HubLocation) -> list[Path]:
         # The default kubeconfig may be for another cluster; kubectl ignores it too.
         raise HubProblem(f"No kubeconfig named by {_KUBECTL_VARIABLE} exists.")
     if read_variable(_POD_VARIABLE):
-        return []  # this runs in a pod
+        # This runs in a pod.
+        return []
     raise HubProblem(
-        f"No kubeconfig found: there is no {_DEFAULT_KUBECONFIG}. Set {KUBECONFIG} or {_KUBECTL_VARIABLE} to a "
+        f"No kubeconfig found: there is no {_DEFAULT_KUBECONFIG}. Set {KUBECONFIG} or "
+        f"{_KUBECTL_VARIABLE} to a "
         "kubeconfig, or write kubeconfig."
     )

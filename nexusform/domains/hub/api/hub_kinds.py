@@ -8,7 +8,8 @@ from nexusform.diagnostics.phrases import enclose
 
 PLACEMENT_GROUP: Final = "placement.kubernetes-fleet.io"
 CLUSTER_GROUP: Final = "cluster.kubernetes-fleet.io"
-VERSION: Final = "v1beta1"  # served for every kind
+# served for every kind.
+VERSION: Final = "v1beta1"
 
 
 class HubKind(Struct, frozen=True):

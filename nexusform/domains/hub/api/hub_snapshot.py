@@ -14,7 +14,13 @@ from msgspec import Struct, field
 from nexusform.diagnostics.diagnostic import Problem
 from nexusform.diagnostics.phrases import join_texts
 from nexusform.domains.hub.api.api_errors import ApiError, ApiErrorKind
-from nexusform.domains.hub.api.hub_client import CONTEXT, KUBECONFIG, HubClient, HubProblem, resolve_hub_location
+from nexusform.domains.hub.api.hub_client import (
+    CONTEXT,
+    KUBECONFIG,
+    HubClient,
+    HubProblem,
+    resolve_hub_location,
+)
 from nexusform.domains.hub.api.hub_kinds import READ_KINDS, HubKind, build_collection_path
 from nexusform.files.run_log import log_event
 from nexusform.interfaces.plugins import ExternalQueryProblem
@@ -22,16 +28,22 @@ from nexusform.json_data.plain_data import get_list, get_mapping, get_text, list
 from nexusform.providers.kubeconfig import KubeconfigTrust
 
 CANNOT_READ = "unreadable-hub"
-_MAX_ATTEMPTS: Final = 3  # attempts to read everything if the version expires
-_EXPIRED_STATUSES: Final = frozenset({400, 410, 422})  # status codes for an expired or unsupported version
-_UNSELECTABLE_KINDS: Final = frozenset({"Pod", "Event", "Lease", "Endpoints", "EndpointSlice", "PodMetrics"})
+# attempts to read everything if the version expires.
+_MAX_ATTEMPTS: Final = 3
+# status codes for an expired or unsupported version.
+_EXPIRED_STATUSES: Final = frozenset({400, 410, 422})
+_UNSELECTABLE_KINDS: Final = frozenset(
+    {"Pod", "Event", "Lease", "Endpoints", "EndpointSlice", "PodMetrics"}
+)
 _FLEET_SUFFIX: Final = "kubernetes-fleet.io"
 _SETTINGS_ADVICE: Final = (
-    f'data "fleet_hub" does not use the settings of provider "fleet": write kubeconfig and context in both, or set '
+    'data "fleet_hub" does not use the settings of provider "fleet": write kubeconfig and '
+    "context in both, or set "
     f"{KUBECONFIG} and {CONTEXT}."
 )
 _HIDDEN_FIELDS: Final = {"Secret": ("data", "stringData")}  # by kind
-ObjectKey = tuple[str, str, str, str]  # group, kind, namespace and name
+# group, kind, namespace and name.
+ObjectKey = tuple[str, str, str, str]
 
 
 def read_hub_snapshot(arguments: Mapping[str, Any], trust: KubeconfigTrust) -> str:
@@ -41,13 +53,18 @@ def read_hub_snapshot(arguments: Mapping[str, Any], trust: KubeconfigTrust) -> s
     """
     try:
         with closing(_open_hub(arguments, trust)) as hub:
-            scope = _ReadScope(get_list(arguments, "namespaces"), get_list(arguments, "optional"), skipped={})
+            scope = _ReadScope(
+                get_list(arguments, "namespaces"), get_list(arguments, "optional"), skipped={}
+            )
             items = _read_objects(hub, scope)
             selected = read_selected_objects(hub, get_list(arguments, "selectors"), items)
     except HubProblem as problem:
         raise ExternalQueryProblem(Problem((), CANNOT_READ, str(problem))) from None
     except ApiError as api_error:
-        detail = f"{hub.server} does not list the selected objects ({api_error.status}): {api_error.server_message}"
+        detail = (
+            f"{hub.server} does not list the selected objects ({api_error.status}): "
+            f"{api_error.server_message}"
+        )
         raise ExternalQueryProblem(Problem((), CANNOT_READ, detail)) from None
     read_at = hub.read_time(items).isoformat(timespec="seconds").replace("+00:00", "Z")
     return json.dumps(
@@ -69,7 +86,8 @@ def _open_hub(arguments: Mapping[str, Any], trust: KubeconfigTrust) -> HubClient
     try:
         return HubClient(location)
     except HubProblem as problem:
-        if location.kubeconfig:  # configured here: no advice needed
+        # configured here: no advice needed.
+        if location.kubeconfig:
             raise
         raise HubProblem(f"{problem} {_SETTINGS_ADVICE}") from None
 
@@ -83,7 +101,8 @@ def _read_objects(hub: HubClient, scope: _ReadScope) -> list[dict[str, Any]]:
             return _list_all_kinds(hub, scope, is_fixed=True)
         except _ResourceVersionExpired as expired:
             log_event("debug", "hub read again", why=str(expired))
-    return _list_all_kinds(hub, scope, is_fixed=False)  # each kind at its latest version
+    # Each kind at its latest version.
+    return _list_all_kinds(hub, scope, is_fixed=False)
 
 
 class _ReadScope(Struct, frozen=True):
@@ -108,8 +127,10 @@ def _list_all_kinds(hub: HubClient, scope: _ReadScope, *, is_fixed: bool) -> lis
     in one ExternalQueryProblem. Raises _ResourceVersionExpired and HubProblem as well.
     """
     items: list[dict[str, Any]] = []
-    forbidden: list[str] = []  # messages about missing permissions
-    fixed_version = ""  # version of the first list, "" for the latest one
+    # messages about missing permissions.
+    forbidden: list[str] = []
+    # version of the first list, "" for the latest one.
+    fixed_version = ""
     for kind in READ_KINDS:
         try:
             objects, list_version = _list_kind(hub, kind, fixed_version)
@@ -123,7 +144,9 @@ def _list_all_kinds(hub: HubClient, scope: _ReadScope, *, is_fixed: bool) -> lis
                 forbidden.append(str(problem))
             else:
                 # A tenant needs no cluster-scoped kinds.
-                collections = map(kind.build_collection, scope.namespaces) if kind.is_namespaced else ()
+                collections = (
+                    map(kind.build_collection, scope.namespaces) if kind.is_namespaced else ()
+                )
                 try:
                     for collection in collections:
                         objects, _ = _list_kind(hub, kind, version="", collection=collection)
@@ -131,12 +154,16 @@ def _list_all_kinds(hub: HubClient, scope: _ReadScope, *, is_fixed: bool) -> lis
                 except _ListForbidden as namespace_problem:
                     forbidden.append(str(namespace_problem))
     if forbidden:
-        detail = f"{hub.server} does not let {'; '.join(forbidden)}. Reading needs get and list of them."
+        detail = (
+            f"{hub.server} does not let {'; '.join(forbidden)}. Reading needs get and list of them."
+        )
         raise ExternalQueryProblem(Problem((), CANNOT_READ, detail))
     return items
 
 
-def _list_kind(hub: HubClient, kind: HubKind, version: str, collection: str = "") -> tuple[list[dict[str, Any]], str]:
+def _list_kind(
+    hub: HubClient, kind: HubKind, version: str, collection: str = ""
+) -> tuple[list[dict[str, Any]], str]:
     """Return all objects of a kind, at `version` ("": the latest) and in one `collection` ("": everywhere), and their
     version. Raises _ResourceVersionExpired, _ListForbidden, ExternalQueryProblem and HubProblem.
     """
@@ -150,13 +177,19 @@ def _list_kind(hub: HubClient, kind: HubKind, version: str, collection: str = ""
             raise _ListForbidden(f"{kind.plural} be listed: {api_error.reason}") from None
         if api_error.status == 404:
             detail = (
-                f"{hub.server} serves no {kind.plural}: it is no hub of KubeFleet, or of an older version. "
+                f"{hub.server} serves no {kind.plural}: it is no hub of KubeFleet, or of an older "
+                "version. "
                 f"Name the context of the hub. {_SETTINGS_ADVICE}"
             )
         elif api_error.kind is ApiErrorKind.UNAUTHENTICATED:
-            detail = f"{hub.server} rejected the credentials (401). Sign in again, or renew the token."
+            detail = (
+                f"{hub.server} rejected the credentials (401). Sign in again, or renew the token."
+            )
         else:
-            detail = f"{hub.server} does not list {kind.plural} ({api_error.status}): {api_error.server_message}"
+            detail = (
+                f"{hub.server} does not list {kind.plural} ({api_error.status}): "
+                f"{api_error.server_message}"
+            )
         raise ExternalQueryProblem(Problem((), CANNOT_READ, detail)) from None
     return object_list.items, object_list.version
 
@@ -175,18 +208,30 @@ def read_selected_objects(
     `group`, `version`, `kind`, `name`, `namespace` and `scope`; objects in resource snapshots of `dump` are omitted.
     The scope NamespaceOnly selects a namespace without its content. Raises HubProblem.
     """
-    dumped_keys = {_build_key(body) for item in dump for body in list_mappings(item, "spec", "selectedResources")}
+    dumped_keys = {
+        _build_key(body)
+        for item in dump
+        for body in list_mappings(item, "spec", "selectedResources")
+    }
     selected = SelectedObjects()
-    namespaces: dict[str, None] = {}  # selected with their content
-    for collection, collection_selectors in _group_by_collection(hub, selectors, dumped_keys).items():
+    # selected with their content.
+    namespaces: dict[str, None] = {}
+    for collection, collection_selectors in _group_by_collection(
+        hub, selectors, dumped_keys
+    ).items():
         for body in _list_objects(hub, collection, selected):
             name = get_text(body, "metadata", "name")
             # A selector without a name selects all of the collection.
-            scopes = {selector["scope"] for selector in collection_selectors if selector["name"] in ("", name)}
+            scopes = {
+                selector["scope"]
+                for selector in collection_selectors
+                if selector["name"] in ("", name)
+            }
             if not scopes:
                 continue  # not selected
             if _build_key(body) in dumped_keys:
-                continue  # in the dump
+                # In the dump.
+                continue
             selected.items.append(_remove_secrets(body))
             is_namespace = (body.get("apiVersion"), body["kind"]) == ("v1", "Namespace")
             if is_namespace and scopes != {"NamespaceOnly"}:
@@ -203,13 +248,17 @@ def _group_by_collection(
     """Return the selectors by the path of their collection, without those for objects in the dump (`dumped_keys`)."""
     grouped: dict[str, list[Mapping[str, str]]] = {}
     for selector in selectors:
-        namespace = selector["namespace"]  # "" for a cluster-scoped kind
+        # "" for a cluster-scoped kind.
+        namespace = selector["namespace"]
         if (selector["group"], selector["kind"], namespace, selector["name"]) in dumped_keys:
-            continue  # the dump has it
-        version = join_texts((selector["group"], selector["version"]), "/")  # apps/v1, or v1 of the core group
+            # The dump has it.
+            continue
+        # apps/v1, or v1 of the core group.
+        version = join_texts((selector["group"], selector["version"]), "/")
         plural, is_namespaced = hub.get_api_kinds(version).get(selector["kind"], ("", None))
         if is_namespaced != bool(namespace):
-            continue  # of the other scope, or (None) an unserved kind: it selects nothing
+            # Of the other scope, or (None) an unserved kind: it selects nothing.
+            continue
         collection = build_collection_path(version, plural, namespace)
         grouped.setdefault(collection, []).append(selector)
     return grouped
@@ -220,13 +269,16 @@ def _list_namespaced_collections(hub: HubClient, namespace: str) -> Iterator[str
     for version in ("v1", *hub.list_group_versions()):
         group = version.partition("/")[0]
         if group.endswith(_FLEET_SUFFIX):
-            continue  # a hub never distributes its own objects
+            # A hub never distributes its own objects.
+            continue
         for kind, (plural, is_namespaced) in hub.get_api_kinds(version).items():
             if is_namespaced and kind not in _UNSELECTABLE_KINDS:
                 yield build_collection_path(version, plural, namespace)
 
 
-def _list_objects(hub: HubClient, collection: str, selected: SelectedObjects) -> list[dict[str, Any]]:
+def _list_objects(
+    hub: HubClient, collection: str, selected: SelectedObjects
+) -> list[dict[str, Any]]:
     """List a collection; return [] without permission (recorded in `selected`), and for kinds without lists."""
     try:
         return hub.list_objects(collection)

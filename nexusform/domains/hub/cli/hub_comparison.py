@@ -8,7 +8,11 @@ from msgspec import Struct
 from nexusform.cli.report_output import Answer, StateComparison
 from nexusform.diagnostics.diagnostic import has_errors
 from nexusform.diagnostics.phrases import enclose, format_count, select_word_form
-from nexusform.domains.hub.workflow.hub_reconciliation import HubReconciliation, PlacementComparison, reconcile_hub
+from nexusform.domains.hub.workflow.hub_reconciliation import (
+    HubReconciliation,
+    PlacementComparison,
+    reconcile_hub,
+)
 from nexusform.json_data.record_forms import RecordForm, build_row_form, round_to_six_places
 from nexusform.placements.prediction_scores import compute_score
 from nexusform.rendering.report.plan_sentences import format_prediction_accuracy
@@ -19,7 +23,9 @@ from nexusform.workflow.runs.run import RunCallbacks
 from nexusform.workflow.runs.state_locking import LockOptions
 
 
-def reconcile_with_hub(location: CommandContext, locking: LockOptions, notices: RunCallbacks) -> StateComparison:
+def reconcile_with_hub(
+    location: CommandContext, locking: LockOptions, notices: RunCallbacks
+) -> StateComparison:
     """Compare the placements of state with the hub, and write the observed ones to state."""
     result = reconcile_hub(location, locking, notices)
     if has_errors(result.diagnostics):
@@ -34,7 +40,9 @@ def _build_report(result: HubReconciliation) -> Report:
     missing = [check for check in result.checks if check.observed is None]
     has_findings = any((difference_count, missing, result.broken_rules, result.pending))
     clusters = sum(len(check.recorded) for check in result.checks)
-    scope = f"{format_count(len(result.checks), 'placement')} on {format_count(clusters, 'cluster')}"
+    scope = (
+        f"{format_count(len(result.checks), 'placement')} on {format_count(clusters, 'cluster')}"
+    )
     verdict = f"{scope}: each equals the state"
     if difference_count:
         verb = select_word_form(difference_count, "is", "are")
@@ -45,25 +53,45 @@ def _build_report(result: HubReconciliation) -> Report:
     if broken_count:
         verb = select_word_form(broken_count, "is", "are")
         verdict += f"; {format_count(broken_count, 'separation rule')} {verb} broken"
-    return Report("Reconciliation with the hub", f"{verdict}.", has_findings, sections=tuple(_list_sections(result)))
+    return Report(
+        "Reconciliation with the hub",
+        f"{verdict}.",
+        has_findings,
+        sections=tuple(_list_sections(result)),
+    )
 
 
 def _list_sections(result: HubReconciliation) -> Iterator[Section]:
     """Yield the sections of a comparison of state and hub; none without content."""
     rows: list[Row] = []  # one per placement
-    binding_rows: list[Row] = []  # one per different binding
-    score_lines: list[str] = []  # verified predictions of applied plans
+    # One per different binding.
+    binding_rows: list[Row] = []
+    # verified predictions of applied plans.
+    score_lines: list[str] = []
     for check in result.checks:
         observed_text = "gone" if check.observed is None else f"{len(check.observed):,}"
-        cells = (check.address, f"{len(check.recorded):,}", observed_text, f"{len(check.differences):,}")
+        cells = (
+            check.address,
+            f"{len(check.recorded):,}",
+            observed_text,
+            f"{len(check.differences):,}",
+        )
         rows.append(Row(cells, is_finding=bool(check.differences) or check.observed is None))
-        binding_rows += [Row((check.name, *difference), is_finding=True) for difference in check.differences]
+        binding_rows += [
+            Row((check.name, *difference), is_finding=True) for difference in check.differences
+        ]
         score = compute_score(check.record)
-        accuracy = format_prediction_accuracy(score) if score is not None else "no open decisions yet"
-        score_lines.append(f"{check.name}: {accuracy}{enclose('; not verified: ', check.not_verified)}")
+        accuracy = (
+            format_prediction_accuracy(score) if score is not None else "no open decisions yet"
+        )
+        score_lines.append(
+            f"{check.name}: {accuracy}{enclose('; not verified: ', check.not_verified)}"
+        )
     if rows:
         heads = ("Placement", "Clusters in state", "On the hub", "Otherwise")
-        yield Section("Placements", table=Table(heads, tuple(rows), number_columns=frozenset({1, 2, 3})))
+        yield Section(
+            "Placements", table=Table(heads, tuple(rows), number_columns=frozenset({1, 2, 3}))
+        )
     if binding_rows:
         table = Table(("Placement", "Cluster", "State had", "The hub shows"), tuple(binding_rows))
         yield Section("Otherwise than state had it", table=table, is_finding=True)
@@ -105,7 +133,9 @@ _PLACEMENT_FORM: Final = RecordForm(
     claims=_build_prediction_score,
 )
 _RULE_FORM: Final = RecordForm(
-    Struct, "address holds=satisfied", holds=lambda holds: {"always": True, "unknown": None}.get(holds, False)
+    Struct,
+    "address holds=satisfied",
+    holds=lambda holds: {"always": True, "unknown": None}.get(holds, False),
 )
 _RESULT_FORM: Final = RecordForm(
     HubReconciliation,

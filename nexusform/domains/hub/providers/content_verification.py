@@ -13,10 +13,18 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.phrases import enclose, format_first_items, join_texts
 from nexusform.documents.scalars import parse_integer
-from nexusform.domains.fleet.importers.fleet_export import build_manifests, is_deleting, read_snapshot_objects
+from nexusform.domains.fleet.importers.fleet_export import (
+    build_manifests,
+    is_deleting,
+    read_snapshot_objects,
+)
 from nexusform.domains.fleet.importers.fleet_records import FleetOverride
 from nexusform.domains.fleet.importers.hub_records import read_runs
-from nexusform.domains.fleet.planning.override_rendering import ClusterRenderer, RenderedResources, expand_envelopes
+from nexusform.domains.fleet.planning.override_rendering import (
+    ClusterRenderer,
+    RenderedResources,
+    expand_envelopes,
+)
 from nexusform.domains.fleet.planning.placement_records import (
     AppliedResources,
     compute_body_hash,
@@ -36,15 +44,22 @@ from nexusform.domains.hub.providers.hub_wait import (
     list_works,
 )
 from nexusform.domains.hub.providers.object_access import get_identity, list_objects_if_permitted
-from nexusform.domains.hub.providers.prediction_verification import VerificationResult, build_prediction
+from nexusform.domains.hub.providers.prediction_verification import (
+    VerificationResult,
+    build_prediction,
+)
 from nexusform.domains.hub.providers.rollout_progress import PlacementProgress, get_labels, get_name
 from nexusform.domains.pods.importers.manifest_parser import Manifest
 from nexusform.interfaces.plugins import ChangeRequest, StepProgress
 from nexusform.json_data.plain_data import Path, get_list, get_mapping, get_text, list_mappings
 from nexusform.placements.prediction_scores import VerifiedPrediction
 
-NO_SNAPSHOTS: Final = "the hub does not let resource snapshots be listed, so their objects are unknown"
-_NO_LABELS: Final = "the hub does not let members be listed, so the results of overrides are unknown"
+NO_SNAPSHOTS: Final = (
+    "the hub does not let resource snapshots be listed, so their objects are unknown"
+)
+_NO_LABELS: Final = (
+    "the hub does not let members be listed, so the results of overrides are unknown"
+)
 EVICTION_PREDICTION: Final = "eviction"
 RUN_END_PREDICTION: Final = "run_end"
 RUN_ORDER_PREDICTION: Final = "run_order"
@@ -62,37 +77,51 @@ AppliedObjects = Mapping[tuple[str, str, str, str], HubObject]
 class ContentVerifier:
     """Verifier of the objects of a placement or a run."""
 
-    def __init__(self, hub: HubClient, step: ChangeRequest, coordination: ApplyCoordination) -> None:
+    def __init__(
+        self, hub: HubClient, step: ChangeRequest, coordination: ApplyCoordination
+    ) -> None:
         self._hub, self._step, self._coordination = hub, step, coordination
         self._planned = step.planned_attributes
-        self._differences: dict[int, str | None] = {}  # by index of the resource snapshot; "": none, None: unknown
+        # By index of the resource snapshot; "": none, None: unknown.
+        self._differences: dict[int, str | None] = {}
 
     def describe_outdated(self, progress: PlacementProgress) -> str:
         """Return a message if the latest resource snapshot has older objects than applied; "" otherwise."""
         index = self._find_index_to_verify(progress)
         if index is None or not self._find_snapshot_difference(index):
-            return ""  # nothing to verify, no difference, or unknown
-        del self._differences[index]  # not cached, so the next call reads the snapshot again
+            # Nothing to verify, no difference, or unknown.
+            return ""
+        # Not cached, so the next call reads the snapshot again.
+        del self._differences[index]
         return "the hub has not taken a snapshot of all changes yet"
 
-    def verify_placement(self, verification: VerificationResult, final: PlacementProgress) -> VerificationResult:
+    def verify_placement(
+        self, verification: VerificationResult, final: PlacementProgress
+    ) -> VerificationResult:
         """Return `verification` extended by the clusters with other objects than planned. The objects before overrides
         are in the resource snapshot. Those after overrides are in the Works, read only if the plan has overrides and
         the rollout is complete. Staged runs have checks of their own.
         """
         resources, latest_index = self._get_planned_resources(), final.latest_snapshot
-        is_rolled_out = not final.message and not self._is_run_managed  # "": nothing is pending
+        # "": nothing is pending.
+        is_rolled_out = not final.message and not self._is_run_managed
         has_overrides = any(rendered.digest for rendered in resources.on_cluster.values())
         if is_rolled_out and latest_index is not None and has_overrides:
-            placement = get_identity(self._step.key.type, self._planned)[1:]  # namespace and name
+            # namespace and name.
+            placement = get_identity(self._step.key.type, self._planned)[1:]
             verification = self._verify_works(verification, resources, latest_index, placement)
         index = self._find_index_to_verify(final)
         if index is None:
-            return verification  # nothing to verify
+            # Nothing to verify.
+            return verification
         difference = self._find_snapshot_difference(index)
         if difference is None:  # no permission
-            return replace(verification, not_verified=join_texts((verification.not_verified, NO_SNAPSHOTS), "; "))
-        wrong_clusters = _list_clusters_at(final, index) if difference else ()  # "": as planned
+            return replace(
+                verification,
+                not_verified=join_texts((verification.not_verified, NO_SNAPSHOTS), "; "),
+            )
+        # "": as planned.
+        wrong_clusters = _list_clusters_at(final, index) if difference else ()
         return verification.add_wrong_content(wrong_clusters, index, difference)
 
     def report_renumbered_snapshots(self, final: PlacementProgress) -> tuple[Path, ...]:
@@ -101,12 +130,17 @@ class ContentVerifier:
         """
         index = self._find_index_to_verify(final)
         if index is None or self._find_snapshot_difference(index) != "":
-            return ()  # other objects than planned, or (None) unknown ones
+            # Other objects than planned, or (None) unknown ones.
+            return ()
         predicted_index = self._get_planned_resources().snapshots[-1].index
         added_count = index - predicted_index
-        if not 0 < added_count < self._count_object_changes():  # at most one snapshot for each changed object
+        # At most one snapshot for each changed object.
+        if not 0 < added_count < self._count_object_changes():
             return ()
-        message = f"the hub has taken {added_count + 1} resource snapshots of the changes; the last one is {index}"
+        message = (
+            f"the hub has taken {added_count + 1} resource snapshots of the changes; the last one "
+            f"is {index}"
+        )
         self._step.report_progress(StepProgress(message=message))
         paths: list[Path] = []
         for cluster in _list_clusters_at(final, index):
@@ -128,7 +162,8 @@ class ContentVerifier:
             return None
         index, planned = progress.latest_snapshot, self._get_planned_resources().snapshots
         if index is None or not planned:
-            return None  # the hub or the plan has no snapshot
+            # The hub or the plan has no snapshot.
+            return None
         return index if index >= planned[-1].index else None
 
     def _get_planned_resources(self) -> AppliedResources:
@@ -137,11 +172,17 @@ class ContentVerifier:
     def _count_object_changes(self) -> int:
         """Return the number of objects added, changed and removed since the previous snapshot."""
         recorded = read_applied_resources(self._step.private_note, bindings=()).snapshots
-        snapshots = [*recorded[-1:], *self._get_planned_resources().snapshots][-2:]  # the latest two
+        # The latest two.
+        snapshots = [*recorded[-1:], *self._get_planned_resources().snapshots][-2:]
         if len(snapshots) < 2:
-            return 0  # no previous one
-        before, after = ({(item.title, compute_body_hash(item)) for item in snapshot.objects} for snapshot in snapshots)
-        changed_pairs = before ^ after  # a changed object has a pair of title and hash in each
+            # No previous one.
+            return 0
+        before, after = (
+            {(item.title, compute_body_hash(item)) for item in snapshot.objects}
+            for snapshot in snapshots
+        )
+        # A changed object has a pair of title and hash in each.
+        changed_pairs = before ^ after
         return len({title for title, _ in changed_pairs})
 
     def _find_snapshot_difference(self, index: int) -> str | None:
@@ -154,8 +195,13 @@ class ContentVerifier:
                 self._differences[index] = None
                 return None
             titles = _collect_titles(self._get_planned_resources().snapshots[-1].objects)
-            applied, kept_titles = self._coordination.applied_objects, self._coordination.kept_titles
-            self._differences[index] = find_wrong_objects(index, titles, bodies, applied, kept_titles)
+            applied, kept_titles = (
+                self._coordination.applied_objects,
+                self._coordination.kept_titles,
+            )
+            self._differences[index] = find_wrong_objects(
+                index, titles, bodies, applied, kept_titles
+            )
         return self._differences[index]
 
     def verify_run(
@@ -164,19 +210,30 @@ class ContentVerifier:
         """Return `verification` extended by the clusters of a run with other objects than planned after overrides."""
         note = self._step.planned_note
         if not note.get("picked"):
-            return verification  # no overrides are planned
+            # No overrides are planned.
+            return verification
         members = list_objects_if_permitted(partial(self._hub.list_objects, MEMBER.collection))
         if members is None:
             return replace(verification, not_verified=_NO_LABELS)
         resources = render_run_content(note, snapshots, members)
-        return self._verify_works(verification, resources, int(note["resource_snapshot"]), (namespace, placement))
+        return self._verify_works(
+            verification, resources, int(note["resource_snapshot"]), (namespace, placement)
+        )
 
-    def list_snapshots(self, kind: str, namespace: str, placement: str) -> list[dict[str, Any]] | None:
+    def list_snapshots(
+        self, kind: str, namespace: str, placement: str
+    ) -> list[dict[str, Any]] | None:
         """Return the resource snapshots of a placement; None without permission."""
-        return list_objects_if_permitted(partial(list_created_objects, self._hub, kind, namespace, placement))
+        return list_objects_if_permitted(
+            partial(list_created_objects, self._hub, kind, namespace, placement)
+        )
 
     def _verify_works(
-        self, verification: VerificationResult, resources: AppliedResources, index: int, placement: tuple[str, str]
+        self,
+        verification: VerificationResult,
+        resources: AppliedResources,
+        index: int,
+        placement: tuple[str, str],
     ) -> VerificationResult:
         """Return `verification` with missing Works, and with Works of other objects than planned (`resources`).
         `index`: of the latest resource snapshot. `placement`: namespace and name of the placement.
@@ -190,7 +247,11 @@ class ContentVerifier:
 
 def _list_clusters_at(progress: PlacementProgress, index: int) -> list[str]:
     """Return the clusters at a resource snapshot."""
-    return [cluster for cluster, item in progress.bindings.items() if item.get("resource_snapshot") == index]
+    return [
+        cluster
+        for cluster, item in progress.bindings.items()
+        if item.get("resource_snapshot") == index
+    ]
 
 
 def _collect_titles(objects: Iterable[Any]) -> set[str]:
@@ -214,12 +275,15 @@ def render_run_content(note: Body, snapshots: Bodies, members: Bodies) -> Applie
     on_cluster: dict[str, RenderedResources] = {}
     objects = read_snapshot_objects(build_manifests(snapshots), record.resource_snapshot)
     labels = {get_name(member): get_labels(member) for member in members}
-    if not objects:  # the hub has deleted the snapshot
+    # The hub has deleted the snapshot.
+    if not objects:
         return AppliedResources(snapshots=(), on_cluster=on_cluster)
-    for cluster in sorted(record.picked.keys() & record.done):  # with overrides, and completed
+    # With overrides, and completed.
+    for cluster in sorted(record.picked.keys() & record.done):
         overrides = tuple(record.overrides[position] for position in record.picked[cluster])
         rendered = ClusterRenderer(objects, overrides, labels).render_cluster(cluster)
-        if rendered is not None and rendered.digest:  # "": no object is changed
+        # "": no object is changed.
+        if rendered is not None and rendered.digest:
             on_cluster[cluster] = rendered
     return AppliedResources(snapshots=(), on_cluster=on_cluster)
 
@@ -232,14 +296,20 @@ def find_wrong_works(planned: AppliedResources, works: Bodies) -> Iterator[tuple
     for cluster, rendered in sorted(planned.on_cluster.items()):
         objects = objects_by_cluster.get(cluster, {})
         if not objects or rendered.failure:
-            continue  # nothing to compare
+            # Nothing to compare.
+            continue
         expected = {manifest.title: manifest for manifest in expand_envelopes(rendered.manifests)}
         common = expected.keys() & objects.keys()
-        changed = {title for title in common if is_different(expected[title].body, objects[title].body)}
+        changed = {
+            title for title in common if is_different(expected[title].body, objects[title].body)
+        }
         all_different = (expected.keys() ^ objects.keys()) | changed
         different = sorted(all_different - _collect_titles(rendered.conflicting_objects))
         if different:
-            yield cluster, f"its Works differ from the plan in {format_first_items(different, _MAX_NAMES)}"
+            yield (
+                cluster,
+                f"its Works differ from the plan in {format_first_items(different, _MAX_NAMES)}",
+            )
 
 
 def describe_missing_works(planned: AppliedResources, works: Bodies | None) -> str:
@@ -259,10 +329,13 @@ def _read_objects(works: Bodies) -> dict[str, dict[str, Manifest]]:
     objects_by_cluster: dict[str, dict[str, Manifest]] = {}
     for work in works:
         if is_deleting(work):
-            continue  # its objects are removed
+            # Its objects are removed.
+            continue
         cluster = get_text(work, "metadata", "namespace").removeprefix(MEMBER_NAMESPACE)
         manifests = build_manifests(list_mappings(work, "spec", "workload", "manifests"))
-        objects_by_cluster.setdefault(cluster, {}).update({manifest.title: manifest for manifest in manifests})
+        objects_by_cluster.setdefault(cluster, {}).update(
+            {manifest.title: manifest for manifest in manifests}
+        )
     return objects_by_cluster
 
 
@@ -279,7 +352,9 @@ class _StagePosition(Struct, frozen=True):
         return f"{self.number} of {self.size} in stage {self.stage}"
 
 
-def find_wrong_run_resources(run: Body, note: Body, snapshots: Bodies, applied: AppliedObjects) -> str:
+def find_wrong_run_resources(
+    run: Body, note: Body, snapshots: Bodies, applied: AppliedObjects
+) -> str:
     """Return how the resources of a completed run differ from the planned ones; "" if they do not, or if either is
     unknown. `note` is the planned private data of the run, `snapshots` are the resource snapshots of its placement.
     """
@@ -306,20 +381,31 @@ def find_wrong_objects(
     manifests = build_manifests(snapshots)
     objects = read_snapshot_objects(manifests, index)
     if not objects:
-        return ""  # the hub has deleted it
+        # The hub has deleted it.
+        return ""
     differing_titles = (_collect_titles(objects) ^ planned_titles) - kept_titles
     if planned_titles and differing_titles:
         names = format_first_items(sorted(differing_titles), _MAX_NAMES)
         return f"its resource snapshot {index} differs from the plan in {names}"
-    outdated: list[str] = []  # titles of objects without the content applied by this run of the program
+    # titles of objects without the content applied by this run of the program.
+    outdated: list[str] = []
     for manifest in objects:
-        applied_object = applied.get((manifest.group, manifest.kind, manifest.namespace, manifest.name))
+        applied_object = applied.get(
+            (manifest.group, manifest.kind, manifest.namespace, manifest.name)
+        )
         if applied_object is not None and is_different(applied_object.body, manifest.body):
             outdated.append(manifest.title)
-    indexes = [parse_integer(manifest.labels.get("kubernetes-fleet.io/resource-index")) for manifest in manifests]
+    indexes = [
+        parse_integer(manifest.labels.get("kubernetes-fleet.io/resource-index"))
+        for manifest in manifests
+    ]
     is_latest = all(other is None or other <= index for other in indexes)
-    if outdated and is_latest:  # an earlier snapshot has older content, as it should
-        return f"its resource snapshot {index} has older content of {format_first_items(outdated, _MAX_NAMES)}"
+    # An earlier snapshot has older content, as it should.
+    if outdated and is_latest:
+        return (
+            f"its resource snapshot {index} has older content of "
+            f"{format_first_items(outdated, _MAX_NAMES)}"
+        )
     return ""
 
 
@@ -330,25 +416,33 @@ def verify_run(name: str, note: Body, run: Body) -> tuple[VerifiedPrediction, ..
     """
     observed = next(iter(read_runs(build_manifests([run]))), None)
     if observed is None or not note.get("stages"):
-        return ()  # nothing was predicted
+        # Nothing was predicted.
+        return ()
     was_end_planned = note.get("ended") is True
     ends = (_RUN_ENDS[was_end_planned], _RUN_ENDS[observed.succeeded])
     predictions = [_build_run_prediction(RUN_END_PREDICTION, name, *ends, chance=0.5)]
-    planned_places, observed_places = map(_index_stage_positions, (note["stages"], _list_stages(run)))
+    planned_places, observed_places = map(
+        _index_stage_positions, (note["stages"], _list_stages(run))
+    )
     planned_clusters = get_list(note, "done")
-    is_partial = not was_end_planned or not observed.succeeded  # then verify the updates of all clusters
+    # Then verify the updates of all clusters.
+    is_partial = not was_end_planned or not observed.succeeded
     for cluster, planned_place in planned_places.items():
         title = f"{name}: {cluster}"
         was_planned, is_updated = cluster in planned_clusters, cluster in observed.done
         if is_partial or was_planned != is_updated:
             results = (_UPDATE_RESULTS[was_planned], _UPDATE_RESULTS[is_updated])
-            predictions.append(_build_run_prediction(RUN_END_PREDICTION, title, *results, chance=0.5))
+            predictions.append(
+                _build_run_prediction(RUN_END_PREDICTION, title, *results, chance=0.5)
+            )
         place = observed_places.get(cluster)
         # The only cluster of a stage has one possible place, so this counts only if it is wrong.
         if place is not None and (planned_place.size > 1 or place != planned_place):
             texts = (planned_place.text, place.text)
             predictions.append(
-                _build_run_prediction(RUN_ORDER_PREDICTION, title, *texts, chance=1 / planned_place.size)
+                _build_run_prediction(
+                    RUN_ORDER_PREDICTION, title, *texts, chance=1 / planned_place.size
+                )
             )
     return tuple(predictions)
 
@@ -356,16 +450,23 @@ def verify_run(name: str, note: Body, run: Body) -> tuple[VerifiedPrediction, ..
 def _list_stages(run: Body) -> Iterator[tuple[str, Sequence[str]]]:
     """Yield the stages of a run: name, and clusters in the order of the starts of their updates."""
     for stage in list_mappings(run, "status", "stagesStatus"):
-        starts: dict[str, str] = {}  # time of the start by cluster
+        # time of the start by cluster.
+        starts: dict[str, str] = {}
         for cluster in list_mappings(stage, "clusters"):
             conditions = list_mappings(cluster, "conditions")
-            times = [get_text(item, "lastTransitionTime") for item in conditions if item.get("type") == "Started"]
+            times = [
+                get_text(item, "lastTransitionTime")
+                for item in conditions
+                if item.get("type") == "Started"
+            ]
             # Before its start a cluster has "~", sorted after every time.
             starts[str(cluster.get("clusterName"))] = times[0] if times else "~"
         yield str(stage.get("stageName")), sorted(starts, key=starts.__getitem__)
 
 
-def _index_stage_positions(stages: Iterable[tuple[str, Sequence[str]]]) -> dict[str, _StagePosition]:
+def _index_stage_positions(
+    stages: Iterable[tuple[str, Sequence[str]]],
+) -> dict[str, _StagePosition]:
     """Return the place of each cluster in its stage (name and clusters in order)."""
     return {
         cluster: _StagePosition(stage, number, len(clusters))
@@ -387,9 +488,14 @@ def verify_eviction(name: str, note: Body, reason: str) -> tuple[VerifiedPredict
     predicted = note.get(PREDICTED_EVICTION)
     if not isinstance(predicted, Mapping):
         return ()
-    predicts_execution, is_certain = predicted.get("executed") is True, predicted.get("certain") is True
+    predicts_execution, is_certain = (
+        predicted.get("executed") is True,
+        predicted.get("certain") is True,
+    )
     result = f"blocked ({reason})" if reason else "executed"
     prediction = _EVICTION_RESULTS[predicts_execution]
     text = f"{name}: predicted to be {prediction} ({predicted.get('message')}), but was {result}"
     is_correct = predicts_execution == (result == "executed")
-    return (build_prediction(EVICTION_PREDICTION, text, was_correct=is_correct, is_certain=is_certain),)
+    return (
+        build_prediction(EVICTION_PREDICTION, text, was_correct=is_correct, is_certain=is_certain),
+    )

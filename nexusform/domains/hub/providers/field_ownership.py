@@ -13,7 +13,13 @@ from nexusform.diagnostics.phrases import enclose, format_first_items
 from nexusform.domains.fleet.importers.fleet_documents import read_fleet_document
 from nexusform.domains.fleet.importers.fleet_export import is_deleting
 from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS
-from nexusform.domains.fleet.planning.foreign_field_merge import DELETING, FOREIGN_FIELDS, ON_HUB, OWNERS, UID
+from nexusform.domains.fleet.planning.foreign_field_merge import (
+    DELETING,
+    FOREIGN_FIELDS,
+    ON_HUB,
+    OWNERS,
+    UID,
+)
 from nexusform.domains.fleet.rendering.manifest_export import convert_to_camel_case
 from nexusform.domains.hub.providers.hub_bodies import (
     KINDS_BY_TYPE,
@@ -23,7 +29,11 @@ from nexusform.domains.hub.providers.hub_bodies import (
     HubObject,
     get_spec_schema,
 )
-from nexusform.domains.hub.providers.object_access import get_uid, list_applied_fields, list_managed_fields
+from nexusform.domains.hub.providers.object_access import (
+    get_uid,
+    list_applied_fields,
+    list_managed_fields,
+)
 from nexusform.interfaces.plugins import ReadRequest
 from nexusform.json_data.plain_data import Path, get_mapping, get_part, get_text
 from nexusform.resource_types.registry import RESOURCE_TYPES
@@ -32,11 +42,15 @@ OBJECT_RECREATED: Final = "object-recreated-by-others"
 _MAX_NAMES: Final = 4
 # An API server's owner of fields from before it recorded owners, as in Namespaces.
 _UNKNOWN_MANAGER: Final = "before-first-apply"
-UIDS: Final = "uids"  # key of the uids of a manifest's objects in its private note
+# key of the uids of a manifest's objects in its private note.
+UIDS: Final = "uids"
 Body = Mapping[str, Any]
-ExistingObject = tuple[HubObject, Body]  # an object to send, and its existing body
+# An object to send, and its existing body.
+ExistingObject = tuple[HubObject, Body]
 _UNTRACKED_FIELDS: Final = frozenset({"apiVersion", "kind", "metadata", "status"})
-_IDENTITY_PATHS: Final = frozenset({("apiVersion",), ("kind",), ("metadata", "name"), ("metadata", "namespace")})
+_IDENTITY_PATHS: Final = frozenset(
+    {("apiVersion",), ("kind",), ("metadata", "name"), ("metadata", "namespace")}
+)
 
 
 def remove_ignored_fields(
@@ -66,7 +80,8 @@ def _find_body_path(argument: Path, body: Body) -> Path:
     body_path: Path = ("spec",)
     for step in argument:
         key = convert_to_camel_case(str(step))
-        is_plural = get_part(body, (*body_path, key)) is None  # no such field
+        # No such field.
+        is_plural = get_part(body, (*body_path, key)) is None
         body_path = (*body_path, f"{key}s" if is_plural else key)
     return body_path
 
@@ -80,7 +95,8 @@ def is_already_applied(sent_body: Body, existing: Body, manager: str) -> bool:
     if not owned_paths:
         return is_identity_only(sent_body)
     if any(get_part(sent_body, path) != get_part(existing, path) for path in owned_paths):
-        return False  # also for an owned list element: its path (), the whole object, always differs
+        # Also for an owned list element: its path (), the whole object, always differs.
+        return False
     # Each sent path, or one above it, has to be owned.
     for path in _list_sent_paths(sent_body):
         prefixes = [path[:end] for end in range(1, len(path) + 1)]
@@ -96,7 +112,11 @@ def is_identity_only(sent_body: Body) -> bool:
 
 def find_own_fields(existing: Body, manager: str) -> set[Path]:
     """Return the paths applied by a manager; a list with owned elements counts as a whole."""
-    return {path for fields in list_applied_fields(existing, manager) for path in _list_owned_paths(fields)}
+    return {
+        path
+        for fields in list_applied_fields(existing, manager)
+        for path in _list_owned_paths(fields)
+    }
 
 
 def find_foreign_fields(existing: Body, manager: str) -> dict[Path, str]:
@@ -107,7 +127,8 @@ def find_foreign_fields(existing: Body, manager: str) -> dict[Path, str]:
     for entry in list_managed_fields(existing):
         other_manager = get_text(entry, "manager") or "unknown"
         if other_manager == manager or entry.get("subresource"):
-            continue  # of `manager`, or of the status
+            # Of `manager`, or of the status.
+            continue
         for path in _list_owned_paths(get_mapping(entry, "fieldsV1")):
             is_tracked = path[0] not in _UNTRACKED_FIELDS
             if is_tracked and get_part(existing, path) is not None:
@@ -121,8 +142,10 @@ def _list_owned_paths(fields: Body, parent: tuple[str, ...] = ()) -> Iterator[Pa
     """
     if parent and not fields:
         yield parent
-    names = sorted(fields.keys() - {"."})  # ".": the parent itself
-    if any(not name.startswith("f:") for name in names):  # owned elements of a list
+    # ".": the parent itself.
+    names = sorted(fields.keys() - {"."})
+    # owned elements of a list.
+    if any(not name.startswith("f:") for name in names):
         yield parent
         return
     for name in names:
@@ -133,11 +156,13 @@ def _list_managed_field_paths(fields: Body, parent: tuple[str, ...] = ()) -> Ite
     """Yield the paths of owned fields; `()`, the whole object, for an owned list element (`k:`, `v:`). Of
     {"f:spec": {"f:policy": {"f:placementType": {}}}} it is ("spec", "policy", "placementType").
     """
-    names = sorted(fields.keys() - {"."})  # ".": the parent itself
+    # ".": the parent itself.
+    names = sorted(fields.keys() - {"."})
     if parent and not names:
         yield parent
     for name in names:
-        if not name.startswith("f:"):  # a path cannot name a list element
+        # A path cannot name a list element.
+        if not name.startswith("f:"):
             yield ()
         else:
             yield from _list_managed_field_paths(get_mapping(fields, name), (*parent, name[2:]))
@@ -156,7 +181,9 @@ def _list_sent_paths(sent: Any, parent: Path = ()) -> Iterator[Path]:
         yield parent
 
 
-def find_released_fields(sent_body: Body, existing: Body, manager: str) -> dict[Path, tuple[str, ...]]:
+def find_released_fields(
+    sent_body: Body, existing: Body, manager: str
+) -> dict[Path, tuple[str, ...]]:
     """Return the fields no longer applied by a manager, each with its other owners. An apply removes those without."""
     released: dict[Path, tuple[str, ...]] = {}
     for path in sorted(find_own_fields(existing, manager)):
@@ -192,11 +219,15 @@ def _remove_field(body: dict[str, Any], path: Path) -> None:
         holder = get_part(body, path[: end - 1])
         del holder[path[end - 1]]
         if holder:
-            return  # other fields remain
+            # Other fields remain.
+            return
 
 
 def build_hub_record(
-    type_name: str, existing: Iterable[ExistingObject], manager: str, prior_note: Mapping[str, Any] | None = None
+    type_name: str,
+    existing: Iterable[ExistingObject],
+    manager: str,
+    prior_note: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Build the record for state about the existing objects (with a uid) of a resource on the hub. {} without any. It
     has their uids, the objects being deleted, and for a placement the fields applied by other managers. Unless the
@@ -206,38 +237,55 @@ def build_hub_record(
     if not identified:
         return {}
     # An object has the key GROUP/KIND/NAMESPACE/NAME.
-    deleting = ["/".join(hub_object.identity) for hub_object, body in identified if is_deleting(body)]
+    deleting = [
+        "/".join(hub_object.identity) for hub_object, body in identified if is_deleting(body)
+    ]
     deletion_record = {DELETING: deleting} if deleting and type_name != MEMBER_TYPE else {}
     if type_name == MANIFEST_TYPE:
         uids = {"/".join(hub_object.identity): get_uid(body) for hub_object, body in identified}
         return {ON_HUB: {UIDS: uids, **deletion_record}}
-    _, body = identified[0]  # other resources have one object
+    # Other resources have one object.
+    _, body = identified[0]
     managers = find_foreign_fields(body, manager) if type_name in PLACEMENT_TYPES else {}
     foreign_record: dict[str, Any] = {}
     if managers:
-        foreign_record[FOREIGN_FIELDS] = _convert_spec_to_arguments(type_name, _select_spec_paths(body, managers))
-        foreign_record[OWNERS] = {".".join(map(str, path)): name for path, name in managers.items()}  # `spec.policy`
+        foreign_record[FOREIGN_FIELDS] = _convert_spec_to_arguments(
+            type_name, _select_spec_paths(body, managers)
+        )
+        foreign_record[OWNERS] = {
+            ".".join(map(str, path)): name for path, name in managers.items()
+        }  # `spec.policy`
     prior_entries = get_mapping(prior_note, ON_HUB).items()
-    kept = {name: entry for name, entry in prior_entries if name not in (FOREIGN_FIELDS, OWNERS, DELETING)}
+    kept = {
+        name: entry
+        for name, entry in prior_entries
+        if name not in (FOREIGN_FIELDS, OWNERS, DELETING)
+    }
     return {ON_HUB: {**kept, UID: get_uid(body), **foreign_record, **deletion_record}}
 
 
-def describe_foreign_fields(type_name: str, existing: Iterable[ExistingObject], manager: str) -> str:
+def describe_foreign_fields(
+    type_name: str, existing: Iterable[ExistingObject], manager: str
+) -> str:
     """Return the fields set by other managers only, with the managers; "" without any. Default values are omitted."""
     if type_name == MEMBER_TYPE:
-        return ""  # its agent and the join script own the rest
+        # Its agent and the join script own the rest.
+        return ""
     fields_by_manager: dict[str, list[str]] = {}
     for hub_object, body in existing:
         title = f"{hub_object.title} " if type_name == MANIFEST_TYPE else ""
         own_paths = find_own_fields(body, manager)
         for path, other_manager in find_foreign_fields(body, manager).items():
             # A field above or below an own one is own, too: one path is a prefix of the other.
-            is_applied = any(path[: len(own_path)] == own_path[: len(path)] for own_path in own_paths)
+            is_applied = any(
+                path[: len(own_path)] == own_path[: len(path)] for own_path in own_paths
+            )
             is_sent = get_part(hub_object.body, path) is not None
             if is_applied or is_sent:
                 continue
             if other_manager != _UNKNOWN_MANAGER and _has_non_default_value(type_name, body, path):
-                field_name = ".".join(map(str, path))  # such as spec.policy
+                # Such as spec.policy.
+                field_name = ".".join(map(str, path))
                 fields_by_manager.setdefault(other_manager, []).append(f"{title}{field_name}")
     return "; ".join(
         f"{other_manager} sets {format_first_items(paths, _MAX_NAMES)}"
@@ -249,8 +297,10 @@ def _has_non_default_value(type_name: str, body: Body, path: Path) -> bool:
     """Return True if a field differs from its default, or if the defaults of its kind are unknown."""
     build_object = RESOURCE_TYPES[type_name].build_fleet_object
     if type_name == MANIFEST_TYPE or build_object is None:
-        return True  # its defaults are unknown
-    identity = {"name": "any", "namespace": "any"}  # needed to build an object
+        # Its defaults are unknown.
+        return True
+    # needed to build an object.
+    identity = {"name": "any", "namespace": "any"}
     arguments = _convert_spec_to_arguments(type_name, _select_spec_paths(body, [path]))
     return bool(build_object({**identity, **arguments}) != build_object(identity))
 
@@ -258,9 +308,15 @@ def _has_non_default_value(type_name: str, body: Body, path: Path) -> bool:
 def _convert_spec_to_arguments(type_name: str, spec: Body) -> dict[str, Any]:
     """Convert a part of a spec to arguments of a type, as the spec of an object with any name."""
     kind = KINDS_BY_TYPE[type_name]
-    head = {"apiVersion": "placement.kubernetes-fleet.io/v1beta1", "kind": kind, "metadata": {"name": "any"}}
+    head = {
+        "apiVersion": "placement.kubernetes-fleet.io/v1beta1",
+        "kind": kind,
+        "metadata": {"name": "any"},
+    }
     text = json.dumps({**head, "spec": spec})
-    return _remove_empty(read_fleet_document("manifest", text, API_KINDS[kind], get_spec_schema(type_name)).values)
+    return _remove_empty(
+        read_fleet_document("manifest", text, API_KINDS[kind], get_spec_schema(type_name)).values
+    )
 
 
 def _remove_empty(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -279,7 +335,8 @@ def _select_spec_paths(body: Body, paths: Iterable[Path]) -> Body:
     """
     parts: dict[str, Any] = {}
     for path in paths:
-        if path[1:]:  # below the spec
+        # Below the spec.
+        if path[1:]:
             holder = parts
             for step in path[:-1]:
                 holder = holder.setdefault(str(step), {})
@@ -291,42 +348,63 @@ def get_recorded_uid(type_name: str, hub_object: HubObject, note: Mapping[str, A
     """Return the uid of an object in the private data of its resource in state (`note`), "" without one."""
     hub_record = get_mapping(note, ON_HUB)
     if type_name == MANIFEST_TYPE:
-        return get_text(hub_record, UIDS, "/".join(hub_object.identity))  # GROUP/KIND/NAMESPACE/NAME
+        return get_text(
+            hub_record, UIDS, "/".join(hub_object.identity)
+        )  # GROUP/KIND/NAMESPACE/NAME
     return get_text(hub_record, UID)
 
 
-def is_recreated(type_name: str, hub_object: HubObject, body: Body, note: Mapping[str, Any]) -> bool:
+def is_recreated(
+    type_name: str, hub_object: HubObject, body: Body, note: Mapping[str, Any]
+) -> bool:
     """Return True if an object has another uid than in `note`. False for a member: it may leave and join again."""
     recorded_uid = get_recorded_uid(type_name, hub_object, note)
-    return bool(recorded_uid) and type_name != MEMBER_TYPE and get_uid(body) not in ("", recorded_uid)
+    return (
+        bool(recorded_uid) and type_name != MEMBER_TYPE and get_uid(body) not in ("", recorded_uid)
+    )
 
 
 def build_recreation_warning(
     request: ReadRequest, hub_object: HubObject, body: Body, *, is_taken_over: bool
 ) -> Problem:
     """Build the warning about an object re-created by others; `is_taken_over`: the operator takes it over."""
-    managers: dict[str, None] = {}  # an ordered set
+    # An ordered set.
+    managers: dict[str, None] = {}
     for entry in list_managed_fields(body):
         manager = get_text(entry, "manager")
-        if manager and not entry.get("subresource"):  # the status has other managers
+        # The status has other managers.
+        if manager and not entry.get("subresource"):
             managers[manager] = None
     by_managers = enclose(" by ", format_first_items(list(managers), _MAX_NAMES))
     creation_text = f"{get_mapping(body, 'metadata').get('creationTimestamp')}{by_managers}"
-    history = f"the {hub_object.title} that nexusform made is gone; the one on the hub was made at {creation_text}"
+    history = (
+        f"the {hub_object.title} that nexusform made is gone; the one on the hub was made at "
+        f"{creation_text}"
+    )
     summary = f"{request.address}: re-created on the hub at {creation_text}"
     if is_taken_over:
         summary += "; it is imported"
         remedy = "It is imported and updated to this configuration."
     elif request.key.type == MANIFEST_TYPE:
-        summary = f"{request.address}: {hub_object.title} was re-created on the hub at {creation_text}"
+        summary = (
+            f"{request.address}: {hub_object.title} was re-created on the hub at {creation_text}"
+        )
         remedy = (
-            "It is not ours, and stays when this block is removed. Remove it from the block, delete it on the hub, or "
+            "It is not ours, and stays when this block is removed. Remove it from the block, "
+            "delete it on the hub, or "
             "overwrite it: nexusform apply -take-ownership."
         )
     else:
         remedy = (
-            f"It is not ours. Forget the former object with `nexusform state rm {quote(request.address)}` and import "
+            "It is not ours. Forget the former object with `nexusform state rm "
+            f"{quote(request.address)}` and import "
             f'this one: import {{ to = {request.address}, id = "{request.key.id}" }}, or '
             "overwrite it: nexusform apply -take-ownership."
         )
-    return Problem((), OBJECT_RECREATED, f"{request.address}: {history}. {remedy}", Severity.WARNING, brief=summary)
+    return Problem(
+        (),
+        OBJECT_RECREATED,
+        f"{request.address}: {history}. {remedy}",
+        Severity.WARNING,
+        brief=summary,
+    )

@@ -38,7 +38,10 @@ SETTINGS: Final = BlockSchema(
             choices=DRY_RUN_MODES,
         ),
         "read_only": AttributeSchema(
-            BOOL, "Send nothing. Changes are made outside nexusform; apply checks them.", optional=True, default=False
+            BOOL,
+            "Send nothing. Changes are made outside nexusform; apply checks them.",
+            optional=True,
+            default=False,
         ),
         "timeout": AttributeSchema(
             STRING,
@@ -50,13 +53,19 @@ SETTINGS: Final = BlockSchema(
         ),
     },
     blocks={},
-    description="Reads a fleet hub, validates plans by server-side dry run, and writes fleet objects and labels and "
+    description="Reads a fleet hub, validates plans by server-side dry run, and writes fleet "
+    "objects "
+    "and "
+    "labels and "
     "taints of members.",
 )
 
 
 def make_provider(
-    settings: Mapping[str, Any], _directory: str, exit_stack: ExitStack, confinement: Confinement = UNCONFINED
+    settings: Mapping[str, Any],
+    _directory: str,
+    exit_stack: ExitStack,
+    confinement: Confinement = UNCONFINED,
 ) -> Provider:
     """Create the provider for evaluated settings, without contact to the hub before a read. Raises ProviderProblem."""
     from nexusform.domains.hub.api.hub_client import HubConnection, HubProblem, resolve_hub_location
@@ -64,7 +73,8 @@ def make_provider(
     from nexusform.domains.hub.providers.object_access import HubOptions
 
     timeout = parse_duration(str(settings["timeout"]))
-    assert not isinstance(timeout, str)  # ensured by its pattern
+    # ensured by its pattern.
+    assert not isinstance(timeout, str)
     try:
         location = resolve_hub_location(settings, KubeconfigTrust(confinement))
     except HubProblem as problem:

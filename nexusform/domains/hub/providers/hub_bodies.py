@@ -15,10 +15,20 @@ from nexusform.diagnostics.phrases import join_texts
 from nexusform.domains.fleet.importers.fleet_documents import read_fleet_document
 from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS
 from nexusform.domains.fleet.importers.hub_objects import remove_server_fields
-from nexusform.domains.fleet.rendering.manifest_export import build_hub_bodies, convert_to_camel_case
+from nexusform.domains.fleet.rendering.manifest_export import (
+    build_hub_bodies,
+    convert_to_camel_case,
+)
 from nexusform.domains.hub.api.hub_kinds import KINDS
 from nexusform.interfaces.plugins import ChangeRequest
-from nexusform.json_data.plain_data import Path, get_list, get_mapping, get_text, list_mappings, list_objects
+from nexusform.json_data.plain_data import (
+    Path,
+    get_list,
+    get_mapping,
+    get_text,
+    list_mappings,
+    list_objects,
+)
 from nexusform.resource_types.registry import RESOURCE_TYPES
 from nexusform.schemas.block_schema import BlockSchema, NestedBlock, Nesting
 
@@ -30,9 +40,12 @@ EVICTION_TYPE: Final = "fleet_placement_eviction"
 APPROVAL_TYPES: Final = frozenset({"fleet_cluster_approval_request", "fleet_approval_request"})
 # Sent once: if missing on the hub, the object counts as done.
 RECORD_TYPES: Final = frozenset({EVICTION_TYPE}) | RUN_TYPES | APPROVAL_TYPES
-KINDS_BY_TYPE: Final[Mapping[str, str]] = {api.type_name: kind for kind, api in API_KINDS.items() if api.type_name}
+KINDS_BY_TYPE: Final[Mapping[str, str]] = {
+    api.type_name: kind for kind, api in API_KINDS.items() if api.type_name
+}
 Body = dict[str, Any]
-ObjectIdentity = tuple[str, str, str, str]  # group, kind, namespace and name
+# group, kind, namespace and name.
+ObjectIdentity = tuple[str, str, str, str]
 _SELECTOR: Final = {"selectionScope": "NamespaceWithResources"}
 
 
@@ -54,7 +67,12 @@ class HubObject(Struct, frozen=True):
         """Identity of the object; the version does not count."""
         metadata = get_mapping(self.body, "metadata")
         group = get_text(self.body, "apiVersion").rpartition("/")[0]
-        return (group, str(self.body.get("kind")), get_text(metadata, "namespace"), str(metadata.get("name")))
+        return (
+            group,
+            str(self.body.get("kind")),
+            get_text(metadata, "namespace"),
+            str(metadata.get("name")),
+        )
 
     @property
     def is_namespace(self) -> bool:
@@ -66,13 +84,19 @@ def build_hub_objects(type_name: str, attributes: Mapping[str, Any]) -> list[Hub
     """Return the hub objects of a resource in order, with defaults as sent. An approval has a path and no body."""
     if type_name in APPROVAL_TYPES:
         kind = KINDS[KINDS_BY_TYPE[type_name]]
-        return [HubObject({}, kind.build_path(str(attributes.get("name")), get_text(attributes, "namespace")))]
+        return [
+            HubObject(
+                {}, kind.build_path(str(attributes.get("name")), get_text(attributes, "namespace"))
+            )
+        ]
     bodies = build_hub_bodies(type_name, RESOURCE_TYPES[type_name].schema, attributes)
-    if type_name == MEMBER_TYPE and not bodies:  # without labels and taints
+    # Without labels and taints.
+    if type_name == MEMBER_TYPE and not bodies:
         bodies = [build_empty_member(str(attributes["name"]))]
     hub_objects: list[HubObject] = []
     for body in bodies:
-        body.pop("status", None)  # written by controllers
+        # written by controllers.
+        body.pop("status", None)
         add_kind_defaults = _DEFAULTERS.get(str(body.get("kind")))
         spec = body.get("spec")
         if add_kind_defaults is not None and isinstance(spec, dict):
@@ -81,7 +105,9 @@ def build_hub_objects(type_name: str, attributes: Mapping[str, Any]) -> list[Hub
     return hub_objects
 
 
-def index_hub_objects(type_name: str, attributes: Mapping[str, Any] | None) -> dict[ObjectIdentity, HubObject]:
+def index_hub_objects(
+    type_name: str, attributes: Mapping[str, Any] | None
+) -> dict[ObjectIdentity, HubObject]:
     """Return the hub objects of a resource by identity; none without attributes."""
     hub_objects = build_hub_objects(type_name, attributes) if attributes else []
     return {hub_object.identity: hub_object for hub_object in hub_objects}
@@ -96,7 +122,11 @@ def build_sent_objects(request: ChangeRequest) -> list[HubObject]:
 
 def build_empty_member(name: str) -> Body:
     """Return the body of a member without labels and taints: applied to a member, it releases those applied before."""
-    return {"apiVersion": "cluster.kubernetes-fleet.io/v1beta1", "kind": "MemberCluster", "metadata": {"name": name}}
+    return {
+        "apiVersion": "cluster.kubernetes-fleet.io/v1beta1",
+        "kind": "MemberCluster",
+        "metadata": {"name": name},
+    }
 
 
 def build_fleet_object(type_name: str, attributes: Mapping[str, Any]) -> Any:
@@ -113,7 +143,9 @@ def build_fleet_object_path(body: Mapping[str, Any]) -> str:
     if kind is None or kind.group != group:
         return ""
     metadata = get_mapping(body, "metadata")
-    return kind.build_path(str(metadata.get("name")), str(metadata.get("namespace") or "default"), version)
+    return kind.build_path(
+        str(metadata.get("name")), str(metadata.get("namespace") or "default"), version
+    )
 
 
 def _fill_missing_defaults(parts: Iterable[Body], defaults: Mapping[str, Any]) -> None:
@@ -123,8 +155,11 @@ def _fill_missing_defaults(parts: Iterable[Body], defaults: Mapping[str, Any]) -
 
 def _add_placement_defaults(spec: Body) -> None:
     """Add the hub's defaults to a placement in place: to its strategy, its policy, and the objects in its lists."""
-    _fill_missing_defaults(list_objects(spec, "resourceSelectors"), _SELECTOR)  # malformed parts are skipped
-    _fill_missing_defaults(list_objects([spec.setdefault("strategy", {})]), {"type": "RollingUpdate"})
+    # malformed parts are skipped.
+    _fill_missing_defaults(list_objects(spec, "resourceSelectors"), _SELECTOR)
+    _fill_missing_defaults(
+        list_objects([spec.setdefault("strategy", {})]), {"type": "RollingUpdate"}
+    )
     policy = spec.get("policy")
     _fill_missing_defaults(list_objects([policy]), {"placementType": "PickAll"})
     _fill_missing_defaults(list_objects(policy, "tolerations"), {"operator": "Equal"})
@@ -134,7 +169,9 @@ def _add_placement_defaults(spec: Body) -> None:
 
 def _add_override_defaults(spec: Body) -> None:
     _fill_missing_defaults(list_objects(spec, "clusterResourceSelectors"), _SELECTOR)
-    _fill_missing_defaults(list_objects(spec.get("policy"), "overrideRules"), {"overrideType": "JSONPatch"})
+    _fill_missing_defaults(
+        list_objects(spec.get("policy"), "overrideRules"), {"overrideType": "JSONPatch"}
+    )
 
 
 def _add_stage_defaults(spec: Body) -> None:
@@ -172,7 +209,8 @@ def find_differences(sent: Any, observed: Any, path: Path = ()) -> Iterator[Path
         for name, value in sent.items():
             if name in observed:
                 yield from find_differences(value, observed[name], (*path, name))
-            elif value not in ({}, [], None):  # servers omit empty values
+            elif value not in ({}, [], None):
+                # servers omit empty values.
                 yield (*path, name)
         return
     if type(sent) is type(observed) is list and len(sent) == len(observed):
@@ -180,7 +218,8 @@ def find_differences(sent: Any, observed: Any, path: Path = ()) -> Iterator[Path
             yield from find_differences(sent_item, observed_item, (*path, number))
         return
     if isinstance(sent, str | int) and isinstance(observed, str | int):
-        sent, observed = str(sent), str(observed)  # an int-or-string may be returned in the other form
+        # An int-or-string may be returned in the other form.
+        sent, observed = str(sent), str(observed)
     if sent != observed:
         yield path
 
@@ -209,20 +248,25 @@ def build_observed_attributes(
         documents = [json.dumps(part, ensure_ascii=False, indent=2) for part in parts]
         manifest = {**attributes, "yaml_body": "\n---\n".join(documents)}
         return {**manifest, **RESOURCE_TYPES[type_name].derive(manifest)}
-    body = parts[0]  # other resources have one object
-    if type_name == MEMBER_TYPE:  # only the configured ones of its labels and taints are compared
+    # Other resources have one object.
+    body = parts[0]
+    # Only the configured ones of its labels and taints are compared.
+    if type_name == MEMBER_TYPE:
         observed_attributes = dict(attributes)
         if attributes.get("labels") is not None:
             observed_attributes["labels"] = dict(get_mapping(body, "metadata", "labels"))
         if attributes.get("taint"):
             observed_attributes["taint"] = read_member_taints(body)
         return observed_attributes
-    if isinstance(attributes.get("manifest"), str):  # one argument holds the object
+    # One argument holds the object.
+    if isinstance(attributes.get("manifest"), str):
         return {**attributes, "manifest": json.dumps(body, ensure_ascii=False, indent=2)}
     return {**attributes, **_read_changed_arguments(type_name, hub_objects[0].body, body)}
 
 
-def _read_changed_arguments(type_name: str, sent_body: Mapping[str, Any], body: Mapping[str, Any]) -> dict[str, Any]:
+def _read_changed_arguments(
+    type_name: str, sent_body: Mapping[str, Any], body: Mapping[str, Any]
+) -> dict[str, Any]:
     """Return the observed arguments of a fleet object, as far as their fields differ from the sent ones."""
     # A path is ("spec", field, ...).
     changed_fields = {str(path[1]) for path in find_differences(sent_body, body) if path[1:]}
@@ -231,7 +275,8 @@ def _read_changed_arguments(type_name: str, sent_body: Mapping[str, Any], body: 
     changed_arguments: dict[str, Any] = {}
     for name, value in arguments.items():
         field_name = convert_to_camel_case(name)
-        if changed_fields & {field_name, f"{field_name}s"}:  # fields of repeated blocks are plural
+        # fields of repeated blocks are plural.
+        if changed_fields & {field_name, f"{field_name}s"}:
             changed_arguments[name] = value
     return changed_arguments
 
@@ -248,7 +293,9 @@ def read_arguments(type_name: str, body: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments of a fleet object as blocks."""
     api_kind, spec = API_KINDS[KINDS_BY_TYPE[type_name]], get_spec_schema(type_name)
     document = read_fleet_document("manifest", json.dumps(body), api_kind, spec, lenient=False)
-    values = _fill_schema_defaults(RESOURCE_TYPES[type_name].schema, copy.deepcopy(dict(document.values)))
+    values = _fill_schema_defaults(
+        RESOURCE_TYPES[type_name].schema, copy.deepcopy(dict(document.values))
+    )
     return {name: values[name] for name in (*spec.attributes, *spec.blocks)}
 
 
@@ -285,7 +332,9 @@ def _fill_schema_defaults(schema: BlockSchema, values: Mapping[str, Any]) -> dic
     for name, block in schema.blocks.items():
         value = values.get(name)
         if block.nesting is Nesting.LIST:
-            result[name] = [_fill_schema_defaults(block.schema, part) for part in get_list(values, name)]
+            result[name] = [
+                _fill_schema_defaults(block.schema, part) for part in get_list(values, name)
+            ]
         else:
             result[name] = None if value is None else _fill_schema_defaults(block.schema, value)
     return result
@@ -297,7 +346,8 @@ _HUB_DEFAULTS: Final = {
     "status_reporting_scope": "ClusterScopeOnly",
     "scope": "Cluster",
 }
-_REPORT_BACK_DEFAULT: Final = "Disabled"  # type of a report_back_strategy filled in by a hub
+# type of a report_back_strategy filled in by a hub.
+_REPORT_BACK_DEFAULT: Final = "Disabled"
 
 
 def _remove_hub_defaults(schema: BlockSchema, values: dict[str, Any]) -> None:
@@ -308,7 +358,8 @@ def _remove_hub_defaults(schema: BlockSchema, values: dict[str, Any]) -> None:
             values[name] = None
     for name, block in schema.blocks.items():
         blocks = values.get(name)
-        if not isinstance(blocks, list):  # one block, or None
+        # One block, or None.
+        if not isinstance(blocks, list):
             blocks = [blocks]
         for nested_values in list_objects(blocks):  # without None
             _remove_hub_defaults(block.schema, nested_values)
@@ -324,4 +375,6 @@ def _has_defaults_only(block: NestedBlock, value: Any) -> bool:
         # _REPORT_BACK_DEFAULT is a value of one argument only. It has no default in the schema.
         if value.get(name) not in (None, attribute.default, _REPORT_BACK_DEFAULT):
             return False
-    return all(_has_defaults_only(nested, value.get(name)) for name, nested in block.schema.blocks.items())
+    return all(
+        _has_defaults_only(nested, value.get(name)) for name, nested in block.schema.blocks.items()
+    )

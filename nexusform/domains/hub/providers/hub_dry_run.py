@@ -17,7 +17,11 @@ from nexusform.domains.hub.api.api_errors import ApiError, ApiErrorKind
 from nexusform.domains.hub.api.hub_cache import get_namespaced_name
 from nexusform.domains.hub.api.hub_client import HubClient, HubConnection, HubProblem
 from nexusform.domains.hub.api.hub_kinds import KINDS
-from nexusform.domains.hub.providers.field_ownership import find_released_fields, is_recreated, remove_ignored_fields
+from nexusform.domains.hub.providers.field_ownership import (
+    find_released_fields,
+    is_recreated,
+    remove_ignored_fields,
+)
 from nexusform.domains.hub.providers.hub_bodies import (
     APPROVAL_TYPES,
     MANIFEST_TYPE,
@@ -48,11 +52,18 @@ from nexusform.domains.hub.providers.object_access import (
 from nexusform.domains.hub.providers.step_writer import EXTERNAL_PATCH, is_switching_to_external
 from nexusform.files.run_log import log_event
 from nexusform.interfaces.plugins import ChangeRequest
-from nexusform.json_data.plain_data import get_mapping, get_part, get_text, has_unknown_part, list_mappings
+from nexusform.json_data.plain_data import (
+    get_mapping,
+    get_part,
+    get_text,
+    has_unknown_part,
+    list_mappings,
+)
 
 HUB_REJECTION: Final = "hub-rejection"
 FIELD_CONFLICT: Final = "field-conflict"
-_MAX_DRY_RUNS: Final = 500  # of a plan
+# Of a plan.
+_MAX_DRY_RUNS: Final = 500
 _LIMIT_REASON: Final = f"a plan sends at most {_MAX_DRY_RUNS} dry runs"
 BEING_DELETED: Final = "object-being-deleted"
 OBJECT_EXISTS: Final = "object-exists-on-hub"
@@ -62,7 +73,8 @@ FIELDS_TAKEN_OVER: Final = "field-ownership-change"
 FIELDS_KEPT: Final = "fields-kept-by-others"
 FIELDS_REMOVED: Final = "fields-from-other-configuration"
 DRY_RUN_SKIPPED: Final = "not-checked"
-_DEFERRED: Final = "later"  # no diagnostic: validated only during the apply
+# No diagnostic: validated only during the apply.
+_DEFERRED: Final = "later"
 _MAX_CONCURRENT: Final = 16
 _MAX_NAMES: Final = 4
 Finding = tuple[int, Problem]
@@ -72,17 +84,26 @@ class HubDryRun:
     """Dry run of the changes of a plan."""
 
     def __init__(
-        self, connection: HubConnection, options: HubOptions, recreated: Mapping[str, Mapping[str, Problem]]
+        self,
+        connection: HubConnection,
+        options: HubOptions,
+        recreated: Mapping[str, Mapping[str, Problem]],
     ) -> None:
         """Start without results. `recreated` contains the objects re-created by others, by address and title."""
         self._connection = connection
         self._options = options
-        self._recreated = recreated  # objects re-created by others, by address and title
-        self._new_namespaces: set[str] = set()  # created by the plan
-        self._new_groups: set[str] = set()  # API groups of CustomResourceDefinitions created by the plan
-        self._existing: dict[str, dict[str, Any] | None] = {}  # listed objects by path
-        self._remaining_count = _MAX_DRY_RUNS  # of dry runs
-        self.verdict = ""  # how many changes the hub accepts, as text
+        # objects re-created by others, by address and title.
+        self._recreated = recreated
+        # created by the plan.
+        self._new_namespaces: set[str] = set()
+        # API groups of CustomResourceDefinitions created by the plan.
+        self._new_groups: set[str] = set()
+        # listed objects by path.
+        self._existing: dict[str, dict[str, Any] | None] = {}
+        # Of dry runs.
+        self._remaining_count = _MAX_DRY_RUNS
+        # How many changes the hub accepts, as text.
+        self.verdict = ""
 
     def validate_changes(self, requests: Sequence[ChangeRequest]) -> list[Finding]:
         """Return the findings about changes, each with the number of its change (its index in `requests`)."""
@@ -90,7 +111,9 @@ class HubDryRun:
         findings = self._validate_changes_on_hub(requests, numbers) if numbers else []
         return [*findings, *self._check_deletions(requests)]
 
-    def _validate_changes_on_hub(self, requests: Sequence[ChangeRequest], numbers: Sequence[int]) -> list[Finding]:
+    def _validate_changes_on_hub(
+        self, requests: Sequence[ChangeRequest], numbers: Sequence[int]
+    ) -> list[Finding]:
         """Validate the changes (`numbers`: indexes), and set `verdict`. Without a usable hub: one finding for all."""
         try:
             hub = self._connection.connect()
@@ -99,8 +122,10 @@ class HubDryRun:
                 return self._build_skipped_checks_warning(numbers, reason)
         except HubProblem as problem:
             return self._build_skipped_checks_warning(numbers, str(problem))
-        invalid: list[tuple[int, ChangeRequest]] = []  # with errors, or dependent on one
-        partly_known: list[int] = []  # numbers of changes with unknown values
+        # With errors, or dependent on one.
+        invalid: list[tuple[int, ChangeRequest]] = []
+        # numbers of changes with unknown values.
+        partly_known: list[int] = []
         objects_by_number: dict[int, Sequence[HubObject]] = {}
         for number in numbers:
             request = requests[number]
@@ -119,13 +144,16 @@ class HubDryRun:
             return list(self._validate_change(hub, number, requests[number], validated[number]))
 
         try:
-            self._existing = list_existing_object_bodies(hub, chain.from_iterable(validated.values()))
+            self._existing = list_existing_object_bodies(
+                hub, chain.from_iterable(validated.values())
+            )
             with ThreadPoolExecutor(_MAX_CONCURRENT) as pool:
                 findings = list(chain.from_iterable(pool.map(validate_number, validated)))
             findings += find_affected_placements(hub, requests, validated)
         except HubProblem as problem:
             return self._build_skipped_checks_warning(numbers, str(problem))
-        for number in partly_known:  # for the verdict: a dry run needs all values
+        # For the verdict: a dry run needs all values.
+        for number in partly_known:
             detail = f"{requests[number].address} (some of its values are known only then)"
             findings.append((number, Problem((), _DEFERRED, detail)))
         self.verdict = _format_dry_run_summary(hub.server, validated.keys(), findings)
@@ -144,17 +172,20 @@ class HubDryRun:
         for number, objects in hub_objects.items():
             if len(objects) > self._remaining_count:
                 over_limit.append(number)
-                continue  # a later, smaller change may still fit
+                # A later, smaller change may still fit.
+                continue
             self._remaining_count -= len(objects)
             reserved[number] = objects
         return reserved, over_limit
 
     def _check_deletions(self, requests: Sequence[ChangeRequest]) -> list[Finding]:
         """Return findings about objects to delete: applied by another tool, or rejected; [] without a usable hub."""
-        deletions = {  # objects by number of the change
+        # objects by number of the change.
+        deletions = {
             number: build_hub_objects(request.key.type, request.prior_attributes)
             for number, request in enumerate(requests)
-            if request.planned is None and request.key.type not in (*APPROVAL_TYPES, MEMBER_TYPE)  # never deleted
+            if request.planned is None
+            and request.key.type not in (*APPROVAL_TYPES, MEMBER_TYPE)  # never deleted
         }
         if not deletions:
             return []
@@ -162,22 +193,29 @@ class HubDryRun:
             hub = self._connection.connect()
             is_wanted = self._options.validate_changes != "off" and not self._options.is_read_only
             is_validated = is_wanted and self._options.allows_dry_run(hub.server)
-            self._existing |= list_existing_object_bodies(hub, chain.from_iterable(deletions.values()))
+            self._existing |= list_existing_object_bodies(
+                hub, chain.from_iterable(deletions.values())
+            )
             # Without validation no dry run is sent, so no change is over the limit.
-            reserved, over_limit = self._reserve_dry_runs(deletions) if is_validated else (deletions, [])
+            reserved, over_limit = (
+                self._reserve_dry_runs(deletions) if is_validated else (deletions, [])
+            )
 
             def check_number(number: int) -> list[Finding]:
                 """Return the findings about the deletion with this number."""
                 problems: list[Problem] = []
                 for hub_object in reserved[number]:
-                    problems += self._check_deletion(hub, hub_object, requests[number], is_validated=is_validated)
+                    problems += self._check_deletion(
+                        hub, hub_object, requests[number], is_validated=is_validated
+                    )
                 return [(number, problem) for problem in problems]
 
             with ThreadPoolExecutor(_MAX_CONCURRENT) as pool:
                 findings = list(chain.from_iterable(pool.map(check_number, reserved)))
         except (HubProblem, ApiError) as problem:
             log_event("debug", "deletions not validated", why=str(problem))
-            return []  # the apply reports it
+            # The apply reports it.
+            return []
         skipped = self._build_skipped_checks_warning(over_limit, _LIMIT_REASON)
         return [*_combine_skipped_findings(findings, self._skip_severity), *skipped]
 
@@ -189,14 +227,17 @@ class HubDryRun:
         manager = "" if self._options.takes_ownership else find_tool_manager(body)
         if manager:
             detail = (
-                f"{hub_object.title} ({request.address}) is applied by {manager}, which would make it again. It is "
-                "deleted only with -take-ownership (plan, apply, destroy). To leave it there: nexusform state rm "
+                f"{hub_object.title} ({request.address}) is applied by {manager}, which would "
+                "make it again. It is "
+                "deleted only with -take-ownership (plan, apply, destroy). To leave it there: "
+                "nexusform state rm "
                 f"{quote(request.address)}."
             )
             yield Problem((), MANAGED_BY_TOOL, detail)
         is_other_object = is_recreated(request.key.type, hub_object, body, request.private_note)
         if any((manager, not body, not is_validated, is_deleting(body), is_other_object)):
-            return  # rejected above, no dry run wanted, or nothing of this resource left to delete
+            # rejected above, no dry run wanted, or nothing of this resource left to delete.
+            return
         try:
             hub.delete(find_object_path(hub, hub_object), get_uid(body), dry_run=True)
         except ApiError as api_error:
@@ -238,7 +279,10 @@ class HubDryRun:
         """Return one warning, at the first change, or an error if dry runs are required. Return [] without changes."""
         if not numbers:
             return []
-        detail = f"Server-side dry run skipped for {format_count(len(numbers), 'change')}: {reason.rstrip('.')}."
+        detail = (
+            f"Server-side dry run skipped for {format_count(len(numbers), 'change')}: "
+            f"{reason.rstrip('.')}."
+        )
         if self._options.validate_changes == "require":
             detail += ' dry_run = "require" needs the validation.'
         return [(numbers[0], Problem((), DRY_RUN_SKIPPED, detail, self._skip_severity))]
@@ -250,16 +294,31 @@ class HubDryRun:
         prior_objects = index_hub_objects(request.key.type, request.prior)
         replaced_objects = index_hub_objects(request.key.type, request.replaced_attributes)
         if not hub_objects:
-            detail = "This goes to a cluster directly (cluster_id), and the provider writes to the hub alone."
+            detail = (
+                "This goes to a cluster directly (cluster_id), and the provider writes to the hub "
+                "alone."
+            )
             yield number, Problem((), "unsupported-by-provider", detail)
         for hub_object in hub_objects:
             try:
-                if hub_object.identity in replaced_objects:  # a dry run would validate an update
-                    for problem in self._warn_tool_manager(hub_object, self._read_body(hub, hub_object)):
+                # A dry run would validate an update.
+                if hub_object.identity in replaced_objects:
+                    for problem in self._warn_tool_manager(
+                        hub_object, self._read_body(hub, hub_object)
+                    ):
                         yield number, problem
-                    yield number, Problem((), _DEFERRED, f"{hub_object.title} (the existing object is deleted first)")
+                    yield (
+                        number,
+                        Problem(
+                            (),
+                            _DEFERRED,
+                            f"{hub_object.title} (the existing object is deleted first)",
+                        ),
+                    )
                     continue
-                for problem in self._validate_object(hub, hub_object, request, prior_objects.get(hub_object.identity)):
+                for problem in self._validate_object(
+                    hub, hub_object, request, prior_objects.get(hub_object.identity)
+                ):
                     yield number, problem
             except ApiError as api_error:
                 yield number, self._build_rejection_problem(hub, api_error, hub_object, request)
@@ -281,12 +340,16 @@ class HubDryRun:
             yield obstacle
             return
         yield from self._warn_tool_manager(hub_object, body)
-        if not request.write_only:  # names of fields may be secret
+        # names of fields may be secret.
+        if not request.write_only:
             yield from self._warn_released_fields(hub_object, prior, body)
-        sent_body = remove_ignored_fields(hub_object.body, body, request.ignored_paths, self._options.manager)
+        sent_body = remove_ignored_fields(
+            hub_object.body, body, request.ignored_paths, self._options.manager
+        )
         if body and is_switching_to_external(hub_object.body, body):
-            # The apply removes the rolling-update settings first by a merge patch. Here this is a dry run only, so
-            # the hub still has the existing strategy: validate the rest without a strategy.
+            # The apply removes the rolling-update settings first by a merge patch. Here this is a
+            # dry run only, so the hub still has the existing strategy: validate the rest without a
+            # strategy.
             hub.merge(path, EXTERNAL_PATCH, self._options.manager, dry_run=True)
             sent_body["spec"].pop("strategy", None)
         try:
@@ -295,45 +358,78 @@ class HubDryRun:
             ownership_source = get_ownership_source(self._options, request)
             if api_error.kind is not ApiErrorKind.OTHER_MANAGER or not ownership_source:
                 raise
-            detail = f"{hub_object.title}: {describe_owners(api_error)}; {ownership_source} takes that over."
+            detail = (
+                f"{hub_object.title}: {describe_owners(api_error)}; {ownership_source} takes that "
+                "over."
+            )
             yield Problem((), FIELDS_TAKEN_OVER, detail, Severity.WARNING)
             hub.apply(path, sent_body, self._options.manager, force=True, dry_run=True)
 
     def _find_obstacle(
-        self, hub_object: HubObject, request: ChangeRequest, body: Mapping[str, Any], *, is_managed: bool
+        self,
+        hub_object: HubObject,
+        request: ChangeRequest,
+        body: Mapping[str, Any],
+        *,
+        is_managed: bool,
     ) -> Problem | None:
         """Return the problem of an object impossible to write as planned, None for any other object. `body` is the
         object on the hub, {} if it does not exist; `is_managed`: it is in state.
         """
         if request.key.type == MEMBER_TYPE:
-            # A member joins by other tools, not by an apply. Labels of a leaving member can be written.
-            return None if body else Problem((), MISSING_MEMBER, describe_missing_member(hub_object))
+            # A member joins by other tools, not by an apply. Labels of a leaving member can be
+            # written.
+            return (
+                None if body else Problem((), MISSING_MEMBER, describe_missing_member(hub_object))
+            )
         if is_deleting(body):
             blockers = describe_deletion_blockers(body)
-            detail = f"{hub_object.title} is being deleted on the hub{blockers}. Plan again once it is gone."
+            detail = (
+                f"{hub_object.title} is being deleted on the hub{blockers}. Plan again once it is "
+                "gone."
+            )
             return Problem((), BEING_DELETED, detail)
         if is_managed or not body:
             return None
-        warning = self._recreated.get(request.address, {}).get(hub_object.title)  # if re-created by others
-        detail = warning.detail if warning else describe_existing_object(hub_object, request.key, request.address)
+        # If re-created by others.
+        warning = self._recreated.get(request.address, {}).get(hub_object.title)
+        detail = (
+            warning.detail
+            if warning
+            else describe_existing_object(hub_object, request.key, request.address)
+        )
         if manager := find_tool_manager(body):
-            detail += f" {manager} applies it, and would change it back: importing it takes -take-ownership."
+            detail += (
+                f" {manager} applies it, and would change it back: importing it takes "
+                "-take-ownership."
+            )
         return Problem((), OBJECT_EXISTS, detail)
 
     def _build_unserved_kind_problem(self, hub_object: HubObject) -> Problem:
         """Build the problem of a kind unknown to the hub: deferred if this plan creates its definition."""
         version = str(hub_object.body.get("apiVersion"))
-        if version.partition("/")[0] in self._new_groups:  # the API group
-            return Problem((), _DEFERRED, f"{hub_object.title} (its CustomResourceDefinition comes with this plan)")
-        detail = f"{hub_object.title}: the hub serves no {version} of that kind. Is its CustomResourceDefinition there?"
+        # The API group.
+        if version.partition("/")[0] in self._new_groups:
+            return Problem(
+                (),
+                _DEFERRED,
+                f"{hub_object.title} (its CustomResourceDefinition comes with this plan)",
+            )
+        detail = (
+            f"{hub_object.title}: the hub serves no {version} of that kind. Is its "
+            "CustomResourceDefinition there?"
+        )
         return Problem((), HUB_REJECTION, detail)
 
-    def _warn_tool_manager(self, hub_object: HubObject, body: Mapping[str, Any]) -> Iterator[Problem]:
+    def _warn_tool_manager(
+        self, hub_object: HubObject, body: Mapping[str, Any]
+    ) -> Iterator[Problem]:
         """Yield a warning about an object applied by Flux or Argo CD, unless the operator takes it over."""
         manager = find_tool_manager(body)
         if manager and not self._options.takes_ownership:
             detail = (
-                f"{hub_object.title} is applied by {manager}, which would change it back. `apply` writes it only with "
+                f"{hub_object.title} is applied by {manager}, which would change it back. `apply` "
+                "writes it only with "
                 "-take-ownership; change it there, or leave it out here."
             )
             yield Problem((), MANAGED_BY_TOOL, detail, Severity.WARNING)
@@ -345,7 +441,8 @@ class HubDryRun:
         fields removed by the apply, but never in this configuration (`prior`: the object in state, None if new).
         """
         manager = self._options.manager
-        is_switching = is_switching_to_external(hub_object.body, body)  # to staged runs
+        # To staged runs.
+        is_switching = is_switching_to_external(hub_object.body, body)
         kept_fields: list[str] = []
         removed_fields: list[str] = []
         for path, owners in find_released_fields(hub_object.body, body, manager).items():
@@ -354,7 +451,8 @@ class HubDryRun:
             is_removed_first = is_switching and path[:2] == ("spec", "strategy")
             if owners and not is_removed_first:
                 kept_fields.append(f"{field_name} belongs to {' and '.join(owners)} as well")
-            elif not owners and (prior is None or get_part(prior.body, path) is None):  # not removed on purpose
+            elif not owners and (prior is None or get_part(prior.body, path) is None):
+                # Not removed on purpose.
                 removed_fields.append(field_name)
         if kept_fields:
             field_texts = format_first_items(kept_fields, _MAX_NAMES, separator="; ")
@@ -362,8 +460,10 @@ class HubDryRun:
             yield Problem((), FIELDS_KEPT, detail, Severity.WARNING)
         if removed_fields:
             detail = (
-                f"{hub_object.title}: {format_first_items(removed_fields, _MAX_NAMES)} was applied under the name "
-                f"{manager}, is not of this configuration, and goes with this apply. Give each configuration that "
+                f"{hub_object.title}: {format_first_items(removed_fields, _MAX_NAMES)} was "
+                "applied under the name "
+                f"{manager}, is not of this configuration, and goes with this apply. Give each "
+                "configuration that "
                 "writes to one hub a field_manager of its own."
             )
             yield Problem((), FIELDS_REMOVED, detail, Severity.WARNING)
@@ -377,9 +477,13 @@ class HubDryRun:
         api_error = hide_sensitive_values(api_error, hub_object, request)
         namespace = get_text(hub_object.body, "metadata", "namespace")
         if api_error.status == 404 and namespace in self._new_namespaces:
-            return Problem((), _DEFERRED, f"{hub_object.title} (its namespace comes with this plan)")
+            return Problem(
+                (), _DEFERRED, f"{hub_object.title} (its namespace comes with this plan)"
+            )
         if api_error.kind is ApiErrorKind.OTHER_MANAGER:
-            body = {} if is_sensitive_object(hub_object, request) else self._read_body(hub, hub_object)
+            body = (
+                {} if is_sensitive_object(hub_object, request) else self._read_body(hub, hub_object)
+            )
             return _build_conflict_problem(api_error, hub_object, request, body)
         if api_error.kind is ApiErrorKind.PERMISSION:
             return Problem((), DRY_RUN_SKIPPED, api_error.reason, Severity.WARNING)
@@ -388,25 +492,34 @@ class HubDryRun:
             return Problem((), DRY_RUN_SKIPPED, reason, Severity.WARNING)
         if api_error.kind is ApiErrorKind.WEBHOOK_TIMEOUT:
             detail = (
-                f"{hub_object.title}: the hub cannot take it ({api_error.status}), {api_error.server_message}. While "
-                "its failurePolicy is Fail, nothing of the kind can be written; its operator must repair the webhook."
+                f"{hub_object.title}: the hub cannot take it ({api_error.status}), "
+                f"{api_error.server_message}. While "
+                "its failurePolicy is Fail, nothing of the kind can be written; its operator must "
+                "repair the webhook."
             )
             return Problem((), HUB_REJECTION, detail)
         rejection = f"{hub_object.title}: the hub refuses it ({api_error.status})"
         if api_error.kind is ApiErrorKind.WEBHOOK:
             message = f"{api_error.server_message}{suggest_azure_command(hub_object)}"
             return Problem((), HUB_REJECTION, f"{rejection}, {message}")
-        causes = dict.fromkeys(cause.text for cause in api_error.causes if cause.message)  # without duplicates
+        causes = dict.fromkeys(
+            cause.text for cause in api_error.causes if cause.message
+        )  # without duplicates
         message = "; ".join(causes) or api_error.server_message
         return Problem((), HUB_REJECTION, f"{rejection}: {message}")
 
 
-def _build_invalid_changes_warning(invalid: Sequence[tuple[int, ChangeRequest]]) -> Iterator[Finding]:
+def _build_invalid_changes_warning(
+    invalid: Sequence[tuple[int, ChangeRequest]],
+) -> Iterator[Finding]:
     """Yield one warning, at the first change, about all changes with errors or dependent on one (index, change)."""
     if invalid:
         change_count = format_count(len(invalid), "change")
         causes = [f"{request.address} ({request.skip_reason})" for _, request in invalid]
-        detail = f"Server-side dry run skipped for {change_count}: {format_first_items(causes, _MAX_NAMES)}."
+        detail = (
+            f"Server-side dry run skipped for {change_count}: "
+            f"{format_first_items(causes, _MAX_NAMES)}."
+        )
         names = format_first_items([request.address for _, request in invalid], _MAX_NAMES)
         summary = f"{change_count} with errors, or dependent on one: {names}"
         yield invalid[0][0], Problem((), DRY_RUN_SKIPPED, detail, Severity.WARNING, brief=summary)
@@ -417,34 +530,51 @@ def _build_conflict_problem(
 ) -> Problem:
     """Build the problem of fields with other owners; `body` is the object on the hub, {} to hide its values."""
     advice = "Leave the field out here (lifecycle ignore_changes), or take it over"
-    if request.prior is None:  # ignore_changes does not apply to objects missing in state
+    # ignore_changes does not apply to objects missing in state.
+    if request.prior is None:
         import_block = f'import {{ to = {request.address}, id = "{request.key.id}" }}'
-        advice = f"Leave the field out here, import the object ({import_block}), or take the field over"
+        advice = (
+            f"Leave the field out here, import the object ({import_block}), or take the field over"
+        )
     detail = (
-        f"{hub_object.title}: {describe_owners(api_error)}{_describe_values(api_error, hub_object, body)}. An apply "
-        f"would be refused. {advice}: once by nexusform apply -take-ownership, for good by force_conflicts = true. "
+        f"{hub_object.title}: "
+        f"{describe_owners(api_error)}{_describe_values(api_error, hub_object, body)}. An apply "
+        f"would be refused. {advice}: once by nexusform apply -take-ownership, for good by "
+        "force_conflicts = true. "
         "To see that plan: nexusform plan -take-ownership"
     )
     return Problem((), FIELD_CONFLICT, detail)
 
 
-def _describe_values(api_error: ApiError, own_object: HubObject, hub_body: Mapping[str, Any]) -> str:
+def _describe_values(
+    api_error: ApiError, own_object: HubObject, hub_body: Mapping[str, Any]
+) -> str:
     """Return both values of each conflicting field: ` (hub: 1, configuration: 2)`; "" without the hub's body."""
     if not hub_body:
-        return ""  # sensitive, or missing
+        # sensitive, or missing.
+        return ""
     values: list[str] = []
     for cause in api_error.causes:
         path = tuple(cause.field.strip(".").split("."))
-        own_value = get_part(own_object.body, path)  # None for a path into a list: `containers[name="web"]` is no key
-        if cause.manager and own_value is not None:  # other causes are no conflicts
-            values.append(f"hub: {json.dumps(get_part(hub_body, path))}, configuration: {json.dumps(own_value)}")
+        # None for a path into a list: `containers[name="web"]` is no key.
+        own_value = get_part(own_object.body, path)
+        # Other causes are no conflicts.
+        if cause.manager and own_value is not None:
+            values.append(
+                (
+                    f"hub: {json.dumps(get_part(hub_body, path))}, configuration: "
+                    f"{json.dumps(own_value)}"
+                )
+            )
     return enclose(" (", format_first_items(values, _MAX_NAMES, separator="; "), ")")
 
 
 def _combine_skipped_findings(findings: Sequence[Finding], severity: Severity) -> Iterator[Finding]:
     """Yield the findings; skipped validations are combined into one of `severity`, deferred ones omitted."""
-    skipped_numbers: dict[int, None] = {}  # of changes; a dict as an ordered set
-    causes: dict[str, None] = {}  # an ordered set, too
+    # Of changes; a dict as an ordered set.
+    skipped_numbers: dict[int, None] = {}
+    # An ordered set, too.
+    causes: dict[str, None] = {}
     for number, problem in findings:
         if problem.id == DRY_RUN_SKIPPED:
             skipped_numbers[number] = None
@@ -456,10 +586,15 @@ def _combine_skipped_findings(findings: Sequence[Finding], severity: Severity) -
         reasons = format_first_items(list(causes), _MAX_NAMES)
         detail = f"Server-side dry run failed for {change_count}: {reasons}."
         first_number = next(iter(skipped_numbers))
-        yield first_number, Problem((), DRY_RUN_SKIPPED, detail, severity, brief=f"{change_count}: {reasons}")
+        yield (
+            first_number,
+            Problem((), DRY_RUN_SKIPPED, detail, severity, brief=f"{change_count}: {reasons}"),
+        )
 
 
-def _format_dry_run_summary(server: str, sent: AbstractSet[int], findings: Sequence[Finding]) -> str:
+def _format_dry_run_summary(
+    server: str, sent: AbstractSet[int], findings: Sequence[Finding]
+) -> str:
     """Return sentences on the changes (of the numbers `sent`) accepted by the hub, and on those deferred to apply."""
     skipped: set[int] = set()
     rejected: set[int] = set()
@@ -473,8 +608,11 @@ def _format_dry_run_summary(server: str, sent: AbstractSet[int], findings: Seque
             skipped.add(number)
         elif problem.severity is Severity.ERROR:
             rejected.add(number)
-    validated = sent - skipped - (deferred - rejected)  # of a change, one object may be deferred and another rejected
-    deferred_sentence = enclose(" Validated only during apply: ", format_first_items(deferred_texts, _MAX_NAMES), ".")
+    # Of a change, one object may be deferred and another rejected.
+    validated = sent - skipped - (deferred - rejected)
+    deferred_sentence = enclose(
+        " Validated only during apply: ", format_first_items(deferred_texts, _MAX_NAMES), "."
+    )
     if not validated:
         return deferred_sentence.strip()
     count_text = f"{len(validated - rejected)} of {format_count(len(validated), 'change')}"
@@ -483,25 +621,33 @@ def _format_dry_run_summary(server: str, sent: AbstractSet[int], findings: Seque
 
 OTHER_PLACEMENTS: Final = "selected-by-other-placements"
 Body = Mapping[str, Any]
-PlacementKey = tuple[str, str, str]  # kind, namespace and name
-# by group, kind, namespace and name of a selected object; a namespace with its content has no kind and name
+# kind, namespace and name.
+PlacementKey = tuple[str, str, str]
+# by group, kind, namespace and name of a selected object; a namespace with its content has no kind
+# and name
 SelectionIndex = Mapping[tuple[str, str, str, str], Sequence[Body]]
 
 
 def find_affected_placements(
-    hub: HubClient, requests: Sequence[ChangeRequest], hub_objects: Mapping[int, Sequence[HubObject]]
+    hub: HubClient,
+    requests: Sequence[ChangeRequest],
+    hub_objects: Mapping[int, Sequence[HubObject]],
 ) -> Iterator[tuple[int, Problem]]:
     """Yield (number of the change, warning) for each manifest with objects selected by placements outside the plan.
     `hub_objects` are the objects to send by number of their change. Raises HubProblem.
     """
-    changed_objects: dict[int, list[HubObject]] = {}  # new or changed ones of manifests, by number of the change
+    # New or changed ones of manifests, by number of the change.
+    changed_objects: dict[int, list[HubObject]] = {}
     for number, objects in hub_objects.items():
         request = requests[number]
         if request.key.type == MANIFEST_TYPE:
             prior_objects = index_hub_objects(MANIFEST_TYPE, request.prior)
-            changed_objects[number] = [item for item in objects if prior_objects.get(item.identity) != item]
+            changed_objects[number] = [
+                item for item in objects if prior_objects.get(item.identity) != item
+            ]
     if not any(changed_objects.values()):
-        return  # no placement can be affected
+        # No placement can be affected.
+        return
     planned_placements = {
         get_identity(request.key.type, request.attributes)
         for request in requests
@@ -509,18 +655,26 @@ def find_affected_placements(
     }
     placements, obstacles = _list_rolling_placements(hub)
     if obstacles:
-        detail = f"It is unknown which other placements select the changed objects: {'; '.join(obstacles)}."
+        detail = (
+            "It is unknown which other placements select the changed objects: "
+            f"{'; '.join(obstacles)}."
+        )
         first_number = next(iter(changed_objects))
         yield first_number, Problem((), OTHER_PLACEMENTS, detail, Severity.WARNING)
     # The plan predicts its own placements.
-    index = _index_selections(item for item in placements if _get_key(item) not in planned_placements)
+    index = _index_selections(
+        item for item in placements if _get_key(item) not in planned_placements
+    )
     for number, objects in changed_objects.items():
         descriptions: list[str] = []
         for hub_object in objects:
             descriptions += _describe_selections(hub_object, index)
         if descriptions:
             text = format_first_items(descriptions, _MAX_NAMES, separator="; ")
-            detail = f"{text}. The hub applies the changes to these clusters; this plan does not predict how."
+            detail = (
+                f"{text}. The hub applies the changes to these clusters; this plan does not "
+                "predict how."
+            )
             yield number, Problem((), OTHER_PLACEMENTS, detail, Severity.WARNING)
 
 
@@ -533,10 +687,13 @@ def _index_selections(placements: Iterable[Body]) -> SelectionIndex:
             for selector in list_mappings(placement, "spec", "resourceSelectors")
         )
         for selected in list_mappings(placement, "status", "selectedResources"):
-            group, kind, namespace, name = (get_text(selected, key) for key in ("group", "kind", "namespace", "name"))
+            group, kind, namespace, name = (
+                get_text(selected, key) for key in ("group", "kind", "namespace", "name")
+            )
             index.setdefault((group, kind, namespace, name), []).append(placement)
             if includes_content and _is_namespace(selected):
-                all_in_namespace = ("", "", name, "")  # the key of all objects in the namespace
+                # The key of all objects in the namespace.
+                all_in_namespace = ("", "", name, "")
                 index.setdefault(all_in_namespace, []).append(placement)
     return index
 
@@ -551,11 +708,14 @@ def _list_rolling_placements(hub: HubClient) -> tuple[list[Body], list[str]]:
         except ApiError as api_error:
             if api_error.kind not in {ApiErrorKind.UNKNOWN_KIND, ApiErrorKind.NOT_FOUND}:
                 obstacles.append(api_error.reason)
-            continue  # none of a kind unknown to the hub
+            # None of a kind unknown to the hub.
+            continue
         rolling_placements += (
-            {"kind": kind, **placement}  # items of a list have no kind
+            # items of a list have no kind.
+            {"kind": kind, **placement}
             for placement in placements
-            if not has_external_rollout(placement) and _list_clusters(placement)  # it distributes to clusters
+            # It distributes to clusters.
+            if not has_external_rollout(placement) and _list_clusters(placement)
         )
     return rolling_placements, obstacles
 
@@ -581,7 +741,8 @@ def _describe_selections(hub_object: HubObject, index: SelectionIndex) -> Iterat
     _group, _kind, namespace, _name = hub_object.identity
     placements = [*index.get(hub_object.identity, ())]
     if namespace:
-        placements += index.get(("", "", namespace, ""), ())  # the key of all objects in a namespace
+        # The key of all objects in a namespace.
+        placements += index.get(("", "", namespace, ""), ())
     placements_by_key = {_get_key(placement): placement for placement in placements}
     for (kind, *namespace_and_name), placement in placements_by_key.items():
         clusters = format_first_items(_list_clusters(placement), _MAX_NAMES)

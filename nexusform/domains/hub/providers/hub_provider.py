@@ -17,7 +17,12 @@ from nexusform.domains.hub.api.hub_cache import HubCache
 from nexusform.domains.hub.api.hub_client import HubClient, HubConnection
 from nexusform.domains.hub.providers.hub_bodies import MANIFEST_TYPE
 from nexusform.domains.hub.providers.hub_dry_run import BEING_DELETED, OBJECT_EXISTS, HubDryRun
-from nexusform.domains.hub.providers.hub_reader import HubReadFindings, find_manifest, find_object, read_objects
+from nexusform.domains.hub.providers.hub_reader import (
+    HubReadFindings,
+    find_manifest,
+    find_object,
+    read_objects,
+)
 from nexusform.domains.hub.providers.hub_wait import ApplyCoordination, read_hub_version
 from nexusform.domains.hub.providers.object_access import (
     HubOptions,
@@ -27,7 +32,14 @@ from nexusform.domains.hub.providers.object_access import (
 )
 from nexusform.domains.hub.providers.prediction_verification import Figures, read_plan_figures
 from nexusform.domains.hub.providers.step_writer import HubStepWriter
-from nexusform.interfaces.plugins import ChangeRequest, ChangeResult, ObjectKey, ReadRequest, ReadResult, StepProgress
+from nexusform.interfaces.plugins import (
+    ChangeRequest,
+    ChangeResult,
+    ObjectKey,
+    ReadRequest,
+    ReadResult,
+    StepProgress,
+)
 from nexusform.json_data.plain_data import get_mapping, get_text, list_mappings
 from nexusform.providers.optional_provider_interfaces import IdentityComparison
 
@@ -49,17 +61,23 @@ class FleetHubProvider:
         self.sends_changes = not options.is_read_only
         self._connection = connection
         self._options = options
-        self._verdict = ""  # how many changes the hub accepts in dry runs
-        self._findings = HubReadFindings()  # of all reads, for `list_warnings`
-        self._existing_addresses: frozenset[str] = frozenset()  # rejected because of an existing object
-        self._plan_figures: Mapping[str, Figures] = {}  # of members at planning, by URL of the hub
+        # How many changes the hub accepts in dry runs.
+        self._verdict = ""
+        # Of all reads, for `list_warnings`.
+        self._findings = HubReadFindings()
+        # rejected because of an existing object.
+        self._existing_addresses: frozenset[str] = frozenset()
+        # Of members at planning, by URL of the hub.
+        self._plan_figures: Mapping[str, Figures] = {}
         self._cache: HubCache | None = None
         self._cache_lock = Lock()
         self._coordination = ApplyCoordination()
 
     def set_permissions(self, allows: Callable[[str], bool], *, take_ownership: bool) -> None:
         """Set the operator's permissions for the run. `allows` returns True for the URL of an allowed server."""
-        self._options = replace(self._options, allows_dry_run=allows, takes_ownership=take_ownership)
+        self._options = replace(
+            self._options, allows_dry_run=allows, takes_ownership=take_ownership
+        )
         self._connection.allow_servers(allows)
 
     def list_warnings(self) -> list[Problem]:
@@ -68,17 +86,26 @@ class FleetHubProvider:
         """
         warnings: list[Problem] = []
         for address, problems_by_title in self._findings.recreated.items():
-            if address not in self._existing_addresses:  # else an error of the plan reports it
+            # Else an error of the plan reports it.
+            if address not in self._existing_addresses:
                 warnings += problems_by_title.values()
         warnings += self._findings.blocked.values()
         for address, message in self._findings.pending.items():
-            detail = f"The hub is not done with {address}: {message}. Nothing to send changes that; look there."
+            detail = (
+                f"The hub is not done with {address}: {message}. Nothing to send changes that; "
+                "look there."
+            )
             warnings.append(_build_warning("incomplete-placement", address, message, detail))
         for address, message in self._findings.deleting.items():
-            detail = f"{address}: {message}. Nothing is predicted for it. Plan again once it is gone."
+            detail = (
+                f"{address}: {message}. Nothing is predicted for it. Plan again once it is gone."
+            )
             warnings.append(_build_warning(BEING_DELETED, address, message, detail))
         for address, message in self._findings.foreign_fields.items():
-            detail = f"{address}: {message}. This configuration does not set it; its value on the hub is kept."
+            detail = (
+                f"{address}: {message}. This configuration does not set it; its value on the hub "
+                "is kept."
+            )
             warnings.append(_build_warning("fields-owned-by-others", address, message, detail))
         return [*self._connection.list_warnings(), *warnings]
 
@@ -90,13 +117,20 @@ class FleetHubProvider:
         """
         with convert_hub_errors(requires_hub=self._options.validate_changes == "require"):
             hub = self._connection.connect()
-            names_in_objects = (name for attributes in objects for name in _list_namespaces(attributes))
+            names_in_objects = (
+                name for attributes in objects for name in _list_namespaces(attributes)
+            )
             # A tenant may not read kube-system, but a namespace of its objects.
-            namespaces = [_SYSTEM_NAMESPACE, *get_mapping(recorded, "uids"), *islice(names_in_objects, 1)]
+            namespaces = [
+                _SYSTEM_NAMESPACE,
+                *get_mapping(recorded, "uids"),
+                *islice(names_in_objects, 1),
+            ]
             uids: dict[str, str] = {}
             for name in dict.fromkeys(namespaces):  # each once
                 uid = _read_namespace_uid(hub, name)
-                if uid:  # else the namespace is missing, or may not be read
+                # Else the namespace is missing, or may not be read.
+                if uid:
                     uids[name] = uid
             tag = _TAG.search(read_hub_version(hub))
             return {"uids": uids, "url": hub.server, "version": tag[1] if tag is not None else ""}
@@ -113,10 +147,14 @@ class FleetHubProvider:
             elif not observed_uids:
                 obstacle = "no uid of a namespace may be read on this hub"
             else:
-                obstacle = f"the state records the uid of {', '.join(recorded_uids)}, which this hub does not show"
+                obstacle = (
+                    f"the state records the uid of {', '.join(recorded_uids)}, which this hub "
+                    "does not show"
+                )
             return IdentityComparison(obstacle=obstacle)
         if recorded_uids[name] == observed_uids[name]:
-            return IdentityComparison()  # the same hub
+            # The same hub.
+            return IdentityComparison()
         recorded_hub = f"{recorded_uids[name]} on {recorded.get('url')}"
         observed_hub = f"{observed_uids[name]} on {observed['url']}"
         difference = f"namespace {name} has the uid {recorded_hub} in the state, and {observed_hub}"
@@ -125,9 +163,14 @@ class FleetHubProvider:
     def describe_identity(self, identity: Values) -> str:
         """Describe the hub for the head of a plan: `hub prod-eu (uid 3f2c, read 15:02:11, KubeFleet 0.3.1)`."""
         hub = self._connection.connect()
-        uid = next(iter(get_mapping(identity, "uids").values()), "")  # of the first namespace
+        # Of the first namespace.
+        uid = next(iter(get_mapping(identity, "uids").values()), "")
         version = enclose("KubeFleet ", identity.get("version"))
-        parts = (f"uid {uid[:_UID_DIGITS] or 'unknown'}", f"read {datetime.now(UTC):%H:%M:%S}", version)
+        parts = (
+            f"uid {uid[:_UID_DIGITS] or 'unknown'}",
+            f"read {datetime.now(UTC):%H:%M:%S}",
+            version,
+        )
         return f"hub {hub.context or hub.server} ({join_texts(parts)})"
 
     def keep_missing_objects(self) -> None:
@@ -150,13 +193,18 @@ class FleetHubProvider:
     def read(self, requests: Sequence[ReadRequest]) -> list[ReadResult]:
         """Read many objects, and keep the findings about them. Raises ProviderProblem."""
         if not requests:
-            return []  # without a connection
+            # Without a connection.
+            return []
         with convert_hub_errors():
             answers, findings = read_objects(self._connection.connect(), self._options, requests)
-            self._findings = self._findings.merge_later_findings(findings, {request.address for request in requests})
+            self._findings = self._findings.merge_later_findings(
+                findings, {request.address for request in requests}
+            )
             return answers
 
-    def find(self, resource_type: str, object_id: str) -> tuple[ObjectKey, Mapping[str, Any]] | None:
+    def find(
+        self, resource_type: str, object_id: str
+    ) -> tuple[ObjectKey, Mapping[str, Any]] | None:
         """Return an object for import. Raises ProviderProblem."""
         with convert_hub_errors():
             return find_object(self._connection.connect(), self._options, resource_type, object_id)
@@ -170,13 +218,17 @@ class FleetHubProvider:
     ) -> tuple[ObjectKey, Mapping[str, Any]]:
         """Return a manifest for import, with the hub's objects named in its arguments. Raises ProviderProblem."""
         with convert_hub_errors():
-            return find_manifest(self._connection.connect(), self._options, resource_type, arguments)
+            return find_manifest(
+                self._connection.connect(), self._options, resource_type, arguments
+            )
 
     def validate_changes(self, requests: Sequence[ChangeRequest]) -> list[tuple[int, Problem]]:
         """Validate a plan by dry runs; return findings with the index of their change. Raises ProviderProblem."""
         dry_run = HubDryRun(self._connection, self._options, self._findings.recreated)
         findings = dry_run.validate_changes(requests)
-        existing = [requests[number].address for number, problem in findings if problem.id == OBJECT_EXISTS]
+        existing = [
+            requests[number].address for number, problem in findings if problem.id == OBJECT_EXISTS
+        ]
         self._existing_addresses = frozenset(existing)
         self._verdict = dry_run.verdict
         return findings
@@ -189,9 +241,13 @@ class FleetHubProvider:
         """Return the verdict on the last validated plan."""
         return self._verdict
 
-    def list_skipped(self, requests: Sequence[ChangeRequest], reason: str) -> list[tuple[int, Problem]]:
+    def list_skipped(
+        self, requests: Sequence[ChangeRequest], reason: str
+    ) -> list[tuple[int, Problem]]:
         """Return the findings for a plan without dry run."""
-        return HubDryRun(self._connection, self._options, self._findings.recreated).list_skipped(requests, reason)
+        return HubDryRun(self._connection, self._options, self._findings.recreated).list_skipped(
+            requests, reason
+        )
 
     def create(self, request: ChangeRequest) -> ChangeResult:
         """Create an object, or resume its creation. Raises ProviderProblem."""
@@ -200,7 +256,8 @@ class FleetHubProvider:
 
     def update(self, request: ChangeRequest) -> ChangeResult:
         """Update an object, or resume its update. Raises ProviderProblem."""
-        return self.create(request)  # both apply the planned objects
+        # Both apply the planned objects.
+        return self.create(request)
 
     def delete(self, request: ChangeRequest) -> None:
         """Delete an object, and wait for the removal of its resources. Raises ProviderProblem."""
@@ -221,12 +278,17 @@ class FleetHubProvider:
             stack.enter_context(hub.limit_retries(self._options.timeout, report))
             with self._cache_lock:
                 self._cache = self._cache or HubCache(hub, timing)
-            figures = self._plan_figures.get(hub.server, {})  # of members, at planning
-            yield HubStepWriter(hub, self._cache, self._options, request, timing, self._coordination, figures)
+            # Of members, at planning.
+            figures = self._plan_figures.get(hub.server, {})
+            yield HubStepWriter(
+                hub, self._cache, self._options, request, timing, self._coordination, figures
+            )
 
 
 def _build_warning(problem_id: str, address: str, message: str, detail: str) -> Problem:
-    return Problem((), problem_id, detail, Severity.WARNING, brief=f"{address}: {message}", address=address)
+    return Problem(
+        (), problem_id, detail, Severity.WARNING, brief=f"{address}: {message}", address=address
+    )
 
 
 def _list_namespaces(attributes: Values) -> Iterator[str]:

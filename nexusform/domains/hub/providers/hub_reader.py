@@ -14,7 +14,12 @@ from nexusform.diagnostics.diagnostic import Problem
 from nexusform.diagnostics.phrases import format_first_items, group_by
 from nexusform.domains.fleet.importers.fleet_export import build_manifests, is_deleting
 from nexusform.domains.fleet.types.fleet_hub_export import build_placement_attributes
-from nexusform.domains.hub.api.hub_cache import CACHE_THRESHOLD, PARENT_LABEL, get_namespaced_name, get_parent_placement
+from nexusform.domains.hub.api.hub_cache import (
+    CACHE_THRESHOLD,
+    PARENT_LABEL,
+    get_namespaced_name,
+    get_parent_placement,
+)
 from nexusform.domains.hub.api.hub_client import HubClient
 from nexusform.domains.hub.api.hub_kinds import KINDS
 from nexusform.domains.hub.providers.field_ownership import (
@@ -70,7 +75,13 @@ from nexusform.domains.hub.providers.rollout_progress import (
     is_approved,
 )
 from nexusform.domains.pods.importers.manifest_parser import format_canonical_json
-from nexusform.interfaces.plugins import UNFINISHED_KEY, ObjectKey, ProviderProblem, ReadRequest, ReadResult
+from nexusform.interfaces.plugins import (
+    UNFINISHED_KEY,
+    ObjectKey,
+    ProviderProblem,
+    ReadRequest,
+    ReadResult,
+)
 from nexusform.json_data.plain_data import get_list, get_mapping, get_part
 from nexusform.resource_types.registry import RESOURCE_TYPES
 
@@ -95,7 +106,9 @@ class HubReadFindings(Struct, frozen=True):
     deleting: dict[str, str] = field(default_factory=dict)
     missing: set[str] = field(default_factory=set)
 
-    def merge_later_findings(self, later: HubReadFindings, addresses: Collection[str]) -> HubReadFindings:
+    def merge_later_findings(
+        self, later: HubReadFindings, addresses: Collection[str]
+    ) -> HubReadFindings:
         """Return the findings, with the ones about `addresses` replaced by `later` ones of a later read."""
         return HubReadFindings(
             _remove_addresses(self.pending, addresses) | later.pending,
@@ -116,7 +129,8 @@ def read_objects(
 ) -> tuple[list[ReadResult], HubReadFindings]:
     """Read many objects; return answers and findings. Raises ApiError and HubProblem."""
     reader, findings = _HubObjectReader(hub, requests), HubReadFindings()
-    answers = [_read_object(reader, options, request, findings) for request in requests]  # each adds its findings
+    # Each adds its findings.
+    answers = [_read_object(reader, options, request, findings) for request in requests]
     return answers, findings
 
 
@@ -130,13 +144,17 @@ def _read_object(
     if key.type in APPROVAL_TYPES:
         approval = reader.hub.get(build_hub_objects(key.type, recorded)[0].path)
         is_granted = is_approved(get_mapping(approval))
-        # An approval in state stays, even without its request. One of an interrupted step (planned) is absent until
-        # it is granted, so the step is repeated.
-        return ReadResult(recorded if is_granted or request.planned is None else None, is_observed=True)
+        # An approval in state stays, even without its request. One of an interrupted step (planned)
+        # is absent until it is granted, so the step is repeated.
+        return ReadResult(
+            recorded if is_granted or request.planned is None else None, is_observed=True
+        )
     hub_objects = build_hub_objects(key.type, recorded)
-    if not hub_objects:  # it has no objects on a hub
+    # It has no objects on a hub.
+    if not hub_objects:
         return ReadResult(recorded)
-    managed = _select_managed_objects(reader, options, request, hub_objects, findings)  # objects and bodies
+    # objects and bodies.
+    managed = _select_managed_objects(reader, options, request, hub_objects, findings)
     if not managed:
         findings.missing.add(request.address)
         return _build_missing_object_result(reader.hub, options, request)
@@ -146,41 +164,64 @@ def _read_object(
         attributes = build_observed_attributes(key.type, recorded, hub_objects, bodies)
     note = build_hub_record(key.type, managed, options.manager, request.private_note)
     if key.type in PLACEMENT_TYPES:
-        attributes, pending_work = _read_observed_placement(reader, request, bodies[0], attributes, findings)
+        attributes, pending_work = _read_observed_placement(
+            reader, request, bodies[0], attributes, findings
+        )
     elif key.type in OVERRIDE_TYPES and (request.planned is not None or request.unfinished_change):
-        _, pending_work = OverrideRollout(reader.hub, key.type, recorded, is_deleted=False).check_progress()
-    else:  # "" unless it is a run or an eviction
+        _, pending_work = OverrideRollout(
+            reader.hub, key.type, recorded, is_deleted=False
+        ).check_progress()
+    else:
+        # "" unless it is a run or an eviction.
         pending_work = describe_pending_work(key.type, bodies[0])
-    unfinished_note = build_unfinished_note(request, hub_objects[0].title, pending_work)  # {} without an unfinished one
-    reported_work = "" if unfinished_note else pending_work  # the note describes it already
+    # {} without an unfinished one.
+    unfinished_note = build_unfinished_note(request, hub_objects[0].title, pending_work)
+    # The note describes it already.
+    reported_work = "" if unfinished_note else pending_work
     _add_deletion_and_pending_work_findings(findings, request, managed, reported_work)
     # Not settled after an interrupted step: it is repeated to verify its predictions.
-    return ReadResult(attributes, is_observed=True, is_settled=request.planned is None, note=note | unfinished_note)
+    return ReadResult(
+        attributes,
+        is_observed=True,
+        is_settled=request.planned is None,
+        note=note | unfinished_note,
+    )
 
 
 def _read_observed_placement(
-    reader: _HubObjectReader, request: ReadRequest, body: Values, attributes: Values, findings: HubReadFindings
+    reader: _HubObjectReader,
+    request: ReadRequest,
+    body: Values,
+    attributes: Values,
+    findings: HubReadFindings,
 ) -> tuple[Values, str]:
     """Return the attributes of a placement together with the observed ones, and its pending work ("" if done). A
     blocked rollout cannot continue: it is no pending work, but added to `findings`.
     """
     recorded = request.known_attributes
     placement = reader.read_created_objects(body, *get_identity(request.key.type, recorded))
-    evictions = () if recorded.get("namespace") else reader.evictions  # of cluster-scoped placements alone
+    # Of cluster-scoped placements alone.
+    evictions = () if recorded.get("namespace") else reader.evictions
     observed = {**attributes, **_build_observed_placement(placement, attributes, evictions)}
     is_run_managed = has_external_rollout(body)
     progress = check_placement_progress(placement, planned={}, is_external=is_run_managed)
     if progress.is_done:
         return observed, ""
-    blocked = find_blocked_rollout(placement) if progress.is_decided else None  # the hub has picked clusters
+    # The hub has picked clusters.
+    blocked = find_blocked_rollout(placement) if progress.is_decided else None
     if blocked is not None:
-        findings.blocked[request.address] = replace(blocked.build_problem(), address=request.address)
+        findings.blocked[request.address] = replace(
+            blocked.build_problem(), address=request.address
+        )
         return observed, ""
     return observed, progress.message
 
 
 def _add_deletion_and_pending_work_findings(
-    findings: HubReadFindings, request: ReadRequest, managed: Sequence[tuple[HubObject, dict[str, Any]]], message: str
+    findings: HubReadFindings,
+    request: ReadRequest,
+    managed: Sequence[tuple[HubObject, dict[str, Any]]],
+    message: str,
 ) -> None:
     """Add to `findings` the objects in deletion, else the pending work (`message`, "" for none) of a placement."""
     deleting = [
@@ -212,9 +253,14 @@ def _select_managed_objects(
         if body is None:
             continue  # missing
         # An object of another uid is no longer ours.
-        is_other_object = not options.is_read_only and is_recreated(type_name, hub_object, body, request.private_note)
-        if is_other_object and type_name not in RECORD_TYPES:  # records (runs, evictions) are sent once: then done
-            problem = build_recreation_warning(request, hub_object, body, is_taken_over=options.takes_ownership)
+        is_other_object = not options.is_read_only and is_recreated(
+            type_name, hub_object, body, request.private_note
+        )
+        # records (runs, evictions) are sent once: then done.
+        if is_other_object and type_name not in RECORD_TYPES:
+            problem = build_recreation_warning(
+                request, hub_object, body, is_taken_over=options.takes_ownership
+            )
             findings.recreated.setdefault(address, {})[hub_object.title] = problem
         if not is_other_object or options.takes_ownership:
             managed.append((hub_object, body))
@@ -224,7 +270,9 @@ def _select_managed_objects(
     return managed
 
 
-def _build_missing_object_result(hub: HubClient, options: HubOptions, request: ReadRequest) -> ReadResult:
+def _build_missing_object_result(
+    hub: HubClient, options: HubOptions, request: ReadRequest
+) -> ReadResult:
     """Return the result for a resource missing on the hub. It has no attributes, or those in state if it is kept there.
     Runs and evictions are kept, and all resources with `keeps_missing`. A deleted placement or override is kept until
     its bindings and Works are deleted, or its rollout has ended.
@@ -232,11 +280,13 @@ def _build_missing_object_result(hub: HubClient, options: HubOptions, request: R
     type_name, recorded = request.key.type, request.known_attributes
     is_deletion = is_deletion_in_progress(request)
     is_kept = options.keeps_missing or (type_name in RECORD_TYPES and not is_deletion)
-    if request.planned is None and is_kept:  # not for an interrupted step, to be repeated
+    # Not for an interrupted step, to be repeated.
+    if request.planned is None and is_kept:
         return ReadResult(recorded, is_observed=True)
     if not is_deletion:
         return ReadResult(None, is_observed=True)
-    title, message = "", ""  # about the rest of an incomplete deletion
+    # about the rest of an incomplete deletion.
+    title, message = "", ""
     if type_name in PLACEMENT_TYPES:
         kind, namespace, name = get_identity(type_name, recorded)
         blockers = list_remaining_objects(hub, kind, namespace, name)
@@ -246,7 +296,12 @@ def _build_missing_object_result(hub: HubClient, options: HubOptions, request: R
         _, message = OverrideRollout(hub, type_name, recorded, is_deleted=True).check_progress()
     if not message:
         return ReadResult(None, is_observed=True)
-    return ReadResult(recorded, is_observed=True, is_settled=False, note=build_unfinished_note(request, title, message))
+    return ReadResult(
+        recorded,
+        is_observed=True,
+        is_settled=False,
+        note=build_unfinished_note(request, title, message),
+    )
 
 
 def find_object(
@@ -263,18 +318,26 @@ def find_object(
     reject_tool_managed_object(options, body, "import")
     attributes: dict[str, Any] = {"id": object_id, "name": name}
     if resource_type == MEMBER_TYPE:
-        name_label = "kubernetes-fleet.io/member-name"  # added by the hub
+        # added by the hub.
+        name_label = "kubernetes-fleet.io/member-name"
         labels = {label: value for label, value in get_labels(body).items() if label != name_label}
-        attributes |= {"labels": labels or None, "taint": read_member_taints(body), "health": "Healthy"}  # by default
+        attributes |= {
+            "labels": labels or None,
+            "taint": read_member_taints(body),
+            "health": "Healthy",
+        }  # by default
     else:
         attributes |= read_imported_arguments(resource_type, body)
     if namespace:
         attributes["namespace"] = namespace
     if resource_type in PLACEMENT_TYPES:
         placement = read_created_objects(hub, body, kind, namespace, name)
-        attributes |= _build_placement_attributes(placement, object_id, hub.list_objects(_EVICTION_COLLECTION))
+        attributes |= _build_placement_attributes(
+            placement, object_id, hub.list_objects(_EVICTION_COLLECTION)
+        )
         attributes["bindings"] = build_observed_bindings(placement)
-    return ObjectKey(resource_type, object_id, creation=0), attributes  # 0: not numbered yet
+    # 0: not numbered yet.
+    return ObjectKey(resource_type, object_id, creation=0), attributes
 
 
 def find_manifest(
@@ -295,14 +358,17 @@ def find_manifest(
         else:
             existing.append(body)
     if missing:
-        raise ProviderProblem(f"The hub {hub.server} has no {format_first_items(missing, _MAX_NAMES)}.")
+        raise ProviderProblem(
+            f"The hub {hub.server} has no {format_first_items(missing, _MAX_NAMES)}."
+        )
     for hub_object, body in zip(hub_objects, existing, strict=True):
         reject_tool_managed_object(options, body, "import")
         # An apply of an identity alone leaves no trace of its manager.
         is_own = is_identity_only(hub_object.body) or list_applied_fields(body, options.manager)
         if not is_own and not options.takes_ownership:
             raise ProviderProblem(
-                f"{hub_object.title} was not applied by the field manager {options.manager}. To import it, repeat the "
+                f"{hub_object.title} was not applied by the field manager {options.manager}. To "
+                "import it, repeat the "
                 "command with -take-ownership."
             )
     manifest_type = RESOURCE_TYPES[resource_type]
@@ -310,7 +376,8 @@ def find_manifest(
     if _has_differences(zip(hub_objects, existing, strict=True)):
         attributes = build_observed_attributes(resource_type, attributes, hub_objects, existing)
     object_id = manifest_type.build_id(arguments)
-    return ObjectKey(resource_type, object_id, creation=0), {**attributes, "id": object_id}  # 0: not numbered yet
+    # 0: not numbered yet.
+    return ObjectKey(resource_type, object_id, creation=0), {**attributes, "id": object_id}
 
 
 class _HubObjectReader:
@@ -319,9 +386,12 @@ class _HubObjectReader:
     def __init__(self, hub: HubClient, requests: Sequence[ReadRequest]) -> None:
         """List the objects of manifests, and of kinds with many requests; the others are read one by one, on demand."""
         self.hub = hub
-        self._bodies: dict[str, dict[str, Any] | None] = {}  # by path, None if missing
-        self._namespaces: dict[str, set[str]] = {}  # of the objects of kinds read by a list
-        self._by_placement: dict[str, dict[tuple[str, str], list[dict[str, Any]]]] = {}  # by kind and placement
+        # By path, None if missing.
+        self._bodies: dict[str, dict[str, Any] | None] = {}
+        # Of the objects of kinds read by a list.
+        self._namespaces: dict[str, set[str]] = {}
+        # By kind and placement.
+        self._by_placement: dict[str, dict[tuple[str, str], list[dict[str, Any]]]] = {}
         requests_by_type: dict[str, list[ReadRequest]] = {}
         manifest_objects: list[HubObject] = []
         for request in requests:
@@ -332,15 +402,18 @@ class _HubObjectReader:
         self._bodies.update(list_existing_object_bodies(self.hub, manifest_objects))
         for type_name, type_requests in requests_by_type.items():
             if len(type_requests) < CACHE_THRESHOLD:
-                continue  # a list is not worth it
+                # A list is not worth it.
+                continue
             kind = KINDS[KINDS_BY_TYPE[type_name]]
             namespaces: set[str] = set()
             for request in type_requests:
                 hub_objects = build_hub_objects(type_name, request.known_attributes)
-                self._bodies.update((hub_object.path, None) for hub_object in hub_objects)  # missing, unless listed
+                # Missing, unless listed.
+                self._bodies.update((hub_object.path, None) for hub_object in hub_objects)
                 _, namespace, _ = get_identity(type_name, request.known_attributes)
                 namespaces.add(namespace)
-            namespaces.discard("")  # of cluster-scoped kinds
+            # Of cluster-scoped kinds.
+            namespaces.discard("")
             self._namespaces[kind.kind] = namespaces
             for body in list_in_namespaces(self.hub, kind, namespaces):
                 namespace, name = get_namespaced_name(body)
@@ -351,17 +424,22 @@ class _HubObjectReader:
         """All evictions of placements."""
         return self.hub.list_objects(_EVICTION_COLLECTION)
 
-    def read_created_objects(self, body: Values, kind: str, namespace: str, name: str) -> ObservedPlacementObjects:
+    def read_created_objects(
+        self, body: Values, kind: str, namespace: str, name: str
+    ) -> ObservedPlacementObjects:
         """Return a placement with its hub-created objects, listed once for all placements if these are many."""
         if kind not in self._namespaces:  # few placements
             return read_created_objects(self.hub, body, kind, namespace, name)
         if not has_been_scheduled(body):
             return ObservedPlacementObjects(body, bindings=())
-        created = []  # lists of bindings, policies and snapshots
+        # lists of bindings, policies and snapshots.
+        created = []
         for created_kind in list_created_kinds(kind):
             if created_kind not in self._by_placement:
                 namespaces = self._namespaces[kind]
-                bodies = list_in_namespaces(self.hub, KINDS[created_kind], namespaces, labelSelector=PARENT_LABEL)
+                bodies = list_in_namespaces(
+                    self.hub, KINDS[created_kind], namespaces, labelSelector=PARENT_LABEL
+                )
                 self._by_placement[created_kind] = group_by(bodies, get_parent_placement)
             created.append(self._by_placement[created_kind].get((namespace, name), []))
         bindings, policies, snapshots = created
@@ -381,7 +459,11 @@ def describe_pending_work(type_name: str, body: Values) -> str:
         progress = check_run_progress(body, requests=())
         return "" if progress.has_ended else progress.message
     is_completed, _reason = read_eviction_result(body)
-    return "the hub has not processed it yet" if type_name == EVICTION_TYPE and not is_completed else ""
+    return (
+        "the hub has not processed it yet"
+        if type_name == EVICTION_TYPE and not is_completed
+        else ""
+    )
 
 
 def is_deletion_in_progress(request: ReadRequest) -> bool:
@@ -400,7 +482,9 @@ def build_unfinished_note(request: ReadRequest, title: str, message: str) -> dic
     action, marks = "to write it", {"in_progress": True}
     if is_deletion_in_progress(request):
         action, marks = "to delete it", {"in_progress": True, "deletes": True}
-    sentence = f"An earlier apply began {action}, and the hub is not done with {title} yet: {message}."
+    sentence = (
+        f"An earlier apply began {action}, and the hub is not done with {title} yet: {message}."
+    )
     return {UNFINISHED_KEY: {"words": sentence, "brief": f"{title} waits: {message}", **marks}}
 
 
@@ -416,22 +500,32 @@ def _build_observed_placement(
     """Return the observed attributes of a placement except predicted ones. Values recorded in state (`attributes`) stay
     if the hub has the same ones: statuses in another order, and bindings of another provenance.
     """
-    hub_attributes = _build_placement_attributes(placement_objects, str(attributes.get("id")), evictions)
-    observed = {name: value for name, value in hub_attributes.items() if name not in PREDICTED_ATTRIBUTES}
+    hub_attributes = _build_placement_attributes(
+        placement_objects, str(attributes.get("id")), evictions
+    )
+    observed = {
+        name: value for name, value in hub_attributes.items() if name not in PREDICTED_ATTRIBUTES
+    }
     # Statuses per cluster, as text to compare them in any order.
     statuses = sorted(map(format_canonical_json, get_list(observed, _STATUSES)))
     recorded_statuses = sorted(map(format_canonical_json, get_list(attributes, _STATUSES)))
     if statuses == recorded_statuses and _STATUSES in attributes:
-        observed[_STATUSES] = attributes[_STATUSES]  # another order is no change
+        # Another order is no change.
+        observed[_STATUSES] = attributes[_STATUSES]
     merged: dict[str, Any] = {}
     for cluster, binding in build_observed_bindings(placement_objects).items():
         recorded = get_mapping(attributes, "bindings", cluster)
-        is_unchanged = all(recorded.get(name) == value for name, value in binding.items() if name != "provenance")
-        merged[cluster] = recorded if is_unchanged else binding  # the recorded provenance may be "predicted"
+        is_unchanged = all(
+            recorded.get(name) == value for name, value in binding.items() if name != "provenance"
+        )
+        # The recorded provenance may be "predicted".
+        merged[cluster] = recorded if is_unchanged else binding
     return {**observed, "bindings": merged}
 
 
 def _build_placement_attributes(
     placement_objects: ObservedPlacementObjects, key: str, evictions: Sequence[Values]
 ) -> dict[str, Any]:
-    return build_placement_attributes([*build_placement_manifests(placement_objects), *build_manifests(evictions)], key)
+    return build_placement_attributes(
+        [*build_placement_manifests(placement_objects), *build_manifests(evictions)], key
+    )

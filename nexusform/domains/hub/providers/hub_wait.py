@@ -46,21 +46,28 @@ from nexusform.json_data.plain_data import get_mapping, get_text, list_mappings,
 
 _FIRST_INTERVAL: Final = 0.3  # seconds
 _MAX_INTERVAL: Final = 5.0
-_CACHE_LAG: Final = 1.0  # seconds after which bindings are read directly because the cache lags
+# seconds after which bindings are read directly because the cache lags.
+_CACHE_LAG: Final = 1.0
 _SLICE: Final = 0.2
-MEMBER_NAMESPACE: Final = "fleet-member-"  # prefix of the namespace of a member's Works
-_SNAPSHOT_TIMEOUT: Final = 90.0  # seconds after which a predicted snapshot is not expected anymore
-# Seconds after which an unpredicted decision counts: if members were changed in the same apply, the hub
-# decides again, and reports the previous decision as final until then.
+# prefix of the namespace of a member's Works.
+MEMBER_NAMESPACE: Final = "fleet-member-"
+# seconds after which a predicted snapshot is not expected anymore.
+_SNAPSHOT_TIMEOUT: Final = 90.0
+# Seconds after which an unpredicted decision counts: if members were changed in the same apply, the
+# hub decides again, and reports the previous decision as final until then.
 _DECISION_DELAY: Final = 15.0
-_PLACEMENT_TIMEOUT: Final = 120.0  # seconds for a placement of the same apply to appear
-_RESCHEDULE_SECONDS: Final = 10.0  # seconds for a hub to re-schedule after an eviction
-_REPLACEMENT_TIMEOUT: Final = 120.0  # seconds after which an eviction stops waiting for a replacement
+# seconds for a placement of the same apply to appear.
+_PLACEMENT_TIMEOUT: Final = 120.0
+# seconds for a hub to re-schedule after an eviction.
+_RESCHEDULE_SECONDS: Final = 10.0
+# seconds after which an eviction stops waiting for a replacement.
+_REPLACEMENT_TIMEOUT: Final = 120.0
 _MAX_NAMES: Final = 4
 _RESUME_HINT: Final = "`nexusform apply -resume` continues it."
 _APPROVAL_MANAGER: Final = "nexusform"
 Values = Mapping[str, Any]
-ProgressCheck = Callable[[float], tuple[bool, str]]  # seconds since the start -> (done, pending work)
+# seconds since the start -> (done, pending work).
+ProgressCheck = Callable[[float], tuple[bool, str]]
 _AGENT_PATH: Final = "/apis/apps/v1/namespaces/fleet-system/deployments/hub-agent"
 
 
@@ -74,15 +81,20 @@ class HubWaiter(Struct, frozen=True):
     timing: ClientClock = field(default_factory=ClientClock)
 
     def wait_until(
-        self, check: ProgressCheck, subject: str, count_changes: Callable[[], int | None] = lambda: None
+        self,
+        check: ProgressCheck,
+        subject: str,
+        count_changes: Callable[[], int | None] = lambda: None,
     ) -> None:
         """Check until `check` returns done, at growing intervals. If `count_changes` returns a number (the object is
         watched), check again as soon as it changes. Raises StepPending after the timeout, or if the run is to end.
         """
         start_time, interval = self.timing.read_time(), _FIRST_INTERVAL
-        reported = ""  # the last message, to report each once
+        # The last message, to report each once.
+        reported = ""
         while True:
-            change_count = count_changes()  # before the check: later changes trigger another one
+            # Before the check: later changes trigger another one.
+            change_count = count_changes()
             elapsed = self.timing.read_time() - start_time
             is_done, message = check(elapsed)
             if is_done:
@@ -91,9 +103,13 @@ class HubWaiter(Struct, frozen=True):
                 self.step.report_progress(StepProgress(message=message, is_waiting=True))
                 reported = message
             if elapsed >= self.timeout:
-                raise StepPending(f"{subject} takes longer than its timeout: {message}. {_RESUME_HINT}")
+                raise StepPending(
+                    f"{subject} takes longer than its timeout: {message}. {_RESUME_HINT}"
+                )
             # A watch ends the longer sleep early.
-            deadline = self.timing.read_time() + (interval if change_count is None else _MAX_INTERVAL)
+            deadline = self.timing.read_time() + (
+                interval if change_count is None else _MAX_INTERVAL
+            )
             # Sleep in slices to react to Ctrl-C and changes on the hub.
             while True:
                 if self.step.should_stop():
@@ -102,7 +118,8 @@ class HubWaiter(Struct, frozen=True):
                 if remaining <= 0:
                     break  # check again
                 if change_count is not None and count_changes() != change_count:
-                    break  # check again, since the object was changed
+                    # check again, since the object was changed.
+                    break
                 self.timing.sleep(min(remaining, _SLICE))
             interval = min(interval * 1.5, _MAX_INTERVAL)
 
@@ -121,38 +138,52 @@ class HubWaiter(Struct, frozen=True):
         """
         planned, failing = get_mapping(predicted, "bindings"), list_predicted_failures(predicted)
         path = KINDS[kind].build_path(name, namespace)
-        decision = PlacementProgress(is_done=False)  # at the first scheduling decision
-        final = PlacementProgress(is_done=False)  # at the latest check
-        lag_start: float | None = None  # time since when the cached bindings are older than the placement
+        # At the first scheduling decision.
+        decision = PlacementProgress(is_done=False)
+        # At the latest check.
+        final = PlacementProgress(is_done=False)
+        # time since when the cached bindings are older than the placement.
+        lag_start: float | None = None
 
         def check_progress(elapsed: float) -> tuple[bool, str]:
             """Return (done, pending work), and update `final`, `decision` and `lag_start`."""
             nonlocal final, decision, lag_start
             placement = self._read_placement(path, sent)
             if placement is None:
-                raise ProviderProblem(f"{kind} {name} was deleted while its rollout was waited for.")
+                raise ProviderProblem(
+                    f"{kind} {name} was deleted while its rollout was waited for."
+                )
             _reject_object_in_deletion(kind, placement)
             placement_objects, is_lagging = self._read_cached_placement(placement, planned)
             if is_lagging:
                 lag_start = elapsed if lag_start is None else lag_start
                 if elapsed - lag_start < _CACHE_LAG:
-                    return False, final.message  # the cache may catch up
+                    # The cache may catch up.
+                    return False, final.message
             lag_start = None
             # Without a usable cache read from the hub.
-            placement_objects = placement_objects or _read_needed_objects(self.hub, placement, planned)
+            placement_objects = placement_objects or _read_needed_objects(
+                self.hub, placement, planned
+            )
             final = _determine_progress(placement_objects, planned, failing)
             if not decision.is_decided:
                 decision = final
             if not final.is_done:
                 return False, final.message
-            unobserved = _describe_unobserved_change(placement, predicted, final, elapsed, describe_outdated)
+            unobserved = _describe_unobserved_change(
+                placement, predicted, final, elapsed, describe_outdated
+            )
             if unobserved:
-                return False, unobserved  # the hub is done with an older change only
-            final = replace(final, message=final.message or _describe_empty_selection(placement, predicted))
+                # The hub is done with an older change only.
+                return False, unobserved
+            final = replace(
+                final, message=final.message or _describe_empty_selection(placement, predicted)
+            )
             return True, final.message
 
         def count_changes() -> int | None:
-            return self.cache.count_changes(path) if lag_start is None else None  # None: poll a lagging cache
+            # None: poll a lagging cache.
+            return self.cache.count_changes(path) if lag_start is None else None
 
         self.wait_until(check_progress, f"{kind} {name}", count_changes)
         if final.message:
@@ -173,20 +204,26 @@ class HubWaiter(Struct, frozen=True):
         version = get_text(placement, "metadata", "resourceVersion")
         bindings = cache.list_placement_objects(name, version) if cache is not None else None
         if bindings is None:
-            return None, cache is not None  # without a cache nothing lags
+            # Without a cache nothing lags.
+            return None, cache is not None
         return ObservedPlacementObjects(placement, bindings, is_partial=True), False
 
     def _read_placement(self, path: str, sent: Values) -> Values | None:
         """Return a placement, None if it was deleted. The cache may lag behind the object just sent (`sent`)."""
-        change_count = self.cache.count_changes(path)  # None without a cache
+        # None without a cache.
+        change_count = self.cache.count_changes(path)
         current = self.cache.get(path)
-        if change_count is None or not sent:  # read from the hub, or nothing to compare with
+        # read from the hub, or nothing to compare with.
+        if change_count is None or not sent:
             return current
-        if current is None:  # deleted, or (without any change) not received yet
+        # deleted, or (without any change) not received yet.
+        if current is None:
             return self.hub.get(path) if change_count else sent
         if get_uid(current) != get_uid(sent):
-            return self.hub.get(path)  # it was deleted and created again, before or after the request
-        return max(current, sent, key=get_generation)  # the newer one
+            # It was deleted and created again, before or after the request.
+            return self.hub.get(path)
+        # The newer one.
+        return max(current, sent, key=get_generation)
 
     def wait_for_scheduling(self, kind: str, namespace: str, name: str) -> None:
         """Wait until the placement of a run or an eviction exists and is scheduled: an early run fails permanently."""
@@ -199,7 +236,8 @@ class HubWaiter(Struct, frozen=True):
                     raise StepPending(f"{kind} {name} is not on the hub. {_RESUME_HINT}")
                 return False, f"{kind} {name} is not on the hub yet"
             _reject_object_in_deletion(kind, placement_objects.placement)
-            progress = check_placement_progress(placement_objects, planned={}, is_external=True)  # done once scheduled
+            # done once scheduled.
+            progress = check_placement_progress(placement_objects, planned={}, is_external=True)
             return progress.is_done, f"{kind} {name}: {progress.message}"
 
         self.wait_until(check_scheduling, f"{kind} {name}")
@@ -214,23 +252,39 @@ class HubWaiter(Struct, frozen=True):
             """
             nonlocal is_present
             body = self.cache.get(path) if is_present else None
-            is_present = uid != "" and get_uid(body) == uid  # another uid: created again by others
+            # Another uid: created again by others.
+            is_present = uid != "" and get_uid(body) == uid
             if is_present:
                 return False, f"{kind} {name} still exists"
             binding_kind, _, _ = list_created_kinds(kind)
-            cache = self.cache.find_collection_cache(KINDS[binding_kind].collection, (namespace, name))
-            bindings = cache.list_placement_objects((namespace, name), since="0") if cache is not None else []
-            # Without cached bindings (of any version), read both kinds from the hub: the cache has no Works.
-            blockers = _describe_bindings(bindings or []) or list_remaining_objects(self.hub, kind, namespace, name)
+            cache = self.cache.find_collection_cache(
+                KINDS[binding_kind].collection, (namespace, name)
+            )
+            bindings = (
+                cache.list_placement_objects((namespace, name), since="0")
+                if cache is not None
+                else []
+            )
+            # Without cached bindings (of any version), read both kinds from the hub: the cache has
+            # no Works.
+            blockers = _describe_bindings(bindings or []) or list_remaining_objects(
+                self.hub, kind, namespace, name
+            )
             return not blockers, format_first_items(blockers, _MAX_NAMES)
 
         def count_changes() -> int | None:
-            return self.cache.count_changes(path) if is_present else None  # None: nothing left to watch
+            # None: nothing left to watch.
+            return self.cache.count_changes(path) if is_present else None
 
         self.wait_until(check_removal, f"The deletion of {kind} {name}", count_changes)
 
     def wait_for_run(
-        self, kind: str, namespace: str, name: str, granted: AbstractSet[str], other_approvals: AbstractSet[str]
+        self,
+        kind: str,
+        namespace: str,
+        name: str,
+        granted: AbstractSet[str],
+        other_approvals: AbstractSet[str],
     ) -> StagedRunProgress:
         """Wait until a run has ended. This step grants the requested approvals named in `granted`. Other steps grant
         those in `other_approvals` (paths of requests, may grow meanwhile). Raises StepPending for another approval.
@@ -247,10 +301,14 @@ class HubWaiter(Struct, frozen=True):
                 raise ProviderProblem(f"{kind} {name} was deleted while it was waited for.")
             _reject_object_in_deletion(kind, body)
             selector = f"kubernetes-fleet.io/targetUpdateRun={name}"
-            requests = self.hub.list_objects(requests_kind.build_collection(namespace), labelSelector=selector)
+            requests = self.hub.list_objects(
+                requests_kind.build_collection(namespace), labelSelector=selector
+            )
             progress = check_run_progress(body, requests)
-            approval_path = requests_kind.build_path(progress.approval, namespace)  # of the request, if one is pending
-            if progress.approval in granted:  # "" if no approval is pending
+            # Of the request, if one is pending.
+            approval_path = requests_kind.build_path(progress.approval, namespace)
+            # "" if no approval is pending.
+            if progress.approval in granted:
                 approve_request(self.hub, approval_path, self.step)
                 return False, progress.message
             if progress.approval:
@@ -260,8 +318,10 @@ class HubWaiter(Struct, frozen=True):
                 if is_new or approval_path in other_approvals:
                     return False, progress.message
                 raise StepPending(
-                    f"{kind} {name} waits for a person: {progress.approval} has to be approved. Grant it there, and "
-                    "`nexusform apply -resume` continues; or write it in approvals of the block, and apply."
+                    f"{kind} {name} waits for a person: {progress.approval} has to be approved. "
+                    "Grant it there, and "
+                    "`nexusform apply -resume` continues; or write it in approvals of the block, "
+                    "and apply."
                 )
             return progress.has_ended, progress.message
 
@@ -278,10 +338,13 @@ class HubWaiter(Struct, frozen=True):
             """Return (done, pending work): done is a finished or blocked rollout to as many clusters as before."""
             placement_objects = read_placement_objects(self.hub, kind, namespace="", name=name)
             if placement_objects is None or elapsed > _REPLACEMENT_TIMEOUT:
-                return True, ""  # deleted, or no cluster takes over in time
+                # deleted, or no cluster takes over in time.
+                return True, ""
             _reject_object_in_deletion(kind, placement_objects.placement)
             is_run_managed = has_external_rollout(placement_objects.placement)
-            progress = check_placement_progress(placement_objects, planned={}, is_external=is_run_managed)
+            progress = check_placement_progress(
+                placement_objects, planned={}, is_external=is_run_managed
+            )
             # After a while, a smaller number of clusters is the hub's final choice.
             is_picked = len(progress.bindings) >= former_count or elapsed > _RESCHEDULE_SECONDS
             message = progress.message or "the hub has not picked a cluster in its place yet"
@@ -311,7 +374,12 @@ def _reject_object_in_deletion(kind: str, body: Values) -> None:
     """Raise ProviderProblem for an object in deletion: the hub does nothing else for it."""
     if is_deleting(body):
         blockers = describe_deletion_blockers(body)
-        raise ProviderProblem(f"{kind} {get_name(body)} is being deleted on the hub{blockers}. Apply again afterwards.")
+        raise ProviderProblem(
+            (
+                f"{kind} {get_name(body)} is being deleted on the hub{blockers}. Apply again "
+                "afterwards."
+            )
+        )
 
 
 def read_eviction_result(body: Mapping[str, Any]) -> tuple[bool, str]:
@@ -332,7 +400,9 @@ def _determine_progress(
     the predicted bindings; `failing`: the messages about predicted failures.
     """
     is_run_managed = has_external_rollout(placement_objects.placement)
-    progress = check_placement_progress(placement_objects, planned, is_external=is_run_managed, failing=failing)
+    progress = check_placement_progress(
+        placement_objects, planned, is_external=is_run_managed, failing=failing
+    )
     if progress.is_done or not progress.is_decided:
         return progress
     blocked = find_blocked_rollout(placement_objects)
@@ -348,13 +418,17 @@ def _describe_unobserved_change(
 ) -> str:
     """Return why a hub without pending work may not have observed the change yet; "" if its state is final."""
     planned = get_mapping(predicted, "bindings")
-    if elapsed < _SNAPSHOT_TIMEOUT and not has_external_rollout(placement):  # runs choose the content
+    # runs choose the content.
+    if elapsed < _SNAPSHOT_TIMEOUT and not has_external_rollout(placement):
         if is_latest_snapshot_outdated(planned, progress.latest_snapshot):
             return "the hub has not taken a snapshot of the new content yet"
-        if message := _describe_empty_selection(placement, predicted) or describe_outdated(progress):
+        if message := _describe_empty_selection(placement, predicted) or describe_outdated(
+            progress
+        ):
             return message
     if not planned or elapsed >= _DECISION_DELAY:
-        return ""  # nothing is predicted, or another pick is final
+        # Nothing is predicted, or another pick is final.
+        return ""
     is_other_pick = list_picked_clusters(planned) != list_picked_clusters(progress.bindings)
     return "the hub has not picked the predicted clusters" if is_other_pick else ""
 
@@ -368,13 +442,19 @@ def _describe_empty_selection(placement: Values, predicted: Values) -> str:
     return f"the hub selects no objects; predicted: {len(predicted_objects)}"
 
 
-def read_placement_objects(hub: HubClient, kind: str, namespace: str, name: str) -> ObservedPlacementObjects | None:
+def read_placement_objects(
+    hub: HubClient, kind: str, namespace: str, name: str
+) -> ObservedPlacementObjects | None:
     """Return a placement with its hub-created objects; None if it does not exist."""
     placement = hub.get(KINDS[kind].build_path(name, namespace))
-    return None if placement is None else read_created_objects(hub, placement, kind, namespace, name)
+    return (
+        None if placement is None else read_created_objects(hub, placement, kind, namespace, name)
+    )
 
 
-def _read_needed_objects(hub: HubClient, placement: Values, planned: Values) -> ObservedPlacementObjects:
+def _read_needed_objects(
+    hub: HubClient, placement: Values, planned: Values
+) -> ObservedPlacementObjects:
     """Return a placement with its created objects; only its bindings (one request, not three) if these suffice."""
     kind = str(placement.get("kind"))
     if _is_status_sufficient(placement, planned):
@@ -403,7 +483,8 @@ def read_created_objects(
     if not has_been_scheduled(placement):
         return ObservedPlacementObjects(placement, bindings=())
     bindings, policies, snapshots = (
-        list_created_objects(hub, created_kind, namespace, name) for created_kind in list_created_kinds(kind)
+        list_created_objects(hub, created_kind, namespace, name)
+        for created_kind in list_created_kinds(kind)
     )
     return ObservedPlacementObjects(placement, bindings, policies, snapshots)
 
@@ -416,10 +497,16 @@ def has_been_scheduled(placement: Mapping[str, Any]) -> bool:
 def list_created_kinds(kind: str) -> tuple[str, str, str]:
     """Return the kinds created by a hub for placements of a kind: bindings, policy snapshots and resource snapshots."""
     prefix = kind.removesuffix("ResourcePlacement")
-    return f"{prefix}ResourceBinding", f"{prefix}SchedulingPolicySnapshot", f"{prefix}ResourceSnapshot"
+    return (
+        f"{prefix}ResourceBinding",
+        f"{prefix}SchedulingPolicySnapshot",
+        f"{prefix}ResourceSnapshot",
+    )
 
 
-def list_created_objects(hub: HubClient, kind: str, namespace: str, name: str) -> list[dict[str, Any]]:
+def list_created_objects(
+    hub: HubClient, kind: str, namespace: str, name: str
+) -> list[dict[str, Any]]:
     """Return the hub-created objects of a kind for a placement."""
     return list_in_namespaces(hub, KINDS[kind], [namespace], labelSelector=f"{PARENT_LABEL}={name}")
 
@@ -443,9 +530,13 @@ def list_remaining_objects(hub: HubClient, kind: str, namespace: str, name: str)
 
 def list_works(hub: HubClient, namespace: str, name: str) -> list[dict[str, Any]] | None:
     """Return the Works of a placement (its objects by cluster, as sent there); None without permission."""
-    namespace_selector = f"{PARENT_NAMESPACE_LABEL}={namespace}" if namespace else f"!{PARENT_NAMESPACE_LABEL}"
+    namespace_selector = (
+        f"{PARENT_NAMESPACE_LABEL}={namespace}" if namespace else f"!{PARENT_NAMESPACE_LABEL}"
+    )
     selector = f"{PARENT_LABEL}={name},{namespace_selector}"
-    return list_objects_if_permitted(partial(hub.list_objects, WORK.collection, labelSelector=selector))
+    return list_objects_if_permitted(
+        partial(hub.list_objects, WORK.collection, labelSelector=selector)
+    )
 
 
 def _describe_bindings(bindings: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -509,8 +600,11 @@ def approve_request(hub: HubClient, path: str, step: ChangeRequest) -> bool:
     if is_approved(request):
         return True
     step.report_progress(StepProgress(message=f"{get_name(request)} is approved"))
-    # The approval is a condition of the request; a merge patch replaces the whole list of conditions.
-    other_conditions = [dict(item) for item in list_conditions(request) if item.get("type") != "Approved"]
+    # The approval is a condition of the request; a merge patch replaces the whole list of
+    # conditions.
+    other_conditions = [
+        dict(item) for item in list_conditions(request) if item.get("type") != "Approved"
+    ]
     approval = {
         "type": "Approved",
         "status": "True",

@@ -16,7 +16,13 @@ from nexusform.domains.hub.api.hub_kinds import HubKind, build_collection_path
 from nexusform.domains.hub.providers.hub_bodies import KINDS_BY_TYPE, MANIFEST_TYPE, HubObject
 from nexusform.domains.pods.importers.manifest_parser import build_manifest
 from nexusform.interfaces.plugins import ChangeRequest, ObjectKey, ProviderProblem, StepPending
-from nexusform.json_data.plain_data import get_mapping, get_part, get_text, list_mappings, list_texts
+from nexusform.json_data.plain_data import (
+    get_mapping,
+    get_part,
+    get_text,
+    list_mappings,
+    list_texts,
+)
 
 Body = Mapping[str, Any]
 # Conditions of a namespace that explain its pending deletion.
@@ -35,7 +41,9 @@ def find_object_path(hub: HubClient, hub_object: HubObject) -> str:
     if hub_object.path:
         return hub_object.path
     version = str(hub_object.body.get("apiVersion"))
-    plural, is_namespaced = hub.get_api_kinds(version).get(str(hub_object.body.get("kind")), ("", False))
+    plural, is_namespaced = hub.get_api_kinds(version).get(
+        str(hub_object.body.get("kind")), ("", False)
+    )
     if not plural:
         return ""  # unserved kind
     metadata = get_mapping(hub_object.body, "metadata")
@@ -51,12 +59,17 @@ def require_object_path(hub: HubClient, hub_object: HubObject) -> str:
         hub.forget_api_kinds(str(hub_object.body.get("apiVersion")))
         path = find_object_path(hub, hub_object)
     if not path:
-        detail = f"{hub_object.title}: the hub serves no {hub_object.body.get('apiVersion')} of that kind."
+        detail = (
+            f"{hub_object.title}: the hub serves no {hub_object.body.get('apiVersion')} of that "
+            "kind."
+        )
         raise ProviderProblem(detail)
     return path
 
 
-def list_existing_object_bodies(hub: HubClient, hub_objects: Iterable[HubObject]) -> dict[str, dict[str, Any] | None]:
+def list_existing_object_bodies(
+    hub: HubClient, hub_objects: Iterable[HubObject]
+) -> dict[str, dict[str, Any] | None]:
     """List collections with many of the objects, and return the bodies by path, None for a missing object. Omit small
     collections, and those impossible to list. Raises HubProblem.
     """
@@ -71,12 +84,14 @@ def list_existing_object_bodies(hub: HubClient, hub_objects: Iterable[HubObject]
     existing: dict[str, dict[str, Any] | None] = {}
     for collection, paths in paths_by_collection.items():
         if len(paths) < CACHE_THRESHOLD:
-            continue  # read one by one
+            # read one by one.
+            continue
         try:
             bodies = hub.list_objects(collection)
         except ApiError:
             continue
-        existing |= dict.fromkeys(paths)  # missing, unless listed
+        # Missing, unless listed.
+        existing |= dict.fromkeys(paths)
         for body in bodies:
             name = get_mapping(body, "metadata").get("name")
             existing[f"{collection}/{name}"] = body
@@ -99,7 +114,9 @@ def list_in_namespaces(
     return [body for collection in collections for body in hub.list_objects(collection, **query)]
 
 
-def list_objects_if_permitted(read: Callable[[], list[dict[str, Any]]]) -> list[dict[str, Any]] | None:
+def list_objects_if_permitted(
+    read: Callable[[], list[dict[str, Any]]],
+) -> list[dict[str, Any]] | None:
     """Return the objects of a list; None without permission. Raises ApiError."""
     try:
         return read()
@@ -176,11 +193,14 @@ def reject_tool_managed_object(options: HubOptions, body: Mapping[str, Any], com
     manager = find_tool_manager(body)
     if manager and not options.takes_ownership:
         name = get_mapping(body, "metadata").get("name")
-        takeover_command = f"nexusform {'apply -resume' if command == 'apply' else command} -take-ownership"
+        takeover_command = (
+            f"nexusform {'apply -resume' if command == 'apply' else command} -take-ownership"
+        )
         if command == "import":
             takeover_command += ", or an import block, planned and applied with -take-ownership"
         raise ProviderProblem(
-            f"{body.get('kind')} {name} is applied by {manager}, which would change it back. Change it "
+            f"{body.get('kind')} {name} is applied by {manager}, which would change it back. "
+            "Change it "
             f"there, or take it over: {takeover_command}."
         )
 
@@ -189,9 +209,11 @@ def describe_existing_object(hub_object: HubObject, key: ObjectKey, address: str
     """Return why an existing object is not overwritten, and the remedy."""
     if key.type == MANIFEST_TYPE:
         return (
-            f"{hub_object.title} already exists on the hub, and this plan would overwrite it. If this state has it at "
+            f"{hub_object.title} already exists on the hub, and this plan would overwrite it. If "
+            "this state has it at "
             "another address, add a moved block. Otherwise import all objects of the block "
-            f'(import {{ to = {address}, id = "{key.id}" }}, with each argument on a line of its own), or remove it '
+            f'(import {{ to = {address}, id = "{key.id}" }}, with each argument on a line of its '
+            "own), or remove it "
             "from the block."
         )
     return (
@@ -203,7 +225,8 @@ def describe_existing_object(hub_object: HubObject, key: ObjectKey, address: str
 def describe_missing_member(hub_object: HubObject) -> str:
     """Return why a missing member's labels and taints are not written."""
     return (
-        f"The hub has no member {hub_object.body['metadata']['name']}. A plan makes none: it joins by KubeFleet's "
+        f"The hub has no member {hub_object.body['metadata']['name']}. A plan makes none: it "
+        "joins by KubeFleet's "
         "join script (hack/membership/joinMC.sh), or by `az fleet member create`. "
         "If it left for good, take its block out of the configuration."
     )
@@ -221,8 +244,10 @@ def suggest_azure_command(hub_object: HubObject) -> str:
         if not name.startswith("fleet.azure.com/"):
             pairs.append(f"{name}={value}")
     return (
-        ". On Azure Kubernetes Fleet Manager labels of members belong to Azure: take them out here, and run: "
-        f"az fleet member update --resource-group {group} --fleet-name FLEET --name {metadata.get('name')} "
+        ". On Azure Kubernetes Fleet Manager labels of members belong to Azure: take them out "
+        "here, and run: "
+        f"az fleet member update --resource-group {group} --fleet-name FLEET --name "
+        f"{metadata.get('name')} "
         f'--labels "{" ".join(pairs)}"'
     )
 
@@ -232,14 +257,18 @@ def is_sensitive_object(hub_object: HubObject, request: ChangeRequest) -> bool:
     return request.is_sensitive or hub_object.body.get("kind") == "Secret"
 
 
-def hide_sensitive_values(api_error: ApiError, hub_object: HubObject, request: ChangeRequest) -> ApiError:
+def hide_sensitive_values(
+    api_error: ApiError, hub_object: HubObject, request: ChangeRequest
+) -> ApiError:
     """Return the error without values if the object is sensitive."""
     return api_error.hide_values() if is_sensitive_object(hub_object, request) else api_error
 
 
 def describe_owners(api_error: ApiError) -> str:
     """Return the conflicting fields of a server-side apply with their owners, as text."""
-    return "; ".join(f"{cause.field} belongs to {cause.manager}" for cause in api_error.causes if cause.manager)
+    return "; ".join(
+        f"{cause.field} belongs to {cause.manager}" for cause in api_error.causes if cause.manager
+    )
 
 
 def format_request_rejection(api_error: ApiError, hub_object: HubObject) -> str:
@@ -247,7 +276,8 @@ def format_request_rejection(api_error: ApiError, hub_object: HubObject) -> str:
     title = hub_object.title
     if api_error.kind is ApiErrorKind.OTHER_MANAGER:
         return (
-            f"{title}: {describe_owners(api_error)}. Leave the field out of the configuration, or take it over: once "
+            f"{title}: {describe_owners(api_error)}. Leave the field out of the configuration, or "
+            "take it over: once "
             "by nexusform apply -resume -take-ownership, for good by force_conflicts = true."
         )
     if api_error.missing_permission:
@@ -277,9 +307,11 @@ def convert_rejected_read(hub_object: HubObject) -> Iterator[None]:
         yield
     except ApiError as api_error:
         if api_error.kind is ApiErrorKind.TEMPORARY:
-            raise  # the caller converts it (convert_lost_connection)
+            # The caller converts it (convert_lost_connection).
+            raise
         raise StepPending(
-            f"{hub_object.title} was written, but its result cannot be read ({api_error.status}): {api_error.reason}. "
+            f"{hub_object.title} was written, but its result cannot be read ({api_error.status}): "
+            f"{api_error.reason}. "
             "Allow that, and `nexusform apply -resume` continues it."
         ) from None
 

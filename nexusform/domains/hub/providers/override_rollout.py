@@ -15,7 +15,11 @@ from nexusform.domains.fleet.planning.override_rendering import select_overrides
 from nexusform.domains.hub.api.hub_client import HubClient
 from nexusform.domains.hub.api.hub_kinds import KINDS, MEMBER, get_scoped_kind
 from nexusform.domains.hub.providers.hub_bodies import KINDS_BY_TYPE, build_fleet_object
-from nexusform.domains.hub.providers.hub_wait import has_been_scheduled, has_external_rollout, read_placement_objects
+from nexusform.domains.hub.providers.hub_wait import (
+    has_been_scheduled,
+    has_external_rollout,
+    read_placement_objects,
+)
 from nexusform.domains.hub.providers.rollout_progress import (
     LATEST_LABEL,
     NOT_AVAILABLE,
@@ -35,21 +39,27 @@ OVERRIDE_TYPES: Final = frozenset({"fleet_cluster_resource_override", "fleet_res
 _PARENT_LABEL: Final = "kubernetes-fleet.io/parent-resource-override"
 _MAX_NAMES: Final = 4
 Body = Mapping[str, Any]
-ObjectsByIndex = Mapping[int | None, Sequence[Manifest]]  # objects of resource snapshots
+# objects of resource snapshots.
+ObjectsByIndex = Mapping[int | None, Sequence[Manifest]]
 
 
 class OverrideRollout:
     """Progress of an override, or of a deleted one (`is_deleted`)."""
 
-    def __init__(self, hub: HubClient, type_name: str, attributes: Body, *, is_deleted: bool) -> None:
+    def __init__(
+        self, hub: HubClient, type_name: str, attributes: Body, *, is_deleted: bool
+    ) -> None:
         """Build the override from its attributes; its snapshot and the member labels are not read yet."""
         self._hub = hub
         self._is_deleted = is_deleted
         self._kind = KINDS_BY_TYPE[type_name]
         self._override: FleetOverride = build_fleet_object(type_name, attributes)
-        self._snapshot = ""  # name of the latest snapshot, as in bindings
-        self._labels: Mapping[str, Mapping[str, str]] | None = None  # labels of members by name
-        self.blocked_message = ""  # message about a blocked rollout, "" if it continues
+        # name of the latest snapshot, as in bindings.
+        self._snapshot = ""
+        # labels of members by name.
+        self._labels: Mapping[str, Mapping[str, str]] | None = None
+        # message about a blocked rollout, "" if it continues.
+        self.blocked_message = ""
 
     def check_progress(self, _elapsed: float = 0.0) -> tuple[bool, str]:
         """Return (done, pending work): first the override's snapshot, then the pick of clusters, then the rollouts.
@@ -60,58 +70,79 @@ class OverrideRollout:
             if not self._snapshot:
                 return False, f"the hub has not taken a snapshot of {self._override.key} yet"
         if not self._override.placement:
-            return True, ""  # it starts no rollout
+            # It starts no rollout.
+            return True, ""
         namespace, _, name = self._override.placement.rpartition("/")
         kind = get_scoped_kind("ResourcePlacement", namespace)
         placement_objects = read_placement_objects(self._hub, kind, namespace, name)
         if placement_objects is None:
-            return True, ""  # no cluster gets it
+            # No cluster gets it.
+            return True, ""
         placement = placement_objects.placement
         if has_external_rollout(placement) or is_deleting(placement):
-            return True, ""  # a later staged run distributes it, or nothing does
+            # A later staged run distributes it, or nothing does.
+            return True, ""
         if not has_been_scheduled(placement):
             return False, f"the hub has not picked clusters of {name} yet"
         bound = [binding for binding in placement_objects.bindings if is_bound(binding)]
-        unready_reasons = {explain_unready_cluster(binding) for binding in bound}  # "" for a ready cluster
+        # "" for a ready cluster.
+        unready_reasons = {explain_unready_cluster(binding) for binding in bound}
         if unready_reasons - {"", NOT_AVAILABLE}:
-            return True, ""  # a cluster has failed, so the rollout is blocked; reported for the placement
-        pending = dict(self._find_pending_clusters(placement_objects))  # messages by cluster
+            # A cluster has failed, so the rollout is blocked; reported for the placement.
+            return True, ""
+        # messages by cluster.
+        pending = dict(self._find_pending_clusters(placement_objects))
         if not pending:
-            return True, ""  # each cluster has it, or has lost it
+            # Each cluster has it, or has lost it.
+            return True, ""
         blocked = find_blocked_rollout(placement_objects, pending.keys())
         if blocked is not None:
             self.blocked_message = blocked.message
-            return True, ""  # it cannot continue
-        return False, format_first_items([f"{cluster}{message}" for cluster, message in pending.items()], _MAX_NAMES)
+            # It cannot continue.
+            return True, ""
+        return False, format_first_items(
+            [f"{cluster}{message}" for cluster, message in pending.items()], _MAX_NAMES
+        )
 
     def _find_latest_snapshot(self) -> str:
         """Return the name of the snapshot of the current override, "" if it does not exist yet."""
         namespace, name = self._override.namespace, self._override.name
         body = self._hub.get(KINDS[self._kind].build_path(name, namespace))
         if body is None:
-            return ""  # no such override
+            # No such override.
+            return ""
         collection = KINDS[f"{self._kind}Snapshot"].build_collection(namespace)
         for snapshot in self._hub.list_objects(collection, labelSelector=f"{_PARENT_LABEL}={name}"):
             is_latest = get_labels(snapshot).get(LATEST_LABEL) == "true"
             if is_latest and get_mapping(snapshot, "spec").get("overrideSpec") == body.get("spec"):
                 return join_texts((namespace, get_name(snapshot)), "/")
-        return ""  # still to be created
+        # Still to be created.
+        return ""
 
-    def _find_pending_clusters(self, placement_objects: ObservedPlacementObjects) -> Iterator[tuple[str, str]]:
+    def _find_pending_clusters(
+        self, placement_objects: ObservedPlacementObjects
+    ) -> Iterator[tuple[str, str]]:
         """Yield the clusters still to get or lose the override, each with a message to append to its name."""
         placement = read_placement_export(placement_objects)
         if placement is None:
-            return  # in deletion, or malformed
+            # In deletion, or malformed.
+            return
         objects: ObjectsByIndex = {item.index: item.objects for item in placement.snapshots}
-        own_pattern = re.compile(rf"{re.escape(self._override.key)}-\d+")  # names of its snapshots
+        # names of its snapshots.
+        own_pattern = re.compile(rf"{re.escape(self._override.key)}-\d+")
         for binding in filter(is_bound, placement_objects.bindings):
             cluster = get_target_cluster(binding)
             index = getattr(placement.bindings.get(cluster), "resource_snapshot", None)
             if index not in objects:
-                continue  # its objects are unknown
+                # Its objects are unknown.
+                continue
             names = list_override_names(get_mapping(binding, "spec"))
             bound_snapshots = {name for name in names if own_pattern.fullmatch(name)}
-            expected = {self._snapshot} if self._is_override_for_cluster(cluster, objects[index]) else set()
+            expected = (
+                {self._snapshot}
+                if self._is_override_for_cluster(cluster, objects[index])
+                else set()
+            )
             if bound_snapshots != expected:
                 yield cluster, f" {'does not have it yet' if expected else 'still has it'}"
             elif reason := explain_unready_cluster(binding):

@@ -17,17 +17,24 @@ from msgspec.structs import replace
 from nexusform.diagnostics.phrases import format_first_items
 from nexusform.documents.times import parse_time
 from nexusform.domains.fleet.importers.hub_records import read_member_health
-from nexusform.domains.hub.providers.rollout_progress import find_condition, get_labels, get_name, list_picked_clusters
+from nexusform.domains.hub.providers.rollout_progress import (
+    find_condition,
+    get_labels,
+    get_name,
+    list_picked_clusters,
+)
 from nexusform.domains.hub.types.fleet_hub import is_heartbeat_age_unknown
 from nexusform.json_data.plain_data import get_mapping, get_text, list_mappings
 from nexusform.placements.prediction_scores import VerifiedPrediction
 
-KUBEFLEET: Final = "KubeFleet e160c1cd"  # version of the implemented rules
+# version of the implemented rules.
+KUBEFLEET: Final = "KubeFleet e160c1cd"
 CLUSTER_PREDICTION: Final = "cluster"
 REJECTION_PREDICTION: Final = "refusal"
 SCORE_PREDICTION: Final = "score"
 CONTENT_PREDICTION: Final = "content"
-WRONG_PREDICTIONS: Final = "misses"  # key of the wrong predictions in a placement's note
+# key of the wrong predictions in a placement's note.
+WRONG_PREDICTIONS: Final = "misses"
 CHANGED_FIGURES: Final = "figures"
 DIFFERENT_RULE: Final = "rule"
 DIFFERENT_VERSION: Final = "version"
@@ -38,7 +45,10 @@ _CAUSE_FORMS: Final = {
     CHANGED_FIGURES: "figures changed since the plan: {}",
     DIFFERENT_CONTENT: "{}",
     DIFFERENT_VERSION: f"the hub is of another version ({{}}; forecasts follow {KUBEFLEET})",
-    DIFFERENT_RULE: f"no figure changed, so the hub decides by another rule, or is of another version than {KUBEFLEET}",
+    DIFFERENT_RULE: (
+        "no figure changed, so the hub decides by another rule, or is of another version than "
+        f"{KUBEFLEET}"
+    ),
     UNKNOWN_CAUSE: "the plan knew no members of this hub, so the cause is unknown",
 }
 UNKNOWN_HEALTH: Final = "unknown, without the age of its heartbeat"
@@ -48,7 +58,8 @@ _PICK_TEXTS: Final = {True: "picked", False: "not picked"}
 _MAX_RECORDED: Final = 12
 _MAX_NAMES: Final = 3
 Bindings = Mapping[str, Mapping[str, Any]]
-Figures = Mapping[str, Mapping[str, Any]]  # figures of members that affect placement, by member
+# figures of members that affect placement, by member.
+Figures = Mapping[str, Mapping[str, Any]]
 
 
 class WrongClusterPrediction(Struct, frozen=True):
@@ -64,7 +75,9 @@ class WrongClusterPrediction(Struct, frozen=True):
     @property
     def message(self) -> str:
         """Display text."""
-        cause = _CAUSE_FORMS[self.kind].format(format_first_items(self.changes, _MAX_NAMES, separator="; "))
+        cause = _CAUSE_FORMS[self.kind].format(
+            format_first_items(self.changes, _MAX_NAMES, separator="; ")
+        )
         return f"{self.cluster} was predicted as {self.predicted}, but is {self.observed}: {cause}"
 
 
@@ -75,19 +88,28 @@ class VerificationResult(Struct, frozen=True):
     wrong_predictions: tuple[WrongClusterPrediction, ...] = ()
     not_verified: str = ""
 
-    def add_wrong_content(self, clusters: Iterable[str], index: int, difference: str) -> VerificationResult:
+    def add_wrong_content(
+        self, clusters: Iterable[str], index: int, difference: str
+    ) -> VerificationResult:
         """Return the result with wrong predictions of these clusters: at the resource snapshot `index`, but with other
         objects (`difference`). Clusters with the predicted content do not count: there was no decision to predict.
         """
         subject = CONTENT_PREDICTION
-        states = (f"at resource snapshot {index}", "there with other content")  # predicted and observed
+        # predicted and observed.
+        states = (f"at resource snapshot {index}", "there with other content")
         predictions = list(self.predictions)
         wrong_predictions = list(self.wrong_predictions)
         for cluster in sorted(clusters):
-            wrong = WrongClusterPrediction(subject, cluster, *states, DIFFERENT_CONTENT, (difference,))
+            wrong = WrongClusterPrediction(
+                subject, cluster, *states, DIFFERENT_CONTENT, (difference,)
+            )
             wrong_predictions.append(wrong)
-            predictions.append(build_prediction(subject, wrong.message, was_correct=False, is_certain=True))
-        return replace(self, predictions=tuple(predictions), wrong_predictions=tuple(wrong_predictions))
+            predictions.append(
+                build_prediction(subject, wrong.message, was_correct=False, is_certain=True)
+            )
+        return replace(
+            self, predictions=tuple(predictions), wrong_predictions=tuple(wrong_predictions)
+        )
 
     def build_note(self) -> dict[str, Any]:
         """Return the wrong predictions as recorded in the private data of a placement in state; {} without any.
@@ -96,7 +118,10 @@ class VerificationResult(Struct, frozen=True):
         """
         names = ("about", "cluster", "predicted", "observed", "kind")
         records = [
-            {**{name: getattr(item, name) for name in names}, "changed": list(item.changes[:_MAX_NAMES])}
+            {
+                **{name: getattr(item, name) for name in names},
+                "changed": list(item.changes[:_MAX_NAMES]),
+            }
             for item in self.wrong_predictions[:_MAX_RECORDED]
         ]
         return {WRONG_PREDICTIONS: records} if records else {}
@@ -106,19 +131,27 @@ def build_prediction(
     subject: str, text: str, *, was_correct: bool, chance: float = 0.5, is_certain: bool = False
 ) -> VerifiedPrediction:
     """Build the verified prediction of one result (share 1.0). `chance` is the probability of a random guess."""
-    return VerifiedPrediction(subject, 1.0, chance, was_correct=was_correct, is_certain=is_certain, text=text)
+    return VerifiedPrediction(
+        subject, 1.0, chance, was_correct=was_correct, is_certain=is_certain, text=text
+    )
 
 
-def read_figures(members: Iterable[Mapping[str, Any]], observed_at: datetime | None) -> dict[str, dict[str, Any]]:
+def read_figures(
+    members: Iterable[Mapping[str, Any]], observed_at: datetime | None
+) -> dict[str, dict[str, Any]]:
     """Return the figures used for placement by member: labels, taints, properties, resources, state. Health is derived
     for the time `observed_at` (None: unknown).
     """
     figures_by_member: dict[str, dict[str, Any]] = {}
     for member in members:
         status = get_mapping(member, "status")
-        figures: dict[str, Any] = {f"label {name}": value for name, value in get_labels(member).items()}
+        figures: dict[str, Any] = {
+            f"label {name}": value for name, value in get_labels(member).items()
+        }
         for taint in list_mappings(member, "spec", "taints"):
-            figures[f"taint {taint.get('key')}"] = f"{get_text(taint, 'value')}:{taint.get('effect')}"
+            figures[f"taint {taint.get('key')}"] = (
+                f"{get_text(taint, 'value')}:{taint.get('effect')}"
+            )
         for name, entry in get_mapping(status, "properties").items():
             figures[f"property {name}"] = get_mapping(entry).get("value")
         for kind, amounts in get_mapping(status, "resourceUsage").items():
@@ -139,12 +172,17 @@ def read_plan_figures(responses: Mapping[str, str]) -> dict[str, Figures]:
         try:
             dump = json.loads(text)
         except ValueError:
-            continue  # of another data source
-        members = [item for item in list_mappings(dump, "items") if item.get("kind") == "MemberCluster"]
+            # Of another data source.
+            continue
+        members = [
+            item for item in list_mappings(dump, "items") if item.get("kind") == "MemberCluster"
+        ]
         if members:
             figures = read_figures(members, parse_time(str(dump.get("read_at"))))
             if is_heartbeat_age_unknown(dump):
-                figures = {name: {**member, "health": UNKNOWN_HEALTH} for name, member in figures.items()}
+                figures = {
+                    name: {**member, "health": UNKNOWN_HEALTH} for name, member in figures.items()
+                }
             figures_by_server[str(dump.get("server"))] = figures
     return figures_by_server
 
@@ -160,7 +198,13 @@ def _find_changes(old_figures: Figures, new_figures: Figures) -> Iterator[tuple[
             old_member, new_member = old_figures[name], new_figures[name]
             for figure in sorted({*old_member, *new_member}):
                 if old_member.get(figure) != new_member.get(figure):
-                    yield name, f"{name}: {figure} {old_member.get(figure, 'none')} -> {new_member.get(figure, 'none')}"
+                    yield (
+                        name,
+                        (
+                            f"{name}: {figure} {old_member.get(figure, 'none')} -> "
+                            f"{new_member.get(figure, 'none')}"
+                        ),
+                    )
 
 
 class PredictionVerifier(Struct, frozen=True):
@@ -181,13 +225,20 @@ class PredictionVerifier(Struct, frozen=True):
         self, name: str, predicted_bindings: Bindings, observed_bindings: Bindings
     ) -> VerificationResult:
         """Compare the predicted bindings with the observed ones: picks, then the scores of clusters picked in both."""
-        predicted, observed = list_picked_clusters(predicted_bindings), list_picked_clusters(observed_bindings)
+        predicted, observed = (
+            list_picked_clusters(predicted_bindings),
+            list_picked_clusters(observed_bindings),
+        )
         compared_clusters = set(predicted)
-        if self.plan_figures:  # without the figures of members, a plan predicts nothing about other clusters
+        # Without the figures of members, a plan predicts nothing about other clusters.
+        if self.plan_figures:
             compared_clusters |= {*self.current_figures, *observed}
         picks = self._verify_picks(name, compared_clusters, predicted, observed)
         # Predicted and observed binding of each cluster picked in both.
-        pairs = {key: (predicted_bindings[key], observed_bindings[key]) for key in sorted(predicted & observed)}
+        pairs = {
+            key: (predicted_bindings[key], observed_bindings[key])
+            for key in sorted(predicted & observed)
+        }
         scores = self._verify_scores(pairs, chance=1 / max(len(compared_clusters), 1))
         return VerificationResult(
             predictions=picks.predictions + scores.predictions,
@@ -195,7 +246,11 @@ class PredictionVerifier(Struct, frozen=True):
         )
 
     def _verify_picks(
-        self, name: str, clusters: AbstractSet[str], predicted: AbstractSet[str], observed: AbstractSet[str]
+        self,
+        name: str,
+        clusters: AbstractSet[str],
+        predicted: AbstractSet[str],
+        observed: AbstractSet[str],
     ) -> VerificationResult:
         """Verify for each of the `clusters` whether it is in both `predicted` and `observed`, or in neither. A correct
         prediction counts only for `open_clusters` (with their chance of a random pick): others had no alternative.
@@ -206,15 +261,20 @@ class PredictionVerifier(Struct, frozen=True):
         if self.plan_figures:
             healths = {figures.get("health") for figures in self.plan_figures.values()}
             changes = list(_find_changes(self.plan_figures, self.current_figures))
-            is_certain = not changes and UNKNOWN_HEALTH not in healths  # the plan knew all current figures
+            # The plan knew all current figures.
+            is_certain = not changes and UNKNOWN_HEALTH not in healths
         for cluster in sorted(clusters):
             was_picked, is_picked = cluster in predicted, cluster in observed
             subject = _PICK_SUBJECTS[was_picked]
             states = (_PICK_TEXTS[was_picked], _PICK_TEXTS[is_picked])
             is_correct = was_picked == is_picked
-            message = f"{name}: {cluster} was sure to be {_PICK_TEXTS[was_picked]}, and is {_PICK_TEXTS[is_picked]}"
+            message = (
+                f"{name}: {cluster} was sure to be {_PICK_TEXTS[was_picked]}, and is "
+                f"{_PICK_TEXTS[is_picked]}"
+            )
             if cluster in self.open_clusters or not is_correct:
-                pick_chance = self.open_clusters.get(cluster, float(was_picked))  # by random choice
+                # By random choice.
+                pick_chance = self.open_clusters.get(cluster, float(was_picked))
                 chance = pick_chance if was_picked else 1 - pick_chance
                 verified = build_prediction(
                     subject, message, was_correct=is_correct, chance=chance, is_certain=is_certain
@@ -234,29 +294,46 @@ class PredictionVerifier(Struct, frozen=True):
         wrong_predictions: list[WrongClusterPrediction] = []
         kinds = _SCORES if self.compares_spread else _SCORES[:1]  # affinity alone
         for cluster, (predicted_binding, observed_binding) in bindings.items():
-            predicted, observed = tuple(map(predicted_binding.get, kinds)), tuple(map(observed_binding.get, kinds))
+            predicted, observed = (
+                tuple(map(predicted_binding.get, kinds)),
+                tuple(map(observed_binding.get, kinds)),
+            )
             if None in predicted:
                 continue  # not predicted
             is_correct = predicted == observed
-            # A correct score counts only with an open pick (there were alternatives) and a score other than 0.
+            # A correct score counts only with an open pick (there were alternatives) and a score
+            # other than 0.
             if (cluster in self.open_clusters and any(predicted)) or not is_correct:
-                predictions.append(build_prediction(SCORE_PREDICTION, text="", was_correct=is_correct, chance=chance))
+                predictions.append(
+                    build_prediction(
+                        SCORE_PREDICTION, text="", was_correct=is_correct, chance=chance
+                    )
+                )
             if not is_correct:
                 states = (_format_scores(predicted), _format_scores(observed))
-                wrong_predictions.append(self._build_wrong_prediction(SCORE_PREDICTION, cluster, states))
+                wrong_predictions.append(
+                    self._build_wrong_prediction(SCORE_PREDICTION, cluster, states)
+                )
         return VerificationResult(tuple(predictions), tuple(wrong_predictions))
 
-    def _build_wrong_prediction(self, about: str, cluster: str, states: tuple[str, str]) -> WrongClusterPrediction:
+    def _build_wrong_prediction(
+        self, about: str, cluster: str, states: tuple[str, str]
+    ) -> WrongClusterPrediction:
         """Build a wrong prediction with its cause. `states` are the predicted and the observed one."""
         if not self.plan_figures:
             return WrongClusterPrediction(about, cluster, *states, UNKNOWN_CAUSE)
         changes = list(_find_changes(self.plan_figures, self.current_figures))
         if changes:
             # The changes of the cluster come first; those of each member keep their order.
-            texts = tuple(text for _, text in sorted(changes, key=lambda change: change[0] != cluster))
+            texts = tuple(
+                text for _, text in sorted(changes, key=lambda change: change[0] != cluster)
+            )
             return WrongClusterPrediction(about, cluster, *states, CHANGED_FIGURES, texts)
-        if self.version:  # of KubeFleet on the hub
-            return WrongClusterPrediction(about, cluster, *states, DIFFERENT_VERSION, (self.version,))
+        # Of KubeFleet on the hub.
+        if self.version:
+            return WrongClusterPrediction(
+                about, cluster, *states, DIFFERENT_VERSION, (self.version,)
+            )
         return WrongClusterPrediction(about, cluster, *states, DIFFERENT_RULE)
 
 
@@ -269,9 +346,13 @@ def has_scheduling_decision(prior: Bindings, planned: Bindings) -> bool:
         return True
     # With the same clusters, a decision shows in the name of the policy snapshot.
     kept_clusters = planned_clusters & prior.keys()
-    return any(prior[name].get("policy_snapshot") != planned[name].get("policy_snapshot") for name in kept_clusters)
+    return any(
+        prior[name].get("policy_snapshot") != planned[name].get("policy_snapshot")
+        for name in kept_clusters
+    )
 
 
 def _format_scores(scores: tuple[Any, ...]) -> str:
     names = ("affinity score", "spread score")
-    return ", ".join(f"{name} {score}" for name, score in zip(names, scores, strict=False))  # affinity alone, or both
+    # affinity alone, or both.
+    return ", ".join(f"{name} {score}" for name, score in zip(names, scores, strict=False))

@@ -36,7 +36,8 @@ LATEST_LABEL: Final = "kubernetes-fleet.io/is-latest-snapshot"
 PARENT_NAMESPACE_LABEL: Final = "kubernetes-fleet.io/parent-placement-namespace"
 _MAX_NAMES: Final = 4
 _PICKED_STATES: Final = ("Scheduled", "Bound")
-_SNAPSHOT_NAME: Final = re.compile(r".*-([0-9]{1,18})-[^-]*", re.DOTALL)  # placement, index, and a suffix
+# placement, index, and a suffix.
+_SNAPSHOT_NAME: Final = re.compile(r".*-([0-9]{1,18})-[^-]*", re.DOTALL)
 _BINDING_FIELDS: Final = (
     "state",
     "previous_state",
@@ -46,7 +47,8 @@ _BINDING_FIELDS: Final = (
     "resource_snapshot",
 )
 Body = Mapping[str, Any]
-NOT_AVAILABLE: Final = "not available yet"  # the state of a cluster that is neither ready nor failed
+# The state of a cluster that is neither ready nor failed.
+NOT_AVAILABLE: Final = "not available yet"
 
 
 class PlacementProgress(Struct, frozen=True):
@@ -89,7 +91,9 @@ def get_labels(body: Body) -> Mapping[str, Any]:
 def find_condition(body: Body, kind: str) -> Mapping[str, Any]:
     """Return the condition `kind` of an object's current generation; {} if it is missing, or of an older one."""
     for item in list_conditions(body):
-        if item.get("type") == kind and int(item.get("observedGeneration") or 0) >= get_generation(body):
+        if item.get("type") == kind and int(item.get("observedGeneration") or 0) >= get_generation(
+            body
+        ):
             return item
     return {}
 
@@ -106,23 +110,34 @@ def get_target_cluster(binding: Body) -> str:
 
 def build_placement_manifests(placement_objects: ObservedPlacementObjects) -> tuple[Manifest, ...]:
     """Return the objects of a placement as manifests, like an export."""
-    created = (*placement_objects.bindings, *placement_objects.policies, *placement_objects.snapshots)
+    created = (
+        *placement_objects.bindings,
+        *placement_objects.policies,
+        *placement_objects.snapshots,
+    )
     return build_manifests([placement_objects.placement, *created])
 
 
 def read_placement_export(placement_objects: ObservedPlacementObjects) -> ObservedPlacement | None:
     """Read a placement with its objects like an export; None if it is in deletion or malformed."""
-    placements = read_placements(build_placement_manifests(placement_objects))  # of one placement, or none
+    # Of one placement, or none.
+    placements = read_placements(build_placement_manifests(placement_objects))
     return next(iter(placements.values()), None)
 
 
-def build_observed_bindings(placement_objects: ObservedPlacementObjects) -> dict[str, dict[str, Any]]:
+def build_observed_bindings(
+    placement_objects: ObservedPlacementObjects,
+) -> dict[str, dict[str, Any]]:
     """Return the bindings as attributes of a placement, by cluster, without those in deletion."""
     placement = read_placement_export(placement_objects)
     if placement is None:
-        return {}  # in deletion, or malformed
+        # In deletion, or malformed.
+        return {}
     return {
-        cluster: {**{name: getattr(binding, name) for name in _BINDING_FIELDS}, "provenance": "observed"}
+        cluster: {
+            **{name: getattr(binding, name) for name in _BINDING_FIELDS},
+            "provenance": "observed",
+        }
         for cluster, binding in sorted(placement.bindings.items())
         if not binding.deleting
     }
@@ -152,21 +167,35 @@ def check_placement_progress(
     scheduled_condition = find_condition(body, f"{body.get('kind')}Scheduled")
     bindings = build_observed_bindings(placement_objects)
     if scheduled_condition.get("status", "Unknown") == "Unknown":
-        return PlacementProgress(is_done=False, message="the hub has not picked clusters yet", bindings=bindings)
-    if scheduled_condition.get("reason") == "InvalidResourceSelectors":  # the hub does no more
+        return PlacementProgress(
+            is_done=False, message="the hub has not picked clusters yet", bindings=bindings
+        )
+    # The hub does no more.
+    if scheduled_condition.get("reason") == "InvalidResourceSelectors":
         message = str(scheduled_condition.get("message") or "its selectors are invalid")
         return PlacementProgress(is_done=True, message=message, bindings=bindings, is_decided=True)
-    if not (placement_objects.is_partial or _is_policy_observed(placement_objects)):  # a partial read has no policies
-        return PlacementProgress(is_done=False, message="the hub has not observed the policy yet", bindings=bindings)
+    # A partial read has no policies.
+    if not (placement_objects.is_partial or _is_policy_observed(placement_objects)):
+        return PlacementProgress(
+            is_done=False, message="the hub has not observed the policy yet", bindings=bindings
+        )
     latest_snapshot = _get_latest_index(placement_objects)
     if is_external:
-        return PlacementProgress(is_done=True, bindings=bindings, is_decided=True, latest_snapshot=latest_snapshot)
-    pending, expected_failures = _find_pending_clusters(placement_objects, planned, latest_snapshot, failing)
+        return PlacementProgress(
+            is_done=True, bindings=bindings, is_decided=True, latest_snapshot=latest_snapshot
+        )
+    pending, expected_failures = _find_pending_clusters(
+        placement_objects, planned, latest_snapshot, failing
+    )
     message = format_first_items(pending, _MAX_NAMES)
     if expected_failures and not pending:
         message = f"as predicted, {format_first_items(expected_failures, _MAX_NAMES)}"
     return PlacementProgress(
-        is_done=not pending, message=message, bindings=bindings, is_decided=True, latest_snapshot=latest_snapshot
+        is_done=not pending,
+        message=message,
+        bindings=bindings,
+        is_decided=True,
+        latest_snapshot=latest_snapshot,
     )
 
 
@@ -179,19 +208,28 @@ def find_blocked_rollout(
     placement = placement_objects.placement
     latest = _get_latest_index(placement_objects)
     if latest is None:
-        return None  # without a resource snapshot
+        # Without a resource snapshot.
+        return None
     if any(_is_binding_in_progress(placement, binding) for binding in placement_objects.bindings):
-        return None  # it continues after this cluster
+        # It continues after this cluster.
+        return None
     type_name = API_KINDS[str(placement.get("kind"))].type_name
     arguments = {"name": get_name(placement), **read_imported_arguments(type_name, placement)}
     configuration: FleetPlacement = build_fleet_object(type_name, arguments)
     bindings = read_bindings({"bindings": build_observed_bindings(placement_objects)})
-    target = compute_rollout_target(configuration.effective_policy, configuration.number_of_clusters, bindings)
+    target = compute_rollout_target(
+        configuration.effective_policy, configuration.number_of_clusters, bindings
+    )
     outcome = simulate_rollout(
-        bindings, configuration.rolling_update, target, latest, Readiness(outdated_clusters=frozenset(outdated))
+        bindings,
+        configuration.rolling_update,
+        target,
+        latest,
+        Readiness(outdated_clusters=frozenset(outdated)),
     )
     if outcome.waves or not outcome.blocked_clusters:
-        return None  # it continues, or has ended
+        # It continues, or has ended.
+        return None
     return BlockedRollout(configuration.key, configuration.rolling_update, outcome.blocked_clusters)
 
 
@@ -199,7 +237,10 @@ def _is_binding_in_progress(placement: Body, binding: Body) -> bool:
     """Return True if the hub still deletes or changes a binding, or its bound cluster is not ready."""
     if not is_bound(binding):
         return is_deleting(binding)
-    return _has_outdated_strategy(placement, get_mapping(binding, "spec")) or explain_unready_cluster(binding) != ""
+    return (
+        _has_outdated_strategy(placement, get_mapping(binding, "spec"))
+        or explain_unready_cluster(binding) != ""
+    )
 
 
 def _is_policy_observed(placement_objects: ObservedPlacementObjects) -> bool:
@@ -219,8 +260,10 @@ def get_observed_index(placement: Body) -> int | None:
 def _find_pending_clusters(
     placement_objects: ObservedPlacementObjects,
     planned: Mapping[str, Any],
-    latest: int | None,  # index of the latest resource snapshot
-    failing: AbstractSet[str],  # messages about predicted failures
+    # index of the latest resource snapshot.
+    latest: int | None,
+    # messages about predicted failures.
+    failing: AbstractSet[str],
 ) -> tuple[list[str], list[str]]:
     """Return messages about the clusters still to be changed by a rolling update. The second list is about clusters
     with a failure or an old resource snapshot as predicted: these are not waited for.
@@ -228,18 +271,24 @@ def _find_pending_clusters(
     pending: list[str] = []
     expected_failures: list[str] = []
     for binding in placement_objects.bindings:
-        cluster, name = get_target_cluster(binding), get_text(binding, "spec", "resourceSnapshotName")
+        cluster, name = (
+            get_target_cluster(binding),
+            get_text(binding, "spec", "resourceSnapshotName"),
+        )
         predicted = get_mapping(planned, cluster)
         match = _SNAPSHOT_NAME.fullmatch(name)
-        index = int(match[1]) if match is not None else None  # of the resource snapshot
-        if is_bound(binding) and latest is not None and index != latest:  # the rollout has not reached it yet
+        # Of the resource snapshot.
+        index = int(match[1]) if match is not None else None
+        # The rollout has not reached it yet.
+        if is_bound(binding) and latest is not None and index != latest:
             message = f"{cluster} still has {name}" if name else f"{cluster} has no snapshot yet"
             is_predicted = index is not None and predicted.get("resource_snapshot") == index
         else:
             message = _describe_pending_cluster(placement_objects.placement, binding, predicted)
             is_predicted = message in failing
         if not message:
-            continue  # nothing is left to do there
+            # Nothing is left to do there.
+            continue
         if is_predicted:
             expected_failures.append(message)
         else:
@@ -269,16 +318,27 @@ def _has_outdated_strategy(placement: Body, binding_spec: Mapping[str, Any]) -> 
     """Return True if a binding still has an older apply strategy. The hub updates it after the placement."""
     configured = get_mapping(placement, "spec", "strategy", "applyStrategy")
     bound = get_mapping(binding_spec, "applyStrategy")
-    return any(bound.get(name, value) != value for name, value in configured.items())  # a missing field is no change
+    # A missing field is no change.
+    return any(bound.get(name, value) != value for name, value in configured.items())
 
 
 def explain_unready_cluster(binding: Body) -> str:
     """Return why a bound cluster is not ready: its first failed condition (`Applied False, ApplyFailed`), or else
     NOT_AVAILABLE. Return "" for a ready cluster.
     """
-    if any(find_condition(binding, kind).get("status") == "True" for kind in ("Available", "DiffReported")):
+    if any(
+        find_condition(binding, kind).get("status") == "True"
+        for kind in ("Available", "DiffReported")
+    ):
         return ""
-    for kind in ("RolloutStarted", "Overridden", "WorkSynchronized", "Applied", "DiffReported", "Available"):
+    for kind in (
+        "RolloutStarted",
+        "Overridden",
+        "WorkSynchronized",
+        "Applied",
+        "DiffReported",
+        "Available",
+    ):
         condition = find_condition(binding, kind)
         if condition.get("status") == "False":
             return _format_failure(condition)
@@ -291,7 +351,9 @@ def _format_failure(condition: Mapping[str, Any]) -> str:
 
 def list_picked_clusters(bindings: Mapping[str, Any]) -> set[str]:
     """Return the picked clusters."""
-    return {cluster for cluster, binding in bindings.items() if binding.get("state") in _PICKED_STATES}
+    return {
+        cluster for cluster, binding in bindings.items() if binding.get("state") in _PICKED_STATES
+    }
 
 
 def is_latest_snapshot_outdated(planned: Mapping[str, Any], latest: int | None) -> bool:
@@ -307,7 +369,10 @@ def is_latest_snapshot_outdated(planned: Mapping[str, Any], latest: int | None) 
 
 def _find_latest(snapshots: Sequence[Body]) -> Body | None:
     """Return the snapshot labelled as latest."""
-    return next((snapshot for snapshot in snapshots if get_labels(snapshot).get(LATEST_LABEL) == "true"), None)
+    return next(
+        (snapshot for snapshot in snapshots if get_labels(snapshot).get(LATEST_LABEL) == "true"),
+        None,
+    )
 
 
 def _get_latest_index(placement_objects: ObservedPlacementObjects) -> int | None:
@@ -315,7 +380,9 @@ def _get_latest_index(placement_objects: ObservedPlacementObjects) -> int | None
     if placement_objects.is_partial:
         return get_observed_index(placement_objects.placement)
     latest = _find_latest(placement_objects.snapshots)
-    return parse_integer(get_text(latest, "metadata", "labels", "kubernetes-fleet.io/resource-index"))
+    return parse_integer(
+        get_text(latest, "metadata", "labels", "kubernetes-fleet.io/resource-index")
+    )
 
 
 class StagedRunProgress(Struct, frozen=True):
@@ -334,7 +401,9 @@ def check_run_progress(run: Body, requests: Sequence[Body]) -> StagedRunProgress
     initialized, succeeded = find_condition(run, "Initialized"), find_condition(run, "Succeeded")
     for condition in (initialized, succeeded):
         if condition.get("status") == "False":
-            return StagedRunProgress(has_ended=True, failure=str(condition.get("message") or condition.get("reason")))
+            return StagedRunProgress(
+                has_ended=True, failure=str(condition.get("message") or condition.get("reason"))
+            )
     if succeeded.get("status") == "True":
         return StagedRunProgress(has_ended=True)
     stage = _describe_current_stage(run)
@@ -346,7 +415,8 @@ def check_run_progress(run: Body, requests: Sequence[Body]) -> StagedRunProgress
     if state == "Initialize":
         return StagedRunProgress(has_ended=bool(initialized), message="it is to initialize")
     pending_approvals = [get_name(request) for request in requests if not is_approved(request)]
-    approval = pending_approvals[0] if pending_approvals else ""  # "": the run waits for none
+    # "": the run waits for none.
+    approval = pending_approvals[0] if pending_approvals else ""
     message = f"{stage}{enclose('; ', approval, ' waits for approval')}"
     return StagedRunProgress(has_ended=False, approval=approval, message=message)
 
@@ -359,20 +429,30 @@ def is_approved(request: Body) -> bool:
 def _describe_current_stage(run: Body) -> str:
     """Return the current stage: `stage canary: 1 of 2 clusters done (ams1 to come)`."""
     status = get_mapping(run, "status")
-    for stage in (*list_mappings(status, "stagesStatus"), get_mapping(status, "deletionStageStatus")):
+    for stage in (
+        *list_mappings(status, "stagesStatus"),
+        get_mapping(status, "deletionStageStatus"),
+    ):
         if not stage.get("stageName") or _has_true_condition(stage, "Succeeded"):
-            continue  # not started, or complete
+            # Not started, or complete.
+            continue
         clusters = list_mappings(stage, "clusters")
-        unfinished = [cluster for cluster in clusters if not _has_true_condition(cluster, "Succeeded")]
+        unfinished = [
+            cluster for cluster in clusters if not _has_true_condition(cluster, "Succeeded")
+        ]
         remaining = [str(cluster.get("clusterName")) for cluster in unfinished]
         done_count = len(clusters) - len(remaining)
         remaining_text = enclose(" (", format_first_items(remaining, _MAX_NAMES), " to come)")
         cluster_count = format_count(len(clusters), "cluster")
-        return f"stage {stage.get('stageName')}: {done_count} of {cluster_count} done{remaining_text}"
+        return (
+            f"stage {stage.get('stageName')}: {done_count} of {cluster_count} done{remaining_text}"
+        )
     return "all stages are done" if status.get("stagesStatus") else "it begins"
 
 
 def _has_true_condition(status: Mapping[str, Any], kind: str) -> bool:
     """Return True if the conditions in a status (of an object, a stage of a run or its cluster) have a true `kind`."""
     conditions = list_mappings(status, "conditions")
-    return (kind, "True") in ((condition.get("type"), condition.get("status")) for condition in conditions)
+    return (kind, "True") in (
+        (condition.get("type"), condition.get("status")) for condition in conditions
+    )

@@ -79,7 +79,11 @@ from nexusform.domains.hub.providers.prediction_verification import (
     has_scheduling_decision,
     read_figures,
 )
-from nexusform.domains.hub.providers.rollout_progress import PlacementProgress, build_observed_bindings, is_approved
+from nexusform.domains.hub.providers.rollout_progress import (
+    PlacementProgress,
+    build_observed_bindings,
+    is_approved,
+)
 from nexusform.interfaces.plugins import (
     ChangeRequest,
     ChangeResult,
@@ -91,7 +95,9 @@ from nexusform.interfaces.plugins import (
 from nexusform.json_data.plain_data import get_mapping, get_text, list_texts
 
 Values = Mapping[str, Any]
-EXTERNAL_PATCH: Final[Mapping[str, Any]] = {"spec": {"strategy": {"type": "External", "rollingUpdate": None}}}
+EXTERNAL_PATCH: Final[Mapping[str, Any]] = {
+    "spec": {"strategy": {"type": "External", "rollingUpdate": None}}
+}
 
 
 class HubStepWriter(Struct, frozen=True):
@@ -103,7 +109,8 @@ class HubStepWriter(Struct, frozen=True):
     request: ChangeRequest
     timing: ClientClock
     coordination: ApplyCoordination
-    plan_figures: Figures  # the members' figures used by the plan, {} if it read none
+    # The members' figures used by the plan, {} if it read none.
+    plan_figures: Figures
 
     @property
     def _type_name(self) -> str:
@@ -126,10 +133,12 @@ class HubStepWriter(Struct, frozen=True):
         Raises ProviderProblem and ApiError.
         """
         if self._type_name in APPROVAL_TYPES:
-            return  # the hub creates and deletes requests, and an approval stays granted
+            # The hub creates and deletes requests, and an approval stays granted.
+            return
         prior = self.request.prior_attributes
         hub_objects = build_hub_objects(self._type_name, prior)
-        if self._type_name == MEMBER_TYPE:  # it stays; its labels and taints are released
+        # It stays; its labels and taints are released.
+        if self._type_name == MEMBER_TYPE:
             if not self.options.is_read_only and self._read_existing(hub_objects[0]) is not None:
                 released_body = build_empty_member(hub_objects[0].body["metadata"]["name"])
                 self.hub.apply(hub_objects[0].path, released_body, self.options.manager)
@@ -143,7 +152,9 @@ class HubStepWriter(Struct, frozen=True):
             self._delete_object(hub_object)
         if self._type_name in PLACEMENT_TYPES:
             uid = get_recorded_uid(self._type_name, hub_objects[0], self.request.private_note)
-            self._waiter.wait_for_removal(*get_identity(self._type_name, prior), hub_objects[0].path, uid)
+            self._waiter.wait_for_removal(
+                *get_identity(self._type_name, prior), hub_objects[0].path, uid
+            )
         elif self._type_name in OVERRIDE_TYPES:
             self._wait_for_override(prior, is_removed=True)
 
@@ -151,14 +162,19 @@ class HubStepWriter(Struct, frozen=True):
         """Delete an object and wait for its removal; one re-created by others stays. Raises ProviderProblem."""
         body = self._read_existing(hub_object)
         if body is None:
-            if self.options.keeps_missing:  # an operator's choice: missing objects may still exist
+            # An operator's choice: missing objects may still exist.
+            if self.options.keeps_missing:
                 raise ProviderProblem(
-                    f"{hub_object.title} is not on {self.hub.server}, which may be another hub than the recorded one. "
-                    f"It stays in the state. To remove it there: nexusform state rm {quote(self.request.address)}"
+                    f"{hub_object.title} is not on {self.hub.server}, which may be another hub "
+                    "than the recorded one. "
+                    "It stays in the state. To remove it there: nexusform state rm "
+                    f"{quote(self.request.address)}"
                 )
             return  # deleted already
         if is_recreated(self._type_name, hub_object, body, self.request.private_note):
-            message = f"{hub_object.title} was re-created by another manager since the plan, and is kept"
+            message = (
+                f"{hub_object.title} was re-created by another manager since the plan, and is kept"
+            )
             self.request.report_progress(StepProgress(message=message))
             self.coordination.kept_titles.add(hub_object.title)
             return
@@ -166,13 +182,18 @@ class HubStepWriter(Struct, frozen=True):
         path = require_object_path(self.hub, hub_object)
         self.hub.delete(path, get_uid(body))
         if self._type_name in PLACEMENT_TYPES:
-            return  # the caller waits for its bindings and Works, too
+            # The caller waits for its bindings and Works, too.
+            return
 
         def check_removal(_elapsed: float) -> tuple[bool, str]:
             """Return whether the object is removed, and else why it is not."""
             existing = self.cache.get(path)
-            is_removed = existing is None or get_uid(existing) != get_uid(body)  # another one was created since
-            return is_removed, f"{hub_object.title} still goes{describe_deletion_blockers(get_mapping(existing))}"
+            # Another one was created since.
+            is_removed = existing is None or get_uid(existing) != get_uid(body)
+            return (
+                is_removed,
+                f"{hub_object.title} still goes{describe_deletion_blockers(get_mapping(existing))}",
+            )
 
         subject = f"The deletion of {hub_object.title}"
         self._waiter.wait_until(check_removal, subject, partial(self.cache.count_changes, path))
@@ -181,7 +202,9 @@ class HubStepWriter(Struct, frozen=True):
         """Raise ManualStepPending if there are objects: another person has to change them."""
         if hub_objects:
             names = ", ".join(hub_object.title for hub_object in hub_objects)
-            raise ManualStepPending(f"read_only: another person must {verb} {names} on {self.hub.server}.")
+            raise ManualStepPending(
+                f"read_only: another person must {verb} {names} on {self.hub.server}."
+            )
 
     def write(self) -> ChangeResult:
         """Create or update the objects, or resume that. Raises ProviderProblem and ApiError."""
@@ -190,7 +213,8 @@ class HubStepWriter(Struct, frozen=True):
         if self._type_name in RUN_TYPES:
             kind, namespace, name = get_identity(self._type_name, self._planned)
             path = KINDS[kind].build_path(name, namespace)
-            with self.coordination.track_run(path):  # steps of its approvals wait until it ends
+            # steps of its approvals wait until it ends.
+            with self.coordination.track_run(path):
                 return self._write_resource()
         return self._write_resource()
 
@@ -198,7 +222,9 @@ class HubStepWriter(Struct, frozen=True):
         """Write the objects and wait for the result; with read_only, write nothing and require the planned objects."""
         hub_objects = build_sent_objects(self.request)
         if self.options.is_read_only:
-            different = [item for item in hub_objects if is_different(item.body, self._read_existing(item))]
+            different = [
+                item for item in hub_objects if is_different(item.body, self._read_existing(item))
+            ]
             self._raise_until_changed_externally(different, "write")
             return self._wait_for_result(written=())
         self._wait_until_schedulable(hub_objects[0])
@@ -206,9 +232,12 @@ class HubStepWriter(Struct, frozen=True):
             return self._write_and_wait(hub_objects)
         name = str(get_mapping(hub_objects[0].body, "spec").get("placementName"))
         placement_objects = read_placement_objects(self.hub, "ClusterResourcePlacement", "", name)
-        former_count = len(build_observed_bindings(placement_objects)) if placement_objects is not None else 0
+        former_count = (
+            len(build_observed_bindings(placement_objects)) if placement_objects is not None else 0
+        )
         result = self._write_and_wait(hub_objects)
-        if self.request.prior is None:  # after a new eviction, the hub picks a cluster in place of the evicted one
+        # After a new eviction, the hub picks a cluster in place of the evicted one.
+        if self.request.prior is None:
             with convert_rejected_read(hub_objects[0]):
                 self._waiter.wait_for_rescheduling(name, former_count)
         return result
@@ -218,7 +247,9 @@ class HubStepWriter(Struct, frozen=True):
         written = self._write_objects(hub_objects)
         if self._type_name == MANIFEST_TYPE:
             current_identities = {hub_object.identity for hub_object in hub_objects}
-            for identity, hub_object in reversed(index_hub_objects(self._type_name, self.request.prior).items()):
+            for identity, hub_object in reversed(
+                index_hub_objects(self._type_name, self.request.prior).items()
+            ):
                 if identity not in current_identities:
                     self._delete_object(hub_object)
         with convert_rejected_read(hub_objects[0]):
@@ -227,16 +258,23 @@ class HubStepWriter(Struct, frozen=True):
     def _wait_until_schedulable(self, hub_object: HubObject) -> None:
         """Wait until the placement of a new run or eviction is scheduled; not for other objects. Raises StepPending."""
         if self._type_name not in RUN_TYPES | {EVICTION_TYPE}:
-            return  # it needs no placement
+            # It needs no placement.
+            return
         if self.request.prior is not None:
-            return  # it is not new
+            # It is not new.
+            return
         namespace = get_text(self._planned, "namespace")
         kind = get_scoped_kind("ResourcePlacement", namespace)
         name = str(get_mapping(hub_object.body, "spec").get("placementName"))
-        if self._type_name == EVICTION_TYPE and self.hub.get(KINDS[kind].build_path(name, namespace)) is None:
-            return  # the plan predicts an invalid eviction
+        if (
+            self._type_name == EVICTION_TYPE
+            and self.hub.get(KINDS[kind].build_path(name, namespace)) is None
+        ):
+            # The plan predicts an invalid eviction.
+            return
         is_first_run = self.request.resumed_operation is None
-        if is_first_run or self._read_existing(hub_object) is None:  # it is not sent yet
+        # It is not sent yet.
+        if is_first_run or self._read_existing(hub_object) is None:
             self._waiter.wait_for_scheduling(kind, namespace, name)
 
     def _write_objects(self, hub_objects: Sequence[HubObject]) -> list[ExistingObject]:
@@ -244,15 +282,23 @@ class HubStepWriter(Struct, frozen=True):
         prior = self.request.prior
         results: list[ExistingObject] = []
         prior_objects = index_hub_objects(self._type_name, prior)
-        new_namespaces: set[str] = set()  # namespaces created by this step: they have no other objects yet
+        # namespaces created by this step: they have no other objects yet.
+        new_namespaces: set[str] = set()
         for hub_object in hub_objects:
             metadata = get_mapping(hub_object.body, "metadata")
             try:
-                body = None if metadata.get("namespace") in new_namespaces else self._read_existing(hub_object)
-                self._ensure_object_is_writable(hub_object, body, is_managed=hub_object.identity in prior_objects)
+                body = (
+                    None
+                    if metadata.get("namespace") in new_namespaces
+                    else self._read_existing(hub_object)
+                )
+                self._ensure_object_is_writable(
+                    hub_object, body, is_managed=hub_object.identity in prior_objects
+                )
                 result = self._write_object(hub_object, body)
             except ProviderProblem as problem:
-                problem.is_partial = prior is None and bool(results)  # a creation has made some of its objects
+                # A creation has made some of its objects.
+                problem.is_partial = prior is None and bool(results)
                 raise
             self.coordination.applied_objects[hub_object.identity] = hub_object
             results.append((hub_object, result))
@@ -260,7 +306,9 @@ class HubStepWriter(Struct, frozen=True):
                 new_namespaces.add(str(metadata.get("name")))
         return results
 
-    def _ensure_object_is_writable(self, hub_object: HubObject, body: Values | None, *, is_managed: bool) -> None:
+    def _ensure_object_is_writable(
+        self, hub_object: HubObject, body: Values | None, *, is_managed: bool
+    ) -> None:
         """Raise ProviderProblem if an object must not be written. `body`: the object on the hub, None if missing.
         Members must exist. Existing objects must not be of another tool, re-created by another manager, or in deletion.
         They must be in state (`is_managed`), or written by an earlier run.
@@ -268,34 +316,47 @@ class HubStepWriter(Struct, frozen=True):
         if body is None:
             if self._type_name == MEMBER_TYPE:
                 raise ProviderProblem(describe_missing_member(hub_object))
-            return  # it is new
+            # It is new.
+            return
         reject_tool_managed_object(self.options, body, "apply")
         if self._type_name == MEMBER_TYPE:
-            return  # others create and delete it
-        is_other_object = is_managed and is_recreated(self._type_name, hub_object, body, self.request.private_note)
+            # others create and delete it.
+            return
+        is_other_object = is_managed and is_recreated(
+            self._type_name, hub_object, body, self.request.private_note
+        )
         if is_other_object and not self.options.takes_ownership:
             raise ProviderProblem(
-                f"{hub_object.title} was deleted and re-created by another manager since the plan. Plan again, and the "
+                f"{hub_object.title} was deleted and re-created by another manager since the "
+                "plan. Plan again, and the "
                 "plan says what can be done."
             )
         if is_deleting(body):
-            raise ProviderProblem(f"{hub_object.title} is being deleted on the hub; apply again once it is gone.")
+            raise ProviderProblem(
+                f"{hub_object.title} is being deleted on the hub; apply again once it is gone."
+            )
         if not is_managed and not self._is_written_by_earlier_run(hub_object, body):
-            raise ProviderProblem(describe_existing_object(hub_object, self.request.key, self.request.address))
+            raise ProviderProblem(
+                describe_existing_object(hub_object, self.request.key, self.request.address)
+            )
 
     def _is_written_by_earlier_run(self, hub_object: HubObject, body: Values) -> bool:
         """Return True if an earlier run of this step wrote an object. Usually it owns fields then. An apply of a body
         without fields owns none: the last recorded operation has to be for this object or a later one.
         """
         if self.request.resumed_operation is None:
-            return False  # this is the first run
+            # This is the first run.
+            return False
         if list_applied_fields(body, self.options.manager):
-            return True  # it owns fields
+            # It owns fields.
+            return True
         if not is_identity_only(hub_object.body):
-            return False  # an apply would own fields
+            # An apply would own fields.
+            return False
         # An earlier run recorded each operation before its request, in the order of the objects.
         titles = [item.title for item in build_hub_objects(self._type_name, self._planned)]
-        later_titles = titles[titles.index(hub_object.title) :]  # its own and the following ones
+        # Its own and the following ones.
+        later_titles = titles[titles.index(hub_object.title) :]
         return self.request.resumed_operation in [f"apply {title}" for title in later_titles]
 
     def _write_object(self, hub_object: HubObject, body: Values | None) -> dict[str, Any]:
@@ -304,11 +365,15 @@ class HubStepWriter(Struct, frozen=True):
         if body is not None and is_switching_to_external(hub_object.body, body):
             message = f"{hub_object.title} is left to staged runs"
             self.request.report_progress(StepProgress(operation="external", message=message))
-            self.hub.merge(path, EXTERNAL_PATCH, manager)  # removes the settings of a rolling update first
-        body_to_send = remove_ignored_fields(hub_object.body, body, self.request.ignored_paths, manager)
+            # removes the settings of a rolling update first.
+            self.hub.merge(path, EXTERNAL_PATCH, manager)
+        body_to_send = remove_ignored_fields(
+            hub_object.body, body, self.request.ignored_paths, manager
+        )
         is_resumed = self.request.resumed_operation is not None
         if is_resumed and body is not None and is_already_applied(body_to_send, body, manager):
-            return dict(body)  # sent by an earlier run
+            # Sent by an earlier run.
+            return dict(body)
         self.request.report_progress(StepProgress(operation=f"apply {hub_object.title}"))
         try:
             # Fields of others are overwritten with the user's consent alone; a new object has none.
@@ -328,14 +393,24 @@ class HubStepWriter(Struct, frozen=True):
             return self._wait_for_placement(written, note)
         if self._type_name in RUN_TYPES:
             run = self._wait_for_run()
-            return ChangeResult(planned, note=note, verified_predictions=run.predictions, not_verified=run.not_verified)
+            return ChangeResult(
+                planned,
+                note=note,
+                verified_predictions=run.predictions,
+                not_verified=run.not_verified,
+            )
         if self._type_name in OVERRIDE_TYPES:
             self._wait_for_override(planned, is_removed=False)
         elif self._type_name == EVICTION_TYPE:
             name = str(planned["name"])
-            reason = self._waiter.wait_for_eviction(build_hub_objects(self._type_name, planned)[0].path, name)
-            if reason:  # "" after an eviction
-                self.request.report_progress(StepProgress(message=f"{name} was not executed: {reason}"))
+            reason = self._waiter.wait_for_eviction(
+                build_hub_objects(self._type_name, planned)[0].path, name
+            )
+            # "" after an eviction.
+            if reason:
+                self.request.report_progress(
+                    StepProgress(message=f"{name} was not executed: {reason}")
+                )
             verified = verify_eviction(name, self.request.planned_note, reason)
             return ChangeResult(planned, note=note, verified_predictions=verified)
         return ChangeResult(planned, note=note)
@@ -346,14 +421,18 @@ class HubStepWriter(Struct, frozen=True):
         """
         planned = self._planned
         identity = get_identity(self._type_name, planned)
-        response = written[0][1] if written else {}  # a placement is one object
+        # A placement is one object.
+        response = written[0][1] if written else {}
         verifier = ContentVerifier(self.hub, self.request, self.coordination)
-        decision, final = self._waiter.wait_for_placement(*identity, planned, response, verifier.describe_outdated)
+        decision, final = self._waiter.wait_for_placement(
+            *identity, planned, response, verifier.describe_outdated
+        )
         verification = verifier.verify_placement(self._verify_predictions(decision, final), final)
         renumbered = verifier.report_renumbered_snapshots(final)
         self._report_wrong_predictions(verification)
         if note:
-            note = {ON_HUB: {**note[ON_HUB], **verification.build_note()}, OPEN_CLUSTERS: None}  # None: it is removed
+            # None: it is removed.
+            note = {ON_HUB: {**note[ON_HUB], **verification.build_note()}, OPEN_CLUSTERS: None}
         is_run_managed = has_external_rollout(build_hub_objects(self._type_name, planned)[0].body)
         result = _add_bindings(planned, final, note, is_run_managed=is_run_managed)
         return replace(
@@ -364,7 +443,9 @@ class HubStepWriter(Struct, frozen=True):
             not_verified=verification.not_verified,
         )
 
-    def _verify_predictions(self, decision: PlacementProgress, final: PlacementProgress) -> VerificationResult:
+    def _verify_predictions(
+        self, decision: PlacementProgress, final: PlacementProgress
+    ) -> VerificationResult:
         """Compare the predictions with the hub's first decision. Compare them with the bindings at the end instead if
         fewer are wrong then, as after an eviction in the same apply.
         """
@@ -376,21 +457,28 @@ class HubStepWriter(Struct, frozen=True):
         name = "/".join(filter(None, namespace_and_name))
         verifier = PredictionVerifier(
             plan_figures=self.plan_figures,
-            current_figures=self.plan_figures,  # the current ones are read for a wrong prediction only
-            compares_spread=not prior,  # after a policy change, spread scores can differ between runs
-            open_clusters=get_mapping(self.request.planned_note, OPEN_CLUSTERS),  # candidates of a random choice
+            # The current ones are read for a wrong prediction only.
+            current_figures=self.plan_figures,
+            # After a policy change, spread scores can differ between runs.
+            compares_spread=not prior,
+            # candidates of a random choice.
+            open_clusters=get_mapping(self.request.planned_note, OPEN_CLUSTERS),
         )
         at_decision = verifier.verify_bindings(name, planned, decision.bindings)
         at_end = verifier.verify_bindings(name, planned, final.bindings)
         is_end_better = len(at_end.wrong_predictions) < len(at_decision.wrong_predictions)
         best, best_progress = (at_end, final) if is_end_better else (at_decision, decision)
         if not best.wrong_predictions:
-            return best  # all are correct
+            # All are correct.
+            return best
         members = list_objects_if_permitted(partial(self.hub.list_objects, MEMBER.collection))
         if members is None:
-            return best  # a tenant may not list members: the cause stays unknown
+            # A tenant may not list members: the cause stays unknown.
+            return best
         current_figures = read_figures(members, self.hub.read_time(members))
-        verifier = replace(verifier, current_figures=current_figures, version=read_hub_version(self.hub))
+        verifier = replace(
+            verifier, current_figures=current_figures, version=read_hub_version(self.hub)
+        )
         return verifier.verify_bindings(name, planned, best_progress.bindings)
 
     def _wait_for_override(self, attributes: Values, *, is_removed: bool) -> None:
@@ -399,19 +487,26 @@ class HubStepWriter(Struct, frozen=True):
         """
         try:
             rollout = OverrideRollout(self.hub, self._type_name, attributes, is_deleted=is_removed)
-            self._waiter.wait_until(rollout.check_progress, f"The rollout of {attributes.get('name')}")
+            self._waiter.wait_until(
+                rollout.check_progress, f"The rollout of {attributes.get('name')}"
+            )
             if rollout.blocked_message:
                 self.request.report_progress(StepProgress(message=rollout.blocked_message))
         except ApiError as api_error:
             if api_error.kind is not ApiErrorKind.PERMISSION:
                 raise
-            message = f"it is not waited for until its clusters have it: {api_error.missing_permission}"
+            message = (
+                f"it is not waited for until its clusters have it: {api_error.missing_permission}"
+            )
             self.request.report_progress(StepProgress(message=message))
 
     def _wait_for_run(self) -> VerificationResult:
         """Wait for a run; return its verified predictions, if it is started. Raises ProviderProblem if it fails."""
         planned = self._planned
-        granted, identity = frozenset(list_texts(planned, "approvals")), get_identity(self._type_name, planned)
+        granted, identity = (
+            frozenset(list_texts(planned, "approvals")),
+            get_identity(self._type_name, planned),
+        )
         progress = self._waiter.wait_for_run(*identity, granted, self.coordination.granted_requests)
         if progress.failure:
             result = f"The run {planned['name']} ended without success: {progress.failure}."
@@ -431,12 +526,17 @@ class HubStepWriter(Struct, frozen=True):
             run, self.request.planned_note, snapshots or (), self.coordination.applied_objects
         )
         if difference:
-            detail = f"The run {name} succeeded with other resources than planned: {difference}. Create another run."
+            detail = (
+                f"The run {name} succeeded with other resources than planned: {difference}. "
+                "Create another run."
+            )
             raise ProviderProblem(detail, object_exists=True, attributes=self._planned)
         predictions = verify_run(name, self.request.planned_note, run)
         if snapshots is None:
             return VerificationResult(predictions, not_verified=NO_SNAPSHOTS)
-        verification = content.verify_run(VerificationResult(predictions), snapshots, namespace, placement)
+        verification = content.verify_run(
+            VerificationResult(predictions), snapshots, namespace, placement
+        )
         self._report_wrong_predictions(verification)
         return verification
 
@@ -450,14 +550,19 @@ class HubStepWriter(Struct, frozen=True):
         """
         planned = self._planned
         if planned.get("approved") is False:
-            return ChangeResult(planned)  # nothing to send
+            # Nothing to send.
+            return ChangeResult(planned)
         path, name = build_hub_objects(self._type_name, planned)[0].path, str(planned["name"])
         run_name = str(build_fleet_object(self._type_name, planned).run)
         namespace = get_text(planned, "namespace")
-        run_path = KINDS[get_scoped_kind("StagedUpdateRun", namespace)].build_path(run_name, namespace)
+        run_path = KINDS[get_scoped_kind("StagedUpdateRun", namespace)].build_path(
+            run_name, namespace
+        )
         if self.options.is_read_only:
             if not is_approved(get_mapping(self.hub.get(path))):
-                raise ManualStepPending(f"read_only: another person must approve {name} on {self.hub.server}.")
+                raise ManualStepPending(
+                    f"read_only: another person must approve {name} on {self.hub.server}."
+                )
             return ChangeResult(planned)
 
         def check_approval(_elapsed: float) -> tuple[bool, str]:
@@ -467,7 +572,9 @@ class HubStepWriter(Struct, frozen=True):
             if approve_request(self.hub, path, self.request):
                 return True, ""
             if has_ended:
-                raise StepPending(f"{run_name} does not continue in this apply, and has not requested {name}.")
+                raise StepPending(
+                    f"{run_name} does not continue in this apply, and has not requested {name}."
+                )
             return False, f"the run has not requested {name} yet"
 
         with self.coordination.track_approval(path):
@@ -481,14 +588,19 @@ def is_switching_to_external(sent_body: Values, existing: Values) -> bool:
     return is_placement and has_external_rollout(sent_body) and not has_external_rollout(existing)
 
 
-def _add_bindings(planned: Values, progress: PlacementProgress, note: Values, *, is_run_managed: bool) -> ChangeResult:
+def _add_bindings(
+    planned: Values, progress: PlacementProgress, note: Values, *, is_run_managed: bool
+) -> ChangeResult:
     """Return the planned attributes with the bindings decided by the hub, and their paths as observed ones."""
     predicted = get_mapping(planned, "bindings")
     bindings: dict[str, Any] = {}
     for cluster, observed in progress.bindings.items():
         bindings[cluster] = dict(observed)
-        # With staged runs, a run of the same apply may continue the rollout: its predicted values stay.
+        # With staged runs, a run of the same apply may continue the rollout: its predicted values
+        # stay.
         if is_run_managed and predicted.get(cluster):
-            bindings[cluster] |= {name: predicted[cluster][name] for name in ("state", "resource_snapshot")}
+            bindings[cluster] |= {
+                name: predicted[cluster][name] for name in ("state", "resource_snapshot")
+            }
     paths = tuple(("bindings", cluster) for cluster in bindings)
     return ChangeResult({**planned, "bindings": bindings}, observed_paths=paths, note=note)

@@ -11,13 +11,20 @@ from nexusform.domains.fleet.importers.fleet_records import FleetPlacement
 from nexusform.domains.fleet.types.fleet_hub_export import FLEET_HUB_EXPORT, build_hub_attributes
 from nexusform.domains.fleet.types.fleet_schemas import make_computed
 from nexusform.domains.fleet.types.kubernetes_manifests import ManifestReader
-from nexusform.interfaces.plugins import DataResult, ExternalQueryProblem, ReadContext, ResourceType, ServerQuery
+from nexusform.interfaces.plugins import (
+    DataResult,
+    ExternalQueryProblem,
+    ReadContext,
+    ResourceType,
+    ServerQuery,
+)
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
 from nexusform.schemas.value_types import STRING
 
 READER: Final = "nexusform.domains.hub.api.hub_snapshot:read_hub_snapshot"
 _MAX_SKEW: Final = 30  # seconds
-_MAX_HEARTBEAT_AGE: Final = 5 * 60  # seconds, as KubeFleet's limit
+# seconds, as KubeFleet's limit.
+_MAX_HEARTBEAT_AGE: Final = 5 * 60
 _PLACEMENT_TYPES: Final = ("fleet_cluster_resource_placement", "fleet_resource_placement")
 # Kinds read for configured objects of a type only.
 _OPTIONAL_KINDS: Final = {
@@ -30,18 +37,25 @@ _OPTIONAL_KINDS: Final = {
         "StagedUpdateRun",
         "ApprovalRequest",
     ),
-    "fleet_placement_eviction": ("ClusterResourcePlacementDisruptionBudget", "ClusterResourcePlacementEviction"),
+    "fleet_placement_eviction": (
+        "ClusterResourcePlacementDisruptionBudget",
+        "ClusterResourcePlacementEviction",
+    ),
 }
 _FILE_ARGUMENTS: Final = frozenset({"id", "directory", "files", "lenient", "observed_at"})
 
 KUBECONFIG: Final = AttributeSchema(
     STRING,
-    "kubeconfig of the hub. NF_FLEET_KUBECONFIG overrides it. Default: as kubectl. Rejected in a sandboxed run.",
+    (
+        "kubeconfig of the hub. NF_FLEET_KUBECONFIG overrides it. Default: as kubectl. Rejected "
+        "in a sandboxed run."
+    ),
     optional=True,
 )
 CONTEXT: Final = AttributeSchema(
     STRING,
-    "Context in the kubeconfig. NF_FLEET_CONTEXT overrides it. Default: the current context. Rejected in a "
+    "Context in the kubeconfig. NF_FLEET_CONTEXT overrides it. Default: the current context. "
+    "Rejected in a "
     "sandboxed run.",
     optional=True,
 )
@@ -51,7 +65,11 @@ _SCHEMA: Final = BlockSchema(
         "kubeconfig": KUBECONFIG,
         "context": CONTEXT,
         "read_at": make_computed(STRING, "When the hub was read (RFC 3339)."),
-        **{name: each for name, each in FLEET_HUB_EXPORT.schema.attributes.items() if name not in _FILE_ARGUMENTS},
+        **{
+            name: each
+            for name, each in FLEET_HUB_EXPORT.schema.attributes.items()
+            if name not in _FILE_ARGUMENTS
+        },
     },
     description="A live fleet hub. A plan starts from its current placements.",
 )
@@ -66,7 +84,9 @@ def read_hub(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
     """Read the hub; its response is parsed like an export. Return problems without attributes if it is unreadable."""
     import json
 
-    arguments = {name: attributes.get(name) for name in ("kubeconfig", "context")} | _build_query(context)
+    arguments = {name: attributes.get(name) for name in ("kubeconfig", "context")} | _build_query(
+        context
+    )
     try:
         dump = json.loads(context.query_server(ServerQuery(READER, arguments)))
     except ExternalQueryProblem as problem:
@@ -76,13 +96,16 @@ def read_hub(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
     reader.add_file(dump["server"], json.dumps(items).encode(), ())
     times = {"observed_at": dump["read_at"]}
     # A tenant has namespaces, and may have no permission for members.
-    answer = build_hub_attributes(reader, argument=(), attributes=times, expects_members="namespaces" not in arguments)
+    answer = build_hub_attributes(
+        reader, argument=(), attributes=times, expects_members="namespaces" not in arguments
+    )
     if not answer.attributes:
         return answer  # problems only
     answer = replace(answer, problems=(*answer.problems, *_build_warnings(dump)))
     attributes_read = {**answer.attributes, "id": dump["server"], "read_at": dump["read_at"]}
     if "namespaces" in arguments and not attributes_read["member_clusters"]:
-        attributes_read["member_clusters"] = None  # unknown, not without members
+        # Unknown, not without members.
+        attributes_read["member_clusters"] = None
         answer = replace(answer, problems=(*answer.problems, _UNKNOWN_MEMBERS))
     return replace(answer, attributes=attributes_read)
 
@@ -91,7 +114,8 @@ def _build_query(context: ReadContext) -> dict[str, Any]:
     """Build the arguments of a query from the configured placements: their selectors, and the namespaces of a tenant.
     Without a tenant, add the kinds a hub may refuse to list (`optional`).
     """
-    placements: list[FleetPlacement] = []  # from blocks or manifests
+    # From blocks or manifests.
+    placements: list[FleetPlacement] = []
     for type_name in _PLACEMENT_TYPES:
         build_placement = context.types[type_name].build_fleet_object
         assert build_placement is not None, "placements have one"
@@ -100,11 +124,14 @@ def _build_query(context: ReadContext) -> dict[str, Any]:
     if selectors := _list_selectors(placements):
         query["selectors"] = selectors
     namespaces = sorted({placement.namespace for placement in placements})
-    if namespaces and "" not in namespaces:  # no cluster-scoped placement: a tenant, without access to members
+    # No cluster-scoped placement: a tenant, without access to members.
+    if namespaces and "" not in namespaces:
         query["namespaces"] = namespaces
     elif placements:
         # Reading kinds without use for configured objects may be forbidden.
-        unused = [kinds for name, kinds in _OPTIONAL_KINDS.items() if not context.list_configured(name)]
+        unused = [
+            kinds for name, kinds in _OPTIONAL_KINDS.items() if not context.list_configured(name)
+        ]
         if unused:
             query["optional"] = list(chain.from_iterable(unused))
     return query
@@ -115,28 +142,34 @@ def _build_warnings(dump: Mapping[str, Any]) -> Iterator[Problem]:
     skew, server = int(dump.get("clock_skew", 0)), dump["server"]
     if abs(skew) > _MAX_SKEW:
         detail = (
-            f"The clock of this machine is {abs(skew)} s {'ahead of' if skew > 0 else 'behind'} that of {server}. "
+            f"The clock of this machine is {abs(skew)} s {'ahead of' if skew > 0 else 'behind'} "
+            f"that of {server}. "
             "Heartbeats are compared with the hub's clock. Synchronize the clocks (NTP)."
         )
         yield Problem((), "clock-skew", detail, Severity.WARNING)
     if is_heartbeat_age_unknown(dump):
         seconds = int(dump["heartbeat_age"])
         detail = (
-            f"{server} sends no Date header, and the newest heartbeat of its members ({dump['read_at']}) is "
-            f"{abs(seconds)} s {'old' if seconds > 0 else 'ahead'} by the clock of this machine. Whether members are "
-            "alive is unknown. This plan assumes that those with the newest heartbeats are; no cluster of it is "
+            f"{server} sends no Date header, and the newest heartbeat of its members "
+            f"({dump['read_at']}) is "
+            f"{abs(seconds)} s {'old' if seconds > 0 else 'ahead'} by the clock of this machine. "
+            "Whether members are "
+            "alive is unknown. This plan assumes that those with the newest heartbeats are; no "
+            "cluster of it is "
             "certain. Compare MEMBER-AGENT-LAST-SEEN in `kubectl get memberclusters`."
         )
         yield Problem((), "unknown-heartbeat-age", detail, Severity.WARNING)
     if dump.get("unlisted"):
         detail = (
-            f"{server} does not list {', '.join(dump['unlisted'])} in selected namespaces. Placements may select "
+            f"{server} does not list {', '.join(dump['unlisted'])} in selected namespaces. "
+            "Placements may select "
             "more objects than this plan shows. Allow get and list of these kinds."
         )
         yield Problem((), "not-captured", detail, Severity.WARNING)
     if dump.get("skipped"):
         detail = (
-            f"{server} does not list {', '.join(dump['skipped'])}. No configured object needs them, but conflicts "
+            f"{server} does not list {', '.join(dump['skipped'])}. No configured object needs "
+            "them, but conflicts "
             "with other placements are unknown. Allow get and list of these kinds to see them."
         )
         yield Problem((), "not-captured", detail, Severity.WARNING)
@@ -169,7 +202,8 @@ def _list_selectors(placements: Iterable[FleetPlacement]) -> list[dict[str, str]
 _UNKNOWN_MEMBERS: Final = Problem(
     (),
     "not-captured",
-    "No members of the hub may be listed. Only clusters with bindings are known, so new clusters are not predicted. "
+    "No members of the hub may be listed. Only clusters with bindings are known, so new clusters "
+    "are not predicted. "
     "Allow get and list of memberclusters.",
     Severity.WARNING,
 )

@@ -10,12 +10,24 @@ from msgspec.structs import replace
 
 from nexusform.applying.events import StepListener
 from nexusform.configuration.declarations.configuration import Configuration, ResourceBlock
-from nexusform.diagnostics.diagnostic import Diagnostic, Position, Span, build_error, build_warning, has_errors
+from nexusform.diagnostics.diagnostic import (
+    Diagnostic,
+    Position,
+    Span,
+    build_error,
+    build_warning,
+    has_errors,
+)
 from nexusform.diagnostics.phrases import format_count, format_first_items, select_word_form
 from nexusform.domains.fleet.importers.fleet_export import AZURE_MANAGER, is_deleting
 from nexusform.domains.hub.api.api_errors import ApiError
 from nexusform.domains.hub.api.hub_cache import get_namespaced_name
-from nexusform.domains.hub.api.hub_client import HubClient, HubConnection, HubProblem, resolve_hub_location
+from nexusform.domains.hub.api.hub_client import (
+    HubClient,
+    HubConnection,
+    HubProblem,
+    resolve_hub_location,
+)
 from nexusform.domains.hub.api.hub_kinds import KINDS
 from nexusform.domains.hub.providers.fleet import NAME
 from nexusform.domains.hub.providers.hub_bodies import MANIFEST_TYPE
@@ -47,8 +59,8 @@ from nexusform.workflow.runs.run import PlanOptions, Run, RunCallbacks, build_ba
 from nexusform.workflow.runs.state_locking import LockOptions
 
 PROVIDER: Final = "fleet"
-# Types of user-created objects in planning order. Members, and records of past actions, are imported into existing
-# blocks only.
+# Types of user-created objects in planning order. Members, and records of past actions, are
+# imported into existing blocks only.
 _BLOCK_TYPES: Final = {
     "fleet_member_cluster": "MemberCluster",
     "fleet_cluster_staged_update_run": "ClusterStagedUpdateRun",
@@ -74,12 +86,17 @@ _HEADING: Final = """\
 _DATA_BLOCK: Final = 'data "fleet_hub" "hub" {}\n'
 _MAX_NAMES: Final = 6
 _LABELS: Final = "labels"
-_NO_SPAN: Final = Span("", Position(1, 1, 0), Position(1, 1, 0))  # of imports without a block
+# Of imports without a block.
+_NO_SPAN: Final = Span("", Position(1, 1, 0), Position(1, 1, 0))
 ImportedObjects = dict[Address, tuple[str, Mapping[str, Any]]]
 
 
 def import_hub(
-    location: CommandContext, _source_name: str, path: str, locking: LockOptions, notices: RunCallbacks
+    location: CommandContext,
+    _source_name: str,
+    path: str,
+    locking: LockOptions,
+    notices: RunCallbacks,
 ) -> ImportResult:
     """Import the objects of a hub missing in state, and write their file `path`; on errors nothing is written."""
     rejection = check_generated_path(path)
@@ -94,13 +111,19 @@ def import_hub(
     problems += read_problems
     with ExitStack() as exit_stack:
         try:
-            server, imported, skipped = _read_hub_objects_to_import(location, state, configuration, exit_stack)
+            server, imported, skipped = _read_hub_objects_to_import(
+                location, state, configuration, exit_stack
+            )
         except (HubProblem, ApiError, ProviderProblem) as problem:
             problems.append(build_error("unreadable-hub", str(problem)))
             return ImportResult(diagnostics=tuple(problems), sources=sources)
     problems += skipped
-    counts = Counter(address.type.removeprefix("fleet_").replace("_", " ") for address in imported)  # by type
-    imported_text = ", ".join(format_count(number, name) for name, number in counts.items()) or "nothing new"
+    counts = Counter(
+        address.type.removeprefix("fleet_").replace("_", " ") for address in imported
+    )  # by type
+    imported_text = (
+        ", ".join(format_count(number, name) for name, number in counts.items()) or "nothing new"
+    )
     lines = (f"{server}: {imported_text}",)
     if has_errors(problems) or not imported:
         return ImportResult(lines, imported=0, diagnostics=tuple(problems), sources=sources)
@@ -122,9 +145,14 @@ def _read_hub_objects_to_import(
     hub = connection.connect()
     takes_ownership = location.take_ownership
     options = HubOptions(
-        manager="nexusform", validate_changes="off", is_read_only=True, timeout=1.0, takes_ownership=takes_ownership
+        manager="nexusform",
+        validate_changes="off",
+        is_read_only=True,
+        timeout=1.0,
+        takes_ownership=takes_ownership,
     )
-    provider = FleetHubProvider(NAME, connection, options)  # for reads only: no timeout or dry run matters
+    # For reads only: no timeout or dry run matters.
+    provider = FleetHubProvider(NAME, connection, options)
     check = check_identities({PROVIDER: provider}, state, state.providers, location.allow_other_hub)
     if has_errors(check.diagnostics):
         return hub.server, {}, check.diagnostics
@@ -133,22 +161,29 @@ def _read_hub_objects_to_import(
         for address, instance in state.instances.items()
         if instance.current is not None
     }
-    label_counts: Counter[tuple[str, str]] = Counter((address.type, address.name) for address in state.instances)
+    label_counts: Counter[tuple[str, str]] = Counter(
+        (address.type, address.name) for address in state.instances
+    )
     imported: ImportedObjects = {}
     skipped: list[str] = []
     for type_name, object_id, body in _list_user_objects(hub, configuration):
         block = _find_block(configuration, type_name, object_id)
         if (type_name, object_id) in existing or (block is None and type_name in _BLOCK_TYPES):
-            continue  # in state, or no block to import it into
+            # In state, or no block to import it into.
+            continue
         manager = find_tool_manager(body)
-        if manager and (manager == AZURE_MANAGER or not takes_ownership):  # never from Azure
+        # Never from Azure.
+        if manager and (manager == AZURE_MANAGER or not takes_ownership):
             skipped.append(f"{object_id} ({manager})")
             continue
         found = provider.find(type_name, object_id)
         if found is None:
-            continue  # deleted since the list
+            # deleted since the list.
+            continue
         _, attributes = found
-        label = block.name if block is not None else _choose_label(type_name, object_id, label_counts)
+        label = (
+            block.name if block is not None else _choose_label(type_name, object_id, label_counts)
+        )
         imported[Address((), "managed", type_name, label)] = (object_id, attributes)
     return hub.server, imported, list(_build_skipped_objects_warning(skipped))
 
@@ -156,16 +191,24 @@ def _read_hub_objects_to_import(
 def _choose_label(type_name: str, object_id: str, names: Counter[tuple[str, str]]) -> str:
     """Return a label for a new block, numbered if it was used before. `names` counts the uses of each label."""
     valid_text = re.sub(r"[^A-Za-z0-9_-]", "_", object_id)
-    label = re.sub(r"^(?![A-Za-z])", "_", valid_text)  # "_" before anything but a letter
+    # "_" before anything but a letter.
+    label = re.sub(r"^(?![A-Za-z])", "_", valid_text)
     names[type_name, label] += 1
     number = names[type_name, label]
     return label if number == 1 else f"{label}_{number}"
 
 
-def _find_block(configuration: Configuration, type_name: str, object_id: str) -> ResourceBlock | None:
+def _find_block(
+    configuration: Configuration, type_name: str, object_id: str
+) -> ResourceBlock | None:
     """Return the block of an object by the object's id. Return None without a block, or with count or for_each."""
     for block in configuration.root.resources.values():
-        is_single = (block.mode, block.type, block.count, block.for_each) == ("managed", type_name, None, None)
+        is_single = (block.mode, block.type, block.count, block.for_each) == (
+            "managed",
+            type_name,
+            None,
+            None,
+        )
         if is_single and _build_object_id(block) == object_id:
             return block
     return None
@@ -174,20 +217,25 @@ def _find_block(configuration: Configuration, type_name: str, object_id: str) ->
 def _build_object_id(block: ResourceBlock) -> str:
     """Return the id from literal arguments of a block: NAME, or NAMESPACE/NAME. Else the name is the block's label."""
     expressions = {item.name: item.expression for item in getattr(block.body, "attributes", ())}
-    namespace = str(getattr(expressions.get("namespace"), "value", ""))  # only a literal has a value
+    # Only a literal has a value.
+    namespace = str(getattr(expressions.get("namespace"), "value", ""))
     name = str(getattr(expressions.get("name"), "value", block.name))
     return "/".join(filter(None, (namespace, name)))
 
 
-def _list_user_objects(hub: HubClient, configuration: Configuration) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+def _list_user_objects(
+    hub: HubClient, configuration: Configuration
+) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
     """Yield type, id and body of user-created objects to import; of `_BLOCK_TYPES` only if a block has the type."""
     configured_types = {block.type for block in configuration.root.resources.values()}
     further_types = {name: kind for name, kind in _BLOCK_TYPES.items() if name in configured_types}
     for type_name, kind in {**_IMPORTED_TYPES, **further_types}.items():
         for body in hub.list_objects(KINDS[kind].collection):
             if is_deleting(body):
-                continue  # it will be gone
-            object_id = "/".join(filter(None, get_namespaced_name(body)))  # NAME, or NAMESPACE/NAME
+                # It will be gone.
+                continue
+            # NAME, or NAMESPACE/NAME.
+            object_id = "/".join(filter(None, get_namespaced_name(body)))
             yield type_name, object_id, body
 
 
@@ -196,13 +244,17 @@ def _build_skipped_objects_warning(skipped: list[str]) -> Iterator[Diagnostic]:
     if skipped:
         objects = format_count(len(skipped), "object")
         detail = (
-            f"{objects} of the hub {select_word_form(len(skipped), 'is', 'are')} applied by others and left to them: "
-            f"{format_first_items(skipped, _MAX_NAMES)}. -take-ownership takes over what Flux or Argo CD applies."
+            f"{objects} of the hub {select_word_form(len(skipped), 'is', 'are')} applied by "
+            "others and left to them: "
+            f"{format_first_items(skipped, _MAX_NAMES)}. -take-ownership takes over what Flux or "
+            "Argo CD applies."
         )
         yield build_warning("unmanaged-object", detail)
 
 
-def _render_configuration(server: str, imported: ImportedObjects, configuration: Configuration) -> str:
+def _render_configuration(
+    server: str, imported: ImportedObjects, configuration: Configuration
+) -> str:
     """Render the blocks of imported objects, the provider and the hub, each unless the configuration has it."""
     types = build_registries().resource_types
     existing = configuration.root.resources.values()
@@ -238,20 +290,26 @@ def _write_state(run: Run, imported: ImportedObjects) -> list[Diagnostic]:
     imports |= _find_configured_manifest_objects(run, last_creation + len(imports))
     plan = _plan_imported_objects(run, imports)
     differing = [change for change in _list_changes(plan) if change.address in imports]
-    if differing:  # a hub reports an empty selection before the first staged run: the predicted one is imported
+    # A hub reports an empty selection before the first staged run: the predicted one is imported.
+    if differing:
         for change in differing:
-            imports[change.address] = _add_predicted_attributes(imports[change.address], get_mapping(change.after))
+            imports[change.address] = _add_predicted_attributes(
+                imports[change.address], get_mapping(change.after)
+            )
         plan = _plan_imported_objects(run, imports)
     problems = [*identity_problems]
     # Targeting is no choice of the user, so its warning is left out.
-    problems += [problem for problem in plan.diagnostics if problem.id != "resource-targeting-is-in-effect"]
+    problems += [
+        problem for problem in plan.diagnostics if problem.id != "resource-targeting-is-in-effect"
+    ]
     if has_errors(problems):
         return problems
     changes = _list_changes(plan)
     if changes:
         address_list = format_first_items([str(change.address) for change in changes], _MAX_NAMES)
         detail = (
-            f"An import changes nothing, but the configuration would change {address_list}. Nothing was imported. "
+            f"An import changes nothing, but the configuration would change {address_list}. "
+            "Nothing was imported. "
             "Correct the configuration, or import the other objects one by one."
         )
         return [*problems, build_error("import-with-changes", detail)]
@@ -262,7 +320,9 @@ def _list_changes(plan: Plan) -> list[Change]:
     return [change for change in plan.changes if change.action is not Action.NO_OP]
 
 
-def _find_configured_manifest_objects(run: Run, last_creation: int) -> dict[Address, ImportedObject]:
+def _find_configured_manifest_objects(
+    run: Run, last_creation: int
+) -> dict[Address, ImportedObject]:
     """Return the objects of manifests in the configuration: other objects may depend on them. Manifests with an object
     missing on the hub are left out. Creation numbers continue after `last_creation`.
     """
@@ -271,10 +331,17 @@ def _find_configured_manifest_objects(run: Run, last_creation: int) -> dict[Addr
     for block in run.project.configuration.root.resources.values():
         address = Address((), "managed", block.type, block.name)
         provider = block.provider.split(".")[0]
-        is_candidate = (block.type, block.count, block.for_each, provider) == (MANIFEST_TYPE, None, None, PROVIDER)
+        is_candidate = (block.type, block.count, block.for_each, provider) == (
+            MANIFEST_TYPE,
+            None,
+            None,
+            PROVIDER,
+        )
         if not is_candidate or address in run.stored.state.instances:
-            continue  # not for a hub, or in state
-        target = ImportTarget(address, "", block.provider, block.header_span, block)  # "": the block identifies them
+            # Not for a hub, or in state.
+            continue
+        # "": the block identifies them.
+        target = ImportTarget(address, "", block.provider, block.header_span, block)
         found, _ = find_imported_object(target, request, run.providers)
         if found is not None:
             numbered = replace(found, creation=last_creation + len(imports) + 1)
@@ -284,15 +351,21 @@ def _find_configured_manifest_objects(run: Run, last_creation: int) -> dict[Addr
 
 def _plan_imported_objects(run: Run, imports: Mapping[Address, ImportedObject]) -> Plan:
     """Return the plan of these objects only, without the certainty of VMs (`samples`)."""
-    return run.plan(PlanOptions(refresh=False, samples=0, targets=tuple(map(str, imports)), imports=imports)).plan
+    return run.plan(
+        PlanOptions(refresh=False, samples=0, targets=tuple(map(str, imports)), imports=imports)
+    ).plan
 
 
-def _add_predicted_attributes(imported: ImportedObject, planned: Mapping[str, Any]) -> ImportedObject:
+def _add_predicted_attributes(
+    imported: ImportedObject, planned: Mapping[str, Any]
+) -> ImportedObject:
     """Return an object with its predicted attributes, the approvals of its block, and only the labels of its block.
     `planned` are its attributes in a plan with the block.
     """
     current = imported.object
-    values = {name: planned[name] for name in (*PREDICTED_ATTRIBUTES, "approvals") if name in planned}
+    values = {
+        name: planned[name] for name in (*PREDICTED_ATTRIBUTES, "approvals") if name in planned
+    }
     labels, planned_labels = get_mapping(current.attributes, _LABELS), get_mapping(planned, _LABELS)
     if labels:
         values[_LABELS] = {name: value for name, value in labels.items() if name in planned_labels}

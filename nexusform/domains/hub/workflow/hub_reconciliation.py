@@ -72,7 +72,9 @@ class HubReconciliation(Struct, frozen=True):
         return tuple(rule for rule in self.rules if rule.violations)
 
 
-def reconcile_hub(location: CommandContext, locking: LockOptions, notices: RunCallbacks) -> HubReconciliation:
+def reconcile_hub(
+    location: CommandContext, locking: LockOptions, notices: RunCallbacks
+) -> HubReconciliation:
     """Compare the placements, evaluate separation rules on the observed ones, and write the latter to the state."""
     opened = open_project(location)
     if opened.project is None:
@@ -86,7 +88,11 @@ def reconcile_hub(location: CommandContext, locking: LockOptions, notices: RunCa
 
 def _reconcile_hub_placements(run: Run) -> HubReconciliation:
     """Read the placements of all hubs, compare them, evaluate the rules by a plan without changes, and write state."""
-    hubs = {key: provider for key, provider in run.providers.items() if isinstance(provider, FleetHubProvider)}
+    hubs = {
+        key: provider
+        for key, provider in run.providers.items()
+        if isinstance(provider, FleetHubProvider)
+    }
     if not hubs:
         detail = 'No provider "fleet" is configured, so there is no hub to compare with.'
         return HubReconciliation(diagnostics=(build_error(NO_HUB, detail),))
@@ -97,22 +103,33 @@ def _reconcile_hub_placements(run: Run) -> HubReconciliation:
             for address, current, observed in _read_placements(run, key, provider):
                 recorded = get_mapping(current.attributes, "bindings")
                 name = str(current.attributes.get("id"))
-                bindings: Mapping[str, Any] | None = None  # not on the hub
+                # Not on the hub.
+                bindings: Mapping[str, Any] | None = None
                 if observed is not None:
                     bindings = get_mapping(observed, "bindings")
                     observed_states[address] = replace(current, attributes=observed)
-                record, not_verified = parse_record(current.private), get_text(current.private, NOT_VERIFIED_KEY)
-                checks.append(PlacementComparison(str(address), name, recorded, bindings, record, not_verified))
+                record, not_verified = (
+                    parse_record(current.private),
+                    get_text(current.private, NOT_VERIFIED_KEY),
+                )
+                checks.append(
+                    PlacementComparison(
+                        str(address), name, recorded, bindings, record, not_verified
+                    )
+                )
     except ProviderProblem as problem:
         return HubReconciliation(diagnostics=(build_error("refresh-failed", str(problem)),))
     request = replace(
         build_base_request(run.project, run.stored),
         refreshed_objects=dict(observed_states),
-        samples=0,  # the certainty of VM placements is not estimated
+        # The certainty of VM placements is not estimated.
+        samples=0,
         includes_remedies=False,
     )
     rules = make_plan(request).plan.separation_verdicts
-    pending = sorted(entry for provider in hubs.values() for entry in provider.pending_messages.items())
+    pending = sorted(
+        entry for provider in hubs.values() for entry in provider.pending_messages.items()
+    )
     problems = tuple(_write_state(run, observed_states))
     return HubReconciliation(tuple(checks), rules, pending=tuple(pending), diagnostics=problems)
 
@@ -121,7 +138,9 @@ def _read_placements(
     run: Run, key: str, provider: FleetHubProvider
 ) -> Iterator[tuple[Address, ObjectState, Mapping[str, object] | None]]:
     """Yield the placements of the provider `key` in state, each with observed attributes, None if the hub has none."""
-    objects = [item for item in list_objects(run.stored.state, key) if item[0].type in PLACEMENT_TYPES]
+    objects = [
+        item for item in list_objects(run.stored.state, key) if item[0].type in PLACEMENT_TYPES
+    ]
     objects.sort(key=lambda item: compute_address_order(item[0]))
     requests = [
         ReadRequest(
@@ -171,6 +190,8 @@ def _write_state(run: Run, observed_states: Mapping[Address, ObjectState]) -> It
     serial, version = state.serial + 1, nexusform.__version__
     changed: State = replace(state, instances=instances, serial=serial, nexusform_version=version)
     try:
-        run.project.backend.write_merged_state(state_codec.encode_state(changed), run.stored.list_preserved_lines())
+        run.project.backend.write_merged_state(
+            state_codec.encode_state(changed), run.stored.list_preserved_lines()
+        )
     except BackendProblem as problem:
         yield build_error("unwritable-state", str(problem))

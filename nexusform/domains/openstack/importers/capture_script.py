@@ -14,7 +14,8 @@ COMMANDS: Final = {
     "server_groups": "--os-compute-api-version 2.64 server group list --all-projects --long",
     "resource_providers": "resource provider list",
 }
-# Files per resource provider: `inventory-UUID.json`. Files per image and server: `image-ID.json`, `topology-ID.json`.
+# Files per resource provider: `inventory-UUID.json`. Files per image and server: `image-ID.json`,
+# `topology-ID.json`.
 INVENTORY, TRAITS = "inventory", "traits"
 IMAGE, TOPOLOGY = "image", "topology"
 # Nova has no API for the NUMA cells and PCI devices of hosts: they are columns of its database.

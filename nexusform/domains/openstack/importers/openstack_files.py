@@ -19,8 +19,19 @@ from nexusform.domains.openstack.importers.capture_script import (
     TOPOLOGY,
     TRAITS,
 )
-from nexusform.domains.openstack.scheduling.flavor_requests import FlavorRequest, parse_flavor, select_image_requests
-from nexusform.domains.openstack.scheduling.nova_host_records import DISK, MEMORY, PCPU, VCPU, Flavor, split_list
+from nexusform.domains.openstack.scheduling.flavor_requests import (
+    FlavorRequest,
+    parse_flavor,
+    select_image_requests,
+)
+from nexusform.domains.openstack.scheduling.nova_host_records import (
+    DISK,
+    MEMORY,
+    PCPU,
+    VCPU,
+    Flavor,
+    split_list,
+)
 from nexusform.json_data.plain_data import get_mapping, list_objects
 
 INVALID: Final = "invalid-openstack-file"
@@ -54,12 +65,16 @@ def parse_openstack_files(contents: Mapping[str, bytes]) -> OpenstackFiles:
     try:
         _fill_from_tables(reading, tables)
     except (LookupError, AttributeError, TypeError, ValueError, OverflowError) as problem:
-        detail = f"A column is missing or has an unexpected value: {problem}. Capture the files again."
+        detail = (
+            f"A column is missing or has an unexpected value: {problem}. Capture the files again."
+        )
         reading.problems.append(_build_problem(detail))
     return reading
 
 
-def _build_problem(detail: str, kind: str = INVALID, severity: Severity = Severity.ERROR) -> Problem:
+def _build_problem(
+    detail: str, kind: str = INVALID, severity: Severity = Severity.ERROR
+) -> Problem:
     return Problem(("directory",), kind, detail, severity)
 
 
@@ -70,11 +85,18 @@ def _parse_table(name: str, text: bytes, problems: list[Problem]) -> Rows:
     except (ValueError, RecursionError) as problem:
         problems.append(_build_problem(f"{name}.json is not JSON: {problem}. Capture it again."))
         return []
-    rows = document if isinstance(document, list) else [document]  # `show` prints one object
-    if list_objects(rows) != rows:  # some elements are no objects
-        problems.append(_build_problem(f"{name}.json is not a list of objects. Print it with -f json."))
+    # `show` prints one object.
+    rows = document if isinstance(document, list) else [document]
+    # Some elements are no objects.
+    if list_objects(rows) != rows:
+        problems.append(
+            _build_problem(f"{name}.json is not a list of objects. Print it with -f json.")
+        )
         return []
-    return [{key.lower().replace(" ", "_").replace("-", "_"): value for key, value in row.items()} for row in rows]
+    return [
+        {key.lower().replace(" ", "_").replace("-", "_"): value for key, value in row.items()}
+        for row in rows
+    ]
 
 
 def _fill_from_tables(reading: OpenstackFiles, tables: Mapping[str, Rows]) -> None:
@@ -82,11 +104,16 @@ def _fill_from_tables(reading: OpenstackFiles, tables: Mapping[str, Rows]) -> No
     reading.flavors = {str(row["name"]): _build_flavor(row) for row in tables["flavors"]}
     reading.images = dict(_iterate_images(tables))
     for row in tables.get("server_groups", []):
-        policies = _split_names(row.get("policy") or row.get("policies"))  # clients name it differently
+        # clients name it differently.
+        policies = _split_names(row.get("policy") or row.get("policies"))
         members = sorted(_split_names(row.get("members")))
-        reading.server_groups[str(row["name"])] = {"policy": next(iter(policies), ""), "members": members}
+        reading.server_groups[str(row["name"])] = {
+            "policy": next(iter(policies), ""),
+            "members": members,
+        }
     providers = {str(row["name"]): str(row["uuid"]) for row in tables["resource_providers"]}
-    services = {str(row["host"]): row for row in tables["compute_services"]}  # a host may differ from its hostname
+    # A host may differ from its hostname.
+    services = {str(row["host"]): row for row in tables["compute_services"]}
     nodes = {str(row["hypervisor_hostname"]): row for row in tables.get(COMPUTE_NODES, [])}
     for row in tables["hypervisors"]:
         hostname = str(row["hypervisor_hostname"])
@@ -99,15 +126,21 @@ def _fill_from_tables(reading: OpenstackFiles, tables: Mapping[str, Rows]) -> No
             continue
         values = _build_host(uuid, services[host], host, tables)
         if values["resources"].keys() & {VCPU, PCPU}:
-            details = tables.get(f"hypervisor-{row['id']}", [{}])[0]  # of `hypervisor show`
+            # Of `hypervisor show`.
+            details = tables.get(f"hypervisor-{row['id']}", [{}])[0]
             values["hypervisor_version"] = _read_count(details, "hypervisor_version")
             values["hypervisor_type"] = _read_first_text(row, "hypervisor_type")
             reading.hosts[host] = {**values, **_read_host_details(hostname, nodes)}
         else:
-            detail = f'Placement has no VCPU inventory of the host "{host}" (inventory-{uuid}.json): it is left out.'
+            detail = (
+                f'Placement has no VCPU inventory of the host "{host}" (inventory-{uuid}.json): '
+                "it is left out."
+            )
             reading.problems.append(_build_problem(detail, INCOMPLETE, Severity.WARNING))
     if not reading.hosts:
-        reading.problems.append(_build_problem("No compute host has a service and an inventory in Placement."))
+        reading.problems.append(
+            _build_problem("No compute host has a service and an inventory in Placement.")
+        )
     reading.servers = dict(_iterate_servers(tables, reading))
     _add_usage_without_server(reading, tables, providers, services)
 
@@ -138,9 +171,12 @@ def _find_service_host(hostname: str, services: Mapping[str, Any]) -> str | None
     return labels[0] if len(labels) == 1 else None
 
 
-def _build_host(uuid: str, service: Mapping[str, Any], host: str, tables: Mapping[str, Rows]) -> dict[str, Any]:
+def _build_host(
+    uuid: str, service: Mapping[str, Any], host: str, tables: Mapping[str, Rows]
+) -> dict[str, Any]:
     """Return the values of a host in the inventory; `uuid` is its resource provider in Placement."""
-    unschedulable_reason = ""  # it takes new VMs
+    # It takes new VMs.
+    unschedulable_reason = ""
     if str(service["status"]).lower() != "enabled":
         note = enclose(" (", service.get("disabled_reason"), ")")
         unschedulable_reason = f"its compute service is disabled{note}"
@@ -152,7 +188,14 @@ def _build_host(uuid: str, service: Mapping[str, Any], host: str, tables: Mappin
         "resources": {
             str(row["resource_class"]): {
                 name: _read_non_negative_figure(row, name)
-                for name in ("total", "reserved", "allocation_ratio", "min_unit", "max_unit", "step_size")
+                for name in (
+                    "total",
+                    "reserved",
+                    "allocation_ratio",
+                    "min_unit",
+                    "max_unit",
+                    "step_size",
+                )
             }
             for row in tables.get(f"{INVENTORY}-{uuid}", [])
         },
@@ -189,7 +232,8 @@ def _build_flavor(row: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "vcpus": int(row["vcpus"]),
         "memory_mib": int(row["ram"]),
-        "disk_gib": int(row["disk"]) + _read_count(row, "ephemeral") + -(-swap // 1024),  # MiB of swap, rounded up
+        # MiB of swap, rounded up.
+        "disk_gib": int(row["disk"]) + _read_count(row, "ephemeral") + -(-swap // 1024),
         "properties": _read_properties(row.get("properties")),
     }
 
@@ -203,26 +247,40 @@ def _iterate_images(tables: Mapping[str, Rows]) -> Iterator[tuple[str, dict[str,
             yield str(rows[0]["name"]), properties
 
 
-def _iterate_servers(tables: Mapping[str, Rows], reading: OpenstackFiles) -> Iterator[tuple[str, dict[str, Any]]]:
+def _iterate_servers(
+    tables: Mapping[str, Rows], reading: OpenstackFiles
+) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the id and values of each server with capacity on a host; report unknown flavors and NUMA cells."""
     flavors = {name: Flavor(name=name, **values) for name, values in reading.flavors.items()}
     unknown_cells = []
     for row in tables["servers"]:
         host, status = _read_first_text(row, "host"), str(row.get("status")).upper()
         if not host or status in ("DELETED", "SHELVED_OFFLOADED", "SOFT_DELETED"):
-            continue  # it takes no capacity
+            # It takes no capacity.
+            continue
         flavor, key = _read_first_text(row, "flavor_name", "flavor"), str(row["id"])
         if flavor not in reading.flavors:
-            detail = f'The flavor "{flavor}" of the server "{row["name"]}" is not in flavors.json. It counts as 0.'
+            detail = (
+                f'The flavor "{flavor}" of the server "{row["name"]}" is not in flavors.json. It '
+                "counts as 0."
+            )
             reading.problems.append(_build_problem(detail, INCOMPLETE, Severity.WARNING))
         flavor_values = reading.flavors.get(flavor, {})
-        amounts = {name: flavor_values.get(name, 0) for name in ("vcpus", "memory_mib", "disk_gib")}  # unknown: 0
+        amounts = {
+            name: flavor_values.get(name, 0) for name in ("vcpus", "memory_mib", "disk_gib")
+        }  # unknown: 0
         image = _read_first_text(row, "image_id", "image")
         properties = reading.images.get(image, {})
-        request = parse_flavor(flavors[flavor], aliases={}, image=properties) if flavor in flavors else FlavorRequest()
+        request = (
+            parse_flavor(flavors[flavor], aliases={}, image=properties)
+            if flavor in flavors
+            else FlavorRequest()
+        )
         # Without dedicated CPUs in Placement, all CPUs of a server are VCPU.
         has_dedicated = PCPU in reading.hosts.get(host, {}).get("resources", {})
-        dedicated, emulator = (request.dedicated_vcpus, request.emulator_vcpus) if has_dedicated else (0, 0)
+        dedicated, emulator = (
+            (request.dedicated_vcpus, request.emulator_vcpus) if has_dedicated else (0, 0)
+        )
         topology = tables.get(f"{TOPOLOGY}-{key}")
         if request.numa.cells and not topology:
             unknown_cells.append(str(row["name"]))
@@ -232,25 +290,31 @@ def _iterate_servers(tables: Mapping[str, Rows], reading: OpenstackFiles) -> Ite
                 "name": str(row["name"]),
                 "host": host,
                 **amounts,
-                # Without dedicated vCPUs. `dedicated` also has CPUs of emulator threads, beyond the flavor's vCPUs.
+                # Without dedicated vCPUs. `dedicated` also has CPUs of emulator threads, beyond the
+                # flavor's vCPUs.
                 "vcpus": amounts["vcpus"] - (dedicated - emulator),
                 "dedicated_vcpus": dedicated,
                 "flavor": flavor,
                 "numa_cells": parse_server_topology(topology[0]) if topology else [],
                 **({"emulator_vcpus": emulator} if emulator else {}),
-                **({"image": image} if select_image_requests(properties) else {}),  # if it requests anything
+                # If it requests anything.
+                **({"image": image} if select_image_requests(properties) else {}),
             },
         )
     if unknown_cells:
         detail = (
-            f"The NUMA cells of {format_list(unknown_cells)} are unknown (topology-ID.json). They stay occupied after "
+            f"The NUMA cells of {format_list(unknown_cells)} are unknown (topology-ID.json). They "
+            "stay occupied after "
             "a server that nexusform manages is removed."
         )
         reading.problems.append(_build_problem(detail, INCOMPLETE, Severity.WARNING))
 
 
 def _add_usage_without_server(
-    reading: OpenstackFiles, tables: Mapping[str, Rows], providers: Mapping[str, str], services: Mapping[str, Any]
+    reading: OpenstackFiles,
+    tables: Mapping[str, Rows],
+    providers: Mapping[str, str],
+    services: Mapping[str, Any],
 ) -> None:
     """Add one server per host with the amounts used in Placement beyond those of its listed servers. Such usage is of
     servers absent in the files. `providers` are the uuids of resource providers by host name; the table of a provider's
@@ -260,8 +324,12 @@ def _add_usage_without_server(
     for hostname, uuid in providers.items():
         host = _find_service_host(hostname, services)
         if host not in reading.hosts:
-            continue  # no compute service, or left out
-        used = {str(row["resource_class"]): _read_count(row, "used") for row in tables.get(f"{INVENTORY}-{uuid}", [])}
+            # No compute service, or left out.
+            continue
+        used = {
+            str(row["resource_class"]): _read_count(row, "used")
+            for row in tables.get(f"{INVENTORY}-{uuid}", [])
+        }
         listed = [server for server in reading.servers.values() if server["host"] == host]
         hidden = {
             name: max(used.get(resource_class, 0) - sum(server[name] for server in listed), 0)
@@ -269,7 +337,13 @@ def _add_usage_without_server(
         }
         if any(hidden.values()):
             name = f"allocations on {host}"
-            reading.servers[name] = {"name": name, "host": host, **hidden, "flavor": "", "numa_cells": []}
+            reading.servers[name] = {
+                "name": name,
+                "host": host,
+                **hidden,
+                "flavor": "",
+                "numa_cells": [],
+            }
 
 
 def _split_names(value: Any) -> Sequence[str]:
@@ -294,14 +368,21 @@ def parse_host_details(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return the details of a host from its row (objects of Nova in JSON). Raises KeyError, TypeError, ValueError."""
     topology = _unwrap_versioned_object(_parse(row["numa_topology"]))
     stored_pools = _unwrap_versioned_object(_parse(row["pci_stats"])) or []
-    pools = get_mapping(stored_pools).get("objects", stored_pools)  # of a PciDevicePoolList, or a plain list
+    # Of a PciDevicePoolList, or a plain list.
+    pools = get_mapping(stored_pools).get("objects", stored_pools)
     return {
         "has_details": True,
-        "numa_cells": [_parse_cell(_unwrap_versioned_object(cell)) for cell in topology["cells"]] if topology else [],
+        "numa_cells": [_parse_cell(_unwrap_versioned_object(cell)) for cell in topology["cells"]]
+        if topology
+        else [],
         # Nova uses pools with few properties first.
-        "device_pools": sorted(map(_parse_device_pool, pools), key=lambda pool: len(pool["properties"])),
-        "supported_instances": [  # architecture, hypervisor type and VM mode
-            [str(part).lower() for part in instance] for instance in _parse(row["supported_instances"]) or ()
+        "device_pools": sorted(
+            map(_parse_device_pool, pools), key=lambda pool: len(pool["properties"])
+        ),
+        # architecture, hypervisor type and VM mode.
+        "supported_instances": [
+            [str(part).lower() for part in instance]
+            for instance in _parse(row["supported_instances"]) or ()
         ],
     }
 
@@ -327,9 +408,11 @@ def format_cpus(numbers: Iterable[int]) -> str:
     """Return CPUs as text, such as "0-3,8"."""
     ordered = sorted(set(numbers))
     ranges: list[str] = []
-    start = 0  # index of the first number of the current range
+    # index of the first number of the current range.
+    start = 0
     for end in range(1, len(ordered) + 1):
-        if end == len(ordered) or ordered[end] != ordered[end - 1] + 1:  # a gap ends the range
+        # A gap ends the range.
+        if end == len(ordered) or ordered[end] != ordered[end - 1] + 1:
             first, last = ordered[start], ordered[end - 1]
             ranges.append(f"{first}" if first == last else f"{first}-{last}")
             start = end

@@ -1,6 +1,7 @@
 """Placement as Nova and Placement decide it."""
 
-PUBLIC = {  # public names of the package, by module
+# public names of the package, by module.
+PUBLIC = {
     "host_usage": "SERVER_RECORD",
     "nova_host_records": "build_sku_name",
     "nova_profile": "DEFAULT_FILTERS build_nova_settings",

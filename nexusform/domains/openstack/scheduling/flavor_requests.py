@@ -37,7 +37,8 @@ _THREADS: Final = "hw:cpu_thread_policy"
 _PREFER: Final = "prefer"
 _EMULATOR: Final = "hw:emulator_threads_policy"
 _MASK: Final = "hw:cpu_dedicated_mask"
-_MAX_CPU: Final = 1 << 16  # largest number of a CPU
+# largest number of a CPU.
+_MAX_CPU: Final = 1 << 16
 _NODES: Final = "hw:numa_nodes"
 _CPUS, _MEMORY = "hw:numa_cpus", "hw:numa_mem"
 _PAGE_SIZE: Final = "hw:mem_page_size"
@@ -109,7 +110,9 @@ def parse_flavor(
         return FlavorRequest(problem=str(problem))
 
 
-def _parse(flavor: Flavor, aliases: Mapping[str, PciDeviceAlias], image: Mapping[str, str]) -> FlavorRequest:
+def _parse(
+    flavor: Flavor, aliases: Mapping[str, PciDeviceAlias], image: Mapping[str, str]
+) -> FlavorRequest:
     """Return the requests of a flavor and an image. Raises ValueError for invalid and unpredicted properties. `aliases`
     are the PCI devices requested by name in flavors. `image` are the image's requests under the names of a flavor's
     properties; a conflict of both is invalid.
@@ -130,7 +133,8 @@ def _parse(flavor: Flavor, aliases: Mapping[str, PciDeviceAlias], image: Mapping
     devices = tuple(
         PciDeviceRequest(aliases[name], number, affinity or aliases[name].numa_policy)
         for name, number in counts
-        if name in aliases  # the first name without an alias becomes `unknown_alias`
+        # The first name without an alias becomes `unknown_alias`.
+        if name in aliases
     )
     traits = {key.removeprefix(TRAIT) for key in image if key.startswith(TRAIT)}
     if affinity == SOCKET:
@@ -141,7 +145,8 @@ def _parse(flavor: Flavor, aliases: Mapping[str, PciDeviceAlias], image: Mapping
         devices=devices,
         dedicated_vcpus=dedicated + numa.emulator_cpus,
         emulator_vcpus=numa.emulator_cpus,
-        fallback_vcpus=dedicated if numa.cpu_policy == DEDICATED else 0,  # VCPU on hosts without PCPU; none for MIXED
+        # VCPU on hosts without PCPU; none for MIXED.
+        fallback_vcpus=dedicated if numa.cpu_policy == DEDICATED else 0,
         traits=frozenset(traits),
         unknown_alias=next((name for name, _ in counts if name not in aliases), ""),
     )
@@ -152,7 +157,9 @@ def _select_property(properties: Mapping[str, str], image: Mapping[str, str], ke
     return properties.get(key) or image.get(key, "")
 
 
-def _find_unpredicted(properties: Mapping[str, str], prefixes: tuple[str, ...], secure_boot: str) -> str:
+def _find_unpredicted(
+    properties: Mapping[str, str], prefixes: tuple[str, ...], secure_boot: str
+) -> str:
     """Return a property with an unpredicted effect: `secure_boot` if required, or one with a prefix. Else return ""."""
     if properties.get(secure_boot) == "required":
         return f"{secure_boot}=required"
@@ -164,16 +171,20 @@ def _parse_numa_request(flavor: Flavor, image: Mapping[str, str]) -> NumaRequest
     `image` are the image's requests under the names of a flavor's properties, such as "hw:numa_nodes".
     """
     flavor_policy, image_policy = flavor.properties.get(_POLICY, ""), image.get(_POLICY, "")
-    rejected = {MIXED: (DEDICATED,), SHARED: (MIXED, DEDICATED)}  # of images, by the flavor's policy
+    # Of images, by the flavor's policy.
+    rejected = {MIXED: (DEDICATED,), SHARED: (MIXED, DEDICATED)}
     if image_policy in rejected.get(flavor_policy, ()):
         raise ValueError(_format_property_conflict(_POLICY))
     policy = flavor_policy or image_policy  # "": none
     thread_policy = _parse_thread_policy(flavor.properties, image)
     is_pinned = policy in (DEDICATED, MIXED)
-    is_isolated = flavor.properties.get(_EMULATOR) == ISOLATE  # emulator threads have a CPU of their own
+    # emulator threads have a CPU of their own.
+    is_isolated = flavor.properties.get(_EMULATOR) == ISOLATE
     for key, is_set in ((_THREADS, thread_policy), (_EMULATOR, is_isolated)):
         if is_set and not is_pinned:
-            raise ValueError(f"{key} needs {_POLICY}={DEDICATED} or {MIXED}: Nova rejects its servers")
+            raise ValueError(
+                f"{key} needs {_POLICY}={DEDICATED} or {MIXED}: Nova rejects its servers"
+            )
     dedicated = _parse_dedicated_cpu_mask(flavor, policy)
     if flavor.properties.get(_NODES) and image.get(_NODES):
         raise ValueError(_format_property_conflict(_NODES))
@@ -184,8 +195,12 @@ def _parse_numa_request(flavor: Flavor, image: Mapping[str, str]) -> NumaRequest
     if not any((nodes, page_size, is_pinned)):
         return NumaRequest()
     cells = _parse_numa_cells(flavor, image, int(nodes or 1), dedicated)
-    # Nova's filter wants threads if the flavor or the image requires them, even if the flavor only prefers them.
-    needs_threads = policy == DEDICATED and REQUIRE in (flavor.properties.get(_THREADS), image.get(_THREADS))
+    # Nova's filter wants threads if the flavor or the image requires them, even if the flavor only
+    # prefers them.
+    needs_threads = policy == DEDICATED and REQUIRE in (
+        flavor.properties.get(_THREADS),
+        image.get(_THREADS),
+    )
     return NumaRequest(cells, page_size, policy, thread_policy, int(is_isolated), needs_threads)
 
 
@@ -195,7 +210,8 @@ def _parse_thread_policy(properties: Mapping[str, str], image: Mapping[str, str]
     and REQUIRE if it is required.
     """
     policy, image_policy = properties.get(_THREADS, ""), image.get(_THREADS, "")
-    if policy not in ("", _PREFER) and image_policy not in ("", policy):  # any policy of the image fits PREFER
+    # Any policy of the image fits PREFER.
+    if policy not in ("", _PREFER) and image_policy not in ("", policy):
         raise ValueError(_format_property_conflict(_THREADS))
     policy = policy or image_policy
     trait_name = f"{TRAIT}{HYPERTHREADING}"
@@ -208,14 +224,16 @@ def _parse_thread_policy(properties: Mapping[str, str], image: Mapping[str, str]
 def _parse_dedicated_cpu_mask(flavor: Flavor, policy: str) -> frozenset[int]:
     """Return the vCPUs with dedicated CPUs: all for "dedicated", those of the mask for "mixed". Raises ValueError."""
     mask, vcpus = flavor.properties.get(_MASK, "").strip(), frozenset(range(flavor.vcpus))
-    if bool(mask) is not (policy == MIXED):  # one without the other
+    # One without the other.
+    if bool(mask) is not (policy == MIXED):
         raise ValueError(f"{_POLICY}={MIXED} and {_MASK} need each other: Nova rejects its servers")
     if not mask:
         return vcpus if policy == DEDICATED else frozenset()
     # A mask of exclusions alone excludes from all vCPUs.
     prefix = f"0-{flavor.vcpus - 1}," if mask.startswith("^") else ""
     dedicated = _parse_cpus(f"{prefix}{mask}", _MASK)
-    if not frozenset() < dedicated < vcpus:  # some, not all
+    # Some, not all.
+    if not frozenset() < dedicated < vcpus:
         raise ValueError(_format_invalid_property(_MASK, mask))
     return dedicated
 
@@ -227,25 +245,52 @@ def _parse_numa_cells(
     hw:numa_mem.N set the vCPUs and the memory of each cell N; without them all cells have the same size: 8 vCPUs in 2
     cells are 0 to 3 and 4 to 7. `dedicated` are the vCPUs with dedicated CPUs.
     """
-    cpus = [_parse_cpus(text, _CPUS) for text in _select_numbered_properties(flavor.properties, image, _CPUS)]
-    memory = [_parse_number(text, _MEMORY) for text in _select_numbered_properties(flavor.properties, image, _MEMORY)]
+    cpus = [
+        _parse_cpus(text, _CPUS)
+        for text in _select_numbered_properties(flavor.properties, image, _CPUS)
+    ]
+    memory = [
+        _parse_number(text, _MEMORY)
+        for text in _select_numbered_properties(flavor.properties, image, _MEMORY)
+    ]
     if not cpus and not memory:
         cpus_per_cell, remaining_cpus = divmod(flavor.vcpus, nodes)
         memory_per_cell, remaining_memory = divmod(flavor.memory_mib, nodes)
         if remaining_cpus or remaining_memory:
-            raise ValueError(f"{_NODES} is {nodes}, and the vCPUs or memory of the flavor cannot be divided by it")
-        cpus = [frozenset(range(node * cpus_per_cell, (node + 1) * cpus_per_cell)) for node in range(nodes)]
+            raise ValueError(
+                (
+                    f"{_NODES} is {nodes}, and the vCPUs or memory of the flavor cannot be "
+                    "divided by it"
+                )
+            )
+        cpus = [
+            frozenset(range(node * cpus_per_cell, (node + 1) * cpus_per_cell))
+            for node in range(nodes)
+        ]
         memory = [memory_per_cell] * nodes
     if not len(cpus) == len(memory) == nodes:
-        raise ValueError(f"{_CPUS}.N and {_MEMORY}.N are not set for each of {nodes} cells: Nova rejects its servers")
+        raise ValueError(
+            (
+                f"{_CPUS}.N and {_MEMORY}.N are not set for each of {nodes} cells: Nova rejects "
+                "its servers"
+            )
+        )
     has_every_cpu_once = sorted(chain.from_iterable(cpus)) == list(range(flavor.vcpus))
     if not has_every_cpu_once or sum(memory) != flavor.memory_mib:
-        detail = f"{_CPUS}.N and {_MEMORY}.N are not the vCPUs and memory of the flavor: Nova rejects its servers"
+        detail = (
+            f"{_CPUS}.N and {_MEMORY}.N are not the vCPUs and memory of the flavor: Nova rejects "
+            "its servers"
+        )
         raise ValueError(detail)
-    return tuple(CellRequest(len(cell), len(cell & dedicated), mib) for cell, mib in zip(cpus, memory, strict=True))
+    return tuple(
+        CellRequest(len(cell), len(cell & dedicated), mib)
+        for cell, mib in zip(cpus, memory, strict=True)
+    )
 
 
-def _select_numbered_properties(properties: Mapping[str, str], image: Mapping[str, str], key: str) -> list[str]:
+def _select_numbered_properties(
+    properties: Mapping[str, str], image: Mapping[str, str], key: str
+) -> list[str]:
     """Return the values of key.0, key.1 and so on, until one is missing. Raises ValueError if both have key.0."""
     first_name = f"{key}.0"
     if first_name in properties and first_name in image:
@@ -259,11 +304,18 @@ def _select_numbered_properties(properties: Mapping[str, str], image: Mapping[st
 
 def _parse_page_size(properties: Mapping[str, str], image: Mapping[str, str]) -> int | None:
     """Return the page size (KiB or of PAGE_SIZES), None if unset. An image sets it if the flavor has any or large."""
-    of_flavor, of_image = (_parse_page_size_text(values.get(_PAGE_SIZE, "")) for values in (properties, image))
+    of_flavor, of_image = (
+        _parse_page_size_text(values.get(_PAGE_SIZE, "")) for values in (properties, image)
+    )
     if of_image is None:
         return of_flavor
     if of_flavor not in (ANY, LARGE):
-        raise ValueError(f"the image has {_PAGE_SIZE}, and the flavor neither any nor large: Nova rejects its servers")
+        raise ValueError(
+            (
+                f"the image has {_PAGE_SIZE}, and the flavor neither any nor large: Nova rejects "
+                "its servers"
+            )
+        )
     return of_image
 
 
@@ -274,7 +326,8 @@ def _parse_page_size_text(text: str) -> int | None:
     match = re.fullmatch(r"([0-9]{1,18})(?:([KMGT]?)B)?", text)
     if match is None:
         raise ValueError(_format_invalid_property(_PAGE_SIZE, text))
-    return int(int(match[1]) * _KIB_BY_UNIT[match[2]])  # number and unit; no unit is KiB
+    # number and unit; no unit is KiB.
+    return int(int(match[1]) * _KIB_BY_UNIT[match[2]])
 
 
 def _parse_cpus(text: str, key: str) -> frozenset[int]:
@@ -287,7 +340,8 @@ def _parse_cpus(text: str, key: str) -> frozenset[int]:
             raise ValueError(_format_invalid_property(key, text))
         exclusion, first, last = match.groups()
         numbers = range(int(first), int(last or first) + 1)
-        if not numbers or numbers[-1] > _MAX_CPU:  # as in "3-1", or too large
+        # As in "3-1", or too large.
+        if not numbers or numbers[-1] > _MAX_CPU:
             raise ValueError(_format_invalid_property(key, text))
         (excluded if exclusion else cpus).update(numbers)
     return frozenset(cpus - excluded)
@@ -317,14 +371,20 @@ def _format_invalid_property(key: str, value: str) -> str:
 
 
 def _format_property_conflict(key: str) -> str:
-    return f"{key} of the flavor conflicts with {key.replace(':', '_')} of the image: Nova rejects its servers"
+    return (
+        f"{key} of the flavor conflicts with {key.replace(':', '_')} of the image: Nova rejects "
+        "its servers"
+    )
 
 
 _ARCHITECTURE, _TYPE, _MODE = "hw_architecture", "img_hv_type", "hw_vm_mode"
 # Names in older images.
 _LEGACY_NAMES: Final = {"architecture": _ARCHITECTURE, "hypervisor_type": _TYPE, "vm_mode": _MODE}
 _CANONICAL_VALUES: Final[Mapping[str, Mapping[str, str]]] = {
-    _ARCHITECTURE: {**dict.fromkeys(("i386", "i486", "i586", "x86_32", "x86_32p"), "i686"), "amd64": "x86_64"},
+    _ARCHITECTURE: {
+        **dict.fromkeys(("i386", "i486", "i586", "x86_32", "x86_32p"), "i686"),
+        "amd64": "x86_64",
+    },
     _TYPE: {"xapi": "xen"},
     _MODE: {"pv": "xen", "hv": "hvm", "baremetal": "hvm"},
 }
@@ -364,4 +424,6 @@ def find_image_rejection(properties: Mapping[str, str], supported: Sequence[Sequ
     requested_values = set(selected.values())
     if not selected or any(requested_values.issubset(instance) for instance in supported):
         return ""
-    return "the host does not support " + ", ".join(f"{name}={value}" for name, value in selected.items())
+    return "the host does not support " + ", ".join(
+        f"{name}={value}" for name, value in selected.items()
+    )

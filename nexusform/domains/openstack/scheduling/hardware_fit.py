@@ -121,9 +121,11 @@ def fit_numa_cells(
     `attempts` times, once per allocation candidate of the host; each try starts with the cell ids set by the former.
     """
     if len(cells) < len(request.cells):
-        return None  # each cell of the VM needs its own host cell
+        # Each cell of the VM needs its own host cell.
+        return None
     ordered = _sort_host_cells(cells, request, devices_by_cell, has_devices=fit_devices is not None)
-    guests = [  # with their numbers as ids at first; a fitting one gets the id of its host cell
+    # With their numbers as ids at first; a fitting one gets the id of its host cell.
+    guests = [
         GuestCell(
             id=number,
             vcpus=cell.vcpus,
@@ -150,7 +152,8 @@ def _fit_guest_cells(
     Nova, cache results by the ids of both cells, although a fitting guest cell takes the id of its host cell. So a
     later permutation may find the result of another guest. Only the first cell has emulator threads.
     """
-    results: dict[tuple[int, int], bool] = {}  # whether a guest cell fits, by the ids of the host cell and the guest
+    # whether a guest cell fits, by the ids of the host cell and the guest.
+    results: dict[tuple[int, int], bool] = {}
     for candidates in permutations(cells, len(guests)):
         for position, (cell, guest) in enumerate(zip(candidates, guests, strict=True)):
             pair = (cell.id, guest.id)
@@ -158,7 +161,8 @@ def _fit_guest_cells(
                 emulator_cpus = request.emulator_cpus if position == 0 else 0
                 results[pair] = _fit_cell(cell, guest, request, ratios, emulator_cpus)
             if not results[pair]:
-                break  # try the next permutation
+                # try the next permutation.
+                break
             guest.id = cell.id
         else:
             if fit_devices is None or fit_devices([guest.id for guest in guests]):
@@ -167,12 +171,18 @@ def _fit_guest_cells(
 
 
 def _sort_host_cells(
-    cells: Sequence[HostCell], request: NumaRequest, devices_by_cell: Mapping[int | None, int], *, has_devices: bool
+    cells: Sequence[HostCell],
+    request: NumaRequest,
+    devices_by_cell: Mapping[int | None, int],
+    *,
+    has_devices: bool,
 ) -> Sequence[HostCell]:
     """Sort host cells unless all are needed: by PCI devices (most first if `has_devices`, else last), CPUs, memory."""
     if len(cells) == len(request.cells):
-        return cells  # like Nova: all are used anyway
-    ordered = sorted(cells, key=lambda cell: cell.free_memory_mib, reverse=True)  # later sorts keep the order of ties
+        # Like Nova: all are used anyway.
+        return cells
+    # later sorts keep the order of ties.
+    ordered = sorted(cells, key=lambda cell: cell.free_memory_mib, reverse=True)
     if request.is_pinned:
         ordered.sort(key=lambda cell: len(cell.free_cpus), reverse=True)
     else:
@@ -181,19 +191,27 @@ def _sort_host_cells(
     return ordered
 
 
-def _fit_cell(cell: HostCell, guest: GuestCell, request: NumaRequest, ratios: HostRatios, emulator_cpus: int) -> bool:
+def _fit_cell(
+    cell: HostCell, guest: GuestCell, request: NumaRequest, ratios: HostRatios, emulator_cpus: int
+) -> bool:
     """Return whether a guest cell fits on a host cell. Set the guest's page size and, if it is pinned, CPUs and id."""
     shared_vcpus = guest.vcpus - guest.dedicated_vcpus
-    if not _fit_guest_memory(cell, guest, is_pinned=request.is_pinned) or shared_vcpus > len(cell.shared):
+    if not _fit_guest_memory(cell, guest, is_pinned=request.is_pinned) or shared_vcpus > len(
+        cell.shared
+    ):
         return False
     if request.is_pinned:
-        selected_cpus = _select_dedicated_cpus(cell, guest.dedicated_vcpus, emulator_cpus, request.thread_policy)
+        selected_cpus = _select_dedicated_cpus(
+            cell, guest.dedicated_vcpus, emulator_cpus, request.thread_policy
+        )
         if selected_cpus is None:
-            return False  # too few free dedicated CPUs
+            # too few free dedicated CPUs.
+            return False
         # Like Nova, the cell keeps its CPUs even if a limit rejects it afterwards.
         guest.pins, guest.emulator_pins = selected_cpus
         guest.id = cell.id
-        if not guest.vcpus:  # Nova rejects a cell without vCPUs
+        # Nova rejects a cell without vCPUs.
+        if not guest.vcpus:
             return False
     # Allocation ratios limit only cells with shared CPUs.
     return request.cpu_policy == DEDICATED or (
@@ -208,10 +226,12 @@ def _fit_guest_memory(cell: HostCell, guest: GuestCell, *, is_pinned: bool) -> b
     free memory; other VMs may share it.
     """
     pages = {item.size_kib: item for item in cell.pages}
-    sizes = sorted(pages, reverse=True)  # the last one is the smallest
+    # The last one is the smallest.
+    sizes = sorted(pages, reverse=True)
     if guest.page_size:
         by_request = {SMALL: sizes[-1:], LARGE: sizes[:-1], ANY: sizes}
-        for size in by_request.get(guest.page_size, [guest.page_size]):  # else a size in KiB
+        # Else a size in KiB.
+        for size in by_request.get(guest.page_size, [guest.page_size]):
             if size in pages and pages[size].can_fit(guest.memory_mib, is_free=True):
                 guest.page_size = size
                 return True
@@ -233,9 +253,12 @@ def _select_dedicated_cpus(
     free_cores = [core & cell.free_cpus for core in cell.siblings]
     for pins in _list_pin_choices(cell, free_cores, count, thread_policy):
         remaining_cores = free_cores if pins else []
-        if thread_policy == ISOLATE:  # the other threads of a used core stay unused
+        # The other threads of a used core stay unused.
+        if thread_policy == ISOLATE:
             remaining_cores = [core for core in remaining_cores if core.isdisjoint(pins)]
-        remaining_cpus = chain.from_iterable(sorted(core.difference(pins)) for core in remaining_cores)
+        remaining_cpus = chain.from_iterable(
+            sorted(core.difference(pins)) for core in remaining_cores
+        )
         emulator_pins = tuple(remaining_cpus)[:emulator_cpus]
         if len(emulator_pins) == emulator_cpus:
             return pins, emulator_pins
@@ -251,9 +274,11 @@ def _list_pin_choices(
     With the cores {0, 4} and {1, 5}, 2 CPUs may be (0, 4), then (0, 1); ISOLATE has (0, 1) only.
     """
     threads_per_core = max(map(len, cell.siblings), default=1)
-    layouts: Iterable[tuple[int, int]]  # threads to take per core, and the free ones that the core must have
+    # threads to take per core, and the free ones that the core must have.
+    layouts: Iterable[tuple[int, int]]
     if thread_policy == ISOLATE:
-        # As in Nova, with several threads per core only in a cell with the same CPUs as dedicated and shared ones.
+        # As in Nova, with several threads per core only in a cell with the same CPUs as dedicated
+        # and shared ones.
         can_isolate = threads_per_core == 1 or cell.dedicated == cell.shared
         layouts = [(1, threads_per_core)] if can_isolate and count else []
     else:
@@ -275,7 +300,8 @@ def update_host_cells(
     """Return the host cells with the guest cells of a VM added (`sign` 1) or removed (`sign` -1)."""
     changed = {cell.id: cell for cell in cells}
     for guest in guests:
-        if guest.id in changed:  # other cells are ignored
+        # Other cells are ignored.
+        if guest.id in changed:
             changed[guest.id] = _update_host_cell(changed[guest.id], guest, thread_policy, sign)
     return tuple(changed.values())
 
@@ -289,7 +315,9 @@ def _update_host_cell(cell: HostCell, guest: GuestCell, thread_policy: str, sign
     pages = list(cell.pages)
     for index, item in enumerate(pages):
         if item.size_kib == size:
-            pages[index] = replace(item, used=max(item.used + sign * guest.memory_mib * _KIB // size, 0))
+            pages[index] = replace(
+                item, used=max(item.used + sign * guest.memory_mib * _KIB // size, 0)
+            )
     pins = frozenset((*guest.pins, *guest.emulator_pins))
     if thread_policy == ISOLATE:
         pins = pins.union(*(core for core in cell.siblings if core & pins))
@@ -317,7 +345,9 @@ class DevicePool(Struct, frozen=True):
 
     def has_properties(self, wanted: Mapping[str, str]) -> bool:
         """Return whether the devices have these properties; case is ignored."""
-        return all(self.properties.get(name, "").lower() == value.lower() for name, value in wanted.items())
+        return all(
+            self.properties.get(name, "").lower() == value.lower() for name, value in wanted.items()
+        )
 
 
 class PciDeviceAlias(Struct, frozen=True):
@@ -341,7 +371,14 @@ def build_pci_device_alias(settings: Mapping[str, str]) -> PciDeviceAlias:
     properties = {
         names.get(name, name): value
         for name, value in settings.items()
-        if name not in ("numa_policy", "resource_class", "traits", "capability_type", "name")  # no properties
+        if name
+        not in (
+            "numa_policy",
+            "resource_class",
+            "traits",
+            "capability_type",
+            "name",
+        )  # no properties
     }
     if _LIVE_MIGRATABLE in properties:
         is_migratable = properties[_LIVE_MIGRATABLE].lower() in ("true", "yes", "on", "1", "t", "y")
@@ -365,7 +402,11 @@ def allocate_pci_devices(
         if cells:
             selected = _select_near_pools(selected, request, cells, sockets)
         # As in Nova, these special devices serve only requests for them.
-        for name, value in ((_DEVICE_TYPE, "type-PF"), (_DEVICE_TYPE, "vdpa"), ("remote_managed", "true")):
+        for name, value in (
+            (_DEVICE_TYPE, "type-PF"),
+            (_DEVICE_TYPE, "vdpa"),
+            ("remote_managed", "true"),
+        ):
             if wanted.get(name) != value:
                 selected = [pool for pool in selected if pool.properties.get(name) != value]
         if count_free_devices(selected) < request.count:
@@ -377,13 +418,17 @@ def allocate_pci_devices(
             if pool.count > allocated:
                 remaining[index] = replace(pool, count=pool.count - allocated)
             else:
-                del remaining[index]  # no device is left
+                # No device is left.
+                del remaining[index]
             unallocated -= allocated
     return remaining
 
 
 def _select_near_pools(
-    pools: Sequence[DevicePool], request: PciDeviceRequest, cells: Collection[int], sockets: Mapping[int, int | None]
+    pools: Sequence[DevicePool],
+    request: PciDeviceRequest,
+    cells: Collection[int],
+    sockets: Mapping[int, int | None],
 ) -> Sequence[DevicePool]:
     """Return the pools usable by a VM on these host cells under the NUMA policy of the request, near ones first.
     REQUIRED allows devices of its cells only, SOCKET those of its sockets, LEGACY also those without a known cell, and
@@ -394,17 +439,22 @@ def _select_near_pools(
         return near
     if request.numa_policy == SOCKET:
         if None in sockets.values():
-            return []  # unknown sockets: no device is near
+            # Unknown sockets: no device is near.
+            return []
         near_sockets = {sockets.get(cell) for cell in cells}
         near_cells = [cell for cell, socket in sockets.items() if socket in near_sockets]
         return _select_pools_of_cells(pools, near_cells)
-    near = _select_pools_of_cells(pools, (*cells, None))  # None: devices without a known cell
+    # None: devices without a known cell.
+    near = _select_pools_of_cells(pools, (*cells, None))
     if request.numa_policy == LEGACY or count_free_devices(near) >= request.count:
         return near
-    return sorted(pools, key=lambda pool: pool not in near)  # False, near, first
+    # False, near, first.
+    return sorted(pools, key=lambda pool: pool not in near)
 
 
-def _select_pools_of_cells(pools: Iterable[DevicePool], cells: Collection[int | None]) -> list[DevicePool]:
+def _select_pools_of_cells(
+    pools: Iterable[DevicePool], cells: Collection[int | None]
+) -> list[DevicePool]:
     return [pool for pool in pools if pool.numa_node in cells]
 
 

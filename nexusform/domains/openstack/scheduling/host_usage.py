@@ -66,12 +66,16 @@ class NovaHostUsage(Struct, frozen=True):
         unfit_policy = ISOLATE if HYPERTHREADING in self.host.traits else REQUIRE
         if request.numa.thread_policy == unfit_policy:
             return False
-        return self.free_dedicated_vcpus >= count and not get_resource(self.host, PCPU).find_unit_problem(count)
+        return self.free_dedicated_vcpus >= count and not get_resource(
+            self.host, PCPU
+        ).find_unit_problem(count)
 
     def has_fallback_vcpus(self, request: FlavorRequest, free_vcpus: int) -> bool:
         """Return whether the dedicated CPUs of a VM fit into the free VCPU instead: the second query of Nova."""
         amount = request.fallback_vcpus
-        return 0 < amount <= free_vcpus and not get_resource(self.host, VCPU).find_unit_problem(amount)
+        return 0 < amount <= free_vcpus and not get_resource(self.host, VCPU).find_unit_problem(
+            amount
+        )
 
     def can_fit_numa(self, request: FlavorRequest, free_vcpus: int) -> bool:
         """Return whether the NUMA cells of a VM fit; True without NUMA cells. `free_vcpus` is the free VCPU. Placement
@@ -79,12 +83,15 @@ class NovaHostUsage(Struct, frozen=True):
         and Nova tries both.
         """
         if not request.numa.cells:
-            return True  # no limit by NUMA cells
+            # No limit by NUMA cells.
+            return True
         cores = chain.from_iterable(cell.siblings for cell in self.cells)
         has_threads = max(map(len, cores), default=1) > 1
         if request.numa.needs_threads and not has_threads:
             return False
-        has_both = self.has_dedicated_vcpus(request) and self.has_fallback_vcpus(request, free_vcpus)
+        has_both = self.has_dedicated_vcpus(request) and self.has_fallback_vcpus(
+            request, free_vcpus
+        )
         return self.fit_numa(request, attempts=2 if has_both else 1) is not None
 
     def can_fit_devices(self, request: FlavorRequest, _free_vcpus: int) -> bool:
@@ -98,21 +105,32 @@ class NovaHostUsage(Struct, frozen=True):
         devices_by_cell: Counter[int | None] = Counter()
         for pool in self.pools:
             devices_by_cell[pool.numa_node] += pool.count
-        can_take = (lambda cells: self.take_devices(request.devices, cells) is not None) if request.devices else None
+        can_take = (
+            (lambda cells: self.take_devices(request.devices, cells) is not None)
+            if request.devices
+            else None
+        )
         return fit_numa_cells(self.cells, request.numa, ratios, devices_by_cell, can_take, attempts)
 
-    def take_devices(self, requests: Sequence[PciDeviceRequest], cells: Sequence[int] = ()) -> list[DevicePool] | None:
+    def take_devices(
+        self, requests: Sequence[PciDeviceRequest], cells: Sequence[int] = ()
+    ) -> list[DevicePool] | None:
         """Return the PCI devices left by requests, None if there are too few. `cells`: the host cells of the VM."""
-        return allocate_pci_devices(self.pools, requests, cells, {cell.id: cell.socket for cell in self.cells})
+        return allocate_pci_devices(
+            self.pools, requests, cells, {cell.id: cell.socket for cell in self.cells}
+        )
 
     def add(self, request: FlavorRequest) -> NovaHostUsage:
         """Return the use with one more VM. NUMA cells and PCI devices are taken only if they fit. Nova first counts
         dedicated CPUs as PCPU. If only its second attempt succeeds, they are VCPU (the fallback).
         """
-        cells: list[GuestCell] | None = []  # for a VM without NUMA cells
+        # For a VM without NUMA cells.
+        cells: list[GuestCell] | None = []
         if request.numa.cells:
-            cells = self.fit_numa(request)  # None: they do not fit
-        is_first_attempt = cells is not None or not self.cells  # assumed if the cells of the host are unknown
+            # None: they do not fit.
+            cells = self.fit_numa(request)
+        # assumed if the cells of the host are unknown.
+        is_first_attempt = cells is not None or not self.cells
         if request.fallback_vcpus == 0 or (is_first_attempt and self.has_dedicated_vcpus(request)):
             usage = replace(
                 self,
@@ -131,20 +149,25 @@ class UsageTable:
     """Uses of hosts by their records. `requests` are those of the flavors by name, `servers` those of the inventory."""
 
     def __init__(
-        self, hosts: Mapping[str, NovaHost], requests: Mapping[str, FlavorRequest], servers: Mapping[str, NovaServer]
+        self,
+        hosts: Mapping[str, NovaHost],
+        requests: Mapping[str, FlavorRequest],
+        servers: Mapping[str, NovaServer],
     ) -> None:
         """Start without usages; each is computed on demand and cached by its records."""
         self._hosts = hosts
         self._requests = requests
         self._servers = servers
-        self._usages: dict[tuple[str, ...], NovaHostUsage] = {}  # by records: name of a host, then of its VMs
+        # By records: name of a host, then of its VMs.
+        self._usages: dict[tuple[str, ...], NovaHostUsage] = {}
 
     def get_usage(self, records: tuple[str, ...]) -> NovaHostUsage:
         """Return the use of a host with VMs (cached). `records`: its name, then "server KEY" or a flavor per VM."""
         usage = self._usages.get(records)
         if usage is None:
             *previous, last = records
-            if previous and not last.startswith(SERVER_RECORD):  # a flavor: add one VM of it
+            # A flavor: add one VM of it.
+            if previous and not last.startswith(SERVER_RECORD):
                 usage = self._add(self.get_usage(tuple(previous)), last)
             else:
                 usage = self._build_usage(records)
@@ -153,20 +176,25 @@ class UsageTable:
 
     def _build_usage(self, records: tuple[str, ...]) -> NovaHostUsage:
         """Return the use of a host. `records`: its name, "server KEY" of a listed server, or the flavor of a VM."""
-        host = self._hosts[records[0]]  # the record of a host is its name
+        # The record of a host is its name.
+        host = self._hosts[records[0]]
         present = {record for record in records if record.startswith(SERVER_RECORD)}
         usage = NovaHostUsage(host, host.numa_cells, host.device_pools)
         for key, server in self._servers.items():
             if server.host != host.name:
-                continue  # a VM of another host
-            if f"{SERVER_RECORD}{key}" in present:  # the host's cells and pools include it, the counts do not
+                # A VM of another host.
+                continue
+            # The host's cells and pools include it, the counts do not.
+            if f"{SERVER_RECORD}{key}" in present:
                 usage = replace(
                     usage,
                     dedicated_vcpus=usage.dedicated_vcpus + server.dedicated_vcpus,
                     emulator_vcpus=usage.emulator_vcpus + server.emulator_vcpus,
                 )
-            else:  # not on the host any more
-                usage = self._subtract_server(usage, server)  # from cells and pools
+            else:
+                # Not on the host any more.
+                # From cells and pools.
+                usage = self._subtract_server(usage, server)
         for record in records[1:]:
             if record not in present:
                 usage = self._add(usage, record)
@@ -185,16 +213,23 @@ class UsageTable:
     def _subtract_server(self, usage: NovaHostUsage, server: NovaServer) -> NovaHostUsage:
         """Return the use without a server; its devices return to pools of its own cells first."""
         request = self._requests.get(server.sku_name, FlavorRequest())
-        cells = update_host_cells(usage.cells, server.numa_cells, request.numa.thread_policy, sign=-1)
+        cells = update_host_cells(
+            usage.cells, server.numa_cells, request.numa.thread_policy, sign=-1
+        )
         pools = list(usage.pools)
         nodes = [cell.id for cell in server.numa_cells]
         for device in request.devices:
             matching = [pool for pool in pools if pool.has_properties(device.alias.properties)]
-            matching.sort(key=lambda pool: pool.numa_node not in nodes)  # False, its own cells, first
+            # False, its own cells, first.
+            matching.sort(key=lambda pool: pool.numa_node not in nodes)
             if matching:
-                pools[pools.index(matching[0])] = replace(matching[0], count=matching[0].count + device.count)
+                pools[pools.index(matching[0])] = replace(
+                    matching[0], count=matching[0].count + device.count
+                )
             else:
-                pools.append(DevicePool(device.count, device.alias.properties, next(iter(nodes), None)))
+                pools.append(
+                    DevicePool(device.count, device.alias.properties, next(iter(nodes), None))
+                )
         return replace(usage, cells=cells, pools=tuple(pools))
 
 

@@ -106,7 +106,10 @@ def build_host(name: str, values: Mapping[str, Any]) -> NovaHost:
 
 def build_server(values: Mapping[str, Any]) -> NovaServer:
     """Build a server from plain data. Raises ValueError if it is invalid."""
-    cells = [{**cell, "pins": list(parse_cpus(cell.get("pins")))} for cell in values.get("numa_cells") or ()]
+    cells = [
+        {**cell, "pins": list(parse_cpus(cell.get("pins")))}
+        for cell in values.get("numa_cells") or ()
+    ]
     return msgspec.convert({**values, "numa_cells": cells}, NovaServer, strict=False)
 
 

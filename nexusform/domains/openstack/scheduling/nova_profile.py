@@ -24,7 +24,12 @@ from nexusform.domains.openstack.scheduling.hardware_fit import (
     build_pci_device_alias,
     count_free_devices,
 )
-from nexusform.domains.openstack.scheduling.host_usage import NovaHostUsage, UsageTable, get_resource, list_amounts
+from nexusform.domains.openstack.scheduling.host_usage import (
+    NovaHostUsage,
+    UsageTable,
+    get_resource,
+    list_amounts,
+)
 from nexusform.domains.openstack.scheduling.nova_host_records import (
     DISK,
     MEMORY,
@@ -72,8 +77,8 @@ CAPABILITIES: Final = "ComputeCapabilitiesFilter"
 IMAGE: Final = "ImagePropertiesFilter"
 NUMA: Final = "NUMATopologyFilter"
 PCI: Final = "PciPassthroughFilter"
-# Filters accepted in `enabled_filters`. The one of capabilities rejects no host for flavors without such properties;
-# other flavors are rejected as not predicted.
+# Filters accepted in `enabled_filters`. The one of capabilities rejects no host for flavors without
+# such properties; other flavors are rejected as not predicted.
 FILTERS: Final = (COMPUTE, ANTI_AFFINITY, AFFINITY, AGGREGATES, CAPABILITIES, IMAGE, NUMA, PCI)
 DEFAULT_FILTERS: Final = (COMPUTE, CAPABILITIES, IMAGE, ANTI_AFFINITY, AFFINITY)
 DEFAULT_MULTIPLIERS: Final[Mapping[str, float]] = {
@@ -112,7 +117,14 @@ def build_machine(host: NovaHost, slot: int) -> Machine:
 
 def build_server_sku(server: NovaServer, record: str) -> VmSku:
     """Return the size of a server without emulator threads (0) and dedicated CPUs: `record` counts these."""
-    return VmSku(server.name, server.vcpus, 0, convert_to_gib(server.memory_mib), server.disk_gib, record=record)
+    return VmSku(
+        server.name,
+        server.vcpus,
+        0,
+        convert_to_gib(server.memory_mib),
+        server.disk_gib,
+        record=record,
+    )
 
 
 _COMPUTE: Final = MachineFilter(
@@ -145,29 +157,41 @@ class _NovaRules(NamedTuple):
         request = self.get_request(sku)
         if request.unknown_alias:
             return (
-                f'The flavor "{sku.name}" has the PCI alias "{request.unknown_alias}". Set it in pci_aliases of the '
+                f'The flavor "{sku.name}" has the PCI alias "{request.unknown_alias}". Set it in '
+                "pci_aliases of the "
                 "openstack_site, as in nova.conf."
             )
         needed_filters = ((NUMA, request.numa.cells), (PCI, request.devices))
-        disabled = [name for name, objects in needed_filters if objects and name not in self.enabled]
+        disabled = [
+            name for name, objects in needed_filters if objects and name not in self.enabled
+        ]
         if disabled:
             return (
-                f'The flavor "{sku.name}" needs {disabled[0]}, and enabled_filters do not have it: Nova then checks '
+                f'The flavor "{sku.name}" needs {disabled[0]}, and enabled_filters do not have '
+                "it: Nova then checks "
                 "its cells and devices only on the chosen host, and retries on others."
             )
         is_described = all(host.has_details for host in self.hosts.values())
         if request.needs_host_details and not is_described:
-            return f'The NUMA cells and PCI devices for the flavor "{sku.name}" are unknown: {_HOW_TO_DESCRIBE}'
+            return (
+                f'The NUMA cells and PCI devices for the flavor "{sku.name}" are unknown: '
+                f"{_HOW_TO_DESCRIBE}"
+            )
         if IMAGE not in self.enabled:
-            return ""  # the image has no effect
+            # The image has no effect.
+            return ""
         image = constraints.image
         if image in self.images:
             if select_host_properties(self.images[image]) and not is_described:
                 return f'The hosts that support the image "{image}" are unknown: {_HOW_TO_DESCRIBE}'
             return ""
-        kinds = {(host.hypervisor_type, frozenset(host.supported_instances)) for host in self.hosts.values()}
+        kinds = {
+            (host.hypervisor_type, frozenset(host.supported_instances))
+            for host in self.hosts.values()
+        }
         if len(kinds) == 1:
-            return ""  # all hosts support the same images
+            # All hosts support the same images.
+            return ""
         reason = "the image of these VMs is unknown. Set image in the block vdu of the tacker_vnf."
         if image:
             reason = f'the inventory has no image "{image}" (image-ID.json).'
@@ -207,7 +231,8 @@ class _NovaRules(NamedTuple):
         if AGGREGATES not in self.enabled or not is_of_aggregates:
             return ""
         name = key.removeprefix(_SCOPED_SPEC)
-        if value.split(maxsplit=1)[:1] != [value]:  # not one word, as ">= 2"
+        # Not one word, as ">= 2".
+        if value.split(maxsplit=1)[:1] != [value]:
             return f"{name} has an operator ({value}), and its effect is not predicted"
         texts = (metadata.get(name, "") for metadata in host.aggregates.values())
         values = chain.from_iterable(map(split_list, texts))
@@ -216,7 +241,8 @@ class _NovaRules(NamedTuple):
 
 _NO_FLAVOR: Final = Flavor("", 0, 0, 0)
 _HOW_TO_DESCRIBE: Final = (
-    "set NOVA_DATABASE for the script of `nexusform inventory script -for=openstack` (compute_nodes.json). Until then "
+    "set NOVA_DATABASE for the script of `nexusform inventory script -for=openstack` "
+    "(compute_nodes.json). Until then "
     "all fitting hosts tie."
 )
 
@@ -227,8 +253,10 @@ def _build_capacity_filter(rules: _NovaRules) -> CapacityFilter:
     def build_check(sku: VmSku) -> CapacityCheck:
         def find_rejection(capacity: FreeCapacity) -> str | None:
             """Return why the free vCPUs, dedicated CPUs, memory or disk of the host do not fit the VM, or None."""
-            usage = rules.table.get_usage(capacity.records)  # records: the host, and VMs on it
-            free_vcpus = capacity.cpus[0] - usage.fallback_vcpus  # without VCPU used for dedicated CPUs
+            # records: the host, and VMs on it.
+            usage = rules.table.get_usage(capacity.records)
+            # Without VCPU used for dedicated CPUs.
+            free_vcpus = capacity.cpus[0] - usage.fallback_vcpus
             free = {VCPU: free_vcpus, MEMORY: capacity.memory[0], DISK: capacity.disk}
             for name, amount in list_amounts(sku):
                 if free[name] < amount:
@@ -245,7 +273,9 @@ def _build_capacity_filter(rules: _NovaRules) -> CapacityFilter:
 
     def describe_shortage(context: ShortageContext) -> str:
         sku = context.demand.sku
-        cpus = f"{sku.dedicated_vcpus} {PCPU}" if sku.dedicated_vcpus else f"{sku.host_vcpus} {VCPU}"
+        cpus = (
+            f"{sku.dedicated_vcpus} {PCPU}" if sku.dedicated_vcpus else f"{sku.host_vcpus} {VCPU}"
+        )
         amounts = f"{cpus}, {sku.memory_mib:,} {MEMORY} and {sku.disk_gib} {DISK}"
         return f"No host has {amounts} free (Placement, {len(context.machines):,} hosts checked)."
 
@@ -253,13 +283,18 @@ def _build_capacity_filter(rules: _NovaRules) -> CapacityFilter:
         name="placement",
         build_check=build_check,
         describe_shortage=describe_shortage,
-        binding="capacity",  # the shortage in one word
-        line="  placement",  # label in the explanation of a placement
+        # The shortage in one word.
+        binding="capacity",
+        # label in the explanation of a placement.
+        line="  placement",
     )
 
 
 def _build_usage_filter(
-    rules: _NovaRules, name: str, fits: Callable[[NovaHostUsage, FlavorRequest, int], bool], subject: str
+    rules: _NovaRules,
+    name: str,
+    fits: Callable[[NovaHostUsage, FlavorRequest, int], bool],
+    subject: str,
 ) -> CapacityFilter:
     """Build a filter on NUMA cells or PCI devices (`subject`), with the check `fits`. Hosts without details pass."""
 
@@ -268,7 +303,8 @@ def _build_usage_filter(
 
         def find_rejection(capacity: FreeCapacity) -> str | None:
             usage = rules.table.get_usage(capacity.records)
-            free_vcpus = capacity.cpus[0] - usage.fallback_vcpus  # without VCPU used for dedicated CPUs
+            # Without VCPU used for dedicated CPUs.
+            free_vcpus = capacity.cpus[0] - usage.fallback_vcpus
             is_possible = not usage.host.has_details or fits(usage, request, free_vcpus)
             return None if is_possible else f"{subject} do not fit"
 
@@ -281,8 +317,10 @@ def _build_usage_filter(
             f'No host has free {subject} for the flavor "{context.demand.sku.name}" '
             f"({len(context.machines):,} hosts checked)."
         ),
-        binding=subject,  # the shortage in few words
-        line=f"  {name}",  # label in the explanation of a placement
+        # The shortage in few words.
+        binding=subject,
+        # label in the explanation of a placement.
+        line=f"  {name}",
     )
 
 
@@ -290,11 +328,14 @@ def _build_flavor_filter(rules: _NovaRules) -> DemandFilter:
     """Build the filter of hosts unfit for a flavor or image at any load; its check takes the number of a host."""
 
     def build_check(layout: NumberedSite, demand: Demand) -> RejectionCheck:
-        return lambda number: rules.find_rejection(demand, rules.hosts[layout.machines[number].name]) or None
+        return lambda number: (
+            rules.find_rejection(demand, rules.hosts[layout.machines[number].name]) or None
+        )
 
     def describe_shortage(context: ShortageContext) -> str:
         hosts = [rules.hosts[context.layout.machines[number].name] for number in context.machines]
-        reasons = dict.fromkeys(rules.find_rejection(context.demand, host) for host in hosts)  # each once, in order
+        # Each once, in order.
+        reasons = dict.fromkeys(rules.find_rejection(context.demand, host) for host in hosts)
         return "Every host is rejected: " + "; ".join(reason for reason in reasons if reason) + "."
 
     return DemandFilter(
@@ -303,7 +344,8 @@ def _build_flavor_filter(rules: _NovaRules) -> DemandFilter:
         select_input=lambda demand: (demand.sku, demand.constraints.image),
         build_check=build_check,
         describe_shortage=describe_shortage,
-        line="  flavor",  # label in the explanation of a placement
+        # label in the explanation of a placement.
+        line="  flavor",
     )
 
 
@@ -333,23 +375,37 @@ def _compute_free_vcpus(_demand: Demand, usage: NovaHostUsage, load: MachineLoad
     """Return the vCPUs of the CPU weigher: the limit of the host by its allocation ratio, less those of all its VMs."""
     resource = get_resource(usage.host, VCPU)
     capacity = resource.total * resource.allocation_ratio - resource.reserved
-    pinned_vcpus = usage.dedicated_vcpus + usage.fallback_vcpus - usage.emulator_vcpus  # of VMs, on dedicated CPUs
+    # Of VMs, on dedicated CPUs.
+    pinned_vcpus = usage.dedicated_vcpus + usage.fallback_vcpus - usage.emulator_vcpus
     return capacity - (load.vcpus + pinned_vcpus)
 
 
 _WEIGHERS: Final = (
     _Weigher("cpu", _compute_free_vcpus, 0),
-    _Weigher("disk", lambda _demand, usage, load: _compute_free(usage.host, DISK, load.disk_gib) * MIB_PER_GIB, 0),
+    _Weigher(
+        "disk",
+        lambda _demand, usage, load: _compute_free(usage.host, DISK, load.disk_gib) * MIB_PER_GIB,
+        0,
+    ),
     _Weigher("hypervisor_version", lambda _demand, usage, _load: usage.host.hypervisor_version),
     _Weigher("io_ops", lambda _demand, _usage, load: load.new_vms, 0),
     _Weigher("num_instances", lambda _demand, _usage, load: load.vms),
     _Weigher(
-        "pci", lambda _demand, usage, _load: _MAX_DEVICES - min(count_free_devices(usage.pools), _MAX_DEVICES - 1)
+        "pci",
+        lambda _demand, usage, _load: (
+            _MAX_DEVICES - min(count_free_devices(usage.pools), _MAX_DEVICES - 1)
+        ),
     ),
-    _Weigher("ram", lambda _demand, usage, load: _compute_free(usage.host, MEMORY, load.memory_mib), 0),
-    _Weigher("soft_affinity", lambda demand, usage, _load: _count_group(demand, usage.host.name, is_affinity=True)),
     _Weigher(
-        "soft_anti_affinity", lambda demand, usage, _load: -_count_group(demand, usage.host.name, is_affinity=False)
+        "ram", lambda _demand, usage, load: _compute_free(usage.host, MEMORY, load.memory_mib), 0
+    ),
+    _Weigher(
+        "soft_affinity",
+        lambda demand, usage, _load: _count_group(demand, usage.host.name, is_affinity=True),
+    ),
+    _Weigher(
+        "soft_anti_affinity",
+        lambda demand, usage, _load: -_count_group(demand, usage.host.name, is_affinity=False),
     ),
 )
 
@@ -365,7 +421,11 @@ def _normalize_weights(figures: Sequence[float], minimum: float) -> list[float]:
 def _get_multiplier(weigher: str, host: NovaHost, multipliers: Mapping[str, float]) -> float:
     """Return the multiplier of a host: the least one of its aggregates, else the configured one."""
     key = f"{weigher}_weight_multiplier"
-    values = [float(metadata[key]) for metadata in host.aggregates.values() if _is_number(metadata.get(key, ""))]
+    values = [
+        float(metadata[key])
+        for metadata in host.aggregates.values()
+        if _is_number(metadata.get(key, ""))
+    ]
     return min(values, default=multipliers[weigher])
 
 
@@ -385,13 +445,18 @@ def _build_weigher(rules: _NovaRules, multipliers: Mapping[str, float]) -> Weigh
         """Return the weight of each host: the sum of the weighers' figures, scaled to 0 to 1, times multipliers."""
         weights = [0.0] * len(loads)
         if len(loads) < 2 or rules.find_unknown_fact(demand.sku, demand.constraints):
-            return weights  # nothing to compare, or unknown: all hosts tie
+            # Nothing to compare, or unknown: all hosts tie.
+            return weights
         usages = [rules.table.get_usage(load.records) for load in loads]
         for weigher in _WEIGHERS:
             pairs = zip(usages, loads, strict=True)
-            figures = [max(weigher.compute(demand, usage, load), weigher.minimum) for usage, load in pairs]
+            figures = [
+                max(weigher.compute(demand, usage, load), weigher.minimum) for usage, load in pairs
+            ]
             for index, figure in enumerate(_normalize_weights(figures, weigher.minimum)):
-                weights[index] += _get_multiplier(weigher.name, usages[index].host, multipliers) * figure
+                weights[index] += (
+                    _get_multiplier(weigher.name, usages[index].host, multipliers) * figure
+                )
         return weights
 
     return weigh
@@ -410,9 +475,14 @@ def build_nova_settings(values: Mapping[str, Any]) -> NovaSettings:
     """Build the settings from plain data, for example the arguments of an openstack_site."""
     return NovaSettings(
         enabled_filters=values.get("enabled_filters") or DEFAULT_FILTERS,
-        multipliers={name: float(value) for name, value in get_mapping(values, "weight_multipliers").items()},
+        multipliers={
+            name: float(value) for name, value in get_mapping(values, "weight_multipliers").items()
+        },
         subset_size=int(values.get("host_subset_size") or 1),
-        aliases={name: build_pci_device_alias(fields) for name, fields in get_mapping(values, "pci_aliases").items()},
+        aliases={
+            name: build_pci_device_alias(fields)
+            for name, fields in get_mapping(values, "pci_aliases").items()
+        },
     )
 
 
@@ -426,18 +496,24 @@ class NovaSite(NamedTuple):
 
     def build_usage_table(self, aliases: Mapping[str, PciDeviceAlias]) -> UsageTable:
         """Build the uses of the hosts."""
-        return UsageTable({host.name: host for host in self.hosts}, self.parse_requests(aliases), self.servers)
+        return UsageTable(
+            {host.name: host for host in self.hosts}, self.parse_requests(aliases), self.servers
+        )
 
     def parse_requests(self, aliases: Mapping[str, PciDeviceAlias]) -> dict[str, FlavorRequest]:
         """Return the requests of the flavors, and of flavors with images, by name of the SKU."""
         return {
-            build_sku_name(flavor.name, image): parse_flavor(flavor, aliases, self.images.get(image))
+            build_sku_name(flavor.name, image): parse_flavor(
+                flavor, aliases, self.images.get(image)
+            )
             for flavor, image in self.list_flavors_with_images()
         }
 
     def list_flavors_with_images(self) -> list[tuple[Flavor, str]]:
         """Return each flavor with "" (no image), and with the name of each image with requests."""
-        images = [name for name, properties in self.images.items() if select_image_requests(properties)]
+        images = [
+            name for name, properties in self.images.items() if select_image_requests(properties)
+        ]
         return list(product(self.flavors, ("", *images)))
 
     def build_skus(self) -> dict[str, VmSku]:
@@ -453,7 +529,8 @@ class NovaSite(NamedTuple):
                 request.emulator_vcpus,
                 convert_to_gib(flavor.memory_mib),
                 flavor.disk_gib,
-                record=name if request.needs_host_details else "",  # "": uses no NUMA cells, CPUs or devices to count
+                # "": uses no NUMA cells, CPUs or devices to count.
+                record=name if request.needs_host_details else "",
                 dedicated_vcpus=request.dedicated_vcpus,
             )
         return skus
@@ -467,7 +544,9 @@ def build_nova_site(source: Mapping[str, Any]) -> NovaSite:
             msgspec.convert({**values, "name": name}, Flavor, strict=False)
             for name, values in sorted(get_mapping(source, "flavors").items())
         ],
-        servers={name: build_server(values) for name, values in get_mapping(source, "servers").items()},
+        servers={
+            name: build_server(values) for name, values in get_mapping(source, "servers").items()
+        },
         images=get_mapping(source, "images"),
     )
 
@@ -477,7 +556,10 @@ def build_nova_profile(site: NovaSite, settings: NovaSettings) -> SchedulerProfi
     enabled = frozenset(settings.enabled_filters)
     rules = _NovaRules(
         hosts={host.name: host for host in site.hosts},
-        flavors={build_sku_name(flavor.name, image): flavor for flavor, image in site.list_flavors_with_images()},
+        flavors={
+            build_sku_name(flavor.name, image): flavor
+            for flavor, image in site.list_flavors_with_images()
+        },
         requests=site.parse_requests(settings.aliases),
         images=site.images,
         table=site.build_usage_table(settings.aliases),
@@ -487,10 +569,17 @@ def build_nova_profile(site: NovaSite, settings: NovaSettings) -> SchedulerProfi
         (_COMPUTE, COMPUTE in enabled),
         (_build_flavor_filter(rules), True),
         (_build_capacity_filter(rules), True),
-        (_build_usage_filter(rules, NUMA, NovaHostUsage.can_fit_numa, "NUMA cells"), NUMA in enabled),
-        (_build_usage_filter(rules, PCI, NovaHostUsage.can_fit_devices, "PCI devices"), PCI in enabled),
+        (
+            _build_usage_filter(rules, NUMA, NovaHostUsage.can_fit_numa, "NUMA cells"),
+            NUMA in enabled,
+        ),
+        (
+            _build_usage_filter(rules, PCI, NovaHostUsage.can_fit_devices, "PCI devices"),
+            PCI in enabled,
+        ),
         (zones.FILTER, True),
-        (hints.FILTER, not enabled.isdisjoint((AFFINITY, ANTI_AFFINITY))),  # server groups are hints of VMs
+        # server groups are hints of VMs.
+        (hints.FILTER, not enabled.isdisjoint((AFFINITY, ANTI_AFFINITY))),
     )
     return SchedulerProfile(
         filters=tuple(item for item, is_enabled in filters if is_enabled),

@@ -6,7 +6,12 @@ from typing import Any, Final
 import msgspec
 
 from nexusform.domains.openstack.scheduling.hardware_fit import HostCell
-from nexusform.domains.openstack.scheduling.nova_host_records import Flavor, build_host, build_server, build_sku_name
+from nexusform.domains.openstack.scheduling.nova_host_records import (
+    Flavor,
+    build_host,
+    build_server,
+    build_sku_name,
+)
 from nexusform.domains.openstack.scheduling.nova_profile import (
     NovaSettings,
     NovaSite,
@@ -18,7 +23,15 @@ from nexusform.domains.openstack.scheduling.nova_profile import (
 )
 from nexusform.json_data.plain_data import get_mapping
 from nexusform.scheduling.racks.rack_scheduler import RackScheduler
-from nexusform.scheduling.racks.vms import Demand, Hint, HintScope, Placement, PlacementConstraints, VmName, VmSku
+from nexusform.scheduling.racks.vms import (
+    Demand,
+    Hint,
+    HintScope,
+    Placement,
+    PlacementConstraints,
+    VmName,
+    VmSku,
+)
 
 _FLAVOR: Final = "flavor"
 
@@ -33,7 +46,8 @@ def decide_host(snapshot: Mapping[str, Any], request: Mapping[str, Any]) -> dict
     hosts = [build_host(name, values) for name, values in snapshot["hosts"].items()]
     servers = {}
     flavors = {_FLAVOR: msgspec.convert({**request["flavor"], "name": _FLAVOR}, Flavor)}
-    images = {_FLAVOR: get_mapping(request, "image")}  # properties of images, by name of the flavor
+    # properties of images, by name of the flavor.
+    images = {_FLAVOR: get_mapping(request, "image")}
     for name, server in snapshot["servers"].items():
         servers[name] = build_server({**server, "name": name, "image": ""})
         if server.get("properties") or server.get("image"):
@@ -48,13 +62,19 @@ def decide_host(snapshot: Mapping[str, Any], request: Mapping[str, Any]) -> dict
     machines = [build_machine(host, slot) for slot, host in enumerate(hosts, start=1)]
     scheduler = RackScheduler(machines, profile=profile)
     zones = {machine.name: machine.availability_zone for machine in machines}
-    members: dict[str, int] = {}  # servers of the requested group, by host
+    # servers of the requested group, by host.
+    members: dict[str, int] = {}
     group = request.get("group")
     for name, server in snapshot["servers"].items():
         host = server["host"]
         flavor_name = f"flavor of {name}"
-        has_flavor = flavor_name in flavors  # it has properties or an image
-        sku = _find_sku(skus, flavor_name) if has_flavor else build_server_sku(servers[name], table.build_record(name))
+        # It has properties or an image.
+        has_flavor = flavor_name in flavors
+        sku = (
+            _find_sku(skus, flavor_name)
+            if has_flavor
+            else build_server_sku(servers[name], table.build_record(name))
+        )
         vm = VmName(name, name, name, 0)
         if server.get("is_building"):
             # Placed like a request that only its host satisfies, not added as an existing server.
@@ -75,8 +95,10 @@ def decide_host(snapshot: Mapping[str, Any], request: Mapping[str, Any]) -> dict
             members[host] = members.get(host, 0) + 1
     zone_names = frozenset(request.get("zones") or ()) or None
     constraints = PlacementConstraints(zone_names, build_server_group_hint(group, members), _FLAVOR)
-    demand = Demand(VmName("v", "v", "p", 0), _find_sku(skus, _FLAVOR), constraints)  # with any name
-    placed = scheduler.try_place(demand)  # the VM's handle and placement, or None
+    # With any name.
+    demand = Demand(VmName("v", "v", "p", 0), _find_sku(skus, _FLAVOR), constraints)
+    # The VM's handle and placement, or None.
+    placed = scheduler.try_place(demand)
     return {"host": placed[1].machine if placed is not None else None}
 
 
@@ -90,7 +112,8 @@ def build_hosts_without_servers(
     table = site.build_usage_table(settings.aliases)
     hosts = {}
     for host in site.hosts:
-        usage = table.get_usage((host.name, *sorted(records)))  # by host and servers; those of other hosts do not count
+        # By host and servers; those of other hosts do not count.
+        usage = table.get_usage((host.name, *sorted(records)))
         hosts[host.name] = {
             **source["hosts"][host.name],
             "numa_cells": list(map(_describe_cell, usage.cells)),
@@ -101,10 +124,15 @@ def build_hosts_without_servers(
 
 def _describe_cell(cell: HostCell) -> dict[str, Any]:
     """Return a NUMA cell as plain data of `build_host`."""
-    cpu_sets = {name: _format_cpus(getattr(cell, name)) for name in ("shared", "dedicated", "pinned")}
+    cpu_sets = {
+        name: _format_cpus(getattr(cell, name)) for name in ("shared", "dedicated", "pinned")
+    }
     siblings = list(map(_format_cpus, cell.siblings))
     return {
-        **{name: getattr(cell, name) for name in ("id", "memory_mib", "used_memory_mib", "used_vcpus", "socket")},
+        **{
+            name: getattr(cell, name)
+            for name in ("id", "memory_mib", "used_memory_mib", "used_vcpus", "socket")
+        },
         **cpu_sets,
         "siblings": siblings,
         "pages": msgspec.to_builtins(cell.pages),
@@ -120,7 +148,9 @@ def _find_sku(skus: Mapping[str, VmSku], name: str) -> VmSku:
     return skus.get(build_sku_name(name, name)) or skus[name]
 
 
-def build_server_group_hint(group: Mapping[str, Any] | None, members: Mapping[str, int]) -> tuple[Hint, ...]:
+def build_server_group_hint(
+    group: Mapping[str, Any] | None, members: Mapping[str, int]
+) -> tuple[Hint, ...]:
     """Build the hint of a server group {name, policy, max}; () without a group or servers in it. `members` are the
     numbers of its servers by host. The hint is to join the hosts of its servers (affinity), or to avoid those with
     `max` servers. A "soft" policy is a preference.
@@ -132,4 +162,14 @@ def build_server_group_hint(group: Mapping[str, Any] | None, members: Mapping[st
     targets = frozenset(host for host, count in members.items() if count >= threshold)
     is_hard, name = not group["policy"].startswith("soft"), group["name"]
     vms = tuple(sorted(members.items()))
-    return (Hint(is_affinity, is_hard, HintScope.MACHINE, targets, racks=frozenset(), target=name, vms_by_machine=vms),)
+    return (
+        Hint(
+            is_affinity,
+            is_hard,
+            HintScope.MACHINE,
+            targets,
+            racks=frozenset(),
+            target=name,
+            vms_by_machine=vms,
+        ),
+    )

@@ -13,17 +13,23 @@ from nexusform.schemas.value_types import BOOL, NUMBER, STRING, ListType, MapTyp
 
 _FIGURES: Final[dict[str, Type]] = {"vcpus": NUMBER, "memory_mib": NUMBER, "disk_gib": NUMBER}
 _RESOURCE: Final = ObjectType.create(
-    dict.fromkeys(("total", "reserved", "allocation_ratio", "min_unit", "max_unit", "step_size"), NUMBER)
+    dict.fromkeys(
+        ("total", "reserved", "allocation_ratio", "min_unit", "max_unit", "step_size"), NUMBER
+    )
 )
 _CELL: Final = ObjectType.create(
     {
         **dict.fromkeys(("id", "memory_mib", "used_memory_mib", "used_vcpus", "socket"), NUMBER),
         **dict.fromkeys(("shared", "dedicated", "pinned"), STRING),
         "siblings": ListType(STRING),
-        "pages": ListType(ObjectType.create(dict.fromkeys(("size_kib", "total", "used", "reserved"), NUMBER))),
+        "pages": ListType(
+            ObjectType.create(dict.fromkeys(("size_kib", "total", "used", "reserved"), NUMBER))
+        ),
     }
 )
-_DEVICE_POOL: Final = ObjectType.create({"count": NUMBER, "numa_node": NUMBER, "properties": MapType(STRING)})
+_DEVICE_POOL: Final = ObjectType.create(
+    {"count": NUMBER, "numa_node": NUMBER, "properties": MapType(STRING)}
+)
 _HOST: Final = ObjectType.create(
     {
         "availability_zone": STRING,
@@ -62,20 +68,29 @@ def _create_computed(value_type: Type, description: str) -> AttributeSchema:
 _SCHEMA: Final = BlockSchema(
     {
         "directory": AttributeSchema(
-            STRING, "Directory with the files of `nexusform inventory script -for=openstack`.", required=True
+            STRING,
+            "Directory with the files of `nexusform inventory script -for=openstack`.",
+            required=True,
         ),
         "id": _create_computed(STRING, "The directory."),
         "exported_at": _create_computed(STRING, "Time of the export, from the file exported_at."),
-        "hosts": _create_computed(MapType(_HOST), "Compute hosts by name, with their inventories in Placement."),
+        "hosts": _create_computed(
+            MapType(_HOST), "Compute hosts by name, with their inventories in Placement."
+        ),
         "flavors": _create_computed(
-            MapType(ObjectType.create({**_FIGURES, "properties": MapType(STRING)})), "Flavors by name."
+            MapType(ObjectType.create({**_FIGURES, "properties": MapType(STRING)})),
+            "Flavors by name.",
         ),
         "servers": _create_computed(
-            MapType(_SERVER), "Servers on hosts by id. Allocations without a listed server are one entry per host."
+            MapType(_SERVER),
+            "Servers on hosts by id. Allocations without a listed server are one entry per host.",
         ),
-        "images": _create_computed(MapType(MapType(STRING)), "Properties of images by name and id."),
+        "images": _create_computed(
+            MapType(MapType(STRING)), "Properties of images by name and id."
+        ),
         "server_groups": _create_computed(
-            MapType(ObjectType.create({"policy": STRING, "members": ListType(STRING)})), "Server groups by name."
+            MapType(ObjectType.create({"policy": STRING, "members": ListType(STRING)})),
+            "Server groups by name.",
         ),
     },
     description="Compute hosts, flavors and servers of an OpenStack, from `openstack ... -f json`.",
@@ -91,17 +106,29 @@ def read(attributes: Mapping[str, Any], context: ReadContext) -> DataResult:
     """Read the files of the directory."""
     from nexusform.domains.openstack.importers.openstack_files import parse_openstack_files
 
-    directory = build_id(attributes).rstrip("/") or "/"  # the id is the directory
+    # The id is the directory.
+    directory = build_id(attributes).rstrip("/") or "/"
     try:
         names = context.files.find_files(directory, "*.json")
-        contents = {name.removesuffix(".json"): context.files.read(f"{directory}/{name}") for name in names}
+        contents = {
+            name.removesuffix(".json"): context.files.read(f"{directory}/{name}") for name in names
+        }
         has_time = context.files.is_file(f"{directory}/exported_at")
-        time = context.files.read(f"{directory}/exported_at").decode("utf-8", "replace").strip() if has_time else ""
+        time = (
+            context.files.read(f"{directory}/exported_at").decode("utf-8", "replace").strip()
+            if has_time
+            else ""
+        )
     except FileProblem as problem:
-        return DataResult(attributes={}, problems=[Problem(("directory",), "unreadable-file", str(problem))])
-    tables = asdict(parse_openstack_files(contents))  # the computed attributes, and the problems
+        return DataResult(
+            attributes={}, problems=[Problem(("directory",), "unreadable-file", str(problem))]
+        )
+    # The computed attributes, and the problems.
+    tables = asdict(parse_openstack_files(contents))
     problems = tables.pop("problems")
     return DataResult({"id": build_id(attributes), "exported_at": time, **tables}, problems)
 
 
-OPENSTACK_INVENTORY: Final = ResourceType("openstack_inventory", 0, _SCHEMA, build_id, mode="data", read=read)
+OPENSTACK_INVENTORY: Final = ResourceType(
+    "openstack_inventory", 0, _SCHEMA, build_id, mode="data", read=read
+)

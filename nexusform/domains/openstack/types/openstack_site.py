@@ -26,7 +26,12 @@ from nexusform.resource_types.shared_arguments import (
     is_set_and_known,
     join_id_parts,
 )
-from nexusform.scheduling.site_inventory import InventoryRack, OccupiedCapacity, PlanInventory, SiteSettings
+from nexusform.scheduling.site_inventory import (
+    InventoryRack,
+    OccupiedCapacity,
+    PlanInventory,
+    SiteSettings,
+)
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema
 from nexusform.schemas.value_types import DYNAMIC, NUMBER, STRING, ListType, MapType
 from nexusform.values.typed_value import UNKNOWN, Unknown
@@ -36,7 +41,10 @@ _SCHEMA: Final = BlockSchema(
         "id": build_id_attribute("<site>"),
         "name": build_name_attribute("site"),
         "inventory": AttributeSchema(
-            DYNAMIC, "The data source: data.openstack_inventory.NAME.", required=True, decides_placement=True
+            DYNAMIC,
+            "The data source: data.openstack_inventory.NAME.",
+            required=True,
+            decides_placement=True,
         ),
         "enabled_filters": AttributeSchema(
             ListType(STRING),
@@ -61,7 +69,8 @@ _SCHEMA: Final = BlockSchema(
         ),
         "pci_aliases": AttributeSchema(
             MapType(MapType(STRING)),
-            '[pci] alias of Nova by name, for example { nic = { vendor_id = "8086", product_id = "154d" } }. Other '
+            '[pci] alias of Nova by name, for example { nic = { vendor_id = "8086", product_id = '
+            '"154d" } }. Other '
             "keys: device_type, numa_policy.",
             optional=True,
             decides_placement=True,
@@ -82,9 +91,15 @@ def check(attributes: Mapping[str, Any]) -> list[Problem]:
     multipliers = get_known_blocks(attributes, "weight_multipliers")
     filters = get_list(attributes, "enabled_filters")
     problems += _check_filter_and_weigher_names("enabled_filters", filters, FILTERS)
-    problems += _check_filter_and_weigher_names("weight_multipliers", multipliers, DEFAULT_MULTIPLIERS)
+    problems += _check_filter_and_weigher_names(
+        "weight_multipliers", multipliers, DEFAULT_MULTIPLIERS
+    )
     problems += [
-        Problem(("weight_multipliers", name), "invalid-number", f"Nova accepts no {name} multiplier below 0.")
+        Problem(
+            ("weight_multipliers", name),
+            "invalid-number",
+            f"Nova accepts no {name} multiplier below 0.",
+        )
         for name, value in multipliers.items()
         if name.startswith("soft_") and isinstance(value, int | float) and value < 0
     ]
@@ -104,7 +119,10 @@ def _check_aliases(aliases: Mapping[str, Any]) -> Iterator[Problem]:
             continue  # unknown
         for key in ("resource_class", "traits"):
             if key in fields:
-                detail = f"PCI devices in Placement ({key}) are not predicted. Remove the alias or {key}."
+                detail = (
+                    f"PCI devices in Placement ({key}) are not predicted. Remove the alias or "
+                    f"{key}."
+                )
                 yield Problem(("pci_aliases", name, key), "invalid-pci-alias", detail)
         policy = fields.get("numa_policy")
         if policy not in (*POLICIES, None, UNKNOWN):
@@ -115,15 +133,19 @@ def _check_aliases(aliases: Mapping[str, Any]) -> Iterator[Problem]:
 def _check_filter_and_weigher_names(argument: str, names: Any, known: Any) -> Iterator[Problem]:
     """Yield a problem for each filter or weigher without a prediction."""
     for name in names:
-        if name not in (*known, None, UNKNOWN):  # None and unknown are no names yet
+        # None and unknown are no names yet.
+        if name not in (*known, None, UNKNOWN):
             detail = (
-                f'"{name}" is not predicted.{suggest_name(name, list(known))} Predicted: {", ".join(known)}. Remove '
+                f'"{name}" is not predicted.{suggest_name(name, list(known))} Predicted: '
+                f"{', '.join(known)}. Remove "
                 "it; placements that depend on it may then differ."
             )
             yield Problem((argument,), "unknown-scheduler-setting", detail)
 
 
-def add_to_inventory(attributes: Mapping[str, Any], address: str, inventory: PlanInventory) -> list[Problem]:
+def add_to_inventory(
+    attributes: Mapping[str, Any], address: str, inventory: PlanInventory
+) -> list[Problem]:
     """Add the site, one rack per availability zone, the flavors, and the servers as occupied capacity."""
     site_id = build_id(attributes)
     other_address = inventory.addresses_by_name.setdefault(("site", "", site_id), address)
@@ -131,30 +153,44 @@ def add_to_inventory(attributes: Mapping[str, Any], address: str, inventory: Pla
         return [build_duplicate_object_problem("duplicate-site", "site", site_id, other_address)]
     source = get_known_blocks(attributes, "inventory")
     if not isinstance(source.get("hosts"), Mapping):
-        return []  # no known hosts
+        # No known hosts.
+        return []
     try:
         site = build_nova_site(source)
     except (AttributeError, TypeError, ValueError) as problem:
         detail = f"The inventory is not one of data openstack_inventory: {problem}."
         return [Problem(("inventory",), "invalid-openstack-inventory", detail)]
     settings = build_nova_settings(attributes)
-    inventory.sites[address] = SiteSettings(site_id, site_id, profile=build_nova_profile(site, settings))
+    inventory.sites[address] = SiteSettings(
+        site_id, site_id, profile=build_nova_profile(site, settings)
+    )
     inventory.skus.update({f"{address} {name}": sku for name, sku in site.build_skus().items()})
     hosts = site.hosts
     slots = {host.name: slot for slot, host in enumerate(hosts, start=1)}
     zones = sorted({host.availability_zone for host in hosts})
     for index, zone in enumerate(zones):
-        machines = tuple(build_machine(host, slots[host.name]) for host in hosts if host.availability_zone == zone)
-        key = f"{address}/{zone}" if index else address  # the first rack has the address of the site itself
+        machines = tuple(
+            build_machine(host, slots[host.name])
+            for host in hosts
+            if host.availability_zone == zone
+        )
+        # The first rack has the address of the site itself.
+        key = f"{address}/{zone}" if index else address
         rack_id = f"{site_id}/{zone}"
-        inventory.racks[key] = InventoryRack(rack_id, site_id, zone, zone, is_planned=False, machines=machines)
-        inventory.addresses_by_name.update({("machine", site_id, machine.name): address for machine in machines})
+        inventory.racks[key] = InventoryRack(
+            rack_id, site_id, zone, zone, is_planned=False, machines=machines
+        )
+        inventory.addresses_by_name.update(
+            {("machine", site_id, machine.name): address for machine in machines}
+        )
     table = site.build_usage_table(settings.aliases)
     occupied = inventory.unmanaged.setdefault(site_id, [])
     for key, server in site.servers.items():
         sku = build_server_sku(server, table.build_record(key))
         size = (sku.vcpus, sku.memory_gib, sku.disk_gib)
-        occupied.append(OccupiedCapacity(server.host, server.name, *size, cell_numbers=(0,), record=sku.record))
+        occupied.append(
+            OccupiedCapacity(server.host, server.name, *size, cell_numbers=(0,), record=sku.record)
+        )
     return []
 
 

@@ -1,11 +1,13 @@
 """Kubernetes manifests: parsing, validation as by the API server, and conversion to pods and nodes."""
 
-PUBLIC = {  # public names of the package, by module
+# public names of the package, by module.
+PUBLIC = {
     "pod_admission": "collect_pod_disruption_budgets collect_resource_quotas",
     "kubernetes_cross_field_checks": "list_metadata_problems",
     "live_workloads": "LiveWorkload find_current_revisions",
     "manifest_parser": (
-        "format_canonical_json list_envelope_problems compute_fingerprint INVALID is_envelope is_fleet_group "
+        "format_canonical_json list_envelope_problems compute_fingerprint INVALID is_envelope "
+        "is_fleet_group "
         "is_reserved_namespace Manifest build_changed_manifest build_manifest ParsedManifests "
         "find_selection_exclusion list_services parse_manifests unwrap_envelopes"
     ),

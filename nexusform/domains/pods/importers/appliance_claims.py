@@ -66,7 +66,8 @@ def collect_appliance_claims(
     `namespace/kind/name-number-volume`. `pod_counts` has the number of pods by workload. `observed_names` are the
     claims (namespace and name) listed by kubectl. With `is_complete`, the cluster has no other claims.
     """
-    unlisted_is_bound = False if is_complete else None  # a claim not listed has no volume, or possibly one (None)
+    # A claim not listed has no volume, or possibly one (None).
+    unlisted_is_bound = False if is_complete else None
     reader = _ApplianceClaimReader(collect_storage(manifests), observed_names, unlisted_is_bound)
     claims: dict[str, ApplianceClaim] = {}
     for manifest in manifests:
@@ -80,7 +81,8 @@ def collect_appliance_claims(
         full_name = f"{namespace}/{name}"
         template_claim = claims.pop(full_name, None)
         owners = read_silently(manifest, "metadata").list_mappings("ownerReferences")
-        is_pod_claim = any(owner.get_text("kind") == "Pod" for owner in owners)  # ephemeral: listed above
+        # ephemeral: listed above.
+        is_pod_claim = any(owner.get_text("kind") == "Pod" for owner in owners)
         if reader.is_on_appliance(spec) and not is_pod_claim:
             owner = template_claim.owner if template_claim else None
             claims[full_name] = reader.build_existing_claim(manifest, spec, owner)
@@ -90,7 +92,8 @@ def collect_appliance_claims(
 class _ApplianceClaimReader(Struct, frozen=True):
     storage: Storage
     observed_names: AbstractSet[tuple[str, str]]
-    unlisted_is_bound: bool | None  # claims not listed by kubectl have a volume; None: possibly
+    # claims not listed by kubectl have a volume; None: possibly.
+    unlisted_is_bound: bool | None
 
     def list_ephemeral_claims(
         self, manifest: Manifest, spec: Fields, pod_counts: Mapping[str, int]
@@ -98,14 +101,23 @@ class _ApplianceClaimReader(Struct, frozen=True):
         """Yield the ephemeral claims of the pods of a workload, each by a name: `namespace/kind/name-number-volume`."""
         pod = spec if manifest.kind == "Pod" else spec.get_mapping("template").get_mapping("spec")
         for volume in pod.list_mappings("volumes"):
-            claim = volume.get_mapping("ephemeral").get_mapping("volumeClaimTemplate").get_mapping("spec")
+            claim = (
+                volume.get_mapping("ephemeral")
+                .get_mapping("volumeClaimTemplate")
+                .get_mapping("spec")
+            )
             if "ephemeral" in volume and self.is_on_appliance(claim):
                 size = _parse_bytes(claim.get_mapping("resources").get_mapping("requests"))
                 appliance_claim = ApplianceClaim(size, is_bound=self.unlisted_is_bound)
                 for number in range(pod_counts.get(manifest.workload_key, 0)):
-                    yield f"{manifest.workload_key}-{number}-{volume.get_text('name')}", appliance_claim
+                    yield (
+                        f"{manifest.workload_key}-{number}-{volume.get_text('name')}",
+                        appliance_claim,
+                    )
 
-    def list_template_claims(self, manifest: Manifest, spec: Fields) -> Iterator[tuple[str, ApplianceClaim]]:
+    def list_template_claims(
+        self, manifest: Manifest, spec: Fields
+    ) -> Iterator[tuple[str, ApplianceClaim]]:
         """Yield the claims of a StatefulSet by `namespace/name`, one per template and ordinal of a pod."""
         policy = spec.get_mapping("persistentVolumeClaimRetentionPolicy")
         owner = ClaimOwner(
@@ -122,7 +134,9 @@ class _ApplianceClaimReader(Struct, frozen=True):
                 for ordinal in self.storage.templates[manifest.namespace, prefix].ordinals:
                     yield f"{manifest.namespace}/{prefix}-{ordinal}", appliance_claim
 
-    def build_existing_claim(self, manifest: Manifest, spec: Fields, owner: ClaimOwner | None) -> ApplianceClaim:
+    def build_existing_claim(
+        self, manifest: Manifest, spec: Fields, owner: ClaimOwner | None
+    ) -> ApplianceClaim:
         """Return the appliance claim of an existing object, with the capacity of its volume if it is bound."""
         claim_name = (manifest.namespace, manifest.name)
         status = read_silently(manifest, "status")
@@ -130,20 +144,25 @@ class _ApplianceClaimReader(Struct, frozen=True):
         if spec.get_text("volumeName") or claim_name in self.storage.reserved_volumes:
             capacity = _parse_bytes(status.get_mapping("capacity"))
             return ApplianceClaim(size, capacity, is_bound=True, owner=owner)
-        # A claim listed by kubectl without a volume is not bound. For others this may be unknown (None).
+        # A claim listed by kubectl without a volume is not bound. For others this may be unknown
+        # (None).
         is_bound = False if claim_name in self.observed_names else self.unlisted_is_bound
         return ApplianceClaim(size, is_bound=is_bound, owner=owner)
 
     def is_on_appliance(self, claim: Fields) -> bool:
         """Return whether the volume of a claim is created on the appliance, by its class."""
         class_name, classes = claim.data.get("storageClassName"), self.storage.classes
-        if class_name is None:  # the default class; without known classes the one of the platform
+        # The default class; without known classes the one of the platform.
+        if class_name is None:
             class_name = self.storage.default_class or (NEXUS_VOLUME if not classes else "")
         if class_name == NEXUS_VOLUME:
             return True
-        provisioners = {name: storage_class.body.get("provisioner") for name, storage_class in classes.items()}
+        provisioners = {
+            name: storage_class.body.get("provisioner") for name, storage_class in classes.items()
+        }
         provisioner = provisioners.get(NEXUS_VOLUME)
-        return provisioner is not None and provisioners.get(class_name) == provisioner  # another class of the appliance
+        # Another class of the appliance.
+        return provisioner is not None and provisioners.get(class_name) == provisioner
 
 
 def _parse_bytes(amounts: Fields) -> int | None:
@@ -159,13 +178,18 @@ def compute_storage_demand(claims: Claims) -> ClaimDemand:
     return _build_demand(size, existing_size, claims, existing_claims=claims)
 
 
-def _build_demand(size: int, existing_size: int, all_claims: Claims, existing_claims: Claims) -> ClaimDemand:
+def _build_demand(
+    size: int, existing_size: int, all_claims: Claims, existing_claims: Claims
+) -> ClaimDemand:
     """Return the demand of `all_claims`: `size` bytes after the plan, of these possibly `existing_size` bytes on the
     appliance already. Among `existing_claims`, it is unknown for some if they have a volume (`is_bound` None).
     """
     unsized_claim = next((name for name, claim in all_claims.items() if claim.size is None), "")
-    unverified = tuple(item.possible_existing_size for item in existing_claims.values() if item.is_bound is None)
-    unbound_size = size - existing_size  # of new volumes
+    unverified = tuple(
+        item.possible_existing_size for item in existing_claims.values() if item.is_bound is None
+    )
+    # Of new volumes.
+    unbound_size = size - existing_size
     return ClaimDemand(size, unbound_size, unsized_claim=unsized_claim, unverified_sizes=unverified)
 
 
@@ -180,14 +204,16 @@ def compute_planned_storage_demand(
     `removed_namespaces` are deleted.
     """
     new_claims = [claim for name, claim in planned_claims.items() if name not in prior_claims]
-    size = sum(claim.final_size for claim in new_claims)  # in bytes, after the plan
+    # In bytes, after the plan.
+    size = sum(claim.final_size for claim in new_claims)
     retained_claims: dict[str, ApplianceClaim] = {}
     for name, claim in prior_claims.items():
         namespace, _, _ = name.partition("/")
         planned_claim, owner = planned_claims.get(name), claim.owner
         if planned_claim is None:
             if owner is None or namespace in removed_namespaces:
-                continue  # it is deleted
+                # It is deleted.
+                continue
             # A claim of a StatefulSet may outlive the scale-in or deletion of the set.
             is_scaled_in = owner.stateful_set in stateful_sets
             outlives_owner = owner.outlives_scaling if is_scaled_in else owner.outlives_deletion
@@ -195,10 +221,12 @@ def compute_planned_storage_demand(
                 continue
         retained_claims[name] = claim
         size += claim.final_size
-        # A claim may be enlarged. One of a StatefulSet stays as it is: a changed template does not affect it.
+        # A claim may be enlarged. One of a StatefulSet stays as it is: a changed template does not
+        # affect it.
         if planned_claim is not None and planned_claim.owner is None:
             size += max(0, planned_claim.final_size - claim.final_size)
-    existing_size = sum(claim.possible_existing_size for claim in prior_claims.values())  # before the plan
+    # Before the plan.
+    existing_size = sum(claim.possible_existing_size for claim in prior_claims.values())
     # A new claim of the plan may be bound to an existing volume.
     existing_size += sum(claim.final_size for claim in new_claims if claim.is_bound)
     all_claims = {**retained_claims, **planned_claims}

@@ -40,12 +40,15 @@ class CsiLimits(Struct, frozen=True):
     """
 
     maximums: Mapping[tuple[str, str], int] = field(default_factory=dict)
-    attachments: tuple[tuple[str, str, str], ...] = ()  # node, driver, volume
+    # node, driver, volume.
+    attachments: tuple[tuple[str, str, str], ...] = ()
     checked_drivers: frozenset[str] = frozenset()
     capacities: Mapping[str, list[CsiStorageCapacity]] = field(default_factory=dict)
     unattached_drivers: frozenset[str] = frozenset()
 
-    def list_storage_terms(self, storage_class: str, size: int) -> tuple[NodeSelectorTerm, ...] | None:
+    def list_storage_terms(
+        self, storage_class: str, size: int
+    ) -> tuple[NodeSelectorTerm, ...] | None:
         """Return the terms of the nodes with `size` bytes of free storage of a class; None: all nodes, (): none."""
         terms: list[NodeSelectorTerm] = []
         for capacity in self.capacities.get(storage_class, ()):
@@ -58,9 +61,12 @@ class CsiLimits(Struct, frozen=True):
 
 def collect_csi_objects(manifests: Iterable[Manifest]) -> CsiLimits:
     """Return the volume limits, attachments and free storage of CSI drivers, read from the objects of a cluster."""
-    maximums: dict[tuple[str, str], int] = {}  # of attached volumes, by node and driver
-    attachments: list[tuple[str, str, str]] = []  # node, driver, volume
-    drivers: list[tuple[str, Mapping[str, Any]]] = []  # name and spec
+    # Of attached volumes, by node and driver.
+    maximums: dict[tuple[str, str], int] = {}
+    # node, driver, volume.
+    attachments: list[tuple[str, str, str]] = []
+    # name and spec.
+    drivers: list[tuple[str, Mapping[str, Any]]] = []
     capacities: dict[str, list[CsiStorageCapacity]] = {}  # by StorageClass
     for manifest in manifests:
         body = manifest.body
@@ -68,7 +74,8 @@ def collect_csi_objects(manifests: Iterable[Manifest]) -> CsiLimits:
             case "storage.k8s.io", "CSINode":
                 for driver in list_mappings(body, "spec", "drivers"):
                     count = get_value_at_path(driver, "allocatable", "count")
-                    if isinstance(count, int):  # else it has no limit
+                    # Else it has no limit.
+                    if isinstance(count, int):
                         maximums[manifest.name, str(driver.get("name"))] = count
             case "storage.k8s.io", "VolumeAttachment":
                 attacher = get_text(body, "spec", "attacher")
@@ -81,9 +88,14 @@ def collect_csi_objects(manifests: Iterable[Manifest]) -> CsiLimits:
                 capacity = _parse_storage_capacity(manifest)
                 if capacity is not None:
                     capacities.setdefault(str(body.get("storageClassName")), []).append(capacity)
-    # kube-scheduler checks the free storage of some drivers; volumes of others need no attachment to a node.
-    checked_drivers = frozenset(name for name, spec in drivers if spec.get("storageCapacity") is True)
-    unattached_drivers = frozenset(name for name, spec in drivers if spec.get("attachRequired") is False)
+    # kube-scheduler checks the free storage of some drivers; volumes of others need no attachment
+    # to a node.
+    checked_drivers = frozenset(
+        name for name, spec in drivers if spec.get("storageCapacity") is True
+    )
+    unattached_drivers = frozenset(
+        name for name, spec in drivers if spec.get("attachRequired") is False
+    )
     return CsiLimits(maximums, tuple(attachments), checked_drivers, capacities, unattached_drivers)
 
 
@@ -98,7 +110,9 @@ def _parse_storage_capacity(manifest: Manifest) -> CsiStorageCapacity | None:
         return None
     pairs = tuple(Requirement(key, IN, (value,)) for key, value in selector.match_labels)
     requirements = (*pairs, *selector.match_expressions)
-    return CsiStorageCapacity(NodeSelectorTerm(requirements) if requirements else None, size.round_to_units())
+    return CsiStorageCapacity(
+        NodeSelectorTerm(requirements) if requirements else None, size.round_to_units()
+    )
 
 
 def find_csi_provisioner(storage_class: Manifest | None) -> str:
@@ -116,13 +130,17 @@ def find_volume_driver(volume: Manifest) -> str:
 
 def build_attach_limits(csi: CsiLimits, volumes: Mapping[str, Manifest]) -> AttachLimits:
     """Return the limits of nodes, and the CSI volumes attached to them. Volumes are named by their claim, if any."""
-    attachments: list[tuple[str, str, str]] = []  # node, driver, claim or volume
+    # node, driver, claim or volume.
+    attachments: list[tuple[str, str, str]] = []
     for node, driver, volume_name in csi.attachments:
         volume = volumes.get(volume_name)
         if volume is None or not get_value_at_path(volume.body, "spec", "csi"):
-            continue  # as in kube-scheduler, only existing CSI volumes count
+            # As in kube-scheduler, only existing CSI volumes count.
+            continue
         claim = get_mapping(volume.body, "spec", "claimRef")
-        claim_name = f"{claim.get('namespace', '')}/{claim['name']}" if claim.get("name") else volume_name
+        claim_name = (
+            f"{claim.get('namespace', '')}/{claim['name']}" if claim.get("name") else volume_name
+        )
         attachments.append((node, driver, claim_name))
     return AttachLimits(csi.maximums, tuple(attachments))
 

@@ -10,10 +10,22 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Severity
-from nexusform.domains.pods.importers.kubernetes_pod_spec import DEVICE_CLAIMS, parse_node_term, parse_taints
+from nexusform.domains.pods.importers.kubernetes_pod_spec import (
+    DEVICE_CLAIMS,
+    parse_node_term,
+    parse_taints,
+)
 from nexusform.domains.pods.importers.kubernetes_volumes import PodVolumes
-from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest, get_integer, select_manifests
-from nexusform.domains.pods.scheduling.cel_device_selectors import find_selector_problem, parse_device_quantity
+from nexusform.domains.pods.importers.manifest_parser import (
+    Fields,
+    Manifest,
+    get_integer,
+    select_manifests,
+)
+from nexusform.domains.pods.scheduling.cel_device_selectors import (
+    find_selector_problem,
+    parse_device_quantity,
+)
 from nexusform.domains.pods.scheduling.cluster_records import (
     ALL_DEVICES,
     AllocatedDevice,
@@ -28,7 +40,13 @@ from nexusform.domains.pods.scheduling.cluster_records import (
     PodSpec,
     ResourceSlice,
 )
-from nexusform.json_data.plain_data import get_list, get_mapping, get_text, get_value_at_path, list_mappings
+from nexusform.json_data.plain_data import (
+    get_list,
+    get_mapping,
+    get_text,
+    get_value_at_path,
+    list_mappings,
+)
 from nexusform.kubernetes.matching import EQUAL, IN, NodeSelectorTerm, Requirement, Toleration
 
 _GROUP: Final = "resource.k8s.io"
@@ -40,7 +58,12 @@ _CLASS: Final = "DeviceClass"
 _ATTRIBUTE_KINDS: Final = ("string", "int", "bool", "version")
 # Fields of features that are not evaluated.
 _DEVICE_FEATURES: Final = (
-    *("allowMultipleAllocations", "bindsToNode", "bindingConditions", "nodeAllocatableResourceMappings"),
+    *(
+        "allowMultipleAllocations",
+        "bindsToNode",
+        "bindingConditions",
+        "nodeAllocatableResourceMappings",
+    ),
     *("compatibilityGroups", "derivedAttributes"),
 )
 _REQUEST_FEATURES: Final = ("capacity", "derivedAttributes")
@@ -83,7 +106,9 @@ def add_claims(pod: PodSpec, volumes: PodVolumes, devices: PodDeviceClaims) -> P
 
 def collect_device_objects(manifests: Iterable[Manifest]) -> DeviceObjects:
     """Return the objects of resource.k8s.io by full name. Of several with the same name, the first counts."""
-    by_kind: dict[str, dict[str, Manifest]] = {kind: {} for kind in (_SLICE, _CLAIM, _TEMPLATE, _CLASS)}
+    by_kind: dict[str, dict[str, Manifest]] = {
+        kind: {} for kind in (_SLICE, _CLAIM, _TEMPLATE, _CLASS)
+    }
     for manifest in manifests:
         if manifest.group == _GROUP and manifest.kind in by_kind:
             by_kind[manifest.kind].setdefault(_get_full_name(manifest), manifest)
@@ -111,7 +136,9 @@ def _list_slice_problems(manifest: Manifest) -> Iterator[str]:
             yield f"{manifest.title} has attributes of an unknown type"
 
 
-def _list_used_features(title: str, fields: Mapping[str, Any], features: Iterable[str]) -> list[str]:
+def _list_used_features(
+    title: str, fields: Mapping[str, Any], features: Iterable[str]
+) -> list[str]:
     """Return as texts the features used in these fields."""
     return [f"{title} uses {name}" for name in features if fields.get(name)]
 
@@ -161,7 +188,8 @@ def _parse_slice(manifest: Manifest) -> ResourceSlice:
         generation=get_integer(pool, "generation", 0),
         slice_count=get_integer(pool, "resourceSliceCount", 1),
         devices=tuple(_parse_device(manifest, device) for device in list_mappings(spec, "devices")),
-        terms=_parse_slice_nodes(manifest, spec),  # the nodes with access to all of its devices
+        # The nodes with access to all of its devices.
+        terms=_parse_slice_nodes(manifest, spec),
         has_own_nodes=spec.get("perDeviceNodeSelection") is True,
         counters=_parse_counters(spec, "sharedCounters", "name"),
     )
@@ -177,14 +205,18 @@ def _parse_device(manifest: Manifest, device: Mapping[str, Any]) -> Device:
     return Device(
         name=get_text(device, "name"),
         attributes=attributes,
-        capacity={name: _parse_amount(amount) for name, amount in get_mapping(device, "capacity").items()},
+        capacity={
+            name: _parse_amount(amount) for name, amount in get_mapping(device, "capacity").items()
+        },
         taints=tuple(taint for taint in parse_taints(device) if taint.effect != "None"),
         counters=_parse_counters(device, "consumesCounters", "counterSet"),
         terms=_parse_slice_nodes(manifest, device),
     )
 
 
-def _parse_counters(fields: Mapping[str, Any], key: str, name_key: str) -> dict[tuple[str, str], int]:
+def _parse_counters(
+    fields: Mapping[str, Any], key: str, name_key: str
+) -> dict[tuple[str, str], int]:
     """Return the amounts by counter set and counter. The sets are listed under `key`, their names under `name_key`."""
     return {
         (str(counter_set.get(name_key)), name): _parse_amount(counter)
@@ -196,7 +228,14 @@ def _parse_counters(fields: Mapping[str, Any], key: str, name_key: str) -> dict[
 def _parse_attribute(value: Any) -> Attribute | None:
     """Return type and value of a device attribute, such as ("string", "a100"); None if its type is unknown."""
     fields = get_mapping(value)
-    return next(((kind, fields[kind]) for kind in _ATTRIBUTE_KINDS if isinstance(fields.get(kind), (str, int))), None)
+    return next(
+        (
+            (kind, fields[kind])
+            for kind in _ATTRIBUTE_KINDS
+            if isinstance(fields.get(kind), (str, int))
+        ),
+        None,
+    )
 
 
 def _parse_amount(value: Any) -> int:
@@ -207,10 +246,16 @@ def _parse_amount(value: Any) -> int:
         return 0
 
 
-def _parse_slice_nodes(manifest: Manifest, fields: Mapping[str, Any]) -> tuple[NodeSelectorTerm, ...] | None:
+def _parse_slice_nodes(
+    manifest: Manifest, fields: Mapping[str, Any]
+) -> tuple[NodeSelectorTerm, ...] | None:
     """Return the terms of the nodes with access to a slice or device; None for all nodes, () for none."""
     if fields.get("nodeName"):
-        return (NodeSelectorTerm(fields=(Requirement("metadata.name", IN, (str(fields["nodeName"]),)),)),)
+        return (
+            NodeSelectorTerm(
+                fields=(Requirement("metadata.name", IN, (str(fields["nodeName"]),)),)
+            ),
+        )
     if fields.get("allNodes") is True:
         return None
     terms = list_mappings(fields, "nodeSelector", "nodeSelectorTerms")
@@ -230,13 +275,22 @@ def parse_device_claims(
     reader = _DeviceClaimReader(objects, is_complete=is_complete and objects.has_slices)
     claims = tuple(reader.parse_reference(namespace, reference) for reference in references)
     problems = list(objects.problems) if objects.has_slices else ["no ResourceSlice is known"]
-    problems += reader.problems  # those about the claims
+    # Those about the claims.
+    problems += reader.problems
     for claim in claims:
         if claim.error:
-            spec.report("resourceClaims", f"get no devices: {claim.error}.", Severity.WARNING, id=DEVICE_CLAIMS)
+            spec.report(
+                "resourceClaims",
+                f"get no devices: {claim.error}.",
+                Severity.WARNING,
+                id=DEVICE_CLAIMS,
+            )
     if problems:
         text = "; ".join(dict.fromkeys(problems))
-        detail = f"requests devices (DRA), which are not counted: {text}. The pods may stay Pending or run elsewhere."
+        detail = (
+            f"requests devices (DRA), which are not counted: {text}. The pods may stay Pending or "
+            "run elsewhere."
+        )
         spec.report("resourceClaims", detail, Severity.WARNING, id=DEVICE_CLAIMS)
         return PodDeviceClaims(is_unknown=True)
     return PodDeviceClaims(claims)
@@ -245,7 +299,8 @@ def parse_device_claims(
 class _DeviceClaimReader:
     def __init__(self, objects: DeviceObjects, *, is_complete: bool) -> None:
         self._objects = objects
-        self._is_complete = is_complete  # all objects of the cluster are known: a missing one does not exist
+        # All objects of the cluster are known: a missing one does not exist.
+        self._is_complete = is_complete
         self.problems: list[str] = []
 
     def parse_reference(self, namespace: str, reference: Fields) -> DeviceClaim:
@@ -255,25 +310,34 @@ class _DeviceClaimReader:
         kind, objects, spec_path = "resourceclaim", self._objects.claims, ["spec"]
         if is_own:
             name = reference.get_text("resourceClaimTemplateName")
-            kind, objects, spec_path = "resourceclaimtemplate", self._objects.templates, ["spec", "spec"]
+            kind, objects, spec_path = (
+                "resourceclaimtemplate",
+                self._objects.templates,
+                ["spec", "spec"],
+            )
         key = f"{namespace}/{name}"
-        claim_name = reference.get_text("name") if is_own else key  # an own claim has a name within the pod only
+        # An own claim has a name within the pod only.
+        claim_name = reference.get_text("name") if is_own else key
         if key not in objects:
             error = f'{kind}.resource.k8s.io "{name}" not found'
-            if not self._is_complete:  # the object may exist: the claim is not evaluated, and has no error
+            # The object may exist: the claim is not evaluated, and has no error.
+            if not self._is_complete:
                 self.problems.append(error)
                 error = ""
             return DeviceClaim(claim_name, is_own, error=error)
         spec = get_mapping(objects[key].body, *spec_path)
         return self._parse_claim(claim_name, objects[key], spec, is_own=is_own)
 
-    def _parse_claim(self, name: str, manifest: Manifest, spec: Mapping[str, Any], *, is_own: bool) -> DeviceClaim:
+    def _parse_claim(
+        self, name: str, manifest: Manifest, spec: Mapping[str, Any], *, is_own: bool
+    ) -> DeviceClaim:
         """Return the claim of an object or template (`manifest`) with its first error. `is_own`: each pod gets its own
         claim. Facts not evaluated by this program are added to `self.problems`.
         """
         if manifest.version != _VERSION:
             self.problems.append(f"{manifest.title} has version {manifest.version}, not {_VERSION}")
-        if not spec and not self._is_complete:  # with complete objects, an empty spec is valid
+        # With complete objects, an empty spec is valid.
+        if not spec and not self._is_complete:
             self.problems.append(f"{manifest.title} has no spec")
         errors: list[str] = []
         request_bodies = list_mappings(spec, "devices", "requests")
@@ -282,13 +346,17 @@ class _DeviceClaimReader:
         for item in list_mappings(spec, "devices", "constraints"):
             if item.get("matchAttribute"):
                 requests_of_constraint = tuple(map(str, get_list(item, "requests")))
-                constraints.append(DeviceMatchConstraint(str(item["matchAttribute"]), requests_of_constraint))
+                constraints.append(
+                    DeviceMatchConstraint(str(item["matchAttribute"]), requests_of_constraint)
+                )
             else:
                 self.problems.append(f"{manifest.title} has a constraint other than matchAttribute")
         first_error = next(iter(errors), "")
         return DeviceClaim(name, is_own, tuple(requests), tuple(constraints), error=first_error)
 
-    def _parse_request(self, title: str, request: Mapping[str, Any], errors: list[str]) -> DeviceRequest:
+    def _parse_request(
+        self, title: str, request: Mapping[str, Any], errors: list[str]
+    ) -> DeviceRequest:
         """Return a request of a claim, and add its errors to `errors`. Alternatives: firstAvailable, else exactly."""
         name = get_text(request, "name")
         first_available = list_mappings(request, "firstAvailable")
@@ -313,7 +381,8 @@ class _DeviceClaimReader:
         if device_class is not None:
             class_selectors = self._list_selectors(device_class.body, "spec", "selectors")
         else:
-            is_missing = self._is_complete and self._objects.classes  # without any class, they are not listed
+            # Without any class, they are not listed.
+            is_missing = self._is_complete and self._objects.classes
             findings = errors if is_missing else self.problems
             findings.append(f"request {full_name}: device class {class_name} does not exist")
         self.problems += _list_used_features(title, fields, _REQUEST_FEATURES)
@@ -352,8 +421,11 @@ class _DeviceClaimReader:
 
 def find_claim_names(body: Mapping[str, Any]) -> list[str]:
     """Return the names of a live pod's ResourceClaims, those from templates and for extended resources included."""
-    references = [*list_mappings(body, "spec", "resourceClaims")]  # a reference to a template has no claim name
+    # A reference to a template has no claim name.
+    references = [*list_mappings(body, "spec", "resourceClaims")]
     references += list_mappings(body, "status", "resourceClaimStatuses")
     names = [reference.get("resourceClaimName") for reference in references]
-    names.append(get_value_at_path(body, "status", "extendedResourceClaimStatus", "resourceClaimName"))
+    names.append(
+        get_value_at_path(body, "status", "extendedResourceClaimStatus", "resourceClaimName")
+    )
     return sorted({str(name) for name in names if name})

@@ -34,7 +34,9 @@ def read_kind_files(directory: str, context: ReadContext) -> KubectlKindFiles:
                 continue
             except FileProblem as problem:
                 problems.append(Problem(("directory",), "unreadable-file", str(problem)))
-        if NO_SUCH_KIND not in _read_kubectl_error(f"{directory.rstrip('/')}/{name}{_SUFFIX}", context):
+        if NO_SUCH_KIND not in _read_kubectl_error(
+            f"{directory.rstrip('/')}/{name}{_SUFFIX}", context
+        ):
             unread_kinds.append(kind)
     return KubectlKindFiles(tuple(contents), tuple(unread_kinds), tuple(problems))
 
@@ -44,7 +46,8 @@ def list_dump_errors(
 ) -> Iterator[Problem]:
     """Yield a warning with kubectl's message for each kind not listed, but not messages with `ignored_message`."""
     if directory is None:
-        return  # files are named instead
+        # files are named instead.
+        return
     base = directory.rstrip("/")
     for file in context.files.find_files(base, f"*{_SUFFIX}"):
         message = _read_kubectl_error(f"{base}/{file}", context)

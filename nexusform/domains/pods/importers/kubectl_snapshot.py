@@ -14,7 +14,12 @@ from nexusform.documents.yaml_documents import INVALID, build_problem, parse_yam
 from nexusform.domains.pods.importers import device_objects, kubernetes_pod_spec, pod_conditions
 from nexusform.domains.pods.importers.device_objects import DeviceObjects
 from nexusform.domains.pods.importers.kubernetes_pod_spec import PodOwner, Priorities
-from nexusform.domains.pods.importers.kubernetes_volumes import Storage, collect_storage, parse_amount, parse_volumes
+from nexusform.domains.pods.importers.kubernetes_volumes import (
+    Storage,
+    collect_storage,
+    parse_amount,
+    parse_volumes,
+)
 from nexusform.domains.pods.importers.live_workloads import (
     LIVE_KINDS,
     LiveWorkload,
@@ -25,9 +30,20 @@ from nexusform.domains.pods.importers.live_workloads import (
 )
 from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest, get_integer
 from nexusform.domains.pods.importers.pod_conditions import CONTAINERS
-from nexusform.domains.pods.scheduling.cluster_records import ClaimedUses, ObservedPodTemplate, PodCondition, PodSpec
+from nexusform.domains.pods.scheduling.cluster_records import (
+    ClaimedUses,
+    ObservedPodTemplate,
+    PodCondition,
+    PodSpec,
+)
 from nexusform.domains.pods.scheduling.scheduler_versions import parse_version
-from nexusform.json_data.plain_data import get_list, get_mapping, get_text, get_value_at_path, list_mappings
+from nexusform.json_data.plain_data import (
+    get_list,
+    get_mapping,
+    get_text,
+    get_value_at_path,
+    list_mappings,
+)
 from nexusform.kubernetes.dump_script import CLUSTER_KINDS, COMMAND, COMMAND_KINDS
 from nexusform.kubernetes.matching import LabelSelector, Taint
 from nexusform.kubernetes.quantity import read_quantity_or_zero
@@ -35,15 +51,43 @@ from nexusform.scheduling.kubelet import NodeSize
 
 _FINISHED_PHASES: Final = ("Succeeded", "Failed")
 _POD_FIELDS: Final = (
-    *("nodeName", "nodeSelector", "affinity", "tolerations", "topologySpreadConstraints", "hostNetwork", "overhead"),
-    *("priority", "resources", "volumes", "schedulingGates", "schedulerName", "preemptionPolicy", "resourceClaims"),
+    *(
+        "nodeName",
+        "nodeSelector",
+        "affinity",
+        "tolerations",
+        "topologySpreadConstraints",
+        "hostNetwork",
+        "overhead",
+    ),
+    *(
+        "priority",
+        "resources",
+        "volumes",
+        "schedulingGates",
+        "schedulerName",
+        "preemptionPolicy",
+        "resourceClaims",
+    ),
     *("priorityClassName", "activeDeadlineSeconds"),
 )
 _CONTAINER_FIELDS: Final = ("name", "image", "resources", "ports", "restartPolicy")
 # Further kinds that affect pods, and the fields kept of each.
 _SPEC_KINDS: Final = (
-    *("PersistentVolumeClaim", "PersistentVolume", "PodDisruptionBudget", "ResourceQuota", "LimitRange", "Service"),
-    *("HorizontalPodAutoscaler", "ScaledObject", "VerticalPodAutoscaler", "MutatingAdmissionPolicy"),
+    *(
+        "PersistentVolumeClaim",
+        "PersistentVolume",
+        "PodDisruptionBudget",
+        "ResourceQuota",
+        "LimitRange",
+        "Service",
+    ),
+    *(
+        "HorizontalPodAutoscaler",
+        "ScaledObject",
+        "VerticalPodAutoscaler",
+        "MutatingAdmissionPolicy",
+    ),
     *("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"),
     *("CSINode", "CSIDriver", "VolumeAttachment"),
     *("DeviceClass", "ResourceSlice", "ResourceClaim", "ResourceClaimTemplate"),
@@ -70,9 +114,18 @@ _KEPT_STATUS: Final[Mapping[str, tuple[str, ...]]] = {
     "PersistentVolumeClaim": ("phase", "capacity"),
     "ResourceClaim": ("allocation",),
     "ResourceQuota": ("used",),
-    "PodDisruptionBudget": ("disruptionsAllowed", "disruptedPods", "expectedPods", "currentHealthy", "desiredHealthy"),
+    "PodDisruptionBudget": (
+        "disruptionsAllowed",
+        "disruptedPods",
+        "expectedPods",
+        "currentHealthy",
+        "desiredHealthy",
+    ),
 }
-_KEPT_CLAIM_ANNOTATIONS: Final = ("pv.kubernetes.io/bind-completed", "volume.kubernetes.io/selected-node")
+_KEPT_CLAIM_ANNOTATIONS: Final = (
+    "pv.kubernetes.io/bind-completed",
+    "volume.kubernetes.io/selected-node",
+)
 # Every cluster has objects of these kinds: files without any come from a shorter command.
 NAMESPACE: Final = "Namespace"
 _MANDATORY_KINDS: Final = (NAMESPACE, "PriorityClass")
@@ -81,7 +134,11 @@ _BASIC_RESOURCES: Final = ("cpu", "memory", "pods")
 
 # Kinds with pods spread by default, and labels that differ among the pods of one set.
 _SPREAD_KINDS: Final = ("Deployment", "ReplicaSet", "StatefulSet", "ReplicationController")
-_POD_LABELS: Final = ("statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index", "controller-revision-hash")
+_POD_LABELS: Final = (
+    "statefulset.kubernetes.io/pod-name",
+    "apps.kubernetes.io/pod-index",
+    "controller-revision-hash",
+)
 # Labels with the template revision of a pod.
 _REVISION_LABELS: Final = ("pod-template-hash", "controller-revision-hash")
 
@@ -170,8 +227,11 @@ class KubectlOutput(Struct):
 
     def list_unlisted_kinds(self) -> list[str]:
         """Return the kinds possibly not listed by kubectl: without an object here, and not certainly in its command."""
-        kinds = {key.split("/")[1] for key in self.workloads} | {body["kind"] for body in self.objects.values()}
-        # Every cluster has objects of some kinds. Without them, the files come from a shorter command.
+        kinds = {key.split("/")[1] for key in self.workloads} | {
+            body["kind"] for body in self.objects.values()
+        }
+        # Every cluster has objects of some kinds. Without them, the files come from a shorter
+        # command.
         is_shorter_command = bool(find_missing_kinds(self.objects.values()))
         listed_kinds = ("Node", "Pod") if is_shorter_command else COMMAND_KINDS
         return sorted(CLUSTER_KINDS.keys() - kinds.union(listed_kinds))
@@ -200,11 +260,14 @@ def parse_kubectl_files(files: Iterable[tuple[str, bytes]]) -> KubectlOutput:
             metadata = body["metadata"]
             if body.get("kind") == "Node":
                 node, node_name = _keep_needed_node_fields(body), str(metadata["name"])
-                if reading.nodes.get(node_name, node) != node:  # listed before with different contents
+                # listed before with different contents.
+                if reading.nodes.get(node_name, node) != node:
                     reading.duplicate_nodes.append(node_name)
                 reading.nodes[node_name] = node
             elif body.get("kind") == "Pod":
-                reading.pods[f"{metadata.get('namespace', 'default')}/{metadata['name']}"] = _reduce_pod(body)
+                reading.pods[f"{metadata.get('namespace', 'default')}/{metadata['name']}"] = (
+                    _reduce_pod(body)
+                )
             elif body.get("kind") in KEPT_FIELDS:
                 title = f"{body['kind']} {metadata.get('namespace', '')}/{metadata['name']}"
                 reading.objects[title] = _keep_needed_object_fields(body)
@@ -226,14 +289,22 @@ def _list_objects(name: str, content: bytes, findings: list[Problem]) -> Iterato
         items = get_value_at_path(document, "items")
         metadata = get_mapping(document, "metadata")
         if metadata.get("continue") or metadata.get("remainingItemCount"):
-            detail = "this list is not complete: more objects remain. List all with `kubectl get --chunk-size=0`."
+            detail = (
+                "this list is not complete: more objects remain. List all with `kubectl get "
+                "--chunk-size=0`."
+            )
             findings.append(build_problem(name, None, "truncated-file", detail))
         for body in items if isinstance(items, list) else [document]:
             if get_value_at_path(body, "metadata", "name") and isinstance(body.get("kind"), str):
                 yield body
                 continue
-            text = "this is not the output of `{} > cluster.json`: an object needs a kind and metadata with a name."
-            findings.append(build_problem(name, None, "invalid-kubernetes-manifest", text.format(COMMAND)))
+            text = (
+                "this is not the output of `{} > cluster.json`: an object needs a kind and "
+                "metadata with a name."
+            )
+            findings.append(
+                build_problem(name, None, "invalid-kubernetes-manifest", text.format(COMMAND))
+            )
             return
 
 
@@ -244,7 +315,9 @@ def _parse_documents(name: str, content: bytes, findings: list[Problem]) -> list
         findings += stream.findings
         documents = [document.data for document in stream.documents]
         if any("items" in data and "kind" not in data for data in map(get_mapping, documents)):
-            detail = "this file is truncated: a List of kubectl ends with its kind. Create it again."
+            detail = (
+                "this file is truncated: a List of kubectl ends with its kind. Create it again."
+            )
             findings.append(build_problem(name, None, "truncated-file", detail))
         return documents
     try:
@@ -261,7 +334,8 @@ def _parse_documents(name: str, content: bytes, findings: list[Problem]) -> list
 def _keep_needed_node_fields(body: _Object) -> _Object:
     """Return the fields of a node required later (by `_build_node`), its images as their sizes by name."""
     metadata, spec, status = (get_mapping(body, part) for part in ("metadata", "spec", "status"))
-    sizes: dict[str, int] = {}  # in bytes, of each image by all its names
+    # In bytes, of each image by all its names.
+    sizes: dict[str, int] = {}
     for image in list_mappings(status, "images"):
         for name in get_list(image, "names"):
             sizes[str(name)] = get_integer(image, "sizeBytes", 0)
@@ -271,19 +345,29 @@ def _keep_needed_node_fields(body: _Object) -> _Object:
         **select_present_fields(status, ("capacity", "allocatable")),
         "images": sizes,
         "version": get_text(status, "nodeInfo", "kubeletVersion"),
-        **{name: value for name, value in pod_conditions.reduce_node_condition(body).items() if value},
+        **{
+            name: value
+            for name, value in pod_conditions.reduce_node_condition(body).items()
+            if value
+        },
     }
 
 
 def _keep_needed_object_fields(body: _Object) -> _Object:
     """Return the fields of an object with an effect on pods: those listed for its kind in the tables of this module."""
     kind, full_metadata = body["kind"], get_mapping(body, "metadata")
-    metadata = select_present_fields(full_metadata, ("name", "namespace", "labels", *_KEPT_METADATA.get(kind, ())))
+    metadata = select_present_fields(
+        full_metadata, ("name", "namespace", "labels", *_KEPT_METADATA.get(kind, ()))
+    )
     if kind == "PersistentVolumeClaim":
-        annotations = select_present_fields(get_mapping(full_metadata, "annotations"), _KEPT_CLAIM_ANNOTATIONS)
+        annotations = select_present_fields(
+            get_mapping(full_metadata, "annotations"), _KEPT_CLAIM_ANNOTATIONS
+        )
         metadata |= {"annotations": annotations} if annotations else {}
         # The claim of an ephemeral volume ends with its pod.
-        if any(owner.get("kind") == "Pod" for owner in list_mappings(full_metadata, "ownerReferences")):
+        if any(
+            owner.get("kind") == "Pod" for owner in list_mappings(full_metadata, "ownerReferences")
+        ):
             metadata |= {"ownerReferences": [{"kind": "Pod"}]}
     status = select_present_fields(get_mapping(body, "status"), _KEPT_STATUS.get(kind, ()))
     identity = {"apiVersion": str(body.get("apiVersion") or "v1"), "kind": kind}
@@ -299,10 +383,14 @@ def _reduce_pod(body: _Object) -> _Object:
     containers: dict[str, list[_Object]] = {}
     is_resized = False
     for section in CONTAINERS:
-        allocated = pod_conditions.apply_allocated_requests(body, section)  # containers with their actual requests
-        containers[section] = [select_present_fields(item, _CONTAINER_FIELDS) for item in list_mappings(allocated)]
+        # containers with their actual requests.
+        allocated = pod_conditions.apply_allocated_requests(body, section)
+        containers[section] = [
+            select_present_fields(item, _CONTAINER_FIELDS) for item in list_mappings(allocated)
+        ]
         is_resized = is_resized or allocated != spec.get(section)
-    if not spec.get("nodeName"):  # a node may be reserved for the pod until its victims are gone
+    # A node may be reserved for the pod until its victims are gone.
+    if not spec.get("nodeName"):
         spec = {**spec, "nodeName": status.get("nominatedNodeName")}
     claim_names = device_objects.find_claim_names(body)
     return {
@@ -330,20 +418,26 @@ def parse_snapshot(text: str) -> KubectlSnapshot:
     bodies = get_list(data, "objects")
     objects = tuple(map(_build_observed_manifest, bodies))
     missing_kinds = find_missing_kinds(bodies)
-    is_complete = NAMESPACE not in missing_kinds  # every cluster has Namespaces: without one, objects were not listed
-    storage, devices = collect_storage(objects, is_complete=is_complete), device_objects.collect_device_objects(objects)
+    # Every cluster has Namespaces: without one, objects were not listed.
+    is_complete = NAMESPACE not in missing_kinds
+    storage, devices = (
+        collect_storage(objects, is_complete=is_complete),
+        device_objects.collect_device_objects(objects),
+    )
     build_pod = partial(_build_pod, storage=storage, devices=devices, is_complete=is_complete)
     pods: list[ObservedPod] = []
     nominated_pods: list[ObservedPod] = []
     waiting_pods: list[ObservedPod] = []
     for name, body in data["pods"]:
         if body["phase"] in _FINISHED_PHASES:
-            continue  # it uses nothing any more
+            # It uses nothing any more.
+            continue
         pod = build_pod(name, body)
         if not pod.node:
             waiting_pods.append(pod)
         else:
-            (nominated_pods if body.get("promised") else pods).append(pod)  # promised: the node is reserved only
+            # promised: the node is reserved only.
+            (nominated_pods if body.get("promised") else pods).append(pod)
     return KubectlSnapshot(
         nodes=tuple(nodes),
         pods=tuple(pods),
@@ -356,7 +450,8 @@ def parse_snapshot(text: str) -> KubectlSnapshot:
         objects=objects,
         missing_kinds=missing_kinds,
         # The newest kubelet version, else the version in the configuration.
-        version=max((node.version for node in nodes), default=()) or parse_version(get_text(data, "version")),
+        version=max((node.version for node in nodes), default=())
+        or parse_version(get_text(data, "version")),
     )
 
 
@@ -397,7 +492,11 @@ def _build_node(name: str, body: _Object) -> ObservedNode:
 
 def _parse_node_size(amounts: Mapping[str, Any]) -> NodeSize:
     """Return CPU (in milli), memory (in bytes) and other resources; an invalid amount counts as 0."""
-    other_resources = {name: parse_amount(amount) for name, amount in amounts.items() if name not in _BASIC_RESOURCES}
+    other_resources = {
+        name: parse_amount(amount)
+        for name, amount in amounts.items()
+        if name not in _BASIC_RESOURCES
+    }
     cpu = read_quantity_or_zero(amounts.get("cpu")).round_to_milli()
     return NodeSize(cpu, parse_amount(amounts.get("memory")), other_resources)
 
@@ -405,7 +504,8 @@ def _parse_node_size(amounts: Mapping[str, Any]) -> NodeSize:
 def _build_spread_selector(kind: str, labels: Mapping[str, str]) -> LabelSelector | None:
     """Return the selector for kube-scheduler's default spreading: the labels equal in all pods of a controller."""
     if kind not in _SPREAD_KINDS:
-        return None  # kube-scheduler spreads no other pods by default
+        # kube-scheduler spreads no other pods by default.
+        return None
     shared_labels = {key: value for key, value in labels.items() if key not in _POD_LABELS}
     return LabelSelector(tuple(sorted(shared_labels.items()))) if shared_labels else None
 
@@ -418,17 +518,29 @@ def _build_pod(
     kind, owner_name = _find_controller(name, body)
     spec = dict(body["spec"])
     node = str(spec.pop("nodeName", ""))
-    if kind == "DaemonSet":  # its controller adds an affinity to the node of the pod
+    # Its controller adds an affinity to the node of the pod.
+    if kind == "DaemonSet":
         spec["affinity"] = _remove_node_pinning(get_mapping(spec, "affinity"))
     labels = body["labels"]
     manifest = Manifest(
-        group="", version="v1", kind="Pod", namespace=namespace, name=name, labels=labels, body={"spec": spec}, line=1
+        group="",
+        version="v1",
+        kind="Pod",
+        namespace=namespace,
+        name=name,
+        labels=labels,
+        body={"spec": spec},
+        line=1,
     )
     # Findings (the empty list) are not read: the API server has validated the pod.
     root, metadata = (Fields(manifest, [], data) for data in (manifest.body, {"labels": labels}))
     selector = _build_spread_selector(kind, labels)
-    pod_owner = PodOwner(namespace=namespace, kind=kind, added_labels={}, spread_selector=selector, template="")
-    pod_spec = kubernetes_pod_spec.parse_pod_spec(metadata, root.get_mapping("spec"), pod_owner, Priorities())
+    pod_owner = PodOwner(
+        namespace=namespace, kind=kind, added_labels={}, spread_selector=selector, template=""
+    )
+    pod_spec = kubernetes_pod_spec.parse_pod_spec(
+        metadata, root.get_mapping("spec"), pod_owner, Priorities()
+    )
     is_terminating = body["terminating"] is True
     volumes = parse_volumes(manifest, root.get_mapping("spec"), templates=(), storage=storage)
     device_claims = device_objects.parse_device_claims(
@@ -437,7 +549,8 @@ def _build_pod(
     pod_spec = msgspec.structs.replace(
         device_objects.add_claims(pod_spec, volumes, device_claims), is_terminating=is_terminating
     )
-    template = None  # unknown: the resources of a resized pod are no longer those of its template
+    # unknown: the resources of a resized pod are no longer those of its template.
+    template = None
     if not body.get("resized"):
         revision = next((str(labels[key]) for key in _REVISION_LABELS if key in labels), "")
         containers = kubernetes_pod_spec.parse_containers(root.get_mapping("spec"))
@@ -461,7 +574,8 @@ def _build_pod(
 def _find_controller(pod: str, body: _Object) -> tuple[str, str]:
     """Return kind and name of a pod's controller: a Deployment for its ReplicaSet; the pod itself without one."""
     kind, name = str(body["owner"].get("kind", "Pod")), str(body["owner"].get("name", pod))
-    if kind == "Node":  # a static pod: kubelet runs it from a file on its node
+    # A static pod: kubelet runs it from a file on its node.
+    if kind == "Node":
         return "Pod", pod
     suffix = f"-{body['labels'].get('pod-template-hash')}"
     if kind == "ReplicaSet" and name.endswith(suffix):
@@ -475,5 +589,7 @@ def _remove_node_pinning(affinity: Mapping[str, Any]) -> dict[str, Any]:
     terms = list_mappings(node_affinity.pop(_REQUIRED, None), "nodeSelectorTerms")
     expressions = [term["matchExpressions"] for term in terms if term.get("matchExpressions")]
     if expressions:
-        node_affinity[_REQUIRED] = {"nodeSelectorTerms": [{"matchExpressions": item} for item in expressions]}
+        node_affinity[_REQUIRED] = {
+            "nodeSelectorTerms": [{"matchExpressions": item} for item in expressions]
+        }
     return {**affinity, "nodeAffinity": node_affinity}

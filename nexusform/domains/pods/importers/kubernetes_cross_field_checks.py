@@ -19,7 +19,8 @@ MetadataProblem: TypeAlias = tuple[Node, Path, str]
 Check: TypeAlias = Callable[[Node], Iterator[CheckFailure]]
 
 _HANDLERS: Final = ("exec", "httpGet", "tcpSocket", "grpc")
-_DEADLINE: Final = 600  # seconds, the default of a Deployment
+# seconds, the default of a Deployment.
+_DEADLINE: Final = 600
 
 
 def _list_present_keys(node: Node, *keys: str) -> list[str]:
@@ -68,7 +69,11 @@ def _check_always_restarting_pod(spec: Node) -> Iterator[CheckFailure]:
         yield policy, ".template.spec.restartPolicy", f'is "{policy.text}"; here it must be Always.'
     deadline = pod.get_node("activeDeadlineSeconds")
     if not deadline.is_absent:
-        yield deadline, ".template.spec.activeDeadlineSeconds", "cannot be set here: these pods never finish."
+        yield (
+            deadline,
+            ".template.spec.activeDeadlineSeconds",
+            "cannot be set here: these pods never finish.",
+        )
     yield from _check_template_mounts(spec)
 
 
@@ -79,7 +84,8 @@ def _check_selector(spec: Node) -> Iterator[CheckFailure]:
     selector = spec.get_node("selector")
     labels, expressions = selector.get_node("matchLabels"), selector.get_node("matchExpressions")
     if not isinstance(selector.data, dict) or spec.get_node("template").is_absent:
-        return  # reported as missing or invalid
+        # reported as missing or invalid.
+        return
     if not labels.data and not expressions.data:
         yield selector, ".selector", "is empty; add the labels of its pods."
         return
@@ -93,21 +99,32 @@ def _check_selector(spec: Node) -> Iterator[CheckFailure]:
     ]
     match_labels = get_mapping(labels.data)
     template_labels = get_mapping(spec.get_node("template", "metadata", "labels").data)
-    has_only_texts = all(isinstance(value, str) for value in (*match_labels.values(), *template_labels.values()))
-    is_invalid = any(list(_check_requirement(expression)) for expression in expressions.list_items())
+    has_only_texts = all(
+        isinstance(value, str) for value in (*match_labels.values(), *template_labels.values())
+    )
+    is_invalid = any(
+        list(_check_requirement(expression)) for expression in expressions.list_items()
+    )
     if not has_only_texts or is_invalid:
-        return  # reported as invalid
-    if not matching.is_selected(matching.build_label_selector(match_labels, requirements), template_labels):
+        # reported as invalid.
+        return
+    if not matching.is_selected(
+        matching.build_label_selector(match_labels, requirements), template_labels
+    ):
         yield selector, ".selector", "does not match the labels of the template."
 
 
 def _check_deployment(spec: Node) -> Iterator[CheckFailure]:
     """Yield the failures of a Deployment. Its progress deadline (600 s by default) must be after minReadySeconds."""
     yield from _check_workload_spec(spec)
-    deadline, ready_seconds = spec.get_node("progressDeadlineSeconds"), spec.get_node("minReadySeconds")
+    deadline, ready_seconds = (
+        spec.get_node("progressDeadlineSeconds"),
+        spec.get_node("minReadySeconds"),
+    )
     seconds = _get_number(ready_seconds, 0)
     if _get_number(deadline, _DEADLINE) <= seconds:
-        node = ready_seconds if deadline.is_absent else deadline  # the one in the document
+        # The one in the document.
+        node = ready_seconds if deadline.is_absent else deadline
         yield node, ".progressDeadlineSeconds", f"must be more than minReadySeconds ({seconds})."
 
 
@@ -115,14 +132,18 @@ def _check_job(spec: Node) -> Iterator[CheckFailure]:
     """Yield the errors of a Job: restart policy Always (also the default), and mounts of its template."""
     pod = spec.get_node("template", "spec")
     policy = pod.get_node("restartPolicy")
-    if isinstance(pod.data, dict) and (policy.is_absent or policy.data in ("", "Always")):  # Always is the default
+    # Always is the default.
+    if isinstance(pod.data, dict) and (policy.is_absent or policy.data in ("", "Always")):
         yield (policy, ".template.spec.restartPolicy", "must be OnFailure or Never in a Job.")
     yield from _check_template_mounts(spec)
 
 
 def _check_template_mounts(spec: Node) -> Iterator[CheckFailure]:
     """Yield failures of the volume mounts in a pod template, by the paths below the spec of its workload."""
-    claims = {claim.get_node("metadata", "name").text for claim in spec.get_node("volumeClaimTemplates").list_items()}
+    claims = {
+        claim.get_node("metadata", "name").text
+        for claim in spec.get_node("volumeClaimTemplates").list_items()
+    }
     yield from _check_volume_mounts(spec.get_node("template", "spec"), claims, ".template.spec")
 
 
@@ -131,8 +152,11 @@ def _check_volume_mounts(pod: Node, claims: set[str], pod_path: str) -> Iterator
     `pod_path`: the path of the pod spec below the checked object.
     """
     if not isinstance(pod.data, dict) or pod.get_node("volumes").text:
-        return  # the pod or its volumes are of the wrong type, reported elsewhere
-    volumes = claims | {volume.get_node("name").text for volume in pod.get_node("volumes").list_items()}
+        # The pod or its volumes are of the wrong type, reported elsewhere.
+        return
+    volumes = claims | {
+        volume.get_node("name").text for volume in pod.get_node("volumes").list_items()
+    }
     for container, path in _list_containers(pod):
         for mount, mount_path in _list_items_with_path(container, "volumeMounts"):
             name = mount.get_node("name")
@@ -145,8 +169,15 @@ def _check_pod(pod: Node) -> Iterator[CheckFailure]:
     """Yield failures of a pod spec: equal names, no name server for dnsPolicy None, an invalid nodeSelector."""
     yield from _check_unique_names(_list_containers(pod), "container")
     yield from _check_unique_names(_list_items_with_path(pod, "volumes"), "volume")
-    if pod.get_node("dnsPolicy").text == "None" and not pod.get_node("dnsConfig", "nameservers").data:
-        yield (pod.get_node("dnsPolicy"), ".dnsConfig.nameservers", "must name a server when dnsPolicy is None.")
+    if (
+        pod.get_node("dnsPolicy").text == "None"
+        and not pod.get_node("dnsConfig", "nameservers").data
+    ):
+        yield (
+            pod.get_node("dnsPolicy"),
+            ".dnsConfig.nameservers",
+            "must name a server when dnsPolicy is None.",
+        )
     yield from _convert_problems(list_label_problems(pod.get_node("nodeSelector"), "nodeSelector"))
 
 
@@ -189,9 +220,14 @@ def _check_resources(resources: Node) -> Iterator[CheckFailure]:
     """Yield a failure for each request above its limit."""
     for name, request in resources.get_node("requests").list_fields():
         limit = resources.get_node("limits", name)
-        minimum, maximum = read_quantity(request.data), read_quantity(limit.data)  # None: absent, or no quantity
+        # None: absent, or no quantity.
+        minimum, maximum = read_quantity(request.data), read_quantity(limit.data)
         if minimum is not None and maximum is not None and minimum.nano > maximum.nano:
-            yield request, f".requests.{name}", f"is {request.data}, more than the limit of {limit.data}."
+            yield (
+                request,
+                f".requests.{name}",
+                f"is {request.data}, more than the limit of {limit.data}.",
+            )
 
 
 def _check_toleration(toleration: Node) -> Iterator[CheckFailure]:
@@ -201,8 +237,15 @@ def _check_toleration(toleration: Node) -> Iterator[CheckFailure]:
         yield toleration, ".operator", "must be Exists when there is no key."
     if operator == "Exists" and toleration.get_node("value").text:
         yield toleration.get_node("value"), ".value", "must be empty when operator is Exists."
-    if not toleration.get_node("tolerationSeconds").is_absent and toleration.get_node("effect").text != "NoExecute":
-        yield (toleration.get_node("tolerationSeconds"), ".tolerationSeconds", "is for the effect NoExecute only.")
+    if (
+        not toleration.get_node("tolerationSeconds").is_absent
+        and toleration.get_node("effect").text != "NoExecute"
+    ):
+        yield (
+            toleration.get_node("tolerationSeconds"),
+            ".tolerationSeconds",
+            "is for the effect NoExecute only.",
+        )
 
 
 def _check_requirement(requirement: Node) -> Iterator[CheckFailure]:
@@ -234,7 +277,11 @@ def _check_volume_claim(spec: Node) -> Iterator[CheckFailure]:
 
 def _check_disruption_budget(spec: Node) -> Iterator[CheckFailure]:
     if len(_list_present_keys(spec, "minAvailable", "maxUnavailable")) > 1:
-        yield spec.get_node("maxUnavailable"), ".maxUnavailable", "cannot be combined with minAvailable."
+        yield (
+            spec.get_node("maxUnavailable"),
+            ".maxUnavailable",
+            "cannot be combined with minAvailable.",
+        )
 
 
 CHECKS: Final[Mapping[str, Check]] = {
@@ -248,7 +295,9 @@ CHECKS: Final[Mapping[str, Check]] = {
     "core_v1.EnvVarSource": _check_value_source,
     "core_v1.NodeSelectorRequirement": _check_requirement,
     "core_v1.PersistentVolumeClaimSpec": _check_volume_claim,
-    "core_v1.Pod": lambda pod: _check_volume_mounts(pod.get_node("spec"), claims=set(), pod_path="spec"),
+    "core_v1.Pod": lambda pod: _check_volume_mounts(
+        pod.get_node("spec"), claims=set(), pod_path="spec"
+    ),
     "core_v1.PodSpec": _check_pod,
     "core_v1.PodTemplateSpec": lambda template: _convert_problems(
         list_metadata_problems(template.get_node("metadata"))

@@ -31,13 +31,22 @@ from nexusform.domains.pods.scheduling.cluster_records import (
 from nexusform.domains.pods.scheduling.rules.image_locality import add_default_tag
 from nexusform.json_data.plain_data import get_text, list_mappings
 from nexusform.kubernetes import matching
-from nexusform.kubernetes.matching import LabelSelector, NodeSelectorTerm, Requirement, Taint, Toleration
+from nexusform.kubernetes.matching import (
+    LabelSelector,
+    NodeSelectorTerm,
+    Requirement,
+    Taint,
+    Toleration,
+)
 from nexusform.kubernetes.quantity import InvalidQuantity, parse_quantity
 from nexusform.scheduling.kubelet import HUGEPAGES
 
 # Requests assumed by scores for a container without requests: 100m and 200 MiB.
 _SCORE_DEFAULTS: Final = {"cpu": 100, "memory": 200 * 1024 * 1024}
-_BUILT_IN_PRIORITIES: Final = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
+_BUILT_IN_PRIORITIES: Final = {
+    "system-cluster-critical": 2_000_000_000,
+    "system-node-critical": 2_000_001_000,
+}
 NEVER: Final = "Never"
 ANOTHER_SCHEDULER: Final = "another-scheduler"
 DEVICE_CLAIMS: Final = "device-claims"
@@ -52,8 +61,20 @@ _NODE: Final = "node.kubernetes.io/"
 _TOLERATION_SECONDS: Final = 300
 # Admission adds these to every pod; the DaemonSet controller adds the others to its pods.
 _DEFAULT_TOLERATIONS: Final = (
-    Toleration(_NODE + "not-ready", matching.EXISTS, value="", effect="NoExecute", seconds=_TOLERATION_SECONDS),
-    Toleration(_NODE + "unreachable", matching.EXISTS, value="", effect="NoExecute", seconds=_TOLERATION_SECONDS),
+    Toleration(
+        _NODE + "not-ready",
+        matching.EXISTS,
+        value="",
+        effect="NoExecute",
+        seconds=_TOLERATION_SECONDS,
+    ),
+    Toleration(
+        _NODE + "unreachable",
+        matching.EXISTS,
+        value="",
+        effect="NoExecute",
+        seconds=_TOLERATION_SECONDS,
+    ),
 )
 _DAEMON_TOLERATIONS: Final = tuple(
     Toleration(_NODE + what, matching.EXISTS, value="", effect=matching.NO_SCHEDULE)
@@ -77,7 +98,9 @@ class Priorities(Struct, frozen=True):
     is_complete: bool = False
 
 
-def collect_priority_classes(manifests: Iterable[Manifest], *, is_complete: bool = False) -> Priorities:
+def collect_priority_classes(
+    manifests: Iterable[Manifest], *, is_complete: bool = False
+) -> Priorities:
     """Return the PriorityClasses among a cluster's objects. `is_complete`: it has no other PriorityClass."""
     priorities = dict(_BUILT_IN_PRIORITIES)
     defaults: list[tuple[int, str]] = []
@@ -100,7 +123,8 @@ def find_priority_rejection(spec: Fields, priorities: Priorities) -> str:
     name = _get_priority_class(spec, priorities)
     if name not in priorities.by_name:
         if not priorities.is_complete:
-            return ""  # the class may exist, or for a pod without a class ("") a default class
+            # The class may exist, or for a pod without a class ("") a default class.
+            return ""
         if name:
             return f"no PriorityClass with name {name} was found"
     class_policy = NEVER if name in priorities.non_preempting else "PreemptLowerPriority"
@@ -124,7 +148,10 @@ def _get_priority_class(spec: Fields, priorities: Priorities) -> str:
 def parse_taints(fields: Mapping[str, Any]) -> tuple[Taint, ...]:
     """Return the taints of a node or device."""
     taints = list_mappings(fields, "taints")
-    return tuple(Taint(str(item.get("key")), get_text(item, "value"), str(item.get("effect"))) for item in taints)
+    return tuple(
+        Taint(str(item.get("key")), get_text(item, "value"), str(item.get("effect")))
+        for item in taints
+    )
 
 
 class PodOwner(Struct, frozen=True):
@@ -143,7 +170,9 @@ def compute_template_hash(template: Mapping[str, Any]) -> str:
     return blake2b(text.encode(), digest_size=5).hexdigest()
 
 
-def parse_pod_spec(metadata: Fields, spec: Fields, owner: PodOwner, priorities: Priorities) -> PodSpec:
+def parse_pod_spec(
+    metadata: Fields, spec: Fields, owner: PodOwner, priorities: Priorities
+) -> PodSpec:
     """Return the pod spec for the scheduler, from `metadata` and `spec` of a pod template. Report invalid fields, and
     fields with an effect not predicted. The caller adds volumes and devices.
     """
@@ -152,8 +181,12 @@ def parse_pod_spec(metadata: Fields, spec: Fields, owner: PodOwner, priorities: 
         spec.report("containers", "needs at least one container.")
     affinity = spec.get_mapping("affinity")
     node_terms, preferred_nodes = _parse_node_affinity(affinity)
-    attraction, preferred_attraction = _parse_pod_affinity(affinity, "podAffinity", owner.namespace, labels)
-    repulsion, preferred_repulsion = _parse_pod_affinity(affinity, "podAntiAffinity", owner.namespace, labels)
+    attraction, preferred_attraction = _parse_pod_affinity(
+        affinity, "podAffinity", owner.namespace, labels
+    )
+    repulsion, preferred_repulsion = _parse_pod_affinity(
+        affinity, "podAntiAffinity", owner.namespace, labels
+    )
     scheduler = spec.get_text("schedulerName", "default-scheduler")
     if scheduler != "default-scheduler":
         detail = f'is "{scheduler}"; its rules are unknown, so those of kube-scheduler are used.'
@@ -180,7 +213,8 @@ def parse_pod_spec(metadata: Fields, spec: Fields, owner: PodOwner, priorities: 
         preferred_affinity=preferred_attraction,
         preferred_anti_affinity=preferred_repulsion,
         spread=tuple(
-            _parse_constraint(fields, labels, owner.kind) for fields in spec.list_mappings("topologySpreadConstraints")
+            _parse_constraint(fields, labels, owner.kind)
+            for fields in spec.list_mappings("topologySpreadConstraints")
         ),
         default_spread=owner.spread_selector,
         host_ports=_list_host_ports(spec),
@@ -214,20 +248,25 @@ def parse_containers(spec: Fields) -> tuple[Container, ...]:
     for container in (*spec.list_mappings("initContainers"), *spec.list_mappings("containers")):
         name, image = container.get_text("name"), container.get_text("image")
         amounts = _get_effective_requests(container, reports_problems=False)
-        containers.append(Container(name, add_default_tag(image) if image else "", _sort_amounts(amounts)))
+        containers.append(
+            Container(name, add_default_tag(image) if image else "", _sort_amounts(amounts))
+        )
     return tuple(containers)
 
 
 def _collect_quota_figures(spec: Fields, priorities: Priorities) -> PodQuotaFields:
     """Return the fields of a pod spec read by ResourceQuotas, apart from its requests."""
     containers = [*spec.list_mappings("containers"), *spec.list_mappings("initContainers")]
-    unspecified = []  # such as `limits.cpu`, missing in a container
+    # Such as `limits.cpu`, missing in a container.
+    unspecified = []
     # A pod with requests of its own needs none in its containers.
     sections = () if _get_section_amounts(spec, "requests") else ("requests", "limits")
     for section, name in product(sections, ("cpu", "memory")):
         if not all(name in _get_section_amounts(container, section) for container in containers):
             unspecified.append(f"{section}.{name}")
-    limits = sum_container_amounts(spec, lambda container: _get_section_amounts(container, "limits"))
+    limits = sum_container_amounts(
+        spec, lambda container: _get_section_amounts(container, "limits")
+    )
     limits |= _get_section_amounts(spec, "limits")
     overhead = _parse_quantities(spec.get_mapping("overhead"), reports_problems=False)
     limits = {name: amount + overhead.get(name, 0) for name, amount in limits.items() if amount}
@@ -243,7 +282,9 @@ def _get_section_amounts(container: Fields, section: str) -> Amounts:
     """Return the requests or limits (`section`) of a container or pod."""
     if section == "requests":
         return _get_effective_requests(container, reports_problems=False)
-    return _parse_quantities(container.get_mapping("resources").get_mapping(section), reports_problems=False)
+    return _parse_quantities(
+        container.get_mapping("resources").get_mapping(section), reports_problems=False
+    )
 
 
 def _list_numa_aligned_requests(spec: Fields) -> tuple[AlignedRequests, ...]:
@@ -255,10 +296,14 @@ def _list_numa_aligned_requests(spec: Fields) -> tuple[AlignedRequests, ...]:
     requests = []
     for container in containers:
         container_requests = []
-        for name, amount in _sort_amounts(_get_effective_requests(container, reports_problems=False)):
-            if name == "cpu" and is_guaranteed and amount % 1000 == 0:  # only whole CPUs are exclusive
+        for name, amount in _sort_amounts(
+            _get_effective_requests(container, reports_problems=False)
+        ):
+            # Only whole CPUs are exclusive.
+            if name == "cpu" and is_guaranteed and amount % 1000 == 0:
                 container_requests.append(("cpu", amount // 1000))
-            elif "/" in name or name.startswith(HUGEPAGES):  # a device such as nvidia.com/gpu
+            elif "/" in name or name.startswith(HUGEPAGES):
+                # A device such as nvidia.com/gpu.
                 container_requests.append((name, amount))
         if container_requests:
             requests.append(tuple(container_requests))
@@ -278,7 +323,9 @@ def _resolve_priority(spec: Fields, priorities: Priorities) -> int:
     if not name or "priority" in spec:
         return get_integer(spec.data, "priority", 0)
     if name not in priorities.by_name:
-        outcome = "none of its pods are created" if priorities.is_complete else "priority 0 is assumed"
+        outcome = (
+            "none of its pods are created" if priorities.is_complete else "priority 0 is assumed"
+        )
         detail = f'names the PriorityClass "{name}", but no manifest defines it: {outcome}.'
         summary = f"PriorityClass {name} is not on the cluster"
         spec.report("priorityClassName", detail, Severity.WARNING, summary=summary)
@@ -295,24 +342,30 @@ def _list_host_ports(spec: Fields) -> tuple[HostPort, ...]:
             if shares_network and not number:
                 number = port.get_integer("containerPort", 0)
             if number:
-                address = port.get_text("hostIP") or HostPort(0).address  # by default every address
+                # By default every address.
+                address = port.get_text("hostIP") or HostPort(0).address
                 ports.append(HostPort(number, port.get_text("protocol", "TCP"), address))
     return tuple(dict.fromkeys(ports))
 
 
 def _list_sidecars(spec: Fields) -> list[Fields]:
-    return [container for container in spec.list_mappings("initContainers") if _is_sidecar(container)]
+    return [
+        container for container in spec.list_mappings("initContainers") if _is_sidecar(container)
+    ]
 
 
 def _is_sidecar(container: Fields) -> bool:
     return container.data.get("restartPolicy") == "Always"
 
 
-def _compute_requests(spec: Fields, fallback: Mapping[str, int], *, has_pod_level: bool = True) -> Requests:
+def _compute_requests(
+    spec: Fields, fallback: Mapping[str, int], *, has_pod_level: bool = True
+) -> Requests:
     """Return max(sum of containers and sidecars, maximum of any init container) + overhead. A container without
     requests counts with `fallback`: defaults of scores, or {}. `has_pod_level`: requests of the pod replace the sum.
     """
-    reports_problems = not fallback  # the same spec is read twice, and its problems are reported once
+    # The same spec is read twice, and its problems are reported once.
+    reports_problems = not fallback
     total = sum_container_amounts(
         spec, lambda container: {**fallback, **_get_effective_requests(container, reports_problems)}
     )
@@ -335,11 +388,19 @@ def _get_pod_level_amounts(spec: Fields, reports_problems: bool) -> Amounts:
     resources = spec.get_mapping("resources")
     if not resources.data:
         return {}
-    container_total = sum_container_amounts(spec, partial(_get_effective_requests, reports_problems=False))
-    default_requests = {name: container_total[name] for name in ("cpu", "memory") if name in container_total}
+    container_total = sum_container_amounts(
+        spec, partial(_get_effective_requests, reports_problems=False)
+    )
+    default_requests = {
+        name: container_total[name] for name in ("cpu", "memory") if name in container_total
+    }
     limits = _parse_quantities(resources.get_mapping("limits"), reports_problems)
     # In `|` the right side wins.
-    return limits | default_requests | _parse_quantities(resources.get_mapping("requests"), reports_problems)
+    return (
+        limits
+        | default_requests
+        | _parse_quantities(resources.get_mapping("requests"), reports_problems)
+    )
 
 
 def sum_container_amounts(spec: Fields, read_amounts: Callable[[Fields], Amounts]) -> Amounts:
@@ -354,11 +415,13 @@ def sum_container_amounts(spec: Fields, read_amounts: Callable[[Fields], Amounts
     init_maximum: Amounts = {}
     for container in spec.list_mappings("initContainers"):
         amounts = read_amounts(container)
-        if _is_sidecar(container):  # it goes on while all later containers run
+        # It goes on while all later containers run.
+        if _is_sidecar(container):
             _add_amounts(running_total, amounts)
             _add_amounts(sidecar_total, amounts)
             concurrent_amounts = sidecar_total
-        else:  # it ends before the next container starts, and runs together with the earlier sidecars
+        else:
+            # It ends before the next container starts, and runs together with the earlier sidecars.
             concurrent_amounts = amounts
             _add_amounts(concurrent_amounts, sidecar_total)
         for name, amount in concurrent_amounts.items():
@@ -381,7 +444,9 @@ def _parse_quantities(fields: Fields, reports_problems: bool) -> Amounts:
         quantity = parse_quantity(format_scalar(value))
         if isinstance(quantity, InvalidQuantity) or quantity.nano < 0:
             if reports_problems:
-                fields.report(name, f'is "{format_scalar(value)}", not an amount such as 500m or 2Gi.')
+                fields.report(
+                    name, f'is "{format_scalar(value)}", not an amount such as 500m or 2Gi.'
+                )
             continue
         amounts[name] = quantity.round_to_milli() if name == "cpu" else quantity.round_to_units()
     return amounts
@@ -407,7 +472,9 @@ def parse_selector(parent: Fields, key: str) -> LabelSelector | None:
 
 
 def _parse_requirement(fields: Fields) -> Requirement:
-    return Requirement(fields.get_text("key"), fields.get_text("operator"), fields.get_texts("values"))
+    return Requirement(
+        fields.get_text("key"), fields.get_text("operator"), fields.get_texts("values")
+    )
 
 
 def _parse_node_affinity(
@@ -433,14 +500,21 @@ def parse_node_term(fields: Fields) -> NodeSelectorTerm:
     labels = tuple(map(_parse_requirement, fields.list_mappings("matchExpressions")))
     names = tuple(map(_parse_requirement, fields.list_mappings("matchFields")))
     for requirement in labels:
-        if requirement.operator in (matching.GREATER, matching.LESS):  # only node selectors have these operators
+        # Only node selectors have these operators.
+        if requirement.operator in (matching.GREATER, matching.LESS):
             if len(requirement.values) != 1:
-                fields.report("matchExpressions", f"needs exactly one value for {requirement.operator}.")
-            continue  # the check of label selectors below rejects both operators
+                fields.report(
+                    "matchExpressions", f"needs exactly one value for {requirement.operator}."
+                )
+            # The check of label selectors below rejects both operators.
+            continue
         for problem in matching.validate_selector_requirement(requirement):
             fields.report("matchExpressions", problem + ".")
     for requirement in names:
-        if requirement.key != "metadata.name" or requirement.operator not in (matching.IN, matching.NOT_IN):
+        if requirement.key != "metadata.name" or requirement.operator not in (
+            matching.IN,
+            matching.NOT_IN,
+        ):
             fields.report("matchFields", "can only use metadata.name with In or NotIn.")
     return NodeSelectorTerm(labels, names)
 
@@ -450,17 +524,24 @@ def _parse_pod_affinity(
 ) -> tuple[tuple[PodTerm, ...], tuple[PodTerm, ...]]:
     """Return the required (weight 0) and preferred terms of podAffinity or podAntiAffinity (`key`) of a pod."""
     fields = affinity.get_mapping(key)
-    required = tuple(_parse_pod_term(term, namespace, labels, weight=0) for term in fields.list_mappings(_REQUIRED))
+    required = tuple(
+        _parse_pod_term(term, namespace, labels, weight=0)
+        for term in fields.list_mappings(_REQUIRED)
+    )
     preferred = []
     for item in fields.list_mappings(_PREFERRED):
         weight = item.get_integer("weight", 0, minimum=1)
         if weight > _MAX_WEIGHT or "weight" not in item:
             item.report("weight", "must be a whole number from 1 to 100.")
-        preferred.append(_parse_pod_term(item.get_mapping("podAffinityTerm"), namespace, labels, weight))
+        preferred.append(
+            _parse_pod_term(item.get_mapping("podAffinityTerm"), namespace, labels, weight)
+        )
     return required, tuple(preferred)
 
 
-def _parse_pod_term(fields: Fields, namespace: str, labels: Mapping[str, str], weight: int) -> PodTerm:
+def _parse_pod_term(
+    fields: Fields, namespace: str, labels: Mapping[str, str], weight: int
+) -> PodTerm:
     """Return one term of pod (anti-)affinity. `namespace` (the default of the term) and `labels`: the pod's."""
     topology_key = fields.get_text("topologyKey")
     if not topology_key:
@@ -492,7 +573,9 @@ def _merge_match_label_keys(
     if selector is None:
         fields.report("labelSelector", "must be set when matchLabelKeys or mismatchLabelKeys is.")
         return None
-    label_requirements = tuple(Requirement(key, operator, (labels[key],)) for key, operator in keys if key in labels)
+    label_requirements = tuple(
+        Requirement(key, operator, (labels[key],)) for key, operator in keys if key in labels
+    )
     return LabelSelector(selector.match_labels, selector.match_expressions + label_requirements)
 
 
@@ -503,7 +586,9 @@ def _parse_constraint(fields: Fields, labels: Mapping[str, str], kind: str) -> S
         fields.report("topologyKey", "must not be empty.")
     if "maxSkew" not in fields:
         fields.report("maxSkew", "must be a whole number, 1 or more.")
-    action = fields.get_choice("whenUnsatisfiable", ("DoNotSchedule", "ScheduleAnyway"), "DoNotSchedule")
+    action = fields.get_choice(
+        "whenUnsatisfiable", ("DoNotSchedule", "ScheduleAnyway"), "DoNotSchedule"
+    )
     is_hard = action == "DoNotSchedule"
     if "minDomains" in fields and not is_hard:
         fields.report("minDomains", "can only be used with whenUnsatisfiable: DoNotSchedule.")
@@ -517,7 +602,8 @@ def _parse_constraint(fields: Fields, labels: Mapping[str, str], kind: str) -> S
         min_domains=fields.get_integer("minDomains", 1, minimum=1),
         honor_affinity=honor_affinity,
         honor_taints=fields.get_choice("nodeTaintsPolicy", policies, "Ignore") == "Honor",
-        counts_own_node=honor_affinity and kind == "DaemonSet",  # the affinity of its pods names one node each
+        # The affinity of its pods names one node each.
+        counts_own_node=honor_affinity and kind == "DaemonSet",
     )
 
 
@@ -532,8 +618,10 @@ def _parse_tolerations(spec: Fields, kind: str) -> tuple[Toleration, ...]:
         key = fields.get_text("key")
         if not key and operator != matching.EXISTS:
             fields.report("operator", "must be Exists when key is empty.")
-        effect = fields.get_choice("effect", _EFFECTS, default="")  # "" is every effect
-        seconds = fields.data.get("tolerationSeconds")  # any integer is valid: a negative one means no time at all
+        # "" is every effect.
+        effect = fields.get_choice("effect", _EFFECTS, default="")
+        # Any integer is valid: a negative one means no time at all.
+        seconds = fields.data.get("tolerationSeconds")
         duration = seconds if isinstance(seconds, int) else None
         tolerations.append(Toleration(key, operator, fields.get_text("value"), effect, duration))
     if kind != "DaemonSet":

@@ -15,9 +15,21 @@ from nexusform.diagnostics.diagnostic import Problem, Severity, find_nearest_nam
 from nexusform.diagnostics.phrases import join_texts
 from nexusform.documents.field_validation import FieldKind, FieldShape, validate_value
 from nexusform.documents.yaml_documents import Node, YamlDocument, build_problem
-from nexusform.domains.pods.importers.kubernetes_cross_field_checks import CHECKS, list_metadata_problems
-from nexusform.domains.pods.importers.manifest_parser import INVALID, Manifest, is_envelope, unwrap_envelopes
-from nexusform.kubernetes.matching import validate_dns_label, validate_dns_subdomain, validate_qualified_name
+from nexusform.domains.pods.importers.kubernetes_cross_field_checks import (
+    CHECKS,
+    list_metadata_problems,
+)
+from nexusform.domains.pods.importers.manifest_parser import (
+    INVALID,
+    Manifest,
+    is_envelope,
+    unwrap_envelopes,
+)
+from nexusform.kubernetes.matching import (
+    validate_dns_label,
+    validate_dns_subdomain,
+    validate_qualified_name,
+)
 from nexusform.kubernetes.quantity import MAX_INT32, MAX_INT64, read_quantity
 
 _MAX_LISTED_FIELDS: Final = 12
@@ -44,8 +56,12 @@ class _KubernetesSchemas(Struct, frozen=True):
 @cache
 def _load_schemas() -> _KubernetesSchemas:
     """Read assets/kubernetes_fields.txt: kinds with their types, an empty line, types with fields (`name=type`)."""
-    file = resources.files("nexusform.domains.pods.importers").joinpath("assets", "kubernetes_fields.txt")
-    lines = [line for line in file.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
+    file = resources.files("nexusform.domains.pods.importers").joinpath(
+        "assets", "kubernetes_fields.txt"
+    )
+    lines = [
+        line for line in file.read_text(encoding="utf-8").splitlines() if not line.startswith("#")
+    ]
     separator = lines.index("")
     kinds = {}
     for line in lines[:separator]:
@@ -63,7 +79,10 @@ def _get_fields(type_name: str) -> Mapping[str, FieldShape]:
     """Return the shape of each field of a type, with the rule of the field."""
     rules = parse_field_rules().get(type_name, {})
     fields = _load_schemas().types[type_name]
-    return {name: _build_shape(type_text, rules.get(name, _NO_RULE)) for name, type_text in fields.items()}
+    return {
+        name: _build_shape(type_text, rules.get(name, _NO_RULE))
+        for name, type_text in fields.items()
+    }
 
 
 def _build_shape(type_text: str, rule: FieldShape) -> FieldShape:
@@ -75,7 +94,8 @@ def _build_shape(type_text: str, rule: FieldShape) -> FieldShape:
         return FieldShape(_CONTAINERS[prefix], items=_build_shape(type_text[1:], rule))
     if type_text not in _SCALARS:
         return FieldShape(FieldKind.OBJECT, type=type_text)
-    if type_text == "q" and rule.check_form is None:  # q: a quantity; without a form rule any one is valid
+    # q: a quantity; without a form rule any one is valid.
+    if type_text == "q" and rule.check_form is None:
         return FieldShape(FieldKind.QUANTITY, check_form=check_quantity)
     return replace(rule, kind=_SCALARS[type_text])
 
@@ -85,8 +105,13 @@ def list_schema_problems(manifest: Manifest) -> Iterator[Problem]:
     if is_envelope(manifest):
         for content in unwrap_envelopes([manifest]).manifests:
             for problem in _list_known_kind_problems(content):
-                text = f"{problem.detail} The hub accepts it unchanged; the member cluster drops or rejects it."
-                yield build_problem(manifest.file, content.position, INVALID, text, Severity.WARNING)
+                text = (
+                    f"{problem.detail} The hub accepts it unchanged; the member cluster drops or "
+                    "rejects it."
+                )
+                yield build_problem(
+                    manifest.file, content.position, INVALID, text, Severity.WARNING
+                )
         return
     yield from _list_known_kind_problems(manifest)
 
@@ -106,7 +131,8 @@ def _list_known_kind_problems(manifest: Manifest) -> Iterator[Problem]:
 class _SchemaValidator:
     def __init__(self, manifest: Manifest) -> None:
         self._manifest = manifest
-        self._unknown_key_count = 0  # number of unknown keys so far
+        # number of unknown keys so far.
+        self._unknown_key_count = 0
 
     def check_value(self, node: Node, shape: FieldShape, path: str) -> Iterator[Problem]:
         """Yield the problems of a value by its shape; null (absent) is always valid. `path` names it in messages."""
@@ -116,18 +142,24 @@ class _SchemaValidator:
         is_scalar = shape.items is None and not shape.type
         if is_scalar:
             yield from self._check_scalar(node, shape, path)
-        elif not shape.kind.is_valid(data):  # no mapping or list
+        elif not shape.kind.is_valid(data):
+            # No mapping or list.
             yield self._build_problem(node, f"{path} must be {shape.kind.value}.")
-        elif shape.type:  # an object with fields of its own
+        elif shape.type:
+            # An object with fields of its own.
             count_before = self._unknown_key_count
             yield from self._check_fields(node, shape.type, path)
             check = CHECKS.get(shape.type)
-            # Skip the check between fields if keys below are unknown: it would report their right names as missing.
+            # Skip the check between fields if keys below are unknown: it would report their right
+            # names as missing.
             if check is not None and self._unknown_key_count == count_before:
                 for part, path_end, detail in check(node):
-                    build_problem = self._build_missing_field_warning if part.is_absent else self._build_problem
+                    build_problem = (
+                        self._build_missing_field_warning if part.is_absent else self._build_problem
+                    )
                     yield build_problem(part, f"{path}{path_end} {detail}")
-        else:  # a list, or a mapping with any keys
+        else:
+            # A list, or a mapping with any keys.
             yield from self._check_items(node, shape, path)
 
     def _check_items(self, node: Node, shape: FieldShape, path: str) -> Iterator[Problem]:
@@ -135,7 +167,8 @@ class _SchemaValidator:
         assert shape.items is not None
         if shape.kind is FieldKind.LIST:
             for number, item in enumerate(node.list_items()):
-                # `check_value` accepts null as absent, but an item must be one of the allowed words, if there are some.
+                # `check_value` accepts null as absent, but an item must be one of the allowed
+                # words, if there are some.
                 is_missing_word = item.data is None and bool(shape.items.choices)
                 check = self._check_scalar if is_missing_word else self.check_value
                 yield from check(item, shape.items, f"{path}[{number}]")
@@ -147,7 +180,9 @@ class _SchemaValidator:
         kind, name = self._manifest.kind, self._manifest.name
         problem_text = check_name(kind, name)
         if problem_text:
-            yield self._build_problem(metadata.get_node("name"), f'metadata.name is "{name}": {problem_text}.')
+            yield self._build_problem(
+                metadata.get_node("name"), f'metadata.name is "{name}": {problem_text}.'
+            )
         namespace = self._manifest.namespace
         for problem in validate_dns_label(namespace) if namespace else ():
             detail = f'metadata.namespace is "{namespace}": {problem}.'
@@ -158,11 +193,16 @@ class _SchemaValidator:
     def _check_fields(self, node: Node, type_name: str, path: str) -> Iterator[Problem]:
         """Yield a problem for each unknown, wrong and missing field; an empty value counts as missing."""
         fields = _get_fields(type_name)
-        set_keys: set[str] = set()  # keys not reported as missing
+        # keys not reported as missing.
+        set_keys: set[str] = set()
         for key, field_node in node.list_fields():
             inner_path = join_texts((path, key), ".")
             if key not in fields:
-                known_text = f" Known here: {', '.join(fields)}." if len(fields) <= _MAX_LISTED_FIELDS else ""
+                known_text = (
+                    f" Known here: {', '.join(fields)}."
+                    if len(fields) <= _MAX_LISTED_FIELDS
+                    else ""
+                )
                 hint = suggest_name(key, fields) or known_text
                 # A misspelt key counts as set, so it is not also reported as missing.
                 set_keys.add(find_nearest_name(key, fields) or "")
@@ -184,23 +224,27 @@ class _SchemaValidator:
         if data == "" and shape.kind in (FieldKind.TEXT, FieldKind.AMOUNT):
             return
         violation = validate_value(data, shape, node.position.source_text)
-        is_secret = self._manifest.kind == "Secret"  # its values must not be shown
+        # Its values must not be shown.
+        is_secret = self._manifest.kind == "Secret"
         if violation is not None:
             detail = f"must be {shape.kind.value}." if is_secret else violation.detail
             yield self._build_problem(node, f"{path} {detail}")
 
     def _build_problem(self, node: Node, detail: str) -> Problem:
-        return build_problem(self._manifest.file, node.position, INVALID, f"{self._manifest.title}: {detail}")
+        return build_problem(
+            self._manifest.file, node.position, INVALID, f"{self._manifest.title}: {detail}"
+        )
 
     def _build_missing_field_warning(self, node: Node, detail: str) -> Problem:
         # A missing field may be set on the hub by a mutating webhook.
         return replace(self._build_problem(node, f"{detail} {_UNLESS}"), severity=Severity.WARNING)
 
 
-# Validation rules of the API server for single fields. A line is a type of assets/kubernetes_fields.txt and its
-# fields: `!` required (no empty text, list or mapping), `=A|B` allowed values, `1..9` bounds (32 bits without an upper
-# one, `..L` 64 bits), `:form` the form of its value, or of each item, by FORMS. Contains only rules of every API
-# server. Source: the validation of Kubernetes' API (pkg/apis/*/validation), 1.37.
+# Validation rules of the API server for single fields. A line is a type of
+# assets/kubernetes_fields.txt and its fields: `!` required (no empty text, list or mapping), `=A|B`
+# allowed values, `1..9` bounds (32 bits without an upper one, `..L` 64 bits), `:form` the form of
+# its value, or of each item, by FORMS. Contains only rules of every API server. Source: the
+# validation of Kubernetes' API (pkg/apis/*/validation), 1.37.
 _RULES: Final = """\
 apps_v1.DaemonSet spec!
 apps_v1.DaemonSetSpec selector! template! minReadySeconds0.. revisionHistoryLimit0..
@@ -314,7 +358,8 @@ _NAMED_MAXIMUMS: Final = {"": MAX_INT32, "L": MAX_INT64}
 def parse_field_rules() -> Mapping[str, Mapping[str, FieldShape]]:
     """Return the rules in `_RULES` by type and field. Their kind is ANY: the schemas have the types of values."""
     table: dict[str, dict[str, FieldShape]] = {}
-    for line in _RULES.replace("\n    ", " ").splitlines():  # continued lines are indented
+    # continued lines are indented.
+    for line in _RULES.replace("\n    ", " ").splitlines():
         name, *fields = line.split(" ")
         table[name] = dict(map(_parse_field_rule, fields))
     return table
@@ -329,7 +374,9 @@ def _parse_field_rule(text: str) -> tuple[str, FieldShape]:
     if parts["least"] is not None:
         minimum = int(parts["least"])
         maximum_text = parts["most"]
-        maximum = _NAMED_MAXIMUMS[maximum_text] if maximum_text in _NAMED_MAXIMUMS else int(maximum_text)
+        maximum = (
+            _NAMED_MAXIMUMS[maximum_text] if maximum_text in _NAMED_MAXIMUMS else int(maximum_text)
+        )
     return parts["name"], FieldShape(
         FieldKind.ANY,
         is_required=bool(parts["required"]),
@@ -343,7 +390,15 @@ def _parse_field_rule(text: str) -> tuple[str, FieldShape]:
 _DATA_KEY: Final = re.compile(r"[-._a-zA-Z0-9]{1,253}\Z")
 _PORT_NAME: Final = re.compile(r"(?=.*[a-z])(?!.*--)[a-z0-9]([-a-z0-9]{0,13}[a-z0-9])?\Z")
 _PERCENT: Final = re.compile(r"[0-9]+%\Z")
-_CRON_MACROS: Final = ("@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly")
+_CRON_MACROS: Final = (
+    "@yearly",
+    "@annually",
+    "@monthly",
+    "@weekly",
+    "@daily",
+    "@midnight",
+    "@hourly",
+)
 _LARGEST_PORT: Final = 65535
 _CRON_FIELDS: Final = 5
 
@@ -352,7 +407,10 @@ def _check_port_name(value: Any) -> str:
     """Return the rule broken by a port name, as a clause; "" if it is valid."""
     if isinstance(value, str) and _PORT_NAME.match(value):
         return ""
-    return "a port's name has at most 15 lower-case letters, digits and single dashes, and a letter among them"
+    return (
+        "a port's name has at most 15 lower-case letters, digits and single dashes, and a letter "
+        "among them"
+    )
 
 
 def _check_target_port(value: Any) -> str:
@@ -365,7 +423,9 @@ def _check_target_port(value: Any) -> str:
 def _check_pod_count_or_percentage(value: Any) -> str:
     """Return the rule broken by a number of pods such as 2 or "25%", as a clause; "" if it is valid."""
     if isinstance(value, str):
-        return "" if _PERCENT.match(value) else "it is a number of pods, or a percentage such as 25%"
+        return (
+            "" if _PERCENT.match(value) else "it is a number of pods, or a percentage such as 25%"
+        )
     return "" if 0 <= value <= MAX_INT32 else f"it is a number from 0 to {MAX_INT32}"
 
 
@@ -389,7 +449,9 @@ def _check_cron_schedule(value: Any) -> str:
         return ""
     if "TZ" in text:
         return "a time zone belongs in timeZone"
-    return "" if len(text.split()) == _CRON_FIELDS else "a schedule has five fields, such as 0 3 * * *"
+    return (
+        "" if len(text.split()) == _CRON_FIELDS else "a schedule has five fields, such as 0 3 * * *"
+    )
 
 
 # Checks by name: each returns why a value is invalid, "" if it is valid.
@@ -403,7 +465,9 @@ FORMS: Final[Mapping[str, Callable[[Any], str]]] = {
     "amount": _check_resource_amount,
     "cron": _check_cron_schedule,
     "datakey": lambda value: (
-        "" if _DATA_KEY.match(value) and value not in (".", "..") else "a key has letters, digits, - _ or ."
+        ""
+        if _DATA_KEY.match(value) and value not in (".", "..")
+        else "a key has letters, digits, - _ or ."
     ),
 }
 # Name checks of kinds without DNS subdomains as names; "" permits any name.
@@ -425,8 +489,14 @@ _MAX_CRON_JOB_NAME: Final = 52
 def check_name(kind: str, name: str) -> str:
     """Return why an object of this kind cannot have the name, as a clause; "" if it can."""
     form = _NAMES.get(kind, "subdomain")
-    if form == "segment":  # of a URL path
-        return 'a name has no "/" or "%", and is not . or ..' if re.search(r"[/%]|^\.\.?$", name) else ""
+    # Of a URL path.
+    if form == "segment":
+        return (
+            'a name has no "/" or "%", and is not . or ..'
+            if re.search(r"[/%]|^\.\.?$", name)
+            else ""
+        )
     if kind == "CronJob" and len(name) > _MAX_CRON_JOB_NAME:
         return f"must be no more than {_MAX_CRON_JOB_NAME} characters"
-    return FORMS[form](name) if form else ""  # "": any name is allowed
+    # "": any name is allowed.
+    return FORMS[form](name) if form else ""

@@ -17,7 +17,12 @@ from nexusform.documents.yaml_documents import build_problem
 from nexusform.domains.pods.importers import csi_objects
 from nexusform.domains.pods.importers.csi_objects import CsiLimits
 from nexusform.domains.pods.importers.kubernetes_pod_spec import parse_node_term, parse_selector
-from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest, get_integer, read_silently
+from nexusform.domains.pods.importers.manifest_parser import (
+    Fields,
+    Manifest,
+    get_integer,
+    read_silently,
+)
 from nexusform.domains.pods.scheduling.cluster_records import (
     AttachLimits,
     Claim,
@@ -86,7 +91,8 @@ def collect_storage(
     classes: dict[str, Manifest] = {}
     claims: dict[tuple[str, str], Manifest] = {}
     templates: dict[tuple[str, str], ClaimTemplateOrdinals] = {}
-    default_classes: dict[str, str] = {}  # their creation times by name
+    # Their creation times by name.
+    default_classes: dict[str, str] = {}
     manifests = tuple(manifests)
     for manifest in manifests:
         match manifest.group, manifest.kind:
@@ -101,10 +107,16 @@ def collect_storage(
                 metadata = read_silently(manifest, "metadata")
                 if metadata.get_mapping("annotations").get_text(_DEFAULT_CLASS) == "true":
                     default_classes[manifest.name] = metadata.get_text("creationTimestamp")
-    referenced_names = {read_silently(claim, "spec").get_text("volumeName") for claim in claims.values()}
-    volumes_by_class: dict[str, list[Volume]] = {}  # free ones: neither named in a claim nor with a claimRef
+    referenced_names = {
+        read_silently(claim, "spec").get_text("volumeName") for claim in claims.values()
+    }
+    # free ones: neither named in a claim nor with a claimRef.
+    volumes_by_class: dict[str, list[Volume]] = {}
     for name, manifest in volumes.items():
-        if name not in referenced_names and not read_silently(manifest, "spec").get_mapping("claimRef").data:
+        if (
+            name not in referenced_names
+            and not read_silently(manifest, "spec").get_mapping("claimRef").data
+        ):
             volume = _build_volume(manifest)
             volumes_by_class.setdefault(volume.storage_class, []).append(volume)
     return Storage(
@@ -123,7 +135,10 @@ def collect_storage(
 
 
 def _collect_reserved_volumes(
-    volumes: Mapping[str, Manifest], claims: Mapping[tuple[str, str], Manifest], *, is_complete: bool
+    volumes: Mapping[str, Manifest],
+    claims: Mapping[tuple[str, str], Manifest],
+    *,
+    is_complete: bool,
 ) -> dict[tuple[str, str], Manifest]:
     """Return the volumes with a claimRef by namespace and name of the claim, without those of deleted claims."""
     reserved: dict[tuple[str, str], Manifest] = {}
@@ -141,9 +156,11 @@ def _is_same_claim(claim_reference: Fields, claim: Manifest | None, *, is_comple
     """
     uid = claim_reference.get_text("uid")
     if not uid:
-        return True  # the volume is reserved by name alone, for any claim of this name
+        # The volume is reserved by name alone, for any claim of this name.
+        return True
     if claim is None:
-        return not is_complete  # not read: it may exist
+        # Not read: it may exist.
+        return not is_complete
     # A claim without a uid (from a manifest, not from the cluster) counts as the same.
     return read_silently(claim, "metadata").get_text("uid", uid) == uid
 
@@ -156,7 +173,9 @@ def _collect_template_claims(stateful: Manifest) -> dict[tuple[str, str], ClaimT
     claims: dict[tuple[str, str], ClaimTemplateOrdinals] = {}
     for template in spec.list_mappings("volumeClaimTemplates"):
         name = f"{template.get_mapping('metadata').get_text('name')}-{stateful.name}"
-        claims[stateful.namespace, name] = ClaimTemplateOrdinals(template.get_mapping("spec"), ordinals)
+        claims[stateful.namespace, name] = ClaimTemplateOrdinals(
+            template.get_mapping("spec"), ordinals
+        )
     return claims
 
 
@@ -178,17 +197,26 @@ class PodVolumes(Struct, frozen=True):
     single_node_claims: tuple[str, ...] = ()
 
 
-def parse_volumes(manifest: Manifest, spec: Fields, templates: Iterable[Fields], storage: Storage) -> PodVolumes:
+def parse_volumes(
+    manifest: Manifest, spec: Fields, templates: Iterable[Fields], storage: Storage
+) -> PodVolumes:
     """Return the volumes of a pod; `templates` are the volumeClaimTemplates of its StatefulSet."""
     namespace = manifest.namespace
-    pod_name = manifest.name if manifest.kind == "Pod" else f"{manifest.name}-{{}}"  # {}: the number of the pod
-    needs: list[VolumeNeed] = []  # nodes in reach of existing volumes
-    claims: list[Claim | None] = []  # claims to bind (None: it limits no node)
+    # {}: the number of the pod.
+    pod_name = manifest.name if manifest.kind == "Pod" else f"{manifest.name}-{{}}"
+    # nodes in reach of existing volumes.
+    needs: list[VolumeNeed] = []
+    # claims to bind (None: it limits no node).
+    claims: list[Claim | None] = []
     exclusive_claims: list[str] = []  # ReadWriteOncePod
-    disks: list[InlineVolume] = []  # named without a claim
-    missing_objects: list[str] = []  # reasons for pods to stay Pending
-    bound_claims: list[tuple[str, str]] = []  # (claim, CSI driver)
-    single_node_claims: list[str] = []  # with a volume attached to one node at a time
+    # named without a claim.
+    disks: list[InlineVolume] = []
+    # reasons for pods to stay Pending.
+    missing_objects: list[str] = []
+    # (claim, CSI driver).
+    bound_claims: list[tuple[str, str]] = []
+    # With a volume attached to one node at a time.
+    single_node_claims: list[str] = []
     template_names: set[str] = set()
     claim_count = 0
     for template in templates:
@@ -200,12 +228,19 @@ def parse_volumes(manifest: Manifest, spec: Fields, templates: Iterable[Fields],
         claims.append(_build_unbound_claim(claim_name, claim, (claim, "storageClassName"), storage))
     for volume in spec.list_mappings("volumes"):
         if volume.get_text("name") in template_names:
-            continue  # the claim of the template takes its place
+            # The claim of the template takes its place.
+            continue
         if "ephemeral" in volume:
             claim_count += 1
-            claim = volume.get_mapping("ephemeral").get_mapping("volumeClaimTemplate").get_mapping("spec")
+            claim = (
+                volume.get_mapping("ephemeral")
+                .get_mapping("volumeClaimTemplate")
+                .get_mapping("spec")
+            )
             claim_name = f"{namespace}/{pod_name}-{volume.get_text('name')}"
-            claims.append(_build_unbound_claim(claim_name, claim, (claim, "storageClassName"), storage))
+            claims.append(
+                _build_unbound_claim(claim_name, claim, (claim, "storageClassName"), storage)
+            )
         elif "persistentVolumeClaim" in volume:
             claim_count += 1
             source = volume.get_mapping("persistentVolumeClaim")
@@ -237,26 +272,35 @@ def _parse_claim_volume(namespace: str, name: str, source: Fields, storage: Stor
     are, in order: the claim is missing, exists only as a template of a StatefulSet, is unusable, has a volume, gets a
     volume on a chosen node, or is unbound.
     """
-    reference = (source, "claimName")  # the place of findings
+    # The place of findings.
+    reference = (source, "claimName")
     claim_object = storage.claims.get((namespace, name))
-    if claim_object is None:  # a StatefulSet may create it from a template
+    # A StatefulSet may create it from a template.
+    if claim_object is None:
         template_claim = _find_template_claim(namespace, name, storage)
         if template_claim is None:
             return _report_missing_claim(name, reference, storage)
         exclusive_claims = _list_exclusive_claims(namespace, name, template_claim)
-        unbound_claim = _build_unbound_claim(f"{namespace}/{name}", template_claim, reference, storage)
+        unbound_claim = _build_unbound_claim(
+            f"{namespace}/{name}", template_claim, reference, storage
+        )
         return PodVolumes(claims=_filter_unique([unbound_claim]), exclusive_claims=exclusive_claims)
     claim = read_silently(claim_object, "spec")
     exclusive_claims = _list_exclusive_claims(namespace, name, claim)
     error = _explain_unschedulable_claim(claim_object, storage)
     if error:
-        _warn_unknown_nodes(reference, f'names the claim "{name}": {error}', error, "its pods stay Pending")
+        _warn_unknown_nodes(
+            reference, f'names the claim "{name}": {error}', error, "its pods stay Pending"
+        )
         return PodVolumes(exclusive_claims=exclusive_claims, missing_objects=(error,))
-    selected_node = read_silently(claim_object, "metadata").get_mapping("annotations").get_text(_SELECTED_NODE)
+    selected_node = (
+        read_silently(claim_object, "metadata").get_mapping("annotations").get_text(_SELECTED_NODE)
+    )
     if _has_existing_volume(claim_object, storage):
         needs = _filter_unique([_compute_bound_volume_nodes(claim_object, reference, storage)])
     elif selected_node:
-        # Its volume is being created for a pod on this node. It counts for the limit of its driver already.
+        # Its volume is being created for a pod on this node. It counts for the limit of its driver
+        # already.
         node_term = NodeSelectorTerm(fields=(Requirement("metadata.name", IN, (selected_node,)),))
         needs = (VolumeNeed((node_term,), is_bound=False),)
     else:
@@ -269,7 +313,10 @@ def _parse_claim_volume(namespace: str, name: str, source: Fields, storage: Stor
 
 def _report_missing_claim(name: str, reference: _FieldReference, storage: Storage) -> PodVolumes:
     """Warn about a claim without a manifest: its pods stay Pending. Unless all objects are known, it is ignored."""
-    text, summary = f'names the claim "{name}", but no manifest defines it', f"claim {name} is not on the cluster"
+    text, summary = (
+        f'names the claim "{name}", but no manifest defines it',
+        f"claim {name} is not on the cluster",
+    )
     if not storage.is_complete:
         _warn_unknown_nodes(reference, text, summary)
         return PodVolumes()
@@ -291,7 +338,8 @@ def _is_for_one_node(namespace: str, name: str, storage: Storage) -> bool:
         return False
     volume = _find_claim_volume(claim, storage)
     if volume is None and _has_existing_volume(claim, storage):
-        return False  # the volume was not read; a warning says so
+        # The volume was not read; a warning says so.
+        return False
     driver = _find_claim_driver(claim, storage)
     if driver in storage.csi.unattached_drivers or (volume is not None and not driver):
         return False
@@ -333,7 +381,8 @@ def _find_template_claim(namespace: str, name: str, storage: Storage) -> Fields 
     if template is None:
         return None
     number = parse_integer(ordinal)
-    is_ordinal = str(number) == ordinal  # a number without leading zeros
+    # A number without leading zeros.
+    is_ordinal = str(number) == ordinal
     return template.claim if is_ordinal and number in template.ordinals else None
 
 
@@ -364,8 +413,10 @@ def collect_cluster_storage(
     a pod. `is_complete`: the cluster has no other objects. `has_all_classes`: it has no other StorageClasses.
     """
     storage = collect_storage(manifests, is_complete=is_complete, has_all_classes=has_all_classes)
-    claim_by_volume = {  # "": of claims without a volumeName
-        read_silently(claim, "spec").get_text("volumeName"): claim for claim in storage.claims.values()
+    # "": of claims without a volumeName.
+    claim_by_volume = {
+        read_silently(claim, "spec").get_text("volumeName"): claim
+        for claim in storage.claims.values()
     }
     # The volume of a deleted claim is unusable.
     usable_names = {manifest.name for manifest in storage.reserved_volumes.values()}
@@ -383,7 +434,8 @@ def collect_cluster_storage(
             invalid_claims.append((f"{namespace}/{name}", error))
         elif not _has_existing_volume(manifest, storage):
             claim = read_silently(manifest, "spec")
-            reference = (claim, "")  # findings at the claim are dropped: those of pods with the claim are reported
+            # findings at the claim are dropped: those of pods with the claim are reported.
+            reference = (claim, "")
             claims.append(_build_unbound_claim(f"{namespace}/{name}", claim, reference, storage))
     immediate_claims = tuple(claim for claim in _filter_unique(claims) if not claim.waits_for_pod)
     attach_limits = csi_objects.build_attach_limits(storage.csi, storage.volumes)
@@ -420,7 +472,9 @@ def _warn_unknown_nodes(
     detail = f"{fields.manifest.title}: {'.'.join(map(str, path))} {text}; {outcome}."
     position = fields.manifest.find_position(*path)
     short_text = f"{fields.manifest.title}: {summary}"
-    problem = build_problem(fields.manifest.file, position, NOT_KNOWN, detail, Severity.WARNING, short_text)
+    problem = build_problem(
+        fields.manifest.file, position, NOT_KNOWN, detail, Severity.WARNING, short_text
+    )
     fields.findings.append(problem)
 
 
@@ -446,30 +500,47 @@ def _explain_unschedulable_claim(claim: Manifest, storage: Storage) -> str:
     metadata, name = read_silently(claim, "metadata"), claim.name
     spec, phase = read_silently(claim, "spec"), read_silently(claim, "status").get_text("phase")
     volume_name = spec.get_text("volumeName")
-    is_observed = storage.is_complete and bool(phase)  # all volumes are known, and kubectl has listed the claim
-    if phase == _LOST:  # the volume controller found its volume deleted
-        return f'persistentvolumeclaim "{name}" bound to non-existent persistentvolume "{volume_name}"'
+    # All volumes are known, and kubectl has listed the claim.
+    is_observed = storage.is_complete and bool(phase)
+    # The volume controller found its volume deleted.
+    if phase == _LOST:
+        return (
+            f'persistentvolumeclaim "{name}" bound to non-existent persistentvolume "{volume_name}"'
+        )
     if "deletionTimestamp" in metadata:
         return f'persistentvolumeclaim "{name}" is being deleted'
     if not volume_name:
-        return ""  # still to be bound
+        # Still to be bound.
+        return ""
     volume = storage.volumes.get(volume_name)
-    if metadata.get_mapping("annotations").get_text(_BIND_COMPLETED):  # the volume controller has bound it
-        return f'persistentvolume "{volume_name}" not found' if volume is None and is_observed else ""
+    # The volume controller has bound it.
+    if metadata.get_mapping("annotations").get_text(_BIND_COMPLETED):
+        return (
+            f'persistentvolume "{volume_name}" not found' if volume is None and is_observed else ""
+        )
     if volume is None:
         return UNBOUND if is_observed else ""
     volume_spec = read_silently(volume, "spec")
     reference = volume_spec.get_mapping("claimRef")
-    if reference.data:  # reserved for this claim, or another one
-        names_claim = (reference.get_text("namespace"), reference.get_text("name")) == (claim.namespace, name)
+    # reserved for this claim, or another one.
+    if reference.data:
+        names_claim = (reference.get_text("namespace"), reference.get_text("name")) == (
+            claim.namespace,
+            name,
+        )
         is_owner = names_claim and _is_same_claim(reference, claim, is_complete=storage.is_complete)
         return "" if is_owner else UNBOUND
-    requested_bytes = parse_amount(spec.get_mapping("resources").get_mapping("requests").data.get("storage"))
+    requested_bytes = parse_amount(
+        spec.get_mapping("resources").get_mapping("requests").data.get("storage")
+    )
     capacity = parse_amount(volume_spec.get_mapping("capacity").data.get("storage"))
-    return UNBOUND if capacity < requested_bytes else ""  # an unreserved volume is bound if it is large enough
+    # An unreserved volume is bound if it is large enough.
+    return UNBOUND if capacity < requested_bytes else ""
 
 
-def _compute_bound_volume_nodes(claim: Manifest, reference: _FieldReference, storage: Storage) -> VolumeNeed | None:
+def _compute_bound_volume_nodes(
+    claim: Manifest, reference: _FieldReference, storage: Storage
+) -> VolumeNeed | None:
     """Return the nodes in reach of the volume of a bound claim; None for all. If they are unknown, also warn."""
     volume = _find_claim_volume(claim, storage)
     if volume is None:
@@ -478,41 +549,61 @@ def _compute_bound_volume_nodes(claim: Manifest, reference: _FieldReference, sto
         _warn_unknown_nodes(reference, text, f"volume {volume_name} is not on the cluster")
         return None
     terms, zones = _parse_node_terms(volume), _list_zone_requirements(volume)
-    return None if terms is _ALL_NODES and not zones else VolumeNeed(terms, is_bound=True, zones=zones)
+    return (
+        None if terms is _ALL_NODES and not zones else VolumeNeed(terms, is_bound=True, zones=zones)
+    )
 
 
-def _build_unbound_claim(name: str, claim: Fields, reference: _FieldReference, storage: Storage) -> Claim | None:
+def _build_unbound_claim(
+    name: str, claim: Fields, reference: _FieldReference, storage: Storage
+) -> Claim | None:
     """Return a claim without a volume, with the nodes for its pods. None if it excludes no node: every node can use the
     new volume, or nothing is known about the volume (reported at `reference`).
     """
     configured_class = claim.data.get("storageClassName")
-    class_name = storage.default_class if configured_class is None else claim.get_text("storageClassName")
+    class_name = (
+        storage.default_class if configured_class is None else claim.get_text("storageClassName")
+    )
     unbound_claim = Claim(
         name=name,
-        size=parse_amount(claim.get_mapping("resources").get_mapping("requests").data.get("storage")),
+        size=parse_amount(
+            claim.get_mapping("resources").get_mapping("requests").data.get("storage")
+        ),
         storage_class=class_name,
         modes=claim.get_texts("accessModes"),
         is_block=claim.get_text("volumeMode") == _BLOCK,
         selector=parse_selector(claim, "selector"),
     )
     if configured_class == "":
-        return unbound_claim  # "" provisions nothing: an existing volume is required
+        # "" provisions nothing: an existing volume is required.
+        return unbound_claim
     class_object = storage.classes.get(class_name)
     if class_object is None:
         return _complete_claim_of_unknown_class(unbound_claim, reference, storage)
     waits_for_pod = class_object.body.get("volumeBindingMode") == "WaitForFirstConsumer"
-    provisioning_terms = (  # nodes in reach of a new volume; () if none is created
-        () if class_object.body.get("provisioner") == _NO_PROVISIONER else _parse_allowed_topologies(class_object)
+    # nodes in reach of a new volume; () if none is created.
+    provisioning_terms = (
+        ()
+        if class_object.body.get("provisioner") == _NO_PROVISIONER
+        else _parse_allowed_topologies(class_object)
     )
-    if provisioning_terms is _ALL_NODES and not waits_for_pod:  # the place of the new volume is not known
+    # The place of the new volume is not known.
+    if provisioning_terms is _ALL_NODES and not waits_for_pod:
         text = f'requests a volume of "{class_name}", created before its pod is scheduled'
-        _warn_unknown_nodes(reference, text, f"volumes of {class_name} are created before their pods are scheduled")
+        _warn_unknown_nodes(
+            reference, text, f"volumes of {class_name} are created before their pods are scheduled"
+        )
     csi, driver = storage.csi, csi_objects.find_csi_provisioner(class_object)
-    # Nodes may reject volumes of the driver: by its free storage (if known and checked), or by a limit of a node.
+    # Nodes may reject volumes of the driver: by its free storage (if known and checked), or by a
+    # limit of a node.
     is_storage_checked = driver in csi.checked_drivers and bool(csi.capacities)
     has_volume_limit = any(name == driver for _, name in csi.maximums)
     can_reject_volume = is_storage_checked or has_volume_limit
-    if provisioning_terms is _ALL_NODES and not can_reject_volume and not _can_bind_free_volume(unbound_claim, storage):
+    if (
+        provisioning_terms is _ALL_NODES
+        and not can_reject_volume
+        and not _can_bind_free_volume(unbound_claim, storage)
+    ):
         return None
     storage_terms = _ALL_NODES
     if waits_for_pod and is_storage_checked:
@@ -528,10 +619,16 @@ def _build_unbound_claim(name: str, claim: Fields, reference: _FieldReference, s
 
 def _can_bind_free_volume(claim: Claim, storage: Storage) -> bool:
     """Return whether a free volume fits the claim, or one is reserved for a claim of its name."""
-    if any(can_bind_volume(volume, claim) for volume in storage.free_volumes.get(claim.storage_class, ())):
+    if any(
+        can_bind_volume(volume, claim)
+        for volume in storage.free_volumes.get(claim.storage_class, ())
+    ):
         return True
-    prefix = claim.name.partition("{}")[0]  # the name without the number of the pod
-    return any(f"{namespace}/{name}".startswith(prefix) for namespace, name in storage.reserved_volumes)
+    # The name without the number of the pod.
+    prefix = claim.name.partition("{}")[0]
+    return any(
+        f"{namespace}/{name}".startswith(prefix) for namespace, name in storage.reserved_volumes
+    )
 
 
 def parse_amount(value: Any) -> int:
@@ -548,10 +645,14 @@ def _parse_node_terms(volume: Manifest) -> Terms | None:
 def _list_zone_requirements(volume: Manifest) -> tuple[Requirement, ...]:
     """Return the requirements of the zone labels of a volume; `zone-1__zone-2` allows both zones."""
     labels = volume.labels
-    return tuple(Requirement(key, IN, tuple(labels[key].split("__"))) for key in ZONE_LABELS if key in labels)
+    return tuple(
+        Requirement(key, IN, tuple(labels[key].split("__"))) for key in ZONE_LABELS if key in labels
+    )
 
 
-def _complete_claim_of_unknown_class(claim: Claim, reference: _FieldReference, storage: Storage) -> Claim | None:
+def _complete_claim_of_unknown_class(
+    claim: Claim, reference: _FieldReference, storage: Storage
+) -> Claim | None:
     """Return an unbound claim of a StorageClass without an object, or None if its volume is unknown (reported).
 
     Kubernetes binds a free volume to such a claim at once (IsDelayBindingMode). Without a free volume, its pods stay
@@ -560,7 +661,8 @@ def _complete_claim_of_unknown_class(claim: Claim, reference: _FieldReference, s
     can_bind = _can_bind_free_volume(claim, storage)
     if can_bind and storage.has_all_classes:
         return claim
-    if can_bind and claim.storage_class:  # the class may exist
+    # The class may exist.
+    if can_bind and claim.storage_class:
         return replace(claim, waits_for_pod=True)
     class_text = "the default StorageClass"
     summary = "there is no default StorageClass"
@@ -581,6 +683,8 @@ def _parse_allowed_topologies(storage_class: Manifest) -> Terms | None:
     terms = []
     for term in root.list_mappings("allowedTopologies"):
         expressions = term.list_mappings("matchLabelExpressions")
-        requirements = [Requirement(item.get_text("key"), IN, item.get_texts("values")) for item in expressions]
+        requirements = [
+            Requirement(item.get_text("key"), IN, item.get_texts("values")) for item in expressions
+        ]
         terms.append(NodeSelectorTerm(tuple(requirements)))
     return tuple(terms) or _ALL_NODES

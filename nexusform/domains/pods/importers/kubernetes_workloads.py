@@ -16,18 +16,40 @@ from nexusform.diagnostics.phrases import format_count, group_by
 from nexusform.documents.yaml_documents import build_problem
 from nexusform.domains.pods.importers import device_objects, kubernetes_pod_spec, pod_admission
 from nexusform.domains.pods.importers.device_objects import DeviceObjects
-from nexusform.domains.pods.importers.kubernetes_pod_spec import DEVICE_CLAIMS, GANGS, PodOwner, Priorities
-from nexusform.domains.pods.importers.kubernetes_volumes import Storage, collect_storage, parse_volumes
+from nexusform.domains.pods.importers.kubernetes_pod_spec import (
+    DEVICE_CLAIMS,
+    GANGS,
+    PodOwner,
+    Priorities,
+)
+from nexusform.domains.pods.importers.kubernetes_volumes import (
+    Storage,
+    collect_storage,
+    parse_volumes,
+)
 from nexusform.domains.pods.importers.live_workloads import (
     LiveWorkload,
     find_current_revisions,
     merge_live_fields,
     select_placement_fields,
 )
-from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest, read_silently, select_manifests
+from nexusform.domains.pods.importers.manifest_parser import (
+    Fields,
+    Manifest,
+    read_silently,
+    select_manifests,
+)
 from nexusform.domains.pods.importers.pod_admission import AdmissionRules
-from nexusform.domains.pods.importers.unpredicted_kinds import NOT_PREDICTED, list_unpredicted_problems
-from nexusform.domains.pods.scheduling.cluster_records import NEWEST_REVISION, PodSpec, Strategy, Workload
+from nexusform.domains.pods.importers.unpredicted_kinds import (
+    NOT_PREDICTED,
+    list_unpredicted_problems,
+)
+from nexusform.domains.pods.scheduling.cluster_records import (
+    NEWEST_REVISION,
+    PodSpec,
+    Strategy,
+    Workload,
+)
 from nexusform.json_data.plain_data import get_mapping, get_text, get_value_at_path
 from nexusform.kubernetes.matching import LabelSelector, is_selected
 
@@ -80,11 +102,17 @@ def collect_workloads(
         service_selectors.setdefault(manifest.namespace, []).append(selector)
     # ReplicaSets of a Deployment: each names it as its owner.
     replica_sets = [workload for workload in live_workloads.values() if workload.owner]
-    previous_by_title = {(item.kind, item.namespace, item.name): item for item in previous_manifests}
+    previous_by_title = {
+        (item.kind, item.namespace, item.name): item for item in previous_manifests
+    }
     reader = _WorkloadReader(
-        priorities=kubernetes_pod_spec.collect_priority_classes(all_manifests, is_complete=is_complete),
+        priorities=kubernetes_pod_spec.collect_priority_classes(
+            all_manifests, is_complete=is_complete
+        ),
         rules=pod_admission.collect_admission_rules(all_manifests),
-        storage=collect_storage(all_manifests, is_complete=is_complete, has_all_classes=has_all_classes),
+        storage=collect_storage(
+            all_manifests, is_complete=is_complete, has_all_classes=has_all_classes
+        ),
         services=service_selectors,
         autoscalers=_collect_autoscalers(all_manifests),
         live_workloads=live_workloads,
@@ -98,11 +126,20 @@ def collect_workloads(
     for manifest in manifests:
         controller = _CONTROLLERS.get((manifest.group, manifest.kind))
         if controller is not None:
-            workloads.append(reader.parse_workload(_convert_old_api_version(manifest, reader.findings), controller))
+            workloads.append(
+                reader.parse_workload(
+                    _convert_old_api_version(manifest, reader.findings), controller
+                )
+            )
         elif (manifest.group, manifest.kind) == ("batch", "CronJob"):
-            job = Fields(manifest, reader.findings, manifest.body).get_mapping("spec").get_mapping("jobTemplate")
+            job = (
+                Fields(manifest, reader.findings, manifest.body)
+                .get_mapping("spec")
+                .get_mapping("jobTemplate")
+            )
             pod_spec = job.get_mapping("spec").get_mapping("template").get_mapping("spec")
-            _check_restart_policy(pod_spec, _FINITE_RESTART_POLICIES)  # nothing else: its pods are not predicted
+            # Nothing else: its pods are not predicted.
+            _check_restart_policy(pod_spec, _FINITE_RESTART_POLICIES)
     reader.findings += list_unpredicted_problems(manifests, known_kinds=_CONTROLLERS.keys())
     return ParsedWorkloads(tuple(workloads), tuple(reader.findings))
 
@@ -111,17 +148,22 @@ def _collect_device_classes(manifests: Iterable[Manifest]) -> dict[str, str]:
     """Return the device classes by the names of their extended resources."""
     classes: dict[str, str] = {}
     for manifest in select_manifests(manifests, "resource.k8s.io", "DeviceClass"):
-        classes[f"{_IMPLICIT_RESOURCE}{manifest.name}"] = manifest.name  # each class has a resource by its name
-        classes[get_text(manifest.body, "spec", "extendedResourceName")] = manifest.name  # "": it names none
+        # Each class has a resource by its name.
+        classes[f"{_IMPLICIT_RESOURCE}{manifest.name}"] = manifest.name
+        # "": it names none.
+        classes[get_text(manifest.body, "spec", "extendedResourceName")] = manifest.name
     return classes
 
 
-def _collect_autoscalers(manifests: Iterable[Manifest]) -> dict[tuple[str, str, str], list[Manifest]]:
+def _collect_autoscalers(
+    manifests: Iterable[Manifest],
+) -> dict[tuple[str, str, str], list[Manifest]]:
     """Return the HorizontalPodAutoscalers by namespace, kind and name of the scaled workload."""
     autoscalers: dict[tuple[str, str, str], list[Manifest]] = {}
     for manifest in select_manifests(manifests, "autoscaling", "HorizontalPodAutoscaler"):
         target = get_mapping(manifest.body, "spec", "scaleTargetRef")
-        if get_text(target, "apiVersion").rpartition("/")[0] in ("apps", "extensions", ""):  # not a custom resource
+        # Not a custom resource.
+        if get_text(target, "apiVersion").rpartition("/")[0] in ("apps", "extensions", ""):
             key = (manifest.namespace, get_text(target, "kind"), get_text(target, "name"))
             autoscalers.setdefault(key, []).append(manifest)
     return autoscalers
@@ -148,11 +190,16 @@ class _WorkloadReader(Struct):
         spec = root.get_mapping("spec")
         template = root if manifest.kind == "Pod" else spec.get_mapping("template")
         metadata, pod_fields = template.get_mapping("metadata"), template.get_mapping("spec")
-        applied_hash = kubernetes_pod_spec.compute_template_hash(_get_template(applied))  # without live fields
+        # Without live fields.
+        applied_hash = kubernetes_pod_spec.compute_template_hash(_get_template(applied))
         owner = self._build_pod_owner(manifest, controller, spec, metadata, applied_hash)
         _check_restart_policy(pod_fields, controller.restart_policies)
-        admitted_fields = pod_admission.apply_pod_admission(manifest.namespace, metadata, pod_fields, self.rules)
-        volumes = parse_volumes(manifest, admitted_fields, spec.list_mappings("volumeClaimTemplates"), self.storage)
+        admitted_fields = pod_admission.apply_pod_admission(
+            manifest.namespace, metadata, pod_fields, self.rules
+        )
+        volumes = parse_volumes(
+            manifest, admitted_fields, spec.list_mappings("volumeClaimTemplates"), self.storage
+        )
         pod = kubernetes_pod_spec.parse_pod_spec(metadata, admitted_fields, owner, self.priorities)
         has_devices = self._report_device_classes(pod_fields, pod)
         is_gang = manifest.kind == "Job" and "scheduling" in spec
@@ -162,8 +209,12 @@ class _WorkloadReader(Struct):
         device_claims = device_objects.parse_device_claims(
             manifest.namespace, pod_fields, self.devices, is_complete=self.is_complete
         )
-        pod = replace(device_objects.add_claims(pod, volumes, device_claims), missing_objects=volumes.missing_objects)
-        if is_gang or has_devices or has_unknown_fields:  # rules for these are not simulated
+        pod = replace(
+            device_objects.add_claims(pod, volumes, device_claims),
+            missing_objects=volumes.missing_objects,
+        )
+        # rules for these are not simulated.
+        if is_gang or has_devices or has_unknown_fields:
             pod = replace(pod, has_unknown_rules=True)
         workload = Workload(
             kind=manifest.kind,
@@ -173,50 +224,80 @@ class _WorkloadReader(Struct):
             pod=pod,
             line=manifest.line,
             containers=kubernetes_pod_spec.parse_containers(admitted_fields),
-            admission_error=kubernetes_pod_spec.find_priority_rejection(admitted_fields, self.priorities)
-            or pod_admission.find_admission_rejection(manifest.namespace, admitted_fields, self.rules),
-            keeps_replicas=_get_replicas(manifest) != _get_replicas(applied),  # set by another manager
+            admission_error=kubernetes_pod_spec.find_priority_rejection(
+                admitted_fields, self.priorities
+            )
+            or pod_admission.find_admission_rejection(
+                manifest.namespace, admitted_fields, self.rules
+            ),
+            # Set by another manager.
+            keeps_replicas=_get_replicas(manifest) != _get_replicas(applied),
         )
         workload = self._add_revisions(manifest, workload, _get_template(manifest))
-        if self._has_hidden_changes(applied):  # a snapshot shows the old template as equal, but its pods are replaced
-            workload = replace(workload, current_revisions=())  # no observed pod has the new template
+        # A snapshot shows the old template as equal, but its pods are replaced.
+        if self._has_hidden_changes(applied):
+            # No observed pod has the new template.
+            workload = replace(workload, current_revisions=())
         return controller.apply_strategy(self._apply_autoscaler(manifest, workload), spec)
 
     def _build_pod_owner(
-        self, manifest: Manifest, controller: _WorkloadKind, spec: Fields, metadata: Fields, template_hash: str
+        self,
+        manifest: Manifest,
+        controller: _WorkloadKind,
+        spec: Fields,
+        metadata: Fields,
+        template_hash: str,
     ) -> PodOwner:
         """Return what a pod takes from its workload: namespace, labels added by the controller, and the selector of
         default spread constraints. `metadata` is the one of the pod template.
         """
         labels = metadata.get_text_mapping("labels")
-        added_labels = {controller.template_label: template_hash} if controller.template_label else {}
+        added_labels = (
+            {controller.template_label: template_hash} if controller.template_label else {}
+        )
         if manifest.kind == "Job":
-            added_labels = {"batch.kubernetes.io/job-name": manifest.name, "job-name": manifest.name}
+            added_labels = {
+                "batch.kubernetes.io/job-name": manifest.name,
+                "job-name": manifest.name,
+            }
         selector = _parse_workload_selector(spec, labels) if controller.has_selector else None
-        spread_selector = self._build_spread_selector(manifest, selector, {**labels, **added_labels})
-        return PodOwner(manifest.namespace, manifest.kind, added_labels, spread_selector, template_hash)
+        spread_selector = self._build_spread_selector(
+            manifest, selector, {**labels, **added_labels}
+        )
+        return PodOwner(
+            manifest.namespace, manifest.kind, added_labels, spread_selector, template_hash
+        )
 
     def _report_device_classes(self, spec: Fields, pod: PodSpec) -> bool:
         """Report the extended resources of a pod from device classes (DRA), and return whether it has any."""
         classes = {
-            name: self.device_classes[name] for name, _ in pod.requests.other_resources if name in self.device_classes
+            name: self.device_classes[name]
+            for name, _ in pod.requests.other_resources
+            if name in self.device_classes
         }
         for resource, device_class in classes.items():
             detail = (
-                f"request {resource}, and DeviceClass {device_class} may provide it (DRA, from Kubernetes 1.36 on). "
+                f"request {resource}, and DeviceClass {device_class} may provide it (DRA, from "
+                "Kubernetes 1.36 on). "
                 "Its devices are not counted."
             )
             spec.report("containers", detail, Severity.WARNING, id=DEVICE_CLAIMS)
         return bool(classes)
 
-    def _add_revisions(self, manifest: Manifest, workload: Workload, template: Mapping[str, Any]) -> Workload:
+    def _add_revisions(
+        self, manifest: Manifest, workload: Workload, template: Mapping[str, Any]
+    ) -> Workload:
         """Return a workload with facts from its live objects: a Job with the number of its remaining pods, others with
         the revision labels of pods with this template, or of the template replaced by the plan. A Deployment scaled
         since its last sync also gets the maximum of pods before, 0 if unknown.
         """
         key = manifest.workload_key
-        live, replica_sets = self.live_workloads.get(key, LiveWorkload(key)), self.replica_sets.get(key, ())
-        if live.remaining_pods is not None:  # a Job; its pods keep their template
+        live, replica_sets = (
+            self.live_workloads.get(key, LiveWorkload(key)),
+            self.replica_sets.get(key, ()),
+        )
+        # A Job; its pods keep their template.
+        if live.remaining_pods is not None:
             return replace(workload, replicas=min(workload.replicas, live.remaining_pods))
         revisions = find_current_revisions(template, live, replica_sets)
         # None means that the live template is unknown, () that it is another one.
@@ -232,7 +313,9 @@ class _WorkloadReader(Struct):
         previous = self.previous_manifests.get((manifest.kind, manifest.namespace, manifest.name))
         if previous is None or _get_template(previous) == _get_template(manifest):
             return False
-        return select_placement_fields(_get_template(previous)) == select_placement_fields(_get_template(manifest))
+        return select_placement_fields(_get_template(previous)) == select_placement_fields(
+            _get_template(manifest)
+        )
 
     def _merge_live_fields(self, manifest: Manifest) -> tuple[Manifest, bool]:
         """Return a manifest with live fields of other managers, and whether it has fields of unknown owners; warn."""
@@ -241,19 +324,27 @@ class _WorkloadReader(Struct):
         merged, unknown = merge_live_fields(manifest, live, previous)
         kept_replicas = _get_replicas(merged)
         if kept_replicas != _get_replicas(manifest):
-            detail = f"{manifest.title} sets no replicas, so the {kept_replicas} of the cluster are kept."
+            detail = (
+                f"{manifest.title} sets no replicas, so the {kept_replicas} of the cluster are "
+                "kept."
+            )
             summary = f"{manifest.title}: keeps {kept_replicas} replicas of the cluster"
             self._warn(manifest, LIVE_REPLICAS, detail, summary)
         if unknown:
             names = ", ".join(sorted(unknown))
-            detail = f"{manifest.title}: {names} may belong to another manager; show it with --show-managed-fields."
+            detail = (
+                f"{manifest.title}: {names} may belong to another manager; show it with "
+                "--show-managed-fields."
+            )
             self._warn(manifest, "unknown-field-managers", detail)
         return merged, bool(unknown)
 
     def _warn(self, manifest: Manifest, warning_id: str, detail: str, summary: str = "") -> None:
         """Add a warning about the spec of a manifest."""
         position = manifest.find_position("spec")
-        self.findings.append(build_problem(manifest.file, position, warning_id, detail, Severity.WARNING, summary))
+        self.findings.append(
+            build_problem(manifest.file, position, warning_id, detail, Severity.WARNING, summary)
+        )
 
     def _build_spread_selector(
         self, manifest: Manifest, selector: LabelSelector | None, labels: Mapping[str, str]
@@ -280,17 +371,30 @@ class _WorkloadReader(Struct):
         known, the configured replicas are limited to these bounds. 0 configured replicas disable the autoscaler.
         """
         scalers = self.autoscalers.get((manifest.namespace, manifest.kind, manifest.name), ())
-        if not scalers:  # if the cluster shows the effect of one, it is reported
+        # If the cluster shows the effect of one, it is reported.
+        if not scalers:
             live = self.live_workloads.get(workload.key, LiveWorkload(workload.key))
             if live.scaled_replicas in (None, workload.replicas):
-                return workload  # no autoscaler has set the replicas (None), or it has set the same number
-            detail = f"{manifest.title}: a HorizontalPodAutoscaler has set {live.scaled_replicas} replicas, "
-            self._warn(manifest, "missing-autoscaler", f"{detail}not the {workload.replicas} here. It is not listed.")
+                # No autoscaler has set the replicas (None), or it has set the same number.
+                return workload
+            detail = (
+                f"{manifest.title}: a HorizontalPodAutoscaler has set {live.scaled_replicas} "
+                "replicas, "
+            )
+            self._warn(
+                manifest,
+                "missing-autoscaler",
+                f"{detail}not the {workload.replicas} here. It is not listed.",
+            )
             return replace(workload, configured_replicas=workload.replicas)
         scaler = scalers[-1]
         if len(scalers) > 1:
             names = " and ".join(item.name for item in scalers)
-            self._warn(manifest, "several-autoscalers", f"{manifest.title} has HorizontalPodAutoscalers {names}.")
+            self._warn(
+                manifest,
+                "several-autoscalers",
+                f"{manifest.title} has HorizontalPodAutoscalers {names}.",
+            )
             workload = replace(workload, pod=replace(workload.pod, has_unknown_rules=True))
         bounds = Fields(scaler, self.findings, scaler.body).get_mapping("spec")
         minimum = bounds.get_integer("minReplicas", 1)
@@ -303,10 +407,13 @@ class _WorkloadReader(Struct):
             if replicas == configured_replicas:
                 outcome = f"the configured {replicas} are predicted"
         detail = (
-            f"{manifest.title} is scaled by HorizontalPodAutoscaler {scaler.name} between {minimum} and "
+            f"{manifest.title} is scaled by HorizontalPodAutoscaler {scaler.name} between "
+            f"{minimum} and "
             f"{maximum} replicas; {outcome}."
         )
-        summary = f"{manifest.title}: {replicas} replicas; its autoscaler allows {minimum} to {maximum}"
+        summary = (
+            f"{manifest.title}: {replicas} replicas; its autoscaler allows {minimum} to {maximum}"
+        )
         self._warn(manifest, AUTOSCALED, detail, summary)
         return replace(workload, replicas=replicas, configured_replicas=configured_replicas)
 
@@ -334,7 +441,8 @@ def _parse_workload_selector(spec: Fields, labels: Mapping[str, str]) -> LabelSe
 
 def _check_restart_policy(spec: Fields, allowed: tuple[str, ...]) -> None:
     if "restartPolicy" in spec:
-        spec.get_choice("restartPolicy", allowed, default="")  # reports any other policy
+        # reports any other policy.
+        spec.get_choice("restartPolicy", allowed, default="")
 
 
 def _parse_replicas(spec: Fields) -> int:
@@ -351,10 +459,14 @@ def _parse_parallelism(spec: Fields) -> int:
     is_suspended, controller = spec.get_flag("suspend"), spec.get_text("managedBy", _JOB_CONTROLLER)
     pods_text = format_count(replicas, "pod")
     if replicas and controller != _JOB_CONTROLLER:
-        _report_unpredicted_pods(spec, "managedBy", f'is "{controller}": {pods_text} may be created by it')
+        _report_unpredicted_pods(
+            spec, "managedBy", f'is "{controller}": {pods_text} may be created by it'
+        )
         return 0
     if replicas and is_suspended:
-        _report_unpredicted_pods(spec, "suspend", f"is true: {pods_text} may be created after the Job is resumed")
+        _report_unpredicted_pods(
+            spec, "suspend", f"is true: {pods_text} may be created after the Job is resumed"
+        )
         return 0
     return _limit_pods(spec, "parallelism", replicas)
 
@@ -376,15 +488,20 @@ def _apply_deployment_strategy(workload: Workload, spec: Fields) -> Workload:
     strategy = spec.get_mapping("strategy")
     kind = strategy.get_choice("type", ("RollingUpdate", "Recreate"), "RollingUpdate")
     rolling_update = strategy.get_mapping("rollingUpdate")
-    surge = _parse_count_or_percentage(rolling_update, "maxSurge", workload.replicas, rounds_up=True)
-    unavailable = _parse_count_or_percentage(rolling_update, "maxUnavailable", workload.replicas, rounds_up=False)
+    surge = _parse_count_or_percentage(
+        rolling_update, "maxSurge", workload.replicas, rounds_up=True
+    )
+    unavailable = _parse_count_or_percentage(
+        rolling_update, "maxUnavailable", workload.replicas, rounds_up=False
+    )
     surge_text = _get_amount_text(rolling_update, "maxSurge", _DEFAULT_SHARE)
     unavailable_text = _get_amount_text(rolling_update, "maxUnavailable", _DEFAULT_SHARE)
     if kind == "Recreate" and "rollingUpdate" in strategy:
         strategy.report("rollingUpdate", "must not be set when type is Recreate.")
     _check_rollout_limits(rolling_update, surge_text, unavailable_text)
     if surge == 0 and unavailable == 0:
-        unavailable = 1  # as Kubernetes, if both values round to 0
+        # As Kubernetes, if both values round to 0.
+        unavailable = 1
     return replace(
         workload,
         strategy=Strategy(kind),
@@ -401,8 +518,11 @@ def _apply_stateful_set_strategy(workload: Workload, spec: Fields) -> Workload:
     kind = updates.get_choice("type", ("RollingUpdate", "OnDelete"), "RollingUpdate")
     policy = spec.get_choice("podManagementPolicy", ("OrderedReady", "Parallel"), "OrderedReady")
     rolling_update = updates.get_mapping("rollingUpdate")
-    has_maximum = rolling_update.data.get("maxUnavailable") is not None  # the default is 1
-    unavailable = _parse_count_or_percentage(rolling_update, "maxUnavailable", workload.replicas, rounds_up=True)
+    # The default is 1.
+    has_maximum = rolling_update.data.get("maxUnavailable") is not None
+    unavailable = _parse_count_or_percentage(
+        rolling_update, "maxUnavailable", workload.replicas, rounds_up=True
+    )
     return replace(
         workload,
         strategy=Strategy(kind),
@@ -423,7 +543,11 @@ def _apply_daemon_set_strategy(workload: Workload, spec: Fields) -> Workload:
     if kind == "RollingUpdate":
         _check_rollout_limits(rolling_update, surge_text, unavailable_text)
     return replace(
-        workload, strategy=Strategy(kind), max_surge=0, max_surge_text=surge_text, max_unavailable_text=unavailable_text
+        workload,
+        strategy=Strategy(kind),
+        max_surge=0,
+        max_surge_text=surge_text,
+        max_unavailable_text=unavailable_text,
     )
 
 
@@ -441,7 +565,9 @@ def _get_amount_text(fields: Fields, key: str, default: str) -> str:
 def _check_rollout_limits(rolling_update: Fields, surge_text: str, unavailable_text: str) -> None:
     """Report a rollout without surge and unavailability: the API server compares the values before rounding."""
     if {surge_text, unavailable_text} <= {"0", "0%"}:
-        rolling_update.report("maxUnavailable", "must not be 0 while maxSurge is 0: no pod could ever be replaced.")
+        rolling_update.report(
+            "maxUnavailable", "must not be 0 while maxSurge is 0: no pod could ever be replaced."
+        )
 
 
 def _parse_count_or_percentage(fields: Fields, key: str, replicas: int, *, rounds_up: bool) -> int:
@@ -451,14 +577,19 @@ def _parse_count_or_percentage(fields: Fields, key: str, replicas: int, *, round
         return value
     percent = _PERCENT.match(_get_amount_text(fields, key, _DEFAULT_SHARE))
     if percent is None:
-        fields.report(key, f'is "{value}"; it must be a number of pods or a percentage such as 25%.')
-        return int(rounds_up)  # 1 of surge, 0 unavailable: a valid rollout
+        fields.report(
+            key, f'is "{value}"; it must be a number of pods or a percentage such as 25%.'
+        )
+        # 1 of surge, 0 unavailable: a valid rollout.
+        return int(rounds_up)
     share = replicas * int(percent[1])
-    return -(-share // 100) if rounds_up else share // 100  # two negations round up
+    # Two negations round up.
+    return -(-share // 100) if rounds_up else share // 100
 
 
 class _WorkloadKind(Struct, frozen=True):
-    # `template_label` is added to all pods of one template; "" in `restart_policies` is the default, Always.
+    # `template_label` is added to all pods of one template; "" in `restart_policies` is the
+    # default, Always.
     parse_replicas: Callable[[Fields], int]
     apply_strategy: Callable[[Workload, Fields], Workload]
     template_label: str = ""
@@ -468,19 +599,26 @@ class _WorkloadKind(Struct, frozen=True):
 
 _FINITE_RESTART_POLICIES: Final = ("OnFailure", "Never")
 _DEPLOYMENT: Final = _WorkloadKind(_parse_replicas, _apply_deployment_strategy, "pod-template-hash")
-_DAEMON_SET: Final = _WorkloadKind(lambda _: 1, _apply_daemon_set_strategy, "controller-revision-hash")
+_DAEMON_SET: Final = _WorkloadKind(
+    lambda _: 1, _apply_daemon_set_strategy, "controller-revision-hash"
+)
 _REPLICA_SET: Final = _WorkloadKind(_parse_replicas, partial(_apply_strategy, Strategy.ON_DELETE))
 _RECREATE: Final = partial(_apply_strategy, Strategy.RECREATE)
 _CONTROLLERS: Final[Mapping[tuple[str, str], _WorkloadKind]] = {
     ("apps", "Deployment"): _DEPLOYMENT,
-    ("apps", "StatefulSet"): _WorkloadKind(_parse_replicas, _apply_stateful_set_strategy, "controller-revision-hash"),
+    ("apps", "StatefulSet"): _WorkloadKind(
+        _parse_replicas, _apply_stateful_set_strategy, "controller-revision-hash"
+    ),
     ("apps", "ReplicaSet"): _REPLICA_SET,
     ("apps", "DaemonSet"): _DAEMON_SET,
     ("batch", "Job"): _WorkloadKind(
         _parse_parallelism, _RECREATE, has_selector=False, restart_policies=_FINITE_RESTART_POLICIES
     ),
     ("", "Pod"): _WorkloadKind(
-        lambda _: 1, _RECREATE, has_selector=False, restart_policies=("Always", *_FINITE_RESTART_POLICIES, "")
+        lambda _: 1,
+        _RECREATE,
+        has_selector=False,
+        restart_policies=("Always", *_FINITE_RESTART_POLICIES, ""),
     ),
     ("", "ReplicationController"): _REPLICA_SET,
     ("extensions", "Deployment"): _DEPLOYMENT,
@@ -503,14 +641,22 @@ def _convert_old_api_version(manifest: Manifest, findings: list[Problem]) -> Man
     version. The selector of a ReplicationController becomes a label selector. Other objects stay unchanged.
     """
     spec = manifest.body.get("spec")
-    version = (manifest.group, manifest.version)  # such as ("extensions", "v1beta1")
+    # Such as ("extensions", "v1beta1").
+    version = (manifest.group, manifest.version)
     is_replication_controller = manifest.kind == "ReplicationController"
-    if not isinstance(spec, dict) or (version not in _OLD_VERSIONS and not is_replication_controller):
-        return manifest  # current, or reported as invalid later
+    if not isinstance(spec, dict) or (
+        version not in _OLD_VERSIONS and not is_replication_controller
+    ):
+        # current, or reported as invalid later.
+        return manifest
     if version in _OLD_VERSIONS:
-        detail = f"{manifest.group}/{manifest.version} is not served since Kubernetes 1.16; write apps/v1."
+        detail = (
+            f"{manifest.group}/{manifest.version} is not served since Kubernetes 1.16; write "
+            "apps/v1."
+        )
         Fields(manifest, findings, manifest.body).report("apiVersion", detail, Severity.WARNING)
-    strategies = {  # fields with their old defaults
+    # fields with their old defaults.
+    strategies = {
         name: _add_defaults({} if spec.get(name) is None else spec[name], defaults)
         for name, defaults in _OLD_VERSIONS.get(version, {}).get(manifest.kind, {}).items()
     }
@@ -518,15 +664,22 @@ def _convert_old_api_version(manifest: Manifest, findings: list[Problem]) -> Man
     selector = changed_spec.get("selector")
     if is_replication_controller and isinstance(selector, dict) and selector:
         changed_spec["selector"] = {"matchLabels": selector}
-    elif not selector and manifest.version != "v1beta2":  # all but v1beta2 select the template's labels by default
-        labels = Fields(manifest, [], spec).get_mapping("template").get_mapping("metadata").get_text_mapping("labels")
+    elif not selector and manifest.version != "v1beta2":
+        # All but v1beta2 select the template's labels by default.
+        labels = (
+            Fields(manifest, [], spec)
+            .get_mapping("template")
+            .get_mapping("metadata")
+            .get_text_mapping("labels")
+        )
         changed_spec["selector"] = {"matchLabels": labels}
     return replace(manifest, body={**manifest.body, "spec": changed_spec})
 
 
 def _add_defaults(values: Any, defaults: Mapping[str, Any]) -> Any:
     """Return a mapping with missing fields set to their defaults, nested ones as well; another value unchanged."""
-    if not isinstance(values, dict) or values.get("type") == "Recreate":  # without parameters of a rolling update
+    # Without parameters of a rolling update.
+    if not isinstance(values, dict) or values.get("type") == "Recreate":
         return values
     completed = dict(values)
     for name, default in defaults.items():

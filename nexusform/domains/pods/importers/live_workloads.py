@@ -14,37 +14,83 @@ from nexusform.documents.scalars import parse_integer
 from nexusform.domains.pods.importers.kubernetes_pod_spec import parse_containers
 from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest
 from nexusform.domains.pods.scheduling.cluster_records import NEWEST_REVISION
-from nexusform.json_data.plain_data import get_list, get_mapping, get_text, get_value_at_path, list_mappings
+from nexusform.json_data.plain_data import (
+    get_list,
+    get_mapping,
+    get_text,
+    get_value_at_path,
+    list_mappings,
+)
 
-LIVE_KINDS: Final = ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job", "ReplicationController")
+LIVE_KINDS: Final = (
+    "Deployment",
+    "ReplicaSet",
+    "StatefulSet",
+    "DaemonSet",
+    "Job",
+    "ReplicationController",
+)
 # Steps of a path are keys of mappings, or the identifying fields of a list's item.
 FieldPath = tuple[str | tuple[tuple[str, Any], ...], ...]
 REPLICAS_PATH: Final[FieldPath] = ("replicas",)
 # Managers that apply whole manifests: what a manifest no longer sets, they remove.
 _APPLIERS: Final = ("nexusform", "work-api-agent")
-_KUBECTL: Final = "kubectl-client-side-apply"  # it applies whole manifests, too
+# It applies whole manifests, too.
+_KUBECTL: Final = "kubectl-client-side-apply"
 _AUTOSCALER: Final = ("kube-controller-manager", "scale")
 _DEPLOYMENT: Final = "deployment.kubernetes.io/"
 _APPLIED_PREFIXES: Final = ("kubectl.kubernetes.io", "kubernetes-fleet.io")
 # Fields of a pod template that affect placement; all others are never read.
 _TEMPLATE_FIELDS: Final = (
-    *("containers", "initContainers", "nodeSelector", "affinity", "tolerations", "topologySpreadConstraints"),
-    *("priorityClassName", "runtimeClassName", "schedulerName", "preemptionPolicy", "schedulingGates", "nodeName"),
+    *(
+        "containers",
+        "initContainers",
+        "nodeSelector",
+        "affinity",
+        "tolerations",
+        "topologySpreadConstraints",
+    ),
+    *(
+        "priorityClassName",
+        "runtimeClassName",
+        "schedulerName",
+        "preemptionPolicy",
+        "schedulingGates",
+        "nodeName",
+    ),
     *("hostNetwork", "volumes", "resources", "resourceClaims"),
 )
 # Labels added by the API server and by controllers to the templates of Jobs, ReplicaSets and pods.
-_ADDED_LABELS: Final = ("pod-template-hash", "controller-revision-hash", "job-name", "controller-uid")
+_ADDED_LABELS: Final = (
+    "pod-template-hash",
+    "controller-revision-hash",
+    "job-name",
+    "controller-uid",
+)
 _CONTAINER_SECTIONS: Final = ("containers", "initContainers")
 _CONTAINER_FIELDS: Final = ("name", "image", "resources", "restartPolicy", "ports")
 _CLAIM_NAME: Final = ("persistentVolumeClaim", "claimName")
 # Values set by the API server.
 _DEFAULTS: Final = (
-    *(("type", "RollingUpdate"), ("maxSurge", "25%"), ("maxUnavailable", "25%"), ("maxUnavailable", 1)),
+    *(
+        ("type", "RollingUpdate"),
+        ("maxSurge", "25%"),
+        ("maxUnavailable", "25%"),
+        ("maxUnavailable", 1),
+    ),
     *(("parallelism", 1), ("completions", 1), ("schedulerName", "default-scheduler")),
 )
 # The last two precede the others, while pods of the Job terminate.
 _JOB_END_CONDITIONS: Final = ("Complete", "Failed", "SuccessCriteriaMet", "FailureTarget")
-_SPEC_FIELDS: Final = ("replicas", "parallelism", "completions", "suspend", "paused", "strategy", "updateStrategy")
+_SPEC_FIELDS: Final = (
+    "replicas",
+    "parallelism",
+    "completions",
+    "suspend",
+    "paused",
+    "strategy",
+    "updateStrategy",
+)
 
 
 class LiveWorkload(Struct, frozen=True):
@@ -77,17 +123,24 @@ def reduce_live_workload(body: Mapping[str, Any]) -> dict[str, Any]:
     is_scaled = _AUTOSCALER in [(item.get("manager"), item.get("subresource")) for item in managers]
     if managers:
         foreign_fields = list(_list_fields_of_other_managers(managers, spec))
-    else:  # the managers are unknown: take the fields not set by the last applied manifest
+    else:
+        # The managers are unknown: take the fields not set by the last applied manifest.
         applied = _read_applied_spec(metadata)
         scalars = _list_leaf_values(_select_spec(spec))
-        unset_fields = [(path, value) for path, value in scalars if _find_value_at_path(applied, path) is None]
-        foreign_fields = [(path, value, False) for path, value in unset_fields]  # False: not owned by kubectl
+        unset_fields = [
+            (path, value) for path, value in scalars if _find_value_at_path(applied, path) is None
+        ]
+        # False: not owned by kubectl.
+        foreign_fields = [(path, value, False) for path, value in unset_fields]
     pod_counts: dict[str, int] = {}
-    if spec.get("replicas"):  # a ReplicaSet without pods is not synced: its counts do not hold
+    # A ReplicaSet without pods is not synced: its counts do not hold.
+    if spec.get("replicas"):
         pod_counts = _read_pod_counts(get_mapping(metadata, "annotations"))
     owner = get_controller_reference(metadata)
     status, namespace = get_mapping(body, "status"), metadata.get("namespace", "default")
-    revision = get_text(metadata, "labels", "pod-template-hash") or get_text(status, "updateRevision")
+    revision = get_text(metadata, "labels", "pod-template-hash") or get_text(
+        status, "updateRevision"
+    )
     return {
         "key": f"{namespace}/{body['kind']}/{metadata['name']}",
         "fields": foreign_fields,
@@ -95,17 +148,25 @@ def reduce_live_workload(body: Mapping[str, Any]) -> dict[str, Any]:
         "scaled": spec.get("replicas") if is_scaled else None,
         "template": _select_pod_template_fields(get_mapping(spec, "template")),
         "revision": revision,
-        "owner": f"{namespace}/Deployment/{owner.get('name')}" if owner.get("kind") == "Deployment" else "",
+        "owner": f"{namespace}/Deployment/{owner.get('name')}"
+        if owner.get("kind") == "Deployment"
+        else "",
         **pod_counts,
         "remaining": _count_remaining_pods(spec, status) if body["kind"] == "Job" else None,
         "replicas": spec.get("replicas"),
-        "owners": [f"{item.get('kind')} {item.get('name')}" for item in list_mappings(metadata, "ownerReferences")],
+        "owners": [
+            f"{item.get('kind')} {item.get('name')}"
+            for item in list_mappings(metadata, "ownerReferences")
+        ],
     }
 
 
 def get_controller_reference(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the reference to the controller of an object; {} without one."""
-    return next((owner for owner in list_mappings(metadata, "ownerReferences") if owner.get("controller")), {})
+    return next(
+        (owner for owner in list_mappings(metadata, "ownerReferences") if owner.get("controller")),
+        {},
+    )
 
 
 def _list_fields_of_other_managers(
@@ -126,7 +187,10 @@ def _list_fields_of_other_managers(
 
 def _count_remaining_pods(spec: Mapping[str, Any], status: Mapping[str, Any]) -> int | None:
     """Return the number of pods left to run by a Job: 0 once it has ended, None if unlimited."""
-    conditions = {(get_text(item, "type"), get_text(item, "status")) for item in list_mappings(status, "conditions")}
+    conditions = {
+        (get_text(item, "type"), get_text(item, "status"))
+        for item in list_mappings(status, "conditions")
+    }
     if conditions & {(kind, "True") for kind in _JOB_END_CONDITIONS}:
         return 0
     succeeded, completions = status.get("succeeded") or 0, spec.get("completions")
@@ -134,7 +198,8 @@ def _count_remaining_pods(spec: Mapping[str, Any], status: Mapping[str, Any]) ->
         return max(0, completions - int(succeeded))
     if not succeeded:
         return None
-    return int(status.get("active") or 0)  # a work queue (no completions) starts no pod after the first success
+    # A work queue (no completions) starts no pod after the first success.
+    return int(status.get("active") or 0)
 
 
 def _read_pod_counts(annotations: Mapping[str, Any]) -> dict[str, int]:
@@ -151,14 +216,17 @@ def build_live_workload(data: Mapping[str, Any]) -> LiveWorkload:
     """Build a live workload from the data of `reduce_live_workload`, also after a round trip through JSON."""
     foreign_fields: list[tuple[FieldPath, Any, bool]] = []
     for steps, value, is_kubectl in data["fields"]:
-        # A step is a key, or the identifying fields of a list's item. JSON turns their tuples into lists.
+        # A step is a key, or the identifying fields of a list's item. JSON turns their tuples into
+        # lists.
         path = tuple(step if isinstance(step, str) else tuple(map(tuple, step)) for step in steps)
         foreign_fields.append((path, value, is_kubectl))
     return LiveWorkload(
         key=str(data["key"]),
         foreign_fields=tuple(foreign_fields),
         has_managers=data["managed"],
-        template=select_placement_fields(data["template"]) if get_mapping(data, "template", "spec") else {},
+        template=select_placement_fields(data["template"])
+        if get_mapping(data, "template", "spec")
+        else {},
         revision=data["revision"],
         owner=data["owner"],
         desired_pods=data.get("desired_pods", 0),
@@ -181,29 +249,43 @@ def find_current_revisions(
         return None
     expected = select_placement_fields(template)
     if replica_sets:
-        return tuple(replica_set.revision for replica_set in replica_sets if replica_set.template == expected)
+        return tuple(
+            replica_set.revision for replica_set in replica_sets if replica_set.template == expected
+        )
     return (live.revision or NEWEST_REVISION,) if live.template == expected else ()
 
 
 def select_placement_fields(template: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a pod template with an effect on placement, in a form to compare with another template."""
-    metadata, selected = _select_pod_template_fields(template).values()  # metadata and spec
-    selected["labels"] = {key: text for key, text in metadata["labels"].items() if key not in _ADDED_LABELS}
-    selected.pop("schedulerName", None)  # the API server adds its default
+    # metadata and spec.
+    metadata, selected = _select_pod_template_fields(template).values()
+    selected["labels"] = {
+        key: text for key, text in metadata["labels"].items() if key not in _ADDED_LABELS
+    }
+    # The API server adds its default.
+    selected.pop("schedulerName", None)
     # On the host's network, the containerPort is the default of a hostPort.
     host_port = "containerPort" if selected.get("hostNetwork") else "hostPort"
     # The sources of volumes without their defaults; emptyDir is the default source.
     selected["volumes"] = sorted(
-        (get_text(item, "name"), sorted(item.keys() - {"name", "emptyDir"}), get_text(item, *_CLAIM_NAME))
+        (
+            get_text(item, "name"),
+            sorted(item.keys() - {"name", "emptyDir"}),
+            get_text(item, *_CLAIM_NAME),
+        )
         for item in list_mappings(selected, "volumes")
     )
-    pod_level = {"resources": selected.pop("resources", {})}  # compared like those of one more container
+    # compared like those of one more container.
+    pod_level = {"resources": selected.pop("resources", {})}
     for section in _CONTAINER_SECTIONS:
         containers = list_mappings(selected, section)
         body = {"containers": [*containers, pod_level]}
-        manifest = Manifest(group="", version="v1", kind="Pod", namespace="", name="", labels={}, body=body, line=1)
+        manifest = Manifest(
+            group="", version="v1", kind="Pod", namespace="", name="", labels={}, body=body, line=1
+        )
         ports = [
-            {"protocol": "TCP", "hostPort": port.get(host_port), **port}  # with the defaults
+            # With the defaults.
+            {"protocol": "TCP", "hostPort": port.get(host_port), **port}
             for container in containers
             for port in list_mappings(container, "ports")
         ]
@@ -211,22 +293,27 @@ def select_placement_fields(template: Mapping[str, Any]) -> dict[str, Any]:
     return selected
 
 
-def merge_live_fields(manifest: Manifest, live: LiveWorkload, previous: Manifest | None) -> tuple[Manifest, set[str]]:
+def merge_live_fields(
+    manifest: Manifest, live: LiveWorkload, previous: Manifest | None
+) -> tuple[Manifest, set[str]]:
     """Return a manifest with the live fields it leaves to other managers, such as the replicas set by an autoscaler,
     and the names of fields of unknown managers: they may stay or not. `previous` is the manifest applied before: the
     apply removes its fields, unless another manager than kubectl is known to own them.
     """
     unknown: set[str] = set()
     if not live.foreign_fields:
-        return manifest, unknown  # also with an invalid spec, which is reported later
+        # Also with an invalid spec, which is reported later.
+        return manifest, unknown
     spec = get_mapping(manifest.body, "spec")
     previous_spec = get_mapping(previous.body, "spec") if previous is not None else {}
     for path, value, is_kubectl in live.foreign_fields:
         if _find_value_at_path(spec, path) is not None:
-            continue  # the manifest sets the field itself
+            # The manifest sets the field itself.
+            continue
         was_applied = _find_value_at_path(previous_spec, path) is not None
         if was_applied and (is_kubectl or not live.has_managers):
-            continue  # the apply removes it
+            # The apply removes it.
+            continue
         if live.has_managers or path == REPLICAS_PATH:
             spec = _set_value_at_path(spec, path, value)
         else:
@@ -236,7 +323,10 @@ def merge_live_fields(manifest: Manifest, live: LiveWorkload, previous: Manifest
 
 def _read_applied_spec(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the spec applied last, by the annotation of kubectl, else by that of Fleet; {} without a readable one."""
-    texts = [get_text(metadata, "annotations", f"{prefix}/last-applied-configuration") for prefix in _APPLIED_PREFIXES]
+    texts = [
+        get_text(metadata, "annotations", f"{prefix}/last-applied-configuration")
+        for prefix in _APPLIED_PREFIXES
+    ]
     try:
         return get_mapping(json.loads(next(filter(None, texts), "{}")), "spec")
     except ValueError:
@@ -256,7 +346,8 @@ def _list_leaf_values(value: Any, path: FieldPath = ()) -> Iterator[tuple[FieldP
     elif path[-1] in _CONTAINER_SECTIONS:
         for item in list_mappings(value):
             yield from _list_leaf_values(item, (*path, (("name", get_text(item, "name")),)))
-    elif (value or path == REPLICAS_PATH) and (path[-1], value) not in _DEFAULTS:  # 0 replicas are a value, too
+    elif (value or path == REPLICAS_PATH) and (path[-1], value) not in _DEFAULTS:
+        # 0 replicas are a value, too.
         yield path, value
 
 
@@ -278,24 +369,35 @@ def _select_pod_template_fields(template: Mapping[str, Any]) -> dict[str, dict[s
     for section in _CONTAINER_SECTIONS:
         if section in selected:
             containers = list_mappings(selected[section])
-            selected[section] = [select_present_fields(container, _CONTAINER_FIELDS) for container in containers]
-    return {"metadata": {"labels": dict(get_mapping(template, "metadata", "labels"))}, "spec": selected}
+            selected[section] = [
+                select_present_fields(container, _CONTAINER_FIELDS) for container in containers
+            ]
+    return {
+        "metadata": {"labels": dict(get_mapping(template, "metadata", "labels"))},
+        "spec": selected,
+    }
 
 
-def _list_owned_field_values(tree: Mapping[str, Any], value: Any, path: FieldPath) -> Iterator[tuple[FieldPath, Any]]:
+def _list_owned_field_values(
+    tree: Mapping[str, Any], value: Any, path: FieldPath
+) -> Iterator[tuple[FieldPath, Any]]:
     """Yield the paths of a tree of fieldsV1, such as `{"f:replicas": {}}`, with their values in `value`, if there."""
     for key, subtree in tree.items():
         kind, _, name = key.partition(":")
         step: str | tuple[tuple[str, Any], ...] = name
-        if kind == "f":  # a field by its name
+        # A field by its name.
+        if kind == "f":
             inner_value = get_value_at_path(value, name)
-        elif kind == "k":  # an item of a list, by the fields of its identity as JSON
+        elif kind == "k":
+            # An item of a list, by the fields of its identity as JSON.
             identity = tuple(sorted(json.loads(name).items()))
             inner_value, step = _find_list_item(value, identity), identity
         else:
-            continue  # the item itself (`.`), or an item of a set
+            # The item itself (`.`), or an item of a set.
+            continue
         if inner_value is None:
-            continue  # without an effect on placement, or removed
+            # Without an effect on placement, or removed.
+            continue
         if subtree and isinstance(inner_value, dict | list):
             yield from _list_owned_field_values(subtree, inner_value, (*path, step))
         else:
@@ -305,7 +407,8 @@ def _list_owned_field_values(tree: Mapping[str, Any], value: Any, path: FieldPat
 def _find_list_item(value: Any, step: tuple[tuple[str, Any], ...]) -> Any:
     """Return the item of a list with these identifying fields; None without one, or if the value is no list."""
     for item in list_mappings(value):
-        fields = {"protocol": "TCP", **item}  # TCP is the default in the identity of a port
+        # TCP is the default in the identity of a port.
+        fields = {"protocol": "TCP", **item}
         if all(fields.get(name) == part for name, part in step):
             return item
     return None
@@ -314,7 +417,11 @@ def _find_list_item(value: Any, step: tuple[tuple[str, Any], ...]) -> Any:
 def _find_value_at_path(value: Any, path: FieldPath) -> Any:
     """Return the value at a path of fields and list items; None if a part of the path is missing."""
     for step in path:
-        value = get_value_at_path(value, step) if isinstance(step, str) else _find_list_item(value, step)
+        value = (
+            get_value_at_path(value, step)
+            if isinstance(step, str)
+            else _find_list_item(value, step)
+        )
     return value
 
 

@@ -43,10 +43,20 @@ _CLUSTER_SCOPED: Final = frozenset(
         "ClusterResourcePlacementEviction", "ClusterResourcePlacementDisruptionBudget",
     }
 )  # fmt: skip
-_FLEET_GROUPS: Final = ("placement.kubernetes-fleet.io", "cluster.kubernetes-fleet.io", "fleet.azure.com")
+_FLEET_GROUPS: Final = (
+    "placement.kubernetes-fleet.io",
+    "cluster.kubernetes-fleet.io",
+    "fleet.azure.com",
+)
 _NETWORKING: Final = "networking.fleet.azure.com"
 _UNSELECTABLE_KINDS: Final = (
-    *(("", "Pod"), ("", "Node"), ("", "Event"), ("events.k8s.io", "Event"), ("coordination.k8s.io", "Lease")),
+    *(
+        ("", "Pod"),
+        ("", "Node"),
+        ("", "Event"),
+        ("events.k8s.io", "Event"),
+        ("coordination.k8s.io", "Lease"),
+    ),
     *(("multicluster.x-k8s.io", "ServiceImport"), (_NETWORKING, "ServiceImport")),
     *((_NETWORKING, "TrafficManagerProfile"), (_NETWORKING, "TrafficManagerBackend")),
 )
@@ -71,7 +81,11 @@ class Manifest(Struct, frozen=True):
     @property
     def title(self) -> str:
         """Display name: `Kind namespace/name`."""
-        return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
+        return (
+            f"{self.kind} {self.namespace}/{self.name}"
+            if self.namespace
+            else f"{self.kind} {self.name}"
+        )
 
     @property
     def workload_key(self) -> str:
@@ -115,7 +129,9 @@ def build_changed_manifest(body: Mapping[str, Any], original: Manifest) -> Manif
     return build_manifest(body, original.file, original.position)
 
 
-def build_manifest(body: Mapping[str, Any], file: str = "", position: TextPosition = NO_POSITION) -> Manifest | None:
+def build_manifest(
+    body: Mapping[str, Any], file: str = "", position: TextPosition = NO_POSITION
+) -> Manifest | None:
     """Return the manifest of a body. Return None unless the body is exactly one object (or a list of one)."""
     reader = _ManifestReader(file, findings=[])
     reader.add_document(YamlDocument(dict(body), position))
@@ -133,13 +149,18 @@ def list_envelope_problems(envelope: Manifest) -> Iterator[Problem]:
     count = len(data)
     text = ""
     if envelope.version != "v1beta1":
-        text = f'apiVersion is "{envelope.group}/{envelope.version}"; a hub serves envelopes as v1beta1.'
+        text = (
+            f'apiVersion is "{envelope.group}/{envelope.version}"; a hub serves envelopes as '
+            "v1beta1."
+        )
     elif not 1 <= count <= MAX_ENVELOPE_OBJECTS:
         text = f"data must be a mapping of 1 to {MAX_ENVELOPE_OBJECTS} objects."
     elif not all(isinstance(item, dict) for item in data.values()):
         text = "data holds the objects themselves as mappings, not their text."
     if text:
-        yield build_problem(envelope.file, envelope.find_position("data"), INVALID, f"{envelope.title}: {text}")
+        yield build_problem(
+            envelope.file, envelope.find_position("data"), INVALID, f"{envelope.title}: {text}"
+        )
     for key in envelope.body:
         if key not in _ENVELOPE_KEYS:
             detail = f'{envelope.title}: unknown field "{key}"; write its objects below data.'
@@ -161,13 +182,20 @@ def unwrap_envelopes(manifests: Iterable[Manifest]) -> ParsedManifests:
             continue
         objects.append(manifest)
         annotations = get_mapping(manifest.body, "metadata", "annotations")
-        if (manifest.group, manifest.kind) == ("", "ConfigMap") and _ENVELOPE_ANNOTATION in annotations:
+        if (manifest.group, manifest.kind) == (
+            "",
+            "ConfigMap",
+        ) and _ENVELOPE_ANNOTATION in annotations:
             detail = (
-                f"{manifest.title} is no longer an envelope: KubeFleet ignores its annotation {_ENVELOPE_ANNOTATION}. "
-                "Members get the ConfigMap, and none of the objects in it. Write a ResourceEnvelope instead."
+                f"{manifest.title} is no longer an envelope: KubeFleet ignores its annotation "
+                f"{_ENVELOPE_ANNOTATION}. "
+                "Members get the ConfigMap, and none of the objects in it. Write a "
+                "ResourceEnvelope instead."
             )
             findings.append(
-                build_problem(manifest.file, manifest.position, _IGNORED_ENVELOPE, detail, Severity.WARNING)
+                build_problem(
+                    manifest.file, manifest.position, _IGNORED_ENVELOPE, detail, Severity.WARNING
+                )
             )
     return ParsedManifests(tuple(objects), tuple(findings))
 
@@ -192,7 +220,9 @@ def list_services(manifests: Iterable[Manifest]) -> set[tuple[str, str]]:
     return {(item.namespace, item.name) for item in select_manifests(manifests, "", "Service")}
 
 
-def find_selection_exclusion(manifest: Manifest, services: Collection[tuple[str, str]] = ()) -> str | None:
+def find_selection_exclusion(
+    manifest: Manifest, services: Collection[tuple[str, str]] = ()
+) -> str | None:
     """Return why a placement never selects an object, None if it may. `services`: (namespace, name) on the hub."""
     namespace = manifest.name if manifest.is_namespace else manifest.namespace
     if is_reserved_namespace(namespace):
@@ -205,7 +235,9 @@ def find_selection_exclusion(manifest: Manifest, services: Collection[tuple[str,
     return _explain_unselectable_object(manifest, services)
 
 
-def _explain_unselectable_object(manifest: Manifest, services: Collection[tuple[str, str]]) -> str | None:
+def _explain_unselectable_object(
+    manifest: Manifest, services: Collection[tuple[str, str]]
+) -> str | None:
     """Return why a placement never selects an object created by each cluster itself; None for other objects."""
     reason = "every cluster creates its own"
     match manifest.group, manifest.kind:
@@ -217,7 +249,9 @@ def _explain_unselectable_object(manifest: Manifest, services: Collection[tuple[
             return f"service account tokens are never selected: {reason}"
         case "", "Endpoints" if (manifest.namespace, manifest.name) in services:
             return f"the Endpoints of Service {manifest.name} are never selected: {reason}"
-        case "discovery.k8s.io", "EndpointSlice" if "endpointslice.kubernetes.io/managed-by" in manifest.labels:
+        case "discovery.k8s.io", "EndpointSlice" if (
+            "endpointslice.kubernetes.io/managed-by" in manifest.labels
+        ):
             return f"a managed EndpointSlice is never selected: {reason}"
     return None
 
@@ -232,7 +266,9 @@ class _ManifestReader:
         """Parse one document: an object, or the items of a list of objects."""
         body = document.data
         if not isinstance(body, dict):
-            self._report(document.position, "a manifest is a mapping with apiVersion, kind and metadata.")
+            self._report(
+                document.position, "a manifest is a mapping with apiVersion, kind and metadata."
+            )
             return
         kind, items = body.get("kind"), body.get("items")
         if isinstance(kind, str) and kind.endswith("List") and isinstance(items, list):
@@ -263,10 +299,14 @@ class _ManifestReader:
                 text += " generateName creates a name in the cluster; set metadata.name instead."
             self._report(document.position, text)
             return None
-        group, _, short_version = str(version).rpartition("/")  # "" is the core group
+        # "" is the core group.
+        group, _, short_version = str(version).rpartition("/")
         namespace = metadata.get("namespace")
         if not isinstance(namespace, str | None):
-            self._report(document.find_position("metadata", "namespace"), "metadata.namespace is a text; quote it.")
+            self._report(
+                document.find_position("metadata", "namespace"),
+                "metadata.namespace is a text; quote it.",
+            )
             namespace = str(namespace)
         return Manifest(
             group=group,
@@ -284,7 +324,10 @@ class _ManifestReader:
     def _parse_labels(self, labels: Any, document: YamlDocument) -> dict[str, str]:
         """Return the labels as texts; other values are reported and converted."""
         if not isinstance(labels, dict | None):
-            self._report(document.find_position("metadata", "labels"), "metadata.labels is a mapping of texts.")
+            self._report(
+                document.find_position("metadata", "labels"),
+                "metadata.labels is a mapping of texts.",
+            )
         texts = {}
         for key, value in get_mapping(labels).items():
             if not isinstance(value, str):
@@ -329,7 +372,9 @@ _FLAG: Final = FieldShape(FieldKind.FLAG)
 class Fields:
     """Mapping of a manifest at a path. Absent parts read as empty; wrong types are reported once."""
 
-    def __init__(self, manifest: Manifest, findings: list[Problem], data: Mapping[str, Any], *path: str | int) -> None:
+    def __init__(
+        self, manifest: Manifest, findings: list[Problem], data: Mapping[str, Any], *path: str | int
+    ) -> None:
         """Read `data`, the mapping at this path of the manifest's body. Problems are added to `findings`."""
         self.manifest = manifest
         self.findings = findings
@@ -354,7 +399,9 @@ class Fields:
         position = self.manifest.find_position(*path)
         text = f"{self.manifest.title}: {name} {detail}"
         short_text = f"{self.manifest.title}: {summary or f'{key} {detail}'.strip()}"
-        self.findings.append(build_problem(self.manifest.file, position, id, text, severity, short_text))
+        self.findings.append(
+            build_problem(self.manifest.file, position, id, text, severity, short_text)
+        )
 
     def get_mapping(self, key: str) -> Fields:
         """Return the mapping under a key, empty if absent; another value is reported."""
@@ -368,7 +415,9 @@ class Fields:
         if violation is None:
             return value
         # A scalar with an obvious meaning is converted, with a warning.
-        self.report(key, violation.detail, Severity.WARNING if violation.intended_text else Severity.ERROR)
+        self.report(
+            key, violation.detail, Severity.WARNING if violation.intended_text else Severity.ERROR
+        )
         return violation.intended_text or None
 
     def list_mappings(self, key: str) -> Iterator[Fields]:
@@ -408,7 +457,9 @@ class Fields:
         """Return an int32 of at least `minimum`; the default for an absent or wrong value."""
         if key not in self:
             return default
-        value: int | None = self._get_valid_value(key, FieldShape(FieldKind.WHOLE, minimum=minimum, maximum=MAX_INT32))
+        value: int | None = self._get_valid_value(
+            key, FieldShape(FieldKind.WHOLE, minimum=minimum, maximum=MAX_INT32)
+        )
         return default if value is None else value
 
     def get_flag(self, key: str) -> bool:
@@ -418,7 +469,11 @@ class Fields:
     def get_choice(self, key: str, choices: tuple[str, ...], default: str) -> str:
         """Return one of the choices; the default for an absent or wrong value."""
         value = self.get_text(key, default)
-        violation = None if value in choices else validate_value(value, FieldShape(FieldKind.TEXT, choices=choices))
+        violation = (
+            None
+            if value in choices
+            else validate_value(value, FieldShape(FieldKind.TEXT, choices=choices))
+        )
         if violation is not None:
             self.report(key, violation.detail)
             return default

@@ -15,9 +15,17 @@ from msgspec import Struct
 
 from nexusform.diagnostics.diagnostic import Severity
 from nexusform.domains.pods.importers import manifest_parser
-from nexusform.domains.pods.importers.kubernetes_pod_spec import IN_DOUBT, parse_selector, sum_container_amounts
+from nexusform.domains.pods.importers.kubernetes_pod_spec import (
+    IN_DOUBT,
+    parse_selector,
+    sum_container_amounts,
+)
 from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest
-from nexusform.domains.pods.scheduling.cluster_records import PodDisruptionBudget, ResourceQuota, ResourceQuotaScope
+from nexusform.domains.pods.scheduling.cluster_records import (
+    PodDisruptionBudget,
+    ResourceQuota,
+    ResourceQuotaScope,
+)
 from nexusform.json_data.plain_data import get_mapping, list_mappings
 from nexusform.kubernetes.matching import EXISTS
 from nexusform.kubernetes.quantity import read_quantity, read_quantity_or_zero
@@ -25,7 +33,9 @@ from nexusform.kubernetes.quantity import read_quantity, read_quantity_or_zero
 NETWORKS: Final = "k8s.v1.cni.cncf.io/networks"
 _NETWORK_RESOURCE: Final = "k8s.v1.cni.cncf.io/resourceName"
 # Fields of a pod in JSON forbidden by the baseline of the Pod Security Standards.
-_HOST_ACCESS: Final = re.compile(r'"(host(?:Network|PID|IPC|Path|Port)|privileged)": (?:true|\{|[1-9])')
+_HOST_ACCESS: Final = re.compile(
+    r'"(host(?:Network|PID|IPC|Path|Port)|privileged)": (?:true|\{|[1-9])'
+)
 _OS: Final = "kubernetes.io/os"
 _CONTAINERS: Final = ("initContainers", "containers")
 
@@ -69,10 +79,12 @@ def collect_admission_rules(manifests: Iterable[Manifest]) -> AdmissionRules:
     """Return the admission rules for pods, read from the objects of a cluster."""
     runtimes: dict[str, Manifest] = {}  # by name
     defaults: dict[str, list[LimitRangeDefaults]] = {}  # by namespace
-    networks: dict[tuple[str, str], str] = {}  # the resource required by a network, by its namespace and name
+    # The resource required by a network, by its namespace and name.
+    networks: dict[tuple[str, str], str] = {}
     bounds: dict[str, list[LimitRangeBounds]] = {}  # by namespace
     namespaces: dict[str, Manifest] = {}
-    counted_namespaces: set[str] = set()  # with a quota for the number of pods
+    # With a quota for the number of pods.
+    counted_namespaces: set[str] = set()
     for manifest in manifests:
         match manifest.group, manifest.kind:
             case "node.k8s.io", "RuntimeClass":
@@ -83,16 +95,24 @@ def collect_admission_rules(manifests: Iterable[Manifest]) -> AdmissionRules:
                 namespaces[manifest.name] = manifest
             case "", "LimitRange":
                 name = manifest.namespace
-                _add_limit_range(manifest, defaults.setdefault(name, []), bounds.setdefault(name, []))
+                _add_limit_range(
+                    manifest, defaults.setdefault(name, []), bounds.setdefault(name, [])
+                )
             case "k8s.cni.cncf.io", "NetworkAttachmentDefinition":
-                annotations = manifest_parser.read_silently(manifest, "metadata").get_mapping("annotations")
+                annotations = manifest_parser.read_silently(manifest, "metadata").get_mapping(
+                    "annotations"
+                )
                 resource = annotations.get_text(_NETWORK_RESOURCE)
                 # A namespaced object of an unknown group: without a namespace it is in "default".
                 networks[manifest.namespace or "default", manifest.name] = resource
-    return AdmissionRules(runtimes, defaults, networks, bounds, namespaces, frozenset(counted_namespaces))
+    return AdmissionRules(
+        runtimes, defaults, networks, bounds, namespaces, frozenset(counted_namespaces)
+    )
 
 
-def _add_limit_range(manifest: Manifest, defaults: list[LimitRangeDefaults], bounds: list[LimitRangeBounds]) -> None:
+def _add_limit_range(
+    manifest: Manifest, defaults: list[LimitRangeDefaults], bounds: list[LimitRangeBounds]
+) -> None:
     """Add the defaults and bounds of a LimitRange to those of its namespace."""
     for item in manifest_parser.read_silently(manifest, "spec").list_mappings("limits"):
         target = item.get_text("type")
@@ -110,20 +130,28 @@ def find_admission_rejection(namespace: str, spec: Fields, rules: AdmissionRules
     """Return why an admission plugin rejects a pod with defaults set, in the words of Kubernetes; "" if none does."""
     owner = rules.namespaces.get(namespace)
     if owner and "deletionTimestamp" in get_mapping(owner.body, "metadata"):
-        return f"unable to create new content in namespace {namespace} because it is being terminated"
+        return (
+            f"unable to create new content in namespace {namespace} because it is being terminated"
+        )
     containers = [*spec.list_mappings("containers"), *spec.list_mappings("initContainers")]
     rejections = [_find_overhead_rejection(spec, rules), *map(_find_excess_request, containers)]
     rejection = next(filter(None, rejections), "")
     if rejection or not rules.bounds.get(namespace):
         return rejection
-    # The LimitRanges of the namespace bound each container, and the pod as a whole. In `|` the right side wins: the
-    # pod's own request, else the sum of its containers, else its limit.
-    container_amounts = [(_read_requests(container), _read_limits(container)) for container in containers]
+    # The LimitRanges of the namespace bound each container, and the pod as a whole. In `|` the
+    # right side wins: the pod's own request, else the sum of its containers, else its limit.
+    container_amounts = [
+        (_read_requests(container), _read_limits(container)) for container in containers
+    ]
     pod_requests = _read_limits(spec) | sum_container_amounts(spec, _read_requests)
     pod_requests |= _read_amounts(spec.data, *_REQUESTS)
     pod_limits = sum_container_amounts(spec, _read_limits) | _read_limits(spec)
     amounts = {"Container": container_amounts, "Pod": [(pod_requests, pod_limits)]}
-    reasons = (_find_bounds_violation(item, *pair) for item in rules.bounds[namespace] for pair in amounts[item.target])
+    reasons = (
+        _find_bounds_violation(item, *pair)
+        for item in rules.bounds[namespace]
+        for pair in amounts[item.target]
+    )
     return next(filter(None, reasons), "")
 
 
@@ -132,7 +160,8 @@ def _find_overhead_rejection(spec: Fields, rules: AdmissionRules) -> str:
     name, overhead = spec.get_text("runtimeClassName"), _read_amounts(spec.data, "overhead")
     runtime = rules.runtimes.get(name)
     if not overhead or (name and runtime is None):
-        return ""  # nothing to check, or an unknown class
+        # Nothing to check, or an unknown class.
+        return ""
     class_overhead = _read_amounts(runtime.body if runtime else {}, "overhead", "podFixed")
     if not class_overhead:
         return "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
@@ -146,28 +175,45 @@ def _find_excess_request(container: Fields) -> str:
     limits = _read_limits(container)
     for name, request in _read_amounts(container.data, *_REQUESTS).items():
         if name in limits and request > limits[name]:
-            amount, ceiling = (container.get_mapping("resources").get_mapping(key).data[name] for key in _SECTIONS)
-            return f"its request of {amount} {name} must be less than or equal to the limit of {ceiling}"
+            amount, ceiling = (
+                container.get_mapping("resources").get_mapping(key).data[name] for key in _SECTIONS
+            )
+            return (
+                f"its request of {amount} {name} must be less than or equal to the limit of "
+                f"{ceiling}"
+            )
     return ""
 
 
-def _find_bounds_violation(bounds: LimitRangeBounds, requests: _NanoAmounts, limits: _NanoAmounts) -> str:
+def _find_bounds_violation(
+    bounds: LimitRangeBounds, requests: _NanoAmounts, limits: _NanoAmounts
+) -> str:
     """Return why a container or pod is outside the bounds of a LimitRange; "" if it is inside. A minimum requires a
     request, and a maximum requires a limit. The other amount is compared only if it is set.
     """
     by_noun = {"request": requests, "limit": limits}
-    rows = (("minimum", bounds.minimum, ("request", "limit")), ("maximum", bounds.maximum, ("limit", "request")))
-    for adjective, bounds_by_name, nouns in rows:  # nouns: the required amount, then the other one
+    rows = (
+        ("minimum", bounds.minimum, ("request", "limit")),
+        ("maximum", bounds.maximum, ("limit", "request")),
+    )
+    # nouns: the required amount, then the other one.
+    for adjective, bounds_by_name, nouns in rows:
         for name, bound in bounds_by_name.items():
             bound_quantity = read_quantity(bound)
             if bound_quantity is None:
-                continue  # an invalid bound is reported at the LimitRange
+                # An invalid bound is reported at the LimitRange.
+                continue
             clause = f"{adjective} {name} usage per {bounds.target} is {bound}"
             if name not in by_noun[nouns[0]]:
                 return f"{clause}. No {nouns[0]} is specified"
             for noun in nouns:
-                amount = by_noun[noun].get(name, bound_quantity.nano)  # if it is not set: equal to the bound
-                is_outside = amount < bound_quantity.nano if adjective == "minimum" else amount > bound_quantity.nano
+                # If it is not set: equal to the bound.
+                amount = by_noun[noun].get(name, bound_quantity.nano)
+                is_outside = (
+                    amount < bound_quantity.nano
+                    if adjective == "minimum"
+                    else amount > bound_quantity.nano
+                )
                 if is_outside:
                     return f"{clause}, but {noun} is {amount / 10**9:g}"
     return ""
@@ -200,7 +246,9 @@ def collect_resource_quotas(manifests: Iterable[Manifest]) -> tuple[ResourceQuot
         scopes = list(map(ResourceQuotaScope, spec.get_texts("scopes")))
         for item in spec.get_mapping("scopeSelector").list_mappings("matchExpressions"):
             operator = item.get_text("operator", EXISTS)
-            scopes.append(ResourceQuotaScope(item.get_text("scopeName"), operator, item.get_texts("values")))
+            scopes.append(
+                ResourceQuotaScope(item.get_text("scopeName"), operator, item.get_texts("values"))
+            )
         limits = _read_quota_amounts(spec.get_mapping("hard").data)
         used = _read_quota_amounts(get_mapping(manifest.body, "status", "used"))
         quotas.append(ResourceQuota(manifest.namespace, manifest.name, limits, tuple(scopes), used))
@@ -213,29 +261,40 @@ def _read_quota_amounts(values: Mapping[str, Any]) -> tuple[tuple[str, int], ...
     for name, value in values.items():
         quantity = read_quantity(value)
         if quantity is not None:
-            amount = quantity.round_to_milli() if name.endswith("cpu") else quantity.round_to_units()
+            amount = (
+                quantity.round_to_milli() if name.endswith("cpu") else quantity.round_to_units()
+            )
             amounts.append((name, amount))
     return tuple(amounts)
 
 
-def collect_pod_disruption_budgets(manifests: Iterable[Manifest]) -> tuple[PodDisruptionBudget, ...]:
+def collect_pod_disruption_budgets(
+    manifests: Iterable[Manifest],
+) -> tuple[PodDisruptionBudget, ...]:
     """Return the PodDisruptionBudgets with a selector among the objects of a cluster."""
     budgets = []
     for manifest in manifest_parser.select_manifests(manifests, "policy", "PodDisruptionBudget"):
         spec = manifest_parser.read_silently(manifest, "spec")
         selector = parse_selector(spec, "selector")
-        if selector is not None:  # else it covers no pod
+        # Else it covers no pod.
+        if selector is not None:
             minimum, maximum = (
                 manifest_parser.format_scalar(spec.data.get("minAvailable")),
                 manifest_parser.format_scalar(spec.data.get("maxUnavailable")),
             )
             evicts_unready = spec.data.get("unhealthyPodEvictionPolicy") == "AlwaysAllow"
             names = (manifest.namespace, manifest.name)
-            budgets.append(PodDisruptionBudget(*names, selector, minimum, maximum, evicts_unready=evicts_unready))
+            budgets.append(
+                PodDisruptionBudget(
+                    *names, selector, minimum, maximum, evicts_unready=evicts_unready
+                )
+            )
     return tuple(budgets)
 
 
-def apply_pod_admission(namespace: str, metadata: Fields, spec: Fields, rules: AdmissionRules) -> Fields:
+def apply_pod_admission(
+    namespace: str, metadata: Fields, spec: Fields, rules: AdmissionRules
+) -> Fields:
     """Return the pod spec after admission, and report missing RuntimeClasses and networks."""
     # In the order of the API server.
     spec = _apply_limit_ranges(spec, rules.defaults.get(namespace, ()))
@@ -249,15 +308,28 @@ def _check_rejections(namespace: str, spec: Fields, rules: AdmissionRules) -> Fi
     owner = rules.namespaces.get(namespace)
     level = owner.labels.get("pod-security.kubernetes.io/enforce") if owner else ""
     if level in ("baseline", "restricted"):
-        violations = ", ".join(sorted(set(_HOST_ACCESS.findall(json.dumps(spec.data, default=str)))))
+        violations = ", ".join(
+            sorted(set(_HOST_ACCESS.findall(json.dumps(spec.data, default=str))))
+        )
         if violations:
-            spec.report("", f'may violate PodSecurity "{level}": {violations}.', Severity.WARNING, id="pod-security")
+            spec.report(
+                "",
+                f'may violate PodSecurity "{level}": {violations}.',
+                Severity.WARNING,
+                id="pod-security",
+            )
     if namespace in rules.counted_namespaces:
-        detail = "may be rejected: the ResourceQuota of count/pods counts finished pods, too, and they are not known."
+        detail = (
+            "may be rejected: the ResourceQuota of count/pods counts finished pods, too, and they "
+            "are not known."
+        )
         spec.report("", detail, Severity.WARNING, id="finished-pods-in-quota")
     is_windows = spec.get_mapping("os").get_text("name") == "windows"
     if is_windows and spec.get_text_mapping("nodeSelector").get(_OS) != "windows":
-        detail = f"is windows: kubelet rejects the pod on other nodes, and no nodeSelector {_OS} excludes them."
+        detail = (
+            f"is windows: kubelet rejects the pod on other nodes, and no nodeSelector {_OS} "
+            "excludes them."
+        )
         spec.report("os", detail, Severity.WARNING, id="pod-os-not-supported")
     is_doubtful = len(spec.findings) > known_count
     return _replace_data(spec, {**spec.data, IN_DOUBT: True}) if is_doubtful else spec
@@ -278,18 +350,23 @@ def _apply_runtime_class(spec: Fields, rules: AdmissionRules) -> Fields:
     runtime = rules.runtimes.get(name)
     if runtime is None:
         detail = (
-            f'names the RuntimeClass "{name}", but no manifest defines it. Its overhead, nodeSelector and '
+            f'names the RuntimeClass "{name}", but no manifest defines it. Its overhead, '
+            "nodeSelector and "
             "tolerations are unknown, and without it no pod is created."
         )
         summary = f"RuntimeClass {name} is not on the cluster"
         spec.report("runtimeClassName", detail, Severity.WARNING, summary=summary)
         return _replace_data(spec, {**spec.data, IN_DOUBT: True})
     scheduling = manifest_parser.read_silently(runtime, "scheduling")
-    pod_selector, class_selector = spec.get_text_mapping("nodeSelector"), scheduling.get_text_mapping("nodeSelector")
+    pod_selector, class_selector = (
+        spec.get_text_mapping("nodeSelector"),
+        scheduling.get_text_mapping("nodeSelector"),
+    )
     for key in sorted(pod_selector.keys() & class_selector.keys()):
         if pod_selector[key] != class_selector[key]:
             detail = (
-                f'has {key}={pod_selector[key]}, but RuntimeClass "{name}" requires {class_selector[key]}: '
+                f'has {key}={pod_selector[key]}, but RuntimeClass "{name}" requires '
+                f"{class_selector[key]}: "
                 "no pod is created."
             )
             spec.report("nodeSelector", detail)
@@ -298,7 +375,8 @@ def _apply_runtime_class(spec: Fields, rules: AdmissionRules) -> Fields:
     overhead = get_mapping(runtime.body, "overhead", "podFixed")
     if tolerations:
         changed_spec["tolerations"] = tolerations
-    if overhead and "overhead" not in spec:  # another one is rejected later
+    # Another one is rejected later.
+    if overhead and "overhead" not in spec:
         changed_spec["overhead"] = overhead
     return _replace_data(spec, changed_spec)
 
@@ -313,7 +391,9 @@ def _apply_limit_ranges(spec: Fields, ranges: Sequence[LimitRangeDefaults]) -> F
         for section, defaults in product(_CONTAINERS, (first, *ranges)):
             containers = changed_spec.get(section)
             if isinstance(containers, list):
-                changed_spec[section] = [_apply_container_defaults(container, defaults) for container in containers]
+                changed_spec[section] = [
+                    _apply_container_defaults(container, defaults) for container in containers
+                ]
         changed_specs.append(changed_spec)
     if any(changed_spec != changed_specs[0] for changed_spec in changed_specs):
         detail = "get different defaults from several LimitRanges, by their random order."
@@ -325,11 +405,15 @@ def _apply_limit_ranges(spec: Fields, ranges: Sequence[LimitRangeDefaults]) -> F
 def _apply_container_defaults(container: Any, defaults: LimitRangeDefaults) -> Any:
     """Return a container with the default requests and limits of its namespace for resources without its own."""
     if not _has_readable_resources(container):
-        return container  # reported with the pod
+        # reported with the pod.
+        return container
     resources = get_mapping(container, "resources")
     limits, requests = get_mapping(resources, "limits"), get_mapping(resources, "requests")
     # An explicit limit becomes the request before LimitRanges apply.
-    merged = {"limits": {**defaults.limits, **limits}, "requests": {**defaults.requests, **limits, **requests}}
+    merged = {
+        "limits": {**defaults.limits, **limits},
+        "requests": {**defaults.requests, **limits, **requests},
+    }
     return {**container, "resources": {**resources, **merged}}
 
 
@@ -338,24 +422,37 @@ def _has_readable_resources(container: Any) -> TypeGuard[dict[str, Any]]:
     return isinstance(container, dict) and isinstance(container.get("resources"), dict | None)
 
 
-def _apply_multus_networks(namespace: str, annotations: Fields, spec: Fields, rules: AdmissionRules) -> Fields:
+def _apply_multus_networks(
+    namespace: str, annotations: Fields, spec: Fields, rules: AdmissionRules
+) -> Fields:
     """Return the spec with requests for the devices of the networks in the annotation. Report an unknown network, and
     mark the spec as IN_DOUBT: then the prediction for the pod is uncertain.
     """
-    needed_resources: Counter[str] = Counter()  # number of devices by resource
+    # number of devices by resource.
+    needed_resources: Counter[str] = Counter()
     for network in _parse_network_names(annotations, namespace):  # (namespace, name)
         if network not in rules.networks:
             title = "/".join(network)
-            detail = f"names the network {title}, but no manifest defines it. Its resource request is not counted."
-            annotations.report(NETWORKS, detail, Severity.WARNING, summary=f"network {title} is not on the cluster")
+            detail = (
+                f"names the network {title}, but no manifest defines it. Its resource request is "
+                "not counted."
+            )
+            annotations.report(
+                NETWORKS, detail, Severity.WARNING, summary=f"network {title} is not on the cluster"
+            )
             spec = _replace_data(spec, {**spec.data, IN_DOUBT: True})
-        elif rules.networks[network]:  # the resource of its devices; "" without devices
+        elif rules.networks[network]:
+            # The resource of its devices; "" without devices.
             needed_resources[rules.networks[network]] += 1
     containers = spec.data.get("containers")
     if not needed_resources or not isinstance(containers, list):
         return spec
-    missing_amounts = {name: count - _sum_requested(containers, name) for name, count in needed_resources.items()}
-    return _replace_data(spec, {**spec.data, "containers": _add_missing_requests(containers, missing_amounts)})
+    missing_amounts = {
+        name: count - _sum_requested(containers, name) for name, count in needed_resources.items()
+    }
+    return _replace_data(
+        spec, {**spec.data, "containers": _add_missing_requests(containers, missing_amounts)}
+    )
 
 
 def _parse_network_names(annotations: Fields, namespace: str) -> list[tuple[str, str]]:
@@ -368,7 +465,8 @@ def _parse_network_names(annotations: Fields, namespace: str) -> list[tuple[str,
         for part in text.split(","):
             path, _, _interface = part.strip().partition("@")
             prefix, _, name = path.rpartition("/")
-            _, _, own_namespace = prefix.rpartition("/")  # "" without one
+            # "" without one.
+            _, _, own_namespace = prefix.rpartition("/")
             names.append((own_namespace or namespace, name))
     else:
         try:
@@ -376,7 +474,10 @@ def _parse_network_names(annotations: Fields, namespace: str) -> list[tuple[str,
         except ValueError:
             annotations.report(NETWORKS, "is neither a list of names nor JSON.")
             return []
-        names += [(str(item.get("namespace") or namespace), str(item.get("name") or "")) for item in networks]
+        names += [
+            (str(item.get("namespace") or namespace), str(item.get("name") or ""))
+            for item in networks
+        ]
     return [(own_namespace, name) for own_namespace, name in names if name]
 
 
@@ -384,7 +485,9 @@ def _sum_requested(containers: Iterable[Any], name: str) -> int:
     """Return the amount of a resource in containers: of each its request, else its limit, else 0."""
     total = 0
     for container in containers:
-        amounts = [get_mapping(container, "resources", section) for section in ("requests", "limits")]
+        amounts = [
+            get_mapping(container, "resources", section) for section in ("requests", "limits")
+        ]
         value = next((amount[name] for amount in amounts if name in amount), "0")
         total += read_quantity_or_zero(value).round_to_units()
     return total
@@ -401,5 +504,8 @@ def _add_missing_requests(containers: list[Any], missing_amounts: Mapping[str, i
         for name, missing_amount in missing_amounts.items()
         if missing_amount > 0
     }
-    changes = {section: {**get_mapping(resources, section), **new_amounts} for section in ("requests", "limits")}
+    changes = {
+        section: {**get_mapping(resources, section), **new_amounts}
+        for section in ("requests", "limits")
+    }
     return [{**first_container, "resources": {**resources, **changes}}, *containers[1:]]

@@ -23,7 +23,8 @@ def reduce_pod_condition(body: Mapping[str, Any]) -> dict[str, Any]:
     metadata, status = get_mapping(body, "metadata"), get_mapping(body, "status")
     ready = _find_condition(status, "Ready")
     statuses = [item for section in _STATUSES.values() for item in list_mappings(status, section)]
-    is_ready = ready.get("status", "True") == "True"  # a pod without this condition counts as ready
+    # A pod without this condition counts as ready.
+    is_ready = ready.get("status", "True") == "True"
     condition: dict[str, Any] = {
         "name": metadata.get("name"),
         "uid": metadata.get("uid"),
@@ -31,7 +32,10 @@ def reduce_pod_condition(body: Mapping[str, Any]) -> dict[str, Any]:
         "creation_time": parse_time(metadata.get("creationTimestamp")),
         "ready_time": parse_time(ready.get("lastTransitionTime")) if is_ready else 0,
         "restarts": max((get_integer(item, "restartCount", 0) for item in statuses), default=0),
-        "deletion_cost": parse_integer(get_text(metadata, "annotations", _DELETION_COST), signed=True) or 0,
+        "deletion_cost": parse_integer(
+            get_text(metadata, "annotations", _DELETION_COST), signed=True
+        )
+        or 0,
     }
     if not is_ready:
         # "" for a container not waiting; the other texts of _STARTING are those of a normal start.
@@ -44,18 +48,25 @@ def reduce_pod_condition(body: Mapping[str, Any]) -> dict[str, Any]:
             "stuck_since": str(ready.get("lastTransitionTime") or status.get("startTime") or ""),
         }
     # `is_ready` = False equals 0, but is kept, as its default is True.
-    return {name: value for name, value in condition.items() if value is False or value not in (None, 0, "")}
+    return {
+        name: value
+        for name, value in condition.items()
+        if value is False or value not in (None, 0, "")
+    }
 
 
 def _find_condition(status: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    return next((item for item in list_mappings(status, "conditions") if item.get("type") == name), {})
+    return next(
+        (item for item in list_mappings(status, "conditions") if item.get("type") == name), {}
+    )
 
 
 def parse_time(text: Any) -> int:
     """Return a time of Kubernetes as seconds since 1970, 0 for any other text."""
     try:
         return int(datetime.fromisoformat(str(text)).astimezone(UTC).timestamp())
-    except ValueError:  # also for an absent time: "None" or ""
+    except ValueError:
+        # Also for an absent time: "None" or "".
         return 0
 
 
@@ -63,7 +74,10 @@ def reduce_node_condition(body: Mapping[str, Any]) -> dict[str, Any]:
     """Return the status of a node's Ready condition ("" without one), and its newest heartbeat (seconds since 1970)."""
     status = get_mapping(body, "status")
     ready = get_text(_find_condition(status, "Ready"), "status")
-    newest = max((parse_time(item.get("lastHeartbeatTime")) for item in list_mappings(status, "conditions")), default=0)
+    newest = max(
+        (parse_time(item.get("lastHeartbeatTime")) for item in list_mappings(status, "conditions")),
+        default=0,
+    )
     return {"ready": ready, "heartbeat": newest}
 
 
@@ -73,13 +87,19 @@ def apply_allocated_requests(pod: Mapping[str, Any], section: str) -> Any:
     component-helpers/resource, determineContainerReqs.
     """
     status = get_mapping(pod, "status")
-    containers, statuses = get_value_at_path(pod, "spec", section), list_mappings(status, _STATUSES[section])
+    containers, statuses = (
+        get_value_at_path(pod, "spec", section),
+        list_mappings(status, _STATUSES[section]),
+    )
     if not isinstance(containers, list) or not statuses:
-        return containers  # invalid, or not started
-    # The larger of actual and allocated resources. Without status.resources the scheduler reads the spec alone.
+        # invalid, or not started.
+        return containers
+    # The larger of actual and allocated resources. Without status.resources the scheduler reads the
+    # spec alone.
     amounts_by_name = {
         get_text(container_status, "name"): _merge_larger_amounts(
-            get_mapping(container_status, "resources", "requests"), get_mapping(container_status, "allocatedResources")
+            get_mapping(container_status, "resources", "requests"),
+            get_mapping(container_status, "allocatedResources"),
         )
         for container_status in statuses
         if isinstance(container_status.get("resources"), Mapping)
@@ -88,15 +108,19 @@ def apply_allocated_requests(pod: Mapping[str, Any], section: str) -> Any:
     is_infeasible = _find_condition(status, "PodResizePending").get("reason") == "Infeasible"
     changed_containers = []
     for container in containers:
-        keeps_running = section == "containers" or get_text(container, "restartPolicy") == "Always"  # or a sidecar
+        # Or a sidecar.
+        keeps_running = section == "containers" or get_text(container, "restartPolicy") == "Always"
         amounts = amounts_by_name.get(get_text(container, "name"))
         if not keeps_running or not amounts:
-            changed_containers.append(container)  # finished, or without allocated resources
+            # finished, or without allocated resources.
+            changed_containers.append(container)
             continue
         resources = get_mapping(container, "resources")
         if not is_infeasible:
             amounts = _merge_larger_amounts(get_mapping(resources, "requests"), amounts)
-        changed_containers.append({**get_mapping(container), "resources": {**resources, "requests": amounts}})
+        changed_containers.append(
+            {**get_mapping(container), "resources": {**resources, "requests": amounts}}
+        )
     return changed_containers
 
 
@@ -104,6 +128,8 @@ def _merge_larger_amounts(first: Mapping[str, Any], second: Mapping[str, Any]) -
     """Return the resources of both, each with the larger amount."""
     amounts = dict(first)
     for name, amount in second.items():
-        if name not in amounts or read_quantity_or_zero(amounts[name]) < read_quantity_or_zero(amount):
+        if name not in amounts or read_quantity_or_zero(amounts[name]) < read_quantity_or_zero(
+            amount
+        ):
             amounts[name] = amount
     return amounts

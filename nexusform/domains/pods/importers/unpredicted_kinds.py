@@ -21,20 +21,43 @@ _TRANSIENT: Final = "their pods are short-lived and not predicted"
 _SCALES: Final = "it changes replicas; the configured number is predicted"
 _RESIZES: Final = "it changes resource requests; the configured ones are predicted"
 _CHANGES: Final = (
-    "it may change pods (add containers, labels, tolerations) before they are scheduled; this is not predicted"
+    "it may change pods (add containers, labels, tolerations) before they are scheduled; this is "
+    "not predicted"
 )
 _NO_EFFECT: Final = ""
 
 _CREATING_KINDS: Final = (
-    *(("argoproj.io", name) for name in ("Application", "ApplicationSet", "CronWorkflow", "Rollout", "Workflow")),
+    *(
+        ("argoproj.io", name)
+        for name in ("Application", "ApplicationSet", "CronWorkflow", "Rollout", "Workflow")
+    ),
     *(("helm.toolkit.fluxcd.io", "HelmRelease"), ("kustomize.toolkit.fluxcd.io", "Kustomization")),
     ("helm.cattle.io", "HelmChart"),
-    *(("kubevirt.io", f"VirtualMachine{suffix}") for suffix in ("", "Instance", "InstanceReplicaSet")),
+    *(
+        ("kubevirt.io", f"VirtualMachine{suffix}")
+        for suffix in ("", "Instance", "InstanceReplicaSet")
+    ),
     ("pool.kubevirt.io", "VirtualMachinePool"),
-    *(("monitoring.coreos.com", name) for name in ("Alertmanager", "Prometheus", "PrometheusAgent", "ThanosRuler")),
-    *(("serving.knative.dev", "Service"), ("serving.knative.dev", "Configuration"), ("batch.volcano.sh", "Job")),
-    *(("jobset.x-k8s.io", "JobSet"), ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"), ("keda.sh", "ScaledJob")),
-    *(("kubeflow.org", _ANY), ("ray.io", _ANY), ("postgresql.cnpg.io", "Cluster"), ("kafka.strimzi.io", "Kafka")),
+    *(
+        ("monitoring.coreos.com", name)
+        for name in ("Alertmanager", "Prometheus", "PrometheusAgent", "ThanosRuler")
+    ),
+    *(
+        ("serving.knative.dev", "Service"),
+        ("serving.knative.dev", "Configuration"),
+        ("batch.volcano.sh", "Job"),
+    ),
+    *(
+        ("jobset.x-k8s.io", "JobSet"),
+        ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"),
+        ("keda.sh", "ScaledJob"),
+    ),
+    *(
+        ("kubeflow.org", _ANY),
+        ("ray.io", _ANY),
+        ("postgresql.cnpg.io", "Cluster"),
+        ("kafka.strimzi.io", "Kafka"),
+    ),
 )
 _SILENT_GROUPS: Final = (
     *("argoproj.io", "keda.sh", "monitoring.coreos.com", "cert-manager.io", "acme.cert-manager.io"),
@@ -53,19 +76,31 @@ _EFFECTS: Final[Mapping[tuple[str, str], str]] = {
 }
 
 
-def list_unpredicted_problems(manifests: Iterable[Manifest], known_kinds: Collection[tuple[str, str]]) -> list[Problem]:
+def list_unpredicted_problems(
+    manifests: Iterable[Manifest], known_kinds: Collection[tuple[str, str]]
+) -> list[Problem]:
     """Return a warning per kind with an effect on pods, except for `known_kinds` (group and kind) read elsewhere."""
     unknown_manifests = [item for item in manifests if (item.group, item.kind) not in known_kinds]
-    effects = group_by(unknown_manifests, lambda item: (item.group, item.kind, _describe_effect_on_pods(item)))
+    effects = group_by(
+        unknown_manifests, lambda item: (item.group, item.kind, _describe_effect_on_pods(item))
+    )
     problems: list[Problem] = []
     for (_, _, effect), objects in effects.items():
         if effect == _NO_EFFECT:
             continue
         first, further = objects[0], len(objects) - 1
-        further_text = f" and {further} more {select_word_form(further, 'object')} of this kind" if further else ""
+        further_text = (
+            f" and {further} more {select_word_form(further, 'object')} of this kind"
+            if further
+            else ""
+        )
         detail = f"{first.title}{further_text} ({first.group or first.version}): {effect}."
         summary = f"{first.title}{further_text}: {effect}"
-        problems.append(build_problem(first.file, first.position, NOT_PREDICTED, detail, Severity.WARNING, summary))
+        problems.append(
+            build_problem(
+                first.file, first.position, NOT_PREDICTED, detail, Severity.WARNING, summary
+            )
+        )
     return problems
 
 

@@ -1,22 +1,27 @@
 """Planning of pods on known nodes. Entry point: pod_phase.py."""
 
-PUBLIC = {  # public names of the package, by module
+# public names of the package, by module.
+PUBLIC = {
     "manifest_blocks": (
-        "list_manifest_diagnostics parse_objects plan_fleet_objects list_pod_risk_warnings create_pod_phase "
-        "collect_prior_members find_missing_namespaces compute_state_demand list_scheduled_pods list_prior_pods"
+        "list_manifest_diagnostics parse_objects plan_fleet_objects list_pod_risk_warnings "
+        "create_pod_phase "
+        "collect_prior_members find_missing_namespaces compute_state_demand list_scheduled_pods "
+        "list_prior_pods"
     ),
     "object_pods": "parse_pod_number PredictionInput",
     "external_clusters": "list_data_blocks list_read_blocks collect_external_clusters",
     "node_clusters": "find_cluster_attributes build_node NodeCluster build_existing_clusters",
     "cluster_observation": (
-        "apply_observed_budget_status apply_observed_usage match_cluster_snapshot ExternalClusters ObservedCluster "
+        "apply_observed_budget_status apply_observed_usage match_cluster_snapshot "
+        "ExternalClusters ObservedCluster "
         "merge_observed_pods check_unknown_clusters"
     ),
     "pod_phase": "PlannedPod PodPhase list_unlocated_pods",
     "pod_rows": "parse_pod_record REASONS parse_volumes",
     "template_matching": "assign_template_specs",
     "pod_feasibility": (
-        "find_object_feasibility find_candidate_feasibility ObjectFeasibility ClusterPodCapacity ClusterLossEffects "
+        "find_object_feasibility find_candidate_feasibility ObjectFeasibility ClusterPodCapacity "
+        "ClusterLossEffects "
         "find_worst_loss"
     ),
 }

@@ -13,8 +13,17 @@ from nexusform.configuration.declarations.configuration import ResourceBlock
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, build_warning, suggest_name
 from nexusform.diagnostics.phrases import group_by, select_word_form
 from nexusform.documents.scalars import parse_integer
-from nexusform.domains.pods.importers.kubectl_snapshot import KubectlSnapshot, ObservedNode, ObservedPod
-from nexusform.domains.pods.importers.manifest_parser import Manifest, format_scalar, get_integer, select_manifests
+from nexusform.domains.pods.importers.kubectl_snapshot import (
+    KubectlSnapshot,
+    ObservedNode,
+    ObservedPod,
+)
+from nexusform.domains.pods.importers.manifest_parser import (
+    Manifest,
+    format_scalar,
+    get_integer,
+    select_manifests,
+)
 from nexusform.domains.pods.importers.pod_admission import collect_resource_quotas
 from nexusform.domains.pods.planning.node_clusters import NodeCluster, sum_node_sizes
 from nexusform.domains.pods.planning.object_pods import PriorPods
@@ -39,7 +48,9 @@ from nexusform.scheduling.kubelet import STORAGE, compute_capacity
 
 # Labels with the machine of a node's VM.
 _MACHINE_LABELS: Final = ("topology.kubernetes.io/baremetalmachine", "CIS-node")
-_UNREADY_TAINTS: Final = frozenset({"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"})
+_UNREADY_TAINTS: Final = frozenset(
+    {"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"}
+)
 
 
 # Amounts used under quotas, by namespace and name of the quota.
@@ -86,34 +97,59 @@ class ObservedCluster(Struct, frozen=True):
     @property
     def has_all_classes(self) -> bool:
         """Whether no StorageClasses exist but those listed by kubectl. Without any, they may not have been listed."""
-        return self.is_complete and any(select_manifests(self.objects, "storage.k8s.io", "StorageClass"))
+        return self.is_complete and any(
+            select_manifests(self.objects, "storage.k8s.io", "StorageClass")
+        )
 
 
 def match_cluster_snapshot(
-    cluster_id: str, planned_cluster: NodeCluster | None, snapshot: KubectlSnapshot, removed_vms: AbstractSet[str]
+    cluster_id: str,
+    planned_cluster: NodeCluster | None,
+    snapshot: KubectlSnapshot,
+    removed_vms: AbstractSet[str],
 ) -> ObservedCluster:
     """Return the cluster with the nodes and pods listed by kubectl (`snapshot`). A listed node replaces the one derived
     from its VM, under the VM's name. Nodes removed (`removed_vms`: names) or re-created in this plan are left out, and
     their pods are lost. A cluster outside of the plan (`planned_cluster` None) has the listed nodes only.
     """
-    cluster = planned_cluster if planned_cluster is not None else NodeCluster(cluster_id, cluster_id, "", ())
-    names_and_nodes = [(_resolve_vm_name(node, cluster, removed_vms), node) for node in snapshot.nodes]
+    cluster = (
+        planned_cluster
+        if planned_cluster is not None
+        else NodeCluster(cluster_id, cluster_id, "", ())
+    )
+    names_and_nodes = [
+        (_resolve_vm_name(node, cluster, removed_vms), node) for node in snapshot.nodes
+    ]
     # The remaining listed nodes, each with its name in the plan.
-    registered = [(name, node) for name, node in names_and_nodes if name not in removed_vms | cluster.recreated_nodes]
-    plan_names = {node.name: name for name, node in registered}  # by listed name
+    registered = [
+        (name, node)
+        for name, node in names_and_nodes
+        if name not in removed_vms | cluster.recreated_nodes
+    ]
+    # By listed name.
+    plan_names = {node.name: name for name, node in registered}
     registered_names = set(plan_names.values())
-    sizes = {node.name: compute_capacity(sku) for node, sku in zip(cluster.nodes, cluster.skus, strict=True)}
+    sizes = {
+        node.name: compute_capacity(sku)
+        for node, sku in zip(cluster.nodes, cluster.skus, strict=True)
+    }
     sizes |= {name: node.capacity for name, node in registered}
-    nodes = dict(cluster.node_by_name)  # by name in the plan
+    # By name in the plan.
+    nodes = dict(cluster.node_by_name)
     for name, node in registered:
         nodes[name] = _build_registered_node(name, nodes.get(name), node)
     running_pods = [pod for pod in snapshot.pods if pod.node in plan_names]
-    existing_pods = _build_existing_pods(running_pods, plan_names, _collect_charged_budgets(snapshot.objects))
-    unmatched_nodes = [node for name, node in nodes.items() if name not in registered_names]  # VMs without a node yet
+    existing_pods = _build_existing_pods(
+        running_pods, plan_names, _collect_charged_budgets(snapshot.objects)
+    )
+    # VMs without a node yet.
+    unmatched_nodes = [node for name, node in nodes.items() if name not in registered_names]
     existing_pods += _build_new_daemons(running_pods, unmatched_nodes)
     nominated_pods = [pod for pod in snapshot.nominated_pods if pod.node in plan_names]
-    images_by_node = {name: node.images for name, node in registered}  # sizes by image
-    image_sizes = list(map(images_by_node.get, nodes))  # None for a node not listed
+    # sizes by image.
+    images_by_node = {name: node.images for name, node in registered}
+    # None for a node not listed.
+    image_sizes = list(map(images_by_node.get, nodes))
     nodes = _set_image_values(nodes, image_sizes)
     registered_cluster = replace(
         cluster,
@@ -127,24 +163,34 @@ def match_cluster_snapshot(
     return ObservedCluster(
         registered_cluster,
         existing_pods=tuple(existing_pods),
-        objects=tuple(_rename_node_of_object(manifest, plan_names) for manifest in snapshot.objects),
+        objects=tuple(
+            _rename_node_of_object(manifest, plan_names) for manifest in snapshot.objects
+        ),
         nominated_pods=tuple(_build_existing_pods(nominated_pods, plan_names)),
         is_complete=snapshot.is_complete,
-        unknown_nodes=tuple(dict.fromkeys(name for name, _ in registered if name not in cluster.node_by_name)),
+        unknown_nodes=tuple(
+            dict.fromkeys(name for name, _ in registered if name not in cluster.node_by_name)
+        ),
         lost_pod_count=len(snapshot.pods) - len(running_pods),
-        waiting_pods=tuple(_build_existing_pods(snapshot.waiting_pods, {"": ""})),  # "": they have no node
+        # "": they have no node.
+        waiting_pods=tuple(_build_existing_pods(snapshot.waiting_pods, {"": ""})),
         snapshot=snapshot,
-        unready_nodes=frozenset(name for name, node in registered if _is_unready_without_taint(node)),
+        unready_nodes=frozenset(
+            name for name, node in registered if _is_unready_without_taint(node)
+        ),
         extreme_image_values=image_locality.compute_extreme_image_values(image_sizes),
         unlisted_usage=_find_unlisted_usage(snapshot),
     )
 
 
-def _set_image_values(nodes: Mapping[str, Node], image_sizes: Sequence[Mapping[str, int] | None]) -> dict[str, Node]:
+def _set_image_values(
+    nodes: Mapping[str, Node], image_sizes: Sequence[Mapping[str, int] | None]
+) -> dict[str, Node]:
     """Return the nodes with the values of their images for the scheduler, computed from the sizes on all nodes."""
     image_values = image_locality.compute_image_values(image_sizes)
     return {
-        name: replace(node, images=values) for (name, node), values in zip(nodes.items(), image_values, strict=True)
+        name: replace(node, images=values)
+        for (name, node), values in zip(nodes.items(), image_values, strict=True)
     }
 
 
@@ -161,11 +207,14 @@ def _rename_node_of_object(manifest: Manifest, names: Mapping[str, str]) -> Mani
 
 def _is_unready_without_taint(node: ObservedNode) -> bool:
     """Return True for a node that is not ready, but has no taint for it yet."""
-    is_unready = node.ready not in ("", "True")  # "": it has no Ready condition
+    # "": it has no Ready condition.
+    is_unready = node.ready not in ("", "True")
     return is_unready and _UNREADY_TAINTS.isdisjoint(taint.key for taint in node.taints)
 
 
-def _resolve_vm_name(node: ObservedNode, cluster: NodeCluster, removed_vms: AbstractSet[str]) -> str:
+def _resolve_vm_name(
+    node: ObservedNode, cluster: NodeCluster, removed_vms: AbstractSet[str]
+) -> str:
     """Return the name of a node's VM, known by the node's name or provider id; without a VM, the name of the node."""
     for name in (node.name, node.provider_id.rpartition("/")[2]):
         vm_name = cluster.platform_names.get(name, name)
@@ -188,7 +237,8 @@ def _build_registered_node(name: str, planned_node: Node | None, node: ObservedN
         memory=size.memory,
         pods=node.pods,
         unschedulable=node.unschedulable,
-        # A registered node without an amount of ephemeral storage has none, rather than an unknown amount.
+        # A registered node without an amount of ephemeral storage has none, rather than an unknown
+        # amount.
         other_resources={STORAGE: 0, **size.extended},
     )
 
@@ -217,7 +267,8 @@ def _build_existing_pods(
     next_numbers: dict[str, int] = {}  # by workload
     existing_pods: list[ExistingPod] = []
     for pod in pods:
-        workload = pod.workload or f"{pod.namespace}/Terminating/{pod.name}"  # "": it is terminating
+        # "": it is terminating.
+        workload = pod.workload or f"{pod.namespace}/Terminating/{pod.name}"
         number = next_numbers.get(workload, 0)
         ordinal = parse_integer(pod.name.rpartition("-")[2])
         if "/StatefulSet/" in workload and ordinal is not None:
@@ -229,7 +280,8 @@ def _build_existing_pods(
                 number=number,
                 node=names[pod.node],
                 spec=pod.spec,
-                age=ages.get(pod.start_time, 0),  # without a start time: newest of all
+                # Without a start time: newest of all.
+                age=ages.get(pod.start_time, 0),
                 observed_template=pod.template,
                 charged_budgets=charged_budgets.get((pod.namespace, pod.name), ()),
                 condition=pod.condition,
@@ -244,9 +296,11 @@ def _build_new_daemons(pods: Sequence[ObservedPod], nodes: Sequence[Node]) -> li
     existing_pods: list[ExistingPod] = []
     daemons = [pod for pod in pods if "/DaemonSet/" in pod.workload]
     for workload, own_pods in group_by(daemons, lambda pod: pod.workload).items():
-        spec = own_pods[-1].spec  # any of them
+        # Any of them.
+        spec = own_pods[-1].spec
         usable_nodes = [node for node in nodes if profile.find_node_rejection(spec, node) is None]
-        for number, node in enumerate(usable_nodes, len(own_pods)):  # numbers after those of `own_pods`
+        # numbers after those of `own_pods`.
+        for number, node in enumerate(usable_nodes, len(own_pods)):
             existing_pods.append(ExistingPod(workload, number, node.name, spec))
     return existing_pods
 
@@ -261,7 +315,8 @@ def merge_observed_pods(
     Further pods in state are kept: they were predicted after the observation. An observed pod is left out if
     `is_replaced` matches it. So is one evicted by a NoExecute taint, if state has pods of its workload.
     """
-    predicted_nodes: dict[str, dict[int, str]] = {}  # by workload: the node of each number
+    # By workload: the node of each number.
+    predicted_nodes: dict[str, dict[int, str]] = {}
     for (workload, number), pod in existing_pods.items():
         predicted_nodes.setdefault(workload, {})[number] = pod.node
     observed_pods: dict[str, list[ExistingPod]] = {}
@@ -269,25 +324,33 @@ def merge_observed_pods(
         if is_replaced(pod):
             continue
         seconds = taints.compute_toleration_seconds(pod.spec, nodes[pod.node])
-        is_evicted = seconds is not None and "/DaemonSet/" not in pod.workload  # now, or after these seconds
+        # Now, or after these seconds.
+        is_evicted = seconds is not None and "/DaemonSet/" not in pod.workload
         if is_evicted and pod.workload in predicted_nodes:
-            continue  # state has the predicted replacement
+            # state has the predicted replacement.
+            continue
         observed_pods.setdefault(pod.workload, []).append(pod)
     numbered_pods: dict[str, list[ExistingPod]] = {}
     for workload, own_pods in observed_pods.items():
-        numbered_pods[workload] = _assign_predicted_numbers(own_pods, predicted_nodes.get(workload, {}))
+        numbered_pods[workload] = _assign_predicted_numbers(
+            own_pods, predicted_nodes.get(workload, {})
+        )
         existing_pods.update({pod.key: pod for pod in numbered_pods[workload]})
     return numbered_pods
 
 
-def _assign_predicted_numbers(pods: Sequence[ExistingPod], predicted_nodes: Mapping[int, str]) -> list[ExistingPod]:
+def _assign_predicted_numbers(
+    pods: Sequence[ExistingPod], predicted_nodes: Mapping[int, str]
+) -> list[ExistingPod]:
     """Return the observed pods of one workload with the numbers of its pods in state (`predicted_nodes`: their nodes by
     number). A pod gets the number of a pod predicted for its node, another pod the lowest free number.
     """
     if "/StatefulSet/" in pods[0].workload:
-        return list(pods)  # numbered by their ordinals
+        # numbered by their ordinals.
+        return list(pods)
     numbers_by_node = group_by(predicted_nodes, lambda number: predicted_nodes[number])
-    numbers: list[int | None] = []  # None: a free number
+    # None: a free number.
+    numbers: list[int | None] = []
     for pod in pods:
         node_numbers = numbers_by_node.get(pod.node)
         numbers.append(node_numbers.pop(0) if node_numbers else None)
@@ -303,15 +366,22 @@ def match_observed_clusters(
     external: ExternalClusters, clusters: Mapping[str, NodeCluster], objects: Iterable[VmObject]
 ) -> dict[str, ObservedCluster]:
     """Return the clusters listed by kubectl by id, matched to the plan; mismatches become warnings."""
-    removed_vms: set[str] = set()  # names: the plan removes the nodes of these VMs, too
-    for vm_object in objects if external.snapshots else ():  # without snapshots there are no nodes to match
+    # names: the plan removes the nodes of these VMs, too.
+    removed_vms: set[str] = set()
+    # Without snapshots there are no nodes to match.
+    for vm_object in objects if external.snapshots else ():
         removed_vms |= set(vm_object.list_prior_names()) - {vm.name for vm in vm_object.list_vms()}
     result: dict[str, ObservedCluster] = {}
     for cluster_id, snapshot_block in external.snapshots.items():
-        observed = match_cluster_snapshot(cluster_id, clusters.get(cluster_id), snapshot_block.snapshot, removed_vms)
+        observed = match_cluster_snapshot(
+            cluster_id, clusters.get(cluster_id), snapshot_block.snapshot, removed_vms
+        )
         result[cluster_id] = observed
-        has_vms = cluster_id in clusters  # so each node should match a VM
-        external.diagnostics += _warn_mismatches(snapshot_block.block, cluster_id, observed, has_vms=has_vms)
+        # So each node should match a VM.
+        has_vms = cluster_id in clusters
+        external.diagnostics += _warn_mismatches(
+            snapshot_block.block, cluster_id, observed, has_vms=has_vms
+        )
     return result
 
 
@@ -323,15 +393,18 @@ def _warn_mismatches(
         count = len(observed_cluster.unknown_nodes)
         node_names = join_first_texts(observed_cluster.unknown_nodes)
         detail = (
-            f'{count} {select_word_form(count, "node")} of the cluster "{cluster_id}" ({node_names}) '
-            f"{select_word_form(count, 'matches', 'match')} no VM of this configuration by name or provider id. "
+            f'{count} {select_word_form(count, "node")} of the cluster "{cluster_id}" '
+            f"({node_names}) "
+            f"{select_word_form(count, 'matches', 'match')} no VM of this configuration by name "
+            "or provider id. "
             "Pods may run there; only a label can name the machine."
         )
         yield build_warning("node-without-vm", detail, block.header_span, block=block.header)
     if observed_cluster.lost_pod_count:
         count = observed_cluster.lost_pod_count
         detail = (
-            f'{count} {select_word_form(count, "pod")} of "{cluster_id}" {select_word_form(count, "runs", "run")} on '
+            f'{count} {select_word_form(count, "pod")} of "{cluster_id}" '
+            f"{select_word_form(count, 'runs', 'run')} on "
             "nodes that this plan removes or re-creates, or that are missing in the files. Pods of "
             "unmanaged workloads are not predicted."
         )
@@ -342,9 +415,16 @@ def check_unknown_clusters(
     external: ExternalClusters, clusters: Mapping[str, NodeCluster], instances: Iterable[Instance]
 ) -> Iterator[Diagnostic]:
     """Yield errors for data blocks with kubectl files of unknown clusters or fleet members."""
-    members = [get_text(item.planned, "name") for item in instances if item.type.kind is PlanningKind.MEMBER]
+    members = [
+        get_text(item.planned, "name")
+        for item in instances
+        if item.type.kind is PlanningKind.MEMBER
+    ]
     # Clusters without a site are known from these data blocks only.
-    known_ids = {*members, *(cluster_id for cluster_id, cluster in clusters.items() if cluster.site_id)}
+    known_ids = {
+        *members,
+        *(cluster_id for cluster_id, cluster in clusters.items() if cluster.site_id),
+    }
     for cluster_id, snapshot_block in external.snapshots.items():
         if cluster_id not in known_ids:
             detail = (
@@ -363,7 +443,9 @@ def _find_unlisted_usage(snapshot: KubectlSnapshot) -> _UsageByQuota:
     for pod in (*snapshot.pods, *snapshot.nominated_pods, *snapshot.waiting_pods):
         usage.remove(pod.spec)
     return {
-        (quota.namespace, quota.name): tuple((name, amount) for name, amount in quota.used if amount > 0)
+        (quota.namespace, quota.name): tuple(
+            (name, amount) for name, amount in quota.used if amount > 0
+        )
         for quota in usage.list_quotas()
     }
 
@@ -375,7 +457,9 @@ def apply_observed_usage(
     workloads than `managed_keys`. The caller adds all other pods.
     """
     unlisted = observed.unlisted_usage
-    usage = QuotaUsage(replace(quota, used=unlisted.get((quota.namespace, quota.name), ())) for quota in quotas)
+    usage = QuotaUsage(
+        replace(quota, used=unlisted.get((quota.namespace, quota.name), ())) for quota in quotas
+    )
     for pod in (*observed.nominated_pods, *observed.waiting_pods):
         if pod.workload not in managed_keys:
             usage.add(pod.spec)
@@ -393,13 +477,17 @@ def apply_observed_budget_status(
     # All pods that ran at the observation, those replaced since included.
     existing_pods = (*observed_cluster.existing_pods, *observed_cluster.replaced_pods)
     return tuple(
-        _apply_budget_status(budget, statuses.get((budget.namespace, budget.name), {}), existing_pods)
+        _apply_budget_status(
+            budget, statuses.get((budget.namespace, budget.name), {}), existing_pods
+        )
         for budget in budgets
     )
 
 
 def _apply_budget_status(
-    budget: PodDisruptionBudget, observed_body: Mapping[str, Any], existing_pods: Sequence[ExistingPod]
+    budget: PodDisruptionBudget,
+    observed_body: Mapping[str, Any],
+    existing_pods: Sequence[ExistingPod],
 ) -> PodDisruptionBudget:
     """Return one budget with its observed status: whether enough pods are healthy, and how many fewer disruptions are
     allowed than computed here. The budget is unchanged if the plan changes its amounts.
@@ -407,10 +495,23 @@ def _apply_budget_status(
     status, spec = get_mapping(observed_body, "status"), get_mapping(observed_body, "spec")
     amounts = [format_scalar(spec.get(name)) for name in ("minAvailable", "maxUnavailable")]
     allowed_count = status.get("disruptionsAllowed")
-    if not isinstance(allowed_count, int) or amounts != [budget.min_available, budget.max_unavailable]:
-        return budget  # without a status for these amounts
-    healthy_count = sum(is_pod_covered(budget, pod.spec) and not pod.spec.is_terminating for pod in existing_pods)
+    if not isinstance(allowed_count, int) or amounts != [
+        budget.min_available,
+        budget.max_unavailable,
+    ]:
+        # Without a status for these amounts.
+        return budget
+    healthy_count = sum(
+        is_pod_covered(budget, pod.spec) and not pod.spec.is_terminating for pod in existing_pods
+    )
     expected_count = get_integer(status, "expectedPods", healthy_count)
     allowed_by_amounts = max(0, compute_allowed_disruptions(budget, expected_count, healthy_count))
-    current, desired = get_integer(status, "currentHealthy", 0), get_integer(status, "desiredHealthy", 0)
-    return replace(budget, withheld_disruptions=allowed_by_amounts - allowed_count, is_met=current >= desired > 0)
+    current, desired = (
+        get_integer(status, "currentHealthy", 0),
+        get_integer(status, "desiredHealthy", 0),
+    )
+    return replace(
+        budget,
+        withheld_disruptions=allowed_by_amounts - allowed_count,
+        is_met=current >= desired > 0,
+    )

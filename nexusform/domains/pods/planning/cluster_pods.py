@@ -16,7 +16,10 @@ from nexusform.domains.pods.importers.kubernetes_volumes import collect_cluster_
 from nexusform.domains.pods.importers.kubernetes_workloads import collect_workloads
 from nexusform.domains.pods.importers.live_workloads import REPLICAS_PATH, LiveWorkload
 from nexusform.domains.pods.importers.manifest_parser import Manifest, select_manifests
-from nexusform.domains.pods.importers.pod_admission import collect_pod_disruption_budgets, collect_resource_quotas
+from nexusform.domains.pods.importers.pod_admission import (
+    collect_pod_disruption_budgets,
+    collect_resource_quotas,
+)
 from nexusform.domains.pods.planning import cluster_observation
 from nexusform.domains.pods.planning.cluster_observation import ObservedCluster
 from nexusform.domains.pods.planning.node_clusters import NodeCluster
@@ -27,8 +30,17 @@ from nexusform.domains.pods.planning.object_pods import (
     build_prior_workloads,
 )
 from nexusform.domains.pods.planning.snapshot_doubts import describe_unlisted_pods
-from nexusform.domains.pods.planning.template_matching import create_replacement_check, estimate_replicas
-from nexusform.domains.pods.scheduling.cluster_records import Cluster, ExistingPod, PodKey, ResourceQuota, Workload
+from nexusform.domains.pods.planning.template_matching import (
+    create_replacement_check,
+    estimate_replicas,
+)
+from nexusform.domains.pods.scheduling.cluster_records import (
+    Cluster,
+    ExistingPod,
+    PodKey,
+    ResourceQuota,
+    Workload,
+)
 from nexusform.json_data.plain_data import get_mapping
 from nexusform.placements.vm_demands import ClaimDemand
 
@@ -56,32 +68,47 @@ class PodsByCluster:
         self.clusters = clusters
         self.members = members
         self._object_pods: dict[ObjectKey, ObjectPods] = {}
-        self._object_pods_by_cluster: dict[str, dict[ObjectKey, ObjectPods]] = {}  # the same, by cluster id
-        self._clusters_by_address: dict[str, set[str]] = {}  # cluster ids by object address
-        self._existing_pods: dict[str, dict[PodKey, ExistingPod]] = {}  # by cluster id, as predicted so far
+        # The same, by cluster id.
+        self._object_pods_by_cluster: dict[str, dict[ObjectKey, ObjectPods]] = {}
+        # cluster ids by object address.
+        self._clusters_by_address: dict[str, set[str]] = {}
+        # By cluster id, as predicted so far.
+        self._existing_pods: dict[str, dict[PodKey, ExistingPod]] = {}
         # By cluster id, all pods before their first prediction, and the lost ones among them.
         self._base_pods: dict[str, dict[PodKey, ExistingPod]] = {}
         self._base_lost_pods: dict[str, frozenset[PodKey]] = {}
         # By cluster id, pods of state on nodes created in this plan, until they are placed again.
         self._lost_pods: dict[str, frozenset[PodKey]] = {}
-        self._recreated_workloads: set[tuple[str, str]] = set()  # cluster id and key: observed ones do not count
-        self._disturbed_keys: set[ObjectKey] = set()  # objects with pods evicted since their last prediction
-        self._forgotten_addresses: set[str] = set()  # addresses of forgotten objects, their pods keep running
-        self._unlocated_manifests: list[tuple[str, tuple[Manifest, ...]]] = []  # by cluster with unknown nodes
-        self._namespaces: dict[str, set[str]] = {}  # by cluster id, of existing objects outside of this plan
-        self._kept_namespaces: dict[ObjectKey, set[str]] = {}  # of objects outside the targets (-target), not removed
+        # cluster id and key: observed ones do not count.
+        self._recreated_workloads: set[tuple[str, str]] = set()
+        # objects with pods evicted since their last prediction.
+        self._disturbed_keys: set[ObjectKey] = set()
+        # addresses of forgotten objects, their pods keep running.
+        self._forgotten_addresses: set[str] = set()
+        # By cluster with unknown nodes.
+        self._unlocated_manifests: list[tuple[str, tuple[Manifest, ...]]] = []
+        # By cluster id, of existing objects outside of this plan.
+        self._namespaces: dict[str, set[str]] = {}
+        # Of objects outside the targets (-target), not removed.
+        self._kept_namespaces: dict[ObjectKey, set[str]] = {}
         objects = list(prior)
         self._prior_pods = {(item.address, item.cluster_id): item for item in objects}
-        self._prior_pods_by_cluster = group_by(self._prior_pods.values(), lambda item: item.cluster_id)
-        self._prior_workloads = build_prior_workloads(objects)  # by cluster id and workload
+        self._prior_pods_by_cluster = group_by(
+            self._prior_pods.values(), lambda item: item.cluster_id
+        )
+        # By cluster id and workload.
+        self._prior_workloads = build_prior_workloads(objects)
         for item in objects:
             self._load_prior_pods(item, self._prior_workloads[item.cluster_id])
             self._kept_namespaces[item.address, item.cluster_id] = list_namespaces(item.manifests)
-        external_objects = list(external_pods)  # pods of other states use capacity and move only by preemption
+        # pods of other states use capacity and move only by preemption.
+        external_objects = list(external_pods)
         external_workloads = build_prior_workloads(external_objects)
         for item in external_objects:
             existing_pods = self._existing_pods.setdefault(item.cluster_id, {})
-            self._namespaces.setdefault(item.cluster_id, set()).update(list_namespaces(item.manifests))
+            self._namespaces.setdefault(item.cluster_id, set()).update(
+                list_namespaces(item.manifests)
+            )
             for _, pod in item.list_existing_pods(external_workloads[item.cluster_id]):
                 existing_pods.setdefault(pod.key, pod)
         self._observed_clusters: dict[str, ObservedCluster] = dict(observed_clusters)
@@ -99,12 +126,17 @@ class PodsByCluster:
         existing_pods.update({pod.key: pod for pod in pods})
         cluster = self.clusters.get(prior.cluster_id)
         if cluster is None:
-            return  # it has no nodes in this plan
+            # It has no nodes in this plan.
+            return
         created_nodes = cluster.recreated_nodes | cluster.new_nodes
         lost_pods = {pod.key for pod in pods if pod.node in created_nodes}
-        self._lost_pods[prior.cluster_id] = self._lost_pods.get(prior.cluster_id, frozenset()) | lost_pods
+        self._lost_pods[prior.cluster_id] = (
+            self._lost_pods.get(prior.cluster_id, frozenset()) | lost_pods
+        )
 
-    def _load_observed_pods(self, cluster_id: str, observed_cluster: ObservedCluster) -> dict[str, list[ExistingPod]]:
+    def _load_observed_pods(
+        self, cluster_id: str, observed_cluster: ObservedCluster
+    ) -> dict[str, list[ExistingPod]]:
         """Load pods at their observed nodes, next to those predicted in state; return the observed ones by workload."""
         namespaces = self._namespaces.setdefault(cluster_id, set())
         namespaces |= list_namespaces(observed_cluster.objects)
@@ -113,7 +145,9 @@ class PodsByCluster:
         objects = self._object_pods_by_cluster.get(cluster_id, {}).values()
         prior_workloads = self._prior_workloads.get(cluster_id, {})
         # Observed pods replaced since by an applied plan do not count.
-        is_replaced = create_replacement_check(objects, prior_workloads, is_complete=observed_cluster.is_complete)
+        is_replaced = create_replacement_check(
+            objects, prior_workloads, is_complete=observed_cluster.is_complete
+        )
         node_by_name = observed_cluster.cluster.node_by_name
         observed_pods = cluster_observation.merge_observed_pods(
             existing_pods, observed_cluster.existing_pods, node_by_name, is_replaced
@@ -157,10 +191,14 @@ class PodsByCluster:
     def _build_cluster(self, cluster: NodeCluster) -> Cluster:
         """Return a cluster as read by the scheduler: its nodes, and the effects of all objects on it."""
         manifests = self._collect_manifests(cluster.id)
-        namespaces = {item.name: item.labels for item in select_manifests(manifests, "", "Namespace")}
+        namespaces = {
+            item.name: item.labels for item in select_manifests(manifests, "", "Namespace")
+        }
         observed_cluster = self._get_observed_cluster(cluster.id)
         storage = collect_cluster_storage(
-            manifests, is_complete=observed_cluster.is_complete, has_all_classes=observed_cluster.has_all_classes
+            manifests,
+            is_complete=observed_cluster.is_complete,
+            has_all_classes=observed_cluster.has_all_classes,
         )
         return Cluster(
             name=cluster.name,
@@ -181,14 +219,24 @@ class PodsByCluster:
             extreme_image_values=observed_cluster.extreme_image_values,
         )
 
-    def _collect_quotas(self, manifests: Iterable[Manifest], cluster_id: str) -> tuple[ResourceQuota, ...]:
+    def _collect_quotas(
+        self, manifests: Iterable[Manifest], cluster_id: str
+    ) -> tuple[ResourceQuota, ...]:
         """Return the quotas of a cluster with their usage by pods outside of predictions: predictions add their own."""
         quotas = collect_resource_quotas(manifests)
-        excluded_keys = self._list_managed_keys(cluster_id)  # workloads in predictions, or deleted
-        excluded_keys |= {key for other_id, key in self._recreated_workloads if other_id == cluster_id}
-        # Pending pods of forgotten objects and of other states are among the existing pods of predictions.
-        excluded_keys |= {pod.workload for pod in self._existing_pods.get(cluster_id, {}).values() if not pod.node}
-        return cluster_observation.apply_observed_usage(quotas, self._get_observed_cluster(cluster_id), excluded_keys)
+        # workloads in predictions, or deleted.
+        excluded_keys = self._list_managed_keys(cluster_id)
+        excluded_keys |= {
+            key for other_id, key in self._recreated_workloads if other_id == cluster_id
+        }
+        # Pending pods of forgotten objects and of other states are among the existing pods of
+        # predictions.
+        excluded_keys |= {
+            pod.workload for pod in self._existing_pods.get(cluster_id, {}).values() if not pod.node
+        }
+        return cluster_observation.apply_observed_usage(
+            quotas, self._get_observed_cluster(cluster_id), excluded_keys
+        )
 
     def _list_managed_keys(self, cluster_id: str) -> set[str]:
         """Return the keys of the workloads of all objects on a cluster, those in state included."""
@@ -208,15 +256,24 @@ class PodsByCluster:
             keeps_running = key in self._kept_namespaces or address in self._forgotten_addresses
             if keeps_running and not object_pods.manifests:
                 manifests += prior_manifests
-            planned_keys.update(manifest.identity for manifest in (*object_pods.manifests, *prior_manifests))
+            planned_keys.update(
+                manifest.identity for manifest in (*object_pods.manifests, *prior_manifests)
+            )
         # Objects applied or removed by this plan take precedence over observed ones.
         observed_objects = self._get_observed_cluster(cluster_id).objects
-        return [*manifests, *(manifest for manifest in observed_objects if manifest.identity not in planned_keys)]
+        return [
+            *manifests,
+            *(manifest for manifest in observed_objects if manifest.identity not in planned_keys),
+        ]
 
     @property
     def findings(self) -> list[tuple[str, Problem]]:
         """Problems of the manifests, with the address of their object."""
-        return [(address, finding) for (address, _), item in self._object_pods.items() for finding in item.findings]
+        return [
+            (address, finding)
+            for (address, _), item in self._object_pods.items()
+            for finding in item.findings
+        ]
 
     def _read_workloads(self, object_pods: ObjectPods, key: ObjectKey) -> None:
         """Read the workloads of an object's manifests, with the live fields they leave to other managers. If
@@ -224,10 +281,13 @@ class PodsByCluster:
         """
         _, cluster_id = key
         observed_cluster = self._get_observed_cluster(cluster_id)
-        live_workloads = self._collect_live_workloads(key, observed_cluster, is_placed=object_pods.is_placed)
+        live_workloads = self._collect_live_workloads(
+            key, observed_cluster, is_placed=object_pods.is_placed
+        )
         for other_id, name in self._recreated_workloads:
             if other_id == cluster_id:
-                live_workloads.pop(name, None)  # deleted first, so its live fields are lost
+                # deleted first, so its live fields are lost.
+                live_workloads.pop(name, None)
         reading = collect_workloads(
             object_pods.manifests,
             self._collect_manifests(cluster_id),
@@ -237,7 +297,9 @@ class PodsByCluster:
             previous_manifests=self._prior_pods.get(key, NO_PRIOR_PODS).manifests,
         )
         object_pods.findings = reading.findings
-        object_pods.workloads = add_previous_maximums(reading.workloads, self._prior_workloads.get(cluster_id, {}))
+        object_pods.workloads = add_previous_maximums(
+            reading.workloads, self._prior_workloads.get(cluster_id, {})
+        )
 
     def _collect_live_workloads(
         self, key: ObjectKey, observed_cluster: ObservedCluster, *, is_placed: bool
@@ -251,8 +313,11 @@ class PodsByCluster:
         pods = (*known_pods, *observed_cluster.nominated_pods, *observed_cluster.waiting_pods)
         known_keys = {pod.workload for pod in pods}
         replicas = estimate_replicas(pods).items()
-        # A field: its path, value, and whether kubectl has set it. Estimated replicas count as set by another manager.
-        live_workloads = {name: LiveWorkload(name, ((REPLICAS_PATH, count, False),)) for name, count in replicas}
+        # A field: its path, value, and whether kubectl has set it. Estimated replicas count as set
+        # by another manager.
+        live_workloads = {
+            name: LiveWorkload(name, ((REPLICAS_PATH, count, False),)) for name, count in replicas
+        }
         prior = self._prior_pods.get(key, NO_PRIOR_PODS)
         for job in select_manifests(prior.manifests, "batch", "Job"):
             name = job.workload_key
@@ -265,15 +330,25 @@ class PodsByCluster:
                 live_workloads[name] = LiveWorkload(name, remaining_pods=0)
         for name, live in observed_cluster.cluster.live_workloads.items():
             fields = live.foreign_fields
-            if not is_placed:  # the plan applies as kubectl, so fields of kubectl are not those of another manager
-                fields = tuple([(path, value, is_kubectl) for path, value, is_kubectl in fields if not is_kubectl])
+            # The plan applies as kubectl, so fields of kubectl are not those of another manager.
+            if not is_placed:
+                fields = tuple(
+                    [
+                        (path, value, is_kubectl)
+                        for path, value, is_kubectl in fields
+                        if not is_kubectl
+                    ]
+                )
             live_workloads[name] = replace(live, foreign_fields=fields)
         return live_workloads
 
     def compute_storage_demand(self) -> dict[str, tuple[ClaimDemand, ClaimDemand]]:
         """Return the storage demand of each known cluster (id) before and after this plan."""
         known_ids = self._object_pods_by_cluster.keys() | self._observed_clusters.keys()
-        return {cluster_id: self._compute_cluster_storage_demand(cluster_id) for cluster_id in sorted(known_ids)}
+        return {
+            cluster_id: self._compute_cluster_storage_demand(cluster_id)
+            for cluster_id in sorted(known_ids)
+        }
 
     def _compute_cluster_storage_demand(self, cluster_id: str) -> tuple[ClaimDemand, ClaimDemand]:
         """Return the demand of a cluster's claims on storage appliances, before and after this plan. Pods are counted
@@ -282,7 +357,8 @@ class PodsByCluster:
         prior_objects = self._prior_pods_by_cluster.get(cluster_id, [])
         object_pods = self._object_pods_by_cluster.get(cluster_id, {})
         prior_manifests: dict[_ManifestKey, Manifest] = {}
-        pods_before: dict[str, int] = {}  # number of pods by workload
+        # number of pods by workload.
+        pods_before: dict[str, int] = {}
         for item in prior_objects:
             prior_manifests.update((manifest.identity, manifest) for manifest in item.manifests)
             pods_before |= {key: len(pods) for key, pods in item.workloads.items()}
@@ -292,17 +368,25 @@ class PodsByCluster:
         manifests = self._collect_manifests(cluster_id)
         pods_after = dict(pods_before)
         for applied_pods in object_pods.values():
-            pods_after |= {item.key: len(applied_pods.list_outcomes(item.key)) for item in applied_pods.workloads}
+            pods_after |= {
+                item.key: len(applied_pods.list_outcomes(item.key))
+                for item in applied_pods.workloads
+            }
         prior_claims = self._collect_claims(list(prior_manifests.values()), pods_before, cluster_id)
         planned_claims = self._collect_claims(manifests, pods_after, cluster_id)
-        stateful_sets = {(item.namespace, item.name) for item in select_manifests(manifests, "apps", "StatefulSet")}
+        stateful_sets = {
+            (item.namespace, item.name)
+            for item in select_manifests(manifests, "apps", "StatefulSet")
+        }
         removed_namespaces = list_namespaces(prior_manifests.values()) - list_namespaces(manifests)
         planned = appliance_claims.compute_planned_storage_demand(
             prior_claims, planned_claims, stateful_sets, removed_namespaces
         )
         return appliance_claims.compute_storage_demand(prior_claims), planned
 
-    def _collect_claims(self, manifests: Sequence[Manifest], pod_counts: Mapping[str, int], cluster_id: str) -> Claims:
+    def _collect_claims(
+        self, manifests: Sequence[Manifest], pod_counts: Mapping[str, int], cluster_id: str
+    ) -> Claims:
         """Return the claims of these objects on storage appliances; observed claims may have a volume already."""
         observed_cluster = self._get_observed_cluster(cluster_id)
         observed_claims = select_manifests(observed_cluster.objects, "", "PersistentVolumeClaim")

@@ -6,7 +6,10 @@ from typing import Any
 from nexusform.configuration.declarations.configuration import ResourceBlock
 from nexusform.diagnostics.diagnostic import build_error
 from nexusform.domains.pods.importers.kubectl_snapshot import parse_snapshot
-from nexusform.domains.pods.planning.cluster_observation import ClusterSnapshotBlock, ExternalClusters
+from nexusform.domains.pods.planning.cluster_observation import (
+    ClusterSnapshotBlock,
+    ExternalClusters,
+)
 from nexusform.domains.pods.planning.manifest_blocks import collect_prior_members, list_prior_pods
 from nexusform.domains.pods.planning.node_clusters import build_existing_clusters
 from nexusform.interfaces.plugins import PlanningKind, PluginRegistries
@@ -28,18 +31,29 @@ def collect_external_clusters(request: PlanRequest, evaluation: Evaluation) -> E
     for block, attributes in list_read_blocks(PlanningKind.NODES, request, evaluation):
         cluster_id = str(attributes.get("cluster_id"))
         if cluster_id in external.snapshots:
-            text = f'Another data block already reads the nodes of "{cluster_id}". List all files in one block.'
-            problem = build_error("duplicate-observed-cluster", text, block.header_span, block=block.header)
+            text = (
+                f'Another data block already reads the nodes of "{cluster_id}". List all files in '
+                "one block."
+            )
+            problem = build_error(
+                "duplicate-observed-cluster", text, block.header_span, block=block.header
+            )
             external.diagnostics.append(problem)
-        external.snapshots[cluster_id] = ClusterSnapshotBlock(block, parse_snapshot(str(attributes.get("objects"))))
+        external.snapshots[cluster_id] = ClusterSnapshotBlock(
+            block, parse_snapshot(str(attributes.get("objects")))
+        )
     return external
 
 
 def _add_clusters_of_state(
-    external: ExternalClusters, block: ResourceBlock, attributes: Mapping[str, Any], registries: PluginRegistries
+    external: ExternalClusters,
+    block: ResourceBlock,
+    attributes: Mapping[str, Any],
+    registries: PluginRegistries,
 ) -> None:
     """Add the clusters and pods of another state to `external`. It is an error if a cluster differs between states."""
-    # Objects of a known type with valid attributes, in order; their positions count as their order of creation.
+    # Objects of a known type with valid attributes, in order; their positions count as their order
+    # of creation.
     instances: dict[Address, InstanceState] = {}
     objects: dict[Address, SiteObject] = {}
     resources = attributes.get("resources")
@@ -51,13 +65,18 @@ def _add_clusters_of_state(
             instances[address] = InstanceState(ObjectState(values, number))
             objects[address] = SiteObject(address, values, number)
     catalogue = get_text(attributes, "sku_catalogue")
-    for cluster_id, cluster in build_existing_clusters(objects.values(), registries, catalogue).items():
+    for cluster_id, cluster in build_existing_clusters(
+        objects.values(), registries, catalogue
+    ).items():
         if external.clusters.setdefault(cluster_id, cluster) != cluster:
             text = (
-                f'The cluster "{cluster_id}" exists in this state and in another one, with different '
+                f'The cluster "{cluster_id}" exists in this state and in another one, with '
+                "different "
                 "contents. Use different names, or read only one of the two states."
             )
-            problem = build_error("conflicting-cluster-states", text, block.header_span, block=block.header)
+            problem = build_error(
+                "conflicting-cluster-states", text, block.header_span, block=block.header
+            )
             external.diagnostics.append(problem)
     members = collect_prior_members(instances, registries)
     external.pods += list_prior_pods(instances, registries, members)
@@ -78,11 +97,14 @@ def list_data_blocks(
     """Yield the data blocks of a kind with the attributes read, None if unreadable. A block is yielded once per
     instance: for each instance of its module, and each item of its count or for_each.
     """
-    types = {name for name, source in request.registries.data_sources.items() if source.kind is kind}
+    types = {
+        name for name, source in request.registries.data_sources.items() if source.kind is kind
+    }
     for module in iterate_modules(request.configuration.root):
         for block in module.resources.values():
             if block.mode != "data" or block.type not in types:
                 continue
             for instance in evaluation.list_module_instances(module.path):
-                for item in evaluation.get_resource(instance, block).items.values():  # by count or for_each
+                # By count or for_each.
+                for item in evaluation.get_resource(instance, block).items.values():
                     yield block, item.attributes

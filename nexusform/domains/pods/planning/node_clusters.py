@@ -69,12 +69,18 @@ def build_planned_clusters(objects: Iterable[VmObject]) -> dict[str, NodeCluster
     for vm_object in objects:
         request, attributes = vm_object.request, vm_object.instance.planned
         if not request.demand.site_id or vm_object.instance.is_removed or not attributes:
-            continue  # no nodes of a cluster after this plan
+            # No nodes of a cluster after this plan.
+            continue
         seed = request.site.scheduler.seed if request.site is not None else DEFAULT_SEED
         vms = tuple(vm_object.list_placed_vms())
-        recreated_vms, new_vms = frozenset(request.actions.recreations), frozenset(request.actions.additions)
+        recreated_vms, new_vms = (
+            frozenset(request.actions.recreations),
+            frozenset(request.actions.additions),
+        )
         kind = vm_object.instance.type
-        parts.append(_ClusterPart(kind, attributes, request.demand, vms, recreated_vms, new_vms, seed))
+        parts.append(
+            _ClusterPart(kind, attributes, request.demand, vms, recreated_vms, new_vms, seed)
+        )
     return _build_clusters(parts)
 
 
@@ -86,14 +92,21 @@ def build_existing_clusters(
     parts: list[_ClusterPart] = []
     for kind, state_object in sorted(context.objects, key=lambda pair: pair[0].phase):
         if kind.vms is None:
-            continue  # objects of this kind have no VMs
-        demand, _ = kind.vms.build_demand(state_object.attributes, context.context, state_object.address)
+            # objects of this kind have no VMs.
+            continue
+        demand, _ = kind.vms.build_demand(
+            state_object.attributes, context.context, state_object.address
+        )
         if demand is None:
-            continue  # its attributes are incomplete
+            # Its attributes are incomplete.
+            continue
         site = context.sites.get(demand.site_id)
         seed = site.scheduler.seed if site is not None else DEFAULT_SEED
-        vm_by_key = {(vm.pool, vm.number): vm for vm in kind.vms.list_existing_vms(state_object.attributes)}
-        vms: list[PlacedVm] = []  # the requested VMs among the existing ones, pool by pool
+        vm_by_key = {
+            (vm.pool, vm.number): vm for vm in kind.vms.list_existing_vms(state_object.attributes)
+        }
+        # The requested VMs among the existing ones, pool by pool.
+        vms: list[PlacedVm] = []
         for pool in demand.pools:
             for number in pool.numbers:
                 vm = vm_by_key.get((pool.pool, number))
@@ -104,7 +117,8 @@ def build_existing_clusters(
 
 
 class _ClusterPart(Struct, frozen=True):
-    # Contribution of one object to its cluster: its VMs, the re-created and the new ones among them.
+    # Contribution of one object to its cluster: its VMs, the re-created and the new ones among
+    # them.
     type: ResourceType
     attributes: Mapping[str, Any]
     demand: VmDemand
@@ -120,7 +134,8 @@ def _build_clusters(parts: Iterable[_ClusterPart]) -> dict[str, NodeCluster]:
     clusters: dict[str, NodeCluster] = {}
     for owner in sorted(by_owner):
         kind, _, cluster_id = owner.partition(":")
-        if kind in _KINDS and cluster_id not in clusters:  # an NKS cluster precedes a VNF of the same id
+        # An NKS cluster precedes a VNF of the same id.
+        if kind in _KINDS and cluster_id not in clusters:
             clusters[cluster_id] = _build_cluster(cluster_id, by_owner[owner])
     return clusters
 
@@ -136,14 +151,18 @@ def _build_cluster(cluster_id: str, parts: list[_ClusterPart]) -> NodeCluster:
     pool_names: list[str] = []
     recreated_nodes: set[str] = set()
     new_nodes: set[str] = set()
-    platform_names: dict[str, str] = {}  # VM names by the names of their nodes on the platform
-    empty_pools: dict[str, Node] = {}  # a possible node for each
+    # VM names by the names of their nodes on the platform.
+    platform_names: dict[str, str] = {}
+    # A possible node for each.
+    empty_pools: dict[str, Node] = {}
     for part in parts:
         pools = {pool.pool: pool for pool in part.demand.pools}
         used_pools = {vm.pool for vm in part.vms}
         for name in sorted(pools.keys() - used_pools):
             no_location = Placement("", "", "", ())
-            possible_vm = PlacedVm(name, 0, f"{cluster_id}-{name}", pools[name].sku.name, no_location)
+            possible_vm = PlacedVm(
+                name, 0, f"{cluster_id}-{name}", pools[name].sku.name, no_location
+            )
             empty_pools[name] = _build_object_node(part, possible_vm, pools[name], attributes)
         for vm in part.vms:
             nodes.append(_build_object_node(part, vm, pools[vm.pool], attributes))
@@ -173,7 +192,9 @@ def _build_cluster(cluster_id: str, parts: list[_ClusterPart]) -> NodeCluster:
     )
 
 
-def find_cluster_attributes(parts: Iterable[tuple[PlanningKind, Mapping[str, Any]]]) -> Mapping[str, Any] | None:
+def find_cluster_attributes(
+    parts: Iterable[tuple[PlanningKind, Mapping[str, Any]]],
+) -> Mapping[str, Any] | None:
     """Return the attributes of the object of kind CLUSTER; None without one, as in a VNF."""
     return next((attributes for kind, attributes in parts if kind is PlanningKind.CLUSTER), None)
 
@@ -186,7 +207,9 @@ def sum_node_sizes(sizes: Iterable[NodeSize]) -> NodeSize:
     return NodeSize(cpu, memory)
 
 
-def _build_object_node(part: _ClusterPart, vm: PlacedVm, pool: PoolDemand, cluster: Mapping[str, Any] | None) -> Node:
+def _build_object_node(
+    part: _ClusterPart, vm: PlacedVm, pool: PoolDemand, cluster: Mapping[str, Any] | None
+) -> Node:
     """Return the node of a part's VM; `cluster` are the attributes of its cluster, None for a VNF."""
     family = part.type.vms
     assert family is not None, "only clusters and VNFs have nodes"
@@ -199,13 +222,22 @@ def build_node(vm: PlacedVm, sku: VmSku, properties: NodeProperties) -> Node:
     location, kubelet = vm.placement, properties.kubelet
     size = compute_allocatable(sku, kubelet)
     cells: tuple[Mapping[str, int], ...] = ()
-    if kubelet.policy in REJECTING_POLICIES:  # under other policies NUMA cells have no effect on pods
-        reserved_cpus, devices = list_reserved_cpus(sku, kubelet), collect_extended_resources(sku, kubelet)
-        cells = compute_cells(sku.vcpus, reserved_cpus, devices, min(kubelet.cells or sku.numa_cells, MAX_CELLS))
+    # Under other policies NUMA cells have no effect on pods.
+    if kubelet.policy in REJECTING_POLICIES:
+        reserved_cpus, devices = (
+            list_reserved_cpus(sku, kubelet),
+            collect_extended_resources(sku, kubelet),
+        )
+        cells = compute_cells(
+            sku.vcpus, reserved_cpus, devices, min(kubelet.cells or sku.numa_cells, MAX_CELLS)
+        )
     is_control_plane = CONTROL_PLANE_TAINT in properties.taints
     return Node(
         name=vm.name,
-        labels={**list_registered_labels(vm.name, control_plane=is_control_plane), **properties.labels},
+        labels={
+            **list_registered_labels(vm.name, control_plane=is_control_plane),
+            **properties.labels,
+        },
         taints=properties.taints,
         cpu=size.cpu,
         memory=size.memory,

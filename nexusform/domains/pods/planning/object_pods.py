@@ -18,9 +18,20 @@ from nexusform.domains.pods.planning.node_clusters import NodeCluster
 from nexusform.domains.pods.planning.pod_rows import OBSERVED, RecordedPod, RejectedPods
 from nexusform.domains.pods.scheduling import pod_outcomes
 from nexusform.domains.pods.scheduling.assumptions import PodDoubt
-from nexusform.domains.pods.scheduling.cluster_records import Cluster, ExistingPod, PodKey, PodSpec, PodState, Workload
+from nexusform.domains.pods.scheduling.cluster_records import (
+    Cluster,
+    ExistingPod,
+    PodKey,
+    PodSpec,
+    PodState,
+    Workload,
+)
 from nexusform.domains.pods.scheduling.pod_outcomes import PodOutcome, WorkloadForecast
-from nexusform.domains.pods.scheduling.workload_warnings import NO_EXECUTE_EVICTS, PREEMPTS, WorkloadWarning
+from nexusform.domains.pods.scheduling.workload_warnings import (
+    NO_EXECUTE_EVICTS,
+    PREEMPTS,
+    WorkloadWarning,
+)
 
 OVERRIDE_CHANGED: Final = "override_changed"
 
@@ -45,21 +56,37 @@ class PriorPods(Struct, frozen=True):
     manifests: tuple[Manifest, ...] = ()
     is_outside_targets: bool = False
 
-    def list_existing_pods(self, workloads: Mapping[str, Workload]) -> Iterator[tuple[RecordedPod, ExistingPod]]:
+    def list_existing_pods(
+        self, workloads: Mapping[str, Workload]
+    ) -> Iterator[tuple[RecordedPod, ExistingPod]]:
         """Yield the record in state and the existing pod of each pod. `workloads` have the known specs, by key. Of a
         pod of another workload, only the namespace is known. A pod failed for good gets its recorded reason as its
         rejection, so it is not placed again.
         """
         for key, pods in self.workloads.items():
-            spec = workloads[key].pod if key in workloads else PodSpec(namespace=key.partition("/")[0])
+            spec = (
+                workloads[key].pod if key in workloads else PodSpec(namespace=key.partition("/")[0])
+            )
             for name, values in pods.items():
                 record = pod_rows.parse_pod_record(values)
-                _, kind, _ = key.split("/", 2)  # namespace, kind and name of the workload
+                # namespace, kind and name of the workload.
+                _, kind, _ = key.split("/", 2)
                 is_permanent = record.state == PodState.FAILED and kind in _PERMANENT_FAILURE_KINDS
                 rejection = (record.reason or "") if is_permanent else ""
-                pod = ExistingPod(key, parse_pod_number(key, name), record.node, _find_pod_spec_in_state(spec, record))
-                is_protected = self.is_outside_targets  # not evicted: the plan (-target) does not change its object
-                yield record, replace(pod, rejection=rejection, volumes=record.volumes, is_protected=is_protected)
+                pod = ExistingPod(
+                    key,
+                    parse_pod_number(key, name),
+                    record.node,
+                    _find_pod_spec_in_state(spec, record),
+                )
+                # Not evicted: the plan (-target) does not change its object.
+                is_protected = self.is_outside_targets
+                yield (
+                    record,
+                    replace(
+                        pod, rejection=rejection, volumes=record.volumes, is_protected=is_protected
+                    ),
+                )
 
 
 def build_prior_workloads(objects: Iterable[PriorPods]) -> dict[str, dict[str, Workload]]:
@@ -83,7 +110,8 @@ def add_previous_maximums(
     scaled: list[Workload] = []
     for workload in workloads:
         prior = previous_workloads.get(workload.key, workload)
-        maximum = workload.previous_max_pods  # as observed, else 0
+        # As observed, else 0.
+        maximum = workload.previous_max_pods
         is_scaled = prior.replicas != workload.replicas and not workload.keeps_replicas
         if not maximum and is_scaled:
             maximum = prior.replicas + prior.max_surge
@@ -148,15 +176,22 @@ class ObjectPods(Struct):
             return False
         for workload in self.workloads:
             pods = self.list_outcomes(workload.key)
-            current_count = sum(bool(pod.node) and pod.spec.template == workload.pod.template for pod in pods)
-            requested_count = 0 if workload.kind == "DaemonSet" else workload.replicas  # daemons: one per node
+            current_count = sum(
+                bool(pod.node) and pod.spec.template == workload.pod.template for pod in pods
+            )
+            # daemons: one per node.
+            requested_count = 0 if workload.kind == "DaemonSet" else workload.replicas
             if current_count < max(len(pods), requested_count):
                 return False
         return True
 
-    def load_prior(self, prior: PriorPods, workloads: Mapping[str, Workload]) -> Iterator[ExistingPod]:
+    def load_prior(
+        self, prior: PriorPods, workloads: Mapping[str, Workload]
+    ) -> Iterator[ExistingPod]:
         """Load the pods of state and yield them as existing pods."""
-        self.prior_templates = {key: workloads[key].pod.template for key in prior.workloads if key in workloads}
+        self.prior_templates = {
+            key: workloads[key].pod.template for key in prior.workloads if key in workloads
+        }
         for record, pod in prior.list_existing_pods(workloads):
             key, name = pod.workload, pod.name
             self.records[key, name] = record
@@ -178,9 +213,15 @@ class ObjectPods(Struct):
         """Add an observed pod of a workload with this current template to the object, as if read from state."""
         _, machine, zone = cluster.find_place(pod.node)
         state = str(PodState.SCHEDULED if pod.node else PodState.PENDING)
-        record = RecordedPod(pod.node, machine, zone, is_certain=True, provenance=OBSERVED, state=state)
+        record = RecordedPod(
+            pod.node, machine, zone, is_certain=True, provenance=OBSERVED, state=state
+        )
         if pod.spec.template != template:
-            record = replace(record, former_template=pod.spec.template, former_pod=pod_rows.format_pod_spec(pod.spec))
+            record = replace(
+                record,
+                former_template=pod.spec.template,
+                former_pod=pod_rows.format_pod_spec(pod.spec),
+            )
         self.prior_pods.setdefault(pod.workload, {})[pod.name] = pod
         self.records[pod.workload, pod.name] = record
 
@@ -196,7 +237,8 @@ class ObjectPods(Struct):
         for outcome in outcomes:
             outcome_by_number = self.outcomes.setdefault(outcome.workload, {})
             if outcome.is_removed:
-                if outcome.name in self.prior_pods.get(outcome.workload, {}):  # else this plan created it
+                # Else this plan created it.
+                if outcome.name in self.prior_pods.get(outcome.workload, {}):
                     self.removed_outcomes.append(outcome)
                 outcome_by_number.pop(outcome.number, None)
             else:
@@ -211,7 +253,9 @@ class ObjectPods(Struct):
             if forecast.uncreated:
                 self.uncreated_keys.add(workload.key)
                 if forecast.workload.admission_error:
-                    rejected = RejectedPods(forecast.workload, forecast.uncreated, forecast.rejection)
+                    rejected = RejectedPods(
+                        forecast.workload, forecast.uncreated, forecast.rejection
+                    )
                     self.rejections.append(rejected)
 
     def record_eviction_by_other(self, outcome: PodOutcome) -> None:
@@ -228,11 +272,18 @@ class ObjectPods(Struct):
         from the node before the plan to the new one, with the first trigger.
         """
         outcome_by_number = self.outcomes.setdefault(outcome.workload, {})
-        displacement = self.displacements.get(outcome.key)  # its eviction for another object of this plan
-        earlier_outcome = outcome_by_number.get(outcome.number, displacement)  # by an earlier prediction
-        if earlier_outcome is not None and earlier_outcome.trigger and outcome.trigger in _CONTINUING_TRIGGERS:
+        # Its eviction for another object of this plan.
+        displacement = self.displacements.get(outcome.key)
+        # By an earlier prediction.
+        earlier_outcome = outcome_by_number.get(outcome.number, displacement)
+        if (
+            earlier_outcome is not None
+            and earlier_outcome.trigger
+            and outcome.trigger in _CONTINUING_TRIGGERS
+        ):
             has_same_node = earlier_outcome.node == outcome.node != ""
-            if has_same_node and not outcome.trigger:  # no further change: the pod keeps its node
+            # No further change: the pod keeps its node.
+            if has_same_node and not outcome.trigger:
                 outcome = earlier_outcome
             else:
                 outcome = replace(
@@ -243,10 +294,13 @@ class ObjectPods(Struct):
                     preempted_by=earlier_outcome.preempted_by,
                 )
         elif outcome.trigger == pod_outcomes.TEMPLATE_CHANGED and self.overrides_changed:
-            outcome = replace(outcome, trigger=OVERRIDE_CHANGED)  # by the overrides of its placement alone
+            # By the overrides of its placement alone.
+            outcome = replace(outcome, trigger=OVERRIDE_CHANGED)
         outcome_by_number[outcome.number] = outcome
 
-    def list_controller_doubts(self, missing_namespaces: Collection[str]) -> Iterator[tuple[PodKey, PodDoubt]]:
+    def list_controller_doubts(
+        self, missing_namespaces: Collection[str]
+    ) -> Iterator[tuple[PodKey, PodDoubt]]:
         """Yield doubts about pods because of their controllers, each with the workload and number of its pod.
 
         In a missing namespace the API server rejects new objects, so each pod to place is in doubt. If some pods
@@ -257,11 +311,14 @@ class ObjectPods(Struct):
             outcomes = self.list_outcomes(workload.key)
             if workload.namespace in missing_namespaces:
                 for outcome in outcomes:
-                    if outcome.feasible_nodes is not None:  # else no node is chosen for the pod in this plan
+                    # Else no node is chosen for the pod in this plan.
+                    if outcome.feasible_nodes is not None:
                         yield outcome.key, PodDoubt(_MISSING_NAMESPACE)
             # A full quota, and not an error that the controller gets at every retry.
             is_over_quota = bool(self.uncreated_keys) and not workload.admission_error
-            is_rollout = any(outcome.trigger == pod_outcomes.TEMPLATE_CHANGED for outcome in outcomes)
+            is_rollout = any(
+                outcome.trigger == pod_outcomes.TEMPLATE_CHANGED for outcome in outcomes
+            )
             if workload.kind == "Deployment" and is_over_quota and is_rollout:
                 yield from ((outcome.key, PodDoubt(_QUOTA)) for outcome in outcomes)
 
@@ -270,20 +327,27 @@ class ObjectPods(Struct):
         for outcome_by_number in self.outcomes.values():
             for number, outcome in outcome_by_number.items():
                 outcome_by_number[number] = _set_outcome_certainty(outcome, doubts)
-        self.removed_outcomes = [_set_outcome_certainty(outcome, doubts) for outcome in self.removed_outcomes]
+        self.removed_outcomes = [
+            _set_outcome_certainty(outcome, doubts) for outcome in self.removed_outcomes
+        ]
 
     def update_warnings(self, warnings: Sequence[WorkloadWarning]) -> None:
         """Set the warnings of the newest prediction. Of earlier warnings, keep valid preemptions and all evictions."""
         repeated_keys = {(warning.workload, warning.kind) for warning in warnings}
-        preempting_workloads = {pod.workload for pod in self.list_all_outcomes() if pod.node and pod.victims}
+        preempting_workloads = {
+            pod.workload for pod in self.list_all_outcomes() if pod.node and pod.victims
+        }
         kept_preemptions: list[WorkloadWarning] = []
         kept_evictions: list[WorkloadWarning] = []
         for earlier in self.warnings:
             if (earlier.workload, earlier.kind) in repeated_keys:
-                continue  # replaced by a new one
-            if earlier.kind == PREEMPTS and earlier.workload in preempting_workloads:  # its pods still evict others
+                # replaced by a new one.
+                continue
+            # Its pods still evict others.
+            if earlier.kind == PREEMPTS and earlier.workload in preempting_workloads:
                 kept_preemptions.append(earlier)
-            elif earlier.kind == NO_EXECUTE_EVICTS:  # not predicted again: these pods have moved to other nodes
+            elif earlier.kind == NO_EXECUTE_EVICTS:
+                # Not predicted again: these pods have moved to other nodes.
                 kept_evictions.append(earlier)
         self.warnings = (*warnings, *kept_preemptions, *kept_evictions)
 
@@ -291,8 +355,13 @@ class ObjectPods(Struct):
         """Update the values of the object in place, as callers keep the mapping."""
         self.values.clear()
         for workload in self.workloads:
-            # In state, an empty entry of a Job means that it has ended. With pods still to be created it gets no entry.
-            if workload.kind == "Job" and workload.key in self.uncreated_keys and not self.outcomes.get(workload.key):
+            # In state, an empty entry of a Job means that it has ended. With pods still to be
+            # created it gets no entry.
+            if (
+                workload.kind == "Job"
+                and workload.key in self.uncreated_keys
+                and not self.outcomes.get(workload.key)
+            ):
                 continue
             self.values[workload.key] = {
                 outcome.name: pod_rows.build_pod_values(
@@ -302,21 +371,27 @@ class ObjectPods(Struct):
             }
 
 
-def _set_outcome_certainty(outcome: PodOutcome, doubts: Mapping[PodKey, PodDoubt | None]) -> PodOutcome:
+def _set_outcome_certainty(
+    outcome: PodOutcome, doubts: Mapping[PodKey, PodDoubt | None]
+) -> PodOutcome:
     """Return an outcome with the doubt about it: certain for None, unchanged without an entry."""
     if outcome.key not in doubts:
         return outcome
     doubt = doubts[outcome.key]
     if doubt is None:
         return replace(outcome, is_certain=True, doubt="")
-    return replace(outcome, is_certain=False, doubt=outcome.doubt or doubt.assumption, alternative=doubt.text)
+    return replace(
+        outcome, is_certain=False, doubt=outcome.doubt or doubt.assumption, alternative=doubt.text
+    )
 
 
 def _find_pod_spec_in_state(spec: PodSpec, record: RecordedPod) -> PodSpec:
     """Return the spec of a pod in state: the one of its workload (`spec`), or of its former template as recorded."""
     if not record.former_template:
         return spec
-    return replace(pod_rows.parse_pod_spec(record.former_pod) or spec, template=record.former_template)
+    return replace(
+        pod_rows.parse_pod_spec(record.former_pod) or spec, template=record.former_template
+    )
 
 
 def parse_pod_number(workload: str, pod: str) -> int:

@@ -25,13 +25,18 @@ from nexusform.domains.pods.scheduling.scheduling_session import SchedulingSessi
 from nexusform.plans.plan import FeasibilityResult, LossEffect
 
 _MAX_REPLICAS: Final = 10_000
-MAX_LOST_PODS: Final = 20_000  # places times pods; more would take minutes per cluster
+# places times pods; more would take minutes per cluster.
+MAX_LOST_PODS: Final = 20_000
 _REJECTED: Final = "a quota or an admission rule rejects pods"
 _SCALABLE_KINDS: Final = ("Deployment", "StatefulSet", "ReplicaSet")
-_MAX_NODES: Final = 512  # additional nodes tried per pool
-_MIN_NODES: Final = 32  # the same with many workloads
-_MAX_WORKLOAD_NODES: Final = 4096  # additional nodes times workloads
-_MAX_MIXES: Final = 60  # mixes of pools tried per object
+# additional nodes tried per pool.
+_MAX_NODES: Final = 512
+# The same with many workloads.
+_MIN_NODES: Final = 32
+# additional nodes times workloads.
+_MAX_WORKLOAD_NODES: Final = 4096
+# mixes of pools tried per object.
+_MAX_MIXES: Final = 60
 # Labels with the name of a node's pool, in clusters known from a dump only.
 _POOL_LABELS: Final = (
     "kubernetes.azure.com/agentpool",
@@ -41,9 +46,11 @@ _POOL_LABELS: Final = (
     "karpenter.sh/nodepool",
     "node.kubernetes.io/instance-type",
 )
-_STATUS_TAINTS: Final = "node.kubernetes.io/"  # taints by the condition of one node
+# taints by the condition of one node.
+_STATUS_TAINTS: Final = "node.kubernetes.io/"
 
-# Waiting pods by number of additional nodes by pool: all objects on a cluster share these predictions.
+# Waiting pods by number of additional nodes by pool: all objects on a cluster share these
+# predictions.
 WaitingPods: TypeAlias = dict[frozenset[tuple[str, int]], Counter[str]]
 
 
@@ -64,7 +71,8 @@ class ClusterPodCapacity:
     def __init__(self, pods: PodPhase, cluster: NodeCluster) -> None:
         self.pods = pods
         self.cluster = cluster
-        self.waiting_pods: WaitingPods = {}  # predictions with additional nodes, shared by all objects
+        # predictions with additional nodes, shared by all objects.
+        self.waiting_pods: WaitingPods = {}
 
     @cached_property
     def is_certain(self) -> bool:
@@ -81,7 +89,12 @@ class ClusterPodCapacity:
         """Scheduling state of the cluster with its pods after the plan, to count further pods."""
         inputs = self.pods.build_input(self.cluster)
         return PodPredictor(
-            inputs.cluster, inputs.existing_pods, workloads=(), seed=inputs.seed, lost_pods=(), removed_workloads=()
+            inputs.cluster,
+            inputs.existing_pods,
+            workloads=(),
+            seed=inputs.seed,
+            lost_pods=(),
+            removed_workloads=(),
         ).session
 
     def compute_maximum_replicas(self, workloads: Sequence[Workload], running: int) -> int | None:
@@ -89,7 +102,12 @@ class ClusterPodCapacity:
         scalable = [workload for workload in workloads if workload.kind in _SCALABLE_KINDS]
         if len(scalable) != 1 or scalable[0].pod.claims:
             return None
-        return running + compute_placeable_range(self._session.get_scheduler(scalable[0].pod), _MAX_REPLICAS).minimum
+        return (
+            running
+            + compute_placeable_range(
+                self._session.get_scheduler(scalable[0].pod), _MAX_REPLICAS
+            ).minimum
+        )
 
 
 def find_object_feasibility(address: str, capacity: ClusterPodCapacity) -> ObjectFeasibility | None:
@@ -98,30 +116,40 @@ def find_object_feasibility(address: str, capacity: ClusterPodCapacity) -> Objec
     object_pods = pods.find_object_pods(address, cluster.id)
     workloads = object_pods.workloads
     if not workloads:
-        return None  # it has no pods
+        # It has no pods.
+        return None
     outcomes = [outcome for outcome in object_pods.list_all_outcomes() if not outcome.is_removed]
     is_certain = all(outcome.is_certain for outcome in outcomes)
     feasibility = replace(_evaluate_outcomes(workloads, outcomes), is_certain=is_certain)
     if feasibility.result is FeasibilityResult.RUNS:
         gap = pods.describe_unlisted_pods(cluster.id)
-        if gap:  # these pods may use the capacity
-            return replace(feasibility, result=FeasibilityResult.UNKNOWN, reason=gap, replicas_max=None)
-        maximum = capacity.compute_maximum_replicas(workloads, _count_running(outcomes))  # None: not computed
+        # These pods may use the capacity.
+        if gap:
+            return replace(
+                feasibility, result=FeasibilityResult.UNKNOWN, reason=gap, replicas_max=None
+            )
+        # None: not computed.
+        maximum = capacity.compute_maximum_replicas(workloads, _count_running(outcomes))
         # The maximum depends on all pods of the cluster.
         is_certain = is_certain and (maximum is None or capacity.is_certain)
         return replace(feasibility, replicas_max=maximum, is_certain=is_certain)
     if object_pods.has_rejected_pods:
-        return feasibility  # quotas and admission reject pods on any number of nodes
+        # quotas and admission reject pods on any number of nodes.
+        return feasibility
     inputs = capacity.initial_prediction_input
     return _try_more_nodes(feasibility, workloads, outcomes, inputs, cluster, capacity.waiting_pods)
 
 
-def _evaluate_outcomes(workloads: Iterable[Workload], outcomes: Sequence[PodOutcome]) -> ObjectFeasibility:
+def _evaluate_outcomes(
+    workloads: Iterable[Workload], outcomes: Sequence[PodOutcome]
+) -> ObjectFeasibility:
     """Return the feasibility of workloads by the outcomes of their pods, without additional nodes."""
     requested = sum(workload.replicas for workload in workloads if workload.kind != "DaemonSet")
     running = _count_running(outcomes)
     reasons = [outcome.reason for outcome in outcomes if not outcome.node]
-    feasibility = ObjectFeasibility(FeasibilityResult.RUNS, replicas_requested=requested, replicas_max=running)
+    feasibility = ObjectFeasibility(
+        FeasibilityResult.RUNS, replicas_requested=requested, replicas_max=running
+    )
     if not reasons and running >= requested:
         return feasibility
     # Without a reason of a waiting pod, some pods are not created at all.
@@ -131,18 +159,24 @@ def _evaluate_outcomes(workloads: Iterable[Workload], outcomes: Sequence[PodOutc
 
 def _count_running(outcomes: Iterable[PodOutcome]) -> int:
     """Count the pods with a node, without those of DaemonSets."""
-    return len([outcome for outcome in outcomes if outcome.node and "/DaemonSet/" not in outcome.workload])
+    return len(
+        [outcome for outcome in outcomes if outcome.node and "/DaemonSet/" not in outcome.workload]
+    )
 
 
 def _can_run(
-    workloads: Iterable[Workload], keys: Container[str], inputs: PredictionInput, cluster: NodeCluster
+    workloads: Iterable[Workload],
+    keys: Container[str],
+    inputs: PredictionInput,
+    cluster: NodeCluster,
 ) -> bool:
     """Return whether the pods of the workloads with these keys may run with enough nodes. Such a pod has no scheduling
     gates and no missing claims. It fits one of the nodes without other pods, or a further node of a pool. The pods
     required by its affinity exist.
     """
     nodes = list(inputs.cluster.nodes)
-    nodes += [copy_node(node, 0) for node in list_pool_nodes(cluster).values()]  # one more of each pool
+    # One more of each pool.
+    nodes += [copy_node(node, 0) for node in list_pool_nodes(cluster).values()]
     for workload in workloads:
         if workload.key not in keys:
             continue
@@ -169,7 +203,9 @@ def _try_more_nodes(
     waiting_keys = {outcome.workload for outcome in outcomes if not outcome.node}
     if not _can_run(workloads, waiting_keys, inputs, cluster):
         return infeasible
-    additions = find_additions(inputs, cluster, {workload.key for workload in workloads}, waiting_pods)
+    additions = find_additions(
+        inputs, cluster, {workload.key for workload in workloads}, waiting_pods
+    )
     if additions:
         return replace(infeasible, result=FeasibilityResult.RUNS_AFTER, missing_nodes=additions)
     nodes = format_count(compute_search_limit(inputs), "more node")
@@ -187,18 +223,24 @@ def find_candidate_feasibility(
     inputs = replace(inputs, workloads=(*inputs.workloads, *workloads))
     keys = {workload.key for workload in workloads}
     prediction = predict(inputs.cluster, inputs.existing_pods, inputs.workloads, seed=inputs.seed)
-    outcomes = [item for item in prediction.outcomes if item.workload in keys and not item.is_removed]
+    outcomes = [
+        item for item in prediction.outcomes if item.workload in keys and not item.is_removed
+    ]
     feasibility = _evaluate_outcomes(workloads, outcomes)
     if feasibility.result is FeasibilityResult.RUNS:
         gap = pods.describe_unlisted_pods(cluster.id)
         if gap:
-            return replace(feasibility, result=FeasibilityResult.UNKNOWN, reason=gap, replicas_max=None)
+            return replace(
+                feasibility, result=FeasibilityResult.UNKNOWN, reason=gap, replicas_max=None
+            )
         # The capacity is computed without the additional workloads: none of their pods is running.
         maximum = ClusterPodCapacity(pods, cluster).compute_maximum_replicas(workloads, running=0)
         return replace(feasibility, replicas_max=maximum)
     if not tries_nodes or any(prediction.forecasts[key].has_rejected_pods for key in keys):
-        return feasibility  # more nodes do not help against a quota or the admission of pods
-    inputs = pods.build_initial_input(cluster)  # more nodes: all pods of the plan are placed again, too
+        # More nodes do not help against a quota or the admission of pods.
+        return feasibility
+    # More nodes: all pods of the plan are placed again, too.
+    inputs = pods.build_initial_input(cluster)
     inputs = replace(inputs, workloads=(*inputs.workloads, *workloads))
     return _try_more_nodes(feasibility, workloads, outcomes, inputs, cluster, waiting_pods={})
 
@@ -208,11 +250,17 @@ class ClusterLossEffects:
 
     def __init__(self, pods: PodPhase, cluster: NodeCluster) -> None:
         inputs = pods.build_input(cluster)
-        self.by_machine = _count_waiting_after_losses(inputs, [node.machine for node in inputs.cluster.nodes])
-        self.by_rack = _count_waiting_after_losses(inputs, [node.rack for node in inputs.cluster.nodes])
+        self.by_machine = _count_waiting_after_losses(
+            inputs, [node.machine for node in inputs.cluster.nodes]
+        )
+        self.by_rack = _count_waiting_after_losses(
+            inputs, [node.rack for node in inputs.cluster.nodes]
+        )
 
 
-def _count_waiting_after_losses(inputs: PredictionInput, places: Sequence[str]) -> dict[str, Counter[str]]:
+def _count_waiting_after_losses(
+    inputs: PredictionInput, places: Sequence[str]
+) -> dict[str, Counter[str]]:
     """Count the waiting pods by workload after the loss of each place: a machine or a rack. `places` has the place of
     each node, "" if unknown. The result is empty if a place is unknown, or if the cluster has too many pods and places
     to predict all losses.
@@ -222,8 +270,14 @@ def _count_waiting_after_losses(inputs: PredictionInput, places: Sequence[str]) 
         return {}
     waiting_by_place: dict[str, Counter[str]] = {}
     for lost_place in dict.fromkeys(places):
-        nodes = tuple(node for node, place in zip(inputs.cluster.nodes, places, strict=True) if place != lost_place)
-        waiting_by_place[lost_place] = count_waiting_pods(replace(inputs, cluster=replace(inputs.cluster, nodes=nodes)))
+        nodes = tuple(
+            node
+            for node, place in zip(inputs.cluster.nodes, places, strict=True)
+            if place != lost_place
+        )
+        waiting_by_place[lost_place] = count_waiting_pods(
+            replace(inputs, cluster=replace(inputs.cluster, nodes=nodes))
+        )
     return waiting_by_place
 
 
@@ -231,7 +285,9 @@ def find_worst_loss(losses: Mapping[str, Counter[str]], keys: set[str]) -> LossE
     """Return the loss with the most waiting pods of the workloads `keys`; None without losses. `losses` has the waiting
     pods by lost place and workload. If no pod waits, the result is an empty LossEffect.
     """
-    waiting_by_place = Counter({place: sum(waiting[key] for key in keys) for place, waiting in losses.items()})
+    waiting_by_place = Counter(
+        {place: sum(waiting[key] for key in keys) for place, waiting in losses.items()}
+    )
     if not waiting_by_place:
         return None
     ((worst_place, count),) = waiting_by_place.most_common(1)
@@ -250,7 +306,11 @@ def find_additions(
         """Count the waiting pods by workload with additional nodes (`counts` by pool)."""
         added_nodes = frozenset(counts.items())
         if added_nodes not in waiting_pods:
-            copies = [copy_node(nodes[pool], number) for pool, count in counts.items() for number in range(count)]
+            copies = [
+                copy_node(nodes[pool], number)
+                for pool, count in counts.items()
+                for number in range(count)
+            ]
             all_nodes = (*inputs.cluster.nodes, *copies)
             larger_cluster = replace(inputs.cluster, nodes=all_nodes)
             waiting_pods[added_nodes] = count_waiting_pods(replace(inputs, cluster=larger_cluster))
@@ -264,12 +324,17 @@ def find_additions(
     best: dict[str, int] = {}
     for pool, node in nodes.items():
         estimate = _estimate_nodes(predict_waiting({}), inputs, node)
-        single_pools = [dict(counts) for counts in waiting_pods if len(counts) == 1]  # predictions with one pool
+        # predictions with one pool.
+        single_pools = [dict(counts) for counts in waiting_pods if len(counts) == 1]
         predicted_counts = [counts[pool] for counts in single_pools if pool in counts]
-        # Numbers of nodes to try first: those with a prediction already, then some around the estimate.
+        # Numbers of nodes to try first: those with a prediction already, then some around the
+        # estimate.
         probes = (*sorted(predicted_counts), estimate, estimate - 1, 2 * estimate, estimate // 2)
-        limit = min([maximum + 1, *best.values()]) - 1  # fewer than the best pool so far
-        fewest = _find_fewest_nodes(partial(is_enough, {}, pool), minimum=0, maximum=limit, probes=probes)
+        # fewer than the best pool so far.
+        limit = min([maximum + 1, *best.values()]) - 1
+        fewest = _find_fewest_nodes(
+            partial(is_enough, {}, pool), minimum=0, maximum=limit, probes=probes
+        )
         if fewest is not None:
             best = {pool: fewest}
     return best or _find_mix(dict.fromkeys(nodes, maximum), is_enough)
@@ -280,7 +345,9 @@ def _estimate_nodes(waiting: Mapping[str, int], inputs: PredictionInput, node: N
     nodes = 0.0
     for workload in inputs.workloads:
         requests = workload.pod.requests
-        pods_per_node = min(node.cpu // max(1, requests.cpu), node.memory // max(1, requests.memory), node.pods)
+        pods_per_node = min(
+            node.cpu // max(1, requests.cpu), node.memory // max(1, requests.memory), node.pods
+        )
         nodes += waiting.get(workload.key, 0) / max(1, pods_per_node)
     return max(1, ceil(nodes))
 
@@ -298,7 +365,8 @@ def _find_fewest_nodes(
     is_enough: Callable[[int], bool], minimum: int, maximum: int, probes: Iterable[int] = ()
 ) -> int | None:
     """Find the smallest number of nodes above `minimum`; None if the maximum is too few. `probes` are tried first."""
-    lower, upper = minimum, maximum + 1  # `lower` is too few
+    # `lower` is too few.
+    lower, upper = minimum, maximum + 1
     for probe in (*probes, maximum):
         if lower < probe < upper:
             lower, upper = (lower, probe) if is_enough(probe) else (probe, upper)
@@ -308,23 +376,31 @@ def _find_fewest_nodes(
     return upper if upper <= maximum else None
 
 
-def _find_mix(maximum: Mapping[str, int], is_enough: Callable[[Mapping[str, int], str, int], bool]) -> dict[str, int]:
+def _find_mix(
+    maximum: Mapping[str, int], is_enough: Callable[[Mapping[str, int], str, int], bool]
+) -> dict[str, int]:
     """Find the fewest nodes of several pools together, by pool; empty without a result. A pool needs at least as many
     as with the `maximum` of all other pools. These minimums are tried first, then with 1, 2 and more nodes added.
     `is_enough(nodes, pool, count)` checks `nodes` (by pool) with `count` nodes in `pool`.
     """
     if len(maximum) < 2:
-        return {}  # there are no mixes
+        # There are no mixes.
+        return {}
     fewest: dict[str, int] = {}
     for pool, limit in maximum.items():
-        count = _find_fewest_nodes(partial(is_enough, maximum, pool), minimum=-1, maximum=limit)  # -1: 0 may do
+        # -1: 0 may do.
+        count = _find_fewest_nodes(partial(is_enough, maximum, pool), minimum=-1, maximum=limit)
         if count is None:
-            return {}  # even the maximum of all pools is too few
+            # even the maximum of all pools is too few.
+            return {}
         fewest[pool] = count
-    further = chain.from_iterable(combinations_with_replacement(fewest, size) for size in range(_MAX_MIXES))
+    further = chain.from_iterable(
+        combinations_with_replacement(fewest, size) for size in range(_MAX_MIXES)
+    )
     for added in islice(further, _MAX_MIXES):
         counts = {pool: count + added.count(pool) for pool, count in fewest.items()}
-        some_pool = next(iter(counts))  # its own number is passed again: all counts are checked as they are
+        # Its own number is passed again: all counts are checked as they are.
+        some_pool = next(iter(counts))
         if is_enough(counts, some_pool, counts[some_pool]):
             return {pool: count for pool, count in counts.items() if count}
     return {}
@@ -333,19 +409,29 @@ def _find_mix(maximum: Mapping[str, int], is_enough: Callable[[Mapping[str, int]
 def count_waiting_pods(inputs: PredictionInput) -> Counter[str]:
     """Count by workload the pods without a node, or not created because of a quota or an earlier pod."""
     prediction = predict(
-        inputs.cluster, inputs.existing_pods, inputs.workloads, seed=inputs.seed, lost_pods=inputs.lost_pods
+        inputs.cluster,
+        inputs.existing_pods,
+        inputs.workloads,
+        seed=inputs.seed,
+        lost_pods=inputs.lost_pods,
     )
     waiting = Counter({key: forecast.uncreated for key, forecast in prediction.forecasts.items()})
-    waiting.update(item.workload for item in prediction.outcomes if not item.is_removed and not item.node)
+    waiting.update(
+        item.workload for item in prediction.outcomes if not item.is_removed and not item.node
+    )
     return waiting
 
 
 def list_pool_nodes(cluster: NodeCluster) -> Mapping[str, Node]:
     """Return a node of each pool by pool name, in the order of the pools: a schedulable node if there is any."""
     nodes: dict[str, Node] = {}
-    pools = cluster.pools or map(_find_pool_label, cluster.nodes)  # without VMs: by label
-    for pool, node in zip(pools, cluster.nodes, strict=False):  # observed nodes of no pool of the plan are last
-        if pool not in nodes or (_is_node_restricted(nodes[pool]) and not _is_node_restricted(node)):
+    # Without VMs: by label.
+    pools = cluster.pools or map(_find_pool_label, cluster.nodes)
+    # observed nodes of no pool of the plan are last.
+    for pool, node in zip(pools, cluster.nodes, strict=False):
+        if pool not in nodes or (
+            _is_node_restricted(nodes[pool]) and not _is_node_restricted(node)
+        ):
             nodes[pool] = node
     return {**nodes, **cluster.empty_pools}
 
@@ -368,7 +454,16 @@ def copy_node(node: Node, number: int) -> Node:
     }
     taints = tuple(taint for taint in node.taints if not taint.key.startswith(_STATUS_TAINTS))
     labels[HOSTNAME] = name
-    return replace(node, name=name, labels=labels, taints=taints, unschedulable=False, machine="", rack="", images=None)
+    return replace(
+        node,
+        name=name,
+        labels=labels,
+        taints=taints,
+        unschedulable=False,
+        machine="",
+        rack="",
+        images=None,
+    )
 
 
 def _is_node_usable_by_pod(spec: PodSpec, node: Node) -> bool:

@@ -18,9 +18,19 @@ from nexusform.domains.pods.importers.manifest_parser import (
     unwrap_envelopes,
 )
 from nexusform.domains.pods.planning import template_matching
-from nexusform.domains.pods.planning.cluster_pods import NO_PRIOR_PODS, ObjectKey, PodsByCluster, list_namespaces
+from nexusform.domains.pods.planning.cluster_pods import (
+    NO_PRIOR_PODS,
+    ObjectKey,
+    PodsByCluster,
+    list_namespaces,
+)
 from nexusform.domains.pods.planning.node_clusters import NodeCluster
-from nexusform.domains.pods.planning.object_pods import ObjectPods, PodMap, PredictionInput, PriorPods
+from nexusform.domains.pods.planning.object_pods import (
+    ObjectPods,
+    PodMap,
+    PredictionInput,
+    PriorPods,
+)
 from nexusform.domains.pods.planning.pod_rows import RecordedPod, build_pod_row, build_rejected_rows
 from nexusform.domains.pods.planning.snapshot_doubts import find_pods_in_doubt
 from nexusform.domains.pods.scheduling import assumptions, pod_outcomes
@@ -28,7 +38,10 @@ from nexusform.domains.pods.scheduling.assumptions import PodDoubt, PredictionSc
 from nexusform.domains.pods.scheduling.cluster_records import ExistingPod, PodKey, PodSpec, Workload
 from nexusform.domains.pods.scheduling.pod_outcomes import PodOutcome
 from nexusform.domains.pods.scheduling.pod_prediction import predict
-from nexusform.domains.pods.scheduling.pod_warnings import collect_pod_warnings, list_displaced_warnings
+from nexusform.domains.pods.scheduling.pod_warnings import (
+    collect_pod_warnings,
+    list_displaced_warnings,
+)
 from nexusform.domains.pods.scheduling.preemption import find_drain_obstacles
 from nexusform.domains.pods.scheduling.workload_warnings import WorkloadWarning
 from nexusform.planning.phases import ScheduledPod
@@ -62,24 +75,35 @@ class PodPhase(PodsByCluster):
         """
         observed_pods = self._observed_pods.get(cluster.id)
         if observed_pods is None:
-            return  # the cluster is not observed
+            # The cluster is not observed.
+            return
         workloads: list[Workload] = []
         for workload in object_pods.workloads:
-            workload_pods = observed_pods.pop(workload.key, [])  # each observed pod belongs to one object
+            # Each observed pod belongs to one object.
+            workload_pods = observed_pods.pop(workload.key, [])
             next_number = 1 + max((pod.number for pod in workload_pods), default=-1)
-            if (cluster.id, workload.key) not in self._recreated_workloads:  # else its pods are deleted
-                workload_pods += self._list_waiting_pods(object_pods, workload, cluster.id, next_number)
+            # Else its pods are deleted.
+            if (cluster.id, workload.key) not in self._recreated_workloads:
+                workload_pods += self._list_waiting_pods(
+                    object_pods, workload, cluster.id, next_number
+                )
             prior_template = object_pods.prior_templates.get(workload.key)
-            is_changed = prior_template not in (None, workload.pod.template)  # by this plan
+            # By this plan.
+            is_changed = prior_template not in (None, workload.pod.template)
             is_complete = self._get_observed_cluster(cluster.id).is_complete
             adjusted = template_matching.add_observed_changes(
                 workload, workload_pods, is_complete=is_complete, is_changed=is_changed
             )
             orphans = self._take_orphaned_pods(object_pods, workload, cluster.id, workload_pods)
-            pods = template_matching.assign_template_specs(adjusted, workload_pods, orphans, is_complete=is_complete)
+            pods = template_matching.assign_template_specs(
+                adjusted, workload_pods, orphans, is_complete=is_complete
+            )
             is_stuck = assumptions.has_permanent_failure(adjusted, pods)
-            # If adopted pods make too many, it is unknown if the ReplicaSet deletes these or its own.
-            has_orphans = workload.kind == "ReplicaSet" and bool(orphans) and len(pods) > adjusted.replicas
+            # If adopted pods make too many, it is unknown if the ReplicaSet deletes these or its
+            # own.
+            has_orphans = (
+                workload.kind == "ReplicaSet" and bool(orphans) and len(pods) > adjusted.replicas
+            )
             workloads.append(replace(adjusted, is_stuck=is_stuck, has_orphans=has_orphans))
             self._existing_pods[cluster.id] |= {pod.key: pod for pod in pods}
             for pod in pods:
@@ -87,29 +111,47 @@ class PodPhase(PodsByCluster):
         object_pods.workloads = tuple(workloads)
 
     def _take_orphaned_pods(
-        self, object_pods: ObjectPods, workload: Workload, cluster_id: str, own_pods: Sequence[ExistingPod]
+        self,
+        object_pods: ObjectPods,
+        workload: Workload,
+        cluster_id: str,
+        own_pods: Sequence[ExistingPod],
     ) -> list[ExistingPod]:
         """Remove and return the observed pods without a controller adopted by a workload, numbered as its own pods.
         Pods with a manifest, or recorded in state, are never adopted. Those replaced since by an applied plan are
         removed, but not returned. `own_pods` are the other pods of the workload.
         """
         # Observed pods by workload key: a pod without a controller is its own workload.
-        observed_pods, observed_cluster = self._observed_pods[cluster_id], self._observed_clusters[cluster_id]
+        observed_pods, observed_cluster = (
+            self._observed_pods[cluster_id],
+            self._observed_clusters[cluster_id],
+        )
         managed_keys = self._list_managed_keys(cluster_id)
         unmanaged_keys = sorted(observed_pods.keys() - managed_keys)
         candidates = list(chain.from_iterable(observed_pods[key] for key in unmanaged_keys))
-        waiting_pods = [pod for pod in observed_cluster.waiting_pods if pod.workload not in managed_keys]
-        candidates += [pod for pod in waiting_pods if not pod.spec.gates]  # pods with gates do not wait for a node
-        orphans = list(template_matching.find_orphan_pods(workload, object_pods.manifests, candidates))
+        waiting_pods = [
+            pod for pod in observed_cluster.waiting_pods if pod.workload not in managed_keys
+        ]
+        # pods with gates do not wait for a node.
+        candidates += [pod for pod in waiting_pods if not pod.spec.gates]
+        orphans = list(
+            template_matching.find_orphan_pods(workload, object_pods.manifests, candidates)
+        )
         if not orphans:
             return []
         self._remove_observed_pods(cluster_id, orphans)
-        orphans = [pod for pod in orphans if not template_matching.is_replaced_orphan(object_pods, workload, pod)]
+        orphans = [
+            pod
+            for pod in orphans
+            if not template_matching.is_replaced_orphan(object_pods, workload, pod)
+        ]
         own_numbers = {pod.number for pod in own_pods}
         known_pods = self._existing_pods.get(cluster_id, {}).items()
         # The nodes of the workload's pods in state, without those in `own_pods`.
         recorded_nodes = {
-            number: pod.node for (key, number), pod in known_pods if key == workload.key and number not in own_numbers
+            number: pod.node
+            for (key, number), pod in known_pods
+            if key == workload.key and number not in own_numbers
         }
         return template_matching.assign_pod_numbers(workload, orphans, recorded_nodes, own_numbers)
 
@@ -128,11 +170,17 @@ class PodPhase(PodsByCluster):
         """Return the observed Pending pods of a workload, numbered from `first_number`; none if state has its own."""
         observed = self._observed_clusters[cluster_id]
         # Pods with scheduling gates do not wait for a node.
-        pods = [pod for pod in observed.waiting_pods if pod.workload == workload.key and not pod.spec.gates]
+        pods = [
+            pod
+            for pod in observed.waiting_pods
+            if pod.workload == workload.key and not pod.spec.gates
+        ]
         if any(not pod.node for pod in object_pods.prior_pods.get(workload.key, {}).values()):
-            return []  # the Pending pods in state are the same ones
+            # The Pending pods in state are the same ones.
+            return []
         if workload.kind == "StatefulSet":
-            return pods  # their numbers are their ordinals
+            # Their numbers are their ordinals.
+            return pods
         return [replace(pod, number=number) for number, pod in enumerate(pods, first_number)]
 
     def place_pods(
@@ -154,23 +202,34 @@ class PodPhase(PodsByCluster):
         cluster_id = self.members.get(cluster_name, cluster_name)
         cluster = self.clusters.get(cluster_id)
         if cluster is None:
-            return {}  # without known nodes there is no prediction
+            # Without known nodes there is no prediction.
+            return {}
         key = (placement_address, cluster_id)
-        if prior_workloads and key not in self._object_pods:  # its pods in state are not loaded yet
+        # Its pods in state are not loaded yet.
+        if prior_workloads and key not in self._object_pods:
             prior_manifests = unwrap_envelopes(previous or manifests).manifests
-            workloads = collect_workloads(prior_manifests, self._collect_manifests(cluster_id)).by_key
-            self._load_prior_pods(PriorPods(placement_address, cluster_id, prior_workloads), workloads)
+            workloads = collect_workloads(
+                prior_manifests, self._collect_manifests(cluster_id)
+            ).by_key
+            self._load_prior_pods(
+                PriorPods(placement_address, cluster_id, prior_workloads), workloads
+            )
         object_pods = self._get_object_pods(*key)
-        if object_pods.prior_pods and not prior_workloads and not object_pods.outcomes:  # it is re-created
+        # It is re-created.
+        if object_pods.prior_pods and not prior_workloads and not object_pods.outcomes:
             self.remove_pods(placement_address, cluster_id)
-        self._kept_namespaces.pop(key, None)  # its manifests list its namespaces from now on
+        # Its manifests list its namespaces from now on.
+        self._kept_namespaces.pop(key, None)
         object_pods.manifests = unwrap_envelopes(manifests).manifests
         object_pods.overrides_changed = overrides_changed
         object_pods.is_placed = True
         self._read_workloads(object_pods, key)
         self._read_workloads_of_classes(object_pods.manifests, cluster_id)
-        if not object_pods.outcomes:  # in the first call for these pods
-            self._apply_prior_manifests(object_pods, cluster_id, unwrap_envelopes(previous).manifests)
+        # In the first call for these pods.
+        if not object_pods.outcomes:
+            self._apply_prior_manifests(
+                object_pods, cluster_id, unwrap_envelopes(previous).manifests
+            )
             self._update_unchanged_specs(object_pods, cluster_id)
         self._import_observed_pods(object_pods, cluster)
         self._predict_changed_objects([key], cluster)  # sets `values`
@@ -182,12 +241,14 @@ class PodPhase(PodsByCluster):
         """Place the pods of objects (address, manifests) in one queue; return locations by address, workload, name."""
         cluster_id = self.members.get(cluster_name, cluster_name)
         cluster = self.clusters.get(cluster_id)
-        if cluster is None:  # without known nodes there is no prediction
+        # Without known nodes there is no prediction.
+        if cluster is None:
             self._unlocated_manifests += [(cluster_name, manifests) for _, manifests in objects]
             return {address: {} for address, _ in objects}
         for address, manifests in objects:
             object_pods = self._get_object_pods(address, cluster_id)
-            self._kept_namespaces.pop((address, cluster_id), None)  # its manifests list its namespaces from now on
+            # Its manifests list its namespaces from now on.
+            self._kept_namespaces.pop((address, cluster_id), None)
             object_pods.manifests = unwrap_envelopes(manifests).manifests
         keys: list[ObjectKey] = []
         # Once all manifests are set, as a PriorityClass of one object applies to the pods of all.
@@ -198,7 +259,9 @@ class PodPhase(PodsByCluster):
             self._import_observed_pods(object_pods, cluster)
             keys.append((address, cluster_id))
         for address, _ in objects:
-            self._read_workloads_of_classes(self._object_pods[address, cluster_id].manifests, cluster_id)
+            self._read_workloads_of_classes(
+                self._object_pods[address, cluster_id].manifests, cluster_id
+            )
         self._predict_changed_objects(keys, cluster)
         return {address: self._object_pods[address, cluster_id].values for address, _ in objects}
 
@@ -212,21 +275,28 @@ class PodPhase(PodsByCluster):
                     self._read_workloads(object_pods, key)
 
     def remove_pods(
-        self, placement_address: str, cluster_name: str, trigger: str = BINDING_REMOVED, *, keeps_running: bool = False
+        self,
+        placement_address: str,
+        cluster_name: str,
+        trigger: str = BINDING_REMOVED,
+        *,
+        keeps_running: bool = False,
     ) -> None:
         """Remove all pods of an object from a cluster. `keeps_running`: only from state, as the object is forgotten."""
         cluster_id = self.members.get(cluster_name, cluster_name)
         object_pods = self._object_pods.get((placement_address, cluster_id))
         self._kept_namespaces.pop((placement_address, cluster_id), None)
         if object_pods is None:
-            return  # it has no pods there
+            # It has no pods there.
+            return
         object_pods.workloads, object_pods.manifests, object_pods.warnings = (), (), ()
         object_pods.values, object_pods.rejections = {}, []
         object_pods.outcomes.clear()
         existing_pods = dict(self._existing_pods.get(cluster_id, {}))
         for key, pods in object_pods.prior_pods.items():
             self._remove_workload(object_pods, cluster_id, key, pods, trigger)
-        if keeps_running:  # undo the removal from the nodes: the pods still use their capacity
+        # undo the removal from the nodes: the pods still use their capacity.
+        if keeps_running:
             self._existing_pods[cluster_id] = existing_pods
             self._forgotten_addresses.add(placement_address)
         else:
@@ -257,47 +327,70 @@ class PodPhase(PodsByCluster):
         """
         self._predict_pods(keys, cluster)
         for _ in range(_MAX_PREDICTIONS):
-            unstable_keys = [  # of objects predicted before (with `inputs`)
+            # Of objects predicted before (with `inputs`).
+            unstable_keys = [
                 key
                 for key, item in self._object_pods_by_cluster.get(cluster.id, {}).items()
                 if item.inputs is not None and (key in self._disturbed_keys or not item.is_stable())
             ]
             self._disturbed_keys.clear()
             nodes_before = self._map_pods_to_nodes(cluster.id)
-            self._predict_pods(unstable_keys, cluster)  # without any, no pod moves
+            # Without any, no pod moves.
+            self._predict_pods(unstable_keys, cluster)
             if self._map_pods_to_nodes(cluster.id) == nodes_before:
-                return  # no pod has moved
+                # No pod has moved.
+                return
 
-    def verify_certainty(self, now: str, missing_namespaces: Mapping[ObjectKey, Collection[str]]) -> None:
+    def verify_certainty(
+        self, now: str, missing_namespaces: Mapping[ObjectKey, Collection[str]]
+    ) -> None:
         """Record the pods with an uncertain node, and why: they get another node under other assumptions, or their
         namespace is missing. `now` is the time of planning (ISO 8601). `missing_namespaces` are listed by object.
         """
         for cluster_id, base_pods in self._base_pods.items():
             objects = self._object_pods_by_cluster.get(cluster_id, {})
-            outcomes = list(chain.from_iterable(item.list_all_outcomes() for item in objects.values()))
+            outcomes = list(
+                chain.from_iterable(item.list_all_outcomes() for item in objects.values())
+            )
             outcomes += chain.from_iterable(item.removed_outcomes for item in objects.values())
-            direct_doubts: list[tuple[PodKey, PodDoubt]] = []  # found without another prediction
+            # Found without another prediction.
+            direct_doubts: list[tuple[PodKey, PodDoubt]] = []
             for key, object_pods in objects.items():
                 direct_doubts += object_pods.list_controller_doubts(missing_namespaces.get(key, ()))
             scene = self._build_scene(cluster_id, base_pods)
-            observed, manifests = self._get_observed_cluster(cluster_id), self._collect_manifests(cluster_id)
+            observed, manifests = (
+                self._get_observed_cluster(cluster_id),
+                self._collect_manifests(cluster_id),
+            )
             workloads = {workload.key: workload for workload in scene.workloads}
-            direct_doubts = [*find_pods_in_doubt(outcomes, workloads, observed, manifests, now).items(), *direct_doubts]
+            direct_doubts = [
+                *find_pods_in_doubt(outcomes, workloads, observed, manifests, now).items(),
+                *direct_doubts,
+            ]
             doubts = assumptions.find_doubtful_pods(scene, outcomes)
             for pod_key, doubt in direct_doubts:
-                if doubts.get(pod_key) is None:  # no doubt so far, or a random choice with a certain result (None)
+                # No doubt so far, or a random choice with a certain result (None).
+                if doubts.get(pod_key) is None:
                     doubts[pod_key] = doubt
             for object_pods in objects.values():
                 object_pods.record_doubts(doubts)
                 object_pods.update_values(self.clusters[cluster_id])
 
-    def _build_scene(self, cluster_id: str, base_pods: Mapping[PodKey, ExistingPod]) -> PredictionScenario:
+    def _build_scene(
+        self, cluster_id: str, base_pods: Mapping[PodKey, ExistingPod]
+    ) -> PredictionScenario:
         """Return the input to predict all objects on a cluster again from `base_pods`, under other assumptions."""
         cluster, observed = self.clusters[cluster_id], self._get_observed_cluster(cluster_id)
         object_pods_list = self._object_pods_by_cluster.get(cluster_id, {}).values()
-        workloads = tuple(chain.from_iterable(object_pods.workloads for object_pods in object_pods_list))
+        workloads = tuple(
+            chain.from_iterable(object_pods.workloads for object_pods in object_pods_list)
+        )
         own_keys = {workload.key for workload in workloads}
-        other_pods = [pod for pod in observed.waiting_pods if pod.workload not in own_keys and not pod.spec.gates]
+        other_pods = [
+            pod
+            for pod in observed.waiting_pods
+            if pod.workload not in own_keys and not pod.spec.gates
+        ]
         return PredictionScenario(
             cluster=self._build_cluster(cluster),
             existing_pods=tuple(base_pods.values()),
@@ -317,9 +410,15 @@ class PodPhase(PodsByCluster):
             self._base_pods[cluster_id] = dict(existing_pods)
             self._base_lost_pods[cluster_id] = self._lost_pods.get(cluster_id, frozenset())
             return
-        unpredicted_objects = [self._object_pods[key] for key in keys if self._object_pods[key].inputs is None]
+        unpredicted_objects = [
+            self._object_pods[key] for key in keys if self._object_pods[key].inputs is None
+        ]
         workload_keys = set(chain.from_iterable(map(ObjectPods.list_keys, unpredicted_objects)))
-        base_pods = {key: pod for key, pod in self._base_pods[cluster_id].items() if pod.workload not in workload_keys}
+        base_pods = {
+            key: pod
+            for key, pod in self._base_pods[cluster_id].items()
+            if pod.workload not in workload_keys
+        }
         new_pods = {key: pod for key, pod in existing_pods.items() if pod.workload in workload_keys}
         self._base_pods[cluster_id] = base_pods | new_pods
 
@@ -330,7 +429,9 @@ class PodPhase(PodsByCluster):
             if prior_template in (None, workload.pod.template):
                 self._replace_workload_spec(object_pods, cluster_id, workload.key, workload.pod)
 
-    def _apply_prior_manifests(self, object_pods: ObjectPods, cluster_id: str, manifests: tuple[Manifest, ...]) -> None:
+    def _apply_prior_manifests(
+        self, object_pods: ObjectPods, cluster_id: str, manifests: tuple[Manifest, ...]
+    ) -> None:
         """Set the specs and template hashes of pods in state by their workloads in these manifests, if there."""
         workloads = collect_workloads(manifests, self._collect_manifests(cluster_id)).by_key
         for key in object_pods.prior_pods:
@@ -338,7 +439,9 @@ class PodPhase(PodsByCluster):
                 object_pods.prior_templates[key] = workloads[key].pod.template
                 self._replace_workload_spec(object_pods, cluster_id, key, workloads[key].pod)
 
-    def _replace_workload_spec(self, object_pods: ObjectPods, cluster_id: str, key: str, spec: PodSpec) -> None:
+    def _replace_workload_spec(
+        self, object_pods: ObjectPods, cluster_id: str, key: str, spec: PodSpec
+    ) -> None:
         """Replace the spec of a workload's pods in state."""
         existing_pods = self._existing_pods.setdefault(cluster_id, {})
         for pod in object_pods.replace_spec(key, spec):
@@ -354,13 +457,18 @@ class PodPhase(PodsByCluster):
         if not workloads:
             for key in keys:
                 self._object_pods[key].values.clear()
-            return  # no pods to predict
+            # No pods to predict.
+            return
         self._record_pods_before_prediction(keys, cluster.id)
         cluster_model = self._build_cluster(cluster)
         existing_pods = tuple(self._existing_pods.get(cluster.id, {}).values())
         lost_pods = self._lost_pods.get(cluster.id, frozenset())
-        inputs = PredictionInput(cluster_model, existing_pods, tuple(workloads), cluster.seed, lost_pods)
-        prediction = predict(cluster_model, existing_pods, workloads, seed=cluster.seed, lost_pods=lost_pods)
+        inputs = PredictionInput(
+            cluster_model, existing_pods, tuple(workloads), cluster.seed, lost_pods
+        )
+        prediction = predict(
+            cluster_model, existing_pods, workloads, seed=cluster.seed, lost_pods=lost_pods
+        )
         self._existing_pods[cluster.id] = {pod.key: pod for pod in prediction.list_existing_pods()}
         # A pod is lost only once: after this it has its new node.
         decided_outcomes = (*prediction.outcomes, *prediction.displaced_outcomes)
@@ -368,21 +476,33 @@ class PodPhase(PodsByCluster):
         warnings = collect_pod_warnings(cluster_model, prediction)
         for key in keys:
             object_pods = self._object_pods[key]
-            object_pods.inputs = object_pods.inputs or inputs  # those of the first prediction
+            # Those of the first prediction.
+            object_pods.inputs = object_pods.inputs or inputs
             own_keys = object_pods.list_keys()
             object_pods.record_uncreated_pods(prediction.forecasts)
-            object_pods.record_outcomes([outcome for outcome in prediction.outcomes if outcome.workload in own_keys])
-            object_pods.update_warnings([warning for warning in warnings if warning.workload in own_keys])
+            object_pods.record_outcomes(
+                [outcome for outcome in prediction.outcomes if outcome.workload in own_keys]
+            )
+            object_pods.update_warnings(
+                [warning for warning in warnings if warning.workload in own_keys]
+            )
             object_pods.update_values(cluster)
         displaced_outcomes = prediction.displaced_outcomes
-        unmanaged_outcomes = [item for item in displaced_outcomes if not self._record_evicted_pod(item, cluster.id)]
+        unmanaged_outcomes = [
+            item for item in displaced_outcomes if not self._record_evicted_pod(item, cluster.id)
+        ]
         # Evictions of pods of no object are reported with the first object.
-        self._object_pods[keys[0]].warnings += tuple(list_displaced_warnings(cluster_model, unmanaged_outcomes))
+        self._object_pods[keys[0]].warnings += tuple(
+            list_displaced_warnings(cluster_model, unmanaged_outcomes)
+        )
 
     def _record_evicted_pod(self, outcome: PodOutcome, cluster_id: str) -> bool:
         """Record the outcome of an evicted pod in its object; return False if no object of this plan has the pod."""
         for key, object_pods in self._object_pods_by_cluster.get(cluster_id, {}).items():
-            if outcome.workload in object_pods.prior_pods or outcome.workload in object_pods.outcomes:
+            if (
+                outcome.workload in object_pods.prior_pods
+                or outcome.workload in object_pods.outcomes
+            ):
                 object_pods.record_eviction_by_other(outcome)
                 self._disturbed_keys.add(key)
                 return True
@@ -393,15 +513,23 @@ class PodPhase(PodsByCluster):
         own_keys = object_pods.list_keys()
         for key, pods in list(object_pods.prior_pods.items()):
             if key not in own_keys:
-                self._remove_workload(object_pods, cluster_id, key, pods, pod_outcomes.WORKLOAD_REMOVED)
+                self._remove_workload(
+                    object_pods, cluster_id, key, pods, pod_outcomes.WORKLOAD_REMOVED
+                )
 
     def _remove_workload(
-        self, object_pods: ObjectPods, cluster_id: str, key: str, pods: Mapping[str, ExistingPod], trigger: str
+        self,
+        object_pods: ObjectPods,
+        cluster_id: str,
+        key: str,
+        pods: Mapping[str, ExistingPod],
+        trigger: str,
     ) -> None:
         """Remove the pods of a workload from the plan, and record the removal of the existing ones."""
         existing_pods = self._existing_pods.get(cluster_id, {})
         for pod in pods.values():
-            self._base_pods.get(cluster_id, {}).pop((key, pod.number), None)  # its pods before the prediction
+            # Its pods before the prediction.
+            self._base_pods.get(cluster_id, {}).pop((key, pod.number), None)
             if existing_pods.pop((key, pod.number), None) is not None:
                 object_pods.removed_outcomes.append(pod_outcomes.build_removal(pod, trigger))
         object_pods.outcomes.pop(key, None)
@@ -429,7 +557,8 @@ class PodPhase(PodsByCluster):
                 for outcome in outcomes
             ]
             if cluster is None:
-                continue  # a removed cluster rejects no pods
+                # A removed cluster rejects no pods.
+                continue
             for rejected in object_pods.rejections:
                 pods = object_pods.list_outcomes(rejected.workload.key)
                 rows += build_rejected_rows(owner, cluster, rejected, pods)
@@ -440,14 +569,18 @@ class PodPhase(PodsByCluster):
         """Warnings about pods, each with the address of its object and the name of the cluster."""
         risks: list[tuple[str, str, WorkloadWarning]] = []
         for (address, cluster_id), object_pods in self._object_pods.items():
-            risks += [(address, self.clusters[cluster_id].name, warning) for warning in object_pods.warnings]
+            risks += [
+                (address, self.clusters[cluster_id].name, warning)
+                for warning in object_pods.warnings
+            ]
         return risks
 
     def find_disruptions(self, cluster_id: str, nodes: Collection[str]) -> DrainObstacles:
         """Return the obstacles for draining nodes: exhausted budgets, and single-pod workloads."""
         cluster = self.clusters.get(cluster_id)
         if cluster is None:
-            return DrainObstacles()  # no pods are known there
+            # No pods are known there.
+            return DrainObstacles()
         existing_pods = tuple(self._existing_pods.get(cluster_id, {}).values())
         return find_drain_obstacles(self._build_cluster(cluster).budgets, existing_pods, nodes)
 
@@ -461,16 +594,23 @@ class PodPhase(PodsByCluster):
 
     def list_missing_namespaces(self) -> Iterator[tuple[str, str, set[str]]]:
         """Yield the namespaces used by an object and missing on a cluster: (object address, cluster id, namespaces)."""
-        known_namespaces = {cluster_id: set(names) for cluster_id, names in self._namespaces.items()}
+        known_namespaces = {
+            cluster_id: set(names) for cluster_id, names in self._namespaces.items()
+        }
         for key, object_pods in self._object_pods.items():
             # An object outside the targets (-target) has no manifests in this plan.
-            created_namespaces = list_namespaces(object_pods.manifests) or self._kept_namespaces.get(key, set())
+            created_namespaces = list_namespaces(
+                object_pods.manifests
+            ) or self._kept_namespaces.get(key, set())
             _, cluster_id = key
             known_namespaces.setdefault(cluster_id, set()).update(created_namespaces)
         for (address, cluster_id), object_pods in self._object_pods.items():
             manifests = object_pods.manifests
-            used_namespaces = {item.namespace for item in manifests if not is_reserved_namespace(item.namespace)}
-            missing_names = used_namespaces - known_namespaces[cluster_id] - {""}  # "": cluster-scoped objects
+            used_namespaces = {
+                item.namespace for item in manifests if not is_reserved_namespace(item.namespace)
+            }
+            # "": cluster-scoped objects.
+            missing_names = used_namespaces - known_namespaces[cluster_id] - {""}
             if missing_names:
                 yield address, cluster_id, missing_names
 
@@ -479,8 +619,12 @@ class PodPhase(PodsByCluster):
         planned_pods: list[PlannedPod] = []
         for (object_address, cluster_id), object_pods in self._object_pods.items():
             if object_address != address or object_pods.inputs is None:
-                continue  # another object, or never predicted
-            cluster, existing_pods = self.clusters[cluster_id], self._existing_pods.get(cluster_id, {})
+                # Another object, or never predicted.
+                continue
+            cluster, existing_pods = (
+                self.clusters[cluster_id],
+                self._existing_pods.get(cluster_id, {}),
+            )
             for outcome in object_pods.list_all_outcomes():
                 if outcome.name != name:
                     continue
@@ -488,7 +632,9 @@ class PodPhase(PodsByCluster):
                 planned_pods.append(PlannedPod(cluster, outcome, object_pods.inputs, other_pods))
         return planned_pods
 
-    def list_inputs_and_outcomes(self) -> Iterator[tuple[PredictionInput, dict[PodKey, tuple[str, PodOutcome]]]]:
+    def list_inputs_and_outcomes(
+        self,
+    ) -> Iterator[tuple[PredictionInput, dict[PodKey, tuple[str, PodOutcome]]]]:
         """Yield each input of a first prediction once, with its pods by key: (address of the object, outcome)."""
         # By the id of the input: objects predicted together share one.
         pods_by_input: dict[int, tuple[PredictionInput, dict[PodKey, tuple[str, PodOutcome]]]] = {}
@@ -515,8 +661,12 @@ class PodPhase(PodsByCluster):
         """Build the input of a new prediction of all objects on a cluster, from its pods on nodes after this plan."""
         objects = self._object_pods_by_cluster.get(cluster.id, {}).values()
         workloads = chain.from_iterable(item.workloads for item in objects)
-        existing_pods = tuple(pod for pod in self._existing_pods.get(cluster.id, {}).values() if pod.node)
-        return PredictionInput(self._build_cluster(cluster), existing_pods, tuple(workloads), cluster.seed, frozenset())
+        existing_pods = tuple(
+            pod for pod in self._existing_pods.get(cluster.id, {}).values() if pod.node
+        )
+        return PredictionInput(
+            self._build_cluster(cluster), existing_pods, tuple(workloads), cluster.seed, frozenset()
+        )
 
     def build_initial_input(self, cluster: NodeCluster) -> PredictionInput:
         """Build the input of a new prediction of all objects on a cluster, from its pods before this plan."""
@@ -529,19 +679,24 @@ class PodPhase(PodsByCluster):
         with unknown nodes counts as a pod without a node.
         """
         pods: list[ScheduledPod] = []
-        planned_keys: set[tuple[str, PodKey]] = set()  # cluster id and key
+        # cluster id and key.
+        planned_keys: set[tuple[str, PodKey]] = set()
         for (_, cluster_id), object_pods in self._object_pods.items():
             for outcome in object_pods.list_all_outcomes():
                 planned_keys.add((cluster_id, outcome.key))
                 if outcome.node:
                     pod = _build_scheduled_pod(cluster_id, outcome.node, outcome.spec, outcome.name)
-                    pods.append(replace(pod, trigger=outcome.trigger, is_certain=outcome.is_certain))
+                    pods.append(
+                        replace(pod, trigger=outcome.trigger, is_certain=outcome.is_certain)
+                    )
         for cluster_id, existing_pods in self._existing_pods.items():
             for existing in existing_pods.values():
                 is_other = (cluster_id, existing.key) not in planned_keys
                 if is_other and existing.node and not existing.spec.is_terminating:
                     name = existing.condition.name or existing.name
-                    pods.append(_build_scheduled_pod(cluster_id, existing.node, existing.spec, name))
+                    pods.append(
+                        _build_scheduled_pod(cluster_id, existing.node, existing.spec, name)
+                    )
         for cluster_name, manifests in self._unlocated_manifests:
             pods += list_unlocated_pods(cluster_name, manifests)
         return pods
@@ -550,7 +705,10 @@ class PodPhase(PodsByCluster):
 def list_unlocated_pods(cluster_name: str, manifests: Sequence[Manifest]) -> list[ScheduledPod]:
     """Return each workload of the manifests on a cluster with unknown nodes as a pod without a node."""
     workloads = collect_workloads(unwrap_envelopes(manifests).manifests).by_key.values()
-    return [_build_scheduled_pod(cluster_name, "", workload.pod, workload.name) for workload in workloads]
+    return [
+        _build_scheduled_pod(cluster_name, "", workload.pod, workload.name)
+        for workload in workloads
+    ]
 
 
 def _build_scheduled_pod(cluster_id: str, node: str, spec: PodSpec, name: str) -> ScheduledPod:

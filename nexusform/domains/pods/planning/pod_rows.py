@@ -21,7 +21,8 @@ from nexusform.resources.address import Address
 
 # Key of a pod in state with a former template: the hash of that template.
 FORMER: Final = "former_template"
-# Key of the former spec as JSON: the pod uses those resources, not the current ones of its workload.
+# Key of the former spec as JSON: the pod uses those resources, not the current ones of its
+# workload.
 FORMER_POD: Final = "former_pod"
 # Key of the volumes bound to its claims, by claim: they restrict its nodes.
 VOLUMES: Final = "volumes"
@@ -91,7 +92,9 @@ def parse_pod_record(values: Mapping[str, Any]) -> RecordedPod:
 
 def parse_volumes(values: Mapping[str, Any]) -> Pairs:
     """Return the bound claims of a pod in state, each with its volume's name."""
-    return tuple(sorted((str(claim), str(volume)) for claim, volume in get_mapping(values, VOLUMES).items()))
+    return tuple(
+        sorted((str(claim), str(volume)) for claim, volume in get_mapping(values, VOLUMES).items())
+    )
 
 
 def build_pod_values(
@@ -117,20 +120,26 @@ def build_pod_values(
     return values | _build_values_before_plan(workload, outcome, kept_pod)
 
 
-def _build_state_and_reason(outcome: PodOutcome, kept_pod: RecordedPod | None) -> dict[str, str | None]:
+def _build_state_and_reason(
+    outcome: PodOutcome, kept_pod: RecordedPod | None
+) -> dict[str, str | None]:
     """Return lifecycle state and reason of a pod, reason None without one. A pod unchanged by the plan keeps those
     recorded in state (`kept_pod`); the result is {} if it has none there.
     """
-    if kept_pod is not None and bool(kept_pod.node) == bool(outcome.node):  # still with or without a node
+    # Still with or without a node.
+    if kept_pod is not None and bool(kept_pod.node) == bool(outcome.node):
         if not kept_pod.state:
-            return {}  # written by an earlier version
+            # written by an earlier version.
+            return {}
         if kept_pod.state == outcome.state:
             return {"state": kept_pod.state, "reason": kept_pod.reason}
     reason = "" if outcome.node else outcome.reason
     return {"state": str(outcome.state), "reason": reason or None}
 
 
-def _build_values_before_plan(workload: Workload, outcome: PodOutcome, kept_pod: RecordedPod | None) -> dict[str, str]:
+def _build_values_before_plan(
+    workload: Workload, outcome: PodOutcome, kept_pod: RecordedPod | None
+) -> dict[str, str]:
     """Return the former template and spec of a pod not yet updated, as recorded if known; {} for a current pod."""
     spec = outcome.spec
     if spec.template == workload.pod.template:
@@ -144,7 +153,9 @@ def _build_values_before_plan(workload: Workload, outcome: PodOutcome, kept_pod:
 def format_pod_spec(spec: PodSpec) -> str:
     """Return a spec as JSON without defaults, for `parse_pod_spec`."""
     plain, defaults = msgspec.to_builtins(spec), msgspec.to_builtins(PodSpec())
-    return json.dumps({key: value for key, value in plain.items() if value != defaults[key]}, sort_keys=True)
+    return json.dumps(
+        {key: value for key, value in plain.items() if value != defaults[key]}, sort_keys=True
+    )
 
 
 def parse_pod_spec(text: str) -> PodSpec | None:
@@ -170,14 +181,17 @@ def build_pod_row(
     cluster_name, site_id = cluster_id.rpartition("/")[2], ""
     if cluster is not None:
         cluster_name, site_id = cluster.name, cluster.site_id
-    source: PodLocation | None = None  # a new pod has none
+    # A new pod has none.
+    source: PodLocation | None = None
     if outcome.previous or outcome.action in (pod_outcomes.REMOVE, pod_outcomes.KEEP):
         source = _build_former_location(cluster, cluster_name, outcome, record)
-    target: PodLocation | None = None  # a removed pod has none
+    # A removed pod has none.
+    target: PodLocation | None = None
     if not outcome.is_removed:
         target = _build_location(cluster, cluster_name, outcome.node, str(outcome.state))
     scores: dict[str, Any] = {}
-    if outcome.feasible_nodes is not None or outcome.doubt:  # decided by the scheduler, or in doubt
+    # decided by the scheduler, or in doubt.
+    if outcome.feasible_nodes is not None or outcome.doubt:
         scores = {"certain": outcome.is_certain, "feasible_nodes": outcome.feasible_nodes}
         if outcome.doubt and not outcome.is_certain:
             scores |= {"depends_on": outcome.doubt, "otherwise": outcome.alternative or None}
@@ -209,12 +223,15 @@ def build_rejected_rows(
 ) -> Iterator[PlacementChange]:
     """Yield a row for every pod of a workload rejected by the API server, with the numbers not used by its `pods`."""
     workload = rejected.workload
-    for number in find_unused_pod_numbers([pod.number for pod in pods], workload.first_ordinal, rejected.count):
+    for number in find_unused_pod_numbers(
+        [pod.number for pod in pods], workload.first_ordinal, rejected.count
+    ):
         yield PlacementChange(
             address=address,
             kind=POD,
             object=workload.format_pod_name(number),
-            action=PlacementAction.KEEP,  # the pod exists neither before nor after the plan
+            # The pod exists neither before nor after the plan.
+            action=PlacementAction.KEEP,
             source=None,
             target=None,
             trigger=REJECTED,
@@ -232,7 +249,8 @@ def _build_pod_reason(outcome: PodOutcome) -> str:
     reason = enclose("preempted by ", outcome.preempted_by)
     if not outcome.node and not outcome.is_removed:
         return join_texts((reason, outcome.reason), "; ")
-    if outcome.victims:  # more important than its own eviction
+    # More important than its own eviction.
+    if outcome.victims:
         reason = f"preempts {format_first_items([pod.name for pod in outcome.victims], _MAX_NAMES)}"
     return reason or REASONS.get(outcome.trigger, "") or describe_condition(outcome.condition)
 
@@ -243,12 +261,18 @@ def _build_former_location(
     """Return the location of a pod before the plan. The machine and zone in state count, as its node may have moved."""
     location = _build_location(cluster, name, outcome.previous, record.state)
     if outcome.action == pod_outcomes.KEEP or record.node != outcome.previous:
-        return location  # the pod stays, or the record is about another node
-    machine, zone = record.machine or location.machine, record.availability_zone or location.availability_zone
+        # The pod stays, or the record is about another node.
+        return location
+    machine, zone = (
+        record.machine or location.machine,
+        record.availability_zone or location.availability_zone,
+    )
     return replace(location, machine=machine, availability_zone=zone)
 
 
-def _build_location(cluster: NodeCluster | None, name: str, node_name: str, state: str = "") -> PodLocation:
+def _build_location(
+    cluster: NodeCluster | None, name: str, node_name: str, state: str = ""
+) -> PodLocation:
     """Return the location of a pod on a node of a cluster (`name`), or without a node (""), then with its `state`."""
     node = cluster.node_by_name.get(node_name) if cluster is not None else None
     if node is None:

@@ -24,12 +24,17 @@ from nexusform.json_data.plain_data import get_list, get_mapping, get_value_at_p
 from nexusform.kubernetes.matching import is_selected
 
 _HOUR: Final = 3600
-_SYSTEM: Final = "kube-system"  # a namespace with pods on every cluster
+# A namespace with pods on every cluster.
+_SYSTEM: Final = "kube-system"
 _UNREADY: Final = "nodes that are not ready"
 _SCALED: Final = ("nodes-are-scaled", "It may add nodes for Pending pods, and remove others.")
 _DESCHEDULED: Final = ("pods-are-descheduled", "It may evict pods, which are then placed again.")
 # Agents by a part of the names of their pods: the id and the text of a warning.
-_NODE_AGENTS: Final = {"cluster-autoscaler": _SCALED, "karpenter": _SCALED, "descheduler": _DESCHEDULED}
+_NODE_AGENTS: Final = {
+    "cluster-autoscaler": _SCALED,
+    "karpenter": _SCALED,
+    "descheduler": _DESCHEDULED,
+}
 WEBHOOKS: Final = "admission webhooks"
 ORPHANS: Final = "pods without a controller"
 AUTOSCALER: Final = "a HorizontalPodAutoscaler"
@@ -69,17 +74,23 @@ def list_snapshot_doubts(snapshot: KubectlSnapshot, now: str) -> Iterator[Snapsh
         return  # no snapshot
     yield from _list_unlisted_pods(snapshot)
     observed = snapshot.observation_time
-    age = int(datetime.fromisoformat(now).timestamp()) - observed if observed else 0  # seconds, 0 if unknown
+    # seconds, 0 if unknown.
+    age = int(datetime.fromisoformat(now).timestamp()) - observed if observed else 0
     if age > _HOUR:
         time = datetime.fromtimestamp(observed, UTC)
-        detail = f"The files show the cluster as of {time:%H:%M} on {time:%Y-%m-%d} (UTC). Create them again."
+        detail = (
+            f"The files show the cluster as of {time:%H:%M} on {time:%Y-%m-%d} (UTC). Create them "
+            "again."
+        )
         yield SnapshotUncertainty("files older than an hour", "old-cluster-files", detail)
     if all(node.ready not in ("", "True") for node in snapshot.nodes):
         detail = "No node is ready. The nodes may return, or lose their pods."
         yield SnapshotUncertainty(_UNREADY, "nodes-not-ready", detail)
     if snapshot.duplicate_nodes:
         names = ", ".join(snapshot.duplicate_nodes)
-        detail = f"The files list {names} more than once, with different contents. The last one is used."
+        detail = (
+            f"The files list {names} more than once, with different contents. The last one is used."
+        )
         yield SnapshotUncertainty("a node listed twice", "duplicate-node", detail)
     if has_unknown_storage(snapshot.objects):
         detail = "A CSI driver checks free storage, but the files list no CSIStorageCapacity."
@@ -87,16 +98,25 @@ def list_snapshot_doubts(snapshot: KubectlSnapshot, now: str) -> Iterator[Snapsh
         yield SnapshotUncertainty("free storage", "storage-not-listed", detail, is_affected)
     if snapshot.unread_kinds:
         kinds = frozenset(snapshot.unread_kinds)
-        detail = f"These kinds were not read: {', '.join(sorted(kinds))}. Pods that depend on them are not certain. "
+        detail = (
+            f"These kinds were not read: {', '.join(sorted(kinds))}. Pods that depend on them are "
+            "not certain. "
+        )
         detail += "List all kinds with `nexusform inventory script -for=kubernetes`."
         is_affected = partial(_is_dependent, kinds=kinds)
-        yield SnapshotUncertainty("objects that were not read", "kinds-not-read", detail, is_affected)
+        yield SnapshotUncertainty(
+            "objects that were not read", "kinds-not-read", detail, is_affected
+        )
     # Autoscalers of nodes and the descheduler, found by the names of their pods.
     for agent, (warning_id, effect) in _NODE_AGENTS.items():
         if any(agent in pod.workload for pod in snapshot.pods):
             doubt = SnapshotUncertainty(agent, warning_id, f"{agent} runs on the cluster. {effect}")
             # An autoscaler adds nodes for Pending pods, so only pods without a node are in doubt.
-            yield replace(doubt, is_affected=lambda outcome: not outcome.node) if effect in _SCALED else doubt
+            yield (
+                replace(doubt, is_affected=lambda outcome: not outcome.node)
+                if effect in _SCALED
+                else doubt
+            )
 
 
 def describe_unlisted_pods(snapshot: KubectlSnapshot) -> str:
@@ -106,7 +126,11 @@ def describe_unlisted_pods(snapshot: KubectlSnapshot) -> str:
     # The system namespace always has pods. Without them, kubectl listed a single namespace.
     namespaces = {item.name for item in snapshot.objects if item.kind == NAMESPACE}
     namespaces_without_pods = namespaces.difference(pod.namespace for pod in snapshot.pods)
-    return f"the files list no pod of the namespace {_SYSTEM}" if _SYSTEM in namespaces_without_pods else ""
+    return (
+        f"the files list no pod of the namespace {_SYSTEM}"
+        if _SYSTEM in namespaces_without_pods
+        else ""
+    )
 
 
 def _list_unlisted_pods(snapshot: KubectlSnapshot) -> Iterator[SnapshotUncertainty]:
@@ -115,9 +139,14 @@ def _list_unlisted_pods(snapshot: KubectlSnapshot) -> Iterator[SnapshotUncertain
     if gap:
         detail = f"The {gap.removeprefix('the ')}, so the free capacity of the nodes is unknown."
         yield SnapshotUncertainty("pods that were not read", "pods-not-listed", detail)
-    unlisted_nodes = {pod.node for pod in snapshot.pods}.difference(node.name for node in snapshot.nodes)
+    unlisted_nodes = {pod.node for pod in snapshot.pods}.difference(
+        node.name for node in snapshot.nodes
+    )
     if unlisted_nodes:
-        detail = f"The files list pods on {format_first_items(sorted(unlisted_nodes), 4)}, but no such node."
+        detail = (
+            f"The files list pods on {format_first_items(sorted(unlisted_nodes), 4)}, but no such "
+            "node."
+        )
         yield SnapshotUncertainty("nodes that were not read", "nodes-not-listed", detail)
 
 
@@ -125,24 +154,31 @@ def warn_snapshot_doubts(external: ExternalClusters, now: str) -> Iterator[Diagn
     """Yield a warning for each doubt about the snapshots, at their data blocks."""
     for item in external.snapshots.values():
         for doubt in list_snapshot_doubts(item.snapshot, now):
-            yield build_warning(doubt.id, doubt.detail, item.block.header_span, block=item.block.header)
+            yield build_warning(
+                doubt.id, doubt.detail, item.block.header_span, block=item.block.header
+            )
 
 
 def _is_dependent(outcome: PodOutcome, kinds: frozenset[str]) -> bool:
     """Return whether a pod may have another outcome by objects of unread kinds."""
     spec = outcome.spec
-    _, kind, _ = outcome.workload.split("/", 2)  # namespace, kind and name
+    # namespace, kind and name.
+    _, kind, _ = outcome.workload.split("/", 2)
     has_namespaces = any(term.namespace_selector for term in (*spec.affinity, *spec.anti_affinity))
     # Facts about the pod, each with the kinds that matter to such pods.
     dependencies: tuple[tuple[object, tuple[str, ...]], ...] = (
-        (True, _ADMISSION_KINDS),  # of every pod
+        # Of every pod.
+        (True, _ADMISSION_KINDS),
         (True, _CONTROLLER_KINDS.get(kind, (kind,))),
         (kind != "Pod", _SCALER_KINDS),
-        (outcome.feasible_nodes != 1, ("Service",)),  # Services spread pods
+        # Services spread pods.
+        (outcome.feasible_nodes != 1, ("Service",)),
         (spec.claim_count, _CLAIM_KINDS),
         (spec.device_claims, _DEVICE_KINDS),
-        (not outcome.node, ("PriorityClass",)),  # a Pending pod may preempt others
-        (outcome.victims, ("PodDisruptionBudget",)),  # budgets protect the pods evicted for it
+        # A Pending pod may preempt others.
+        (not outcome.node, ("PriorityClass",)),
+        # budgets protect the pods evicted for it.
+        (outcome.victims, ("PodDisruptionBudget",)),
         (has_namespaces, ("Namespace",)),
     )
     return any(fact and kinds.intersection(relevant_kinds) for fact, relevant_kinds in dependencies)
@@ -165,7 +201,9 @@ def find_pods_in_doubt(
     observed_hooks = _list_admission_hooks(observed.objects)
     new_hooks = [item for item in all_hooks if item not in observed_hooks]
     scalers = {_get_scaled_workload(item): item.kind for item in manifests if item.kind in _TARGETS}
-    namespace_labels = {item.name: item.labels for item in select_manifests(manifests, "", "Namespace")}
+    namespace_labels = {
+        item.name: item.labels for item in select_manifests(manifests, "", "Namespace")
+    }
     observed_counts = Counter(pod.workload for pod in observed.existing_pods)
     controller_doubts = {
         key: _find_controller_doubt(workload, observed_counts[key], scalers.get(key, ""))
@@ -177,19 +215,25 @@ def find_pods_in_doubt(
     def find_assumption(outcome: PodOutcome) -> str:
         """Return the first assumption behind a pod, "" for none."""
         controller_doubt = controller_doubts.get(outcome.workload, "")
-        if controller_doubt or outcome.feasible_nodes is None:  # None: no decision of the scheduler
+        # None: no decision of the scheduler.
+        if controller_doubt or outcome.feasible_nodes is None:
             return controller_doubt
         for doubt in snapshot_doubts:
             if doubt.is_affected(outcome):
                 return doubt.assumption
         workload = workloads.get(outcome.workload)
-        if workload is None:  # it is removed by this plan
+        # It is removed by this plan.
+        if workload is None:
             return ""
-        # If existing pods show the changes of the installed webhooks, only webhooks of this plan are unknown.
+        # If existing pods show the changes of the installed webhooks, only webhooks of this plan
+        # are unknown.
         unknown_hooks = new_hooks if workload.is_admission_known else all_hooks
-        # Existing pods of a rewritten workload differ from its manifest, as if changed by a webhook.
+        # Existing pods of a rewritten workload differ from its manifest, as if changed by a
+        # webhook.
         spec, kind = outcome.spec, workload.kind
-        is_changed = workload.is_rewritten or _can_be_changed(unknown_hooks, spec, kind, namespace_labels)
+        is_changed = workload.is_rewritten or _can_be_changed(
+            unknown_hooks, spec, kind, namespace_labels
+        )
         return WEBHOOKS if is_changed else ""
 
     doubts: dict[PodKey, PodDoubt] = {}
@@ -202,11 +246,13 @@ def find_pods_in_doubt(
 
 def _find_controller_doubt(workload: Workload, observed_count: int, scaler_kind: str) -> str:
     """Return why a workload may not have the configured pods; "" without a reason. `observed_count`: its live pods."""
-    if workload.has_orphans:  # more adopted pods than replicas: some are deleted
+    # More adopted pods than replicas: some are deleted.
+    if workload.has_orphans:
         return ORPHANS
     if scaler_kind:
         return f"a {scaler_kind}"
-    # With an autoscaler, the configured replicas of the next apply differ from the live ones. None: no autoscaler.
+    # With an autoscaler, the configured replicas of the next apply differ from the live ones. None:
+    # no autoscaler.
     is_scaled = observed_count and workload.configured_replicas not in (None, observed_count)
     return AUTOSCALER if is_scaled else ""
 
@@ -241,7 +287,11 @@ def _get_scaled_workload(scaler: Manifest) -> str:
     """Return the key of the workload changed by an autoscaler of KEDA or VPA; "" if its updateMode is Off."""
     target = get_mapping(scaler.body, "spec", _TARGETS[scaler.kind])
     is_off = get_value_at_path(scaler.body, "spec", "updatePolicy", "updateMode") == "Off"
-    return "" if is_off else f"{scaler.namespace}/{target.get('kind') or 'Deployment'}/{target.get('name')}"
+    return (
+        ""
+        if is_off
+        else f"{scaler.namespace}/{target.get('kind') or 'Deployment'}/{target.get('name')}"
+    )
 
 
 def _list_admission_hooks(manifests: Iterable[Manifest]) -> list[Manifest]:
@@ -253,30 +303,48 @@ def _list_admission_hooks(manifests: Iterable[Manifest]) -> list[Manifest]:
         if item.kind == "ValidatingAdmissionPolicyBinding"
         and "Deny" in get_list(item.body, "spec", "validationActions")
     }
-    return [item for item in hooks if item.kind != "ValidatingAdmissionPolicy" or item.name in denying_policies]
+    return [
+        item
+        for item in hooks
+        if item.kind != "ValidatingAdmissionPolicy" or item.name in denying_policies
+    ]
 
 
 def _can_be_changed(
     hooks: Iterable[Manifest], spec: PodSpec, kind: str, namespaces: Mapping[str, Mapping[str, str]]
 ) -> bool:
     """Return whether a webhook or policy may change or reject a pod, or the controller of this kind."""
-    namespace_labels = {"kubernetes.io/metadata.name": spec.namespace, **namespaces.get(spec.namespace, {})}
+    namespace_labels = {
+        "kubernetes.io/metadata.name": spec.namespace,
+        **namespaces.get(spec.namespace, {}),
+    }
     return any(
         _has_matching_rule(manifest, hook, spec, kind, namespace_labels)
         for manifest in hooks
-        for hook in (get_mapping(manifest.body, *_POLICY_HOOK), *list_mappings(manifest.body, "webhooks"))
+        for hook in (
+            get_mapping(manifest.body, *_POLICY_HOOK),
+            *list_mappings(manifest.body, "webhooks"),
+        )
     )
 
 
 def _has_matching_rule(
-    manifest: Manifest, hook: Mapping[str, Any], spec: PodSpec, kind: str, namespace_labels: Mapping[str, str]
+    manifest: Manifest,
+    hook: Mapping[str, Any],
+    spec: PodSpec,
+    kind: str,
+    namespace_labels: Mapping[str, str],
 ) -> bool:
     """Return whether a webhook or policy selects a pod, or its controller. The labels of the controller are unknown."""
     fields = Fields(manifest, [], dict(hook))
-    namespace_selector, selector = parse_selector(fields, "namespaceSelector"), parse_selector(fields, "objectSelector")
+    namespace_selector, selector = (
+        parse_selector(fields, "namespaceSelector"),
+        parse_selector(fields, "objectSelector"),
+    )
     if namespace_selector is not None and not is_selected(namespace_selector, namespace_labels):
         return False
-    # Group and plural of the resources that the rules may select: the controller (if any), and the pod by its labels.
+    # Group and plural of the resources that the rules may select: the controller (if any), and the
+    # pod by its labels.
     resources = {(_GROUPS.get(kind, "apps"), f"{kind.lower()}s")} - {("", "pods")}
     if selector is None or is_selected(selector, dict(spec.labels)):
         resources.add(("", "pods"))

@@ -15,7 +15,12 @@ from nexusform.documents.scalars import parse_integer
 from nexusform.domains.pods.importers.kubernetes_pod_spec import parse_selector
 from nexusform.domains.pods.importers.manifest_parser import Fields, Manifest
 from nexusform.domains.pods.planning.object_pods import ObjectPods
-from nexusform.domains.pods.scheduling.cluster_records import NEWEST_REVISION, Container, ExistingPod, Workload
+from nexusform.domains.pods.scheduling.cluster_records import (
+    NEWEST_REVISION,
+    Container,
+    ExistingPod,
+    Workload,
+)
 from nexusform.kubernetes.matching import is_selected
 
 # Kinds with template updates; pods of all others are created once.
@@ -31,20 +36,30 @@ _ADOPTING_KINDS: Final = ("ReplicaSet", "DaemonSet", "StatefulSet")
 _ALWAYS_COMPARED: Final = ("cpu", "memory")
 
 
-def find_outdated_pod_numbers(workload: Workload, pods: Iterable[ExistingPod], *, is_complete: bool) -> set[int]:
+def find_outdated_pod_numbers(
+    workload: Workload, pods: Iterable[ExistingPod], *, is_complete: bool
+) -> set[int]:
     """Return the numbers of observed pods of an earlier template. The pods of one template have the same revision, a
     label set by their controller. `is_complete`: all LimitRange defaults are known.
     """
     if workload.kind not in _UPDATED_KINDS:
-        return set()  # their pods have no other template
+        # Their pods have no other template.
+        return set()
     observed_pods = [pod for pod in pods if pod.observed_template is not None]
     pods_by_revision = group_by(observed_pods, _get_revision)
-    if workload.current_revisions == (NEWEST_REVISION,):  # of unknown label: the newest of all is used below
+    # Of unknown label: the newest of all is used below.
+    if workload.current_revisions == (NEWEST_REVISION,):
         current_revisions = list(pods_by_revision)
-    elif workload.current_revisions is not None:  # known from the live objects
-        current_revisions = [revision for revision in pods_by_revision if revision in workload.current_revisions]
-    else:  # those with pods like the template
-        current_revisions = _find_matching_revisions(workload, pods_by_revision, is_complete=is_complete)
+    elif workload.current_revisions is not None:
+        # Known from the live objects.
+        current_revisions = [
+            revision for revision in pods_by_revision if revision in workload.current_revisions
+        ]
+    else:
+        # Those with pods like the template.
+        current_revisions = _find_matching_revisions(
+            workload, pods_by_revision, is_complete=is_complete
+        )
     # Several revisions may match: the current template is the one rolled out last.
     newest_revision = _find_newest_revision(current_revisions, pods_by_revision)
     return {pod.number for pod in observed_pods if _get_revision(pod) != newest_revision}
@@ -57,22 +72,34 @@ def _find_matching_revisions(
     two rules are added. The revision of the live template does not count, and all pods of the revision must have the
     node selection and pod affinity of the template.
     """
-    replaced_revision: str | None = workload.replaced_revision  # of the live template, "" if it is not replaced
-    if replaced_revision == NEWEST_REVISION:  # its label is unknown
+    # Of the live template, "" if it is not replaced.
+    replaced_revision: str | None = workload.replaced_revision
+    # Its label is unknown.
+    if replaced_revision == NEWEST_REVISION:
         replaced_revision = _find_newest_revision(pods_by_revision, pods_by_revision)
     revisions: list[str] = []
     for revision, pods in pods_by_revision.items():
-        if not any(_has_template_containers(workload, pod, is_complete=is_complete) for pod in pods):
+        if not any(
+            _has_template_containers(workload, pod, is_complete=is_complete) for pod in pods
+        ):
             continue
-        has_rules = all(getattr(pod.spec, name) == getattr(workload.pod, name) for pod in pods for name in _RULE_FIELDS)
+        has_rules = all(
+            getattr(pod.spec, name) == getattr(workload.pod, name)
+            for pod in pods
+            for name in _RULE_FIELDS
+        )
         if not replaced_revision or (has_rules and revision != replaced_revision):
             revisions.append(revision)
     return revisions
 
 
-def _find_newest_revision(revisions: Iterable[str], by_revision: Mapping[str, Sequence[ExistingPod]]) -> str | None:
+def _find_newest_revision(
+    revisions: Iterable[str], by_revision: Mapping[str, Sequence[ExistingPod]]
+) -> str | None:
     """Return the revision of the pod started last: `age` increases with the time of start. None without revisions."""
-    return max(revisions, key=lambda revision: max(pod.age for pod in by_revision[revision]), default=None)
+    return max(
+        revisions, key=lambda revision: max(pod.age for pod in by_revision[revision]), default=None
+    )
 
 
 def add_observed_changes(
@@ -86,27 +113,42 @@ def add_observed_changes(
     """
     observed_pods = [pod for pod in pods if pod.observed_template is not None]
     if not observed_pods or workload.kind not in _UPDATED_KINDS:
-        return workload  # there is nothing to compare
+        # There is nothing to compare.
+        return workload
     is_live_template_unknown = workload.current_revisions is None and not workload.replaced_revision
     if is_live_template_unknown and not is_changed:
-        has_plain_pod = any(_has_template_containers(workload, pod, is_complete=is_complete) for pod in observed_pods)
+        has_plain_pod = any(
+            _has_template_containers(workload, pod, is_complete=is_complete)
+            for pod in observed_pods
+        )
         revisions = _find_rewritten_revisions(workload, observed_pods)
-        # No pod equals the template: those with the same containers, but rewritten images, are taken as its pods.
+        # No pod equals the template: those with the same containers, but rewritten images, are
+        # taken as its pods.
         if revisions and not has_plain_pod:
             workload = replace(workload, is_rewritten=True, current_revisions=revisions)
     outdated_numbers = find_outdated_pod_numbers(workload, observed_pods, is_complete=is_complete)
     current_pods = [pod for pod in pods if pod.number not in outdated_numbers]
-    if len({(pod.spec.requests, pod.spec.images) for pod in current_pods}) != 1:  # no common additions
+    # No common additions.
+    if len({(pod.spec.requests, pod.spec.images) for pod in current_pods}) != 1:
         return workload
     spec = current_pods[0].spec
-    pod = replace(workload.pod, requests=spec.requests, scored_requests=spec.scored_requests, images=spec.images)
+    pod = replace(
+        workload.pod,
+        requests=spec.requests,
+        scored_requests=spec.scored_requests,
+        images=spec.images,
+    )
     return replace(workload, pod=pod, is_admission_known=True)
 
 
 def _find_rewritten_revisions(workload: Workload, pods: Iterable[ExistingPod]) -> tuple[str, ...]:
     """Return the revisions (labels of pods) with all pods like the template, apart from images changed on admission."""
     by_revision = group_by(pods, _get_revision)
-    return tuple(name for name, group in by_revision.items() if all(_is_rewritten_pod(workload, pod) for pod in group))
+    return tuple(
+        name
+        for name, group in by_revision.items()
+        if all(_is_rewritten_pod(workload, pod) for pod in group)
+    )
 
 
 def _get_revision(pod: ExistingPod) -> str:
@@ -124,14 +166,17 @@ def _is_rewritten_pod(workload: Workload, pod: ExistingPod) -> bool:
     """Return whether a pod has the containers of a template, their images possibly rewritten."""
     observed = _index_observed_containers(pod)
     return all(
-        container.name in observed and _is_same_image(container.image, observed[container.name].image)
+        container.name in observed
+        and _is_same_image(container.image, observed[container.name].image)
         for container in workload.containers
     )
 
 
 def _is_same_image(image: str, observed_image: str) -> bool:
     """Return whether two images may be the same one from a mirror, or pinned by its digest."""
-    (name, tag, digest), (observed_name, observed_tag, observed_digest) = map(_split_image, (image, observed_image))
+    (name, tag, digest), (observed_name, observed_tag, observed_digest) = map(
+        _split_image, (image, observed_image)
+    )
     # With a digest, one of the tags may be missing.
     has_same_tag = tag == observed_tag or (observed_digest != "" and "" in (tag, observed_tag))
     return name == observed_name and digest in ("", observed_digest) and has_same_tag
@@ -146,41 +191,56 @@ def _split_image(image: str) -> tuple[str, str, str]:
 
 def estimate_replicas(pods: Iterable[ExistingPod]) -> dict[str, int]:
     """Estimate the replicas of each scaled workload by its pods. During a rollout, the default surge is deducted."""
-    counts: dict[str, Counter[str]] = {}  # by workload: its pods by revision
+    # By workload: its pods by revision.
+    counts: dict[str, Counter[str]] = {}
     for pod in pods:
-        _, kind, _ = pod.workload.split("/", 2)  # namespace, kind and name
+        # namespace, kind and name.
+        _, kind, _ = pod.workload.split("/", 2)
         if kind in _SCALED_KINDS:
             counts.setdefault(pod.workload, Counter())[_get_revision(pod) or pod.spec.template] += 1
     replicas = {}
     for key, count_by_revision in counts.items():
         total = count_by_revision.total()
-        is_rolling = len(count_by_revision) > 1 and "/Deployment/" in key  # a rollout: pods of several revisions
+        # A rollout: pods of several revisions.
+        is_rolling = len(count_by_revision) > 1 and "/Deployment/" in key
         # Of a total of 5, 4 are replicas and one is the surge (25 %, rounded up).
         replicas[key] = max(1, total * 4 // 5) if is_rolling else total
     return replicas
 
 
 def assign_template_specs(
-    workload: Workload, pods: Sequence[ExistingPod], orphans: Iterable[ExistingPod] = (), *, is_complete: bool
+    workload: Workload,
+    pods: Sequence[ExistingPod],
+    orphans: Iterable[ExistingPod] = (),
+    *,
+    is_complete: bool,
 ) -> list[ExistingPod]:
     """Return observed pods of a workload with the specs of their templates and their actual requests. An outdated pod
     gets a template name other than the current one, `seen-REVISION`. `orphans` are pods adopted by the workload.
     """
     result: list[ExistingPod] = []
     for pod in orphans:
-        if workload.kind == "ReplicaSet":  # it never replaces a pod, so the pod counts as current
+        # It never replaces a pod, so the pod counts as current.
+        if workload.kind == "ReplicaSet":
             result.append(replace(pod, spec=replace(pod.spec, template=workload.pod.template)))
-        elif _get_revision(pod):  # compared below, like the other pods
+        elif _get_revision(pod):
+            # compared below, like the other pods.
             pods = [*pods, pod]
-        else:  # without the label of a revision it counts as outdated: the next rolling update replaces it
+        else:
+            # Without the label of a revision it counts as outdated: the next rolling update
+            # replaces it.
             result.append(replace(pod, spec=replace(pod.spec, template="seen-")))
     outdated_numbers = find_outdated_pod_numbers(workload, pods, is_complete=is_complete)
     for pod in pods:
         spec = workload.pod
-        if pod.number in outdated_numbers:  # its template is known by the label of its revision alone
+        # Its template is known by the label of its revision alone.
+        if pod.number in outdated_numbers:
             spec = replace(pod.spec, template=f"seen-{_get_revision(pod)}")
-        elif pod.spec.requests != spec.requests:  # the pod was resized or has sidecars
-            spec = replace(spec, requests=pod.spec.requests, scored_requests=pod.spec.scored_requests)
+        elif pod.spec.requests != spec.requests:
+            # The pod was resized or has sidecars.
+            spec = replace(
+                spec, requests=pod.spec.requests, scored_requests=pod.spec.scored_requests
+            )
         result.append(replace(pod, spec=spec))
     return result
 
@@ -190,16 +250,27 @@ def _has_template_containers(workload: Workload, pod: ExistingPod, *, is_complet
     container_by_name = _index_observed_containers(pod)
     return all(
         container.name in container_by_name
-        and _is_same_container(container, container_by_name[container.name], is_complete=is_complete)
+        and _is_same_container(
+            container, container_by_name[container.name], is_complete=is_complete
+        )
         for container in workload.containers
     )
 
 
-def _is_same_container(template_container: Container, observed_container: Container, *, is_complete: bool) -> bool:
+def _is_same_container(
+    template_container: Container, observed_container: Container, *, is_complete: bool
+) -> bool:
     """Return whether known images and requests are equal. `is_complete` (defaults are known): always CPU and memory."""
-    if template_container.image and observed_container.image and template_container.image != observed_container.image:
+    if (
+        template_container.image
+        and observed_container.image
+        and template_container.image != observed_container.image
+    ):
         return False
-    template_requests, observed_requests = (dict(template_container.requests), dict(observed_container.requests))
+    template_requests, observed_requests = (
+        dict(template_container.requests),
+        dict(observed_container.requests),
+    )
     names = {*template_requests, *(_ALWAYS_COMPARED if is_complete else ())}
     return all(template_requests.get(name, 0) == observed_requests.get(name, 0) for name in names)
 
@@ -210,14 +281,16 @@ def create_replacement_check(
     """Return a check whether a plan applied after the observation has replaced an observed pod. Then it has another
     template than its workload in state (`prior_workloads`), and state has no outdated pod on its node.
     """
-    outdated_nodes: dict[str, set[str]] = {}  # by workload: nodes with pods possibly of a former template in state
+    # By workload: nodes with pods possibly of a former template in state.
+    outdated_nodes: dict[str, set[str]] = {}
     for object_pods in objects:
         outdated_nodes |= object_pods.list_nodes_with_outdated_pods()
 
     def is_replaced(pod: ExistingPod) -> bool:
         workload, nodes = prior_workloads.get(pod.workload), outdated_nodes.get(pod.workload)
         if workload is None or nodes is None or pod.node in nodes:
-            return False  # state does not have its workload, or has an outdated pod on the node: this one
+            # state does not have its workload, or has an outdated pod on the node: this one.
+            return False
         return bool(find_outdated_pod_numbers(workload, [pod], is_complete=is_complete))
 
     return is_replaced
@@ -248,19 +321,26 @@ def is_replaced_orphan(object_pods: ObjectPods, workload: Workload, orphan: Exis
     StatefulSet the replacement has the ordinal of the orphan, in other workloads its node.
     """
     if workload.kind == "ReplicaSet" or _get_revision(orphan):
-        return False  # a ReplicaSet keeps it, and with a revision it counts like any other pod
+        # A ReplicaSet keeps it, and with a revision it counts like any other pod.
+        return False
     ordinal = _parse_ordinal(workload, orphan.workload.rpartition("/")[2])
     for name, pod in object_pods.prior_pods.get(workload.key, {}).items():
         if object_pods.records[workload.key, name].former_template:
-            continue  # not a pod of the current template
-        is_replacement = pod.number == ordinal if workload.kind == "StatefulSet" else pod.node == orphan.node
+            # Not a pod of the current template.
+            continue
+        is_replacement = (
+            pod.number == ordinal if workload.kind == "StatefulSet" else pod.node == orphan.node
+        )
         if is_replacement:
             return True
     return False
 
 
 def assign_pod_numbers(
-    workload: Workload, orphans: Sequence[ExistingPod], recorded_nodes: Mapping[int, str], used_numbers: Collection[int]
+    workload: Workload,
+    orphans: Sequence[ExistingPod],
+    recorded_nodes: Mapping[int, str],
+    used_numbers: Collection[int],
 ) -> list[ExistingPod]:
     """Return adopted pods (`orphans`) as numbered pods of a workload. `recorded_nodes`: nodes in state by number. A pod
     of a StatefulSet has its ordinal. Another pod gets a number recorded for its node, else a new one.

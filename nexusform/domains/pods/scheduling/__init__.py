@@ -1,13 +1,15 @@
 """Placement of pods on the nodes of one cluster by the rules of kube-scheduler. Pure functions."""
 
-PUBLIC = {  # public names of the package, by module
+# public names of the package, by module.
+PUBLIC = {
     "pod_explanation": "evaluate_nodes explain NodeVerdict run_prediction",
     "pod_outcomes": "PodOutcome PREEMPTED",
     "preemption": "find_drain_obstacles has_budget list_applied_budgets",
     "workload_warnings": "RISKS",
     "pod_prediction": "predict",
     "cluster_records": (
-        "PodDisruptionBudget Cluster Node PodKey PodSpec PodState ExistingPod Workload SpreadConstraint PodTerm"
+        "PodDisruptionBudget Cluster Node PodKey PodSpec PodState ExistingPod Workload "
+        "SpreadConstraint PodTerm"
     ),
     "pod_spec_scheduler": "PodSpecScheduler",
 }

@@ -54,8 +54,14 @@ _MOST_ORDERS: Final = 16
 _RANK_BITS: Final = 32
 _ANY_ORDER: Final = "if the pods arrive in another order"
 _UNREACHABLE: Final = "node.kubernetes.io/unreachable"
-# A container that was not started for these reasons may still start; one without its image does not.
-_PERMANENT_REASONS: Final = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull")
+# A container that was not started for these reasons may still start; one without its image does
+# not.
+_PERMANENT_REASONS: Final = (
+    "ErrImagePull",
+    "ImagePullBackOff",
+    "InvalidImageName",
+    "ErrImageNeverPull",
+)
 
 
 class PredictionScenario(Struct, frozen=True):
@@ -96,7 +102,8 @@ class PodDoubt(Struct, frozen=True):
     text: str = ""
 
 
-_Alternative: TypeAlias = tuple[str, PredictionScenario]  # a condition ("if b arrives first"), and the scene under it
+# A condition ("if b arrives first"), and the scene under it.
+_Alternative: TypeAlias = tuple[str, PredictionScenario]
 
 
 class PredictionAssumption(Struct, frozen=True):
@@ -109,7 +116,9 @@ class PredictionAssumption(Struct, frozen=True):
     has_samples: bool = False
 
 
-def find_doubtful_pods(scene: PredictionScenario, outcomes: Sequence[PodOutcome]) -> dict[PodKey, PodDoubt | None]:
+def find_doubtful_pods(
+    scene: PredictionScenario, outcomes: Sequence[PodOutcome]
+) -> dict[PodKey, PodDoubt | None]:
     """Return the doubt about each pod (workload and number) with another outcome under another assumption.
 
     Each assumption lists alternatives: the scene under other facts, such as another order of arrival. All pods are
@@ -117,23 +126,32 @@ def find_doubtful_pods(scene: PredictionScenario, outcomes: Sequence[PodOutcome]
     nodes (a tie) is doubtful, too: None if all samples agree on its node. Certain pods have no entry.
     """
     if all(outcome.action == pod_outcomes.KEEP for outcome in outcomes):
-        return {}  # no pod is placed or removed
+        # No pod is placed or removed.
+        return {}
     placed_pods = [outcome for outcome in outcomes if outcome.feasible_nodes is not None]
-    placements = len(placed_pods) + len(scene.existing_pods) // 20  # cost of one prediction; existing pods cost less
-    samples = min(_MOST_SAMPLES, _MOST_PLACEMENTS // max(1, placements))  # maximum of predictions per assumption
+    # cost of one prediction; existing pods cost less.
+    placements = len(placed_pods) + len(scene.existing_pods) // 20
+    # maximum of predictions per assumption.
+    samples = min(_MOST_SAMPLES, _MOST_PLACEMENTS // max(1, placements))
     ties = {outcome.key: PodDoubt(TIES) for outcome in placed_pods if not outcome.is_certain}
     tied_keys = frozenset(ties)
     sampled_keys = {outcome.key for outcome in outcomes}
-    has_enough_samples = samples >= _FEWEST_SAMPLES and len(scene.cluster.nodes) <= _MOST_SAMPLED_NODES
-    has_other_doubt = any(outcome.doubt not in ("", TIES) for outcome in placed_pods)  # samples do not cover it
+    has_enough_samples = (
+        samples >= _FEWEST_SAMPLES and len(scene.cluster.nodes) <= _MOST_SAMPLED_NODES
+    )
+    # samples do not cover it.
+    has_other_doubt = any(outcome.doubt not in ("", TIES) for outcome in placed_pods)
     if not has_enough_samples or has_other_doubt:
-        sampled_keys -= tied_keys  # agreeing samples would prove nothing, so ties stay in doubt
+        # agreeing samples would prove nothing, so ties stay in doubt.
+        sampled_keys -= tied_keys
     differences = _find_first_differences(scene, outcomes, samples, sampled_keys, tied_keys)
     doubts: dict[PodKey, PodDoubt | None] = {**ties, **differences}
     unchanged_keys = sampled_keys - differences.keys()
-    if samples < _FEWEST_SAMPLES:  # too few to show a difference, so other pods may also be doubtful
+    # too few to show a difference, so other pods may also be doubtful.
+    if samples < _FEWEST_SAMPLES:
         doubts |= _list_unsampled_doubts(scene, placed_pods, unchanged_keys - tied_keys)
-    agreed_keys = unchanged_keys & tied_keys  # a tie, but the same node in all samples
+    # A tie, but the same node in all samples.
+    agreed_keys = unchanged_keys & tied_keys
     return doubts | dict.fromkeys(agreed_keys, None)
 
 
@@ -149,11 +167,16 @@ def _find_first_differences(
     """
     doubts: dict[PodKey, PodDoubt] = {}
     outcomes_by_workload = group_by(outcomes, lambda outcome: outcome.workload)
-    tie_seeds = iter(range(1, 1 + samples))  # to repeat predictions with other random choices; each is used once
+    # To repeat predictions with other random choices; each is used once.
+    tie_seeds = iter(range(1, 1 + samples))
     for assumption in ASSUMPTIONS:
-        seeds = () if assumption.has_samples else tie_seeds  # no need to repeat alternatives with seeds of their own
-        for number, (condition, alternative) in enumerate(assumption.list_alternatives(scene, samples)):
-            unchanged_keys = sampled_keys - doubts.keys()  # pods without another outcome so far
+        # No need to repeat alternatives with seeds of their own.
+        seeds = () if assumption.has_samples else tie_seeds
+        for number, (condition, alternative) in enumerate(
+            assumption.list_alternatives(scene, samples)
+        ):
+            # pods without another outcome so far.
+            unchanged_keys = sampled_keys - doubts.keys()
             # After many samples without any effect, more are useless.
             is_useless = number >= _SAMPLES_WITHOUT_DOUBT and not (doubts or tied_keys)
             if is_useless or not unchanged_keys:
@@ -163,7 +186,8 @@ def _find_first_differences(
             )
             for key, node in changed_nodes.items():
                 if key in unchanged_keys:
-                    name = TIES if key in tied_keys else assumption.name  # a tie alone may change the node
+                    # A tie alone may change the node.
+                    name = TIES if key in tied_keys else assumption.name
                     doubts[key] = PodDoubt(name, f"{node or 'no node'} {condition}")
     return doubts
 
@@ -172,9 +196,11 @@ def _list_unsampled_doubts(
     scene: PredictionScenario, placed_pods: Iterable[PodOutcome], undecided_keys: Collection[PodKey]
 ) -> dict[PodKey, PodDoubt]:
     """Return the possible doubts about the undecided pods of a plan too large for samples: no assumption is tried."""
-    if len(scene.workloads) > 1:  # their pods may arrive in another order
+    # Their pods may arrive in another order.
+    if len(scene.workloads) > 1:
         return dict.fromkeys(undecided_keys, PodDoubt(ARRIVAL_ORDER))
-    if scene.cluster.version:  # one workload and a known version: no other choice
+    # One workload and a known version: no other choice.
+    if scene.cluster.version:
         return {}
     # The scores of an unknown version matter only to pods with a choice between nodes.
     keys_with_choice = {outcome.key for outcome in placed_pods if (outcome.feasible_nodes or 0) > 1}
@@ -194,7 +220,8 @@ def _sample_changed_pods(
     prediction = alternative.predict()
     changed_pods = _find_moved_pods(by_workload, prediction)
     planned_outcomes = chain.from_iterable(by_workload.values())
-    # A difference of two Counters keeps positive counts only: workloads with more uncertain pods than in the plan.
+    # A difference of two Counters keeps positive counts only: workloads with more uncertain pods
+    # than in the plan.
     if _count_uncertain(prediction.outcomes) - _count_uncertain(planned_outcomes):
         for seed in islice(seeds, _TIE_SAMPLES):
             sample = replace(alternative, seed=alternative.seed + seed)
@@ -210,13 +237,16 @@ def _count_uncertain(outcomes: Iterable[PodOutcome]) -> Counter[str]:
     return Counter(outcome.workload for outcome in outcomes if not outcome.is_certain)
 
 
-def _find_moved_pods(by_workload: Mapping[str, Sequence[PodOutcome]], alternative: PodsPrediction) -> dict[PodKey, str]:
+def _find_moved_pods(
+    by_workload: Mapping[str, Sequence[PodOutcome]], alternative: PodsPrediction
+) -> dict[PodKey, str]:
     """Return the pods with another outcome in an alternative prediction, each with its node there, "" for none."""
     alternatives = group_by(alternative.outcomes, lambda outcome: outcome.workload)
     differences: dict[PodKey, str] = {}
     for key, outcomes in by_workload.items():
         others = alternatives.get(key, [])
-        if "/StatefulSet/" in key:  # its pods have an identity; pods of other kinds are interchangeable
+        # Its pods have an identity; pods of other kinds are interchangeable.
+        if "/StatefulSet/" in key:
             differences |= _find_moved_numbered_pods(outcomes, others)
         else:
             differences |= _find_pods_removed_in_one_prediction(outcomes, others)
@@ -230,7 +260,8 @@ def _find_moved_numbered_pods(
     """Yield the pods with another result in the other prediction, each with its node there, or "another template"."""
     others_by_number = {other.number: other for other in others}
     for outcome in outcomes:
-        other = others_by_number.get(outcome.number)  # None: not created there
+        # None: not created there.
+        other = others_by_number.get(outcome.number)
         if other is None or (other.node, other.is_removed) != (outcome.node, outcome.is_removed):
             yield outcome.key, other.node if other is not None else ""
         elif other.spec.template != outcome.spec.template:
@@ -244,8 +275,12 @@ def _find_pods_removed_in_one_prediction(
     removed_numbers = _collect_removed_numbers(outcomes)
     differing_numbers = removed_numbers ^ _collect_removed_numbers(others)
     for outcome in outcomes:
-        if outcome.action in (pod_outcomes.REMOVE, pod_outcomes.KEEP) and outcome.number in differing_numbers:
-            other_node = outcome.previous if outcome.number in removed_numbers else ""  # it stays, or is removed there
+        if (
+            outcome.action in (pod_outcomes.REMOVE, pod_outcomes.KEEP)
+            and outcome.number in differing_numbers
+        ):
+            # It stays, or is removed there.
+            other_node = outcome.previous if outcome.number in removed_numbers else ""
             yield outcome.key, other_node
 
 
@@ -262,12 +297,16 @@ def _find_surplus_pods_by_node(
     prediction, one of the two pods is in excess, and its other node is n1. The node is "" if none is left.
     """
     # Number of pods left to compare, by node ("" without one) and template.
-    others_by_location = Counter((other.node, other.spec.template) for other in others if not other.is_removed)
+    others_by_location = Counter(
+        (other.node, other.spec.template) for other in others if not other.is_removed
+    )
     surplus_pods: list[PodOutcome] = []
-    # Kept pods (without a decision) are compared first, so a placed pod is in excess rather than a kept one.
-    # Removed pods are compared by `_find_pods_removed_in_one_prediction`.
+    # Kept pods (without a decision) are compared first, so a placed pod is in excess rather than a
+    # kept one. Removed pods are compared by `_find_pods_removed_in_one_prediction`.
     existing_pods = [outcome for outcome in outcomes if not outcome.is_removed]
-    for outcome in sorted(existing_pods, key=lambda outcome: (outcome.feasible_nodes is not None, outcome.number)):
+    for outcome in sorted(
+        existing_pods, key=lambda outcome: (outcome.feasible_nodes is not None, outcome.number)
+    ):
         location = (outcome.node, outcome.spec.template)
         if others_by_location[location]:
             others_by_location[location] -= 1
@@ -291,42 +330,60 @@ def _shuffle_eviction_ages(scene: PredictionScenario, sample: int) -> tuple[Exis
     """
     lowest = min((pod.spec.priority for pod in scene.existing_pods), default=0)
     if all(workload.pod.priority <= lowest for workload in scene.workloads):
-        return scene.existing_pods  # no pod can be evicted
+        # No pod can be evicted.
+        return scene.existing_pods
     texts = [f"{sample}|{pod.workload}|{pod.number}".encode() for pod in scene.existing_pods]
     pairs = zip(scene.existing_pods, texts, strict=True)
     # The order by age stays; the hash decides among equal ages.
     return tuple(replace(pod, age=(pod.age << _RANK_BITS) + crc32(text)) for pod, text in pairs)
 
 
-def _list_scenarios_with_arrival_orders(scene: PredictionScenario, samples: int) -> Iterator[_Alternative]:
+def _list_scenarios_with_arrival_orders(
+    scene: PredictionScenario, samples: int
+) -> Iterator[_Alternative]:
     """Yield `samples` scenes with other orders of arrival and other random choices, each with the condition as text.
 
     In the first scenes, the workloads arrive one after the other. In later ones, each pod gets a random time. Some
     evicted pods (victims) hold their capacity until all pods have arrived (slow), or get a replacement at once (fast).
     """
-    if len(scene.workloads) < 2 and not any(map(pod_orders.has_differing_concurrent_pods, scene.workloads)):
-        return  # there is only one order
+    if len(scene.workloads) < 2 and not any(
+        map(pod_orders.has_differing_concurrent_pods, scene.workloads)
+    ):
+        # There is only one order.
+        return
     # Pods with claims from a template wait for another controller to create them.
     claiming_keys = frozenset(
-        workload.key for workload in scene.workloads if any(claim.is_own for claim in workload.pod.device_claims)
+        workload.key
+        for workload in scene.workloads
+        if any(claim.is_own for claim in workload.pod.device_claims)
     )
     ordered_keys = frozenset(workload.key for workload in scene.workloads if workload.is_ordered)
     sequences = _list_sequential_orders(scene.workload_keys, claiming_keys, ordered_keys, samples)
-    random_order = ArrivalOrder(ranks=scene.workload_keys, ordered_keys=ordered_keys, claiming_keys=claiming_keys)
+    random_order = ArrivalOrder(
+        ranks=scene.workload_keys, ordered_keys=ordered_keys, claiming_keys=claiming_keys
+    )
     for number in range(samples):
         if number < len(sequences):
             condition, order = sequences[number]
             arrival = replace(order, has_fast_replacements=number % 2 == 0)
-        else:  # of four samples, one has fast replacements and two have slow victims
+        else:
+            # Of four samples, one has fast replacements and two have slow victims.
             condition, has_slow_victims = _ANY_ORDER, number % 4 in (2, 3)
             arrival = replace(
-                random_order, sample=number, has_slow_victims=has_slow_victims, has_fast_replacements=number % 4 == 0
+                random_order,
+                sample=number,
+                has_slow_victims=has_slow_victims,
+                has_fast_replacements=number % 4 == 0,
             )
         pods = _shuffle_eviction_ages(scene, number)
-        # 0: removed pods free their capacity at once. From 2, the number selects some to free it later.
+        # 0: removed pods free their capacity at once. From 2, the number selects some to free it
+        # later.
         timing = number if arrival.has_slow_victims else 0
         seed = scene.seed + 1 + number
-        yield condition, replace(scene, arrival=arrival, seed=seed, existing_pods=pods, timing=timing)
+        yield (
+            condition,
+            replace(scene, arrival=arrival, seed=seed, existing_pods=pods, timing=timing),
+        )
 
 
 def _list_sequential_orders(
@@ -340,15 +397,18 @@ def _list_sequential_orders(
         for condition, ranks in _rank_workloads(keys, claiming_keys)
     ]
     if ordered_keys and len(keys) <= _MOST_PERMUTED_WORKLOADS:
-        # Pods of ordered StatefulSets may start fast, before those of other workloads: no `ordered_keys` here.
-        # Every n-th permutation is used (`distance`), so these orders need a third of the samples at most.
+        # Pods of ordered StatefulSets may start fast, before those of other workloads: no
+        # `ordered_keys` here. Every n-th permutation is used (`distance`), so these orders need a
+        # third of the samples at most.
         distance = max(1, -(-factorial(len(keys)) // max(1, samples // 3)))
         any_orders = islice(permutations(keys), 0, None, distance)
         orders += [(_ANY_ORDER, ArrivalOrder(ranks=ranks)) for ranks in any_orders]
     return orders
 
 
-def _rank_workloads(keys: Sequence[str], claiming_keys: Collection[str]) -> list[tuple[str, tuple[str, ...]]]:
+def _rank_workloads(
+    keys: Sequence[str], claiming_keys: Collection[str]
+) -> list[tuple[str, tuple[str, ...]]]:
     """Return orders of arrival of workloads (`keys`, in order of creation), each with its condition as a text.
 
     The first orders are by creation, and by the number of controllers between an object and its pods (hops). Then each
@@ -359,7 +419,8 @@ def _rank_workloads(keys: Sequence[str], claiming_keys: Collection[str]) -> list
         _, _, first_name = order[0].rpartition("/")
         rankings.append((f"if {first_name} arrives first", tuple(order)))
     for key in keys[:_MOST_LATE_WORKLOADS]:
-        if pod_orders.count_controller_hops(key) or key in claiming_keys:  # the time of its controllers is unknown
+        # The time of its controllers is unknown.
+        if pod_orders.count_controller_hops(key) or key in claiming_keys:
             _, _, name = key.rpartition("/")
             other_keys = [other for other in keys if other != key]
             rankings.append((f"if {name} arrives first", (key, *other_keys)))
@@ -370,10 +431,19 @@ def _rank_workloads(keys: Sequence[str], claiming_keys: Collection[str]) -> list
 def _list_scenarios_with_waiting_pods(scene: PredictionScenario, _: int) -> Iterator[_Alternative]:
     """Yield the scene with the Pending pods outside of the plan placed first."""
     if not scene.waiting_pods:
-        return  # none can be first
+        # None can be first.
+        return
     first = scene.waiting_pods[0].name
-    pods = [  # each as a bare pod with a name of its own
-        Workload("Pod", pod.spec.namespace, f"{pod.name}-{index}", replicas=1, pod=pod.spec, strategy=Strategy.RECREATE)
+    # Each as a bare pod with a name of its own.
+    pods = [
+        Workload(
+            "Pod",
+            pod.spec.namespace,
+            f"{pod.name}-{index}",
+            replicas=1,
+            pod=pod.spec,
+            strategy=Strategy.RECREATE,
+        )
         for index, pod in enumerate(scene.waiting_pods)
     ]
     extended_scene = replace(scene, workloads=(*pods, *scene.workloads))
@@ -388,19 +458,26 @@ def _list_scenarios_after_terminations(scene: PredictionScenario, _: int) -> Ite
         yield "once terminating pods are gone", replace(scene, existing_pods=remaining_pods)
 
 
-def _list_scenarios_with_other_timing(scene: PredictionScenario, samples: int) -> Iterator[_Alternative]:
+def _list_scenarios_with_other_timing(
+    scene: PredictionScenario, samples: int
+) -> Iterator[_Alternative]:
     """Yield scenes with other times of removed pods. First, all of them hold their capacity until a pod fits nowhere
     else (slow). Further scenes vary the steps: some pods are slow, and rollouts replace their pods one by one.
     """
-    orders = list(_list_pod_age_permutations(scene, samples))  # of pods of the same age
-    rolling_workloads = {workload.key: workload for workload in scene.workloads if workload.has_rolling_update}
+    # Of pods of the same age.
+    orders = list(_list_pod_age_permutations(scene, samples))
+    rolling_workloads = {
+        workload.key: workload for workload in scene.workloads if workload.has_rolling_update
+    }
     has_rollout = any(
-        pod.workload in rolling_workloads and not rolling_workloads[pod.workload].is_current(pod.spec)
+        pod.workload in rolling_workloads
+        and not rolling_workloads[pod.workload].is_current(pod.spec)
         for pod in scene.existing_pods
     )
     step_samples = _TIMING_SAMPLES if has_rollout else 2 * len(orders)
     for number in range(min(samples, len(orders) + step_samples) if orders else 0):
-        # See `predict` for the values of `timing`: 1 = all removed pods are slow, from 2 = number of a sample.
+        # See `predict` for the values of `timing`: 1 = all removed pods are slow, from 2 = number
+        # of a sample.
         timing, condition = 2 + number, "if pods change in other steps"
         if number < len(orders):
             timing, condition = 1, "if removed pods terminate slowly"
@@ -411,29 +488,44 @@ def _list_scenarios_with_other_timing(scene: PredictionScenario, samples: int) -
 def _list_scenarios_with_coming_taints(scene: PredictionScenario, _: int) -> Iterator[_Alternative]:
     """Yield the scene with the coming taints of unready nodes."""
     if not scene.unready_nodes:
-        return  # no taint is coming
-    coming_taints = tuple(Taint(_UNREACHABLE, value="", effect=effect) for effect in (NO_SCHEDULE, NO_EXECUTE))
+        # No taint is coming.
+        return
+    coming_taints = tuple(
+        Taint(_UNREACHABLE, value="", effect=effect) for effect in (NO_SCHEDULE, NO_EXECUTE)
+    )
     nodes: list[Node] = []
     for node in scene.cluster.nodes:
         is_unready = node.name in scene.unready_nodes
         nodes.append(replace(node, taints=node.taints + coming_taints) if is_unready else node)
     name = min(scene.unready_nodes)
-    yield f"once {name} has its taint", replace(scene, cluster=replace(scene.cluster, nodes=tuple(nodes)))
+    yield (
+        f"once {name} has its taint",
+        replace(scene, cluster=replace(scene.cluster, nodes=tuple(nodes))),
+    )
 
 
 def _list_scenarios_with_image_sizes(scene: PredictionScenario, _: int) -> Iterator[_Alternative]:
     """Yield the scene with the smallest and the largest sizes of images with different sizes on nodes."""
-    # Without such images, there are no extreme values, and no scenes. Images of unlisted nodes (None) stay unknown.
-    for size, values in zip(("smallest", "largest"), scene.cluster.extreme_image_values, strict=False):
+    # Without such images, there are no extreme values, and no scenes. Images of unlisted nodes
+    # (None) stay unknown.
+    for size, values in zip(
+        ("smallest", "largest"), scene.cluster.extreme_image_values, strict=False
+    ):
         nodes: list[Node] = []
         for node in scene.cluster.nodes:
-            images = {name: values.get(name, node.images[name]) for name in node.images} if node.images else node.images
+            images = (
+                {name: values.get(name, node.images[name]) for name in node.images}
+                if node.images
+                else node.images
+            )
             nodes.append(replace(node, images=images))
         cluster = replace(scene.cluster, nodes=tuple(nodes))
         yield f"if the {size} size of its image counts", replace(scene, cluster=cluster)
 
 
-def _list_scenarios_with_other_readiness(scene: PredictionScenario, _: int) -> Iterator[_Alternative]:
+def _list_scenarios_with_other_readiness(
+    scene: PredictionScenario, _: int
+) -> Iterator[_Alternative]:
     """Yield the scene with all unready pods recovered, and with none of the starting ones ready."""
     recovered_pods = tuple(map(_mark_pod_recovered, scene.existing_pods))
     if recovered_pods != scene.existing_pods:
@@ -453,7 +545,9 @@ def _mark_pod_recovered(pod: ExistingPod) -> ExistingPod:
 
 def has_permanent_failure(workload: Workload, pods: Sequence[ExistingPod]) -> bool:
     """Return whether all pods of the current template are stuck, and all stuck pods for permanent reasons."""
-    has_other_reason = any(pod.condition.stuck_reason not in ("", *_PERMANENT_REASONS) for pod in pods)
+    has_other_reason = any(
+        pod.condition.stuck_reason not in ("", *_PERMANENT_REASONS) for pod in pods
+    )
     return not has_other_reason and has_stuck_template(workload, pods)
 
 
@@ -465,28 +559,37 @@ def _mark_pod_not_starting(pod: ExistingPod) -> ExistingPod:
     return replace(pod, condition=replace(condition, stuck_reason="NotReady"))
 
 
-def _list_scenarios_with_other_times(scene: PredictionScenario, samples: int) -> Iterator[_Alternative]:
+def _list_scenarios_with_other_times(
+    scene: PredictionScenario, samples: int
+) -> Iterator[_Alternative]:
     """Yield other scenes, each with its assumption as a text. The first scenes are 1 and 24 hours later. Then pods with
     equal or unknown start times are in other orders (at most `samples`).
     """
     conditions = [pod.condition for pod in scene.existing_pods]
-    latest_change = max((max(item.ready_time, item.creation_time) for item in conditions), default=0)
+    latest_change = max(
+        (max(item.ready_time, item.creation_time) for item in conditions), default=0
+    )
     now = scene.cluster.observation_time or latest_change
-    for hours in (1, 24) if now else ():  # 0: no time is known without observed pods
+    # 0: no time is known without observed pods.
+    for hours in (1, 24) if now else ():
         cluster = replace(scene.cluster, observation_time=now + hours * _HOUR)
         yield f"{hours} h later", replace(scene, cluster=cluster)
     for pods in _list_pod_age_permutations(scene, samples):
         yield "in another order of start", replace(scene, existing_pods=pods)
 
 
-def _list_pod_age_permutations(scene: PredictionScenario, samples: int) -> Iterator[tuple[ExistingPod, ...]]:
+def _list_pod_age_permutations(
+    scene: PredictionScenario, samples: int
+) -> Iterator[tuple[ExistingPod, ...]]:
     """Yield the existing pods with other ages: several orders of the pods of a workload created in one second.
 
     Their true order is unknown. In turn, each of these pods is the newest. The others follow in their order or in the
     reverse one: with pods a, b, c the orders (newest first) are a c b, b c a, c b a. At most `samples` are yielded.
     """
-    groups = group_by(  # by workload and time of creation, else of the predicted start
-        scene.existing_pods, lambda pod: (pod.workload, pod.condition.creation_time if pod.is_observed else pod.age)
+    # By workload and time of creation, else of the predicted start.
+    groups = group_by(
+        scene.existing_pods,
+        lambda pod: (pod.workload, pod.condition.creation_time if pod.is_observed else pod.age),
     )
     keys = set(scene.workload_keys)
     largest = max((len(pods) for (key, _), pods in groups.items() if key in keys), default=0)
@@ -496,24 +599,33 @@ def _list_pod_age_permutations(scene: PredictionScenario, samples: int) -> Itera
             # The pod at position `order` is the newest.
             oldest, direction = min(pod.age for pod in pods), 1 if order % 2 else -1
             for position, pod in enumerate(pods):
-                distance = (position - order) * direction % len(pods)  # 0 is the newest
+                # 0 is the newest.
+                distance = (position - order) * direction % len(pods)
                 # The shift leaves room for the distance below each age, so groups keep their order.
                 permuted_pods.append(replace(pod, age=(oldest << _RANK_BITS) - distance))
         yield tuple(permuted_pods)
 
 
-def _list_scenarios_with_newer_version(scene: PredictionScenario, samples: int) -> Iterator[_Alternative]:
+def _list_scenarios_with_newer_version(
+    scene: PredictionScenario, samples: int
+) -> Iterator[_Alternative]:
     """Yield the scene under the version with other balance scores, if the version is unknown and samples suffice."""
     if not scene.cluster.version and samples >= _FEWEST_SAMPLES:
         cluster = replace(scene.cluster, version=BALANCE_CHANGE)
-        yield f"from Kubernetes {'.'.join(map(str, BALANCE_CHANGE))} on", replace(scene, cluster=cluster)
+        yield (
+            f"from Kubernetes {'.'.join(map(str, BALANCE_CHANGE))} on",
+            replace(scene, cluster=cluster),
+        )
 
 
-def _list_scenarios_with_max_unavailable(scene: PredictionScenario, _: int) -> Iterator[_Alternative]:
+def _list_scenarios_with_max_unavailable(
+    scene: PredictionScenario, _: int
+) -> Iterator[_Alternative]:
     """Yield the scene with StatefulSets replaced within maxUnavailable, if the Kubernetes version may do so by default:
     1.35.0 to 1.35.3 (the patch version is unknown here), versions from 1.37 on, or an unknown version.
     """
-    version = scene.cluster.version  # () if unknown
+    # () if unknown.
+    version = scene.cluster.version
     is_possible = version in ((), (1, 35)) or version >= UNAVAILABLE_CHANGE
     if is_possible and any(workload.kind == "StatefulSet" for workload in scene.workloads):
         cluster = replace(scene.cluster, limits_unavailable_pods=True)

@@ -14,7 +14,9 @@ _INSTALL: Final = "pip install '.[devices]'"
 _VERSION_KEY: Final = "version"
 # Maps of a device by domain; a missing domain is an empty map in Kubernetes.
 _MAP: Final = re.compile(r"device\.(?:attributes|capacity)\b")
-_LOOKUP: Final = re.compile(r"""device\.(attributes|capacity)\[\s*(?:"([^"\\]*)"|'([^'\\]*)')\s*\]""")
+_LOOKUP: Final = re.compile(
+    r"""device\.(attributes|capacity)\[\s*(?:"([^"\\]*)"|'([^'\\]*)')\s*\]"""
+)
 _SEMVER: Final = re.compile(r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)\Z")
 _MILLI: Final = 1000
 _MAX_INT64: Final = (1 << 63) - 1
@@ -39,33 +41,44 @@ def find_selector_problem(expression: str) -> str:
 def is_device_selected(expression: str, driver: str, device: Device) -> bool:
     """Return whether an expression selects a device."""
     attributes = tuple(sorted(device.attributes.items()))
-    return _evaluate_expression(expression, driver, attributes, tuple(sorted(device.capacity.items())))
+    return _evaluate_expression(
+        expression, driver, attributes, tuple(sorted(device.capacity.items()))
+    )
 
 
 @lru_cache(maxsize=20_000)
 def _evaluate_expression(
-    expression: str, driver: str, attributes: tuple[tuple[str, Attribute], ...], capacity: tuple[tuple[str, int], ...]
+    expression: str,
+    driver: str,
+    attributes: tuple[tuple[str, Attribute], ...],
+    capacity: tuple[tuple[str, int], ...],
 ) -> bool:
     """Return whether a CEL expression selects a device with these attributes and capacities. A name without a domain
     gets the domain of the driver: `gpu.example.com/model`. Raises CelSelectorError unless the result is boolean.
     """
     values: dict[str, dict[str, dict[str, Any]]] = {"attributes": {}, "capacity": {}}
     for name, (kind, value) in attributes:
-        cel_value = {_VERSION_KEY: value} if kind == "version" else value  # versions are maps in CEL, as by semver()
+        # versions are maps in CEL, as by semver().
+        cel_value = {_VERSION_KEY: value} if kind == "version" else value
         _add_domain_value(values["attributes"], name, driver, cel_value)
     for name, amount in capacity:
         _add_domain_value(values["capacity"], name, driver, amount)
-    # A lookup such as device.attributes["gpu.example.com"]: a domain without values is empty, not an error.
+    # A lookup such as device.attributes["gpu.example.com"]: a domain without values is empty, not
+    # an error.
     for part, double_quoted_domain, single_quoted_domain in _LOOKUP.findall(expression):
         values[part].setdefault(double_quoted_domain or single_quoted_domain, {})
-    result = _compile(expression).eval(data={"device": {"driver": driver, "allowMultipleAllocations": False, **values}})
+    result = _compile(expression).eval(
+        data={"device": {"driver": driver, "allowMultipleAllocations": False, **values}}
+    )
     value = result.value()
     if not isinstance(value, bool):
         raise CelSelectorError(_FAILURE % (expression, value))
     return value
 
 
-def _add_domain_value(domains: dict[str, dict[str, Any]], name: str, driver: str, value: Any) -> None:
+def _add_domain_value(
+    domains: dict[str, dict[str, Any]], name: str, driver: str, value: Any
+) -> None:
     """Add a value to the domain of its full name (`domain/identifier`), without one to the domain of the driver."""
     domain, _, identifier = name.rpartition("/")
     domains.setdefault(domain or driver, {})[identifier] = value
@@ -91,7 +104,8 @@ def _create_environment() -> Any:
 
     def declare(name: str, *overloads: tuple[Any, list[Any], Any]) -> Any:
         """Return the declaration of a function; an overload is its result type, parameter types and Python function."""
-        is_member = name not in ("quantity", "semver")  # called as a method of the first parameter
+        # called as a method of the first parameter.
+        is_member = name not in ("quantity", "semver")
         return cel.FunctionDecl(
             name,
             [
@@ -124,7 +138,11 @@ def _create_environment() -> Any:
     ]
     return cel.NewEnv(
         variables={"device": cel.Type.DYN},
-        extensions=[ext_bindings.ExtBindings(), ext_optional.ExtOptional(), ext_strings.ExtStrings()],
+        extensions=[
+            ext_bindings.ExtBindings(),
+            ext_optional.ExtOptional(),
+            ext_strings.ExtStrings(),
+        ],
         functions=functions,
     )
 
@@ -150,7 +168,8 @@ def _convert_to_integer(amount: int) -> int:
 def _parse_version(text: str) -> dict[str, str]:
     """Return a version as a map, its form in CEL; any other text is a ValueError."""
     version = {_VERSION_KEY: text}
-    _split_version(version)  # raises the error of another text
+    # raises the error of another text.
+    _split_version(version)
     return version
 
 

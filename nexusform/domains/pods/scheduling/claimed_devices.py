@@ -14,7 +14,10 @@ from typing import Final
 from msgspec import Struct
 
 from nexusform.diagnostics.phrases import group_by
-from nexusform.domains.pods.scheduling.cel_device_selectors import CelSelectorError, is_device_selected
+from nexusform.domains.pods.scheduling.cel_device_selectors import (
+    CelSelectorError,
+    is_device_selected,
+)
 from nexusform.domains.pods.scheduling.cluster_records import (
     ALL_DEVICES,
     AllocatedDevice,
@@ -68,17 +71,23 @@ class ClaimedDevices:
         self._node_by_name = cluster.node_by_name
         self._allocator = DeviceAllocator(cluster.devices.slices, cluster.version, seed)
         self._pools = {node.name: self._allocator.gather_pools(node) for node in cluster.nodes}
-        self._has_gated_slices = any(item.is_gated for item in cluster.devices.slices)  # with fields of a feature gate
-        self._uses = dict(cluster.devices.allocations)  # devices by claim
+        # With fields of a feature gate.
+        self._has_gated_slices = any(item.is_gated for item in cluster.devices.slices)
+        # devices by claim.
+        self._uses = dict(cluster.devices.allocations)
         self._claims_by_pod: dict[PodIdentity, tuple[str, ...]] = {}
-        self._holders: dict[str, set[PodIdentity]] = {}  # pods by claim: they use its devices
-        self._uncertain_nodes: set[str] = set()  # their pods have unknown or randomly chosen devices
-        self._needs: dict[tuple[DeviceClaim, ...], DeviceNodeRequirements] = {}  # results for the devices in use now
+        # pods by claim: they use its devices.
+        self._holders: dict[str, set[PodIdentity]] = {}
+        # Their pods have unknown or randomly chosen devices.
+        self._uncertain_nodes: set[str] = set()
+        # results for the devices in use now.
+        self._needs: dict[tuple[DeviceClaim, ...], DeviceNodeRequirements] = {}
         for pod in existing_pods:
             for name, uses in pod.devices:
                 self._uses[name] = uses
                 self._add_claim_holder(pod, name)
-            if pod.spec.device_claims and not pod.devices:  # it has devices, but they are not recorded
+            # It has devices, but they are not recorded.
+            if pod.spec.device_claims and not pod.devices:
                 self._uncertain_nodes.add(pod.node)
         # Allocated claims without a known pod keep their devices.
         self._unheld_claims = self._uses.keys() - self._holders.keys()
@@ -107,13 +116,23 @@ class ClaimedDevices:
             # By node: the devices for the claims, None if too few are free.
             allocations = {node.name: self._find_free_devices(claims, node) for node in self._nodes}
         except AllocationError as problem:
-            return DeviceNodeRequirements((VolumeNeed((), is_bound=True, error=str(problem)),), doubt=RANDOM)
-        scores = {name: allocation.score for name, allocation in allocations.items() if allocation is not None}
+            return DeviceNodeRequirements(
+                (VolumeNeed((), is_bound=True, error=str(problem)),), doubt=RANDOM
+            )
+        scores = {
+            name: allocation.score
+            for name, allocation in allocations.items()
+            if allocation is not None
+        }
         needs = []
-        if len(scores) < len(allocations):  # some node has too few free devices
+        # Some node has too few free devices.
+        if len(scores) < len(allocations):
             needs.append(build_node_volume_need(scores, NO_DEVICES))
-        reachable_names = {node.name for node in self._nodes if self._can_use_allocated_claims(claims, node)}
-        if len(reachable_names) < len(allocations):  # some node cannot use an allocated device
+        reachable_names = {
+            node.name for node in self._nodes if self._can_use_allocated_claims(claims, node)
+        }
+        # Some node cannot use an allocated device.
+        if len(reachable_names) < len(allocations):
             # A node gets one reason only: this need accepts the nodes rejected by the need above.
             names = [name for name in allocations if name in reachable_names or name not in scores]
             needs.append(build_node_volume_need(names, UNAVAILABLE_CLAIM))
@@ -125,26 +144,35 @@ class ClaimedDevices:
         """
         if self._version not in _TESTED_VERSIONS:
             return _VERSION
-        if self._has_gated_slices and self._version < _ORDERED_POOLS:  # the features are off by default
+        # The features are off by default.
+        if self._has_gated_slices and self._version < _ORDERED_POOLS:
             return GATED
-        if self._uncertain_nodes:  # the devices of some pods are unknown
+        # The devices of some pods are unknown.
+        if self._uncertain_nodes:
             return RANDOM
-        if any(claim.name in self._unheld_claims for claim in claims):  # no known pod uses it: it may be released
+        # No known pod uses it: it may be released.
+        if any(claim.name in self._unheld_claims for claim in claims):
             return RANDOM
-        has_scores = len(scores) > 1 and self._version >= _ORDERED_POOLS  # they change the choice of a node
+        # They change the choice of a node.
+        has_scores = len(scores) > 1 and self._version >= _ORDERED_POOLS
         return RANDOM if has_scores else ""
 
     def _can_use_allocated_claims(self, claims: Iterable[DeviceClaim], node: Node) -> bool:
         """Return whether a node can use the devices of the allocated claims among these; unknown ones are allowed."""
         # A claim from a template (`is_own`) is new for each pod, so it is not allocated yet.
-        uses = [use for claim in claims if not claim.is_own for use in self._uses.get(claim.name, ())]
+        uses = [
+            use for claim in claims if not claim.is_own for use in self._uses.get(claim.name, ())
+        ]
         return all(self._allocator.is_reachable(use.device, node) for use in uses)
 
-    def _find_free_devices(self, claims: Iterable[DeviceClaim], node: Node) -> DeviceAllocation | None:
+    def _find_free_devices(
+        self, claims: Iterable[DeviceClaim], node: Node
+    ) -> DeviceAllocation | None:
         """Return free devices of a node for every unallocated claim; None if some claim finds none."""
         open_claims = self._select_unallocated(claims)
         all_uses = chain.from_iterable(self._uses.values())
-        used_devices = {use.device for use in all_uses if not use.has_admin_access}  # admin access leaves it free
+        # admin access leaves it free.
+        used_devices = {use.device for use in all_uses if not use.has_admin_access}
         return self._allocator.allocate(node, self._pools[node.name], open_claims, used_devices)
 
     def _select_unallocated(self, claims: Iterable[DeviceClaim]) -> Sequence[DeviceClaim]:
@@ -155,10 +183,12 @@ class ClaimedDevices:
         """Allocate new claims of a pod on its node. Unknown devices make later allocations there uncertain."""
         claims = pod.spec.device_claims
         if not claims or pod.node not in self._node_by_name or pod.identity in self._claims_by_pod:
-            return  # nothing to allocate, or not on a node of the cluster
+            # Nothing to allocate, or not on a node of the cluster.
+            return
         try:
             allocation = self._find_free_devices(claims, self._node_by_name[pod.node])
-        except AllocationError:  # an existing pod has devices, but it is unknown which
+        except AllocationError:
+            # An existing pod has devices, but it is unknown which.
             allocation = None
         open_claims = self._select_unallocated(claims)
         if allocation is not None:
@@ -168,7 +198,8 @@ class ClaimedDevices:
             self._uncertain_nodes.add(pod.node)
         for claim in claims:
             self._add_claim_holder(pod, _build_claim_name(claim, pod))
-        self._needs.clear()  # cached results for the devices in use before
+        # cached results for the devices in use before.
+        self._needs.clear()
 
     def _add_claim_holder(self, pod: ExistingPod, name: str) -> None:
         """Record that a pod uses a claim (name): it holds the devices until it is released."""
@@ -191,7 +222,11 @@ class ClaimedDevices:
 
 def _build_claim_name(claim: DeviceClaim, pod: ExistingPod) -> str:
     """Return the name of a claim in records; a claim from a template is named after its pod."""
-    return f"{pod.workload}/{pod.number}/{pod.spec.template}/{claim.name}" if claim.is_own else claim.name
+    return (
+        f"{pod.workload}/{pod.number}/{pod.spec.template}/{claim.name}"
+        if claim.is_own
+        else claim.name
+    )
 
 
 class AllocationError(Exception):
@@ -235,17 +270,23 @@ class DeviceAllocation(Struct, frozen=True):
 class DeviceAllocator:
     """Slices of a cluster. `allocate` finds devices for claims on a node; `seed` draws the order of slices."""
 
-    def __init__(self, slices: Iterable[ResourceSlice], version: tuple[int, ...], seed: int) -> None:
+    def __init__(
+        self, slices: Iterable[ResourceSlice], version: tuple[int, ...], seed: int
+    ) -> None:
         """Index the devices of each pool. `version` is the one of the scheduler."""
-        self._seed = seed  # of the random search
-        self._is_ordered = version >= _ORDERED_POOLS  # pools are searched by name, else at random
+        # Of the random search.
+        self._seed = seed
+        # pools are searched by name, else at random.
+        self._is_ordered = version >= _ORDERED_POOLS
         sorted_slices = sorted(slices, key=lambda item: item.name)
         by_pool = group_by(sorted_slices, lambda item: (item.driver, item.pool))
-        self._pools: list[list[ResourceSlice]] = []  # of each pool, the slices of its newest generation alone
+        # Of each pool, the slices of its newest generation alone.
+        self._pools: list[list[ResourceSlice]] = []
         for _, pool in sorted(by_pool.items()):
             newest_generation = max(item.generation for item in pool)
             self._pools.append([item for item in pool if item.generation == newest_generation])
-        self._slice_by_device = {  # the slice and the record of each device, by its id
+        # The slice and the record of each device, by its id.
+        self._slice_by_device = {
             item.get_device_id(device): (item, device)
             for item in chain.from_iterable(self._pools)
             for device in item.devices
@@ -275,14 +316,21 @@ class DeviceAllocator:
         return _is_device_for_node(item, record, node)
 
     def allocate(
-        self, node: Node, pools: Sequence[DeviceSlicePool], claims: Sequence[DeviceClaim], used: Collection[DeviceId]
+        self,
+        node: Node,
+        pools: Sequence[DeviceSlicePool],
+        claims: Sequence[DeviceClaim],
+        used: Collection[DeviceId],
     ) -> DeviceAllocation | None:
         """Return the devices for claims on a node with these pools; None if not all claims can be allocated."""
         search = _AllocationSearch(node, pools, claims, used)
         if not search.allocate_request(claim_index=0, request_index=0):
             return None
-        uses = tuple(map(tuple, search.uses))  # devices by claim
-        return DeviceAllocation(uses, search.score, is_random=not self._is_ordered and search.is_random())
+        # devices by claim.
+        uses = tuple(map(tuple, search.uses))
+        return DeviceAllocation(
+            uses, search.score, is_random=not self._is_ordered and search.is_random()
+        )
 
 
 def _is_device_for_node(item: ResourceSlice, device: Device, node: Node) -> bool:
@@ -301,7 +349,11 @@ class _AllocationSearch:
     """State of one search: the devices chosen so far."""
 
     def __init__(
-        self, node: Node, pools: Sequence[DeviceSlicePool], claims: Sequence[DeviceClaim], used: Collection[DeviceId]
+        self,
+        node: Node,
+        pools: Sequence[DeviceSlicePool],
+        claims: Sequence[DeviceClaim],
+        used: Collection[DeviceId],
     ) -> None:
         """Prepare the search for devices of claims on a node; `used` are the devices of other claims.
 
@@ -313,11 +365,14 @@ class _AllocationSearch:
         self.uses: list[list[AllocatedDevice]] = [[] for _ in claims]
         self.score = 0
         self._steps = 0  # candidates tried
-        self._taken: Counter[DeviceId] = Counter()  # uses of each device by the claims so far
+        # uses of each device by the claims so far.
+        self._taken: Counter[DeviceId] = Counter()
         # Values of the attributes of constraints, by claim and position of the constraint.
         self._values: dict[tuple[int, int], list[Attribute]] = {}
-        self._consumed: Counter[tuple[str, str, str, str]] = Counter()  # of `_available`, by the devices taken
-        # Free amounts by driver, pool, counter set and counter, without those of devices in use by other claims.
+        # Of `_available`, by the devices taken.
+        self._consumed: Counter[tuple[str, str, str, str]] = Counter()
+        # Free amounts by driver, pool, counter set and counter, without those of devices in use by
+        # other claims.
         slices = list(chain.from_iterable(pool.all_slices for pool in pools))
         amounts: dict[tuple[str, str, str, str], int] = {}
         for item in slices:
@@ -327,7 +382,8 @@ class _AllocationSearch:
             for device in item.devices:
                 if item.get_device_id(device) in used:
                     self._available.subtract(item.get_own_counters(device.counters))
-        self._candidates: dict[int, list[CandidateDevice]] = {}  # by id of the alternative
+        # By id of the alternative.
+        self._candidates: dict[int, list[CandidateDevice]] = {}
         for claim in claims:
             for request in claim.requests:
                 self._check_request(claim, request)
@@ -336,24 +392,31 @@ class _AllocationSearch:
         """Raise an AllocationError if a request is for all devices, and a pool is incomplete or a selector fails."""
         for alternative in request.alternatives:
             if alternative.count != ALL_DEVICES:
-                continue  # some devices may be found without the missing ones
+                # Some devices may be found without the missing ones.
+                continue
             for pool in self._pools:
-                is_incomplete = len(pool.all_slices) != pool.all_slices[0].slice_count  # some slices are missing
+                # Some slices are missing.
+                is_incomplete = len(pool.all_slices) != pool.all_slices[0].slice_count
                 if is_incomplete or pool.duplicate_name:
                     text = "a pool is incomplete or invalid"
                     raise AllocationError(f"claim {claim.name}, request {request.name}: {text}")
-            self._list_candidates(alternative)  # raises the error of a selector
+            # raises the error of a selector.
+            self._list_candidates(alternative)
 
     def is_random(self) -> bool:
         """Return whether the order of slices may decide: some request has candidates in several of them."""
-        return any(len({id(item.slice) for item in candidates}) > 1 for candidates in self._candidates.values())
+        return any(
+            len({id(item.slice) for item in candidates}) > 1
+            for candidates in self._candidates.values()
+        )
 
     def allocate_request(self, claim_index: int, request_index: int) -> bool:
         """Allocate a request and all later requests (recursively); return whether all get devices. The first
         alternative is used, unless it leaves too few devices for the later requests: then the next one.
         """
         if claim_index >= len(self._claims):
-            return True  # no claim is left
+            # No claim is left.
+            return True
         claim = self._claims[claim_index]
         if request_index >= len(claim.requests):
             return self.allocate_request(claim_index + 1, 0)
@@ -363,17 +426,25 @@ class _AllocationSearch:
             if count == ALL_DEVICES:
                 count = len(self._list_candidates(alternative))
                 if not count:
-                    continue  # all of none is no allocation
+                    # All of none is no allocation.
+                    continue
             if len(self.uses[claim_index]) + count > _MOST_DEVICES:
-                continue  # too many for one claim
+                # too many for one claim.
+                continue
             if self._allocate_devices(claim_index, request_index, alternative, count):
                 if request.is_prioritized:
-                    self.score += _RANKS - rank  # more for an earlier alternative
+                    # More for an earlier alternative.
+                    self.score += _RANKS - rank
                 return True
         return False
 
     def _allocate_devices(
-        self, claim_index: int, request_index: int, alternative: DeviceSubRequest, count: int, first: int = 0
+        self,
+        claim_index: int,
+        request_index: int,
+        alternative: DeviceSubRequest,
+        count: int,
+        first: int = 0,
     ) -> bool:
         """Allocate the devices of a request from its device number `first` on, then all later requests (recursively).
         Return whether all get devices. If not, the devices taken are given back. `count` is the number of devices.
@@ -382,23 +453,28 @@ class _AllocationSearch:
             return self.allocate_request(claim_index, request_index + 1)
         candidates = self._list_candidates(alternative)
         is_all = alternative.count == ALL_DEVICES
-        if is_all:  # each device number has its own candidate
+        # Each device number has its own candidate.
+        if is_all:
             candidates = candidates[first : first + 1]
         for candidate in candidates:
             self._steps += 1
             if self._steps > _MOST_STEPS:
                 raise AllocationError("too many combinations of devices")
             if not self._is_usable(claim_index, alternative, candidate):
-                continue  # the next candidate; with all devices requested there is none
+                # The next candidate; with all devices requested there is none.
+                continue
             request = self._claims[claim_index].requests[request_index]
             if not self._record_constraint_values(claim_index, request, alternative, candidate):
                 if is_all:
-                    raise AllocationError(f"request {request.name}: a constraint prevents the use of all devices")
+                    raise AllocationError(
+                        f"request {request.name}: a constraint prevents the use of all devices"
+                    )
                 continue
             self._move(claim_index, alternative, candidate, sign=1)
             if self._allocate_devices(claim_index, request_index, alternative, count, first + 1):
                 return True
-            self._move(claim_index, alternative, candidate, sign=-1)  # later requests need this device
+            # later requests need this device.
+            self._move(claim_index, alternative, candidate, sign=-1)
             for index, _ in self._list_constraints(claim_index, request, alternative):
                 self._values[claim_index, index].pop()
         return False
@@ -412,33 +488,47 @@ class _AllocationSearch:
         candidates: list[CandidateDevice] = []
         for pool in self._pools:
             if pool.duplicate_name:
-                raise AllocationError(f"pool {pool.slices[0].pool} has two devices {pool.duplicate_name}")
+                raise AllocationError(
+                    f"pool {pool.slices[0].pool} has two devices {pool.duplicate_name}"
+                )
             for item in pool.slices:
                 # A slice for the node may also have devices for other nodes.
                 candidates += [
                     CandidateDevice(item.get_device_id(device), device, item)
                     for device in item.devices
-                    if _is_selected(alternative, item, device) and _is_device_for_node(item, device, self._node)
+                    if _is_selected(alternative, item, device)
+                    and _is_device_for_node(item, device, self._node)
                 ]
         self._candidates[id(alternative)] = candidates
         return candidates
 
-    def _is_usable(self, claim_index: int, alternative: DeviceSubRequest, candidate: CandidateDevice) -> bool:
+    def _is_usable(
+        self, claim_index: int, alternative: DeviceSubRequest, candidate: CandidateDevice
+    ) -> bool:
         """Return whether a device may be allocated: it is free, its counters suffice, and its taints are tolerated."""
-        if alternative.has_admin_access:  # it need not be free, but is used only once per claim
+        # It need not be free, but is used only once per claim.
+        if alternative.has_admin_access:
             if any(use.device == candidate.id for use in self.uses[claim_index]):
                 return False
-        elif candidate.id in self._used or self._taken[candidate.id]:  # before, or in this search
+        elif candidate.id in self._used or self._taken[candidate.id]:
+            # Before, or in this search.
             return False
         for counter, amount in candidate.counters.items():
             if self._consumed[counter] + amount > self._available[counter]:
-                return False  # the devices taken so far leave too little of a shared amount
-        return all(is_tolerated(taint, alternative.tolerations) for taint in candidate.device.taints)
+                # The devices taken so far leave too little of a shared amount.
+                return False
+        return all(
+            is_tolerated(taint, alternative.tolerations) for taint in candidate.device.taints
+        )
 
-    def _move(self, claim_index: int, alternative: DeviceSubRequest, candidate: CandidateDevice, sign: int) -> None:
+    def _move(
+        self, claim_index: int, alternative: DeviceSubRequest, candidate: CandidateDevice, sign: int
+    ) -> None:
         """Add a device to a claim (sign 1), or remove the last one (sign -1)."""
         if sign > 0:
-            self.uses[claim_index].append(AllocatedDevice(candidate.id, alternative.has_admin_access))
+            self.uses[claim_index].append(
+                AllocatedDevice(candidate.id, alternative.has_admin_access)
+            )
         else:
             self.uses[claim_index].pop()
         self._taken[candidate.id] += sign
@@ -446,14 +536,19 @@ class _AllocationSearch:
             self._consumed[key] += sign * amount
 
     def _record_constraint_values(
-        self, claim_index: int, request: DeviceRequest, alternative: DeviceSubRequest, candidate: CandidateDevice
+        self,
+        claim_index: int,
+        request: DeviceRequest,
+        alternative: DeviceSubRequest,
+        candidate: CandidateDevice,
     ) -> bool:
         """Return whether a device satisfies the constraints of a claim, and record its attributes only if it does."""
         new_values: list[tuple[list[Attribute], Attribute]] = []
         for index, constraint in self._list_constraints(claim_index, request, alternative):
             known_values = self._values.setdefault((claim_index, index), [])
             value = find_device_attribute(candidate, constraint.attribute)
-            if value is None or (known_values and value != known_values[0]):  # all known values are equal
+            # All known values are equal.
+            if value is None or (known_values and value != known_values[0]):
                 return False
             new_values.append((known_values, value))
         for known_values, value in new_values:
@@ -464,7 +559,8 @@ class _AllocationSearch:
         self, claim_index: int, request: DeviceRequest, alternative: DeviceSubRequest
     ) -> Iterator[tuple[int, DeviceMatchConstraint]]:
         """Yield the constraints about an alternative, by their positions. They name its request, or no request."""
-        names = {request.name, f"{request.name}/{alternative.name}"}  # a constraint may name one or the other
+        # A constraint may name one or the other.
+        names = {request.name, f"{request.name}/{alternative.name}"}
         for index, constraint in enumerate(self._claims[claim_index].constraints):
             if not constraint.requests or names.intersection(constraint.requests):
                 yield index, constraint
@@ -473,7 +569,9 @@ class _AllocationSearch:
 def _is_selected(alternative: DeviceSubRequest, item: ResourceSlice, device: Device) -> bool:
     """Return whether all selectors of an alternative select a device; raise an error if one fails on it."""
     try:
-        return all(is_device_selected(selector, item.driver, device) for selector in alternative.selectors)
+        return all(
+            is_device_selected(selector, item.driver, device) for selector in alternative.selectors
+        )
     except CelSelectorError as problem:
         raise AllocationError(str(problem)) from problem
 
@@ -484,5 +582,6 @@ def find_device_attribute(candidate: CandidateDevice, name: str) -> Attribute | 
     if name in attributes:
         return attributes[name]
     domain, _, identifier = name.partition("/")
-    is_own_domain = domain == candidate.slice.driver  # a device may omit the domain of its driver
+    # A device may omit the domain of its driver.
+    is_own_domain = domain == candidate.slice.driver
     return attributes.get(identifier) if is_own_domain else None

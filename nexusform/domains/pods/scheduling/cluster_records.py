@@ -12,7 +12,13 @@ from typing import Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.kubernetes.matching import LabelSelector, NodeSelectorTerm, Requirement, Taint, Toleration
+from nexusform.kubernetes.matching import (
+    LabelSelector,
+    NodeSelectorTerm,
+    Requirement,
+    Taint,
+    Toleration,
+)
 from nexusform.scheduling.kubelet import TopologyPolicy
 
 HOSTNAME: Final = "kubernetes.io/hostname"
@@ -85,7 +91,9 @@ class ResourceSlice(Struct, frozen=True):
         """Return the id of a device of the slice."""
         return self.driver, self.pool, device.name
 
-    def get_own_counters(self, counters: Mapping[tuple[str, str], int]) -> dict[tuple[str, str, str, str], int]:
+    def get_own_counters(
+        self, counters: Mapping[tuple[str, str], int]
+    ) -> dict[tuple[str, str, str, str], int]:
         """Return amounts of the slice or of a device, by driver, pool, counter set and counter."""
         return {(self.driver, self.pool, *key): amount for key, amount in counters.items()}
 
@@ -301,7 +309,8 @@ class HostPort(Struct, frozen=True):
 
     port: int
     protocol: str = "TCP"
-    address: str = "0.0.0.0"  # noqa: S104 - Kubernetes' word for every address; nothing listens here
+    # Kubernetes' word for every address; nothing listens here.
+    address: str = "0.0.0.0"  # noqa: S104
 
 
 class PodQuotaFields(Struct, frozen=True):
@@ -377,7 +386,12 @@ class PodSpec(Struct, frozen=True):
     @property
     def affinity_terms(self) -> tuple[PodTerm, ...]:
         """All its terms about other pods, required and preferred ones."""
-        return self.affinity + self.anti_affinity + self.preferred_affinity + self.preferred_anti_affinity
+        return (
+            self.affinity
+            + self.anti_affinity
+            + self.preferred_affinity
+            + self.preferred_anti_affinity
+        )
 
     def list_claims(self, number: int) -> list[Claim]:
         """Return its claims for the pod with this number: it replaces `{}` in their names."""
@@ -469,12 +483,14 @@ class Workload(Struct, frozen=True):
 def format_pod_name(workload: str, number: int) -> str:
     """Return the generated name of a pod of a workload (key), not that of Kubernetes."""
     _, kind, name = workload.split("/", 2)
-    return name if kind in ("Pod", "Terminating") else f"{name}-{number}"  # these kinds have one pod per key
+    # These kinds have one pod per key.
+    return name if kind in ("Pod", "Terminating") else f"{name}-{number}"
 
 
 def is_recreated(workload: str) -> bool:
     """Return whether a controller re-creates lost or Failed pods of this workload (key)."""
-    return workload.split("/", 2)[1] not in ("Pod", "Terminating")  # the kind: a bare pod, or one in deletion
+    # The kind: a bare pod, or one in deletion.
+    return workload.split("/", 2)[1] not in ("Pod", "Terminating")
 
 
 class ExistingPod(Struct, frozen=True):

@@ -19,7 +19,8 @@ from nexusform.scheduling.kubelet import STORAGE, TopologyPolicy
 
 _OS: Final = "kubernetes.io/os"
 TOPOLOGY: Final = (
-    "TopologyAffinityError: Resources cannot be allocated with Topology locality: {what} of one container "
+    "TopologyAffinityError: Resources cannot be allocated with Topology locality: {what} of one "
+    "container "
     "are in no {where} of {node}"
 )
 # Amounts allocated to one container in each cell of a node.
@@ -30,9 +31,13 @@ def list_kubelet_rejections(pod: PodSpec, node: Node, usage: NodeUsage) -> Itera
     """Yield the failed checks of a pod assigned to this node, as kubelet words them; nothing if kubelet accepts it."""
     node_os = node.labels.get(_OS)
     if dict(pod.node_selector).get(_OS, node_os) != node_os:
-        yield "PodOSSelectorNodeLabelDoesNotMatch: the kubernetes.io/os label doesn't match the node's"
+        yield (
+            "PodOSSelectorNodeLabelDoesNotMatch: the kubernetes.io/os label doesn't match the "
+            "node's"
+        )
     requests = pod.requests
-    figures = [  # name, requested, used, capacity
+    # name, requested, used, capacity.
+    figures = [
         ("pods", 1, usage.pods, node.pods),
         ("cpu", requests.cpu, usage.cpu, node.cpu),
         ("memory", requests.memory, usage.memory, node.memory),
@@ -40,7 +45,8 @@ def list_kubelet_rejections(pod: PodSpec, node: Node, usage: NodeUsage) -> Itera
     figures += [
         (name, amount, usage.other_resources.get(name, 0), node.other_resources[name])
         for name, amount in requests.other_resources
-        if name in node.other_resources  # kubelet skips resources unknown to its node
+        # kubelet skips resources unknown to its node.
+        if name in node.other_resources
     ]
     for name, amount, used, capacity in figures:
         if amount > capacity - used:
@@ -63,8 +69,10 @@ class NodeNumaCells:
     def __init__(self, node: Node) -> None:
         self._node = node
         self._permits_one_cell = node.policy is TopologyPolicy.SINGLE_NUMA_NODE
-        self._free = list(map(dict, node.cells))  # amounts by cell and resource
-        self._allocations: list[tuple[PodSpec, _Share]] = []  # of each container, with the spec of its pod
+        # amounts by cell and resource.
+        self._free = list(map(dict, node.cells))
+        # Of each container, with the spec of its pod.
+        self._allocations: list[tuple[PodSpec, _Share]] = []
 
     def allocate(self, pod: PodSpec) -> str:
         """Allocate NUMA cell resources to a pod, and return "". If kubelet rejects the pod, only return the reason."""
@@ -72,7 +80,8 @@ class NodeNumaCells:
         for container in pod.aligned_requests:
             cell_numbers = self._select_numa_cells(container)
             if not cell_numbers:
-                for share in shares:  # give back the shares of the containers before
+                # give back the shares of the containers before.
+                for share in shares:
                     self._change_free_capacity(share, sign=1)
                 amounts = ", ".join(f"{amount} {name}" for name, amount in container)
                 location = "NUMA cell" if self._permits_one_cell else "narrowest set of NUMA cells"
@@ -85,14 +94,17 @@ class NodeNumaCells:
         """Reserve cell resources for a running pod, which kubelet has admitted already."""
         all_cells = tuple(range(len(self._free)))
         for container in pod.aligned_requests:
-            cells = self._select_numa_cells(container) or all_cells  # the real ones may not be derivable
+            # The real ones may not be derivable.
+            cells = self._select_numa_cells(container) or all_cells
             self._allocations.append((pod, self._allocate_from_cells(container, cells)))
 
     def release(self, pod: PodSpec) -> None:
         """Release the resources of a pod of this spec."""
-        specs = (pod, replace(pod, is_terminating=False))  # a terminating pod was admitted before
+        # A terminating pod was admitted before.
+        specs = (pod, replace(pod, is_terminating=False))
         own_allocations = [(spec, share) for spec, share in self._allocations if spec in specs]
-        for spec, share in own_allocations[: len(pod.aligned_requests)]:  # a share per container, of one pod
+        # A share per container, of one pod.
+        for spec, share in own_allocations[: len(pod.aligned_requests)]:
             self._allocations.remove((spec, share))
             self._change_free_capacity(share, sign=1)
 
@@ -101,14 +113,17 @@ class NodeNumaCells:
         policy single-numa-node permits one cell. The policy restricted permits the number of cells needed on an empty
         node. The first cells (by number) with enough free resources are used.
         """
-        widths = {1}  # permitted numbers of cells
+        # permitted numbers of cells.
+        widths = {1}
         if not self._permits_one_cell:
             widths = {self._count_required_cells(name, amount) for name, amount in container}
         if len(widths) != 1:
-            return ()  # restricted: kubelet permits no cells if resources need different numbers of them
+            # restricted: kubelet permits no cells if resources need different numbers of them.
+            return ()
         (width,) = widths
         for cells in combinations(range(len(self._free)), width):
-            free_amounts: Counter[str] = Counter()  # of these cells together, by resource
+            # Of these cells together, by resource.
+            free_amounts: Counter[str] = Counter()
             for cell in cells:
                 free_amounts.update(self._free[cell])
             if all(free_amounts[name] >= amount for name, amount in container):
@@ -118,9 +133,12 @@ class NodeNumaCells:
     def _count_required_cells(self, name: str, amount: int) -> int:
         """Return the minimum number of cells needed for a resource on the empty node."""
         amounts = sorted((cell.get(name, 0) for cell in self._node.cells), reverse=True)
-        totals = list(accumulate(amounts))  # of the largest cell, of the two largest, and so on
+        # Of the largest cell, of the two largest, and so on.
+        totals = list(accumulate(amounts))
         # All cells if the node is too small.
-        return next((width for width, total in enumerate(totals, 1) if total >= amount), len(totals))
+        return next(
+            (width for width, total in enumerate(totals, 1) if total >= amount), len(totals)
+        )
 
     def _allocate_from_cells(self, container: AlignedRequests, cells: Sequence[int]) -> _Share:
         """Allocate the requests of a container from these cells; return the amounts taken of each, for its release."""
@@ -152,8 +170,11 @@ def compute_cells(
     for cell in range(count):
         first_cpu, end_cpu = cell * cpus // count, (cell + 1) * cpus // count
         capacity = {"cpu": len(set(range(first_cpu, end_cpu)) - reserved)}
-        capacity |= {name: _compute_cell_amount(amounts, cell, count) for name, amounts in resources.items()}
-        capacity.pop(STORAGE, None)  # it belongs to no cell
+        capacity |= {
+            name: _compute_cell_amount(amounts, cell, count) for name, amounts in resources.items()
+        }
+        # It belongs to no cell.
+        capacity.pop(STORAGE, None)
         cells.append(capacity)
     return tuple(cells)
 

@@ -29,7 +29,8 @@ def format_pending_message(rejections: Iterable[Rejection], nodes: int) -> str:
         if profile.is_pod_rejection(rejection):
             pod_reasons.add(rejection.reason)
         else:
-            node_counts.update(rejection.reason.split(", "))  # a node may lack several resources
+            # A node may lack several resources.
+            node_counts.update(rejection.reason.split(", "))
     parts = sorted(f"{count} {reason}" for reason, count in node_counts.items())
     return f"0/{nodes} nodes are available: {', '.join([*sorted(pod_reasons), *parts])}."
 
@@ -42,9 +43,11 @@ def describe_missing(spec: PodSpec, nodes: Sequence[Node]) -> str:
 def describe_unmet(spec: PodSpec, nodes: Sequence[Node]) -> str:
     """Return requirements of a pod unmet on every node, as sentences; "" for none, or in a cluster without nodes."""
     if not nodes:
-        return ""  # every requirement would be unmet
+        # Every requirement would be unmet.
+        return ""
     sentences = list(_list_label_obstacles(spec, nodes))
-    known_resources = {STORAGE}.union(*[node.other_resources for node in nodes])  # every node has ephemeral storage
+    # Every node has ephemeral storage.
+    known_resources = {STORAGE}.union(*[node.other_resources for node in nodes])
     for name, amount in spec.requests.other_resources:
         if amount and name not in known_resources:
             sentences.append(f" No node has the resource {name}.")
@@ -53,12 +56,16 @@ def describe_unmet(spec: PodSpec, nodes: Sequence[Node]) -> str:
 
 def _describe_untolerated_taints(spec: PodSpec, nodes: Iterable[Node]) -> str:
     """Return a sentence with the untolerated taints, the first one of each node; "" without any."""
-    counts: Counter[str] = Counter()  # number of nodes by taint
+    # number of nodes by taint.
+    counts: Counter[str] = Counter()
     for node in nodes:
         taint = taints.find_untolerated_taint(spec, node)
         if taint is not None:
             counts[taints.format_taint(taint)] += 1
-    texts = [f"{taint} ({count} {select_word_form(count, 'node')})" for taint, count in sorted(counts.items())]
+    texts = [
+        f"{taint} ({count} {select_word_form(count, 'node')})"
+        for taint, count in sorted(counts.items())
+    ]
     return enclose(" Not tolerated: ", join_first_texts(texts), ".")
 
 
@@ -76,13 +83,23 @@ def _list_label_obstacles(spec: PodSpec, nodes: Sequence[Node]) -> Iterator[str]
             yield f" No node has the label {_format_label(key, f'={value}', values)}."
     # The requirements of required terms unmet on every node.
     requirements = chain.from_iterable(term.labels for term in spec.node_terms or ())
-    unmet = [item for item in requirements if not any(is_requirement_met(item, node.labels) for node in nodes)]
-    for requirement in sorted(unmet, key=lambda item: item.operator in _ABSENCE_OPERATORS):  # those of absence last
+    unmet = [
+        item
+        for item in requirements
+        if not any(is_requirement_met(item, node.labels) for node in nodes)
+    ]
+    # Those of absence last.
+    for requirement in sorted(unmet, key=lambda item: item.operator in _ABSENCE_OPERATORS):
         values = _collect_values(requirement.key, nodes)
         if requirement.operator in _ABSENCE_OPERATORS:
-            yield f" Every node has the label {_format_label(requirement.key, condition='', values=values)}."
+            yield (
+                " Every node has the label "
+                f"{_format_label(requirement.key, condition='', values=values)}."
+            )
         else:
-            condition = f" {requirement.operator}{enclose(' (', ', '.join(requirement.values), ')')}"
+            condition = (
+                f" {requirement.operator}{enclose(' (', ', '.join(requirement.values), ')')}"
+            )
             yield f" No node has the label {_format_label(requirement.key, condition, values)}."
 
 

@@ -49,7 +49,9 @@ def explain(
         if (workload, number) == pod:
             evaluations.append(_build_node_verdicts(scheduler))
 
-    run_prediction(cluster, existing_pods, workloads, record_evaluation, seed=seed, lost_pods=lost_pods)
+    run_prediction(
+        cluster, existing_pods, workloads, record_evaluation, seed=seed, lost_pods=lost_pods
+    )
     return evaluations[-1] if evaluations else ()
 
 
@@ -63,15 +65,22 @@ def run_prediction(
     lost_pods: Collection[tuple[str, int]] = (),
 ) -> None:
     """Run a prediction again. The observer is called for every pod just before its decision."""
-    PodPredictor(cluster, existing_pods, workloads, seed, lost_pods, removed_workloads=(), observer=observer).run()
+    PodPredictor(
+        cluster, existing_pods, workloads, seed, lost_pods, removed_workloads=(), observer=observer
+    ).run()
 
 
 def evaluate_nodes(
-    cluster: Cluster, existing_pods: Iterable[ExistingPod], spec: PodSpec, number: int = 0, volumes: Pairs = ()
+    cluster: Cluster,
+    existing_pods: Iterable[ExistingPod],
+    spec: PodSpec,
+    number: int = 0,
+    volumes: Pairs = (),
 ) -> tuple[NodeVerdict, ...]:
     """Return the verdicts of all nodes on one more pod of a spec, highest total first. `volumes`: (claim, volume)."""
     pod = ExistingPod(workload="", number=number, node="", spec=spec, volumes=volumes)
-    session = SchedulingSession(cluster, existing_pods, DEFAULT_SEED, lost_pods=(pod,))  # a lost pod keeps its volumes
+    # A lost pod keeps its volumes.
+    session = SchedulingSession(cluster, existing_pods, DEFAULT_SEED, lost_pods=(pod,))
     return _build_node_verdicts(session.create_scheduler(spec, number))
 
 
@@ -80,12 +89,19 @@ def _build_node_verdicts(scheduler: PodSpecScheduler) -> tuple[NodeVerdict, ...]
     points = scheduler.score_nodes()
     verdicts = []
     for node_index, node in enumerate(scheduler.cache.nodes):
-        by_rule = points.get(node_index, {})  # points by rule, none for a rejected node
+        # points by rule, none for a rejected node.
+        by_rule = points.get(node_index, {})
         total = sum(by_rule.values()) if by_rule else None
         rejections = tuple(scheduler.list_rejections(node_index))
         taint = taints.find_untolerated_taint(scheduler.group.spec, node)
-        hints = {}  # details of rejections, by rule
+        # details of rejections, by rule.
+        hints = {}
         if taint is not None and any(rejection.rule == "taints" for rejection in rejections):
             hints["taints"] = taints.format_taint(taint)
         verdicts.append(NodeVerdict(node.name, rejections, by_rule, total, hints))
-    return tuple(sorted(verdicts, key=lambda verdict: (verdict.total is None, -(verdict.total or 0), verdict.node)))
+    return tuple(
+        sorted(
+            verdicts,
+            key=lambda verdict: (verdict.total is None, -(verdict.total or 0), verdict.node),
+        )
+    )

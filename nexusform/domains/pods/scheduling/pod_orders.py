@@ -24,18 +24,22 @@ _SLOWNESS: Final = (0.7, 2)
 # Every third sample mixes the pods of all workloads at random, as busy controllers do.
 _MIXED_SAMPLES: Final = 3
 
-_PHASE_RANKS: Final = {"Pending": 0, "Unknown": 1, "Running": 2}  # any other phase is last
+# Any other phase is last.
+_PHASE_RANKS: Final = {"Pending": 0, "Unknown": 1, "Running": 2}
 _NANOSECONDS: Final = 10**9
 
 
 def has_differing_concurrent_pods(workload: Workload) -> bool:
     """Return whether the pods of a workload differ (by node or ordinal), and arrive at the same time."""
-    return workload.kind == "DaemonSet" or (workload.kind == "StatefulSet" and not workload.is_ordered)
+    return workload.kind == "DaemonSet" or (
+        workload.kind == "StatefulSet" and not workload.is_ordered
+    )
 
 
 def count_controller_hops(key: str) -> int:
     """Return how many controllers act one after the other until the pods of a workload (key) exist, such as 2."""
-    _, kind, _ = key.split("/", 2)  # namespace, kind and name
+    # namespace, kind and name.
+    _, kind, _ = key.split("/", 2)
     return _HOPS.get(kind, 1)
 
 
@@ -58,14 +62,19 @@ class ArrivalOrder(Struct, frozen=True):
         """Return the workload of the next pod to arrive: the first by rank, or with a `sample` a random one. `counts`
         has the number of arrived pods by workload (-1: not started).
         """
-        # An ordered StatefulSet with a pod waits until it runs, so others come first. If all are such, none waits.
-        ready_keys = [key for key, count in counts.items() if count < 1 or key not in self.ordered_keys] or counts
+        # An ordered StatefulSet with a pod waits until it runs, so others come first. If all are
+        # such, none waits.
+        ready_keys = [
+            key for key, count in counts.items() if count < 1 or key not in self.ordered_keys
+        ] or counts
         if not self.sample:
             return min(ready_keys, key=self.ranks.index)
-        if self.sample % _MIXED_SAMPLES == 0:  # these samples draw a workload for each pod; others draw times
+        # These samples draw a workload for each pod; others draw times.
+        if self.sample % _MIXED_SAMPLES == 0:
             step = sum(counts.values())
             return min(ready_keys, key=lambda key: self._hash_arrival_order(f"{step}|{key}"))
-        # Ordered StatefulSets need no exception here: the arrival times of their pods include the wait.
+        # Ordered StatefulSets need no exception here: the arrival times of their pods include the
+        # wait.
         return min(counts, key=lambda key: self._compute_arrival_time(key, counts[key]))
 
     def _compute_arrival_time(self, key: str, arrived_count: int) -> float:
@@ -73,23 +82,29 @@ class ArrivalOrder(Struct, frozen=True):
         `arrived_count` is the number of its pods so far (-1: not started). Objects are created in the order of `ranks`,
         their pods some hops later: one per controller in between.
         """
-        # Four random numbers from 0 to 1. Three are equal for all pods of the workload: when its object is created, how
-        # long a hop takes, and the time between two pods. `delay` is that of this pod alone.
+        # Four random numbers from 0 to 1. Three are equal for all pods of the workload: when its
+        # object is created, how long a hop takes, and the time between two pods. `delay` is that of
+        # this pod alone.
         interval, hop, pace = (byte / 256 for byte in self._hash_arrival_order(key)[:3])
         delay = self._hash_arrival_order(f"{arrived_count}|{key}")[0] / 256
-        slowness = _SLOWNESS[self.sample % len(_SLOWNESS)]  # of the controllers in this sample
+        # Of the controllers in this sample.
+        slowness = _SLOWNESS[self.sample % len(_SLOWNESS)]
         hops = count_controller_hops(key) + (key in self.claiming_keys)
         start = self.ranks.index(key) + interval / 4 + hops * hop * slowness
         earlier_count = max(0, arrived_count)
-        if key in self.ordered_keys:  # an OrderedReady StatefulSet: the next pod waits until the one before runs
+        # An OrderedReady StatefulSet: the next pod waits until the one before runs.
+        if key in self.ordered_keys:
             return start + earlier_count * _START_TIME
         return start + (earlier_count + delay) * pace * slowness
 
     def compute_positions(self, workload: Workload, numbers: Sequence[int]) -> dict[int, int]:
         """Return the position of each pod in the order of arrival, by its number. Different pods are shuffled."""
         if not self.sample or not has_differing_concurrent_pods(workload):
-            return {number: number for number in numbers}  # in the order of their numbers
-        shuffled_numbers = sorted(numbers, key=lambda number: self._hash_arrival_order(f"{workload.key}|{number}"))
+            # In the order of their numbers.
+            return {number: number for number in numbers}
+        shuffled_numbers = sorted(
+            numbers, key=lambda number: self._hash_arrival_order(f"{workload.key}|{number}")
+        )
         return dict(zip(shuffled_numbers, count(), strict=False))
 
     def _hash_arrival_order(self, text: str) -> bytes:
@@ -100,7 +115,9 @@ class ArrivalOrder(Struct, frozen=True):
 QUEUE_ORDER: Final = ArrivalOrder()
 
 
-def sort_for_removal(pods: Sequence[ExistingPod], workload_nodes: Iterable[str], now: int = 0) -> list[ExistingPod]:
+def sort_for_removal(
+    pods: Sequence[ExistingPod], workload_nodes: Iterable[str], now: int = 0
+) -> list[ExistingPod]:
     """Return the pods in the order of removal by a ReplicaSet.
 
     First are pods without a node, then those not ready, then those of the lowest deletion cost. Next are pods on nodes
@@ -112,12 +129,18 @@ def sort_for_removal(pods: Sequence[ExistingPod], workload_nodes: Iterable[str],
     return sorted(pods, key=cmp_to_key(compare))
 
 
-def _compare_for_removal(first: ExistingPod, second: ExistingPod, pods_by_node: Counter[str], now: int) -> int:
+def _compare_for_removal(
+    first: ExistingPod, second: ExistingPod, pods_by_node: Counter[str], now: int
+) -> int:
     """Return a negative number if the first pod is removed first, a positive one if the second is. Observed conditions
     decide only between pods with equal sort keys; the age decides last.
     """
-    first_key, second_key = _build_removal_sort_key(first, pods_by_node), _build_removal_sort_key(second, pods_by_node)
-    difference = (first_key > second_key) - (first_key < second_key)  # 1, 0 or -1: the lower key is removed first
+    first_key, second_key = (
+        _build_removal_sort_key(first, pods_by_node),
+        _build_removal_sort_key(second, pods_by_node),
+    )
+    # 1, 0 or -1: the lower key is removed first.
+    difference = (first_key > second_key) - (first_key < second_key)
     if not difference and first.is_observed and second.is_observed:
         difference = _compare_conditions(first.condition, second.condition, now)
     if difference:
@@ -146,18 +169,28 @@ def _build_removal_sort_key(pod: ExistingPod, pods_by_node: Counter[str]) -> tup
     """
     condition = pod.condition
     phase = _PHASE_RANKS.get(condition.phase, len(_PHASE_RANKS))
-    return (bool(pod.node), phase, condition.is_ready, condition.deletion_cost, -pods_by_node[pod.node])
+    return (
+        bool(pod.node),
+        phase,
+        condition.is_ready,
+        condition.deletion_cost,
+        -pods_by_node[pod.node],
+    )
 
 
-def _compare_magnitudes(first_time: int, second_time: int, one: PodCondition, two: PodCondition, now: int) -> int:
+def _compare_magnitudes(
+    first_time: int, second_time: int, one: PodCondition, two: PodCondition, now: int
+) -> int:
     """Compare the times of pods `one` and `two`: the result is negative if `one` is removed first. The later time is
     removed first, as Kubernetes scales down: ages of the same order of magnitude are equal, then the uid decides. `now`
     is 0 if unknown.
     """
     if not first_time or not second_time:
-        return first_time - second_time  # an unknown time (0) is removed first
+        # An unknown time (0) is removed first.
+        return first_time - second_time
     if not now:
-        return second_time - first_time  # the ages are unknown, so the exact times are compared
+        # The ages are unknown, so the exact times are compared.
+        return second_time - first_time
     difference = _compute_magnitude(now - first_time) - _compute_magnitude(now - second_time)
     if difference:
         return difference

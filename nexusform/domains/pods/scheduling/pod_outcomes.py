@@ -105,7 +105,8 @@ class PodOutcome(Struct, frozen=True):
         """Whether the pod may get a node later: it is Pending, or its controller re-creates it after a failure."""
         if is_recreated(self.workload):
             return self.state in (PodState.PENDING, PodState.FAILED)
-        return self.is_pending and not self.reason.startswith(EVICTED)  # an evicted bare pod is gone
+        # An evicted bare pod is gone.
+        return self.is_pending and not self.reason.startswith(EVICTED)
 
 
 class PlaceablePodRange(Struct, frozen=True):
@@ -157,8 +158,11 @@ class PodsPrediction(Struct, frozen=True):
                 node=outcome.node,
                 spec=outcome.spec,
                 age=outcome.age,
-                # Only a pod failed for good keeps its rejection: a controller creates its failed pods again.
-                rejection=outcome.reason if outcome.is_failed and not is_recreated(outcome.workload) else "",
+                # Only a pod failed for good keeps its rejection: a controller creates its failed
+                # pods again.
+                rejection=outcome.reason
+                if outcome.is_failed and not is_recreated(outcome.workload)
+                else "",
                 volumes=outcome.volumes,
                 condition=outcome.condition,
                 devices=outcome.devices,
@@ -207,23 +211,30 @@ def count_occurrences(names: Iterable[str]) -> dict[str, int]:
 def compute_placeable_range(scheduler: PodSpecScheduler, further: int) -> PlaceablePodRange:
     """Return how many of `further` more pods of the spec fit, as a range if it depends on the order of placement."""
     spec, cache, counts = scheduler.group.spec, scheduler.cache, scheduler.counts
-    if spec.exclusive_claims:  # ReadWriteOncePod: the claims of one pod at most
+    # ReadWriteOncePod: the claims of one pod at most.
+    if spec.exclusive_claims:
         further = 0 if cache.has_claim_conflict(spec) else min(further, 1)
-    # If affinity requires pods like these, and there is none so far, the first one decides the domain of all.
+    # If affinity requires pods like these, and there is none so far, the first one decides the
+    # domain of all.
     is_first_pod = bool(counts.affinity) and counts.matches_itself and not counts.affinity_matches
     nodes: list[int] = []
-    for bucket in scheduler.list_buckets():  # nodes alike for all rules about domains
-        node = next(bucket)  # each rule rejects all nodes of a bucket or none, so one is enough
+    # nodes alike for all rules about domains.
+    for bucket in scheduler.list_buckets():
+        # Each rule rejects all nodes of a bucket or none, so one is enough.
+        node = next(bucket)
         if not is_first_pod and inter_pod_affinity.find_rejection(counts, node):
             continue
         if not any(_is_permanently_skewed(counter, node) for counter in counts.hard_spread):
-            nodes += (node, *bucket)  # `bucket` is an iterator over the other nodes now
+            # `bucket` is an iterator over the other nodes now.
+            nodes += (node, *bucket)
     capacity = _compute_pod_limits(scheduler, nodes, further)
-    own_counters = _collect_own_counters(scheduler, capacity)  # of the rules between these pods
+    # Of the rules between these pods.
+    own_counters = _collect_own_counters(scheduler, capacity)
     if is_first_pod:
         return _compute_affinity_range(scheduler, capacity, further, own_counters)
     has_several_rules = len(own_counters.spread) > 1 or len(counts.affinity) > 1
-    if own_counters.have_several_keys or has_several_rules:  # then the number depends on the order of placement
+    # Then the number depends on the order of placement.
+    if own_counters.have_several_keys or has_several_rules:
         return _compute_placeable_bounds(scheduler, capacity, further, own_counters)
     total = min(_sum_node_capacity(capacity, own_counters), further)
     return PlaceablePodRange(total, total, is_exact=True)
@@ -238,45 +249,63 @@ class _OwnCounters(NamedTuple):
     @property
     def have_several_keys(self) -> bool:
         """Whether they count by several topology keys. Counters of one key share one list `domain_by_node`."""
-        return len({id(counter.domain_by_node) for counter in (*self.anti_affinity, *self.spread)}) > 1
+        return (
+            len({id(counter.domain_by_node) for counter in (*self.anti_affinity, *self.spread)}) > 1
+        )
 
 
 def _is_permanently_skewed(counter: SpreadCounter, node: int) -> bool:
     """Return whether a spread constraint (`counter`) rejects a node for every further pod of the spec."""
     domain = counter.domain_by_node[node]
     if domain < 0:
-        return True  # the node lacks the topology key
+        # The node lacks the topology key.
+        return True
     if counter.counts_itself:
-        return False  # its count changes with the pods to place
-    skew = counter.counts[domain] + counter.matches_itself - counter.get_minimum_pod_count(domain)  # with the pod
+        # Its count changes with the pods to place.
+        return False
+    # With the pod.
+    skew = counter.counts[domain] + counter.matches_itself - counter.get_minimum_pod_count(domain)
     return skew > counter.constraint.max_skew
 
 
-def _compute_pod_limits(scheduler: PodSpecScheduler, nodes: Iterable[int], further: int) -> dict[int, int]:
+def _compute_pod_limits(
+    scheduler: PodSpecScheduler, nodes: Iterable[int], further: int
+) -> dict[int, int]:
     """Return how many further pods of the spec each of these nodes can take by its free capacity."""
     spec, cache = scheduler.group.spec, scheduler.cache
-    if spec.requests.other_resources:  # each node has its own amounts of these
-        return {node: _compute_pod_limit(spec, cache.nodes[node], cache.usage[node], further) for node in nodes}
+    # Each node has its own amounts of these.
+    if spec.requests.other_resources:
+        return {
+            node: _compute_pod_limit(spec, cache.nodes[node], cache.usage[node], further)
+            for node in nodes
+        }
     # Many nodes have equal sizes and usage: compute one limit for all of them.
-    limits: dict[int, int] = {}  # by usage number
+    # By usage number.
+    limits: dict[int, int] = {}
     for node in nodes:
         usage_number = cache.usage_numbers[node]
         if usage_number not in limits:
-            limits[usage_number] = _compute_pod_limit(spec, cache.nodes[node], cache.usage[node], further)
+            limits[usage_number] = _compute_pod_limit(
+                spec, cache.nodes[node], cache.usage[node], further
+            )
     return {node: limits[cache.usage_numbers[node]] for node in nodes}
 
 
 def _compute_pod_limit(spec: PodSpec, node: Node, usage: NodeUsage, further: int) -> int:
     """Return how many further pods of a spec a feasible node can take by its resources: from 1 to `further`."""
     if spec.host_ports or not all(disk.is_read_only for disk in spec.disks):
-        return 1  # a second pod would conflict with the first
+        # A second pod would conflict with the first.
+        return 1
     requests = spec.requests
     # Pairs by resource: the amount requested by one pod, and the free amount of the node.
     amounts = [(1, node.pods - usage.pods), (requests.cpu, node.cpu - usage.cpu)]
     amounts.append((requests.memory, node.memory - usage.memory))
     for name, amount in requests.other_resources:
-        if name in node.other_resources:  # else unknown (ephemeral storage)
-            amounts.append((amount, node.other_resources[name] - usage.other_resources.get(name, 0)))
+        # Else unknown (ephemeral storage).
+        if name in node.other_resources:
+            amounts.append(
+                (amount, node.other_resources[name] - usage.other_resources.get(name, 0))
+            )
     return min(further, *[free // amount for amount, free in amounts if amount])
 
 
@@ -286,13 +315,16 @@ def _collect_own_counters(scheduler: PodSpecScheduler, capacity: dict[int, int])
     `capacity`, the number of further pods by node.
     """
     cache, group, counts = scheduler.cache, scheduler.group, scheduler.counts
-    anti_affinity: dict[int, DomainCounter] = {}  # one counter per topology
+    # One counter per topology.
+    anti_affinity: dict[int, DomainCounter] = {}
     for term, counter in zip(group.spec.anti_affinity, counts.anti_affinity, strict=True):
         if not cache.is_selected(term, group):
-            continue  # it is about other pods
+            # It is about other pods.
+            continue
         labelled_nodes = [node for node in capacity if counter.domain_by_node[node] >= 0]
         domains = {counter.domain_by_node[node] for node in labelled_nodes}
-        if len(domains) == len(labelled_nodes):  # one node per domain
+        # One node per domain.
+        if len(domains) == len(labelled_nodes):
             capacity.update(dict.fromkeys(labelled_nodes, 1))
         else:
             anti_affinity[id(counter.domain_by_node)] = counter
@@ -308,53 +340,71 @@ def _sum_node_capacity(capacity: Mapping[int, int], own_counters: _OwnCounters) 
     anti_affinity, spread = own_counters
     if not anti_affinity and not spread:
         return sum(capacity.values())
-    first_counter = (*anti_affinity, *spread)[0]  # all have the same domains
+    # All have the same domains.
+    first_counter = (*anti_affinity, *spread)[0]
     pods_by_domain: dict[int, int] = {}
     for node, pods in capacity.items():
         domain = first_counter.domain_by_node[node]
         pods_by_domain[domain] = pods_by_domain.get(domain, 0) + pods
     if anti_affinity:
         # Nodes without the key (-1) are never rejected, so they keep all their capacity.
-        pods_by_domain = {domain: pods if domain < 0 else min(pods, 1) for domain, pods in pods_by_domain.items()}
+        pods_by_domain = {
+            domain: pods if domain < 0 else min(pods, 1) for domain, pods in pods_by_domain.items()
+        }
     if spread:
-        # No domain may have more than maxSkew pods above the smallest count, if all further pods are placed.
+        # No domain may have more than maxSkew pods above the smallest count, if all further pods
+        # are placed.
         counter = spread[0]
-        minimum = 0  # with fewer domains than minDomains, Kubernetes takes 0 as the smallest count
+        # With fewer domains than minDomains, Kubernetes takes 0 as the smallest count.
+        minimum = 0
         if len(counter.eligible_domains) >= counter.constraint.min_domains:
-            full_counts = [counter.counts[item] + pods_by_domain.get(item, 0) for item in counter.eligible_domains]
+            full_counts = [
+                counter.counts[item] + pods_by_domain.get(item, 0)
+                for item in counter.eligible_domains
+            ]
             minimum = min(full_counts, default=0)
         ceiling = minimum + counter.constraint.max_skew
         pods_by_domain = {
             domain: min(pods, max(0, ceiling - counter.counts[domain]))
             for domain, pods in pods_by_domain.items()
-            if domain >= 0  # spreading rejects nodes without the key
+            # spreading rejects nodes without the key.
+            if domain >= 0
         }
     return sum(pods_by_domain.values())
 
 
 def _list_single_limits(capacity: Mapping[int, int], own_counters: _OwnCounters) -> list[int]:
     """Return for each counter how many pods all nodes take by it alone. The counters may be of different keys."""
-    single_counters = [_OwnCounters(anti_affinity=[counter]) for counter in own_counters.anti_affinity]
+    single_counters = [
+        _OwnCounters(anti_affinity=[counter]) for counter in own_counters.anti_affinity
+    ]
     single_counters += [_OwnCounters(spread=[counter]) for counter in own_counters.spread]
     return [_sum_node_capacity(capacity, counter) for counter in single_counters]
 
 
 def _compute_affinity_range(
-    scheduler: PodSpecScheduler, capacity: Mapping[int, int], further: int, own_counters: _OwnCounters
+    scheduler: PodSpecScheduler,
+    capacity: Mapping[int, int],
+    further: int,
+    own_counters: _OwnCounters,
 ) -> PlaceablePodRange:
     """Return how many of `further` pods fit, if required affinity to their own group binds all to one domain. The first
     pod may choose any domain of the topology key, so the range covers all of them. `capacity` is the number of further
     pods by node, without the rules between them.
     """
     counts = scheduler.counts
-    counter = counts.affinity[0]  # of the first term: its domains limit all pods
-    exclusions = (*counts.anti_affinity, *counts.existing_anti_affinity)  # their domains reject the pods
-    capacity_by_domain: dict[int, dict[int, int]] = {}  # of the nodes
+    # Of the first term: its domains limit all pods.
+    counter = counts.affinity[0]
+    # Their domains reject the pods.
+    exclusions = (*counts.anti_affinity, *counts.existing_anti_affinity)
+    # Of the nodes.
+    capacity_by_domain: dict[int, dict[int, int]] = {}
     for node, pods in capacity.items():
         has_all_keys = all(item.domain_by_node[node] >= 0 for item in counts.affinity)
         if has_all_keys and not inter_pod_affinity.has_pod_in_domain(exclusions, node):
             capacity_by_domain.setdefault(counter.domain_by_node[node], {})[node] = pods
-    totals: list[int] = []  # number of pods with room, by domain
+    # number of pods with room, by domain.
+    totals: list[int] = []
     for domain_capacity in capacity_by_domain.values():
         if own_counters.have_several_keys:
             limits = _list_single_limits(domain_capacity, own_counters)
@@ -370,20 +420,26 @@ def _compute_affinity_range(
 
 
 def _compute_placeable_bounds(
-    scheduler: PodSpecScheduler, capacity: Mapping[int, int], further: int, own_counters: _OwnCounters
+    scheduler: PodSpecScheduler,
+    capacity: Mapping[int, int],
+    further: int,
+    own_counters: _OwnCounters,
 ) -> PlaceablePodRange:
     """Return bounds of the number of placeable `further` pods, if it depends on the order of placement. The upper bound
     is the smallest limit of a single counter. The lower one is known to fit in the worst order.
     """
     maximum = min([further, *_list_single_limits(capacity, own_counters)])
     if own_counters.spread or len(scheduler.counts.affinity) > 1:
-        minimum = 0 if scheduler.choose_nodes() is None else min(1, maximum)  # only the next pod is known to fit
+        # Only the next pod is known to fit.
+        minimum = 0 if scheduler.choose_nodes() is None else min(1, maximum)
         return PlaceablePodRange(minimum, maximum, is_exact=False)
-    # A pod on a node excludes the node itself, and by each anti-affinity the other nodes of its domain.
+    # A pod on a node excludes the node itself, and by each anti-affinity the other nodes of its
+    # domain.
     excluded_counts = dict.fromkeys(capacity, 1)
     for counter in own_counters.anti_affinity:
         nodes_by_domain = group_by(capacity, counter.domain_by_node.__getitem__)
-        nodes_by_domain.pop(-1, None)  # nodes without the topology key exclude no other node
+        # nodes without the topology key exclude no other node.
+        nodes_by_domain.pop(-1, None)
         for nodes in nodes_by_domain.values():
             for node in nodes:
                 excluded_counts[node] += len(nodes) - 1

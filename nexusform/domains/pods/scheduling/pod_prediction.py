@@ -24,11 +24,19 @@ from nexusform.domains.pods.scheduling.cluster_records import (
     is_recreated,
 )
 from nexusform.domains.pods.scheduling.pod_orders import QUEUE_ORDER, ArrivalOrder
-from nexusform.domains.pods.scheduling.pod_outcomes import PlaceablePodRange, PodOutcome, PodsPrediction
+from nexusform.domains.pods.scheduling.pod_outcomes import (
+    PlaceablePodRange,
+    PodOutcome,
+    PodsPrediction,
+)
 from nexusform.domains.pods.scheduling.preemption import PreemptionVictim, count_expected_pods
 from nexusform.domains.pods.scheduling.resource_quotas import QuotaUsage
 from nexusform.domains.pods.scheduling.rules import taints
-from nexusform.domains.pods.scheduling.scheduling_session import Observer, PodVerdict, SchedulingSession
+from nexusform.domains.pods.scheduling.scheduling_session import (
+    Observer,
+    PodVerdict,
+    SchedulingSession,
+)
 from nexusform.domains.pods.scheduling.template_rollout import DaemonRollout, TemplateRollout
 from nexusform.domains.pods.scheduling.workload_progress import PodToPlace, WorkloadProgress
 
@@ -80,13 +88,18 @@ class PodPredictor:
     ) -> None:
         """Sort the existing pods by their workload: to predict, removed by the plan, or unmanaged (all others)."""
         self.nodes = cluster.node_by_name
-        self.lost_pods = frozenset(lost_pods)  # they have lost their nodes, so they are placed again
-        # DaemonSets first, then by priority, highest first. Workloads of equal rank keep their order.
-        self.workload_queue = sorted(workloads, key=lambda item: (item.kind != "DaemonSet", -item.pod.priority))
+        # They have lost their nodes, so they are placed again.
+        self.lost_pods = frozenset(lost_pods)
+        # DaemonSets first, then by priority, highest first. Workloads of equal rank keep their
+        # order.
+        self.workload_queue = sorted(
+            workloads, key=lambda item: (item.kind != "DaemonSet", -item.pod.priority)
+        )
         self.creation_order = {workload.key: at for at, workload in enumerate(workloads)}
 
         managed_pods: list[ExistingPod] = []
-        unmanaged_pods: list[ExistingPod] = []  # of workloads outside this prediction: they stay
+        # Of workloads outside this prediction: they stay.
+        unmanaged_pods: list[ExistingPod] = []
         self.removed_pods: list[ExistingPod] = []
         for pod in existing_pods:
             if pod.workload in self.creation_order:
@@ -101,15 +114,21 @@ class PodPredictor:
         remaining_pods = (*unmanaged_pods, *managed_pods)
         running_pods = [pod for pod in remaining_pods if self._is_running(pod)]
         unplaced_pods = [pod for pod in remaining_pods if not self._is_running(pod)]
-        expected_counts = [count_expected_pods(budget, workloads, unmanaged_pods) for budget in cluster.budgets]
-        self.session = SchedulingSession(cluster, running_pods, seed, observer, expected_counts, unplaced_pods)
+        expected_counts = [
+            count_expected_pods(budget, workloads, unmanaged_pods) for budget in cluster.budgets
+        ]
+        self.session = SchedulingSession(
+            cluster, running_pods, seed, observer, expected_counts, unplaced_pods
+        )
         self.quota_usage = QuotaUsage(cluster.quotas)
         self.progress_by_key: dict[str, WorkloadProgress] = {}
         # Unmanaged workloads with evicted pods, which their controllers re-create.
         self.displaced_workloads: dict[str, WorkloadProgress] = {}
-        self.displaced_pods: set[PodKey] = set()  # evicted unmanaged pods
+        # evicted unmanaged pods.
+        self.displaced_pods: set[PodKey] = set()
         self._arrival = QUEUE_ORDER
-        self._has_replacements = False  # of evicted pods, since the last retry
+        # Of evicted pods, since the last retry.
+        self._has_replacements = False
 
     def _is_running(self, pod: ExistingPod) -> bool:
         """Return whether a pod keeps its node: neither lost nor evicted at once by a taint."""
@@ -137,12 +156,15 @@ class PodPredictor:
         self.progress_by_key = {progress.workload.key: progress for progress in progress_list}
         self._drop_pods_over_quota(progress_list)
         for pod in self.unmanaged_pods:
-            if pod.node in self.nodes and not self._is_running(pod):  # else it runs, or its node is unknown
+            # Else it runs, or its node is unknown.
+            if pod.node in self.nodes and not self._is_running(pod):
                 self._evict_unmanaged(pod, self._find_node_loss_trigger(pod))
-        self.session.has_random_ages = arrival != QUEUE_ORDER  # else pods start in queue order
+        # Else pods start in queue order.
+        self.session.has_random_ages = arrival != QUEUE_ORDER
         self.session.has_slow_victims = arrival.has_slow_victims
         self._place_workloads(progress_list)
-        self.session.remove_victims()  # slow victims terminate after the arrival of all pods
+        # slow victims terminate after the arrival of all pods.
+        self.session.remove_victims()
         self._recreate_evicted()
         self._retry_waiting_pods(progress_list)
         self._evict_pods_after_toleration(progress_list)
@@ -152,9 +174,13 @@ class PodPredictor:
             if all(outcome.node for outcome in progress.outcomes.values()):
                 self._remove_deferred_pods(progress)
 
-        removed_outcomes = [pod_outcomes.build_removal(pod, pod_outcomes.WORKLOAD_REMOVED) for pod in self.removed_pods]
+        removed_outcomes = [
+            pod_outcomes.build_removal(pod, pod_outcomes.WORKLOAD_REMOVED)
+            for pod in self.removed_pods
+        ]
         forecasts = {
-            progress.workload.key: workload_progress.build_forecast(progress, self.nodes) for progress in progress_list
+            progress.workload.key: workload_progress.build_forecast(progress, self.nodes)
+            for progress in progress_list
         }
         displaced_outcomes = self._collect_outcomes(self.displaced_workloads.values())
         kept_pods = [pod for pod in self.unmanaged_pods if pod.key not in self.displaced_pods]
@@ -166,10 +192,19 @@ class PodPredictor:
         outcomes: list[PodOutcome] = []
         removed_outcomes: list[PodOutcome] = []
         for progress in progress_list:
-            pods = [*progress.kept_pods, *progress.outdated_pods, *progress.failed_pods, *progress.deferred_removals]
+            pods = [
+                *progress.kept_pods,
+                *progress.outdated_pods,
+                *progress.failed_pods,
+                *progress.deferred_removals,
+            ]
             kept_outcomes = [self._build_kept_outcome(progress, pod) for pod in pods]
-            outcomes += sorted([*kept_outcomes, *progress.outcomes.values()], key=lambda outcome: outcome.number)
-            removed_outcomes += [pod_outcomes.build_removal(pod, trigger) for pod, trigger in progress.removals]
+            outcomes += sorted(
+                [*kept_outcomes, *progress.outcomes.values()], key=lambda outcome: outcome.number
+            )
+            removed_outcomes += [
+                pod_outcomes.build_removal(pod, trigger) for pod, trigger in progress.removals
+            ]
         return outcomes + removed_outcomes
 
     def _build_kept_outcome(self, progress: WorkloadProgress, pod: ExistingPod) -> PodOutcome:
@@ -188,12 +223,17 @@ class PodPredictor:
             unscheduled_state=PodState.FAILED if pod.rejection else PodState.PENDING,
             volumes=self.session.volume_binder.list_bound_volumes(pod.spec, pod.number),
             condition=pod.condition,
-            devices=self.session.claimed_devices.list_claims_of_pod(key, pod.number, pod.spec.template),
+            devices=self.session.claimed_devices.list_claims_of_pod(
+                key, pod.number, pod.spec.template
+            ),
         )
         if pod.number not in progress.placed_outdated or progress.workload.is_current(pod.spec):
             return outcome
-        is_certain, trigger = progress.placed_outdated[pod.number]  # those of its placement
-        return replace(outcome, action=pod_outcomes.PLACE, previous="", trigger=trigger, is_certain=is_certain)
+        # Those of its placement.
+        is_certain, trigger = progress.placed_outdated[pod.number]
+        return replace(
+            outcome, action=pod_outcomes.PLACE, previous="", trigger=trigger, is_certain=is_certain
+        )
 
     def _prepare_workload(self, workload: Workload) -> WorkloadProgress:
         """Return the progress of a workload at its start: its existing pods by their state, and the pods to place.
@@ -207,50 +247,72 @@ class PodPredictor:
             self._prepare_daemons(progress, pods)
             return progress
         # No pod of the current template gets ready, so a rollout waits after the first new ones.
-        progress.is_template_stuck = workload.is_stuck or workload_progress.has_stuck_template(workload, pods)
+        progress.is_template_stuck = workload.is_stuck or workload_progress.has_stuck_template(
+            workload, pods
+        )
         pods = self._remove_surplus(progress, pods)
         for pod in pods:
             is_current = workload.is_current(pod.spec)
             if self._is_running(pod):
                 (progress.kept_pods if is_current else progress.outdated_pods).append(pod)
-            elif pod.rejection and is_current:  # Failed for good, and never placed again
+            elif pod.rejection and is_current:
+                # Failed for good, and never placed again.
                 progress.failed_pods.append(pod)
-            elif pod.node:  # lost with its node, or evicted by a taint
+            elif pod.node:
+                # lost with its node, or evicted by a taint.
                 trigger = self._find_node_loss_trigger(pod)
-                progress.pods_to_place.append(PodToPlace(pod.number, previous=pod.node, trigger=trigger))
-            else:  # Pending, or a former template's pod rejected by kubelet: placed again with one of two templates
+                progress.pods_to_place.append(
+                    PodToPlace(pod.number, previous=pod.node, trigger=trigger)
+                )
+            else:
+                # Pending, or a former template's pod rejected by kubelet: placed again with one of
+                # two templates.
                 pod_with_current_template = PodToPlace(pod.number, was_pending=True, age=pod.age)
                 pod_with_own_template = replace(pod_with_current_template, former_spec=pod.spec)
-                if workload_progress.is_pending_outdated(workload, pod):  # the rollout of its Deployment decides on it
+                # The rollout of its Deployment decides on it.
+                if workload_progress.is_pending_outdated(workload, pod):
                     progress.pending_outdated_pods.append(pod_with_own_template)
-                elif not is_current and (workload.is_ordered or workload.is_below_partition(pod.number)):
-                    # An OrderedReady StatefulSet replaces no pod before it runs, a partition none below it.
+                elif not is_current and (
+                    workload.is_ordered or workload.is_below_partition(pod.number)
+                ):
+                    # An OrderedReady StatefulSet replaces no pod before it runs, a partition none
+                    # below it.
                     progress.pods_to_place.append(pod_with_own_template)
                 else:
                     progress.pods_to_place.append(pod_with_current_template)
         missing_count = max(0, workload.replicas - len(pods))
         used_numbers = workload_progress.list_numbers(pods)
-        numbers = workload_progress.find_unused_pod_numbers(used_numbers, workload.first_ordinal, missing_count)
-        progress.pods_to_place += [PodToPlace(number, trigger=progress.creation_trigger) for number in numbers]
+        numbers = workload_progress.find_unused_pod_numbers(
+            used_numbers, workload.first_ordinal, missing_count
+        )
+        progress.pods_to_place += [
+            PodToPlace(number, trigger=progress.creation_trigger) for number in numbers
+        ]
         workload_progress.set_former_templates(progress, pods)
         return progress
 
-    def _remove_surplus(self, progress: WorkloadProgress, pods: list[ExistingPod]) -> list[ExistingPod]:
+    def _remove_surplus(
+        self, progress: WorkloadProgress, pods: list[ExistingPod]
+    ) -> list[ExistingPod]:
         """Remove the surplus pods of a workload, and return the others. An ordered StatefulSet removes running surplus
         pods only after all others are ready. Until then, they are `deferred_removals`.
         """
         now = self.session.cluster.observation_time
-        surplus = workload_progress.select_surplus_pods(progress.workload, pods, self._is_running, now)
+        surplus = workload_progress.select_surplus_pods(
+            progress.workload, pods, self._is_running, now
+        )
         running_surplus = [pod for pod in surplus if self._is_running(pod)]
         remaining_pods = [pod for pod in pods if pod not in surplus]
         ready_count = sum(self._is_running(pod) and not pod.is_stuck for pod in remaining_pods)
         has_unready_pods = ready_count < progress.workload.replicas
         if progress.workload.is_ordered and has_unready_pods:
             progress.deferred_removals = running_surplus
-            surplus = [pod for pod in surplus if pod not in running_surplus]  # the others have no node
+            # The others have no node.
+            surplus = [pod for pod in surplus if pod not in running_surplus]
         else:
             for pod in running_surplus:
-                self.session.remove_pod(pod, may_linger=True)  # it may hold its capacity until it has terminated
+                # It may hold its capacity until it has terminated.
+                self.session.remove_pod(pod, may_linger=True)
         progress.record_removals(surplus, pod_outcomes.SCALE_IN)
         return remaining_pods
 
@@ -261,22 +323,34 @@ class PodPredictor:
         """
         spec, surplus = progress.workload.pod, progress.list_surplus_daemons(pods)
         waiting_pods = [pod for pod in pods if not pod.node]
-        progress.permitted_nodes = {name for name, node in self.nodes.items() if profile.should_run_daemon(spec, node)}
+        progress.permitted_nodes = {
+            name for name, node in self.nodes.items() if profile.should_run_daemon(spec, node)
+        }
         for pod in pods:
             if not self._is_running(pod):
-                if pod.node:  # lost with its node
+                # lost with its node.
+                if pod.node:
                     progress.removals.append((pod, pod_outcomes.NODE_REMOVED))
             elif pod not in surplus and profile.should_keep_daemon(spec, self.nodes[pod.node]):
                 progress.kept_pods.append(pod)
-            else:  # a second pod of its node, or the node is not permitted any more
+            else:
+                # A second pod of its node, or the node is not permitted any more.
                 self.session.remove_pod(pod)
                 progress.removals.append((pod, pod_outcomes.SCALE_IN))
-        unserved_nodes = sorted(progress.permitted_nodes.difference(pod.node for pod in progress.kept_pods))
+        unserved_nodes = sorted(
+            progress.permitted_nodes.difference(pod.node for pod in progress.kept_pods)
+        )
         for pod, node in zip(waiting_pods, unserved_nodes, strict=False):
-            progress.pods_to_place.append(PodToPlace(pod.number, node, was_pending=True, age=pod.age))
-        progress.surge_pods = waiting_pods[len(unserved_nodes) :]  # beyond the nodes without a pod
-        empty_nodes = unserved_nodes[len(waiting_pods) :]  # without a running or waiting pod
-        numbers = workload_progress.find_unused_pod_numbers(workload_progress.list_numbers(pods), 0, len(empty_nodes))
+            progress.pods_to_place.append(
+                PodToPlace(pod.number, node, was_pending=True, age=pod.age)
+            )
+        # beyond the nodes without a pod.
+        progress.surge_pods = waiting_pods[len(unserved_nodes) :]
+        # Without a running or waiting pod.
+        empty_nodes = unserved_nodes[len(waiting_pods) :]
+        numbers = workload_progress.find_unused_pod_numbers(
+            workload_progress.list_numbers(pods), 0, len(empty_nodes)
+        )
         progress.pods_to_place += [
             PodToPlace(number, node, trigger=progress.creation_trigger)
             for number, node in zip(numbers, empty_nodes, strict=True)
@@ -293,26 +367,34 @@ class PodPredictor:
             for pod_to_place in (*progress.pods_to_place, *progress.pending_outdated_pods):
                 if not pod_to_place.is_new:
                     quota_usage.add(pod_to_place.get_spec(progress.workload))
-        for progress in sorted(progress_list, key=lambda progress: self.creation_order[progress.workload.key]):
+        for progress in sorted(
+            progress_list, key=lambda progress: self.creation_order[progress.workload.key]
+        ):
             workload_progress.drop_rejected_pods(progress, quota_usage)
 
     def _place_workloads(self, progress_list: Sequence[WorkloadProgress]) -> None:
         """Place the pods of all workloads one by one: workload by workload, or as they arrive. `_place_workload` is a
         generator: each step places one pod, so the pods of several workloads can alternate.
         """
-        steps = {progress.workload.key: self._place_workload(progress) for progress in progress_list}
+        steps = {
+            progress.workload.key: self._place_workload(progress) for progress in progress_list
+        }
         if self._arrival == QUEUE_ORDER:
             for workload_steps in steps.values():
-                for _ in workload_steps:  # each step places a pod
+                # Each step places a pod.
+                for _ in workload_steps:
                     pass
             return
-        arrived_counts = dict.fromkeys(steps, -1)  # -1: not started
+        # -1: not started.
+        arrived_counts = dict.fromkeys(steps, -1)
         while steps:
             key = self._arrival.select_next_workload(arrived_counts)
             arrived_counts[key] += 1
-            if next(steps[key], None) is None:  # all pods of the workload have arrived
+            # All pods of the workload have arrived.
+            if next(steps[key], None) is None:
                 del steps[key], arrived_counts[key]
-            self._recreate_evicted()  # pods evicted for the one just placed
+            # pods evicted for the one just placed.
+            self._recreate_evicted()
             if self._arrival.has_fast_replacements and self._has_replacements:
                 self._retry_waiting_pods(progress_list)
 
@@ -323,11 +405,15 @@ class PodPredictor:
         workload = progress.workload
         progress.has_started = True
         progress.pods_to_place.sort()
-        progress.placeable_range = self._compute_running_range(progress)  # before the placement uses capacity
+        # Before the placement uses capacity.
+        progress.placeable_range = self._compute_running_range(progress)
         rollout = TemplateRollout(self.session, self.quota_usage, progress)
-        rollout.start()  # may add pods of former templates to those to place
-        verdicts = yield from self._place_pods(progress)  # by pod number
-        self._recreate_evicted()  # pods evicted for those just placed
+        # May add pods of former templates to those to place.
+        rollout.start()
+        # By pod number.
+        verdicts = yield from self._place_pods(progress)
+        # pods evicted for those just placed.
+        self._recreate_evicted()
         # An ordered StatefulSet removes its surplus pods once all others have a node.
         if all(verdict.node for verdict in verdicts.values()):
             self._remove_deferred_pods(progress)
@@ -335,14 +421,20 @@ class PodPredictor:
             verdicts |= DaemonRollout(self.session, progress, verdicts).replace_pods()
             self._recreate_evicted()
         elif rollout.is_needed:
-            verdicts = rollout.resume(verdicts)  # replaces the outdated pods; numbers of pods may change
+            # replaces the outdated pods; numbers of pods may change.
+            verdicts = rollout.resume(verdicts)
             self._recreate_evicted()
-        verdicts |= rollout.request_pending_pods()  # pods of former templates without a node
+        # pods of former templates without a node.
+        verdicts |= rollout.request_pending_pods()
         requested_pods = progress.requested_pods  # by number
         for number, verdict in verdicts.items():
-            if number not in progress.evicted_numbers:  # an evicted pod already has a later outcome
-                progress.outcomes[number] = self._build_outcome(workload, verdict, requested_pods[number])
-        if progress.is_daemon:  # no node is left for further pods
+            # An evicted pod already has a later outcome.
+            if number not in progress.evicted_numbers:
+                progress.outcomes[number] = self._build_outcome(
+                    workload, verdict, requested_pods[number]
+                )
+        # No node is left for further pods.
+        if progress.is_daemon:
             placed_outcomes = [outcome for outcome in progress.outcomes.values() if outcome.node]
             running = len(progress.kept_pods) + len(placed_outcomes)
             progress.placeable_range = PlaceablePodRange(running, running, is_exact=True)
@@ -358,18 +450,23 @@ class PodPredictor:
         # The number of pods with a volume depends on the order of placement.
         minimum = 0 if spec.has_own_claims else further_range.minimum
         is_exact = further_range.is_exact and minimum == further_range.minimum
-        return PlaceablePodRange(kept_count + minimum, kept_count + further_range.maximum, is_exact=is_exact)
+        return PlaceablePodRange(
+            kept_count + minimum, kept_count + further_range.maximum, is_exact=is_exact
+        )
 
     def _remove_deferred_pods(self, progress: WorkloadProgress) -> None:
         """Remove the surplus pods of an ordered workload, as the caller found a node for all others."""
         if workload_progress.find_stuck_number(progress) < workload_progress.NONE_STUCK:
-            return  # a pod with a node is not ready
+            # A pod with a node is not ready.
+            return
         for pod in progress.deferred_removals:
             self.session.remove_pod(pod)
         progress.record_removals(progress.deferred_removals, pod_outcomes.SCALE_IN)
         progress.deferred_removals = []
 
-    def _place_pods(self, progress: WorkloadProgress) -> Generator[str, None, dict[int, PodVerdict]]:
+    def _place_pods(
+        self, progress: WorkloadProgress
+    ) -> Generator[str, None, dict[int, PodVerdict]]:
         """Place the requested pods of a workload by number or arrival, and return the verdicts by number. Yield the
         workload key before each pod, so that the caller may place pods of other workloads in between. An ordered
         workload creates no pod after one without a node, or after a stuck one (not starting).
@@ -378,17 +475,21 @@ class PodPredictor:
         # All later pods of an ordered workload wait for the pod with this number.
         blocking_number = workload_progress.find_stuck_number(progress)
         verdicts: dict[int, PodVerdict] = {}
-        positions = self._arrival.compute_positions(workload, workload_progress.list_numbers(progress.pods_to_place))
+        positions = self._arrival.compute_positions(
+            workload, workload_progress.list_numbers(progress.pods_to_place)
+        )
         for pod in sorted(progress.pods_to_place, key=lambda pod: positions[pod.number]):
             yield workload.key
-            if pod.number > blocking_number and not pod.was_pending:  # a Pending pod exists already, so it is retried
+            # A Pending pod exists already, so it is retried.
+            if pod.number > blocking_number and not pod.was_pending:
                 earlier_name = workload.format_pod_name(blocking_number)
                 reason = f"waits for {earlier_name} to run"
                 verdict = PodVerdict(node="", is_certain=True, feasible_nodes=0, reason=reason)
             else:
                 verdict = self._place_pod(progress, pod)
             verdicts[pod.number] = verdict
-            if self._arrival != QUEUE_ORDER:  # another workload may evict the pod before the last one of this arrives
+            # Another workload may evict the pod before the last one of this arrives.
+            if self._arrival != QUEUE_ORDER:
                 progress.outcomes[pod.number] = self._build_outcome(workload, verdict, pod)
             if workload.is_ordered and not verdict.node:
                 blocking_number = min(blocking_number, pod.number)
@@ -401,16 +502,22 @@ class PodPredictor:
         """
         workload = progress.workload
         if pod.required_node:
-            return self.session.place_daemon(workload.pod, workload.key, pod.number, pod.required_node)
+            return self.session.place_daemon(
+                workload.pod, workload.key, pod.number, pod.required_node
+            )
         if pod.former_spec is None:
             return self.session.place_pod(workload.pod, workload.key, pod.number)
         verdict = self.session.place_pod(pod.former_spec, workload.key, pod.number)
-        # Without a node it stays Pending. With one, the rollout of a Deployment or the partition decides on it.
+        # Without a node it stays Pending. With one, the rollout of a Deployment or the partition
+        # decides on it.
         if not verdict.node or not workload.is_ordered or workload.is_below_partition(pod.number):
-            progress.is_blocked |= not verdict.node  # the rollout waits for it
+            # The rollout waits for it.
+            progress.is_blocked |= not verdict.node
             return verdict
         age = self.session.age
-        self.session.remove_pod(ExistingPod(workload.key, pod.number, verdict.node, pod.former_spec, age))
+        self.session.remove_pod(
+            ExistingPod(workload.key, pod.number, verdict.node, pod.former_spec, age)
+        )
         progress.pods_to_place[progress.pods_to_place.index(pod)] = replace(pod, former_spec=None)
         return self.session.place_pod(workload.pod, workload.key, pod.number)
 
@@ -423,13 +530,16 @@ class PodPredictor:
             if progress is not None:
                 self._record_eviction(progress, eviction)
             else:
-                self._evict_unmanaged(eviction.pod, pod_outcomes.PREEMPTED, format_pod_name(*eviction.preemptor))
+                self._evict_unmanaged(
+                    eviction.pod, pod_outcomes.PREEMPTED, format_pod_name(*eviction.preemptor)
+                )
 
     def _record_eviction(self, progress: WorkloadProgress, eviction: PreemptionVictim) -> None:
         """Record the eviction of a pod of a workload in this prediction, and request it again."""
         pod, preemptor = eviction.pod, format_pod_name(*eviction.preemptor)
         outcome = progress.outcomes.get(pod.number)
-        if outcome is not None and outcome.node == pod.node:  # placed by this prediction, and to be placed again
+        # placed by this prediction, and to be placed again.
+        if outcome is not None and outcome.node == pod.node:
             progress.evicted_numbers.add(pod.number)
             progress.outcomes[pod.number] = replace(
                 outcome,
@@ -441,7 +551,8 @@ class PodPredictor:
             )
             return
         for pods in (progress.kept_pods, progress.outdated_pods):
-            if pod in pods:  # else a rollout has replaced it
+            # Else a rollout has replaced it.
+            if pod in pods:
                 pods.remove(pod)
                 self._request_pod_again(progress, pod, pod_outcomes.PREEMPTED, preemptor)
 
@@ -452,7 +563,8 @@ class PodPredictor:
         new_progress = WorkloadProgress(workload, had_pods=True, has_started=True)
         progress = self.displaced_workloads.setdefault(pod.workload, new_progress)
         outcome = progress.outcomes.get(pod.number)
-        if outcome is not None and outcome.node == pod.node:  # its replacement is evicted in turn
+        # Its replacement is evicted in turn.
+        if outcome is not None and outcome.node == pod.node:
             progress.outcomes[pod.number] = replace(outcome, node="", feasible_nodes=0, victims=())
             return
         self.displaced_pods.add(pod.key)
@@ -461,7 +573,9 @@ class PodPredictor:
         else:
             progress.removals.append((pod, trigger))
 
-    def _request_pod_again(self, progress: WorkloadProgress, victim: ExistingPod, trigger: str, preemptor: str) -> None:
+    def _request_pod_again(
+        self, progress: WorkloadProgress, victim: ExistingPod, trigger: str, preemptor: str
+    ) -> None:
         """Request a pod again after its eviction; it is Pending until it is placed."""
         new_pod = PodToPlace(
             victim.number,
@@ -472,16 +586,24 @@ class PodPredictor:
             former_spec=progress.find_former_spec([victim, *progress.outdated_pods], victim.number),
         )
         progress.pods_to_place.append(new_pod)
-        if progress.has_started:  # else `_place_workload` decides it with the other pods
+        # Else `_place_workload` decides it with the other pods.
+        if progress.has_started:
             pending_verdict = PodVerdict(node="", is_certain=True, feasible_nodes=0)
-            progress.outcomes[victim.number] = self._build_outcome(progress.workload, pending_verdict, new_pod)
+            progress.outcomes[victim.number] = self._build_outcome(
+                progress.workload, pending_verdict, new_pod
+            )
 
     def _evict_pods_after_toleration(self, progress_list: list[WorkloadProgress]) -> None:
         """Evict pods after tolerationSeconds if another node is better, then retry waiting pods, until no pod moves."""
         if not any(taints.select_taints(node, taints.NO_EXECUTE) for node in self.nodes.values()):
-            return  # no toleration expires
+            # No toleration expires.
+            return
         for _ in range(_MOST_EVICTIONS):
-            moves = [self._evict_expired_pods(progress) for progress in progress_list if not progress.is_daemon]
+            moves = [
+                self._evict_expired_pods(progress)
+                for progress in progress_list
+                if not progress.is_daemon
+            ]
             moves += map(self._evict_expired_unmanaged, self.unmanaged_pods)
             if not any(moves):
                 return
@@ -494,19 +616,25 @@ class PodPredictor:
         placed_pods = progress.list_placed_pods()
         has_moved = False
         for pod in (*progress.kept_pods, *progress.outdated_pods, *placed_pods):
-            spec = progress.get_recreated_spec(pod)  # its replacement may have another template
+            # Its replacement may have another template.
+            spec = progress.get_recreated_spec(pod)
             verdict = self._reschedule_after_toleration(pod, spec)
             if verdict is None:
                 continue  # it stays
             has_moved = True
             if pod in placed_pods:
                 new_pod = pod_by_number[pod.number]
-            else:  # an existing pod
-                own_list = progress.kept_pods if pod in progress.kept_pods else progress.outdated_pods
+            else:
+                # An existing pod.
+                own_list = (
+                    progress.kept_pods if pod in progress.kept_pods else progress.outdated_pods
+                )
                 own_list.remove(pod)
                 former_spec = None if workload.is_current(spec) else spec
                 trigger = pod_outcomes.NO_EXECUTE
-                new_pod = PodToPlace(pod.number, previous=pod.node, trigger=trigger, former_spec=former_spec)
+                new_pod = PodToPlace(
+                    pod.number, previous=pod.node, trigger=trigger, former_spec=former_spec
+                )
                 progress.pods_to_place.append(new_pod)
             progress.outcomes[pod.number] = self._build_outcome(workload, verdict, new_pod)
         return has_moved
@@ -514,28 +642,35 @@ class PodPredictor:
     def _evict_expired_unmanaged(self, pod: ExistingPod) -> bool:
         """Evict an unmanaged pod after its tolerationSeconds, and return whether it leaves its node."""
         if pod.node not in self.nodes or pod.key in self.displaced_pods:
-            return False  # its node is unknown, or it was evicted already
+            # Its node is unknown, or it was evicted already.
+            return False
         verdict = self._reschedule_after_toleration(pod, pod.spec)
         if verdict is None:
             return False  # it stays
         self._evict_unmanaged(pod, pod_outcomes.NO_EXECUTE)
-        progress = self.displaced_workloads[pod.workload]  # added by the eviction if missing
+        # added by the eviction if missing.
+        progress = self.displaced_workloads[pod.workload]
         if is_recreated(pod.workload):
-            new_pod = progress.pods_to_place[-1]  # requested by the eviction, and placed before by the verdict
+            # requested by the eviction, and placed before by the verdict.
+            new_pod = progress.pods_to_place[-1]
             progress.outcomes[pod.number] = self._build_outcome(progress.workload, verdict, new_pod)
         else:
-            self.session.remove_pod(replace(pod, node=verdict.node))  # undo the verdict: nothing creates it again
+            # undo the verdict: nothing creates it again.
+            self.session.remove_pod(replace(pod, node=verdict.node))
         return True
 
     def _reschedule_after_toleration(self, pod: ExistingPod, spec: PodSpec) -> PodVerdict | None:
         """Place a pod again after its tolerationSeconds; None without such a time, or if it keeps node and spec."""
-        if not self._compute_remaining_seconds(pod):  # evicted already (0), or never (None)
+        # evicted already (0), or never (None).
+        if not self._compute_remaining_seconds(pod):
             return None
         self.session.remove_pod(pod)
         verdict = self.session.place_pod(spec, pod.workload, pod.number)
         return None if (verdict.node, spec) == (pod.node, pod.spec) else verdict
 
-    def _build_outcome(self, workload: Workload, verdict: PodVerdict, pod: PodToPlace) -> PodOutcome:
+    def _build_outcome(
+        self, workload: Workload, verdict: PodVerdict, pod: PodToPlace
+    ) -> PodOutcome:
         """Return the outcome of a pod: KEEP for one still Pending, MOVE from a previous node, else PLACE."""
         spec = pod.get_spec(workload)
         action = pod_outcomes.MOVE if pod.previous else pod_outcomes.PLACE
@@ -561,7 +696,9 @@ class PodPredictor:
             doubt=verdict.doubt,
             preempted_by=pod.preempted_by,
             volumes=self.session.volume_binder.list_bound_volumes(workload.pod, pod.number),
-            devices=self.session.claimed_devices.list_claims_of_pod(workload.key, pod.number, spec.template),
+            devices=self.session.claimed_devices.list_claims_of_pod(
+                workload.key, pod.number, spec.template
+            ),
         )
 
     def _retry_waiting_pods(self, progress_list: Sequence[WorkloadProgress]) -> None:
@@ -570,9 +707,14 @@ class PodPredictor:
         """
         has_changed = True
         while has_changed:
-            has_changed = self._has_replacements = False  # replacements until now are retried below
+            # replacements until now are retried below.
+            has_changed = self._has_replacements = False
             # Failed pods may fit into NUMA cells assigned in another order.
-            if any(outcome.is_failed for progress in progress_list for outcome in progress.outcomes.values()):
+            if any(
+                outcome.is_failed
+                for progress in progress_list
+                for outcome in progress.outcomes.values()
+            ):
                 self.session.assign_numa_cells()
             for progress in (*progress_list, *self.displaced_workloads.values()):
                 has_changed |= self._retry_workload(progress)
@@ -585,12 +727,17 @@ class PodPredictor:
         # All later pods of an ordered workload wait for the pod with this number.
         blocking_number = workload_progress.find_stuck_number(progress)
         pod_by_number = progress.requested_pods
-        for number in sorted(outcome.number for outcome in progress.outcomes.values() if outcome.can_retry):
+        for number in sorted(
+            outcome.number for outcome in progress.outcomes.values() if outcome.can_retry
+        ):
             if number > blocking_number and not pod_by_number[number].was_pending:
-                continue  # not Pending before: it is created only after the earlier pod runs
+                # Not Pending before: it is created only after the earlier pod runs.
+                continue
             verdict = self._place_pod(progress, pod_by_number[number])
             has_changed |= bool(verdict.node)
             if workload.is_ordered and not verdict.node:
                 blocking_number = min(blocking_number, number)
-            progress.outcomes[number] = self._build_outcome(workload, verdict, pod_by_number[number])
+            progress.outcomes[number] = self._build_outcome(
+                workload, verdict, pod_by_number[number]
+            )
         return has_changed

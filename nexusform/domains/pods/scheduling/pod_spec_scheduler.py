@@ -22,7 +22,11 @@ from nexusform.domains.pods.scheduling import profile
 from nexusform.domains.pods.scheduling.cluster_records import HOSTNAME, Node, PodSpec, VolumeNeed
 from nexusform.domains.pods.scheduling.scheduler_cache import PodSpecGroup, SchedulerCache
 from nexusform.domains.pods.scheduling.scheduler_versions import Version, apply_version_differences
-from nexusform.domains.pods.scheduling.topology_counts import DomainCounter, SpreadCounter, TopologyCounts
+from nexusform.domains.pods.scheduling.topology_counts import (
+    DomainCounter,
+    SpreadCounter,
+    TopologyCounts,
+)
 from nexusform.scheduling.placement_decision import Rejection
 
 # Keys with at most this many domains are distinguished by domain, others by their counts.
@@ -48,8 +52,10 @@ class _NodeBucket:
     __slots__ = ("nodes_by_score", "size")
 
     def __init__(self) -> None:
-        self.nodes_by_score: dict[int, set[int]] = {}  # by usage score
-        self.size = 0  # number of nodes
+        # By usage score.
+        self.nodes_by_score: dict[int, set[int]] = {}
+        # number of nodes.
+        self.size = 0
 
     def put_all(self, nodes: list[int], score: int) -> None:
         """Put nodes with one usage score into the bucket."""
@@ -78,10 +84,12 @@ class _TopologyAxis:
 
     def __init__(self, counters: Sequence[DomainCounter]) -> None:
         """Build the axis of the topology key counted by these counters."""
-        self.domain_by_node = counters[0].domain_by_node  # counters of one topology key share it
+        # counters of one topology key share it.
+        self.domain_by_node = counters[0].domain_by_node
         self.has_few_domains = counters[0].size <= _FEW_DOMAINS
         self.counts = [counter.counts for counter in counters]  # by domain
-        self.members: dict[int, list[int]] = {}  # nodes by domain
+        # nodes by domain.
+        self.members: dict[int, list[int]] = {}
 
     def get_trait(self, node: int) -> Trait:
         """Return a node's domain, or with many domains the counts of pods in its domain; -1 without the key."""
@@ -116,35 +124,54 @@ class PodSpecScheduler:
         self.cache = cache
         self._nominated_groups = nominated_groups
         self.volume_needs = volume_needs
-        self.is_storage_uncertain = False  # whether the need of its claims may change before the decision
-        self.device_doubt = ""  # the assumption behind the devices of nodes, "" if certain
+        # whether the need of its claims may change before the decision.
+        self.is_storage_uncertain = False
+        # The assumption behind the devices of nodes, "" if certain.
+        self.device_doubt = ""
         spec = group.spec
         # Node filters read volumes from the spec, so those of the pod's own claims are added.
-        self._filter_spec = replace(spec, volumes=(*spec.volumes, *volume_needs)) if volume_needs else spec
+        self._filter_spec = (
+            replace(spec, volumes=(*spec.volumes, *volume_needs)) if volume_needs else spec
+        )
         self._facts_cache = facts_cache
         self.facts = facts_cache.get_feasible_nodes(self._filter_spec)
         self.group = group
         # Spec of the new pod as read by this scheduler version; existing pods count as configured.
         self._incoming_spec = apply_version_differences(spec, facts_cache.version)
         self.counts = TopologyCounts(cache, group, self._incoming_spec)
-        self.images_matter = facts_cache.images_unknown and bool(spec.images)  # unknown images may favour a node
+        # Unknown images may favour a node.
+        self.images_matter = facts_cache.images_unknown and bool(spec.images)
         self.version = cache.version
-        # Whether nodes of one usage number have equal usage scores: ports, disks and other resources have no number.
+        # Whether nodes of one usage number have equal usage scores: ports, disks and other
+        # resources have no number.
         incoming_spec = self._incoming_spec
-        special_needs = (incoming_spec.host_ports, incoming_spec.disks, incoming_spec.requests.other_resources)
+        special_needs = (
+            incoming_spec.host_ports,
+            incoming_spec.disks,
+            incoming_spec.requests.other_resources,
+        )
         self._has_plain_usage = not any(special_needs)
-        self._has_buckets = False  # they are created on demand
+        # They are created on demand.
+        self._has_buckets = False
         # Nodes alike for the pod, by their traits.
         self._buckets: defaultdict[tuple[Trait, ...], _NodeBucket] = defaultdict(_NodeBucket)
-        self._axes: list[_TopologyAxis] = []  # one per topology key in rules of the pod
-        self._changing_axes: list[_TopologyAxis] = []  # those with traits changed by each placed pod
-        self._score_cache: dict[int, int] = {}  # usage score by usage number
+        # One per topology key in rules of the pod.
+        self._axes: list[_TopologyAxis] = []
+        # Those with traits changed by each placed pod.
+        self._changing_axes: list[_TopologyAxis] = []
+        # usage score by usage number.
+        self._score_cache: dict[int, int] = {}
         self._bucket_keys: dict[int, tuple[Trait, ...]] = {}  # by node
-        self._node_scores: dict[int, int] = {}  # usage score of each node in a bucket
+        # usage score of each node in a bucket.
+        self._node_scores: dict[int, int] = {}
 
     def is_current(self, group: PodSpecGroup, volume_needs: tuple[VolumeNeed, ...]) -> bool:
         """Return whether it is the scheduler for a pod of this group and these needs, and no pod has moved since."""
-        return (group, volume_needs, self.cache.version) == (self.group, self.volume_needs, self.version)
+        return (group, volume_needs, self.cache.version) == (
+            self.group,
+            self.volume_needs,
+            self.version,
+        )
 
     def find_rejection(self, node: int) -> Rejection | None:
         """Return the first rejection of a node in kube-scheduler's order; None if it is feasible."""
@@ -171,7 +198,8 @@ class PodSpecScheduler:
             rejections = list(self._list_node_rejections(node))
             for group in nominated_groups:
                 self.move_pod(group, node, sign=-1)
-            self.cache.version = version  # all pods are as before
+            # All pods are as before.
+            self.cache.version = version
             if rejections:
                 return iter(rejections)
         return self._list_node_rejections(node)
@@ -198,10 +226,17 @@ class PodSpecScheduler:
     @cached_property
     def _filters(self) -> list[tuple[str, Callable[[int], str | None]]]:
         """All filters by name as functions of a node, in kube-scheduler's order."""
-        filter_spec, spec, counts, cache = self._filter_spec, self.group.spec, self.counts, self.cache
+        filter_spec, spec, counts, cache = (
+            self._filter_spec,
+            self.group.spec,
+            self.counts,
+            self.cache,
+        )
         filters: dict[str, Callable[[int], str | None]] = {}
         for node_filter in profile.NODE_FILTERS:
-            filters[node_filter.name] = partial(_run_node_filter, node_filter.find_rejection, filter_spec, cache)
+            filters[node_filter.name] = partial(
+                _run_node_filter, node_filter.find_rejection, filter_spec, cache
+            )
         for rule, usage_filter in profile.USAGE_FILTERS:
             filters[rule] = partial(_run_usage_filter, usage_filter, spec, cache)
         for rule, domain_filter in profile.DOMAIN_FILTERS:
@@ -210,9 +245,13 @@ class PodSpecScheduler:
 
     def choose_nodes(self) -> BestNodes | None:
         """Return the best nodes for the next pod; None if no node is feasible."""
-        self._get_domain_buckets()  # creates them at the first call
-        # Buckets ignore pods with a nominated (reserved) node. Nodes rejected because of them are removed for now.
-        rejected_nodes = [node for node in self._nominated_groups if self.find_rejection(node) is not None]
+        # creates them at the first call.
+        self._get_domain_buckets()
+        # Buckets ignore pods with a nominated (reserved) node. Nodes rejected because of them are
+        # removed for now.
+        rejected_nodes = [
+            node for node in self._nominated_groups if self.find_rejection(node) is not None
+        ]
         removed_nodes = [(node, self._remove_node(node)) for node in rejected_nodes]
         choice = self._choose_best_bucket_nodes()
         for node, score in removed_nodes:
@@ -228,7 +267,8 @@ class PodSpecScheduler:
         rules, counts = profile.DOMAIN_FILTERS, self.counts
         feasible_buckets: list[tuple[_NodeBucket, int]] = []
         for bucket in buckets.values():
-            node = next(bucket.list_nodes())  # any of them
+            # Any of them.
+            node = next(bucket.list_nodes())
             if not any(find_rejection(counts, node) for _, find_rejection in rules):
                 feasible_buckets.append((bucket, node))
         if not feasible_buckets:
@@ -236,26 +276,37 @@ class PodSpecScheduler:
         nodes = [node for _, node in feasible_buckets]
         domain_counts = self._count_domains(feasible_buckets)
         # The points of each bucket by all rules, apart from the usage scores of its nodes.
-        points = map(sum, zip(*self._compute_rule_scores(nodes, domain_counts).values(), strict=True))
-        scored_buckets = [(bucket, total) for (bucket, _), total in zip(feasible_buckets, points, strict=True)]
-        top_nodes_by_total: dict[int, list[set[int]]] = {}  # the nodes of highest usage score in each bucket
+        points = map(
+            sum, zip(*self._compute_rule_scores(nodes, domain_counts).values(), strict=True)
+        )
+        scored_buckets = [
+            (bucket, total) for (bucket, _), total in zip(feasible_buckets, points, strict=True)
+        ]
+        # The nodes of highest usage score in each bucket.
+        top_nodes_by_total: dict[int, list[set[int]]] = {}
         for bucket, bucket_points in scored_buckets:
             top_score = max(bucket.nodes_by_score)
-            top_nodes_by_total.setdefault(bucket_points + top_score, []).append(bucket.nodes_by_score[top_score])
+            top_nodes_by_total.setdefault(bucket_points + top_score, []).append(
+                bucket.nodes_by_score[top_score]
+            )
         best_total = max(top_nodes_by_total)
         tied_nodes = tuple(chain.from_iterable(top_nodes_by_total[best_total]))
         feasible_count = sum(bucket.size for bucket, _ in feasible_buckets)
-        lead = None  # points ahead of the next total, used if points for unknown images may change the choice
+        # points ahead of the next total, used if points for unknown images may change the choice.
+        lead = None
         if self.images_matter and len(tied_nodes) == 1:
             lead = _compute_score_lead(best_total, scored_buckets)
         return BestNodes(tied_nodes, feasible_count, lead)
 
     def score_nodes(self) -> dict[int, dict[str, int]]:
         """Return the weighted points of each feasible node, by node and rule; empty without one."""
-        feasible_nodes = [node for node in range(len(self.cache.nodes)) if self.find_rejection(node) is None]
+        feasible_nodes = [
+            node for node in range(len(self.cache.nodes)) if self.find_rejection(node) is None
+        ]
         if not feasible_nodes:
             return {}
-        # The rules below score buckets of nodes. Here each node has a bucket of its own, with any usage score.
+        # The rules below score buckets of nodes. Here each node has a bucket of its own, with any
+        # usage score.
         single_buckets = [(_NodeBucket(), node) for node in feasible_nodes]
         for bucket, node in single_buckets:
             bucket.put_all([node], score=0)
@@ -263,19 +314,31 @@ class PodSpecScheduler:
         columns = self._compute_rule_scores(feasible_nodes, self._count_domains(single_buckets))
         points = {}
         for position, node in enumerate(feasible_nodes):
-            spec, record, usage = self._incoming_spec, self.cache.nodes[node], self.cache.usage[node]
-            usage_points = {rule: weight * rate(spec, record, usage) for rule, weight, rate in profile.USAGE_SCORES}
-            points[node] = usage_points | {rule: column[position] for rule, column in columns.items()}
+            spec, record, usage = (
+                self._incoming_spec,
+                self.cache.nodes[node],
+                self.cache.usage[node],
+            )
+            usage_points = {
+                rule: weight * rate(spec, record, usage)
+                for rule, weight, rate in profile.USAGE_SCORES
+            }
+            points[node] = usage_points | {
+                rule: column[position] for rule, column in columns.items()
+            }
         return points
 
     def add_pod(self, node: int) -> None:
         """Add a pod of this spec to a node."""
         self.cache.place(self.group, node)
         self.counts.add(node)
-        self.version = self.cache.version  # the buckets below include the pod
+        # The buckets below include the pod.
+        self.version = self.cache.version
         if not self._has_buckets:
-            return  # buckets created later include the pod
-        # The pod changes the counts of its domains. Nodes there change the bucket if its key has these counts.
+            # buckets created later include the pod.
+            return
+        # The pod changes the counts of its domains. Nodes there change the bucket if its key has
+        # these counts.
         for changing_axis in self._changing_axes:
             domain = changing_axis.domain_by_node[node]
             for member in changing_axis.members.get(domain, ()):
@@ -283,7 +346,8 @@ class PodSpecScheduler:
                 traits = [axis.get_trait(member) for axis in self._axes]
                 self._bucket_keys[member] = (*self.facts.points[member], *traits)
                 self._insert_node(member, score)
-        if node in self.facts.points:  # else it is infeasible for later pods of the spec, and in no bucket
+        # Else it is infeasible for later pods of the spec, and in no bucket.
+        if node in self.facts.points:
             self._remove_node(node)
             self._insert_node(node, self._compute_usage_score(node))
 
@@ -299,14 +363,20 @@ class PodSpecScheduler:
             self._has_buckets = True
             self._create_topology_axes()
             self._bucket_keys = self._compute_bucket_keys()
-            # Nodes with one usage number have equal usage scores; with special requests each has a number of its own.
-            usage_numbers = self.cache.usage_numbers if self._has_plain_usage else range(len(self.cache.nodes))
-            alike_nodes: dict[tuple[tuple[Trait, ...], int], list[int]] = {}  # by bucket key and usage number
+            # Nodes with one usage number have equal usage scores; with special requests each has a
+            # number of its own.
+            usage_numbers = (
+                self.cache.usage_numbers if self._has_plain_usage else range(len(self.cache.nodes))
+            )
+            # By bucket key and usage number.
+            alike_nodes: dict[tuple[tuple[Trait, ...], int], list[int]] = {}
             for node, key in self._bucket_keys.items():
                 alike_nodes.setdefault((key, usage_numbers[node]), []).append(node)
             for nodes in alike_nodes.values():
-                score = self._compute_usage_score(nodes[0])  # equal for all of these nodes
-                if score >= 0:  # else the usage of the nodes rejects the pod
+                # equal for all of these nodes.
+                score = self._compute_usage_score(nodes[0])
+                # Else the usage of the nodes rejects the pod.
+                if score >= 0:
                     self._buckets[self._bucket_keys[nodes[0]]].put_all(nodes, score)
                     self._node_scores.update(dict.fromkeys(nodes, score))
         return self._buckets
@@ -314,7 +384,8 @@ class PodSpecScheduler:
     def _compute_bucket_keys(self) -> dict[int, tuple[Trait, ...]]:
         """Return the bucket key of each feasible node: points by rule, then its domain or counts by topology key."""
         points = self.facts.points
-        if not self._axes:  # no rule counts pods by topology key
+        # No rule counts pods by topology key.
+        if not self._axes:
             return dict(points)
         traits = list(zip(*map(_TopologyAxis.list_traits, self._axes), strict=True))
         return {node: own_points + traits[node] for node, own_points in points.items()}
@@ -324,11 +395,17 @@ class PodSpecScheduler:
         of pods in domains. Then nodes change their bucket with these counts, so the nodes of each domain are kept.
         """
         # Counters of one key share the list `domain_by_node`.
-        counters_by_topology = group_by(self.counts.list_counters(), lambda counter: id(counter.domain_by_node))
+        counters_by_topology = group_by(
+            self.counts.list_counters(), lambda counter: id(counter.domain_by_node)
+        )
         self._axes = list(map(_TopologyAxis, counters_by_topology.values()))
-        changing_ids = {id(counter.domain_by_node) for counter in self.counts.list_counters_changed_by_pod()}
+        changing_ids = {
+            id(counter.domain_by_node) for counter in self.counts.list_counters_changed_by_pod()
+        }
         large_axes = [axis for axis in self._axes if not axis.has_few_domains]
-        self._changing_axes = [axis for axis in large_axes if id(axis.domain_by_node) in changing_ids]
+        self._changing_axes = [
+            axis for axis in large_axes if id(axis.domain_by_node) in changing_ids
+        ]
         for axis in self._changing_axes:
             axis.members = self.facts.list_members(axis.domain_by_node)
 
@@ -353,22 +430,37 @@ class PodSpecScheduler:
         usage have one usage number, so their score is computed once. This does not hold for specs with host ports,
         disks or other resources (`_has_plain_usage` is false).
         """
-        spec, node_record, usage = self._incoming_spec, self.cache.nodes[node], self.cache.usage[node]
+        spec, node_record, usage = (
+            self._incoming_spec,
+            self.cache.nodes[node],
+            self.cache.usage[node],
+        )
         usage_number = self.cache.usage_numbers[node]
-        score = self._score_cache.get(usage_number) if self._has_plain_usage else None  # equal for equal usage
+        # equal for equal usage.
+        score = self._score_cache.get(usage_number) if self._has_plain_usage else None
         if score is None:
-            if any(find_rejection(spec, node_record, usage) for _, find_rejection in profile.USAGE_FILTERS):
+            if any(
+                find_rejection(spec, node_record, usage)
+                for _, find_rejection in profile.USAGE_FILTERS
+            ):
                 score = -1
             else:
-                score = sum(weight * rate(spec, node_record, usage) for _, weight, rate in profile.USAGE_SCORES)
+                score = sum(
+                    weight * rate(spec, node_record, usage)
+                    for _, weight, rate in profile.USAGE_SCORES
+                )
             self._score_cache[usage_number] = score
         return score
 
     def _count_domains(self, open_buckets: list[tuple[_NodeBucket, int]]) -> list[int]:
         """Count, per soft spread constraint, the domains with nodes of these buckets (each with one of its nodes)."""
         # Nodes without points for spreading do not count.
-        scored_buckets = [(bucket, node) for bucket, node in open_buckets if self.counts.has_spread_score(node)]
-        return [_count_bucket_domains(counter, scored_buckets) for counter in self.counts.soft_spread]
+        scored_buckets = [
+            (bucket, node) for bucket, node in open_buckets if self.counts.has_spread_score(node)
+        ]
+        return [
+            _count_bucket_domains(counter, scored_buckets) for counter in self.counts.soft_spread
+        ]
 
     def _compute_rule_scores(self, nodes: list[int], sizes: list[int]) -> dict[str, list[int]]:
         """Return by rule the weighted points of each node, in the order of `nodes`. Each rule normalizes its raw scores
@@ -378,18 +470,27 @@ class PodSpecScheduler:
         columns: dict[str, list[int]] = {}
         for position, node_score in enumerate(self._facts_cache.scores):
             scores = [points[node][position] for node in nodes]
-            columns[node_score.name] = [node_score.weight * score for score in node_score.normalize(scores)]
+            columns[node_score.name] = [
+                node_score.weight * score for score in node_score.normalize(scores)
+            ]
         for domain_score in profile.DOMAIN_SCORES:
             if domain_score.is_applicable(counts):
-                raws = [domain_score.score(counts, node, sizes) for node in nodes]  # None: without a score
-                columns[domain_score.name] = [domain_score.weight * score for score in domain_score.normalize(raws)]
+                # None: without a score.
+                raws = [domain_score.score(counts, node, sizes) for node in nodes]
+                columns[domain_score.name] = [
+                    domain_score.weight * score for score in domain_score.normalize(raws)
+                ]
         return columns
 
 
-def _compute_score_lead(best_total: int, scored_buckets: Iterable[tuple[_NodeBucket, int]]) -> int | None:
+def _compute_score_lead(
+    best_total: int, scored_buckets: Iterable[tuple[_NodeBucket, int]]
+) -> int | None:
     """Return the lead of the best total over the next lower one; None if there is none."""
-    next_total = -1  # below every total
-    for bucket, points in scored_buckets:  # the points of its nodes without their usage scores
+    # Below every total.
+    next_total = -1
+    # The points of its nodes without their usage scores.
+    for bucket, points in scored_buckets:
         for score in bucket.nodes_by_score:
             if next_total < points + score < best_total:
                 next_total = points + score
@@ -397,7 +498,10 @@ def _compute_score_lead(best_total: int, scored_buckets: Iterable[tuple[_NodeBuc
 
 
 def _run_node_filter(
-    find_rejection: Callable[[PodSpec, Node], str | None], spec: PodSpec, cache: SchedulerCache, node: int
+    find_rejection: Callable[[PodSpec, Node], str | None],
+    spec: PodSpec,
+    cache: SchedulerCache,
+    node: int,
 ) -> str | None:
     return find_rejection(spec, cache.nodes[node])
 
@@ -408,11 +512,14 @@ def _run_usage_filter(
     return find_rejection(spec, cache.nodes[node], cache.usage[node])
 
 
-def _count_bucket_domains(counter: SpreadCounter, scored_buckets: list[tuple[_NodeBucket, int]]) -> int:
+def _count_bucket_domains(
+    counter: SpreadCounter, scored_buckets: list[tuple[_NodeBucket, int]]
+) -> int:
     """Return the number of domains of a constraint with nodes of `scored_buckets`, each a bucket and one of its nodes.
     A bucket has nodes alike for all rules about domains.
     """
-    if counter.constraint.topology_key == HOSTNAME:  # each node is a domain of its own
+    # Each node is a domain of its own.
+    if counter.constraint.topology_key == HOSTNAME:
         return sum(bucket.size for bucket, _ in scored_buckets)
     if counter.size <= _FEW_DOMAINS:
         # Such a key distinguishes buckets, so one node represents its bucket.
@@ -435,7 +542,8 @@ class FeasibleNodes(Struct, frozen=True):
         key = id(domain_by_node)
         if key not in self.members:
             self.members[key] = group_by(self.points, lambda node: domain_by_node[node])
-            self.members[key].pop(-1, None)  # nodes without the topology key
+            # nodes without the topology key.
+            self.members[key].pop(-1, None)
         return self.members[key]
 
 
@@ -446,10 +554,13 @@ class FeasibleNodesCache:
         """Select the scores applicable to some node; `version` is the Kubernetes version, () if unknown."""
         self._nodes = nodes
         self.version = version
-        self.images_unknown = any(node.images is None for node in nodes)  # those of some node
+        # Those of some node.
+        self.images_unknown = any(node.images is None for node in nodes)
         self._facts: dict[object, FeasibleNodes] = {}
         # Node scores applicable to some node of the cluster.
-        self.scores = tuple(rule for rule in profile.NODE_SCORES if any(map(rule.is_applicable, nodes)))
+        self.scores = tuple(
+            rule for rule in profile.NODE_SCORES if any(map(rule.is_applicable, nodes))
+        )
 
     def get_feasible_nodes(self, spec: PodSpec) -> FeasibleNodes:
         """Return the nodes feasible for a spec regardless of other pods, with their points by each score rule. A spec
@@ -461,11 +572,14 @@ class FeasibleNodesCache:
         key = (is_rejected, *filter_keys, *score_keys)
         facts = self._facts.get(key)
         if facts is None:
-            points: dict[int, tuple[int, ...]] = {}  # by node: the points of each rule
-            nodes = () if is_rejected else self._nodes  # no node is checked for a rejected pod
+            # By node: the points of each rule.
+            points: dict[int, tuple[int, ...]] = {}
+            # No node is checked for a rejected pod.
+            nodes = () if is_rejected else self._nodes
             for node_index, node in enumerate(nodes):
                 if not any(rule.find_rejection(spec, node) for rule in profile.NODE_FILTERS):
                     points[node_index] = tuple([rule.score(spec, node) for rule in self.scores])
-            mask = sum(1 << node_index for node_index in points)  # the bits of the feasible nodes are set
+            # The bits of the feasible nodes are set.
+            mask = sum(1 << node_index for node_index in points)
             facts = self._facts[key] = FeasibleNodes(points, mask)
         return facts

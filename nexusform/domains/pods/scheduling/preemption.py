@@ -78,10 +78,13 @@ class _Candidate(Struct, frozen=True):
         """Return the sort key of the node; the node with the lowest key is chosen. In this order count: violated
         budgets, the highest priority of a victim, the sum of priorities, the number of victims, and late starts.
         """
-        highest = self.victims[0].spec.priority  # they are sorted by importance
-        total = sum(pod.spec.priority + _OFFSET for pod in self.victims)  # more victims always weigh more
+        # They are sorted by importance.
+        highest = self.victims[0].spec.priority
+        # More victims always weigh more.
+        total = sum(pod.spec.priority + _OFFSET for pod in self.victims)
         start_age = min(pod.age for pod in self.victims if pod.spec.priority == highest)
-        return (self.violations, highest, total, len(self.victims), -start_age)  # the latest start is best
+        # The latest start is best.
+        return (self.violations, highest, total, len(self.victims), -start_age)
 
 
 def compute_eviction_allowances(
@@ -91,9 +94,12 @@ def compute_eviction_allowances(
     result: list[DisruptionAllowance] = []
     for budget, pods in zip(budgets, expected_pods, strict=True):
         if budget.selector.is_empty:
-            continue  # kube-scheduler's preemption takes it as covering no pod
+            # kube-scheduler's preemption takes it as covering no pod.
+            continue
         covered_groups = cache.select_groups_of_namespace(budget.selector, budget.namespace)
-        healthy = sum(sum(group.nodes.values()) for group in covered_groups if not group.spec.is_terminating)
+        healthy = sum(
+            sum(group.nodes.values()) for group in covered_groups if not group.spec.is_terminating
+        )
         evictions = compute_allowed_disruptions(budget, pods, healthy) - budget.withheld_disruptions
         result.append(DisruptionAllowance(budget, max(0, evictions)))
     return tuple(result)
@@ -111,14 +117,19 @@ def select_victims(
     `tie_break` chooses among the candidates of the lowest rank.
     """
     # Evictions may help against missing CPU, but not against a missing label.
-    promising_nodes = [node for node, rejection in rejections.items() if profile.can_preempt(rejection)]
+    promising_nodes = [
+        node for node, rejection in rejections.items() if profile.can_preempt(rejection)
+    ]
     candidate_limit = max(len(promising_nodes) * _CANDIDATE_PERCENT // 100, _MINIMUM_CANDIDATES)
     trial = _PreemptionTrial(scheduler, pods_by_node, allowances)
     candidates: list[_Candidate] = []
     is_exhaustive = True
     for node in promising_nodes:
-        if len(candidates) >= candidate_limit and any(not candidate.violations for candidate in candidates):
-            is_exhaustive = False  # kube-scheduler stops here: enough candidates, one without violated budgets
+        if len(candidates) >= candidate_limit and any(
+            not candidate.violations for candidate in candidates
+        ):
+            # kube-scheduler stops here: enough candidates, one without violated budgets.
+            is_exhaustive = False
             break
         candidate = trial.find_candidate(node)
         if candidate is not None:
@@ -126,22 +137,34 @@ def select_victims(
     if not candidates:
         return None
     candidates_by_rank = group_by(candidates, _Candidate.rank)
-    best_candidates = {candidate.node: candidate for candidate in candidates_by_rank[min(candidates_by_rank)]}
+    best_candidates = {
+        candidate.node: candidate for candidate in candidates_by_rank[min(candidates_by_rank)]
+    }
     node = tie_break(tuple(best_candidates))
     victims = best_candidates[node].victims
-    if not is_exhaustive:  # a search in another order could choose any promising node
-        return PreemptionResult(node, victims, is_certain=False, considered_nodes=tuple(promising_nodes))
+    # A search in another order could choose any promising node.
+    if not is_exhaustive:
+        return PreemptionResult(
+            node, victims, is_certain=False, considered_nodes=tuple(promising_nodes)
+        )
     # Chance decides between several best nodes, or between equally important pods of one node.
-    is_arbitrary = len(best_candidates) > 1 or any(candidate.is_arbitrary for candidate in candidates)
+    is_arbitrary = len(best_candidates) > 1 or any(
+        candidate.is_arbitrary for candidate in candidates
+    )
     candidate_nodes = tuple([candidate.node for candidate in candidates])
-    return PreemptionResult(node, victims, is_certain=not is_arbitrary, considered_nodes=candidate_nodes)
+    return PreemptionResult(
+        node, victims, is_certain=not is_arbitrary, considered_nodes=candidate_nodes
+    )
 
 
 class _PreemptionTrial:
     """Trial removal of pods from a node to check whether another pod fits."""
 
     def __init__(
-        self, scheduler: PodSpecScheduler, pods_by_node: Sequence[NodePods], allowances: Sequence[DisruptionAllowance]
+        self,
+        scheduler: PodSpecScheduler,
+        pods_by_node: Sequence[NodePods],
+        allowances: Sequence[DisruptionAllowance],
     ) -> None:
         """Prepare trials for the next pod of `scheduler`. `allowances` are the evictions allowed by each budget."""
         self._scheduler = scheduler
@@ -154,7 +177,9 @@ class _PreemptionTrial:
         """
         priority = self._scheduler.group.spec.priority
         node_pods = self._pods_by_node[node].values()
-        lower_priority_pods = [pod for pod in node_pods if pod.spec.priority < priority and not pod.is_protected]
+        lower_priority_pods = [
+            pod for pod in node_pods if pod.spec.priority < priority and not pod.is_protected
+        ]
         if not lower_priority_pods:
             return None
         cache = self._scheduler.cache
@@ -165,26 +190,40 @@ class _PreemptionTrial:
         victims: list[ExistingPod] = list(lower_priority_pods)
         violations = 0
         is_feasible = self._scheduler.find_rejection(node) is None
-        if is_feasible:  # put back as many as possible, first those protected by a budget
+        # put back as many as possible, first those protected by a budget.
+        if is_feasible:
             violating_pods, other_pods = self._split_by_violation(lower_priority_pods)
             victims = self._select_victims(violating_pods, node)
             violations = len(victims)
             victims += self._select_victims(other_pods, node)
         for pod in victims:
             self._restore_or_remove_pod(pod, node, sign=1)
-        cache.version = version  # all pods are back, so results cached for this version stay valid
+        # All pods are back, so results cached for this version stay valid.
+        cache.version = version
         if not is_feasible:
             return None
         victims.sort(key=_rank_importance)
-        return _Candidate(node, tuple(victims), violations, _is_victim_choice_arbitrary(lower_priority_pods, victims))
+        return _Candidate(
+            node,
+            tuple(victims),
+            violations,
+            _is_victim_choice_arbitrary(lower_priority_pods, victims),
+        )
 
-    def _split_by_violation(self, pods: Iterable[ExistingPod]) -> tuple[list[ExistingPod], list[ExistingPod]]:
+    def _split_by_violation(
+        self, pods: Iterable[ExistingPod]
+    ) -> tuple[list[ExistingPod], list[ExistingPod]]:
         """Return the pods evicted beyond a budget, after the evictions of earlier pods, and the pods within budgets."""
-        evictions: Counter[int] = Counter()  # by position of the budget
+        # By position of the budget.
+        evictions: Counter[int] = Counter()
         violating_pods: list[ExistingPod] = []
         other_pods: list[ExistingPod] = []
         for pod in pods:
-            positions = [at for at, allowance in enumerate(self._allowances) if has_budget(allowance.budget, pod)]
+            positions = [
+                at
+                for at, allowance in enumerate(self._allowances)
+                if has_budget(allowance.budget, pod)
+            ]
             evictions.update(positions)
             is_violating = any(evictions[at] > self._allowances[at].evictions for at in positions)
             (violating_pods if is_violating else other_pods).append(pod)
@@ -210,7 +249,9 @@ def _rank_importance(pod: ExistingPod) -> tuple[int, int, str, int]:
     return (-pod.spec.priority, pod.age, pod.workload, pod.number)
 
 
-def _is_victim_choice_arbitrary(lower_priority_pods: Sequence[ExistingPod], victims: Sequence[ExistingPod]) -> bool:
+def _is_victim_choice_arbitrary(
+    lower_priority_pods: Sequence[ExistingPod], victims: Sequence[ExistingPod]
+) -> bool:
     """Return whether other victims were possible: of pods equal in priority and age, but not in template, some stay."""
     rank_pod = attrgetter("spec.priority", "age")
     victims_by_rank = group_by(victims, rank_pod)
@@ -236,7 +277,9 @@ def is_pod_covered(budget: PodDisruptionBudget, pod: PodSpec) -> bool:
     return budget.namespace == pod.namespace and is_selected(budget.selector, dict(pod.labels))
 
 
-def select_covered_pods(budget: PodDisruptionBudget, pods: Iterable[ExistingPod]) -> list[ExistingPod]:
+def select_covered_pods(
+    budget: PodDisruptionBudget, pods: Iterable[ExistingPod]
+) -> list[ExistingPod]:
     """Return the pods covered by a budget."""
     return [pod for pod in pods if is_pod_covered(budget, pod.spec)]
 
@@ -247,7 +290,9 @@ def has_budget(budget: PodDisruptionBudget, pod: ExistingPod) -> bool:
 
 
 def count_expected_pods(
-    budget: PodDisruptionBudget, workloads: Iterable[Workload], unmanaged_pods: Iterable[ExistingPod]
+    budget: PodDisruptionBudget,
+    workloads: Iterable[Workload],
+    unmanaged_pods: Iterable[ExistingPod],
 ) -> int:
     """Count the pods expected by a budget: the replicas of its workloads (DaemonSets have none) and unmanaged pods."""
     expected_count = len(select_covered_pods(budget, unmanaged_pods))
@@ -258,7 +303,9 @@ def count_expected_pods(
 
 
 def find_drain_obstacles(
-    budgets: Sequence[PodDisruptionBudget], existing_pods: Sequence[ExistingPod], nodes: Collection[str]
+    budgets: Sequence[PodDisruptionBudget],
+    existing_pods: Sequence[ExistingPod],
+    nodes: Collection[str],
 ) -> DrainObstacles:
     """Return the obstacles for draining nodes: exhausted budgets, workloads with a single pod, and protected workloads.
     A workload is protected if a budget covers its pods alone, and does not allow to evict all running ones at once.
@@ -267,7 +314,9 @@ def find_drain_obstacles(
     drained_pods = [pod for pod in running_pods if pod.node in nodes]
     drained_workloads = {pod.workload for pod in drained_pods}
     # A drain evicts no pods of DaemonSets, so these are left out.
-    running_counts = Counter(pod.workload for pod in running_pods if "/DaemonSet/" not in pod.workload)
+    running_counts = Counter(
+        pod.workload for pod in running_pods if "/DaemonSet/" not in pod.workload
+    )
     single_replicas = [key for key in sorted(drained_workloads) if running_counts[key] == 1]
     blocking_names: list[str] = []
     protected_workloads: set[str] = set()
@@ -276,24 +325,38 @@ def find_drain_obstacles(
             blocking_names.append(f"{budget.namespace}/{budget.name}")
         workloads = {pod.workload for pod in select_covered_pods(budget, existing_pods)}
         if len(workloads) != 1:
-            continue  # a budget over several workloads may allow to evict one of them completely
+            # A budget over several workloads may allow to evict one of them completely.
+            continue
         running_count = len(select_covered_pods(budget, running_pods))
-        # The amounts of this budget alone: `allowed_evictions` is 0 for a pod under several budgets.
+        # The amounts of this budget alone: `allowed_evictions` is 0 for a pod under several
+        # budgets.
         if count_allowed_disruptions(budget, existing_pods) < running_count:
             protected_workloads |= workloads & drained_workloads
-    return DrainObstacles(tuple(blocking_names), tuple(single_replicas), tuple(sorted(protected_workloads)))
+    return DrainObstacles(
+        tuple(blocking_names), tuple(single_replicas), tuple(sorted(protected_workloads))
+    )
 
 
-def count_allowed_disruptions(budget: PodDisruptionBudget, existing_pods: Iterable[ExistingPod]) -> int:
+def count_allowed_disruptions(
+    budget: PodDisruptionBudget, existing_pods: Iterable[ExistingPod]
+) -> int:
     """Return how many existing pods the budget allows to evict."""
     covered_pods = select_covered_pods(budget, existing_pods)
     # With an observed status, `withheld_disruptions` accounts for unready pods.
-    healthy = sum(bool(pod.node) and (budget.is_met is not None or pod.condition.is_ready) for pod in covered_pods)
-    return compute_allowed_disruptions(budget, len(covered_pods), healthy) - budget.withheld_disruptions
+    healthy = sum(
+        bool(pod.node) and (budget.is_met is not None or pod.condition.is_ready)
+        for pod in covered_pods
+    )
+    return (
+        compute_allowed_disruptions(budget, len(covered_pods), healthy)
+        - budget.withheld_disruptions
+    )
 
 
 def list_applied_budgets(
-    budgets: Sequence[PodDisruptionBudget], pods: Iterable[ExistingPod], existing_pods: Sequence[ExistingPod]
+    budgets: Sequence[PodDisruptionBudget],
+    pods: Iterable[ExistingPod],
+    existing_pods: Sequence[ExistingPod],
 ) -> Iterator[tuple[PodDisruptionBudget, int]]:
     """Yield the budgets limiting the eviction of some of `pods`, each with the number of evictions it allows now.
 
@@ -304,7 +367,8 @@ def list_applied_budgets(
     # A budget does not limit pods that have not run yet.
     started_pods = [pod for pod in pods if pod.condition.phase != "Pending"]
     pods_by_budget: list[list[ExistingPod]] = []
-    budget_counts: Counter[PodIdentity] = Counter()  # number of budgets of each pod
+    # number of budgets of each pod.
+    budget_counts: Counter[PodIdentity] = Counter()
     for budget in budgets:
         covered_pods = [pod for pod in started_pods if has_budget(budget, pod)]
         pods_by_budget.append(covered_pods)
@@ -314,11 +378,14 @@ def list_applied_budgets(
             yield budget, 0
             continue
         allowed = count_allowed_disruptions(budget, existing_pods)
-        is_met = budget.is_met  # enough pods are ready, as reported by its controller
+        # enough pods are ready, as reported by its controller.
+        is_met = budget.is_met
         if is_met is None:
-            is_met = allowed >= 0  # not reported: computed from the pods
+            # Not reported: computed from the pods.
+            is_met = allowed >= 0
         limited_pods = covered_pods
-        if is_met or budget.evicts_unready:  # unready pods may be evicted without a limit
+        # unready pods may be evicted without a limit.
+        if is_met or budget.evicts_unready:
             limited_pods = [pod for pod in covered_pods if pod.condition.is_ready]
         if limited_pods:
             yield budget, allowed

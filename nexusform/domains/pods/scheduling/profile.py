@@ -78,7 +78,11 @@ NODE_FILTERS: Final[tuple[NodeFilter, ...]] = (
     NodeFilter("node_unschedulable", lambda pod: pod.tolerations, taints.find_cordon_rejection),
     NodeFilter("node_name", lambda pod: pod.node_name, node_affinity.find_node_name_rejection),
     NodeFilter("taints", lambda pod: pod.tolerations, taints.find_rejection),
-    NodeFilter("node_affinity", lambda pod: (pod.node_selector, pod.node_terms), node_affinity.find_rejection),
+    NodeFilter(
+        "node_affinity",
+        lambda pod: (pod.node_selector, pod.node_terms),
+        node_affinity.find_rejection,
+    ),
     NodeFilter(
         "volume_limits",
         lambda pod: pod.volumes,
@@ -93,10 +97,12 @@ NODE_FILTERS: Final[tuple[NodeFilter, ...]] = (
     ),
 )
 
-# Filters of the DaemonSet controller before it creates a pod for a node; the scheduler applies the others.
-# Source: kubernetes pkg/controller/daemon/daemon_controller.go, predicates.
+# Filters of the DaemonSet controller before it creates a pod for a node; the scheduler applies the
+# others. Source: kubernetes pkg/controller/daemon/daemon_controller.go, predicates.
 DAEMON_FILTERS: Final = tuple(
-    rule for rule in NODE_FILTERS if rule.name in ("node_names", "node_name", "taints", "node_affinity")
+    rule
+    for rule in NODE_FILTERS
+    if rule.name in ("node_names", "node_name", "taints", "node_affinity")
 )
 _KEPT_DAEMON_FILTERS: Final = tuple(rule for rule in DAEMON_FILTERS if rule.name != "taints")
 
@@ -116,8 +122,25 @@ DOMAIN_FILTERS: Final[tuple[tuple[str, DomainFilter], ...]] = (
 
 # Order of the filters in kube-scheduler; it reports the first reason of a node.
 ORDER: Final = (
-    *("node_names", "node_unschedulable", "node_name", "taints", "node_affinity", "node_ports", "resources", "disks"),
-    *("claims", "volume_limits", "volumes", "volume_zones", "topology_spread", "inter_pod_affinity", "devices"),
+    *(
+        "node_names",
+        "node_unschedulable",
+        "node_name",
+        "taints",
+        "node_affinity",
+        "node_ports",
+        "resources",
+        "disks",
+    ),
+    *(
+        "claims",
+        "volume_limits",
+        "volumes",
+        "volume_zones",
+        "topology_spread",
+        "inter_pod_affinity",
+        "devices",
+    ),
 )
 
 # Reasons that evictions cannot remove, besides all of NODE_FILTERS: no victims are searched there.
@@ -131,14 +154,19 @@ USAGE_SCORES: Final[tuple[tuple[str, int, UsageScore], ...]] = (
 NODE_SCORES: Final[tuple[NodeScoreRule, ...]] = (
     NodeScoreRule("taints", 3, lambda pod: pod.tolerations, taints.score, taints.normalize_scores),
     NodeScoreRule(
-        "node_affinity", 2, lambda pod: pod.preferred_nodes, node_affinity.score, node_affinity.normalize_scores
+        "node_affinity",
+        2,
+        lambda pod: pod.preferred_nodes,
+        node_affinity.score,
+        node_affinity.normalize_scores,
     ),
     NodeScoreRule(
         "image_locality",
         1,
         lambda pod: pod.images,
         image_locality.score,
-        list,  # the scores are from 0 to 100 already
+        # The scores are from 0 to 100 already.
+        list,
         is_applicable=lambda node: bool(node.images),
     ),
 )
@@ -200,5 +228,6 @@ def compute_scored_node_limit(nodes: int) -> int:
     (numFeasibleNodesToFind): 50 to 5 per cent (less in larger clusters), but at least 100.
     """
     if nodes < 100:
-        return nodes  # all of them
+        # All of them.
+        return nodes
     return max(nodes * max(50 - nodes // 125, 5) // 100, 100)

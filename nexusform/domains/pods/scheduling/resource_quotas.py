@@ -9,7 +9,11 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from nexusform.domains.pods.scheduling.cluster_records import PodSpec, ResourceQuota, ResourceQuotaScope
+from nexusform.domains.pods.scheduling.cluster_records import (
+    PodSpec,
+    ResourceQuota,
+    ResourceQuotaScope,
+)
 from nexusform.kubernetes.matching import EXISTS, IN, NOT_IN
 
 _REQUESTS: Final = "requests."
@@ -60,25 +64,35 @@ class QuotaUsage:
 
     def find_rejection(self, pod: PodSpec) -> str:
         """Return why one more pod would not be created, "" if it would."""
-        rejections = (_find_quota_rejection(quota, amounts, pod) for quota, amounts in self._list_usages(pod))
+        rejections = (
+            _find_quota_rejection(quota, amounts, pod) for quota, amounts in self._list_usages(pod)
+        )
         return next(filter(None, rejections), "")
 
 
 def _find_quota_rejection(quota: ResourceQuota, used_amounts: Counter[str], pod: PodSpec) -> str:
     """Return why a quota rejects a pod, in the words of Kubernetes; "" if it does not."""
     limits = dict(quota.hard)  # by resource
-    unspecified = pod.quota_figures.unspecified  # names of requests and limits missing in some container
+    # names of requests and limits missing in some container.
+    unspecified = pod.quota_figures.unspecified
     # A quota may have the short name of a request ("cpu" for "requests.cpu").
     unspecified_names = [name for name in limits if _FULL_NAMES.get(name, name) in unspecified]
     if unspecified_names:
-        return f"failed quota: {quota.name}: must specify {', '.join(unspecified_names)} for every container"
+        return (
+            f"failed quota: {quota.name}: must specify {', '.join(unspecified_names)} for every "
+            "container"
+        )
     pod_amounts = _compute_pod_amounts(quota, pod)
     exceeded_names = [
-        name for name, amount in pod_amounts.items() if amount and amount + used_amounts[name] > limits[name]
+        name
+        for name, amount in pod_amounts.items()
+        if amount and amount + used_amounts[name] > limits[name]
     ]
     if not exceeded_names:
         return ""
-    texts = [_format_amounts(exceeded_names, amounts) for amounts in (pod_amounts, used_amounts, limits)]
+    texts = [
+        _format_amounts(exceeded_names, amounts) for amounts in (pod_amounts, used_amounts, limits)
+    ]
     return "exceeded quota: {}, requested: {}, used: {}, limited: {}".format(quota.name, *texts)
 
 
@@ -97,8 +111,13 @@ def _format_amounts(names: Iterable[str], amounts: Mapping[str, int]) -> str:
 
 def _compute_pod_amounts(quota: ResourceQuota, pod: PodSpec) -> dict[str, int]:
     """Return the amounts of a pod by the names limited by a quota, 0 if it has none."""
-    amounts = dict.fromkeys(_POD_COUNTS, 1)  # limits on the number of pods
-    requests = (("cpu", pod.requests.cpu), ("memory", pod.requests.memory), *pod.requests.other_resources)
+    # limits on the number of pods.
+    amounts = dict.fromkeys(_POD_COUNTS, 1)
+    requests = (
+        ("cpu", pod.requests.cpu),
+        ("memory", pod.requests.memory),
+        *pod.requests.other_resources,
+    )
     for name, amount in requests:
         amounts[_REQUESTS + name] = amount
         amounts[name] = amount
@@ -110,7 +129,8 @@ def _is_in_quota_scope(scope: ResourceQuotaScope, pod: PodSpec) -> bool:
     """Return whether a pod is in a scope of a quota. The scope PriorityClass compares the class of the pod with its
     values by the operator In or NotIn. Exists and DoesNotExist ask only whether the pod has a class.
     """
-    has_limit = any(name in ("cpu", "memory") for name, _ in pod.quota_figures.limits)  # a GPU does not count
+    # A GPU does not count.
+    has_limit = any(name in ("cpu", "memory") for name, _ in pod.quota_figures.limits)
     is_best_effort = not (pod.requests.cpu or pod.requests.memory or has_limit)
     match scope.name:
         case "BestEffort" | "NotBestEffort":
@@ -118,8 +138,12 @@ def _is_in_quota_scope(scope: ResourceQuotaScope, pod: PodSpec) -> bool:
         case "Terminating" | "NotTerminating":
             return pod.quota_figures.has_deadline == (scope.name == "Terminating")
         case "CrossNamespacePodAffinity":
-            own_namespace = ((pod.namespace,), None)  # also that of terms without namespaces
-            return any((term.namespaces, term.namespace_selector) != own_namespace for term in pod.affinity_terms)
+            # Also that of terms without namespaces.
+            own_namespace = ((pod.namespace,), None)
+            return any(
+                (term.namespaces, term.namespace_selector) != own_namespace
+                for term in pod.affinity_terms
+            )
         case _:  # PriorityClass
             priority_class = pod.quota_figures.priority_class
             if scope.operator in (IN, NOT_IN):

@@ -7,7 +7,13 @@ from collections.abc import Callable, Iterable
 from itertools import chain
 from typing import Any, Final
 
-from nexusform.domains.pods.scheduling.cluster_records import Cluster, HostPort, InlineVolume, PodSpec, PodTerm
+from nexusform.domains.pods.scheduling.cluster_records import (
+    Cluster,
+    HostPort,
+    InlineVolume,
+    PodSpec,
+    PodTerm,
+)
 from nexusform.kubernetes.matching import IN, LabelSelector, is_selected
 
 _NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
@@ -16,13 +22,23 @@ _NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
 class NodeUsage:
     """Resources used by the pods of one node: CPU (milli), memory (bytes), scored ones, others."""
 
-    __slots__ = ("cpu", "disks", "memory", "other_resources", "pods", "ports", "scored_cpu", "scored_memory")
+    __slots__ = (
+        "cpu",
+        "disks",
+        "memory",
+        "other_resources",
+        "pods",
+        "ports",
+        "scored_cpu",
+        "scored_memory",
+    )
 
     def __init__(self) -> None:
         """Start with an empty node: no pod, resource, port or disk in use."""
         self.cpu = 0  # thousandths
         self.memory = 0  # bytes
-        self.scored_cpu = 0  # with default amounts for pods without requests, as in scores
+        # With default amounts for pods without requests, as in scores.
+        self.scored_cpu = 0
         self.scored_memory = 0
         self.pods = 0
         self.other_resources: dict[str, int] = {}
@@ -51,10 +67,14 @@ class TopologyDomains:
     __slots__ = ("domain_by_node", "node_domains", "size")
 
     def __init__(self, domain_by_node: list[int], size: int) -> None:
-        self.domain_by_node = domain_by_node  # -1 without the topology key
-        self.size = size  # number of domains
+        # -1 without the topology key.
+        self.domain_by_node = domain_by_node
+        # number of domains.
+        self.size = size
         # Each node with the key as a domain of its own.
-        self.node_domains = [-1 if domain < 0 else node for node, domain in enumerate(domain_by_node)]
+        self.node_domains = [
+            -1 if domain < 0 else node for node, domain in enumerate(domain_by_node)
+        ]
 
 
 class PodSpecGroup:
@@ -65,7 +85,8 @@ class PodSpecGroup:
     def __init__(self, spec: PodSpec) -> None:
         self.spec = spec
         self.labels = dict(spec.labels)
-        self.nodes: dict[int, int] = {}  # number of pods by node
+        # number of pods by node.
+        self.nodes: dict[int, int] = {}
 
 
 class SchedulerCache:
@@ -76,22 +97,29 @@ class SchedulerCache:
         self.nodes = cluster.nodes
         self.index = {node.name: at for at, node in enumerate(cluster.nodes)}
         self.usage = [NodeUsage() for _ in cluster.nodes]
-        # Nodes of one number have equal sizes, and equal usage apart from other resources, ports and disks.
+        # Nodes of one number have equal sizes, and equal usage apart from other resources, ports
+        # and disks.
         self.usage_numbers = [0] * len(cluster.nodes)
         self._numbers_by_usage: dict[tuple[int, ...], int] = {}
         for node in range(len(cluster.nodes)):
             self._update_usage_number(node)
-        self.version = 0  # changes with every placed or removed pod
-        self._claim_uses: Counter[str] = Counter()  # number of pods by exclusive claim
+        # changes with every placed or removed pod.
+        self.version = 0
+        # number of pods by exclusive claim.
+        self._claim_uses: Counter[str] = Counter()
         self._namespaces = cluster.namespaces
         self._topologies: dict[str, TopologyDomains] = {}
-        # Nodes (whether each counts) and domains counted by a spread constraint, by the facts deciding about them.
+        # Nodes (whether each counts) and domains counted by a spread constraint, by the facts
+        # deciding about them.
         self.eligible_nodes: dict[object, tuple[list[bool], frozenset[int]]] = {}
-        self._groups: dict[PodSpec, PodSpecGroup] = {}  # pods of one spec
-        self._groups_by_pair: dict[tuple[str, str], list[PodSpecGroup]] = {}  # by each label of the pods
+        # pods of one spec.
+        self._groups: dict[PodSpec, PodSpecGroup] = {}
+        # By each label of the pods.
+        self._groups_by_pair: dict[tuple[str, str], list[PodSpecGroup]] = {}
         # Groups with affinity or anti-affinity terms, by a label pair required by a term.
         self._term_groups_by_pair: dict[tuple[str, str], list[PodSpecGroup]] = {}
-        self._unindexed_term_groups: list[PodSpecGroup] = []  # with a term without a required label pair
+        # With a term without a required label pair.
+        self._unindexed_term_groups: list[PodSpecGroup] = []
 
     def get_group(self, spec: PodSpec) -> PodSpecGroup:
         """Return the pod group of this spec, creating it if needed."""
@@ -108,7 +136,8 @@ class SchedulerCache:
         pairs: set[tuple[str, str]] = set()
         for term in group.spec.affinity_terms:
             label_pairs = list_alternative_labels(term.selector)
-            if label_pairs is None:  # no label pair is required
+            # No label pair is required.
+            if label_pairs is None:
                 self._unindexed_term_groups.append(group)
                 return
             pairs.update(label_pairs)
@@ -147,19 +176,28 @@ class SchedulerCache:
         """Return the domains of a topology key: the values of this label, numbered; -1 for a node without the label."""
         topology = self._topologies.get(key)
         if topology is None:
-            numbers: dict[str | None, int] = {None: -1}  # domains by value; a node without the label has none
-            domain_by_node = [numbers.setdefault(node.labels.get(key), len(numbers) - 1) for node in self.nodes]
+            # domains by value; a node without the label has none.
+            numbers: dict[str | None, int] = {None: -1}
+            domain_by_node = [
+                numbers.setdefault(node.labels.get(key), len(numbers) - 1) for node in self.nodes
+            ]
             topology = self._topologies[key] = TopologyDomains(domain_by_node, len(numbers) - 1)
         return topology
 
     def select_groups(self, selector: LabelSelector | None) -> list[PodSpecGroup]:
         """Return the groups with pods selected by a selector, in any namespace."""
         candidates = self._list_candidates(selector)
-        return [group for group in candidates if group.nodes and is_selected(selector, group.labels)]
+        return [
+            group for group in candidates if group.nodes and is_selected(selector, group.labels)
+        ]
 
-    def select_groups_of_namespace(self, selector: LabelSelector | None, namespace: str) -> list[PodSpecGroup]:
+    def select_groups_of_namespace(
+        self, selector: LabelSelector | None, namespace: str
+    ) -> list[PodSpecGroup]:
         """Return the groups of a namespace with pods selected by a selector."""
-        return [group for group in self.select_groups(selector) if group.spec.namespace == namespace]
+        return [
+            group for group in self.select_groups(selector) if group.spec.namespace == namespace
+        ]
 
     def _list_candidates(self, selector: LabelSelector | None) -> Iterable[PodSpecGroup]:
         """Return the groups a selector could select, found by one of its label pairs, else all groups."""
@@ -172,31 +210,40 @@ class SchedulerCache:
     def find_term_groups(self, group: PodSpecGroup) -> list[PodSpecGroup]:
         """Return the groups with terms that may select pods of this group; callers check each term."""
         indexed_groups = (self._term_groups_by_pair.get(pair, ()) for pair in group.spec.labels)
-        candidates = dict.fromkeys(chain(self._unindexed_term_groups, *indexed_groups))  # each group once
-        return [candidate for candidate in candidates if candidate.nodes]  # groups with pods on nodes
+        # Each group once.
+        candidates = dict.fromkeys(chain(self._unindexed_term_groups, *indexed_groups))
+        # groups with pods on nodes.
+        return [candidate for candidate in candidates if candidate.nodes]
 
     def select_term_groups(self, term: PodTerm) -> list[PodSpecGroup]:
         """Return the groups with pods selected by a pod affinity term."""
         groups = self.select_groups(term.selector)
-        return [group for group in groups if self._is_namespace_selected(term, group.spec.namespace)]
+        return [
+            group for group in groups if self._is_namespace_selected(term, group.spec.namespace)
+        ]
 
     def is_selected(self, term: PodTerm, group: PodSpecGroup) -> bool:
         """Return whether a term selects the pods of a group."""
-        return self._is_namespace_selected(term, group.spec.namespace) and is_selected(term.selector, group.labels)
+        return self._is_namespace_selected(term, group.spec.namespace) and is_selected(
+            term.selector, group.labels
+        )
 
     def _is_namespace_selected(self, term: PodTerm, namespace: str) -> bool:
         """Return whether a term is about pods of a namespace, by its name or by its labels."""
         return namespace in term.namespaces or is_selected(
-            term.namespace_selector, {**self._namespaces.get(namespace, {}), _NAMESPACE_NAME: namespace}
+            term.namespace_selector,
+            {**self._namespaces.get(namespace, {}), _NAMESPACE_NAME: namespace},
         )
 
 
 def list_alternative_labels(selector: LabelSelector | None) -> list[tuple[str, str]] | None:
     """Return label pairs, exactly one of them on each selected object; None if the selector requires no value."""
     if selector is None:
-        return []  # it selects nothing
+        # It selects nothing.
+        return []
     if selector.match_labels:
-        return [selector.match_labels[0]]  # each selected object has all of them: one is sufficient
+        # Each selected object has all of them: one is sufficient.
+        return [selector.match_labels[0]]
     for requirement in selector.match_expressions:
         if requirement.operator == IN:
             return [(requirement.key, value) for value in dict.fromkeys(requirement.values)]

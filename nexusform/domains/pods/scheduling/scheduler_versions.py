@@ -15,9 +15,11 @@ from nexusform.kubernetes.matching import LabelSelector, is_selected
 Version = tuple[int, ...]
 # The newest version in this table; its source was read.
 NEWEST_KNOWN: Final = (1, 37)
-# From this version on, BalancedAllocation compares the balance of a node before and after the new pod.
+# From this version on, BalancedAllocation compares the balance of a node before and after the new
+# pod.
 BALANCE_CHANGE: Final = (1, 36)
-# From this version on, MaxUnavailableStatefulSet is on, and unready pods of the old template do not count.
+# From this version on, MaxUnavailableStatefulSet is on, and unready pods of the old template do not
+# count.
 UNAVAILABLE_CHANGE: Final = (1, 37)
 _VERSION: Final = re.compile(r"v?([0-9]{1,4})\.([0-9]{1,4})")
 
@@ -45,11 +47,13 @@ class SchedulerVersionDifference(Struct, frozen=True):
     def is_in(self, version: Version) -> bool | None:
         """Return whether a version has the difference; None if this is unknown."""
         if not version:
-            return None  # the version itself is unknown
+            # The version itself is unknown.
+            return None
         if version < self.since:
             return False
         if self.until is None:
-            return True if version <= NEWEST_KNOWN else None  # a newer one may have dropped it
+            # A newer one may have dropped it.
+            return True if version <= NEWEST_KNOWN else None
         return version < self.until
 
 
@@ -65,9 +69,11 @@ def is_version_uncertain(spec: PodSpec, version: Version, feasible_nodes: int) -
     """Return whether an unknown version may change the decision on a pod with this many feasible nodes."""
     for difference in VERSION_DIFFERENCES:
         if difference.is_repeated and not version:
-            continue  # the prediction is repeated with the difference: a changed decision is found there
+            # The prediction is repeated with the difference: a changed decision is found there.
+            continue
         if difference.affects_scores_only and feasible_nodes < 2:
-            continue  # scores choose among several nodes
+            # scores choose among several nodes.
+            continue
         is_unknown = difference.is_in(version) is None
         if is_unknown and difference.is_affected(spec):
             return True
@@ -82,7 +88,8 @@ def _has_negative_selector(term: PodTerm) -> bool:
 def _extend_term_namespaces(terms: tuple[PodTerm, ...]) -> tuple[PodTerm, ...]:
     """Return the terms as some versions read them: with a negative namespace selector, they select all namespaces."""
     return tuple(
-        replace(term, namespace_selector=LabelSelector()) if _has_negative_selector(term) else term for term in terms
+        replace(term, namespace_selector=LabelSelector()) if _has_negative_selector(term) else term
+        for term in terms
     )
 
 

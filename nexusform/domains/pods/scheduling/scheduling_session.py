@@ -20,10 +20,24 @@ from nexusform.domains.pods.scheduling.cluster_records import (
     VolumeNeed,
     is_recreated,
 )
-from nexusform.domains.pods.scheduling.kubelet_admission import NodeNumaCells, list_kubelet_rejections
-from nexusform.domains.pods.scheduling.pending_reasons import describe_missing, format_pending_message
-from nexusform.domains.pods.scheduling.pod_spec_scheduler import BestNodes, FeasibleNodesCache, PodSpecScheduler
-from nexusform.domains.pods.scheduling.preemption import PreemptionVictim, compute_eviction_allowances, select_victims
+from nexusform.domains.pods.scheduling.kubelet_admission import (
+    NodeNumaCells,
+    list_kubelet_rejections,
+)
+from nexusform.domains.pods.scheduling.pending_reasons import (
+    describe_missing,
+    format_pending_message,
+)
+from nexusform.domains.pods.scheduling.pod_spec_scheduler import (
+    BestNodes,
+    FeasibleNodesCache,
+    PodSpecScheduler,
+)
+from nexusform.domains.pods.scheduling.preemption import (
+    PreemptionVictim,
+    compute_eviction_allowances,
+    select_victims,
+)
 from nexusform.domains.pods.scheduling.rules import node_affinity
 from nexusform.domains.pods.scheduling.rules.image_locality import MAX_POINTS
 from nexusform.domains.pods.scheduling.scheduler_cache import PodSpecGroup, SchedulerCache
@@ -73,45 +87,60 @@ class SchedulingSession:
         self.volume_binder = VolumeBinder(cluster, (*running_pods, *lost_pods))
         self._attached_volumes = AttachedVolumes(cluster, self.volume_binder)
         self.claimed_devices = ClaimedDevices(cluster, running_pods, seed)
-        self._observer = observer  # called with the scheduler of each pod before its decision
+        # called with the scheduler of each pod before its decision.
+        self._observer = observer
         self.cache = SchedulerCache(cluster)
         self.facts_cache = FeasibleNodesCache(cluster.nodes, cluster.version)
         self.seed = seed
-        self.evictions: list[PreemptionVictim] = []  # not handled yet; the caller takes them from here
-        self.age = 1  # of every pod that is made here: newer than every existing pod
-        self._expected_counts = expected_counts  # number of pods under each budget of the cluster
+        # Not handled yet; the caller takes them from here.
+        self.evictions: list[PreemptionVictim] = []
+        # Of every pod that is made here: newer than every existing pod.
+        self.age = 1
+        # number of pods under each budget of the cluster.
+        self._expected_counts = expected_counts
         self._names = list(cluster.node_by_name)
-        # With more feasible nodes, kube-scheduler stops its search before it has scored all of them.
+        # With more feasible nodes, kube-scheduler stops its search before it has scored all of
+        # them.
         self._scored_node_limit = profile.compute_scored_node_limit(len(self._names))
         self._encoded_names = [name.encode() for name in self._names]
         # Nominated pods by node: their requests are reserved against pods of lower priority.
         self._nominated_groups: dict[int, list[PodSpecGroup]] = {}
         # Evicted pods hold their capacity until `remove_victims`, and their preemptors wait for it.
         self.has_slow_victims = False
-        self.has_random_ages = False  # whether new pods start in another order than placed
-        self.timing = 0  # when removed pods free their capacity (see `predict`)
+        # whether new pods start in another order than placed.
+        self.has_random_ages = False
+        # When removed pods free their capacity (see `predict`).
+        self.timing = 0
         # Removed pods that hold their capacity until a new pod fits nowhere else.
         self._lingering_pods: list[ExistingPod] = []
-        self._slow_evictions: list[tuple[PreemptionVictim, int]] = []  # each with its node
-        self._nominations: dict[tuple[str, int], tuple[int, PodSpecGroup]] = {}  # by pod: node and group
+        # Each with its node.
+        self._slow_evictions: list[tuple[PreemptionVictim, int]] = []
+        # By pod: node and group.
+        self._nominations: dict[tuple[str, int], tuple[int, PodSpecGroup]] = {}
         self._scheduler: PodSpecScheduler | None = None
-        self._uncertain_nodes = 0  # nodes with a usage that depends on a tie-break, as bits
-        # By spec group (id): the cache version of the last pod without a feasible node, and its verdict.
+        # nodes with a usage that depends on a tie-break, as bits.
+        self._uncertain_nodes = 0
+        # By spec group (id): the cache version of the last pod without a feasible node, and its
+        # verdict.
         self._failures: dict[int, tuple[int, PodVerdict]] = {}
         self._cells: dict[int, NodeNumaCells] = {}  # by node
         self._pods_by_node: list[dict[PodIdentity, ExistingPod]] = [{} for _ in cluster.nodes]
-        self._lowest_priority = _MAX_PRIORITY  # no pod here that may be evicted has a lower priority
+        # No pod here that may be evicted has a lower priority.
+        self._lowest_priority = _MAX_PRIORITY
         for pod in running_pods:
             node_index = self.cache.index.get(pod.node)
             if node_index is None:
-                continue  # not on a node of the cluster
+                # Not on a node of the cluster.
+                continue
             self.age = max(self.age, pod.age + 1)
             self.cache.place(self.cache.get_group(pod.spec), node_index)
             self._register_pod(pod, node_index)
         for pod in cluster.nominated_pods:
             node_index = self.cache.index.get(pod.node)
             if node_index is not None:
-                self._nominated_groups.setdefault(node_index, []).append(self.cache.get_group(pod.spec))
+                self._nominated_groups.setdefault(node_index, []).append(
+                    self.cache.get_group(pod.spec)
+                )
         self.assign_numa_cells()
 
     def assign_numa_cells(self) -> None:
@@ -125,12 +154,16 @@ class SchedulingSession:
     def _register_pod(self, pod: ExistingPod, node_index: int) -> None:
         """Record a pod on its node, with its volumes and devices, as a possible victim of preemption."""
         self._pods_by_node[node_index][pod.identity] = pod
-        self._attached_volumes.update_attached_volumes(pod.spec, pod.number, self._names[node_index], sign=1)
+        self._attached_volumes.update_attached_volumes(
+            pod.spec, pod.number, self._names[node_index], sign=1
+        )
         self.claimed_devices.allocate_claims(pod)
         if not pod.is_protected:
             self._lowest_priority = min(self._lowest_priority, pod.spec.priority)
 
-    def get_scheduler(self, spec: PodSpec, volume_needs: tuple[VolumeNeed, ...] = ()) -> PodSpecScheduler:
+    def get_scheduler(
+        self, spec: PodSpec, volume_needs: tuple[VolumeNeed, ...] = ()
+    ) -> PodSpecScheduler:
         """Return the scheduler of a spec with the node needs of its claims: the last one again, if still valid."""
         group = self.cache.get_group(spec)
         scheduler = self._scheduler
@@ -139,21 +172,29 @@ class SchedulingSession:
         # Capacity is reserved by nominated pods with at least the priority of this spec.
         reserving_groups: dict[int, list[PodSpecGroup]] = {}
         for node_index, groups in self._nominated_groups.items():
-            reserving = [nominated for nominated in groups if nominated.spec.priority >= spec.priority]
+            reserving = [
+                nominated for nominated in groups if nominated.spec.priority >= spec.priority
+            ]
             reserving_groups[node_index] = reserving
-        self._scheduler = PodSpecScheduler(self.cache, group, self.facts_cache, volume_needs, reserving_groups)
+        self._scheduler = PodSpecScheduler(
+            self.cache, group, self.facts_cache, volume_needs, reserving_groups
+        )
         return self._scheduler
 
     def create_scheduler(self, spec: PodSpec, number: int) -> PodSpecScheduler:
         """Return the scheduler for one pod, with its immediate claims bound."""
         self.volume_binder.bind_immediate_claims(spec.list_claims(number))
         volume_needs = self.volume_binder.compute_volume_needs(spec, number)
-        attach_needs = self._attached_volumes.compute_needs(spec, number)  # nodes below the limits of their drivers
+        # nodes below the limits of their drivers.
+        attach_needs = self._attached_volumes.compute_needs(spec, number)
         devices = self.claimed_devices.compute_need(spec)
         scheduler = self.get_scheduler(spec, (*volume_needs, *attach_needs, *devices.needs))
         scheduler.device_doubt = devices.doubt
-        can_detach = bool(attach_needs) and self._can_evict(spec)  # evictions may detach volumes of a node
-        scheduler.is_storage_uncertain = can_detach or self.volume_binder.is_storage_uncertain(spec, number)
+        # evictions may detach volumes of a node.
+        can_detach = bool(attach_needs) and self._can_evict(spec)
+        scheduler.is_storage_uncertain = can_detach or self.volume_binder.is_storage_uncertain(
+            spec, number
+        )
         return scheduler
 
     def remove_pod(self, pod: ExistingPod, *, may_linger: bool = False) -> None:
@@ -168,7 +209,8 @@ class SchedulingSession:
             self.cache.place(self.cache.get_group(terminating_pod.spec), node_index)
             self._pods_by_node[node_index][terminating_pod.identity] = terminating_pod
             self._lingering_pods.append(terminating_pod)
-            return  # it still uses its volumes, devices and CPUs
+            # It still uses its volumes, devices and CPUs.
+            return
         if is_registered:
             self._attached_volumes.update_attached_volumes(pod.spec, pod.number, pod.node, sign=-1)
             self.claimed_devices.release(pod)
@@ -195,7 +237,8 @@ class SchedulingSession:
         """Choose the node of the pod `number` of a workload, start it there, and return its verdict."""
         group = self.cache.get_group(spec)
         failed_version, failure = self._failures.get(id(group), _NO_FAILURE)
-        # Until the cluster changes, pods of an equal spec fail alike. But an observer is called for every pod.
+        # Until the cluster changes, pods of an equal spec fail alike. But an observer is called for
+        # every pod.
         if self._observer is None and failed_version == self.cache.version:
             return failure
         nomination = self._release_nominated_node(workload, number)
@@ -205,13 +248,15 @@ class SchedulingSession:
         if spec.gates:
             return build_gated_verdict(spec)
         age = self.age
-        if self.has_random_ages:  # kubelets start pods in any order: a random age from a digest
+        # kubelets start pods in any order: a random age from a digest.
+        if self.has_random_ages:
             digest = blake2b(f"{self.seed}|{workload}|{number}".encode(), digest_size=1).digest()
             age += digest[0]
         pod = ExistingPod(workload, number, node="", spec=spec, age=age)
         if spec.node_name:
             return self._start_bound_pod(scheduler, pod)
-        if nomination is not None and scheduler.find_rejection(nomination) is None:  # its reserved node
+        # Its reserved node.
+        if nomination is not None and scheduler.find_rejection(nomination) is None:
             choice: BestNodes | None = BestNodes((nomination,), feasible_nodes=1)
         else:
             choice = scheduler.choose_nodes()
@@ -220,17 +265,21 @@ class SchedulingSession:
         is_certain = self._is_choice_certain(scheduler, choice)
         if not is_certain:
             self._mark_uncertain_nodes(scheduler, choice)
-        return self._add_doubt(self._start_on_best(scheduler, pod, choice, is_certain), scheduler, choice)
+        return self._add_doubt(
+            self._start_on_best(scheduler, pod, choice, is_certain), scheduler, choice
+        )
 
     def _mark_uncertain_nodes(self, scheduler: PodSpecScheduler, choice: BestNodes) -> None:
         """Mark the possible nodes of an uncertain choice: all feasible ones, or the tied ones if ties alone decide."""
-        is_cut_short = choice.feasible_nodes > self._scored_node_limit  # kube-scheduler scores only some of them
+        # kube-scheduler scores only some of them.
+        is_cut_short = choice.feasible_nodes > self._scored_node_limit
         # Earlier uncertain choices or unknown facts may change the scores of any node.
         if self._uncertain_nodes or is_cut_short or self._find_doubt(scheduler, choice):
             self._uncertain_nodes |= scheduler.facts.mask
             return
         for node in choice.tied_nodes:
-            self._uncertain_nodes |= 1 << node  # set its bit
+            # Set its bit.
+            self._uncertain_nodes |= 1 << node
 
     def _add_doubt(
         self, verdict: PodVerdict, scheduler: PodSpecScheduler, choice: BestNodes = _NO_CHOICE
@@ -251,7 +300,8 @@ class SchedulingSession:
         if is_version_uncertain(scheduler.group.spec, self.cluster.version, choice.feasible_nodes):
             return "the Kubernetes version"
         if scheduler.images_matter and choice.lead is not None and choice.lead <= MAX_POINTS:
-            return "images of nodes"  # image points alone may make up for the lead
+            # image points alone may make up for the lead.
+            return "images of nodes"
         return ""
 
     def _start_on_best(
@@ -265,14 +315,18 @@ class SchedulingSession:
         while tied_nodes:
             node = self._select_tied_node(pod, tied_nodes)
             rejection_text = self._start_pod(scheduler, node, pod)
-            verdict = _build_started_verdict(self._names[node], rejection_text, is_certain, choice.feasible_nodes)
+            verdict = _build_started_verdict(
+                self._names[node], rejection_text, is_certain, choice.feasible_nodes
+            )
             if not rejection_text:
                 return verdict
             failures.append(verdict)
             if not is_recreated(pod.workload):
-                break  # a bare pod stays Failed
+                # A bare pod stays Failed.
+                break
             tied_nodes.remove(node)
-        return failures[0]  # the rejection by the first of the nodes
+        # The rejection by the first of the nodes.
+        return failures[0]
 
     def _select_tied_node(self, pod: ExistingPod, tied_nodes: Sequence[int]) -> int:
         """Return the tied node with the lowest digest of `seed|cluster|workload|number|node` (workload:
@@ -295,8 +349,11 @@ class SchedulingSession:
         node_index = self.cache.index.get(spec.node_name)
         if node_index is None:
             is_certain = not self._uncertain_nodes
-            return _build_started_verdict(spec.node_name, "no such node", is_certain, feasible_nodes=0)
-        is_certain = not self._uncertain_nodes & (1 << node_index)  # the bit of this node is not set
+            return _build_started_verdict(
+                spec.node_name, "no such node", is_certain, feasible_nodes=0
+            )
+        # The bit of this node is not set.
+        is_certain = not self._uncertain_nodes & (1 << node_index)
         node, usage = self.cache.nodes[node_index], self.cache.usage[node_index]
         # The first reason against the pod; "" if it runs.
         rejection_text = next(list_kubelet_rejections(spec, node, usage), "")
@@ -306,7 +363,8 @@ class SchedulingSession:
 
     def _start_pod(self, scheduler: PodSpecScheduler, node: int, pod: ExistingPod) -> str:
         """Add a pod to a node unless kubelet rejects it there; return the rejection, "" if the pod runs."""
-        if node in self._cells:  # it has a topology manager
+        # It has a topology manager.
+        if node in self._cells:
             rejection_text = self._cells[node].allocate(pod.spec)
             if rejection_text:
                 return rejection_text
@@ -327,39 +385,55 @@ class SchedulingSession:
         pod = ExistingPod(workload, number, node="", spec=spec, age=self.age)
         rejection = scheduler.find_rejection(node_index)
         if rejection is not None:
-            if self.remove_lingering_pods():  # try again with their capacity
+            # try again with their capacity.
+            if self.remove_lingering_pods():
                 return self.place_daemon(spec, workload, number, node)
             preemption_verdict = self._try_preemption(scheduler, pod, {node_index: rejection})
             # The pod's node affinity excludes all other nodes.
             other_names = [name for name in self._names if name != node]
-            other_rejections = [Rejection(name, "node_names", node_affinity.EXCLUDED) for name in other_names]
+            other_rejections = [
+                Rejection(name, "node_names", node_affinity.EXCLUDED) for name in other_names
+            ]
             reason = format_pending_message([rejection, *other_rejections], len(self._names))
             is_certain = not self._uncertain_nodes & (1 << node_index)
             return preemption_verdict or PodVerdict(
-                node="", is_certain=is_certain, feasible_nodes=0, reason=reason, rejections=(rejection,)
+                node="",
+                is_certain=is_certain,
+                feasible_nodes=0,
+                reason=reason,
+                rejections=(rejection,),
             )
         has_doubt = spec.has_unknown_rules or bool(scheduler.device_doubt)
         is_certain = self._is_unaffected_by_ties(scheduler, 1 << node_index) and not has_doubt
         rejection_text = self._start_pod(scheduler, node_index, pod)
-        return self._add_doubt(_build_started_verdict(node, rejection_text, is_certain, feasible_nodes=1), scheduler)
+        return self._add_doubt(
+            _build_started_verdict(node, rejection_text, is_certain, feasible_nodes=1), scheduler
+        )
 
-    def _decide_unschedulable_pod(self, scheduler: PodSpecScheduler, pod: ExistingPod) -> PodVerdict:
+    def _decide_unschedulable_pod(
+        self, scheduler: PodSpecScheduler, pod: ExistingPod
+    ) -> PodVerdict:
         """Return the verdict on a pod without a feasible node: it evicts others, or is Pending (cached by spec)."""
-        if self.remove_lingering_pods():  # try again with their capacity
+        # try again with their capacity.
+        if self.remove_lingering_pods():
             return self.place_pod(pod.spec, pod.workload, pod.number)
         rejections = scheduler.collect_rejections()
         preemption_verdict = self._try_preemption(scheduler, pod, rejections)
         if preemption_verdict is not None:
             return self._add_doubt(preemption_verdict, scheduler)
-        is_certain = self._is_unaffected_by_ties(scheduler, scheduler.facts.mask)  # `mask`: a bit per feasible node
+        # `mask`: a bit per feasible node.
+        is_certain = self._is_unaffected_by_ties(scheduler, scheduler.facts.mask)
         is_certain = is_certain and not self._find_doubt(scheduler, _NO_CHOICE)
         reasons = tuple(rejections.values())
-        reason = format_pending_message(reasons, len(self._names)) + describe_missing(pod.spec, self.cluster.nodes)
+        reason = format_pending_message(reasons, len(self._names)) + describe_missing(
+            pod.spec, self.cluster.nodes
+        )
         pending_verdict = PodVerdict(
             node="", is_certain=is_certain, feasible_nodes=0, reason=reason, rejections=reasons
         )
         verdict = self._add_doubt(pending_verdict, scheduler)
-        if not pod.spec.has_own_claims:  # else the claims of the next pod of the spec may have other nodes
+        # Else the claims of the next pod of the spec may have other nodes.
+        if not pod.spec.has_own_claims:
             self._failures[id(scheduler.group)] = (self.cache.version, verdict)
         return verdict
 
@@ -367,11 +441,15 @@ class SchedulingSession:
         """Return why one more pod of a spec fits no node now; "" if it fits, or may fit by preemption."""
         scheduler = self.create_scheduler(spec, number)
         if spec.gates or spec.node_name or self._can_evict(spec):
-            return ""  # it needs no feasible node yet, has its node, or may evict others
-        permitted_nodes = scheduler.facts.points  # regardless of the other pods
+            # It needs no feasible node yet, has its node, or may evict others.
+            return ""
+        # regardless of the other pods.
+        permitted_nodes = scheduler.facts.points
         if any(scheduler.find_rejection(node) is None for node in permitted_nodes):
             return ""  # it fits
-        return format_pending_message(scheduler.collect_rejections().values(), len(self._names)).rstrip(".")
+        return format_pending_message(
+            scheduler.collect_rejections().values(), len(self._names)
+        ).rstrip(".")
 
     def _can_evict(self, spec: PodSpec) -> bool:
         """Return whether a pod may evict others: some pod here has a lower priority."""
@@ -387,14 +465,19 @@ class SchedulingSession:
         if not self._can_evict(pod.spec):
             return None
         budgets = self.cluster.budgets
-        allowances = compute_eviction_allowances(budgets, self._expected_counts or [0] * len(budgets), self.cache)
+        allowances = compute_eviction_allowances(
+            budgets, self._expected_counts or [0] * len(budgets), self.cache
+        )
         tie_break = partial(self._select_tied_node, pod)
         choice = select_victims(scheduler, rejections, self._pods_by_node, allowances, tie_break)
         if choice is None:
             return None
-        is_certain = choice.is_certain and self._is_unaffected_by_ties(scheduler, scheduler.facts.mask)
+        is_certain = choice.is_certain and self._is_unaffected_by_ties(
+            scheduler, scheduler.facts.mask
+        )
         is_certain = is_certain and not self._find_doubt(scheduler, _NO_CHOICE)
-        if not is_certain:  # the victims may leave any of these nodes, so their usage is uncertain (a bit each)
+        # The victims may leave any of these nodes, so their usage is uncertain (a bit each).
+        if not is_certain:
             for node in choice.considered_nodes:
                 self._uncertain_nodes |= 1 << node
         victims = [PreemptionVictim(victim, pod.key, is_certain) for victim in choice.victims]
@@ -403,7 +486,9 @@ class SchedulingSession:
         for victim in choice.victims:
             self.remove_pod(victim)
         node_name = self._names[choice.node]
-        rejection_text = self._start_pod(self.get_scheduler(pod.spec, scheduler.volume_needs), choice.node, pod)
+        rejection_text = self._start_pod(
+            self.get_scheduler(pod.spec, scheduler.volume_needs), choice.node, pod
+        )
         if rejection_text:
             # Victims and preemptors would evict each other forever, so no eviction is reported.
             for victim in choice.victims:
@@ -415,15 +500,21 @@ class SchedulingSession:
         return PodVerdict(node_name, is_certain, feasible_nodes=0, victims=choice.victims)
 
     def _wait_for_victims(
-        self, scheduler: PodSpecScheduler, node: int, victims: Sequence[PreemptionVictim], is_certain: bool
+        self,
+        scheduler: PodSpecScheduler,
+        node: int,
+        victims: Sequence[PreemptionVictim],
+        is_certain: bool,
     ) -> PodVerdict:
         """Reserve a node for the preemptor of these victims until they terminate, and return its verdict (Pending)."""
         self._nominated_groups.setdefault(node, []).append(scheduler.group)
         for victim in victims:
             self._nominations[victim.preemptor] = (node, scheduler.group)
-            del self._pods_by_node[node][victim.pod.identity]  # evicted only once
+            # evicted only once.
+            del self._pods_by_node[node][victim.pod.identity]
             self._slow_evictions.append((victim, node))
-        self.cache.version += 1  # earlier schedulers and failures do not know the reservation
+        # earlier schedulers and failures do not know the reservation.
+        self.cache.version += 1
         reason = "waits for the end of the pods evicted for it."
         return PodVerdict(node="", is_certain=is_certain, feasible_nodes=0, reason=reason)
 
@@ -441,7 +532,8 @@ class SchedulingSession:
         """Remove the evicted pods and the slowly terminating ones with their capacity, held until now."""
         self.remove_lingering_pods()
         for eviction, node in self._slow_evictions:
-            self._pods_by_node[node][eviction.pod.identity] = eviction.pod  # else its volumes are not released
+            # Else its volumes are not released.
+            self._pods_by_node[node][eviction.pod.identity] = eviction.pod
             self.remove_pod(eviction.pod)
             self.evictions.append(eviction)
         self._slow_evictions = []
@@ -451,13 +543,16 @@ class SchedulingSession:
         """Return whether no other node is possible: there is a single best node, no fact about the pod is unknown, and
         no random choice for an earlier pod affects this one.
         """
-        # kube-scheduler chooses at random among tied nodes, and scores a random part of many feasible nodes.
+        # kube-scheduler chooses at random among tied nodes, and scores a random part of many
+        # feasible nodes.
         is_random = len(choice.tied_nodes) > 1 or choice.feasible_nodes > self._scored_node_limit
         if is_random or self._find_doubt(scheduler, choice):
             return False
-        if choice.feasible_nodes > 1 and self._has_uncertain_spread(scheduler):  # spreading affects scores only
+        # spreading affects scores only.
+        if choice.feasible_nodes > 1 and self._has_uncertain_spread(scheduler):
             return False
-        feasible_nodes = scheduler.facts.mask  # a bit per node
+        # A bit per node.
+        feasible_nodes = scheduler.facts.mask
         return self._is_unaffected_by_ties(scheduler, feasible_nodes)
 
     def _has_uncertain_spread(self, scheduler: PodSpecScheduler) -> bool:
@@ -470,7 +565,9 @@ class SchedulingSession:
         for counter in scheduler.counts.soft_spread:
             if not counter.counts_new_pods:
                 continue
-            for group in self.cache.select_groups_of_namespace(counter.constraint.selector, namespace):
+            for group in self.cache.select_groups_of_namespace(
+                counter.constraint.selector, namespace
+            ):
                 if any(self._uncertain_nodes >> node & 1 for node in group.nodes):
                     return True
         return False
@@ -478,27 +575,42 @@ class SchedulingSession:
     def _is_unaffected_by_ties(self, scheduler: PodSpecScheduler, nodes: int) -> bool:
         """Return whether no random choice for an earlier pod affects the evaluation of these nodes (bits)."""
         if not self._uncertain_nodes:
-            return True  # no choice was random so far
+            # No choice was random so far.
+            return True
         spec = scheduler.group.spec
-        if self._uncertain_nodes & nodes or spec.has_own_claims:  # volumes and devices may be used by other pods
+        # volumes and devices may be used by other pods.
+        if self._uncertain_nodes & nodes or spec.has_own_claims:
             return False
         # Pods on other nodes can affect the pod.
         counts = scheduler.counts
-        affinity = (counts.affinity, counts.anti_affinity, counts.existing_anti_affinity, counts.preferred_affinity)
+        affinity = (
+            counts.affinity,
+            counts.anti_affinity,
+            counts.existing_anti_affinity,
+            counts.preferred_affinity,
+        )
         return not any((*affinity, counts.hard_spread))
 
 
 def build_gated_verdict(spec: PodSpec) -> PodVerdict:
     """Return the verdict on a pod with scheduling gates: no node, with the gates as the reason."""
     reason = f"scheduling is blocked by {', '.join(spec.gates)}."
-    return PodVerdict(node="", is_certain=True, feasible_nodes=0, reason=reason, unscheduled_state=PodState.GATED)
+    return PodVerdict(
+        node="", is_certain=True, feasible_nodes=0, reason=reason, unscheduled_state=PodState.GATED
+    )
 
 
-def _build_started_verdict(node: str, reason: str, is_certain: bool, feasible_nodes: int) -> PodVerdict:
+def _build_started_verdict(
+    node: str, reason: str, is_certain: bool, feasible_nodes: int
+) -> PodVerdict:
     """Return the verdict on a pod started on its node: kubelet runs it, or rejects it with a reason."""
     if not reason:
         return PodVerdict(node, is_certain, feasible_nodes)
     text = f"on {node}: {reason}."
     return PodVerdict(
-        node="", is_certain=is_certain, feasible_nodes=feasible_nodes, reason=text, unscheduled_state=PodState.FAILED
+        node="",
+        is_certain=is_certain,
+        feasible_nodes=feasible_nodes,
+        reason=text,
+        unscheduled_state=PodState.FAILED,
     )

@@ -70,14 +70,17 @@ class RolloutState(Struct):
     @property
     def unavailable_count(self) -> int:
         """Number of unavailable pods of the current template; all new ones if the template never gets ready."""
-        unavailable_new_pods = self.new_verdicts if self.is_template_stuck else self.list_unscheduled()
+        unavailable_new_pods = (
+            self.new_verdicts if self.is_template_stuck else self.list_unscheduled()
+        )
         return len(unavailable_new_pods) + len(self.stuck_numbers)
 
     @property
     def pod_count(self) -> int:
         """Number of pods of the workload, old and new, including those without a feasible node."""
         old_pods = len(self.remaining_pods) + len(self.pending_specs)
-        new_pods = len(self.kept_nodes) + len(self.new_verdicts)  # created earlier, and decided now
+        # created earlier, and decided now.
+        new_pods = len(self.kept_nodes) + len(self.new_verdicts)
         return old_pods + new_pods
 
     def list_nodes(self) -> list[str]:
@@ -90,16 +93,20 @@ class RolloutState(Struct):
         return [number for number, verdict in self.new_verdicts.items() if not verdict.node]
 
 
-def replace_pods(session: SchedulingSession, workload: Workload, state: RolloutState, quota_usage: QuotaUsage) -> None:
+def replace_pods(
+    session: SchedulingSession, workload: Workload, state: RolloutState, quota_usage: QuotaUsage
+) -> None:
     """Replace pods of an older template under the same numbers, by the rules of their kind. `state` is updated."""
     if workload.kind == "ReplicaSet" or workload.strategy is Strategy.ON_DELETE:
-        return  # neither replaces existing pods
+        # Neither replaces existing pods.
+        return
     replacement = _PodReplacement(session, workload, state, quota_usage)
     if workload.has_rolling_update:
         replacement.replace_with_surge()
     elif workload.kind == "StatefulSet":
         replacement.replace_in_order()
-    else:  # a Deployment with the strategy Recreate
+    else:
+        # A Deployment with the strategy Recreate.
         replacement.recreate_all_pods()
 
 
@@ -117,7 +124,8 @@ class _PodReplacement(Struct, frozen=True):
         for pod in list(self.state.remaining_pods):
             self._remove_pod(pod)
         creations = [self._create_pod(number) for number in numbers]
-        self.state.uncreated = creations.count(False)  # rejected by a quota or on admission
+        # rejected by a quota or on admission.
+        self.state.uncreated = creations.count(False)
 
     def replace_in_order(self) -> None:
         """Replace the pods of a StatefulSet, highest ordinal first; each waits until the new pod before it is ready.
@@ -125,10 +133,16 @@ class _PodReplacement(Struct, frozen=True):
         `is_blocked` at the first pod that must wait.
         """
         state, batch_size = self.state, 1
-        state.is_blocked = self.workload.is_ordered and self._count_unready_pods(state.remaining_pods) > 0
-        if self.session.cluster.limits_unavailable_pods:  # Kubernetes replaces up to maxUnavailable pods at once
-            counts_old_pods = self.session.cluster.version < UNAVAILABLE_CHANGE  # later, only new pods count
-            unready_count = self._count_unready_pods(state.remaining_pods if counts_old_pods else ())
+        state.is_blocked = (
+            self.workload.is_ordered and self._count_unready_pods(state.remaining_pods) > 0
+        )
+        # Kubernetes replaces up to maxUnavailable pods at once.
+        if self.session.cluster.limits_unavailable_pods:
+            # later, only new pods count.
+            counts_old_pods = self.session.cluster.version < UNAVAILABLE_CHANGE
+            unready_count = self._count_unready_pods(
+                state.remaining_pods if counts_old_pods else ()
+            )
             batch_size = max(1, self.workload.max_unavailable) - unready_count
         if state.is_blocked or batch_size <= 0:
             state.is_blocked = True
@@ -137,16 +151,29 @@ class _PodReplacement(Struct, frozen=True):
         old_pods = sorted(state.remaining_pods, key=lambda pod: -pod.number)
         for start, pod in enumerate(old_pods):
             if self.workload.is_below_partition(pod.number):
-                return  # pods below the partition keep the old template
+                # pods below the partition keep the old template.
+                return
             if pod not in state.remaining_pods:
-                continue  # replaced with an earlier one, or evicted for a new pod and created again
+                # replaced with an earlier one, or evicted for a new pod and created again.
+                continue
             has_new_pods = bool(state.kept_nodes or state.new_verdicts)
-            waits_for_template = state.is_template_stuck and has_new_pods  # no pod of the new template gets ready
-            state.is_blocked = waits_for_template or highest_stuck_number > pod.number or self._is_new_pod_missing()
+            # No pod of the new template gets ready.
+            waits_for_template = state.is_template_stuck and has_new_pods
+            state.is_blocked = (
+                waits_for_template
+                or highest_stuck_number > pod.number
+                or self._is_new_pod_missing()
+            )
             if state.is_blocked:
                 return
-            batch = [other for other in old_pods[start : start + batch_size] if other in state.remaining_pods]
-            self._replace_pods([other for other in batch if not self.workload.is_below_partition(other.number)])
+            batch = [
+                other
+                for other in old_pods[start : start + batch_size]
+                if other in state.remaining_pods
+            ]
+            self._replace_pods(
+                [other for other in batch if not self.workload.is_below_partition(other.number)]
+            )
         state.is_blocked = self._is_new_pod_missing()
 
     def _count_unready_pods(self, old_pods: Sequence[ExistingPod]) -> int:
@@ -156,16 +183,20 @@ class _PodReplacement(Struct, frozen=True):
     def _replace_pods(self, pods: Sequence[ExistingPod]) -> None:
         """Delete pods of a StatefulSet, then create new ones, lowest ordinal first; then those evicted for them."""
         state = self.state
-        position = len(state.removed_pods)  # of the next pod to create again in `removed_pods`
+        # Of the next pod to create again in `removed_pods`.
+        position = len(state.removed_pods)
         for pod in reversed(pods):
-            self._remove_pod(pod)  # adds it to `removed_pods`
+            # adds it to `removed_pods`.
+            self._remove_pod(pod)
         state.uncreated = 0
-        while position < len(state.removed_pods):  # creating a pod may evict others, then added to `removed_pods`
+        # creating a pod may evict others, then added to `removed_pods`.
+        while position < len(state.removed_pods):
             former_pod = state.removed_pods[position]
             if self.workload.is_below_partition(former_pod.number):
                 state.former_specs[former_pod.number] = former_pod.spec
             is_created = self._create_pod(former_pod.number)
-            state.uncreated += not is_created  # rejected by a quota or on admission
+            # rejected by a quota or on admission.
+            state.uncreated += not is_created
             position += 1
 
     def _is_new_pod_missing(self) -> bool:
@@ -177,14 +208,19 @@ class _PodReplacement(Struct, frozen=True):
         round first creates new pods, then deletes old ones. If a round changes nothing, the rollout is blocked.
         """
         state = self.state
-        missing_count = max(0, self.workload.replicas - len(state.kept_nodes) - len(state.new_verdicts))
+        missing_count = max(
+            0, self.workload.replicas - len(state.kept_nodes) - len(state.new_verdicts)
+        )
         old_numbers = [*state.pending_specs, *list_numbers(state.remaining_pods)]
-        # The new pods not yet created get the numbers of the old ones they replace, then spare ones.
+        # The new pods not yet created get the numbers of the old ones they replace, then spare
+        # ones.
         next_numbers = [*old_numbers, *state.spare_numbers][:missing_count]
         while next_numbers or state.remaining_pods or state.pending_specs:
-            most_changes = self._choose_step_size()  # of this round
+            # Of this round.
+            most_changes = self._choose_step_size()
             added_count = 0
-            for number in state.list_unscheduled():  # try again, as old pods were deleted
+            # try again, as old pods were deleted.
+            for number in state.list_unscheduled():
                 if added_count < most_changes:
                     self._place_pod(number)
                     added_count += bool(state.new_verdicts[number].node)
@@ -192,7 +228,8 @@ class _PodReplacement(Struct, frozen=True):
             maximum = self.workload.replicas + self.workload.max_surge
             state.uncreated = 0
             while next_numbers and state.pod_count < maximum and added_count < most_changes:
-                if not self._create_pod(next_numbers[0]):  # rejected by a quota or on admission, as all others now
+                # rejected by a quota or on admission, as all others now.
+                if not self._create_pod(next_numbers[0]):
                     state.uncreated = min(len(next_numbers), maximum - state.pod_count)
                     break
                 next_numbers.pop(0)
@@ -205,7 +242,8 @@ class _PodReplacement(Struct, frozen=True):
             for number in list(state.pending_specs)[: self._count_removable_pods()]:
                 self.quota_usage.remove(state.pending_specs.pop(number))
                 removed_count += 1
-            if not added_count and not removed_count:  # but some pods are not yet replaced
+            # But some pods are not yet replaced.
+            if not added_count and not removed_count:
                 state.is_blocked = True
                 return
 
@@ -226,7 +264,9 @@ class _PodReplacement(Struct, frozen=True):
         workload, state = self.workload, self.state
         ready_pods = [pod for pod in state.remaining_pods if not pod.is_stuck]
         unready_count = len(state.remaining_pods) - len(ready_pods)
-        available_count = state.pod_count - state.unavailable_count - unready_count - len(state.pending_specs)
+        available_count = (
+            state.pod_count - state.unavailable_count - unready_count - len(state.pending_specs)
+        )
         removable_count = max(0, available_count - (workload.replicas - workload.max_unavailable))
         return self._remove_first_pods(ready_pods, min(removable_count, most_changes))
 
@@ -275,7 +315,8 @@ class SurgeCapacityCheck:
     def __init__(self, cluster: Cluster, existing_pods: Sequence[ExistingPod]) -> None:
         self._cluster = cluster
         self._existing_pods = existing_pods
-        self._session: SchedulingSession | None = None  # created on demand: most are never needed
+        # created on demand: most are never needed.
+        self._session: SchedulingSession | None = None
         self._quota_usage = QuotaUsage(cluster.quotas)
 
     def find_obstacle(self, workload: Workload) -> str:
@@ -297,7 +338,10 @@ class SurgeCapacityCheck:
             anti_affinity=_replace_rule_hashes(spec.anti_affinity),
             spread=_replace_rule_hashes(spec.spread),
         )
-        return self._session.find_obstacle(next_spec, number=workload.first_ordinal + workload.replicas)  # a free one
+        # A free one.
+        return self._session.find_obstacle(
+            next_spec, number=workload.first_ordinal + workload.replicas
+        )
 
 
 _Rule = TypeVar("_Rule", PodTerm, SpreadConstraint)
@@ -308,9 +352,12 @@ def _replace_rule_hashes(rules: Sequence[_Rule]) -> tuple[_Rule, ...]:
     changed_rules = []
     for rule in rules:
         selector = rule.selector
-        if selector is not None:  # None selects nothing
+        # None selects nothing.
+        if selector is not None:
             expressions = tuple(
-                replace(requirement, values=(_OTHER_HASH,)) if requirement.key == TEMPLATE_KEY else requirement
+                replace(requirement, values=(_OTHER_HASH,))
+                if requirement.key == TEMPLATE_KEY
+                else requirement
                 for requirement in selector.match_expressions
             )
             selector = LabelSelector(_replace_template_hash(selector.match_labels), expressions)
@@ -325,13 +372,17 @@ def _replace_template_hash(labels: Pairs) -> Pairs:
 class TemplateRollout:
     """Replacement of the pods of one workload in a cluster with others."""
 
-    def __init__(self, session: SchedulingSession, quota_usage: QuotaUsage, progress: WorkloadProgress) -> None:
+    def __init__(
+        self, session: SchedulingSession, quota_usage: QuotaUsage, progress: WorkloadProgress
+    ) -> None:
         """Start without verdicts; `progress` contains the current and outdated pods of the workload."""
         self._session = session
         self._quota_usage = quota_usage
         self._progress = progress
-        self._waiting_verdicts: dict[int, PodVerdict] = {}  # on pending pods of former templates, by number
-        # Scaling may create a pod of a former template and the rollout delete it at once: its number is free again.
+        # On pending pods of former templates, by number.
+        self._waiting_verdicts: dict[int, PodVerdict] = {}
+        # Scaling may create a pod of a former template and the rollout delete it at once: its
+        # number is free again.
         self._spare_numbers: list[int] = []
 
     @property
@@ -346,16 +397,23 @@ class TemplateRollout:
         """
         progress = self._progress
         # Quotas count all pods to place already.
-        counted_numbers = set(list_numbers([*progress.pods_to_place, *progress.pending_outdated_pods]))
-        new_specs = extract_scaled_outdated_pods(progress)  # of former templates, by number
+        counted_numbers = set(
+            list_numbers([*progress.pods_to_place, *progress.pending_outdated_pods])
+        )
+        # Of former templates, by number.
+        new_specs = extract_scaled_outdated_pods(progress)
         self._delete_unhealthy_former_pods(new_specs)
-        # New pods deleted at once do not count. Their numbers are spare: a pod created with one counts then.
+        # New pods deleted at once do not count. Their numbers are spare: a pod created with one
+        # counts then.
         for _ in counted_numbers.intersection(self._spare_numbers):
             self._quota_usage.remove(progress.workload.pod)
         pending_pods, progress.pending_outdated_pods = progress.pending_outdated_pods, []
         for number, spec in new_specs.items():
-            if number in counted_numbers or not self._quota_usage.try_add(spec):  # i.e. not rejected
-                pending_pods.append(PodToPlace(number, trigger=progress.creation_trigger, former_spec=spec))
+            # i.e. not rejected.
+            if number in counted_numbers or not self._quota_usage.try_add(spec):
+                pending_pods.append(
+                    PodToPlace(number, trigger=progress.creation_trigger, former_spec=spec)
+                )
         for pod in pending_pods:
             spec = pod.get_spec(progress.workload)
             verdict = self._session.place_pod(spec, progress.workload.key, pod.number)
@@ -364,7 +422,9 @@ class TemplateRollout:
                 self._waiting_verdicts[pod.number] = verdict
                 continue
             age = self._session.age
-            progress.outdated_pods.append(ExistingPod(progress.workload.key, pod.number, verdict.node, spec, age))
+            progress.outdated_pods.append(
+                ExistingPod(progress.workload.key, pod.number, verdict.node, spec, age)
+            )
             progress.placed_outdated[pod.number] = (verdict.is_certain, pod.trigger)
 
     def _delete_unhealthy_former_pods(self, new_specs: dict[int, PodSpec]) -> None:
@@ -373,21 +433,32 @@ class TemplateRollout:
         """
         progress = self._progress
         workload = progress.workload
-        deletable_count = 0  # a paused Deployment deletes none
-        if not workload.is_paused:  # else it may delete all pods beyond the minimum of available ones
-            available = len(progress.kept_pods) - len(progress.list_stuck_pods())  # of the current template
+        # A paused Deployment deletes none.
+        deletable_count = 0
+        # Else it may delete all pods beyond the minimum of available ones.
+        if not workload.is_paused:
+            # Of the current template.
+            available = len(progress.kept_pods) - len(progress.list_stuck_pods())
             total = available + len(progress.outdated_pods) + len(progress.pending_outdated_pods)
-            deletable_count = max(0, total + len(new_specs) - (workload.replicas - workload.max_unavailable))
-        # The ages of ReplicaSets are unknown: those with running pods count as older than those without.
+            deletable_count = max(
+                0, total + len(new_specs) - (workload.replicas - workload.max_unavailable)
+            )
+        # The ages of ReplicaSets are unknown: those with running pods count as older than those
+        # without.
         running_templates = {pod.spec.template for pod in progress.outdated_pods}
-        older_numbers = [number for number, spec in new_specs.items() if spec.template in running_templates]
+        older_numbers = [
+            number for number, spec in new_specs.items() if spec.template in running_templates
+        ]
         newer_numbers = [number for number in new_specs if number not in older_numbers]
         pending_pods = sorted(
             progress.pending_outdated_pods,
             key=lambda pod: (pod.get_spec(workload).template not in running_templates, pod.number),
         )
-        removed_numbers = [*older_numbers, *list_numbers(pending_pods), *newer_numbers][:deletable_count]
-        self._spare_numbers = []  # of deleted new pods
+        removed_numbers = [*older_numbers, *list_numbers(pending_pods), *newer_numbers][
+            :deletable_count
+        ]
+        # Of deleted new pods.
+        self._spare_numbers = []
         for number in removed_numbers:
             if new_specs.pop(number, None) is not None:
                 self._spare_numbers.append(number)
@@ -396,9 +467,11 @@ class TemplateRollout:
                 continue
             progress.pending_outdated_pods.remove(pod)
             if len(progress.kept_pods) + len(progress.pods_to_place) < workload.replicas:
-                progress.pods_to_place.append(replace(pod, former_spec=None))  # replaced by one of the current template
+                # replaced by one of the current template.
+                progress.pods_to_place.append(replace(pod, former_spec=None))
             else:
-                progress.removals.append((pod.build_pending_pod(workload), pod_outcomes.SCALE_IN))  # one too many
+                # One too many.
+                progress.removals.append((pod.build_pending_pod(workload), pod_outcomes.SCALE_IN))
 
     def resume(self, verdicts: Mapping[int, PodVerdict]) -> dict[int, PodVerdict]:
         """Replace outdated pods step by step, and return the verdicts of all pods by their final numbers. `verdicts`
@@ -422,14 +495,21 @@ class TemplateRollout:
             old_nodes.pop(number, None)
         replace_pods(self._session, workload, state, self._quota_usage)
         progress.outdated_pods, progress.is_blocked = state.remaining_pods, state.is_blocked
-        progress.pending_outdated_pods = [pod for pod in pending_pods.values() if pod.number in state.pending_specs]
+        progress.pending_outdated_pods = [
+            pod for pod in pending_pods.values() if pod.number in state.pending_specs
+        ]
         if state.uncreated:
-            progress.uncreated, progress.rejection = state.uncreated, state.rejection or progress.rejection
+            progress.uncreated, progress.rejection = (
+                state.uncreated,
+                state.rejection or progress.rejection,
+            )
         final_verdicts = self._assign_verdict_numbers(state, verdicts, old_nodes, pending_pods)
         # If no new pod has the number of a deleted old pod, the plan shows its removal.
         removed_numbers = old_nodes.keys() - state.new_verdicts.keys()
         removed_pods = [pod for pod in state.removed_pods if pod.number in removed_numbers]
-        removed_pending_numbers = pending_pods.keys() - state.pending_specs.keys() - state.new_verdicts.keys()
+        removed_pending_numbers = (
+            pending_pods.keys() - state.pending_specs.keys() - state.new_verdicts.keys()
+        )
         removed_pods += [
             pod.build_pending_pod(workload)
             for pod in pending_pods.values()
@@ -456,19 +536,31 @@ class TemplateRollout:
         replaced_numbers = old_nodes.keys() | pending_pods.keys()
         final_verdicts: dict[int, PodVerdict] = {}
         for number, verdict in state.new_verdicts.items():
-            if number in verdicts:  # placed before the rollout
+            # placed before the rollout.
+            if number in verdicts:
                 final_verdicts[number] = verdict
                 continue
-            trigger = pod_outcomes.TEMPLATE_CHANGED if number in replaced_numbers else progress.creation_trigger
+            trigger = (
+                pod_outcomes.TEMPLATE_CHANGED
+                if number in replaced_numbers
+                else progress.creation_trigger
+            )
             former_spec = state.former_specs.get(number)
-            if former_spec is not None:  # evicted for another pod of the set, and created again
+            # evicted for another pod of the set, and created again.
+            if former_spec is not None:
                 trigger = pod_outcomes.PREEMPTED
-            new_pod = PodToPlace(number, previous=old_nodes.get(number, ""), trigger=trigger, former_spec=former_spec)
-            if number in kept_numbers:  # its old pod remains
-                new_pod = PodToPlace(find_unused_pod_numbers(taken_numbers, first_number, 1)[0], trigger=trigger)
+            new_pod = PodToPlace(
+                number, previous=old_nodes.get(number, ""), trigger=trigger, former_spec=former_spec
+            )
+            # Its old pod remains.
+            if number in kept_numbers:
+                new_pod = PodToPlace(
+                    find_unused_pod_numbers(taken_numbers, first_number, 1)[0], trigger=trigger
+                )
                 taken_numbers.add(new_pod.number)
             elif number in pending_pods:
-                new_pod = replace(pending_pods[number], former_spec=None)  # now of the current template
+                # Now of the current template.
+                new_pod = replace(pending_pods[number], former_spec=None)
             final_verdicts[new_pod.number] = verdict
             progress.pods_to_place.append(new_pod)
         return final_verdicts
@@ -477,7 +569,9 @@ class TemplateRollout:
         """Request the pods of former templates still without a node, and return their verdicts by number."""
         progress = self._progress
         progress.pods_to_place += progress.pending_outdated_pods
-        return {pod.number: self._waiting_verdicts[pod.number] for pod in progress.pending_outdated_pods}
+        return {
+            pod.number: self._waiting_verdicts[pod.number] for pod in progress.pending_outdated_pods
+        }
 
 
 class DaemonRollout:
@@ -488,7 +582,10 @@ class DaemonRollout:
     """
 
     def __init__(
-        self, session: SchedulingSession, progress: WorkloadProgress, verdicts: Mapping[int, PodVerdict]
+        self,
+        session: SchedulingSession,
+        progress: WorkloadProgress,
+        verdicts: Mapping[int, PodVerdict],
     ) -> None:
         """Prepare the rollout of a DaemonSet after its requested pods got `verdicts`, by number."""
         self._session = session
@@ -496,9 +593,14 @@ class DaemonRollout:
         self._workload = progress.workload
         self._permitted_nodes = progress.permitted_nodes
         # Pods of the current template not running: uncreated, without a node, or stuck.
-        self._waiting_count = progress.uncreated + sum(not verdict.node for verdict in verdicts.values())
-        self._waiting_count += len(select_stuck_pods(progress.workload.select_current_pods(progress.kept_pods)))
-        self._verdicts: dict[int, PodVerdict] = {}  # on the new pods of the rollout, by number
+        self._waiting_count = progress.uncreated + sum(
+            not verdict.node for verdict in verdicts.values()
+        )
+        self._waiting_count += len(
+            select_stuck_pods(progress.workload.select_current_pods(progress.kept_pods))
+        )
+        # On the new pods of the rollout, by number.
+        self._verdicts: dict[int, PodVerdict] = {}
 
     def replace_pods(self) -> dict[int, PodVerdict]:
         """Replace pods by the update strategy; return the verdicts of the new pods by number, and record removals."""
@@ -509,7 +611,12 @@ class DaemonRollout:
             if surge:
                 self._replace_with_surge(outdated_pods, surge)
             else:
-                maximum = max(1, compute_amount_of_total(workload.max_unavailable_text, len(self._permitted_nodes)))
+                maximum = max(
+                    1,
+                    compute_amount_of_total(
+                        workload.max_unavailable_text, len(self._permitted_nodes)
+                    ),
+                )
                 self._replace_in_place(outdated_pods, maximum)
         # Pending pods of a surge no longer required.
         progress.record_removals(progress.surge_pods, pod_outcomes.SCALE_IN)
@@ -518,20 +625,26 @@ class DaemonRollout:
 
     def _replace_in_place(self, outdated_pods: list[ExistingPod], maximum: int) -> None:
         """Delete old pods before their successors are created; block the rollout once `maximum` nodes wait for one."""
-        # Pods that are not ready are replaced first, and regardless of the maximum: their nodes are unavailable anyway.
+        # Pods that are not ready are replaced first, and regardless of the maximum: their nodes are
+        # unavailable anyway.
         for pod in sorted(outdated_pods, key=lambda pod: not pod.is_stuck):
             if self._waiting_count >= maximum and not pod.is_stuck:
                 self._progress.is_blocked = True
                 return
             self._remove_pod(pod)
-            if pod.node not in self._permitted_nodes:  # it has no successor
+            # It has no successor.
+            if pod.node not in self._permitted_nodes:
                 self._progress.record_removals([pod], pod_outcomes.TEMPLATE_CHANGED)
             elif self._workload.admission_error:
                 self._progress.record_removals([pod], pod_outcomes.TEMPLATE_CHANGED)
                 self._record_uncreated_pod()
             else:
-                new_pod = PodToPlace(pod.number, pod.node, previous=pod.node, trigger=pod_outcomes.TEMPLATE_CHANGED)
-                verdict = self._session.place_daemon(self._workload.pod, self._workload.key, pod.number, pod.node)
+                new_pod = PodToPlace(
+                    pod.number, pod.node, previous=pod.node, trigger=pod_outcomes.TEMPLATE_CHANGED
+                )
+                verdict = self._session.place_daemon(
+                    self._workload.pod, self._workload.key, pod.number, pod.node
+                )
                 self._record_verdict(new_pod, verdict)
 
     def _record_uncreated_pod(self) -> None:
@@ -542,25 +655,33 @@ class DaemonRollout:
 
     def _replace_with_surge(self, outdated_pods: list[ExistingPod], maximum: int) -> None:
         """Create successors while fewer than `maximum` (maxSurge) wait; delete each old pod once its successor runs."""
-        updated_nodes = {pod.node for pod in self._progress.kept_pods if pod not in outdated_pods}  # with a new pod
+        # With a new pod.
+        updated_nodes = {pod.node for pod in self._progress.kept_pods if pod not in outdated_pods}
         for pod in outdated_pods:
-            if pod.node in updated_nodes or pod.node not in self._permitted_nodes:  # no successor is needed
+            # No successor is needed.
+            if pod.node in updated_nodes or pod.node not in self._permitted_nodes:
                 self._remove_pod(pod)
                 self._progress.removals.append((pod, pod_outcomes.TEMPLATE_CHANGED))
                 continue
             if self._waiting_count >= maximum:
                 self._progress.is_blocked = True
                 return
-            if self._workload.admission_error:  # the old pod stays without a successor
+            # The old pod stays without a successor.
+            if self._workload.admission_error:
                 self._record_uncreated_pod()
                 continue
-            verdict = self._session.place_daemon(self._workload.pod, self._workload.key, pod.number, pod.node)
+            verdict = self._session.place_daemon(
+                self._workload.pod, self._workload.key, pod.number, pod.node
+            )
             if verdict.node:
-                if pod in verdict.victims:  # the successor has a higher priority and has evicted it
+                # The successor has a higher priority and has evicted it.
+                if pod in verdict.victims:
                     self._progress.kept_pods.remove(pod)
                 else:
                     self._remove_pod(pod)
-                new_pod = PodToPlace(pod.number, pod.node, previous=pod.node, trigger=pod_outcomes.TEMPLATE_CHANGED)
+                new_pod = PodToPlace(
+                    pod.number, pod.node, previous=pod.node, trigger=pod_outcomes.TEMPLATE_CHANGED
+                )
                 self._record_verdict(new_pod, verdict)
             else:
                 self._record_verdict(self._create_waiting_pod(pod), verdict)

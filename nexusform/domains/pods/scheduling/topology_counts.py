@@ -7,7 +7,14 @@ from typing import Final, TypeGuard
 
 from msgspec.structs import replace
 
-from nexusform.domains.pods.scheduling.cluster_records import HOSTNAME, ZONE, Node, PodSpec, PodTerm, SpreadConstraint
+from nexusform.domains.pods.scheduling.cluster_records import (
+    HOSTNAME,
+    ZONE,
+    Node,
+    PodSpec,
+    PodTerm,
+    SpreadConstraint,
+)
 from nexusform.domains.pods.scheduling.rules import node_affinity, taints
 from nexusform.domains.pods.scheduling.scheduler_cache import PodSpecGroup, SchedulerCache
 from nexusform.kubernetes.matching import LabelSelector, is_selected
@@ -28,7 +35,8 @@ class DomainCounter:
         """Start without pods in the `size` domains of a topology key."""
         self.key = key
         self.domain_by_node = domain_by_node
-        self.counts = [0] * (size + 1)  # the last item is for nodes without a domain (-1)
+        # The last item is for nodes without a domain (-1).
+        self.counts = [0] * (size + 1)
         self.size = size
 
     def add(self, node: int, amount: int) -> bool:
@@ -66,10 +74,13 @@ class SpreadCounter(DomainCounter):
         self.matches_itself = matches_itself
         # kube-scheduler counts no pods for an empty selector.
         self.counts_new_pods = _is_selective(constraint.selector)
-        self.counts_itself = self.counts_new_pods and matches_itself > 0  # each further pod of the spec is counted
+        # Each further pod of the spec is counted.
+        self.counts_itself = self.counts_new_pods and matches_itself > 0
         self.eligible_domains = eligible_domains
-        self._levels: dict[int, int] = {}  # number of domains by their number of pods
-        self._minimum = 0  # number of pods in the emptiest domain
+        # number of domains by their number of pods.
+        self._levels: dict[int, int] = {}
+        # number of pods in the emptiest domain.
+        self._minimum = 0
 
     def index_domains_by_count(self) -> None:
         """Count the eligible domains by their number of pods, once all existing pods are counted."""
@@ -78,7 +89,8 @@ class SpreadCounter(DomainCounter):
 
     def get_minimum_pod_count(self, domain: int) -> int:
         """Return the pod count of the emptiest domain, for a pod in `domain`; 0 with fewer domains than minDomains."""
-        if self.constraint.counts_own_node:  # a DaemonSet's pod has one possible node, so its domain is the only one
+        # A DaemonSet's pod has one possible node, so its domain is the only one.
+        if self.constraint.counts_own_node:
             return self.counts[domain] if self.constraint.min_domains <= 1 else 0
         return self._minimum if len(self.eligible_domains) >= self.constraint.min_domains else 0
 
@@ -86,14 +98,17 @@ class SpreadCounter(DomainCounter):
         """Add one selected pod (sign 1) or remove one (sign -1), and update the minimum count."""
         domain = self.domain_by_node[node]
         if domain < 0 or not self.eligible_nodes[node]:
-            return  # pods there do not count
+            # pods there do not count.
+            return
         level = self.counts[domain]
         self.counts[domain] = level + sign
-        levels = self._levels  # number of domains by their number of pods
+        # number of domains by their number of pods.
+        levels = self._levels
         levels[level] -= 1
         levels[level + sign] = levels.get(level + sign, 0) + 1
         self._minimum = min(self._minimum, level + sign)
-        # No domain has the minimum any more if this one was the last: the next level with a domain follows.
+        # No domain has the minimum any more if this one was the last: the next level with a domain
+        # follows.
         while not levels.get(self._minimum):
             self._minimum += 1
 
@@ -113,29 +128,40 @@ class TopologyCounts:
         self.incoming_spec = spec = incoming_spec
         # Amount added to each counter by one more pod of the spec.
         self._own_increments: list[tuple[DomainCounter, int]] = []
-        self.affinity = list(map(self._create_counter, spec.affinity))  # pods selected by all terms
-        # Number of the pods counted in `affinity`: each once per term, if its node has a domain for it.
+        # pods selected by all terms.
+        self.affinity = list(map(self._create_counter, spec.affinity))
+        # Number of the pods counted in `affinity`: each once per term, if its node has a domain for
+        # it.
         self.affinity_matches = 0
         self.matches_itself = bool(spec.affinity) and self._is_selected_by_affinity(group)
-        self.anti_affinity = list(map(self._count_selected_pods, spec.anti_affinity))  # a counter for each term
-        self.existing_anti_affinity: list[DomainCounter] = []  # of existing pods, against this one
-        self.preferred_affinity: list[DomainCounter] = []  # points for preferences of this pod and of existing ones
+        # A counter for each term.
+        self.anti_affinity = list(map(self._count_selected_pods, spec.anti_affinity))
+        # Of existing pods, against this one.
+        self.existing_anti_affinity: list[DomainCounter] = []
+        # points for preferences of this pod and of existing ones.
+        self.preferred_affinity: list[DomainCounter] = []
         if spec.affinity:
             # The pods of a group have one spec: all of them match the terms, or none does.
             candidates = cache.select_term_groups(spec.affinity[0])
-            matching_groups = [candidate for candidate in candidates if self._is_selected_by_affinity(candidate)]
+            matching_groups = [
+                candidate for candidate in candidates if self._is_selected_by_affinity(candidate)
+            ]
             for matching_group, counter in product(matching_groups, self.affinity):
                 self.affinity_matches += _count_group(matching_group, counter, amount=1)
         if self.matches_itself:
             self._own_increments += [(counter, 1) for counter in self.affinity]
         self._count_affinity_terms()
-        # Nodes without a key of a soft constraint do not count, unless the constraints are Kubernetes' defaults.
+        # Nodes without a key of a soft constraint do not count, unless the constraints are
+        # Kubernetes' defaults.
         self._all_soft_keys = bool(spec.spread)
-        self.hard_spread = self._create_spread_counters([item for item in spec.spread if item.is_hard])
+        self.hard_spread = self._create_spread_counters(
+            [item for item in spec.spread if item.is_hard]
+        )
         self.soft_spread = self._create_spread_counters(_list_scoring_constraints(spec))
         counters = (*self.hard_spread, *self.soft_spread)
         self._growing_spread = [counter for counter in counters if counter.counts_itself]
-        # Whether existing pods can make a node infeasible, apart from its usage: by a term, a constraint or a claim.
+        # Whether existing pods can make a node infeasible, apart from its usage: by a term, a
+        # constraint or a claim.
         required_terms = (self.affinity, self.anti_affinity, self.existing_anti_affinity)
         self.can_reject = any((*required_terms, self.hard_spread, group.spec.exclusive_claims))
 
@@ -162,8 +188,10 @@ class TopologyCounts:
         pod. Both become counters with one per topology key.
         """
         cache, group, spec = self.cache, self.group, self.incoming_spec
-        repulsion_by_key: dict[str, DomainCounter] = {}  # required anti-affinity, by topology key
-        points_by_key: dict[str, DomainCounter] = {}  # preferences, by topology key
+        # required anti-affinity, by topology key.
+        repulsion_by_key: dict[str, DomainCounter] = {}
+        # preferences, by topology key.
+        points_by_key: dict[str, DomainCounter] = {}
         for existing_group in cache.find_term_groups(group):
             for term in self._select_own_terms(existing_group.spec.anti_affinity):
                 _count_group(existing_group, self._get_counter(repulsion_by_key, term), amount=1)
@@ -177,8 +205,12 @@ class TopologyCounts:
         # Further pods of the spec have the same terms about each other.
         repelling_terms = self._select_own_terms(group.spec.anti_affinity)
         scored_terms = self._select_own_terms((*preferred_terms, *_list_scored_terms(group.spec)))
-        self._own_increments += [(self._get_counter(repulsion_by_key, term), 1) for term in repelling_terms]
-        self._own_increments += [(self._get_counter(points_by_key, term), term.weight) for term in scored_terms]
+        self._own_increments += [
+            (self._get_counter(repulsion_by_key, term), 1) for term in repelling_terms
+        ]
+        self._own_increments += [
+            (self._get_counter(points_by_key, term), term.weight) for term in scored_terms
+        ]
         self.existing_anti_affinity = list(repulsion_by_key.values())
         self.preferred_affinity = list(points_by_key.values())
 
@@ -193,12 +225,20 @@ class TopologyCounts:
             counter = counters[term.topology_key] = self._create_counter(term)
         return counter
 
-    def _create_spread_counters(self, constraints: Sequence[SpreadConstraint]) -> list[SpreadCounter]:
+    def _create_spread_counters(
+        self, constraints: Sequence[SpreadConstraint]
+    ) -> list[SpreadCounter]:
         """Return a counter per constraint. Nodes need the keys of all of them, but none for default constraints."""
-        keys = tuple([constraint.topology_key for constraint in constraints]) if self._all_soft_keys else ()
+        keys = (
+            tuple([constraint.topology_key for constraint in constraints])
+            if self._all_soft_keys
+            else ()
+        )
         return [self._create_spread_counter(constraint, keys) for constraint in constraints]
 
-    def _create_spread_counter(self, constraint: SpreadConstraint, required_keys: tuple[str, ...]) -> SpreadCounter:
+    def _create_spread_counter(
+        self, constraint: SpreadConstraint, required_keys: tuple[str, ...]
+    ) -> SpreadCounter:
         """Return the counter of a constraint, with the existing pods it selects on nodes with all required keys."""
         topology = self.cache.get_topology(constraint.topology_key)
         domain_by_node, domain_count = topology.domain_by_node, topology.size
@@ -209,12 +249,19 @@ class TopologyCounts:
         selector = constraint.selector
         matches_itself = int(is_selected(selector, self.group.labels))
         counter = SpreadCounter(
-            constraint, domain_by_node, domain_count, eligible_nodes, eligible_domains, matches_itself
+            constraint,
+            domain_by_node,
+            domain_count,
+            eligible_nodes,
+            eligible_domains,
+            matches_itself,
         )
-        if counter.counts_new_pods:  # a selector of all pods or of none counts no existing pod either
+        # A selector of all pods or of none counts no existing pod either.
+        if counter.counts_new_pods:
             for group in self.cache.select_groups_of_namespace(selector, self.group.spec.namespace):
                 if group.spec.is_terminating:
-                    continue  # spreading ignores them
+                    # spreading ignores them.
+                    continue
                 for node, pods in group.nodes.items():
                     if eligible_nodes[node]:
                         counter.add(node, pods)
@@ -228,33 +275,43 @@ class TopologyCounts:
         is cached: equal constraints of pods with equal node selection and tolerations share it.
         """
         spec, cache = self.group.spec, self.cache
-        is_per_node = _is_counted_per_node(constraint)  # then every node counts, as a domain of its own
+        # Then every node counts, as a domain of its own.
+        is_per_node = _is_counted_per_node(constraint)
         affinity = (spec.node_selector, spec.node_terms) if constraint.honor_affinity else None
         tolerations = spec.tolerations if constraint.honor_taints else None
-        key = (constraint.topology_key, required_keys, is_per_node, affinity, tolerations)  # all facts read here
+        # All facts read here.
+        key = (constraint.topology_key, required_keys, is_per_node, affinity, tolerations)
         result = cache.eligible_nodes.get(key)
         if result is None:
             topology = cache.get_topology(constraint.topology_key)
             domain_by_node = topology.node_domains if is_per_node else topology.domain_by_node
             eligible_nodes = [
-                is_per_node or _is_node_eligible(constraint, spec, node, required_keys) for node in cache.nodes
+                is_per_node or _is_node_eligible(constraint, spec, node, required_keys)
+                for node in cache.nodes
             ]
             domains = set(compress(domain_by_node, eligible_nodes))
-            result = cache.eligible_nodes[key] = (eligible_nodes, frozenset(domains - {-1}))  # -1: no domain
+            # -1: no domain.
+            result = cache.eligible_nodes[key] = (eligible_nodes, frozenset(domains - {-1}))
         return result
 
     def has_spread_score(self, node: int) -> bool:
         """Return whether a node gets spreading points. It needs all keys of the pod's own soft constraints, if any."""
-        return not self._all_soft_keys or all(counter.domain_by_node[node] >= 0 for counter in self.soft_spread)
+        return not self._all_soft_keys or all(
+            counter.domain_by_node[node] >= 0 for counter in self.soft_spread
+        )
 
     def add(self, node: int) -> None:
         """Count one more pod of this spec on a node."""
-        for counter, amount in self._own_increments:  # counts of affinity terms selecting the pod
+        # counts of affinity terms selecting the pod.
+        for counter, amount in self._own_increments:
             counter.add(node, amount)
         if self.matches_itself:
             # Once per term, if the node has a domain for it (below 0: none).
-            self.affinity_matches += sum(counter.domain_by_node[node] >= 0 for counter in self.affinity)
-        for spread in self._growing_spread:  # constraints counting pods of this spec
+            self.affinity_matches += sum(
+                counter.domain_by_node[node] >= 0 for counter in self.affinity
+            )
+        # constraints counting pods of this spec.
+        for spread in self._growing_spread:
             spread.add_pod(node)
 
     def update_counts(self, other: PodSpecGroup, node: int, sign: int) -> None:
@@ -263,18 +320,22 @@ class TopologyCounts:
         unchanged.
         """
         cache, spec = self.cache, other.spec
-        if self._is_selected_by_affinity(other):  # `other` counts only if all terms select it
+        # `other` counts only if all terms select it.
+        if self._is_selected_by_affinity(other):
             for counter in self.affinity:
                 self.affinity_matches += sign * counter.add(node, sign)
         for term, counter in zip(self.incoming_spec.anti_affinity, self.anti_affinity, strict=True):
             if cache.is_selected(term, other):
                 counter.add(node, sign)
         # The terms of the other pod against the pod to place, by topology key.
-        term_counts = Counter(term.topology_key for term in self._select_own_terms(spec.anti_affinity))
+        term_counts = Counter(
+            term.topology_key for term in self._select_own_terms(spec.anti_affinity)
+        )
         for counter in self.existing_anti_affinity:
             counter.add(node, sign * term_counts[counter.key])
         if spec.is_terminating or spec.namespace != self.group.spec.namespace:
-            return  # spreading counts only pods of its own namespace that do not terminate
+            # spreading counts only pods of its own namespace that do not terminate.
+            return
         for spread in self.hard_spread:
             if spread.counts_new_pods and is_selected(spread.constraint.selector, other.labels):
                 spread.add_pod(node, sign)
@@ -298,10 +359,14 @@ class TopologyCounts:
 
 def _is_counted_per_node(constraint: SpreadConstraint) -> bool:
     """Return whether a constraint counts each node alone: for points over the host name, and for daemons."""
-    return constraint.counts_own_node or (not constraint.is_hard and constraint.topology_key == HOSTNAME)
+    return constraint.counts_own_node or (
+        not constraint.is_hard and constraint.topology_key == HOSTNAME
+    )
 
 
-def _is_node_eligible(constraint: SpreadConstraint, spec: PodSpec, node: Node, keys: tuple[str, ...]) -> bool:
+def _is_node_eligible(
+    constraint: SpreadConstraint, spec: PodSpec, node: Node, keys: tuple[str, ...]
+) -> bool:
     """Return whether a node with all these keys counts for a constraint by its policies for affinity and taints."""
     if not node.labels.keys() >= set(keys):
         return False
@@ -322,7 +387,10 @@ def _list_scoring_constraints(spec: PodSpec) -> list[SpreadConstraint]:
     selector = spec.default_spread
     if not _is_selective(selector):
         return []
-    return [SpreadConstraint(key, skew, is_hard=False, selector=selector) for key, skew in _DEFAULT_SKEWS]
+    return [
+        SpreadConstraint(key, skew, is_hard=False, selector=selector)
+        for key, skew in _DEFAULT_SKEWS
+    ]
 
 
 def _list_preferred_terms(spec: PodSpec) -> tuple[PodTerm, ...]:

@@ -42,15 +42,20 @@ class VolumeBinder:
         self._nodes = cluster.nodes
         self._by_name = cluster.node_by_name
         self._volumes = {volume.name: volume for volume in cluster.volumes}
-        self._prebound_volumes = {volume.claim: volume for volume in cluster.volumes if volume.claim}  # by claim
+        self._prebound_volumes = {
+            volume.claim: volume for volume in cluster.volumes if volume.claim
+        }  # by claim
         free_volumes = [volume for volume in cluster.volumes if not volume.claim]
         self._free_volumes = sorted(free_volumes, key=lambda volume: (volume.size, volume.name))
-        self._invalid_claims = dict(cluster.invalid_claims)  # reason by claim
-        self._volume_by_claim: dict[str, str] = {}  # name of the volume, or _PROVISIONED
+        # reason by claim.
+        self._invalid_claims = dict(cluster.invalid_claims)
+        # name of the volume, or _PROVISIONED.
+        self._volume_by_claim: dict[str, str] = {}
         self._used_volumes: set[str] = set()
-        self._provisioned_classes: set[str] = set()  # those with a volume provisioned in this prediction
-        # By the requirements of a claim: the fitting free volumes, smallest first, and the reachable ones of
-        # these by node. Used volumes are dropped on access.
+        # Those with a volume provisioned in this prediction.
+        self._provisioned_classes: set[str] = set()
+        # By the requirements of a claim: the fitting free volumes, smallest first, and the
+        # reachable ones of these by node. Used volumes are dropped on access.
         self._fitting_volumes: dict[Claim, list[Volume]] = {}
         self._reachable_volumes: dict[Claim, list[list[Volume]]] = {}
         self._bind_claims_of_existing_pods(existing_pods)
@@ -62,17 +67,21 @@ class VolumeBinder:
         """
         pods_with_claims = [pod for pod in existing_pods if pod.volumes or pod.spec.claims]
         pods = sorted(pods_with_claims, key=attrgetter("key"))
-        for pod in pods:  # all recorded volumes first: no other claim gets them
+        # All recorded volumes first: no other claim gets them.
+        for pod in pods:
             for claim_name, volume in pod.volumes:
                 self._bind_claim(claim_name, volume)
         for pod in pods:
             if not pod.node:
-                continue  # its claims are bound once it has one
+                # Its claims are bound once it has one.
+                continue
             for claim in self._list_unbound_claims(pod.spec, pod.number):
-                is_provisioned = claim.provisioning_terms != ()  # (): the class never provisions a volume
+                # (): the class never provisions a volume.
+                is_provisioned = claim.provisioning_terms != ()
                 if is_provisioned and not self._bind_prebound(claim):
                     self._bind_claim(claim.name, _PROVISIONED)
-            lost_node = Node(pod.node, {HOSTNAME: pod.node})  # if the cluster has no such node any more
+            # If the cluster has no such node any more.
+            lost_node = Node(pod.node, {HOSTNAME: pod.node})
             node = self._by_name.get(pod.node, lost_node)
             self._bind_pod_claims_on_node(pod.spec, pod.number, node)
 
@@ -81,35 +90,54 @@ class VolumeBinder:
         for claim in sorted(self._list_unbound_claims(spec, number), key=attrgetter("size")):
             if not self._bind_prebound(claim):
                 fitting = self._select_unused(self._list_fitting_volumes(claim))
-                reachable_names = (volume.name for volume in fitting if is_any_term_satisfied(volume.terms, node))
+                reachable_names = (
+                    volume.name for volume in fitting if is_any_term_satisfied(volume.terms, node)
+                )
                 self._bind_claim(claim.name, next(reachable_names, _PROVISIONED))
 
     def _list_unbound_claims(self, spec: PodSpec, number: int) -> list[Claim]:
         """Return the claims of a pod without a volume."""
-        return [claim for claim in spec.list_claims(number) if claim.name not in self._volume_by_claim]
+        return [
+            claim for claim in spec.list_claims(number) if claim.name not in self._volume_by_claim
+        ]
 
     def bind_immediate_claims(self, claims: Iterable[Claim]) -> None:
         """Bind claims to volumes reserved for them, and claims that do not wait for a node, as soon as they exist."""
         for claim in claims:
-            if claim.name in self._volume_by_claim or self._bind_prebound(claim) or claim.waits_for_pod:
+            if (
+                claim.name in self._volume_by_claim
+                or self._bind_prebound(claim)
+                or claim.waits_for_pod
+            ):
                 continue
             # The controller prefers volumes with the fewest access modes.
             volumes = self._select_unused(self._list_fitting_volumes(claim))
-            best_volume = min(volumes, key=lambda volume: (len(volume.modes), volume.size, volume.name), default=None)
+            best_volume = min(
+                volumes,
+                key=lambda volume: (len(volume.modes), volume.size, volume.name),
+                default=None,
+            )
             if best_volume is not None:
                 self._bind_claim(claim.name, best_volume.name)
 
     def compute_volume_needs(self, spec: PodSpec, number: int) -> tuple[VolumeNeed, ...]:
         """Return the node requirements of a pod: one per bound claim, and one per shortage of volumes for others."""
         needs = list(chain.from_iterable(map(self._list_needs, spec.list_claims(number))))
-        waiting_claims = [claim for claim in self._list_unbound_claims(spec, number) if claim.waits_for_pod]
+        waiting_claims = [
+            claim for claim in self._list_unbound_claims(spec, number) if claim.waits_for_pod
+        ]
         if waiting_claims:
             claims_by_size = sorted(waiting_claims, key=attrgetter("size"))
             # The reason against each node, "" for a node with volumes for all of these claims.
             shortages = [self._find_shortage(claims_by_size, at) for at in range(len(self._nodes))]
             for reason in sorted({*shortages} - {""}):
-                # The requirement rejects the nodes with this reason only, as each node is rejected by its own one.
-                names = [node.name for node, shortage in zip(self._nodes, shortages, strict=True) if shortage != reason]
+                # The requirement rejects the nodes with this reason only, as each node is rejected
+                # by its own one.
+                names = [
+                    node.name
+                    for node, shortage in zip(self._nodes, shortages, strict=True)
+                    if shortage != reason
+                ]
                 needs.append(build_node_volume_need(names, reason))
         return tuple(needs)
 
@@ -137,7 +165,8 @@ class VolumeBinder:
         volumes: dict[str, str] = {}
         for claim in spec.list_claims(number):
             volume = self._volume_by_claim.get(claim.name)
-            if volume:  # else unbound (None) or provisioned ("")
+            # Else unbound (None) or provisioned ("").
+            if volume:
                 volumes[claim.name] = volume
         return tuple(volumes.items())
 
@@ -151,7 +180,8 @@ class VolumeBinder:
         """Bind a claim to the volume reserved for it, and return whether there is one."""
         volume = self._prebound_volumes.get(claim.name)
         if volume is None or not _has_requested_size(volume, claim):
-            return False  # Kubernetes does not use one that is too small or of another mode either
+            # Kubernetes does not use one that is too small or of another mode either.
+            return False
         self._bind_claim(claim.name, volume.name)
         return True
 
@@ -164,10 +194,13 @@ class VolumeBinder:
             yield VolumeNeed(terms=(), is_bound=True, error=self._invalid_claims[claim.name])
         elif volume is not None:
             yield VolumeNeed(volume.terms, is_bound=True, zones=volume.zones)
-        elif claim.name in self._volume_by_claim:  # its volume has no record here: provisioned by its class
-            if claim.provisioning_terms:  # with () the nodes of its existing volume are unknown
+        elif claim.name in self._volume_by_claim:
+            # Its volume has no record here: provisioned by its class.
+            # With () the nodes of its existing volume are unknown.
+            if claim.provisioning_terms:
                 yield VolumeNeed(claim.provisioning_terms, is_bound=True)
-        elif not claim.waits_for_pod and claim.provisioning_terms is not None:  # bound before its pod is scheduled
+        elif not claim.waits_for_pod and claim.provisioning_terms is not None:
+            # bound before its pod is scheduled.
             yield VolumeNeed(claim.provisioning_terms, is_bound=True)
 
     def _find_shortage(self, claims: Iterable[Claim], at: int) -> str:
@@ -178,22 +211,27 @@ class VolumeBinder:
         node = self._nodes[at]
         chosen_names: set[str] = set()
         for claim in claims:
-            volumes = self._list_reachable_volumes(claim)[at]  # the smallest is last
+            # The smallest is last.
+            volumes = self._list_reachable_volumes(claim)[at]
             while volumes and volumes[-1].name in self._used_volumes:
-                volumes.pop()  # shortens the cached list for later calls too: a used volume is never free again
+                # shortens the cached list for later calls too: a used volume is never free again.
+                volumes.pop()
             free_names = (volume.name for volume in self._select_unused(reversed(volumes)))
             smallest_name = next((name for name in free_names if name not in chosen_names), "")
             if smallest_name:
                 chosen_names.add(smallest_name)
             elif not is_any_term_satisfied(claim.provisioning_terms, node):
-                return NO_VOLUME  # the class provisions no volume for this node
+                # The class provisions no volume for this node.
+                return NO_VOLUME
             elif not is_any_term_satisfied(claim.storage_terms, node):
-                return NO_STORAGE  # it does, but the node has too little free storage
+                # It does, but the node has too little free storage.
+                return NO_STORAGE
         return ""
 
     def _list_reachable_volumes(self, claim: Claim) -> list[list[Volume]]:
         """Return the free volumes for a claim by node, the smallest last, as used ones are popped from the end."""
-        requirements = replace(claim, name="")  # claims with equal requirements have the same volumes
+        # claims with equal requirements have the same volumes.
+        requirements = replace(claim, name="")
         if requirements not in self._reachable_volumes:
             largest_first = self._list_fitting_volumes(claim)[::-1]
             self._reachable_volumes[requirements] = [
@@ -204,7 +242,8 @@ class VolumeBinder:
 
     def _list_fitting_volumes(self, claim: Claim) -> list[Volume]:
         """Return the free volumes for a claim on any node, the smallest first."""
-        requirements = replace(claim, name="")  # claims with equal requirements have the same volumes
+        # claims with equal requirements have the same volumes.
+        requirements = replace(claim, name="")
         if requirements not in self._fitting_volumes:
             fitting = [volume for volume in self._free_volumes if can_bind_volume(volume, claim)]
             self._fitting_volumes[requirements] = fitting
@@ -245,8 +284,10 @@ class AttachedVolumes:
     def __init__(self, cluster: Cluster, binder: VolumeBinder) -> None:
         """Record the volumes of VolumeAttachments by node; volumes of pods are added later."""
         self._nodes, self._binder = cluster.nodes, binder
-        self._maximums = cluster.attach_limits.maximums  # by node and driver
-        # By node: the number of pods here with each volume, and the volumes attached by VolumeAttachments.
+        # By node and driver.
+        self._maximums = cluster.attach_limits.maximums
+        # By node: the number of pods here with each volume, and the volumes attached by
+        # VolumeAttachments.
         self._pod_volumes: defaultdict[str, Counter[_Volume]] = defaultdict(Counter)
         self._attachments: defaultdict[str, set[_Volume]] = defaultdict(set)
         for node, driver, claim in cluster.attach_limits.attachments:
@@ -262,13 +303,15 @@ class AttachedVolumes:
         """Return the need for a node with capacity for the volumes of a pod; () if every node has the capacity."""
         volumes = set(self._list_volumes(spec, number)) if self._maximums else set()
         if not volumes:
-            return ()  # nothing to attach, or no known limit
+            # Nothing to attach, or no known limit.
+            return ()
         names = [node.name for node in self._nodes if self._has_capacity(node.name, volumes)]
         return () if len(names) == len(self._nodes) else (build_node_volume_need(names, TOO_MANY),)
 
     def _has_capacity(self, node: str, volumes: set[_Volume]) -> bool:
         """Return whether a node can attach the volumes within the limits of their drivers, each once for all pods."""
-        pod_volumes = set(+self._pod_volumes[node])  # those with a positive count
+        # Those with a positive count.
+        pod_volumes = set(+self._pod_volumes[node])
         attached_counts = Counter(driver for driver, _ in pod_volumes | self._attachments[node])
         added_counts = Counter(driver for driver, _ in volumes - pod_volumes)
         return all(
@@ -282,6 +325,7 @@ class AttachedVolumes:
             yield driver, name
         for claim in spec.list_claims(number):
             volume = self._binder.find_volume(claim)
-            driver = claim.driver if volume is None else volume.driver  # `claim.driver`: that of its class
+            # `claim.driver`: that of its class.
+            driver = claim.driver if volume is None else volume.driver
             if driver:
                 yield driver, claim.name

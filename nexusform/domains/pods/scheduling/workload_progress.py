@@ -12,7 +12,11 @@ from nexusform.diagnostics.phrases import group_by
 from nexusform.domains.pods.scheduling import pod_outcomes
 from nexusform.domains.pods.scheduling.cluster_records import ExistingPod, Node, PodSpec, Workload
 from nexusform.domains.pods.scheduling.pod_orders import sort_for_removal
-from nexusform.domains.pods.scheduling.pod_outcomes import PlaceablePodRange, PodOutcome, WorkloadForecast
+from nexusform.domains.pods.scheduling.pod_outcomes import (
+    PlaceablePodRange,
+    PodOutcome,
+    WorkloadForecast,
+)
 from nexusform.domains.pods.scheduling.resource_quotas import QuotaUsage
 
 NONE_STUCK: Final = maxsize
@@ -43,7 +47,9 @@ class PodToPlace(Struct, frozen=True, order=True):
 
     def build_pending_pod(self, workload: Workload) -> ExistingPod:
         """Return the pod of a workload without a node."""
-        return ExistingPod(workload.key, self.number, node="", spec=self.get_spec(workload), age=self.age)
+        return ExistingPod(
+            workload.key, self.number, node="", spec=self.get_spec(workload), age=self.age
+        )
 
 
 class WorkloadProgress(Struct):
@@ -69,7 +75,9 @@ class WorkloadProgress(Struct):
     outcomes: dict[int, PodOutcome] = field(default_factory=dict)
     evicted_numbers: set[int] = field(default_factory=set)
     permitted_nodes: set[str] = field(default_factory=set)
-    placeable_range: PlaceablePodRange = field(default_factory=lambda: PlaceablePodRange(0, 0, is_exact=True))
+    placeable_range: PlaceablePodRange = field(
+        default_factory=lambda: PlaceablePodRange(0, 0, is_exact=True)
+    )
     is_blocked: bool = False
     is_template_stuck: bool = False
     uncreated: int = 0
@@ -99,7 +107,8 @@ class WorkloadProgress(Struct):
         if self.workload.allows_daemon_surge:
             return []
         oldest_pods: dict[str, ExistingPod] = {}
-        for pod in sorted(pods, key=lambda pod: (pod.age, pod.number)):  # a lower age is an earlier start
+        # A lower age is an earlier start.
+        for pod in sorted(pods, key=lambda pod: (pod.age, pod.number)):
             oldest_pods.setdefault(pod.node, pod)
         return [pod for pod in pods if pod.node and pod != oldest_pods[pod.node]]
 
@@ -107,7 +116,10 @@ class WorkloadProgress(Struct):
         """Return the pods placed by this prediction."""
         key, pod = self.workload.key, self.workload.pod
         placed_outcomes = [outcome for outcome in self.outcomes.values() if outcome.node]
-        return [ExistingPod(key, outcome.number, outcome.node, outcome.spec or pod) for outcome in placed_outcomes]
+        return [
+            ExistingPod(key, outcome.number, outcome.node, outcome.spec or pod)
+            for outcome in placed_outcomes
+        ]
 
     def get_recreated_spec(self, pod: ExistingPod) -> PodSpec:
         """Return the spec of the replacement of an evicted pod, as created by its controller."""
@@ -126,14 +138,23 @@ class WorkloadProgress(Struct):
         if not self.workload.is_below_partition(number):
             return None
         evicted_pods = [pod.build_pending_pod(self.workload) for pod in self.pods_to_place]
-        former_pods = [pod for pod in (*pods, *evicted_pods) if not self.workload.is_current(pod.spec)]
+        former_pods = [
+            pod for pod in (*pods, *evicted_pods) if not self.workload.is_current(pod.spec)
+        ]
         if not former_pods:
             return None
-        pod = min(former_pods, key=lambda pod: (pod.number != number, pod.number))  # its own pod, else the first one
+        # Its own pod, else the first one.
+        pod = min(former_pods, key=lambda pod: (pod.number != number, pod.number))
         if pod.number == number:
             return pod.spec
-        current = self.workload.pod  # the claim templates of a set never change, but each pod has its own volumes
-        return replace(pod.spec, claims=current.claims, volumes=current.volumes, bound_claims=current.bound_claims)
+        # The claim templates of a set never change, but each pod has its own volumes.
+        current = self.workload.pod
+        return replace(
+            pod.spec,
+            claims=current.claims,
+            volumes=current.volumes,
+            bound_claims=current.bound_claims,
+        )
 
     @property
     def creation_trigger(self) -> str:
@@ -150,18 +171,24 @@ def is_pending_outdated(workload: Workload, pod: ExistingPod) -> bool:
 def has_stuck_template(workload: Workload, pods: Iterable[ExistingPod]) -> bool:
     """Return whether pods of the current template exist on nodes, and all are stuck: not ready, and not starting."""
     # Pods predicted in this plan have no condition, and give no evidence.
-    stuck_states = {pod.is_stuck for pod in workload.select_current_pods(pods) if pod.node and pod.is_observed}
+    stuck_states = {
+        pod.is_stuck for pod in workload.select_current_pods(pods) if pod.node and pod.is_observed
+    }
     return stuck_states == {True}
 
 
 def apply_deployment_pause(workload: Workload, pods: Sequence[ExistingPod]) -> Workload:
     """Return a paused Deployment as treated by its controller: scaled but not rolled out, and empty without pods."""
     if not pods:
-        return replace(workload, replicas=0)  # no ReplicaSet exists, and none is created
+        # No ReplicaSet exists, and none is created.
+        return replace(workload, replicas=0)
     if workload.select_current_pods(pods):
-        return workload  # the ReplicaSet of the current template exists, and is scaled
-    newest_pod = max(pods, key=lambda pod: (pod.age, -pod.number))  # `age` increases with the time of start
-    return replace(workload, pod=newest_pod.spec)  # its ReplicaSet, the newest one, is scaled
+        # The ReplicaSet of the current template exists, and is scaled.
+        return workload
+    # `age` increases with the time of start.
+    newest_pod = max(pods, key=lambda pod: (pod.age, -pod.number))
+    # Its ReplicaSet, the newest one, is scaled.
+    return replace(workload, pod=newest_pod.spec)
 
 
 def set_former_templates(progress: WorkloadProgress, pods: Sequence[ExistingPod]) -> None:
@@ -169,7 +196,9 @@ def set_former_templates(progress: WorkloadProgress, pods: Sequence[ExistingPod]
     pods. A Pending pod exists already, so it keeps the template that was set before.
     """
     progress.pods_to_place = [
-        pod if pod.was_pending else replace(pod, former_spec=progress.find_former_spec(pods, pod.number))
+        pod
+        if pod.was_pending
+        else replace(pod, former_spec=progress.find_former_spec(pods, pod.number))
         for pod in progress.pods_to_place
     ]
 
@@ -189,7 +218,10 @@ def drop_rejected_pods(progress: WorkloadProgress, quota_usage: QuotaUsage) -> N
 
 
 def select_surplus_pods(
-    workload: Workload, pods: Sequence[ExistingPod], is_running: Callable[[ExistingPod], bool], now: int
+    workload: Workload,
+    pods: Sequence[ExistingPod],
+    is_running: Callable[[ExistingPod], bool],
+    now: int,
 ) -> list[ExistingPod]:
     """Return the pods to remove by scaling. `now`: seconds since 1970. Of a StatefulSet, they are those outside its
     ordinals, else the first in its controller's order of removal.
@@ -200,12 +232,18 @@ def select_surplus_pods(
     # Lost pods count as Pending: they are removed first.
     existing_pods = [pod if is_running(pod) else replace(pod, node="") for pod in pods]
     pending_outdated_numbers = {pod.number for pod in pods if is_pending_outdated(workload, pod)}
-    numbers = set(list_numbers(_select_excess_pods(workload, existing_pods, pending_outdated_numbers, now)))
-    return [pod for pod in pods if pod.number in numbers]  # not their copies without a node
+    numbers = set(
+        list_numbers(_select_excess_pods(workload, existing_pods, pending_outdated_numbers, now))
+    )
+    # Not their copies without a node.
+    return [pod for pod in pods if pod.number in numbers]
 
 
 def _select_excess_pods(
-    workload: Workload, pods: Sequence[ExistingPod], pending_outdated_numbers: Collection[int], now: int
+    workload: Workload,
+    pods: Sequence[ExistingPod],
+    pending_outdated_numbers: Collection[int],
+    now: int,
 ) -> list[ExistingPod]:
     """Return the pods in excess of three limits, applied one after the other. Above a limit, the first in Kubernetes'
     order of removal are chosen. `pending_outdated_numbers` are the numbers of Pending pods of former templates.
@@ -214,14 +252,21 @@ def _select_excess_pods(
     nodes = [pod.node for pod in pods]
     # Scaling during a rollout gives the ReplicaSet of each template a target size.
     for pod_set, target_count in _compute_template_sizes(workload, pods):
-        excess_pods += sort_for_removal(pod_set.pods, nodes, now)[: max(0, len(pod_set.pods) - target_count)]
+        excess_pods += sort_for_removal(pod_set.pods, nodes, now)[
+            : max(0, len(pod_set.pods) - target_count)
+        ]
     remaining_pods = [pod for pod in pods if pod not in excess_pods]
     # The current template never has more pods than requested.
     current_pods = workload.select_current_pods(remaining_pods)
-    excess_pods += sort_for_removal(current_pods, nodes, now)[: max(0, len(current_pods) - workload.replicas)]
+    excess_pods += sort_for_removal(current_pods, nodes, now)[
+        : max(0, len(current_pods) - workload.replicas)
+    ]
     remaining_pods = [pod for pod in remaining_pods if pod not in excess_pods]
     # The limit of all templates together is lower once no pod of a former template remains.
-    while (excess := len(remaining_pods) - _compute_pod_limit(workload, remaining_pods, pending_outdated_numbers)) > 0:
+    while (
+        excess := len(remaining_pods)
+        - _compute_pod_limit(workload, remaining_pods, pending_outdated_numbers)
+    ) > 0:
         next_removals = sort_for_removal(remaining_pods, nodes, now)[:excess]
         excess_pods += next_removals
         remaining_pods = [pod for pod in remaining_pods if pod not in next_removals]
@@ -249,32 +294,49 @@ def extract_scaled_outdated_pods(progress: WorkloadProgress) -> dict[int, PodSpe
     returned pods are removed from `pods_to_place`, as these have the current template.
     """
     workload = progress.workload
-    if not workload.has_rolling_update or not (progress.outdated_pods or progress.pending_outdated_pods):
-        return {}  # no ReplicaSet of a former template has pods
+    if not workload.has_rolling_update or not (
+        progress.outdated_pods or progress.pending_outdated_pods
+    ):
+        # No ReplicaSet of a former template has pods.
+        return {}
     new_pods = [pod for pod in progress.pods_to_place if pod.is_new]
     retried_pods = [pod for pod in progress.pods_to_place if not pod.is_new]
-    # Retried pods have the current template: they are Pending, or re-created after the loss of their node.
+    # Retried pods have the current template: they are Pending, or re-created after the loss of
+    # their node.
     current_pods = [pod.build_pending_pod(workload) for pod in retried_pods]
     has_pending_current_pod = any(pod.was_pending for pod in retried_pods)
-    pending_former_pods = [pod.build_pending_pod(workload) for pod in progress.pending_outdated_pods]
+    pending_former_pods = [
+        pod.build_pending_pod(workload) for pod in progress.pending_outdated_pods
+    ]
     former_pods = [*progress.outdated_pods, *pending_former_pods]
     # Without pods of the current template, all new pods have the former one, if there is only one.
-    if not (progress.kept_pods or has_pending_current_pod) and len({pod.spec.template for pod in former_pods}) == 1:
+    if (
+        not (progress.kept_pods or has_pending_current_pod)
+        and len({pod.spec.template for pod in former_pods}) == 1
+    ):
         progress.pods_to_place = retried_pods
         return dict.fromkeys(list_numbers(new_pods), former_pods[0].spec)
-    former_specs, current_growth = _compute_new_pods(workload, [*progress.kept_pods, *former_pods, *current_pods])
-    # Pods of the current template are added here only for a paused Deployment, as its rollout creates none.
+    former_specs, current_growth = _compute_new_pods(
+        workload, [*progress.kept_pods, *former_pods, *current_pods]
+    )
+    # Pods of the current template are added here only for a paused Deployment, as its rollout
+    # creates none.
     current_growth = max(0, current_growth) if workload.is_paused else 0
     used_numbers = list_numbers([*progress.kept_pods, *former_pods, *progress.pods_to_place])
     former_count = len(former_specs)
-    spare_numbers = find_unused_pod_numbers(used_numbers, workload.first_ordinal, former_count + current_growth)
-    # In this order, pods get these numbers: those of former templates, the other new pods, and further current ones.
+    spare_numbers = find_unused_pod_numbers(
+        used_numbers, workload.first_ordinal, former_count + current_growth
+    )
+    # In this order, pods get these numbers: those of former templates, the other new pods, and
+    # further current ones.
     numbers = [*list_numbers(new_pods), *spare_numbers]
     current_new_pods = new_pods[former_count:]
     further_start = former_count + len(current_new_pods)
     further_count = max(0, current_growth - len(current_new_pods))
     further_numbers = numbers[further_start : further_start + further_count]
-    further_pods = [PodToPlace(number, trigger=progress.creation_trigger) for number in further_numbers]
+    further_pods = [
+        PodToPlace(number, trigger=progress.creation_trigger) for number in further_numbers
+    ]
     progress.pods_to_place = [*retried_pods, *current_new_pods, *further_pods]
     return dict(zip(numbers, former_specs, strict=False))
 
@@ -283,16 +345,26 @@ def build_forecast(progress: WorkloadProgress, nodes: Mapping[str, Node]) -> Wor
     """Return the final forecast of a workload, with the minimum and maximum of placeable pods. `nodes` is by name."""
     workload = progress.workload
     kept_pods = (*progress.kept_pods, *progress.outdated_pods, *progress.deferred_removals)
-    node_names = [pod.node for pod in kept_pods] + [outcome.node for outcome in progress.outcomes.values()]
-    used_nodes = [nodes[name] for name in node_names if name]  # one item per running pod
+    node_names = [pod.node for pod in kept_pods] + [
+        outcome.node for outcome in progress.outcomes.values()
+    ]
+    # One item per running pod.
+    used_nodes = [nodes[name] for name in node_names if name]
     # A DaemonSet has one pod per permitted node.
-    replicas = len(progress.kept_pods) + len(progress.outcomes) if progress.is_daemon else workload.replicas
+    replicas = (
+        len(progress.kept_pods) + len(progress.outcomes)
+        if progress.is_daemon
+        else workload.replicas
+    )
     running_count = len(used_nodes)
     placeable_range = progress.placeable_range
     if not placeable_range.minimum <= running_count <= placeable_range.maximum:
-        # The range was computed before later pods of other workloads took or freed capacity: it must include the count.
+        # The range was computed before later pods of other workloads took or freed capacity: it
+        # must include the count.
         placeable_range = PlaceablePodRange(
-            min(running_count, placeable_range.minimum), max(running_count, placeable_range.maximum), is_exact=False
+            min(running_count, placeable_range.minimum),
+            max(running_count, placeable_range.maximum),
+            is_exact=False,
         )
     return WorkloadForecast(
         workload=workload,
@@ -317,10 +389,14 @@ def select_stuck_pods(pods: Iterable[ExistingPod]) -> list[ExistingPod]:
     return [pod for pod in pods if pod.is_stuck]
 
 
-def find_unused_pod_numbers(used_numbers: Iterable[int], first: int, missing_count: int) -> list[int]:
+def find_unused_pod_numbers(
+    used_numbers: Iterable[int], first: int, missing_count: int
+) -> list[int]:
     """Return the lowest unused numbers from `first` on, as many as are missing."""
     used_set = set(used_numbers)
-    return list(islice((number for number in count(first) if number not in used_set), missing_count))
+    return list(
+        islice((number for number in count(first) if number not in used_set), missing_count)
+    )
 
 
 class _TemplatePods(Struct, frozen=True):
@@ -330,37 +406,55 @@ class _TemplatePods(Struct, frozen=True):
     is_current: bool
 
 
-def _compute_template_sizes(workload: Workload, pods: Iterable[ExistingPod]) -> list[tuple[_TemplatePods, int]]:
+def _compute_template_sizes(
+    workload: Workload, pods: Iterable[ExistingPod]
+) -> list[tuple[_TemplatePods, int]]:
     """Return the pods of each ReplicaSet of a scaled Deployment, with the target number in proportion to these pods.
 
     The result is empty if nothing is scaled: the Deployment keeps its size, has all its pods, or has one ReplicaSet.
     Source: kubernetes pkg/controller/deployment/sync.go, util/deployment_util.go (GetReplicaSetProportion).
     """
     pods_by_template = group_by(pods, lambda pod: pod.spec.template)
-    sets = [_TemplatePods(own_pods, workload.is_current(own_pods[0].spec)) for own_pods in pods_by_template.values()]
+    sets = [
+        _TemplatePods(own_pods, workload.is_current(own_pods[0].spec))
+        for own_pods in pods_by_template.values()
+    ]
     previous_maximum = workload.previous_max_pods
-    maximum = workload.replicas + workload.max_surge if workload.replicas else 0  # no surge of an empty Deployment
-    total_change = maximum - sum(map(len, pods_by_template.values()))  # pods to add (negative: to remove)
+    # No surge of an empty Deployment.
+    maximum = workload.replicas + workload.max_surge if workload.replicas else 0
+    # pods to add (negative: to remove).
+    total_change = maximum - sum(map(len, pods_by_template.values()))
     is_scaled = previous_maximum > 0 and workload.has_rolling_update
     if not is_scaled or len(sets) < 2 or not total_change:
         return []
-    # The largest set is first and gets the rounding remainder; of equal sets the newer grows, the older shrinks.
+    # The largest set is first and gets the rounding remainder; of equal sets the newer grows, the
+    # older shrinks.
     sign = 1 if total_change > 0 else -1
     sorted_sets = sorted(
-        sets, key=lambda item: (-len(item.pods), -sign * item.is_current, -sign * max(pod.age for pod in item.pods))
+        sets,
+        key=lambda item: (
+            -len(item.pods),
+            -sign * item.is_current,
+            -sign * max(pod.age for pod in item.pods),
+        ),
     )
     assigned_change = 0
     target_counts: list[int] = []
     for pod_set in sorted_sets:
         # The change to the same share of the new maximum as of the previous one, rounded half up.
         own_count = len(pod_set.pods)
-        proportional_count = (2 * (own_count * maximum) + previous_maximum) // (2 * previous_maximum)
+        proportional_count = (2 * (own_count * maximum) + previous_maximum) // (
+            2 * previous_maximum
+        )
         change = proportional_count - own_count
         remaining_change = total_change - assigned_change
-        change = min(change, remaining_change) if total_change > 0 else max(change, remaining_change)
+        change = (
+            min(change, remaining_change) if total_change > 0 else max(change, remaining_change)
+        )
         assigned_change += change
         target_counts.append(own_count + change)
-    target_counts[0] = max(0, target_counts[0] + total_change - assigned_change)  # the remainder by rounding
+    # The remainder by rounding.
+    target_counts[0] = max(0, target_counts[0] + total_change - assigned_change)
     return list(zip(sorted_sets, target_counts, strict=True))
 
 
@@ -375,8 +469,10 @@ def _compute_new_pods(workload: Workload, pods: Sequence[ExistingPod]) -> tuple[
         if pod_set.is_current:
             current_growth = growth
         else:
-            spec = pod_set.pods[0].spec  # equal for all pods of the set
-            former_specs += [spec] * growth  # none if negative
+            # equal for all pods of the set.
+            spec = pod_set.pods[0].spec
+            # None if negative.
+            former_specs += [spec] * growth
     return former_specs, current_growth
 
 
@@ -403,15 +499,19 @@ def drop_deferred_pods(progress: WorkloadProgress) -> None:
         return
     waiting_numbers = [number for number, outcome in progress.outcomes.items() if not outcome.node]
     # The controller waits for the lowest of the pods without a node, failed, or not ready.
-    first_blocked = min([*waiting_numbers, *list_numbers(progress.failed_pods), find_stuck_number(progress)])
+    first_blocked = min(
+        [*waiting_numbers, *list_numbers(progress.failed_pods), find_stuck_number(progress)]
+    )
     requested_pods, progress.pods_to_place = progress.pods_to_place, []
     for pod in requested_pods:
         if pod.was_pending or pod.number <= first_blocked or pod.number not in waiting_numbers:
-            progress.pods_to_place.append(pod)  # it exists, is the first missing pod or before it, or has a node
+            # It exists, is the first missing pod or before it, or has a node.
+            progress.pods_to_place.append(pod)
             continue
         outcome = progress.outcomes.pop(pod.number)
         progress.deferred += 1
-        if pod.previous:  # it loses its node now, and is created again later
+        # It loses its node now, and is created again later.
+        if pod.previous:
             removed_pod = ExistingPod(progress.workload.key, pod.number, pod.previous, outcome.spec)
             progress.removals.append((removed_pod, pod.trigger))
     progress.uncreated += progress.deferred

@@ -73,11 +73,15 @@ class WorkloadContext(Struct, frozen=True):
         group = self.cache.get_group(self.workload.pod)
         return [term for term in terms if self.cache.is_selected(term, group)]
 
-    def build_warning(self, kind: str, detail: str, *, location: str = "", summary: str = "") -> WorkloadWarning:
+    def build_warning(
+        self, kind: str, detail: str, *, location: str = "", summary: str = ""
+    ) -> WorkloadWarning:
         """Return a risk of the workload; `summary` is its short form, by default the detail itself."""
         name = f"{self.workload.namespace}/{self.workload.name}"
         text = f"{self.workload.kind} {name}: {detail}"
-        return WorkloadWarning(kind, self.workload.key, text, f"{name}: {summary or detail}", location)
+        return WorkloadWarning(
+            kind, self.workload.key, text, f"{name}: {summary or detail}", location
+        )
 
 
 def format_names(names: Sequence[str]) -> str:

@@ -10,7 +10,8 @@ from nexusform.network.azure_identity import create_configured_identity, get_set
 _SCOPE: Final = "https://storage.azure.com/.default"
 
 NOT_SIGNED_IN: Final = (
-    "not signed in. Run `az login`, or set use_oidc, use_msi, client_secret, a key (ARM_ACCESS_KEY) or a "
+    "not signed in. Run `az login`, or set use_oidc, use_msi, client_secret, a key "
+    "(ARM_ACCESS_KEY) or a "
     "SAS token (ARM_SAS_TOKEN)."
 )
 
@@ -40,7 +41,8 @@ def create_blob_credential(settings: Mapping[str, Any], account: str) -> Any:
     try:
         credential.get_token(_SCOPE)
     except AzureError as problem:
-        if isinstance(problem.__cause__, BackendProblem):  # no OIDC token
+        # No OIDC token.
+        if isinstance(problem.__cause__, BackendProblem):
             raise problem.__cause__ from None
         raise BackendProblem(f"Cannot connect to Azure Storage: {NOT_SIGNED_IN}") from None
     return credential

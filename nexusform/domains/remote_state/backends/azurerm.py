@@ -17,10 +17,23 @@ from msgspec import Struct
 from nexusform.backends import journal_lines, locks, registry
 from nexusform.backends.journal_lines import LineBatcher, LineJournalBackend
 from nexusform.backends.locks import LeaseLost, LockLease, read_lease_seconds, read_monotonic_clock
-from nexusform.backends.registry import DEFAULT_WORKSPACE, check_deletable, check_name, require_backend_package
-from nexusform.domains.remote_state.backends.azure_login import NOT_SIGNED_IN, create_blob_credential
+from nexusform.backends.registry import (
+    DEFAULT_WORKSPACE,
+    check_deletable,
+    check_name,
+    require_backend_package,
+)
+from nexusform.domains.remote_state.backends.azure_login import (
+    NOT_SIGNED_IN,
+    create_blob_credential,
+)
 from nexusform.files.regular_files import FileTooLarge
-from nexusform.interfaces.state_storage import BackendProblem, LockInfo, StateLocked, StoredStateVersion
+from nexusform.interfaces.state_storage import (
+    BackendProblem,
+    LockInfo,
+    StateLocked,
+    StoredStateVersion,
+)
 from nexusform.json_data.plain_data import get_text
 from nexusform.network.read_limits import ReadByteLimit
 from nexusform.network.web_errors import check_plain_credentials
@@ -29,12 +42,16 @@ from nexusform.network.web_errors import check_plain_credentials
 ContainerClient = Any
 BlobClient = Any
 
-_LOCK: Final = "nexusformlock"  # the metadata key of the holder
+# The metadata key of the holder.
+_LOCK: Final = "nexusformlock"
 _WORKSPACE: Final = "env:"
 _JOURNAL: Final = ":journal:"
-_MAX_BLOCKS: Final = 40_000  # an append blob ends at 50,000
-_MAX_BLOCK_BYTES: Final = 4 << 20  # of one block
-_FIRST_READ_BYTES: Final = 1 << 20  # bytes that come with the size of a blob
+# An append blob ends at 50,000.
+_MAX_BLOCKS: Final = 40_000
+# Of one block.
+_MAX_BLOCK_BYTES: Final = 4 << 20
+# bytes that come with the size of a blob.
+_FIRST_READ_BYTES: Final = 1 << 20
 
 
 class AzureBackend(LineJournalBackend):
@@ -60,7 +77,9 @@ class AzureBackend(LineJournalBackend):
         self._name = key if workspace == DEFAULT_WORKSPACE else f"{key}{_WORKSPACE}{workspace}"
         self._blob: BlobClient = container.get_blob_client(self._name)
         self._lease_state: _HeldBlobLease | None = None
-        self._journal = _BlobJournal(container, f"{self._name}{_JOURNAL}", self.check_lease, max_bytes)
+        self._journal = _BlobJournal(
+            container, f"{self._name}{_JOURNAL}", self.check_lease, max_bytes
+        )
 
     def describe(self) -> str:
         """Return the URL of the blob, without credentials."""
@@ -80,16 +99,23 @@ class AzureBackend(LineJournalBackend):
             return
         with self._convert_errors("write the state"):
             if current is not None and self._snapshots:
-                lease_argument = {} if self._lease_state is None else {"lease": self._lease_state.lease_id}
+                lease_argument = (
+                    {} if self._lease_state is None else {"lease": self._lease_state.lease_id}
+                )
                 self._blob.create_snapshot(**lease_argument)
-            if self._lease_state is not None:  # write under the lease, or only over the version read before
-                metadata = self._blob.get_blob_properties().metadata  # with the holder of the lock; uploads replace it
+            # write under the lease, or only over the version read before.
+            if self._lease_state is not None:
+                # With the holder of the lock; uploads replace it.
+                metadata = self._blob.get_blob_properties().metadata
                 lease_id = self._lease_state.lease_id
                 self._blob.upload_blob(document, overwrite=True, metadata=metadata, lease=lease_id)
             elif etag:
                 condition = MatchConditions.IfNotModified
-                self._blob.upload_blob(document, overwrite=True, etag=etag, match_condition=condition)
-            else:  # no blob was found
+                self._blob.upload_blob(
+                    document, overwrite=True, etag=etag, match_condition=condition
+                )
+            else:
+                # No blob was found.
                 self._blob.upload_blob(document, overwrite=False)
 
     def write_merged_state(self, document: bytes, keep: Sequence[bytes] = ()) -> None:
@@ -98,9 +124,11 @@ class AzureBackend(LineJournalBackend):
             if keep or self._journal.has_lines():
                 self._journal.add_lines([journal_lines.build_compaction_mark(document), *keep])
         self.write(document)
-        self.check_lease()  # after a lost lock, the journal is another run's
+        # After a lost lock, the journal is another run's.
+        self.check_lease()
         if keep:
-            return  # the journal continues with these records
+            # The journal continues with these records.
+            return
         with self._convert_errors("empty the journal"):
             self._journal.delete()
 
@@ -114,14 +142,18 @@ class AzureBackend(LineJournalBackend):
             try:
                 client = self._acquire_lease(seconds)
             except HttpResponseError as refusal:
-                if _get_error_code(refusal) in ("LeaseAlreadyPresent", "LeaseIsBreakingAndCannotBeAcquired"):
+                if _get_error_code(refusal) in (
+                    "LeaseAlreadyPresent",
+                    "LeaseIsBreakingAndCannotBeAcquired",
+                ):
                     raise StateLocked(self.read_lock()) from None
                 raise
             try:
                 self._journal.reset()
                 previous_holder = _parse_lock_holder(self._blob.get_blob_properties().metadata)
                 self._write_lock_holder(info, client.id)
-                self._journal.write_seal(info.id)  # now a former holder cannot append
+                # Now a former holder cannot append.
+                self._journal.write_seal(info.id)
             except BaseException:
                 client.release()
                 raise
@@ -130,7 +162,8 @@ class AzureBackend(LineJournalBackend):
             try:
                 client.renew(timeout=10)
             except HttpResponseError as refusal:
-                if refusal.status_code in (404, 409, 412):  # no blob, no lease, or another lease
+                # No blob, no lease, or another lease.
+                if refusal.status_code in (404, 409, 412):
                     raise LeaseLost("its lease was broken, or another run holds the lock") from None
                 raise
 
@@ -138,7 +171,12 @@ class AzureBackend(LineJournalBackend):
         self._lease_state.lease.begin(sent_at)
         if previous_holder is None:
             return []
-        return [f"The lock of {locks.describe_lock_holder(previous_holder)} was replaced: its lease had expired."]
+        return [
+            (
+                f"The lock of {locks.describe_lock_holder(previous_holder)} was replaced: its "
+                "lease had expired."
+            )
+        ]
 
     def unlock(self, lock_id: str) -> None:
         """Release the lock. Raises BackendProblem if it is not held under this id."""
@@ -151,7 +189,8 @@ class AzureBackend(LineJournalBackend):
         with self._convert_errors("unlock the state"):
             properties = self._blob.get_blob_properties()
             if properties.size == 0:
-                self._blob.delete_blob(delete_snapshots="include", lease=lease_state.lease_id)  # it was for the lock
+                # It was for the lock.
+                self._blob.delete_blob(delete_snapshots="include", lease=lease_state.lease_id)
                 return
             self._write_lock_holder(info=None, lease_id=lease_state.lease_id)
             self._create_lease_client(lease_state.lease_id).release()
@@ -166,9 +205,11 @@ class AzureBackend(LineJournalBackend):
             except ResourceNotFoundError as refusal:
                 if _get_error_code(refusal) != "BlobNotFound":
                     raise
-                return None  # no state, and no lock
+                # No state, and no lock.
+                return None
         if properties.lease.state != "leased":
-            return None  # expired or broken
+            # expired or broken.
+            return None
         return _parse_lock_holder(properties.metadata) or locks.parse_lock(b"")
 
     def force_unlock(self, lock_id: str) -> None:
@@ -184,13 +225,21 @@ class AzureBackend(LineJournalBackend):
         prefix = f"{self._key}{_WORKSPACE}"
         with self._convert_errors("list the workspaces"):
             blobs = list(self._container.list_blobs(name_starts_with=prefix))
-        names = [blob.name.removeprefix(prefix) for blob in blobs if blob.size and _JOURNAL not in blob.name]
+        names = [
+            blob.name.removeprefix(prefix)
+            for blob in blobs
+            if blob.size and _JOURNAL not in blob.name
+        ]
         return [DEFAULT_WORKSPACE, *sorted(names)]
 
     def select_workspace(self, name: str) -> AzureBackend:
         """Return the backend of another workspace in the same container and key."""
         return AzureBackend(
-            self._container, self._key, snapshots=self._snapshots, workspace=name, max_bytes=self._max_bytes
+            self._container,
+            self._key,
+            snapshots=self._snapshots,
+            workspace=name,
+            max_bytes=self._max_bytes,
         )
 
     def delete_workspace(self, name: str) -> None:
@@ -207,9 +256,14 @@ class AzureBackend(LineJournalBackend):
     def list_versions(self) -> list[StoredStateVersion]:
         """Return the earlier documents, newest first."""
         with self._convert_errors("list the history"):
-            blobs = list(self._container.list_blobs(name_starts_with=self._name, include=["snapshots"]))
-        snapshots = sorted(blob.snapshot for blob in blobs if blob.name == self._name and blob.snapshot)
-        return [StoredStateVersion(snapshot, snapshot) for snapshot in reversed(snapshots)]  # its time is its id
+            blobs = list(
+                self._container.list_blobs(name_starts_with=self._name, include=["snapshots"])
+            )
+        snapshots = sorted(
+            blob.snapshot for blob in blobs if blob.name == self._name and blob.snapshot
+        )
+        # Its time is its id.
+        return [StoredStateVersion(snapshot, snapshot) for snapshot in reversed(snapshots)]
 
     def read_version(self, version: str) -> bytes:
         """Return an earlier document by its id."""
@@ -226,7 +280,8 @@ class AzureBackend(LineJournalBackend):
                 download = self._blob.download_blob()
             except ResourceNotFoundError as refusal:
                 if _get_error_code(refusal) != "BlobNotFound":
-                    raise  # a missing container, or an error of another server
+                    # A missing container, or an error of another server.
+                    raise
                 return None, ""
             document = _read_content(download, ReadByteLimit(self._max_bytes))
             return document or None, str(download.properties.etag)
@@ -238,7 +293,8 @@ class AzureBackend(LineJournalBackend):
         try:
             return self._blob.acquire_lease(lease_duration=seconds, lease_id=str(uuid.uuid4()))
         except ResourceNotFoundError:
-            with suppress(ResourceExistsError):  # another process has created it; the lease decides
+            # Another process has created it; the lease decides.
+            with suppress(ResourceExistsError):
                 self._blob.upload_blob(b"", overwrite=False)
             return self._blob.acquire_lease(lease_duration=seconds, lease_id=str(uuid.uuid4()))
 
@@ -253,7 +309,8 @@ class AzureBackend(LineJournalBackend):
         metadata.pop(_LOCK, None)
         if info is not None:
             metadata[_LOCK] = base64.b64encode(locks.format_lock(info)).decode()
-        lease = {"lease": lease_id} if lease_id else {}  # Azure requires the id of an active lease
+        # Azure requires the id of an active lease.
+        lease = {"lease": lease_id} if lease_id else {}
         self._blob.set_blob_metadata(metadata, **lease)
 
     def check_lease(self) -> None:
@@ -269,7 +326,9 @@ class AzureBackend(LineJournalBackend):
         try:
             yield
         except AzureError as problem:
-            raise BackendProblem(f"Cannot {operation} at {self.describe()}: {_format_reason(problem)}") from None
+            raise BackendProblem(
+                f"Cannot {operation} at {self.describe()}: {_format_reason(problem)}"
+            ) from None
         except FileTooLarge as problem:
             raise registry.build_size_problem(operation, f"at {self.describe()}", problem) from None
 
@@ -285,18 +344,26 @@ class _BlobJournal:
     """Numbered append blobs. Blocks state their position, so one of two writers fails."""
 
     def __init__(
-        self, container: ContainerClient, prefix: str, check_lease: Callable[[], None], max_bytes: int
+        self,
+        container: ContainerClient,
+        prefix: str,
+        check_lease: Callable[[], None],
+        max_bytes: int,
     ) -> None:
         """Prepare access to blobs with this name prefix. `check_lease` raises BackendProblem if the lease is lost."""
         self._max_bytes = max_bytes
         self._container = container
         self._prefix = prefix
         self._check_lease = check_lease
-        self._batch_writer = LineBatcher(self._write_lines)  # joins concurrent appends
-        self._blob: BlobClient | None = None  # the open one, for appends
-        self._number = 0  # in the name of this blob
+        # joins concurrent appends.
+        self._batch_writer = LineBatcher(self._write_lines)
+        # The open one, for appends.
+        self._blob: BlobClient | None = None
+        # In the name of this blob.
+        self._number = 0
         self._position = 0  # its size
-        self._blocks = 0  # its number of blocks
+        # Its number of blocks.
+        self._blocks = 0
 
     def add_lines(self, lines: Sequence[bytes]) -> None:
         """Append lines. Raises AzureError, BackendProblem."""
@@ -306,7 +373,10 @@ class _BlobJournal:
     def list_lines(self) -> list[bytes]:
         """Return every line of every blob, in order."""
         reading = ReadByteLimit(self._max_bytes)
-        texts = [_read_content(self._get_blob(name).download_blob(), reading) for name in self._list_names()]
+        texts = [
+            _read_content(self._get_blob(name).download_blob(), reading)
+            for name in self._list_names()
+        ]
         return journal_lines.split_journal(texts)
 
     def has_lines(self) -> bool:
@@ -348,7 +418,8 @@ class _BlobJournal:
         """Append bytes to the journal blob. If an earlier response was lost, the bytes may be there already."""
         from azure.core.exceptions import HttpResponseError
 
-        if self._blob is None or self._blocks >= _MAX_BLOCKS:  # none is open, or Azure allows few more appends
+        # None is open, or Azure allows few more appends.
+        if self._blob is None or self._blocks >= _MAX_BLOCKS:
             self._open_journal_blob(creates_next=self._blob is not None)
         assert self._blob is not None
         try:
@@ -357,7 +428,8 @@ class _BlobJournal:
             if _get_error_code(refusal) != "AppendPositionConditionNotMet":
                 raise
             download = self._blob.download_blob(offset=self._position, length=len(data) + 1)
-            if bytes(download.readall()) != data:  # written by another process
+            # written by another process.
+            if bytes(download.readall()) != data:
                 raise
         self._position += len(data)
         self._blocks += 1
@@ -374,7 +446,8 @@ class _BlobJournal:
             self._position = properties.size
             self._blocks = properties.append_blob_committed_block_count or 0
             return
-        last_number = int(names[-1].removeprefix(self._prefix)) if names else self._number  # of the last deleted blob
+        # Of the last deleted blob.
+        last_number = int(names[-1].removeprefix(self._prefix)) if names else self._number
         self._number = last_number + 1
         self._blob = self._get_blob(f"{self._prefix}{self._number:08}")
         self._blob.create_append_blob(match_condition=MatchConditions.IfMissing)
@@ -388,7 +461,9 @@ def _read_content(download: Any, reading: ReadByteLimit) -> bytes:
     reading.reserve(download.size)
     content = bytes(download.readall())
     if len(content) != download.size:
-        raise IncompleteReadError(f"The answer was cut off: {len(content)} of {download.size} bytes received.")
+        raise IncompleteReadError(
+            f"The answer was cut off: {len(content)} of {download.size} bytes received."
+        )
     return content
 
 
@@ -415,19 +490,26 @@ def _format_reason(problem: Any) -> str:
     from azure.core.exceptions import ClientAuthenticationError
 
     if isinstance(problem, ClientAuthenticationError) and not _get_error_code(problem):
-        return NOT_SIGNED_IN  # there is no token; Azure Storage did not answer
+        # There is no token; Azure Storage did not answer.
+        return NOT_SIGNED_IN
     status = getattr(problem, "status_code", None) or 0
     if status // 100 == 3:
-        return f"the server answered {status} (redirect). Azure Storage never redirects: correct the address."
+        return (
+            f"the server answered {status} (redirect). Azure Storage never redirects: correct the "
+            "address."
+        )
     code = _get_error_code(problem)
     if "<html" in str(problem.message).lower() or "<!doctype" in str(problem.message).lower():
         return f"the server answered {status} with a web page. A proxy may answer in its place."
     line = str(problem.message).splitlines()[0] if problem.message else type(problem).__name__
-    return _HINTS.get(code, line if code in line else f"{line} ({code})")  # an absent code, "", is in every line
+    # An absent code, "", is in every line.
+    return _HINTS.get(code, line if code in line else f"{line} ({code})")
 
 
 _HINTS: Final[Mapping[str, str]] = {
-    "AppendPositionConditionNotMet": "another run has written to the journal; this one lost its lock.",
+    "AppendPositionConditionNotMet": (
+        "another run has written to the journal; this one lost its lock."
+    ),
     "ConditionNotMet": "another process changed it without the lock. Run the command again.",
     "BlobAlreadyExists": "another process wrote it without the lock. Run the command again.",
     "LeaseIdMissing": "another run holds its lock.",
@@ -437,31 +519,40 @@ _HINTS: Final[Mapping[str, str]] = {
     "ContainerNotFound": "the container does not exist. Create it, or correct container_name.",
     "AuthenticationFailed": "the credentials were rejected.",
     "AuthorizationFailure": "these credentials lack the permission.",
-    "AuthorizationPermissionMismatch": "these credentials lack a role such as Storage Blob Data Contributor.",
+    "AuthorizationPermissionMismatch": (
+        "these credentials lack a role such as Storage Blob Data Contributor."
+    ),
 }
 
 
-def open_azurerm(settings: Mapping[str, Any], max_bytes: int = registry.MAXIMUM_SIZE) -> AzureBackend:
+def open_azurerm(
+    settings: Mapping[str, Any], max_bytes: int = registry.MAXIMUM_SIZE
+) -> AzureBackend:
     """Build the backend of the settings; no request is sent. Raises BackendProblem."""
     with require_backend_package("azurerm", "azure"):
         from azure.storage.blob import ContainerClient
-    logging.getLogger("azure").setLevel(logging.CRITICAL)  # the SDK reports errors as exceptions, too
+    # The SDK reports errors as exceptions, too.
+    logging.getLogger("azure").setLevel(logging.CRITICAL)
     account = settings.get("storage_account_name") or ""
     endpoint = settings.get("endpoint") or f"https://{account}.blob.core.windows.net"
-    rejection = check_plain_credentials(endpoint)  # why credentials must not be sent there, or ""
+    # Why credentials must not be sent there, or "".
+    rejection = check_plain_credentials(endpoint)
     if rejection:
         raise BackendProblem(f"Cannot connect to Azure Storage: {rejection}.")
     container = ContainerClient(
         endpoint,
         settings["container_name"],
         credential=create_blob_credential(settings, account),
-        retry_total=3,  # default retry delays of the SDK (15 s and more) exceed the lease time
+        # default retry delays of the SDK (15 s and more) exceed the lease time.
+        retry_total=3,
         initial_backoff=1,
         increment_base=2,
         connection_timeout=10,
         read_timeout=60,
         max_single_get_size=_FIRST_READ_BYTES,
-        permit_redirects=False,  # a redirect would send the state to any host in a response
+        # A redirect would send the state to any host in a response.
+        permit_redirects=False,
     )
-    takes_snapshots = settings.get("snapshot") is not False  # also if it is not set
+    # Also if it is not set.
+    takes_snapshots = settings.get("snapshot") is not False
     return AzureBackend(container, settings["key"], snapshots=takes_snapshots, max_bytes=max_bytes)

@@ -4,7 +4,12 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from nexusform.backends.registry import BackendDefinition, Directories, build_required_setting, build_setting
+from nexusform.backends.registry import (
+    BackendDefinition,
+    Directories,
+    build_required_setting,
+    build_setting,
+)
 from nexusform.files.access_record import read_variable
 from nexusform.interfaces.state_storage import StateBackend
 from nexusform.schemas.block_schema import BlockSchema
@@ -15,33 +20,57 @@ _AZURERM: Final = BlockSchema(
         "storage_account_name": build_required_setting("The storage account."),
         "container_name": build_required_setting("The blob container. It must exist."),
         "key": build_required_setting("The name of the state blob."),
-        "endpoint": build_setting(STRING, "URL of the blob service. Default: https://ACCOUNT.blob.core.windows.net."),
+        "endpoint": build_setting(
+            STRING, "URL of the blob service. Default: https://ACCOUNT.blob.core.windows.net."
+        ),
         "snapshot": build_setting(BOOL, "Keep earlier states as snapshots. Default: true."),
-        "access_key": build_setting(STRING, "Key of the account. Default: ARM_ACCESS_KEY.", is_sensitive=True),
+        "access_key": build_setting(
+            STRING, "Key of the account. Default: ARM_ACCESS_KEY.", is_sensitive=True
+        ),
         "sas_token": build_setting(STRING, "SAS token. Default: ARM_SAS_TOKEN.", is_sensitive=True),
-        "use_azuread_auth": build_setting(BOOL, "Sign in to Entra ID. Default: true without key and token."),
-        "use_oidc": build_setting(BOOL, "Sign in with the CI job's OIDC token. Default: ARM_USE_OIDC."),
+        "use_azuread_auth": build_setting(
+            BOOL, "Sign in to Entra ID. Default: true without key and token."
+        ),
+        "use_oidc": build_setting(
+            BOOL, "Sign in with the CI job's OIDC token. Default: ARM_USE_OIDC."
+        ),
         "use_msi": build_setting(BOOL, "Sign in with the managed identity. Default: ARM_USE_MSI."),
-        "use_cli": build_setting(BOOL, "Sign in with the account of `az login`. Default: ARM_USE_CLI."),
+        "use_cli": build_setting(
+            BOOL, "Sign in with the account of `az login`. Default: ARM_USE_CLI."
+        ),
         "client_id": build_setting(STRING, "Application ID. Default: ARM_CLIENT_ID."),
         "tenant_id": build_setting(STRING, "Tenant ID. Default: ARM_TENANT_ID."),
-        "client_secret": build_setting(STRING, "Application secret. Default: ARM_CLIENT_SECRET.", is_sensitive=True),
-        "oidc_token": build_setting(STRING, "OIDC token. Default: ARM_OIDC_TOKEN.", is_sensitive=True),
-        "oidc_token_file_path": build_setting(STRING, "File with an OIDC token. Default: ARM_OIDC_TOKEN_FILE_PATH."),
+        "client_secret": build_setting(
+            STRING, "Application secret. Default: ARM_CLIENT_SECRET.", is_sensitive=True
+        ),
+        "oidc_token": build_setting(
+            STRING, "OIDC token. Default: ARM_OIDC_TOKEN.", is_sensitive=True
+        ),
+        "oidc_token_file_path": build_setting(
+            STRING, "File with an OIDC token. Default: ARM_OIDC_TOKEN_FILE_PATH."
+        ),
     },
     description="State in an Azure storage blob, locked by a blob lease.",
 )
 _HTTP: Final = BlockSchema(
     {
-        "address": build_required_setting("URL of the state. `{workspace}` is replaced by the workspace name."),
+        "address": build_required_setting(
+            "URL of the state. `{workspace}` is replaced by the workspace name."
+        ),
         "update_method": build_setting(STRING, "Method for writes. Default: POST."),
         "lock_address": build_setting(STRING, "URL to lock. Default: no locking."),
         "lock_method": build_setting(STRING, "Method to lock. Default: LOCK (GitLab: POST)."),
         "unlock_address": build_setting(STRING, "URL to unlock. Default: lock_address."),
-        "unlock_method": build_setting(STRING, "Method to unlock. Default: UNLOCK (GitLab: DELETE)."),
-        "username": build_setting(STRING, "User for basic authentication. Default: NF_HTTP_USERNAME."),
+        "unlock_method": build_setting(
+            STRING, "Method to unlock. Default: UNLOCK (GitLab: DELETE)."
+        ),
+        "username": build_setting(
+            STRING, "User for basic authentication. Default: NF_HTTP_USERNAME."
+        ),
         "password": build_setting(
-            STRING, "Password for basic authentication. Default: NF_HTTP_PASSWORD.", is_sensitive=True
+            STRING,
+            "Password for basic authentication. Default: NF_HTTP_PASSWORD.",
+            is_sensitive=True,
         ),
         "skip_cert_verification": build_setting(BOOL, "Accept unverified certificates."),
     },
@@ -52,19 +81,31 @@ _S3: Final = BlockSchema(
         "bucket": build_required_setting("The bucket. It must exist."),
         "key": build_required_setting("The name of the state object."),
         "region": build_setting(STRING, "Region. Default: AWS_REGION, else the profile's region."),
-        "endpoint": build_setting(STRING, "URL of another S3 service. It must support conditional writes."),
-        "use_path_style": build_setting(BOOL, "Put the bucket in the path instead of the host name."),
-        "workspace_key_prefix": build_setting(STRING, 'Prefix of other workspaces. Default: "env:".'),
+        "endpoint": build_setting(
+            STRING, "URL of another S3 service. It must support conditional writes."
+        ),
+        "use_path_style": build_setting(
+            BOOL, "Put the bucket in the path instead of the host name."
+        ),
+        "workspace_key_prefix": build_setting(
+            STRING, 'Prefix of other workspaces. Default: "env:".'
+        ),
         "profile": build_setting(STRING, "A profile of the AWS configuration."),
         "access_key": build_setting(STRING, "Access key. Default: AWS_ACCESS_KEY_ID."),
-        "secret_key": build_setting(STRING, "Secret key. Default: AWS_SECRET_ACCESS_KEY.", is_sensitive=True),
-        "token": build_setting(STRING, "Session token. Default: AWS_SESSION_TOKEN.", is_sensitive=True),
+        "secret_key": build_setting(
+            STRING, "Secret key. Default: AWS_SECRET_ACCESS_KEY.", is_sensitive=True
+        ),
+        "token": build_setting(
+            STRING, "Session token. Default: AWS_SESSION_TOKEN.", is_sensitive=True
+        ),
     },
     description="State in an object of an S3 bucket, locked by conditional writes.",
 )
 _POSTGRES: Final = BlockSchema(
     {
-        "conn_str": build_setting(STRING, "Connection string or URL. Default: PG_CONN_STR.", is_sensitive=True),
+        "conn_str": build_setting(
+            STRING, "Connection string or URL. Default: PG_CONN_STR.", is_sensitive=True
+        ),
         "schema_name": build_setting(STRING, 'Schema of the tables. Default: "nexusform".'),
         "skip_table_creation": build_setting(BOOL, "Do not create schema and tables."),
     },
@@ -111,7 +152,8 @@ def _list_http_addresses(settings: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _list_s3_urls(settings: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the URL of the object with the state."""
-    service = str(settings.get("endpoint") or "s3:/").rstrip("/")  # the default gives s3://BUCKET/KEY
+    # The default gives s3://BUCKET/KEY.
+    service = str(settings.get("endpoint") or "s3:/").rstrip("/")
     return (f"{service}/{settings.get('bucket')}/{settings.get('key')}",)
 
 
@@ -143,5 +185,7 @@ HTTP: Final = BackendDefinition(
     ("address", "update_method", "lock_address", "lock_method", "unlock_address", "unlock_method"),
     unverified_setting="skip_cert_verification",
 )
-S3: Final = BackendDefinition(_S3, _open_s3, _list_s3_urls, ("bucket", "key", "endpoint", "use_path_style"))
+S3: Final = BackendDefinition(
+    _S3, _open_s3, _list_s3_urls, ("bucket", "key", "endpoint", "use_path_style")
+)
 POSTGRES: Final = BackendDefinition(_POSTGRES, _open_postgres, _list_postgres_urls)

@@ -30,13 +30,17 @@ from nexusform.network.http_client import SCHEMES, WebRequest, WebResponse, send
 from nexusform.network.web_errors import WebError
 
 _WORKSPACE_MARK: Final = "{workspace}"
-_INDEX: Final = "nexusform-workspaces"  # the document with the list of workspaces, stored like a workspace
+# The document with the list of workspaces, stored like a workspace.
+_INDEX: Final = "nexusform-workspaces"
 _LOCKED_STATUSES: Final = frozenset({409, 423})
 _MISSING_STATUSES: Final = frozenset({204, 404})
 _RETRY_STATUSES: Final = frozenset({429, 500, 502, 503, 504})
-_CHECK_SECONDS: Final = 10.0  # between two checks of the held lock
-_RECENT_SECONDS: Final = 1.0  # a check of the lock is not repeated sooner
-_CHECKPOINT_SECONDS: Final = 20.0  # between two documents while an apply runs
+# Between two checks of the held lock.
+_CHECK_SECONDS: Final = 10.0
+# A check of the lock is not repeated sooner.
+_RECENT_SECONDS: Final = 1.0
+# Between two documents while an apply runs.
+_CHECKPOINT_SECONDS: Final = 20.0
 
 
 class HttpSettings(Struct, frozen=True):
@@ -53,8 +57,10 @@ class HttpSettings(Struct, frozen=True):
     headers: tuple[tuple[str, str], ...] = ()
     verify: bool = True
     attempts: int = 3
-    pause: float = 1.0  # seconds before the second try, doubled before each further one
-    max_bytes: int = registry.MAXIMUM_SIZE  # bytes of an answer that is read
+    # seconds before the second try, doubled before each further one.
+    pause: float = 1.0
+    # bytes of an answer that is read.
+    max_bytes: int = registry.MAXIMUM_SIZE
 
     def expand_workspace(self, workspace: str) -> HttpSettings:
         """Return the service with the workspace's name in its addresses."""
@@ -70,7 +76,9 @@ class HttpSettings(Struct, frozen=True):
 class HttpBackend:
     """State of one workspace behind an address; see the module."""
 
-    def __init__(self, service: HttpSettings, journal_directory: str, workspace: str = DEFAULT_WORKSPACE) -> None:
+    def __init__(
+        self, service: HttpSettings, journal_directory: str, workspace: str = DEFAULT_WORKSPACE
+    ) -> None:
         """Keep the address of the workspace; its local journal file is named by a hash of this address."""
         check_name(workspace)
         self._service = service
@@ -81,13 +89,17 @@ class HttpBackend:
         self._journal_path = Path(journal_directory) / f"http-{digest}.journal"
         self._journal = JournalFile(self._journal_path, service.max_bytes)
         self._lock_id = ""  # not locked
-        self._checked_at = 0.0  # time of the last check of the lock
-        self._sent_at = time.monotonic()  # time of the last checkpoint, or of this start
+        # time of the last check of the lock.
+        self._checked_at = 0.0
+        # time of the last checkpoint, or of this start.
+        self._sent_at = time.monotonic()
 
     def describe(self) -> str:
         """Return the address, without credentials."""
         parts = urllib.parse.urlsplit(self._workspace_service.address)
-        return urllib.parse.urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], query=""))
+        return urllib.parse.urlunsplit(
+            parts._replace(netloc=parts.netloc.rpartition("@")[2], query="")
+        )
 
     def read(self) -> bytes | None:
         """Return the state document, None if there is none."""
@@ -97,18 +109,24 @@ class HttpBackend:
         """Send the document with the lock's id, unless the server has it already. Add the workspace to the index."""
         self._verify_lock_is_held(_RECENT_SECONDS)
         if self.read() == document:
-            self._add_to_workspace_index()  # an aborted run may have sent the document only
+            # An aborted run may have sent the document only.
+            self._add_to_workspace_index()
             return
         address = self._workspace_service.address
-        if self._lock_id:  # as Terraform sends it
+        # As Terraform sends it.
+        if self._lock_id:
             address += f"{'&' if '?' in address else '?'}ID={urllib.parse.quote(self._lock_id)}"
         checksum = base64.b64encode(hashlib.md5(document, usedforsecurity=False).digest()).decode()
         headers = {"Content-Type": "application/json", "Content-MD5": checksum}
-        self._send_request(self._workspace_service.update_method, address, "write the state", document, headers)
-        current = self.read()  # a proxy may answer 200 to anything
+        self._send_request(
+            self._workspace_service.update_method, address, "write the state", document, headers
+        )
+        # A proxy may answer 200 to anything.
+        current = self.read()
         if current != document and not _is_equal_json(current, document):
             raise BackendProblem(
-                f"Cannot write the state at {self.describe()}: the server accepted it, but returns a "
+                f"Cannot write the state at {self.describe()}: the server accepted it, but "
+                "returns a "
                 "different document. Check that the address is a state server."
             )
         self._add_to_workspace_index()
@@ -121,7 +139,8 @@ class HttpBackend:
         """Append records to the local journal in order, all durable on return."""
         self._verify_lock_is_held(_CHECK_SECONDS)
         self._journal.append_lines(records)
-        self._verify_lock_is_held(_CHECK_SECONDS)  # a suspended holder must not continue after its write
+        # A suspended holder must not continue after its write.
+        self._verify_lock_is_held(_CHECK_SECONDS)
 
     def read_journal(self) -> list[bytes]:
         """Return the local records not in the document yet."""
@@ -148,12 +167,16 @@ class HttpBackend:
         """Acquire the lock or raise StateLocked; without a lock address nothing is locked. There are no warnings."""
         address = self._workspace_service.lock_address
         if not address:
-            return []  # the server has no locks
+            # The server has no locks.
+            return []
         method, body = self._workspace_service.lock_method, locks.format_lock(info)
-        answer = self._send_request(method, address, "lock the state", body, accepted=_LOCKED_STATUSES)
+        answer = self._send_request(
+            method, address, "lock the state", body, accepted=_LOCKED_STATUSES
+        )
         if answer.status in _LOCKED_STATUSES:
             holder = locks.parse_lock(answer.content)
-            if holder.id != info.id:  # else an earlier try arrived, and its answer was lost
+            # Else an earlier try arrived, and its answer was lost.
+            if holder.id != info.id:
                 raise StateLocked(holder)
         self._lock_id = info.id
         self._checked_at = locks.read_monotonic_clock()
@@ -163,7 +186,8 @@ class HttpBackend:
         """Release the lock. Raises BackendProblem if it is not held under this id, or the server rejects it."""
         self._lock_id = ""
         if not self._workspace_service.lock_address:
-            return  # the server has no locks
+            # The server has no locks.
+            return
         holder = self.read_lock()
         if holder is None or holder.id != lock_id:
             raise BackendProblem(locks.format_unlock_failure(lock_id, holder))
@@ -173,10 +197,22 @@ class HttpBackend:
         """Return the lock holder, None without one. The protocol has no query: acquire the lock as a test."""
         address = self._workspace_service.lock_address
         if not address:
-            return None  # the server has no locks
-        test = LockInfo(id="nexusform-probe", operation="look", who="", version="", created="", path="", host="", pid=0)
+            # The server has no locks.
+            return None
+        test = LockInfo(
+            id="nexusform-probe",
+            operation="look",
+            who="",
+            version="",
+            created="",
+            path="",
+            host="",
+            pid=0,
+        )
         method, body = self._workspace_service.lock_method, locks.format_lock(test)
-        answer = self._send_request(method, address, "read the lock", body, accepted=_LOCKED_STATUSES)
+        answer = self._send_request(
+            method, address, "read the lock", body, accepted=_LOCKED_STATUSES
+        )
         if answer.status in _LOCKED_STATUSES:
             return locks.parse_lock(answer.content)
         self._send_unlock(test)
@@ -195,7 +231,8 @@ class HttpBackend:
         check_name(name)
         if name != DEFAULT_WORKSPACE and _WORKSPACE_MARK not in self._service.address:
             raise BackendProblem(
-                f'The workspace "{name}" needs its own address. Write {_WORKSPACE_MARK} for its name in '
+                f'The workspace "{name}" needs its own address. Write {_WORKSPACE_MARK} for its '
+                "name in "
                 "address, lock_address and unlock_address."
             )
         return HttpBackend(self._service, self._journal_directory, name)
@@ -204,7 +241,9 @@ class HttpBackend:
         """Delete a workspace's state."""
         check_deletable(name, self.list_workspaces())
         self.select_workspace(name).remove()
-        self._write_workspace_index([workspace for workspace in self._read_workspace_index() if workspace != name])
+        self._write_workspace_index(
+            [workspace for workspace in self._read_workspace_index() if workspace != name]
+        )
 
     def remove(self) -> None:
         """Delete state and journal."""
@@ -215,7 +254,8 @@ class HttpBackend:
     def _verify_lock_is_held(self, seconds: float) -> None:
         """Raise a BackendProblem if the lock was broken, unless it was checked within `seconds`."""
         if not self._lock_id or locks.read_monotonic_clock() - self._checked_at < seconds:
-            return  # not locked, or checked recently
+            # Not locked, or checked recently.
+            return
         holder = self.read_lock()
         if holder is None or holder.id != self._lock_id:
             reason = f"Another process broke the lock of {self.describe()} during this run."
@@ -224,16 +264,23 @@ class HttpBackend:
 
     def _send_unlock(self, info: LockInfo) -> None:
         address = self._workspace_service.unlock_address or self._workspace_service.lock_address
-        self._send_request(self._workspace_service.unlock_method, address, "unlock the state", locks.format_lock(info))
+        self._send_request(
+            self._workspace_service.unlock_method,
+            address,
+            "unlock the state",
+            locks.format_lock(info),
+        )
 
     def _read_workspace_index(self) -> list[str]:
         """Return the sorted names of the workspaces in the index; none if the address has no placeholder for a name."""
         if _WORKSPACE_MARK not in self._service.address:
-            return []  # only the default workspace exists
+            # Only the default workspace exists.
+            return []
         index = self._service.expand_workspace(_INDEX)
         content = self._read_document(index.address, "list the workspaces")
         if content is None:
-            return []  # no workspace was created yet
+            # No workspace was created yet.
+            return []
         try:
             names = json.loads(content)["workspaces"]
         except (ValueError, KeyError, TypeError):
@@ -256,7 +303,9 @@ class HttpBackend:
     def _write_workspace_index(self, names: Sequence[str]) -> None:
         """Write the list of workspaces to its own address, with the members of a state document."""
         index = self._service.expand_workspace(_INDEX)
-        body = json.dumps({"version": 4, "serial": 0, "lineage": _INDEX, "workspaces": sorted(names)}).encode()
+        body = json.dumps(
+            {"version": 4, "serial": 0, "lineage": _INDEX, "workspaces": sorted(names)}
+        ).encode()
         headers = {"Content-Type": "application/json"}
         self._send_request(index.update_method, index.address, "list the workspaces", body, headers)
 
@@ -276,7 +325,9 @@ class HttpBackend:
             secret = f"{service.username}:{service.password}".encode()
             login["Authorization"] = f"Basic {base64.b64encode(secret).decode()}"
         all_headers = {**dict(service.headers), **(headers or {}), **login}
-        request = WebRequest(method, address, body, all_headers, verify=service.verify, max_bytes=service.max_bytes)
+        request = WebRequest(
+            method, address, body, all_headers, verify=service.verify, max_bytes=service.max_bytes
+        )
         pause = service.pause
         for remaining_attempts in reversed(range(service.attempts)):
             hint = ""
@@ -284,13 +335,19 @@ class HttpBackend:
                 answer = send_request(request)
                 if answer.is_success or answer.status in accepted:
                     return answer
-                reason, is_temporary = (f"the server answered {answer.status}", answer.status in _RETRY_STATUSES)
+                reason, is_temporary = (
+                    f"the server answered {answer.status}",
+                    answer.status in _RETRY_STATUSES,
+                )
                 hint = _HINTS.get(answer.status, "")
             except FileTooLarge as problem:
-                raise registry.build_size_problem(operation, f"at {self.describe()}", problem) from None
+                raise registry.build_size_problem(
+                    operation, f"at {self.describe()}", problem
+                ) from None
             except WebError as problem:
                 reason, is_temporary = str(problem), problem.is_temporary
-            if not remaining_attempts or not is_temporary or not is_caller_waiting():  # no retry helps
+            # No retry helps.
+            if not remaining_attempts or not is_temporary or not is_caller_waiting():
                 break
             time.sleep(pause)
             pause *= 2
@@ -314,14 +371,20 @@ def _is_equal_json(current: bytes | None, document: bytes) -> bool:
         return False
 
 
-def open_http(settings: Mapping[str, Any], data_directory: str, max_bytes: int = registry.MAXIMUM_SIZE) -> HttpBackend:
+def open_http(
+    settings: Mapping[str, Any], data_directory: str, max_bytes: int = registry.MAXIMUM_SIZE
+) -> HttpBackend:
     """Build the backend of the settings, a missing login from the environment. Raises BackendProblem."""
     for name in ("address", "lock_address", "unlock_address"):
         text = settings.get(name)
         if text and urllib.parse.urlsplit(text).scheme not in SCHEMES:
-            address_text = "it" if "@" in text or "?" in text else f'"{text}"'  # a login (@) or query (?) may be secret
-            raise BackendProblem(f"The setting {name} must be an http or https address, not {address_text}.")
-    given = {name: value for name, value in settings.items() if value}  # an empty setting counts as absent
+            # A login (@) or query (?) may be secret.
+            address_text = "it" if "@" in text or "?" in text else f'"{text}"'
+            raise BackendProblem(
+                f"The setting {name} must be an http or https address, not {address_text}."
+            )
+    # An empty setting counts as absent.
+    given = {name: value for name, value in settings.items() if value}
     lock_address = given.get("lock_address", "")
     service = HttpSettings(
         address=settings["address"],

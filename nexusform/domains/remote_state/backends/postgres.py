@@ -17,11 +17,21 @@ from msgspec import Struct
 from nexusform.backends import journal_lines, locks, registry
 from nexusform.backends.journal_lines import LineBatcher
 from nexusform.backends.locks import LockLease, read_lease_seconds, read_monotonic_clock
-from nexusform.backends.registry import DEFAULT_WORKSPACE, check_deletable, check_name, require_backend_package
+from nexusform.backends.registry import (
+    DEFAULT_WORKSPACE,
+    check_deletable,
+    check_name,
+    require_backend_package,
+)
 from nexusform.documents.scalars import parse_integer
 from nexusform.files.access_record import read_variable, record_server_access
 from nexusform.files.regular_files import FileTooLarge
-from nexusform.interfaces.state_storage import BackendProblem, LockInfo, StateLocked, StoredStateVersion
+from nexusform.interfaces.state_storage import (
+    BackendProblem,
+    LockInfo,
+    StateLocked,
+    StoredStateVersion,
+)
 from nexusform.json_data.plain_data import get_text
 from nexusform.network.deadlines import compute_silence_limit, read_deadline
 from nexusform.network.read_limits import ReadByteLimit
@@ -33,9 +43,13 @@ if TYPE_CHECKING:
 
 _MAX_VERSIONS: Final = 100  # kept per workspace
 
-_PLAIN: Final = "credentials are not sent without TLS. Set sslmode=require or verify-full in conn_str."
-_MIN_SERVER_VERSION: Final = 14  # the first version with idle_session_timeout
-_HOLDER: Final = "substring(holder FROM 1 FOR 65536)"  # other programs may write a row of any size
+_PLAIN: Final = (
+    "credentials are not sent without TLS. Set sslmode=require or verify-full in conn_str."
+)
+# The first version with idle_session_timeout.
+_MIN_SERVER_VERSION: Final = 14
+# Other programs may write a row of any size.
+_HOLDER: Final = "substring(holder FROM 1 FOR 65536)"
 
 _TABLES: Final = """
 CREATE TABLE IF NOT EXISTS {schema}.workspaces (
@@ -70,7 +84,8 @@ class PostgresBackend:
         self._database = database
         self._workspace = workspace
         self._lock_state: _HeldLock | None = None  # not locked
-        self._batch_writer = LineBatcher(self._write_lines)  # joins concurrent appends
+        # joins concurrent appends.
+        self._batch_writer = LineBatcher(self._write_lines)
 
     def describe(self) -> str:
         """Return server, database, schema and workspace, without credentials."""
@@ -99,7 +114,8 @@ class PostgresBackend:
     def read_journal(self) -> list[bytes]:
         """Return all records since the last compaction. A row of the query is (size, lines): see `_fetch_limited`."""
         query = (
-            "SELECT sum(octet_length(lines) + 1), CASE WHEN sum(octet_length(lines) + 1) <= %s THEN "
+            "SELECT sum(octet_length(lines) + 1), CASE WHEN sum(octet_length(lines) + 1) <= %s "
+            "THEN "
             "string_agg(lines, '\\x0a'::bytea ORDER BY number) END FROM {schema}.journal "
             "JOIN {schema}.workspaces w ON w.id = workspace WHERE name = %s"
         )
@@ -112,7 +128,10 @@ class PostgresBackend:
         """Write the document and empty the journal but for the lines to `keep`, in one transaction."""
         with self._begin_fenced_transaction("write the state") as (connection, row):
             self._replace_document(connection, row, document)
-            connection.execute(self._database.format_sql("DELETE FROM {schema}.journal WHERE workspace = %s"), (row,))
+            connection.execute(
+                self._database.format_sql("DELETE FROM {schema}.journal WHERE workspace = %s"),
+                (row,),
+            )
             if keep:
                 statement = "INSERT INTO {schema}.journal (workspace, lines) VALUES (%s, %s)"
                 connection.execute(self._database.format_sql(statement), (row, b"\n".join(keep)))
@@ -126,24 +145,33 @@ class PostgresBackend:
             try:
                 row = self._get_or_create_row_id(connection)
                 lock_key = (self._database.lock_space, row)
-                if not _fetch_first_value(connection, "SELECT pg_try_advisory_lock(%s, %s)", lock_key):
+                if not _fetch_first_value(
+                    connection, "SELECT pg_try_advisory_lock(%s, %s)", lock_key
+                ):
                     raise StateLocked(self.read_lock())  # noqa: TRY301 - the session is closed below either way
                 previous_holder, fencing = self._swap_holder(connection, row, info)
             except BaseException:
                 connection.close()
                 raise
-        guard = threading.Lock()  # for the connection: unlocking also uses it
+        # For the connection: unlocking also uses it.
+        guard = threading.Lock()
 
         def renew() -> None:
             with guard:
                 connection.execute("SELECT 1")
 
-        self._lock_state = _HeldLock(fencing, connection, guard, LockLease(seconds, renew))  # writes check `fencing`
+        # writes check `fencing`.
+        self._lock_state = _HeldLock(fencing, connection, guard, LockLease(seconds, renew))
         self._batch_writer = LineBatcher(self._write_lines)
         self._lock_state.lease.begin(sent_at)
         if previous_holder is None:
             return []  # no warning
-        return [f"The lock of {locks.describe_lock_holder(previous_holder)} was replaced: its session had ended."]
+        return [
+            (
+                f"The lock of {locks.describe_lock_holder(previous_holder)} was replaced: its "
+                "session had ended."
+            )
+        ]
 
     def unlock(self, lock_id: str) -> None:
         """Release the lock. Raises BackendProblem if it is not held under this id."""
@@ -155,7 +183,9 @@ class PostgresBackend:
             if lock_state is None or holder is None or holder.id != lock_id:
                 raise BackendProblem(locks.format_unlock_failure(lock_id, holder))
             with self._translate_errors("unlock the state"), lock_state.guard:
-                statement = "UPDATE {schema}.workspaces SET holder = NULL WHERE name = %s AND fencing = %s"
+                statement = (
+                    "UPDATE {schema}.workspaces SET holder = NULL WHERE name = %s AND fencing = %s"
+                )
                 sql = self._database.format_sql(statement)
                 lock_state.connection.execute(sql, (self._workspace, lock_state.fencing))
         finally:
@@ -180,19 +210,29 @@ class PostgresBackend:
         locks.check_breakable(lock_id, self.read_lock())
         end = (
             "SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_locks, {schema}.workspaces w "
-            "WHERE name = %s AND locktype = 'advisory' AND granted AND classid = %s AND objid = w.id::oid "
+            "WHERE name = %s AND locktype = 'advisory' AND granted AND classid = %s AND objid = "
+            "w.id::oid "
             "AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
         )
-        fence = "UPDATE {schema}.workspaces SET fencing = fencing + 1, holder = NULL WHERE name = %s"
+        fence = (
+            "UPDATE {schema}.workspaces SET fencing = fencing + 1, holder = NULL WHERE name = %s"
+        )
         with self._open_session("break the lock") as connection:
             connection.execute(self._database.format_sql(fence), (self._workspace,))
-            connection.execute(self._database.format_sql(end), (self._workspace, self._database.lock_space))
+            connection.execute(
+                self._database.format_sql(end), (self._workspace, self._database.lock_space)
+            )
 
     def list_workspaces(self) -> list[str]:
         """Return the default workspace and those with a state."""
-        query = "SELECT name FROM {schema}.workspaces WHERE document IS NOT NULL AND name <> %s ORDER BY name"
+        query = (
+            "SELECT name FROM {schema}.workspaces WHERE document IS NOT NULL AND name <> %s ORDER "
+            "BY name"
+        )
         with self._open_session("list the workspaces") as connection:
-            rows = connection.execute(self._database.format_sql(query), (DEFAULT_WORKSPACE,)).fetchall()
+            rows = connection.execute(
+                self._database.format_sql(query), (DEFAULT_WORKSPACE,)
+            ).fetchall()
         return [DEFAULT_WORKSPACE, *sorted(str(name) for (name,) in rows)]
 
     def select_workspace(self, name: str) -> PostgresBackend:
@@ -214,18 +254,22 @@ class PostgresBackend:
             "WHERE name = %s ORDER BY v.id DESC"
         )
         with self._open_session("list the history") as connection:
-            rows = connection.execute(self._database.format_sql(query), (self._workspace,)).fetchall()
+            rows = connection.execute(
+                self._database.format_sql(query), (self._workspace,)
+            ).fetchall()
         return [StoredStateVersion(str(number), str(timestamp)) for number, timestamp in rows]
 
     def read_version(self, version: str) -> bytes:
         """Return an earlier document by its id. Raises BackendProblem if there is none."""
         query = (
-            "SELECT octet_length(v.document), CASE WHEN octet_length(v.document) <= %s THEN v.document END "
+            "SELECT octet_length(v.document), CASE WHEN octet_length(v.document) <= %s THEN "
+            "v.document END "
             "FROM {schema}.versions v JOIN {schema}.workspaces w ON w.id = workspace "
             "WHERE name = %s AND v.id = %s"
         )
         with self._open_session("read the history") as connection:
-            number = parse_integer(version) or -1  # -1 for an invalid id: no row has it
+            # -1 for an invalid id: no row has it.
+            number = parse_integer(version) or -1
             parameters = (self._database.max_bytes, self._workspace, number)
             content = _fetch_limited(connection, self._database.format_sql(query), parameters)
         if content is None:
@@ -247,14 +291,17 @@ class PostgresBackend:
             row = self._get_or_create_row_id(connection)
             query = "SELECT fencing FROM {schema}.workspaces WHERE id = %s FOR UPDATE"
             fencing = _fetch_first_value(connection, self._database.format_sql(query), (row,))
-            if lock_state is not None and fencing != lock_state.fencing:  # a number for each holder
+            # A number for each holder.
+            if lock_state is not None and fencing != lock_state.fencing:
                 raise BackendProblem(
-                    f"Cannot {operation}: another run now holds the lock of {self.describe()}. This run "
+                    f"Cannot {operation}: another run now holds the lock of {self.describe()}. "
+                    "This run "
                     "writes nothing more."
                 )
             yield connection, row
         if lock_state is not None:
-            lock_state.lease.check_valid()  # it may have ended during the transaction
+            # It may have ended during the transaction.
+            lock_state.lease.check_valid()
 
     @contextmanager
     def _open_session(self, operation: str) -> Iterator[Connection[Any]]:
@@ -279,10 +326,15 @@ class PostgresBackend:
     def _read_document(self, connection: Connection[Any]) -> bytes | None:
         """Return the state document, None if there is none. A row is (size, document): see `_fetch_limited`."""
         query = (
-            "SELECT octet_length(document), CASE WHEN octet_length(document) <= %s THEN document END "
+            "SELECT octet_length(document), CASE WHEN octet_length(document) <= %s THEN document "
+            "END "
             "FROM {schema}.workspaces WHERE name = %s"
         )
-        return _fetch_limited(connection, self._database.format_sql(query), (self._database.max_bytes, self._workspace))
+        return _fetch_limited(
+            connection,
+            self._database.format_sql(query),
+            (self._database.max_bytes, self._workspace),
+        )
 
     def _replace_document(self, connection: Connection[Any], row: int, document: bytes) -> None:
         """Replace the document of the workspace `row` unless it is equal; keep it as a version, delete surplus ones."""
@@ -306,16 +358,25 @@ class PostgresBackend:
         make = "INSERT INTO {schema}.workspaces (name) VALUES (%s) ON CONFLICT (name) DO NOTHING"
         find = "SELECT id FROM {schema}.workspaces WHERE name = %s"
         connection.execute(self._database.format_sql(make), (self._workspace,))
-        return int(_fetch_first_value(connection, self._database.format_sql(find), (self._workspace,)))
+        return int(
+            _fetch_first_value(connection, self._database.format_sql(find), (self._workspace,))
+        )
 
-    def _swap_holder(self, connection: Connection[Any], row: int, info: LockInfo) -> tuple[LockInfo | None, int]:
+    def _swap_holder(
+        self, connection: Connection[Any], row: int, info: LockInfo
+    ) -> tuple[LockInfo | None, int]:
         """Record the holder; return the previous one if it did not release the lock, and the new fencing number."""
         sql = self._database.format_sql
         query = "SELECT {holder} FROM {schema}.workspaces WHERE id = %s"
         previous_holder = _fetch_first_value(connection, sql(query), (row,))
-        take = "UPDATE {schema}.workspaces SET holder = %s, fencing = fencing + 1 WHERE id = %s RETURNING fencing"
+        take = (
+            "UPDATE {schema}.workspaces SET holder = %s, fencing = fencing + 1 WHERE id = %s "
+            "RETURNING fencing"
+        )
         fencing = int(_fetch_first_value(connection, sql(take), (locks.format_lock(info), row)))
-        return (locks.parse_lock(bytes(previous_holder)) if previous_holder is not None else None), fencing
+        return (
+            locks.parse_lock(bytes(previous_holder)) if previous_holder is not None else None
+        ), fencing
 
     @contextmanager
     def _translate_errors(self, operation: str) -> Iterator[None]:
@@ -326,9 +387,13 @@ class PostgresBackend:
             yield
         except Error as problem:
             line = (str(problem).strip() or type(problem).__name__).splitlines()[0]
-            raise BackendProblem(f"Cannot {operation} in {self._database.location}: {line}") from None
+            raise BackendProblem(
+                f"Cannot {operation} in {self._database.location}: {line}"
+            ) from None
         except FileTooLarge as problem:
-            raise registry.build_size_problem(operation, f"in {self._database.location}", problem) from None
+            raise registry.build_size_problem(
+                operation, f"in {self._database.location}", problem
+            ) from None
 
 
 class _HeldLock(Struct):
@@ -343,20 +408,24 @@ class _HeldLock(Struct):
 class _Database:
     """Location of the tables, and their connections."""
 
-    def __init__(self, connection_string: str, schema: str, *, creates_tables: bool, max_bytes: int) -> None:
+    def __init__(
+        self, connection_string: str, schema: str, *, creates_tables: bool, max_bytes: int
+    ) -> None:
         """Prepare the location, TLS settings and lock key without connecting; `creates_tables` adds missing tables."""
         from psycopg.conninfo import conninfo_to_dict
 
         self._connection_string = connection_string
         self._schema = schema
         self._creates_tables = creates_tables
-        self.max_bytes = max_bytes  # bytes of a document or a journal that is read
+        # bytes of a document or a journal that is read.
+        self.max_bytes = max_bytes
         parts = conninfo_to_dict(connection_string)
         host, name = parts.get("host") or "localhost", get_text(parts, "dbname")
         self.location = f"postgres://{host}/{name}, schema {schema}"
         self._host = host
         self._encryption = _choose_tls_settings(parts)
-        # Both halves of an advisory lock's key are 32 bits with a sign; pg_locks shows them without one.
+        # Both halves of an advisory lock's key are 32 bits with a sign; pg_locks shows them without
+        # one.
         self.lock_space = zlib.crc32(f"nexusform:{schema}".encode()) & 0x7FFFFFFF
 
     def format_sql(self, statement: str) -> Any:
@@ -384,10 +453,14 @@ class _Database:
         if not (_is_this_machine(connection.info.host) or connection.pgconn.ssl_in_use):
             connection.close()
             raise BackendProblem(f"{self.location}: {_PLAIN}")
-        if connection.info.server_version < _MIN_SERVER_VERSION * 10_000:  # 160002 is version 16.2
+        # 160002 is version 16.2.
+        if connection.info.server_version < _MIN_SERVER_VERSION * 10_000:
             connection.close()
-            raise BackendProblem(f"{self.location}: PostgreSQL {_MIN_SERVER_VERSION} or newer is needed.")
-        if self._creates_tables:  # they may not exist yet
+            raise BackendProblem(
+                f"{self.location}: PostgreSQL {_MIN_SERVER_VERSION} or newer is needed."
+            )
+        # They may not exist yet.
+        if self._creates_tables:
             with connection.transaction():
                 # Concurrent creation of the same tables would fail, so it is serialized.
                 connection.execute("SELECT pg_advisory_xact_lock(%s, 0)", (self.lock_space,))
@@ -406,7 +479,8 @@ def _choose_tls_settings(parts: Mapping[str, Any]) -> dict[str, Any]:
     `parts` are the settings of a connection string by name.
     """
     if parts.get("service") or read_variable("PGSERVICE"):
-        return {}  # the file of the service may set host and encryption; `connect` checks the connection
+        # The file of the service may set host and encryption; `connect` checks the connection.
+        return {}
     host_list = parts.get("hostaddr") or parts.get("host") or read_variable("PGHOST") or "localhost"
     hosts = str(host_list).split(",")
     if all(map(_is_this_machine, hosts)):
@@ -416,11 +490,13 @@ def _choose_tls_settings(parts: Mapping[str, Any]) -> dict[str, Any]:
         return {"sslmode": "require"}
     if mode in ("disable", "allow", "prefer"):
         raise BackendProblem(f"sslmode is {mode}: {_PLAIN}")
-    return {}  # the mode is strict enough
+    # The mode is strict enough.
+    return {}
 
 
 def _is_this_machine(host: str) -> bool:
-    return host[:1] in ("", "/", "@") or is_loopback(host)  # no host, or a Unix socket
+    # No host, or a Unix socket.
+    return host[:1] in ("", "/", "@") or is_loopback(host)
 
 
 def _fetch_first_value(connection: Connection[Any], query: Any, parameters: Sequence[Any]) -> Any:
@@ -428,7 +504,9 @@ def _fetch_first_value(connection: Connection[Any], query: Any, parameters: Sequ
     return row[0] if row is not None else None
 
 
-def _fetch_limited(connection: Connection[Any], query: Any, parameters: Sequence[Any]) -> bytes | None:
+def _fetch_limited(
+    connection: Connection[Any], query: Any, parameters: Sequence[Any]
+) -> bytes | None:
     """Return the content found by a query, None without a row. Raises FileTooLarge beyond `parameters[0]` bytes. The
     row is (size, content): a content too large is omitted. The transfer is binary, because text is longer.
     """
@@ -438,7 +516,9 @@ def _fetch_limited(connection: Connection[Any], query: Any, parameters: Sequence
     return bytes(content) if content is not None else None
 
 
-def open_postgres(settings: Mapping[str, Any], max_bytes: int = registry.MAXIMUM_SIZE) -> PostgresBackend:
+def open_postgres(
+    settings: Mapping[str, Any], max_bytes: int = registry.MAXIMUM_SIZE
+) -> PostgresBackend:
     """Build the backend of the settings. Raises BackendProblem for an invalid connection string."""
     with require_backend_package("postgres", "postgres"):
         import psycopg
@@ -446,10 +526,15 @@ def open_postgres(settings: Mapping[str, Any], max_bytes: int = registry.MAXIMUM
     schema = settings.get("schema_name") or "nexusform"
     try:
         creates_tables = not settings.get("skip_table_creation")
-        database = _Database(connection_string, schema, creates_tables=creates_tables, max_bytes=max_bytes)
-    except psycopg.ProgrammingError:  # its message has parts of the string, possibly a password
+        database = _Database(
+            connection_string, schema, creates_tables=creates_tables, max_bytes=max_bytes
+        )
+    except psycopg.ProgrammingError:
+        # Its message has parts of the string, possibly a password.
         raise BackendProblem(
-            "The setting conn_str (or PG_CONN_STR) is not a connection string. It is not shown because it "
-            "may contain a password. In a postgres:// address, write % and @ of a password as %25 and %40."
+            "The setting conn_str (or PG_CONN_STR) is not a connection string. It is not shown "
+            "because it "
+            "may contain a password. In a postgres:// address, write % and @ of a password as %25 "
+            "and %40."
         ) from None
     return PostgresBackend(database)

@@ -21,17 +21,29 @@ from msgspec import Struct
 from nexusform.backends import journal_lines, locks, registry
 from nexusform.backends.journal_lines import LineBatcher, LineJournalBackend
 from nexusform.backends.locks import LeaseLost, LockLease, read_lease_seconds, read_monotonic_clock
-from nexusform.backends.registry import DEFAULT_WORKSPACE, check_deletable, check_name, require_backend_package
+from nexusform.backends.registry import (
+    DEFAULT_WORKSPACE,
+    check_deletable,
+    check_name,
+    require_backend_package,
+)
 from nexusform.documents.scalars import parse_integer
 from nexusform.files.regular_files import FileTooLarge
-from nexusform.interfaces.state_storage import BackendProblem, LockInfo, StateLocked, StoredStateVersion
+from nexusform.interfaces.state_storage import (
+    BackendProblem,
+    LockInfo,
+    StateLocked,
+    StoredStateVersion,
+)
 from nexusform.network.read_limits import ReadByteLimit
 from nexusform.network.web_errors import check_plain_credentials
 
-_LEASE: Final = "Lease"  # members of the lock object in addition to those of LockInfo
+# members of the lock object in addition to those of LockInfo.
+_LEASE: Final = "Lease"
 _RENEWED: Final = "Renewed"
 _AMAZON: Final = re.compile(r"https://[^/@]+\.amazonaws\.com(?:\.cn)?/?")
-_MISSING_CODE: Final = "NoSuchKey"  # a bare 404 may be from a proxy
+# A bare 404 may be from a proxy.
+_MISSING_CODE: Final = "NoSuchKey"
 
 
 class S3Backend(LineJournalBackend):
@@ -65,7 +77,9 @@ class S3Backend(LineJournalBackend):
         """Return the S3 URL of the object, with the service unless it is Amazon's."""
         location = f"s3://{self._bucket}/{self._key}"
         service = str(self._client.meta.endpoint_url)
-        return location if _AMAZON.fullmatch(service) else f"{location} ({service.rpartition('@')[2]})"
+        return (
+            location if _AMAZON.fullmatch(service) else f"{location} ({service.rpartition('@')[2]})"
+        )
 
     def read(self) -> bytes | None:
         """Return the state document, None if there is none."""
@@ -90,9 +104,11 @@ class S3Backend(LineJournalBackend):
             if has_lines:
                 self._journal.add_lines([journal_lines.build_compaction_mark(document), *keep])
         self.write(document)
-        if has_lines:  # newer objects before the mark may stay: readers skip them
+        # newer objects before the mark may stay: readers skip them.
+        if has_lines:
             with self._convert_errors("empty the journal"):
-                kept_leases = 2  # objects older than so many leases are removed
+                # objects older than so many leases are removed.
+                kept_leases = 2
                 self._journal.delete_old_objects(kept_leases * read_lease_seconds())
 
     def lock(self, info: LockInfo) -> list[str]:
@@ -103,22 +119,29 @@ class S3Backend(LineJournalBackend):
             current = self._read_lock()
             if current is not None and current.age < current.seconds:
                 raise StateLocked(current.holder)
-            etag = current.etag if current is not None else ""  # the version to replace; "": none may exist
+            # The version to replace; "": none may exist.
+            etag = current.etag if current is not None else ""
             try:
                 content = locks.format_lock(info, **{_LEASE: str(seconds), _RENEWED: "0"})
                 etag = self._objects.put(self._lock_key, content, etag)
-            except _WriteConflict:  # another process was faster
+            except _WriteConflict:
+                # Another process was faster.
                 raise StateLocked(self.read_lock()) from None
             lock_state = _HeldLock(etag)
             self._journal.reset()
-            if current is not None:  # the former holder may only be suspended, and write later
+            # The former holder may only be suspended, and write later.
+            if current is not None:
                 self._block_former_holder(info.id)
 
         def renew() -> None:
             lock_state.renewals += 1
-            renewed_content = locks.format_lock(info, **{_LEASE: str(seconds), _RENEWED: str(lock_state.renewals)})
+            renewed_content = locks.format_lock(
+                info, **{_LEASE: str(seconds), _RENEWED: str(lock_state.renewals)}
+            )
             try:
-                lock_state.etag = self._objects.put(self._lock_key, renewed_content, lock_state.etag)
+                lock_state.etag = self._objects.put(
+                    self._lock_key, renewed_content, lock_state.etag
+                )
             except _WriteConflict:
                 raise LeaseLost("it was broken, or another run holds it") from None
 
@@ -128,7 +151,12 @@ class S3Backend(LineJournalBackend):
         if current is None:
             return []  # no warning
         previous_holder = locks.describe_lock_holder(current.holder)
-        return [f"The lock of {previous_holder} was replaced: it was not renewed for {current.age:.0f} s."]
+        return [
+            (
+                f"The lock of {previous_holder} was replaced: it was not renewed for "
+                f"{current.age:.0f} s."
+            )
+        ]
 
     def unlock(self, lock_id: str) -> None:
         """Release the lock. Raises BackendProblem if it is not held under this id."""
@@ -159,15 +187,22 @@ class S3Backend(LineJournalBackend):
         """Return the default workspace and those with a state."""
         with self._convert_errors("list the workspaces"):
             keys = self._objects.list_keys(f"{self._prefix}/")
-        start, suffix = len(self._prefix) + 1, f"/{self._base_key}"  # of the key of a state: PREFIX/NAME/KEY
+        # Of the key of a state: PREFIX/NAME/KEY.
+        start, suffix = len(self._prefix) + 1, f"/{self._base_key}"
         names = [key[start : -len(suffix)] for key in keys if key.endswith(suffix)]
-        return [DEFAULT_WORKSPACE, *sorted(name for name in names if "/" not in name)]  # "/": of another state
+        # "/": of another state.
+        return [DEFAULT_WORKSPACE, *sorted(name for name in names if "/" not in name)]
 
     def select_workspace(self, name: str) -> S3Backend:
         """Return the backend of another workspace in the same bucket and key."""
         max_bytes = self._objects.max_bytes
         return S3Backend(
-            self._client, self._bucket, self._base_key, prefix=self._prefix, workspace=name, max_bytes=max_bytes
+            self._client,
+            self._bucket,
+            self._base_key,
+            prefix=self._prefix,
+            workspace=name,
+            max_bytes=max_bytes,
         )
 
     def delete_workspace(self, name: str) -> None:
@@ -186,7 +221,9 @@ class S3Backend(LineJournalBackend):
         with self._convert_errors("list the history"):
             versions = self._objects.list_versions(self._key)
         return [
-            StoredStateVersion(version["VersionId"], version["LastModified"].strftime("%Y-%m-%dT%H:%M:%SZ"))
+            StoredStateVersion(
+                version["VersionId"], version["LastModified"].strftime("%Y-%m-%dT%H:%M:%SZ")
+            )
             for version in versions
             if not version["IsLatest"]
         ]
@@ -195,7 +232,12 @@ class S3Backend(LineJournalBackend):
         """Return an earlier document by its id."""
         with self._convert_errors("read the history"):
             answer = self._client.get_object(Bucket=self._bucket, Key=self._key, VersionId=version)
-            return _strip_added_line_ends(_read_content(answer, ReadByteLimit(self._objects.max_bytes))) or b""
+            return (
+                _strip_added_line_ends(
+                    _read_content(answer, ReadByteLimit(self._objects.max_bytes))
+                )
+                or b""
+            )
 
     def _read_lock(self) -> _StoredLock | None:
         """Read the lock object with its age, None without one. The lock may be expired."""
@@ -204,7 +246,8 @@ class S3Backend(LineJournalBackend):
             return None
         content = _read_content(answer, ReadByteLimit(registry.MAXIMUM_LOCK_SIZE))
         text = locks.read_lock_member(content, _LEASE)
-        stored_seconds = parse_integer(text)  # 0: expired at once
+        # 0: expired at once.
+        stored_seconds = parse_integer(text)
         lease_seconds = float(read_lease_seconds() if stored_seconds is None else stored_seconds)
         # The seconds from the last renewal to the response, by the server's clock.
         response_time = parsedate_to_datetime(answer["ResponseMetadata"]["HTTPHeaders"]["date"])
@@ -231,18 +274,27 @@ class S3Backend(LineJournalBackend):
         try:
             yield
         except _WriteConflict:
-            raise BackendProblem(f"Cannot {operation} at {self.describe()}: another run changed it.") from None
+            raise BackendProblem(
+                f"Cannot {operation} at {self.describe()}: another run changed it."
+            ) from None
         except (BotoCoreError, ClientError, _IncompleteResponse) as problem:
-            metadata = getattr(problem, "response", {}).get("ResponseMetadata", {})  # only a ClientError has it
+            # Only a ClientError has it.
+            metadata = getattr(problem, "response", {}).get("ResponseMetadata", {})
             status = int(metadata.get("HTTPStatusCode") or 0)
             message = f"{problem}"
             if 300 <= status < 400:
                 region = metadata.get("HTTPHeaders", {}).get("x-amz-bucket-region")
-                location = f'in the region "{region}"' if region else "in another region or at another address"
+                location = (
+                    f'in the region "{region}"'
+                    if region
+                    else "in another region or at another address"
+                )
                 message = (
                     f"the server answered {status} (redirect). "
-                    f'The bucket "{self._bucket}" is {location}, not in "{self._client.meta.region_name}". Set '
-                    f'region = "{region or "REGION"}", and the endpoint of that region if one is set.'
+                    f'The bucket "{self._bucket}" is {location}, not in '
+                    f'"{self._client.meta.region_name}". Set '
+                    f'region = "{region or "REGION"}", and the endpoint of that region if one is '
+                    "set."
                 )
             raise BackendProblem(f"Cannot {operation} at {self.describe()}: {message}") from None
         except FileTooLarge as problem:
@@ -279,7 +331,8 @@ class _BucketObjects:
     def __init__(self, client: Any, bucket: str, max_bytes: int) -> None:
         self._client = client
         self._bucket = bucket
-        self.max_bytes = max_bytes  # bytes of an object that is read
+        # bytes of an object that is read.
+        self.max_bytes = max_bytes
 
     def get_response(self, key: str) -> Mapping[str, Any] | None:
         """Return the server's response with body and headers, None if there is no such object."""
@@ -293,7 +346,9 @@ class _BucketObjects:
             raise
         return answer
 
-    def get_content(self, key: str, reading: ReadByteLimit | None = None) -> tuple[bytes | None, str]:
+    def get_content(
+        self, key: str, reading: ReadByteLimit | None = None
+    ) -> tuple[bytes | None, str]:
         """Return content and ETag; None and "" if there is no such object. Raises FileTooLarge."""
         answer = self.get_response(key)
         if answer is None:
@@ -306,7 +361,9 @@ class _BucketObjects:
 
         condition = {"IfMatch": etag} if etag else {"IfNoneMatch": "*"}
         try:
-            answer = self._client.put_object(Bucket=self._bucket, Key=key, Body=content, **condition)
+            answer = self._client.put_object(
+                Bucket=self._bucket, Key=key, Body=content, **condition
+            )
         except ClientError as problem:
             conflict_codes = ("PreconditionFailed", "ConditionalRequestConflict", "412", "409")
             missing_codes = (_MISSING_CODE, "NotFound", "404")
@@ -329,13 +386,17 @@ class _BucketObjects:
 
     def list_entries(self, prefix: str) -> list[Mapping[str, Any]]:
         """Return keys with their times, sorted by key."""
-        pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=self._bucket, Prefix=prefix)
+        pages = self._client.get_paginator("list_objects_v2").paginate(
+            Bucket=self._bucket, Prefix=prefix
+        )
         entries = _collect_entries(pages, "Contents")
         return sorted(entries, key=lambda entry: str(entry["Key"]))
 
     def list_versions(self, key: str) -> list[Mapping[str, Any]]:
         """Return the versions of one object, newest first."""
-        pages = self._client.get_paginator("list_object_versions").paginate(Bucket=self._bucket, Prefix=key)
+        pages = self._client.get_paginator("list_object_versions").paginate(
+            Bucket=self._bucket, Prefix=key
+        )
         entries = _collect_entries(pages, "Versions")
         # The prefix also matches longer keys; "null" is the version of a bucket without versioning.
         return [entry for entry in entries if entry["Key"] == key and entry["VersionId"] != "null"]
@@ -347,7 +408,9 @@ def _read_content(answer: Mapping[str, Any], reading: ReadByteLimit) -> bytes:
     with closing(answer["Body"]) as body:
         content = reading.read_all(body, length or 0)
     if length is None or len(content) != length:
-        raise _IncompleteResponse(f"the answer was cut off: {len(content)} of {length} bytes received")
+        raise _IncompleteResponse(
+            f"the answer was cut off: {len(content)} of {length} bytes received"
+        )
     return content
 
 
@@ -355,7 +418,8 @@ def _collect_entries(pages: Iterable[Mapping[str, Any]], name: str) -> list[Mapp
     """Collect the entries of all pages (an empty page has no list). Raises _IncompleteResponse."""
     entries: list[Mapping[str, Any]] = []
     for page in pages:
-        if "Name" not in page:  # of the bucket; without it this is no list at all
+        # Of the bucket; without it this is no list at all.
+        if "Name" not in page:
             raise _IncompleteResponse("the answer is not a list of objects")
         entries += page.get(name, ())
     return entries
@@ -364,12 +428,16 @@ def _collect_entries(pages: Iterable[Mapping[str, Any]], name: str) -> list[Mapp
 class _BucketJournal:
     """Numbered objects; each number is used once, so that one of two concurrent writers fails."""
 
-    def __init__(self, objects: _BucketObjects, prefix: str, check_lease: Callable[[], None]) -> None:
+    def __init__(
+        self, objects: _BucketObjects, prefix: str, check_lease: Callable[[], None]
+    ) -> None:
         self._objects = objects
         self._prefix = prefix
         self._check_lease = check_lease
-        self._batch_writer = LineBatcher(self._write_lines)  # joins concurrent appends
-        self._last_written: int | None = None  # the number written last; None: not looked up yet
+        # joins concurrent appends.
+        self._batch_writer = LineBatcher(self._write_lines)
+        # The number written last; None: not looked up yet.
+        self._last_written: int | None = None
 
     def add_lines(self, lines: Sequence[bytes]) -> None:
         """Write lines as the next object. Raises _WriteConflict if another writer used its number."""
@@ -379,7 +447,10 @@ class _BucketJournal:
     def list_lines(self) -> list[bytes]:
         """Return every line of every object, in order."""
         reading = ReadByteLimit(self._objects.max_bytes)
-        texts = [self._objects.get_content(key, reading)[0] or b"" for key in self._objects.list_keys(self._prefix)]
+        texts = [
+            self._objects.get_content(key, reading)[0] or b""
+            for key in self._objects.list_keys(self._prefix)
+        ]
         return journal_lines.split_journal(texts)
 
     def has_lines(self) -> bool:
@@ -399,17 +470,20 @@ class _BucketJournal:
                 seal = journal_lines.build_seal_record(lock_id) + b"\n"
                 self._objects.put(f"{self._prefix}{self._last_written + 1:010}", seal, etag="")
             except _WriteConflict:
-                self._last_written += 1  # the former holder was still writing, and took the number
+                # The former holder was still writing, and took the number.
+                self._last_written += 1
             else:
                 self._last_written += 1
                 return
 
     def delete_old_objects(self, seconds: float) -> None:
         """Delete objects `seconds` older than the newest, but keep the last number: the next one follows from it."""
-        entries = self._objects.list_entries(self._prefix)  # in order of their numbers
+        # In order of their numbers.
+        entries = self._objects.list_entries(self._prefix)
         if not entries:
             return
-        newest_time = max(entry["LastModified"] for entry in entries)  # by the server's clock
+        # By the server's clock.
+        newest_time = max(entry["LastModified"] for entry in entries)
         for entry in entries[:-1]:
             if (newest_time - entry["LastModified"]).total_seconds() > seconds:
                 self._objects.delete(str(entry["Key"]))
@@ -419,9 +493,12 @@ class _BucketJournal:
         self._check_lease()
         if self._last_written is None:
             self._last_written = self._find_last_number()
-        self._objects.put(f"{self._prefix}{self._last_written + 1:010}", b"\n".join([*lines, b""]), etag="")
+        self._objects.put(
+            f"{self._prefix}{self._last_written + 1:010}", b"\n".join([*lines, b""]), etag=""
+        )
         self._last_written += 1
-        self._check_lease()  # a holder that slept meanwhile must not act upon what it wrote
+        # A holder that slept meanwhile must not act upon what it wrote.
+        self._check_lease()
 
     def _find_last_number(self) -> int:
         keys = self._objects.list_keys(self._prefix)
@@ -440,7 +517,8 @@ def _strip_added_line_ends(content: bytes | None) -> bytes | None:
 
 def _disable_region_redirects(context: dict[str, Any], **_arguments: Any) -> None:
     """Prevent endless region lookups on a server that redirects everything."""
-    context.get("s3_redirect", {})["redirected"] = True  # botocore redirects a request only once
+    # botocore redirects a request only once.
+    context.get("s3_redirect", {})["redirected"] = True
 
 
 def _get_error_code(problem: Any) -> str:
@@ -465,7 +543,9 @@ def open_s3(settings: Mapping[str, Any], max_bytes: int = registry.MAXIMUM_SIZE)
     style = {"addressing_style": "path"} if settings.get("use_path_style") else {}
     try:
         core = Session()
-        core.register_component("data_loader", _load_service_models(core.get_config_variable("data_path")))
+        core.register_component(
+            "data_loader", _load_service_models(core.get_config_variable("data_path"))
+        )
         session = boto3.Session(
             botocore_session=core,
             aws_access_key_id=settings.get("access_key"),
@@ -482,15 +562,20 @@ def open_s3(settings: Mapping[str, Any], max_bytes: int = registry.MAXIMUM_SIZE)
                 connect_timeout=10,
                 read_timeout=60,
                 retries={"mode": "standard", "max_attempts": 4},
-                request_checksum_calculation="when_required",  # other servers than Amazon's may know no checksums
+                # Other servers than Amazon's may know no checksums.
+                request_checksum_calculation="when_required",
                 response_checksum_validation="when_required",
             ),
         )
     except (BotoCoreError, ValueError) as problem:
         raise BackendProblem(f'The backend "s3" cannot be opened: {problem}') from None
-    rejection = check_plain_credentials(client.meta.endpoint_url)  # why credentials must not be sent there, or ""
+    # Why credentials must not be sent there, or "".
+    rejection = check_plain_credentials(client.meta.endpoint_url)
     if rejection:
         raise BackendProblem(f'The backend "s3" cannot be opened: {rejection}.')
-    client.meta.events.register("before-call.s3.HeadBucket", _disable_region_redirects)  # they may be endless
+    # They may be endless.
+    client.meta.events.register("before-call.s3.HeadBucket", _disable_region_redirects)
     prefix = settings.get("workspace_key_prefix") or "env:"
-    return S3Backend(client, settings["bucket"], settings["key"], prefix=prefix, max_bytes=max_bytes)
+    return S3Backend(
+        client, settings["bucket"], settings["key"], prefix=prefix, max_bytes=max_bytes
+    )

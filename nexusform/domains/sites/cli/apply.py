@@ -32,7 +32,10 @@ from nexusform.domains.sites.types.fleet_plan import FleetPlan, Wave
 from nexusform.domains.sites.types.site_tasks import SiteResult, SiteStatus, TaskEngineError
 from nexusform.domains.sites.workflow.fleet_plan_file import read_fleet_plan
 from nexusform.domains.sites.workflow.fleet_tasks import Fleet, open_fleet
-from nexusform.domains.sites.workflow.undeclared_states import find_undeclared_sites, record_state_locations
+from nexusform.domains.sites.workflow.undeclared_states import (
+    find_undeclared_sites,
+    record_state_locations,
+)
 from nexusform.domains.sites.workflow.wave_progress import FleetApplyProgress, read_wave_progress
 from nexusform.domains.sites.workflow.wave_runner import (
     ApplyObserver,
@@ -46,7 +49,8 @@ from nexusform.rendering.text.report_text import render_report_text
 from nexusform.workflow.opening.command_context import parse_confinement
 from nexusform.workflow.opening.system_io import SystemClock
 
-_MAX_LISTED_SITES: Final = 30  # limit for a line per site
+# limit for a line per site.
+_MAX_LISTED_SITES: Final = 30
 
 
 class ApplyArguments(Struct, frozen=True, kw_only=True):
@@ -55,8 +59,12 @@ class ApplyArguments(Struct, frozen=True, kw_only=True):
     planfile: str | None = declare_optional_positional(None)
     wave: str = declare_text_flag("Approve and apply only this wave", metavar="WAVE")
     resume: bool = declare_switch_flag("Continue an interrupted apply")
-    verify: tuple[str, ...] = declare_repeatable_text("Reject a plan without this signature", metavar="key:FILE")
-    lock_timeout: str = declare_text_flag("Wait this long for the lock of a site", metavar="DURATION", default="0s")
+    verify: tuple[str, ...] = declare_repeatable_text(
+        "Reject a plan without this signature", metavar="key:FILE"
+    )
+    lock_timeout: str = declare_text_flag(
+        "Wait this long for the lock of a site", metavar="DURATION", default="0s"
+    )
     input: bool = declare_switch_flag("Stop before a wave without approval", default=True)
     as_json: bool = declare_switch_flag("Print a JSON document", flag="json")
     report: tuple[str, ...] = declare_report_flags()
@@ -83,9 +91,11 @@ def apply(arguments: ApplyArguments) -> int:
     """
     screen = arguments.view.create_screen()
     reports = parse_reports(arguments.report, FORMATS.keys())
-    if parse_verification(arguments.verify).replan:  # a flag of plans of one site; here it is always so
+    # A flag of plans of one site; here it is always so.
+    if parse_verification(arguments.verify).replan:
         raise click.UsageError("-verify=replan: every wave plans its sites again.")
-    is_stdout_for_data = arguments.as_json or has_stdout_report(reports)  # diagnostics go to stderr
+    # diagnostics go to stderr.
+    is_stdout_for_data = arguments.as_json or has_stdout_report(reports)
     arguments.engine.check_usable(screen)
     job, problems, sources = _open_apply_job(arguments)
     screen.print_diagnostics(problems, sources, is_aside=is_stdout_for_data)
@@ -97,31 +107,52 @@ def apply(arguments: ApplyArguments) -> int:
     write_plan_reports(outcome, reports, as_json=arguments.as_json)
     if not is_stdout_for_data:
         report = build_apply_report(outcome, is_stopped=stop is not None)
-        screen.print_text(render_report_text(report, colour=screen.colour, width=screen.width), end="")
+        screen.print_text(
+            render_report_text(report, colour=screen.colour, width=screen.width), end=""
+        )
     if stop is not None:
         separator = "\n\n" if "\n" in stop.reason else " "
-        hint = f"{separator}`nexusform sites apply -resume {arguments.planfile}` continues once that is fixed."
-        screen.print_diagnostics([build_error(stop.id, f"{stop.reason}{hint if stop.is_resumable else ''}")], {})
+        hint = (
+            f"{separator}`nexusform sites apply -resume {arguments.planfile}` continues once that "
+            "is fixed."
+        )
+        screen.print_diagnostics(
+            [build_error(stop.id, f"{stop.reason}{hint if stop.is_resumable else ''}")], {}
+        )
         return 1
-    return 1 if outcome.select_by_status(SiteStatus.REJECTED, SiteStatus.FAILED, SiteStatus.SKIPPED) else 0
+    return (
+        1
+        if outcome.select_by_status(SiteStatus.REJECTED, SiteStatus.FAILED, SiteStatus.SKIPPED)
+        else 0
+    )
 
 
-def _open_apply_job(arguments: ApplyArguments) -> tuple[_ApplyJob | None, list[Diagnostic], Mapping[str, SourceFile]]:
+def _open_apply_job(
+    arguments: ApplyArguments,
+) -> tuple[_ApplyJob | None, list[Diagnostic], Mapping[str, SourceFile]]:
     """Open the plan, the definition and the progress of earlier applies, and select the waves. Return them as a job
     (None after an error), the problems, and the source files to show with them.
     """
     if arguments.planfile is None:
-        detail = "No plan given. Write one with nexusform sites plan -out=FILE, then run nexusform sites apply FILE."
+        detail = (
+            "No plan given. Write one with nexusform sites plan -out=FILE, then run nexusform "
+            "sites apply FILE."
+        )
         return None, [build_error("approval-required", detail)], {}
     location = create_context()
-    plan, problems = read_fleet_plan(arguments.planfile, location, parse_verification(arguments.verify).key_files)
+    plan, problems = read_fleet_plan(
+        arguments.planfile, location, parse_verification(arguments.verify).key_files
+    )
     if plan is None:
         return None, problems, {}
     if plan.is_confined and not location.confinement.root:
-        confinement = parse_confinement("true", location.environment)  # to the work tree, as for the plan
+        # To the work tree, as for the plan.
+        confinement = parse_confinement("true", location.environment)
         location = replace(location, confinement=confinement, allow_remote=plan.allow_remote)
     timeout = parse_duration(arguments.lock_timeout)
-    opened = open_fleet(location, plan.now, lock_timeout=timeout, allowed_sources=plan.allowed_sources)
+    opened = open_fleet(
+        location, plan.now, lock_timeout=timeout, allowed_sources=plan.allowed_sources
+    )
     problems += opened.diagnostics
     if opened.fleet is None:
         return None, problems, opened.sources
@@ -153,16 +184,21 @@ def _find_wave_obstacle(
     wave, planfile = arguments.wave, arguments.planfile
     unfinished = [name for name in names if not progress.is_finished(name)]
     pending = list(filter(plan.has_pending_sites, unfinished))
-    started_wave = progress.find_unfinished_wave()  # "": no wave is in progress
-    needs_no_run = bool(progress.lines) and not pending and not started_wave  # applied, but for waves without changes
+    # "": no wave is in progress.
+    started_wave = progress.find_unfinished_wave()
+    # applied, but for waves without changes.
+    needs_no_run = bool(progress.lines) and not pending and not started_wave
     if not unfinished or needs_no_run:
-        return build_error("saved-plan-already-applied", "The whole plan was applied already. Plan again.")
+        return build_error(
+            "saved-plan-already-applied", "The whole plan was applied already. Plan again."
+        )
     if wave in names and wave not in unfinished:
         remaining = pending or unfinished
         count = sum(len(plan.select_wave(name)) for name in remaining)
         detail = (
             f'The wave "{wave}" of this plan was applied already. {format_count(count, "site")} in '
-            f"other waves {select_word_form(count, 'is', 'are')} not applied. Continue with `nexusform sites apply "
+            f"other waves {select_word_form(count, 'is', 'are')} not applied. Continue with "
+            "`nexusform sites apply "
             f"-wave={remaining[0]} {planfile}`."
         )
         return build_error("wave-already-applied", detail)
@@ -176,25 +212,37 @@ def _find_wave_obstacle(
         return build_error("nothing-to-resume", "No apply of this plan was started.")
     if wave not in ("", *names):
         wave_list = ", ".join(f'"{name}"' for name in names)
-        return build_error("unknown-wave", f'-wave: the plan has no wave "{wave}". It has: {wave_list}.')
-    if wave in pending[1:]:  # an earlier wave is pending
+        return build_error(
+            "unknown-wave", f'-wave: the plan has no wave "{wave}". It has: {wave_list}.'
+        )
+    # An earlier wave is pending.
+    if wave in pending[1:]:
         detail = (
-            f'The wave "{pending[0]}" is before "{wave}" and was not applied yet. To skip it, plan -wave={wave} alone.'
+            f'The wave "{pending[0]}" is before "{wave}" and was not applied yet. To skip it, '
+            f"plan -wave={wave} alone."
         )
         return build_error("stopped-wave", detail)
     return None
 
 
-def _apply_job(job: _ApplyJob, arguments: ApplyArguments, screen: Screen) -> tuple[FleetApply, WaveStop | None]:
+def _apply_job(
+    job: _ApplyJob, arguments: ApplyArguments, screen: Screen
+) -> tuple[FleetApply, WaveStop | None]:
     """Apply the waves; a lost engine stops them. End the command if no engine opens, or a file cannot be written."""
-    with arguments.engine.open_engine(screen) as engine, handle_interrupts(screen.print_error) as interrupts:
+    with (
+        arguments.engine.open_engine(screen) as engine,
+        handle_interrupts(screen.print_error) as interrupts,
+    ):
         observer = _build_observer(job, arguments, screen, interrupts.is_stopping)
-        fleet_apply = FleetApply(job.plan, job.fleet.context, engine, job.progress, SystemClock(), observer)
+        fleet_apply = FleetApply(
+            job.plan, job.fleet.context, engine, job.progress, SystemClock(), observer
+        )
         try:
             try:
                 return fleet_apply, apply_waves(fleet_apply, job.waves)
             except TaskEngineError as problem:
-                with closing(make_engine(PROCESSES)) as local_engine:  # a lost engine cannot release locks
+                # A lost engine cannot release locks.
+                with closing(make_engine(PROCESSES)) as local_engine:
                     return fleet_apply, stop_after_lost_engine(fleet_apply, local_engine, problem)
         except FileProblem as problem:
             screen.print_diagnostics([build_error("stopped-wave", str(problem))], sources={})
@@ -241,10 +289,12 @@ def _build_plan_with_results(job: _ApplyJob, fleet_apply: FleetApply) -> FleetPl
             continue
         elif not job.progress.is_finished(site.wave):
             result = SiteResult(site.name, SiteStatus.SKIPPED, "Its wave was not started.")
-        elif site.result.status is SiteStatus.PLANNED:  # an earlier run applied it
+        elif site.result.status is SiteStatus.PLANNED:
+            # An earlier run applied it.
             result = replace(site.result, status=SiteStatus.APPLIED)
         else:
-            result = site.result  # unchanged or rejected
+            # unchanged or rejected.
+            result = site.result
         planned = site.result
         result = replace(result, rows=result.rows or planned.rows)
         if result.status is SiteStatus.APPLIED:

@@ -17,18 +17,49 @@ from nexusform.cli.arguments import (
 )
 from nexusform.cli.commands import define_command
 from nexusform.cli.interrupts import handle_interrupts
-from nexusform.cli.report_flag import ReportFlag, has_stdout_report, parse_reports, write_report, write_to_stdout
-from nexusform.cli.shared_flags import StateLockFlags, ViewFlags, create_context, is_confinement_disabled
+from nexusform.cli.report_flag import (
+    ReportFlag,
+    has_stdout_report,
+    parse_reports,
+    write_report,
+    write_to_stdout,
+)
+from nexusform.cli.shared_flags import (
+    StateLockFlags,
+    ViewFlags,
+    create_context,
+    is_confinement_disabled,
+)
 from nexusform.cli.terminal_screen import Screen
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error, has_errors
-from nexusform.domains.sites.cli.site_flags import ModuleSourceFlags, SelectedSites, SiteSelectionFlags, TaskEngineFlags
+from nexusform.domains.sites.cli.site_flags import (
+    ModuleSourceFlags,
+    SelectedSites,
+    SiteSelectionFlags,
+    TaskEngineFlags,
+)
 from nexusform.domains.sites.rendering.fleet_document import build_fleet_document, build_fleet_sarif
-from nexusform.domains.sites.rendering.fleet_summary import build_fleet_markdown, build_fleet_summary
+from nexusform.domains.sites.rendering.fleet_summary import (
+    build_fleet_markdown,
+    build_fleet_summary,
+)
 from nexusform.domains.sites.types.fleet_plan import FleetPlan
 from nexusform.domains.sites.types.site_tasks import SiteResult, SiteStatus
-from nexusform.domains.sites.workflow.fleet_plan_file import build_failed_plan, save_failed_plan, sign_fleet_plan
-from nexusform.domains.sites.workflow.fleet_tasks import FleetPlanningResult, open_fleet, plan_fleet, select_sites
-from nexusform.domains.sites.workflow.undeclared_states import find_undeclared_sites, record_state_locations
+from nexusform.domains.sites.workflow.fleet_plan_file import (
+    build_failed_plan,
+    save_failed_plan,
+    sign_fleet_plan,
+)
+from nexusform.domains.sites.workflow.fleet_tasks import (
+    FleetPlanningResult,
+    open_fleet,
+    plan_fleet,
+    select_sites,
+)
+from nexusform.domains.sites.workflow.undeclared_states import (
+    find_undeclared_sites,
+    record_state_locations,
+)
 from nexusform.plans.plan import NOT_READ_IDS
 from nexusform.plans.saved.plan_file import MULTI_SITE_PLAN
 from nexusform.rendering.json.json_document import encode_document
@@ -38,14 +69,17 @@ from nexusform.workflow.plan_files.plan_signing import check_signable, create_si
 from nexusform.workflow.plan_files.plan_statement import Signer
 from nexusform.workflow.plan_files.saved_plans import UNFINISHED, check_plan_path
 
-EXIT_CHANGES: Final = 2  # exit code of -detailed-exitcode
+# exit code of -detailed-exitcode.
+EXIT_CHANGES: Final = 2
 
 
 class PlanArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `sites plan`."""
 
     out: str = declare_text_flag("Save the plans of all sites to a file", metavar="FILE")
-    sign: str = declare_text_flag("Sign the saved plan with a private key (Ed25519, PEM)", metavar="KEYFILE")
+    sign: str = declare_text_flag(
+        "Sign the saved plan with a private key (Ed25519, PEM)", metavar="KEYFILE"
+    )
     as_json: bool = declare_switch_flag("Print a JSON document", flag="json")
     report: tuple[str, ...] = declare_report_flags()
     detailed_exitcode: bool = declare_switch_flag("Exit with 2 if a site changes")
@@ -82,7 +116,8 @@ def plan(arguments: PlanArguments) -> int:
     screen = arguments.view.create_screen()
     reports = parse_reports(arguments.report, FORMATS.keys())
     arguments.engine.check_usable(screen)
-    is_stdout_for_data = arguments.as_json or has_stdout_report(reports)  # diagnostics go to stderr
+    # diagnostics go to stderr.
+    is_stdout_for_data = arguments.as_json or has_stdout_report(reports)
     if problems := _replace_older_plan_file(arguments):
         screen.print_diagnostics(problems, sources={}, is_aside=is_stdout_for_data)
         return 1
@@ -98,7 +133,9 @@ def plan(arguments: PlanArguments) -> int:
     if opened.fleet is not None:
         selection = arguments.selection
         undeclared = find_undeclared_sites(opened.fleet, create_context(), selection.site)
-        names, name_problems = select_sites(opened.fleet.definition, selection.site, selection.wave, undeclared)
+        names, name_problems = select_sites(
+            opened.fleet.definition, selection.site, selection.wave, undeclared
+        )
         problems += name_problems
         sites = SelectedSites(opened.fleet, names, undeclared)
     problems = [*opened.diagnostics, *problems]
@@ -113,7 +150,9 @@ def plan(arguments: PlanArguments) -> int:
     if not is_stdout_for_data:
         _print_next_steps(result, screen, arguments.out)
     screen.print_diagnostics(result.diagnostics, opened.sources, is_aside=is_stdout_for_data)
-    rejected = result.plan.select_by_status(SiteStatus.REJECTED, SiteStatus.FAILED, SiteStatus.SKIPPED)
+    rejected = result.plan.select_by_status(
+        SiteStatus.REJECTED, SiteStatus.FAILED, SiteStatus.SKIPPED
+    )
     if rejected or has_errors(result.diagnostics):
         return 1
     if not arguments.detailed_exitcode:
@@ -121,7 +160,8 @@ def plan(arguments: PlanArguments) -> int:
     if result.plan.select_by_status(SiteStatus.PLANNED):
         return EXIT_CHANGES
     found_ids = {finding.id for site in result.plan.sites for finding in site.result.diagnostics}
-    return 0 if found_ids.isdisjoint(NOT_READ_IDS) else 1  # a site that was not read may have changes
+    # A site that was not read may have changes.
+    return 0 if found_ids.isdisjoint(NOT_READ_IDS) else 1
 
 
 def _replace_older_plan_file(arguments: PlanArguments) -> list[Diagnostic]:
@@ -133,7 +173,9 @@ def _replace_older_plan_file(arguments: PlanArguments) -> list[Diagnostic]:
     if not arguments.out:
         return []
     problems = check_plan_path(arguments.out, create_context(), MULTI_SITE_PLAN)
-    has_older_plan = os.path.lexists(arguments.out) and not is_stream_or_directory(Path(arguments.out))
+    has_older_plan = os.path.lexists(arguments.out) and not is_stream_or_directory(
+        Path(arguments.out)
+    )
     if problems or not has_older_plan:
         return problems
     return save_failed_plan([build_error("unfinished-plan", UNFINISHED)], arguments.out)
@@ -144,7 +186,9 @@ def _load_signer(arguments: PlanArguments) -> tuple[Signer | None, list[Diagnost
     if not arguments.sign:
         return None, []
     confinement = create_context().confinement
-    unsafe = check_signable(is_confined=bool(confinement.root), is_unconfined_accepted=is_confinement_disabled())
+    unsafe = check_signable(
+        is_confined=bool(confinement.root), is_unconfined_accepted=is_confinement_disabled()
+    )
     return (None, unsafe) if unsafe else create_signer(arguments.sign, confinement)
 
 
@@ -161,7 +205,9 @@ def _plan_sites_on_engine(
 ) -> FleetPlanningResult:
     """Plan on the requested engine, with a progress line on a terminal; print the plan unless stdout is for data."""
     has_progress = screen.is_live and not arguments.as_json
-    has_text_output = not arguments.as_json and not has_stdout_report(parse_reports(arguments.report, FORMATS.keys()))
+    has_text_output = not arguments.as_json and not has_stdout_report(
+        parse_reports(arguments.report, FORMATS.keys())
+    )
     planned_count = 0
 
     def count_result(_: SiteResult) -> None:
@@ -173,11 +219,19 @@ def _plan_sites_on_engine(
     def print_plan(plan: FleetPlan) -> None:
         """Print the plan before it is written."""
         if has_progress:
-            screen.print_error()  # ends the progress line
+            # ends the progress line.
+            screen.print_error()
         if has_text_output:
-            screen.print_text(render_report_text(build_fleet_summary(plan), colour=screen.colour, width=screen.width))
+            screen.print_text(
+                render_report_text(
+                    build_fleet_summary(plan), colour=screen.colour, width=screen.width
+                )
+            )
 
-    with arguments.engine.open_engine(screen) as engine, handle_interrupts(screen.print_error) as interrupts:
+    with (
+        arguments.engine.open_engine(screen) as engine,
+        handle_interrupts(screen.print_error) as interrupts,
+    ):
         result = plan_fleet(
             sites.fleet,
             sites.names,
@@ -190,7 +244,9 @@ def _plan_sites_on_engine(
             on_plan=print_plan,
             is_stopping=interrupts.is_stopping,
         )
-    record_state_locations(sites.fleet, create_context(), (site.result for site in result.plan.sites))
+    record_state_locations(
+        sites.fleet, create_context(), (site.result for site in result.plan.sites)
+    )
     return result
 
 
@@ -218,10 +274,15 @@ def sign(arguments: SignArguments) -> int:
     It must have been made with -confine, or type -confine=false.
     """
     if arguments.planfile is None or not arguments.key:
-        raise click.UsageError("The plan or the key is missing. Use nexusform sites sign -key=KEYFILE F.nfsites.")
+        raise click.UsageError(
+            "The plan or the key is missing. Use nexusform sites sign -key=KEYFILE F.nfsites."
+        )
     screen = arguments.view.create_screen()
     problems = sign_fleet_plan(
-        arguments.planfile, arguments.key, create_context(), is_unconfined_accepted=is_confinement_disabled()
+        arguments.planfile,
+        arguments.key,
+        create_context(),
+        is_unconfined_accepted=is_confinement_disabled(),
     )
     screen.print_diagnostics(problems, sources={})
     if problems:

@@ -8,7 +8,12 @@ from typing import Final
 import click
 from msgspec import Struct
 
-from nexusform.cli.arguments import declare_flag_group, declare_number, declare_repeatable_text, declare_text_flag
+from nexusform.cli.arguments import (
+    declare_flag_group,
+    declare_number,
+    declare_repeatable_text,
+    declare_text_flag,
+)
 from nexusform.cli.commands import get_trust_flags
 from nexusform.cli.shared_flags import create_context
 from nexusform.cli.terminal_screen import Screen
@@ -24,20 +29,29 @@ PROCESSES: Final = "processes"
 class TaskEngineFlags(Struct, frozen=True, kw_only=True):
     """Flags of the engine."""
 
-    engine: str = declare_text_flag("Use local processes or dask://HOST:PORT", metavar="ENGINE", default=PROCESSES)
-    workers: int = declare_number("Set the number of worker processes (0: one per core)", default=0, minimum=0)
+    engine: str = declare_text_flag(
+        "Use local processes or dask://HOST:PORT", metavar="ENGINE", default=PROCESSES
+    )
+    workers: int = declare_number(
+        "Set the number of worker processes (0: one per core)", default=0, minimum=0
+    )
 
     def check_usable(self, screen: Screen) -> None:
         """Check the engine; end the command with diagnostics if it is unusable. Raise a usage error for wrong flags."""
         if get_trust_flags().backend_config:
-            raise click.UsageError("-backend-config cannot be used here: nexusform.sites.hcl sets the states of sites.")
+            raise click.UsageError(
+                "-backend-config cannot be used here: nexusform.sites.hcl sets the states of sites."
+            )
         with _exit_on_engine_error(screen):
             check_engine_name(self.engine)
 
     @contextmanager
     def open_engine(self, screen: Screen) -> Iterator[TaskEngine]:
         """Open the engine and close it at the end; end the command with diagnostics if it is unusable or lost."""
-        with _exit_on_engine_error(screen), closing(make_engine(self.engine, self.workers)) as engine:
+        with (
+            _exit_on_engine_error(screen),
+            closing(make_engine(self.engine, self.workers)) as engine,
+        ):
             yield engine
 
 
@@ -54,14 +68,18 @@ def _exit_on_engine_error(screen: Screen) -> Iterator[None]:
 class SiteSelectionFlags(Struct, frozen=True, kw_only=True):
     """Flags that select sites."""
 
-    site: tuple[str, ...] = declare_repeatable_text("Use only sites with matching names (* and ?)", metavar="GLOB")
+    site: tuple[str, ...] = declare_repeatable_text(
+        "Use only sites with matching names (* and ?)", metavar="GLOB"
+    )
     wave: str = declare_text_flag("Use only the sites of this wave", metavar="WAVE")
 
 
 class ModuleSourceFlags(Struct, frozen=True, kw_only=True):
     """Flags for locations of root modules."""
 
-    allow_source: tuple[str, ...] = declare_repeatable_text("Allow module sources below DIR", metavar="DIR")
+    allow_source: tuple[str, ...] = declare_repeatable_text(
+        "Allow module sources below DIR", metavar="DIR"
+    )
 
 
 class SelectedSites(Struct, frozen=True):
@@ -79,7 +97,9 @@ class SiteTargetFlags(Struct, frozen=True, kw_only=True):
     sources: ModuleSourceFlags = declare_flag_group(ModuleSourceFlags)
     engine: TaskEngineFlags = declare_flag_group(TaskEngineFlags)
 
-    def select(self, screen: Screen, *, with_undeclared: bool = False, is_aside: bool = False) -> SelectedSites:
+    def select(
+        self, screen: Screen, *, with_undeclared: bool = False, is_aside: bool = False
+    ) -> SelectedSites:
         """Open the fleet and select its sites. End the command with diagnostics for an invalid flag or definition.
         `with_undeclared`: also find sites no longer declared. `is_aside`: print diagnostics to stderr, not to stdout.
         """
@@ -89,8 +109,14 @@ class SiteTargetFlags(Struct, frozen=True, kw_only=True):
         if opened.fleet is None:
             raise click.exceptions.Exit(1)
         patterns = self.selection.site
-        undeclared = find_undeclared_sites(opened.fleet, create_context(), patterns) if with_undeclared else ()
-        names, problems = select_sites(opened.fleet.definition, patterns, self.selection.wave, undeclared)
+        undeclared = (
+            find_undeclared_sites(opened.fleet, create_context(), patterns)
+            if with_undeclared
+            else ()
+        )
+        names, problems = select_sites(
+            opened.fleet.definition, patterns, self.selection.wave, undeclared
+        )
         screen.print_diagnostics(problems, sources={}, is_aside=is_aside)
         if problems:
             raise click.exceptions.Exit(1)
@@ -100,7 +126,8 @@ class SiteTargetFlags(Struct, frozen=True, kw_only=True):
 def check_engine_name(name: str) -> None:
     """Check the engine name before anything is read. Raises TaskEngineError."""
     scheme = name.partition("://")[0]
-    if name == PROCESSES:  # local processes need no library
+    # local processes need no library.
+    if name == PROCESSES:
         return
     if scheme not in ("dask", "tcp", "tls"):
         raise TaskEngineError(
@@ -109,7 +136,8 @@ def check_engine_name(name: str) -> None:
         )
     from nexusform.domains.sites.engines.dask_cluster import load_cluster_library
 
-    load_cluster_library(name)  # checks the address and the installation
+    # checks the address and the installation.
+    load_cluster_library(name)
 
 
 def make_engine(name: str, workers: int = 0) -> TaskEngine:

@@ -49,7 +49,9 @@ def simulate_failure(arguments: FailureArguments) -> int:
         sources=ModuleSourceFlags(allow_source=arguments.allow_source),
         engine=TaskEngineFlags(engine=arguments.engine or PROCESSES, workers=arguments.workers),
     )
-    return _run_question_on_sites(SiteQuestion(QuestionKind.FAILURE), targets, question.answer, question.view)
+    return _run_question_on_sites(
+        SiteQuestion(QuestionKind.FAILURE), targets, question.answer, question.view
+    )
 
 
 @define_command("replay", ReplayArguments)
@@ -60,24 +62,39 @@ def replay(arguments: ReplayArguments) -> int:
     if a site fails.
     """
     if not arguments.source:
-        raise click.UsageError("No source given. Write -from=DIR; SITE in DIR is replaced by the site name.")
+        raise click.UsageError(
+            "No source given. Write -from=DIR; SITE in DIR is replaced by the site name."
+        )
     is_directory = arguments.source != "azure"
     source = os.path.abspath(arguments.source) if is_directory else arguments.source  # noqa: PTH100
     return _run_question_on_sites(
-        SiteQuestion(QuestionKind.REPLAY, source=source), arguments.targets, arguments.answer, arguments.view
+        SiteQuestion(QuestionKind.REPLAY, source=source),
+        arguments.targets,
+        arguments.answer,
+        arguments.view,
     )
 
 
 def _run_question_on_sites(
-    question: SiteQuestion, targets: SiteTargetFlags, flags: PlanFileAnswerFlags | AnswerFormatFlags, view: ViewFlags
+    question: SiteQuestion,
+    targets: SiteTargetFlags,
+    flags: PlanFileAnswerFlags | AnswerFormatFlags,
+    view: ViewFlags,
 ) -> int:
     """Run a question on all sites and print the answer."""
     screen = view.create_screen()
-    sites = targets.select(screen, is_aside=True)  # diagnostics on stderr: stdout is for the answer
-    with targets.engine.open_engine(screen) as engine, handle_interrupts(screen.print_error) as interrupts:
-        results = run_fleet_question(sites.fleet, sites.names, engine, question, interrupts.is_stopping)
+    # diagnostics on stderr: stdout is for the answer.
+    sites = targets.select(screen, is_aside=True)
+    with (
+        targets.engine.open_engine(screen) as engine,
+        handle_interrupts(screen.print_error) as interrupts,
+    ):
+        results = run_fleet_question(
+            sites.fleet, sites.names, engine, question, interrupts.is_stopping
+        )
     report = build_question_report(question.kind, results)
     document = build_question_document(question.kind, results)
-    answer = Answer(question.kind.value, FILE_NAME, report, document)  # about all sites of this file
+    # about all sites of this file.
+    answer = Answer(question.kind.value, FILE_NAME, report, document)
     code = write_answer(answer, flags, screen)
     return 1 if select_failed_results(results) else code

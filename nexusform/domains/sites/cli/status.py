@@ -4,7 +4,12 @@ import click
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.cli.arguments import declare_flag_group, declare_number, declare_switch_flag, declare_text_flag
+from nexusform.cli.arguments import (
+    declare_flag_group,
+    declare_number,
+    declare_switch_flag,
+    declare_text_flag,
+)
 from nexusform.cli.commands import define_command
 from nexusform.cli.interrupts import handle_interrupts
 from nexusform.cli.report_flag import write_to_stdout
@@ -19,7 +24,13 @@ from nexusform.domains.sites.rendering.site_reports import (
     list_lock_hosts,
     select_failed_results,
 )
-from nexusform.domains.sites.types.site_tasks import QuestionKind, SiteQuestion, SiteResult, SiteStatus, select_results
+from nexusform.domains.sites.types.site_tasks import (
+    QuestionKind,
+    SiteQuestion,
+    SiteResult,
+    SiteStatus,
+    select_results,
+)
 from nexusform.domains.sites.workflow.fleet_tasks import (
     RUNS_PER_PART,
     read_fleet_status,
@@ -37,7 +48,9 @@ class StatusArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `sites status`."""
 
     as_json: bool = declare_switch_flag("Print a JSON document", flag="json")
-    samples: int = declare_number("Compute certainty per site with N tie-break samples", default=0, minimum=0)
+    samples: int = declare_number(
+        "Compute certainty per site with N tie-break samples", default=0, minimum=0
+    )
     targets: SiteTargetFlags = declare_flag_group(SiteTargetFlags)
     view: ViewFlags = declare_flag_group(ViewFlags)
 
@@ -55,17 +68,26 @@ def status(arguments: StatusArguments) -> int:
     screen = arguments.view.create_screen()
     sites = arguments.targets.select(screen, with_undeclared=True, is_aside=arguments.as_json)
     fleet, names = sites.fleet, sites.names
-    with arguments.targets.engine.open_engine(screen) as engine, handle_interrupts(screen.print_error) as interrupts:
+    with (
+        arguments.targets.engine.open_engine(screen) as engine,
+        handle_interrupts(screen.print_error) as interrupts,
+    ):
         plan = read_fleet_status(fleet, names, engine, interrupts.is_stopping)
         question = SiteQuestion(QuestionKind.CERTAINTY, runs=runs)
-        results = run_fleet_question(fleet, names, engine, question, interrupts.is_stopping) if runs else []
+        results = (
+            run_fleet_question(fleet, names, engine, question, interrupts.is_stopping)
+            if runs
+            else []
+        )
     record_state_locations(fleet, create_context(), (site.result for site in plan.sites))
     plan = replace(plan, undeclared=sites.undeclared)
     if arguments.as_json:
         write_to_stdout(encode_document(build_status_document(plan, results)) + b"\n", "json")
     else:
         report = build_status_report(plan, SystemClock().read_time(), results)
-        screen.print_text(render_report_text(report, colour=screen.colour, width=screen.width), end="")
+        screen.print_text(
+            render_report_text(report, colour=screen.colour, width=screen.width), end=""
+        )
     failed = plan.select_by_status(SiteStatus.REJECTED, SiteStatus.FAILED)
     is_interrupted = len(plan.sites) < len(names)
     return 1 if failed or select_failed_results(results) or is_interrupted else 0
@@ -89,22 +111,30 @@ def unlock(arguments: UnlockArguments) -> int:
     cannot be read.
     """
     if not arguments.host:
-        raise click.UsageError("-host=HOST is required. `nexusform sites status` lists the locks and their hosts.")
+        raise click.UsageError(
+            "-host=HOST is required. `nexusform sites status` lists the locks and their hosts."
+        )
     screen = arguments.view.create_screen()
     targets = arguments.targets.select(screen)
     context = targets.fleet.context
-    with arguments.targets.engine.open_engine(screen) as engine, handle_interrupts(screen.print_error):
+    with (
+        arguments.targets.engine.open_engine(screen) as engine,
+        handle_interrupts(screen.print_error),
+    ):
         locks = read_site_locks(engine, context, targets.names)
         unreadable = select_results(locks, SiteStatus.REJECTED)
         _print_unreadable_locks(unreadable, screen)
-        locked_names = [result.site for result in locks if result.lock and result.lock.host == arguments.host]
+        locked_names = [
+            result.site for result in locks if result.lock and result.lock.host == arguments.host
+        ]
         if not locked_names:
             hosts = list_lock_hosts(locks)
             hosts_text = f" Hosts with locks: {format_list(hosts)}." if hosts else ""
             screen.print_error(f'No site is locked by the host "{arguments.host}".{hosts_text}')
             return 1
         if not arguments.force and not _confirm_unlock(arguments.host, len(locked_names), screen):
-            return 1  # the reason was printed
+            # The reason was printed.
+            return 1
         results = release_locks(engine, context, locked_names, arguments.host)
         return max(_print_released_locks(results, arguments.host, screen), int(bool(unreadable)))
 
@@ -116,7 +146,10 @@ def _confirm_unlock(host: str, count: int, screen: Screen) -> bool:
         return False
     answer = screen.prompt_user(
         f'Do you really want to release locks of {format_count(count, "site")} held by "{host}"?',
-        "A process that still runs there could then write the same states.\nOnly 'yes' will be accepted to confirm.",
+        (
+            "A process that still runs there could then write the same states.\nOnly 'yes' will "
+            "be accepted to confirm."
+        ),
     )
     if answer != "yes":
         screen.print_text("unlock cancelled.")
@@ -125,12 +158,18 @@ def _confirm_unlock(host: str, count: int, screen: Screen) -> bool:
 
 def _print_released_locks(results: list[SiteResult], host: str, screen: Screen) -> int:
     """Print the released and the remaining locks; return 1 if some remain or cannot be read, else 0."""
-    released = select_results(results, SiteStatus.APPLIED)  # a release counts as applied, a kept lock as skipped
+    # A release counts as applied, a kept lock as skipped.
+    released = select_results(results, SiteStatus.APPLIED)
     screen.print_text(f"Released {format_count(len(released), 'lock')} of {host}.")
     remaining = ""
     for result in select_results(results, SiteStatus.SKIPPED):
-        if result.lock is not None:  # None: the site has no lock
-            reason = "its apply has started" if result.lock.has_started else "its process is running on this machine"
+        # None: the site has no lock.
+        if result.lock is not None:
+            reason = (
+                "its apply has started"
+                if result.lock.has_started
+                else "its process is running on this machine"
+            )
             remaining += f"\n  {result.site}: {reason}\n    {result.lock.unlock_command}"
     if remaining:
         screen.print_text(f"\nThese locks remain. Check the site, then remove its lock:{remaining}")
@@ -140,5 +179,7 @@ def _print_released_locks(results: list[SiteResult], host: str, screen: Screen) 
 
 
 def _print_unreadable_locks(results: list[SiteResult], screen: Screen) -> None:
-    problems = [build_error("unreadable-lock", f"{result.site}: {result.reason}") for result in results]
+    problems = [
+        build_error("unreadable-lock", f"{result.site}: {result.reason}") for result in results
+    ]
     screen.print_diagnostics(problems, sources={})

@@ -33,10 +33,13 @@ CERTIFICATES: Final = {
     "NF_CLUSTER_CERT": "tls_client_cert",
     "NF_CLUSTER_KEY": "tls_client_key",
 }
-_HEARTBEAT_SECONDS: Final = 20.0  # seconds between heartbeats
+# seconds between heartbeats.
+_HEARTBEAT_SECONDS: Final = 20.0
 _THREADS_CACHE_SECONDS: Final = 2.0  # seconds
-_NO_WORKERS_TIMEOUT: Final = 120.0  # maximum seconds without a worker
-_WORKERS: Final[list[FleetTaskWorker]] = []  # the worker of this process
+# maximum seconds without a worker.
+_NO_WORKERS_TIMEOUT: Final = 120.0
+# The worker of this process.
+_WORKERS: Final[list[FleetTaskWorker]] = []
 
 
 def _parse_address(engine_name: str) -> tuple[str, bool]:
@@ -48,15 +51,19 @@ def _parse_address(engine_name: str) -> tuple[str, bool]:
     host = parts.hostname or ""
     try:
         port = parts.port or 8786
-    except ValueError:  # no number, or too large
+    except ValueError:
+        # No number, or too large.
         host = ""
     if not host or parts.username or parts.path not in ("", "/"):
-        raise TaskEngineError(f'"{engine_name}" is not a scheduler. Write -engine=dask://HOST:8786.')
+        raise TaskEngineError(
+            f'"{engine_name}" is not a scheduler. Write -engine=dask://HOST:8786.'
+        )
     host_text = f"[{host}]" if ":" in host else host  # IPv6
     is_secure = parts.scheme == "tls" or not _is_loopback(host)
     if parts.scheme == "tcp" and is_secure:
         raise TaskEngineError(
-            f'Plain tcp to "{host}" would let anyone on the network run code here and on the workers. '
+            f'Plain tcp to "{host}" would let anyone on the network run code here and on the '
+            "workers. "
             f"Use tls://{host_text}:{port} with certificates ({', '.join(CERTIFICATES)})."
         )
     scheme = "tls" if is_secure else "tcp"
@@ -80,10 +87,13 @@ def load_cluster_library(engine_name: str) -> Any:
 
         for name in ["asyncio", *logging.Logger.manager.loggerDict]:
             if name.partition(".")[0] in ("asyncio", "distributed", "tornado"):
-                logging.getLogger(name).setLevel(logging.CRITICAL + 1)  # the engine reports their errors
+                # The engine reports their errors.
+                logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     except ImportError:
         command = format_installation("cluster")
-        raise TaskEngineError(f"The engine dask needs the package distributed: {command}.") from None
+        raise TaskEngineError(
+            f"The engine dask needs the package distributed: {command}."
+        ) from None
     return distributed
 
 
@@ -102,19 +112,26 @@ class DaskTaskEngine:
         """Connect to the scheduler `dask://HOST[:PORT]`; TLS files are in `environment`. Raises TaskEngineError."""
         library = load_cluster_library(engine_name)
         address, is_secure = _parse_address(engine_name)
-        security = library.Security(**_read_certificates(environment, address)) if is_secure else None
+        security = (
+            library.Security(**_read_certificates(environment, address)) if is_secure else None
+        )
         try:
             self._client: Any = library.Client(
                 address, timeout=15.0, security=security, set_as_default=False, name="nexusform"
             )
         except (OSError, ValueError) as problem:
-            raise TaskEngineError(f"The scheduler at {address} does not answer: {problem}.") from None
+            raise TaskEngineError(
+                f"The scheduler at {address} does not answer: {problem}."
+            ) from None
         self._address = address
-        self._homes: dict[str, str] = {}  # by site: the worker with its lock
+        # By site: the worker with its lock.
+        self._homes: dict[str, str] = {}
         self._last_heartbeat = monotonic()
         self._task_counter = 0
-        self._finished: queue.SimpleQueue[str] = queue.SimpleQueue()  # keys of tasks with a result
-        self._thread_count, self._counted_at = 1, 0.0  # threads of all workers, and the time of the count
+        # keys of tasks with a result.
+        self._finished: queue.SimpleQueue[str] = queue.SimpleQueue()
+        # threads of all workers, and the time of the count.
+        self._thread_count, self._counted_at = 1, 0.0
 
     @property
     def parallelism(self) -> int:
@@ -143,24 +160,28 @@ class DaskTaskEngine:
         while pending or running:
             try:
                 while pending and not is_stopping():
-                    # An apply is sent only to a free thread: a queued one could start after the stop of its wave.
+                    # An apply is sent only to a free thread: a queued one could start after the
+                    # stop of its wave.
                     is_apply = pending[-1].kind is SiteTaskKind.APPLY
                     limit = self._count_threads() if is_apply else self.parallelism
                     if len(running) >= min(max_running(), limit):
                         break
                     self._submit(pending.pop(), running)
                 if not running and (is_stopping() or not max_running()):
-                    break  # nothing may start any more
+                    # Nothing may start any more.
+                    break
                 try:
                     key = self._finished.get(timeout=0.2)
                 except queue.Empty:
                     last_progress = self._watch_cluster(last_progress, running)
                     continue
-            except (OSError, RuntimeError) as problem:  # the connection closed in the middle of a call
+            except (OSError, RuntimeError) as problem:
+                # The connection closed in the middle of a call.
                 reason = f"The cluster at {self._address} failed: {type(problem).__name__}."
                 raise TaskEngineError(reason, _list_sites(running)) from None
             submitted = running.pop(key, None)
-            if submitted is not None:  # None for a task cancelled by _watch_cluster
+            # None for a task cancelled by _watch_cluster.
+            if submitted is not None:
                 last_progress = monotonic()
                 self._receive_result(submitted.task, submitted.future, on_result)
                 self._send_heartbeat(submitted.task)
@@ -173,8 +194,13 @@ class DaskTaskEngine:
     def _submit(self, task: Task, running: dict[str, _SubmittedTask]) -> None:
         """Submit a task, only to the worker with the site's lock if any: another worker would find it locked."""
         self._task_counter += 1
-        home = self._homes.get(task.site, "") if task.kind in (SiteTaskKind.APPLY, SiteTaskKind.RELEASE) else ""
-        label = task.question.kind.value if task.question is not None else task.kind.value  # on the dashboard
+        home = (
+            self._homes.get(task.site, "")
+            if task.kind in (SiteTaskKind.APPLY, SiteTaskKind.RELEASE)
+            else ""
+        )
+        # On the dashboard.
+        label = task.question.kind.value if task.question is not None else task.kind.value
         future = self._client.submit(
             run_task,
             encode_task_message(task),
@@ -189,39 +215,51 @@ class DaskTaskEngine:
     def _receive_result(self, task: Task, future: Any, on_result: OnResult) -> None:
         """Receive the result of a task."""
         try:
-            # A result lost with its worker is computed again; an applied change is visible in the state.
+            # A result lost with its worker is computed again; an applied change is visible in the
+            # state.
             address, message = future.result(timeout=600.0)
             result = decode_task_result(message)
         except Exception as problem:  # noqa: BLE001 - whatever the cluster says of it
             self._homes.pop(task.site, None)
-            on_result(task, build_lost_result(task, f"The cluster failed: {type(problem).__name__}: {problem}"))
+            on_result(
+                task,
+                build_lost_result(task, f"The cluster failed: {type(problem).__name__}: {problem}"),
+            )
             return
         finally:
             future.release()
         if result.is_locked and task.kind is SiteTaskKind.PREPARE:
-            self._homes[task.site] = address  # the worker with the lock
+            # The worker with the lock.
+            self._homes[task.site] = address
         else:
-            self._homes.pop(task.site, None)  # no worker has its lock
+            # No worker has its lock.
+            self._homes.pop(task.site, None)
         on_result(task, result)
 
     def _watch_cluster(self, last_progress: float, running: dict[str, _SubmittedTask]) -> float:
         """Check the cluster; resubmit tasks of lost workers. Return the last progress time. Raises TaskEngineError."""
         if running:
-            self._send_heartbeat(next(iter(running.values())).task)  # all tasks have the same session
+            # All tasks have the same session.
+            self._send_heartbeat(next(iter(running.values())).task)
         if self._client.status != "running":
-            raise TaskEngineError(f"The scheduler at {self._address} is gone.", _list_sites(running))
+            raise TaskEngineError(
+                f"The scheduler at {self._address} is gone.", _list_sites(running)
+            )
         workers = self._client.nthreads()
         for key, submitted in list(running.items()):
-            if submitted.home and submitted.home not in workers:  # the lock ended with its worker
+            # The lock ended with its worker.
+            if submitted.home and submitted.home not in workers:
                 del running[key]
                 submitted.future.cancel()
                 self._homes.pop(submitted.task.site, None)
                 self._submit(submitted.task, running)
-        if self._client.nthreads():  # workers exist; as long as they process tasks, there is progress
+        # workers exist; as long as they process tasks, there is progress.
+        if self._client.nthreads():
             return monotonic() if self._client.processing() else last_progress
         if monotonic() - last_progress > _NO_WORKERS_TIMEOUT:
             raise TaskEngineError(
-                f"The cluster at {self._address} has had no worker for two minutes.", _list_sites(running)
+                f"The cluster at {self._address} has had no worker for two minutes.",
+                _list_sites(running),
             )
         return last_progress
 
@@ -242,7 +280,10 @@ def _read_certificates(environment: Mapping[str, str], address: str) -> dict[str
     missing = [name for name in CERTIFICATES if not environment.get(name)]
     if missing:
         raise TaskEngineError(
-            f"{address} is on another machine. It needs TLS and certificates on both sides: set {', '.join(missing)}."
+            (
+                f"{address} is on another machine. It needs TLS and certificates on both sides: "
+                f"set {', '.join(missing)}."
+            )
         )
     options: dict[str, Any] = {"require_encryption": True}
     for name, option in CERTIFICATES.items():
@@ -265,7 +306,12 @@ def run_task(message: bytes) -> tuple[str, bytes]:
 
     if not _WORKERS:
         _WORKERS.append(FleetTaskWorker())
-        Thread(target=_release_abandoned_locks, args=(_WORKERS[0],), daemon=True, name="nexusform-locks").start()
+        Thread(
+            target=_release_abandoned_locks,
+            args=(_WORKERS[0],),
+            daemon=True,
+            name="nexusform-locks",
+        ).start()
     result = encode_task_message(run_task_safely(_WORKERS[0], decode_task(message)))
     return str(get_worker().address), result
 

@@ -17,7 +17,8 @@ from nexusform.domains.sites.types.site_tasks import (
 from nexusform.domains.sites.workflow.site_worker import FleetTaskWorker
 from nexusform.files.run_log import start_log
 
-LENGTH: Final = struct.Struct("<I")  # before each message
+# Before each message.
+LENGTH: Final = struct.Struct("<I")
 
 
 def send_message(stream: IO[bytes], message: bytes) -> None:
@@ -45,27 +46,41 @@ def run_task_safely(worker: FleetTaskWorker, task: Task) -> SiteResult:
 
         if os.environ.get("NF_LOG", "").lower() in ("debug", "trace", "json"):
             click.echo("".join(format_exception(bug)), err=True)
-        cause = "memory was exhausted" if isinstance(bug, MemoryError) else f"{type(bug).__name__}: {bug}"
+        cause = (
+            "memory was exhausted"
+            if isinstance(bug, MemoryError)
+            else f"{type(bug).__name__}: {bug}"
+        )
         return build_lost_result(
-            task, f"nexusform failed on this site because of a bug ({cause}). Use NF_LOG=debug for details."
+            task,
+            (
+                f"nexusform failed on this site because of a bug ({cause}). Use NF_LOG=debug for "
+                "details."
+            ),
         )
 
 
 def main() -> None:
     """Run tasks until stdin ends."""
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)  # the parent process decides on the end
+        # The parent process decides on the end.
+        signal.signal(number, signal.SIG_IGN)
     tasks = os.fdopen(os.dup(0), "rb")
     results = os.fdopen(os.dup(1), "wb")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    os.dup2(2, 1)  # prints go to stderr, not between the messages
-    start_log(os.environ)  # the parent process reported errors in NF_LOG
+    # prints go to stderr, not between the messages.
+    os.dup2(2, 1)
+    # The parent process reported errors in NF_LOG.
+    start_log(os.environ)
     worker = FleetTaskWorker()
     try:
         while (message := receive_message(tasks)) is not None:
-            send_message(results, encode_task_message(run_task_safely(worker, decode_task(message))))
+            send_message(
+                results, encode_task_message(run_task_safely(worker, decode_task(message)))
+            )
     except BrokenPipeError:
-        os._exit(1)  # the parent process was killed; nothing may be flushed to it
+        # The parent process was killed; nothing may be flushed to it.
+        os._exit(1)
 
 
 if __name__ == "__main__":

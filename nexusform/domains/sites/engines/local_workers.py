@@ -50,9 +50,11 @@ class LocalTaskEngine:
     """Engine of worker processes, one per core by default."""
 
     def __init__(self, count: int = 0) -> None:
-        self._count = count or len(os.sched_getaffinity(0))  # by default one per usable CPU
+        # By default one per usable CPU.
+        self._count = count or len(os.sched_getaffinity(0))
         self._processes: list[_WorkerProcess] = []
-        self._homes: dict[str, int] = {}  # by site: the index in _processes of the worker with its lock
+        # By site: the index in _processes of the worker with its lock.
+        self._homes: dict[str, int] = {}
 
     @property
     def parallelism(self) -> int:
@@ -70,19 +72,31 @@ class LocalTaskEngine:
         """Run up to `max_running()` tasks at once until `is_stopping()`. Return the tasks not started."""
         batch = _Batch(on_result, deque())
         for task in tasks:
-            # A task of a locked site runs on the worker (by number) with its lock, any other one (None) on any worker.
-            home = self._homes.get(task.site) if task.kind in (SiteTaskKind.APPLY, SiteTaskKind.RELEASE) else None
+            # A task of a locked site runs on the worker (by number) with its lock, any other one
+            # (None) on any worker.
+            home = (
+                self._homes.get(task.site)
+                if task.kind in (SiteTaskKind.APPLY, SiteTaskKind.RELEASE)
+                else None
+            )
             queue = batch.pending if home is None else batch.assigned.setdefault(home, deque())
             queue.append(task)
         while True:
             self._start_tasks(batch, max_running, is_stopping)
-            busy = [(number, worker.task) for number, worker in enumerate(self._processes) if worker.task is not None]
+            busy = [
+                (number, worker.task)
+                for number, worker in enumerate(self._processes)
+                if worker.task is not None
+            ]
             has_pending = bool(batch.pending) or any(batch.assigned.values())
             if not busy and (not has_pending or is_stopping()):
                 return [*batch.pending, *chain.from_iterable(batch.assigned.values())]
-            with selectors.DefaultSelector() as selector:  # receive the available results, or wait a moment for one
+            # receive the available results, or wait a moment for one.
+            with selectors.DefaultSelector() as selector:
                 for number, task in busy:
-                    selector.register(self._processes[number].results, selectors.EVENT_READ, (number, task))
+                    selector.register(
+                        self._processes[number].results, selectors.EVENT_READ, (number, task)
+                    )
                 ready = [key.data for key, _ in selector.select(0.2)]
             for number, task in ready:
                 self._receive_result(number, task, batch)
@@ -94,14 +108,19 @@ class LocalTaskEngine:
         self._processes = []
         self._homes = {}
 
-    def _start_tasks(self, batch: _Batch, max_running: Callable[[], int], is_stopping: Callable[[], bool]) -> None:
+    def _start_tasks(
+        self, batch: _Batch, max_running: Callable[[], int], is_stopping: Callable[[], bool]
+    ) -> None:
         """Start tasks on idle workers until `max_running` tasks run or the run is stopping. A worker takes the tasks
         assigned to it first, then any other. Workers are started as long as tasks need them.
         """
-        while len(self._processes) < min(self._count, len(batch.pending)):  # assigned tasks have their worker
+        # assigned tasks have their worker.
+        while len(self._processes) < min(self._count, len(batch.pending)):
             self._processes.append(_start_process())
         for number, worker in enumerate(self._processes):
-            running_count = sum(running_worker.task is not None for running_worker in self._processes)
+            running_count = sum(
+                running_worker.task is not None for running_worker in self._processes
+            )
             if is_stopping() or running_count >= max_running():
                 return
             queue = batch.assigned.get(number) or batch.pending
@@ -110,7 +129,8 @@ class LocalTaskEngine:
                 batch.attempts[task.identity] += 1
                 try:
                     send_message(worker.tasks, encode_task_message(task))
-                except OSError:  # it has crashed
+                except OSError:
+                    # It has crashed.
                     self._replace_worker(number, task, batch)
 
     def _receive_result(self, number: int, task: Task, batch: _Batch) -> None:
@@ -123,9 +143,11 @@ class LocalTaskEngine:
         worker.task = None
         result = decode_task_result(message)
         if result.is_locked and task.kind is SiteTaskKind.PREPARE:
-            self._homes[task.site] = number  # the worker with the lock
+            # The worker with the lock.
+            self._homes[task.site] = number
         else:
-            self._homes.pop(task.site, None)  # no worker has its lock
+            # No worker has its lock.
+            self._homes.pop(task.site, None)
         batch.on_result(task, result)
 
     def _replace_worker(self, number: int, task: Task, batch: _Batch) -> None:
@@ -134,19 +156,23 @@ class LocalTaskEngine:
         self._close_worker(crashed)
         self._processes[number] = _start_process()
         self._homes = {site: home for site, home in self._homes.items() if home != number}
-        batch.pending.extend(batch.assigned.pop(number, ()))  # the locks they need ended with the worker
+        # The locks they need ended with the worker.
+        batch.pending.extend(batch.assigned.pop(number, ()))
         if batch.attempts[task.identity] < _ATTEMPTS:
             batch.pending.append(task)
             return
         code = crashed.process.returncode
-        exit_text = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with {code}"
+        exit_text = (
+            f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with {code}"
+        )
         reason = f"The worker process of this site {exit_text} (also after retries)."
         batch.on_result(task, build_lost_result(task, reason))
 
     def _close_worker(self, worker: _WorkerProcess) -> None:
         """Close the pipes of a worker, and wait for its end."""
         for stream in (worker.tasks, worker.results):
-            with suppress(OSError):  # the other end is closed
+            # The other end is closed.
+            with suppress(OSError):
                 stream.close()
         worker.process.wait()
 
@@ -155,7 +181,9 @@ def _start_process() -> _WorkerProcess:
     """Start a worker process, without modules of the current directory (-P). Raises TaskEngineError."""
     try:
         process = subprocess.Popen(  # noqa: S603 - this very Python and a module of ours
-            [sys.executable, "-P", "-m", local_worker.__name__], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            [sys.executable, "-P", "-m", local_worker.__name__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
         )
     except OSError as problem:
         raise TaskEngineError(f"No worker process can be started: {problem.strerror}.") from None

@@ -6,7 +6,12 @@ from msgspec.structs import replace
 
 import nexusform
 from nexusform.diagnostics.diagnostic import Position, Severity, Span, build_diagnostic
-from nexusform.diagnostics.levels import Level, PlacementImpact, get_diagnostic_level, get_warning_level
+from nexusform.diagnostics.levels import (
+    Level,
+    PlacementImpact,
+    get_diagnostic_level,
+    get_warning_level,
+)
 from nexusform.diagnostics.summaries import get_summary
 from nexusform.domains.sites.rendering.fleet_impact import (
     UNDECLARED,
@@ -36,7 +41,8 @@ def build_fleet_document(plan: FleetPlan) -> dict[str, Any]:
     if plan.errors:
         levels.append(Level.ERROR)
     worst_level = min(levels, key=lambda level: level.order, default=Level.NOTE)
-    blocked = plan.find_blocked_wave()  # None: every wave may start
+    # None: every wave may start.
+    blocked = plan.find_blocked_wave()
     return {
         "format_version": FORMAT_VERSION,
         "nexusform_version": nexusform.__version__,
@@ -58,7 +64,8 @@ DIAGNOSTIC: Final = RecordForm(
 )
 SITE: Final = RecordForm(
     PlannedSite,
-    "name wave status=result.status reason=result.reason digest=result.digest level=result stake=result "
+    "name wave status=result.status reason=result.reason digest=result.digest level=result "
+    "stake=result "
     "placed=result.placed moved=result.moved removed=result.removed loses_machine=result.lost "
     "forgotten=result.forgotten losses=result labels redundancy_lost=result.redundancy_lost "
     "after=dependencies "
@@ -78,23 +85,44 @@ def build_fleet_sarif(plan: FleetPlan) -> dict[str, Any]:
         # List the errors of every site. Sites with the same source share warnings, listed once.
         for site_diagnostic in site.result.diagnostics:
             is_error = site_diagnostic.severity == Severity.ERROR
-            key = (site_diagnostic.id, site_diagnostic.file, site_diagnostic.line, site_diagnostic.is_preexisting)
-            if not site_diagnostic.id or (key in known_keys and not is_error):  # no id, or reported for another site
+            key = (
+                site_diagnostic.id,
+                site_diagnostic.file,
+                site_diagnostic.line,
+                site_diagnostic.is_preexisting,
+            )
+            # No id, or reported for another site.
+            if not site_diagnostic.id or (key in known_keys and not is_error):
                 continue
             known_keys.add(key)
             findings.append(_build_site_finding(site, site_diagnostic))
-        if site.result.status in (SiteStatus.REJECTED, SiteStatus.FAILED) and not site.result.diagnostics:
-            rejection = SiteDiagnostic(severity="error", id="site-rejected", summary="", detail=site.result.reason)
+        if (
+            site.result.status in (SiteStatus.REJECTED, SiteStatus.FAILED)
+            and not site.result.diagnostics
+        ):
+            rejection = SiteDiagnostic(
+                severity="error", id="site-rejected", summary="", detail=site.result.reason
+            )
             findings.append(_build_site_finding(site, rejection))
-        elif compute_site_impact(site.result) is PlacementImpact.LOSES and site.result.status is SiteStatus.PLANNED:
-            loss_text = "; ".join((*list_site_losses(site.result), *site.result.redundancy_lost)) + "."
+        elif (
+            compute_site_impact(site.result) is PlacementImpact.LOSES
+            and site.result.status is SiteStatus.PLANNED
+        ):
+            loss_text = (
+                "; ".join((*list_site_losses(site.result), *site.result.redundancy_lost)) + "."
+            )
             loss_diagnostic = SiteDiagnostic(
-                severity="warning", id="site-loses-workloads", summary="", detail=loss_text, level=Level.WARNING.value
+                severity="warning",
+                id="site-loses-workloads",
+                summary="",
+                detail=loss_text,
+                level=Level.WARNING.value,
             )
             findings.append(_build_site_finding(site, loss_diagnostic))
     undeclared = build_undeclared_findings(plan.undeclared)
     findings += [Finding(diagnostic, get_diagnostic_level(diagnostic)) for diagnostic in undeclared]
-    findings.sort(key=lambda finding: (finding.level.order, finding.is_preexisting))  # errors first, existing ones last
+    # errors first, existing ones last.
+    findings.sort(key=lambda finding: (finding.level.order, finding.is_preexisting))
     return build_findings_document(findings, nexusform.__version__)
 
 
@@ -104,7 +132,9 @@ def _build_site_finding(site: PlannedSite, site_diagnostic: SiteDiagnostic) -> F
     return _build_finding(site_diagnostic, located.file, located.line, f"{site.name}: ")
 
 
-def _build_finding(site_diagnostic: SiteDiagnostic, file: str, line: int, prefix: str = "") -> Finding:
+def _build_finding(
+    site_diagnostic: SiteDiagnostic, file: str, line: int, prefix: str = ""
+) -> Finding:
     """Build a finding at a line (the first for 0, an unknown one); `prefix` precedes its headline."""
     position = Position(max(line, 1), 1, 0)
     site_finding = build_diagnostic(
@@ -114,4 +144,7 @@ def _build_finding(site_diagnostic: SiteDiagnostic, file: str, line: int, prefix
         Span(file, position, position),
         headline=f"{prefix}{site_diagnostic.summary or get_summary(site_diagnostic.id)}",
     )
-    return Finding(replace(site_finding, is_preexisting=site_diagnostic.is_preexisting), Level(site_diagnostic.level))
+    return Finding(
+        replace(site_finding, is_preexisting=site_diagnostic.is_preexisting),
+        Level(site_diagnostic.level),
+    )

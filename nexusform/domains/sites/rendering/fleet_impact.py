@@ -8,11 +8,21 @@ from nexusform.diagnostics.diagnostic import Diagnostic, Position, Span, build_w
 from nexusform.diagnostics.levels import Level, PlacementImpact
 from nexusform.diagnostics.phrases import format_count, format_list, select_word_form
 from nexusform.domains.sites.rendering.site_change_rows import format_names, replace_site_name
-from nexusform.domains.sites.types.fleet_plan import FILE_NAME, FleetPlan, PlannedSite, UndeclaredSite
+from nexusform.domains.sites.types.fleet_plan import (
+    FILE_NAME,
+    FleetPlan,
+    PlannedSite,
+    UndeclaredSite,
+)
 from nexusform.domains.sites.types.site_tasks import SiteResult, SiteStatus
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.placement_kinds.placement_kind import get_kind_noun, get_kind_order
-from nexusform.plans.impact.object_effects import LOSS_EFFECTS, Effect, EffectCount, format_effect_clauses
+from nexusform.plans.impact.object_effects import (
+    LOSS_EFFECTS,
+    Effect,
+    EffectCount,
+    format_effect_clauses,
+)
 from nexusform.rendering.report.report_tree import Section
 
 _LOSS_EFFECTS: Final = (Effect.LOST, Effect.UNPLACED, Effect.REMOVED, Effect.FORGOTTEN)
@@ -20,7 +30,8 @@ _LEVEL_MARKS: Final = {Level.WARNING: "!", Level.ADVICE: "i"}
 _UNPLANNED_STATUSES: Final = (SiteStatus.REJECTED, SiteStatus.FAILED, SiteStatus.SKIPPED)
 UNDECLARED: Final = "site-no-longer-declared"
 _ADVICE: Final = (
-    "It is not changed; its workload keeps running. To delete it, declare it with destroy = true and "
+    "It is not changed; its workload keeps running. To delete it, declare it with destroy = true "
+    "and "
     "apply. To keep it, declare it again. To forget it, move its state away."
 )
 
@@ -28,14 +39,19 @@ _ADVICE: Final = (
 def compute_fleet_impact(plan: FleetPlan) -> PlacementImpact:
     """Compute the impact of the whole plan: the worst impact of a site."""
     impacts = [compute_site_impact(site.result) for site in plan.sites]
-    if plan.undeclared:  # a warning, so as serious as moved objects
+    # A warning, so as serious as moved objects.
+    if plan.undeclared:
         impacts.append(PlacementImpact.MOVES)
     return max(impacts, key=lambda impact: impact.order, default=PlacementImpact.NONE)
 
 
 def compute_site_impact(result: SiteResult) -> PlacementImpact:
     """Compute the impact on one site. Lost rack redundancy, or a missing plan, counts as a loss."""
-    return PlacementImpact.LOSES if result.redundancy_lost or result.status in _UNPLANNED_STATUSES else result.impact
+    return (
+        PlacementImpact.LOSES
+        if result.redundancy_lost or result.status in _UNPLANNED_STATUSES
+        else result.impact
+    )
 
 
 def compute_site_level(result: SiteResult) -> Level:
@@ -55,7 +71,8 @@ def list_site_losses(result: SiteResult) -> tuple[str, ...]:
 
 def build_disruption_clauses(sites: Iterable[PlannedSite]) -> list[str]:
     """Build a clause for each effect of a loss (LOSS_EFFECTS) over all sites: `4 VMs are removed on 2 sites`."""
-    totals: Counter[tuple[str, Effect, str]] = Counter()  # objects by kind, effect and state
+    # objects by kind, effect and state.
+    totals: Counter[tuple[str, Effect, str]] = Counter()
     site_counts: Counter[Effect] = Counter()
     for site in sites:
         for effect_count in site.result.disruptions:
@@ -65,7 +82,8 @@ def build_disruption_clauses(sites: Iterable[PlannedSite]) -> list[str]:
     clauses: list[str] = []
     for effect in LOSS_EFFECTS:
         if site_counts[effect]:
-            totals_text = " and ".join(format_effect_clauses(counts, [effect]))  # one per kind and state
+            # One per kind and state.
+            totals_text = " and ".join(format_effect_clauses(counts, [effect]))
             clauses.append(f"{totals_text} on {format_count(site_counts[effect], 'site')}")
     return clauses
 
@@ -79,7 +97,10 @@ def build_workload_loss_sections(sites: Sequence[PlannedSite], max_rows: int) ->
             by_loss.setdefault(replace_site_name(text, site.name), []).append(site.name)
     if by_loss:
         count = sum(map(len, by_loss.values()))
-        title = f"Warning: {format_count(count, 'site')} {select_word_form(count, 'loses', 'lose')} running workload"
+        title = (
+            f"Warning: {format_count(count, 'site')} {select_word_form(count, 'loses', 'lose')} "
+            "running workload"
+        )
         ranked = sorted(by_loss.items(), key=lambda loss_and_names: -len(loss_and_names[1]))
         lines = [f"{format_names(names)}: {text}" for text, names in ranked]
         yield Section(title, limit_lines(lines, max_rows, "more such row"))
@@ -87,20 +108,28 @@ def build_workload_loss_sections(sites: Sequence[PlannedSite], max_rows: int) ->
 
 def build_finding_sections(sites: Sequence[PlannedSite], max_rows: int) -> Iterable[Section]:
     """Build the section of warnings and advice caused by plans, worst first, and one line for existing findings."""
-    sites_by_finding: dict[tuple[int, str], dict[str, None]] = {}  # finding: order of its level, and text
+    # finding: order of its level, and text.
+    sites_by_finding: dict[tuple[int, str], dict[str, None]] = {}
     sites_with_existing: set[str] = set()
     for site in sites:
         if site.result.status in _UNPLANNED_STATUSES:
-            continue  # listed with its reason among the rejected sites
+            # listed with its reason among the rejected sites.
+            continue
         for problem in site.result.diagnostics:
             level = Level(problem.level)
             if problem.is_preexisting:
                 sites_with_existing.add(site.name)
-            elif level in _LEVEL_MARKS:  # other levels are not listed
+            elif level in _LEVEL_MARKS:
+                # Other levels are not listed.
                 summary = problem.summary.removeprefix(f"{problem.id}: ")
                 text = replace_site_name(f"{summary} ({problem.id})", site.name)
-                sites_by_finding.setdefault((level.order, f"{_LEVEL_MARKS[level]} {text}"), {})[site.name] = None
-    finding_lines = [f"{text}: {format_names(list(names))}" for (_, text), names in sorted(sites_by_finding.items())]
+                sites_by_finding.setdefault((level.order, f"{_LEVEL_MARKS[level]} {text}"), {})[
+                    site.name
+                ] = None
+    finding_lines = [
+        f"{text}: {format_names(list(names))}"
+        for (_, text), names in sorted(sites_by_finding.items())
+    ]
     lines = limit_lines(finding_lines, max_rows, "more finding")
     if sites_with_existing:
         lines = (*lines, f"{format_count(len(sites_with_existing), 'site')}: existing issues.")
@@ -122,7 +151,9 @@ def build_undeclared_sections(sites: Sequence[UndeclaredSite], max_rows: int) ->
     """Build the section with a row per site and the advice."""
     if not sites:
         return
-    lines = limit_lines([f"{site.name}: {_describe_state(site)}" for site in sites], max_rows, "more site")
+    lines = limit_lines(
+        [f"{site.name}: {_describe_state(site)}" for site in sites], max_rows, "more site"
+    )
     verb = select_word_form(len(sites), "is", "are")
     title = f"Warning: {format_count(len(sites), 'site')} {verb} no longer declared"
     yield Section(title, (*lines, _ADVICE))
@@ -130,10 +161,13 @@ def build_undeclared_sections(sites: Sequence[UndeclaredSite], max_rows: int) ->
 
 def _describe_state(site: UndeclaredSite) -> str:
     """Describe the state of a site and its number of objects and placements."""
-    if site.objects is None:  # its state was not read
+    # Its state was not read.
+    if site.objects is None:
         return f"its state {site.state_location} may exist. {site.reason}"
     kinds = sorted(site.placement_counts, key=get_kind_order)
-    placement_texts = [format_count(site.placement_counts[kind], get_kind_noun(kind)) for kind in kinds]
+    placement_texts = [
+        format_count(site.placement_counts[kind], get_kind_noun(kind)) for kind in kinds
+    ]
     return (
         f"its state {site.state_location} exists, with "
         f"{format_list([format_count(site.objects, 'object'), *placement_texts])}."

@@ -3,7 +3,12 @@
 from typing import Final
 
 from nexusform.diagnostics.levels import PlacementImpact
-from nexusform.diagnostics.phrases import compute_natural_sort_key, format_count, format_list, select_word_form
+from nexusform.diagnostics.phrases import (
+    compute_natural_sort_key,
+    format_count,
+    format_list,
+    select_word_form,
+)
 from nexusform.domains.sites.rendering.fleet_impact import compute_site_impact, list_site_losses
 from nexusform.domains.sites.rendering.fleet_summary import build_fleet_summary
 from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite
@@ -12,7 +17,8 @@ from nexusform.rendering.notation.markup import Markup, build_element, build_svg
 from nexusform.rendering.page.page_elements import build_section
 from nexusform.rendering.page.report_page import render_report_page
 
-_SQUARE_SIZE: Final = 14  # of a square, including the gap
+# Of a square, including the gap.
+_SQUARE_SIZE: Final = 14
 _SQUARES_PER_ROW: Final = 60  # squares
 _STATUS_COLORS: Final = {
     SiteStatus.UNCHANGED: "#b8bec6",
@@ -29,7 +35,8 @@ _UNLIMITED: Final = 1_000_000
 def render_fleet_plan_page(plan: FleetPlan) -> str:
     """Render the page of a plan: a map of the sites by wave, its legend, and the summary."""
     report = build_fleet_summary(plan, _UNLIMITED)
-    maps: list[Markup] = []  # one for each wave: sites by the label region, then by name
+    # One for each wave: sites by the label region, then by name.
+    maps: list[Markup] = []
     for wave in plan.waves:
         sites = sorted(
             plan.select_wave(wave.name),
@@ -51,11 +58,17 @@ def render_fleet_plan_page(plan: FleetPlan) -> str:
         count = len(plan.select_by_status(status))
         if count:
             legend += [_render_swatch(_STATUS_COLORS[status]), f" {count:,} {status.value}  "]
-    losing = sum(map(_has_losses, plan.sites))  # number of sites
+    # number of sites.
+    losing = sum(map(_has_losses, plan.sites))
     if losing:
         verb = select_word_form(losing, "loses", "lose")
-        legend += [_render_swatch(_LOSS_COLOR), f" {losing:,} of them {verb} what runs, or rack redundancy"]
-    return render_report_page(report, build_section("fleet-map", "Sites by wave", [build_element("p", legend), *maps]))
+        legend += [
+            _render_swatch(_LOSS_COLOR),
+            f" {losing:,} of them {verb} what runs, or rack redundancy",
+        ]
+    return render_report_page(
+        report, build_section("fleet-map", "Sites by wave", [build_element("p", legend), *maps])
+    )
 
 
 def _has_losses(site: PlannedSite) -> bool:
@@ -72,7 +85,12 @@ def _render_swatch(color: str) -> Markup:
 def _render_square(site: PlannedSite, number: int) -> Markup:
     """Render the square of a site at position `number` of the grid; its tooltip has status, reason, losses, labels."""
     result = site.result
-    texts = [f"{site.name}: {result.status.value}", result.reason, *list_site_losses(result), *result.redundancy_lost]
+    texts = [
+        f"{site.name}: {result.status.value}",
+        result.reason,
+        *list_site_losses(result),
+        *result.redundancy_lost,
+    ]
     if site.labels:
         texts.append(format_list(f"{name} {value}" for name, value in site.labels.items()))
     color = _LOSS_COLOR if _has_losses(site) else _STATUS_COLORS[result.status]

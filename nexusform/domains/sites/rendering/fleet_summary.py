@@ -22,17 +22,28 @@ from nexusform.domains.sites.rendering.fleet_impact import (
     compute_fleet_impact,
     limit_lines,
 )
-from nexusform.domains.sites.rendering.site_change_rows import SITE_PLACEHOLDER, format_names, replace_site_name
+from nexusform.domains.sites.rendering.site_change_rows import (
+    SITE_PLACEHOLDER,
+    format_names,
+    replace_site_name,
+)
 from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite
-from nexusform.domains.sites.types.site_tasks import SiteResult, SiteStatus, describe_diagnostic, select_results
+from nexusform.domains.sites.types.site_tasks import (
+    SiteResult,
+    SiteStatus,
+    describe_diagnostic,
+    select_results,
+)
 from nexusform.rendering.pull_request.report_markdown import render_report_markdown
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 
-_MAX_DIFFERENCES: Final = 12  # rows of a table of a terminal
+# rows of a table of a terminal.
+_MAX_DIFFERENCES: Final = 12
 _MAX_ROWS: Final = 4
 _COMPLETE_TEXT: Final = "-report=html:FILE and -json show all"
 _DATA_LOCATION: Final = re.compile(rf'("{SITE_PLACEHOLDER}" is set in [^\n]+), line \d+\.')
-MAX_BYTES: Final = 65_000  # code hosts cut comments off at 65,536 characters
+# code hosts cut comments off at 65,536 characters.
+MAX_BYTES: Final = 65_000
 
 
 class SitesWithEqualChanges(Struct, frozen=True):
@@ -45,24 +56,34 @@ class SitesWithEqualChanges(Struct, frozen=True):
     def title(self) -> str:
         """Numbers of sites and rows: `412 sites: the same 3 rows`."""
         same_text = "the same " if len(self.sites) > 1 else ""
-        return f"{format_count(len(self.sites), 'site')}: {same_text}{format_count(len(self.rows), 'row')}"
+        return (
+            f"{format_count(len(self.sites), 'site')}: "
+            f"{same_text}{format_count(len(self.rows), 'row')}"
+        )
 
 
 def group_sites(results: Iterable[SiteResult]) -> list[SitesWithEqualChanges]:
     """Group changed sites by rows, largest group first."""
     changed = select_results(results, SiteStatus.PLANNED, SiteStatus.APPLIED)
     by_rows = group_by(changed, lambda result: result.rows)
-    groups = [SitesWithEqualChanges(rows, tuple(each.site for each in group)) for rows, group in by_rows.items()]
+    groups = [
+        SitesWithEqualChanges(rows, tuple(each.site for each in group))
+        for rows, group in by_rows.items()
+    ]
     return sorted(groups, key=lambda group: -len(group.sites))
 
 
 def group_by_reason(sites: Iterable[PlannedSite]) -> list[tuple[str, list[str]]]:
     """Return reasons with site names, most sites first. Only a single site's reason keeps its name and line number."""
     # The group 1 of the pattern is the text before the line number.
-    grouped = group_by(sites, lambda site: _DATA_LOCATION.sub(r"\1.", replace_site_name(site.result.reason, site.name)))
+    grouped = group_by(
+        sites,
+        lambda site: _DATA_LOCATION.sub(r"\1.", replace_site_name(site.result.reason, site.name)),
+    )
     reasons: list[tuple[str, list[str]]] = []
     for general_reason, same_reason in grouped.items():
-        own_reason = same_reason[0].result.reason  # with the name of the site and a line number
+        # With the name of the site and a line number.
+        own_reason = same_reason[0].result.reason
         names = [site.name for site in same_reason]
         reasons.append((own_reason if len(names) == 1 else general_reason, names))
     return sorted(reasons, key=lambda reason_and_names: -len(reason_and_names[1]))
@@ -92,9 +113,13 @@ def build_fleet_summary(plan: FleetPlan, max_rows: int = _MAX_DIFFERENCES) -> Re
             sum(result.removed for result in results),
         ]
         rows.append(Row((wave.name, *(f"{count:,}" for count in counts))))
-    number_columns = frozenset(range(1, len(heads)))  # all but the wave
+    # All but the wave.
+    number_columns = frozenset(range(1, len(heads)))
     table = Table(heads, tuple(rows), number_columns=number_columns)
-    rejected_title = f"{format_count(len(rejected), 'site')} {select_word_form(len(rejected), 'is', 'are')} rejected"
+    rejected_title = (
+        f"{format_count(len(rejected), 'site')} {select_word_form(len(rejected), 'is', 'are')} "
+        "rejected"
+    )
     sections = [
         *_build_blocked_section(plan),
         *build_reason_sections(rejected_title, rejected, max_rows),
@@ -108,7 +133,9 @@ def build_fleet_summary(plan: FleetPlan, max_rows: int = _MAX_DIFFERENCES) -> Re
     ]
     title = f"Plan of {format_count(len(plan.sites), 'site')}"
     verdict, impact = build_verdict(plan, groups), compute_fleet_impact(plan)
-    return Report(title, verdict, is_finding=bool(rejected), sections=tuple(sections), impact=impact)
+    return Report(
+        title, verdict, is_finding=bool(rejected), sections=tuple(sections), impact=impact
+    )
 
 
 def build_verdict(plan: FleetPlan, groups: Sequence[SitesWithEqualChanges]) -> str:
@@ -117,20 +144,30 @@ def build_verdict(plan: FleetPlan, groups: Sequence[SitesWithEqualChanges]) -> s
     other_count = sum(len(group.sites) for group in groups[1:])
     if other_count:
         variants_text = format_count(len(groups) - 1, "other way")
-        clauses.append(f"{other_count:,} {select_word_form(other_count, 'changes', 'change')} in {variants_text}")
+        clauses.append(
+            (
+                f"{other_count:,} {select_word_form(other_count, 'changes', 'change')} in "
+                f"{variants_text}"
+            )
+        )
     clauses += build_disruption_clauses(plan.sites)
     rejected = plan.select_by_status(SiteStatus.REJECTED)
     if rejected:
-        reason, sites = group_by_reason(rejected)[0]  # the most frequent reason
+        # The most frequent reason.
+        reason, sites = group_by_reason(rejected)[0]
         suffix = "" if len(sites) == len(rejected) else ", and others"
-        parts = reason.split(": ", 2)  # of SUMMARY: DETAIL, or FILE:LINE: SUMMARY: DETAIL
+        # Of SUMMARY: DETAIL, or FILE:LINE: SUMMARY: DETAIL.
+        parts = reason.split(": ", 2)
         summary = parts[1] if len(parts) > 1 and re.search(r":\d+$", parts[0]) else parts[0]
         clauses.append(f"{len(rejected):,} rejected: {summary.rstrip('.')}{suffix}")
     losing_count = sum(bool(site.result.redundancy_lost) for site in plan.sites)
     counts = (
         (len(plan.select_by_status(SiteStatus.SKIPPED, SiteStatus.FAILED)), "not planned"),
         (losing_count, f"{select_word_form(losing_count, 'loses', 'lose')} rack redundancy"),
-        (len(plan.undeclared), f"{select_word_form(len(plan.undeclared), 'is', 'are')} no longer declared"),
+        (
+            len(plan.undeclared),
+            f"{select_word_form(len(plan.undeclared), 'is', 'are')} no longer declared",
+        ),
         (len(plan.select_by_status(SiteStatus.UNCHANGED)), "unchanged"),
     )
     clauses += [f"{count:,} {text}" for count, text in counts if count]
@@ -152,7 +189,9 @@ def _build_blocked_section(plan: FleetPlan) -> Iterable[Section]:
     earlier = [wave.name for wave in plan.waves[:position] if plan.has_pending_sites(wave.name)]
     later = [wave.name for wave in plan.waves[position + 1 :] if plan.has_pending_sites(wave.name)]
     lines = [
-        f"Before it, `sites apply` would apply: {format_list(earlier)}." if earlier else "No site would be applied."
+        f"Before it, `sites apply` would apply: {format_list(earlier)}."
+        if earlier
+        else "No site would be applied."
     ]
     if later:
         lines.append(f"Later waves would not start: {format_list(later)}.")
@@ -164,7 +203,9 @@ def build_reason_sections(title: str, sites: Sequence[PlannedSite], max_rows: in
     if not sites:
         return []
     lines = [f"{format_names(names)}: {reason}" for reason, names in group_by_reason(sites)]
-    return [Section(title, limit_lines(lines, max_rows, "more reason", _COMPLETE_TEXT), is_finding=True)]
+    return [
+        Section(title, limit_lines(lines, max_rows, "more reason", _COMPLETE_TEXT), is_finding=True)
+    ]
 
 
 def _build_redundancy_section(sites: Sequence[PlannedSite], max_rows: int) -> Iterable[Section]:
@@ -178,7 +219,9 @@ def _build_redundancy_section(sites: Sequence[PlannedSite], max_rows: int) -> It
     yield Section(title, limit_lines(lines, max_rows, "more site", _COMPLETE_TEXT))
 
 
-def _build_group_sections(groups: Sequence[SitesWithEqualChanges], max_rows: int) -> Iterable[Section]:
+def _build_group_sections(
+    groups: Sequence[SitesWithEqualChanges], max_rows: int
+) -> Iterable[Section]:
     """Build a section with the rows of the largest group, and one with the differences of the others from it."""
     if not groups:
         return
@@ -191,11 +234,15 @@ def _build_group_sections(groups: Sequence[SitesWithEqualChanges], max_rows: int
         additional = [row for row in group.rows if row not in first.rows]
         missing_count = len([row for row in first.rows if row not in group.rows])
         parts = [format_first_items(additional, _MAX_ROWS, "; ")]
-        if missing_count > len(additional):  # not just other rows in their place
+        # Not just other rows in their place.
+        if missing_count > len(additional):
             parts.append(f"{missing_count} {select_word_form(missing_count, 'row', 'rows')} fewer")
         lines.append(f"{format_names(group.sites)}: {join_texts(parts, '; ')}")
     count = sum(len(group.sites) for group in other_groups)
-    title = f"{format_count(count, 'site')} with changes of {select_word_form(count, 'its', 'their')} own"
+    title = (
+        f"{format_count(count, 'site')} with changes of {select_word_form(count, 'its', 'their')} "
+        "own"
+    )
     yield Section(title, limit_lines(lines, max_rows, "more such row", _COMPLETE_TEXT))
 
 
@@ -216,11 +263,16 @@ def build_waiting_sections(plan: FleetPlan) -> Iterator[Section]:
         dependencies = {site.name: frozenset(site.dependencies) & names for site in sites}
         waiting = sum(map(bool, dependencies.values()))
         if waiting:
-            title = f'Order in the wave "{wave.name}": {waiting:,} of {len(sites):,} sites wait for others'
+            title = (
+                f'Order in the wave "{wave.name}": {waiting:,} of {len(sites):,} sites wait for '
+                "others"
+            )
             yield Section(title, commands=tuple(_render_site_tree(sites, dependencies)))
 
 
-def _render_site_tree(sites: Sequence[PlannedSite], dependencies: dict[str, frozenset[str]]) -> list[str]:
+def _render_site_tree(
+    sites: Sequence[PlannedSite], dependencies: dict[str, frozenset[str]]
+) -> list[str]:
     """Draw the sites below their dependencies. Sites with equal dependencies and dependents share a node.
 
     If lon1 and lon2 read the state of hub, and ldn reads theirs, the lines are:
@@ -228,24 +280,29 @@ def _render_site_tree(sites: Sequence[PlannedSite], dependencies: dict[str, froz
             └─╼ lon1, lon2
                 └─╼ ldn
     """
-    import networkx as nx  # few plans have dependencies between sites
+    # few plans have dependencies between sites.
+    import networkx as nx
 
     dependents: dict[str, set[str]] = {}
     for name, dependency_names in dependencies.items():
         for dependency in dependency_names:
             dependents.setdefault(dependency, set()).add(name)
-    groups: dict[tuple[frozenset[str], frozenset[str]], list[str]] = {}  # by dependencies, dependents
+    # By dependencies, dependents.
+    groups: dict[tuple[frozenset[str], frozenset[str]], list[str]] = {}
     for site in sites:
         neighbours = dependencies[site.name], frozenset(dependents.get(site.name, ()))
-        if any(neighbours):  # sites without any are not drawn
+        # sites without any are not drawn.
+        if any(neighbours):
             groups.setdefault(neighbours, []).append(site.name)
     labels = {name: format_names(names) for names in groups.values() for name in names}
     graph: Any = nx.DiGraph()
     for (dependency_names, _), names in groups.items():
-        label = labels[names[0]]  # of all sites in the group
+        # Of all sites in the group.
+        label = labels[names[0]]
         graph.add_node(label)
         graph.add_edges_from((labels[dependency], label) for dependency in sorted(dependency_names))
     ordered: Any = nx.DiGraph()
     ordered.add_nodes_from(graph)
-    ordered.add_edges_from(sorted(nx.transitive_reduction(graph).edges))  # without edges implied by others
+    # Without edges implied by others.
+    ordered.add_edges_from(sorted(nx.transitive_reduction(graph).edges))
     return list(nx.generate_network_text(ordered))

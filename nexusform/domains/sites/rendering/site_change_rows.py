@@ -6,7 +6,12 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Final
 
-from nexusform.diagnostics.phrases import compute_natural_sort_key, format_count, format_first_items, join_texts
+from nexusform.diagnostics.phrases import (
+    compute_natural_sort_key,
+    format_count,
+    format_first_items,
+    join_texts,
+)
 from nexusform.interfaces.plugins import PluginRegistries
 from nexusform.placement_kinds.placement_kind import get_kind_noun
 from nexusform.plans.impact.object_effects import Effect, count_effects, format_effect_verb
@@ -15,7 +20,8 @@ from nexusform.plans.plan import Action, PlacementAction, Plan
 from nexusform.rendering.notation.colours import escape_control_characters
 from nexusform.rendering.report.object_rows import build_object_folds, create_schema_lookup
 
-SITE_PLACEHOLDER: Final = "SITE"  # placeholder for the site's name
+# placeholder for the site's name.
+SITE_PLACEHOLDER: Final = "SITE"
 _SYMBOLS: Final = {Action.CREATE: "+", Action.DELETE: "-"}
 _MAX_NAMES: Final = 8
 
@@ -25,7 +31,8 @@ def build_site_rows(plan: Plan, site: str, registries: PluginRegistries) -> tupl
     rows: list[str] = []
     for fold in build_object_folds(plan, create_schema_lookup(registries)):
         details = join_texts((fold.name, *fold.clauses))
-        symbol = fold.symbol or ">"  # the object itself does not change
+        # The object itself does not change.
+        symbol = fold.symbol or ">"
         rows.append(join_texts((f"{symbol} {fold.label}", details), ": "))
     rows += [
         f"{_SYMBOLS.get(output.action, '~')} output {output.name}"
@@ -35,7 +42,9 @@ def build_site_rows(plan: Plan, site: str, registries: PluginRegistries) -> tupl
     for effect_count in count_effects(plan.placements):
         if effect_count.effect is not Effect.UNCHANGED:
             noun = format_count(effect_count.count, get_kind_noun(effect_count.kind))
-            rows.append(f"{noun} {format_effect_verb(effect_count.effect, effect_count.state, effect_count.count)}")
+            rows.append(
+                f"{noun} {format_effect_verb(effect_count.effect, effect_count.state, effect_count.count)}"
+            )
     rows += describe_stopped_vms(plan.machine_actions)
     return tuple(replace_site_name(escape_control_characters(row), site) for row in rows)
 
@@ -51,7 +60,9 @@ def count_placements(plan: Plan) -> dict[str, int]:
     lost_count, forgotten_count = counts[PlacementAction.LOSE], counts[PlacementAction.FORGET]
     return {
         "placed": counts[PlacementAction.PLACE],
-        "moved": counts[PlacementAction.MOVE] + lost_count + len(select_stopped_vms(plan.machine_actions)),
+        "moved": counts[PlacementAction.MOVE]
+        + lost_count
+        + len(select_stopped_vms(plan.machine_actions)),
         "removed": counts[PlacementAction.REMOVE] + forgotten_count,
         "lost": lost_count,
         "forgotten": forgotten_count,
@@ -69,7 +80,9 @@ def find_lost_redundancy(plan: Plan) -> tuple[str, ...]:
         is_on_one_rack = len(racks_after) > 1 and len(set(racks_after)) == 1
         if len(racks_before) > 1 and is_on_one_rack:
             vms = format_count(len(racks_after), "VM")
-            descriptions.append(f"{pool.cluster}/{pool.pool}: all {vms} of it are on {racks_after[0]}")
+            descriptions.append(
+                f"{pool.cluster}/{pool.pool}: all {vms} of it are on {racks_after[0]}"
+            )
     return tuple(descriptions)
 
 

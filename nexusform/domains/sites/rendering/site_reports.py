@@ -7,8 +7,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from nexusform.diagnostics.phrases import format_count, format_duration, format_list, group_by, select_word_form
-from nexusform.domains.sites.rendering.fleet_impact import UNDECLARED_FORM, build_undeclared_sections
+from nexusform.diagnostics.phrases import (
+    format_count,
+    format_duration,
+    format_list,
+    group_by,
+    select_word_form,
+)
+from nexusform.domains.sites.rendering.fleet_impact import (
+    UNDECLARED_FORM,
+    build_undeclared_sections,
+)
 from nexusform.domains.sites.rendering.fleet_summary import build_reason_sections
 from nexusform.domains.sites.rendering.site_change_rows import format_names, replace_site_name
 from nexusform.domains.sites.types.fleet_plan import FleetPlan, PlannedSite, Wave
@@ -39,7 +48,9 @@ _APPLY_TEXTS = {
 _PROGRESS_TEXTS = {True: "started", False: "not started"}
 
 
-def build_status_report(plan: FleetPlan, now: datetime, certainty: Sequence[SiteResult] = ()) -> Report:
+def build_status_report(
+    plan: FleetPlan, now: datetime, certainty: Sequence[SiteResult] = ()
+) -> Report:
     """Build the report: counts by wave, problems, locks, and certainty of placements if requested."""
     failed = plan.select_by_status(SiteStatus.REJECTED, SiteStatus.FAILED)
     sections = build_reason_sections("To review", failed, max_rows=len(failed))
@@ -56,7 +67,10 @@ def build_status_report(plan: FleetPlan, now: datetime, certainty: Sequence[Site
         sections.append(Section("Locks", table=Table(heads, tuple(rows))))
     if certainty:
         certainty_report = build_question_report(QuestionKind.CERTAINTY, certainty)
-        sections += (Section(certainty_report.title, (certainty_report.verdict,)), *certainty_report.sections)
+        sections += (
+            Section(certainty_report.title, (certainty_report.verdict,)),
+            *certainty_report.sections,
+        )
     title = f"States of {format_count(len(plan.sites), 'site')}"
     verdict = f"{', '.join(_format_status_counts(plan, _STATUS_TEXTS))}."
     is_finding = bool(failed or select_failed_results(certainty))
@@ -66,17 +80,25 @@ def build_status_report(plan: FleetPlan, now: datetime, certainty: Sequence[Site
 def build_apply_report(plan: FleetPlan, *, is_stopped: bool) -> Report:
     """Build the report of an apply: counts, failures with reasons, and waves. A stopped wave makes it a finding."""
     failed = plan.select_by_status(SiteStatus.REJECTED, SiteStatus.FAILED)
-    failed_title = f"{format_count(len(failed), 'site')} {select_word_form(len(failed), 'was', 'were')} not applied"
+    failed_title = (
+        f"{format_count(len(failed), 'site')} {select_word_form(len(failed), 'was', 'were')} not "
+        "applied"
+    )
     sections = build_reason_sections(failed_title, failed, max_rows=len(failed))
     sections += build_undeclared_sections(plan.undeclared, len(plan.undeclared))
     waves = [wave for wave in plan.waves if plan.select_wave(wave.name)]
     sections.append(_build_wave_section(plan, waves, _APPLY_TEXTS))
-    title = f"Applied {len(plan.select_by_status(SiteStatus.APPLIED)):,} of {format_count(len(plan.sites), 'site')}"
+    title = (
+        f"Applied {len(plan.select_by_status(SiteStatus.APPLIED)):,} of "
+        f"{format_count(len(plan.sites), 'site')}"
+    )
     verdict = f"{format_list(_format_status_counts(plan, _APPLY_TEXTS))}."
     return Report(title, verdict, is_finding=is_stopped or bool(failed), sections=tuple(sections))
 
 
-def _build_wave_section(plan: FleetPlan, waves: Iterable[Wave], status_texts: Mapping[SiteStatus, str]) -> Section:
+def _build_wave_section(
+    plan: FleetPlan, waves: Iterable[Wave], status_texts: Mapping[SiteStatus, str]
+) -> Section:
     """Build the section with one row per wave: its number of sites, and of sites with each status."""
     heads = ("wave", "sites", *status_texts.values())
     rows = []
@@ -84,7 +106,8 @@ def _build_wave_section(plan: FleetPlan, waves: Iterable[Wave], status_texts: Ma
         statuses = [site.result.status for site in plan.select_wave(wave.name)]
         counts = [len(statuses), *map(statuses.count, status_texts)]
         rows.append(Row((wave.name, *(f"{count:,}" for count in counts))))
-    number_columns = frozenset(range(1, len(heads)))  # all but the wave
+    # All but the wave.
+    number_columns = frozenset(range(1, len(heads)))
     return Section("Waves", table=Table(heads, tuple(rows), number_columns=number_columns))
 
 
@@ -97,7 +120,10 @@ def _format_status_counts(plan: FleetPlan, status_texts: Mapping[SiteStatus, str
 
 _SITE: Final = RecordForm(
     PlannedSite,
-    "name wave status=result.status reason=result.reason serial=result.serial state=result.state_location labels",
+    (
+        "name wave status=result.status reason=result.reason serial=result.serial "
+        "state=result.state_location labels"
+    ),
 )
 _LOCK: Final = RecordForm(SiteLock, "id host who created started=has_started unlock_command")
 
@@ -107,7 +133,10 @@ def build_status_document(plan: FleetPlan, certainty: Sequence[SiteResult] = ())
     document = {
         "format_version": "1.0",
         "sites": [
-            {**_SITE(site), "lock": _LOCK(site.result.lock) if site.result.lock is not None else None}
+            {
+                **_SITE(site),
+                "lock": _LOCK(site.result.lock) if site.result.lock is not None else None,
+            }
             for site in plan.sites
         ],
         "undeclared": list(map(UNDECLARED_FORM, plan.undeclared)),
@@ -129,13 +158,15 @@ def format_locked_sites(results: Sequence[SiteResult], now: datetime) -> str:
             age, progress = format_age(lock.created, now), _PROGRESS_TEXTS[lock.has_started]
             rows.append(f"  {result.site}: ID {lock.id}, {host}, age {age}, apply {progress}")
     hints = [
-        f"If no process on {host} runs any more, release the locks of sites that were not started:\n"
+        f"If no process on {host} runs any more, release the locks of sites that were not "
+        "started:\n"
         f"  nexusform sites unlock -host={host}"
         for host in list_lock_hosts(results)
     ]
     verb = select_word_form(len(results), "is", "are")
     title = f"{format_count(len(results), 'site')} {verb} locked:"
-    return "\n\n".join(["", "\n".join([title, *rows]), *hints])  # it begins with an empty line
+    # It begins with an empty line.
+    return "\n\n".join(["", "\n".join([title, *rows]), *hints])
 
 
 def list_lock_hosts(results: Sequence[SiteResult]) -> list[str]:
@@ -177,11 +208,17 @@ def build_question_report(question_kind: QuestionKind, results: Sequence[SiteRes
         by_reason = group_by(failed, lambda result: replace_site_name(result.reason, result.site))
         for reason, same_reason in by_reason.items():
             names = format_names([result.site for result in same_reason])
-            text = reason if len(same_reason) > 1 else same_reason[0].reason  # of a single site: with its name
+            # Of a single site: with its name.
+            text = reason if len(same_reason) > 1 else same_reason[0].reason
             lines.append(f"{names}: {text}")
         sections.insert(0, Section("Failed sites", tuple(lines), is_finding=True))
     title = _TITLES[question_kind].format(format_count(len(results), "site"))
-    return Report(title, verdict, is_finding=any(section.is_finding for section in sections), sections=tuple(sections))
+    return Report(
+        title,
+        verdict,
+        is_finding=any(section.is_finding for section in sections),
+        sections=tuple(sections),
+    )
 
 
 def _build_result_section(question_kind: QuestionKind, results: Sequence[SiteResult]) -> Section:
@@ -198,7 +235,11 @@ def _build_result_section(question_kind: QuestionKind, results: Sequence[SiteRes
     ]
     rows.sort(key=lambda row: not row.is_finding)
     hidden_count = len(rows) - _MAX_ROWS
-    lines = (f"{format_count(hidden_count, 'more row')}: -format=json has all.",) if hidden_count > 0 else ()
+    lines = (
+        (f"{format_count(hidden_count, 'more row')}: -format=json has all.",)
+        if hidden_count > 0
+        else ()
+    )
     table = Table(("sites", *heads), tuple(rows[:_MAX_ROWS]))
     return Section("By site", lines, table=table, is_finding=any(row.is_finding for row in rows))
 
@@ -213,12 +254,16 @@ _RESULT: Final = RecordForm(
     "name=site status reason findings",
     status=lambda status: "rejected" if status in _FAILED_STATUSES else "answered",
     findings=RecordForm(
-        SiteQuestionFinding, "name *figures=. texts is_problem", figures=lambda finding: finding.figures
+        SiteQuestionFinding,
+        "name *figures=. texts is_problem",
+        figures=lambda finding: finding.figures,
     ),
 )
 
 
-def build_question_document(question_kind: QuestionKind, results: Sequence[SiteResult]) -> dict[str, Any]:
+def build_question_document(
+    question_kind: QuestionKind, results: Sequence[SiteResult]
+) -> dict[str, Any]:
     """Build the report as JSON data."""
     return {"asked": question_kind.value, "sites": list(map(_RESULT, results))}
 
@@ -230,7 +275,8 @@ def _count_constant_vms(findings: Iterable[SiteQuestionFinding], figure_name: st
 
 def _summarize_certainty(results: Sequence[SiteResult]) -> str:
     """Summarize the VMs with one machine or rack in all samples, and the least certain VM. A finding is one VM."""
-    shares: list[tuple[float, str, SiteQuestionFinding]] = []  # of the samples with the VM on its machine
+    # Of the samples with the VM on its machine.
+    shares: list[tuple[float, str, SiteQuestionFinding]] = []
     for result in results:
         for finding in result.findings:
             share = finding.figures["machine"] / finding.figures["runs"]
@@ -238,12 +284,15 @@ def _summarize_certainty(results: Sequence[SiteResult]) -> str:
     if not shares:
         return "No VM to place. Certainty is computed for VMs to place, not for existing ones."
     findings = [finding for _, _, finding in shares]
-    sample_count = round(findings[0].figures["runs"])  # equal for all VMs
+    # equal for all VMs.
+    sample_count = round(findings[0].figures["runs"])
     machine_count = _count_constant_vms(findings, "machine")
     least_share, site, least_certain = min(shares, key=lambda share_of_vm: share_of_vm[0])
     constant_text = (
-        f"{machine_count:,} of {format_count(len(findings), 'VM')} {select_word_form(machine_count, 'is', 'are')} "
-        f"on one machine in all {sample_count:,} samples, {_count_constant_vms(findings, 'rack'):,} in one rack."
+        f"{machine_count:,} of {format_count(len(findings), 'VM')} "
+        f"{select_word_form(machine_count, 'is', 'are')} "
+        f"on one machine in all {sample_count:,} samples, "
+        f"{_count_constant_vms(findings, 'rack'):,} in one rack."
     )
     target_machine = least_certain.texts[0]
     vm_text = f"{least_certain.name} of {site} on {target_machine}"
@@ -260,7 +309,10 @@ def _build_certainty_rows(result: SiteResult) -> Iterable[TableLine]:
         yield (("0 to place", "", "", ""), False)
         return
     vms = len(result.findings)
-    counts = (_count_constant_vms(result.findings, figure_name) for figure_name in ("machine", "rack", "rack_count"))
+    counts = (
+        _count_constant_vms(result.findings, figure_name)
+        for figure_name in ("machine", "rack", "rack_count")
+    )
     yield ((f"{vms:,}", *(f"{count:,} of {vms:,}" for count in counts)), False)
 
 
@@ -284,13 +336,16 @@ def _build_failure_rows(result: SiteResult) -> Iterable[TableLine]:
     if harmless_count or not problems:
         yield ((format_count(harmless_count, "rack"), "availability is kept"), False)
     for finding in problems:
-        yield ((finding.name.rpartition("/")[2], finding.texts[0]), True)  # the name is `<site>/<rack>`
+        # The name is `<site>/<rack>`.
+        yield ((finding.name.rpartition("/")[2], finding.texts[0]), True)
 
 
 def _summarize_replay(results: Sequence[SiteResult]) -> str:
     """Summarize the VMs observed on the machine chosen by the placement rule. Each site has its best rack_spread."""
     best_findings = [
-        max(result.findings, key=lambda finding: finding.figures["hits"]) for result in results if result.findings
+        max(result.findings, key=lambda finding: finding.figures["hits"])
+        for result in results
+        if result.findings
     ]
     checked = round(sum(finding.figures["verified"] for finding in best_findings))
     hits = round(sum(finding.figures["hits"] for finding in best_findings))
@@ -298,8 +353,10 @@ def _summarize_replay(results: Sequence[SiteResult]) -> str:
         return "Nothing could be checked."
     chance_hits = sum(finding.figures["by_chance"] for finding in best_findings)
     return (
-        f"{hits:,} of {format_count(checked, 'checked VM')} ({_format_percent(hits / checked)}) are where the rule "
-        f"places them (best rack_spread per site); expected by chance: {_format_percent(chance_hits / checked)}."
+        f"{hits:,} of {format_count(checked, 'checked VM')} ({_format_percent(hits / checked)}) "
+        "are where the rule "
+        "places them (best rack_spread per site); expected by chance: "
+        f"{_format_percent(chance_hits / checked)}."
     )
 
 
@@ -308,9 +365,16 @@ def _build_replay_rows(result: SiteResult) -> Iterable[TableLine]:
     for finding in result.findings:
         figures = finding.figures
         hits_text = f"{round(figures['hits']):,} of {round(figures['verified']):,}"
-        spread = finding.name.rpartition(" ")[2]  # the name ends with `, rack_spread SPREAD`
-        certain_text, unchecked_text = f"{round(figures['certain_hits']):,}", f"{round(figures['unverified']):,}"
-        yield ((spread, hits_text, certain_text, f"{figures['by_chance']:.1f}", unchecked_text), False)
+        # The name ends with `, rack_spread SPREAD`.
+        spread = finding.name.rpartition(" ")[2]
+        certain_text, unchecked_text = (
+            f"{round(figures['certain_hits']):,}",
+            f"{round(figures['unverified']):,}",
+        )
+        yield (
+            (spread, hits_text, certain_text, f"{figures['by_chance']:.1f}", unchecked_text),
+            False,
+        )
 
 
 _SUMMARIES: Final[Mapping[QuestionKind, Callable[[Sequence[SiteResult]], str]]] = {
@@ -318,8 +382,16 @@ _SUMMARIES: Final[Mapping[QuestionKind, Callable[[Sequence[SiteResult]], str]]] 
     QuestionKind.FAILURE: _summarize_failures,
     QuestionKind.REPLAY: _summarize_replay,
 }
-_TABLES: Final[Mapping[QuestionKind, tuple[tuple[str, ...], Callable[[SiteResult], Iterable[TableLine]]]]] = {
-    QuestionKind.CERTAINTY: (("VMs", "same machine", "same rack", "rack count"), _build_certainty_rows),
+_TABLES: Final[
+    Mapping[QuestionKind, tuple[tuple[str, ...], Callable[[SiteResult], Iterable[TableLine]]]]
+] = {
+    QuestionKind.CERTAINTY: (
+        ("VMs", "same machine", "same rack", "rack count"),
+        _build_certainty_rows,
+    ),
     QuestionKind.FAILURE: (("rack", "effect of losing it"), _build_failure_rows),
-    QuestionKind.REPLAY: (("rack_spread", "explained", "certain", "by chance", "not checked"), _build_replay_rows),
+    QuestionKind.REPLAY: (
+        ("rack_spread", "explained", "certain", "by chance", "not checked"),
+        _build_replay_rows,
+    ),
 }

@@ -13,8 +13,10 @@ from nexusform.domains.sites.types.site_tasks import SiteDiagnostic, SiteResult,
 
 FILE_NAME: Final = "nexusform.sites.hcl"
 SITE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-ANY_SITE: Final = "__any_site__"  # placeholder for a site's name in paths of states
-ONLY_WAVE: Final = "all"  # default wave of a strategy
+# placeholder for a site's name in paths of states.
+ANY_SITE: Final = "__any_site__"
+# default wave of a strategy.
+ONLY_WAVE: Final = "all"
 
 
 class SiteEntry(Struct, frozen=True):
@@ -139,7 +141,9 @@ class FleetPlan(Struct, frozen=True):
 
     def has_pending_sites(self, wave: str) -> bool:
         """Return True if a site of the wave changes or cannot be planned."""
-        return any(site.result.status is not SiteStatus.UNCHANGED for site in self.select_wave(wave))
+        return any(
+            site.result.status is not SiteStatus.UNCHANGED for site in self.select_wave(wave)
+        )
 
     def count_rejected(self, wave: str) -> int:
         """Count the sites of a wave without a plan; they count as failures of the wave."""
@@ -148,19 +152,32 @@ class FleetPlan(Struct, frozen=True):
 
     def find_blocked_wave(self) -> Wave | None:
         """Find the first wave with more rejected sites than it allows."""
-        return next((wave for wave in self.waves if self.count_rejected(wave.name) > wave.max_failures), None)
+        return next(
+            (wave for wave in self.waves if self.count_rejected(wave.name) > wave.max_failures),
+            None,
+        )
 
 
 def compute_fleet_digest(sites: tuple[PlannedSite, ...], waves: tuple[Wave, ...]) -> str:
     """Compute the digest to approve: of sites, their changes or rejections, and waves with limits, not of times."""
     rows = [
-        (site.name, site.wave, site.result.status, site.result.digest or site.result.reason, site.dependencies)
+        (
+            site.name,
+            site.wave,
+            site.result.status,
+            site.result.digest or site.result.reason,
+            site.dependencies,
+        )
         for site in sites
     ]
     return sha256(msgspec.json.encode([rows, waves])).hexdigest()
 
 
-def build_planned_site(entry: SiteEntry, result: SiteResult, dependencies: tuple[str, ...]) -> PlannedSite:
+def build_planned_site(
+    entry: SiteEntry, result: SiteResult, dependencies: tuple[str, ...]
+) -> PlannedSite:
     """Combine a site's result with its definition."""
     span = entry.span
-    return PlannedSite(entry.wave, result, entry.labels, dependencies, file=span.filename, line=span.start.line)
+    return PlannedSite(
+        entry.wave, result, entry.labels, dependencies, file=span.filename, line=span.start.line
+    )

@@ -208,7 +208,8 @@ class TaskEngineError(Exception):
 
     def __init__(self, message: str, running: Iterable[str] = ()) -> None:
         super().__init__(message)
-        self.running = frozenset(running)  # sites with a task in progress
+        # sites with a task in progress.
+        self.running = frozenset(running)
 
 
 class TaskEngine(Protocol):
@@ -240,5 +241,9 @@ class TaskEngine(Protocol):
 
 def build_lost_result(task: Task, reason: str) -> SiteResult:
     """Build the result of a task without a result of its own: rejected for a plan or question, else failed."""
-    status = SiteStatus.REJECTED if task.kind in (SiteTaskKind.PLAN, SiteTaskKind.ASK) else SiteStatus.FAILED
+    status = (
+        SiteStatus.REJECTED
+        if task.kind in (SiteTaskKind.PLAN, SiteTaskKind.ASK)
+        else SiteStatus.FAILED
+    )
     return SiteResult(task.site, status, reason)

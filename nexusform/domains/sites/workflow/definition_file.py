@@ -18,7 +18,14 @@ from nexusform.backends.registry import BACKENDS
 from nexusform.configuration.body_preparation import build_prepared_body
 from nexusform.configuration.loader import check_hidden_characters
 from nexusform.configuration.prepared_body import PreparedBody, build_missing_argument_error
-from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, Span, build_error, has_errors, suggest_name
+from nexusform.diagnostics.diagnostic import (
+    Diagnostic,
+    SourceFile,
+    Span,
+    build_error,
+    has_errors,
+    suggest_name,
+)
 from nexusform.diagnostics.phrases import format_count, group_by
 from nexusform.domains.sites.types.fleet_plan import (
     ANY_SITE,
@@ -41,13 +48,30 @@ from nexusform.language.syntax.scanner import describe_span
 from nexusform.language.syntax.syntax_nodes import Block, Body, Expression, Traversal
 from nexusform.planning.name_resolution.evaluation_settings import FileReadRecorder, PlanClock
 from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, NestedBlock, Nesting
-from nexusform.schemas.value_types import BOOL, DYNAMIC, NUMBER, STRING, MapType, ObjectType, SetType
-from nexusform.values.typed_value import DYNAMIC_UNKNOWN, UNKNOWN, Value, build_object, build_string, collect_marks
+from nexusform.schemas.value_types import (
+    BOOL,
+    DYNAMIC,
+    NUMBER,
+    STRING,
+    MapType,
+    ObjectType,
+    SetType,
+)
+from nexusform.values.typed_value import (
+    DYNAMIC_UNKNOWN,
+    UNKNOWN,
+    Value,
+    build_object,
+    build_string,
+    collect_marks,
+)
 from nexusform.workflow.opening.system_io import ConfinedFileAccess, read_file
 
 _MAX_BYTES: Final = 16 << 20  # bytes
 _MAX_SITES: Final = 20_000
-_FILE_SCHEMA: Final = BodySchema(blocks={"defaults": (), "site": ("name",), "sites": (), "strategy": ()})
+_FILE_SCHEMA: Final = BodySchema(
+    blocks={"defaults": (), "site": ("name",), "sites": (), "strategy": ()}
+)
 # `30s`, `5m`, `1h30m`; not an empty string.
 _DURATION: Final = r"(?=.)(?:\d{1,5}h)?(?:\d{1,5}m)?(?:\d{1,7}s)?"
 
@@ -57,24 +81,39 @@ def _make_count_attribute(description: str, *, minimum: int) -> AttributeSchema:
 
 
 _SITE_ATTRIBUTES: Final = {
-    "source": AttributeSchema(STRING, "Root module directory of the site, relative to this file.", optional=True),
-    "inputs": AttributeSchema(DYNAMIC, "Values of the root module's variables by name.", optional=True),
-    "labels": AttributeSchema(MapType(STRING), "Display name of the site in reports and maps.", optional=True),
+    "source": AttributeSchema(
+        STRING, "Root module directory of the site, relative to this file.", optional=True
+    ),
+    "inputs": AttributeSchema(
+        DYNAMIC, "Values of the root module's variables by name.", optional=True
+    ),
+    "labels": AttributeSchema(
+        MapType(STRING), "Display name of the site in reports and maps.", optional=True
+    ),
     "wave": AttributeSchema(STRING, "Wave of the site. Default: the last one.", optional=True),
 }
 _DEFAULTS: Final = BlockSchema(_SITE_ATTRIBUTES, description="Defaults for all sites.")
 _SITE: Final = BlockSchema(
-    {**_SITE_ATTRIBUTES, "destroy": AttributeSchema(BOOL, "Delete everything of the site.", optional=True)},
+    {
+        **_SITE_ATTRIBUTES,
+        "destroy": AttributeSchema(BOOL, "Delete everything of the site.", optional=True),
+    },
     description="One site.",
 )
 _LIMITS: Final = {
-    "max_unavailable": _make_count_attribute("Maximum number of sites in progress or failed.", minimum=1),
+    "max_unavailable": _make_count_attribute(
+        "Maximum number of sites in progress or failed.", minimum=1
+    ),
     "max_parallel": _make_count_attribute("Maximum number of sites in progress.", minimum=1),
     "max_failures": _make_count_attribute(
         "Maximum number of failed or rejected sites before the wave stops.", minimum=0
     ),
     "max_miss_rate": AttributeSchema(
-        NUMBER, "Maximum share of wrong predictions, from 0 to 1.", optional=True, minimum=0, maximum=1
+        NUMBER,
+        "Maximum share of wrong predictions, from 0 to 1.",
+        optional=True,
+        minimum=0,
+        maximum=1,
     ),
 }
 _WAVE: Final = BlockSchema(
@@ -88,7 +127,10 @@ _WAVE: Final = BlockSchema(
             pattern_hint='a duration such as "30s", "5m" or "1h30m"',
         ),
         "gate": AttributeSchema(
-            STRING, "`approve`: the wave waits for approval.", optional=True, choices=("approve", "none")
+            STRING,
+            "`approve`: the wave waits for approval.",
+            optional=True,
+            choices=("approve", "none"),
         ),
     },
     description="Sites applied together.",
@@ -97,13 +139,15 @@ _STRATEGY: Final = BlockSchema(
     {
         **_LIMITS,
         "max_requests_per_minute": _make_count_attribute(
-            "Maximum number of requests per minute to an Azure subscription, from all workers.", minimum=1
+            "Maximum number of requests per minute to an Azure subscription, from all workers.",
+            minimum=1,
         ),
     },
     {"wave": NestedBlock(_WAVE, Nesting.MAP, "Wave; waves run in file order.", "name")},
     description="Rules for applying the sites.",
 )
-_PRINTED: Final = frozenset({"labels", "source", "wave"})  # arguments of a site in reports
+# arguments of a site in reports.
+_PRINTED: Final = frozenset({"labels", "source", "wave"})
 
 
 class NameScope(Struct, frozen=True):
@@ -120,7 +164,11 @@ class NameScope(Struct, frozen=True):
             return value, 0, []
         candidates = ", ".join(f"{candidate}.*" for candidate in self.values)
         detail = f'"{name}" is not known here. {FILE_NAME} accepts: {candidates}.'
-        return (DYNAMIC_UNKNOWN, len(traversal.steps), [build_error("invalid-reference", detail, traversal.span)])
+        return (
+            DYNAMIC_UNKNOWN,
+            len(traversal.steps),
+            [build_error("invalid-reference", detail, traversal.span)],
+        )
 
     def copy_with_names(self, **values: Value) -> NameScope:
         """Return a copy with further names."""
@@ -172,11 +220,14 @@ def read_definition(
     read_digests: dict[str, str] = {}
     files = FileReadRecorder(ConfinedFileAccess(confinement), read_digests)
     functions = build_functions(files, PlanClock(now), root)
-    path_names = build_object({"root": build_string("."), "module": build_string("."), "cwd": build_string(".")})
+    path_names = build_object(
+        {"root": build_string("."), "module": build_string("."), "cwd": build_string(".")}
+    )
     names = NameScope(functions, {"path": path_names})
     reading = _FileReading(names, root, problems, allowed_sources, read_digests, confinement)
     sites, waves = _read_sites_and_waves(body, reading)
-    problems[:] = _merge_equal_problems(problems, {site.name for site in sites})  # also in `reading`
+    # Also in `reading`.
+    problems[:] = _merge_equal_problems(problems, {site.name for site in sites})
     if has_errors(problems):
         return None, problems, sources
     file_lines = "".join(f"{name} {digest}\n" for name, digest in sorted(read_digests.items()))
@@ -193,7 +244,8 @@ def read_definition(
 
 
 _FILE_HINT: Final = (
-    f"{FILE_NAME} declares the sites: a `defaults` block, `site` or `sites` blocks and a `strategy` "
+    f"{FILE_NAME} declares the sites: a `defaults` block, `site` or `sites` blocks and a "
+    "`strategy` "
     "(example: docs/many-sites.md)."
 )
 
@@ -211,7 +263,9 @@ def _read_sites_and_waves(body: Body, reading: _FileReading) -> tuple[list[SiteE
     waves = _read_waves(strategies[0], reading) if strategies else [Wave(ONLY_WAVE)]
     if defaults:
         reading.defaults = _build_site_block(
-            defaults[0], BlockSchema(_SITE_ATTRIBUTES, description="Defaults for all sites."), problems
+            defaults[0],
+            BlockSchema(_SITE_ATTRIBUTES, description="Defaults for all sites."),
+            problems,
         )
     wave_names = {wave.name for wave in waves}
     last_wave = waves[-1].name
@@ -220,10 +274,13 @@ def _read_sites_and_waves(body: Body, reading: _FileReading) -> tuple[list[SiteE
         if block.type not in ("site", "sites"):
             continue  # read above
         for site in _read_sites(block, reading):
-            wave = site.wave or last_wave  # a site without a wave is in the last one
+            # A site without a wave is in the last one.
+            wave = site.wave or last_wave
             _add_site(sites, replace(site, wave=wave), wave_names, problems)
         if len(sites) > _MAX_SITES:
-            detail = f"There are more than {_MAX_SITES:,} sites; split them over several directories."
+            detail = (
+                f"There are more than {_MAX_SITES:,} sites; split them over several directories."
+            )
             problems.append(build_error("too-many-sites", detail, block.header_span))
             break
     if not sites and not has_errors(problems):
@@ -237,23 +294,29 @@ def _list_shared_state_errors(sites: Iterable[SiteEntry]) -> Iterator[Diagnostic
     first_by_location: dict[tuple[str, str], SiteEntry] = {}
     for site in sites:
         settings = dict(site.settings)
-        if site.backend == "local":  # `./states/a` and `states/a` are equal
+        # `./states/a` and `states/a` are equal.
+        if site.backend == "local":
             settings = {name: os.path.normpath(str(text)) for name, text in settings.items()}
         earlier = first_by_location.setdefault((site.backend, repr(sorted(settings.items()))), site)
         if earlier is not site:
             detail = (
-                f'"{earlier.name}" and "{site.name}" have the same state location. Use the site name in '
+                f'"{earlier.name}" and "{site.name}" have the same state location. Use the site '
+                "name in "
                 f'the backend settings: path = "states/${{site.name}}.nfstate".'
             )
             yield build_error("shared-site-state", detail, site.span)
 
 
-def _add_site(sites: dict[str, SiteEntry], site: SiteEntry, wave_names: set[str], problems: list[Diagnostic]) -> None:
+def _add_site(
+    sites: dict[str, SiteEntry], site: SiteEntry, wave_names: set[str], problems: list[Diagnostic]
+) -> None:
     """Add a site; report a duplicate name or an unknown wave."""
     earlier = sites.get(site.name)
     if earlier is not None:
         location = describe_span(earlier.span)
-        detail = f'The site "{site.name}" is already declared at {location}. Site names must be unique.'
+        detail = (
+            f'The site "{site.name}" is already declared at {location}. Site names must be unique.'
+        )
         problems.append(build_error("duplicate-site-argument", detail, site.span))
     else:
         sites[site.name] = site
@@ -271,7 +334,8 @@ def _merge_equal_problems(problems: Iterable[Diagnostic], sites: set[str]) -> It
 
     def replace_name(match: re.Match[str]) -> str:
         site_word, name = match.groups()
-        return "SITE" if site_word or name in sites else match[0]  # site "NAME", or the name of a declared site
+        # site "NAME", or the name of a declared site.
+        return "SITE" if site_word or name in sites else match[0]
 
     def get_key(problem: Diagnostic) -> tuple[str, Span | None, str]:
         return problem.id, problem.subject, _QUOTED_NAME.sub(replace_name, problem.detail)
@@ -293,10 +357,15 @@ def _read_waves(block: Block, reading: _FileReading) -> list[Wave]:
     values, _, value_problems = body.evaluate(reading.names)
     reading.problems += [*problems, *value_problems]
     if has_errors([*problems, *value_problems]):
-        return [Wave(ONLY_WAVE)]  # the file is invalid, but its sites are checked, too
-    reading.requests_per_minute = int(values.pop("max_requests_per_minute") or 0)  # 0: no limit
+        # The file is invalid, but its sites are checked, too.
+        return [Wave(ONLY_WAVE)]
+    # 0: no limit.
+    reading.requests_per_minute = int(values.pop("max_requests_per_minute") or 0)
     common = _remove_nulls(values)
-    waves = [_build_wave(name, {**common, **_remove_nulls(values["wave"][name])}) for name in values["wave_order"]]
+    waves = [
+        _build_wave(name, {**common, **_remove_nulls(values["wave"][name])})
+        for name in values["wave_order"]
+    ]
     return waves or [_build_wave(ONLY_WAVE, common)]
 
 
@@ -306,9 +375,12 @@ def _remove_nulls(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _build_wave(name: str, values: Mapping[str, Any]) -> Wave:
     """Build a wave from its attributes and those of the strategy."""
-    duration = values.get("soak", "")  # such as `1h30m`
+    # Such as `1h30m`.
+    duration = values.get("soak", "")
     units = {"h": 3600, "m": 60, "s": 1}
-    soak = float(sum(int(figure) * units[unit] for figure, unit in re.findall(r"(\d+)([hms])", duration)))
+    soak = float(
+        sum(int(figure) * units[unit] for figure, unit in re.findall(r"(\d+)([hms])", duration))
+    )
     return Wave(
         name,
         max_parallel=values.get("max_parallel"),
@@ -324,24 +396,35 @@ def _build_site_block(block: Block, schema: Any, problems: list[Diagnostic]) -> 
     """Prepare a block for evaluation by site, with its backend if that is known; report duplicate or unknown ones."""
     assert isinstance(block.body, Body), "the file is of native syntax"
     backends = [inner for inner in block.body.blocks if inner.type == "backend"]
-    without_backend = replace(block.body, blocks=tuple(inner for inner in block.body.blocks if inner.type != "backend"))
+    without_backend = replace(
+        block.body, blocks=tuple(inner for inner in block.body.blocks if inner.type != "backend")
+    )
     body, body_problems = build_prepared_body(without_backend, schema, block.header_span)
     problems += body_problems
     site = _SiteBlock(block.header_span, body)
-    if not backends:  # that of `defaults` applies, else a local file
+    # That of `defaults` applies, else a local file.
+    if not backends:
         return site
     if len(backends) > 1:
         detail = "Only one backend block is allowed: a site has one state."
-        problems.append(build_error("duplicate-backend-configuration", detail, backends[1].header_span))
+        problems.append(
+            build_error("duplicate-backend-configuration", detail, backends[1].header_span)
+        )
     backend = backends[0]
     kind = backend.labels[0].value if backend.labels else ""
-    durable_backends = [name for name in BACKENDS if name != "memory"]  # a state in memory would be lost
+    # A state in memory would be lost.
+    durable_backends = [name for name in BACKENDS if name != "memory"]
     if kind not in durable_backends:
         names = ", ".join(durable_backends)
-        detail = f'There is no backend "{kind}" for sites. Known backends: {names}.{suggest_name(kind, BACKENDS)}'
+        detail = (
+            f'There is no backend "{kind}" for sites. Known backends: '
+            f"{names}.{suggest_name(kind, BACKENDS)}"
+        )
         problems.append(build_error("unknown-backend", detail, backend.header_span))
         return site
-    settings, setting_problems = build_prepared_body(backend.body, BACKENDS[kind].schema, backend.header_span)
+    settings, setting_problems = build_prepared_body(
+        backend.body, BACKENDS[kind].schema, backend.header_span
+    )
     problems += setting_problems
     return replace(site, backend=kind, settings=settings)
 
@@ -357,30 +440,41 @@ def _read_sites(block: Block, reading: _FileReading) -> Iterator[SiteEntry]:
     assert isinstance(block.body, Body), "the file is of native syntax"
     expressions = {attribute.name: attribute.expression for attribute in block.body.attributes}
     # for_each and name are evaluated separately, everything else once per site.
-    attributes = tuple(item for item in block.body.attributes if item.name not in ("for_each", "name"))
+    attributes = tuple(
+        item for item in block.body.attributes if item.name not in ("for_each", "name")
+    )
     body = replace(block.body, attributes=attributes)
     prepared = _build_site_block(replace(block, body=body), _SITE, reading.problems)
     if "for_each" not in expressions:
         reading.problems.append(build_missing_argument_error("for_each", block.header_span))
         return
-    reading.repeated_blocks.append(prepared)  # for the states of undeclared sites
+    # For the states of undeclared sites.
+    reading.repeated_blocks.append(prepared)
     rows, data_files = _evaluate_for_each_with_files(expressions["for_each"], reading)
     for key, value in rows:
-        names = reading.names.copy_with_names(each=build_object({"key": build_string(key), "value": value}))
+        names = reading.names.copy_with_names(
+            each=build_object({"key": build_string(key), "value": value})
+        )
         name = _evaluate_name(key, expressions.get("name"), names, reading)
         problem_count = len(reading.problems)
         site = _build_site(name, prepared, names, reading) if name is not None else None
         if site is None:
-            data_location = describe_data_location(data_files, key, reading.root, reading.confinement)
+            data_location = describe_data_location(
+                data_files, key, reading.root, reading.confinement
+            )
             new_problems = reading.problems[problem_count:]
             reading.problems[problem_count:] = [
-                replace(problem, detail=f"{problem.detail}{data_location}") for problem in new_problems
+                replace(problem, detail=f"{problem.detail}{data_location}")
+                for problem in new_problems
             ]
-            return  # further sites of the block may have the same problem
+            # further sites of the block may have the same problem.
+            return
         yield replace(site, key=key, data_files=data_files)
 
 
-def _evaluate_name(key: str, expression: Expression | None, names: NameScope, reading: _FileReading) -> str | None:
+def _evaluate_name(
+    key: str, expression: Expression | None, names: NameScope, reading: _FileReading
+) -> str | None:
     """Evaluate the name of one site of a `sites` block, by default its key in for_each; None if invalid."""
     if expression is None:
         return key
@@ -397,15 +491,20 @@ def _evaluate_for_each_with_files(
 ) -> tuple[Sequence[tuple[str, Value]], tuple[str, ...]]:
     """Return the keys and values of for_each, and the paths of the files read by it, relative to the sites file."""
     previous_digests = dict(reading.read)
-    reading.read.clear()  # from here, it has the files read by for_each
+    # From here, it has the files read by for_each.
+    reading.read.clear()
     rows = _evaluate_for_each(expression, reading)
     root = os.path.realpath(reading.root)
-    data_files = tuple(os.path.relpath(os.path.realpath(Path(root, name)), root) for name in sorted(reading.read))
+    data_files = tuple(
+        os.path.relpath(os.path.realpath(Path(root, name)), root) for name in sorted(reading.read)
+    )
     reading.read.update({**previous_digests, **reading.read})
     return rows, data_files
 
 
-def _evaluate_for_each(expression: Expression, reading: _FileReading) -> Sequence[tuple[str, Value]]:
+def _evaluate_for_each(
+    expression: Expression, reading: _FileReading
+) -> Sequence[tuple[str, Value]]:
     """Evaluate keys and values of for_each (members of a set are both); none after a problem."""
     value, problems = evaluate_expression(expression, reading.names)
     reading.problems += problems
@@ -435,12 +534,15 @@ def _explain_unusable_for_each(value: Value) -> str:
     return ""
 
 
-def _build_site(name: str, block: _SiteBlock, names: NameScope, reading: _FileReading) -> SiteEntry | None:
+def _build_site(
+    name: str, block: _SiteBlock, names: NameScope, reading: _FileReading
+) -> SiteEntry | None:
     """Build one site; its arguments override those of the `defaults` block. Return None after an error."""
     problems: list[Diagnostic] = []
     if not SITE_NAME.fullmatch(name):
         detail = (
-            f'"{name}" cannot be the name of a site: up to 100 letters, digits, ".", "_" and "-", the first '
+            f'"{name}" cannot be the name of a site: up to 100 letters, digits, ".", "_" and "-", '
+            "the first "
             "a letter or a digit."
         )
         reading.problems.append(build_error("invalid-site-name", detail, block.header))
@@ -450,20 +552,29 @@ def _build_site(name: str, block: _SiteBlock, names: NameScope, reading: _FileRe
     problems += value_problems
     default_values: Mapping[str, Any] = {}
     if reading.defaults is not None:
-        default_values, default_secrets, value_problems = reading.defaults.body.evaluate(_build_default_names(scope))
+        default_values, default_secrets, value_problems = reading.defaults.body.evaluate(
+            _build_default_names(scope)
+        )
         problems += value_problems
         secret_paths = (*secret_paths, *default_secrets)
     inputs_span = block.body.locate(("inputs",))
     inputs: dict[str, Any] = {}
     labels: dict[str, Any] = {}
-    for values in (default_values, site_values):  # later ones replace earlier ones of the same name
+    # later ones replace earlier ones of the same name.
+    for values in (default_values, site_values):
         inputs |= _read_object_argument("inputs", values, block, problems)
         labels |= _read_object_argument("labels", values, block, problems)
     for printed_name in sorted({str(path[0]) for path in secret_paths} & _PRINTED):
-        detail = f"Reports print the {printed_name} of a site, so it cannot be sensitive. Use nonsensitive()."
-        problems.append(build_error("sensitive-site-argument", detail, block.body.locate((printed_name,))))
+        detail = (
+            f"Reports print the {printed_name} of a site, so it cannot be sensitive. Use "
+            "nonsensitive()."
+        )
+        problems.append(
+            build_error("sensitive-site-argument", detail, block.body.locate((printed_name,)))
+        )
     source = {**default_values, **_remove_nulls(site_values)}.get("source")
-    if not has_errors(problems):  # otherwise the source itself may be invalid
+    # Otherwise the source itself may be invalid.
+    if not has_errors(problems):
         problems += _check_site_source(name, source, block, reading)
     backend, settings = _read_backend(name, block, scope, reading, problems)
     if has_unknown_part([inputs, labels, settings]):
@@ -489,12 +600,15 @@ def _build_site(name: str, block: _SiteBlock, names: NameScope, reading: _FileRe
 
 def _build_default_names(names: NameScope) -> NameScope:
     """Build the names available in `defaults`: the site, without `each`."""
-    return NameScope(names.functions, {name: value for name, value in names.values.items() if name != "each"})
+    return NameScope(
+        names.functions, {name: value for name, value in names.values.items() if name != "each"}
+    )
 
 
 def _list_secret_inputs(paths: Sequence[DataPath], inputs: Mapping[str, Any]) -> AbstractSet[str]:
     """Return the names of the inputs with a sensitive part. `paths` lead to sensitive values: ("inputs", NAME, ...)."""
-    if ("inputs",) in paths:  # sensitive as a whole
+    # sensitive as a whole.
+    if ("inputs",) in paths:
         return inputs.keys()
     return {str(path[1]) for path in paths if path[0] == "inputs"} & inputs.keys()
 
@@ -513,27 +627,42 @@ def _read_object_argument(
     return {}
 
 
-def _check_site_source(name: str, source: Any, block: _SiteBlock, reading: _FileReading) -> Iterator[Diagnostic]:
+def _check_site_source(
+    name: str, source: Any, block: _SiteBlock, reading: _FileReading
+) -> Iterator[Diagnostic]:
     """Check the source of a site. The plan checks that the directory exists."""
     span = block.body.locate(("source",))
     if not isinstance(source, str) or not source:
-        detail = f'The site "{name}" has no source: the directory of its root module, here or in `defaults`.'
+        detail = (
+            f'The site "{name}" has no source: the directory of its root module, here or in '
+            "`defaults`."
+        )
         yield build_error("missing-required-argument", detail, block.header)
         return
-    if "://" in source or "::" in source:  # a URL, or a forced getter such as git::
-        detail = f'"{source}" is not a local directory. Site sources are local paths such as "./site".'
+    # A URL, or a forced getter such as git::
+    if "://" in source or "::" in source:
+        detail = (
+            f'"{source}" is not a local directory. Site sources are local paths such as "./site".'
+        )
         yield build_error("remote-module-source", detail, span)
         return
     root = os.path.realpath(reading.root)
     real = os.path.realpath(Path(reading.root, source))
     allowed_roots = (root, *map(os.path.realpath, reading.allowed_sources))
     if not any(map(Path(real).is_relative_to, allowed_roots)):
-        detail = f'"{source}" is outside the directory of {FILE_NAME}. To allow it, use -allow-source=DIR.'
+        detail = (
+            f'"{source}" is outside the directory of {FILE_NAME}. To allow it, use '
+            "-allow-source=DIR."
+        )
         yield build_error("source-outside-root", detail, span)
 
 
 def _read_backend(
-    name: str, block: _SiteBlock, names: NameScope, reading: _FileReading, problems: list[Diagnostic]
+    name: str,
+    block: _SiteBlock,
+    names: NameScope,
+    reading: _FileReading,
+    problems: list[Diagnostic],
 ) -> tuple[str, Mapping[str, Any]]:
     """Read the backend of a site and its settings: its own, else the default's, else a local file with its name."""
     for candidate, scope in ((block, names), (reading.defaults, _build_default_names(names))):
@@ -553,25 +682,34 @@ def _build_state_location_templates(reading: _FileReading, span: Span) -> Iterat
     blocks = [reading.defaults, *reading.repeated_blocks]
     template = SiteEntry(name=ANY_SITE, source=".", wave="", span=span, inputs_span=span, inputs={})
     for block in blocks:
-        if block is None or block.settings is None:  # no backend of its own
+        # No backend of its own.
+        if block is None or block.settings is None:
             continue
         values, _, value_problems = block.settings.evaluate(names)
-        if not has_errors(value_problems):  # with each.* it depends on more than the name
+        # With each.* it depends on more than the name.
+        if not has_errors(value_problems):
             settings = _remove_nulls(values)
             yield replace(template, backend=block.backend, settings=settings)
-    if reading.defaults is None or reading.defaults.settings is None:  # a local file is the default
+    # A local file is the default.
+    if reading.defaults is None or reading.defaults.settings is None:
         yield replace(template, settings={"path": f"states/{ANY_SITE}.nfstate"})
 
 
-def describe_data_location(files: Sequence[str], key: str, root: str, confinement: Confinement) -> str:
+def describe_data_location(
+    files: Sequence[str], key: str, root: str, confinement: Confinement
+) -> str:
     """Describe the location of a key: its line if it occurs once, else the only file. Return "" for several files."""
     # The key, with or without quotes, before `:` (JSON, YAML), `=` (HCL) or `,` (CSV).
     pattern = re.compile(rf"(?<![\w.-])(?P<quote>[\"']?){re.escape(key)}(?P=quote)\s*[:=,]")
-    locations: list[tuple[str, int]] = []  # file and line
+    # file and line.
+    locations: list[tuple[str, int]] = []
     for name in files:
-        with suppress(FileProblem, UnicodeDecodeError):  # only an aid for an error reported anyway
+        # Only an aid for an error reported anyway.
+        with suppress(FileProblem, UnicodeDecodeError):
             text = read_file(str(Path(root, name)), _MAX_BYTES, confinement).decode()
-            locations += [(name, text.count("\n", 0, match.start()) + 1) for match in pattern.finditer(text)]
+            locations += [
+                (name, text.count("\n", 0, match.start()) + 1) for match in pattern.finditer(text)
+            ]
     if len(locations) == 1:
         ((name, line),) = locations
         return f' "{key}" is set in {name}, line {line}.'

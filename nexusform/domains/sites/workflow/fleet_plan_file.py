@@ -39,17 +39,24 @@ from nexusform.workflow.plan_files.plan_signing import (
     verify_signature,
     write_signed_plan,
 )
-from nexusform.workflow.plan_files.plan_statement import Signer, StatementContent, check_plan_statement, write_statement
+from nexusform.workflow.plan_files.plan_statement import (
+    Signer,
+    StatementContent,
+    check_plan_statement,
+    write_statement,
+)
 from nexusform.workflow.plan_files.saved_plans import open_limited_file
 
 _FORMAT: Final = "nexusform"
 _KIND: Final = "sites-plan"
-_DEVELOPMENT_FORMAT: Final = "nexusform-sites-plan"  # the format of plans before the first release
+# The format of plans before the first release.
+_DEVELOPMENT_FORMAT: Final = "nexusform-sites-plan"
 _VERSION: Final = 1
 _MANIFEST: Final = plan_file.MULTI_SITE_PLAN
 _FOLDER: Final = "plans/"
 _GZIP: Final = ".gz"
-_MAX_PART_BYTES: Final = 1 << 30  # bytes of the plan of one site
+# bytes of the plan of one site.
+_MAX_PART_BYTES: Final = 1 << 30
 
 
 class _PlanFileFormat(Struct, frozen=True):
@@ -69,7 +76,11 @@ def save_fleet_plan(
 ) -> list[Diagnostic]:
     """Write the plan and the site plans in `spool` to one file, signed if there is a signer; return errors, or []."""
     try:
-        write_output(path, plan_file.stream_archive(_build_members(plan, spool, max_bytes, signer)), private=True)
+        write_output(
+            path,
+            plan_file.stream_archive(_build_members(plan, spool, max_bytes, signer)),
+            private=True,
+        )
     except (OSError, FileProblem) as problem:
         message = problem.strerror if isinstance(problem, OSError) else problem
         return [build_error("plan-save-failed", f'"{path}" cannot be written: {message}')]
@@ -78,26 +89,34 @@ def save_fleet_plan(
 
 def save_failed_plan(problems: Sequence[Diagnostic], path: str) -> list[Diagnostic]:
     """Write the plan of a failed run. It cannot be applied."""
-    return save_fleet_plan(build_failed_plan(problems), spool=Path(), path=path, max_bytes=0)  # it has no sites
+    # It has no sites.
+    return save_fleet_plan(build_failed_plan(problems), spool=Path(), path=path, max_bytes=0)
 
 
 def build_failed_plan(problems: Sequence[Diagnostic]) -> FleetPlan:
     """Build the plan of a failed run."""
     errors = [problem for problem in problems if problem.severity is Severity.ERROR]
-    return FleetPlan(sites=(), waves=(), now="", definition_digest="", errors=build_site_diagnostics(errors))
+    return FleetPlan(
+        sites=(), waves=(), now="", definition_digest="", errors=build_site_diagnostics(errors)
+    )
 
 
-def _build_members(plan: FleetPlan, spool: Path, max_bytes: int, signer: Signer | None) -> Iterator[tuple[str, bytes]]:
+def _build_members(
+    plan: FleetPlan, spool: Path, max_bytes: int, signer: Signer | None
+) -> Iterator[tuple[str, bytes]]:
     """Build the parts of the file one after another: only one site's plan, read from `spool`, is in memory."""
     manifest = _PlanFileManifest(_FORMAT, _KIND, _VERSION, nexusform.__version__, plan)
     content = msgspec.json.format(msgspec.json.encode(manifest), indent=1)
     digests = {_MANIFEST: plan_file.compute_digest(content)}
     yield _MANIFEST, content
-    del content  # the largest part
+    # The largest part.
+    del content
     for site in plan.sites:
         if site.result.plan_digest:
             name = f"{site.name}{PLAN_SUFFIX}"
-            yield _compress_part(f"{_FOLDER}{name}", read_regular(spool / name, max_bytes, follow=False))
+            yield _compress_part(
+                f"{_FOLDER}{name}", read_regular(spool / name, max_bytes, follow=False)
+            )
             digests[f"{_FOLDER}{name}"] = site.result.plan_digest
     if signer is not None:
         yield plan_file.build_signature_member(digests, signer.sign_digest)
@@ -122,22 +141,34 @@ def sign_fleet_plan(
     plan, problems = read_fleet_plan(path, location)
     if plan is None:
         return problems
-    if unsafe := check_signable(is_confined=plan.is_confined, is_unconfined_accepted=is_unconfined_accepted):
+    if unsafe := check_signable(
+        is_confined=plan.is_confined, is_unconfined_accepted=is_unconfined_accepted
+    ):
         return unsafe
     try:
         digests = _read_plan_file(path, location).digests.items()
         # A new signature covers all parts but an older signature.
-        signed_digests = {part: digest for part, digest in digests if part == _MANIFEST or part.startswith(_FOLDER)}
+        signed_digests = {
+            part: digest
+            for part, digest in digests
+            if part == _MANIFEST or part.startswith(_FOLDER)
+        }
         signature = plan_file.build_signature_member(signed_digests, signer.sign_digest)
         with open_limited_file(path, location) as file:
-            parts = (_compress_part(name, content) for name, content in _read_parts(file) if name in signed_digests)
+            parts = (
+                _compress_part(name, content)
+                for name, content in _read_parts(file)
+                if name in signed_digests
+            )
             problems = write_signed_plan(path, plan_file.stream_archive(chain(parts, (signature,))))
         return problems or write_fleet_statement(plan, path, location, signer)
     except _READ_PROBLEMS as problem:
         return _convert_read_problem(problem, path)
 
 
-def write_fleet_statement(plan: FleetPlan, path: str, location: CommandContext, signer: Signer) -> list[Diagnostic]:
+def write_fleet_statement(
+    plan: FleetPlan, path: str, location: CommandContext, signer: Signer
+) -> list[Diagnostic]:
     """Write the provenance statement of a signed plan: digests of the file, the plan and the plans of sites, and the
     inputs of these. Raises FileProblem, DiagnosticsError.
     """
@@ -154,7 +185,9 @@ def write_fleet_statement(plan: FleetPlan, path: str, location: CommandContext, 
                 inputs.append(saved.plan.basis)
                 site_digests[name] = saved.digest
     digests = {Path(path).name: file_digest.hexdigest(), "plan": plan.identity, **site_digests}
-    return write_statement(StatementContent(digests, inputs, nexusform.__version__, plan.now), path, signer)
+    return write_statement(
+        StatementContent(digests, inputs, nexusform.__version__, plan.now), path, signer
+    )
 
 
 def read_fleet_plan(
@@ -169,10 +202,14 @@ def read_fleet_plan(
         return None, _convert_read_problem(problem, path)
     problems: list[Diagnostic] = []
     for key in key_files:
-        problems += verify_signature(content.signature, content.signed_digest, key, location.confinement)
-        if not problems:  # otherwise the plan is already refused
+        problems += verify_signature(
+            content.signature, content.signed_digest, key, location.confinement
+        )
+        # Otherwise the plan is already refused.
+        if not problems:
             problems += check_plan_statement(content.plan.identity, path, key)
-    if not problems and content.plan.errors:  # the plan of a failed run
+    # The plan of a failed run.
+    if not problems and content.plan.errors:
         reasons = "\n".join(map(describe_diagnostic, content.plan.errors))
         hint = f"Fix the errors and run `nexusform sites plan -out={path}` again."
         problems = [build_error("errored-saved-plan", f"Planning failed:\n{reasons}\n{hint}")]
@@ -196,7 +233,8 @@ def _convert_read_problem(problem: Exception, path: str) -> list[Diagnostic]:
 
 def _read_plan_file(path: str, location: CommandContext) -> _PlanFileContent:
     """Read a file; of site plans keep only digests. Raises FileProblem, DiagnosticsError, CorruptArchiveError."""
-    digests: dict[str, str] = {}  # by part name
+    # By part name.
+    digests: dict[str, str] = {}
     last_part = ("", b"")
     plan: FleetPlan | None = None
     with open_limited_file(path, location) as file:
@@ -204,7 +242,8 @@ def _read_plan_file(path: str, location: CommandContext) -> _PlanFileContent:
             if plan is None:
                 plan = _parse_manifest(path, name, content)
             digests[name] = plan_file.compute_digest(content)
-            last_part = name, content  # in the end, the signature or any other part
+            # In the end, the signature or any other part.
+            last_part = name, content
     if plan is None:
         raise _build_not_a_plan_error(path)
     signature, signed_digest = plan_file.read_signature(digests, last_part, path)
@@ -213,7 +252,11 @@ def _read_plan_file(path: str, location: CommandContext) -> _PlanFileContent:
 
 def _compress_part(name: str, content: bytes) -> tuple[str, bytes]:
     """Return name and bytes of a part in the file: compressed for a site's plan. Digests are of the plain content."""
-    return (f"{name}{_GZIP}", gzip.compress(content, mtime=0)) if name.startswith(_FOLDER) else (name, content)
+    return (
+        (f"{name}{_GZIP}", gzip.compress(content, mtime=0))
+        if name.startswith(_FOLDER)
+        else (name, content)
+    )
 
 
 def _read_parts(file: BinaryIO) -> Iterator[tuple[str, bytes]]:
@@ -227,7 +270,8 @@ def _read_parts(file: BinaryIO) -> Iterator[tuple[str, bytes]]:
             part = decoder.decompress(content, _MAX_PART_BYTES)
         except zlib.error:
             raise plan_file.CorruptArchiveError from None
-        if not decoder.eof or decoder.unused_data:  # too long or cut off, or followed by other bytes
+        # too long or cut off, or followed by other bytes.
+        if not decoder.eof or decoder.unused_data:
             raise plan_file.CorruptArchiveError
         yield name.removesuffix(_GZIP), part
 
@@ -237,13 +281,19 @@ def _parse_manifest(path: str, name: str, content: bytes) -> FleetPlan:
     if name != _MANIFEST:
         raise _build_not_a_plan_error(path)
     try:
-        if msgspec.json.decode(content, type=_PlanFileFormat).format == _DEVELOPMENT_FORMAT:  # before the first release
+        # Before the first release.
+        if msgspec.json.decode(content, type=_PlanFileFormat).format == _DEVELOPMENT_FORMAT:
             raise DiagnosticsError(build_development_file_error(path, "run plan again"))
         manifest = msgspec.json.decode(content, type=_PlanFileManifest)
     except msgspec.MsgspecError as problem:
-        raise DiagnosticsError(_build_damaged_file_problem(path, f"Its header cannot be read ({problem}).")) from None
+        raise DiagnosticsError(
+            _build_damaged_file_problem(path, f"Its header cannot be read ({problem}).")
+        ) from None
     if (manifest.format, manifest.kind) != (_FORMAT, _KIND) or manifest.version > _VERSION:
-        detail = f"{path} was written by nexusform {manifest.nexusform_version}; plan again with this version."
+        detail = (
+            f"{path} was written by nexusform {manifest.nexusform_version}; plan again with this "
+            "version."
+        )
         raise DiagnosticsError(build_error("newer-plan-format", detail))
     return manifest.plan
 
@@ -255,7 +305,11 @@ def _verify_part_digests(path: str, content: _PlanFileContent) -> list[Diagnosti
     for site in content.plan.sites:
         digest = content.digests.get(f"{_FOLDER}{site.name}{PLAN_SUFFIX}")
         if site.result.plan_digest and digest != site.result.plan_digest:
-            return [_build_damaged_file_problem(path, f'The plan of the site "{site.name}" does not match its digest.')]
+            return [
+                _build_damaged_file_problem(
+                    path, f'The plan of the site "{site.name}" does not match its digest.'
+                )
+            ]
     return []
 
 
@@ -265,4 +319,6 @@ def _build_not_a_plan_error(path: str) -> DiagnosticsError:
 
 
 def _build_damaged_file_problem(path: str, reason: str) -> Diagnostic:
-    return build_error("damaged-plan-file", f"{path} cannot be used. {reason} Fetch it again, or plan again.")
+    return build_error(
+        "damaged-plan-file", f"{path} cannot be used. {reason} Fetch it again, or plan again."
+    )

@@ -15,7 +15,13 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, build_error, has_errors, suggest_name
+from nexusform.diagnostics.diagnostic import (
+    Diagnostic,
+    SourceFile,
+    build_error,
+    has_errors,
+    suggest_name,
+)
 from nexusform.diagnostics.phrases import format_list
 from nexusform.domains.sites.types.fleet_plan import (
     FleetDefinition,
@@ -37,13 +43,18 @@ from nexusform.domains.sites.types.site_tasks import (
     select_results,
 )
 from nexusform.domains.sites.workflow.definition_file import read_definition
-from nexusform.domains.sites.workflow.fleet_plan_file import save_failed_plan, save_fleet_plan, write_fleet_statement
+from nexusform.domains.sites.workflow.fleet_plan_file import (
+    save_failed_plan,
+    save_fleet_plan,
+    write_fleet_statement,
+)
 from nexusform.providers.clock import read_clock
 from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.plan_files.plan_statement import Signer
 
 RUNS_PER_PART = 100
-_PARTS_PER_WORKER = 4  # parts per worker, for an even load
+# parts per worker, for an even load.
+_PARTS_PER_WORKER = 4
 
 
 class Fleet(Struct, frozen=True):
@@ -74,7 +85,9 @@ def open_fleet(
     """
     now = now or read_clock(location.environment)
     allowed_directories = tuple(str(Path(directory).absolute()) for directory in allowed_sources)
-    definition, problems, sources = read_definition(".", location.confinement, now, allowed_directories)
+    definition, problems, sources = read_definition(
+        ".", location.confinement, now, allowed_directories
+    )
     if definition is None:
         return OpenedFleet(fleet=None, diagnostics=tuple(problems), sources=sources)
     context = FleetContext(
@@ -94,7 +107,10 @@ def open_fleet(
 
 
 def select_sites(
-    definition: FleetDefinition, patterns: Sequence[str], wave: str, undeclared: Sequence[UndeclaredSite] = ()
+    definition: FleetDefinition,
+    patterns: Sequence[str],
+    wave: str,
+    undeclared: Sequence[UndeclaredSite] = (),
 ) -> tuple[list[str], list[Diagnostic]]:
     """Select the names of sites by patterns and wave (none or "": all). Report a pattern or wave without a site. A
     pattern without a declared site may match sites with a state that are no longer declared (`undeclared`).
@@ -103,16 +119,21 @@ def select_sites(
     waves = [item.name for item in definition.waves]
     if wave not in ("", *waves):
         wave_list = ", ".join(f'"{name}"' for name in waves)
-        detail = f'-wave: there is no wave "{wave}". There are: {wave_list}.{suggest_name(wave, waves)}'
+        detail = (
+            f'-wave: there is no wave "{wave}". There are: {wave_list}.{suggest_name(wave, waves)}'
+        )
         problems.append(build_error("unknown-wave", detail))
     names = [site.name for site in definition.sites]
     for pattern in patterns:
         if any(fnmatchcase(name, pattern) for name in names):
-            continue  # it selects sites
+            # It selects sites.
+            continue
         hint = suggest_name(pattern, names)
         former_sites = [item for item in undeclared if fnmatchcase(item.name, pattern)]
         if former_sites:
-            states = format_list(f"{item.name}'s state {item.state_location}" for item in former_sites)
+            states = format_list(
+                f"{item.name}'s state {item.state_location}" for item in former_sites
+            )
             hint = f" Existing states: {states}."
         detail = f'-site: there is no site "{pattern}".{hint}'
         problems.append(build_error("unknown-site", detail))
@@ -157,12 +178,17 @@ def plan_fleet(
     """
     definition, context = fleet.definition, fleet.context
     spool = Path(location.data_directory, f"sites-{context.session}").absolute()
-    if out:  # workers write the plans of sites to the spool directory, until they are in the one file `out`
+    # workers write the plans of sites to the spool directory, until they are in the one file `out`.
+    if out:
         try:
             spool.mkdir(mode=0o700, parents=True)
         except OSError as problem:
-            error = build_error("plan-save-failed", f'Plans cannot be stored in "{spool}": {problem.strerror}.')
-            return FleetPlanningResult(_build_plan(definition, context, {}), (error, *save_failed_plan([error], out)))
+            error = build_error(
+                "plan-save-failed", f'Plans cannot be stored in "{spool}": {problem.strerror}.'
+            )
+            return FleetPlanningResult(
+                _build_plan(definition, context, {}), (error, *save_failed_plan([error], out))
+            )
         context = replace(context, spool=str(spool))
     results: dict[str, SiteResult] = {}
     shared_rows: dict[tuple[str, ...], tuple[str, ...]] = {}
@@ -178,17 +204,23 @@ def plan_fleet(
             tasks, record_result, max_running=lambda: engine.parallelism, is_stopping=is_stopping
         )
         reason = "It was interrupted before this site was planned."
-        results |= {task.site: SiteResult(task.site, SiteStatus.SKIPPED, reason) for task in remaining}
+        results |= {
+            task.site: SiteResult(task.site, SiteStatus.SKIPPED, reason) for task in remaining
+        }
         fleet_plan = _build_plan(definition, context, {name: results[name] for name in names})
         fleet_plan = replace(fleet_plan, undeclared=undeclared)
         on_plan(fleet_plan)
-        problems = check_site_order(definition, {site.name: site.dependencies for site in fleet_plan.sites})
+        problems = check_site_order(
+            definition, {site.name: site.dependencies for site in fleet_plan.sites}
+        )
         if remaining:
             problems.append(build_error("planning-interrupted", "Not all sites were planned."))
         if out and has_errors(problems):
             problems += save_failed_plan(problems, out)
         elif out:
-            problems += save_fleet_plan(fleet_plan, spool, out, location.get_max_file_size(), signer)
+            problems += save_fleet_plan(
+                fleet_plan, spool, out, location.get_max_file_size(), signer
+            )
             if signer is not None and not has_errors(problems):
                 problems += write_fleet_statement(fleet_plan, out, location, signer)
         return FleetPlanningResult(fleet_plan, tuple(problems))
@@ -197,15 +229,24 @@ def plan_fleet(
             shutil.rmtree(spool, ignore_errors=True)
 
 
-def _build_plan(definition: FleetDefinition, fleet: FleetContext, results: Mapping[str, SiteResult]) -> FleetPlan:
+def _build_plan(
+    definition: FleetDefinition, fleet: FleetContext, results: Mapping[str, SiteResult]
+) -> FleetPlan:
     """Build the plan of a fleet from the results."""
-    site_by_state = {result.state_location: name for name, result in results.items() if result.state_location}
-    dependencies: dict[str, tuple[str, ...]] = {}  # by site: the other sites with states read by it
+    site_by_state = {
+        result.state_location: name for name, result in results.items() if result.state_location
+    }
+    # By site: the other sites with states read by it.
+    dependencies: dict[str, tuple[str, ...]] = {}
     for name, result in results.items():
-        read_sites = {site_by_state[state] for state in result.read_states if state in site_by_state}
+        read_sites = {
+            site_by_state[state] for state in result.read_states if state in site_by_state
+        }
         dependencies[name] = tuple(sorted(read_sites - {name}))
     entries = definition.sites_by_name
-    sites = tuple(build_planned_site(entries[name], results[name], dependencies[name]) for name in results)
+    sites = tuple(
+        build_planned_site(entries[name], results[name], dependencies[name]) for name in results
+    )
     return FleetPlan(
         sites=sites,
         waves=definition.waves,
@@ -218,7 +259,9 @@ def _build_plan(definition: FleetDefinition, fleet: FleetContext, results: Mappi
     )
 
 
-def check_site_order(definition: FleetDefinition, dependencies: Mapping[str, Sequence[str]]) -> list[Diagnostic]:
+def check_site_order(
+    definition: FleetDefinition, dependencies: Mapping[str, Sequence[str]]
+) -> list[Diagnostic]:
     """Return one error for a cycle, or one for each dependency of a site on a later wave."""
     sites = definition.sites_by_name
     wave_positions = {wave.name: position for position, wave in enumerate(definition.waves)}
@@ -234,7 +277,8 @@ def check_site_order(definition: FleetDefinition, dependencies: Mapping[str, Seq
             other_wave = sites[other].wave
             if wave_positions[other_wave] > wave_positions[wave]:
                 detail = (
-                    f'The site "{name}" (wave "{wave}") reads the state of "{other}", which is applied '
+                    f'The site "{name}" (wave "{wave}") reads the state of "{other}", which is '
+                    "applied "
                     f'later, in the wave "{other_wave}". Move it to that wave or a later one.'
                 )
                 problems.append(build_error("site-in-later-wave", detail, sites[name].span))
@@ -247,7 +291,9 @@ def _find_cycle(dependencies: Mapping[str, Sequence[str]]) -> list[str]:
     from the first name, reaches a site of the path again.
     """
     pending = {name: set(other_sites) for name, other_sites in dependencies.items()}
-    while free := [name for name, other_sites in pending.items() if other_sites.isdisjoint(pending)]:
+    while free := [
+        name for name, other_sites in pending.items() if other_sites.isdisjoint(pending)
+    ]:
         for name in free:
             del pending[name]
     if not pending:
@@ -258,7 +304,9 @@ def _find_cycle(dependencies: Mapping[str, Sequence[str]]) -> list[str]:
     return path[path.index(following) :]
 
 
-def split_wave_by_dependencies(names: Sequence[str], dependencies: Mapping[str, Sequence[str]]) -> list[list[str]]:
+def split_wave_by_dependencies(
+    names: Sequence[str], dependencies: Mapping[str, Sequence[str]]
+) -> list[list[str]]:
     """Split the sites of a wave into rounds: every site is in a later round than its dependencies in the wave. If b and
     c read the state of a, and d that of c, the rounds are [a], [b, c] and [d].
     """
@@ -267,23 +315,31 @@ def split_wave_by_dependencies(names: Sequence[str], dependencies: Mapping[str, 
     while remaining:
         unplaced = set(remaining)
         ready = [name for name in remaining if unplaced.isdisjoint(dependencies.get(name, ()))]
-        rounds.append(ready or remaining)  # all remaining ones for a cycle; a plan with a cycle is rejected
+        # All remaining ones for a cycle; a plan with a cycle is rejected.
+        rounds.append(ready or remaining)
         unplaced.difference_update(rounds[-1])
         remaining = [name for name in remaining if name in unplaced]
     return rounds
 
 
 def run_fleet_question(
-    fleet: Fleet, names: Sequence[str], engine: TaskEngine, question: SiteQuestion, is_stopping: Callable[[], bool]
+    fleet: Fleet,
+    names: Sequence[str],
+    engine: TaskEngine,
+    question: SiteQuestion,
+    is_stopping: Callable[[], bool],
 ) -> list[SiteResult]:
     """Run a question on each site; return the results in the order of names. A question is split in parts: samples for
     certainty, racks for failures. Workers run the parts at the same time, and the results of a site are merged.
     """
-    count, runs = 1, question.runs  # parts per site, and samples per part
+    # parts per site, and samples per part.
+    count, runs = 1, question.runs
     if question.kind is QuestionKind.CERTAINTY:
         count = ceil(runs / RUNS_PER_PART)
-        runs //= count  # without a remainder: runs above RUNS_PER_PART are a multiple of it
-    elif question.kind is QuestionKind.FAILURE:  # some parts for every worker, even with few sites
+        # Without a remainder: runs above RUNS_PER_PART are a multiple of it.
+        runs //= count
+    elif question.kind is QuestionKind.FAILURE:
+        # Some parts for every worker, even with few sites.
         count = ceil(_PARTS_PER_WORKER * engine.parallelism / len(names))
     parts = [replace(question, part=part, parts=count, runs=runs) for part in range(count)]
     results: dict[str, dict[int, SiteResult]] = {name: {} for name in names}
@@ -292,8 +348,14 @@ def run_fleet_question(
         assert task.question is not None, "a task that asks"
         results[task.site][task.question.part] = result
 
-    tasks = [Task(SiteTaskKind.ASK, name, fleet.context, question=part) for name in names for part in parts]
-    engine.run_tasks_until_stopped(tasks, record_part, max_running=lambda: engine.parallelism, is_stopping=is_stopping)
+    tasks = [
+        Task(SiteTaskKind.ASK, name, fleet.context, question=part)
+        for name in names
+        for part in parts
+    ]
+    engine.run_tasks_until_stopped(
+        tasks, record_part, max_running=lambda: engine.parallelism, is_stopping=is_stopping
+    )
     return [merge_site_results(name, results[name], len(parts)) for name in names]
 
 
@@ -302,7 +364,9 @@ def merge_site_results(name: str, parts: Mapping[int, SiteResult], count: int) -
     is skipped. If a part was rejected, or parts are about different plans, the result is rejected.
     """
     if len(parts) < count:
-        return SiteResult(name, SiteStatus.SKIPPED, "It was interrupted before this site was finished.")
+        return SiteResult(
+            name, SiteStatus.SKIPPED, "It was interrupted before this site was finished."
+        )
     ordered = [parts[part] for part in range(count)]
     rejected = select_results(ordered, SiteStatus.REJECTED)
     if rejected:
@@ -310,26 +374,35 @@ def merge_site_results(name: str, parts: Mapping[int, SiteResult], count: int) -
     if len({(part_result.status, part_result.digest) for part_result in ordered}) > 1:
         reason = "Its plan input changed during the run. Run the command again."
         return SiteResult(name, SiteStatus.REJECTED, reason)
-    # Racks are dealt to parts in turn; interleaving restores the site's order. Figures with the same name are added.
-    merged: dict[str, SiteQuestionFinding] = {}  # by name of the finding
+    # Racks are dealt to parts in turn; interleaving restores the site's order. Figures with the
+    # same name are added. By name of the finding.
+    merged: dict[str, SiteQuestionFinding] = {}
     rounds = zip_longest(*(part_result.findings for part_result in ordered))
-    for finding in filter(None, chain.from_iterable(rounds)):  # some parts have fewer racks
+    # Some parts have fewer racks.
+    for finding in filter(None, chain.from_iterable(rounds)):
         existing = merged.get(finding.name)
         if existing is None:
             merged[finding.name] = finding
         else:
-            figures = {key: figure + finding.figures.get(key, 0) for key, figure in existing.figures.items()}
+            figures = {
+                key: figure + finding.figures.get(key, 0)
+                for key, figure in existing.figures.items()
+            }
             is_problem = existing.is_problem or finding.is_problem
             merged[finding.name] = replace(existing, figures=figures, is_problem=is_problem)
     return replace(ordered[0], findings=tuple(merged.values()))
 
 
-def read_site_locks(engine: TaskEngine, fleet: FleetContext, names: Sequence[str]) -> list[SiteResult]:
+def read_site_locks(
+    engine: TaskEngine, fleet: FleetContext, names: Sequence[str]
+) -> list[SiteResult]:
     """Return the status of each site with its lock; `rejected` if it cannot be read. Raises TaskEngineError."""
     return _run_on_all_sites(engine, fleet, names, SiteTaskKind.STATUS)
 
 
-def read_locked_sites(engine: TaskEngine, fleet: FleetContext, names: Sequence[str]) -> list[SiteResult]:
+def read_locked_sites(
+    engine: TaskEngine, fleet: FleetContext, names: Sequence[str]
+) -> list[SiteResult]:
     """Return the status of the locked sites, in the order of the names. Raises TaskEngineError."""
     return [result for result in read_site_locks(engine, fleet, names) if result.lock is not None]
 
@@ -369,7 +442,11 @@ def read_fleet_status(
 ) -> FleetPlan:
     """Read the status of each site: applied, interrupted, or not applied yet."""
     definition, context = fleet.definition, fleet.context
-    results = _run_on_all_sites(engine, context, names, SiteTaskKind.STATUS, is_stopping=is_stopping)
+    results = _run_on_all_sites(
+        engine, context, names, SiteTaskKind.STATUS, is_stopping=is_stopping
+    )
     entries = definition.sites_by_name
-    sites = tuple(build_planned_site(entries[result.site], result, dependencies=()) for result in results)
+    sites = tuple(
+        build_planned_site(entries[result.site], result, dependencies=()) for result in results
+    )
     return FleetPlan(sites, definition.waves, context.now, definition.digest)

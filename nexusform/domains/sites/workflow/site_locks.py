@@ -7,8 +7,18 @@ from pathlib import Path
 
 from nexusform.diagnostics.diagnostic import Diagnostic, build_error
 from nexusform.domains.sites.types.fleet_plan import SiteEntry
-from nexusform.domains.sites.types.site_tasks import FleetContext, SiteLock, SiteResult, SiteStatus, Task
-from nexusform.domains.sites.workflow.site_project import load_cached_configuration, make_site_location, open_state
+from nexusform.domains.sites.types.site_tasks import (
+    FleetContext,
+    SiteLock,
+    SiteResult,
+    SiteStatus,
+    Task,
+)
+from nexusform.domains.sites.workflow.site_project import (
+    load_cached_configuration,
+    make_site_location,
+    open_state,
+)
 from nexusform.domains.sites.workflow.site_results import build_rejected_result
 from nexusform.interfaces.state_storage import BackendProblem, LockInfo, StateBackend
 
@@ -35,7 +45,8 @@ def read_site_lock(backend: StateBackend, site: SiteEntry, fleet: FleetContext) 
         host=holder.host,
         who=holder.who,
         created=holder.created,
-        has_started=bool(backend.read_journal()),  # an apply in progress has a journal
+        # An apply in progress has a journal.
+        has_started=bool(backend.read_journal()),
         unlock_command=shlex.join([*words, holder.id]),
         info=holder.info,
         is_running=_is_lock_process_running(holder),
@@ -44,12 +55,14 @@ def read_site_lock(backend: StateBackend, site: SiteEntry, fleet: FleetContext) 
 
 def _is_lock_process_running(holder: LockInfo) -> bool:
     """Return whether the process of the lock is a living process of this machine."""
-    if holder.host != socket.gethostname() or holder.pid <= 0:  # on another host, or not known
+    # On another host, or not known.
+    if holder.host != socket.gethostname() or holder.pid <= 0:
         return False
     try:
         os.kill(holder.pid, 0)  # only checks
     except OSError as problem:
-        return not isinstance(problem, ProcessLookupError)  # a process of another user exists
+        # A process of another user exists.
+        return not isinstance(problem, ProcessLookupError)
     return True
 
 

@@ -26,9 +26,18 @@ from nexusform.files.regular_files import Confinement
 from nexusform.interfaces.state_storage import StateBackend
 from nexusform.state import json_codec
 from nexusform.values.typed_value import SENSITIVE
-from nexusform.workflow.opening.backend_choice import BackendChoice, explain_rejected_settings, open_chosen_backend
+from nexusform.workflow.opening.backend_choice import (
+    BackendChoice,
+    explain_rejected_settings,
+    open_chosen_backend,
+)
 from nexusform.workflow.opening.command_context import CommandContext, load_project_configuration
-from nexusform.workflow.opening.project import OpenResult, create_project, prepare_backend, select_variable_values
+from nexusform.workflow.opening.project import (
+    OpenResult,
+    create_project,
+    prepare_backend,
+    select_variable_values,
+)
 from nexusform.workflow.plan_files.plan_execution import RESCUE
 
 
@@ -42,17 +51,25 @@ def build_fleet_context(fleet: FleetContext, environment: Mapping[str, str]) -> 
     )
 
 
-def make_site_location(fleet: FleetContext, site: SiteEntry, environment: Mapping[str, str]) -> CommandContext:
+def make_site_location(
+    fleet: FleetContext, site: SiteEntry, environment: Mapping[str, str]
+) -> CommandContext:
     """Create the context of a command for a site; its root module is the current directory. Local data of the site
     is in its own directory, since sites may share a root module.
     """
     location = build_fleet_context(fleet, environment)
     data_directory = str(Path(fleet.root, location.data_directory, "sites", site.name))
     unsaved_state_path = str(Path(data_directory, RESCUE))
-    return replace(location, environment={**environment, "NF_DATA_DIR": data_directory}, rescue_path=unsaved_state_path)
+    return replace(
+        location,
+        environment={**environment, "NF_DATA_DIR": data_directory},
+        rescue_path=unsaved_state_path,
+    )
 
 
-def open_site_project(fleet: FleetContext, site: SiteEntry, environment: Mapping[str, str]) -> OpenResult:
+def open_site_project(
+    fleet: FleetContext, site: SiteEntry, environment: Mapping[str, str]
+) -> OpenResult:
     """Open the project of a site: configuration, variables and backend, but not the state. After errors it is None."""
     location = make_site_location(fleet, site, environment)
     configuration, problems = load_cached_configuration(location)
@@ -66,19 +83,32 @@ def open_site_project(fleet: FleetContext, site: SiteEntry, environment: Mapping
         confinement=location.confinement,
         assignments_override=assignments,
     )
-    further_problems += check_constant_variables(configuration, {name: value for name, (value, _) in variables.items()})
-    further_problems = [*input_problems, *(_locate_problem_at_inputs(problem, site) for problem in further_problems)]
+    further_problems += check_constant_variables(
+        configuration, {name: value for name, (value, _) in variables.items()}
+    )
+    further_problems = [
+        *input_problems,
+        *(_locate_problem_at_inputs(problem, site) for problem in further_problems),
+    ]
     if further_problems and site.data_files:
-        data_location = describe_data_location(site.data_files, site.key, fleet.root, location.confinement)
-        further_problems = [replace(problem, detail=f"{problem.detail}{data_location}") for problem in further_problems]
+        data_location = describe_data_location(
+            site.data_files, site.key, fleet.root, location.confinement
+        )
+        further_problems = [
+            replace(problem, detail=f"{problem.detail}{data_location}")
+            for problem in further_problems
+        ]
     problems += further_problems
     module_backend = configuration.settings.backend
     if module_backend is not None:
         detail = (
-            f"The state location of a site comes from {FILE_NAME}. The backend block of the root module has no effect "
+            f"The state location of a site comes from {FILE_NAME}. The backend block of the root "
+            "module has no effect "
             "here."
         )
-        problems.append(build_warning("backend-configuration-ignored", detail, module_backend.header_span))
+        problems.append(
+            build_warning("backend-configuration-ignored", detail, module_backend.header_span)
+        )
     backend, further_problems = open_state(fleet, location, site, configuration.settings)
     problems += further_problems
     if backend is None or has_errors(problems):
@@ -87,7 +117,9 @@ def open_site_project(fleet: FleetContext, site: SiteEntry, environment: Mapping
     for name in site.sensitive:
         if name in values:
             values[name] = values[name].add_marks(SENSITIVE)
-    return OpenResult(create_project(location, configuration, values, sources, backend), tuple(problems), sources)
+    return OpenResult(
+        create_project(location, configuration, values, sources, backend), tuple(problems), sources
+    )
 
 
 class _CachedConfiguration(Struct, frozen=True):
@@ -106,14 +138,21 @@ def load_cached_configuration(location: CommandContext) -> tuple[Configuration, 
     """Load the root module in the current directory; sites with the same module share it until its files change."""
     key = (str(Path.cwd()), location.confinement)
     cached = _CACHE.get(key)
-    if cached is not None and cached.signature and cached.signature == _compute_signature(cached.configuration):
+    if (
+        cached is not None
+        and cached.signature
+        and cached.signature == _compute_signature(cached.configuration)
+    ):
         return cached.configuration, list(cached.problems)
     configuration, problems = load_project_configuration(location)
-    _CACHE.pop(key, None)  # if there is one, its files have changed
+    # If there is one, its files have changed.
+    _CACHE.pop(key, None)
     if not has_errors(problems):
         if len(_CACHE) >= _MAX_CACHED:
             _CACHE.clear()
-        _CACHE[key] = _CachedConfiguration(_compute_signature(configuration), configuration, tuple(problems))
+        _CACHE[key] = _CachedConfiguration(
+            _compute_signature(configuration), configuration, tuple(problems)
+        )
     return configuration, problems
 
 
@@ -135,7 +174,9 @@ def _build_inputs_file_name(site: SiteEntry) -> str:
     return f"{FILE_NAME}, site {site.name}.json"
 
 
-def _build_assignments(site: SiteEntry, configuration: Configuration) -> tuple[Sequence[Assignment], list[Diagnostic]]:
+def _build_assignments(
+    site: SiteEntry, configuration: Configuration
+) -> tuple[Sequence[Assignment], list[Diagnostic]]:
     """Read the inputs like a JSON file of variables; report inputs not declared by the root module."""
     variables = configuration.root.variables
     problems = [
@@ -146,11 +187,14 @@ def _build_assignments(site: SiteEntry, configuration: Configuration) -> tuple[S
             site.inputs_span,
         )
         for name in site.inputs
-        if name not in variables and configuration.root.directory  # "": it could not be read
+        # "": it could not be read.
+        if name not in variables and configuration.root.directory
     ]
     inputs = {name: value for name, value in site.inputs.items() if name in variables}
     text = json_codec.render_json(inputs).decode()
-    assignments, file_problems = parse_variable_file(SourceFile(_build_inputs_file_name(site), text))
+    assignments, file_problems = parse_variable_file(
+        SourceFile(_build_inputs_file_name(site), text)
+    )
     return assignments, [*problems, *file_problems]
 
 
@@ -172,7 +216,9 @@ def open_state(
     if rejection:
         return None, [build_error("remote-address-not-allowed", rejection, site.span)]
     choice = BackendChoice(site.backend, site.settings, from_flags={})
-    backend, problems = open_chosen_backend(choice, settings, replace(location, directory=fleet.root))
+    backend, problems = open_chosen_backend(
+        choice, settings, replace(location, directory=fleet.root)
+    )
     if backend is None:
         return None, problems
     return prepare_backend(backend, problems, settings, location)

@@ -17,8 +17,15 @@ from nexusform.domains.sites.types.site_tasks import (
     Task,
 )
 from nexusform.domains.sites.workflow.site_project import open_site_project
-from nexusform.domains.sites.workflow.site_results import build_plan_result, build_rejected_result, compute_plan_digest
-from nexusform.domains.whatif.questions.failure_simulation import FailureScope, simulate_machine_loss
+from nexusform.domains.sites.workflow.site_results import (
+    build_plan_result,
+    build_rejected_result,
+    compute_plan_digest,
+)
+from nexusform.domains.whatif.questions.failure_simulation import (
+    FailureScope,
+    simulate_machine_loss,
+)
 from nexusform.domains.whatif.questions.pod_snapshot import NO_OBSERVATIONS, build_pods
 from nexusform.domains.whatif.rendering.failure_report import build_failure_summary
 from nexusform.plans.plan import Plan
@@ -38,15 +45,21 @@ def run_question_part(task: Task, site: SiteEntry) -> SiteResult:
     opened = open_site_project(task.fleet, site, os.environ)
     if opened.project is None:
         return build_rejected_result(site.name, opened.diagnostics)
-    locking = LockOptions(enabled=False, is_exclusive=True)  # no lock, and no warning without one
+    # No lock, and no warning without one.
+    locking = LockOptions(enabled=False, is_exclusive=True)
     with begin_run(opened.project, "OperationTypePlan", locking, records_recovery=False) as run:
         if not run.is_ready:
             return build_rejected_result(site.name, [*opened.diagnostics, *run.diagnostics])
         if question.kind is QuestionKind.CERTAINTY:
-            options = PlanOptions(now=task.fleet.now, samples=question.runs, first_sample=question.part * question.runs)
+            options = PlanOptions(
+                now=task.fleet.now,
+                samples=question.runs,
+                first_sample=question.part * question.runs,
+            )
             plan = run.plan(options).plan
             result = build_plan_result(run, plan, site, run.diagnostics)
-            if result.status is SiteStatus.REJECTED:  # with its errors
+            # With its errors.
+            if result.status is SiteStatus.REJECTED:
                 return result
             findings = tuple(_build_certainty_findings(plan, question.runs))
             # The digest has to be equal for all parts: certainty is of the samples of one part.
@@ -64,9 +77,11 @@ def run_question_part(task: Task, site: SiteEntry) -> SiteResult:
 def _build_certainty_findings(plan: Plan, runs: int) -> Iterator[SiteQuestionFinding]:
     """Build a finding for each VM with a sampled location: the runs with its planned machine, rack and rack count."""
     for row in plan.placements:
-        certainty = row.certainty  # shares of the runs
+        # shares of the runs.
+        certainty = row.certainty
         if certainty is None or not isinstance(row.target, Placement):
-            continue  # without a sampled location
+            # Without a sampled location.
+            continue
         figures: dict[str, int | float] = {
             "runs": runs,
             "machine": round(certainty.machine * runs),
@@ -76,20 +91,31 @@ def _build_certainty_findings(plan: Plan, runs: int) -> Iterator[SiteQuestionFin
         yield SiteQuestionFinding(f"{row.address}:{row.object}", figures, (row.target.machine,))
 
 
-def _simulate_rack_failures(state: State, run: Run, question: SiteQuestion) -> Iterable[SiteQuestionFinding]:
+def _simulate_rack_failures(
+    state: State, run: Run, question: SiteQuestion
+) -> Iterable[SiteQuestionFinding]:
     """Simulate the failure of each rack of the question's part: of every `parts`-th one, from number `part`."""
     registries = run.project.registries
     state_objects = list_state_objects(state)
     snapshot = build_snapshot(state_objects, registries, state.catalogue)
     pods = build_pods(state_objects, snapshot, registries, NO_OBSERVATIONS)
-    racks = [(site, rack.name) for site in snapshot.sites.values() for rack in site.racks if not rack.is_planned]
+    racks = [
+        (site, rack.name)
+        for site in snapshot.sites.values()
+        for rack in site.racks
+        if not rack.is_planned
+    ]
     for site, rack in racks[question.part :: question.parts]:
         machines = [machine.name for machine in site.machines_by_rack[rack]]
         loss = simulate_machine_loss(site, FailureScope.RACK, f"{site.id}/{rack}", machines, pods)
         # VMs without a machine to move to; if the move was sampled, the most over all samples.
         missing = loss.missing if loss.samples is None else loss.samples.missing_count.maximum
         pools_lost = sum(pool.is_lost for pool in loss.pools)
-        figures: dict[str, int | float] = {"down": loss.vm_count, "pools_lost": pools_lost, "without_room": missing}
+        figures: dict[str, int | float] = {
+            "down": loss.vm_count,
+            "pools_lost": pools_lost,
+            "without_room": missing,
+        }
         texts = (build_failure_summary(loss),)
         yield SiteQuestionFinding(loss.lost, figures, texts, is_problem=loss.has_findings)
 
@@ -112,7 +138,8 @@ def _run_replay(question: SiteQuestion, site: SiteEntry, run: Run) -> SiteResult
             {
                 "hits": replay.hits,
                 "certain_hits": replay.sure,
-                "verified": replay.judged,  # hits and misses
+                # hits and misses.
+                "verified": replay.judged,
                 "unverified": sum(replay.unjudged.values()),
                 "by_chance": round(replay.chance, 3),
             },

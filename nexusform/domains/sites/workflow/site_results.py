@@ -10,14 +10,21 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic, Severity, has_errors
 from nexusform.diagnostics.levels import get_diagnostic_level
-from nexusform.domains.sites.rendering.site_change_rows import build_site_rows, count_placements, find_lost_redundancy
+from nexusform.domains.sites.rendering.site_change_rows import (
+    build_site_rows,
+    count_placements,
+    find_lost_redundancy,
+)
 from nexusform.domains.sites.types.fleet_plan import SiteEntry
 from nexusform.domains.sites.types.site_tasks import SiteDiagnostic, SiteResult, SiteStatus
 from nexusform.domains.sites.workflow.site_project import normalize_state_location
 from nexusform.plans.impact.object_effects import LOSS_EFFECTS, count_effects
 from nexusform.plans.plan import Action, Plan
 from nexusform.plans.saved.record_codec import write_record
-from nexusform.rendering.report.availability_losses import describe_weakened_rules, find_availability_losses
+from nexusform.rendering.report.availability_losses import (
+    describe_weakened_rules,
+    find_availability_losses,
+)
 from nexusform.rendering.report.finding_entries import Finding, collect_findings
 from nexusform.rendering.report.plan_verdict import compute_impact
 from nexusform.state import json_codec
@@ -28,14 +35,19 @@ LOCKED: Final = "state-lock-error"
 _LOCK_HOLDER: Final = re.compile(r"^ *Who:(.*)$", re.MULTILINE)
 
 
-def build_plan_result(run: Run, plan: Plan, site: SiteEntry, problems: Iterable[Diagnostic]) -> SiteResult:
+def build_plan_result(
+    run: Run, plan: Plan, site: SiteEntry, problems: Iterable[Diagnostic]
+) -> SiteResult:
     """Build the result of a plan: its errors if it is rejected, else its digest, changes, losses and findings."""
     problems = list(problems)
     state_location = describe_state_location(run, site)
-    read_states: tuple[str, ...] = ()  # locations of the states of other sites read by the plan
+    # locations of the states of other sites read by the plan.
+    read_states: tuple[str, ...] = ()
     if run.project.remote_states is not None:
         locations = run.project.remote_states.locations
-        read_states = tuple(sorted(normalize_state_location(backend, path) for backend, path in locations))
+        read_states = tuple(
+            sorted(normalize_state_location(backend, path) for backend, path in locations)
+        )
     if plan.is_rejected or has_errors([*problems, *plan.diagnostics]):
         rejected = build_rejected_result(site.name, [*problems, *plan.diagnostics])
         return replace(rejected, state_location=state_location, read_states=read_states)
@@ -45,17 +57,27 @@ def build_plan_result(run: Run, plan: Plan, site: SiteEntry, problems: Iterable[
         digest=compute_plan_digest(plan),
         rows=build_site_rows(plan, site.name, run.project.registries),
         impact=compute_impact(plan),
-        disruptions=tuple(count for count in count_effects(plan.placements) if count.effect in LOSS_EFFECTS),
+        disruptions=tuple(
+            count for count in count_effects(plan.placements) if count.effect in LOSS_EFFECTS
+        ),
         availability_losses=(*describe_weakened_rules(plan), *find_availability_losses(plan)),
         redundancy_lost=find_lost_redundancy(plan),
-        diagnostics=(*build_site_diagnostics(problems), *map(_convert_finding, collect_findings(plan))),
+        diagnostics=(
+            *build_site_diagnostics(problems),
+            *map(_convert_finding, collect_findings(plan)),
+        ),
         state_location=state_location,
         read_states=read_states,
         serial=plan.serial,
         machines=sum(len(planned_site.machines) for planned_site in plan.sites),
-        vms=sum(len(pool.unchanged) + len(pool.added) for planned_site in plan.sites for pool in planned_site.pools),
+        vms=sum(
+            len(pool.unchanged) + len(pool.added)
+            for planned_site in plan.sites
+            for pool in planned_site.pools
+        ),
     )
-    return replace(result, **count_placements(plan))  # placed, moved, removed, lost, forgotten
+    # placed, moved, removed, lost, forgotten.
+    return replace(result, **count_placements(plan))
 
 
 def describe_state_location(run: Run, site: SiteEntry) -> str:
@@ -66,17 +88,22 @@ def describe_state_location(run: Run, site: SiteEntry) -> str:
 def build_rejected_result(name: str, problems: Iterable[Diagnostic]) -> SiteResult:
     """Build the result of a rejected site; the first error is the reason."""
     problem_list = list(problems)
-    first_error = next((problem for problem in problem_list if problem.severity is Severity.ERROR), None)
+    first_error = next(
+        (problem for problem in problem_list if problem.severity is Severity.ERROR), None
+    )
     reason, site_diagnostics = summarize_problem(first_error), build_site_diagnostics(problem_list)
     return SiteResult(name, SiteStatus.REJECTED, reason, diagnostics=site_diagnostics)
 
 
 def summarize_problem(problem: Diagnostic | None) -> str:
     """Summarize an error in a sentence or two."""
-    if problem is None:  # no error states a reason
+    # No error states a reason.
+    if problem is None:
         return "It cannot be planned."
-    detail = problem.detail.split("\n\n", 1)[0].strip()  # its first paragraph
-    if problem.id == LOCKED:  # name the holder only
+    # Its first paragraph.
+    detail = problem.detail.split("\n\n", 1)[0].strip()
+    # name the holder only.
+    if problem.id == LOCKED:
         holder = _LOCK_HOLDER.search(problem.detail)
         detail = f"{holder[1].strip()} holds it." if holder else detail
     return problem.summary + (f": {detail}" if detail else ".")
@@ -84,13 +111,17 @@ def summarize_problem(problem: Diagnostic | None) -> str:
 
 def build_site_diagnostics(problems: Iterable[Diagnostic]) -> tuple[SiteDiagnostic, ...]:
     """Convert diagnostics to data."""
-    return tuple(_convert_finding(Finding(problem, get_diagnostic_level(problem))) for problem in problems)
+    return tuple(
+        _convert_finding(Finding(problem, get_diagnostic_level(problem))) for problem in problems
+    )
 
 
 def _convert_finding(finding: Finding) -> SiteDiagnostic:
     """Convert a finding to data; without a location, `file` is "" and `line` 0."""
     problem = finding.diagnostic
-    file, line = (problem.subject.filename, problem.subject.start.line) if problem.subject else ("", 0)
+    file, line = (
+        (problem.subject.filename, problem.subject.start.line) if problem.subject else ("", 0)
+    )
     return SiteDiagnostic(
         severity=problem.severity.value,
         id=problem.id,
@@ -108,7 +139,8 @@ def compute_plan_digest(plan: Plan) -> str:
     """Compute the SHA-256 of changes, placements and outputs, without serial, time, diagnostics and source
     lines. All plans without changes have the same digest.
     """
-    # The records approved by a reviewer, without creation numbers; a NO_OP move or import changes the state, too.
+    # The records approved by a reviewer, without creation numbers; a NO_OP move or import changes
+    # the state, too.
     changes = (
         write_record(replace(change, creation=0, prior_creation=0, source=None))
         for change in plan.changes

@@ -20,7 +20,13 @@ from nexusform.diagnostics.diagnostic import Diagnostic, Severity, build_error, 
 from nexusform.domains.azure.providers.azure_rate_limit import BUDGET_VARIABLE
 from nexusform.domains.sites.rendering.site_change_rows import build_site_rows, count_placements
 from nexusform.domains.sites.types.fleet_plan import FILE_NAME, FleetDefinition, SiteEntry
-from nexusform.domains.sites.types.site_tasks import FleetContext, SiteResult, SiteStatus, SiteTaskKind, Task
+from nexusform.domains.sites.types.site_tasks import (
+    FleetContext,
+    SiteResult,
+    SiteStatus,
+    SiteTaskKind,
+    Task,
+)
 from nexusform.domains.sites.workflow.definition_file import read_definition
 from nexusform.domains.sites.workflow.site_locks import (
     describe_session,
@@ -48,7 +54,11 @@ from nexusform.plans.saved import plan_file
 from nexusform.state import state_codec
 from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.opening.stored_state import read_stored_state
-from nexusform.workflow.plan_files.plan_execution import PlanApplyOptions, apply_plan, apply_remaining_steps
+from nexusform.workflow.plan_files.plan_execution import (
+    PlanApplyOptions,
+    apply_plan,
+    apply_remaining_steps,
+)
 from nexusform.workflow.plan_files.remaining_steps import RemainingSteps, find_remaining_steps
 from nexusform.workflow.plan_files.saved_plans import decrypt_document, read_limited_file, save_plan
 from nexusform.workflow.runs.run import PlanOptions, Run, begin_run
@@ -56,13 +66,15 @@ from nexusform.workflow.runs.state_locking import LockOptions
 from nexusform.workflow.states.state_commands import check_lineage
 
 PLAN_SUFFIX: Final = ".nfplan"
-LOCK_TIMEOUT: Final = 120.0  # seconds a lock is kept without a heartbeat of its command
+# seconds a lock is kept without a heartbeat of its command.
+LOCK_TIMEOUT: Final = 120.0
 _LINE: Final = re.compile(r"""(?<![^\s"'(])([^\s"'():,]+):(\d+,\d+)""")
 _MAX_RECURSION: Final = 3_000
 _MAX_WRONG_PREDICTIONS: Final = 5  # named per site
 _UNSAVED: Final = "unsaved-state"
 _CHANGED_MESSAGE: Final = (
-    "nexusform.sites.hcl, or a file that it reads, changed since the command started. Run the command again."
+    "nexusform.sites.hcl, or a file that it reads, changed since the command started. Run the "
+    "command again."
 )
 
 
@@ -81,10 +93,14 @@ class FleetTaskWorker:
     def __init__(self) -> None:
         """Start without definitions and sites, and raise Python's recursion limit to at least _MAX_RECURSION."""
         self._lock = RLock()
-        self._definitions: dict[tuple[str, str], FleetDefinition] = {}  # by root directory and digest
-        self._entries: dict[str, SiteEntry] = {}  # by site name
-        self._prepared_sites: dict[tuple[str, str], _LockedSite] = {}  # by session and site name
-        self._heartbeats: dict[str, float] = {}  # time of the last one by session
+        # By root directory and digest.
+        self._definitions: dict[tuple[str, str], FleetDefinition] = {}
+        # By site name.
+        self._entries: dict[str, SiteEntry] = {}
+        # By session and site name.
+        self._prepared_sites: dict[tuple[str, str], _LockedSite] = {}
+        # time of the last one by session.
+        self._heartbeats: dict[str, float] = {}
         sys.setrecursionlimit(max(sys.getrecursionlimit(), _MAX_RECURSION))
 
     def run_task(self, task: Task) -> SiteResult:
@@ -92,36 +108,47 @@ class FleetTaskWorker:
         with self._lock:
             self._heartbeats[task.fleet.session] = monotonic()
             os.chdir(task.fleet.root)
-            definition, problems = self._load_definition(task.fleet)  # fills self._entries, sites by name
+            # fills self._entries, sites by name.
+            definition, problems = self._load_definition(task.fleet)
             if definition is None:
                 return build_rejected_result(task.site, problems)
             site = self._entries.get(task.site)
             if site is None:
                 reason = "nexusform.sites.hcl no longer declares it. Nothing was done."
                 return SiteResult(task.site, SiteStatus.REJECTED, reason)
-            if definition.digest != task.fleet.definition_digest:  # edited since the run started
+            # edited since the run started.
+            if definition.digest != task.fleet.definition_digest:
                 return SiteResult(task.site, SiteStatus.REJECTED, _CHANGED_MESSAGE)
             try:
-                os.chdir(site.source)  # as for `nexusform plan`: paths are relative to the root module
+                # As for `nexusform plan`: paths are relative to the root module.
+                os.chdir(site.source)
             except OSError as problem:
-                detail = f'The source "{site.source}" of the site cannot be opened: {problem.strerror}.'
+                detail = (
+                    f'The source "{site.source}" of the site cannot be opened: {problem.strerror}.'
+                )
                 error = build_error("unreadable-configuration-directory", detail, site.span)
                 result = build_rejected_result(site.name, [error])
             else:
                 result = self._run_task_by_kind(task, site)
             return _make_paths_relative_to_fleet(result, site.source, task.fleet.root)
 
-    def _load_definition(self, fleet: FleetContext) -> tuple[FleetDefinition | None, Sequence[Diagnostic]]:
+    def _load_definition(
+        self, fleet: FleetContext
+    ) -> tuple[FleetDefinition | None, Sequence[Diagnostic]]:
         """Load the definition, once for each digest; None with diagnostics if it is invalid."""
         root_and_digest = (fleet.root, fleet.definition_digest)
         if root_and_digest not in self._definitions:
             location = build_fleet_context(fleet, os.environ)
-            definition, problems, _ = read_definition(".", location.confinement, fleet.now, fleet.allowed_sources)
+            definition, problems, _ = read_definition(
+                ".", location.confinement, fleet.now, fleet.allowed_sources
+            )
             if definition is None:
                 return None, problems
-            self._definitions = {root_and_digest: definition}  # only the last one is kept
+            # Only the last one is kept.
+            self._definitions = {root_and_digest: definition}
             self._entries = definition.sites_by_name
-            if definition.requests_per_minute:  # a limit over all workers, counted in a common directory
+            # A limit over all workers, counted in a common directory.
+            if definition.requests_per_minute:
                 budget_directory = Path(fleet.root, location.data_directory, "requests")
                 os.environ[BUDGET_VARIABLE] = f"{definition.requests_per_minute}:{budget_directory}"
         return self._definitions[root_and_digest], ()
@@ -142,19 +169,25 @@ class FleetTaskWorker:
 
     def _prepare_site(self, task: Task, site: SiteEntry) -> SiteResult:
         """Lock the site and plan it again. Keep lock and plan if the plan is the approved one and changes anything."""
-        self._release_lock(task)  # of an earlier attempt
+        # Of an earlier attempt.
+        self._release_lock(task)
         opened = open_site_project(task.fleet, site, os.environ)
         if opened.project is None:
             return build_rejected_result(site.name, opened.diagnostics)
-        exit_stack = ExitStack()  # its end releases the lock
-        locking = LockOptions(timeout=task.fleet.lock_timeout, info=describe_session(task.fleet.session))
-        if check_unsaved_state(opened.project.context):  # left by an earlier apply: save it first
+        # Its end releases the lock.
+        exit_stack = ExitStack()
+        locking = LockOptions(
+            timeout=task.fleet.lock_timeout, info=describe_session(task.fleet.session)
+        )
+        # left by an earlier apply: save it first.
+        if check_unsaved_state(opened.project.context):
             with begin_run(opened.project, "OperationTypeApply", locking) as run:
                 problems = save_unsaved_state(run) if run.is_ready else list(run.diagnostics)
             if problems:
                 return build_rejected_result(site.name, problems)
         run = exit_stack.enter_context(begin_run(opened.project, "OperationTypeApply", locking))
-        prepared = _LockedSite(run, plan=None, remaining=None, exit_stack=exit_stack)  # filled by the comparison below
+        # filled by the comparison below.
+        prepared = _LockedSite(run, plan=None, remaining=None, exit_stack=exit_stack)
         result = build_rejected_result(site.name, run.diagnostics)
         if run.is_ready:
             result = _compare_with_approval(task, site, prepared, opened.diagnostics)
@@ -167,16 +200,19 @@ class FleetTaskWorker:
     def _release_site(self, task: Task, site: SiteEntry) -> SiteResult:
         """Unlock a site, also if the preparing worker is lost."""
         if (task.fleet.session, site.name) not in self._prepared_sites:
-            unlock_site(task, site)  # another worker took the lock
+            # Another worker took the lock.
+            unlock_site(task, site)
         self._release_lock(task)
         return SiteResult(site.name, SiteStatus.SKIPPED)
 
     def _apply_site(self, task: Task, site: SiteEntry) -> SiteResult:
         """Apply a prepared site; prepare it here if the preparing worker is lost."""
         if (task.fleet.session, site.name) not in self._prepared_sites:
-            unlock_site(task, site)  # if this fails, _prepare_site reports the lock
+            # If this fails, _prepare_site reports the lock.
+            unlock_site(task, site)
             result = self._prepare_site(task, site)
-            if not result.is_locked:  # nothing to apply (any more), or rejected
+            # Nothing to apply (any more), or rejected.
+            if not result.is_locked:
                 return result
         prepared = self._prepared_sites.pop((task.fleet.session, site.name))
         with prepared.exit_stack:
@@ -215,8 +251,11 @@ def _plan_site(task: Task, site: SiteEntry) -> SiteResult:
         return build_rejected_result(site.name, opened.diagnostics)
     if unsaved := check_unsaved_state(opened.project.context):
         return build_rejected_result(site.name, unsaved)
-    locking = LockOptions(enabled=fleet.has_lock, timeout=fleet.lock_timeout, is_exclusive=not fleet.has_lock)
-    with begin_run(opened.project, "OperationTypePlan", locking, records_recovery=False) as run:  # writes no state
+    locking = LockOptions(
+        enabled=fleet.has_lock, timeout=fleet.lock_timeout, is_exclusive=not fleet.has_lock
+    )
+    # writes no state.
+    with begin_run(opened.project, "OperationTypePlan", locking, records_recovery=False) as run:
         if not run.is_ready:
             return build_rejected_result(site.name, [*opened.diagnostics, *run.diagnostics])
         plan = run.plan(_build_options(task, site)).plan
@@ -224,9 +263,14 @@ def _plan_site(task: Task, site: SiteEntry) -> SiteResult:
         problems: list[Diagnostic] = []
         if fleet.spool and not plan.is_rejected and plan.has_changes:
             path = Path(fleet.spool, f"{site.name}{PLAN_SUFFIX}")
-            problems = save_plan(plan, run, str(path), durable=False)  # a temporary file
-            file_digest = "" if has_errors(problems) else plan_file.compute_digest(path.read_bytes())
-        result = build_plan_result(run, plan, site, [*opened.diagnostics, *run.diagnostics, *problems])
+            # A temporary file.
+            problems = save_plan(plan, run, str(path), durable=False)
+            file_digest = (
+                "" if has_errors(problems) else plan_file.compute_digest(path.read_bytes())
+            )
+        result = build_plan_result(
+            run, plan, site, [*opened.diagnostics, *run.diagnostics, *problems]
+        )
     return replace(result, plan_digest=file_digest)
 
 
@@ -245,12 +289,15 @@ def _make_paths_relative_to_fleet(result: SiteResult, source: str, root: str) ->
         )
         for problem in result.diagnostics
     )
-    located_errors = [problem for problem in diagnostics if problem.severity == Severity.ERROR and problem.file]
+    located_errors = [
+        problem for problem in diagnostics if problem.severity == Severity.ERROR and problem.file
+    ]
     reason = _make_paths_in_text_relative(result.reason, source)
     if located_errors and result.reason.startswith(located_errors[0].summary):
         # The reason is the text of the first error, without its location: add this.
         reason = f"{located_errors[0].file}:{located_errors[0].line}: {reason}"
-    return replace(result, diagnostics=diagnostics, reason=reason.replace(f"{root}/", ""))  # absolute paths, too
+    # absolute paths, too.
+    return replace(result, diagnostics=diagnostics, reason=reason.replace(f"{root}/", ""))
 
 
 def _make_path_relative_to_fleet(name: str, source: str) -> str:
@@ -265,7 +312,11 @@ def _make_paths_in_text_relative(text: str, source: str) -> str:
 
     def convert_match(match: re.Match[str]) -> str:
         path, position = match.groups()
-        return f"{_make_path_relative_to_fleet(path, source)}:{position}" if Path(path).is_file() else match[0]
+        return (
+            f"{_make_path_relative_to_fleet(path, source)}:{position}"
+            if Path(path).is_file()
+            else match[0]
+        )
 
     return _LINE.sub(convert_match, text)
 
@@ -286,16 +337,23 @@ def _compare_with_approval(
         state_location=describe_state_location(run, site),
         is_locked=True,
     )
-    remaining, read_problems = find_remaining_steps(run.stored, run.project.context)  # None: no apply was interrupted
+    # None: no apply was interrupted.
+    remaining, read_problems = find_remaining_steps(run.stored, run.project.context)
     if has_errors(read_problems):
         return build_rejected_result(name, read_problems)
     if remaining is not None and task.plan_digest and remaining.plan_digest == task.plan_digest:
-        prepared.remaining = remaining  # an apply of this plan file was interrupted
+        # An apply of this plan file was interrupted.
+        prepared.remaining = remaining
         return result
     if task.plan_digest and task.plan_digest in run.stored.state.applied_plans:
-        return replace(result, status=SiteStatus.APPLIED, is_locked=False, serial=run.stored.state.serial)
+        return replace(
+            result, status=SiteStatus.APPLIED, is_locked=False, serial=run.stored.state.serial
+        )
     if remaining is not None and remaining.was_interrupted:
-        cause = f"An earlier apply of this site was interrupted. {remaining.summary}. Continue that apply with -resume."
+        cause = (
+            f"An earlier apply of this site was interrupted. {remaining.summary}. Continue that "
+            "apply with -resume."
+        )
         return SiteResult(name, SiteStatus.REJECTED, cause)
     plan = run.plan(_build_options(task, site)).plan
     if plan.is_rejected or has_errors(run.diagnostics):
@@ -304,10 +362,16 @@ def _compare_with_approval(
     if digest != task.digest:
         rows = build_site_rows(plan, name, run.project.registries)
         current_rows = "; ".join(rows[:3]) or "nothing"
-        reason = f"The new plan differs from the approved one. New plan: {current_rows}. Plan again."
+        reason = (
+            f"The new plan differs from the approved one. New plan: {current_rows}. Plan again."
+        )
         return SiteResult(name, SiteStatus.REJECTED, reason, digest=digest, rows=rows)
     prepared.plan = plan
-    return result if plan.has_changes else replace(result, status=SiteStatus.UNCHANGED, is_locked=False)
+    return (
+        result
+        if plan.has_changes
+        else replace(result, status=SiteStatus.UNCHANGED, is_locked=False)
+    )
 
 
 def _apply_prepared(task: Task, site: SiteEntry, prepared: _LockedSite) -> SiteResult:
@@ -340,7 +404,8 @@ def _apply_prepared(task: Task, site: SiteEntry, prepared: _LockedSite) -> SiteR
     failed_step = next((event for event in applied.end_events if event.error), None)
     if failed_step is not None:
         return replace(result, reason=f"{failed_step.address}: {failed_step.error}")
-    return replace(result, reason=build_rejected_result(task.site, problems).reason)  # of the first error
+    # Of the first error.
+    return replace(result, reason=build_rejected_result(task.site, problems).reason)
 
 
 def _read_site_status(task: Task, site: SiteEntry) -> SiteResult:
@@ -357,10 +422,14 @@ def _read_site_status(task: Task, site: SiteEntry) -> SiteResult:
         return build_rejected_result(site.name, [build_error("unreadable-lock", str(problem))])
     state = stored.state
     status, reason = SiteStatus.APPLIED, ""
-    if not state.lineage:  # there is no state
+    # There is no state.
+    if not state.lineage:
         status, reason = SiteStatus.SKIPPED, "Nothing was applied yet."
     elif stored.remaining is not None:
-        status, reason = SiteStatus.FAILED, f"An apply was started and left {stored.remaining.remaining_steps} steps."
+        status, reason = (
+            SiteStatus.FAILED,
+            f"An apply was started and left {stored.remaining.remaining_steps} steps.",
+        )
     return SiteResult(
         site.name,
         status,
@@ -378,7 +447,8 @@ def check_unsaved_state(location: CommandContext) -> list[Diagnostic]:
         return []
     detail = (
         "An earlier apply of this site could not save its state to the backend: "
-        f'"{location.rescue_path}". `nexusform sites apply -resume FILE` with the applied plan saves '
+        f'"{location.rescue_path}". `nexusform sites apply -resume FILE` with the applied plan '
+        "saves "
         "it. Only that file records what was applied."
     )
     return [build_error(_UNSAVED, detail)]
@@ -401,7 +471,8 @@ def save_unsaved_state(run: Run) -> list[Diagnostic]:
     if rejection is not None:
         return [rejection]
     try:
-        run.project.backend.write_merged_state(state_codec.encode_state(state), keep=())  # keep no journal records
+        # keep no journal records.
+        run.project.backend.write_merged_state(state_codec.encode_state(state), keep=())
         Path(location.rescue_path).unlink()
     except (BackendProblem, OSError) as problem:
         detail = f'The state in "{location.rescue_path}" still cannot be saved: {problem}'

@@ -20,7 +20,11 @@ from nexusform.configuration.declarations.configuration import Settings
 from nexusform.domains.sites.types.fleet_plan import ANY_SITE, SITE_NAME, SiteEntry, UndeclaredSite
 from nexusform.domains.sites.types.site_tasks import FleetContext, SiteResult
 from nexusform.domains.sites.workflow.fleet_tasks import Fleet, is_site_requested
-from nexusform.domains.sites.workflow.site_project import build_fleet_context, normalize_state_location, open_state
+from nexusform.domains.sites.workflow.site_project import (
+    build_fleet_context,
+    normalize_state_location,
+    open_state,
+)
 from nexusform.domains.sites.workflow.site_results import summarize_problem
 from nexusform.files.regular_files import FileTooLarge, NotRegularFile, read_regular
 from nexusform.interfaces.state_storage import StateBackend
@@ -31,7 +35,8 @@ from nexusform.workflow.opening.command_context import CommandContext
 from nexusform.workflow.opening.stored_state import read_stored_state
 from nexusform.workflow.opening.system_io import write_output
 
-_STATE_LIST: Final = "sites/.seen.json"  # not a valid name of a site
+# Not a valid name of a site.
+_STATE_LIST: Final = "sites/.seen.json"
 _MAX_BYTES: Final = 64 << 20  # bytes
 
 
@@ -48,20 +53,26 @@ def find_undeclared_sites(
     """Find the sites with a state but no declaration, by name, matching `patterns`. Nothing is locked or written."""
     definition, context = fleet.definition, fleet.context
     declared = definition.sites_by_name
-    declared_states = {  # local files of all declared sites
-        normalize_state_location("local", str(Path(context.root, str(site.settings.get("path", "")))))
+    # local files of all declared sites.
+    declared_states = {
+        normalize_state_location(
+            "local", str(Path(context.root, str(site.settings.get("path", ""))))
+        )
         for site in definition.sites
         if site.backend == "local"
     }
     known_states = _read_known_states(location)
     for template in definition.templates:
-        known_states |= {name: _KnownState("local", path) for name, path in _find_state_files(template, context)}
+        known_states |= {
+            name: _KnownState("local", path) for name, path in _find_state_files(template, context)
+        }
     results: list[UndeclaredSite] = []
     for name, known_state in sorted(known_states.items()):
         if name in declared or not is_site_requested(name, patterns):
             continue
         if known_state.state_location in declared_states:
-            continue  # the state of a renamed site
+            # The state of a renamed site.
+            continue
         site = _read_undeclared_site(name, known_state, definition.templates, context)
         if site is not None:
             relative_location = site.state_location.removeprefix(f"{context.root}/")
@@ -69,14 +80,17 @@ def find_undeclared_sites(
     return tuple(results)
 
 
-def record_state_locations(fleet: Fleet, location: CommandContext, results: Iterable[SiteResult]) -> None:
+def record_state_locations(
+    fleet: Fleet, location: CommandContext, results: Iterable[SiteResult]
+) -> None:
     """Record the locations of states with content; failures are ignored, since the list is only an aid."""
     sites = fleet.definition.sites_by_name
     known_states = _read_known_states(location)
     current_states = {
         result.site: _KnownState(sites[result.site].backend, result.state_location)
         for result in results
-        if result.serial and result.site in sites  # serial 0: no state yet
+        # serial 0: no state yet.
+        if result.serial and result.site in sites
     }
     states = known_states | current_states
     if states != known_states:
@@ -84,7 +98,9 @@ def record_state_locations(fleet: Fleet, location: CommandContext, results: Iter
         with suppress(OSError):
             path.parent.mkdir(parents=True, exist_ok=True)
             content = msgspec.json.encode(dict(sorted(states.items())))
-            write_output(str(path), msgspec.json.format(content, indent=1), private=True, durable=False)
+            write_output(
+                str(path), msgspec.json.format(content, indent=1), private=True, durable=False
+            )
 
 
 def _read_known_states(location: CommandContext) -> dict[str, _KnownState]:
@@ -100,10 +116,14 @@ def _find_state_files(template: SiteEntry, fleet: FleetContext) -> Iterator[tupl
     """Find state files by the template's path, with a placeholder as the site's name: yield site name and path."""
     backend = _open_backend(template, fleet)
     if template.backend != "local" or backend is None or ANY_SITE not in backend.describe():
-        return  # only local paths with the site's name can be searched
+        # Only local paths with the site's name can be searched.
+        return
     pattern = normalize_state_location("local", backend.describe())
-    head, _, tail = re.escape(pattern).partition(ANY_SITE)  # later occurrences must be the same name
-    path_pattern = re.compile(f"{head}(?P<site>{SITE_NAME.pattern}){tail.replace(ANY_SITE, '(?P=site)')}")
+    # later occurrences must be the same name.
+    head, _, tail = re.escape(pattern).partition(ANY_SITE)
+    path_pattern = re.compile(
+        f"{head}(?P<site>{SITE_NAME.pattern}){tail.replace(ANY_SITE, '(?P=site)')}"
+    )
     glob_pattern = glob.escape(pattern).replace(ANY_SITE, "*")
     for path in sorted(glob.glob(glob_pattern)):  # noqa: PTH207 - from the root of all
         match = path_pattern.fullmatch(path)
@@ -133,7 +153,13 @@ def _read_undeclared_site(
     state = stored.state
     if not state.instances:
         return None
-    return UndeclaredSite(name, known_state.state_location, len(state.instances), count_placements(state), state.serial)
+    return UndeclaredSite(
+        name,
+        known_state.state_location,
+        len(state.instances),
+        count_placements(state),
+        state.serial,
+    )
 
 
 def _open_known_state(
@@ -151,7 +177,8 @@ def _open_known_state(
             if isinstance(value, str):
                 settings[key] = value.replace(ANY_SITE, name)
         backend = _open_backend(replace(template, name=name, settings=settings), fleet)
-        if backend is None:  # it cannot be opened with these settings
+        # It cannot be opened with these settings.
+        if backend is None:
             continue
         state_location = normalize_state_location(known_state.backend, backend.describe())
         if state_location == known_state.state_location:
@@ -159,7 +186,10 @@ def _open_known_state(
     if known_state.backend != "local" or not templates:
         return None
     return _open_backend(
-        replace(templates[0], name=name, backend="local", settings={"path": known_state.state_location}), fleet
+        replace(
+            templates[0], name=name, backend="local", settings={"path": known_state.state_location}
+        ),
+        fleet,
     )
 
 
@@ -171,5 +201,7 @@ def count_placements(state: State) -> dict[str, int]:
         resource_type = types.get(address.type)
         if resource_type is not None and instance.current is not None:
             for kind in list_placement_kinds(resource_type):
-                counts[kind] += collect_names(kind, resource_type, instance.current.attributes).total()
+                counts[kind] += collect_names(
+                    kind, resource_type, instance.current.attributes
+                ).total()
     return dict(sorted((+counts).items()))  # without zeros

@@ -72,7 +72,9 @@ class FleetApplyProgress(Struct):
 
     def find_unfinished_wave(self) -> str:
         """Find the wave in progress, "" if there is none."""
-        started_waves = [line.wave for line in self.lines if line.event is ProgressEventKind.STARTED]
+        started_waves = [
+            line.wave for line in self.lines if line.event is ProgressEventKind.STARTED
+        ]
         return next((wave for wave in started_waves if not self.is_finished(wave)), "")
 
 
@@ -84,7 +86,8 @@ def read_wave_progress(plan_path: str, identity: str) -> FleetApplyProgress:
     try:
         data = read_regular(path, _MAX_BYTES, follow=False)
         complete_lines, _, incomplete_line = data.rpartition(b"\n")
-        if incomplete_line:  # of a killed run: later lines must not follow it on the same line
+        # Of a killed run: later lines must not follow it on the same line.
+        if incomplete_line:
             os.truncate(path, len(data) - len(incomplete_line))
     except FileNotFoundError:
         return FleetApplyProgress(path, identity, lines=[])
@@ -96,6 +99,7 @@ def read_wave_progress(plan_path: str, identity: str) -> FleetApplyProgress:
             line = msgspec.json.decode(text, type=WaveProgressLine)
         except msgspec.MsgspecError:
             raise FileProblem(f'"{path}", line {number}, is not what nexusform wrote.') from None
-        if line.plan == identity:  # not of an earlier plan at this path
+        # Not of an earlier plan at this path.
+        if line.plan == identity:
             lines.append(line)
     return FleetApplyProgress(path, identity, lines)

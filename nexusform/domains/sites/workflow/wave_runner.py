@@ -32,15 +32,25 @@ from nexusform.domains.sites.types.site_tasks import (
     TaskEngineError,
     select_results,
 )
-from nexusform.domains.sites.workflow.fleet_tasks import read_locked_sites, release_locks, split_wave_by_dependencies
+from nexusform.domains.sites.workflow.fleet_tasks import (
+    read_locked_sites,
+    release_locks,
+    split_wave_by_dependencies,
+)
 from nexusform.domains.sites.workflow.site_results import LOCKED
-from nexusform.domains.sites.workflow.wave_progress import FleetApplyProgress, ProgressEventKind, WaveProgressLine
+from nexusform.domains.sites.workflow.wave_progress import (
+    FleetApplyProgress,
+    ProgressEventKind,
+    WaveProgressLine,
+)
 from nexusform.interfaces.plugins import Clock
 
-_POLL_SECONDS: Final = 1.0  # seconds between checks for a stop request
+# seconds between checks for a stop request.
+_POLL_SECONDS: Final = 1.0
 _FAILED_STATUSES: Final = (SiteStatus.REJECTED, SiteStatus.FAILED)
 _MAX_NAMES: Final = 3
-_UNLIMITED: Final = 10_000  # running sites without a limit of the wave
+# running sites without a limit of the wave.
+_UNLIMITED: Final = 10_000
 
 
 class WaveStop(Struct, frozen=True):
@@ -58,7 +68,8 @@ class ApplyObserver(Struct, frozen=True):
     on_result: Callable[[SiteResult], None]
     approve_wave: Callable[[Wave, int], bool]
     is_stopping: Callable[[], bool]
-    can_ask: bool  # whether a user can answer a request for approval
+    # whether a user can answer a request for approval.
+    can_ask: bool
 
 
 class FleetApply(Struct):
@@ -73,21 +84,31 @@ class FleetApply(Struct):
     results: dict[str, SiteResult] = field(default_factory=dict)
 
     def record_event(
-        self, event: ProgressEventKind, wave: str, reason: str = "", *, site: str = "", status: SiteStatus | None = None
+        self,
+        event: ProgressEventKind,
+        wave: str,
+        reason: str = "",
+        *,
+        site: str = "",
+        status: SiteStatus | None = None,
     ) -> None:
         """Record an event of a wave, or, with `site` and `status`, of a site in it. Raises FileProblem."""
         time = self.clock.read_time().timestamp()
-        self.progress.add_line(WaveProgressLine(self.progress.plan, event, wave, time, site, status, reason))
+        self.progress.add_line(
+            WaveProgressLine(self.progress.plan, event, wave, time, site, status, reason)
+        )
 
 
 def apply_waves(fleet_apply: FleetApply, waves: Sequence[Wave]) -> WaveStop | None:
     """Apply `waves` in order; return the stop, None if all are finished. Raises FileProblem, TaskEngineError."""
     gate = [_wait_for_soak, _stop_without_approval]
     if not fleet_apply.observer.can_ask:
-        gate.reverse()  # a missing approval stops the run before the wait
+        # A missing approval stops the run before the wait.
+        gate.reverse()
     for wave in waves:
         if fleet_apply.progress.is_finished(wave.name):
-            continue  # in an earlier run
+            # In an earlier run.
+            continue
         steps = (_check_rejected_sites, *gate, _apply_wave)
         stop = next(filter(None, (step(fleet_apply, wave) for step in steps)), None)
         if stop is not None:
@@ -103,8 +124,11 @@ def _check_rejected_sites(fleet_apply: FleetApply, wave: Wave) -> WaveStop | Non
     _record_unplanned_as_failed(fleet_apply, wave, tally)
     if not tally.stop_reason:
         return None
-    tally.is_resumable = False  # a new plan is needed, not -resume
-    return _build_wave_stop(fleet_apply, tally, f"{tally.explain_why_stopped()} No changes were made in this wave.")
+    # A new plan is needed, not -resume.
+    tally.is_resumable = False
+    return _build_wave_stop(
+        fleet_apply, tally, f"{tally.explain_why_stopped()} No changes were made in this wave."
+    )
 
 
 def _record_unplanned_as_failed(fleet_apply: FleetApply, wave: Wave, tally: _WaveCounts) -> None:
@@ -118,7 +142,8 @@ def _record_unplanned_as_failed(fleet_apply: FleetApply, wave: Wave, tally: _Wav
 def _wait_for_soak(fleet_apply: FleetApply, wave: Wave) -> WaveStop | None:
     """Wait until the soak time of earlier waves with changes is over; return a stop if interrupted, else None."""
     plan = fleet_apply.plan
-    if not plan.has_pending_sites(wave.name):  # nothing will be applied
+    # Nothing will be applied.
+    if not plan.has_pending_sites(wave.name):
         return None
     start_time = 0.0
     for earlier in takewhile(lambda plan_wave: plan_wave.name != wave.name, plan.waves):
@@ -126,7 +151,8 @@ def _wait_for_soak(fleet_apply: FleetApply, wave: Wave) -> WaveStop | None:
         if finished is not None and earlier.soak and plan.has_pending_sites(earlier.name):
             start_time = max(start_time, finished + earlier.soak)
     delay = start_time - fleet_apply.clock.read_time().timestamp()
-    if delay > 0:  # seconds, printed as at least one
+    # seconds, printed as at least one.
+    if delay > 0:
         message = f'Waiting {format_duration(max(delay, 1))} before the wave "{wave.name}" (soak).'
         fleet_apply.observer.print_message(message)
     while (delay := start_time - fleet_apply.clock.read_time().timestamp()) > 0:
@@ -141,7 +167,8 @@ def _stop_without_approval(fleet_apply: FleetApply, wave: Wave) -> WaveStop | No
     if not wave.needs_approval or not fleet_apply.plan.has_pending_sites(wave.name):
         return None
     if fleet_apply.progress.find_time(ProgressEventKind.APPROVED, wave.name) is not None:
-        return None  # approved in an earlier run
+        # approved in an earlier run.
+        return None
     count = len(fleet_apply.plan.select_wave(wave.name))
     if not fleet_apply.observer.approve_wave(wave, count):
         reason = f'The wave "{wave.name}" waits for approval. Approve it with -wave={wave.name}.'
@@ -166,23 +193,30 @@ class _WaveCounts(Struct):
         self.failure_count += result.status in _FAILED_STATUSES
         self.correct_predictions += result.correct_predictions
         self.wrong_predictions += result.wrong_predictions
-        self.wrong_certain += tuple(f"{result.site}: {prediction}" for prediction in result.wrong_certain)
+        self.wrong_certain += tuple(
+            f"{result.site}: {prediction}" for prediction in result.wrong_certain
+        )
         self.stop_reason = self.stop_reason or self.explain_why_stopped()
 
     def explain_why_stopped(self) -> str:
         """Explain why no further site may start, "" if one may."""
         if self.failure_count > self.wave.max_failures:
             sites = format_count(self.failure_count, "site")
-            verb = select_word_form(self.failure_count, "was rejected or has failed", "were rejected or have failed")
+            verb = select_word_form(
+                self.failure_count, "was rejected or has failed", "were rejected or have failed"
+            )
             return f"{sites} {verb}; max_failures is {self.wave.max_failures}."
         if self.wrong_certain:
             count = format_count(len(self.wrong_certain), "certain prediction")
             verb = select_word_form(len(self.wrong_certain), "was", "were")
-            return f"{count} {verb} wrong. {format_first_items(self.wrong_certain, _MAX_NAMES, '; ')}."
+            return (
+                f"{count} {verb} wrong. {format_first_items(self.wrong_certain, _MAX_NAMES, '; ')}."
+            )
         verified = self.correct_predictions + self.wrong_predictions
         if verified and self.wrong_predictions / verified > self.wave.max_miss_rate:
             return (
-                f"{self.wrong_predictions:,} of {verified:,} predictions were wrong; max_miss_rate is "
+                f"{self.wrong_predictions:,} of {verified:,} predictions were wrong; "
+                "max_miss_rate is "
                 f"{self.wave.max_miss_rate:g}."
             )
         return ""
@@ -193,7 +227,8 @@ class _WaveCounts(Struct):
         if self.wave.max_parallel is not None:
             limits.append(self.wave.max_parallel)
         if self.wave.max_unavailable is not None:
-            limits.append(self.wave.max_unavailable - self.failure_count)  # failed sites stay unavailable
+            # failed sites stay unavailable.
+            limits.append(self.wave.max_unavailable - self.failure_count)
         return max(min(limits), 0)
 
 
@@ -205,15 +240,22 @@ def _apply_wave(fleet_apply: FleetApply, wave: Wave) -> WaveStop | None:
     tally = _WaveCounts(wave)
     _record_unplanned_as_failed(fleet_apply, wave, tally)
     fleet_apply.record_event(ProgressEventKind.STARTED, wave.name)
-    names = [name for name in sites if name not in fleet_apply.results]  # with a plan
+    # With a plan.
+    names = [name for name in sites if name not in fleet_apply.results]
     fleet_apply.observer.print_message(f'Wave "{wave.name}": {format_count(len(names), "site")}.')
     rounds = split_wave_by_dependencies(names, {name: sites[name].dependencies for name in names})
     for number, round_names in enumerate(rounds):
-        reason = _apply_until_stop(fleet_apply, [sites[name] for name in round_names], tally, is_first=number == 0)
+        reason = _apply_until_stop(
+            fleet_apply, [sites[name] for name in round_names], tally, is_first=number == 0
+        )
         if reason:
             return _build_wave_stop(fleet_apply, tally, reason)
     status_counts = Counter(fleet_apply.results[name].status for name in sites)
-    counts = [f"{status_counts[status]:,} {status.value}" for status in SiteStatus if status_counts[status]]
+    counts = [
+        f"{status_counts[status]:,} {status.value}"
+        for status in SiteStatus
+        if status_counts[status]
+    ]
     fleet_apply.observer.print_message(f'Wave "{wave.name}" is done: {format_list(counts)}.')
     return None
 
@@ -225,13 +267,18 @@ def _apply_until_stop(
     "" for none. `is_first`: no site of the wave was applied in this run yet.
     """
     prepared = _prepare_sites(fleet_apply, sites, tally)
-    if tally.stop_reason:  # none of `sites` is applied
+    # None of `sites` is applied.
+    if tally.stop_reason:
         _release_site_locks(fleet_apply, prepared)
         no_changes_note = _describe_no_changes(fleet_apply, tally.wave) if is_first else ""
         return f"{tally.stop_reason}{no_changes_note}{_describe_blocking_locks(fleet_apply, tally)}"
 
     def is_stopping() -> bool:
-        return bool(tally.stop_reason) or not tally.compute_parallel_limit() or fleet_apply.observer.is_stopping()
+        return (
+            bool(tally.stop_reason)
+            or not tally.compute_parallel_limit()
+            or fleet_apply.observer.is_stopping()
+        )
 
     def record_result(_: Task, result: SiteResult) -> None:
         _record_result(fleet_apply, tally, result)
@@ -249,10 +296,15 @@ def _apply_until_stop(
     if fleet_apply.observer.is_stopping():
         return "The run was interrupted; sites in progress were finished."
     # Failed sites have used up the limit of running sites.
-    return f"{format_count(tally.failure_count, 'site')} failed; max_unavailable is {tally.wave.max_unavailable}."
+    return (
+        f"{format_count(tally.failure_count, 'site')} failed; max_unavailable is "
+        f"{tally.wave.max_unavailable}."
+    )
 
 
-def _prepare_sites(fleet_apply: FleetApply, sites: Sequence[PlannedSite], tally: _WaveCounts) -> list[PlannedSite]:
+def _prepare_sites(
+    fleet_apply: FleetApply, sites: Sequence[PlannedSite], tally: _WaveCounts
+) -> list[PlannedSite]:
     """Lock and plan all sites again; return the sites to apply now. `tally.stop_reason` is set to stop the wave."""
     site_by_name = {site.name: site for site in sites}
     prepared: list[PlannedSite] = []
@@ -272,14 +324,19 @@ def _prepare_sites(fleet_apply: FleetApply, sites: Sequence[PlannedSite], tally:
 
     tasks = [_build_task(fleet_apply, SiteTaskKind.PREPARE, site) for site in sites]
     remaining = fleet_apply.engine.run_tasks_until_stopped(
-        tasks, record_result, max_running=lambda: fleet_apply.engine.parallelism, is_stopping=is_stopping
+        tasks,
+        record_result,
+        max_running=lambda: fleet_apply.engine.parallelism,
+        is_stopping=is_stopping,
     )
     final_rejections = list(filter(_is_final_rejection, rejected))
     if final_rejections:
         names = format_list((result.site for result in final_rejections), _MAX_NAMES)
         tally.stop_reason = f"{names}: {final_rejections[0].reason}"
-        tally.is_resumable = not any(result.digest for result in final_rejections)  # a changed plan needs an approval
-    elif remaining:  # without a final rejection, only an interruption leaves tasks
+        # A changed plan needs an approval.
+        tally.is_resumable = not any(result.digest for result in final_rejections)
+    elif remaining:
+        # Without a final rejection, only an interruption leaves tasks.
         tally.stop_reason = "The run was interrupted."
     return prepared
 
@@ -292,7 +349,10 @@ def _describe_no_changes(fleet_apply: FleetApply, wave: Wave) -> str:
     if not applied:
         return " No changes were made in this wave."
     verb = select_word_form(applied, "was", "were")
-    return f" This run made no changes; {format_count(applied, 'site')} of the wave {verb} applied before."
+    return (
+        f" This run made no changes; {format_count(applied, 'site')} of the wave {verb} applied "
+        "before."
+    )
 
 
 def _describe_blocking_locks(fleet_apply: FleetApply, tally: _WaveCounts) -> str:
@@ -304,7 +364,9 @@ def _describe_blocking_locks(fleet_apply: FleetApply, tally: _WaveCounts) -> str
     for result in locked:
         assert result.lock is not None, "a locked site"
         reason = f"{result.lock.who} holds its lock."
-        fleet_apply.results[result.site] = replace(result, status=SiteStatus.REJECTED, reason=reason)
+        fleet_apply.results[result.site] = replace(
+            result, status=SiteStatus.REJECTED, reason=reason
+        )
     return format_locked_sites(locked, fleet_apply.clock.read_time())
 
 
@@ -322,7 +384,11 @@ def _record_result(fleet_apply: FleetApply, tally: _WaveCounts, result: SiteResu
     fleet_apply.results[result.site] = result
     tally.count_result(result)
     fleet_apply.record_event(
-        ProgressEventKind.SITE, tally.wave.name, result.reason, site=result.site, status=result.status
+        ProgressEventKind.SITE,
+        tally.wave.name,
+        result.reason,
+        site=result.site,
+        status=result.status,
     )
     fleet_apply.observer.on_result(result)
 
@@ -338,7 +404,9 @@ def _release_site_locks(fleet_apply: FleetApply, sites: Sequence[PlannedSite]) -
     )
 
 
-def stop_after_lost_engine(fleet_apply: FleetApply, engine: TaskEngine, problem: TaskEngineError) -> WaveStop:
+def stop_after_lost_engine(
+    fleet_apply: FleetApply, engine: TaskEngine, problem: TaskEngineError
+) -> WaveStop:
     """Stop the wave in progress after its engine was lost (`problem`). Locks of sites not started are released on
     another engine, `engine`. Raises TaskEngineError, FileProblem.
     """
@@ -355,13 +423,21 @@ def stop_after_lost_engine(fleet_apply: FleetApply, engine: TaskEngine, problem:
     locked = read_locked_sites(engine, fleet_apply.fleet, wave_names)
     reason = f'The wave "{wave}" was stopped: {problem}'
     if released_count:
-        reason += f" Released {format_count(released_count, 'lock')} of sites that were not started."
+        reason += (
+            f" Released {format_count(released_count, 'lock')} of sites that were not started."
+        )
     fleet_apply.record_event(ProgressEventKind.STOPPED, wave, reason)
     return WaveStop(reason + format_locked_sites(locked, fleet_apply.clock.read_time()))
 
 
 def _build_task(fleet_apply: FleetApply, kind: SiteTaskKind, site: PlannedSite) -> Task:
-    return Task(kind, site.name, fleet_apply.fleet, digest=site.result.digest, plan_digest=site.result.plan_digest)
+    return Task(
+        kind,
+        site.name,
+        fleet_apply.fleet,
+        digest=site.result.digest,
+        plan_digest=site.result.plan_digest,
+    )
 
 
 def _build_wave_stop(fleet_apply: FleetApply, tally: _WaveCounts, reason: str) -> WaveStop:
@@ -370,4 +446,6 @@ def _build_wave_stop(fleet_apply: FleetApply, tally: _WaveCounts, reason: str) -
     for site in fleet_apply.plan.select_wave(wave.name):
         skipped = SiteResult(site.name, SiteStatus.SKIPPED, "Its wave was stopped.")
         fleet_apply.results.setdefault(site.name, skipped)
-    return WaveStop(f'The wave "{wave.name}" was stopped: {reason}', is_resumable=tally.is_resumable)
+    return WaveStop(
+        f'The wave "{wave.name}" was stopped: {reason}', is_resumable=tally.is_resumable
+    )

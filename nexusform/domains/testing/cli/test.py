@@ -29,7 +29,11 @@ from nexusform.domains.testing.workflow.test_execution import (
     run_tests,
 )
 from nexusform.domains.testing.workflow.test_files import DEFAULT_DIRECTORY
-from nexusform.rendering.json.json_stream import Event, create_diagnostic_event, create_version_event
+from nexusform.rendering.json.json_stream import (
+    Event,
+    create_diagnostic_event,
+    create_version_event,
+)
 from nexusform.rendering.notation.colours import Painter
 from nexusform.workflow.opening.system_io import SystemClock, write_output
 
@@ -63,7 +67,9 @@ def test(arguments: TestArguments) -> int:
     reporter.report_diagnostics(tests.diagnostics, tests.sources)
     if has_errors(tests.diagnostics):
         return 1
-    reporter.report_runs_to_execute({file.name: [run.name for run in file.runs] for file in tests.files})
+    reporter.report_runs_to_execute(
+        {file.name: [run.name for run in file.runs] for file in tests.files}
+    )
     files: list[FileReport] = []
     for result in run_tests(context, tests, options, reporter):
         runs = []
@@ -82,12 +88,20 @@ def test(arguments: TestArguments) -> int:
     reporter.report_summary(files)
     junit_problems = _write_junit(arguments.junit_xml, files)
     reporter.report_diagnostics(junit_problems, {})
-    return 1 if junit_problems or any(file_report.status in ("fail", "error") for file_report in files) else 0
+    return (
+        1
+        if junit_problems or any(file_report.status in ("fail", "error") for file_report in files)
+        else 0
+    )
 
 
 def _build_run_report(run: RunResult, details: str = "") -> RunBlockReport:
     return RunBlockReport(
-        name=run.name, status=run.status.value, diagnostics=tuple(run.diagnostics), seconds=run.seconds, details=details
+        name=run.name,
+        status=run.status.value,
+        diagnostics=tuple(run.diagnostics),
+        seconds=run.seconds,
+        details=details,
     )
 
 
@@ -131,7 +145,9 @@ class _TextReporter(ProgressListener):
         self._screen = screen
         self._paint = Painter(screen.colour)
 
-    def report_diagnostics(self, diagnostics: Iterable[Diagnostic], sources: Mapping[str, SourceFile]) -> None:
+    def report_diagnostics(
+        self, diagnostics: Iterable[Diagnostic], sources: Mapping[str, SourceFile]
+    ) -> None:
         """Print the diagnostics in boxes."""
         self._screen.print_diagnostics(diagnostics, sources)
 
@@ -140,10 +156,14 @@ class _TextReporter(ProgressListener):
 
     def report_file(self, file: FileReport) -> None:
         """Print a file with its runs and diagnostics."""
-        self._screen.print_text(test_results.render_status_line(file.name, file.status, self._paint))
+        self._screen.print_text(
+            test_results.render_status_line(file.name, file.status, self._paint)
+        )
         for run in file.runs:
             subject = f'  run "{run.name}"'
-            self._screen.print_text(test_results.render_status_line(subject, run.status, self._paint))
+            self._screen.print_text(
+                test_results.render_status_line(subject, run.status, self._paint)
+            )
             if run.details:
                 self._screen.print_text(f"\n{run.details}")
             self._screen.print_diagnostics(run.diagnostics, file.sources)
@@ -161,7 +181,9 @@ class _JsonReporter(ProgressListener):
     def __init__(self) -> None:
         self._write(create_version_event(nexusform.__version__, _format_now()))
 
-    def report_diagnostics(self, diagnostics: Iterable[Diagnostic], sources: Mapping[str, SourceFile]) -> None:
+    def report_diagnostics(
+        self, diagnostics: Iterable[Diagnostic], sources: Mapping[str, SourceFile]
+    ) -> None:
         """Write one event per diagnostic."""
         for diagnostic in diagnostics:
             self._write(create_diagnostic_event(diagnostic, sources, _format_now()))
@@ -180,7 +202,9 @@ class _JsonReporter(ProgressListener):
 
     def report_run_end(self, file: FileResult, run: RunResult) -> None:
         """Write the result of a run and its diagnostics."""
-        for event in test_results.list_run_events(file.name, _build_run_report(run), file.sources, _format_now()):
+        for event in test_results.list_run_events(
+            file.name, _build_run_report(run), file.sources, _format_now()
+        ):
             self._write(event)
 
     def report_file_teardown(self, file: str) -> None:

@@ -22,7 +22,14 @@ from nexusform.configuration.static_arguments import (
 from nexusform.configuration.value_blocks import decode_condition_blocks
 from nexusform.diagnostics.diagnostic import Diagnostic, Span, build_error
 from nexusform.language.body_decoding import BodyContent, BodySchema, decode_attributes, decode_body
-from nexusform.language.syntax.syntax_nodes import Attribute, Block, Expression, ObjectCons, StringLiteral, Traversal
+from nexusform.language.syntax.syntax_nodes import (
+    Attribute,
+    Block,
+    Expression,
+    ObjectCons,
+    StringLiteral,
+    Traversal,
+)
 from nexusform.resources.address import AddressPattern
 
 _OVERRIDES = {"override_resource": (), "override_data": (), "override_module": ()}
@@ -40,16 +47,31 @@ RUN_SCHEMA = BodySchema(
     attributes={"command": False, "expect_failures": False, "providers": False, "state_key": False},
     blocks={"variables": (), "plan_options": (), "module": (), "assert": (), **_OVERRIDES},
 )
-_OPTIONS_SCHEMA = BodySchema(attributes=dict.fromkeys(("mode", "refresh", "replace", "target"), False))
+_OPTIONS_SCHEMA = BodySchema(
+    attributes=dict.fromkeys(("mode", "refresh", "replace", "target"), False)
+)
 _MODULE_SCHEMA = BodySchema(attributes={"source": True, "version": False})
-_OVERRIDE_SCHEMA = BodySchema(attributes={"target": True, "values": False, "outputs": False, "override_during": False})
+_OVERRIDE_SCHEMA = BodySchema(
+    attributes={"target": True, "values": False, "outputs": False, "override_during": False}
+)
 _MOCK_SCHEMA = BodySchema(
-    attributes={"alias": False, "override_during": False}, blocks={"mock_resource": ("type",), "mock_data": ("type",)}
+    attributes={"alias": False, "override_during": False},
+    blocks={"mock_resource": ("type",), "mock_data": ("type",)},
 )
 _DEFAULTS_SCHEMA = BodySchema(attributes={"defaults": False, "override_during": False})
 
 _PHASES = ("apply", "plan")
-_ROOTS_WITHOUT_CONDITIONS = ("local", "module", "path", "run", "each", "count", "self", "nexusform", "terraform")
+_ROOTS_WITHOUT_CONDITIONS = (
+    "local",
+    "module",
+    "path",
+    "run",
+    "each",
+    "count",
+    "self",
+    "nexusform",
+    "terraform",
+)
 
 Expressions = Mapping[str, Expression]
 
@@ -147,7 +169,12 @@ def decode_test_file(name: str, body: AnyBody) -> tuple[TestFile, list[Diagnosti
     variables = _decode_variables(parts, problems)
     overrides = _decode_overrides(parts, problems)
     return TestFile(
-        name=name, variables=variables, providers=providers, mocks=mocks, overrides=overrides, runs=tuple(runs.values())
+        name=name,
+        variables=variables,
+        providers=providers,
+        mocks=mocks,
+        overrides=overrides,
+        runs=tuple(runs.values()),
     ), problems
 
 
@@ -181,7 +208,9 @@ def _decode_run(block: Block, problems: list[Diagnostic]) -> RunBlock | None:
     refresh = evaluate_bool(options.get("refresh"), problems, default=True)
     if mode == "refresh-only" and not refresh:
         detail = 'A run with mode = refresh-only must read the objects. Remove "refresh".'
-        problems.append(build_error("incompatible-plan-options", detail, options["refresh"].expression.span))
+        problems.append(
+            build_error("incompatible-plan-options", detail, options["refresh"].expression.span)
+        )
     source, source_span = _decode_module_source(parts, problems)
     return RunBlock(
         name=label.value,
@@ -189,7 +218,9 @@ def _decode_run(block: Block, problems: list[Diagnostic]) -> RunBlock | None:
         variables=_decode_variables(parts, problems),
         source=source,
         assertions=decode_condition_blocks(parts.blocks, "assert", problems),
-        expected_failures=_decode_expected_failures(parts.attributes.get("expect_failures"), problems),
+        expected_failures=_decode_expected_failures(
+            parts.attributes.get("expect_failures"), problems
+        ),
         overrides=_decode_overrides(parts, problems),
         providers=_decode_providers(parts.attributes.get("providers"), problems),
         span=block.header_span,
@@ -202,29 +233,40 @@ def _decode_run(block: Block, problems: list[Diagnostic]) -> RunBlock | None:
     )
 
 
-def _decode_expected_failures(attribute: Attribute | None, problems: list[Diagnostic]) -> tuple[Traversal, ...]:
+def _decode_expected_failures(
+    attribute: Attribute | None, problems: list[Diagnostic]
+) -> tuple[Traversal, ...]:
     """Return the references of `expect_failures`; report those to objects without conditions."""
     references = parse_references(attribute, problems)
     for reference in references:
         if reference.root.name in _ROOTS_WITHOUT_CONDITIONS:
             detail = (
-                f'"{_format_dotted(reference)}" has no conditions. Failures can be expected of variables, outputs, '
+                f'"{_format_dotted(reference)}" has no conditions. Failures can be expected of '
+                "variables, outputs, "
                 "checks, resources and data sources."
             )
-            problems.append(build_error("invalid-expect-failures-reference", detail, reference.span))
+            problems.append(
+                build_error("invalid-expect-failures-reference", detail, reference.span)
+            )
     return references
 
 
-def _decode_keyword(attribute: Attribute | None, allowed: tuple[str, ...], problems: list[Diagnostic]) -> str:
+def _decode_keyword(
+    attribute: Attribute | None, allowed: tuple[str, ...], problems: list[Diagnostic]
+) -> str:
     """Return the keyword of an argument. If it is absent, or invalid (reported), return the first allowed one."""
     if attribute is None:
         return allowed[0]
     word = get_bare_keyword(attribute)
     if word in allowed:
         return word
-    detail = f'The "{attribute.name}" argument must be {" or ".join(allowed)}, without quotation marks.'
+    detail = (
+        f'The "{attribute.name}" argument must be {" or ".join(allowed)}, without quotation marks.'
+    )
     headline = f'Invalid "{attribute.name}" keyword'
-    problems.append(build_error("invalid-keyword", detail, attribute.expression.span, headline=headline))
+    problems.append(
+        build_error("invalid-keyword", detail, attribute.expression.span, headline=headline)
+    )
     return allowed[0]
 
 
@@ -245,11 +287,14 @@ def _decode_pattern(expression: Expression, problems: list[Diagnostic]) -> Addre
     return build_address_pattern(traversal, problems) if traversal is not None else None
 
 
-def _decode_module_source(parts: BodyContent, problems: list[Diagnostic]) -> tuple[str, Span | None]:
+def _decode_module_source(
+    parts: BodyContent, problems: list[Diagnostic]
+) -> tuple[str, Span | None]:
     """Return the directory and span of the module of a run; "" for the tested configuration or after errors."""
     block = find_single_block(parts.blocks, "module", problems)
     if block is None:
-        return "", None  # the tested configuration
+        # The tested configuration.
+        return "", None
     inner_content = _decode_content(block.body, _MODULE_SCHEMA, problems)
     attribute = inner_content.attributes.get("source")
     text = evaluate_string(attribute, problems)
@@ -270,9 +315,14 @@ def _decode_providers(attribute: Attribute | None, problems: list[Diagnostic]) -
         problems.append(build_error("invalid-providers-argument", detail, expression.span))
         return {}
     for key, value in expression.items:
-        name = key.expression.value if isinstance(key.expression, StringLiteral) else _format_dotted(key.expression)
+        name = (
+            key.expression.value
+            if isinstance(key.expression, StringLiteral)
+            else _format_dotted(key.expression)
+        )
         used_reference = parse_reference(value, problems)
-        if used_reference is not None and name:  # else the reference is reported, or the key is computed
+        # Else the reference is reported, or the key is computed.
+        if used_reference is not None and name:
             providers[name] = _format_dotted(used_reference)
     return providers
 
@@ -281,7 +331,9 @@ def _format_dotted(expression: Expression) -> str:
     """Return a reference with dots, such as `simulated.other`; "" for any other expression."""
     if not isinstance(expression, Traversal):
         return ""
-    return ".".join([expression.root.name, *(str(getattr(step, "name", "")) for step in expression.steps)])
+    return ".".join(
+        [expression.root.name, *(str(getattr(step, "name", "")) for step in expression.steps)]
+    )
 
 
 def _decode_mock(block: Block, problems: list[Diagnostic]) -> Mock | None:
@@ -292,18 +344,28 @@ def _decode_mock(block: Block, problems: list[Diagnostic]) -> Mock | None:
     parts = _decode_content(block.body, _MOCK_SCHEMA, problems)
     alias = evaluate_string(parts.attributes.get("alias"), problems) or ""
     phase = _decode_keyword(parts.attributes.get("override_during"), _PHASES, problems)
-    planned_types: set[str] = set()  # resource types with defaults in the plan already
+    # resource types with defaults in the plan already.
+    planned_types: set[str] = set()
     defaults: dict[str, dict[str, Expression]] = {"mock_resource": {}, "mock_data": {}}
     for inner in parts.blocks:
         inner_content = _decode_content(inner.body, _DEFAULTS_SCHEMA, problems)
         inner_phase = inner_content.attributes.get("override_during")
-        own_phase = _decode_keyword(inner_phase, _PHASES, problems) if inner_phase else phase  # else the provider's
+        # Else the provider's.
+        own_phase = _decode_keyword(inner_phase, _PHASES, problems) if inner_phase else phase
         if own_phase == "plan" and inner.type == "mock_resource":
             planned_types.add(inner.labels[0].value)
         if "defaults" in inner_content.attributes:
-            defaults[inner.type][inner.labels[0].value] = inner_content.attributes["defaults"].expression
+            defaults[inner.type][inner.labels[0].value] = inner_content.attributes[
+                "defaults"
+            ].expression
     key = f"{label.value}.{alias}" if alias else label.value
-    return Mock(key, defaults["mock_resource"], defaults["mock_data"], block.header_span, frozenset(planned_types))
+    return Mock(
+        key,
+        defaults["mock_resource"],
+        defaults["mock_data"],
+        block.header_span,
+        frozenset(planned_types),
+    )
 
 
 def _decode_overrides(parts: BodyContent, problems: list[Diagnostic]) -> OverrideBlocks:
@@ -332,14 +394,19 @@ _OVERRIDE_TARGETS: Final[Mapping[str, tuple[str | None, str]]] = {
 def _decode_override(block: Block, problems: list[Diagnostic]) -> Override | None:
     """Decode one override; None if its target is missing or invalid, with a problem."""
     arguments = _decode_content(block.body, _OVERRIDE_SCHEMA, problems).attributes
-    target = _decode_pattern(arguments["target"].expression, problems) if "target" in arguments else None
+    target = (
+        _decode_pattern(arguments["target"].expression, problems) if "target" in arguments else None
+    )
     if target is None:
         return None
     expected_mode, target_noun = _OVERRIDE_TARGETS[block.type]
-    mode = target.mode if target.type else None  # None for a module
+    # None for a module.
+    mode = target.mode if target.type else None
     if mode != expected_mode:
         detail = f"The target of {block.type} must be {target_noun}."
-        problems.append(build_error("invalid-override-target", detail, arguments["target"].expression.span))
+        problems.append(
+            build_error("invalid-override-target", detail, arguments["target"].expression.span)
+        )
         return None
     # The expected mode of a module is None: it has outputs, while others have values.
     name, other = ("outputs", "values") if expected_mode is None else ("values", "outputs")

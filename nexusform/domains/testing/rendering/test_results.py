@@ -12,7 +12,12 @@ from nexusform.rendering.notation.colours import PLAIN, Painter
 from nexusform.rendering.pull_request.junit import JunitCase, render_suites
 from nexusform.rendering.text.diagnostic_text import render_diagnostics
 
-_STATUS_TEXTS = {"pass": ("pass", "green"), "fail": ("fail", "red"), "error": ("fail", "red"), "skip": ("skip", "grey")}
+_STATUS_TEXTS = {
+    "pass": ("pass", "green"),
+    "fail": ("fail", "red"),
+    "error": ("fail", "red"),
+    "skip": ("skip", "grey"),
+}
 _PROGRESS = {"starting": "in progress", "teardown": "tearing down"}
 
 
@@ -47,7 +52,8 @@ def render_summary_line(files: Sequence[FileReport], paint: Painter) -> str:
     counts = _count_runs(files)
     skipped_text = f", {counts['skip']} skipped." if counts["skip"] else "."
     failed_count = counts["fail"] + counts["error"]
-    has_failures = any(file.status in ("fail", "error") for file in files)  # perhaps without a failed run
+    # perhaps without a failed run.
+    has_failures = any(file.status in ("fail", "error") for file in files)
     if not counts["pass"] and not has_failures:
         return f"Executed 0 tests{skipped_text}"
     verdict = ("Failure!", "red") if has_failures else ("Success!", "green")
@@ -74,7 +80,8 @@ def render_test_junit(files: Iterable[FileReport]) -> str:
         cases = []
         for run in file.runs:
             outcome, message = _OUTCOMES[run.status]
-            case_boxes = render_diagnostics(run.diagnostics, file.sources) if outcome else ""  # "": it passed
+            # "": it passed.
+            case_boxes = render_diagnostics(run.diagnostics, file.sources) if outcome else ""
             cases.append(JunitCase(file.name, run.name, outcome, message, case_boxes, run.seconds))
         if file.diagnostics and file.status == "error":
             boxes = render_diagnostics(file.diagnostics, file.sources)
@@ -102,13 +109,22 @@ def build_run_progress_event(file: str, run: str, progress: str, time: str) -> E
     """Return the progress event of a run: `starting`, or `teardown` of the state it changed last."""
     document = {"path": file, "run": run, "progress": progress, "elapsed": 0}
     message = f'  "{run}"... {_PROGRESS[progress]}'
-    return create_event("test_run", message, time, test_run=document, **{"@testfile": file, "@testrun": run})
+    return create_event(
+        "test_run", message, time, test_run=document, **{"@testfile": file, "@testrun": run}
+    )
 
 
-def list_run_events(file: str, run: RunBlockReport, sources: Mapping[str, SourceFile], time: str) -> Iterator[Event]:
+def list_run_events(
+    file: str, run: RunBlockReport, sources: Mapping[str, SourceFile], time: str
+) -> Iterator[Event]:
     """Yield the result of a run and its diagnostics."""
     labels = {"@testfile": file, "@testrun": run.name}
-    document: dict[str, object] = {"path": file, "run": run.name, "progress": "complete", "status": run.status}
+    document: dict[str, object] = {
+        "path": file,
+        "run": run.name,
+        "progress": "complete",
+        "status": run.status,
+    }
     if run.seconds is not None:
         document["elapsed"] = round(run.seconds * 1000)  # milliseconds
     message = f'  "{run.name}"... {_STATUS_TEXTS[run.status][0]}'  # (word, colour)
@@ -139,4 +155,6 @@ def build_summary_event(files: Sequence[FileReport], time: str) -> Event:
         "errored": counts["error"],
         "skipped": counts["skip"],
     }
-    return create_event("test_summary", render_summary_line(files, PLAIN), time, test_summary=summary)
+    return create_event(
+        "test_summary", render_summary_line(files, PLAIN), time, test_summary=summary
+    )

@@ -11,7 +11,11 @@ from nexusform.configuration.declarations.configuration import Configuration
 from nexusform.configuration.loader import list_automatic_variable_files, load_configuration
 from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, build_error, has_errors
 from nexusform.domains.testing.configuration.test_file_blocks import RunBlock, TestFile
-from nexusform.domains.testing.workflow.test_files import DEFAULT_DIRECTORY, find_test_files, read_test_file
+from nexusform.domains.testing.workflow.test_files import (
+    DEFAULT_DIRECTORY,
+    find_test_files,
+    read_test_file,
+)
 from nexusform.domains.testing.workflow.test_runs import RunBlockError, RunBlockExecutor
 from nexusform.interfaces.plugins import Clock
 from nexusform.plans.plan import Plan
@@ -56,13 +60,18 @@ class FileResult(Struct):
     def status(self) -> TestStatus:
         """Worst status of its runs. It is ERROR if the file itself has errors, and PASS without runs."""
         file_statuses = [TestStatus.ERROR] if has_errors(self.diagnostics) else []
-        return max([*file_statuses, *(run.status for run in self.runs)], key=_RANK.index, default=TestStatus.PASS)
+        return max(
+            [*file_statuses, *(run.status for run in self.runs)],
+            key=_RANK.index,
+            default=TestStatus.PASS,
+        )
 
 
 class TestFilter(Struct, frozen=True):
     """Selection of test files: `files` (all if empty), here and below `directory`."""
 
-    __test__ = False  # not a case for test collectors
+    # Not a case for test collectors.
+    __test__ = False
 
     files: tuple[str, ...] = ()
     directory: str = DEFAULT_DIRECTORY
@@ -121,7 +130,12 @@ def run_tests(
 
 class _TestFileRunner:
     def __init__(
-        self, context: CommandContext, tests: Tests, options: TestFilter, file: TestFile, clock: Clock
+        self,
+        context: CommandContext,
+        tests: Tests,
+        options: TestFilter,
+        file: TestFile,
+        clock: Clock,
     ) -> None:
         """Prepare the result of the file, its variables, and the executor of its runs."""
         self._context = context
@@ -129,7 +143,9 @@ class _TestFileRunner:
         self._clock = clock
         self.result = FileResult(file.name, sources=dict(tests.sources))
         test_directory = str(Path(context.directory, options.directory))
-        file_options = [("var-file", path) for path in list_automatic_variable_files(test_directory)]
+        file_options = [
+            ("var-file", path) for path in list_automatic_variable_files(test_directory)
+        ]
         self._executor = RunBlockExecutor(
             context,
             file,
@@ -138,7 +154,8 @@ class _TestFileRunner:
             sources=self.result.sources,
             clock=clock,
         )
-        self._modules: dict[str, Configuration] = {"": tests.configuration}  # loaded modules by source
+        # loaded modules by source.
+        self._modules: dict[str, Configuration] = {"": tests.configuration}
 
     def run(self, listener: ProgressListener) -> FileResult:
         """Run all blocks (skip those after an error), then destroy their resources."""
@@ -151,10 +168,13 @@ class _TestFileRunner:
             if not has_error:
                 listener.report_run_start(name, block.name)
                 self._run_block(block, result)
-                has_error = result.status is TestStatus.ERROR  # a failed assertion skips no run
+                # A failed assertion skips no run.
+                has_error = result.status is TestStatus.ERROR
             listener.report_run_end(self.result, result)
         listener.report_file_teardown(name)
-        self.result.diagnostics += self._executor.destroy_resources(lambda run: listener.report_run_teardown(name, run))
+        self.result.diagnostics += self._executor.destroy_resources(
+            lambda run: listener.report_run_teardown(name, run)
+        )
         return self.result
 
     def _run_block(self, block: RunBlock, result: RunResult) -> None:
@@ -175,7 +195,8 @@ class _TestFileRunner:
 
     def _load_configuration(self, block: RunBlock, problems: list[Diagnostic]) -> Configuration:
         """Return the configuration of the run's module (source "": the tested one). Raises RunBlockError."""
-        if block.source in self._modules:  # "", or a module of an earlier run
+        # "", or a module of an earlier run.
+        if block.source in self._modules:
             return self._modules[block.source]
         directory = os.path.normpath(Path(self._context.directory, block.source))
         types = build_registries()
@@ -189,7 +210,13 @@ class _TestFileRunner:
         problems += new_problems
         if has_errors(new_problems):
             detail = f'The module in "{directory}" cannot be run.'
-            raise RunBlockError([build_error("run-block-module-error", detail, block.source_span, block=block.header)])
+            raise RunBlockError(
+                [
+                    build_error(
+                        "run-block-module-error", detail, block.source_span, block=block.header
+                    )
+                ]
+            )
         self.result.sources.update(configuration.files)
         self._modules[block.source] = configuration
         return configuration

@@ -6,7 +6,13 @@ from pathlib import Path
 from typing import Final
 
 from nexusform.configuration.loader import check_hidden_characters
-from nexusform.diagnostics.diagnostic import Diagnostic, SourceFile, build_error, has_errors, suggest_name
+from nexusform.diagnostics.diagnostic import (
+    Diagnostic,
+    SourceFile,
+    build_error,
+    has_errors,
+    suggest_name,
+)
 from nexusform.domains.testing.configuration.test_file_blocks import TestFile, decode_test_file
 from nexusform.interfaces.plugins import FileProblem
 from nexusform.language.json_syntax import parse_json_file
@@ -19,7 +25,10 @@ DEFAULT_DIRECTORY: Final = "tests"
 
 
 def find_test_files(
-    context: CommandContext, test_directory: str, requested_files: Sequence[str], problems: list[Diagnostic]
+    context: CommandContext,
+    test_directory: str,
+    requested_files: Sequence[str],
+    problems: list[Diagnostic],
 ) -> list[str]:
     """Return the test files next to the configuration and in the test directory, sorted by name. With
     `requested_files` only those; a name without a test file is an error.
@@ -31,14 +40,23 @@ def find_test_files(
             directory_path = context.confinement.resolve_path_of_operator(directory)
             names = os.listdir(directory_path)  # noqa: PTH208 - names, not paths
         except FileNotFoundError:
-            if test_directory != DEFAULT_DIRECTORY:  # only this one is optional
-                problems.append(build_error("unreadable-test-directory", f'There is no directory "{directory}".'))
+            # Only this one is optional.
+            if test_directory != DEFAULT_DIRECTORY:
+                problems.append(
+                    build_error(
+                        "unreadable-test-directory", f'There is no directory "{directory}".'
+                    )
+                )
         except OSError as problem:
             detail = f'"{directory}" cannot be read: {problem.strerror}.'
             problems.append(build_error("unreadable-test-directory", detail))
         else:
-            test_names = [name for name in names if name.endswith(ENDINGS) and name[0] != "."]  # without hidden ones
-            paths += [os.path.normpath(Path(directory, name)) for name in sorted(test_names, key=os.fsencode)]
+            # Without hidden ones.
+            test_names = [name for name in names if name.endswith(ENDINGS) and name[0] != "."]
+            paths += [
+                os.path.normpath(Path(directory, name))
+                for name in sorted(test_names, key=os.fsencode)
+            ]
     if not requested_files:
         return paths
     requested_paths = {os.path.normpath(Path(root, name)) for name in requested_files}
@@ -53,9 +71,13 @@ def read_test_file(
 ) -> tuple[TestFile | None, list[Diagnostic]]:
     """Read one test file; None if it is invalid. Its text is added to `sources`."""
     try:
-        text = ConfinedFileAccess().read(context.confinement.resolve_path_of_operator(path)).decode()
+        text = (
+            ConfinedFileAccess().read(context.confinement.resolve_path_of_operator(path)).decode()
+        )
     except OSError as problem:
-        return None, [build_error("unreadable-test-file", f'"{path}" cannot be read: {problem.strerror}.')]
+        return None, [
+            build_error("unreadable-test-file", f'"{path}" cannot be read: {problem.strerror}.')
+        ]
     except FileProblem as problem:
         return None, [build_error("unreadable-test-file", str(problem))]
     except UnicodeDecodeError as problem:

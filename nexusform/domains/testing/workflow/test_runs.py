@@ -35,8 +35,15 @@ from nexusform.domains.testing.workflow.tested_configuration import (
 from nexusform.interfaces.plugins import Clock
 from nexusform.language.evaluator import evaluate_expression
 from nexusform.language.syntax.syntax_nodes import Traversal, TraverseAttribute
-from nexusform.planning.instances.condition_checks import ID_OF_CONDITION, build_failure, evaluate_condition
-from nexusform.planning.name_resolution.evaluation_settings import StateEvaluation, build_state_evaluation
+from nexusform.planning.instances.condition_checks import (
+    ID_OF_CONDITION,
+    build_failure,
+    evaluate_condition,
+)
+from nexusform.planning.name_resolution.evaluation_settings import (
+    StateEvaluation,
+    build_state_evaluation,
+)
 from nexusform.planning.plan_request import PlanRequest
 from nexusform.planning.verdicts.separation_rules import SEPARATION_VIOLATED
 from nexusform.plans.plan import Mode, Plan
@@ -104,28 +111,36 @@ class RunBlockExecutor(Struct):
         """Execute one run. Raises RunBlockError."""
         # The scope of expressions in the test file: its variables replace those from outside.
         variables, problems = self._read_external_variables(self.configuration)
-        functions = build_state_evaluation(self._build_request(self.configuration)).settings.functions()
+        functions = build_state_evaluation(
+            self._build_request(self.configuration)
+        ).settings.functions()
         scope = TestFileScope(functions, variables, self.outputs)
         for name, expression in self.file.variables.items():
             variable = self.configuration.root.variables.get(name)
             if variable is not None:
                 value, new_problems = evaluate_test_variable(variable, expression, scope)
-            else:  # of another module: its type is unknown here
+            else:
+                # Of another module: its type is unknown here.
                 value, new_problems = evaluate_expression(expression, scope)
             problems += new_problems
             if value is not None:
-                variables[name] = value  # in `scope`, too: later expressions may refer to it
+                # In `scope`, too: later expressions may refer to it.
+                variables[name] = value
         values, new_problems = self._resolve_variables(block, configuration, scope)
         problems += new_problems
         overrides, new_problems = collect_value_overrides(self.file, block, scope)
         problems += new_problems
-        tested_configuration, new_problems = build_tested_configuration(configuration, self.file, block)
+        tested_configuration, new_problems = build_tested_configuration(
+            configuration, self.file, block
+        )
         problems += new_problems
         if has_errors(problems):
             raise RunBlockError(problems)
-        key = block.state_key or block.source  # runs with the same key share a state
+        # runs with the same key share a state.
+        key = block.state_key or block.source
         project = Project(
-            context=replace(self.context, state_path=""),  # the state is in memory
+            # The state is in memory.
+            context=replace(self.context, state_path=""),
             configuration=tested_configuration,
             variables=values,
             sources=self.sources,
@@ -140,11 +155,14 @@ class RunBlockExecutor(Struct):
         with self._open_session(project, overrides) as session:
             outcome = self._execute_run(block, session, problems)
         if block.command == "apply":
-            self._applied_modules.pop(key, None)  # the latest apply comes last, and is destroyed first
+            # The latest apply comes last, and is destroyed first.
+            self._applied_modules.pop(key, None)
             self._applied_modules[key] = _AppliedModule(project, overrides, block.name)
         return outcome
 
-    def _read_external_variables(self, configuration: Configuration) -> tuple[dict[str, Value], list[Diagnostic]]:
+    def _read_external_variables(
+        self, configuration: Configuration
+    ) -> tuple[dict[str, Value], list[Diagnostic]]:
         """Return the variables with a value from the environment, variable files and flags, or with a default."""
         variables, problems = read_root_variables(
             configuration,
@@ -157,9 +175,13 @@ class RunBlockExecutor(Struct):
         values = {
             name: value
             for name, (value, origin) in variables.items()
-            if origin.text != "default" or declared_variables[name].default is not None  # else it has no value
+            # Else it has no value.
+            if origin.text != "default" or declared_variables[name].default is not None
         }
-        return values, [problem for problem in problems if problem.id not in (_MISSING, _UNDECLARED)]  # each run checks
+        # Each run checks.
+        return values, [
+            problem for problem in problems if problem.id not in (_MISSING, _UNDECLARED)
+        ]
 
     def _resolve_variables(
         self, block: RunBlock, configuration: Configuration, scope: TestFileScope
@@ -174,13 +196,21 @@ class RunBlockExecutor(Struct):
                 problems += new_problems
                 if value is not None:
                     values[name] = value
-            elif name in block.variables:  # a variable of the file may be for other modules
-                detail = f'The tested configuration declares no variable "{name}".{suggest_name(name, declared)}'
-                problems.append(build_warning(_UNDECLARED, detail, expression.span, block=block.header))
-        for name in declared:
-            if name not in values and not has_errors(problems):  # an error may be the cause
+            elif name in block.variables:
+                # A variable of the file may be for other modules.
                 detail = (
-                    f'The required variable "{name}" is not set. Set it in the run block, in the file or '
+                    "The tested configuration declares no variable "
+                    f'"{name}".{suggest_name(name, declared)}'
+                )
+                problems.append(
+                    build_warning(_UNDECLARED, detail, expression.span, block=block.header)
+                )
+        for name in declared:
+            # An error may be the cause.
+            if name not in values and not has_errors(problems):
+                detail = (
+                    f'The required variable "{name}" is not set. Set it in the run block, in the '
+                    "file or "
                     "on the command line."
                 )
                 problems.append(build_error(_MISSING, detail, block.span, block=block.header))
@@ -224,7 +254,9 @@ class RunBlockExecutor(Struct):
         )
         plan = session.plan(options).plan
         # A test does not report the risks of a plan.
-        relevant_diagnostics = [d for d in plan.diagnostics if d.id not in _RISKS or d.severity is Severity.ERROR]
+        relevant_diagnostics = [
+            d for d in plan.diagnostics if d.id not in _RISKS or d.severity is Severity.ERROR
+        ]
         unexpected_problems, missing_failures = filter_expected_failures(
             block.expected_failures, relevant_diagnostics, block.header
         )
@@ -245,24 +277,34 @@ class RunBlockExecutor(Struct):
         has_failed = self._evaluate_assertions(block, session, state, problems)
         return RunOutcome(problems, plan, state if block.command == "apply" else None, has_failed)
 
-    def _handle_failed_plan(self, block: RunBlock, session: Run, plan: Plan, problems: list[Diagnostic]) -> RunOutcome:
+    def _handle_failed_plan(
+        self, block: RunBlock, session: Run, plan: Plan, problems: list[Diagnostic]
+    ) -> RunOutcome:
         """Evaluate the assertions after expected errors. Raises RunBlockError for an apply, or errors in `problems`."""
         if not has_errors(problems) and block.command == "apply":
             problems += [d for d in plan.diagnostics if d.severity is Severity.ERROR]
             detail = (
-                "Conditions failed during the plan, as expected, so this run cannot apply it. Use command "
+                "Conditions failed during the plan, as expected, so this run cannot apply it. Use "
+                "command "
                 "= plan if the plan is expected to fail."
             )
-            problems.append(build_error("expected-failure-in-plan", detail, block.span, block=block.header))
+            problems.append(
+                build_error("expected-failure-in-plan", detail, block.span, block=block.header)
+            )
         if has_errors(problems):
             raise RunBlockError(problems, plan)
-        addresses_with_errors = {item.address for item in plan.diagnostics if item.severity is Severity.ERROR}
-        failed_outputs = set()  # assertions read null in place of these
+        addresses_with_errors = {
+            item.address for item in plan.diagnostics if item.severity is Severity.ERROR
+        }
+        # assertions read null in place of these.
+        failed_outputs = set()
         for name, output in plan.planned_outputs.items():
             if output.value is UNKNOWN or f"output.{name}" in addresses_with_errors:
                 failed_outputs.add(name)
         state = _build_planned_state(session, plan)
-        has_failed = self._evaluate_assertions(block, session, state, problems, frozenset(failed_outputs))
+        has_failed = self._evaluate_assertions(
+            block, session, state, problems, frozenset(failed_outputs)
+        )
         return RunOutcome(problems, plan, state=None, has_failed=has_failed)
 
     def _evaluate_assertions(
@@ -271,12 +313,15 @@ class RunBlockExecutor(Struct):
         session: Run,
         state: State,
         problems: list[Diagnostic],
-        failed_outputs: frozenset[str] = frozenset(),  # without a value after an expected failure: null
+        # Without a value after an expected failure: null.
+        failed_outputs: frozenset[str] = frozenset(),
     ) -> bool:
         """Return whether an assertion failed; record the outputs of the run. Raises RunBlockError for an error."""
         request = build_base_request(session.project, StoredState(state))
         evaluation = build_state_evaluation(replace(request, is_applying=block.command == "apply"))
-        scope = AssertionScope(evaluation.build_scope(evaluation.root), self.outputs, failed_outputs)
+        scope = AssertionScope(
+            evaluation.build_scope(evaluation.root), self.outputs, failed_outputs
+        )
         has_failed = False
         for condition in block.assertions:
             status, new_problems = _evaluate_assertion(condition, block, scope, evaluation)
@@ -286,7 +331,12 @@ class RunBlockExecutor(Struct):
             has_failed |= status == "fail"
         outputs = session.project.configuration.root.outputs
         self.outputs[block.name] = build_object(
-            {name: NULL if name in failed_outputs else evaluation.get_output(evaluation.root, name) for name in outputs}
+            {
+                name: NULL
+                if name in failed_outputs
+                else evaluation.get_output(evaluation.root, name)
+                for name in outputs
+            }
         )
         return has_failed
 
@@ -296,7 +346,9 @@ class RunBlockExecutor(Struct):
         for applied_module in reversed(self._applied_modules.values()):
             report_teardown(applied_module.run)
             try:
-                with self._open_session(applied_module.project, applied_module.overrides) as session:
+                with self._open_session(
+                    applied_module.project, applied_module.overrides
+                ) as session:
                     plan = session.plan(PlanOptions(mode=Mode.DESTROY, refresh=False)).plan
                     problems += [d for d in plan.diagnostics if d.severity is Severity.ERROR]
                     if not plan.errored:
@@ -313,23 +365,36 @@ def _evaluate_assertion(
     """Return "pass", "fail" or "error" (also for an unknown value), with the diagnostics."""
     root = scope.inner.instance.module
     schemas = build_registries().schemas
-    names = ("run", "output")  # allowed in assertions only
+    # allowed in assertions only.
+    names = ("run", "output")
     diagnostics: list[Diagnostic] = []
     for expression in (condition.condition, condition.error_message):
-        diagnostics += check_expression(expression, root, schemas["managed"], schemas["data"], extra_names=names)
+        diagnostics += check_expression(
+            expression, root, schemas["managed"], schemas["data"], extra_names=names
+        )
     if has_errors(diagnostics):
         return "error", [replace(d, block=block.header) for d in diagnostics]
-    previous_count = len(evaluation.diagnostics)  # the evaluation adds those of the condition
+    # The evaluation adds those of the condition.
+    previous_count = len(evaluation.diagnostics)
     status, message = evaluate_condition(condition, evaluation, scope, address="")
-    diagnostics = [replace(d, block=d.block or block.header) for d in evaluation.diagnostics[previous_count:]]
+    diagnostics = [
+        replace(d, block=d.block or block.header) for d in evaluation.diagnostics[previous_count:]
+    ]
     if status == "fail":
-        diagnostics.append(build_failure(condition, "assert", message, address="", block=block.header, scope=scope))
+        diagnostics.append(
+            build_failure(condition, "assert", message, address="", block=block.header, scope=scope)
+        )
     elif status == "unknown":
         detail = (
-            "The condition depends on a value that is known only after apply. Remove the value from the "
+            "The condition depends on a value that is known only after apply. Remove the value "
+            "from the "
             "condition, or set command = apply."
         )
-        diagnostics.append(build_error("unknown-condition-value", detail, condition.condition.span, block=block.header))
+        diagnostics.append(
+            build_error(
+                "unknown-condition-value", detail, condition.condition.span, block=block.header
+            )
+        )
         status = "error"
     return status, diagnostics
 
@@ -340,14 +405,16 @@ def _build_planned_state(session: Run, plan: Plan) -> State:
     if plan.mode is Mode.REFRESH_ONLY:
         instances = dict(state.instances)
         for address, refreshed_object in plan.refreshed_objects.items():
-            if refreshed_object is None:  # it no longer exists
+            # It no longer exists.
+            if refreshed_object is None:
                 instances.pop(address, None)
             else:
                 instances[address] = InstanceState(refreshed_object)
         return replace(state, instances=instances)
     instances = {}
     for change in plan.changes:
-        if change.after is not None and not change.deposed:  # only current objects
+        # Only current objects.
+        if change.after is not None and not change.deposed:
             planned_object = ObjectState(change.after, change.creation, change.sensitive_after)
             instances[change.address] = InstanceState(planned_object)
     return replace(state, instances=instances)
@@ -376,18 +443,24 @@ def filter_expected_failures(
     for problem in diagnostics:
         expected_names: set[str] = set()
         if problem.id in _CONDITION_FAILURES:
-            expected_names = {problem.address, _INSTANCE_KEY.sub("", problem.address)} & expected_by_name.keys()
+            expected_names = {
+                problem.address,
+                _INSTANCE_KEY.sub("", problem.address),
+            } & expected_by_name.keys()
         if expected_names:
             matched_names |= expected_names
         elif problem.id == ID_OF_CONDITION["check"]:
-            unexpected_problems.append(replace(problem, severity=Severity.ERROR))  # in a plan it is a warning
+            # In a plan it is a warning.
+            unexpected_problems.append(replace(problem, severity=Severity.ERROR))
         else:
             unexpected_problems.append(problem)
     missing_failure_errors = []
     for name, traversal in expected_by_name.items():
         if name not in matched_names:
             detail = f"The checkable object, {name}, was expected to report an error but did not."
-            missing_failure_errors.append(build_error("missing-expected-failure", detail, traversal.span, block=header))
+            missing_failure_errors.append(
+                build_error("missing-expected-failure", detail, traversal.span, block=header)
+            )
     return unexpected_problems, missing_failure_errors
 
 

@@ -15,12 +15,37 @@ from nexusform.configuration.declarations.configuration import (
     ProviderBlock,
     Variable,
 )
-from nexusform.diagnostics.diagnostic import Diagnostic, Problem, build_error, has_errors, suggest_name
+from nexusform.diagnostics.diagnostic import (
+    Diagnostic,
+    Problem,
+    build_error,
+    has_errors,
+    suggest_name,
+)
 from nexusform.domains.testing.configuration.test_file_blocks import Override, RunBlock, TestFile
-from nexusform.interfaces.plugins import ChangeRequest, ChangeResult, ObjectKey, Provider, ReadRequest, ReadResult
-from nexusform.json_data.plain_data import ConversionProblem, Path, convert_to_plain, replace_unknown
+from nexusform.interfaces.plugins import (
+    ChangeRequest,
+    ChangeResult,
+    ObjectKey,
+    Provider,
+    ReadRequest,
+    ReadResult,
+)
+from nexusform.json_data.plain_data import (
+    ConversionProblem,
+    Path,
+    convert_to_plain,
+    replace_unknown,
+)
 from nexusform.language.evaluator import evaluate_expression
-from nexusform.language.syntax.syntax_nodes import Body, Expression, Literal, ObjectCons, StringLiteral, Traversal
+from nexusform.language.syntax.syntax_nodes import (
+    Body,
+    Expression,
+    Literal,
+    ObjectCons,
+    StringLiteral,
+    Traversal,
+)
 from nexusform.language.type_conversion import convert_value, describe_problem
 from nexusform.planning.name_resolution.instance_scope import InstanceScope
 from nexusform.planning.plan_request import ValueOverride
@@ -54,7 +79,8 @@ class TestFileScope(Struct, frozen=True):
         else:
             detail = "A test file may only refer to var.NAME and run.NAME.OUTPUT here."
             problem = build_error("invalid-reference", detail, traversal.span)
-        return DYNAMIC_UNKNOWN, len(traversal.steps), [problem]  # an unknown value for the whole reference
+        # An unknown value for the whole reference.
+        return DYNAMIC_UNKNOWN, len(traversal.steps), [problem]
 
 
 class AssertionScope(Struct, frozen=True):
@@ -77,16 +103,22 @@ class AssertionScope(Struct, frozen=True):
         if root != "output":
             value, step_count, problems = self.inner.lookup(traversal)
             # A variable rejected as expected is unknown in the plan; assertions read its value.
-            rejected = self.inner.names.rejected_values.get((self.inner.instance.path, name)) if root == "var" else None
+            rejected = (
+                self.inner.names.rejected_values.get((self.inner.instance.path, name))
+                if root == "var"
+                else None
+            )
             return value if rejected is None else rejected, step_count, problems
-        if name in self.failed_outputs:  # an expected failure left it without a value
+        # An expected failure left it without a value.
+        if name in self.failed_outputs:
             return NULL, 1, []
         declared_outputs = self.inner.instance.module.outputs
         if name in declared_outputs:
             return self.inner.names.get_output(self.inner.instance, name), 1, []
         detail = f'No output "{name}" is declared.{suggest_name(name, declared_outputs)}'
         problem = build_error("reference-to-undeclared-output-value", detail, traversal.span)
-        return DYNAMIC_UNKNOWN, len(traversal.steps), [problem]  # an unknown value for the whole reference
+        # An unknown value for the whole reference.
+        return DYNAMIC_UNKNOWN, len(traversal.steps), [problem]
 
 
 def lookup_run_outputs(runs: Mapping[str, Value], traversal: Traversal) -> LookupResult:
@@ -110,11 +142,14 @@ def evaluate_test_variable(
         if variable.default is None:
             detail = f'The variable "{variable.name}" may not be set to null.'
             return None, [build_error("required-variable-not-set", detail, expression.span)]
-        value = variable.default  # null means the default of a variable with nullable = false
+        # null means the default of a variable with nullable = false.
+        value = variable.default
     try:
         value = convert_value(value, variable.type)
     except ConversionProblem as problem:
-        detail = f"The given value is not suitable for var.{variable.name}: {describe_problem(problem)}."
+        detail = (
+            f"The given value is not suitable for var.{variable.name}: {describe_problem(problem)}."
+        )
         return None, [build_error("invalid-value-for-input-variable", detail, expression.span)]
     return value.add_marks(variable.marks), problems
 
@@ -133,7 +168,8 @@ class ValueOverrides(Struct, frozen=True):
         return {
             name: OverridingProvider(provider, self.resources, mocks.get(name))
             if self.resources or name in mocks
-            else provider  # without overrides or mocks
+            # Without overrides or mocks.
+            else provider
             for name, provider in providers.items()
         }
 
@@ -149,27 +185,45 @@ def collect_value_overrides(
 
     resources: list[tuple[AddressPattern, Mapping[str, Any]]] = []
     planned: list[ValueOverride] = []
-    # The first one of a target counts: those of the run before those of the file, and later blocks before earlier ones.
+    # The first one of a target counts: those of the run before those of the file, and later blocks
+    # before earlier ones.
     for override in (*reversed(run.overrides.resources), *reversed(file.overrides.resources)):
         values = evaluate_values(override.values)
         resources.append((override.target, values))
         # Without `during_plan`, the plan leaves computed values unknown.
-        planned.append(ValueOverride(override.target, override.target.type, values if override.during_plan else {}))
+        planned.append(
+            ValueOverride(
+                override.target, override.target.type, values if override.during_plan else {}
+            )
+        )
     data = [
         ValueOverride(override.target, override.target.type, evaluate_values(override.values))
         for override in (*reversed(run.overrides.data), *reversed(file.overrides.data))
     ]
     mock_defaults = []
-    # Names of providers in the configuration, and their keys in the test file. Defaults apply to all objects of a type.
+    # Names of providers in the configuration, and their keys in the test file. Defaults apply to
+    # all objects of a type.
     for name, key in {**{key: key for key in file.mocks}, **run.providers}.items():
         mock = file.mocks.get(key)
-        if mock is None:  # a real provider
+        # A real provider.
+        if mock is None:
             continue
-        defaults = {kind: evaluate_values(expression) for kind, expression in mock.resources.items()}
+        defaults = {
+            kind: evaluate_values(expression) for kind, expression in mock.resources.items()
+        }
         mock_defaults.append((name, defaults))
-        planned += [ValueOverride(None, kind, defaults[kind]) for kind in defaults if kind in mock.planned_types]
-        data += [ValueOverride(None, kind, evaluate_values(expression)) for kind, expression in mock.data.items()]
-    return ValueOverrides(tuple(resources), tuple(mock_defaults), tuple(data), tuple(planned)), problems
+        planned += [
+            ValueOverride(None, kind, defaults[kind])
+            for kind in defaults
+            if kind in mock.planned_types
+        ]
+        data += [
+            ValueOverride(None, kind, evaluate_values(expression))
+            for kind, expression in mock.data.items()
+        ]
+    return ValueOverrides(
+        tuple(resources), tuple(mock_defaults), tuple(data), tuple(planned)
+    ), problems
 
 
 def _evaluate_override(
@@ -197,18 +251,30 @@ def build_tested_configuration(
     providers = {**configuration.root.providers, **file.providers}
     for mock in file.mocks.values():
         name, _, alias = mock.key.partition(".")
-        # A mock becomes a simulated provider without settings: no system is called. Unknown names are reported later.
+        # A mock becomes a simulated provider without settings: no system is called. Unknown names
+        # are reported later.
         name = DEFAULT_PROVIDER if name in PROVIDERS else name
         span = providers[mock.key].span if mock.key in providers else mock.span
         body = Body((), (), mock.span, mock.span)
-        providers[mock.key] = ProviderBlock(key=mock.key, name=name, alias=alias, body=body, span=span)
-    for name, provider_key in run.providers.items():  # name in the configuration: key of the selected provider
+        providers[mock.key] = ProviderBlock(
+            key=mock.key, name=name, alias=alias, body=body, span=span
+        )
+    # name in the configuration: key of the selected provider.
+    for name, provider_key in run.providers.items():
         block = providers.get(provider_key)
         if block is not None:
             providers[name] = replace(block, key=name)
-        elif provider_key != DEFAULT_PROVIDER:  # the default one needs no block
-            detail = f'There is no provider configuration "{provider_key}".{suggest_name(provider_key, providers)}'
-            problems.append(build_error("provider-configuration-not-present", detail, run.span, block=run.header))
+        elif provider_key != DEFAULT_PROVIDER:
+            # The default one needs no block.
+            detail = (
+                "There is no provider configuration "
+                f'"{provider_key}".{suggest_name(provider_key, providers)}'
+            )
+            problems.append(
+                build_error(
+                    "provider-configuration-not-present", detail, run.span, block=run.header
+                )
+            )
     root = replace(configuration.root, providers=providers)
     for override in [*file.overrides.modules, *run.overrides.modules]:
         path = tuple(step.name for step in override.target.module)
@@ -216,11 +282,15 @@ def build_tested_configuration(
     return replace(configuration, root=root), problems
 
 
-def _replace_module(module: Module, path: tuple[str, ...], override: Override, problems: list[Diagnostic]) -> Module:
+def _replace_module(
+    module: Module, path: tuple[str, ...], override: Override, problems: list[Diagnostic]
+) -> Module:
     """Return the module with the call at a path of names replaced by overridden outputs; report an unknown name."""
     call = module.calls.get(path[0])
     if call is None:
-        detail = f'There is no module call "{path[0]}" to override.{suggest_name(path[0], module.calls)}'
+        detail = (
+            f'There is no module call "{path[0]}" to override.{suggest_name(path[0], module.calls)}'
+        )
         problems.append(build_error("invalid-override-target", detail, override.span))
         return module
     if len(path) == 1:
@@ -230,35 +300,51 @@ def _replace_module(module: Module, path: tuple[str, ...], override: Override, p
     return replace(module, calls={**module.calls, path[0]: replace(call, module=inner_module)})
 
 
-def _create_output_module(call: ModuleCall, override: Override, problems: list[Diagnostic]) -> Module:
+def _create_output_module(
+    call: ModuleCall, override: Override, problems: list[Diagnostic]
+) -> Module:
     """Return a module without resources and checks; its outputs have the values of the override."""
     output_expressions = _get_overridden_outputs(override, problems)
     for name in output_expressions:
         if name not in call.module.outputs:
-            detail = f'The module "{call.name}" has no output "{name}".{suggest_name(name, call.module.outputs)}'
+            detail = (
+                f'The module "{call.name}" has no output '
+                f'"{name}".{suggest_name(name, call.module.outputs)}'
+            )
             problems.append(build_error("invalid-override-outputs", detail, override.span))
     outputs: dict[str, Output] = {}
     for name, output in call.module.outputs.items():
-        expression = output_expressions.get(name, Literal(None, override.span))  # null without an override
+        # null without an override.
+        expression = output_expressions.get(name, Literal(None, override.span))
         outputs[name] = replace(output, expression=expression, depends_on=(), preconditions=())
-    variables = {name: replace(variable, validations=()) for name, variable in call.module.variables.items()}
+    variables = {
+        name: replace(variable, validations=()) for name, variable in call.module.variables.items()
+    }
     return Module(call.module.path, call.module.directory, variables=variables, outputs=outputs)
 
 
-def _get_overridden_outputs(override: Override, problems: list[Diagnostic]) -> dict[str, Expression]:
+def _get_overridden_outputs(
+    override: Override, problems: list[Diagnostic]
+) -> dict[str, Expression]:
     """Return the outputs of an override by name; {} without values. Report a value other than a map."""
     expression_map = override.values
     if expression_map is None:
         return {}
     if not isinstance(expression_map, ObjectCons):
-        problems.append(build_error("invalid-override-outputs", "A map of outputs is required.", expression_map.span))
+        problems.append(
+            build_error(
+                "invalid-override-outputs", "A map of outputs is required.", expression_map.span
+            )
+        )
         return {}
-    outputs: dict[str, Expression] = {}  # entries with computed names are ignored
+    # entries with computed names are ignored.
+    outputs: dict[str, Expression] = {}
     for key, value in expression_map.items:
         name = key.expression
         if isinstance(name, StringLiteral):
             outputs[name.value] = value
-        elif isinstance(name, Traversal) and not name.steps:  # a name without quotes
+        elif isinstance(name, Traversal) and not name.steps:
+            # A name without quotes.
             outputs[name.root.name] = value
     return outputs
 
@@ -266,7 +352,12 @@ def _get_overridden_outputs(override: Override, problems: list[Diagnostic]) -> d
 class OverridingProvider:
     """Provider with override values for some objects, from their patterns or types. Other requests are passed on."""
 
-    def __init__(self, inner: Provider, resources: Overrides, defaults: Mapping[str, Mapping[str, Any]] | None) -> None:
+    def __init__(
+        self,
+        inner: Provider,
+        resources: Overrides,
+        defaults: Mapping[str, Mapping[str, Any]] | None,
+    ) -> None:
         """Wrap a provider. `defaults` are values by resource type in a mock of it, None without a mock."""
         self._inner, self._resources, self._defaults = inner, resources, defaults
         self.name = inner.name
@@ -276,7 +367,8 @@ class OverridingProvider:
     def read(self, requests: Sequence[ReadRequest]) -> list[ReadResult]:
         """Read the objects; overridden ones are returned as in state. Raises ProviderProblem."""
         inner_requests: list[ReadRequest] = []
-        overridden: list[bool] = []  # by position of the request
+        # By position of the request.
+        overridden: list[bool] = []
         for request in requests:
             overridden.append(self._find_values(request.address) is not None)
             if not overridden[-1]:
@@ -284,7 +376,9 @@ class OverridingProvider:
         answers = iter(self._inner.read(inner_requests) if inner_requests else [])
         results: list[ReadResult] = []
         for request, is_overridden in zip(requests, overridden, strict=True):
-            results.append(ReadResult(request.attributes or None) if is_overridden else next(answers))
+            results.append(
+                ReadResult(request.attributes or None) if is_overridden else next(answers)
+            )
         return results
 
     def _find_values(self, object_address: str) -> Mapping[str, Any] | None:
@@ -300,19 +394,29 @@ class OverridingProvider:
     def create(self, request: ChangeRequest) -> ChangeResult:
         """Create the object. An overridden one only gets its values. Raises ProviderProblem."""
         values = self._find_values(request.address)
-        return self._inner.create(request) if values is None else _build_override_answer(request, values)
+        return (
+            self._inner.create(request)
+            if values is None
+            else _build_override_answer(request, values)
+        )
 
     def update(self, request: ChangeRequest) -> ChangeResult:
         """Update the object. An overridden one only gets its values. Raises ProviderProblem."""
         values = self._find_values(request.address)
-        return self._inner.update(request) if values is None else _build_override_answer(request, values)
+        return (
+            self._inner.update(request)
+            if values is None
+            else _build_override_answer(request, values)
+        )
 
     def delete(self, request: ChangeRequest) -> None:
         """Delete the object, unless it is overridden and so was never created. Raises ProviderProblem."""
         if self._find_values(request.address) is None:
             self._inner.delete(request)
 
-    def find(self, resource_type: str, object_id: str) -> tuple[ObjectKey, Mapping[str, Any]] | None:
+    def find(
+        self, resource_type: str, object_id: str
+    ) -> tuple[ObjectKey, Mapping[str, Any]] | None:
         """Find an object to import with the wrapped provider."""
         return self._inner.find(resource_type, object_id)
 

@@ -26,7 +26,9 @@ class ServeArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `serve sol003`."""
 
     plan: str = declare_text_flag("Answer from this saved plan", metavar="FILE")
-    listen: str = declare_text_flag("Listen on this address", metavar="HOST:PORT", default="127.0.0.1:9990")
+    listen: str = declare_text_flag(
+        "Listen on this address", metavar="HOST:PORT", default="127.0.0.1:9990"
+    )
     tls_cert: str = declare_text_flag("Use this certificate (PEM)", metavar="FILE")
     tls_key: str = declare_text_flag("Use this private key (PEM)", metavar="FILE")
     token_file: str = declare_text_flag("Require the token in this file", metavar="FILE")
@@ -50,28 +52,40 @@ def serve_sol003(arguments: ServeArguments) -> int:
 
     host, port = _parse_address(arguments.listen)
     context = create_context()
-    own_files = {"-tls-cert": arguments.tls_cert, "-tls-key": arguments.tls_key, "-token-file": arguments.token_file}
+    own_files = {
+        "-tls-cert": arguments.tls_cert,
+        "-tls-key": arguments.tls_key,
+        "-token-file": arguments.token_file,
+    }
     for flag, path in own_files.items():
         if path and is_untrusted_path(path, context.confinement):
-            raise click.UsageError(explain_untrusted_file(flag, path, "a pull request could replace it"))
+            raise click.UsageError(
+                explain_untrusted_file(flag, path, "a pull request could replace it")
+            )
     token = _read_token(arguments.token_file)
     tls = _build_tls_context(arguments)
     if not arguments.plan:
         raise click.UsageError("-plan: name a saved plan, for example -plan=p.nfplan.")
     if not (tls and token) and not ipaddress.ip_address(host).is_loopback:
-        raise click.UsageError("-listen: other than loopback addresses need -tls-cert, -tls-key and -token-file.")
+        raise click.UsageError(
+            "-listen: other than loopback addresses need -tls-cert, -tls-key and -token-file."
+        )
     screen = arguments.view.create_screen()
     saved, diagnostics = read_plan(arguments.plan, context)
     screen.print_diagnostics(tuple(diagnostics), sources={})
     if saved is None or has_errors(diagnostics):
-        return 1  # the reason is printed
+        # The reason is printed.
+        return 1
     planned = list_planned_grants(saved.plan)
     files = ConfinedFileAccess(context.confinement.get_operator_confinement(arguments.packages))
     try:
-        packages, problems = list_packages(arguments.packages, files) if arguments.packages else ({}, [])  # by id
+        packages, problems = (
+            list_packages(arguments.packages, files) if arguments.packages else ({}, [])
+        )  # by id
         journal = GrantJournal(arguments.plan, saved.digest)
         server = GrantServer((host, port), planned, journal, packages, token, tls)
-    except OSError as problem:  # of the folder, of FILE.grants or of the address
+    except OSError as problem:
+        # Of the folder, of FILE.grants or of the address.
         screen.print_error(f"Error: {problem.filename or arguments.listen}: {problem.strerror}.")
         return 1
     # shutdown() waits for serve_forever(), so it runs in a thread of its own.
@@ -80,8 +94,15 @@ def serve_sol003(arguments: ServeArguments) -> int:
     signal.signal(signal.SIGINT, stop)
     for text in problems:
         screen.print_error(f"Warning: package left out: {text}")
-    operations = ", ".join(f"{grant.operation} {grant.address}" for grant in planned.grants) or "none"
-    screen.print_text(f"Listening on {server.url}\nOperations in the plan: {operations}\nPackages: {len(packages)}")
+    operations = (
+        ", ".join(f"{grant.operation} {grant.address}" for grant in planned.grants) or "none"
+    )
+    screen.print_text(
+        (
+            f"Listening on {server.url}\nOperations in the plan: {operations}\nPackages: "
+            f"{len(packages)}"
+        )
+    )
     with server:
         server.serve_forever()
     screen.print_text("Ended.")
@@ -98,7 +119,9 @@ def _parse_address(text: str) -> tuple[str, int]:
     except ValueError:
         number = None
     if number is None or number > _LAST_PORT:
-        raise click.UsageError(f'-listen: "{text}" is not an IPv4 address and port, such as 127.0.0.1:9990.')
+        raise click.UsageError(
+            f'-listen: "{text}" is not an IPv4 address and port, such as 127.0.0.1:9990.'
+        )
     return host, number
 
 
@@ -127,5 +150,7 @@ def _build_tls_context(arguments: ServeArguments) -> ssl.SSLContext | None:
     return context
 
 
-_SOL003: Final = CommandEntry("nexusform.domains.vnf.cli.serve:serve_sol003", "Answer grant requests of a VNFM")
+_SOL003: Final = CommandEntry(
+    "nexusform.domains.vnf.cli.serve:serve_sol003", "Answer grant requests of a VNFM"
+)
 serve = LazyGroup("serve", {"sol003": _SOL003}, summary="Answer requests from a plan")

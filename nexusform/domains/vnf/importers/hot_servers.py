@@ -56,7 +56,9 @@ def parse_server_group(name: str, body: Node, template: Template) -> ServerGroup
     title = template.resolve_value(properties.get_node("name"))
     policy = _parse_server_group_policy(name, properties, template)
     max_per_host = _parse_max_per_host(policy, properties, template)
-    return ServerGroup(name, get_text(title), policy, max_per_host, body, notes, template.is_repeated)
+    return ServerGroup(
+        name, get_text(title), policy, max_per_host, body, notes, template.is_repeated
+    )
 
 
 def _parse_server_group_policy(name: str, properties: Node, template: Template) -> str:
@@ -67,20 +69,30 @@ def _parse_server_group_policy(name: str, properties: Node, template: Template) 
     policy_node = find_first_field(properties, "policies", "policy")
     value = template.resolve_value(policy_node)
     policies = get_list([value] if isinstance(value, str) else value)
-    unresolved = next((part for part in (value, *policies) if isinstance(part, UnresolvedValue)), None)
+    unresolved = next(
+        (part for part in (value, *policies) if isinstance(part, UnresolvedValue)), None
+    )
     if unresolved is not None:
-        detail = f'the policy of "{name}" needs a value for {unresolved.description}; set it in parameters.'
+        detail = (
+            f'the policy of "{name}" needs a value for {unresolved.description}; set it in '
+            "parameters."
+        )
         notes.add_warning(policy_node, IGNORED, detail)
         return ""
     if not policies:
-        notes.add_warning(policy_node, IGNORED, f'the server group "{name}" has no policy; it is ignored.')
+        notes.add_warning(
+            policy_node, IGNORED, f'the server group "{name}" has no policy; it is ignored.'
+        )
         return ""
     if len(policies) > 1:
         detail = f'the server group "{name}" has {len(policies)} policies; Nova supports one.'
         notes.add_error(policy_node, INVALID_DOCUMENT, detail)
     policy = str(policies[0])
     if policy not in _POLICIES:
-        detail = f'the server group "{name}" has the unknown policy "{policy[:40]}".{suggest_name(policy, _POLICIES)}'
+        detail = (
+            f'the server group "{name}" has the unknown policy '
+            f'"{policy[:40]}".{suggest_name(policy, _POLICIES)}'
+        )
         notes.add_warning(policy_node, IGNORED, detail)
         return ""
     return policy
@@ -118,21 +130,26 @@ def build_placement_rules(
     groups: Mapping[ResourceReference, ServerGroup], hints_by_vdu: Mapping[str, SchedulerHints]
 ) -> tuple[PlacementRule, ...]:
     """Return one rule for each server group with VDUs. Warn about groups without VDUs, and hints at unknown groups."""
-    vdus_by_group: dict[ResourceReference | None, list[str]] = {}  # None: in no group
+    # None: in no group.
+    vdus_by_group: dict[ResourceReference | None, list[str]] = {}
     for vdu, hints in hints_by_vdu.items():
         vdus_by_group.setdefault(_find_group(vdu, hints, groups), []).append(vdu)
     rules = []
     for reference, group in groups.items():
         vdus = vdus_by_group.get(reference, [])
         if not vdus:
-            group.notes.add_warning(group.node, IGNORED, f'the server group "{group.name}" has no member.')
+            group.notes.add_warning(
+                group.node, IGNORED, f'the server group "{group.name}" has no member.'
+            )
         elif group.is_repeated:
             detail = (
-                f'the server group "{group.name}" is created for every member of its scaling group, so it '
+                f'the server group "{group.name}" is created for every member of its scaling '
+                "group, so it "
                 "has no effect across members."
             )
             group.notes.add_warning(group.node, IGNORED, detail)
-        elif group.policy:  # an invalid one ("") was reported
+        elif group.policy:
+            # An invalid one ("") was reported.
             is_affinity, is_hard = _POLICIES[group.policy]
             rules.append(
                 PlacementRule(
@@ -159,22 +176,38 @@ def _find_group(
     if isinstance(requested, dict):
         for hint in requested:
             if hint != "group":
-                hints.add_warning(f'the scheduler hint "{hint}" of "{vdu}" is ignored; only "group" is supported.')
+                hints.add_warning(
+                    f'the scheduler hint "{hint}" of "{vdu}" is ignored; only "group" is supported.'
+                )
         requested = requested.get("group")
     if requested in (None, "", []):
-        return None  # no group is requested
+        # No group is requested.
+        return None
     if isinstance(requested, ResourceReference):
         if requested in groups:
             return requested
         suggestion = suggest_name(requested.name, [group.name for group in groups.values()])
-        hints.add_warning(f'"{vdu}" references "{requested.name}", which is not a server group.{suggestion}')
+        hints.add_warning(
+            f'"{vdu}" references "{requested.name}", which is not a server group.{suggestion}'
+        )
         return None
     if isinstance(requested, str):
-        matches = [reference for reference, group in groups.items() if requested in {group.title, group.name}]
-        if len(matches) == 1:  # an ambiguous name is reported below, as an unknown one
+        matches = [
+            reference
+            for reference, group in groups.items()
+            if requested in {group.title, group.name}
+        ]
+        # An ambiguous name is reported below, as an unknown one.
+        if len(matches) == 1:
             return matches[0]
-    description = requested.description if isinstance(requested, UnresolvedValue) else f'"{str(requested)[:40]}"'
-    hints.add_warning(f'"{vdu}" references the server group {description}, which these documents do not define.')
+    description = (
+        requested.description
+        if isinstance(requested, UnresolvedValue)
+        else f'"{str(requested)[:40]}"'
+    )
+    hints.add_warning(
+        f'"{vdu}" references the server group {description}, which these documents do not define.'
+    )
     return None
 
 
@@ -247,11 +280,15 @@ def compute_group_repetition(
         count_node = get_resource_properties(body).get_node("count")
         count = _parse_count(template, count_node)
         number = 1 if count is None else count
-        is_explicit = count is not None or count_node.is_absent  # an absent count means 1
-        sizes = _ScalingGroupSizes(number, number, members=number, is_explicit=is_explicit, node=count_node)
+        # An absent count means 1.
+        is_explicit = count is not None or count_node.is_absent
+        sizes = _ScalingGroupSizes(
+            number, number, members=number, is_explicit=is_explicit, node=count_node
+        )
     else:
         sizes = _parse_scaled_sizes(template, resource)
-    limit, outer_limit = sizes.maximum, outer.maximum  # None: no limit
+    # None: no limit.
+    limit, outer_limit = sizes.maximum, outer.maximum
     unknown_count = outer.unknown_count
     value = template.resolve_value(sizes.node)
     if isinstance(value, UnresolvedValue):
@@ -259,10 +296,13 @@ def compute_group_repetition(
         unknown_count = UnknownCount(description, sizes.node, template.notes)
     return ResourceRepetition(
         minimum=min(sizes.minimum * outer.minimum, MAX_INSTANCES),
-        maximum=None if limit is None or outer_limit is None else min(limit * outer_limit, MAX_INSTANCES),
+        maximum=None
+        if limit is None or outer_limit is None
+        else min(limit * outer_limit, MAX_INSTANCES),
         members=min(sizes.members * outer.members, MAX_INSTANCES),
         group=name,
-        is_explicit=sizes.is_explicit and (outer.is_explicit or not outer.group),  # "": no group around it
+        # "": no group around it.
+        is_explicit=sizes.is_explicit and (outer.is_explicit or not outer.group),
         unknown_count=unknown_count,
     )
 
@@ -278,7 +318,9 @@ def _parse_scaled_sizes(template: Template, resource: tuple[str, Node]) -> _Scal
     minimum = min_size or 0
     initial = next(size for size in (desired, min_size, 1) if size is not None)
     for contradiction in _describe_contradictions(initial, minimum, maximum):
-        template.notes.add_error(properties, INVALID_DOCUMENT, f'the group "{name}" {contradiction}.')
+        template.notes.add_error(
+            properties, INVALID_DOCUMENT, f'the group "{name}" {contradiction}.'
+        )
     # An invalid desired capacity leaves the initial number unknown.
     is_explicit = desired is not None or (desired_node.is_absent and min_size is not None)
     return _ScalingGroupSizes(minimum, maximum, initial, is_explicit, desired_node)
@@ -286,7 +328,8 @@ def _parse_scaled_sizes(template: Template, resource: tuple[str, Node]) -> _Scal
 
 def _describe_contradictions(members: int, minimum: int, maximum: int | None) -> Iterator[str]:
     """Yield the contradiction between the sizes of a group, if any."""
-    upper_bound = MAX_INSTANCES if maximum is None else maximum  # no size is above MAX_INSTANCES
+    # No size is above MAX_INSTANCES.
+    upper_bound = MAX_INSTANCES if maximum is None else maximum
     if upper_bound < minimum:
         yield f"has a max_size of {maximum}, below its min_size of {minimum}"
     elif members > upper_bound:
@@ -313,27 +356,45 @@ _VNIC_TYPE: Final = "binding:vnic_type"
 
 
 def add_server_vdu(
-    reading: HotReading, template: Template, name: str, properties: Node, repeat: ResourceRepetition, hints: Hints
+    reading: HotReading,
+    template: Template,
+    name: str,
+    properties: Node,
+    repeat: ResourceRepetition,
+    hints: Hints,
 ) -> None:
     """Add a server of a template as a VDU (kind of VM), with its scheduler hints. It has the name of the server, or of
     a group around it if the VNFD has a VDU of this name only. A name in use is extended, with a warning. Report an
     invalid name, and a missing number of servers.
     """
     notes = template.notes
-    outer_name = template.scope.rpartition("/")[2] or repeat.group  # the resource around it, "": none
+    # The resource around it, "": none.
+    outer_name = template.scope.rpartition("/")[2] or repeat.group
     vdu_name = name
-    if name not in reading.known_vdus:  # the VNFD may have named the VDU after a group
+    # The VNFD may have named the VDU after a group.
+    if name not in reading.known_vdus:
         unused_vdus = reading.known_vdus.keys() - reading.vdus.keys()
-        vdu_name = next((group for group in (outer_name, repeat.group) if group in unused_vdus), name)
-    if vdu_name in reading.vdus:  # extend the name by the resource around the server, else by its line
-        vdu_name = f"{name}-{properties.line}" if outer_name in {"", name} else f"{outer_name}-{name}"
+        vdu_name = next(
+            (group for group in (outer_name, repeat.group) if group in unused_vdus), name
+        )
+    # extend the name by the resource around the server, else by its line.
+    if vdu_name in reading.vdus:
+        vdu_name = (
+            f"{name}-{properties.line}" if outer_name in {"", name} else f"{outer_name}-{name}"
+        )
         if vdu_name in reading.vdus:
-            notes.add_warning(properties, IGNORED, f'a second server is called "{vdu_name}"; it is ignored.')
+            notes.add_warning(
+                properties, IGNORED, f'a second server is called "{vdu_name}"; it is ignored.'
+            )
             return
         detail = f'a second server is called "{name}"; it is read as the VDU "{vdu_name}".'
         notes.add_warning(properties, CORRECTED, detail)
     if not is_valid_vdu_name(vdu_name):
-        notes.add_error(properties, INVALID_DOCUMENT, f'the server "{vdu_name}" needs a name without "|" and "/".')
+        notes.add_error(
+            properties,
+            INVALID_DOCUMENT,
+            f'the server "{vdu_name}" needs a name without "|" and "/".',
+        )
         return
     flavor = template.resolve_value(properties.get_node("flavor"))
     image = template.resolve_value(properties.get_node("image"))
@@ -354,8 +415,12 @@ def add_server_vdu(
         image=get_text(image),
     )
     reading.scaling_groups[vdu_name] = repeat.group
-    if repeat.unknown_count is not None and not reading.known_vdus.get(vdu_name):  # without a number in the VNFD
-        text = f"{repeat.unknown_count.description}; set it in parameters. Until then, the minimum (or 1) is used."
+    # Without a number in the VNFD.
+    if repeat.unknown_count is not None and not reading.known_vdus.get(vdu_name):
+        text = (
+            f"{repeat.unknown_count.description}; set it in parameters. Until then, the minimum "
+            "(or 1) is used."
+        )
         repeat.unknown_count.notes.add_warning(repeat.unknown_count.node, WITHOUT_A_NUMBER, text)
     _record_scheduler_hints(reading, template, vdu_name, properties, hints)
 
@@ -366,7 +431,8 @@ def check_sriov_port(name: str, properties: Node, template: Template) -> None:
     vnic_type = template.resolve_value(node)
     if isinstance(vnic_type, str) and vnic_type not in ("normal", "baremetal", "smart-nic"):
         detail = (
-            f'the port "{name}" has {_VNIC_TYPE} {vnic_type}: its PCI device is ignored. On OpenStack, Nova may choose '
+            f'the port "{name}" has {_VNIC_TYPE} {vnic_type}: its PCI device is ignored. On '
+            "OpenStack, Nova may choose "
             "other hosts; on Nexus, set sriov_vfs."
         )
         template.notes.add_warning(node, IGNORED, detail)
@@ -379,14 +445,22 @@ def _record_scheduler_hints(
     notes, own_hints = template.notes, properties.get_node(HINTS)
     zone = properties.get_node("availability_zone")
     if isinstance(template.resolve_value(zone), str):
-        detail = f'the availability zone of "{vdu_name}" is ignored; only server groups place servers.'
+        detail = (
+            f'the availability zone of "{vdu_name}" is ignored; only server groups place servers.'
+        )
         notes.add_warning(zone, IGNORED, detail)
     if not own_hints.is_absent:
-        reading.hints_by_vdu[vdu_name] = SchedulerHints(template.resolve_value(own_hints), own_hints, notes)
+        reading.hints_by_vdu[vdu_name] = SchedulerHints(
+            template.resolve_value(own_hints), own_hints, notes
+        )
     elif hints:
         nearest_hints = reading.hints_by_vdu[vdu_name] = hints[-1]
-        if nearest_hints.notes is not notes:  # a nested template must use its parameter
-            detail = f'scheduler_hints is passed on, but the server "{vdu_name}" does not use it ({notes.file}).'
+        # A nested template must use its parameter.
+        if nearest_hints.notes is not notes:
+            detail = (
+                f'scheduler_hints is passed on, but the server "{vdu_name}" does not use it '
+                f"({notes.file})."
+            )
             nearest_hints.notes.add_error(nearest_hints.node, INVALID_DOCUMENT, detail)
 
 
@@ -396,9 +470,11 @@ def _parse_flavor_size(template: Template, flavor: object) -> VduSize:
         return VduSize()
     flavor_properties = get_resource_properties(template.root.get_node("resources", flavor.name))
     vcpus, ram, disk = (
-        _parse_count(template, flavor_properties.get_node(name), maximum=10**9) for name in ("vcpus", "ram", "disk")
+        _parse_count(template, flavor_properties.get_node(name), maximum=10**9)
+        for name in ("vcpus", "ram", "disk")
     )
-    return VduSize(vcpus or None, convert_to_gib(ram) if ram else None, disk)  # 0 is no size
+    # 0 is no size.
+    return VduSize(vcpus or None, convert_to_gib(ram) if ram else None, disk)
 
 
 def build_scaling_aspects(reading: HotReading) -> tuple[ScalingAspect, ...]:
@@ -410,7 +486,8 @@ def build_scaling_aspects(reading: HotReading) -> tuple[ScalingAspect, ...]:
     for vdu_name, group in reading.scaling_groups.items():
         vdu = reading.vdus[vdu_name]
         if not group or vdu.maximum is None or vdu.maximum <= vdu.initial:
-            continue  # in no group, without a limit, or without room to grow
+            # In no group, without a limit, or without room to grow.
+            continue
         name, step = reading.policies.get(group, (group, 1))
         levels = (vdu.maximum - vdu.initial) // step
         aspect = aspects.get(name, ScalingAspect(name, levels, steps=(), origin=vdu.origin))

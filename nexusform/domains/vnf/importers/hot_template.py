@@ -10,7 +10,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import has_errors
-from nexusform.documents.yaml_documents import DocumentFindings, Node, TextPosition, parse_whole_number
+from nexusform.documents.yaml_documents import (
+    DocumentFindings,
+    Node,
+    TextPosition,
+    parse_whole_number,
+)
 from nexusform.domains.vnf.importers.hot_servers import (
     ANTI_AFFINITY,
     HINTS,
@@ -26,10 +31,25 @@ from nexusform.domains.vnf.importers.hot_servers import (
     get_resource_properties,
     parse_server_group,
 )
-from nexusform.domains.vnf.importers.hot_values import ResourceReference, Template, find_vdu_name, get_declared_type
+from nexusform.domains.vnf.importers.hot_values import (
+    ResourceReference,
+    Template,
+    find_vdu_name,
+    get_declared_type,
+)
 from nexusform.domains.vnf.importers.sol006 import find_descriptor
-from nexusform.domains.vnf.importers.vnf_records import CORRECTED, IGNORED, INVALID_DOCUMENT, NOT_GIVEN, Vnf
-from nexusform.domains.vnf.importers.vnf_text import describe_foreign_kind, find_first_field, parse_documents
+from nexusform.domains.vnf.importers.vnf_records import (
+    CORRECTED,
+    IGNORED,
+    INVALID_DOCUMENT,
+    NOT_GIVEN,
+    Vnf,
+)
+from nexusform.domains.vnf.importers.vnf_text import (
+    describe_foreign_kind,
+    find_first_field,
+    parse_documents,
+)
 
 BASE_HOT: Final = "base_hot"
 # Groups that repeat a resource.
@@ -53,7 +73,10 @@ class HotVnf(Struct, frozen=True):
 
 
 def parse_hot(
-    text: str, nested: Mapping[str, str], parameters: Mapping[str, Any], known_vdus: Mapping[str, bool]
+    text: str,
+    nested: Mapping[str, str],
+    parameters: Mapping[str, Any],
+    known_vdus: Mapping[str, bool],
 ) -> HotVnf:
     """Parse the VNF of a HOT file and its nested templates. `known_vdus`: VDUs of the VNFD (True: with a number)."""
     reading = HotReading(nested, known_vdus)
@@ -61,17 +84,33 @@ def parse_hot(
     documents = parse_documents(text, notes)
     if documents:
         document = documents[0]
-        is_vnfd = not document.get_node("tosca_definitions_version").is_absent or find_descriptor(document) is not None
-        foreign_kind = "a VNFD: set it as vnfd" if is_vnfd else describe_foreign_kind([document.data])
+        is_vnfd = (
+            not document.get_node("tosca_definitions_version").is_absent
+            or find_descriptor(document) is not None
+        )
+        foreign_kind = (
+            "a VNFD: set it as vnfd" if is_vnfd else describe_foreign_kind([document.data])
+        )
         if foreign_kind:
             notes.add_error(document, INVALID_DOCUMENT, f"this is {foreign_kind}.")
         else:
-            if find_first_field(document, "heat_template_version", "HeatTemplateFormatVersion").is_absent:
-                notes.add_warning(document, CORRECTED, "heat_template_version is missing; Heat rejects the template.")
-            _add_template(reading, _ResourceContext(Template(notes, document, parameters), ResourceRepetition()))
+            if find_first_field(
+                document, "heat_template_version", "HeatTemplateFormatVersion"
+            ).is_absent:
+                notes.add_warning(
+                    document,
+                    CORRECTED,
+                    "heat_template_version is missing; Heat rejects the template.",
+                )
+            _add_template(
+                reading,
+                _ResourceContext(Template(notes, document, parameters), ResourceRepetition()),
+            )
     rules = build_placement_rules(reading.groups, reading.hints_by_vdu)
     separated_vdus = {name for rule in rules if rule.label == ANTI_AFFINITY for name in rule.vdus}
-    vdus = tuple(replace(vdu, has_anti_affinity=vdu.name in separated_vdus) for vdu in reading.vdus.values())
+    vdus = tuple(
+        replace(vdu, has_anti_affinity=vdu.name in separated_vdus) for vdu in reading.vdus.values()
+    )
     return HotVnf(Vnf(vdus, rules, build_scaling_aspects(reading)), tuple(reading.notes.values()))
 
 
@@ -88,7 +127,8 @@ def _add_template(reading: HotReading, context: _ResourceContext) -> None:
     """Parse the resources of a template, up to a maximum over all templates."""
     template = context.template
     resources = find_first_field(template.root, "resources", "Resources")
-    if not isinstance(resources.data, dict) and not has_errors(template.notes.findings):  # an error says more
+    # An error says more.
+    if not isinstance(resources.data, dict) and not has_errors(template.notes.findings):
         template.notes.add_warning(template.root, IGNORED, "the template has no resources.")
     for name, body in resources.list_fields():
         reading.resource_count += 1
@@ -112,18 +152,25 @@ def _add_resource(reading: HotReading, context: _ResourceContext, name: str, bod
     elif kind == "OS::Neutron::Port":
         check_sriov_port(name, properties, template)
     elif kind == "OS::Nova::ServerGroup":
-        reading.groups[ResourceReference(template.scope, name)] = parse_server_group(name, body, template)
+        reading.groups[ResourceReference(template.scope, name)] = parse_server_group(
+            name, body, template
+        )
     elif kind in {"OS::Heat::ScalingPolicy", "AWS::AutoScaling::ScalingPolicy"}:
-        group = template.resolve_value(find_first_field(properties, "auto_scaling_group_id", "AutoScalingGroupName"))
+        group = template.resolve_value(
+            find_first_field(properties, "auto_scaling_group_id", "AutoScalingGroupName")
+        )
         step_node = find_first_field(properties, "scaling_adjustment", "ScalingAdjustment")
         step = parse_whole_number(template.resolve_value(step_node))
         if isinstance(group, ResourceReference) and step is not None and step > 0:
-            reading.policies[group.name] = (name.removesuffix("_scale_out"), step)  # the aspect and its step
+            # The aspect and its step.
+            reading.policies[group.name] = (name.removesuffix("_scale_out"), step)
     elif _is_template_type(kind, reading.nested):
         _add_nested_template(reading, context, name, body, kind)
 
 
-def _add_scaling_group(reading: HotReading, context: _ResourceContext, name: str, body: Node) -> None:
+def _add_scaling_group(
+    reading: HotReading, context: _ResourceContext, name: str, body: Node
+) -> None:
     """Add the repeated resource of a group: a server, a nested template or another group. Report other resources."""
     template, hints = context.template, context.hints
     notes, properties = template.notes, get_resource_properties(body)
@@ -131,18 +178,24 @@ def _add_scaling_group(reading: HotReading, context: _ResourceContext, name: str
     misplaced_hints = properties.get_node(HINTS)
     if not misplaced_hints.is_absent:
         detail = (
-            f'scheduler_hints is set on the group "{name}", where Heat does not support it. Set it on '
+            f'scheduler_hints is set on the group "{name}", where Heat does not support it. Set '
+            "it on "
             "the OS::Nova::Server of the group. It is read as if set there."
         )
         notes.add_warning(misplaced_hints, CORRECTED, detail)
-        hints = (*hints, SchedulerHints(template.resolve_value(misplaced_hints), misplaced_hints, notes))
+        hints = (
+            *hints,
+            SchedulerHints(template.resolve_value(misplaced_hints), misplaced_hints, notes),
+        )
     inner = find_first_field(properties, "resource", "resource_def")
     kind = get_declared_type(inner)
     inner_template = replace(template, is_repeated=True)
     inner_context = _ResourceContext(inner_template, repetition, hints, context.depth)
     if kind in _SERVERS:
         vdu_name = find_vdu_name(inner.data) or name
-        add_server_vdu(reading, inner_template, vdu_name, get_resource_properties(inner), repetition, hints)
+        add_server_vdu(
+            reading, inner_template, vdu_name, get_resource_properties(inner), repetition, hints
+        )
     elif kind and _is_template_type(kind, reading.nested):
         _add_nested_template(reading, inner_context, name, inner, kind)
     elif kind in _REPEATED_TYPES and context.depth < _MAX_DEPTH:
@@ -154,7 +207,9 @@ def _add_scaling_group(reading: HotReading, context: _ResourceContext, name: str
         add_server_vdu(reading, inner_template, name, no_properties, repetition, hints)
     else:
         reason = "is in too many groups" if kind in _REPEATED_TYPES else "is not a server"
-        notes.add_warning(inner, IGNORED, f'the group "{name}" repeats "{kind}", which {reason}; it is ignored.')
+        notes.add_warning(
+            inner, IGNORED, f'the group "{name}" repeats "{kind}", which {reason}; it is ignored.'
+        )
 
 
 def _is_template_type(kind: str, nested: Mapping[str, str]) -> bool:
@@ -162,7 +217,9 @@ def _is_template_type(kind: str, nested: Mapping[str, str]) -> bool:
     return kind in nested or kind.lower().endswith((".yaml", ".yml", ".template", ".hot"))
 
 
-def _add_nested_template(reading: HotReading, context: _ResourceContext, name: str, body: Node, kind: str) -> None:
+def _add_nested_template(
+    reading: HotReading, context: _ResourceContext, name: str, body: Node, kind: str
+) -> None:
     """Add the resources of a nested template for one resource; an unknown template counts as one server."""
     template, repetition, hints = context.template, context.repetition, context.hints
     notes, properties = template.notes, get_resource_properties(body)
@@ -171,26 +228,40 @@ def _add_nested_template(reading: HotReading, context: _ResourceContext, name: s
         hints = (*hints, SchedulerHints(template.resolve_value(passed_hints), passed_hints, notes))
     base_name = posixpath.basename(kind)
     same_base_names = (path for path in reading.nested if posixpath.basename(path) == base_name)
-    candidates = (kind, base_name, *same_base_names)  # the best match first
+    # The best match first.
+    candidates = (kind, base_name, *same_base_names)
     file = next((path for path in candidates if path in reading.nested), "")
     if not file:
         detail = (
-            f'the nested template "{kind}" is neither in "nested" nor in the package. "{name}" counts '
+            f'the nested template "{kind}" is neither in "nested" nor in the package. "{name}" '
+            "counts "
             "as one server each; its server groups, sizes and scaling are ignored."
         )
         notes.add_warning(body, NOT_GIVEN, detail)
         server_name = find_vdu_name(body.data) or name
-        add_server_vdu(reading, template, server_name, Node(data=None, position=body.position), repetition, hints)
+        add_server_vdu(
+            reading,
+            template,
+            server_name,
+            Node(data=None, position=body.position),
+            repetition,
+            hints,
+        )
         return
     if file in template.chain or context.depth >= _MAX_DEPTH:
         detail = f'the nested template "{file}" includes itself, or is nested too deeply.'
         notes.add_error(body, INVALID_DOCUMENT, detail)
         return
-    if file not in reading.parsed_templates:  # parse each file once
+    # parse each file once.
+    if file not in reading.parsed_templates:
         file_notes = reading.notes[file] = DocumentFindings(f'nested["{file}"]')
         documents = parse_documents(reading.nested[file], file_notes)
-        reading.parsed_templates[file] = next(iter(documents), Node(data=None, position=TextPosition(1, 1)))
-    values = {key: template.resolve_value(part) for key, part in properties.list_fields()}  # its parameters
+        reading.parsed_templates[file] = next(
+            iter(documents), Node(data=None, position=TextPosition(1, 1))
+        )
+    values = {
+        key: template.resolve_value(part) for key, part in properties.list_fields()
+    }  # its parameters
     inner = Template(
         notes=reading.notes[file],
         root=reading.parsed_templates[file],

@@ -84,7 +84,8 @@ def resolve_intrinsic_functions(data: Any, template: Template, depth: int = 0) -
     if depth > _MAX_DEPTH:
         return UnresolvedValue("a value that is nested too deeply")
     if data == ELISION:
-        return None  # "..." counts as absent
+        # "..." counts as absent.
+        return None
     if isinstance(data, list):
         return [resolve_intrinsic_functions(part, template, depth + 1) for part in data]
     if not isinstance(data, dict):
@@ -94,12 +95,25 @@ def resolve_intrinsic_functions(data: Any, template: Template, depth: int = 0) -
         return _INTRINSICS[function](data[function], template, depth + 1)
     if function in _UNRESOLVED_FUNCTIONS or function.startswith(("get_", "Fn::")):
         return UnresolvedValue(function)
-    return {key: resolve_intrinsic_functions(part, template, depth + 1) for key, part in data.items()}
+    return {
+        key: resolve_intrinsic_functions(part, template, depth + 1) for key, part in data.items()
+    }
 
 
 # Functions without effect on placement, or that need the cloud.
 _UNRESOLVED_FUNCTIONS: Final = frozenset(
-    {"str_split", "digest", "repeat", "yaql", "make_url", "map_merge", "map_replace", "filter", "if", "contains"}
+    {
+        "str_split",
+        "digest",
+        "repeat",
+        "yaql",
+        "make_url",
+        "map_merge",
+        "map_replace",
+        "filter",
+        "if",
+        "contains",
+    }
 )
 
 
@@ -120,7 +134,11 @@ def _resolve_get_param(argument: Any, template: Template, depth: int) -> Any:
 
 
 def _resolve_get_resource(argument: Any, template: Template, _depth: int) -> Any:
-    return ResourceReference(template.scope, argument) if isinstance(argument, str) else UnresolvedValue("a resource")
+    return (
+        ResourceReference(template.scope, argument)
+        if isinstance(argument, str)
+        else UnresolvedValue("a resource")
+    )
 
 
 def _resolve_ref(argument: Any, template: Template, depth: int) -> Any:
@@ -150,7 +168,9 @@ def _resolve_list_join(argument: Any, template: Template, depth: int) -> Any:
     """Resolve `list_join`: the joined texts of lists; UnresolvedValue if invalid or with an unknown text."""
     match resolve_intrinsic_functions(argument, template, depth):
         case [str(separator), *lists] if lists:
-            parts = list(chain.from_iterable(item if isinstance(item, list) else [item] for item in lists))
+            parts = list(
+                chain.from_iterable(item if isinstance(item, list) else [item] for item in lists)
+            )
             if all(isinstance(part, (str, int, float)) for part in parts):
                 return separator.join(map(str, parts))
     return UnresolvedValue("list_join")

@@ -39,7 +39,12 @@ from nexusform.scheduling.racks.vms import convert_to_gib
 _DESCRIPTOR: Final = "vnfd"
 _FLAVOUR: Final = "df"
 _GROUP: Final = "affinity-or-anti-affinity-group"
-_SCOPES: Final[Mapping[str, str]] = {"nfvi-node": MACHINE, "zone": RACK, "zone-group": SITE, "nfvi-pop": SITE}
+_SCOPES: Final[Mapping[str, str]] = {
+    "nfvi-node": MACHINE,
+    "zone": RACK,
+    "zone-group": SITE,
+    "nfvi-pop": SITE,
+}
 _MAX_SIZE: Final = 10**6
 
 
@@ -55,7 +60,9 @@ class _DescriptorContext(Struct, frozen=True):
         if name in self.vdus:
             return name
         hint = suggest_name(name, self.vdus)
-        self.notes.add_warning(node, IGNORED, f'{used_by} references the undefined VDU "{name}".{hint}')
+        self.notes.add_warning(
+            node, IGNORED, f'{used_by} references the undefined VDU "{name}".{hint}'
+        )
         return ""
 
 
@@ -64,8 +71,11 @@ def find_descriptor(document: Node) -> Node | None:
     "vnfd", or in a mapping "nfv"; both keys may have a YANG prefix.
     """
     wrappers = [document, *_list_fields_named(document, "nfv")]
-    for part in chain.from_iterable(_list_fields_named(wrapper, _DESCRIPTOR) for wrapper in wrappers):
-        descriptor = next(part.list_items(), part)  # the first of a list, or the only one
+    for part in chain.from_iterable(
+        _list_fields_named(wrapper, _DESCRIPTOR) for wrapper in wrappers
+    ):
+        # The first of a list, or the only one.
+        descriptor = next(part.list_items(), part)
         if not all(descriptor.get_node(name).is_absent for name in (_FLAVOUR, "vdu", "kdu")):
             return descriptor
     return None
@@ -81,7 +91,11 @@ def list_flavours(document: Mapping[str, Any]) -> list[str]:
     ids: list[str] = []
     for key, descriptor in document.items():
         if _strip_yang_prefix(str(key)) == _DESCRIPTOR:
-            ids += [str(body["id"]) for body in list_mappings(descriptor, _FLAVOUR) if body.get("id") is not None]
+            ids += [
+                str(body["id"])
+                for body in list_mappings(descriptor, _FLAVOUR)
+                if body.get("id") is not None
+            ]
     return ids
 
 
@@ -91,7 +105,10 @@ def parse_sol006(descriptor: Node, flavour_id: str, notes: DocumentFindings) -> 
     flavour = _select_flavour(descriptor, flavour_id, notes)
     for unit in descriptor.get_node("kdu").list_items():
         name = _get_name(unit.get_node("name")) or _get_name(unit.get_node("id"))
-        detail = f'the KDU "{name}" is a chart or bundle for a cluster, not a VM; its pods are not placed here.'
+        detail = (
+            f'the KDU "{name}" is a chart or bundle for a cluster, not a VM; its pods are not '
+            "placed here."
+        )
         notes.add_warning(unit, IGNORED, detail)
     if flavour is None:
         return Vnf()
@@ -100,10 +117,12 @@ def parse_sol006(descriptor: Node, flavour_id: str, notes: DocumentFindings) -> 
     for profile in flavour.get_node("vdu-profile").list_items():
         name = context.find_vdu(profile.get_node("id"), "a vdu-profile")
         if name:
-            profiles.setdefault(name, profile)  # the first one counts
+            # The first one counts.
+            profiles.setdefault(name, profile)
     levels = tuple(_list_instantiation_levels(flavour, context))
     default_level = _select_default_level(flavour, levels, notes)
-    default_numbers = {level.name: level.sizes for level in levels}.get(default_level, {})  # of VMs, by VDU
+    # Of VMs, by VDU.
+    default_numbers = {level.name: level.sizes for level in levels}.get(default_level, {})
     vdus = tuple(
         _build_vdu(name, body, descriptor, profiles.get(name), default_numbers.get(name), notes)
         for name, body in bodies.items()
@@ -154,23 +173,35 @@ def _select_flavour(descriptor: Node, flavour_id: str, notes: DocumentFindings) 
         names_text = ", ".join(f'"{name}"' for name in flavours)
         request_text = f'is "{flavour_id}"' if flavour_id else "selects none of them"
         hint = suggest_name(flavour_id, flavours)
-        detail = f"the descriptor has the deployment flavours {names_text}, but flavour_id {request_text}.{hint}"
+        detail = (
+            f"the descriptor has the deployment flavours {names_text}, but flavour_id "
+            f"{request_text}.{hint}"
+        )
         notes.add_error(descriptor.get_node(_FLAVOUR), INVALID_DOCUMENT, detail)
     return flavours.get(selected_id)
 
 
 def _build_vdu(
-    name: str, body: Node, descriptor: Node, profile: Node | None, default_count: int | None, notes: DocumentFindings
+    name: str,
+    body: Node,
+    descriptor: Node,
+    profile: Node | None,
+    default_count: int | None,
+    notes: DocumentFindings,
 ) -> Vdu:
     """Return a VDU with its size and numbers of VMs. `default_count` is its number at the default instantiation level,
     None if the level does not contain the VDU.
     """
     minimum, maximum = 0, None  # no limits
     if profile is None:
-        notes.add_error(body, INVALID_DOCUMENT, f'the VDU "{name}" has no vdu-profile in the flavour.')
+        notes.add_error(
+            body, INVALID_DOCUMENT, f'the VDU "{name}" has no vdu-profile in the flavour.'
+        )
     else:
         # The YANG default of the minimum is 1.
-        minimum = parse_count_or_default(profile.get_node("min-number-of-instances"), notes, default=1)
+        minimum = parse_count_or_default(
+            profile.get_node("min-number-of-instances"), notes, default=1
+        )
         maximum = parse_instance_count(profile.get_node("max-number-of-instances"), notes)
     if maximum is not None and maximum < minimum:
         detail = f'the VDU "{name}" has at most {maximum} instances, but at least {minimum}.'
@@ -191,7 +222,9 @@ def _parse_vdu_size(name: str, body: Node, descriptor: Node, notes: DocumentFind
     """Return the processors, memory and disk of a VDU, None for unknown ones. The VDU names its descriptions in the
     descriptor. Only local disks count: persistent ones are volumes.
     """
-    computes = _collect_by_id(descriptor.get_node("virtual-compute-desc"), "virtual-compute-desc", notes)
+    computes = _collect_by_id(
+        descriptor.get_node("virtual-compute-desc"), "virtual-compute-desc", notes
+    )
     compute_reference = body.get_node("virtual-compute-desc")
     compute_name = _get_name(compute_reference)
     if compute_name not in computes:
@@ -202,15 +235,22 @@ def _parse_vdu_size(name: str, body: Node, descriptor: Node, notes: DocumentFind
     cpus = _parse_positive_number(compute.get_node("virtual-cpu", "num-virtual-cpu"), notes)
     memory_gib = _parse_positive_number(compute.get_node("virtual-memory", "size"), notes)
     storage_bodies = descriptor.get_node("virtual-storage-desc").list_items()
-    storages = {_get_name(storage_body.get_node("id")): storage_body for storage_body in storage_bodies}
+    storages = {
+        _get_name(storage_body.get_node("id")): storage_body for storage_body in storage_bodies
+    }
     disk_gib = 0
     for storage_name, node in body.get_node("virtual-storage-desc").list_texts():
         if storage_name not in storages:
             hint = suggest_name(storage_name, storages)
-            notes.add_warning(node, IGNORED, f'the virtual-storage-desc "{storage_name}" is not defined.{hint}')
+            notes.add_warning(
+                node, IGNORED, f'the virtual-storage-desc "{storage_name}" is not defined.{hint}'
+            )
         elif "persistent" not in storages[storage_name].get_node("type-of-storage").text:
-            disk_gib += ceil(_parse_positive_number(storages[storage_name].get_node("size-of-storage"), notes))
-    memory_mib = ceil(memory_gib * 1024)  # up to whole MiB
+            disk_gib += ceil(
+                _parse_positive_number(storages[storage_name].get_node("size-of-storage"), notes)
+            )
+    # Up to whole MiB.
+    memory_mib = ceil(memory_gib * 1024)
     return VduSize(ceil(cpus) or None, convert_to_gib(memory_mib) or None, disk_gib or None)
 
 
@@ -224,19 +264,28 @@ def _parse_positive_number(node: Node, notes: DocumentFindings) -> float:
         number = 0.0
     if 0 < number <= _MAX_SIZE:
         return number
-    notes.add_warning(node, IGNORED, f'"{str(node.data)[:40]}" is not a number above 0; it is ignored.')
+    notes.add_warning(
+        node, IGNORED, f'"{str(node.data)[:40]}" is not a number above 0; it is ignored.'
+    )
     return 0.0
 
 
-def _list_instantiation_levels(flavour: Node, context: _DescriptorContext) -> Iterator[InstantiationLevel]:
+def _list_instantiation_levels(
+    flavour: Node, context: _DescriptorContext
+) -> Iterator[InstantiationLevel]:
     """Yield the instantiation levels of the flavour: numbers of VMs by VDU, and scale levels by aspect."""
-    bodies = _collect_by_id(flavour.get_node("instantiation-level"), "instantiation-level", context.notes)
+    bodies = _collect_by_id(
+        flavour.get_node("instantiation-level"), "instantiation-level", context.notes
+    )
     for name, body in bodies.items():
         numbers: dict[str, int] = {}
         for part in body.get_node("vdu-level").list_items():
             vdu = context.find_vdu(part.get_node("vdu-id"), f'the instantiation-level "{name}"')
-            number = parse_count_or_default(part.get_node("number-of-instances"), context.notes, default=1)
-            if vdu:  # an unknown VDU ("") is reported
+            number = parse_count_or_default(
+                part.get_node("number-of-instances"), context.notes, default=1
+            )
+            # An unknown VDU ("") is reported.
+            if vdu:
                 numbers[vdu] = number
         scale_levels: dict[str, int] = {}
         for part in body.get_node("scaling-info").list_items():
@@ -245,7 +294,9 @@ def _list_instantiation_levels(flavour: Node, context: _DescriptorContext) -> It
         yield InstantiationLevel(name, scale_levels, numbers, Origin(context.notes.file, body.line))
 
 
-def _select_default_level(flavour: Node, levels: Sequence[InstantiationLevel], notes: DocumentFindings) -> str:
+def _select_default_level(
+    flavour: Node, levels: Sequence[InstantiationLevel], notes: DocumentFindings
+) -> str:
     """Return the default level, else the first or "". An unknown name, or none for several levels, is an error."""
     default_node = flavour.get_node("default-instantiation-level")
     names = [level.name for level in levels]
@@ -266,36 +317,58 @@ def _list_scaling_aspects(flavour: Node, context: _DescriptorContext) -> Iterato
     """Yield the scaling aspects of the flavour, with the VMs added to each VDU by each of their steps. `step-deltas`
     names the delta of each step. Without this list, every delta is a step, in their order.
     """
-    for name, body in _collect_by_id(flavour.get_node("scaling-aspect"), "scaling-aspect", context.notes).items():
+    for name, body in _collect_by_id(
+        flavour.get_node("scaling-aspect"), "scaling-aspect", context.notes
+    ).items():
         details = body.get_node("aspect-delta-details")
-        deltas = {_get_name(delta.get_node("id")): delta for delta in details.get_node("deltas").list_items()}
+        deltas = {
+            _get_name(delta.get_node("id")): delta
+            for delta in details.get_node("deltas").list_items()
+        }
         named_steps = body.get_node("step-deltas").list_texts()
         for step, node in named_steps:
             if step not in deltas:
-                detail = f'the scaling-aspect "{name}" names the delta "{step}", which does not exist.'
-                context.notes.add_error(node, INVALID_DOCUMENT, f"{detail}{suggest_name(step, deltas)}")
+                detail = (
+                    f'the scaling-aspect "{name}" names the delta "{step}", which does not exist.'
+                )
+                context.notes.add_error(
+                    node, INVALID_DOCUMENT, f"{detail}{suggest_name(step, deltas)}"
+                )
         order = [step for step, _ in named_steps] or list(deltas)
-        increments: dict[str, list[int]] = {}  # by VDU: the VMs added by each step
+        # By VDU: the VMs added by each step.
+        increments: dict[str, list[int]] = {}
         for position, step in enumerate(order):
-            for part in deltas.get(step, Node(data=None, position=body.position)).get_node("vdu-delta").list_items():
+            for part in (
+                deltas.get(step, Node(data=None, position=body.position))
+                .get_node("vdu-delta")
+                .list_items()
+            ):
                 vdu = context.find_vdu(part.get_node("id"), f'the scaling-aspect "{name}"')
-                number = parse_count_or_default(part.get_node("number-of-instances"), context.notes, default=1)
-                if vdu:  # an unknown one ("") is reported
+                number = parse_count_or_default(
+                    part.get_node("number-of-instances"), context.notes, default=1
+                )
+                # An unknown one ("") is reported.
+                if vdu:
                     numbers = increments.setdefault(vdu, [0] * len(order))
                     numbers[position] = number
         steps = tuple(VduScaleSteps(vdu, tuple(numbers)) for vdu, numbers in increments.items())
         maximum = parse_instance_count(body.get_node("max-scale-level"), context.notes)
         if maximum is None:
-            context.notes.add_error(body, INVALID_DOCUMENT, f'the scaling-aspect "{name}" has no max-scale-level.')
+            context.notes.add_error(
+                body, INVALID_DOCUMENT, f'the scaling-aspect "{name}" has no max-scale-level.'
+            )
         yield ScalingAspect(name, maximum or 0, steps, Origin(context.notes.file, body.line))
 
 
-def _list_rules(flavour: Node, profiles: Mapping[str, Node], context: _DescriptorContext) -> Iterator[PlacementRule]:
+def _list_rules(
+    flavour: Node, profiles: Mapping[str, Node], context: _DescriptorContext
+) -> Iterator[PlacementRule]:
     """Yield the rules of the flavour's groups, then those of its profiles (`profiles`, by VDU). A group has one rule
     for all its VDUs; the profile of a VDU names its groups. A rule in a profile is for the VMs of this VDU alone.
     """
     groups = _collect_by_id(flavour.get_node(_GROUP), _GROUP, context.notes)
-    members: dict[str, dict[str, None]] = {name: {} for name in groups}  # VDUs by group, in order
+    # VDUs by group, in order.
+    members: dict[str, dict[str, None]] = {name: {} for name in groups}
     for vdu, profile in profiles.items():
         for entry in profile.get_node(_GROUP).list_items():
             node = entry if entry.text else entry.get_node("id")
@@ -304,17 +377,27 @@ def _list_rules(flavour: Node, profiles: Mapping[str, Node], context: _Descripto
                 members[group][vdu] = None
             else:
                 hint = suggest_name(group, groups)
-                detail = f'the group "{group}" of the VDU "{vdu}" is not defined in the flavour.{hint}'
+                detail = (
+                    f'the group "{group}" of the VDU "{vdu}" is not defined in the flavour.{hint}'
+                )
                 context.notes.add_warning(node, IGNORED, detail)
     for name, body in groups.items():
         if not members[name]:
-            context.notes.add_warning(body, IGNORED, f'the group "{name}" has no VDU; it is ignored.')
+            context.notes.add_warning(
+                body, IGNORED, f'the group "{name}" has no VDU; it is ignored.'
+            )
             continue
-        yield from _build_placement_rule(name, body, ("type", "scope"), tuple(members[name]), context.notes)
+        yield from _build_placement_rule(
+            name, body, ("type", "scope"), tuple(members[name]), context.notes
+        )
     for vdu, profile in profiles.items():
-        for number, body in enumerate(profile.get_node("local-affinity-or-anti-affinity-rule").list_items(), 1):
+        for number, body in enumerate(
+            profile.get_node("local-affinity-or-anti-affinity-rule").list_items(), 1
+        ):
             name = f"{vdu}-{number}"
-            yield from _build_placement_rule(name, body, ("affinity-type", "affinity-scope"), (vdu,), context.notes)
+            yield from _build_placement_rule(
+                name, body, ("affinity-type", "affinity-scope"), (vdu,), context.notes
+            )
 
 
 def _build_placement_rule(
@@ -322,13 +405,18 @@ def _build_placement_rule(
 ) -> Iterator[PlacementRule]:
     """Yield the rule, or report its type or scope as unsupported. `keys` are the fields with its type and scope."""
     kind, scope_node = (body.get_node(key) for key in keys)
-    is_affinity = {"affinity": True, "anti-affinity": False}.get(_strip_yang_prefix(_get_name(kind)))
+    is_affinity = {"affinity": True, "anti-affinity": False}.get(
+        _strip_yang_prefix(_get_name(kind))
+    )
     if is_affinity is None:
-        detail = f'the rule "{name}" is neither affinity nor anti-affinity ({keys[0]}); it is ignored.'
+        detail = (
+            f'the rule "{name}" is neither affinity nor anti-affinity ({keys[0]}); it is ignored.'
+        )
         notes.add_warning(kind, IGNORED, detail)
         return
     label = _strip_yang_prefix(_get_name(scope_node)).replace("_", "-")
     scope = parse_rule_scope((name, body), (label, scope_node), _SCOPES, notes)
     if scope:
-        is_hard, origin = True, Origin(notes.file, body.line)  # SOL006 has no soft rules
+        # SOL006 has no soft rules.
+        is_hard, origin = True, Origin(notes.file, body.line)
         yield PlacementRule(name, is_affinity, is_hard, scope, vdus, origin, label=label)

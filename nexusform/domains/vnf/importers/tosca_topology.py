@@ -7,7 +7,12 @@ from typing import Any, Final
 from msgspec import Struct
 
 from nexusform.documents.yaml_documents import ELISION, DocumentFindings, Node, TextPosition
-from nexusform.domains.vnf.importers.vnf_records import CORRECTED, IGNORED, INVALID_DOCUMENT, MAX_INSTANCES
+from nexusform.domains.vnf.importers.vnf_records import (
+    CORRECTED,
+    IGNORED,
+    INVALID_DOCUMENT,
+    MAX_INSTANCES,
+)
 from nexusform.domains.vnf.importers.vnf_text import list_bodies
 from nexusform.json_data.plain_data import get_mapping, get_value_at_path
 
@@ -56,7 +61,8 @@ class Topology(Struct, frozen=True):
 
     def resolve_value(self, node: Node) -> Node:
         """Return the node with `get_input` replaced by the input's value (absent without one)."""
-        for _ in range(_MAX_DEPTH):  # an input may refer to another one
+        # An input may refer to another one.
+        for _ in range(_MAX_DEPTH):
             if get_mapping(node.data).keys() != {"get_input"}:
                 return node
             name = node.data["get_input"]
@@ -66,11 +72,15 @@ class Topology(Struct, frozen=True):
 
 
 def parse_topology(
-    documents: Sequence[Node], parameters: Mapping[str, Any], flavour_id: str, notes: DocumentFindings
+    documents: Sequence[Node],
+    parameters: Mapping[str, Any],
+    flavour_id: str,
+    notes: DocumentFindings,
 ) -> Topology:
     """Return the merged topology of the documents of the flavour, or of all without a request (`flavour_id` is "")."""
     flavour_documents = _select_flavour_documents(documents, flavour_id, notes)
-    parents: dict[str, str] = {}  # type -> its derived_from
+    # type -> its derived_from.
+    parents: dict[str, str] = {}
     for document, section in product(documents, ("node_types", "group_types", "policy_types")):
         for name, body in document.get_node(section).list_fields():
             parents[name] = body.get_node("derived_from").text
@@ -84,16 +94,23 @@ def parse_topology(
             inputs[name] = parameters.get(name, body.get_node("default").data)
         misspelt_section = topology.get_node("node_template")
         if misspelt_section.data is not None:
-            notes.add_warning(misspelt_section, CORRECTED, '"node_template" is read as "node_templates".')
+            notes.add_warning(
+                misspelt_section, CORRECTED, '"node_template" is read as "node_templates".'
+            )
         for nodes_section in (topology.get_node("node_templates"), misspelt_section):
             nodes += _list_definitions(nodes_section, "node template", notes)
         groups += _list_definitions(topology.get_node("groups"), "group", notes)
         policy_section = topology.get_node("policies")
         if get_mapping(policy_section.data):
-            detail = "policies is a map; TOSCA requires a list of one-key maps. Every key is read as a policy."
+            detail = (
+                "policies is a map; TOSCA requires a list of one-key maps. Every key is read as a "
+                "policy."
+            )
             notes.add_warning(policy_section, CORRECTED, detail)
         policies += _list_definitions(policy_section, "policy", notes)
-    return Topology(tuple(nodes), tuple(groups), tuple(policies), parents, {**inputs, **parameters}, notes)
+    return Topology(
+        tuple(nodes), tuple(groups), tuple(policies), parents, {**inputs, **parameters}, notes
+    )
 
 
 def _find_topology(document: Node, notes: DocumentFindings) -> Node:
@@ -115,7 +132,9 @@ def _find_topology(document: Node, notes: DocumentFindings) -> Node:
     return document
 
 
-def _select_flavour_documents(documents: Sequence[Node], flavour_id: str, notes: DocumentFindings) -> list[Node]:
+def _select_flavour_documents(
+    documents: Sequence[Node], flavour_id: str, notes: DocumentFindings
+) -> list[Node]:
     """Return the documents of the requested flavour, and those without a flavour, which belong to each. All documents
     are returned without a request (`flavour_id` is ""), and if none names a flavour. If other flavours are named, but
     not the requested one, all are returned as well, with an error in `notes`.
@@ -126,37 +145,51 @@ def _select_flavour_documents(documents: Sequence[Node], flavour_id: str, notes:
     if flavour_id in flavours:
         selected = []
         for document, node in zip(documents, flavour_nodes, strict=True):
-            if node.text in ("", flavour_id):  # "": it names no flavour
+            # "": it names no flavour.
+            if node.text in ("", flavour_id):
                 selected.append(document)
         return selected
     if flavour_id and flavours:
         names = ", ".join(f'"{name}"' for name in flavours)
-        detail = f'the document describes the deployment flavour {names}, but flavour_id is "{flavour_id}".'
+        detail = (
+            f"the document describes the deployment flavour {names}, but flavour_id is "
+            f'"{flavour_id}".'
+        )
         notes.add_error(next(iter(flavours.values())), INVALID_DOCUMENT, detail)
     return list(documents)
 
 
-def _list_definitions(section: Node, noun: str, notes: DocumentFindings) -> Iterator[tuple[str, Node]]:
+def _list_definitions(
+    section: Node, noun: str, notes: DocumentFindings
+) -> Iterator[tuple[str, Node]]:
     """Yield names and bodies of a map, or of a list of maps."""
-    if section.data not in (None, "...") and not isinstance(section.data, (dict, list)):  # "...": an elision
-        notes.add_warning(section, IGNORED, f"expected {noun} definitions by name; this is ignored.")
+    # "...": an elision.
+    if section.data not in (None, "...") and not isinstance(section.data, (dict, list)):
+        notes.add_warning(
+            section, IGNORED, f"expected {noun} definitions by name; this is ignored."
+        )
     for part in list_bodies(section):
         yield from _list_definitions_in_map(part, noun, notes)
 
 
-def _list_definitions_in_map(part: Node, noun: str, notes: DocumentFindings) -> Iterator[tuple[str, Node]]:
+def _list_definitions_in_map(
+    part: Node, noun: str, notes: DocumentFindings
+) -> Iterator[tuple[str, Node]]:
     """Yield the names and bodies in a map, for example of node templates. `noun` is what they are, for warnings. A body
     may lack its indentation: its fields ("type", "properties") then look like names. It then belongs to the first name
     without a body. In {VDU1: , type: tosca.nodes.nfv.Vdu.Compute}, the type is of VDU1.
     """
     field_names = {"type", "members", "targets", "properties", "description"}
-    stray_fields = {  # of a body that is not indented
+    # Of a body that is not indented.
+    stray_fields = {
         key: body
         for key, body in part.list_fields()
-        if key in field_names and not body.get_node("type").text  # a body under such a name has a type
+        # A body under such a name has a type.
+        if key in field_names and not body.get_node("type").text
     }
     named_bodies = [(name, body) for name, body in part.list_fields() if name not in stray_fields]
-    owner = None  # the name that the stray fields belong to
+    # The name that the stray fields belong to.
+    owner = None
     if "type" in stray_fields:
         owner = next((name for name, body in named_bodies if body.is_absent), None)
     for name, body in named_bodies:
@@ -168,7 +201,9 @@ def _list_definitions_in_map(part: Node, noun: str, notes: DocumentFindings) -> 
                 f"{stray_fields['type'].line}); it is read as its body."
             )
             notes.add_warning(body, CORRECTED, detail)
-            children: dict[str | int, TextPosition] = {key: field.position for key, field in stray_fields.items()}
+            children: dict[str | int, TextPosition] = {
+                key: field.position for key, field in stray_fields.items()
+            }
             position = TextPosition(body.position.line, body.position.column, children)
             yield name, Node({key: field.data for key, field in stray_fields.items()}, position)
         elif body.data != ELISION:
@@ -194,7 +229,10 @@ def parse_count_or_default(node: Node, notes: DocumentFindings, default: int) ->
 
 
 def parse_rule_scope(
-    rule: tuple[str, Node], scope: tuple[str, Node], scopes: Mapping[str, str], notes: DocumentFindings
+    rule: tuple[str, Node],
+    scope: tuple[str, Node],
+    scopes: Mapping[str, str],
+    notes: DocumentFindings,
 ) -> str:
     """Return the scope of a rule: machine, rack or site. Return "", with a finding, if it is missing or not in
     `scopes`. `rule` is its name and body. `scope` is the configured scope, as a key of `scopes`, and its node.
@@ -202,10 +240,15 @@ def parse_rule_scope(
     name, body = rule
     scope_key, scope_node = scope
     if scope_node.is_absent:
-        notes.add_error(body, INVALID_DOCUMENT, f'the rule "{name}" names no scope, such as {next(iter(scopes))}.')
+        notes.add_error(
+            body,
+            INVALID_DOCUMENT,
+            f'the rule "{name}" names no scope, such as {next(iter(scopes))}.',
+        )
     elif scope_key not in scopes:
         detail = (
-            f'the rule "{name}" has the unsupported scope "{str(scope_node.data)[:40]}" (supported: '
+            f'the rule "{name}" has the unsupported scope "{str(scope_node.data)[:40]}" '
+            "(supported: "
             f"{', '.join(scopes)}); it is ignored."
         )
         notes.add_warning(scope_node, IGNORED, detail)

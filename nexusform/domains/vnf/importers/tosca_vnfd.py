@@ -51,14 +51,22 @@ from nexusform.domains.vnf.importers.vnf_text import (
 from nexusform.json_data.plain_data import get_text
 from nexusform.scheduling.racks.vms import convert_to_gib
 
-_SCOPES: Final[Mapping[str, str]] = {"nfvi_node": MACHINE, "zone": RACK, "zone_group": SITE, "nfvi_pop": SITE}
+_SCOPES: Final[Mapping[str, str]] = {
+    "nfvi_node": MACHINE,
+    "zone": RACK,
+    "zone_group": SITE,
+    "nfvi_pop": SITE,
+}
 _RULES: Final[Mapping[str, bool]] = {"AffinityRule": True, "AntiAffinityRule": False}
 
 
-def parse_vnfd(text: str, parameters: Mapping[str, Any], flavour_id: str, notes: DocumentFindings) -> Vnf:
+def parse_vnfd(
+    text: str, parameters: Mapping[str, Any], flavour_id: str, notes: DocumentFindings
+) -> Vnf:
     """Parse the VNF of a VNFD, by SOL006 (YANG) or SOL001 (TOSCA); add findings to `notes`."""
     documents = parse_documents(text, notes)
-    descriptor = next(filter(None, map(find_descriptor, documents)), None)  # the first one of SOL006
+    # The first one of SOL006.
+    descriptor = next(filter(None, map(find_descriptor, documents)), None)
     if descriptor is not None:
         return parse_sol006(descriptor, flavour_id, notes)
     topology = parse_topology(documents, parameters, flavour_id, notes)
@@ -69,7 +77,9 @@ def parse_vnfd(text: str, parameters: Mapping[str, Any], flavour_id: str, notes:
     names = [vdu.name for vdu in vdus]
     groups = _collect_groups(topology, names)
     rules = tuple(_list_placement_rules(topology, names, groups))
-    descriptor_ids = [topology.get_value(body, "properties", "descriptor_id").text for _, body in topology.nodes]
+    descriptor_ids = [
+        topology.get_value(body, "properties", "descriptor_id").text for _, body in topology.nodes
+    ]
     return Vnf(
         vdus=vdus,
         rules=rules,
@@ -83,8 +93,12 @@ def parse_vnfd(text: str, parameters: Mapping[str, Any], flavour_id: str, notes:
 def _report_documents_without_vdu(documents: list[Node], notes: DocumentFindings) -> None:
     """Report the kind of documents without a VDU: a HOT template, or another known kind."""
     for document in documents:
-        if not find_first_field(document, "heat_template_version", "HeatTemplateFormatVersion").is_absent:
-            notes.add_error(document, INVALID_DOCUMENT, "this is a HOT template: set it as base_hot.")
+        if not find_first_field(
+            document, "heat_template_version", "HeatTemplateFormatVersion"
+        ).is_absent:
+            notes.add_error(
+                document, INVALID_DOCUMENT, "this is a HOT template: set it as base_hot."
+            )
             return
     kind = describe_foreign_kind(document.data for document in documents)
     if kind:
@@ -97,7 +111,10 @@ def _list_vdus(topology: Topology, scaling: ScalingPolicies) -> Iterator[Vdu]:
     for name, body in topology.nodes:
         kind = topology.get_standard_type(body)
         if kind.endswith("vdu.oscontainerdeployableunit"):
-            detail = f'the VDU "{name}" is a group of containers, not a VM; its pods are not placed here.'
+            detail = (
+                f'the VDU "{name}" is a group of containers, not a VM; its pods are not placed '
+                "here."
+            )
             topology.notes.add_warning(body, IGNORED, detail)
             continue
         if not kind.endswith(("vdu.compute", "vdu.tacker")):
@@ -107,12 +124,19 @@ def _list_vdus(topology: Topology, scaling: ScalingPolicies) -> Iterator[Vdu]:
             continue
         known_names.add(name)
         if not is_valid_vdu_name(name):
-            topology.notes.add_error(body, INVALID_DOCUMENT, f'the VDU "{name}" needs a name without "|" and "/".')
+            topology.notes.add_error(
+                body, INVALID_DOCUMENT, f'the VDU "{name}" needs a name without "|" and "/".'
+            )
             continue
         size = _parse_vdu_size(topology, body)
         # Tacker requests this image if the grant has none.
         image = topology.get_value(body, "properties", "sw_image_data", "name").text
-        yield _add_counts(Vdu(name, Origin(topology.notes.file, body.line), size, image=image), body, topology, scaling)
+        yield _add_counts(
+            Vdu(name, Origin(topology.notes.file, body.line), size, image=image),
+            body,
+            topology,
+            scaling,
+        )
 
 
 def _add_counts(vdu: Vdu, body: Node, topology: Topology, scaling: ScalingPolicies) -> Vdu:
@@ -122,22 +146,37 @@ def _add_counts(vdu: Vdu, body: Node, topology: Topology, scaling: ScalingPolici
     minimum, maximum = _parse_bounds(vdu.name, body, topology, scaling)
     profile = body.get_node("properties", "vdu_profile")
     if maximum is not None and maximum < minimum:
-        detail = f'the VDU "{vdu.name}" may have at most {maximum} instances, but at least {minimum}.'
+        detail = (
+            f'the VDU "{vdu.name}" may have at most {maximum} instances, but at least {minimum}.'
+        )
         topology.notes.add_error(profile, INVALID_DOCUMENT, detail)
     initial, initial_node = scaling.initial.get(vdu.name, (max(minimum, 1), profile))
     if initial < minimum:
         detail = (
-            f'the initial delta gives "{vdu.name}" {initial}, less than its min_number_of_instances '
-            f"of {minimum} (line {profile.get_node('min_number_of_instances').line}). The larger number is used."
+            f'the initial delta gives "{vdu.name}" {initial}, less than its '
+            "min_number_of_instances "
+            f"of {minimum} (line {profile.get_node('min_number_of_instances').line}). The larger "
+            "number is used."
         )
         topology.notes.add_warning(initial_node, CORRECTED, detail)
         initial = minimum
-    has_count = vdu.name in scaling.initial or any(vdu.name in level.sizes for level in scaling.levels)
+    has_count = vdu.name in scaling.initial or any(
+        vdu.name in level.sizes for level in scaling.levels
+    )
     has_bounds = maximum is not None or minimum > 0
-    return replace(vdu, minimum=minimum, maximum=maximum, initial=initial, has_count=has_count, has_bounds=has_bounds)
+    return replace(
+        vdu,
+        minimum=minimum,
+        maximum=maximum,
+        initial=initial,
+        has_count=has_count,
+        has_bounds=has_bounds,
+    )
 
 
-def _parse_bounds(name: str, body: Node, topology: Topology, scaling: ScalingPolicies) -> tuple[int, int | None]:
+def _parse_bounds(
+    name: str, body: Node, topology: Topology, scaling: ScalingPolicies
+) -> tuple[int, int | None]:
     """Return the minimum and maximum number of VMs of a VDU: from its vdu_profile, else from a scaling policy. Without
     both, return (0, None) with a warning.
     """
@@ -149,7 +188,8 @@ def _parse_bounds(name: str, body: Node, topology: Topology, scaling: ScalingPol
         return minimum or 0, parse_instance_count(upper, topology.notes, "the number of instances")
     if name in scaling.bounds:
         return scaling.bounds[name]
-    if not topology.get_standard_type(body).endswith("tacker"):  # Tacker's own type of VDUs has no profile
+    # Tacker's own type of VDUs has no profile.
+    if not topology.get_standard_type(body).endswith("tacker"):
         detail = f'the VDU "{name}" has no vdu_profile; its number of instances is unlimited.'
         topology.notes.add_warning(body, CORRECTED, detail)
     return 0, None
@@ -160,7 +200,8 @@ def _parse_vdu_size(topology: Topology, body: Node) -> VduSize:
     a list of disks. Without it the older nfv_compute counts.
     """
     compute = body.get_node("capabilities", "virtual_compute")
-    if not compute.get_node("properties").is_absent:  # some files leave it out
+    # Some files leave it out.
+    if not compute.get_node("properties").is_absent:
         compute = compute.get_node("properties")
     cpus = topology.get_value(compute, "virtual_cpu", "num_virtual_cpu")
     memory = topology.get_value(compute, "virtual_memory", "virtual_mem_size")
@@ -176,11 +217,16 @@ def _parse_vdu_size(topology: Topology, body: Node) -> VduSize:
     disk_sizes = [size for disk in disks if (size := _parse_mib(disk, notes, _BYTES)) is not None]
     vcpus = cpus.number
     if not cpus.is_absent and (vcpus or 0) <= 0:
-        notes.add_warning(cpus, IGNORED, "the number of virtual CPUs must be a whole number above 0; it is ignored.")
+        notes.add_warning(
+            cpus,
+            IGNORED,
+            "the number of virtual CPUs must be a whole number above 0; it is ignored.",
+        )
         vcpus = None
     return VduSize(
         vcpus,
-        convert_to_gib(memory_mib) if memory_mib else None,  # a memory of 0 is no size
+        # A memory of 0 is no size.
+        convert_to_gib(memory_mib) if memory_mib else None,
         sum(ceil(convert_to_gib(size)) for size in disk_sizes) if disk_sizes else None,
     )
 
@@ -191,7 +237,10 @@ def _parse_mib(node: Node, notes: DocumentFindings, units: Mapping[str, int]) ->
         return None
     size = convert_to_mib(node.data, units)
     if size is None:
-        detail = f'the size "{str(node.data)[:40]}" is not a number with a unit such as "4 GB" or "4 GiB".'
+        detail = (
+            f'the size "{str(node.data)[:40]}" is not a number with a unit such as "4 GB" or "4 '
+            'GiB".'
+        )
         notes.add_warning(node, IGNORED, detail)
     return size
 
@@ -201,7 +250,8 @@ def _collect_groups(topology: Topology, vdus: list[str]) -> dict[str, tuple[str,
     groups: dict[str, tuple[str, ...]] = {}
     for name, body in topology.groups:
         if topology.get_kind(body) != "PlacementGroup":
-            continue  # no placement group
+            # No placement group.
+            continue
         description = body.get_node("description")
         if description.is_absent and body.get_node("properties", "description").is_absent:
             detail = f'the placement group "{name}" has no description, which SOL001 requires.'
@@ -211,7 +261,9 @@ def _collect_groups(topology: Topology, vdus: list[str]) -> dict[str, tuple[str,
             members, vdus, f'the member "{{}}" of "{name}" is not a VDU of this document.', topology
         )
         if not member_names:
-            topology.notes.add_warning(body, IGNORED, f'the placement group "{name}" has no VDU as a member.')
+            topology.notes.add_warning(
+                body, IGNORED, f'the placement group "{name}" has no VDU as a member.'
+            )
         groups[name] = tuple(dict.fromkeys(member_names))
     return groups
 
@@ -224,9 +276,12 @@ def _list_placement_rules(
     """
     for name, body in topology.policies:
         kind = topology.get_kind(body)
-        rule = (_RULES[kind], True) if kind in _RULES else parse_legacy_placement(name, body, topology)  # True: hard
+        rule = (
+            (_RULES[kind], True) if kind in _RULES else parse_legacy_placement(name, body, topology)
+        )  # True: hard
         if rule is None:
-            continue  # no placement policy, or an invalid one
+            # No placement policy, or an invalid one.
+            continue
         is_affinity, is_hard = rule
         description = f'the target "{{}}" of "{name}" is not a VDU or placement group.'
         node_names = body.get_node("targets").list_texts()
@@ -234,17 +289,23 @@ def _list_placement_rules(
         # The target of a rule is a VDU, or all VDUs of a placement group.
         target_vdus = chain.from_iterable(groups.get(target, (target,)) for target in target_names)
         targets = tuple(dict.fromkeys(target_vdus))
-        scope, label = MACHINE, "tacker.Placement"  # of the older policy
+        # Of the older policy.
+        scope, label = MACHINE, "tacker.Placement"
         if kind in _RULES:
             scope_node = topology.get_value(body, "properties", "scope")
             label = scope_node.text
-            scope = parse_rule_scope((name, body), (label.lower(), scope_node), _SCOPES, topology.notes)
+            scope = parse_rule_scope(
+                (name, body), (label.lower(), scope_node), _SCOPES, topology.notes
+            )
         if not targets:
-            topology.notes.add_warning(body, IGNORED, f'the rule "{name}" applies to no VDU; it is ignored.')
+            topology.notes.add_warning(
+                body, IGNORED, f'the rule "{name}" applies to no VDU; it is ignored.'
+            )
             continue
         if not is_affinity:
             _report_small_minimums(name, targets, topology)
-        if scope:  # an invalid scope ("") is reported already
+        # An invalid scope ("") is reported already.
+        if scope:
             origin = Origin(topology.notes.file, body.line)
             yield PlacementRule(name, is_affinity, is_hard, scope, targets, origin, label=label)
 
@@ -253,9 +314,11 @@ def _report_small_minimums(name: str, targets: tuple[str, ...], topology: Topolo
     """Report targets of an anti-affinity rule with a min_number_of_instances below 2."""
     for vdu, body in topology.nodes:
         node = topology.get_value(body, "properties", "vdu_profile", "min_number_of_instances")
-        if vdu in targets and node.number in range(2):  # None: not given
+        # None: not given.
+        if vdu in targets and node.number in range(2):
             detail = (
-                f'the rule "{name}" separates the VMs of "{vdu}", and its min_number_of_instances is {node.number}. '
+                f'the rule "{name}" separates the VMs of "{vdu}", and its min_number_of_instances '
+                f"is {node.number}. "
                 "Tacker asks for 2 or more."
             )
             topology.notes.add_warning(node, SMALL_MINIMUM, detail)
@@ -302,7 +365,8 @@ def convert_to_mib(value: Any, units: Mapping[str, int]) -> int | None:
     unit = units.get(match[2].lower())
     if unit is None:
         return None
-    integer_part, _, fraction = match[1].partition(".")  # whole numbers keep the result exact
+    # whole numbers keep the result exact.
+    integer_part, _, fraction = match[1].partition(".")
     billionths = int(integer_part) * _NANO + int(fraction.ljust(9, "0"))
     return -(-billionths * unit // (_MIB * _NANO))  # rounded up
 
@@ -323,20 +387,37 @@ def _parse_legacy_scaling(topology: Topology) -> Iterator[_LegacyScaling]:
     VMs initially, 7 at most and an increment of 2, these are 2 steps.
     """
     for name, body in topology.policies:
-        if topology.get_standard_type(body) not in ("tosca.policies.tacker.scaling", "tosca.policies.scaling"):
+        if topology.get_standard_type(body) not in (
+            "tosca.policies.tacker.scaling",
+            "tosca.policies.scaling",
+        ):
             continue
         properties = body.get_node("properties")
-        targets = body.get_node("targets").list_texts() or properties.get_node("targets").list_texts()
+        targets = (
+            body.get_node("targets").list_texts() or properties.get_node("targets").list_texts()
+        )
         vdus = tuple(target for target, _ in targets if target in topology.node_names)
         if not vdus:
-            topology.notes.add_warning(body, IGNORED, f'the policy "{name}" applies to no VDU; it is ignored.')
+            topology.notes.add_warning(
+                body, IGNORED, f'the policy "{name}" applies to no VDU; it is ignored.'
+            )
             continue
-        minimum = parse_count_or_default(topology.get_value(properties, "min_instances"), topology.notes, default=0)
-        maximum = parse_instance_count(topology.get_value(properties, "max_instances"), topology.notes)
+        minimum = parse_count_or_default(
+            topology.get_value(properties, "min_instances"), topology.notes, default=0
+        )
+        maximum = parse_instance_count(
+            topology.get_value(properties, "max_instances"), topology.notes
+        )
         default_node = topology.get_value(properties, "default_instances")
         initial = parse_count_or_default(default_node, topology.notes, max(minimum, 1))
-        step = max(parse_count_or_default(topology.get_value(properties, "increment"), topology.notes, default=1), 1)
-        levels = max((maximum or 0) - initial, 0) // step  # 0 without a maximum
+        step = max(
+            parse_count_or_default(
+                topology.get_value(properties, "increment"), topology.notes, default=1
+            ),
+            1,
+        )
+        # 0 without a maximum.
+        levels = max((maximum or 0) - initial, 0) // step
         steps = tuple(VduScaleSteps(vdu, (step,)) for vdu in vdus)
         aspect = ScalingAspect(name, levels, steps, Origin(topology.notes.file, body.line))
         yield _LegacyScaling(vdus, minimum, maximum, initial, body, aspect)
@@ -349,7 +430,9 @@ def parse_legacy_placement(name: str, body: Node, topology: Topology) -> tuple[b
     policy = topology.get_value(body, "properties", "policy")
     if not policy.is_absent and policy.text not in ("affinity", "anti-affinity"):
         topology.notes.add_warning(
-            policy, IGNORED, f'the policy "{name}" is neither affinity nor anti-affinity; it is ignored.'
+            policy,
+            IGNORED,
+            f'the policy "{name}" is neither affinity nor anti-affinity; it is ignored.',
         )
         return None
     strict = topology.get_value(body, "properties", "strict")
@@ -378,7 +461,8 @@ class _Deltas(Struct, frozen=True):
 
 def parse_scaling(topology: Topology) -> ScalingPolicies:
     """Return all instance numbers from the policies: by VDU (kind of VM), scaling aspect and instantiation level."""
-    initial: dict[str, tuple[int, Node]] = {}  # number of VMs and its node, by VDU
+    # number of VMs and its node, by VDU.
+    initial: dict[str, tuple[int, Node]] = {}
     for name, body in _select_policies(topology, "VduInitialDelta"):
         amount = topology.get_value(body, "properties", "initial_delta", "number_of_instances")
         number = parse_instance_count(amount, topology.notes)
@@ -388,15 +472,19 @@ def parse_scaling(topology: Topology) -> ScalingPolicies:
     deltas = _collect_scaling_deltas(topology)
     aspects = tuple(_list_scaling_aspects(topology, deltas))
     _report_undeclared_aspects(deltas, [aspect.name for aspect in aspects], topology.notes)
-    bounds: dict[str, tuple[int, int | None]] = {}  # minimum and maximum by VDU, None: no maximum
+    # minimum and maximum by VDU, None: no maximum.
+    bounds: dict[str, tuple[int, int | None]] = {}
     legacy_policies = list(_parse_legacy_scaling(topology))
     for legacy in legacy_policies:
         for vdu in legacy.vdus:
-            initial.setdefault(vdu, (legacy.initial, legacy.body))  # a number found earlier takes precedence
+            # A number found earlier takes precedence.
+            initial.setdefault(vdu, (legacy.initial, legacy.body))
             bounds[vdu] = (legacy.minimum, legacy.maximum)
     aspects = (*aspects, *(legacy.aspect for legacy in legacy_policies))
     levels, default = _parse_levels(topology)
-    return ScalingPolicies(initial=initial, aspects=aspects, levels=levels, default_level=default, bounds=bounds)
+    return ScalingPolicies(
+        initial=initial, aspects=aspects, levels=levels, default_level=default, bounds=bounds
+    )
 
 
 def _select_policies(topology: Topology, kind: str) -> Iterator[tuple[str, Node]]:
@@ -407,7 +495,9 @@ def _collect_policy_targets(name: str, body: Node, topology: Topology) -> list[s
     """Return the nodes targeted by a policy; unknown ones are reported."""
     targets = body.get_node("targets").list_texts()
     if not targets:
-        topology.notes.add_warning(body, IGNORED, f'the policy "{name}" names no target; it is ignored.')
+        topology.notes.add_warning(
+            body, IGNORED, f'the policy "{name}" names no target; it is ignored.'
+        )
     description = f'the target "{{}}" of "{name}" is not a node of this document.'
     return _select_known_names(targets, topology.node_names, description, topology)
 
@@ -430,7 +520,10 @@ def _report_undeclared_aspects(
         if aspect not in names:
             first = next(iter(deltas_by_vdu.values()))
             hint = suggest_name(aspect, names)
-            detail = f'the policy "{first.policy}" uses the aspect "{aspect}", which no ScalingAspects declares.{hint}'
+            detail = (
+                f'the policy "{first.policy}" uses the aspect "{aspect}", which no ScalingAspects '
+                f"declares.{hint}"
+            )
             notes.add_warning(first.body, IGNORED, detail)
 
 
@@ -439,69 +532,94 @@ def _collect_scaling_deltas(topology: Topology) -> dict[str, dict[str, _Deltas]]
     by_aspect: dict[str, dict[str, _Deltas]] = {}
     for name, body in _select_policies(topology, "VduScalingAspectDeltas"):
         aspect = body.get_node("properties", "aspect").text
-        amounts = _parse_counts(body.get_node("properties", "deltas"), "number_of_instances", topology)
+        amounts = _parse_counts(
+            body.get_node("properties", "deltas"), "number_of_instances", topology
+        )
         for vdu in _collect_policy_targets(name, body, topology):
             existing_deltas = by_aspect.setdefault(aspect, {}).get(vdu)
             if existing_deltas is not None:
-                _warn_duplicate_deltas(aspect, vdu, (existing_deltas, _Deltas(name, amounts, body)), topology)
+                _warn_duplicate_deltas(
+                    aspect, vdu, (existing_deltas, _Deltas(name, amounts, body)), topology
+                )
             by_aspect[aspect][vdu] = _Deltas(name, amounts, body)
     return by_aspect
 
 
-def _warn_duplicate_deltas(aspect: str, vdu: str, policies: tuple[_Deltas, _Deltas], topology: Topology) -> None:
+def _warn_duplicate_deltas(
+    aspect: str, vdu: str, policies: tuple[_Deltas, _Deltas], topology: Topology
+) -> None:
     """Warn about two policies for one scaling aspect and VDU; the name of one may hint at the intended VDU. A policy
     "VDU2_scaling" with the target VDU1 is likely for VDU2.
     """
     first, second = policies
-    wrong_policy, intended_vdu = second, ""  # "": no hint
+    # "": no hint.
+    wrong_policy, intended_vdu = second, ""
     for deltas, name in product(policies, topology.node_names):
         if name != vdu and deltas.policy.startswith(name):
             wrong_policy, intended_vdu = deltas, name
-            break  # the first hint counts
+            # The first hint counts.
+            break
     hint = f' By its name, "{wrong_policy.policy}" is for "{intended_vdu}".' if intended_vdu else ""
     detail = (
-        f'"{first.policy}" (line {first.body.line}) and "{second.policy}" (line {second.body.line}) both set the '
-        f'increase of "{vdu}" for the aspect "{aspect}". The last one is used; they are not added.{hint}'
+        f'"{first.policy}" (line {first.body.line}) and "{second.policy}" (line '
+        f"{second.body.line}) both set the "
+        f'increase of "{vdu}" for the aspect "{aspect}". The last one is used; they are not '
+        f"added.{hint}"
     )
     topology.notes.add_warning(wrong_policy.body.get_node("targets"), CORRECTED, detail)
 
 
-def _list_scaling_aspects(topology: Topology, deltas: Mapping[str, Mapping[str, _Deltas]]) -> Iterator[ScalingAspect]:
+def _list_scaling_aspects(
+    topology: Topology, deltas: Mapping[str, Mapping[str, _Deltas]]
+) -> Iterator[ScalingAspect]:
     """Yield the scaling aspects (VDUs scaled together) with the VMs added to each VDU by each step. `deltas` has these
     numbers by aspect, VDU and id of a delta. An aspect lists the deltas of its steps. Without a list, all deltas are
     steps. Report aspects and deltas without numbers.
     """
     for _, body in _select_policies(topology, "ScalingAspects"):
         for name, part in body.get_node("properties", "aspects").list_fields():
-            maximum = parse_count_or_default(topology.get_value(part, "max_scale_level"), topology.notes, default=0)
+            maximum = parse_count_or_default(
+                topology.get_value(part, "max_scale_level"), topology.notes, default=0
+            )
             order = [text for text, _ in part.get_node("step_deltas").list_texts()]
             deltas_by_vdu = deltas.get(name, {})
             if not deltas_by_vdu:
                 detail = f'the aspect "{name}" scales no VDU: no VduScalingAspectDeltas names it.'
                 topology.notes.add_warning(part, IGNORED, detail)
-                order = []  # its deltas are not reported too
-            known_deltas = set(chain.from_iterable(vdu_deltas.amounts for vdu_deltas in deltas_by_vdu.values()))
+                # Its deltas are not reported too.
+                order = []
+            known_deltas = set(
+                chain.from_iterable(vdu_deltas.amounts for vdu_deltas in deltas_by_vdu.values())
+            )
             for delta in order:
                 if delta not in known_deltas:
                     hint = suggest_name(delta, sorted(known_deltas))
-                    detail = f'the aspect "{name}" steps by "{delta}", which no VduScalingAspectDeltas defines.{hint}'
+                    detail = (
+                        f'the aspect "{name}" steps by "{delta}", which no VduScalingAspectDeltas '
+                        f"defines.{hint}"
+                    )
                     topology.notes.add_error(part.get_node("step_deltas"), INVALID_DOCUMENT, detail)
             steps = []
             for vdu, vdu_deltas in deltas_by_vdu.items():
-                ids = order or list(vdu_deltas.amounts)  # without step_deltas, all in their order
-                steps.append(VduScaleSteps(vdu, tuple(vdu_deltas.amounts.get(delta, 0) for delta in ids)))
+                # Without step_deltas, all in their order.
+                ids = order or list(vdu_deltas.amounts)
+                steps.append(
+                    VduScaleSteps(vdu, tuple(vdu_deltas.amounts.get(delta, 0) for delta in ids))
+                )
             yield ScalingAspect(name, maximum, tuple(steps), Origin(topology.notes.file, part.line))
 
 
 def _parse_levels(topology: Topology) -> tuple[tuple[InstantiationLevel, ...], str]:
     """Return the instantiation levels, and the default one: the declared or the only level, else ""."""
-    numbers: dict[str, dict[str, int]] = {}  # by level: number of VMs by VDU
+    # By level: number of VMs by VDU.
+    numbers: dict[str, dict[str, int]] = {}
     for name, body in _select_policies(topology, "VduInstantiationLevels"):
         targets = _collect_policy_targets(name, body, topology)
         levels_node = body.get_node("properties", "levels")
         for level, number in _parse_counts(levels_node, "number_of_instances", topology).items():
             numbers.setdefault(level, {}).update(dict.fromkeys(targets, number))
-    scale_levels: dict[str, dict[str, int]] = {}  # by instantiation level: scale level by aspect
+    # By instantiation level: scale level by aspect.
+    scale_levels: dict[str, dict[str, int]] = {}
     origins: dict[str, Origin] = {}
     default = ""
     for _, body in _select_policies(topology, "InstantiationLevels"):
@@ -509,7 +627,9 @@ def _parse_levels(topology: Topology) -> tuple[tuple[InstantiationLevel, ...], s
             default, default_node = declared, body.get_node("properties", "default_level")
         for level, part in body.get_node("properties", "levels").list_fields():
             origins[level] = Origin(topology.notes.file, part.line)
-            scale_levels[level] = _parse_counts(part.get_node("scale_info"), "scale_level", topology)
+            scale_levels[level] = _parse_counts(
+                part.get_node("scale_info"), "scale_level", topology
+            )
     if default and default not in origins:
         detail = f'the default level "{default}" is not defined.{suggest_name(default, origins)}'
         topology.notes.add_warning(default_node, IGNORED, detail)
@@ -519,6 +639,9 @@ def _parse_levels(topology: Topology) -> tuple[tuple[InstantiationLevel, ...], s
         default = names[0]
     levels = []
     for name in names:
-        origin = origins.get(name, Origin(topology.notes.file, 1))  # of a level with numbers of VMs only
-        levels.append(InstantiationLevel(name, scale_levels.get(name, {}), numbers.get(name, {}), origin))
+        # Of a level with numbers of VMs only.
+        origin = origins.get(name, Origin(topology.notes.file, 1))
+        levels.append(
+            InstantiationLevel(name, scale_levels.get(name, {}), numbers.get(name, {}), origin)
+        )
     return tuple(levels), default

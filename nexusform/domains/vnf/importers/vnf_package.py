@@ -23,7 +23,9 @@ from nexusform.language.evaluation_run import FileProblem, Files
 
 META: Final = "TOSCA-Metadata/TOSCA.meta"
 _BASE_HOT: Final = "BaseHOT/"
-_ENTRY: Final = re.compile(r"^Entry-Definitions:[ \t]*(\S.*?)[ \t]*\r?$", re.MULTILINE | re.IGNORECASE)
+_ENTRY: Final = re.compile(
+    r"^Entry-Definitions:[ \t]*(\S.*?)[ \t]*\r?$", re.MULTILINE | re.IGNORECASE
+)
 _DOCUMENTS: Final = (".yaml", ".yml")
 _MIB: Final = 2**20
 # Limits for one document and for all: far above any package, far below a zip bomb.
@@ -44,21 +46,27 @@ def read_vnf_package(path: str, flavour_id: str, files: Files) -> VnfPackageDocu
     """Return the documents of a flavour ("" if there is only one). Raises DiagnosticsError, FileProblem."""
     try:
         is_file = files.is_file(path)
-    except FileProblem:  # a directory, or an unreadable path: listing it raises the same problem
+    except FileProblem:
+        # A directory, or an unreadable path: listing it raises the same problem.
         is_file = False
     source = _PackageZip(files.read(path)) if is_file else _PackageFolder(path, files)
     read_text = _LimitedReader(source)
     definitions = _load_definitions(source.names, read_text)
-    documents_by_flavour: dict[str, _ToscaDefinitions] = {}  # the first one of each flavour counts
+    # The first one of each flavour counts.
+    documents_by_flavour: dict[str, _ToscaDefinitions] = {}
     for document in definitions:
         for flavour in _list_described_flavours(document):
             documents_by_flavour.setdefault(flavour, document)
-    flavour = _select_flavour(flavour_id, sorted(documents_by_flavour) or _list_hot_folders(source.names))
+    flavour = _select_flavour(
+        flavour_id, sorted(documents_by_flavour) or _list_hot_folders(source.names)
+    )
     vnfd = _join_documents(documents_by_flavour.get(flavour), definitions)
     base_hot, nested = _read_hot_files(source.names, flavour, read_text)
     if vnfd is None and base_hot is None:
         kind = describe_foreign_kind(document.content for document in definitions)
-        raise _build_error(f"It contains {kind}." if kind else "It has no definitions with a VDU and no BaseHOT.")
+        raise _build_error(
+            f"It contains {kind}." if kind else "It has no definitions with a VDU and no BaseHOT."
+        )
     return VnfPackageDocuments(vnfd, base_hot, nested)
 
 
@@ -67,8 +75,12 @@ def _list_described_flavours(document: _ToscaDefinitions) -> list[str]:
     template declares VDUs without naming a flavour; its flavour is "".
     """
     flavours = list_flavours(document.content)
-    flavour = get_text(document.content, "topology_template", "substitution_mappings", "properties", "flavour_id")
-    if flavour or any(kind.lower().endswith(("vdu.compute", "vdu.tacker")) for kind in _list_node_types(document)):
+    flavour = get_text(
+        document.content, "topology_template", "substitution_mappings", "properties", "flavour_id"
+    )
+    if flavour or any(
+        kind.lower().endswith(("vdu.compute", "vdu.tacker")) for kind in _list_node_types(document)
+    ):
         flavours.append(flavour)
     return flavours
 
@@ -91,7 +103,8 @@ class _PackageFolder:
 class _PackageZip:
     def __init__(self, content: bytes) -> None:
         """Open a package, and check the paths in it. Raises DiagnosticsError."""
-        if content.startswith(b"\x1f\x8b"):  # the mark of gzip
+        # The mark of gzip.
+        if content.startswith(b"\x1f\x8b"):
             raise _build_error("It is a packed tar (OSM format). Unpack it and use the folder.")
         try:
             self._archive = zipfile.ZipFile(BytesIO(content))
@@ -99,19 +112,33 @@ class _PackageZip:
             raise _build_error("It is neither a folder nor a zip file.") from None
         entries = self._archive.infolist()
         if len(entries) > _MAX_FILES:
-            raise _build_error(f"It contains {len(entries):,} files; the maximum is {_MAX_FILES:,}.")
+            raise _build_error(
+                f"It contains {len(entries):,} files; the maximum is {_MAX_FILES:,}."
+            )
         for entry in entries:
             _check_package_path(entry.filename)
-            _check_package_path(entry.orig_filename)  # as stored: zipfile may have changed `filename`
-        self.names: Sequence[str] = sorted({entry.filename for entry in entries if not entry.is_dir()})
+            # As stored: zipfile may have changed `filename`.
+            _check_package_path(entry.orig_filename)
+        self.names: Sequence[str] = sorted(
+            {entry.filename for entry in entries if not entry.is_dir()}
+        )
 
     def read(self, name: str) -> str:
         """Return the text of a member, up to the maximum size."""
         try:
             with self._archive.open(name) as member:
                 return _decode_text(name, member.read(_MAX_DOCUMENT_BYTES + 1))
-        except (zipfile.BadZipFile, RuntimeError, NotImplementedError, EOFError, OSError, zlib.error):
-            detail = f'"{name}" in it cannot be read: damaged, encrypted or packed in an unknown way.'
+        except (
+            zipfile.BadZipFile,
+            RuntimeError,
+            NotImplementedError,
+            EOFError,
+            OSError,
+            zlib.error,
+        ):
+            detail = (
+                f'"{name}" in it cannot be read: damaged, encrypted or packed in an unknown way.'
+            )
             raise _build_error(detail) from None
 
 
@@ -138,17 +165,22 @@ class _LimitedReader:
     def __init__(self, source: _PackageFolder | _PackageZip) -> None:
         self._source = source
         self._names = frozenset(source.names)
-        self._size = 0  # bytes read so far
+        # bytes read so far.
+        self._size = 0
 
     def __call__(self, name: str, named_by: str) -> str:
         """Return the text of a file; `named_by` is the subject of the error if it is missing."""
         if name not in self._names:
             hint = suggest_name(name, self._names)
-            raise _build_error(f'{named_by} references "{name}", which is not in the package.{hint}')
+            raise _build_error(
+                f'{named_by} references "{name}", which is not in the package.{hint}'
+            )
         text = self._source.read(name)
         self._size += len(text.encode())
         if self._size > _MAX_TOTAL_BYTES:
-            raise _build_error(f"Its documents are larger than {_MAX_TOTAL_BYTES // _MIB} MiB together.")
+            raise _build_error(
+                f"Its documents are larger than {_MAX_TOTAL_BYTES // _MIB} MiB together."
+            )
         return text
 
 
@@ -170,7 +202,9 @@ def _load_definitions(names: Sequence[str], read: _ReadFile) -> list[_ToscaDefin
     if not entry:
         return []
     folder = posixpath.dirname(entry)
-    folder_files = [name for name in names if posixpath.dirname(name) == folder and name.endswith(_DOCUMENTS)]
+    folder_files = [
+        name for name in names if posixpath.dirname(name) == folder and name.endswith(_DOCUMENTS)
+    ]
     # Files to load, each with the file that names it, for messages.
     queue = [(entry, named_by), *((name, entry) for name in folder_files if not _is_standard(name))]
     definitions: dict[str, _ToscaDefinitions] = {}
@@ -188,7 +222,8 @@ def _load_definitions(names: Sequence[str], read: _ReadFile) -> list[_ToscaDefin
 
 def _parse_definitions(name: str, text: str) -> _ToscaDefinitions:
     """Parse the first YAML document of a file; its content is {} if it is no mapping. Raises DiagnosticsError."""
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the faster one if it is installed
+    # The faster one if it is installed.
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
         document = next(iter(yaml.load_all(text, loader)), None)
     except yaml.MarkedYAMLError as problem:
@@ -231,10 +266,12 @@ def _resolve_package_path(path: str, base_file: str) -> str:
 def _list_imports(content: Mapping[str, Any]) -> Iterator[str]:
     """Yield the files imported by a document: FILE, {file: FILE}, {NAME: FILE} or {NAME: {file: FILE}}."""
     for item in get_list(content, "imports"):
-        fields = get_mapping(item)  # {} for FILE alone
+        # {} for FILE alone.
+        fields = get_mapping(item)
         body = next(iter(fields.values())) if len(fields) == 1 and "file" not in fields else item
         file = get_mapping(body).get("file", body)
-        if isinstance(file, str) and "://" not in file:  # a URL is not in the package
+        # A URL is not in the package.
+        if isinstance(file, str) and "://" not in file:
             yield file
 
 
@@ -248,19 +285,26 @@ def _select_flavour(flavour_id: str, flavours: Sequence[str]) -> str:
     request it is the only flavour. A flavour without a name ("") serves every request.
     """
     if flavour_id in flavours or not flavours:
-        return flavour_id  # without flavours, nothing in the package contradicts the request
+        # Without flavours, nothing in the package contradicts the request.
+        return flavour_id
     names_text = ", ".join(f'"{name}"' for name in flavours)
     if not flavour_id:
         if len(flavours) > 1:
-            raise _build_error(f"It has the deployment flavours {names_text}. Set flavour_id to one of them.")
+            raise _build_error(
+                f"It has the deployment flavours {names_text}. Set flavour_id to one of them."
+            )
         return flavours[0]
     if "" not in flavours:
         hint = suggest_name(flavour_id, flavours)
-        raise _build_error(f'It has no deployment flavour "{flavour_id}".{hint} Known flavours: {names_text}.')
+        raise _build_error(
+            f'It has no deployment flavour "{flavour_id}".{hint} Known flavours: {names_text}.'
+        )
     return ""
 
 
-def _join_documents(document: _ToscaDefinitions | None, definitions: Sequence[_ToscaDefinitions]) -> str | None:
+def _join_documents(
+    document: _ToscaDefinitions | None, definitions: Sequence[_ToscaDefinitions]
+) -> str | None:
     """Return the text of a flavour's document, followed by those that declare its node types; None without it.
     `definitions`: all documents of the package. The text separates them by "---". Types of TOSCA need no declaration.
     """
@@ -270,7 +314,8 @@ def _join_documents(document: _ToscaDefinitions | None, definitions: Sequence[_T
     texts = [document.text]
     for other in definitions:
         if other is document:
-            continue  # its text is the first one
+            # Its text is the first one.
+            continue
         if not used_types.isdisjoint(_list_declared_types(other)):
             texts.append(other.text)
     return "\n---\n".join(texts)
@@ -281,7 +326,11 @@ def _list_declared_types(document: _ToscaDefinitions) -> Iterator[str]:
     vnf_type = "tosca.nodes.nfv.VNF"
     for section in ("node_types", "group_types", "policy_types"):
         types = get_mapping(document.content, section)
-        yield from (name for name, body in types.items() if get_value_at_path(body, "derived_from") != vnf_type)
+        yield from (
+            name
+            for name, body in types.items()
+            if get_value_at_path(body, "derived_from") != vnf_type
+        )
 
 
 def _is_hot_file(name: str) -> bool:
@@ -290,23 +339,30 @@ def _is_hot_file(name: str) -> bool:
 
 def _list_hot_folders(names: Iterable[str]) -> list[str]:
     """Return the folders with HOT files below the base folder, sorted; each is named after its flavour."""
-    return sorted({name.split("/")[1] for name in filter(_is_hot_file, names) if name.count("/") > 1})
+    return sorted(
+        {name.split("/")[1] for name in filter(_is_hot_file, names) if name.count("/") > 1}
+    )
 
 
-def _read_hot_files(names: Sequence[str], flavour: str, read: _ReadFile) -> tuple[str | None, dict[str, str]]:
+def _read_hot_files(
+    names: Sequence[str], flavour: str, read: _ReadFile
+) -> tuple[str | None, dict[str, str]]:
     """Return the text of a flavour's top HOT file, or None, and the texts of its nested files by name. Nested files are
     named by their file name, or by their path in the folder if an earlier one has the same name. `names` are the paths
     of all files in the package. The top file is the only one directly in the flavour's folder.
     """
     folders = _list_hot_folders(names)
-    # An unnamed flavour has the only folder. A flavour without its own folder has its files in the base folder.
+    # An unnamed flavour has the only folder. A flavour without its own folder has its files in the
+    # base folder.
     if not flavour and len(folders) == 1:
         flavour = folders[0]
     folder = f"{_BASE_HOT}{flavour}/" if flavour in folders else _BASE_HOT
     paths = [name for name in names if name.startswith(folder) and name.endswith(_DOCUMENTS)]
     top_paths = [path for path in paths if "/" not in path.removeprefix(folder)]
     if len(top_paths) > 1:
-        detail = f"{folder} in it contains several files ({', '.join(top_paths)}); Tacker supports one."
+        detail = (
+            f"{folder} in it contains several files ({', '.join(top_paths)}); Tacker supports one."
+        )
         raise _build_error(detail)
     if not top_paths:
         return None, {}

@@ -40,23 +40,30 @@ class ParsedVnf(Struct, frozen=True):
 
 def read_vnf(sources: VnfSourceDocuments) -> ParsedVnf:
     """Read the VNFD and the HOT file and merge them. The result has all findings; invalid input raises nothing."""
-    notes = {VNFD: DocumentFindings(VNFD)}  # findings by document
+    # findings by document.
+    notes = {VNFD: DocumentFindings(VNFD)}
     descriptor = Vnf()
     if sources.vnfd is not None:
         descriptor = parse_vnfd(sources.vnfd, sources.parameters, sources.flavour_id, notes[VNFD])
     if sources.base_hot is None:
         vnf = _add_scheduler_hints(descriptor)
     else:
-        counted_vdus = {vdu.name: vdu.has_count for vdu in descriptor.vdus}  # whether its number of VMs is given
+        # whether its number of VMs is given.
+        counted_vdus = {vdu.name: vdu.has_count for vdu in descriptor.vdus}
         template = parse_hot(sources.base_hot, sources.nested, sources.parameters, counted_vdus)
         notes |= {document_notes.file: document_notes for document_notes in template.notes}
         vnf = template.vnf
         if descriptor.vdus:
             vnf = _merge_vnfd_and_hot_file(descriptor, template.vnf, notes)
-    findings = list(chain.from_iterable(document_notes.findings for document_notes in notes.values()))
+    findings = list(
+        chain.from_iterable(document_notes.findings for document_notes in notes.values())
+    )
     if not vnf.vdus and not has_errors(findings):
         name = VNFD if sources.vnfd is not None else BASE_HOT
-        detail = "no VDU found: no Vdu.Compute node and no OS::Nova::Server. A CNF has pods: use fleet_hub_manifest."
+        detail = (
+            "no VDU found: no Vdu.Compute node and no OS::Nova::Server. A CNF has pods: use "
+            "fleet_hub_manifest."
+        )
         findings.append(build_problem(name, TextPosition(1, 1), INVALID_DOCUMENT, detail))
     return ParsedVnf(vnf, tuple(findings))
 
@@ -70,12 +77,17 @@ def _add_scheduler_hints(descriptor: Vnf) -> Vnf:
     separated_vdus: set[str] = set()
     for rule in descriptor.rules:
         if rule.scope != MACHINE:
-            continue  # Tacker makes no server group from it
+            # Tacker makes no server group from it.
+            continue
         grouped_vdus.update(rule.vdus)
         if rule.is_hard and not rule.is_affinity:
             separated_vdus.update(rule.vdus)
     vdus = tuple(
-        replace(vdu, has_anti_affinity=vdu.name in separated_vdus, has_scheduler_hints=vdu.name in grouped_vdus)
+        replace(
+            vdu,
+            has_anti_affinity=vdu.name in separated_vdus,
+            has_scheduler_hints=vdu.name in grouped_vdus,
+        )
         for vdu in descriptor.vdus
     )
     return replace(descriptor, vdus=vdus)
@@ -83,25 +95,37 @@ def _add_scheduler_hints(descriptor: Vnf) -> Vnf:
 
 def _merge_vnfd_and_hot_file(descriptor: Vnf, hot: Vnf, notes: dict[str, DocumentFindings]) -> Vnf:
     """Return the VNF of a VNFD with the details and VDUs added by its HOT file. Add contradictions to `notes`."""
-    vnfd_numbers = compute_vdu_counts(descriptor).numbers  # of VMs by VDU
-    vdus = [_add_hot_details(vdu, hot.find_vdu(vdu.name), vnfd_numbers[vdu.name], notes) for vdu in descriptor.vdus]
+    # Of VMs by VDU.
+    vnfd_numbers = compute_vdu_counts(descriptor).numbers
+    vdus = [
+        _add_hot_details(vdu, hot.find_vdu(vdu.name), vnfd_numbers[vdu.name], notes)
+        for vdu in descriptor.vdus
+    ]
     for hot_vdu in hot.vdus:
         if descriptor.find_vdu(hot_vdu.name) is None:
             detail = (
-                f'the VNFD has no VDU for the servers of "{hot_vdu.name}"; they are placed as the VDU "{hot_vdu.name}".'
+                f'the VNFD has no VDU for the servers of "{hot_vdu.name}"; they are placed as the '
+                f'VDU "{hot_vdu.name}".'
             )
             _add_contradiction(hot_vdu.origin, detail, notes)
             vdus.append(hot_vdu)
     rules = _merge_rules(descriptor, hot, notes)
-    return replace(descriptor, vdus=tuple(vdus), rules=rules, aspects=descriptor.aspects or hot.aspects)
+    return replace(
+        descriptor, vdus=tuple(vdus), rules=rules, aspects=descriptor.aspects or hot.aspects
+    )
 
 
-def _add_hot_details(vdu: Vdu, hot_vdu: Vdu | None, current_size: int, notes: dict[str, DocumentFindings]) -> Vdu:
+def _add_hot_details(
+    vdu: Vdu, hot_vdu: Vdu | None, current_size: int, notes: dict[str, DocumentFindings]
+) -> Vdu:
     """Return a VDU of the VNFD with the additions of the HOT file. `current_size` is its number of VMs by the VNFD. The
     size and the numbers of the VNFD come first; those of the HOT file fill gaps. Differences are reported.
     """
     if hot_vdu is None:
-        detail = f'base_hot does not create the VDU "{vdu.name}": no server or group there has this name.'
+        detail = (
+            f'base_hot does not create the VDU "{vdu.name}": no server or group there has this '
+            "name."
+        )
         _add_contradiction(vdu.origin, detail, notes)
         return vdu
     size = VduSize(
@@ -118,23 +142,35 @@ def _add_hot_details(vdu: Vdu, hot_vdu: Vdu | None, current_size: int, notes: di
         image=hot_vdu.image or vdu.image,
     )
     if not hot_vdu.has_count:
-        return merged_vdu  # the HOT file gives no number, so those of the VNFD apply
+        # The HOT file gives no number, so those of the VNFD apply.
+        return merged_vdu
     if vdu.has_count and current_size != hot_vdu.initial:
-        _warn_vdu_difference(hot_vdu, vdu, f"has {hot_vdu.initial} servers here and {current_size}", notes)
+        _warn_vdu_difference(
+            hot_vdu, vdu, f"has {hot_vdu.initial} servers here and {current_size}", notes
+        )
     if vdu.has_bounds and (vdu.minimum, vdu.maximum) != (hot_vdu.minimum, hot_vdu.maximum):
-        detail = f"may have {_format_vdu_bounds(hot_vdu)} servers here and {_format_vdu_bounds(vdu)}"
+        detail = (
+            f"may have {_format_vdu_bounds(hot_vdu)} servers here and {_format_vdu_bounds(vdu)}"
+        )
         _warn_vdu_difference(hot_vdu, vdu, detail, notes)
     if vdu.has_count:
-        return merged_vdu  # the initial number of the VNFD applies
+        # The initial number of the VNFD applies.
+        return merged_vdu
     if not vdu.has_bounds:
-        return replace(merged_vdu, minimum=hot_vdu.minimum, maximum=hot_vdu.maximum, initial=hot_vdu.initial)
+        return replace(
+            merged_vdu, minimum=hot_vdu.minimum, maximum=hot_vdu.maximum, initial=hot_vdu.initial
+        )
     # The number of the HOT file, within the bounds of the VNFD.
     initial = hot_vdu.initial if vdu.maximum is None else min(hot_vdu.initial, vdu.maximum)
     return replace(merged_vdu, initial=max(initial, vdu.minimum))
 
 
-def _warn_vdu_difference(hot_vdu: Vdu, vdu: Vdu, difference: str, notes: dict[str, DocumentFindings]) -> None:
-    detail = f'"{vdu.name}" {difference} in the VNFD ({vdu.origin}). The numbers of the VNFD are used.'
+def _warn_vdu_difference(
+    hot_vdu: Vdu, vdu: Vdu, difference: str, notes: dict[str, DocumentFindings]
+) -> None:
+    detail = (
+        f'"{vdu.name}" {difference} in the VNFD ({vdu.origin}). The numbers of the VNFD are used.'
+    )
     _add_contradiction(hot_vdu.origin, detail, notes)
 
 
@@ -150,56 +186,71 @@ def _format_vdu_bounds(vdu: Vdu) -> str:
     return f"{vdu.minimum}" if vdu.minimum == vdu.maximum else f"{vdu.minimum} to {vdu.maximum}"
 
 
-def _merge_rules(descriptor: Vnf, hot: Vnf, notes: dict[str, DocumentFindings]) -> tuple[PlacementRule, ...]:
+def _merge_rules(
+    descriptor: Vnf, hot: Vnf, notes: dict[str, DocumentFindings]
+) -> tuple[PlacementRule, ...]:
     """Return the rules of the VNFD, and those of the HOT file that it does not include; report contradictions. Two
     rules are compared if they have the same scope and a VDU in common.
     """
     hot_rules = list(hot.rules)
     # The largest number of VMs of each VDU over all instantiation levels, fully scaled out.
     maximum_numbers: Counter[str] = Counter()
-    for level_name in ("", *(level.name for level in descriptor.levels)):  # "": the default one
-        maximum_numbers |= Counter(compute_maximum_counts(descriptor, level_name).numbers)  # the larger of both
+    # "": the default one.
+    for level_name in ("", *(level.name for level in descriptor.levels)):
+        # The larger of both.
+        maximum_numbers |= Counter(compute_maximum_counts(descriptor, level_name).numbers)
     for rule in descriptor.rules:
         rule_vdus = set(rule.vdus)
         overlapping_rules = [
-            other for other in hot_rules if other.scope == rule.scope and not rule_vdus.isdisjoint(other.vdus)
+            other
+            for other in hot_rules
+            if other.scope == rule.scope and not rule_vdus.isdisjoint(other.vdus)
         ]
         for other in overlapping_rules:
             if _is_contradicting_rule(rule, other, maximum_numbers):
                 _warn_contradiction(rule, other, notes)
-            # The VNFD's rule includes the other one if it is of its kind, as hard, and has all its VDUs. The number of
-            # VMs per location needs no check: a VNFD always allows one, the strictest number.
+            # The VNFD's rule includes the other one if it is of its kind, as hard, and has all its
+            # VDUs. The number of VMs per location needs no check: a VNFD always allows one, the
+            # strictest number.
             is_as_strict = rule.is_affinity == other.is_affinity and rule.is_hard >= other.is_hard
             if is_as_strict and rule_vdus.issuperset(other.vdus):
                 hot_rules.remove(other)
-        if rule.scope == MACHINE and not overlapping_rules and hot.vdus:  # Heat knows rules for machines only
+        # Heat knows rules for machines only.
+        if rule.scope == MACHINE and not overlapping_rules and hot.vdus:
             detail = (
-                f'the rule "{rule.name}" has no counterpart in base_hot: none of its VDUs is in a server '
+                f'the rule "{rule.name}" has no counterpart in base_hot: none of its VDUs is in a '
+                "server "
                 "group there. nexusform applies it; Heat alone does not."
             )
             _add_contradiction(rule.origin, detail, notes)
     return (*descriptor.rules, *hot_rules)
 
 
-def _is_contradicting_rule(rule: PlacementRule, other: PlacementRule, maximum: Mapping[str, int]) -> bool:
+def _is_contradicting_rule(
+    rule: PlacementRule, other: PlacementRule, maximum: Mapping[str, int]
+) -> bool:
     """Return whether two rules with shared VDUs contradict each other. Two rules of a kind do if one is stricter. An
     affinity and an anti-affinity rule do if the shared VDUs can have more VMs than fit on one location. `maximum` has
     the largest number of VMs by VDU.
     """
     if rule.is_affinity != other.is_affinity:
         shared_vms = count_vms({*rule.vdus} & {*other.vdus}, maximum)
-        return shared_vms > max(rule.max_per_location, other.max_per_location)  # 1 in the affinity rule
+        # 1 in the affinity rule.
+        return shared_vms > max(rule.max_per_location, other.max_per_location)
     return rule.is_hard != other.is_hard or rule.max_per_location != other.max_per_location
 
 
-def _warn_contradiction(rule: PlacementRule, other: PlacementRule, notes: dict[str, DocumentFindings]) -> None:
+def _warn_contradiction(
+    rule: PlacementRule, other: PlacementRule, notes: dict[str, DocumentFindings]
+) -> None:
     """Warn about contradicting rules of a VNFD (`rule`) and of a server group (`other`), with the effect of both."""
     vdu_names = ", ".join(name for name in rule.vdus if name in other.vdus)
     first_kind, second_kind = describe_vdu_placement_rule(rule), describe_vdu_placement_rule(other)
     if rule.is_affinity == other.is_affinity:
         text = "The stricter one applies."
     elif rule.is_hard and other.is_hard:
-        maximum = max(rule.max_per_location, other.max_per_location)  # 1 in the affinity rule
+        # 1 in the affinity rule.
+        maximum = max(rule.max_per_location, other.max_per_location)
         text = f"Both can be met for at most {maximum} of these VMs. Larger sizes are rejected."
     else:
         text = "Both are kept. Hard rules have priority over soft ones."
@@ -212,7 +263,11 @@ def _warn_contradiction(rule: PlacementRule, other: PlacementRule, notes: dict[s
 
 def describe_vdu_placement_rule(rule: PlacementRule) -> str:
     """Return a rule as text: "hard anti-affinity"."""
-    suffix = f" with up to {rule.max_per_location} on one {rule.scope}" if rule.max_per_location > 1 else ""
+    suffix = (
+        f" with up to {rule.max_per_location} on one {rule.scope}"
+        if rule.max_per_location > 1
+        else ""
+    )
     strictness = "hard" if rule.is_hard else "soft"
     kind = "affinity" if rule.is_affinity else "anti-affinity"
     return f"{strictness} {kind}{suffix}"

@@ -176,18 +176,25 @@ def is_valid_vdu_name(name: str) -> bool:
     return name != "" and {"|", "/"}.isdisjoint(name)
 
 
-def list_size_problems(vnf: Vnf, level: str | None, scale_levels: Mapping[str, int]) -> list[Problem]:
+def list_size_problems(
+    vnf: Vnf, level: str | None, scale_levels: Mapping[str, int]
+) -> list[Problem]:
     """Return problems with unknown levels and aspects, and with scale levels above their maximum."""
     problems = []
     level_names = [known_level.name for known_level in vnf.levels]
     if level and level not in level_names:
-        detail = f'The instantiation level "{level}" does not exist.{_format_known_names(level, level_names)}'
+        detail = (
+            f'The instantiation level "{level}" does not '
+            f"exist.{_format_known_names(level, level_names)}"
+        )
         problems.append(Problem(("instantiation_level",), "unknown-vnf-size", detail))
     aspects = {aspect.name: aspect for aspect in vnf.aspects}
     for name, scale_level in scale_levels.items():
         aspect = aspects.get(name)
         if aspect is None:
-            detail = f'The scaling aspect "{name}" does not exist.{_format_known_names(name, aspects)}'
+            detail = (
+                f'The scaling aspect "{name}" does not exist.{_format_known_names(name, aspects)}'
+            )
         elif not 0 <= scale_level <= aspect.max_level:
             range_text = f"the levels 0 to {aspect.max_level} ({aspect.origin})"
             detail = f'The aspect "{name}" has {range_text}, not {scale_level}.'
@@ -202,7 +209,9 @@ def _format_known_names(name: str, names: Collection[str]) -> str:
     return f"{suggest_name(name, names)} {names_text}"
 
 
-def compute_vdu_counts(vnf: Vnf, level: object = "", scale_levels: Mapping[str, int] = {}) -> VduVmCounts:
+def compute_vdu_counts(
+    vnf: Vnf, level: object = "", scale_levels: Mapping[str, int] = {}
+) -> VduVmCounts:
     """Return the VMs per VDU at an instantiation level ("", None = the default one), with overridden scale levels. The
     numbers of a level are those at its own scale levels. An overridden scale level adds the VMs of the steps above, or
     removes those of the steps below. The bounds of a VDU limit the result.
@@ -214,8 +223,14 @@ def compute_vdu_counts(vnf: Vnf, level: object = "", scale_levels: Mapping[str, 
     clamped_counts = []
     for vdu in vnf.vdus:
         base_increment = sum(_list_scale_increments(vnf, vdu.name, base_levels))
-        base_count = selected_level.sizes.get(vdu.name, vdu.initial + base_increment)  # at `base_levels`
-        requested = base_count + sum(_list_scale_increments(vnf, vdu.name, effective_levels)) - base_increment
+        base_count = selected_level.sizes.get(
+            vdu.name, vdu.initial + base_increment
+        )  # at `base_levels`
+        requested = (
+            base_count
+            + sum(_list_scale_increments(vnf, vdu.name, effective_levels))
+            - base_increment
+        )
         applied = max(requested, vdu.minimum, 0)
         if vdu.maximum is not None:
             applied = min(applied, vdu.maximum)
@@ -257,13 +272,22 @@ def build_dropped_rule_warnings(vnf: Vnf, numbers: Mapping[str, int]) -> Iterato
             small = unsent[0]
             names = ", ".join(f'"{rule.name}"' for rule in dropped)
             detail = (
-                f'{small.origin}: the rule "{small.name}" has fewer than 2 VMs. Tacker then leaves all later rules of '
+                f'{small.origin}: the rule "{small.name}" has fewer than 2 VMs. Tacker then '
+                "leaves all later rules of "
                 f"its kind out of the grant request: {names}. Move it to the end of the policies."
             )
-            yield Problem(("vnfd",), "rules-left-out-by-tacker", detail, Severity.WARNING, line=small.origin.line)
+            yield Problem(
+                ("vnfd",),
+                "rules-left-out-by-tacker",
+                detail,
+                Severity.WARNING,
+                line=small.origin.line,
+            )
 
 
-def find_unmet_rules(vnf: Vnf, numbers: Mapping[str, int], machines: int, racks: int) -> list[UnmetRule]:
+def find_unmet_rules(
+    vnf: Vnf, numbers: Mapping[str, int], machines: int, racks: int
+) -> list[UnmetRule]:
     """Return the hard anti-affinity rules violated by `numbers` (VMs by VDU) on a site of this size. A rule is violated
     if it has too few locations for its VMs. It is also violated by a hard affinity rule within its scope: this keeps
     more of its VMs on one location than allowed.
@@ -279,10 +303,12 @@ def find_unmet_rules(vnf: Vnf, numbers: Mapping[str, int], machines: int, racks:
     for rule in separating_rules:
         vms = count_vms(rule.vdus, numbers)
         maximum = location_counts[rule.scope] * rule.max_per_location
-        if vms > max(maximum, 1):  # one VM violates nothing
+        # One VM violates nothing.
+        if vms > max(maximum, 1):
             unmet_rules.append(UnmetRule(rule, vms, maximum))
     for rule, joining_rule in product(separating_rules, joining_rules):
-        is_within_scope = SCOPES.index(joining_rule.scope) <= SCOPES.index(rule.scope)  # from machine to site
+        # From machine to site.
+        is_within_scope = SCOPES.index(joining_rule.scope) <= SCOPES.index(rule.scope)
         shared = count_vms({*rule.vdus} & {*joining_rule.vdus}, numbers)
         if is_within_scope and shared > rule.max_per_location:
             unmet_rules.append(UnmetRule(rule, shared, rule.max_per_location, joining_rule))

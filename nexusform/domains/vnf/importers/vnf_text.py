@@ -15,7 +15,8 @@ _ELIDED: Final = re.compile(r"[ \t]*\.\.\.[ \t]*\r?\Z")
 def parse_documents(text: str, notes: DocumentFindings) -> list[Node]:
     """Return the documents of a text; problems are added to `notes`."""
     stream = parse_yaml(notes.file, text)
-    if has_errors(stream.findings):  # perhaps only for the "..." lines of an excerpt
+    # perhaps only for the "..." lines of an excerpt.
+    if has_errors(stream.findings):
         lines = text.split("\n")
         elided_numbers = [number for number, line in enumerate(lines, 1) if _ELIDED.match(line)]
         for number in elided_numbers:
@@ -25,7 +26,9 @@ def parse_documents(text: str, notes: DocumentFindings) -> list[Node]:
             stream = cleaned_stream
             for number in elided_numbers:
                 position = TextPosition(number, 1)
-                notes.add_warning(position, CORRECTED, 'the line "..." is a placeholder; it is ignored.')
+                notes.add_warning(
+                    position, CORRECTED, 'the line "..." is a placeholder; it is ignored.'
+                )
     for problem in stream.findings:
         notes.add_problem(problem)
     return list(map(Node.create_document_node, stream.documents))
@@ -48,7 +51,8 @@ _Document = Mapping[str, Any]
 def describe_foreign_kind(documents: Iterable[Any]) -> str:
     """Return the format of documents unsupported as a VNFD, with advice; "" if unknown. The first known one counts."""
     for document in documents:
-        keys = {str(key).rpartition(":")[2]: value for key, value in get_mapping(document).items()}  # no YANG prefix
+        # No YANG prefix.
+        keys = {str(key).rpartition(":")[2]: value for key, value in get_mapping(document).items()}
         for is_kind, description in _KINDS:
             if is_kind(keys):
                 return description
@@ -79,7 +83,10 @@ _NOT_VNF_TEXT: Final = "not a VNF: use its VNFDs"
 _KINDS: Final[tuple[tuple[Callable[[_Document], bool], str], ...]] = (
     (
         _create_key_check("vnfd-catalog"),
-        ("an OSM descriptor older than SOL006 (vnfd-catalog): convert it with osm package-translate"),
+        (
+            "an OSM descriptor older than SOL006 (vnfd-catalog): convert it with osm "
+            "package-translate"
+        ),
     ),
     (_create_key_check("nsd-catalog"), f"an OSM network service (nsd-catalog), {_NOT_VNF_TEXT}"),
     (_create_key_check("nsd"), f"a network service descriptor (NSD), {_NOT_VNF_TEXT}"),
@@ -87,8 +94,17 @@ _KINDS: Final[tuple[tuple[Callable[[_Document], bool], str], ...]] = (
     (_is_cloudify_blueprint, f"a blueprint of Cloudify; {_SUPPORTED_TEXT}"),
     (_create_node_check("cloudify."), f"a blueprint of Cloudify; {_SUPPORTED_TEXT}"),
     (_create_node_check("org.openecomp."), "a service model of ONAP's SDC: use its VNFD or HOT"),
-    (_create_key_check("AWSTemplateFormatVersion"), f"a template of AWS CloudFormation; {_SUPPORTED_TEXT}"),
-    (_create_key_check("$schema", "contentVersion"), f"a template of Azure Resource Manager; {_SUPPORTED_TEXT}"),
+    (
+        _create_key_check("AWSTemplateFormatVersion"),
+        f"a template of AWS CloudFormation; {_SUPPORTED_TEXT}",
+    ),
+    (
+        _create_key_check("$schema", "contentVersion"),
+        f"a template of Azure Resource Manager; {_SUPPORTED_TEXT}",
+    ),
     (_create_key_check("apiVersion", "kind"), "a Kubernetes manifest: use a fleet_hub_manifest"),
-    (_create_key_check("apiVersion", "name", "version"), "a Helm chart: render it, and use a fleet_hub_manifest"),
+    (
+        _create_key_check("apiVersion", "name", "version"),
+        "a Helm chart: render it, and use a fleet_hub_manifest",
+    ),
 )

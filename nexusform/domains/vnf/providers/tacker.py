@@ -16,23 +16,31 @@ KEYSTONE: Final = "keystone"
 
 SETTINGS: Final = BlockSchema(
     {
-        "endpoint": AttributeSchema(STRING, "Address of Tacker, such as https://tacker:9890.", required=True),
+        "endpoint": AttributeSchema(
+            STRING, "Address of Tacker, such as https://tacker:9890.", required=True
+        ),
         "auth": AttributeSchema(
             STRING,
-            '"keystone": credentials from OS_CLOUD and clouds.yaml, else from OS_*. "none": for noauth.',
+            (
+                '"keystone": credentials from OS_CLOUD and clouds.yaml, else from OS_*. "none": '
+                "for noauth."
+            ),
             optional=True,
             default=KEYSTONE,
             choices=(KEYSTONE, "none"),
         ),
         "on_failure": AttributeSchema(
             STRING,
-            "Answer to an operation that failed temporarily. Healing, scale-in and termination cannot be rolled back: "
+            "Answer to an operation that failed temporarily. Healing, scale-in and termination "
+            "cannot be rolled back: "
             "they fail.",
             optional=True,
             default="rollback",
             choices=("retry", "rollback", "fail"),
         ),
-        "graceful": AttributeSchema(BOOL, "Terminate VNFs gracefully, not forcefully.", optional=True, default=True),
+        "graceful": AttributeSchema(
+            BOOL, "Terminate VNFs gracefully, not forcefully.", optional=True, default=True
+        ),
         "timeout": AttributeSchema(
             STRING,
             "Timeout of an operation, such as 30m. Continue later with `apply -resume`.",
@@ -48,10 +56,18 @@ SETTINGS: Final = BlockSchema(
 
 
 def make_provider(
-    settings: Mapping[str, Any], _directory: str, exit_stack: ExitStack, confinement: Confinement = UNCONFINED
+    settings: Mapping[str, Any],
+    _directory: str,
+    exit_stack: ExitStack,
+    confinement: Confinement = UNCONFINED,
 ) -> Provider:
     """Create the provider for evaluated settings; nothing is sent before the first read. Raises ProviderProblem."""
-    from nexusform.domains.vnf.providers.tacker_client import Credentials, PollTiming, TackerClient, read_credentials
+    from nexusform.domains.vnf.providers.tacker_client import (
+        Credentials,
+        PollTiming,
+        TackerClient,
+        read_credentials,
+    )
     from nexusform.domains.vnf.providers.tacker_provider import TackerOptions, TackerProvider
     from nexusform.network.web_errors import check_plain_credentials
 
@@ -62,12 +78,16 @@ def make_provider(
         if rejection := check_plain_credentials(endpoint):
             raise ProviderProblem(f"endpoint: {rejection}.")
     timeout = parse_duration(str(settings["timeout"]))
-    assert not isinstance(timeout, str)  # ensured by its pattern
-    retry_timing = PollTiming(outage=min(30.0, timeout))  # retries last no longer than an operation
+    # ensured by its pattern.
+    assert not isinstance(timeout, str)
+    # retries last no longer than an operation.
+    retry_timing = PollTiming(outage=min(30.0, timeout))
     client = TackerClient(endpoint, credentials, retry_timing)
     exit_stack.callback(client.close)
     options = TackerOptions(
-        on_failure=str(settings["on_failure"]), timeout=timeout, is_graceful=settings["graceful"] is not False
+        on_failure=str(settings["on_failure"]),
+        timeout=timeout,
+        is_graceful=settings["graceful"] is not False,
     )
     return TackerProvider(NAME, client, options)
 

@@ -43,7 +43,8 @@ class TackerProblem(ProviderProblem):
 
     def __init__(self, message: str, *, status: int = 0, is_unreachable: bool = False) -> None:
         super().__init__(message, is_unreachable=is_unreachable)
-        self.status = status  # HTTP status, 0 without an answer
+        # HTTP status, 0 without an answer.
+        self.status = status
 
 
 class PollTiming(Struct, frozen=True):
@@ -68,7 +69,8 @@ class TackerClient:
         self.timing = timing
         self._credentials = credentials
         self.project = credentials.project
-        self._token = ""  # not logged in yet
+        # Not logged in yet.
+        self._token = ""
         self.verifies_server = credentials.verification is not False
         self._client = ApiClient(endpoint, verify=credentials.verification)
 
@@ -98,18 +100,26 @@ class TackerClient:
         """Return the objects of all pages of a list. Raises TackerProblem."""
         budget = PageLimits()
         rows: list[Mapping[str, Any]] = []
-        marker = ""  # identifies the page to read, in the link of the page before; "": the first or none
+        # identifies the page to read, in the link of the page before; "": the first or none.
+        marker = ""
         while True:
             answer = self._read_answer(path, {**query, _MARKER: marker} if marker else query)
             page = self._parse(answer)
             if list_mappings(page) != page:
-                raise TackerProblem(f"The answer of {self.endpoint} to {_BASE}{path} is not a list of objects.")
+                raise TackerProblem(
+                    f"The answer of {self.endpoint} to {_BASE}{path} is not a list of objects."
+                )
             rows += page
             link = _NEXT_LINK.search(answer.headers.get("link", ""))
-            marker = parse_qs(urlsplit(link[1]).query).get(_MARKER, [""])[0] if link is not None else ""
-            limit = budget.add_page(len(answer.content), marker)  # "": not exceeded
+            marker = (
+                parse_qs(urlsplit(link[1]).query).get(_MARKER, [""])[0] if link is not None else ""
+            )
+            # "": not exceeded.
+            limit = budget.add_page(len(answer.content), marker)
             if limit:
-                raise TackerProblem(f"The list {_BASE}{path} of {self.endpoint} cannot be read: {limit}.")
+                raise TackerProblem(
+                    f"The list {_BASE}{path} of {self.endpoint} cannot be read: {limit}."
+                )
             if not marker:
                 return rows
 
@@ -134,14 +144,18 @@ class TackerClient:
         """Return the object in an answer. Raises TackerProblem if it has no id."""
         document: Mapping[str, Any] = self._parse(answer)
         if not get_text(document, "id"):
-            raise TackerProblem(f"The answer of {self.endpoint} to {_BASE}{path} is not an object with an id.")
+            raise TackerProblem(
+                f"The answer of {self.endpoint} to {_BASE}{path} is not an object with an id."
+            )
         return document
 
     def _parse(self, answer: ApiResponse) -> Any:
         try:
             return parse_json(answer.content)
         except ValueError as problem:
-            raise TackerProblem(f"The answer of {self.endpoint} cannot be read: {problem}.") from None
+            raise TackerProblem(
+                f"The answer of {self.endpoint} cannot be read: {problem}."
+            ) from None
 
     def _send(
         self,
@@ -162,9 +176,13 @@ class TackerClient:
             content = json.dumps(body).encode()
             headers["Content-Type"] = "application/json"
         try:
-            answer = self._client.send(ApiRequest(method, f"{_BASE}{path}", query, content, headers))
+            answer = self._client.send(
+                ApiRequest(method, f"{_BASE}{path}", query, content, headers)
+            )
         except WebError as problem:
-            raise TackerProblem(f"Tacker at {self.endpoint}: {problem}.", is_unreachable=True) from None
+            raise TackerProblem(
+                f"Tacker at {self.endpoint}: {problem}.", is_unreachable=True
+            ) from None
         if answer.status == _UNAUTHORIZED and self._credentials.fields and not is_repeated:
             self._token = ""
             return self._send(method, path, body, query, is_repeated=True)
@@ -175,7 +193,8 @@ class TackerClient:
             document = parse_json(answer.content)
         detail = str(get_value_at_path(document, "detail") or "it gave no reason.").strip()
         message = f"Tacker rejected {method} {_BASE}{path} (status {answer.status}): {detail}"
-        is_unreachable = answer.status > _SERVER_ERROR  # such as 503; 500 is an answer of Tacker
+        # Such as 503; 500 is an answer of Tacker.
+        is_unreachable = answer.status > _SERVER_ERROR
         raise TackerProblem(message, status=answer.status, is_unreachable=is_unreachable)
 
 
@@ -239,7 +258,9 @@ def fetch_token(credentials: Credentials) -> str:
     body = json.dumps({"auth": _build_authentication(fields)}).encode()
     client = ApiClient(address, verify=credentials.verification)
     try:
-        request = ApiRequest("POST", "/auth/tokens", content=body, headers={"Content-Type": "application/json"})
+        request = ApiRequest(
+            "POST", "/auth/tokens", content=body, headers={"Content-Type": "application/json"}
+        )
         answer = client.send(request)
     except WebError as problem:
         raise ProviderProblem(f"Keystone at {address}: {problem}.", is_unreachable=True) from None
@@ -249,9 +270,15 @@ def fetch_token(credentials: Credentials) -> str:
     if answer.status == _CREATED and token:
         return token
     if answer.status in _REJECTIONS:
-        raise ProviderProblem(f"Keystone at {address} rejected the credentials (status {answer.status}).")
-    detail = f"{address} is no Keystone v3, or it failed: status {answer.status} in place of a token"
-    raise ProviderProblem(f"{detail}. Check auth_url.", is_unreachable=answer.status >= _SERVER_ERROR)
+        raise ProviderProblem(
+            f"Keystone at {address} rejected the credentials (status {answer.status})."
+        )
+    detail = (
+        f"{address} is no Keystone v3, or it failed: status {answer.status} in place of a token"
+    )
+    raise ProviderProblem(
+        f"{detail}. Check auth_url.", is_unreachable=answer.status >= _SERVER_ERROR
+    )
 
 
 def _read_cloud(cloud: str, confinement: Confinement) -> Credentials:
@@ -260,9 +287,13 @@ def _read_cloud(cloud: str, confinement: Confinement) -> Credentials:
     paths = [Path(place).expanduser() for place in ((configured,) if configured else _PLACES)]
     path = next(filter(Path.is_file, paths), None)
     if path is None:
-        raise ProviderProblem(f'OS_CLOUD is "{cloud}", but there is no clouds.yaml: {", ".join(map(str, paths))}.')
+        raise ProviderProblem(
+            f'OS_CLOUD is "{cloud}", but there is no clouds.yaml: {", ".join(map(str, paths))}.'
+        )
     if is_untrusted_path(str(path), confinement):
-        raise ProviderProblem(explain_untrusted_file("OS_CLOUD", str(path), "a pull request could replace it"))
+        raise ProviderProblem(
+            explain_untrusted_file("OS_CLOUD", str(path), "a pull request could replace it")
+        )
     try:
         document = yaml.safe_load(read_regular(path, _MAX_BYTES))
     except (OSError, yaml.YAMLError, ValueError, RecursionError):
@@ -273,7 +304,10 @@ def _read_cloud(cloud: str, confinement: Confinement) -> Credentials:
         raise ProviderProblem(f'{path} has no cloud "{cloud}" with the field auth.')
     fields = {name: str(auth[name]) for name in _FIELDS if auth.get(name)}
     verified = entry.get("verify") is not False
-    return _check_login(Credentials(fields, str(entry.get("cacert") or ""), verified), f'the cloud "{cloud}" of {path}')
+    return _check_login(
+        Credentials(fields, str(entry.get("cacert") or ""), verified),
+        f'the cloud "{cloud}" of {path}',
+    )
 
 
 def _check_login(credentials: Credentials, source: str) -> Credentials:
@@ -281,19 +315,25 @@ def _check_login(credentials: Credentials, source: str) -> Credentials:
     fields = credentials.fields
     if "auth_url" not in fields:
         raise ProviderProblem(
-            f'auth = "keystone" needs credentials, and {source} has no auth_url. Set OS_CLOUD, or OS_AUTH_URL and the '
+            f'auth = "keystone" needs credentials, and {source} has no auth_url. Set OS_CLOUD, or '
+            "OS_AUTH_URL and the "
             'other variables of an openrc file. A Tacker without Keystone needs auth = "none".'
         )
     has_password = "password" in fields and not fields.keys().isdisjoint(_USER_FIELDS)
     if not (has_password or "token" in fields or _has_application_credential(fields)):
-        detail = "needs a user and a password, a token, or an application credential with its secret"
+        detail = (
+            "needs a user and a password, a token, or an application credential with its secret"
+        )
         raise ProviderProblem(f"{source[0].upper()}{source[1:]} {detail}.")
     return credentials
 
 
 def _build_authentication(fields: Mapping[str, str]) -> dict[str, Any]:
     """Build the request of Keystone v3: by application credential, else by token, else by password."""
-    user: dict[str, Any] = {"name": fields.get("username"), "domain": _build_domain(fields, "user_domain")}
+    user: dict[str, Any] = {
+        "name": fields.get("username"),
+        "domain": _build_domain(fields, "user_domain"),
+    }
     if "user_id" in fields:
         user = {"id": fields["user_id"]}
     if _has_application_credential(fields):
@@ -302,7 +342,12 @@ def _build_authentication(fields: Mapping[str, str]) -> dict[str, Any]:
             credential["id"] = fields["application_credential_id"]
         else:
             credential |= {"name": fields["application_credential_name"], "user": user}
-        return {"identity": {"methods": ["application_credential"], "application_credential": credential}}
+        return {
+            "identity": {
+                "methods": ["application_credential"],
+                "application_credential": credential,
+            }
+        }
     scope: dict[str, Any] = {}
     if "project_id" in fields:
         scope = {"scope": {"project": {"id": fields["project_id"]}}}
@@ -312,7 +357,10 @@ def _build_authentication(fields: Mapping[str, str]) -> dict[str, Any]:
     if "token" in fields:
         return {"identity": {"methods": ["token"], "token": {"id": fields["token"]}}, **scope}
     return {
-        "identity": {"methods": ["password"], "password": {"user": user | {"password": fields["password"]}}},
+        "identity": {
+            "methods": ["password"],
+            "password": {"user": user | {"password": fields["password"]}},
+        },
         **scope,
     }
 

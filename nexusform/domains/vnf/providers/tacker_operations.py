@@ -56,8 +56,13 @@ class OperationRunner(Struct, frozen=True):
         """Start an operation and follow it. Raises OperationFailed, TackerProblem, StepPending."""
         # The NFVO grants failed operations again if their ids are named.
         failed_operations = self._list_last_failed_operations(instance_id)
-        failed_ids = [str(row.get("id")) for row in failed_operations if row.get("operation") == action.upper()]
-        if failed_ids and action != "terminate":  # a termination has no parameters
+        failed_ids = [
+            str(row.get("id"))
+            for row in failed_operations
+            if row.get("operation") == action.upper()
+        ]
+        # A termination has no parameters.
+        if failed_ids and action != "terminate":
             parameters = {**get_mapping(body, "additionalParams"), RETRY_KEY: ",".join(failed_ids)}
             body = {**body, "additionalParams": parameters}
         with _defer_during_outage("It may have started the operation. "):
@@ -74,7 +79,9 @@ class OperationRunner(Struct, frozen=True):
         """
         latest = self.find_latest_operation(instance_id)
         if latest is None:
-            rows = self.client.read_list("/vnf_lcm_op_occs", {"filter": f"(eq,operationState,{_ROLLED_BACK})"})
+            rows = self.client.read_list(
+                "/vnf_lcm_op_occs", {"filter": f"(eq,operationState,{_ROLLED_BACK})"}
+            )
             return sorted(rows, key=lambda row: get_text(row, "startTime"))[-16:]
         return [latest] if latest.get("operationState") in (_ROLLED_BACK, _FAILED) else []
 
@@ -93,20 +100,27 @@ class OperationRunner(Struct, frozen=True):
                 return operation
             if state in _ENDED:
                 is_rolled_back = state == _ROLLED_BACK
-                end = "It was rolled back." if is_rolled_back else "It was not rolled back: check the stack in Heat."
+                end = (
+                    "It was rolled back."
+                    if is_rolled_back
+                    else "It was not rolled back: check the stack in Heat."
+                )
                 error = _describe_operation_error(operation)
                 raise OperationFailed(f"{error} {end}", is_rolled_back=is_rolled_back)
             if state == "FAILED_TEMP":
                 failures += 1
                 self._resolve_failed_operation(operation_id, operation, failures)
-                pause = _FIRST_PAUSE  # as for a new operation
+                # As for a new operation.
+                pause = _FIRST_PAUSE
             if clock.read_clock() > ends_at or self.request.should_stop():
                 raise StepPending(f"{operation.get('operation')} is {state} in Tacker. {_RESUME}")
             clock.sleep(pause)
             pause = clock.compute_next_pause(pause)
             self._report(operation_id, f"{operation.get('operation')} {state}")
 
-    def _resolve_failed_operation(self, operation_id: str, operation: Mapping[str, Any], failures: int) -> None:
+    def _resolve_failed_operation(
+        self, operation_id: str, operation: Mapping[str, Any], failures: int
+    ) -> None:
         """Request the next action for an operation in the state FAILED_TEMP, its `failures`-th failure. After too many
         failures it is rolled back instead of retried, then failed. Tacker rolls back only an instantiation or a
         scale-out; any other operation fails at once.
@@ -212,7 +226,9 @@ def _list_vnfcs(info: Mapping[str, Any]) -> Iterator[ObservedVnfc]:
     """Yield the VNFCs (VMs) of an instance, each with its zone and its order of creation. The order is (index in the
     VDU, time of creation). The index is 0 if Tacker has none.
     """
-    ids = {row.get("vnfcResourceInfoId"): str(row.get("id")) for row in list_mappings(info, "vnfcInfo")}  # by resource
+    ids = {
+        row.get("vnfcResourceInfoId"): str(row.get("id")) for row in list_mappings(info, "vnfcInfo")
+    }  # by resource
     for row in list_mappings(info, "vnfcResourceInfo"):
         metadata = get_mapping(row, "metadata")
         index = metadata.get("vdu_idx")
@@ -232,53 +248,72 @@ def match_vnfcs(attributes: Mapping[str, Any], observed: Sequence[ObservedVnfc])
     """
     recorded: Mapping[str, Mapping[str, Any]] = get_mapping(attributes, "vnfcs")
     recorded_ids: Mapping[str, str] = get_mapping(attributes, "vnfc_ids")
-    names_by_id = {identifier: name for name, identifier in recorded_ids.items() if name in recorded}
-    matches = {names_by_id[vnfc.id]: vnfc for vnfc in observed if vnfc.id in names_by_id}  # VNFCs by name
-    unnamed = sorted((vnfc for vnfc in observed if vnfc.id not in names_by_id), key=lambda vnfc: vnfc.order)
+    names_by_id = {
+        identifier: name for name, identifier in recorded_ids.items() if name in recorded
+    }
+    # VNFCs by name.
+    matches = {names_by_id[vnfc.id]: vnfc for vnfc in observed if vnfc.id in names_by_id}
+    unnamed = sorted(
+        (vnfc for vnfc in observed if vnfc.id not in names_by_id), key=lambda vnfc: vnfc.order
+    )
     for needs_same_host in (True, False):
         for vnfc in list(unnamed):
             name = _find_free_name(recorded, matches, vnfc, needs_same_host=needs_same_host)
             if name:
                 matches[name] = vnfc
                 unnamed.remove(vnfc)
-    names_hosts = has_standard_user_data(attributes)  # zones are ZONE:HOST
+    # zones are ZONE:HOST.
+    names_hosts = has_standard_user_data(attributes)
     vnfcs = {
         name: _build_vnfc(vnfc, matches[name], names_hosts=names_hosts)
         for name, vnfc in recorded.items()
         if name in matches
     }
     for vnfc in unnamed:
-        prefix = f"{attributes['name']}-{vnfc.vdu}-"  # the new name is NAME-VDU-NUMBER with the smallest free number
+        # The new name is NAME-VDU-NUMBER with the smallest free number.
+        prefix = f"{attributes['name']}-{vnfc.vdu}-"
         number = next(n for n in count() if f"{prefix}{n}" not in vnfcs)
         name = f"{prefix}{number}"
         matches[name] = vnfc
         # Without a record, a zone without a host leaves the host unknown (`names_hosts`).
-        vnfcs[name] = _build_vnfc({"vdu": vnfc.vdu, "number": number, "numa_cells": None}, vnfc, names_hosts=True)
+        vnfcs[name] = _build_vnfc(
+            {"vdu": vnfc.vdu, "number": number, "numa_cells": None}, vnfc, names_hosts=True
+        )
     return {**attributes, "vnfcs": vnfcs, "vnfc_ids": {name: matches[name].id for name in vnfcs}}
 
 
 def _find_free_name(
-    recorded: Mapping[str, Mapping[str, Any]], used: Collection[str], vnfc: ObservedVnfc, *, needs_same_host: bool
+    recorded: Mapping[str, Mapping[str, Any]],
+    used: Collection[str],
+    vnfc: ObservedVnfc,
+    *,
+    needs_same_host: bool,
 ) -> str:
     """Return the first recorded name of the VDU of a VNFC, not in `used` and on its host if needed, else ""."""
     for name, record in recorded.items():
         if record["vdu"] != vnfc.vdu or name in used:
             continue
-        is_same_host = vnfc.host != "" and record.get("machine") == vnfc.host  # "": Tacker reports no host
+        # "": Tacker reports no host.
+        is_same_host = vnfc.host != "" and record.get("machine") == vnfc.host
         if is_same_host or not needs_same_host:
             return name
     return ""
 
 
-def _build_vnfc(vnfc: Mapping[str, Any], observed: ObservedVnfc, *, names_hosts: bool) -> dict[str, Any]:
+def _build_vnfc(
+    vnfc: Mapping[str, Any], observed: ObservedVnfc, *, names_hosts: bool
+) -> dict[str, Any]:
     """Return a VNFC (VM) at its observed zone and host, else as recorded. `names_hosts`: requested zones are ZONE:HOST.
     An observed zone without a host was then selected by Tacker, and the host is unknown ("").
     """
     zone, _, host = observed.zone.partition(":")
     is_recorded_zone = zone in ("", vnfc.get("availability_zone"))
     if not host and not names_hosts and is_recorded_zone:
-        return dict(vnfc)  # nothing contradicts the record
+        # Nothing contradicts the record.
+        return dict(vnfc)
     if host and vnfc.get("machine") == host:
-        return {**vnfc, "provenance": "observed"}  # in its recorded rack and zone
-    moved = {"machine": host, "rack": zone, "availability_zone": zone, "numa_cells": None}  # cells are not reported
+        # In its recorded rack and zone.
+        return {**vnfc, "provenance": "observed"}
+    # cells are not reported.
+    moved = {"machine": host, "rack": zone, "availability_zone": zone, "numa_cells": None}
     return {**vnfc, **moved, "provenance": "observed"}

@@ -70,7 +70,9 @@ class TackerProvider(FixedIdentity):
         """Read VNFs. Raises ProviderProblem."""
         return list(map(self._read_object, requests))
 
-    def find(self, _resource_type: str, _object_id: str) -> tuple[ObjectKey, Mapping[str, Any]] | None:
+    def find(
+        self, _resource_type: str, _object_id: str
+    ) -> tuple[ObjectKey, Mapping[str, Any]] | None:
         """Return None, since an id alone is not enough: a VNF is imported with the arguments of its block."""
         return None
 
@@ -92,22 +94,33 @@ class TackerProvider(FixedIdentity):
             if vnf.descriptor_id in ("", instance.descriptor_id)
         ]
         if len(matches) != 1:
-            count = f"{len(matches)} running VNF instances" if matches else "no running VNF instance"
+            count = (
+                f"{len(matches)} running VNF instances" if matches else "no running VNF instance"
+            )
             raise ProviderProblem(
-                f'Tacker has {count} with the vnfInstanceName "{name}" and the vnfdId {vnf.descriptor_id or "(any)"}. '
+                f'Tacker has {count} with the vnfInstanceName "{name}" and the vnfdId '
+                f"{vnf.descriptor_id or '(any)'}. "
                 "Set name in the block to the vnfInstanceName."
             )
         instance = matches[0]
-        values = {**arguments, "id": f"{arguments['site_id']}/{name}", "vnf_instance_id": instance.id}
-        return ObjectKey(resource_type, str(values["id"]), creation=0), _add_observed_vnfcs(values, instance)
+        values = {
+            **arguments,
+            "id": f"{arguments['site_id']}/{name}",
+            "vnf_instance_id": instance.id,
+        }
+        return ObjectKey(resource_type, str(values["id"]), creation=0), _add_observed_vnfcs(
+            values, instance
+        )
 
     def list_warnings(self) -> list[Problem]:
         """Return a warning about an unverified server."""
         if self._client.verifies_server:
             return []
         detail = (
-            f"The certificates of {self._client.endpoint} and Keystone are not verified (`verify: false`): "
-            "another server could answer and receive the credentials. Set cacert in clouds.yaml instead."
+            f"The certificates of {self._client.endpoint} and Keystone are not verified (`verify: "
+            "false`): "
+            "another server could answer and receive the credentials. Set cacert in clouds.yaml "
+            "instead."
         )
         return [Problem((), "unverified-server", detail, Severity.WARNING)]
 
@@ -117,7 +130,9 @@ class TackerProvider(FixedIdentity):
             (index, problem)
             for index, request in enumerate(requests)
             if has_known_documents(request.planned_attributes)
-            for problem in _list_change_problems(request.prior_attributes, request.planned_attributes)
+            for problem in _list_change_problems(
+                request.prior_attributes, request.planned_attributes
+            )
         ]
 
     def create(self, request: ChangeRequest) -> ChangeResult:
@@ -143,7 +158,10 @@ class TackerProvider(FixedIdentity):
                 if problem.is_rolled_back:
                     self._client.write("DELETE", f"/vnf_instances/{instance.id}")
                     raise
-                kept = f"The VNF instance {instance.id} stays in Tacker; the next apply instantiates it again."
+                kept = (
+                    f"The VNF instance {instance.id} stays in Tacker; the next apply instantiates "
+                    "it again."
+                )
                 raise ProviderProblem(f"{problem} {kept}") from None
             instance = _require_instance(runner, instance.id)
         try:
@@ -153,7 +171,9 @@ class TackerProvider(FixedIdentity):
                 {**planned, "vnf_instance_id": instance.id}, _require_instance(runner, instance.id)
             )
             raise ProviderProblem(str(problem), object_exists=True, attributes=observed) from None
-        return _build_result({**planned, "vnf_instance_id": instance.id}, _require_instance(runner, instance.id))
+        return _build_result(
+            {**planned, "vnf_instance_id": instance.id}, _require_instance(runner, instance.id)
+        )
 
     def update(self, request: ChangeRequest) -> ChangeResult:
         """Scale a VNF, then heal the VNFCs to re-create; to release capacity, only scale in. Raises ProviderProblem."""
@@ -162,7 +182,9 @@ class TackerProvider(FixedIdentity):
         instance_id = get_text(planned, "vnf_instance_id")
         instance = self._finish_running(runner, _require_instance(runner, instance_id), request)
         try:
-            self._change_levels(runner, instance, request.final_attributes or planned, only_in=request.is_release)
+            self._change_levels(
+                runner, instance, request.final_attributes or planned, only_in=request.is_release
+            )
             if request.is_release:
                 return ChangeResult(planned)
             self._recreate_vnfcs(runner, instance, planned)
@@ -178,7 +200,8 @@ class TackerProvider(FixedIdentity):
         instance_id = get_text(request.prior, "vnf_instance_id")
         instance = runner.read_instance(instance_id) if instance_id else None
         if instance is None:
-            return  # deleted already, or never created
+            # deleted already, or never created.
+            return
         instance = self._finish_running(runner, instance, request)
         if instance.is_instantiated:
             kind = "GRACEFUL" if self._options.is_graceful else "FORCEFUL"
@@ -193,25 +216,35 @@ class TackerProvider(FixedIdentity):
         _require_vnf(request.key.type)
         known = replace_unknown(request.known_attributes)
         instance_id = get_text(known, "vnf_instance_id")
-        if instance_id and request.planned is None:  # no apply was interrupted
+        # No apply was interrupted.
+        if instance_id and request.planned is None:
             document = self._client.read(f"/vnf_instances/{instance_id}")
             instance = parse_instance(document) if document is not None else None
         else:
             instance = self._find_owned_instance(f"{request.key.id}#{request.key.creation}")
         if instance is None:
             return ReadResult(attributes=None, is_observed=True)
-        runner = OperationRunner(self._client, _NO_REQUEST, self._options.on_failure, 0.0)  # runs nothing, only reads
+        # runs nothing, only reads.
+        runner = OperationRunner(self._client, _NO_REQUEST, self._options.on_failure, 0.0)
         if is_running(runner.find_latest_operation(instance.id)):
-            return ReadResult({**known, "vnf_instance_id": instance.id}, is_observed=True, is_settled=False)
+            return ReadResult(
+                {**known, "vnf_instance_id": instance.id}, is_observed=True, is_settled=False
+            )
         if not instance.is_instantiated:
             return ReadResult(attributes=None, is_observed=True)
         observed = _add_observed_vnfcs({**known, "vnf_instance_id": instance.id}, instance)
         targets = compute_target_levels(request.planned) if request.planned is not None else {}
-        is_settled = all(instance.scale_levels.get(aspect, 0) == level for aspect, level in targets.items())
-        return ReadResult(observed, is_observed=True, is_settled=is_settled, note={_IDS_KEY: observed["vnfc_ids"]})
+        is_settled = all(
+            instance.scale_levels.get(aspect, 0) == level for aspect, level in targets.items()
+        )
+        return ReadResult(
+            observed, is_observed=True, is_settled=is_settled, note={_IDS_KEY: observed["vnfc_ids"]}
+        )
 
     def _list_instances(self) -> list[VnfInstance]:
-        return list(map(parse_instance, self._client.read_list("/vnf_instances", {"all_fields": ""})))
+        return list(
+            map(parse_instance, self._client.read_list("/vnf_instances", {"all_fields": ""}))
+        )
 
     def _find_owned_instance(self, owner: str, *, is_new: bool = False) -> VnfInstance | None:
         """Return the VNF instance with this owner, None if there is none. A new object (`is_new`) also uses an instance
@@ -220,43 +253,66 @@ class TackerProvider(FixedIdentity):
         instances = self._list_instances()
         candidates = [instance for instance in instances if instance.owner == owner]
         if is_new:
-            prefix = f"{owner.rpartition('#')[0]}#"  # an owner is ID#CREATION
+            # An owner is ID#CREATION.
+            prefix = f"{owner.rpartition('#')[0]}#"
             unused = [instance for instance in instances if not instance.is_instantiated]
             candidates += [instance for instance in unused if instance.owner.startswith(prefix)]
-        return next(iter(candidates), None)  # its own one first
+        # Its own one first.
+        return next(iter(candidates), None)
 
     def _build_runner(self, request: ChangeRequest) -> OperationRunner:
-        return OperationRunner(self._client, request, self._options.on_failure, self._options.timeout)
+        return OperationRunner(
+            self._client, request, self._options.on_failure, self._options.timeout
+        )
 
-    def _finish_running(self, runner: OperationRunner, instance: VnfInstance, request: ChangeRequest) -> VnfInstance:
+    def _finish_running(
+        self, runner: OperationRunner, instance: VnfInstance, request: ChangeRequest
+    ) -> VnfInstance:
         """Follow the operation in progress, and return the instance after it. Reject an operation not of this step."""
         latest = runner.find_latest_operation(instance.id)
         if is_running(latest):
-            if request.resumed_operation is None:  # no earlier run started this step
+            # No earlier run started this step.
+            if request.resumed_operation is None:
                 name = f"{latest.get('operation')} ({latest.get('operationState')})"
                 raise ProviderProblem(
-                    f"Another operation of the VNF is in progress in Tacker: {name}, id {latest.get('id')}. Plan again "
+                    f"Another operation of the VNF is in progress in Tacker: {name}, id "
+                    f"{latest.get('id')}. Plan again "
                     "once it has ended."
                 )
             runner.follow_operation(str(latest["id"]))
         return _require_instance(runner, instance.id)
 
     def _change_levels(
-        self, runner: OperationRunner, instance: VnfInstance, planned: Mapping[str, Any], *, only_in: bool = False
+        self,
+        runner: OperationRunner,
+        instance: VnfInstance,
+        planned: Mapping[str, Any],
+        *,
+        only_in: bool = False,
     ) -> None:
         """Scale each aspect from its observed to its planned level: first in, then out. `only_in`: scale none out."""
         targets = compute_target_levels(planned)
-        steps = {aspect: target - instance.scale_levels.get(aspect, 0) for aspect, target in targets.items()}
+        steps = {
+            aspect: target - instance.scale_levels.get(aspect, 0)
+            for aspect, target in targets.items()
+        }
         for aspect in sorted(steps, key=lambda name: (steps[name] > 0, name)):
             difference = steps[aspect]
             if difference == 0 or (only_in and difference > 0):
-                continue  # at its level, or scaled out in a later step
+                # At its level, or scaled out in a later step.
+                continue
             kind = "SCALE_OUT" if difference > 0 else "SCALE_IN"
-            body: dict[str, Any] = {"type": kind, "aspectId": aspect, "numberOfSteps": abs(difference)}
+            body: dict[str, Any] = {
+                "type": kind,
+                "aspectId": aspect,
+                "numberOfSteps": abs(difference),
+            }
             body |= _build_user_data(planned)
             runner.run(instance.id, "scale", body)
 
-    def _recreate_vnfcs(self, runner: OperationRunner, instance: VnfInstance, planned: Mapping[str, Any]) -> None:
+    def _recreate_vnfcs(
+        self, runner: OperationRunner, instance: VnfInstance, planned: Mapping[str, Any]
+    ) -> None:
         """Run the healing of the VNFCs (VMs) to re-create, unless an interrupted run of this step did. The plan marks
         them (operation HEALED), without ids. Their ids are those of the last read; Tacker may have removed some since.
         """
@@ -264,11 +320,14 @@ class TackerProvider(FixedIdentity):
         recorded: Mapping[str, str] = get_mapping(runner.request.private_note, _IDS_KEY)
         ids = get_mapping(planned, "vnfc_ids")
         vnfcs: Mapping[str, Mapping[str, Any]] = get_mapping(planned, "vnfcs")
-        names = [name for name, vnfc in vnfcs.items() if vnfc.get("came") == HEALED and name not in ids]
+        names = [
+            name for name, vnfc in vnfcs.items() if vnfc.get("came") == HEALED and name not in ids
+        ]
         healed_ids = [recorded[name] for name in names if recorded.get(name) in existing]
         latest = runner.find_latest_operation(instance.id)
         if not healed_ids or _is_heal_already_executed(runner.request.resumed_operation, latest):
-            return  # nothing to heal any more
+            # Nothing to heal any more.
+            return
         # Journaled before the request: a later operation is then the one of this step.
         marker = f"{_BEFORE}{get_text(latest, 'id')}"
         runner.request.report_progress(StepProgress(operation=marker, message="healing"))
@@ -280,7 +339,9 @@ _NO_REQUEST: Final = ChangeRequest(ObjectKey(_VNF, "", 0), address="", prior=Non
 
 def _require_vnf(resource_type: str) -> None:
     if resource_type != _VNF:
-        raise ProviderProblem(f'Provider "tacker" has no objects of type {resource_type}. Set another provider.')
+        raise ProviderProblem(
+            f'Provider "tacker" has no objects of type {resource_type}. Set another provider.'
+        )
 
 
 def _require_planned_vnf(request: ChangeRequest) -> Mapping[str, Any]:
@@ -309,7 +370,8 @@ def _add_observed_vnfcs(
     different = {
         aspect: instance.scale_levels[aspect]
         for aspect, level in targets.items()
-        if instance.scale_levels.get(aspect, level) != level  # one without a report is as planned
+        # One without a report is as planned.
+        if instance.scale_levels.get(aspect, level) != level
     }
     if different:
         observed["scale_levels"] = {**get_mapping(attributes, "scale_levels"), **different}
@@ -325,19 +387,27 @@ def _build_result(planned: Mapping[str, Any], instance: VnfInstance) -> ChangeRe
     located_ids = {vnfc.id for vnfc in instance.vnfcs if vnfc.host}
     ids: Mapping[str, str] = attributes["vnfc_ids"]
     vnfcs: Mapping[str, Mapping[str, Any]] = attributes["vnfcs"]
-    paths = tuple(("vnfcs", name) for name in ids if ids[name] in located_ids or not vnfcs[name].get("machine"))
+    paths = tuple(
+        ("vnfcs", name)
+        for name in ids
+        if ids[name] in located_ids or not vnfcs[name].get("machine")
+    )
     return ChangeResult(attributes, observed_paths=paths, note={_IDS_KEY: ids})
 
 
-def _is_heal_already_executed(resumed_operation: str | None, latest: Mapping[str, Any] | None) -> bool:
+def _is_heal_already_executed(
+    resumed_operation: str | None, latest: Mapping[str, Any] | None
+) -> bool:
     """Return whether an interrupted run of this step healed already. `latest` is the latest operation of the VNF."""
     outcome = (get_text(latest, "operation"), get_text(latest, "operationState"))
     if not resumed_operation or outcome != ("HEAL", COMPLETED):
         return False
-    # The run recorded _BEFORE with the id of the previous operation, and then the id of the healing.
+    # The run recorded _BEFORE with the id of the previous operation, and then the id of the
+    # healing.
     operation_id = get_text(latest, "id")
     if resumed_operation.startswith(_BEFORE):
-        return resumed_operation != f"{_BEFORE}{operation_id}"  # the healing started since
+        # The healing started since.
+        return resumed_operation != f"{_BEFORE}{operation_id}"
     return resumed_operation == operation_id
 
 
@@ -346,11 +416,17 @@ def _build_instantiate_request(planned: Mapping[str, Any]) -> dict[str, Any]:
     text = planned.get(REQUEST)
     body: dict[str, Any] = json.loads(text) if isinstance(text, str) else {}
     connections = body.get("vimConnectionInfo")
-    if isinstance(connections, list):  # as in version 1 of the interface: version 2 has a map by id
+    # As in version 1 of the interface: version 2 has a map by id.
+    if isinstance(connections, list):
         connections_by_id: dict[str, dict[str, Any]] = {}
         for number, row in enumerate(list_mappings(connections)):
-            fields = {name: _VIM_TYPES.get(str(value), value) for name, value in row.items() if name != "id"}
-            connections_by_id[str(row.get("id") or number)] = fields  # without an id: by its number in the list
+            fields = {
+                name: _VIM_TYPES.get(str(value), value)
+                for name, value in row.items()
+                if name != "id"
+            }
+            # Without an id: by its number in the list.
+            connections_by_id[str(row.get("id") or number)] = fields
         body["vimConnectionInfo"] = connections_by_id
     body["flavourId"] = planned.get("flavour_id")
     if planned.get("instantiation_level"):
@@ -363,21 +439,29 @@ def _build_instantiate_request(planned: Mapping[str, Any]) -> dict[str, Any]:
 def _build_user_data(planned: Mapping[str, Any]) -> dict[str, Any]:
     """Return the user data class and its file as parameters for an operation; {} if there are none."""
     parameters = get_mapping(planned, "parameters")
-    selected = {name: value for name, value in parameters.items() if name.startswith("lcm-operation-user-data")}
+    selected = {
+        name: value
+        for name, value in parameters.items()
+        if name.startswith("lcm-operation-user-data")
+    }
     return {"additionalParams": selected} if selected else {}
 
 
-def _list_change_problems(prior: Mapping[str, Any], planned: Mapping[str, Any]) -> Iterator[Problem]:
+def _list_change_problems(
+    prior: Mapping[str, Any], planned: Mapping[str, Any]
+) -> Iterator[Problem]:
     """Yield the changes of a VNF not supported by Tacker; a VNF without an instance is to be created."""
     if not prior.get("vnf_instance_id"):
         yield from _list_creation_problems(read_documents(planned).vnf, planned)
         return
     # Tacker changes these arguments only with another package.
     fixed = ("vnfd", "base_hot", "nested", "flavour_id", "instantiation_level")
-    changed = [name for name in fixed if planned.get(name) != prior.get(name)]  # since its instantiation
+    # Since its instantiation.
+    changed = [name for name in fixed if planned.get(name) != prior.get(name)]
     if changed:
         detail = (
-            f"Tacker cannot change {', '.join(changed)} of a running VNF. Restore them, or replace the VNF with "
+            f"Tacker cannot change {', '.join(changed)} of a running VNF. Restore them, or "
+            "replace the VNF with "
             "-replace."
         )
         yield Problem((changed[0],), "unsupported-vnf-change", detail)
@@ -386,14 +470,25 @@ def _list_change_problems(prior: Mapping[str, Any], planned: Mapping[str, Any]) 
 def _list_creation_problems(vnf: Vnf, planned: Mapping[str, Any]) -> Iterator[Problem]:
     """Yield the missing facts for the creation of a VNF: ids of descriptor and flavour, numbers of VMs at its level."""
     if not vnf.descriptor_id:
-        yield Problem(("vnfd",), "unsupported-vnf-change", "Tacker needs a VNFD with a descriptor_id: set csar.")
+        yield Problem(
+            ("vnfd",),
+            "unsupported-vnf-change",
+            "Tacker needs a VNFD with a descriptor_id: set csar.",
+        )
     if not planned.get("flavour_id"):
-        yield Problem(("flavour_id",), "unsupported-vnf-change", "Tacker needs the deployment flavour: set flavour_id.")
+        yield Problem(
+            ("flavour_id",),
+            "unsupported-vnf-change",
+            "Tacker needs the deployment flavour: set flavour_id.",
+        )
     level = vnf.find_level(planned.get("instantiation_level"))
-    missing = [vdu.name for vdu in vnf.vdus if vdu.name not in level.sizes]  # without a number
+    # Without a number.
+    missing = [vdu.name for vdu in vnf.vdus if vdu.name not in level.sizes]
     if missing:
         detail = (
-            f"Tacker takes the number of VMs from VduInstantiationLevels only, and creates none for "
-            f"{', '.join(missing)}. Add the policies InstantiationLevels and VduInstantiationLevels to the VNFD."
+            "Tacker takes the number of VMs from VduInstantiationLevels only, and creates none "
+            "for "
+            f"{', '.join(missing)}. Add the policies InstantiationLevels and "
+            "VduInstantiationLevels to the VNFD."
         )
         yield Problem(("vnfd",), "no-instantiation-level", detail)

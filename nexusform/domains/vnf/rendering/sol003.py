@@ -32,7 +32,8 @@ class GrantRequests(Struct, frozen=True):
 def build_grant_requests(plan: Plan) -> GrantRequests:
     """Return a request for each VNF with VMs added, moved or removed by the plan."""
     requests: dict[str, Mapping[str, Any]] = {}
-    inexact_rules: list[str] = []  # a request cannot express them exactly
+    # A request cannot express them exactly.
+    inexact_rules: list[str] = []
     actions_by_vnf: dict[Address, dict[str, PlacementAction]] = {}
     for row in plan.placements:
         if row.address.type == "tacker_vnf":
@@ -62,7 +63,11 @@ def _build_request(change: Change, actions: Mapping[str, PlacementAction]) -> di
     elif change.after is None:
         operation = "TERMINATE"
     instance_id = str(attributes["id"])
-    occurrence_id = str(uuid5(NAMESPACE_URL, f"{instance_id}/{operation}/{','.join((*added_names, *removed_names))}"))
+    occurrence_id = str(
+        uuid5(
+            NAMESPACE_URL, f"{instance_id}/{operation}/{','.join((*added_names, *removed_names))}"
+        )
+    )
     optional = {
         "vnfdId": _get_vnf_or_empty(attributes).descriptor_id,
         "flavourId": attributes.get("flavour_id"),
@@ -77,19 +82,27 @@ def _build_request(change: Change, actions: Mapping[str, PlacementAction]) -> di
         "operation": operation,
         "isAutomaticInvocation": False,
         "addResources": [
-            {"id": name, "type": "COMPUTE", "vduId": vnfcs[name]["vdu"], "resourceTemplateId": vnfcs[name]["vdu"]}
+            {
+                "id": name,
+                "type": "COMPUTE",
+                "vduId": vnfcs[name]["vdu"],
+                "resourceTemplateId": vnfcs[name]["vdu"],
+            }
             for name in added_names
         ],
         "removeResources": [
             {
-                "id": f"{name}-leaves" if name in added_names else name,  # ids are unique in a request
+                # ids are unique in a request.
+                "id": f"{name}-leaves" if name in added_names else name,
                 "type": "COMPUTE",
                 "vduId": vnfcs[name]["vdu"],
                 "resource": {"resourceId": name},
             }
             for name in removed_names
         ],
-        "placementConstraints": list(_list_constraints(planned_values, set(added_names))) if has_constraints else [],
+        "placementConstraints": list(_list_constraints(planned_values, set(added_names)))
+        if has_constraints
+        else [],
         "_links": {
             "vnfLcmOpOcc": {"href": f"/vnflcm/v2/vnf_lcm_op_occs/{occurrence_id}"},
             "vnfInstance": {"href": f"/vnflcm/v2/vnf_instances/{quote(instance_id, safe='')}"},
@@ -97,13 +110,16 @@ def _build_request(change: Change, actions: Mapping[str, PlacementAction]) -> di
     }
 
 
-def _list_constraints(attributes: Mapping[str, Any], added_names: set[str]) -> Iterator[dict[str, Any]]:
+def _list_constraints(
+    attributes: Mapping[str, Any], added_names: set[str]
+) -> Iterator[dict[str, Any]]:
     """Yield the placement constraints of a grant request, one for each rule with several VNFCs (VMs) and a new one. As
     in Tacker, the first rule without them ends the list of its kind: later affinity rules, or later anti-affinity
     rules, yield nothing. New VNFCs (`added_names`) are listed first, by their grant; others are resources of the VIM.
     """
     vnfcs: Mapping[str, Mapping[str, Any]] = get_mapping(attributes, "vnfcs")
-    ended_kinds: set[bool] = set()  # values of is_affinity
+    # values of is_affinity.
+    ended_kinds: set[bool] = set()
     for rule in _get_vnf_or_empty(attributes).rules:
         members = [name for name, vnfc in vnfcs.items() if vnfc["vdu"] in rule.vdus]
         members.sort(key=lambda name: name not in added_names)
@@ -115,7 +131,8 @@ def _list_constraints(attributes: Mapping[str, Any], added_names: set[str]) -> I
             "affinityOrAntiAffinity": "AFFINITY" if rule.is_affinity else "ANTI_AFFINITY",
             "scope": "ZONE_GROUP" if rule.label == "zone_group" else _SCOPES[rule.scope],
             "resource": [
-                {"idType": "GRANT" if name in added_names else "RES_MGMT", "resourceId": name} for name in members
+                {"idType": "GRANT" if name in added_names else "RES_MGMT", "resourceId": name}
+                for name in members
             ],
             "fallbackBestEffort": not rule.is_hard,
         }
@@ -136,10 +153,14 @@ def export_sol003(plan: Plan) -> tuple[str, list[Diagnostic]]:
             f"stricter than the plan: {format_first_items(grants.inexact_rules, 5)}."
         )
         problems.append(build_warning("missing-in-export", detail))
-    without_id = [address for address, request in grants.requests.items() if "vnfdId" not in request]
+    without_id = [
+        address for address, request in grants.requests.items() if "vnfdId" not in request
+    ]
     if without_id:
         names = format_first_items(without_id, 5)
-        detail = f"SOL003 requires vnfdId, and these VNFs have no VNFD with a descriptor_id: {names}."
+        detail = (
+            f"SOL003 requires vnfdId, and these VNFs have no VNFD with a descriptor_id: {names}."
+        )
         problems.append(build_warning("missing-in-export", detail))
     if not grants.requests:
         return "", problems

@@ -73,7 +73,9 @@ class GrantResponse(Struct, frozen=True):
 def list_planned_grants(plan: Plan) -> PlannedGrants:
     """Return the lifecycle operations of VNFs in a plan. For a failed plan, return none, and its errors as reason."""
     if plan.errored:
-        errors = [problem.detail for problem in plan.diagnostics if problem.severity is Severity.ERROR]
+        errors = [
+            problem.detail for problem in plan.diagnostics if problem.severity is Severity.ERROR
+        ]
         return PlannedGrants(grants=(), reason="The plan failed: " + " ".join(errors))
     changes = {str(change.address): change for change in plan.changes}
     grants = []
@@ -96,7 +98,9 @@ def list_planned_grants(plan: Plan) -> PlannedGrants:
     return PlannedGrants(tuple(grants))
 
 
-def decide_grant(request: Any, planned: PlannedGrants, records: Sequence[GrantRecord]) -> GrantResponse:
+def decide_grant(
+    request: Any, planned: PlannedGrants, records: Sequence[GrantRecord]
+) -> GrantResponse:
     """Decide on a request: grant it if the plan has it, else reject it. A granted operation gets its answer again."""
     problem = _find_format_problem(request)
     if problem:
@@ -104,14 +108,19 @@ def decide_grant(request: Any, planned: PlannedGrants, records: Sequence[GrantRe
     occurrence_id, instance_id = request["vnfLcmOpOccId"], request["vnfInstanceId"]
     for record in records:
         if record.occurrence_id == occurrence_id:
-            return GrantResponse(CREATED, record.answer)  # no new record
+            # No new record.
+            return GrantResponse(CREATED, record.answer)
     if planned.reason:
         return build_problem_details_response(FORBIDDEN, "Not granted", planned.reason)
     grant, reason = _find_planned_grant(request, planned.grants, records)
     if grant is None:
         return build_problem_details_response(FORBIDDEN, "Not granted", reason)
     answer = _build_grant(request, grant)
-    return GrantResponse(CREATED, answer, GrantRecord(occurrence_id, instance_id, grant.address, answer, grant.number))
+    return GrantResponse(
+        CREATED,
+        answer,
+        GrantRecord(occurrence_id, instance_id, grant.address, answer, grant.number),
+    )
 
 
 def build_problem_details_response(status: int, title: str, detail: str) -> GrantResponse:
@@ -128,7 +137,8 @@ def _find_format_problem(request: Any) -> str:
             return f"{name} is missing."
     for name in ("addResources", "removeResources"):
         rows = request.get(name, [])
-        if list_mappings(request, name) != rows:  # list_mappings leaves out other types
+        # list_mappings leaves out other types.
+        if list_mappings(request, name) != rows:
             return f"{name} is not a list of objects."
         if not all(get_text(row, "id") for row in rows):
             return f"A resource in {name} has no id."
@@ -151,15 +161,22 @@ def _find_planned_grant(
     """
     instance_id, operation = request["vnfInstanceId"], request["operation"]
     addresses = {record.instance_id: record.address for record in records}
-    latest = {(record.address, record.number): record for record in records}  # last grant of each planned operation
-    bound_address = addresses.get(instance_id)  # the VNF of earlier operations of this instance
+    # Last grant of each planned operation.
+    latest = {(record.address, record.number): record for record in records}
+    # The VNF of earlier operations of this instance.
+    bound_address = addresses.get(instance_id)
     added = Counter(vdu for _, vdu in _list_requested_vdus(request, "addResources"))
     removed = Counter(vdu for _, vdu in _list_requested_vdus(request, "removeResources"))
     reason = f"The plan has no {operation} of this VNF."
     for grant in grants:
         is_other_vnf = bound_address not in (None, grant.address)
-        if grant.operation != operation or is_other_vnf or grant.descriptor_id not in ("", request.get("vnfdId")):
-            continue  # another operation, VNF or descriptor
+        if (
+            grant.operation != operation
+            or is_other_vnf
+            or grant.descriptor_id not in ("", request.get("vnfdId"))
+        ):
+            # Another operation, VNF or descriptor.
+            continue
         earlier = latest.get((grant.address, grant.number))
         if earlier is not None and not _is_repeated_operation(request, earlier):
             reason = f"The {operation} of {grant.address} in the plan was granted before."
@@ -168,8 +185,10 @@ def _find_planned_grant(
         if (planned_added, Counter(grant.removed)) == (added, removed):
             return grant, ""
         reason = (
-            f"The plan adds {_format_counts(planned_added)} and removes {_format_counts(grant.removed)} at "
-            f"{grant.address}; the request adds {_format_counts(added)} and removes {_format_counts(removed)}."
+            f"The plan adds {_format_counts(planned_added)} and removes "
+            f"{_format_counts(grant.removed)} at "
+            f"{grant.address}; the request adds {_format_counts(added)} and removes "
+            f"{_format_counts(removed)}."
         )
     return None, f"{reason} Plan this operation with nexusform, and serve that plan."
 
@@ -193,14 +212,16 @@ def _build_grant(request: Mapping[str, Any], grant: PlannedGrant) -> dict[str, A
     names_left = {vdu: list(names) for vdu, names in grant.added.items()}
     zone_by_row: dict[str, str] = {}
     for row_id, vdu in _list_requested_vdus(request, "addResources"):
-        name = names_left[vdu].pop(0)  # each requested VM takes the next planned name of its VDU
+        # Each requested VM takes the next planned name of its VDU.
+        name = names_left[vdu].pop(0)
         zone_by_row[row_id] = grant.zones.get(name, "")
     zones = sorted({*zone_by_row.values()} - {""})
     zone_ids = {zone: f"zone-{number}" for number, zone in enumerate(zones, start=1)}
     grant_id = str(uuid5(NAMESPACE_URL, f"{grant.address}/{request['vnfLcmOpOccId']}"))
     added = []
     for row in request.get("addResources", []):
-        zone = zone_by_row.get(row["id"], "")  # "": no compute resource, or one without a zone
+        # "": no compute resource, or one without a zone.
+        zone = zone_by_row.get(row["id"], "")
         zone_member = {"zoneId": zone_ids[zone]} if zone else {}
         added.append({"resourceDefinitionId": row["id"], **zone_member})
     removed = [{"resourceDefinitionId": row["id"]} for row in request.get("removeResources", [])]
@@ -212,9 +233,13 @@ def _build_grant(request: Mapping[str, Any], grant: PlannedGrant) -> dict[str, A
         "zones": [{"id": zone_id, "zoneId": zone} for zone, zone_id in zone_ids.items()],
         "addResources": added,
         "removeResources": removed,
-        # Tacker keeps the zone of a healed VNFC, unless the grant sets its parameter in the HOT file.
+        # Tacker keeps the zone of a healed VNFC, unless the grant sets its parameter in the HOT
+        # file.
         "additionalParams": {"nfv": {"VDU": parameters}} if parameters else {},
-        "_links": {"self": {"href": f"/grant/v1/grants/{grant_id}"}, **get_mapping(request, "_links")},
+        "_links": {
+            "self": {"href": f"/grant/v1/grants/{grant_id}"},
+            **get_mapping(request, "_links"),
+        },
     }
     return {name: value for name, value in answer.items() if value}
 
@@ -227,7 +252,9 @@ class PlannedOperation(Struct, frozen=True):
     removed: Mapping[str, tuple[str, ...]]
 
 
-def list_operations(change: Change, operation: str, request: Mapping[str, Any]) -> Iterator[PlannedOperation]:
+def list_operations(
+    change: Change, operation: str, request: Mapping[str, Any]
+) -> Iterator[PlannedOperation]:
     """Yield the operations of Tacker for a change. `request` and `operation` are those of the change as a whole. Tacker
     instantiates at an instantiation level and scales one aspect at a time. A new VNF with one aspect above its first
     level yields INSTANTIATE with the VMs of the first level, then SCALE with the other ones.
@@ -235,11 +262,13 @@ def list_operations(change: Change, operation: str, request: Mapping[str, Any]) 
     added = _group_names_by_vdu(request["addResources"])
     removed = _group_names_by_vdu(request["removeResources"])
     attributes = change.after or change.before or {}
-    if operation == _TERMINATE or not has_known_documents(attributes):  # one operation, without levels
+    # One operation, without levels.
+    if operation == _TERMINATE or not has_known_documents(attributes):
         yield _build_operation(operation, added, removed)
         return
     healed: dict[str, list[str]] = {}
-    for vdu, added_names in added.items():  # a VNFC both added and removed is healed
+    # A VNFC both added and removed is healed.
+    for vdu, added_names in added.items():
         removed_names = removed.get(vdu, [])
         healed[vdu] = [name for name in added_names if name in removed_names]
         added[vdu] = [name for name in added_names if name not in removed_names]
@@ -247,22 +276,31 @@ def list_operations(change: Change, operation: str, request: Mapping[str, Any]) 
     vnf = read_documents(attributes).vnf
     if operation == "INSTANTIATE":
         level_name = attributes.get("instantiation_level")
-        levels: Mapping[str, int] = vnf.find_level(level_name).scale_levels  # by aspect, before the scaling
+        # By aspect, before the scaling.
+        levels: Mapping[str, int] = vnf.find_level(level_name).scale_levels
         counts = compute_vdu_counts(vnf, level_name).numbers
         yield _build_operation(operation, _take_vnfc_names(added, counts), {})
     else:
         levels = compute_target_levels(change.before or {})
-    level_changes = {name: level - levels.get(name, 0) for name, level in compute_target_levels(attributes).items()}
+    level_changes = {
+        name: level - levels.get(name, 0)
+        for name, level in compute_target_levels(attributes).items()
+    }
     changed = [aspect for aspect in vnf.aspects if level_changes.get(aspect.name)]
-    for aspect in sorted(changed, key=lambda aspect: (level_changes[aspect.name] > 0, aspect.name)):  # scale in first
+    # scale in first.
+    for aspect in sorted(changed, key=lambda aspect: (level_changes[aspect.name] > 0, aspect.name)):
         start = levels.get(aspect.name, 0)
         end = start + level_changes[aspect.name]
-        counts = {step.vdu: abs(step.sum_increments(end) - step.sum_increments(start)) for step in aspect.steps}
+        counts = {
+            step.vdu: abs(step.sum_increments(end) - step.sum_increments(start))
+            for step in aspect.steps
+        }
         if level_changes[aspect.name] > 0:
             yield _build_operation(_SCALE, _take_vnfc_names(added, counts), {})
         else:
             yield _build_operation(_SCALE, {}, _take_vnfc_names(removed, counts))
-    if any([*added.values(), *removed.values()]):  # the names left, of VDUs without an aspect
+    # The names left, of VDUs without an aspect.
+    if any([*added.values(), *removed.values()]):
         yield _build_operation(_SCALE, added, removed)
     if any(healed.values()):
         yield _build_operation(_HEAL, healed, healed)
@@ -276,11 +314,17 @@ def build_zone_ids(change: Change, names: list[str]) -> dict[str, str]:
     attributes = change.after or {}
     vnfcs: Mapping[str, Mapping[str, Any]] = get_mapping(attributes, "vnfcs")
     if has_standard_user_data(attributes):
-        return {name: f"{vnfcs[name]['availability_zone']}:{vnfcs[name]['machine']}" for name in names}
+        return {
+            name: f"{vnfcs[name]['availability_zone']}:{vnfcs[name]['machine']}" for name in names
+        }
     zones: dict[str, set[str]] = {}
     for vnfc in vnfcs.values():
         zones.setdefault(vnfc["vdu"], set()).add(vnfc["availability_zone"])
-    return {name: vnfcs[name]["availability_zone"] for name in names if len(zones[vnfcs[name]["vdu"]]) == 1}
+    return {
+        name: vnfcs[name]["availability_zone"]
+        for name in names
+        if len(zones[vnfcs[name]["vdu"]]) == 1
+    }
 
 
 def build_healed_zones(change: Change, operation: PlannedOperation) -> dict[str, str]:
@@ -304,7 +348,9 @@ def _group_names_by_vdu(resources: list[Mapping[str, Any]]) -> dict[str, list[st
     return names
 
 
-def _take_vnfc_names(names_by_vdu: dict[str, list[str]], counts: Mapping[str, int]) -> dict[str, list[str]]:
+def _take_vnfc_names(
+    names_by_vdu: dict[str, list[str]], counts: Mapping[str, int]
+) -> dict[str, list[str]]:
     """Remove the first names of each VDU, as many as `counts` has, and return them."""
     taken = {}
     for vdu, count in counts.items():

@@ -41,7 +41,9 @@ from nexusform.files.run_log import log_event
 from nexusform.interfaces.plugins import FileProblem, Files
 
 _MAX_REQUEST_BYTES: Final = 4 << 20
-_PACKAGE_PATH: Final = re.compile("/vnfpkgm/v[12]/onboarded_vnf_packages(?:/(?P<id>[^/]*)(?:/(?P<part>.*))?)?")
+_PACKAGE_PATH: Final = re.compile(
+    "/vnfpkgm/v[12]/onboarded_vnf_packages(?:/(?P<id>[^/]*)(?:/(?P<part>.*))?)?"
+)
 _MAX_PACKAGE_BYTES: Final = 512 << 20
 
 
@@ -65,12 +67,16 @@ class GrantServer(ThreadingHTTPServer):
         self.journal = journal
         self.packages = packages
         self.token = token
-        self.lock = Lock()  # one decision at a time
+        # One decision at a time.
+        self.lock = Lock()
         self.scheme = "http"
         if tls is not None:
             self.scheme = "https"
-            # The handshake belongs to the thread of the request: a silent client must not block others.
-            self.socket = tls.wrap_socket(self.socket, server_side=True, do_handshake_on_connect=False)
+            # The handshake belongs to the thread of the request: a silent client must not block
+            # others.
+            self.socket = tls.wrap_socket(
+                self.socket, server_side=True, do_handshake_on_connect=False
+            )
 
     @property
     def url(self) -> str:
@@ -103,7 +109,9 @@ class _GrantRequestHandler(BaseHTTPRequestHandler):
             self._reject(HTTPStatus.NOT_FOUND, "No such resource.")
             return
         if match["id"] is None:
-            self._send_json(HTTPStatus.OK, [package.build_info() for package in self.server.packages.values()])
+            self._send_json(
+                HTTPStatus.OK, [package.build_info() for package in self.server.packages.values()]
+            )
             return
         descriptor_id = unquote(match["id"])
         package = self.server.packages.get(descriptor_id)
@@ -112,14 +120,19 @@ class _GrantRequestHandler(BaseHTTPRequestHandler):
         elif match["part"] is None:
             self._send_json(HTTPStatus.OK, package.build_info())
         else:
-            self._send_package(package.read_definitions if match["part"] == "vnfd" else package.read_content)
+            self._send_package(
+                package.read_definitions if match["part"] == "vnfd" else package.read_content
+            )
 
     def _send_package(self, read: Callable[[], bytes]) -> None:
         """Send the bytes returned by `read`; reject the request if the file is missing, too large or damaged."""
         try:
             content = read()
         except (OSError, RuntimeError, ValueError, zipfile.BadZipFile, zlib.error):
-            self._reject(HTTPStatus.INTERNAL_SERVER_ERROR, "The file of the package is missing, too large or damaged.")
+            self._reject(
+                HTTPStatus.INTERNAL_SERVER_ERROR,
+                "The file of the package is missing, too large or damaged.",
+            )
             return
         self._send(HTTPStatus.OK, content, "application/zip")
 
@@ -128,7 +141,10 @@ class _GrantRequestHandler(BaseHTTPRequestHandler):
         path = urlsplit(self.path).path.rstrip("/")
         length = parse_whole_number(self.headers.get("Content-Length"))
         if length is None or length > _MAX_REQUEST_BYTES:
-            self._reject(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "The request has no valid length, or is too large.")
+            self._reject(
+                HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+                "The request has no valid length, or is too large.",
+            )
             return
         body = self.rfile.read(length)
         if path == "/token":
@@ -153,9 +169,15 @@ class _GrantRequestHandler(BaseHTTPRequestHandler):
             detail = f"The journal cannot be written: {problem.strerror}. Nothing was granted."
             self._reject(HTTPStatus.INTERNAL_SERVER_ERROR, detail)
             return
-        log_event("info", "grant request", status=status, detail=str(answer.get("detail", answer.get("id"))))
+        log_event(
+            "info",
+            "grant request",
+            status=status,
+            detail=str(answer.get("detail", answer.get("id"))),
+        )
         location = {}
-        if "id" in answer:  # a grant, not a rejection
+        # A grant, not a rejection.
+        if "id" in answer:
             own_path = f"{path}/{answer['id']}"
             location = {"Location": f"{self.server.url}{own_path}"}
             answer = {**answer, "_links": {**answer["_links"], "self": {"href": own_path}}}
@@ -166,14 +188,23 @@ class _GrantRequestHandler(BaseHTTPRequestHandler):
         token = self.server.token
         kind, _, credentials = self.headers.get("Authorization", "").partition(" ")
         try:
-            password = base64.b64decode(credentials, validate=True).partition(b":")[2] if kind == "Basic" else b""
+            password = (
+                base64.b64decode(credentials, validate=True).partition(b":")[2]
+                if kind == "Basic"
+                else b""
+            )
         except binascii.Error:
             password = b""
         if token and not hmac.compare_digest(password, token.encode()):
-            self._reject(HTTPStatus.UNAUTHORIZED, "The client password is not the token of -token-file.")
+            self._reject(
+                HTTPStatus.UNAUTHORIZED, "The client password is not the token of -token-file."
+            )
             return
         # Without -token-file, any token is accepted.
-        self._send_json(HTTPStatus.OK, {"access_token": token or "none", "token_type": "Bearer", "expires_in": 86400})
+        self._send_json(
+            HTTPStatus.OK,
+            {"access_token": token or "none", "token_type": "Bearer", "expires_in": 86400},
+        )
 
     def _verify_access_token(self) -> bool:
         """Return whether a request has the token, or the server needs none; otherwise reject it."""
@@ -185,17 +216,26 @@ class _GrantRequestHandler(BaseHTTPRequestHandler):
         return True
 
     def _reject(self, status: HTTPStatus, detail: str) -> None:
-        self.close_connection = True  # the body of the request may be unread
+        # The body of the request may be unread.
+        self.close_connection = True
         body = build_problem_details_response(status, status.phrase, detail).body
         self._send(status, json.dumps(body).encode(), "application/problem+json")
 
-    def _send_json(self, status: HTTPStatus, document: Any, headers: Mapping[str, str] = {}) -> None:
+    def _send_json(
+        self, status: HTTPStatus, document: Any, headers: Mapping[str, str] = {}
+    ) -> None:
         kind = "application/json" if status < HTTPStatus.BAD_REQUEST else "application/problem+json"
         self._send(status, json.dumps(document).encode(), kind, headers)
 
-    def _send(self, status: HTTPStatus, body: bytes, kind: str, headers: Mapping[str, str] = {}) -> None:
+    def _send(
+        self, status: HTTPStatus, body: bytes, kind: str, headers: Mapping[str, str] = {}
+    ) -> None:
         self.send_response(status)
-        for name, value in {"Content-Type": kind, "Content-Length": str(len(body)), **headers}.items():
+        for name, value in {
+            "Content-Type": kind,
+            "Content-Length": str(len(body)),
+            **headers,
+        }.items():
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(body)
@@ -219,11 +259,14 @@ class GrantJournal:
         self.digest = digest
         self.records: list[GrantRecord] = []
         if not self.path.exists():
-            return  # nothing was granted yet
+            # Nothing was granted yet.
+            return
         for line in read_regular(self.path, _MAX_BYTES).splitlines():
-            with suppress(msgspec.DecodeError):  # a line cut off by the end of an earlier process
+            # A line cut off by the end of an earlier process.
+            with suppress(msgspec.DecodeError):
                 entry = msgspec.json.decode(line, type=_JournalEntry)
-                if entry.plan == digest:  # others are of earlier plans in the same file
+                # others are of earlier plans in the same file.
+                if entry.plan == digest:
                     self.records.append(entry.record)
 
     def add(self, record: GrantRecord) -> None:
@@ -257,7 +300,10 @@ class VnfPackageFile(Struct, frozen=True):
     def read_definitions(self) -> bytes:
         """Return the definitions of the package as a zip archive."""
         target = io.BytesIO()
-        with zipfile.ZipFile(io.BytesIO(self.read_content())) as source, zipfile.ZipFile(target, "w") as archive:
+        with (
+            zipfile.ZipFile(io.BytesIO(self.read_content())) as source,
+            zipfile.ZipFile(target, "w") as archive,
+        ):
             for name in source.namelist():
                 if name.startswith(("TOSCA-Metadata/", "Definitions/")) and not name.endswith("/"):
                     archive.writestr(name, source.read(name))
@@ -294,14 +340,25 @@ def list_packages(directory: str, files: Files) -> tuple[Mapping[str, VnfPackage
         try:
             vnfd = read_vnf_package(str(path), flavour_id="", files=files).vnfd
         except (FileProblem, DiagnosticsError) as problem:
-            reason = problem.diagnostics[0].detail if isinstance(problem, DiagnosticsError) else str(problem)
+            reason = (
+                problem.diagnostics[0].detail
+                if isinstance(problem, DiagnosticsError)
+                else str(problem)
+            )
             problems.append(f"{path}: {reason}")
             continue
-        descriptor_id = read_vnf(VnfSourceDocuments(vnfd=vnfd)).vnf.descriptor_id if vnfd is not None else ""
+        descriptor_id = (
+            read_vnf(VnfSourceDocuments(vnfd=vnfd)).vnf.descriptor_id if vnfd is not None else ""
+        )
         if not descriptor_id:
             problems.append(f"{path}: its VNFD has no descriptor_id.")
         elif descriptor_id in packages:
-            problems.append(f"{path}: {packages[descriptor_id].path} has the same descriptor_id {descriptor_id}.")
+            problems.append(
+                (
+                    f"{path}: {packages[descriptor_id].path} has the same descriptor_id "
+                    f"{descriptor_id}."
+                )
+            )
         else:
             packages[descriptor_id] = VnfPackageFile(path, descriptor_id)
     return packages, problems

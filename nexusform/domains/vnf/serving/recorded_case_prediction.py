@@ -31,21 +31,39 @@ def decide_operation(snapshot: Mapping[str, Any], request: Mapping[str, Any]) ->
         levels_after[request["aspectId"]] += sign * request["numberOfSteps"]
     after = None if operation == "TERMINATE" else _build_attributes(snapshot, levels_after)
     address = parse_address("tacker_vnf.v")
-    healed = {f"{vdu}-{number}" for vdu, count in get_mapping(request, "vnfcs").items() for number in range(count)}
+    healed = {
+        f"{vdu}-{number}"
+        for vdu, count in get_mapping(request, "vnfcs").items()
+        for number in range(count)
+    }
     vnfcs_before, vnfcs_after = (get_mapping(side, "vnfcs") for side in (before, after))
-    actions = {name: PlacementAction.MOVE if name in healed else PlacementAction.KEEP for name in vnfcs_before}
+    actions = {
+        name: PlacementAction.MOVE if name in healed else PlacementAction.KEEP
+        for name in vnfcs_before
+    }
     actions |= dict.fromkeys(vnfcs_before.keys() - vnfcs_after.keys(), PlacementAction.REMOVE)
     actions |= dict.fromkeys(vnfcs_after.keys() - vnfcs_before.keys(), PlacementAction.PLACE)
-    change = Change(address, Action.UPDATE, before, after, provider="", creation=1, prior_creation=1)
-    placements = tuple(PlacementChange(address, VM, name, actions[name], None, None, trigger="") for name in actions)
+    change = Change(
+        address, Action.UPDATE, before, after, provider="", creation=1, prior_creation=1
+    )
+    placements = tuple(
+        PlacementChange(address, VM, name, actions[name], None, None, trigger="")
+        for name in actions
+    )
     plan = Plan(changes=(change,), placements=placements)
     grant = next(item for item in list_planned_grants(plan).grants if item.operation == operation)
     constraints: list[dict[str, Any]] = []
     for item in build_grant_requests(plan).requests[str(address)]["placementConstraints"]:
         id_types = Counter(row["idType"] for row in item["resource"])
-        constraint = {"kind": item["affinityOrAntiAffinity"], "scope": item["scope"], "resources": dict(id_types)}
+        constraint = {
+            "kind": item["affinityOrAntiAffinity"],
+            "scope": item["scope"],
+            "resources": dict(id_types),
+        }
         constraints.append(constraint)
-    constraints.sort(key=lambda item: (item["kind"], sorted(item["resources"].items()), item["scope"]))
+    constraints.sort(
+        key=lambda item: (item["kind"], sorted(item["resources"].items()), item["scope"])
+    )
     return {
         "operation": grant.operation,
         "added": {vdu: len(names) for vdu, names in grant.added.items()},
@@ -57,8 +75,15 @@ def decide_operation(snapshot: Mapping[str, Any], request: Mapping[str, Any]) ->
 def _build_attributes(snapshot: Mapping[str, Any], levels: Mapping[str, int]) -> Body:
     """Build the attributes of a VNF at these scale levels, with placeholders for its name and locations."""
     names = ("vnfd", "flavour_id", "instantiation_level")
-    attributes = {"id": "s/v", "name": "v", "scale_levels": dict(levels), **{name: snapshot[name] for name in names}}
-    numbers = compute_vdu_counts(read_documents(attributes).vnf, snapshot["instantiation_level"], levels).numbers
+    attributes = {
+        "id": "s/v",
+        "name": "v",
+        "scale_levels": dict(levels),
+        **{name: snapshot[name] for name in names},
+    }
+    numbers = compute_vdu_counts(
+        read_documents(attributes).vnf, snapshot["instantiation_level"], levels
+    ).numbers
     vnfcs = {
         f"{vdu}-{number}": {"vdu": vdu, "number": number, "availability_zone": "z", "machine": "m"}
         for vdu, count in numbers.items()

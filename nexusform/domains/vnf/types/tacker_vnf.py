@@ -103,23 +103,34 @@ _SCHEMA: Final = BlockSchema(
         "id": build_id_attribute("<site>/<name>"),
         "site_id": build_parent_attribute("nexus_site", " or openstack_site", ("openstack_site",)),
         "name": build_name_attribute("VNF"),
-        "vnfd": _build_argument_schema(STRING, "Text of the VNFD (ETSI SOL001 or SOL006). Required: vnfd or base_hot."),
+        "vnfd": _build_argument_schema(
+            STRING, "Text of the VNFD (ETSI SOL001 or SOL006). Required: vnfd or base_hot."
+        ),
         "base_hot": _build_argument_schema(STRING, "Text of the HOT file with the VMs."),
-        "nested": _build_argument_schema(MapType(STRING), "Texts of the nested HOT templates, by file name."),
+        "nested": _build_argument_schema(
+            MapType(STRING), "Texts of the nested HOT templates, by file name."
+        ),
         "csar": _build_argument_schema(
             STRING,
-            "VNF package (CSAR), a directory or zip file, instead of vnfd, base_hot and nested. TOSCA-"
+            "VNF package (CSAR), a directory or zip file, instead of vnfd, base_hot and nested. "
+            "TOSCA-"
             "Metadata and flavour_id locate the files.",
         ),
         REQUEST: _build_argument_schema(
             STRING,
-            "Text of the instantiate request (ETSI SOL003, JSON). Its flavourId, instantiationLevelId and "
+            "Text of the instantiate request (ETSI SOL003, JSON). Its flavourId, "
+            "instantiationLevelId and "
             "additionalParams replace flavour_id, instantiation_level and parameters.",
         ),
-        "parameters": _build_argument_schema(DYNAMIC, "Parameters of the HOT file and inputs of the VNFD."),
-        "flavour_id": _build_argument_schema(STRING, "Deployment flavour, if the VNFD has several."),
+        "parameters": _build_argument_schema(
+            DYNAMIC, "Parameters of the HOT file and inputs of the VNFD."
+        ),
+        "flavour_id": _build_argument_schema(
+            STRING, "Deployment flavour, if the VNFD has several."
+        ),
         "instantiation_level": _build_argument_schema(
-            STRING, "Instantiation level of the VNFD. Default: its default level, else the initial deltas."
+            STRING,
+            "Instantiation level of the VNFD. Default: its default level, else the initial deltas.",
         ),
         "scale_levels": _build_argument_schema(MapType(NUMBER), "Scale level by scaling aspect."),
         "labels": _build_argument_schema(MapType(STRING), "Extra labels of worker nodes."),
@@ -127,7 +138,8 @@ _SCHEMA: Final = BlockSchema(
             STRING,
             f'Source of hardware labels. "{SPECIFICATION}": every worker gets {CIS_NODE_LABEL}, '
             f'{MACHINE_LABEL} and {ZONE_LABEL}. "{MGMT_DRIVER}": as Tacker\'s management driver, '
-            f"{CIS_NODE_LABEL} only. At instantiation it needs a server group with exactly the policy "
+            f"{CIS_NODE_LABEL} only. At instantiation it needs a server group with exactly the "
+            "policy "
             "anti-affinity; at scale-out and healing a scaling group that passes scheduler_hints.",
             optional=True,
             choices=(SPECIFICATION, MGMT_DRIVER),
@@ -135,20 +147,30 @@ _SCHEMA: Final = BlockSchema(
         ),
         "grant_zone": _build_argument_schema(
             STRING,
-            f'Zone id in the grants of the NFVO. Only with label_source = "{MGMT_DRIVER}"; the same '
+            f'Zone id in the grants of the NFVO. Only with label_source = "{MGMT_DRIVER}"; the '
+            "same "
             f"workers then get {MACHINE_LABEL}.",
         ),
         "taints": _build_argument_schema(
             DYNAMIC, "Taints of worker nodes: a list of { key, value, effect }; value is optional."
         ),
         "vnfcs": AttributeSchema(
-            MapType(VNFC), "VMs by name, with machine and NUMA cells.", computed=True, predicted=True
+            MapType(VNFC),
+            "VMs by name, with machine and NUMA cells.",
+            computed=True,
+            predicted=True,
         ),
         "vnf_instance_id": AttributeSchema(
-            STRING, "Id of the VNF instance in Tacker, with provider tacker.", computed=True, observed=True
+            STRING,
+            "Id of the VNF instance in Tacker, with provider tacker.",
+            computed=True,
+            observed=True,
         ),
         "vnfc_ids": AttributeSchema(
-            MapType(STRING), "Ids of the VNFCs in Tacker by name, with provider tacker.", computed=True, predicted=True
+            MapType(STRING),
+            "Ids of the VNFCs in Tacker by name, with provider tacker.",
+            computed=True,
+            predicted=True,
         ),
     },
     {"vdu": VDU_BLOCK, "kubelet": KUBELET_BLOCK},
@@ -167,21 +189,28 @@ def check_arguments(attributes: Mapping[str, Any]) -> list[Problem]:
     problems = list(list_block_problems(blocks))
     if all(attributes.get(name) is None for name in ("vnfd", "base_hot", "csar")):
         detail = (
-            'A tacker_vnf needs "vnfd", "base_hot", or both, for example vnfd = file("vnfd.yaml"), or '
+            'A tacker_vnf needs "vnfd", "base_hot", or both, for example vnfd = '
+            'file("vnfd.yaml"), or '
             '"csar", the path of a package.'
         )
         problems.append(Problem((), "missing-required-argument", detail))
     problems += check_kubelet(attributes.get("kubelet"), ("kubelet",))
     problems += _list_taint_problems(attributes.get("taints"))
-    if attributes.get("grant_zone") is not None and attributes.get("label_source") in (None, SPECIFICATION):
-        detail = f'grant_zone requires label_source = "{MGMT_DRIVER}". Set it, or remove grant_zone.'
+    if attributes.get("grant_zone") is not None and attributes.get("label_source") in (
+        None,
+        SPECIFICATION,
+    ):
+        detail = (
+            f'grant_zone requires label_source = "{MGMT_DRIVER}". Set it, or remove grant_zone.'
+        )
         problems.append(Problem(("grant_zone",), "conflicting-arguments", detail))
     parameters = attributes.get("parameters")
     if is_set_and_known(parameters) and not isinstance(parameters, dict):
         detail = "parameters must be a map of values by name."
         problems.append(Problem(("parameters",), "incorrect-attribute-value-type", detail))
     if not has_known_documents(attributes):
-        return problems  # the documents are checked when known
+        # The documents are checked when known.
+        return problems
     reading = read_documents(attributes)
     problems += build_document_problems(reading.findings)
     if not has_errors(reading.findings):
@@ -193,16 +222,25 @@ def check_arguments(attributes: Mapping[str, Any]) -> list[Problem]:
 def _list_taint_problems(taints: Any) -> Iterator[Problem]:
     """Yield the problems of the argument taints: a list of { key, value, effect }, of any type."""
     if not is_set_and_known(taints):
-        return  # absent, or checked when known
+        # absent, or checked when known.
+        return
     if not isinstance(taints, list):
-        yield Problem(("taints",), "invalid-taint", "taints must be a list of { key, value, effect }.")
+        yield Problem(
+            ("taints",), "invalid-taint", "taints must be a list of { key, value, effect }."
+        )
         return
     for index, taint in enumerate(taints):
         path = ("taints", index)
         if not is_set_and_known(get_value_at_path(taint, "key")):
             yield Problem(path, "invalid-taint", "A taint needs a key and an effect.")
-        elif taint.get("effect") not in (*_EFFECTS, UNKNOWN) or not taint.keys() <= {"key", "value", "effect"}:
-            text = f"A taint is {{ key, value, effect }}; its effect is one of {', '.join(_EFFECTS)}."
+        elif taint.get("effect") not in (*_EFFECTS, UNKNOWN) or not taint.keys() <= {
+            "key",
+            "value",
+            "effect",
+        }:
+            text = (
+                f"A taint is {{ key, value, effect }}; its effect is one of {', '.join(_EFFECTS)}."
+            )
             yield Problem(path, "invalid-taint", text)
 
 
@@ -210,7 +248,8 @@ def _list_size_problems(vnf: Vnf, attributes: Mapping[str, Any]) -> Iterator[Pro
     """Yield the problems of the requested size, and of numbers limited by the VNFD."""
     level = attributes.get("instantiation_level")
     if UNKNOWN in (level, attributes.get("scale_levels")):
-        return  # checked when known
+        # checked when known.
+        return
     integer_levels: dict[str, int] = {}
     has_invalid_number = False
     for name, value in get_mapping(attributes, "scale_levels").items():
@@ -223,16 +262,20 @@ def _list_size_problems(vnf: Vnf, attributes: Mapping[str, Any]) -> Iterator[Pro
     problems = list_size_problems(vnf, level, integer_levels)
     yield from problems
     if problems or has_invalid_number:
-        return  # the numbers of an invalid size mean nothing
+        # The numbers of an invalid size mean nothing.
+        return
     for clamped in compute_vdu_counts(vnf, level, integer_levels).clamped_counts:
         vdu = vnf.find_vdu(clamped.vdu)
         assert vdu is not None
         bound = "least" if clamped.applied > clamped.requested else "most"
         detail = (
-            f'{vdu.origin}: the requested size gives "{clamped.vdu}" {clamped.requested} VMs, but its '
+            f'{vdu.origin}: the requested size gives "{clamped.vdu}" {clamped.requested} VMs, but '
+            "its "
             f"profile allows {bound} {clamped.applied}. The plan places {clamped.applied}."
         )
-        yield Problem(get_document_path(vdu.origin.file), "vdu-size-bounds", detail, Severity.WARNING)
+        yield Problem(
+            get_document_path(vdu.origin.file), "vdu-size-bounds", detail, Severity.WARNING
+        )
 
 
 def _build_unmet_problem(unmet_rule: UnmetRule, kind: str, severity: Severity) -> Problem:
@@ -240,16 +283,19 @@ def _build_unmet_problem(unmet_rule: UnmetRule, kind: str, severity: Severity) -
     rule, other = unmet_rule.rule, unmet_rule.conflicting_rule
     path = get_document_path(rule.origin.file)
     vdus = ", ".join(f'"{name}"' for name in rule.vdus)
-    scope = "" if rule.label == "anti-affinity" else f" (scope {rule.label})"  # a server group's policy is no scope
+    # A server group's policy is no scope.
+    scope = "" if rule.label == "anti-affinity" else f" (scope {rule.label})"
     subject = f'{rule.origin}: "{rule.name}" separates the VMs of {vdus}{scope}'
     if other is not None:
         detail = (
-            f'{subject}, but "{other.name}" ({other.origin}) keeps {unmet_rule.vm_count} of them together on '
+            f'{subject}, but "{other.name}" ({other.origin}) keeps {unmet_rule.vm_count} of them '
+            "together on "
             f"one {other.scope}. Remove one of the rules, or remove VDUs from it."
         )
         return Problem(path, kind, detail, severity)
     limit = f" with up to {rule.max_per_location} on each" if rule.max_per_location > 1 else ""
-    location_count = unmet_rule.capacity // rule.max_per_location  # `capacity` counts VMs
+    # `capacity` counts VMs.
+    location_count = unmet_rule.capacity // rule.max_per_location
     capacity = f"the site has {location_count} {select_word_form(location_count, rule.scope)}"
     if rule.scope == SITE:
         capacity = "a VNF runs on one site"
@@ -270,7 +316,8 @@ def compute_demand(
     vnf = read_documents(attributes).vnf
     name, blocks = str(attributes["name"]), get_mapping(attributes, "vdu")
     levels = compute_target_levels(attributes)
-    numbers = compute_vdu_counts(vnf, attributes.get("instantiation_level"), levels).numbers  # of VMs by VDU
+    # Of VMs by VDU.
+    numbers = compute_vdu_counts(vnf, attributes.get("instantiation_level"), levels).numbers
     problems = list(_list_unmet_problems(vnf, numbers, attributes, context))
     problems += build_dropped_rule_warnings(vnf, numbers)
     pools = []
@@ -278,15 +325,19 @@ def compute_demand(
         block = get_mapping(blocks, vdu.name)
         sku = resolve_vdu_sku(vdu, block, context)
         if isinstance(sku, Problem):
-            problems.append(sku)  # an error, so there is no demand at the end
+            # An error, so there is no demand at the end.
+            problems.append(sku)
             continue
         vm_numbers = tuple(range(numbers[vdu.name]))
         sku = add_vfs_to_sku(sku, block)
         is_plane = get_vm_role(vdu.name, block) == CONTROL_PLANE_ROLE
         if is_plane:
             problems += check_even_control_plane(len(vm_numbers), ("vdu", vdu.name))
-        # VMs are re-created if a value of the trigger changes. Without a configured SKU, their size is part of it.
-        size_figures = (sku.vcpus, sku.memory_gib, sku.disk_gib) if not block.get("vm_sku_name") else ()
+        # VMs are re-created if a value of the trigger changes. Without a configured SKU, their size
+        # is part of it.
+        size_figures = (
+            (sku.vcpus, sku.memory_gib, sku.disk_gib) if not block.get("vm_sku_name") else ()
+        )
         pools.append(
             PoolDemand(
                 vdu.name,
@@ -296,16 +347,21 @@ def compute_demand(
                 PlacementConstraints(image=str(block.get("image") or vdu.image)),
                 triggers=(("sku_changed", (sku.name, *size_figures)),),
                 path=("vdu", vdu.name),
-                groups=tuple(_build_group_rule(rule) for rule in vnf.rules if vdu.name in rule.vdus),
+                groups=tuple(
+                    _build_group_rule(rule) for rule in vnf.rules if vdu.name in rule.vdus
+                ),
                 is_control_plane=is_plane,
-                # The standard user data removes the highest index; otherwise Tacker removes the newest.
+                # The standard user data removes the highest index; otherwise Tacker removes the
+                # newest.
                 removes_newest=not has_standard_user_data(attributes),
             )
         )
     if has_errors(problems):
         return None, problems
     site_id = str(attributes["site_id"])
-    return VmDemand(site_id, f"vnf:{build_id(attributes)}", name, tuple(pools), provenance=DECIDED), problems
+    return VmDemand(
+        site_id, f"vnf:{build_id(attributes)}", name, tuple(pools), provenance=DECIDED
+    ), problems
 
 
 def _build_group_rule(rule: PlacementRule) -> PlacementGroupRule:
@@ -325,7 +381,8 @@ def _list_unmet_problems(
 ) -> Iterator[Problem]:
     """Yield rules violated by the current number of VMs (errors), or at the maximum scale (warnings)."""
     machines = context.list_machines(str(attributes["site_id"]))
-    if not machines:  # a site without machines is an error of its own
+    # A site without machines is an error of its own.
+    if not machines:
         return
     racks = len({machine.rack for machine in machines})
     current_rules = find_unmet_rules(vnf, numbers, len(machines), racks)
@@ -335,7 +392,9 @@ def _list_unmet_problems(
     maximum_numbers = compute_maximum_counts(vnf, attributes.get("instantiation_level")).numbers
     for unmet_rule in find_unmet_rules(vnf, maximum_numbers, len(machines), racks):
         if unmet_rule.rule not in known_rules:
-            yield _build_unmet_problem(unmet_rule, "unsatisfiable-scaled-anti-affinity", Severity.WARNING)
+            yield _build_unmet_problem(
+                unmet_rule, "unsatisfiable-scaled-anti-affinity", Severity.WARNING
+            )
 
 
 def list_existing_vms(attributes: Mapping[str, Any]) -> tuple[PlacedVm, ...]:
@@ -344,7 +403,10 @@ def list_existing_vms(attributes: Mapping[str, Any]) -> tuple[PlacedVm, ...]:
     if not has_known_documents(attributes):
         return ()
     blocks = get_mapping(attributes, "vdu")
-    skus = {vdu.name: format_sku(vdu, get_mapping(blocks, vdu.name)) for vdu in read_documents(attributes).vnf.vdus}
+    skus = {
+        vdu.name: format_sku(vdu, get_mapping(blocks, vdu.name))
+        for vdu in read_documents(attributes).vnf.vdus
+    }
     return tuple(
         PlacedVm(
             pool=vnfc["vdu"],
@@ -352,10 +414,14 @@ def list_existing_vms(attributes: Mapping[str, Any]) -> tuple[PlacedVm, ...]:
             name=name,
             sku_name=skus.get(vnfc["vdu"], ""),
             placement=Placement(
-                vnfc["machine"], vnfc["rack"], vnfc["availability_zone"], tuple(vnfc.get("numa_cells") or ())
+                vnfc["machine"],
+                vnfc["rack"],
+                vnfc["availability_zone"],
+                tuple(vnfc.get("numa_cells") or ()),
             ),
             provenance=vnfc.get("provenance") or DECIDED,
-            trigger=get_text(vnfc, "came"),  # its creating operation
+            # Its creating operation.
+            trigger=get_text(vnfc, "came"),
         )
         for name, vnfc in vnfcs.items()
         if vnfc.get("machine")  # placed
@@ -366,19 +432,26 @@ def list_unplaced_vms(attributes: Mapping[str, Any]) -> UnplacedVms:
     """Return the VNFCs without a known machine (Tacker selected another zone), by VDU and number."""
     vnfcs = get_known_blocks(attributes, "vnfcs")
     return {
-        (vnfc["vdu"], vnfc["number"]): {**vnfc, "name": name} for name, vnfc in vnfcs.items() if not vnfc.get("machine")
+        (vnfc["vdu"], vnfc["number"]): {**vnfc, "name": name}
+        for name, vnfc in vnfcs.items()
+        if not vnfc.get("machine")
     }
 
 
 def build_computed_attributes(
-    attributes: Mapping[str, Any], _context: ResourceContext, placed_vms: Sequence[PlacedVm], unplaced: UnplacedVms
+    attributes: Mapping[str, Any],
+    _context: ResourceContext,
+    placed_vms: Sequence[PlacedVm],
+    unplaced: UnplacedVms,
 ) -> dict[str, Any]:
     """Return the attribute `vnfcs` (VMs by name), and `vnfc_ids` for those kept by Tacker. The field `came` of a VNFC
     is its creating operation; it is absent for instantiation. VNFCs on unknown hosts (`unplaced`) stay as recorded.
     """
-    known_ids = get_known_blocks(attributes, "vnfc_ids")  # unknown for a new VNF
+    # Unknown for a new VNF.
+    known_ids = get_known_blocks(attributes, "vnfc_ids")
     unplaced_vnfcs = {
-        record["name"]: {key: record[key] for key in record if key != "name"} for record in unplaced.values()
+        record["name"]: {key: record[key] for key in record if key != "name"}
+        for record in unplaced.values()
     }
     # A kept VNFC has its recorded operation as trigger; others get new ids.
     kept_vms = [vm.name for vm in placed_vms if vm.trigger in ("", SCALED, HEALED)]
@@ -409,12 +482,22 @@ def _compute_node_labels(
     """
     configured_labels = get_mapping(attributes, "labels")
     if attributes.get("label_source") != MGMT_DRIVER:
-        return {**configured_labels, CIS_NODE_LABEL: machine, MACHINE_LABEL: machine, ZONE_LABEL: zone}
+        return {
+            **configured_labels,
+            CIS_NODE_LABEL: machine,
+            MACHINE_LABEL: machine,
+            ZONE_LABEL: zone,
+        }
     vdu = read_documents(attributes).vnf.find_vdu(vdu_name)
-    if vdu is None or not (vdu.has_anti_affinity if operation == INSTANTIATED else vdu.has_scheduler_hints):
+    if vdu is None or not (
+        vdu.has_anti_affinity if operation == INSTANTIATED else vdu.has_scheduler_hints
+    ):
         return dict(configured_labels)
-    # The driver writes the zone id of the grant into the machine label (kubernetes.io/zone), and sets no zone label.
-    granted_label = {MACHINE_LABEL: str(attributes["grant_zone"])} if attributes.get("grant_zone") else {}
+    # The driver writes the zone id of the grant into the machine label (kubernetes.io/zone), and
+    # sets no zone label.
+    granted_label = (
+        {MACHINE_LABEL: str(attributes["grant_zone"])} if attributes.get("grant_zone") else {}
+    )
     return {**configured_labels, CIS_NODE_LABEL: machine, **granted_label}
 
 
@@ -436,7 +519,9 @@ def build_displayed_value(attributes: Mapping[str, Any], name: str) -> Any:
     return displayed
 
 
-def build_node_properties(attributes: Mapping[str, Any], vm: PlacedVm, _cluster: Mapping[str, Any]) -> NodeProperties:
+def build_node_properties(
+    attributes: Mapping[str, Any], vm: PlacedVm, _cluster: Mapping[str, Any]
+) -> NodeProperties:
     """Return a VNFC (VM) as a node of the VNF's Kubernetes cluster: pods run on workers only."""
     block = get_mapping(attributes, "vdu", vm.pool)
     blocks = attributes.get("kubelet"), block.get("kubelet")
@@ -446,7 +531,8 @@ def build_node_properties(attributes: Mapping[str, Any], vm: PlacedVm, _cluster:
     operation = _OPERATION_BY_TRIGGER.get(vm.trigger, HEALED)
     machine, zone = vm.placement.machine, vm.placement.availability_zone
     labels = _compute_node_labels(attributes, vm.pool, operation, machine, zone)
-    taints = [  # invalid taints are reported by the checks
+    # invalid taints are reported by the checks.
+    taints = [
         Taint(str(taint["key"]), get_text(taint, "value"), str(taint["effect"]))
         for taint in list_mappings(attributes, "taints")
         if taint.keys() >= {"key", "effect"}
@@ -457,7 +543,10 @@ def build_node_properties(attributes: Mapping[str, Any], vm: PlacedVm, _cluster:
 def find_unknown_skus(attributes: Mapping[str, Any], known_skus: Collection[str]) -> list[Problem]:
     """Return problems for unknown VM SKUs in vdu blocks."""
     vdus = get_known_blocks(attributes, "vdu").items()
-    return check_skus([(("vdu", name, "vm_sku_name"), block.get("vm_sku_name")) for name, block in vdus], known_skus)
+    return check_skus(
+        [(("vdu", name, "vm_sku_name"), block.get("vm_sku_name")) for name, block in vdus],
+        known_skus,
+    )
 
 
 TACKER_VNF: Final = ResourceType(

@@ -12,7 +12,13 @@ from nexusform.diagnostics.summaries import get_summary
 from nexusform.domains.openstack.scheduling.nova_host_records import build_sku_name
 from nexusform.domains.vnf.importers.vnf_records import Vdu, Vnf, VnfSourceDocuments
 from nexusform.interfaces.plugins import FileProblem, Files, ResourceContext
-from nexusform.json_data.plain_data import Path, get_mapping, get_value_at_path, has_unknown_part, unify_json_error
+from nexusform.json_data.plain_data import (
+    Path,
+    get_mapping,
+    get_value_at_path,
+    has_unknown_part,
+    unify_json_error,
+)
 from nexusform.resource_types.kubelet_block import KUBELET_BLOCK, check_kubelet
 from nexusform.resource_types.machine_facts import VFS
 from nexusform.resource_types.shared_arguments import (
@@ -22,7 +28,13 @@ from nexusform.resource_types.shared_arguments import (
     is_set_and_known,
 )
 from nexusform.scheduling.racks.vms import VmSku, round_up_to_mib
-from nexusform.schemas.block_schema import AttributeSchema, BlockSchema, NestedBlock, Nesting, OnChange
+from nexusform.schemas.block_schema import (
+    AttributeSchema,
+    BlockSchema,
+    NestedBlock,
+    Nesting,
+    OnChange,
+)
 from nexusform.schemas.value_types import NUMBER, STRING
 from nexusform.values.typed_value import UNKNOWN
 
@@ -45,14 +57,18 @@ _NESTED: Final = 'nested["'
 _KINDS: Final = {"vnfd": "VNFD", "base_hot": "HOT file"}
 
 
-def read_package_and_request(attributes: Mapping[str, Any], files: Files) -> tuple[dict[str, Any], list[Problem]]:
+def read_package_and_request(
+    attributes: Mapping[str, Any], files: Files
+) -> tuple[dict[str, Any], list[Problem]]:
     """Return the arguments from the instantiate request and the package, and their problems."""
     request, problems = _read_instantiate_request(attributes)
     package, package_problems = _read_package_arguments({**attributes, **request}, files)
     return {**request, **package}, [*problems, *package_problems]
 
 
-def _read_instantiate_request(attributes: Mapping[str, Any]) -> tuple[dict[str, Any], list[Problem]]:
+def _read_instantiate_request(
+    attributes: Mapping[str, Any],
+) -> tuple[dict[str, Any], list[Problem]]:
     """Return the arguments in the instantiate request of a block (ETSI SOL003, JSON), and problems. The arguments are
     flavour_id, instantiation_level and parameters, unknown while the request is. A configured argument must be equal,
     or not be set; configured parameters override those of the request.
@@ -61,7 +77,9 @@ def _read_instantiate_request(attributes: Mapping[str, Any]) -> tuple[dict[str, 
     if text is None:
         return {}, []
     if text is UNKNOWN:
-        return {name: UNKNOWN for name in _REQUEST_FIELDS.values() if attributes.get(name) is None}, []
+        return {
+            name: UNKNOWN for name in _REQUEST_FIELDS.values() if attributes.get(name) is None
+        }, []
     body = _parse_request_body(str(text))
     if isinstance(body, Problem):
         return {}, [body]
@@ -70,7 +88,8 @@ def _read_instantiate_request(attributes: Mapping[str, Any]) -> tuple[dict[str, 
     for field, name in _REQUEST_FIELDS.items():
         requested, configured = body.get(field), attributes.get(name)
         if requested is None:
-            continue  # not in the request
+            # Not in the request.
+            continue
         kind, noun = (dict, "object") if name == PARAMETERS else (str, "text")
         if not isinstance(requested, kind):
             problems.append(_build_request_problem(f"{field} is no {noun}."))
@@ -78,8 +97,12 @@ def _read_instantiate_request(attributes: Mapping[str, Any]) -> tuple[dict[str, 
             arguments[name] = {**body[field], **configured}
         elif configured in (None, requested):
             arguments[name] = requested
-        elif is_set_and_known(configured):  # an unknown value is no conflict yet
-            text = f'{name} is "{configured}", but {field} of the request is "{requested}". Remove one, or correct it.'
+        elif is_set_and_known(configured):
+            # An unknown value is no conflict yet.
+            text = (
+                f'{name} is "{configured}", but {field} of the request is "{requested}". Remove '
+                "one, or correct it."
+            )
             problems.append(Problem((name,), "conflicting-arguments", text))
     return arguments, problems
 
@@ -102,10 +125,16 @@ def _reject_constant(name: str) -> None:
 
 
 def _build_request_problem(detail: str) -> Problem:
-    return Problem((REQUEST,), "invalid-instantiate-request", f"The instantiate request cannot be read: {detail}")
+    return Problem(
+        (REQUEST,),
+        "invalid-instantiate-request",
+        f"The instantiate request cannot be read: {detail}",
+    )
 
 
-def _read_package_arguments(attributes: Mapping[str, Any], files: Files) -> tuple[dict[str, Any], list[Problem]]:
+def _read_package_arguments(
+    attributes: Mapping[str, Any], files: Files
+) -> tuple[dict[str, Any], list[Problem]]:
     """Return the arguments read from the package in `csar` (vnfd, base_hot and nested), and problems. The arguments are
     UNKNOWN while its path or the flavour is. There are none without a package, or with a problem.
     """
@@ -114,7 +143,10 @@ def _read_package_arguments(attributes: Mapping[str, Any], files: Files) -> tupl
         return {}, []
     conflicting_names = list(filter(attributes.get, PACKAGED))
     if conflicting_names:
-        text = f"csar already contains {', '.join(conflicting_names)}. Remove csar, or the other arguments."
+        text = (
+            f"csar already contains {', '.join(conflicting_names)}. Remove csar, or the other "
+            "arguments."
+        )
         return {}, [Problem(("csar",), "conflicting-arguments", text)]
     if path is UNKNOWN or flavour is UNKNOWN:
         return dict.fromkeys(PACKAGED, UNKNOWN), []
@@ -127,7 +159,11 @@ def _read_package_arguments(attributes: Mapping[str, Any], files: Files) -> tupl
     except DiagnosticsError as problem:
         diagnostic = problem.diagnostics[0]
         return {}, [Problem(("csar",), diagnostic.id, f'"{path}": {diagnostic.detail}')]
-    return {"vnfd": package.vnfd, "base_hot": package.base_hot, "nested": dict(package.nested) or None}, []
+    return {
+        "vnfd": package.vnfd,
+        "base_hot": package.base_hot,
+        "nested": dict(package.nested) or None,
+    }, []
 
 
 def has_standard_user_data(attributes: Mapping[str, Any]) -> bool:
@@ -158,7 +194,11 @@ def read_documents(attributes: Mapping[str, Any]) -> ParsedVnf:
 # A VNF is read several times per plan; the result is immutable and depends on the texts alone.
 @lru_cache(maxsize=64)
 def _read_cached(
-    vnfd: str | None, base_hot: str | None, nested: tuple[tuple[str, str], ...], parameter_json: str, flavour: str
+    vnfd: str | None,
+    base_hot: str | None,
+    nested: tuple[tuple[str, str], ...],
+    parameter_json: str,
+    flavour: str,
 ) -> ParsedVnf:
     """Parse the documents of a VNF, once for equal ones. All parameters are hashable, as the cache requires."""
     # Few configurations have a VNF: the TOSCA and HOT parsers are loaded on demand.
@@ -166,7 +206,11 @@ def _read_cached(
 
     return read_vnf(
         VnfSourceDocuments(
-            vnfd=vnfd, base_hot=base_hot, nested=dict(nested), parameters=json.loads(parameter_json), flavour_id=flavour
+            vnfd=vnfd,
+            base_hot=base_hot,
+            nested=dict(nested),
+            parameters=json.loads(parameter_json),
+            flavour_id=flavour,
         )
     )
 
@@ -179,12 +223,16 @@ def build_document_problems(findings: Iterable[Problem]) -> list[Problem]:
         line = f":{problem.line}" if problem.line else ""
         text = f"{problem.file}{line}: {problem.detail}"
         if problem.severity is Severity.ERROR:
-            problems.append(Problem(get_document_path(problem.file), problem.id, text, line=problem.line))
+            problems.append(
+                Problem(get_document_path(problem.file), problem.id, text, line=problem.line)
+            )
         else:
             lines_by_kind.setdefault((problem.file, problem.id), []).append(text)
     for (file, kind), lines in lines_by_kind.items():
         headline = f"{get_summary(kind)} ({_KINDS.get(file, 'nested template')})"
-        problems.append(Problem(get_document_path(file), kind, "\n".join(lines), Severity.WARNING, headline))
+        problems.append(
+            Problem(get_document_path(file), kind, "\n".join(lines), Severity.WARNING, headline)
+        )
     return problems
 
 
@@ -226,9 +274,13 @@ VDU_BLOCK: Final = NestedBlock(
             ),
             "vcpus": _create_size_attribute("vCPUs per VM. Default: from the documents.", 1),
             "memory_gib": _create_size_attribute(
-                "Memory per VM in GiB, counted in MiB. Default: from the documents.", 0, allows_fractions=True
+                "Memory per VM in GiB, counted in MiB. Default: from the documents.",
+                0,
+                allows_fractions=True,
             ),
-            "disk_gib": _create_size_attribute("Disk per VM in GiB. Default: from the documents, else 0.", 0),
+            "disk_gib": _create_size_attribute(
+                "Disk per VM in GiB. Default: from the documents, else 0.", 0
+            ),
             "sriov_vfs": VFS,
             "image": AttributeSchema(
                 STRING,
@@ -288,23 +340,31 @@ def resolve_vdu_size(vdu: Vdu, block: Mapping[str, Any]) -> tuple[int | None, fl
     )
 
 
-def resolve_vdu_sku(vdu: Vdu, block: Mapping[str, Any], context: ResourceContext) -> VmSku | Problem:
+def resolve_vdu_sku(
+    vdu: Vdu, block: Mapping[str, Any], context: ResourceContext
+) -> VmSku | Problem:
     """Return the VM SKU of a VDU: of its block, else of its flavor, else of its size. Return a Problem if unknown."""
     name = block.get("vm_sku_name")
     if name:
         sku = _find_sku(str(name), vdu, block, context)
         path = ("vdu", vdu.name, "vm_sku_name")
         return sku or build_unknown_sku_problem(str(name), path, context.list_sku_names())
-    flavor_sku = _find_sku(vdu.flavor, vdu, block, context) if _is_sized_by_flavor(vdu, block) else None
+    flavor_sku = (
+        _find_sku(vdu.flavor, vdu, block, context) if _is_sized_by_flavor(vdu, block) else None
+    )
     if flavor_sku is not None:
         return flavor_sku
     vcpus, memory, disk = resolve_vdu_size(vdu, block)
     if vcpus is None or memory is None:
         return build_missing_size_problem(vdu, vcpus, memory)
-    return VmSku(name=format_sku(vdu, block), vcpus=vcpus, emulator_vcpus=0, memory_gib=memory, disk_gib=disk)
+    return VmSku(
+        name=format_sku(vdu, block), vcpus=vcpus, emulator_vcpus=0, memory_gib=memory, disk_gib=disk
+    )
 
 
-def _find_sku(name: str, vdu: Vdu, block: Mapping[str, Any], context: ResourceContext) -> VmSku | None:
+def _find_sku(
+    name: str, vdu: Vdu, block: Mapping[str, Any], context: ResourceContext
+) -> VmSku | None:
     """Return the SKU of a flavor with the image of the VDU, else of the flavor alone, else None."""
     image = str(block.get("image") or vdu.image)  # "": unknown
     return context.find_sku(build_sku_name(name, image)) or context.find_sku(name)
@@ -315,8 +375,14 @@ def build_missing_size_problem(vdu: Vdu, vcpus: int | None, memory: float | None
     sizes = {"vCPUs": vcpus, "memory": memory}
     missing_text = " and no ".join(name for name, size in sizes.items() if size is None)
     # VDUs of a CNF have neither size nor image: Tacker creates pods for them.
-    advice = "" if vdu.flavor or vdu.image else " If it is a container (CNF), plan its pods with fleet_hub_manifest."
-    flavor = f', or a resource nexus_vm_sku called "{vdu.flavor}", as its flavor' if vdu.flavor else ""
+    advice = (
+        ""
+        if vdu.flavor or vdu.image
+        else " If it is a container (CNF), plan its pods with fleet_hub_manifest."
+    )
+    flavor = (
+        f', or a resource nexus_vm_sku called "{vdu.flavor}", as its flavor' if vdu.flavor else ""
+    )
     detail = (
         f'The documents define no {missing_text} for the VDU "{vdu.name}" ({vdu.origin}). Add a '
         f'block vdu "{vdu.name}" with vm_sku_name, or with vcpus and memory_gib{flavor}.{advice}'
@@ -331,10 +397,13 @@ def list_block_problems(blocks: Mapping[str, Any]) -> Iterator[Problem]:
         yield from check_whole_numbers(block, ("vcpus", "disk_gib", "sriov_vfs"), path)
         yield from check_memory(block, path)
         yield from check_kubelet(block.get("kubelet"), (*path, "kubelet"))
-        size_names = [size for size in ("vcpus", "memory_gib", "disk_gib") if block.get(size) is not None]
+        size_names = [
+            size for size in ("vcpus", "memory_gib", "disk_gib") if block.get(size) is not None
+        ]
         if block.get("vm_sku_name") is not None and size_names:
             detail = (
-                f'The block vdu "{name}" has vm_sku_name and {", ".join(size_names)}. Set a SKU or figures, not both.'
+                f'The block vdu "{name}" has vm_sku_name and {", ".join(size_names)}. Set a SKU '
+                "or figures, not both."
             )
             yield Problem((*path, "vm_sku_name"), "conflicting-arguments", detail)
 
@@ -346,12 +415,19 @@ def list_vdu_problems(vnf: Vnf, blocks: Mapping[str, Any]) -> Iterator[Problem]:
     names = [vdu.name for vdu in vnf.vdus]
     for name in blocks:
         if name not in names:
-            detail = f'The documents have no VDU "{name}".{suggest_name(name, names)} Known VDUs: {", ".join(names)}.'
+            detail = (
+                f'The documents have no VDU "{name}".{suggest_name(name, names)} Known VDUs: '
+                f"{', '.join(names)}."
+            )
             yield Problem(("vdu", name), "unknown-vdu", detail)
     for vdu in vnf.vdus:
         block = get_mapping(blocks, vdu.name)
         has_unknown_size = UNKNOWN in (block.get("vcpus"), block.get("memory_gib"))
-        if has_unknown_size or block.get("vm_sku_name") is not None or _is_sized_by_flavor(vdu, block):
+        if (
+            has_unknown_size
+            or block.get("vm_sku_name") is not None
+            or _is_sized_by_flavor(vdu, block)
+        ):
             continue
         vcpus, memory, _ = resolve_vdu_size(vdu, block)
         if None in (vcpus, memory):
@@ -364,7 +440,9 @@ RETRY_KEY: Final = "nexusform-retry-of"
 
 def compute_target_levels(attributes: Mapping[str, Any]) -> dict[str, int]:
     """Return the scale level of each aspect of a VNF: as configured, else of its instantiation level."""
-    instantiation_level = read_documents(attributes).vnf.find_level(attributes.get("instantiation_level"))
+    instantiation_level = read_documents(attributes).vnf.find_level(
+        attributes.get("instantiation_level")
+    )
     levels = dict(instantiation_level.scale_levels)
     for aspect, level in get_mapping(attributes, "scale_levels").items():
         levels[aspect] = int(level)

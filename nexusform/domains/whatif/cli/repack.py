@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING
 import click
 from msgspec import Struct
 
-from nexusform.cli.arguments import declare_flag_group, declare_number, declare_repeatable_text, declare_text_flag
+from nexusform.cli.arguments import (
+    declare_flag_group,
+    declare_number,
+    declare_repeatable_text,
+    declare_text_flag,
+)
 from nexusform.cli.commands import define_command
 from nexusform.cli.report_output import Answer
 from nexusform.diagnostics.phrases import format_installation
@@ -17,7 +22,8 @@ from nexusform.domains.whatif.questions.repack_context import NO_TIME_LIMIT, Tim
 from nexusform.domains.whatif.workflow.simulation_input import SimulationInput
 from nexusform.snapshots.snapshot import Snapshot
 
-if TYPE_CHECKING:  # only pages have maps
+# Only pages have maps.
+if TYPE_CHECKING:
     from nexusform.rendering.page.page_data import Playback
 
 
@@ -28,12 +34,18 @@ class RepackArguments(Struct, frozen=True, kw_only=True):
     want: int = declare_number("Set the number of VMs to fit", default=1, minimum=1)
     zones: str = declare_text_flag("Use these availability zones", metavar="Z,...")
     site: str = declare_text_flag("Use this site (default: the only one)", metavar="ID")
-    moves: int | None = declare_number("Limit the number of re-created VMs", default=None, minimum=1)
-    window: int | None = declare_number("Limit the VMs re-created at a time", default=None, minimum=1)
+    moves: int | None = declare_number(
+        "Limit the number of re-created VMs", default=None, minimum=1
+    )
+    window: int | None = declare_number(
+        "Limit the VMs re-created at a time", default=None, minimum=1
+    )
     without: tuple[str, ...] = declare_repeatable_text(
         "Keep all VMs of this resource, or one (ADDR:OBJECT)", metavar="ADDR", flag="not"
     )
-    time: int | None = declare_number("Stop after N seconds with the best result", default=None, minimum=1)
+    time: int | None = declare_number(
+        "Stop after N seconds with the best result", default=None, minimum=1
+    )
     question: SimulationFlags = declare_flag_group(SimulationFlags)
 
 
@@ -49,12 +61,15 @@ def repack(arguments: RepackArguments) -> int:
     if not arguments.sku:
         raise click.UsageError("No VM SKU given. Use -sku=SKU, and -want=N for the number.")
     if not is_solver_installed():
-        message = f"Error: simulate repack needs the extra optimize: {format_installation('optimize')}."
+        message = (
+            f"Error: simulate repack needs the extra optimize: {format_installation('optimize')}."
+        )
         arguments.question.view.create_screen().print_error(message)
         return 1
 
     time_budget = NO_TIME_LIMIT
-    if arguments.time is not None:  # reading the state counts, too
+    # reading the state counts, too.
+    if arguments.time is not None:
         end = monotonic() + arguments.time
         time_budget = TimeBudget(lambda: end - monotonic())
 
@@ -69,7 +84,10 @@ def repack(arguments: RepackArguments) -> int:
         from nexusform.domains.whatif.questions.repack_context import RepackRequest
         from nexusform.domains.whatif.questions.repack_planning import plan_repack
         from nexusform.domains.whatif.questions.repack_separation import build_separation_rules
-        from nexusform.domains.whatif.rendering.repack_report import build_repack_document, build_repack_report
+        from nexusform.domains.whatif.rendering.repack_report import (
+            build_repack_document,
+            build_repack_report,
+        )
 
         site = find_only_site(snapshot, arguments.site)
         [sku, *further_skus] = find_skus(site.skus, (arguments.sku,))
@@ -92,6 +110,8 @@ def repack(arguments: RepackArguments) -> int:
 
             return [map_playbacks.build_repack_playback(site, result)]
 
-        return Answer("repack", inputs.origin, report, build_repack_document(result), plays=build_playbacks)
+        return Answer(
+            "repack", inputs.origin, report, build_repack_document(result), plays=build_playbacks
+        )
 
     return run_question(arguments.question, build_answer)

@@ -22,7 +22,12 @@ from nexusform.cli.arguments import (
 )
 from nexusform.cli.commands import CommandEntry, LazyGroup, define_command
 from nexusform.cli.report_output import Answer, PlanFileAnswerFlags, is_document, write_answer
-from nexusform.cli.shared_flags import ViewFlags, create_context, declare_state_flag, declare_variable_flags
+from nexusform.cli.shared_flags import (
+    ViewFlags,
+    create_context,
+    declare_state_flag,
+    declare_variable_flags,
+)
 from nexusform.diagnostics.diagnostic import DiagnosticsError
 from nexusform.diagnostics.phrases import enclose, format_count, format_first_items
 from nexusform.domain_table import LazyTable, collect_object_references
@@ -42,22 +47,37 @@ from nexusform.scheduling.racks.vms import IN_UNKNOWN_STATE
 from nexusform.snapshots.snapshot import SiteSnapshot, Snapshot, VmOwnerSnapshot
 from nexusform.workflow.opening.command_context import CommandContext
 
-if TYPE_CHECKING:  # only pages have maps
+# Only pages have maps.
+if TYPE_CHECKING:
     from nexusform.rendering.page.page_data import Playback
 
 _CLI: Final = "nexusform.domains.whatif.cli"
 COMMANDS: Final[dict[str, CommandEntry]] = {
     "capacity": CommandEntry(f"{_CLI}.simulate:capacity", "Count spare capacity"),
-    "runtime-upgrade": CommandEntry(f"{_CLI}.simulate:runtime_upgrade", "Simulate a runtime upgrade of the machines"),
-    "kubernetes-upgrade": CommandEntry(f"{_CLI}.simulate:kubernetes_upgrade", "Simulate a Kubernetes upgrade"),
-    "failure": CommandEntry(f"{_CLI}.simulate:failure", "Simulate the loss of machines, racks or sites"),
-    "repack": CommandEntry(f"{_CLI}.repack:repack", "Find the fewest re-creations to free capacity"),
-    "placement": CommandEntry(f"{_CLI}.trials:simulate_placement", "Predict if a new placement runs, and where"),
-    "rebalance": CommandEntry(f"{_CLI}.trials:simulate_rebalance", "Find the fewest evictions so that all pods run"),
+    "runtime-upgrade": CommandEntry(
+        f"{_CLI}.simulate:runtime_upgrade", "Simulate a runtime upgrade of the machines"
+    ),
+    "kubernetes-upgrade": CommandEntry(
+        f"{_CLI}.simulate:kubernetes_upgrade", "Simulate a Kubernetes upgrade"
+    ),
+    "failure": CommandEntry(
+        f"{_CLI}.simulate:failure", "Simulate the loss of machines, racks or sites"
+    ),
+    "repack": CommandEntry(
+        f"{_CLI}.repack:repack", "Find the fewest re-creations to free capacity"
+    ),
+    "placement": CommandEntry(
+        f"{_CLI}.trials:simulate_placement", "Predict if a new placement runs, and where"
+    ),
+    "rebalance": CommandEntry(
+        f"{_CLI}.trials:simulate_rebalance", "Find the fewest evictions so that all pods run"
+    ),
     "fleet": CommandEntry(f"{_CLI}.simulate:fleet", "Simulate changes of fleet members"),
 }
 
-simulate: Final = LazyGroup("simulate", COMMANDS, summary="Simulate capacity, failures, upgrades and repacking.")
+simulate: Final = LazyGroup(
+    "simulate", COMMANDS, summary="Simulate capacity, failures, upgrades and repacking."
+)
 
 
 class SimulationFlags(Struct, frozen=True, kw_only=True):
@@ -77,7 +97,8 @@ def run_question(
     """Read the input, answer the question, and print the answer or diagnostics. Return the exit code."""
     screen = flags.view.create_screen()
     context = create_context(flags.state, flags.variables)
-    is_aside = is_document(flags.answer)  # stdout is for a document only: warnings go to stderr
+    # stdout is for a document only: warnings go to stderr.
+    is_aside = is_document(flags.answer)
     try:
         inputs = open_input(context, flags.answer.plan)
     except UnreadableInput as problem:
@@ -123,7 +144,11 @@ def capacity(arguments: CapacityArguments) -> int:
     def build_answer(snapshot: Snapshot, inputs: SimulationInput) -> Answer:
         """Compute the capacity of the selected sites, with a report and maps."""
         from nexusform.domains.whatif.questions.capacity import compute_site_capacity
-        from nexusform.domains.whatif.questions.name_lookup import find_skus, find_zones, parse_sku_mix
+        from nexusform.domains.whatif.questions.name_lookup import (
+            find_skus,
+            find_zones,
+            parse_sku_mix,
+        )
         from nexusform.domains.whatif.rendering.site_capacity_report import (
             build_capacity_document,
             build_capacity_report,
@@ -131,7 +156,8 @@ def capacity(arguments: CapacityArguments) -> int:
 
         sites = _select_site_or_all(snapshot, arguments.site)
         zones = find_zones(sites, arguments.zones)
-        skus = find_skus(sites[0].skus, arguments.sku)  # equal for all sites
+        # equal for all sites.
+        skus = find_skus(sites[0].skus, arguments.sku)
         mix = parse_sku_mix(sites[0].skus, arguments.mix) if arguments.mix else ()
         capacities = [compute_site_capacity(site, skus, zones, mix) for site in sites]
         report = build_capacity_report(capacities, inputs.origin)
@@ -141,7 +167,13 @@ def capacity(arguments: CapacityArguments) -> int:
 
             return list(map(map_playbacks.build_current_playback, sites))
 
-        return Answer("capacity", inputs.origin, report, build_capacity_document(capacities), plays=build_playbacks)
+        return Answer(
+            "capacity",
+            inputs.origin,
+            report,
+            build_capacity_document(capacities),
+            plays=build_playbacks,
+        )
 
     return run_question(arguments.question, build_answer)
 
@@ -182,14 +214,20 @@ def runtime_upgrade(arguments: RuntimeUpgradeArguments) -> int:
         strategy = UpgradeStrategy(arguments.strategy) if arguments.strategy else None
         requested = RequestedUpgradeOptions(strategy, arguments.max_unavailable, arguments.drain)
         sites = _select_site_or_all(snapshot, arguments.site)
-        upgrades = [simulate_runtime_upgrade(site, requested.resolve_for_site(site), inputs.pods) for site in sites]
+        upgrades = [
+            simulate_runtime_upgrade(site, requested.resolve_for_site(site), inputs.pods)
+            for site in sites
+        ]
         report = build_runtime_upgrade_report(upgrades, inputs.origin)
 
         def build_playbacks() -> list[Playback]:
             from nexusform.domains.whatif.rendering import map_playbacks
 
             pairs = zip(sites, upgrades, strict=True)
-            return [map_playbacks.build_runtime_upgrade_playback(site, upgrade) for site, upgrade in pairs]
+            return [
+                map_playbacks.build_runtime_upgrade_playback(site, upgrade)
+                for site, upgrade in pairs
+            ]
 
         document = build_runtime_upgrade_document(upgrades)
         return Answer("runtime-upgrade", inputs.origin, report, document, plays=build_playbacks)
@@ -224,12 +262,15 @@ def kubernetes_upgrade(arguments: KubernetesUpgradeArguments) -> int:
         selected = [find_kubernetes_cluster(snapshot, name) for name in names]
         if arguments.to:
             return _build_upgrade_path_answer(selected, arguments.to, inputs)
-        return _build_upgrade_answer(*selected[0], inputs)  # without -to there is only one cluster
+        # Without -to there is only one cluster.
+        return _build_upgrade_answer(*selected[0], inputs)
 
     return run_question(arguments.question, build_answer)
 
 
-def _build_upgrade_answer(site: SiteSnapshot, cluster: VmOwnerSnapshot, inputs: SimulationInput) -> Answer:
+def _build_upgrade_answer(
+    site: SiteSnapshot, cluster: VmOwnerSnapshot, inputs: SimulationInput
+) -> Answer:
     """Build the answer for the upgrade of one cluster to any version: the capacity needed is the same."""
     from nexusform.domains.whatif.questions.kubernetes_upgrade import simulate_kubernetes_upgrade
     from nexusform.domains.whatif.rendering.kubernetes_upgrade_report import (
@@ -250,7 +291,9 @@ def _build_upgrade_answer(site: SiteSnapshot, cluster: VmOwnerSnapshot, inputs: 
 
 
 def _build_upgrade_path_answer(
-    selected: Sequence[tuple[SiteSnapshot, VmOwnerSnapshot]], target_version: str, inputs: SimulationInput
+    selected: Sequence[tuple[SiteSnapshot, VmOwnerSnapshot]],
+    target_version: str,
+    inputs: SimulationInput,
 ) -> Answer:
     """Build the answer for clusters of one site and a target version."""
     from nexusform.domains.whatif.questions.kubernetes_upgrade_path import find_upgrade_path
@@ -261,16 +304,22 @@ def _build_upgrade_path_answer(
 
     sites = {site.id: site for site, _ in selected}
     if len(sites) > 1:
-        raise click.UsageError(f"Only one site is allowed; these clusters are on {' and '.join(sorted(sites))}.")
+        raise click.UsageError(
+            f"Only one site is allowed; these clusters are on {' and '.join(sorted(sites))}."
+        )
     [site] = sites.values()
     today = read_clock(os.environ)
-    path = find_upgrade_path(site, [cluster for _, cluster in selected], target_version, inputs.pods, today)
+    path = find_upgrade_path(
+        site, [cluster for _, cluster in selected], target_version, inputs.pods, today
+    )
     report = build_upgrade_path_report(path, inputs.origin)
     return Answer("kubernetes-upgrade", inputs.origin, report, build_upgrade_path_document(path))
 
 
 # By question; each takes the arguments of its command and returns the exit code.
-SITE_QUESTIONS: Final[Mapping[str, Callable[[Any], int]]] = LazyTable(collect_object_references("simulates"))
+SITE_QUESTIONS: Final[Mapping[str, Callable[[Any], int]]] = LazyTable(
+    collect_object_references("simulates")
+)
 
 
 class FailureArguments(Struct, frozen=True, kw_only=True):
@@ -279,11 +328,19 @@ class FailureArguments(Struct, frozen=True, kw_only=True):
     machine: str = declare_text_flag("Lose this machine", metavar="ID")
     rack: str = declare_text_flag("Lose this rack", metavar="ID")
     cluster: str = declare_text_flag("Lose this cluster", metavar="ID")
-    node: str = declare_text_flag("Drain this node of a cluster listed by kubectl", metavar="[CLUSTER/]NAME")
-    site: str = declare_text_flag("Lose this site; with * or ?, each rack of each site", metavar="ID|GLOB")
+    node: str = declare_text_flag(
+        "Drain this node of a cluster listed by kubectl", metavar="[CLUSTER/]NAME"
+    )
+    site: str = declare_text_flag(
+        "Lose this site; with * or ?, each rack of each site", metavar="ID|GLOB"
+    )
     observed: bool = declare_switch_flag("Lose the machines observed off or not ready, too")
-    engine: str = declare_text_flag("Use local processes or dask://HOST:PORT (many sites)", metavar="ENGINE")
-    workers: int = declare_number("Set the number of worker processes (many sites)", default=0, minimum=0)
+    engine: str = declare_text_flag(
+        "Use local processes or dask://HOST:PORT (many sites)", metavar="ENGINE"
+    )
+    workers: int = declare_number(
+        "Set the number of worker processes (many sites)", default=0, minimum=0
+    )
     allow_source: tuple[str, ...] = declare_repeatable_text(
         "Allow module sources below DIR (many sites)", metavar="DIR"
     )
@@ -302,16 +359,21 @@ def failure(arguments: FailureArguments) -> int:
     scopes = (arguments.machine, arguments.rack, arguments.cluster, arguments.node, arguments.site)
     lost_names = list(filter(None, scopes))
     if len(lost_names) > 1 or not (lost_names or arguments.observed):
-        raise click.UsageError("Specify exactly one of -machine, -rack, -cluster, -node and -site, or -observed.")
+        raise click.UsageError(
+            "Specify exactly one of -machine, -rack, -cluster, -node and -site, or -observed."
+        )
     if arguments.observed and (arguments.cluster or arguments.node or arguments.site):
         raise click.UsageError("-observed can be combined with -machine and -rack only.")
-    if {"*", "?"} & set(arguments.site) and "failure" in SITE_QUESTIONS:  # a pattern: each site has its own state
+    # A pattern: each site has its own state.
+    if {"*", "?"} & set(arguments.site) and "failure" in SITE_QUESTIONS:
         return SITE_QUESTIONS["failure"](arguments)
     if arguments.engine or arguments.workers or arguments.allow_source:
         raise click.UsageError("-engine, -workers and -allow-source need -site=*.")
 
     if arguments.node:
-        return run_question(arguments.question, partial(_simulate_drain, arguments), open_observed_clusters)
+        return run_question(
+            arguments.question, partial(_simulate_drain, arguments), open_observed_clusters
+        )
 
     def build_answer(snapshot: Snapshot, inputs: SimulationInput) -> Answer:
         """Simulate the loss requested by the flags, with a report and a map."""
@@ -332,14 +394,27 @@ def failure(arguments: FailureArguments) -> int:
 
 def _simulate_drain(arguments: FailureArguments, _: Snapshot, inputs: SimulationInput) -> Answer:
     """Simulate the drain of the requested node."""
-    from nexusform.domains.whatif.questions.pod_outage import find_observed_node, simulate_node_drain
-    from nexusform.domains.whatif.rendering.failure_report import build_drain_document, build_drain_report
+    from nexusform.domains.whatif.questions.pod_outage import (
+        find_observed_node,
+        simulate_node_drain,
+    )
+    from nexusform.domains.whatif.rendering.failure_report import (
+        build_drain_document,
+        build_drain_report,
+    )
 
     drain = simulate_node_drain(*find_observed_node(inputs.pods, arguments.node))
-    return Answer("failure", inputs.origin, build_drain_report(drain, inputs.origin), build_drain_document(drain))
+    return Answer(
+        "failure",
+        inputs.origin,
+        build_drain_report(drain, inputs.origin),
+        build_drain_document(drain),
+    )
 
 
-def _simulate_failure(snapshot: Snapshot, pods: Mapping[str, ClusterPods], arguments: FailureArguments) -> Failure:
+def _simulate_failure(
+    snapshot: Snapshot, pods: Mapping[str, ClusterPods], arguments: FailureArguments
+) -> Failure:
     """Simulate the failure selected by the flags. -observed adds the machines down at the last read."""
     from nexusform.domains.whatif.questions import name_lookup
     from nexusform.domains.whatif.questions.failure_simulation import (
@@ -363,17 +438,29 @@ def _simulate_failure(snapshot: Snapshot, pods: Mapping[str, ClusterPods], argum
     else:
         sites = [candidate for candidate in snapshot.sites.values() if candidate.machines_down]
         if not sites:
-            machines = chain.from_iterable(candidate.machines.values() for candidate in snapshot.sites.values())
-            unknown = [machine.name for machine in machines if IN_UNKNOWN_STATE in machine.unschedulable_reason]
+            machines = chain.from_iterable(
+                candidate.machines.values() for candidate in snapshot.sites.values()
+            )
+            unknown = [
+                machine.name
+                for machine in machines
+                if IN_UNKNOWN_STATE in machine.unschedulable_reason
+            ]
             note = enclose(" In an unknown state: ", format_first_items(unknown, 4), ".")
             raise click.UsageError(
-                f"No machine is observed off or not ready.{note} Specify what to lose, for example -rack=ID."
+                (
+                    f"No machine is observed off or not ready.{note} Specify what to lose, for "
+                    "example -rack=ID."
+                )
             )
         if len(sites) > 1:
             ids = format_first_items(sorted(candidate.id for candidate in sites), 4)
-            raise click.UsageError(f"{len(sites)} sites have machines down ({ids}). Add -rack or -machine of one site.")
+            raise click.UsageError(
+                f"{len(sites)} sites have machines down ({ids}). Add -rack or -machine of one site."
+            )
         [site] = sites
-        scope, title, lost_machines = FailureScope.OBSERVED, site.id, []  # only the machines added below
+        # Only the machines added below.
+        scope, title, lost_machines = FailureScope.OBSERVED, site.id, []
     down = site.machines_down.difference(lost_machines) if arguments.observed else ()
     added = [name for name in site.machines if name in down]
     if added and lost_machines:
@@ -384,17 +471,27 @@ def _simulate_failure(snapshot: Snapshot, pods: Mapping[str, ClusterPods], argum
 class FleetArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `simulate fleet`: any number of simultaneous edits of members."""
 
-    leave: tuple[str, ...] = declare_repeatable_text("Remove this member from the fleet", metavar="MEMBER")
-    drain: tuple[str, ...] = declare_repeatable_text("Cordon this member and evict its placements", metavar="MEMBER")
-    join: tuple[str, ...] = declare_repeatable_text("Add a member, with properties of LIKE", metavar="MEMBER[=LIKE]")
+    leave: tuple[str, ...] = declare_repeatable_text(
+        "Remove this member from the fleet", metavar="MEMBER"
+    )
+    drain: tuple[str, ...] = declare_repeatable_text(
+        "Cordon this member and evict its placements", metavar="MEMBER"
+    )
+    join: tuple[str, ...] = declare_repeatable_text(
+        "Add a member, with properties of LIKE", metavar="MEMBER[=LIKE]"
+    )
     taint: tuple[str, ...] = declare_repeatable_text(
         "Add a taint; KEY- removes one", metavar="MEMBER:KEY[=VALUE][:NoSchedule]"
     )
-    label: tuple[str, ...] = declare_repeatable_text("Set a label; KEY- removes one", metavar="MEMBER:KEY=VALUE")
+    label: tuple[str, ...] = declare_repeatable_text(
+        "Set a label; KEY- removes one", metavar="MEMBER:KEY=VALUE"
+    )
     property: tuple[str, ...] = declare_repeatable_text(
         "Set a property; NAME- removes one", metavar="MEMBER:NAME=VALUE"
     )
-    health: tuple[str, ...] = declare_repeatable_text("Set the health, such as Unhealthy", metavar="MEMBER:HEALTH")
+    health: tuple[str, ...] = declare_repeatable_text(
+        "Set the health, such as Unhealthy", metavar="MEMBER:HEALTH"
+    )
     question: SimulationFlags = declare_flag_group(SimulationFlags)
 
 
@@ -415,7 +512,10 @@ def fleet(arguments: FleetArguments) -> int:
     def build_answer(_: Snapshot, inputs: SimulationInput) -> Answer:
         """Simulate the changes of the flags, with a report and a page."""
         from nexusform.domains.whatif.questions.fleet_simulation import simulate_member_edits
-        from nexusform.domains.whatif.rendering.fleet_simulation_report import FLEET, build_fleet_report
+        from nexusform.domains.whatif.rendering.fleet_simulation_report import (
+            FLEET,
+            build_fleet_report,
+        )
 
         simulation = simulate_member_edits(build_fleet(inputs), parse_member_edits(flags))
         report = build_fleet_report(simulation, inputs.origin)

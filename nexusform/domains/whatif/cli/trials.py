@@ -8,7 +8,12 @@ from msgspec import Struct
 from nexusform.cli.arguments import declare_flag_group, declare_number, declare_text_flag
 from nexusform.cli.commands import define_command
 from nexusform.cli.report_output import Answer, AnswerFormatFlags, is_document, write_answer
-from nexusform.cli.shared_flags import ViewFlags, create_context, declare_state_flag, declare_variable_flags
+from nexusform.cli.shared_flags import (
+    ViewFlags,
+    create_context,
+    declare_state_flag,
+    declare_variable_flags,
+)
 from nexusform.diagnostics.diagnostic import has_errors
 from nexusform.domains.whatif.workflow.simulation_input import UnreadableInput
 
@@ -16,9 +21,15 @@ from nexusform.domains.whatif.workflow.simulation_input import UnreadableInput
 class RebalanceArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `simulate rebalance`."""
 
-    source_cluster: str = declare_text_flag("Evict from this cluster only", metavar="CLUSTER", flag="from")
-    placement: str = declare_text_flag("Let the pods of this placement run", metavar="PLACEMENT", flag="for")
-    generate_config_out: str = declare_text_flag("Write the evictions to a new file", metavar="FILE")
+    source_cluster: str = declare_text_flag(
+        "Evict from this cluster only", metavar="CLUSTER", flag="from"
+    )
+    placement: str = declare_text_flag(
+        "Let the pods of this placement run", metavar="PLACEMENT", flag="for"
+    )
+    generate_config_out: str = declare_text_flag(
+        "Write the evictions to a new file", metavar="FILE"
+    )
     answer: AnswerFormatFlags = declare_flag_group(AnswerFormatFlags)
     state: str = declare_state_flag()
     variables: tuple[tuple[str, str], ...] = declare_variable_flags()
@@ -33,8 +44,15 @@ def simulate_rebalance(arguments: RebalanceArguments) -> int:
     nothing and contacts no hub. Exit code 2 if no evictions help, or if nodes are not known.
     """
     from nexusform.domains.whatif.questions.placement_trials import RebalanceRequest
-    from nexusform.domains.whatif.rendering.trial_reports import build_rebalance_document, build_rebalance_report
-    from nexusform.domains.whatif.workflow.trial_planning import check_output_path, plan_rebalancing, write_rebalancing
+    from nexusform.domains.whatif.rendering.trial_reports import (
+        build_rebalance_document,
+        build_rebalance_report,
+    )
+    from nexusform.domains.whatif.workflow.trial_planning import (
+        check_output_path,
+        plan_rebalancing,
+        write_rebalancing,
+    )
 
     screen = arguments.view.create_screen()
     path = arguments.generate_config_out
@@ -47,7 +65,9 @@ def simulate_rebalance(arguments: RebalanceArguments) -> int:
     try:
         rebalancing = plan_rebalancing(request, context)
     except UnreadableInput as problem:
-        screen.print_diagnostics(problem.diagnostics, problem.sources, is_aside=is_document(arguments.answer))
+        screen.print_diagnostics(
+            problem.diagnostics, problem.sources, is_aside=is_document(arguments.answer)
+        )
         return 1
     if path and rebalancing.evictions:
         problems = write_rebalancing(path, rebalancing, context)
@@ -64,7 +84,9 @@ def simulate_rebalance(arguments: RebalanceArguments) -> int:
 class PlacementArguments(Struct, frozen=True, kw_only=True):
     """Arguments of `simulate placement`."""
 
-    file: str = declare_text_flag("Place the objects of this manifest file", metavar="MANIFEST", flag="f")
+    file: str = declare_text_flag(
+        "Place the objects of this manifest file", metavar="MANIFEST", flag="f"
+    )
     pick: int | None = declare_number("Pick N clusters (default: all)", default=None, minimum=1)
     clusters: str = declare_text_flag("Place on these clusters", metavar="A,B")
     answer: AnswerFormatFlags = declare_flag_group(AnswerFormatFlags)
@@ -81,7 +103,8 @@ def simulate_placement(arguments: PlacementArguments) -> int:
     placements count together. Changes nothing and contacts no hub. Exit code 2 if it does not run on
     every selected cluster, or if fewer clusters match than requested.
     """
-    path = arguments.file.removeprefix("=")  # the parser takes the rest of `-f=FILE` as the value
+    # The parser takes the rest of `-f=FILE` as the value.
+    path = arguments.file.removeprefix("=")
     if not path:
         raise click.UsageError("No manifests given. Use -f=MANIFEST.")
     if arguments.pick is not None and arguments.clusters:
@@ -91,7 +114,10 @@ def simulate_placement(arguments: PlacementArguments) -> int:
         build_placement_report,
         select_placement,
     )
-    from nexusform.domains.whatif.workflow.trial_planning import plan_trial_placement, read_trial_manifests
+    from nexusform.domains.whatif.workflow.trial_planning import (
+        plan_trial_placement,
+        read_trial_manifests,
+    )
 
     screen = arguments.view.create_screen()
     context = create_context(arguments.state, arguments.variables)
@@ -100,9 +126,15 @@ def simulate_placement(arguments: PlacementArguments) -> int:
         trial = read_trial_manifests(path, arguments.pick, clusters, context)
         plan = plan_trial_placement(trial, context)
     except UnreadableInput as problem:
-        screen.print_diagnostics(problem.diagnostics, problem.sources, is_aside=is_document(arguments.answer))
+        screen.print_diagnostics(
+            problem.diagnostics, problem.sources, is_aside=is_document(arguments.answer)
+        )
         return 1
     answer = select_placement(plan, trial)
     report = build_placement_report(answer, path)
     origin = "the configuration of this directory"
-    return write_answer(Answer("placement", origin, report, build_placement_document(answer)), arguments.answer, screen)
+    return write_answer(
+        Answer("placement", origin, report, build_placement_document(answer)),
+        arguments.answer,
+        screen,
+    )

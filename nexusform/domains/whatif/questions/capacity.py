@@ -75,7 +75,9 @@ class SkuCapacity(Struct, frozen=True):
     def with_one_rack_down(self) -> Interval:
         """Number of additional VMs after the loss of one rack, the worst one; 0 without racks."""
         minimum = min((interval.minimum for interval in self.without_rack.values()), default=0)
-        return Interval(minimum, min((interval.maximum for interval in self.without_rack.values()), default=0))
+        return Interval(
+            minimum, min((interval.maximum for interval in self.without_rack.values()), default=0)
+        )
 
 
 class Totals(Struct, frozen=True):
@@ -111,13 +113,19 @@ class CapacityAnswer(Struct, frozen=True):
     @property
     def has_findings(self) -> bool:
         """Whether a requested SKU or mix does not fit."""
-        if self.mix is not None and self.mix.sets.maximum == 0:  # not even one complete set
+        # Not even one complete set.
+        if self.mix is not None and self.mix.sets.maximum == 0:
             return True
-        return self.has_requested_skus and any(capacity.current.maximum == 0 for capacity in self.sku_capacities)
+        return self.has_requested_skus and any(
+            capacity.current.maximum == 0 for capacity in self.sku_capacities
+        )
 
 
 def compute_site_capacity(
-    site: SiteSnapshot, skus: Sequence[VmSku] = (), zones: frozenset[str] | None = None, mix: Sequence[SkuCount] = ()
+    site: SiteSnapshot,
+    skus: Sequence[VmSku] = (),
+    zones: frozenset[str] | None = None,
+    mix: Sequence[SkuCount] = (),
 ) -> CapacityAnswer:
     """Compute how many further VMs of each SKU a site can hold, and the limits of its free capacity. Without `skus`,
     count those in use and the largest supported one. `zones` None means all. `mix` has SKUs with counts in one set,
@@ -127,29 +135,45 @@ def compute_site_capacity(
     def is_requested(zone: str) -> bool:
         return zones is None or zone in zones
 
-    machines = [machine for machine in site.machines.values() if is_requested(machine.availability_zone)]
+    machines = [
+        machine for machine in site.machines.values() if is_requested(machine.availability_zone)
+    ]
     requested_names = frozenset(machine.name for machine in machines)
-    planned = [rack for rack in site.racks if rack.is_planned and is_requested(rack.availability_zone)]
-    measured_sku = skus[0] if len(skus) == 1 else None  # a cell is usable if a VM of this SKU fits (None: the largest)
+    planned = [
+        rack for rack in site.racks if rack.is_planned and is_requested(rack.availability_zone)
+    ]
+    # A cell is usable if a VM of this SKU fits (None: the largest).
+    measured_sku = skus[0] if len(skus) == 1 else None
     fragmentation = compute_cell_fragmentation(site, machines, measured_sku)
-    closed = Counter(machine.unschedulable_reason for machine in machines)  # machines closed to new VMs, by reason
-    del closed[""]  # machines open to new VMs
+    # machines closed to new VMs, by reason.
+    closed = Counter(machine.unschedulable_reason for machine in machines)
+    # machines open to new VMs.
+    del closed[""]
     totals = _compute_totals(machines, fragmentation)
     counted_skus = tuple(skus) or _select_default_skus(site, machines)
     unknown_cells = site.scheduler.list_machines_with_unknown_cells()
-    mix_constraints = {part.sku.name: replace(_find_common_constraints(site, part.sku), zones=zones) for part in mix}
+    mix_constraints = {
+        part.sku.name: replace(_find_common_constraints(site, part.sku), zones=zones)
+        for part in mix
+    }
     return CapacityAnswer(
         site_id=site.id,
         zones=None if zones is None else tuple(sorted(zones, key=str.encode)),
         totals=totals,
         closed=closed,
         planned_racks=tuple(rack.name for rack in planned),
-        sku_capacities=tuple(_compute_sku_capacity(sku, site, zones, planned, totals) for sku in counted_skus),
+        sku_capacities=tuple(
+            _compute_sku_capacity(sku, site, zones, planned, totals) for sku in counted_skus
+        ),
         fragmentation=fragmentation,
         mix=count_complete_sets(site.scheduler, mix, mix_constraints) if mix else None,
         has_requested_skus=bool(skus),
-        machines_with_unknown_cells=tuple(name for name in unknown_cells if name in requested_names),
-        overfull=tuple(name for name in site.scheduler.list_overfull_machines() if name in requested_names),
+        machines_with_unknown_cells=tuple(
+            name for name in unknown_cells if name in requested_names
+        ),
+        overfull=tuple(
+            name for name in site.scheduler.list_overfull_machines() if name in requested_names
+        ),
         unplaced=site.vms_without_machine,
         other_capacities=site.other_capacity,
     )
@@ -161,14 +185,20 @@ def _compute_totals(machines: Sequence[Machine], fragmentation: FragmentationCou
     return Totals(
         machines=len(open_machines),
         vcpus=sum(machine.cells * machine.cpus_per_cell for machine in open_machines),
-        memory_gib=convert_to_gib(sum(machine.cells * machine.memory_mib_per_cell for machine in open_machines)),
+        memory_gib=convert_to_gib(
+            sum(machine.cells * machine.memory_mib_per_cell for machine in open_machines)
+        ),
         free_vcpus=fragmentation.free_vcpus,
         free_memory_gib=fragmentation.free_memory_gib,
     )
 
 
 def _compute_sku_capacity(
-    sku: VmSku, site: SiteSnapshot, zones: frozenset[str] | None, planned: Sequence[InventoryRack], totals: Totals
+    sku: VmSku,
+    site: SiteSnapshot,
+    zones: frozenset[str] | None,
+    planned: Sequence[InventoryRack],
+    totals: Totals,
 ) -> SkuCapacity:
     """Compute the capacity for a SKU alone: in total, by zone (None: all zones), in the `planned` racks, and with each
     rack lost. `totals` has the free vCPUs and GiB: some of them stay unusable.
@@ -176,25 +206,34 @@ def _compute_sku_capacity(
     constraints = _find_common_constraints(site, sku)
     demand = build_standalone_demand(sku, replace(constraints, zones=zones))
     free_by_rack = site.scheduler.count_free_slots_by_rack(demand)
-    planned_by_rack: dict[str, int] = {}  # number of VMs
+    # number of VMs.
+    planned_by_rack: dict[str, int] = {}
     zone_by_rack: dict[str, str] = {}
     for rack in planned:
-        # Planned racks are in the requested zones already. They are empty: minimum and maximum are equal.
-        slots = RackScheduler(rack.machines).count_free_slots(build_standalone_demand(sku, constraints))
+        # Planned racks are in the requested zones already. They are empty: minimum and maximum are
+        # equal.
+        slots = RackScheduler(rack.machines).count_free_slots(
+            build_standalone_demand(sku, constraints)
+        )
         planned_by_rack[rack.name] = slots.minimum
         zone_by_rack[rack.name] = rack.availability_zone
     for machine in site.machines.values():
         if machine.rack in free_by_rack:
             zone_by_rack[machine.rack] = machine.availability_zone
     total_free = sum_count_intervals(free_by_rack.values())
-    without_rack: dict[str, Interval] = {}  # capacity of the other racks, in byte order of the lost rack
+    # capacity of the other racks, in byte order of the lost rack.
+    without_rack: dict[str, Interval] = {}
     for rack_name in sorted(free_by_rack, key=str.encode):
         free = free_by_rack[rack_name]
-        without_rack[rack_name] = Interval(total_free.minimum - free.minimum, total_free.maximum - free.maximum)
+        without_rack[rack_name] = Interval(
+            total_free.minimum - free.minimum, total_free.maximum - free.maximum
+        )
     # After filling the site, free vCPUs and GiB are left: the fewest if the most VMs fit.
-    vcpus, memory = sku.cpus_in_cell * sku.numa_cells, sku.memory_in_cell * sku.numa_cells  # of one VM
+    # Of one VM.
+    vcpus, memory = sku.cpus_in_cell * sku.numa_cells, sku.memory_in_cell * sku.numa_cells
     unusable_vcpus = Interval(
-        floor(totals.free_vcpus - total_free.maximum * vcpus), floor(totals.free_vcpus - total_free.minimum * vcpus)
+        floor(totals.free_vcpus - total_free.maximum * vcpus),
+        floor(totals.free_vcpus - total_free.minimum * vcpus),
     )
     unusable_memory = Interval(
         floor(totals.free_memory_gib - total_free.maximum * memory),
@@ -213,21 +252,28 @@ def _compute_sku_capacity(
 
 def _find_common_constraints(site: SiteSnapshot, sku: VmSku) -> PlacementConstraints:
     """Find the placement constraints common to all pools of a SKU on the site."""
-    return find_common_constraints(pool.demand.constraints for pool in site.pools if pool.sku == sku)
+    return find_common_constraints(
+        pool.demand.constraints for pool in site.pools if pool.sku == sku
+    )
 
 
 def _group_by_zone(
-    zone_by_rack: Mapping[str, str], free_by_rack: Mapping[str, Interval], planned_by_rack: Mapping[str, int]
+    zone_by_rack: Mapping[str, str],
+    free_by_rack: Mapping[str, Interval],
+    planned_by_rack: Mapping[str, int],
 ) -> tuple[ZoneCapacity, ...]:
     """Group the capacity of racks by zone, in byte order. `zone_by_rack` has all racks. `free_by_rack` has the number
     of further VMs in existing racks, and `planned_by_rack` the number in planned ones.
     """
-    racks = group_by(sorted(zone_by_rack, key=str.encode), lambda rack: zone_by_rack[rack])  # names by zone
+    # names by zone.
+    racks = group_by(sorted(zone_by_rack, key=str.encode), lambda rack: zone_by_rack[rack])
     capacities: list[ZoneCapacity] = []
     for zone in sorted(racks, key=str.encode):
         zone_racks = racks[zone]
         # Planned racks have no free capacity now.
-        free = sum_count_intervals(free_by_rack[rack] for rack in zone_racks if rack in free_by_rack)
+        free = sum_count_intervals(
+            free_by_rack[rack] for rack in zone_racks if rack in free_by_rack
+        )
         planned = sum(planned_by_rack.get(rack, 0) for rack in zone_racks)
         capacities.append(ZoneCapacity(zone, tuple(zone_racks), free, planned))
     return tuple(capacities)
@@ -270,17 +316,23 @@ class MixAnswer(Struct, frozen=True):
 
 
 def count_complete_sets(
-    scheduler: RackScheduler, parts: Sequence[SkuCount], constraints: Mapping[str, PlacementConstraints]
+    scheduler: RackScheduler,
+    parts: Sequence[SkuCount],
+    constraints: Mapping[str, PlacementConstraints],
 ) -> MixAnswer:
     """Compute the number of complete sets of the mix, each with the VMs of all `parts`. `constraints` are by SKU name.
     They are placed part by part, the largest SKU first. `sequential_sets` are those of a placement set by set.
     """
-    ordered = sorted(parts, key=lambda part: _build_size_key(part.sku))  # largest SKU first
-    if scheduler.list_machines_with_unknown_cells():  # only bounds: another layout may have capacity for fewer sets
+    # largest SKU first.
+    ordered = sorted(parts, key=lambda part: _build_size_key(part.sku))
+    # Only bounds: another layout may have capacity for fewer sets.
+    if scheduler.list_machines_with_unknown_cells():
         return _compute_mix_bounds(scheduler, parts, constraints)
     # Find the number of sets by bisection: at most as many as any part alone allows.
     sets = 0
-    bound = min(_count_fitting(scheduler, part.sku, constraints).maximum // part.count for part in ordered)
+    bound = min(
+        _count_fitting(scheduler, part.sku, constraints).maximum // part.count for part in ordered
+    )
     while sets < bound:
         middle = (sets + bound + 1) // 2
         missing_sku, _ = _try_to_place_sets(scheduler.copy(), ordered, middle, constraints)
@@ -288,9 +340,11 @@ def count_complete_sets(
             sets = middle
         else:
             bound = middle - 1
-    # One more set shows the first SKU without capacity (`short`), and the number of its VMs without a place.
+    # One more set shows the first SKU without capacity (`short`), and the number of its VMs without
+    # a place.
     short, missing_count = _try_to_place_sets(scheduler.copy(), ordered, sets + 1, constraints)
-    filled = scheduler.copy()  # the scheduler of the caller stays unchanged
+    # The scheduler of the caller stays unchanged.
+    filled = scheduler.copy()
     _try_to_place_sets(filled, ordered, sets, constraints)
     return MixAnswer(
         parts=tuple(parts),
@@ -298,48 +352,73 @@ def count_complete_sets(
         sequential_sets=_count_sequential_sets(scheduler.copy(), ordered, constraints),
         short=short,
         missing=missing_count,
-        remaining=tuple((part.sku, _count_fitting(filled, part.sku, constraints)) for part in parts),
+        remaining=tuple(
+            (part.sku, _count_fitting(filled, part.sku, constraints)) for part in parts
+        ),
     )
 
 
 def _compute_mix_bounds(
-    scheduler: RackScheduler, parts: Sequence[SkuCount], constraints: Mapping[str, PlacementConstraints]
+    scheduler: RackScheduler,
+    parts: Sequence[SkuCount],
+    constraints: Mapping[str, PlacementConstraints],
 ) -> MixAnswer:
     """Compute bounds of the number of sets while NUMA cells are unknown. The maximum is that of the scarcest part, as
     if alone on the site. The minimum assumes the worst place for each VM: there it blocks the most VMs of other parts.
     """
-    free = [_count_fitting(scheduler, part.sku, constraints) for part in parts]  # VMs of each part alone
-    maximum = min(interval.maximum // part.count for part, interval in zip(parts, free, strict=True))
-    reductions = [_compute_reduction(scheduler, part, parts) for part in parts]  # by how much a set reduces `free`
-    certain_sets = [interval.minimum // reduction for interval, reduction in zip(free, reductions, strict=True)]
+    # VMs of each part alone.
+    free = [_count_fitting(scheduler, part.sku, constraints) for part in parts]
+    maximum = min(
+        interval.maximum // part.count for part, interval in zip(parts, free, strict=True)
+    )
+    # By how much a set reduces `free`.
+    reductions = [_compute_reduction(scheduler, part, parts) for part in parts]
+    certain_sets = [
+        interval.minimum // reduction for interval, reduction in zip(free, reductions, strict=True)
+    ]
     minimum = min(maximum, *certain_sets)
     remaining = [
-        (part.sku, Interval(interval.minimum - minimum * reduction, interval.maximum - minimum * part.count))
+        (
+            part.sku,
+            Interval(
+                interval.minimum - minimum * reduction, interval.maximum - minimum * part.count
+            ),
+        )
         for part, interval, reduction in zip(parts, free, reductions, strict=True)
     ]
     sets = Interval(minimum, maximum)
-    return MixAnswer(tuple(parts), sets, sequential_sets=sets, short=None, missing=0, remaining=tuple(remaining))
+    return MixAnswer(
+        tuple(parts), sets, sequential_sets=sets, short=None, missing=0, remaining=tuple(remaining)
+    )
 
 
 def _compute_reduction(scheduler: RackScheduler, part: SkuCount, parts: Sequence[SkuCount]) -> int:
     """Return how many VMs of `part` a set of the mix takes at most: its own ones, and those blocked by other parts."""
     sku, share = part.sku, Share.compute(part.sku)
-    # A VM of several cells has a choice among more cells of a machine: no number of sets is certain.
+    # A VM of several cells has a choice among more cells of a machine: no number of sets is
+    # certain.
     if sku.numa_cells > 1 and any(machine.cells > sku.numa_cells for machine in scheduler.machines):
         return _UNBOUNDED
     blocked_count = sum(
-        other.count * count_blocked_vms(Share.compute(other.sku), share) for other in parts if other is not part
+        other.count * count_blocked_vms(Share.compute(other.sku), share)
+        for other in parts
+        if other is not part
     )
     return part.count + blocked_count
 
 
-def _count_fitting(scheduler: RackScheduler, sku: VmSku, constraints: Mapping[str, PlacementConstraints]) -> Interval:
+def _count_fitting(
+    scheduler: RackScheduler, sku: VmSku, constraints: Mapping[str, PlacementConstraints]
+) -> Interval:
     """Count how many VMs of a SKU fit if nothing else is added. `constraints` are by name of the SKU."""
     return scheduler.count_free_slots(build_standalone_demand(sku, constraints[sku.name]))
 
 
 def _try_to_place_sets(
-    scheduler: RackScheduler, parts: Sequence[SkuCount], sets: int, constraints: Mapping[str, PlacementConstraints]
+    scheduler: RackScheduler,
+    parts: Sequence[SkuCount],
+    sets: int,
+    constraints: Mapping[str, PlacementConstraints],
 ) -> tuple[VmSku | None, int]:
     """Place this many sets of the mix in `scheduler`, part by part. Return the first SKU without capacity, and the
     number of its VMs without a place. Return (None, 0) if all fit.
@@ -353,7 +432,9 @@ def _try_to_place_sets(
 
 
 def _count_sequential_sets(
-    scheduler: RackScheduler, parts: Sequence[SkuCount], constraints: Mapping[str, PlacementConstraints]
+    scheduler: RackScheduler,
+    parts: Sequence[SkuCount],
+    constraints: Mapping[str, PlacementConstraints],
 ) -> Interval:
     """Place complete sets in `scheduler`, set after set, until a VM does not fit. Return their exact number."""
     sets = 0
@@ -365,7 +446,9 @@ def _count_sequential_sets(
         sets += 1
 
 
-def _build_demand(index: int, part: SkuCount, number: int, constraints: Mapping[str, PlacementConstraints]) -> Demand:
+def _build_demand(
+    index: int, part: SkuCount, number: int, constraints: Mapping[str, PlacementConstraints]
+) -> Demand:
     """Build the demand of one VM of a mix. Each part (at `index`) counts as a pool of its own."""
     name = VmName(_OWNER, _OWNER, f"{index}-{part.sku.name}", number)
     return Demand(name, part.sku, constraints[part.sku.name])

@@ -83,18 +83,28 @@ def find_largest_sku(site: SiteSnapshot, machines: Sequence[Machine]) -> VmSku |
     prefer less disk, then a SKU in use. Return None if no SKU fits.
     """
     used_names = {pool.sku.name for pool in site.pools}
-    machine_by_kind: dict[object, Machine] = {}  # one machine of each kind of hardware
+    # One machine of each kind of hardware.
+    machine_by_kind: dict[object, Machine] = {}
     for machine in machines:
-        kind = machine.machine_sku, machine.cells, machine.cpus_per_cell, machine.memory_gib_per_cell, machine.disk_gib
+        kind = (
+            machine.machine_sku,
+            machine.cells,
+            machine.cpus_per_cell,
+            machine.memory_gib_per_cell,
+            machine.disk_gib,
+        )
         machine_by_kind[kind] = machine
 
     def has_fitting_machine(sku: VmSku) -> bool:
         return any(_can_hold_vm(machine, sku) for machine in machine_by_kind.values())
 
-    def build_size_key(sku: VmSku) -> tuple[float, int, int, bool, str]:  # largest first, then least disk
+    # largest first, then least disk.
+    def build_size_key(sku: VmSku) -> tuple[float, int, int, bool, str]:
         return -sku.memory_gib, -sku.host_vcpus, sku.disk_gib, sku.name not in used_names, sku.name
 
-    fitting_skus = [sku for sku in site.skus.values() if sku.numa_cells == 1 and has_fitting_machine(sku)]
+    fitting_skus = [
+        sku for sku in site.skus.values() if sku.numa_cells == 1 and has_fitting_machine(sku)
+    ]
     return min(fitting_skus, key=build_size_key, default=None)
 
 
@@ -109,17 +119,29 @@ def compute_cell_fragmentation(
     cells_by_kind: dict[CellUsability, list[_NumaCell]] = {kind: [] for kind in CellUsability}
     for cell in _build_cells_with_free_capacity(site, machines):
         cells_by_kind[_determine_usability(cell, sku, unknown_machines)].append(cell)
-    # Closed cells have no usable capacity. For cells with unknown VMs, the sum per machine is added below.
-    countable_kinds = [kind for kind in CellUsability if kind not in (CellUsability.CLOSED, CellUsability.UNKNOWN)]
+    # Closed cells have no usable capacity. For cells with unknown VMs, the sum per machine is added
+    # below.
+    countable_kinds = [
+        kind for kind in CellUsability if kind not in (CellUsability.CLOSED, CellUsability.UNKNOWN)
+    ]
     countable = list(chain.from_iterable(cells_by_kind[kind] for kind in countable_kinds))
-    unknown_vcpus, unknown_memory = _sum_free_of_machines(site, cells_by_kind[CellUsability.UNKNOWN])
-    stranded = _find_stranded_cells(countable, site.skus.values())  # with capacity too small for any SKU
-    broken = cells_by_kind[CellUsability.BROKEN]  # fragmented: with smaller VMs only, and no longer fitting `sku`
-    (broken_vcpus, broken_memory), (stranded_vcpus, stranded_memory) = _sum_free(broken), _sum_free(stranded)
+    unknown_vcpus, unknown_memory = _sum_free_of_machines(
+        site, cells_by_kind[CellUsability.UNKNOWN]
+    )
+    # With capacity too small for any SKU.
+    stranded = _find_stranded_cells(countable, site.skus.values())
+    # fragmented: with smaller VMs only, and no longer fitting `sku`.
+    broken = cells_by_kind[CellUsability.BROKEN]
+    (broken_vcpus, broken_memory), (stranded_vcpus, stranded_memory) = (
+        _sum_free(broken),
+        _sum_free(stranded),
+    )
     free_vcpus, free_memory = _sum_free(countable)
-    first_vms = [cell.vms[0].vm for cell in broken]  # a broken cell counts for the pool of its first VM
+    # A broken cell counts for the pool of its first VM.
+    first_vms = [cell.vms[0].vm for cell in broken]
     counts = Counter((vm.cluster, vm.pool) for vm in first_vms)
-    ranked = sorted(counts, key=lambda pool_key: (-counts[pool_key], pool_key))  # pools with the most cells first
+    # pools with the most cells first.
+    ranked = sorted(counts, key=lambda pool_key: (-counts[pool_key], pool_key))
     return FragmentationCounts(
         yardstick=sku,
         cells=sum(map(len, cells_by_kind.values())),
@@ -130,7 +152,9 @@ def compute_cell_fragmentation(
         small=len(cells_by_kind[CellUsability.SMALL]),
         closed=len(cells_by_kind[CellUsability.CLOSED]),
         unknown=len(cells_by_kind[CellUsability.UNKNOWN]),
-        broken_by=tuple(FragmentingPool(cluster, pool, counts[cluster, pool]) for cluster, pool in ranked),
+        broken_by=tuple(
+            FragmentingPool(cluster, pool, counts[cluster, pool]) for cluster, pool in ranked
+        ),
         broken_vcpus=broken_vcpus,
         broken_memory_gib=broken_memory,
         stranded_cells=len(stranded),
@@ -144,7 +168,8 @@ def compute_cell_fragmentation(
 def _sum_free(cells: Iterable[_NumaCell]) -> tuple[int, float]:
     """Sum the free vCPUs and GiB of cells."""
     vcpus = 0
-    memory: float = 0  # whole GiB stay whole numbers
+    # whole GiB stay whole numbers.
+    memory: float = 0
     for cell in cells:
         vcpus += cell.free_vcpus
         memory += cell.free_memory
@@ -157,19 +182,24 @@ def _sum_free_of_machines(site: SiteSnapshot, cells: Iterable[_NumaCell]) -> tup
     vcpus: Counter[str] = Counter()
     memory: dict[str, float] = {}
     for cell in cells:
-        if cell.machine.name not in overfull:  # nothing counts as free on machines without a possible layout
+        # Nothing counts as free on machines without a possible layout.
+        if cell.machine.name not in overfull:
             vcpus[cell.machine.name] += cell.free_vcpus
             memory[cell.machine.name] = memory.get(cell.machine.name, 0) + cell.free_memory
     for vm in site.scheduler.list_vms():
-        if not vm.placement.cells and vm.placement.machine in vcpus:  # no cell accounts for this VM
+        # No cell accounts for this VM.
+        if not vm.placement.cells and vm.placement.machine in vcpus:
             vcpus[vm.placement.machine] -= vm.sku.cpus_in_cell * vm.sku.numa_cells
             memory[vm.placement.machine] -= vm.sku.memory_in_cell * vm.sku.numa_cells
     return sum(vcpus.values()), sum(memory.values())
 
 
-def _build_cells_with_free_capacity(site: SiteSnapshot, machines: Sequence[Machine]) -> Iterator[_NumaCell]:
+def _build_cells_with_free_capacity(
+    site: SiteSnapshot, machines: Sequence[Machine]
+) -> Iterator[_NumaCell]:
     """Build every cell of the machines with its free capacity. VMs in unknown cells take disk only."""
-    cells: dict[str, list[_NumaCell]] = {}  # by machine and number
+    # By machine and number.
+    cells: dict[str, list[_NumaCell]] = {}
     free_disk: dict[str, int] = {}
     for machine in machines:
         empty_cell = (machine, machine.cpus_per_cell, machine.memory_gib_per_cell)
@@ -177,11 +207,13 @@ def _build_cells_with_free_capacity(site: SiteSnapshot, machines: Sequence[Machi
         free_disk[machine.name] = machine.disk_gib
     for vm in site.scheduler.list_vms():
         machine_cells = cells.get(vm.placement.machine)
-        if machine_cells is None:  # a machine of another zone
+        # A machine of another zone.
+        if machine_cells is None:
             continue
         free_disk[vm.placement.machine] -= vm.sku.disk_gib
         for number in vm.placement.cells:
-            if number < len(machine_cells):  # ignore cells missing in the inventory
+            # ignore cells missing in the inventory.
+            if number < len(machine_cells):
                 cell = machine_cells[number]
                 cell.vcpus -= vm.sku.cpus_in_cell
                 cell.memory -= vm.sku.memory_in_cell
@@ -192,7 +224,9 @@ def _build_cells_with_free_capacity(site: SiteSnapshot, machines: Sequence[Machi
             yield cell
 
 
-def _determine_usability(cell: _NumaCell, sku: VmSku | None, unknown_machines: Collection[str]) -> CellUsability:
+def _determine_usability(
+    cell: _NumaCell, sku: VmSku | None, unknown_machines: Collection[str]
+) -> CellUsability:
     """Return the usability of a NUMA cell for one more VM of the SKU (None: no SKU fits any machine). SPOILED lacks
     only disk. TAKEN has a VM as large in the cell as one of the SKU, BROKEN only smaller ones. `unknown_machines` have
     VMs in unknown cells.
@@ -218,10 +252,12 @@ def _can_hold_vm(machine: Machine, sku: VmSku) -> bool:
 
 def _find_stranded_cells(cells: Iterable[_NumaCell], skus: Collection[VmSku]) -> list[_NumaCell]:
     """Find the cells with free capacity, but without a fitting SKU. Check equal cells once."""
-    fits_by_key: dict[tuple[str | None, int, float, int], bool] = {}  # by hardware, vCPUs, memory and disk
+    # By hardware, vCPUs, memory and disk.
+    fits_by_key: dict[tuple[str | None, int, float, int], bool] = {}
     stranded: list[_NumaCell] = []
     for cell in cells:
-        if not cell.free_vcpus and not cell.free_memory:  # nothing is left to be stranded
+        # Nothing is left to be stranded.
+        if not cell.free_vcpus and not cell.free_memory:
             continue
         key = (cell.machine.machine_sku, cell.free_vcpus, cell.free_memory, cell.disk)
         if key not in fits_by_key:

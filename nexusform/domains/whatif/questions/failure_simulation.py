@@ -111,7 +111,9 @@ class Failure(Struct, frozen=True):
     @property
     def unreachable_clusters(self) -> list[str]:
         """Names of the clusters without quorum: kubectl cannot delete their nodes."""
-        return sorted({deletion.cluster for deletion in self.deletions if not deletion.is_reachable})
+        return sorted(
+            {deletion.cluster for deletion in self.deletions if not deletion.is_reachable}
+        )
 
     @property
     def missing(self) -> int:
@@ -122,14 +124,17 @@ class Failure(Struct, frozen=True):
     def has_findings(self) -> bool:
         """Whether availability is lost, or capacity elsewhere is missing or uncertain."""
         is_uncertain = self.samples is not None and not self.samples.is_certain
-        is_capacity_missing = self.missing > 0  # for VMs to re-create
+        # For VMs to re-create.
+        is_capacity_missing = self.missing > 0
         is_pool_lost = any(pool.is_lost for pool in self.pools)
         return is_uncertain or is_capacity_missing or is_pool_lost or bool(self.lost_workloads)
 
     @property
     def lost_workloads(self) -> tuple[WorkloadImpact, ...]:
         """Workloads without a running pod, at once or after replacement."""
-        outcomes = [(impact, impact.determine_outcome(is_drained=False)) for impact in self.workloads]
+        outcomes = [
+            (impact, impact.determine_outcome(is_drained=False)) for impact in self.workloads
+        ]
         return tuple(impact for impact, outcome in outcomes if outcome is WorkloadOutcome.LOST)
 
 
@@ -145,9 +150,12 @@ def simulate_machine_loss(
     """
     lost_machines = frozenset(machines)
     down_now = site.machines_down - lost_machines
-    pools = list_affected_pools(site, lost_machines)  # each pool with a lost VM, and its VMs still up
-    scheduler, _ = site.build_scheduler_without(lost_machines, reason="lost")  # with all other VMs
-    samples = _sample_shortage(site, scheduler, lost_machines)  # before _recreate_pools places VMs in `scheduler`
+    # Each pool with a lost VM, and its VMs still up.
+    pools = list_affected_pools(site, lost_machines)
+    # With all other VMs.
+    scheduler, _ = site.build_scheduler_without(lost_machines, reason="lost")
+    # Before _recreate_pools places VMs in `scheduler`.
+    samples = _sample_shortage(site, scheduler, lost_machines)
     return Failure(
         site_id=site.id,
         scope=scope,
@@ -156,7 +164,8 @@ def simulate_machine_loss(
         pools=pools,
         recreations=tuple(_recreate_pools(site, scheduler, lost_machines)),
         deletions=tuple(_build_node_deletions(pools, machines)),
-        stay_down=tuple(pool for pool in pools if pool.kind is not VmOwnerKind.NKS),  # only NKS nodes are re-created
+        # Only NKS nodes are re-created.
+        stay_down=tuple(pool for pool in pools if pool.kind is not VmOwnerKind.NKS),
         unmanaged_vms=list_unmanaged_vms(site, lost_machines),
         workloads=tuple(_find_affected_workloads(pools, exclude_nodes_down(site, pods, down_now))),
         samples=samples,
@@ -168,14 +177,19 @@ def simulate_cluster_loss(
     site: SiteSnapshot, cluster: VmOwnerSnapshot, pods: Mapping[str, ClusterPods] = NO_PODS
 ) -> Failure:
     """Simulate the loss of a whole cluster; nothing is re-created."""
-    pools = tuple(build_pool_availability(cluster, pool, pool.vms) for pool in cluster.pools if pool.vms)
+    pools = tuple(
+        build_pool_availability(cluster, pool, pool.vms) for pool in cluster.pools if pool.vms
+    )
     workloads = tuple(_find_affected_workloads(pools, pods))
-    return Failure(site.id, FailureScope.CLUSTER, cluster.id, machines=(), pools=pools, workloads=workloads)
+    return Failure(
+        site.id, FailureScope.CLUSTER, cluster.id, machines=(), pools=pools, workloads=workloads
+    )
 
 
 def simulate_site_loss(site: SiteSnapshot, pods: Mapping[str, ClusterPods] = NO_PODS) -> Failure:
     """Simulate the loss of a whole site."""
-    pools = list_affected_pools(site, frozenset(site.machines))  # each pool with VMs: all of them are lost
+    # Each pool with VMs: all of them are lost.
+    pools = list_affected_pools(site, frozenset(site.machines))
     return Failure(
         site_id=site.id,
         scope=FailureScope.SITE,
@@ -213,16 +227,27 @@ def _find_affected_workloads(
         if cluster_id in pods:
             cluster_pods = pods[cluster_id]
             nodes = {vm.name for vm in vms}
-            workloads, _ = simulate_nodes_down(cluster_pods, cluster_pods.existing, nodes, is_drained=False)
+            workloads, _ = simulate_nodes_down(
+                cluster_pods, cluster_pods.existing, nodes, is_drained=False
+            )
             yield from workloads
 
 
-def _recreate_pools(site: SiteSnapshot, scheduler: RackScheduler, lost: frozenset[str]) -> Iterable[RecreatedPool]:
+def _recreate_pools(
+    site: SiteSnapshot, scheduler: RackScheduler, lost: frozenset[str]
+) -> Iterable[RecreatedPool]:
     """Place new VMs for the lost VMs of NKS clusters in `scheduler`, pool by pool in creation order."""
     for cluster, pool, down in _find_lost_pools(site, lost):
         placement_result = place_replacements(scheduler, pool, down)
         reason = placement_result.shortage.reason if placement_result.shortage is not None else ""
-        yield RecreatedPool(cluster.id, cluster.name, pool.name, pool.sku.name, placement_result.replacements, reason)
+        yield RecreatedPool(
+            cluster.id,
+            cluster.name,
+            pool.name,
+            pool.sku.name,
+            placement_result.replacements,
+            reason,
+        )
 
 
 def _find_lost_pools(
@@ -230,7 +255,8 @@ def _find_lost_pools(
 ) -> Iterable[tuple[VmOwnerSnapshot, PoolSnapshot, Sequence[PlacedVm]]]:
     """Yield cluster, pool and lost VMs for each pool of an NKS cluster with lost VMs."""
     for cluster in site.clusters:
-        if cluster.kind is not VmOwnerKind.NKS:  # other VMs are not re-created
+        # Other VMs are not re-created.
+        if cluster.kind is not VmOwnerKind.NKS:
             continue
         for pool in cluster.pools:
             down = [vm for vm in pool.vms if vm.placement.machine in lost]
@@ -238,26 +264,35 @@ def _find_lost_pools(
                 yield cluster, pool, down
 
 
-def _sample_shortage(site: SiteSnapshot, scheduler: RackScheduler, lost: frozenset[str]) -> SampledShortage | None:
+def _sample_shortage(
+    site: SiteSnapshot, scheduler: RackScheduler, lost: frozenset[str]
+) -> SampledShortage | None:
     """Count the lost VMs without capacity elsewhere, over samples (possible layouts) of unknown NUMA cells. For a
     single pool, the bounds are exact. Return None if all cells are known, or no VM of an NKS cluster is lost.
     """
-    lost_pools = list(_find_lost_pools(site, lost))  # cluster, pool and its lost VMs
+    # cluster, pool and its lost VMs.
+    lost_pools = list(_find_lost_pools(site, lost))
     samples = sample_capacity(
         scheduler,
         vms=sum(len(vms) for _, _, vms in lost_pools),
-        count_missing=lambda sampled: [recreation.missing for recreation in _recreate_pools(site, sampled, lost)],
+        count_missing=lambda sampled: [
+            recreation.missing for recreation in _recreate_pools(site, sampled, lost)
+        ],
     )
-    if samples is None or len(lost_pools) > 1:  # several pools compete, so their bounds are only those of samples
+    # several pools compete, so their bounds are only those of samples.
+    if samples is None or len(lost_pools) > 1:
         return samples
     [(_, pool, vms)] = lost_pools
-    demand = build_demand(pool.owner, pool.demand, vms[0].number)  # of one VM: all VMs of a pool are equal
+    # Of one VM: all VMs of a pool are equal.
+    demand = build_demand(pool.owner, pool.demand, vms[0].number)
     free = scheduler.count_free_slots(demand)
     bounds = Interval(max(0, len(vms) - free.maximum), max(0, len(vms) - free.minimum))
     return replace(samples, missing_count=bounds, pools=(bounds,), is_exact=True)
 
 
-def _build_node_deletions(pools: Sequence[PoolAvailability], machines: Sequence[str]) -> Iterable[NodeDeletionCommand]:
+def _build_node_deletions(
+    pools: Sequence[PoolAvailability], machines: Sequence[str]
+) -> Iterable[NodeDeletionCommand]:
     """Yield a command per NKS cluster to delete its nodes on failed `machines`, marked if its quorum is lost."""
     nks_pools = [pool for pool in pools if pool.kind is VmOwnerKind.NKS]
     for cluster_id, pools_of_cluster in group_by(nks_pools, lambda pool: pool.cluster_id).items():

@@ -58,9 +58,11 @@ class MemberEdit(Struct, frozen=True):
                 return f"{self.member} joins" + (enclose(" like ", self.value))
             case MemberEditKind.HEALTH:
                 return f"{self.member} is {self.value}"
-        if self.value is None:  # the taint, label or property is removed
+        # The taint, label or property is removed.
+        if self.value is None:
             return f"{self.member}: without {self.kind} {self.key}"
-        is_key_only = self.kind is MemberEditKind.TAINT and not self.value  # a taint may be set without a value ("")
+        # A taint may be set without a value ("").
+        is_key_only = self.kind is MemberEditKind.TAINT and not self.value
         return f"{self.member}: {self.kind} {self.key}" + ("" if is_key_only else f"={self.value}")
 
 
@@ -102,10 +104,16 @@ _SYNTAX: Final[Mapping[MemberEditKind, str]] = {
     MemberEditKind.LEAVE: "-leave=MEMBER",
     MemberEditKind.DRAIN: "-drain=MEMBER",
     MemberEditKind.JOIN: "-join=MEMBER, or -join=MEMBER=LIKE to copy another member or a cluster",
-    MemberEditKind.TAINT: "-taint=MEMBER:KEY[=VALUE][:NoSchedule], and -taint=MEMBER:KEY- to remove one",
+    MemberEditKind.TAINT: (
+        "-taint=MEMBER:KEY[=VALUE][:NoSchedule], and -taint=MEMBER:KEY- to remove one"
+    ),
     MemberEditKind.LABEL: "-label=MEMBER:KEY=VALUE, and -label=MEMBER:KEY- to remove one",
-    MemberEditKind.PROPERTY: "-property=MEMBER:NAME=VALUE, and -property=MEMBER:NAME- to remove one",
-    MemberEditKind.HEALTH: f"-health=MEMBER:HEALTH, with {format_list(map(str, Health), _MAX_NAMES)}",
+    MemberEditKind.PROPERTY: (
+        "-property=MEMBER:NAME=VALUE, and -property=MEMBER:NAME- to remove one"
+    ),
+    MemberEditKind.HEALTH: (
+        f"-health=MEMBER:HEALTH, with {format_list(map(str, Health), _MAX_NAMES)}"
+    ),
 }
 
 
@@ -120,7 +128,8 @@ def _parse_join_edit(verb: MemberEditKind, text: str) -> MemberEdit | None:
     name, equals, template = text.partition("=")
     if not name or ":" in name:
         return None
-    if equals and not template:  # `MEMBER=` has no LIKE
+    # `MEMBER=` has no LIKE.
+    if equals and not template:
         return None
     return MemberEdit(verb, name, value=template or None)
 
@@ -135,10 +144,16 @@ def _parse_setting_edit(verb: MemberEditKind, text: str) -> MemberEdit | None:
     is_removal = setting.endswith("-") and "=" not in setting
     setting = setting.removesuffix("-" if is_removal else "").removesuffix(effect)
     key, equals, value = setting.partition("=")
-    has_other_effect = ":" in setting  # of a taint: NoSchedule was removed above
-    has_needed_value = is_removal or bool(equals)  # a label or property must have a value to be set
+    # Of a taint: NoSchedule was removed above.
+    has_other_effect = ":" in setting
+    # A label or property must have a value to be set.
+    has_needed_value = is_removal or bool(equals)
     is_valid = not has_other_effect if is_taint else has_needed_value
-    return MemberEdit(verb, member, key, None if is_removal else value) if member and key and is_valid else None
+    return (
+        MemberEdit(verb, member, key, None if is_removal else value)
+        if member and key and is_valid
+        else None
+    )
 
 
 def _parse_health_edit(verb: MemberEditKind, text: str) -> MemberEdit | None:
@@ -151,12 +166,16 @@ def _parse_health_edit(verb: MemberEditKind, text: str) -> MemberEdit | None:
 _PARSERS: Final[Mapping[MemberEditKind, Callable[[MemberEditKind, str], MemberEdit | None]]] = {
     **dict.fromkeys((MemberEditKind.LEAVE, MemberEditKind.DRAIN), _parse_member_edit),
     MemberEditKind.JOIN: _parse_join_edit,
-    **dict.fromkeys((MemberEditKind.TAINT, MemberEditKind.LABEL, MemberEditKind.PROPERTY), _parse_setting_edit),
+    **dict.fromkeys(
+        (MemberEditKind.TAINT, MemberEditKind.LABEL, MemberEditKind.PROPERTY), _parse_setting_edit
+    ),
     MemberEditKind.HEALTH: _parse_health_edit,
 }
 
 
-def apply_member_edits(simulated_fleet: SimulatedFleet, edits: Iterable[MemberEdit]) -> Mapping[str, SimulatedMember]:
+def apply_member_edits(
+    simulated_fleet: SimulatedFleet, edits: Iterable[MemberEdit]
+) -> Mapping[str, SimulatedMember]:
     """Return the members by name after the edits, joined ones last. Raises one DiagnosticsError for invalid edits."""
     members = dict(simulated_fleet.members)
     problems: list[Diagnostic] = []
@@ -180,7 +199,10 @@ def apply_member_edits(simulated_fleet: SimulatedFleet, edits: Iterable[MemberEd
 
 
 def _apply_edit(
-    simulated_fleet: SimulatedFleet, members: Mapping[str, SimulatedMember], edit: MemberEdit, departed: Collection[str]
+    simulated_fleet: SimulatedFleet,
+    members: Mapping[str, SimulatedMember],
+    edit: MemberEdit,
+    departed: Collection[str],
 ) -> SimulatedMember | None:
     """Return the member after an edit, or None if it leaves. `members` are those after the earlier edits, without the
     `departed` ones. Raises DiagnosticsError if the edit is impossible, or makes the member invalid.
@@ -188,7 +210,9 @@ def _apply_edit(
     if edit.kind is MemberEditKind.JOIN:
         member = _join_member(simulated_fleet, edit)
     elif edit.member in departed:
-        detail = f"-{edit.kind}: {edit.member} already leaves the fleet. Remove the other changes of it."
+        detail = (
+            f"-{edit.kind}: {edit.member} already leaves the fleet. Remove the other changes of it."
+        )
         raise DiagnosticsError(build_error("invalid-simulation", detail))
     elif edit.member not in members:
         raise _build_unknown_object_error("member", edit.member, members)
@@ -196,9 +220,12 @@ def _apply_edit(
         return None
     else:
         member = _change_member(members[edit.member], edit)
-    problems = check_member(build_member(member.record, member.cluster, requests=(0, 0)))  # requests: not checked
+    # requests: not checked.
+    problems = check_member(build_member(member.record, member.cluster, requests=(0, 0)))
     if problems:
-        raise DiagnosticsError(build_error("invalid-simulation", f"{edit.text}: {problems[0].detail}."))
+        raise DiagnosticsError(
+            build_error("invalid-simulation", f"{edit.text}: {problems[0].detail}.")
+        )
     return member
 
 
@@ -209,14 +236,16 @@ def _join_member(simulated_fleet: SimulatedFleet, edit: MemberEdit) -> Simulated
     existing = simulated_fleet.members.get(edit.member)
     if existing is not None:
         is_healthy = existing.record.health is Health.HEALTHY
-        if edit.value or is_healthy:  # only an unhealthy member without a template joins again
+        # Only an unhealthy member without a template joins again.
+        if edit.value or is_healthy:
             reason = "already joins" if is_healthy else "is already a member"
             detail = f"{edit.member} {reason}. Choose another name for the new member."
             raise DiagnosticsError(build_error("invalid-simulation", detail))
         return replace(existing, record=replace(existing.record, health=Health.HEALTHY))
     if edit.value is None:
         return SimulatedMember(FleetMember(edit.member, {MEMBER_LABEL: edit.member}))
-    template = simulated_fleet.members.get(edit.value)  # None: it may name a cluster, see below
+    # None: it may name a cluster, see below.
+    template = simulated_fleet.members.get(edit.value)
     if template is not None:
         labels = {**template.record.labels, MEMBER_LABEL: edit.member}
         record = replace(template.record, name=edit.member, labels=labels, health=Health.HEALTHY)
@@ -229,11 +258,14 @@ def _join_member(simulated_fleet: SimulatedFleet, edit: MemberEdit) -> Simulated
         return SimulatedMember(record, template_cluster)
     all_clusters = simulated_fleet.clusters.values()
     clusters = [cluster for cluster in all_clusters if edit.value in (cluster.id, cluster.name)]
-    if len(clusters) != 1:  # no such cluster, or an ambiguous name
+    # No such cluster, or an ambiguous name.
+    if len(clusters) != 1:
         names = [*simulated_fleet.members, *(cluster.id for cluster in all_clusters)]
         raise _build_unknown_object_error("member or cluster", edit.value, names)
     [cluster] = clusters
-    return SimulatedMember(FleetMember(edit.member, {MEMBER_LABEL: edit.member}, cluster_id=cluster.id), cluster)
+    return SimulatedMember(
+        FleetMember(edit.member, {MEMBER_LABEL: edit.member}, cluster_id=cluster.id), cluster
+    )
 
 
 def _change_member(member: SimulatedMember, edit: MemberEdit) -> SimulatedMember:
@@ -260,21 +292,27 @@ def _set_resource_property(member: SimulatedMember, edit: MemberEdit) -> Simulat
     are computed.
     """
     if member.cluster is not None:
-        detail = f"{edit.text}: the value is computed from the nodes of {member.cluster.name} and their pods."
+        detail = (
+            f"{edit.text}: the value is computed from the nodes of {member.cluster.name} and "
+            "their pods."
+        )
         raise DiagnosticsError(build_error("invalid-simulation", detail))
     resources = member.record.resources
     # The rest of the key is such as `total-cpu`: a field of `resources`, and a key in its mapping.
     field_name, _, resource = edit.key.removeprefix(RESOURCE_PREFIX).partition("-")
     if field_name not in ("total", "allocatable", "available") or not resource:
         detail = (
-            f"{edit.text}: unknown property. Resource properties are {RESOURCE_PREFIX}available-cpu and "
+            f"{edit.text}: unknown property. Resource properties are "
+            f"{RESOURCE_PREFIX}available-cpu and "
             "so on, with total, allocatable or available."
         )
         raise DiagnosticsError(build_error("invalid-simulation", detail))
     amounts = dict(getattr(resources, field_name))
     if edit.value is None:
         if resource not in amounts:
-            raise _build_missing_key_error(edit, [f"{RESOURCE_PREFIX}{field_name}-{name}" for name in amounts])
+            raise _build_missing_key_error(
+                edit, [f"{RESOURCE_PREFIX}{field_name}-{name}" for name in amounts]
+            )
         del amounts[resource]
     else:
         amount = parse_quantity(edit.value)
@@ -282,7 +320,9 @@ def _set_resource_property(member: SimulatedMember, edit: MemberEdit) -> Simulat
             detail = f'{edit.text}: "{edit.value}" is not a valid quantity: {amount.message}.'
             raise DiagnosticsError(build_error("invalid-simulation", detail))
         amounts[resource] = amount
-    return replace(member, record=replace(member.record, resources=replace(resources, **{field_name: amounts})))
+    return replace(
+        member, record=replace(member.record, resources=replace(resources, **{field_name: amounts}))
+    )
 
 
 def _set_taint(member: SimulatedMember, edit: MemberEdit) -> SimulatedMember:
@@ -302,11 +342,17 @@ def _set_label_or_property(
     """Return the member with a label or property set, or removed if the edit has no value. `existing` are the entries
     of `field_name` in its record. Raises DiagnosticsError for removing a missing or computed one.
     """
-    if edit.value is None and edit.key not in existing:  # nothing to remove
+    # Nothing to remove.
+    if edit.value is None and edit.key not in existing:
         if edit.kind is MemberEditKind.PROPERTY and member.cluster is not None:
-            properties = build_member(member.record, member.cluster, requests=(0, 0)).properties  # requests: not used
-            if edit.key in properties:  # computed from nodes, such as their number
-                detail = f"{edit.text}: the value comes from the nodes of {member.cluster.name}; set another value."
+            # requests: not used.
+            properties = build_member(member.record, member.cluster, requests=(0, 0)).properties
+            # computed from nodes, such as their number.
+            if edit.key in properties:
+                detail = (
+                    f"{edit.text}: the value comes from the nodes of {member.cluster.name}; set "
+                    "another value."
+                )
                 raise DiagnosticsError(build_error("invalid-simulation", detail))
         raise _build_missing_key_error(edit, existing)
     entries = {key: value for key, value in existing.items() if key != edit.key}
@@ -319,11 +365,15 @@ def _build_missing_key_error(edit: MemberEdit, keys: Iterable[str]) -> Diagnosti
     """Build the error for removing a missing key; `keys` are the existing ones."""
     names = sorted(set(keys), key=str.encode)
     choice = f"It has: {format_list(names, _MAX_NAMES)}." if names else f"It has no {edit.kind}."
-    detail = f'{edit.member} has no {edit.kind} "{edit.key}".{suggest_name(edit.key, names)} {choice}'
+    detail = (
+        f'{edit.member} has no {edit.kind} "{edit.key}".{suggest_name(edit.key, names)} {choice}'
+    )
     return DiagnosticsError(build_error("invalid-simulation", detail))
 
 
-def _build_unknown_object_error(noun: str, name: str, candidates: Iterable[str]) -> DiagnosticsError:
+def _build_unknown_object_error(
+    noun: str, name: str, candidates: Iterable[str]
+) -> DiagnosticsError:
     """Build the error for an unknown member or cluster, with the most similar name and the known ones."""
     names = sorted(set(candidates), key=str.encode)
     choice = f"Known: {format_list(names, _MAX_NAMES)}." if names else "None exists."

@@ -13,7 +13,11 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import Diagnostic
 from nexusform.diagnostics.phrases import group_by
-from nexusform.domains.fleet.importers.fleet_records import FleetEviction, FleetMember, FleetPlacement
+from nexusform.domains.fleet.importers.fleet_records import (
+    FleetEviction,
+    FleetMember,
+    FleetPlacement,
+)
 from nexusform.domains.fleet.planning.binding_rows import build_binding_rows
 from nexusform.domains.fleet.planning.fleet_outcome import build_placement_warnings
 from nexusform.domains.fleet.planning.fleet_snapshot import (
@@ -46,7 +50,11 @@ from nexusform.domains.fleet.scheduling.placement_explanation import (
 )
 from nexusform.domains.pods.importers.manifest_parser import Manifest
 from nexusform.domains.pods.planning.cluster_observation import ObservedCluster
-from nexusform.domains.pods.planning.manifest_blocks import collect_prior_members, list_prior_pods, parse_objects
+from nexusform.domains.pods.planning.manifest_blocks import (
+    collect_prior_members,
+    list_prior_pods,
+    parse_objects,
+)
 from nexusform.domains.pods.planning.node_clusters import NodeCluster, build_existing_clusters
 from nexusform.domains.pods.planning.pod_phase import PodPhase
 from nexusform.domains.pods.pod_kind import PodLocation
@@ -119,7 +127,11 @@ class PlacementOutcome(Struct, frozen=True):
     @property
     def pending(self) -> tuple[PlacementChange, ...]:
         """Rows of pods without a node."""
-        return tuple(row for row in self.pods if isinstance(row.target, PodLocation) and row.target.node is None)
+        return tuple(
+            row
+            for row in self.pods
+            if isinstance(row.target, PodLocation) and row.target.node is None
+        )
 
     @property
     def has_findings(self) -> bool:
@@ -192,14 +204,16 @@ def build_fleet_snapshot(
     observed = dict(_match_observed_clusters(clusters, snapshot.states, registries, observations))
     clusters |= {cluster_id: observation.cluster for cluster_id, observation in observed.items()}
     snapshot = replace(snapshot, observed=observed)
-    # The managed pods come from manifests and placements, so they need no members. The members need the pods: the rest
-    # of the used capacity belongs to unmanaged pods.
+    # The managed pods come from manifests and placements, so they need no members. The members need
+    # the pods: the rest of the used capacity belongs to unmanaged pods.
     managed_pods = _build_pods(snapshot, clusters, members={})
     members = dict(_build_members(snapshot, clusters, managed_pods))
     return replace(snapshot, members=SimulatedFleet(members, clusters))
 
 
-def _build_snapshot_without_members(site_objects: Iterable[SiteObject], registries: PluginRegistries) -> FleetSnapshot:
+def _build_snapshot_without_members(
+    site_objects: Iterable[SiteObject], registries: PluginRegistries
+) -> FleetSnapshot:
     """Build a snapshot of the objects alone, still without members and clusters. Objects of unknown types are left out.
     Each object has a state. Those of the fleet also have an instance, and a record: the parsed member, placement or
     other object.
@@ -211,13 +225,17 @@ def _build_snapshot_without_members(site_objects: Iterable[SiteObject], registri
         address, kind = site_object.address, registries.resource_types.get(site_object.address.type)
         if kind is None:
             continue
-        object_state = ObjectState(site_object.attributes, site_object.creation, private=site_object.note)
+        object_state = ObjectState(
+            site_object.attributes, site_object.creation, private=site_object.note
+        )
         states[address] = InstanceState(object_state)
         if kind.build_fleet_object is not None:
             attributes = dict(site_object.attributes)
             records[address] = kind.build_fleet_object(attributes)
             arguments, decision = EvaluatedArguments(attributes), ActionDecision(planned=attributes)
-            instances[address] = Instance(address, kind, object_state, arguments=arguments, decision=decision)
+            instances[address] = Instance(
+                address, kind, object_state, arguments=arguments, decision=decision
+            )
     return FleetSnapshot(instances, records, states, registries, members=SimulatedFleet({}, {}))
 
 
@@ -235,7 +253,9 @@ def _match_observed_clusters(
     for prior in list_prior_pods(states, registries, collect_prior_members(states, registries)):
         workload_keys.setdefault(prior.cluster_id, set()).update(prior.workloads)
     for cluster_id in observations.clusters:
-        observed = observations.bind_cluster(cluster_id, clusters.get(cluster_id), workload_keys.get(cluster_id, ()))
+        observed = observations.bind_cluster(
+            cluster_id, clusters.get(cluster_id), workload_keys.get(cluster_id, ())
+        )
         assert observed is not None, "the cluster is observed"
         yield cluster_id, observed
 
@@ -245,20 +265,30 @@ def _build_members(
 ) -> Iterator[tuple[str, SimulatedMember]]:
     """Yield pairs of name and member. If a member's nodes are unknown, its last recorded resources apply."""
     for address, record in snapshot.records.items():
-        if not isinstance(record, FleetMember):  # another object of the fleet
+        # Another object of the fleet.
+        if not isinstance(record, FleetMember):
             continue
-        note = snapshot.instances[address].prior_note  # private data in state: the member as seen by the last plan
+        # private data in state: the member as seen by the last plan.
+        note = snapshot.instances[address].prior_note
         last_member = parse_member_record(record.name, note) if "labels" in note else None
         cluster = clusters.get(record.cluster_id or record.name)
         if cluster is not None:
-            unmanaged = (0, 0)  # all pods of a cluster listed by kubectl are known
+            # All pods of a cluster listed by kubectl are known.
+            unmanaged = (0, 0)
             if cluster.id not in snapshot.observed:
                 unmanaged = _infer_unmanaged_usage(record, cluster, last_member, managed_pods)
             yield record.name, SimulatedMember(record, cluster, unmanaged_requests=unmanaged)
-        elif record.cluster_id and last_member is not None:  # its nodes are unknown here
-            former = replace(record, cluster_id="", properties=last_member.properties, resources=last_member.resources)
+        elif record.cluster_id and last_member is not None:
+            # Its nodes are unknown here.
+            former = replace(
+                record,
+                cluster_id="",
+                properties=last_member.properties,
+                resources=last_member.resources,
+            )
             yield record.name, SimulatedMember(former)
-        else:  # neither nodes nor recorded resources: those of its block apply, if any
+        else:
+            # Neither nodes nor recorded resources: those of its block apply, if any.
             yield record.name, SimulatedMember(record)
 
 
@@ -268,44 +298,62 @@ def _infer_unmanaged_usage(
     """Infer the requests of pods not managed by nexusform: (millicores, bytes). They are how much less was available at
     the last plan (as recorded) than with the managed pods alone. Return (0, 0) if they are unknown.
     """
-    if last_member is None:  # nothing is recorded yet
+    # Nothing is recorded yet.
+    if last_member is None:
         return 0, 0
     managed_usage = build_member(record, cluster, pods.sum_requests(cluster.id)).resources
-    if managed_usage.allocatable != last_member.resources.allocatable:  # its nodes have changed
+    # Its nodes have changed.
+    if managed_usage.allocatable != last_member.resources.allocatable:
         return 0, 0
     cpu = _compute_amount_reduction("cpu", managed_usage, last_member.resources)
     memory = _compute_amount_reduction("memory", managed_usage, last_member.resources)
     return max(0, cpu // _NANO_PER_MILLI), max(0, memory // _NANO)  # from nano-units
 
 
-def _compute_amount_reduction(name: str, managed_usage: ResourceUsage, last_usage: ResourceUsage) -> int:
+def _compute_amount_reduction(
+    name: str, managed_usage: ResourceUsage, last_usage: ResourceUsage
+) -> int:
     """Compute how much less was available at the last plan than with managed pods only, in nano-units; 0 if unknown."""
     available_last = last_usage.available.get(name)
-    return managed_usage.available[name].nano - available_last.nano if available_last is not None else 0
+    return (
+        managed_usage.available[name].nano - available_last.nano
+        if available_last is not None
+        else 0
+    )
 
 
 def simulate_member_edits(snapshot: FleetSnapshot, edits: Sequence[MemberEdit]) -> FleetSimulation:
     """Compare the scheduling without and with the edits. Raises DiagnosticsError for invalid edits."""
     members = apply_member_edits(snapshot.members, edits)
-    drained = list(dict.fromkeys(edit.member for edit in edits if edit.kind is MemberEditKind.DRAIN))
+    drained = list(
+        dict.fromkeys(edit.member for edit in edits if edit.kind is MemberEditKind.DRAIN)
+    )
     baseline = _run_scheduling(snapshot, snapshot.members.members, drained=())
     result = _run_scheduling(snapshot, members, drained)
     baseline_details = {(diagnostic.id, diagnostic.detail) for diagnostic in baseline.diagnostics}
-    new_diagnostics = [  # without those contained in the answer as data
+    # Without those contained in the answer as data.
+    new_diagnostics = [
         diagnostic
         for diagnostic in result.diagnostics
-        if (diagnostic.id, diagnostic.detail) not in baseline_details and diagnostic.id not in _WARNINGS_AS_DATA
+        if (diagnostic.id, diagnostic.detail) not in baseline_details
+        and diagnostic.id not in _WARNINGS_AS_DATA
     ]
     # Placements (key, member) still on a drained member, as they were not evicted.
     states = [_build_state(placement, placement.bindings) for placement in result.placements]
-    remaining = [(state.key, cluster) for cluster, state in product(drained, states) if cluster in state.clusters]
-    # The resources of every member without and with the edits, also of leaving ones; None for non-members.
+    remaining = [
+        (state.key, cluster)
+        for cluster, state in product(drained, states)
+        if cluster in state.clusters
+    ]
+    # The resources of every member without and with the edits, also of leaving ones; None for
+    # non-members.
     capacities: list[MemberCapacity] = []
     for name in sorted(result.members, key=str.encode):
         member = result.members[name]
         before = _get_planned_resources(baseline.members.get(name))
         after = _get_planned_resources(member)
-        is_derived = member.cluster is not None  # computed from its nodes
+        # computed from its nodes.
+        is_derived = member.cluster is not None
         capacities.append(MemberCapacity(name, before, after, is_derived=is_derived))
     return FleetSimulation(
         edits=tuple(edits),
@@ -333,9 +381,14 @@ def _run_scheduling(
     Placements bound to `drained` members get evictions. Return the resulting placements, pods and members.
     """
     clusters = dict(snapshot.members.clusters)
-    clusters |= {member.cluster.id: member.cluster for member in members_after.values() if member.cluster is not None}
+    clusters |= {
+        member.cluster.id: member.cluster
+        for member in members_after.values()
+        if member.cluster is not None
+    }
     pods = _build_pods(snapshot, clusters, members_after)
-    hub = build_planned_hub(snapshot.instances.values(), ObservedHub())  # no hub is read, so nothing is observed
+    # No hub is read, so nothing is observed.
+    hub = build_planned_hub(snapshot.instances.values(), ObservedHub())
     members = _build_member_states(snapshot.members.members, members_after, pods)
     # Build the placements before their first scheduling.
     member_clusters = build_member_clusters(members)
@@ -347,18 +400,29 @@ def _run_scheduling(
             resources = select_placement_resources(spec, hub, member_clusters)
             placements.append(create_placement_plan(spec, *resources))
     hub.evictions += _build_drain_evictions(placements, drained)
-    diagnostics = list(execute_evictions({placement.key: placement for placement in placements}, hub))
+    diagnostics = list(
+        execute_evictions({placement.key: placement for placement in placements}, hub)
+    )
     iterations = run_iterations(placements, members, pods, hub.collect_direct_objects(members))
     diagnostics += plan_rollouts(placements)
-    rows = tuple(chain.from_iterable(build_binding_rows(placement, members) for placement in placements))
+    rows = tuple(
+        chain.from_iterable(build_binding_rows(placement, members) for placement in placements)
+    )
     diagnostics += build_placement_warnings(placements, members, iterations, ObservedHub())
     return _SchedulingRun(
-        tuple(placements), rows, tuple(pods.rows), members, iterations.member_list, tuple(diagnostics)
+        tuple(placements),
+        rows,
+        tuple(pods.rows),
+        members,
+        iterations.member_list,
+        tuple(diagnostics),
     )
 
 
 def _build_member_states(
-    members_before: Mapping[str, SimulatedMember], members_after: Mapping[str, SimulatedMember], pods: PodPhase
+    members_before: Mapping[str, SimulatedMember],
+    members_after: Mapping[str, SimulatedMember],
+    pods: PodPhase,
 ) -> dict[str, FleetMemberState]:
     """Build the states of all members of a run by name. A leaving member has no planned state (None)."""
     states: dict[str, FleetMemberState] = {}
@@ -383,20 +447,26 @@ class _ClusterPods(PodPhase):
 
 
 def _build_pods(
-    snapshot: FleetSnapshot, clusters: Mapping[str, NodeCluster], members: Mapping[str, SimulatedMember]
+    snapshot: FleetSnapshot,
+    clusters: Mapping[str, NodeCluster],
+    members: Mapping[str, SimulatedMember],
 ) -> PodPhase:
     """Build the existing pods of all clusters, and place those of manifests applied without a placement. `members` are
     the members of the run: their clusters, and the requests of their unmanaged pods.
     """
-    clusters_before = collect_prior_members(snapshot.states, snapshot.registries)  # cluster ids by member name
+    # cluster ids by member name.
+    clusters_before = collect_prior_members(snapshot.states, snapshot.registries)
     clusters_now: dict[str, str] = {}
-    unmanaged_requests: dict[str, tuple[int, int]] = {}  # millicores and bytes, by cluster id
+    # millicores and bytes, by cluster id.
+    unmanaged_requests: dict[str, tuple[int, int]] = {}
     for name, member in members.items():
         if member.cluster is not None:
             clusters_now[name] = member.cluster.id
             unmanaged_requests[member.cluster.id] = member.unmanaged_requests
     prior = list_prior_pods(snapshot.states, snapshot.registries, clusters_before)
-    pods = _ClusterPods(clusters, prior, {**clusters_before, **clusters_now}, observed_clusters=snapshot.observed)
+    pods = _ClusterPods(
+        clusters, prior, {**clusters_before, **clusters_now}, observed_clusters=snapshot.observed
+    )
     pods.unmanaged_requests = unmanaged_requests
     # Manifests applied without a placement, by cluster id: address and objects.
     direct_objects: dict[str, list[tuple[str, tuple[Manifest, ...]]]] = {}
@@ -425,7 +495,9 @@ def _build_drain_evictions(
     for cluster in drained:
         for placement in placements:
             bound_clusters = {binding.cluster for binding in placement.spec.prior_bindings}
-            if not placement.spec.configuration.namespace and cluster in bound_clusters:  # "": cluster-scoped
+            if (
+                not placement.spec.configuration.namespace and cluster in bound_clusters
+            ):  # "": cluster-scoped
                 name = f"drain-eviction-{placement.key}-{cluster}"
                 yield placement.spec.instance, FleetEviction(name, placement.key, cluster)
 
@@ -437,22 +509,31 @@ _build_row_key: Final = attrgetter("address", "kind", "pool", "object")
 def _build_outcomes(baseline: _SchedulingRun, result: _SchedulingRun) -> Iterator[PlacementOutcome]:
     """Build the result of each placement by comparing both runs: `baseline` without the edits, `result` with them."""
     baseline_rows = (*baseline.rows, *baseline.pods)
-    baseline_by_key = {_build_row_key(row): row for row in baseline_rows if row.action is not PlacementAction.KEEP}
+    baseline_by_key = {
+        _build_row_key(row): row for row in baseline_rows if row.action is not PlacementAction.KEEP
+    }
     bindings = group_by(result.rows, lambda row: row.address)
     changed_pods = [row for row in result.pods if row.action is not PlacementAction.KEEP]
     pods = group_by(changed_pods, lambda row: row.address)
     baseline_placements = {placement.address: placement for placement in baseline.placements}
     for placement in result.placements:
         baseline_placement = baseline_placements[placement.address]
-        rows, unrelated_rows = _split_rows(bindings.get(placement.spec.instance.address, []), baseline_by_key)
+        rows, unrelated_rows = _split_rows(
+            bindings.get(placement.spec.instance.address, []), baseline_by_key
+        )
         pod_rows, _ = _split_rows(pods.get(placement.spec.instance.address, []), baseline_by_key)
-        # Drift: a newly created placement would get other clusters. It is reported only if the edits cause it.
+        # Drift: a newly created placement would get other clusters. It is reported only if the
+        # edits cause it.
         drift, eligible = _compute_policy_drift(placement, result.member_list)
-        baseline_drift, baseline_eligible = _compute_policy_drift(baseline_placement, baseline.member_list)
+        baseline_drift, baseline_eligible = _compute_policy_drift(
+            baseline_placement, baseline.member_list
+        )
         newly_ineligible = baseline_eligible - eligible
-        # Drift without the edits is the same, and the edits do not add a reason: a lost cluster made ineligible.
+        # Drift without the edits is the same, and the edits do not add a reason: a lost cluster
+        # made ineligible.
         is_old_drift = drift == baseline_drift and newly_ineligible.isdisjoint(drift.lost_clusters)
-        is_picked_now = bool(placement.scheduling.pick_triggers)  # by the scheduler, as for a newly created placement
+        # By the scheduler, as for a newly created placement.
+        is_picked_now = bool(placement.scheduling.pick_triggers)
         no_drift = SchedulingDrift(gained_clusters=(), lost_clusters=())
         yield PlacementOutcome(
             before=_build_state(baseline_placement, baseline_placement.spec.prior_bindings),
@@ -462,13 +543,16 @@ def _build_outcomes(baseline: _SchedulingRun, result: _SchedulingRun) -> Iterato
             status=placement.scheduling.status,
             fresh=no_drift if is_picked_now or is_old_drift else drift,
             # The edits do not cause an abort of the run without them.
-            abort=placement.scheduling.abort if baseline_placement.scheduling.abort is None else None,
+            abort=placement.scheduling.abort
+            if baseline_placement.scheduling.abort is None
+            else None,
             unrelated=tuple(unrelated_rows),
         )
 
 
 def _split_rows(
-    rows: Iterable[PlacementChange], baseline_by_key: Mapping[tuple[Address, str, str, str], PlacementChange]
+    rows: Iterable[PlacementChange],
+    baseline_by_key: Mapping[tuple[Address, str, str, str], PlacementChange],
 ) -> tuple[list[PlacementChange], list[PlacementChange]]:
     """Return the rows caused by the edits, and the rows equal to one without the edits."""
     caused: list[PlacementChange] = []
@@ -479,13 +563,17 @@ def _split_rows(
     return caused, unrelated
 
 
-def _compute_policy_drift(placement: PlacementPlan, member_list: MemberList) -> tuple[SchedulingDrift, frozenset[str]]:
+def _compute_policy_drift(
+    placement: PlacementPlan, member_list: MemberList
+) -> tuple[SchedulingDrift, frozenset[str]]:
     """Compute the drift: the difference of current bindings to those of a newly created placement on these members.
     Also return the members allowed by its policy.
     """
     spec, policy = placement.spec, placement.spec.resolve_policy(member_list)
     namespace = spec.configuration.namespace
-    drift = compute_policy_drift(placement.bindings, member_list, policy, spec.policy_snapshot, namespace)
+    drift = compute_policy_drift(
+        placement.bindings, member_list, policy, spec.policy_snapshot, namespace
+    )
     return drift, find_eligible_members(member_list, policy, namespace)
 
 

@@ -73,7 +73,8 @@ class PoolUpgrade(Struct, frozen=True):
     @property
     def course(self) -> PoolCourse:
         """Course of the upgrade (batches, VMs down) in the form recorded by plans."""
-        size = self.surge or max(self.unavailable, 1)  # VMs per batch: without surge, those down at once
+        # VMs per batch: without surge, those down at once.
+        size = self.surge or max(self.unavailable, 1)
         return PoolCourse(
             pool=self.pool,
             sku=self.sku,
@@ -82,7 +83,8 @@ class PoolUpgrade(Struct, frozen=True):
             batches=-(-self.count // size),  # rounded up
             surges=self.surge > 0,
             minimum_up=min((batch.up for batch in self.batches), default=self.count),
-            failed_batch=self.batches[-1].number if self.is_blocked else 0,  # the upgrade stops there
+            # The upgrade stops there.
+            failed_batch=self.batches[-1].number if self.is_blocked else 0,
             reason=self.reason,
             batch=size,
             count=self.count,
@@ -159,7 +161,14 @@ def simulate_kubernetes_upgrade(
         obstacles = find_drain_obstacles(pods.cluster.budgets, pods.existing, nodes)
     version, address = get_running_version(cluster), cluster.pools[0].address
     return KubernetesUpgrade(
-        cluster.id, cluster.name, site.id, version, pools, address=address, disruptions=obstacles, samples=samples
+        cluster.id,
+        cluster.name,
+        site.id,
+        version,
+        pools,
+        address=address,
+        disruptions=obstacles,
+        samples=samples,
     )
 
 
@@ -172,19 +181,28 @@ def _upgrade_pool(scheduler: RackScheduler, pool: PoolSnapshot) -> PoolUpgrade:
     """Upgrade one pool. If it is blocked, try smaller surges, and one node at a time without surge."""
     count = len(pool.vms)
     max_surge, max_unavailable = _read_surge_settings(pool)
-    surge, unavailable = compute_amount_of_total(max_surge, count), compute_amount_of_total(max_unavailable, count)
+    surge, unavailable = (
+        compute_amount_of_total(max_surge, count),
+        compute_amount_of_total(max_unavailable, count),
+    )
     scheduler_before = scheduler.copy()
 
     def is_feasible(other_surge: int, other_unavailable: int) -> bool:
         """Return True if every batch fits with these numbers of VMs, from the start of the pool."""
-        _, other_shortage = _upgrade_batches(scheduler_before.copy(), pool, other_surge, other_unavailable)
+        _, other_shortage = _upgrade_batches(
+            scheduler_before.copy(), pool, other_surge, other_unavailable
+        )
         return other_shortage is None
 
     batches, shortage = _upgrade_batches(scheduler, pool, surge, unavailable)
     fitting_surge, fits_in_place = 0, False
-    if shortage is not None and not pool.is_control_plane:  # the surge of a control plane is fixed
-        smaller_surges = range(min(surge, count) - 1, 0, -1)  # largest first; 0 is tried in place
-        fitting_surge = next((smaller for smaller in smaller_surges if is_feasible(smaller, other_unavailable=0)), 0)
+    # The surge of a control plane is fixed.
+    if shortage is not None and not pool.is_control_plane:
+        # largest first; 0 is tried in place.
+        smaller_surges = range(min(surge, count) - 1, 0, -1)
+        fitting_surge = next(
+            (smaller for smaller in smaller_surges if is_feasible(smaller, other_unavailable=0)), 0
+        )
         fits_in_place = is_feasible(other_surge=0, other_unavailable=1)
     return PoolUpgrade(
         pool=pool.name,
@@ -222,7 +240,8 @@ def _upgrade_batches(
     for start in range(0, len(pool.vms), size):
         vms = pool.vms[start : start + size]
         placement_result = _replace_vms(scheduler, pool, vms, is_surging=is_surging)
-        # Nodes up meanwhile: without old VMs on machines already down and, without surge, those of this batch.
+        # Nodes up meanwhile: without old VMs on machines already down and, without surge, those of
+        # this batch.
         old_vms = pool.vms[start:] if is_surging else pool.vms[start + size :]
         up = len(pool.vms) - sum(vm.placement.machine in machines_down for vm in old_vms)
         if not is_surging:
@@ -244,9 +263,11 @@ def _replace_vms(
         _release_vms(scheduler, old_handles)
     placement_result = place_replacements(scheduler, pool, vms)
     if placement_result.shortage is not None:
-        _release_vms(scheduler, placement_result.handles)  # of the new VMs with capacity
+        # Of the new VMs with capacity.
+        _release_vms(scheduler, placement_result.handles)
         if not is_surging:
-            for vm in vms:  # put the old VMs back
+            # put the old VMs back.
+            for vm in vms:
                 name = build_vm_name(pool.owner, pool.demand, pool.name, vm.number)
                 scheduler.add_existing(name, pool.sku, vm.placement)
     elif is_surging:

@@ -124,7 +124,8 @@ def find_upgrade_path(
     if target is None:
         detail = f'"{target_text}" is not a version. Write -to=1.31 or -to=1.31.4.'
         raise DiagnosticsError(build_error("invalid-kubernetes-version", detail))
-    versions_by_cluster: dict[str, tuple[KubernetesVersion, ...]] = {}  # the running version, then the hops
+    # The running version, then the hops.
+    versions_by_cluster: dict[str, tuple[KubernetesVersion, ...]] = {}
     problems: list[Diagnostic] = []
     for cluster in clusters:
         try:
@@ -141,7 +142,9 @@ def find_upgrade_path(
     results: list[ClusterHops] = []
     site_before = site
     for cluster in clusters:
-        cluster_hops, site_before = _upgrade_cluster(site_before, cluster, versions_by_cluster[cluster.id], pods)
+        cluster_hops, site_before = _upgrade_cluster(
+            site_before, cluster, versions_by_cluster[cluster.id], pods
+        )
         results.append(cluster_hops)
     is_exhaustive = search.passes < _MAX_PASSES
     return SiteUpgradePath(site.id, target, tuple(results), search.tried_orders, is_exhaustive)
@@ -160,7 +163,9 @@ def _find_version_hops(
             reason = f'The kubernetes_version of {cluster.id} cannot be read ("{version_text}")'
         detail = f"{reason}. The hops to {target} are unknown. Set it in {address} and apply."
         raise DiagnosticsError(build_error("invalid-kubernetes-version", detail, address=address))
-    offers = OfferedVersions(site.versions, site.upgrades.get(cluster.name, ()), site.available_until)
+    offers = OfferedVersions(
+        site.versions, site.upgrades.get(cluster.name, ()), site.available_until
+    )
     hops = find_upgrade_hops(cluster.id, version_text, target, offers, today)
     if isinstance(hops, VersionRejection):
         raise DiagnosticsError(build_error(hops.id, hops.detail, address=address))
@@ -171,34 +176,46 @@ class _OrderSearch:
     """Search for an order with capacity for all. `tried_orders` counts the rejected prefixes and the result."""
 
     def __init__(
-        self, versions_by_cluster: Mapping[str, Sequence[KubernetesVersion]], pods: Mapping[str, ClusterPods]
+        self,
+        versions_by_cluster: Mapping[str, Sequence[KubernetesVersion]],
+        pods: Mapping[str, ClusterPods],
     ) -> None:
         """Start without a tried order. `versions_by_cluster` has, by cluster id, the running version and the hops."""
         self._versions_by_cluster, self._pods = versions_by_cluster, pods
         self.tried_orders = 0
         self.passes = 0
 
-    def find_order(self, site: SiteSnapshot, remaining: Sequence[VmOwnerSnapshot]) -> tuple[ClusterHops, ...] | None:
+    def find_order(
+        self, site: SiteSnapshot, remaining: Sequence[VmOwnerSnapshot]
+    ) -> tuple[ClusterHops, ...] | None:
         """Find an order of the remaining clusters; None if there is none, or after _MAX_PASSES simulated upgrades."""
-        if not remaining:  # every cluster has its place: the result counts as tried
+        # Every cluster has its place: the result counts as tried.
+        if not remaining:
             self.tried_orders += 1
             return ()
         for cluster in remaining:
             if self.passes == _MAX_PASSES:
                 return None
             self.passes += 1
-            hops, next_site = _upgrade_cluster(site, cluster, self._versions_by_cluster[cluster.id], self._pods)
+            hops, next_site = _upgrade_cluster(
+                site, cluster, self._versions_by_cluster[cluster.id], self._pods
+            )
             if not hops.fits:
                 self.tried_orders += 1
                 continue
-            following = self.find_order(next_site, [candidate for candidate in remaining if candidate.id != cluster.id])
+            following = self.find_order(
+                next_site, [candidate for candidate in remaining if candidate.id != cluster.id]
+            )
             if following is not None:
                 return (hops, *following)
         return None
 
 
 def _upgrade_cluster(
-    site: SiteSnapshot, requested: VmOwnerSnapshot, path: Sequence[KubernetesVersion], pods: Mapping[str, ClusterPods]
+    site: SiteSnapshot,
+    requested: VmOwnerSnapshot,
+    path: Sequence[KubernetesVersion],
+    pods: Mapping[str, ClusterPods],
 ) -> tuple[ClusterHops, SiteSnapshot]:
     """Upgrade a cluster along a path of versions, the running one first; return its hops and the resulting site."""
     hops: list[ClusterUpgradeHop] = []
@@ -206,34 +223,56 @@ def _upgrade_cluster(
         # The cluster as the previous hop left it.
         cluster = next(candidate for candidate in site.clusters if candidate.id == requested.id)
         upgrade = simulate_kubernetes_upgrade(site, cluster, pods.get(cluster.id))
-        needs_bundle = has_etcd_gap(start, end)  # etcd may fail without another version bundle in between
-        available = select_available_versions(end, site.versions)  # None: not captured
-        supported_until = max((site.supported_until.get(version, "") for version in available or ()), default="")
-        hops.append(ClusterUpgradeHop(str(start), end, upgrade, needs_bundle, available, supported_until))
+        # etcd may fail without another version bundle in between.
+        needs_bundle = has_etcd_gap(start, end)
+        # None: not captured.
+        available = select_available_versions(end, site.versions)
+        supported_until = max(
+            (site.supported_until.get(version, "") for version in available or ()), default=""
+        )
+        hops.append(
+            ClusterUpgradeHop(str(start), end, upgrade, needs_bundle, available, supported_until)
+        )
         site = _apply_upgrade(site, cluster, upgrade)
     return ClusterHops(requested.id, requested.name, tuple(hops)), site
 
 
-def _apply_upgrade(site: SiteSnapshot, cluster: VmOwnerSnapshot, upgrade: KubernetesUpgrade) -> SiteSnapshot:
+def _apply_upgrade(
+    site: SiteSnapshot, cluster: VmOwnerSnapshot, upgrade: KubernetesUpgrade
+) -> SiteSnapshot:
     """Return the site after the upgrade of a cluster. Its VMs have the locations of their replacements; those of a
     batch without capacity stay. A new scheduler has all VMs, with new handles.
     """
     handles_by_pool = {pool.name: pool.handles for pool in cluster.pools}
-    new_placements: dict[int, Placement] = {}  # by old handle
+    # By old handle.
+    new_placements: dict[int, Placement] = {}
     for pool in upgrade.pools:
         for move in chain.from_iterable(batch.moves for batch in pool.batches if batch.fits):
             assert move.placement is not None, "all of its batch fit"
             new_placements[handles_by_pool[pool.pool][move.vm.name]] = move.placement
     scheduler = rebuild_scheduler(site.scheduler, site.scheduler.machines, vms=())
-    new_handles: dict[int, int] = {}  # by old handle
+    # By old handle.
+    new_handles: dict[int, int] = {}
     for vm in site.scheduler.list_vms():
-        new_handles[vm.handle] = scheduler.add_existing(vm.vm, vm.sku, new_placements.get(vm.handle, vm.placement))
+        new_handles[vm.handle] = scheduler.add_existing(
+            vm.vm, vm.sku, new_placements.get(vm.handle, vm.placement)
+        )
 
     def update_pool(pool: PoolSnapshot) -> PoolSnapshot:
         """Return a pool with its new handles and placements."""
         placements = [new_placements.get(pool.handles[vm.name], vm.placement) for vm in pool.vms]
-        vms = [replace(vm, placement=placement) for vm, placement in zip(pool.vms, placements, strict=True)]
-        return replace(pool, vms=tuple(vms), handles={name: new_handles[old] for name, old in pool.handles.items()})
+        vms = [
+            replace(vm, placement=placement)
+            for vm, placement in zip(pool.vms, placements, strict=True)
+        ]
+        return replace(
+            pool,
+            vms=tuple(vms),
+            handles={name: new_handles[old] for name, old in pool.handles.items()},
+        )
 
-    clusters = [replace(item, pools=tuple(update_pool(pool) for pool in item.pools)) for item in site.clusters]
+    clusters = [
+        replace(item, pools=tuple(update_pool(pool) for pool in item.pools))
+        for item in site.clusters
+    ]
     return replace(site, scheduler=scheduler, clusters=tuple(clusters))

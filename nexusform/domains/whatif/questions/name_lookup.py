@@ -18,7 +18,8 @@ _REVERSED_PART = re.compile(r"(.+?)\s*[xX*]\s*(\d{1,7})")
 _MAX_PART_COUNT = 1_000_000
 _DIGITS = 9
 _MAX_NAMES = 20
-_MAX_TEXT_LENGTH = 60  # characters of user input
+# characters of user input.
+_MAX_TEXT_LENGTH = 60
 _EXAMPLE = "-mix=3xNC_P46_224_v1,6xNC_G6_28_v1"
 
 
@@ -37,7 +38,8 @@ def find_only_site(snapshot: Snapshot, text: str) -> SiteSnapshot:
         [site] = snapshot.sites.values()
         return site
     detail = (
-        f"There are {len(snapshot.sites)} sites. Select one with -site=ID: {format_list(snapshot.sites, _MAX_NAMES)}."
+        f"There are {len(snapshot.sites)} sites. Select one with -site=ID: "
+        f"{format_list(snapshot.sites, _MAX_NAMES)}."
     )
     raise DiagnosticsError(build_error("ambiguous-name", detail, headline="Ambiguous site"))
 
@@ -53,7 +55,8 @@ def check_excluded_addresses(site: SiteSnapshot, texts: Iterable[str]) -> frozen
             candidates |= {f"{pool.address}:{name}": None for name in vm.names}
     for text in texts:
         if text not in candidates:
-            addresses = [name for name in candidates if ":" not in name]  # VMs are too many to list
+            # VMs are too many to list.
+            addresses = [name for name in candidates if ":" not in name]
             suggestion = suggest_name(text, candidates)
             message = f'No resource with VMs on {site.id} has the address "{_truncate_name(text)}".'
             detail = f"{message}{suggestion} Known: {format_list(addresses, _MAX_NAMES)}."
@@ -63,7 +66,11 @@ def check_excluded_addresses(site: SiteSnapshot, texts: Iterable[str]) -> frozen
 
 def find_rack(snapshot: Snapshot, text: str) -> tuple[SiteSnapshot, str]:
     """Find an active rack by id (`<site>/<rack>`) or unique name; return its site and name."""
-    by_id = {f"{site.id}/{rack}": (site, rack) for site in snapshot.sites.values() for rack in site.active_racks}
+    by_id = {
+        f"{site.id}/{rack}": (site, rack)
+        for site in snapshot.sites.values()
+        for rack in site.active_racks
+    }
     return _find_by_id_or_name("rack", text, by_id, lambda site_and_rack: site_and_rack[1])
 
 
@@ -88,7 +95,9 @@ def find_cluster(snapshot: Snapshot, text: str) -> tuple[SiteSnapshot, VmOwnerSn
             if any(str(pool.address) == text for pool in cluster.pools):
                 return site, cluster
             by_id[cluster.id] = (site, cluster)
-    return _find_by_id_or_name("cluster", text, by_id, lambda site_and_cluster: site_and_cluster[1].name)
+    return _find_by_id_or_name(
+        "cluster", text, by_id, lambda site_and_cluster: site_and_cluster[1].name
+    )
 
 
 def find_kubernetes_cluster(snapshot: Snapshot, text: str) -> tuple[SiteSnapshot, VmOwnerSnapshot]:
@@ -137,17 +146,23 @@ def parse_sku_mix(skus: Mapping[str, VmSku], text: str) -> tuple[SkuCount, ...]:
     for part_text in map(str.strip, text.split(",")):
         count, name = _parse_mix_part(part_text, skus)
         swapped = _REVERSED_PART.fullmatch(part_text)
-        if name not in skus and swapped is not None and swapped[1] in skus:  # NC_G6_28_v1x6: SKU, then number
+        # NC_G6_28_v1x6: SKU, then number.
+        if name not in skus and swapped is not None and swapped[1] in skus:
             detail = f"Write the number before the SKU: {swapped[2]}x{swapped[1]}."
             raise DiagnosticsError(build_error("invalid-mix", detail))
         if not name:
-            detail = f'"{_truncate_name(part_text)}" is not a valid part of a mix. Write NxSKU, for example {_EXAMPLE}.'
+            detail = (
+                f'"{_truncate_name(part_text)}" is not a valid part of a mix. Write NxSKU, for '
+                f"example {_EXAMPLE}."
+            )
             raise DiagnosticsError(build_error("invalid-mix", detail))
         if name not in skus:
             raise _build_unknown_name_error("VM SKU", name, skus)
         counts[name] += count
     if not all(0 < count <= _MAX_PART_COUNT for count in counts.values()):
-        detail = f"The count of a part must be 1 to {_MAX_PART_COUNT:,} VMs, for example {_EXAMPLE}."
+        detail = (
+            f"The count of a part must be 1 to {_MAX_PART_COUNT:,} VMs, for example {_EXAMPLE}."
+        )
         raise DiagnosticsError(build_error("invalid-mix", detail))
     return tuple(SkuCount(count, skus[name]) for name, count in counts.items())
 
@@ -157,8 +172,10 @@ def _parse_mix_part(text: str, skus: Collection[str]) -> tuple[int, str]:
     # A SKU of the user's own may be called "2xlarge".
     if text in skus:
         return 1, text
-    match = _PART.fullmatch(text)  # groups: the digits or None, and the SKU
-    if match is None or text.isdigit():  # a count without a SKU
+    # groups: the digits or None, and the SKU.
+    match = _PART.fullmatch(text)
+    # A count without a SKU.
+    if match is None or text.isdigit():
         return 0, ""
     digits = match.group(1) or "1"
     # Do not convert a number of any length: above the maximum, the caller rejects it.
@@ -166,7 +183,9 @@ def _parse_mix_part(text: str, skus: Collection[str]) -> tuple[int, str]:
     return count, match.group(2)
 
 
-def _find_by_id_or_name(kind: str, text: str, by_id: Mapping[str, Named], get_name: Callable[[Named], str]) -> Named:
+def _find_by_id_or_name(
+    kind: str, text: str, by_id: Mapping[str, Named], get_name: Callable[[Named], str]
+) -> Named:
     """Find the entry with this id, else the only one with this name (`kind` in errors). Raises DiagnosticsError."""
     if text in by_id:
         return by_id[text]

@@ -19,7 +19,11 @@ from msgspec.structs import replace
 from nexusform.configuration.declarations.configuration import Configuration, ResourceBlock
 from nexusform.diagnostics.diagnostic import SourceFile, Span
 from nexusform.diagnostics.phrases import enclose
-from nexusform.domains.pods.importers.manifest_parser import Manifest, is_fleet_group, is_reserved_namespace
+from nexusform.domains.pods.importers.manifest_parser import (
+    Manifest,
+    is_fleet_group,
+    is_reserved_namespace,
+)
 from nexusform.language.syntax.syntax_nodes import Body
 from nexusform.plans.plan import Feasibility, FeasibilityResult, PlacementAction, Plan
 from nexusform.rendering.notation.hcl_text import quote_string
@@ -27,8 +31,10 @@ from nexusform.rendering.notation.json_values import omit_empty
 from nexusform.resources.address import Address
 
 MAX_EVICTIONS: Final = 4
-MAX_TRIALS: Final = 400  # plans, a number and not a time: the answer is the same on every computer
-# Parts of kube-scheduler's reasons for a pod waiting for other pods; further pods on its cluster may help it.
+# plans, a number and not a time: the answer is the same on every computer.
+MAX_TRIALS: Final = 400
+# Parts of kube-scheduler's reasons for a pod waiting for other pods; further pods on its cluster
+# may help it.
 _POD_RULES: Final = ("pod affinity", "topology spread")
 _REJECTED_IDS: Final = frozenset({"eviction-not-executed", "invalid-eviction"})
 _BINDING: Final = "binding"
@@ -38,7 +44,8 @@ OVERRIDE_SUFFIX: Final = "_override.nf.hcl"
 _TYPE: Final = "fleet_placement_eviction"
 _MEMBER_TYPE: Final = "fleet_member_cluster"
 NAME: Final = "simulated-placement"
-FILE: Final = "simulated-placement.nf.json"  # of the generated configuration, never written
+# Of the generated configuration, never written.
+FILE: Final = "simulated-placement.nf.json"
 _NAMESPACE: Final = "Namespace"
 _LITERAL: Final = re.compile(r'"([^"$%\\]*)"')
 
@@ -63,7 +70,8 @@ class EvictionCandidate(Struct, frozen=True):
     @property
     def name(self) -> str:
         """Name of the eviction's block and of its object on the hub: `rebalance-web-member-1`."""
-        return _NO_NAME.sub("-", f"rebalance-{self.placement}-{self.cluster}").lower()  # - for invalid characters
+        # - for invalid characters.
+        return _NO_NAME.sub("-", f"rebalance-{self.placement}-{self.cluster}").lower()
 
 
 class EvictionProposal(Struct, frozen=True):
@@ -84,7 +92,11 @@ class TrialOutcome(Struct, frozen=True):
 
     def list_repicked_evictions(self, trial: EvictionProposal) -> tuple[EvictionCandidate, ...]:
         """Return the evictions with a binding on the same cluster again."""
-        return tuple(item for item in trial.evictions if item.cluster in self.clusters.get(str(item.address), ()))
+        return tuple(
+            item
+            for item in trial.evictions
+            if item.cluster in self.clusters.get(str(item.address), ())
+        )
 
 
 class RebalanceRequest(Struct, frozen=True):
@@ -144,23 +156,31 @@ def build_trial_outcome(plan: Plan, error: str = "") -> TrialOutcome:
         waiting=tuple(waiting),
         unknown=tuple(unknown),
         clusters=clusters,
-        rejections=tuple(problem.detail for problem in plan.diagnostics if problem.id in _REJECTED_IDS),
+        rejections=tuple(
+            problem.detail for problem in plan.diagnostics if problem.id in _REJECTED_IDS
+        ),
         error=error,
     )
 
 
 def find_minimum_evictions(
-    request: RebalanceRequest, candidates: Sequence[EvictionCandidate], taintable: Iterable[str], evaluate: Evaluate
+    request: RebalanceRequest,
+    candidates: Sequence[EvictionCandidate],
+    taintable: Iterable[str],
+    evaluate: Evaluate,
 ) -> RebalanceResult:
     """Find the fewest evictions to let all pods in scope run; `evaluate` simulates a choice. `taintable` are clusters
     with a block in the configuration: a taint in it keeps an evicted placement away.
     """
-    before = evaluate(EvictionProposal())  # without any eviction
-    fixed = tuple(item for item in candidates if item.policy is PlacementPolicy.PICK_FIXED)  # they name their clusters
+    # Without any eviction.
+    before = evaluate(EvictionProposal())
+    # They name their clusters.
+    fixed = tuple(item for item in candidates if item.policy is PlacementPolicy.PICK_FIXED)
     in_scope = [item for item in candidates if request.source_cluster in ("", item.cluster)]
     movable = tuple(item for item in in_scope if item.policy is not PlacementPolicy.PICK_FIXED)
     result = RebalanceResult(request, before, movable, fixed)
-    if not result.waiting_bindings:  # everything runs: no eviction is needed
+    # everything runs: no eviction is needed.
+    if not result.waiting_bindings:
         return result
     search = _EvictionSearch(request, before, frozenset(taintable), evaluate)
     trial, outcome = search.run(movable)
@@ -194,46 +214,59 @@ class _EvictionSearch(Struct):
     interruptions: dict[str, None] = {}
     is_complete: bool = True
 
-    def run(self, candidates: Sequence[EvictionCandidate]) -> tuple[EvictionProposal | None, TrialOutcome]:
+    def run(
+        self, candidates: Sequence[EvictionCandidate]
+    ) -> tuple[EvictionProposal | None, TrialOutcome]:
         """Return the smallest set of evictions to let all pods in scope run (None for none), and its outcome."""
-        goals = [row for row in self.before.waiting if self.request.is_binding_in_scope(row)]  # their pods must run
+        # Their pods must run.
+        goals = [row for row in self.before.waiting if self.request.is_binding_in_scope(row)]
         # Clusters with pods waiting for capacity, not for other pods.
-        crowded = {row.cluster for row in goals if not any(rule in row.reason for rule in _POD_RULES)}
+        crowded = {
+            row.cluster for row in goals if not any(rule in row.reason for rule in _POD_RULES)
+        }
         # PickAll last: such a placement gets no other cluster for an evicted one.
         ordered = sorted(candidates, key=lambda item: item.policy is PlacementPolicy.PICK_ALL)
         for size in range(1, min(len(candidates), MAX_EVICTIONS) + 1):
             self.trial_counts.append(0)
             for group in combinations(ordered, size):
                 if not crowded <= {item.cluster for item in group}:
-                    continue  # pods on a cluster short of capacity need an eviction there
+                    # pods on a cluster short of capacity need an eviction there.
+                    continue
                 if sum(self.trial_counts) >= MAX_TRIALS:
                     self.is_complete = False
                     return None, TrialOutcome()
                 trial, outcome = self._find_working_trial(group)
                 if trial is not None:
                     return trial, outcome
-        self.is_complete = len(candidates) <= MAX_EVICTIONS  # larger sets are not tried
+        # larger sets are not tried.
+        self.is_complete = len(candidates) <= MAX_EVICTIONS
         return None, TrialOutcome()
 
-    def _find_working_trial(self, group: tuple[EvictionCandidate, ...]) -> tuple[EvictionProposal | None, TrialOutcome]:
+    def _find_working_trial(
+        self, group: tuple[EvictionCandidate, ...]
+    ) -> tuple[EvictionProposal | None, TrialOutcome]:
         """Return the first order of these evictions with a successful plan and no interruption, and the outcome of the
         plan. Clusters otherwise picked again are tainted. Without such an order, return None; the outcome is not used.
         """
         for order in permutations(group):
             trial = EvictionProposal(order)
             outcome = self._evaluate_trial(trial)
-            repicked = {item.cluster for item in outcome.list_repicked_evictions(trial)}  # by evicted placements
+            # By evicted placements.
+            repicked = {item.cluster for item in outcome.list_repicked_evictions(trial)}
             if repicked - self.taintable:
                 self.untaintable |= dict.fromkeys(sorted(repicked - self.taintable))
-                break  # no order helps: only a taint keeps these clusters away
+                # No order helps: only a taint keeps these clusters away.
+                break
             if repicked:
                 trial = EvictionProposal(order, tuple(sorted(repicked)))
                 outcome = self._evaluate_trial(trial)
             self.rejections |= dict.fromkeys(outcome.rejections)
-            if outcome.rejections:  # another order may be accepted
+            # Another order may be accepted.
+            if outcome.rejections:
                 continue
             if not self._is_trial_successful(trial, outcome):
-                return None, outcome  # every order has this result
+                # Every order has this result.
+                return None, outcome
             interruption = self._describe_interruption(trial)
             if not interruption:
                 return trial, outcome
@@ -246,14 +279,20 @@ class _EvictionSearch(Struct):
         """
         waiting_before = _list_bindings(self.before.waiting)
         for count in range(1, len(trial.evictions)):
-            outcome = self._evaluate_trial(EvictionProposal(trial.evictions[:count], trial.tainted_clusters))
+            outcome = self._evaluate_trial(
+                EvictionProposal(trial.evictions[:count], trial.tainted_clusters)
+            )
             problem = outcome.error
-            newly_waiting = [pair for pair in _list_bindings(outcome.waiting) if pair not in waiting_before]
+            newly_waiting = [
+                pair for pair in _list_bindings(outcome.waiting) if pair not in waiting_before
+            ]
             if newly_waiting:
                 address, cluster = newly_waiting[0]
                 problem = f"{address.name} waits on {cluster}"
             if problem:
-                names = ", then ".join(f"{item.placement} from {item.cluster}" for item in trial.evictions[:count])
+                names = ", then ".join(
+                    f"{item.placement} from {item.cluster}" for item in trial.evictions[:count]
+                )
                 return f"{names}: {problem}"
         return ""
 
@@ -272,8 +311,11 @@ class _EvictionSearch(Struct):
         new_unknown = _list_bindings(outcome.unknown).keys() - _list_bindings(self.before.unknown)
         if new_waiting or new_unknown or outcome.list_repicked_evictions(trial):
             return False
-        # Placements keep their numbers of clusters; only a PickAll does not pick another one for an evicted one.
-        removals = Counter(str(item.address) for item in trial.evictions if item.policy is PlacementPolicy.PICK_ALL)
+        # Placements keep their numbers of clusters; only a PickAll does not pick another one for an
+        # evicted one.
+        removals = Counter(
+            str(item.address) for item in trial.evictions if item.policy is PlacementPolicy.PICK_ALL
+        )
         return all(
             len(outcome.clusters.get(address, ())) >= len(clusters) - removals[address]
             for address, clusters in self.before.clusters.items()
@@ -295,7 +337,8 @@ def find_member_blocks(configuration: Configuration) -> dict[str, MemberBlock]:
     for block in configuration.root.resources.values():
         is_single = not (block.count or block.for_each)
         if block.type != _MEMBER_TYPE or not is_single or not isinstance(block.body, Body):
-            continue  # another object, several members, or not HCL syntax
+            # Another object, several members, or not HCL syntax.
+            continue
         name = _find_literal_name(block, configuration)
         if name:
             taints = filter(_is_taint_block, block.body.blocks)
@@ -307,7 +350,9 @@ def find_member_blocks(configuration: Configuration) -> dict[str, MemberBlock]:
 def render_evictions(trial: EvictionProposal, members: Mapping[str, MemberBlock]) -> str:
     """Render the eviction blocks. Each depends on the one before it, the first on the tainted members."""
     blocks = []
-    dependencies = [f"{_MEMBER_TYPE}.{members[cluster].label}" for cluster in trial.tainted_clusters]
+    dependencies = [
+        f"{_MEMBER_TYPE}.{members[cluster].label}" for cluster in trial.tainted_clusters
+    ]
     for eviction in trial.evictions:
         arguments = {
             "provider": eviction.provider,
@@ -346,7 +391,8 @@ def _find_literal_name(block: ResourceBlock, configuration: Configuration) -> st
     for attribute in block.body.attributes:
         if attribute.name == "name":
             _, _, expression = _get_source_text(configuration, attribute.span).partition("=")
-            literal = _LITERAL.fullmatch(expression.strip())  # a quoted text without templates or escapes
+            # A quoted text without templates or escapes.
+            literal = _LITERAL.fullmatch(expression.strip())
             return literal[1] if literal is not None else ""
     return ""
 
@@ -380,16 +426,32 @@ def list_unusable_manifests(manifests: Iterable[Manifest]) -> list[str]:
     messages = []
     for manifest in manifests:
         if is_fleet_group(manifest.group):
-            messages.append(f"{manifest.title} is an object of the hub. Leave it out, and use -pick or -clusters.")
+            messages.append(
+                (
+                    f"{manifest.title} is an object of the hub. Leave it out, and use -pick or "
+                    "-clusters."
+                )
+            )
         elif is_reserved_namespace(manifest.namespace):
-            messages.append(f"{manifest.title} is in a reserved namespace. Set metadata.namespace to another one.")
+            messages.append(
+                (
+                    f"{manifest.title} is in a reserved namespace. Set metadata.namespace to "
+                    "another one."
+                )
+            )
     return messages
 
 
 def build_trial_configuration(trial: SimulatedPlacement) -> SourceFile:
     """Build a hub manifest with all objects and the missing Namespaces, and a placement to select them."""
-    declared = {manifest.name for manifest in trial.manifests if manifest.kind == _NAMESPACE and not manifest.group}
-    namespaces = sorted(declared | {manifest.namespace for manifest in trial.manifests if manifest.namespace})
+    declared = {
+        manifest.name
+        for manifest in trial.manifests
+        if manifest.kind == _NAMESPACE and not manifest.group
+    }
+    namespaces = sorted(
+        declared | {manifest.namespace for manifest in trial.manifests if manifest.namespace}
+    )
     namespace_manifests = [
         json.dumps({"apiVersion": "v1", "kind": _NAMESPACE, "metadata": {"name": name}})
         for name in namespaces
@@ -398,11 +460,16 @@ def build_trial_configuration(trial: SimulatedPlacement) -> SourceFile:
     text = "\n---\n".join([trial.text, *namespace_manifests])
     selectors = [{"version": "v1", "kind": _NAMESPACE, "name": name} for name in namespaces]
     for manifest in trial.manifests:
-        if not manifest.namespace and manifest.kind != _NAMESPACE:  # a namespace selects its objects, too
-            group = omit_empty({"group": manifest.group})  # "" is the core group: its selector has no group
-            selectors.append({**group, "version": manifest.version, "kind": manifest.kind, "name": manifest.name})
+        # A namespace selects its objects, too.
+        if not manifest.namespace and manifest.kind != _NAMESPACE:
+            # "" is the core group: its selector has no group.
+            group = omit_empty({"group": manifest.group})
+            selectors.append(
+                {**group, "version": manifest.version, "kind": manifest.kind, "name": manifest.name}
+            )
     placement = {"name": NAME, "resource_selector": selectors, "policy": trial.policy}
-    yaml_body = text.replace("${", "$${").replace("%{", "%%{")  # escapes: manifests are no templates
+    # escapes: manifests are no templates.
+    yaml_body = text.replace("${", "$${").replace("%{", "%%{")
     document = {
         "resource": {
             "fleet_hub_manifest": {NAME: {"yaml_body": yaml_body}},

@@ -17,12 +17,18 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import DiagnosticsError, build_error, suggest_name
 from nexusform.diagnostics.phrases import format_list
-from nexusform.domains.pods.scheduling.cluster_records import Cluster, ExistingPod, PodDisruptionBudget, Workload
+from nexusform.domains.pods.scheduling.cluster_records import (
+    Cluster,
+    ExistingPod,
+    PodDisruptionBudget,
+    Workload,
+)
 from nexusform.domains.pods.scheduling.pod_outcomes import PREEMPTED, PodOutcome
 from nexusform.domains.pods.scheduling.pod_prediction import predict
 from nexusform.domains.pods.scheduling.preemption import has_budget, list_applied_budgets
 
-NO_PODS: Final[Mapping[str, ClusterPods]] = MappingProxyType({})  # no known pods
+# No known pods.
+NO_PODS: Final[Mapping[str, ClusterPods]] = MappingProxyType({})
 _BARE = "Pod"
 _DAEMONS = "DaemonSet"
 _MAX_NAMES: Final = 20
@@ -56,8 +62,10 @@ class WorkloadOutcome(StrEnum):
 
     UNTOUCHED = "untouched"
     KEPT = "kept"
-    RESTARTED = "restarted"  # all pods were lost at once and replaced
-    REDUCED = "reduced"  # some pods have no node
+    # All pods were lost at once and replaced.
+    RESTARTED = "restarted"
+    # Some pods have no node.
+    REDUCED = "reduced"
     LOST = "lost"
 
 
@@ -88,8 +96,10 @@ class WorkloadImpact(Struct, frozen=True):
 
     def determine_outcome(self, *, is_drained: bool) -> WorkloadOutcome:
         """Determine the result. If all pods are lost at once without a drain, none runs until its replacement: LOST."""
-        is_restarted = self.before > 0 and self.at_once == 0  # all pods are gone at the same time
-        is_lost = self.before > 0 and self.running == 0  # no pod runs after the replacement, either
+        # All pods are gone at the same time.
+        is_restarted = self.before > 0 and self.at_once == 0
+        # No pod runs after the replacement, either.
+        is_lost = self.before > 0 and self.running == 0
         if is_lost:
             return WorkloadOutcome.LOST
         if is_restarted and not is_drained:
@@ -129,7 +139,9 @@ class PodsSimulation(Struct):
 
     def run_outage_wave(self, number: int, down: Collection[str]) -> tuple[WorkloadImpact, ...]:
         """Take these nodes down and up again, as the wave with this number. Return the affected workloads."""
-        workloads, meanwhile = simulate_nodes_down(self.pods, self.existing, down, is_drained=self.is_drained)
+        workloads, meanwhile = simulate_nodes_down(
+            self.pods, self.existing, down, is_drained=self.is_drained
+        )
         for impact in workloads:
             self._impacts.setdefault(impact.workload, []).append((number, impact))
         self.existing = simulate_nodes_up(self.pods, meanwhile)
@@ -141,9 +153,11 @@ class PodsSimulation(Struct):
 
     def _build_workload_verdict(self, workload: Workload) -> WorkloadVerdict:
         """Build the verdict of one workload over all waves: fewest running pods, most pending ones, worst result."""
-        waves = self._impacts.get(workload.key, [])  # (number of the wave, impact), without unaffected waves
+        # (number of the wave, impact), without unaffected waves.
+        waves = self._impacts.get(workload.key, [])
         impacts = [impact for _, impact in waves]
-        running = _count_running(self.pods.existing)[workload.key]  # before the first wave
+        # Before the first wave.
+        running = _count_running(self.pods.existing)[workload.key]
         outcomes = [impact.determine_outcome(is_drained=self.is_drained) for impact in impacts]
         budgets = chain.from_iterable(impact.blocking_budgets for impact in impacts)
         return WorkloadVerdict(
@@ -154,50 +168,73 @@ class PodsSimulation(Struct):
             minimum_running=min((impact.running for impact in impacts), default=running),
             maximum_pending=max((impact.pending for impact in impacts), default=0),
             waves=tuple(number for number, _ in waves),
-            outcome=max(outcomes, key=_RANK.index, default=WorkloadOutcome.UNTOUCHED),  # the worst one
+            # The worst one.
+            outcome=max(outcomes, key=_RANK.index, default=WorkloadOutcome.UNTOUCHED),
             is_certain=all(impact.is_certain for impact in impacts),
             blocking_budgets=tuple(dict.fromkeys(budgets)),
         )
 
 
 def simulate_nodes_down(
-    pods: ClusterPods, existing: Sequence[ExistingPod], nodes_down: Collection[str], *, is_drained: bool
+    pods: ClusterPods,
+    existing: Sequence[ExistingPod],
+    nodes_down: Collection[str],
+    *,
+    is_drained: bool,
 ) -> tuple[tuple[WorkloadImpact, ...], tuple[ExistingPod, ...]]:
     """Simulate `nodes_down`: drained by evictions if `is_drained`, else lost at once. `existing` are the pods before.
     Return the impact on each workload with affected pods (lost or preempted), and all pods afterwards.
     """
     nodes = tuple(node for node in pods.cluster.nodes if node.name not in nodes_down)
-    prediction = predict(replace(pods.cluster, nodes=nodes), existing, _select_controlled_workloads(pods))
-    preempted = {  # by workload key and pod number
+    prediction = predict(
+        replace(pods.cluster, nodes=nodes), existing, _select_controlled_workloads(pods)
+    )
+    # By workload key and pod number.
+    preempted = {
         (outcome.workload, outcome.number): outcome
         for outcome in (*prediction.outcomes, *prediction.displaced_outcomes)
         if outcome.trigger == PREEMPTED
     }
-    affected_pods: dict[str, list[ExistingPod]] = {}  # by workload key: lost, or preempted by replacements of others
+    # By workload key: lost, or preempted by replacements of others.
+    affected_pods: dict[str, list[ExistingPod]] = {}
     for pod in existing:
         if pod.node in nodes_down or (pod.workload, pod.number) in preempted:
             affected_pods.setdefault(pod.workload, []).append(pod)
     pods_after = prediction.list_existing_pods()
-    running_before, running_after = _count_running(existing), _count_running(pods_after)  # numbers by workload key
+    # numbers by workload key.
+    running_before, running_after = _count_running(existing), _count_running(pods_after)
     impacts: list[WorkloadImpact] = []
     for workload in pods.workloads:
-        if workload.key not in affected_pods:  # all of its pods stay
+        # All of its pods stay.
+        if workload.key not in affected_pods:
             continue
         outcomes = prediction.list_outcomes(workload.key)
         outcome_by_number = {outcome.number: outcome for outcome in outcomes}
-        moves: list[PodMove] = []  # of each affected pod
+        # Of each affected pod.
+        moves: list[PodMove] = []
         lost_pods: list[ExistingPod] = []
         for pod in affected_pods[workload.key]:
-            moves.append(_build_move(pod, outcome_by_number.get(pod.number), preempted.get((pod.workload, pod.number))))
+            moves.append(
+                _build_move(
+                    pod,
+                    outcome_by_number.get(pod.number),
+                    preempted.get((pod.workload, pod.number)),
+                )
+            )
             if pod.node in nodes_down:
                 lost_pods.append(pod)
-        violations: Mapping[str, str] = {}  # sentence by budget
+        # sentence by budget.
+        violations: Mapping[str, str] = {}
         lost_at_once = len(lost_pods)
-        # Budgets limit evictions. Without a drain there are none; pods of DaemonSets always stop with their node.
+        # Budgets limit evictions. Without a drain there are none; pods of DaemonSets always stop
+        # with their node.
         if is_drained and workload.kind != _DAEMONS:
-            violations, lost_at_once = _compute_eviction_limits(pods.cluster.budgets, existing, lost_pods, moves)
+            violations, lost_at_once = _compute_eviction_limits(
+                pods.cluster.budgets, existing, lost_pods, moves
+            )
         before = running_before[workload.key]
-        preempted_count = len(moves) - len(lost_pods)  # the other affected pods
+        # The other affected pods.
+        preempted_count = len(moves) - len(lost_pods)
         # The prediction leaves a bare Pod on its lost node. In fact, nothing re-creates it.
         bare_count = len(lost_pods) if workload.kind == _BARE else 0
         impact = WorkloadImpact(
@@ -221,7 +258,9 @@ def _select_controlled_workloads(pods: ClusterPods) -> list[Workload]:
     return [workload for workload in pods.workloads if workload.kind != _BARE]
 
 
-def simulate_nodes_up(pods: ClusterPods, existing: Sequence[ExistingPod]) -> tuple[ExistingPod, ...]:
+def simulate_nodes_up(
+    pods: ClusterPods, existing: Sequence[ExistingPod]
+) -> tuple[ExistingPod, ...]:
     """Return every pod once all nodes are up again: pending pods get a node, others stay."""
     return predict(pods.cluster, existing, _select_controlled_workloads(pods)).list_existing_pods()
 
@@ -238,15 +277,20 @@ def _count_running(pods: Iterable[ExistingPod]) -> Counter[str]:
     return Counter(pod.workload for pod in pods if pod.node)
 
 
-def _build_move(pod: ExistingPod, outcome: PodOutcome | None, preemption: PodOutcome | None) -> PodMove:
+def _build_move(
+    pod: ExistingPod, outcome: PodOutcome | None, preemption: PodOutcome | None
+) -> PodMove:
     """Build the move of a pod with a lost node, or of one with a `preemption`. `outcome` is its prediction, if any."""
     kind = pod.workload.split("/")[1]  # of <namespace>/<kind>/<name>
     if kind == _BARE:
         reason = "is evicted and not re-created" if preemption is not None else "waits for its node"
         return PodMove(pod.name, pod.node, node="", reason=f"a bare Pod {reason}")
-    # A DaemonSet's pod is never placed on another node. If it is preempted, it may run again on its own one.
+    # A DaemonSet's pod is never placed on another node. If it is preempted, it may run again on its
+    # own one.
     if outcome is None or (kind == _DAEMONS and preemption is None):
-        return PodMove(pod.name, pod.node, node="", reason="a DaemonSet's pod is deleted with its node")
+        return PodMove(
+            pod.name, pod.node, node="", reason="a DaemonSet's pod is deleted with its node"
+        )
     return PodMove(pod.name, pod.node, outcome.node, outcome.reason, outcome.is_certain)
 
 
@@ -266,12 +310,18 @@ def _compute_eviction_limits(
     for budget, allowed in list_applied_budgets(budgets, lost_pods, existing):
         name = f"{budget.namespace}/{budget.name}"
         if allowed <= 0:
-            violations[name] = f"{_describe_budget(budget)} allows no disruption with the pods ready now"
+            violations[name] = (
+                f"{_describe_budget(budget)} allows no disruption with the pods ready now"
+            )
             if any(sum(has_budget(other, pod) for other in budgets) > 1 for pod in lost_pods):
                 violations[name] = "the eviction API rejects pods with several PodDisruptionBudgets"
         elif without_node > allowed:
-            violations[name] = f"{_describe_budget(budget)} allows {allowed}, and {without_node} pods get no other node"
-        elif all(has_budget(budget, pod) for pod in lost_pods):  # else, the pods outside the budget do not wait
+            violations[name] = (
+                f"{_describe_budget(budget)} allows {allowed}, and {without_node} pods get no "
+                "other node"
+            )
+        elif all(has_budget(budget, pod) for pod in lost_pods):
+            # Else, the pods outside the budget do not wait.
             pods_at_once = min(pods_at_once, allowed)
     return violations, pods_at_once
 
@@ -294,30 +344,48 @@ class NodeDrainEffects(Struct, frozen=True):
     def lost_workloads(self) -> tuple[WorkloadImpact, ...]:
         """Workloads with fewer running pods after the drain, or without any pod for a time."""
         kept = (WorkloadOutcome.UNTOUCHED, WorkloadOutcome.KEPT)
-        return tuple(impact for impact in self.workloads if impact.determine_outcome(is_drained=True) not in kept)
+        return tuple(
+            impact
+            for impact in self.workloads
+            if impact.determine_outcome(is_drained=True) not in kept
+        )
 
     @property
     def blocking_budgets(self) -> tuple[str, ...]:
         """Budgets violated by the evictions: the drain waits for them."""
-        return tuple(dict.fromkeys(chain.from_iterable(impact.blocking_budgets for impact in self.workloads)))
+        return tuple(
+            dict.fromkeys(chain.from_iterable(impact.blocking_budgets for impact in self.workloads))
+        )
 
 
 def find_observed_node(clusters: Mapping[str, ClusterPods], text: str) -> tuple[ClusterPods, str]:
     """Find the only node of this name or id (`CLUSTER/NAME`), with its cluster's pods. Raises DiagnosticsError."""
-    nodes_by_id: dict[str, tuple[ClusterPods, str]] = {}  # cluster and name
+    # cluster and name.
+    nodes_by_id: dict[str, tuple[ClusterPods, str]] = {}
     for cluster_id, pods in clusters.items():
-        nodes_by_id |= {f"{cluster_id}/{node.name}": (pods, node.name) for node in pods.cluster.nodes}
-    matches = {node_id: (pods, name) for node_id, (pods, name) in nodes_by_id.items() if text in (node_id, name)}
+        nodes_by_id |= {
+            f"{cluster_id}/{node.name}": (pods, node.name) for node in pods.cluster.nodes
+        }
+    matches = {
+        node_id: (pods, name)
+        for node_id, (pods, name) in nodes_by_id.items()
+        if text in (node_id, name)
+    }
     if len(matches) == 1:
         return next(iter(matches.values()))
     if matches:
-        detail = f'Several clusters have a node "{text}"; use an id: {format_list(matches, _MAX_NAMES)}.'
+        detail = (
+            f'Several clusters have a node "{text}"; use an id: {format_list(matches, _MAX_NAMES)}.'
+        )
         raise DiagnosticsError(build_error("ambiguous-name", detail, headline="Ambiguous node"))
     if not nodes_by_id:
         detail = "No data kubernetes_nodes lists a cluster. Add one with the output of kubectl."
         raise DiagnosticsError(build_error("nothing-to-simulate", detail))
     suggestion = suggest_name(text, [name for _, name in nodes_by_id.values()])
-    detail = f'There is no node "{text}".{suggestion} Known: {format_list(sorted(nodes_by_id), _MAX_NAMES)}.'
+    detail = (
+        f'There is no node "{text}".{suggestion} Known: '
+        f"{format_list(sorted(nodes_by_id), _MAX_NAMES)}."
+    )
     raise DiagnosticsError(build_error("unknown-node", detail))
 
 

@@ -13,8 +13,15 @@ from nexusform.domains.fleet.planning.placement_records import list_cluster_obje
 from nexusform.domains.pods.importers.kubectl_snapshot import KubectlSnapshot
 from nexusform.domains.pods.importers.kubernetes_volumes import collect_cluster_storage
 from nexusform.domains.pods.importers.kubernetes_workloads import collect_workloads
-from nexusform.domains.pods.importers.manifest_parser import Manifest, parse_manifests, unwrap_envelopes
-from nexusform.domains.pods.importers.pod_admission import collect_pod_disruption_budgets, collect_resource_quotas
+from nexusform.domains.pods.importers.manifest_parser import (
+    Manifest,
+    parse_manifests,
+    unwrap_envelopes,
+)
+from nexusform.domains.pods.importers.pod_admission import (
+    collect_pod_disruption_budgets,
+    collect_resource_quotas,
+)
 from nexusform.domains.pods.planning.cluster_observation import (
     ObservedCluster,
     apply_observed_budget_status,
@@ -22,7 +29,11 @@ from nexusform.domains.pods.planning.cluster_observation import (
     match_cluster_snapshot,
     merge_observed_pods,
 )
-from nexusform.domains.pods.planning.node_clusters import NodeCluster, build_node, find_cluster_attributes
+from nexusform.domains.pods.planning.node_clusters import (
+    NodeCluster,
+    build_node,
+    find_cluster_attributes,
+)
 from nexusform.domains.pods.planning.object_pods import parse_pod_number
 from nexusform.domains.pods.planning.pod_rows import parse_volumes
 from nexusform.domains.pods.planning.template_matching import assign_template_specs
@@ -58,12 +69,16 @@ class ClusterObservations(Struct, frozen=True):
         `own_workloads` (keys) become `replaced_pods`, as the plan has predicted others in their place.
         """
         observation = self.clusters.get(cluster_id)
-        if observation is None:  # no data block lists it
+        # No data block lists it.
+        if observation is None:
             return None
         observed = match_cluster_snapshot(cluster_id, cluster, observation, self.recreated)
-        if not self.has_planned_pods:  # every observed pod is current
+        # Every observed pod is current.
+        if not self.has_planned_pods:
             return observed
-        other_pods = tuple(pod for pod in observed.existing_pods if pod.workload not in own_workloads)
+        other_pods = tuple(
+            pod for pod in observed.existing_pods if pod.workload not in own_workloads
+        )
         own_pods = tuple(pod for pod in observed.existing_pods if pod.workload in own_workloads)
         return replace(observed, existing_pods=other_pods, replaced_pods=own_pods)
 
@@ -71,12 +86,15 @@ class ClusterObservations(Struct, frozen=True):
 NO_OBSERVATIONS: Final = ClusterObservations()
 
 
-def build_observations_after(plan: Plan, clusters: Mapping[str, KubectlSnapshot]) -> ClusterObservations:
+def build_observations_after(
+    plan: Plan, clusters: Mapping[str, KubectlSnapshot]
+) -> ClusterObservations:
     """Return the observations for the snapshot after a plan. They include the names of VMs removed or moved by it."""
     recreated: set[str] = set()
     for row in plan.placements:
         if row.kind == VM and row.action in (PlacementAction.REMOVE, PlacementAction.MOVE):
-            recreated |= {row.object, row.platform_name} - {""}  # "": no known platform name
+            # "": no known platform name.
+            recreated |= {row.object, row.platform_name} - {""}
     return ClusterObservations(clusters, frozenset(recreated), has_planned_pods=True)
 
 
@@ -93,35 +111,47 @@ def build_pods(
     pods_by_cluster: dict[str, ClusterPods] = {}
     for cluster in snapshot.list_clusters():
         has_pods = sources.has_pods(cluster.id) or cluster.id in observations.clusters
-        if cluster.kind is not VmOwnerKind.VM and has_pods:  # a single VM has no pods
+        # A single VM has no pods.
+        if cluster.kind is not VmOwnerKind.VM and has_pods:
             node_cluster = _build_node_cluster(cluster, sources.attributes, registries)
             pods_by_cluster[cluster.id] = _build_cluster_pods(node_cluster, sources, observations)
     return pods_by_cluster
 
 
 def build_observed_pods(
-    objects: Iterable[SiteObject], snapshot: Snapshot, registries: PluginRegistries, observations: ClusterObservations
+    objects: Iterable[SiteObject],
+    snapshot: Snapshot,
+    registries: PluginRegistries,
+    observations: ClusterObservations,
 ) -> Mapping[str, ClusterPods]:
     """Build the pods of every cluster listed by kubectl, by cluster id, with all of its workloads."""
     sources = _collect_pod_sources(objects)
-    clusters = {cluster.id: cluster for cluster in snapshot.list_clusters() if cluster.kind is not VmOwnerKind.VM}
+    clusters = {
+        cluster.id: cluster
+        for cluster in snapshot.list_clusters()
+        if cluster.kind is not VmOwnerKind.VM
+    }
     pods_by_cluster: dict[str, ClusterPods] = {}
     for cluster_id in observations.clusters:
-        node_cluster = NodeCluster(id=cluster_id, name=cluster_id, site_id="", nodes=())  # if not in the snapshot
+        # If not in the snapshot.
+        node_cluster = NodeCluster(id=cluster_id, name=cluster_id, site_id="", nodes=())
         if cluster_id in clusters:
             node_cluster = _build_node_cluster(clusters[cluster_id], sources.attributes, registries)
         pods_by_cluster[cluster_id] = _build_cluster_pods(node_cluster, sources, observations)
     return pods_by_cluster
 
 
-def _build_unmanaged_workloads(workloads: Iterable[Workload], existing: Iterable[ExistingPod]) -> Iterable[Workload]:
+def _build_unmanaged_workloads(
+    workloads: Iterable[Workload], existing: Iterable[ExistingPod]
+) -> Iterable[Workload]:
     """Yield a workload for each controller without a manifest (not in `workloads`), built from its pods."""
     manifest_keys = {workload.key for workload in workloads}
     for key, own_pods in group_by(existing, lambda pod: pod.workload).items():
         namespace, kind, name = key.split("/", 2)
         # Pods in deletion or of a DaemonSet are not placed again.
         if key not in manifest_keys and kind not in ("Terminating", "DaemonSet"):
-            spec = own_pods[0].spec  # taken for all of its pods
+            # taken for all of its pods.
+            spec = own_pods[0].spec
             yield Workload(kind, namespace, name, replicas=len(own_pods), pod=spec)
 
 
@@ -145,24 +175,35 @@ def _collect_pod_sources(objects: Iterable[SiteObject]) -> _PodSources:
     """Collect manifests (applied to clusters, to the hub, by placements) and planned locations of pods, by creation."""
     ordered_objects = sorted(objects, key=lambda site_object: site_object.creation)
     cluster_id_by_member = {
-        str(site_object.attributes.get("name")): get_text(site_object.attributes, "kubernetes_cluster_id")
+        str(site_object.attributes.get("name")): get_text(
+            site_object.attributes, "kubernetes_cluster_id"
+        )
         for site_object in ordered_objects
         if site_object.address.type == MEMBER_TYPE
     }
-    sources = _PodSources({str(site_object.address): site_object.attributes for site_object in ordered_objects})
+    sources = _PodSources(
+        {str(site_object.address): site_object.attributes for site_object in ordered_objects}
+    )
     for site_object in ordered_objects:
-        target = str(site_object.attributes.get("cluster_id") or "")  # of a manifest; "": applied on the hub
+        # Of a manifest; "": applied on the hub.
+        target = str(site_object.attributes.get("cluster_id") or "")
         if site_object.address.type == MANIFEST_TYPE:
             text = get_text(site_object.attributes, "yaml_body")
-            manifests = unwrap_envelopes(parse_manifests(str(site_object.address), text).manifests).manifests
+            manifests = unwrap_envelopes(
+                parse_manifests(str(site_object.address), text).manifests
+            ).manifests
             destination = sources.direct.setdefault(target, []) if target else sources.hub
             destination.extend(manifests)
-        for cluster_id, workloads in _list_placed_workloads(site_object, target, cluster_id_by_member):
+        for cluster_id, workloads in _list_placed_workloads(
+            site_object, target, cluster_id_by_member
+        ):
             sources.placed.setdefault(cluster_id, {}).update(workloads)
         # The objects applied by a placement to each member; None if state has none.
         recorded_objects = list_cluster_objects(site_object.attributes, site_object.note)
         for member, member_objects in (recorded_objects or {}).items():
-            cluster_manifests = sources.by_placements.setdefault(cluster_id_by_member.get(member, ""), [])
+            cluster_manifests = sources.by_placements.setdefault(
+                cluster_id_by_member.get(member, ""), []
+            )
             cluster_manifests.extend(unwrap_envelopes(member_objects).manifests)
     return sources
 
@@ -174,7 +215,8 @@ def _list_placed_workloads(
     `target`. A placement has pods on each member. The id "" means the hub, or an unknown cluster.
     """
     attribute = site_object.attributes.get("workloads")
-    if not isinstance(attribute, Mapping):  # an object without pods
+    # An object without pods.
+    if not isinstance(attribute, Mapping):
         return
     if site_object.address.type == MANIFEST_TYPE:
         yield target, dict(attribute)
@@ -184,27 +226,40 @@ def _list_placed_workloads(
             yield cluster_id_by_member.get(member, ""), dict(workloads)
 
 
-def _build_cluster_pods(cluster: NodeCluster, sources: _PodSources, observations: ClusterObservations) -> ClusterPods:
+def _build_cluster_pods(
+    cluster: NodeCluster, sources: _PodSources, observations: ClusterObservations
+) -> ClusterPods:
     """Build the pods of a cluster: those of workloads applied directly or by placements, and those listed by kubectl.
     If a workload has no planned pods in state, pods are placed now.
     """
-    direct, placed_workloads = sources.direct.get(cluster.id, []), sources.placed.get(cluster.id, {})
-    observed = observations.bind_cluster(cluster.id, cluster, placed_workloads.keys()) or ObservedCluster(cluster)
-    # State does not record the objects applied by an imported placement, so all objects of the hub are candidates.
+    direct, placed_workloads = (
+        sources.direct.get(cluster.id, []),
+        sources.placed.get(cluster.id, {}),
+    )
+    observed = observations.bind_cluster(
+        cluster.id, cluster, placed_workloads.keys()
+    ) or ObservedCluster(cluster)
+    # State does not record the objects applied by an imported placement, so all objects of the hub
+    # are candidates.
     by_placements = sources.by_placements.get(cluster.id, sources.hub)
     # Applied objects are used as configured, not as listed by kubectl.
     own_identities = {manifest.identity for manifest in (*direct, *by_placements)}
-    other_objects = [manifest for manifest in observed.objects if manifest.identity not in own_identities]
-    context_objects = [*sources.hub, *other_objects]  # with Services, quotas ... affecting the workloads
+    other_objects = [
+        manifest for manifest in observed.objects if manifest.identity not in own_identities
+    ]
+    # With Services, quotas ... affecting the workloads.
+    context_objects = [*sources.hub, *other_objects]
     candidates = collect_workloads(by_placements, context_objects).workloads
-    selected = [workload for workload in candidates if workload.key in placed_workloads]  # placed on this cluster
+    # placed on this cluster.
+    selected = [workload for workload in candidates if workload.key in placed_workloads]
     workloads = (*collect_workloads(direct, context_objects).workloads, *selected)
     all_objects = [*direct, *by_placements, *other_objects]
     # Without a workload placed here, no placement is known to apply its budgets to this cluster.
     budget_objects = [*direct, *(by_placements if selected else []), *other_objects]
     model = _build_pod_cluster(cluster.name, observed, all_objects, budget_objects, workloads)
     existing = _list_existing_pods(workloads, placed_workloads, observed)
-    if any(workload.key not in placed_workloads for workload in workloads):  # without planned pods: place them now
+    # Without planned pods: place them now.
+    if any(workload.key not in placed_workloads for workload in workloads):
         existing = predict(model, existing, workloads).list_existing_pods()
     workloads = (*workloads, *_build_unmanaged_workloads(workloads, existing))
     return ClusterPods(cluster.id, model, workloads, existing)
@@ -226,7 +281,9 @@ def _build_pod_cluster(
         name,
         observed.cluster.nodes,
         quotas=apply_observed_usage(collect_resource_quotas(all_objects), observed, managed_keys),
-        budgets=apply_observed_budget_status(collect_pod_disruption_budgets(budget_objects), observed),
+        budgets=apply_observed_budget_status(
+            collect_pod_disruption_budgets(budget_objects), observed
+        ),
         volumes=storage.volumes,
         claims=storage.claims,
         invalid_claims=storage.invalid_claims,
@@ -248,7 +305,9 @@ def _list_existing_pods(
     node_names = {node.name for node in observed.cluster.nodes}
     existing: dict[PodKey, ExistingPod] = {}
     for workload in workloads:
-        for pod in _build_planned_pods(workload, get_mapping(placed_workloads, workload.key), node_names):
+        for pod in _build_planned_pods(
+            workload, get_mapping(placed_workloads, workload.key), node_names
+        ):
             existing[pod.workload, pod.number] = pod
     _add_observed_pods(existing, observed, workloads)
     return tuple(existing.values())
@@ -258,43 +317,56 @@ def _add_observed_pods(
     existing: dict[PodKey, ExistingPod], observed: ObservedCluster, workloads: Iterable[Workload]
 ) -> None:
     """Add observed pods, replacing planned ones of equal number; those of `workloads` get the specs of templates."""
-    observed_pods = merge_observed_pods(existing, observed.existing_pods, observed.cluster.node_by_name)
+    observed_pods = merge_observed_pods(
+        existing, observed.existing_pods, observed.cluster.node_by_name
+    )
     for workload in workloads:
         own_pods = observed_pods.get(workload.key, ())
         for pod in assign_template_specs(workload, own_pods, is_complete=observed.is_complete):
             existing[pod.workload, pod.number] = pod
 
 
-def _build_planned_pods(workload: Workload, pods: Mapping[str, Any], nodes: set[str]) -> Iterable[ExistingPod]:
+def _build_planned_pods(
+    workload: Workload, pods: Mapping[str, Any], nodes: set[str]
+) -> Iterable[ExistingPod]:
     """Build the planned pods of a workload. `pods`: recorded locations by name; `nodes`: names of existing nodes."""
     for name, location in pods.items():
         node = get_text(location, "node")
         yield ExistingPod(
             workload.key,
             parse_pod_number(workload.key, name),
-            node if node in nodes else "",  # its node is removed
+            # Its node is removed.
+            node if node in nodes else "",
             workload.pod,
             volumes=parse_volumes(location) if isinstance(location, Mapping) else (),
         )
 
 
 def _build_node_cluster(
-    cluster: VmOwnerSnapshot, attributes: Mapping[str, Mapping[str, Any]], registries: PluginRegistries
+    cluster: VmOwnerSnapshot,
+    attributes: Mapping[str, Mapping[str, Any]],
+    registries: PluginRegistries,
 ) -> NodeCluster:
     """Build a cluster with its VMs as nodes."""
     types = registries.resource_types
-    values = [(types[pool.address.type].kind, attributes[str(pool.address)]) for pool in cluster.pools]
-    cluster_values = find_cluster_attributes(values)  # None for a VNF
+    values = [
+        (types[pool.address.type].kind, attributes[str(pool.address)]) for pool in cluster.pools
+    ]
+    # None for a VNF.
+    cluster_values = find_cluster_attributes(values)
     nodes: list[Node] = []
     skus: list[VmSku] = []
-    platform_names: dict[str, str] = {}  # names of VMs by platform name
+    # names of VMs by platform name.
+    platform_names: dict[str, str] = {}
     for pool in cluster.pools:
         family = types[pool.address.type].vms
         assert family is not None, "only objects with VMs have pools"
         pool_values = attributes[str(pool.address)]
         owner_values = pool_values if cluster_values is None else cluster_values
         for vm in pool.vms:
-            nodes.append(build_node(vm, pool.sku, family.describe_node(pool_values, vm, owner_values)))
+            nodes.append(
+                build_node(vm, pool.sku, family.describe_node(pool_values, vm, owner_values))
+            )
             skus.append(pool.sku)
             if vm.platform_name:
                 platform_names[vm.platform_name] = vm.name

@@ -10,7 +10,13 @@ from typing import Final, TypeAlias
 
 from msgspec import Struct
 
-from nexusform.domains.whatif.questions.repack_context import FreeCell, MovableVm, RepackContext, RepackMachine, VmClass
+from nexusform.domains.whatif.questions.repack_context import (
+    FreeCell,
+    MovableVm,
+    RepackContext,
+    RepackMachine,
+    VmClass,
+)
 from nexusform.scheduling.racks.layout import Share
 from nexusform.scheduling.racks.vms import VmSku
 
@@ -26,7 +32,8 @@ Pattern: TypeAlias = tuple[tuple[int, int], ...]
 # Number of VMs leaving a cell by group: (group, count).
 Leaving: TypeAlias = tuple[tuple[Group, int], ...]
 
-DEMAND: Final = -1  # in place of the number of a class: the requested VMs
+# In place of the number of a class: the requested VMs.
+DEMAND: Final = -1
 MAX_PATTERNS: Final = 4_000
 MAX_LEAVINGS: Final = 4_000
 
@@ -77,33 +84,49 @@ class CellCatalogue:
         """Assign numbers to the sizes of VMs (one per distinct share of a cell). `sku` is the requested one."""
         self._vm_classes = vm_classes
         self._sku = sku
-        # Cached patterns (combinations of VMs fitting together) by layouts of the cells, numbers of sizes, and disk.
-        self._patterns: dict[tuple[CellSplits, frozenset[int], int | None], tuple[Pattern, ...]] = {}
+        # Cached patterns (combinations of VMs fitting together) by layouts of the cells, numbers of
+        # sizes, and disk.
+        self._patterns: dict[
+            tuple[CellSplits, frozenset[int], int | None], tuple[Pattern, ...]
+        ] = {}
         numbers: dict[Share, int] = {}
         shares = [Share.compute(vm_class.sku) for vm_class in vm_classes]
         self.size_numbers_by_class = [numbers.setdefault(share, len(numbers)) for share in shares]
         self.sizes = tuple(numbers)
-        self.is_capped = False  # True once combinations are left out because there are too many
+        # True once combinations are left out because there are too many.
+        self.is_capped = False
 
-    def find_cell_capacity(self, splits: CellSplits, key: CellKey, disk: int | None = None) -> CellPatterns | None:
+    def find_cell_capacity(
+        self, splits: CellSplits, key: CellKey, disk: int | None = None
+    ) -> CellPatterns | None:
         """Find the maximal combinations of single-cell VMs for these cells, None if no VM fits. `key` has the classes
         of VMs accepted there. `splits` are the possible free capacities: one, or with VMs in unknown cells one per
         possible layout. A combination fits in each of them. `disk`: GiB for all VMs together, None without a limit.
         """
-        single_cell_classes = [number for number in key.admitted if self._vm_classes[number].sku.numa_cells == 1]
+        single_cell_classes = [
+            number for number in key.admitted if self._vm_classes[number].sku.numa_cells == 1
+        ]
         sizes = frozenset(self.size_numbers_by_class[number] for number in single_cell_classes)
         cache_key = (splits, sizes, disk)
         patterns = self._patterns.get(cache_key)
         if patterns is None:
-            remains = [frozenset({cells}) for cells in splits]  # by split: the possible free cells (one possibility)
+            # By split: the possible free cells (one possibility).
+            remains = [frozenset({cells}) for cells in splits]
             # Sizes without capacity for one VM in every split need no search.
-            fitting_sizes = [size for size in sizes if _subtract_vm_share(remains, None, self.sizes[size]) is not None]
-            fitting_sizes.sort(key=lambda size: (-self.sizes[size].memory, size))  # largest memory first
+            fitting_sizes = [
+                size
+                for size in sizes
+                if _subtract_vm_share(remains, None, self.sizes[size]) is not None
+            ]
+            # largest memory first.
+            fitting_sizes.sort(key=lambda size: (-self.sizes[size].memory, size))
             search = _PatternSearch([(size, self.sizes[size]) for size in fitting_sizes])
             search.extend(0, pattern=(), remains=remains, disk=disk)
             self.is_capped |= search.is_capped
             patterns = self._patterns[cache_key] = tuple(search.patterns)
-        return CellPatterns(patterns, key.admitted, key.rack, key.single_machine) if patterns else None
+        return (
+            CellPatterns(patterns, key.admitted, key.rack, key.single_machine) if patterns else None
+        )
 
     def list_cell_changes(
         self,
@@ -116,25 +139,31 @@ class CellCatalogue:
         `group_skus`: SKUs of its single-cell VMs. `arrivals`: class (or DEMAND) and SKU of multi-cell VMs to add.
         `spanning`: SKUs of the multi-cell VMs with a share in this cell, by their index on the machine.
         """
-        # Of each group (equal VMs) any number leaves, and each multi-cell VM stays (0) or leaves (1).
-        group_choices = [range(len(pods) + 1) for _, pods in key.leaving]  # `pods`: number of pods of each VM
-        spanning_indexes = [index for index, _ in key.spanning]  # (index, class) of a multi-cell VM
+        # Of each group (equal VMs) any number leaves, and each multi-cell VM stays (0) or leaves
+        # (1). `pods`: number of pods of each VM.
+        group_choices = [range(len(pods) + 1) for _, pods in key.leaving]
+        # (index, class) of a multi-cell VM.
+        spanning_indexes = [index for index, _ in key.spanning]
         spanning_choices = [range(2)] * len(spanning_indexes)
         for count_so_far, counts in enumerate(product(*group_choices, *spanning_choices)):
             if count_so_far >= MAX_LEAVINGS:
-                self.is_capped = True  # without the other changes, no bound is proved
+                # Without the other changes, no bound is proved.
+                self.is_capped = True
                 return
             group_counts = list(zip(key.leaving, counts[: len(group_choices)], strict=True))
             leaving_indexes = tuple(compress(spanning_indexes, counts[len(group_choices) :]))
             free = key.free
             for (group, _), count in group_counts:
-                free = free.subtract(group_skus[group], -count)  # adds the shares of the leaving VMs
+                # adds the shares of the leaving VMs.
+                free = free.subtract(group_skus[group], -count)
             for index in leaving_indexes:
                 free = free.subtract(spanning[index], -1)
             leaving = tuple((group, count) for (group, _), count in group_counts if count)
             # Pods of the leaving VMs: they are sorted, so the VMs with the fewest pods leave.
             pods = sum(sum(all_pods[:count]) for (_, all_pods), count in group_counts)
-            yield from self._list_arrival_options(key, free, leaving, pods, leaving_indexes, arrivals)
+            yield from self._list_arrival_options(
+                key, free, leaving, pods, leaving_indexes, arrivals
+            )
 
     def _list_arrival_options(
         self,
@@ -150,21 +179,30 @@ class CellCatalogue:
         pods. `leaving_indexes` are the leaving multi-cell VMs.
         """
 
-        def build_change(remaining_cell: FreeCell, demand: int = 0, arrival: int | None = None) -> CellChange:
+        def build_change(
+            remaining_cell: FreeCell, demand: int = 0, arrival: int | None = None
+        ) -> CellChange:
             """Build the change of these VMs with this capacity left in the cell."""
-            capacity = self.find_cell_capacity(((remaining_cell,),), key)  # one possible layout, of one cell
-            return CellChange(leaving, demand, capacity, pods, arrival=arrival, spanning=leaving_indexes)
+            # One possible layout, of one cell.
+            capacity = self.find_cell_capacity(((remaining_cell,),), key)
+            return CellChange(
+                leaving, demand, capacity, pods, arrival=arrival, spanning=leaving_indexes
+            )
 
-        for vm_class, sku in arrivals:  # class number, or DEMAND
+        # class number, or DEMAND.
+        for vm_class, sku in arrivals:
             is_admitted = key.admits_demand if vm_class == DEMAND else vm_class in key.admitted
             if is_admitted and free.has_capacity(sku):
                 yield build_change(free.subtract(sku), arrival=vm_class)
-        if leaving or leaving_indexes:  # otherwise, nothing changes
+        # Otherwise, nothing changes.
+        if leaving or leaving_indexes:
             yield build_change(free)
-        if not key.admits_demand or self._sku.numa_cells > 1:  # a multi-cell demand is one of the `arrivals`
+        # A multi-cell demand is one of the `arrivals`.
+        if not key.admits_demand or self._sku.numa_cells > 1:
             return
         count = 1
-        while min(remaining_cell := free.subtract(self._sku, count)) >= 0:  # so many VMs of the demand fit
+        # So many VMs of the demand fit.
+        while min(remaining_cell := free.subtract(self._sku, count)) >= 0:
             yield build_change(remaining_cell, demand=count)
             count += 1
 
@@ -176,7 +214,8 @@ class _PatternSearch:
         """Start without patterns. `sizes` are pairs of the number of a size and its share of a cell."""
         self._sizes = sizes
         self.patterns: list[Pattern] = []
-        self.is_capped = False  # True if there are more than MAX_PATTERNS
+        # True if there are more than MAX_PATTERNS.
+        self.is_capped = False
 
     def extend(self, size_index: int, pattern: Pattern, remains: Remains, disk: int | None) -> None:
         """Add 0 or more VMs of the size at this index to a pattern (pairs of size number and count), then of later
@@ -185,12 +224,16 @@ class _PatternSearch:
         if len(self.patterns) >= MAX_PATTERNS:
             self.is_capped = True
             return
-        if size_index == len(self._sizes):  # each size has its number of VMs; a pattern is maximal if no VM fits now
-            if pattern and not any(_subtract_vm_share(remains, disk, share) is not None for _, share in self._sizes):
+        # Each size has its number of VMs; a pattern is maximal if no VM fits now.
+        if size_index == len(self._sizes):
+            if pattern and not any(
+                _subtract_vm_share(remains, disk, share) is not None for _, share in self._sizes
+            ):
                 self.patterns.append(tuple(sorted(pattern)))
             return
         number, share = self._sizes[size_index]
-        capacities = [(remains, disk)]  # left by 0, 1, 2 ... VMs of this size
+        # left by 0, 1, 2 ... VMs of this size.
+        capacities = [(remains, disk)]
         while (next_capacity := _subtract_vm_share(*capacities[-1], share)) is not None:
             capacities.append(next_capacity)
         for count in range(len(capacities) - 1, -1, -1):
@@ -198,12 +241,15 @@ class _PatternSearch:
             self.extend(size_index + 1, added, *capacities[count])
 
 
-def _subtract_vm_share(remains: Remains, disk: int | None, share: Share) -> tuple[Remains, int | None] | None:
+def _subtract_vm_share(
+    remains: Remains, disk: int | None, share: Share
+) -> tuple[Remains, int | None] | None:
     """Return remains and disk with one more VM. `remains` has the possible free cells for every layout of VMs in
     unknown cells. Return None if the VM does not fit in one of the layouts, or lacks disk.
     """
     remaining_disk = None if disk is None else disk - share.disk
-    if remaining_disk is not None and remaining_disk < 0:  # not enough disk
+    # Not enough disk.
+    if remaining_disk is not None and remaining_disk < 0:
         return None
     results = []
     for layout_remains in remains:
@@ -214,7 +260,9 @@ def _subtract_vm_share(remains: Remains, disk: int | None, share: Share) -> tupl
     return results, remaining_disk
 
 
-def _compute_remaining_cell_capacity(split_remains: frozenset[Cells], share: Share) -> frozenset[Cells]:
+def _compute_remaining_cell_capacity(
+    split_remains: frozenset[Cells], share: Share
+) -> frozenset[Cells]:
     """Compute the possible free cells after one more VM took `share` of one of them; empty if none has capacity."""
     results: set[Cells] = set()
     for cells in split_remains:
@@ -236,6 +284,8 @@ class CellPosition(Struct, frozen=True):
 def assign_groups(context: RepackContext, tracked_pools: frozenset[int]) -> dict[int, Group]:
     """Return the group of each movable VM by handle: ("pool", 3), its pool if tracked, else ("class", 1), its class."""
     return {
-        source.handle: ("pool", source.pool) if source.pool in tracked_pools else ("class", source.vm_class)
+        source.handle: ("pool", source.pool)
+        if source.pool in tracked_pools
+        else ("class", source.vm_class)
         for source in context.all_movable_vms
     }

@@ -14,7 +14,12 @@ from nexusform.domains.whatif.questions.repack_cells import (
     Group,
     assign_groups,
 )
-from nexusform.domains.whatif.questions.repack_context import MovableVm, RepackContext, RepackMachine, RepackRequest
+from nexusform.domains.whatif.questions.repack_context import (
+    MovableVm,
+    RepackContext,
+    RepackMachine,
+    RepackRequest,
+)
 from nexusform.domains.whatif.questions.repack_program import (
     ANY_MACHINE,
     LinearProgram,
@@ -47,19 +52,26 @@ class RepackChoice(Struct, frozen=True):
 
 
 def choose_vms_to_recreate(
-    context: RepackContext, program: RepackProgram, solution: RepackSolution, tracked_pools: frozenset[int]
+    context: RepackContext,
+    program: RepackProgram,
+    solution: RepackSolution,
+    tracked_pools: frozenset[int],
 ) -> RepackChoice:
     """Choose VMs for a solution, as it has only numbers of equal VMs and cells. Prefer VMs with the fewest pods, then
     VMs of pools already affected. VMs of `tracked_pools` equal only VMs of their pool, other VMs those of one class.
     """
     groups = assign_groups(context, tracked_pools)
-    cells_by_capacity = {capacity: list(cells) for capacity, cells in program.cells_by_capacity.items()}
+    cells_by_capacity = {
+        capacity: list(cells) for capacity, cells in program.cells_by_capacity.items()
+    }
     choice = _ChoiceBuilder(context, groups, cells_by_capacity, program.size_numbers_by_class)
     for multi_cell_vm in solution.spanning:
         choice.add_vm_to_recreate(multi_cell_vm)
-    cleared: set[str] = set()  # names of machines emptied of VMs in unknown cells
+    # names of machines emptied of VMs in unknown cells.
+    cleared: set[str] = set()
     for machines in solution.cleared:
-        for host in machines.hosts[: machines.count]:  # they are equal: any of them
+        # They are equal: any of them.
+        for host in machines.hosts[: machines.count]:
             cleared.add(host.machine.name)
             choice.clear_machine(host, program)
     for unit, options in _group_options_by_unit(solution.options):
@@ -70,17 +82,22 @@ def choose_vms_to_recreate(
     return RepackChoice(sources, targets, frozenset(choice.reserved), crowded)
 
 
-def _group_options_by_unit(selections: Iterable[OptionUse]) -> Iterable[tuple[OptionUse, list[CellChange]]]:
+def _group_options_by_unit(
+    selections: Iterable[OptionUse],
+) -> Iterable[tuple[OptionUse, list[CellChange]]]:
     """Yield one entry per unit (a set of equal cells): any of its uses, and the option (change) of each changed cell.
     Options with a share of an arriving multi-cell VM (`arrival`: its class) come first, those without one (None) last.
     """
     units: dict[tuple[int, int], tuple[OptionUse, list[CellChange]]] = {}
     for option_use in selections:
-        unit_key = id(option_use.cells), option_use.machines  # the selections of a unit share one tuple of cells
+        # The selections of a unit share one tuple of cells.
+        unit_key = id(option_use.cells), option_use.machines
         _, options = units.setdefault(unit_key, (option_use, []))
         options.extend([option_use.option] * option_use.count)
     for first_use, options in units.values():
-        options.sort(key=lambda option: (option.arrival is None, option.arrival or 0, option.spanning))
+        options.sort(
+            key=lambda option: (option.arrival is None, option.arrival or 0, option.spanning)
+        )
         yield first_use, options
 
 
@@ -108,23 +125,30 @@ class _ChoiceBuilder(Struct):
         for source in host.unknown_cell_vms:
             self.add_vm_to_recreate(source)
         for cells in self._cells_by_capacity.values():
-            cells[:] = [cell for cell in cells if cell.host is not host]  # without its former capacity
+            # Without its former capacity.
+            cells[:] = [cell for cell in cells if cell.host is not host]
         for cell in range(len(host.cells)):
             capacity = program.find_cleared_capacity(host, cell)
             if capacity is not None:
                 position = CellPosition(host, cell, host.movable_vms_by_cell[cell])
                 self._cells_by_capacity.setdefault(capacity, []).append(position)
 
-    def assign_options(self, unit: OptionUse, options: Sequence[CellChange], cleared: set[str]) -> None:
+    def assign_options(
+        self, unit: OptionUse, options: Sequence[CellChange], cleared: set[str]
+    ) -> None:
         """Apply each option to a separate cell of the unit (equal cells). If the unit is of a type of machines, use its
         cells in the order of the machines: all shares of a multi-cell VM are on one then. Else use the cheapest cells.
         """
         cells = list(unit.cells)
-        if unit.machines != ANY_MACHINE:  # the number of a type of equal machines
-            has_unknown_cells = unit.machines < ANY_MACHINE  # the types of such machines have numbers below ANY_MACHINE
-            if has_unknown_cells:  # only cleared machines can change
+        # The number of a type of equal machines.
+        if unit.machines != ANY_MACHINE:
+            # The types of such machines have numbers below ANY_MACHINE.
+            has_unknown_cells = unit.machines < ANY_MACHINE
+            # Only cleared machines can change.
+            if has_unknown_cells:
                 cells = [cell for cell in cells if cell.host.machine.name in cleared]
-            for cell, option in zip(cells, options, strict=False):  # the other cells stay as they are
+            # The other cells stay as they are.
+            for cell, option in zip(cells, options, strict=False):
                 self._apply_option(cell, option)
             return
         for option in options:
@@ -135,14 +159,22 @@ class _ChoiceBuilder(Struct):
     def _compute_cell_cost(self, cell: CellPosition, option: CellChange) -> tuple[int, int]:
         """Compute the cost: pods restarted, and additional pools affected."""
         leaving = self._select_leaving_vms(cell, option)
-        return sum(source.pods for source in leaving), len({source.pool for source in leaving} - self._affected_pools)
+        return sum(source.pods for source in leaving), len(
+            {source.pool for source in leaving} - self._affected_pools
+        )
 
     def _select_leaving_vms(self, cell: CellPosition, option: CellChange) -> list[MovableVm]:
         """Select the VMs to leave a cell by group: those with the fewest pods, then those of pools affected already."""
         leaving: list[MovableVm] = []
         for group, count in option.leaving:
             candidates = [source for source in cell.sources if self._groups[source.handle] == group]
-            candidates.sort(key=lambda source: (source.pods, source.pool not in self._affected_pools, source.handle))
+            candidates.sort(
+                key=lambda source: (
+                    source.pods,
+                    source.pool not in self._affected_pools,
+                    source.handle,
+                )
+            )
             leaving += candidates[:count]
         return leaving
 
@@ -150,13 +182,20 @@ class _ChoiceBuilder(Struct):
         """Apply an option (change) to a cell: VMs leave, others arrive, and the rest is capacity for re-created VMs."""
         for source in self._select_leaving_vms(cell, option):
             self.add_vm_to_recreate(source)
-        if option.demand or option.arrival == DEMAND:  # a requested VM arrives, of one cell or of several
+        # A requested VM arrives, of one cell or of several.
+        if option.demand or option.arrival == DEMAND:
             self.reserved.add(cell.host.machine.name)
-        for cells in self._cells_by_capacity.values():  # the cell no longer has its former capacity
-            cells[:] = [candidate for candidate in cells if (candidate.host, candidate.cell) != (cell.host, cell.cell)]
+        # The cell no longer has its former capacity.
+        for cells in self._cells_by_capacity.values():
+            cells[:] = [
+                candidate
+                for candidate in cells
+                if (candidate.host, candidate.cell) != (cell.host, cell.cell)
+            ]
         if option.capacity is not None:
             self._cells_by_capacity.setdefault(option.capacity, []).append(cell)
-        if option.arrival not in (None, DEMAND):  # the class of a re-created multi-cell VM with a share here
+        # The class of a re-created multi-cell VM with a share here.
+        if option.arrival not in (None, DEMAND):
             key = cell.host.machine.name, option.arrival
             self.arrival_shares[key] = self.arrival_shares.get(key, 0) + 1
 
@@ -178,7 +217,10 @@ class _ChoiceBuilder(Struct):
 
 
 def assign_machines(
-    context: RepackContext, sources: Sequence[MovableVm], slots: Sequence[Slot], size_of: Sequence[int]
+    context: RepackContext,
+    sources: Sequence[MovableVm],
+    slots: Sequence[Slot],
+    size_of: Sequence[int],
 ) -> tuple[dict[int, str], frozenset[int]]:
     """Assign VMs to slots of their size (`size_of`: by class number) by a linear program with the least cost. An
     unassigned VM costs most, then a VM above the limit of a rack, then a return to the own machine. Return the names of
@@ -186,20 +228,27 @@ def assign_machines(
     """
     slot_counts = Counter((size, host.machine.name) for size, host in slots)
     hosts = {host.machine.name: host for _, host in slots}  # by name
-    staying = Counter(context.existing)  # number of VMs not re-created, by pool and rack
+    # number of VMs not re-created, by pool and rack.
+    staying = Counter(context.existing)
     for source in sources:
         staying[source.pool, source.vm.placement.rack] -= 1
     program = LinearProgram()
     for source in sources:
         vm_row = program.add_row(("vm", source.handle), lower=1.0, upper=1.0)
-        program.add_column(cost=_UNASSIGNED_COST, upper=1.0, entries=[(vm_row, 1.0)], subject=None)  # left over
+        program.add_column(
+            cost=_UNASSIGNED_COST, upper=1.0, entries=[(vm_row, 1.0)], subject=None
+        )  # left over
         for (size, machine_name), count in slot_counts.items():
             host = hosts[machine_name]
             if size != size_of[source.vm_class] or source.vm_class not in host.admitted:
-                continue  # no slot for this VM
+                # No slot for this VM.
+                continue
             pool_rack = source.pool, host.machine.rack
             # A rack above its limit may keep its present number.
-            capacity = max(context.limits[source.pool], context.existing.get(pool_rack, 0)) - staying[pool_rack]
+            capacity = (
+                max(context.limits[source.pool], context.existing.get(pool_rack, 0))
+                - staying[pool_rack]
+            )
             entries = [
                 (vm_row, 1.0),
                 (program.add_row(("slot", size, machine_name), upper=float(count)), 1.0),
@@ -208,14 +257,18 @@ def assign_machines(
             cost = _OWN_MACHINE_COST if machine_name == source.vm.placement.machine else 0.0
             program.add_column(cost, upper=1.0, entries=entries, subject=(source, machine_name))
     for name, row in program.names.items():
-        if name[0] == "rack":  # ("rack", pool, rack): a column of VMs above the limit
+        # ("rack", pool, rack): a column of VMs above the limit.
+        if name[0] == "rack":
             upper = float(len(sources))
-            program.add_column(cost=_CROWDING_COST, upper=upper, entries=[(row, -1.0)], subject=name[1])
+            program.add_column(
+                cost=_CROWDING_COST, upper=upper, entries=[(row, -1.0)], subject=name[1]
+            )
     values = run_solver(program.columns, program.lower, program.upper).values
     targets: dict[int, str] = {}
     crowded: set[int] = set()
     for column, value in zip(program.columns, values or (), strict=False):
-        match column.subject:  # the VM and machine of an assignment, or the pool of VMs above a limit
+        # The VM and machine of an assignment, or the pool of VMs above a limit.
+        match column.subject:
             case (MovableVm() as source, str() as machine_name) if value:
                 targets[source.handle] = machine_name
             case int() as pool if value:
@@ -235,11 +288,17 @@ def choose_vms_greedily(context: RepackContext, request: RepackRequest) -> Repac
     """Choose the VMs to re-create without the program, machine by machine. Begin with the machines with the fewest VMs
     to leave for each VM of the demand. Target machines are not chosen.
     """
-    gains = [gain for host in context.hosts if host.admits_demand for gain in _compute_gains(context, request, host)]
+    gains = [
+        gain
+        for host in context.hosts
+        if host.admits_demand
+        for gain in _compute_gains(context, request, host)
+    ]
     # First the fewest re-creations for each VM of the demand.
     gains.sort(key=lambda gain: (len(gain.leaving) / gain.gains, gain.host.machine.slot))
     selected: dict[int, MovableVm] = {}
-    reserved: set[str] = set()  # machines for the demand
+    # machines for the demand.
+    reserved: set[str] = set()
     missing_vms = request.want
     for gain in gains:
         if missing_vms <= 0:
@@ -248,10 +307,14 @@ def choose_vms_greedily(context: RepackContext, request: RepackRequest) -> Repac
         reserved.add(gain.host.machine.name)
         selected |= {source.handle: source for source in gain.leaving}
     sources = tuple(source for _, source in sorted(selected.items()))
-    return RepackChoice(sources, targets={}, reserved=frozenset(reserved), crowding_pools=frozenset())
+    return RepackChoice(
+        sources, targets={}, reserved=frozenset(reserved), crowding_pools=frozenset()
+    )
 
 
-def _compute_gains(context: RepackContext, request: RepackRequest, host: RepackMachine) -> Iterator[_Gain]:
+def _compute_gains(
+    context: RepackContext, request: RepackRequest, host: RepackMachine
+) -> Iterator[_Gain]:
     """Yield the gains of a machine: VMs of the demand fitting if some VMs leave. There is one per cell. For a
     multi-cell demand, or with unknown cells, there is one of the whole machine.
     """
@@ -262,28 +325,40 @@ def _compute_gains(context: RepackContext, request: RepackRequest, host: RepackM
         # Remove the largest single-cell VMs until one VM of the demand fits.
         remaining = free
         leaving: list[MovableVm] = []
-        for source in sorted(movable_vms, key=lambda candidate: -context.vm_classes[candidate.vm_class].sku.memory_gib):
-            if remaining.has_capacity(request.sku):  # enough have left
+        for source in sorted(
+            movable_vms,
+            key=lambda candidate: -context.vm_classes[candidate.vm_class].sku.memory_gib,
+        ):
+            # enough have left.
+            if remaining.has_capacity(request.sku):
                 break
             sku = context.vm_classes[source.vm_class].sku
             if sku.numa_cells == 1:
-                remaining = remaining.subtract(sku, count=-1)  # adds its share
+                # adds its share.
+                remaining = remaining.subtract(sku, count=-1)
                 leaving.append(source)
         if remaining.has_capacity(request.sku):
             yield _Gain(host, tuple(leaving), gains=1)
 
 
-def _compute_machine_gain(context: RepackContext, request: RepackRequest, host: RepackMachine) -> list[_Gain]:
+def _compute_machine_gain(
+    context: RepackContext, request: RepackRequest, host: RepackMachine
+) -> list[_Gain]:
     """Compute how many requested VMs fit on a machine after all its movable VMs left; [] if none fits. A VM needs its
     share of one or several cells. A cell counts for one share, even if it has capacity for more.
     """
     if host.has_unknown_cells and not host.unknown_cell_vms:
-        return []  # `unknown_cell_vms` is empty: a VM in unknown cells is not movable, so no free cell is known
-    cells = list(host.cells)  # their free capacity, without VMs in unknown cells
-    leaving = {source.handle: source for source in host.unknown_cell_vms}  # a multi-cell VM once
+        # `unknown_cell_vms` is empty: a VM in unknown cells is not movable, so no free cell is
+        # known.
+        return []
+    # Their free capacity, without VMs in unknown cells.
+    cells = list(host.cells)
+    # A multi-cell VM once.
+    leaving = {source.handle: source for source in host.unknown_cell_vms}
     for cell, sources in enumerate(host.movable_vms_by_cell):
         for source in sources:
-            cells[cell] = cells[cell].subtract(context.vm_classes[source.vm_class].sku, count=-1)  # adds its share
+            # adds its share.
+            cells[cell] = cells[cell].subtract(context.vm_classes[source.vm_class].sku, count=-1)
             leaving[source.handle] = source
     gains = sum(cell.has_capacity(request.sku) for cell in cells) // request.sku.numa_cells
     return [_Gain(host, tuple(leaving.values()), gains)] if gains else []

@@ -18,7 +18,12 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.phrases import group_by
 from nexusform.domains.pods.scheduling.cluster_records import ExistingPod
-from nexusform.domains.whatif.questions.pod_outage import NO_CLUSTER_PODS, NO_PODS, ClusterPods, simulate_nodes_down
+from nexusform.domains.whatif.questions.pod_outage import (
+    NO_CLUSTER_PODS,
+    NO_PODS,
+    ClusterPods,
+    simulate_nodes_down,
+)
 from nexusform.domains.whatif.questions.repack_separation import SeparationRule
 from nexusform.placements.vm_demands import PlacedVm
 from nexusform.planning.vm_planning.site_plans import build_demand
@@ -106,7 +111,8 @@ class FreeCell(NamedTuple):
 
     def has_capacity(self, sku: VmSku) -> bool:
         """Return True if a VM of the SKU fits."""
-        return min(self.subtract(sku)) >= 0  # no amount is negative
+        # No amount is negative.
+        return min(self.subtract(sku)) >= 0
 
 
 class VmClass(Struct, frozen=True):
@@ -182,26 +188,36 @@ def build_repack_context(
     other VM. Constraints in `lifted` are ignored. Pools and classes of VMs are numbered by their order.
     """
     pools = site.pools
-    clusters = tuple(cluster for cluster in site.clusters for _ in cluster.pools)  # the cluster of each pool
+    # The cluster of each pool.
+    clusters = tuple(cluster for cluster in site.clusters for _ in cluster.pools)
     scheduler = _build_scheduler(site, lifted)
     blocked_by: dict[str, Constraint] = {}
-    movable_vms: dict[int, MovableVm] = {}  # by handle, the number of the VM in the scheduler
+    # By handle, the number of the VM in the scheduler.
+    movable_vms: dict[int, MovableVm] = {}
     class_numbers: dict[VmClass, int] = {}
     for number, (cluster, pool) in enumerate(zip(clusters, pools, strict=True)):
         cluster_pods = pods.get(cluster.id, NO_CLUSTER_PODS)
         # Count the pods restarted by a drain, by node: pods of DaemonSets stay.
         daemons = {workload.key for workload in cluster_pods.workloads if workload.kind == _DAEMONS}
-        pod_counts = Counter(pod.node for pod in cluster_pods.existing if pod.workload not in daemons)
+        pod_counts = Counter(
+            pod.node for pod in cluster_pods.existing if pod.workload not in daemons
+        )
         for vm in pool.vms:
             constraint = _find_blocking_constraint(pool, vm, request, cluster_pods, lifted)
             if constraint is not None:
                 blocked_by[vm.name] = constraint
                 continue
-            class_number = class_numbers.setdefault(VmClass(pool.sku, pool.demand.constraints), len(class_numbers))
+            class_number = class_numbers.setdefault(
+                VmClass(pool.sku, pool.demand.constraints), len(class_numbers)
+            )
             handle = pool.handles[vm.name]
-            movable_vms[handle] = MovableVm(number, class_number, vm=vm, handle=handle, pods=pod_counts[vm.name])
+            movable_vms[handle] = MovableVm(
+                number, class_number, vm=vm, handle=handle, pods=pod_counts[vm.name]
+            )
     hosts = _build_machines(scheduler, movable_vms, tuple(class_numbers), request.demand)
-    existing = Counter((number, vm.placement.rack) for number, pool in enumerate(pools) for vm in pool.vms)
+    existing = Counter(
+        (number, vm.placement.rack) for number, pool in enumerate(pools) for vm in pool.vms
+    )
     return RepackContext(
         site=site,
         scheduler=scheduler,
@@ -212,7 +228,8 @@ def build_repack_context(
         hosts=hosts,
         blocked_by=blocked_by,
         limits=tuple(
-            _compute_rack_limit(number, pool, scheduler, existing, lifted) for number, pool in enumerate(pools)
+            _compute_rack_limit(number, pool, scheduler, existing, lifted)
+            for number, pool in enumerate(pools)
         ),
         existing=existing,
         lifted=lifted,
@@ -243,7 +260,11 @@ def rebuild_scheduler(
     none of them released before, their handles (ids in the scheduler) stay the same.
     """
     new = RackScheduler(
-        list(machines), scheduler.spread, scheduler.seed, split_choice=scheduler.split_choice, profile=scheduler.profile
+        list(machines),
+        scheduler.spread,
+        scheduler.seed,
+        split_choice=scheduler.split_choice,
+        profile=scheduler.profile,
     )
     for vm in vms:
         new.add_existing(vm.vm, vm.sku, vm.placement)
@@ -266,19 +287,28 @@ def _compute_rack_limit(
     racks = {
         machine.rack
         for machine in scheduler.machines
-        if not machine.unschedulable_reason and (zones is None or machine.availability_zone in zones)
+        if not machine.unschedulable_reason
+        and (zones is None or machine.availability_zone in zones)
     }
-    fullest = max((count for (number, _), count in existing.items() if number == pool_number), default=0)
+    fullest = max(
+        (count for (number, _), count in existing.items() if number == pool_number), default=0
+    )
     return max(fullest, ceil(len(pool.vms) / max(len(racks), 1)))
 
 
 def _find_blocking_constraint(
-    pool: PoolSnapshot, vm: PlacedVm, request: RepackRequest, pods: ClusterPods, lifted: frozenset[Constraint]
+    pool: PoolSnapshot,
+    vm: PlacedVm,
+    request: RepackRequest,
+    pods: ClusterPods,
+    lifted: frozenset[Constraint],
 ) -> Constraint | None:
     """Find the first constraint to keep a VM in place; None if it is movable. Ignore the `lifted` ones."""
     address = str(pool.address)
     # The user excludes a resource (ADDRESS) or a VM by any of its names (ADDRESS:NAME).
-    is_excluded = not request.excluded.isdisjoint([address, *(f"{address}:{name}" for name in vm.names)])
+    is_excluded = not request.excluded.isdisjoint(
+        [address, *(f"{address}:{name}" for name in vm.names)]
+    )
     has_hard_hint = any(hint.is_hard for hint in pool.demand.hints)
     has_hard_hint_or_group = has_hard_hint or any(group.is_hard for group in pool.demand.groups)
     count = len(pool.vms)
@@ -295,15 +325,19 @@ def _find_blocking_constraint(
             return constraint
     if Constraint.BUDGET not in lifted and is_drain_blocked(pods, {vm.name}):
         return Constraint.BUDGET
-    violated = {constraint for _, constraint in find_pods_without_resources(pods, pods.existing, {vm.name})} - lifted
-    return min(violated, default=None)  # the first by name
+    violated = {
+        constraint for _, constraint in find_pods_without_resources(pods, pods.existing, {vm.name})
+    } - lifted
+    # The first by name.
+    return min(violated, default=None)
 
 
 def is_drain_blocked(pods: ClusterPods, nodes: set[str]) -> bool:
     """Return True if a PodDisruptionBudget prevents a common drain of these nodes."""
     if not pods.cluster.budgets:
         return False
-    if not any(pod.node in nodes for pod in pods.existing):  # the nodes are empty
+    # The nodes are empty.
+    if not any(pod.node in nodes for pod in pods.existing):
         return False
     workloads, _ = simulate_nodes_down(pods, pods.existing, nodes, is_drained=True)
     return any(workload.blocking_budgets for workload in workloads)
@@ -315,43 +349,65 @@ def find_pods_without_resources(
     """Find the pods with hugepages or devices and no other node while `nodes` are down. Return a pair for each kind of
     resource: the pod, and HUGEPAGES or DEVICES. Ignore pods of DaemonSets and bare Pods: they do not move.
     """
-    recreated_workloads = {workload.key for workload in pods.workloads if workload.kind not in (_DAEMONS, _BARE)}
-    candidates: list[tuple[ExistingPod, Constraint]] = []  # pods that leave, with each kind of special resource
+    recreated_workloads = {
+        workload.key for workload in pods.workloads if workload.kind not in (_DAEMONS, _BARE)
+    }
+    # pods that leave, with each kind of special resource.
+    candidates: list[tuple[ExistingPod, Constraint]] = []
     for pod in existing:
         if pod.node not in nodes or pod.workload not in recreated_workloads:
-            continue  # it does not move
+            # It does not move.
+            continue
         names = [name for name, amount in pod.spec.requests.other_resources if amount]
         if any(name.startswith(HUGEPAGES) for name in names):
             candidates.append((pod, Constraint.HUGEPAGES))
-        if any("/" in name for name in names):  # an extended resource, such as vendor.com/device
+        # An extended resource, such as vendor.com/device.
+        if any("/" in name for name in names):
             candidates.append((pod, Constraint.DEVICES))
     if not candidates:
         return []
     _, meanwhile = simulate_nodes_down(pods, existing, nodes, is_drained=True)
     running = {(pod.workload, pod.number) for pod in meanwhile if pod.node}
-    return [(pod, constraint) for pod, constraint in candidates if (pod.workload, pod.number) not in running]
+    return [
+        (pod, constraint)
+        for pod, constraint in candidates
+        if (pod.workload, pod.number) not in running
+    ]
 
 
 def _build_machines(
-    scheduler: RackScheduler, movable_vms: Mapping[int, MovableVm], vm_classes: Sequence[VmClass], demand: Demand
+    scheduler: RackScheduler,
+    movable_vms: Mapping[int, MovableVm],
+    vm_classes: Sequence[VmClass],
+    demand: Demand,
 ) -> tuple[RepackMachine, ...]:
     """Build the machines of the repacking: those able to run, if empty, a VM of the demand or of one of `vm_classes`
     (VMs of equal SKU and constraints, numbered in order). `movable_vms` are by handle, the scheduler's number of a VM.
     """
-    empty_scheduler = RackScheduler(scheduler.machines, scheduler.spread, scheduler.seed, profile=scheduler.profile)
-    demands = [build_standalone_demand(vm_class.sku, vm_class.constraints) for vm_class in vm_classes]
+    empty_scheduler = RackScheduler(
+        scheduler.machines, scheduler.spread, scheduler.seed, profile=scheduler.profile
+    )
+    demands = [
+        build_standalone_demand(vm_class.sku, vm_class.constraints) for vm_class in vm_classes
+    ]
     vms_by_machine = group_by(scheduler.list_vms(), lambda existing: existing.placement.machine)
     unknown_machines = frozenset(scheduler.list_machines_with_unknown_cells())
     hosts: list[RepackMachine] = []
     for machine in scheduler.machines:
-        rejections = [empty_scheduler.find_rejection(machine.name, class_demand) for class_demand in demands]
+        rejections = [
+            empty_scheduler.find_rejection(machine.name, class_demand) for class_demand in demands
+        ]
         admitted = frozenset(number for number, rejection in enumerate(rejections) if not rejection)
         admits_demand = not empty_scheduler.find_rejection(machine.name, demand)
-        if not admitted and not admits_demand:  # no VM may be placed there
+        # No VM may be placed there.
+        if not admitted and not admits_demand:
             continue
         vms = vms_by_machine.get(machine.name, [])
-        empty_cell = FreeCell(machine.cpus_per_cell, machine.memory_mib_per_cell, machine.vfs_per_cell)
-        cells = [empty_cell] * machine.cells  # free capacity by cell number: VMs are subtracted below
+        empty_cell = FreeCell(
+            machine.cpus_per_cell, machine.memory_mib_per_cell, machine.vfs_per_cell
+        )
+        # free capacity by cell number: VMs are subtracted below.
+        cells = [empty_cell] * machine.cells
         movable_by_cell: list[list[MovableVm]] = [[] for _ in cells]
         for existing in vms:
             for cell in existing.placement.cells:
@@ -359,9 +415,12 @@ def _build_machines(
                 if existing.handle in movable_vms:
                     movable_by_cell[cell].append(movable_vms[existing.handle])
         unknown_cell_vms = [existing for existing in vms if not existing.placement.cells]
-        # VMs in unknown cells leave together or not at all: only then the free capacity of the cells is known.
+        # VMs in unknown cells leave together or not at all: only then the free capacity of the
+        # cells is known.
         is_all_movable = all(existing.handle in movable_vms for existing in unknown_cell_vms)
-        movable_unknown_vms = [movable_vms[existing.handle] for existing in unknown_cell_vms if is_all_movable]
+        movable_unknown_vms = [
+            movable_vms[existing.handle] for existing in unknown_cell_vms if is_all_movable
+        ]
         host = RepackMachine(
             machine=machine,
             cells=tuple(cells),
@@ -371,7 +430,9 @@ def _build_machines(
             disk=machine.disk_gib - sum(existing.sku.disk_gib for existing in vms),
             has_unknown_cells=machine.name in unknown_machines,
             unknown_cell_vms=tuple(movable_unknown_vms),
-            splits=_compute_cell_splits(cells, unknown_cell_vms) if machine.name in unknown_machines else (),
+            splits=_compute_cell_splits(cells, unknown_cell_vms)
+            if machine.name in unknown_machines
+            else (),
         )
         hosts.append(host)
     return tuple(hosts)
@@ -383,12 +444,15 @@ def _compute_cell_splits(
     """Compute free capacity by cell for every layout of VMs in unknown cells; () if no layout is legal or known."""
     free_cells = tuple((max(cell.cpus, 0), max(cell.memory, 0)) for cell in cells)  # overfull: 0
     shares = tuple(Share.compute(existing.sku) for existing in unknown_cell_vms)
-    if any(share.vfs for share in shares):  # splits do not count VFs
+    # splits do not count VFs.
+    if any(share.vfs for share in shares):
         return ()
-    splits = CellSplits(free_cells, shares)  # too many layouts are not enumerated
+    # too many layouts are not enumerated.
+    splits = CellSplits(free_cells, shares)
     vfs = [max(cell.vfs, 0) for cell in cells]
     free_by_layout: list[tuple[FreeCell, ...]] = []
-    for remains in splits.legal_splits:  # free (vCPUs, MiB) of each cell
+    # free (vCPUs, MiB) of each cell.
+    for remains in splits.legal_splits:
         free = [FreeCell(cpus, memory, vfs[cell]) for cell, (cpus, memory) in enumerate(remains)]
         free_by_layout.append(tuple(free))
     return tuple(free_by_layout)

@@ -29,9 +29,11 @@ from nexusform.domains.whatif.questions.repack_windows import (
 )
 from nexusform.scheduling.racks.vms import Demand, Placement, VmSku
 
-MAX_VMS: Final = 60  # movable VMs of a site that is searched
+# movable VMs of a site that is searched.
+MAX_VMS: Final = 60
 MAX_RECREATIONS: Final = 12
-_MAX_EXAMINED_STATES: Final = 3_000  # states of the site examined, so that the answer does not depend on the computer
+# states of the site examined, so that the answer does not depend on the computer.
+_MAX_EXAMINED_STATES: Final = 3_000
 _IMPOSSIBLE: Final = 1_000_000
 
 
@@ -70,11 +72,14 @@ def search_orders(
     sources: Sequence[MovableVm] | None = None,
 ) -> OrderSearchResult:
     """Search an order with `minimum` to `maximum` re-creations, fewest first, of `sources` (None: all movable VMs)."""
-    search = _OrderSearch(context, request, time_budget, context.all_movable_vms if sources is None else sources)
+    search = _OrderSearch(
+        context, request, time_budget, context.all_movable_vms if sources is None else sources
+    )
     for count in range(max(minimum, 1), maximum + 1):
         try:
             sequence = search.find_sequence(count)
-        except _SearchLimitReached:  # of states or time: larger numbers are not searched
+        except _SearchLimitReached:
+            # Of states or time: larger numbers are not searched.
             return OrderSearchResult(searched=count - 1, cut_at=count)
         if sequence is not None:
             return OrderSearchResult(sequence, searched=count - 1)
@@ -94,21 +99,30 @@ class _MachineState(Struct):
     costs: tuple[int, ...] | None = None
     key: object = None
 
-    def has_capacity(self, sku: VmSku, leaving: Iterable[tuple[Collection[int], VmSku]] = ()) -> bool:
+    def has_capacity(
+        self, sku: VmSku, leaving: Iterable[tuple[Collection[int], VmSku]] = ()
+    ) -> bool:
         """Return True if a VM of the SKU fits after the departure of `leaving`, VMs as pairs of their cells and SKU."""
         free, disk = list(self.cells), self.disk
         for cells, leaving_sku in leaving:
             disk += leaving_sku.disk_gib
             for cell in cells:
-                free[cell] = free[cell].subtract(leaving_sku, -1)  # it returns its share
-        return disk >= sku.disk_gib and sum(cell.has_capacity(sku) for cell in free) >= sku.numa_cells
+                # It returns its share.
+                free[cell] = free[cell].subtract(leaving_sku, -1)
+        return (
+            disk >= sku.disk_gib and sum(cell.has_capacity(sku) for cell in free) >= sku.numa_cells
+        )
 
 
 class _OrderSearch:
     """Search on one scheduler: every step is applied, searched below, and undone."""
 
     def __init__(
-        self, context: RepackContext, request: RepackRequest, time_budget: TimeBudget, sources: Sequence[MovableVm]
+        self,
+        context: RepackContext,
+        request: RepackRequest,
+        time_budget: TimeBudget,
+        sources: Sequence[MovableVm],
     ) -> None:
         """Start a search at the current site. Only `sources` may be re-created; all other VMs stay."""
         self._context = context
@@ -120,14 +134,21 @@ class _OrderSearch:
         self._states: dict[str, _MachineState] = {}
         for host in context.hosts:
             vms: dict[int, MovableVm] = {}
-            for vm in chain.from_iterable(host.movable_vms_by_cell):  # a multi-cell VM is in several cells
+            # A multi-cell VM is in several cells.
+            for vm in chain.from_iterable(host.movable_vms_by_cell):
                 if vm.handle in handles:
                     vms[vm.handle] = vm
-            self._states[host.machine.name] = _MachineState(host, list(host.cells), host.disk, vms, arrived={})
-        self._locations = {source.handle: source.vm.placement for source in context.all_movable_vms}  # current ones
-        # The current handle of a VM by its first one: the scheduler gives a new handle to a VM added again.
+            self._states[host.machine.name] = _MachineState(
+                host, list(host.cells), host.disk, vms, arrived={}
+            )
+        self._locations = {
+            source.handle: source.vm.placement for source in context.all_movable_vms
+        }  # current ones
+        # The current handle of a VM by its first one: the scheduler gives a new handle to a VM
+        # added again.
         self._handles = {source.handle: source.handle for source in context.all_movable_vms}
-        self._rack_counts = Counter(context.existing)  # current VMs by pool and rack
+        # current VMs by pool and rack.
+        self._rack_counts = Counter(context.existing)
         self._demands = {
             source.handle: build_pool_demand(context.pools[source.pool], source.vm)
             for source in context.all_movable_vms
@@ -135,14 +156,17 @@ class _OrderSearch:
         has_hints = any(pool.demand.hints or pool.demand.groups for pool in context.pools)
         # Without hints and rules, which name machines and VMs, equal machines are interchangeable.
         self._is_symmetric = not (has_hints or request.separation_rules)
-        self._searched: dict[object, int] = {}  # most re-creations left at a state, by its key
+        # Most re-creations left at a state, by its key.
+        self._searched: dict[object, int] = {}
 
     def find_sequence(self, count: int) -> RepackWindowSequence | None:
         """Find an order with at most this many re-creations. Raises _SearchLimitReached."""
         self._searched = {}
         return self._extend_solution(count, order=[])
 
-    def _extend_solution(self, remaining: int, order: list[tuple[_Relocation, ...]]) -> RepackWindowSequence | None:
+    def _extend_solution(
+        self, remaining: int, order: list[tuple[_Relocation, ...]]
+    ) -> RepackWindowSequence | None:
         """Try up to `remaining` re-creations after those of `order` (groups of VMs down at once). Return the windows of
         the first order with capacity for the demand, or None. Raises _SearchLimitReached.
         """
@@ -150,14 +174,19 @@ class _OrderSearch:
         if self._examined_states > _MAX_EXAMINED_STATES or self._time_budget.is_exhausted:
             raise _SearchLimitReached
         departures = self._compute_missing_departures()
-        if departures == 0 and self._scheduler.count_free_slots(self._request.demand).minimum >= self._request.want:
+        if (
+            departures == 0
+            and self._scheduler.count_free_slots(self._request.demand).minimum >= self._request.want
+        ):
             return self._build_sequence(order)
-        if max(departures, 1) > remaining:  # at least 1, as the demand does not fit yet
+        # At least 1, as the demand does not fit yet.
+        if max(departures, 1) > remaining:
             return None
         # Equal sites have equal numbers of machines with the same key.
         key_counts = Counter(self._build_machine_key(machine) for machine in self._states)
         state_key = frozenset(key_counts.items())
-        if self._searched.get(state_key, 0) >= remaining:  # an equal site had as many or more re-creations left
+        # An equal site had as many or more re-creations left.
+        if self._searched.get(state_key, 0) >= remaining:
             return None
         self._searched[state_key] = remaining
         for source in self._list_vms_to_recreate():
@@ -165,17 +194,26 @@ class _OrderSearch:
                 # Move the VM, search below, and undo it.
                 old_location = self._remove_vm(source)
                 self._add_vm(source, machine)
-                sequence = self._extend_solution(remaining - 1, [*order, (_Relocation(source, machine),)])
+                sequence = self._extend_solution(
+                    remaining - 1, [*order, (_Relocation(source, machine),)]
+                )
                 self._remove_vm(source)
                 self._restore_vm(source, old_location)
                 if sequence is not None:
                     return sequence
         # An exchange takes two VMs down at once.
-        return self._try_exchanges(remaining, order) if remaining >= 2 and self._request.window != 1 else None
+        return (
+            self._try_exchanges(remaining, order)
+            if remaining >= 2 and self._request.window != 1
+            else None
+        )
 
-    def _build_sequence(self, order: Sequence[tuple[_Relocation, ...]]) -> RepackWindowSequence | None:
+    def _build_sequence(
+        self, order: Sequence[tuple[_Relocation, ...]]
+    ) -> RepackWindowSequence | None:
         """Build a window per group of VMs, in any order of the VMs in a group; None if no windows are possible."""
-        for groups in product(*map(permutations, order)):  # the groups stay in order, the VMs of each in any order
+        # The groups stay in order, the VMs of each in any order.
+        for groups in product(*map(permutations, order)):
             targets = [{step.source.handle: step.machine for step in group} for group in groups]
             sequence = build_ordered_sequence(self._context, self._request, targets)
             if sequence is not None:
@@ -185,10 +223,13 @@ class _OrderSearch:
     def _list_vms_to_recreate(self) -> list[MovableVm]:
         """List the VMs not re-created yet, only one of those alike in pool, class, machine and cells."""
         unique: dict[object, MovableVm] = {}
-        for state in self._states.values():  # one per machine; its `vms` are not re-created yet
+        # One per machine; its `vms` are not re-created yet.
+        for state in self._states.values():
             for source in state.vms.values():
                 location = self._locations[source.handle]
-                unique.setdefault((source.pool, source.vm_class, location.machine, location.cells), source)
+                unique.setdefault(
+                    (source.pool, source.vm_class, location.machine, location.cells), source
+                )
         return sorted(unique.values(), key=lambda source: source.handle)
 
     def _list_targets(self, source: MovableVm, remaining: int) -> Iterator[str]:
@@ -203,7 +244,8 @@ class _OrderSearch:
     def _is_departure_useful(self, source: MovableVm, remaining: int) -> bool:
         """Return True if the `remaining` re-creations suffice for this VM and all VMs to move after it."""
         state = self._states[self._locations[source.handle].machine]
-        if not state.machine.admits_demand:  # this departure frees no capacity for the demand
+        # This departure frees no capacity for the demand.
+        if not state.machine.admits_demand:
             return self._compute_missing_departures() < remaining
         old = self._remove_vm(source)
         further_departures = self._compute_missing_departures()
@@ -222,47 +264,72 @@ class _OrderSearch:
             limit = max(self._context.limits[source.pool], self._context.existing.get(pool_rack, 0))
             if self._rack_counts[pool_rack] >= limit:
                 continue
-            if not state.has_capacity(demand.sku) or self._is_machine_forbidden(demand, state.machine):
-                continue  # no capacity, or forbidden by a hint or a rule
+            if not state.has_capacity(demand.sku) or self._is_machine_forbidden(
+                demand, state.machine
+            ):
+                # No capacity, or forbidden by a hint or a rule.
+                continue
             if name == old.machine and self._scheduler.select_cells(demand.sku, name) == old.cells:
-                continue  # it would return to its old cells
+                # It would return to its old cells.
+                continue
             unique.setdefault(self._build_machine_key(name), name)
         return list(unique.values())
 
-    def _try_exchanges(self, remaining: int, order: list[tuple[_Relocation, ...]]) -> RepackWindowSequence | None:
+    def _try_exchanges(
+        self, remaining: int, order: list[tuple[_Relocation, ...]]
+    ) -> RepackWindowSequence | None:
         """Try exchanges of up to `remaining` VMs after `order`. Return the first windows found, or None."""
-        sources = [source for source in self._list_vms_to_recreate() if self._is_departure_useful(source, remaining)]
+        sources = [
+            source
+            for source in self._list_vms_to_recreate()
+            if self._is_departure_useful(source, remaining)
+        ]
         for group in self._list_exchanges(sources, remaining):
             sequence = self._try_exchange(group, remaining, order)
             if sequence is not None:
                 return sequence
         return None
 
-    def _list_exchanges(self, sources: Sequence[MovableVm], remaining: int) -> Iterator[tuple[_Relocation, ...]]:
+    def _list_exchanges(
+        self, sources: Sequence[MovableVm], remaining: int
+    ) -> Iterator[tuple[_Relocation, ...]]:
         """List the groups of VMs to re-create together, because some fit only after others left: two or three VMs that
         swap machines, or one VM and the two in its way. `remaining`: number of re-creations still allowed.
         """
         for first, second in combinations(sources, 2):
-            is_blocked = self._needs_departure(first, second) or self._needs_departure(second, first)
-            if is_blocked and first.vm_class != second.vm_class:  # an exchange of equal VMs changes nothing
+            is_blocked = self._needs_departure(first, second) or self._needs_departure(
+                second, first
+            )
+            # An exchange of equal VMs changes nothing.
+            if is_blocked and first.vm_class != second.vm_class:
                 yield self._build_ring_exchange(first, second)
-        if remaining >= 3:  # enough re-creations for three VMs
+        # enough re-creations for three VMs.
+        if remaining >= 3:
             yield from self._list_rings_of_three(sources)
             yield from self._list_exchanges_of_one_for_two(sources)
 
-    def _list_rings_of_three(self, sources: Sequence[MovableVm]) -> Iterator[tuple[_Relocation, ...]]:
+    def _list_rings_of_three(
+        self, sources: Sequence[MovableVm]
+    ) -> Iterator[tuple[_Relocation, ...]]:
         """List the rings of three VMs: each fits on the machine of the next VM only after that VM has left."""
-        blockers: dict[int, list[MovableVm]] = {}  # by handle of a VM: those on machines where it fits once they left
+        # By handle of a VM: those on machines where it fits once they left.
+        blockers: dict[int, list[MovableVm]] = {}
         for vm in sources:
             blockers[vm.handle] = [other for other in sources if self._needs_departure(vm, other)]
         for first in sources:
             for second in blockers[first.handle]:
                 for third in blockers[second.handle]:
-                    # Of the three rotations of a ring, list the one that starts with the lowest handle.
-                    if first.handle < min(second.handle, third.handle) and first in blockers[third.handle]:
+                    # Of the three rotations of a ring, list the one that starts with the lowest
+                    # handle.
+                    if (
+                        first.handle < min(second.handle, third.handle)
+                        and first in blockers[third.handle]
+                    ):
                         yield self._build_ring_exchange(first, second, third)
 
-    def _list_exchanges_of_one_for_two(self, sources: Sequence[MovableVm]) -> Iterator[tuple[_Relocation, ...]]:
+    def _list_exchanges_of_one_for_two(
+        self, sources: Sequence[MovableVm]
+    ) -> Iterator[tuple[_Relocation, ...]]:
         """List the exchanges of a VM for two VMs, if it fits on their machine only after both of them have left."""
         for source, state in product(sources, list(self._states.values())):
             old_machine = self._locations[source.handle].machine
@@ -270,7 +337,8 @@ class _OrderSearch:
                 if not self._needs_departure(source, first, second):
                     continue
                 if self._needs_departure(source, first) or self._needs_departure(source, second):
-                    continue  # one of them is enough
+                    # One of them is enough.
+                    continue
                 new_machine = state.machine.machine.name
                 yield (
                     _Relocation(source, new_machine),
@@ -281,7 +349,9 @@ class _OrderSearch:
     def _build_ring_exchange(self, *sources: MovableVm) -> tuple[_Relocation, ...]:
         """Build an exchange: each VM moves to the machine of the next one, the last to that of the first."""
         machines = [self._locations[source.handle].machine for source in (*sources[1:], sources[0])]
-        return tuple(_Relocation(source, machine) for source, machine in zip(sources, machines, strict=True))
+        return tuple(
+            _Relocation(source, machine) for source, machine in zip(sources, machines, strict=True)
+        )
 
     def _try_exchange(
         self, group: tuple[_Relocation, ...], remaining: int, order: list[tuple[_Relocation, ...]]
@@ -293,10 +363,13 @@ class _OrderSearch:
                 return None
         old_locations = [self._remove_vm(source) for source in sources]
         sequence = None
-        if self._compute_missing_departures() <= remaining - len(group):  # enough re-creations remain
+        # enough re-creations remain.
+        if self._compute_missing_departures() <= remaining - len(group):
             added: list[MovableVm] = []
             for relocation, location in zip(group, old_locations, strict=True):
-                if relocation.machine not in self._find_feasible_machines(relocation.source, location):
+                if relocation.machine not in self._find_feasible_machines(
+                    relocation.source, location
+                ):
                     break
                 self._add_vm(relocation.source, relocation.machine)
                 added.append(relocation.source)
@@ -311,12 +384,18 @@ class _OrderSearch:
     def _needs_departure(self, source: MovableVm, *others: MovableVm) -> bool:
         """Return True if a VM does not fit on the machine of the others now, but fits after all of them left."""
         locations = [self._locations[other.handle] for other in others]
-        machine = locations[0].machine  # all are on one machine
+        # All are on one machine.
+        machine = locations[0].machine
         state, sku = self._states[machine], self._demands[source.handle].sku
-        if machine == self._locations[source.handle].machine or source.vm_class not in state.machine.admitted:
-            return False  # it is there already, or never may be
+        if (
+            machine == self._locations[source.handle].machine
+            or source.vm_class not in state.machine.admitted
+        ):
+            # It is there already, or never may be.
+            return False
         leaving = [
-            (location.cells, self._demands[other.handle].sku) for location, other in zip(locations, others, strict=True)
+            (location.cells, self._demands[other.handle].sku)
+            for location, other in zip(locations, others, strict=True)
         ]
         return not state.has_capacity(sku) and state.has_capacity(sku, leaving)
 
@@ -348,13 +427,16 @@ class _OrderSearch:
         self._locations[source.handle] = location
         self._update_machine_counts(source, location, 1)
 
-    def _update_machine_counts(self, source: MovableVm, location: Placement, count: int) -> _MachineState:
+    def _update_machine_counts(
+        self, source: MovableVm, location: Placement, count: int
+    ) -> _MachineState:
         """Count a VM on its machine and rack (`count` is 1), or remove it from the counts (-1). Return the machine."""
         sku, state = self._demands[source.handle].sku, self._states[location.machine]
         for cell in location.cells:
             state.cells[cell] = state.cells[cell].subtract(sku, count)
         state.disk -= count * sku.disk_gib
-        state.costs = state.key = None  # computed again when needed
+        # computed again when needed.
+        state.costs = state.key = None
         self._rack_counts[source.pool, location.rack] += count
         return state
 
@@ -366,19 +448,25 @@ class _OrderSearch:
         vm = demand.vm.owner, demand.vm.pool, demand.vm.number
         existing = list(self._scheduler.list_vms()) if self._request.separation_rules else []
         places = {host.machine.name, host.machine.rack}
-        return any(places & rule.find_forbidden_locations(vm, existing) for rule in self._request.separation_rules)
+        return any(
+            places & rule.find_forbidden_locations(vm, existing)
+            for rule in self._request.separation_rules
+        )
 
     def _build_machine_key(self, name: str) -> object:
         """Build the key of a machine and its VMs, shared by equal machines: those in one rack, with equal free
         capacity, and with VMs alike in pool, class and cells. With hints or rules no machines are equal.
         """
-        if not self._is_symmetric:  # no machine equals another one
+        # No machine equals another one.
+        if not self._is_symmetric:
             return name, frozenset(self._states[name].vms), frozenset(self._states[name].arrived)
         state = self._states[name]
         if state.key is None:
             host = state.machine
             contents = [
-                sorted((vm.pool, vm.vm_class, self._locations[vm.handle].cells) for vm in vms.values())
+                sorted(
+                    (vm.pool, vm.vm_class, self._locations[vm.handle].cells) for vm in vms.values()
+                )
                 for vms in (state.vms, state.arrived)
             ]
             place = host.machine.rack, host.machine.availability_zone
@@ -392,33 +480,50 @@ class _OrderSearch:
         `best[n]` is the fewest departures to place n VMs of the demand on the machines so far.
         """
         best = [0] + [_IMPOSSIBLE] * self._request.want
-        for state in self._states.values():  # one per machine; its `vms` are not re-created yet
-            if not state.machine.admits_demand:  # no VM of the demand may run there
+        # One per machine; its `vms` are not re-created yet.
+        for state in self._states.values():
+            # No VM of the demand may run there.
+            if not state.machine.admits_demand:
                 continue
             if state.costs is None:
                 state.costs = self._compute_minimum_departures(state)
-            costs = state.costs  # departures from this machine for 0, 1, 2 ... VMs of the demand on it
+            # departures from this machine for 0, 1, 2 ... VMs of the demand on it.
+            costs = state.costs
             best = [
-                min(best[wanted - slots] + cost for slots, cost in enumerate(costs) if slots <= wanted)
+                min(
+                    best[wanted - slots] + cost
+                    for slots, cost in enumerate(costs)
+                    if slots <= wanted
+                )
                 for wanted in range(len(best))
             ]
         return best[-1]
 
     def _compute_minimum_departures(self, state: _MachineState) -> tuple[int, ...]:
         """Compute lower bounds of the VMs to move off the machine for 0, 1, 2 ... VMs of the demand, while they fit."""
-        skus_by_cell: list[list[VmSku]] = [[] for _ in state.cells]  # of VMs not re-created yet
+        # Of VMs not re-created yet.
+        skus_by_cell: list[list[VmSku]] = [[] for _ in state.cells]
         for handle in state.vms:
             for cell in self._locations[handle].cells:
                 skus_by_cell[cell].append(self._demands[handle].sku)
-        cells = (  # free capacity, and shares of the VMs
-            (free, tuple(sorted((sku.cpus_in_cell, sku.mib_in_cell, sku.vfs_in_cell) for sku in skus)))
+        # free capacity, and shares of the VMs.
+        cells = (
+            (
+                free,
+                tuple(sorted((sku.cpus_in_cell, sku.mib_in_cell, sku.vfs_in_cell) for sku in skus)),
+            )
             for free, skus in zip(state.cells, skus_by_cell, strict=True)
         )
         vm_cells = max((self._demands[handle].sku.numa_cells for handle in state.vms), default=1)
         sku = self._request.sku
         share = FreeCell(sku.cpus_in_cell, sku.mib_in_cell, sku.vfs_in_cell)
-        return _compute_machine_costs(  # cached for equal cells in any order
-            tuple(sorted(cells)), share, demand_cells=sku.numa_cells, vm_cells=vm_cells, want=self._request.want
+        # cached for equal cells in any order.
+        return _compute_machine_costs(
+            tuple(sorted(cells)),
+            share,
+            demand_cells=sku.numa_cells,
+            vm_cells=vm_cells,
+            want=self._request.want,
         )
 
 
@@ -435,15 +540,21 @@ def _compute_machine_costs(
     demand needs `share` in `demand_cells` cells. A VM that leaves up to `vm_cells` cells counts in each of them, so
     the sums are divided by `vm_cells`.
     """
-    total = [0]  # departures by number of slots (free shares) in the cells so far
+    # departures by number of slots (free shares) in the cells so far.
+    total = [0]
     for free, movable in cells:
         costs = _compute_cell_costs(free, movable, share, maximum=want * demand_cells)
         size = len(total) + len(costs) - 1
         total = [
-            min(total[slots - taken] + costs[taken] for taken in range(len(costs)) if 0 <= slots - taken < len(total))
+            min(
+                total[slots - taken] + costs[taken]
+                for taken in range(len(costs))
+                if 0 <= slots - taken < len(total)
+            )
             for slots in range(size)
         ]
-    slot_costs = total[::demand_cells][: want + 1]  # each VM of the demand takes `demand_cells` slots
+    # Each VM of the demand takes `demand_cells` slots.
+    slot_costs = total[::demand_cells][: want + 1]
     return tuple(-(-cost // vm_cells) for cost in slot_costs)  # rounded up
 
 
@@ -457,16 +568,19 @@ def _compute_cell_costs(
     costs = [0]
     for slots in range(1, maximum + 1):
         cost = 0
-        for dimension in range(len(share)):  # vCPUs, memory, VFs
+        # vCPUs, memory, VFs.
+        for dimension in range(len(share)):
             lacking = slots * share[dimension] - free[dimension]
             count = 0
             for amount in sorted((vm_share[dimension] for vm_share in shares), reverse=True):
-                if lacking <= 0:  # enough have left
+                # enough have left.
+                if lacking <= 0:
                     break
                 lacking -= amount
                 count += 1
             cost = max(cost, count if lacking <= 0 else _IMPOSSIBLE)
-        if cost >= _IMPOSSIBLE:  # more slots are impossible, too
+        # More slots are impossible, too.
+        if cost >= _IMPOSSIBLE:
             break
         costs.append(cost)
     return costs

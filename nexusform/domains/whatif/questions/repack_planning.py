@@ -102,7 +102,8 @@ def is_solver_installed() -> bool:
     """Return True if HiGHS is installed (the extra `optimize`)."""
     try:
         return find_spec("highspy") is not None
-    except ImportError:  # an import finder that rejects it
+    except ImportError:
+        # An import finder that rejects it.
         return False
 
 
@@ -125,11 +126,14 @@ def plan_repack(
     result = RepackResult(
         request=request,
         site=site,
-        status=RepackStatus.IMPOSSIBLE,  # replaced below if there is, or may be, a solution
+        # replaced below if there is, or may be, a solution.
+        status=RepackStatus.IMPOSSIBLE,
         fits_now=fits_now,
         bound=attempt.bound,
         unknown_machines=unknown_machines,
-        if_known=_count_recreations_with_known_cells(site, request, search) if unknown_machines else None,
+        if_known=_count_recreations_with_known_cells(site, request, search)
+        if unknown_machines
+        else None,
         is_machine_dependent=time_budget.seconds_left is not None,
         searched_orders=attempt.searched_orders,
         orders_cut_at=attempt.orders_cut_at,
@@ -137,28 +141,41 @@ def plan_repack(
     )
     if attempt.found and request.can_recreate(attempt.recreations):
         is_proved = attempt.recreations == attempt.bound
-        has_all_samples = all(step.runs == SAMPLES for window in attempt.windows for step in window.steps)
+        has_all_samples = all(
+            step.runs == SAMPLES for window in attempt.windows for step in window.steps
+        )
         return replace(
             result,
             status=RepackStatus.OPTIMAL if is_proved else RepackStatus.GAP,
             windows=attempt.windows,
             minimum_windows=compute_minimum_windows(attempt.context, request, attempt.windows),
             # A proved answer verified under all samples does not depend on the time limit.
-            is_machine_dependent=result.is_machine_dependent and not (is_proved and has_all_samples),
+            is_machine_dependent=result.is_machine_dependent
+            and not (is_proved and has_all_samples),
         )
     bound = attempt.bound
-    # There may be a solution: the search was cut, or it found one with more re-creations than -moves allows.
+    # There may be a solution: the search was cut, or it found one with more re-creations than
+    # -moves allows.
     is_unproved = attempt.undecided or attempt.found
     if is_unproved and bound is not None and request.can_recreate(bound):
         blocking = find_order_constraints(site, request, search)
         return replace(result, status=RepackStatus.GAP, has_no_order=True, blocking=blocking)
-    maximum = find_maximum_demand(site, request, pods, time_budget.split(0.3))  # the other 70 % are for constraints
-    return replace(result, maximum=maximum, blocking=find_blocking_constraints(site, request, attempt.context, search))
+    # The other 70 % are for constraints.
+    maximum = find_maximum_demand(site, request, pods, time_budget.split(0.3))
+    return replace(
+        result,
+        maximum=maximum,
+        blocking=find_blocking_constraints(site, request, attempt.context, search),
+    )
 
 
-def _count_recreations_with_known_cells(site: SiteSnapshot, request: RepackRequest, search: RepackSearch) -> int | None:
+def _count_recreations_with_known_cells(
+    site: SiteSnapshot, request: RepackRequest, search: RepackSearch
+) -> int | None:
     """Return the re-creations if the unknown cells are as in the reported sample; None without a solution."""
-    scheduler = rebuild_scheduler(site.scheduler, site.scheduler.machines, site.scheduler.list_sampled_vms())
+    scheduler = rebuild_scheduler(
+        site.scheduler, site.scheduler.machines, site.scheduler.list_sampled_vms()
+    )
     attempt = search.run(replace(site, scheduler=scheduler), request, is_verified=False)
     return attempt.recreations if attempt.found else None
 
@@ -191,7 +208,8 @@ def find_blocking_constraints(
 ) -> tuple[BlockingConstraint, ...]:
     """Search without each possibly blocking constraint in turn. Return all, with the re-creations without them."""
     blocked_counts = Counter(context.blocked_by.values())
-    attempts: list[tuple[Constraint, str, RepackRequest]] = []  # lifted constraint, its description, and request
+    # lifted constraint, its description, and request.
+    attempts: list[tuple[Constraint, str, RepackRequest]] = []
     if request.moves is not None:
         attempts.append((Constraint.MOVES, "without -moves", replace(request, moves=None)))
     if request.zones is not None:
@@ -200,12 +218,26 @@ def find_blocking_constraints(
         if blocked_counts[constraint]:
             vms = format_count(blocked_counts[constraint], "VM")
             attempts.append((constraint, f"{description} ({vms})", request))
-    attempts.append((Constraint.SPREAD, "if a rack may get more VMs of a pool than any rack has now", request))
+    attempts.append(
+        (Constraint.SPREAD, "if a rack may get more VMs of a pool than any rack has now", request)
+    )
     if request.separation_rules:
-        attempts.append((Constraint.SEPARATION, "without the separation rules", replace(request, separation_rules=())))
+        attempts.append(
+            (
+                Constraint.SEPARATION,
+                "without the separation rules",
+                replace(request, separation_rules=()),
+            )
+        )
     closed = sum(bool(machine.unschedulable_reason) for machine in site.machines.values())
     if closed:
-        attempts.append((Constraint.CORDONED, f"with {format_count(closed, 'machine')} in service again", request))
+        attempts.append(
+            (
+                Constraint.CORDONED,
+                f"with {format_count(closed, 'machine')} in service again",
+                request,
+            )
+        )
     planned = [rack.name for rack in site.racks if rack.is_planned]
     if planned:
         attempts.append((Constraint.PLANNED_RACK, f"with {', '.join(planned)} active", request))
@@ -227,7 +259,9 @@ def find_order_constraints(
 
 
 def _search_without_constraints(
-    site: SiteSnapshot, search: RepackSearch, attempts: Sequence[tuple[Constraint, str, RepackRequest]]
+    site: SiteSnapshot,
+    search: RepackSearch,
+    attempts: Sequence[tuple[Constraint, str, RepackRequest]],
 ) -> Iterator[BlockingConstraint]:
     """Search once per attempt (the constraint to lift, its description, and the request). Yield the constraint with the
     number of re-creations, None without a solution. It is `undecided` if time runs out or the search proves nothing.
@@ -236,37 +270,52 @@ def _search_without_constraints(
         if search.time_budget.is_exhausted:
             yield BlockingConstraint(constraint, description, recreations=None, undecided=True)
             continue
-        share = 1 / (len(attempts) - number)  # of the remaining time, equal for each attempt left
-        attempt = search.run(site, loosened_request, lifted=frozenset({constraint}), is_verified=False, share=share)
+        # Of the remaining time, equal for each attempt left.
+        share = 1 / (len(attempts) - number)
+        attempt = search.run(
+            site, loosened_request, lifted=frozenset({constraint}), is_verified=False, share=share
+        )
         recreations = attempt.recreations if attempt.found else None
         if recreations is not None and loosened_request.can_recreate(recreations):
             yield BlockingConstraint(constraint, description, recreations)
         else:
-            is_possible = attempt.undecided and loosened_request.can_recreate(attempt.bound or 0)  # None: no bound
-            yield BlockingConstraint(constraint, description, recreations=None, undecided=is_possible)
+            # None: no bound.
+            is_possible = attempt.undecided and loosened_request.can_recreate(attempt.bound or 0)
+            yield BlockingConstraint(
+                constraint, description, recreations=None, undecided=is_possible
+            )
 
 
 def find_maximum_demand(
-    site: SiteSnapshot, request: RepackRequest, pods: Mapping[str, ClusterPods], time_budget: TimeBudget
+    site: SiteSnapshot,
+    request: RepackRequest,
+    pods: Mapping[str, ClusterPods],
+    time_budget: TimeBudget,
 ) -> int | None:
     """Find by bisection the largest demand of this SKU with a solution within -moves. Return None if the time is over,
     or if the program proves neither a solution nor the lack of one.
     """
     context = build_repack_context(site, request, pods, NOTHING_LIFTED)
-    low, high = 0, request.want  # numbers of VMs: there is a solution for `low`, and none for `high`
+    # numbers of VMs: there is a solution for `low`, and none for `high`.
+    low, high = 0, request.want
     while low + 1 < high:
         want = (low + high) // 2
         if time_budget.is_exhausted:
             return None
-        solution = RepackProgram(context, replace(request, want=want)).solve(time_budget.compute_share(1.0))
-        if not request.can_recreate(solution.bound):  # the lower bound exceeds -moves
+        solution = RepackProgram(context, replace(request, want=want)).solve(
+            time_budget.compute_share(1.0)
+        )
+        # The lower bound exceeds -moves.
+        if not request.can_recreate(solution.bound):
             high = want
         elif isinstance(solution, NoRepackSolution):
-            if not solution.is_proved:  # none was found within the limits
+            # None was found within the limits.
+            if not solution.is_proved:
                 return None
             high = want
         elif request.can_recreate(solution.recreations):
             low = want
-        else:  # the search ended at a solution above -moves, perhaps not the best one
+        else:
+            # The search ended at a solution above -moves, perhaps not the best one.
             return None
     return low

@@ -22,14 +22,20 @@ from nexusform.domains.whatif.questions.repack_cells import (
     Pattern,
     assign_groups,
 )
-from nexusform.domains.whatif.questions.repack_context import MovableVm, RepackContext, RepackMachine, RepackRequest
+from nexusform.domains.whatif.questions.repack_context import (
+    MovableVm,
+    RepackContext,
+    RepackMachine,
+    RepackRequest,
+)
 from nexusform.files.native_output import discard_native_output
 from nexusform.scheduling.racks.vms import VmSku
 
 # Node limit without a time limit, so that the answer is the same on every computer.
 MAX_NODES: Final = 20_000
 _INFINITE: Final = float("inf")
-ANY_MACHINE: Final = -1  # in place of the number of a machine type; lower numbers are of types with unknown cells
+# In place of the number of a machine type; lower numbers are of types with unknown cells.
+ANY_MACHINE: Final = -1
 _DEMAND_ROW: Final = ("demand",)
 # Cell number of a whole machine.
 WHOLE_MACHINE: Final = -1
@@ -105,7 +111,9 @@ class LinearProgram(Struct):
             self.upper.append(upper)
         return number
 
-    def add_column(self, cost: float, upper: float, entries: Iterable[tuple[int, float]], subject: object) -> None:
+    def add_column(
+        self, cost: float, upper: float, entries: Iterable[tuple[int, float]], subject: object
+    ) -> None:
         """Add a column with `entries` (row number, coefficient), summed by row. `subject`: the objects it counts."""
         summed: dict[int, float] = {}
         for row, value in entries:
@@ -120,7 +128,8 @@ class _CellGroup(Struct, frozen=True):
     cells: tuple[CellPosition, ...]
     machines: int = ANY_MACHINE
     cell_number: int = 0
-    is_cleared: bool = False  # cells after VMs in unknown cells left
+    # cells after VMs in unknown cells left.
+    is_cleared: bool = False
 
 
 class RepackProgram:
@@ -144,14 +153,20 @@ class RepackProgram:
         self._single_machines = single_machines
         self._is_fine = is_fine
         self._catalogue = CellCatalogue(context.vm_classes, request.sku)
-        self._groups = assign_groups(context, tracked_pools)  # of movable VMs by handle
+        # Of movable VMs by handle.
+        self._groups = assign_groups(context, tracked_pools)
         self._program = LinearProgram()
-        self._cell_counts: Counter[CellPatterns] = Counter()  # number of cells by current capacity
-        self._capacity_rows: dict[CellPatterns, int] = {}  # row number by capacity
+        # number of cells by current capacity.
+        self._cell_counts: Counter[CellPatterns] = Counter()
+        # row number by capacity.
+        self._capacity_rows: dict[CellPatterns, int] = {}
         # Cells (or whole machines) by their current capacity.
         self.cells_by_capacity: dict[CellPatterns, list[CellPosition]] = {}
-        self._arrivals: list[tuple[int, VmSku]] = [  # multi-cell VMs: class number (or DEMAND) and SKU
-            (number, vm_class.sku) for number, vm_class in enumerate(context.vm_classes) if vm_class.sku.numa_cells > 1
+        # multi-cell VMs: class number (or DEMAND) and SKU.
+        self._arrivals: list[tuple[int, VmSku]] = [
+            (number, vm_class.sku)
+            for number, vm_class in enumerate(context.vm_classes)
+            if vm_class.sku.numa_cells > 1
         ]
         if request.sku.numa_cells > 1:
             self._arrivals.append((DEMAND, request.sku))
@@ -182,17 +197,23 @@ class RepackProgram:
         known_groups: dict[Hashable, list[RepackMachine]] = {}
         unknown_groups: dict[Hashable, list[RepackMachine]] = {}
         for host in self._context.hosts:
-            groups = unknown_groups if host.has_unknown_cells else known_groups  # of equal machines
+            # Of equal machines.
+            groups = unknown_groups if host.has_unknown_cells else known_groups
             groups.setdefault(self._build_machine_key(host), []).append(host)
-        if self._arrivals:  # a multi-cell VM links cells of one machine
+        # A multi-cell VM links cells of one machine.
+        if self._arrivals:
             for number, hosts in enumerate(known_groups.values()):
                 self._add_machines(number, hosts)
-        else:  # without such VMs: cells count, not machines
+        else:
+            # Without such VMs: cells count, not machines.
             self._add_cells(chain.from_iterable(known_groups.values()))
-        # Machine types have the numbers 0, 1 ... with known cells, and -2, -3 ... with unknown ones.
+        # Machine types have the numbers 0, 1 ... with known cells, and -2, -3 ... with unknown
+        # ones.
         for number, hosts in enumerate(unknown_groups.values(), 1):
             # A solution empties the first machines of a type: those with the fewest pods.
-            ordered_hosts = sorted(hosts, key=lambda host: sum(source.pods for source in host.unknown_cell_vms))
+            ordered_hosts = sorted(
+                hosts, key=lambda host: sum(source.pods for source in host.unknown_cell_vms)
+            )
             self._add_unknown_machines(ANY_MACHINE - number, ordered_hosts)
         for capacity in list(self._capacity_rows):
             self._add_cell_capacity(capacity)
@@ -203,37 +224,56 @@ class RepackProgram:
         the machine is used as a whole. Numbers of pods only count if restarted pods are minimized (`_is_fine`).
         """
         cells = tuple(self._build_cell_key(host, cell) for cell in range(len(host.cells)))
-        unknown_cell_groups = tuple(sorted(self._groups[source.handle] for source in host.unknown_cell_vms))
-        pods = tuple(sorted(source.pods for source in host.unknown_cell_vms)) if self._is_fine else ()
-        multi_cell_groups = tuple(self._groups[source.handle] for source in self._list_multi_cell_vms(host))
+        unknown_cell_groups = tuple(
+            sorted(self._groups[source.handle] for source in host.unknown_cell_vms)
+        )
+        pods = (
+            tuple(sorted(source.pods for source in host.unknown_cell_vms)) if self._is_fine else ()
+        )
+        multi_cell_groups = tuple(
+            self._groups[source.handle] for source in self._list_multi_cell_vms(host)
+        )
         disk = host.disk if host.has_unknown_cells else 0
         return cells, unknown_cell_groups, pods, multi_cell_groups, host.splits, disk
 
     def _build_cell_key(self, host: RepackMachine, cell: int) -> CellKey:
         """Build the key of a cell, equal for equal contents. Numbers of pods are 0 unless they are minimized, too."""
         sources = host.movable_vms_by_cell[cell]
-        pod_counts: dict[Group, list[int]] = {}  # of single-cell VMs by group
+        # Of single-cell VMs by group.
+        pod_counts: dict[Group, list[int]] = {}
         for source in sources:
             if self._get_sku(source).numa_cells == 1:
-                pod_counts.setdefault(self._groups[source.handle], []).append(source.pods if self._is_fine else 0)
+                pod_counts.setdefault(self._groups[source.handle], []).append(
+                    source.pods if self._is_fine else 0
+                )
         machine = host.machine
         multi_cell = self._list_multi_cell_vms(host)
         return CellKey(
             free=host.cells[cell],
             # The single-cell VMs by group, each with its number of pods.
-            leaving=tuple(sorted((group, tuple(sorted(counts))) for group, counts in pod_counts.items())),
+            leaving=tuple(
+                sorted((group, tuple(sorted(counts))) for group, counts in pod_counts.items())
+            ),
             admitted=host.admitted,
             admits_demand=host.admits_demand,
-            rack=machine.rack if self._tracked_pools else "",  # matters for the spread of tracked pools only
-            single_machine=machine.name if machine.name in self._single_machines else "",  # if its disk has a row
-            # Each multi-cell VM with a share in this cell: its index among those of the machine, and its class.
-            spanning=tuple((multi_cell.index(source), source.vm_class) for source in sources if source in multi_cell),
+            # matters for the spread of tracked pools only.
+            rack=machine.rack if self._tracked_pools else "",
+            # If its disk has a row.
+            single_machine=machine.name if machine.name in self._single_machines else "",
+            # Each multi-cell VM with a share in this cell: its index among those of the machine,
+            # and its class.
+            spanning=tuple(
+                (multi_cell.index(source), source.vm_class)
+                for source in sources
+                if source in multi_cell
+            ),
         )
 
     def _list_multi_cell_vms(self, host: RepackMachine) -> list[MovableVm]:
         """List the movable multi-cell VMs of a machine once each, by handle."""
         by_handle: dict[int, MovableVm] = {}
-        for source in chain.from_iterable(host.movable_vms_by_cell):  # a multi-cell VM is in several cells
+        # A multi-cell VM is in several cells.
+        for source in chain.from_iterable(host.movable_vms_by_cell):
             if self._get_sku(source).numa_cells > 1:
                 by_handle[source.handle] = source
         return [source for _, source in sorted(by_handle.items())]
@@ -258,10 +298,17 @@ class RepackProgram:
         """
         first = hosts[0]
         for cell in range(len(first.cells)):
-            cells = tuple(CellPosition(host, cell, host.movable_vms_by_cell[cell]) for host in hosts)
-            self._add_cell_unit(_CellGroup(self._build_cell_key(first, cell), cells, machines=number, cell_number=cell))
+            cells = tuple(
+                CellPosition(host, cell, host.movable_vms_by_cell[cell]) for host in hosts
+            )
+            self._add_cell_unit(
+                _CellGroup(
+                    self._build_cell_key(first, cell), cells, machines=number, cell_number=cell
+                )
+            )
         self._add_multi_cell_arrivals(number, first, len(hosts))
-        for index, source in enumerate(self._list_multi_cell_vms(first)):  # the same index on equal machines
+        # The same index on equal machines.
+        for index, source in enumerate(self._list_multi_cell_vms(first)):
             equal_vms = tuple(self._list_multi_cell_vms(host)[index] for host in hosts)
             entries = [
                 (self._program.add_row(("leaves", number, cell, index), lower=0.0, upper=0.0), -1.0)
@@ -280,18 +327,28 @@ class RepackProgram:
         for vm_class, sku in self._arrivals:
             is_admitted = first.admits_demand if vm_class == DEMAND else vm_class in first.admitted
             if not is_admitted:
-                continue  # such a VM is not feasible there
-            # Row "wide": the changes of all cells take `numa_cells` shares per arrival. Row "wide cell": of each cell
-            # at most one share per arrival.
-            entries = [(program.add_row(("wide", number, vm_class), lower=0.0, upper=0.0), -float(sku.numa_cells))]
+                # Such a VM is not feasible there.
+                continue
+            # Row "wide": the changes of all cells take `numa_cells` shares per arrival. Row "wide
+            # cell": of each cell at most one share per arrival.
+            entries = [
+                (
+                    program.add_row(("wide", number, vm_class), lower=0.0, upper=0.0),
+                    -float(sku.numa_cells),
+                )
+            ]
             cells = range(len(first.cells))
-            entries += [(program.add_row(("wide cell", number, vm_class, cell)), -1.0) for cell in cells]
+            entries += [
+                (program.add_row(("wide cell", number, vm_class, cell)), -1.0) for cell in cells
+            ]
             if vm_class == DEMAND:
                 entries.append((program.add_row(_DEMAND_ROW), 1.0))
             else:
                 rack = first.machine.rack if self._tracked_pools else ""
                 size_number = self._catalogue.size_numbers_by_class[vm_class]
-                entries.append((program.add_row(("slots", rack, first.admitted, size_number)), -1.0))
+                entries.append(
+                    (program.add_row(("slots", rack, first.admitted, size_number)), -1.0)
+                )
             subject = ("arrival", number, vm_class)
             program.add_column(cost=0.0, upper=size * len(cells), entries=entries, subject=subject)
 
@@ -308,17 +365,30 @@ class RepackProgram:
             self._cell_counts[capacity_now] += size
             self._get_cell_capacity_row(capacity_now)
             self.cells_by_capacity.setdefault(capacity_now, []).extend(unit.cells)
-        skus = {self._groups[source.handle]: self._get_sku(source) for cell in unit.cells for source in cell.sources}
-        multi_cell_skus = {index: self._context.vm_classes[number].sku for index, number in unit.key.spanning}
-        for option in self._catalogue.list_cell_changes(unit.key, skus, self._arrivals, multi_cell_skus):
+        skus = {
+            self._groups[source.handle]: self._get_sku(source)
+            for cell in unit.cells
+            for source in cell.sources
+        }
+        multi_cell_skus = {
+            index: self._context.vm_classes[number].sku for index, number in unit.key.spanning
+        }
+        for option in self._catalogue.list_cell_changes(
+            unit.key, skus, self._arrivals, multi_cell_skus
+        ):
             entries = [(unit_row, 1.0), *self._build_capacity_change(capacity_now, option.capacity)]
             entries += self._build_vm_entries(unit, option)
             if unit.key.single_machine:
                 used_disk = option.demand * self._request.sku.disk_gib
                 used_disk -= sum(count * skus[group].disk_gib for group, count in option.leaving)
-                entries.append((program.add_row(("disk", unit.key.single_machine)), float(used_disk)))
-            recreations = sum(count for _, count in option.leaving)  # leaving multi-cell VMs count in _add_machines
-            program.add_column(cost=recreations, upper=size, entries=entries, subject=(unit, option))
+                entries.append(
+                    (program.add_row(("disk", unit.key.single_machine)), float(used_disk))
+                )
+            # leaving multi-cell VMs count in _add_machines.
+            recreations = sum(count for _, count in option.leaving)
+            program.add_column(
+                cost=recreations, upper=size, entries=entries, subject=(unit, option)
+            )
 
     def _build_vm_entries(self, unit: _CellGroup, option: CellChange) -> list[tuple[int, float]]:
         """Build the entries (row, coefficient) of an option for the VMs that leave a cell and those that arrive."""
@@ -326,13 +396,27 @@ class RepackProgram:
         entries: list[tuple[int, float]] = []
         for group, count in option.leaving:
             entries += self._build_departure_entries(group, count, unit.cells[0].host)
-        if option.demand:  # number of single-cell VMs of the demand that get capacity in the cell
+        # number of single-cell VMs of the demand that get capacity in the cell.
+        if option.demand:
             entries.append((program.add_row(_DEMAND_ROW), float(option.demand)))
-        if option.arrival is not None:  # DEMAND, or the class of a re-created VM
-            # One share of an arriving multi-cell VM; _add_multi_cell_arrivals requires all of its shares.
-            entries.append((program.add_row(("wide", unit.machines, option.arrival), lower=0.0, upper=0.0), 1.0))
-            entries.append((program.add_row(("wide cell", unit.machines, option.arrival, unit.cell_number)), 1.0))
-        for index in option.spanning:  # multi-cell VMs leaving all of their cells, see _add_machines
+        # DEMAND, or the class of a re-created VM.
+        if option.arrival is not None:
+            # One share of an arriving multi-cell VM; _add_multi_cell_arrivals requires all of its
+            # shares.
+            entries.append(
+                (
+                    program.add_row(("wide", unit.machines, option.arrival), lower=0.0, upper=0.0),
+                    1.0,
+                )
+            )
+            entries.append(
+                (
+                    program.add_row(("wide cell", unit.machines, option.arrival, unit.cell_number)),
+                    1.0,
+                )
+            )
+        # multi-cell VMs leaving all of their cells, see _add_machines.
+        for index in option.spanning:
             row_name = ("leaves", unit.machines, unit.cell_number, index)
             entries.append((program.add_row(row_name, lower=0.0, upper=0.0), 1.0))
         return entries
@@ -343,38 +427,55 @@ class RepackProgram:
         """
         first, size = hosts[0], len(hosts)
         program = self._program
-        capacity = None  # next to the VMs in place: None if no more VMs fit in every layout
+        # next to the VMs in place: None if no more VMs fit in every layout.
+        capacity = None
         if first.splits:
-            key = self._build_cell_key(first, cell=0)  # any cell: its free capacity is not used
+            # Any cell: its free capacity is not used.
+            key = self._build_cell_key(first, cell=0)
             capacity = self._catalogue.find_cell_capacity(first.splits, key, first.disk)
             if capacity is not None:
                 self._cell_counts[capacity] += size
                 self._get_cell_capacity_row(capacity)
                 whole_machines = [CellPosition(host, WHOLE_MACHINE, sources=()) for host in hosts]
                 self.cells_by_capacity.setdefault(capacity, []).extend(whole_machines)
-        if not first.unknown_cell_vms:  # one of them is not movable
+        # One of them is not movable.
+        if not first.unknown_cell_vms:
             return
-        # A column counts the emptied machines. Of each, VMs leave, the capacity is lost, and each cell becomes usable.
+        # A column counts the emptied machines. Of each, VMs leave, the capacity is lost, and each
+        # cell becomes usable.
         entries = self._build_capacity_change(capacity, after=None)
         for source in first.unknown_cell_vms:
             entries += self._build_departure_entries(self._groups[source.handle], 1, first)
         for cell in range(len(first.cells)):
             key = self._build_cell_key(first, cell)
-            positions = tuple(CellPosition(host, cell, host.movable_vms_by_cell[cell]) for host in hosts)
-            self._add_cell_unit(_CellGroup(key, positions, machines=number, cell_number=cell, is_cleared=True))
-            unit_row = program.add_row(("unit", number, cell, key, True))  # added by _add_cell_unit with bound 0
+            positions = tuple(
+                CellPosition(host, cell, host.movable_vms_by_cell[cell]) for host in hosts
+            )
+            self._add_cell_unit(
+                _CellGroup(key, positions, machines=number, cell_number=cell, is_cleared=True)
+            )
+            # added by _add_cell_unit with bound 0.
+            unit_row = program.add_row(("unit", number, cell, key, True))
             entries.append((unit_row, -1.0))
-            entries += self._build_capacity_change(before=None, after=self.find_cleared_capacity(first, cell))
+            entries += self._build_capacity_change(
+                before=None, after=self.find_cleared_capacity(first, cell)
+            )
         self._add_multi_cell_arrivals(number, first, size)
         if first.machine.name in self._single_machines:
             released_disk = sum(self._get_sku(source).disk_gib for source in first.unknown_cell_vms)
             entries.append((program.add_row(("disk", first.machine.name)), -float(released_disk)))
-        program.add_column(cost=float(len(first.unknown_cell_vms)), upper=size, entries=entries, subject=tuple(hosts))
+        program.add_column(
+            cost=float(len(first.unknown_cell_vms)),
+            upper=size,
+            entries=entries,
+            subject=tuple(hosts),
+        )
 
     def find_cleared_capacity(self, host: RepackMachine, cell: int) -> CellPatterns | None:
         """Find the capacity of a cell after all VMs in unknown cells left its machine; None without capacity."""
         key = self._build_cell_key(host, cell)
-        return self._catalogue.find_cell_capacity(((key.free,),), key)  # one possible layout, of one cell
+        # One possible layout, of one cell.
+        return self._catalogue.find_cell_capacity(((key.free,),), key)
 
     def _get_cell_capacity_row(self, capacity: CellPatterns) -> int:
         """Return the row of a capacity, added on first use. Each cell of this capacity gets the VMs of one pattern, so
@@ -398,12 +499,18 @@ class RepackProgram:
             entries.append((self._get_cell_capacity_row(after), -1.0))
         return entries
 
-    def _build_departure_entries(self, group: Group, count: int, host: RepackMachine) -> list[tuple[int, float]]:
+    def _build_departure_entries(
+        self, group: Group, count: int, host: RepackMachine
+    ) -> list[tuple[int, float]]:
         """Build the row entries (row number, coefficient) of `count` VMs of a group that leave `host`."""
-        # In row "comes", arrivals less departures are at least 0: each leaving VM arrives somewhere.
-        entries = [(self._program.add_row(("comes", group), lower=0.0, upper=_INFINITE), -float(count))]
+        # In row "comes", arrivals less departures are at least 0: each leaving VM arrives
+        # somewhere.
+        entries = [
+            (self._program.add_row(("comes", group), lower=0.0, upper=_INFINITE), -float(count))
+        ]
         group_type, pool = group
-        if group_type == "pool":  # a tracked pool: the rack may take as many other VMs of it
+        # A tracked pool: the rack may take as many other VMs of it.
+        if group_type == "pool":
             entries.append((self._get_spread_row(pool, host.machine.rack), -float(count)))
         return entries
 
@@ -411,7 +518,9 @@ class RepackProgram:
         """Return the row of a pool's additional VMs in a rack, at most up to its limit there."""
         context = self._context
         capacity = context.limits[pool] - context.existing.get((pool, rack), 0)
-        return self._program.add_row(("spread", pool, rack), lower=-_INFINITE, upper=float(max(capacity, 0)))
+        return self._program.add_row(
+            ("spread", pool, rack), lower=-_INFINITE, upper=float(max(capacity, 0))
+        )
 
     def _add_cell_capacity(self, capacity: CellPatterns) -> None:
         """Add a column for each pattern of a capacity (slots of each size in one cell): the number of its cells with
@@ -419,10 +528,12 @@ class RepackProgram:
         """
         program = self._program
         capacity_row = self._get_cell_capacity_row(capacity)
-        program.upper[capacity_row] = float(self._cell_counts[capacity])  # patterns in total: one per cell
+        # patterns in total: one per cell.
+        program.upper[capacity_row] = float(self._cell_counts[capacity])
         for pattern in capacity.patterns:
             entries = [(capacity_row, 1.0)]
-            # In a row "slots" (of one size, for these classes), arrivals must not exceed the added slots.
+            # In a row "slots" (of one size, for these classes), arrivals must not exceed the added
+            # slots.
             entries += [
                 (program.add_row(("slots", capacity.rack, capacity.admitted, size)), -float(count))
                 for size, count in pattern
@@ -430,24 +541,34 @@ class RepackProgram:
             if capacity.single_machine:
                 disk = sum(count * self._catalogue.sizes[size].disk for size, count in pattern)
                 entries.append((program.add_row(("disk", capacity.single_machine)), float(disk)))
-            program.add_column(cost=0.0, upper=_INFINITE, entries=entries, subject=(capacity, pattern))
+            program.add_column(
+                cost=0.0, upper=_INFINITE, entries=entries, subject=(capacity, pattern)
+            )
 
     def _add_rack_arrivals(self) -> None:
         """Add a column per group of VMs and kind of slots: the number of its re-created VMs that get such a slot. Slots
         of a kind have one rack, set of admitted classes, and size.
         """
         program = self._program
-        class_by_group = {self._groups[source.handle]: source.vm_class for source in self._context.all_movable_vms}
+        class_by_group = {
+            self._groups[source.handle]: source.vm_class for source in self._context.all_movable_vms
+        }
         slot_rows = [(name, row) for name, row in program.names.items() if name[0] == "slots"]
         for group, vm_class in sorted(class_by_group.items()):
             # Arrivals less departures are at least 0: each VM that leaves arrives somewhere.
             arrival_row = program.add_row(("comes", group), lower=0.0, upper=_INFINITE)
-            for (_, rack, admitted, size), slot_row in slot_rows:  # by name: ("slots", rack, classes, size)
-                if vm_class not in admitted or self._catalogue.size_numbers_by_class[vm_class] != size:
-                    continue  # such VMs do not fit in this slot
+            # By name: ("slots", rack, classes, size).
+            for (_, rack, admitted, size), slot_row in slot_rows:
+                if (
+                    vm_class not in admitted
+                    or self._catalogue.size_numbers_by_class[vm_class] != size
+                ):
+                    # Such VMs do not fit in this slot.
+                    continue
                 entries = [(arrival_row, 1.0), (slot_row, 1.0)]
                 group_type, pool = group
-                if group_type == "pool":  # a tracked pool: the rack has a limit
+                # A tracked pool: the rack has a limit.
+                if group_type == "pool":
                     entries.append((self._get_spread_row(pool, rack), 1.0))
                 program.add_column(cost=0.0, upper=_INFINITE, entries=entries, subject=None)
 
@@ -455,45 +576,61 @@ class RepackProgram:
         """Solve for the fewest re-creations. If these are proved, `_is_fine` also minimizes restarted pods. `seconds`
         limits each search (None: node limit only). If columns were dropped, nothing is proved: the bound is 0.
         """
-        answer = run_solver(self._program.columns, self._program.lower, self._program.upper, seconds)
+        answer = run_solver(
+            self._program.columns, self._program.lower, self._program.upper, seconds
+        )
         bound = 0 if self.is_capped else answer.bound
         if answer.values is None:
-            return NoRepackSolution(is_proved=answer.is_finished and not self.is_capped, bound=bound)
+            return NoRepackSolution(
+                is_proved=answer.is_finished and not self.is_capped, bound=bound
+            )
         values, recreations = answer.values, round(answer.objective)
-        if self._is_fine and answer.bound >= answer.objective:  # the minimum is proved
-            values = self._reduce_pods(recreations, values, seconds)  # with values of additional columns at the end
+        # The minimum is proved.
+        if self._is_fine and answer.bound >= answer.objective:
+            # With values of additional columns at the end.
+            values = self._reduce_pods(recreations, values, seconds)
         options: list[OptionUse] = []
         cleared: list[ClearedMachineCount] = []
         patterns: list[PatternCount] = []
         spanning: list[MovableVm] = []
         for column, value in zip(self._program.columns, values, strict=False):
-            if not value:  # not used by the solution
+            # Not used by the solution.
+            if not value:
                 continue
-            match column.subject:  # other subjects only count in the program
+            # Other subjects only count in the program.
+            match column.subject:
                 case (_CellGroup() as unit, CellChange() as option):
                     options.append(OptionUse(unit.machines, unit.cells, option, value))
                 case (CellPatterns() as capacity, tuple() as pattern):
                     patterns.append(PatternCount(capacity, pattern, value))
                 case (RepackMachine(), *_) as hosts:
-                    cleared.append(ClearedMachineCount(cast("tuple[RepackMachine, ...]", hosts), value))
+                    cleared.append(
+                        ClearedMachineCount(cast("tuple[RepackMachine, ...]", hosts), value)
+                    )
                 case (MovableVm(), *_) as sources:
                     spanning += cast("tuple[MovableVm, ...]", sources)[:value]
-        return RepackSolution(recreations, bound, tuple(options), tuple(cleared), tuple(patterns), tuple(spanning))
+        return RepackSolution(
+            recreations, bound, tuple(options), tuple(cleared), tuple(patterns), tuple(spanning)
+        )
 
-    def _reduce_pods(self, recreations: int, values: Sequence[int], seconds: float | None) -> Sequence[int]:
+    def _reduce_pods(
+        self, recreations: int, values: Sequence[int], seconds: float | None
+    ) -> Sequence[int]:
         """Find the solution with the fewest restarted pods, then affected pools, and at most `recreations`. Return its
         values by column, those of additional columns last. If the solver finds none, return `values` unchanged.
         """
-        groups = sorted(set(self._groups.values()))  # pools, since the fine mode tracks each of them
+        # pools, since the fine mode tracks each of them.
+        groups = sorted(set(self._groups.values()))
         program = self._program
-        # Additional rows: all re-creations, and per group: leaving VMs - size of the group * "affected" <= 0. So its
-        # column "affected" (0 or 1) must be 1 if any VM leaves.
+        # Additional rows: all re-creations, and per group: leaving VMs - size of the group *
+        # "affected" <= 0. So its column "affected" (0 or 1) must be 1 if any VM leaves.
         rows_lower = [*program.lower, *[-_INFINITE] * (1 + len(groups))]
         rows_upper = [*program.upper, float(recreations), *[0.0] * len(groups)]
         limit_row = len(program.lower)
         group_rows = {group: limit_row + 1 + number for number, group in enumerate(groups)}
         columns = []
-        weight = len(groups) + 1  # one pod outweighs all pools
+        # One pod outweighs all pools.
+        weight = len(groups) + 1
         for column in program.columns:
             entries = dict(column.entries)
             if column.cost:
@@ -501,7 +638,9 @@ class RepackProgram:
             leaving, pod_count = _count_leaving(column.subject, self._groups)
             for group, count in leaving.items():
                 entries[group_rows[group]] = float(count)
-            columns.append(ProgramColumn(float(pod_count) * weight, column.upper, entries, column.subject))
+            columns.append(
+                ProgramColumn(float(pod_count) * weight, column.upper, entries, column.subject)
+            )
         sizes = Counter(self._groups.values())
         for group, row in group_rows.items():
             columns.append(ProgramColumn(cost=1.0, upper=1.0, entries={row: -float(sizes[group])}))
@@ -515,11 +654,15 @@ def _count_leaving(subject: object, groups: Mapping[int, Group]) -> tuple[Counte
     match subject:
         case (_CellGroup(), CellChange() as option):
             return Counter(dict(option.leaving)), option.pods
-        case (RepackMachine() as host, *_):  # one of equal machines gives up all of its VMs in unknown cells
+        case (RepackMachine() as host, *_):
+            # One of equal machines gives up all of its VMs in unknown cells.
             sources = host.unknown_cell_vms
-        case (MovableVm() as moved, *_):  # one of equal VMs moves
+        case (MovableVm() as moved, *_):
+            # One of equal VMs moves.
             sources = (moved,)
-    return Counter(groups[source.handle] for source in sources), sum(source.pods for source in sources)
+    return Counter(groups[source.handle] for source in sources), sum(
+        source.pods for source in sources
+    )
 
 
 class SolverResult(Struct, frozen=True):
@@ -532,7 +675,10 @@ class SolverResult(Struct, frozen=True):
 
 
 def run_solver(
-    columns: Sequence[ProgramColumn], lower: Sequence[float], upper: Sequence[float], seconds: float | None = None
+    columns: Sequence[ProgramColumn],
+    lower: Sequence[float],
+    upper: Sequence[float],
+    seconds: float | None = None,
 ) -> SolverResult:
     """Run HiGHS with one thread and a fixed seed. `lower` and `upper` bound the rows. `seconds` None means the node
     limit only. A result without values proves the lack of a solution if `is_finished`. Without columns there is none.
@@ -549,8 +695,10 @@ def run_solver(
     lp.col_upper_ = np.array([column.upper for column in columns], dtype=np.double)
     lp.row_lower_ = np.array(lower, dtype=np.double)
     lp.row_upper_ = np.array(upper, dtype=np.double)
-    column_entries = [column.entries for column in columns]  # value by row
-    starts = np.zeros(len(columns) + 1, dtype=np.int32)  # of each column in the entries of all columns
+    # value by row.
+    column_entries = [column.entries for column in columns]
+    # Of each column in the entries of all columns.
+    starts = np.zeros(len(columns) + 1, dtype=np.int32)
     starts[1:] = np.cumsum(list(map(len, column_entries)))
     values_in_order = chain.from_iterable(entries.values() for entries in column_entries)
     lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
@@ -564,7 +712,8 @@ def run_solver(
         "output_flag": False,
         "threads": 1,
         "random_seed": 0,
-        "mip_abs_gap": 0.999,  # all costs are whole numbers
+        # All costs are whole numbers.
+        "mip_abs_gap": 0.999,
         "mip_rel_gap": 0.0,
         "mip_max_nodes": MAX_NODES,
     }
@@ -576,11 +725,16 @@ def run_solver(
     highs.run()
     status = highs.getModelStatus()
     info = highs.getInfo()
-    if status in (highspy.HighsModelStatus.kInfeasible, highspy.HighsModelStatus.kUnboundedOrInfeasible):
+    if status in (
+        highspy.HighsModelStatus.kInfeasible,
+        highspy.HighsModelStatus.kUnboundedOrInfeasible,
+    ):
         return SolverResult(values=None, objective=0.0, bound=0, is_finished=True)
-    bound = 0  # also if the solver knows no bound: then it is not finite
+    # Also if the solver knows no bound: then it is not finite.
+    bound = 0
     if isfinite(info.mip_dual_bound):
-        bound = max(ceil(info.mip_dual_bound - 1e-6), 0)  # 1e-6: the solver's tolerance
+        # 1e-6: the solver's tolerance.
+        bound = max(ceil(info.mip_dual_bound - 1e-6), 0)
     if info.primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
         return SolverResult(values=None, objective=0.0, bound=bound, is_finished=False)
     values = list(map(round, highs.getSolution().col_value))

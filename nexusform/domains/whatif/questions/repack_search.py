@@ -13,8 +13,16 @@ from msgspec.structs import replace
 
 from nexusform.diagnostics.phrases import group_by
 from nexusform.domains.pods.scheduling.cluster_records import Node, PodSpec
-from nexusform.domains.whatif.questions.pod_outage import ClusterPods, simulate_nodes_down, simulate_nodes_up
-from nexusform.domains.whatif.questions.repack_choice import RepackChoice, choose_vms_greedily, choose_vms_to_recreate
+from nexusform.domains.whatif.questions.pod_outage import (
+    ClusterPods,
+    simulate_nodes_down,
+    simulate_nodes_up,
+)
+from nexusform.domains.whatif.questions.repack_choice import (
+    RepackChoice,
+    choose_vms_greedily,
+    choose_vms_to_recreate,
+)
 from nexusform.domains.whatif.questions.repack_context import (
     NO_TIME_LIMIT,
     NOTHING_LIFTED,
@@ -25,7 +33,11 @@ from nexusform.domains.whatif.questions.repack_context import (
     build_repack_context,
     find_pods_without_resources,
 )
-from nexusform.domains.whatif.questions.repack_orders import MAX_RECREATIONS, is_searchable, search_orders
+from nexusform.domains.whatif.questions.repack_orders import (
+    MAX_RECREATIONS,
+    is_searchable,
+    search_orders,
+)
 from nexusform.domains.whatif.questions.repack_program import NoRepackSolution, RepackProgram
 from nexusform.domains.whatif.questions.repack_separation import SeparationRule, VmLocation
 from nexusform.domains.whatif.questions.repack_windows import (
@@ -40,7 +52,8 @@ from nexusform.domains.whatif.questions.repack_windows import (
 from nexusform.scheduling.racks.vms import Placement
 from nexusform.snapshots.snapshot import SiteSnapshot
 
-# Sites of at most this many VMs are modelled cell by cell and pool by pool, so that few pods and pools move, too.
+# Sites of at most this many VMs are modelled cell by cell and pool by pool, so that few pods and
+# pools move, too.
 _MAX_FINE_VMS: Final = 250
 _MAX_ROUNDS: Final = 12
 # Maximum number of searches that keep VMs with pods that would break something.
@@ -49,12 +62,14 @@ _DAEMONS: Final = "DaemonSet"
 _MACHINE_LABELS: Final = ("baremetalmachine", "CIS-node", "kubernetes.io/zone")
 _ZONE_LABEL: Final = "topology.kubernetes.io/zone"
 _OF_PODS: Final = frozenset({Constraint.HUGEPAGES, Constraint.DEVICES})
-# Maximum number of extra VMs to free capacity for, if no order of steps frees capacity for the wanted number.
+# Maximum number of extra VMs to free capacity for, if no order of steps frees capacity for the
+# wanted number.
 _MORE: Final = (1, 2, 4, 8)
 # Shares of the remaining time: for one solution, and for a greedy choice without the program.
 _SOLVE_SHARE: Final = 0.6
 _GREEDY_SHARE: Final = 0.3
-_SEARCH_SHARE: Final = 0.85  # the rest is for the verification
+# The rest is for the verification.
+_SEARCH_SHARE: Final = 0.85
 
 
 class RepackAttempt(Struct, frozen=True):
@@ -103,43 +118,62 @@ class RepackSearch(Struct, frozen=True):
         for _ in range(_MAX_KEEP_ROUNDS):
             if sequence is None:
                 return attempt
-            checked_windows, violating = simulate_window_pods(context, sequence.windows, request.separation_rules)
-            if not violating or lifted & _OF_PODS:  # no VM violates constraints of pods, or they are ignored
-                windows = verify_sequence(context, sequence, budget) if is_verified else sequence.windows
-                pairs = zip(windows, checked_windows, strict=True)  # the moved pods are known in `checked_windows` only
+            checked_windows, violating = simulate_window_pods(
+                context, sequence.windows, request.separation_rules
+            )
+            # No VM violates constraints of pods, or they are ignored.
+            if not violating or lifted & _OF_PODS:
+                windows = (
+                    verify_sequence(context, sequence, budget) if is_verified else sequence.windows
+                )
+                # The moved pods are known in `checked_windows` only.
+                pairs = zip(windows, checked_windows, strict=True)
                 windows = tuple(replace(window, pods=checked.pods) for window, checked in pairs)
                 return replace(attempt, windows=windows, found=True, undecided=False)
-            # The bound stays that of all VMs: a kept VM might move in another order, so a failure proves nothing.
+            # The bound stays that of all VMs: a kept VM might move in another order, so a failure
+            # proves nothing.
             attempt = replace(attempt, undecided=True)
             kept_vms = [source for source in context.all_movable_vms if source.handle in violating]
-            kept_names = {f"{context.pools[source.pool].address}:{source.vm.name}" for source in kept_vms}
+            kept_names = {
+                f"{context.pools[source.pool].address}:{source.vm.name}" for source in kept_vms
+            }
             request = replace(request, excluded=request.excluded | kept_names)
             context_without_kept = build_repack_context(site, request, self.pods, lifted)
-            refinement = _ProgramRefinement(context_without_kept, request, budget.split(_SEARCH_SHARE))
+            refinement = _ProgramRefinement(
+                context_without_kept, request, budget.split(_SEARCH_SHARE)
+            )
             _, sequence = refinement.search(searches_orders=is_verified)
-        return attempt  # every sequence found violates them
+        # Every sequence found violates them.
+        return attempt
 
 
 class _ProgramRefinement:
     """Program with growing detail: `tracked_pools` have rows for their spread, `single_machines` are modelled each."""
 
-    def __init__(self, context: RepackContext, request: RepackRequest, time_budget: TimeBudget) -> None:
+    def __init__(
+        self, context: RepackContext, request: RepackRequest, time_budget: TimeBudget
+    ) -> None:
         """Start with few details: the spread of pools on small sites only, and no single machines."""
         self._context = context
         self._request = request
         self._time_budget = time_budget
-        self._is_fine = len(context.all_movable_vms) <= _MAX_FINE_VMS  # few enough to model the spread of every pool
+        # few enough to model the spread of every pool.
+        self._is_fine = len(context.all_movable_vms) <= _MAX_FINE_VMS
         pools = frozenset(source.pool for source in context.all_movable_vms)
         self._tracked_pools = pools if self._is_fine else frozenset()
         self._single_machines: frozenset[str] = frozenset()
-        self._bound = 1  # lower bound of re-creations: the request does not fit without any
-        self._greedy: RepackWindowSequence | None = None  # the answer if time runs out before the program has one
+        # lower bound of re-creations: the request does not fit without any.
+        self._bound = 1
+        # The answer if time runs out before the program has one.
+        self._greedy: RepackWindowSequence | None = None
 
     def search(self, *, searches_orders: bool) -> tuple[RepackAttempt, RepackWindowSequence | None]:
         """Return the attempt, and windows or None. With `searches_orders`, also try all orders on a small site."""
-        if self._time_budget.seconds_left is not None:  # with a limit: have an answer if time runs out
+        # With a limit: have an answer if time runs out.
+        if self._time_budget.seconds_left is not None:
             self._greedy = self._find_windows_greedily(self._time_budget.split(_GREEDY_SHARE))
-        sequence, is_impossible = self._search_program()  # sets self._bound, the lower bound of re-creations
+        # sets self._bound, the lower bound of re-creations.
+        sequence, is_impossible = self._search_program()
         if is_impossible:
             return RepackAttempt(self._context, bound=None), None
         is_proved = sequence is not None and count_recreations(sequence.windows) <= self._bound
@@ -148,10 +182,13 @@ class _ProgramRefinement:
         attempt = RepackAttempt(self._context, self._bound, undecided=not is_proved)
         if is_proved or not searches_orders or not is_searchable(self._context):
             return attempt, sequence
-        maximum = MAX_RECREATIONS if sequence is None else count_recreations(sequence.windows) - 1  # fewer than found
+        # fewer than found.
+        maximum = MAX_RECREATIONS if sequence is None else count_recreations(sequence.windows) - 1
         if self._request.moves is not None:
             maximum = min(maximum, self._request.moves)
-        orders = search_orders(self._context, self._request, self._bound, maximum, self._time_budget)
+        orders = search_orders(
+            self._context, self._request, self._bound, maximum, self._time_budget
+        )
         attempt = replace(attempt, searched_orders=orders.searched, orders_cut_at=orders.cut_at)
         return attempt, orders.sequence or sequence
 
@@ -170,14 +207,17 @@ class _ProgramRefinement:
             count = len(choice.sources)
             if sequence is None and count <= MAX_RECREATIONS and is_searchable(self._context):
                 # Search every order of the chosen VMs, on any machines.
-                orders = search_orders(self._context, self._request, count, count, self._time_budget, choice.sources)
+                orders = search_orders(
+                    self._context, self._request, count, count, self._time_budget, choice.sources
+                )
                 sequence = orders.sequence
             if sequence is not None:
                 return sequence, False
             # Add detail to the program: the spread of crowding pools, else the disk of machines.
             if choice.crowding_pools - self._tracked_pools:
                 self._tracked_pools |= choice.crowding_pools
-            elif choice.affected_machines <= self._single_machines:  # all details are modelled already
+            elif choice.affected_machines <= self._single_machines:
+                # All details are modelled already.
                 break
             else:
                 self._single_machines |= choice.affected_machines
@@ -194,12 +234,15 @@ class _ProgramRefinement:
             single_machines=self._single_machines,
             is_fine=self._is_fine,
         )
-        if self._time_budget.is_exhausted:  # by building the program
+        # By building the program.
+        if self._time_budget.is_exhausted:
             return NoRepackSolution(is_proved=False)
         solution = program.solve(self._time_budget.compute_share(_SOLVE_SHARE))
         if isinstance(solution, NoRepackSolution):
             return solution
-        return choose_vms_to_recreate(self._context, program, solution, self._tracked_pools), solution.bound
+        return choose_vms_to_recreate(
+            self._context, program, solution, self._tracked_pools
+        ), solution.bound
 
     def _find_with_extra_capacity(self) -> RepackWindowSequence | None:
         """Find windows without a proof: solve the program for more VMs than requested, else choose VMs greedily."""
@@ -207,9 +250,11 @@ class _ProgramRefinement:
             if self._time_budget.is_exhausted:
                 break
             solution = self._solve_program(replace(self._request, want=self._request.want + more))
-            if isinstance(solution, NoRepackSolution):  # for even more VMs, there is none either
+            # For even more VMs, there is none either.
+            if isinstance(solution, NoRepackSolution):
                 break
-            choice, _ = solution  # the bound is that of the larger request
+            # The bound is that of the larger request.
+            choice, _ = solution
             sequence = find_window_sequence(self._context, self._request, choice, self._time_budget)
             if sequence is not None:
                 return sequence
@@ -222,11 +267,18 @@ class _ProgramRefinement:
 
 
 def simulate_window_pods(
-    context: RepackContext, windows: Sequence[RepackWindow], separation_rules: Sequence[SeparationRule] = ()
+    context: RepackContext,
+    windows: Sequence[RepackWindow],
+    separation_rules: Sequence[SeparationRule] = (),
 ) -> tuple[list[RepackWindow], frozenset[int]]:
     """Drain the nodes of every window; return the windows with pods, and the VMs with violated pod constraints."""
-    # Rules over pools alone were obeyed when the windows were built. A rule with a selector depends on pods.
-    workload_rules = [rule for rule in separation_rules if any(group.selector is not None for group in rule.groups)]
+    # Rules over pools alone were obeyed when the windows were built. A rule with a selector depends
+    # on pods.
+    workload_rules = [
+        rule
+        for rule in separation_rules
+        if any(group.selector is not None for group in rule.groups)
+    ]
     simulation = _PodSimulation(context, workload_rules)
     checked_windows = [simulation.drain_window(window) for window in windows]
     return checked_windows, frozenset(simulation.violating)
@@ -239,28 +291,35 @@ class _PodSimulation:
         """Start with the current locations of all VMs and pods."""
         self._context = context
         self._separation_rules = separation_rules
-        self._pods = dict(context.pods)  # by cluster id, with nodes on their current machines
-        self._existing = {cluster: pods.existing for cluster, pods in context.pods.items()}  # on their current nodes
+        # By cluster id, with nodes on their current machines.
+        self._pods = dict(context.pods)
+        # On their current nodes.
+        self._existing = {cluster: pods.existing for cluster, pods in context.pods.items()}
         self._locations: dict[tuple[str, str], Placement] = {
             (cluster.id, vm.name): vm.placement
             for cluster, pool in zip(context.clusters, context.pools, strict=True)
             for vm in pool.vms
         }
         self._shared_before = self._find_shared_locations()
-        self.violating: set[int] = set()  # handles of VMs
+        # handles of VMs.
+        self.violating: set[int] = set()
 
     def drain_window(self, window: RepackWindow) -> RepackWindow:
         """Run one window: its nodes go down, then up on their targets. Return it with the moved pods; add its VMs to
         `violating` if a constraint on pods is violated.
         """
-        steps_by_cluster = group_by(window.steps, lambda step: self._context.clusters[step.source.pool].id)
+        steps_by_cluster = group_by(
+            window.steps, lambda step: self._context.clusters[step.source.pool].id
+        )
         moved_pods: list[MovedPod] = []
         for cluster, steps in steps_by_cluster.items():
-            if cluster in self._pods:  # its pods are known
+            # Its pods are known.
+            if cluster in self._pods:
                 moved_pods += self._drain_nodes(cluster, steps)
             self._locations |= {(cluster, step.source.vm.name): step.target for step in steps}
         shared = self._find_shared_locations()
-        if shared - self._shared_before:  # a violation before the repacking does not count
+        # A violation before the repacking does not count.
+        if shared - self._shared_before:
             self.violating |= {step.source.handle for step in window.steps}
         return replace(window, pods=tuple(moved_pods))
 
@@ -268,15 +327,19 @@ class _PodSimulation:
         """Drain the nodes of one cluster, then bring them up on their targets. Return the moved pods, without those of
         DaemonSets. Add VMs to `violating` if a pod finds no other node with its hugepages or devices meanwhile.
         """
-        nodes = {step.source.vm.name: step for step in steps}  # drained ones by name
+        # drained ones by name.
+        nodes = {step.source.vm.name: step for step in steps}
         pods, existing = self._pods[cluster], self._existing[cluster]
         impacts, meanwhile = simulate_nodes_down(pods, existing, nodes.keys(), is_drained=True)
         for pod, _ in find_pods_without_resources(pods, existing, nodes.keys()):
             self.violating.add(nodes[pod.node].source.handle)
         moved_nodes = tuple(
-            _move_node(node, nodes[node.name].target) if node.name in nodes else node for node in pods.cluster.nodes
+            _move_node(node, nodes[node.name].target) if node.name in nodes else node
+            for node in pods.cluster.nodes
         )
-        self._pods[cluster] = moved_cluster = replace(pods, cluster=replace(pods.cluster, nodes=moved_nodes))
+        self._pods[cluster] = moved_cluster = replace(
+            pods, cluster=replace(pods.cluster, nodes=moved_nodes)
+        )
         self._existing[cluster] = simulate_nodes_up(moved_cluster, meanwhile)
         final_nodes = {(pod.workload, pod.name): pod.node for pod in self._existing[cluster]}
         moved: list[MovedPod] = []
@@ -284,8 +347,14 @@ class _PodSimulation:
             if impact.workload.split("/")[1] == _DAEMONS:  # of <namespace>/<kind>/<name>
                 continue
             for move in impact.moves:
-                nodes_of_pod = (move.old_node, move.node, final_nodes.get((impact.workload, move.pod), ""))
-                moved.append(MovedPod(cluster, impact.workload, move.pod, *nodes_of_pod, move.is_certain))
+                nodes_of_pod = (
+                    move.old_node,
+                    move.node,
+                    final_nodes.get((impact.workload, move.pod), ""),
+                )
+                moved.append(
+                    MovedPod(cluster, impact.workload, move.pod, *nodes_of_pod, move.is_certain)
+                )
         return moved
 
     def _find_shared_locations(self) -> frozenset[tuple[int, str]]:
@@ -294,7 +363,8 @@ class _PodSimulation:
             return frozenset()
         vm_locations: list[VmLocation] = []
         for cluster, pool in zip(self._context.clusters, self._context.pools, strict=True):
-            specs: dict[str, list[PodSpec]] = {}  # of pods by node
+            # Of pods by node.
+            specs: dict[str, list[PodSpec]] = {}
             for pod in self._existing.get(cluster.id, ()):
                 specs.setdefault(pod.node, []).append(pod.spec)
             for vm in pool.vms:
@@ -317,4 +387,10 @@ def _move_node(node: Node, location: Placement) -> Node:
             labels[key] = location.availability_zone
         elif value == node.machine and key.endswith(_MACHINE_LABELS):
             labels[key] = location.machine
-    return replace(node, labels=labels, machine=location.machine, rack=location.rack, zone=location.availability_zone)
+    return replace(
+        node,
+        labels=labels,
+        machine=location.machine,
+        rack=location.rack,
+        zone=location.availability_zone,
+    )

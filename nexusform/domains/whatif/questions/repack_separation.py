@@ -55,7 +55,9 @@ class SeparationRuleGroup(Struct, frozen=True):
         """Return True if the pool of a VM, or one of the pods on the VM now, belongs to the group."""
         if located_vm.pool in self.pools:
             return True
-        return self.selector is not None and any(self.selector.is_match(pod) for pod in located_vm.pods)
+        return self.selector is not None and any(
+            self.selector.is_match(pod) for pod in located_vm.pods
+        )
 
 
 class SeparationRule(Struct, frozen=True):
@@ -67,21 +69,29 @@ class SeparationRule(Struct, frozen=True):
     def find_forbidden_locations(self, vm: VmKey, vms: Iterable[ScheduledVm]) -> frozenset[str]:
         """Find the machines or racks with VMs of other groups: forbidden for a VM in a group. Empty for other VMs."""
         other_groups = [group for group in self.groups if not group.has_vm(vm)]
-        if len(other_groups) == len(self.groups):  # the VM is in no group
+        # The VM is in no group.
+        if len(other_groups) == len(self.groups):
             return frozenset()
         locations = (
             other_vm.placement
             for other_vm in vms
-            if any(group.has_vm((other_vm.vm.owner, other_vm.vm.pool, other_vm.vm.number)) for group in other_groups)
+            if any(
+                group.has_vm((other_vm.vm.owner, other_vm.vm.pool, other_vm.vm.number))
+                for group in other_groups
+            )
         )
         return frozenset(self._get_scope_location(location) for location in locations)
 
     def find_shared_locations(self, vm_locations: Iterable[VmLocation]) -> frozenset[str]:
         """Find the machines or racks with members of several groups."""
-        groups_at: dict[str, set[int]] = {}  # numbers of groups by machine or rack
+        # numbers of groups by machine or rack.
+        groups_at: dict[str, set[int]] = {}
         for vm_location in vm_locations:
-            group_numbers = {number for number, group in enumerate(self.groups) if group.is_member(vm_location)}
-            if not group_numbers:  # neither the VM nor its pods belong to a group
+            group_numbers = {
+                number for number, group in enumerate(self.groups) if group.is_member(vm_location)
+            }
+            # Neither the VM nor its pods belong to a group.
+            if not group_numbers:
                 continue
             machine_or_rack = self._get_scope_location(vm_location.location)
             groups_at.setdefault(machine_or_rack, set()).update(group_numbers)
@@ -100,9 +110,16 @@ def build_separation_rules(
     rules: list[SeparationRule] = []
     for site_object in objects:
         attributes, is_rule = site_object.attributes, site_object.address.type == _RULE
-        if not is_rule or attributes.get("enforcement") == _WARN or attributes.get("scope") == "site":
-            continue  # a repacking keeps VMs on their site
-        groups = tuple(resolver.resolve_group(group) for group in list_mappings(attributes, "group"))
+        if (
+            not is_rule
+            or attributes.get("enforcement") == _WARN
+            or attributes.get("scope") == "site"
+        ):
+            # A repacking keeps VMs on their site.
+            continue
+        groups = tuple(
+            resolver.resolve_group(group) for group in list_mappings(attributes, "group")
+        )
         rules.append(SeparationRule(str(attributes.get("scope")), groups))
     return tuple(rules)
 
@@ -113,10 +130,12 @@ class _GroupResolver:
     def __init__(self, site: SiteSnapshot, pods: Mapping[str, ClusterPods]) -> None:
         """Collect the pools by id and by cluster, and the existing pods with their VMs."""
         self._pools: dict[str, PoolKey] = {}
-        self._clusters: dict[str, set[PoolKey]] = {}  # pools by cluster id
+        # pools by cluster id.
+        self._clusters: dict[str, set[PoolKey]] = {}
         self._pods: list[tuple[VmKey, PodSpec]] = []
         for cluster in site.clusters:
-            nodes: dict[str, VmKey] = {}  # by node name
+            # By node name.
+            nodes: dict[str, VmKey] = {}
             for pool in cluster.pools:
                 # Rules count all VMs of one block of plain VMs as one pool, `rule_pool`.
                 pool_key = pool.owner.owner, pool.demand.rule_pool or pool.name
@@ -132,13 +151,17 @@ class _GroupResolver:
         for cluster in list_texts(group, "cluster_ids"):
             pools |= self._clusters.get(cluster, set())
         for pool in list_texts(group, "pool_ids"):
-            if pool in self._pools:  # a pool of this site
+            # A pool of this site.
+            if pool in self._pools:
                 pools.add(self._pools[pool])
         selector_values = group.get("workload_selector")
-        if not isinstance(selector_values, Mapping):  # a group without pods
+        # A group without pods.
+        if not isinstance(selector_values, Mapping):
             return SeparationRuleGroup(frozenset(pools))
         labels = get_mapping(selector_values, "match_labels").items()
         namespaces = frozenset(list_texts(selector_values, "namespaces"))  # empty: all
-        selector = PodSelector(frozenset((str(key), str(value)) for key, value in labels), namespaces)
+        selector = PodSelector(
+            frozenset((str(key), str(value)) for key, value in labels), namespaces
+        )
         nodes = frozenset(vm for vm, pod in self._pods if selector.is_match(pod))
         return SeparationRuleGroup(frozenset(pools), selector, nodes)

@@ -82,24 +82,31 @@ class RepackWindowSequence(Struct, frozen=True):
 
 
 def find_window_sequence(
-    context: RepackContext, request: RepackRequest, choice: RepackChoice, time_budget: TimeBudget = NO_TIME_LIMIT
+    context: RepackContext,
+    request: RepackRequest,
+    choice: RepackChoice,
+    time_budget: TimeBudget = NO_TIME_LIMIT,
 ) -> RepackWindowSequence | None:
     """Find an order of windows with all VMs placed and the demand fitting. First, VMs may use any machine not reserved
     for the demand. Then they are steered (by cordons) to the target machines of the choice, if it has any. Return the
     first certain order, else the one with the highest certainty, or None without one.
     """
     best_sequence, best_certainty = None, -1.0
-    for strategy, is_strict in _list_window_strategies(context, choice):  # strict: targets hold in every NUMA layout
+    # strict: targets hold in every NUMA layout.
+    for strategy, is_strict in _list_window_strategies(context, choice):
         builder = _RepackSequenceBuilder(context, request, choice, strategy, is_strict=is_strict)
         sequence = builder.build_sequence(time_budget)
         if sequence is None or not has_capacity(sequence.scheduler_after, request):
             continue
-        if not context.scheduler.is_sampled:  # known NUMA cells: every target is certain
+        # Known NUMA cells: every target is certain.
+        if not context.scheduler.is_sampled:
             return sequence
         windows = verify_sequence(context, sequence, time_budget)
-        shares = [step.hits / step.runs for window in windows for step in window.steps]  # of samples on the target
+        # Of samples on the target.
+        shares = [step.hits / step.runs for window in windows for step in window.steps]
         certainty = min(shares, default=1.0)
-        if certainty == 1.0:  # no other order is better
+        # No other order is better.
+        if certainty == 1.0:
             return sequence
         if certainty > best_certainty:
             best_sequence, best_certainty = sequence, certainty
@@ -115,23 +122,34 @@ def build_ordered_sequence(
     targets: dict[int, str] = {}
     for group in order:
         targets |= group
-    sources = {source.handle: source for source in context.all_movable_vms if source.handle in targets}
-    choice = RepackChoice(tuple(sources.values()), targets, reserved=frozenset(), crowding_pools=frozenset())
-    builder = _RepackSequenceBuilder(context, request, choice, _WindowStrategy.STEERED, is_strict=True)
+    sources = {
+        source.handle: source for source in context.all_movable_vms if source.handle in targets
+    }
+    choice = RepackChoice(
+        tuple(sources.values()), targets, reserved=frozenset(), crowding_pools=frozenset()
+    )
+    builder = _RepackSequenceBuilder(
+        context, request, choice, _WindowStrategy.STEERED, is_strict=True
+    )
     sequence = builder.build_windows([sources[handle] for handle in group] for group in order)
     if sequence is None or not has_capacity(sequence.scheduler_after, request):
         return None
     return sequence
 
 
-def _list_window_strategies(context: RepackContext, choice: RepackChoice) -> list[tuple[_WindowStrategy, bool]]:
+def _list_window_strategies(
+    context: RepackContext, choice: RepackChoice
+) -> list[tuple[_WindowStrategy, bool]]:
     """List the strategies to try, as pairs with `is_strict`: True if targets must hold in every NUMA layout."""
-    if choice.crowding_pools or not choice.targets:  # no targets, or some exceed the limit of a rack: not used
+    # No targets, or some exceed the limit of a rack: not used.
+    if choice.crowding_pools or not choice.targets:
         return [(_WindowStrategy.FREE, True)]
-    if not context.scheduler.is_sampled:  # no unknown NUMA cells, so no machine is emptied because of them
+    # No unknown NUMA cells, so no machine is emptied because of them.
+    if not context.scheduler.is_sampled:
         return [(_WindowStrategy.FREE, True), (_WindowStrategy.STEERED, True)]
     certain_targets = [(strategy, True) for strategy in _WindowStrategy]
-    return certain_targets + [(strategy, False) for strategy in _STEERING_STRATEGIES]  # uncertain targets come last
+    # uncertain targets come last.
+    return certain_targets + [(strategy, False) for strategy in _STEERING_STRATEGIES]
 
 
 class _WindowStrategy(Enum):
@@ -193,21 +211,32 @@ class _RepackSequenceBuilder:
         self._choice = choice
         self._strategy = strategy
         self._is_steered = strategy is not _WindowStrategy.FREE
-        self._is_strict = is_strict and context.scheduler.is_sampled  # without unknown cells, targets are certain
-        self._emptied_machines = {  # of VMs in unknown cells: these VMs leave a machine all together
-            source.vm.placement.machine for source in choice.sources if not source.vm.placement.cells
+        # Without unknown cells, targets are certain.
+        self._is_strict = is_strict and context.scheduler.is_sampled
+        # Of VMs in unknown cells: these VMs leave a machine all together.
+        self._emptied_machines = {
+            source.vm.placement.machine
+            for source in choice.sources
+            if not source.vm.placement.cells
         }
         self._scheduler = context.scheduler.copy()
-        self._unsteered: set[int] = set()  # handles of VMs sent to other machines than their targets
-        self._settled_targets: dict[int, str] = {}  # by handle of a VM already moved, or no longer steered
-        # The current handle of a VM by its first one: the scheduler gives a new handle to a VM placed again.
+        # handles of VMs sent to other machines than their targets.
+        self._unsteered: set[int] = set()
+        # By handle of a VM already moved, or no longer steered.
+        self._settled_targets: dict[int, str] = {}
+        # The current handle of a VM by its first one: the scheduler gives a new handle to a VM
+        # placed again.
         self._handles = {source.handle: source.handle for source in choice.sources}
         self._racks = {machine.name: machine.rack for machine in context.scheduler.machines}
-        self._existing = Counter(context.existing)  # VMs in place by pool and rack
+        # VMs in place by pool and rack.
+        self._existing = Counter(context.existing)
         for source in choice.sources:
-            self._existing[source.pool, source.vm.placement.rack] -= 1  # added to its new rack by _apply_window
+            # added to its new rack by _apply_window.
+            self._existing[source.pool, source.vm.placement.rack] -= 1
 
-    def build_sequence(self, time_budget: TimeBudget = NO_TIME_LIMIT) -> RepackWindowSequence | None:
+    def build_sequence(
+        self, time_budget: TimeBudget = NO_TIME_LIMIT
+    ) -> RepackWindowSequence | None:
         """Build all windows; None if no remaining VM can move, or time runs out."""
         remaining = list(self._choice.sources)
         windows: list[RepackWindow] = []
@@ -233,26 +262,36 @@ class _RepackSequenceBuilder:
             windows.append(self._apply_window(window))
         return RepackWindowSequence(tuple(windows), self._scheduler)
 
-    def _select_vms(self, remaining: Sequence[MovableVm], time_budget: TimeBudget) -> list[MovableVm]:
+    def _select_vms(
+        self, remaining: Sequence[MovableVm], time_budget: TimeBudget
+    ) -> list[MovableVm]:
         """Select the VMs of the next window: those of the lowest turn, as many as may be down together. Each must fit
         on a machine after the ones before it, as VMs may move one by one.
         """
-        if self._strategy is _WindowStrategy.AT_ONCE:  # without turns, and without this test
+        # Without turns, and without this test.
+        if self._strategy is _WindowStrategy.AT_ONCE:
             return self._select_all_allowed(remaining)
         turn = min(map(self._compute_turn, remaining))
         remaining = [source for source in remaining if self._compute_turn(source) == turn]
-        if self._strategy is _WindowStrategy.BY_TURNS and turn == _RETURN_TURN:  # returning VMs: all leave at once
+        # returning VMs: all leave at once.
+        if self._strategy is _WindowStrategy.BY_TURNS and turn == _RETURN_TURN:
             return self._select_all_allowed(remaining)
         window = _RepackWindowBuilder(self._scheduler.copy(), dict(self._handles))
         selected: list[MovableVm] = []
         for source in remaining:
-            if time_budget.is_exhausted:  # the caller stops, too
+            # The caller stops, too.
+            if time_budget.is_exhausted:
                 break
             can_join = can_be_down_together(self._context, self._request, selected, source)
             if can_join and self._place_vm(window, source):
                 selected.append(source)
-        # If none fits, try one VM on another machine than its target, else all: each may fit once the others left.
-        return selected or self._select_vm_for_other_machine(remaining) or self._select_all_allowed(remaining)
+        # If none fits, try one VM on another machine than its target, else all: each may fit once
+        # the others left.
+        return (
+            selected
+            or self._select_vm_for_other_machine(remaining)
+            or self._select_all_allowed(remaining)
+        )
 
     def _compute_turn(self, source: MovableVm) -> float:
         """Return the turn of a VM: the lowest moves first. LARGEST starts with the largest VMs. BY_TURNS has three
@@ -265,17 +304,22 @@ class _RepackSequenceBuilder:
         if self._is_returning_vm(source):
             return _RETURN_TURN
         if self._choice.targets.get(source.handle, "") in self._emptied_machines:
-            return _RETURN_TURN + 1  # its target has to be emptied first
+            # Its target has to be emptied first.
+            return _RETURN_TURN + 1
         return _RETURN_TURN - 1
 
     def _select_vm_for_other_machine(self, remaining: Sequence[MovableVm]) -> list[MovableVm]:
         """Select one VM able to move to a machine other than its target, and give up this target; [] for none."""
-        if not self._is_steered:  # VMs without targets were tried on all machines
+        # VMs without targets were tried on all machines.
+        if not self._is_steered:
             return []
         for source in remaining:
             self._unsteered.add(source.handle)
-            self._settled_targets[source.handle] = self._choice.targets.get(source.handle, "")  # free for other VMs
-            if self._place_vm(_RepackWindowBuilder(self._scheduler.copy(), dict(self._handles)), source):  # a trial
+            # free for other VMs.
+            self._settled_targets[source.handle] = self._choice.targets.get(source.handle, "")
+            if self._place_vm(
+                _RepackWindowBuilder(self._scheduler.copy(), dict(self._handles)), source
+            ):  # a trial
                 return [source]
             self._unsteered.remove(source.handle)
             del self._settled_targets[source.handle]
@@ -298,7 +342,8 @@ class _RepackSequenceBuilder:
             if window is not None:
                 return window
             size //= 2
-        return None  # not even one VM fits
+        # Not even one VM fits.
+        return None
 
     def _place_vms_together(self, sources: Sequence[MovableVm]) -> _RepackWindowBuilder | None:
         """Remove all `sources`, then place each of them in their order; None if one cannot be placed."""
@@ -325,7 +370,8 @@ class _RepackSequenceBuilder:
         """Place a VM on the best machine allowed for it, with cordons on all better ones. If none is allowed, or if a
         cordon would be on the target of another VM of the window, put it back on its own machine and return False.
         """
-        if source.handle in window.handles:  # not yet released with the whole window
+        # Not yet released with the whole window.
+        if source.handle in window.handles:
             window.scheduler.release(window.handles.pop(source.handle))
         demand = build_pool_demand(self._context.pools[source.pool], source.vm)
         cordons = set(window.cordons)
@@ -344,7 +390,11 @@ class _RepackSequenceBuilder:
         return True
 
     def _find_target(
-        self, window: _RepackWindowBuilder, source: MovableVm, ranking: MachineRanking, cordons: set[str]
+        self,
+        window: _RepackWindowBuilder,
+        source: MovableVm,
+        ranking: MachineRanking,
+        cordons: set[str],
     ) -> str:
         """Return the first allowed machine for a VM, in the order of the ranking, and add all better ones to `cordons`.
         Return "" if there is none, or if a cordon would be on the target of another VM of the window.
@@ -354,15 +404,20 @@ class _RepackSequenceBuilder:
         target = ""
         while not target and not cordons & window.targets:
             avoided = cordons | excluded
-            best = ranking.find_best_excluding(avoided).in_some_splits  # machines chosen in some NUMA layout
+            # machines chosen in some NUMA layout.
+            best = ranking.find_best_excluding(avoided).in_some_splits
             if not best:
                 return ""
             target = self._choose_target_machine(window, source, best)
             if target and self._is_strict and window.scheduler.is_sampled:
-                # Every layout of unknown cells has to lead to the target, with the other machines cordoned.
-                certain_machines = ranking.find_best_excluding((avoided | best) - {target}).in_all_splits
+                # Every layout of unknown cells has to lead to the target, with the other machines
+                # cordoned.
+                certain_machines = ranking.find_best_excluding(
+                    (avoided | best) - {target}
+                ).in_all_splits
                 if target not in certain_machines:
-                    target = ""  # cordon it, too, and try the next ones
+                    # cordon it, too, and try the next ones.
+                    target = ""
             cordons |= best - {target}
         return "" if cordons & window.targets else target
 
@@ -397,42 +452,58 @@ class _RepackSequenceBuilder:
     def _restore_vm(self, window: _RepackWindowBuilder, source: MovableVm) -> None:
         """Put a VM back on its own machine, as it cannot move in this window."""
         demand = build_pool_demand(self._context.pools[source.pool], source.vm)
-        window.handles[source.handle] = window.scheduler.add_existing(demand.vm, demand.sku, source.vm.placement)
+        window.handles[source.handle] = window.scheduler.add_existing(
+            demand.vm, demand.sku, source.vm.placement
+        )
 
-    def _choose_target_machine(self, window: _RepackWindowBuilder, source: MovableVm, best: Collection[str]) -> str:
+    def _choose_target_machine(
+        self, window: _RepackWindowBuilder, source: MovableVm, best: Collection[str]
+    ) -> str:
         """Choose one of the `best` machines for a VM, "" if none is allowed. A steered VM must go to its target, unless
         it has given it up (`_unsteered`). Separation rules and the limits of racks always apply.
         """
-        forbidden: set[str] = set()  # machines and racks, by separation rules
+        # machines and racks, by separation rules.
+        forbidden: set[str] = set()
         if self._request.separation_rules:
             name = build_pool_demand(self._context.pools[source.pool], source.vm).vm
             existing = list(window.scheduler.list_vms())
             for rule in self._request.separation_rules:
-                forbidden |= rule.find_forbidden_locations((name.owner, name.pool, name.number), existing)
+                forbidden |= rule.find_forbidden_locations(
+                    (name.owner, name.pool, name.number), existing
+                )
         best = {machine for machine in best if not {machine, self._racks[machine]} & forbidden}
         if self._is_steered:
             target = self._choice.targets.get(source.handle, "")
             if target in best and self._has_rack_capacity(window, source, target):
                 return target
-            if source.handle not in self._unsteered:  # only its target is allowed
+            # Only its target is allowed.
+            if source.handle not in self._unsteered:
                 return ""
-            pending = self._choice.targets.items() - self._settled_targets.items()  # (handle, target) of unmoved VMs
+            # (handle, target) of unmoved VMs.
+            pending = self._choice.targets.items() - self._settled_targets.items()
             best -= {machine for _, machine in pending}
         # Reserved machines are for the demand, and a return to the own machine changes nothing.
         best -= {*self._choice.reserved, source.vm.placement.machine}
-        allowed_machines = (machine for machine in best if self._has_rack_capacity(window, source, machine))
+        allowed_machines = (
+            machine for machine in best if self._has_rack_capacity(window, source, machine)
+        )
         return min(allowed_machines, key=str.encode, default="")
 
-    def _has_rack_capacity(self, window: _RepackWindowBuilder, source: MovableVm, machine: str) -> bool:
+    def _has_rack_capacity(
+        self, window: _RepackWindowBuilder, source: MovableVm, machine: str
+    ) -> bool:
         """Return True if the rack of a machine may have one more VM of the pool."""
         rack = self._racks[machine]
-        count = self._existing[source.pool, rack]  # without VMs not yet re-created
+        # Without VMs not yet re-created.
+        count = self._existing[source.pool, rack]
         count += sum(
             placed_vm.pool == source.pool and location.rack == rack
             for placed_vm, _, location in window.placements.values()
         )
         # A rack above the limit before the repacking may be filled up to its former number.
-        limit = max(self._context.limits[source.pool], self._context.existing.get((source.pool, rack), 0))
+        limit = max(
+            self._context.limits[source.pool], self._context.existing.get((source.pool, rack), 0)
+        )
         return count + 1 <= limit
 
     def _is_returning_vm(self, source: MovableVm) -> bool:
@@ -440,7 +511,9 @@ class _RepackSequenceBuilder:
         own_machine = source.vm.placement.machine
         return self._is_steered and self._choice.targets.get(source.handle) == own_machine
 
-    def _must_wait_for_target(self, window: _RepackWindowBuilder, source: MovableVm, demand: Demand) -> bool:
+    def _must_wait_for_target(
+        self, window: _RepackWindowBuilder, source: MovableVm, demand: Demand
+    ) -> bool:
         """Return True if a steered VM cannot go to its target now: it has no target, or there is no capacity yet."""
         if not self._is_steered or source.handle in self._unsteered:
             return False
@@ -455,7 +528,8 @@ def can_be_down_together(
     apply. The nodes of its cluster down together may not violate a PodDisruptionBudget, nor starve pods of hugepages or
     devices.
     """
-    if request.window is not None and len(selected) >= request.window:  # the limit of -window is reached
+    # The limit of -window is reached.
+    if request.window is not None and len(selected) >= request.window:
         return False
     down_count = 1 + sum(selected_vm.pool == source.pool for selected_vm in selected)
     if down_count > compute_max_vms_down(context, source.pool):
@@ -463,10 +537,17 @@ def can_be_down_together(
     cluster = context.clusters[source.pool]
     pods = context.pods.get(cluster.id, NO_CLUSTER_PODS)
     nodes = {source.vm.name}
-    nodes |= {selected_vm.vm.name for selected_vm in selected if context.clusters[selected_vm.pool].id == cluster.id}
-    if len(nodes) == 1:  # single VMs were checked for the list of movable ones
+    nodes |= {
+        selected_vm.vm.name
+        for selected_vm in selected
+        if context.clusters[selected_vm.pool].id == cluster.id
+    }
+    # single VMs were checked for the list of movable ones.
+    if len(nodes) == 1:
         return True
-    return not (is_drain_blocked(pods, nodes) or find_pods_without_resources(pods, pods.existing, nodes))
+    return not (
+        is_drain_blocked(pods, nodes) or find_pods_without_resources(pods, pods.existing, nodes)
+    )
 
 
 def exclude_machines(demand: Demand, machines: Iterable[str]) -> Demand:
@@ -475,9 +556,16 @@ def exclude_machines(demand: Demand, machines: Iterable[str]) -> Demand:
     if not names:
         return demand
     cordon = Hint(
-        is_affinity=False, is_hard=True, scope=HintScope.MACHINE, machines=names, racks=frozenset(), target=CORDONED
+        is_affinity=False,
+        is_hard=True,
+        scope=HintScope.MACHINE,
+        machines=names,
+        racks=frozenset(),
+        target=CORDONED,
     )
-    return replace(demand, constraints=replace(demand.constraints, hints=(*demand.constraints.hints, cordon)))
+    return replace(
+        demand, constraints=replace(demand.constraints, hints=(*demand.constraints.hints, cordon))
+    )
 
 
 def compute_max_vms_down(context: RepackContext, pool_number: int) -> int:
@@ -486,15 +574,20 @@ def compute_max_vms_down(context: RepackContext, pool_number: int) -> int:
     count = len(pool.vms)
     if pool.is_control_plane:
         return max(count - compute_quorum(count), 1)
-    if Constraint.MAX_UNAVAILABLE in context.lifted:  # this repacking is tested without the limit
+    # This repacking is tested without the limit.
+    if Constraint.MAX_UNAVAILABLE in context.lifted:
         return count
     return max(compute_amount_of_total(pool.demand.max_unavailable, count), 1)
 
 
-def compute_minimum_windows(context: RepackContext, request: RepackRequest, windows: Sequence[RepackWindow]) -> int:
+def compute_minimum_windows(
+    context: RepackContext, request: RepackRequest, windows: Sequence[RepackWindow]
+) -> int:
     """Compute a lower bound of windows for the VMs of these windows in any order."""
     pool_counts = Counter(step.source.pool for window in windows for step in window.steps)
-    lower_bounds = [ceil(count / compute_max_vms_down(context, pool)) for pool, count in pool_counts.items()]
+    lower_bounds = [
+        ceil(count / compute_max_vms_down(context, pool)) for pool, count in pool_counts.items()
+    ]
     if request.window is not None:
         lower_bounds.append(ceil(sum(pool_counts.values()) / request.window))
     return max(lower_bounds, default=0)
@@ -510,17 +603,23 @@ def verify_sequence(
     verified: list[RepackWindow] = []
     for number, window in enumerate(sequence.windows):
         machines = [
-            replace(machine, unschedulable_reason=CORDONED) if machine.name in window.cordons else machine
+            replace(machine, unschedulable_reason=CORDONED)
+            if machine.name in window.cordons
+            else machine
             for machine in context.scheduler.machines
         ]
         leaving = {step.source.handle for step in window.steps}
         staying = [vm for handle, vm in existing.items() if handle not in leaving]
         base = rebuild_scheduler(context.scheduler, machines, staying)
-        window_budget = time_budget.split(1 / (len(sequence.windows) - number))  # an equal share for each window left
-        verified.append(replace(window, steps=tuple(_count_target_hits(context, base, window, window_budget))))
+        # An equal share for each window left.
+        window_budget = time_budget.split(1 / (len(sequence.windows) - number))
+        verified.append(
+            replace(window, steps=tuple(_count_target_hits(context, base, window, window_budget)))
+        )
         for step in window.steps:
             handle = step.source.handle
-            existing[handle] = replace(existing[handle], placement=step.target)  # for the next windows
+            # For the next windows.
+            existing[handle] = replace(existing[handle], placement=step.target)
     return tuple(verified)
 
 
@@ -537,8 +636,11 @@ def _count_target_hits(
     for runs in range(1, SAMPLES + 1):
         scheduler = base.copy(sample=runs - 1, split_choice=runs - 1)
         for step in window.steps:
-            answer = scheduler.try_place(build_pool_demand(context.pools[step.source.pool], step.source.vm))
-            if answer is not None and answer[1].machine == step.target.machine:  # of (handle, placement)
+            answer = scheduler.try_place(
+                build_pool_demand(context.pools[step.source.pool], step.source.vm)
+            )
+            # Of (handle, placement).
+            if answer is not None and answer[1].machine == step.target.machine:
                 hits[step.source.handle] += 1
         if time_budget.is_exhausted:
             break
@@ -548,15 +650,25 @@ def _count_target_hits(
 
 def _is_deterministic(context: RepackContext, base: RackScheduler, window: RepackWindow) -> bool:
     """Return True if only the planned target is best for every VM of the window: one run then covers all samples."""
-    if base.is_sampled:  # unknown cells differ from sample to sample
+    # Unknown cells differ from sample to sample.
+    if base.is_sampled:
         return False
     scheduler = base.copy()
     for step in window.steps:
         demand = build_pool_demand(context.pools[step.source.pool], step.source.vm)
         ranking = scheduler.rank_machines(demand)
-        own_machine = {step.source.vm.placement.machine}  # the VM leaves it, so it is only the last choice
-        best = ranking.find_best_excluding(own_machine).in_some_splits or ranking.find_best_excluding().in_some_splits
-        answer = scheduler.try_place(demand)  # (handle, placement), or None
-        if best != {step.target.machine} or answer is None or answer[1].machine != step.target.machine:
+        # The VM leaves it, so it is only the last choice.
+        own_machine = {step.source.vm.placement.machine}
+        best = (
+            ranking.find_best_excluding(own_machine).in_some_splits
+            or ranking.find_best_excluding().in_some_splits
+        )
+        # (handle, placement), or None.
+        answer = scheduler.try_place(demand)
+        if (
+            best != {step.target.machine}
+            or answer is None
+            or answer[1].machine != step.target.machine
+        ):
             return False
     return True

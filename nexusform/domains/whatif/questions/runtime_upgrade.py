@@ -11,7 +11,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nexusform.diagnostics.phrases import compute_natural_sort_key as sort_key
-from nexusform.domains.whatif.questions.failure_simulation import exclude_nodes_down, list_unmanaged_vms
+from nexusform.domains.whatif.questions.failure_simulation import (
+    exclude_nodes_down,
+    list_unmanaged_vms,
+)
 from nexusform.domains.whatif.questions.pod_outage import (
     NO_PODS,
     ClusterPods,
@@ -23,14 +26,19 @@ from nexusform.domains.whatif.questions.pod_outage import (
 from nexusform.plans.maintenance import compute_quorum
 from nexusform.plans.site_capacity.site_resource_capacity import RuntimeVersion
 from nexusform.resource_types.machine_facts import find_health_reasons
-from nexusform.snapshots.availability import PoolAvailability, group_vms_down_by_cluster, list_affected_pools
+from nexusform.snapshots.availability import (
+    PoolAvailability,
+    group_vms_down_by_cluster,
+    list_affected_pools,
+)
 from nexusform.snapshots.snapshot import SiteSnapshot, VmOwnerKind
 
 # "Upgrades may take up to 4 h + 2 h per rack" (Operator Nexus documentation).
 HOURS_BEFORE_RACKS = 4
 HOURS_PER_RACK = 2
 DRAIN_MINUTES = 10  # maximum per node
-UNHEALTHY_MINUTES = 1  # after power is lost, until the control plane replaces pods
+# After power is lost, until the control plane replaces pods.
+UNHEALTHY_MINUTES = 1
 
 
 class UpgradeStrategy(StrEnum):
@@ -58,7 +66,9 @@ class UpgradeOptions(Struct, frozen=True):
         """Compute the maximum failed machines of a rack without an abort of the upgrade; None if unknown."""
         if self.threshold is None:
             return None
-        required = -(-machines * self.threshold // 100) if self.is_percentage else self.threshold  # rounded up
+        required = (
+            -(-machines * self.threshold // 100) if self.is_percentage else self.threshold
+        )  # rounded up
         return max(machines - required, 0)
 
 
@@ -72,13 +82,18 @@ class RequestedUpgradeOptions(Struct, frozen=True):
     def resolve_for_site(self, site: SiteSnapshot) -> UpgradeOptions:
         """Resolve the options of a site: each as requested, else the site's, else whole racks one after another."""
         site_strategy = site.update_strategy
-        if site_strategy is None:  # the site does not state one
+        # The site does not state one.
+        if site_strategy is None:
             strategy = self.strategy or UpgradeStrategy.RACK
             return UpgradeOptions(strategy, self.max_unavailable, self.drain)
-        default_strategy = UpgradeStrategy.PAUSE_AFTER_RACK if site_strategy.pauses else UpgradeStrategy.RACK
+        default_strategy = (
+            UpgradeStrategy.PAUSE_AFTER_RACK if site_strategy.pauses else UpgradeStrategy.RACK
+        )
         return UpgradeOptions(
             strategy=self.strategy or default_strategy,
-            max_unavailable=site_strategy.max_unavailable if self.max_unavailable is None else self.max_unavailable,
+            max_unavailable=site_strategy.max_unavailable
+            if self.max_unavailable is None
+            else self.max_unavailable,
             drain=self.drain,
             is_percentage=site_strategy.is_percentage,
             threshold=site_strategy.threshold,
@@ -150,7 +165,8 @@ class UpgradeStop(Struct, frozen=True):
     """Rack stopping the upgrade now: more unhealthy machines than `max_failed`. `waves`: those done by then."""
 
     rack: str
-    unhealthy: tuple[tuple[str, str], ...]  # name and reason
+    # name and reason.
+    unhealthy: tuple[tuple[str, str], ...]
     machines: int
     max_failed: int
     waves: int
@@ -179,14 +195,18 @@ class RuntimeUpgrade(Struct, frozen=True):
     @property
     def is_availability_lost(self) -> bool:
         """Whether a control plane, pool or workload is lost."""
-        is_workload_lost = any(workload.outcome is WorkloadOutcome.LOST for workload in self.workloads)
+        is_workload_lost = any(
+            workload.outcome is WorkloadOutcome.LOST for workload in self.workloads
+        )
         is_pool_lost = any(wave.is_lost for wave in self.waves)
         return is_workload_lost or is_pool_lost
 
     @property
     def hours(self) -> int:
         """Maximum hours by the platform's limits, with pauses."""
-        pause_hours = -(-self.options.wait_minutes * max(len(self.racks) - 1, 0) // 60)  # rounded up
+        pause_hours = -(
+            -self.options.wait_minutes * max(len(self.racks) - 1, 0) // 60
+        )  # rounded up
         return HOURS_BEFORE_RACKS + HOURS_PER_RACK * len(self.racks) + pause_hours
 
 
@@ -199,8 +219,13 @@ def simulate_runtime_upgrade(
     for rack in racks:
         waves += _build_waves(site, rack, options.max_unavailable, len(waves) + 1)
     pods = exclude_nodes_down(site, pods, site.machines_down)
-    simulations = [PodsSimulation(pods[cluster.id], options.drain) for cluster in site.clusters if cluster.id in pods]
-    for position, wave in enumerate(waves):  # in order: pods start each wave where the previous one left them
+    simulations = [
+        PodsSimulation(pods[cluster.id], options.drain)
+        for cluster in site.clusters
+        if cluster.id in pods
+    ]
+    # In order: pods start each wave where the previous one left them.
+    for position, wave in enumerate(waves):
         vms_by_cluster = group_vms_down_by_cluster(wave.pools)
         workloads: list[WorkloadImpact] = []
         for simulation in simulations:
@@ -217,15 +242,20 @@ def simulate_runtime_upgrade(
         waves=tuple(waves),
         verdicts=tuple(_build_verdicts(site, waves)),
         unexpected_order=next(unexpected_pairs, ()),
-        workloads=tuple(chain.from_iterable(simulation.build_verdicts() for simulation in simulations)),
+        workloads=tuple(
+            chain.from_iterable(simulation.build_verdicts() for simulation in simulations)
+        ),
         runtime=site.runtime,
         stop=_predict_stop(site, options, waves),
     )
 
 
-def _predict_stop(site: SiteSnapshot, options: UpgradeOptions, waves: Iterable[UpgradeWave]) -> UpgradeStop | None:
+def _predict_stop(
+    site: SiteSnapshot, options: UpgradeOptions, waves: Iterable[UpgradeWave]
+) -> UpgradeStop | None:
     """Find the first rack with more unhealthy machines than may fail: the upgrade stops there. None for no stop."""
-    last_wave = {wave.rack: wave.number for wave in waves}  # number of the last wave of each rack
+    # number of the last wave of each rack.
+    last_wave = {wave.rack: wave.number for wave in waves}
     for rack, number in last_wave.items():
         machines = site.machines_by_rack[rack]
         max_failed = options.compute_max_failed(len(machines))
@@ -234,12 +264,15 @@ def _predict_stop(site: SiteSnapshot, options: UpgradeOptions, waves: Iterable[U
             for machine in machines
             if (reason := find_health_reasons(machine.unschedulable_reason))
         ]
-        if max_failed is not None and len(unhealthy) > max_failed:  # None: the site states no threshold
+        # None: the site states no threshold.
+        if max_failed is not None and len(unhealthy) > max_failed:
             return UpgradeStop(rack, tuple(unhealthy), len(machines), max_failed, number)
     return None
 
 
-def _build_waves(site: SiteSnapshot, rack: str, batch_size: int | None, first: int) -> Iterable[UpgradeWave]:
+def _build_waves(
+    site: SiteSnapshot, rack: str, batch_size: int | None, first: int
+) -> Iterable[UpgradeWave]:
     """Build the waves of one rack, numbered from `first`: `batch_size` machines each, None = all."""
     names = [machine.name for machine in site.machines_by_rack[rack]]
     size = len(names) if batch_size is None else batch_size
@@ -257,12 +290,17 @@ def _build_waves(site: SiteSnapshot, rack: str, batch_size: int | None, first: i
         )
 
 
-def _build_verdicts(site: SiteSnapshot, waves: Iterable[UpgradeWave]) -> Iterable[PoolUpgradeVerdict]:
+def _build_verdicts(
+    site: SiteSnapshot, waves: Iterable[UpgradeWave]
+) -> Iterable[PoolUpgradeVerdict]:
     """Build the result of every pool over all waves, in creation order."""
-    affected_waves: dict[tuple[str, str], list[tuple[int, PoolAvailability]]] = {}  # by cluster id and pool
+    # By cluster id and pool.
+    affected_waves: dict[tuple[str, str], list[tuple[int, PoolAvailability]]] = {}
     for wave in waves:
         for affected in wave.pools:
-            affected_waves.setdefault((affected.cluster_id, affected.pool), []).append((wave.number, affected))
+            affected_waves.setdefault((affected.cluster_id, affected.pool), []).append(
+                (wave.number, affected)
+            )
     for cluster in site.clusters:
         for pool in cluster.pools:
             pool_waves = affected_waves.get((cluster.id, pool.name), [])
@@ -274,7 +312,9 @@ def _build_verdicts(site: SiteSnapshot, waves: Iterable[UpgradeWave]) -> Iterabl
                 pool=pool.name,
                 is_control_plane=pool.is_control_plane,
                 total=total,
-                minimum_up=min((affected.remaining_count for _, affected in pool_waves), default=total),
+                minimum_up=min(
+                    (affected.remaining_count for _, affected in pool_waves), default=total
+                ),
                 quorum=compute_quorum(total) if pool.is_control_plane else 0,
                 waves=tuple(number for number, _ in pool_waves),
                 lost_in_waves=tuple(number for number, affected in pool_waves if affected.is_lost),

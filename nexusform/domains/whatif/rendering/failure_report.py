@@ -7,7 +7,11 @@ from operator import attrgetter
 from typing import Any, Final
 
 from nexusform.diagnostics.phrases import format_count, format_list, select_word_form
-from nexusform.domains.whatif.questions.failure_simulation import Failure, FailureScope, RecreatedPool
+from nexusform.domains.whatif.questions.failure_simulation import (
+    Failure,
+    FailureScope,
+    RecreatedPool,
+)
 from nexusform.domains.whatif.questions.pod_outage import NodeDrainEffects
 from nexusform.domains.whatif.rendering.runtime_upgrade_report import (
     POOL,
@@ -18,7 +22,10 @@ from nexusform.domains.whatif.rendering.runtime_upgrade_report import (
 )
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.rendering.answers.explanation_text import REPLACEMENT_FORM, format_short_location
-from nexusform.rendering.notation.sample_text import build_sampled_capacity, describe_sampled_capacity
+from nexusform.rendering.notation.sample_text import (
+    build_sampled_capacity,
+    describe_sampled_capacity,
+)
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 from nexusform.scheduling.racks.vms import Interval
 from nexusform.snapshots.availability import PoolAvailability
@@ -34,21 +41,34 @@ def build_failure_report(failure: Failure, origin: str) -> Report:
     if failure.pools:
         rows = tuple(Row(build_pool_cells(pool), is_finding=pool.is_lost) for pool in failure.pools)
         table = Table(("cluster", "pool", "down", "up", ""), rows, number_columns=frozenset({2}))
-        sections.append(Section("Pools during the failure", table=table, is_finding=table.has_findings))
+        sections.append(
+            Section("Pools during the failure", table=table, is_finding=table.has_findings)
+        )
     if failure.workloads:
         table = build_workload_table(failure.workloads, is_drained=False)
         lines = tuple(build_pending_lines(failure.workloads))
         has_findings = bool(failure.lost_workloads)
-        sections.append(Section("Workloads before any node returns", lines, table=table, is_finding=has_findings))
+        sections.append(
+            Section(
+                "Workloads before any node returns", lines, table=table, is_finding=has_findings
+            )
+        )
     if failure.deletions:
         sections.append(_build_node_deletion_section(failure))
     runbook = build_failure_runbook(failure)
     if runbook:
-        sections.append(Section("Runbook", tuple(f"{number}. {step}" for number, step in enumerate(runbook, 1))))
+        sections.append(
+            Section("Runbook", tuple(f"{number}. {step}" for number, step in enumerate(runbook, 1)))
+        )
     if failure.recreations:
-        sections += [_build_recreation_section(failure), *map(_build_location_section, failure.recreations)]
+        sections += [
+            _build_recreation_section(failure),
+            *map(_build_location_section, failure.recreations),
+        ]
     return Report(
-        title=f"Loss of {_SCOPES.get(failure.scope, failure.scope.value)} {failure.lost} ({origin})",
+        title=(
+            f"Loss of {_SCOPES.get(failure.scope, failure.scope.value)} {failure.lost} ({origin})"
+        ),
         verdict=build_failure_summary(failure),
         is_finding=failure.has_findings,
         facts=tuple(_describe_recovery(failure)),
@@ -59,26 +79,37 @@ def build_failure_report(failure: Failure, origin: str) -> Report:
 def _build_recreation_section(failure: Failure) -> Section:
     """Build a row per pool: the number of its re-created VMs with capacity elsewhere, and their racks."""
     # With samples (layouts of unknown NUMA cells), the number of VMs without capacity has bounds.
-    missing_counts = failure.samples.pools if failure.samples is not None else [None] * len(failure.recreations)
+    missing_counts = (
+        failure.samples.pools if failure.samples is not None else [None] * len(failure.recreations)
+    )
     rows: list[Row] = []
     for pool, sampled_count in zip(failure.recreations, missing_counts, strict=True):
         missing = sampled_count or Interval(pool.missing, pool.missing)
         fit = Interval(len(pool.vms) - missing.maximum, len(pool.vms) - missing.minimum)
         vms_by_rack = Counter(vm.placement.rack for vm in pool.vms if vm.placement is not None)
         racks = sorted(vms_by_rack, key=str.encode)
-        rack_texts = [rack if vms_by_rack[rack] == 1 else f"{vms_by_rack[rack]} in {rack}" for rack in racks]
+        rack_texts = [
+            rack if vms_by_rack[rack] == 1 else f"{vms_by_rack[rack]} in {rack}" for rack in racks
+        ]
         cells = (pool.cluster, pool.pool, f"{fit} of {len(pool.vms)}", format_list(rack_texts))
         rows.append(Row(cells, is_finding=missing.maximum > 0))
-    reasons = tuple(f"{pool.cluster}/{pool.pool}: {pool.reason}" for pool in failure.recreations if pool.reason)
+    reasons = tuple(
+        f"{pool.cluster}/{pool.pool}: {pool.reason}" for pool in failure.recreations if pool.reason
+    )
     table = Table(("cluster", "pool", "fit", "racks"), tuple(rows), number_columns=frozenset({2}))
-    return Section("Re-created VMs (predicted)", reasons, table=table, is_finding=table.has_findings)
+    return Section(
+        "Re-created VMs (predicted)", reasons, table=table, is_finding=table.has_findings
+    )
 
 
 def build_failure_summary(failure: Failure) -> str:
     """Build the summary: VMs down, losses, and capacity elsewhere."""
     if not failure.vm_count:
         return "Nothing goes down: no VM runs there."
-    down_text = f"{format_count(failure.vm_count, 'VM')} {select_word_form(failure.vm_count, 'is', 'are')} down"
+    down_text = (
+        f"{format_count(failure.vm_count, 'VM')} "
+        f"{select_word_form(failure.vm_count, 'is', 'are')} down"
+    )
     if failure.scope in {FailureScope.CLUSTER, FailureScope.SITE}:
         return f"{down_text}. None of them is re-created elsewhere automatically."
     losses: list[str] = []
@@ -88,7 +119,10 @@ def build_failure_summary(failure: Failure) -> str:
         elif pool.is_lost:
             losses.append(f"{pool.cluster} has no node of {pool.pool} left")
     losses += [f"no pod of {impact.workload} runs" for impact in failure.lost_workloads]
-    clauses = [down_text, format_list(losses, 4) if losses else "every control plane keeps its quorum"]
+    clauses = [
+        down_text,
+        format_list(losses, 4) if losses else "every control plane keeps its quorum",
+    ]
     if failure.recreations:
         clauses.append(_describe_capacity_elsewhere(failure))
     return "; ".join(clauses) + "."
@@ -101,28 +135,39 @@ def _describe_capacity_elsewhere(failure: Failure) -> str:
     if not missing:
         return "every node fits elsewhere"
     if samples is None or samples.missing_count.is_exact:
-        return f"{format_count(missing, 'VM')} {select_word_form(missing, 'fits', 'fit')} nowhere else"
+        return (
+            f"{format_count(missing, 'VM')} {select_word_form(missing, 'fits', 'fit')} nowhere else"
+        )
     return (
-        f"{samples.missing_count} VMs fit nowhere else; everything fits in {samples.numa_sampling.fitting_count:,} of "
+        f"{samples.missing_count} VMs fit nowhere else; everything fits in "
+        f"{samples.numa_sampling.fitting_count:,} of "
         f"{samples.numa_sampling.sample_count:,} samples (NUMA use unknown)"
     )
 
 
 def _describe_recovery(failure: Failure) -> Iterable[str]:
     """Build sentences about automatic and manual recovery."""
-    if failure.scope in {FailureScope.RACK, FailureScope.OBSERVED}:  # the title does not name these machines
-        yield f"{format_count(len(failure.machines), 'machine')}: {format_list(failure.machines, 4)}."
+    # The title does not name these machines.
+    if failure.scope in {FailureScope.RACK, FailureScope.OBSERVED}:
+        yield (
+            f"{format_count(len(failure.machines), 'machine')}: {format_list(failure.machines, 4)}."
+        )
     if failure.machines_down:
         names = format_list(failure.machines_down, 4)
         verb = select_word_form(len(failure.machines_down), "is", "are")
-        yield f"{format_count(len(failure.machines_down), 'other machine')} {verb} down already, with all VMs: {names}."
-    if failure.deletions:  # NKS nodes to delete
+        yield (
+            f"{format_count(len(failure.machines_down), 'other machine')} {verb} down already, "
+            f"with all VMs: {names}."
+        )
+    # NKS nodes to delete.
+    if failure.deletions:
         yield (
             "Azure does not re-create VMs on its own. It re-creates one elsewhere once its node is "
             "deleted. That takes up to 30 minutes and may leave racks unbalanced. If the machine "
             "returns first, its VMs start there again."
         )
-    if failure.samples is not None:  # some NUMA cells are unknown
+    # Some NUMA cells are unknown.
+    if failure.samples is not None:
         yield f"NUMA cells: {describe_sampled_capacity(failure.samples)}"
     waiting_texts = list(map(_describe_waiting_vms, failure.stay_down))
     if waiting_texts:
@@ -134,7 +179,9 @@ def _describe_recovery(failure: Failure) -> Iterable[str]:
 def _describe_waiting_vms(pool: PoolAvailability) -> str:
     """Describe VMs down until their machine returns, with the command to re-create one (NAME) elsewhere."""
     if pool.kind is VmOwnerKind.VM:
-        return f"{pool.cluster} (to re-create elsewhere: `nexusform apply -replace='{pool.address}'`)"
+        return (
+            f"{pool.cluster} (to re-create elsewhere: `nexusform apply -replace='{pool.address}'`)"
+        )
     names = format_list((vm.name for vm in pool.down_vms), 3)
     return f"{names} (to re-create elsewhere: `nexusform apply -replace='{pool.address}:NAME'`)"
 
@@ -145,7 +192,9 @@ def _build_node_deletion_section(failure: Failure) -> Section:
     lines = []
     if unreachable:
         names = format_list(unreachable)
-        lines.append(f"Without quorum the control plane of {names} is down: recover a machine first.")
+        lines.append(
+            f"Without quorum the control plane of {names} is down: recover a machine first."
+        )
     commands: list[str] = []
     for deletion in failure.deletions:
         note = "" if deletion.is_reachable else ", no quorum"
@@ -174,18 +223,26 @@ def _build_runbook_steps(failure: Failure) -> Iterator[str]:
         clusters = format_list(failure.unreachable_clusters)
         yield f"Recover a machine for {clusters} first. Without quorum its nodes cannot be deleted."
     if failure.missing:
-        pools = ", ".join(f"{pool.cluster}/{pool.pool}" for pool in failure.recreations if pool.missing)
+        pools = ", ".join(
+            f"{pool.cluster}/{pool.pool}" for pool in failure.recreations if pool.missing
+        )
         yield (
             f"{format_count(failure.missing, 'VM')} ({pools}) will not fit. Free capacity first "
             "(`nexusform simulate repack`), or keep their nodes until the machine returns."
         )
     for deletion in failure.deletions:
         if deletion.is_reachable:
-            yield f"{deletion.cluster}: delete {format_count(len(deletion.nodes), 'node')} with the command above."
+            yield (
+                f"{deletion.cluster}: delete {format_count(len(deletion.nodes), 'node')} with the "
+                "command above."
+            )
     for pool in failure.stay_down:
         yield f"Down until the machine returns: {_describe_waiting_vms(pool)}."
     if failure.deletions:
-        yield "Wait until the new nodes are Ready (up to 30 minutes). Compare their machines with the tables below."
+        yield (
+            "Wait until the new nodes are Ready (up to 30 minutes). Compare their machines with "
+            "the tables below."
+        )
     yield (
         "Run `nexusform plan` to see which VMs are not where recorded. Record them with `nexusform "
         "apply -refresh-only`."
@@ -200,22 +257,32 @@ def _build_location_section(pool: RecreatedPool) -> Section:
     for replacement in pool.vms:
         vm, location = replacement.vm, replacement.placement
         location_text = format_short_location(location) if location is not None else "no capacity"
-        rows.append(Row((vm.name, format_short_location(vm.placement), location_text), is_finding=location is None))
+        rows.append(
+            Row(
+                (vm.name, format_short_location(vm.placement), location_text),
+                is_finding=location is None,
+            )
+        )
     table = Table(("node", "was on", "re-created on"), tuple(rows))
-    return Section(f"{pool.cluster}/{pool.pool}", table=table, is_folded=True, is_finding=pool.missing > 0)
+    return Section(
+        f"{pool.cluster}/{pool.pool}", table=table, is_folded=True, is_finding=pool.missing > 0
+    )
 
 
 # Failure as JSON data.
 FAILURE: Final = RecordForm(
     Failure,
-    "site_id scope lost machines vms_down=vm_count pools stay_down outside_vms_down=unmanaged_vms workloads "
+    "site_id scope lost machines vms_down=vm_count pools stay_down outside_vms_down=unmanaged_vms "
+    "workloads "
     "runbook=. delete_nodes=deletions vms_without_room=missing comebacks=recreations samples",
     pools=POOL,
     stay_down=RecordForm(PoolAvailability, "address vms=down_vms", vms=attrgetter("name")),
     workloads=partial(build_workload_document, is_drained=False),
     runbook=build_failure_runbook,
     delete_nodes="cluster_id machines command nodes control_plane_answers=is_reachable",
-    comebacks=RecordForm(RecreatedPool, "cluster_id pool vm_sku_name=sku reason? nodes=vms", nodes=REPLACEMENT_FORM),
+    comebacks=RecordForm(
+        RecreatedPool, "cluster_id pool vm_sku_name=sku reason? nodes=vms", nodes=REPLACEMENT_FORM
+    ),
     samples=build_sampled_capacity,
 )
 
@@ -227,24 +294,43 @@ def build_drain_report(drain: NodeDrainEffects, origin: str) -> Report:
     summary = "No pod to evict runs there."
     if moves:
         rows = tuple(
-            Row((move.pod, impact.workload, (move.node or "none") + ("" if move.is_certain else " *")))
+            Row(
+                (
+                    move.pod,
+                    impact.workload,
+                    (move.node or "none") + ("" if move.is_certain else " *"),
+                )
+            )
             for impact, move in moves
         )
         is_certain = all(move.is_certain for _, move in moves)
-        note = () if is_certain else ("* One possible outcome: kube-scheduler picks randomly among equal nodes.",)
+        note = (
+            ()
+            if is_certain
+            else ("* One possible outcome: kube-scheduler picks randomly among equal nodes.",)
+        )
         sections.append(Section("Evicted pods", note, table=Table(_DRAIN_HEADS, rows)))
         table = build_workload_table(drain.workloads, is_drained=True)
         lines = build_pending_lines(drain.workloads)
         for impact in drain.workloads:
             budgets = zip(impact.blocking_budgets, impact.blocking_reasons, strict=True)
-            lines += [f"{impact.workload}: PodDisruptionBudget {name}: {reason}" for name, reason in budgets]
+            lines += [
+                f"{impact.workload}: PodDisruptionBudget {name}: {reason}"
+                for name, reason in budgets
+            ]
         is_finding = bool(drain.lost_workloads)
-        sections.append(Section("Workloads during the drain", tuple(lines), table=table, is_finding=is_finding))
+        sections.append(
+            Section("Workloads during the drain", tuple(lines), table=table, is_finding=is_finding)
+        )
         # Summarize the evicted pods, the losses, and the budgets in the way of the drain.
         placed_count = sum(bool(move.node) for _, move in moves)
-        clauses = [f"{format_count(len(moves), 'pod')} to evict; {placed_count} of them get another node"]
+        clauses = [
+            f"{format_count(len(moves), 'pod')} to evict; {placed_count} of them get another node"
+        ]
         names = [impact.workload for impact in drain.lost_workloads]
-        clauses.append(f"capacity drops for {format_list(names, 4)}" if names else "no workload loses capacity")
+        clauses.append(
+            f"capacity drops for {format_list(names, 4)}" if names else "no workload loses capacity"
+        )
         if drain.blocking_budgets:
             clauses.append(f"the drain waits for {format_list(drain.blocking_budgets, 4)}")
         summary = "; ".join(clauses) + "."

@@ -25,7 +25,11 @@ from nexusform.rendering.page.page_elements import build_section
 from nexusform.rendering.page.report_page import render_report_page
 from nexusform.rendering.report.report_tree import Report
 
-_NOTES: Final = {MemberEditKind.LEAVE: "leaves", MemberEditKind.DRAIN: "is drained", MemberEditKind.JOIN: "joins"}
+_NOTES: Final = {
+    MemberEditKind.LEAVE: "leaves",
+    MemberEditKind.DRAIN: "is drained",
+    MemberEditKind.JOIN: "joins",
+}
 
 
 def render_fleet_page(simulation: FleetSimulation, report: Report) -> str:
@@ -33,7 +37,9 @@ def render_fleet_page(simulation: FleetSimulation, report: Report) -> str:
     pods = [row for placement in simulation.placements for row in placement.pods]
     rows = [row for placement in simulation.placements for row in _list_binding_rows(placement)]
     pod_table = render_pods(pods, "Pods one by one")
-    return render_report_page(report, _render_matrices(simulation, rows), pod_table, rows=[*rows, *pods])
+    return render_report_page(
+        report, _render_matrices(simulation, rows), pod_table, rows=[*rows, *pods]
+    )
 
 
 def _render_matrices(simulation: FleetSimulation, rows: Sequence[PlacementChange]) -> Part:
@@ -49,7 +55,8 @@ def _render_matrices(simulation: FleetSimulation, rows: Sequence[PlacementChange
         changed_rows = [row for row in rows if row.action is not PlacementAction.KEEP]
         return build_section("fleet", "Fleet", render_binding_list(changed_rows))
     columns = tuple(sorted(members))
-    notes: dict[str, str] = {}  # edits by member
+    # edits by member.
+    notes: dict[str, str] = {}
     for edit in simulation.edits:
         note = _NOTES.get(edit.kind, f"other {edit.kind}")
         notes[edit.member] = f"{notes[edit.member]}, {note}" if edit.member in notes else note
@@ -68,7 +75,11 @@ def _render_matrices(simulation: FleetSimulation, rows: Sequence[PlacementChange
         build_element(
             "div",
             build_element("div", render_placement_grid(before, "Before"), class_="side"),
-            build_element("div", render_placement_grid(after, "After, with the scores of picked ones"), class_="side"),
+            build_element(
+                "div",
+                render_placement_grid(after, "After, with the scores of picked ones"),
+                class_="side",
+            ),
             class_="side-by-side",
         ),
         render_reasons(cells_after),
@@ -86,18 +97,28 @@ def _build_cells_before(simulation: FleetSimulation) -> dict[tuple[str, str], Ma
     for placement in simulation.placements:
         for row in _list_binding_rows(placement):
             if isinstance(row.source, Binding):
-                old_row = replace(row, action=PlacementAction.KEEP, target=row.source, trigger="", reason="", scores={})
+                old_row = replace(
+                    row,
+                    action=PlacementAction.KEEP,
+                    target=row.source,
+                    trigger="",
+                    reason="",
+                    scores={},
+                )
                 cells[placement.after.key, row.object] = MatrixCell(old_row)
     return cells
 
 
 def _build_cells_after(simulation: FleetSimulation) -> dict[tuple[str, str], MatrixCell]:
     """Build the cells of resulting bindings, with reasons of unselected clusters."""
-    cells: dict[tuple[str, str], MatrixCell] = {}  # by placement and cluster
+    # By placement and cluster.
+    cells: dict[tuple[str, str], MatrixCell] = {}
     for placement in simulation.placements:
         key = placement.after.key
         for row in _list_binding_rows(placement):
             cells[key, row.object] = MatrixCell(row)
-        for decision in placement.status.unselected_decisions if placement.status is not None else ():
+        for decision in (
+            placement.status.unselected_decisions if placement.status is not None else ()
+        ):
             cells.setdefault((key, decision.cluster), MatrixCell(rejection=decision.reason))
     return cells

@@ -6,17 +6,29 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from nexusform.diagnostics.phrases import enclose, format_count, format_list, group_by, join_texts, select_word_form
+from nexusform.diagnostics.phrases import (
+    enclose,
+    format_count,
+    format_list,
+    group_by,
+    join_texts,
+    select_word_form,
+)
 from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState, ResourceUsage
 from nexusform.domains.pods.pod_kind import PodLocation
-from nexusform.domains.whatif.questions.fleet_simulation import FleetSimulation, MemberCapacity, PlacementOutcome
+from nexusform.domains.whatif.questions.fleet_simulation import (
+    FleetSimulation,
+    MemberCapacity,
+    PlacementOutcome,
+)
 from nexusform.json_data.record_forms import RecordForm, build_row_form
 from nexusform.plans.plan import PlacementAction, PlacementChange
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 
 _RESOURCES: Final = ("cpu", "memory")
 _MAX_PODS: Final = 20
-_MAX_ROWS: Final = 20  # limit for a row per placement
+# limit for a row per placement.
+_MAX_ROWS: Final = 20
 _MAX_SENTENCES: Final = 60
 
 
@@ -24,10 +36,20 @@ def build_fleet_report(simulation: FleetSimulation, origin: str) -> Report:
     """Build the report: placement changes with reasons, pods, and remaining capacity."""
     selected = select_placements(simulation)
     rows = tuple(map(_build_placement_row, selected))
-    table = Table(("placement", "policy", "clusters", "added to", "removed from", ""), rows) if rows else None
+    table = (
+        Table(("placement", "policy", "clusters", "added to", "removed from", ""), rows)
+        if rows
+        else None
+    )
     other_lines = _build_other_placements_line(simulation, len(selected))
-    section = Section("Placements", lines=other_lines, table=table, is_finding=any(row.is_finding for row in rows))
-    sections = [section, *_build_reason_section(simulation), *_build_kept_cluster_sections(simulation)]
+    section = Section(
+        "Placements", lines=other_lines, table=table, is_finding=any(row.is_finding for row in rows)
+    )
+    sections = [
+        section,
+        *_build_reason_section(simulation),
+        *_build_kept_cluster_sections(simulation),
+    ]
     sections += [*_build_pod_section(simulation), *_build_capacity_section(simulation)]
     edits = format_list((edit.text for edit in simulation.edits), 3)
     placements = simulation.placements
@@ -38,10 +60,14 @@ def build_fleet_report(simulation: FleetSimulation, origin: str) -> Report:
         changed_count = sum(map(_has_cluster_changes, placements))
         if changed_count:
             verb = select_word_form(changed_count, "changes", "change")
-            changes_text = f"{changed_count:,} of {format_count(len(placements), 'placement')} {verb}"
+            changes_text = (
+                f"{changed_count:,} of {format_count(len(placements), 'placement')} {verb}"
+            )
         summary = f"{'; '.join([changes_text, *_describe_findings(simulation)])}."
     title, facts = f"Fleet: {edits} ({origin})", tuple(_build_notes(simulation))
-    return Report(title, summary, is_finding=simulation.has_findings, facts=facts, sections=tuple(sections))
+    return Report(
+        title, summary, is_finding=simulation.has_findings, facts=facts, sections=tuple(sections)
+    )
 
 
 def _describe_findings(simulation: FleetSimulation) -> Iterator[str]:
@@ -63,7 +89,8 @@ def _describe_findings(simulation: FleetSimulation) -> Iterator[str]:
     if pending_count:
         verb = select_word_form(pending_count, "finds", "find")
         yield f"{format_count(pending_count, 'pod')} {verb} no node"
-    for key, cluster in simulation.remaining:  # although it is drained
+    # although it is drained.
+    for key, cluster in simulation.remaining:
         yield f"{key} stays on {cluster}"
 
 
@@ -85,7 +112,8 @@ def _build_notes(simulation: FleetSimulation) -> Iterator[str]:
             waiting_placements.append(placement.after.key)
     if waiting_placements:
         yield (
-            f"{format_list(waiting_placements, 4)}: the strategy is External. Clusters change only when "
+            f"{format_list(waiting_placements, 4)}: the strategy is External. Clusters change "
+            "only when "
             "a staged update run applies it."
         )
 
@@ -100,7 +128,11 @@ def select_placements(simulation: FleetSimulation) -> Sequence[PlacementOutcome]
     placements = simulation.placements
     if len(placements) <= _MAX_ROWS:
         return placements
-    return [placement for placement in placements if _has_cluster_changes(placement) or placement.has_findings]
+    return [
+        placement
+        for placement in placements
+        if _has_cluster_changes(placement) or placement.has_findings
+    ]
 
 
 def _build_other_placements_line(simulation: FleetSimulation, row_count: int) -> tuple[str, ...]:
@@ -116,7 +148,8 @@ def _build_other_placements_line(simulation: FleetSimulation, row_count: int) ->
     unfulfilled = sum(
         not placement.after.is_fulfilled
         for placement in simulation.placements
-        if not (_has_cluster_changes(placement) or placement.has_findings)  # it has no row
+        # It has no row.
+        if not (_has_cluster_changes(placement) or placement.has_findings)
     )
     if unfulfilled:
         text += f"; {unfulfilled:,} of them not fulfilled, as before"
@@ -128,7 +161,11 @@ def _build_placement_row(placement: PlacementOutcome) -> Row:
     clusters. The last cell is "", or a note if the placement is not fulfilled.
     """
     count_before, count_after = len(placement.before.clusters), len(placement.after.clusters)
-    clusters = f"{count_before:,} -> {count_after:,}" if _has_cluster_changes(placement) else f"{count_after:,}"
+    clusters = (
+        f"{count_before:,} -> {count_after:,}"
+        if _has_cluster_changes(placement)
+        else f"{count_after:,}"
+    )
     if placement.after.is_fulfilled:
         note = ""
     elif placement.before.is_fulfilled:
@@ -152,7 +189,9 @@ def _build_reason_section(simulation: FleetSimulation) -> Iterator[Section]:
     for placement in select_placements(simulation):
         key = placement.after.key
         # The change of the placement on each gained or lost cluster, by name.
-        verbs = dict.fromkeys(placement.gained, "added to") | dict.fromkeys(placement.lost, "removed from")
+        verbs = dict.fromkeys(placement.gained, "added to") | dict.fromkeys(
+            placement.lost, "removed from"
+        )
         for row in (*placement.rows, *placement.unrelated):
             cluster = row.object
             if row.action is not PlacementAction.KEEP and cluster in verbs:
@@ -160,7 +199,10 @@ def _build_reason_section(simulation: FleetSimulation) -> Iterator[Section]:
                 lines.append(f"{key} {verbs[cluster]} {cluster}{aside}: {row.reason}")
         if placement.status is not None and not placement.after.is_fulfilled:
             lines.append(f"{key}: {placement.status.condition.message}")
-            lines += [f"{decision.cluster}: {decision.reason}" for decision in placement.status.unselected_decisions]
+            lines += [
+                f"{decision.cluster}: {decision.reason}"
+                for decision in placement.status.unselected_decisions
+            ]
     if lines:
         yield Section("Why", _truncate_sentences(lines))
 
@@ -169,7 +211,11 @@ def _truncate_sentences(lines: Sequence[str]) -> tuple[str, ...]:
     """Limit the sentences, with the number of further ones; JSON has all."""
     hidden_count = len(lines) - _MAX_SENTENCES
     # A note about one hidden sentence would be as long as the sentence.
-    return tuple(lines) if hidden_count <= 1 else (*lines[:_MAX_SENTENCES], f"and {hidden_count:,} more of these")
+    return (
+        tuple(lines)
+        if hidden_count <= 1
+        else (*lines[:_MAX_SENTENCES], f"and {hidden_count:,} more of these")
+    )
 
 
 def _build_kept_cluster_sections(simulation: FleetSimulation) -> Iterator[Section]:
@@ -182,7 +228,10 @@ def _build_kept_cluster_sections(simulation: FleetSimulation) -> Iterator[Sectio
             kept_lines.append(f"{placement.after.key} on {row.object}: {reason}")
         # Describe the difference of a newly created placement.
         gained, lost = placement.fresh.gained_clusters, placement.fresh.lost_clusters
-        clauses = enclose("hold ", format_list(gained, 4)), enclose("not hold ", format_list(lost, 4))
+        clauses = (
+            enclose("hold ", format_list(gained, 4)),
+            enclose("not hold ", format_list(lost, 4)),
+        )
         if any(clauses):
             fresh_lines.append(f"{placement.after.key} would {join_texts(clauses, ' and ')}")
     if kept_lines:
@@ -198,8 +247,10 @@ def _build_pod_section(simulation: FleetSimulation) -> Iterator[Section]:
     reasons: dict[str, None] = {}
     for placement in simulation.placements:
         for pool, pods in group_by(placement.pods, lambda row: row.pool).items():
-            cluster, _, workload = pool.partition("/")  # the cluster of the pods, and their workload
-            added = sum(_get_node(row) is not None for row in pods)  # kept pods have no row
+            # The cluster of the pods, and their workload.
+            cluster, _, workload = pool.partition("/")
+            # kept pods have no row.
+            added = sum(_get_node(row) is not None for row in pods)
             removed = sum(row.target is None for row in pods)
             pending = len(pods) - added - removed
             cells = (cluster, workload, str(added or ""), str(removed or ""), str(pending or ""))
@@ -220,23 +271,30 @@ def _get_node(row: PlacementChange) -> str | None:
 def _build_capacity_section(simulation: FleetSimulation) -> Iterator[Section]:
     """Build the section of CPU and memory on members with an edit, a changed placement or a changed capacity."""
     affected = simulation.affected_members
-    selected = [member for member in simulation.members if member.name in affected or member.before != member.after]
+    selected = [
+        member
+        for member in simulation.members
+        if member.name in affected or member.before != member.after
+    ]
     unaffected_count = len(simulation.members) - len(selected)
     rows: list[Row] = []
     without_data: list[str] = []
     with_fixed_figures: list[str] = []
     for member in selected:
         row = _build_capacity_row(member)
-        if not any(row.cells[1:]):  # nothing after the name
+        # Nothing after the name.
+        if not any(row.cells[1:]):
             without_data.append(member.name)
             continue
         rows.append(row)
-        if member.after is not None and not member.is_derived:  # configured instead of computed from nodes
+        # configured instead of computed from nodes.
+        if member.after is not None and not member.is_derived:
             with_fixed_figures.append(member.name)
     lines = []
     if with_fixed_figures:
         lines.append(
-            f"{format_list(with_fixed_figures, 4)}: configured capacity, not changed by pods. Without "
+            f"{format_list(with_fixed_figures, 4)}: configured capacity, not changed by pods. "
+            "Without "
             "nodes new pods are not predicted."
         )
     if without_data:
@@ -254,7 +312,8 @@ def _build_capacity_row(member: MemberCapacity) -> Row:
     """Build the row of a member's resources: `30500m -> 28500m of 44`, `28 of 44`, "" if unknown."""
     if member.after is None:
         return Row((member.name, "gone", "gone"))
-    before = member.before.available if member.before is not None else {}  # {}: the member joins
+    # {}: the member joins.
+    before = member.before.available if member.before is not None else {}
     cells = []
     for resource in _RESOURCES:
         available = member.after.available.get(resource)
@@ -274,7 +333,10 @@ def _format_amounts(amounts: Mapping[str, object]) -> dict[str, str]:
 
 
 def _build_usage_document(usage: ResourceUsage) -> Mapping[str, Any]:
-    return {"allocatable": _format_amounts(usage.allocatable), "available": _format_amounts(usage.available)}
+    return {
+        "allocatable": _format_amounts(usage.allocatable),
+        "available": _format_amounts(usage.available),
+    }
 
 
 def _build_pod_key(row: PlacementChange) -> dict[str, Any]:
@@ -288,7 +350,9 @@ _BINDING: Final = RecordForm(
     "cluster=object action trigger? reason? state=target scores",
     state=lambda target: str(BindingState(target.state)) if isinstance(target, Binding) else None,
 )
-_POD: Final = RecordForm(PlacementChange, "*of=. action node=. reason?", record_class=_build_pod_key, node=_get_node)
+_POD: Final = RecordForm(
+    PlacementChange, "*of=. action node=. reason?", record_class=_build_pod_key, node=_get_node
+)
 _PLACEMENT: Final = RecordForm(
     PlacementOutcome,
     "address=after.address name=after.key placement_type=after.kind strategy=after.is_external "
@@ -296,7 +360,9 @@ _PLACEMENT: Final = RecordForm(
     "fulfilled=after.is_fulfilled scheduled=status.condition.message unselected=. "
     "stopped=abort.message recreated=fresh bindings=rows pods pods_without_node=.",
     strategy=lambda external: "External" if external else "RollingUpdate",
-    unselected=lambda row: list(map(_UNSELECTED, row.status.unselected_decisions)) if row.status is not None else [],
+    unselected=lambda row: (
+        list(map(_UNSELECTED, row.status.unselected_decisions)) if row.status is not None else []
+    ),
     recreated="gained=gained_clusters lost=lost_clusters",
     bindings=_BINDING,
     pods=_POD,

@@ -4,12 +4,23 @@ from collections.abc import Collection, Iterable
 from typing import Any, Final
 
 from nexusform.diagnostics.phrases import enclose, format_count, format_list, select_word_form
-from nexusform.domains.whatif.questions.kubernetes_upgrade import KubernetesUpgrade, NodeUpgradeBatch, PoolUpgrade
-from nexusform.domains.whatif.questions.kubernetes_upgrade_path import ClusterHops, ClusterUpgradeHop, SiteUpgradePath
+from nexusform.domains.whatif.questions.kubernetes_upgrade import (
+    KubernetesUpgrade,
+    NodeUpgradeBatch,
+    PoolUpgrade,
+)
+from nexusform.domains.whatif.questions.kubernetes_upgrade_path import (
+    ClusterHops,
+    ClusterUpgradeHop,
+    SiteUpgradePath,
+)
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.kubernetes.releases.kubernetes_versions import SOURCE
 from nexusform.rendering.answers.explanation_text import REPLACEMENT_FORM, format_short_location
-from nexusform.rendering.notation.sample_text import build_sampled_capacity, describe_sampled_capacity
+from nexusform.rendering.notation.sample_text import (
+    build_sampled_capacity,
+    describe_sampled_capacity,
+)
 from nexusform.rendering.report.report_tree import Report, Row, Section, Table
 from nexusform.rendering.report.upgrade_sentences import build_upgrade_runbook
 
@@ -17,7 +28,8 @@ from nexusform.rendering.report.upgrade_sentences import build_upgrade_runbook
 def build_kubernetes_upgrade_report(upgrade: KubernetesUpgrade, origin: str) -> Report:
     """Build the report: summary, pools, blocked batches with fixes, and every batch."""
     version = enclose(", now ", upgrade.version)
-    rows = tuple(_build_pool_row(pool) for pool in upgrade.pools if pool.count)  # without empty pools
+    # Without empty pools.
+    rows = tuple(_build_pool_row(pool) for pool in upgrade.pools if pool.count)
     heads = ("pool", "SKU", "VMs", "at once", "min up", "verdict")
     table = Table(heads, rows, number_columns=frozenset({2}))
     sections = [Section("Pools", table=table, is_finding=upgrade.has_findings)]
@@ -35,12 +47,18 @@ def build_kubernetes_upgrade_report(upgrade: KubernetesUpgrade, origin: str) -> 
 def _build_summary(upgrade: KubernetesUpgrade) -> str:
     """Build the summary: the first problem, else success. The upgrade may fit in some samples of NUMA cells only."""
     samples = upgrade.samples
-    if samples is not None and 0 < samples.numa_sampling.fitting_count < samples.numa_sampling.sample_count:
+    if (
+        samples is not None
+        and 0 < samples.numa_sampling.fitting_count < samples.numa_sampling.sample_count
+    ):
         pools_with_missing_vms = zip(upgrade.pools, samples.pools, strict=True)
-        names = format_list(pool.pool for pool, missing_vms in pools_with_missing_vms if missing_vms.maximum)
+        names = format_list(
+            pool.pool for pool, missing_vms in pools_with_missing_vms if missing_vms.maximum
+        )
         return (
             f"The upgrade fits in {samples.numa_sampling.fitting_count:,} of "
-            f"{samples.numa_sampling.sample_count:,} samples (NUMA use unknown); the others have no "
+            f"{samples.numa_sampling.sample_count:,} samples (NUMA use unknown); the others have "
+            "no "
             f"surge capacity for {names}."
         )
     if upgrade.blocked_pools:
@@ -57,7 +75,8 @@ def _build_summary(upgrade: KubernetesUpgrade) -> str:
 def _describe_upgrade(upgrade: KubernetesUpgrade) -> Iterable[str]:
     """Build sentences about the upgrade."""
     yield (
-        "The control plane is upgraded first, one node at a time, then the pools. Surge VMs of a batch "
+        "The control plane is upgraded first, one node at a time, then the pools. Surge VMs of a "
+        "batch "
         "are placed before the old ones are deleted."
     )
     timeouts = sorted({pool.drain_timeout for pool in upgrade.pools if not pool.is_control_plane})
@@ -67,7 +86,10 @@ def _describe_upgrade(upgrade: KubernetesUpgrade) -> Iterable[str]:
     if upgrade.samples is not None:
         yield f"NUMA cells: {describe_sampled_capacity(upgrade.samples)}"
     if upgrade.blocked_pools:
-        yield "Azure stops an upgrade without capacity for a surge VM. Later pools are simulated anyway."
+        yield (
+            "Azure stops an upgrade without capacity for a surge VM. Later pools are simulated "
+            "anyway."
+        )
 
 
 def _build_pool_row(pool: PoolUpgrade) -> Row:
@@ -81,7 +103,8 @@ def _build_pool_row(pool: PoolUpgrade) -> Row:
     else:
         result = "no node up" if course.is_lost else "fits"
     cells = (pool.pool, pool.sku, str(pool.count), _format_surge(pool), up, result)
-    return Row(cells, is_finding=pool.is_blocked or course.is_lost)  # lost: quorum, or every node
+    # lost: quorum, or every node.
+    return Row(cells, is_finding=pool.is_blocked or course.is_lost)
 
 
 def _format_surge(pool: PoolUpgrade) -> str:
@@ -120,8 +143,17 @@ def _build_batch_section(pool: PoolUpgrade) -> Section:
     rows: list[Row] = []
     for batch in pool.batches:
         for move in batch.moves:
-            location_text = format_short_location(move.placement) if move.placement is not None else "no capacity"
-            cells = (str(batch.number), move.vm.name, format_short_location(move.vm.placement), location_text)
+            location_text = (
+                format_short_location(move.placement)
+                if move.placement is not None
+                else "no capacity"
+            )
+            cells = (
+                str(batch.number),
+                move.vm.name,
+                format_short_location(move.vm.placement),
+                location_text,
+            )
             rows.append(Row(cells, is_finding=not batch.fits))
     heads = ("batch", "node", "runs on", "new VM on")
     title = f"{pool.pool}: {format_count(len(pool.batches), 'batch', 'batches')}"
@@ -129,12 +161,15 @@ def _build_batch_section(pool: PoolUpgrade) -> Section:
     return Section(title, table=table, is_folded=True, is_finding=pool.is_blocked)
 
 
-_BATCH: Final = RecordForm(NodeUpgradeBatch, "batch=number up fits nodes=moves", nodes=REPLACEMENT_FORM)
+_BATCH: Final = RecordForm(
+    NodeUpgradeBatch, "batch=number up fits nodes=moves", nodes=REPLACEMENT_FORM
+)
 _POOL: Final = RecordForm(
     PoolUpgrade,
     "pool vm_sku_name=sku vms=count max_surge max_unavailable surge unavailable drain_timeout "
     "fewest_up=course.minimum_up "
-    "blocked=is_blocked reason? fitting_surge? fits_in_place availability_lost=course.is_lost batches",
+    "blocked=is_blocked reason? fitting_surge? fits_in_place availability_lost=course.is_lost "
+    "batches",
     batches=_BATCH,
 )
 
@@ -142,7 +177,10 @@ _POOL: Final = RecordForm(
 # Upgrade as JSON data.
 KUBERNETES_UPGRADE: Final = RecordForm(
     KubernetesUpgrade,
-    "cluster_id site_id kubernetes_version=version? fits=. blocking_budgets=disruptions.budgets pools samples",
+    (
+        "cluster_id site_id kubernetes_version=version? fits=. "
+        "blocking_budgets=disruptions.budgets pools samples"
+    ),
     fits=lambda upgrade: not upgrade.blocked_pools,
     pools=_POOL,
     samples=build_sampled_capacity,
@@ -169,14 +207,22 @@ def _build_path_summary(path: SiteUpgradePath) -> str:
     for cluster, hop in hops:
         if not hop.has_surge_capacity:
             pools = format_list(pool.pool for pool in hop.upgrade.blocked_pools)
-            reason = f"no surge capacity for {pools}" if pools else "surge capacity in some samples only"
-            return f"The upgrade does not fit: {cluster.cluster} stops at {hop.start} -> {hop.end}, {reason}."
+            reason = (
+                f"no surge capacity for {pools}" if pools else "surge capacity in some samples only"
+            )
+            return (
+                f"The upgrade does not fit: {cluster.cluster} stops at {hop.start} -> {hop.end}, "
+                f"{reason}."
+            )
     for cluster, hop in hops:
         obstacle = "it needs another version bundle first." if hop.needs_intermediate_bundle else ""
         if hop.course.budgets:
             obstacle = _describe_blocking_budgets(hop.course.budgets)
         if obstacle:
-            return f"Every surge fits, but {cluster.cluster} may stop at {hop.start} -> {hop.end}: {obstacle}"
+            return (
+                f"Every surge fits, but {cluster.cluster} may stop at {hop.start} -> {hop.end}: "
+                f"{obstacle}"
+            )
     count = sum(bool(hop.course.lost_pools) for _, hop in hops)
     if count:
         verb = select_word_form(count, "takes", "take")
@@ -199,9 +245,13 @@ def _describe_order_and_versions(path: SiteUpgradePath) -> Iterable[str]:
         if all(cluster.fits for cluster in path.clusters):
             yield f"Every surge fits in this order: {order}."
         else:
-            yield f"No tested order fits every surge ({orders_text} tested); shown in the given order: {order}."
+            yield (
+                f"No tested order fits every surge ({orders_text} tested); shown in the given "
+                f"order: {order}."
+            )
     hops = [hop for _, hop in path.list_hops()]
-    ends_of_support = {hop.supported_until for hop in hops}  # "": not reported by the site
+    # "": not reported by the site.
+    ends_of_support = {hop.supported_until for hop in hops}
     if ends_of_support - {""}:
         yield "End-of-support dates by day: from the site's kubernetesVersions catalog."
     if "" in ends_of_support:
@@ -218,7 +268,14 @@ def _build_cluster_section(cluster: ClusterHops) -> Section:
         surge_text = "fits" if hop.has_surge_capacity else "no capacity"
         drain_text = f"up to {hop.course.drain_hours:.1f}"
         end_of_support = hop.end_of_support or "not known"
-        cells = (hop.start, str(hop.end), surge_text, f"{hop.batch_count:,}", drain_text, end_of_support)
+        cells = (
+            hop.start,
+            str(hop.end),
+            surge_text,
+            f"{hop.batch_count:,}",
+            drain_text,
+            end_of_support,
+        )
         rows.append(Row(cells, is_finding=hop.has_findings))
         lines += _describe_hop_losses_and_blockers(hop)
     heads = ("from", "to", "surge", "batches", "drains, hours", "end of support")
@@ -240,9 +297,13 @@ def _describe_hop_losses_and_blockers(hop: ClusterUpgradeHop) -> Iterable[str]:
         names = format_list(course.single_replicas, 5)
         yield f"{prefix}down while their node is drained, with one replica: {names}."
     if hop.available_versions:
-        yield f"{prefix}the site has {format_list(hop.available_versions, 4)}."  # versions matching the target
+        # versions matching the target.
+        yield f"{prefix}the site has {format_list(hop.available_versions, 4)}."
     if hop.needs_intermediate_bundle:
-        yield f"{prefix}etcd 3.5 to 3.6 is likely to fail: upgrade to a version bundle of 4.4 or 4.5 first."
+        yield (
+            f"{prefix}etcd 3.5 to 3.6 is likely to fail: upgrade to a version bundle of 4.4 or "
+            "4.5 first."
+        )
 
 
 def _get_support_source(hop: ClusterUpgradeHop) -> str | None:
@@ -254,9 +315,12 @@ def _get_support_source(hop: ClusterUpgradeHop) -> str | None:
 
 _HOP: Final = RecordForm(
     ClusterUpgradeHop,
-    "from=start to=end surge_fits=has_surge_capacity batches=batch_count drain_hours=course.drain_hours end_of_support "
-    "end_of_support_source=. offered=available_versions blocking_budgets=course.budgets lost=course.lost_pools "
-    "single_replicas=course.single_replicas runbook=. needs_a_bundle_between=needs_intermediate_bundle upgrade",
+    "from=start to=end surge_fits=has_surge_capacity batches=batch_count "
+    "drain_hours=course.drain_hours end_of_support "
+    "end_of_support_source=. offered=available_versions blocking_budgets=course.budgets "
+    "lost=course.lost_pools "
+    "single_replicas=course.single_replicas runbook=. "
+    "needs_a_bundle_between=needs_intermediate_bundle upgrade",
     to=str,
     drain_hours=lambda hours: round(hours, 3),
     runbook=lambda hop: list(build_upgrade_runbook(hop.course)),

@@ -16,7 +16,8 @@ from nexusform.scheduling.racks.vms import Placement
 from nexusform.snapshots.availability import PoolAvailability
 from nexusform.snapshots.snapshot import SiteSnapshot
 
-_VmKey: TypeAlias = tuple[str, str]  # cluster id, name
+# cluster id, name.
+_VmKey: TypeAlias = tuple[str, str]
 _NO_CHANGES: Final[Mapping[_VmKey, Placement | None]] = {}
 
 
@@ -29,20 +30,29 @@ def build_runtime_upgrade_playback(site: SiteSnapshot, upgrade: RuntimeUpgrade) 
     """Build the steps of a runtime upgrade, wave by wave."""
     steps = [PlaybackStep("Before the upgrade")]
     for wave in upgrade.waves:
-        # Format the title: `Wave 3 of 8: rack3, 26 VMs down; lost meanwhile: cluster-d / control-plane`.
+        # Format the title: `Wave 3 of 8: rack3, 26 VMs down; lost meanwhile: cluster-d /
+        # control-plane`.
         batch = f", batch {wave.batch} of {wave.batches}" if wave.batches > 1 else ""
         lost_pools = [f"{pool.cluster} / {pool.pool}" for pool in wave.pools if pool.is_lost]
         loss = enclose("; lost meanwhile: ", ", ".join(lost_pools))
         prefix = f"Wave {wave.number} of {len(upgrade.waves)}: {wave.rack}{batch}"
         title = f"{prefix}, {format_count(wave.vm_count, 'VM')} down{loss}"
-        steps.append(PlaybackStep(title, failed_machines=wave.machines, figures=_build_pool_effects(wave.pools)))
+        steps.append(
+            PlaybackStep(
+                title, failed_machines=wave.machines, figures=_build_pool_effects(wave.pools)
+            )
+        )
     return Playback(_build_site_map(site, _NO_CHANGES), (*steps, PlaybackStep("After the upgrade")))
 
 
 def _build_pool_effects(pools: Iterable[PoolAvailability]) -> tuple[PoolEffect, ...]:
     """Build the figures of VMs up by pool."""
     return tuple(
-        PoolEffect(f"{pool.cluster} / {pool.pool}", f"{pool.remaining_count:,} of {pool.total:,} up", pool.is_lost)
+        PoolEffect(
+            f"{pool.cluster} / {pool.pool}",
+            f"{pool.remaining_count:,} of {pool.total:,} up",
+            pool.is_lost,
+        )
         for pool in pools
     )
 
@@ -55,11 +65,16 @@ def build_failure_playback(site: SiteSnapshot, failure: Failure) -> Playback:
     down_count = len(placements_after) + len(failure.unmanaged_vms)
     for recreation in failure.recreations:
         placements_after.update(
-            {(recreation.cluster_id, replacement.vm.name): replacement.placement for replacement in recreation.vms}
+            {
+                (recreation.cluster_id, replacement.vm.name): replacement.placement
+                for replacement in recreation.vms
+            }
         )
     recreated_count = sum(placement is not None for placement in placements_after.values())
     site_map = _build_site_map(site, placements_after, frozenset(failure.machines))
-    affected = tuple(number for number, vm in enumerate(site_map.vms) if vm.mark is not ChangeMark.KEPT)
+    affected = tuple(
+        number for number, vm in enumerate(site_map.vms) if vm.mark is not ChangeMark.KEPT
+    )
     steps = (
         PlaybackStep("Before the failure"),
         PlaybackStep(
@@ -68,10 +83,14 @@ def build_failure_playback(site: SiteSnapshot, failure: Failure) -> Playback:
             figures=_build_pool_effects(failure.pools),
         ),
         PlaybackStep(
-            f"{format_count(recreated_count, 'VM')} of {down_count} re-created elsewhere", failure.machines, affected
+            f"{format_count(recreated_count, 'VM')} of {down_count} re-created elsewhere",
+            failure.machines,
+            affected,
         ),
     )
-    return Playback(site_map, steps, moved_label="is re-created elsewhere", removed_label="stays down")
+    return Playback(
+        site_map, steps, moved_label="is re-created elsewhere", removed_label="stays down"
+    )
 
 
 def build_kubernetes_upgrade_playback(site: SiteSnapshot, upgrade: KubernetesUpgrade) -> Playback:
@@ -80,54 +99,84 @@ def build_kubernetes_upgrade_playback(site: SiteSnapshot, upgrade: KubernetesUpg
     """
     batches = [(pool, batch) for pool in upgrade.pools for batch in pool.batches]
     moves = chain.from_iterable(batch.moves for _, batch in batches if batch.fits)
-    site_map = _build_site_map(site, {(upgrade.cluster_id, move.vm.name): move.placement for move in moves})
+    site_map = _build_site_map(
+        site, {(upgrade.cluster_id, move.vm.name): move.placement for move in moves}
+    )
     cluster = upgrade.cluster
-    numbers = {vm.name: number for number, vm in enumerate(site_map.vms) if vm.cluster == cluster}  # in the map
+    # In the map.
+    numbers = {vm.name: number for number, vm in enumerate(site_map.vms) if vm.cluster == cluster}
     steps = [PlaybackStep("Before the upgrade")]
     for pool, batch in batches:
         # Format the title: `pool1, batch 3 of 24: cluster-d-pool1-2, 23 of 24 nodes up`.
         names = [move.vm.name for move in batch.moves]
-        # A stopped upgrade lists no later batches, so the total comes from the size of the first one, rounded up.
+        # A stopped upgrade lists no later batches, so the total comes from the size of the first
+        # one, rounded up.
         batch_size = len(pool.batches[0].moves)
         batch_count = (pool.count + batch_size - 1) // batch_size
         prefix = f"{pool.pool}, batch {batch.number} of {batch_count}"
         if batch.fits:
-            title = f"{prefix}: {format_first_items(names, 3)}, {batch.up:,} of {pool.count:,} nodes up"
+            title = (
+                f"{prefix}: {format_first_items(names, 3)}, {batch.up:,} of {pool.count:,} nodes up"
+            )
             steps.append(PlaybackStep(title, affected_vms=tuple(numbers[name] for name in names)))
         else:
             missing = format_first_items(batch.missing_names, 3)
             steps.append(PlaybackStep(f"{prefix}: no capacity for the new {missing}"))
     last_title = "Where the upgrade stops" if upgrade.blocked_pools else "After the upgrade"
-    return Playback(site_map, (*steps, PlaybackStep(last_title)), moved_label="is replaced by a new VM elsewhere")
+    return Playback(
+        site_map,
+        (*steps, PlaybackStep(last_title)),
+        moved_label="is replaced by a new VM elsewhere",
+    )
 
 
 def build_repack_playback(site: SiteSnapshot, repack: RepackResult) -> Playback:
     """Build the steps of a repacking, one per window. The map has every VM at its first and its final location."""
     placements_after: dict[_VmKey, Placement | None] = {}
-    clusters = [cluster for cluster in site.clusters for _ in cluster.pools]  # by number of the pool
+    # By number of the pool.
+    clusters = [cluster for cluster in site.clusters for _ in cluster.pools]
     for window in repack.windows:
         for step in window.steps:
             placements_after[clusters[step.source.pool].id, step.source.vm.name] = step.target
     site_map = _build_site_map(site, placements_after)
-    numbers = {(vm.address, vm.name): number for number, vm in enumerate(site_map.vms)}  # of VMs in the map
+    # Of VMs in the map.
+    numbers = {(vm.address, vm.name): number for number, vm in enumerate(site_map.vms)}
     steps = [PlaybackStep("Before the repacking")]
     for window_number, window in enumerate(repack.windows, 1):
-        vms = tuple(numbers[str(site.pools[step.source.pool].address), step.source.vm.name] for step in window.steps)
-        title = f"Window {window_number} of {len(repack.windows)}: {format_count(len(vms), 'VM')} re-created"
+        vms = tuple(
+            numbers[str(site.pools[step.source.pool].address), step.source.vm.name]
+            for step in window.steps
+        )
+        title = (
+            f"Window {window_number} of {len(repack.windows)}: {format_count(len(vms), 'VM')} "
+            "re-created"
+        )
         steps.append(PlaybackStep(title, affected_vms=vms))
-    last_step = PlaybackStep("After the repacking") if repack.windows else PlaybackStep("Nothing is re-created")
+    last_step = (
+        PlaybackStep("After the repacking")
+        if repack.windows
+        else PlaybackStep("Nothing is re-created")
+    )
     return Playback(site_map, (*steps, last_step), moved_label="is re-created elsewhere")
 
 
 def _build_site_map(
-    site: SiteSnapshot, placements_after: Mapping[_VmKey, Placement | None], lost: frozenset[str] = frozenset()
+    site: SiteSnapshot,
+    placements_after: Mapping[_VmKey, Placement | None],
+    lost: frozenset[str] = frozenset(),
 ) -> SiteMap:
     """Build the map of a site before and after. `placements_after` has the new locations of VMs of pools that move,
     None if they are down. VMs without a pool on `lost` machines are down, too. Other VMs stay.
     """
     racks = [SiteRack(rack.name, rack.availability_zone, rack.is_planned) for rack in site.racks]
-    machines = [SiteMachine(facts) for rack in site.racks for facts in site.machines_by_rack.get(rack.name, ())]
-    return build_site_map(site.id, site.name, racks, machines, list(_build_map_vms(site, placements_after, lost)))
+    machines = [
+        SiteMachine(facts)
+        for rack in site.racks
+        for facts in site.machines_by_rack.get(rack.name, ())
+    ]
+    return build_site_map(
+        site.id, site.name, racks, machines, list(_build_map_vms(site, placements_after, lost))
+    )
 
 
 def _build_map_vms(
@@ -154,7 +203,8 @@ def _build_map_vms(
         if existing.handle in pool_handles:
             continue  # yielded above
         location = existing.placement
-        placement_after = None if location.machine in lost else location  # not re-created elsewhere
+        # Not re-created elsewhere.
+        placement_after = None if location.machine in lost else location
         yield MapVm(
             name=existing.vm.cluster,
             address="",

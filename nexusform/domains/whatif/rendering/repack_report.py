@@ -8,7 +8,11 @@ from typing import Any, Final
 
 from nexusform.diagnostics.phrases import format_count, format_list, select_word_form
 from nexusform.domains.whatif.questions import repack_orders
-from nexusform.domains.whatif.questions.repack_planning import BlockingConstraint, RepackResult, RepackStatus
+from nexusform.domains.whatif.questions.repack_planning import (
+    BlockingConstraint,
+    RepackResult,
+    RepackStatus,
+)
 from nexusform.domains.whatif.questions.repack_windows import MovedPod, RepackStep, RepackWindow
 from nexusform.json_data.record_forms import RecordForm
 from nexusform.placement_kinds.placement_kind import build_location_document
@@ -28,7 +32,8 @@ def build_repack_report(repack: RepackResult, origin: str) -> Report:
     if repack.blocking:
         constraint_rows: list[Row] = []
         for constraint in repack.blocking:
-            answer, recreations = "no", ""  # no solution without the constraint, either
+            # No solution without the constraint, either.
+            answer, recreations = "no", ""
             if constraint.recreations is not None:
                 answer, recreations = "yes", f"{constraint.recreations:,}"
             elif constraint.undecided:
@@ -46,9 +51,16 @@ def build_repack_report(repack: RepackResult, origin: str) -> Report:
         free_now = f"{repack.fits_now} of {request.sku.title}"
         line = f"Before: {free_now}; afterwards at least {request.want:,}, after the uncordon."
         sections.append(Section("Room", (line,)))
-    zones = "" if request.zones is None else f" in zones {', '.join(sorted(request.zones, key=str.encode))}"
+    zones = (
+        ""
+        if request.zones is None
+        else f" in zones {', '.join(sorted(request.zones, key=str.encode))}"
+    )
     return Report(
-        title=f"Room for {request.want:,} more {request.sku.title}{zones} on {repack.site.id} ({origin})",
+        title=(
+            f"Room for {request.want:,} more {request.sku.title}{zones} on {repack.site.id} "
+            f"({origin})"
+        ),
         verdict=_build_summary(repack),
         is_finding=repack.has_findings,
         facts=tuple(_describe_proof(repack)),
@@ -59,10 +71,14 @@ def build_repack_report(repack: RepackResult, origin: str) -> Report:
 def _build_summary(repack: RepackResult) -> str:
     """Build the summary: number of re-creations, and whether it or the impossibility is proved."""
     want, sku = repack.request.want, repack.request.sku.title
-    recreations = repack.recreations or 0  # 0 without a solution
+    # 0 without a solution.
+    recreations = repack.recreations or 0
     match repack.status:
         case RepackStatus.NOTHING_TO_DO:
-            return f"Nothing to do: {repack.fits_now} {select_word_form(repack.fits_now.maximum, 'fits', 'fit')} now."
+            return (
+                f"Nothing to do: {repack.fits_now} "
+                f"{select_word_form(repack.fits_now.maximum, 'fits', 'fit')} now."
+            )
         case RepackStatus.OPTIMAL:
             vms = format_count(recreations, "VM")
             return f"{vms} to re-create; this is the minimum (proved)."
@@ -72,7 +88,8 @@ def _build_summary(repack: RepackResult) -> str:
             return f"{vms} to re-create; at least {bound} are needed (gap {per_cent:.1f} %)."
         case RepackStatus.GAP:
             return f"No solution found, none ruled out: at least {repack.bound} re-creations."
-    if repack.bound is not None and repack.request.moves is not None:  # impossible within -moves
+    # impossible within -moves.
+    if repack.bound is not None and repack.request.moves is not None:
         return (
             f"Not possible with {format_count(repack.request.moves, 're-creation')}: at least "
             f"{repack.bound} are needed (proved)."
@@ -87,11 +104,15 @@ def _describe_proof(repack: RepackResult) -> Iterable[str]:
         verb = select_word_form(repack.fits_now.maximum, "fits", "fit")
         yield f"{repack.fits_now} of {request.want:,} {verb} now."
     if repack.maximum is not None:
-        yield (f"{repack.maximum:,} {select_word_form(repack.maximum, 'is', 'are')} the maximum that can fit.")
+        yield (
+            f"{repack.maximum:,} {select_word_form(repack.maximum, 'is', 'are')} the maximum "
+            "that can fit."
+        )
     if repack.windows:
         pools_text = format_count(repack.pool_count, "pool")
         minimum_text = "" if repack.minimum_windows == 1 else " (the minimum for these VMs)"
-        if len(repack.windows) > repack.minimum_windows:  # fewer windows may be possible for these VMs
+        # fewer windows may be possible for these VMs.
+        if len(repack.windows) > repack.minimum_windows:
             minimum_text = f" (at least {repack.minimum_windows} for these VMs)"
         yield (
             f"{format_count(repack.pod_restarts, 'pod')} restart, {pools_text} "
@@ -101,17 +122,22 @@ def _describe_proof(repack: RepackResult) -> Iterable[str]:
         yield _describe_certainty(repack)
     if repack.unknown_machines:
         known_text = ""
-        if repack.if_known is not None:  # re-creations with the cells of one sample
+        # re-creations with the cells of one sample.
+        if repack.if_known is not None:
             count_text = format_count(repack.if_known, "re-creation")
             known_text = f" With known cells, {count_text} might be enough (one sample)."
         yield (
-            f"On {format_count(repack.unknown_machines, 'machine')} NUMA use is unknown. Such a machine is emptied "
+            f"On {format_count(repack.unknown_machines, 'machine')} NUMA use is unknown. Such a "
+            "machine is emptied "
             f"completely or kept, and gets only VMs that fit in any case.{known_text}"
         )
     if repack.is_machine_dependent:
         yield "The search stopped at the -time limit; the result may differ on another computer."
     if repack.has_no_order:
-        yield "Some choices would free capacity, but no tested steps lead Azure's placement rule to them."
+        yield (
+            "Some choices would free capacity, but no tested steps lead Azure's placement rule to "
+            "them."
+        )
     if repack.status is RepackStatus.GAP:
         yield _describe_order_search(repack)
 
@@ -122,14 +148,20 @@ def _describe_order_search(repack: RepackResult) -> str:
         if repack.unknown_machines:
             cause = f"NUMA use is unknown on {format_count(repack.unknown_machines, 'machine')}"
         elif repack.movable_vms > repack_orders.MAX_VMS:
-            cause = f"the site has {repack.movable_vms:,} movable VMs, more than {repack_orders.MAX_VMS}"
+            cause = (
+                f"the site has {repack.movable_vms:,} movable VMs, more than "
+                f"{repack_orders.MAX_VMS}"
+            )
         else:
             cause = "VMs were kept because of their pods"
         return f"Not every order was searched: {cause}."
     if repack.orders_cut_at is not None:
-        return f"The search of orders was cut at {format_count(repack.orders_cut_at, 're-creation')}."
+        return (
+            f"The search of orders was cut at {format_count(repack.orders_cut_at, 're-creation')}."
+        )
     return (
-        f"Every order of up to {format_count(repack.searched_orders, 're-creation')} was tried, with at most three VMs "
+        f"Every order of up to {format_count(repack.searched_orders, 're-creation')} was tried, "
+        "with at most three VMs "
         "down at a time; none frees the capacity."
     )
 
@@ -138,8 +170,13 @@ def _describe_certainty(repack: RepackResult) -> str:
     """Describe the certainty of the target machines: the number of VMs on them in all samples, and the worst VM."""
     steps = list(chain.from_iterable(window.steps for window in repack.windows))
     certain_count = sum(step.hits == step.runs for step in steps)
-    fewest, most = min(step.runs for step in steps), max(step.runs for step in steps)  # samples of a window
-    samples = f"{fewest} of {fewest} samples" if fewest == most else f"all {fewest} to {most} samples of their window"
+    # samples of a window.
+    fewest, most = min(step.runs for step in steps), max(step.runs for step in steps)
+    samples = (
+        f"{fewest} of {fewest} samples"
+        if fewest == most
+        else f"all {fewest} to {most} samples of their window"
+    )
     text = f"{certain_count} of {len(steps)} land as planned in {samples}"
     if certain_count == len(steps):
         return f"{text}, with the cordons below."
@@ -148,8 +185,10 @@ def _describe_certainty(repack: RepackResult) -> str:
     if not repack.unknown_machines:
         return f"{text}."
     return (
-        f"{text}: unknown NUMA use may send them elsewhere, and no tested order or cordon prevents it. "
-        "Run the command again with -not for these VMs. Or continue, check their machines after the "
+        f"{text}: unknown NUMA use may send them elsewhere, and no tested order or cordon "
+        "prevents it. "
+        "Run the command again with -not for these VMs. Or continue, check their machines after "
+        "the "
         "window, and run it again if they differ."
     )
 
@@ -161,11 +200,19 @@ def _build_window_section(repack: RepackResult, window: RepackWindow, number: in
         vm, pod_count = step.source.vm, f"{step.source.pods:,}"
         locations = format_short_location(vm.placement), format_short_location(step.target)
         rows.append(Row((vm.name, *locations, f"{step.hits} of {step.runs}", pod_count)))
-    table = Table(("VM", "from", "to", "lands", "pods"), tuple(rows), number_columns=frozenset({3, 4}))  # right-aligned
+    table = Table(
+        ("VM", "from", "to", "lands", "pods"), tuple(rows), number_columns=frozenset({3, 4})
+    )  # right-aligned
     # These machines are closed to new VMs during the window.
-    lines = (f"Cordoned meanwhile: {format_list(window.cordons, _MAX_CORDONS)}.",) if window.cordons else ()
+    lines = (
+        (f"Cordoned meanwhile: {format_list(window.cordons, _MAX_CORDONS)}.",)
+        if window.cordons
+        else ()
+    )
     title = f"Window {number} of {len(repack.windows)}"
-    return Section(title, lines, commands=tuple(build_window_commands(repack, window, number)), table=table)
+    return Section(
+        title, lines, commands=tuple(build_window_commands(repack, window, number)), table=table
+    )
 
 
 def _build_pod_section(window: RepackWindow, number: int) -> Section:
@@ -177,7 +224,11 @@ def _build_pod_section(window: RepackWindow, number: int) -> Section:
             meanwhile = f"{pod.meanwhile} (one outcome)"
         rows.append(Row((pod.pod, pod.old_node, meanwhile, pod.final_node or "Pending")))
     hidden_count = len(window.pods) - len(rows)
-    lines = (f"And {format_count(hidden_count, 'more pod')}; JSON contains all.",) if hidden_count else ()
+    lines = (
+        (f"And {format_count(hidden_count, 'more pod')}; JSON contains all.",)
+        if hidden_count
+        else ()
+    )
     table = Table(("pod", "leaves", "meanwhile on", "then on"), tuple(rows))
     return Section(f"Pods of window {number}", lines, table=table)
 
@@ -186,33 +237,51 @@ def build_window_commands(repack: RepackResult, window: RepackWindow, number: in
     """Build the commands of a window: cordon, plan and apply, steps by hand, uncordon. The steps by hand are comments,
     to re-create VM resources, and to drain and delete nodes. VMs on machines generated by racks need none.
     """
-    addresses = repack.site.offering_addresses  # by machine, of the resource offering it
+    # By machine, of the resource offering it.
+    addresses = repack.site.offering_addresses
     yield from _build_cordon_commands(repack, window.cordons, "cordon")
     if any(not _is_rack_address(addresses.get(machine, "")) for machine in window.cordons):
-        yield '# and cordon_status = "Cordoned" in their blocks, or a new export: the plan must see it'
+        yield (
+            '# and cordon_status = "Cordoned" in their blocks, or a new export: the plan must see '
+            "it"
+        )
     flags = " ".join(
-        f"-replace={shlex.quote(f'{_get_address(repack, step)}:{step.source.vm.name}')}" for step in window.steps
+        f"-replace={shlex.quote(f'{_get_address(repack, step)}:{step.source.vm.name}')}"
+        for step in window.steps
     )
     yield f"nexusform plan {flags} -out=window-{number}.nfplan"
     yield f"nexusform apply window-{number}.nfplan"
     # Apply re-creates the VMs on machines generated by racks itself.
     manual_steps = [
-        step for step in window.steps if not _is_rack_address(addresses.get(step.source.vm.placement.machine, ""))
+        step
+        for step in window.steps
+        if not _is_rack_address(addresses.get(step.source.vm.placement.machine, ""))
     ]
     if manual_steps:
         yield "# (the provider azure_export sends nothing: run this instead of that apply)"
     get_address = partial(_get_address, repack)
     for address, steps_of_resource in groupby(sorted(manual_steps, key=get_address), get_address):
         sources = [step.source for step in steps_of_resource]
-        if _VIRTUAL_MACHINE in address.split("."):  # it is no Kubernetes node to drain
+        # It is no Kubernetes node to drain.
+        if _VIRTUAL_MACHINE in address.split("."):
             yield f"# delete {address} and create it again"
             continue
-        node_names = " ".join(shlex.quote(source.vm.platform_name or source.vm.name) for source in sources)
-        kubectl = f"kubectl --context={shlex.quote(repack.site.pools[sources[0].pool].owner.cluster)}"
-        yield f"# {kubectl} drain {node_names} --ignore-daemonsets; {kubectl} delete node {node_names}   (in {address})"
+        node_names = " ".join(
+            shlex.quote(source.vm.platform_name or source.vm.name) for source in sources
+        )
+        kubectl = (
+            f"kubectl --context={shlex.quote(repack.site.pools[sources[0].pool].owner.cluster)}"
+        )
+        yield (
+            f"# {kubectl} drain {node_names} --ignore-daemonsets; {kubectl} delete node "
+            f"{node_names}   (in {address})"
+        )
     yield from _build_cordon_commands(repack, window.cordons, "uncordon")
     if manual_steps:
-        yield "# (azure_export: capture the export again; nexusform apply then records their machines)"
+        yield (
+            "# (azure_export: capture the export again; nexusform apply then records their "
+            "machines)"
+        )
 
 
 def _get_address(repack: RepackResult, step: RepackStep) -> str:
@@ -220,9 +289,12 @@ def _get_address(repack: RepackResult, step: RepackStep) -> str:
     return str(repack.site.pools[step.source.pool].address)
 
 
-def _build_cordon_commands(repack: RepackResult, machines: Sequence[str], verb: str) -> Iterable[str]:
+def _build_cordon_commands(
+    repack: RepackResult, machines: Sequence[str], verb: str
+) -> Iterable[str]:
     """Build the commands to cordon or uncordon (`verb`): HCL for machines generated by racks, `az` for others."""
-    addresses = {name: repack.site.offering_addresses.get(name, "") for name in machines}  # of their resources
+    # Of their resources.
+    addresses = {name: repack.site.offering_addresses.get(name, "") for name in machines}
     ordered = sorted(machines, key=lambda name: (addresses[name], name))
     for address, names in groupby(ordered, lambda name: addresses[name]):
         if not _is_rack_address(address):
@@ -246,7 +318,8 @@ def _is_rack_address(address: str) -> bool:
 
 _FIGURES: Final = RecordForm(
     RepackResult,
-    "site_id=site.id vm_sku_name=request.sku.name availability_zones=request.zones status want=request.want "
+    "site_id=site.id vm_sku_name=request.sku.name availability_zones=request.zones status "
+    "want=request.want "
     "fits_now=fits_now.minimum fits_now_bounds=fits_now recreations bound most=maximum "
     "pods_restarted=pod_restarts pools=pool_count windows=. windows_bound=minimum_windows",
     availability_zones=lambda zones: sorted(zones, key=str.encode),
@@ -267,7 +340,9 @@ _END: Final = RecordForm(
     "depends_on_this_machine=is_machine_dependent orders_searched=searched_orders orders_cut_at",
 )
 _BLOCKING: Final = RecordForm(
-    BlockingConstraint, "constraint loosened_by recreations decided=.", decided=lambda blocking: not blocking.undecided
+    BlockingConstraint,
+    "constraint loosened_by recreations decided=.",
+    decided=lambda blocking: not blocking.undecided,
 )
 
 
@@ -282,10 +357,16 @@ def build_repack_document(repack: RepackResult) -> dict[str, Any]:
             for step in window.steps
         ],
         "cordons": [
-            {"window": number, "machines": list(window.cordons)} for number, window in windows if window.cordons
+            {"window": number, "machines": list(window.cordons)}
+            for number, window in windows
+            if window.cordons
         ],
-        "commands": [list(build_window_commands(repack, window, number)) for number, window in windows],
+        "commands": [
+            list(build_window_commands(repack, window, number)) for number, window in windows
+        ],
         "blocking": list(map(_BLOCKING, repack.blocking)),
-        "pods": [{"window": number, **_POD(pod)} for number, window in windows for pod in window.pods],
+        "pods": [
+            {"window": number, **_POD(pod)} for number, window in windows for pod in window.pods
+        ],
         **_END(repack),
     }

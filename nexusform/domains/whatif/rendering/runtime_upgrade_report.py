@@ -7,7 +7,12 @@ from operator import attrgetter
 from typing import Any, Final
 
 from nexusform.diagnostics.phrases import enclose, format_count, format_list, select_word_form
-from nexusform.domains.whatif.questions.pod_outage import PodMove, WorkloadImpact, WorkloadOutcome, WorkloadVerdict
+from nexusform.domains.whatif.questions.pod_outage import (
+    PodMove,
+    WorkloadImpact,
+    WorkloadOutcome,
+    WorkloadVerdict,
+)
 from nexusform.domains.whatif.questions.runtime_upgrade import (
     DRAIN_MINUTES,
     UNHEALTHY_MINUTES,
@@ -27,7 +32,8 @@ from nexusform.snapshots.availability import PoolAvailability
 from nexusform.snapshots.snapshot import VmOwnerKind
 
 _WORKLOADS: Mapping[str, str] = {"True": "workloads are affected", "False": "workloads run on"}
-_MAX_WAVES = 24  # columns of the timeline
+# columns of the timeline.
+_MAX_WAVES = 24
 _POOL_NAMES: Mapping[VmOwnerKind, str] = {VmOwnerKind.VM: "(plain VM)"}
 
 
@@ -40,12 +46,18 @@ def build_runtime_upgrade_report(upgrades: Sequence[RuntimeUpgrade], origin: str
         facts += [f"{prefix}{fact}" for fact in _describe_upgrade(upgrade)]
         if upgrade.workloads:
             sections.append(build_verdict_section(upgrade.workloads, prefix))
-        verdicts = [verdict for verdict in upgrade.verdicts if verdict.total]  # of pools with VMs
+        # Of pools with VMs.
+        verdicts = [verdict for verdict in upgrade.verdicts if verdict.total]
         rows = tuple(map(_build_verdict_row, verdicts))
         heads = ("cluster", "pool", "VMs", "min up", "down in waves", "verdict")
         table = Table(heads, rows, number_columns=frozenset({2, 3}))
-        sections.append(Section(f"{prefix}Verdict by pool", table=table, is_finding=upgrade.is_availability_lost))
-        if 0 < len(upgrade.waves) <= _MAX_WAVES:  # the table has a column for each
+        sections.append(
+            Section(
+                f"{prefix}Verdict by pool", table=table, is_finding=upgrade.is_availability_lost
+            )
+        )
+        # The table has a column for each.
+        if 0 < len(upgrade.waves) <= _MAX_WAVES:
             sections.append(_build_vms_up_section(upgrade, verdicts, prefix))
         for wave in upgrade.waves:
             sections.append(_build_wave_section(wave, prefix))
@@ -53,11 +65,17 @@ def build_runtime_upgrade_report(upgrades: Sequence[RuntimeUpgrade], origin: str
                 table = build_workload_table(wave.workloads, is_drained=upgrade.options.drain)
                 lines = tuple(build_pending_lines(wave.workloads))
                 title = f"{prefix}Wave {wave.number}: pods"
-                sections.append(Section(title, lines, table=table, is_folded=True, is_finding=table.has_findings))
+                sections.append(
+                    Section(
+                        title, lines, table=table, is_folded=True, is_finding=table.has_findings
+                    )
+                )
     names = format_list(upgrade.site_id for upgrade in upgrades)
     has_findings = any(upgrade.has_findings for upgrade in upgrades)
     title = f"Runtime upgrade of {names} ({origin})"
-    return Report(title, _build_summary(upgrades), has_findings, facts=tuple(facts), sections=tuple(sections))
+    return Report(
+        title, _build_summary(upgrades), has_findings, facts=tuple(facts), sections=tuple(sections)
+    )
 
 
 def _build_summary(upgrades: Sequence[RuntimeUpgrade]) -> str:
@@ -72,14 +90,21 @@ def _build_summary(upgrades: Sequence[RuntimeUpgrade]) -> str:
             number = len(stop.unhealthy)
             stops.append(
                 f"It would stop now at {stop.rack}, after wave {stop.waves}: {number} of its "
-                f"{format_count(stop.machines, 'machine')} {select_word_form(number, 'is', 'are')} unhealthy and not "
+                f"{format_count(stop.machines, 'machine')} "
+                f"{select_word_form(number, 'is', 'are')} unhealthy and not "
                 f"expected back; {stop.max_failed} may stay down: {names}."
             )
-        losses += [_describe_loss(verdict) for verdict in upgrade.verdicts if verdict.outcome is PoolOutcome.LOST]
+        losses += [
+            _describe_loss(verdict)
+            for verdict in upgrade.verdicts
+            if verdict.outcome is PoolOutcome.LOST
+        ]
         workloads += upgrade.workloads
     for workload in workloads:
         if workload.outcome is WorkloadOutcome.LOST:
-            losses.append(f"no pod of {workload.workload} runs in wave {format_spans(workload.waves)}")
+            losses.append(
+                f"no pod of {workload.workload} runs in wave {format_spans(workload.waves)}"
+            )
     stop_text = enclose(" ", " ".join(stops))
     if losses:
         return f"Availability is lost: {format_list(losses, 4)}.{stop_text}"
@@ -89,7 +114,10 @@ def _build_summary(upgrades: Sequence[RuntimeUpgrade]) -> str:
         for workload in workloads
         if workload.maximum_pending
     ]
-    return f"Availability is kept: {'; '.join([text, format_list(pending, 4)] if pending else [text])}.{stop_text}"
+    return (
+        "Availability is kept: "
+        f"{'; '.join([text, format_list(pending, 4)] if pending else [text])}.{stop_text}"
+    )
 
 
 def _describe_loss(verdict: PoolUpgradeVerdict) -> str:
@@ -109,7 +137,8 @@ def _describe_upgrade(upgrade: RuntimeUpgrade) -> Iterable[str]:
         batch_text = f"at most {format_count(options.max_unavailable, 'machine')} of a rack at once"
     yield (
         f"{format_count(len(upgrade.racks), 'rack')} by name (byte order), {batch_text}: "
-        f"{format_count(len(upgrade.waves), 'wave')}. The next wave starts when every machine is back. "
+        f"{format_count(len(upgrade.waves), 'wave')}. The next wave starts when every machine is "
+        "back. "
         f"Azure allows up to {upgrade.hours} hours."
     )
     if options.is_from_site:
@@ -122,12 +151,15 @@ def _describe_upgrade(upgrade: RuntimeUpgrade) -> Iterable[str]:
         yield f"Rack order: {earlier} is before {later}, because names are compared byte by byte."
     if options.strategy is UpgradeStrategy.PAUSE_AFTER_RACK:
         # Describe the pauses and the command to continue.
-        first_waves = {wave.rack: wave.number for wave in reversed(upgrade.waves)}  # a rack's first wave is set last
+        # A rack's first wave is set last.
+        first_waves = {wave.rack: wave.number for wave in reversed(upgrade.waves)}
         racks = [f"wave {first_waves[rack]} ({rack})" for rack in upgrade.racks]
         before = enclose(": before ", format_list(racks), ", and after the last rack")
         yield (
-            f"PauseAfterRack: the upgrade waits before the first rack and after every rack{before}. "
-            "Continue it each time with `az networkcloud cluster continue-update-version --name CLUSTER "
+            "PauseAfterRack: the upgrade waits before the first rack and after every "
+            f"rack{before}. "
+            "Continue it each time with `az networkcloud cluster continue-update-version --name "
+            "CLUSTER "
             "--resource-group GROUP`."
         )
     yield _describe_drain(is_drained=options.drain)
@@ -138,16 +170,21 @@ def _describe_upgrade(upgrade: RuntimeUpgrade) -> Iterable[str]:
 
 def _describe_versions(runtime: RuntimeVersion | None) -> Iterable[str]:
     """Describe current version and offered upgrades."""
-    if runtime is None:  # the site does not state versions
+    # The site does not state versions.
+    if runtime is None:
         return
     if runtime.version:
         yield f"The machines run version {runtime.version}."
     if not runtime.offers:
         yield "Azure offers no newer version."
     for offer in runtime.offers:
-        parts = (  # each text, and the value without which it is omitted
+        # Each text, and the value without which it is omitted.
+        parts = (
             (f"expected to take {offer.duration}", offer.duration),
-            (_WORKLOADS.get(offer.workload_impact, f"workloads: {offer.workload_impact}"), offer.workload_impact),
+            (
+                _WORKLOADS.get(offer.workload_impact, f"workloads: {offer.workload_impact}"),
+                offer.workload_impact,
+            ),
             (f"supported until {offer.supported_until}", offer.supported_until),
             (offer.impact.rstrip("."), offer.impact),
         )
@@ -158,18 +195,23 @@ def _describe_versions(runtime: RuntimeVersion | None) -> Iterable[str]:
 def _describe_abort_conditions(upgrade: RuntimeUpgrade) -> Iterable[str]:
     """Describe the conditions of an abort."""
     options = upgrade.options
-    sizes: dict[str, int] = {}  # number of machines by rack
+    # number of machines by rack.
+    sizes: dict[str, int] = {}
     for wave in upgrade.waves:
         sizes[wave.rack] = sizes.get(wave.rack, 0) + len(wave.machines)
     max_failed_by_rack = {rack: options.compute_max_failed(size) for rack, size in sizes.items()}
     limits = sorted({number for number in max_failed_by_rack.values() if number is not None})
-    if not limits:  # the site's threshold is not known
+    # The site's threshold is not known.
+    if not limits:
         return
     unit = " per cent" if options.is_percentage else ""
-    limit_text = limits[0] if len(limits) == 1 else f"{limits[0]} to {limits[-1]}, by the size of the rack,"
+    limit_text = (
+        limits[0] if len(limits) == 1 else f"{limits[0]} to {limits[-1]}, by the size of the rack,"
+    )
     yield (
         f"The upgrade stops at a rack where fewer than {options.threshold}{unit} of the machines "
-        f"return: {limit_text} {select_word_form(limits[-1], 'machine')} of a rack may stay down. Upgraded "
+        f"return: {limit_text} {select_word_form(limits[-1], 'machine')} of a rack may stay down. "
+        "Upgraded "
         "racks keep the new version, later racks the old one."
     )
 
@@ -179,12 +221,14 @@ def _describe_drain(*, is_drained: bool) -> str:
     if is_drained:
         return (
             "Nodes are cordoned and drained before their machine goes down, for at most "
-            f"{DRAIN_MINUTES} minutes each; PodDisruptionBudgets are respected until then. Pods that "
+            f"{DRAIN_MINUTES} minutes each; PodDisruptionBudgets are respected until then. Pods "
+            "that "
             "fit on no other node stay Pending."
         )
     return (
         "-drain=false: machines are powered off without a drain. After "
-        f"{format_count(UNHEALTHY_MINUTES, 'minute')} without contact their pods are unhealthy. They are "
+        f"{format_count(UNHEALTHY_MINUTES, 'minute')} without contact their pods are unhealthy. "
+        "They are "
         "re-created where other nodes have capacity."
     )
 
@@ -202,22 +246,33 @@ def _build_verdict_row(verdict: PoolUpgradeVerdict) -> Row:
     return Row(cells, is_finding=verdict.outcome is PoolOutcome.LOST)
 
 
-def _build_vms_up_section(upgrade: RuntimeUpgrade, verdicts: Iterable[PoolUpgradeVerdict], prefix: str) -> Section:
+def _build_vms_up_section(
+    upgrade: RuntimeUpgrade, verdicts: Iterable[PoolUpgradeVerdict], prefix: str
+) -> Section:
     """Build the section of VMs up by pool and wave. `.` means all of them, and `!` a lost quorum or pool."""
-    count_texts: list[dict[tuple[str, str], str]] = []  # of each wave: texts by cluster id and name of the pool
+    # Of each wave: texts by cluster id and name of the pool.
+    count_texts: list[dict[tuple[str, str], str]] = []
     for wave in upgrade.waves:
         wave_texts = {}
         for pool in wave.pools:
-            wave_texts[pool.cluster_id, pool.pool] = f"{pool.remaining_count:,}{'!' if pool.is_lost else ''}"
+            wave_texts[pool.cluster_id, pool.pool] = (
+                f"{pool.remaining_count:,}{'!' if pool.is_lost else ''}"
+            )
         count_texts.append(wave_texts)
     rows = []
     for verdict in verdicts:
-        counts = [wave_texts.get((verdict.cluster_id, verdict.pool), ".") for wave_texts in count_texts]
+        counts = [
+            wave_texts.get((verdict.cluster_id, verdict.pool), ".") for wave_texts in count_texts
+        ]
         pool_name = _POOL_NAMES.get(verdict.kind, verdict.pool)
         cells = (verdict.cluster, pool_name, f"{verdict.total:,}", *counts)
         rows.append(Row(cells, is_finding=verdict.outcome is PoolOutcome.LOST))
     heads = ("cluster", "pool", "VMs", *(str(wave.number) for wave in upgrade.waves))
-    legend = ". = all up; ! = quorum lost, or no node left." if upgrade.is_availability_lost else ". = all up."
+    legend = (
+        ". = all up; ! = quorum lost, or no node left."
+        if upgrade.is_availability_lost
+        else ". = all up."
+    )
     table = Table(heads, tuple(rows), number_columns=frozenset(range(2, len(heads))))
     return Section(f"{prefix}VMs up in each wave", (legend,), table=table)
 
@@ -225,7 +280,9 @@ def _build_vms_up_section(upgrade: RuntimeUpgrade, verdicts: Iterable[PoolUpgrad
 def _build_wave_section(wave: UpgradeWave, prefix: str) -> Section:
     """Build the section of pools with VMs down in one wave."""
     batch_text = "" if wave.batches == 1 else f", part {wave.batch} of {wave.batches}"
-    counts_text = f"{format_count(len(wave.machines), 'machine')}, {format_count(wave.vm_count, 'VM')} down"
+    counts_text = (
+        f"{format_count(len(wave.machines), 'machine')}, {format_count(wave.vm_count, 'VM')} down"
+    )
     title = f"{prefix}Wave {wave.number}: {wave.rack}{batch_text}, {counts_text}"
     lines = []
     if wave.unmanaged_vms:
@@ -243,7 +300,13 @@ def build_pool_cells(pool: PoolAvailability) -> tuple[str, str, str, str, str]:
         consequence = f"quorum {'lost' if pool.is_lost else 'kept'} (needs {pool.quorum})"
     else:
         consequence = "no node left" if pool.is_lost else ""
-    return (pool.cluster, name, f"{len(pool.down_vms):,}", f"{pool.remaining_count:,} of {pool.total:,}", consequence)
+    return (
+        pool.cluster,
+        name,
+        f"{len(pool.down_vms):,}",
+        f"{pool.remaining_count:,} of {pool.total:,}",
+        consequence,
+    )
 
 
 def build_runtime_upgrade_document(upgrades: Sequence[RuntimeUpgrade]) -> dict[str, Any]:
@@ -252,7 +315,10 @@ def build_runtime_upgrade_document(upgrades: Sequence[RuntimeUpgrade]) -> dict[s
     for upgrade in upgrades:
         waves = []
         for wave in upgrade.waves:
-            workloads = [build_workload_document(impact, is_drained=upgrade.options.drain) for impact in wave.workloads]
+            workloads = [
+                build_workload_document(impact, is_drained=upgrade.options.drain)
+                for impact in wave.workloads
+            ]
             waves.append({**_WAVE(wave), "workloads": workloads, "availability_lost": wave.is_lost})
         sites.append({**_SITE(upgrade), "waves": waves})
     return {"sites": sites}
@@ -261,22 +327,27 @@ def build_runtime_upgrade_document(upgrades: Sequence[RuntimeUpgrade]) -> dict[s
 # Pool with VMs down, as JSON data.
 POOL: Final = RecordForm(
     PoolAvailability,
-    "cluster_id pool address control_plane=is_control_plane vms=total up=remaining_count down=down_vms "
+    "cluster_id pool address control_plane=is_control_plane vms=total up=remaining_count "
+    "down=down_vms "
     "quorum? quorum_kept=. lost=is_lost",
     down=attrgetter("name"),
     quorum_kept=lambda pool: not pool.is_lost if pool.is_control_plane else None,
 )
 _MOVE: Final = RecordForm(PodMove, "pod from=old_node to=node? reason? certain=is_certain")
-_WORKLOAD: Final = RecordForm(WorkloadImpact, "cluster_id workload replicas before at_once running pending")
+_WORKLOAD: Final = RecordForm(
+    WorkloadImpact, "cluster_id workload replicas before at_once running pending"
+)
 _LOST: Final = RecordForm(WorkloadImpact, "budgets=blocking_budgets pods=moves", pods=_MOVE)
 _WORKLOAD_VERDICT: Final = RecordForm(
     WorkloadVerdict,
     "cluster_id workload replicas fewest_at_once=minimum_at_once fewest_running=minimum_running "
-    "most_pending=maximum_pending waves verdict=outcome certain=is_certain budgets=blocking_budgets",
+    "most_pending=maximum_pending waves verdict=outcome certain=is_certain "
+    "budgets=blocking_budgets",
 )
 _POOL_VERDICT: Final = RecordForm(
     PoolUpgradeVerdict,
-    "cluster_id pool control_plane=is_control_plane vms=total fewest_up=minimum_up quorum? waves lost_in_waves "
+    "cluster_id pool control_plane=is_control_plane vms=total fewest_up=minimum_up quorum? waves "
+    "lost_in_waves "
     "verdict=outcome",
 )
 _STOP: Final = RecordForm(
@@ -291,7 +362,10 @@ _RUNTIME: Final = RecordForm(
 )
 _WAVE: Final = RecordForm(
     UpgradeWave,
-    "wave=number rack batch batches machines vms_down=vm_count pools outside_vms_down=unmanaged_vms",
+    (
+        "wave=number rack batch batches machines vms_down=vm_count pools "
+        "outside_vms_down=unmanaged_vms"
+    ),
     pools=POOL,
 )
 
@@ -299,7 +373,8 @@ _WAVE: Final = RecordForm(
 _THRESHOLD: Final = RecordForm(UpgradeOptions, "value=threshold per_cent=is_percentage")
 _SITE: Final = RecordForm(
     RuntimeUpgrade,
-    "site_id runtime strategy=options.strategy max_unavailable=options.max_unavailable drain=options.drain "
+    "site_id runtime strategy=options.strategy max_unavailable=options.max_unavailable "
+    "drain=options.drain "
     "threshold=options wait_minutes=options.wait_minutes stops=stop racks up_to_hours=hours "
     "availability_lost=is_availability_lost verdicts workloads",
     runtime=_RUNTIME,
@@ -330,12 +405,16 @@ def build_pending_lines(impacts: Sequence[WorkloadImpact]) -> list[str]:
     for impact in impacts:
         workload = impact.workload
         if has_several_clusters:
-            workload = f"{impact.cluster_id.rpartition('/')[2]}: {workload}"  # the id is <site>/<name>
+            # The id is <site>/<name>
+            workload = f"{impact.cluster_id.rpartition('/')[2]}: {workload}"
         pods_by_reason: dict[str, list[str]] = {}
         for move in impact.moves:
             if not move.node:
                 pods_by_reason.setdefault(move.reason, []).append(move.pod)
-        lines += [f"{workload}: {format_list(pods, 4)}: {reason}" for reason, pods in pods_by_reason.items()]
+        lines += [
+            f"{workload}: {format_list(pods, 4)}: {reason}"
+            for reason, pods in pods_by_reason.items()
+        ]
     return lines
 
 
@@ -343,28 +422,41 @@ def build_verdict_section(verdicts: Sequence[WorkloadVerdict], prefix: str) -> S
     """Build the section of workloads, with the result of each over all waves."""
     rows = []
     for verdict in verdicts:
-        pods = (verdict.replicas, verdict.minimum_at_once, verdict.minimum_running, verdict.maximum_pending)
+        pods = (
+            verdict.replicas,
+            verdict.minimum_at_once,
+            verdict.minimum_running,
+            verdict.maximum_pending,
+        )
         outcome_text = verdict.outcome.value if verdict.is_certain else f"{verdict.outcome.value} *"
         cluster_name = verdict.cluster_id.rpartition("/")[2]  # of <site>/<name>
         cells = (cluster_name, verdict.workload, *map(str, pods))
         is_lost = verdict.outcome is WorkloadOutcome.LOST
-        rows.append(Row((*cells, format_spans(verdict.waves) or "-", outcome_text), is_finding=is_lost))
+        rows.append(
+            Row((*cells, format_spans(verdict.waves) or "-", outcome_text), is_finding=is_lost)
+        )
     heads = ("cluster", "workload", "pods", "at once", "then", "Pending", "waves", "verdict")
     table = Table(heads, tuple(rows), number_columns=frozenset({2, 3, 4, 5}))
     lines = [_COLUMN_NOTE]
     if not all(verdict.is_certain for verdict in verdicts):
-        lines.append("* kube-scheduler picks randomly among equal nodes: this is one possible outcome.")
+        lines.append(
+            "* kube-scheduler picks randomly among equal nodes: this is one possible outcome."
+        )
     lines += [
-        f"{format_list(verdict.blocking_budgets)} cannot be respected for {verdict.workload}: drains time out, then "
+        f"{format_list(verdict.blocking_budgets)} cannot be respected for {verdict.workload}: "
+        "drains time out, then "
         "the pods lose power."
         for verdict in verdicts
         if verdict.blocking_budgets
     ]
-    return Section(f"{prefix}Verdict by workload", tuple(lines), table=table, is_finding=table.has_findings)
+    return Section(
+        f"{prefix}Verdict by workload", tuple(lines), table=table, is_finding=table.has_findings
+    )
 
 
 _COLUMN_NOTE = (
-    "Minimum over all waves. At once: pods running when the nodes go down; then: after replacements. "
+    "Minimum over all waves. At once: pods running when the nodes go down; then: after "
+    "replacements. "
     "Pending pods restart when their nodes return."
 )
 

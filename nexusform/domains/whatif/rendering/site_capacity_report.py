@@ -7,10 +7,20 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from nexusform.diagnostics.phrases import format_count, format_list, select_word_form
-from nexusform.domains.whatif.questions.capacity import CapacityAnswer, MixAnswer, SkuCapacity, SkuCount, ZoneCapacity
+from nexusform.domains.whatif.questions.capacity import (
+    CapacityAnswer,
+    MixAnswer,
+    SkuCapacity,
+    SkuCount,
+    ZoneCapacity,
+)
 from nexusform.domains.whatif.questions.cell_fragmentation import FragmentationCounts
 from nexusform.json_data.record_forms import RecordForm
-from nexusform.plans.site_capacity.site_resource_capacity import LABELS, POD_BLOCK, SiteResourceCapacity
+from nexusform.plans.site_capacity.site_resource_capacity import (
+    LABELS,
+    POD_BLOCK,
+    SiteResourceCapacity,
+)
 from nexusform.rendering.json.json_placements import OTHER_CAPACITY_FORM
 from nexusform.rendering.notation.json_values import omit_empty
 from nexusform.rendering.notation.sample_text import INTERVAL_FORM, describe_fit
@@ -27,7 +37,10 @@ def build_capacity_report(answers: Sequence[CapacityAnswer], origin: str) -> Rep
     for answer in answers:
         prefix = f"{answer.site_id}: " if len(answers) > 1 else ""
         facts += [f"{prefix}{fact}" for fact in _describe_counted_machines(answer)]
-        sections += [replace(section, title=f"{prefix}{section.title}") for section in _build_sections(answer)]
+        sections += [
+            replace(section, title=f"{prefix}{section.title}")
+            for section in _build_sections(answer)
+        ]
         summaries.append(prefix + _build_summary(answer))
     names = format_list(answer.site_id for answer in answers)
     title, verdict = f"Capacity of {names} ({origin})", f"{'; '.join(summaries)}."
@@ -45,10 +58,12 @@ def _build_summary(answer: CapacityAnswer) -> str:
         return "no SKU to count"
     capacity_texts = [
         f"{sku_capacity.current} more {sku_capacity.sku.title} {describe_fit(sku_capacity.current)}"
-        for sku_capacity in answer.sku_capacities[:4]  # more would be too long for a summary
+        # More would be too long for a summary.
+        for sku_capacity in answer.sku_capacities[:4]
     ]
     rack_lost = f"{answer.sku_capacities[0].with_one_rack_down} with one rack down"
-    separator = "," if answer.sku_capacities[0].current.is_exact else ";"  # an inexact count has a comma itself
+    # An inexact count has a comma itself.
+    separator = "," if answer.sku_capacities[0].current.is_exact else ";"
     return "; ".join([f"{capacity_texts[0]}{separator} {rack_lost}", *capacity_texts[1:]])
 
 
@@ -70,7 +85,9 @@ def _describe_counted_machines(answer: CapacityAnswer) -> Iterable[str]:
     )
     if answer.closed:
         causes = ", ".join(f"{count} {reason}" for reason, count in sorted(answer.closed.items()))
-        verbs = select_word_form(closed_count, "accepts no new VMs and is", "accept no new VMs and are")
+        verbs = select_word_form(
+            closed_count, "accepts no new VMs and is", "accept no new VMs and are"
+        )
         yield f"{format_count(closed_count, 'machine')} {verbs} not counted: {causes}."
     if answer.planned_racks:
         yield f"Planned racks (counted separately): {format_list(answer.planned_racks)}."
@@ -108,26 +125,34 @@ def _build_sections(answer: CapacityAnswer) -> Iterable[Section]:
     line = "Left over: free but unusable once the site is filled with that SKU."
     table = Table(heads, rows, number_columns=frozenset(range(1, len(counts) + 1)))
     yield Section("Spare capacity by VM SKU", (line,), table=table)
-    # Build the section with a row per SKU and a column per availability zone; every SKU has the same zones and racks.
+    # Build the section with a row per SKU and a column per availability zone; every SKU has the
+    # same zones and racks.
     zones = answer.sku_capacities[0].zones if answer.sku_capacities else ()
-    rows = tuple(Row((item.sku.title, *map(_format_zone, item.zones))) for item in answer.sku_capacities)
+    rows = tuple(
+        Row((item.sku.title, *map(_format_zone, item.zones))) for item in answer.sku_capacities
+    )
     lines = ("+N: additional in planned racks.",) if answer.planned_racks else ()
     table = _build_sku_table([zone.zone for zone in zones], rows)
     yield Section("By availability zone", lines, table=table)
     racks = list(answer.sku_capacities[0].without_rack) if answer.sku_capacities else []
-    rows = tuple(Row((item.sku.title, *map(str, item.without_rack.values()))) for item in answer.sku_capacities)
+    rows = tuple(
+        Row((item.sku.title, *map(str, item.without_rack.values())))
+        for item in answer.sku_capacities
+    )
     line = "Capacity of the other racks now. VMs of the lost rack are down and not re-created."
     yield Section("With this rack down", (line,), table=_build_sku_table(racks, rows))
     yield from build_site_resource_sections(answer.other_capacities)
     cells = answer.fragmentation
-    if cells.yardstick is None:  # no SKU to measure cells by
+    # No SKU to measure cells by.
+    if cells.yardstick is None:
         return
     yield Section("Fragmentation", tuple(_build_fragmentation_lines(cells, cells.yardstick)))
     stranded_text = "None: some SKU fits in every cell with free vCPUs or memory."
     if cells.stranded_cells:
         stranded_text = (
             f"{cells.stranded_vcpus:,} vCPUs and {cells.stranded_memory_gib:,} GiB are free in "
-            f"{format_count(cells.stranded_cells, 'cell')} where no SKU fits: vCPUs, memory or disk is used up."
+            f"{format_count(cells.stranded_cells, 'cell')} where no SKU fits: vCPUs, memory or "
+            "disk is used up."
         )
     yield Section("Stranded", (stranded_text,))
 
@@ -155,22 +180,38 @@ def _format_zone(zone: ZoneCapacity) -> str:
 
 def _build_mix_section(mix: MixAnswer) -> Section:
     """Build the section of a mix: sentences about complete sets, and a row per SKU."""
-    sets = f"{mix.sets} {select_word_form(mix.sets.maximum, 'whole set')} of {_format_sku_mix(mix.parts)}"
+    sets = (
+        f"{mix.sets} {select_word_form(mix.sets.maximum, 'whole set')} of "
+        f"{_format_sku_mix(mix.parts)}"
+    )
     lines = [f"{sets} {describe_fit(mix.sets)} if all VMs are placed at once, larger SKUs first."]
     if mix.short is not None:
         verb = select_word_form(mix.missing, "finds", "find")
-        lines.append(f"One more set does not fit: {mix.missing} x {mix.short.name} {verb} no capacity.")
+        lines.append(
+            f"One more set does not fit: {mix.missing} x {mix.short.name} {verb} no capacity."
+        )
     if mix.sequential_sets != mix.sets:
-        lines.append(f"One set after another, {mix.sequential_sets} {describe_fit(mix.sequential_sets)}.")
+        lines.append(
+            f"One set after another, {mix.sequential_sets} {describe_fit(mix.sequential_sets)}."
+        )
     if not mix.sets.is_exact:
         lines.append("These are bounds; the exact number lies between them.")
     rows = [
-        Row((part.sku.title, f"{part.count:,}", f"{part.count * mix.sets.minimum:,}", f"{additional}"))
+        Row(
+            (
+                part.sku.title,
+                f"{part.count:,}",
+                f"{part.count * mix.sets.minimum:,}",
+                f"{additional}",
+            )
+        )
         for part, (_, additional) in zip(mix.parts, mix.remaining, strict=True)
     ]
     heads = ("SKU", "in a set", "in all", "more in addition")
     table = Table(heads, tuple(rows), number_columns=frozenset({1, 2, 3}))
-    return Section("Filled with the mix", tuple(lines), table=table, is_finding=not mix.sets.maximum)
+    return Section(
+        "Filled with the mix", tuple(lines), table=table, is_finding=not mix.sets.maximum
+    )
 
 
 def build_site_resource_sections(rows: Sequence[SiteResourceCapacity]) -> Iterable[Section]:
@@ -186,7 +227,8 @@ def build_site_resource_sections(rows: Sequence[SiteResourceCapacity]) -> Iterab
     table_rows: list[Row] = []
     for row in rows:
         upgrade = f"+{row.surge:,}" if row.surge else ""
-        # Format the remaining amount: `1 of 6`, `3,992 of 5,040 GiB`, `not captured`, `254, use not captured`.
+        # Format the remaining amount: `1 of 6`, `3,992 of 5,040 GiB`, `not captured`, `254, use not
+        # captured`.
         unit = f" {row.unit}" if row.unit == "GiB" else ""
         if row.total is None:
             remaining = "not captured"
@@ -194,7 +236,12 @@ def build_site_resource_sections(rows: Sequence[SiteResourceCapacity]) -> Iterab
             remaining = f"{row.total:,}{unit}, use not captured"
         else:
             remaining = f"{row.free:,} of {row.total:,}{unit}"
-        table_rows.append(Row((LABELS[row.kind], row.name or "-", remaining, upgrade), is_finding=row.is_insufficient))
+        table_rows.append(
+            Row(
+                (LABELS[row.kind], row.name or "-", remaining, upgrade),
+                is_finding=row.is_insufficient,
+            )
+        )
     heads = ("resource", "of", "left", "during an upgrade")
     table = Table(heads, tuple(table_rows), number_columns=frozenset({2, 3}))
     yield Section("Other resources", lines, table=table)
@@ -232,8 +279,10 @@ _ZONE: Final = RecordForm(
 _SKU: Final = RecordForm(
     SkuCapacity,
     "vm_sku_name=sku.name [sriov_vfs=sku.vfs] more=current.minimum "
-    "more_with_planned_racks=with_planned.minimum more_with_any_one_rack_lost=with_one_rack_down.minimum "
-    "worst_rack? left_over=. zones rack_lost=without_rack *now=current with_planned_racks=with_planned "
+    "more_with_planned_racks=with_planned.minimum "
+    "more_with_any_one_rack_lost=with_one_rack_down.minimum "
+    "worst_rack? left_over=. zones rack_lost=without_rack *now=current "
+    "with_planned_racks=with_planned "
     "with_any_one_rack_lost=with_one_rack_down with_rack_lost=without_rack",
     left_over="vcpus=unusable_vcpus.maximum memory_gib=unusable_memory_gib.maximum",
     zones=_ZONE,
@@ -245,7 +294,8 @@ _SKU: Final = RecordForm(
 )
 _FRAGMENTATION: Final = RecordForm(
     FragmentationCounts,
-    "yardstick cells open taken broken without_disk=spoiled too_small=small closed unknown broken_by "
+    "yardstick cells open taken broken without_disk=spoiled too_small=small closed unknown "
+    "broken_by "
     "free_in_broken_cells=. stranded=.",
     yardstick=attrgetter("name"),
     broken_by="cluster pool cells",
@@ -269,7 +319,9 @@ def build_capacity_document(answers: Sequence[CapacityAnswer]) -> dict[str, Any]
     sites = []
     for answer in answers:
         document = _SITE(answer)
-        document |= omit_empty({"capacity_other": list(map(OTHER_CAPACITY_FORM, answer.other_capacities))})
+        document |= omit_empty(
+            {"capacity_other": list(map(OTHER_CAPACITY_FORM, answer.other_capacities))}
+        )
         document["mix"] = None
         if answer.mix is not None:
             mix = answer.mix
@@ -277,8 +329,12 @@ def build_capacity_document(answers: Sequence[CapacityAnswer]) -> dict[str, Any]
                 "set": [{"vm_sku_name": part.sku.name, "count": part.count} for part in mix.parts],
                 "sets": mix.sets.minimum,
                 "sets_one_after_another": mix.sequential_sets.minimum,
-                "short": None if mix.short is None else {"vm_sku_name": mix.short.name, "missing": mix.missing},
-                "more_beside_them": {sku.name: additional.minimum for sku, additional in mix.remaining},
+                "short": None
+                if mix.short is None
+                else {"vm_sku_name": mix.short.name, "missing": mix.missing},
+                "more_beside_them": {
+                    sku.name: additional.minimum for sku, additional in mix.remaining
+                },
                 **INTERVAL_FORM(mix.sets),
                 "one_after_another": INTERVAL_FORM(mix.sequential_sets),
                 "bounds": not mix.sets.is_exact,

@@ -14,7 +14,14 @@ from nexusform.domains.whatif.questions.placement_trials import (
     RebalanceResult,
     SimulatedPlacement,
 )
-from nexusform.plans.plan import Feasibility, FeasibilityResult, LossEffect, PlacementAction, Plan, RejectedCluster
+from nexusform.plans.plan import (
+    Feasibility,
+    FeasibilityResult,
+    LossEffect,
+    PlacementAction,
+    Plan,
+    RejectedCluster,
+)
 from nexusform.rendering.json.json_placements import FEASIBILITY_FORM
 from nexusform.rendering.report.plan_conditions import (
     describe_feasibility,
@@ -24,7 +31,15 @@ from nexusform.rendering.report.plan_conditions import (
 from nexusform.rendering.report.report_tree import CodeBlock, Report, Row, Section, Table
 
 _UNREAD = frozenset({"pods-not-listed", "nodes-not-listed", "incomplete-cluster"})
-_FEASIBILITY_COLUMNS = ("cluster", "result", "missing nodes", "pool", "site capacity", "replicas", "at most")
+_FEASIBILITY_COLUMNS = (
+    "cluster",
+    "result",
+    "missing nodes",
+    "pool",
+    "site capacity",
+    "replicas",
+    "at most",
+)
 _LOSS_COLUMNS = ("waiting, machine down", "waiting, rack down")
 _EVICTION_COLUMNS = ("order", "evict", "from", "then on", "policy")
 
@@ -46,7 +61,9 @@ class PlacementFeasibility(Struct, frozen=True):
     def has_findings(self) -> bool:
         """Whether the placement runs on fewer clusters than requested or selected, or on none."""
         is_complete = bool(self.bindings) and not self.missing
-        return not is_complete or any(row.result is not FeasibilityResult.RUNS for row in self.bindings)
+        return not is_complete or any(
+            row.result is not FeasibilityResult.RUNS for row in self.bindings
+        )
 
 
 def select_placement(plan: Plan, trial: SimulatedPlacement) -> PlacementFeasibility:
@@ -54,15 +71,23 @@ def select_placement(plan: Plan, trial: SimulatedPlacement) -> PlacementFeasibil
     select bindings of other placements unable to run. `missing` describes requested clusters without a binding: by name
     if the placement lists clusters, by number if it has a count.
     """
-    selected = {  # names of clusters
+    # names of clusters.
+    selected = {
         row.object
         for row in plan.placements
-        if row.kind == "binding" and row.action is PlacementAction.PLACE and row.address.name == NAME
+        if row.kind == "binding"
+        and row.action is PlacementAction.PLACE
+        and row.address.name == NAME
     }
-    unselected = [cluster for cluster in dict.fromkeys(trial.clusters) if cluster not in selected]  # PickFixed
+    unselected = [
+        cluster for cluster in dict.fromkeys(trial.clusters) if cluster not in selected
+    ]  # PickFixed
     missing = enclose("not selected: ", format_list(unselected))
     if trial.count is not None and trial.count > len(selected):
-        missing = f"{trial.count - len(selected):,} of {format_count(trial.count, 'requested cluster')} are missing"
+        missing = (
+            f"{trial.count - len(selected):,} of {format_count(trial.count, 'requested cluster')} "
+            "are missing"
+        )
     bindings: list[Feasibility] = []
     candidates: list[Feasibility] = []
     others: list[Feasibility] = []
@@ -82,7 +107,8 @@ def build_placement_report(answer: PlacementFeasibility, path: str) -> Report:
     verdict = "no cluster is selected, or the manifests have no pods"
     if answer.bindings:
         line = next(describe_feasibility(Plan(feasibility=tuple(answer.bindings))))
-        _, _, verdict = line.partition(": ")  # the text for a plan with these bindings alone, without the name
+        # The text for a plan with these bindings alone, without the name.
+        _, _, verdict = line.partition(": ")
     prefix = enclose("", answer.missing, "; ")
     sections = tuple(_build_placement_sections(answer))
     return Report(title, f"{prefix}{verdict}.", is_finding=answer.has_findings, sections=sections)
@@ -101,7 +127,10 @@ def _build_placement_sections(answer: PlacementFeasibility) -> list[Section]:
         sections.append(Section(title="", lines=fixes))
     if answer.others:
         title = f"{format_count(len(answer.others), 'binding')} of other placements do not run"
-        lines = tuple(f"{row.placement.name} on {row.cluster}: {row.result} ({row.reason})" for row in answer.others)
+        lines = tuple(
+            f"{row.placement.name} on {row.cluster}: {row.result} ({row.reason})"
+            for row in answer.others
+        )
         sections.append(Section(title, lines, is_finding=True))
     warnings = _list_missing_data_warnings(answer.plan)
     if warnings:
@@ -109,7 +138,9 @@ def _build_placement_sections(answer: PlacementFeasibility) -> list[Section]:
     if answer.rejected:
         # A rejected cluster with known nodes has a note: whether the pods would run there.
         notes = {row.cluster: f" ({describe_unselected_cluster(row)})" for row in answer.candidates}
-        rejections = tuple(f"{row.cluster}: {row.reason}{notes.get(row.cluster, '')}" for row in answer.rejected)
+        rejections = tuple(
+            f"{row.cluster}: {row.reason}{notes.get(row.cluster, '')}" for row in answer.rejected
+        )
         sections.append(Section("Rejected clusters", rejections))
     return sections
 
@@ -123,10 +154,20 @@ def _build_feasibility_row(row: Feasibility) -> Row:
     """Build the row of a cluster, with "" for an unknown number. It is a finding unless all pods run there."""
     missing = "" if row.missing_nodes is None else str(row.missing_nodes)
     maximum = "" if row.replicas_max is None else str(row.replicas_max)
-    capacity = row.site_capacity if row.result is FeasibilityResult.RUNS_AFTER else ""  # for the missing nodes
-    several_pools = ", ".join(f"{pool} {count}" for pool, count in row.missing_by_pool.items())  # "" for one or none
+    # For the missing nodes.
+    capacity = row.site_capacity if row.result is FeasibilityResult.RUNS_AFTER else ""
+    # "" for one or none.
+    several_pools = ", ".join(f"{pool} {count}" for pool, count in row.missing_by_pool.items())
     pools = several_pools or row.pool
-    cells = (row.cluster, row.result.value, missing, pools, capacity, str(row.replicas_requested), maximum)
+    cells = (
+        row.cluster,
+        row.result.value,
+        missing,
+        pools,
+        capacity,
+        str(row.replicas_requested),
+        maximum,
+    )
     losses = map(_format_loss_effect, (row.one_machine_down, row.one_rack_down))
     return Row((*cells, *losses, row.reason), is_finding=row.result is not FeasibilityResult.RUNS)
 
@@ -155,11 +196,15 @@ def build_placement_document(answer: PlacementFeasibility) -> dict[str, Any]:
     }
 
 
-def build_rebalance_report(result: RebalanceResult, evictions: str, taints: str, path: str) -> Report:
+def build_rebalance_report(
+    result: RebalanceResult, evictions: str, taints: str, path: str
+) -> Report:
     """Build the report. `evictions` and `taints` are HCL texts, written to `path` ("": to no file)."""
     sections = tuple(_build_rebalance_sections(result, evictions, taints, path))
-    has_no_help = bool(result.waiting_bindings) and result.trial is None  # pods wait, and no evictions help
-    is_finding = bool(result.before.unknown) or has_no_help  # unknown: other pods may wait
+    # pods wait, and no evictions help.
+    has_no_help = bool(result.waiting_bindings) and result.trial is None
+    # unknown: other pods may wait.
+    is_finding = bool(result.before.unknown) or has_no_help
     title = "Rebalancing of placements (from the state)"
     return Report(title, _format_verdict(result), is_finding, sections=sections)
 
@@ -182,26 +227,42 @@ def _format_verdict(result: RebalanceResult) -> str:
     return f"No evictions help {waiting} with waiting pods."
 
 
-def _build_rebalance_sections(result: RebalanceResult, evictions: str, taints: str, path: str) -> Iterator[Section]:
+def _build_rebalance_sections(
+    result: RebalanceResult, evictions: str, taints: str, path: str
+) -> Iterator[Section]:
     """Build the sections: evictions with proof and HCL, or else reasons. Waiting and unknown bindings follow."""
     if result.trial is not None:
         rows = []
         for number, item in enumerate(result.trial.evictions, 1):
             targets = list_newly_picked_clusters(result, str(item.address))
-            cells = (str(number), item.placement, item.cluster, ", ".join(targets) or "no cluster", item.policy.value)
+            cells = (
+                str(number),
+                item.placement,
+                item.cluster,
+                ", ".join(targets) or "no cluster",
+                item.policy.value,
+            )
             rows.append(Row(cells))
         table = Table(_EVICTION_COLUMNS, tuple(rows), number_columns=frozenset({0}))
         yield Section("Evictions, in this order", table=table)
         yield Section("Proof", (describe_minimality_proof(result),))
         if taints:
-            yield Section("Taints (override file)", (_explain_taints(result),), code=CodeBlock(taints, "hcl"))
-        yield Section("Configuration", (f"Written to {path}.",) if path else (), code=CodeBlock(evictions, "hcl"))
+            yield Section(
+                "Taints (override file)", (_explain_taints(result),), code=CodeBlock(taints, "hcl")
+            )
+        yield Section(
+            "Configuration",
+            (f"Written to {path}.",) if path else (),
+            code=CodeBlock(evictions, "hcl"),
+        )
     elif result.waiting_bindings:
         yield Section("Reasons", tuple(list_failure_reasons(result)), is_finding=True)
     if result.trial is None:
         yield from _build_binding_section("Waiting pods", result.waiting_bindings)
     else:
-        yield from _build_binding_section("Pods outside of the question still waiting", result.best.waiting)
+        yield from _build_binding_section(
+            "Pods outside of the question still waiting", result.best.waiting
+        )
     yield from _build_binding_section("Unknown", result.before.unknown)
 
 
@@ -213,7 +274,10 @@ def _build_binding_section(title: str, rows: Sequence[Feasibility]) -> list[Sect
 
 def list_newly_picked_clusters(result: RebalanceResult, address: str) -> list[str]:
     """Return the clusters picked by a placement after the evictions and not before."""
-    after, before = result.best.clusters.get(address, frozenset()), result.before.clusters.get(address, frozenset())
+    after, before = (
+        result.best.clusters.get(address, frozenset()),
+        result.before.clusters.get(address, frozenset()),
+    )
     return sorted(after - before)
 
 
@@ -221,12 +285,14 @@ def describe_minimality_proof(result: RebalanceResult) -> str:
     """Return why fewer evictions are not enough."""
     assert result.trial is not None
     size = len(result.trial.evictions)
-    tried = sum(result.trial_counts[:size])  # plans with fewer evictions
+    # plans with fewer evictions.
+    tried = sum(result.trial_counts[:size])
     if size == 1:
         return "Without an eviction the pods keep waiting, so one is the minimum."
     plans = format_count(tried, "plan")
     return (
-        f"Fewer do not suffice: every set of at most {format_count(size - 1, 'eviction')} able to help was planned "
+        f"Fewer do not suffice: every set of at most {format_count(size - 1, 'eviction')} able to "
+        "help was planned "
         f"({plans}), and pods keep waiting. A waiting pod needs an eviction on its own cluster."
     )
 
@@ -234,13 +300,20 @@ def describe_minimality_proof(result: RebalanceResult) -> str:
 def _explain_taints(result: RebalanceResult) -> str:
     """Explain the taints by the placements picked again on the same cluster without them."""
     assert result.trial is not None
-    returning = [item for item in result.trial.evictions if item.cluster in result.trial.tainted_clusters]
+    returning = [
+        item for item in result.trial.evictions if item.cluster in result.trial.tainted_clusters
+    ]
     names = ", ".join(f"{item.placement} ({item.policy})" for item in returning)
     leaving = [item.placement for item in returning if item.policy is PlacementPolicy.PICK_ALL]
-    loss = enclose(" ", format_list(leaving), f" {select_word_form(len(leaving), 'runs', 'run')} on one cluster less.")
+    loss = enclose(
+        " ",
+        format_list(leaving),
+        f" {select_word_form(len(leaving), 'runs', 'run')} on one cluster less.",
+    )
     return (
         f"Without a taint the hub picks the same cluster again for {names}.{loss} "
-        "Other placements cannot come to a tainted cluster. Without the taint, a PickAll placement returns."
+        "Other placements cannot come to a tainted cluster. Without the taint, a PickAll "
+        "placement returns."
     )
 
 
@@ -252,7 +325,8 @@ def list_failure_reasons(result: RebalanceResult) -> Iterator[str]:
         yield f"The hub rejects an eviction: {text}"
     for cluster in result.untaintable:
         yield (
-            f"An evicted placement returns to {cluster} at once. The taint needs a fleet_member_cluster block of "
+            f"An evicted placement returns to {cluster} at once. The taint needs a "
+            "fleet_member_cluster block of "
             f"{cluster} in the root module, with a literal name, without count and for_each."
         )
     for text in result.interruptions:
@@ -260,9 +334,15 @@ def list_failure_reasons(result: RebalanceResult) -> Iterator[str]:
     if not result.candidates:
         yield "No binding can be evicted."
     elif result.is_proven:
-        yield f"Every set of evictions able to help was planned ({format_count(sum(result.trial_counts), 'plan')})."
+        yield (
+            "Every set of evictions able to help was planned "
+            f"({format_count(sum(result.trial_counts), 'plan')})."
+        )
     else:
-        yield f"The search ended after {format_count(sum(result.trial_counts), 'plan')} (limit: {MAX_TRIALS})."
+        yield (
+            f"The search ended after {format_count(sum(result.trial_counts), 'plan')} (limit: "
+            f"{MAX_TRIALS})."
+        )
 
 
 def build_rebalance_document(result: RebalanceResult) -> dict[str, Any]:
@@ -270,7 +350,8 @@ def build_rebalance_document(result: RebalanceResult) -> dict[str, Any]:
     trial = result.trial or EvictionProposal()
     proof = ""
     reasons: list[str] = []
-    is_possible: bool | None = True  # None: not known
+    # None: not known.
+    is_possible: bool | None = True
     if result.trial is not None:
         proof = describe_minimality_proof(result)
     elif result.waiting_bindings:

@@ -39,7 +39,12 @@ from nexusform.planning.vm_planning.site_plans import SiteObject
 from nexusform.plans.saved.plan_file import SavedPlan
 from nexusform.providers.clock import read_clock
 from nexusform.resource_types.registry import build_registries
-from nexusform.snapshots.snapshot import Snapshot, build_snapshot, list_planned_objects, list_state_objects
+from nexusform.snapshots.snapshot import (
+    Snapshot,
+    build_snapshot,
+    list_planned_objects,
+    list_state_objects,
+)
 from nexusform.state.objects import InstanceState, ObjectState, State
 from nexusform.values.typed_value import Value
 from nexusform.workflow.opening.command_context import CommandContext, load_project_configuration
@@ -58,7 +63,8 @@ from nexusform.workflow.plan_files.saved_plans import (
     read_prior_state,
 )
 
-if TYPE_CHECKING:  # imported only for fleets
+# imported only for fleets.
+if TYPE_CHECKING:
     from nexusform.domains.whatif.questions.fleet_simulation import FleetSnapshot
 
 
@@ -85,7 +91,9 @@ class SimulationInput(Struct, frozen=True):
 class UnreadableInput(DiagnosticsError):
     """Error of an input that cannot be read, with the source files of its diagnostics."""
 
-    def __init__(self, diagnostics: Iterable[Diagnostic], sources: Mapping[str, SourceFile] | None = None) -> None:
+    def __init__(
+        self, diagnostics: Iterable[Diagnostic], sources: Mapping[str, SourceFile] | None = None
+    ) -> None:
         """Create the error. `sources` are files to quote in the diagnostics, by name."""
         super().__init__(*diagnostics)
         self.sources = sources or {}
@@ -95,10 +103,13 @@ def build_fleet(source: SimulationInput) -> FleetSnapshot:
     """Build the fleet of an input. Raises DiagnosticsError if there is none."""
     from nexusform.domains.whatif.questions.fleet_simulation import build_fleet_snapshot
 
-    fleet = build_fleet_snapshot(source.objects, build_registries(), source.catalogue, source.observations)
+    fleet = build_fleet_snapshot(
+        source.objects, build_registries(), source.catalogue, source.observations
+    )
     if not fleet.members.members:
         detail = (
-            f"There is no fleet_member_cluster in {source.origin}. Apply a configuration with one, or "
+            f"There is no fleet_member_cluster in {source.origin}. Apply a configuration with "
+            "one, or "
             "use a saved plan: `nexusform plan -out=FILE`, then this command with -plan=FILE."
         )
         raise DiagnosticsError(build_error("nothing-to-simulate", detail))
@@ -108,7 +119,9 @@ def build_fleet(source: SimulationInput) -> FleetSnapshot:
 def open_observed_clusters(location: CommandContext, plan_path: str) -> SimulationInput:
     """Read the clusters listed by kubectl and their pods, in the state or after a plan. Raises UnreadableInput."""
     source = read_input(location, plan_path)
-    pods = build_observed_pods(source.objects, source.snapshot, build_registries(), source.observations)
+    pods = build_observed_pods(
+        source.objects, source.snapshot, build_registries(), source.observations
+    )
     return replace(source, pods=pods)
 
 
@@ -118,7 +131,8 @@ def open_snapshot(location: CommandContext, plan_path: str) -> SimulationInput:
     if not source.snapshot.sites:
         problem = build_error(
             "nothing-to-simulate",
-            f"There is no site in {source.origin}. Apply a configuration with one, or use a saved plan: "
+            f"There is no site in {source.origin}. Apply a configuration with one, or use a saved "
+            "plan: "
             "`nexusform plan -out=FILE`, then this command with -plan=FILE.",
         )
         raise UnreadableInput((*source.diagnostics, problem), source.sources)
@@ -131,11 +145,13 @@ def locate_diagnostics(
     """Add the declaring block, if still there, to diagnostics about an object. Return them with the source files."""
     problems = list(problems)
     if not any(problem.address and problem.subject is None for problem in problems):
-        return problems, {}  # every location is known, or there is no object
+        # Every location is known, or there is no object.
+        return problems, {}
     configuration, _ = load_project_configuration(location)
     blocks = {str(block.address): block for block in iterate_resource_blocks(configuration)}
     for position, problem in enumerate(problems):
-        block = blocks.get(_INSTANCE_KEY.sub("", problem.address))  # without the key of the instance
+        # Without the key of the instance.
+        block = blocks.get(_INSTANCE_KEY.sub("", problem.address))
         if block is not None and problem.subject is None:
             problems[position] = replace(problem, subject=block.header_span, block=block.header)
     return problems, configuration.files
@@ -143,14 +159,18 @@ def locate_diagnostics(
 
 def _build_unknown_node_warnings(source: SimulationInput) -> Iterator[Diagnostic]:
     """Build a warning for each cluster listed by kubectl with nodes matching no VM of the snapshot."""
-    if not source.observations.clusters:  # nothing to compare
+    # Nothing to compare.
+    if not source.observations.clusters:
         return
     clusters = build_existing_clusters(source.objects, build_registries(), source.catalogue)
     for cluster_id in source.observations.clusters:
-        observed_cluster = source.observations.bind_cluster(cluster_id, clusters.get(cluster_id), own_workloads=())
+        observed_cluster = source.observations.bind_cluster(
+            cluster_id, clusters.get(cluster_id), own_workloads=()
+        )
         if observed_cluster is not None and observed_cluster.unknown_nodes:
             detail = (
-                f'{format_count(len(observed_cluster.unknown_nodes), "node")} of the cluster "{cluster_id}" '
+                f"{format_count(len(observed_cluster.unknown_nodes), 'node')} of the cluster "
+                f'"{cluster_id}" '
                 f"({format_first_items(observed_cluster.unknown_nodes, _MAX_NAMES)}) "
                 "match no VM by name or provider id. Their pods and capacity are not counted."
             )
@@ -172,11 +192,16 @@ def _read_state_input(location: CommandContext) -> SimulationInput:
     if stored is None or has_errors(problems):
         raise UnreadableInput(problems, sources)
     # If steps of the last apply are not done, the state shows neither the old nor the planned site.
-    step_count = stored.remaining.remaining_steps if stored.remaining is not None else len(stored.open_intents)
+    step_count = (
+        stored.remaining.remaining_steps
+        if stored.remaining is not None
+        else len(stored.open_intents)
+    )
     if step_count:
         detail = (
             f"The last apply did not finish: {format_count(step_count, 'step')} "
-            f"{select_word_form(step_count, 'remains', 'remain')}. The simulation uses the state without their "
+            f"{select_word_form(step_count, 'remains', 'remain')}. The simulation uses the state "
+            "without their "
             "results. Run `nexusform apply -resume` first."
         )
         problems.append(build_warning("steps-not-applied", detail))
@@ -202,7 +227,8 @@ def _read_plan_input(path: str, location: CommandContext) -> SimulationInput:
     prior, prior_problems = read_prior_state(saved, path)
     problems += prior_problems
     problems += check_failed_plan(saved, path)
-    if location.variables:  # they have to be those of the plan
+    # They have to be those of the plan.
+    if location.variables:
         configuration, _ = load_project_configuration(location)
         problems += check_variables_unchanged(location, configuration, saved.plan)
     if prior is None or has_errors(problems):
@@ -212,7 +238,9 @@ def _read_plan_input(path: str, location: CommandContext) -> SimulationInput:
     problems += node_problems
     sources = get_configuration_sources(saved)
     observations = build_observations_after(saved.plan, clusters)
-    return _build_input(objects, saved.plan.catalogue, observations, f"after plan {path}", problems, sources)
+    return _build_input(
+        objects, saved.plan.catalogue, observations, f"after plan {path}", problems, sources
+    )
 
 
 def _build_input(
@@ -227,16 +255,20 @@ def _build_input(
     registries = build_registries()
     snapshot = build_snapshot(objects, registries, catalogue)
     pods = build_pods(objects, snapshot, registries, observations)
-    return SimulationInput(snapshot, origin, tuple(problems), sources, pods, objects, catalogue, observations)
+    return SimulationInput(
+        snapshot, origin, tuple(problems), sources, pods, objects, catalogue, observations
+    )
 
 
-_NodeReading: TypeAlias = tuple[Mapping[str, KubectlSnapshot], list[Diagnostic]]  # clusters by id, and problems
+# clusters by id, and problems.
+_NodeReading: TypeAlias = tuple[Mapping[str, KubectlSnapshot], list[Diagnostic]]
 
 
 def _read_observed_clusters(location: CommandContext, state: State) -> _NodeReading:
     """Read the clusters in data blocks of the current configuration, with references evaluated from the state."""
     configuration, _ = load_project_configuration(location)
-    if not _has_node_data(configuration):  # no data block lists nodes
+    # No data block lists nodes.
+    if not _has_node_data(configuration):
         return {}, []
     variables, _ = read_root_variables(
         configuration,
@@ -246,26 +278,39 @@ def _read_observed_clusters(location: CommandContext, state: State) -> _NodeRead
         confinement=location.confinement,
     )
     values = {name: value for name, (value, _) in variables.items()}
-    return _read_observed_nodes(location, configuration, values, state, read_clock(location.environment))
+    return _read_observed_nodes(
+        location, configuration, values, state, read_clock(location.environment)
+    )
 
 
-def _read_planned_clusters(location: CommandContext, saved: SavedPlan, objects: Iterable[SiteObject]) -> _NodeReading:
+def _read_planned_clusters(
+    location: CommandContext, saved: SavedPlan, objects: Iterable[SiteObject]
+) -> _NodeReading:
     """Read the clusters in data blocks of a saved plan. References are evaluated from `objects` (after the plan)."""
-    if not saved.plan.basis.data_files:  # its data sources read no file, so no output of kubectl
+    # Its data sources read no file, so no output of kubectl.
+    if not saved.plan.basis.data_files:
         return {}, []
     configuration, _ = load_plan_configuration(location, saved)
-    if not _has_node_data(configuration):  # no data block lists nodes
+    # No data block lists nodes.
+    if not _has_node_data(configuration):
         return {}, []
     instances = {
-        site_object.address: InstanceState(ObjectState(site_object.attributes, site_object.creation))
+        site_object.address: InstanceState(
+            ObjectState(site_object.attributes, site_object.creation)
+        )
         for site_object in objects
     }
     state = State(catalogue=saved.plan.catalogue, instances=instances)
     values = get_planned_variables(saved.plan)
-    observed, problems = _read_observed_nodes(location, configuration, values, state, saved.plan.timestamp)
+    observed, problems = _read_observed_nodes(
+        location, configuration, values, state, saved.plan.timestamp
+    )
     # Locations in the plan's temporary copy of its configuration are meaningless to users.
     for position, problem in enumerate(problems):
-        if problem.subject is not None and problem.subject.filename not in saved.configuration_files:
+        if (
+            problem.subject is not None
+            and problem.subject.filename not in saved.configuration_files
+        ):
             problems[position] = replace(problem, subject=None)
     return observed, problems
 
@@ -274,11 +319,18 @@ def _has_node_data(configuration: Configuration) -> bool:
     """Return whether a configuration has data blocks of clusters listed by kubectl."""
     sources = build_registries().data_sources.items()
     node_types = {name for name, source in sources if source.kind is PlanningKind.NODES}
-    return any(block.mode == "data" and block.type in node_types for block in iterate_resource_blocks(configuration))
+    return any(
+        block.mode == "data" and block.type in node_types
+        for block in iterate_resource_blocks(configuration)
+    )
 
 
 def _read_observed_nodes(
-    location: CommandContext, configuration: Configuration, variables: Mapping[str, Value], state: State, now: str
+    location: CommandContext,
+    configuration: Configuration,
+    variables: Mapping[str, Value],
+    state: State,
+    now: str,
 ) -> _NodeReading:
     """Read clusters as listed by kubectl, by id, and warnings. An error becomes a warning about a cluster left out."""
     request = PlanRequest(
@@ -301,9 +353,16 @@ def _read_observed_nodes(
     warnings = []
     for problem in evaluation.diagnostics:
         if problem.severity is not Severity.ERROR:
-            continue  # a warning about nodes does not keep them from being read
+            # A warning about nodes does not keep them from being read.
+            continue
         detail = f"{problem.detail} Pods on its nodes are not counted."
         warnings.append(
-            build_warning("nodes-not-counted", detail, problem.subject, address=problem.address, block=problem.block)
+            build_warning(
+                "nodes-not-counted",
+                detail,
+                problem.subject,
+                address=problem.address,
+                block=problem.block,
+            )
         )
     return observed, warnings

@@ -47,12 +47,17 @@ from nexusform.rendering.notation.json_values import omit_empty
 from nexusform.workflow.opening.command_context import CommandContext, load_project_configuration
 from nexusform.workflow.opening.project import open_project
 from nexusform.workflow.opening.system_io import SIZE_CAP, read_file
-from nexusform.workflow.runs.object_import import CONFIGURATION_SUFFIX, check_generated_path, write_new_file
+from nexusform.workflow.runs.object_import import (
+    CONFIGURATION_SUFFIX,
+    check_generated_path,
+    write_new_file,
+)
 from nexusform.workflow.runs.run import PlanOptions, Run, begin_run
 from nexusform.workflow.runs.state_locking import LockOptions
 
 _PLACEMENT_TYPE: Final = "fleet_cluster_resource_placement"
-_EVICTIONS_FILE: Final = "simulated-rebalance.nf.hcl"  # of the trials, never written
+# Of the trials, never written.
+_EVICTIONS_FILE: Final = "simulated-rebalance.nf.hcl"
 _TAINTS_FILE: Final = f"simulated-rebalance{OVERRIDE_SUFFIX}"
 
 
@@ -72,7 +77,8 @@ def plan_rebalancing(request: RebalanceRequest, context: CommandContext) -> Reba
         problems = [*_build_unknown_name_errors(request, candidates)]
         trials = _EvictionTrials(run, members)
         if not problems:
-            trials.evaluate(EvictionProposal())  # the plan without evictions has to work
+            # The plan without evictions has to work.
+            trials.evaluate(EvictionProposal())
             problems = trials.problems
         if problems:
             raise UnreadableInput(problems, sources)
@@ -93,12 +99,17 @@ def check_output_path(path: str) -> list[Diagnostic]:
     """Return errors if the configuration cannot be written to a path."""
     problems = list(map(check_generated_path, (path, get_taints_path(path))))
     if path.endswith(OVERRIDE_SUFFIX):
-        detail = f'"{path}" is the name of an override file. It cannot contain new blocks. Choose another name.'
+        detail = (
+            f'"{path}" is the name of an override file. It cannot contain new blocks. Choose '
+            "another name."
+        )
         problems.append(build_error("unwritable-generated-configuration", detail))
     return [problem for problem in problems if problem is not None]
 
 
-def write_rebalancing(path: str, rebalancing: RebalanceAnswer, context: CommandContext) -> list[Diagnostic]:
+def write_rebalancing(
+    path: str, rebalancing: RebalanceAnswer, context: CommandContext
+) -> list[Diagnostic]:
     """Write the evictions to `path`, and their taints to its override file. If the second file fails, remove the first
     one. Return problems, also a warning if nexusform does not read the file there.
     """
@@ -106,11 +117,13 @@ def write_rebalancing(path: str, rebalancing: RebalanceAnswer, context: CommandC
     if rebalancing.taints and not problems:
         problems = write_new_file(get_taints_path(path), rebalancing.taints)
         if problems:
-            Path(path).unlink()  # the evictions are wrong without their taints
+            # The evictions are wrong without their taints.
+            Path(path).unlink()
     is_in_directory = Path(path).resolve().parent == Path(context.directory).resolve()
     if not problems and not (is_in_directory and path.endswith(CONFIGURATION_SUFFIX)):
         detail = (
-            f"The configuration was written to {path}. nexusform reads *{CONFIGURATION_SUFFIX} files only "
+            f"The configuration was written to {path}. nexusform reads *{CONFIGURATION_SUFFIX} "
+            "files only "
             "from the directory of the root module. Move the file there before the next plan."
         )
         problems = [build_warning("generated-configuration-exists", detail)]
@@ -125,8 +138,10 @@ class _EvictionTrials:
         self.run = run
         self.project = run.project
         self.members = members
-        self.problems: list[Diagnostic] = []  # errors of the plan without evictions
-        self._outcomes: dict[EvictionProposal, TrialOutcome] = {}  # of the trials planned so far
+        # errors of the plan without evictions.
+        self.problems: list[Diagnostic] = []
+        # Of the trials planned so far.
+        self._outcomes: dict[EvictionProposal, TrialOutcome] = {}
 
     def evaluate(self, trial: EvictionProposal) -> TrialOutcome:
         """Return the outcome of a plan with these evictions and taints; equal trials are planned once."""
@@ -151,7 +166,9 @@ class _EvictionTrials:
             if errors:
                 return TrialOutcome(error=errors[0].detail)
             self.run.project = replace(self.project, configuration=configuration)
-        options = PlanOptions(refresh=False, samples=0, includes_remedies=False, verifies_certainty=False)
+        options = PlanOptions(
+            refresh=False, samples=0, includes_remedies=False, verifies_certainty=False
+        )
         plan = self.run.plan(options).plan
         errors = _select_errors(plan.diagnostics)
         if not trial.evictions:
@@ -167,25 +184,37 @@ def _list_candidate_bindings(run: Run) -> Iterator[EvictionCandidate]:
     """Yield the bindings to evict: of cluster-scoped placements, not being deleted. Provider "" is the default."""
     blocks = {block.address: block for block in run.project.configuration.root.resources.values()}
     for address, current in run.stored.state.list_current_objects():
-        if address.type != _PLACEMENT_TYPE:  # another object, or a namespaced placement
+        # Another object, or a namespaced placement.
+        if address.type != _PLACEMENT_TYPE:
             continue
         attributes = current.attributes
-        policy = PlacementPolicy(get_text(attributes, "policy", "placement_type") or PlacementPolicy.PICK_ALL)
+        policy = PlacementPolicy(
+            get_text(attributes, "policy", "placement_type") or PlacementPolicy.PICK_ALL
+        )
         block = blocks.get(address.config_address)
         provider = block.provider if block is not None else current.provider
-        if provider == DEFAULT_PROVIDER:  # an eviction block needs no `provider` for it
+        # An eviction block needs no `provider` for it.
+        if provider == DEFAULT_PROVIDER:
             provider = ""
         for binding in read_bindings(attributes):
             if not binding.is_deleting:
-                yield EvictionCandidate(str(attributes["name"]), binding.cluster, policy, address, provider)
+                yield EvictionCandidate(
+                    str(attributes["name"]), binding.cluster, policy, address, provider
+                )
 
 
 def _build_unknown_name_errors(
     request: RebalanceRequest, candidates: tuple[EvictionCandidate, ...]
 ) -> Iterator[Diagnostic]:
     """Yield an error per unknown cluster or placement of the request."""
-    checks = (  # flag, noun, requested name and known names
-        ("-from", "cluster with a placement", request.source_cluster, {item.cluster for item in candidates}),
+    # flag, noun, requested name and known names.
+    checks = (
+        (
+            "-from",
+            "cluster with a placement",
+            request.source_cluster,
+            {item.cluster for item in candidates},
+        ),
         ("-for", "applied placement", request.placement, {item.placement for item in candidates}),
     )
     for flag, noun, name, names in checks:
@@ -200,11 +229,15 @@ def read_trial_manifests(
 ) -> SimulatedPlacement:
     """Read the manifests of a placement on `count` clusters, `clusters` or all. Raises UnreadableInput."""
     try:
-        text = read_file(path, SIZE_CAP, context.confinement.get_operator_confinement(path)).decode()
+        text = read_file(
+            path, SIZE_CAP, context.confinement.get_operator_confinement(path)
+        ).decode()
     except (FileProblem, UnicodeDecodeError) as problem:
         raise UnreadableInput([build_error("unreadable-manifest", f"-f: {problem}")]) from None
     reading = parse_manifests(path, text)
-    messages = [finding.detail for finding in reading.findings] + list_unusable_manifests(reading.manifests)
+    messages = [finding.detail for finding in reading.findings] + list_unusable_manifests(
+        reading.manifests
+    )
     if not reading.manifests and not messages:
         messages = [f'"{path}" has no manifest.']
     if messages:
@@ -233,6 +266,7 @@ def _begin_trial_run(
     locking = LockOptions(enabled=False, is_exclusive=True)
     # Nothing is written: changes of an interrupted apply are read, but not saved.
     with begin_run(opened.project, "OperationTypePlan", locking, records_recovery=False) as run:
-        if not run.is_ready:  # its diagnostics are the reasons
+        # Its diagnostics are the reasons.
+        if not run.is_ready:
             raise UnreadableInput((*opened.diagnostics, *run.diagnostics), opened.sources)
         yield run, opened.sources

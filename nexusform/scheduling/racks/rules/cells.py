@@ -19,7 +19,11 @@ def select_fitting_cells(share: Share, capacity: FreeCapacity) -> list[int]:
     """Return the cells with enough free vCPUs and memory for a VM's share, ascending."""
     cpus, memory = share.cpus, share.memory
     free_memory = capacity.memory
-    return [cell for cell, free_cpus in enumerate(capacity.cpus) if free_cpus >= cpus and free_memory[cell] >= memory]
+    return [
+        cell
+        for cell, free_cpus in enumerate(capacity.cpus)
+        if free_cpus >= cpus and free_memory[cell] >= memory
+    ]
 
 
 def select_cells_with_vfs(share: Share, capacity: FreeCapacity, fitting: list[int]) -> list[int]:
@@ -44,7 +48,9 @@ def _build_cell_capacity_check(sku: VmSku) -> CapacityCheck:
         if needed == 1:
             max_cpus, max_memory = max(capacity.cpus, default=0), max(capacity.memory, default=0)
             if max_memory < sku.memory_mib:
-                return f"no cell of {sku.memory_gib:g} GiB left (most: {convert_to_gib(max_memory):g})"
+                return (
+                    f"no cell of {sku.memory_gib:g} GiB left (most: {convert_to_gib(max_memory):g})"
+                )
             if max_cpus < sku.host_vcpus:
                 return f"no cell of {sku.host_vcpus} vCPUs left (most: {max_cpus})"
             return f"no cell has both {sku.host_vcpus} vCPUs and {sku.memory_gib:g} GiB left"
@@ -56,7 +62,8 @@ def _build_cell_capacity_check(sku: VmSku) -> CapacityCheck:
 
 def _describe_fits_remaining(demand: Demand, remaining: Interval, _before: Interval) -> str:
     cells_needed = "a free cell" if demand.sku.numa_cells == 1 else "enough free cells"
-    return f"{remaining} have {cells_needed} of that size"  # remaining machines, such as "12"
+    # remaining machines, such as "12".
+    return f"{remaining} have {cells_needed} of that size"
 
 
 def _describe_fits_shortage(context: ShortageContext) -> str:
@@ -68,7 +75,11 @@ def _describe_fits_shortage(context: ShortageContext) -> str:
     else:
         text = f"No NUMA cell with {size} is free"
     text += f" on the site ({describe_zones(context.demand)})."
-    large_enough = [machine for machine in context.machines_in_requested_racks if context.can_host_when_empty(machine)]
+    large_enough = [
+        machine
+        for machine in context.machines_in_requested_racks
+        if context.can_host_when_empty(machine)
+    ]
     if not large_enough:
         return f"{text} No machine can run one even when empty."
     fragmented = _count_fragmented_cells(context, large_enough)
@@ -81,20 +92,27 @@ def _count_fragmented_cells(context: ShortageContext, machines: Iterable[int]) -
     """
     sku = context.demand.sku
     share = Share.compute(sku)
-    taken_cells: set[tuple[int, int]] = set()  # machine and cell
+    # machine and cell.
+    taken_cells: set[tuple[int, int]] = set()
     for machine in machines:
         capacity = context.get_free_capacity(machine)
         free = select_fitting_cells(share, capacity)
-        taken_cells.update((machine, cell) for cell in range(len(capacity.cpus)) if cell not in free)
+        taken_cells.update(
+            (machine, cell) for cell in range(len(capacity.cpus)) if cell not in free
+        )
     first_pool: dict[tuple[int, int], PoolKey] = {}
     for vm in context.list_vms():
         for cell in vm.cells:
             location = vm.machine, cell
             if location not in taken_cells:
                 continue
-            if (vm.sku.memory_in_cell, vm.sku.cpus_in_cell) < (sku.memory_in_cell, sku.cpus_in_cell):
+            if (vm.sku.memory_in_cell, vm.sku.cpus_in_cell) < (
+                sku.memory_in_cell,
+                sku.cpus_in_cell,
+            ):
                 first_pool.setdefault(location, vm.pool)
-            else:  # a large VM takes the cell: it is not fragmented
+            else:
+                # A large VM takes the cell: it is not fragmented.
                 taken_cells.discard(location)
                 first_pool.pop(location, None)
     return Counter(first_pool.values())
@@ -102,8 +120,12 @@ def _count_fragmented_cells(context: ShortageContext, machines: Iterable[int]) -
 
 def _describe_blocking_pools(cells_by_pool: Counter[PoolKey]) -> str:
     """Describe the number of fragmented cells, in total and by pool: most cells first, then by name."""
-    ranked = sorted(cells_by_pool.items(), key=lambda pool_and_count: (-pool_and_count[1], pool_and_count[0]))
-    names = ", ".join(f"{pool.cluster}/{pool.pool} ({count:,})" for pool, count in ranked[:MAX_BLOCKING_POOLS])
+    ranked = sorted(
+        cells_by_pool.items(), key=lambda pool_and_count: (-pool_and_count[1], pool_and_count[0])
+    )
+    names = ", ".join(
+        f"{pool.cluster}/{pool.pool} ({count:,})" for pool, count in ranked[:MAX_BLOCKING_POOLS]
+    )
     unnamed = sum(count for _, count in ranked[MAX_BLOCKING_POOLS:])
     remainder = f", others ({unnamed:,})" if unnamed else ""
     return f"{cells_by_pool.total():,} cells are fragmented by small VMs: {names}{remainder}."
@@ -121,18 +143,22 @@ FITS = CapacityFilter(
 
 def _build_virtual_function_check(sku: VmSku) -> CapacityCheck:
     """Build a check of a capacity: its missing VFs, or None if enough cells with capacity have them."""
-    share = Share.compute(sku)  # the needs of a VM in each of its cells
+    # The needs of a VM in each of its cells.
+    share = Share.compute(sku)
 
     def find_rejection(capacity: FreeCapacity) -> str | None:
         """Return why too few cells have enough VFs besides CPUs and memory, None if the VM fits."""
-        if not share.vfs:  # the VM needs no VF in its cells
+        # The VM needs no VF in its cells.
+        if not share.vfs:
             return None
         fitting = select_fitting_cells(share, capacity)
         if len(select_cells_with_vfs(share, capacity, fitting)) >= share.cells:  # it fits
             return None
         maximum = max((capacity.vfs[cell] for cell in fitting), default=0)
         cells = (
-            "no cell with capacity has" if share.cells == 1 else f"fewer than {share.cells} cells with capacity have"
+            "no cell with capacity has"
+            if share.cells == 1
+            else f"fewer than {share.cells} cells with capacity have"
         )
         return f"{cells} {share.vfs} VFs left (most: {maximum})"
 
@@ -140,12 +166,16 @@ def _build_virtual_function_check(sku: VmSku) -> CapacityCheck:
 
 
 def _describe_vfs_remaining(demand: Demand, remaining: Interval, before: Interval) -> str:
-    return f"{remaining} have the VFs" if demand.sku.vfs and remaining != before else ""  # "": none is rejected
+    # "": none is rejected.
+    return f"{remaining} have the VFs" if demand.sku.vfs and remaining != before else ""
 
 
 def _describe_vfs_shortage(context: ShortageContext) -> str:
     vfs = context.demand.sku.vfs_in_cell
-    return f"No NUMA cell with capacity on the site ({describe_zones(context.demand)}) has {vfs} SR-IOV VFs left."
+    return (
+        f"No NUMA cell with capacity on the site ({describe_zones(context.demand)}) has {vfs} "
+        "SR-IOV VFs left."
+    )
 
 
 VFS = CapacityFilter(

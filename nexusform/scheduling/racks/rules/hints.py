@@ -1,7 +1,13 @@
 """Hints of plain VMs (outside of clusters and VNFs) and groups of VNFCs: affinity to machines or racks, or against."""
 
 from nexusform.scheduling.racks.layout import Figure, NumberedSite, Usage
-from nexusform.scheduling.racks.rule import DemandFilter, RankedItemKind, RankingKey, RejectionCheck, ShortageContext
+from nexusform.scheduling.racks.rule import (
+    DemandFilter,
+    RankedItemKind,
+    RankingKey,
+    RejectionCheck,
+    ShortageContext,
+)
 from nexusform.scheduling.racks.vms import Demand, Hint, HintScope, Interval
 
 
@@ -26,7 +32,9 @@ def _list_hard_hints(demand: Demand) -> tuple[Hint, ...]:
 
 def _list_soft_hints(demand: Demand, scope: HintScope) -> tuple[Hint, ...]:
     """Return the soft hints over machines, or over racks: they rank candidates and reject none."""
-    return tuple([hint for hint in demand.constraints.hints if hint.scope is scope and not hint.is_hard])
+    return tuple(
+        [hint for hint in demand.constraints.hints if hint.scope is scope and not hint.is_hard]
+    )
 
 
 def _build_hard_hint_check(layout: NumberedSite, demand: Demand) -> RejectionCheck:
@@ -49,7 +57,9 @@ def _build_rack_figures(usage: Usage, demand: Demand) -> Figure | None:
     if not soft_hints:
         return None
     names = usage.layout.rack_name
-    return lambda rack: sum(is_hint_violated(hint, machine="", rack=names[rack]) for hint in soft_hints)
+    return lambda rack: sum(
+        is_hint_violated(hint, machine="", rack=names[rack]) for hint in soft_hints
+    )
 
 
 def _build_machine_figures(usage: Usage, demand: Demand) -> Figure | None:
@@ -58,7 +68,9 @@ def _build_machine_figures(usage: Usage, demand: Demand) -> Figure | None:
     if not soft_hints:
         return None
     machines = usage.layout.machines
-    return lambda number: sum(is_hint_violated(hint, machines[number].name, rack="") for hint in soft_hints)
+    return lambda number: sum(
+        is_hint_violated(hint, machines[number].name, rack="") for hint in soft_hints
+    )
 
 
 def _describe_violated_hints(_demand: Demand, count: int) -> str:
@@ -66,12 +78,17 @@ def _describe_violated_hints(_demand: Demand, count: int) -> str:
 
 
 def _describe_machines_meeting_hints(demand: Demand, remaining: Interval, _before: Interval) -> str:
-    return f"{len(demand.hints)} leave {remaining}" if demand.hints else ""  # hints and machines: "2 leave 12"
+    # hints and machines: "2 leave 12".
+    return f"{len(demand.hints)} leave {remaining}" if demand.hints else ""
 
 
 def _describe_shortage(context: ShortageContext) -> str:
-    texts = dict.fromkeys(describe_hint_requirement(hint) for hint in _list_hard_hints(context.demand))
-    return "Hard placement hints reject every machine with enough capacity: " + "; ".join(texts) + "."
+    texts = dict.fromkeys(
+        describe_hint_requirement(hint) for hint in _list_hard_hints(context.demand)
+    )
+    return (
+        "Hard placement hints reject every machine with enough capacity: " + "; ".join(texts) + "."
+    )
 
 
 FILTER = DemandFilter(
@@ -83,5 +100,9 @@ FILTER = DemandFilter(
     line="  hints",
     describe_remaining=_describe_machines_meeting_hints,
 )
-RACK_KEY = RankingKey(rule="hints", build_figures=_build_rack_figures, describe=_describe_violated_hints)
-MACHINE_KEY = RankingKey(rule="hints", build_figures=_build_machine_figures, describe=_describe_violated_hints)
+RACK_KEY = RankingKey(
+    rule="hints", build_figures=_build_rack_figures, describe=_describe_violated_hints
+)
+MACHINE_KEY = RankingKey(
+    rule="hints", build_figures=_build_machine_figures, describe=_describe_violated_hints
+)

@@ -6,7 +6,12 @@ from collections import Counter
 from collections.abc import Callable
 
 from nexusform.scheduling.racks.layout import FreeCapacity
-from nexusform.scheduling.racks.rule import CapacityCheck, CapacityFilter, MachineFilter, ShortageContext
+from nexusform.scheduling.racks.rule import (
+    CapacityCheck,
+    CapacityFilter,
+    MachineFilter,
+    ShortageContext,
+)
 from nexusform.scheduling.racks.rules.zones import describe_zones
 from nexusform.scheduling.racks.vms import Demand, Interval, VmSku
 from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST
@@ -14,21 +19,29 @@ from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST
 
 def _create_remaining_description(verb_phrase: str) -> Callable[[Demand, Interval, Interval], str]:
     """Return a description of the remaining machines: `12 have the disk`; "" if the filter rejects none."""
-    return lambda _demand, remaining, before: f"{remaining} {verb_phrase}" if remaining != before else ""
+    return lambda _demand, remaining, before: (
+        f"{remaining} {verb_phrase}" if remaining != before else ""
+    )
 
 
 def _describe_schedulable_shortage(context: ShortageContext) -> str:
     """Explain why no machine is left: each reason with its number of machines, most first."""
-    reason_counts = Counter(context.layout.machines[number].unschedulable_reason for number in context.machines)
+    reason_counts = Counter(
+        context.layout.machines[number].unschedulable_reason for number in context.machines
+    )
     most_first = sorted(reason_counts, key=lambda reason: (-reason_counts[reason], reason))
     reasons = ", ".join(f"{reason_counts[reason]:,} {reason}" for reason in most_first)
     machines = len(context.machines)
-    return f"None of the {machines:,} machines on the site ({describe_zones(context.demand)}) takes new VMs: {reasons}."
+    return (
+        f"None of the {machines:,} machines on the site ({describe_zones(context.demand)}) takes "
+        f"new VMs: {reasons}."
+    )
 
 
 SCHEDULABLE = MachineFilter(
     name="schedulable",
-    find_rejection=lambda machine: machine.unschedulable_reason or None,  # such as "cordoned"
+    # Such as "cordoned".
+    find_rejection=lambda machine: machine.unschedulable_reason or None,
     describe_shortage=_describe_schedulable_shortage,
     binding="not_schedulable",
     line="1 fits",
@@ -42,9 +55,15 @@ def _build_hardware_check(sku: VmSku) -> CapacityCheck:
 
     def find_rejection(capacity: FreeCapacity) -> str | None:
         """Return why a machine with this capacity is of the wrong hardware, None if it may run the SKU."""
-        if not supported_hardware or capacity.hardware is None or capacity.hardware in supported_hardware:
+        if (
+            not supported_hardware
+            or capacity.hardware is None
+            or capacity.hardware in supported_hardware
+        ):
             return None
-        return f"{sku.name} runs on {', '.join(supported_hardware)} only, this is {capacity.hardware}"
+        return (
+            f"{sku.name} runs on {', '.join(supported_hardware)} only, this is {capacity.hardware}"
+        )
 
     return find_rejection
 
@@ -53,12 +72,18 @@ def _describe_hardware_shortage(context: ShortageContext) -> str:
     """Explain why no machine is left, and name the largest SKU supported by this hardware."""
     sku, catalogue = context.demand.sku, CATALOGUES[NEWEST]
     names = {context.layout.machines[number].machine_sku for number in context.machines}
-    hardware = sorted(filter(None, names))  # without machines with figures of their own
+    # Without machines with figures of their own.
+    hardware = sorted(filter(None, names))
     runs_on = ", ".join(sku.machine_skus)
     text = f"{sku.name} runs on {runs_on} only; the machines of the site are {', '.join(hardware)}."
-    largest_skus = (catalogue.find_largest_sku(sku.kind, name) for name in hardware)  # None: it supports none
+    # None: it supports none.
+    largest_skus = (catalogue.find_largest_sku(sku.kind, name) for name in hardware)
     supported_skus = filter(None, largest_skus)
-    largest = max(supported_skus, key=lambda candidate: (candidate.host_vcpus, candidate.memory_gib), default=None)
+    largest = max(
+        supported_skus,
+        key=lambda candidate: (candidate.host_vcpus, candidate.memory_gib),
+        default=None,
+    )
     if largest is None:
         return text
     return f"{text} The largest SKU of the same type for this hardware is {largest.name}."
@@ -78,14 +103,20 @@ def _build_disk_check(sku: VmSku) -> CapacityCheck:
     needed = sku.disk_gib
 
     def find_rejection(capacity: FreeCapacity) -> str | None:
-        return None if capacity.disk >= needed else f"{capacity.disk} GiB of disk left, {needed} GiB needed"
+        return (
+            None
+            if capacity.disk >= needed
+            else f"{capacity.disk} GiB of disk left, {needed} GiB needed"
+        )
 
     return find_rejection
 
 
 def _describe_disk_shortage(context: ShortageContext) -> str:
     disk = context.demand.sku.disk_gib
-    return f"No machine on the site ({describe_zones(context.demand)}) has {disk:,} GiB of disk left."
+    return (
+        f"No machine on the site ({describe_zones(context.demand)}) has {disk:,} GiB of disk left."
+    )
 
 
 DISK = CapacityFilter(

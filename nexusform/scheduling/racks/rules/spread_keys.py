@@ -11,25 +11,29 @@ def _format_vm_count(count: int) -> str:
     return "1 VM" if count == 1 else f"{count} VMs"
 
 
-RACK_CLUSTER_VMS = RankingKey(  # VMs of the cluster on the rack: the first key under rack_spread = "cluster"
+# VMs of the cluster on the rack: the first key under rack_spread = "cluster".
+RACK_CLUSTER_VMS = RankingKey(
     rule="rack_spread",
     build_figures=lambda usage, _demand: usage.cluster.racks,
     describe=lambda demand, count: f"{_format_vm_count(count)} of {demand.vm.cluster}",
     dependence=KeyDependence.CLUSTER,
 )
-RACK_POOL_VMS = RankingKey(  # VMs of the pool on the rack
+# VMs of the pool on the rack.
+RACK_POOL_VMS = RankingKey(
     rule="rack_spread",
     build_figures=lambda usage, _demand: usage.pool.racks,
     describe=lambda demand, count: f"{_format_vm_count(count)} of {demand.vm.pool}",
     dependence=KeyDependence.POOL,
 )
-RACK_ALL_VMS = RankingKey(  # VMs of any owner on the rack
+# VMs of any owner on the rack.
+RACK_ALL_VMS = RankingKey(
     rule="rack_spread",
     build_figures=lambda usage, _demand: usage.rack_vms,
     describe=lambda _demand, count: _format_vm_count(count),
     dependence=KeyDependence.NONE,
 )
-RACK_MEMORY_USED = RankingKey(  # MiB used by VMs on the rack
+# MiB used by VMs on the rack.
+RACK_MEMORY_USED = RankingKey(
     rule="rack_spread",
     build_figures=lambda usage, _demand: usage.rack_memory,
     describe=lambda _demand, mib: f"{convert_to_gib(mib):,} GiB",
@@ -43,19 +47,22 @@ def _describe_vms_of_owner(vms: int, name: str) -> str:
     return f"{_format_vm_count(vms)} of {name}" if vms else f"no VM of {name}"
 
 
-MACHINE_CLUSTER_VMS = RankingKey(  # VMs of the cluster on the machine
+# VMs of the cluster on the machine.
+MACHINE_CLUSTER_VMS = RankingKey(
     rule="machine_spread",
     build_figures=lambda usage, _demand: usage.cluster.machines,
     describe=lambda demand, vms: _describe_vms_of_owner(vms, demand.vm.cluster),
     dependence=KeyDependence.CLUSTER,
 )
-MACHINE_POOL_VMS = RankingKey(  # VMs of the pool on the machine
+# VMs of the pool on the machine.
+MACHINE_POOL_VMS = RankingKey(
     rule="machine_spread",
     build_figures=lambda usage, _demand: usage.pool.machines,
     describe=lambda demand, vms: _describe_vms_of_owner(vms, demand.vm.pool),
     dependence=KeyDependence.POOL,
 )
-MACHINE_MEMORY_USED = RankingKey(  # MiB used by VMs on the machine
+# MiB used by VMs on the machine.
+MACHINE_MEMORY_USED = RankingKey(
     rule="machine_spread",
     build_figures=lambda usage, _demand: usage.memory,
     describe=lambda _demand, mib: f"{convert_to_gib(mib):,} GiB",
@@ -79,9 +86,17 @@ def _describe(demand: Demand, is_alone: int) -> str:
     """Describe the figure of a machine: 1 (`is_alone`) without an extra-large VM of another cluster, else 0."""
     if not demand.sku.extra_large:
         return ""
-    return "no extra-large VM of another cluster" if is_alone else "runs an extra-large VM of another cluster"
+    return (
+        "no extra-large VM of another cluster"
+        if is_alone
+        else "runs an extra-large VM of another cluster"
+    )
 
 
 SHARED_MACHINE = RankingKey(
-    rule="extra_large", build_figures=_build_spread_figure, describe=_describe, bits=1, dependence=KeyDependence.CLUSTER
+    rule="extra_large",
+    build_figures=_build_spread_figure,
+    describe=_describe,
+    bits=1,
+    dependence=KeyDependence.CLUSTER,
 )

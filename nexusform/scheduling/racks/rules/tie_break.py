@@ -44,7 +44,9 @@ def select_tied_machine(drawn_number: int, count: int) -> int:
     return (drawn_number >> 32) % count
 
 
-def break_rack_tie(vm_text: blake2b, names: Sequence[bytes], tied: Sequence[int], *, is_sample: bool) -> int:
+def break_rack_tie(
+    vm_text: blake2b, names: Sequence[bytes], tied: Sequence[int], *, is_sample: bool
+) -> int:
     """Choose one of the tied racks for a VM, and return its position in `tied` (indices into `names`). A sample draws
     one at random; else the lowest digest of VM and rack decides.
     """
@@ -53,7 +55,9 @@ def break_rack_tie(vm_text: blake2b, names: Sequence[bytes], tied: Sequence[int]
     return find_lowest_digest(vm_text, names, tied)
 
 
-def break_machine_tie(vm_text: blake2b, names: Sequence[bytes], tied: Sequence[int], *, is_sample: bool) -> int:
+def break_machine_tie(
+    vm_text: blake2b, names: Sequence[bytes], tied: Sequence[int], *, is_sample: bool
+) -> int:
     """Choose one of the tied machines for a VM, like `break_rack_tie`, and return its position in `tied`."""
     if is_sample:
         return select_tied_machine(draw_sample_number(vm_text), len(tied))

@@ -1,7 +1,12 @@
 """Zones: a pool's availability_zones are a hard filter on the rack's zone."""
 
 from nexusform.scheduling.racks.layout import NumberedSite
-from nexusform.scheduling.racks.rule import DemandFilter, RankedItemKind, RejectionCheck, ShortageContext
+from nexusform.scheduling.racks.rule import (
+    DemandFilter,
+    RankedItemKind,
+    RejectionCheck,
+    ShortageContext,
+)
 from nexusform.scheduling.racks.vms import Demand, Interval
 
 
@@ -13,7 +18,8 @@ def describe_zones(demand: Demand) -> str:
 
 def _build_allowed_zone_check(layout: NumberedSite, demand: Demand) -> RejectionCheck:
     """Build the check of the zones allowed by the pool, by rack number."""
-    zones = demand.zones or frozenset()  # never None: without zones the filter is not built
+    # Never None: without zones the filter is not built.
+    zones = demand.zones or frozenset()
 
     def find_rejection(rack: int) -> str | None:
         """Return why the zone of a rack is not allowed, None if it is."""
@@ -23,15 +29,21 @@ def _build_allowed_zone_check(layout: NumberedSite, demand: Demand) -> Rejection
     return find_rejection
 
 
-def _describe_machines_in_allowed_zones(demand: Demand, remaining: Interval, _before: Interval) -> str:
+def _describe_machines_in_allowed_zones(
+    demand: Demand, remaining: Interval, _before: Interval
+) -> str:
     if demand.zones is None:
         return f"all; {remaining} stay"
-    return f"{{{', '.join(sorted(demand.zones))}}} leave {remaining}"  # zones and machines: "{1, 2} leave 12"
+    # zones and machines: "{1, 2} leave 12".
+    return f"{{{', '.join(sorted(demand.zones))}}} leave {remaining}"
 
 
 def _describe_shortage(context: ShortageContext) -> str:
     zones = dict.fromkeys(context.layout.rack_zone)
-    return f"No rack is in {describe_zones(context.demand)}; the site's zones are {', '.join(zones) or 'none'}."
+    return (
+        f"No rack is in {describe_zones(context.demand)}; the site's zones are "
+        f"{', '.join(zones) or 'none'}."
+    )
 
 
 FILTER = DemandFilter(

@@ -1,11 +1,14 @@
 """Uncertainty of placements: ties that other seeds break otherwise, and unknown cells."""
 
-PUBLIC = {  # public names of the package, by module
+# public names of the package, by module.
+PUBLIC = {
     "certainty": (
-        "compute_default_runs MIN_RUNS MAX_RUNS Operation PoolCertainty repeat_with_samples run_operations "
+        "compute_default_runs MIN_RUNS MAX_RUNS Operation PoolCertainty repeat_with_samples "
+        "run_operations "
         "OccupyOperation Token PlaceOperation ReleaseOperation"
     ),
     "splits": (
-        "count_blocked_vms format_split_choice PACKED LargestSplit RULE_DESCRIPTIONS CellSplits SPREAD SplitChoice"
+        "count_blocked_vms format_split_choice PACKED LargestSplit RULE_DESCRIPTIONS "
+        "CellSplits SPREAD SplitChoice"
     ),
 }

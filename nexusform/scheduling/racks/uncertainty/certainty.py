@@ -86,7 +86,8 @@ class SamplingResult(Struct, frozen=True):
 
 
 MIN_RUNS = 10
-MIN_RUNS_FOR_TIES = 50  # with fewer runs tied machines may be missing
+# With fewer runs tied machines may be missing.
+MIN_RUNS_FOR_TIES = 50
 MAX_RUNS = 100
 MAX_PLACEMENTS = 200_000
 
@@ -117,12 +118,16 @@ def run_operations(
     placed: dict[Token, Placement | None] = {}
     for operation in operations:
         if isinstance(operation, PlaceOperation):
-            placed_vm = scheduler.try_place(operation.demand)  # its handle and placement, None if no machine fits
+            # Its handle and placement, None if no machine fits.
+            placed_vm = scheduler.try_place(operation.demand)
             placed[operation.token] = placed_vm[1] if placed_vm is not None else None
-        elif isinstance(operation, OccupyOperation):  # its machine is decided already, perhaps not its cells
+        elif isinstance(operation, OccupyOperation):
+            # Its machine is decided already, perhaps not its cells.
             placement = operation.placement
             if operation.uses_rule_cells:
-                placement = replace(placement, cells=scheduler.select_cells(operation.sku, placement.machine))
+                placement = replace(
+                    placement, cells=scheduler.select_cells(operation.sku, placement.machine)
+                )
             scheduler.add_existing(operation.vm, operation.sku, placement)
         else:
             scheduler.release(operation.handle)
@@ -147,7 +152,11 @@ def repeat_with_samples(
     if runs <= 0:
         return SamplingResult(vms={}, pools=())
     planned = run_operations(base, operations)
-    demands = {operation.token: operation.demand for operation in operations if isinstance(operation, PlaceOperation)}
+    demands = {
+        operation.token: operation.demand
+        for operation in operations
+        if isinstance(operation, PlaceOperation)
+    }
     tallies = _SampleMatches(demands, planned)
     unknown_cells = _UnknownCells(base, operations, demands)
     unknown_cells.add_run_outcome(planned)
@@ -155,7 +164,9 @@ def repeat_with_samples(
     fits: list[bool] = []
     tied_machines: dict[PoolId, set[int]] = {}
     for seed in range(first, first + runs):
-        outcome = run_operations(base, operations, sample=seed, split_choice=seed, tied_machines=tied_machines)
+        outcome = run_operations(
+            base, operations, sample=seed, split_choice=seed, tied_machines=tied_machines
+        )
         fits.append(None not in outcome.values())
         tallies.compare(outcome)
         unknown_cells.add_run_outcome(outcome)
@@ -184,24 +195,32 @@ class _UnknownCells:
     the plan in every split, with all VMs placed there by any run. A machine without capacity for any has none either.
     """
 
-    def __init__(self, base: RackScheduler, operations: Sequence[Operation], demands: Mapping[Token, Demand]) -> None:
+    def __init__(
+        self, base: RackScheduler, operations: Sequence[Operation], demands: Mapping[Token, Demand]
+    ) -> None:
         """Record the machines of `base` with unknown cells, and what the operations of the plan change on machines."""
         self._base = base
         self._demands = demands
         self._machines = base.list_machines_with_unknown_cells()
         # By machine: each collection of SKUs placed on it by a run, () for none.
-        self._added_skus: dict[str, set[tuple[VmSku, ...]]] = {name: {()} for name in self._machines}
+        self._added_skus: dict[str, set[tuple[VmSku, ...]]] = {
+            name: {()} for name in self._machines
+        }
         self._released_machines: set[str] = set()
-        self._occupying_skus: dict[str, list[VmSku]] = {}  # by machine: those of VMs staying on it
+        # By machine: those of VMs staying on it.
+        self._occupying_skus: dict[str, list[VmSku]] = {}
         for operation in operations:
             if isinstance(operation, ReleaseOperation):
                 self._released_machines.add(base.get_vm(operation.handle).placement.machine)
             elif isinstance(operation, OccupyOperation):
-                self._occupying_skus.setdefault(operation.placement.machine, []).append(operation.sku)
+                self._occupying_skus.setdefault(operation.placement.machine, []).append(
+                    operation.sku
+                )
 
     def add_run_outcome(self, outcome: Mapping[Token, Placement | None]) -> None:
         """Record the SKUs placed by one run on each of the machines with unknown cells."""
-        if not self._machines:  # all cells are known
+        # All cells are known.
+        if not self._machines:
             return
         added_skus: dict[str, list[VmSku]] = {}
         for token, placement in outcome.items():
@@ -213,37 +232,57 @@ class _UnknownCells:
     def list_uncertain_machines(self) -> tuple[str, ...]:
         """Return the machines where unknown NUMA cells decide if a VM of the plan fits, in site order."""
         skus = list(dict.fromkeys(demand.sku for demand in self._demands.values()))
-        return tuple(name for name in self._machines if any(self._is_uncertain(name, sku) for sku in skus))
+        return tuple(
+            name for name in self._machines if any(self._is_uncertain(name, sku) for sku in skus)
+        )
 
     def _is_uncertain(self, machine: str, sku: VmSku) -> bool:
         """Return whether the unknown NUMA layout, or the VMs placed by a run, decide if a VM of the SKU fits there."""
         if machine not in self._released_machines and self._base.has_no_fitting_split(machine, sku):
-            return False  # it never fits: no VM leaves the machine
+            # It never fits: no VM leaves the machine.
+            return False
         occupying_skus = self._occupying_skus.get(machine, [])
         return not all(
             self._base.can_fit_in_every_split(machine, sku, [*added_skus, *occupying_skus])
-            for added_skus in self._added_skus[machine]  # those placed by a run
+            # Those placed by a run.
+            for added_skus in self._added_skus[machine]
         )
 
 
 class _SampleMatches:
     """Matches of all runs so far with the plan (`planned`), by VM, and by pool and rack."""
 
-    def __init__(self, demands: Mapping[Token, Demand], planned: Mapping[Token, Placement | None]) -> None:
+    def __init__(
+        self, demands: Mapping[Token, Demand], planned: Mapping[Token, Placement | None]
+    ) -> None:
         """Start to compare runs with the planned placements, by token of the VM; None is a VM without a machine."""
-        self._pool_by_token = {token: (demand.vm.owner, demand.vm.pool) for token, demand in demands.items()}
-        self._planned = {token: placement for token, placement in planned.items() if placement is not None}
-        self._same_rack_runs: Counter[Token] = Counter()  # number of runs with the VM on the same rack as in the plan
-        self._same_machine_runs: Counter[Token] = Counter()  # number of runs with the VM on the same machine
-        self._planned_counts = self._count_per_rack(self._planned)  # VMs in the plan, by pool and rack
+        self._pool_by_token = {
+            token: (demand.vm.owner, demand.vm.pool) for token, demand in demands.items()
+        }
+        self._planned = {
+            token: placement for token, placement in planned.items() if placement is not None
+        }
+        # number of runs with the VM on the same rack as in the plan.
+        self._same_rack_runs: Counter[Token] = Counter()
+        # number of runs with the VM on the same machine.
+        self._same_machine_runs: Counter[Token] = Counter()
+        # VMs in the plan, by pool and rack.
+        self._planned_counts = self._count_per_rack(self._planned)
         # Number of runs with the same count of a pool's VMs on a rack, and the other counts.
-        self._same_counts: dict[PoolId, Counter[str]] = {pool: Counter() for pool in self._planned_counts}
-        self._other_counts: dict[tuple[PoolId, str], set[int]] = {}  # by pool and rack
-        self._observed_locations: dict[Token, tuple[set[str], set[str]]] = {  # racks and machines in any run
-            token: ({placement.rack}, {placement.machine}) for token, placement in self._planned.items()
+        self._same_counts: dict[PoolId, Counter[str]] = {
+            pool: Counter() for pool in self._planned_counts
+        }
+        # By pool and rack.
+        self._other_counts: dict[tuple[PoolId, str], set[int]] = {}
+        # racks and machines in any run.
+        self._observed_locations: dict[Token, tuple[set[str], set[str]]] = {
+            token: ({placement.rack}, {placement.machine})
+            for token, placement in self._planned.items()
         }
 
-    def _count_per_rack(self, outcome: Mapping[Token, Placement | None]) -> dict[PoolId, Counter[str]]:
+    def _count_per_rack(
+        self, outcome: Mapping[Token, Placement | None]
+    ) -> dict[PoolId, Counter[str]]:
         """Count the VMs of each pool per rack."""
         counts: dict[PoolId, Counter[str]] = {}
         for token, placement in outcome.items():
@@ -291,7 +330,8 @@ class _SampleMatches:
                 rack=self._same_rack_runs[token] / runs,
                 machine=self._same_machine_runs[token] / runs,
                 rack_count=self._same_counts[pool][placement.rack] / runs,
-                tied=(len(racks), len(machines), 1 + len(other_counts)),  # 1: the planned number
+                # 1: the planned number.
+                tied=(len(racks), len(machines), 1 + len(other_counts)),
             )
         return shares
 
@@ -300,9 +340,13 @@ class _SampleMatches:
         members: dict[PoolId, list[Token]] = {}
         for token in self._planned:
             members.setdefault(self._pool_by_token[token], []).append(token)
-        return tuple(self._compute_pool_certainty(pool, tokens, runs) for pool, tokens in members.items())
+        return tuple(
+            self._compute_pool_certainty(pool, tokens, runs) for pool, tokens in members.items()
+        )
 
-    def _compute_pool_certainty(self, pool: PoolId, tokens: Sequence[Token], runs: int) -> PoolCertainty:
+    def _compute_pool_certainty(
+        self, pool: PoolId, tokens: Sequence[Token], runs: int
+    ) -> PoolCertainty:
         """Return the certainty of one pool over these runs."""
         planned_counts, same_counts = self._planned_counts[pool], self._same_counts[pool]  # by rack
         owner, name = pool
@@ -311,5 +355,7 @@ class _SampleMatches:
             pool=name,
             vms_on_certain_machines=sum(self._same_machine_runs[token] == runs for token in tokens),
             counts=dict(sorted(planned_counts.items())),
-            certain_racks=tuple(sorted(rack for rack in planned_counts if same_counts[rack] == runs)),
+            certain_racks=tuple(
+                sorted(rack for rack in planned_counts if same_counts[rack] == runs)
+            ),
         )

@@ -13,7 +13,8 @@ from typing import Final, NamedTuple, TypeAlias, TypeVar
 from nexusform.scheduling.racks.layout import FreeCapacity, Share
 from nexusform.scheduling.racks.vms import Interval, VmSku, convert_to_gib
 
-FreeCells: TypeAlias = tuple[tuple[int, int], ...]  # free resources of each cell: vCPUs and MiB
+# free resources of each cell: vCPUs and MiB.
+FreeCells: TypeAlias = tuple[tuple[int, int], ...]
 Cells: TypeAlias = tuple[int, ...]
 
 
@@ -23,8 +24,8 @@ class LargestSplit(NamedTuple):
     skus: tuple[VmSku, ...]
 
 
-# Two split rules that are no samples. PACKED: as Azure packs VMs in order of creation, in the cells with the
-# least memory left. SPREAD: in the cells with the most memory left.
+# Two split rules that are no samples. PACKED: as Azure packs VMs in order of creation, in the cells
+# with the least memory left. SPREAD: in the cells with the most memory left.
 PACKED: Final = "packed"
 SPREAD: Final = "spread"
 
@@ -46,7 +47,8 @@ def format_split_choice(choice: SplitChoice) -> int | str:
     return ROOMIEST if isinstance(choice, LargestSplit) else choice
 
 
-EXACT_CELLS: Final = 2  # machines of so many cells are always enumerated
+# machines of so many cells are always enumerated.
+EXACT_CELLS: Final = 2
 MAX_SPLITS: Final = 10_000
 MAX_TRANSITIONS: Final = 200_000
 MAX_TRIES: Final = 10_000
@@ -68,9 +70,13 @@ class CellSplits:
         for cell, free_cell in enumerate(base):
             cells_by_capacity.setdefault(free_cell, []).append(cell)
         self._equal_cells = [cells for cells in cells_by_capacity.values() if len(cells) > 1]
-        self._layers = list(self._enumerate())  # the splits of the first 0, 1, 2 ... VMs
-        self.is_known = len(self._layers) == len(shares) + 1  # False: there are too many splits to enumerate
-        self.legal_splits: tuple[FreeCells, ...] = tuple(sorted(self._layers[-1])) if self.is_known else ()
+        # The splits of the first 0, 1, 2 ... VMs.
+        self._layers = list(self._enumerate())
+        # False: there are too many splits to enumerate.
+        self.is_known = len(self._layers) == len(shares) + 1
+        self.legal_splits: tuple[FreeCells, ...] = (
+            tuple(sorted(self._layers[-1])) if self.is_known else ()
+        )
 
     def _enumerate(self) -> Iterator[_Layer]:
         """Yield the splits of no VM, of the first VM, of the first two, and so on. End early if there are too many. A
@@ -79,23 +85,28 @@ class CellSplits:
         """
         layer: _Layer = {self._base: (self._base, ())}
         yield layer
-        is_bounded = len(self._base) > EXACT_CELLS  # smaller machines have few splits
+        # smaller machines have few splits.
+        is_bounded = len(self._base) > EXACT_CELLS
         transitions = 0
         for share in self.shares:
             following: _Layer = {}
             for split in layer:
                 for cells in self._list_choices(split, share):
                     next_split = self._sort_equal_cells(_take_share(split, share, cells))
-                    following.setdefault(next_split, (split, cells))  # the first way to it
+                    # The first way to it.
+                    following.setdefault(next_split, (split, cells))
                     transitions += 1
-                    if is_bounded and (len(following) > MAX_SPLITS or transitions > MAX_TRANSITIONS):
+                    if is_bounded and (
+                        len(following) > MAX_SPLITS or transitions > MAX_TRANSITIONS
+                    ):
                         return
             layer = following
             yield layer
 
     def _list_choices(self, split: FreeCells, share: Share) -> Iterator[Cells]:
         """Yield the choices of cells for a share. `split` has their free capacity. Equal cells are taken in order."""
-        equal_cells: dict[tuple[tuple[int, int], tuple[int, int]], list[int]] = {}  # by capacity at first and now
+        # By capacity at first and now.
+        equal_cells: dict[tuple[tuple[int, int], tuple[int, int]], list[int]] = {}
         for cell, (cpus, memory) in enumerate(split):
             if cpus >= share.cpus and memory >= share.memory:
                 equal_cells.setdefault((self._base[cell], split[cell]), []).append(cell)
@@ -116,7 +127,8 @@ class CellSplits:
         split with the lowest digest of `prefix` (it has the number of the sample) and the split as text. `vm_names` are
         in the order of `shares`. They are read only if there are too many splits to enumerate.
         """
-        if not self.is_known:  # search one assignment, with VMs and cells in the order of their digests
+        # search one assignment, with VMs and cells in the order of their digests.
+        if not self.is_known:
             vm_digests = [_compute_digest(f"{prefix}{name}") for name in vm_names]
             cell_digests = [_compute_digest(f"{prefix}{cell}") for cell in range(len(self._base))]
             vms = sorted(range(len(vm_digests)), key=vm_digests.__getitem__)
@@ -124,12 +136,18 @@ class CellSplits:
             return _SplitSearch(self._base, self.shares, vms, lambda _left: cells).find_cells()
         if not self.legal_splits:
             return None
-        if len(self.legal_splits) == 1:  # the usual case needs no digest
+        # The usual case needs no digest.
+        if len(self.legal_splits) == 1:
             return self.find_split_cells(self.legal_splits[0])
-        digests = [_compute_digest(prefix + self._format_taken_resources(split)) for split in self.legal_splits]
+        digests = [
+            _compute_digest(prefix + self._format_taken_resources(split))
+            for split in self.legal_splits
+        ]
         return self.find_split_cells(self.legal_splits[digests.index(min(digests))])
 
-    def assign_cells_in_order(self, order: Sequence[int], *, packed: bool) -> tuple[Cells, ...] | None:
+    def assign_cells_in_order(
+        self, order: Sequence[int], *, packed: bool
+    ) -> tuple[Cells, ...] | None:
         """Return the cells of each VM if they arrive in this order (positions in `shares`); None if none was found.
         Each VM takes the cells with the least free memory if `packed`, else those with the most. If a later VM does not
         fit then, an earlier one takes other cells (backtracking).
@@ -141,26 +159,36 @@ class CellSplits:
             self._base,
             self.shares,
             order,
-            lambda split: sorted(range(len(split)), key=lambda cell: (sign * split[cell][1], cell)),  # by free memory
+            # By free memory.
+            lambda split: sorted(range(len(split)), key=lambda cell: (sign * split[cell][1], cell)),
         )
         cells = search.find_cells()
-        # The search is bounded: if it found none, take the first of the known splits (possible assignments).
-        return self.find_split_cells(self.legal_splits[0]) if cells is None and self.is_known else cells
+        # The search is bounded: if it found none, take the first of the known splits (possible
+        # assignments).
+        return (
+            self.find_split_cells(self.legal_splits[0])
+            if cells is None and self.is_known
+            else cells
+        )
 
     def _format_taken_resources(self, split: FreeCells) -> str:
         """Format the resources taken by a split from each cell: `12:56,36:168` are vCPUs and GiB of two cells."""
         return ",".join(
             f"{base_cpus - free_cpus}:{convert_to_gib(base_memory - free_memory)}"
-            for (base_cpus, base_memory), (free_cpus, free_memory) in zip(self._base, split, strict=True)
+            for (base_cpus, base_memory), (free_cpus, free_memory) in zip(
+                self._base, split, strict=True
+            )
         )
 
     def find_split_cells(self, split: FreeCells) -> tuple[Cells, ...]:
         """Return the cells of each share in one assignment with the result `split`, one of `legal_splits`."""
-        steps: list[Cells] = []  # cells of the last share first
+        # cells of the last share first.
+        steps: list[Cells] = []
         for layer in reversed(self._layers[1:]):
             split, cells = layer[split]
             steps.append(cells)
-        # Each step sorted equal cells, so its `cells` are positions after sorting. Repeat the steps with cell numbers.
+        # Each step sorted equal cells, so its `cells` are positions after sorting. Repeat the steps
+        # with cell numbers.
         numbered = [(*free, number) for number, free in enumerate(self._base)]
         chosen: list[Cells] = []
         for share, cells in zip(self.shares, reversed(steps), strict=True):
@@ -213,7 +241,9 @@ _Ranked: TypeAlias = Callable[[FreeCells], Sequence[int]]
 class _SplitSearch:
     """Search for one legal assignment, VM by VM in this `order` (positions in `shares`), with backtracking."""
 
-    def __init__(self, base: FreeCells, shares: Sequence[Share], order: Sequence[int], ranked: _Ranked) -> None:
+    def __init__(
+        self, base: FreeCells, shares: Sequence[Share], order: Sequence[int], ranked: _Ranked
+    ) -> None:
         """Prepare a search. `order` are the positions of VMs in `shares`, `ranked` sorts the cells, preferred first."""
         self._shares = shares
         self._order = order
@@ -225,18 +255,22 @@ class _SplitSearch:
         """Return the cells of each share, or None if none was found within MAX_TRIES steps."""
         chosen: dict[int, Cells] = {}
         # Per VM placed so far: the free cells before it, and the remaining choices.
-        open_choices: list[tuple[FreeCells, Iterator[Cells]]] = [(self._base, self._list_choices(self._base, 0))]
+        open_choices: list[tuple[FreeCells, Iterator[Cells]]] = [
+            (self._base, self._list_choices(self._base, 0))
+        ]
         while open_choices:
             split, choices = open_choices[-1]
             cells = next(choices, None)
             self._tries += 1
             if self._tries > MAX_TRIES:
                 return None
-            if cells is None:  # no choice is left: change that of the VM before
+            # No choice is left: change that of the VM before.
+            if cells is None:
                 open_choices.pop()
                 continue
             index = len(open_choices) - 1
-            vm = self._order[index]  # its position in the shares
+            # Its position in the shares.
+            vm = self._order[index]
             chosen[vm] = tuple(sorted(cells))
             if index + 1 == len(self._order):
                 return tuple(chosen[number] for number in range(len(self._order)))
@@ -263,7 +297,8 @@ def compute_bounds(capacity: FreeCapacity, shares: Sequence[Share], share: Share
     """
     cells = list(zip(capacity.cpus, capacity.memory, strict=True))
     maximum_parts = sum(_count_cell_parts(share, cpus, memory) for cpus, memory in cells)
-    cpus, memory = sum(capacity.cpus), sum(capacity.memory)  # free on the machine; negative if short
+    # free on the machine; negative if short.
+    cpus, memory = sum(capacity.cpus), sum(capacity.memory)
     for other in shares:
         cpus -= other.cpus * other.cells
         memory -= other.memory * other.cells
@@ -272,7 +307,8 @@ def compute_bounds(capacity: FreeCapacity, shares: Sequence[Share], share: Share
     if share.disk:
         maximum = min(maximum, capacity.disk // share.disk)
     if share.cells > 1:
-        return Interval(0, maximum)  # all free parts may be in one cell, where such a VM has no capacity
+        # All free parts may be in one cell, where such a VM has no capacity.
+        return Interval(0, maximum)
     blocked_parts = sum(_count_blocked_parts(other, share) for other in shares)
     return Interval(min(max(maximum_parts - blocked_parts, 0), maximum), maximum)
 

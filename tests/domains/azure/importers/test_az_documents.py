@@ -11,7 +11,12 @@ from nexusform.domains.azure.importers.az_capture_commands import read_export_di
 from nexusform.domains.azure.importers.az_documents import read_export_resources
 from nexusform.domains.azure.importers.az_inventory import read_inventory, read_sites
 from nexusform.language.evaluation_run import FileProblem
-from tests.domains.azure.importers.test_az_inventory import build_cluster, build_machine, build_node, build_rack
+from tests.domains.azure.importers.test_az_inventory import (
+    build_cluster,
+    build_machine,
+    build_node,
+    build_rack,
+)
 
 RACKS = [build_rack("r1"), build_rack("r2")]
 
@@ -41,7 +46,9 @@ def test_every_form_of_a_list_has_the_same_result(content: str) -> None:
 
 
 def test_last_of_joined_pages_must_have_no_next_link() -> None:
-    content = json.dumps([{"value": RACKS[:1], "nextLink": "x"}, {"value": RACKS[1:], "nextLink": "y"}])
+    content = json.dumps(
+        [{"value": RACKS[:1], "nextLink": "x"}, {"value": RACKS[1:], "nextLink": "y"}]
+    )
     assert read_names("racks.json", content) == (["r1", "r2"], ["incomplete-list"])
 
 
@@ -58,7 +65,9 @@ def test_mixed_list_is_split_by_type() -> None:
         {"id": "/x/storage", "type": "Microsoft.Storage/storageAccounts", "name": "s"},
     ]
     mixed[1] = {**mixed[1], "rackId": "/x/r1"}
-    inventory, findings = read_inventory({"any": [("all.json", json.dumps({"data": mixed}).encode())]})
+    inventory, findings = read_inventory(
+        {"any": [("all.json", json.dumps({"data": mixed}).encode())]}
+    )
     assert [one.name for one in inventory.machines] == ["m1"]
     assert [one.detail for one in findings if one.id == "resources-not-read"] == [
         'resources of the type "Microsoft.Storage/storageAccounts": not read.'
@@ -78,25 +87,36 @@ def test_unreadable_list_of_machines_is_one_error() -> None:
     documents = {
         "racks": [("racks.json", json.dumps([build_rack()]).encode())],
         "bare_metal_machines": [("bare_metal_machines.json", b'[{"id":')],
-        "kubernetes_clusters": [("k.json", json.dumps([build_cluster(build_node("n", "m1"))]).encode())],
+        "kubernetes_clusters": [
+            ("k.json", json.dumps([build_cluster(build_node("n", "m1"))]).encode())
+        ],
     }
     _, findings = read_inventory(documents)
-    assert [finding.id for finding in findings if "machine" in finding.id or finding.severity == "error"] == [
-        "invalid-json"
-    ]
+    assert [
+        finding.id for finding in findings if "machine" in finding.id or finding.severity == "error"
+    ] == ["invalid-json"]
 
 
 def add_location(body: dict[str, Any], site: str) -> dict[str, Any]:
-    return {**body, "extendedLocation": {"name": f"/x/customLocations/{site}-cl", "type": "CustomLocation"}}
+    return {
+        **body,
+        "extendedLocation": {"name": f"/x/customLocations/{site}-cl", "type": "CustomLocation"},
+    }
 
 
 def test_sites_are_separated_by_their_location() -> None:
     racks = [add_location(build_rack(f"{site}-r"), site) for site in ("lon", "par")]
     machines = [
-        {**add_location(build_machine(f"{site}-m", rack_name=f"{site}-r"), site), "clusterId": f"/x/clusters/{site}1"}
+        {
+            **add_location(build_machine(f"{site}-m", rack_name=f"{site}-r"), site),
+            "clusterId": f"/x/clusters/{site}1",
+        }
         for site in ("lon", "par")
     ]
-    clusters = [add_location(build_cluster(build_node("n", f"{site}-m"), name="core"), site) for site in ("lon", "par")]
+    clusters = [
+        add_location(build_cluster(build_node("n", f"{site}-m"), name="core"), site)
+        for site in ("lon", "par")
+    ]
     documents = {
         "racks": [("racks.json", json.dumps(racks).encode())],
         "bare_metal_machines": [("m.json", json.dumps(machines).encode())],
@@ -116,7 +136,14 @@ def test_sites_are_separated_by_their_location() -> None:
 
 
 def test_directory_is_sorted_by_names_without_configuration() -> None:
-    files = {"racks.json", "agent_pools.core.json", "nodes.core.json", "mine.json", "site.nf.json", "README.md"}
+    files = {
+        "racks.json",
+        "agent_pools.core.json",
+        "nodes.core.json",
+        "mine.json",
+        "site.nf.json",
+        "README.md",
+    }
 
     def read_file(path: str) -> bytes:
         if path.endswith("mine.json"):
@@ -150,27 +177,32 @@ def test_nexus_cluster_alone_is_a_planned_site() -> None:
     }
     template = {"$schema": "x", "resources": [body]}
     documents = {
-        "any": [("template.json", json.dumps(template).encode()), ("skus.json", json.dumps([rack_sku]).encode())]
+        "any": [
+            ("template.json", json.dumps(template).encode()),
+            ("skus.json", json.dumps([rack_sku]).encode()),
+        ]
     }
     (site,), findings = read_sites(documents)
     assert [finding.id for finding in findings] == ["derived-value"]
     assert site.name == "lon1"
     assert [(one.name, one.availability_zone) for one in site.inventory.racks] == [("r1", "1")]
-    assert [(one.name, one.machine_sku, tuple(one.facts["roles"])) for one in site.inventory.machines] == [
-        ("c1", "bom-1.7.3", ("compute-plane",)),
-        ("c2", "bom-1.7.3", ("management-plane",)),
-    ]
+    assert [
+        (one.name, one.machine_sku, tuple(one.facts["roles"])) for one in site.inventory.machines
+    ] == [("c1", "bom-1.7.3", ("compute-plane",)), ("c2", "bom-1.7.3", ("management-plane",))]
 
 
 def test_resource_in_two_equal_files_is_read_once() -> None:
     both = {"racks": [("racks.json", json.dumps(RACKS).encode())], "any": [("all.json", b"")]}
-    typed = [{**one, "id": one["id"].upper(), "type": "microsoft.networkcloud/racks"} for one in RACKS]
+    typed = [
+        {**one, "id": one["id"].upper(), "type": "microsoft.networkcloud/racks"} for one in RACKS
+    ]
     findings: list[Any] = []
     both["racks"].append(("copy.json", json.dumps(RACKS).encode()))
     both["any"] = [("all.json", json.dumps(typed).encode())]
     items = read_export_resources(both, findings)
     assert [finding.id for finding in findings] == ["duplicate-inventory-resources"]
-    assert len(items.list_resources("racks")) == 4  # differing copies are kept: the caller reports them
+    # differing copies are kept: the caller reports them.
+    assert len(items.list_resources("racks")) == 4
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
@@ -178,4 +210,7 @@ def test_yaml_is_read_in_encodings_of_shells(encoding: str) -> None:
     content = "- id: /x/racks/r1\r\n  name: r1\r\n".encode(encoding)
     findings: list[Any] = []
     items = read_export_resources({"racks": [("racks.yaml", content)]}, findings)
-    assert (findings, [item.read_text("name") for item in items.list_resources("racks")]) == ([], ["r1"])
+    assert (findings, [item.read_text("name") for item in items.list_resources("racks")]) == (
+        [],
+        ["r1"],
+    )

@@ -33,7 +33,9 @@ def build_rack(name: str = "r1", **more: Any) -> dict[str, Any]:
     }
 
 
-def build_machine(name: str = "m1", slot: int = 1, rack_name: str = "r1", **more: Any) -> dict[str, Any]:
+def build_machine(
+    name: str = "m1", slot: int = 1, rack_name: str = "r1", **more: Any
+) -> dict[str, Any]:
     return {
         "id": f"{GROUP}/bareMetalMachines/{name}",
         "name": name,
@@ -49,7 +51,9 @@ def build_machine(name: str = "m1", slot: int = 1, rack_name: str = "r1", **more
     }
 
 
-def build_node(name: str, on: str | None, sku: str = "NC_P22_112_v1", pool: str | None = "np1") -> dict[str, Any]:
+def build_node(
+    name: str, on: str | None, sku: str = "NC_P22_112_v1", pool: str | None = "np1"
+) -> dict[str, Any]:
     return {
         "name": name,
         "agentPoolId": f"{GROUP}/kubernetesClusters/k/agentPools/{pool}" if pool else None,
@@ -65,7 +69,9 @@ def build_cluster(*nodes: dict[str, Any], name: str = "k") -> dict[str, Any]:
     return {"id": f"{GROUP}/kubernetesClusters/{name}", "name": name, "nodes": list(nodes)}
 
 
-def build_vm(name: str, on: str | None, cores: int = 4, memory: int = 16, **more: Any) -> dict[str, Any]:
+def build_vm(
+    name: str, on: str | None, cores: int = 4, memory: int = 16, **more: Any
+) -> dict[str, Any]:
     return {
         "id": f"{GROUP}/virtualMachines/{name}",
         "name": name,
@@ -80,7 +86,12 @@ def build_vm(name: str, on: str | None, cores: int = 4, memory: int = 16, **more
 def build_documents(**kinds: Any) -> Documents:
     given_kinds = {"racks": [build_rack()], "bare_metal_machines": [build_machine()]} | kinds
     return {
-        kind: [(f"{kind}.json", content if isinstance(content, bytes) else json.dumps(content).encode())]
+        kind: [
+            (
+                f"{kind}.json",
+                content if isinstance(content, bytes) else json.dumps(content).encode(),
+            )
+        ]
         for kind, content in given_kinds.items()
     }
 
@@ -117,7 +128,9 @@ class TestForms:
             "virtual_machines": [build_vm("v", "m2")],
         }
         flat, problems = read_documents(**kinds)
-        rest, more = read_documents(**{kind: convert_to_rest(items) for kind, items in kinds.items()})
+        rest, more = read_documents(
+            **{kind: convert_to_rest(items) for kind, items in kinds.items()}
+        )
         assert flat == rest
         assert problems == more == ()
 
@@ -125,7 +138,9 @@ class TestForms:
         inventory, findings = read_documents(
             bare_metal_machines=[build_machine(rackId=f"{GROUP}/racks/r1".upper() + "/")],
             kubernetes_clusters=[
-                build_cluster({**build_node("n", None), "bareMetalMachineId": f"{GROUP}/BAREMETALMACHINES/M1"})
+                build_cluster(
+                    {**build_node("n", None), "bareMetalMachineId": f"{GROUP}/BAREMETALMACHINES/M1"}
+                )
             ],
         )
         assert not findings
@@ -140,14 +155,18 @@ class TestForms:
 
     @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
     def test_output_of_powershell(self, encoding: str) -> None:
-        inventory, findings = read_documents(racks=json.dumps([build_rack("rück")]).encode(encoding))
+        inventory, findings = read_documents(
+            racks=json.dumps([build_rack("rück")]).encode(encoding)
+        )
         assert [r.name for r in inventory.racks] == ["rück"]
         assert [f.id for f in findings] == ["unknown-rack"]
 
     @pytest.mark.parametrize("kind", ["racks", "virtual_machines"])
     def test_incomplete_list_is_an_error_for_required_kinds(self, kind: str) -> None:
         bodies = {"racks": [build_rack()], "virtual_machines": []}[kind]
-        _, (finding,) = read_documents(**{kind: {"value": bodies, "nextLink": "https://example.test/2"}})
+        _, (finding,) = read_documents(
+            **{kind: {"value": bodies, "nextLink": "https://example.test/2"}}
+        )
         severity = Severity.ERROR if kind == "racks" else Severity.WARNING
         assert (finding.id, finding.severity) == ("incomplete-list", severity)
 
@@ -163,7 +182,9 @@ class TestRacksAndMachines:
             (None, None),
         ],
     )
-    def test_hardware_is_derived_from_rack_sku(self, rack_sku: str | None, machine_sku: str | None) -> None:
+    def test_hardware_is_derived_from_rack_sku(
+        self, rack_sku: str | None, machine_sku: str | None
+    ) -> None:
         assert find_machine_sku(rack_sku) == machine_sku
 
     def test_machine_sku_by_id_wins_regardless_of_case(self) -> None:
@@ -193,7 +214,10 @@ class TestRacksAndMachines:
 
     def test_absent_state_of_machine_is_unknown(self) -> None:
         inventory, (finding,) = read_documents(bare_metal_machines=[build_machine(powerState=None)])
-        assert [inventory.machines[0].facts[name] for name in ("power_state", "ready_state")] == ["Unknown", "True"]
+        assert [inventory.machines[0].facts[name] for name in ("power_state", "ready_state")] == [
+            "Unknown",
+            "True",
+        ]
         assert "powerState" in finding.detail
 
     def test_aggregator_racks_without_machines_are_omitted(self) -> None:
@@ -207,7 +231,9 @@ class TestRacksAndMachines:
         assert '"r9"' in finding.detail
 
     def test_duplicate_machine_is_reported(self) -> None:
-        inventory, findings = read_documents(bare_metal_machines=[build_machine(), build_machine(slot=2)])
+        inventory, findings = read_documents(
+            bare_metal_machines=[build_machine(), build_machine(slot=2)]
+        )
         assert len(inventory.machines) == 1
         assert [f.id for f in findings] == ["duplicate-machine"]
 
@@ -216,23 +242,33 @@ class TestWorkloads:
     def test_nodes_have_figures_of_sku_with_emulator_threads(self) -> None:
         inventory, _ = read_documents(kubernetes_clusters=[build_cluster(build_node("n", "m1"))])
         (found,) = inventory.clusters[0].nodes
-        assert (found.shape.cpu_cores, found.shape.memory_gib, found.shape.disk_gib) == (24, 112, 300)
+        assert (found.shape.cpu_cores, found.shape.memory_gib, found.shape.disk_gib) == (
+            24,
+            112,
+            300,
+        )
         assert (found.pool, found.role) == ("np1", "Worker")
 
     def test_node_without_pool_belongs_to_control_plane(self) -> None:
-        inventory, _ = read_documents(kubernetes_clusters=[build_cluster(build_node("n", "m1", pool=None))])
+        inventory, _ = read_documents(
+            kubernetes_clusters=[build_cluster(build_node("n", "m1", pool=None))]
+        )
         assert (inventory.clusters[0].nodes[0].pool, inventory.clusters[0].nodes[0].role) == (
             "control-plane",
             "ControlPlane",
         )
 
     def test_unknown_sku_has_the_figures_of_its_node(self) -> None:
-        inventory, (finding,) = read_documents(kubernetes_clusters=[build_cluster(build_node("n", "m1", sku="NC_Z9"))])
+        inventory, (finding,) = read_documents(
+            kubernetes_clusters=[build_cluster(build_node("n", "m1", sku="NC_Z9"))]
+        )
         assert inventory.clusters[0].nodes[0].shape.cpu_cores == 22
         assert finding.severity is Severity.WARNING
 
     def test_unscheduled_nodes_have_no_placement(self) -> None:
-        inventory, findings = read_documents(kubernetes_clusters=[build_cluster(build_node("n", None))])
+        inventory, findings = read_documents(
+            kubernetes_clusters=[build_cluster(build_node("n", None))]
+        )
         assert inventory.clusters[0].nodes[0].placement is None
         assert [(f.id, f.severity) for f in findings] == [("vms-without-machine", Severity.WARNING)]
         assert findings[0].detail.startswith("1 VM of the export is on no machine: n. ")
@@ -252,10 +288,15 @@ class TestWorkloads:
             "vmSkuName": "NC_P22_112_v1",
             "availabilityZones": ["2", "1"],
             "labels": [{"key": "a", "value": "b"}],
-            "taints": [{"key": "k", "value": "true:NoSchedule"}, {"key": "l", "value": "NoExecute"}],
+            "taints": [
+                {"key": "k", "value": "true:NoSchedule"},
+                {"key": "l", "value": "NoExecute"},
+            ],
             "upgradeSettings": {"maxSurge": "33%", "drainTimeout": 600},
         }
-        inventory, findings = read_documents(kubernetes_clusters=[build_cluster()], agent_pools=[pool])
+        inventory, findings = read_documents(
+            kubernetes_clusters=[build_cluster()], agent_pools=[pool]
+        )
         assert not findings
         (found,) = inventory.clusters[0].pools
         assert found.availability_zones == ("1", "2")
@@ -266,23 +307,37 @@ class TestWorkloads:
         assert (found.max_surge, found.drain_timeout, found.mode) == ("33%", 600, "User")
 
     def test_vm_larger_than_a_cell_spans_both(self) -> None:
-        inventory, _ = read_documents(virtual_machines=[build_vm("big", "m1", cores=60, memory=100)])
+        inventory, _ = read_documents(
+            virtual_machines=[build_vm("big", "m1", cores=60, memory=100)]
+        )
         (found,) = inventory.virtual_machines
         assert found.shape.numa_cells == 2
 
     def test_overcommitted_machine_is_reported_once(self) -> None:
         many = [build_node(f"n{i}", "m1") for i in range(6)]
         _, findings = read_documents(kubernetes_clusters=[build_cluster(*many)])
-        assert [(f.id, f.severity) for f in findings] == [("overcommitted-machine", Severity.WARNING)]
+        assert [(f.id, f.severity) for f in findings] == [
+            ("overcommitted-machine", Severity.WARNING)
+        ]
 
     def test_hint_with_another_value_is_skipped_and_reported(self) -> None:
-        hint = {"hintType": "Affinity", "resourceId": "/x/racks/r1", "schedulingExecution": "Hard", "scope": "Rack"}
+        hint = {
+            "hintType": "Affinity",
+            "resourceId": "/x/racks/r1",
+            "schedulingExecution": "Hard",
+            "scope": "Rack",
+        }
         hints = [hint, {**hint, "scope": ""}, {**hint, "schedulingExecution": "Firm"}]
-        inventory, findings = read_documents(virtual_machines=[build_vm("v", "m1", placementHints=hints)])
+        inventory, findings = read_documents(
+            virtual_machines=[build_vm("v", "m1", placementHints=hints)]
+        )
         (vm,) = inventory.virtual_machines
         assert [kept.scope for kept in vm.hints] == ["Rack"]
         places = [(finding.severity, finding.path[-2:]) for finding in findings]
-        assert places == [(Severity.WARNING, (1, "scope")), (Severity.WARNING, (2, "schedulingExecution"))]
+        assert places == [
+            (Severity.WARNING, (1, "scope")),
+            (Severity.WARNING, (2, "schedulingExecution")),
+        ]
 
     def test_vm_on_unlisted_machine_is_a_warning(self) -> None:
         inventory, (finding,) = read_documents(virtual_machines=[build_vm("v", "m9")])
@@ -292,7 +347,8 @@ class TestWorkloads:
 
 class TestAge:
     @pytest.mark.parametrize(
-        ("text", "hours"), [("24h", 24), ("7d", 168), ("1h30m", 1.5), ("", None), ("1 h", None), ("h", None)]
+        ("text", "hours"),
+        [("24h", 24), ("7d", 168), ("1h30m", 1.5), ("", None), ("1 h", None), ("h", None)],
     )
     def test_durations(self, text: str, hours: float | None) -> None:
         span = parse_duration(text)
@@ -303,10 +359,18 @@ class TestAge:
         assert parse_time("yesterday") is None
 
     def test_export_time_overrides_newest_change(self) -> None:
-        old = build_rack(systemData={"createdAt": "2020-01-01T00:00:00Z", "lastModifiedAt": "2021-01-01T00:00:00Z"})
+        old = build_rack(
+            systemData={
+                "createdAt": "2020-01-01T00:00:00Z",
+                "lastModifiedAt": "2021-01-01T00:00:00Z",
+            }
+        )
         inventory, _ = read_documents(racks=[old])
         assert (inventory.exported_at, inventory.is_age_certain) == ("2021-01-01T00:00:00Z", False)
-        stated = {**build_documents(racks=[old]), "exported_at": [("exported_at", b"2026-01-01T00:00:00Z\n")]}
+        stated = {
+            **build_documents(racks=[old]),
+            "exported_at": [("exported_at", b"2026-01-01T00:00:00Z\n")],
+        }
         inventory, _ = read_inventory(stated)
         assert (inventory.exported_at, inventory.is_age_certain) == ("2026-01-01T00:00:00Z", True)
 
@@ -322,10 +386,13 @@ class TestInvalidExports:
         _, findings = read_documents(racks=b'[\n  {"name": "r1",}\n]')
         first = findings[0]
         assert (first.file, first.position_text) == ("racks.json", "line 2, column 16")
-        assert str(first).startswith("racks.json, line 2, column 16: Illegal trailing comma before end of object.")
+        assert str(first).startswith(
+            "racks.json, line 2, column 16: Illegal trailing comma before end of object."
+        )
 
     @pytest.mark.parametrize(
-        "content", [b"", b"\xff\xfe\x00", b"\x80", b"[NaN]", b"[" * 100_000, b"[1" + b"0" * 5000 + b"]"]
+        "content",
+        [b"", b"\xff\xfe\x00", b"\x80", b"[NaN]", b"[" * 100_000, b"[1" + b"0" * 5000 + b"]"],
     )
     def test_unreadable_content_is_one_finding(self, content: bytes) -> None:
         data, problem = parse_json("f.json", content)
@@ -347,7 +414,9 @@ class TestInvalidExports:
             ({"name": "m"}, "[0].rackId"),
         ],
     )
-    def test_wrong_types_are_reported_with_json_path(self, item: dict[str, Any], where: str) -> None:
+    def test_wrong_types_are_reported_with_json_path(
+        self, item: dict[str, Any], where: str
+    ) -> None:
         _, findings = read_documents(bare_metal_machines=[item])
         assert where in {f.position_text for f in findings}
 
@@ -363,14 +432,22 @@ class TestInvalidExports:
         assert [f.position_text for f in findings] == ["value[0].properties.nodes[0].name"]
 
     def test_number_of_findings_is_limited(self) -> None:
-        _, findings = read_documents(bare_metal_machines=[build_machine(f"m{i}", rack_name="no") for i in range(500)])
+        _, findings = read_documents(
+            bare_metal_machines=[build_machine(f"m{i}", rack_name="no") for i in range(500)]
+        )
         assert len(findings) == MAX_FINDINGS + 1
         assert "450 more" in findings[-1].detail
 
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3)
+    ),
     max_leaves=10,
 )
 KEYS = st.sampled_from(
@@ -385,9 +462,20 @@ KEYS = st.sampled_from(
         "taints",
     ]
 )
-RESOURCE = st.dictionaries(KEYS, JSON | st.sampled_from([f"{GROUP}/racks/r1", "m1", "r1"]), max_size=12)
-DOCUMENT = JSON | st.lists(RESOURCE | JSON, max_size=4) | st.fixed_dictionaries({"value": st.lists(RESOURCE)})
-QUICK = settings(max_examples=scale_count(150), deadline=None, suppress_health_check=list(HealthCheck), database=None)
+RESOURCE = st.dictionaries(
+    KEYS, JSON | st.sampled_from([f"{GROUP}/racks/r1", "m1", "r1"]), max_size=12
+)
+DOCUMENT = (
+    JSON
+    | st.lists(RESOURCE | JSON, max_size=4)
+    | st.fixed_dictionaries({"value": st.lists(RESOURCE)})
+)
+QUICK = settings(
+    max_examples=scale_count(150),
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    database=None,
+)
 
 
 Read = tuple[AzInventory, tuple[Problem, ...]]
@@ -402,10 +490,16 @@ def check_findings(answer: Read) -> Read:
 
 
 @QUICK
-@given(st.fixed_dictionaries(dict.fromkeys(("racks", "bare_metal_machines", "virtual_machines"), DOCUMENT)))
+@given(
+    st.fixed_dictionaries(
+        dict.fromkeys(("racks", "bare_metal_machines", "virtual_machines"), DOCUMENT)
+    )
+)
 def test_no_document_of_racks_or_machines_raises(content: dict[str, Any]) -> None:
     check_findings(
-        remove_capture_findings(read_inventory({k: [(k, json.dumps(v).encode())] for k, v in content.items()}))
+        remove_capture_findings(
+            read_inventory({k: [(k, json.dumps(v).encode())] for k, v in content.items()})
+        )
     )
 
 
@@ -417,11 +511,16 @@ def test_no_document_of_workloads_raises(clusters: Any, pools: Any, sites: Any) 
 
 @QUICK
 @given(RESOURCE, RESOURCE, JSON)
-def test_damaged_resources_never_raise(one: dict[str, Any], other: dict[str, Any], odd: Any) -> None:
+def test_damaged_resources_never_raise(
+    one: dict[str, Any], other: dict[str, Any], odd: Any
+) -> None:
     found, _ = check_findings(
         read_documents(
             bare_metal_machines=[build_machine(), build_machine("m2", 2) | one],
-            kubernetes_clusters=[build_cluster(build_node("n", "m1") | other, build_node("o", "m2")) | {"taints": odd}],
+            kubernetes_clusters=[
+                build_cluster(build_node("n", "m1") | other, build_node("o", "m2"))
+                | {"taints": odd}
+            ],
             virtual_machines=[build_vm("v", "m1") | other | {"placementHints": [one]}],
         )
     )
@@ -438,8 +537,12 @@ def test_arbitrary_bytes_never_raise(content: bytes) -> None:
 @given(st.permutations(["a", "b", "c", "d"]))
 def test_order_of_a_list_does_not_matter(names: list[str]) -> None:
     ordered = sorted(names)
-    one, _ = read_documents(kubernetes_clusters=[build_cluster(*[build_node(n, "m1") for n in names])])
-    two, _ = read_documents(kubernetes_clusters=[build_cluster(*[build_node(n, "m1") for n in ordered])])
+    one, _ = read_documents(
+        kubernetes_clusters=[build_cluster(*[build_node(n, "m1") for n in names])]
+    )
+    two, _ = read_documents(
+        kubernetes_clusters=[build_cluster(*[build_node(n, "m1") for n in ordered])]
+    )
     assert one == two
 
 
@@ -451,9 +554,13 @@ def test_single_rack_of_a_planned_site_is_read_before_the_others() -> None:
             "rackSerialNumber": "single",
             "bareMetalMachineConfigurationData": [{"rackSlot": 1}],
         },
-        "computeRackDefinitions": [{"bareMetalMachineConfigurationData": [{"rackSlot": 2, "machineName": "m2"}]}],
+        "computeRackDefinitions": [
+            {"bareMetalMachineConfigurationData": [{"rackSlot": 2, "machineName": "m2"}]}
+        ],
     }
-    inventory, findings = read_inventory({"clusters": [("clusters.json", json.dumps([cluster]).encode())]}, None)
+    inventory, findings = read_inventory(
+        {"clusters": [("clusters.json", json.dumps([cluster]).encode())]}, None
+    )
     assert [rack.name for rack in inventory.racks] == ["lab-rack1", "single"]
     assert [(machine.name, machine.rack) for machine in inventory.machines] == [
         ("m2", "lab-rack1"),

@@ -11,15 +11,22 @@ from nexusform.domains.azure.importers.az_records import AzNode, AzVmLocation, A
 
 
 def build_node(name: str, machine: str, rack: str) -> AzNode:
-    return AzNode(name, "c", "p", "Worker", None, AzVmSize(4, 8, 10, 1), AzVmLocation(machine, rack, None))
+    return AzNode(
+        name, "c", "p", "Worker", None, AzVmSize(4, 8, 10, 1), AzVmLocation(machine, rack, None)
+    )
 
 
 def assign_names(nodes: list[AzNode], **foretold: str) -> dict[int, str]:
     """Return names by number, with `n0="m1/r1"` as the prediction for number 0."""
-    places = {int(number[1:]): PredictedNodeLocation(*place.split("/")) for number, place in foretold.items()}
+    places = {
+        int(number[1:]): PredictedNodeLocation(*place.split("/"))
+        for number, place in foretold.items()
+    }
     return {
         number: one.name
-        for number, one in assign_node_numbers(nodes, 3, RecordedPoolNodes(predicted_locations=places)).items()
+        for number, one in assign_node_numbers(
+            nodes, 3, RecordedPoolNodes(predicted_locations=places)
+        ).items()
     }
 
 
@@ -29,4 +36,7 @@ def test_machine_takes_precedence_over_rack() -> None:
 
 
 def test_rack_takes_precedence_over_order_of_names() -> None:
-    assert assign_names([build_node("a", "m7", "r2"), build_node("b", "m9", "r1")], n0="m2/r1") == {0: "b", 1: "a"}
+    assert assign_names([build_node("a", "m7", "r2"), build_node("b", "m9", "r1")], n0="m2/r1") == {
+        0: "b",
+        1: "a",
+    }

@@ -27,12 +27,17 @@ def build_sites(shown: Mapping[str, str]) -> tuple[AzSite, ...]:
     """Return sites with machines named by one character each, in a rack r1 of each site."""
     racks = [add_location({**build_rack("r1"), "id": f"/{site}/racks/r1"}, site) for site in shown]
     machines = [
-        add_location({**build_machine(name, slot, rackId=f"/{site}/racks/r1"), "id": f"/{site}/m/{name}"}, site)
+        add_location(
+            {**build_machine(name, slot, rackId=f"/{site}/racks/r1"), "id": f"/{site}/m/{name}"},
+            site,
+        )
         for site, names in shown.items()
         for slot, name in enumerate(names, 1)
     ]
     documents = {"racks": racks, "bare_metal_machines": machines}
-    return read_sites({kind: [(kind, json.dumps(them).encode())] for kind, them in documents.items()})[0]
+    return read_sites(
+        {kind: [(kind, json.dumps(them).encode())] for kind, them in documents.items()}
+    )[0]
 
 
 def build_recorded_racks(names: Mapping[str, str]) -> list[dict[str, Any]]:
@@ -48,11 +53,14 @@ def build_recorded_racks(names: Mapping[str, str]) -> list[dict[str, Any]]:
     [
         ({"new": "abc"}, {"old": "abc"}, ["old"]),
         ({"new": "abcdef"}, {"old": "abc"}, ["old"]),
-        ({"new": "ab"}, {"old": "abcd"}, ["new-cl"]),  # half is not a majority
+        # half is not a majority.
+        ({"new": "ab"}, {"old": "abcd"}, ["new-cl"]),
         ({"new": "abc"}, {}, ["new-cl"]),
         ({"new": "xyz"}, {"old": "abc"}, ["new-cl"]),
-        ({"new": "abc"}, {"new-cl": "abc", "old": "abc"}, ["new-cl"]),  # the state has both
-        ({"new": "abc", "old": "xyz"}, {"old-cl": "abc"}, ["new-cl", "old-cl"]),  # the export has this name, too
+        # The state has both.
+        ({"new": "abc"}, {"new-cl": "abc", "old": "abc"}, ["new-cl"]),
+        # The export has this name, too.
+        ({"new": "abc", "old": "xyz"}, {"old-cl": "abc"}, ["new-cl", "old-cl"]),
         ({"new": "abc", "other": "abc"}, {"old": "abc"}, ["new-cl", "other-cl"]),  # ambiguous
         ({"new": "abc"}, {"old": "ab", "older": "bc"}, ["new-cl"]),
         ({"new": "abc", "other": "def"}, {"old": "abc", "older": "def"}, ["old", "older"]),
@@ -62,7 +70,12 @@ def test_site_keeps_unambiguous_name_of_state(
     shown: Mapping[str, str], in_state: Mapping[str, str], names: list[str]
 ) -> None:
     assert (
-        sorted(site.name for site in apply_recorded_site_names(build_sites(shown), build_recorded_racks(in_state)))
+        sorted(
+            site.name
+            for site in apply_recorded_site_names(
+                build_sites(shown), build_recorded_racks(in_state)
+            )
+        )
         == names
     )
 
@@ -73,10 +86,16 @@ def test_vms_identify_their_site_by_machines() -> None:
         "site_id": "old",
         "nodes": {"k-0": {"machine": "a", "rack": "r1"}, "k-1": {"machine": None, "rack": None}},
     }
-    pool = {"id": "old/k/p", "kubernetes_cluster_id": "old/k", "nodes": {"k-2": {"machine": "b", "rack": "r1"}}}
+    pool = {
+        "id": "old/k/p",
+        "kubernetes_cluster_id": "old/k",
+        "nodes": {"k-2": {"machine": "b", "rack": "r1"}},
+    }
     vm = {"id": "old/v", "site_id": "old", "machine": "c", "rack": "r1"}
     for one in (cluster, pool, vm):
-        assert [site.name for site in apply_recorded_site_names(build_sites({"new": "abc"}), [one])] == ["old"]
+        assert [
+            site.name for site in apply_recorded_site_names(build_sites({"new": "abc"}), [one])
+        ] == ["old"]
 
 
 @pytest.mark.parametrize(
@@ -107,6 +126,10 @@ def test_unknown_creation_order_of_nodes_is_reported(pools: tuple[str, str], cou
 )
 def test_incomplete_list_of_vms_is_reported_once(vms: Any, texts: list[str]) -> None:
     _, findings = read_sites(build_documents(kubernetes_clusters=[], virtual_machines=vms))
-    details = [finding.detail for finding in findings if re.search(r"virtual machines|several", finding.detail)]
+    details = [
+        finding.detail
+        for finding in findings
+        if re.search(r"virtual machines|several", finding.detail)
+    ]
     assert len(details) == len(texts), details
     assert all(text in detail for text, detail in zip(texts, details, strict=True))

@@ -24,7 +24,13 @@ SAMPLE = 200
 
 def list_paths(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     yield at
-    parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    parts = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     for step, part in parts:
         yield from list_paths(part, (*at, step))
 
@@ -71,10 +77,18 @@ POOL = "azapi_resource.agentpool1: "
         ((*CHANGE, "after"), "x", f'{POOL}its "change.after" must be an object'),
         ((*CHANGE, "after"), None, f'{POOL}its "change.after" must be an object and is missing'),
         ((*CHANGE, "after", "type"), 5.5, f'{POOL}its "change.after.type" must be'),
-        ((*CHANGE, "after", "body", "properties"), True, f"{POOL[:-2]}.properties: an object is needed here"),
+        (
+            (*CHANGE, "after", "body", "properties"),
+            True,
+            f"{POOL[:-2]}.properties: an object is needed here",
+        ),
         ((*CHANGE, "before", "id"), "x", f'{POOL}its id "x" is not that of an agent pool'),
         (("resource_changes", 2, "address"), True, 'resource_changes[2]: its "address" must be'),
-        (("resource_changes", 2, "type"), {}, f'{POOL}its "type" must be a string and is an object'),
+        (
+            ("resource_changes", 2, "type"),
+            {},
+            f'{POOL}its "type" must be a string and is an object',
+        ),
         (("resource_changes", 2), [], "resource_changes[2]: an object is needed here, not a list"),
         (("resource_changes",), True, 'its "resource_changes" must be a list, not true'),
         (("configuration",), [], 'its "configuration" must be an object, not a list'),
@@ -90,7 +104,9 @@ POOL = "azapi_resource.agentpool1: "
         ),
     ],
 )
-def test_malformed_resource_of_a_plan_is_rejected(path: tuple[Any, ...], new: Any, words: str) -> None:
+def test_malformed_resource_of_a_plan_is_rejected(
+    path: tuple[Any, ...], new: Any, words: str
+) -> None:
     document = json.loads((CASES / "terraform_plan.json").read_text())
     told = list_errors(replace_part(document, path, new))
     assert any(words in one for one in told), told

@@ -57,30 +57,54 @@ Body = dict[str, Any]
 class Faults:
     """Faults, each with its number of occurrences (or of polls)."""
 
-    polls: int = 1  # polls of an operation until its end
-    conflicts: int = 0  # changes answered 409
-    throttles: int = 0  # changes answered 429
-    throttled_reads: int = 0  # reads answered 429
-    retry_after: str = "0.01"  # of the 429
-    fails: int = 0  # operations with the final status Failed
-    resets: int = 0  # accepted changes with a broken connection
-    lost: int = 0  # changes lost with a broken connection, before they are accepted
-    halves: int = 0  # accepted changes with a connection broken within the response
-    pages: int = 0  # polls answered with a page of a proxy
-    stale: int = 0  # reads of a changed resource with its old content
-    forgets: bool = False  # operations are unknown when polled
-    errors: tuple[int, ...] = ()  # status codes of the first polls, one each
-    vanishes: int = 0  # polls until an operation becomes unknown, although it continues
-    outcome: str = "Failed"  # final status of failed operations
-    rollback: bool = False  # failed changes are rolled back: the resource has its earlier content
-    short: int = 0  # requested nodes that are never created, although the change succeeds
-    bare: bool = False  # only Location has the address of an operation
-    gap: int = 0  # polls answered 404 before the operation is known again
-    code: str = "Conflict"  # of the 409
-    refusals: int = 0  # changes answered 400
-    others: int = 0  # changes preceded by a change of the resource by another client
-    gone: bool = False  # every connection breaks
-    leaves: bool = False  # every connection breaks after an accepted change
+    # polls of an operation until its end.
+    polls: int = 1
+    # changes answered 409.
+    conflicts: int = 0
+    # changes answered 429.
+    throttles: int = 0
+    # reads answered 429.
+    throttled_reads: int = 0
+    # Of the 429.
+    retry_after: str = "0.01"
+    # operations with the final status Failed.
+    fails: int = 0
+    # accepted changes with a broken connection.
+    resets: int = 0
+    # changes lost with a broken connection, before they are accepted.
+    lost: int = 0
+    # accepted changes with a connection broken within the response.
+    halves: int = 0
+    # polls answered with a page of a proxy.
+    pages: int = 0
+    # reads of a changed resource with its old content.
+    stale: int = 0
+    # operations are unknown when polled.
+    forgets: bool = False
+    # status codes of the first polls, one each.
+    errors: tuple[int, ...] = ()
+    # polls until an operation becomes unknown, although it continues.
+    vanishes: int = 0
+    # final status of failed operations.
+    outcome: str = "Failed"
+    # failed changes are rolled back: the resource has its earlier content.
+    rollback: bool = False
+    # requested nodes that are never created, although the change succeeds.
+    short: int = 0
+    # Only Location has the address of an operation.
+    bare: bool = False
+    # polls answered 404 before the operation is known again.
+    gap: int = 0
+    # Of the 409.
+    code: str = "Conflict"
+    # changes answered 400.
+    refusals: int = 0
+    # changes preceded by a change of the resource by another client.
+    others: int = 0
+    # Every connection breaks.
+    gone: bool = False
+    # Every connection breaks after an accepted change.
+    leaves: bool = False
 
 
 @dataclass
@@ -91,7 +115,8 @@ class Operation:
     fails: bool = False
     over: bool = False
     looks: int = 0
-    heard: int = 0  # responses with a status in progress
+    # responses with a status in progress.
+    heard: int = 0
 
     @property
     def owner(self) -> str:
@@ -104,24 +129,33 @@ class Site:
     """Resources and a record of changes. `place` returns the machine of a node or VM by its pool and number."""
 
     faults: Faults = field(default_factory=Faults)
-    resources: dict[str, Body] = field(default_factory=dict)  # by id in lower case
-    before: dict[str, tuple[int, Body | None]] = field(default_factory=dict)  # remaining stale reads, body
+    # By id in lower case.
+    resources: dict[str, Body] = field(default_factory=dict)
+    # remaining stale reads, body.
+    before: dict[str, tuple[int, Body | None]] = field(default_factory=dict)
+    # error of failed operations.
     words: dict[str, str] = field(
         default_factory=lambda: {"code": "InsufficientResources", "message": "no machine has room"}
-    )  # error of failed operations
+    )
     operations: dict[str, Operation] = field(default_factory=dict)
     taken: list[tuple[str, str]] = field(default_factory=list)  # accepted changes
     asked: list[tuple[str, str, int]] = field(default_factory=list)
     bodies: list[Body] = field(default_factory=list)
-    requests: list[tuple[str, str, Body]] = field(default_factory=list)  # never cleared by a test
+    # Never cleared by a test.
+    requests: list[tuple[str, str, Body]] = field(default_factory=list)
     place: Callable[[str, int], str] = lambda _pool, number: f"m{number % 6 + 1}"
     etags: int = 0
     named: int = 0
-    shows_runs: bool = True  # actionStates of machines
-    tells_etags: bool = True  # in bodies, as in API versions since 2025; older ones have them in the header only
-    keeps_out: tuple[str, ...] = ()  # properties accepted but never shown
-    signed: int = 0  # addresses of operations issued so far
-    hidden: str = "-"  # resource group that the client may not read
+    # actionStates of machines.
+    shows_runs: bool = True
+    # In bodies, as in API versions since 2025; older ones have them in the header only.
+    tells_etags: bool = True
+    # properties accepted but never shown.
+    keeps_out: tuple[str, ...] = ()
+    # addresses of operations issued so far.
+    signed: int = 0
+    # resource group that the client may not read.
+    hidden: str = "-"
 
     # --- resources ---
 
@@ -156,7 +190,8 @@ class Site:
         self.before[key] = (self.faults.stale, json.loads(json.dumps(self.resources.get(key))))
         fails = self.faults.fails > 0
         self.faults.fails -= fails
-        if method == "POST":  # an action of a machine does not change its etag
+        # An action of a machine does not change its etag.
+        if method == "POST":
             self.begin_run(path)
         elif method == "DELETE":
             self.resources[key]["properties"]["provisioningState"] = "Deleting"
@@ -168,7 +203,8 @@ class Site:
             sent = (body or {}).get("properties", {})
             kept = {name: one for name, one in sent.items() if name not in self.keeps_out}
             merged = merge_bodies(self.resources[key], {**(body or {}), "properties": kept})
-            if body and "tags" in body:  # "will replace the existing ones" (KubernetesClusterPatchParameters)
+            # "will replace the existing ones" (KubernetesClusterPatchParameters).
+            if body and "tags" in body:
                 merged["tags"] = body["tags"]
             merged["etag"] = f"e{self.etags}"
             merged["properties"]["provisioningState"] = "Updating"
@@ -199,7 +235,10 @@ class Site:
         for run in properties.get("actionStates") or ():
             if run["status"] == "InProgress":
                 run["status"] = "Failed" if operation.fails else "Completed"
-                run |= {"endTime": f"2026-01-01T{len(self.taken):02}:30:00Z", "message": self.words["message"]}
+                run |= {
+                    "endTime": f"2026-01-01T{len(self.taken):02}:30:00Z",
+                    "message": self.words["message"],
+                }
 
     def end(self, operation: Operation) -> None:
         """End an operation, and show its result in the resource."""
@@ -229,7 +268,9 @@ class Site:
         properties["detailedStatus"] = "Available"
         properties["detailedStatusMessage"] = ""
         if "/kubernetesclusters/" in key:
-            owner = operation.path if "/agentpools/" not in key else operation.path.rsplit("/", 2)[0]
+            owner = (
+                operation.path if "/agentpools/" not in key else operation.path.rsplit("/", 2)[0]
+            )
             self.adjust_nodes(owner)
         elif "/virtualmachines/" in key:
             machine = self.place(operation.path.rsplit("/", 1)[1], 0)
@@ -254,7 +295,9 @@ class Site:
             counts[pool["id"]] = (pool["properties"]["count"], pool["properties"]["vmSkuName"])
         kept: list[Body] = []
         for pool_id, (count, sku) in counts.items():
-            of_pool = [n for n in properties.get("nodes") or [] if n.get("agentPoolId", "") == pool_id]
+            of_pool = [
+                n for n in properties.get("nodes") or [] if n.get("agentPoolId", "") == pool_id
+            ]
             kept += of_pool[:count]
             coming = range(len(of_pool), count - self.faults.short)
             kept += [self.node(body["name"], pool_id, sku, number) for number in coming]
@@ -276,7 +319,9 @@ class Site:
             "detailedStatus": "Running",
         }
 
-    def delete_node(self, name: str, cluster: str = f"{GROUP}/{PROVIDER}/kubernetesClusters/c") -> None:
+    def delete_node(
+        self, name: str, cluster: str = f"{GROUP}/{PROVIDER}/kubernetesClusters/c"
+    ) -> None:
         """Delete a node as `kubectl delete node` does: the platform creates another one."""
         nodes = self.resources[cluster.lower()]["properties"]["nodes"]
         nodes[:] = [node for node in nodes if node["name"] != name]
@@ -287,7 +332,9 @@ def merge_bodies(under: Body, over: Body) -> Body:
     merged = dict(under)
     for name, part in over.items():
         old = merged.get(name)
-        merged[name] = merge_bodies(old, part) if isinstance(old, dict) and isinstance(part, dict) else part
+        merged[name] = (
+            merge_bodies(old, part) if isinstance(old, dict) and isinstance(part, dict) else part
+        )
     return merged
 
 
@@ -317,7 +364,9 @@ def add_hardware(site: Site, racks: int = 2, machines: int = 3) -> None:
             "clusterId": NEXUS,
             "rackSkuId": "/s/VNearEdge1_Compute_DellR750_16C2M",
         }
-        site.put(rack_id, {"extendedLocation": LOCATION, "location": "eastus", "properties": properties})
+        site.put(
+            rack_id, {"extendedLocation": LOCATION, "location": "eastus", "properties": properties}
+        )
         for slot in range(1, machines + 1):
             number = (rack - 1) * machines + slot
             properties = {
@@ -359,9 +408,12 @@ class ArmServer:
         self.http.daemon_threads = True
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate, key)
-        self.http.socket = context.wrap_socket(self.http.socket, server_side=True, do_handshake_on_connect=False)
+        self.http.socket = context.wrap_socket(
+            self.http.socket, server_side=True, do_handshake_on_connect=False
+        )
         self.address = f"https://localhost:{self.http.server_address[1]}"
-        self.endpoint = self.address  # base address of operations
+        # base address of operations.
+        self.endpoint = self.address
         self.thread = threading.Thread(target=self.http.serve_forever, args=(0.02,), daemon=True)
         self.thread.start()
 
@@ -410,7 +462,8 @@ class _Handler(BaseHTTPRequestHandler):
                 self.arm.at_request(number, False)
                 try:
                     status, reply, headers = self.act(path, body)
-                finally:  # also after a request with a lost response
+                finally:
+                    # Also after a request with a lost response.
                     self.arm.at_request(number, True)
                 self.arm.site.asked.append((self.command, path, status))
             except (ClientKilled, ConnectionError):
@@ -419,11 +472,19 @@ class _Handler(BaseHTTPRequestHandler):
         self.answer(status, reply, headers)
 
     def answer(self, status: int, reply: Any, headers: dict[str, str] | None = None) -> None:
-        content = b"" if status == 204 else reply if isinstance(reply, bytes) else json.dumps(reply).encode()
+        content = (
+            b""
+            if status == 204
+            else reply
+            if isinstance(reply, bytes)
+            else json.dumps(reply).encode()
+        )
         self.send_response(status)
         for name, value in (headers or {}).items():
             self.send_header(name, value)
-        self.send_header("Content-Type", "text/html" if isinstance(reply, bytes) else "application/json")
+        self.send_header(
+            "Content-Type", "text/html" if isinstance(reply, bytes) else "application/json"
+        )
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
         if self.command != "GET" and status < 300 and self.arm.site.faults.halves:
@@ -439,7 +500,11 @@ class _Handler(BaseHTTPRequestHandler):
             return 401, build_error("AuthenticationFailed", "Who are you?"), {}
         if self.command == "GET" and faults.throttled_reads:
             faults.throttled_reads -= 1
-            return 429, build_error("TooManyRequests", "Slow down."), {"Retry-After": faults.retry_after}
+            return (
+                429,
+                build_error("TooManyRequests", "Slow down."),
+                {"Retry-After": faults.retry_after},
+            )
         if self.command == "GET":
             return self.read(path)
         return self.change(path, body)
@@ -451,18 +516,28 @@ class _Handler(BaseHTTPRequestHandler):
         parts = path.split("/")
         hidden = f"/resourcegroups/{site.hidden}/"
         if hidden in f"{path.lower()}/":
-            return 403, build_error("AuthorizationFailed", "The client may not read this scope."), {}
-        if len(parts) % 2 == 0:  # a list: the last part of its path is a type
+            return (
+                403,
+                build_error("AuthorizationFailed", "The client may not read this scope."),
+                {},
+            )
+        # A list: the last part of its path is a type.
+        if len(parts) % 2 == 0:
             under = (
                 f"/{'/'.join(parts[1 : parts.index('providers')])}"
                 if "agentPools" not in parts
                 else (path.rsplit("/", 1)[0])
             )
-            bodies = [self.shown(body) for body in site.of_type(parts[-1], under) if hidden not in body["id"].lower()]
+            bodies = [
+                self.shown(body)
+                for body in site.of_type(parts[-1], under)
+                if hidden not in body["id"].lower()
+            ]
             return 200, self.page(path, bodies), {}
         for operation in site.operations.values():
             if operation.owner.lower() == path.lower() and not operation.over:
-                operation.polls -= 1  # reads of the resource advance the operation, too
+                # reads of the resource advance the operation, too.
+                operation.polls -= 1
                 if operation.polls <= 0:
                     site.end(operation)
         left, before = site.before.get(path.lower(), (0, None))
@@ -476,7 +551,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def shown(self, body: Body) -> Body:
         """Return a resource as shown by this API version."""
-        told = {name: part for name, part in body.items() if self.arm.site.tells_etags or name != "etag"}
+        told = {
+            name: part for name, part in body.items() if self.arm.site.tells_etags or name != "etag"
+        }
         if "properties" in body:
             ours = body["properties"]
             told["properties"] = {name: part for name, part in ours.items() if name != "poolsMade"}
@@ -585,7 +662,11 @@ class _Handler(BaseHTTPRequestHandler):
             return 409, build_error(faults.code, "Another operation is in progress."), {}
         if faults.throttles:
             faults.throttles -= 1
-            return 429, build_error("TooManyRequests", "Slow down."), {"Retry-After": faults.retry_after}
+            return (
+                429,
+                build_error("TooManyRequests", "Slow down."),
+                {"Retry-After": faults.retry_after},
+            )
         if faults.refusals:
             faults.refusals -= 1
             return 400, {"error": self.arm.site.words}, {}
@@ -604,7 +685,11 @@ class _Handler(BaseHTTPRequestHandler):
         if match and (standing is None or standing["etag"] != match):
             return 412, build_error("PreconditionFailed", "It is another version."), {}
         if standing is None and self.command != "PUT":
-            return (204, None, {}) if self.command == "DELETE" else (404, build_error("NotFound", owner), {})
+            return (
+                (204, None, {})
+                if self.command == "DELETE"
+                else (404, build_error("NotFound", owner), {})
+            )
         if self.is_busy(owner, standing):
             return 409, build_error("Conflict", "Another operation is in progress."), {}
         return None

@@ -8,12 +8,22 @@ from typing import Any
 import pytest
 
 from nexusform.cli.main import run_command_line
-from tests.domains.azure.providers.arm_server import GROUP, LOCATION, NEXUS, PROVIDER, ArmServer, Site, add_hardware
+from tests.domains.azure.providers.arm_server import (
+    GROUP,
+    LOCATION,
+    NEXUS,
+    PROVIDER,
+    ArmServer,
+    Site,
+    add_hardware,
+)
 
 CLUSTER_ID = f"{GROUP}/{PROVIDER}/kubernetesClusters/c"
 CLUSTER = CLUSTER_ID.lower()
 FEW_SAMPLES = {"nexusform.scheduling.racks.uncertainty.certainty.MAX_RUNS": 10}
-PROVIDER_BLOCK = 'provider "azure" {\n  subscription_id = "00000000-0000-0000-0000-000000000001"\n}\n'
+PROVIDER_BLOCK = (
+    'provider "azure" {\n  subscription_id = "00000000-0000-0000-0000-000000000001"\n}\n'
+)
 # Configuration in addition to imported files: as overrides, it leaves those unchanged.
 SCALED = """resource "nexus_kubernetes_cluster" "c" {
   agent_pool "np1" {
@@ -151,12 +161,16 @@ class CommandRunner:
         captured = self.capsys.readouterr()
         self.text = captured.out + captured.err
         self.said = " ".join(self.text.replace("│", " ").split())
-        self.alarmed = words[0] == "apply" and code == 2 and "Wrong certain predictions" in self.said
+        self.alarmed = (
+            words[0] == "apply" and code == 2 and "Wrong certain predictions" in self.said
+        )
         return 0 if self.alarmed else code
 
     def changes(self) -> list[tuple[str, str]]:
         """Return the changes accepted by Azure: method and the last two parts of the path."""
-        return [(method, "/".join(path.rsplit("/", 2)[1:])) for method, path in self.server.site.taken]
+        return [
+            (method, "/".join(path.rsplit("/", 2)[1:])) for method, path in self.server.site.taken
+        ]
 
     def nodes(self, name: str = "c") -> list[dict[str, Any]]:
         properties = self.server.site.properties(f"{GROUP}/{PROVIDER}/kubernetesClusters/{name}")

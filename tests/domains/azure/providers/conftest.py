@@ -9,7 +9,12 @@ from pathlib import Path
 import pytest
 
 from tests.domains.azure.providers.arm_server import ArmServer
-from tests.domains.azure.providers.azure_sites import FEW_SAMPLES, CommandRunner, build_existing_site, write_project
+from tests.domains.azure.providers.azure_sites import (
+    FEW_SAMPLES,
+    CommandRunner,
+    build_existing_site,
+    write_project,
+)
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +46,10 @@ def few_samples(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def nexusform(
-    server: ArmServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    server: ArmServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> CommandRunner:
     """Import the site and return a runner of commands."""
     monkeypatch.chdir(tmp_path)
@@ -52,7 +60,8 @@ def nexusform(
     monkeypatch.setattr("nexusform.domains.azure.providers.azure_subscription._MAX_BACKOFF", 0.02)
     server.site = build_existing_site()
     told = CommandRunner(server, capsys)
-    if _IMPORTED:  # the imported files are equal for each test
+    # The imported files are equal for each test.
+    if _IMPORTED:
         for name, content in _IMPORTED.items():
             (tmp_path / name).parent.mkdir(exist_ok=True)
             (tmp_path / name).write_bytes(content)

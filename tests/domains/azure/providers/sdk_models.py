@@ -41,7 +41,8 @@ def find_errors(kind: Any, value: Any, path: str) -> Iterator[str]:
     if origin in (Union, UnionType):
         options = [option for option in get_args(kind) if option is not type(None)]
         texts = [option for option in options if option is str or is_enum(option)]
-        if texts:  # the SDK accepts names beyond those of an enumeration, and so does Azure
+        # The SDK accepts names beyond those of an enumeration, and so does Azure.
+        if texts:
             known = [member.value for option in options if is_enum(option) for member in option]
             if not isinstance(value, str) or (known and value not in known):
                 yield f"{path}: {value!r} is none of {known or 'a text'}"

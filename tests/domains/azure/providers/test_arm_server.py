@@ -14,7 +14,14 @@ import pytest
 pytest.importorskip("requests")
 import requests
 
-from tests.domains.azure.providers.arm_server import GROUP, PROVIDER, ROOT, VERSION, ArmServer, Faults
+from tests.domains.azure.providers.arm_server import (
+    GROUP,
+    PROVIDER,
+    ROOT,
+    VERSION,
+    ArmServer,
+    Faults,
+)
 from tests.domains.azure.providers.azure_sites import CLUSTER_ID, build_existing_site
 
 RECORDED = json.loads(Path(__file__).with_name("recorded_answers.json").read_text())
@@ -34,15 +41,22 @@ BODIES = os.environ.get("NEXUSFORM_AZURE_BODIES", "")
 @pytest.fixture
 def arm(server: ArmServer) -> ArmServer:
     server.site = build_existing_site()
-    server.site.tells_etags = False  # as in the API versions of the recordings
+    # As in the API versions of the recordings.
+    server.site.tells_etags = False
     server.site.faults = Faults(polls=3)
     return server
 
 
 def send_request(arm: ArmServer, method: str, address: str, body: Any = None) -> Any:
-    at = address if address.startswith("https://") else f"{arm.address}{address}?api-version={VERSION}"
+    at = (
+        address
+        if address.startswith("https://")
+        else f"{arm.address}{address}?api-version={VERSION}"
+    )
     token = {"Authorization": "Bearer token"}
-    return requests.request(method, at, json=body, headers=token, verify=str(arm.certificate), timeout=120)
+    return requests.request(
+        method, at, json=body, headers=token, verify=str(arm.certificate), timeout=120
+    )
 
 
 def compare_answer(answer: Any, recorded: dict[str, Any]) -> None:
@@ -57,13 +71,18 @@ def compare_answer(answer: Any, recorded: dict[str, Any]) -> None:
     for name in {"Azure-AsyncOperation", "Location"} & set(recorded["headers"]):
         assert re.search(OPERATIONS["address"], answer.headers[name]), answer.headers[name]
     body = answer.json()
-    assert (body if body is None else sorted(body)) == (recorded["body"] and sorted(recorded["body"]))
+    assert (body if body is None else sorted(body)) == (
+        recorded["body"] and sorted(recorded["body"])
+    )
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "sent"), [("PUT", NEW, BODY), ("PATCH", POOL, CHANGE), ("DELETE", POOL, None)]
+    ("method", "path", "sent"),
+    [("PUT", NEW, BODY), ("PATCH", POOL, CHANGE), ("DELETE", POOL, None)],
 )
-def test_change_and_its_operation_are_answered_as_recorded(method: str, path: str, sent: Any, arm: ArmServer) -> None:
+def test_change_and_its_operation_are_answered_as_recorded(
+    method: str, path: str, sent: Any, arm: ArmServer
+) -> None:
     answer = send_request(arm, method, path, sent)
     compare_answer(answer, RECORDED["answers"][method])
     if method == "PUT":
@@ -90,13 +109,16 @@ def test_operation_is_polled_by_location_as_recorded(arm: ArmServer) -> None:
         codes.append(answer.status_code)
         addresses += [answer.headers["Location"]] if "Location" in answer.headers else []
     assert codes == [202, 202, 200]
-    assert len(set(addresses)) == 3  # a new one with each response
+    # A new one with each response.
+    assert len(set(addresses)) == 3
 
 
 @pytest.mark.parametrize("outcome", ["Failed", "Canceled"])
 def test_failed_operation_has_code_and_message(outcome: str, arm: ArmServer) -> None:
     arm.site.faults = Faults(fails=1, outcome=outcome)
-    told = send_request(arm, "GET", send_request(arm, "PATCH", POOL, CHANGE).headers["Azure-AsyncOperation"]).json()
+    told = send_request(
+        arm, "GET", send_request(arm, "PATCH", POOL, CHANGE).headers["Azure-AsyncOperation"]
+    ).json()
     assert told["status"] == outcome
     assert list(told) == OPERATIONS["failed"]["body"]
     assert list(told["error"]) == OPERATIONS["failed"]["error"]
@@ -106,7 +128,10 @@ def test_failed_operation_has_code_and_message(outcome: str, arm: ArmServer) -> 
 def test_address_with_wrong_signature_is_rejected(arm: ArmServer) -> None:
     address = send_request(arm, "PATCH", POOL, CHANGE).headers["Azure-AsyncOperation"]
     assert send_request(arm, "GET", re.sub("t=[0-9]+", "t=1", address)).status_code == 403
-    assert send_request(arm, "GET", address.split("?")[0] + f"?api-version={VERSION}").status_code == 403
+    assert (
+        send_request(arm, "GET", address.split("?")[0] + f"?api-version={VERSION}").status_code
+        == 403
+    )
 
 
 def test_lists_have_pages(arm: ArmServer) -> None:
@@ -126,7 +151,10 @@ def test_lists_have_pages(arm: ArmServer) -> None:
 @pytest.mark.parametrize("kind", ["kubernetes_clusters", "bare_metal_machines", "racks"])
 def test_bodies_have_only_keys_of_real_bodies(kind: str, arm: ArmServer) -> None:
     real = [body for path in Path(BODIES).glob(f"*/*/{kind}.json") for body in _read_bodies(path)]
-    types = {"kubernetes_clusters": "kubernetesClusters", "bare_metal_machines": "bareMetalMachines"}
+    types = {
+        "kubernetes_clusters": "kubernetesClusters",
+        "bare_metal_machines": "bareMetalMachines",
+    }
     ours = send_request(arm, "GET", f"{ROOT}/{PROVIDER}/{types.get(kind, kind)}").json()["value"]
     assert ours
     for body in ours:
@@ -135,7 +163,9 @@ def test_bodies_have_only_keys_of_real_bodies(kind: str, arm: ArmServer) -> None
         assert set(body) <= {key for one in real for key in one} | partly
         known = {key for one in real for key in one["properties"]}
         assert set(body["properties"]) - {"clusterId"} <= known
-        nodes = {key for one in real for node in one["properties"].get("nodes") or () for key in node}
+        nodes = {
+            key for one in real for node in one["properties"].get("nodes") or () for key in node
+        }
         assert {key for node in body["properties"].get("nodes") or () for key in node} <= nodes
 
 

@@ -23,7 +23,11 @@ from azure.mgmt.networkcloud import NetworkCloudMgmtClient  # noqa: E402
 
 SUBSCRIPTION = "00000000-0000-0000-0000-000000000001"
 ANOTHER = "ffffffff-0000-0000-0000-000000000002"
-TYPES = {"racks": "racks", "bareMetalMachines": "bare_metal_machines", "kubernetesClusters": "kubernetes_clusters"}
+TYPES = {
+    "racks": "racks",
+    "bareMetalMachines": "bare_metal_machines",
+    "kubernetesClusters": "kubernetes_clusters",
+}
 
 
 class RecordedTransport(HttpTransport):
@@ -32,7 +36,8 @@ class RecordedTransport(HttpTransport):
     def __init__(self, status: int = 200) -> None:
         self.status = status
         self.asked: list[str] = []
-        self.refused: frozenset[str] = frozenset()  # types with lists forbidden for the client
+        # types with lists forbidden for the client.
+        self.refused: frozenset[str] = frozenset()
         self.supplies: dict[str, list[dict[str, Any]]] = {}
 
     def send(self, request: Any, **_: Any) -> Any:
@@ -78,14 +83,19 @@ def arm(monkeypatch: pytest.MonkeyPatch) -> RecordedTransport:
     transport = RecordedTransport()
 
     def client(subscription_id: str) -> Any:
-        return NetworkCloudMgmtClient(FakeCredential(), subscription_id, transport=transport, retry_total=0)
+        return NetworkCloudMgmtClient(
+            FakeCredential(), subscription_id, transport=transport, retry_total=0
+        )
 
     monkeypatch.setattr(azure_subscription, "create_client", client)
     return transport
 
 
 def test_site_is_imported_from_azure_and_read_at_every_plan(
-    arm: RecordedTransport, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    arm: RecordedTransport,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert run_command_line(["import", "-from=azure", "-generate-config-out=site.nf.hcl"]) == 1
@@ -114,7 +124,11 @@ def test_networks_and_storage_are_read_as_far_as_permitted(
                 **top,
                 "id": f"{scope}/l3Networks/n",
                 "name": "n",
-                "properties": {"ipv4ConnectedPrefix": "10.0.0.0/28", "vlan": 5, "l3IsolationDomainId": "/i"},
+                "properties": {
+                    "ipv4ConnectedPrefix": "10.0.0.0/28",
+                    "vlan": 5,
+                    "l3IsolationDomainId": "/i",
+                },
             }
         ],
         "storageAppliances": [
@@ -214,7 +228,9 @@ def test_invalid_subscription_is_reported(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("AZURE_SUBSCRIPTION_ID", subscription)
     assert run_command_line(TAKEN_OVER) == 1
-    assert "AZURE_SUBSCRIPTION_ID must be a GUID (see `az account show --query id`)" in read_output(capsys)
+    assert "AZURE_SUBSCRIPTION_ID must be a GUID (see `az account show --query id`)" in read_output(
+        capsys
+    )
     Path("main.nf.hcl").write_text(BLOCK.replace(ANOTHER, subscription))
     assert run_command_line(["plan"]) == 1
     told = read_output(capsys)
@@ -251,24 +267,34 @@ def test_variables_of_the_state_backend_sign_in(monkeypatch: pytest.MonkeyPatch)
     identity = pytest.importorskip("azure.identity")
     subscription = "00000000-0000-0000-0000-000000000000"
     monkeypatch.setenv("ARM_USE_OIDC", "true")
-    with pytest.raises(ProviderProblem, match='Cannot sign in to Azure: The setting "use_oidc" also needs client_id'):
+    with pytest.raises(
+        ProviderProblem,
+        match='Cannot sign in to Azure: The setting "use_oidc" also needs client_id',
+    ):
         azure_subscription.create_client(subscription)
     monkeypatch.setenv("ARM_CLIENT_ID", "c")
     monkeypatch.setenv("ARM_TENANT_ID", "t")
     credential = azure_subscription.create_client(subscription)._config.credential
     assert isinstance(credential, identity.ClientAssertionCredential)
-    with pytest.raises(ProviderProblem, match="use_oidc needs oidc_token"), azure_subscription.convert_azure_errors():
+    with (
+        pytest.raises(ProviderProblem, match="use_oidc needs oidc_token"),
+        azure_subscription.convert_azure_errors(),
+    ):
         credential.get_token("https://management.azure.com/.default")
     monkeypatch.delenv("ARM_USE_OIDC")
     assert isinstance(
-        azure_subscription.create_client(subscription)._config.credential, identity.DefaultAzureCredential
+        azure_subscription.create_client(subscription)._config.credential,
+        identity.DefaultAzureCredential,
     )
 
 
 def test_error_without_text_is_reported_by_its_class() -> None:
     from azure.core.exceptions import AzureError
 
-    with pytest.raises(ProviderProblem, match="AzureError"), azure_subscription.convert_azure_errors():
+    with (
+        pytest.raises(ProviderProblem, match="AzureError"),
+        azure_subscription.convert_azure_errors(),
+    ):
         raise AzureError("")
 
 
@@ -277,7 +303,8 @@ def test_sdk_prints_no_warnings(capfd: pytest.CaptureFixture[str]) -> None:
     import sys
 
     script = (
-        "import logging; from nexusform.domains.azure.providers.azure_subscription import create_client; "
+        "import logging; from nexusform.domains.azure.providers.azure_subscription import "
+        "create_client; "
         "create_client('00000000-0000-0000-0000-000000000000'); "
         "logging.getLogger('azure.identity._credentials').warning('a raw line')"
     )

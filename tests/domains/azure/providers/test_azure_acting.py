@@ -13,8 +13,21 @@ from typing import Any
 import pytest
 
 pytest.importorskip("azure.mgmt.networkcloud")
-from tests.domains.azure.providers.arm_server import GROUP, LOCATION, PROVIDER, ArmServer, Faults, build_machine_id
-from tests.domains.azure.providers.azure_sites import CLUSTER, NEW, SCALED, CommandRunner, write_configuration
+from tests.domains.azure.providers.arm_server import (
+    GROUP,
+    LOCATION,
+    PROVIDER,
+    ArmServer,
+    Faults,
+    build_machine_id,
+)
+from tests.domains.azure.providers.azure_sites import (
+    CLUSTER,
+    NEW,
+    SCALED,
+    CommandRunner,
+    write_configuration,
+)
 
 NODE_ANEW = "nexus_kubernetes_cluster.c:"
 VM = f"{GROUP}/{PROVIDER}/virtualMachines/v"
@@ -47,7 +60,9 @@ def format_cluster(*parts: str) -> str:
     ],
     ids=["plain", "at once", "busy", "reset", "forgotten", "vanishes", "errors", "located", "gap"],
 )
-def test_scale_out_is_sent_once_and_read_back(nexusform: CommandRunner, server: ArmServer, faults: Faults) -> None:
+def test_scale_out_is_sent_once_and_read_back(
+    nexusform: CommandRunner, server: ArmServer, faults: Faults
+) -> None:
     write_configuration(SCALED)
     server.site.faults = faults
     assert nexusform("apply", "-auto-approve") == 0, nexusform.said
@@ -62,11 +77,15 @@ def test_scale_out_is_sent_once_and_read_back(nexusform: CommandRunner, server: 
     assert nexusform("plan", "-detailed-exitcode") == 0, nexusform.said
 
 
-def test_rack_of_a_machine_added_since_the_plan_is_recorded(nexusform: CommandRunner, server: ArmServer) -> None:
+def test_rack_of_a_machine_added_since_the_plan_is_recorded(
+    nexusform: CommandRunner, server: ArmServer
+) -> None:
     properties = {**server.site.properties(build_machine_id("m1")), "rackSlot": 9}
 
     def place_on_new_machine(_pool: str, _number: int) -> str:
-        server.site.put(build_machine_id("m9"), {"extendedLocation": LOCATION, "properties": properties})
+        server.site.put(
+            build_machine_id("m9"), {"extendedLocation": LOCATION, "properties": properties}
+        )
         return "m9"
 
     write_configuration(SCALED)
@@ -86,11 +105,16 @@ def test_progress_of_operations_is_reported(nexusform: CommandRunner, server: Ar
     assert "nexus_kubernetes_cluster.c: Azure says: InProgress" in nexusform.said
 
 
-def test_failed_operation_is_reported_and_retried_by_next_apply(nexusform: CommandRunner, server: ArmServer) -> None:
+def test_failed_operation_is_reported_and_retried_by_next_apply(
+    nexusform: CommandRunner, server: ArmServer
+) -> None:
     write_configuration(SCALED)
     server.site.faults = Faults(fails=1)
     assert nexusform("apply", "-auto-approve") == 1
-    assert "Azure could not change c/np1 (Failed): InsufficientResources: no machine has room" in nexusform.said
+    assert (
+        "Azure could not change c/np1 (Failed): InsufficientResources: no machine has room"
+        in nexusform.said
+    )
     assert nexusform("apply", "-resume") == 0, nexusform.said
     assert len(nexusform.nodes()) == 7
     assert nexusform("plan", "-detailed-exitcode") == 0
@@ -108,15 +132,21 @@ def test_failure_message_of_azure_is_reported_at_once(
     server.site.asked.clear()
     assert nexusform("apply", "-auto-approve") == 1
     assert f"Azure could not change c/np1 ({outcome})" in nexusform.said, nexusform.said
-    words = "no machine has room" if faults.forgets else "InsufficientResources: no machine has room"
+    words = (
+        "no machine has room" if faults.forgets else "InsufficientResources: no machine has room"
+    )
     assert f"({outcome}): {words}" in nexusform.said
-    assert len(server.site.asked) < 100  # no five minutes of polling for a late result
+    # No five minutes of polling for a late result.
+    assert len(server.site.asked) < 100
 
 
 def test_failed_new_cluster_is_replaced(nexusform: CommandRunner, server: ArmServer) -> None:
     write_configuration(NEW)
     server.site.faults = Faults(fails=1)
-    assert nexusform("apply", "-auto-approve", "-parallelism=1", "-target=nexus_kubernetes_cluster.d") == 1
+    assert (
+        nexusform("apply", "-auto-approve", "-parallelism=1", "-target=nexus_kubernetes_cluster.d")
+        == 1
+    )
     assert "Azure could not make d (Failed)" in nexusform.said
     assert nexusform("apply", "-auto-approve") == 0, nexusform.said
     made = [(method, path) for method, path in nexusform.changes() if path.endswith("Clusters/d")]
@@ -124,14 +154,21 @@ def test_failed_new_cluster_is_replaced(nexusform: CommandRunner, server: ArmSer
     assert nexusform("plan", "-detailed-exitcode") == 0
 
 
-def test_failed_create_is_sent_again_by_a_resumed_apply(nexusform: CommandRunner, server: ArmServer) -> None:
+def test_failed_create_is_sent_again_by_a_resumed_apply(
+    nexusform: CommandRunner, server: ArmServer
+) -> None:
     write_configuration(NEW)
     server.site.faults = Faults(fails=1)
-    assert nexusform("apply", "-auto-approve", "-parallelism=1", "-target=nexus_kubernetes_cluster.d") == 1
+    assert (
+        nexusform("apply", "-auto-approve", "-parallelism=1", "-target=nexus_kubernetes_cluster.d")
+        == 1
+    )
     assert "Azure could not make d (Failed)" in nexusform.said
     assert nexusform("apply", "-resume") == 0, nexusform.said
     assert nexusform.changes() == [("PUT", "kubernetesClusters/d")] * 2
-    assert nexusform("plan", "-detailed-exitcode", "-target=nexus_kubernetes_cluster.d") == 0, nexusform.said
+    assert nexusform("plan", "-detailed-exitcode", "-target=nexus_kubernetes_cluster.d") == 0, (
+        nexusform.said
+    )
 
 
 @pytest.mark.parametrize("status", [401, 403])
@@ -166,7 +203,9 @@ def test_permanent_conflict_is_an_error(nexusform: CommandRunner, server: ArmSer
 
 
 @pytest.mark.parametrize("vanishes", [0, 1])
-def test_canceled_operation_fails_its_step(vanishes: int, nexusform: CommandRunner, server: ArmServer) -> None:
+def test_canceled_operation_fails_its_step(
+    vanishes: int, nexusform: CommandRunner, server: ArmServer
+) -> None:
     write_configuration(NEW)
     server.site.faults = Faults(polls=2, fails=1, outcome="Canceled", vanishes=vanishes)
     assert nexusform("apply", "-auto-approve", "-parallelism=1") == 1
@@ -176,7 +215,9 @@ def test_canceled_operation_fails_its_step(vanishes: int, nexusform: CommandRunn
     assert nexusform("plan", "-detailed-exitcode") == 0
 
 
-def test_bodies_have_configured_properties_and_location(nexusform: CommandRunner, server: ArmServer) -> None:
+def test_bodies_have_configured_properties_and_location(
+    nexusform: CommandRunner, server: ArmServer
+) -> None:
     write_configuration(NEW)
     assert nexusform("apply", "-auto-approve", "-parallelism=1") == 0, nexusform.said
     names = [path.rsplit("/", 1)[1] for _, path in server.site.taken]
@@ -196,14 +237,20 @@ def test_bodies_have_configured_properties_and_location(nexusform: CommandRunner
     assert bodies["more"]["extendedLocation"] == LOCATION
     assert bodies["v"]["properties"]["vmImage"] == "images/one"
     assert bodies["v"]["properties"]["storageProfile"]["osDisk"]["diskSizeGB"] == 64
-    assert nexusform("destroy", "-auto-approve", "-target=nexus_kubernetes_cluster.d") == 0, nexusform.said
+    assert nexusform("destroy", "-auto-approve", "-target=nexus_kubernetes_cluster.d") == 0, (
+        nexusform.said
+    )
     assert ("DELETE", "kubernetesClusters/d") in nexusform.changes()
 
 
-def test_existing_resource_of_same_name_is_never_imported(nexusform: CommandRunner, server: ArmServer) -> None:
+def test_existing_resource_of_same_name_is_never_imported(
+    nexusform: CommandRunner, server: ArmServer
+) -> None:
     write_configuration(NEW)
     assert nexusform("plan", "-out=p") == 0
-    server.site.put(VM, {"properties": {"provisioningState": "Succeeded", "cpuCores": 2, "memorySizeGB": 4}})
+    server.site.put(
+        VM, {"properties": {"provisioningState": "Succeeded", "cpuCores": 2, "memorySizeGB": 4}}
+    )
     assert nexusform("apply", "-parallelism=1", "p") == 1
     assert "v already exists in resource group tenants" in nexusform.said
     assert "PUT virtualMachines/v" not in [" ".join(change) for change in nexusform.changes()]
@@ -211,18 +258,24 @@ def test_existing_resource_of_same_name_is_never_imported(nexusform: CommandRunn
 
 def test_pool_is_replaced_only_within_max_unavailable(nexusform: CommandRunner) -> None:
     label = '    labels = { a = "b" }\n'
-    write_configuration(format_cluster(format_pool("np1", mode="System"), format_pool("web", label)))
+    write_configuration(
+        format_cluster(format_pool("np1", mode="System"), format_pool("web", label))
+    )
     assert nexusform("plan") == 1
     assert "its 2 nodes would be down at once, but its max_unavailable allows 0" in nexusform.said
     whole = '    upgrade_settings {\n      max_unavailable = "100%"\n    }\n'
-    write_configuration(format_cluster(format_pool("np1", mode="System"), format_pool("web", label + whole)))
+    write_configuration(
+        format_cluster(format_pool("np1", mode="System"), format_pool("web", label + whole))
+    )
     assert nexusform("apply", "-auto-approve") == 0, nexusform.said
     assert nexusform.changes() == [("DELETE", "agentPools/web"), ("PUT", "agentPools/web")]
     assert nexusform("plan", "-detailed-exitcode") == 0
 
 
 def test_pools_are_added_removed_and_scaled_in(nexusform: CommandRunner, server: ArmServer) -> None:
-    write_configuration(format_cluster(format_pool("np1", mode="System", count=1), format_pool("other", count=1)))
+    write_configuration(
+        format_cluster(format_pool("np1", mode="System", count=1), format_pool("other", count=1))
+    )
     assert nexusform("apply", "-auto-approve") == 0, nexusform.said
     assert nexusform.changes() == [
         ("DELETE", "agentPools/web"),
@@ -234,11 +287,16 @@ def test_pools_are_added_removed_and_scaled_in(nexusform: CommandRunner, server:
     assert nexusform("plan", "-detailed-exitcode") == 0
 
 
-def test_tags_of_others_survive_a_change_of_tags(nexusform: CommandRunner, server: ArmServer) -> None:
+def test_tags_of_others_survive_a_change_of_tags(
+    nexusform: CommandRunner, server: ArmServer
+) -> None:
     cluster = server.site.resources[CLUSTER]
     cluster["tags"] = {"costCenter": "from a policy", "Owner": "someone"}
     for tags, expected in [
-        ({"owner": "core", "env": "lab"}, {"costCenter": "from a policy", "owner": "core", "env": "lab"}),
+        (
+            {"owner": "core", "env": "lab"},
+            {"costCenter": "from a policy", "owner": "core", "env": "lab"},
+        ),
         (
             {"owner": "core", "env": "lab", "cost": "7"},
             {"costCenter": "from a policy", "owner": "core", "env": "lab", "cost": "7"},
@@ -256,7 +314,9 @@ def test_tags_of_others_survive_a_change_of_tags(nexusform: CommandRunner, serve
 def test_lost_change_of_tags_is_sent_again(nexusform: CommandRunner, server: ArmServer) -> None:
     for tags in ({"owner": "core", "env": "lab"}, {"owner": "core"}):
         server.site.faults = Faults(lost=1)
-        write_configuration(format_cluster(f"  azure {{\n    body = {{ tags = {json.dumps(tags)} }}\n  }}\n"))
+        write_configuration(
+            format_cluster(f"  azure {{\n    body = {{ tags = {json.dumps(tags)} }}\n  }}\n")
+        )
         assert nexusform("apply", "-auto-approve") == 0, nexusform.said
         assert server.site.resources[CLUSTER]["tags"] == tags
 
@@ -269,7 +329,8 @@ def test_node_is_re_created_manually(nexusform: CommandRunner, server: ArmServer
     assert re.search(rf"{kubectl}\S+ delete node {node}", nexusform.said)
     assert "Error: Apply waiting" in nexusform.said
     assert "Steps: 0 done, 0 failed, 1 waiting, 1 skipped." in nexusform.said
-    assert nexusform("apply", "-resume") == 1  # the node still exists
+    # The node still exists.
+    assert nexusform("apply", "-resume") == 1
     assert "Error: Apply waiting" in nexusform.said
     assert nexusform.changes() == []
     server.site.delete_node(node)
@@ -291,7 +352,9 @@ class KubernetesApiHandler(BaseHTTPRequestHandler):
         name = self.path.partition("?")[0].rsplit("/", 1)[1]
         if self.command == "DELETE":
             self.arm.site.delete_node(name)
-        content = json.dumps({"kind": "Node", "apiVersion": "v1", "metadata": {"name": name}}).encode()
+        content = json.dumps(
+            {"kind": "Node", "apiVersion": "v1", "metadata": {"name": name}}
+        ).encode()
         self.send_response(200)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(content)))
@@ -309,7 +372,10 @@ def test_node_is_re_created_through_kubeconfig(
     monkeypatch.setenv("NF_KUBECONFIG_DIR", str(tmp_path / "kube"))
     assert nexusform("apply", "-auto-approve", f"-replace={NODE_ANEW}{node}") == 1
     assert "kube/c.yaml cannot be used" in nexusform.said
-    api = HTTPServer(("127.0.0.1", 0), type("Api", (KubernetesApiHandler,), {"arm": server, "asked": (asked := [])}))
+    api = HTTPServer(
+        ("127.0.0.1", 0),
+        type("Api", (KubernetesApiHandler,), {"arm": server, "asked": (asked := [])}),
+    )
     Thread(target=api.serve_forever, args=(0.02,), daemon=True).start()
     (tmp_path / "kube").mkdir()
     address = f"http://127.0.0.1:{api.server_address[1]}"
@@ -322,7 +388,9 @@ def test_node_is_re_created_through_kubeconfig(
     (tmp_path / "kube" / "c.yaml").write_text(json.dumps(config))
     assert nexusform("plan") == 0, nexusform.said
     assert "is not verified" not in nexusform.said
-    config["clusters"] = [{"name": "c", "cluster": {"server": address, "insecure-skip-tls-verify": True}}]
+    config["clusters"] = [
+        {"name": "c", "cluster": {"server": address, "insecure-skip-tls-verify": True}}
+    ]
     (tmp_path / "kube" / "c.yaml").write_text(json.dumps(config))
     assert nexusform("plan", "-details") == 0, nexusform.said
     assert f"c.yaml: The certificate of {address} is not verified" in nexusform.said
@@ -340,14 +408,18 @@ def test_standalone_vm_is_moved_by_replacement(nexusform: CommandRunner, server:
     assert nexusform("apply", "-auto-approve") == 0, nexusform.said
     server.site.taken.clear()
     server.site.place = lambda _pool, _number: "m6"
-    assert nexusform("apply", "-auto-approve", "-replace=nexus_virtual_machine.v:v") == 0, nexusform.said
+    assert nexusform("apply", "-auto-approve", "-replace=nexus_virtual_machine.v:v") == 0, (
+        nexusform.said
+    )
     assert nexusform.changes() == [("DELETE", "virtualMachines/v"), ("PUT", "virtualMachines/v")]
     assert server.site.properties(VM)["bareMetalMachineId"] == build_machine_id("m6")
     assert nexusform("plan", "-detailed-exitcode") == 0
 
 
 def test_configuration_errors_are_reported_by_plan(nexusform: CommandRunner) -> None:
-    write_configuration(NEW.replace('vmImage = "images/one", adminUsername = "admin"', "cpuCores = 6"))
+    write_configuration(
+        NEW.replace('vmImage = "images/one", adminUsername = "admin"', "cpuCores = 6")
+    )
     assert nexusform("plan") == 1
     assert "properties.cpuCores follows from the arguments of the block" in nexusform.said
     bare = NEW.partition("  azure {")[0] + "}\n"
@@ -362,7 +434,9 @@ def test_configuration_errors_are_reported_by_plan(nexusform: CommandRunner) -> 
 @pytest.mark.usefixtures("server")
 def test_resource_group_known_after_apply(nexusform: CommandRunner) -> None:
     """Apply creates the objects in it. A later plan compares it with the current group at apply only."""
-    later = NEW.replace('resource_group = "tenants"', 'resource_group = substr("tenants${timestamp()}", 0, 7)')
+    later = NEW.replace(
+        'resource_group = "tenants"', 'resource_group = substr("tenants${timestamp()}", 0, 7)'
+    )
     write_configuration(later)
     assert nexusform("apply", "-auto-approve") == 0, nexusform.said
     assert ("PUT", "virtualMachines/v") in nexusform.changes()
@@ -380,12 +454,16 @@ def test_object_in_deletion_counts_as_removed(nexusform: CommandRunner, server: 
     unlisted = next(path for path in server.site.resources if path.endswith("/virtualmachines/v"))
     server.site.resources[unlisted]["properties"]["provisioningState"] = "Deleting"
     listed = server.site.of_type
-    server.site.of_type = lambda kind, under: [body for body in listed(kind, under) if body["name"] != "v"]  # type: ignore[method-assign]
+    server.site.of_type = lambda kind, under: [
+        body for body in listed(kind, under) if body["name"] != "v"
+    ]  # type: ignore[method-assign]
     assert nexusform("plan") == 0, nexusform.said
     assert "Plan: 1 to add, 0 to change, 0 to destroy." in nexusform.said
 
 
-def test_missing_role_assignment_is_no_deletion(nexusform: CommandRunner, server: ArmServer) -> None:
+def test_missing_role_assignment_is_no_deletion(
+    nexusform: CommandRunner, server: ArmServer
+) -> None:
     """Azure omits from its lists what the client may not read."""
     write_configuration(NEW)
     assert nexusform("apply", "-auto-approve") == 0, nexusform.said
@@ -397,7 +475,10 @@ def test_missing_role_assignment_is_no_deletion(nexusform: CommandRunner, server
         ("apply", "-refresh-only", "-auto-approve"),
     ):
         assert nexusform(*command) == 1, nexusform.said
-        assert "lab/c in resource group tenants, and does not allow to read it (status 403)" in nexusform.said
+        assert (
+            "lab/c in resource group tenants, and does not allow to read it (status 403)"
+            in nexusform.said
+        )
         assert "lab/d in resource" in nexusform.said
         assert "lab/v in resource" in nexusform.said
     server.site.hidden = "-"
@@ -417,7 +498,10 @@ def test_imported_object_is_not_removed_because_its_role_assignment_is(
     state = Path("state/nexusform.nfstate").read_bytes()
     for command in (("plan",), ("plan", "-destroy"), ("reconcile", "-from=azure")):
         assert nexusform(*command) == 1, nexusform.said
-        assert f"{name} in resource group {group}, and does not allow to read it (status 403)" in nexusform.said
+        assert (
+            f"{name} in resource group {group}, and does not allow to read it (status 403)"
+            in nexusform.said
+        )
     assert Path("state/nexusform.nfstate").read_bytes() == state
     server.site.hidden = "-"
     assert nexusform("plan", "-detailed-exitcode") == 0, nexusform.said
@@ -428,7 +512,9 @@ def test_manual_deletion_is_not_done_because_a_role_assignment_is_missing(
 ) -> None:
     main = Path("main.nf.hcl")
     main.write_text(main.read_text().replace("}\n", "  read_only = true\n}\n"))
-    assert nexusform("plan", "-destroy", "-target=nexus_kubernetes_cluster.c", "-out=p") == 0, nexusform.said
+    assert nexusform("plan", "-destroy", "-target=nexus_kubernetes_cluster.c", "-out=p") == 0, (
+        nexusform.said
+    )
     server.site.hidden = "tenants"
     assert nexusform("apply", "p") == 1, nexusform.said
     assert "lab/c in resource group tenants, and does not allow to read it" in nexusform.said
@@ -437,16 +523,18 @@ def test_manual_deletion_is_not_done_because_a_role_assignment_is_missing(
 
 
 @pytest.mark.usefixtures("server")
-def test_object_outside_of_the_listed_resource_group_is_not_removed(nexusform: CommandRunner) -> None:
+def test_object_outside_of_the_listed_resource_group_is_not_removed(
+    nexusform: CommandRunner,
+) -> None:
     write_configuration(NEW)
     assert nexusform("apply", "-auto-approve") == 0, nexusform.said
     main = Path("main.nf.hcl")
     main.write_text(main.read_text().replace("}\n", '  resource_group = "others"\n}\n'))
     assert nexusform("plan") == 1, nexusform.said
     assert (
-        "lab/v in resource group tenants, but it exists: the provider lists only resource group others"
-        in nexusform.said
-    )
+        "lab/v in resource group tenants, but it exists: the provider lists only resource "
+        "group others"
+    ) in nexusform.said
 
 
 HINTED = """
@@ -472,7 +560,9 @@ def test_placement_hint_unsupported_by_azure_is_reported_by_plan(
     target: str, is_refused: bool, nexusform: CommandRunner
 ) -> None:
     other = NEW[NEW.index('resource "nexus_virtual_machine" "v"') :].replace('"v"', '"w"')
-    hinted = NEW.replace("  disk_gib   = 64\n", f"  disk_gib   = 64\n{HINTED.replace('TARGET', target)}")
+    hinted = NEW.replace(
+        "  disk_gib   = 64\n", f"  disk_gib   = 64\n{HINTED.replace('TARGET', target)}"
+    )
     write_configuration(hinted + other)
     assert nexusform("plan") == int(is_refused), nexusform.said
     assert ("Hints must refer to one of these" in nexusform.said) == is_refused, nexusform.said
@@ -495,7 +585,9 @@ MACHINE = """resource "nexus_bare_metal_machine" "m1" {
         ),
     ],
 )
-def test_manual_machine_changes_are_reported_by_plan(states: str, said: str, nexusform: CommandRunner) -> None:
+def test_manual_machine_changes_are_reported_by_plan(
+    states: str, said: str, nexusform: CommandRunner
+) -> None:
     Path("machines_override.nf.hcl").write_text(MACHINE.replace("STATES", states))
     assert nexusform("plan", "-details") == 0, nexusform.said
     assert f"1 machine (m1): {said}" in nexusform.said or said in nexusform.said, nexusform.said
@@ -513,9 +605,13 @@ def test_nodes_deleted_without_drain_are_reported_by_plan(
     assert "without a drain" in nexusform.said
 
 
-def test_sensitive_parts_of_body_are_sent_and_never_shown(nexusform: CommandRunner, server: ArmServer) -> None:
+def test_sensitive_parts_of_body_are_sent_and_never_shown(
+    nexusform: CommandRunner, server: ArmServer
+) -> None:
     secret = 'variable "key" {\n  sensitive = true\n  default   = "s3cr3t"\n}\n'
-    write_configuration(secret + NEW.replace('vmImage = "images/one"', 'vmImage = "images/one", userData = var.key'))
+    write_configuration(
+        secret + NEW.replace('vmImage = "images/one"', 'vmImage = "images/one", userData = var.key')
+    )
     assert nexusform("plan", "-details") == 0
     assert "s3cr3t" not in nexusform.text
     server.site.faults = Faults(conflicts=1)
@@ -545,7 +641,9 @@ def test_tokens_are_sent_to_the_endpoint_only(nexusform: CommandRunner, server: 
 
 
 @pytest.mark.parametrize("address", ["http://localhost:1", "https://x y", "https://"])
-def test_endpoint_requires_https(address: str, nexusform: CommandRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_endpoint_requires_https(
+    address: str, nexusform: CommandRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("NF_AZURE_ENDPOINT", address)
     assert nexusform("plan") == 1
     assert f'must start with https:// and contain a host, not "{address}"' in nexusform.said
@@ -561,27 +659,38 @@ def test_documented_configuration_converges(nexusform: CommandRunner, server: Ar
     assert nexusform("plan") == 0, nexusform.said
     assert "Plan: 1 to add" in nexusform.said
     assert nexusform("apply", "-auto-approve") == 0, nexusform.said
-    assert server.site.properties(f"{GROUP}/{PROVIDER}/kubernetesClusters/core/agentPools/upf")["agentOptions"]
+    assert server.site.properties(f"{GROUP}/{PROVIDER}/kubernetesClusters/core/agentPools/upf")[
+        "agentOptions"
+    ]
     assert nexusform("plan", "-detailed-exitcode") == 0, nexusform.said
 
 
-def test_difference_shown_by_azure_is_reported_at_once(nexusform: CommandRunner, server: ArmServer) -> None:
+def test_difference_shown_by_azure_is_reported_at_once(
+    nexusform: CommandRunner, server: ArmServer
+) -> None:
     """An argument not returned by the platform: later plans still request it, and this is reported."""
     labelled = format_pool("more", '    labels = { a = "b" }\n', count=1)
-    write_configuration(format_cluster(format_pool("np1", mode="System"), format_pool("web"), labelled))
+    write_configuration(
+        format_cluster(format_pool("np1", mode="System"), format_pool("web"), labelled)
+    )
     server.site.keeps_out = ("labels",)
     server.site.asked.clear()
     assert nexusform("apply", "-auto-approve") == 1
     assert "shows another agent_pool than was planned" in nexusform.said, nexusform.said
     assert 'agent_pool.more.labels was planned as {"a": "b"}' in nexusform.said, nexusform.said
-    assert len(server.site.asked) < 100  # no five minutes of polling for a late result
+    # No five minutes of polling for a late result.
+    assert len(server.site.asked) < 100
     assert nexusform.changes() == [("PUT", "agentPools/more")]
     assert nexusform("plan") == 1
     assert "Azure must re-create the pool c/more" in nexusform.said
 
 
-def test_change_shown_in_other_form_is_reported_at_once(nexusform: CommandRunner, server: ArmServer) -> None:
-    write_configuration('resource "nexus_kubernetes_cluster" "c" {\n  kubernetes_version = "v1.30"\n}\n')
+def test_change_shown_in_other_form_is_reported_at_once(
+    nexusform: CommandRunner, server: ArmServer
+) -> None:
+    write_configuration(
+        'resource "nexus_kubernetes_cluster" "c" {\n  kubernetes_version = "v1.30"\n}\n'
+    )
     server.site.keeps_out = ("kubernetesVersion",)
     server.site.asked.clear()
     assert nexusform("apply", "-auto-approve") == 1

@@ -32,7 +32,9 @@ def acting(nexusform: CommandRunner) -> CommandRunner:
     return nexusform
 
 
-def write_action(action: str = "Restart", run: str = "1", allow: str = "true", extra: str = "") -> None:
+def write_action(
+    action: str = "Restart", run: str = "1", allow: str = "true", extra: str = ""
+) -> None:
     text = ACTION.replace("ACTION", action).replace("RUN", run).replace("ALLOW", allow)
     Path("action.nf.hcl").write_text(text.replace("}\n", f"{extra}}}\n"))
 
@@ -52,7 +54,9 @@ BODIES = {
 }
 
 
-@pytest.mark.parametrize("faults", [Faults(), Faults(polls=3, conflicts=1, throttles=1), Faults(forgets=True)])
+@pytest.mark.parametrize(
+    "faults", [Faults(), Faults(polls=3, conflicts=1, throttles=1), Faults(forgets=True)]
+)
 @pytest.mark.parametrize("action", BODIES)
 def test_action_is_sent_once_and_recorded(
     action: str, faults: Faults, acting: CommandRunner, server: ArmServer
@@ -87,7 +91,9 @@ def test_removal_of_block_sends_nothing(acting: CommandRunner) -> None:
 
 
 @pytest.mark.parametrize("faults", [Faults(resets=1), Faults(halves=1), Faults(resets=1, polls=4)])
-def test_broken_connection_does_not_repeat_the_action(faults: Faults, acting: CommandRunner, server: ArmServer) -> None:
+def test_broken_connection_does_not_repeat_the_action(
+    faults: Faults, acting: CommandRunner, server: ArmServer
+) -> None:
     write_action()
     server.site.faults = faults
     assert acting("apply", "-auto-approve") == 0, acting.said
@@ -95,7 +101,9 @@ def test_broken_connection_does_not_repeat_the_action(faults: Faults, acting: Co
 
 
 @pytest.mark.parametrize("is_answered", [True, False], ids=["answered", "unanswered"])
-def test_resumed_apply_awaits_started_action(is_answered: bool, acting: CommandRunner, server: ArmServer) -> None:
+def test_resumed_apply_awaits_started_action(
+    is_answered: bool, acting: CommandRunner, server: ArmServer
+) -> None:
     write_action("Reimage")
     server.site.faults = Faults(leaves=True, polls=3, resets=int(not is_answered))
     assert acting("apply", "-auto-approve") == 1, acting.said
@@ -119,7 +127,9 @@ def test_action_beyond_its_time_limit_is_resumed(
     assert "run `nexusform apply -resume`" in acting.said
     assert read_action().get("result") != "Succeeded"
     assert acting("apply", "-resume") == 1, acting.said
-    monkeypatch.setattr("nexusform.domains.azure.providers.azure_actions.ACTION_KINDS", ACTION_KINDS)
+    monkeypatch.setattr(
+        "nexusform.domains.azure.providers.azure_actions.ACTION_KINDS", ACTION_KINDS
+    )
     for operation in server.site.operations.values():
         if not operation.over:
             server.site.end(operation)
@@ -141,11 +151,16 @@ def test_unanswered_action_is_not_repeated_without_action_states(
     assert acting.changes() == [("POST", "m6/restart")]
 
 
-def test_failed_action_is_recorded_and_its_machine_gets_no_vm(acting: CommandRunner, server: ArmServer) -> None:
+def test_failed_action_is_recorded_and_its_machine_gets_no_vm(
+    acting: CommandRunner, server: ArmServer
+) -> None:
     write_action()
     server.site.faults = Faults(fails=1)
     assert acting("apply", "-auto-approve") == 1
-    assert "Azure could not restart m6 (Failed): InsufficientResources: no machine has room." in acting.said
+    assert (
+        "Azure could not restart m6 (Failed): InsufficientResources: no machine has room."
+        in acting.said
+    )
     assert read_action()["result"] == "Failed"
     assert acting("plan") == 0, acting.said
     assert f"-/+ {ADDRESS}" in acting.said, acting.said
@@ -187,19 +202,28 @@ def test_power_off_is_no_change_in_next_plan(acting: CommandRunner, server: ArmS
 
 
 def test_replace_sends_body_of_its_azure_block(acting: CommandRunner, server: ArmServer) -> None:
-    write_action("Replace", extra='  azure {\n    body = { serialNumber = "S1", storagePolicy = "Preserve" }\n  }\n')
+    write_action(
+        "Replace",
+        extra='  azure {\n    body = { serialNumber = "S1", storagePolicy = "Preserve" }\n  }\n',
+    )
     assert acting("apply", "-auto-approve") == 0, acting.said
-    assert server.site.bodies == [{"safeguardMode": "All", "serialNumber": "S1", "storagePolicy": "Preserve"}]
+    assert server.site.bodies == [
+        {"safeguardMode": "All", "serialNumber": "S1", "storagePolicy": "Preserve"}
+    ]
 
 
-def test_cordon_of_action_is_ours_until_azure_shows_none(acting: CommandRunner, server: ArmServer) -> None:
+def test_cordon_of_action_is_ours_until_azure_shows_none(
+    acting: CommandRunner, server: ArmServer
+) -> None:
     write_action("Cordon")
     assert acting("apply", "-auto-approve") == 0, acting.said
     for _ in range(2):
         assert acting("plan", "-detailed-exitcode") == 0, acting.said
         assert "Out of service: 1 of 6 machines (1 cordoned by nexusform)" in acting.said
         assert acting("apply", "-auto-approve", "-refresh-only") == 0, acting.said
-    server.site.resources[f"{HOSTED}/bareMetalMachines/m6".lower()]["properties"]["cordonStatus"] = "Uncordoned"
+    server.site.resources[f"{HOSTED}/bareMetalMachines/m6".lower()]["properties"][
+        "cordonStatus"
+    ] = "Uncordoned"
     assert acting("plan", "-detailed-exitcode") == 0, acting.said
     assert "Out of service" not in acting.said
 

@@ -16,7 +16,9 @@ from nexusform.domains.azure.providers.azure_rate_limit import (
 from nexusform.interfaces.plugins import ProviderProblem
 
 
-def build_rate_limits(directory: Path, count: int) -> tuple[list[RequestRateLimit], list[float], Callable[[], float]]:
+def build_rate_limits(
+    directory: Path, count: int
+) -> tuple[list[RequestRateLimit], list[float], Callable[[], float]]:
     """Return a number of rate limits as separate processes, the times of their requests, and their common clock."""
     time = [1000.0]
     sent: list[float] = []
@@ -50,7 +52,9 @@ def test_invalid_file_delays_no_requests_for_long(tmp_path: Path) -> None:
     assert len(sent) == 1
 
 
-def test_rate_limit_is_read_from_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rate_limit_is_read_from_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv(BUDGET_VARIABLE, raising=False)
     assert build_rate_limit_policies("s") == []
     monkeypatch.setenv(BUDGET_VARIABLE, f"6000:{tmp_path}")

@@ -8,7 +8,11 @@ from typing import Any
 import pytest
 
 from nexusform.domains.azure.importers.azure_request_bodies import has_requested_values
-from nexusform.domains.azure.providers.azure_changes import PATCH_PROPERTIES, SiteContext, build_azure_changes
+from nexusform.domains.azure.providers.azure_changes import (
+    PATCH_PROPERTIES,
+    SiteContext,
+    build_azure_changes,
+)
 from nexusform.domains.azure.providers.azure_requests import ArmChange, ArmOperation
 from nexusform.domains.azure.providers.azure_site import AzureSiteProvider
 from nexusform.interfaces.plugins import ChangeRequest, ObjectKey, ProviderProblem
@@ -31,7 +35,9 @@ def test_pools_are_changed_in_the_order_of_their_blocks() -> None:
     """A resumed step continues with the interrupted change: another order would skip some changes."""
     pools = ("zebra", "ant", "mole", "bee", "yak", "cat", "owl")
     key = ObjectKey("nexus_kubernetes_cluster", "lab/c", 1)
-    request = ChangeRequest(key, "nexus_kubernetes_cluster.c", _build_cluster(*pools, "last"), _build_cluster("last"))
+    request = ChangeRequest(
+        key, "nexus_kubernetes_cluster.c", _build_cluster(*pools, "last"), _build_cluster("last")
+    )
     changes = build_azure_changes(request, AROUND)
     assert [(change.verb, change.target.names[1]) for change in changes] == [
         (ArmOperation.DELETE, name) for name in pools
@@ -41,16 +47,22 @@ def test_pools_are_changed_in_the_order_of_their_blocks() -> None:
 def build_body_changes(before: dict[str, Any], after: dict[str, Any]) -> list[ArmChange]:
     prior, planned = ({**_build_cluster("a"), "azure": {"body": body}} for body in (before, after))
     key = ObjectKey("nexus_kubernetes_cluster", "lab/c", 1)
-    return build_azure_changes(ChangeRequest(key, "nexus_kubernetes_cluster.c", prior, planned), AROUND)
+    return build_azure_changes(
+        ChangeRequest(key, "nexus_kubernetes_cluster.c", prior, planned), AROUND
+    )
 
 
-NETWORK = {"properties": {"networkConfiguration": {"cniNetworkId": "/n/a", "podCidrs": ["10.0.0.0/16"]}}}
+NETWORK = {
+    "properties": {"networkConfiguration": {"cniNetworkId": "/n/a", "podCidrs": ["10.0.0.0/16"]}}
+}
 
 
 def test_members_missing_in_patch_are_errors_with_names() -> None:
     after = {
         "location": "westus",
-        "properties": {"networkConfiguration": {"cniNetworkId": "/n/b", "podCidrs": ["10.1.0.0/16"]}},
+        "properties": {
+            "networkConfiguration": {"cniNetworkId": "/n/b", "podCidrs": ["10.1.0.0/16"]}
+        },
     }
     with pytest.raises(ProviderProblem) as problem:
         build_body_changes({"location": "eastus", **NETWORK}, after)
@@ -69,7 +81,9 @@ def test_patch_has_the_members_of_the_sdk() -> None:
         ("agent_pools", models.AgentPoolPatchProperties),
         ("virtual_machines", models.VirtualMachinePatchProperties),
     ):
-        assert {field._rest_name for field in model()._attr_to_rest_field.values()} == PATCH_PROPERTIES[kind]
+        assert {
+            field._rest_name for field in model()._attr_to_rest_field.values()
+        } == PATCH_PROPERTIES[kind]
 
 
 def test_tags_and_administrators_are_sent() -> None:
@@ -85,7 +99,12 @@ def test_body_added_to_imported_cluster_is_not_sent() -> None:
 
 
 def test_separate_pool_is_updated_in_place() -> None:
-    prior = {"kubernetes_cluster_id": "lab/c", "name": "p", "node_count": 4, "vm_sku_name": "NC_P10_56_v1"}
+    prior = {
+        "kubernetes_cluster_id": "lab/c",
+        "name": "p",
+        "node_count": 4,
+        "vm_sku_name": "NC_P10_56_v1",
+    }
     key = ObjectKey("nexus_agent_pool", "lab/c/p", 1)
     request = ChangeRequest(key, "nexus_agent_pool.p", prior, {**prior, "node_count": 2})
     [change] = build_azure_changes(request, AROUND)
@@ -96,7 +115,13 @@ def test_separate_pool_is_updated_in_place() -> None:
 
 @pytest.mark.parametrize(
     ("observed", "requested", "is_equal"),
-    [(None, "", True), ({}, None, True), ("", 0, False), ("a", None, False), (["a", "b"], ["b", "a"], True)],
+    [
+        (None, "", True),
+        ({}, None, True),
+        ("", 0, False),
+        ("a", None, False),
+        (["a", "b"], ["b", "a"], True),
+    ],
 )
 def test_absent_and_empty_values_are_equal(observed: Any, requested: Any, is_equal: bool) -> None:
     assert has_requested_values(observed, requested) is is_equal
@@ -113,12 +138,19 @@ def test_absent_and_empty_values_are_equal(observed: Any, requested: Any, is_equ
         ("", "", "", "has no resource group"),
     ],
 )
-def test_resource_group_of_an_object_never_changes(observed: str, requested: str, default: str, group: str) -> None:
+def test_resource_group_of_an_object_never_changes(
+    observed: str, requested: str, default: str, group: str
+) -> None:
     provider = AzureSiteProvider.__new__(AzureSiteProvider)
-    index = SimpleNamespace(managed={("nexus_kubernetes_cluster", "lab/c"): f"/resourceGroups/{observed}/c"})
+    index = SimpleNamespace(
+        managed={("nexus_kubernetes_cluster", "lab/c"): f"/resourceGroups/{observed}/c"}
+    )
     attributes = {**_build_cluster(), "azure": {"resource_group": requested}}
     request = ChangeRequest(
-        ObjectKey("nexus_kubernetes_cluster", "lab/c", 1), "nexus_kubernetes_cluster.c", {}, attributes
+        ObjectKey("nexus_kubernetes_cluster", "lab/c", 1),
+        "nexus_kubernetes_cluster.c",
+        {},
+        attributes,
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(AzureSiteProvider, "_load_index", lambda _: index)

@@ -11,7 +11,15 @@ import pytest
 
 from nexusform.encryption import key_providers
 from nexusform.encryption.key_providers import EncryptionProblem
-from tests.contracts.bad_answers import CUT, GARBAGE, Answer, build_redirect, drip_body, keep_silent, run_bad_server
+from tests.contracts.bad_answers import (
+    CUT,
+    GARBAGE,
+    Answer,
+    build_redirect,
+    drip_body,
+    keep_silent,
+    run_bad_server,
+)
 from tests.domains.azure.providers.arm_server import ArmServer
 from tests.domains.azure.providers.azure_sites import CommandRunner
 
@@ -26,11 +34,14 @@ ANSWERS: dict[str, Answer] = {
     "a page": GARBAGE["a page"],
     "control characters": GARBAGE["control characters"],
 }
-PATIENCE = 90  # seconds; each command has a deadline of two, on a shared machine
+# seconds; each command has a deadline of two, on a shared machine.
+PATIENCE = 90
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
+@pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning"
+)
 @pytest.mark.parametrize("answer", ANSWERS)
 def test_commands_respect_the_deadline_for_azure(
     answer: str, nexusform: CommandRunner, server: ArmServer, monkeypatch: pytest.MonkeyPatch
@@ -53,7 +64,9 @@ def test_commands_respect_the_deadline_for_azure(
     assert Path("state/nexusform.nfstate").read_bytes() == before
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning")
+@pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnraisableExceptionWarning", "ignore::ResourceWarning"
+)
 @pytest.mark.parametrize("answer", ["silent", "dripping", "a page"])
 def test_key_vault_request_respects_the_deadline(
     answer: str, server: ArmServer, monkeypatch: pytest.MonkeyPatch

@@ -11,7 +11,13 @@ import pytest
 pytest.importorskip("azure.mgmt.networkcloud")
 from nexusform.domains.azure.providers import azure_site
 from tests.domains.azure.providers.arm_server import ArmServer, Faults, build_machine_id
-from tests.domains.azure.providers.azure_sites import CLUSTER, NEW, SCALED, CommandRunner, write_configuration
+from tests.domains.azure.providers.azure_sites import (
+    CLUSTER,
+    NEW,
+    SCALED,
+    CommandRunner,
+    write_configuration,
+)
 
 UPGRADED = 'resource "nexus_kubernetes_cluster" "c" {\n  kubernetes_version = "v1.30"\n}\n'
 
@@ -29,7 +35,10 @@ def test_failed_change_is_pending_until_it_succeeds(
     server.site.faults = Faults(fails=1, rollback=rollback)
     assert nexusform("apply", "-auto-approve") == 1
     assert nexusform("plan", "-detailed-exitcode") == 2, nexusform.said
-    assert "(Failed): InsufficientResources: no machine has room. It is pending: apply sends it again" in nexusform.said
+    assert (
+        "(Failed): InsufficientResources: no machine has room. It is pending: apply sends it again"
+        in nexusform.said
+    )
     server.site.faults = Faults(fails=1, rollback=rollback)
     assert nexusform("apply", "-auto-approve") == 1
     assert "It failed the same way before: 2 times so far." in nexusform.said
@@ -48,7 +57,10 @@ def test_missing_nodes_are_an_error_and_pending(
     write_configuration(SCALED)
     server.site.faults = Faults(short=2)
     assert nexusform("apply", "-auto-approve") == 1
-    assert "Azure shows 5 of 7 nodes of lab/c; missing: c-np1-2, c-np1-3 (Available)." in nexusform.said
+    assert (
+        "Azure shows 5 of 7 nodes of lab/c; missing: c-np1-2, c-np1-3 (Available)."
+        in nexusform.said
+    )
     assert nexusform("plan", "-detailed-exitcode") == 2
     assert "It is pending: apply sends it again" in nexusform.said
     assert nexusform("apply", "-auto-approve") == 1
@@ -79,7 +91,9 @@ def test_cluster_created_without_nodes_is_pending(
     for times in ("", " It failed the same way before: 2 times so far."):
         assert nexusform("apply", "-auto-approve") == 1, nexusform.said
         missing = "missing: d-control-plane-0, d-np1-0, d-np1-1 (Available)."
-        assert f"Azure shows 0 of 3 nodes of lab/d; {missing}{times} " in nexusform.said, nexusform.said
+        assert f"Azure shows 0 of 3 nodes of lab/d; {missing}{times} " in nexusform.said, (
+            nexusform.said
+        )
         assert nexusform("plan", "-detailed-exitcode") == 2, nexusform.said
         assert "change-failed-before nexus_kubernetes_cluster.d" in nexusform.said
     server.site.faults = Faults()
@@ -88,7 +102,9 @@ def test_cluster_created_without_nodes_is_pending(
     assert nexusform("plan", "-detailed-exitcode") == 0, nexusform.said
 
 
-def test_change_completed_by_another_client_is_not_pending(nexusform: CommandRunner, server: ArmServer) -> None:
+def test_change_completed_by_another_client_is_not_pending(
+    nexusform: CommandRunner, server: ArmServer
+) -> None:
     write_configuration(UPGRADED)
     server.site.faults = Faults(fails=1)
     assert nexusform("apply", "-auto-approve") == 1
@@ -98,7 +114,9 @@ def test_change_completed_by_another_client_is_not_pending(nexusform: CommandRun
     assert count_patches(nexusform) == 1
 
 
-def test_nothing_is_sent_during_another_operation(nexusform: CommandRunner, server: ArmServer) -> None:
+def test_nothing_is_sent_during_another_operation(
+    nexusform: CommandRunner, server: ArmServer
+) -> None:
     write_configuration(UPGRADED)
     server.site.faults = Faults(fails=1)
     assert nexusform("apply", "-auto-approve") == 1
@@ -108,7 +126,9 @@ def test_nothing_is_sent_during_another_operation(nexusform: CommandRunner, serv
     assert nexusform("plan", "-detailed-exitcode") == 0, nexusform.said
 
 
-def test_reverted_failed_change_sends_configured_value(nexusform: CommandRunner, server: ArmServer) -> None:
+def test_reverted_failed_change_sends_configured_value(
+    nexusform: CommandRunner, server: ArmServer
+) -> None:
     write_configuration(UPGRADED)
     server.site.faults = Faults(fails=1)
     assert nexusform("apply", "-auto-approve") == 1
@@ -118,7 +138,9 @@ def test_reverted_failed_change_sends_configured_value(nexusform: CommandRunner,
     assert nexusform("plan", "-detailed-exitcode") == 0, nexusform.said
 
 
-def test_secrets_of_failed_body_are_not_recorded(nexusform: CommandRunner, server: ArmServer) -> None:
+def test_secrets_of_failed_body_are_not_recorded(
+    nexusform: CommandRunner, server: ArmServer
+) -> None:
     secret = 'variable "key" {\n  sensitive = true\n  default   = "s3cr3t"\n}\n'
     Path("key.nf.hcl").write_text(secret)
     configured = "administratorConfiguration = { sshPublicKeys = [{ keyData = var.key }] }"
@@ -134,14 +156,18 @@ def test_secrets_of_failed_body_are_not_recorded(nexusform: CommandRunner, serve
     assert sent == [{"sshPublicKeys": [{"keyData": "s3cr3t"}]}] * 2
 
 
-def test_vms_of_failed_creation_are_not_counted_as_existing(nexusform: CommandRunner, server: ArmServer) -> None:
+def test_vms_of_failed_creation_are_not_counted_as_existing(
+    nexusform: CommandRunner, server: ArmServer
+) -> None:
     write_configuration(NEW)
     server.site.faults = Faults(fails=2)
     assert nexusform("apply", "-auto-approve", "-parallelism=1") == 1
     assert nexusform("plan") == 0, nexusform.said
     assert "nexus_kubernetes_cluster.d 3 VMs to place (tainted)" in nexusform.said, nexusform.said
     # Azure has the VM v, but without a machine: it is placed and does not move.
-    assert "Impact: no running workload affected; 2 objects to replace" in nexusform.said, nexusform.said
+    assert "Impact: no running workload affected; 2 objects to replace" in nexusform.said, (
+        nexusform.said
+    )
     warning = "None is re-created automatically."
     assert "re-create" not in nexusform.said.replace(warning, "")
     assert "Placements: 5 to place, 0 to move, 0 to remove, 5 kept." in nexusform.said
@@ -152,12 +178,19 @@ def test_vms_of_failed_creation_are_not_counted_as_existing(nexusform: CommandRu
 @pytest.mark.parametrize(
     ("version", "code", "said"),
     [
-        ("v1.28", 1, "v1.29 -> v1.28 is a downgrade. A Kubernetes cluster cannot be downgraded. Keep v1.29."),
+        (
+            "v1.28",
+            1,
+            "v1.29 -> v1.28 is a downgrade. A Kubernetes cluster cannot be downgraded. Keep v1.29.",
+        ),
         ("v1.32", 1, "set v1.30.4-1 next. All hops: v1.29 -> v1.30.4-1 -> v1.31 -> v1.32."),
         (
             "v1.99",
             1,
-            "skips v1.30, v1.31, v1.32, v1.33 and 65 more. Upgrade one minor version at a time: set v1.30.4-1 next.",
+            (
+                "skips v1.30, v1.31, v1.32, v1.33 and 65 more. Upgrade one minor version at a "
+                "time: set v1.30.4-1 next."
+            ),
         ),
         ("v1.30.9", 1, "v1.29 -> 1.30.9: Azure offers v1.30.3-1, v1.30.4-1 for this cluster."),
         ("v1.30", 0, ""),
@@ -171,13 +204,17 @@ def test_unsupported_upgrade_is_reported_by_plan(
     write_configuration(UPGRADED.replace("v1.30", version))
     assert nexusform("plan", "-details") == code, nexusform.said
     assert said in nexusform.said, nexusform.said
-    assert ("No such upgrade" in nexusform.said or "no-such-upgrade" in nexusform.said) == bool(said)
+    assert ("No such upgrade" in nexusform.said or "no-such-upgrade" in nexusform.said) == bool(
+        said
+    )
 
 
 def test_reconcile_reads_azure_directly(nexusform: CommandRunner, server: ArmServer) -> None:
     assert nexusform("reconcile", "-from=azure") == 0, nexusform.said
     name = f"/{nexusform.nodes()[0]['name']}"[1:]
-    server.site.resources[CLUSTER]["properties"]["nodes"][0]["bareMetalMachineId"] = build_machine_id("m6")
+    server.site.resources[CLUSTER]["properties"]["nodes"][0]["bareMetalMachineId"] = (
+        build_machine_id("m6")
+    )
     assert nexusform("reconcile", "-from=azure", "-replay") == 2, nexusform.said
     assert name in nexusform.said or "m6" in nexusform.said
     assert "expected for random machines with capacity: 59.4 %" in nexusform.said
@@ -199,10 +236,14 @@ def test_silent_server_delays_plan_up_to_the_deadline_only(
     assert 'NF_NET_DEADLINE="soon" must be a whole number of seconds' in nexusform.said
 
 
-def test_failed_vm_without_machine_is_placed_and_does_not_move(nexusform: CommandRunner, server: ArmServer) -> None:
+def test_failed_vm_without_machine_is_placed_and_does_not_move(
+    nexusform: CommandRunner, server: ArmServer
+) -> None:
     write_configuration(NEW[NEW.index('resource "nexus_virtual_machine"') :])
     server.site.faults = Faults(fails=1)
     assert nexusform("apply", "-auto-approve") == 1
     assert nexusform("plan") == 0, nexusform.said
-    assert "Placements: 1 to place, 0 to move, 0 to remove, 5 kept." in nexusform.said, nexusform.said
+    assert "Placements: 1 to place, 0 to move, 0 to remove, 5 kept." in nexusform.said, (
+        nexusform.said
+    )
     assert "Impact: no running workload affected" in nexusform.said

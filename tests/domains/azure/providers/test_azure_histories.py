@@ -17,7 +17,13 @@ from msgspec import Struct, field
 pytest.importorskip("azure.mgmt.networkcloud")
 from nexusform.domains.azure.providers import azure_requests, azure_site
 from tests.domains.azure.providers.arm_server import ArmServer, Faults
-from tests.domains.azure.providers.azure_sites import NEW, PROVIDER_BLOCK, SCALED, CommandRunner, write_configuration
+from tests.domains.azure.providers.azure_sites import (
+    NEW,
+    PROVIDER_BLOCK,
+    SCALED,
+    CommandRunner,
+    write_configuration,
+)
 from tests.kill_points import select_cases
 
 GOLDEN = Path(__file__).with_name("histories.txt")
@@ -38,7 +44,13 @@ POOL_COMES = POOLS.replace(
     '  agent_pool "more" {\n    count       = 1\n    vm_sku_name = "NC_P22_112_v1"\n  }\n',
 )
 CORDONED = 'resource "nexus_bare_metal_machine" "m1" {\n  cordoned = true\n}\n'
-CHANGES = {"upgrade": UPGRADE, "scale-out": SCALED, "pool goes": POOL_GOES, "pool comes": POOL_COMES, "new": NEW}
+CHANGES = {
+    "upgrade": UPGRADE,
+    "scale-out": SCALED,
+    "pool goes": POOL_GOES,
+    "pool comes": POOL_COMES,
+    "new": NEW,
+}
 NODES = {"upgrade": 5, "scale-out": 7, "pool goes": 3, "pool comes": 6, "new": 5, "cordon": 5}
 BUSY = Faults(conflicts=2, polls=2)
 
@@ -62,7 +74,9 @@ HISTORIES: dict[str, FailureScenario] = {}
 for _change in ("upgrade", "scale-out", "pool goes", "pool comes"):
     HISTORIES |= {
         f"{_change}, failed": FailureScenario(change=_change, faults=Faults(fails=1)),
-        f"{_change}, failed and taken back": FailureScenario(change=_change, faults=Faults(fails=1, rollback=True)),
+        f"{_change}, failed and taken back": FailureScenario(
+            change=_change, faults=Faults(fails=1, rollback=True)
+        ),
         f"{_change}, canceled": FailureScenario(
             change=_change,
             faults=Faults(fails=1, outcome="Canceled"),
@@ -70,7 +84,9 @@ for _change in ("upgrade", "scale-out", "pool goes", "pool comes"):
             said=("(Canceled): OperationCanceled: somebody canceled it",),
         ),
         f"{_change}, operation forgotten": FailureScenario(
-            change=_change, faults=Faults(fails=1, forgets=True, polls=2), said=("no machine has room",)
+            change=_change,
+            faults=Faults(fails=1, forgets=True, polls=2),
+            said=("no machine has room",),
         ),
     }
 HISTORIES |= {
@@ -98,10 +114,16 @@ HISTORIES |= {
         sent=0,
     ),
     "upgrade, busy and throttled for long": FailureScenario(
-        change="upgrade", faults=Faults(conflicts=30, throttles=10), said=("Conflict: Another operation",), code=0
+        change="upgrade",
+        faults=Faults(conflicts=30, throttles=10),
+        said=("Conflict: Another operation",),
+        code=0,
     ),
     "upgrade, changed by somebody else just before": FailureScenario(
-        change="upgrade", faults=Faults(others=3), said=("It was changed meanwhile. Trying again.",), code=0
+        change="upgrade",
+        faults=Faults(others=3),
+        said=("It was changed meanwhile. Trying again.",),
+        code=0,
     ),
     "upgrade, the line is cut and it fails": FailureScenario(
         change="upgrade", faults=Faults(resets=1, fails=1, polls=3), said=("no machine has room",)
@@ -113,7 +135,10 @@ HISTORIES |= {
         change="upgrade", faults=Faults(halves=1, fails=1, polls=3), said=("no machine has room",)
     ),
     "upgrade, a proxy answers for the operation and it fails": FailureScenario(
-        change="upgrade", faults=Faults(pages=1, fails=1, polls=3), etags=False, said=("no machine has room",)
+        change="upgrade",
+        faults=Faults(pages=1, fails=1, polls=3),
+        etags=False,
+        said=("no machine has room",),
     ),
     "new, the line is cut within the answer": FailureScenario(
         change="new", faults=Faults(halves=3, polls=3), said=(), code=0, sent=3
@@ -135,7 +160,9 @@ HISTORIES |= {
     "new, failed": FailureScenario(
         change="new", faults=Faults(fails=1), said=("Azure could not make d (Failed)",), sent=2
     ),
-    "new, the line is cut": FailureScenario(change="new", faults=Faults(resets=3, polls=3), said=(), code=0, sent=3),
+    "new, the line is cut": FailureScenario(
+        change="new", faults=Faults(resets=3, polls=3), said=(), code=0, sent=3
+    ),
     "cordon, failed": FailureScenario(
         change="cordon",
         faults=Faults(fails=1),
@@ -174,10 +201,13 @@ def test_failure_in_azure_is_reported_and_recovered(
 
     server.site.faults = replace(BUSY)
     if code and not waits:
-        assert nexusform("plan", "-detailed-exitcode") == 2, nexusform.said  # the change is still pending
+        # The change is still pending.
+        assert nexusform("plan", "-detailed-exitcode") == 2, nexusform.said
         told += f"\nThe next plan:\n{extract_azure_messages(nexusform.said)}"
-    if not (history.faults.gone or history.faults.leaves):  # the first broken request depends on the machine
-        if history.waits is not None:  # the number of attempts depends on the machine
+    # The first broken request depends on the machine.
+    if not (history.faults.gone or history.faults.leaves):
+        # The number of attempts depends on the machine.
+        if history.waits is not None:
             told = TRIED.sub("", told).lstrip()
         compare_with_golden(name, told)
     server.site.taken.clear()
@@ -190,7 +220,9 @@ def test_failure_in_azure_is_reported_and_recovered(
 
 def write_change(history: FailureScenario) -> None:
     if history.change == "cordon":
-        Path("main.nf.hcl").write_text(PROVIDER_BLOCK.replace("}\n", "  act_on_machines = true\n}\n"))
+        Path("main.nf.hcl").write_text(
+            PROVIDER_BLOCK.replace("}\n", "  act_on_machines = true\n}\n")
+        )
         Path("machines_override.nf.hcl").write_text(CORDONED)
     else:
         write_configuration(CHANGES[history.change])
@@ -198,7 +230,9 @@ def write_change(history: FailureScenario) -> None:
 
 def assert_nothing_is_sent_twice(server: ArmServer) -> None:
     """Check that no change was accepted twice in one apply."""
-    assert not {change: number for change, number in Counter(server.site.taken).items() if number > 1}
+    assert not {
+        change: number for change, number in Counter(server.site.taken).items() if number > 1
+    }
 
 
 def assert_no_existing_object_is_tainted() -> None:
@@ -209,7 +243,11 @@ def assert_no_existing_object_is_tainted() -> None:
         for instance in one["instances"]
         if instance.get("status") == "tainted"
     }
-    assert tainted <= {"nexus_kubernetes_cluster.d", "nexus_virtual_machine.v", "nexus_agent_pool.more"}
+    assert tainted <= {
+        "nexus_kubernetes_cluster.d",
+        "nexus_virtual_machine.v",
+        "nexus_agent_pool.more",
+    }
 
 
 STEP = re.compile(r"(?:failed|waiting) nexus_\S+ \w+: .*?(?= ╷| skipped| Predict| Apply |$)")

@@ -28,7 +28,8 @@ from tests.domains.azure.providers.azure_sites import (
 from tests.kill_points import select_cases
 
 UPGRADED = 'resource "nexus_kubernetes_cluster" "c" {\n  kubernetes_version = "v1.30"\n}\n'
-FOREVER = 10_000  # polls until the end of an operation
+# polls until the end of an operation.
+FOREVER = 10_000
 DESTROY = ("destroy", "-auto-approve", "-parallelism=1")
 GOES_ON = "continues an earlier apply"
 VM = NEW[NEW.index('resource "nexus_virtual_machine"') :]
@@ -92,7 +93,9 @@ class KilledApplyScenario:
 
 
 @pytest.fixture(scope="module")
-def scenario(server: ArmServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KilledApplyScenario]:
+def scenario(
+    server: ArmServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[KilledApplyScenario]:
     scenario = KilledApplyScenario(tmp_path_factory.mktemp("scene"), server)
     yield scenario
     scenario.runner.end()
@@ -103,7 +106,9 @@ def scenario(server: ArmServer, tmp_path_factory: pytest.TempPathFactory) -> Ite
     select_cases(
         [
             pytest.param(UPGRADED, (), "nexus_kubernetes_cluster.c: c is Updating", id="upgrade"),
-            pytest.param(SCALED, (), "nexus_kubernetes_cluster.c: c/np1 is Updating", id="scale-out"),
+            pytest.param(
+                SCALED, (), "nexus_kubernetes_cluster.c: c/np1 is Updating", id="scale-out"
+            ),
             pytest.param(NEW, (), "nexus_kubernetes_cluster.d: d is Accepted", id="creation"),
             pytest.param(VM, (), "nexus_virtual_machine.v: v is Accepted", id="vm"),
             pytest.param("", DESTROY, "nexus_kubernetes_cluster.c: c is Deleting", id="deletion"),
@@ -111,7 +116,11 @@ def scenario(server: ArmServer, tmp_path_factory: pytest.TempPathFactory) -> Ite
     ),
 )
 def test_change_in_progress_is_shown_by_every_command(
-    configuration: str, words: tuple[str, ...], shown: str, scenario: KilledApplyScenario, tmp_path: Path
+    configuration: str,
+    words: tuple[str, ...],
+    shown: str,
+    scenario: KilledApplyScenario,
+    tmp_path: Path,
 ) -> None:
     scenario.kill(tmp_path, configuration, *words)
     before = list(scenario.server.site.taken)
@@ -129,7 +138,8 @@ def test_change_in_progress_is_shown_by_every_command(
 
 
 @pytest.mark.parametrize(
-    ("outcome", "rollback"), select_cases(list(product(["Succeeded", "Failed", "Canceled"], [False, True])))
+    ("outcome", "rollback"),
+    select_cases(list(product(["Succeeded", "Failed", "Canceled"], [False, True]))),
 )
 def test_discarded_change_is_sent_again_only_if_it_failed(
     outcome: str, rollback: bool, scenario: KilledApplyScenario, tmp_path: Path
@@ -140,7 +150,9 @@ def test_discarded_change_is_sent_again_only_if_it_failed(
     scenario.end(outcome, rollback=rollback)
     if outcome == "Succeeded":
         assert "No changes." in scenario.good("plan", "-detailed-exitcode")
-        assert "Every VM is where the state records it." in scenario.good("reconcile", "-from=azure")
+        assert "Every VM is where the state records it." in scenario.good(
+            "reconcile", "-from=azure"
+        )
     else:
         told = scenario.due()
         assert f"A change from an earlier apply of c ended {outcome}: no machine has room." in told
@@ -148,7 +160,10 @@ def test_discarded_change_is_sent_again_only_if_it_failed(
     scenario.good("apply", "-auto-approve")
     assert scenario.taken("PATCH") == (1 if outcome == "Succeeded" else 2)
     properties = scenario.server.site.resources[CLUSTER]["properties"]
-    assert (properties["kubernetesVersion"], properties["provisioningState"]) == ("v1.30", "Succeeded")
+    assert (properties["kubernetesVersion"], properties["provisioningState"]) == (
+        "v1.30",
+        "Succeeded",
+    )
     assert "No changes." in scenario.good("plan", "-detailed-exitcode")
 
 
@@ -167,7 +182,9 @@ def test_change_failed_before_next_command_is_pending(
     assert "No changes." in scenario.good("plan", "-detailed-exitcode")
 
 
-def test_apply_waits_for_change_in_progress_without_sending(scenario: KilledApplyScenario, tmp_path: Path) -> None:
+def test_apply_waits_for_change_in_progress_without_sending(
+    scenario: KilledApplyScenario, tmp_path: Path
+) -> None:
     scenario.kill(tmp_path, UPGRADED)
     scenario.good("apply", "-discard")
     scenario.server.site.faults = Faults()
@@ -178,7 +195,9 @@ def test_apply_waits_for_change_in_progress_without_sending(scenario: KilledAppl
     assert "No changes." in scenario.good("plan", "-detailed-exitcode")
 
 
-def test_creation_failed_before_next_command_is_tainted(scenario: KilledApplyScenario, tmp_path: Path) -> None:
+def test_creation_failed_before_next_command_is_tainted(
+    scenario: KilledApplyScenario, tmp_path: Path
+) -> None:
     scenario.kill(tmp_path, NEW)
     scenario.end("Failed")
     assert "nexus_kubernetes_cluster.d is tainted" in scenario.due("-details")
@@ -187,7 +206,9 @@ def test_creation_failed_before_next_command_is_tainted(scenario: KilledApplySce
     assert [path.rpartition("/")[2] for _, path in scenario.server.site.taken].count("d") == 1
 
 
-def test_vm_missing_after_interrupted_creation_is_created(scenario: KilledApplyScenario, tmp_path: Path) -> None:
+def test_vm_missing_after_interrupted_creation_is_created(
+    scenario: KilledApplyScenario, tmp_path: Path
+) -> None:
     scenario.kill(tmp_path, VM)
     scenario.good("apply", "-discard")
     site = scenario.server.site
@@ -201,7 +222,9 @@ def test_vm_missing_after_interrupted_creation_is_created(scenario: KilledApplyS
     assert "No changes." in scenario.good("plan", "-detailed-exitcode")
 
 
-def test_missing_nodes_of_discarded_change_are_pending(scenario: KilledApplyScenario, tmp_path: Path) -> None:
+def test_missing_nodes_of_discarded_change_are_pending(
+    scenario: KilledApplyScenario, tmp_path: Path
+) -> None:
     scenario.kill(tmp_path, SCALED)
     scenario.good("apply", "-discard")
     assert "c/np1 is Updating" in scenario.due()
@@ -212,14 +235,18 @@ def test_missing_nodes_of_discarded_change_are_pending(scenario: KilledApplyScen
         site.end(operation)
     site.faults = Faults()
     told = scenario.due("-details")
-    assert "A change from an earlier apply of c/np1 has ended, and Azure shows 2 of 4 nodes." in told
+    assert (
+        "A change from an earlier apply of c/np1 has ended, and Azure shows 2 of 4 nodes." in told
+    )
     assert "change-in-progress" not in told
     scenario.good("apply", "-auto-approve")
     assert scenario.taken("PATCH") == 2
     assert "No changes." in scenario.good("plan", "-detailed-exitcode")
 
 
-def test_failed_deletion_causes_no_further_change(scenario: KilledApplyScenario, tmp_path: Path) -> None:
+def test_failed_deletion_causes_no_further_change(
+    scenario: KilledApplyScenario, tmp_path: Path
+) -> None:
     scenario.kill(tmp_path, "", *DESTROY)
     scenario.good("apply", "-discard")
     assert "c is Deleting" in scenario.due()
@@ -244,11 +271,15 @@ def test_deleted_pool_is_not_pending(scenario: KilledApplyScenario, tmp_path: Pa
     assert scenario.taken("DELETE") == 1
 
 
-def test_record_of_change_in_progress_has_no_values(scenario: KilledApplyScenario, tmp_path: Path) -> None:
+def test_record_of_change_in_progress_has_no_values(
+    scenario: KilledApplyScenario, tmp_path: Path
+) -> None:
     scenario.kill(tmp_path, SCALED)
     scenario.good("apply", "-discard")
     document = json.loads((scenario.where / "state" / "nexusform.nfstate").read_text())
-    of_cluster = next(one for one in document["resources"] if one["type"] == "nexus_kubernetes_cluster")
+    of_cluster = next(
+        one for one in document["resources"] if one["type"] == "nexus_kubernetes_cluster"
+    )
     noted = of_cluster["instances"][0]["private"]["unfinished"]
     assert noted["parts"] == ["count"]
     assert noted["in_progress"] is True

@@ -20,7 +20,13 @@ import pytest
 
 pytest.importorskip("azure.mgmt.networkcloud")
 from tests.contracts.crash_runner import CommandRunner
-from tests.domains.azure.providers.arm_server import ArmServer, ClientKilled, Faults, Site, build_machine_id
+from tests.domains.azure.providers.arm_server import (
+    ArmServer,
+    ClientKilled,
+    Faults,
+    Site,
+    build_machine_id,
+)
 from tests.domains.azure.providers.azure_sites import (
     FEW_SAMPLES,
     MIXED,
@@ -54,7 +60,9 @@ class KillAtRequest:
 class KilledChange:
     """One change of an existing site, repeated from the start for each kill."""
 
-    def __init__(self, folder: Path, server: ArmServer, runner: CommandRunner, configuration: str) -> None:
+    def __init__(
+        self, folder: Path, server: ArmServer, runner: CommandRunner, configuration: str
+    ) -> None:
         self.server, self.runner = server, runner
         self.folder = folder
         self.site = build_existing_site()
@@ -63,7 +71,9 @@ class KilledChange:
         template = folder / "template" / "work"
         write_project(template)
         if configuration == RESTARTED:
-            (template / "main.nf.hcl").write_text(PROVIDER_BLOCK.replace("}\n", "  act_on_machines = true\n}\n"))
+            (template / "main.nf.hcl").write_text(
+                PROVIDER_BLOCK.replace("}\n", "  act_on_machines = true\n}\n")
+            )
         self.good(template, "import", "-from=azure", "-generate-config-out=site.nf.hcl")
         self.site = copy.deepcopy(server.site)
         write_project(template, configuration)
@@ -74,7 +84,9 @@ class KilledChange:
         """Return exit code and output. The server chooses machines freely: a complete apply with wrong certain
         predictions counts as successful."""
         code, told = self.runner.run(where, *words)
-        return 0 if code == 2 and words[0] == "apply" and "Wrong certain predictions" in told else code, told
+        return 0 if code == 2 and words[
+            0
+        ] == "apply" and "Wrong certain predictions" in told else code, told
 
     def good(self, where: Path, *words: str) -> str:
         code, told = self.run(where, *words)
@@ -150,14 +162,19 @@ def runner(server: ArmServer, tmp_path_factory: pytest.TempPathFactory) -> Itera
     template = tmp_path_factory.mktemp("template")
     write_project(template)
     # An action that never reached Azure is requested again after this time, not after five minutes.
-    constants = {"nexusform.domains.azure.providers.azure_actions.VISIBILITY_TIMEOUT": 2.0, **FEW_SAMPLES}
+    constants = {
+        "nexusform.domains.azure.providers.azure_actions.VISIBILITY_TIMEOUT": 2.0,
+        **FEW_SAMPLES,
+    }
     runner = CommandRunner(template, server.environment(), longest_wait=0.01, constants=constants)
     yield runner
     runner.end()
 
 
 @pytest.fixture
-def story(tmp_path: Path, server: ArmServer, runner: CommandRunner, request: pytest.FixtureRequest) -> KilledChange:
+def story(
+    tmp_path: Path, server: ArmServer, runner: CommandRunner, request: pytest.FixtureRequest
+) -> KilledChange:
     return KilledChange(tmp_path, server, runner, request.param)
 
 
@@ -178,7 +195,9 @@ BROKEN = Faults(polls=2, resets=1, throttles=1, errors=(500,))
 def test_killed_apply_is_resumed(story: KilledChange) -> None:
     methods = story.requests(Faults())
     first_change = next(number for number, method in enumerate(methods, 1) if method != "GET")
-    for number, after in select_cases(((first_change, False), (first_change, True), (len(methods), True))):
+    for number, after in select_cases(
+        ((first_change, False), (first_change, True), (len(methods), True))
+    ):
         story.kill_and_resume(number, Faults(), after=after)
 
 
@@ -200,7 +219,8 @@ def list_stories() -> Iterator[Any]:
     """Yield each change with the faults of this commit, or with all faults if all points are tried."""
     for row, (story, configuration) in enumerate(STORIES.items()):
         for column, (name, faults) in enumerate(FAULTS.items()):
-            eighth = 2 * ((row + column) % 4) + row % 2  # each has two of the changes, with different faults
+            # Each has two of the changes, with different faults.
+            eighth = 2 * ((row + column) % 4) + row % 2
             if tries_all() or eighth == choose_share():
                 yield pytest.param(configuration, faults, id=f"{story}-{name}")
 

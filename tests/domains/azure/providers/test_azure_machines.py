@@ -30,16 +30,21 @@ def read_cordon_status(server: ArmServer, machine: str = "m1") -> str:
 
 
 def list_nodes_on_machine(told: CommandRunner, machine: str = "m1") -> list[str]:
-    return [node["name"] for node in told.nodes() if node["bareMetalMachineId"].endswith(f"/{machine}")]
+    return [
+        node["name"] for node in told.nodes() if node["bareMetalMachineId"].endswith(f"/{machine}")
+    ]
 
 
-def test_machine_block_cordons_and_uncordons_machine(acting: CommandRunner, server: ArmServer) -> None:
+def test_machine_block_cordons_and_uncordons_machine(
+    acting: CommandRunner, server: ArmServer
+) -> None:
     write_machine_states("cordoned = true")
     assert acting("plan") == 0
     assert "apply cordons these machines: m1." in acting.said, acting.said
     assert acting("apply", "-auto-approve") == 0, acting.said
     assert acting.changes() == CORDON
-    assert server.site.bodies == [{"evacuate": "False"}]  # No VM on it is stopped.
+    # No VM on it is stopped.
+    assert server.site.bodies == [{"evacuate": "False"}]
     assert acting("plan", "-detailed-exitcode") == 0, acting.said
     write_machine_states("cordoned = false")
     assert acting("apply", "-auto-approve") == 0, acting.said
@@ -55,14 +60,16 @@ def test_evacuation_is_applied_completely(acting: CommandRunner, server: ArmServ
     assert acting("apply", "-auto-approve") == 1, acting.said
     assert acting.changes() == CORDON
     assert read_cordon_status(server) == "Cordoned"
-    for _ in list(going):  # An operator runs the printed commands, pool by pool.
+    # An operator runs the printed commands, pool by pool.
+    for _ in list(going):
         (name,) = [each for each in going if f" delete node {each}" in acting.said]
         going.remove(name)
         server.site.delete_node(name)
         assert acting("apply", "-resume") == int(bool(going)), acting.said
     assert acting.changes() == CORDON, "the cordon stays, and is not sent again"
     assert list_nodes_on_machine(acting) == []
-    assert acting("plan", "-detailed-exitcode") == 0, acting.said  # A cordon set by an evacuation is no drift.
+    # A cordon set by an evacuation is no drift.
+    assert acting("plan", "-detailed-exitcode") == 0, acting.said
     assert read_cordon_status(server) == "Cordoned"
     write_machine_states("evacuate = false")
     assert acting("plan") == 0
@@ -77,7 +84,10 @@ def test_nodes_are_deleted_only_after_cordon(acting: CommandRunner, server: ArmS
     server.site.faults = Faults(fails=1)
     write_machine_states("evacuate = true")
     assert acting("apply", "-auto-approve") == 1
-    assert "Azure could not cordon m1 (Failed): InsufficientResources: no machine has room." in acting.said
+    assert (
+        "Azure could not cordon m1 (Failed): InsufficientResources: no machine has room."
+        in acting.said
+    )
     assert "kubectl" not in acting.said.partition("Plan:")[2].partition("Error")[2], acting.said
     assert read_cordon_status(server) == "Uncordoned"
     assert acting("plan", "-detailed-exitcode") == 2, "it is still due"
@@ -92,7 +102,9 @@ def test_interrupted_cordon_is_polled_to_its_end(acting: CommandRunner, server: 
 
 
 def test_cordon_by_another_user_is_kept(acting: CommandRunner, server: ArmServer) -> None:
-    server.site.resources[f"{HOSTED}/bareMetalMachines/m2".lower()]["properties"]["cordonStatus"] = "Cordoned"
+    server.site.resources[f"{HOSTED}/bareMetalMachines/m2".lower()]["properties"][
+        "cordonStatus"
+    ] = "Cordoned"
     write_machine_states("cordoned = true")
     assert acting("apply", "-auto-approve", "-target=nexus_bare_metal_machine.m1") == 0, acting.said
     assert acting.changes() == CORDON
@@ -112,7 +124,9 @@ def test_plan_reports_machine_missing_in_azure(acting: CommandRunner) -> None:
     assert "more.nf.hcl" in acting.said
 
 
-def test_no_machine_requests_without_act_on_machines(nexusform: CommandRunner, server: ArmServer) -> None:
+def test_no_machine_requests_without_act_on_machines(
+    nexusform: CommandRunner, server: ArmServer
+) -> None:
     write_machine_states("evacuate = true")
     assert nexusform("apply", "-auto-approve") == 1
     assert server.site.taken == []

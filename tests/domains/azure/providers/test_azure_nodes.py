@@ -8,7 +8,11 @@ from typing import Any
 import pytest
 
 from nexusform.domains.azure.providers.azure_requests import ArmClient, ArmTarget, PollTiming
-from nexusform.domains.azure.providers.node_recreation import NodeRecreation, find_nodes_to_delete, recreate_nodes
+from nexusform.domains.azure.providers.node_recreation import (
+    NodeRecreation,
+    find_nodes_to_delete,
+    recreate_nodes,
+)
 from nexusform.interfaces.plugins import ChangeRequest, ObjectKey, StepPending, StepProgress
 
 CLUSTER = ArmTarget("kubernetes_clusters", "rg", ("c",))
@@ -24,11 +28,16 @@ class Client:
         self.kubernetes_clusters = self
 
     def get(self, _group: str, _name: str, **_: Any) -> Any:
-        self.names = [f"{name}-new" if f"delete node {name}\n" in "".join(self.told) else name for name in self.names]
+        self.names = [
+            f"{name}-new" if f"delete node {name}\n" in "".join(self.told) else name
+            for name in self.names
+        ]
         return self
 
     def as_dict(self) -> dict[str, Any]:
-        nodes = [{"name": n, "agentPoolId": POOL_ID, "bareMetalMachineId": "/m/m1"} for n in self.names]
+        nodes = [
+            {"name": n, "agentPoolId": POOL_ID, "bareMetalMachineId": "/m/m1"} for n in self.names
+        ]
         return {"properties": {"nodes": nodes}}
 
 
@@ -37,7 +46,9 @@ def request(client: Client, *, stops: bool = False) -> ChangeRequest:
         client.told.append(news.message)
 
     key = ObjectKey("nexus_kubernetes_cluster", "lab/c", 1)
-    return ChangeRequest(key, "a", {}, {}, report_progress=tell, has_operator=True, should_stop=lambda: stops)
+    return ChangeRequest(
+        key, "a", {}, {}, report_progress=tell, has_operator=True, should_stop=lambda: stops
+    )
 
 
 def build_arm_client(client: Client) -> ArmClient:
@@ -46,7 +57,12 @@ def build_arm_client(client: Client) -> ArmClient:
 
 def test_nodes_are_recreated_in_batches() -> None:
     client = Client(["a", "b", "other"])
-    recreate_nodes(build_arm_client(client), CLUSTER, [NodeRecreation("np1", ("a", "b"), 1, 3)], request(client))
+    recreate_nodes(
+        build_arm_client(client),
+        CLUSTER,
+        [NodeRecreation("np1", ("a", "b"), 1, 3)],
+        request(client),
+    )
     assert client.names == ["a-new", "b-new", "other"]
     assert [text.count(" delete node") for text in client.told] == [1, 1]
     assert all("Waiting for the deletion." in text for text in client.told)
@@ -56,7 +72,10 @@ def test_interrupt_ends_wait_and_keeps_step_pending() -> None:
     client = Client(["a", "other"])
     with pytest.raises(StepPending, match="apply -resume"):
         recreate_nodes(
-            build_arm_client(client), CLUSTER, [NodeRecreation("np1", ("a",), 1, 2)], request(client, stops=True)
+            build_arm_client(client),
+            CLUSTER,
+            [NodeRecreation("np1", ("a",), 1, 2)],
+            request(client, stops=True),
         )
 
 
@@ -66,7 +85,9 @@ def test_version_in_the_header_is_read_if_the_body_has_none(in_body: str | None)
 
     class VersionedClient(Client):
         def get(self, _group: str, _name: str, **options: Any) -> Any:
-            options["raw_response_hook"](SimpleNamespace(http_response=SimpleNamespace(headers={"ETag": "v1"})))
+            options["raw_response_hook"](
+                SimpleNamespace(http_response=SimpleNamespace(headers={"ETag": "v1"}))
+            )
             return SimpleNamespace(as_dict=lambda: {"name": "c", "etag": in_body})
 
     assert build_arm_client(VersionedClient([])).get_body(CLUSTER) == {"name": "c", "etag": "v1"}
@@ -74,7 +95,9 @@ def test_version_in_the_header_is_read_if_the_body_has_none(in_body: str | None)
 
 def test_node_without_an_observed_name_is_in_no_delete_command() -> None:
     """Two nodes that both have no platform name yet are not the same node."""
-    observed = {f"np1-{number}": {"platform_name": name} for number, name in enumerate(["vm-0", None, None])}
+    observed = {
+        f"np1-{number}": {"platform_name": name} for number, name in enumerate(["vm-0", None, None])
+    }
     key = ObjectKey("nexus_kubernetes_cluster", "lab/c", 1)
     prior, final = {"nodes": observed}, {"nodes": observed}
     release = ChangeRequest(key, "a", prior, {"nodes": {}}, is_release=True, final_attributes=final)

@@ -33,12 +33,18 @@ CLUSTER = """resource "nexus_kubernetes_cluster" "NAME" {
 
 
 @pytest.mark.parametrize("parallelism", [1, 10])
-def test_vms_are_requested_sequentially(parallelism: int, nexusform: CommandRunner, server: ArmServer) -> None:
+def test_vms_are_requested_sequentially(
+    parallelism: int, nexusform: CommandRunner, server: ArmServer
+) -> None:
     write_configuration(VMS)
     server.site.faults.polls = 3
     assert nexusform("apply", "-auto-approve", f"-parallelism={parallelism}") == 0, nexusform.said
     assert nexusform.changes() == [("PUT", f"virtualMachines/v{number}") for number in range(4)]
-    requests = [path for method, path, _ in server.site.asked if method == "PUT" or "operationStatuses" in path]
+    requests = [
+        path
+        for method, path, _ in server.site.asked
+        if method == "PUT" or "operationStatuses" in path
+    ]
     puts = [number for number, path in enumerate(requests) if "virtualMachines" in path]
     assert all(later - earlier > 1 for earlier, later in pairwise(puts)), "each ends first"
 
@@ -47,8 +53,11 @@ def test_independent_clusters_are_created_together(
     nexusform: CommandRunner, server: ArmServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Clusters in different zones do not compete for machines, so their requests are sent in parallel."""
-    write_configuration("".join(CLUSTER.replace("NAME", f"d{zone}").replace("ZONE", zone) for zone in "12"))
-    server.site.faults.polls = 10**6  # The first request ends only after the second one arrived.
+    write_configuration(
+        "".join(CLUSTER.replace("NAME", f"d{zone}").replace("ZONE", zone) for zone in "12")
+    )
+    # The first request ends only after the second one arrived.
+    server.site.faults.polls = 10**6
 
     def complete_both(_number: int, _after: bool) -> None:
         if len(server.site.operations) > 1 or server.requests > 2000:

@@ -16,7 +16,9 @@ from tests.domains.azure.providers.arm_server import ArmServer, Faults
 from tests.domains.azure.providers.azure_sites import SCALED, CommandRunner, write_configuration
 
 
-def test_throttled_reads_follow_retry_after_until_the_deadline(nexusform: CommandRunner, server: ArmServer) -> None:
+def test_throttled_reads_follow_retry_after_until_the_deadline(
+    nexusform: CommandRunner, server: ArmServer
+) -> None:
     server.site.faults = Faults(throttled_reads=40)
     assert nexusform("plan", "-detailed-exitcode") == 0, nexusform.said
     assert server.site.faults.throttled_reads == 0

@@ -23,17 +23,22 @@ from tests.kill_points import select_cases
 
 OWN = Path(__file__).parents[1] / "importers" / "cases" / "azure"
 MORE = os.environ.get("NEXUSFORM_AZURE_BODIES", "")
-CASES = sorted(path for path in (Path(MORE).glob("*/*") if MORE else OWN.iterdir()) if path.is_dir())
+CASES = sorted(
+    path for path in (Path(MORE).glob("*/*") if MORE else OWN.iterdir()) if path.is_dir()
+)
 SUBSCRIPTION = "00000000-0000-0000-0000-000000000000"
 HOSTED = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/hosted/{PROVIDER}"
-LOCATION = "/subscriptions/0/resourcegroups/h/providers/microsoft.extendedlocation/customlocations/lab"
+LOCATION = (
+    "/subscriptions/0/resourcegroups/h/providers/microsoft.extendedlocation/customlocations/lab"
+)
 FAULTS: dict[str, dict[str, str]] = {
     "off": {"powerState": "Off", "readyState": "False"},
     "not ready": {"readyState": "False"},
     "degraded": {"detailedStatusMessage": "Degraded: port down", "cordonStatus": "Cordoned"},
     "by azure": {"cordonStatus": "Cordoned", "detailedStatusMessage": "Machine is Degraded"},
     "by a colleague": {"cordonStatus": "Cordoned"},
-    "by us": {},  # The configuration cordons it.
+    # The configuration cordons it.
+    "by us": {},
 }
 OVERRIDE = Path("machines_override.nf.hcl")
 VM = """resource "nexus_virtual_machine" "NAME" {
@@ -66,7 +71,9 @@ class RealSite(Site):
         vm = self.resources.get(operation.path.lower())
         if vm is not None and "/virtualmachines/" in operation.path.lower():
             name = self.place(vm["name"], 0)
-            (machine,) = (body for body in self.of_type("bareMetalMachines", "") if body["name"] == name)
+            (machine,) = (
+                body for body in self.of_type("bareMetalMachines", "") if body["name"] == name
+            )
             vm["properties"]["bareMetalMachineId"] = machine["id"]
             vm["properties"]["clusterId"] = machine["properties"].get("clusterId")
 
@@ -74,14 +81,22 @@ class RealSite(Site):
 def load_site(server: ArmServer, folder: Path) -> list[dict[str, Any]]:
     """Put the bodies of a case on the server; return its tenant machines."""
     server.site = RealSite()
-    ids: dict[str, str] = {}  # Map short ids of some cases to complete ones.
-    for path in sorted(folder.glob("*.json"), reverse=True):  # Racks come first.
+    # Map short ids of some cases to complete ones.
+    ids: dict[str, str] = {}
+    # Racks come first.
+    for path in sorted(folder.glob("*.json"), reverse=True):
         read = json.loads(path.read_text())
         for body in read["value"] if isinstance(read, dict) else read:
             kind = re.sub(r"_(.)", lambda match: match[1].upper(), path.stem)
-            complete = body["id"] if body["id"].startswith("/subscriptions/") else f"{HOSTED}/{kind}/{body['name']}"
+            complete = (
+                body["id"]
+                if body["id"].startswith("/subscriptions/")
+                else f"{HOSTED}/{kind}/{body['name']}"
+            )
             ids[body["id"]] = ids[body["name"]] = complete
-            server.site.put(complete, {name: part for name, part in body.items() if name not in ("id", "etag")})
+            server.site.put(
+                complete, {name: part for name, part in body.items() if name not in ("id", "etag")}
+            )
             server.site.resources[complete.lower()]["id"] = complete
     for resource in server.site.resources.values():
         properties = resource["properties"]
@@ -107,7 +122,11 @@ def list_tenant_machines() -> set[str]:
     state = json.loads(Path("state/nexusform.nfstate").read_text())
     imported = [one for one in state["resources"] if one["type"] == "nexus_bare_metal_machine"]
     values = [instance["attributes"] for one in imported for instance in one["instances"]]
-    return {value["name"] for value in values if any("compute-plane" in role for role in value["roles"] or ())}
+    return {
+        value["name"]
+        for value in values
+        if any("compute-plane" in role for role in value["roles"] or ())
+    }
 
 
 def read_plan(nexusform: CommandRunner) -> dict[str, Any]:
@@ -118,25 +137,39 @@ def read_plan(nexusform: CommandRunner) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("folder", select_cases(CASES), ids=lambda path: f"{path.parent.name}-{path.name}")
+@pytest.mark.parametrize(
+    "folder", select_cases(CASES), ids=lambda path: f"{path.parent.name}-{path.name}"
+)
 def test_plan_and_scale_out_with_broken_machines(
-    folder: Path, tmp_path: Path, nexusform: CommandRunner, server: ArmServer, monkeypatch: pytest.MonkeyPatch
+    folder: Path,
+    tmp_path: Path,
+    nexusform: CommandRunner,
+    server: ArmServer,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     (tmp_path / "site").mkdir()
     monkeypatch.chdir(tmp_path / "site")
     machines = load_site(server, folder)
-    Path("main.nf.hcl").write_text(f'provider "azure" {{\n  subscription_id = "{SUBSCRIPTION}"\n}}\n')
-    assert nexusform("import", "-from=azure", "-generate-config-out=site.nf.hcl") == 0, nexusform.said
+    Path("main.nf.hcl").write_text(
+        f'provider "azure" {{\n  subscription_id = "{SUBSCRIPTION}"\n}}\n'
+    )
+    assert nexusform("import", "-from=azure", "-generate-config-out=site.nf.hcl") == 0, (
+        nexusform.said
+    )
     assert nexusform("plan", "-detailed-exitcode") == 0, nexusform.said
     assert "No changes." in nexusform.said
     seed = sum(map(ord, f"{folder.parent.name}{folder.name}"))
     random = Random(seed)
     tenants = list_tenant_machines()
-    healthy = [machine for machine in machines if machine["name"] in tenants and is_in_service(machine)]
+    healthy = [
+        machine for machine in machines if machine["name"] in tenants and is_in_service(machine)
+    ]
     count = min(1 + seed % 6, max(len(healthy) - 1, 0))
     broken = {
         machine["name"]: (machine, dict(machine["properties"]), kind)
-        for machine, kind in zip(random.sample(healthy, count), random.choices(list(FAULTS), k=count), strict=True)
+        for machine, kind in zip(
+            random.sample(healthy, count), random.choices(list(FAULTS), k=count), strict=True
+        )
     }
     out_before = {row["machine"] for row in read_plan(nexusform)["out_of_service"]}
     for machine, _, kind in broken.values():
@@ -152,12 +185,20 @@ def test_plan_and_scale_out_with_broken_machines(
     assert {row["machine"] for row in rows if row["cordoned_by"] == "nexusform"} == ours
 
     outcome = scale_out(nexusform, server, out)
-    print(folder.parent.name, folder.name, f"{len(machines)} machines", f"{len(broken)} broken", outcome)
+    print(
+        folder.parent.name,
+        folder.name,
+        f"{len(machines)} machines",
+        f"{len(broken)} broken",
+        outcome,
+    )
 
     if ours:
         OVERRIDE.unlink()
         assert nexusform("apply", "-auto-approve") == 0, nexusform.said
-        assert len([path for _, path in server.site.taken if path.endswith("/uncordon")]) == len(ours)
+        assert len([path for _, path in server.site.taken if path.endswith("/uncordon")]) == len(
+            ours
+        )
     out -= ours
     for machine, before, kind in broken.values():
         if kind == "by us":
@@ -176,11 +217,15 @@ def cordon(nexusform: CommandRunner, names: set[str]) -> None:
     main = Path("main.nf.hcl")
     main.write_text(main.read_text().replace("}\n", "  act_on_machines = true\n}\n"))
     blocks = re.findall(
-        r'resource "nexus_bare_metal_machine" "([^"]+)" {[^}]*?\n  name +=  *"([^"]+)"', Path("site.nf.hcl").read_text()
+        r'resource "nexus_bare_metal_machine" "([^"]+)" {[^}]*?\n  name +=  *"([^"]+)"',
+        Path("site.nf.hcl").read_text(),
     )
     labels = [label for label, name in blocks if name in names]
     assert len(labels) == len(names)
-    text = "".join(f'resource "nexus_bare_metal_machine" "{label}" {{\n  cordoned = true\n}}\n' for label in labels)
+    text = "".join(
+        f'resource "nexus_bare_metal_machine" "{label}" {{\n  cordoned = true\n}}\n'
+        for label in labels
+    )
     OVERRIDE.write_text(text)
     assert nexusform("apply", "-auto-approve") == 0, nexusform.said
 
@@ -191,7 +236,9 @@ def scale_out(nexusform: CommandRunner, server: ArmServer, out: set[str]) -> str
     sites = re.findall(r'resource "nexus_site" "([^"]+)"', text)
     name = sites[0]
     located = [
-        body["extendedLocation"]["name"] for body in server.site.resources.values() if "extendedLocation" in body
+        body["extendedLocation"]["name"]
+        for body in server.site.resources.values()
+        if "extendedLocation" in body
     ]
     vm = VM.replace("SITE", f"nexus_site.{name}.id").replace("LOCATION", [*located, LOCATION][0])
     Path("vm.nf.hcl").write_text("".join(vm.replace("NAME", f"v{number}") for number in range(2)))
@@ -200,7 +247,11 @@ def scale_out(nexusform: CommandRunner, server: ArmServer, out: set[str]) -> str
         reasons = re.findall(r"Error: (.*?)(?= Error: |$)", nexusform.said)
         return f"no plan: {reasons[0][:300] if reasons else nexusform.said[:300]}"
     plan = read_plan(nexusform)
-    targets = {row["object"]: row["to"]["machine"] for row in plan["placement_changes"] if row["action"] == "place"}
+    targets = {
+        row["object"]: row["to"]["machine"]
+        for row in plan["placement_changes"]
+        if row["action"] == "place"
+    }
     assert len(targets) == 2
     assert not out & set(targets.values())
     server.site.place = lambda pool, _number: targets[pool]

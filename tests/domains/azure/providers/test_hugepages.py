@@ -30,9 +30,15 @@ def write_pages(amounts: str, sku: str = "NC_P22_112_v1", labels: str = "") -> N
 
 @pytest.mark.parametrize(
     "amounts",
-    ['"hugepages-1Gi" = "8Gi", "hugepages-2Mi" = "64Mi"', '"hugepages-1Gi" = "8704Mi"', '"hugepages-64Ki" = "64Mi"'],
+    [
+        '"hugepages-1Gi" = "8Gi", "hugepages-2Mi" = "64Mi"',
+        '"hugepages-1Gi" = "8704Mi"',
+        '"hugepages-64Ki" = "64Mi"',
+    ],
 )
-def test_hugepages_that_azure_cannot_create_are_rejected(amounts: str, nexusform: CommandRunner) -> None:
+def test_hugepages_that_azure_cannot_create_are_rejected(
+    amounts: str, nexusform: CommandRunner
+) -> None:
     write_pages(amounts)
     assert nexusform("plan") == 1
     assert ONE_SIZE in nexusform.said
@@ -54,8 +60,12 @@ def test_hugepages_of_a_pool_cannot_change(amounts: str, nexusform: CommandRunne
     assert "Azure cannot change the hugepages of the pool np2 after its creation." in nexusform.said
 
 
-@pytest.mark.parametrize("amounts", ['"hugepages-1Gi" = "8192Mi"', '"hugepages-1Gi" = ["4Gi", "4Gi"]'])
-def test_equal_hugepages_are_sent_once(amounts: str, nexusform: CommandRunner, server: ArmServer) -> None:
+@pytest.mark.parametrize(
+    "amounts", ['"hugepages-1Gi" = "8192Mi"', '"hugepages-1Gi" = ["4Gi", "4Gi"]']
+)
+def test_equal_hugepages_are_sent_once(
+    amounts: str, nexusform: CommandRunner, server: ArmServer
+) -> None:
     write_pages(amounts)
     assert nexusform("apply", "-auto-approve") == 0, nexusform.said
     sent = len(server.site.bodies)
@@ -66,11 +76,18 @@ def test_equal_hugepages_are_sent_once(amounts: str, nexusform: CommandRunner, s
 
 
 @pytest.mark.parametrize("change", ["NC_P10_56_v1", "labels"])
-def test_recreated_pool_gets_other_hugepages(change: str, nexusform: CommandRunner, server: ArmServer) -> None:
+def test_recreated_pool_gets_other_hugepages(
+    change: str, nexusform: CommandRunner, server: ArmServer
+) -> None:
     labels = '{ a = "b" }' if change == "labels" else ""
     write_pages('"hugepages-1Gi" = "8Gi"', labels=labels)
     assert nexusform("apply", "-auto-approve") == 0, nexusform.said
-    write_pages('"hugepages-1Gi" = "16Gi"', sku="NC_P22_112_v1" if labels else change)  # without labels
+    write_pages(
+        '"hugepages-1Gi" = "16Gi"', sku="NC_P22_112_v1" if labels else change
+    )  # without labels
     assert nexusform("apply", "-auto-approve") == 0, nexusform.said
-    assert server.site.bodies[-1]["properties"]["agentOptions"] == {"hugepagesCount": 16, "hugepagesSize": "1G"}
+    assert server.site.bodies[-1]["properties"]["agentOptions"] == {
+        "hugepagesCount": 16,
+        "hugepagesSize": "1G",
+    }
     assert nexusform("plan", "-detailed-exitcode") == 0, nexusform.said

@@ -37,7 +37,11 @@ def trunked_networks(server: ArmServer, nexusform: CommandRunner) -> CommandRunn
     place = {"extendedLocation": LOCATION, "location": "eastus"}
     fabric = {"isolationDomainIds": ["/fabric/domain"], "vlans": [7]}
     for name, state in (("good", "Succeeded"), ("bad", "Failed")):
-        properties = {**fabric, "provisioningState": state, "detailedStatusMessage": "the fabric rejected it"}
+        properties = {
+            **fabric,
+            "provisioningState": state,
+            "detailedStatusMessage": "the fabric rejected it",
+        }
         server.site.put(f"{TRUNKS}/{name}", {**place, "properties": properties})
     return nexusform
 
@@ -51,7 +55,10 @@ def test_no_warning_for_network_of_the_site(trunked_networks: CommandRunner) -> 
 @pytest.mark.parametrize(
     ("network", "reason"),
     [
-        (f"{TRUNKS}/other", "The network other is not on this site. Azure accepts the request, and fails it after"),
+        (
+            f"{TRUNKS}/other",
+            "The network other is not on this site. Azure accepts the request, and fails it after",
+        ),
         (f"{TRUNKS}/bad", "The network bad is in the state Failed: the fabric rejected it."),
     ],
 )
@@ -120,7 +127,9 @@ def test_export_without_networks_is_reported(
     """The bodies of most sites have no list of networks: nothing was checked, and the plan reports it."""
     (tmp_path / "exported").mkdir()
     monkeypatch.chdir(tmp_path / "exported")
-    assert nexusform("import", f"-from={BODIES}", "-generate-config-out=site.nf.hcl") == 0, nexusform.said
+    assert nexusform("import", f"-from={BODIES}", "-generate-config-out=site.nf.hcl") == 0, (
+        nexusform.said
+    )
     site = Path("site.nf.hcl").read_text().partition('resource "nexus_site" "')[2].partition('"')[0]
     Path("vm.nf.hcl").write_text(VM.replace("SITE", site).replace("NETWORK", f"{L3}/blue"))
     assert nexusform("plan", "-samples=0") == 0, nexusform.said

@@ -28,7 +28,9 @@ TAKEN_OVER = f'import {{\n  to = nexus_agent_pool.p\n  id = "{POOL_ID}"\n}}\n'
 
 
 @pytest.fixture(autouse=True)
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def site(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Return an imported real site."""
     monkeypatch.chdir(tmp_path)
     shutil.copytree(CASE, "export")
@@ -79,7 +81,9 @@ def test_changes_of_separate_pool_are_observed(capsys: pytest.CaptureFixture[str
     Path("taken.nf.hcl").write_text(TAKEN_OVER)
     assert run_command(capsys, "apply", "-auto-approve")[0] == 0
     text = Path("site.nf.hcl").read_text()
-    Path("site.nf.hcl").write_text(text.replace("node_count            = 3", "node_count            = 4"))
+    Path("site.nf.hcl").write_text(
+        text.replace("node_count            = 3", "node_count            = 4")
+    )
     code, out = run_command(capsys, "apply", "-auto-approve")
     assert (code, "is not changed yet" in out) == (0, True), out
     path = Path("export/kubernetes_clusters.json")
@@ -105,9 +109,13 @@ def test_machine_count_of_rack_adds_no_machines(capsys: pytest.CaptureFixture[st
     assert "No changes." in run_command(capsys, "plan")[1]
 
 
-def test_objects_imported_one_by_one_have_own_creation_numbers(capsys: pytest.CaptureFixture[str]) -> None:
+def test_objects_imported_one_by_one_have_own_creation_numbers(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     state = json.loads(run_command(capsys, "state", "pull")[1])
-    machines = [each for each in state["resources"] if each["type"] == "nexus_bare_metal_machine"][:2]
+    machines = [each for each in state["resources"] if each["type"] == "nexus_bare_metal_machine"][
+        :2
+    ]
     addresses = [f"nexus_bare_metal_machine.{each['name']}" for each in machines]
     ids = [each["instances"][0]["attributes"]["id"] for each in machines]
     for address in addresses:
@@ -123,18 +131,24 @@ def test_objects_imported_one_by_one_have_own_creation_numbers(capsys: pytest.Ca
     assert len(set(numbers)) == len(numbers)
 
 
-def test_generated_block_of_an_imported_machine_has_no_observed_facts(capsys: pytest.CaptureFixture[str]) -> None:
+def test_generated_block_of_an_imported_machine_has_no_observed_facts(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     resources = json.loads(run_command(capsys, "state", "pull")[1])["resources"]
     machine = next(each for each in resources if each["type"] == "nexus_bare_metal_machine")
     attributes = machine["instances"][0]["attributes"]
     for path in Path("export").iterdir():
         path.write_text(path.read_text().replace('"powerState": "On"', '"powerState": "Off"'))
     assert run_command(capsys, "state", "rm", f"nexus_bare_metal_machine.{machine['name']}")[0] == 0
-    block = re.compile(rf'resource "nexus_bare_metal_machine" "{machine["name"]}" {{.*?^}}$', re.DOTALL | re.MULTILINE)
+    block = re.compile(
+        rf'resource "nexus_bare_metal_machine" "{machine["name"]}" {{.*?^}}$',
+        re.DOTALL | re.MULTILINE,
+    )
     text, count = block.subn("", Path("site.nf.hcl").read_text())
     assert count == 1
     target = (
-        f'import {{\n  provider = azure_export\n  to = nexus_bare_metal_machine.m\n  id = "{attributes["id"]}"\n}}\n'
+        f"import {{\n  provider = azure_export\n  to = nexus_bare_metal_machine.m\n  id = "
+        f'"{attributes["id"]}"\n}}\n'
     )
     Path("site.nf.hcl").write_text(text + target)
     code, out = run_command(capsys, "plan", "-generate-config-out=machine.nf.hcl")
@@ -148,14 +162,21 @@ def test_lost_state_is_named_by_a_plan(capsys: pytest.CaptureFixture[str]) -> No
     shutil.rmtree("state")
     code, out = run_command(capsys, "plan", "-details")
     assert code == 0
-    assert "1 object to create already exists on the site, but not in the state: nexus_kubernetes_cluster." in out
-    assert run_command(capsys, "apply", "-auto-approve")[0] in (0, 2)  # 2: predicted elsewhere
+    assert (
+        "1 object to create already exists on the site, but not in the state: "
+        "nexus_kubernetes_cluster."
+    ) in out
+    # 2: predicted elsewhere.
+    assert run_command(capsys, "apply", "-auto-approve")[0] in (0, 2)
     assert "already exist" not in run_command(capsys, "plan", "-details")[1]
 
 
-def test_plan_without_refresh_names_what_it_did_not_read(capsys: pytest.CaptureFixture[str]) -> None:
+def test_plan_without_refresh_names_what_it_did_not_read(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     unread = (
-        "nexusform has not read the infrastructure (-refresh=false): changes made outside of nexusform are unknown."
+        "nexusform has not read the infrastructure (-refresh=false): changes made outside of "
+        "nexusform are unknown."
     )
     code, out = run_command(capsys, "plan", "-refresh=false")
     assert code == 0
@@ -166,17 +187,22 @@ def test_plan_without_refresh_names_what_it_did_not_read(capsys: pytest.CaptureF
     Path("site.nf.hcl").unlink()
     shutil.rmtree("state")
     code, out = run_command(capsys, "import", "-from=export", "-generate-config-out=site.nf.hcl")
-    assert (code, "-refresh=false" in out) == (0, False)  # it has just read the export
+    # It has just read the export.
+    assert (code, "-refresh=false" in out) == (0, False)
 
 
 @pytest.mark.parametrize("is_evacuated", [False, True])
-def test_node_to_recreate_waits_for_its_deletion(*, is_evacuated: bool, capsys: pytest.CaptureFixture[str]) -> None:
+def test_node_to_recreate_waits_for_its_deletion(
+    *, is_evacuated: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Nothing is sent: apply prints the commands and waits. Meanwhile its prediction is no wrong one."""
     address = "nexus_kubernetes_cluster.ssh-test-3d38"
     _, text = run_command(capsys, "show", "-json", "-no-color")
     resources = json.loads(text)["values"]["root_module"]["resources"]
     (cluster,) = (item["values"] for item in resources if item["address"] == address)
-    name, node = next((name, node) for name, node in cluster["nodes"].items() if node["pool"] == POOL)
+    name, node = next(
+        (name, node) for name, node in cluster["nodes"].items() if node["pool"] == POOL
+    )
     flags = [f"-replace={address}:{name}"]
     if is_evacuated:
         block = f'resource "nexus_bare_metal_machine" "{node["machine"]}" {{'
@@ -220,7 +246,10 @@ def test_plain_vm_to_move_waits_until_it_runs_elsewhere(
     Path("site.nf.hcl").write_text(text.replace(machine, f"{machine}  evacuate = true\n"))
     code, out = run_command(capsys, "apply", "-auto-approve", "-input=false")
     assert code == 0, out
-    assert "lon1/probe01 is not re-created yet: the export in export does not show it (machine differs)" in out
+    assert (
+        "lon1/probe01 is not re-created yet: the export in export does not show it (machine "
+        "differs)"
+    ) in out
     assert "prediction" not in out.split("Releasing", 1)[1]
     exported = Path("export/virtual_machines.json")
     exported.write_text(exported.read_text().replace("x01lon1c2co04", "x01lon1c3co03"))

@@ -85,7 +85,9 @@ class FollowingPlatform(Platform):
 
     def choose(self, cluster: str, pool: str, free: list[str]) -> str:
         racks = {MACHINES[name] for name in free}
-        rack = self.draw(racks, lambda name: (self.count(pool=pool, rack=name), self.count(rack=name)))
+        rack = self.draw(
+            racks, lambda name: (self.count(pool=pool, rack=name), self.count(rack=name))
+        )
         machines = [name for name in free if MACHINES[name] == rack]
         return self.draw(machines, lambda name: self.rank(cluster, pool, name))
 
@@ -125,11 +127,15 @@ def import_hardware(nexusform: CommandRunner, server: ArmServer) -> None:
     Path("main.nf.hcl").write_text(PROVIDER_BLOCK)
     server.site = Site()
     add_hardware(server.site)
-    assert nexusform("import", "-from=azure", "-generate-config-out=site.nf.hcl") == 0, nexusform.said
+    assert nexusform("import", "-from=azure", "-generate-config-out=site.nf.hcl") == 0, (
+        nexusform.said
+    )
 
 
 @pytest.fixture
-def runs(tmp_path: Path, nexusform: CommandRunner, server: ArmServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+def runs(
+    tmp_path: Path, nexusform: CommandRunner, server: ArmServer, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Any]:
     """Return a function that runs an apply on a platform in a new directory and returns whether the alarm was
     raised."""
 
@@ -186,7 +192,10 @@ def test_machine_outside_predicted_ties_is_wrong_prediction(
         assert ("1 prediction wrong" in nexusform.said) == is_outside
         wrong += "1 VM runs on another machine allowed by the rule" in nexusform.said
         if is_outside:
-            assert f"d-{name}-0 was predicted on one of m2, m3, m5, m6, but runs on m1" in nexusform.said
+            assert (
+                f"d-{name}-0 was predicted on one of m2, m3, m5, m6, but runs on m1"
+                in nexusform.said
+            )
         else:
             Path("p.nf.hcl").unlink()
             assert nexusform("apply", "-auto-approve") == 0, nexusform.said
@@ -196,7 +205,9 @@ def test_machine_outside_predicted_ties_is_wrong_prediction(
     assert site["instances"][0]["private"]["forecasts"]["tied_machines"]["100"][:2] == [6, 1]
 
 
-def test_rejected_request_causes_no_wrong_predictions(runs: Any, nexusform: CommandRunner, server: ArmServer) -> None:
+def test_rejected_request_causes_no_wrong_predictions(
+    runs: Any, nexusform: CommandRunner, server: ArmServer
+) -> None:
     """The plan of the second cluster assumes the VMs of the first."""
     assert not runs(FollowingPlatform, 1)
     Path("d.nf.hcl").unlink()
@@ -213,9 +224,15 @@ def test_rejected_request_causes_no_wrong_predictions(runs: Any, nexusform: Comm
         assert nexusform("apply", "-auto-approve") == 0, nexusform.said
 
 
-@pytest.mark.parametrize(("kind", "alarms"), [(FollowingPlatform, 0), (RandomPlatform, RUNS), (PackingPlatform, RUNS)])
+@pytest.mark.parametrize(
+    ("kind", "alarms"), [(FollowingPlatform, 0), (RandomPlatform, RUNS), (PackingPlatform, RUNS)]
+)
 def test_alarms_and_certainty(
-    kind: type[Platform], alarms: int, runs: Any, nexusform: CommandRunner, capsys: pytest.CaptureFixture[str]
+    kind: type[Platform],
+    alarms: int,
+    runs: Any,
+    nexusform: CommandRunner,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     raised = []
     for seed in range(RUNS):

@@ -27,7 +27,12 @@ PLAN = {
                     "name": "new",
                     "parent_id": GROUP,
                     "body": {
-                        "properties": {"controlPlaneNodeConfiguration": {"count": 1, "vmSkuName": "NC_P10_56_v1"}}
+                        "properties": {
+                            "controlPlaneNodeConfiguration": {
+                                "count": 1,
+                                "vmSkuName": "NC_P10_56_v1",
+                            }
+                        }
                     },
                 },
                 "after_unknown": {},
@@ -49,10 +54,13 @@ def test_site_is_read_from_azure(nexusform: CommandRunner, server: ArmServer) ->
     assert nexusform(*COMMAND) == 0, nexusform.said
     assert "+ nexus_kubernetes_cluster.new 1 VM in 1 pool" in nexusform.said
     assert "1 to place, 0 to move, 0 to remove, 5 kept." in nexusform.said
-    assert len(server.site.taken) == sent  # No file is written.
+    # No file is written.
+    assert len(server.site.taken) == sent
 
 
-def test_subscription_from_environment_is_sufficient(nexusform: CommandRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_subscription_from_environment_is_sufficient(
+    nexusform: CommandRunner, monkeypatch: pytest.MonkeyPatch
+) -> None:
     Path("empty").mkdir()
     Path("plan.json").rename("empty/plan.json")
     monkeypatch.chdir("empty")

@@ -49,7 +49,9 @@ class TestBrownfieldExample:
         assert set(values["racks"]) == {"lon1-compute-1", "lon1-compute-2", "lon1-compute-3"}
         assert len(values["machines"]) == 18
         assert values["exported_at"] == "2026-02-28T06:00:00Z"
-        assert convert_to_value({"directory": "export", **values}, compute_implied_type(INVENTORY.schema))
+        assert convert_to_value(
+            {"directory": "export", **values}, compute_implied_type(INVENTORY.schema)
+        )
 
     def test_ten_of_twelve_compute_machines_are_schedulable(self, export: dict[str, bytes]) -> None:
         machines = read(export)[0]["machines"]
@@ -70,14 +72,25 @@ class TestBrownfieldExample:
                 "numa_cells": 1,
                 "cells": None,
             },
-            {"name": "jumpbox01", "cpu_cores": 4, "memory_gib": 16, "disk_gib": 120, "numa_cells": 1, "cells": None},
+            {
+                "name": "jumpbox01",
+                "cpu_cores": 4,
+                "memory_gib": 16,
+                "disk_gib": 120,
+                "numa_cells": 1,
+                "cells": None,
+            },
         ]
         assert sum(len(m["occupied"]) for m in machines.values()) == 9
 
     def test_nodes_without_reported_cells(self, export: dict[str, bytes]) -> None:
         cluster = read(export)[0]["kubernetes_clusters"]["core-amf"]
         node = cluster["nodes"]["core-amf-7c41e09d-agentpool1-md-b6rkz"]
-        assert (node["machine"], node["rack"], node["availability_zone"]) == ("x01lon1c2co02", "lon1-compute-2", "2")
+        assert (node["machine"], node["rack"], node["availability_zone"]) == (
+            "x01lon1c2co02",
+            "lon1-compute-2",
+            "2",
+        )
         assert (node["numa_cells"], node["cpu_cores"]) == (None, 24)
         assert cluster["agent_pools"]["agentpool1"]["count"] == 4
 
@@ -85,7 +98,9 @@ class TestBrownfieldExample:
         of = RESOURCE_TYPES["nexus_bare_metal_machine"]
         assert of.check is not None
         for name, machine in read(export)[0]["machines"].items():
-            known = {k: v for k, v in machine.items() if k in of.schema.attributes or k == "occupied"}
+            known = {
+                k: v for k, v in machine.items() if k in of.schema.attributes or k == "occupied"
+            }
             assert of.check({"rack_id": "lon1/x", "name": name, **known}) == []
 
 
@@ -125,13 +140,17 @@ class TestInventoryAge:
         assert "was made 2026-02-28T06:00:00Z, 2 hours ago" in problem.detail
 
     def test_newest_change_replaces_missing_export_time(self, export: dict[str, bytes]) -> None:
-        without = {name: content for name, content in export.items() if not name.endswith("exported_at")}
+        without = {
+            name: content for name, content in export.items() if not name.endswith("exported_at")
+        }
         _, (problem,) = read(without, directory="export", max_age="1h")
         assert "has no data newer than 2026-02-28T01:41:00Z" in problem.detail
 
     def test_unknown_age_is_reported(self) -> None:
         files = {"r.json": b"[]", "m.json": b"[]"}
-        _, (problem,) = read(files, racks_file="r.json", bare_metal_machines_file="m.json", max_age="1h")
+        _, (problem,) = read(
+            files, racks_file="r.json", bare_metal_machines_file="m.json", max_age="1h"
+        )
         assert problem.id == "unknown-inventory-age"
 
 
@@ -153,7 +172,9 @@ class TestInventoryFiles:
     def test_error_for_missing_files_has_capture_command(self) -> None:
         values, problems = read({}, directory="nowhere")
         assert values == {}
-        assert ["racks.json" in p.detail or "bare_metal_machines.json" in p.detail for p in problems] == [True, True]
+        assert [
+            "racks.json" in p.detail or "bare_metal_machines.json" in p.detail for p in problems
+        ] == [True, True]
         assert "az networkcloud rack list" in problems[0].detail
 
     def test_optional_files_may_be_missing(self, export: dict[str, bytes]) -> None:
@@ -166,20 +187,31 @@ class TestInventoryFiles:
         ("without", "said"),
         [
             ("virtual_machines.json", "The export has no list of virtual machines"),
-            ("agent_pools.core-amf.json", "The agent pools of 1 cluster were not captured (core-amf)"),
+            (
+                "agent_pools.core-amf.json",
+                "The agent pools of 1 cluster were not captured (core-amf)",
+            ),
         ],
     )
-    def test_uncaptured_lists_are_reported(self, export: dict[str, bytes], without: str, said: str) -> None:
+    def test_uncaptured_lists_are_reported(
+        self, export: dict[str, bytes], without: str, said: str
+    ) -> None:
         left = {name: content for name, content in export.items() if not name.endswith(without)}
         problem = read(left)[1][-1]
-        assert problem.id == ("vms-not-captured" if without == "virtual_machines.json" else "not-captured")
+        assert problem.id == (
+            "vms-not-captured" if without == "virtual_machines.json" else "not-captured"
+        )
         assert said in problem.detail
         assert "az networkcloud" in problem.detail
 
-    def test_clusters_without_nodes_and_empty_list_are_reported(self, export: dict[str, bytes]) -> None:
+    def test_clusters_without_nodes_and_empty_list_are_reported(
+        self, export: dict[str, bytes]
+    ) -> None:
         listed = json.loads(export["export/kubernetes_clusters.json"])
         without_nodes = [{**cluster, "nodes": None} for cluster in listed]
-        _, (problem,) = read({**export, "export/kubernetes_clusters.json": json.dumps(without_nodes).encode()})
+        _, (problem,) = read(
+            {**export, "export/kubernetes_clusters.json": json.dumps(without_nodes).encode()}
+        )
         assert "The nodes of 1 cluster were not captured (core-amf)" in problem.detail
         _, (problem,) = read({**export, "export/kubernetes_clusters.json": b"[]"})
         assert "the list of clusters is incomplete" in problem.detail
@@ -193,7 +225,9 @@ class TestInventoryFiles:
                 text = text.replace(old, new)
             both |= {name: content, name.replace("export/", "export/other_"): text.encode()}
         _, problems = read(both)
-        assert [problem.id for problem in problems if problem.severity is Severity.ERROR] == ["ambiguous-site"]
+        assert [problem.id for problem in problems if problem.severity is Severity.ERROR] == [
+            "ambiguous-site"
+        ]
         one, problems = read(both, directory="export", site="osl1")
         assert problems == []
         assert len(one["machines"]) == 18
@@ -239,7 +273,9 @@ class TestInventoryCheck:
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
-@pytest.mark.parametrize("words", [["plan"], ["import", "-from=export", "-generate-config-out=f.nf.hcl"]])
+@pytest.mark.parametrize(
+    "words", [["plan"], ["import", "-from=export", "-generate-config-out=f.nf.hcl"]]
+)
 def test_export_entry_must_be_a_regular_file(
     words: list[str],
     make: Callable[[str], None],

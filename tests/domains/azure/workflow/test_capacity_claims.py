@@ -56,7 +56,9 @@ spec:
 
 
 @pytest.fixture(name="site")
-def site_with_pods(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Path:
+def site_with_pods(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Path:
     """Return a site with an appliance of 500 GiB and one volume of 200."""
     monkeypatch.chdir(tmp_path)
     shutil.copytree(CASE, "export")
@@ -92,13 +94,21 @@ def get_usage(row: dict[str, Any]) -> tuple[int | None, int | None]:
 @pytest.mark.usefixtures("site")
 def test_planned_claims_are_added_to_volumes(capsys: pytest.CaptureFixture[str]) -> None:
     row = plan_claims(capsys)
-    assert (row["name"], row["total"], row["unit"], row["lacks"]) == ("ssh-test-3d38", 500, "GiB", False)
+    assert (row["name"], row["total"], row["unit"], row["lacks"]) == (
+        "ssh-test-3d38",
+        500,
+        "GiB",
+        False,
+    )
     assert get_usage(row) == (200, 200 + 3 * 60)
     assert not list_exhaustion_warnings("plan.json")
     row = plan_claims(capsys, "-var=replicas=6")
     assert (get_usage(row), row["lacks"]) == ((200, 560), True)
     [warning] = list_exhaustion_warnings("plan.json")
-    assert "storage for claims of pods of ssh-test-3d38: 560 GiB needed, at most 500 exist" in (warning["detail"])
+    assert (
+        "storage for claims of pods of ssh-test-3d38: 560 GiB needed, at most 500 exist"
+        in (warning["detail"])
+    )
     assert not warning.get("preexisting")
     assert run_command_line(["plan", "-report=markdown:plan.md", "-var=replicas=6"]) == 0
     capsys.readouterr()
@@ -108,7 +118,9 @@ def test_planned_claims_are_added_to_volumes(capsys: pytest.CaptureFixture[str])
 
 
 @pytest.mark.usefixtures("site")
-def test_claims_of_other_classes_use_no_appliance_capacity(capsys: pytest.CaptureFixture[str]) -> None:
+def test_claims_of_other_classes_use_no_appliance_capacity(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert get_usage(plan_claims(capsys, "-var=class=storageClassName: nexus-shared")) == (200, 200)
     assert get_usage(plan_claims(capsys, '-var=class=storageClassName: ""')) == (200, 200)
     # Without a class, the default class applies.
@@ -142,7 +154,10 @@ def test_scale_out_after_apply(site: Path, capsys: pytest.CaptureFixture[str]) -
     assert get_usage(plan_claims(capsys, "-var=size=90Gi", "-var=replicas=4")) == (320, 410)
     # A later export lists the volumes of the claims.
     volume = read_bodies(site / "export" / "volumes.json")[0]
-    more = [{**volume, "id": f"{volume['id']}{at}", "name": f"v{at}", "sizeMiB": 61440} for at in range(3)]
+    more = [
+        {**volume, "id": f"{volume['id']}{at}", "name": f"v{at}", "sizeMiB": 61440}
+        for at in range(3)
+    ]
     (site / "export" / "volumes.json").write_text(json.dumps([volume, *more]))
     assert get_usage(plan_claims(capsys, "-var=replicas=5")) == (380, 500)
     assert run_command_line(["apply", "-auto-approve", "-var=replicas=5"]) == 0
@@ -169,7 +184,9 @@ def test_claims_outside_the_target_remain(capsys: pytest.CaptureFixture[str]) ->
     assert get_usage(plan_claims(capsys, "-target=nexus_site.dev08-0a105e4eb74b")) == (320, 320)
 
 
-def test_uncaptured_volumes_leave_usage_unknown(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_uncaptured_volumes_leave_usage_unknown(
+    site: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (site / "export" / "volumes.json").unlink()
     assert get_usage(plan_claims(capsys)) == (None, None)
     # The claims alone exceed the total, so existing volumes do not matter.

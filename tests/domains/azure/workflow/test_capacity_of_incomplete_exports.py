@@ -18,7 +18,12 @@ def predict(tmp_path: Path, missing: tuple[str, ...]) -> tuple[int, dict[str, ob
     shutil.copytree(EXAMPLE, tmp_path / "site")
     for name in missing:
         (tmp_path / "site" / "export" / name).unlink()
-    words = ["predict", "-terraform-plan=site/plan.json", "-inventory=site/export", "-fail-on=capacity:1"]
+    words = [
+        "predict",
+        "-terraform-plan=site/plan.json",
+        "-inventory=site/export",
+        "-fail-on=capacity:1",
+    ]
     code = run_command_line([*words, "-report=json:p.json"])
     return code, json.loads((tmp_path / "p.json").read_text())["decision"]
 
@@ -42,7 +47,9 @@ def test_missing_list_is_unknown_and_fails(
 ) -> None:
     code, decision = predict(tmp_path, missing)
     assert code == 1
-    assert [(rail["result"], rail["value"]) for rail in decision["guard_rails"]] == [("unknown", None)]
+    assert [(rail["result"], rail["value"]) for rail in decision["guard_rails"]] == [
+        ("unknown", None)
+    ]
     assert [row["after"] for row in decision["capacity"]] == [None]
     assert {upgrade["result"] for upgrade in decision["upgrades"]} == {"unknown"}
     text = capsys.readouterr().out

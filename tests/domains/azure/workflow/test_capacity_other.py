@@ -43,14 +43,29 @@ def add_networks(directory: Path, prefix: str) -> None:
     network_id = properties["networkConfiguration"]["cniNetworkId"]
     at = {"extendedLocation": cluster["extendedLocation"]}
     scope = network_id.rpartition("/l3Networks/")[0]
-    network = {"id": network_id, "name": network_id.rpartition("/")[2], "properties": {"ipv4ConnectedPrefix": prefix}}
-    appliance = {"id": f"{scope}/storageAppliances/sa", "name": "sa", "capacity": 100, "capacityUsed": 99}
+    network = {
+        "id": network_id,
+        "name": network_id.rpartition("/")[2],
+        "properties": {"ipv4ConnectedPrefix": prefix},
+    }
+    appliance = {
+        "id": f"{scope}/storageAppliances/sa",
+        "name": "sa",
+        "capacity": 100,
+        "capacityUsed": 99,
+    }
     volume = {"id": f"{scope}/volumes/v", "name": "v", "sizeMiB": 2048}
-    for name, body in (("l3_networks", network), ("storage_appliances", appliance), ("volumes", volume)):
+    for name, body in (
+        ("l3_networks", network),
+        ("storage_appliances", appliance),
+        ("volumes", volume),
+    ):
         (directory / f"{name}.json").write_text(json.dumps([{**at, **body}]))
 
 
-def plan_site(capsys: pytest.CaptureFixture[str]) -> tuple[str, dict[tuple[str, str], dict[str, Any]]]:
+def plan_site(
+    capsys: pytest.CaptureFixture[str],
+) -> tuple[str, dict[tuple[str, str], dict[str, Any]]]:
     """Return the text of a plan, and its `capacity_other` by kind and name."""
     assert run_command_line(["plan", "-report=json:plan.json"]) == 0
     text = " ".join(capsys.readouterr().out.split())
@@ -65,7 +80,9 @@ def list_exhaustion_warnings(plan: str) -> list[dict[str, Any]]:
 
 
 @pytest.fixture(name="site")
-def imported_site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Path:
+def imported_site(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Path:
     monkeypatch.chdir(tmp_path)
     shutil.copytree(CASE, "export")
     name_network(tmp_path / "export")
@@ -80,7 +97,10 @@ def test_uncaptured_resources_are_reported(capsys: pytest.CaptureFixture[str]) -
     assert rows["l3_network", "l3network-504"]["total"] is None
     assert not rows["storage_appliance", None]["captured"]
     assert run_command_line(["plan", "-report=markdown:plan.md"]) == 0
-    assert "| addresses left for nodes, at most | not captured | not captured |" in Path("plan.md").read_text()
+    assert (
+        "| addresses left for nodes, at most | not captured | not captured |"
+        in Path("plan.md").read_text()
+    )
     capsys.readouterr()
 
 
@@ -89,13 +109,20 @@ def test_plan_reports_exhausted_resources(site: Path, capsys: pytest.CaptureFixt
     add_networks(site / "export", "10.0.0.0/29")
     _, rows = plan_site(capsys)
     row = rows["l3_network", "l3network-504"]
-    assert (row["total"], row["used_before"], row["free_after_at_most"], row["surge"]) == (6, 6, 0, 1)
+    assert (row["total"], row["used_before"], row["free_after_at_most"], row["surge"]) == (
+        6,
+        6,
+        0,
+        1,
+    )
     assert row["lacks"]
     assert rows["storage_appliance", "sa"]["free_after_at_most"] == 1
     assert rows["volumes", "1 volume"]["used_after"] == 2
     assert [each["preexisting"] for each in list_exhaustion_warnings("plan.json")] == [True]
     configuration = site / "site.nf.hcl"
-    configuration.write_text(configuration.read_text().replace("count       = 3", "count       = 5"))
+    configuration.write_text(
+        configuration.read_text().replace("count       = 3", "count       = 5")
+    )
     text, rows = plan_site(capsys)
     after = rows["l3_network", "l3network-504"]["used_after"]
     assert after > 6
@@ -111,7 +138,9 @@ def test_plan_reports_exhausted_resources(site: Path, capsys: pytest.CaptureFixt
 
 
 @pytest.mark.of_domains("whatif")
-def test_state_keeps_figures_for_simulations(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_state_keeps_figures_for_simulations(
+    site: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     add_networks(site / "export", "10.0.0.0/29")
     assert run_command_line(["apply", "-auto-approve"]) == 0
     capsys.readouterr()
@@ -120,16 +149,23 @@ def test_state_keeps_figures_for_simulations(site: Path, capsys: pytest.CaptureF
     assert run_command_line(["simulate", "capacity", "-report=json:room.json"]) == 0
     capsys.readouterr()
     assert run_command_line(["advise"]) == 2
-    assert "prefix (the prefix of a network is fixed)" in capsys.readouterr().out.replace("\n│ ", " ")
+    assert "prefix (the prefix of a network is fixed)" in capsys.readouterr().out.replace(
+        "\n│ ", " "
+    )
     [answer] = json.loads(Path("room.json").read_text())["sites"]
-    assert {row["kind"] for row in answer["capacity_other"]} >= {"l3_network", "pod_cidr", "storage_appliance"}
+    assert {row["kind"] for row in answer["capacity_other"]} >= {
+        "l3_network",
+        "pod_cidr",
+        "storage_appliance",
+    }
     # With a later export without the list, the total is unknown.
     (site / "export" / "l3_networks.json").unlink()
     _, rows = plan_site(capsys)
     assert rows["l3_network", "l3network-504"]["total"] is None
 
 
-# Counted by hand: nodes, blocks of 64 in the IPv4 podCidrs, addresses of load balancers; and a prefix with its hosts.
+# Counted by hand: nodes, blocks of 64 in the IPv4 podCidrs, addresses of load balancers; and a
+# prefix with its hosts.
 BY_HAND = {
     "001": (2, 1024, [256], "10.0.0.0/30", 2),
     "004": (2, 1024, [256], "10.0.0.0/29", 6),
@@ -159,7 +195,11 @@ def test_addresses_match_manual_counts(
     capsys.readouterr()
     _, rows = plan_site(capsys)
     [network] = [row for row in rows.values() if row["kind"] == "l3_network"]
-    assert (network["total"], network["used_after"], network["free_after_at_most"]) == (hosts, nodes, hosts - nodes)
+    assert (network["total"], network["used_after"], network["free_after_at_most"]) == (
+        hosts,
+        nodes,
+        hosts - nodes,
+    )
     [pods] = [row for row in rows.values() if row["kind"] == "pod_cidr"]
     assert (pods["total"], pods["free_after_at_most"]) == (blocks, blocks - nodes)
     assert [row["total"] for row in rows.values() if row["kind"] == "bgp_pool"] == balancers

@@ -52,7 +52,9 @@ def set_nodes(nodes: object) -> None:
 
 
 @pytest.mark.parametrize("nodes", ["missing", None])
-def test_cluster_without_listed_nodes_keeps_nodes_of_state(nodes: object, capsys: pytest.CaptureFixture[str]) -> None:
+def test_cluster_without_listed_nodes_keeps_nodes_of_state(
+    nodes: object, capsys: pytest.CaptureFixture[str]
+) -> None:
     import_site(capsys)
     before = STATE.read_bytes()
     set_nodes(nodes)
@@ -96,11 +98,17 @@ def test_sizes_known_only_from_nodes_are_kept(capsys: pytest.CaptureFixture[str]
     assert "no complete list of Kubernetes clusters" not in out
 
 
-def test_reconcile_reports_missing_nodes_without_capacity_for_new(capsys: pytest.CaptureFixture[str]) -> None:
+def test_reconcile_reports_missing_nodes_without_capacity_for_new(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     import_site(capsys)
     set_nodes([])
     code, out = run_command(capsys, "reconcile", "-from=export")
-    assert (code, "5 of 5 VMs are not where the state" in out, "do not fit" in out) == (2, True, False), out
+    assert (code, "5 of 5 VMs are not where the state" in out, "do not fit" in out) == (
+        2,
+        True,
+        False,
+    ), out
 
 
 def test_reconcile_checks_rules_on_remaining_nodes(capsys: pytest.CaptureFixture[str]) -> None:
@@ -114,16 +122,24 @@ def test_reconcile_checks_rules_on_remaining_nodes(capsys: pytest.CaptureFixture
     code, out = run_command(capsys, "reconcile", "-from=export")
     assert (code, "1 separation rule does not hold" in out) == (3, True), out
     for body in edit_clusters():
-        body["nodes"] = [node for node in body["nodes"] if "agentpool2" not in str(node.get("agentPoolId"))]
+        body["nodes"] = [
+            node for node in body["nodes"] if "agentpool2" not in str(node.get("agentPoolId"))
+        ]
     code, out = run_command(capsys, "reconcile", "-from=export")
-    assert (code, "1 of 5 VMs is not where the state" in out, "not hold" in out) == (2, True, False), out
+    assert (code, "1 of 5 VMs is not where the state" in out, "not hold" in out) == (
+        2,
+        True,
+        False,
+    ), out
 
 
 def test_failed_reconcile_does_not_change_state(capsys: pytest.CaptureFixture[str]) -> None:
     import_site(capsys)
     set_nodes([])
     before = STATE.read_bytes()
-    Path("wrong.nf.hcl").write_text('resource "nexus_rack" "more" {\n  site_id = 1 / 0\n  name = "r9"\n}\n')
+    Path("wrong.nf.hcl").write_text(
+        'resource "nexus_rack" "more" {\n  site_id = 1 / 0\n  name = "r9"\n}\n'
+    )
     code, out = run_command(capsys, "reconcile", "-from=export")
     assert (code, "Division by zero" in out, STATE.read_bytes() == before) == (1, True, True), out
 
@@ -151,7 +167,9 @@ def write_pools(*pools: str) -> None:
     Path(f"export/agent_pools.{CLUSTER}.json").write_text(json.dumps(bodies))
 
 
-@pytest.mark.parametrize(("listed", "lacking"), [((), "agent pools"), (("agentpool1",), "an agent pool")])
+@pytest.mark.parametrize(
+    ("listed", "lacking"), [((), "agent pools"), (("agentpool1",), "an agent pool")]
+)
 def test_nodes_of_unlisted_pools_are_reported(
     listed: tuple[str, ...], lacking: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -166,20 +184,30 @@ def test_nodes_of_unlisted_pools_are_reported(
 
 
 @pytest.mark.parametrize("clusters", ["[]", '{"value": []}'])
-def test_agent_pools_with_an_empty_list_of_clusters(clusters: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_agent_pools_with_an_empty_list_of_clusters(
+    clusters: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     write_pools("agentpool1", "agentpool2")
     import_site(capsys)
     before = STATE.read_bytes()
     CLUSTERS.write_text(clusters)
     warning = f"The agent pools of {CLUSTER} were captured, but not that cluster itself"
     code, out = run_command(capsys, "plan", "-detailed-exitcode", "-details")
-    assert (code, "No changes." in out, "5 kept" in out, warning in out) == (0, True, True, True), out
-    assert "1 Kubernetes cluster of site was not captured" in out.replace("dev07-306abd797e6b", "site"), out
+    assert (code, "No changes." in out, "5 kept" in out, warning in out) == (0, True, True, True), (
+        out
+    )
+    assert "1 Kubernetes cluster of site was not captured" in out.replace(
+        "dev07-306abd797e6b", "site"
+    ), out
     code, out = run_command(capsys, "reconcile", "-from=export")
     assert (code, warning in out, "1 object not checked" in out) == (2, True, True), out
     assert STATE.read_bytes() == before
     code, out = run_command(capsys, "inventory", "check", "export")
-    assert (code, out.count(warning), "The export has no list of Kubernetes" in out) == (2, 1, False)
+    assert (code, out.count(warning), "The export has no list of Kubernetes" in out) == (
+        2,
+        1,
+        False,
+    )
     for file in Path("export").glob("agent_pools.*"):
         file.unlink()
     code, out = run_command(capsys, "plan")
@@ -241,7 +269,10 @@ def test_unlisted_pools_take_values_of_their_nodes(capsys: pytest.CaptureFixture
     assert out.count("only nodes are known of 2 agent pools") == 1
     assert "(the label of its nodes), User for the others" in out
     pools = read_pools_in_state()
-    assert {name: pool["mode"] for name, pool in pools.items()} == {"agentpool1": "User", "agentpool2": "System"}
+    assert {name: pool["mode"] for name, pool in pools.items()} == {
+        "agentpool1": "User",
+        "agentpool2": "System",
+    }
     assert pools["agentpool2"]["labels"] == {"tier": "gold"}
     assert [taint["effect"] for taint in pools["agentpool2"]["taint"]] == ["NoSchedule"]
     code, out = run_command(capsys, "plan", "-detailed-exitcode")
@@ -263,7 +294,8 @@ def test_single_unlisted_pool_is_a_system_pool(capsys: pytest.CaptureFixture[str
 def test_unlisted_pool_takes_values_of_cluster_creation(capsys: pytest.CaptureFixture[str]) -> None:
     write_pools("agentpool1")
     for body in edit_clusters():
-        for node in body["nodes"]:  # Ids are case-insensitive.
+        # Ids are case-insensitive.
+        for node in body["nodes"]:
             node["agentPoolId"] = node.get("agentPoolId") and node["agentPoolId"].upper()
     out = import_site(capsys)
     assert "agentpool2): treated as not captured" in out
@@ -280,7 +312,11 @@ def test_single_page_of_machines_is_one_error(capsys: pytest.CaptureFixture[str]
     document = json.loads(MACHINES.read_text())
     MACHINES.write_text(json.dumps({"value": document["value"][:1], "nextLink": "https://next"}))
     code, out = run_command(capsys, "inventory", "check", "export")
-    assert (code, "this is one page of several" in out, "Unknown machine" in out) == (1, True, False), out
+    assert (code, "this is one page of several" in out, "Unknown machine" in out) == (
+        1,
+        True,
+        False,
+    ), out
 
 
 def test_azure_error_in_place_of_racks_is_one_error(capsys: pytest.CaptureFixture[str]) -> None:
@@ -289,12 +325,15 @@ def test_azure_error_in_place_of_racks_is_one_error(capsys: pytest.CaptureFixtur
     code, out = run_command(capsys, "inventory", "check", "export")
     assert (code, out.count("Error:")) == (1, 1), out
     assert (
-        "this is an Azure error, not a list of resources: AuthorizationFailed: The client has no authorization."
+        "this is an Azure error, not a list of resources: AuthorizationFailed: The client has "
+        "no authorization."
     ) in out
 
 
 @pytest.mark.parametrize("lacking", [("rackSlot",), ("rackId", "rackSlot")])
-def test_truncated_machines_are_one_error(lacking: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+def test_truncated_machines_are_one_error(
+    lacking: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
     document = json.loads(MACHINES.read_text())
     for machine in document["value"]:
         for name in lacking:
@@ -302,7 +341,9 @@ def test_truncated_machines_are_one_error(lacking: tuple[str, ...], capsys: pyte
     MACHINES.write_text(json.dumps(document))
     code, out = run_command(capsys, "inventory", "check", "export")
     assert (code, out.count("Error:")) == (1, 1), out
-    assert f"machines has {' and '.join(lacking)}: the list contains only part of each machine" in out
+    assert (
+        f"machines has {' and '.join(lacking)}: the list contains only part of each machine" in out
+    )
 
 
 def test_hub_documents_are_not_read_from_an_export(capsys: pytest.CaptureFixture[str]) -> None:
@@ -310,7 +351,10 @@ def test_hub_documents_are_not_read_from_an_export(capsys: pytest.CaptureFixture
     hub = "\n---\n".join(f"apiVersion: x/v1\nkind: {kind}\nmetadata:\n  name: a" for kind in kinds)
     Path("export/hub.yaml").write_text(hub)
     out = import_site(capsys)
-    assert "objects of Kubernetes (ClusterResourcePlacement, MemberCluster): not read, except Nodes" in out
+    assert (
+        "objects of Kubernetes (ClusterResourcePlacement, MemberCluster): not read, except Nodes"
+        in out
+    )
     assert "`data fleet_hub_export`" in out
 
 
@@ -322,8 +366,12 @@ def test_duplicate_machine_name_is_one_error(capsys: pytest.CaptureFixture[str])
     assert (code, "Duplicate machine" in out, "Unknown machine" in out) == (1, True, False), out
 
 
-@pytest.mark.parametrize("name", ['a b "${x}', '"${x} "%{if}"', '\\"${x}\\', '$${"a"}"${', "a%%{", '"'])
-def test_names_with_special_characters_round_trip(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    "name", ['a b "${x}', '"${x} "%{if}"', '\\"${x}\\', '$${"a"}"${', "a%%{", '"']
+)
+def test_names_with_special_characters_round_trip(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     document = json.loads(CLUSTERS.read_text())
     document["value"][0]["name"] = name
     CLUSTERS.write_text(json.dumps(document))

@@ -122,25 +122,32 @@ def test_moved_vm_is_created_again(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.usefixtures("applied_site")
-def test_nodes_of_recreated_pools_and_upgrades_are_left_to_azure(capsys: pytest.CaptureFixture[str]) -> None:
+def test_nodes_of_recreated_pools_and_upgrades_are_left_to_azure(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     Path("main.nf.hcl").write_text(SITE.replace("NC_P22_112_v1", "NC_P10_56_v1"))
     script, _ = export("az", capsys)
     assert "agentpool delete" in script
     assert "kubectl" not in script
-    Path("main.nf.hcl").write_text(SITE.replace("  control_plane", '  kubernetes_version = "v1.31"\n  control_plane'))
+    Path("main.nf.hcl").write_text(
+        SITE.replace("  control_plane", '  kubernetes_version = "v1.31"\n  control_plane')
+    )
     script, _ = export("az", capsys)
     assert "--kubernetes-version v1.31" in script
     assert "kubectl" not in script
 
 
 @pytest.mark.usefixtures("applied_site")
-def test_machine_actions_are_exported_in_order_of_their_windows(capsys: pytest.CaptureFixture[str]) -> None:
+def test_machine_actions_are_exported_in_order_of_their_windows(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     Path("main.nf.hcl").write_text(SITE + ACTIONS)
     script, _ = export("az", capsys)
     assert "baremetalmachine power-off \\\n  --name r1-bm01" in script
     assert "baremetalmachine replace \\\n  --name r2-bm01" in script
     assert "--safeguard-mode All \\\n  --bmc-mac-address 00:00:4f:00:57:ad" in script
-    assert script.index("replace") < script.index("power-off")  # window 1, window 2
+    # window 1, window 2.
+    assert script.index("replace") < script.index("power-off")
     document, message = export("azapi", capsys)
     assert document == ""
     assert "Replace of r2-bm01, PowerOff of r1-bm01" in message
@@ -154,7 +161,8 @@ def test_every_input_has_a_shell_variable_of_its_own(
     document, _ = export("azapi", capsys)
     for name in ("secret_password", "secret_password_2"):
         assert f'${{var.{name}[\\"lab/a-b\\"]}}' in document
-    assert run_command_line(["export", "-format=az", "p"]) == 1  # no argument for these properties
+    # No argument for these properties.
+    assert run_command_line(["export", "-format=az", "p"]) == 1
     Path("main.nf.hcl").write_text(
         TWINS.replace("first ", "managedResourceGroupConfiguration").replace("  second", "#")
     )

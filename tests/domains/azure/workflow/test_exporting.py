@@ -48,7 +48,11 @@ HARDWARE = {"bom-1.7.3": "VNearEdge1_Compute_DellR750", "bom-2.0": "VNearEdge4_C
 def planned_examples(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Plan each example in its own copy."""
     planned: dict[str, Path] = {}
-    there = {name: place for name, place in WITH_CLUSTERS.items() if NEEDS.get(name, set()) <= set(find_domains())}
+    there = {
+        name: place
+        for name, place in WITH_CLUSTERS.items()
+        if NEEDS.get(name, set()) <= set(find_domains())
+    }
     for name, directory in there.items():
         root = tmp_path_factory.mktemp(name) / name
         shutil.copytree(EXAMPLES / name, root, ignore=shutil.ignore_patterns("state", ".nexusform"))
@@ -56,7 +60,12 @@ def planned_examples(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path
         with pytest.MonkeyPatch.context() as patch:
             patch.chdir(place)
             more = ["-var=apart=true"] if name == "separation" else []
-            assert run_command_line(["plan", *more, "-out=p.nfplan", "-samples=0", "-report=json:p.json"]) == 0
+            assert (
+                run_command_line(
+                    ["plan", *more, "-out=p.nfplan", "-samples=0", "-report=json:p.json"]
+                )
+                == 0
+            )
         planned[name] = place
     return planned
 
@@ -89,7 +98,10 @@ def write_inventory(document: Mapping[str, Any]) -> None:
                     "extendedLocation": {"name": LOCATION, "type": "CustomLocation"},
                 }
             )
-            machines += [build_machine_body(name, rack_id, one["slot"]) for name, one in values["machines"].items()]
+            machines += [
+                build_machine_body(name, rack_id, one["slot"])
+                for name, one in values["machines"].items()
+            ]
     Path("export/racks.json").write_text(json.dumps(racks))
     Path("export/bare_metal_machines.json").write_text(json.dumps({"value": machines}))
 
@@ -113,7 +125,9 @@ def build_machine_body(name: str, rack_id: str, slot: int) -> dict[str, Any]:
 # --- the configuration in the plan format of Terraform -------------------------------------------
 
 
-def build_terraform_plan(configuration: Mapping[str, Any], location: str, group: str = GROUP) -> dict[str, Any]:
+def build_terraform_plan(
+    configuration: Mapping[str, Any], location: str, group: str = GROUP
+) -> dict[str, Any]:
     """Return the document of `terraform show -json` for a configuration without a state."""
     values = {
         "location": "westeurope",
@@ -128,8 +142,17 @@ def build_terraform_plan(configuration: Mapping[str, Any], location: str, group:
     changes, resources = [], []
     blocks = configuration["resource"].get("azapi_resource", {})
     for label, block in configuration["resource"].get("azapi_update_resource", {}).items():
-        after = {name: evaluate_value(part, values) for name, part in block.items() if name != "depends_on"}
-        change = {"actions": ["create"], "before": None, "after": after, "after_unknown": {"id": True}}
+        after = {
+            name: evaluate_value(part, values)
+            for name, part in block.items()
+            if name != "depends_on"
+        }
+        change = {
+            "actions": ["create"],
+            "before": None,
+            "after": after,
+            "after_unknown": {"id": True},
+        }
         update = {"type": "azapi_update_resource", "name": label, "change": change}
         changes.append({"address": f"azapi_update_resource.{label}", **update})
         needs = {"expressions": {}, "depends_on": block.get("depends_on", [])}
@@ -137,12 +160,18 @@ def build_terraform_plan(configuration: Mapping[str, Any], location: str, group:
     for label in sorted(blocks):
         after = evaluate_value(blocks[label], values)
         unknown = {"id": True, **({} if after["parent_id"] else {"parent_id": True})}
-        after = {name: part for name, part in after.items() if part is not None and name != "depends_on"}
+        after = {
+            name: part for name, part in after.items() if part is not None and name != "depends_on"
+        }
         change = {"actions": ["create"], "before": None, "after": after, "after_unknown": unknown}
         address = f"azapi_resource.{label}"
-        changes.append({"address": address, "type": "azapi_resource", "name": label, "change": change})
+        changes.append(
+            {"address": address, "type": "azapi_resource", "name": label, "change": change}
+        )
         references = re.findall(r"\$\{(azapi_resource\.\w+)\.id\}", blocks[label]["parent_id"])
-        expressions = {"parent_id": {"references": [f"{one}.id" for one in references] + references}}
+        expressions = {
+            "parent_id": {"references": [f"{one}.id" for one in references] + references}
+        }
         depends_on = blocks[label].get("depends_on", [])
         resources.append({"address": address, "expressions": expressions, "depends_on": depends_on})
     return {
@@ -226,7 +255,12 @@ def test_vm_sku_unknown_to_azure_is_reported(
     assert sku is not None
     changed = json.loads(written.replace(sku[1], "edge"))
     Path("plan.json").write_text(json.dumps(build_terraform_plan(changed, LOCATION)))
-    assert run_command_line(["predict", "-terraform-plan=plan.json", "-inventory=export", "-samples=0"]) == 1
+    assert (
+        run_command_line(
+            ["predict", "-terraform-plan=plan.json", "-inventory=export", "-samples=0"]
+        )
+        == 1
+    )
     assert 'has a VM SKU "edge"' in " ".join(capsys.readouterr().err.replace("│", " ").split())
 
 
@@ -325,32 +359,47 @@ def test_creation_order_is_kept(work_directory: Path, capsys: pytest.CaptureFixt
     assert hint["resourceId"] == '${var.resource_ids["lab/r1"]}'
 
 
-def test_hugepages_become_agent_options(work_directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_hugepages_become_agent_options(
+    work_directory: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     for amounts, options in (
-        ('{ "hugepages-1Gi" = ["2Gi", "1Gi"], "example.com/gpu" = 1 }', {"hugepagesCount": 3, "hugepagesSize": "1G"}),
+        (
+            '{ "hugepages-1Gi" = ["2Gi", "1Gi"], "example.com/gpu" = 1 }',
+            {"hugepagesCount": 3, "hugepagesSize": "1G"},
+        ),
         ('{ "hugepages-2Mi" = "1Gi" }', {"hugepagesCount": 512, "hugepagesSize": "2M"}),
         ("{ gpu = 0 }".replace("gpu", '"example.com/gpu"'), None),
     ):
         kubelet = f"kubelet {{\n extended_resources = {amounts}\n }}\n  taint {{"
         plan_configuration(SITE.replace("taint {", kubelet, 1))
-        blocks = json.loads(export_plan(work_directory, "azapi", capsys))["resource"]["azapi_resource"]
+        blocks = json.loads(export_plan(work_directory, "azapi", capsys))["resource"][
+            "azapi_resource"
+        ]
         (pool,) = blocks["z"]["body"]["properties"]["initialAgentPoolConfigurations"]
         assert pool.get("agentOptions") == options
 
 
 @pytest.mark.usefixtures("work_directory")
 @pytest.mark.parametrize("form", ["azapi", "az"])
-def test_hugepages_that_azure_cannot_provide_are_not_exported(form: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_hugepages_that_azure_cannot_provide_are_not_exported(
+    form: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     def declare_pages(amount: str) -> str:
-        kubelet = f'kubelet {{\n extended_resources = {{ "hugepages-1Gi" = "{amount}" }}\n }}\n  taint {{'
+        kubelet = (
+            f'kubelet {{\n extended_resources = {{ "hugepages-1Gi" = "{amount}" }}\n }}\n  taint {{'
+        )
         return SITE.replace("taint {", kubelet, 1)
 
     plan_configuration(declare_pages("512Mi"))
     assert run_command_line(["export", f"-format={form}", "p.nfplan"]) == 1
     told = " ".join(capsys.readouterr().err.replace("│", " ").split())
-    assert "declares 512 MiB of hugepages-1Gi. Azure takes hugepages of one size in whole pages" in told
+    assert (
+        "declares 512 MiB of hugepages-1Gi. Azure takes hugepages of one size in whole pages"
+        in told
+    )
     assert run_command_line(["apply", "-auto-approve"]) == 0
-    plan_configuration(declare_pages("512Mi"))  # an unchanged object is not exported
+    # An unchanged object is not exported.
+    plan_configuration(declare_pages("512Mi"))
     assert run_command_line(["export", f"-format={form}", "p.nfplan"]) == 0
     plan_configuration(declare_pages("1Gi"))
     assert run_command_line(["export", f"-format={form}", "p.nfplan"]) == 1
@@ -379,11 +428,15 @@ def test_changes_are_exported_and_deletions_are_reported(
     assert "kubernetescluster delete" in script
 
 
-def test_prediction_of_change_equals_plan(work_directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_prediction_of_change_equals_plan(
+    work_directory: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Existing VMs are in the inventory without their cells, so machines are compared."""
     text = SITE.replace('"jump" {', '"hop" {').replace("count         = 2", "count         = 3")
     text = re.sub(r"  placement_hint \{.*?\n  \}\n", "", text, flags=re.DOTALL)
-    first = re.sub(r'resource "nexus_(agent_pool|virtual_machine)".*?\n\}\n', "", text, flags=re.DOTALL)
+    first = re.sub(
+        r'resource "nexus_(agent_pool|virtual_machine)".*?\n\}\n', "", text, flags=re.DOTALL
+    )
     Path("main.nf.hcl").write_text(first)
     assert run_command_line(["apply", "-auto-approve"]) == 0
     assert run_command_line(["plan", "-report=json:standing.json"]) == 0
@@ -415,7 +468,9 @@ DYNAMIC = """
 """
 
 
-def test_cordons_and_evacuations_are_exported(work_directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_cordons_and_evacuations_are_exported(
+    work_directory: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     Path("main.nf.hcl").write_text(SITE)
     assert run_command_line(["apply", "-auto-approve"]) == 0
     rack = SITE.replace("  machine_count = 4\n", f"  machine_count = 4\n{DYNAMIC}")
@@ -423,13 +478,19 @@ def test_cordons_and_evacuations_are_exported(work_directory: Path, capsys: pyte
     script = export_plan(work_directory, "az", capsys)
     assert script.count("az networkcloud baremetalmachine cordon") == 2
     assert script.count("--evacuate True") == 1
-    assert '--name r1-bm02 \\\n  --resource-group "$MACHINES_RESOURCE_GROUP" \\\n  --evacuate True' in script
+    assert (
+        '--name r1-bm02 \\\n  --resource-group "$MACHINES_RESOURCE_GROUP" \\\n  --evacuate True'
+        in script
+    )
     assert run_command_line(["export", "-format=azapi", "p.nfplan"]) == 0
     told = " ".join(capsys.readouterr().err.replace("│", " ").split())
     assert "cordoning r1-bm01, evacuating r1-bm02" in told
     assert run_command_line(["apply", "-auto-approve"]) == 0
     plan_configuration(SITE)
-    assert export_plan(work_directory, "az", capsys).count("az networkcloud baremetalmachine uncordon") == 2
+    assert (
+        export_plan(work_directory, "az", capsys).count("az networkcloud baremetalmachine uncordon")
+        == 2
+    )
 
 
 FRESH = """
@@ -477,7 +538,9 @@ def running_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("file", select_cases(["fresh.nf.hcl", "the-rest.nf.hcl"]))
 @pytest.mark.usefixtures("running_site_copy")
-def test_prediction_of_several_changes_equals_plan(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_prediction_of_several_changes_equals_plan(
+    file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     """New objects precede or follow growing ones in the order of their files."""
     Path(file).write_text(FRESH)
     expected, predicted = compare_plan_with_prediction(capsys)
@@ -487,11 +550,15 @@ def test_prediction_of_several_changes_equals_plan(file: str, capsys: pytest.Cap
 
 CORE_SMF = re.compile(r'resource "nexus_kubernetes_cluster" "core-smf" \{.*?\n\}\n', re.DOTALL)
 SMF = r'(agent_pool "smf" \{\n    count +=) \d+'
-# A scale-in, a scale-out, another version and a larger control plane, each of another cluster or pool.
+# A scale-in, a scale-out, another version and a larger control plane, each of another cluster or
+# pool.
 CHANGES = (
     (r'(agent_pool "amf" \{\n    count +=) 26', r"\1 19"),
     (SMF, r"\1 21"),
-    (r'(name +=) "lab"\n  kubernetes_version = "[^"]+"', r'\1 "lab"\n  kubernetes_version = "v1.30.1"'),
+    (
+        r'(name +=) "lab"\n  kubernetes_version = "[^"]+"',
+        r'\1 "lab"\n  kubernetes_version = "v1.30.1"',
+    ),
     (r'(name += "core-amf"[^{]*\{\n    count +=) 3', r"\1 5"),
 )
 
@@ -517,7 +584,9 @@ ANEW = (('"par1.example/pool" = "amf"', '"par1.example/pool" = "amf2"'),)
 
 @pytest.mark.parametrize("form", ["azapi", "az"])
 @pytest.mark.usefixtures("running_site_copy")
-def test_export_of_incomplete_bodies_is_rejected_by_name(form: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_export_of_incomplete_bodies_is_rejected_by_name(
+    form: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The networks and keys of imported objects are not arguments, so a complete body would lack them."""
     change_site(ANEW)
     assert run_command_line(["plan", "-out=p.nfplan", "-samples=0"]) == 0
@@ -566,8 +635,12 @@ def compare_plan_with_prediction(
     location = first["extendedLocation"]["name"]
     Path("plan.json").write_text(json.dumps(build_terraform_plan(written, location, group)))
     arguments = [f"-inventory={inventory}", "-samples=0", "-report=json:predicted.json"]
-    assert run_command_line(["predict", "-terraform-plan=plan.json", *arguments]) == 0, capsys.readouterr().err
-    planned, predicted = (json.loads(Path(name).read_text()) for name in ("p.json", "predicted.json"))
+    assert run_command_line(["predict", "-terraform-plan=plan.json", *arguments]) == 0, (
+        capsys.readouterr().err
+    )
+    planned, predicted = (
+        json.loads(Path(name).read_text()) for name in ("p.json", "predicted.json")
+    )
     return list_new_placements(planned), list_new_placements(predicted)
 
 
@@ -594,9 +667,13 @@ def write_clusters(document: Mapping[str, Any]) -> None:
                 "name": values["name"],
                 "extendedLocation": {"name": LOCATION},
                 "systemData": {"createdAt": f"2025-01-{len(bodies) + 1:02}T00:00:00Z"},
-                "controlPlaneNodeConfiguration": {"count": plane["count"], "vmSkuName": plane["vm_sku_name"]},
+                "controlPlaneNodeConfiguration": {
+                    "count": plane["count"],
+                    "vmSkuName": plane["vm_sku_name"],
+                },
                 "initialAgentPoolConfigurations": [
-                    {"name": name, **build_pool_body(pool)} for name, pool in values["agent_pool"].items()
+                    {"name": name, **build_pool_body(pool)}
+                    for name, pool in values["agent_pool"].items()
                 ],
                 "nodes": nodes,
             }
@@ -611,19 +688,25 @@ def build_pool_body(pool: Mapping[str, Any]) -> dict[str, Any]:
         "mode": pool["mode"],
         "availabilityZones": pool["availability_zones"] or [],
         "labels": [{"key": key, "value": value} for key, value in (pool["labels"] or {}).items()],
-        "taints": [{"key": one["key"], "value": f"{one['value']}:{one['effect']}"} for one in pool["taint"]],
+        "taints": [
+            {"key": one["key"], "value": f"{one['value']}:{one['effect']}"} for one in pool["taint"]
+        ],
     }
 
 
 @pytest.mark.parametrize("text", [SITE, SITE.replace('"it\'s ours"', '"$HOME `id` \\"x\\" it\'s"')])
-def test_az_script_runs_in_a_shell(text: str, work_directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_az_script_runs_in_a_shell(
+    text: str, work_directory: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     plan_configuration(text)
     Path("run.sh").write_text(export_plan(work_directory, "az", capsys))
     Path("az").write_text('#!/usr/bin/env bash\nprintf "%s\\n" "$*" >> seen\n')
     Path("az").chmod(0o755)
     names = re.findall(r'"\$\{(\w+):\?', Path("run.sh").read_text())
     environment = {"PATH": f"{work_directory}:/usr/bin:/bin", **dict.fromkeys(names, "value")}
-    refused = subprocess.run(["bash", "run.sh"], env={"PATH": environment["PATH"]}, capture_output=True, check=False)
+    refused = subprocess.run(
+        ["bash", "run.sh"], env={"PATH": environment["PATH"]}, capture_output=True, check=False
+    )
     assert refused.returncode != 0
     assert not Path("seen").exists()
     subprocess.run(["bash", "run.sh"], env=environment, check=True)
@@ -652,7 +735,10 @@ def test_placements_round_trip(work_directory: Path, capsys: pytest.CaptureFixtu
     start = text.index("# Every cluster with five")
     end = text.index('output "clusters_of_web"')
     blocks = "".join(
-        f'resource "fleet_cluster_resource_placement" "{name}" {{\n  manifest = <<-EOT\n{one}EOT\n}}\n'
+        (
+            f'resource "fleet_cluster_resource_placement" "{name}" {{\n  manifest = <<-EOT\n'
+            f"{one}EOT\n}}\n"
+        )
         for name, one in zip(("web", "batch"), placement, strict=True)
     )
     Path("e/fleet.nf.hcl").write_text(text[:start] + blocks + text[end:])
@@ -706,12 +792,19 @@ resource "fleet_cluster_resource_placement" "loose" {
 
 @pytest.mark.of_domains("fleet", "vnf")
 @pytest.mark.usefixtures("work_directory")
-def test_fleet_objects_are_exported_and_others_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_fleet_objects_are_exported_and_others_are_named(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     shutil.copytree(EXAMPLES / "every-type", "e")
     Path("e/member.nf.hcl").write_text(MEMBER)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir("e")
-        assert run_command_line(["plan", "-out=p.nfplan", "-exclude=fleet_placement_eviction.shop_leaves_paris"]) == 0
+        assert (
+            run_command_line(
+                ["plan", "-out=p.nfplan", "-exclude=fleet_placement_eviction.shop_leaves_paris"]
+            )
+            == 0
+        )
         capsys.readouterr()
         assert run_command_line(["export", "-format=manifests", "p.nfplan"]) == 0
         out, said = capsys.readouterr()
@@ -724,7 +817,9 @@ def test_fleet_objects_are_exported_and_others_are_named(capsys: pytest.CaptureF
     for unsaid in ("fleet_cluster_approval_request.shop", "fleet_member_cluster.paris"):
         assert unsaid in said
     assert "fleet_cluster_staged_update_run.shop" in said
-    assert "Apply it once the placement's condition Scheduled is True" in " ".join(said.replace("│", "").split())
+    assert "Apply it once the placement's condition Scheduled is True" in " ".join(
+        said.replace("│", "").split()
+    )
     Path("back").mkdir()
     whole = [one for one in documents if "kind: MemberCluster" not in one]
     Path("back/out.yaml").write_text("---\n".join(whole))
@@ -748,12 +843,22 @@ def test_fleet_objects_are_exported_and_others_are_named(capsys: pytest.CaptureF
 
 
 def list_binding_changes(document: Mapping[str, Any]) -> list[Any]:
-    return [(r["address"], r["object"], r["to"]) for r in document["placement_changes"] if r["kind"] == "binding"]
+    return [
+        (r["address"], r["object"], r["to"])
+        for r in document["placement_changes"]
+        if r["kind"] == "binding"
+    ]
 
 
 @pytest.mark.of_domains("fleet")
-def test_node_labels_name_their_machines(work_directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    plan_configuration(SITE.replace('name    = "z"', 'name    = "z"\n  hardware_label_keys = ["rack.example/host"]'))
+def test_node_labels_name_their_machines(
+    work_directory: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan_configuration(
+        SITE.replace(
+            'name    = "z"', 'name    = "z"\n  hardware_label_keys = ["rack.example/host"]'
+        )
+    )
     script = export_plan(work_directory, "node-labels", capsys)
     assert script.startswith("#!/usr/bin/env bash\n# Written by nexusform")
     assert "\nset -euo pipefail\n" in script
@@ -769,7 +874,9 @@ def test_vnf_placement_constraints_become_grant_requests(
     work_directory: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     shutil.copytree(
-        EXAMPLES / "hardware-aware", work_directory / "h", ignore=shutil.ignore_patterns("state", ".nexusform")
+        EXAMPLES / "hardware-aware",
+        work_directory / "h",
+        ignore=shutil.ignore_patterns("state", ".nexusform"),
     )
 
     def read_grant_request(*more: str) -> dict[str, Any]:
@@ -789,7 +896,11 @@ def test_vnf_placement_constraints_become_grant_requests(
 
     new = read_grant_request()
     assert new["operation"] == "INSTANTIATE"
-    assert [one["vduId"] for one in new["addResources"]] == ["masterNode", "workerNode", "workerNode"]
+    assert [one["vduId"] for one in new["addResources"]] == [
+        "masterNode",
+        "workerNode",
+        "workerNode",
+    ]
     assert new["placementConstraints"] == [build_constraint("GRANT")]
     assert new["_links"]["vnfLcmOpOcc"]["href"].endswith(new["vnfLcmOpOccId"])
     with pytest.MonkeyPatch.context() as patch:
@@ -798,8 +909,11 @@ def test_vnf_placement_constraints_become_grant_requests(
     healed = read_grant_request("-replace=tacker_vnf.a:vnf-a-workerNode-1")
     assert healed["operation"] == "HEAL"
     assert [one["id"] for one in healed["addResources"]] == ["vnf-a-workerNode-1"]
-    assert [one["resource"]["resourceId"] for one in healed["removeResources"]] == ["vnf-a-workerNode-1"]
-    assert healed["placementConstraints"] == []  # Tacker sends none with a heal request.
+    assert [one["resource"]["resourceId"] for one in healed["removeResources"]] == [
+        "vnf-a-workerNode-1"
+    ]
+    # Tacker sends none with a heal request.
+    assert healed["placementConstraints"] == []
     gone = read_grant_request("-destroy")
     assert (gone["operation"], len(gone["removeResources"])) == ("TERMINATE", 3)
     assert gone["placementConstraints"] == []
@@ -871,7 +985,9 @@ def test_azure_blocks_are_exported_without_secrets(
     assert "tenants" in written
     if form == "az":
         assert "--resource-group tenants" in written
-        assert '--admin-username core \\\n  --ssh-key-values "$SECRET_KEY_DATA_LAB_C"' in written, written
+        assert '--admin-username core \\\n  --ssh-key-values "$SECRET_KEY_DATA_LAB_C"' in written, (
+            written
+        )
         return
     made = json.loads(written)["resource"]["azapi_resource"]["c"]
     assert made["parent_id"] == "/subscriptions/${var.subscription_id}/resourceGroups/tenants"

@@ -18,7 +18,12 @@ import pytest
 
 from nexusform.cli.main import run_command_line
 from nexusform.domains.azure.importers.azure_request_bodies import merge_bodies
-from nexusform.domains.azure.rendering.azure_objects import POOL, AzureResource, PlannedAzureResources, ResourceAction
+from nexusform.domains.azure.rendering.azure_objects import (
+    POOL,
+    AzureResource,
+    PlannedAzureResources,
+    ResourceAction,
+)
 from nexusform.domains.azure.rendering.exports import build_azapi_document
 
 OWN = Path(__file__).parents[1] / "importers" / "cases" / "azure"
@@ -27,7 +32,10 @@ FOLDERS = sorted(Path(MORE).glob("clusters/*") if MORE else OWN.glob("clusters-*
 NETWORKS = "attachedNetworkConfiguration"
 # The values are from recordings; the bodies in this repository lack them.
 LEFT_OUT = {
-    "administratorConfiguration": {"adminUsername": "azureuser", "sshPublicKeys": [{"keyData": "ssh-rsa AAAA"}]},
+    "administratorConfiguration": {
+        "adminUsername": "azureuser",
+        "sshPublicKeys": [{"keyData": "ssh-rsa AAAA"}],
+    },
     "agentOptions": {"hugepagesCount": 32, "hugepagesSize": "1G"},
     NETWORKS: {
         "l3Networks": [{"ipamEnabled": "False", "networkId": "/n/l3", "pluginType": "SRIOV"}],
@@ -76,7 +84,9 @@ class CommandRunner:
 
 
 @pytest.fixture
-def nexusform(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> CommandRunner:
+def nexusform(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> CommandRunner:
     monkeypatch.chdir(tmp_path)
     return CommandRunner(capsys)
 
@@ -86,7 +96,9 @@ def import_and_grow_pool(told: CommandRunner, name: str, more: str = "") -> None
     assert told("import", "-from=export", "-generate-config-out=site.nf.hcl") == 0, told.err
     text = Path("site.nf.hcl").read_text()
     before, block = text.split(f'agent_pool "{name}" {{', 1)
-    grown = re.sub(r"count( +)= (\d+)", lambda count: f"count{count[1]}= {int(count[2]) + 1}", block, count=1)
+    grown = re.sub(
+        r"count( +)= (\d+)", lambda count: f"count{count[1]}= {int(count[2]) + 1}", block, count=1
+    )
     Path("site.nf.hcl").write_text(f'{before}agent_pool "{name}" {{{more}{grown}')
     assert told("plan", "-out=p", "-samples=0") == 0, told.err
 
@@ -99,11 +111,14 @@ def test_pool_with_networks_changes_only_its_count(folder: Path, nexusform: Comm
     (block,) = json.loads(nexusform.out)["resource"]["azapi_update_resource"].values()
     assert block["name"] == pool["name"]
     real = {"properties": {part: value for part, value in pool.items() if part != "name"}}
-    after = merge_bodies(real, block["body"])  # The azapi provider merges it into the current body.
+    # The azapi provider merges it into the current body.
+    after = merge_bodies(real, block["body"])
     assert after["properties"] == {**real["properties"], "count": pool["count"] + 1}
 
     assert nexusform("export", "-format=az", "p") == 0, nexusform.err
-    (command,) = (each for each in nexusform.out.replace("\\\n", " ").splitlines() if each.startswith("az "))
+    (command,) = (
+        each for each in nexusform.out.replace("\\\n", " ").splitlines() if each.startswith("az ")
+    )
     words = shlex.split(command)
     flags = {word: words[at + 1] for at, word in enumerate(words) if word.startswith("--")}
     assert flags == {
@@ -170,10 +185,14 @@ def test_ambiguous_labels_are_quoted_for_az(nexusform: CommandRunner) -> None:
 
 def test_updates_with_equal_labels_are_all_written() -> None:
     updates = tuple(
-        AzureResource(POOL, names, ResourceAction.UPDATE, "lab", "a.b", update_properties={"count": number})
+        AzureResource(
+            POOL, names, ResourceAction.UPDATE, "lab", "a.b", update_properties={"count": number}
+        )
         for number, names in enumerate([("a", "b-c"), ("a-b", "c")], 1)
     )
-    blocks = build_azapi_document(PlannedAzureResources(updates))["resource"]["azapi_update_resource"]
+    blocks = build_azapi_document(PlannedAzureResources(updates))["resource"][
+        "azapi_update_resource"
+    ]
     assert [block["body"]["properties"]["count"] for block in blocks.values()] == [1, 2]
     first, second = blocks
     assert blocks[second]["depends_on"] == [f"azapi_update_resource.{first}"]

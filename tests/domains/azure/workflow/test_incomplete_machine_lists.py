@@ -48,32 +48,43 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("lost", ["machines", "rack and machines"])
-def test_machines_of_vms_are_not_taken_as_removed(lost: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_machines_of_vms_are_not_taken_as_removed(
+    lost: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert import_site(capsys)[0] == 0
     MACHINES.write_text(json.dumps(read_list(MACHINES)[:3]))
     if lost != "machines":
         RACKS.write_text(json.dumps(read_list(RACKS)[:1]))
     code, out = run_command(capsys, "plan", "-details", "-detailed-exitcode")
-    assert (code, "No changes. What was read matches" in out, "6 kept" in out) == (0, True, True), out
+    assert (code, "No changes. What was read matches" in out, "6 kept" in out) == (0, True, True), (
+        out
+    )
     assert "3 machines of dev08-0a105e4eb74b were not captured and are planned as recorded" in out
     code, out = run_command(capsys, "reconcile", "-from=export")
     assert "Every VM is where the state records it." in out, out
 
 
-def test_empty_rack_and_its_definition_show_missing_machines(capsys: pytest.CaptureFixture[str]) -> None:
+def test_empty_rack_and_its_definition_show_missing_machines(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     clusters = Path("export/kubernetes_clusters.json")
     clusters.write_text("[]")
     assert import_site(capsys)[0] == 0
     machines = read_list(MACHINES)
     MACHINES.write_text(json.dumps({"value": machines[:3]}))
     _, out = run_command(capsys, "plan")
-    assert ("No changes." in out, "3 machines of site were not captured" in out) == (True, True), out
-    MACHINES.write_text(json.dumps({"value": machines[:5]}))  # both racks have a machine
+    assert ("No changes." in out, "3 machines of site were not captured" in out) == (True, True), (
+        out
+    )
+    # Both racks have a machine.
+    MACHINES.write_text(json.dumps({"value": machines[:5]}))
     _, out = run_command(capsys, "plan")
     assert "has been deleted" in out
     servers = [{"rackSlot": slot} for slot in range(6)]
     definitions = [{"networkRackId": "/x/r1", "bareMetalMachineConfigurationData": servers}]
-    Path("export/clusters.json").write_text(json.dumps([{"name": "site", "computeRackDefinitions": definitions}]))
+    Path("export/clusters.json").write_text(
+        json.dumps([{"name": "site", "computeRackDefinitions": definitions}])
+    )
     _, out = run_command(capsys, "plan")
     assert ("No changes." in out, "1 machine of site was not captured" in out) == (True, True), out
 
@@ -81,7 +92,9 @@ def test_empty_rack_and_its_definition_show_missing_machines(capsys: pytest.Capt
 def test_empty_rack_hides_only_its_own_machines(capsys: pytest.CaptureFixture[str]) -> None:
     Path("export/kubernetes_clusters.json").write_text("[]")
     racks = read_list(RACKS)
-    RACKS.write_text(json.dumps([*racks, {**racks[0], "id": "/x/racks/r3", "name": "r3"}]))  # without machines
+    RACKS.write_text(
+        json.dumps([*racks, {**racks[0], "id": "/x/racks/r3", "name": "r3"}])
+    )  # without machines
     assert import_site(capsys)[0] == 0
     MACHINES.write_text(json.dumps(read_list(MACHINES)[1:]))
     assert "has been deleted" in run_command(capsys, "plan")[1]
@@ -91,13 +104,20 @@ def test_vms_on_unlisted_machines_are_not_imported(capsys: pytest.CaptureFixture
     MACHINES.write_text(json.dumps(read_list(MACHINES)[:3]))
     RACKS.write_text(json.dumps(read_list(RACKS)[:1]))
     code, out = import_site(capsys)
-    assert (code, "lacks 3 machines with VMs (b37dev08a1co05" in out, STATE.exists()) == (1, True, False), out
+    assert (code, "lacks 3 machines with VMs (b37dev08a1co05" in out, STATE.exists()) == (
+        1,
+        True,
+        False,
+    ), out
 
 
 @pytest.mark.parametrize(
-    "page", [{"resultTruncated": "true"}, {"total_records": 6}, {"skip_token": "x"}, {"totalRecords": 6}]
+    "page",
+    [{"resultTruncated": "true"}, {"total_records": 6}, {"skip_token": "x"}, {"totalRecords": 6}],
 )
-def test_truncated_page_of_a_query_is_an_error(page: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+def test_truncated_page_of_a_query_is_an_error(
+    page: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert import_site(capsys)[0] == 0
     MACHINES.write_text(json.dumps({"data": read_list(MACHINES)[:3], "count": 3, **page}))
     code, out = run_command(capsys, "plan")
@@ -108,7 +128,12 @@ def test_joined_pages_of_a_query_are_complete(capsys: pytest.CaptureFixture[str]
     assert import_site(capsys)[0] == 0
     machines = read_list(MACHINES)
     first = {"data": machines[:3], "total_records": 6, "resultTruncated": "true", "skip_token": "x"}
-    last = {"data": machines[3:], "total_records": 6, "resultTruncated": "false", "skip_token": None}
+    last = {
+        "data": machines[3:],
+        "total_records": 6,
+        "resultTruncated": "false",
+        "skip_token": None,
+    }
     MACHINES.write_text(json.dumps([first, last]))
     code, out = run_command(capsys, "plan")
     assert (code, "No changes." in out) == (0, True), out
@@ -127,7 +152,9 @@ def test_export_of_another_subscription_is_an_error(capsys: pytest.CaptureFixtur
     assert import_site(capsys)[0] == 0
     before = STATE.read_bytes()
     for path in Path("export").iterdir():
-        path.write_text(re.sub("/subscriptions/[0-9]*-", "/subscriptions/12345678-", path.read_text()))
+        path.write_text(
+            re.sub("/subscriptions/[0-9]*-", "/subscriptions/12345678-", path.read_text())
+        )
     for command in (
         ["plan"],
         ["reconcile", "-from=export"],

@@ -26,7 +26,11 @@ def export(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copytree(CASE, "export")
     (cluster,) = read_clusters()
     pools = [
-        {"id": f"{cluster['id']}/agentPools/{pool['name']}", "name": pool["name"], "properties": pool}
+        {
+            "id": f"{cluster['id']}/agentPools/{pool['name']}",
+            "name": pool["name"],
+            "properties": pool,
+        }
         for pool in cluster["properties"]["initialAgentPoolConfigurations"]
     ]
     for pool in pools:
@@ -64,9 +68,17 @@ def plan_site(capsys: pytest.CaptureFixture[str]) -> str:
 @pytest.mark.parametrize(
     ("path", "said", "command"),
     [
-        (CLUSTERS, "The export has no list of Kubernetes clusters", "kubernetescluster list --output json >"),
+        (
+            CLUSTERS,
+            "The export has no list of Kubernetes clusters",
+            "kubernetescluster list --output json >",
+        ),
         (VMS, "The export has no list of virtual machines", "virtualmachine list --output json >"),
-        (POOLS, "agent pools of 1 cluster were not captured", "agentpool list --kubernetes-cluster-name ssh-"),
+        (
+            POOLS,
+            "agent pools of 1 cluster were not captured",
+            "agentpool list --kubernetes-cluster-name ssh-",
+        ),
     ],
 )
 def test_missing_list_is_reported_by_each_reader(
@@ -81,12 +93,32 @@ def test_missing_list_is_reported_by_each_reader(
 @pytest.mark.parametrize(
     ("path", "said"),
     [
-        (CLUSTERS, (f"1 Kubernetes cluster of {SITE} was not captured and is planned as recorded in the state")),
-        (VMS, f"1 virtual machine of {SITE} was not captured and is planned as recorded in the state (jump)"),
-        (POOLS, f"The agent pools of 1 cluster of {SITE} were not captured (ssh-test-3d38): count, mode"),
+        (
+            CLUSTERS,
+            (
+                f"1 Kubernetes cluster of {SITE} was not captured and is planned as recorded "
+                "in the state"
+            ),
+        ),
+        (
+            VMS,
+            (
+                f"1 virtual machine of {SITE} was not captured and is planned as recorded in the "
+                "state (jump)"
+            ),
+        ),
+        (
+            POOLS,
+            (
+                f"The agent pools of 1 cluster of {SITE} were not captured (ssh-test-3d38): "
+                "count, mode"
+            ),
+        ),
     ],
 )
-def test_uncaptured_objects_are_not_deleted(path: Path, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_uncaptured_objects_are_not_deleted(
+    path: Path, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     import_site(capsys)
     before = plan_site(capsys)
     assert "7 kept" in before
@@ -106,16 +138,23 @@ def test_empty_list_means_deletion(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Plan: 1 to add" in out
 
 
-def test_single_cluster_output_implies_nothing_about_others(capsys: pytest.CaptureFixture[str]) -> None:
+def test_single_cluster_output_implies_nothing_about_others(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     (cluster,) = read_clusters()
-    CLUSTERS.write_text(json.dumps([cluster, {**cluster, "id": f"{cluster['id']}2", "name": "other"}]))
+    CLUSTERS.write_text(
+        json.dumps([cluster, {**cluster, "id": f"{cluster['id']}2", "name": "other"}])
+    )
     import_site(capsys)
     CLUSTERS.write_text(json.dumps(cluster))
     out = plan_site(capsys)
     assert "No changes." in out
     assert "1 Kubernetes cluster" in out
     assert "(other)" in out
-    assert "single Kubernetes clusters, but no list" in run_command(capsys, "inventory", "check", "export")[1]
+    assert (
+        "single Kubernetes clusters, but no list"
+        in run_command(capsys, "inventory", "check", "export")[1]
+    )
 
 
 def test_truncated_list_implies_nothing_about_the_rest(capsys: pytest.CaptureFixture[str]) -> None:
@@ -138,10 +177,15 @@ def test_export_of_another_site_is_ignored(capsys: pytest.CaptureFixture[str]) -
     code, out = run_command(capsys, "plan", "-detailed-exitcode", "-out=p.nfplan")
     assert (code, "a hub or site was not read" in out) == (1, True), out
     assert f'does not contain the site "{SITE}", but only site. ' in out
-    assert "The state matches the configuration; a hub or site was not read. Changes made there are unknown" in out
+    assert (
+        "The state matches the configuration; a hub or site was not read. Changes made there "
+        "are unknown"
+    ) in out
     assert json.loads(run_command(capsys, "show", "-json", "p.nfplan")[1])["complete"] is False
     code, out = run_command(capsys, "state", "verify")
-    assert (code, "does not contain the site" in out, "is consistent" in out) == (2, True, False), out
+    assert (code, "does not contain the site" in out, "is consistent" in out) == (2, True, False), (
+        out
+    )
     code, out = run_command(capsys, "reconcile", "-from=export")
     assert (code, "No VM was compared; " in out, "Every VM is" in out) == (2, True, False), out
 
@@ -157,7 +201,10 @@ def test_limits_are_unknown_without_the_site(capsys: pytest.CaptureFixture[str])
     assert "passed empty:0" in out
     code, out = run_command(capsys, "destroy", "-auto-approve")
     assert (code, "is not removed yet" in out) == (1, False), out
-    assert f"removed is unknown: the export in export does not contain the site {SITE}. This provider" in out
+    assert (
+        f"removed is unknown: the export in export does not contain the site {SITE}. This provider"
+        in out
+    )
 
 
 def test_deletion_waits_for_what_the_export_shows(capsys: pytest.CaptureFixture[str]) -> None:
@@ -166,7 +213,9 @@ def test_deletion_waits_for_what_the_export_shows(capsys: pytest.CaptureFixture[
     assert "ssh-test-3d38 is not removed yet: the export in export still contains it." in out
     VMS.unlink()
     _, out = run_command(capsys, "destroy", "-auto-approve")
-    assert "jump is removed is unknown: the export in export has no complete list of its kind." in out
+    assert (
+        "jump is removed is unknown: the export in export has no complete list of its kind." in out
+    )
 
 
 def test_certainty_is_unknown_without_all_vms(capsys: pytest.CaptureFixture[str]) -> None:
@@ -178,12 +227,17 @@ def test_certainty_is_unknown_without_all_vms(capsys: pytest.CaptureFixture[str]
     Path("site.nf.hcl").write_text(changed)
     code, out = run_command(capsys, "plan", "-fail-on=certainty:0,moved:0", "-samples=20")
     assert code == 1, out
-    assert "unknown: certainty:0: certainty is unknown because data is missing (see the warnings)" in out
+    assert (
+        "unknown: certainty:0: certainty is unknown because data is missing (see the warnings)"
+        in out
+    )
     assert "passed moved:0" in out
 
 
 @pytest.mark.parametrize("path", [VMS, CLUSTERS])
-def test_unread_objects_are_no_proof_of_no_changes(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unread_objects_are_no_proof_of_no_changes(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     import_site(capsys)
     arguments = ("plan", "-refresh-only", "-detailed-exitcode", "-samples=0")
     code, out = run_command(capsys, *arguments)
@@ -221,7 +275,10 @@ def test_uncaptured_pool_changes_are_verified_by_nodes(capsys: pytest.CaptureFix
     import_site(capsys)
     POOLS.unlink()
     text = Path("site.nf.hcl").read_text()
-    grown = text.replace('"ssh-test-3d38-pool1" {\n    count       = 3', '"ssh-test-3d38-pool1" {\n    count       = 4')
+    grown = text.replace(
+        '"ssh-test-3d38-pool1" {\n    count       = 3',
+        '"ssh-test-3d38-pool1" {\n    count       = 4',
+    )
     assert grown != text
     Path("site.nf.hcl").write_text(grown)
     code, out = run_command(capsys, "apply", "-auto-approve")
@@ -249,9 +306,13 @@ def test_reconcile_skips_uncaptured_objects(capsys: pytest.CaptureFixture[str]) 
 def test_imported_vm_leaves_an_evacuated_machine(capsys: pytest.CaptureFixture[str]) -> None:
     import_site(capsys)
     site = Path("site.nf.hcl")
-    (line,) = [line for line in site.read_text().splitlines() if 'name        = "b37dev08a1co01"' in line]
+    (line,) = [
+        line for line in site.read_text().splitlines() if 'name        = "b37dev08a1co01"' in line
+    ]
     site.write_text(site.read_text().replace(line, f"{line}\n  evacuate = true"))
-    assert "jump r1 / b37dev08a1co01 -> r1 / b37dev08a1co03 (machine_evacuated)" in plan_site(capsys)
+    assert "jump r1 / b37dev08a1co01 -> r1 / b37dev08a1co03 (machine_evacuated)" in plan_site(
+        capsys
+    )
 
 
 # --- unmanaged objects ----------------------------------------------------------------------------
@@ -268,7 +329,9 @@ def test_nodes_of_unimported_cluster_take_capacity(capsys: pytest.CaptureFixture
         path.write_text(text)
     out = plan_site(capsys)
     assert "No changes." in out
-    assert f"6 VMs on {SITE.partition('-')[0]}" in out or "6 VMs on site belong to no resource" in out
+    assert (
+        f"6 VMs on {SITE.partition('-')[0]}" in out or "6 VMs on site belong to no resource" in out
+    )
     taken = count_free_vms(capsys)
     assert taken < free
     import_site(capsys, "more.nf.hcl")
@@ -288,7 +351,9 @@ def count_free_vms(capsys: pytest.CaptureFixture[str], *more: str) -> int:
 
 @pytest.mark.of_domains("whatif")
 @pytest.mark.parametrize("way", ["-replace", "another name", "another address"])
-def test_recreated_machine_keeps_unmanaged_vms(way: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_recreated_machine_keeps_unmanaged_vms(
+    way: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     whole = CLUSTERS.read_text()
     CLUSTERS.write_text('{"value": []}')
     POOLS.unlink()
@@ -301,7 +366,9 @@ def test_recreated_machine_keeps_unmanaged_vms(way: str, capsys: pytest.CaptureF
     site = Path("site.nf.hcl")
     text = site.read_text()
     changed = {
-        "another name": text.replace('name        = "b37dev08a1co01"', 'name        = "b37dev08a1co99"'),
+        "another name": text.replace(
+            'name        = "b37dev08a1co01"', 'name        = "b37dev08a1co99"'
+        ),
         "another address": text.replace('machine" "b37dev08a1co01"', 'machine" "fresh"'),
     }
     site.write_text(changed.get(way, text))

@@ -28,9 +28,13 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def build_body(arm_id: str, properties: Mapping[str, Any]) -> dict[str, Any]:
     kinds = arm_id.rpartition("/providers/")[2].split("/")
     kind = "/".join([kinds[0], *kinds[1::2]])
-    return {"apiVersion": "2025-02-01", "id": arm_id, "name": kinds[-1], "type": kind, "location": "uksouth"} | {
-        "properties": properties
-    }
+    return {
+        "apiVersion": "2025-02-01",
+        "id": arm_id,
+        "name": kinds[-1],
+        "type": kind,
+        "location": "uksouth",
+    } | {"properties": properties}
 
 
 def build_change(arm_id: str, change: str, after: Any = None, **more: Any) -> dict[str, Any]:
@@ -47,7 +51,13 @@ def build_change(arm_id: str, change: str, after: Any = None, **more: Any) -> di
 
 
 def write_what_if(*changes: Mapping[str, Any], **more: Any) -> list[str]:
-    document = {"status": "Succeeded", "error": None, "changes": changes, "potentialChanges": None, **more}
+    document = {
+        "status": "Succeeded",
+        "error": None,
+        "changes": changes,
+        "potentialChanges": None,
+        **more,
+    }
     Path("what-if.json").write_text(json.dumps(document))
     return ["-arm-what-if=what-if.json"]
 
@@ -59,7 +69,11 @@ def write_deployment_stack(*changes: Mapping[str, Any]) -> list[str]:
             "id": change["resourceId"],
             "changeType": change["changeType"][0].lower() + change["changeType"][1:],
             "changeCertainty": "definite",
-            "resourceConfigurationChanges": {"before": change["before"], "after": change["after"], "delta": []},
+            "resourceConfigurationChanges": {
+                "before": change["before"],
+                "after": change["after"],
+                "delta": [],
+            },
         }
         for change in changes
     ]
@@ -68,8 +82,12 @@ def write_deployment_stack(*changes: Mapping[str, Any]) -> list[str]:
     return ["-deployment-stack=stack.json"]
 
 
-def run_predict(capsys: pytest.CaptureFixture[str], asked: list[str]) -> tuple[int, dict[str, Any], str]:
-    code = run_command_line(["predict", *asked, f"-inventory={EXPORT}", "-samples=0", "-report=json:report.json"])
+def run_predict(
+    capsys: pytest.CaptureFixture[str], asked: list[str]
+) -> tuple[int, dict[str, Any], str]:
+    code = run_command_line(
+        ["predict", *asked, f"-inventory={EXPORT}", "-samples=0", "-report=json:report.json"]
+    )
     told = capsys.readouterr()
     report = Path("report.json")
     out = json.loads(report.read_text()) if code != 1 and report.exists() else {}
@@ -77,15 +95,21 @@ def run_predict(capsys: pytest.CaptureFixture[str], asked: list[str]) -> tuple[i
 
 
 COMING = (
-    build_change(f"{NEW}/agentPools/workers", "Create", build_body(f"{NEW}/agentPools/workers", LARGE)),
+    build_change(
+        f"{NEW}/agentPools/workers", "Create", build_body(f"{NEW}/agentPools/workers", LARGE)
+    ),
     build_change(NEW, "Create", build_body(NEW, PARTS)),
-    build_change(f"{TENANT}/providers/Microsoft.Network/virtualNetworks/x", "Create", {"name": "x"}),
+    build_change(
+        f"{TENANT}/providers/Microsoft.Network/virtualNetworks/x", "Create", {"name": "x"}
+    ),
     build_change(CORE, "Ignore", None),
 )
 
 
 @pytest.mark.parametrize("form", [write_what_if, write_deployment_stack])
-def test_new_deployment_is_placed_as_by_a_terraform_plan(capsys: pytest.CaptureFixture[str], form: Any) -> None:
+def test_new_deployment_is_placed_as_by_a_terraform_plan(
+    capsys: pytest.CaptureFixture[str], form: Any
+) -> None:
     code, report, err = run_predict(capsys, form(*COMING))
     assert code == 0, err
     rows = {row["object"]: row["action"] for row in report["placement_changes"]}
@@ -104,7 +128,9 @@ def test_growing_and_deleted_pools(capsys: pytest.CaptureFixture[str], form: Any
     assert [row["action"] for row in report["placement_changes"]] == ["place", "place"], err
     _, report, err = run_predict(capsys, form(build_change(POOL, "Delete")))
     assert {row["action"] for row in report["placement_changes"]} == {"remove"}, err
-    _, report, err = run_predict(capsys, form(build_change(POOL, "NoChange", build_body(POOL, properties))))
+    _, report, err = run_predict(
+        capsys, form(build_change(POOL, "NoChange", build_body(POOL, properties)))
+    )
     assert report["placement_changes"] == [], err
 
 
@@ -112,20 +138,32 @@ def test_growing_and_deleted_pools(capsys: pytest.CaptureFixture[str], form: Any
     ("changes", "more", "said"),
     [
         ((build_change(NEW, "Deploy"),), {}, "--result-format FullResourcePayloads"),
-        ((build_change(NEW, "Unsupported", unsupportedReason="no what-if here"),), {}, "no what-if here"),
+        (
+            (build_change(NEW, "Unsupported", unsupportedReason="no what-if here"),),
+            {},
+            "no what-if here",
+        ),
         ((build_change(NEW, "Create", 3),), {}, '"after" must be an object'),
         ((build_change(NEW, "Perhaps", {}),), {}, '"perhaps" is unknown'),
         ((7,), {}, "an object is needed here"),
         (
             (
                 build_change(
-                    NEW, "Create", build_body(NEW, {**PARTS, "controlPlaneNodeConfiguration": "[reference('x').c]"})
+                    NEW,
+                    "Create",
+                    build_body(
+                        NEW, {**PARTS, "controlPlaneNodeConfiguration": "[reference('x').c]"}
+                    ),
                 ),
             ),
             {},
             "reference('x').c",
         ),
-        ((), {"error": {"code": "InvalidTemplate", "message": "line 3"}}, "InvalidTemplate: line 3"),
+        (
+            (),
+            {"error": {"code": "InvalidTemplate", "message": "line 3"}},
+            "InvalidTemplate: line 3",
+        ),
         ((COMING[1],), {"status": "Failed"}, 'the status of this what-if is "Failed"'),
         ((), {"status": "Running"}, 'the status of this what-if is "Running"'),
         ((), {"status": None, "properties": {"status": "Canceled"}}, 'is "Canceled"'),
@@ -144,7 +182,9 @@ def test_unpredictable_changes_are_rejected(
 
 def test_potential_changes_are_reported(capsys: pytest.CaptureFixture[str]) -> None:
     nested = {"code": "NestedDeploymentShortCircuited", "message": "not expanded", "target": NEW}
-    code, _, err = run_predict(capsys, write_what_if(potentialChanges=[COMING[1]], diagnostics=[nested]))
+    code, _, err = run_predict(
+        capsys, write_what_if(potentialChanges=[COMING[1]], diagnostics=[nested])
+    )
     assert code == 1
     assert "does not know whether edge will change" in err
     assert "NestedDeploymentShortCircuited" in err
@@ -158,7 +198,11 @@ MACHINE = f"{TENANT}/providers/Microsoft.NetworkCloud/bareMetalMachines/rack1"
     "more",
     [
         {"potentialChanges": [build_change(NEW.replace("/edge", "/other"), "Create", {})]},
-        {"diagnostics": [{"code": "NestedDeploymentShortCircuited", "message": "not expanded", "target": NEW}]},
+        {
+            "diagnostics": [
+                {"code": "NestedDeploymentShortCircuited", "message": "not expanded", "target": NEW}
+            ]
+        },
         {"changes": [*COMING, build_change(DEPLOYMENT, "Create", {"name": "nested"})]},
         {"changes": [*COMING, build_change(MACHINE, "Modify", {"name": "rack1"})]},
     ],
@@ -173,13 +217,20 @@ def test_resources_without_prediction_exceed_every_guard_rail(
     assert run_predict(capsys, [*changes, "-fail-on=moved:0"])[0] == 1
 
 
-def test_unchanged_deployments_and_machines_are_no_findings(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unchanged_deployments_and_machines_are_no_findings(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     changes = [build_change(MACHINE, "NoChange", {}), build_change(DEPLOYMENT, "Ignore", {})]
-    assert "resource-not-predicted" not in list_diagnostic_ids(run_predict(capsys, write_what_if(*changes)))
+    assert "resource-not-predicted" not in list_diagnostic_ids(
+        run_predict(capsys, write_what_if(*changes))
+    )
 
 
 def test_stack_without_its_what_if_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
-    document = {"actionOnUnmanage": {"resources": "delete"}, "resources": [{"id": CORE, "status": "managed"}]}
+    document = {
+        "actionOnUnmanage": {"resources": "delete"},
+        "resources": [{"id": CORE, "status": "managed"}],
+    }
     Path("stack.json").write_text(json.dumps({"properties": document}))
     code, _, err = run_predict(capsys, ["-deployment-stack=stack.json"])
     assert code == 1
@@ -192,7 +243,9 @@ def test_cluster_precedes_its_pool_without_references(capsys: pytest.CaptureFixt
         build_change(NEW, "Create", build_body(NEW, PARTS)),
         *(build_change(each, "Create", build_body(each, LARGE)) for each in pools),
     ]
-    assert "ambiguous-creation-order" not in list_diagnostic_ids(run_predict(capsys, write_what_if(*made[:2])))
+    assert "ambiguous-creation-order" not in list_diagnostic_ids(
+        run_predict(capsys, write_what_if(*made[:2]))
+    )
     answer = run_predict(capsys, write_what_if(*made))
     assert "ambiguous-creation-order" in list_diagnostic_ids(answer)
     assert "has no order for 3 objects to create" in json.dumps(answer[1]) + answer[2]
@@ -204,22 +257,34 @@ def list_diagnostic_ids(answer: tuple[int, dict[str, Any], str]) -> set[str]:
 
 
 @pytest.mark.parametrize("form", [write_what_if, write_deployment_stack])
-def test_unsupported_resource_does_not_stop_the_prediction(capsys: pytest.CaptureFixture[str], form: Any) -> None:
-    unsupported = build_change(NEW.replace("/edge", "/other"), "Unsupported", unsupportedReason="no what-if here")
+def test_unsupported_resource_does_not_stop_the_prediction(
+    capsys: pytest.CaptureFixture[str], form: Any
+) -> None:
+    unsupported = build_change(
+        NEW.replace("/edge", "/other"), "Unsupported", unsupportedReason="no what-if here"
+    )
     changes = form(build_change(NEW, "Create", build_body(NEW, PARTS)), unsupported)
     code, report, err = run_predict(capsys, changes)
     assert (code, {row["action"] for row in report["placement_changes"]}) == (0, {"place"}), err
-    (finding,) = [found for found in report["diagnostics"] if found["id"] == "resource-not-predicted"]
+    (finding,) = [
+        found for found in report["diagnostics"] if found["id"] == "resource-not-predicted"
+    ]
     assert "Azure could not predict other" in finding["detail"]
     assert run_predict(capsys, [*changes, "-fail-on=moved:0"])[0] == 1
 
 
-EXPRESSION = "[resourceId('Microsoft.NetworkCloud/kubernetesClusters', reference('n').outputs.name.value)]"
+EXPRESSION = (
+    "[resourceId('Microsoft.NetworkCloud/kubernetesClusters', reference('n').outputs.name.value)]"
+)
 
 
 @pytest.mark.parametrize("form", [write_what_if, write_deployment_stack])
-@pytest.mark.parametrize("arm_id", [EXPRESSION, "[reference(resourceId('Microsoft.Resources/deployments', 'n')).id]"])
-def test_id_with_an_expression_is_not_predicted(capsys: pytest.CaptureFixture[str], form: Any, arm_id: str) -> None:
+@pytest.mark.parametrize(
+    "arm_id", [EXPRESSION, "[reference(resourceId('Microsoft.Resources/deployments', 'n')).id]"]
+)
+def test_id_with_an_expression_is_not_predicted(
+    capsys: pytest.CaptureFixture[str], form: Any, arm_id: str
+) -> None:
     unsupported = build_change(arm_id, "Unsupported", unsupportedReason="no id.")
     code, _, err = run_predict(capsys, form(unsupported))
     assert (code, "Resource not predicted" in err) == (1, True), err
@@ -230,7 +295,11 @@ def test_id_with_an_expression_is_not_predicted(capsys: pytest.CaptureFixture[st
 
 def test_ids_of_other_types_may_have_expressions(capsys: pytest.CaptureFixture[str]) -> None:
     role = f"{TENANT}/providers/Microsoft.Authorization/roleAssignments/[guid('a/b')]"
-    ids = (role, "[resourceId('Microsoft.Network/virtualNetworks', reference('n').outputs.x)]", TENANT)
+    ids = (
+        role,
+        "[resourceId('Microsoft.Network/virtualNetworks', reference('n').outputs.x)]",
+        TENANT,
+    )
     changes = [
         *(build_change(each, "Unsupported") for each in ids),
         build_change("", "Create", extension={"name": "k"}),
@@ -241,15 +310,21 @@ def test_ids_of_other_types_may_have_expressions(capsys: pytest.CaptureFixture[s
 
 
 @pytest.mark.parametrize("form", [write_what_if, write_deployment_stack])
-@pytest.mark.parametrize("arm_id", [f"{NEW}/", NEW.replace("/providers/", "/Providers/"), NEW.upper()])
+@pytest.mark.parametrize(
+    "arm_id", [f"{NEW}/", NEW.replace("/providers/", "/Providers/"), NEW.upper()]
+)
 def test_id_may_be_of_any_case(capsys: pytest.CaptureFixture[str], form: Any, arm_id: str) -> None:
-    _, report, err = run_predict(capsys, form(build_change(arm_id, "Create", build_body(NEW, PARTS))))
+    _, report, err = run_predict(
+        capsys, form(build_change(arm_id, "Create", build_body(NEW, PARTS)))
+    )
     assert len(report["placement_changes"]) == 3, err
 
 
 @pytest.mark.parametrize("form", [write_what_if, write_deployment_stack])
 @pytest.mark.parametrize("arm_id", ["", None, "edge", NEW.rpartition("/")[0]])
-def test_unusable_id_is_an_error(capsys: pytest.CaptureFixture[str], form: Any, arm_id: Any) -> None:
+def test_unusable_id_is_an_error(
+    capsys: pytest.CaptureFixture[str], form: Any, arm_id: Any
+) -> None:
     code, _, err = run_predict(
         capsys, form({**build_change(NEW, "Create", build_body(NEW, PARTS)), "resourceId": arm_id})
     )
@@ -264,7 +339,13 @@ def test_unchanged_cluster_outside_the_inventory(
     machines = json.loads((EXPORT / "bare_metal_machines.json").read_text())
     location = machines[0]["extendedLocation"]["name"].replace("lon1-cl", site)
     body = build_body(NEW, PARTS) | ({"extendedLocation": {"name": location}} if site else {})
-    for change in (build_change(NEW, "NoChange", body), build_change(NEW, "Ignore", None, before=body)):
+    for change in (
+        build_change(NEW, "NoChange", body),
+        build_change(NEW, "Ignore", None, before=body),
+    ):
         report = run_predict(capsys, form(change))
-        assert ("resource-not-predicted" in list_diagnostic_ids(report), report[0]) == (code == 1, 0), report[2]
+        assert ("resource-not-predicted" in list_diagnostic_ids(report), report[0]) == (
+            code == 1,
+            0,
+        ), report[2]
         assert run_predict(capsys, [*form(change), "-fail-on=capacity:1"])[0] == code

@@ -78,7 +78,9 @@ def build_cluster(name: str, count: int = 3, **more: Any) -> dict[str, Any]:
 
 def build_pool(name: str, count: int, actions: list[str], **more: Any) -> dict[str, Any]:
     settings = {"count": count, "vmSkuName": "NC_P22_112_v1", **more.pop("properties", {})}
-    return build_change("pool", f"azapi_resource.{name}", actions, settings, **{"name": name, **more})
+    return build_change(
+        "pool", f"azapi_resource.{name}", actions, settings, **{"name": name, **more}
+    )
 
 
 def write_plan(*changes: Mapping[str, Any], **root: Any) -> None:
@@ -92,7 +94,9 @@ def write_plan(*changes: Mapping[str, Any], **root: Any) -> None:
 
 
 def run_predict(capsys: pytest.CaptureFixture[str], *more: str) -> tuple[int, str, str]:
-    code = run_command_line(["predict", "-terraform-plan=plan.json", f"-inventory={EXPORT}", "-samples=0", *more])
+    code = run_command_line(
+        ["predict", "-terraform-plan=plan.json", f"-inventory={EXPORT}", "-samples=0", *more]
+    )
     told = capsys.readouterr()
     return code, told.out, " ".join(told.err.replace("│", " ").split())
 
@@ -120,7 +124,9 @@ def join_lines(text: str) -> str:
 def test_forgotten_object_remains_next_to_its_replacement(
     actions: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    entry = build_change("vm", "azapi_resource.jump", actions, VM_BODY, name="jump2", parent_id=TENANT)
+    entry = build_change(
+        "vm", "azapi_resource.jump", actions, VM_BODY, name="jump2", parent_id=TENANT
+    )
     old = {**entry["change"]["after"], "name": "jumpbox01"}
     old["id"] = f"{TENANT}/providers/Microsoft.NetworkCloud/virtualMachines/jumpbox01"
     entry["change"]["before"] = old
@@ -141,7 +147,9 @@ def test_untouched_objects_remain(actions: list[str], capsys: pytest.CaptureFixt
     assert predict_rows(capsys) == []
 
 
-def test_deposed_object_is_removed_next_to_its_successor(capsys: pytest.CaptureFixture[str]) -> None:
+def test_deposed_object_is_removed_next_to_its_successor(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     names = ["new", "old"]
     made, gone = (
         build_change("vm", "azapi_resource.jump", actions, VM_BODY, name=name, parent_id=TENANT)
@@ -156,9 +164,17 @@ def test_deposed_object_is_removed_next_to_its_successor(capsys: pytest.CaptureF
 def test_age_of_the_export_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     """Example: a pull request of another tool, compared with an export of last month."""
     shutil.copytree(EXPORT, "export", dirs_exist_ok=True)
-    write_plan(build_change("vm", "azapi_resource.jump", ["create"], VM_BODY, name="new", parent_id=TENANT))
+    write_plan(
+        build_change("vm", "azapi_resource.jump", ["create"], VM_BODY, name="new", parent_id=TENANT)
+    )
     Path("export/exported_at").write_text("2026-01-31T12:00:00Z")
-    words = ["predict", "-terraform-plan=plan.json", "-inventory=export", "-samples=0", "-report=markdown:comment.md"]
+    words = [
+        "predict",
+        "-terraform-plan=plan.json",
+        "-inventory=export",
+        "-samples=0",
+        "-report=markdown:comment.md",
+    ]
     assert run_command_line(words) == 0
     assert re.search(r"\nInventory: +\d+ days old\.\n", capsys.readouterr().out)
     assert re.search(r"\n\*\*inventory \d+ days old\*\*", Path("comment.md").read_text())
@@ -171,7 +187,14 @@ def test_age_of_the_export_is_reported(capsys: pytest.CaptureFixture[str]) -> No
 def test_moved_address_is_matched_by_id(capsys: pytest.CaptureFixture[str]) -> None:
     pool_id = f"{CORE}/agentPools/agentpool1"
     grown = build_pool("agentpool1", 5, ["update"], id=pool_id)
-    write_plan({**grown, "address": "azapi_resource.after", "name": "after", "previous_address": grown["address"]})
+    write_plan(
+        {
+            **grown,
+            "address": "azapi_resource.after",
+            "name": "after",
+            "previous_address": grown["address"],
+        }
+    )
     assert {row["trigger"] for row in predict_rows(capsys)} == {"scale_out"}
 
 
@@ -187,12 +210,15 @@ def test_deferred_changes_are_named(capsys: pytest.CaptureFixture[str]) -> None:
     Path("plan.json").write_text(json.dumps(document))
     code, out, _ = run_predict(capsys, "-details")
     assert code == 0
-    assert "azapi_resource.workers: Terraform defers this resource to a later plan" in join_lines(out)
+    assert "azapi_resource.workers: Terraform defers this resource to a later plan" in join_lines(
+        out
+    )
     assert run_predict(capsys, "-fail-on=removed:0")[0] == 1
 
 
 @pytest.mark.parametrize(
-    ("flag", "words"), [({"errored": True}, "could not finish"), ({"complete": False}, "not complete")]
+    ("flag", "words"),
+    [({"errored": True}, "could not finish"), ({"complete": False}, "not complete")],
 )
 def test_unfinished_plan_exceeds_every_guard_rail(
     flag: Mapping[str, bool], words: str, capsys: pytest.CaptureFixture[str]
@@ -204,10 +230,15 @@ def test_unfinished_plan_exceeds_every_guard_rail(
     assert run_predict(capsys, "-fail-on=capacity:1")[0] == 1
 
 
-def test_plan_incomplete_by_resources_of_others_is_predicted(capsys: pytest.CaptureFixture[str]) -> None:
+def test_plan_incomplete_by_resources_of_others_is_predicted(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     write_plan(build_cluster("a"))
     other = {"resource_change": {"address": "kubernetes_manifest.x", "type": "kubernetes_manifest"}}
-    document = json.loads(Path("plan.json").read_text()) | {"complete": False, "deferred_changes": [other]}
+    document = json.loads(Path("plan.json").read_text()) | {
+        "complete": False,
+        "deferred_changes": [other],
+    }
     Path("plan.json").write_text(json.dumps(document))
     code, out, err = run_predict(capsys, "-fail-on=removed:0")
     assert (code, "passed removed:0" in out) == (0, True), err
@@ -222,7 +253,9 @@ def test_a_new_cluster_and_its_pools_are_placed(capsys: pytest.CaptureFixture[st
         build_cluster("ran", initialAgentPoolConfigurations=initial),
         build_pool("workers", 4, ["create"], unknown={"parent_id": True, "id": True}),
         resources=[
-            build_reference("azapi_resource.workers", "parent_id", "azapi_resource.ran.id", "azapi_resource.ran")
+            build_reference(
+                "azapi_resource.workers", "parent_id", "azapi_resource.ran.id", "azapi_resource.ran"
+            )
         ],
     )
     placed = predict_rows(capsys)
@@ -236,8 +269,14 @@ def test_a_new_cluster_and_its_pools_are_placed(capsys: pytest.CaptureFixture[st
 
 
 def test_body_may_be_a_json_string(capsys: pytest.CaptureFixture[str]) -> None:
-    body = {"properties": {"controlPlaneNodeConfiguration": {"count": 1, "vmSkuName": "NC_G6_28_v1"}}}
-    write_plan(build_change("cluster", "azapi_resource.a", ["create"], after_body=json.dumps(body), parent_id=TENANT))
+    body = {
+        "properties": {"controlPlaneNodeConfiguration": {"count": 1, "vmSkuName": "NC_G6_28_v1"}}
+    }
+    write_plan(
+        build_change(
+            "cluster", "azapi_resource.a", ["create"], after_body=json.dumps(body), parent_id=TENANT
+        )
+    )
     assert [row["object"] for row in predict_rows(capsys)] == ["a-control-plane-0"]
 
 
@@ -269,7 +308,9 @@ def test_pools_in_modules_find_their_clusters(capsys: pytest.CaptureFixture[str]
         "resources": [{"address": "azapi_resource.this", "expressions": {}}],
         "module_calls": {
             "pool": {
-                "expressions": {"cluster_id": {"references": ["azapi_resource.this.id", "azapi_resource.this"]}},
+                "expressions": {
+                    "cluster_id": {"references": ["azapi_resource.this.id", "azapi_resource.this"]}
+                },
                 "module": inner,
             }
         },
@@ -281,16 +322,24 @@ def test_pools_in_modules_find_their_clusters(capsys: pytest.CaptureFixture[str]
 
 def test_vm_larger_than_a_cell_uses_two_cells(capsys: pytest.CaptureFixture[str]) -> None:
     body = {"cpuCores": 60, "memorySizeGB": 100, "storageProfile": {"osDisk": {"diskSizeGB": 64}}}
-    write_plan(build_change("vm", "azapi_resource.large", ["create"], body, name="big", parent_id=TENANT))
+    write_plan(
+        build_change("vm", "azapi_resource.large", ["create"], body, name="big", parent_id=TENANT)
+    )
     (row,) = predict_rows(capsys)
-    assert (row["address"], row["object"], row["trigger"]) == ("nexus_virtual_machine.large", "big", "new")
+    assert (row["address"], row["object"], row["trigger"]) == (
+        "nexus_virtual_machine.large",
+        "big",
+        "new",
+    )
     assert row["to"]["numa_cells"] in ([0, 1], None)
 
 
 def test_creation_order_follows_references(capsys: pytest.CaptureFixture[str]) -> None:
     after = {"address": "azapi_resource.a", "expressions": {}, "depends_on": ["azapi_resource.b"]}
     write_plan(
-        build_cluster("a"), build_cluster("b"), resources=[after, {"address": "azapi_resource.b", "expressions": {}}]
+        build_cluster("a"),
+        build_cluster("b"),
+        resources=[after, {"address": "azapi_resource.b", "expressions": {}}],
     )
     assert [row["object"][0] for row in predict_rows(capsys)] == ["b"] * 3 + ["a"] * 3
 
@@ -299,22 +348,31 @@ def test_undefined_creation_order_is_reported(capsys: pytest.CaptureFixture[str]
     write_plan(build_cluster("a"), build_cluster("b"))
     code, out, _ = run_predict(capsys)
     assert code == 0
-    assert ("the creation order of azapi_resource.a and azapi_resource.b is not defined") in " ".join(out.split())
+    assert (
+        "the creation order of azapi_resource.a and azapi_resource.b is not defined"
+    ) in " ".join(out.split())
 
 
 def test_plan_of_unrelated_resources_is_no_error(capsys: pytest.CaptureFixture[str]) -> None:
     write_plan()
     code, out, err = run_predict(capsys, "-detailed-exitcode")
     assert (code, err) == (0, "")
-    assert "plan.json plans no clusters, pools or VMs of Microsoft.NetworkCloud" in " ".join(out.split())
+    assert "plan.json plans no clusters, pools or VMs of Microsoft.NetworkCloud" in " ".join(
+        out.split()
+    )
     assert predict_rows(capsys) == []
 
 
-def test_comment_on_unrelated_plan_reports_nothing_to_predict(capsys: pytest.CaptureFixture[str]) -> None:
+def test_comment_on_unrelated_plan_reports_nothing_to_predict(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     write_plan()
     code, out, _ = run_predict(capsys, "-report=markdown:-")
     assert code == 0
-    assert "nothing-to-predict: plan.json plans no clusters, pools or VMs of Microsoft.NetworkCloud" in out
+    assert (
+        "nothing-to-predict: plan.json plans no clusters, pools or VMs of Microsoft.NetworkCloud"
+        in out
+    )
 
 
 def test_deferred_changes_are_not_called_absent(capsys: pytest.CaptureFixture[str]) -> None:
@@ -327,7 +385,9 @@ def test_deferred_changes_are_not_called_absent(capsys: pytest.CaptureFixture[st
         code, out, _ = run_predict(capsys, *flags)
         text = " ".join(out.split())
         assert code == 0
-        assert "Nothing predicted. No change of Azure Operator Nexus resources could be read" in text
+        assert (
+            "Nothing predicted. No change of Azure Operator Nexus resources could be read" in text
+        )
         assert "no clusters" not in text
         assert "contains no" not in text
     assert "nexusform: nothing predicted" in text
@@ -336,7 +396,9 @@ def test_deferred_changes_are_not_called_absent(capsys: pytest.CaptureFixture[st
 
 def test_location_with_same_name_is_reported_by_id(capsys: pytest.CaptureFixture[str]) -> None:
     made = build_cluster("a")
-    group = "resourceGroups/lon1-managed/providers/Microsoft.ExtendedLocation/customLocations/lon1-cl"
+    group = (
+        "resourceGroups/lon1-managed/providers/Microsoft.ExtendedLocation/customLocations/lon1-cl"
+    )
     other = f"/subscriptions/00000000-0000-0000-0000-000000000001/{group}"
     made["change"]["after"]["body"]["extendedLocation"] = {"name": other, "type": "CustomLocation"}
     write_plan(made)
@@ -351,7 +413,9 @@ def test_location_with_same_name_is_reported_by_id(capsys: pytest.CaptureFixture
 
 
 def test_existing_pool_grows(capsys: pytest.CaptureFixture[str]) -> None:
-    write_plan(build_pool("agentpool1", 6, ["update"], id=f"{CORE}/agentPools/agentpool1", parent_id=CORE))
+    write_plan(
+        build_pool("agentpool1", 6, ["update"], id=f"{CORE}/agentPools/agentpool1", parent_id=CORE)
+    )
     changed = predict_rows(capsys)
     assert [(row["action"], row["trigger"]) for row in changed] == [("place", "scale_out")] * 2
     assert [row["object"] for row in changed] == ["core-amf-agentpool1-4", "core-amf-agentpool1-5"]
@@ -370,8 +434,21 @@ def test_pool_of_a_cluster_without_a_pool_list_is_found_in_a_group_named_like_po
     clusters[0]["initialAgentPoolConfigurations"] = [initial]
     Path("export/kubernetes_clusters.json").write_text(json.dumps(clusters))
     cluster_id = CORE.replace("lon1-tenant", "agentPools")
-    write_plan(build_pool("agentpool1", 6, ["update"], id=f"{cluster_id}/agentPools/agentpool1", parent_id=cluster_id))
-    assert run_command_line(["predict", "-terraform-plan=plan.json", "-inventory=export", "-samples=0"]) == 0
+    write_plan(
+        build_pool(
+            "agentpool1",
+            6,
+            ["update"],
+            id=f"{cluster_id}/agentPools/agentpool1",
+            parent_id=cluster_id,
+        )
+    )
+    assert (
+        run_command_line(
+            ["predict", "-terraform-plan=plan.json", "-inventory=export", "-samples=0"]
+        )
+        == 0
+    )
     assert "2 to place, 0 to move, 0 to remove" in capsys.readouterr().out
 
 
@@ -386,18 +463,30 @@ def test_deleted_objects_are_removed(capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_deleted_pool_removes_its_nodes(capsys: pytest.CaptureFixture[str]) -> None:
-    write_plan(build_pool("agentpool1", 4, ["delete"], id=f"{CORE}/agentPools/agentpool1", parent_id=CORE))
+    write_plan(
+        build_pool("agentpool1", 4, ["delete"], id=f"{CORE}/agentPools/agentpool1", parent_id=CORE)
+    )
     changed = predict_rows(capsys)
     assert [(row["action"], row["trigger"]) for row in changed] == [("remove", "pool_removed")] * 4
 
 
 def test_replaced_pool_is_placed_again(capsys: pytest.CaptureFixture[str]) -> None:
-    write_plan(build_pool("agentpool1", 4, ["delete", "create"], id=f"{CORE}/agentPools/agentpool1", parent_id=CORE))
+    write_plan(
+        build_pool(
+            "agentpool1",
+            4,
+            ["delete", "create"],
+            id=f"{CORE}/agentPools/agentpool1",
+            parent_id=CORE,
+        )
+    )
     actions = sorted(row["action"] for row in predict_rows(capsys))
     assert actions == ["place"] * 4 + ["remove"] * 4
 
 
-def test_replaced_cluster_is_placed_again_with_planned_pools(capsys: pytest.CaptureFixture[str]) -> None:
+def test_replaced_cluster_is_placed_again_with_planned_pools(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     again = ["delete", "create"]
     initial = [{"name": "fresh", "count": 2, "mode": "System", "vmSkuName": "NC_G6_28_v1"}]
     body = {
@@ -407,7 +496,9 @@ def test_replaced_cluster_is_placed_again_with_planned_pools(capsys: pytest.Capt
     write_plan(
         build_change("cluster", "azapi_resource.core", again, body, id=CORE, name="core-amf"),
         build_pool("agentpool1", 1, again, id=f"{CORE}/agentPools/agentpool1", parent_id=CORE),
-        resources=[build_reference("azapi_resource.agentpool1", "parent_id", "azapi_resource.core.id")],
+        resources=[
+            build_reference("azapi_resource.agentpool1", "parent_id", "azapi_resource.core.id")
+        ],
     )
     after = {row["object"] for row in predict_rows(capsys) if row["to"] is not None}
     assert after == {
@@ -423,7 +514,12 @@ def write_bare_export(place: Path) -> None:
         items = json.loads((EXPORT / name).read_text(encoding="utf-8"))
         if name == "kubernetes_clusters.json":
             items = [item for item in items if item["name"] == "core-amf"]
-            made_with = {"name": "agentpool1", "count": 4, "mode": "System", "vmSkuName": "NC_P22_112_v1"}
+            made_with = {
+                "name": "agentpool1",
+                "count": 4,
+                "mode": "System",
+                "vmSkuName": "NC_P22_112_v1",
+            }
             items[0]["initialAgentPoolConfigurations"] = [made_with]
         else:
             for item in items:
@@ -435,7 +531,9 @@ def write_bare_export(place: Path) -> None:
 
 FRESH = {
     "controlPlaneNodeConfiguration": {"count": 3, "vmSkuName": "NC_G12_56_v1"},
-    "initialAgentPoolConfigurations": [{"name": "fresh", "count": 2, "mode": "System", "vmSkuName": "NC_G6_28_v1"}],
+    "initialAgentPoolConfigurations": [
+        {"name": "fresh", "count": 2, "mode": "System", "vmSkuName": "NC_G6_28_v1"}
+    ],
 }
 
 
@@ -444,7 +542,9 @@ def test_site_keeps_name_after_deletion_of_its_naming_cluster(
     actions: list[str], after: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_bare_export(Path("site"))
-    write_plan(build_change("cluster", "azapi_resource.core", actions, FRESH, id=CORE, name="core-amf"))
+    write_plan(
+        build_change("cluster", "azapi_resource.core", actions, FRESH, id=CORE, name="core-amf")
+    )
     code, out, err = run_predict(capsys, "-inventory=site", "-report=json:-")
     assert code == 0, err
     changed = json.loads(out)["placement_changes"]
@@ -454,7 +554,9 @@ def test_site_keeps_name_after_deletion_of_its_naming_cluster(
 
 def test_deleted_only_initial_pool_removes_its_nodes(capsys: pytest.CaptureFixture[str]) -> None:
     write_bare_export(Path("site"))
-    write_plan(build_pool("agentpool1", 4, ["delete"], id=f"{CORE}/agentPools/agentpool1", parent_id=CORE))
+    write_plan(
+        build_pool("agentpool1", 4, ["delete"], id=f"{CORE}/agentPools/agentpool1", parent_id=CORE)
+    )
     code, out, err = run_predict(capsys, "-inventory=site", "-report=json:-")
     assert code == 0, err
     changed = json.loads(out)["placement_changes"]
@@ -462,16 +564,22 @@ def test_deleted_only_initial_pool_removes_its_nodes(capsys: pytest.CaptureFixtu
 
 
 def test_unchanged_objects_give_no_changes(capsys: pytest.CaptureFixture[str]) -> None:
-    write_plan(build_pool("agentpool1", 9, ["no-op"], id=f"{CORE}/agentPools/agentpool1", parent_id=CORE))
+    write_plan(
+        build_pool("agentpool1", 9, ["no-op"], id=f"{CORE}/agentPools/agentpool1", parent_id=CORE)
+    )
     code, out, err = run_predict(capsys, "-detailed-exitcode")
     assert (code, err) == (0, "")
     assert "No changes." in out
 
 
-def test_initial_pools_of_existing_cluster_have_no_effect(capsys: pytest.CaptureFixture[str]) -> None:
+def test_initial_pools_of_existing_cluster_have_no_effect(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     initial = [{"name": "agentpool1", "count": 9, "vmSkuName": "NC_P22_112_v1"}]
     body = {"initialAgentPoolConfigurations": initial}
-    write_plan(build_change("cluster", "azapi_resource.core", ["update"], body, id=CORE, name="core-amf"))
+    write_plan(
+        build_change("cluster", "azapi_resource.core", ["update"], body, id=CORE, name="core-amf")
+    )
     code, out, err = run_predict(capsys)
     assert code == 0, err
     assert "No changes." in out, out
@@ -481,9 +589,17 @@ def test_initial_pools_of_existing_cluster_have_no_effect(capsys: pytest.Capture
 
 def test_pool_is_removed_with_its_replaced_cluster(capsys: pytest.CaptureFixture[str]) -> None:
     plane = {"controlPlaneNodeConfiguration": {"count": 3, "vmSkuName": "NC_G6_28_v1"}}
-    cluster = build_change("cluster", "azapi_resource.core", ["delete", "create"], plane, id=CORE, name="core-amf")
-    pool = build_pool("agentpool1", 4, ["delete"], id=f"{CORE}/agentPools/agentpool1", parent_id=CORE)
-    write_plan(cluster, pool, resources=[build_reference(pool["address"], "parent_id", "azapi_resource.core.id")])
+    cluster = build_change(
+        "cluster", "azapi_resource.core", ["delete", "create"], plane, id=CORE, name="core-amf"
+    )
+    pool = build_pool(
+        "agentpool1", 4, ["delete"], id=f"{CORE}/agentPools/agentpool1", parent_id=CORE
+    )
+    write_plan(
+        cluster,
+        pool,
+        resources=[build_reference(pool["address"], "parent_id", "azapi_resource.core.id")],
+    )
     assert {row["action"] for row in predict_rows(capsys)} >= {"remove"}
 
 
@@ -491,7 +607,9 @@ def test_pool_is_removed_with_its_replaced_cluster(capsys: pytest.CaptureFixture
 
 
 def test_unknown_values_are_named(capsys: pytest.CaptureFixture[str]) -> None:
-    one = build_pool("p", 1, ["create"], parent_id=CORE, unknown={"body": {"properties": {"count": True}}})
+    one = build_pool(
+        "p", 1, ["create"], parent_id=CORE, unknown={"body": {"properties": {"count": True}}}
+    )
     del one["change"]["after"]["body"]["properties"]["count"]
     network = {"body": {"properties": {"attachedNetworkConfiguration": True}}}
     write_plan(one, build_pool("fine", 1, ["create"], parent_id=CORE, unknown=network))
@@ -518,7 +636,9 @@ def test_pool_without_cluster_is_an_error(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_unknown_sku_has_a_suggestion(capsys: pytest.CaptureFixture[str]) -> None:
-    write_plan(build_pool("p", 1, ["create"], parent_id=CORE, properties={"vmSkuName": "NC_P22_113_v1"}))
+    write_plan(
+        build_pool("p", 1, ["create"], parent_id=CORE, properties={"vmSkuName": "NC_P22_113_v1"})
+    )
     code, _, err = run_predict(capsys)
     assert code == 1
     assert 'has a VM SKU "NC_P22_113_v1". Did you mean "NC_P22_112_v1"?' in err
@@ -537,17 +657,28 @@ def test_object_missing_in_inventory_cannot_be_removed(
 ) -> None:
     owner = f"{TENANT}/providers/{TYPES['cluster'].partition('@')[0]}/{name}"
     gone = [build_pool(pool, 1, ["delete"], id=f"{owner}/agentPools/{pool}") for pool in pools]
-    write_plan(*gone or [build_change("cluster", "azapi_resource.c", ["delete"], id=owner, name=name)])
+    write_plan(
+        *gone or [build_change("cluster", "azapi_resource.c", ["delete"], id=owner, name=name)]
+    )
     code, _, err = run_predict(capsys)
     assert code == 1
     assert ("neither in the inventory" if pools and name == "other" else "to remove") in err, err
 
 
-def test_unchanged_cluster_missing_in_inventory_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unchanged_cluster_missing_in_inventory_is_reported(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     plane = {"controlPlaneNodeConfiguration": {"count": 3, "vmSkuName": "NC_G6_28_v1"}}
-    write_plan(build_change("cluster", "azapi_resource.c", ["no-op"], plane, name="other", parent_id=TENANT))
+    write_plan(
+        build_change(
+            "cluster", "azapi_resource.c", ["no-op"], plane, name="other", parent_id=TENANT
+        )
+    )
     code, out, err = run_predict(capsys, "-details")
-    assert (code, 'the inventory has no "other", an existing object' in join_lines(out)) == (0, True), err
+    assert (code, 'the inventory has no "other", an existing object' in join_lines(out)) == (
+        0,
+        True,
+    ), err
     assert run_predict(capsys, "-fail-on=capacity:1")[0] == 1
 
 
@@ -555,7 +686,10 @@ def test_control_plane_without_vms_is_an_error(capsys: pytest.CaptureFixture[str
     write_plan(build_cluster("a", 0))
     code, _, err = run_predict(capsys)
     assert code == 1
-    assert "azapi_resource.a.properties.controlPlaneNodeConfiguration.count: 1 or more is needed here, not 0" in err
+    assert (
+        "azapi_resource.a.properties.controlPlaneNodeConfiguration.count: 1 or more is needed "
+        "here, not 0"
+    ) in err
 
 
 def test_existing_object_to_create_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
@@ -569,7 +703,9 @@ def test_existing_object_to_create_is_reported(capsys: pytest.CaptureFixture[str
 def test_sandboxed_run_predicts(capsys: pytest.CaptureFixture[str]) -> None:
     shutil.copytree(EXPORT, "export")
     write_plan(build_cluster("a"))
-    code = run_command_line(["predict", "-terraform-plan=plan.json", "-inventory=export", "-samples=0", "-confine=."])
+    code = run_command_line(
+        ["predict", "-terraform-plan=plan.json", "-inventory=export", "-samples=0", "-confine=."]
+    )
     assert code == 0, capsys.readouterr().err
     assert "3 to place" in capsys.readouterr().out
 
@@ -583,7 +719,9 @@ def test_sandboxed_run_predicts(capsys: pytest.CaptureFixture[str]) -> None:
         (b'{"planned_values": ', "terraform show -json"),
     ],
 )
-def test_file_of_another_kind_is_reported(content: bytes, words: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_file_of_another_kind_is_reported(
+    content: bytes, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     Path("plan.json").write_bytes(content)
     code, _, err = run_predict(capsys)
     assert code == 1
@@ -594,7 +732,12 @@ def test_no_file_is_written(capsys: pytest.CaptureFixture[str]) -> None:
     write_plan(build_cluster("a"))
     shutil.copytree(EXPORT, "export")
     before = sorted(Path().rglob("*"))
-    assert run_command_line(["predict", "-terraform-plan=plan.json", "-inventory=export", "-samples=0"]) == 0
+    assert (
+        run_command_line(
+            ["predict", "-terraform-plan=plan.json", "-inventory=export", "-samples=0"]
+        )
+        == 0
+    )
     assert "3 to place" in capsys.readouterr().out
     assert sorted(Path().rglob("*")) == before
 
@@ -611,7 +754,10 @@ def test_guard_rails_and_exit_codes_match_plan(capsys: pytest.CaptureFixture[str
     ("arguments", "words"),
     [
         ([], "-terraform-plan=FILE or -arm-what-if=FILE"),
-        (["-terraform-plan=a", "-arm-what-if=b"], "Only one is allowed: -terraform-plan=FILE or -arm-what-if=FILE"),
+        (
+            ["-terraform-plan=a", "-arm-what-if=b"],
+            "Only one is allowed: -terraform-plan=FILE or -arm-what-if=FILE",
+        ),
         (["-terraform-plan=a"], "-inventory=DIR"),
         (["-terraform-plan=a", "-inventory=b"], 'There is no file "a"'),
     ],
@@ -625,7 +771,12 @@ def test_failed_prediction_replaces_older_reports(capsys: pytest.CaptureFixture[
     for name in ("r.md", "r.json"):
         Path(name).write_text("older")
     Path("t.json").write_text("{}")
-    flags = ["-terraform-plan=t.json", f"-inventory={EXPORT}", "-report=markdown:r.md", "-report=json:r.json"]
+    flags = [
+        "-terraform-plan=t.json",
+        f"-inventory={EXPORT}",
+        "-report=markdown:r.md",
+        "-report=json:r.json",
+    ]
     assert run_command_line(["predict", *flags]) == 1
     assert "Plan failed: 1 error. No changes were made." in Path("r.md").read_text()
     assert json.loads(Path("r.json").read_text())["errored"] is True
@@ -641,13 +792,21 @@ def test_failed_prediction_replaces_older_reports(capsys: pytest.CaptureFixture[
         ("azapi_resource", "clusters"),
     ],
 )
-def test_types_not_read_are_named(tool_type: str, resource_type: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_types_not_read_are_named(
+    tool_type: str, resource_type: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     change = build_change(
-        "vm", f"{tool_type}.x", ["create"], name="x", type=f"Microsoft.NetworkCloud/{resource_type}@2025"
+        "vm",
+        f"{tool_type}.x",
+        ["create"],
+        name="x",
+        type=f"Microsoft.NetworkCloud/{resource_type}@2025",
     )
     write_plan(change)
     code, out, err = run_predict(capsys)
-    assert (code, f"Microsoft.NetworkCloud/{resource_type} is not read" in err) == (1, True), out + err
+    assert (code, f"Microsoft.NetworkCloud/{resource_type} is not read" in err) == (1, True), (
+        out + err
+    )
     write_plan(change, build_cluster("a"))
     assert run_predict(capsys)[0] == 0
     assert run_predict(capsys, "-fail-on=removed:0")[0] == 1
@@ -660,12 +819,16 @@ def test_plan_without_nexus_resources_is_empty(capsys: pytest.CaptureFixture[str
     write_plan()
     code, out, _ = run_predict(capsys)
     assert code == 0
-    assert "Nothing to predict. The plan contains no Azure Operator Nexus resources." in " ".join(out.split())
+    assert "Nothing to predict. The plan contains no Azure Operator Nexus resources." in " ".join(
+        out.split()
+    )
     assert "No changes" not in out
     assert run_predict(capsys, "-fail-on=empty:0")[0] == 1
 
 
-def test_a_plan_is_read_from_stdin(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_is_read_from_stdin(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     write_plan(build_cluster("a"))
     content = Path("plan.json").read_bytes()
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content)))

@@ -16,7 +16,9 @@ from nexusform.cli.main import run_command_line
 
 OWN = Path(__file__).parents[1] / "importers" / "cases" / "azure"
 MORE = os.environ.get("NEXUSFORM_AZURE_BODIES", "")
-CASES = sorted(path for path in (Path(MORE).glob("*/*") if MORE else OWN.iterdir()) if path.is_dir())
+CASES = sorted(
+    path for path in (Path(MORE).glob("*/*") if MORE else OWN.iterdir()) if path.is_dir()
+)
 KINDS = ("kubernetes_clusters", "virtual_machines", "bare_metal_machines", "agent_pools")
 
 
@@ -33,12 +35,18 @@ def list_failed_objects(folder: Path) -> list[str]:
 
 def _has_failed(body: dict[str, Any]) -> bool:
     properties = body.get("properties") or body
-    return properties.get("provisioningState") == "Failed" or properties.get("detailedStatus") == "Error"
+    return (
+        properties.get("provisioningState") == "Failed"
+        or properties.get("detailedStatus") == "Error"
+    )
 
 
 @pytest.mark.parametrize("folder", CASES, ids=lambda path: f"{path.parent.name}-{path.name}")
 def test_bodies_of_real_servers_are_imported(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     names = list_failed_objects(folder)

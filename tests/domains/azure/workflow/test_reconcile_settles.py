@@ -90,7 +90,9 @@ def _id(body: Any) -> str:
 
 
 @pytest.fixture
-def operator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Operator:
+def operator(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Operator:
     monkeypatch.chdir(tmp_path)
     return Operator(capsys)
 
@@ -126,9 +128,9 @@ def test_verified_predictions_lower_the_shares(operator: Operator) -> None:
     assert operator("plan", "-out=next.nfplan", "-report=markdown:comment.md") == 0
     comment = Path("comment.md").read_text()
     assert (
-        "12 of 90 verified predictions correct, 2 of 27 certain ones; 53 uncertain ones fell the other way; Brier score"
-        in comment
-    )
+        "12 of 90 verified predictions correct, 2 of 27 certain ones; 53 uncertain ones fell "
+        "the other way; Brier score"
+    ) in comment
     assert "shares are lowered to the measured accuracy" in operator.said, operator.said
 
 
@@ -174,7 +176,13 @@ def test_changes_by_others_are_verified_once_they_exist(operator: Operator) -> N
     like = next(node for node in cluster["nodes"] if "-np-" in node["name"])
     cluster["nodes"] += [{**like, "name": f"c0-np-zz{number}"} for number in range(2)]
     path.write_text(json.dumps(clusters))
-    pool = {"id": like["agentPoolId"], "name": "np", "count": 6, "mode": "System", "vmSkuName": "NC_P4_28_v1"}
+    pool = {
+        "id": like["agentPoolId"],
+        "name": "np",
+        "count": 6,
+        "mode": "System",
+        "vmSkuName": "NC_P4_28_v1",
+    }
     Path("export/agent_pools.json").write_text(json.dumps([pool]))
     operator("reconcile", "-from=export")
     assert "6 predictions of applied plans verified now" in operator.said, operator.said

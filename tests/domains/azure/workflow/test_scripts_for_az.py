@@ -19,7 +19,9 @@ from nexusform.domains.azure.rendering.az_script import ARGUMENTS, EXTENSION, MA
 from nexusform.domains.azure.rendering.azure_objects import CLUSTER, POOL
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFdYtpZ0kWzTQFgNDnQAMOCKh8LJ5jQ0dOWKZtBTZNLr me@here"
-needs_az = pytest.mark.skipif("NEXUSFORM_AZ" not in os.environ, reason="NEXUSFORM_AZ names no az with the extension")
+needs_az = pytest.mark.skipif(
+    "NEXUSFORM_AZ" not in os.environ, reason="NEXUSFORM_AZ names no az with the extension"
+)
 CONFIGURATION = """resource "nexus_site" "s" {
 }
 resource "nexus_rack" "r1" {
@@ -72,7 +74,15 @@ resource "nexus_virtual_machine" "v" {
   depends_on = [nexus_kubernetes_cluster.c]
 }
 """
-TAGS = {"ManagedBy": "nc", "Own Er": "x=1", "Dot.ted/x": "", "it's": "'q'", "n": "null", "h": "??", "v": "1.10"}
+TAGS = {
+    "ManagedBy": "nc",
+    "Own Er": "x=1",
+    "Dot.ted/x": "",
+    "it's": "'q'",
+    "n": "null",
+    "h": "??",
+    "v": "1.10",
+}
 
 
 def export_commands(place: Path, capsys: pytest.CaptureFixture[str]) -> list[list[str]]:
@@ -117,12 +127,22 @@ def test_real_az_parses_every_command(
     monkeypatch.chdir(tmp_path)
     commands = export_commands(tmp_path, capsys)
     removed = shlex.split("az networkcloud virtualmachine delete --name v --resource-group g --yes")
-    machine = shlex.split("az networkcloud baremetalmachine cordon --name m --resource-group g --evacuate True")
+    machine = shlex.split(
+        "az networkcloud baremetalmachine cordon --name m --resource-group g --evacuate True"
+    )
     extensions = Path.home() / ".azure" / "cliextensions"
-    environment = {"AZURE_EXTENSION_DIR": str(extensions), **os.environ, "AZURE_CONFIG_DIR": str(tmp_path / "az")}
+    environment = {
+        "AZURE_EXTENSION_DIR": str(extensions),
+        **os.environ,
+        "AZURE_CONFIG_DIR": str(tmp_path / "az"),
+    }
     for words in [*commands, removed, machine]:
         told = subprocess.run(
-            [os.environ["NEXUSFORM_AZ"], *words[1:]], env=environment, capture_output=True, text=True, check=False
+            [os.environ["NEXUSFORM_AZ"], *words[1:]],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         assert "Please run 'az login' to setup account" in told.stderr, (words, told.stderr)
 
@@ -130,7 +150,11 @@ def test_real_az_parses_every_command(
 @needs_az
 @pytest.mark.parametrize(("kind", "verb"), ARGUMENTS)
 def test_recorded_flags_match_real_az(kind: str, verb: str) -> None:
-    nouns = {CLUSTER: "kubernetescluster", POOL: "kubernetescluster agentpool", MACHINE: "baremetalmachine"}
+    nouns = {
+        CLUSTER: "kubernetescluster",
+        POOL: "kubernetescluster agentpool",
+        MACHINE: "baremetalmachine",
+    }
     noun = nouns.get(kind, "virtualmachine")
     words = [os.environ["NEXUSFORM_AZ"], "networkcloud", *noun.split(), verb, "--help"]
     text = subprocess.run(words, capture_output=True, text=True, check=True).stdout

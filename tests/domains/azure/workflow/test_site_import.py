@@ -35,14 +35,20 @@ def run_command(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[in
 
 
 def import_site(capsys: pytest.CaptureFixture[str]) -> str:
-    code, out, err = run_command(capsys, "import", "-from=export", "-generate-config-out=site.nf.hcl")
+    code, out, err = run_command(
+        capsys, "import", "-from=export", "-generate-config-out=site.nf.hcl"
+    )
     assert (code, err) == (0, "")
     return out
 
 
 def read_bodies(kind: str) -> list[dict[str, Any]]:
     path = Path("export") / f"{kind}.json"
-    return [body["properties"] for body in json.loads(path.read_text())["value"]] if path.exists() else []
+    return (
+        [body["properties"] for body in json.loads(path.read_text())["value"]]
+        if path.exists()
+        else []
+    )
 
 
 def plan_rows(capsys: pytest.CaptureFixture[str], *more: str) -> list[dict[str, Any]]:
@@ -54,15 +60,25 @@ def plan_rows(capsys: pytest.CaptureFixture[str], *more: str) -> list[dict[str, 
 
 
 @pytest.mark.parametrize("name", SETS)
-def test_real_sites_are_imported_without_changes(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_real_sites_are_imported_without_changes(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     copy_export(name)
     out = import_site(capsys)
     nodes = [node for cluster in read_bodies("kubernetes_clusters") for node in cluster["nodes"]]
     vms = [*nodes, *read_bodies("virtual_machines")]
     housed = sum(bool(vm.get("bareMetalMachineId")) for vm in vms)
-    counts = re.findall(r"(\d+) VMs? imported, (\d+) without a machine, (\d+) occupied", " ".join(out.split()))
-    assert [sum(map(int, column)) for column in zip(*counts, strict=True)] == [housed, len(vms) - housed, 0]
-    assert sum(map(int, re.findall(r"(\d+) machines?,", out))) == len(read_bodies("bare_metal_machines"))
+    counts = re.findall(
+        r"(\d+) VMs? imported, (\d+) without a machine, (\d+) occupied", " ".join(out.split())
+    )
+    assert [sum(map(int, column)) for column in zip(*counts, strict=True)] == [
+        housed,
+        len(vms) - housed,
+        0,
+    ]
+    assert sum(map(int, re.findall(r"(\d+) machines?,", out))) == len(
+        read_bodies("bare_metal_machines")
+    )
     code, out, _ = run_command(capsys, "plan", "-detailed-exitcode")
     assert code == 0
     assert "No changes." in out
@@ -97,7 +113,9 @@ def test_second_import_adds_only_new_objects(capsys: pytest.CaptureFixture[str])
     added["properties"] = {**machine["properties"], "rackSlot": 40}
     document["value"].append(added)
     path.write_text(json.dumps(document))
-    code, out, err = run_command(capsys, "import", "-from=export", "-generate-config-out=more.nf.hcl")
+    code, out, err = run_command(
+        capsys, "import", "-from=export", "-generate-config-out=more.nf.hcl"
+    )
     assert (code, err) == (0, "")
     assert "1 object in the state" in out
     written = Path("more.nf.hcl").read_text()
@@ -106,7 +124,9 @@ def test_second_import_adds_only_new_objects(capsys: pytest.CaptureFixture[str])
     assert "No changes." in run_command(capsys, "plan")[1]
 
 
-def test_site_keeps_name_despite_another_name_in_first_cluster(capsys: pytest.CaptureFixture[str]) -> None:
+def test_site_keeps_name_despite_another_name_in_first_cluster(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     copy_export("clusters-070")
     clusters = Path("export/kubernetes_clusters.json").rename("clusters.json")
     assert "site: 1 rack, 6 machines" in import_site(capsys)
@@ -135,13 +155,17 @@ def test_site_keeps_name_without_its_last_cluster(capsys: pytest.CaptureFixture[
     assert "dev08-0a105e4eb74b: 1 rack" in import_site(capsys)
     Path("export/kubernetes_clusters.json").write_text("[]")
     _, out, _ = run_command(capsys, "plan")
-    assert re.findall(r"- (\S+) +has been deleted", out) == ["nexus_kubernetes_cluster.ssh-test-3d38"]
+    assert re.findall(r"- (\S+) +has been deleted", out) == [
+        "nexus_kubernetes_cluster.ssh-test-3d38"
+    ]
     assert "Plan: 1 to add, 0 to change, 0 to destroy." in out
     _, out, _ = run_command(capsys, "import", "-from=export", "-generate-config-out=more.nf.hcl")
     assert "Nothing to import" in out
 
 
-def test_machines_of_another_site_in_state_are_not_imported(capsys: pytest.CaptureFixture[str]) -> None:
+def test_machines_of_another_site_in_state_are_not_imported(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     copy_export("clusters-070")
     shutil.copytree("export", "later")
     Path("export/kubernetes_clusters.json").unlink()
@@ -157,7 +181,9 @@ def test_machines_of_another_site_in_state_are_not_imported(capsys: pytest.Captu
     assert 'remove those of "site" (nexusform state rm ADDRESS)' in words
     assert not Path("more.nf.hcl").exists()
     # Another directory may be of another site.
-    code, out, err = run_command(capsys, "import", "-from=later", "-generate-config-out=more.nf.hcl")
+    code, out, err = run_command(
+        capsys, "import", "-from=later", "-generate-config-out=more.nf.hcl"
+    )
     assert (code, "Warning: Machines from another site" in out + err) == (0, True)
 
 
@@ -167,10 +193,15 @@ def test_machines_of_another_site_in_state_are_not_imported(capsys: pytest.Captu
         (["-from=export"], "-generate-config-out=F"),
         (["-from=export", "-generate-config-out=elsewhere/s.nf.hcl"], "root module's directory"),
         (["-from=nowhere", "-generate-config-out=s.nf.hcl"], '"nowhere" cannot be read'),
-        (["-from=broken", "-generate-config-out=s.nf.hcl"], "broken/bare_metal_machines.json, line 1"),
+        (
+            ["-from=broken", "-generate-config-out=s.nf.hcl"],
+            "broken/bare_metal_machines.json, line 1",
+        ),
     ],
 )
-def test_invalid_import_writes_nothing(arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_import_writes_nothing(
+    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     copy_export("clusters-007")
     shutil.copytree("export", "broken")
     Path("broken/bare_metal_machines.json").write_text('[{"id": ')
@@ -188,7 +219,9 @@ def move_node(position: int) -> str:
     document = json.loads(path.read_text())
     node = document["value"][0]["properties"]["nodes"][position]
     machines = json.loads(Path("export/bare_metal_machines.json").read_text())["value"]
-    node["bareMetalMachineId"] = next(m["id"] for m in machines if m["id"] != node["bareMetalMachineId"])
+    node["bareMetalMachineId"] = next(
+        m["id"] for m in machines if m["id"] != node["bareMetalMachineId"]
+    )
     path.write_text(json.dumps(document))
     return str(node["name"])
 
@@ -198,7 +231,11 @@ def test_plan_reports_vms_observed_elsewhere(capsys: pytest.CaptureFixture[str])
     import_site(capsys)
     name = move_node(3)
     (row,) = plan_rows(capsys)
-    assert (row["action"], row["trigger"], row["platform_name"]) == ("keep", "observed_elsewhere", name)
+    assert (row["action"], row["trigger"], row["platform_name"]) == (
+        "keep",
+        "observed_elsewhere",
+        name,
+    )
     assert row["from"]["machine"] != row["to"]["machine"]
     code, out, _ = run_command(capsys, "plan")
     assert code == 0
@@ -212,7 +249,10 @@ def test_plan_reports_vms_observed_elsewhere(capsys: pytest.CaptureFixture[str])
 def test_platform_names_are_accepted_as_names(capsys: pytest.CaptureFixture[str]) -> None:
     copy_export("clusters-070")
     import_site(capsys)
-    cluster, name = "nexus_kubernetes_cluster.ssh-test-3d38", "ssh-test-3d38-pool1-15c95f75-md-2jxj2"
+    cluster, name = (
+        "nexus_kubernetes_cluster.ssh-test-3d38",
+        "ssh-test-3d38-pool1-15c95f75-md-2jxj2",
+    )
     (row,) = plan_rows(capsys, f"-replace={cluster}:{name}")
     assert (row["action"], row["trigger"], row["platform_name"]) == ("move", "heal", name)
     code, out, _ = run_command(capsys, "explain", cluster, name)
@@ -223,7 +263,9 @@ def test_platform_names_are_accepted_as_names(capsys: pytest.CaptureFixture[str]
     assert f'Did you mean\n│ "{name}"' in err
 
 
-def test_reconcile_counts_wrong_predictions_and_updates_state(capsys: pytest.CaptureFixture[str]) -> None:
+def test_reconcile_counts_wrong_predictions_and_updates_state(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     copy_export("clusters-070")
     Path("export/virtual_machines.json").write_text("[]")
     import_site(capsys)
@@ -266,12 +308,14 @@ def test_change_missing_in_export_is_not_done(capsys: pytest.CaptureFixture[str]
     assert "does not show it" in " ".join(out.split())
     advice = " ".join((out + err).replace("│", " ").split())
     assert (
-        "Warning: Waiting for 1 change on the site nexusform does not make this change. Make this change on the site"
-        in advice
-    )
+        "Warning: Waiting for 1 change on the site nexusform does not make this change. Make "
+        "this change on the site"
+    ) in advice
     assert "-resume" not in advice
     _, out, err = run_command(capsys, "plan")
-    assert "The last apply did not finish: 1 step remains." in " ".join((out + err).replace("│", " ").split())
+    assert "The last apply did not finish: 1 step remains." in " ".join(
+        (out + err).replace("│", " ").split()
+    )
     path = Path("export/kubernetes_clusters.json")
     document = json.loads(path.read_text())
     properties = document["value"][0]["properties"]
@@ -314,25 +358,38 @@ def test_hugepages_of_agent_options_are_node_resources(capsys: pytest.CaptureFix
     path.write_text(json.dumps(document))
     import_site(capsys)
     text = Path("site.nf.hcl").read_text()
-    assert re.findall(r'"(hugepages-.*)" += "(.*)"', text) == [("hugepages-1Gi", "4Gi"), ("hugepages-2Mi", "1024Mi")]
+    assert re.findall(r'"(hugepages-.*)" += "(.*)"', text) == [
+        ("hugepages-1Gi", "4Gi"),
+        ("hugepages-2Mi", "1024Mi"),
+    ]
     assert "No changes." in run_command(capsys, "plan")[1]
     pools[0]["agentOptions"] = {"hugepagesCount": 4, "hugepagesSize": "1GB"}
     path.write_text(json.dumps(document))
     shutil.rmtree("state")
     Path("site.nf.hcl").unlink()
     _, out, err = run_command(capsys, "import", "-from=export", "-generate-config-out=site.nf.hcl")
-    assert '"1GB" is not a page size: use "2M" or "1G".' in " ".join((out + err).replace("│", " ").split())
+    assert '"1GB" is not a page size: use "2M" or "1G".' in " ".join(
+        (out + err).replace("│", " ").split()
+    )
 
 
-def test_node_larger_than_its_sku_occupies_the_rest_on_its_machine(capsys: pytest.CaptureFixture[str]) -> None:
+def test_node_larger_than_its_sku_occupies_the_rest_on_its_machine(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     copy_export("clusters-070")
     path = Path("export/kubernetes_clusters.json")
     document = json.loads(path.read_text().replace("NC_M8_v1", "NC_P4_28_v1"))
-    nodes = [node for node in document["value"][0]["properties"]["nodes"] if node["vmSkuName"] == "NC_P4_28_v1"]
+    nodes = [
+        node
+        for node in document["value"][0]["properties"]["nodes"]
+        if node["vmSkuName"] == "NC_P4_28_v1"
+    ]
     nodes[0]["bareMetalMachineId"] = None
     path.write_text(json.dumps(document))
     assert "1 without a machine" in " ".join(import_site(capsys).split())
-    occupied = re.findall(r'occupied \{\n +name += "(.*)"\n +cpu_cores += 4\n', Path("site.nf.hcl").read_text())
+    occupied = re.findall(
+        r'occupied \{\n +name += "(.*)"\n +cpu_cores += 4\n', Path("site.nf.hcl").read_text()
+    )
     assert sorted(occupied) == sorted(f"{node['name']} beyond NC_P4_28_v1" for node in nodes[1:])
 
 
@@ -342,12 +399,17 @@ def test_node_deleted_on_site_is_recreated(capsys: pytest.CaptureFixture[str]) -
     path = Path("export/kubernetes_clusters.json")
     document = json.loads(path.read_text())
     nodes = document["value"][0]["properties"]["nodes"]
-    gone = nodes.pop(next(n for n, node in enumerate(nodes) if "ssh-test-3d38-pool1" in node["name"]))
+    gone = nodes.pop(
+        next(n for n, node in enumerate(nodes) if "ssh-test-3d38-pool1" in node["name"])
+    )
     path.write_text(json.dumps(document))
     (coming,) = [row for row in plan_rows(capsys) if row["action"] != "keep"]
     assert (coming["action"], coming["trigger"]) == ("place", "node_deleted")
     code, out, err = run_command(capsys, "apply", "-auto-approve")
-    assert (code, "nexusform does not make this change" in " ".join((out + err).replace("│", " ").split())) == (0, True)
+    assert (
+        code,
+        "nexusform does not make this change" in " ".join((out + err).replace("│", " ").split()),
+    ) == (0, True)
     nodes.append({**gone, "name": f"{gone['name'][:-5]}zzzzz"})
     path.write_text(json.dumps(document))
     code, out, _ = run_command(capsys, "plan")
@@ -363,9 +425,12 @@ def test_import_keeps_its_file_if_only_the_lock_is_not_released(
     copy_export(SETS[0])
     with monkeypatch.context() as patch:
         patch.setattr(LocalBackend, "unlock", fail)
-        code, _, err = run_command(capsys, "import", "-from=export", "-generate-config-out=site.nf.hcl")
+        code, _, err = run_command(
+            capsys, "import", "-from=export", "-generate-config-out=site.nf.hcl"
+        )
     assert (code, "the disk is full" in err) == (1, True)
-    assert Path("site.nf.hcl").exists()  # the state has the objects
+    # The state has the objects.
+    assert Path("site.nf.hcl").exists()
     code, out, _ = run_command(capsys, "plan", "-detailed-exitcode", "-lock=false")
     assert (code, "No changes." in out) == (0, True)
 
@@ -385,10 +450,14 @@ def test_import_keeps_its_file_if_the_state_may_have_the_objects(
     copy_export(SETS[0])
     with monkeypatch.context() as patch:
         patch.setattr(LocalBackend, "write_merged_state", fail)
-        code, _, err = run_command(capsys, "import", "-from=export", "-generate-config-out=site.nf.hcl")
+        code, _, err = run_command(
+            capsys, "import", "-from=export", "-generate-config-out=site.nf.hcl"
+        )
     assert code == 1
     assert "the connection was closed" in err
-    assert 'If it creates objects, delete "site.nf.hcl" and import again.' in " ".join(err.replace("│", "").split())
+    assert 'If it creates objects, delete "site.nf.hcl" and import again.' in " ".join(
+        err.replace("│", "").split()
+    )
     code, out, _ = run_command(capsys, "plan")
     assert (code, "No changes." in out) == (0, True)
 
@@ -409,7 +478,13 @@ def test_import_keeps_its_file_after_a_failed_journal_write(
     copy_export(SETS[0])
     with monkeypatch.context() as patch:
         patch.setattr(LocalBackend, "append_all", fail_once)
-        code, _, err = run_command(capsys, "import", "-from=export", "-generate-config-out=site.nf.hcl")
-    assert (code, "the connection was closed" in err, Path("site.nf.hcl").exists()) == (1, True, True), err
+        code, _, err = run_command(
+            capsys, "import", "-from=export", "-generate-config-out=site.nf.hcl"
+        )
+    assert (code, "the connection was closed" in err, Path("site.nf.hcl").exists()) == (
+        1,
+        True,
+        True,
+    ), err
     code, out, err = run_command(capsys, "plan")
     assert (code, "No changes." in out) == (0, True), out + err

@@ -27,7 +27,9 @@ def run_command(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[in
     return code, capsys.readouterr().out
 
 
-def test_document_site_is_explained_and_moved_nodes_are_reported(capsys: pytest.CaptureFixture[str]) -> None:
+def test_document_site_is_explained_and_moved_nodes_are_reported(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert run_command(capsys, "import", "-from=export", "-generate-config-out=site.nf.hcl")[0] == 0
     code, out = run_command(capsys, "plan", "-detailed-exitcode")
     assert code == 0
@@ -42,30 +44,40 @@ def test_document_site_is_explained_and_moved_nodes_are_reported(capsys: pytest.
     assert 0 < score["hits_by_chance"] < score["hits"] * 0.7
     assert by_spread["cluster"]["hits"] < by_spread["cluster"]["verified"]
     text = Path("site.nf.hcl").read_text()
-    fewer = re.sub(r"(count += )(\d\d)", lambda count: f"{count[1]}{int(count[2]) - 1}", text, count=1)
+    fewer = re.sub(
+        r"(count += )(\d\d)", lambda count: f"{count[1]}{int(count[2]) - 1}", text, count=1
+    )
     Path("site.nf.hcl").write_text(fewer)
     code, out = run_command(capsys, "plan", "-samples=0")
     assert code == 0
-    accuracy = f"{score['hits']:,} of {score['verified']:,} verified VMs (100.0 %) run where predicted"
+    accuracy = (
+        f"{score['hits']:,} of {score['verified']:,} verified VMs (100.0 %) run where predicted"
+    )
     assert accuracy in " ".join(out.split())
     Path("site.nf.hcl").write_text(text)
     vms = Path("export/virtual_machines.json")
     vms.unlink()
-    score = json.loads(run_command(capsys, "reconcile", "-from=export", "-replay", "-format=json")[1])["replays"][0]
+    score = json.loads(
+        run_command(capsys, "reconcile", "-from=export", "-replay", "-format=json")[1]
+    )["replays"][0]
     assert score["verified"] == 0
     assert "the site was captured incompletely" in next(iter(score["unverified"]))
     vms.write_text("[]")
     moved = move_share_of_nodes(share=0.05)
     code, out = run_command(capsys, "reconcile", "-from=export", "-format=json")
     assert code == 2
-    misses = {m["vm"].partition("[")[2][:-1] for c in json.loads(out)["clusters"] for m in c["misses"]}
+    misses = {
+        m["vm"].partition("[")[2][:-1] for c in json.loads(out)["clusters"] for m in c["misses"]
+    }
     assert misses == moved
 
 
 def test_missing_cluster_and_nodes_are_reported(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(capsys, "import", "-from=export", "-generate-config-out=site.nf.hcl")[0] == 0
     path = Path("export/kubernetes_clusters.json")
-    missing, reduced, *others = sorted(json.loads(path.read_text()), key=lambda cluster: str(cluster["name"]))
+    missing, reduced, *others = sorted(
+        json.loads(path.read_text()), key=lambda cluster: str(cluster["name"])
+    )
     missing_node = reduced["nodes"].pop()
     path.write_text(json.dumps([reduced, *others]))
     for pools in Path("export").glob(f"agent_pools.{missing['name']}.json"):
@@ -75,17 +87,28 @@ def test_missing_cluster_and_nodes_are_reported(capsys: pytest.CaptureFixture[st
     document = json.loads(out)
     assert [address.rpartition(".")[2] for address in document["absent"]] == [missing["name"]]
     rows = {row["id"].rpartition("/")[2]: row for row in document["clusters"]}
-    assert len(rows[missing["name"]]["misses"]) == rows[missing["name"]]["vms"] == len(missing["nodes"])
+    assert (
+        len(rows[missing["name"]]["misses"])
+        == rows[missing["name"]]["vms"]
+        == len(missing["nodes"])
+    )
     [miss] = rows[reduced["name"]]["misses"]
     assert missing_node["name"] in miss["vm"] or miss["cause"] == "it is no longer listed"
     assert {row["cause"] for row in rows[missing["name"]]["misses"]} == {"it is no longer listed"}
-    assert any("no longer exist" in reason or "deleted" in reason for reason in document["replays"][0]["unverified"])
+    assert any(
+        "no longer exist" in reason or "deleted" in reason
+        for reason in document["replays"][0]["unverified"]
+    )
 
 
-def test_no_vm_is_verified_after_a_cluster_of_unknown_age_was_deleted(capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_vm_is_verified_after_a_cluster_of_unknown_age_was_deleted(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert run_command(capsys, "import", "-from=export", "-generate-config-out=site.nf.hcl")[0] == 0
     path = Path("export/kubernetes_clusters.json")
-    deleted, *others = sorted(json.loads(path.read_text()), key=lambda cluster: str(cluster["name"]))
+    deleted, *others = sorted(
+        json.loads(path.read_text()), key=lambda cluster: str(cluster["name"])
+    )
     path.write_text(json.dumps(others))
     for pools in Path("export").glob(f"agent_pools.{deleted['name']}.json"):
         pools.unlink()
@@ -94,7 +117,9 @@ def test_no_vm_is_verified_after_a_cluster_of_unknown_age_was_deleted(capsys: py
     replay = json.loads(out)["replays"][0]
     count = sum(len(cluster["nodes"]) for cluster in others)
     assert replay["verified"] == 0
-    assert {reason: vms for reason, vms in replay["unverified"].items() if "deleted" in reason}.popitem()[1] == count
+    assert {
+        reason: vms for reason, vms in replay["unverified"].items() if "deleted" in reason
+    }.popitem()[1] == count
 
 
 def move_share_of_nodes(share: float) -> set[str]:
@@ -102,10 +127,14 @@ def move_share_of_nodes(share: float) -> set[str]:
     random = Random(11)
     path = Path("export/kubernetes_clusters.json")
     clusters = json.loads(path.read_text())
-    machines = sorted({node["bareMetalMachineId"] for cluster in clusters for node in cluster["nodes"]})
+    machines = sorted(
+        {node["bareMetalMachineId"] for cluster in clusters for node in cluster["nodes"]}
+    )
     nodes = [node for cluster in clusters for node in cluster["nodes"]]
     moved = random.sample(nodes, round(len(nodes) * share))
     for node in moved:
-        node["bareMetalMachineId"] = random.choice([m for m in machines if m != node["bareMetalMachineId"]])
+        node["bareMetalMachineId"] = random.choice(
+            [m for m in machines if m != node["bareMetalMachineId"]]
+        )
     path.write_text(json.dumps(clusters))
     return {node["name"] for node in moved}

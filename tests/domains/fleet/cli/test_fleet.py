@@ -108,7 +108,9 @@ resource "fleet_cluster_staged_update_run" "{name}" {{
 
 
 @pytest.fixture
-def nf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Told]:
+def nf(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., Told]:
     """Return a function that writes a configuration and runs a command on it: exit code, stdout, stderr."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
@@ -257,7 +259,9 @@ def test_override_changes_object_in_envelope(nf: Callable[..., Told]) -> None:
     assert count_pods() == 1
     told = apply_completely(nf, FLEET + ENVELOPE + CANARY)
     assert count_pods() == 3
-    overridden = next(c for c in read_placement()["attributes"]["conditions"] if c["type"].endswith("Overridden"))
+    overridden = next(
+        c for c in read_placement()["attributes"]["conditions"] if c["type"].endswith("Overridden")
+    )
     assert (overridden["status"], overridden["reason"]) == ("True", "OverriddenSucceeded")
     assert "overrides_changed" in told
     explained = nf(FLEET + ENVELOPE + CANARY, "explain", WEB, "a")[1]
@@ -270,16 +274,23 @@ def test_explain_names_failing_override(nf: Callable[..., Told]) -> None:
     apply_completely(nf, failing)
     assert count_pods() == 0
     explained = " ".join(nf(failing, "explain", WEB, "a")[1].split())
-    assert 'ResourceOverrideSnapshot "canary-0" failed to apply on Deployment "web" in namespace "web"' in explained
+    assert (
+        'ResourceOverrideSnapshot "canary-0" failed to apply on Deployment "web" in namespace "web"'
+        in explained
+    )
     document = json.loads(nf(failing, "explain", "-format=json", WEB, "a")[1])
     assert "canary" in json.dumps(document)
     for words in ((WEB,), ("fleet_member_cluster.a",)):
-        assert 'ResourceOverrideSnapshot "canary-0" failed' in " ".join(nf(failing, "explain", *words)[1].split())
+        assert 'ResourceOverrideSnapshot "canary-0" failed' in " ".join(
+            nf(failing, "explain", *words)[1].split()
+        )
     document = json.loads(nf(failing, "explain", "-format=json", WEB)[1])
     assert list(document["override_failures"]) == ["a"]
 
 
-def test_explain_names_the_action_of_the_plan_and_later_the_origin_in_state(nf: Callable[..., Told]) -> None:
+def test_explain_names_the_action_of_the_plan_and_later_the_origin_in_state(
+    nf: Callable[..., Told],
+) -> None:
     explained = nf(FLEET + ENVELOPE, "explain", WEB, "a")[1]
     assert "In this plan a is placed (placement_created): the placement is new" in explained
     apply_completely(nf, FLEET + ENVELOPE)
@@ -297,7 +308,9 @@ def test_explain_of_member_lists_every_placement(nf: Callable[..., Told]) -> Non
     assert "No placement selects a: the configuration has none." in " ".join(told.split())
 
 
-def test_explain_of_manifest_names_the_placements_that_select_its_objects(nf: Callable[..., Told]) -> None:
+def test_explain_of_manifest_names_the_placements_that_select_its_objects(
+    nf: Callable[..., Told],
+) -> None:
     code, _, told = nf(FLEET + ENVELOPE, "explain", "fleet_hub_manifest.web", "web-0")
     assert code == 1
     assert "placements select its objects" in " ".join(told.split())
@@ -306,7 +319,9 @@ def test_explain_of_manifest_names_the_placements_that_select_its_objects(nf: Ca
     assert WEB not in nf(apart, "explain", "fleet_hub_manifest.web")[2]
 
 
-def test_unexplained_address_is_reported(nf: Callable[..., Told], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unexplained_address_is_reported(
+    nf: Callable[..., Told], monkeypatch: pytest.MonkeyPatch
+) -> None:
     apply_completely(nf, FLEET + ENVELOPE)
     monkeypatch.setattr("nexusform.workflow.object_explanation._EXPLAINERS", {})
     code, _, told = nf(FLEET + ENVELOPE, "explain", WEB, "a")
@@ -349,7 +364,8 @@ resource "fleet_cluster_resource_placement" "web" {
 
 def test_staged_run_is_shown_as_timeline(nf: Callable[..., Told]) -> None:
     waiting = EXTERNAL.replace(
-        "    label_selector {}\n", '    label_selector {}\n    before_stage_task {\n      type = "Approval"\n    }\n'
+        "    label_selector {}\n",
+        '    label_selector {}\n    before_stage_task {\n      type = "Approval"\n    }\n',
     )
     text = FLEET + HUB + waiting
     apply_completely(nf, text)

@@ -135,7 +135,9 @@ def test_valid_manifests_are_read(kind: str) -> None:
         text = build_manifest_text(kind, version)
         if version == "v1":
             text = text.replace("    deleteStrategy: {propagationPolicy: Abandon}\n", "")
-            text = text.replace("    reportBackStrategy: {type: Mirror, destination: WorkAPI}\n", "")
+            text = text.replace(
+                "    reportBackStrategy: {type: Mirror, destination: WorkAPI}\n", ""
+            )
         if version == "v1alpha1":
             text = text.replace("  state: Run\n", "").replace("    maxConcurrency: 50%\n", "")
             text = text.replace("    beforeStageTasks:\n    - {type: Approval}\n", "", 1)
@@ -152,7 +154,10 @@ spec:"""
 
 
 def test_server_fields_are_ignored() -> None:
-    text = build_manifest_text("ClusterResourcePlacement").replace("spec:", SERVER, 1) + "status: {conditions: []}\n"
+    text = (
+        build_manifest_text("ClusterResourcePlacement").replace("spec:", SERVER, 1)
+        + "status: {conditions: []}\n"
+    )
     assert list_findings("ClusterResourcePlacement", text) == ([], [])
 
 
@@ -168,7 +173,12 @@ BROKEN = [
     (CRP, "placementType:", "type:", 'unknown field "spec.policy.type"'),
     (CRP, "    affinity:", "    affinities:", 'unknown field "spec.policy.affinities"'),
     (CRP, "clusterAffinity:", "clusterAffinities:", "unknown field"),
-    (CRP, "requiredDuringSchedulingIgnoredDuringExecution", "requiredDuringScheduling", "unknown field"),
+    (
+        CRP,
+        "requiredDuringSchedulingIgnoredDuringExecution",
+        "requiredDuringScheduling",
+        "unknown field",
+    ),
     (CRP, "clusterSelectorTerms", "clusterSelectorTerm", 'Did you mean "clusterSelectorTerms"?'),
     (CRP, "labelSelector:", "labelsSelector:", 'Did you mean "labelSelector"?'),
     (CRP, "matchLabels:", "matchLabel:", 'Did you mean "matchLabels"?'),
@@ -200,11 +210,21 @@ BROKEN = [
     ("ClusterStagedUpdateRun", "resourceSnapshotIndex", "snapshotIndex", "unknown field"),
     ("ClusterResourcePlacementDisruptionBudget", "minAvailable", "minavailable", "unknown field"),
     # Duplicate keys
-    (CRP, "    numberOfClusters: 2\n", "    numberOfClusters: 2\n    numberOfClusters: 3\n", "occurs twice"),
+    (
+        CRP,
+        "    numberOfClusters: 2\n",
+        "    numberOfClusters: 2\n    numberOfClusters: 3\n",
+        "occurs twice",
+    ),
     (CRP, "{key: k,", "{key: k, key: l,", "occurs twice"),
     (CRO, "{op: replace,", "{op: replace, op: add,", "occurs twice"),
     # Missing required fields
-    (CRP, '  - group: ""\n    version', "  - version", "spec.resourceSelectors[0].group is missing"),
+    (
+        CRP,
+        '  - group: ""\n    version',
+        "  - version",
+        "spec.resourceSelectors[0].group is missing",
+    ),
     (CRP, "    version: v1\n", "", "spec.resourceSelectors[0].version is missing"),
     (CRP, "    kind: Namespace\n", "", "spec.resourceSelectors[0].kind is missing"),
     (CRP, "    numberOfClusters: 2\n", "", "numberOfClusters must be set"),
@@ -212,9 +232,19 @@ BROKEN = [
     (CRP, "operator: In, values", "values", ".operator is missing"),
     (CRP, ', values: ["5"]', "", ".values is missing"),
     (CRP, ", sortOrder: Descending", "", ".sortOrder is missing"),
-    (CRP, "        - weight: 20\n          preference", "        - preference", ".weight is missing"),
+    (
+        CRP,
+        "        - weight: 20\n          preference",
+        "        - preference",
+        ".weight is missing",
+    ),
     (CRP, "topologyKey: region, ", "", ".topologyKey is missing"),
-    (CRP, "{type: Mirror, destination: WorkAPI}", "{type: Mirror}", "a destination must be specified"),
+    (
+        CRP,
+        "{type: Mirror, destination: WorkAPI}",
+        "{type: Mirror}",
+        "a destination must be specified",
+    ),
     (CRP, "{type: Mirror, destination", "{destination", ".type is missing"),
     (CRP, "  name: it\n", "  labels: {}\n", "metadata.name is missing"),
     (RO, "kind: ClusterRole, name: web", "kind: ClusterRole", ".name is missing"),
@@ -250,9 +280,19 @@ BROKEN = [
     (CRO, "op: replace", "op: move", "must be one of add, remove, replace"),
     (CRO, "scope: Cluster", "scope: Namespaced", "cannot be Namespaced scope"),
     (STRATEGY, "{type: Approval}", "{type: Wait}", "must be one of TimedWait, Approval"),
-    ("ClusterStagedUpdateRun", "state: Run", "state: Start", "must be one of Initialize, Run, Stop"),
+    (
+        "ClusterStagedUpdateRun",
+        "state: Run",
+        "state: Start",
+        "must be one of Initialize, Run, Stop",
+    ),
     # Values of the wrong type
-    (CRP, "numberOfClusters: 2", 'numberOfClusters: "2"', "must be a whole number; write 2, without quotes."),
+    (
+        CRP,
+        "numberOfClusters: 2",
+        'numberOfClusters: "2"',
+        "must be a whole number; write 2, without quotes.",
+    ),
     (CRP, "numberOfClusters: 2", "numberOfClusters: 2.5", "must be a whole number"),
     (CRP, "numberOfClusters: 2", "numberOfClusters: true", "must be a whole number"),
     (CRP, "numberOfClusters: 2", "numberOfClusters:", "is null"),
@@ -267,8 +307,18 @@ BROKEN = [
     (CRP, "values: [a, b]", "values: [0x10, b]", 'write "0x10", with quotes'),
     (CRP, "values: [a, b]", "values: [a, 1_0, 010]", 'write "010", with quotes'),
     (CRP, "name: web", "name: On", 'write "On", with quotes'),
-    (CRP, "        - weight: 20\n          preference:", "          weight: 20\n          preference:", "list"),
-    (CRP, "preference:\n            propertySorter", "preference:\n          - propertySorter", "Remove the dash"),
+    (
+        CRP,
+        "        - weight: 20\n          preference:",
+        "          weight: 20\n          preference:",
+        "list",
+    ),
+    (
+        CRP,
+        "preference:\n            propertySorter",
+        "preference:\n          - propertySorter",
+        "Remove the dash",
+    ),
     (CRP, "allowCoOwnership: true", 'allowCoOwnership: "true"', "must be true or false"),
     (CRP, "name: web", "name: 5", "with quotes"),
     (CRP, "  name: it", "  name: 5", "metadata.name must be a text"),
@@ -278,11 +328,26 @@ BROKEN = [
     ("ClusterStagedUpdateRun", 'Index: "1"', "Index: 1", "with quotes"),
     # Numbers, sizes and patterns
     (CRP, "numberOfClusters: 2", "numberOfClusters: -1", "must be 0 or more"),
-    (CRP, "numberOfClusters: 2", f"numberOfClusters: {2**31}", "must be at most 2147483647, not 2147483648"),
-    (CRP, "numberOfClusters: 2", f"numberOfClusters: {'9' * 20}", "must be at most 2147483647, not 99999"),
+    (
+        CRP,
+        "numberOfClusters: 2",
+        f"numberOfClusters: {2**31}",
+        "must be at most 2147483647, not 2147483648",
+    ),
+    (
+        CRP,
+        "numberOfClusters: 2",
+        f"numberOfClusters: {'9' * 20}",
+        "must be at most 2147483647, not 99999",
+    ),
     (CRP, "maxSkew: 2", f"maxSkew: {'9' * 20}", "must be at most 2147483647"),
     (CRP, "maxSurge: 1", f"maxSurge: {'9' * 20}", "must be at most 2147483647"),
-    (CRP, "unavailablePeriodSeconds: 60", f"unavailablePeriodSeconds: {'9' * 20}", "must be at most 922337"),
+    (
+        CRP,
+        "unavailablePeriodSeconds: 60",
+        f"unavailablePeriodSeconds: {'9' * 20}",
+        "must be at most 922337",
+    ),
     (STRATEGY, "maxConcurrency: 50%", f"maxConcurrency: {'9' * 20}", "must be at most 2147483647"),
     (CRP, "weight: 20", f"weight: {'9' * 20}", "must be -100 to 100"),
     (CRP, "weight: 20", "weight: 101", "must be -100 to 100"),
@@ -294,19 +359,44 @@ BROKEN = [
     (CRP, "unavailablePeriodSeconds: 60", "unavailablePeriodSeconds: -1", "must be 0 or more"),
     (CRP, 'values: ["5"]', 'values: ["5", "6"]', "must have at most 1 items"),
     (CRP, 'values: ["5"]', 'values: ["5 GB"]', "not a valid resource.Quantity"),
-    (CRP, "clusterSelectorTerms:\n", "clusterSelectorTerms:\n" + "          - {}\n" * 10, "at most 10 items"),
+    (
+        CRP,
+        "clusterSelectorTerms:\n",
+        "clusterSelectorTerms:\n" + "          - {}\n" * 10,
+        "at most 10 items",
+    ),
     (STRATEGY, "name: canary", "name: Canary", "must match [a-z0-9]+"),
     (STRATEGY, "maxConcurrency: 50%", "maxConcurrency: 0", "must be 1 or more"),
     (STRATEGY, "maxConcurrency: 50%", 'maxConcurrency: "5"', "must match"),
     (STRATEGY, "maxConcurrency: 50%", "maxConcurrency: 0%", "must match"),
     (STRATEGY, "waitTime: 1h30m", "waitTime: 1d", "must match"),
-    (STRATEGY, "    - {type: Approval}\n    after", "    - {type: TimedWait, waitTime: 1h}\n    after", "not allowed"),
+    (
+        STRATEGY,
+        "    - {type: Approval}\n    after",
+        "    - {type: TimedWait, waitTime: 1h}\n    after",
+        "not allowed",
+    ),
     ("ClusterResourcePlacementDisruptionBudget", "50%", "150%", "must match"),
     ("ClusterResourcePlacementDisruptionBudget", "50%", "-1", "must be 0 or more"),
-    ("ClusterResourcePlacementDisruptionBudget", "50%", "50%\n  maxUnavailable: 1", "cannot be specified"),
-    ("ClusterResourcePlacementEviction", "clusterName: c", f"clusterName: {'c' * 256}", "at most 255"),
+    (
+        "ClusterResourcePlacementDisruptionBudget",
+        "50%",
+        "50%\n  maxUnavailable: 1",
+        "cannot be specified",
+    ),
+    (
+        "ClusterResourcePlacementEviction",
+        "clusterName: c",
+        f"clusterName: {'c' * 256}",
+        "at most 255",
+    ),
     # Conflicting fields
-    (CRP, "numberOfClusters: 2", "numberOfClusters: 2\n    clusterNames: []", "clusterNames cannot be set"),
+    (
+        CRP,
+        "numberOfClusters: 2",
+        "numberOfClusters: 2\n    clusterNames: []",
+        "clusterNames cannot be set",
+    ),
     (CRP, "PickN", "PickAll", "numberOfClusters cannot be set when placementType is PickAll"),
     (CRP, "PickN", "PickFixed", "affinity cannot be set when placementType is PickFixed"),
     (CRP, "operator: Equal, value: v", "operator: Exists, value: v", "value needs to be empty"),
@@ -314,8 +404,18 @@ BROKEN = [
     (CRP, "name: web\n", "name: web\n    labelSelector: {}\n", "not both"),
     (CRP, "ClusterScopeOnly", "NamespaceAccessible\n  x: 1", "unknown field"),
     (CRP, "Namespace\n    name", "ClusterRole\n    name", ""),
-    (CRO, "op: replace, path: /spec/replicas", "op: remove, path: /spec/replicas", "cannot have value"),
-    (CRO, "overrideType: JSONPatch", "overrideType: Delete", "cannot be set when the override type is Delete"),
+    (
+        CRO,
+        "op: replace, path: /spec/replicas",
+        "op: remove, path: /spec/replicas",
+        "cannot have value",
+    ),
+    (
+        CRO,
+        "overrideType: JSONPatch",
+        "overrideType: Delete",
+        "cannot be set when the override type is Delete",
+    ),
     (CRO, "- labelSelector: {matchLabels: {env: prod}}", "- {}", "labelSelector is required"),
     # Namespaces with selected resources
     (
@@ -324,23 +424,45 @@ BROKEN = [
         "    selectionScope: NamespaceWithResourceSelectors\n",
         "must select by name (not by label)",
     ),
-    (CRP, "    name: web\n", SELECTED + OTHER + SELECTED, "only one namespace selector with NamespaceWithResourceSel"),
+    (
+        CRP,
+        "    name: web\n",
+        SELECTED + OTHER + SELECTED,
+        "only one namespace selector with NamespaceWithResourceSel",
+    ),
     (CRP, "    name: web\n", SELECTED + OTHER, "cannot mix with other namespace selectors"),
     # An empty key is no field of a rule.
-    (CRP, "{type: Mirror, destination: WorkAPI}", '{type: Mirror, "": x}', "a destination must be specified"),
+    (
+        CRP,
+        "{type: Mirror, destination: WorkAPI}",
+        '{type: Mirror, "": x}',
+        "a destination must be specified",
+    ),
     # A placeholder as the only item
     (CRP, "{force: true}", "[...]", "a placeholder"),
     # Other objects
     (CRP, "/v1beta1", "/v1", 'unknown field "spec.strategy.deleteStrategy": v1 does not have it'),
     (CRP, "/v1beta1", "/v1alpha1", "a hub has ClusterResourcePlacement as"),
-    (CRP, "placement.kubernetes-fleet.io/", "fleet.azure.com/", "a hub has ClusterResourcePlacement as"),
-    (CRP, "kind: ClusterResourcePlacement", "kind: ResourcePlacement", "expected ClusterResourcePlacement"),
+    (
+        CRP,
+        "placement.kubernetes-fleet.io/",
+        "fleet.azure.com/",
+        "a hub has ClusterResourcePlacement as",
+    ),
+    (
+        CRP,
+        "kind: ClusterResourcePlacement",
+        "kind: ResourcePlacement",
+        "expected ClusterResourcePlacement",
+    ),
     ("ClusterResourcePlacementEviction", "/v1beta1", "/v1", "a hub has"),
 ]
 
 
 @pytest.mark.parametrize(("kind", "old", "new", "words"), [case for case in BROKEN if case[3]])
-def test_invalid_manifest_is_rejected_at_its_line(kind: str, old: str, new: str, words: str) -> None:
+def test_invalid_manifest_is_rejected_at_its_line(
+    kind: str, old: str, new: str, words: str
+) -> None:
     errors = list_rejections(kind, old, new)
     assert any(words in error for error in errors), errors
     assert all(error.startswith(("manifest:", "namespace")) for error in errors), errors
@@ -371,7 +493,10 @@ SLIPS = {
     "unquoted-text": ("env: prod", "env: 1"),
     "metric-sorter": ("propertySorter:", "metricSorter:"),
 }
-SLIPS["left-out-condition"] = ("    - {key: k, operator: Equal, value: v, effect: NoSchedule}", "    - ...")
+SLIPS["left-out-condition"] = (
+    "    - {key: k, operator: Equal, value: v, effect: NoSchedule}",
+    "    - ...",
+)
 
 
 OLD_NAME = "old-property-name"
@@ -382,7 +507,9 @@ def test_every_correction_is_tested() -> None:
 
 
 def test_old_node_count_name_is_valid_for_a_hub() -> None:
-    text = build_manifest_text(CRP).replace("kubernetes-fleet.io/node-count", "kubernetes.azure.com/node-count", 1)
+    text = build_manifest_text(CRP).replace(
+        "kubernetes-fleet.io/node-count", "kubernetes.azure.com/node-count", 1
+    )
     assert list_findings(CRP, text) == ([], [])
     errors, warnings = list_findings(CRP, text, lenient=True)
     assert errors == []
@@ -411,7 +538,11 @@ def test_widening_corrections_are_listed_first() -> None:
 
 
 def test_unknown_slips_stay_errors() -> None:
-    for old, new in (("numberOfClusters", "numberOfCluster"), ("PickN", "pickN"), ("weight: 20", 'weight: "20"')):
+    for old, new in (
+        ("numberOfClusters", "numberOfCluster"),
+        ("PickN", "pickN"),
+        ("weight: 20", 'weight: "20"'),
+    ):
         errors, _ = list_findings(CRP, build_manifest_text(CRP).replace(old, new, 1), lenient=True)
         assert errors, new
 
@@ -421,11 +552,17 @@ def find_field_differences(shape: FieldShape, schema: BlockSchema, path: str) ->
     apart = []
     for key, field in shape.fields.items():
         name = get_block_name(key, field)
-        below = field.items if field.items is not None and field.items.kind is FieldKind.OBJECT else field
+        below = (
+            field.items
+            if field.items is not None and field.items.kind is FieldKind.OBJECT
+            else field
+        )
         if below.kind is FieldKind.OBJECT:
             block = schema.blocks.get(name)
             apart += (
-                [f"{path}.{name}"] if block is None else find_field_differences(below, block.schema, f"{path}.{name}")
+                [f"{path}.{name}"]
+                if block is None
+                else find_field_differences(below, block.schema, f"{path}.{name}")
             )
             continue
         attribute = schema.attributes.get(name)
@@ -441,4 +578,6 @@ def test_blocks_match_the_api(kind: str) -> None:
     api = API_KINDS[kind]
     apart = find_field_differences(api.spec, RESOURCE_TYPES[api.type_name].schema, "")
     # A namespace scope in an override has no effect: it names one object.
-    assert [each for each in apart if not each.endswith("cluster_resource_selector.selection_scope")] == []
+    assert [
+        each for each in apart if not each.endswith("cluster_resource_selector.selection_scope")
+    ] == []

@@ -6,7 +6,13 @@ from typing import Any
 
 import pytest
 
-from nexusform.domains.fleet.importers.fleet_export import FAILED, OVERRIDE_FAILED, READY, WAITING, read_placements
+from nexusform.domains.fleet.importers.fleet_export import (
+    FAILED,
+    OVERRIDE_FAILED,
+    READY,
+    WAITING,
+    read_placements,
+)
 from nexusform.domains.fleet.importers.hub_objects import remove_server_fields
 from nexusform.domains.fleet.importers.hub_records import read_evictions, read_runs
 from nexusform.domains.pods.importers.manifest_parser import Manifest, build_manifest
@@ -15,9 +21,13 @@ GROUP = "placement.kubernetes-fleet.io/v1"
 FLEET = "kubernetes-fleet.io"
 
 
-def build_object(kind: str, name: str, spec: dict[str, Any], labels: dict[str, str], **more: Any) -> Manifest:
+def build_object(
+    kind: str, name: str, spec: dict[str, Any], labels: dict[str, str], **more: Any
+) -> Manifest:
     metadata = {"name": name, "generation": 2, "labels": labels}
-    manifest = build_manifest({"apiVersion": GROUP, "kind": kind, "metadata": metadata, "spec": spec, **more})
+    manifest = build_manifest(
+        {"apiVersion": GROUP, "kind": kind, "metadata": metadata, "spec": spec, **more}
+    )
     assert manifest is not None
     return manifest
 
@@ -66,7 +76,9 @@ def test_indexes_follow_the_owner_name(owner: str, *, labelled: bool) -> None:
 def read_readiness(*conditions: dict[str, Any]) -> str:
     labels = {f"{FLEET}/parent-CRP": "web"}
     spec = {"state": "Bound", "targetCluster": "a"}
-    binding = build_object("ClusterResourceBinding", "b", spec, labels, status={"conditions": list(conditions)})
+    binding = build_object(
+        "ClusterResourceBinding", "b", spec, labels, status={"conditions": list(conditions)}
+    )
     return (
         read_placements([build_object("ClusterResourcePlacement", "web", {}, {}), binding])["web"]
         .bindings["a"]
@@ -85,18 +97,28 @@ NOT_ALL = "NotAllWorkHaveBeenApplied"
         ("RolloutStarted", "True", "", "", WAITING),
         ("Applied", "False", "ApplyInProgress", "", WAITING),
         ("Applied", "False", NOT_ALL, "Work object w has failed to apply", FAILED),
-        ("Applied", "False", NOT_ALL, "Work object w has not yet completed the apply operation", WAITING),
+        (
+            "Applied",
+            "False",
+            NOT_ALL,
+            "Work object w has not yet completed the apply operation",
+            WAITING,
+        ),
         ("Overridden", "False", "OverriddenFailed", "", OVERRIDE_FAILED),
         ("WorkSynchronized", "False", "SyncWorkFailed", "", FAILED),
     ],
 )
-def test_readiness_of_a_cluster(kind: str, status: str, reason: str, message: str, standing: str) -> None:
+def test_readiness_of_a_cluster(
+    kind: str, status: str, reason: str, message: str, standing: str
+) -> None:
     condition = {"type": kind, "status": status, "reason": reason, "message": message}
     assert read_readiness(condition) == standing
 
 
 def test_conditions_of_earlier_generation_are_ignored() -> None:
-    assert read_readiness({"type": "Available", "status": "True", "observedGeneration": 1}) == WAITING
+    assert (
+        read_readiness({"type": "Available", "status": "True", "observedGeneration": 1}) == WAITING
+    )
     assert read_readiness({"type": "Available", "status": "True", "observedGeneration": 2}) == READY
 
 
@@ -107,7 +129,9 @@ def test_unprocessed_eviction_is_pending() -> None:
     (over,) = read_evictions([build_object(kind, "e", spec, {}, status=refused)])
     assert (over.valid, over.executed, over.reason) == (False, False, "no such placement")
     assert not list(
-        read_evictions([build_object(kind, "e", spec, {}), build_object(kind, "f", spec, {}, status=valid)])
+        read_evictions(
+            [build_object(kind, "e", spec, {}), build_object(kind, "f", spec, {}, status=valid)]
+        )
     )
 
 
@@ -121,7 +145,11 @@ def test_run_with_failed_initialization_has_ended() -> None:
 
 @pytest.mark.parametrize(("address", "is_kept"), [("None", True), ("10.0.0.7", False)])
 def test_assigned_address_of_a_service_is_no_content(address: str, *, is_kept: bool) -> None:
-    spec = {"clusterIP": address, "clusterIPs": [address], "ports": [{"port": 80, "nodePort": 30080}]}
+    spec = {
+        "clusterIP": address,
+        "clusterIPs": [address],
+        "ports": [{"port": 80, "nodePort": 30080}],
+    }
     service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": spec}
     kept = {"clusterIP": address, "clusterIPs": [address]} if is_kept else {}
     assert remove_server_fields(service)["spec"] == {**kept, "ports": [{"port": 80}]}

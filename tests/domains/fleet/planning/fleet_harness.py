@@ -100,7 +100,9 @@ def build_hub(colour: str = "blue") -> str:
     return NAMESPACE.replace("COLOUR", colour)
 
 
-def get_bindings(state: State, address: str = "fleet_cluster_resource_placement.p") -> dict[str, Any]:
+def get_bindings(
+    state: State, address: str = "fleet_cluster_resource_placement.p"
+) -> dict[str, Any]:
     found: dict[str, Any] = attributes(state, address)["bindings"]
     return found
 
@@ -111,9 +113,15 @@ def list_picks(state: State, address: str = "fleet_cluster_resource_placement.p"
 
 def list_binding_changes(result: PlanResult) -> dict[str, PlacementChange]:
     """Return the binding changes of a plan by cluster, without unremarkable ones."""
-    return {r.object: r for r in result.plan.placements if r.kind == "binding" and (r.action != "keep" or r.trigger)}
+    return {
+        r.object: r
+        for r in result.plan.placements
+        if r.kind == "binding" and (r.action != "keep" or r.trigger)
+    }
 
 
 def list_moves(result: PlanResult) -> dict[str, tuple[str, str]]:
     """Return (action, trigger) by cluster."""
-    return {name: (str(row.action), row.trigger) for name, row in list_binding_changes(result).items()}
+    return {
+        name: (str(row.action), row.trigger) for name, row in list_binding_changes(result).items()
+    }

@@ -11,7 +11,9 @@ from typing import Any, Final
 import pytest
 
 FOLDER: Final = os.environ.get("NEXUSFORM_HUB_CASES", "")
-needs_recordings = pytest.mark.skipif(not FOLDER, reason="NEXUSFORM_HUB_CASES names no folder with recordings of a hub")
+needs_recordings = pytest.mark.skipif(
+    not FOLDER, reason="NEXUSFORM_HUB_CASES names no folder with recordings of a hub"
+)
 ATTRIBUTES: Final = {
     "cluster_resource_placements": "fleet_cluster_resource_placement",
     "resource_placements": "fleet_resource_placement",
@@ -61,7 +63,10 @@ resource "fleet_member_cluster" "all" {
 def build_configuration() -> str:
     """Return resources for everything in a dump: the documentation's example, for each map."""
     hub, body = "data.fleet_hub_export.hub", "manifest = each.value"
-    blocks = (f'resource "{of}" "all" {{\n  for_each = {hub}.{name}\n  {body}\n}}\n' for name, of in ATTRIBUTES.items())
+    blocks = (
+        f'resource "{of}" "all" {{\n  for_each = {hub}.{name}\n  {body}\n}}\n'
+        for name, of in ATTRIBUTES.items()
+    )
     return _FIRST + "".join(blocks)
 
 
@@ -87,7 +92,9 @@ def get_object_key(body: Mapping[str, Any]) -> Key:
     return str(body["kind"]), str(metadata.get("namespace") or ""), str(metadata["name"])
 
 
-def replay_events(events: Iterable[Mapping[str, Any]], start: Mapping[Key, Any]) -> Iterator[dict[Key, Any]]:
+def replay_events(
+    events: Iterable[Mapping[str, Any]], start: Mapping[Key, Any]
+) -> Iterator[dict[Key, Any]]:
     """Yield the objects of a hub after each event, including the writes of users."""
     objects = dict(start)
     for event in events:
@@ -131,10 +138,15 @@ def _write(event: Mapping[str, Any], objects: dict[Key, Any]) -> None:
 
 def _is_complete(body: Any) -> bool:
     """Return whether an answer or a request holds a complete object, not only its names."""
-    return isinstance(body, Mapping) and bool(body.keys() & {"spec", "data"} or body.get("kind") == "Namespace")
+    return isinstance(body, Mapping) and bool(
+        body.keys() & {"spec", "data"} or body.get("kind") == "Namespace"
+    )
 
 
-_KINDS: Final = {"resourceoverrides": "ResourceOverride", "clusterresourceoverrides": "ClusterResourceOverride"}
+_KINDS: Final = {
+    "resourceoverrides": "ResourceOverride",
+    "clusterresourceoverrides": "ClusterResourceOverride",
+}
 
 
 def _parse_key(path: str) -> Key:

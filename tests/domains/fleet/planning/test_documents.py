@@ -23,11 +23,18 @@ DOCUMENTS = Path(__file__).parents[4] / "examples" / "fleet" / "documents"
 MEMBERS = (
     build_member("cluster1", {"region": "east", "environment": "production"}, build_node_count(3))
     + build_member(
-        "cluster2", {"region": "east", "critical-allowed": "true", "updateDay": "monday"}, build_node_count(5)
+        "cluster2",
+        {"region": "east", "critical-allowed": "true", "updateDay": "monday"},
+        build_node_count(5),
     )
     + build_member(
         "cluster3",
-        {"region": "west", "critical-allowed": "true", "critical-level": "1", "updateDay": "friday"},
+        {
+            "region": "west",
+            "critical-allowed": "true",
+            "critical-level": "1",
+            "updateDay": "friday",
+        },
         build_node_count(9),
     )
 )
@@ -37,7 +44,10 @@ SHORT = "Unfulfilled placement"
 CASES = {
     "pick-fixed": (["cluster1", "cluster2"], []),
     "pick-all": (["cluster1"], []),
-    "pick-n-affinity": (["cluster2", "cluster3"], [(SLIP, 7), (SLIP, 13), (SLIP, 15), (SLIP, 18), (SHORT, 0)]),
+    "pick-n-affinity": (
+        ["cluster2", "cluster3"],
+        [(SLIP, 7), (SLIP, 13), (SLIP, 15), (SLIP, 18), (SHORT, 0)],
+    ),
     "pick-n-spread": (["cluster1", "cluster2", "cluster3"], [(SLIP, 7), (SLIP, 8)]),
     "node-count": (["cluster2", "cluster3"], [(SLIP, 7)]),
     "rollout": (["cluster1", "cluster2", "cluster3"], [(SLIP, 7), (SLIP, 8)]),
@@ -47,7 +57,10 @@ CASES = {
         ["cluster1", "cluster2", "cluster3"],
         [(SLIP, 7), (SLIP, 16), (SLIP, 17), (SHORT, 0), (OLD, 17)],
     ),
-    "preview-labels-and-sorter": (["cluster1", "cluster2", "cluster3"], [(SLIP, 7), (SLIP, 19), (SHORT, 0)]),
+    "preview-labels-and-sorter": (
+        ["cluster1", "cluster2", "cluster3"],
+        [(SLIP, 7), (SLIP, 19), (SHORT, 0)],
+    ),
 }
 
 
@@ -58,14 +71,17 @@ def test_every_document_is_tested() -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_document_is_read_as_printed(name: str) -> None:
     text = (
-        build_hub() + MEMBERS + build_manifest_placement((DOCUMENTS / f"{name}.yaml").read_text("utf-8"), lenient=True)
+        build_hub()
+        + MEMBERS
+        + build_manifest_placement((DOCUMENTS / f"{name}.yaml").read_text("utf-8"), lenient=True)
     )
     wanted, said = CASES[name]
     result = require_success(plan(text))
     told = []
     for each in list_warnings(result):
         if each.id == "empty-resource-selection":
-            continue  # The documents do not print the objects.
+            # The documents do not print the objects.
+            continue
         lines = re.findall(r"^manifest:([0-9]+): ", each.detail, re.MULTILINE) or ["0"]
         told += [(each.summary, int(line)) for line in lines]
     assert sorted(told) == sorted(said)
@@ -113,6 +129,8 @@ def test_printed_scores(sorter: tuple[str, str], scores: tuple[int, int, int]) -
     names = ("bravelion", "smartfish", "jumpingcat")
     figures = (("100", "1"), ("20", "0.2"), ("10", "0.1"))
     members = "".join(build_member_with_figures(n, *f) for n, f in zip(names, figures, strict=True))
-    state = build_state(build_hub() + members + build_placement(build_pick_n(3, build_sorter(*sorter))))
+    state = build_state(
+        build_hub() + members + build_placement(build_pick_n(3, build_sorter(*sorter)))
+    )
     held = get_bindings(state)
     assert tuple(held[n]["affinity_score"] for n in names) == scores

@@ -6,7 +6,11 @@ import pytest
 
 from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState
 from nexusform.domains.pods.pod_kind import PodLocation
-from nexusform.plans.impact.guard_rails import apply_limits, list_broken_limits, parse_guard_rail_limits
+from nexusform.plans.impact.guard_rails import (
+    apply_limits,
+    list_broken_limits,
+    parse_guard_rail_limits,
+)
 from nexusform.plans.impact.object_effects import (
     LOSS_EFFECTS,
     Effect,
@@ -39,7 +43,11 @@ FAILED = PodLocation("east", state="Failed")
     ],
 )
 def test_effect_of_a_row(
-    kind: str, action: str, source: ObjectLocation | None, target: ObjectLocation | None, effect: Effect
+    kind: str,
+    action: str,
+    source: ObjectLocation | None,
+    target: ObjectLocation | None,
+    effect: Effect,
 ) -> None:
     assert compute_effect(build_row(kind, action, source, target)) is effect
 
@@ -75,7 +83,8 @@ def test_guard_rail_counts_all_disruptions() -> None:
     assert not broken.errored
     assert list_broken_limits(broken) == ("moved:3",)
     assert broken.diagnostics[0].detail == (
-        "1 VM is re-created on another machine, 2 VMs are re-created in place and 1 pod loses its node; "
+        "1 VM is re-created on another machine, 2 VMs are re-created in place and 1 pod loses its "
+        "node; "
         "-fail-on=moved:3 allows at most 3."
     )
 
@@ -90,7 +99,9 @@ def test_added_and_removed_objects_are_not_moves() -> None:
     [("pod", 1, "1 pod loses its node"), ("binding", 2, "2 fleet bindings lose their member")],
 )
 def test_loss_names_the_host_of_the_kind(kind: str, count: int, said: str) -> None:
-    assert format_effect_clauses([EffectCount(kind, Effect.LOST, "", count)], [Effect.LOST]) == [said]
+    assert format_effect_clauses([EffectCount(kind, Effect.LOST, "", count)], [Effect.LOST]) == [
+        said
+    ]
 
 
 BOUND = Binding("west", BindingState.BOUND, 0)
@@ -114,7 +125,10 @@ BOUND = Binding("west", BindingState.BOUND, 0)
 def test_replaced_objects_do_not_keep_running(
     rows: list[tuple[str, str, ObjectLocation | None, ObjectLocation | None]], *, denied: bool
 ) -> None:
-    made = apply_limits(Plan(placements=tuple(build_row(*each) for each in rows)), parse_guard_rail_limits("moved:0"))
+    made = apply_limits(
+        Plan(placements=tuple(build_row(*each) for each in rows)),
+        parse_guard_rail_limits("moved:0"),
+    )
     assert list_broken_limits(made) == (("moved:0",) if denied else ())
     if denied:
         assert "is replaced by others" in made.diagnostics[0].detail

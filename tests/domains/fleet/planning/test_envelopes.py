@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tests.domains.fleet.planning.fleet_harness import build_hub, build_member, build_placement, get_bindings
+from tests.domains.fleet.planning.fleet_harness import (
+    build_hub,
+    build_member,
+    build_placement,
+    get_bindings,
+)
 from tests.domains.fleet.planning.test_operations import P, list_colours
 from tests.planning.harness import (
     attributes,
@@ -61,11 +66,15 @@ def build_configuration(inside: str, applying: str = "ClientSideApply") -> str:
         (
             "{name: inside, namespace: other}",
             (
-                "a namespaced object a.yaml (other/inside) in has been wrapped in a resource envelope from "
+                "a namespaced object a.yaml (other/inside) in has been wrapped in a resource "
+                "envelope from "
                 "another namespace (web/e)"
             ),
         ),
-        ("{name: inside}", "a cluster scope object a.yaml (inside) has been wrapped in a resource envelope web/e"),
+        (
+            "{name: inside}",
+            "a cluster scope object a.yaml (inside) has been wrapped in a resource envelope web/e",
+        ),
     ],
 )
 def test_object_of_another_scope_in_envelope_stops_rollout(inside: str, said: str) -> None:
@@ -80,7 +89,11 @@ def test_object_of_another_scope_in_envelope_stops_rollout(inside: str, said: st
         "m3": 0,
     }
     last = attributes(broken, P)["placement_statuses"][0]["conditions"][-1]
-    assert (last["type"], last["status"], last["reason"]) == ("WorkSynchronized", "False", "SyncWorkFailed")
+    assert (last["type"], last["status"], last["reason"]) == (
+        "WorkSynchronized",
+        "False",
+        "SyncWorkFailed",
+    )
     assert last["message"] == f"Failed to synchronize the work to the latest: {said}"
     mended = build_state_after(
         require_success(plan(build_configuration("{name: inside, namespace: web}"), broken)), broken
@@ -89,20 +102,26 @@ def test_object_of_another_scope_in_envelope_stops_rollout(inside: str, said: st
 
 
 def test_content_of_envelope_without_a_kind_is_an_error_at_its_line() -> None:
-    text = build_configuration("{name: inside, namespace: web}").replace("        kind: ConfigMap\n", "")
+    text = build_configuration("{name: inside, namespace: web}").replace(
+        "        kind: ConfigMap\n", ""
+    )
     (problem,) = list_errors(plan(text))
     assert problem.detail == "yaml_body:12: this document has no kind (a text)."
 
 
 def test_status_in_namespace_has_condition() -> None:
     inside = build_configuration("{name: inside, namespace: web}")
-    told = inside.replace("strategy {", 'status_reporting_scope = "NamespaceAccessible"\n  strategy {', 1)
+    told = inside.replace(
+        "strategy {", 'status_reporting_scope = "NamespaceAccessible"\n  strategy {', 1
+    )
     conditions = attributes(build_state(told), P)["conditions"]
     assert conditions[1] == {
         "type": "ClusterResourcePlacementStatusSynced",
         "status": "True",
         "reason": "StatusSyncSucceeded",
-        "message": "Successfully created or updated ClusterResourcePlacementStatus in namespace 'web'",
+        "message": (
+            "Successfully created or updated ClusterResourcePlacementStatus in namespace 'web'"
+        ),
     }
     assert [each["type"] for each in attributes(build_state(inside), P)["conditions"]] == [
         each["type"] for each in (conditions[0], *conditions[2:])
@@ -111,9 +130,14 @@ def test_status_in_namespace_has_condition() -> None:
 
 def test_status_namespace_is_of_the_core_api() -> None:
     text = build_configuration("{name: inside, namespace: web}")
-    text = text.replace("strategy {", 'status_reporting_scope = "NamespaceAccessible"\n  strategy {', 1)
+    text = text.replace(
+        "strategy {", 'status_reporting_scope = "NamespaceAccessible"\n  strategy {', 1
+    )
     text = text.replace('version = "v1"', 'group = "tenancy.example.com"\n    version = "v1"', 1)
-    tenant = "apiVersion: tenancy.example.com/v1\n    kind: Namespace\n    metadata:\n      name: web\n    ---\n    "
+    tenant = (
+        "apiVersion: tenancy.example.com/v1\n    kind: Namespace\n    metadata:\n      name: web\n"
+        "    ---\n    "
+    )
     text = text.replace("apiVersion: v1\n", f"{tenant}apiVersion: v1\n", 1)
     state = build_state(text)
     assert attributes(state, P)["selected_resources"][0]["group"] == "tenancy.example.com"
@@ -123,26 +147,41 @@ def test_status_namespace_is_of_the_core_api() -> None:
 
 def test_changes_under_report_diff_are_applied_later() -> None:
     def build_text(colour: str, applying: str) -> str:
-        return build_hub(colour) + MEMBERS + build_placement(POLICY, ONE_BY_ONE.replace("APPLYING", applying))
+        return (
+            build_hub(colour)
+            + MEMBERS
+            + build_placement(POLICY, ONE_BY_ONE.replace("APPLYING", applying))
+        )
 
     state = build_state(build_text("blue", "ClientSideApply"))
     state = build_state_after(require_success(plan(build_text("red", "ReportDiff"), state)), state)
     assert list_colours(state) == {"blue"}
-    state = build_state_after(require_success(plan(build_text("red", "ClientSideApply"), state)), state)
+    state = build_state_after(
+        require_success(plan(build_text("red", "ClientSideApply"), state)), state
+    )
     assert list_colours(state) == {"red"}
 
 
 def test_waves_of_untracked_objects_wait_between_each_other() -> None:
     def build_text(colour: str) -> str:
-        widget = "    ---\n    {apiVersion: example.com/v1, kind: Widget, metadata: {name: once, namespace: web}}\n"
+        widget = (
+            "    ---\n    {apiVersion: example.com/v1, kind: Widget, metadata: {name: once, "
+            "namespace: web}}\n"
+        )
         slow = ONE_BY_ONE.replace("APPLYING", "ClientSideApply").replace(
             '= "1"', '= "1"\n unavailable_period_seconds = 90'
         )
-        return build_hub(colour).replace("  EOT\n}", f"{widget}  EOT\n}}", 1) + MEMBERS + build_placement(POLICY, slow)
+        return (
+            build_hub(colour).replace("  EOT\n}", f"{widget}  EOT\n}}", 1)
+            + MEMBERS
+            + build_placement(POLICY, slow)
+        )
 
     result = require_success(plan(build_text("red"), build_state(build_text("blue"))))
     (rollout,) = result.plan.rollouts
-    assert [(step.kind, step.clusters, step.start_seconds, step.waits_for) for step in rollout.steps] == [
+    assert [
+        (step.kind, step.clusters, step.start_seconds, step.waits_for) for step in rollout.steps
+    ] == [
         ("update", ("m1",), 0, ""),
         ("wait", (), 0, ""),
         ("update", ("m2",), 90, "1m30s"),
@@ -154,7 +193,15 @@ def test_waves_of_untracked_objects_wait_between_each_other() -> None:
 def test_report_diff_causes_no_apply_failures() -> None:
     def now(colour: str) -> str:
         failing = MEMBERS.replace('"m1" {', '"m1" {\n  apply_fails = true', 1)
-        return build_hub(colour) + failing + build_placement(POLICY, ONE_BY_ONE.replace("APPLYING", "ReportDiff"))
+        return (
+            build_hub(colour)
+            + failing
+            + build_placement(POLICY, ONE_BY_ONE.replace("APPLYING", "ReportDiff"))
+        )
 
     result = require_success(plan(now("red"), build_state(now("blue"))))
-    assert [step.clusters for rollout in result.plan.rollouts for step in rollout.steps] == [("m1",), ("m2",), ("m3",)]
+    assert [step.clusters for rollout in result.plan.rollouts for step in rollout.steps] == [
+        ("m1",),
+        ("m2",),
+        ("m3",),
+    ]

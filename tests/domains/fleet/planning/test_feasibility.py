@@ -69,7 +69,9 @@ Answer = tuple[int, str, list[dict[str, Any]]]
 
 
 @pytest.fixture
-def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Answer]:
+def plan(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., Answer]:
     """Plan a placement of a Deployment; return the exit code, the text, and the feasibility."""
     monkeypatch.chdir(tmp_path)
     # Feasibility depends on the number of pods, and not on other assumptions about their nodes.
@@ -90,7 +92,11 @@ def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
         code = run_command_line(["plan", "-report=json:plan.json", *flags])
         printed = capsys.readouterr()
         document = json.loads(Path("plan.json").read_text())
-        return code, " ".join((printed.out + printed.err).replace("│", "").split()), document.get("feasibility", [])
+        return (
+            code,
+            " ".join((printed.out + printed.err).replace("│", "").split()),
+            document.get("feasibility", []),
+        )
 
     return run
 
@@ -144,7 +150,10 @@ def test_guard_rail_rejects_pod_larger_than_every_node(plan: Callable[..., Answe
 
 def test_cluster_without_known_nodes_is_unknown_and_rejected(plan: Callable[..., Answer]) -> None:
     code, text, rows = plan("-fail-on=infeasible:0", replicas=2, clusters='"west", "south"')
-    assert [(row["cluster"], row["result"]) for row in rows] == [("south", "unknown"), ("west", "runs")]
+    assert [(row["cluster"], row["result"]) for row in rows] == [
+        ("south", "unknown"),
+        ("west", "runs"),
+    ]
     assert "south is unknown (the nodes of the cluster are not known)" in text
     assert code == 1
 
@@ -179,7 +188,8 @@ def test_cluster_without_pods_because_of_an_override_names_another_reason(
 
 
 MORE_REPLICAS = DELETION.replace(
-    'override_type = "Delete"', 'json_patch_override {\n op = "replace"\n path = "/spec/replicas"\n value = "3"\n}'
+    'override_type = "Delete"',
+    'json_patch_override {\n op = "replace"\n path = "/spec/replicas"\n value = "3"\n}',
 )
 
 
@@ -198,32 +208,45 @@ def test_waiting_cluster_without_known_nodes_requests_replicas_of_newest_snapsho
     """Example: a cluster is added to a placement that is rolled out by staged runs. It waits for the next run."""
     plan(replicas=2)
     assert run_command_line(["apply", "-auto-approve"]) == 0
-    strategy = 'resource "fleet_cluster_resource_placement" "payments" {\n  strategy {\n    type = "External"\n  }\n}\n'
+    strategy = (
+        'resource "fleet_cluster_resource_placement" "payments" {\n  strategy {\n    type = '
+        '"External"\n  }\n}\n'
+    )
     (tmp_path / "strategy_override.nf.hcl").write_text(strategy)
     _, _, rows = plan(replicas=2, clusters='"west", "south"')
     requests = {row["cluster"]: (row["result"], row["replicas_requested"]) for row in rows}
     assert requests == {"west": ("runs", 2), "south": ("unknown", 2)}
 
 
-def test_pods_on_a_leaving_member_are_unknown(plan: Callable[..., Answer], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pods_on_a_leaving_member_are_unknown(
+    plan: Callable[..., Answer], monkeypatch: pytest.MonkeyPatch
+) -> None:
     plan(replicas=2)
     assert run_command_line(["apply", "-auto-approve"]) == 0
     leaving = SITE.replace("cluster.west.id", 'cluster.west.id\nhealth = "Leaving"')
     monkeypatch.setattr(f"{__name__}.SITE", leaving)
     _, text, rows = plan(replicas=2)
     assert "west is unknown (its member is leaving the fleet)" in text
-    assert [(row["result"], row["certain"], row["replicas_requested"]) for row in rows] == [("unknown", False, 2)]
+    assert [(row["result"], row["certain"], row["replicas_requested"]) for row in rows] == [
+        ("unknown", False, 2)
+    ]
 
 
-def test_waiting_pods_are_not_available(plan: Callable[..., Answer], capsys: pytest.CaptureFixture[str]) -> None:
+def test_waiting_pods_are_not_available(
+    plan: Callable[..., Answer], capsys: pytest.CaptureFixture[str]
+) -> None:
     def apply_and_read_status(workers: int) -> tuple[str, str]:
         plan("-var", f"workers={workers}", replicas=9)
         assert run_command_line(["apply", "-auto-approve", "-var", f"workers={workers}"]) == 0
         capsys.readouterr()
         assert run_command_line(["show", "-json"]) == 0
         resources = json.loads(capsys.readouterr().out)["values"]["root_module"]["resources"]
-        values = next(item["values"] for item in resources if "placement_statuses" in item["values"])
-        return values["conditions"][-1]["reason"], values["placement_statuses"][0]["conditions"][-1]["reason"]
+        values = next(
+            item["values"] for item in resources if "placement_statuses" in item["values"]
+        )
+        return values["conditions"][-1]["reason"], values["placement_statuses"][0]["conditions"][
+            -1
+        ]["reason"]
 
     waiting = ("ResourceNotAvailableYet", "NotAllWorkAreAvailable")
     assert apply_and_read_status(2) == waiting
@@ -252,7 +275,9 @@ resource "fleet_member_cluster" "east" {
 """
 
 
-def test_bindings_on_one_site_share_its_capacity(plan: Callable[..., Answer], tmp_path: Path) -> None:
+def test_bindings_on_one_site_share_its_capacity(
+    plan: Callable[..., Answer], tmp_path: Path
+) -> None:
     (tmp_path / "east.nf.hcl").write_text(EAST)
     _, _, rows = plan(replicas=9, clusters='"east", "west"', machines=3)
     assert {row["site_capacity"] for row in rows} == {"yes"}
@@ -261,7 +286,8 @@ def test_bindings_on_one_site_share_its_capacity(plan: Callable[..., Answer], tm
         EAST.replace('"fleet_member_cluster" "east"', '"fleet_member_cluster" "idle"')
     )
     _, _, (west,) = plan(replicas=replicas, clusters='"west"', machines=3)
-    assert west["site_capacity"] == "yes"  # It fits alone.
+    # It fits alone.
+    assert west["site_capacity"] == "yes"
 
 
 def has_shortage(plan: Callable[..., Answer], replicas: int) -> bool:
@@ -285,9 +311,13 @@ def test_details_count_waiting_pods_per_machine_or_rack_loss(plan: Callable[...,
     assert "payments, one rack down: all pods have a node" in text
 
 
-def test_details_show_feasibility_on_rejected_cluster(plan: Callable[..., Answer], tmp_path: Path) -> None:
+def test_details_show_feasibility_on_rejected_cluster(
+    plan: Callable[..., Answer], tmp_path: Path
+) -> None:
     (tmp_path / "east.nf.hcl").write_text(EAST)
-    rejecting = SITE.replace('"PickFixed"\n    cluster_names  = [CLUSTERS]', '"PickN"\n    number_of_clusters = 1')
+    rejecting = SITE.replace(
+        '"PickFixed"\n    cluster_names  = [CLUSTERS]', '"PickN"\n    number_of_clusters = 1'
+    )
     assert rejecting != SITE
     _, _, rows = plan("-details", replicas=2, clusters='"west"')
     assert [row["selected"] for row in rows] == [True]
@@ -319,7 +349,11 @@ PICK_ONE = 'placement_type = "PickN"\n    number_of_clusters = 1'
 
 @pytest.mark.parametrize(("policy", "paths"), [(PICK_FIXED, 1), (PICK_ONE, 3)])
 def test_other_cluster_with_capacity_is_tested(
-    policy: str, paths: int, plan: Callable[..., Answer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    policy: str,
+    paths: int,
+    plan: Callable[..., Answer],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(globals(), "SITE", SITE.replace(PICK_FIXED, policy))
     (tmp_path / "east.nf.hcl").write_text(LARGE)
@@ -354,7 +388,9 @@ def test_count_with_placement_change_is_not_suggested(
 ) -> None:
     site = SITE.replace(PICK_FIXED, f"{PICK_ONE}\n    {FEWEST_NODES}")
     for count, fixes in (("5", 0), ("15", 1)):
-        monkeypatch.setitem(globals(), "SITE", site.replace('node-count" = "3"', f'node-count" = "{count}"'))
+        monkeypatch.setitem(
+            globals(), "SITE", site.replace('node-count" = "3"', f'node-count" = "{count}"')
+        )
         _, _, (row,) = plan(replicas=9)
         assert (row["cluster"], row["result"]) == ("west", "runs_after")
         assert len(row.get("suggested_fixes", ())) == fixes
@@ -365,11 +401,14 @@ def test_useless_fix_is_not_suggested(plan: Callable[..., Answer], tmp_path: Pat
     _, text, (row,) = plan(replicas=1, cpu=64)
     assert "suggested_fixes" not in row
     assert "Suggested fix (tested)" not in text
-    _, _, (row,) = plan(replicas=120, machines=1)  # The site has no capacity.
+    # The site has no capacity.
+    _, _, (row,) = plan(replicas=120, machines=1)
     assert "suggested_fixes" not in row
 
 
-def test_losses_of_large_clusters_are_omitted(plan: Callable[..., Answer], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_losses_of_large_clusters_are_omitted(
+    plan: Callable[..., Answer], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("nexusform.domains.pods.planning.pod_feasibility.MAX_LOST_PODS", 1)
     _, text, (row,) = plan("-details", replicas=2)
     assert "one_machine_down" not in row
@@ -378,7 +417,9 @@ def test_losses_of_large_clusters_are_omitted(plan: Callable[..., Answer], monke
 
 PICK_ALL = 'placement_type = "PickAll"'
 MOST_NODES = FEWEST_NODES.replace("Ascending", "Descending")
-WITHOUT_WEST = "leave out west: required cluster_affinity of fleet_cluster_resource_placement.payments"
+WITHOUT_WEST = (
+    "leave out west: required cluster_affinity of fleet_cluster_resource_placement.payments"
+)
 AFFINITY = """affinity {
       cluster_affinity {
         required_during_scheduling_ignored_during_execution {
@@ -446,7 +487,9 @@ def test_existing_pick_n_placement_moves_with_affinity(
 def test_affinity_excluding_the_only_cluster_is_not_suggested(
     plan: Callable[..., Answer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(globals(), "SITE", remove_member_without_nodes(SITE).replace(PICK_FIXED, PICK_ALL))
+    monkeypatch.setitem(
+        globals(), "SITE", remove_member_without_nodes(SITE).replace(PICK_FIXED, PICK_ALL)
+    )
     _, _, (west,) = plan(replicas=1, cpu=64, machines=8)
     assert west["result"] == "cannot_run"
     assert "suggested_fixes" not in west
@@ -455,7 +498,9 @@ def test_affinity_excluding_the_only_cluster_is_not_suggested(
 def test_untested_fixes_of_a_large_plan_are_counted(
     plan: Callable[..., Answer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nexusform.planning.replanning.waiting_pod_remedies._MAX_PLANNED_OBJECTS", 5)
+    monkeypatch.setattr(
+        "nexusform.planning.replanning.waiting_pod_remedies._MAX_PLANNED_OBJECTS", 5
+    )
     _, text, (row,) = plan(replicas=9)
     assert "suggested_fixes" not in row
     assert "Fixes not tested for 1 binding with waiting pods" in text
@@ -465,8 +510,13 @@ def test_untested_fixes_of_a_large_plan_are_counted(
     assert "Fixes not tested" not in text
 
 
-def test_pool_without_nodes_counts(plan: Callable[..., Answer], monkeypatch: pytest.MonkeyPatch) -> None:
-    empty = 'agent_pool "huge" {\n    count       = 0\n    vm_sku_name = "NC_P46_224_v1"\n  }\n  agent_pool "small" {'
+def test_pool_without_nodes_counts(
+    plan: Callable[..., Answer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    empty = (
+        'agent_pool "huge" {\n    count       = 0\n    vm_sku_name = "NC_P46_224_v1"\n  }\n  '
+        'agent_pool "small" {'
+    )
     monkeypatch.setitem(globals(), "SITE", SITE.replace('agent_pool "small" {', empty))
     _, text, (row,) = plan(replicas=1, cpu=30, machines=8)
     assert (row["result"], row["pool"], row["missing_nodes"]) == ("runs_after", "huge", 1)

@@ -12,7 +12,10 @@ from tests.nightly.feasibility import Comparison, FleetComparison, start_schedul
 from tests.nightly.feasible_fleets import build_fleet
 
 NEEDED = ("etcd", "kube-apiserver", "kube-scheduler")
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(find_obstacle(*NEEDED)), reason=find_obstacle(*NEEDED) or "-")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(bool(find_obstacle(*NEEDED)), reason=find_obstacle(*NEEDED) or "-"),
+]
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,12 @@ from typing import Any
 import pytest
 
 from tests.domains.fleet.planning.hub_dumps import build_configuration, get_object_key
-from tests.domains.fleet.planning.test_hub_stories import Dump, list_bindings, list_conditions, list_predicted_bindings
+from tests.domains.fleet.planning.test_hub_stories import (
+    Dump,
+    list_bindings,
+    list_conditions,
+    list_predicted_bindings,
+)
 from tests.planning.harness import list_errors, list_warnings, plan
 
 ROUNDS: list[dict[str, Any]] = json.loads(
@@ -24,7 +29,10 @@ ROUNDS: list[dict[str, Any]] = json.loads(
 def test_plan_predicts_bindings_and_messages(beside: Mapping[str, Any], begin: str) -> None:
     name = beside["placement"]
     end = {get_object_key(body): body for body in [*beside["stays"], *beside["after"]]}
-    result = plan(_build_failing_configuration(beside["fails"]), files_there=Dump([*beside["stays"], *beside[begin]]))
+    result = plan(
+        _build_failing_configuration(beside["fails"]),
+        files_there=Dump([*beside["stays"], *beside[begin]]),
+    )
     assert not list_errors(result)
     assert list_predicted_bindings(result)[name] == list_bindings(end)[name]
     (after,) = (
@@ -52,4 +60,8 @@ def test_uncaptured_override_snapshots_are_named_without_changes() -> None:
 def _build_failing_configuration(fails: Sequence[str]) -> str:
     """Return the configuration for a dump, with members that fail every apply."""
     named = f"  name       = each.key\n  apply_fails = contains({json.dumps(fails)}, each.key)\n"
-    return build_configuration().replace("  name       = each.key\n", named, 1) if fails else build_configuration()
+    return (
+        build_configuration().replace("  name       = each.key\n", named, 1)
+        if fails
+        else build_configuration()
+    )

@@ -9,7 +9,12 @@ from typing import Any
 import pytest
 
 from nexusform.cli.main import run_command_line
-from tests.domains.fleet.planning.hub_dumps import build_configuration, needs_recordings, read_recording, write_dump
+from tests.domains.fleet.planning.hub_dumps import (
+    build_configuration,
+    needs_recordings,
+    read_recording,
+    write_dump,
+)
 from tests.domains.fleet.planning.test_hub_stories import Dump
 from tests.planning.harness import list_errors, plan
 
@@ -77,18 +82,25 @@ def _find_instance(state: Any, key: str) -> dict[str, Any]:
 
 TAINT = "taint &{Key:k Value:v Effect:NoSchedule} cannot be tolerated"
 AFFINITY = "cluster does not match with any of the required cluster affinity terms"
-APART = "cluster is not connected to the fleet: no recent heartbeat signals (last received 7 minutes ago)"
+APART = (
+    "cluster is not connected to the fleet: no recent heartbeat signals (last received 7 minutes "
+    "ago)"
+)
 
 
 def remove_binding(binding_of: str, cluster: str, objects: list[Any]) -> list[Any]:
     """Return the objects of a hub without the binding of a placement on one cluster."""
     kept = []
     for each in objects:
-        if each["kind"] == "ClusterResourceBinding" and each["metadata"]["name"].startswith(f"{binding_of}-{cluster}-"):
+        if each["kind"] == "ClusterResourceBinding" and each["metadata"]["name"].startswith(
+            f"{binding_of}-{cluster}-"
+        ):
             continue
         if (each["kind"], each["metadata"]["name"]) == ("ClusterResourcePlacement", binding_of):
             statuses = each["status"]["placementStatuses"]
-            each["status"]["placementStatuses"] = [s for s in statuses if s.get("clusterName") != cluster]
+            each["status"]["placementStatuses"] = [
+                s for s in statuses if s.get("clusterName") != cluster
+            ]
         kept.append(each)
     return kept
 
@@ -96,7 +108,10 @@ def remove_binding(binding_of: str, cluster: str, objects: list[Any]) -> list[An
 def reject_cluster(placement: str, cluster: str, reason: str, objects: list[Any]) -> None:
     """Record a rejected cluster in the latest policy snapshot of a placement."""
     for each in objects:
-        if (each["kind"], each["metadata"]["name"]) == ("ClusterSchedulingPolicySnapshot", f"{placement}-0"):
+        if (each["kind"], each["metadata"]["name"]) == (
+            "ClusterSchedulingPolicySnapshot",
+            f"{placement}-0",
+        ):
             decisions = [d for d in each["status"]["targetClusters"] if d["clusterName"] != cluster]
             refused = {"clusterName": cluster, "selected": False, "reason": reason}
             each["status"]["targetClusters"] = [*decisions, refused]
@@ -116,10 +131,15 @@ def test_cluster_with_removed_rejection_is_placed(
     assert (code, "Apply complete!" in out) == (0, True), out
 
 
-def test_new_member_unseen_by_scheduler_is_placed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_new_member_unseen_by_scheduler_is_placed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     objects = remove_binding("core", "fra1", read_recording("dump")["items"])
     for each in objects:
-        if (each["kind"], each["metadata"]["name"]) == ("ClusterSchedulingPolicySnapshot", "core-0"):
+        if (each["kind"], each["metadata"]["name"]) == (
+            "ClusterSchedulingPolicySnapshot",
+            "core-0",
+        ):
             decisions = each["status"]["targetClusters"]
             each["status"]["targetClusters"] = [d for d in decisions if d["clusterName"] != "fra1"]
     write_dump(objects, tmp_path)
@@ -138,7 +158,9 @@ def test_tainted_member_stays_rejected(tmp_path: Path, capsys: pytest.CaptureFix
     assert (code, "0 to place, 0 to move, 0 to remove, 10 kept" in out) == (0, True), out
 
 
-def test_newly_joined_named_member_is_placed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_newly_joined_named_member_is_placed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     objects = remove_binding("fixed", "ams1", read_recording("dump")["items"])
     reject_cluster("fixed", "ams1", 'Specified cluster "ams1" is not found', objects)
     write_dump(objects, tmp_path)
@@ -146,7 +168,9 @@ def test_newly_joined_named_member_is_placed(tmp_path: Path, capsys: pytest.Capt
     assert (code, "1 to place, 0 to move, 0 to remove, 10 kept" in out) == (0, True), out
 
 
-def test_rejection_of_fulfilled_placement_is_ignored(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_rejection_of_fulfilled_placement_is_ignored(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     objects = read_recording("dump")["items"]
     reject_cluster("shop", "fra1", f"ClusterUnschedulable, {TAINT}", objects)
     write_dump(objects, tmp_path)
@@ -162,13 +186,21 @@ def apply_override(cluster: str, label: str, objects: list[Any]) -> None:
     rule = {"clusterSelector": {"clusterSelectorTerms": [selector]}, "jsonPatchOverrides": [patch]}
     spec = {
         "placement": {"name": "core"},
-        "clusterResourceSelectors": [{"group": "", "version": "v1", "kind": "Namespace", "name": "core"}],
+        "clusterResourceSelectors": [
+            {"group": "", "version": "v1", "kind": "Namespace", "name": "core"}
+        ],
         "policy": {"overrideRules": [{**rule, "overrideType": "JSONPatch"}]},
     }
     override = {"apiVersion": version, "kind": "ClusterResourceOverride", "metadata": {"name": "o"}}
-    labels = {"kubernetes-fleet.io/parent-resource-override": "o", "kubernetes-fleet.io/override-index": "0"}
+    labels = {
+        "kubernetes-fleet.io/parent-resource-override": "o",
+        "kubernetes-fleet.io/override-index": "0",
+    }
     labels["kubernetes-fleet.io/is-latest-snapshot"] = "true"
-    snapshot = {"kind": "ClusterResourceOverrideSnapshot", "metadata": {"name": "o-0", "labels": labels}}
+    snapshot = {
+        "kind": "ClusterResourceOverrideSnapshot",
+        "metadata": {"name": "o-0", "labels": labels},
+    }
     objects += [
         {**override, "spec": spec},
         {"apiVersion": version, **snapshot, "spec": {"overrideSpec": spec, "overrideHash": "eA=="}},
@@ -188,9 +220,13 @@ def predict_overridden_reason(objects: list[Any]) -> str:
                 of_overriding[0]["reason"] = "OverriddenSucceeded"
     result = plan(build_configuration(), files_there=Dump(objects))
     assert not list_errors(result)
-    (after,) = [each.after for each in result.plan.changes if each.after and each.after.get("id") == "core"]
+    (after,) = [
+        each.after for each in result.plan.changes if each.after and each.after.get("id") == "core"
+    ]
     (status,) = [each for each in after["placement_statuses"] if each["cluster_name"] == "lon1"]
-    return next(str(each["reason"]) for each in status["conditions"] if each["type"] == "Overridden")
+    return next(
+        str(each["reason"]) for each in status["conditions"] if each["type"] == "Overridden"
+    )
 
 
 @pytest.mark.parametrize("label", ["uk", "elsewhere"])

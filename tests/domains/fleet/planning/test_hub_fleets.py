@@ -30,7 +30,10 @@ def taint(each: Mapping[str, str]) -> str:
 
 def member(each: Mapping[str, Any]) -> str:
     taints = "".join(map(taint, each.get("taints", ())))
-    figures = "".join(f"    {name} = {json.dumps(each['resources'][name])}\n" for name in each.get("resources", {}))
+    figures = "".join(
+        f"    {name} = {json.dumps(each['resources'][name])}\n"
+        for name in each.get("resources", {})
+    )
     return f"""
 resource "fleet_member_cluster" "{each["name"]}" {{
   labels     = {json.dumps(each.get("labels", {}))}
@@ -55,7 +58,9 @@ def placement(name: str, policy: Mapping[str, Any], strategy: str) -> str:
 
 
 def configuration(step: Mapping[str, Any], strategy: str) -> str:
-    placements = (placement(name, each["policy"], strategy) for name, each in step["placements"].items())
+    placements = (
+        placement(name, each["policy"], strategy) for name, each in step["placements"].items()
+    )
     return NAMESPACE + "".join(map(member, step["clusters"])) + "".join(placements)
 
 
@@ -70,12 +75,18 @@ def test_fleet_matches_the_hub(number: int) -> None:
     fleet: Any = read_recording("fleets")
     state, story = EMPTY, fleet[number]
     for at, step in enumerate(story["steps"]):
-        state = build_state_after(require_success(plan(configuration(step, story["strategy"]), state)), state)
+        state = build_state_after(
+            require_success(plan(configuration(step, story["strategy"]), state)), state
+        )
         for name, recorded_placement in step["placements"].items():
             held = get_bindings(state, f"fleet_cluster_resource_placement.{name}")
             soft = is_soft(recorded_placement["policy"])
             ours = {
-                cluster: [each["state"], *(() if soft else (each["topology_spread_score"],)), each["affinity_score"]]
+                cluster: [
+                    each["state"],
+                    *(() if soft else (each["topology_spread_score"],)),
+                    each["affinity_score"],
+                ]
                 for cluster, each in held.items()
             }
             theirs = {

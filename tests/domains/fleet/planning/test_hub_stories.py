@@ -21,17 +21,24 @@ from tests.planning.harness import PlanResult, list_errors, plan
 
 pytestmark = needs_recordings
 
-FOUR = {"lon1": {"env": "prod"}, "par1": {"env": "prod"}, "ams1": {"env": "prod"}, "fra1": {"env": "canary"}}
+FOUR = {
+    "lon1": {"env": "prod"},
+    "par1": {"env": "prod"},
+    "ams1": {"env": "prod"},
+    "fra1": {"env": "canary"},
+}
 FIVE = {f"m{n}": {"region": "east" if n < 3 else "west", "order": str(2 * n)} for n in range(1, 6)}
 TWO: dict[str, dict[str, str]] = {"b": {}, "m9": {}}
 MEMBERS = {
     "run-applied-with-its-placement": TWO,
-    **dict.fromkeys(("create-scale-policy", "external-run", "content-change", "failed-apply"), FOUR),
+    **dict.fromkeys(
+        ("create-scale-policy", "external-run", "content-change", "failed-apply"), FOUR
+    ),
     **dict.fromkeys(("eviction", "member-leaves", "delete-held"), FOUR),
 }
-# First prefixes of stories with a turn unpredictable from dumps (one has an override rejected by webhooks absent on
-# that hub), and single prefixes with less data than the hub had: an executed eviction without a recorded deletion of
-# its binding.
+# First prefixes of stories with a turn unpredictable from dumps (one has an override rejected by
+# webhooks absent on that hub), and single prefixes with less data than the hub had: an executed
+# eviction without a recorded deletion of its binding.
 KNOWN_AHEAD = {"rollout-with-failing-members": 40, "override-of-defaulted-paths": 62}
 SAYS_LESS = {("eviction-while-a-run-waits", 24)}
 FORETOLD = (
@@ -47,7 +54,13 @@ FORETOLD = (
     "rollout-with-failing-members",
 )
 # The recordings of these are too sparse to predict from; they are only planned.
-PLANNED = ("content-change", "eviction", "failed-apply", "delete-held", "run-applied-with-its-placement")
+PLANNED = (
+    "content-change",
+    "eviction",
+    "failed-apply",
+    "delete-held",
+    "run-applied-with-its-placement",
+)
 
 
 class Dump:
@@ -65,7 +78,10 @@ class Dump:
 
 def build_member(name: str, labels: Mapping[str, str]) -> dict[str, Any]:
     now = "2026-11-21T03:00:00Z"
-    conditions = [{"type": kind, "status": "True", "lastTransitionTime": now} for kind in ("Joined", "Healthy")]
+    conditions = [
+        {"type": kind, "status": "True", "lastTransitionTime": now}
+        for kind in ("Joined", "Healthy")
+    ]
     agent = {"type": "MemberAgent", "lastReceivedHeartbeat": now, "conditions": conditions}
     return {
         "apiVersion": "cluster.kubernetes-fleet.io/v1",
@@ -103,7 +119,9 @@ def list_bindings(objects: Mapping[Key, Any]) -> Holds:
             continue
         owner = body["metadata"]["labels"]["kubernetes-fleet.io/parent-CRP"]
         spec = body["spec"]
-        snapshot = (spec.get("resourceSnapshotName") or "").removeprefix(f"{owner}-").partition("-")[0]
+        snapshot = (
+            (spec.get("resourceSnapshotName") or "").removeprefix(f"{owner}-").partition("-")[0]
+        )
         index = int(snapshot) if snapshot else None
         holds.setdefault(owner, {})[spec["targetCluster"]] = spec["state"], index
     return holds
@@ -116,7 +134,8 @@ def list_predicted_bindings(result: PlanResult) -> Holds:
         if change.address.type == "fleet_cluster_resource_placement" and change.after:
             bindings = change.after["bindings"] or {}
             holds[change.after["id"]] = {
-                cluster: (binding["state"], binding["resource_snapshot"]) for cluster, binding in bindings.items()
+                cluster: (binding["state"], binding["resource_snapshot"])
+                for cluster, binding in bindings.items()
             }
     return holds
 
@@ -146,7 +165,10 @@ def test_every_prefix_predicts_the_next_hub_state(story: str) -> None:
         result = plan(build_configuration(), files_there=Dump(list(states[at].values())))
         assert not list_errors(result), (at, list_errors(result))
         holds = list_predicted_bindings(result)
-        assert holds == {key: list_bindings(states[end]).get(key, {}) for key in holds}, (at, events[at])
+        assert holds == {key: list_bindings(states[end]).get(key, {}) for key in holds}, (
+            at,
+            events[at],
+        )
         planned += 1
     assert planned > 20
 
@@ -168,7 +190,8 @@ def list_conditions(
 ) -> Told:
     """Return the conditions of a placement, and of each cluster."""
     parts = {placement: conditions} | {
-        str(each.get("clusterName") or each.get("cluster_name") or ""): each["conditions"] for each in clusters
+        str(each.get("clusterName") or each.get("cluster_name") or ""): each["conditions"]
+        for each in clusters
     }
     names = ("type", "status", "reason", "message")
     return {
@@ -177,7 +200,9 @@ def list_conditions(
     }
 
 
-@pytest.mark.parametrize("story", ["create-scale-policy", "external-run", "run-resumes-after-another"])
+@pytest.mark.parametrize(
+    "story", ["create-scale-policy", "external-run", "run-resumes-after-another"]
+)
 def test_status_equals_the_status_of_the_hub(story: str) -> None:
     events = read_recording(story)["events"]
     states = list(replay_events(events, build_start(story, events)))

@@ -10,12 +10,19 @@ import pytest
 
 from nexusform.cli.main import run_command_line
 from tests.domains.fleet.planning.hub_dumps import build_configuration, get_object_key, write_dump
-from tests.domains.fleet.planning.test_hub_stories import Dump, list_bindings, list_predicted_bindings
+from tests.domains.fleet.planning.test_hub_stories import (
+    Dump,
+    list_bindings,
+    list_predicted_bindings,
+)
 from tests.planning.harness import list_errors, plan
 
-# PickAll of three; PickN of two of three; PickN of six with three members; PickFixed of three: 25 % may be
-# unavailable, of lv-n6 two. z3 leaves; each state is one dump, the last one after all events.
-STATES: list[list[dict[str, Any]]] = json.loads(Path(__file__).with_name("a_member_leaves.json").read_text())
+# PickAll of three; PickN of two of three; PickN of six with three members; PickFixed of three: 25 %
+# may be unavailable, of lv-n6 two. z3 leaves; each state is one dump, the last one after all
+# events.
+STATES: list[list[dict[str, Any]]] = json.loads(
+    Path(__file__).with_name("a_member_leaves.json").read_text()
+)
 
 
 @pytest.mark.parametrize("number", range(len(STATES)))

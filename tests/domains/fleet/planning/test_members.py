@@ -70,7 +70,9 @@ def build_site(a: int = 1, b: int = 3, extra: str = "") -> str:
 
 
 def read_private_data(state: Any, name: str) -> dict[str, Any]:
-    current = state.instances[next(a for a in state.instances if str(a) == f"fleet_member_cluster.{name}")].current
+    current = state.instances[
+        next(a for a in state.instances if str(a) == f"fleet_member_cluster.{name}")
+    ].current
     assert current is not None
     assert current.private is not None
     return dict(current.private)
@@ -118,7 +120,9 @@ def test_fulfilled_pick_n_ignores_figures() -> None:
 
 
 def test_members_sharing_machines_cause_a_warning() -> None:
-    small = RACKS.replace("count         = 3", "count         = 1").replace("machine_count = 4", "machine_count = 1")
+    small = RACKS.replace("count         = 3", "count         = 1").replace(
+        "machine_count = 4", "machine_count = 1"
+    )
     text = build_site().replace(RACKS, small)
     found = [
         w
@@ -146,19 +150,29 @@ def test_members_and_objects_precede_placements_and_are_deleted_last() -> None:
     text = build_site() + build_placement()
     made = require_success(plan(text))
     state = build_state_after(made)
-    assert _is_ordered(made, StepKind.CREATE, "fleet_member_cluster.a", "fleet_cluster_resource_placement.p")
-    assert _is_ordered(made, StepKind.CREATE, "fleet_hub_manifest.web", "fleet_cluster_resource_placement.p")
+    assert _is_ordered(
+        made, StepKind.CREATE, "fleet_member_cluster.a", "fleet_cluster_resource_placement.p"
+    )
+    assert _is_ordered(
+        made, StepKind.CREATE, "fleet_hub_manifest.web", "fleet_cluster_resource_placement.p"
+    )
     from nexusform.plans.plan import Mode
 
     gone = require_success(plan(text, state, mode=Mode.DESTROY))
-    assert _is_ordered(gone, StepKind.DELETE, "fleet_cluster_resource_placement.p", "fleet_member_cluster.a")
-    assert _is_ordered(gone, StepKind.DELETE, "fleet_member_cluster.a", "nexus_kubernetes_cluster.a")
+    assert _is_ordered(
+        gone, StepKind.DELETE, "fleet_cluster_resource_placement.p", "fleet_member_cluster.a"
+    )
+    assert _is_ordered(
+        gone, StepKind.DELETE, "fleet_member_cluster.a", "nexus_kubernetes_cluster.a"
+    )
     assert {r.trigger for r in gone.plan.placements if r.kind == "binding"} == {"placement_removed"}
 
 
 def _is_ordered(result: Any, kind: StepKind, first: str, second: str) -> bool:
     """Return whether the second step waits for the first."""
-    steps = {str(result.plan.changes[s.change].address): s for s in result.plan.steps if s.kind is kind}
+    steps = {
+        str(result.plan.changes[s.change].address): s for s in result.plan.steps if s.kind is kind
+    }
     waits, seen = [steps[second].id], set()
     by_id = {s.id: s for s in result.plan.steps}
     while waits:
@@ -171,7 +185,9 @@ def _is_ordered(result: Any, kind: StepKind, first: str, second: str) -> bool:
 
 def test_replaced_cluster_keeps_its_member() -> None:
     state = build_state(build_site() + build_placement())
-    result = require_success(plan(build_site() + build_placement(), state, replaces=("nexus_kubernetes_cluster.a",)))
+    result = require_success(
+        plan(build_site() + build_placement(), state, replaces=("nexus_kubernetes_cluster.a",))
+    )
     assert list_moves(result) == {}
     assert sorted(get_bindings(build_state_after(result, state))) == ["a", "b"]
     assert attributes(state, "fleet_member_cluster.a")["id"] == "a"
@@ -214,12 +230,16 @@ def test_pods_of_one_placement_affect_others_in_next_iteration() -> None:
     heavy = build_placement(fixed, name="heavy").replace('name    = "web"', 'name    = "work"')
     text = build_site(1, 3) + WORK + build_placement(busy) + heavy
     result = require_success(plan(text))
-    joined = next(r for r in result.plan.placements if r.kind == "binding" and str(r.address).endswith(".p"))
+    joined = next(
+        r for r in result.plan.placements if r.kind == "binding" and str(r.address).endswith(".p")
+    )
     assert (joined.object, joined.trigger) == ("a", "cluster_properties_changed")
     state = build_state_after(result)
     assert read_private_data(state, "a")["resources"]["available"]["cpu"] == "9"
     assert is_empty(plan(text, state))
-    pods = attributes(state, "fleet_cluster_resource_placement.heavy")["workloads"]["a"]["work/Deployment/heavy"]
+    pods = attributes(state, "fleet_cluster_resource_placement.heavy")["workloads"]["a"][
+        "work/Deployment/heavy"
+    ]
     assert [p["node"] for p in pods.values()] == ["a-p-0"]
 
 
@@ -228,9 +248,14 @@ def test_unfulfilled_pick_n_is_not_reported_as_fulfilled() -> None:
     text = build_site() + build_placement(build_pick_n(2))
     state = build_state(text)
     tainted = text.replace(
-        'resource "fleet_member_cluster" "a" {\n', f'resource "fleet_member_cluster" "a" {{\n{taint}'
+        'resource "fleet_member_cluster" "a" {\n',
+        f'resource "fleet_member_cluster" "a" {{\n{taint}',
     )
-    result = require_success(plan(tainted.replace("number_of_clusters = 2", "number_of_clusters = 3"), state))
-    said = [each.detail for each in list_warnings(result)] + [row.reason for row in result.plan.placements]
+    result = require_success(
+        plan(tainted.replace("number_of_clusters = 2", "number_of_clusters = 3"), state)
+    )
+    said = [each.detail for each in list_warnings(result)] + [
+        row.reason for row in result.plan.placements
+    ]
     assert any("are not rescheduled" in each for each in said)
     assert not [each for each in said if "a fulfilled PickN" in each]

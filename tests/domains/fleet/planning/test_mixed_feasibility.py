@@ -55,9 +55,13 @@ def make_deployment(name: str, replicas: int, cpu: int, **spec: Any) -> Body:
     return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": body}
 
 
-def compute_feasibility(nodes: list[Body], *workloads: Body, pods: tuple[Body, ...] = ()) -> Feasibility:
+def compute_feasibility(
+    nodes: list[Body], *workloads: Body, pods: tuple[Body, ...] = ()
+) -> Feasibility:
     text = "\n---\n".join(json.dumps(body) for body in (build_namespace("p"), *workloads))
-    fleet = Fleet(CONFIGURATION.replace("TEXT", text), {"west": [*nodes, *pods]}, {"p": list(workloads)})
+    fleet = Fleet(
+        CONFIGURATION.replace("TEXT", text), {"west": [*nodes, *pods]}, {"p": list(workloads)}
+    )
     (row,) = fleet.plan().plan.feasibility
     return row
 
@@ -104,7 +108,11 @@ def test_pool_without_ready_nodes_gets_ready_ones() -> None:
         {"nodeSelector": {"disk": "nvme"}},
         {
             "affinity": {
-                "podAffinity": {REQUIRED: [{"labelSelector": {"matchLabels": {"app": "x"}}, "topologyKey": HOST}]}
+                "podAffinity": {
+                    REQUIRED: [
+                        {"labelSelector": {"matchLabels": {"app": "x"}}, "topologyKey": HOST}
+                    ]
+                }
             }
         },
         {"schedulingGates": [{"name": "wait"}]},
@@ -112,7 +120,9 @@ def test_pool_without_ready_nodes_gets_ready_ones() -> None:
 )
 def test_pods_without_a_fitting_pool_cannot_run(spec: dict[str, Any]) -> None:
     nodes = [make_node("a", "blue", 4), make_node("b", "red", 8)]
-    row = compute_feasibility(nodes, make_deployment("w0", 2, 2), make_deployment("w1", 1, 1, **spec))
+    row = compute_feasibility(
+        nodes, make_deployment("w0", 2, 2), make_deployment("w1", 1, 1, **spec)
+    )
     assert row.result is FeasibilityResult.CANNOT_RUN
 
 
@@ -122,10 +132,13 @@ def test_maximum_count_with_ties_of_other_pods_is_not_certain() -> None:
     assert compute_feasibility(nodes, idle).is_certain
     text = "\n---\n".join(json.dumps(body) for body in (build_namespace("p"), idle))
     other = "\n---\n".join(
-        json.dumps(body).replace('"p"', '"q"') for body in (build_namespace("p"), make_deployment("w1", 1, 2))
+        json.dumps(body).replace('"p"', '"q"')
+        for body in (build_namespace("p"), make_deployment("w1", 1, 2))
     )
     block = CONFIGURATION.replace("TEXT", text)
-    second = CONFIGURATION[CONFIGURATION.index('resource "fleet_hub_manifest"') :].replace("TEXT", other)
+    second = CONFIGURATION[CONFIGURATION.index('resource "fleet_hub_manifest"') :].replace(
+        "TEXT", other
+    )
     second = second.replace('"p"', '"q"').replace("manifest.p", "manifest.q")
     fleet = Fleet(block + second, {"west": nodes}, {"p": [idle]})
     rows = {row.placement.name: row for row in fleet.plan().plan.feasibility}

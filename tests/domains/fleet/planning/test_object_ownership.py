@@ -11,10 +11,18 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import Diagnostic
 from nexusform.resources.address import parse_address
 from nexusform.state.objects import State
-from tests.domains.fleet.planning.fleet_harness import build_hub, build_member, build_placement, list_moves
+from tests.domains.fleet.planning.fleet_harness import (
+    build_hub,
+    build_member,
+    build_placement,
+    list_moves,
+)
 from tests.domains.pods.importers.cluster_objects import build_node, build_pod
 from tests.domains.pods.planning.test_cluster_observation import OF_A, WEB, plan_observed
-from tests.domains.pods.planning.test_live_workloads import build_live_controller, build_managed_fields
+from tests.domains.pods.planning.test_live_workloads import (
+    build_live_controller,
+    build_managed_fields,
+)
 from tests.domains.pods.planning.test_placement_pods import CLUSTERS, MEMBERS, build_web_deployment
 from tests.domains.pods.planning.test_placement_pods import build_hub_manifest as objects
 from tests.planning.harness import (
@@ -57,7 +65,11 @@ def get_last_condition(state: State, address: str) -> tuple[str, str, str]:
 
 
 def list_failures(state: State, address: str) -> list[dict[str, Any]]:
-    return [f for each in attributes(state, address)["placement_statuses"] for f in each.get("failed_placements", ())]
+    return [
+        f
+        for each in attributes(state, address)["placement_statuses"]
+        for f in each.get("failed_placements", ())
+    ]
 
 
 def count_pods(state: State, address: str) -> dict[str, int]:
@@ -70,11 +82,22 @@ def test_owner_in_state_keeps_the_object() -> None:
     state = build_state(text)
     result = require_success(plan(text + by("a"), state))
     details = list_ownership_warnings(list_warnings(result))
-    assert len(details) == 2  # The two objects are the Namespace and the ConfigMap.
-    assert all(f"belongs to {B}" in detail and "co-ownership is disallowed" in detail for detail in details)
+    # The two objects are the Namespace and the ConfigMap.
+    assert len(details) == 2
+    assert all(
+        f"belongs to {B}" in detail and "co-ownership is disallowed" in detail for detail in details
+    )
     state = build_state_after(result, state)
-    assert get_last_condition(state, A) == ("ClusterResourcePlacementApplied", "False", "ApplyFailed")
-    assert get_last_condition(state, B) == ("ClusterResourcePlacementAvailable", "True", "ResourceAvailable")
+    assert get_last_condition(state, A) == (
+        "ClusterResourcePlacementApplied",
+        "False",
+        "ApplyFailed",
+    )
+    assert get_last_condition(state, B) == (
+        "ClusterResourcePlacementAvailable",
+        "True",
+        "ResourceAvailable",
+    )
     assert [(f["kind"], f["reason"]) for f in list_failures(state, A)] == [
         ("ConfigMap", "FailedToTakeOver"),
         ("Namespace", "FailedToTakeOver"),
@@ -86,21 +109,31 @@ def test_owner_in_state_keeps_the_object() -> None:
     ("how", "message"),
     [
         (build_take_over("Always"), "co-ownership is disallowed"),
-        (build_take_over("Always", shared=True), "already owned by another Fleet AppliedWork object"),
-        (build_take_over("Never"), "no ownership of the object in the member cluster; takeover is needed"),
+        (
+            build_take_over("Always", shared=True),
+            "already owned by another Fleet AppliedWork object",
+        ),
+        (
+            build_take_over("Never"),
+            "no ownership of the object in the member cluster; takeover is needed",
+        ),
     ],
 )
 def test_takeover_failure_has_a_reason(how: str, message: str) -> None:
     state = build_state(FLEET + by("b"))
     result = require_success(plan(FLEET + by("b") + by("a", how), state))
     assert all(message in detail for detail in list_ownership_warnings(list_warnings(result)))
-    assert {f["message"].endswith(message) for f in list_failures(build_state_after(result, state), A)} == {True}
+    assert {
+        f["message"].endswith(message) for f in list_failures(build_state_after(result, state), A)
+    } == {True}
 
 
 def test_one_of_two_new_owners_fails() -> None:
     details = list_ownership_warnings(list_warnings(plan(FLEET + by("a") + by("b"))))
     assert len(details) == 2
-    assert all(A in detail and B in detail and "but the hub decides" in detail for detail in details)
+    assert all(
+        A in detail and B in detail and "but the hub decides" in detail for detail in details
+    )
 
 
 def remove_owner_records(state: State, text: str) -> State:
@@ -109,7 +142,9 @@ def remove_owner_records(state: State, text: str) -> State:
     instance = state.instances[address]
     assert instance.current is not None
     noted = {**(instance.current.private or {}), "content": {}}
-    return state.replace_instance(address, replace(instance, current=replace(instance.current, private=noted)))
+    return state.replace_instance(
+        address, replace(instance, current=replace(instance.current, private=noted))
+    )
 
 
 def test_old_state_with_two_owners_plans_no_change() -> None:
@@ -123,7 +158,9 @@ def test_old_state_with_two_owners_plans_no_change() -> None:
     # A hub would report it at the next rollout.
     changed = build_hub("red") + build_member("c1") + by("a") + by("b")
     result = require_success(plan(changed, state))
-    assert all(f"belongs to {A}" in detail for detail in list_ownership_warnings(list_warnings(result)))
+    assert all(
+        f"belongs to {A}" in detail for detail in list_ownership_warnings(list_warnings(result))
+    )
     state = build_state_after(result, state)
     assert {f["kind"] for f in list_failures(state, B)} == {"ConfigMap", "Namespace"}
     assert is_empty(plan(changed, state))
@@ -139,7 +176,11 @@ def test_removed_owner_releases_the_object() -> None:
     assert list_ownership_warnings(list_warnings(result)) == []
     state = build_state_after(result, state)
     assert count_pods(state, A) == {"a": 1, "b": 1}
-    assert get_last_condition(state, A) == ("ClusterResourcePlacementAvailable", "True", "ResourceAvailable")
+    assert get_last_condition(state, A) == (
+        "ClusterResourcePlacementAvailable",
+        "True",
+        "ResourceAvailable",
+    )
     assert list_failures(state, A) == []
     assert is_empty(plan(alone, state))
 
@@ -164,11 +205,16 @@ def test_unmanaged_object_is_taken_over_if_allowed() -> None:
         .replace("  yaml_body", "  cluster_id = nexus_kubernetes_cluster.a.id\n  yaml_body")
     )
     text = ON_NODES + objects(build_web_deployment(1)) + direct
-    never = list_ownership_warnings(list_warnings(require_success(plan(text + by("a", build_take_over("Never"))))))
+    never = list_ownership_warnings(
+        list_warnings(require_success(plan(text + by("a", build_take_over("Never")))))
+    )
     assert all("fleet_hub_manifest.direct" in detail and " on a " in detail for detail in never)
     assert len(never) == 2
     assert (
-        list_ownership_warnings(list_warnings(require_success(plan(text + by("a", build_take_over("IfNoDiff")))))) == []
+        list_ownership_warnings(
+            list_warnings(require_success(plan(text + by("a", build_take_over("IfNoDiff")))))
+        )
+        == []
     )
     differing = text.replace("web:1", "web:2", 1)
     (detail,) = list_ownership_warnings(
@@ -201,7 +247,10 @@ def test_reserved_namespace_is_accepted_and_not_selected(name: str) -> None:
     [
         ('name = "web"', "Kind:Namespace Name:web Namespace: "),
         ("label_selector {}", "Kind:Namespace Name:web Namespace: "),
-        ('name = "web"\n    selection_scope = "NamespaceOnly"', "Kind:Namespace Name:web Namespace: "),
+        (
+            'name = "web"\n    selection_scope = "NamespaceOnly"',
+            "Kind:Namespace Name:web Namespace: ",
+        ),
     ],
 )
 def test_object_selected_twice_is_rejected_as_by_a_hub(second: str, object_as_printed: str) -> None:
@@ -216,7 +265,10 @@ def test_object_selected_twice_is_rejected_as_by_a_hub(second: str, object_as_pr
     result = require_success(plan(text))
     (warning,) = list_warnings(result)
     assert warning.id == "invalid-resource-selectors"
-    assert f"found duplicate resource {{Group: Version:v1 {object_as_printed}Envelope:<nil>}}" in warning.detail
+    assert (
+        f"found duplicate resource {{Group: Version:v1 {object_as_printed}Envelope:<nil>}}"
+        in warning.detail
+    )
     assert "an earlier selector already selects it" in warning.detail
     state = build_state_after(result)
     assert attributes(state, "fleet_cluster_resource_placement.p")["bindings"] == {}
@@ -256,7 +308,9 @@ resource "fleet_resource_placement" "n" {
     (warning,) = list_warnings(require_success(plan(FLEET + namespaced)))
     assert warning.id == "missing-cluster-namespace"
     assert "The namespace web is missing on c1" in warning.detail
-    only = build_placement().replace('name    = "web"', 'name    = "web"\n    selection_scope = "NamespaceOnly"')
+    only = build_placement().replace(
+        'name    = "web"', 'name    = "web"\n    selection_scope = "NamespaceOnly"'
+    )
     assert list_warnings(require_success(plan(FLEET + namespaced + only))) == []
     known = build_hub() + build_member("c1", None, 'namespaces = ["web"]')
     assert list_warnings(require_success(plan(known + namespaced))) == []
@@ -267,7 +321,11 @@ resource "fleet_resource_placement" "n" {
     [
         (build_take_over("Never"), (), "exists on a already: no ownership of the object"),
         (build_take_over("IfNoDiff"), (), "exists on a already: cannot take over object"),
-        ("", ({"kind": "Shop", "name": "s"},), "on a belongs to Shop s: failed to take over a pre-existing object"),
+        (
+            "",
+            ({"kind": "Shop", "name": "s"},),
+            "on a belongs to Shop s: failed to take over a pre-existing object",
+        ),
         (build_take_over("Always"), (), ""),
         (build_take_over("Always", shared=True), ({"kind": "Shop", "name": "s"},), ""),
         (build_take_over("Never"), ({"kind": "AppliedWork", "name": "a-work"},), ""),
@@ -281,7 +339,11 @@ def test_observed_workload_without_takeover_keeps_its_pods(
     pod["metadata"]["namespace"] = "web"
     text = ON_NODES + OF_A + objects(build_web_deployment(2)) + by("a", strategy)
     result = require_success(plan_observed(text, build_node("a-np-0"), live, pod))
-    rows = [row for row in result.plan.placements if row.kind == "pod" and row.target and row.target.cluster == "a"]
+    rows = [
+        row
+        for row in result.plan.placements
+        if row.kind == "pod" and row.target and row.target.cluster == "a"
+    ]
     added = [row.object for row in rows if row.action != "keep"]
     details = list_ownership_warnings(list_warnings(result))
     assert bool(added) == (not message)
@@ -301,13 +363,18 @@ def test_placed_workload_without_replicas_has_the_default_of_the_hub() -> None:
     live["metadata"]["managedFields"] = [
         build_managed_fields("kube-controller-manager", {"f:replicas": {}}, subresource="scale")
     ]
-    pods = [build_pod(f"web-5d-{number}", "a-np-0", owner=("ReplicaSet", "web-5d"), labels=WEB) for number in range(3)]
+    pods = [
+        build_pod(f"web-5d-{number}", "a-np-0", owner=("ReplicaSet", "web-5d"), labels=WEB)
+        for number in range(3)
+    ]
     for pod in pods:
         pod["metadata"]["namespace"] = "web"
     body = json.loads(build_web_deployment())
     del body["spec"]["replicas"]
     text = ON_NODES + OF_A + objects(json.dumps(body)) + by("a", build_take_over("Always"))
     result = require_success(plan_observed(text, build_node("a-np-0"), live, *pods))
-    removed = [row for row in result.plan.placements if row.kind == "pod" and row.action == "remove"]
+    removed = [
+        row for row in result.plan.placements if row.kind == "pod" and row.action == "remove"
+    ]
     assert len(removed) == 2
     assert "replicas-of-cluster" not in {warning.id for warning in result.plan.diagnostics}

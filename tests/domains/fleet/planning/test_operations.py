@@ -99,7 +99,9 @@ def list_colours(state: State, address: str = P) -> set[str]:
     assert current is not None
     assert current.private is not None
     noted = current.private
-    lists = [each["objects"] for each in noted["content"].values()] or [noted["snapshots"][-1]["objects"]]
+    lists = [each["objects"] for each in noted["content"].values()] or [
+        noted["snapshots"][-1]["objects"]
+    ]
     bodies = [noted["bodies"][digest] for digests in lists for digest in digests]
     return {body["data"]["colour"] for body in bodies if body["kind"] == "ConfigMap"}
 
@@ -170,9 +172,9 @@ def test_budget_of_pick_all_must_be_a_whole_number() -> None:
 
 def test_empty_budget_of_pick_all_is_a_warning() -> None:
     result = require_success(plan(FLEET + build_placement() + build_budget("")))
-    assert [(warning.id, warning.detail.count("blocks every")) for warning in list_warnings(result)] == [
-        ("fully-blocking-budget", 1)
-    ]
+    assert [
+        (warning.id, warning.detail.count("blocks every")) for warning in list_warnings(result)
+    ] == [("fully-blocking-budget", 1)]
 
 
 def test_override_is_rolled_out_to_its_clusters_only() -> None:
@@ -188,7 +190,11 @@ def test_override_is_rolled_out_to_its_clusters_only() -> None:
 
 
 def test_failed_override_is_reported() -> None:
-    text = FLEET + build_placement(build_pick_n(1)) + build_override("x").replace("/data/colour", "/data/missing")
+    text = (
+        FLEET
+        + build_placement(build_pick_n(1))
+        + build_override("x").replace("/data/colour", "/data/missing")
+    )
     result = require_success(plan(text))
     assert [w.summary for w in list_warnings(result)] == ["Override failure"]
     conditions = attributes(build_state_after(result), P)["conditions"]
@@ -237,7 +243,9 @@ def test_rollout_marks_cluster_with_failing_override() -> None:
     state = build_state(text)
     broken = build_override("x", "c4").replace("/data/colour", "/data/missing")
     result = require_success(plan(text.replace("colour: blue", "colour: red") + broken, state))
-    steps = [(step.clusters, step.status) for rollout in result.plan.rollouts for step in rollout.steps]
+    steps = [
+        (step.clusters, step.status) for rollout in result.plan.rollouts for step in rollout.steps
+    ]
     assert (("c4",), "stuck") in steps, steps
     assert all("c4" not in clusters for clusters, status in steps if status != "stuck")
 
@@ -264,7 +272,9 @@ resource "fleet_cluster_resource_override" "{name}" {{
 def test_object_is_selected_by_one_override_of_a_kind() -> None:
     found = list_errors(plan(build_cluster_override("a") + build_cluster_override("b")))
     assert [e.address for e in found] == ["fleet_cluster_resource_override.b"]
-    assert "the resource has been selected by both b and a, which is not supported" in found[0].detail
+    assert (
+        "the resource has been selected by both b and a, which is not supported" in found[0].detail
+    )
     twice = FLEET + build_placement(build_pick_n(1)) + build_override("red")
     other = build_override("blue").replace('"o"', '"p"')
     assert [e.address for e in list_errors(plan(twice + other))] == ["fleet_resource_override.p"]
@@ -298,7 +308,9 @@ resource "fleet_cluster_resource_override" "many" {
     assert "at most 100 cluster resources can be created" in found[0].detail
     inside = 'count = 101\n  namespace = "web"'
     namespaced = many.replace("cluster_resource_", "resource_").replace("count = 101", inside)
-    assert [e.address for e in list_errors(plan(namespaced))] == ["fleet_resource_override.many[100]"]
+    assert [e.address for e in list_errors(plan(namespaced))] == [
+        "fleet_resource_override.many[100]"
+    ]
 
 
 def test_namespace_override_precedes_object_override() -> None:
@@ -336,7 +348,9 @@ resource "fleet_resource_placement" "p" {
   }
 }
 """
-    scoped = build_override("from the object").replace('name = "p"\n', 'name = "p"\n    scope = "Namespaced"\n')
+    scoped = build_override("from the object").replace(
+        'name = "p"\n', 'name = "p"\n    scope = "Namespaced"\n'
+    )
     for chosen, colour in (
         (of_namespace, "from the namespace"),
         (scoped, "from the object"),
@@ -357,10 +371,15 @@ def test_external_placements_wait_for_a_staged_run() -> None:
     assert (row.stage, row.group, row.waits_for) == ("two", 1, "r-after-one")
     assert [w.summary for w in list_warnings(result)] == ["Staged run awaiting approval"]
     state = build_state_after(result, state)
-    assert {c: b["state"] for c, b in get_bindings(state).items()} == {"c3": "Scheduled", "c4": "Bound"}
+    assert {c: b["state"] for c, b in get_bindings(state).items()} == {
+        "c3": "Scheduled",
+        "c4": "Bound",
+    }
     unchanged = plan(text + build_run(), state)
     assert is_empty(unchanged)
-    assert [(w.id, w.is_preexisting) for w in list_warnings(unchanged)] == [("staged-run-awaiting-approval", False)]
+    assert [(w.id, w.is_preexisting) for w in list_warnings(unchanged)] == [
+        ("staged-run-awaiting-approval", False)
+    ]
     approved = build_run('state = "Run"\n  approvals = ["r-after-one"]')
     result = require_success(plan(text + approved, state))
     assert list_moves(result) == {"c3": ("update", "staged_run")}
@@ -432,11 +451,19 @@ resource "fleet_cluster_staged_update_strategy" "s" {
   }
 }
 """
-    members = "".join(build_member(f"c{i}", {"ring": str(i), "order": str(9 - i)}) for i in range(1, 5))
+    members = "".join(
+        build_member(f"c{i}", {"ring": str(i), "order": str(9 - i)}) for i in range(1, 5)
+    )
     text = build_hub() + members + build_placement("", EXTERNAL) + stages
     (rollout,) = require_success(plan(text + build_run())).plan.rollouts
-    assert (str(rollout.address), rollout.cause, rollout.resource_snapshot) == (P, "staged run r", 0)
-    assert [(s.kind, s.stage, s.group, s.clusters, s.start_seconds, s.status) for s in rollout.steps] == [
+    assert (str(rollout.address), rollout.cause, rollout.resource_snapshot) == (
+        P,
+        "staged run r",
+        0,
+    )
+    assert [
+        (s.kind, s.stage, s.group, s.clusters, s.start_seconds, s.status) for s in rollout.steps
+    ] == [
         ("update", "one", 1, ("c1",), 0, "planned"),
         ("wait", "one", 0, (), 0, "planned"),
         ("approval", "one", 0, (), 0, "waiting"),
@@ -466,7 +493,9 @@ def test_several_waves_are_a_timeline() -> None:
 def test_run_is_stuck_at_failing_override() -> None:
     text = FLEET + build_placement(build_pick_n(2), EXTERNAL) + STAGES + build_override("x", "c4")
     failing = text.replace("/data/colour", "/data/missing")
-    result = require_success(plan(failing + build_run('state = "Run"\n  approvals = ["r-after-one"]')))
+    result = require_success(
+        plan(failing + build_run('state = "Run"\n  approvals = ["r-after-one"]'))
+    )
     assert "Stuck staged run" in [w.summary for w in list_warnings(result)]
     assert [step.status for step in result.plan.rollouts[0].steps] == ["stuck", "later", "later"]
     states = {c: b["state"] for c, b in get_bindings(build_state_after(result)).items()}
@@ -480,8 +509,13 @@ def test_run_takes_latest_or_named_snapshot() -> None:
     unknown = 'state = "Run"\n  resource_snapshot_index = "5"'
     result = require_success(plan(text + build_run(unknown)))
     assert [w.summary for w in list_warnings(result)] == ["Blocked staged run"]
-    assert "no resourceSnapshots with index `5` found for placement `p`" in list_warnings(result)[0].detail
-    assert {b["resource_snapshot"] for b in get_bindings(build_state_after(result)).values()} == {None}
+    assert (
+        "no resourceSnapshots with index `5` found for placement `p`"
+        in list_warnings(result)[0].detail
+    )
+    assert {b["resource_snapshot"] for b in get_bindings(build_state_after(result)).values()} == {
+        None
+    }
 
 
 def test_run_is_aborted_after_policy_change() -> None:
@@ -490,14 +524,16 @@ def test_run_is_aborted_after_policy_change() -> None:
     fewer = FLEET + build_placement(build_pick_n(1), EXTERNAL) + STAGES
     state = build_state_after(require_success(plan(fewer + build_run(), state)), state)
     before = get_bindings(state)
-    result = require_success(plan(fewer + build_run('state = "Run"\n  approvals = ["r-after-one"]'), state))
+    result = require_success(
+        plan(fewer + build_run('state = "Run"\n  approvals = ["r-after-one"]'), state)
+    )
     assert [w.summary for w in list_warnings(result)] == ["Aborted staged run"]
     assert list_moves(result) == {}
     assert get_bindings(build_state_after(result, state)) == before
     other = build_run('state = "Run"\n  approvals = ["again-after-one"]').replace('"r"', '"again"')
-    assert [(c, row[0]) for c, row in list_moves(require_success(plan(fewer + other, state))).items()] == [
-        ("c3", "remove")
-    ]
+    assert [
+        (c, row[0]) for c, row in list_moves(require_success(plan(fewer + other, state))).items()
+    ] == [("c3", "remove")]
 
 
 def test_external_strategy_cannot_be_reverted() -> None:
@@ -535,9 +571,13 @@ def test_apply_strategy_change_updates_all_clusters_at_once() -> None:
     state = build_state(FLEET + build_placement())
     careful = 'strategy {\n apply_strategy {\n when_to_apply = "IfNotDrifted"\n }\n }'
     result = require_success(plan(FLEET + build_placement("", careful), state))
-    assert list_moves(result) == dict.fromkeys(("c1", "c2", "c3", "c4"), ("update", "strategy_changed"))
+    assert list_moves(result) == dict.fromkeys(
+        ("c1", "c2", "c3", "c4"), ("update", "strategy_changed")
+    )
     assert is_empty(plan(FLEET + build_placement("", careful), build_state_after(result, state)))
-    external = 'strategy {\n type = "External"\n apply_strategy {\n when_to_apply = "IfNotDrifted"\n }\n }'
+    external = (
+        'strategy {\n type = "External"\n apply_strategy {\n when_to_apply = "IfNotDrifted"\n }\n }'
+    )
     state = build_state(FLEET + build_placement("", EXTERNAL))
     assert list_moves(require_success(plan(FLEET + build_placement("", external), state))) == {}
 
@@ -549,11 +589,17 @@ def test_statuses_keep_their_order() -> None:
     state = build_state(FLEET + build_placement(build_pick_n(2)))
     assert list_status_order(state) == ["c4", "c3"]
     state = build_state_after(
-        require_success(plan(FLEET.replace("blue", "red") + build_placement(build_pick_n(2)), state)), state
+        require_success(
+            plan(FLEET.replace("blue", "red") + build_placement(build_pick_n(2)), state)
+        ),
+        state,
     )
     assert list_status_order(state) == ["c4", "c3"]
     state = build_state_after(
-        require_success(plan(FLEET.replace("blue", "red") + build_placement(build_pick_n(4)), state)), state
+        require_success(
+            plan(FLEET.replace("blue", "red") + build_placement(build_pick_n(4)), state)
+        ),
+        state,
     )
     assert list_status_order(state) == ["c4", "c3", "c2", "c1"]
 
@@ -561,7 +607,9 @@ def test_statuses_keep_their_order() -> None:
 def test_removing_and_replacing_a_placement() -> None:
     text = FLEET + build_placement(build_pick_n(1))
     state = build_state(text)
-    assert list_moves(require_success(plan(FLEET, state))) == {"c4": ("remove", "placement_removed")}
+    assert list_moves(require_success(plan(FLEET, state))) == {
+        "c4": ("remove", "placement_removed")
+    }
     replaced = require_success(plan(text, state, replaces=(P,)))
     found = [(str(r.action), r.trigger) for r in replaced.plan.placements]
     assert found == [("remove", "placement_removed"), ("place", "placement_created")]
@@ -627,15 +675,22 @@ def test_ineffective_delete_strategy_is_reported_on_removal() -> None:
     text = FLEET + build_placement(build_pick_n(2), abandon)
     state = build_state(text)
     assert list_warnings(plan(text, state)) == []
-    for result in (plan(FLEET, state), plan(text, state, mode=Mode.DESTROY), plan(text, state, replaces=(P,))):
+    for result in (
+        plan(FLEET, state),
+        plan(text, state, mode=Mode.DESTROY),
+        plan(text, state, replaces=(P,)),
+    ):
         assert [w.id for w in list_warnings(result)] == ["ineffective-delete-strategy"]
     forgotten = f"{FLEET}removed {{\n  from = {P}\n  lifecycle {{\n    destroy = false\n  }}\n}}\n"
-    assert "ineffective-delete-strategy" not in [w.id for w in list_warnings(plan(forgotten, state))]
+    assert "ineffective-delete-strategy" not in [
+        w.id for w in list_warnings(plan(forgotten, state))
+    ]
     assert list_warnings(plan(FLEET, build_state(FLEET + build_placement(build_pick_n(2))))) == []
 
 
 def test_new_placements_are_not_compared_with_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    searches: list[list[int]] = []  # positions found by each search for awaited steps
+    # positions found by each search for awaited steps.
+    searches: list[list[int]] = []
     find = step_order._find_awaited_steps
 
     def find_and_count(*arguments: Any) -> Iterable[int]:

@@ -10,12 +10,19 @@ from typing import Any, Final
 import pytest
 
 from nexusform.domains.fleet.importers.fleet_records import JsonPatch
-from nexusform.domains.fleet.planning.override_rendering import PatchError, apply_json_patches, replace_patch_variables
+from nexusform.domains.fleet.planning.override_rendering import (
+    PatchError,
+    apply_json_patches,
+    replace_patch_variables,
+)
 
 ARGS: Final = "/spec/template/spec/containers/0/args"
 DEPLOYMENT: Final[dict[str, Any]] = {
     "metadata": {"name": "web"},
-    "spec": {"replicas": 1, "template": {"spec": {"containers": [{"image": "nginx:1", "args": ["a", "b"]}]}}},
+    "spec": {
+        "replicas": 1,
+        "template": {"spec": {"containers": [{"image": "nginx:1", "args": ["a", "b"]}]}},
+    },
 }
 FAILING: Final[list[dict[str, Any]]] = json.loads(
     Path(__file__).with_name("failing_patches.json").read_text(encoding="utf-8")
@@ -24,7 +31,9 @@ FAILING: Final[list[dict[str, Any]]] = json.loads(
 
 def apply_patch(operation: str, path: str, value: Any) -> Any:
     patch = JsonPatch(operation, path, value)
-    return apply_json_patches(DEPLOYMENT, [patch], replace_patch_variables([patch], "m1", {"region": "eu"}))
+    return apply_json_patches(
+        DEPLOYMENT, [patch], replace_patch_variables([patch], "m1", {"region": "eu"})
+    )
 
 
 @pytest.mark.parametrize("case", FAILING, ids=lambda case: f"{case['operation']} {case['path']}")
@@ -41,7 +50,9 @@ def test_index_is_parsed_as_in_go(index: str) -> None:
 
 
 def test_variables_are_replaced_in_keys_and_values() -> None:
-    value = {"${MEMBER-CLUSTER-NAME}": ["${MEMBER-CLUSTER-LABEL-KEY-region}-${MEMBER-CLUSTER-NAME}"]}
+    value = {
+        "${MEMBER-CLUSTER-NAME}": ["${MEMBER-CLUSTER-LABEL-KEY-region}-${MEMBER-CLUSTER-NAME}"]
+    }
     assert apply_patch("add", "/metadata/labels", value)["metadata"]["labels"] == {"m1": ["eu-m1"]}
 
 

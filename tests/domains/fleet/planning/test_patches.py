@@ -7,7 +7,12 @@ from typing import Any
 import pytest
 
 from nexusform.domains.fleet.importers.api_defaults import add_api_server_defaults
-from nexusform.domains.fleet.importers.fleet_records import FleetOverride, JsonPatch, ObjectSelector, OverrideRule
+from nexusform.domains.fleet.importers.fleet_records import (
+    FleetOverride,
+    JsonPatch,
+    ObjectSelector,
+    OverrideRule,
+)
 from nexusform.domains.fleet.planning.override_rendering import RenderedResources, render_resources
 from nexusform.domains.pods.importers.manifest_parser import build_manifest
 from tests.domains.fleet.planning.hub_dumps import needs_recordings, read_recording
@@ -51,7 +56,10 @@ def test_patches_apply_to_default_values() -> None:
     assert apply_patches(("replace", "/spec/replicas", 5))["replicas"] == 5
     assert "strategy" not in apply_patches(("remove", "/spec/strategy"))
     assert "unable" not in render_patches(("replace", "/spec/paused", True)).failure
-    assert "doc is missing key: /spec/paused" in render_patches(("replace", "/spec/paused", True)).failure
+    assert (
+        "doc is missing key: /spec/paused"
+        in render_patches(("replace", "/spec/paused", True)).failure
+    )
 
 
 @pytest.mark.parametrize(
@@ -64,7 +72,9 @@ def test_patches_apply_to_default_values() -> None:
         ("remove", "-2", ["a", "c"]),
     ],
 )
-def test_negative_index_counts_from_the_end(operation: str, index: str, expected: list[str]) -> None:
+def test_negative_index_counts_from_the_end(
+    operation: str, index: str, expected: list[str]
+) -> None:
     assert get_args(apply_patches((operation, f"{ARGS}/{index}", "x"))) == expected
 
 
@@ -75,7 +85,10 @@ def test_index_before_first_item_fails() -> None:
 @pytest.mark.parametrize(
     ("index", "error"),
     [
-        ("1000000000000000000", "Unable to access invalid index: 1000000000000000000: invalid index referenced"),
+        (
+            "1000000000000000000",
+            "Unable to access invalid index: 1000000000000000000: invalid index referenced",
+        ),
         ("9" * 5000, f'strconv.Atoi: parsing "{"9" * 5000}": value out of range'),
     ],
 )

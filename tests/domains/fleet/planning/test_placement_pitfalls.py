@@ -58,11 +58,15 @@ def test_pick_fixed_keeps_unhealthy_and_reports_missing_cluster() -> None:
     assert list_moves(result) == dict.fromkeys(("a", "b"), ("place", "placement_created"))
     assert 'Specified cluster "z" is not found' in list_warnings(result)[0].detail
     state = build_state_after(result)
-    sick = build_fleet(a='health = "Unhealthy"', b="") + build_placement(build_pick_fixed("a", "b", "z"))
+    sick = build_fleet(a='health = "Unhealthy"', b="") + build_placement(
+        build_pick_fixed("a", "b", "z")
+    )
     result = require_success(plan(sick, state))
     assert list_moves(result) == {"a": ("keep", "cluster_became_ineligible")}
     state = build_state_after(result, state)
-    joined = build_fleet(a='health = "Unhealthy"', b="", z="") + build_placement(build_pick_fixed("a", "b", "z"))
+    joined = build_fleet(a='health = "Unhealthy"', b="", z="") + build_placement(
+        build_pick_fixed("a", "b", "z")
+    )
     assert list_moves(require_success(plan(joined, state))) == {"z": ("place", "cluster_joined")}
 
 
@@ -86,7 +90,9 @@ def test_toleration_changes_policy_snapshot_but_number_does_not() -> None:
         "hash": attributes(state, P)["policy_snapshot"]["hash"],
         "number_of_clusters": 2,
     }
-    tolerating = build_fleet(a="", b="") + build_placement(build_pick_n(2, 'toleration {\noperator = "Exists"\n}'))
+    tolerating = build_fleet(a="", b="") + build_placement(
+        build_pick_n(2, 'toleration {\noperator = "Exists"\n}')
+    )
     result = require_success(plan(tolerating, state))
     assert list_moves(result) == dict.fromkeys(("a", "b"), ("keep", "policy_changed"))
     assert attributes(build_state_after(result, state), P)["policy_snapshot"]["index"] == 1
@@ -107,17 +113,26 @@ def test_better_score_moves_placement_only_after_policy_change() -> None:
       }
     }"""
     members = build_fleet(a=build_node_count(9), b=build_node_count(1))
-    state = build_state(members + build_placement(build_pick_n(1, sorter.replace("ORDER", "Descending"))))
+    state = build_state(
+        members + build_placement(build_pick_n(1, sorter.replace("ORDER", "Descending")))
+    )
     assert list_picks(state) == ["a"]
     swapped = build_fleet(a=build_node_count(1), b=build_node_count(9))
     same = require_success(
-        plan(swapped + build_placement(build_pick_n(1, sorter.replace("ORDER", "Descending"))), state)
+        plan(
+            swapped + build_placement(build_pick_n(1, sorter.replace("ORDER", "Descending"))), state
+        )
     )
     assert {action for action, _ in list_moves(same).values()} <= {"keep"}
     other = require_success(
-        plan(members + build_placement(build_pick_n(1, sorter.replace("ORDER", "Ascending"))), state)
+        plan(
+            members + build_placement(build_pick_n(1, sorter.replace("ORDER", "Ascending"))), state
+        )
     )
-    assert list_moves(other) == {"a": ("remove", "policy_changed"), "b": ("place", "policy_changed")}
+    assert list_moves(other) == {
+        "a": ("remove", "policy_changed"),
+        "b": ("place", "policy_changed"),
+    }
     assert "affinity score: 10" in list_binding_changes(other)["b"].reason
 
 
@@ -138,7 +153,9 @@ def test_invalid_property_stops_the_scheduler_and_keeps_bindings() -> None:
       }
     }"""
     state = build_state(build_fleet(a=build_node_count(3)) + build_placement(required))
-    broken = build_fleet(a=build_node_count(3), b=build_node_count("lots")) + build_placement(required)
+    broken = build_fleet(a=build_node_count(3), b=build_node_count("lots")) + build_placement(
+        required
+    )
     result = require_success(plan(broken, state))
     assert list_moves(result) == {}
     assert [w.summary for w in list_warnings(result)] == ["Scheduling stopped"]
@@ -149,11 +166,15 @@ def test_invalid_property_stops_the_scheduler_and_keeps_bindings() -> None:
 def test_spread_is_over_all_clusters_of_the_fleet() -> None:
     spread = 'topology_spread_constraint {\nmax_skew = 1\ntopology_key = "region"\n}'
     members = build_hub() + "".join(
-        build_member(n, {"region": r}) for n, r in (("a", "east"), ("b", "east"), ("c", "east"), ("w", "west"))
+        build_member(n, {"region": r})
+        for n, r in (("a", "east"), ("b", "east"), ("c", "east"), ("w", "west"))
     )
     result = require_success(plan(members + build_placement(build_pick_n(4, spread))))
     assert sorted(list_moves(result)) == ["b", "c", "w"]
-    assert 'violated doNotSchedule topology spread constraint "region" (max skew 1)' in list_warnings(result)[0].detail
+    assert (
+        'violated doNotSchedule topology spread constraint "region" (max skew 1)'
+        in list_warnings(result)[0].detail
+    )
 
 
 def test_rejected_clusters_are_listed_on_request() -> None:
@@ -165,10 +186,18 @@ def test_rejected_clusters_are_listed_on_request() -> None:
 
 def test_fleet_without_members_is_reported() -> None:
     result = require_success(plan(build_hub() + build_placement(build_pick_n(2))))
-    (told,) = [each for each in result.diagnostics if each.id in ("no-member-cluster", "unfulfilled-placement")]
+    (told,) = [
+        each
+        for each in result.diagnostics
+        if each.id in ("no-member-cluster", "unfulfilled-placement")
+    ]
     assert told.id == "no-member-cluster"
-    assert told.detail.startswith("No fleet_member_cluster is declared, so p is placed on no cluster.")
-    with_one = require_success(plan(build_hub() + build_member("a") + build_placement(build_pick_n(2))))
+    assert told.detail.startswith(
+        "No fleet_member_cluster is declared, so p is placed on no cluster."
+    )
+    with_one = require_success(
+        plan(build_hub() + build_member("a") + build_placement(build_pick_n(2)))
+    )
     assert "no-member-cluster" not in {each.id for each in with_one.diagnostics}
 
 

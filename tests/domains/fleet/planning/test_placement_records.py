@@ -112,7 +112,9 @@ def forget_resources(state: State) -> State:
     noted = dict(instance.current.private or {})
     for name in ("snapshots", "content", "bodies"):
         noted.pop(name)
-    return state.replace_instance(address, replace(instance, current=replace(instance.current, private=noted)))
+    return state.replace_instance(
+        address, replace(instance, current=replace(instance.current, private=noted))
+    )
 
 
 def test_pruned_content_is_kept_but_unavailable_to_runs() -> None:
@@ -123,8 +125,11 @@ def test_pruned_content_is_kept_but_unavailable_to_runs() -> None:
     text = placed + whole
     for number, colour in enumerate(("red", "green"), 1):
         text += build_run(f"r{number}")
-        state = build_state_after(require_success(plan(FLEET + build_hub(colour) + text, state)), state)
-    # A slot for a third snapshot is freed before its creation: the first is pruned, though c3 has it.
+        state = build_state_after(
+            require_success(plan(FLEET + build_hub(colour) + text, state)), state
+        )
+    # A slot for a third snapshot is freed before its creation: the first is pruned, though c3 has
+    # it.
     assert [each["index"] for each in read_private_data(state)["snapshots"]] == [1, 2]
     assert list_colours(state) == {"c3": "blue", "c4": "green"}
     assert {c: b["resource_snapshot"] for c, b in get_bindings(state).items()} == {"c3": 0, "c4": 2}
@@ -133,7 +138,10 @@ def test_pruned_content_is_kept_but_unavailable_to_runs() -> None:
     result = require_success(plan(FLEET + build_hub("green") + named, state))
     *waiting, warning = list_warnings(result)
     assert {w.id for w in waiting} == {"staged-run-awaiting-approval"}
-    assert "no resourceSnapshots with index `0` found for placement `p`. Existing snapshots: 1, 2." in warning.detail
+    assert (
+        "no resourceSnapshots with index `0` found for placement `p`. Existing snapshots: 1, 2."
+        in warning.detail
+    )
 
 
 def test_restored_text_is_the_latest_snapshot() -> None:
@@ -142,7 +150,8 @@ def test_restored_text_is_the_latest_snapshot() -> None:
     state = build_state(text + build_hub("blue") + build_run("r", approved))
     again = build_run("again", 'approvals = ["again-after-one"]')
     state = build_state_after(
-        require_success(plan(text + build_hub("blue") + build_run("r", approved) + again, state)), state
+        require_success(plan(text + build_hub("blue") + build_run("r", approved) + again, state)),
+        state,
     )
     assert [each["index"] for each in read_private_data(state)["snapshots"]] == [0]
 
@@ -150,7 +159,9 @@ def test_restored_text_is_the_latest_snapshot() -> None:
 def test_waiting_run_keeps_its_snapshot() -> None:
     text = FLEET + build_placement(build_pick_n(2), EXTERNAL) + STAGES
     state = build_state(text + build_hub("blue") + build_run("r"))
-    state = build_state_after(require_success(plan(text + build_hub("red") + build_run("r"), state)), state)
+    state = build_state_after(
+        require_success(plan(text + build_hub("red") + build_run("r"), state)), state
+    )
     approved = text + build_hub("red") + build_run("r", 'approvals = ["r-after-one"]')
     state = build_state_after(require_success(plan(approved, state)), state)
     assert list_colours(state) == {"c3": "blue", "c4": "blue"}
@@ -165,11 +176,16 @@ def test_blocked_rollout_keeps_old_pods() -> None:
     assert count_pods(state) == {"a": 1, "b": 1}
     assert is_empty(plan(stalled, state))
     moving = text + objects(build_web_deployment(3, cpu="100m")) + build_placement()
-    assert count_pods(build_state_after(require_success(plan(moving, state)), state)) == {"a": 3, "b": 3}
+    assert count_pods(build_state_after(require_success(plan(moving, state)), state)) == {
+        "a": 3,
+        "b": 3,
+    }
 
 
 def test_resources_missing_in_state_count_as_applied() -> None:
-    text = RACKS + CLUSTERS + MEMBERS + objects(build_web_deployment(1)) + build_placement() + OVERRIDE
+    text = (
+        RACKS + CLUSTERS + MEMBERS + objects(build_web_deployment(1)) + build_placement() + OVERRIDE
+    )
     state = build_state(text)
     assert count_pods(state) == {"a": 2, "b": 2}
     imported = forget_resources(state)

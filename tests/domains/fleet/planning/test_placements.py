@@ -39,9 +39,14 @@ def test_pick_all_selects_every_member() -> None:
     result = require_success(plan(build_fleet("a1", "a2", "b1") + build_placement()))
     assert list_moves(result) == dict.fromkeys(("a1", "a2", "b1"), ("place", "placement_created"))
     state = build_state_after(result)
-    assert {c: b["state"] for c, b in get_bindings(state).items()} == dict.fromkeys(("a1", "a2", "b1"), "Bound")
+    assert {c: b["state"] for c, b in get_bindings(state).items()} == dict.fromkeys(
+        ("a1", "a2", "b1"), "Bound"
+    )
     selected = attributes(state, P)["selected_resources"]
-    assert [(s["kind"], s["name"]) for s in selected] == [("Namespace", "web"), ("ConfigMap", "settings")]
+    assert [(s["kind"], s["name"]) for s in selected] == [
+        ("Namespace", "web"),
+        ("ConfigMap", "settings"),
+    ]
     assert attributes(state, P)["conditions"][0]["reason"] == "SchedulingPolicyFulfilled"
     assert is_empty(plan(build_fleet("a1", "a2", "b1") + build_placement(), state))
 
@@ -52,7 +57,9 @@ def test_pick_n_selects_largest_names_and_scale_out_adds_only() -> None:
     assert list_picks(state) == ["c5", "c6", "c7"]
     before = get_bindings(state)
     result = require_success(plan(members + build_placement(build_pick_n(5)), state))
-    assert list_moves(result) == dict.fromkeys(("c3", "c4"), ("place", "number_of_clusters_increased"))
+    assert list_moves(result) == dict.fromkeys(
+        ("c3", "c4"), ("place", "number_of_clusters_increased")
+    )
     after = build_state_after(result, state)
     assert {n: get_bindings(after)[n] for n in before} == before
     down = require_success(plan(members + build_placement(build_pick_n(2)), after))
@@ -74,21 +81,26 @@ def test_new_member_completes_unfulfilled_pick_n() -> None:
     assert [w.summary for w in list_warnings(result)] == ["Unfulfilled placement"]
     state = build_state_after(result)
     assert attributes(state, P)["conditions"][0]["status"] == "False"
-    assert list_moves(require_success(plan(build_fleet("a", "z") + build_placement(build_pick_n(2)), state))) == {
-        "z": ("place", "cluster_joined")
-    }
+    assert list_moves(
+        require_success(plan(build_fleet("a", "z") + build_placement(build_pick_n(2)), state))
+    ) == {"z": ("place", "cluster_joined")}
 
 
 def test_leaving_member_moves_only_its_bindings() -> None:
     state = build_state(build_fleet("a", "b", "c", "d") + build_placement(build_pick_n(2)))
     assert list_picks(state) == ["c", "d"]
-    result = require_success(plan(build_fleet("a", "b", "c") + build_placement(build_pick_n(2)), state))
+    result = require_success(
+        plan(build_fleet("a", "b", "c") + build_placement(build_pick_n(2)), state)
+    )
     assert list_moves(result) == {"d": ("remove", "cluster_left"), "b": ("place", "cluster_left")}
 
 
 @pytest.mark.parametrize(
     ("more", "trigger"),
-    [('taint {\n key = "x"\n }', "taint_added"), ('health = "Unhealthy"', "cluster_became_ineligible")],
+    [
+        ('taint {\n key = "x"\n }', "taint_added"),
+        ('health = "Unhealthy"', "cluster_became_ineligible"),
+    ],
 )
 def test_changed_picked_member_moves_nothing(more: str, trigger: str) -> None:
     state = build_state(build_fleet("a", "b") + build_placement(build_pick_n(1)))
@@ -135,13 +147,18 @@ def test_unmatched_labels_move_nothing_until_policy_change() -> None:
         + build_member("b", {"region": "east"})
         + build_placement(east)
     )
-    moved = build_hub() + build_member("a", {"region": "east"}) + build_member("b", {"region": "west"})
+    moved = (
+        build_hub() + build_member("a", {"region": "east"}) + build_member("b", {"region": "west"})
+    )
     result = require_success(plan(moved + build_placement(east), state))
     assert list_moves(result) == {"b": ("keep", "labels_no_longer_match")}
     state = build_state_after(result, state)
     tolerating = east + '\ntoleration {\n operator = "Exists"\n}'
     result = require_success(plan(moved + build_placement(tolerating), state))
-    assert list_moves(result) == {"b": ("remove", "policy_changed"), "a": ("keep", "policy_changed")}
+    assert list_moves(result) == {
+        "b": ("remove", "policy_changed"),
+        "a": ("keep", "policy_changed"),
+    }
 
 
 def test_immutable_field_errors_suggest_replacement() -> None:
@@ -200,7 +217,8 @@ def test_untargeted_placement_sees_change_in_next_plan() -> None:
     state = build_state_after(plan(large, after), after)
     leaving = require_success(plan(small, state, targets=("fleet_member_cluster.z",)))
     gone = build_state_after(leaving, state)
-    if "z" in list_picks(gone):  # The placement was not targeted.
+    # The placement was not targeted.
+    if "z" in list_picks(gone):
         assert list_moves(require_success(plan(small, gone))) == {"z": ("remove", "cluster_left")}
 
 

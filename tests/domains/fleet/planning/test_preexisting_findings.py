@@ -8,7 +8,14 @@ from msgspec.structs import replace
 from nexusform.diagnostics.diagnostic import build_error, build_warning
 from nexusform.domains.pods.pod_kind import PodLocation
 from nexusform.planning.conclusion.existing_findings import mark_existing_findings
-from nexusform.plans.plan import Action, Change, ObjectLocation, PlacementAction, PlacementChange, Plan
+from nexusform.plans.plan import (
+    Action,
+    Change,
+    ObjectLocation,
+    PlacementAction,
+    PlacementChange,
+    Plan,
+)
 from nexusform.resources.address import parse_address
 from nexusform.scheduling.racks.vms import Placement
 
@@ -30,18 +37,24 @@ KINDS = (
 )
 
 
-def _row(kind: str, action: str, source: ObjectLocation | None, target: ObjectLocation | None) -> PlacementChange:
+def _row(
+    kind: str, action: str, source: ObjectLocation | None, target: ObjectLocation | None
+) -> PlacementChange:
     return PlacementChange(WEB, kind, "x", PlacementAction(action), source, target, "new")
 
 
 def _list_caused_warnings(plan: Plan) -> set[str]:
     """Return the kinds of warnings about `web` caused by a plan."""
-    known = replace(plan, serial=3, diagnostics=tuple(build_warning(kind, address=str(WEB)) for kind in KINDS))
+    known = replace(
+        plan, serial=3, diagnostics=tuple(build_warning(kind, address=str(WEB)) for kind in KINDS)
+    )
     return {kind for kind, held in zip(KINDS, _list_preexisting(known), strict=True) if not held}
 
 
 def _list_preexisting(plan: Plan) -> tuple[bool, ...]:
-    return tuple(diagnostic.is_preexisting for diagnostic in mark_existing_findings(plan).diagnostics)
+    return tuple(
+        diagnostic.is_preexisting for diagnostic in mark_existing_findings(plan).diagnostics
+    )
 
 
 @pytest.mark.parametrize(
@@ -50,9 +63,18 @@ def _list_preexisting(plan: Plan) -> tuple[bool, ...]:
         (_row("pod", "keep", PENDING, PENDING), set()),
         (_row("pod", "move", PENDING, PENDING), {"rollout-deadlock"}),
         (_row("pod", "place", None, NODE), {"rollout-deadlock", "pods-share-machine"}),
-        (_row("pod", "place", None, PENDING), {"rollout-deadlock", "pending-pods", "unsatisfiable-pod-anti-affinity"}),
-        (_row("pod", "move", NODE, PENDING), {"rollout-deadlock", "pending-pods", "unsatisfiable-pod-anti-affinity"}),
-        (_row("vm", "place", None, HERE), {"rollout-deadlock", "pods-share-machine", SHARED_MEMBERS}),
+        (
+            _row("pod", "place", None, PENDING),
+            {"rollout-deadlock", "pending-pods", "unsatisfiable-pod-anti-affinity"},
+        ),
+        (
+            _row("pod", "move", NODE, PENDING),
+            {"rollout-deadlock", "pending-pods", "unsatisfiable-pod-anti-affinity"},
+        ),
+        (
+            _row("vm", "place", None, HERE),
+            {"rollout-deadlock", "pods-share-machine", SHARED_MEMBERS},
+        ),
         (_row("vm", "remove", HERE, None), {"rollout-deadlock"}),
     ],
 )
@@ -71,7 +93,13 @@ def test_block_warnings_are_caused_by_their_own_block() -> None:
 
 def test_manifest_warnings_are_caused_by_changed_text() -> None:
     followed = Change(
-        WEB, Action.UPDATE, {"manifest": "a", "bindings": {}}, {"manifest": "a", "bindings": {"b": {}}}, "", 1, 1
+        WEB,
+        Action.UPDATE,
+        {"manifest": "a", "bindings": {}},
+        {"manifest": "a", "bindings": {"b": {}}},
+        "",
+        1,
+        1,
     )
     assert "corrected-manifest" not in _list_caused_warnings(Plan(changes=(followed,)))
     rewritten = replace(followed, after={"manifest": "b"})

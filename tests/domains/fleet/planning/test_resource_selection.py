@@ -8,11 +8,21 @@ from collections.abc import Collection
 import pytest
 
 from nexusform.domains.fleet.importers.fleet_records import FleetPlacement, ObjectSelector
-from nexusform.domains.fleet.planning.resource_selection import HubIndex, find_selector_problem, select_resources
+from nexusform.domains.fleet.planning.resource_selection import (
+    HubIndex,
+    find_selector_problem,
+    select_resources,
+)
 from nexusform.domains.pods.importers.manifest_parser import Manifest, find_selection_exclusion
 from nexusform.kubernetes.matching import build_label_selector, is_selected
 
-KINDS = (("", "Namespace"), ("", "ConfigMap"), ("apps", "Deployment"), ("", "Service"), ("", "Endpoints"))
+KINDS = (
+    ("", "Namespace"),
+    ("", "ConfigMap"),
+    ("apps", "Deployment"),
+    ("", "Service"),
+    ("", "Endpoints"),
+)
 NAMESPACES = ("web", "db", "kube-system")
 
 
@@ -33,11 +43,15 @@ def draw_selector(chance: random.Random) -> ObjectSelector:
     group, kind = chance.choice(KINDS)
     name = chance.choice((*NAMESPACES, ""))
     labels = None if name or chance.random() < 0.5 else build_label_selector({"tier": "front"})
-    scope = chance.choice(("NamespaceOnly", "NamespaceWithResources", "NamespaceWithResourceSelectors"))
+    scope = chance.choice(
+        ("NamespaceOnly", "NamespaceWithResources", "NamespaceWithResourceSelectors")
+    )
     return ObjectSelector(group, "v1", kind, name, labels, scope)
 
 
-def scan_hub(hub: list[Manifest], selector: ObjectSelector, namespaces: Collection[str]) -> list[Manifest]:
+def scan_hub(
+    hub: list[Manifest], selector: ObjectSelector, namespaces: Collection[str]
+) -> list[Manifest]:
     """Return the objects of a selector by a check of every object."""
     services = {(each.namespace, each.name) for each in hub if each.kind == "Service"}
     return [
@@ -47,7 +61,11 @@ def scan_hub(hub: list[Manifest], selector: ObjectSelector, namespaces: Collecti
         and each.namespace in namespaces
         and (each.group, each.kind) == (selector.group, selector.kind)
         and (not selector.name or each.name == selector.name)
-        and (bool(selector.name) or selector.labels is None or is_selected(selector.labels, each.labels))
+        and (
+            bool(selector.name)
+            or selector.labels is None
+            or is_selected(selector.labels, each.labels)
+        )
     ]
 
 

@@ -56,7 +56,10 @@ def test_placement_change_leaves_volumes_behind() -> None:
     moved = CONFIGURATION.replace('["paris"]\n  }', '["rome"]\n  }')
     assert moved != CONFIGURATION
     said = list_risks(plan(moved, build_state(CONFIGURATION)))
-    assert "moves from paris to rome. The volumes of StatefulSet shop/db" in said["volumes-left-behind"]
+    assert (
+        "moves from paris to rome. The volumes of StatefulSet shop/db"
+        in said["volumes-left-behind"]
+    )
 
 
 def test_only_added_or_removed_clusters_leave_no_volumes() -> None:

@@ -28,7 +28,12 @@ from tests.kill_points import scale_count
 from tests.planning.harness import build_state, build_state_after, is_empty, plan, require_success
 
 FLEETS = int(os.environ.get("NF_TEST_FLEETS") or scale_count(100))
-SLOW = settings(max_examples=FLEETS, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
+SLOW = settings(
+    max_examples=FLEETS,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize=True,
+)
 NAMES = tuple(f"c{n}" for n in range(1, 8))
 REGIONS = ("east", "west", "north", "")
 
@@ -41,7 +46,10 @@ class Cluster(Struct, frozen=True):
 
     def text(self, name: str) -> str:
         labels = {"region": self.region} if self.region else {}
-        lines = [f'properties = {{ "kubernetes-fleet.io/node-count" = "{self.nodes}" }}', f'health = "{self.health}"']
+        lines = [
+            f'properties = {{ "kubernetes-fleet.io/node-count" = "{self.nodes}" }}',
+            f'health = "{self.health}"',
+        ]
         if self.taint:
             lines.append(f'taint {{\n    key = "{self.taint}"\n  }}')
         return build_member(name, labels, "\n  ".join(lines))
@@ -64,7 +72,8 @@ class Policy(Struct, frozen=True):
             )
         if self.sorter and self.number is not None:
             terms.append(
-                "preferred_during_scheduling_ignored_during_execution {\nweight = 50\npreference {\n"
+                "preferred_during_scheduling_ignored_during_execution {\nweight = 50\npreference "
+                "{\n"
                 'property_sorter {\nname = "kubernetes-fleet.io/node-count"\n'
                 f'sort_order = "{self.sorter}"\n}}\n}}\n}}'
             )
@@ -75,7 +84,11 @@ class Policy(Struct, frozen=True):
         if self.tolerates:
             parts.append('toleration {\noperator = "Exists"\n}')
         more = "\n".join(parts)
-        return build_pick_n(self.number, more) if self.number is not None else 'placement_type = "PickAll"\n' + more
+        return (
+            build_pick_n(self.number, more)
+            if self.number is not None
+            else 'placement_type = "PickAll"\n' + more
+        )
 
 
 class Fleet(Struct, frozen=True):

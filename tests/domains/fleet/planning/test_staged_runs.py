@@ -5,7 +5,12 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from nexusform.resources.address import parse_address
-from tests.domains.fleet.planning.fleet_harness import build_pick_n, build_placement, get_bindings, list_moves
+from tests.domains.fleet.planning.fleet_harness import (
+    build_pick_n,
+    build_placement,
+    get_bindings,
+    list_moves,
+)
 from tests.domains.fleet.planning.test_operations import (
     EXTERNAL,
     FLEET,
@@ -14,7 +19,14 @@ from tests.domains.fleet.planning.test_operations import (
     build_run,
     list_colours,
 )
-from tests.planning.harness import build_state, build_state_after, is_empty, list_warnings, plan, require_success
+from tests.planning.harness import (
+    build_state,
+    build_state_after,
+    is_empty,
+    list_warnings,
+    plan,
+    require_success,
+)
 
 APPROVED = build_run('state = "Run"\n  approvals = ["r-after-one"]')
 
@@ -24,9 +36,12 @@ def test_run_applies_overrides_of_its_start() -> None:
     state = build_state(text + build_override("red") + build_run())
     assert list_colours(state) == {"red"}
     result = require_success(plan(text + build_override("green") + build_run(), state))
-    assert list_moves(result) == {"c3": ("keep", "staged_run")}  # it waits for an approval
+    # It waits for an approval.
+    assert list_moves(result) == {"c3": ("keep", "staged_run")}
     state = build_state_after(result, state)
-    state = build_state_after(require_success(plan(text + build_override("green") + APPROVED, state)), state)
+    state = build_state_after(
+        require_success(plan(text + build_override("green") + APPROVED, state)), state
+    )
     assert list_colours(state) == {"red"}
     assert {b["state"] for b in get_bindings(state).values()} == {"Bound"}
     assert is_empty(plan(text + build_override("green") + APPROVED, state))
@@ -52,9 +67,12 @@ def test_run_ignores_overrides_added_or_removed_after_start() -> None:
     initialized = build_run('state = "Initialize"')
     state = build_state(text + build_override("red", "c3") + initialized)
     state = build_state_after(require_success(plan(text + APPROVED, state)), state)
-    assert list_colours(state) == {"red"}  # On c3; c4 has the unmodified snapshot.
+    # On c3; c4 has the unmodified snapshot.
+    assert list_colours(state) == {"red"}
     state = build_state(text + initialized)
-    state = build_state_after(require_success(plan(text + build_override("red") + APPROVED, state)), state)
+    state = build_state_after(
+        require_success(plan(text + build_override("red") + APPROVED, state)), state
+    )
     assert list_colours(state) == {"blue"}
 
 
@@ -62,7 +80,9 @@ def test_run_uses_strategy_of_its_start() -> None:
     text = FLEET + build_placement(build_pick_n(2), EXTERNAL)
     state = build_state(text + STAGES + build_run())
     swapped = STAGES.replace('ring = "4"', 'ring = "x"').replace('ring = "3"', 'ring = "4"')
-    state = build_state_after(require_success(plan(text + swapped.replace('"x"', '"3"') + APPROVED, state)), state)
+    state = build_state_after(
+        require_success(plan(text + swapped.replace('"x"', '"3"') + APPROVED, state)), state
+    )
     assert {b["state"] for b in get_bindings(state).values()} == {"Bound"}
 
 
@@ -71,7 +91,11 @@ def test_run_is_aborted_after_change_of_clusters_or_apply_strategy() -> None:
     state = build_state(text + build_run())
     relabelled = text.replace('{"ring": "3"}', '{"ring": "4"}')
     assert relabelled != text
-    (warning,) = [w for w in list_warnings(require_success(plan(relabelled + APPROVED, state))) if "run" in w.id]
+    (warning,) = [
+        w
+        for w in list_warnings(require_success(plan(relabelled + APPROVED, state)))
+        if "run" in w.id
+    ]
     assert warning.id == "aborted-staged-run"
     assert "stage one have changed, new: c3, c4, existing: c4" in warning.detail
     applying = """strategy {
@@ -81,7 +105,9 @@ def test_run_is_aborted_after_change_of_clusters_or_apply_strategy() -> None:
     }
   }"""
     diffing = FLEET + build_placement(build_pick_n(2), applying) + STAGES
-    (warning,) = [w for w in list_warnings(require_success(plan(diffing + APPROVED, state))) if "run" in w.id]
+    (warning,) = [
+        w for w in list_warnings(require_success(plan(diffing + APPROVED, state))) if "run" in w.id
+    ]
     assert "The applyStrategy in the updateRun is outdated" in warning.detail
 
 
@@ -96,7 +122,9 @@ def test_run_of_older_version_continues() -> None:
     older = replace(instance, current=replace(instance.current, private=noted))
     state = state.replace_instance(address, older)
     assert is_empty(plan(text + build_override("red") + build_run(), state))
-    state = build_state_after(require_success(plan(text + build_override("green") + APPROVED, state)), state)
+    state = build_state_after(
+        require_success(plan(text + build_override("green") + APPROVED, state)), state
+    )
     assert list_colours(state) == {"green"}
 
 
@@ -154,12 +182,17 @@ def test_unused_approval_is_reported() -> None:
     found = list_warnings(require_success(plan(text + misspelt, state)))
     (warning,) = [each for each in found if each.id == "useless-approval-request"]
     assert 'never requests "r-after-oen". Did you mean "r-after-one"?' in warning.detail
-    assert not [w for w in list_warnings(require_success(plan(text + APPROVED, state))) if "no-use" in w.id]
+    assert not [
+        w for w in list_warnings(require_success(plan(text + APPROVED, state))) if "no-use" in w.id
+    ]
 
 
 def test_skipped_stage_is_reported() -> None:
     nobody = STAGES.replace('ring = "4"', 'ring = "x"').replace('ring = "3"', 'ring = "x"')
-    everybody = nobody.rstrip().removesuffix("}") + '  stage {\n    name = "rest"\n    label_selector {}\n  }\n}\n'
+    everybody = (
+        nobody.rstrip().removesuffix("}")
+        + '  stage {\n    name = "rest"\n    label_selector {}\n  }\n}\n'
+    )
     text = FLEET + build_placement(build_pick_n(2), EXTERNAL)
     found = list_warnings(require_success(plan(text + everybody + build_run('state = "Run"'))))
     (warning,) = [each for each in found if each.id == "skipped-run-stage"]
@@ -170,7 +203,9 @@ def test_skipped_stage_is_reported() -> None:
 
 def build_named_run(name: str, more: str = "") -> str:
     """Return a run of this name with an immediate start."""
-    return build_run(f'state = "Run"\n  approvals = ["{name}-after-one"]\n  {more}').replace('"r"', f'"{name}"')
+    return build_run(f'state = "Run"\n  approvals = ["{name}-after-one"]\n  {more}').replace(
+        '"r"', f'"{name}"'
+    )
 
 
 def test_run_warns_about_possibly_pruned_snapshot() -> None:
@@ -178,7 +213,10 @@ def test_run_warns_about_possibly_pruned_snapshot() -> None:
     text, runs = FLEET + limited + STAGES, build_named_run("r0")
     state = build_state(text + runs)
     for number, colour in enumerate(("green", "red", "white"), 1):
-        now, runs = text.replace("colour: blue", f"colour: {colour}"), runs + build_named_run(f"r{number}")
+        now, runs = (
+            text.replace("colour: blue", f"colour: {colour}"),
+            runs + build_named_run(f"r{number}"),
+        )
         state = build_state_after(require_success(plan(now + runs, state)), state)
     for index, is_told in ((2, True), (3, False)):
         asked = build_named_run("again", f"resource_snapshot_index = {index}")
@@ -193,7 +231,9 @@ def test_delete_only_run_is_reported() -> None:
     result = plan(nobody + build_named_run("r") + build_named_run("s"), state)
     (warning,) = [each for each in list_warnings(result) if each.id == "delete-only-staged-run"]
     assert "removes c3 and c4. The hub then reports Succeeded False" in warning.detail
-    assert list_moves(result) == dict.fromkeys(("c3", "c4"), ("remove", "number_of_clusters_decreased"))
+    assert list_moves(result) == dict.fromkeys(
+        ("c3", "c4"), ("remove", "number_of_clusters_decreased")
+    )
 
 
 def test_run_is_stuck_at_failing_apply() -> None:

@@ -85,7 +85,9 @@ def test_approved_request_resumes_the_run(namespaced: bool) -> None:
     granted = text + set_scope(APPROVAL, namespaced=namespaced)
     refused = granted.replace('"one"\n}\n', '"one"\n  approved = false\n}\n')
     assert (
-        get_bindings(build_state_after(require_success(plan(refused, state)), state), address)["b"]["state"]
+        get_bindings(build_state_after(require_success(plan(refused, state)), state), address)["b"][
+            "state"
+        ]
         == "Scheduled"
     )
     after = build_state_after(require_success(plan(granted, state)), state)
@@ -95,7 +97,9 @@ def test_approved_request_resumes_the_run(namespaced: bool) -> None:
 
 def test_status_reporting_scope_is_immutable() -> None:
     text = build_hub() + build_member("a") + set_scope(EXTERNAL, namespaced=False)
-    changed = text.replace("  strategy {", '  status_reporting_scope = "NamespaceAccessible"\n  strategy {', 1)
+    changed = text.replace(
+        "  strategy {", '  status_reporting_scope = "NamespaceAccessible"\n  strategy {', 1
+    )
     (problem,) = list_errors(plan(changed, build_state(text)))
     assert problem.id == "change-not-allowed"
     assert "StatusReportingScope is immutable" in problem.detail
@@ -126,11 +130,17 @@ def test_manifest_status_grants_approval() -> None:
         assert get_bindings(build_state(text + request))["b"]["state"] == last
 
 
-HEAD = "apiVersion: placement.kubernetes-fleet.io/v1\nkind: {kind}\nmetadata: {{name: it}}\nspec: {spec}\n"
+HEAD = (
+    "apiVersion: placement.kubernetes-fleet.io/v1\nkind: {kind}\nmetadata: {{name: it}}\nspec: "
+    "{spec}\n"
+)
 RUN = "{placementName: p, stagedRolloutStrategyName: s, state: Run}"
 ASKS = "{parentStageRollout: it, targetStage: one}"
 RULES = "policy: {overrideRules: [{overrideType: Delete}]}"
-OVERRIDE = f"{{clusterResourceSelectors: [{{group: '', version: v1, kind: Namespace, name: web}}], {RULES}}}"
+OVERRIDE = (
+    f"{{clusterResourceSelectors: [{{group: '', version: v1, kind: Namespace, name: web}}], "
+    f"{RULES}}}"
+)
 
 
 @pytest.mark.parametrize(
@@ -142,7 +152,12 @@ OVERRIDE = f"{{clusterResourceSelectors: [{{group: '', version: v1, kind: Namesp
             RUN.replace("p,", "q,"),
             'placementName is immutable on a hub. Current value: "p"',
         ),
-        ("ClusterStagedUpdateRun", RUN, RUN.replace("s,", "t,"), "stagedRolloutStrategyName is immutable"),
+        (
+            "ClusterStagedUpdateRun",
+            RUN,
+            RUN.replace("s,", "t,"),
+            "stagedRolloutStrategyName is immutable",
+        ),
         (
             "ClusterStagedUpdateRun",
             RUN,
@@ -151,7 +166,12 @@ OVERRIDE = f"{{clusterResourceSelectors: [{{group: '', version: v1, kind: Namesp
         ),
         ("ClusterStagedUpdateRun", RUN, RUN.replace("Run", "Stop"), ""),
         ("ClusterApprovalRequest", ASKS, ASKS.replace("one", "two"), "targetStage is immutable"),
-        ("ClusterApprovalRequest", ASKS, ASKS.replace("it", "r"), "parentStageRollout is immutable"),
+        (
+            "ClusterApprovalRequest",
+            ASKS,
+            ASKS.replace("it", "r"),
+            "parentStageRollout is immutable",
+        ),
         (
             "ClusterResourceOverride",
             OVERRIDE,
@@ -185,6 +205,8 @@ def test_immutable_fields_are_rejected(kind: str, spec: str, changed: str, says:
 
 def test_approval_request_in_blocks_is_recreated() -> None:
     state = build_state(APPROVAL.replace("NAMESPACE", "").replace("CLUSTER", "cluster_"))
-    other = APPROVAL.replace("NAMESPACE", "").replace("CLUSTER", "cluster_").replace('"one"', '"two"')
+    other = (
+        APPROVAL.replace("NAMESPACE", "").replace("CLUSTER", "cluster_").replace('"one"', '"two"')
+    )
     (change,) = require_success(plan(other, state)).plan.changes
     assert change.replace_paths == (("target_stage",),)

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from nexusform.domains.fleet.binding_kind import BINDING
-from nexusform.domains.fleet.rendering.fleet_parts import build_fleet_matrix, render_fleet_part, render_fleet_svg
+from nexusform.domains.fleet.rendering.fleet_parts import (
+    build_fleet_matrix,
+    render_fleet_part,
+    render_fleet_svg,
+)
 from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState
 from nexusform.plans.plan import PlacementAction, PlacementChange, Plan, RejectedCluster
 from nexusform.rendering.notation.markup import build_element
@@ -23,8 +27,13 @@ def build_plan(clusters: int) -> Plan:
     """Return two placements: web stays on c10, api is created on c2; no other cluster is picked."""
     names = [f"c{number}" for number in range(clusters)]
     return Plan(
-        placements=(build_row(WEB, "c10", PlacementAction.KEEP), build_row(API, "c2", PlacementAction.PLACE)),
-        rejected_clusters=tuple(RejectedCluster(WEB, name, "no label") for name in names if name not in ("c2", "c10")),
+        placements=(
+            build_row(WEB, "c10", PlacementAction.KEEP),
+            build_row(API, "c2", PlacementAction.PLACE),
+        ),
+        rejected_clusters=tuple(
+            RejectedCluster(WEB, name, "no label") for name in names if name not in ("c2", "c10")
+        ),
     )
 
 
@@ -50,5 +59,7 @@ def test_many_unpicked_clusters_are_folded() -> None:
 
 def test_changed_clusters_come_before_unchanged_ones() -> None:
     kept = [build_row(WEB, f"c{number}", PlacementAction.KEEP) for number in range(30)]
-    matrix = build_fleet_matrix(Plan(placements=(*kept, build_row(WEB, "c9", PlacementAction.REMOVE))))
+    matrix = build_fleet_matrix(
+        Plan(placements=(*kept, build_row(WEB, "c9", PlacementAction.REMOVE)))
+    )
     assert matrix.clusters[:3] == ("c9", "c0", "c1")

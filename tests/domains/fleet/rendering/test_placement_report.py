@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from nexusform.domains.fleet.rendering.placement_report import build_placement_document, build_placement_report
+from nexusform.domains.fleet.rendering.placement_report import (
+    build_placement_document,
+    build_placement_report,
+)
 from nexusform.domains.fleet.scheduling.bindings import (
     Binding,
     BindingState,
@@ -27,11 +30,14 @@ COST = "kubernetes.azure.com/per-cpu-core-cost"
 SORTED = Policy(
     PlacementType.PICK_N,
     2,
-    preferred_terms=(PreferredTerm(100, ClusterSelectorTerm(property_sorter=PropertySorter(COST, "Ascending"))),),
+    preferred_terms=(
+        PreferredTerm(100, ClusterSelectorTerm(property_sorter=PropertySorter(COST, "Ascending"))),
+    ),
 )
 PRICES = {"bravelion": "1", "smartfish": "0.2", "jumpingcat": "0.1"}
 FLEET = MemberList(
-    [Member(n, properties={COST: p}) for n, p in PRICES.items()] + [Member("dodo", taints=(Taint("x"),))]
+    [Member(n, properties={COST: p}) for n, p in PRICES.items()]
+    + [Member("dodo", taints=(Taint("x"),))]
 )
 HELD = (Binding("bravelion", BindingState.BOUND, 0, 0, 0),)
 
@@ -40,7 +46,9 @@ def build_report(cluster: str = "", fleet: MemberList = FLEET, policy: Policy = 
     snapshot = build_next_snapshot(None, policy)
     explanation = explain((), fleet, policy, snapshot)
     return build_placement_report(
-        PlacementReason(P, cluster, explanation, compute_policy_drift(HELD, fleet, policy, snapshot))
+        PlacementReason(
+            P, cluster, explanation, compute_policy_drift(HELD, fleet, policy, snapshot)
+        )
     )
 
 
@@ -65,9 +73,13 @@ def test_fresh_schedule_differences() -> None:
 
 
 def test_scheduler_stop_is_the_verdict() -> None:
-    broken = build_report(fleet=MemberList([*FLEET.members, Member("odd", properties={COST: "cheap"})]))
+    broken = build_report(
+        fleet=MemberList([*FLEET.members, Member("odd", properties={COST: "cheap"})])
+    )
     assert broken.is_finding
-    assert broken.verdict.startswith("the scheduler stops: failed to prepare plugin state: value cheap")
+    assert broken.verdict.startswith(
+        "the scheduler stops: failed to prepare plugin state: value cheap"
+    )
 
 
 def test_document_has_every_verdict() -> None:
@@ -85,11 +97,15 @@ def test_document_has_every_verdict() -> None:
 
 def test_bound_cluster_with_present_rejection() -> None:
     held = tuple(Binding(name, BindingState.BOUND, 0, 0, 0) for name in ("bravelion", "smartfish"))
-    fleet = MemberList([*FLEET.members[:1], Member("smartfish", taints=(Taint("x"),), properties={COST: "0.2"})])
+    fleet = MemberList(
+        [*FLEET.members[:1], Member("smartfish", taints=(Taint("x"),), properties={COST: "0.2"})]
+    )
     snapshot = build_next_snapshot(None, SORTED)
     explanation = explain(held, fleet, SORTED, snapshot)
     place = Binding("smartfish", BindingState.BOUND, 0, 0, 0)
-    row = PlacementChange(P, "binding", "smartfish", PlacementAction.KEEP, place, place, "taint_added", "r")
+    row = PlacementChange(
+        P, "binding", "smartfish", PlacementAction.KEEP, place, place, "taint_added", "r"
+    )
     told = build_placement_report(
         PlacementReason(
             P,
@@ -105,5 +121,7 @@ def test_bound_cluster_with_present_rejection() -> None:
     assert said[0] == "Already bound: existing bindings are not rescheduled."
     assert said[1].startswith("taint_toleration would reject a new pick: taint &{Key:x")
     (fact,) = [fact for fact in told.facts if fact.startswith("In this plan")]
-    assert fact.startswith("In this plan smartfish is kept (taint_added): a fulfilled PickN is not re-evaluated.")
+    assert fact.startswith(
+        "In this plan smartfish is kept (taint_added): a fulfilled PickN is not re-evaluated."
+    )
     assert "A new pick would be rejected: taint &{Key:x" in fact

@@ -6,10 +6,18 @@ from msgspec.structs import replace
 
 from nexusform.domains.fleet.importers.fleet_records import FleetPlacement
 from nexusform.domains.fleet.planning.placement_records import read_placement
-from nexusform.domains.fleet.rendering.placement_status_text import render_placement, render_placements
+from nexusform.domains.fleet.rendering.placement_status_text import (
+    render_placement,
+    render_placements,
+)
 from nexusform.resources.address import parse_address
 from nexusform.state.objects import InstanceState
-from tests.domains.fleet.planning.fleet_harness import build_hub, build_member, build_pick_n, build_placement
+from tests.domains.fleet.planning.fleet_harness import (
+    build_hub,
+    build_member,
+    build_pick_n,
+    build_placement,
+)
 from tests.planning.harness import attributes, build_all_types, build_state
 
 KIND = "fleet_cluster_resource_placement"
@@ -17,7 +25,9 @@ MEMBERS = build_member("aks-member-1") + build_member("aks-member-2")
 
 
 def render_status(version: str = "", extra: str = "") -> list[str]:
-    values = attributes(build_state(build_hub() + MEMBERS + build_placement(build_pick_n(2), extra)), f"{KIND}.p")
+    values = attributes(
+        build_state(build_hub() + MEMBERS + build_placement(build_pick_n(2), extra)), f"{KIND}.p"
+    )
     read = build_all_types().resource_types[KIND].build_fleet_object
     assert read is not None
     written = read(values)
@@ -74,7 +84,10 @@ def test_events_match_the_hub() -> None:
     assert events[:3] == [
         "  Type    Reason                        Age        From                  Message",
         "  ----    ------                        ----       ----                  -------",
-        "  Normal  PlacementRolloutStarted       <unknown>  placement-controller  Started rolling out the latest resources",  # noqa: E501
+        (
+            "  Normal  PlacementRolloutStarted       <unknown>  placement-controller  Started "
+            "rolling out the latest resources"
+        ),  # noqa: E501
     ]
     assert [line.split()[1] for line in events[3:]] == [
         "PlacementOverriddenSucceeded",
@@ -92,7 +105,10 @@ def test_events_of_2023_match_the_document() -> None:
         ["Normal", "PlacementSyncSuccess"],
         ["Normal", "PlacementRolloutCompleted"],
     ]
-    assert all("cluster-resource-placement-controller" in line for line in lines[lines.index("Events:") + 3 :])
+    assert all(
+        "cluster-resource-placement-controller" in line
+        for line in lines[lines.index("Events:") + 3 :]
+    )
 
 
 def list_messages(lines: list[str], label: str) -> list[str]:
@@ -104,7 +120,14 @@ def test_current_conditions() -> None:
     prefix = "ClusterResourcePlacement"
     assert [f for f in found if f.startswith(prefix)] == [
         f"{prefix}{name}"
-        for name in ("Scheduled", "RolloutStarted", "Overridden", "WorkSynchronized", "Applied", "Available")
+        for name in (
+            "Scheduled",
+            "RolloutStarted",
+            "Overridden",
+            "WorkSynchronized",
+            "Applied",
+            "Available",
+        )
     ]
 
 
@@ -119,7 +142,10 @@ def test_conditions_of_2023() -> None:
     ]
     messages = list_messages(lines, "Message")
     assert messages[0] == "found all the clusters needed as specified by the scheduling policy"
-    assert messages[1] == "All 2 cluster(s) are synchronized to the latest resources on the hub cluster"
+    assert (
+        messages[1]
+        == "All 2 cluster(s) are synchronized to the latest resources on the hub cluster"
+    )
     assert messages[2] == "Successfully applied resources to 2 member clusters"
     picked = "(affinity score: 0, topology spread score: 0): picked by scheduling policy"
     for name in ("aks-member-1", "aks-member-2"):

@@ -12,7 +12,14 @@ from decimal import ROUND_HALF_UP, Decimal
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from nexusform.domains.fleet.scheduling.bindings import Binding, BindingState, Health, Member, Policy, PolicySnapshot
+from nexusform.domains.fleet.scheduling.bindings import (
+    Binding,
+    BindingState,
+    Health,
+    Member,
+    Policy,
+    PolicySnapshot,
+)
 from nexusform.kubernetes.matching import LabelSelector
 from nexusform.kubernetes.quantity import InvalidQuantity, Quantity, parse_quantity
 
@@ -87,7 +94,14 @@ class Model(Struct):
                 asked = parse_quantity(requirement.values[0])
                 assert not isinstance(asked, InvalidQuantity)
                 a, b = value.nano, asked.nano
-                comparisons = {"Gt": a > b, "Ge": a >= b, "Lt": a < b, "Le": a <= b, "Eq": a == b, "Ne": a != b}
+                comparisons = {
+                    "Gt": a > b,
+                    "Ge": a >= b,
+                    "Lt": a < b,
+                    "Le": a <= b,
+                    "Eq": a == b,
+                    "Ne": a != b,
+                }
                 if not comparisons[requirement.operator]:
                     break
             else:
@@ -113,11 +127,15 @@ class Model(Struct):
         return {
             Health.LEAVING: "cluster has left the fleet",
             Health.NO_AGENT: start + "member agent not online yet",
-            Health.NO_HEARTBEAT: start + "no recent heartbeat signals (last received more than 5 minutes ago)",
+            Health.NO_HEARTBEAT: start
+            + "no recent heartbeat signals (last received more than 5 minutes ago)",
             Health.NOT_JOINED: start + "member agent not joined yet",
             Health.NO_HEALTH: start + "health condition from member agent is not available",
             Health.UNHEALTHY: start
-            + "unhealthy for a prolonged period of time (last transitioned more than 5 minutes ago)",
+            + (
+                "unhealthy for a prolonged period of time (last transitioned more than 5 minutes "
+                "ago)"
+            ),
         }.get(member.health)
 
     def namespaces(self, member: Member) -> str | None:
@@ -125,7 +143,11 @@ class Model(Struct):
             return None
         if len(member.namespaces) == 0:
             return "cluster has no namespace information available"
-        return None if self.namespace in member.namespaces else "target namespace does not exist on cluster"
+        return (
+            None
+            if self.namespace in member.namespaces
+            else "target namespace does not exist on cluster"
+        )
 
     def taints(self, member: Member) -> str | None:
         for taint in member.taints:
@@ -145,8 +167,12 @@ class Model(Struct):
         return {b.cluster for b in self.bound + self.scheduled}
 
     def spread(self) -> tuple[dict[str, str], dict[str, int]]:
-        hard = [c for c in self.policy.spread_constraints if c.when_unsatisfiable != "ScheduleAnyway"]
-        soft = [c for c in self.policy.spread_constraints if c.when_unsatisfiable == "ScheduleAnyway"]
+        hard = [
+            c for c in self.policy.spread_constraints if c.when_unsatisfiable != "ScheduleAnyway"
+        ]
+        soft = [
+            c for c in self.policy.spread_constraints if c.when_unsatisfiable == "ScheduleAnyway"
+        ]
         violations: dict[str, str] = {}
         scores = {m.name: 0 for m in self.members}
         for constraint in hard + soft:
@@ -230,7 +256,11 @@ class Model(Struct):
         passed, filtered = self.filters()
         created, patched, dropped = self.cross([(m.name, 0, 0) for m in passed], passed)
         chosen = created + patched + self.scheduled + self.bound
-        return Answer(chosen + dropped, self.report(chosen, [], filtered), self.condition(len(chosen), len(chosen)))
+        return Answer(
+            chosen + dropped,
+            self.report(chosen, [], filtered),
+            self.condition(len(chosen), len(chosen)),
+        )
 
     def pick_fixed(self) -> Answer:
         everything = self.bound + self.scheduled + self.obsolete + self.unscheduled
@@ -243,7 +273,9 @@ class Model(Struct):
                 bad.append((2, name, f'Specified cluster "{name}" is not found'))
             elif self.eligibility(by_name[name]):
                 why = self.eligibility(by_name[name])
-                bad.append((1, name, f'Cluster "{name}" is not eligible for resource placement yet: {why}'))
+                bad.append(
+                    (1, name, f'Cluster "{name}" is not eligible for resource placement yet: {why}')
+                )
             else:
                 valid.append(name)
                 said = f'Successfully scheduled resources for placement in "{name}"'
@@ -254,7 +286,12 @@ class Model(Struct):
         for b in everything:
             if b in self.obsolete:
                 result.append(
-                    Binding(b.cluster, b.state, self.snapshot.index, resource_snapshot=b.resource_snapshot)
+                    Binding(
+                        b.cluster,
+                        b.state,
+                        self.snapshot.index,
+                        resource_snapshot=b.resource_snapshot,
+                    )
                     if b.cluster in valid
                     else unscheduled(b)
                 )
@@ -262,7 +299,12 @@ class Model(Struct):
                 if b.previous_state is None:
                     raise Stopped
                 result.append(
-                    Binding(b.cluster, b.previous_state, self.snapshot.index, resource_snapshot=b.resource_snapshot)
+                    Binding(
+                        b.cluster,
+                        b.previous_state,
+                        self.snapshot.index,
+                        resource_snapshot=b.resource_snapshot,
+                    )
                 )
             else:
                 result.append(b)
@@ -281,7 +323,9 @@ class Model(Struct):
         if n <= present:
             chosen = self.bound + self.scheduled
             rest = self.obsolete + self.unscheduled
-            return Answer(chosen + rest, self.report(chosen, [], []), self.condition(len(chosen), n))
+            return Answer(
+                chosen + rest, self.report(chosen, [], []), self.condition(len(chosen), n)
+            )
         desired = n - present
         limit = 1 if self.policy.spread_constraints else desired
         passed, filtered = self.filters()
@@ -301,8 +345,12 @@ class Model(Struct):
         chosen = created + patched + self.scheduled + self.bound
         if desired > limit and len(created) + len(patched) == limit:
             return Answer(chosen + dropped, requeue=True)
-        losers = [(name, affinity, topology) for topology, affinity, _, name in scored[len(picks) :]]
-        return Answer(chosen + dropped, self.report(chosen, losers, filtered), self.condition(len(chosen), n))
+        losers = [
+            (name, affinity, topology) for topology, affinity, _, name in scored[len(picks) :]
+        ]
+        return Answer(
+            chosen + dropped, self.report(chosen, losers, filtered), self.condition(len(chosen), n)
+        )
 
     def downscale(self, n: int, count: int) -> Answer:
         def compute_removal_order(b: Binding) -> tuple[int, int, int, str]:
@@ -318,11 +366,17 @@ class Model(Struct):
         queue = scheduled + bound
         out, chosen = queue[:count], queue[count:]
         rest = [unscheduled(b) for b in out + self.obsolete]
-        return Answer(chosen + rest + self.unscheduled, self.report(chosen, [], []), self.condition(len(chosen), n))
+        return Answer(
+            chosen + rest + self.unscheduled,
+            self.report(chosen, [], []),
+            self.condition(len(chosen), n),
+        )
 
     # Bindings and messages
 
-    def cross(self, picks: list[Pick], members: list[Member]) -> tuple[list[Binding], list[Binding], list[Binding]]:
+    def cross(
+        self, picks: list[Pick], members: list[Member]
+    ) -> tuple[list[Binding], list[Binding], list[Binding]]:
         names = {m.name for m in members}
         score = {name: (affinity, spread) for name, affinity, spread in picks}
         created, patched, rest = [], [], []
@@ -342,7 +396,9 @@ class Model(Struct):
         created = [self.new(name, S, score, None) for name, _, _ in picks if name not in have]
         return created, patched, rest
 
-    def new(self, name: str, state: BindingState, score: dict[str, tuple[int, int]], old: Binding | None) -> Binding:
+    def new(
+        self, name: str, state: BindingState, score: dict[str, tuple[int, int]], old: Binding | None
+    ) -> Binding:
         affinity, spread = score[name]
         resources = old.resource_snapshot if old else None
         return Binding(name, state, self.snapshot.index, affinity, spread, None, resources)
@@ -350,18 +406,26 @@ class Model(Struct):
     @staticmethod
     def condition(count: int, number: int) -> tuple[str, str]:
         if count >= number:
-            text = f"found all cluster needed as specified by the scheduling policy, found {count} cluster(s)"
+            text = (
+                f"found all cluster needed as specified by the scheduling policy, found {count} "
+                "cluster(s)"
+            )
             return ("True", text)
         text = "could not find all clusters needed as specified by the scheduling policy,"
         return ("False", f"{text} found {count} cluster(s) instead")
 
     @staticmethod
-    def report(chosen: list[Binding], losers: list[Pick], filtered: list[tuple[str, str]]) -> list[Row]:
+    def report(
+        chosen: list[Binding], losers: list[Pick], filtered: list[tuple[str, str]]
+    ) -> list[Row]:
         rows: list[Row] = []
         for b in chosen:
             text = f'Successfully scheduled resources for placement in "{b.cluster}"'
             if b.affinity_score is not None:
-                text += f" (affinity score: {b.affinity_score}, topology spread score: {b.topology_spread_score})"
+                text += (
+                    f" (affinity score: {b.affinity_score}, topology spread score: "
+                    f"{b.topology_spread_score})"
+                )
             rows.append((b.cluster, True, text + ": picked by scheduling policy"))
         seen, room = {b.cluster for b in chosen}, 20
         for name, affinity, spread in losers:
@@ -370,7 +434,11 @@ class Model(Struct):
             scores = f"(affinity score: {affinity}, topology spread score: {spread})"
             rows.append((name, False, f'Cluster "{name}" does not score high enough {scores}'))
             room -= 1
-        rows += [(name, False, f"ClusterUnschedulable, {why}") for name, why in filtered[:room] if name not in seen]
+        rows += [
+            (name, False, f"ClusterUnschedulable, {why}")
+            for name, why in filtered[:room]
+            if name not in seen
+        ]
         return rows
 
 
@@ -383,7 +451,9 @@ def select(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
     for r in selector.match_expressions:
         have = r.key in labels
         inside = have and labels[r.key] in r.values
-        if not {"In": inside, "NotIn": not inside, "Exists": have, "DoesNotExist": not have}[r.operator]:
+        if not {"In": inside, "NotIn": not inside, "Exists": have, "DoesNotExist": not have}[
+            r.operator
+        ]:
             return False
     return True
 

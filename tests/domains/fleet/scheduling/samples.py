@@ -78,16 +78,24 @@ def build_snapshot(policy: Policy, index: int = 0) -> PolicySnapshot:
 
 
 def schedule(
-    members: Iterable[Member], policy: Policy, prior: Iterable[Binding] = (), index: int = 0, namespace: str = ""
+    members: Iterable[Member],
+    policy: Policy,
+    prior: Iterable[Binding] = (),
+    index: int = 0,
+    namespace: str = "",
 ) -> CycleResult:
-    return run_scheduling_cycles(prior, MemberList(members), policy, build_snapshot(policy, index), namespace)
+    return run_scheduling_cycles(
+        prior, MemberList(members), policy, build_snapshot(policy, index), namespace
+    )
 
 
 def list_held_clusters(result: CycleResult) -> list[str]:
     return [b.cluster for b in result.bindings if b.state is not UNSCHEDULED]
 
 
-def build_bound(*names: str, index: int = 0, affinity: int | None = 0, spread: int | None = 0) -> list[Binding]:
+def build_bound(
+    *names: str, index: int = 0, affinity: int | None = 0, spread: int | None = 0
+) -> list[Binding]:
     return [Binding(name, BOUND, index, affinity, spread, resource_snapshot=0) for name in names]
 
 

@@ -29,10 +29,29 @@ from tests.domains.fleet.scheduling.brute_force import Answer, Model
 from tests.kill_points import scale_count
 
 NAMES = ("a", "b", "c", "d", "e", "f", "g")
-QUANTITIES = ("0", "1", "0.2", "200m", "0.1", "3", "1500m", "1.5", "1Gi", "1024Mi", "7", "-2", "0.3", "300m")
+QUANTITIES = (
+    "0",
+    "1",
+    "0.2",
+    "200m",
+    "0.1",
+    "3",
+    "1500m",
+    "1.5",
+    "1Gi",
+    "1024Mi",
+    "7",
+    "-2",
+    "0.3",
+    "300m",
+)
 KEYS = ("region", "day", "env")
 COUNT = "kubernetes-fleet.io/node-count"
-PROPERTIES = (COUNT, "kubernetes.azure.com/per-cpu-core-cost", "resources.kubernetes-fleet.io/available-cpu")
+PROPERTIES = (
+    COUNT,
+    "kubernetes.azure.com/per-cpu-core-cost",
+    "resources.kubernetes-fleet.io/available-cpu",
+)
 
 few = st.sampled_from
 labels = st.dictionaries(few(KEYS), few(("x", "y", "z")), max_size=3)
@@ -50,14 +69,24 @@ member = st.builds(
 )
 spoilt = member.map(lambda m: replace(m, properties={**m.properties, COUNT: "five"}))
 expression = st.one_of(
-    st.builds(Requirement, few(KEYS), few(("In", "NotIn")), st.lists(few("xyz"), min_size=1, max_size=2).map(tuple)),
+    st.builds(
+        Requirement,
+        few(KEYS),
+        few(("In", "NotIn")),
+        st.lists(few("xyz"), min_size=1, max_size=2).map(tuple),
+    ),
     st.builds(Requirement, few(KEYS), few(("Exists", "DoesNotExist"))),
 )
 selector = st.none() | st.builds(build_label_selector, labels, st.lists(expression, max_size=1))
 requirement = st.builds(
-    PropertyRequirement, few(PROPERTIES), few(("Gt", "Ge", "Lt", "Le", "Eq", "Ne")), few(QUANTITIES).map(lambda q: (q,))
+    PropertyRequirement,
+    few(PROPERTIES),
+    few(("Gt", "Ge", "Lt", "Le", "Eq", "Ne")),
+    few(QUANTITIES).map(lambda q: (q,)),
 )
-required_term = st.builds(ClusterSelectorTerm, selector, st.none() | st.lists(requirement, max_size=2).map(tuple))
+required_term = st.builds(
+    ClusterSelectorTerm, selector, st.none() | st.lists(requirement, max_size=2).map(tuple)
+)
 required = st.none() | st.lists(required_term, max_size=2).map(tuple)
 sorter = st.builds(PropertySorter, few(PROPERTIES), few(("Ascending", "Descending")))
 preferred = st.lists(
@@ -69,10 +98,17 @@ preferred = st.lists(
     max_size=3,
 ).map(tuple)
 spread = st.lists(
-    st.builds(TopologySpreadConstraint, few(KEYS), st.integers(1, 2), few(("DoNotSchedule", "ScheduleAnyway"))),
+    st.builds(
+        TopologySpreadConstraint,
+        few(KEYS),
+        st.integers(1, 2),
+        few(("DoNotSchedule", "ScheduleAnyway")),
+    ),
     max_size=2,
 ).map(tuple)
-toleration = st.builds(Toleration, few(("t1", "t2")), few(("Equal", "Exists")), few(("", "v")), few(("", "NoSchedule")))
+toleration = st.builds(
+    Toleration, few(("t1", "t2")), few(("Equal", "Exists")), few(("", "v")), few(("", "NoSchedule"))
+)
 tolerations = st.lists(toleration, max_size=2).map(tuple)
 pick_n = st.builds(
     Policy,
@@ -85,7 +121,12 @@ pick_n = st.builds(
 )
 policy = st.one_of(
     pick_n,
-    st.builds(Policy, placement_type=st.just(PlacementType.PICK_ALL), required_terms=required, tolerations=tolerations),
+    st.builds(
+        Policy,
+        placement_type=st.just(PlacementType.PICK_ALL),
+        required_terms=required,
+        tolerations=tolerations,
+    ),
     st.builds(
         Policy,
         placement_type=st.just(PlacementType.PICK_FIXED),
@@ -97,8 +138,18 @@ score = st.integers(-1, 1)
 binding = st.one_of(
     st.builds(Binding, st.just(""), state, few((0, 1, 1)), score, score),
     st.builds(Binding, st.just(""), state, few((0, 1))),
-    st.builds(Binding, st.just(""), st.just(BindingState.UNSCHEDULED), few((0, 1)), score, score, state),
-    st.builds(Binding, st.just(""), st.just(BindingState.UNSCHEDULED), few((0, 1)), score, score, st.none() | state),
+    st.builds(
+        Binding, st.just(""), st.just(BindingState.UNSCHEDULED), few((0, 1)), score, score, state
+    ),
+    st.builds(
+        Binding,
+        st.just(""),
+        st.just(BindingState.UNSCHEDULED),
+        few((0, 1)),
+        score,
+        score,
+        st.none() | state,
+    ),
     st.builds(Binding, st.just(""), state, few((0, 1)), score, score, is_deleting=st.just(True)),
 )
 
@@ -108,7 +159,9 @@ Situation = tuple[list[Member], Policy, tuple[Binding, ...], str]
 
 @st.composite
 def situations(
-    draw: st.DrawFn, worst: st.SearchStrategy[Member] = member, asks: st.SearchStrategy[Policy] = policy
+    draw: st.DrawFn,
+    worst: st.SearchStrategy[Member] = member,
+    asks: st.SearchStrategy[Policy] = policy,
 ) -> Situation:
     names = draw(st.lists(few(NAMES), unique=True, max_size=7))
     members = [replace(draw(worst), name=name) for name in names]
@@ -130,7 +183,9 @@ def assert_equal(result: CycleResult, answer: Answer) -> None:
     assert result.status is not None
     condition = result.status.condition
     assert (condition.status, condition.message) == answer.condition
-    assert [(d.cluster, d.is_selected, d.reason) for d in result.status.list_decisions()] == answer.decisions
+    assert [
+        (d.cluster, d.is_selected, d.reason) for d in result.status.list_decisions()
+    ] == answer.decisions
 
 
 def compare_schedulers(situation: Situation) -> None:
@@ -139,7 +194,9 @@ def compare_schedulers(situation: Situation) -> None:
     model = Model(list(members), asked, snapshot, namespace)
     roster = MemberList(members)
     answer = model.cycle(list(prior))
-    assert_equal(run_scheduling_cycles(prior, roster, asked, snapshot, namespace, is_single=True), answer)
+    assert_equal(
+        run_scheduling_cycles(prior, roster, asked, snapshot, namespace, is_single=True), answer
+    )
     cycles = 1
     while answer.requeue:
         answer = model.cycle(answer.bindings)
@@ -149,13 +206,17 @@ def compare_schedulers(situation: Situation) -> None:
     assert_equal(settled, answer)
 
 
-@settings(max_examples=scale_count(1500), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(
+    max_examples=scale_count(1500), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 @given(situations())
 def test_results_match_brute_force(situation: Situation) -> None:
     compare_schedulers(situation)
 
 
-@settings(max_examples=scale_count(300), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(
+    max_examples=scale_count(300), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 @given(situations(worst=member | spoilt))
 def test_results_match_brute_force_with_unreadable_properties(situation: Situation) -> None:
     compare_schedulers(situation)

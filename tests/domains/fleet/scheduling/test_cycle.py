@@ -48,7 +48,9 @@ def test_ties_go_to_largest_name() -> None:
     result = schedule(fleet(*SEVEN), build_pick_n(3))
     assert list_held_clusters(result) == ["cluster-5", "cluster-6", "cluster-7"]
     assert result.status is not None
-    assert [d.cluster for d in result.status.list_decisions()] == [f"cluster-{i}" for i in (7, 6, 5, 4, 3, 2, 1)]
+    assert [d.cluster for d in result.status.list_decisions()] == [
+        f"cluster-{i}" for i in (7, 6, 5, 4, 3, 2, 1)
+    ]
 
 
 def test_names_are_compared_by_bytes() -> None:
@@ -59,7 +61,10 @@ def test_names_are_compared_by_bytes() -> None:
 
 def test_downscale_removes_smallest_names_first() -> None:
     prior = build_bound(*SEVEN)
-    assert list_held_clusters(schedule(fleet(*SEVEN), build_pick_n(2), prior)) == ["cluster-6", "cluster-7"]
+    assert list_held_clusters(schedule(fleet(*SEVEN), build_pick_n(2), prior)) == [
+        "cluster-6",
+        "cluster-7",
+    ]
 
 
 def test_downscale_removes_scheduled_then_low_recorded_scores() -> None:
@@ -104,7 +109,8 @@ def test_pick_all_without_clusters_is_fulfilled() -> None:
 
 def test_pick_all_has_zero_scores() -> None:
     result = schedule(
-        [member("a", {"env": "prod"}), member("b")], Policy(ALL, required_terms=(build_labels_term(env="prod"),))
+        [member("a", {"env": "prod"}), member("b")],
+        Policy(ALL, required_terms=(build_labels_term(env="prod"),)),
     )
     assert result.bindings == (Binding("a", SCHEDULED, 0, 0, 0),)
     assert get_reasons(result) == {
@@ -112,7 +118,10 @@ def test_pick_all_has_zero_scores() -> None:
             'Successfully scheduled resources for placement in "a" (affinity score: 0,'
             " topology spread score: 0): picked by scheduling policy"
         ),
-        "b": "ClusterUnschedulable, cluster does not match with any of the required cluster affinity terms",
+        "b": (
+            "ClusterUnschedulable, cluster does not match with any of the required cluster "
+            "affinity terms"
+        ),
     }
 
 
@@ -123,7 +132,8 @@ def test_not_enough_clusters() -> None:
     assert result.status.condition.status == "False"
     assert result.status.condition.reason == "SchedulingPolicyUnfulfilled"
     assert result.status.condition.message == (
-        "could not find all clusters needed as specified by the scheduling policy, found 2 cluster(s) instead"
+        "could not find all clusters needed as specified by the scheduling policy, found 2 "
+        "cluster(s) instead"
     )
 
 
@@ -152,7 +162,14 @@ class TestPickFixedPolicy:
         assert result.bindings == (Binding("a", SCHEDULED, 0),)
         assert result.status is not None
         assert [(d.cluster, d.is_selected, d.reason) for d in result.status.list_decisions()] == [
-            ("a", True, 'Successfully scheduled resources for placement in "a": picked by scheduling policy'),
+            (
+                "a",
+                True,
+                (
+                    'Successfully scheduled resources for placement in "a": picked by scheduling '
+                    "policy"
+                ),
+            ),
             (
                 "b",
                 False,
@@ -167,7 +184,9 @@ class TestPickFixedPolicy:
 
     def test_unhealthy_cluster_keeps_its_binding(self) -> None:
         prior = [Binding("a", BOUND, 0)]
-        result = schedule([member("a", health=Health.UNHEALTHY)], Policy(FIXED, cluster_names=("a",)), prior)
+        result = schedule(
+            [member("a", health=Health.UNHEALTHY)], Policy(FIXED, cluster_names=("a",)), prior
+        )
         assert result.bindings == tuple(prior)
         assert result.status is not None
         assert not result.status.is_fulfilled
@@ -180,7 +199,9 @@ class TestPickFixedPolicy:
 
     def test_changed_names(self) -> None:
         prior = [Binding("a", BOUND, 0), Binding("b", BOUND, 0)]
-        result = schedule(fleet("a", "b", "c"), Policy(FIXED, cluster_names=("b", "c")), prior, index=1)
+        result = schedule(
+            fleet("a", "b", "c"), Policy(FIXED, cluster_names=("b", "c")), prior, index=1
+        )
         assert [(b.cluster, b.state, b.policy_snapshot) for b in result.bindings] == [
             ("a", UNSCHEDULED, 0),
             ("b", BOUND, 1),
@@ -192,7 +213,12 @@ class TestBindingTransitions:
     def test_unscheduled_bindings_return_to_their_previous_state(self) -> None:
         members = [member("a", {"env": "prod"}), member("b", {"env": "test"})]
         before = [replace(b, affinity_score=7) for b in build_bound("a")]
-        gone = schedule(members, build_pick_n(1, required_terms=(build_labels_term(env="test"),)), before, index=1)
+        gone = schedule(
+            members,
+            build_pick_n(1, required_terms=(build_labels_term(env="test"),)),
+            before,
+            index=1,
+        )
         kept = next(b for b in gone.bindings if b.cluster == "a")
         assert (kept.state, kept.previous_state, kept.affinity_score) == (UNSCHEDULED, BOUND, 7)
         back = schedule(members, build_pick_n(2), gone.bindings, index=2)
@@ -211,7 +237,12 @@ class TestBindingTransitions:
 
     def test_policy_change_keeps_clusters_picked_again(self) -> None:
         members = fleet("a", "b", "c")
-        result = schedule(members, build_pick_n(1, tolerations=(Toleration("k", "Exists"),)), build_bound("a"), index=1)
+        result = schedule(
+            members,
+            build_pick_n(1, tolerations=(Toleration("k", "Exists"),)),
+            build_bound("a"),
+            index=1,
+        )
         assert result.changes == (BindingChange("a", BindingAction.REPOINTED, ChangeCause.PICKED),)
         assert list_held_clusters(result) == ["a"]
 
@@ -224,11 +255,18 @@ class TestBindingTransitions:
         members = [member("a", taints=["t"], health=Health.UNHEALTHY), member("b")]
         assert list_held_clusters(schedule(members, build_pick_n(1), build_bound("a"))) == ["a"]
 
-    @pytest.mark.parametrize("members", [fleet("b"), [member("a", health=Health.LEAVING), member("b")]])
+    @pytest.mark.parametrize(
+        "members", [fleet("b"), [member("a", health=Health.LEAVING), member("b")]]
+    )
     def test_dangling_bindings_are_replaced(self, members: list) -> None:
         result = schedule(members, build_pick_n(1), build_bound("a"))
-        assert [(b.cluster, b.state) for b in result.bindings] == [("a", UNSCHEDULED), ("b", SCHEDULED)]
-        assert result.changes[0] == BindingChange("a", BindingAction.UNSCHEDULED, ChangeCause.CLUSTER_LEFT)
+        assert [(b.cluster, b.state) for b in result.bindings] == [
+            ("a", UNSCHEDULED),
+            ("b", SCHEDULED),
+        ]
+        assert result.changes[0] == BindingChange(
+            "a", BindingAction.UNSCHEDULED, ChangeCause.CLUSTER_LEFT
+        )
 
     def test_evicted_binding_is_dropped_and_may_be_picked_again(self) -> None:
         evicted = replace(build_bound("b")[0], is_deleting=True)
@@ -254,11 +292,21 @@ class TestClusterAffinity:
             ("Ne", "5", ["a", "c"]),
         ],
     )
-    def test_missing_property_fails_every_operator(self, operator: str, value: str, expected: list[str]) -> None:
-        members = [member("a", nodes="3"), member("b", nodes="5"), member("c", nodes="7"), member("d")]
+    def test_missing_property_fails_every_operator(
+        self, operator: str, value: str, expected: list[str]
+    ) -> None:
+        members = [
+            member("a", nodes="3"),
+            member("b", nodes="5"),
+            member("c", nodes="7"),
+            member("d"),
+        ]
         assert (
             list_held_clusters(
-                schedule(members, Policy(ALL, required_terms=(build_property_term(NODES, operator, value),)))
+                schedule(
+                    members,
+                    Policy(ALL, required_terms=(build_property_term(NODES, operator, value),)),
+                )
             )
             == expected
         )
@@ -278,27 +326,38 @@ class TestClusterAffinity:
         ) == ["a", "d"]
 
     @pytest.mark.parametrize(
-        "required", [None, (), (ClusterSelectorTerm(),), (ClusterSelectorTerm(build_label_selector()),)]
+        "required",
+        [None, (), (ClusterSelectorTerm(),), (ClusterSelectorTerm(build_label_selector()),)],
     )
     def test_empty_requirements_match_all(self, required: tuple | None) -> None:
-        assert list_held_clusters(schedule(fleet("a", "b"), Policy(ALL, required_terms=required))) == ["a", "b"]
+        assert list_held_clusters(
+            schedule(fleet("a", "b"), Policy(ALL, required_terms=required))
+        ) == ["a", "b"]
 
     @pytest.mark.parametrize("value", ["many", ""])
     def test_unreadable_value_stops_the_whole_placement(self, value: str) -> None:
         members = [member("a", nodes="9"), member("b", nodes=value)]
-        result = schedule(members, Policy(ALL, required_terms=(build_property_term(NODES, "Ge", "5"),)))
+        result = schedule(
+            members, Policy(ALL, required_terms=(build_property_term(NODES, "Ge", "5"),))
+        )
         assert result.bindings == ()
         assert result.status is None
         assert result.abort is not None
         assert result.abort.cluster == "b"
 
     def test_labels_are_checked_before_properties(self) -> None:
-        members = [member("a", {"env": "prod"}, nodes="9"), member("b", {"env": "test"}, nodes="many")]
-        term = ClusterSelectorTerm(build_label_selector({"env": "prod"}), (PropertyRequirement(NODES, "Ge", ("5",)),))
+        members = [
+            member("a", {"env": "prod"}, nodes="9"),
+            member("b", {"env": "test"}, nodes="many"),
+        ]
+        term = ClusterSelectorTerm(
+            build_label_selector({"env": "prod"}), (PropertyRequirement(NODES, "Ge", ("5",)),)
+        )
         assert list_held_clusters(schedule(members, Policy(ALL, required_terms=(term,)))) == ["a"]
 
     @pytest.mark.parametrize(
-        "name", ["total-ephemeral-storage", "cpu", "spare-cpu", "total-", "-cpu", "total-nvidia.com/gpu-x"]
+        "name",
+        ["total-ephemeral-storage", "cpu", "spare-cpu", "total-", "-cpu", "total-nvidia.com/gpu-x"],
     )
     def test_unsupported_resource_names_stop_the_cycle(self, name: str) -> None:
         term = build_property_term(f"resources.kubernetes-fleet.io/{name}", "Ge", "1")
@@ -316,8 +375,14 @@ class TestOtherFilters:
         [
             (Health.LEAVING, "cluster has left the fleet"),
             (Health.NO_AGENT, "cluster is not connected to the fleet: member agent not online yet"),
-            (Health.NO_HEARTBEAT, "cluster is not connected to the fleet: no recent heartbeat signals"),
-            (Health.NOT_JOINED, "cluster is not connected to the fleet: member agent not joined yet"),
+            (
+                Health.NO_HEARTBEAT,
+                "cluster is not connected to the fleet: no recent heartbeat signals",
+            ),
+            (
+                Health.NOT_JOINED,
+                "cluster is not connected to the fleet: member agent not joined yet",
+            ),
             (Health.NO_HEALTH, "health condition from member agent is not available"),
             (Health.UNHEALTHY, "unhealthy for a prolonged period of time"),
         ],
@@ -327,10 +392,15 @@ class TestOtherFilters:
         assert reason in get_reasons(result)["a"]
 
     def test_recent_unhealthiness_is_tolerated(self) -> None:
-        assert list_held_clusters(schedule([member("a", health=Health.RECENTLY_UNHEALTHY)], build_pick_n(1))) == ["a"]
+        assert list_held_clusters(
+            schedule([member("a", health=Health.RECENTLY_UNHEALTHY)], build_pick_n(1))
+        ) == ["a"]
 
     def test_taints(self) -> None:
-        result = schedule([member("a", taints=["x", "y"])], build_pick_n(1, tolerations=(Toleration("x", "Exists"),)))
+        result = schedule(
+            [member("a", taints=["x", "y"])],
+            build_pick_n(1, tolerations=(Toleration("x", "Exists"),)),
+        )
         assert get_reasons(result)["a"] == (
             "ClusterUnschedulable, taint &{Key:y Value: Effect:NoSchedule} cannot be tolerated"
         )
@@ -338,7 +408,9 @@ class TestOtherFilters:
     def test_empty_operator_tolerates_nothing(self) -> None:
         assert (
             list_held_clusters(
-                schedule([member("a", taints=["x"])], build_pick_n(1, tolerations=(Toleration("x", ""),)))
+                schedule(
+                    [member("a", taints=["x"])], build_pick_n(1, tolerations=(Toleration("x", ""),))
+                )
             )
             == []
         )
@@ -352,8 +424,14 @@ class TestOtherFilters:
         ]
         result = schedule(members, Policy(), namespace="web")
         assert list_held_clusters(result) == ["a", "d"]
-        assert get_reasons(result)["b"] == "ClusterUnschedulable, target namespace does not exist on cluster"
-        assert get_reasons(result)["c"] == "ClusterUnschedulable, cluster has no namespace information available"
+        assert (
+            get_reasons(result)["b"]
+            == "ClusterUnschedulable, target namespace does not exist on cluster"
+        )
+        assert (
+            get_reasons(result)["c"]
+            == "ClusterUnschedulable, cluster has no namespace information available"
+        )
         assert list_held_clusters(schedule(members, Policy())) == ["a", "b", "c", "d"]
 
     def test_only_first_rejection_is_reported(self) -> None:
@@ -363,7 +441,9 @@ class TestOtherFilters:
         healthy = replace(matching, health=Health.HEALTHY)
         there = replace(healthy, namespaces=frozenset({"web"}))
         texts = [
-            get_reasons(schedule([fixed], build_pick_n(1, required_terms=(term,)), namespace="web"))["a"]
+            get_reasons(
+                schedule([fixed], build_pick_n(1, required_terms=(term,)), namespace="web")
+            )["a"]
             for fixed in (everything, matching, healthy, there)
         ]
         expected = ("affinity", "unhealthy", "namespace", "taint")
@@ -381,7 +461,9 @@ class TestOtherFilters:
         result = schedule([*refused, *fleet(*(f"n{i:02d}" for i in range(17)))], build_pick_n(2))
         assert result.status is not None
         clusters = [d.cluster for d in result.status.unselected_decisions]
-        assert clusters == [f"n{i:02d}" for i in reversed(range(15))] + [f"m{i:02d}" for i in range(5)]
+        assert clusters == [f"n{i:02d}" for i in reversed(range(15))] + [
+            f"m{i:02d}" for i in range(5)
+        ]
 
     def test_rejected_bound_cluster_counts_toward_the_limit(self) -> None:
         names = [f"m{i:02d}" for i in range(25)]
@@ -391,7 +473,9 @@ class TestOtherFilters:
         assert [d.cluster for d in result.status.unselected_decisions] == names[1:20]
 
 
-def build_spread(key: str, skew: int = 1, action: str = "DoNotSchedule") -> TopologySpreadConstraint:
+def build_spread(
+    key: str, skew: int = 1, action: str = "DoNotSchedule"
+) -> TopologySpreadConstraint:
     return TopologySpreadConstraint(key, skew, action)
 
 
@@ -409,18 +493,23 @@ class TestTopologySpread:
     def test_each_cycle_picks_one_cluster(self) -> None:
         members = [member(f"m{i}", {"region": f"r{i % 3}"}) for i in range(9)]
         policy = build_pick_n(3, spread_constraints=(build_spread("region"),))
-        first = run_scheduling_cycles((), MemberList(members), policy, build_snapshot(policy), is_single=True)
+        first = run_scheduling_cycles(
+            (), MemberList(members), policy, build_snapshot(policy), is_single=True
+        )
         assert first.needs_requeue
         assert first.status is None
         assert len(first.bindings) == 1
         result = schedule(members, policy)
         assert result.cycles == 3
-        assert {members[int(name[1])].labels["region"] for name in list_held_clusters(result)} == {"r0", "r1", "r2"}
-        assert [b.topology_spread_score for b in sorted(result.bindings, key=lambda b: -int(b.cluster[1]))] == [
-            -1,
-            0,
-            1,
-        ]
+        assert {members[int(name[1])].labels["region"] for name in list_held_clusters(result)} == {
+            "r0",
+            "r1",
+            "r2",
+        }
+        assert [
+            b.topology_spread_score
+            for b in sorted(result.bindings, key=lambda b: -int(b.cluster[1]))
+        ] == [-1, 0, 1]
 
     def test_spread_outranks_affinity(self) -> None:
         members = [
@@ -444,13 +533,23 @@ class TestTopologySpread:
         result = schedule(members, build_pick_n(2, spread_constraints=(build_spread("region"),)))
         assert list_held_clusters(result) == ["a2"]
         assert get_reasons(result)["a1"] == (
-            'ClusterUnschedulable, violated doNotSchedule topology spread constraint "region" (max skew 1)'
+            'ClusterUnschedulable, violated doNotSchedule topology spread constraint "region" '
+            "(max skew 1)"
         )
 
     def test_soft_constraint_costs_a_thousand(self) -> None:
-        members = [member("a1", {"day": "1"}), member("a2", {"day": "1"}), member("b1", {"day": "2"}, taints=["x"])]
-        result = schedule(members, build_pick_n(2, spread_constraints=(build_spread("day", 1, "ScheduleAnyway"),)))
-        assert {b.cluster: b.topology_spread_score for b in result.bindings} == {"a1": -1000, "a2": -1}
+        members = [
+            member("a1", {"day": "1"}),
+            member("a2", {"day": "1"}),
+            member("b1", {"day": "2"}, taints=["x"]),
+        ]
+        result = schedule(
+            members, build_pick_n(2, spread_constraints=(build_spread("day", 1, "ScheduleAnyway"),))
+        )
+        assert {b.cluster: b.topology_spread_score for b in result.bindings} == {
+            "a1": -1000,
+            "a2": -1,
+        }
 
     def test_domains_include_ineligible_clusters(self) -> None:
         members = [member("a1", {"region": "a"}), member("a2", {"region": "a"})]
@@ -472,15 +571,26 @@ class TestTopologySpread:
     def test_clusters_without_the_label_are_not_counted(self) -> None:
         members = [member("a1", {"region": "a"}), member("plain"), member("simple")]
         result = schedule(members, build_pick_n(3, spread_constraints=(build_spread("region"),)))
-        assert {b.cluster: b.topology_spread_score for b in result.bindings} == {"a1": -1, "plain": 0, "simple": 0}
+        assert {b.cluster: b.topology_spread_score for b in result.bindings} == {
+            "a1": -1,
+            "plain": 0,
+            "simple": 0,
+        }
 
     def test_policy_change_drops_obsolete_bindings_in_first_batch(self) -> None:
         members = [member(f"m{i}", {"region": f"r{i}"}) for i in range(4)]
         policy = build_pick_n(2, spread_constraints=(build_spread("region"),))
         first = run_scheduling_cycles(
-            build_bound("m0", "m1"), MemberList(members), policy, build_snapshot(policy, 1), is_single=True
+            build_bound("m0", "m1"),
+            MemberList(members),
+            policy,
+            build_snapshot(policy, 1),
+            is_single=True,
         )
-        assert [(b.cluster, b.state) for b in first.bindings] == [("m0", UNSCHEDULED), ("m1", BOUND)]
+        assert [(b.cluster, b.state) for b in first.bindings] == [
+            ("m0", UNSCHEDULED),
+            ("m1", BOUND),
+        ]
         result = schedule(members, policy, build_bound("m0", "m1"), index=1)
         assert [(b.cluster, b.state) for b in result.bindings] == [
             ("m0", UNSCHEDULED),
@@ -490,10 +600,15 @@ class TestTopologySpread:
 
     def test_spread_by_region_and_update_day(self) -> None:
         members = [
-            member(f"m{i}", {"region": ("east", "west", "north")[i % 3], "updateDay": str(i % 2)}) for i in range(12)
+            member(f"m{i}", {"region": ("east", "west", "north")[i % 3], "updateDay": str(i % 2)})
+            for i in range(12)
         ]
         policy = build_pick_n(
-            6, spread_constraints=(build_spread("region", 2), build_spread("updateDay", 2, "ScheduleAnyway"))
+            6,
+            spread_constraints=(
+                build_spread("region", 2),
+                build_spread("updateDay", 2, "ScheduleAnyway"),
+            ),
         )
         chosen = list_held_clusters(schedule(members, policy))
         counts = {
@@ -525,7 +640,9 @@ class TestAffinityScores:
         self, order: str, weight: int, values: tuple[str | None, ...], expected: tuple[int, ...]
     ) -> None:
         members = [member(name, nodes=value) for name, value in zip("abc", values, strict=True)]
-        result = schedule(members, build_pick_n(3, preferred_terms=(build_sorter(NODES, order, weight),)))
+        result = schedule(
+            members, build_pick_n(3, preferred_terms=(build_sorter(NODES, order, weight),))
+        )
         assert get_scores(result) == dict(zip("abc", expected, strict=True))
 
     def test_extremes_are_taken_from_the_whole_fleet(self) -> None:
@@ -535,7 +652,9 @@ class TestAffinityScores:
             member("c", nodes="2"),
             member("d", nodes="8"),
         ]
-        result = schedule(members, build_pick_n(2, preferred_terms=(build_sorter(NODES, "Ascending"),)))
+        result = schedule(
+            members, build_pick_n(2, preferred_terms=(build_sorter(NODES, "Ascending"),))
+        )
         assert list_held_clusters(result) == ["b", "c"]
         assert get_scores(result)["b"] == 86
 
@@ -547,7 +666,8 @@ class TestAffinityScores:
     def test_equal_extremes_in_two_notations_stop_the_cycle(self) -> None:
         members = [member("a", cost="300m"), member("b", cost="0.3"), member("c", cost="0.1")]
         policy = build_pick_n(
-            1, preferred_terms=(build_sorter("kubernetes.azure.com/per-cpu-core-cost", "Descending"),)
+            1,
+            preferred_terms=(build_sorter("kubernetes.azure.com/per-cpu-core-cost", "Descending"),),
         )
         result = schedule(members, policy)
         assert result.abort is not None

@@ -7,7 +7,11 @@ from msgspec.structs import replace
 
 from nexusform.domains.fleet.scheduling import eviction
 from nexusform.domains.fleet.scheduling.bindings import Binding
-from nexusform.domains.fleet.scheduling.eviction import EvictionTarget, PlacementDisruptionBudget, evaluate_eviction
+from nexusform.domains.fleet.scheduling.eviction import (
+    EvictionTarget,
+    PlacementDisruptionBudget,
+    evaluate_eviction,
+)
 from nexusform.kubernetes.quantity import IntegerOrPercent
 from tests.domains.fleet.scheduling.samples import (
     ALL,
@@ -63,7 +67,9 @@ def test_eviction_by_binding_state(binding: Binding, executed: bool, message: st
 
 def test_failed_binding_is_evicted_regardless_of_budget() -> None:
     outcome = evaluate_eviction(
-        "a", build_target(failed_clusters=frozenset("a")), PlacementDisruptionBudget(min_available=IntegerOrPercent(3))
+        "a",
+        build_target(failed_clusters=frozenset("a")),
+        PlacementDisruptionBudget(min_available=IntegerOrPercent(3)),
     )
     assert (outcome.is_executed, outcome.message) == (True, eviction.FAILED)
 
@@ -84,7 +90,9 @@ def test_failed_binding_is_evicted_regardless_of_budget() -> None:
         (PlacementDisruptionBudget(min_available=IntegerOrPercent(0)), "", False),
     ],
 )
-def test_budget_allows_or_blocks_eviction(budget: PlacementDisruptionBudget, available: str, executed: bool) -> None:
+def test_budget_allows_or_blocks_eviction(
+    budget: PlacementDisruptionBudget, available: str, executed: bool
+) -> None:
     outcome = evaluate_eviction("a", build_target(available_clusters=frozenset(available)), budget)
     assert outcome.is_executed is executed
     word = "allowed" if executed else "blocked"
@@ -98,21 +106,40 @@ def test_budget_allows_or_blocks_eviction(budget: PlacementDisruptionBudget, ava
     ("budget", "message"),
     [
         (PlacementDisruptionBudget(max_unavailable=IntegerOrPercent(3)), eviction.MISCONFIGURED),
-        (PlacementDisruptionBudget(min_available=IntegerOrPercent(1, True)), eviction.MISCONFIGURED),
-        (PlacementDisruptionBudget(min_available=IntegerOrPercent(3)), "Eviction is blocked by specified"),
-        (PlacementDisruptionBudget(min_available=IntegerOrPercent(2)), "Eviction is allowed by specified"),
+        (
+            PlacementDisruptionBudget(min_available=IntegerOrPercent(1, True)),
+            eviction.MISCONFIGURED,
+        ),
+        (
+            PlacementDisruptionBudget(min_available=IntegerOrPercent(3)),
+            "Eviction is blocked by specified",
+        ),
+        (
+            PlacementDisruptionBudget(min_available=IntegerOrPercent(2)),
+            "Eviction is allowed by specified",
+        ),
     ],
 )
-def test_pick_all_accepts_only_integer_min_available(budget: PlacementDisruptionBudget, message: str) -> None:
-    assert evaluate_eviction("a", build_target(placement_type=ALL, number=None), budget).message.startswith(message)
+def test_pick_all_accepts_only_integer_min_available(
+    budget: PlacementDisruptionBudget, message: str
+) -> None:
+    assert evaluate_eviction(
+        "a", build_target(placement_type=ALL, number=None), budget
+    ).message.startswith(message)
 
 
 def test_evicted_cluster_is_picked_again() -> None:
     outcome = evaluate_eviction("c", build_target(), None)
     after = eviction.apply_eviction(outcome, THREE)
     assert [b.is_deleting for b in after] == [False, False, True]
-    result = schedule(fleet("a", "b", "c", "d"), build_pick_n(3), [b for b in after if b.cluster != "d"])
+    result = schedule(
+        fleet("a", "b", "c", "d"), build_pick_n(3), [b for b in after if b.cluster != "d"]
+    )
     assert list_held_clusters(result) == ["a", "b", "d"]
-    assert list_held_clusters(schedule(fleet("a", "b", "c"), build_pick_n(3), after)) == ["a", "b", "c"]
+    assert list_held_clusters(schedule(fleet("a", "b", "c"), build_pick_n(3), after)) == [
+        "a",
+        "b",
+        "c",
+    ]
     refused = replace(outcome, is_executed=False)
     assert eviction.apply_eviction(refused, THREE) == THREE

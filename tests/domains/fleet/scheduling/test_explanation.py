@@ -63,7 +63,9 @@ def test_document_scores(name: str, order: str, given: tuple[str, ...], expected
     fields = "cpu" if name == CPU else "cost"
     names = ("bravelion", "smartfish", "jumpingcat")
     members = [member(n, **{fields: v}) for n, v in zip(names, given, strict=True)]  # type: ignore[arg-type]
-    by_cluster = index_rows(explain_placement(members, build_pick_n(1, preferred_terms=(build_sorter(name, order),))))
+    by_cluster = index_rows(
+        explain_placement(members, build_pick_n(1, preferred_terms=(build_sorter(name, order),)))
+    )
     parts = [by_cluster[n].preferences[0] for n in names]
     assert [(p.format_share(), p.points) for p in parts] == expected
 
@@ -71,7 +73,9 @@ def test_document_scores(name: str, order: str, given: tuple[str, ...], expected
 def test_all_rejections_are_listed_in_filter_order() -> None:
     bad = member("a", {"env": "test"}, taints=["x"], health=Health.NOT_JOINED, namespaces=["other"])
     row = index_rows(
-        explain_placement([bad], build_pick_n(1, required_terms=(build_labels_term(env="prod"),)), namespace="web")
+        explain_placement(
+            [bad], build_pick_n(1, required_terms=(build_labels_term(env="prod"),)), namespace="web"
+        )
     )["a"]
     assert [r.rule for r in row.rejections] == [
         "cluster_affinity",
@@ -96,7 +100,10 @@ def test_explanation_matches_the_cycle() -> None:
         spread_constraints=(TopologySpreadConstraint("region"),),
     )
     said = get_reasons(schedule(members, policy))
-    assert {name: row.reported_reason for name, row in index_rows(explain_placement(members, policy)).items()} == said
+    assert {
+        name: row.reported_reason
+        for name, row in index_rows(explain_placement(members, policy)).items()
+    } == said
 
 
 REGIONS = [
@@ -114,9 +121,13 @@ REGIONS = [
 @pytest.mark.parametrize("how", ["DoNotSchedule", "ScheduleAnyway"])
 @pytest.mark.parametrize("skew", [1, 2])
 @pytest.mark.parametrize("prior", [(), ("a2",), ("a1", "d1")])
-def test_explanation_matches_the_cycle_with_spread(number: int, how: str, skew: int, prior: tuple[str, ...]) -> None:
+def test_explanation_matches_the_cycle_with_spread(
+    number: int, how: str, skew: int, prior: tuple[str, ...]
+) -> None:
     spread = (TopologySpreadConstraint("region", skew, how),)
-    policy = build_pick_n(number, preferred_terms=(build_sorter(NODES, "Descending"),), spread_constraints=spread)
+    policy = build_pick_n(
+        number, preferred_terms=(build_sorter(NODES, "Descending"),), spread_constraints=spread
+    )
     result = schedule(REGIONS, policy, build_bound(*prior))
     explanation = explain_placement(REGIONS, policy, build_bound(*prior))
     said, by_cluster = get_reasons(result), index_rows(explanation)
@@ -126,13 +137,22 @@ def test_explanation_matches_the_cycle_with_spread(number: int, how: str, skew: 
     assert {name for batch in explanation.batches for name in batch} == held - set(prior)
     assert all(len(batch) == 1 for batch in explanation.batches)
     recorded = {b.cluster: (b.topology_spread_score, b.affinity_score) for b in result.bindings}
-    shown = {n: (r.topology_spread_score, r.affinity_score) for n, r in by_cluster.items() if n in held}
+    shown = {
+        n: (r.topology_spread_score, r.affinity_score) for n, r in by_cluster.items() if n in held
+    }
     assert shown == {name: recorded[name] for name in held}
 
 
 def test_rank_and_margin_to_last_pick() -> None:
-    members = [member("a", nodes="10"), member("b", nodes="6"), member("c", nodes="6"), member("d", nodes="1")]
-    explanation = explain_placement(members, build_pick_n(2, preferred_terms=(build_sorter(NODES, "Descending", 90),)))
+    members = [
+        member("a", nodes="10"),
+        member("b", nodes="6"),
+        member("c", nodes="6"),
+        member("d", nodes="1"),
+    ]
+    explanation = explain_placement(
+        members, build_pick_n(2, preferred_terms=(build_sorter(NODES, "Descending", 90),))
+    )
     by_cluster = index_rows(explanation)
     assert explanation.last_pick == "c"
     assert [by_cluster[n].rank for n in "abcd"] == [1, 3, 2, 4]
@@ -148,7 +168,9 @@ def test_rank_and_margin_to_last_pick() -> None:
 
 def test_obsolete_binding_decides_ties() -> None:
     policy = build_pick_n(1)
-    explanation = explain(build_bound("a"), MemberList(fleet("a", "b")), policy, build_snapshot(policy, 1))
+    explanation = explain(
+        build_bound("a"), MemberList(fleet("a", "b")), policy, build_snapshot(policy, 1)
+    )
     assert explanation.last_pick == "a"
     margin = index_rows(explanation)["b"].margin
     assert margin is not None
@@ -164,10 +186,16 @@ def test_bound_clusters_have_current_rejections() -> None:
 
 
 def test_hard_spread_constraints_reject_in_explanations() -> None:
-    members = [member("a1", {"region": "a"}), member("a2", {"region": "a"}), member("b1", {"region": "b"})]
+    members = [
+        member("a1", {"region": "a"}),
+        member("a2", {"region": "a"}),
+        member("b1", {"region": "b"}),
+    ]
     row = index_rows(
         explain_placement(
-            members, build_pick_n(2, spread_constraints=(TopologySpreadConstraint("region"),)), build_bound("a1")
+            members,
+            build_pick_n(2, spread_constraints=(TopologySpreadConstraint("region"),)),
+            build_bound("a1"),
         )
     )["a2"]
     assert [r.rule for r in row.rejections] == ["topology_spread"]
@@ -177,7 +205,9 @@ def test_hard_spread_constraints_reject_in_explanations() -> None:
 
 def test_pick_all_and_pick_fixed() -> None:
     members = [member("a", {"env": "prod"}), member("b")]
-    every = index_rows(explain_placement(members, Policy(ALL, required_terms=(build_labels_term(env="prod"),))))
+    every = index_rows(
+        explain_placement(members, Policy(ALL, required_terms=(build_labels_term(env="prod"),)))
+    )
     assert (every["a"].is_picked, every["b"].is_picked, every["a"].rank) == (True, False, None)
     named = index_rows(explain_placement(members, Policy(FIXED, cluster_names=("z", "b"))))
     assert list(named) == ["a", "b", "z"]
@@ -188,7 +218,9 @@ def test_pick_all_and_pick_fixed() -> None:
 
 def test_stopped_scheduler_is_explained() -> None:
     members = [member("a", nodes="3"), member("b", nodes="many")]
-    explanation = explain_placement(members, build_pick_n(1, preferred_terms=(build_sorter(NODES, "Descending"),)))
+    explanation = explain_placement(
+        members, build_pick_n(1, preferred_terms=(build_sorter(NODES, "Descending"),))
+    )
     assert explanation.abort is not None
     assert "not a valid quantity" in explanation.abort.message
 
@@ -196,21 +228,30 @@ def test_stopped_scheduler_is_explained() -> None:
 def test_drift_is_difference_to_a_fresh_schedule() -> None:
     members = [member("a", nodes="1"), member("b", nodes="9")]
     policy = build_pick_n(1, preferred_terms=(build_sorter(NODES, "Descending"),))
-    difference = compute_policy_drift(build_bound("a"), MemberList(members), policy, build_snapshot(policy))
+    difference = compute_policy_drift(
+        build_bound("a"), MemberList(members), policy, build_snapshot(policy)
+    )
     assert (difference.gained_clusters, difference.lost_clusters) == (("b",), ("a",))
-    same = compute_policy_drift(build_bound("b"), MemberList(members), policy, build_snapshot(policy))
+    same = compute_policy_drift(
+        build_bound("b"), MemberList(members), policy, build_snapshot(policy)
+    )
     assert (same.gained_clusters, same.lost_clusters) == ((), ())
 
 
 def test_unreadable_property_of_required_term_stops_the_scheduler() -> None:
     policy = Policy(ALL, required_terms=(build_property_term(NODES, "Ge", "1"),))
-    explanation = explain_placement([member("a", nodes="x", taints=["t"]), member("b", nodes="5")], policy)
+    explanation = explain_placement(
+        [member("a", nodes="x", taints=["t"]), member("b", nodes="5")], policy
+    )
     assert explanation.abort is not None
     assert explanation.abort.cluster == "a"
     rows = index_rows(explanation)
     assert [rows["a"].reported_reason, rows["b"].reported_reason] == [explanation.abort.message, ""]
     # Rules without an answer reject no cluster.
-    assert [[rejection.rule for rejection in row.rejections] for row in rows.values()] == [["taint_toleration"], []]
+    assert [[rejection.rule for rejection in row.rejections] for row in rows.values()] == [
+        ["taint_toleration"],
+        [],
+    ]
 
 
 def test_rejection_details_compare_values_with_terms() -> None:
@@ -224,7 +265,9 @@ def test_rejection_details_compare_values_with_terms() -> None:
     more_nodes = PropertyRequirement(NODES, "Gt", ("5",))
     prod = ClusterSelectorTerm(build_label_selector({"env": "prod"}), (more_nodes,))
     shelf = ClusterSelectorTerm(
-        build_label_selector({}, [Requirement("shelf", "Exists"), Requirement("env", "NotIn", ("canary",))])
+        build_label_selector(
+            {}, [Requirement("shelf", "Exists"), Requirement("env", "NotIn", ("canary",))]
+        )
     )
     by_cluster = index_rows(explain_placement(members, build_pick_n(1, required_terms=(prod,))))
     assert {name: row.details for name, row in by_cluster.items()} == {
@@ -234,7 +277,9 @@ def test_rejection_details_compare_values_with_terms() -> None:
         "d": ("no label env (required: prod)",),
         "e": (),
     }
-    by_cluster = index_rows(explain_placement(members, build_pick_n(1, required_terms=(prod, shelf))))
+    by_cluster = index_rows(
+        explain_placement(members, build_pick_n(1, required_terms=(prod, shelf)))
+    )
     assert by_cluster["a"].details == (
         "term 1: label env is canary (required: prod)",
         "term 2: no label shelf; label env is canary (required: not in canary)",
@@ -242,9 +287,16 @@ def test_rejection_details_compare_values_with_terms() -> None:
 
 
 def test_spread_rejection_lists_picks_by_domain() -> None:
-    members = [member(name, {"zone": zone}) for name, zone in (("a", "x"), ("b", "x"), ("c", "y"), ("d", "z"))]
-    policy = build_pick_n(2, spread_constraints=(TopologySpreadConstraint("zone", 1, "DoNotSchedule"),))
-    by_cluster = index_rows(explain_placement(members, policy, schedule(members, build_pick_n(3)).bindings[:1]))
+    members = [
+        member(name, {"zone": zone})
+        for name, zone in (("a", "x"), ("b", "x"), ("c", "y"), ("d", "z"))
+    ]
+    policy = build_pick_n(
+        2, spread_constraints=(TopologySpreadConstraint("zone", 1, "DoNotSchedule"),)
+    )
+    by_cluster = index_rows(
+        explain_placement(members, policy, schedule(members, build_pick_n(3)).bindings[:1])
+    )
     refused = {name: row.details for name, row in by_cluster.items() if row.details}
     assert all(said[0].startswith("picks by zone: ") for said in refused.values())
 

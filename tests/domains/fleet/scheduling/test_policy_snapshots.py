@@ -7,7 +7,10 @@ from hashlib import sha256
 from msgspec.structs import replace
 
 from nexusform.domains.fleet.scheduling.bindings import Policy, TopologySpreadConstraint
-from nexusform.domains.fleet.scheduling.policy_snapshots import build_next_snapshot, compute_policy_hash
+from nexusform.domains.fleet.scheduling.policy_snapshots import (
+    build_next_snapshot,
+    compute_policy_hash,
+)
 from nexusform.kubernetes.matching import Toleration
 from tests.domains.fleet.scheduling.samples import (
     ALL,
@@ -43,7 +46,9 @@ def test_other_edits_make_a_new_snapshot() -> None:
         replace(POLICY, required_terms=None),
     ]
     assert len({compute_policy_hash(policy) for policy in (POLICY, *edits)}) == 6
-    assert {build_next_snapshot(build_next_snapshot(None, POLICY), edit).index for edit in edits} == {1}
+    assert {
+        build_next_snapshot(build_next_snapshot(None, POLICY), edit).index for edit in edits
+    } == {1}
 
 
 def test_reverted_policy_makes_a_third_snapshot() -> None:

@@ -8,8 +8,21 @@ from typing import Final
 import pytest
 
 from nexusform.domains.fleet.scheduling import profile
-from nexusform.domains.fleet.scheduling.bindings import Binding, Health, Member, Policy, TopologySpreadConstraint
-from tests.domains.fleet.scheduling.samples import ALL, build_bound, build_labels_term, build_pick_n, member, schedule
+from nexusform.domains.fleet.scheduling.bindings import (
+    Binding,
+    Health,
+    Member,
+    Policy,
+    TopologySpreadConstraint,
+)
+from tests.domains.fleet.scheduling.samples import (
+    ALL,
+    build_bound,
+    build_labels_term,
+    build_pick_n,
+    member,
+    schedule,
+)
 
 REGION = TopologySpreadConstraint("region", 1)
 # Per filter: members, a policy, prior bindings, and the namespace of the placement.
@@ -21,7 +34,12 @@ CASES: Final[Mapping[str, Case]] = {
         (),
         "",
     ),
-    "cluster_eligibility": ([member("a"), member("b", health=Health.UNHEALTHY)], Policy(ALL), (), ""),
+    "cluster_eligibility": (
+        [member("a"), member("b", health=Health.UNHEALTHY)],
+        Policy(ALL),
+        (),
+        "",
+    ),
     "namespace_affinity": (
         [member("a", namespaces=["web"]), member("b", namespaces=["other"])],
         Policy(ALL),
@@ -29,7 +47,12 @@ CASES: Final[Mapping[str, Case]] = {
         "web",
     ),
     "taint_toleration": ([member("a"), member("b", taints=["key"])], Policy(ALL), (), ""),
-    "same_placement_affinity": ([member("a"), member("b")], build_pick_n(2), build_bound("b", index=1), ""),
+    "same_placement_affinity": (
+        [member("a"), member("b")],
+        build_pick_n(2),
+        build_bound("b", index=1),
+        "",
+    ),
     "topology_spread": (
         [*(member(name, {"region": "x"}) for name in "abd"), member("c", {"region": "y"})],
         build_pick_n(4, spread_constraints=(REGION,)),

@@ -15,7 +15,15 @@ from nexusform.domains.fleet.scheduling.rolling_update import (
     simulate_rollout,
 )
 from nexusform.kubernetes.quantity import IntegerOrPercent, parse_int_or_percent
-from tests.domains.fleet.scheduling.samples import ALL, BOUND, FIXED, SCHEDULED, UNSCHEDULED, build_bound, build_pick_n
+from tests.domains.fleet.scheduling.samples import (
+    ALL,
+    BOUND,
+    FIXED,
+    SCHEDULED,
+    UNSCHEDULED,
+    build_bound,
+    build_pick_n,
+)
 
 ONE_AT_A_TIME = RollingUpdate(IntegerOrPercent(1), IntegerOrPercent(1), 0)
 
@@ -52,7 +60,9 @@ def test_invalid_amounts(written: str) -> None:
 
 
 def test_wave_budget() -> None:
-    assert compute_rollout_budget(RollingUpdate(), 10, ready=10, can_be_ready=10) == WaveBudget(3, 3)
+    assert compute_rollout_budget(RollingUpdate(), 10, ready=10, can_be_ready=10) == WaveBudget(
+        3, 3
+    )
     assert compute_rollout_budget(RollingUpdate(), 10, ready=7, can_be_ready=12) == WaveBudget(0, 1)
     assert compute_rollout_budget(
         RollingUpdate(IntegerOrPercent(0), IntegerOrPercent(0)), 3, ready=3, can_be_ready=3
@@ -76,13 +86,21 @@ def test_new_placement_is_bound_within_target_and_surge() -> None:
 
 def test_new_resources_are_rolled_out_a_quarter_at_a_time() -> None:
     rollout = simulate_rollout(build_bound(*"abcdefgh"), RollingUpdate(), 8, 1)
-    assert [wave.updated_clusters for wave in rollout.waves] == [("a", "b"), ("c", "d"), ("e", "f"), ("g", "h")]
+    assert [wave.updated_clusters for wave in rollout.waves] == [
+        ("a", "b"),
+        ("c", "d"),
+        ("e", "f"),
+        ("g", "h"),
+    ]
     assert {b.resource_snapshot for b in rollout.bindings} == {1}
 
 
 def test_replaced_cluster_is_deleted_after_binding_of_new_one() -> None:
     rollout = simulate_rollout(
-        [*build_bound("a", "b"), *build_unscheduled("c"), *build_scheduled("d")], ONE_AT_A_TIME, 3, 0
+        [*build_bound("a", "b"), *build_unscheduled("c"), *build_scheduled("d")],
+        ONE_AT_A_TIME,
+        3,
+        0,
     )
     assert rollout.waves == (RolloutWave(("c",), (), ("d",)),)
     assert [b.cluster for b in rollout.bindings] == ["a", "b", "d"]
@@ -90,7 +108,9 @@ def test_replaced_cluster_is_deleted_after_binding_of_new_one() -> None:
 
 def test_unscheduled_bindings_use_surge_until_deletion() -> None:
     strategy = RollingUpdate(IntegerOrPercent(0), IntegerOrPercent(1), 0)
-    rollout = simulate_rollout([*build_unscheduled("a", "b"), *build_scheduled("c", "d")], strategy, 2, 0)
+    rollout = simulate_rollout(
+        [*build_unscheduled("a", "b"), *build_scheduled("c", "d")], strategy, 2, 0
+    )
     assert rollout.waves == (
         RolloutWave((), (), ("c",)),
         RolloutWave(("a",), (), ()),
@@ -100,7 +120,9 @@ def test_unscheduled_bindings_use_surge_until_deletion() -> None:
 
 
 def test_zero_unavailable_blocks_updates_in_place() -> None:
-    rollout = simulate_rollout(build_bound("a", "b"), RollingUpdate(IntegerOrPercent(0), IntegerOrPercent(1)), 2, 1)
+    rollout = simulate_rollout(
+        build_bound("a", "b"), RollingUpdate(IntegerOrPercent(0), IntegerOrPercent(1)), 2, 1
+    )
     assert rollout.waves == ()
     assert rollout.blocked_clusters == ("a", "b")
 
@@ -119,11 +141,17 @@ def test_zero_surge_and_unavailable_block_a_replacement() -> None:
 
 def test_never_ready_cluster_blocks_the_rest() -> None:
     rollout = simulate_rollout(
-        build_bound("a", "b", "c"), ONE_AT_A_TIME, 3, 1, Readiness(never_ready_clusters=frozenset("b"))
+        build_bound("a", "b", "c"),
+        ONE_AT_A_TIME,
+        3,
+        1,
+        Readiness(never_ready_clusters=frozenset("b")),
     )
     assert [wave.updated_clusters for wave in rollout.waves] == [("a",), ("b",)]
     assert rollout.blocked_clusters == ("c",)
-    late = simulate_rollout(build_bound("a", "b", "c"), ONE_AT_A_TIME, 3, 1, Readiness(unready_clusters=frozenset("a")))
+    late = simulate_rollout(
+        build_bound("a", "b", "c"), ONE_AT_A_TIME, 3, 1, Readiness(unready_clusters=frozenset("a"))
+    )
     assert late.waves == ()
 
 
@@ -137,18 +165,27 @@ def test_failed_bindings_are_updated_outside_the_budget() -> None:
     )
     assert [wave.updated_clusters for wave in rollout.waves] == [("a",)]
     assert rollout.blocked_clusters == ("b",)
-    freed = simulate_rollout(build_bound("a", "b"), ONE_AT_A_TIME, 2, 1, Readiness(failed_clusters=frozenset("a")))
+    freed = simulate_rollout(
+        build_bound("a", "b"), ONE_AT_A_TIME, 2, 1, Readiness(failed_clusters=frozenset("a"))
+    )
     assert [wave.updated_clusters for wave in freed.waves] == [("a",), ("b",)]
 
 
 def test_unavailable_period_applies_only_to_untracked_resources() -> None:
-    assert [w.wait_seconds for w in simulate_rollout(build_scheduled("a"), RollingUpdate(), 1, 0).waves] == [0]
+    assert [
+        w.wait_seconds for w in simulate_rollout(build_scheduled("a"), RollingUpdate(), 1, 0).waves
+    ] == [0]
     blind = Readiness(is_trackable=False)
-    assert [w.wait_seconds for w in simulate_rollout(build_scheduled("a"), RollingUpdate(), 1, 0, blind).waves] == [60]
+    assert [
+        w.wait_seconds
+        for w in simulate_rollout(build_scheduled("a"), RollingUpdate(), 1, 0, blind).waves
+    ] == [60]
 
 
 def test_changed_overrides_update_in_place() -> None:
-    rollout = simulate_rollout(build_bound("a", "b"), ONE_AT_A_TIME, 2, 0, Readiness(outdated_clusters=frozenset("b")))
+    rollout = simulate_rollout(
+        build_bound("a", "b"), ONE_AT_A_TIME, 2, 0, Readiness(outdated_clusters=frozenset("b"))
+    )
     assert [wave.updated_clusters for wave in rollout.waves] == [("b",)]
 
 

@@ -20,7 +20,14 @@ from nexusform.domains.fleet.scheduling.staged_update import (
 )
 from nexusform.kubernetes.matching import LabelSelector, build_label_selector
 from nexusform.kubernetes.quantity import IntegerOrPercent
-from tests.domains.fleet.scheduling.samples import BOUND, SCHEDULED, UNSCHEDULED, build_bound, fleet, member
+from tests.domains.fleet.scheduling.samples import (
+    BOUND,
+    SCHEDULED,
+    UNSCHEDULED,
+    build_bound,
+    fleet,
+    member,
+)
 
 SNAPSHOT = PolicySnapshot(0, "", 4)
 MEMBERS = [
@@ -45,7 +52,10 @@ PROD = Stage(
 
 
 def initialize_run(
-    stages: list[Stage], held: list[Binding] = HELD, members: list[Member] = MEMBERS, number: int | None = 4
+    stages: list[Stage],
+    held: list[Binding] = HELD,
+    members: list[Member] = MEMBERS,
+    number: int | None = 4,
 ) -> StagedRunPlan | RunProblem:
     return initialize_staged_run(held, SNAPSHOT, number, True, members, stages)
 
@@ -121,7 +131,9 @@ def test_errors_of_sorting_labels_are_those_of_a_hub(order: str, error: str) -> 
     members = [member("a", {"order": order}), *MEMBERS[1:]]
     problem = initialize_run([Stage("all", LabelSelector(), "order")], members=members)
     assert isinstance(problem, RunProblem)
-    assert problem.message.endswith(f'on cluster `a` is not valid: strconv.Atoi: parsing "{order}": {error}')
+    assert problem.message.endswith(
+        f'on cluster `a` is not valid: strconv.Atoi: parsing "{order}": {error}'
+    )
 
 
 def test_only_ten_missing_clusters_are_named() -> None:
@@ -160,11 +172,14 @@ def test_run_from_start_to_end() -> None:
     ]
     outcome = simulate_staged_run(run, "r1", held, 7)
     assert (outcome.pending_approval, outcome.blocking_clusters) == ("", ())
-    assert [(b.cluster, b.state, b.resource_snapshot) for b in outcome.bindings] == [(n, BOUND, 7) for n in "abcd"]
+    assert [(b.cluster, b.state, b.resource_snapshot) for b in outcome.bindings] == [
+        (n, BOUND, 7) for n in "abcd"
+    ]
 
 
 def test_empty_stage_is_skipped_with_its_tasks() -> None:
-    # KubeFleet pkg/controllers/updaterun/execution.go: "Skip the entire stage when there are 0 clusters".
+    # KubeFleet pkg/controllers/updaterun/execution.go: "Skip the entire stage when there are 0
+    # clusters".
     tasks = (UpdateStageTask("Approval"), UpdateStageTask("TimedWait", 60))
     nobody = Stage("nobody", build_label_selector({"ring": "none"}), before=tasks[:1], after=tasks)
     run = initialize_valid_run([nobody, Stage("all", LabelSelector())])
@@ -182,14 +197,18 @@ def test_run_waits_for_its_approval() -> None:
 
 
 def test_failing_cluster_stops_the_run() -> None:
-    outcome = simulate_staged_run(initialize_valid_run([CANARY, PROD]), "r1", HELD, 7, failing=frozenset("d"))
+    outcome = simulate_staged_run(
+        initialize_valid_run([CANARY, PROD]), "r1", HELD, 7, failing=frozenset("d")
+    )
     assert outcome.blocking_clusters == ("d",)
     assert [b.cluster for b in outcome.bindings if b.state is BOUND] == ["a", "c", "d"]
     assert outcome.pending_approval or outcome.blocking_clusters
 
 
 def test_failing_cluster_keeps_its_slot_and_others_continue() -> None:
-    run = initialize_valid_run([Stage("all", LabelSelector(), max_concurrency=IntegerOrPercent(2)), Stage("none")])
+    run = initialize_valid_run(
+        [Stage("all", LabelSelector(), max_concurrency=IntegerOrPercent(2)), Stage("none")]
+    )
     groups = {
         "": [("a", "b"), ("c", "d")],
         "a": [("a", "b"), ("c",), ("d",)],
@@ -209,11 +228,16 @@ def test_failing_cluster_keeps_its_slot_and_others_continue() -> None:
         for failing in groups
     }
     assert bound_in == {"": "abcd", "a": "abcd", "ac": "abc", "ab": "ab", "d": "abcd"}
-    assert simulate_staged_run(run, "r1", HELD, 7, failing=frozenset("ac")).blocking_clusters == ("a", "c")
+    assert simulate_staged_run(run, "r1", HELD, 7, failing=frozenset("ac")).blocking_clusters == (
+        "a",
+        "c",
+    )
 
 
 def test_forbidden_transitions() -> None:
-    allowed = {(a, b) for a in RunState for b in RunState if check_run_state_transition(a, b) is None}
+    allowed = {
+        (a, b) for a in RunState for b in RunState if check_run_state_transition(a, b) is None
+    }
     assert allowed == {(s, s) for s in RunState} | {
         (RunState.INITIALIZE, RunState.RUN),
         (RunState.RUN, RunState.STOP),

@@ -93,10 +93,16 @@ def test_completed_placement() -> None:
     [
         ({"rollout_started": "False"}, ("RolloutStarted", "False", "RolloutNotStartedYet")),
         ({"rollout_started": "Unknown"}, ("RolloutStarted", "Unknown", "RolloutStartedUnknown")),
-        ({"overridden": "False", "has_overrides": True}, ("Overridden", "False", "OverriddenFailed")),
+        (
+            {"overridden": "False", "has_overrides": True},
+            ("Overridden", "False", "OverriddenFailed"),
+        ),
         ({"overridden": "Unknown"}, ("Overridden", "Unknown", "OverriddenPending")),
         ({"work_synchronized": "False"}, ("WorkSynchronized", "False", "WorkNotSynchronizedYet")),
-        ({"work_synchronized": "Unknown"}, ("WorkSynchronized", "Unknown", "WorkSynchronizedUnknown")),
+        (
+            {"work_synchronized": "Unknown"},
+            ("WorkSynchronized", "Unknown", "WorkSynchronizedUnknown"),
+        ),
         ({"applied": "False"}, ("Applied", "False", "ApplyFailed")),
         ({"applied": "Unknown"}, ("Applied", "Unknown", "ApplyPending")),
         ({"available": "False"}, ("Available", "False", "ResourceNotAvailableYet")),
@@ -133,14 +139,21 @@ def test_overrides_and_untracked_availability() -> None:
 def test_missing_clusters_have_no_name() -> None:
     policy = Policy(FIXED, cluster_names=("a", "b", "c"))
     placed = schedule(fleet("a"), policy)
-    status = build_placement_status(placed.status, policy, None, compute_rollout_progress(placed.bindings, 0))
-    assert [(c.cluster, c.conditions[0].reason, c.conditions[0].message) for c in status.clusters[1:]] == [
+    status = build_placement_status(
+        placed.status, policy, None, compute_rollout_progress(placed.bindings, 0)
+    )
+    assert [
+        (c.cluster, c.conditions[0].reason, c.conditions[0].message) for c in status.clusters[1:]
+    ] == [
         ("", "ScheduleFailed", 'Specified cluster "b" is not found'),
         ("", "ScheduleFailed", 'Specified cluster "c" is not found'),
     ]
     three = build_pick_n(3)
     few = schedule(fleet(*"ab"), three)
-    assert [c.cluster for c in build_placement_status(few.status, three, 3, {}).clusters] == ["b", "a"]
+    assert [c.cluster for c in build_placement_status(few.status, three, 3, {}).clusters] == [
+        "b",
+        "a",
+    ]
 
 
 def test_no_cluster_selected_leaves_one_condition() -> None:
@@ -151,7 +164,12 @@ def test_no_cluster_selected_leaves_one_condition() -> None:
 def test_status_before_scheduling() -> None:
     status = build_placement_status(None, TWO, 2, {}, prefix=NAMESPACED)
     assert status.conditions == (
-        Condition("ResourcePlacementScheduled", "Unknown", "SchedulePending", "Scheduling has not completed"),
+        Condition(
+            "ResourcePlacementScheduled",
+            "Unknown",
+            "SchedulePending",
+            "Scheduling has not completed",
+        ),
     )
 
 
@@ -159,13 +177,19 @@ def test_external_rollouts_name_their_controller() -> None:
     waiting = build_placement_status(
         PLACED.status, TWO, 2, compute_rollout_progress(PLACED.bindings, 0), is_external=True
     )
-    assert list_short_conditions(waiting)[-1] == ("RolloutStarted", "Unknown", "RolloutControlledByExternalController")
+    assert list_short_conditions(waiting)[-1] == (
+        "RolloutStarted",
+        "Unknown",
+        "RolloutControlledByExternalController",
+    )
     assert "no resource snapshot name is observed" in waiting.conditions[-1].message
     mixed = {**DONE, "aks-member-1": ClusterProgress(resource_snapshot=3)}
     half = build_placement_status(PLACED.status, TWO, 2, mixed, is_external=True)
     assert "different resource snapshot versions" in half.conditions[-1].message
     assert (
-        list_short_conditions(build_placement_status(PLACED.status, TWO, 2, DONE, is_external=True))[-1][0]
+        list_short_conditions(
+            build_placement_status(PLACED.status, TWO, 2, DONE, is_external=True)
+        )[-1][0]
         == "Available"
     )
 
@@ -202,13 +226,19 @@ def test_document_sample() -> None:
                 " topology spread score: 0): picked by scheduling policy"
             ),
         ),
-        ("WorkSynchronized", "WorkSynchronizeSucceeded", "Successfully Synchronized work(s) for placement"),
+        (
+            "WorkSynchronized",
+            "WorkSynchronizeSucceeded",
+            "Successfully Synchronized work(s) for placement",
+        ),
         ("ResourceApplied", "ApplySucceeded", "Successfully applied resources"),
     ]
 
 
 def test_messages_of_2023_for_unfinished_states() -> None:
-    blocked = build_placement_status_2023(PLACED.status, compute_rollout_progress(PLACED.bindings, 0))
+    blocked = build_placement_status_2023(
+        PLACED.status, compute_rollout_progress(PLACED.bindings, 0)
+    )
     assert list_short_conditions(blocked)[-1] == ("Synchronized", "False", "SynchronizePending")
     failed = {name: replace(state, applied="False") for name, state in DONE.items()}
     assert list_short_conditions(build_placement_status_2023(PLACED.status, failed))[-1] == (

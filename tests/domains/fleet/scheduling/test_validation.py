@@ -53,7 +53,11 @@ GOOD = [
     Policy(FIXED),
     Policy(ALL),
     Policy(ALL, required_terms=()),
-    Policy(ALL, required_terms=(build_labels_term(region="east"),), tolerations=(Toleration("k", "Equal", "v"),)),
+    Policy(
+        ALL,
+        required_terms=(build_labels_term(region="east"),),
+        tolerations=(Toleration("k", "Equal", "v"),),
+    ),
     Policy(FIXED, cluster_names=("a", "b")),
     build_pick_n(0),
     build_pick_n(
@@ -62,7 +66,9 @@ GOOD = [
             build_property_term(NODES, "Ge", "5"),
             build_property_term(f"{RESOURCE}available-cpu", "Lt", "1k"),
         ),
-        preferred_terms=(build_sorter("kubernetes.azure.com/vm-sizes/Standard_D4s_v5/count", "Ascending", -100),),
+        preferred_terms=(
+            build_sorter("kubernetes.azure.com/vm-sizes/Standard_D4s_v5/count", "Ascending", -100),
+        ),
         spread_constraints=(
             TopologySpreadConstraint("region", 2),
             TopologySpreadConstraint("day", 1, "ScheduleAnyway"),
@@ -80,7 +86,10 @@ def test_valid_policies(policy: Policy) -> None:
 TERM = build_labels_term(a="b")
 BAD = [
     (Policy(FIXED, cluster_names=("a", "a")), "cluster_names.1: cluster names must be unique"),
-    (Policy(FIXED, cluster_names=("A",)), "cluster_names.0: PickFixed cluster name A is not a valid member name"),
+    (
+        Policy(FIXED, cluster_names=("A",)),
+        "cluster_names.0: PickFixed cluster name A is not a valid member name",
+    ),
     (Policy(FIXED, cluster_names=("a" * 64,)), "cannot have length exceeding 63"),
     (Policy(FIXED, 1, ("a",)), "number_of_clusters: number of clusters must be nil"),
     (Policy(FIXED, None, ("a",), required_terms=(TERM,)), "affinity: affinity must be nil"),
@@ -88,31 +97,59 @@ BAD = [
         Policy(FIXED, None, ("a",), spread_constraints=(TopologySpreadConstraint("a"),)),
         "topology spread constraints needs to be empty",
     ),
-    (Policy(FIXED, None, ("a",), tolerations=(Toleration("a", "Exists"),)), "tolerations needs to be empty"),
+    (
+        Policy(FIXED, None, ("a",), tolerations=(Toleration("a", "Exists"),)),
+        "tolerations needs to be empty",
+    ),
     (Policy(ALL, cluster_names=("a",)), "cluster_names: cluster names needs to be empty"),
     (Policy(ALL, 3), "number of clusters must be nil"),
-    (Policy(ALL, spread_constraints=(TopologySpreadConstraint("a"),)), "topology spread constraints needs to be empty"),
-    (Policy(ALL, preferred_terms=(PreferredTerm(1, TERM),)), "PreferredDuringSchedulingIgnoredDuringExecution will be"),
+    (
+        Policy(ALL, spread_constraints=(TopologySpreadConstraint("a"),)),
+        "topology spread constraints needs to be empty",
+    ),
+    (
+        Policy(ALL, preferred_terms=(PreferredTerm(1, TERM),)),
+        "PreferredDuringSchedulingIgnoredDuringExecution will be",
+    ),
     (build_pick_n(-1), "number of clusters cannot be -1"),
     (Policy(N, 1, ("a",)), "cluster names needs to be empty"),
-    (build_pick_n(1, spread_constraints=(TopologySpreadConstraint("a", 0),)), "topology_spread_constraint.0.max_skew"),
+    (
+        build_pick_n(1, spread_constraints=(TopologySpreadConstraint("a", 0),)),
+        "topology_spread_constraint.0.max_skew",
+    ),
     (
         build_pick_n(1, spread_constraints=(TopologySpreadConstraint("a", 1, "Never"),)),
         "unknown unsatisfiable type Never",
     ),
-    (build_pick_n(1, preferred_terms=(PreferredTerm(101, TERM),)), "weight must be from -100 to 100"),
+    (
+        build_pick_n(1, preferred_terms=(PreferredTerm(101, TERM),)),
+        "weight must be from -100 to 100",
+    ),
     (
         build_pick_n(1, preferred_terms=(PreferredTerm(1, build_property_term(NODES, "Ge", "1")),)),
         "preference.property_selector: PropertySelector is not allowed",
     ),
     (
-        build_pick_n(1, required_terms=(ClusterSelectorTerm(property_sorter=PropertySorter(NODES, "Ascending")),)),
+        build_pick_n(
+            1,
+            required_terms=(
+                ClusterSelectorTerm(property_sorter=PropertySorter(NODES, "Ascending")),
+            ),
+        ),
         "cluster_selector_term.0.property_sorter: PropertySorter is not allowed",
     ),
-    (build_pick_n(1, preferred_terms=(build_sorter(NODES, "Upwards"),)), "invalid property sort order Upwards"),
+    (
+        build_pick_n(1, preferred_terms=(build_sorter(NODES, "Upwards"),)),
+        "invalid property sort order Upwards",
+    ),
     (build_pick_n(1, required_terms=(TERM,) * 11), "at most 10 cluster selector terms"),
     (
-        build_pick_n(1, required_terms=(ClusterSelectorTerm(build_label_selector({}, [Requirement("a", "In")])),)),
+        build_pick_n(
+            1,
+            required_terms=(
+                ClusterSelectorTerm(build_label_selector({}, [Requirement("a", "In")])),
+            ),
+        ),
         "cluster_selector_term.0.label_selector: values",
     ),
     (
@@ -125,13 +162,27 @@ BAD = [
     ),
     (
         build_pick_n(
-            1, required_terms=(ClusterSelectorTerm(property_selector=(PropertyRequirement(NODES, "Ge", ("1", "2")),)),)
+            1,
+            required_terms=(
+                ClusterSelectorTerm(
+                    property_selector=(PropertyRequirement(NODES, "Ge", ("1", "2")),)
+                ),
+            ),
         ),
         "operator Ge requires exactly one value, got 2",
     ),
-    (build_pick_n(1, required_terms=(build_property_term("a b", "Ge", "1"),)), "property name a b is not valid"),
-    (build_pick_n(1, required_terms=(build_property_term("-/b", "Ge", "1"),)), "first segment - is neither"),
-    (build_pick_n(1, required_terms=(build_property_term("a/-", "Ge", "1"),)), "property name segment - is not valid"),
+    (
+        build_pick_n(1, required_terms=(build_property_term("a b", "Ge", "1"),)),
+        "property name a b is not valid",
+    ),
+    (
+        build_pick_n(1, required_terms=(build_property_term("-/b", "Ge", "1"),)),
+        "first segment - is neither",
+    ),
+    (
+        build_pick_n(1, required_terms=(build_property_term("a/-", "Ge", "1"),)),
+        "property name segment - is not valid",
+    ),
     (
         build_pick_n(1, required_terms=(build_property_term(f"{RESOURCE}cpu", "Ge", "1"),)),
         "invalid resource property name",
@@ -144,13 +195,31 @@ BAD = [
         build_pick_n(1, tolerations=(Toleration("k", "Exists", "v"),)),
         "toleration.0.value: toleration value needs to be empty",
     ),
-    (build_pick_n(1, tolerations=(Toleration("", "Equal", "v"),)), "toleration.0.key: toleration key cannot be empty"),
-    (build_pick_n(1, tolerations=(Toleration("a b", "Exists"),)), "toleration.0.key: invalid toleration key"),
-    (build_pick_n(1, tolerations=(Toleration("k", "Equal", "a b"),)), "toleration.0.value: invalid toleration value"),
+    (
+        build_pick_n(1, tolerations=(Toleration("", "Equal", "v"),)),
+        "toleration.0.key: toleration key cannot be empty",
+    ),
+    (
+        build_pick_n(1, tolerations=(Toleration("a b", "Exists"),)),
+        "toleration.0.key: invalid toleration key",
+    ),
+    (
+        build_pick_n(1, tolerations=(Toleration("k", "Equal", "a b"),)),
+        "toleration.0.value: invalid toleration value",
+    ),
     (build_pick_n(1, tolerations=(Toleration("k", "Is"),)), "unsupported toleration operator Is"),
-    (build_pick_n(1, tolerations=(Toleration("k", "Exists", "", "NoExecute"),)), "only NoSchedule exists"),
-    (build_pick_n(1, tolerations=(Toleration("k", "Exists"),) * 2), "toleration.1: toleration already exists"),
-    (build_pick_n(1, tolerations=tuple(Toleration(f"k{i}", "Exists") for i in range(101))), "at most 100 tolerations"),
+    (
+        build_pick_n(1, tolerations=(Toleration("k", "Exists", "", "NoExecute"),)),
+        "only NoSchedule exists",
+    ),
+    (
+        build_pick_n(1, tolerations=(Toleration("k", "Exists"),) * 2),
+        "toleration.1: toleration already exists",
+    ),
+    (
+        build_pick_n(1, tolerations=tuple(Toleration(f"k{i}", "Exists") for i in range(101))),
+        "at most 100 tolerations",
+    ),
 ]
 
 
@@ -162,7 +231,9 @@ def test_rejected_policies(policy: Policy, about: str) -> None:
 
 
 def build_expressions(*pairs: tuple[str, str]) -> Policy:
-    requirements = tuple(PropertyRequirement(NODES, operator, (value,)) for operator, value in pairs)
+    requirements = tuple(
+        PropertyRequirement(NODES, operator, (value,)) for operator, value in pairs
+    )
     return build_pick_n(1, required_terms=(ClusterSelectorTerm(property_selector=requirements),))
 
 
@@ -182,7 +253,9 @@ def build_expressions(*pairs: tuple[str, str]) -> Policy:
     ],
 )
 def test_contradictions(pairs: tuple[tuple[str, str], ...], about: str) -> None:
-    assert f"inconsistent requirements on property {NODES}: " in join_findings(check_policy(build_expressions(*pairs)))
+    assert f"inconsistent requirements on property {NODES}: " in join_findings(
+        check_policy(build_expressions(*pairs))
+    )
     assert about in join_findings(check_policy(build_expressions(*pairs)))
 
 
@@ -204,7 +277,11 @@ def test_different_terms_do_not_contradict_each_other() -> None:
     assert (
         check_policy(
             build_pick_n(
-                1, required_terms=(build_property_term(NODES, "Gt", "5"), build_property_term(NODES, "Lt", "5"))
+                1,
+                required_terms=(
+                    build_property_term(NODES, "Gt", "5"),
+                    build_property_term(NODES, "Lt", "5"),
+                ),
             )
         )
         == []
@@ -215,7 +292,10 @@ def test_different_terms_do_not_contradict_each_other() -> None:
     "policy",
     [
         Policy(N),
-        build_pick_n(1, required_terms=(build_property_term(f"{RESOURCE}total-ephemeral-storage", "Ge", "1"),)),
+        build_pick_n(
+            1,
+            required_terms=(build_property_term(f"{RESOURCE}total-ephemeral-storage", "Ge", "1"),),
+        ),
         build_pick_n(1, required_terms=(build_property_term("k8s.io/k8s-version", "Ge", "1"),)),
     ],
 )
@@ -260,9 +340,16 @@ def test_names_taints_and_members() -> None:
     assert "labels.a b" in join_findings(check_member(member("a", {"a b": "c"})))
     assert "labels.a" in join_findings(check_member(member("a", {"a": "b c"})))
     problems = join_findings(
-        check_taints((Taint("a b"), Taint("k", "v w"), Taint("k", "", "NoExecute"), Taint("k"), Taint("k")))
+        check_taints(
+            (Taint("a b"), Taint("k", "v w"), Taint("k", "", "NoExecute"), Taint("k"), Taint("k"))
+        )
     )
-    for about in ("taint.0.key", "taint.1.value", "taint.2.effect", "taint.4: taint already exists"):
+    for about in (
+        "taint.0.key",
+        "taint.1.value",
+        "taint.2.effect",
+        "taint.4: taint already exists",
+    ):
         assert about in problems
 
 
@@ -282,8 +369,12 @@ def test_budgets() -> None:
     assert check_disruption_budget(PlacementDisruptionBudget(min_available=one), ALL) == []
     (empty,) = check_disruption_budget(PlacementDisruptionBudget(), N)
     assert (empty.id, empty.severity) == ("fully-blocking-budget", Severity.WARNING)
-    assert "cannot both be set" in join_findings(check_disruption_budget(PlacementDisruptionBudget(one, one), None))
-    assert "max unavailable 1" in join_findings(check_disruption_budget(PlacementDisruptionBudget(one), ALL))
+    assert "cannot both be set" in join_findings(
+        check_disruption_budget(PlacementDisruptionBudget(one, one), None)
+    )
+    assert "max unavailable 1" in join_findings(
+        check_disruption_budget(PlacementDisruptionBudget(one), ALL)
+    )
     assert "as a percentage 5%" in join_findings(
         check_disruption_budget(PlacementDisruptionBudget(None, IntegerOrPercent(5, True)), ALL)
     )
@@ -297,9 +388,18 @@ def test_budgets() -> None:
         (Stage("a", max_concurrency=IntegerOrPercent(0)), "stage.0.max_concurrency"),
         (Stage("a", max_concurrency=IntegerOrPercent(101, True)), "stage.0.max_concurrency"),
         (Stage("a", build_label_selector({"x y": "z"})), "stage.0.label_selector"),
-        (Stage("a", before=(UpdateStageTask("TimedWait", 1.0),)), "stage.0.before_stage_task.0.type"),
-        (Stage("a", before=(UpdateStageTask("Approval"),) * 2), "stage.0.before_stage_task: at most 1"),
-        (Stage("a", after=(UpdateStageTask("Approval"),) * 2), "cannot be more than one task of type Approval"),
+        (
+            Stage("a", before=(UpdateStageTask("TimedWait", 1.0),)),
+            "stage.0.before_stage_task.0.type",
+        ),
+        (
+            Stage("a", before=(UpdateStageTask("Approval"),) * 2),
+            "stage.0.before_stage_task: at most 1",
+        ),
+        (
+            Stage("a", after=(UpdateStageTask("Approval"),) * 2),
+            "cannot be more than one task of type Approval",
+        ),
         (Stage("a", after=(UpdateStageTask("Approval", 1.0),)), "waitTime is not allowed"),
         (Stage("a", after=(UpdateStageTask("TimedWait"),)), "waitTime is required"),
         (Stage("a", after=(UpdateStageTask("TimedWait", -1.0),)), "non-negative"),
@@ -319,18 +419,26 @@ def test_update_strategies() -> None:
         (UpdateStageTask("TimedWait", 9.0),),
     )
     assert check_update_stages([good, Stage("prod")]) == []
-    assert "duplicate stage name 'a'" in join_findings(check_update_stages([Stage("a"), Stage("a")]))
-    assert "at most 31 stages" in join_findings(check_update_stages([Stage(f"s{i}") for i in range(32)]))
+    assert "duplicate stage name 'a'" in join_findings(
+        check_update_stages([Stage("a"), Stage("a")])
+    )
+    assert "at most 31 stages" in join_findings(
+        check_update_stages([Stage(f"s{i}") for i in range(32)])
+    )
 
 
 def test_resource_usage_is_parsed_with_its_errors() -> None:
-    usage, findings = parse_resource_usage({"cpu": "8", "memory": "32 Gi"}, {"cpu": "7500m"}, {"cpu": "x"})
+    usage, findings = parse_resource_usage(
+        {"cpu": "8", "memory": "32 Gi"}, {"cpu": "7500m"}, {"cpu": "x"}
+    )
     assert {name: str(amount) for name, amount in usage.total.items()} == {"cpu": "8"}
     assert str(usage.allocatable["cpu"]) == "7500m"
     assert [f.path for f in findings] == [("total", "memory"), ("available", "cpu")]
 
 
-@pytest.mark.parametrize(("text", "seconds"), [("1h30m", 5400.0), ("90s", 90.0), ("0.5m", 30.0), ("0s", 0.0)])
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("1h30m", 5400.0), ("90s", 90.0), ("0.5m", 30.0), ("0s", 0.0)]
+)
 def test_durations(text: str, seconds: float) -> None:
     assert parse_duration(text) == seconds
 

@@ -56,7 +56,10 @@ def change_member(**fields: object) -> Callable[[Member], Member]:
         (change_member(taints=(Taint("x"), Taint("y"), Taint("z"))), None),
         (change_member(properties={NODES: "4"}), Trigger.CLUSTER_PROPERTIES_CHANGED),
         (change_member(properties={}), Trigger.CLUSTER_PROPERTIES_CHANGED),
-        (change_member(resources=ResourceUsage(available={"cpu": quantity("5")})), Trigger.CLUSTER_PROPERTIES_CHANGED),
+        (
+            change_member(resources=ResourceUsage(available={"cpu": quantity("5")})),
+            Trigger.CLUSTER_PROPERTIES_CHANGED,
+        ),
         (change_member(resources=ResourceUsage(available={"cpu": quantity("4000m")})), None),
         (change_member(namespaces=frozenset({"web", "api"})), Trigger.CLUSTER_PROPERTIES_CHANGED),
         (change_member(health=Health.UNHEALTHY), None),
@@ -65,7 +68,9 @@ def change_member(**fields: object) -> Callable[[Member], Member]:
         (change_member(), None),
     ],
 )
-def test_trigger_of_member_updates(change: Callable[[Member], Member], trigger: Trigger | None) -> None:
+def test_trigger_of_member_updates(
+    change: Callable[[Member], Member], trigger: Trigger | None
+) -> None:
     assert find_queue_trigger(BEFORE, change(BEFORE)) is trigger
 
 
@@ -81,7 +86,11 @@ def test_trigger_of_joined_and_left_members() -> None:
 
 
 def test_queued_placements() -> None:
-    every = [WatchedPlacement(f"{kind}-{done}", kind, done) for kind in (ALL, FIXED, N) for done in (True, False)]
+    every = [
+        WatchedPlacement(f"{kind}-{done}", kind, done)
+        for kind in (ALL, FIXED, N)
+        for done in (True, False)
+    ]
     better = replace(BEFORE, properties={NODES: "9"})
     assert list(enqueue_placements([BEFORE], [better], every)) == [
         "PickAll-True",
@@ -91,7 +100,9 @@ def test_queued_placements() -> None:
     ]
     assert list(enqueue_placements([BEFORE], [], every)) == [w.key for w in every]
     both = enqueue_placements(
-        [BEFORE, member("b")], [better], [WatchedPlacement("done", N, True), WatchedPlacement("open", N, False)]
+        [BEFORE, member("b")],
+        [better],
+        [WatchedPlacement("done", N, True), WatchedPlacement("open", N, False)],
     )
     assert [[change.trigger for change in changes] for changes in both.values()] == [
         [Trigger.CLUSTER_LEFT],
@@ -101,7 +112,11 @@ def test_queued_placements() -> None:
 
 def test_observations_name_current_rejections() -> None:
     ask = PlacementRequest(
-        build_pick_n(1, required_terms=(build_labels_term(env="prod"),), tolerations=(Toleration("x", "Exists"),))
+        build_pick_n(
+            1,
+            required_terms=(build_labels_term(env="prod"),),
+            tolerations=(Toleration("x", "Exists"),),
+        )
     )
     fine = member("a", {"env": "prod"}, taints=["x"])
     worse = member("a", {"env": "test"}, taints=["x", "z"], health=Health.UNHEALTHY)
@@ -113,7 +128,9 @@ def test_observations_name_current_rejections() -> None:
     assert find_member_observations(worse, worse, ask) == ()
     assert find_member_observations(fine, fine, ask) == ()
     named = PlacementRequest(Policy(FIXED, cluster_names=("a",)))
-    assert [o.trigger for o in find_member_observations(fine, worse, named)] == [Trigger.CLUSTER_BECAME_INELIGIBLE]
+    assert [o.trigger for o in find_member_observations(fine, worse, named)] == [
+        Trigger.CLUSTER_BECAME_INELIGIBLE
+    ]
 
 
 @pytest.mark.parametrize(
@@ -121,7 +138,11 @@ def test_observations_name_current_rejections() -> None:
     [
         (BindingAction.CREATED, SchedulingTriggers(is_new=True), Trigger.PLACEMENT_CREATED),
         (BindingAction.CREATED, SchedulingTriggers(policy_changed=True), Trigger.POLICY_CHANGED),
-        (BindingAction.CREATED, SchedulingTriggers(number_increased=True), Trigger.NUMBER_INCREASED),
+        (
+            BindingAction.CREATED,
+            SchedulingTriggers(number_increased=True),
+            Trigger.NUMBER_INCREASED,
+        ),
         (
             BindingAction.CREATED,
             SchedulingTriggers(member_triggers={"a": Trigger.TAINT_REMOVED}),
@@ -129,10 +150,16 @@ def test_observations_name_current_rejections() -> None:
         ),
         (
             BindingAction.CREATED,
-            SchedulingTriggers(member_triggers={"b": Trigger.CLUSTER_LEFT}, departed_clusters=frozenset("b")),
+            SchedulingTriggers(
+                member_triggers={"b": Trigger.CLUSTER_LEFT}, departed_clusters=frozenset("b")
+            ),
             Trigger.CLUSTER_LEFT,
         ),
-        (BindingAction.CREATED, SchedulingTriggers(lost_bindings={"a": Trigger.EVICTED}), Trigger.EVICTED),
+        (
+            BindingAction.CREATED,
+            SchedulingTriggers(lost_bindings={"a": Trigger.EVICTED}),
+            Trigger.EVICTED,
+        ),
         (
             BindingAction.CREATED,
             SchedulingTriggers(lost_bindings={"a": Trigger.BINDING_DELETED}),
@@ -152,7 +179,9 @@ def test_observations_name_current_rejections() -> None:
         (BindingAction.CREATED, SchedulingTriggers(), Trigger.RESOURCES_CHANGED),
     ],
 )
-def test_triggers_of_picks(change: BindingAction, occasion: SchedulingTriggers, trigger: Trigger) -> None:
+def test_triggers_of_picks(
+    change: BindingAction, occasion: SchedulingTriggers, trigger: Trigger
+) -> None:
     assert find_change_trigger(BindingChange("a", change, ChangeCause.PICKED), occasion) is trigger
 
 
@@ -166,6 +195,8 @@ def test_triggers_of_picks(change: BindingAction, occasion: SchedulingTriggers, 
 )
 def test_triggers_of_releases(cause: ChangeCause, trigger: Trigger) -> None:
     assert (
-        find_change_trigger(BindingChange("a", BindingAction.UNSCHEDULED, cause), SchedulingTriggers(is_new=True))
+        find_change_trigger(
+            BindingChange("a", BindingAction.UNSCHEDULED, cause), SchedulingTriggers(is_new=True)
+        )
         is trigger
     )

@@ -46,7 +46,12 @@ POLICY = {
 
 def build_object(kind: str, name: str, spec: dict[str, Any], **metadata: Any) -> dict[str, Any]:
     server = {"uid": name, "resourceVersion": "7", "creationTimestamp": "2026-01-01T00:00:00Z"}
-    return {"apiVersion": GROUP, "kind": kind, "metadata": {"name": name, **server, **metadata}, "spec": spec}
+    return {
+        "apiVersion": GROUP,
+        "kind": kind,
+        "metadata": {"name": name, **server, **metadata},
+        "spec": spec,
+    }
 
 
 def build_member(name: str, region: str) -> dict[str, Any]:
@@ -76,17 +81,28 @@ def build_hub(*clusters: str) -> list[dict[str, Any]]:
         "ClusterResourcePlacement",
         "web",
         {
-            "resourceSelectors": [{"group": "", "version": "v1", "kind": "Namespace", "name": "web"}],
+            "resourceSelectors": [
+                {"group": "", "version": "v1", "kind": "Namespace", "name": "web"}
+            ],
             "policy": {**POLICY, "numberOfClusters": 2},
         },
-        labels={"kustomize.toolkit.fluxcd.io/name": "apps", "kustomize.toolkit.fluxcd.io/namespace": "flux"},
+        labels={
+            "kustomize.toolkit.fluxcd.io/name": "apps",
+            "kustomize.toolkit.fluxcd.io/namespace": "flux",
+        },
         finalizers=[f"{FLEET}/crp-cleanup"],
     )
-    scheduled = {"type": "ClusterResourcePlacementScheduled", "status": "True", "reason": "r", "message": "m"}
+    scheduled = {
+        "type": "ClusterResourcePlacementScheduled",
+        "status": "True",
+        "reason": "r",
+        "message": "m",
+    }
     placement["status"] = {
         "conditions": [scheduled],
         "placementStatuses": [
-            {"clusterName": cluster, "conditions": [{"type": "Scheduled", "status": "True"}]} for cluster in clusters
+            {"clusterName": cluster, "conditions": [{"type": "Scheduled", "status": "True"}]}
+            for cluster in clusters
         ],
     }
     parent = {f"{FLEET}/parent-CRP": "web", f"{FLEET}/is-latest-snapshot": "true"}
@@ -133,7 +149,9 @@ def write_edited_configuration(old: str, new: str) -> None:
 def test_live_placement_keeps_its_clusters(capsys: pytest.CaptureFixture[str]) -> None:
     code, out = run_command(capsys, "plan")
     assert (code, "0 to place, 0 to move, 0 to remove, 2 kept" in out) == (0, True), out
-    assert "1 object of the hub is applied by other managers (Flux Kustomization flux/apps: 1)" in out
+    assert (
+        "1 object of the hub is applied by other managers (Flux Kustomization flux/apps: 1)" in out
+    )
     assert run_command(capsys, "apply", "-auto-approve")[0] == 0
     code, out = run_command(capsys, "plan", "-detailed-exitcode")
     assert (code, "No changes." in out, "2 kept" in out) == (0, True, True), out
@@ -167,11 +185,20 @@ def test_missing_binding_on_hub_is_reported(capsys: pytest.CaptureFixture[str]) 
     assert "web was predicted on west1, but the hub does not have it there" in out
 
 
-@pytest.mark.parametrize(("kind", "comes"), [("PickAll", "3 to place"), ("PickN", "east2 -> Bound")])
-def test_deleted_binding_is_reported_for_every_state(kind: str, comes: str, capsys: pytest.CaptureFixture[str]) -> None:
-    items = [one for one in build_hub("west1", "east1") if one["metadata"]["name"] != "web-west1-1234"]
+@pytest.mark.parametrize(
+    ("kind", "comes"), [("PickAll", "3 to place"), ("PickN", "east2 -> Bound")]
+)
+def test_deleted_binding_is_reported_for_every_state(
+    kind: str, comes: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    items = [
+        one for one in build_hub("west1", "east1") if one["metadata"]["name"] != "web-west1-1234"
+    ]
     for one in items:
-        if kind == "PickAll" and one["kind"] in ("ClusterResourcePlacement", "ClusterSchedulingPolicySnapshot"):
+        if kind == "PickAll" and one["kind"] in (
+            "ClusterResourcePlacement",
+            "ClusterSchedulingPolicySnapshot",
+        ):
             one["spec"]["policy"] = {"placementType": "PickAll"}
     write_hub(items)
     said = (
@@ -191,7 +218,10 @@ def test_unscheduled_binding_is_reported(capsys: pytest.CaptureFixture[str]) -> 
     items = build_hub("west1", "gone")
     for one in items:
         if one["kind"] in ("ClusterResourcePlacement", "ClusterSchedulingPolicySnapshot"):
-            one["spec"]["policy"] = {"placementType": "PickFixed", "clusterNames": ["west1", "gone"]}
+            one["spec"]["policy"] = {
+                "placementType": "PickFixed",
+                "clusterNames": ["west1", "gone"],
+            }
     items[-1]["spec"]["state"] = "Unscheduled"
     items[-1]["metadata"]["annotations"] = {f"{FLEET}/previous-binding-state": "Bound"}
     write_hub(items)
@@ -204,7 +234,8 @@ def test_unscheduled_binding_is_reported(capsys: pytest.CaptureFixture[str]) -> 
 
 def test_increased_number_keeps_existing_bindings(capsys: pytest.CaptureFixture[str]) -> None:
     write_edited_configuration(
-        "manifest = each.value", r'manifest = replace(each.value, "\"numberOfClusters\": 2", "\"numberOfClusters\": 3")'
+        "manifest = each.value",
+        r'manifest = replace(each.value, "\"numberOfClusters\": 2", "\"numberOfClusters\": 3")',
     )
     code, out = run_command(capsys, "plan")
     assert (code, "1 to place, 0 to move, 0 to remove, 2 kept" in out) == (0, True), out
@@ -223,7 +254,11 @@ def test_json_and_yaml_of_a_hub_are_equivalent(capsys: pytest.CaptureFixture[str
 def test_uncaptured_kinds_are_reported(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
     write_hub([item for item in build_hub("west1", "east1") if item["kind"] != kind])
     code, out = run_command(capsys, "plan", "-details")
-    expected = "no binding of it was captured" if kind != "MemberCluster" else "No MemberCluster was captured"
+    expected = (
+        "no binding of it was captured"
+        if kind != "MemberCluster"
+        else "No MemberCluster was captured"
+    )
     assert expected in out
     assert "kubectl get clusterresourceplacements" in out
     assert code == (1 if kind != "MemberCluster" else 0)
@@ -232,7 +267,9 @@ def test_uncaptured_kinds_are_reported(kind: str, capsys: pytest.CaptureFixture[
 def test_invalid_binding_state_has_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     items = build_hub("west1")
     items[-1]["spec"]["state"] = "Boundd"
-    Path("hub.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}, indent=1))
+    Path("hub.json").write_text(
+        json.dumps({"apiVersion": "v1", "kind": "List", "items": items}, indent=1)
+    )
     line = 1 + Path("hub.json").read_text().split('"Boundd"')[0].count("\n")
     code, out = run_command(capsys, "plan")
     assert code == 1
@@ -258,9 +295,16 @@ def test_uncaptured_snapshot_is_reported(capsys: pytest.CaptureFixture[str]) -> 
 
 @pytest.mark.parametrize("name", ["lastReceivedHeartbeat", "lastTransitionTime"])
 def test_invalid_time_is_reported(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    times = {"lastReceivedHeartbeat": "2026-01-01T10:00:00Z", "lastTransitionTime": "2026-01-01T10:00:00Z"}
+    times = {
+        "lastReceivedHeartbeat": "2026-01-01T10:00:00Z",
+        "lastTransitionTime": "2026-01-01T10:00:00Z",
+    }
     times[name] = "yesterday"
-    healthy = {"type": "Healthy", "status": "False", "lastTransitionTime": times["lastTransitionTime"]}
+    healthy = {
+        "type": "Healthy",
+        "status": "False",
+        "lastTransitionTime": times["lastTransitionTime"],
+    }
     agent = {
         "type": "MemberAgent",
         "lastReceivedHeartbeat": times["lastReceivedHeartbeat"],
@@ -285,14 +329,25 @@ def test_empty_file_is_not_an_empty_hub(capsys: pytest.CaptureFixture[str]) -> N
 @pytest.mark.parametrize(
     ("labels", "annotations", "who"),
     [
-        ({"helm.toolkit.fluxcd.io/name": "web", "helm.toolkit.fluxcd.io/namespace": "n"}, {}, "Flux HelmRelease n/web"),
-        ({}, {"argocd.argoproj.io/tracking-id": "shop:v1/Namespace:/web"}, "Argo CD application shop"),
+        (
+            {"helm.toolkit.fluxcd.io/name": "web", "helm.toolkit.fluxcd.io/namespace": "n"},
+            {},
+            "Flux HelmRelease n/web",
+        ),
+        (
+            {},
+            {"argocd.argoproj.io/tracking-id": "shop:v1/Namespace:/web"},
+            "Argo CD application shop",
+        ),
         ({"argocd.argoproj.io/instance": "shop"}, {}, "Argo CD application shop"),
         ({}, {"argocd.argoproj.io/sync-wave": "1"}, "Argo CD"),
     ],
 )
 def test_managers_of_applied_objects_are_named(
-    labels: dict[str, str], annotations: dict[str, str], who: str, capsys: pytest.CaptureFixture[str]
+    labels: dict[str, str],
+    annotations: dict[str, str],
+    who: str,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     items = build_hub("west1", "east1")
     placement = next(item for item in items if item["kind"] == "ClusterResourcePlacement")
@@ -302,7 +357,9 @@ def test_managers_of_applied_objects_are_named(
 
 
 @pytest.mark.parametrize("from_state", [False, True])
-def test_saved_plan_from_hub_state_is_applied(*, from_state: bool, capsys: pytest.CaptureFixture[str]) -> None:
+def test_saved_plan_from_hub_state_is_applied(
+    *, from_state: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
     if from_state:
         run_command(capsys, "apply", "-auto-approve")
         write_hub(build_hub("east2", "east1"))
@@ -313,7 +370,10 @@ def test_saved_plan_from_hub_state_is_applied(*, from_state: bool, capsys: pytes
 
 
 def test_missing_kind_is_named_once(capsys: pytest.CaptureFixture[str]) -> None:
-    write_hub([item for item in build_hub("west1", "east1") if not item["kind"].endswith("Snapshot")])
+    write_hub(
+        [item for item in build_hub("west1", "east1") if not item["kind"].endswith("Snapshot")]
+    )
     out = run_command(capsys, "plan", "-details")[1]
     assert out.count("No ClusterSchedulingPolicySnapshot was captured, so the content of") == 1
-    assert "(and one more similar warning elsewhere)" in out  # The resource snapshots
+    # The resource snapshots.
+    assert "(and one more similar warning elsewhere)" in out

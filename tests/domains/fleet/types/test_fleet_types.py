@@ -94,12 +94,18 @@ SORTER = """property_sorter {
         ('cluster_names = ["a"]', "Cluster names needs to be empty", 'cluster_names = ["a"]'),
         ("number_of_clusters = 3", "Number of clusters must be nil", "number_of_clusters = 3"),
         (
-            'placement_type = "PickFixed"\ncluster_names = ["a"]\ntoleration {\noperator = "Exists"\n}',
+            (
+                'placement_type = "PickFixed"\ncluster_names = ["a"]\ntoleration {\noperator = '
+                '"Exists"\n}'
+            ),
             "Tolerations needs to be empty",
             "toleration {",
         ),
         (
-            'placement_type = "PickFixed"\ncluster_names = ["a"]\naffinity {\ncluster_affinity {\n}\n}',
+            (
+                'placement_type = "PickFixed"\ncluster_names = ["a"]\naffinity {\n'
+                "cluster_affinity {\n}\n}"
+            ),
             "Affinity must be nil for policy type PickFixed",
             "affinity {",
         ),
@@ -109,7 +115,11 @@ SORTER = """property_sorter {
             'value = "x"',
         ),
         ('toleration {\nvalue = "x"\n}', "Toleration key cannot be empty", "toleration {"),
-        ('toleration {\nkey = "k"\n}\ntoleration {\nkey = "k"\n}', "Toleration already exists", "toleration {"),
+        (
+            'toleration {\nkey = "k"\n}\ntoleration {\nkey = "k"\n}',
+            "Toleration already exists",
+            "toleration {",
+        ),
         (
             build_required_affinity(build_properties(("Eq", "3"), ("Eq", "4"))),
             "Inconsistent requirements",
@@ -125,11 +135,23 @@ SORTER = """property_sorter {
             'Value "5 GB" is not a valid resource.Quantity',
             'values   = ["5 GB"]',
         ),
-        (build_required_affinity(build_properties(("Above", "5"))), "Unsupported operator Above", 'operator = "Above"'),
+        (
+            build_required_affinity(build_properties(("Above", "5"))),
+            "Unsupported operator Above",
+            'operator = "Above"',
+        ),
         (build_required_affinity(SORTER), "PropertySorter is not allowed", "property_sorter {"),
         (build_preferred_affinity(SORTER, 101), "Weight must be from -100 to 100", "weight = 101"),
-        (build_preferred_affinity(SORTER, 1.5), "Weight must be a whole number, not 1.5", "weight = 1.5"),
-        (build_preferred_affinity(build_properties(("Ge", "5"))), "PropertySelector", "property_selector {"),
+        (
+            build_preferred_affinity(SORTER, 1.5),
+            "Weight must be a whole number, not 1.5",
+            "weight = 1.5",
+        ),
+        (
+            build_preferred_affinity(build_properties(("Ge", "5"))),
+            "PropertySelector",
+            "property_selector {",
+        ),
         (
             'topology_spread_constraint {\ntopology_key = "region"\n}',
             "Topology spread constraints needs to be empty",
@@ -149,7 +171,9 @@ SORTER = """property_sorter {
             "number_of_clusters = 99999999999999999999",
         ),
         (
-            build_required_affinity('label_selector {\nmatch_expression {\nkey = "a"\noperator = "Equals"\n}\n}'),
+            build_required_affinity(
+                'label_selector {\nmatch_expression {\nkey = "a"\noperator = "Equals"\n}\n}'
+            ),
             '"Equals" is not a valid label selector operator',
             "label_selector {",
         ),
@@ -166,18 +190,30 @@ def test_objects_selected_by_label_are_kept_in_state() -> None:
     by_label = 'version = "v1"\nkind = "Namespace"\nlabel_selector {\nmatch_labels = { t = "a" }\n}'
     text = build_placement("", f"resource_selector {{\n{by_label}\n}}")
     kept = attributes(build_state(text), "fleet_cluster_resource_placement.p")
-    assert validate_attributes(build_all_types().resource_types["fleet_cluster_resource_placement"].schema, kept) == []
+    assert (
+        validate_attributes(
+            build_all_types().resource_types["fleet_cluster_resource_placement"].schema, kept
+        )
+        == []
+    )
 
 
 def test_kinds_of_the_other_scope_are_rejected_at_their_line() -> None:
     selector = 'resource_selector {{\n{}\nversion = "v1"\nkind = "{}"\nname = "x"\n}}'
     of_namespace = selector.format('group = "apps"', "Deployment")
-    said = "Deployment is not a cluster scoped resource: select its Namespace, or use fleet_resource_placement."
+    said = (
+        "Deployment is not a cluster scoped resource: select its Namespace, or use "
+        "fleet_resource_placement."
+    )
     assert list_rejections(build_placement("", of_namespace)) == [(said, 'kind = "Deployment"')]
     custom = selector.format('group = "example.com"', "Deployment")
     assert list_rejections(build_placement("", custom)) == []
-    other = build_placement("", 'namespace = "web"').replace("cluster_resource_placement", "resource_placement")
-    assert list_rejections(other) == [("Namespace is a cluster scoped resource.", 'kind    = "Namespace"')]
+    other = build_placement("", 'namespace = "web"').replace(
+        "cluster_resource_placement", "resource_placement"
+    )
+    assert list_rejections(other) == [
+        ("Namespace is a cluster scoped resource.", 'kind    = "Namespace"')
+    ]
     some = selector.format('selection_scope = "NamespaceWithResourceSelectors"', "Namespace")
     assert list_rejections(build_placement("", some + "\n" + of_namespace)) == []
 
@@ -190,11 +226,23 @@ def test_invalid_type_and_choice_have_their_lines() -> None:
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ('strategy {\nrolling_update {\nmax_surge = "lots"\n}\n}', "neither a whole number nor a percentage"),
+        (
+            'strategy {\nrolling_update {\nmax_surge = "lots"\n}\n}',
+            "neither a whole number nor a percentage",
+        ),
         ('strategy {\nrolling_update {\nmax_surge = "-1"\n}\n}', "greater than or equal to 0"),
-        ('strategy {\nrolling_update {\nmax_unavailable = "101%"\n}\n}', "from 0% to 100%, got 101%"),
+        (
+            'strategy {\nrolling_update {\nmax_unavailable = "101%"\n}\n}',
+            "from 0% to 100%, got 101%",
+        ),
         ('strategy {\ntype = "External"\nrolling_update {\n}\n}', "not valid for the External"),
-        ('resource_selector {\nversion = "v1"\nkind = "Namespace"\nname = "a"\nlabel_selector {\n}\n}', "not both"),
+        (
+            (
+                'resource_selector {\nversion = "v1"\nkind = "Namespace"\nname = "a"\n'
+                "label_selector {\n}\n}"
+            ),
+            "not both",
+        ),
         ('name = "Upper"', "lowercase RFC 1123 subdomain"),
     ],
 )
@@ -214,7 +262,10 @@ def test_other_arguments_of_a_placement(more: str, said: str) -> None:
     ],
 )
 def test_members(body: str, said: str) -> None:
-    found = [e.detail for e in list_errors(plan(build_member("m", more=body).replace("labels = {}", "", 1)))]
+    found = [
+        e.detail
+        for e in list_errors(plan(build_member("m", more=body).replace("labels = {}", "", 1)))
+    ]
     assert any(said in detail for detail in found), found
 
 
@@ -235,7 +286,10 @@ spec:
 
 def test_manifest_is_equivalent_to_blocks() -> None:
     blocks = build_placement(
-        'placement_type = "PickN"\nnumber_of_clusters = 2\ntoleration {\nkey = "a"\noperator = "Exists"\n}',
+        (
+            'placement_type = "PickN"\nnumber_of_clusters = 2\ntoleration {\nkey = "a"\noperator '
+            '= "Exists"\n}'
+        ),
         'name = "web"',
     )
     read = build_all_types().resource_types[KIND].build_fleet_object
@@ -266,7 +320,11 @@ def test_manifest_name_excludes_other_arguments() -> None:
             "numberOfClusters: many",
             "manifest:10: spec.policy.numberOfClusters must be a whole number",
         ),
-        ("placementType: PickN", "placementType: PickNone", 'manifest:9: spec.policy.placementType is "PickNone"'),
+        (
+            "placementType: PickN",
+            "placementType: PickNone",
+            'manifest:9: spec.policy.placementType is "PickNone"',
+        ),
         ("kind: ClusterResourcePlacement", "kind: Deployment", "manifest:2: kind is"),
         ("{key: a, operator: Exists}", "{key: a, operator: Exists, value: b}", "manifest:12: "),
         ("  name: web\nspec", "  other: web\nspec", "metadata.name is missing"),
@@ -274,7 +332,9 @@ def test_manifest_name_excludes_other_arguments() -> None:
     ],
 )
 def test_error_in_manifest_names_the_line(old: str, new: str, said: str) -> None:
-    text = build_manifest_placement(MANIFEST.replace(old, new, 1)).replace("\n}", '\n  name = "web"\n}')
+    text = build_manifest_placement(MANIFEST.replace(old, new, 1)).replace(
+        "\n}", '\n  name = "web"\n}'
+    )
     found = [e.detail for e in list_errors(plan(build_hub() + text))]
     assert any(said in detail for detail in found), found
 
@@ -282,12 +342,16 @@ def test_error_in_manifest_names_the_line(old: str, new: str, said: str) -> None
 def test_unknown_field_is_rejected_with_a_suggestion() -> None:
     text = build_manifest_placement(MANIFEST.replace("numberOfClusters: 2", "numberOfCluster: 2"))
     found = [e.detail for e in list_errors(plan(build_hub() + text))]
-    said = 'manifest:10: unknown field "spec.policy.numberOfCluster". Did you mean "numberOfClusters"?'
+    said = (
+        'manifest:10: unknown field "spec.policy.numberOfCluster". Did you mean "numberOfClusters"?'
+    )
     assert said in found
 
 
 def test_several_errors_are_reported_together() -> None:
-    text = build_placement('cluster_names = ["A"]\nnumber_of_clusters = 2\ntoleration {\neffect = "NoExecute"\n}')
+    text = build_placement(
+        'cluster_names = ["A"]\nnumber_of_clusters = 2\ntoleration {\neffect = "NoExecute"\n}'
+    )
     assert len(list_errors(plan(text))) == 4
 
 
@@ -312,10 +376,9 @@ spec:
     text = f'resource "fleet_hub_manifest" "h" {{\n  yaml_body = <<-Y\n{job}Y\n}}\n'
     # An invalid value is reported once; a missing field may be filled in on the hub.
     told = [(each.severity.value, each.detail) for each in plan(text).diagnostics]
-    assert [(severity, detail.partition("once: ")[2].split(" must ")[0]) for severity, detail in told] == [
-        ("error", "spec.parallelism"),
-        ("warning", "spec.template.spec.restartPolicy"),
-    ]
+    assert [
+        (severity, detail.partition("once: ")[2].split(" must ")[0]) for severity, detail in told
+    ] == [("error", "spec.parallelism"), ("warning", "spec.template.spec.restartPolicy")]
 
 
 def test_strategy_as_yaml() -> None:
@@ -334,18 +397,26 @@ spec:
 """
     block = build_manifest_placement(text).replace(KIND, "fleet_cluster_staged_update_strategy")
     state = build_state(block)
-    read = build_all_types().resource_types["fleet_cluster_staged_update_strategy"].build_fleet_object
+    read = (
+        build_all_types().resource_types["fleet_cluster_staged_update_strategy"].build_fleet_object
+    )
     assert read is not None
     found = read(attributes(state, "fleet_cluster_staged_update_strategy.p"))
     assert isinstance(found, FleetUpdateStrategy)
     stage = found.stages[0]
     assert (found.name, stage.name, str(stage.max_concurrency)) == ("slow", "canary", "50%")
-    assert [(t.type, t.wait_seconds) for t in stage.after] == [("TimedWait", 3600.0), ("Approval", None)]
+    assert [(t.type, t.wait_seconds) for t in stage.after] == [
+        ("TimedWait", 3600.0),
+        ("Approval", None),
+    ]
 
 
 SELECTED = 'cluster_resource_selector {\nversion = "v1"\nkind = "Namespace"\n'
 CONFIG = "{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: b}}\\n"
-SNAPSHOT = "{apiVersion: placement.kubernetes-fleet.io/v1, kind: ClusterResourceSnapshot, metadata: {name: a}}"
+SNAPSHOT = (
+    "{apiVersion: placement.kubernetes-fleet.io/v1, kind: ClusterResourceSnapshot, metadata: "
+    "{name: a}}"
+)
 
 
 @pytest.mark.parametrize(
@@ -357,7 +428,11 @@ SNAPSHOT = "{apiVersion: placement.kubernetes-fleet.io/v1, kind: ClusterResource
             "max_unavailable and min_available cannot both be set",
         ),
         ("fleet_placement_eviction", 'placement_name = "p"', '"cluster_name" is required'),
-        ("fleet_cluster_staged_update_strategy", 'stage {\nname = "One"\n}', "lower-case letters and digits"),
+        (
+            "fleet_cluster_staged_update_strategy",
+            'stage {\nname = "One"\n}',
+            "lower-case letters and digits",
+        ),
         (
             "fleet_cluster_staged_update_strategy",
             'stage {\nname = "one"\nafter_stage_task {\ntype = "TimedWait"\n}\n}',
@@ -371,23 +446,44 @@ SNAPSHOT = "{apiVersion: placement.kubernetes-fleet.io/v1, kind: ClusterResource
         ),
         (
             "fleet_cluster_staged_update_run",
-            'placement_name = "p"\nstaged_rollout_strategy_name = "s"\nresource_snapshot_index = "one"',
+            (
+                'placement_name = "p"\nstaged_rollout_strategy_name = "s"\n'
+                'resource_snapshot_index = "one"'
+            ),
             '"one" is not the number of a resource snapshot',
         ),
         (
             "fleet_cluster_staged_update_run",
-            'placement_name = "p"\nstaged_rollout_strategy_name = "s"\nresource_snapshot_index = "007"',
+            (
+                'placement_name = "p"\nstaged_rollout_strategy_name = "s"\n'
+                'resource_snapshot_index = "007"'
+            ),
             '"007" is not the number of a resource snapshot',
         ),
         ("fleet_cluster_staged_update_strategy", "", "needs at least one stage"),
         (
             "fleet_cluster_staged_update_strategy",
-            'stage {\nname = "one"\nafter_stage_task {\ntype = "TimedWait"\nwait_time = "soon"\n}\n}',
+            (
+                'stage {\nname = "one"\nafter_stage_task {\ntype = "TimedWait"\nwait_time = '
+                '"soon"\n}\n}'
+            ),
             "no duration such as",
         ),
-        ("fleet_cluster_resource_override", SELECTED + "label_selector {\n}\n}\n", "label selector is not supported"),
-        ("fleet_cluster_resource_override", f'{SELECTED}name = "a"\n}}\n' * 2, "already exists, and must be unique"),
-        ("fleet_cluster_resource_override", "policy {\noverride_rule {\n}\n}\n", "JSONPatchOverrides cannot be empty"),
+        (
+            "fleet_cluster_resource_override",
+            SELECTED + "label_selector {\n}\n}\n",
+            "label selector is not supported",
+        ),
+        (
+            "fleet_cluster_resource_override",
+            f'{SELECTED}name = "a"\n}}\n' * 2,
+            "already exists, and must be unique",
+        ),
+        (
+            "fleet_cluster_resource_override",
+            "policy {\noverride_rule {\n}\n}\n",
+            "JSONPatchOverrides cannot be empty",
+        ),
         ("fleet_resource_override", 'name = "o"', 'The argument "namespace" is required'),
         (
             "fleet_placement_eviction",
@@ -395,10 +491,22 @@ SNAPSHOT = "{apiVersion: placement.kubernetes-fleet.io/v1, kind: ClusterResource
             "lenient has no effect",
         ),
         ("fleet_hub_manifest", "", 'The argument "yaml_body" is required'),
-        ("fleet_hub_manifest", 'yaml_body = ""\nyaml_body_wo_version = 1', "has no effect without yaml_body_wo"),
+        (
+            "fleet_hub_manifest",
+            'yaml_body = ""\nyaml_body_wo_version = 1',
+            "has no effect without yaml_body_wo",
+        ),
         ("fleet_hub_manifest", 'yaml_body_wo = ""', "Set yaml_body_wo_version with it"),
-        ("fleet_hub_manifest", f'yaml_body = "{CONFIG}---\\n{CONFIG}"', "is already defined at line 1"),
-        ("fleet_hub_manifest", f'yaml_body = "{SNAPSHOT}"', "is created by the hub itself. Remove it."),
+        (
+            "fleet_hub_manifest",
+            f'yaml_body = "{CONFIG}---\\n{CONFIG}"',
+            "is already defined at line 1",
+        ),
+        (
+            "fleet_hub_manifest",
+            f'yaml_body = "{SNAPSHOT}"',
+            "is created by the hub itself. Remove it.",
+        ),
     ],
 )
 def test_errors_of_placement_operations(kind: str, body: str, said: str) -> None:
@@ -428,8 +536,18 @@ RULE = """
     ("term", "path", "times", "said"),
     [
         ("{}", "/data", 1, "labelSelector is required"),
-        ("{propertySelector: {matchExpressions: []}}", "/data", 1, "only labelSelector is supported"),
-        ("{propertySorter: {name: a, sortOrder: Ascending}}", "/data", 1, "only labelSelector is supported"),
+        (
+            "{propertySelector: {matchExpressions: []}}",
+            "/data",
+            1,
+            "only labelSelector is supported",
+        ),
+        (
+            "{propertySorter: {name: a, sortOrder: Ascending}}",
+            "/data",
+            1,
+            "only labelSelector is supported",
+        ),
         ("{labelSelector: {}}", "/data", 21, "must have 1 to 20 items, not 21"),
         ("{labelSelector: {}}", "/metadata/name", 1, "except annotations and labels"),
         ("{labelSelector: {}}", "/metadata", 1, "cannot override field metadata"),
@@ -439,9 +557,13 @@ RULE = """
         ("{labelSelector: {}}", "/data", 20, ""),
     ],
 )
-def test_override_is_rejected_with_webhook_message(term: str, path: str, times: int, said: str) -> None:
+def test_override_is_rejected_with_webhook_message(
+    term: str, path: str, times: int, said: str
+) -> None:
     rules = RULE.replace("TERM", term).replace("PATH", path) * times
-    text = build_manifest_placement(OVERRIDE.replace("RULES", rules)).replace(KIND, "fleet_cluster_resource_override")
+    text = build_manifest_placement(OVERRIDE.replace("RULES", rules)).replace(
+        KIND, "fleet_cluster_resource_override"
+    )
     found = [e.detail for e in list_errors(plan(text))]
     assert [said.lower() in detail.lower() for detail in found] == ([True] if said else []), found
 

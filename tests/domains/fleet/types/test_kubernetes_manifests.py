@@ -11,7 +11,11 @@ from nexusform.cli.main import run_command_line
 from nexusform.diagnostics.diagnostic import Severity
 from nexusform.domains.fleet.importers.fleet_shapes import API_KINDS
 from nexusform.domains.fleet.types.fleet_hub_manifest import FLEET_HUB_MANIFEST
-from nexusform.domains.fleet.types.kubernetes_manifests import ATTRIBUTES, MEMBER, read_manifests_data
+from nexusform.domains.fleet.types.kubernetes_manifests import (
+    ATTRIBUTES,
+    MEMBER,
+    read_manifests_data,
+)
 from nexusform.interfaces.plugins import DataResult, ReadContext
 from tests.domains.fleet.importers.test_fleet_documents import SPECS, build_manifest_text
 from tests.resource_types.memory_files import NOW, MemoryFiles
@@ -61,7 +65,8 @@ def test_every_api_kind_has_an_attribute() -> None:
 def test_objects_in_many_documents_are_sorted_by_kind() -> None:
     everything = "---\n".join(build_manifest_text(kind) for kind in SPECS)
     others = (
-        "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Namespace, metadata: {name: web}}\n"
+        "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Namespace, metadata: {name: "
+        "web}}\n"
         "- {apiVersion: v1, kind: ConfigMap, metadata: {name: c, namespace: web}, data: {a: b}}\n"
     )
     got = read_files(a=everything, b=others)
@@ -117,11 +122,17 @@ def test_member_without_status_is_healthy_with_a_warning() -> None:
 def test_no_input_is_ignored() -> None:
     placement = build_manifest_text("ClusterResourcePlacement")
     wrong = placement.replace("numberOfClusters", "numberOfCluster")
-    work = "apiVersion: placement.kubernetes-fleet.io/v1\nkind: ClusterResourceBinding\nmetadata: {name: x}\n"
+    work = (
+        "apiVersion: placement.kubernetes-fleet.io/v1\nkind: ClusterResourceBinding\nmetadata: "
+        "{name: x}\n"
+    )
     got = read_files(a=placement, b=wrong + "---\n" + work + "---\n- 1\n")
     said = [p.detail for p in got.problems if p.severity is Severity.ERROR]
     assert got.attributes == {}
-    assert any(text.startswith('hub/b.yaml:13: unknown field "spec.policy.numberOfCluster"') for text in said)
+    assert any(
+        text.startswith('hub/b.yaml:13: unknown field "spec.policy.numberOfCluster"')
+        for text in said
+    )
     assert any("ClusterResourceBinding x is created by the hub itself" in text for text in said)
     assert any("a manifest is a mapping" in text for text in said)
     assert any("is already defined in hub/a.yaml:1" in text for text in said)
@@ -225,7 +236,9 @@ def test_misspelt_object_key_is_an_error_at_its_line() -> None:
         'hub/a.yaml:5: Deployment web/web: unknown field "spec.replicsa". Did you mean "replicas"?'
     )
     found = FLEET_HUB_MANIFEST.check and FLEET_HUB_MANIFEST.check({"yaml_body": MISSPELT})
-    assert [each.detail for each in found or ()] == [problem.detail.replace("hub/a.yaml", "yaml_body")]
+    assert [each.detail for each in found or ()] == [
+        problem.detail.replace("hub/a.yaml", "yaml_body")
+    ]
 
 
 def test_invalid_taint_has_a_line() -> None:
@@ -233,10 +246,14 @@ def test_invalid_taint_has_a_line() -> None:
     (problem,) = read_files(a=text).problems
     assert problem.detail.startswith("hub/a.yaml:9: Invalid taint key: name part must")
     twice = '- {key: old, value: "yes", effect: NoSchedule}'
-    (problem,) = read_files(a=build_member_text("one").replace(twice, f"{twice}\n  {twice}")).problems
+    (problem,) = read_files(
+        a=build_member_text("one").replace(twice, f"{twice}\n  {twice}")
+    ).problems
     assert "taints must be unique" in problem.detail
 
 
 def test_invalid_member_name_has_a_line() -> None:
-    (problem,) = read_files(a=build_member_text("one").replace("  name: one", "  name: One_1")).problems
+    (problem,) = read_files(
+        a=build_member_text("one").replace("  name: one", "  name: One_1")
+    ).problems
     assert problem.detail.startswith('hub/a.yaml:4: Name "One_1": a lowercase RFC 1123 subdomain')

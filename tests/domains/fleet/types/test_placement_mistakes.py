@@ -49,7 +49,10 @@ spec:
     rollingUpdate: {maxUnavailable: 25%, maxSurge: 25%, unavailablePeriodSeconds: 60}
     applyStrategy: {type: ClientSideApply}
 """
-KEYS = [match.span(1) for match in re.finditer(r"([a-zA-Z]{3,})\??:", RIGHT[RIGHT.index("  resource") :])]
+KEYS = [
+    match.span(1)
+    for match in re.finditer(r"([a-zA-Z]{3,})\??:", RIGHT[RIGHT.index("  resource") :])
+]
 OFFSET = RIGHT.index("  resource")
 
 
@@ -142,15 +145,26 @@ def test_placement_type_must_be_text(wrong: str) -> None:
         (
             "maxSurge: 25%",
             'maxSurge: "5"',
-            'rollingUpdate.maxSurge is "5"; it must match (100|[0-9]{1,2})%, or a number, without quotes: 5.',
+            (
+                'rollingUpdate.maxSurge is "5"; it must match (100|[0-9]{1,2})%, or a number, '
+                "without quotes: 5."
+            ),
         ),
         (
             "{type: ClientSideApply}",
             "{type: ClientSideApply, serverSideApplyConfig: {}}",
             "ServerSideApplyConfig is only valid for ServerSideApply strategy type.",
         ),
-        ("  name: web\nspec", "  name: Web_1\nspec", 'manifest:4: Name "Web_1": a lowercase RFC 1123 subdomain'),
-        ("  name: web\nspec", "  name: web\n  labels: {-a: b}\nspec", 'manifest:5: metadata.labels: key "-a":'),
+        (
+            "  name: web\nspec",
+            "  name: Web_1\nspec",
+            'manifest:4: Name "Web_1": a lowercase RFC 1123 subdomain',
+        ),
+        (
+            "  name: web\nspec",
+            "  name: web\n  labels: {-a: b}\nspec",
+            'manifest:5: metadata.labels: key "-a":',
+        ),
         (
             "  name: web\nspec",
             "  name: web\n  labels:\n    a: b c\nspec",
@@ -174,8 +188,20 @@ def test_webhook_rejections_have_a_line(right: str, wrong: str, says: str) -> No
 
 
 def test_null_in_metadata_counts_as_absent() -> None:
-    assert list_errors(RIGHT.replace("  name: web\nspec", "  name: web\n  labels:\n  annotations: null\nspec", 1)) == []
+    assert (
+        list_errors(
+            RIGHT.replace(
+                "  name: web\nspec", "  name: web\n  labels:\n  annotations: null\nspec", 1
+            )
+        )
+        == []
+    )
 
 
 def test_annotation_keys_may_have_upper_case_letters() -> None:
-    assert list_errors(RIGHT.replace("  name: web\nspec", "  name: web\n  annotations: {A.B/c: d e}\nspec", 1)) == []
+    assert (
+        list_errors(
+            RIGHT.replace("  name: web\nspec", "  name: web\n  annotations: {A.B/c: d e}\nspec", 1)
+        )
+        == []
+    )

@@ -7,7 +7,12 @@ from nexusform.domains.fleet.rendering.placement_report import POD_FORM, build_p
 from nexusform.domains.fleet.workflow.placement_reasons import PodPlacementReason, build_pod_reasons
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.rendering.text.report_text import render_report_text
-from tests.domains.pods.planning.test_pods import HOSTNAME, build_deployment, build_manifest, build_workers
+from tests.domains.pods.planning.test_pods import (
+    HOSTNAME,
+    build_deployment,
+    build_manifest,
+    build_workers,
+)
 from tests.planning.harness import RACKS, build_state_after, plan, require_success
 
 ADDRESS = "fleet_hub_manifest.m"
@@ -33,7 +38,10 @@ def test_placed_pod_has_scores_and_rejections_of_every_node() -> None:
     text = render_report_text(build_pod_report(found), colour=False, width=100)
     assert "web-0 (default/Deployment/web) on a" in text
     # One of two equal nodes is picked at random, but each gets a pod of this workload in every run.
-    assert "Certain: every run of the scheduler puts the same number of these pods on this node." in text
+    assert (
+        "Certain: every run of the scheduler puts the same number of these pods on this node."
+        in text
+    )
     assert found.machine in text
     assert f"{found.outcome.node} (chosen)" in text
 
@@ -57,7 +65,9 @@ def test_running_pod_has_current_verdicts() -> None:
     here = next(v for v in found.nodes if v.node == found.outcome.node)
     # Its own node is open to it; the other worker has the other replica.
     assert here.total is not None
-    (other,) = [v for v in found.nodes if v.node.startswith("a-np") and v.node != found.outcome.node]
+    (other,) = [
+        v for v in found.nodes if v.node.startswith("a-np") and v.node != found.outcome.node
+    ]
     assert other.rejections
     assert "It runs and stays" in " ".join(build_pod_report(found).facts)
 
@@ -73,7 +83,9 @@ def test_pending_pod_is_not_reported_as_running() -> None:
 
 def test_failed_pod_is_not_reported_as_running() -> None:
     amounts = {"cpu": "4", "memory": "1Gi"}
-    containers = [{"name": "c", "image": "c", "resources": {"requests": amounts, "limits": amounts}}]
+    containers = [
+        {"name": "c", "image": "c", "resources": {"requests": amounts, "limits": amounts}}
+    ]
     declared = 'kubelet {\n topology_manager_policy = "single-numa-node"\n numa_nodes = 2\n}'
     text = (
         RACKS
@@ -97,6 +109,8 @@ def test_victim_and_preemptor_name_each_other() -> None:
     result = require_success(plan(RACKS + build_workers(1) + build_manifest("m", low, high), state))
     taker, victim = find_reason(result, "high-0"), find_reason(result, "low-0")
     assert "it evicts low-0 (priority 0)" in " ".join(build_pod_report(taker).facts)
-    assert "high-0 has a higher priority and preempts it" in " ".join(build_pod_report(victim).facts)
+    assert "high-0 has a higher priority and preempts it" in " ".join(
+        build_pod_report(victim).facts
+    )
     (row,) = [row for row in result.plan.placements if row.object == "high-0"]
     assert row.reason == "preempts low-0"

@@ -20,11 +20,21 @@ def build_node(name: str, cpu: str = "8", *, provider_id: str = "", **more: Any)
 
 
 def build_pod(
-    name: str, on: str, cpu: str = "1", *, owner: tuple[str, str] = ("", ""), phase: str = "Running", **more: Any
+    name: str,
+    on: str,
+    cpu: str = "1",
+    *,
+    owner: tuple[str, str] = ("", ""),
+    phase: str = "Running",
+    **more: Any,
 ) -> dict[str, Any]:
     """Return a pod with one container; `owner` is kind and name of its controller, `started` its start time."""
     started = more.pop("started", "")
-    metadata: dict[str, Any] = {"name": name, "namespace": "default", "labels": more.pop("labels", {})}
+    metadata: dict[str, Any] = {
+        "name": name,
+        "namespace": "default",
+        "labels": more.pop("labels", {}),
+    }
     if owner[0]:
         metadata["ownerReferences"] = [{"kind": owner[0], "name": owner[1], "controller": True}]
     if more.pop("terminating", False):

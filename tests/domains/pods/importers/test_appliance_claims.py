@@ -21,7 +21,11 @@ def collect_claims(text: str, pods: dict[str, int] | None = None, **options: obj
 
 
 def build_claim(
-    name: str, size: str = "10Gi", storage_class: str = "nexus-volume", more: str = "", status: str = ""
+    name: str,
+    size: str = "10Gi",
+    storage_class: str = "nexus-volume",
+    more: str = "",
+    status: str = "",
 ) -> str:
     return f"""---
 apiVersion: v1
@@ -36,7 +40,9 @@ spec:
 """
 
 
-def build_storage_class(name: str, provisioner: str, *, default: bool = False, created: str = "") -> str:
+def build_storage_class(
+    name: str, provisioner: str, *, default: bool = False, created: str = ""
+) -> str:
     marks = "{storageclass.kubernetes.io/is-default-class: 'true'}" if default else "{}"
     return f"""---
 apiVersion: storage.k8s.io/v1
@@ -46,7 +52,9 @@ provisioner: {provisioner}
 """
 
 
-def build_stateful_set(replicas: int, policy: str = "{}", start: int = 0, size: str = "10Gi") -> str:
+def build_stateful_set(
+    replicas: int, policy: str = "{}", start: int = 0, size: str = "10Gi"
+) -> str:
     return f"""---
 apiVersion: apps/v1
 kind: StatefulSet
@@ -73,15 +81,21 @@ STATEFUL = frozenset({("default", "db")})
 
 
 def compute_demand_after(before: str, now: str, stateful: frozenset[tuple[str, str]] = STATEFUL):  # noqa: ANN201
-    return compute_planned_storage_demand(collect_claims(before), collect_claims(now), stateful, frozenset())
+    return compute_planned_storage_demand(
+        collect_claims(before), collect_claims(now), stateful, frozenset()
+    )
 
 
 def test_template_makes_a_claim_for_each_pod() -> None:
-    assert list(collect_claims(build_stateful_set(3, start=2))) == [f"default/data-db-{at}" for at in (2, 3, 4)]
+    assert list(collect_claims(build_stateful_set(3, start=2))) == [
+        f"default/data-db-{at}" for at in (2, 3, 4)
+    ]
 
 
 def test_existing_claim_with_template_name_is_that_claim() -> None:
-    found = collect_claims(build_stateful_set(2) + build_claim("data-db-0", "7Gi", more="volumeName: pv1"))
+    found = collect_claims(
+        build_stateful_set(2) + build_claim("data-db-0", "7Gi", more="volumeName: pv1")
+    )
     assert {name: (each.size, each.is_bound) for name, each in found.items()} == {
         "default/data-db-0": (7 * GIB, True),
         "default/data-db-1": (10 * GIB, None),
@@ -95,15 +109,25 @@ def test_existing_claim_with_template_name_is_that_claim() -> None:
         ("", "nexus-shared", False),
         ("", "local-path", False),
         ("", "", False),
-        (build_storage_class("nexus-volume", "nexus") + build_storage_class("fast", "nexus"), "fast", True),
-        (build_storage_class("nexus-volume", "nexus") + build_storage_class("fast", "other"), "fast", False),
+        (
+            build_storage_class("nexus-volume", "nexus") + build_storage_class("fast", "nexus"),
+            "fast",
+            True,
+        ),
+        (
+            build_storage_class("nexus-volume", "nexus") + build_storage_class("fast", "other"),
+            "fast",
+            False,
+        ),
     ],
 )
 def test_claim_counts_by_its_class(classes: str, written: str, *, counts: bool) -> None:
     assert bool(collect_claims(classes + build_claim("a", storage_class=written))) is counts
 
 
-DEFAULT_2026 = build_storage_class("nexus-volume", "nexus", default=True, created="2026-01-01T00:00:00Z")
+DEFAULT_2026 = build_storage_class(
+    "nexus-volume", "nexus", default=True, created="2026-01-01T00:00:00Z"
+)
 
 
 @pytest.mark.parametrize(
@@ -113,9 +137,21 @@ DEFAULT_2026 = build_storage_class("nexus-volume", "nexus", default=True, create
         (build_storage_class("nexus-volume", "nexus", default=True), True),
         (build_storage_class("local-path", "other", default=True), False),
         # Of several ones the newest counts, else the first by name.
-        (DEFAULT_2026 + build_storage_class("a-local", "other", default=True, created="2025-01-01T00:00:00Z"), True),
-        (DEFAULT_2026 + build_storage_class("z-local", "other", default=True, created="2026-01-02T00:00:00Z"), False),
-        (DEFAULT_2026 + build_storage_class("z-local", "other", default=True, created="2026-01-01T00:00:00Z"), True),
+        (
+            DEFAULT_2026
+            + build_storage_class("a-local", "other", default=True, created="2025-01-01T00:00:00Z"),
+            True,
+        ),
+        (
+            DEFAULT_2026
+            + build_storage_class("z-local", "other", default=True, created="2026-01-02T00:00:00Z"),
+            False,
+        ),
+        (
+            DEFAULT_2026
+            + build_storage_class("z-local", "other", default=True, created="2026-01-01T00:00:00Z"),
+            True,
+        ),
         # Without a default class, it waits for a manually created volume.
         (build_storage_class("local-path", "other"), False),
     ],
@@ -161,12 +197,16 @@ def test_enlarged_claim_requests_the_difference() -> None:
     assert (demand.size, demand.unbound_size) == (25 * GIB, 15 * GIB)
     # Its volume has not grown yet.
     status = "status: {capacity: {storage: 10Gi}}"
-    growing = compute_storage_demand(collect_claims(build_claim("a", "25Gi", more="volumeName: pv1", status=status)))
+    growing = compute_storage_demand(
+        collect_claims(build_claim("a", "25Gi", more="volumeName: pv1", status=status))
+    )
     assert (growing.size, growing.unbound_size) == (25 * GIB, 15 * GIB)
 
 
 def test_deleted_claim_frees_capacity() -> None:
-    demand = compute_demand_after(build_claim("a", "10Gi") + build_claim("b", "2Gi"), build_claim("b", "2Gi"))
+    demand = compute_demand_after(
+        build_claim("a", "10Gi") + build_claim("b", "2Gi"), build_claim("b", "2Gi")
+    )
     assert (demand.size, demand.unbound_size) == (2 * GIB, -10 * GIB)
 
 
@@ -181,8 +221,12 @@ def test_deleted_claim_frees_capacity() -> None:
         ("{whenScaled: Delete}", "", 5),
     ],
 )
-def test_claims_outlive_pods_unless_retention_policy_deletes_them(policy: str, now: str, left: int) -> None:
-    demand = compute_demand_after(build_stateful_set(5, policy), now, STATEFUL if now else frozenset())
+def test_claims_outlive_pods_unless_retention_policy_deletes_them(
+    policy: str, now: str, left: int
+) -> None:
+    demand = compute_demand_after(
+        build_stateful_set(5, policy), now, STATEFUL if now else frozenset()
+    )
     assert demand.size == left * 10 * GIB
 
 

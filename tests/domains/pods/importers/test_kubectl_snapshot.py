@@ -5,7 +5,11 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from nexusform.domains.pods.importers.kubectl_snapshot import KubectlSnapshot, parse_kubectl_files, parse_snapshot
+from nexusform.domains.pods.importers.kubectl_snapshot import (
+    KubectlSnapshot,
+    parse_kubectl_files,
+    parse_snapshot,
+)
 from nexusform.domains.pods.importers.kubernetes_volumes import collect_storage
 from nexusform.kubernetes.matching import Taint
 from tests.domains.pods.importers.cluster_objects import build_node, build_pod, print_objects
@@ -42,8 +46,12 @@ def test_nodes_have_their_registered_properties() -> None:
         (("", ""), {}, "default/Pod/p"),
     ],
 )
-def test_pod_belongs_to_its_controller(owner: tuple[str, str], labels: dict[str, str], workload: str) -> None:
-    (found,) = parse_contents(print_objects(build_node("n"), build_pod("p", "n", owner=owner, labels=labels))).pods
+def test_pod_belongs_to_its_controller(
+    owner: tuple[str, str], labels: dict[str, str], workload: str
+) -> None:
+    (found,) = parse_contents(
+        print_objects(build_node("n"), build_pod("p", "n", owner=owner, labels=labels))
+    ).pods
     assert found.workload == workload
     assert found.spec.requests.cpu == 1000
 
@@ -52,10 +60,15 @@ def test_finished_pods_are_omitted_and_terminating_ones_have_no_owner() -> None:
     over = [build_pod(phase, "n", phase=phase) for phase in ("Succeeded", "Failed")]
     found = parse_contents(
         print_objects(
-            build_node("n"), *over, build_pod("waits", "", phase="Pending"), build_pod("t", "n", terminating=True)
+            build_node("n"),
+            *over,
+            build_pod("waits", "", phase="Pending"),
+            build_pod("t", "n", terminating=True),
         )
     )
-    assert [(each.name, each.workload, each.spec.is_terminating) for each in found.pods] == [("t", "", True)]
+    assert [(each.name, each.workload, each.spec.is_terminating) for each in found.pods] == [
+        ("t", "", True)
+    ]
 
 
 def test_daemonset_node_pin_is_not_part_of_the_template() -> None:
@@ -109,13 +122,22 @@ def test_foreign_content_is_reported(content: bytes) -> None:
 
 def test_fields_read_by_quotas_and_admission_are_kept() -> None:
     pod = build_pod("x", "n", priorityClassName="high", priority=7, activeDeadlineSeconds=60)
-    kata = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "kata"}, "handler": "kata"}
+    kata = {
+        "apiVersion": "node.k8s.io/v1",
+        "kind": "RuntimeClass",
+        "metadata": {"name": "kata"},
+        "handler": "kata",
+    }
     overhead = {"podFixed": {"cpu": "1"}}
     ending = {"name": "old", "deletionTimestamp": "2026-01-01T00:00:00Z"}
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": ending}
     snapshot = parse_contents(print_objects(pod, {**kata, "overhead": overhead}, namespace))
     spec = snapshot.pods[0].spec
-    assert (spec.priority, spec.quota_figures.priority_class, spec.quota_figures.has_deadline) == (7, "high", True)
+    assert (spec.priority, spec.quota_figures.priority_class, spec.quota_figures.has_deadline) == (
+        7,
+        "high",
+        True,
+    )
     by_kind = {item.kind: item.body for item in snapshot.objects}
     assert by_kind["RuntimeClass"]["overhead"] == overhead
     assert by_kind["Namespace"]["metadata"] == ending

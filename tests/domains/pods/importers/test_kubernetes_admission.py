@@ -10,7 +10,12 @@ import yaml
 from nexusform.domains.pods.importers.kubernetes_workloads import ParsedWorkloads, collect_workloads
 from nexusform.domains.pods.importers.manifest_parser import parse_manifests
 from nexusform.domains.pods.importers.pod_admission import collect_resource_quotas
-from nexusform.domains.pods.scheduling.cluster_records import PodSpec, Requests, ResourceQuota, ResourceQuotaScope
+from nexusform.domains.pods.scheduling.cluster_records import (
+    PodSpec,
+    Requests,
+    ResourceQuota,
+    ResourceQuotaScope,
+)
 from nexusform.kubernetes.matching import EXISTS, Toleration
 
 MIB = 1 << 20
@@ -27,7 +32,9 @@ def build_pod(resources: dict[str, Any] | None = None, **spec: Any) -> dict[str,
 
 
 def parse_workloads(*objects: dict[str, Any]) -> ParsedWorkloads:
-    return collect_workloads(parse_manifests("m.yaml", yaml.safe_dump_all(objects, sort_keys=False)).manifests)
+    return collect_workloads(
+        parse_manifests("m.yaml", yaml.safe_dump_all(objects, sort_keys=False)).manifests
+    )
 
 
 def parse_pod(*objects: dict[str, Any]) -> PodSpec:
@@ -42,21 +49,30 @@ def get_finding(*objects: dict[str, Any]) -> str:
 
 
 def build_object(version: str, kind: str, name: str, **more: Any) -> dict[str, Any]:
-    return {"apiVersion": version, "kind": kind, "metadata": {"name": name, "namespace": "shop"}, **more}
+    return {
+        "apiVersion": version,
+        "kind": kind,
+        "metadata": {"name": name, "namespace": "shop"},
+        **more,
+    }
 
 
-# --- LimitRange (kubernetes.io/docs/tasks/administer-cluster/manage-resources) ----------------------------
+# --- LimitRange (kubernetes.io/docs/tasks/administer-cluster/manage-resources)
+# ----------------------------
 
 
 def build_limit_range(**item: Any) -> dict[str, Any]:
-    return build_object("v1", "LimitRange", "limits", spec={"limits": [{"type": "Container", **item}]})
+    return build_object(
+        "v1", "LimitRange", "limits", spec={"limits": [{"type": "Container", **item}]}
+    )
 
 
 @pytest.mark.parametrize(
     ("resources", "milli"),
     [
         ({}, 500),
-        ({"limits": {"cpu": "2"}}, 2000),  # A limit without a request is also the request.
+        # A limit without a request is also the request.
+        ({"limits": {"cpu": "2"}}, 2000),
         ({"requests": {"cpu": "750m"}}, 750),
     ],
 )
@@ -89,12 +105,26 @@ def test_limit_range_sets_init_containers_in_its_namespace_only() -> None:
     ("of", "resources", "reason"),
     [
         ("Container", {"requests": {"cpu": "500m"}, "limits": {"cpu": "1"}}, ""),
-        ("Container", {"requests": {"cpu": "50m"}}, "minimum cpu usage per Container is 100m, but request is 0.05"),
-        ("Container", {"limits": {"cpu": "3"}}, "maximum cpu usage per Container is 2, but limit is 3"),
-        ("Pod", {"requests": {"cpu": "1"}}, "maximum cpu usage per Pod is 2. No limit is specified"),
+        (
+            "Container",
+            {"requests": {"cpu": "50m"}},
+            "minimum cpu usage per Container is 100m, but request is 0.05",
+        ),
+        (
+            "Container",
+            {"limits": {"cpu": "3"}},
+            "maximum cpu usage per Container is 2, but limit is 3",
+        ),
+        (
+            "Pod",
+            {"requests": {"cpu": "1"}},
+            "maximum cpu usage per Pod is 2. No limit is specified",
+        ),
     ],
 )
-def test_limit_range_rejects_values_out_of_bounds(of: str, resources: dict[str, Any], reason: str) -> None:
+def test_limit_range_rejects_values_out_of_bounds(
+    of: str, resources: dict[str, Any], reason: str
+) -> None:
     ranges = build_limit_range(type=of, min={"cpu": "100m"}, max={"cpu": "2"})
     assert parse_workloads(build_pod(resources), ranges).workloads[0].admission_error == reason
 
@@ -119,7 +149,10 @@ def test_limit_range_of_pods_counts_limits_of_the_whole_pod_as_requests() -> Non
 
 
 def test_limit_range_of_pods_adds_requests_of_containers_without_limits() -> None:
-    two = [{"name": "a", "resources": {"limits": {"cpu": "1"}}}, {"name": "b", "resources": {"requests": {"cpu": "2"}}}]
+    two = [
+        {"name": "a", "resources": {"limits": {"cpu": "1"}}},
+        {"name": "b", "resources": {"requests": {"cpu": "2"}}},
+    ]
     pods = build_limit_range(type="Pod", max={"cpu": "2"})
     reason = "maximum cpu usage per Pod is 2, but request is 3"
     assert parse_workloads(build_pod(containers=two), pods).workloads[0].admission_error == reason
@@ -129,7 +162,8 @@ def test_limit_range_of_pods_adds_requests_of_containers_without_limits() -> Non
     ("values", "resources", "is_in_doubt"),
     [
         (["1", "2"], {}, True),
-        (["1", "2", "1"], {}, True),  # each may come first
+        # Each may come first.
+        (["1", "2", "1"], {}, True),
         (["1", "1"], {}, False),
         (["1", "2"], {"limits": {"cpu": "1"}}, False),
     ],
@@ -137,7 +171,9 @@ def test_limit_range_of_pods_adds_requests_of_containers_without_limits() -> Non
 def test_different_defaults_of_several_limit_ranges_apply_in_random_order(
     values: list[str], resources: dict[str, Any], is_in_doubt: bool
 ) -> None:
-    reading = parse_workloads(build_pod(resources), *[build_limit_range(default={"cpu": value}) for value in values])
+    reading = parse_workloads(
+        build_pod(resources), *[build_limit_range(default={"cpu": value}) for value in values]
+    )
     assert [each.id for each in reading.findings] == ["different-limit-ranges"] * is_in_doubt
     assert reading.workloads[0].pod.has_unknown_rules == is_in_doubt
     assert reading.workloads[0].pod.requests.cpu == 1000
@@ -162,11 +198,16 @@ def test_quotas_and_their_pod_fields() -> None:
             "hard": {"requests.cpu": "1500m", "limits.memory": "1Gi", "pods": 4},
             "scopes": ["NotTerminating"],
             "scopeSelector": {
-                "matchExpressions": [{"scopeName": "PriorityClass", "operator": "In", "values": ["high"]}]
+                "matchExpressions": [
+                    {"scopeName": "PriorityClass", "operator": "In", "values": ["high"]}
+                ]
             },
         },
     )
-    scopes = (ResourceQuotaScope("NotTerminating"), ResourceQuotaScope("PriorityClass", "In", ("high",)))
+    scopes = (
+        ResourceQuotaScope("NotTerminating"),
+        ResourceQuotaScope("PriorityClass", "In", ("high",)),
+    )
     hard = (("requests.cpu", 1500), ("limits.memory", 1024 * MIB), ("pods", 4))
     text = yaml.safe_dump(quota, sort_keys=False)
     assert collect_resource_quotas(parse_manifests("q.yaml", text).manifests) == (
@@ -175,7 +216,11 @@ def test_quotas_and_their_pod_fields() -> None:
     asked = parse_pod(
         build_pod({"requests": {"cpu": "1"}, "limits": {"memory": "1Mi"}}, activeDeadlineSeconds=5)
     ).quota_figures
-    assert (asked.limits, asked.unspecified, asked.has_deadline) == ((("memory", MIB),), ("limits.cpu",), True)
+    assert (asked.limits, asked.unspecified, asked.has_deadline) == (
+        (("memory", MIB),),
+        ("limits.cpu",),
+        True,
+    )
 
 
 def test_quotas_read_requests_and_limits_of_the_whole_pod() -> None:
@@ -189,11 +234,14 @@ def test_quotas_read_requests_and_limits_of_the_whole_pod() -> None:
 def test_limits_of_quotas_include_the_overhead() -> None:
     kata = build_kata_class(overhead={"podFixed": {"cpu": "250m", "memory": "1Mi"}})
     pod = parse_pod(build_pod({"limits": {"cpu": "1"}}, runtimeClassName="kata"), kata)
-    assert pod.quota_figures.limits == (("cpu", 1250),)  # memory stays unlimited
+    # memory stays unlimited.
+    assert pod.quota_figures.limits == (("cpu", 1250),)
 
 
 def test_scope_of_a_quota_reads_the_default_priority_class() -> None:
-    common = build_object("scheduling.k8s.io/v1", "PriorityClass", "common", value=9, globalDefault=True)
+    common = build_object(
+        "scheduling.k8s.io/v1", "PriorityClass", "common", value=9, globalDefault=True
+    )
     assert parse_pod(build_pod(), common).quota_figures.priority_class == "common"
 
 
@@ -201,7 +249,8 @@ def test_scheduling_gates() -> None:
     assert parse_pod(build_pod(schedulingGates=[{"name": "a"}, {"name": "b"}])).gates == ("a", "b")
 
 
-# --- RuntimeClass (kubernetes.io/docs/concepts/containers/runtime-class) ----------------------------------
+# --- RuntimeClass (kubernetes.io/docs/concepts/containers/runtime-class)
+# ----------------------------------
 
 
 def build_kata_class(**more: Any) -> dict[str, Any]:
@@ -210,10 +259,15 @@ def build_kata_class(**more: Any) -> dict[str, Any]:
 
 def test_runtime_class_adds_overhead_selector_and_tolerations() -> None:
     found = parse_pod(
-        build_pod({"requests": {"cpu": "1"}}, runtimeClassName="kata", nodeSelector={"disk": "ssd"}),
+        build_pod(
+            {"requests": {"cpu": "1"}}, runtimeClassName="kata", nodeSelector={"disk": "ssd"}
+        ),
         build_kata_class(
             overhead={"podFixed": {"cpu": "250m", "memory": "120Mi"}},
-            scheduling={"nodeSelector": {"runtime": "kata"}, "tolerations": [{"key": "kata", "operator": "Exists"}]},
+            scheduling={
+                "nodeSelector": {"runtime": "kata"},
+                "tolerations": [{"key": "kata", "operator": "Exists"}],
+            },
         ),
     )
     assert found.requests == Requests(1250, 120 * MIB)
@@ -222,8 +276,9 @@ def test_runtime_class_adds_overhead_selector_and_tolerations() -> None:
 
 
 def test_undefined_or_contradicting_runtime_class_is_reported() -> None:
-    assert 'warning: Pod shop/p: spec.runtimeClassName names the RuntimeClass "kata", but no' in get_finding(
-        build_pod(runtimeClassName="kata")
+    assert (
+        'warning: Pod shop/p: spec.runtimeClassName names the RuntimeClass "kata", but no'
+        in get_finding(build_pod(runtimeClassName="kata"))
     )
     assert parse_workloads(build_pod(runtimeClassName="kata")).workloads[0].pod.has_unknown_rules
     against = build_kata_class(scheduling={"nodeSelector": {"disk": "ssd"}})
@@ -235,7 +290,11 @@ def test_undefined_or_contradicting_runtime_class_is_reported() -> None:
     ("overhead", "class_overhead", "reason"),
     [
         ({"cpu": "0.25"}, {"podFixed": {"cpu": "250m"}}, ""),
-        ({"cpu": "1"}, {"podFixed": {"cpu": "250m"}}, "Pod's Overhead doesn't match RuntimeClass's defined Overhead"),
+        (
+            {"cpu": "1"},
+            {"podFixed": {"cpu": "250m"}},
+            "Pod's Overhead doesn't match RuntimeClass's defined Overhead",
+        ),
         ({"cpu": "1"}, {}, "Pod Overhead set without corresponding RuntimeClass defined Overhead"),
     ],
 )
@@ -246,10 +305,14 @@ def test_overhead_other_than_that_of_the_runtime_class_is_rejected(
     (workload,) = parse_workloads(pod, build_kata_class(overhead=class_overhead)).workloads
     assert workload.admission_error == (reason and f"pod rejected: {reason}")
     without_class = parse_workloads(build_pod(overhead=overhead)).workloads[0].admission_error
-    assert without_class == "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
+    assert (
+        without_class
+        == "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
+    )
 
 
-# --- Namespaces, Pod Security Standards (kubernetes.io/docs/concepts/security) and kubelet ----------------
+# --- Namespaces, Pod Security Standards (kubernetes.io/docs/concepts/security) and kubelet
+# ----------------
 
 
 def build_namespace(name: str = "shop", **metadata: Any) -> dict[str, Any]:
@@ -270,18 +333,38 @@ def test_terminating_namespace_gets_no_pods() -> None:
         ({"hostNetwork": False, "volumes": [{"name": "v", "emptyDir": {}}]}, ""),
         ({"hostNetwork": True, "hostPID": True}, "hostNetwork, hostPID"),
         ({"volumes": [{"name": "v", "hostPath": {"path": "/"}}]}, "hostPath"),
-        ({"initContainers": [{"name": "i", "securityContext": {"privileged": True}}]}, "privileged"),
-        ({"containers": [{"name": "c", "ports": [{"containerPort": 80, "hostPort": 80}]}]}, "hostPort"),
-        ({"containers": [{"name": "c", "env": [{"name": "A", "value": '{"hostPath": {"hostPID": true}}'}]}]}, ""),
+        (
+            {"initContainers": [{"name": "i", "securityContext": {"privileged": True}}]},
+            "privileged",
+        ),
+        (
+            {"containers": [{"name": "c", "ports": [{"containerPort": 80, "hostPort": 80}]}]},
+            "hostPort",
+        ),
+        (
+            {
+                "containers": [
+                    {
+                        "name": "c",
+                        "env": [{"name": "A", "value": '{"hostPath": {"hostPID": true}}'}],
+                    }
+                ]
+            },
+            "",
+        ),
     ],
 )
 @pytest.mark.parametrize("level", ["privileged", "baseline", "restricted"])
-def test_access_to_the_host_may_violate_pod_security(spec: dict[str, Any], fields: str, level: str) -> None:
+def test_access_to_the_host_may_violate_pod_security(
+    spec: dict[str, Any], fields: str, level: str
+) -> None:
     namespace = build_namespace(labels={"pod-security.kubernetes.io/enforce": level})
     reading = parse_workloads(build_pod(**{"containers": [{"name": "c"}], **spec}), namespace)
     is_in_doubt = bool(fields) and level != "privileged"
     text = f'Pod shop/p: spec may violate PodSecurity "{level}": {fields}.'
-    assert [each.detail for each in reading.findings if each.id == "pod-security"] == [text] * is_in_doubt
+    assert [each.detail for each in reading.findings if each.id == "pod-security"] == [
+        text
+    ] * is_in_doubt
     assert reading.workloads[0].pod.has_unknown_rules == is_in_doubt
 
 
@@ -289,11 +372,14 @@ def test_windows_pod_may_get_a_node_of_another_os() -> None:
     windows = {"os": {"name": "windows"}}
     assert "error" not in get_finding(build_pod(**windows))
     assert parse_workloads(build_pod(**windows)).workloads[0].pod.has_unknown_rules
-    assert not parse_pod(build_pod(**windows, nodeSelector={"kubernetes.io/os": "windows"})).has_unknown_rules
+    assert not parse_pod(
+        build_pod(**windows, nodeSelector={"kubernetes.io/os": "windows"})
+    ).has_unknown_rules
     assert not parse_pod(build_pod(os={"name": "linux"})).has_unknown_rules
 
 
-# --- PriorityClass ----------------------------------------------------------------------------------------
+# --- PriorityClass
+# ----------------------------------------------------------------------------------------
 
 
 def test_lowest_default_priority_applies() -> None:
@@ -305,7 +391,9 @@ def test_lowest_default_priority_applies() -> None:
 
 
 def test_pods_with_preemption_policy_never_cannot_preempt() -> None:
-    polite = build_object("scheduling.k8s.io/v1", "PriorityClass", "polite", value=9, preemptionPolicy="Never")
+    polite = build_object(
+        "scheduling.k8s.io/v1", "PriorityClass", "polite", value=9, preemptionPolicy="Never"
+    )
     assert not parse_pod(build_pod(priorityClassName="polite"), polite).can_preempt
     assert parse_pod(build_pod(), polite).can_preempt
     assert not parse_pod(build_pod(), {**polite, "globalDefault": True}).can_preempt
@@ -317,27 +405,43 @@ def test_pods_with_preemption_policy_never_cannot_preempt() -> None:
     [
         ({"priority": 0}, ""),
         ({"priorityClassName": "polite", "priority": 9, "preemptionPolicy": "Never"}, ""),
-        ({"priority": 1000}, "the integer value of priority (1000) must not be provided in pod spec; "),
-        ({"priorityClassName": "polite", "priority": 8}, "the integer value of priority (8) must not be provided"),
-        ({"preemptionPolicy": "Never"}, "the string value of PreemptionPolicy (Never) must not be provided"),
+        (
+            {"priority": 1000},
+            "the integer value of priority (1000) must not be provided in pod spec; ",
+        ),
+        (
+            {"priorityClassName": "polite", "priority": 8},
+            "the integer value of priority (8) must not be provided",
+        ),
+        (
+            {"preemptionPolicy": "Never"},
+            "the string value of PreemptionPolicy (Never) must not be provided",
+        ),
         (
             {"priorityClassName": "polite", "preemptionPolicy": "PreemptLowerPriority"},
             "the string value of PreemptionPolicy (PreemptLowerPriority) must not be provided",
         ),
     ],
 )
-def test_values_other_than_those_of_the_class_are_rejected(spec: dict[str, Any], reason: str) -> None:
-    polite = build_object("scheduling.k8s.io/v1", "PriorityClass", "polite", value=9, preemptionPolicy="Never")
+def test_values_other_than_those_of_the_class_are_rejected(
+    spec: dict[str, Any], reason: str
+) -> None:
+    polite = build_object(
+        "scheduling.k8s.io/v1", "PriorityClass", "polite", value=9, preemptionPolicy="Never"
+    )
     error = parse_workloads(build_pod(**spec), polite).workloads[0].admission_error
     assert error.startswith(reason)
     assert bool(error) == bool(reason)
 
 
-# --- Multus (network-resources-injector) ------------------------------------------------------------------
+# --- Multus (network-resources-injector)
+# ------------------------------------------------------------------
 
 
 def build_network(name: str, resource: str = "", namespace: str = "shop") -> dict[str, Any]:
-    body = build_object("k8s.cni.cncf.io/v1", "NetworkAttachmentDefinition", name, spec={"config": "{}"})
+    body = build_object(
+        "k8s.cni.cncf.io/v1", "NetworkAttachmentDefinition", name, spec={"config": "{}"}
+    )
     body["metadata"] |= {"namespace": namespace}
     if resource:
         body["metadata"]["annotations"] = {"k8s.v1.cni.cncf.io/resourceName": resource}
@@ -356,7 +460,8 @@ NETS = (
     [
         ("fast", 1),
         ("fast, infra/far@net2, plain", 2),
-        ("/fast", 1),  # an empty namespace is that of the pod
+        # An empty namespace is that of the pod.
+        ("/fast", 1),
         ('[{"name": "fast"}, {"name": "far", "namespace": "infra"}, {"name": "fast"}]', 3),
     ],
 )
@@ -373,7 +478,10 @@ def test_null_resources_are_completed_like_absent_ones() -> None:
 
 
 def test_networks_do_not_double_container_requests() -> None:
-    asking = build_pod({"requests": {"intel.com/sriov": 2}}, annotations={"k8s.v1.cni.cncf.io/networks": "fast,fast"})
+    asking = build_pod(
+        {"requests": {"intel.com/sriov": 2}},
+        annotations={"k8s.v1.cni.cncf.io/networks": "fast,fast"},
+    )
     assert parse_pod(asking, *NETS).requests.other_resources == (("intel.com/sriov", 2),)
 
 

@@ -37,12 +37,20 @@ def list_problems(text: str) -> list[Problem]:
 
 def build_object(version: str, kind: str, **body: Any) -> str:
     return yaml.safe_dump(
-        {"apiVersion": version, "kind": kind, "metadata": {"name": "x", "namespace": "web"}, **body}, sort_keys=False
+        {
+            "apiVersion": version,
+            "kind": kind,
+            "metadata": {"name": "x", "namespace": "web"},
+            **body,
+        },
+        sort_keys=False,
     )
 
 
 def build_pod(**spec: Any) -> str:
-    return build_object("v1", "Pod", spec={"containers": [{"name": "web", "image": "web:1"}], **spec})
+    return build_object(
+        "v1", "Pod", spec={"containers": [{"name": "web", "image": "web:1"}], **spec}
+    )
 
 
 def build_container(**of: Any) -> str:
@@ -54,7 +62,10 @@ def build_deployment(**spec: Any) -> str:
 
 
 def build_workload(kind: str, **spec: Any) -> str:
-    template = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "web", "image": "web:1"}]}}
+    template = {
+        "metadata": {"labels": {"app": "web"}},
+        "spec": {"containers": [{"name": "web", "image": "web:1"}]},
+    }
     selector = {"matchLabels": {"app": "web"}}
     return build_object("apps/v1", kind, spec={"selector": selector, "template": template, **spec})
 
@@ -66,7 +77,10 @@ def build_job(**spec: Any) -> dict[str, Any]:
 
 def test_misspelt_key_is_reported_with_line_and_suggestion() -> None:
     (problem,) = list_problems(build_deployment(replicsa=3))
-    assert problem.detail == 'Deployment web/x: unknown field "spec.replicsa". Did you mean "replicas"?'
+    assert (
+        problem.detail
+        == 'Deployment web/x: unknown field "spec.replicsa". Did you mean "replicas"?'
+    )
     assert problem.line == 18
     assert problem.severity is Severity.ERROR
 
@@ -74,36 +88,80 @@ def test_misspelt_key_is_reported_with_line_and_suggestion() -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        (build_deployment(template={"spec": {"containres": []}}), '"spec.template.spec.containres". Did you mean "con'),
-        (build_deployment(replicas="2"), "spec.replicas must be a whole number; write 2, without quotes."),
+        (
+            build_deployment(template={"spec": {"containres": []}}),
+            '"spec.template.spec.containres". Did you mean "con',
+        ),
+        (
+            build_deployment(replicas="2"),
+            "spec.replicas must be a whole number; write 2, without quotes.",
+        ),
         (build_deployment(replicas="two"), 'spec.replicas must be a whole number, not "two".'),
         (build_deployment(replicas=True), "spec.replicas must be a whole number."),
-        (build_deployment(paused="true"), "spec.paused must be true or false; write true, without quotes."),
-        (build_deployment(strategy=[]), "spec.strategy must be a mapping."),
-        (build_deployment(strategy={"rollingUpdate": {"maxSurge": []}}), "must be a whole number or a text"),
-        (build_pod(containers={"name": "web"}), "spec.containers must be a list."),
-        (build_pod(nodeSelector={"ssd": True}), 'spec.nodeSelector.ssd must be a text; write "true", with quotes.'),
-        (build_pod(hostNetwok=True), 'unknown field "spec.hostNetwok". Did you mean "hostNetwork"?'),
         (
-            build_pod(containers=[{"name": "w", "image": "w", "env": [{"name": "P", "value": 8080}]}]),
+            build_deployment(paused="true"),
+            "spec.paused must be true or false; write true, without quotes.",
+        ),
+        (build_deployment(strategy=[]), "spec.strategy must be a mapping."),
+        (
+            build_deployment(strategy={"rollingUpdate": {"maxSurge": []}}),
+            "must be a whole number or a text",
+        ),
+        (build_pod(containers={"name": "web"}), "spec.containers must be a list."),
+        (
+            build_pod(nodeSelector={"ssd": True}),
+            'spec.nodeSelector.ssd must be a text; write "true", with quotes.',
+        ),
+        (
+            build_pod(hostNetwok=True),
+            'unknown field "spec.hostNetwok". Did you mean "hostNetwork"?',
+        ),
+        (
+            build_pod(
+                containers=[{"name": "w", "image": "w", "env": [{"name": "P", "value": 8080}]}]
+            ),
             'spec.containers[0].env[0].value must be a text; write "8080", with quotes.',
         ),
         (
-            build_pod(containers=[{"name": "w", "image": "w", "resources": {"requests": {"cpu": "1GB"}}}]),
-            'spec.containers[0].resources.requests.cpu is "1GB": it must be a quantity such as 500m or 2Gi.',
+            build_pod(
+                containers=[{"name": "w", "image": "w", "resources": {"requests": {"cpu": "1GB"}}}]
+            ),
+            (
+                'spec.containers[0].resources.requests.cpu is "1GB": it must be a quantity such '
+                "as 500m or 2Gi."
+            ),
         ),
-        (build_object("v1", "ConfigMap", data={"a": 1}), 'data.a must be a text; write "1", with quotes.'),
-        (build_object("v1", "ConfigMap", spec={}), 'unknown field "spec". Known here: apiVersion, binaryData'),
+        (
+            build_object("v1", "ConfigMap", data={"a": 1}),
+            'data.a must be a text; write "1", with quotes.',
+        ),
+        (
+            build_object("v1", "ConfigMap", spec={}),
+            'unknown field "spec". Known here: apiVersion, binaryData',
+        ),
         (build_object("v1", "Service", spec={"ports": [{"prot": 80}]}), 'Did you mean "port"?'),
         (
-            build_object("batch/v1", "CronJob", spec={"schedul": "* * * * *", "jobTemplate": {"spec": build_job()}}),
+            build_object(
+                "batch/v1",
+                "CronJob",
+                spec={"schedul": "* * * * *", "jobTemplate": {"spec": build_job()}},
+            ),
             'Did you mean "schedule"?',
         ),
         (build_workload("StatefulSet", servicName="x"), 'Did you mean "serviceName"?'),
         (build_workload("DaemonSet", updateStrateg={}), 'Did you mean "updateStrategy"?'),
-        (build_object("batch/v1", "Job", spec=build_job(completion=3)), 'Did you mean "completions"?'),
-        (build_object("networking.k8s.io/v1", "NetworkPolicy", spec={"ingres": []}), 'Did you mean "ingress"?'),
-        (build_object("policy/v1", "PodDisruptionBudget", spec={"minAvailabl": 1}), 'Did you mean "minAvailable"?'),
+        (
+            build_object("batch/v1", "Job", spec=build_job(completion=3)),
+            'Did you mean "completions"?',
+        ),
+        (
+            build_object("networking.k8s.io/v1", "NetworkPolicy", spec={"ingres": []}),
+            'Did you mean "ingress"?',
+        ),
+        (
+            build_object("policy/v1", "PodDisruptionBudget", spec={"minAvailabl": 1}),
+            'Did you mean "minAvailable"?',
+        ),
     ],
 )
 def test_objects_rejected_by_kubectl_are_rejected(text: str, says: str) -> None:
@@ -114,7 +172,10 @@ def test_objects_rejected_by_kubectl_are_rejected(text: str, says: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        build_pod(priority=None, volumes=[{"name": "v", "emptyDir": {}}, {"name": "c", "configMap": {"name": "x"}}]),
+        build_pod(
+            priority=None,
+            volumes=[{"name": "v", "emptyDir": {}}, {"name": "c", "configMap": {"name": "x"}}],
+        ),
         build_container(resources={"requests": {"cpu": 2, "memory": "1Gi", "x.io/y": "1"}}),
         build_container(livenessProbe={"httpGet": {"port": "http", "path": "/"}}),
         build_object("v1", "Service", spec={"ports": [{"port": 80, "targetPort": "http"}]}),
@@ -135,7 +196,9 @@ def test_secret_values_are_not_shown() -> None:
 
 def test_errors_in_an_envelope_are_warnings() -> None:
     inner = yaml.safe_load(build_deployment(replicsa=3))
-    text = build_object("placement.kubernetes-fleet.io/v1beta1", "ResourceEnvelope", data={"d.yaml": inner})
+    text = build_object(
+        "placement.kubernetes-fleet.io/v1beta1", "ResourceEnvelope", data={"d.yaml": inner}
+    )
     (problem,) = list_problems(text)
     assert problem.severity is Severity.WARNING
     assert 'unknown field "spec.replicsa"' in problem.detail
@@ -148,7 +211,10 @@ def test_examples_are_valid() -> None:
 
 @pytest.mark.of_domains("fleet")
 def test_table_is_loaded_only_for_objects() -> None:
-    code = "import sys, nexusform.domains.fleet.types.fleet_hub_manifest; print('_fields' in str(sys.modules))"
+    code = (
+        "import sys, nexusform.domains.fleet.types.fleet_hub_manifest; print('_fields' in "
+        "str(sys.modules))"
+    )
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert told.stdout.strip() == "False"
 
@@ -182,15 +248,27 @@ affinity:
       - matchExpressions:
         - {key: cpus, operator: Gt, values: ["3"]}
 """
-TEMPLATE = {"metadata": {"labels": {"app": "web"}}, "spec": yaml.safe_load(POD.replace("RESTART", "Always"))}
+TEMPLATE = {
+    "metadata": {"labels": {"app": "web"}},
+    "spec": yaml.safe_load(POD.replace("RESTART", "Always")),
+}
 WORKLOAD = {
-    "selector": {"matchLabels": {"app": "web"}, "matchExpressions": [{"key": "app", "operator": "Exists"}]},
+    "selector": {
+        "matchLabels": {"app": "web"},
+        "matchExpressions": [{"key": "app", "operator": "Exists"}],
+    },
     "template": TEMPLATE,
 }
 JOB = {"template": {"spec": yaml.safe_load(POD.replace("RESTART", "Never"))}}
 CLAIM = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
 SCALED = {"scaleTargetRef": {"kind": "Deployment", "name": "web"}, "maxReplicas": 3}
-PATHS = [{"pathType": "Prefix", "path": "/", "backend": {"service": {"name": "web", "port": {"number": 80}}}}]
+PATHS = [
+    {
+        "pathType": "Prefix",
+        "path": "/",
+        "backend": {"service": {"name": "web", "port": {"number": 80}}},
+    }
+]
 ROLE = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "r"}
 SUBJECTS = [{"kind": "ServiceAccount", "name": "s", "namespace": "web"}]
 # These objects are valid; every case changes a part of one of them.
@@ -200,15 +278,25 @@ RIGHT: dict[str, dict[str, Any]] = {
     "DaemonSet": {"apiVersion": "apps/v1", "spec": WORKLOAD},
     "StatefulSet": {
         "apiVersion": "apps/v1",
-        "spec": {**WORKLOAD, "volumeClaimTemplates": [{"metadata": {"name": "disk"}, "spec": CLAIM}]},
+        "spec": {
+            **WORKLOAD,
+            "volumeClaimTemplates": [{"metadata": {"name": "disk"}, "spec": CLAIM}],
+        },
     },
     "ReplicationController": {"apiVersion": "v1", "spec": {"template": TEMPLATE}},
     "Pod": {"apiVersion": "v1", "spec": TEMPLATE["spec"]},
     "Job": {"apiVersion": "batch/v1", "spec": JOB},
-    "CronJob": {"apiVersion": "batch/v1", "spec": {"schedule": "0 3 * * *", "jobTemplate": {"spec": JOB}}},
+    "CronJob": {
+        "apiVersion": "batch/v1",
+        "spec": {"schedule": "0 3 * * *", "jobTemplate": {"spec": JOB}},
+    },
     "Service": {"apiVersion": "v1", "spec": {"ports": [{"port": 80, "targetPort": "http"}]}},
     "ConfigMap": {"apiVersion": "v1", "data": {"a.txt": "b"}, "binaryData": {"c": "ZA=="}},
-    "Secret": {"apiVersion": "v1", "type": "kubernetes.io/tls", "data": {"tls.crt": "YQ==", "tls.key": "YQ=="}},
+    "Secret": {
+        "apiVersion": "v1",
+        "type": "kubernetes.io/tls",
+        "data": {"tls.crt": "YQ==", "tls.key": "YQ=="},
+    },
     "Namespace": {"apiVersion": "v1"},
     "PersistentVolumeClaim": {"apiVersion": "v1", "spec": CLAIM},
     "Role": {
@@ -224,10 +312,17 @@ RIGHT: dict[str, dict[str, Any]] = {
         "roleRef": ROLE,
         "subjects": [{"kind": "ServiceAccount", "name": "s"}],
     },
-    "ClusterRoleBinding": {"apiVersion": "rbac.authorization.k8s.io/v1", "roleRef": ROLE, "subjects": SUBJECTS},
+    "ClusterRoleBinding": {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "roleRef": ROLE,
+        "subjects": SUBJECTS,
+    },
     "HorizontalPodAutoscaler": {"apiVersion": "autoscaling/v2", "spec": SCALED},
     "PodDisruptionBudget": {"apiVersion": "policy/v1", "spec": {"minAvailable": "50%"}},
-    "Ingress": {"apiVersion": "networking.k8s.io/v1", "spec": {"rules": [{"http": {"paths": PATHS}}]}},
+    "Ingress": {
+        "apiVersion": "networking.k8s.io/v1",
+        "spec": {"rules": [{"http": {"paths": PATHS}}]},
+    },
     "NetworkPolicy": {"apiVersion": "networking.k8s.io/v1", "spec": {"policyTypes": ["Ingress"]}},
 }
 REQUIRED = "spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution"
@@ -273,7 +368,9 @@ def list_entries() -> Iterator[tuple[str, str, FieldShape]]:
 
 
 def build_reader() -> _SchemaValidator:
-    (manifest,) = parse_manifests("x.yaml", "{apiVersion: v1, kind: Pod, metadata: {name: x}}").manifests
+    (manifest,) = parse_manifests(
+        "x.yaml", "{apiVersion: v1, kind: Pod, metadata: {name: x}}"
+    ).manifests
     return _SchemaValidator(manifest)
 
 
@@ -289,7 +386,9 @@ WRONG = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "field", "rule"), [pytest.param(*e, id=f"{e[0]}.{e[1]}") for e in list_entries()])
+@pytest.mark.parametrize(
+    ("name", "field", "rule"), [pytest.param(*e, id=f"{e[0]}.{e[1]}") for e in list_entries()]
+)
 def test_every_table_entry_rejects_a_value(name: str, field: str, rule: FieldShape) -> None:
     holds = _load_schemas().types[name][field]
     listed = holds.startswith("[")
@@ -329,7 +428,11 @@ def test_table_names_existing_fields() -> None:
         ("target", [1, 65535, "http"], [0, 65536, "80"]),
         ("share", [0, "0%", "100%"], [-1, "5", "5 %", "%"]),
         ("amount", ["0", "500m", "1Gi", 2], ["-1", "-500m"]),
-        ("cron", ["* * * * *", "@daily", "@every 1h", "*/5 1-3 * 1,2 MON"], ["* * * *", "@often", "TZ=UTC * * * * *"]),
+        (
+            "cron",
+            ["* * * * *", "@daily", "@every 1h", "*/5 1-3 * 1,2 MON"],
+            ["* * * *", "@often", "TZ=UTC * * * * *"],
+        ),
         ("datakey", ["a.b-c_D", ".x"], ["", ".", "..", "a/b", "a" * 254]),
     ],
 )
@@ -341,43 +444,154 @@ def test_value_formats(form: str, right: list[Any], wrong: list[Any]) -> None:
 # --- several fields together -------------------------------------------------------------------
 
 CASES: list[tuple[str, str, Any, str]] = [
-    *((kind, "spec/selector/matchLabels/app", "api", "spec.selector does not match") for kind in TEMPLATES),
+    *(
+        (kind, "spec/selector/matchLabels/app", "api", "spec.selector does not match")
+        for kind in TEMPLATES
+    ),
     *((kind, "spec/selector", {"matchLabels": {}}, "spec.selector is empty") for kind in TEMPLATES),
-    *((kind, "spec/template/spec/restartPolicy", "Never", "here it must be Always.") for kind in TEMPLATES),
-    ("ReplicationController", "spec/template/spec/restartPolicy", "OnFailure", "here it must be Always."),
+    *(
+        (kind, "spec/template/spec/restartPolicy", "Never", "here it must be Always.")
+        for kind in TEMPLATES
+    ),
+    (
+        "ReplicationController",
+        "spec/template/spec/restartPolicy",
+        "OnFailure",
+        "here it must be Always.",
+    ),
     ("Deployment", "spec/template/spec/activeDeadlineSeconds", 5, "cannot be set here"),
-    ("Deployment", "spec/minReadySeconds", 600, "spec.progressDeadlineSeconds must be more than minReadySeconds"),
-    ("Job", "spec/template/spec/restartPolicy", None, f"{POD_PATH}.restartPolicy must be OnFailure or Never"),
-    ("CronJob", "spec/jobTemplate/spec/template/spec/restartPolicy", "Always", "must be OnFailure or Never"),
-    ("Pod", "spec/containers/0/volumeMounts/0/name", "dta", 'volumeMounts[0].name is "dta", and there is no'),
-    ("Deployment", f"{POD_PATH.replace('.', '/')}/volumes", [], 'is "data", and there is no such volume.'),
-    ("Pod", "spec/initContainers", [{"name": "web", "image": "w"}], 'is "web", the name of another container.'),
+    (
+        "Deployment",
+        "spec/minReadySeconds",
+        600,
+        "spec.progressDeadlineSeconds must be more than minReadySeconds",
+    ),
+    (
+        "Job",
+        "spec/template/spec/restartPolicy",
+        None,
+        f"{POD_PATH}.restartPolicy must be OnFailure or Never",
+    ),
+    (
+        "CronJob",
+        "spec/jobTemplate/spec/template/spec/restartPolicy",
+        "Always",
+        "must be OnFailure or Never",
+    ),
+    (
+        "Pod",
+        "spec/containers/0/volumeMounts/0/name",
+        "dta",
+        'volumeMounts[0].name is "dta", and there is no',
+    ),
+    (
+        "Deployment",
+        f"{POD_PATH.replace('.', '/')}/volumes",
+        [],
+        'is "data", and there is no such volume.',
+    ),
+    (
+        "Pod",
+        "spec/initContainers",
+        [{"name": "web", "image": "w"}],
+        'is "web", the name of another container.',
+    ),
     ("Pod", "spec/dnsPolicy", "None", "spec.dnsConfig.nameservers must name a server"),
     ("Pod", "spec/nodeSelector", {"a b": "c"}, 'spec.nodeSelector: key "a b": name part must'),
     ("Pod", "spec/nodeSelector", {"a": "b c"}, 'spec.nodeSelector.a is "b c": a valid label must'),
-    ("Pod", "spec/containers/0/livenessProbe/successThreshold", 2, "livenessProbe.successThreshold must be 1"),
-    ("Pod", "spec/containers/0/env/1/value", "x", "env[1].valueFrom cannot be combined with a value."),
+    (
+        "Pod",
+        "spec/containers/0/livenessProbe/successThreshold",
+        2,
+        "livenessProbe.successThreshold must be 1",
+    ),
+    (
+        "Pod",
+        "spec/containers/0/env/1/value",
+        "x",
+        "env[1].valueFrom cannot be combined with a value.",
+    ),
     ("Pod", "spec/containers/0/env/1/valueFrom", {}, "valueFrom must name one source of the value"),
-    ("Pod", "spec/containers/0/readinessProbe", {"periodSeconds": 5}, "readinessProbe must have one of exec"),
+    (
+        "Pod",
+        "spec/containers/0/readinessProbe",
+        {"periodSeconds": 5},
+        "readinessProbe must have one of exec",
+    ),
     ("Pod", "spec/containers/0/readinessProbe/grpc", {"port": 1}, "not httpGet and grpc."),
-    ("Pod", "spec/volumes/0/hostPath", {"path": "/"}, "can be of one kind only, not emptyDir and hostPath."),
-    ("Pod", "spec/containers/0/resources/requests/cpu", "2", "requests.cpu is 2, more than the limit of 1."),
-    ("Pod", "spec/tolerations/0", {"value": "x"}, "tolerations[0].operator must be Exists when there is no key."),
+    (
+        "Pod",
+        "spec/volumes/0/hostPath",
+        {"path": "/"},
+        "can be of one kind only, not emptyDir and hostPath.",
+    ),
+    (
+        "Pod",
+        "spec/containers/0/resources/requests/cpu",
+        "2",
+        "requests.cpu is 2, more than the limit of 1.",
+    ),
+    (
+        "Pod",
+        "spec/tolerations/0",
+        {"value": "x"},
+        "tolerations[0].operator must be Exists when there is no key.",
+    ),
     ("Pod", "spec/tolerations/0/key", "", ""),
-    ("Pod", "spec/tolerations/0/value", "x", "tolerations[0].value must be empty when operator is Exists."),
-    ("Pod", "spec/tolerations/0/effect", "NoSchedule", "tolerationSeconds is for the effect NoExecute only."),
+    (
+        "Pod",
+        "spec/tolerations/0/value",
+        "x",
+        "tolerations[0].value must be empty when operator is Exists.",
+    ),
+    (
+        "Pod",
+        "spec/tolerations/0/effect",
+        "NoSchedule",
+        "tolerationSeconds is for the effect NoExecute only.",
+    ),
     (
         "Pod",
         f"{REQUIRED}/nodeSelectorTerms/0/matchExpressions/0/values",
         ["1", "2"],
         "values must have one value for Gt.",
     ),
-    ("Deployment", "spec/selector/matchExpressions/0/values", ["x"], "values must be empty for Exists."),
-    ("Deployment", "spec/selector/matchExpressions/0/operator", "In", "values must have a value for In."),
-    ("NetworkPolicy", "spec/podSelector/matchLabels", {"a": "-"}, 'podSelector.matchLabels.a is "-": a valid'),
-    ("Deployment", "spec/template/metadata/labels/x y", "z", 'spec.template.metadata.labels: key "x y":'),
-    ("PersistentVolumeClaim", "spec/resources/requests", {"cpu": "1"}, "resources.requests.storage is missing."),
-    ("PodDisruptionBudget", "spec/maxUnavailable", 1, "spec.maxUnavailable cannot be combined with minAvailable."),
+    (
+        "Deployment",
+        "spec/selector/matchExpressions/0/values",
+        ["x"],
+        "values must be empty for Exists.",
+    ),
+    (
+        "Deployment",
+        "spec/selector/matchExpressions/0/operator",
+        "In",
+        "values must have a value for In.",
+    ),
+    (
+        "NetworkPolicy",
+        "spec/podSelector/matchLabels",
+        {"a": "-"},
+        'podSelector.matchLabels.a is "-": a valid',
+    ),
+    (
+        "Deployment",
+        "spec/template/metadata/labels/x y",
+        "z",
+        'spec.template.metadata.labels: key "x y":',
+    ),
+    (
+        "PersistentVolumeClaim",
+        "spec/resources/requests",
+        {"cpu": "1"},
+        "resources.requests.storage is missing.",
+    ),
+    (
+        "PodDisruptionBudget",
+        "spec/maxUnavailable",
+        1,
+        "spec.maxUnavailable cannot be combined with minAvailable.",
+    ),
 ]
 
 
@@ -399,7 +613,11 @@ def test_consequences_of_a_slip_are_not_reported() -> None:
     slip = change_object("Deployment", "spec/selector", {"matchLabel": {"app": "web"}})
     (problem,) = list_errors("Deployment", slip)
     assert 'Did you mean "matchLabels"?' in problem
-    slip = change_object("Deployment", "spec/template/spec/containers/0/volumeMounts", [{"nam": "x", "mountPath": "/"}])
+    slip = change_object(
+        "Deployment",
+        "spec/template/spec/containers/0/volumeMounts",
+        [{"nam": "x", "mountPath": "/"}],
+    )
     (problem,) = list_errors("Deployment", slip)
     assert 'Did you mean "name"?' in problem
 
@@ -443,8 +661,12 @@ def test_names(kind: str, name: str, right: bool) -> None:
 
 
 def test_object_names_and_labels() -> None:
-    assert list_errors("ConfigMap", RIGHT["ConfigMap"], name="A_b")[0].startswith('metadata.name is "A_b": a lowercase')
-    assert list_errors("ConfigMap", RIGHT["ConfigMap"], namespace="a.b")[0].startswith('metadata.namespace is "a.b":')
+    assert list_errors("ConfigMap", RIGHT["ConfigMap"], name="A_b")[0].startswith(
+        'metadata.name is "A_b": a lowercase'
+    )
+    assert list_errors("ConfigMap", RIGHT["ConfigMap"], namespace="a.b")[0].startswith(
+        'metadata.namespace is "a.b":'
+    )
     assert list_errors("ConfigMap", RIGHT["ConfigMap"], labels={"a": "b c"})[0].startswith(
         'metadata.labels.a is "b c":'
     )

@@ -12,7 +12,14 @@ from msgspec.structs import replace
 from nexusform.domains.pods.importers.kubernetes_volumes import collect_cluster_storage
 from nexusform.domains.pods.importers.kubernetes_workloads import ParsedWorkloads, collect_workloads
 from nexusform.domains.pods.importers.manifest_parser import parse_manifests
-from nexusform.domains.pods.scheduling.cluster_records import Claim, Cluster, ExistingPod, Node, PodSpec, Volume
+from nexusform.domains.pods.scheduling.cluster_records import (
+    Claim,
+    Cluster,
+    ExistingPod,
+    Node,
+    PodSpec,
+    Volume,
+)
 from nexusform.domains.pods.scheduling.pod_outcomes import PodsPrediction
 from nexusform.domains.pods.scheduling.pod_prediction import predict
 from nexusform.domains.pods.scheduling.rules.volume_binding import find_rejection
@@ -21,7 +28,9 @@ from nexusform.kubernetes.matching import NodeSelectorTerm, Requirement, build_l
 from tests.domains.pods.scheduling.outcomes import list_pending_pods
 
 HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
-NODES = tuple(Node(f"n{at}", {HOST: f"n{at}", ZONE: f"z{at}"}, cpu=4000, memory=8 << 30) for at in (1, 2, 3))
+NODES = tuple(
+    Node(f"n{at}", {HOST: f"n{at}", ZONE: f"z{at}"}, cpu=4000, memory=8 << 30) for at in (1, 2, 3)
+)
 CONFLICT = "0/3 nodes are available: 3 node(s) didn't match PersistentVolume's node affinity."
 NONE_LEFT = "0/3 nodes are available: 3 node(s) didn't find available persistent volumes to bind."
 
@@ -33,7 +42,10 @@ def build_object(version: str, kind: str, name: str, **more: Any) -> dict[str, A
 
 def build_deployment(replicas: int = 1, claim: str = "data") -> dict[str, Any]:
     volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": claim}}]
-    template = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c"}], "volumes": volumes}}
+    template = {
+        "metadata": {"labels": {"app": "web"}},
+        "spec": {"containers": [{"name": "c"}], "volumes": volumes},
+    }
     selector = {"matchLabels": {"app": "web"}}
     spec = {"replicas": replicas, "selector": selector, "template": template}
     return build_object("apps/v1", "Deployment", "web", spec=spec)
@@ -56,7 +68,9 @@ def build_storage_class(name: str, provisioner: str = "disk.csi", **more: Any) -
 
 
 def parse_workloads(*objects: dict[str, Any]) -> ParsedWorkloads:
-    return collect_workloads(parse_manifests("m.yaml", yaml.safe_dump_all(objects, sort_keys=False)).manifests)
+    return collect_workloads(
+        parse_manifests("m.yaml", yaml.safe_dump_all(objects, sort_keys=False)).manifests
+    )
 
 
 def predict_places(*objects: dict[str, Any]) -> list[str]:
@@ -83,9 +97,22 @@ IN_Z3 = {"allowedTopologies": [{"matchLabelExpressions": [{"key": ZONE, "values"
         # A claim bound to its volume, by a field of the claim or of the volume.
         ([build_claim(volumeName="pv"), build_volume("pv", "n2")], "n2"),
         ([build_claim(volumeName="pv"), build_volume("pv", "elsewhere")], CONFLICT),
-        ([build_claim(), build_volume("pv", "n3", claimRef={"namespace": "shop", "name": "data"})], "n3"),
+        (
+            [
+                build_claim(),
+                build_volume("pv", "n3", claimRef={"namespace": "shop", "name": "data"}),
+            ],
+            "n3",
+        ),
         # Local volumes: a free one of sufficient size.
-        ([build_claim(storageClassName="local"), LOCAL, build_volume("pv", "n2", storageClassName="local")], "n2"),
+        (
+            [
+                build_claim(storageClassName="local"),
+                LOCAL,
+                build_volume("pv", "n2", storageClassName="local"),
+            ],
+            "n2",
+        ),
         (
             [
                 build_claim(storageClassName="local"),
@@ -97,10 +124,15 @@ IN_Z3 = {"allowedTopologies": [{"matchLabelExpressions": [{"key": ZONE, "values"
         ),
         ([build_claim(storageClassName="local"), LOCAL], NONE_LEFT),
         # Dynamically provisioned volumes: the nodes allowed by the class.
-        ([build_claim(storageClassName="disk"), build_storage_class("disk", **WAIT, **IN_Z3)], "n3"),
+        (
+            [build_claim(storageClassName="disk"), build_storage_class("disk", **WAIT, **IN_Z3)],
+            "n3",
+        ),
     ],
 )
-def test_pod_is_placed_at_its_actual_or_possible_volume(objects: list[dict[str, Any]], place: str) -> None:
+def test_pod_is_placed_at_its_actual_or_possible_volume(
+    objects: list[dict[str, Any]], place: str
+) -> None:
     assert predict_places(build_deployment(), *objects) == [place]
 
 
@@ -118,7 +150,10 @@ def test_stateful_set_uses_volumes_reserved_for_its_claims() -> None:
     ]
     waiting = [
         build_volume(
-            f"pv{at}", "n2", storageClassName="local", claimRef={"namespace": "shop", "name": f"data-web-{at}"}
+            f"pv{at}",
+            "n2",
+            storageClassName="local",
+            claimRef={"namespace": "shop", "name": f"data-web-{at}"},
         )
         for at in (0, 1)
     ]
@@ -142,9 +177,15 @@ def test_claim_for_one_pod_leaves_others_pending() -> None:
     [
         ([], 'names the claim "data", but no manifest defines it'),
         ([build_claim(volumeName="pv")], 'is bound to the volume "pv", but no manifest defines it'),
-        ([build_claim(storageClassName="fast")], 'of the StorageClass "fast", but no manifest defines it'),
+        (
+            [build_claim(storageClassName="fast")],
+            'of the StorageClass "fast", but no manifest defines it',
+        ),
         ([build_claim()], "of the default StorageClass, but no manifest defines it"),
-        ([build_claim(storageClassName="now"), build_storage_class("now")], "created before its pod is scheduled"),
+        (
+            [build_claim(storageClassName="now"), build_storage_class("now")],
+            "created before its pod is scheduled",
+        ),
     ],
 )
 def test_unknown_volumes_are_reported(objects: list[dict[str, Any]], what: str) -> None:
@@ -161,7 +202,10 @@ def observe(manifest: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("claim", "what"),
     [
-        (observe(build_claim(storageClassName="gone")), 'of the StorageClass "gone", but no manifest defines it'),
+        (
+            observe(build_claim(storageClassName="gone")),
+            'of the StorageClass "gone", but no manifest defines it',
+        ),
         (observe(build_claim()), "of the default StorageClass, but no manifest defines it"),
     ],
 )
@@ -176,19 +220,27 @@ def test_claim_of_a_missing_class_leaves_its_pods_pending(claim: dict[str, Any],
     assert [outcome.reason for outcome in outcomes] == [UNBOUND]
     # Without a list of the classes, the class may exist.
     reading = collect_workloads(manifests)
-    assert all(outcome.node for outcome in predict(Cluster("k", NODES), (), reading.workloads).outcomes)
+    assert all(
+        outcome.node for outcome in predict(Cluster("k", NODES), (), reading.workloads).outcomes
+    )
 
 
 def test_claim_of_a_missing_class_is_bound_to_a_free_volume_at_once() -> None:
-    objects = [build_claim(storageClassName="gone"), build_volume("a", "n9", storageClassName="gone")]
-    manifests = parse_manifests("m.yaml", yaml.safe_dump_all([build_deployment(), *objects])).manifests
+    objects = [
+        build_claim(storageClassName="gone"),
+        build_volume("a", "n9", storageClassName="gone"),
+    ]
+    manifests = parse_manifests(
+        "m.yaml", yaml.safe_dump_all([build_deployment(), *objects])
+    ).manifests
     workloads = collect_workloads(manifests, has_all_classes=True).workloads
     volumes = collect_cluster_storage(manifests, has_all_classes=True).volumes
     (outcome,) = predict(Cluster("k", NODES, volumes=volumes), (), workloads).outcomes
     assert outcome.reason == CONFLICT
 
 
-# --- selection of a volume for a claim ------------------------------------------------------------------
+# --- selection of a volume for a claim
+# ------------------------------------------------------------------
 
 UNBOUND = "0/3 nodes are available: pod has unbound immediate PersistentVolumeClaims."
 STATIC = {"storageClassName": ""}
@@ -199,7 +251,9 @@ def build_stateful_set(replicas: int, **spec: Any) -> dict[str, Any]:
     """Return a StatefulSet with a claim per pod."""
     made = {**build_deployment(replicas), "kind": "StatefulSet"}
     made["spec"]["template"]["spec"].pop("volumes")
-    made["spec"]["volumeClaimTemplates"] = [{"metadata": {"name": "data"}, "spec": build_claim(**spec)["spec"]}]
+    made["spec"]["volumeClaimTemplates"] = [
+        {"metadata": {"name": "data"}, "spec": build_claim(**spec)["spec"]}
+    ]
     return made
 
 
@@ -212,8 +266,18 @@ def set_labels(manifest: dict[str, Any], **labels: str) -> dict[str, Any]:
     ("objects", "place"),
     [
         # Immediate binding takes the smallest fitting volume, regardless of the pod's other needs.
-        ([build_claim(**STATIC), build_volume("big", "n2", "50Gi"), build_volume("small", "n1")], "n1"),
-        ([build_claim(**STATIC), build_volume("a", "elsewhere"), build_volume("b", "n1", "50Gi")], CONFLICT),
+        (
+            [build_claim(**STATIC), build_volume("big", "n2", "50Gi"), build_volume("small", "n1")],
+            "n1",
+        ),
+        (
+            [
+                build_claim(**STATIC),
+                build_volume("a", "elsewhere"),
+                build_volume("b", "n1", "50Gi"),
+            ],
+            CONFLICT,
+        ),
         # Volumes with the fewest access modes are taken first.
         (
             [
@@ -225,7 +289,13 @@ def set_labels(manifest: dict[str, Any], **labels: str) -> dict[str, Any]:
         ),
         ([build_claim(**STATIC), build_volume("a", "n1", accessModes=["ReadOnlyMany"])], UNBOUND),
         ([build_claim(**STATIC), build_volume("a", "n1", volumeMode="Block")], UNBOUND),
-        ([build_claim(volumeMode="Block", **STATIC), build_volume("a", "n1", volumeMode="Block")], "n1"),
+        (
+            [
+                build_claim(volumeMode="Block", **STATIC),
+                build_volume("a", "n1", volumeMode="Block"),
+            ],
+            "n1",
+        ),
         (
             [
                 build_claim(selector={"matchLabels": {"tier": "fast"}}, **STATIC),
@@ -255,22 +325,35 @@ def set_labels(manifest: dict[str, Any], **labels: str) -> dict[str, Any]:
             "n2",
         ),
         # A class without an object
-        ([build_claim(storageClassName="manual"), build_volume("a", "n2", storageClassName="manual")], "n2"),
+        (
+            [
+                build_claim(storageClassName="manual"),
+                build_volume("a", "n2", storageClassName="manual"),
+            ],
+            "n2",
+        ),
     ],
 )
-def test_claim_uses_the_volume_bound_by_kubernetes(objects: list[dict[str, Any]], place: str) -> None:
+def test_claim_uses_the_volume_bound_by_kubernetes(
+    objects: list[dict[str, Any]], place: str
+) -> None:
     assert predict_places(build_deployment(), *objects) == [place]
 
 
 def test_every_pod_of_a_set_uses_its_own_volume() -> None:
     volumes = [build_volume("a", "n1", **OF_LOCAL), build_volume("b", "n3", **OF_LOCAL)]
-    first, second, third = predict_objects(build_stateful_set(3, **OF_LOCAL), LOCAL, *volumes).outcomes
+    first, second, third = predict_objects(
+        build_stateful_set(3, **OF_LOCAL), LOCAL, *volumes
+    ).outcomes
     assert {first.node, second.node} == {"n1", "n3"}
     assert third.reason == NONE_LEFT
     assert dict(first.volumes) == {"shop/data-web-0": "a" if first.node == "n1" else "b"}
-    # The assignment of volumes is random, so neither the placed pods nor the pending one are certain.
+    # The assignment of volumes is random, so neither the placed pods nor the pending one are
+    # certain.
     assert not first.is_certain
-    assert predict_objects(build_stateful_set(1, **OF_LOCAL), LOCAL, volumes[0]).outcomes[0].is_certain
+    assert (
+        predict_objects(build_stateful_set(1, **OF_LOCAL), LOCAL, volumes[0]).outcomes[0].is_certain
+    )
 
 
 def test_template_replaces_volume_of_its_name() -> None:
@@ -305,7 +388,9 @@ def test_pod_may_name_the_claim_of_a_set() -> None:
         ({"azureDisk": {"diskName": "d", "diskURI": "u"}}, True),
     ],
 )
-def test_unclaimed_disk_is_used_once_per_node_unless_read_only(disk: dict[str, Any], shared: bool) -> None:
+def test_unclaimed_disk_is_used_once_per_node_unless_read_only(
+    disk: dict[str, Any], shared: bool
+) -> None:
     pods = build_deployment(4)
     pods["spec"]["template"]["spec"]["volumes"] = [{"name": "d", **disk}]
     prediction = predict_objects(pods)
@@ -318,14 +403,21 @@ def test_unclaimed_disk_is_used_once_per_node_unless_read_only(disk: dict[str, A
 
 def test_pods_with_a_shared_claim_follow_its_volume() -> None:
     volumes = [build_volume(f"pv{at}", f"n{at}", **OF_LOCAL) for at in (1, 2, 3)]
-    assert len(set(predict_places(build_deployment(3), build_claim(**OF_LOCAL), LOCAL, *volumes))) == 1
+    assert (
+        len(set(predict_places(build_deployment(3), build_claim(**OF_LOCAL), LOCAL, *volumes))) == 1
+    )
 
 
 def test_several_claims_of_a_pod_need_volumes_on_one_node() -> None:
     pod = build_deployment()
-    pod["spec"]["template"]["spec"]["volumes"] += [{"name": "w", "persistentVolumeClaim": {"claimName": "more"}}]
+    pod["spec"]["template"]["spec"]["volumes"] += [
+        {"name": "w", "persistentVolumeClaim": {"claimName": "more"}}
+    ]
     claims = [build_claim(**OF_LOCAL), build_claim("more", **OF_LOCAL)]
-    volumes = [build_volume(name, node, **OF_LOCAL) for name, node in (("a", "n1"), ("b", "n2"), ("c", "n2"))]
+    volumes = [
+        build_volume(name, node, **OF_LOCAL)
+        for name, node in (("a", "n1"), ("b", "n2"), ("c", "n2"))
+    ]
     assert predict_places(pod, *claims, LOCAL, *volumes) == ["n2"]
     (outcome,) = predict_objects(pod, *claims, LOCAL, *volumes).outcomes
     assert sorted(outcome.volumes) == [("shop/data", "b"), ("shop/more", "c")]
@@ -334,7 +426,9 @@ def test_several_claims_of_a_pod_need_volumes_on_one_node() -> None:
 def test_volume_is_provisioned_if_none_is_left() -> None:
     wait = build_storage_class("disk", **WAIT)
     volumes = [build_volume("a", "n1", storageClassName="disk")]
-    outcomes = predict_objects(build_stateful_set(3, storageClassName="disk"), wait, *volumes).outcomes
+    outcomes = predict_objects(
+        build_stateful_set(3, storageClassName="disk"), wait, *volumes
+    ).outcomes
     assert all(outcome.node for outcome in outcomes)
     assert sum(len(outcome.volumes) for outcome in outcomes) <= 1
 
@@ -347,11 +441,17 @@ def test_provisioned_volume_is_not_mistaken_for_a_free_one() -> None:
         build_deployment(3), *shared, build_volume("late", "elsewhere", storageClassName="disk")
     ).list_existing_pods()
     assert len({pod.node for pod in before}) > 1
-    objects = [build_deployment(3), *shared, build_volume("late", before[0].node, storageClassName="disk")]
+    objects = [
+        build_deployment(3),
+        *shared,
+        build_volume("late", before[0].node, storageClassName="disk"),
+    ]
     manifests = parse_manifests("m.yaml", yaml.safe_dump_all(objects, sort_keys=False)).manifests
     workloads, offer = collect_workloads(manifests).workloads, collect_cluster_storage(manifests)
     after = predict(Cluster("k", NODES, volumes=offer.volumes), before, workloads)
-    assert [(pod.node, pod.volumes) for pod in after.list_existing_pods()] == [(pod.node, ()) for pod in before]
+    assert [(pod.node, pod.volumes) for pod in after.list_existing_pods()] == [
+        (pod.node, ()) for pod in before
+    ]
 
 
 def test_daemons_stay_with_the_pod_bound_to_the_volume() -> None:
@@ -387,7 +487,10 @@ def test_volume_keeps_its_pod_when_node_is_removed_and_returns() -> None:
     smaller = replace(cluster, nodes=tuple(node for node in NODES if node.name != lost))
     meanwhile = predict(smaller, before, workloads)
     (waiting,) = list_pending_pods(meanwhile)
-    assert waiting.reason == "0/2 nodes are available: 2 node(s) didn't match PersistentVolume's node affinity."
+    assert (
+        waiting.reason
+        == "0/2 nodes are available: 2 node(s) didn't match PersistentVolume's node affinity."
+    )
     assert [
         (pod.node, pod.volumes)
         for pod in predict(cluster, meanwhile.list_existing_pods(), workloads).list_existing_pods()
@@ -430,22 +533,32 @@ def test_volumes_match_a_plain_search() -> None:
             spec = PodSpec(claims=wanted)
             open_nodes = {node.name: _find_volumes(node, wanted, volumes, taken) for node in NODES}
             needs = claims.compute_volume_needs(spec, number)
-            feasible = [node.name for node in NODES if find_rejection(replace(spec, volumes=needs), node) is None]
-            assert feasible == [name for name, chosen in open_nodes.items() if chosen is not None], seed
+            feasible = [
+                node.name
+                for node in NODES
+                if find_rejection(replace(spec, volumes=needs), node) is None
+            ]
+            assert feasible == [
+                name for name, chosen in open_nodes.items() if chosen is not None
+            ], seed
             if feasible:
                 node = draw.choice(feasible)
                 claims.bind_on_node(spec, number, node)
                 chosen = open_nodes[node]
                 assert chosen is not None
                 taken |= set(chosen)
-                assert {volume for _, volume in claims.list_bound_volumes(spec, number)} == set(chosen)
+                assert {volume for _, volume in claims.list_bound_volumes(spec, number)} == set(
+                    chosen
+                )
 
 
 def _build_term(node: str) -> NodeSelectorTerm:
     return NodeSelectorTerm((Requirement(HOST, "In", (node,)),))
 
 
-def _find_volumes(node: Node, wanted: tuple[Claim, ...], volumes: list[Volume], taken: set[str]) -> list[str] | None:
+def _find_volumes(
+    node: Node, wanted: tuple[Claim, ...], volumes: list[Volume], taken: set[str]
+) -> list[str] | None:
     """Return the volumes of a pod's claims on a node, or None if one finds none and none is provisioned."""
     chosen: list[str] = []
     for claim in sorted(wanted, key=lambda claim: claim.size):
@@ -456,7 +569,14 @@ def _find_volumes(node: Node, wanted: tuple[Claim, ...], volumes: list[Volume], 
             modes = all(mode in volume.modes for mode in claim.modes)
             selected = claim.selector is None or dict(volume.labels)["t"] == "x"
             free = volume.name not in taken and volume.name not in chosen
-            if here and right and modes and selected and free and (best is None or volume.size < best.size):
+            if (
+                here
+                and right
+                and modes
+                and selected
+                and free
+                and (best is None or volume.size < best.size)
+            ):
                 best = volume
         if best is not None:
             chosen.append(best.name)

@@ -39,7 +39,13 @@ def parse_single(text: str) -> Manifest:
 def test_documents_become_objects_in_order() -> None:
     reading = parse_manifests("m.yaml", TWO)
     first, second = reading.manifests
-    assert (first.group, first.version, first.kind, first.namespace, first.name) == ("", "v1", "Namespace", "", "shop")
+    assert (first.group, first.version, first.kind, first.namespace, first.name) == (
+        "",
+        "v1",
+        "Namespace",
+        "",
+        "shop",
+    )
     assert first.labels == {"team": "a"}
     assert (second.group, second.version, second.namespace) == ("apps", "v1", "shop")
     assert (first.line, second.line) == (2, 6)
@@ -79,12 +85,28 @@ def test_lists_are_flattened() -> None:
         ("just text\n", 1, "a manifest is a mapping"),
         ("kind: ConfigMap\nmetadata: {name: a}\n", 1, "this ConfigMap has no apiVersion (a text)"),
         ("apiVersion: v1\nmetadata: {name: a}\n", 1, "this document has no kind (a text)"),
-        ("a: 1\n---\napiVersion: v1\nkind: Pod\n", 1, "no apiVersion and no kind and no metadata.name"),
-        ("apiVersion: v1\nkind: Pod\nmetadata: {generateName: x-}\n", 1, "set metadata.name instead"),
+        (
+            "a: 1\n---\napiVersion: v1\nkind: Pod\n",
+            1,
+            "no apiVersion and no kind and no metadata.name",
+        ),
+        (
+            "apiVersion: v1\nkind: Pod\nmetadata: {generateName: x-}\n",
+            1,
+            "set metadata.name instead",
+        ),
         ("apiVersion: v1\nkind: Pod\nmetadata: {name: 7}\n", 1, "no metadata.name (a text)"),
         ("apiVersion: v1\nkind: Pod\nmetadata: x\n", 3, "metadata is a mapping"),
-        ("apiVersion: v1\nkind: Pod\nmetadata: {name: a, namespace: 5}\n", 3, "metadata.namespace is a text"),
-        ("apiVersion: v1\nkind: Pod\nmetadata:\n  name: a\n  labels: [x]\n", 5, "a mapping of texts"),
+        (
+            "apiVersion: v1\nkind: Pod\nmetadata: {name: a, namespace: 5}\n",
+            3,
+            "metadata.namespace is a text",
+        ),
+        (
+            "apiVersion: v1\nkind: Pod\nmetadata:\n  name: a\n  labels: [x]\n",
+            5,
+            "a mapping of texts",
+        ),
         ("apiVersion: v1\nkind: Pod\n  metadata: {name: a}\n", 3, "mapping values are not allowed"),
     ],
 )
@@ -114,7 +136,8 @@ def test_valid_documents_are_kept_next_to_invalid_ones() -> None:
     assert [f.line for f in reading.findings] == [14, 16]
 
 
-# --- envelopes ------------------------------------------------------------------------------------------
+# --- envelopes
+# ------------------------------------------------------------------------------------------
 
 CONFIGMAP = """\
 apiVersion: v1
@@ -162,7 +185,9 @@ def test_envelope_object_is_unwrapped() -> None:
 
 
 def test_ordinary_configmap_is_kept() -> None:
-    text = CONFIGMAP.replace('  annotations: {kubernetes-fleet.io/envelope-configmap: "true"}\n', "")
+    text = CONFIGMAP.replace(
+        '  annotations: {kubernetes-fleet.io/envelope-configmap: "true"}\n', ""
+    )
     manifests = parse_manifests("m.yaml", text).manifests
     assert unwrap_envelopes(manifests).manifests == manifests
 
@@ -175,7 +200,8 @@ def test_changed_body_becomes_a_manifest_again() -> None:
     assert build_changed_manifest({"kind": "Deployment"}, web) is None
 
 
-# --- objects excluded from selection ----------------------------------------------------------------------
+# --- objects excluded from selection
+# ----------------------------------------------------------------------
 
 
 def build_manifest_object(
@@ -198,7 +224,9 @@ def build_manifest_object(
         build_manifest_object("Event", "events.k8s.io"),
         build_manifest_object("Lease", "coordination.k8s.io"),
         build_manifest_object("NodeMetrics", "metrics.k8s.io"),
-        build_manifest_object("ClusterResourcePlacement", "placement.kubernetes-fleet.io", namespace=""),
+        build_manifest_object(
+            "ClusterResourcePlacement", "placement.kubernetes-fleet.io", namespace=""
+        ),
         build_manifest_object("MemberCluster", "cluster.kubernetes-fleet.io", namespace=""),
         build_manifest_object("ServiceImport", "networking.fleet.azure.com"),
         build_manifest_object("TrafficManagerProfile", "networking.fleet.azure.com"),

@@ -11,8 +11,17 @@ import pytest
 
 from nexusform.planning.conclusion.plan_result import PlanResult
 from tests.domains.pods.importers.cluster_objects import build_node
-from tests.domains.pods.planning.test_cluster_observation import OF_A, add_images, add_standard_objects, plan_observed
-from tests.domains.pods.planning.test_dump_doubts import build_webhook, list_certainties, list_warning_ids
+from tests.domains.pods.planning.test_cluster_observation import (
+    OF_A,
+    add_images,
+    add_standard_objects,
+    plan_observed,
+)
+from tests.domains.pods.planning.test_dump_doubts import (
+    build_webhook,
+    list_certainties,
+    list_warning_ids,
+)
 from tests.domains.pods.planning.test_pods import build_manifest, build_workers, read_pod_changes
 from tests.planning.harness import RACKS, build_state_after, require_success
 
@@ -65,7 +74,9 @@ def print_spec(spec: Body) -> Body:
     printed = deepcopy(spec)
     for section in ("containers", "initContainers"):
         for container in printed.get(section, ()):
-            container.update(terminationMessagePath="/dev/termination-log", terminationMessagePolicy="File")
+            container.update(
+                terminationMessagePath="/dev/termination-log", terminationMessagePolicy="File"
+            )
             container["imagePullPolicy"] = "IfNotPresent"
     defaults = {
         "restartPolicy": "Always",
@@ -85,7 +96,9 @@ def print_live(workload: Body, replicas: int = 2) -> list[Body]:
         {
             "manager": "nexusform",
             "operation": "Apply",
-            "fieldsV1": {"f:spec": {"f:replicas": {}, "f:template": {"f:spec": {"f:containers": {}}}}},
+            "fieldsV1": {
+                "f:spec": {"f:replicas": {}, "f:template": {"f:spec": {"f:containers": {}}}}
+            },
         }
     ]
     spec["template"]["spec"] = print_spec(spec["template"]["spec"])
@@ -105,7 +118,9 @@ def print_live(workload: Body, replicas: int = 2) -> list[Body]:
             "deployment.kubernetes.io/max-replicas": str(replicas + 1),
             "deployment.kubernetes.io/revision": "1",
         },
-        "ownerReferences": [{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "controller": True}],
+        "ownerReferences": [
+            {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "controller": True}
+        ],
     }
     replica_set = {
         "apiVersion": "apps/v1",
@@ -124,7 +139,11 @@ def print_pods(kind: str, specs: Sequence[Body]) -> list[Body]:
         name = f"web-5d-x{number}"
         if kind == "StatefulSet":
             owner, name = ("StatefulSet", "web"), f"web-{number}"
-            labels = {"app": "web", "controller-revision-hash": "web-5d", "apps.kubernetes.io/pod-index": str(number)}
+            labels = {
+                "app": "web",
+                "controller-revision-hash": "web-5d",
+                "apps.kubernetes.io/pod-index": str(number),
+            }
         elif kind == "DaemonSet":
             owner, labels = ("DaemonSet", "web"), {"app": "web", "controller-revision-hash": "5d"}
         elif kind == "Job":
@@ -133,7 +152,12 @@ def print_pods(kind: str, specs: Sequence[Body]) -> list[Body]:
         own["nodeName"] = f"a-np-{number % 2}"
         own["serviceAccountName"] = "default"
         own["tolerations"] = [
-            {"key": f"node.kubernetes.io/{key}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
+            {
+                "key": f"node.kubernetes.io/{key}",
+                "operator": "Exists",
+                "effect": "NoExecute",
+                "tolerationSeconds": 300,
+            }
             for key in ("not-ready", "unreachable")
         ]
         metadata = {
@@ -145,13 +169,17 @@ def print_pods(kind: str, specs: Sequence[Body]) -> list[Body]:
         status = {
             "phase": "Running",
             "startTime": "2025-12-31T23:50:00Z",
-            "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "2025-12-31T23:51:00Z"}],
+            "conditions": [
+                {"type": "Ready", "status": "True", "lastTransitionTime": "2025-12-31T23:51:00Z"}
+            ],
             "containerStatuses": [
                 {"name": item["name"], "ready": True, "restartCount": 0, "state": {"running": {}}}
                 for item in own["containers"]
             ],
         }
-        printed.append({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": own, "status": status})
+        printed.append(
+            {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": own, "status": status}
+        )
     return printed
 
 
@@ -160,7 +188,9 @@ def plan_dump(workload: Body, *objects: Body) -> PlanResult:
     return require_success(plan_observed(text, *add_standard_objects(*NODES, *objects)))
 
 
-def rewrite(spec: Body, *, image: str = "", cpu: str = "", sidecar: str = "", init_image: str = "") -> Body:
+def rewrite(
+    spec: Body, *, image: str = "", cpu: str = "", sidecar: str = "", init_image: str = ""
+) -> Body:
     """Return a pod spec after admission."""
     changed = deepcopy(spec)
     container = changed["containers"][0]
@@ -171,7 +201,9 @@ def rewrite(spec: Body, *, image: str = "", cpu: str = "", sidecar: str = "", in
     if init_image:
         changed["initContainers"][0]["image"] = init_image
     if sidecar:
-        changed["containers"].append({"name": "mesh", "image": "mesh:1", "resources": {"requests": {"cpu": sidecar}}})
+        changed["containers"].append(
+            {"name": "mesh", "image": "mesh:1", "resources": {"requests": {"cpu": sidecar}}}
+        )
     return changed
 
 
@@ -206,7 +238,9 @@ def test_rewritten_pods_move_nothing(kind: str, name: str, has_live: bool) -> No
 def test_rewriting_of_half_the_pods_moves_nothing(kind: str, name: str, has_live: bool) -> None:
     spec = build_template()
     workload = build_workload(kind, spec, 4)
-    there = print_pods(kind, [spec, rewrite(spec, **REWRITES[name])] * (1 if kind == "DaemonSet" else 2))
+    there = print_pods(
+        kind, [spec, rewrite(spec, **REWRITES[name])] * (1 if kind == "DaemonSet" else 2)
+    )
     result = plan_dump(workload, *there, *(print_live(workload, 4) if has_live else ()))
     assert read_pod_changes(result) == {}
 
@@ -226,7 +260,9 @@ def test_rewritten_init_containers_move_nothing(kind: str, has_live: bool) -> No
 def test_new_image_in_manifest_is_a_template_change(kind: str, has_live: bool) -> None:
     there = print_pods(kind, [rewrite(build_template(), image=MIRRORED)] * 2)
     live = print_live(build_workload(kind, build_template()))
-    result = plan_dump(build_workload(kind, build_template("web:2")), *there, *(live if has_live else ()))
+    result = plan_dump(
+        build_workload(kind, build_template("web:2")), *there, *(live if has_live else ())
+    )
     triggers = {trigger for _, trigger in read_pod_changes(result).values()}
     assert triggers == (set() if kind == "Job" else {"template_changed"})
 
@@ -242,7 +278,9 @@ def test_new_pods_of_rewritten_workload_equal_the_others(kind: str, has_live: bo
     live = print_live(build_workload(kind, spec)) if has_live else ()
     result = plan_dump(workload, *there, *live, build_webhook())
     assert read_pod_changes(result) == {"web-2": ("place", "scale_out")}
-    assert [row.target.node for row in result.plan.placements if row.object == "web-2"] == ["a-np-1"]
+    assert [row.target.node for row in result.plan.placements if row.object == "web-2"] == [
+        "a-np-1"
+    ]
     expected = (True, None) if has_live else (False, "admission webhooks")
     assert list_certainties(result)["web-2"] == expected
 
@@ -250,7 +288,9 @@ def test_new_pods_of_rewritten_workload_equal_the_others(kind: str, has_live: bo
 @pytest.mark.parametrize("has_live", [True, False], ids=["live", "pods only"])
 @pytest.mark.parametrize("name", REWRITES)
 @pytest.mark.parametrize("kind", ["Deployment", "StatefulSet"])
-def test_new_pod_with_pods_of_two_forms_is_not_certain(kind: str, name: str, has_live: bool) -> None:
+def test_new_pod_with_pods_of_two_forms_is_not_certain(
+    kind: str, name: str, has_live: bool
+) -> None:
     spec = build_template()
     there = print_pods(kind, [spec, rewrite(spec, **REWRITES[name])])
     live = print_live(build_workload(kind, spec)) if has_live else ()
@@ -292,7 +332,9 @@ def print_autoscalers(maximum: int = 5) -> list[Body]:
 
 @pytest.mark.parametrize("has_live", [True, False], ids=["live", "pods only"])
 @pytest.mark.parametrize("rewritten", [4, 2])
-def test_horizontal_and_vertical_autoscaler_together_move_nothing(rewritten: int, has_live: bool) -> None:
+def test_horizontal_and_vertical_autoscaler_together_move_nothing(
+    rewritten: int, has_live: bool
+) -> None:
     spec = build_template()
     workload = build_workload("Deployment", spec)
     del workload["spec"]["replicas"]
@@ -307,7 +349,9 @@ def test_horizontal_and_vertical_autoscaler_together_move_nothing(rewritten: int
                 "fieldsV1": {"f:spec": {"f:replicas": {}}},
             }
         ]
-    there = print_pods("Deployment", [rewrite(spec, cpu="750m")] * rewritten + [spec] * (4 - rewritten))
+    there = print_pods(
+        "Deployment", [rewrite(spec, cpu="750m")] * rewritten + [spec] * (4 - rewritten)
+    )
     result = plan_dump(workload, *there, *live, *print_autoscalers())
     assert read_pod_changes(result) == {}
     assert "replicas-of-cluster" in list_warning_ids(result)
@@ -324,7 +368,9 @@ def test_second_plan_with_rewritten_pods_is_empty(kind: str, has_live: bool) -> 
     text = RACKS + build_workers(2) + OF_A + build_manifest("m", json.dumps(workload))
     assert (
         read_pod_changes(
-            require_success(plan_observed(text, *add_standard_objects(*NODES, *there, *live), state=state))
+            require_success(
+                plan_observed(text, *add_standard_objects(*NODES, *there, *live), state=state)
+            )
         )
         == {}
     )
@@ -345,16 +391,25 @@ IMAGES: Final = {
 
 @pytest.mark.parametrize(("images", "is_same"), IMAGES.items())
 @pytest.mark.parametrize("kind", ["Deployment", "StatefulSet", "DaemonSet"])
-def test_image_is_compared_by_name_tag_and_digest(kind: str, images: tuple[str, str], is_same: bool) -> None:
+def test_image_is_compared_by_name_tag_and_digest(
+    kind: str, images: tuple[str, str], is_same: bool
+) -> None:
     image, observed = images
-    result = plan_dump(build_workload(kind, build_template(image)), *print_pods(kind, [build_template(observed)] * 2))
-    assert {trigger for _, trigger in read_pod_changes(result).values()} == (set() if is_same else {"template_changed"})
+    result = plan_dump(
+        build_workload(kind, build_template(image)),
+        *print_pods(kind, [build_template(observed)] * 2),
+    )
+    assert {trigger for _, trigger in read_pod_changes(result).values()} == (
+        set() if is_same else {"template_changed"}
+    )
 
 
 @pytest.mark.parametrize("name", ["mirror", "VPA", "mirror and VPA"])
 def test_rollout_in_progress_keeps_its_rewritten_pods(name: str) -> None:
     """All pods of two revisions are rewritten; those with the current image stay."""
-    there = print_pods("Deployment", [rewrite(build_template("web:1.1"), cpu="750m"), build_template()])
+    there = print_pods(
+        "Deployment", [rewrite(build_template("web:1.1"), cpu="750m"), build_template()]
+    )
     there[0]["spec"]["containers"][0]["image"] = "mirror.local/web:1.1"
     there[0]["metadata"]["labels"]["pod-template-hash"] = "4c"
     there[0]["metadata"]["ownerReferences"][0]["name"] = "web-4c"
@@ -370,7 +425,12 @@ def test_sidecar_init_container_is_added_to_new_pods(kind: str, has_live: bool) 
     spec = build_template()
     injected = deepcopy(spec)
     injected["initContainers"] = [
-        {"name": "mesh", "image": "m:1", "restartPolicy": "Always", "resources": {"requests": {"cpu": "5"}}}
+        {
+            "name": "mesh",
+            "image": "m:1",
+            "restartPolicy": "Always",
+            "resources": {"requests": {"cpu": "5"}},
+        }
     ]
     there = print_pods(kind, [injected] * 2)
     there[1]["spec"]["nodeName"] = "a-np-1"
@@ -380,4 +440,6 @@ def test_sidecar_init_container_is_added_to_new_pods(kind: str, has_live: bool) 
     live = print_live(build_workload(kind, spec)) if has_live else ()
     result = plan_dump(build_workload(kind, spec, 3), *there, *filler, *live, build_webhook())
     assert read_pod_changes(result) == {"web-2": ("place", "scale_out")}
-    assert [row.target and row.target.node for row in result.plan.placements if row.object == "web-2"] == [None]
+    assert [
+        row.target and row.target.node for row in result.plan.placements if row.object == "web-2"
+    ] == [None]

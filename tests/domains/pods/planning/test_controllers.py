@@ -10,7 +10,11 @@ import pytest
 
 from nexusform.planning.conclusion.plan_result import PlanResult
 from tests.domains.pods.importers.cluster_objects import build_node, build_pod
-from tests.domains.pods.planning.test_cluster_observation import DATA, add_standard_objects, plan_observed
+from tests.domains.pods.planning.test_cluster_observation import (
+    DATA,
+    add_standard_objects,
+    plan_observed,
+)
 from tests.domains.pods.planning.test_dump_doubts import list_certainties, set_ready_condition
 from tests.domains.pods.planning.test_pods import build_deployment, build_manifest, read_pod_changes
 from tests.domains.pods.planning.test_readiness import add_status
@@ -28,7 +32,9 @@ def predict_pods(dump: list[dict[str, Any]], *objects: str) -> PlanResult:
         body["status"]["nodeInfo"] = {"kubeletVersion": "v1.34.4"}
     others = [body for body in dump if body["kind"] != "Node"]
     return require_success(
-        plan_observed(FILES + build_manifest("m", *objects, of='"m1"'), *add_standard_objects(*nodes, *others))
+        plan_observed(
+            FILES + build_manifest("m", *objects, of='"m1"'), *add_standard_objects(*nodes, *others)
+        )
     )
 
 
@@ -50,19 +56,23 @@ def test_unready_running_pod_is_removed_first() -> None:
 
 def test_any_of_equal_pods_may_be_removed() -> None:
     result = predict_pods(
-        [build_own_pod("a", "a-np-0"), build_own_pod("b", "a-np-1")], build_deployment("web", 1, cpu="1")
+        [build_own_pod("a", "a-np-0"), build_own_pod("b", "a-np-1")],
+        build_deployment("web", 1, cpu="1"),
     )
     assert set(list_certainties(result).values()) == {(False, "start times")}
     later = build_own_pod("b", "a-np-1", ready_since="2026-01-01T00:00:00Z")
     result = predict_pods(
-        [build_own_pod("a", "a-np-0", ready_since="2025-06-01T00:00:00Z"), later], build_deployment("web", 1, cpu="1")
+        [build_own_pod("a", "a-np-0", ready_since="2025-06-01T00:00:00Z"), later],
+        build_deployment("web", 1, cpu="1"),
     )
     assert read_pod_changes(result) == {"web-1": ("remove", "scale_in")}
 
 
 def test_kept_pod_on_node_without_heartbeats_is_not_certain() -> None:
     nodes = (NODES[0], set_ready_condition(NODES[1], "Unknown"))
-    result = predict_pods([*nodes, build_own_pod("a", "a-np-1")], build_deployment("web", 2, cpu="1"))
+    result = predict_pods(
+        [*nodes, build_own_pod("a", "a-np-1")], build_deployment("web", 2, cpu="1")
+    )
     doubts = list_certainties(result)
     assert doubts["web-0"] == (False, "nodes that are not ready")
 
@@ -78,7 +88,9 @@ def test_removed_pod_may_hold_capacity_during_placement_of_successor() -> None:
 
 
 def test_replica_set_adopts_pods_without_a_controller() -> None:
-    orphans = [build_pod(f"orphan-{number}", "a-np-0", labels={"app": "web"}) for number in range(2)]
+    orphans = [
+        build_pod(f"orphan-{number}", "a-np-0", labels={"app": "web"}) for number in range(2)
+    ]
     result = predict_pods(orphans, build_deployment("web", 3, cpu="1", kind="ReplicaSet"))
     assert read_pod_changes(result) == {"web-2": ("place", "scale_out")}
     # A Deployment creates its own ReplicaSet, with a template hash unlike that of any orphan.
@@ -88,7 +100,9 @@ def test_replica_set_adopts_pods_without_a_controller() -> None:
 def test_rollback_keeps_pods_of_the_earlier_revision() -> None:
     def build_revision(number: int, revision: str, image: str) -> dict[str, Any]:
         labels = {"controller-revision-hash": revision}
-        body = build_own_pod(str(number), "a-np-0", "db", owner=("StatefulSet", "db"), labels=labels)
+        body = build_own_pod(
+            str(number), "a-np-0", "db", owner=("StatefulSet", "db"), labels=labels
+        )
         body["spec"]["containers"][0]["image"] = image
         return body
 
@@ -96,13 +110,16 @@ def test_rollback_keeps_pods_of_the_earlier_revision() -> None:
     live = json.loads(text) | {"status": {"updateRevision": "r2"}}
     live["metadata"]["namespace"] = "default"
     live["spec"]["template"]["spec"]["containers"][0]["image"] = "redis:2"
-    result = predict_pods([build_revision(0, "r1", "redis:1"), build_revision(1, "r2", "redis:2"), live], text)
+    result = predict_pods(
+        [build_revision(0, "r1", "redis:1"), build_revision(1, "r2", "redis:2"), live], text
+    )
     assert read_pod_changes(result) == {"db-1": ("move", "template_changed")}
 
 
 def test_job_runs_the_pods_without_success() -> None:
     template = {
-        "spec": json.loads(build_deployment("j", 1, cpu="1"))["spec"]["template"]["spec"] | {"restartPolicy": "Never"}
+        "spec": json.loads(build_deployment("j", 1, cpu="1"))["spec"]["template"]["spec"]
+        | {"restartPolicy": "Never"}
     }
     body = {
         "apiVersion": "batch/v1",
@@ -110,7 +127,10 @@ def test_job_runs_the_pods_without_success() -> None:
         "metadata": {"name": "j", "namespace": "default"},
         "spec": {"completions": 4, "parallelism": 4, "template": template},
     }
-    assert len(read_pod_changes(predict_pods([body | {"status": {"succeeded": 3}}], json.dumps(body)))) == 1
+    assert (
+        len(read_pod_changes(predict_pods([body | {"status": {"succeeded": 3}}], json.dumps(body))))
+        == 1
+    )
     done = {"succeeded": 4, "conditions": [{"type": "Complete", "status": "True"}]}
     assert read_pod_changes(predict_pods([body | {"status": done}], json.dumps(body))) == {}
 

@@ -9,7 +9,11 @@ import pytest
 
 from nexusform.planning.conclusion.plan_result import PlanResult
 from tests.domains.pods.importers.cluster_objects import build_node, build_pod
-from tests.domains.pods.planning.test_cluster_observation import OF_A, add_standard_objects, plan_observed
+from tests.domains.pods.planning.test_cluster_observation import (
+    OF_A,
+    add_standard_objects,
+    plan_observed,
+)
 from tests.domains.pods.planning.test_dump_doubts import list_certainties, list_warning_ids
 from tests.domains.pods.planning.test_pods import build_deployment, build_manifest, build_workers
 from tests.planning.harness import RACKS, require_success
@@ -36,7 +40,9 @@ def build_limit(name: str, count: int) -> Body:
     return build_storage_object("CSINode", name, spec={"drivers": [driver]})
 
 
-CLASS = build_storage_object("StorageClass", "disk", provisioner=DRIVER, volumeBindingMode="WaitForFirstConsumer")
+CLASS = build_storage_object(
+    "StorageClass", "disk", provisioner=DRIVER, volumeBindingMode="WaitForFirstConsumer"
+)
 
 
 def build_volume(name: str, claim: str) -> Body:
@@ -47,7 +53,12 @@ def build_volume(name: str, claim: str) -> Body:
         "csi": {"driver": DRIVER, "volumeHandle": name},
         "claimRef": {"namespace": "default", "name": claim},
     }
-    return {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": spec}
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": name},
+        "spec": spec,
+    }
 
 
 def build_claim(name: str, volume_name: str = "") -> Body:
@@ -94,13 +105,19 @@ def build_database(replicas: int) -> str:
 
 def list_places(result: PlanResult) -> dict[str, str]:
     rows = [row for row in result.plan.placements if row.kind == "pod"]
-    return {row.object: row.target.node if row.target and row.target.node else row.reason for row in rows}
+    return {
+        row.object: row.target.node if row.target and row.target.node else row.reason
+        for row in rows
+    }
 
 
 def test_node_takes_at_most_attachable_volumes_of_its_driver() -> None:
     result = require_success(
         plan_observed(
-            build_database(3), *add_standard_objects(*NODES, CLASS, build_limit("a-np-0", 1), build_limit("a-np-1", 1))
+            build_database(3),
+            *add_standard_objects(
+                *NODES, CLASS, build_limit("a-np-0", 1), build_limit("a-np-1", 1)
+            ),
         )
     )
     found = list_places(result)
@@ -114,7 +131,9 @@ def test_driver_without_a_limit_accepts_all() -> None:
     other["spec"]["drivers"][0]["name"] = "other.example.com"
     assert set(
         list_places(
-            require_success(plan_observed(build_database(3), *add_standard_objects(*NODES, CLASS, other)))
+            require_success(
+                plan_observed(build_database(3), *add_standard_objects(*NODES, CLASS, other))
+            )
         ).values()
     ) <= {"a-np-0", "a-np-1"}
 
@@ -128,7 +147,11 @@ def test_used_and_attached_volumes_count_once(what: str) -> None:
     objects += [build_attachment("v", "a-np-0")] if what != "pod" else []
     limits = (build_limit("a-np-0", 2), build_limit("a-np-1", 0))
     found = list_places(
-        require_success(plan_observed(build_database(2), *add_standard_objects(*NODES, CLASS, *limits, *objects)))
+        require_success(
+            plan_observed(
+                build_database(2), *add_standard_objects(*NODES, CLASS, *limits, *objects)
+            )
+        )
     )
     assert sorted(found.values())[1] == "a-np-0"
     assert f"2 {TOO_MANY}" in min(found.values())
@@ -140,7 +163,11 @@ def test_attachments_count_on_nodes_with_another_name() -> None:
     attached = [build_volume("v", "old"), build_claim("old", "v"), build_attachment("v", "real")]
     limits = (build_limit("real", 2), build_limit("a-np-1", 0))
     found = list_places(
-        require_success(plan_observed(build_database(2), *add_standard_objects(*nodes, CLASS, *limits, *attached)))
+        require_success(
+            plan_observed(
+                build_database(2), *add_standard_objects(*nodes, CLASS, *limits, *attached)
+            )
+        )
     )
     assert sorted(found.values())[1] == "a-np-0"
     assert f"2 {TOO_MANY}" in min(found.values())
@@ -169,13 +196,25 @@ DRIVER_OBJECT = build_storage_object("CSIDriver", DRIVER, spec={"storageCapacity
 def build_capacity(name: str, amount: str, **more: Any) -> Body:
     topology = {"matchLabels": {"kubernetes.io/hostname": name}}
     return build_storage_object(
-        "CSIStorageCapacity", f"c-{name}", storageClassName="disk", nodeTopology=topology, capacity=amount, **more
+        "CSIStorageCapacity",
+        f"c-{name}",
+        storageClassName="disk",
+        nodeTopology=topology,
+        capacity=amount,
+        **more,
     )
 
 
 def test_volume_is_provisioned_on_node_with_enough_storage() -> None:
-    objects = (CLASS, DRIVER_OBJECT, build_capacity("a-np-0", "4Gi"), build_capacity("a-np-1", "6Gi"))
-    result = require_success(plan_observed(build_database(1), *add_standard_objects(*NODES, *objects)))
+    objects = (
+        CLASS,
+        DRIVER_OBJECT,
+        build_capacity("a-np-0", "4Gi"),
+        build_capacity("a-np-1", "6Gi"),
+    )
+    result = require_success(
+        plan_observed(build_database(1), *add_standard_objects(*NODES, *objects))
+    )
     assert list_places(result) == {"db-0": "a-np-1"}
     assert list_certainties(result) == {"db-0": (True, None)}
 
@@ -194,19 +233,30 @@ def test_no_node_has_enough_storage() -> None:
 
 
 def test_storage_used_by_earlier_pod_is_unknown() -> None:
-    objects = (CLASS, DRIVER_OBJECT, build_capacity("a-np-0", "4Gi"), build_capacity("a-np-1", "6Gi"))
-    result = require_success(plan_observed(build_database(2), *add_standard_objects(*NODES, *objects)))
+    objects = (
+        CLASS,
+        DRIVER_OBJECT,
+        build_capacity("a-np-0", "4Gi"),
+        build_capacity("a-np-1", "6Gi"),
+    )
+    result = require_success(
+        plan_observed(build_database(2), *add_standard_objects(*NODES, *objects))
+    )
     assert sum(certain for certain, _ in list_certainties(result).values()) <= 1
 
 
 def test_drivers_with_storage_check_need_capacity_objects() -> None:
-    result = require_success(plan_observed(build_database(1), *add_standard_objects(*NODES, CLASS, DRIVER_OBJECT)))
+    result = require_success(
+        plan_observed(build_database(1), *add_standard_objects(*NODES, CLASS, DRIVER_OBJECT))
+    )
     assert "storage-not-listed" in list_warning_ids(result)
     assert not list_certainties(result)["db-0"][0]
 
 
 def test_free_storage_of_other_drivers_is_not_checked() -> None:
     result = require_success(
-        plan_observed(build_database(1), *add_standard_objects(*NODES, CLASS, build_capacity("a-np-0", "1Gi")))
+        plan_observed(
+            build_database(1), *add_standard_objects(*NODES, CLASS, build_capacity("a-np-0", "1Gi"))
+        )
     )
     assert list_places(result)["db-0"] in ("a-np-0", "a-np-1")

@@ -29,19 +29,38 @@ def build_dump(seed: int) -> Dump:
     draw = random.Random(seed)
     dump: Dump = [
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}},
-        {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 10},
+        {
+            "apiVersion": "scheduling.k8s.io/v1",
+            "kind": "PriorityClass",
+            "metadata": {"name": "high"},
+            "value": 10,
+        },
     ]
     for name, cpu in zip(NAMES, draw.sample(("4", "6", "7", "24"), 4), strict=True):
         body = build_node(name, cpu)
-        body["status"]["conditions"] = [{"type": "Ready", "status": "True", "lastHeartbeatTime": NOW}]
+        body["status"]["conditions"] = [
+            {"type": "Ready", "status": "True", "lastHeartbeatTime": NOW}
+        ]
         dump.append(body)
-    dump += [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system"}}, *build_system_pods()]
+    dump += [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kube-system"}},
+        *build_system_pods(),
+    ]
     for index in range(draw.randint(2, 6)):
         labels = {"app": "old"}
-        dump.append(build_pod(f"old-{index}", draw.choice(NAMES), str(draw.choice((1, 2, 3))), labels=labels))
+        dump.append(
+            build_pod(
+                f"old-{index}", draw.choice(NAMES), str(draw.choice((1, 2, 3))), labels=labels
+            )
+        )
     quota = {"hard": {"requests.cpu": str(draw.choice((40, 100)))}}
     dump.append(
-        {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q", "namespace": "default"}, "spec": quota}
+        {
+            "apiVersion": "v1",
+            "kind": "ResourceQuota",
+            "metadata": {"name": "q", "namespace": "default"},
+            "spec": quota,
+        }
     )
     return dump
 
@@ -54,7 +73,9 @@ def build_system_pods() -> Dump:
 
 def select_namespace(dump: Dump, _: random.Random) -> Dump:
     """Return the dump with the pods of one namespace only: `kubectl get pods -n default`."""
-    return [body for body in dump if body["kind"] != "Pod" or body["metadata"]["namespace"] == "default"]
+    return [
+        body for body in dump if body["kind"] != "Pod" or body["metadata"]["namespace"] == "default"
+    ]
 
 
 def remove_node(dump: Dump, draw: random.Random) -> Dump:
@@ -107,10 +128,13 @@ DAMAGES: Final[Mapping[str, Callable[[Dump, random.Random], Dump]]] = {
     "a node listed twice": add_old_copy,
     "a terminating pod": lambda dump, draw: add_pod(dump, draw, terminating=True),
     "a Pending pod": lambda dump, draw: add_pod(dump, draw, on="", phase="Pending"),
-    "an autoscaler": lambda dump, draw: add_pod(dump, draw, owner=("Deployment", "cluster-autoscaler")),
+    "an autoscaler": lambda dump, draw: add_pod(
+        dump, draw, owner=("Deployment", "cluster-autoscaler")
+    ),
     "a descheduler": lambda dump, draw: add_pod(dump, draw, owner=("Deployment", "descheduler")),
 }
-# These are facts of the cluster, not gaps of the files: a certain pod may have another node with them.
+# These are facts of the cluster, not gaps of the files: a certain pod may have another node with
+# them.
 FACTS: Final = ("an autoscaler", "a Pending pod", "a terminating pod")
 
 
@@ -119,10 +143,15 @@ def predict_pods(dump: Dump, unread_kinds: list[str]) -> dict[str, tuple[str | N
     reading = parse_kubectl_files([("n.json", print_objects(*dump))])
     reading.unread_kinds = list(unread_kinds)
     values = ValueOverride(None, "kubernetes_nodes", {"objects": reading.encode()})
-    text = RACKS + build_workers(4) + OF_A + build_manifest("m", build_deployment("web", 1, cpu="8"))
+    text = (
+        RACKS + build_workers(4) + OF_A + build_manifest("m", build_deployment("web", 1, cpu="8"))
+    )
     result = require_success(plan(text, data_overrides=(values,)))
     rows = [row for row in result.plan.placements if row.kind == "pod" and "certain" in row.scores]
-    return {row.object: (row.target.node if row.target else None, bool(row.scores["certain"])) for row in rows}
+    return {
+        row.object: (row.target.node if row.target else None, bool(row.scores["certain"]))
+        for row in rows
+    }
 
 
 @pytest.mark.parametrize("damage", DAMAGES)

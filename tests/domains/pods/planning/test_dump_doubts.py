@@ -38,7 +38,9 @@ def list_warning_ids(result: PlanResult) -> set[str]:
 
 
 def test_complete_files_leave_no_doubt() -> None:
-    assert list_certainties(require_success(plan_observed(ONE, *add_standard_objects(*BIG)))) == {"web-0": (True, None)}
+    assert list_certainties(require_success(plan_observed(ONE, *add_standard_objects(*BIG)))) == {
+        "web-0": (True, None)
+    }
 
 
 def test_files_without_pods_imply_nothing_about_capacity() -> None:
@@ -49,7 +51,9 @@ def test_files_without_pods_imply_nothing_about_capacity() -> None:
     assert "pods-not-listed" in list_warning_ids(result)
 
 
-def set_ready_condition(body: dict[str, Any], status: str, heartbeat: str = "2026-01-01T00:00:00Z") -> dict[str, Any]:
+def set_ready_condition(
+    body: dict[str, Any], status: str, heartbeat: str = "2026-01-01T00:00:00Z"
+) -> dict[str, Any]:
     condition = {"type": "Ready", "status": status, "lastHeartbeatTime": heartbeat}
     return {**body, "status": {**body["status"], "conditions": [condition]}}
 
@@ -68,10 +72,14 @@ def test_old_files_are_named_with_their_time() -> None:
 
 
 def test_unready_node_may_get_a_taint() -> None:
-    result = require_success(plan_observed(ONE, *add_standard_objects(BIG[0], set_ready_condition(BIG[1], "Unknown"))))
+    result = require_success(
+        plan_observed(ONE, *add_standard_objects(BIG[0], set_ready_condition(BIG[1], "Unknown")))
+    )
     assert list_certainties(result) == {"web-0": (False, "nodes that are not ready")}
     none = [set_ready_condition(each, "False") for each in BIG]
-    assert "nodes-not-ready" in list_warning_ids(require_success(plan_observed(ONE, *add_standard_objects(*none))))
+    assert "nodes-not-ready" in list_warning_ids(
+        require_success(plan_observed(ONE, *add_standard_objects(*none)))
+    )
 
 
 def test_pending_pod_of_others_may_be_placed_first() -> None:
@@ -82,13 +90,15 @@ def test_pending_pod_of_others_may_be_placed_first() -> None:
 
 def test_terminating_pod_may_be_gone() -> None:
     going = build_pod("old", "a-np-1", "8", terminating=True)
-    assert list_certainties(require_success(plan_observed(ONE, *add_standard_objects(*BIG, going)))) == {
-        "web-0": (False, "terminating pods")
-    }
+    assert list_certainties(
+        require_success(plan_observed(ONE, *add_standard_objects(*BIG, going)))
+    ) == {"web-0": (False, "terminating pods")}
 
 
 def test_duplicate_node_is_named() -> None:
-    result = require_success(plan_observed(ONE, *add_standard_objects(*BIG, build_node("a-np-1", "32"))))
+    result = require_success(
+        plan_observed(ONE, *add_standard_objects(*BIG, build_node("a-np-1", "32")))
+    )
     assert "duplicate-node" in list_warning_ids(result)
     assert list_certainties(result) == {"web-0": (False, "a node listed twice")}
 
@@ -96,11 +106,13 @@ def test_duplicate_node_is_named() -> None:
 @pytest.mark.parametrize("agent", ["cluster-autoscaler", "karpenter"])
 def test_autoscaler_may_add_nodes_for_pending_pods(agent: str) -> None:
     there = build_pod(f"{agent}-1", "a-np-0", "1", owner=("Deployment", agent))
-    result = require_success(plan_observed(build_configuration(1, cpu="30"), *add_standard_objects(*BIG, there)))
+    result = require_success(
+        plan_observed(build_configuration(1, cpu="30"), *add_standard_objects(*BIG, there))
+    )
     assert list_certainties(result) == {"web-0": (False, agent)}
-    assert list_certainties(require_success(plan_observed(ONE, *add_standard_objects(*BIG, there)))) == {
-        "web-0": (True, None)
-    }
+    assert list_certainties(
+        require_success(plan_observed(ONE, *add_standard_objects(*BIG, there)))
+    ) == {"web-0": (True, None)}
 
 
 def build_webhook(resource: str = "/pods", **selectors: Any) -> dict[str, Any]:
@@ -117,14 +129,36 @@ def build_webhook(resource: str = "/pods", **selectors: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("constraints", "is_certain"),
     [
-        ({"resourceRules": [{"apiGroups": [""], "operations": ["CREATE"], "resources": ["pods"]}]}, False),
+        (
+            {
+                "resourceRules": [
+                    {"apiGroups": [""], "operations": ["CREATE"], "resources": ["pods"]}
+                ]
+            },
+            False,
+        ),
         ({"resourceRules": [{"resources": ["*"]}]}, False),
-        ({"resourceRules": [{"apiGroups": [""], "operations": ["UPDATE"], "resources": ["pods"]}]}, True),
-        ({"resourceRules": [{"resources": ["*"]}], "objectSelector": {"matchLabels": {"app": "db"}}}, True),
+        (
+            {
+                "resourceRules": [
+                    {"apiGroups": [""], "operations": ["UPDATE"], "resources": ["pods"]}
+                ]
+            },
+            True,
+        ),
+        (
+            {
+                "resourceRules": [{"resources": ["*"]}],
+                "objectSelector": {"matchLabels": {"app": "db"}},
+            },
+            True,
+        ),
         ({}, True),
     ],
 )
-def test_admission_policy_may_change_selected_pods(constraints: dict[str, Any], is_certain: bool) -> None:
+def test_admission_policy_may_change_selected_pods(
+    constraints: dict[str, Any], is_certain: bool
+) -> None:
     policy = {
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": "MutatingAdmissionPolicy",
@@ -132,17 +166,19 @@ def test_admission_policy_may_change_selected_pods(constraints: dict[str, Any], 
         "spec": {"matchConstraints": constraints},
     }
     result = require_success(plan_observed(ONE, *add_standard_objects(*BIG, policy)))
-    assert list_certainties(result) == {"web-0": (is_certain, None if is_certain else "admission webhooks")}
+    assert list_certainties(result) == {
+        "web-0": (is_certain, None if is_certain else "admission webhooks")
+    }
 
 
 def test_webhook_may_change_selected_pods() -> None:
-    assert list_certainties(require_success(plan_observed(ONE, *add_standard_objects(*BIG, build_webhook())))) == {
-        "web-0": (False, "admission webhooks")
-    }
+    assert list_certainties(
+        require_success(plan_observed(ONE, *add_standard_objects(*BIG, build_webhook())))
+    ) == {"web-0": (False, "admission webhooks")}
     other = build_webhook(objectSelector={"matchLabels": {"app": "db"}})
-    assert list_certainties(require_success(plan_observed(ONE, *add_standard_objects(*BIG, other)))) == {
-        "web-0": (True, None)
-    }
+    assert list_certainties(
+        require_success(plan_observed(ONE, *add_standard_objects(*BIG, other)))
+    ) == {"web-0": (True, None)}
 
 
 @pytest.mark.parametrize(
@@ -153,12 +189,19 @@ def test_webhook_may_change_selected_pods() -> None:
         (build_webhook("batch/*"), True),
         ({**build_webhook(), "kind": "ValidatingWebhookConfiguration"}, False),
         # Ignore concerns a webhook that does not answer: it rejects pods otherwise.
-        ({**build_webhook(failurePolicy="Ignore"), "kind": "ValidatingWebhookConfiguration"}, False),
+        (
+            {**build_webhook(failurePolicy="Ignore"), "kind": "ValidatingWebhookConfiguration"},
+            False,
+        ),
     ],
 )
-def test_webhook_may_change_the_controller_or_reject_pods(hook: dict[str, Any], is_certain: bool) -> None:
+def test_webhook_may_change_the_controller_or_reject_pods(
+    hook: dict[str, Any], is_certain: bool
+) -> None:
     result = require_success(plan_observed(ONE, *add_standard_objects(*BIG, hook)))
-    assert list_certainties(result) == {"web-0": (is_certain, None if is_certain else "admission webhooks")}
+    assert list_certainties(result) == {
+        "web-0": (is_certain, None if is_certain else "admission webhooks")
+    }
 
 
 @pytest.mark.parametrize(
@@ -174,12 +217,20 @@ def test_webhook_may_change_the_controller_or_reject_pods(hook: dict[str, Any], 
 def test_validating_policy_with_a_denying_binding_may_reject_pods(
     resource: str, policy_name: str, actions: list[str], is_certain: bool, is_in_plan: bool
 ) -> None:
-    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": [resource]}
+    rule = {
+        "apiGroups": [""],
+        "apiVersions": ["v1"],
+        "operations": ["CREATE"],
+        "resources": [resource],
+    }
     policy = {
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": "ValidatingAdmissionPolicy",
         "metadata": {"name": "limits"},
-        "spec": {"matchConstraints": {"resourceRules": [rule]}, "validations": [{"expression": "false"}]},
+        "spec": {
+            "matchConstraints": {"resourceRules": [rule]},
+            "validations": [{"expression": "false"}],
+        },
     }
     binding = {
         "apiVersion": "admissionregistration.k8s.io/v1",
@@ -190,14 +241,20 @@ def test_validating_policy_with_a_denying_binding_may_reject_pods(
     objects = add_standard_objects(*BIG, policy, *([] if is_in_plan else [binding]))
     manifest = build_manifest("b", json.dumps(binding)) if is_in_plan else ""
     result = require_success(plan_observed(ONE + manifest, *objects))
-    assert list_certainties(result) == {"web-0": (is_certain, None if is_certain else "admission webhooks")}
+    assert list_certainties(result) == {
+        "web-0": (is_certain, None if is_certain else "admission webhooks")
+    }
 
 
 @pytest.mark.parametrize("is_observed", [True, False])
 def test_webhook_of_the_plan_may_change_pods(is_observed: bool) -> None:
     manifest = build_manifest("m", build_deployment("web", 1, cpu="7"), json.dumps(build_webhook()))
     text = RACKS + build_workers(1) + (OF_A if is_observed else "") + manifest
-    result = plan_observed(text, *add_standard_objects(build_node("a-np-0"))) if is_observed else plan(text)
+    result = (
+        plan_observed(text, *add_standard_objects(build_node("a-np-0")))
+        if is_observed
+        else plan(text)
+    )
     assert list_certainties(require_success(result)) == {"web-0": (False, "admission webhooks")}
 
 
@@ -207,11 +264,19 @@ def test_webhook_of_the_plan_may_change_pods(is_observed: bool) -> None:
     [
         ("keda.sh/v1alpha1", "ScaledObject", {"scaleTargetRef": {"name": "web"}}, False),
         ("keda.sh/v1alpha1", "ScaledObject", {"scaleTargetRef": {"name": "db"}}, True),
-        ("autoscaling.k8s.io/v1", "VerticalPodAutoscaler", {"targetRef": {"kind": "Deployment", "name": "web"}}, False),
         (
             "autoscaling.k8s.io/v1",
             "VerticalPodAutoscaler",
-            {"targetRef": {"kind": "Deployment", "name": "web"}, "updatePolicy": {"updateMode": "Off"}},
+            {"targetRef": {"kind": "Deployment", "name": "web"}},
+            False,
+        ),
+        (
+            "autoscaling.k8s.io/v1",
+            "VerticalPodAutoscaler",
+            {
+                "targetRef": {"kind": "Deployment", "name": "web"},
+                "updatePolicy": {"updateMode": "Off"},
+            },
             True,
         ),
     ],
@@ -219,20 +284,35 @@ def test_webhook_of_the_plan_may_change_pods(is_observed: bool) -> None:
 def test_targets_of_other_autoscalers_are_not_certain(
     is_in_dump: bool, group: str, kind: str, spec: dict[str, Any], is_certain: bool
 ) -> None:
-    scaler = {"apiVersion": group, "kind": kind, "metadata": {"name": "s", "namespace": "default"}, "spec": spec}
+    scaler = {
+        "apiVersion": group,
+        "kind": kind,
+        "metadata": {"name": "s", "namespace": "default"},
+        "spec": spec,
+    }
     in_manifest, in_dump = ((), (scaler,)) if is_in_dump else ((json.dumps(scaler),), ())
     manifest = build_manifest("m", build_deployment("web", 1, cpu="15"), *in_manifest)
-    result = plan_observed(RACKS + build_workers(2) + OF_A + manifest, *add_standard_objects(*BIG, *in_dump))
+    result = plan_observed(
+        RACKS + build_workers(2) + OF_A + manifest, *add_standard_objects(*BIG, *in_dump)
+    )
     expected = (True, None) if is_certain else (False, f"a {kind}")
     assert list_certainties(require_success(result)) == {"web-0": expected}
 
 
 def test_service_of_the_dump_spreads_pods() -> None:
     labels = {"app": "old", "pod-template-hash": "5d", "tier": "web"}
-    there = [build_pod(f"old-5d-{n}", "a-np-0", "10m", owner=("ReplicaSet", "old-5d"), labels=labels) for n in "wxyz"]
+    there = [
+        build_pod(f"old-5d-{n}", "a-np-0", "10m", owner=("ReplicaSet", "old-5d"), labels=labels)
+        for n in "wxyz"
+    ]
     other = build_pod("other", "a-np-1", "3")
     metadata = {"name": "web", "namespace": "default"}
-    service = {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {"selector": {"tier": "web"}}}
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": metadata,
+        "spec": {"selector": {"tier": "web"}},
+    }
     template = {
         "metadata": {"labels": {"tier": "web"}},
         "spec": json.loads(build_deployment("j", 1, cpu="100m"))["spec"],
@@ -247,21 +327,35 @@ def test_service_of_the_dump_spreads_pods() -> None:
     text = RACKS + build_workers(2) + OF_A + build_manifest("m", json.dumps(job))
     for objects, node in (((), "a-np-0"), ((service,), "a-np-1")):
         result = plan_observed(
-            text, *add_standard_objects(build_node("a-np-0"), build_node("a-np-1"), *there, other, *objects)
+            text,
+            *add_standard_objects(
+                build_node("a-np-0"), build_node("a-np-1"), *there, other, *objects
+            ),
         )
-        assert [row.target.node for row in require_success(result).plan.placements if row.object == "j-0"] == [node]
+        assert [
+            row.target.node
+            for row in require_success(result).plan.placements
+            if row.object == "j-0"
+        ] == [node]
 
 
 def test_sidecar_of_every_observed_pod_is_added_to_new_pods() -> None:
     labels = {"app": "web", "pod-template-hash": "5d"}
     there = build_pod("web-5d-1", "a-np-0", "1", owner=("ReplicaSet", "web-5d"), labels=labels)
     there["spec"]["containers"][0]["image"] = "redis:3.2-alpine"
-    there["spec"]["containers"].append({"name": "mesh", "image": "m", "resources": {"requests": {"cpu": "6"}}})
-    result = require_success(
-        plan_observed(build_configuration(2, cpu="1"), *add_standard_objects(*NODES, there, build_webhook()))
+    there["spec"]["containers"].append(
+        {"name": "mesh", "image": "m", "resources": {"requests": {"cpu": "6"}}}
     )
-    # The pods have 7 CPUs each, so the second does not fit next to the first. The webhook's additions are known.
-    assert [row.target.node for row in result.plan.placements if row.object == "web-1"] == ["a-np-1"]
+    result = require_success(
+        plan_observed(
+            build_configuration(2, cpu="1"), *add_standard_objects(*NODES, there, build_webhook())
+        )
+    )
+    # The pods have 7 CPUs each, so the second does not fit next to the first. The webhook's
+    # additions are known.
+    assert [row.target.node for row in result.plan.placements if row.object == "web-1"] == [
+        "a-np-1"
+    ]
     assert list_certainties(result) == {"web-1": (True, None)}
 
 
@@ -270,7 +364,9 @@ def test_order_of_arrival_is_named() -> None:
         RACKS
         + build_workers(2)
         + OF_A
-        + build_manifest("m", build_deployment("a", 1, cpu="15"), build_deployment("b", 1, cpu="15"))
+        + build_manifest(
+            "m", build_deployment("a", 1, cpu="15"), build_deployment("b", 1, cpu="15")
+        )
     )
     rows = {
         row.object: row
@@ -291,8 +387,12 @@ def test_devices_of_a_class_are_not_certain(is_in_dump: bool) -> None:
         "spec": {"extendedResourceName": "example.com/gpu"},
     }
     body = json.loads(build_deployment("web", 1))
-    body["spec"]["template"]["spec"]["containers"][0]["resources"] = {"limits": {"example.com/gpu": "1"}}
-    in_manifest, in_dump = ((), (device_class,)) if is_in_dump else ((json.dumps(device_class),), ())
+    body["spec"]["template"]["spec"]["containers"][0]["resources"] = {
+        "limits": {"example.com/gpu": "1"}
+    }
+    in_manifest, in_dump = (
+        ((), (device_class,)) if is_in_dump else ((json.dumps(device_class),), ())
+    )
     text = RACKS + build_workers(2) + OF_A + build_manifest("m", json.dumps(body), *in_manifest)
     result = require_success(plan_observed(text, *add_standard_objects(*BIG, *in_dump)))
     assert list_certainties(result)["web-0"][0] is False
@@ -308,13 +408,16 @@ def test_devices_of_a_class_are_not_certain(is_in_dump: bool) -> None:
         ("VerticalPodAutoscaler", False),
         ("HorizontalPodAutoscaler", False),
         ("ReplicaSet", False),
-        ("Service", True),  # only one node fits
+        # Only one node fits.
+        ("Service", True),
         ("Job", True),
         ("PodDisruptionBudget", True),
     ],
 )
 def test_unread_kind_makes_its_pods_uncertain(kind: str, is_certain: bool) -> None:
-    reading = parse_kubectl_files([("n.json", print_objects(*add_standard_objects(*BIG, build_pod("p", "a-np-0"))))])
+    reading = parse_kubectl_files(
+        [("n.json", print_objects(*add_standard_objects(*BIG, build_pod("p", "a-np-0"))))]
+    )
     reading.unread_kinds = [kind]
     values = ValueOverride(None, "kubernetes_nodes", {"objects": reading.encode()})
     result = require_success(plan(ONE, data_overrides=(values,)))
@@ -326,29 +429,52 @@ def test_pods_in_a_missing_namespace_are_not_certain() -> None:
     namespace = json.dumps({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "mon"}})
     site = RACKS + build_workers(2) + OF_A
     web = build_deployment("web", 1, cpu="15", namespace="mon")
-    result = require_success(plan_observed(site + build_manifest("m", web), *add_standard_objects(*BIG)))
+    result = require_success(
+        plan_observed(site + build_manifest("m", web), *add_standard_objects(*BIG))
+    )
     assert list_certainties(result) == {"web-0": (False, "a missing namespace")}
     assert "missing-cluster-namespace" in list_warning_ids(result)
-    result = require_success(plan_observed(site + build_manifest("m", web, namespace), *add_standard_objects(*BIG)))
+    result = require_success(
+        plan_observed(site + build_manifest("m", web, namespace), *add_standard_objects(*BIG))
+    )
     assert list_certainties(result) == {"web-0": (True, None)}
 
 
 def test_missing_namespace_of_objects_without_pods_is_named() -> None:
-    settings = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": "mon"}}
+    settings = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "c", "namespace": "mon"},
+    }
     text = RACKS + build_workers(2) + OF_A + build_manifest("m", json.dumps(settings))
     result = require_success(plan_observed(text, *add_standard_objects(*BIG)))
     assert "missing-cluster-namespace" in list_warning_ids(result)
 
 
-@pytest.mark.parametrize(("replicas", "assumption"), [(2, None), (3, "the steps of a rollout beside terminating pods")])
-def test_scaled_rollout_beside_own_terminating_pods_is_uncertain(replicas: int, assumption: str | None) -> None:
+@pytest.mark.parametrize(
+    ("replicas", "assumption"), [(2, None), (3, "the steps of a rollout beside terminating pods")]
+)
+def test_scaled_rollout_beside_own_terminating_pods_is_uncertain(
+    replicas: int, assumption: str | None
+) -> None:
     """On a running cluster its pods land elsewhere in half of the runs: the time of readiness decides on the steps."""
     labels = {"pod-template-hash": "5d", "app": "web"}
     pods = [
-        build_pod(f"web-5d-{name}", "a-np-1", owner=("ReplicaSet", "web-5d"), labels=labels, terminating=name == "x")
+        build_pod(
+            f"web-5d-{name}",
+            "a-np-1",
+            owner=("ReplicaSet", "web-5d"),
+            labels=labels,
+            terminating=name == "x",
+        )
         for name in ("0", "1", "x")
     ]
     nodes = (build_node("a-np-0", unschedulable=True), build_node("a-np-1", "16"))
-    text = RACKS + build_workers(2) + OF_A + build_manifest("m", build_deployment("web", replicas, image="web:2"))
+    text = (
+        RACKS
+        + build_workers(2)
+        + OF_A
+        + build_manifest("m", build_deployment("web", replicas, image="web:2"))
+    )
     result = require_success(plan_observed(text, *add_standard_objects(*nodes, *pods)))
     assert {text for _, text in list_certainties(result).values()} == {assumption}

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from nexusform.domains.pods.planning.object_pods import ObjectPods
-from nexusform.domains.pods.scheduling.workload_warnings import NO_EXECUTE_EVICTS, PENDING, WorkloadWarning
+from nexusform.domains.pods.scheduling.workload_warnings import (
+    NO_EXECUTE_EVICTS,
+    PENDING,
+    WorkloadWarning,
+)
 from tests.domains.pods.importers.cluster_objects import build_node, build_pod
 from tests.domains.pods.planning.test_cluster_observation import (
     NODES,
@@ -20,7 +24,9 @@ DOWN = [{"key": "maintenance", "effect": "NoExecute"}]
 
 def test_own_pods_are_evicted_from_tainted_node_in_kubectl_output() -> None:
     there = [build_pod("web-5d-x", "a-np-1", "1", owner=("ReplicaSet", "web-5d"), labels=WEB)]
-    state = build_state_after(require_success(plan_observed(build_configuration(1), *NODES, *there)))
+    state = build_state_after(
+        require_success(plan_observed(build_configuration(1), *NODES, *there))
+    )
     tainted = (NODES[0], build_node("a-np-1", taints=DOWN))
     result = require_success(plan_observed(build_configuration(1), *tainted, *there, state=state))
     assert read_pod_changes(result) == {"web-0": ("move", "no_execute")}
@@ -29,7 +35,9 @@ def test_own_pods_are_evicted_from_tainted_node_in_kubectl_output() -> None:
     assert "web-0 from a-np-1 (maintenance:NoExecute)" in told.detail
     # The files show the state before the eviction.
     state = build_state_after(result)
-    assert is_empty(require_success(plan_observed(build_configuration(1), *tainted, *there, state=state)))
+    assert is_empty(
+        require_success(plan_observed(build_configuration(1), *tainted, *there, state=state))
+    )
 
 
 def test_evicted_unmanaged_pods_are_named() -> None:
@@ -48,6 +56,12 @@ def test_each_workload_has_one_eviction_warning_after_several_passes() -> None:
 
     brought = ObjectPods()
     pending = WorkloadWarning(PENDING, "a", "a-0 stays Pending", "")
-    brought.update_warnings([build_eviction_warning("a", "first"), build_eviction_warning("b", "first"), pending])
-    brought.update_warnings([build_eviction_warning("a", "second")])  # b runs elsewhere now, and no pod is Pending.
-    assert brought.warnings == (build_eviction_warning("a", "second"), build_eviction_warning("b", "first"))
+    brought.update_warnings(
+        [build_eviction_warning("a", "first"), build_eviction_warning("b", "first"), pending]
+    )
+    # b runs elsewhere now, and no pod is Pending.
+    brought.update_warnings([build_eviction_warning("a", "second")])
+    assert brought.warnings == (
+        build_eviction_warning("a", "second"),
+        build_eviction_warning("b", "first"),
+    )

@@ -19,7 +19,9 @@ READER = 'data "nexusform_remote_state" "site" {\n  backend = "local"\n  config 
 def _read_state(text: str) -> dict[str, Any]:
     """Return the values a data block reads from the state of a configuration."""
     instances = build_state(text).instances.items()
-    resources = {str(address): dict(each.current.attributes) for address, each in instances if each.current}
+    resources = {
+        str(address): dict(each.current.attributes) for address, each in instances if each.current
+    }
     return {"resources": resources, "sku_catalogue": ""}
 
 

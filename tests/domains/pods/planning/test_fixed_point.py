@@ -50,15 +50,20 @@ def build_exclusive_workload(name: str, cpu: int, replicas: int = 1, **more: Any
     """Return a workload with exclusive CPUs for each pod, all in one NUMA cell."""
     amounts = {"cpu": str(cpu), "memory": "1Gi"}
     image = more.pop("image", "i")
-    containers = [{"name": "c", "image": image, "resources": {"requests": amounts, "limits": amounts}}]
-    return build_deployment(name, replicas, spec={"containers": containers, **more.pop("spec", {})}, **more)
+    containers = [
+        {"name": "c", "image": image, "resources": {"requests": amounts, "limits": amounts}}
+    ]
+    return build_deployment(
+        name, replicas, spec={"containers": containers, **more.pop("spec", {})}, **more
+    )
 
 
 def test_failed_pod_is_replaced_by_new_sample() -> None:
     """Of two equal workers the sampled one has a split cell. The other one takes the pod."""
     for seed in range(4):
         small = build_exclusive_workload("small", 1, spec={"nodeName": f"a-np-{seed % 2}"})
-        # Both workers have the same free capacity, but on one of them it is split between two cells.
+        # Both workers have the same free capacity, but on one of them it is split between two
+        # cells.
         other = build_exclusive_workload("other", 1, spec={"nodeName": f"a-np-{1 - seed % 2}"})
         text = SITE + build_manifest("m", small, other, build_exclusive_workload("big", 2, 2))
         state = build_state_after(require_success(plan_without_certainty(text)))
@@ -95,7 +100,8 @@ def test_failed_bare_pod_stays_failed_and_deployment_pod_is_re_created() -> None
         "bare": "Failed",
         "kept-0": "Failed",
     }
-    # Without a topology manager kubelet would run both. Only the pod of the Deployment is created again.
+    # Without a topology manager kubelet would run both. Only the pod of the Deployment is created
+    # again.
     free = RACKS + build_workers(1, "kubelet {\n}") + both
     result = require_success(plan(free, state))
     assert read_pod_changes(result) == {"kept-0": ("move", "new")}
@@ -126,11 +132,15 @@ def test_pod_rejected_by_quota_is_created_after_scale_in(kind: str) -> None:
     }
     site = RACKS + build_workers(1) + build_manifest("q", json.dumps(quota))
     later = "depends_on = [fleet_hub_manifest.q]"
-    state = build_state_after(require_success(plan(site + build_manifest("z", build_deployment("old", 2)))))
+    state = build_state_after(
+        require_success(plan(site + build_manifest("z", build_deployment("old", 2))))
+    )
     shrunk = build_manifest("z", build_deployment("old", 1)).replace(
         '"z" {', f'"z" {{\n  {later.replace(".q", ".y")}', 1
     )
-    added = build_manifest("y", build_deployment("new", 1, kind=kind)).replace('"y" {', f'"y" {{\n  {later}', 1)
+    added = build_manifest("y", build_deployment("new", 1, kind=kind)).replace(
+        '"y" {', f'"y" {{\n  {later}', 1
+    )
     result = require_success(plan(site + added + shrunk, state))
     assert read_pod_changes(result) == {"old-1": ("remove", "scale_in"), "new-0": ("place", "new")}
     assert is_empty(plan(site + added + shrunk, build_state_after(result)))
@@ -153,13 +163,20 @@ def build_manifests(seed: int, step: int) -> str:
     blocks = []
     for name in "xyz":
         wanted = [
-            build_workload(Random(f"{seed}{name}{at}"), f"{name}{at}", chance.randint(0, 3), chance.choice("ab"))
+            build_workload(
+                Random(f"{seed}{name}{at}"),
+                f"{name}{at}",
+                chance.randint(0, 3),
+                chance.choice("ab"),
+            )
             for at in range(chance.randint(1, 3))
         ]
         block = build_manifest(name, *wanted)
         if name != "x":
             before = chr(ord(name) - 1)
-            block = block.replace(f'"{name}" {{', f'"{name}" {{\n  depends_on = [fleet_hub_manifest.{before}]')
+            block = block.replace(
+                f'"{name}" {{', f'"{name}" {{\n  depends_on = [fleet_hub_manifest.{before}]'
+            )
         blocks.append(block)
     return "".join(blocks)
 

@@ -21,9 +21,12 @@ resource "network_slice" "s" {
 
 
 def test_fleet_phase_plans_only_fleet_types(monkeypatch: pytest.MonkeyPatch) -> None:
-    foreign = replace(NEXUS_SITE, name="network_slice", phase=FLEET_MEMBER_CLUSTER.phase, add_to_inventory=None)
+    foreign = replace(
+        NEXUS_SITE, name="network_slice", phase=FLEET_MEMBER_CLUSTER.phase, add_to_inventory=None
+    )
     known = harness.build_all_types()
     types = PluginRegistries({**known.resource_types, foreign.name: foreign}, known.data_sources)
     monkeypatch.setattr(harness, "build_all_types", lambda: types)
     planned = {str(change.address) for change in harness.plan(CONFIGURATION).plan.changes}
-    assert planned == {"fleet_member_cluster.m"}  # The other one is planned by its own domain.
+    # The other one is planned by its own domain.
+    assert planned == {"fleet_member_cluster.m"}

@@ -24,8 +24,20 @@ from tests.domains.pods.planning.test_placement_pods import (
     build_web_deployment,
     read_pod_nodes,
 )
-from tests.domains.pods.planning.test_pods import build_deployment, build_manifest, build_workers, read_pod_changes
-from tests.planning.harness import RACKS, build_state_after, is_empty, list_warnings, plan, require_success
+from tests.domains.pods.planning.test_pods import (
+    build_deployment,
+    build_manifest,
+    build_workers,
+    read_pod_changes,
+)
+from tests.planning.harness import (
+    RACKS,
+    build_state_after,
+    is_empty,
+    list_warnings,
+    plan,
+    require_success,
+)
 
 pytestmark = pytest.mark.of_domains("fleet")
 
@@ -44,26 +56,35 @@ def build_configuration(*objects: str) -> str:
 
 
 def build_running_pods(count: int, on: str = "a-np-1", **more: Any) -> list[dict[str, Any]]:
-    return [build_pod(f"web-5d-{n}", on, owner=("ReplicaSet", "web-5d"), labels=WEB, **more) for n in range(count)]
+    return [
+        build_pod(f"web-5d-{n}", on, owner=("ReplicaSet", "web-5d"), labels=WEB, **more)
+        for n in range(count)
+    ]
 
 
 def build_live_controller(kind: str, name: str, replicas: int, **metadata: Any) -> dict[str, Any]:
     """Return a controller in kubectl format, with the template of `deployment`."""
     body = json.loads(build_deployment("web", replicas, cpu="1"))
     spec = {**body["spec"], **metadata.pop("spec", {})}
-    return {"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": name, "namespace": "default", **metadata}} | {
-        "spec": spec
-    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": kind,
+        "metadata": {"name": name, "namespace": "default", **metadata},
+    } | {"spec": spec}
 
 
-def build_managed_fields(manager: str, fields: dict[str, Any], subresource: str = "") -> dict[str, Any]:
+def build_managed_fields(
+    manager: str, fields: dict[str, Any], subresource: str = ""
+) -> dict[str, Any]:
     more = {"subresource": subresource} if subresource else {}
     return {"manager": manager, "operation": "Update", "fieldsV1": {"f:spec": fields}, **more}
 
 
 def test_replicas_missing_from_manifest_are_kept() -> None:
     result = require_success(
-        plan_observed(build_configuration(build_unscaled_deployment(cpu="1")), *NODES, *build_running_pods(5))
+        plan_observed(
+            build_configuration(build_unscaled_deployment(cpu="1")), *NODES, *build_running_pods(5)
+        )
     )
     assert read_pod_changes(result) == {}
     assert "replicas-of-cluster" in {warning.id for warning in result.plan.diagnostics}
@@ -71,13 +92,17 @@ def test_replicas_missing_from_manifest_are_kept() -> None:
     assert len(list_places(result)) == 5
     # A later plan without the files reads them from state.
     assert is_empty(
-        require_success(plan(build_configuration(build_unscaled_deployment(cpu="1")).replace(OF_A, ""), state))
+        require_success(
+            plan(build_configuration(build_unscaled_deployment(cpu="1")).replace(OF_A, ""), state)
+        )
     )
 
 
 def test_new_deployment_without_replicas_has_one_pod() -> None:
     assert read_pod_changes(
-        require_success(plan_observed(build_configuration(build_unscaled_deployment(cpu="1")), *NODES))
+        require_success(
+            plan_observed(build_configuration(build_unscaled_deployment(cpu="1")), *NODES)
+        )
     ) == {"web-0": ("place", "new")}
 
 
@@ -85,24 +110,40 @@ def test_replicas_are_read_from_live_object_instead_of_its_pods() -> None:
     scaler = build_managed_fields("kube-controller-manager", {"f:replicas": {}}, "scale")
     scaled = build_live_controller("Deployment", "web", 3, managedFields=[scaler])
     result = require_success(
-        plan_observed(build_configuration(build_unscaled_deployment(cpu="1")), *NODES, *build_running_pods(2), scaled)
+        plan_observed(
+            build_configuration(build_unscaled_deployment(cpu="1")),
+            *NODES,
+            *build_running_pods(2),
+            scaled,
+        )
     )
     assert read_pod_changes(result) == {"web-2": ("place", "scale_out")}
 
 
 def test_replicas_owned_by_last_apply_return_to_one() -> None:
     owned = build_live_controller(
-        "Deployment", "web", 3, managedFields=[build_managed_fields("kubectl-client-side-apply", {"f:replicas": {}})]
+        "Deployment",
+        "web",
+        3,
+        managedFields=[build_managed_fields("kubectl-client-side-apply", {"f:replicas": {}})],
     )
     result = require_success(
-        plan_observed(build_configuration(build_unscaled_deployment(cpu="1")), *NODES, *build_running_pods(3), owned)
+        plan_observed(
+            build_configuration(build_unscaled_deployment(cpu="1")),
+            *NODES,
+            *build_running_pods(3),
+            owned,
+        )
     )
     assert [action for action, _ in read_pod_changes(result).values()] == ["remove", "remove"]
     annotation = {"kubectl.kubernetes.io/last-applied-configuration": '{"spec": {"replicas": 3}}'}
     annotated = build_live_controller("Deployment", "web", 3, annotations=annotation)
     result = require_success(
         plan_observed(
-            build_configuration(build_unscaled_deployment(cpu="1")), *NODES, *build_running_pods(3), annotated
+            build_configuration(build_unscaled_deployment(cpu="1")),
+            *NODES,
+            *build_running_pods(3),
+            annotated,
         )
     )
     assert [action for action, _ in read_pod_changes(result).values()] == ["remove", "remove"]
@@ -110,20 +151,28 @@ def test_replicas_owned_by_last_apply_return_to_one() -> None:
     state = build_state_after(
         require_success(
             plan_observed(
-                build_configuration(build_unscaled_deployment(replicas=3, cpu="1")), *NODES, *build_running_pods(3)
+                build_configuration(build_unscaled_deployment(replicas=3, cpu="1")),
+                *NODES,
+                *build_running_pods(3),
             )
         )
     )
-    result = require_success(plan(build_configuration(build_unscaled_deployment(cpu="1")).replace(OF_A, ""), state))
+    result = require_success(
+        plan(build_configuration(build_unscaled_deployment(cpu="1")).replace(OF_A, ""), state)
+    )
     assert [action for action, _ in read_pod_changes(result).values()] == ["remove", "remove"]
 
 
 def test_requests_of_another_manager_are_kept() -> None:
     container = {"f:resources": {"f:requests": {"f:cpu": {}}}}
     requests = {"f:template": {"f:spec": {"f:containers": {'k:{"name":"c"}': container}}}}
-    grown = build_live_controller("Deployment", "web", 2, managedFields=[build_managed_fields("vpa-updater", requests)])
+    grown = build_live_controller(
+        "Deployment", "web", 2, managedFields=[build_managed_fields("vpa-updater", requests)]
+    )
     grown["spec"]["template"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "7"}}
-    result = require_success(plan_observed(build_configuration(build_unscaled_deployment(replicas=2)), *NODES, grown))
+    result = require_success(
+        plan_observed(build_configuration(build_unscaled_deployment(replicas=2)), *NODES, grown)
+    )
     # Two pods of 7 CPUs share no node of 8.
     assert sorted(list_places(result).values()) == ["a-np-0", "a-np-1"]
 
@@ -139,7 +188,9 @@ TEMPLATE_CHANGES: list[tuple[dict[str, Any], dict[str, Any]]] = [
 ]
 
 
-def change_template(controller: dict[str, Any], spec: dict[str, Any], container: dict[str, Any]) -> None:
+def change_template(
+    controller: dict[str, Any], spec: dict[str, Any], container: dict[str, Any]
+) -> None:
     template = controller["spec"]["template"]["spec"]
     template |= spec
     template["containers"] = [{**template["containers"][0], **container}]
@@ -151,41 +202,62 @@ def test_fields_of_a_changed_template(spec: dict[str, Any], container: dict[str,
     change_template(changed, spec, container)
     live = build_live_controller("StatefulSet", "web", 2)
     changed["kind"] = "StatefulSet"
-    there = [build_pod(f"web-{n}", "a-np-1", owner=("StatefulSet", "web"), labels=WEB, cpu="1") for n in range(2)]
-    result = require_success(plan_observed(build_configuration(json.dumps(changed)), *NODES, *there, live))
+    there = [
+        build_pod(f"web-{n}", "a-np-1", owner=("StatefulSet", "web"), labels=WEB, cpu="1")
+        for n in range(2)
+    ]
+    result = require_success(
+        plan_observed(build_configuration(json.dumps(changed)), *NODES, *there, live)
+    )
     assert "template_changed" in {trigger for _, trigger in read_pod_changes(result).values()}
     # Unchanged on the cluster, with defaults of the API server.
     change_template(live, spec, {**container, "terminationMessagePolicy": "File"})
     for port in live["spec"]["template"]["spec"]["containers"][0].get("ports", []):
         port["protocol"] = "TCP"
     live["spec"]["template"]["spec"].setdefault("dnsPolicy", "ClusterFirst")
-    result = require_success(plan_observed(build_configuration(json.dumps(changed)), *NODES, *there, live))
+    result = require_success(
+        plan_observed(build_configuration(json.dumps(changed)), *NODES, *there, live)
+    )
     assert "template_changed" not in {trigger for _, trigger in read_pod_changes(result).values()}
 
 
 def test_defaults_of_volumes_are_no_template_change() -> None:
     written = json.loads(build_deployment("web", 1, cpu="1"))
-    change_template(written, {"volumes": [{"name": "v"}, {"name": "c", "configMap": {"name": "c"}}]}, {})
+    change_template(
+        written, {"volumes": [{"name": "v"}, {"name": "c", "configMap": {"name": "c"}}]}, {}
+    )
     live = build_live_controller("Deployment", "web", 1)
-    volumes = [{"name": "v", "emptyDir": {}}, {"name": "c", "configMap": {"name": "c", "defaultMode": 420}}]
+    volumes = [
+        {"name": "v", "emptyDir": {}},
+        {"name": "c", "configMap": {"name": "c", "defaultMode": 420}},
+    ]
     change_template(live, {"volumes": volumes}, {})
     there = build_running_pods(1, cpu="1")
-    result = require_success(plan_observed(build_configuration(json.dumps(written)), *NODES, *there, live))
+    result = require_success(
+        plan_observed(build_configuration(json.dumps(written)), *NODES, *there, live)
+    )
     assert read_pod_changes(result) == {}
 
 
 def test_changed_label_of_a_template_is_rolled_out() -> None:
     owner = {"ownerReferences": [{"kind": "Deployment", "name": "web", "controller": True}]}
     live = build_live_controller("Deployment", "web", 1)
-    replica_set = build_live_controller("ReplicaSet", "web-5d", 1, labels={"pod-template-hash": "5d"}, **owner)
+    replica_set = build_live_controller(
+        "ReplicaSet", "web-5d", 1, labels={"pod-template-hash": "5d"}, **owner
+    )
     replica_set["spec"]["template"] = json.loads(json.dumps(live["spec"]["template"]))
     replica_set["spec"]["template"]["metadata"]["labels"]["pod-template-hash"] = "5d"
     there = [*build_running_pods(1, cpu="1"), live, replica_set]
     text = build_deployment("web", 1, cpu="1")
-    assert read_pod_changes(require_success(plan_observed(build_configuration(text), *NODES, *there))) == {}
+    assert (
+        read_pod_changes(require_success(plan_observed(build_configuration(text), *NODES, *there)))
+        == {}
+    )
     changed = json.loads(text)
     changed["spec"]["template"]["metadata"]["labels"]["tier"] = "x"
-    result = require_success(plan_observed(build_configuration(json.dumps(changed)), *NODES, *there))
+    result = require_success(
+        plan_observed(build_configuration(json.dumps(changed)), *NODES, *there)
+    )
     assert [trigger for _, trigger in read_pod_changes(result).values()] == ["template_changed"]
 
 
@@ -194,7 +266,11 @@ def test_host_ports_of_another_manager_are_kept() -> None:
     template = {"f:hostNetwork": {}, "f:containers": {'k:{"name":"c"}': {"f:ports": ports}}}
     fields = build_managed_fields("kubectl-patch", {"f:template": {"f:spec": template}})
     live = build_live_controller("Deployment", "web", 3, managedFields=[fields])
-    change_template(live, {"hostNetwork": True}, {"ports": [{"containerPort": 80, "hostPort": 80, "protocol": "TCP"}]})
+    change_template(
+        live,
+        {"hostNetwork": True},
+        {"ports": [{"containerPort": 80, "hostPort": 80, "protocol": "TCP"}]},
+    )
     written = json.loads(build_deployment("web", 3, cpu="1"))
     change_template(written, {}, {"ports": [{"containerPort": 80}]})
     result = require_success(plan_observed(build_configuration(json.dumps(written)), *NODES, live))
@@ -207,50 +283,78 @@ def test_scheduling_gate_of_another_manager_is_kept() -> None:
     fields = build_managed_fields("kubectl-edit", {"f:template": {"f:spec": gates}})
     live = build_live_controller("Deployment", "web", 1, managedFields=[fields])
     change_template(live, {"schedulingGates": [{"name": "x/y"}]}, {})
-    result = require_success(plan_observed(build_configuration(build_deployment("web", 1, cpu="1")), *NODES, live))
+    result = require_success(
+        plan_observed(build_configuration(build_deployment("web", 1, cpu="1")), *NODES, live)
+    )
     assert list(list_places(result).values()) == [None]
 
 
 def list_pods_with_unknown_rules(result: Any) -> list[str]:
-    return [row.object for row in result.plan.placements if row.scores.get("depends_on") == "rules of others"]
+    return [
+        row.object
+        for row in result.plan.placements
+        if row.scores.get("depends_on") == "rules of others"
+    ]
 
 
 def test_fields_without_known_managers_make_pods_uncertain() -> None:
     grown = build_live_controller("Deployment", "web", 1)
     there = build_running_pods(1, cpu="1")
-    for container in (grown["spec"]["template"]["spec"]["containers"][0], there[0]["spec"]["containers"][0]):
+    for container in (
+        grown["spec"]["template"]["spec"]["containers"][0],
+        there[0]["spec"]["containers"][0],
+    ):
         container["resources"] = {"requests": {"cpu": "2"}}
     text = build_configuration(build_deployment("web", 1))
     result = require_success(plan_observed(text, *NODES, *there, grown))
     assert list_pods_with_unknown_rules(result) == ["web-0"]
-    detail = next(item.detail for item in result.plan.diagnostics if item.id == "unknown-field-managers")
+    detail = next(
+        item.detail for item in result.plan.diagnostics if item.id == "unknown-field-managers"
+    )
     assert "template.spec.containers.resources.requests.cpu" in detail
     assert "--show-managed-fields" in detail
     # The applier owns all fields.
-    grown["metadata"]["managedFields"] = [build_managed_fields("kubectl-client-side-apply", {"f:replicas": {}})]
+    grown["metadata"]["managedFields"] = [
+        build_managed_fields("kubectl-client-side-apply", {"f:replicas": {}})
+    ]
     result = require_success(plan_observed(text, *NODES, *there, grown))
     assert (list(read_pod_changes(result)), list_pods_with_unknown_rules(result)) == (["web-0"], [])
     # The last apply has set the field, so the next one removes it.
     del grown["metadata"]["managedFields"]
     applied = json.dumps({"spec": grown["spec"]})
     grown["metadata"]["annotations"] = {"kubectl.kubernetes.io/last-applied-configuration": applied}
-    assert list_pods_with_unknown_rules(require_success(plan_observed(text, *NODES, *there, grown))) == []
+    assert (
+        list_pods_with_unknown_rules(require_success(plan_observed(text, *NODES, *there, grown)))
+        == []
+    )
 
 
 @pytest.mark.parametrize(
-    "spec", [{"paused": True}, {"strategy": {"type": "Recreate"}}, {"strategy": {"rollingUpdate": {"maxSurge": 3}}}]
+    "spec",
+    [
+        {"paused": True},
+        {"strategy": {"type": "Recreate"}},
+        {"strategy": {"rollingUpdate": {"maxSurge": 3}}},
+    ],
 )
 def test_live_fields_without_known_managers_are_named(spec: dict[str, Any]) -> None:
     live = build_live_controller("Deployment", "web", 1, spec=spec)
     text = build_configuration(build_deployment("web", 2, cpu="1"))
     result = require_success(plan_observed(text, *NODES, *build_running_pods(1, cpu="1"), live))
     assert list_pods_with_unknown_rules(result) == ["web-1"]
-    assert next(iter(spec)) in next(item.detail for item in result.plan.diagnostics if item.id.startswith("unknown-"))
+    assert next(iter(spec)) in next(
+        item.detail for item in result.plan.diagnostics if item.id.startswith("unknown-")
+    )
 
 
 def test_defaults_of_api_server_need_no_manager() -> None:
-    rolling = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "25%", "maxUnavailable": "25%"}}
-    live = build_live_controller("Deployment", "web", 1, spec={"strategy": rolling, "paused": False})
+    rolling = {
+        "type": "RollingUpdate",
+        "rollingUpdate": {"maxSurge": "25%", "maxUnavailable": "25%"},
+    }
+    live = build_live_controller(
+        "Deployment", "web", 1, spec={"strategy": rolling, "paused": False}
+    )
     change_template(live, {"schedulerName": "default-scheduler", "hostNetwork": False}, {})
     text = build_configuration(build_deployment("web", 2, cpu="1"))
     result = require_success(plan_observed(text, *NODES, *build_running_pods(1, cpu="1"), live))
@@ -259,28 +363,47 @@ def test_defaults_of_api_server_need_no_manager() -> None:
 
 
 def test_suspended_job_without_known_managers_is_uncertain() -> None:
-    template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "r.io/x:1"}]}}
-    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j", "namespace": "default"}}
+    template = {
+        "spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "r.io/x:1"}]}
+    }
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "j", "namespace": "default"},
+    }
     text = build_configuration(json.dumps({**job, "spec": {"template": template}}))
     labels = {"job-name": "j", "batch.kubernetes.io/controller-uid": "1"}
-    live = {**job, "spec": {"parallelism": 1, "template": {**template, "metadata": {"labels": labels}}}}
+    live = {
+        **job,
+        "spec": {"parallelism": 1, "template": {**template, "metadata": {"labels": labels}}},
+    }
     assert list_pods_with_unknown_rules(require_success(plan_observed(text, *NODES, live))) == []
     live["spec"]["suspend"] = True
-    assert list_pods_with_unknown_rules(require_success(plan_observed(text, *NODES, live))) == ["j-0"]
+    assert list_pods_with_unknown_rules(require_success(plan_observed(text, *NODES, live))) == [
+        "j-0"
+    ]
 
 
 def test_replicas_set_by_an_unlisted_autoscaler_are_uncertain() -> None:
     scaler = build_managed_fields("kube-controller-manager", {"f:replicas": {}}, "scale")
     live = build_live_controller("Deployment", "web", 2, managedFields=[scaler])
     there = [*build_running_pods(2, cpu="1"), live]
-    result = require_success(plan_observed(build_configuration(build_deployment("web", 3, cpu="1")), *NODES, *there))
-    assert {row.scores["depends_on"] for row in result.plan.placements if row.scores} == {"a HorizontalPodAutoscaler"}
+    result = require_success(
+        plan_observed(build_configuration(build_deployment("web", 3, cpu="1")), *NODES, *there)
+    )
+    assert {row.scores["depends_on"] for row in result.plan.placements if row.scores} == {
+        "a HorizontalPodAutoscaler"
+    }
     assert "missing-autoscaler" in {item.id for item in result.plan.diagnostics}
     # The replicas are equal, or written by kubectl scale, or without effect on them (status).
-    equal = require_success(plan_observed(build_configuration(build_deployment("web", 2, cpu="1")), *NODES, *there))
+    equal = require_success(
+        plan_observed(build_configuration(build_deployment("web", 2, cpu="1")), *NODES, *there)
+    )
     assert "missing-autoscaler" not in {item.id for item in equal.plan.diagnostics}
     for other in (("kubectl", "scale"), ("kube-controller-manager", "status")):
-        live["metadata"]["managedFields"] = [build_managed_fields(other[0], {"f:replicas": {}}, other[1])]
+        live["metadata"]["managedFields"] = [
+            build_managed_fields(other[0], {"f:replicas": {}}, other[1])
+        ]
         result = require_success(
             plan_observed(build_configuration(build_deployment("web", 3, cpu="1")), *NODES, *there)
         )
@@ -291,21 +414,33 @@ def build_autoscaler(name: str, minimum: int, group: str = "apps/v1") -> dict[st
     target = {"apiVersion": group, "kind": "Deployment", "name": "web"}
     spec = {"minReplicas": minimum, "maxReplicas": minimum + 2, "scaleTargetRef": target}
     metadata = {"name": name, "namespace": "default"}
-    return {"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": metadata, "spec": spec}
+    return {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": metadata,
+        "spec": spec,
+    }
 
 
 def test_several_autoscalers_of_one_deployment_are_uncertain() -> None:
     text = build_configuration(build_deployment("web", 1, cpu="1"))
-    result = require_success(plan_observed(text, *NODES, build_autoscaler("a", 2), build_autoscaler("b", 3)))
+    result = require_success(
+        plan_observed(text, *NODES, build_autoscaler("a", 2), build_autoscaler("b", 3))
+    )
     assert list_pods_with_unknown_rules(result) == ["web-0", "web-1", "web-2"]
-    assert "a and b" in next(item.detail for item in result.plan.diagnostics if item.id == "several-autoscalers")
+    assert "a and b" in next(
+        item.detail for item in result.plan.diagnostics if item.id == "several-autoscalers"
+    )
 
 
 def test_autoscaler_of_another_api_group_scales_another_object() -> None:
     text = build_configuration(build_deployment("web", 1, cpu="1"))
     result = require_success(plan_observed(text, *NODES, build_autoscaler("a", 2, "x.io/v1")))
     assert list(list_places(result)) == ["web-0"]
-    assert len(list_places(require_success(plan_observed(text, *NODES, build_autoscaler("a", 2))))) == 2
+    assert (
+        len(list_places(require_success(plan_observed(text, *NODES, build_autoscaler("a", 2)))))
+        == 2
+    )
 
 
 def test_images_from_mirror_are_no_template_change() -> None:
@@ -338,11 +473,17 @@ def test_replica_set_adopts_orphans_before_it_creates_pods() -> None:
     assert is_empty(require_success(plan(text.replace(OF_A, ""), build_state_after(result))))
     # There are more orphans than replicas, so the surplus is deleted.
     result = require_success(
-        plan_observed(build_configuration(build_deployment("web", 1, cpu="1", kind="ReplicaSet")), *NODES, *orphans)
+        plan_observed(
+            build_configuration(build_deployment("web", 1, cpu="1", kind="ReplicaSet")),
+            *NODES,
+            *orphans,
+        )
     )
     assert [action for action, _ in read_pod_changes(result).values()] == ["remove"]
     # A Deployment also selects by the hash of its template.
-    result = require_success(plan_observed(build_configuration(build_deployment("web", 1, cpu="1")), *NODES, *orphans))
+    result = require_success(
+        plan_observed(build_configuration(build_deployment("web", 1, cpu="1")), *NODES, *orphans)
+    )
     assert read_pod_changes(result) == {"web-0": ("place", "new")}
 
 
@@ -356,7 +497,10 @@ def test_placed_objects_keep_fields_applied_by_kubectl() -> None:
     result = require_success(plan_observed(text + build_placement(), *nodes, live))
     assert set(read_pod_nodes(build_state_after(result))["a"].values()) == {"a-np-0"}
     # The last apply of the placement had the field, so it removes it.
-    pinned_text = text.replace('"containers"', '"nodeSelector": {"disk": "ssd"}, "containers"') + build_placement()
+    pinned_text = (
+        text.replace('"containers"', '"nodeSelector": {"disk": "ssd"}, "containers"')
+        + build_placement()
+    )
     state = build_state_after(require_success(plan_observed(pinned_text, *nodes, live)))
     result = require_success(plan_observed(text + build_placement(), *nodes, live, state=state))
     assert "a-np-1" in read_pod_nodes(build_state_after(result))["a"].values()
@@ -381,7 +525,9 @@ def test_ended_job_runs_no_pods_after_its_deletion(condition: str) -> None:
     assert read_pod_changes(result) == {}
     state = build_state_after(result)
     # Its time to live deletes it with its pods.
-    assert is_empty(require_success(plan_observed(text, *add_standard_objects(*NODES), state=state)))
+    assert is_empty(
+        require_success(plan_observed(text, *add_standard_objects(*NODES), state=state))
+    )
     assert is_empty(require_success(plan(text.replace(OF_A, ""), state)))
 
 
@@ -389,7 +535,9 @@ def test_re_created_job_runs_its_pods_again() -> None:
     text = build_configuration(json.dumps(build_job()))
     ended = build_job(conditions=[{"type": "Complete", "status": "True"}])
     state = build_state_after(require_success(plan_observed(text, *NODES, ended)))
-    result = require_success(plan(text.replace(OF_A, ""), state, replaces=("fleet_hub_manifest.m",)))
+    result = require_success(
+        plan(text.replace(OF_A, ""), state, replaces=("fleet_hub_manifest.m",))
+    )
     assert read_pod_changes(result) == {"j-0": ("place", "new"), "j-1": ("place", "new")}
 
 
@@ -409,7 +557,9 @@ def test_job_waiting_for_a_quota_has_not_ended() -> None:
     assert read_pod_changes(result) == {"j-0": ("place", "new"), "j-1": ("place", "new")}
     suspended = build_job()
     suspended["spec"]["suspend"] = True
-    state = build_state_after(require_success(plan_observed(build_configuration(json.dumps(suspended)), *NODES)))
+    state = build_state_after(
+        require_success(plan_observed(build_configuration(json.dumps(suspended)), *NODES))
+    )
     assert len(read_pod_changes(require_success(plan_observed(text, *NODES, state=state)))) == 2
 
 
@@ -424,7 +574,9 @@ def test_workloads_without_replicas_keep_none(kind: str) -> None:
 @pytest.mark.parametrize("kind", ["Deployment", "StatefulSet", "DaemonSet"])
 @pytest.mark.parametrize("field", ["env", "envFrom", "command", "livenessProbe"])
 @pytest.mark.parametrize("has_live", [True, False])
-def test_change_of_fields_omitted_in_the_dump_replaces_observed_pods(kind: str, field: str, has_live: bool) -> None:
+def test_change_of_fields_omitted_in_the_dump_replaces_observed_pods(
+    kind: str, field: str, has_live: bool
+) -> None:
     values: dict[str, Any] = {
         "env": [{"name": "A", "value": "1"}],
         "envFrom": [{"secretRef": {"name": "s"}}],
@@ -440,7 +592,12 @@ def test_change_of_fields_omitted_in_the_dump_replaces_observed_pods(kind: str, 
     if kind == "Deployment":
         label, owner = "pod-template-hash", ("ReplicaSet", "web-5d")
         reference = {"kind": "Deployment", "name": "web", "controller": True}
-        metadata = {"name": "web-5d", "namespace": "default", "labels": WEB, "ownerReferences": [reference]}
+        metadata = {
+            "name": "web-5d",
+            "namespace": "default",
+            "labels": WEB,
+            "ownerReferences": [reference],
+        }
         lives += [{**body, "kind": "ReplicaSet", "metadata": metadata}] * has_live
     labels = {"app": "web", label: "5d"}
     pods = [build_pod(f"web-{n}", f"a-np-{n}", owner=owner, labels=labels) for n in (0, 1)]
@@ -453,7 +610,9 @@ def test_change_of_fields_omitted_in_the_dump_replaces_observed_pods(kind: str, 
     state = build_state_after(result)
     changed = json.loads(json.dumps(body))
     changed["spec"]["template"]["spec"]["containers"][0][field] = values[field]
-    result = require_success(plan_observed(build_configuration(json.dumps(changed)), *dump, state=state))
+    result = require_success(
+        plan_observed(build_configuration(json.dumps(changed)), *dump, state=state)
+    )
     assert read_pod_changes(result) == {f"web-{n}": ("move", "template_changed") for n in (0, 1)}
 
 
@@ -461,8 +620,14 @@ def test_observed_pods_of_a_re_created_object_are_replaced() -> None:
     text = build_configuration(build_deployment("web", 2, cpu="1"))
     dump = (*NODES, *build_running_pods(2))
     state = build_state_after(require_success(plan_observed(text, *dump)))
-    result = require_success(plan_observed(text, *dump, state=state, replaces=("fleet_hub_manifest.m",)))
-    rows = [(row.object, str(row.action), row.trigger) for row in result.plan.placements if row.kind == "pod"]
+    result = require_success(
+        plan_observed(text, *dump, state=state, replaces=("fleet_hub_manifest.m",))
+    )
+    rows = [
+        (row.object, str(row.action), row.trigger)
+        for row in result.plan.placements
+        if row.kind == "pod"
+    ]
     assert rows == [
         ("web-0", "remove", "object_replaced"),
         ("web-1", "remove", "object_replaced"),
@@ -478,16 +643,22 @@ def test_pending_pods_of_others_count_against_a_quota(hard: dict[str, str]) -> N
     nominated = build_pod("third", "", "1", phase="Pending")
     nominated["status"]["nominatedNodeName"] = "a-np-0"
     finished = build_pod("old", "a-np-0", "1", phase="Failed")
-    result = require_success(plan_observed(text, *NODES, build_quota(hard), pending, nominated, finished))
+    result = require_success(
+        plan_observed(text, *NODES, build_quota(hard), pending, nominated, finished)
+    )
     assert read_pod_changes(result) == {"web-0": ("place", "new")}
     # So they do if other pods of their workload run.
     pair = [build_pod(f"a-{node}", node, owner=("StatefulSet", "a")) for node in ("a-np-0", "")]
     result = require_success(plan_observed(text, *NODES, build_quota(hard), *pair))
     assert read_pod_changes(result) == {"web-0": ("place", "new")}
     # Pending pods of the workload itself count once.
-    own = [{**body, "metadata": {**body["metadata"], "labels": WEB}} for body in (pending, nominated)]
+    own = [
+        {**body, "metadata": {**body["metadata"], "labels": WEB}} for body in (pending, nominated)
+    ]
     for body in own:
-        body["metadata"]["ownerReferences"] = [{"kind": "ReplicaSet", "name": "web-5d", "controller": True}]
+        body["metadata"]["ownerReferences"] = [
+            {"kind": "ReplicaSet", "name": "web-5d", "controller": True}
+        ]
     result = require_success(plan_observed(text, *NODES, build_quota(hard), *own))
     assert len(list_places(result)) == 3
 
@@ -498,9 +669,13 @@ def test_pods_missing_in_the_dump_count_by_the_status_of_the_quota(used: str, ru
     for text in (
         build_configuration(build_deployment("web", 3, cpu="1")),
         # A manifest of the quota has no status.
-        build_configuration(json.dumps(build_quota({"pods": "5"})), build_deployment("web", 3, cpu="1")),
+        build_configuration(
+            json.dumps(build_quota({"pods": "5"})), build_deployment("web", 3, cpu="1")
+        ),
     ):
-        result = require_success(plan_observed(text, *NODES, build_quota({"pods": "5"}, pods=used), *there))
+        result = require_success(
+            plan_observed(text, *NODES, build_quota({"pods": "5"}, pods=used), *there)
+        )
         assert len(list_places(result)) == running
 
 
@@ -511,32 +686,55 @@ def test_change_of_an_environment_replaces_observed_pods_of_a_placement() -> Non
     for pod in pods:
         pod["metadata"]["namespace"] = "web"
         pod["spec"]["containers"][0]["image"] = "web:1"
-    text = RACKS + CLUSTERS + MEMBERS + OF_A + build_hub_manifest(build_web_deployment(2)) + build_placement()
+    text = (
+        RACKS
+        + CLUSTERS
+        + MEMBERS
+        + OF_A
+        + build_hub_manifest(build_web_deployment(2))
+        + build_placement()
+    )
     state = build_state_after(require_success(plan_observed(text, *NODES, live, *pods)))
-    changed = text.replace('"image": "web:1"', '"image": "web:1", "env": [{"name": "A", "value": "2"}]')
+    changed = text.replace(
+        '"image": "web:1"', '"image": "web:1", "env": [{"name": "A", "value": "2"}]'
+    )
     result = require_success(plan_observed(changed, *NODES, live, *pods, state=state))
-    rows = [row for row in result.plan.placements if row.kind == "pod" and row.pool.startswith("a/")]
-    assert [(row.object, row.trigger) for row in rows] == [(f"web-{n}", "template_changed") for n in (0, 1)]
+    rows = [
+        row for row in result.plan.placements if row.kind == "pod" and row.pool.startswith("a/")
+    ]
+    assert [(row.object, row.trigger) for row in rows] == [
+        (f"web-{n}", "template_changed") for n in (0, 1)
+    ]
 
 
-@pytest.mark.parametrize(("spec", "is_repeated"), [({}, False), ({"ttlSecondsAfterFinished": 60}, True)])
-def test_fleet_repeats_an_ended_job_deleted_by_its_time_to_live(spec: dict[str, Any], is_repeated: bool) -> None:
+@pytest.mark.parametrize(
+    ("spec", "is_repeated"), [({}, False), ({"ttlSecondsAfterFinished": 60}, True)]
+)
+def test_fleet_repeats_an_ended_job_deleted_by_its_time_to_live(
+    spec: dict[str, Any], is_repeated: bool
+) -> None:
     ended = build_job(conditions=[{"type": "Complete", "status": "True"}])
     ended["metadata"]["namespace"] = "web"
     job = build_job()
     job["metadata"]["namespace"] = "web"
     job["spec"] |= spec
-    text = RACKS + CLUSTERS + MEMBERS + OF_A + build_hub_manifest(json.dumps(job)) + build_placement()
+    text = (
+        RACKS + CLUSTERS + MEMBERS + OF_A + build_hub_manifest(json.dumps(job)) + build_placement()
+    )
     state = build_state_after(require_success(plan_observed(text, *NODES, ended)))
     result = require_success(plan_observed(text, *NODES, state=state))
-    rows = [row for row in result.plan.placements if row.kind == "pod" and row.pool.startswith("a/")]
+    rows = [
+        row for row in result.plan.placements if row.kind == "pod" and row.pool.startswith("a/")
+    ]
     assert [row.trigger for row in rows] == ["new", "new"] * is_repeated
 
 
 def test_pending_pods_of_a_deleted_object_leave_its_quota() -> None:
     quota = build_quota({"pods": "3"})
     pending = [
-        build_pod(f"web-5d-{number}", "", "1", phase="Pending", owner=("ReplicaSet", "web-5d"), labels=WEB)
+        build_pod(
+            f"web-5d-{number}", "", "1", phase="Pending", owner=("ReplicaSet", "web-5d"), labels=WEB
+        )
         for number in range(3)
     ]
     with_web = build_configuration(build_deployment("web", 3, cpu="1"))

@@ -10,7 +10,12 @@ import pytest
 
 from tests.domains.hub.api_programs import find_obstacle
 from tests.domains.pods.importers.cluster_objects import build_pod
-from tests.domains.pods.planning.test_cluster_observation import NODES, OF_A, list_places, plan_observed
+from tests.domains.pods.planning.test_cluster_observation import (
+    NODES,
+    OF_A,
+    list_places,
+    plan_observed,
+)
 from tests.domains.pods.planning.test_live_workloads import build_configuration
 from tests.domains.pods.planning.test_pods import build_deployment, read_pod_changes
 from tests.kill_points import run_at_eighth
@@ -29,7 +34,9 @@ def build_controller(kind: str, replicas: int = 3, **spec: Any) -> str:
     return json.dumps(body | {"spec": body["spec"] | spec})
 
 
-def build_orphan(name: str, node: str = "a-np-1", labels: dict[str, str] = WEB, **more: Any) -> dict[str, Any]:
+def build_orphan(
+    name: str, node: str = "a-np-1", labels: dict[str, str] = WEB, **more: Any
+) -> dict[str, Any]:
     return build_pod(name, node, labels=labels, **more)
 
 
@@ -37,11 +44,16 @@ def test_daemon_set_replaces_adopted_pods_on_their_nodes() -> None:
     text = build_configuration(build_controller("DaemonSet"))
     other = build_orphan("other", labels={"app": "other"})
     result = require_success(plan_observed(text, *NODES, build_orphan("a"), other))
-    assert read_pod_changes(result) == {"web-0": ("move", "template_changed"), "web-1": ("place", "scale_out")}
+    assert read_pod_changes(result) == {
+        "web-0": ("move", "template_changed"),
+        "web-1": ("place", "scale_out"),
+    }
     assert list_places(result) == {"web-0": "a-np-1", "web-1": "a-np-0"}
     # The dump is older than the apply.
     assert is_empty(
-        require_success(plan_observed(text, *NODES, build_orphan("a"), other, state=build_state_after(result)))
+        require_success(
+            plan_observed(text, *NODES, build_orphan("a"), other, state=build_state_after(result))
+        )
     )
     assert is_empty(require_success(plan(text.replace(OF_A, ""), build_state_after(result))))
 
@@ -51,15 +63,22 @@ def test_daemon_set_keeps_oldest_pod_of_node() -> None:
         build_orphan("a-young", started="2026-11-21T02:00:00Z", labels=WEB | REVISION),
         build_orphan("old", started="2026-11-20T02:00:00Z", labels=WEB | REVISION),
     ]
-    result = require_success(plan_observed(build_configuration(build_controller("DaemonSet")), *NODES, *orphans))
-    assert read_pod_changes(result) == {"web-0": ("remove", "scale_in"), "web-2": ("place", "scale_out")}
+    result = require_success(
+        plan_observed(build_configuration(build_controller("DaemonSet")), *NODES, *orphans)
+    )
+    assert read_pod_changes(result) == {
+        "web-0": ("remove", "scale_in"),
+        "web-2": ("place", "scale_out"),
+    }
 
 
 @pytest.mark.parametrize("kind", ["DaemonSet", "StatefulSet"])
 def test_adopted_pods_with_revision_label_are_kept(kind: str) -> None:
     # As after `kubectl delete --cascade=orphan`.
     orphans = [build_orphan(f"web-{n}", f"a-np-{n}", WEB | REVISION) for n in range(2)]
-    result = require_success(plan_observed(build_configuration(build_controller(kind, 2)), *NODES, *orphans))
+    result = require_success(
+        plan_observed(build_configuration(build_controller(kind, 2)), *NODES, *orphans)
+    )
     assert read_pod_changes(result) == {}
     assert list_places(result) == {"web-0": "a-np-0", "web-1": "a-np-1"}
 
@@ -71,7 +90,9 @@ def test_on_delete_strategy_keeps_adopted_pods() -> None:
         assert (
             read_pod_changes(
                 require_success(
-                    plan_observed(build_configuration(build_controller(kind, 2, **update)), *NODES, *orphans)
+                    plan_observed(
+                        build_configuration(build_controller(kind, 2, **update)), *NODES, *orphans
+                    )
                 )
             )
             == {}
@@ -85,7 +106,9 @@ def test_stateful_set_adopts_pods_with_its_names() -> None:
         build_orphan("other-0"),
         build_orphan("web-2", labels={"app": "no"}),
     ]
-    result = require_success(plan_observed(build_configuration(build_controller("StatefulSet", 2)), *NODES, *orphans))
+    result = require_success(
+        plan_observed(build_configuration(build_controller("StatefulSet", 2)), *NODES, *orphans)
+    )
     assert read_pod_changes(result) == {
         "web-0": ("place", "scale_out"),
         "web-1": ("move", "template_changed"),
@@ -105,7 +128,9 @@ def test_stateful_set_adopts_pods_with_its_names() -> None:
 
 def test_pending_pods_are_adopted() -> None:
     waiting = build_orphan("web-a", "", phase="Pending")
-    result = require_success(plan_observed(build_configuration(build_controller("ReplicaSet", 2)), *NODES, waiting))
+    result = require_success(
+        plan_observed(build_configuration(build_controller("ReplicaSet", 2)), *NODES, waiting)
+    )
     assert {name: action for name, (action, _) in read_pod_changes(result).items()} == {
         "web-0": "place",
         "web-1": "place",
@@ -114,9 +139,14 @@ def test_pending_pods_are_adopted() -> None:
 
 
 def test_replica_set_adopts_each_pod_once() -> None:
-    text, orphans = build_configuration(build_controller("ReplicaSet")), [build_orphan("a"), build_orphan("b")]
+    text, orphans = (
+        build_configuration(build_controller("ReplicaSet")),
+        [build_orphan("a"), build_orphan("b")],
+    )
     result = require_success(plan_observed(text, *NODES, *orphans))
-    assert is_empty(require_success(plan_observed(text, *NODES, *orphans, state=build_state_after(result))))
+    assert is_empty(
+        require_success(plan_observed(text, *NODES, *orphans, state=build_state_after(result)))
+    )
 
 
 # --- against a running kube-controller-manager ----------------------------------------------------
@@ -147,7 +177,13 @@ def _create_object(cluster: LiveCluster, body: dict[str, Any]) -> str:
         ("DaemonSet", {"updateStrategy": {"type": "OnDelete"}}, ("a",), WEB, {"a"}),
         ("DaemonSet", {"updateStrategy": {"type": "OnDelete"}}, ("a", "b"), WEB, {"a"}),
         ("StatefulSet", {}, ("a", "web-1", "web-7"), WEB, {"a"}),
-        ("StatefulSet", {"updateStrategy": {"type": "OnDelete"}}, ("a", "web-1", "web-7"), WEB, {"a", "web-1"}),
+        (
+            "StatefulSet",
+            {"updateStrategy": {"type": "OnDelete"}},
+            ("a", "web-1", "web-7"),
+            WEB,
+            {"a", "web-1"},
+        ),
     ],
 )
 def test_running_controller_keeps_same_orphans(
@@ -165,16 +201,23 @@ def test_running_controller_keeps_same_orphans(
 
     uids = {}
     for name in names:
-        body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default", "labels": labels}}
+        body = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "namespace": "default", "labels": labels},
+        }
         template = json.loads(build_controller(kind))["spec"]["template"]["spec"]
         uids[_create_object(cluster, body | {"spec": template | {"nodeName": "a-np-1"}})] = name
-        time.sleep(1.1)  # Creation times have a resolution of one second.
+        # Creation times have a resolution of one second.
+        time.sleep(1.1)
     cluster.wait_until_settled()
     text = json.loads(build_controller(kind, 2, **spec))
     text["metadata"]["namespace"] = "default"
     _create_object(cluster, text)
     left = cluster.wait_until_settled(4)
-    assert {uids[each["metadata"]["uid"]] for each in left if each["metadata"]["uid"] in uids} == kept
+    assert {
+        uids[each["metadata"]["uid"]] for each in left if each["metadata"]["uid"] in uids
+    } == kept
     print(
         [
             (

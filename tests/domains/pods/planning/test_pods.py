@@ -76,7 +76,12 @@ def build_deployment(
     if kind != "DaemonSet":
         body["replicas"] = replicas
     return json.dumps(
-        {"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": name, "namespace": namespace}, "spec": body}
+        {
+            "apiVersion": "apps/v1",
+            "kind": kind,
+            "metadata": {"name": name, "namespace": namespace},
+            "spec": body,
+        }
     )
 
 
@@ -127,7 +132,10 @@ def test_pods_have_nodes_and_second_plan_is_empty() -> None:
         assert place["provenance"] == "predicted"
         node = nodes[place["node"]]
         assert node["role"] == "Worker"
-        assert (place["machine"], place["availability_zone"]) == (node["machine"], node["availability_zone"])
+        assert (place["machine"], place["availability_zone"]) == (
+            node["machine"],
+            node["availability_zone"],
+        )
     assert read_pod_changes(result) == {f"web-{n}": ("place", "new") for n in range(3)}
     (row,) = [r for r in result.plan.placements if r.object == "web-0"]
     assert row.source is None
@@ -142,19 +150,28 @@ def test_pods_have_nodes_and_second_plan_is_empty() -> None:
 def test_pod_is_certain_only_without_alternatives() -> None:
     picky = {"nodeSelector": {HOSTNAME: "a-np-1"}}
     text = ONE_RACK + build_workers(2)
-    one = read_current_pods(build_state(text + build_manifest("m", build_deployment("one", 1, spec=picky))))["one-0"]
+    one = read_current_pods(
+        build_state(text + build_manifest("m", build_deployment("one", 1, spec=picky)))
+    )["one-0"]
     assert (one["node"], one["certain"]) == ("a-np-1", True)
-    assert not read_current_pods(build_state(text + build_manifest("m", build_deployment("any", 1))))["any-0"][
-        "certain"
-    ]
+    assert not read_current_pods(
+        build_state(text + build_manifest("m", build_deployment("any", 1)))
+    )["any-0"]["certain"]
 
 
-@pytest.mark.parametrize(("together", "preferred", "running"), [(False, False, 2), (True, False, 1), (True, True, 2)])
-def test_two_replicas_are_separated_by_server(together: bool, preferred: bool, running: int) -> None:
+@pytest.mark.parametrize(
+    ("together", "preferred", "running"), [(False, False, 2), (True, False, 1), (True, True, 2)]
+)
+def test_two_replicas_are_separated_by_server(
+    together: bool, preferred: bool, running: int
+) -> None:
     # The two workers run on two servers. If the other servers are cordoned, both run on one.
     rack = ONE_RACK
     if together:
-        blocks = "".join(f'machine_override "r0-bm{slot:02d}" {{\n cordoned = true\n }}\n' for slot in range(2, 5))
+        blocks = "".join(
+            f'machine_override "r0-bm{slot:02d}" {{\n cordoned = true\n }}\n'
+            for slot in range(2, 5)
+        )
         rack = replace_passage(ONE_RACK, "  machine_count = 4\n", f"  machine_count = 4\n{blocks}")
     keys = 'hardware_label_keys = ["kubernetes.io/zone"]'
     redis = build_deployment("redis-cache", 2, apart="kubernetes.io/zone", preferred=preferred)
@@ -173,9 +190,15 @@ def test_two_replicas_are_separated_by_server(together: bool, preferred: bool, r
 
 
 def test_hostname_key_spreads_over_workers_instead_of_servers() -> None:
-    cordoned = "".join(f'machine_override "r0-bm{slot:02d}" {{\n cordoned = true\n }}\n' for slot in range(2, 5))
+    cordoned = "".join(
+        f'machine_override "r0-bm{slot:02d}" {{\n cordoned = true\n }}\n' for slot in range(2, 5)
+    )
     rack = replace_passage(ONE_RACK, "  machine_count = 4\n", f"  machine_count = 4\n{cordoned}")
-    text = rack + build_workers(2) + build_manifest("m", build_deployment("redis-cache", 2, apart=HOSTNAME))
+    text = (
+        rack
+        + build_workers(2)
+        + build_manifest("m", build_deployment("redis-cache", 2, apart=HOSTNAME))
+    )
     result = require_success(plan_without_certainty(text))
     places = read_current_pods(build_state_after(result))
     assert len({p["node"] for p in places.values()}) == 2
@@ -187,13 +210,19 @@ def test_hostname_key_spreads_over_workers_instead_of_servers() -> None:
 
 
 def test_missing_topology_key_and_rollout_deadlock_are_reported() -> None:
-    text = RACKS + build_workers(2) + build_manifest("m", build_deployment("r", 2, apart="kubernetes.io/zone"))
+    text = (
+        RACKS
+        + build_workers(2)
+        + build_manifest("m", build_deployment("r", 2, apart="kubernetes.io/zone"))
+    )
     assert {"Workers without topology label", "Unknown topology key"} & list_warning_summaries(
         require_success(plan_without_certainty(text))
     )
     apart = RACKS + build_workers(2) + build_manifest("m", build_deployment("r", 2, apart=MACHINE))
     (told,) = [
-        w for w in list_warnings(require_success(plan_without_certainty(apart))) if w.summary == "Rollout deadlock"
+        w
+        for w in list_warnings(require_success(plan_without_certainty(apart)))
+        if w.summary == "Rollout deadlock"
     ]
     assert "maxUnavailable: 1" in told.detail
     assert "matchLabelKeys" in told.detail
@@ -202,21 +231,31 @@ def test_missing_topology_key_and_rollout_deadlock_are_reported() -> None:
 def test_taints_repel_pods_and_dedicated_pools_accept_them() -> None:
     taint = 'taint {\n key = "gpu"\n effect = "NoSchedule"\n }'
     extra = (
-        'resource "nexus_agent_pool" "extra" {\n kubernetes_cluster_id = nexus_kubernetes_cluster.a.id\n'
+        'resource "nexus_agent_pool" "extra" {\n kubernetes_cluster_id = '
+        "nexus_kubernetes_cluster.a.id\n"
         ' node_count = 1\n vm_sku_name = "NC_G6_28_v1"\n}\n'
     )
     keys = 'hardware_label_keys = ["kubernetes.io/zone"]'
     text = RACKS + build_workers(2, more=taint, arguments=keys) + extra
     text += build_manifest("m", build_deployment("r", 1, apart="kubernetes.io/zone"))
     result = require_success(plan_without_certainty(text))
-    assert [p["node"] for p in read_current_pods(build_state_after(result)).values()] == ["a-extra-0"]
-    assert not {"Workers without topology label", "Unknown topology key"} & list_warning_summaries(result)
+    assert [p["node"] for p in read_current_pods(build_state_after(result)).values()] == [
+        "a-extra-0"
+    ]
+    assert not {"Workers without topology label", "Unknown topology key"} & list_warning_summaries(
+        result
+    )
 
 
 def test_daemons_and_priorities_come_first_across_manifests() -> None:
     # Each worker has 4 vCPUs left for pods.
     high = json.dumps(
-        {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 1000}
+        {
+            "apiVersion": "scheduling.k8s.io/v1",
+            "kind": "PriorityClass",
+            "metadata": {"name": "high"},
+            "value": 1000,
+        }
     )
     first = build_manifest("m", build_deployment("low", 2, cpu="3"))
     second = build_manifest(
@@ -235,24 +274,37 @@ def test_daemons_and_priorities_come_first_across_manifests() -> None:
 @pytest.mark.parametrize(
     ("more", "pods_of_group_a"),
     [
-        ({}, 3),  # only the pod's own node counts
-        ({"minDomains": 2}, 2),  # the own node is one domain of two, so none may have two pods: one has the pod "busy"
-        ({"nodeAffinityPolicy": "Ignore"}, 1),  # group b has one pod, so group a has two with the pod "busy"
+        # Only the pod's own node counts.
+        ({}, 3),
+        # The own node is one domain of two, so none may have two pods: one has the pod "busy".
+        ({"minDomains": 2}, 2),
+        # group b has one pod, so group a has two with the pod "busy".
+        ({"nodeAffinityPolicy": "Ignore"}, 1),
     ],
 )
-def test_spread_constraint_of_daemon_set_counts_only_the_own_node(more: dict[str, Any], pods_of_group_a: int) -> None:
+def test_spread_constraint_of_daemon_set_counts_only_the_own_node(
+    more: dict[str, Any], pods_of_group_a: int
+) -> None:
     """The controller adds an affinity to the node of each pod, and nodeAffinityPolicy Honor counts only such nodes."""
     constraint = {
         "maxSkew": 1,
         "topologyKey": "group",
         "whenUnsatisfiable": "DoNotSchedule",
-        "labelSelector": {"matchExpressions": [{"key": "app", "operator": "In", "values": ["agent", "busy"]}]},
+        "labelSelector": {
+            "matchExpressions": [{"key": "app", "operator": "In", "values": ["agent", "busy"]}]
+        },
         **more,
     }
-    pools = pool("a", 3, more='labels = { group = "a" }') + pool("b", 1, more='labels = { group = "b" }')
+    pools = pool("a", 3, more='labels = { group = "a" }') + pool(
+        "b", 1, more='labels = { group = "b" }'
+    )
     busy = build_deployment("busy", 1, spec={"nodeName": "a-a-0"})
-    agent = build_deployment("agent", 0, kind="DaemonSet", spec={"topologySpreadConstraints": [constraint]})
-    second = build_manifest("n", agent).replace('"n" {', '"n" {\n  depends_on = [fleet_hub_manifest.m]', 1)
+    agent = build_deployment(
+        "agent", 0, kind="DaemonSet", spec={"topologySpreadConstraints": [constraint]}
+    )
+    second = build_manifest("n", agent).replace(
+        '"n" {', '"n" {\n  depends_on = [fleet_hub_manifest.m]', 1
+    )
     state = build_state(RACKS + cluster("a", pools=pools) + build_manifest("m", busy) + second)
     nodes = [pod["node"] for pod in read_current_pods(state, "n").values()]
     assert len(nodes) == 4
@@ -267,20 +319,32 @@ def test_manifest_can_refer_to_nodes_of_pods_of_another_manifest() -> None:
     # The template contains the brackets and quotes of the reference.
     beside = beside.replace('\\"', '"')
     second = build_manifest("n", beside)
-    state = build_state(RACKS + build_workers(3) + second + build_manifest("m", build_deployment("web", 1)))
-    assert read_current_pods(state, "n")["beside-0"]["node"] == read_current_pods(state)["web-0"]["node"]
+    state = build_state(
+        RACKS + build_workers(3) + second + build_manifest("m", build_deployment("web", 1))
+    )
+    assert (
+        read_current_pods(state, "n")["beside-0"]["node"]
+        == read_current_pods(state)["web-0"]["node"]
+    )
 
 
 # --- changes ----------------------------------------------------------------------------------
 
 
 def test_scaling_touches_no_other_pod() -> None:
-    text = RACKS + build_workers(3) + build_manifest("m", build_deployment("web", 3), build_deployment("db", 2))
+    text = (
+        RACKS
+        + build_workers(3)
+        + build_manifest("m", build_deployment("web", 3), build_deployment("db", 2))
+    )
     state = build_state(text)
     before = read_current_pods(state)
     more = text.replace('"replicas": 3', '"replicas": 5')
     result = require_success(plan_without_certainty(more, state))
-    assert read_pod_changes(result) == {"web-3": ("place", "scale_out"), "web-4": ("place", "scale_out")}
+    assert read_pod_changes(result) == {
+        "web-3": ("place", "scale_out"),
+        "web-4": ("place", "scale_out"),
+    }
     after = read_current_pods(build_state_after(result, state))
     assert {name: after[name] for name in before} == before
     down = require_success(plan_without_certainty(text, build_state_after(result, state)))
@@ -289,7 +353,11 @@ def test_scaling_touches_no_other_pod() -> None:
 
 
 def test_new_image_replaces_every_pod_of_workload() -> None:
-    text = RACKS + build_workers(3) + build_manifest("m", build_deployment("web", 2), build_deployment("db", 1))
+    text = (
+        RACKS
+        + build_workers(3)
+        + build_manifest("m", build_deployment("web", 2), build_deployment("db", 1))
+    )
     state = build_state(text)
     renewed = text.replace("redis:3.2-alpine", "redis:7", 1)
     assert read_pod_changes(require_success(plan_without_certainty(renewed, state))) == {
@@ -299,7 +367,9 @@ def test_new_image_replaces_every_pod_of_workload() -> None:
 
 
 def test_blocked_rollout_stays_blocked_in_next_plan() -> None:
-    text = RACKS + build_workers(2) + build_manifest("m", build_deployment("web", 2, apart=HOSTNAME))
+    text = (
+        RACKS + build_workers(2) + build_manifest("m", build_deployment("web", 2, apart=HOSTNAME))
+    )
     renewed = text.replace("redis:3.2-alpine", "redis:7")
     first = build_state(text)
     state = build_state(renewed, first)
@@ -308,7 +378,9 @@ def test_blocked_rollout_stays_blocked_in_next_plan() -> None:
     assert is_empty(again)
     assert "Stuck rollout" in list_warning_summaries(again)
     # One more worker unblocks it, and the older pods are replaced.
-    grown = require_success(plan_without_certainty(renewed.replace("count       = 2", "count       = 3"), state))
+    grown = require_success(
+        plan_without_certainty(renewed.replace("count       = 2", "count       = 3"), state)
+    )
     done = build_state_after(grown, state)
     assert len(read_current_pods(done)) == 2
     assert all("former_template" not in place for place in read_current_pods(done).values())
@@ -329,7 +401,9 @@ def test_pods_of_older_template_keep_their_requests(replicas: int, image_first: 
 
     state = build_state_after(require_success(plan_without_certainty(build_text("6", "i:1"))))
     if image_first:
-        state = build_state_after(require_success(plan_without_certainty(build_text("6", "i:2"), state)), state)
+        state = build_state_after(
+            require_success(plan_without_certainty(build_text("6", "i:2"), state)), state
+        )
     changed = build_text("3", "i:3", replicas)
     result = require_success(plan_without_certainty(changed, state))
     assert "Stuck rollout" in list_warning_summaries(result)
@@ -354,15 +428,24 @@ def test_pods_below_partition_keep_template_until_it_is_lowered() -> None:
     state = build_state(text("redis:7", 2), build_state(text("redis:6", 2)))
     assert is_empty(require_success(plan_without_certainty(text("redis:7", 2), state)))
     fallen = require_success(plan_without_certainty(text("redis:7", 0), state))
-    assert read_pod_changes(fallen) == {"db-0": ("move", "template_changed"), "db-1": ("move", "template_changed")}
-    assert is_empty(require_success(plan_without_certainty(text("redis:7", 0), build_state_after(fallen, state))))
+    assert read_pod_changes(fallen) == {
+        "db-0": ("move", "template_changed"),
+        "db-1": ("move", "template_changed"),
+    }
+    assert is_empty(
+        require_success(
+            plan_without_certainty(text("redis:7", 0), build_state_after(fallen, state))
+        )
+    )
 
 
 def test_pod_of_healed_node_moves_from_old_machine_of_node() -> None:
     text = RACKS + build_workers(1) + build_manifest("m", build_deployment("web", 1))
     state = build_state(text)
     was = read_current_pods(state)["web-0"]["machine"]
-    result = require_success(plan_without_certainty(text, state, replaces=("nexus_kubernetes_cluster.a:a-np-0",)))
+    result = require_success(
+        plan_without_certainty(text, state, replaces=("nexus_kubernetes_cluster.a:a-np-0",))
+    )
     (row,) = [r for r in result.plan.placements if r.kind == "pod" and r.action == "move"]
     assert row.source is not None
     assert row.target is not None
@@ -373,7 +456,9 @@ def test_pod_of_healed_node_moves_from_old_machine_of_node() -> None:
 
 
 def test_pods_of_deleted_node_are_placed_again() -> None:
-    text = RACKS + build_workers(3) + build_manifest("m", build_deployment("web", 3, apart=HOSTNAME))
+    text = (
+        RACKS + build_workers(3) + build_manifest("m", build_deployment("web", 3, apart=HOSTNAME))
+    )
     state = build_state(text)
     (lost,) = [name for name, p in read_current_pods(state).items() if p["node"] == "a-np-2"]
     fewer = text.replace("count       = 3\n", "count       = 2\n")
@@ -385,26 +470,36 @@ def test_pods_of_deleted_node_are_placed_again() -> None:
 
 
 def test_pods_of_re_created_node_are_placed_again() -> None:
-    text = RACKS + build_workers(3) + build_manifest("m", build_deployment("web", 3, apart=HOSTNAME))
+    text = (
+        RACKS + build_workers(3) + build_manifest("m", build_deployment("web", 3, apart=HOSTNAME))
+    )
     state = build_state(text)
     (lost,) = [name for name, p in read_current_pods(state).items() if p["node"] == "a-np-1"]
-    result = require_success(plan_without_certainty(text, state, replaces=("nexus_kubernetes_cluster.a:a-np-1",)))
+    result = require_success(
+        plan_without_certainty(text, state, replaces=("nexus_kubernetes_cluster.a:a-np-1",))
+    )
     assert read_pod_changes(result) == {lost: ("move", "node_removed")}
     assert is_empty(plan_without_certainty(text, build_state_after(result, state)))
 
 
 def test_pods_of_cluster_missing_from_state_are_placed_again() -> None:
-    text = RACKS + build_workers(3) + build_manifest("m", build_deployment("web", 3, apart=HOSTNAME))
+    text = (
+        RACKS + build_workers(3) + build_manifest("m", build_deployment("web", 3, apart=HOSTNAME))
+    )
     state = build_state(text)
     address = next(each for each in state.instances if each.type == "nexus_kubernetes_cluster")
-    forgotten = replace(state, instances={name: each for name, each in state.instances.items() if name != address})
+    forgotten = replace(
+        state, instances={name: each for name, each in state.instances.items() if name != address}
+    )
     result = require_success(plan_without_certainty(text, forgotten))
     assert read_pod_changes(result) == {f"web-{n}": ("move", "node_removed") for n in range(3)}
     assert is_empty(plan_without_certainty(text, build_state_after(result, forgotten)))
 
 
 def test_pending_pod_is_placed_after_capacity_is_added() -> None:
-    text = RACKS + build_workers(2) + build_manifest("m", build_deployment("web", 3, apart=HOSTNAME))
+    text = (
+        RACKS + build_workers(2) + build_manifest("m", build_deployment("web", 3, apart=HOSTNAME))
+    )
     state = build_state(text)
     assert is_empty(plan_without_certainty(text, state))
     more = text.replace("count       = 2\n", "count       = 3\n")
@@ -422,19 +517,27 @@ def test_deleted_workload_and_manifest_remove_their_pods() -> None:
         "db-0": ("remove", "workload_removed")
     }
     none = require_success(plan_without_certainty(RACKS + build_workers(2), state))
-    assert read_pod_changes(none) == dict.fromkeys(("web-0", "db-0"), ("remove", "workload_removed"))
+    assert read_pod_changes(none) == dict.fromkeys(
+        ("web-0", "db-0"), ("remove", "workload_removed")
+    )
     assert list_actions(none) == {"fleet_hub_manifest.m": "delete"}
 
 
 def test_removed_pods_free_capacity_for_new_pods() -> None:
     # The only worker has capacity for one pod of 3 vCPUs.
-    state = build_state(RACKS + build_workers(1) + build_manifest("m", build_deployment("old", 1, cpu="3")))
+    state = build_state(
+        RACKS + build_workers(1) + build_manifest("m", build_deployment("old", 1, cpu="3"))
+    )
     result = require_success(
         plan_without_certainty(
-            RACKS + build_workers(1) + build_manifest("n", build_deployment("new", 1, cpu="3")), state
+            RACKS + build_workers(1) + build_manifest("n", build_deployment("new", 1, cpu="3")),
+            state,
         )
     )
-    assert read_pod_changes(result) == {"old-0": ("remove", "workload_removed"), "new-0": ("place", "new")}
+    assert read_pod_changes(result) == {
+        "old-0": ("remove", "workload_removed"),
+        "new-0": ("place", "new"),
+    }
     assert read_current_pods(build_state_after(result, state), "n")["new-0"]["node"] == "a-np-0"
 
 
@@ -442,16 +545,22 @@ def test_two_manifests_on_one_cluster_share_capacity() -> None:
     first = RACKS + build_workers(2) + build_manifest("m", build_deployment("one", 2, cpu="3"))
     state = build_state(first)
     result = require_success(
-        plan_without_certainty(first + build_manifest("n", build_deployment("two", 2, cpu="1500m")), state)
+        plan_without_certainty(
+            first + build_manifest("n", build_deployment("two", 2, cpu="1500m")), state
+        )
     )
-    assert [p["node"] for p in read_current_pods(build_state_after(result, state), "n").values()] == [None, None]
+    assert [
+        p["node"] for p in read_current_pods(build_state_after(result, state), "n").values()
+    ] == [None, None]
     assert read_pod_changes(result) == {f"two-{n}": ("place", "new") for n in range(2)}
 
 
 def test_cluster_change_replaces_pods() -> None:
     two = RACKS + build_workers(1) + cluster("b", pools=pool("np", 1))
     state = build_state(two + build_manifest("m", build_deployment("web", 1)))
-    moved = two + build_manifest("m", build_deployment("web", 1), of="nexus_kubernetes_cluster.b.id")
+    moved = two + build_manifest(
+        "m", build_deployment("web", 1), of="nexus_kubernetes_cluster.b.id"
+    )
     result = require_success(plan_without_certainty(moved, state))
     rows = [(str(r.action), r.trigger) for r in result.plan.placements if r.object == "web-0"]
     assert rows == [("remove", "binding_removed"), ("place", "new")]
@@ -481,7 +590,9 @@ def test_autoscaler_is_reported() -> None:
         }
     )
     result = require_success(
-        plan_without_certainty(RACKS + build_workers(1) + build_manifest("m", build_deployment("web", 1), scaler))
+        plan_without_certainty(
+            RACKS + build_workers(1) + build_manifest("m", build_deployment("web", 1), scaler)
+        )
     )
     assert "Autoscaled replicas" in list_warning_summaries(result)
 
@@ -508,34 +619,50 @@ resource "nexus_separation_rule" "apart" {
 
 
 def test_separation_rule_separates_workloads() -> None:
-    cordoned = "".join(f'machine_override "r0-bm{slot:02d}" {{\n cordoned = true\n }}\n' for slot in range(2, 5))
+    cordoned = "".join(
+        f'machine_override "r0-bm{slot:02d}" {{\n cordoned = true\n }}\n' for slot in range(2, 5)
+    )
     manifest = build_manifest("m", build_deployment("web", 1), build_deployment("db", 1))
     text = build_workers(2) + manifest + WEB_AND_DB_APART
-    together = replace_passage(ONE_RACK, "  machine_count = 4\n", f"  machine_count = 4\n{cordoned}") + text
+    together = (
+        replace_passage(ONE_RACK, "  machine_count = 4\n", f"  machine_count = 4\n{cordoned}")
+        + text
+    )
     (verdict,) = plan_without_certainty(together, samples=5).plan.separation_verdicts
     assert verdict.satisfied == "never"
     (violation,) = verdict.violations
     assert violation.machine == "r0-bm01"
-    assert {name.split(" on ")[0] for name in violation.members} == {"default/web-0", "default/db-0"}
+    assert {name.split(" on ")[0] for name in violation.members} == {
+        "default/web-0",
+        "default/db-0",
+    }
     (problem,) = list_errors(plan_without_certainty(together, suggested_fixes=True))
     assert "No zones were found" in problem.detail
     elsewhere = together.replace('["default"]', '["elsewhere"]')
     result = plan_without_certainty(elsewhere, samples=5)
     (verdict,) = result.plan.separation_verdicts
     assert (verdict.satisfied, verdict.violations) == ("unknown", ())
-    (warning,) = [warning for warning in list_warnings(result) if warning.id == "separation-unknown"]
+    (warning,) = [
+        warning for warning in list_warnings(result) if warning.id == "separation-unknown"
+    ]
     assert "group 2 selects no VM and no running pod" in warning.detail
 
 
 def test_separation_rule_is_unknown_for_uncertain_pods() -> None:
-    tied = build_manifest("m", build_deployment("web", 1)) + build_manifest("n", build_deployment("db", 1))
-    (verdict,) = require_success(plan(RACKS + build_workers(2) + tied + WEB_AND_DB_APART)).plan.separation_verdicts
+    tied = build_manifest("m", build_deployment("web", 1)) + build_manifest(
+        "n", build_deployment("db", 1)
+    )
+    (verdict,) = require_success(
+        plan(RACKS + build_workers(2) + tied + WEB_AND_DB_APART)
+    ).plan.separation_verdicts
     assert verdict.satisfied == "unknown"
     assert verdict.unchecked == ("2 uncertain pods may run on a machine of another group",)
-    pinned = build_manifest("m", build_deployment("web", 1, spec={"nodeName": "a-np-0"})) + build_manifest(
-        "n", build_deployment("db", 1, spec={"nodeName": "a-np-1"})
-    )
-    (verdict,) = require_success(plan(RACKS + build_workers(2) + pinned + WEB_AND_DB_APART)).plan.separation_verdicts
+    pinned = build_manifest(
+        "m", build_deployment("web", 1, spec={"nodeName": "a-np-0"})
+    ) + build_manifest("n", build_deployment("db", 1, spec={"nodeName": "a-np-1"}))
+    (verdict,) = require_success(
+        plan(RACKS + build_workers(2) + pinned + WEB_AND_DB_APART)
+    ).plan.separation_verdicts
     assert (verdict.satisfied, verdict.unchecked) == ("always", ())
 
 
@@ -549,7 +676,9 @@ def parse_objects(*objects: str) -> tuple[Manifest, ...]:
 @pytest.fixture(scope="module")
 def clusters() -> Mapping[str, NodeCluster]:
     text = RACKS + build_workers(3)
-    return build_planned_clusters(require_success(plan_without_certainty(text, build_state(text))).objects.values())
+    return build_planned_clusters(
+        require_success(plan_without_certainty(text, build_state(text))).objects.values()
+    )
 
 
 PLACEMENT = "fleet_cluster_resource_placement.p"
@@ -562,11 +691,16 @@ def read_phase_changes(phase: PodPhase) -> dict[str, tuple[str, str]]:
 def test_placement_pods_count_as_requests_of_member(clusters: Mapping[str, NodeCluster]) -> None:
     phase = PodPhase(clusters, members={"east": "s/a"})
     assert phase.sum_requests("east") == (0, 0)
-    shown = phase.place_pods(PLACEMENT, "east", parse_objects(build_deployment("web", 2, cpu="1")), {})
+    shown = phase.place_pods(
+        PLACEMENT, "east", parse_objects(build_deployment("web", 2, cpu="1")), {}
+    )
     assert set(shown["default/Deployment/web"]) == {"web-0", "web-1"}
     assert phase.sum_requests("east") == (2000, 0)
     assert phase.sum_requests("s/a") == (2000, 0)
-    assert phase.place_pods(PLACEMENT, "elsewhere", parse_objects(build_deployment("web", 2)), {}) == {}
+    assert (
+        phase.place_pods(PLACEMENT, "elsewhere", parse_objects(build_deployment("web", 2)), {})
+        == {}
+    )
 
 
 def test_later_call_in_same_plan_changes_nothing(clusters: Mapping[str, NodeCluster]) -> None:
@@ -579,7 +713,9 @@ def test_later_call_in_same_plan_changes_nothing(clusters: Mapping[str, NodeClus
     assert read_phase_changes(phase) == dict.fromkeys(("web-0", "web-1", "db-0"), ("place", "new"))
 
 
-def test_template_change_by_override_has_override_trigger(clusters: Mapping[str, NodeCluster]) -> None:
+def test_template_change_by_override_has_override_trigger(
+    clusters: Mapping[str, NodeCluster],
+) -> None:
     hub = parse_objects(build_deployment("web", 2))
     prior = PodPhase(clusters).place_pods(PLACEMENT, "s/a", hub, {})
     phase = PodPhase(clusters)
@@ -596,7 +732,9 @@ def test_deleted_binding_removes_its_pods(clusters: Mapping[str, NodeCluster]) -
     prior = PodPhase(clusters).place_pods(PLACEMENT, "s/a", objects, {})
     phase = PodPhase(clusters, [PriorPods(PLACEMENT, "s/a", prior, objects)])
     phase.remove_pods(PLACEMENT, "s/a")
-    assert read_phase_changes(phase) == {f"web-{n}": ("remove", "binding_removed") for n in range(2)}
+    assert read_phase_changes(phase) == {
+        f"web-{n}": ("remove", "binding_removed") for n in range(2)
+    }
     assert phase.list_scheduled_pods() == []
 
 
@@ -611,10 +749,17 @@ def test_pod_affinity_is_met_by_later_workload(clusters: Mapping[str, NodeCluste
         }
     }
     phase = PodPhase(clusters)
-    web = phase.place_pods(PLACEMENT, "s/a", parse_objects(build_deployment("web", 1, spec=wants)), {})
+    web = phase.place_pods(
+        PLACEMENT, "s/a", parse_objects(build_deployment("web", 1, spec=wants)), {}
+    )
     assert web["default/Deployment/web"]["web-0"]["node"] is None
-    db = phase.place_pods("fleet_cluster_resource_placement.q", "s/a", parse_objects(build_deployment("db", 1)), {})
-    assert web["default/Deployment/web"]["web-0"]["node"] == db["default/Deployment/db"]["db-0"]["node"]
+    db = phase.place_pods(
+        "fleet_cluster_resource_placement.q", "s/a", parse_objects(build_deployment("db", 1)), {}
+    )
+    assert (
+        web["default/Deployment/web"]["web-0"]["node"]
+        == db["default/Deployment/db"]["db-0"]["node"]
+    )
 
 
 # --- rejections by kubelet ----------------------------------------------------------------------
@@ -635,7 +780,9 @@ def test_pod_rejected_by_kubelet_stays_failed() -> None:
 
 def test_declared_topology_manager_rejects_pods_across_two_cells() -> None:
     amounts = {"cpu": "4", "memory": "1Gi"}
-    containers = [{"name": "c", "image": "c", "resources": {"requests": amounts, "limits": amounts}}]
+    containers = [
+        {"name": "c", "image": "c", "resources": {"requests": amounts, "limits": amounts}}
+    ]
     text = build_deployment("pinned", 1, spec={"containers": containers})
     declared = 'kubelet {\n topology_manager_policy = "single-numa-node"\n numa_nodes = 2\n}'
     for more, expected in (("", "Scheduled"), (declared, "Failed")):
@@ -645,24 +792,37 @@ def test_declared_topology_manager_rejects_pods_across_two_cells() -> None:
 
 def test_declared_pool_resources_can_be_requested_and_others_are_named() -> None:
     wants = {"requests": {"intel.com/sriov": 2}, "limits": {"intel.com/sriov": 2}}
-    text = build_deployment("web", 2, spec={"containers": [{"name": "c", "image": "c", "resources": wants}]})
+    text = build_deployment(
+        "web", 2, spec={"containers": [{"name": "c", "image": "c", "resources": wants}]}
+    )
     without = build_state(RACKS + build_workers(1) + build_manifest("m", text))
     assert read_current_pods(without)["web-0"]["state"] == "Pending"
-    assert " No node has the resource intel.com/sriov. " in read_current_pods(without)["web-0"]["reason"]
+    assert (
+        " No node has the resource intel.com/sriov. "
+        in read_current_pods(without)["web-0"]["reason"]
+    )
     pools = 'kubelet {\n extended_resources = { "intel.com/sriov" = [1, 1] }\n}'
     declared = build_state(RACKS + build_workers(1, pools) + build_manifest("m", text))
-    assert [read_current_pods(declared)[f"web-{n}"]["state"] for n in (0, 1)] == ["Scheduled", "Pending"]
+    assert [read_current_pods(declared)[f"web-{n}"]["state"] for n in (0, 1)] == [
+        "Scheduled",
+        "Pending",
+    ]
 
 
 def test_invalid_kubelet_block_is_rejected_at_its_line() -> None:
-    wrong = 'kubelet {\n reserved_cpus = "two"\n extended_resources = { gpu = 1 }\n eviction_memory = "x"\n}'
+    wrong = (
+        'kubelet {\n reserved_cpus = "two"\n extended_resources = { gpu = 1 }\n eviction_memory = '
+        '"x"\n}'
+    )
     found = list_errors(plan_without_certainty(RACKS + build_workers(1, wrong)))
     assert [problem.id for problem in found] == ["invalid-kubelet"] * 3
 
 
 @pytest.mark.of_domains("vnf")
 def test_vnf_workers_have_declared_labels_and_taints() -> None:
-    hot = "heat_template_version: 2013-05-23\nresources:\n  workerNode:\n    type: OS::Nova::Server\n"
+    hot = (
+        "heat_template_version: 2013-05-23\nresources:\n  workerNode:\n    type: OS::Nova::Server\n"
+    )
     vnf = (
         'resource "tacker_vnf" "v" {\n  site_id = nexus_site.s.id\n'
         f"  base_hot = <<-EOT\n{hot}EOT\n"
@@ -671,7 +831,9 @@ def test_vnf_workers_have_declared_labels_and_taints() -> None:
     )
     wants = {"nodeSelector": {"disk": "ssd", "kubernetes.io/os": "linux"}}
     kept_off = build_deployment("web", 1, spec=wants)
-    tolerant = build_deployment("web", 1, spec=wants | {"tolerations": [{"key": "t", "operator": "Exists"}]})
+    tolerant = build_deployment(
+        "web", 1, spec=wants | {"tolerations": [{"key": "t", "operator": "Exists"}]}
+    )
     for text, state in ((kept_off, "Pending"), (tolerant, "Scheduled")):
         brought = build_state(RACKS + vnf + build_manifest("m", text, of="tacker_vnf.v.id"))
         assert read_current_pods(brought)["web-0"]["state"] == state
@@ -706,7 +868,9 @@ def test_missing_namespace_of_cluster_objects_is_reported() -> None:
     assert list_missing_namespaces(bare) == {"mon: missing on a"}
     # Another object creates it, even a later one, or it exists already.
     assert list_missing_namespaces(bare + build_manifest("n", namespace)) == set()
-    later = build_manifest("n", namespace).replace('"n" {', '"n" {\n  depends_on = [fleet_hub_manifest.m]', 1)
+    later = build_manifest("n", namespace).replace(
+        '"n" {', '"n" {\n  depends_on = [fleet_hub_manifest.m]', 1
+    )
     assert list_missing_namespaces(bare + later) == set()
     member = (
         'resource "fleet_member_cluster" "a" {\n  name = "a"\n  namespaces = ["mon"]\n'
@@ -715,23 +879,38 @@ def test_missing_namespace_of_cluster_objects_is_reported() -> None:
     assert list_missing_namespaces(bare + member) == set()
     assert list_missing_namespaces(bare + member.replace("mon", "other")) == {"mon: missing on a"}
     # Objects outside the plan still exist.
-    state = build_state_after(require_success(plan_without_certainty(bare + build_manifest("n", namespace))))
-    one = plan_without_certainty(bare + build_manifest("n", namespace), state, targets=("fleet_hub_manifest.m",))
+    state = build_state_after(
+        require_success(plan_without_certainty(bare + build_manifest("n", namespace)))
+    )
+    one = plan_without_certainty(
+        bare + build_manifest("n", namespace), state, targets=("fleet_hub_manifest.m",)
+    )
     assert "Missing cluster namespace" not in list_warning_summaries(require_success(one))
     gone = plan_without_certainty(bare + build_manifest("n", build_deployment("x", 1)), state)
     assert "Missing cluster namespace" in list_warning_summaries(require_success(gone))
     for given in ("default", "kube-system"):
-        assert list_missing_namespaces(site + build_manifest("m", build_deployment("web", 1, namespace=given))) == set()
+        assert (
+            list_missing_namespaces(
+                site + build_manifest("m", build_deployment("web", 1, namespace=given))
+            )
+            == set()
+        )
 
 
 def test_pods_of_untargeted_objects_are_not_evicted() -> None:
     low = build_manifest("low", build_deployment("low", 1, cpu="3"))
     high = build_manifest(
-        "high", build_deployment("high", 1, cpu="3", spec={"priorityClassName": "system-node-critical"})
+        "high",
+        build_deployment("high", 1, cpu="3", spec={"priorityClassName": "system-node-critical"}),
     )
     text = RACKS + build_workers(1) + low + high
-    state = build_state_after(require_success(plan_without_certainty(RACKS + build_workers(1) + low)))
-    for options in ({"targets": ("fleet_hub_manifest.high",)}, {"excludes": ("fleet_hub_manifest.low",)}):
+    state = build_state_after(
+        require_success(plan_without_certainty(RACKS + build_workers(1) + low))
+    )
+    for options in (
+        {"targets": ("fleet_hub_manifest.high",)},
+        {"excludes": ("fleet_hub_manifest.low",)},
+    ):
         part = require_success(plan_without_certainty(text, state, **options))
         assert read_pod_changes(part) == {"high-0": ("place", "new")}
         meanwhile = build_state_after(part)
@@ -747,12 +926,15 @@ def test_eviction_is_reported_after_second_pass() -> None:
     low = build_deployment("low", 1, cpu="3")
     high = build_deployment("high", 2, cpu="3", spec={"priorityClassName": "system-node-critical"})
     state = build_state_after(
-        require_success(plan_without_certainty(RACKS + build_workers(1) + build_manifest("low", low)))
+        require_success(
+            plan_without_certainty(RACKS + build_workers(1) + build_manifest("low", low))
+        )
     )
     # One of them is pending, so the plan makes a second pass over all pods.
     result = require_success(
         plan_without_certainty(
-            RACKS + build_workers(1) + build_manifest("low", low) + build_manifest("high", high), state
+            RACKS + build_workers(1) + build_manifest("low", low) + build_manifest("high", high),
+            state,
         )
     )
     assert {"pods-evicted", "pending-pods"} <= {each.id for each in list_warnings(result)}
@@ -766,9 +948,13 @@ def test_missing_referenced_objects_have_short_warnings() -> None:
         build_deployment("hi", 1, spec={"priorityClassName": "high"}),
         build_deployment("kata", 1, spec={"runtimeClassName": "kata"}),
         build_deployment("db", 1, spec=volumes),
-        json.dumps({"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout", "metadata": {"name": "r"}}),
+        json.dumps(
+            {"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout", "metadata": {"name": "r"}}
+        ),
     ]
-    result = require_success(plan_without_certainty(RACKS + build_workers(1) + build_manifest("m", *objects)))
+    result = require_success(
+        plan_without_certainty(RACKS + build_workers(1) + build_manifest("m", *objects))
+    )
     briefs = {warning.brief.partition(": ")[::2] for warning in list_warnings(result)}
     assert {
         ("Deployment default/hi", "PriorityClass high is not on the cluster"),
@@ -779,20 +965,27 @@ def test_missing_referenced_objects_have_short_warnings() -> None:
 
 
 def test_paused_deployment_is_scaled_with_its_current_template() -> None:
-    start = RACKS + build_workers(2) + build_manifest("m", build_deployment("web", 2, image="web:1"))
+    start = (
+        RACKS + build_workers(2) + build_manifest("m", build_deployment("web", 2, image="web:1"))
+    )
     state = build_state(start)
-    paused = RACKS + build_workers(2) + build_manifest("m", build_deployment("web", 3, image="web:2", paused=True))
+    paused = (
+        RACKS
+        + build_workers(2)
+        + build_manifest("m", build_deployment("web", 3, image="web:2", paused=True))
+    )
     after = build_state_after(require_success(plan_without_certainty(paused, state)), state)
-    assert {name: place["node"] is not None for name, place in read_current_pods(after).items()} == {
-        "web-0": True,
-        "web-1": True,
-        "web-2": True,
-    }
+    assert {
+        name: place["node"] is not None for name, place in read_current_pods(after).items()
+    } == {"web-0": True, "web-1": True, "web-2": True}
     assert all(place["former_template"] for place in read_current_pods(after).values())
     assert is_empty(require_success(plan_without_certainty(paused, after)))
     # After resume all pods get the new template.
     rolled = build_state_after(
-        require_success(plan_without_certainty(paused.replace('"paused": true', '"paused": false'), after)), after
+        require_success(
+            plan_without_certainty(paused.replace('"paused": true', '"paused": false'), after)
+        ),
+        after,
     )
     assert not any(place.get("former_template") for place in read_current_pods(rolled).values())
     first = RACKS + build_workers(2) + build_manifest("m", build_deployment("web", 2, paused=True))
@@ -801,11 +994,22 @@ def test_paused_deployment_is_scaled_with_its_current_template() -> None:
 
 @pytest.mark.parametrize(
     ("replicas", "after", "old", "new"),
-    # kube-controller-manager 1.34 distributes them like this: 4 pods are blocked at 3 old and 2 new ones, 8 at 6 and
-    # 4.
-    [(4, 8, 6, 4), (4, 12, 9, 6), (8, 4, 3, 2), (8, 6, 5, 3), (10, 3, 2, 2), (5, 7, 5, 4), (7, 5, 4, 3), (3, 10, 8, 5)],
+    # kube-controller-manager 1.34 distributes them like this: 4 pods are blocked at 3 old and 2 new
+    # ones, 8 at 6 and 4.
+    [
+        (4, 8, 6, 4),
+        (4, 12, 9, 6),
+        (8, 4, 3, 2),
+        (8, 6, 5, 3),
+        (10, 3, 2, 2),
+        (5, 7, 5, 4),
+        (7, 5, 4, 3),
+        (3, 10, 8, 5),
+    ],
 )
-def test_blocked_rollout_is_scaled_per_replica_set(replicas: int, after: int, old: int, new: int) -> None:
+def test_blocked_rollout_is_scaled_per_replica_set(
+    replicas: int, after: int, old: int, new: int
+) -> None:
     base = RACKS + build_workers(3)
     hung = {"nodeSelector": {"nobody": "has-it"}}
     state = build_state(base + build_manifest("m", build_deployment("web", replicas, cpu="100m")))
@@ -825,7 +1029,9 @@ def test_paused_rollout_is_scaled_per_replica_set() -> None:
     state = build_state(base + build_manifest("m", build_deployment("web", 4, cpu="100m")))
     hung = {"nodeSelector": {"nobody": "has-it"}}
     for replicas, paused in ((4, False), (4, True), (8, True)):
-        text = base + build_manifest("m", build_deployment("web", replicas, cpu="100m", spec=hung, paused=paused))
+        text = base + build_manifest(
+            "m", build_deployment("web", replicas, cpu="100m", spec=hung, paused=paused)
+        )
         state = build_state_after(require_success(plan_without_certainty(text, state)), state)
     nodes = [place["node"] for place in read_current_pods(state).values()]
     assert (len(nodes), nodes.count(None)) == (10, 4)

@@ -9,7 +9,13 @@ from hypothesis import strategies as st
 from msgspec import Struct
 
 from nexusform.state.objects import EMPTY, State
-from tests.domains.pods.planning.test_pods import HOSTNAME, MACHINE, ZONE, build_deployment, build_manifest
+from tests.domains.pods.planning.test_pods import (
+    HOSTNAME,
+    MACHINE,
+    ZONE,
+    build_deployment,
+    build_manifest,
+)
 from tests.kill_points import scale_count
 from tests.planning.harness import (
     RACKS,
@@ -23,7 +29,9 @@ from tests.planning.harness import (
     require_success,
 )
 
-FEWER_EXAMPLES = settings(max_examples=scale_count(64), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+FEWER_EXAMPLES = settings(
+    max_examples=scale_count(64), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 
 
 class WorkloadSpec(Struct, frozen=True):
@@ -47,7 +55,9 @@ WANTED = st.builds(
     st.sampled_from(["100m", "1", "2500m"]),
     st.sampled_from(["a:1", "a:2"]),
 )
-SITUATION = st.builds(Scenario, st.integers(1, 5), st.lists(WANTED, min_size=1, max_size=3).map(tuple))
+SITUATION = st.builds(
+    Scenario, st.integers(1, 5), st.lists(WANTED, min_size=1, max_size=3).map(tuple)
+)
 
 
 def render_scenario(situation: Scenario) -> str:
@@ -61,14 +71,21 @@ def render_scenario(situation: Scenario) -> str:
 def read_pods_by_workload(state: State) -> dict[str, dict[str, str | None]]:
     """Return workload -> pod -> node."""
     found = attributes(state, "fleet_hub_manifest.m")["workloads"]
-    return {key.rpartition("/")[2]: {p: v["node"] for p, v in pods.items()} for key, pods in found.items()}
+    return {
+        key.rpartition("/")[2]: {p: v["node"] for p, v in pods.items()}
+        for key, pods in found.items()
+    }
 
 
 def check_placement(state: State, situation: Scenario) -> None:
     nodes = attributes(state, "nexus_kubernetes_cluster.a")["nodes"]
     cpu: Counter[str] = Counter()
     places = read_pods_by_workload(state)
-    domain = {HOSTNAME: lambda n: n, MACHINE: lambda n: nodes[n]["machine"], ZONE: lambda n: nodes[n]["rack"]}
+    domain = {
+        HOSTNAME: lambda n: n,
+        MACHINE: lambda n: nodes[n]["machine"],
+        ZONE: lambda n: nodes[n]["rack"],
+    }
     for index, wanted in enumerate(situation.workloads):
         here = [node for node in places.get(f"w{index}", {}).values() if node]
         assert all(nodes[node]["role"] == "Worker" for node in here)
@@ -100,7 +117,8 @@ def test_replica_changes_move_no_pod(situation: Scenario, counts: list[int]) -> 
     changed = Scenario(
         situation.workers,
         tuple(
-            WorkloadSpec(count, w.apart, w.cpu, w.image) for w, count in zip(situation.workloads, counts, strict=False)
+            WorkloadSpec(count, w.apart, w.cpu, w.image)
+            for w, count in zip(situation.workloads, counts, strict=False)
         ),
     )
     result = require_success(plan_without_certainty(render_scenario(changed), before))
@@ -111,21 +129,22 @@ def test_replica_changes_move_no_pod(situation: Scenario, counts: list[int]) -> 
         for pod, node in then.get(name, {}).items():
             # Only Pending pods may get a node; all others keep theirs.
             assert pod not in pods or pods[pod] == node or node is None
-    assert {r.trigger for r in result.plan.placements if r.kind == "pod" and r.action != "keep"} <= {
-        "new",
-        "scale_out",
-        "scale_in",
-        "",
-    }
+    assert {
+        r.trigger for r in result.plan.placements if r.kind == "pod" and r.action != "keep"
+    } <= {"new", "scale_out", "scale_in", ""}
     assert is_empty(plan_without_certainty(render_scenario(changed), after))
 
 
 @FEWER_EXAMPLES
 @given(SITUATION, st.integers(1, 5))
 def test_removed_workers_lose_only_their_own_pods(situation: Scenario, workers: int) -> None:
-    before = build_state_after(require_success(plan_without_certainty(render_scenario(situation), EMPTY)))
+    before = build_state_after(
+        require_success(plan_without_certainty(render_scenario(situation), EMPTY))
+    )
     changed = Scenario(workers, situation.workloads)
-    after = build_state_after(require_success(plan_without_certainty(render_scenario(changed), before)), before)
+    after = build_state_after(
+        require_success(plan_without_certainty(render_scenario(changed), before)), before
+    )
     check_placement(after, changed)
     left = set(attributes(after, "nexus_kubernetes_cluster.a")["nodes"])
     then, now = read_pods_by_workload(before), read_pods_by_workload(after)

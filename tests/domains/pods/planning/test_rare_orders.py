@@ -38,9 +38,14 @@ def test_tie_of_slowly_terminating_pods_is_not_certain() -> None:
     """The unhealthy pod on n3 is deleted first. If it still holds its capacity, n0 and n3 are equal for the new pod:
     5 of 24 runs with kube-scheduler 1.34.4 had it on n0."""
     nodes = [_build_node(f"n{number}", cpu) for number, cpu in enumerate((13, 6, 6, 13))]
-    pods = [_build_replica("web-5d-a", "n3", is_ready=False), _build_replica("web-5d-b", "n0", is_ready=True)]
+    pods = [
+        _build_replica("web-5d-a", "n3", is_ready=False),
+        _build_replica("web-5d-b", "n0", is_ready=True),
+    ]
     strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
-    change = build_workload("Deployment", "web", build_pod_spec("app:2", 1500), replicas=1, strategy=strategy)
+    change = build_workload(
+        "Deployment", "web", build_pod_spec("app:2", 1500), replicas=1, strategy=strategy
+    )
     outcomes = {outcome.name: outcome for _, outcome in predict_story([*nodes, *pods], [change])}
     assert outcomes["web-0"].node == "n3"
     assert not outcomes["web-0"].is_certain
@@ -52,10 +57,15 @@ def test_rollout_deletes_old_pods_where_most_pods_of_both_templates_run() -> Non
     """kube-controller-manager 1.34.4 left three new pods on n0 in 21 of 24 runs, and none on n1 in some of them: it
     counts new pods when it ranks nodes, and reacts to each ready pod or to several at once."""
     nodes = [_build_node(f"n{number}", cpu) for number, cpu in enumerate((3, 2, 2))]
-    pods = [_build_replica(f"web-5d-{name}", f"n{name[0]}", is_ready=True) for name in ("0a", "0b", "1a", "1b", "2a")]
+    pods = [
+        _build_replica(f"web-5d-{name}", f"n{name[0]}", is_ready=True)
+        for name in ("0a", "0b", "1a", "1b", "2a")
+    ]
     for pod in pods:
         pod["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
-    change = build_workload("Deployment", "web", build_pod_spec("app:2", 1000), replicas=5, strategy=_SURGE)
+    change = build_workload(
+        "Deployment", "web", build_pod_spec("app:2", 1000), replicas=5, strategy=_SURGE
+    )
     outcomes = [outcome for _, outcome in predict_story([*nodes, *pods], [change])]
     assert sorted(outcome.node for outcome in outcomes) == ["n0", "n0", "n0", "n1", "n2"]
     certain = [outcome.node for outcome in outcomes if outcome.is_certain]
@@ -66,11 +76,16 @@ def test_rollout_deletes_old_pods_where_most_pods_of_both_templates_run() -> Non
 def test_scaled_deployment_with_a_stuck_template_keeps_the_ready_pods() -> None:
     """kube-controller-manager 1.35.3 scaled 2 ready and 1 stuck pod to 3 and 2, and deleted none, in 8 of 8 runs."""
     nodes = [_build_node(f"n{number}", cpu) for number, cpu in enumerate((9, 13, 9, 13))]
-    pods = [_build_replica(f"web-5d-{number}", f"n{number}", is_ready=True, image="app:1") for number in (1, 3)]
+    pods = [
+        _build_replica(f"web-5d-{number}", f"n{number}", is_ready=True, image="app:1")
+        for number in (1, 3)
+    ]
     pods.append(_build_replica("web-6e-0", "n0", is_ready=False, image="bad:1"))
     live = build_workload("Deployment", "web", build_pod_spec("bad:1"), replicas=2, strategy=_SURGE)
     sets = [_build_replica_set("web-5d", "app:1", 2), _build_replica_set("web-6e", "bad:1", 1)]
-    change = build_workload("Deployment", "web", build_pod_spec("bad:1"), replicas=3, strategy=_SURGE)
+    change = build_workload(
+        "Deployment", "web", build_pod_spec("bad:1"), replicas=3, strategy=_SURGE
+    )
     outcomes = [outcome for _, outcome in predict_story([*nodes, live, *sets, *pods], [change])]
     assert {outcome.action for outcome in outcomes} == {"keep", "place"}
     ready = [outcome.node for outcome in outcomes if outcome.spec.template.startswith("seen-")]
@@ -91,7 +106,8 @@ def test_image_size_comes_from_unknown_node(other_size: int, doubt: str, alterna
         node["status"]["images"] = [{"names": ["app:1"], "sizeBytes": size << 20}]
     change = build_workload("Deployment", "web", build_pod_spec("app:1", 1500), replicas=1)
     outcomes = {
-        outcome.name: outcome for _, outcome in predict_story([*nodes, build_pod("old", "old", "n1")], [change])
+        outcome.name: outcome
+        for _, outcome in predict_story([*nodes, build_pod("old", "old", "n1")], [change])
     }
     outcome = outcomes["web-0"]
     assert (outcome.node, outcome.is_certain) == ("n0", not doubt)
@@ -102,7 +118,9 @@ def _build_replica(name: str, node: str, *, is_ready: bool, image: str = "") -> 
     body = build_pod(name, "web", node)
     owner = name.rpartition("-")[0]
     body["metadata"]["labels"]["pod-template-hash"] = owner.removeprefix("web-")
-    body["metadata"]["ownerReferences"] = [{"kind": "ReplicaSet", "name": owner, "controller": True}]
+    body["metadata"]["ownerReferences"] = [
+        {"kind": "ReplicaSet", "name": owner, "controller": True}
+    ]
     if image:
         body["spec"]["containers"][0]["image"] = image
     ready = {"type": "Ready", "status": str(is_ready), "lastTransitionTime": "2026-01-01T00:00:00Z"}
@@ -116,7 +134,10 @@ def _build_replica_set(name: str, image: str, replicas: int) -> Body:
     """Return a ReplicaSet of the Deployment "web", last synchronized with 2 replicas and a surge of 1."""
     body = build_workload("ReplicaSet", name, build_pod_spec(image), replicas=replicas)
     labels = {"app": "web", "pod-template-hash": name.removeprefix("web-")}
-    counts = {"deployment.kubernetes.io/desired-replicas": "2", "deployment.kubernetes.io/max-replicas": "3"}
+    counts = {
+        "deployment.kubernetes.io/desired-replicas": "2",
+        "deployment.kubernetes.io/max-replicas": "3",
+    }
     owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "controller": True}
     body["metadata"] |= {"labels": labels, "annotations": counts, "ownerReferences": [owner]}
     body["spec"]["template"]["metadata"]["labels"] = labels

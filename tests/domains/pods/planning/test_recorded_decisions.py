@@ -22,14 +22,18 @@ from tests.domains.pods.planning.test_pods import build_manifest
 from tests.planning.harness import require_success
 
 FOLDER = os.environ.get("NEXUSFORM_POD_CASES", "")
-MEMBER = 'resource "fleet_member_cluster" "m1" {\n  resources {\n    total = { cpu = "16" }\n  }\n}\n'
+MEMBER = (
+    'resource "fleet_member_cluster" "m1" {\n  resources {\n    total = { cpu = "16" }\n  }\n}\n'
+)
 NODES = DATA.format(of='"m1"')
 CLASSES = {"lo": (-10, ""), "mid": (100, ""), "hi": (1000, ""), "never": (1000, "Never")}
 
 
 def load_recorded_cases() -> list[Any]:
     if not FOLDER:
-        why = pytest.mark.skip(reason="NEXUSFORM_POD_CASES names no folder with a scheduler's decisions")
+        why = pytest.mark.skip(
+            reason="NEXUSFORM_POD_CASES names no folder with a scheduler's decisions"
+        )
         return [pytest.param({}, marks=why, id="none")]
     cases = json.loads((Path(FOLDER) / "scheduler.json").read_bytes())["cases"]
     return [pytest.param(case, id=f"{case['id']}-{case['about']}") for case in cases]
@@ -58,15 +62,28 @@ def plan_case(case: dict[str, Any]) -> PlanResult:
     for node in stands:
         node["status"] = {**node["status"], "nodeInfo": {"kubeletVersion": "v1.34.4"}}
     stands += [{"kind": "Pod", "apiVersion": "v1", **pod} for pod in case["standing"]]
-    stands += [*spaces, *build_priority_classes(), *case.get("extra", []), *_build_disruption_budgets(case)]
-    services = [{"apiVersion": "v1", "kind": "Service", **each} for each in case.get("services", [])]
-    brought = [*services, *(each for each in case.get("extra", []) if each["kind"] == "RuntimeClass")]
+    stands += [
+        *spaces,
+        *build_priority_classes(),
+        *case.get("extra", []),
+        *_build_disruption_budgets(case),
+    ]
+    services = [
+        {"apiVersion": "v1", "kind": "Service", **each} for each in case.get("services", [])
+    ]
+    brought = [
+        *services,
+        *(each for each in case.get("extra", []) if each["kind"] == "RuntimeClass"),
+    ]
     text = build_manifest("m", *(json.dumps(each) for each in (*brought, case["pod"])), of='"m1"')
     return require_success(plan_observed(MEMBER + NODES + text, *stands))
 
 
 def _build_disruption_budgets(case: dict[str, Any]) -> list[dict[str, Any]]:
-    return [{"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", **budget} for budget in case.get("pdbs", [])]
+    return [
+        {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", **budget}
+        for budget in case.get("pdbs", [])
+    ]
 
 
 def find_planned_pod(result: PlanResult) -> PlannedPod:
@@ -94,10 +111,13 @@ def test_plan_matches_decision_of_scheduler(case: dict[str, Any]) -> None:
     outcome = pod.outcome
     if case["result"] == "bound":
         assert outcome.node in case["choices"]
-        # All inputs are known, so a pod is certain unless the scheduler sampled or a terminating pod matters.
+        # All inputs are known, so a pod is certain unless the scheduler sampled or a terminating
+        # pod matters.
         is_settled = outcome.doubt != "terminating pods"
         assert outcome.is_certain == (len(case["choices"]) == 1 and is_settled)
-        totals = {verdict.node: verdict.total for verdict in explain_pod(pod) if verdict.total is not None}
+        totals = {
+            verdict.node: verdict.total for verdict in explain_pod(pod) if verdict.total is not None
+        }
         assert len(totals) == (case["feasible_nodes"] or len(totals))
         if "totals" in case:
             assert totals == case["totals"]
@@ -113,7 +133,11 @@ def test_plan_matches_decision_of_scheduler(case: dict[str, Any]) -> None:
 def explain_pod(pod: PlannedPod) -> tuple[pod_explanation.NodeVerdict, ...]:
     scene, outcome = pod.inputs, pod.outcome
     return pod_explanation.explain(
-        scene.cluster, scene.existing_pods, scene.workloads, (outcome.workload, outcome.number), seed=scene.seed
+        scene.cluster,
+        scene.existing_pods,
+        scene.workloads,
+        (outcome.workload, outcome.number),
+        seed=scene.seed,
     )
 
 

@@ -9,7 +9,11 @@ import pytest
 from msgspec.structs import replace
 
 from nexusform.planning.conclusion.plan_result import PlanResult
-from nexusform.plans.impact.guard_rails import apply_limits, list_broken_limits, parse_guard_rail_limits
+from nexusform.plans.impact.guard_rails import (
+    apply_limits,
+    list_broken_limits,
+    parse_guard_rail_limits,
+)
 from nexusform.plans.plan import PlacementTotal
 from nexusform.state.objects import InstanceState, State
 from tests.domains.fleet.planning.fleet_harness import build_pick_n, build_placement
@@ -22,12 +26,24 @@ from tests.domains.pods.planning.test_placement_pods import (
     read_pod_nodes,
 )
 from tests.domains.pods.planning.test_pods import build_deployment
-from tests.planning.harness import RACKS, at, build_state, build_state_after, cluster, is_empty, plan, require_success
+from tests.planning.harness import (
+    RACKS,
+    at,
+    build_state,
+    build_state_after,
+    cluster,
+    is_empty,
+    plan,
+    require_success,
+)
 
 BASE = RACKS + CLUSTERS + MEMBERS + build_hub_manifest(build_web_deployment(2))
 ALL = BASE + build_placement()
 A = "fleet_member_cluster.a"
-STUCK = 'strategy {\n    rolling_update {\n      max_unavailable = "0"\n      max_surge = "0"\n    }\n  }\n'
+STUCK = (
+    'strategy {\n    rolling_update {\n      max_unavailable = "0"\n      max_surge = "0"\n    }\n'
+    "  }\n"
+)
 
 
 @pytest.fixture(scope="module", name="state")
@@ -67,11 +83,15 @@ def test_re_created_member_leaves_and_joins(state: State, how: str) -> None:
     elif how == "tainted":
         result = require_success(plan(ALL, taint_instance(state, A)))
     else:
-        text = ALL.replace('"fleet_member_cluster" "a" {', '"fleet_member_cluster" "other" {\n  name = "a"')
+        text = ALL.replace(
+            '"fleet_member_cluster" "a" {', '"fleet_member_cluster" "other" {\n  name = "a"'
+        )
         result = require_success(plan(text, state))
     assert count_placement_rows(result) == LEAVES_AND_JOINS
     assert (find_total(result, "binding").leaves, find_total(result, "pod").leaves) == (1, 2)
-    assert list_broken_limits(apply_limits(result.plan, parse_guard_rail_limits("removed:0"))) == ("removed:0",)
+    assert list_broken_limits(apply_limits(result.plan, parse_guard_rail_limits("removed:0"))) == (
+        "removed:0",
+    )
     if how != "renamed":
         assert is_empty(require_success(plan(ALL, build_state_after(result, state))))
 
@@ -88,13 +108,23 @@ def test_another_member_is_selected_during_re_creation() -> None:
 
 def test_untargeted_placement_is_updated_by_next_plan(state: State) -> None:
     alone = require_success(plan(ALL, state, replaces=(A,), targets=(A,)))
-    lost = {("binding", "lose_machine", "cluster_left"): 1, ("pod", "lose_machine", "binding_removed"): 2}
+    lost = {
+        ("binding", "lose_machine", "cluster_left"): 1,
+        ("pod", "lose_machine", "binding_removed"): 2,
+    }
     assert count_placement_rows(alone) == lost
-    assert (find_total(alone, "binding").loses_machine, find_total(alone, "pod").loses_machine) == (1, 2)
-    assert list_broken_limits(apply_limits(alone.plan, parse_guard_rail_limits("moved:0"))) == ("moved:0",)
+    assert (find_total(alone, "binding").loses_machine, find_total(alone, "pod").loses_machine) == (
+        1,
+        2,
+    )
+    assert list_broken_limits(apply_limits(alone.plan, parse_guard_rail_limits("moved:0"))) == (
+        "moved:0",
+    )
     next_plan = require_success(plan(ALL, build_state_after(alone, state)))
     assert count_placement_rows(next_plan) == LEAVES_AND_JOINS
-    assert is_empty(require_success(plan(ALL, build_state_after(next_plan, build_state_after(alone, state)))))
+    assert is_empty(
+        require_success(plan(ALL, build_state_after(next_plan, build_state_after(alone, state))))
+    )
 
 
 def test_pods_of_stuck_binding_are_lost_with_their_member() -> None:
@@ -111,7 +141,10 @@ def test_pods_of_stuck_binding_are_lost_with_their_member() -> None:
 
 def test_replaced_hub_manifest_replaces_its_pods(state: State) -> None:
     result = require_success(plan(ALL, state, replaces=("fleet_hub_manifest.hub",)))
-    assert count_placement_rows(result) == {("pod", "remove", "object_replaced"): 4, ("pod", "place", "new"): 4}
+    assert count_placement_rows(result) == {
+        ("pod", "remove", "object_replaced"): 4,
+        ("pod", "place", "new"): 4,
+    }
     assert read_pod_nodes(build_state_after(result, state)) == read_pod_nodes(state)
     assert is_empty(require_success(plan(ALL, build_state_after(result, state))))
 
@@ -128,7 +161,9 @@ def test_replaced_cluster_manifest_replaces_its_pods() -> None:
     expected: dict[Any, int] = {("pod", "remove", "object_replaced"): 1, ("pod", "place", "new"): 1}
     assert count_placement_rows(require_success(plan(sku % 4 + text, state))) == expected
     assert (
-        count_placement_rows(require_success(plan(sku % 2 + text, state, replaces=("fleet_hub_manifest.z",))))
+        count_placement_rows(
+            require_success(plan(sku % 2 + text, state, replaces=("fleet_hub_manifest.z",)))
+        )
         == expected
     )
 
@@ -170,7 +205,9 @@ def test_pods_keep_running_on_forgotten_member(state: State) -> None:
         ("pod", "forget", "binding_removed"): 2,
     }
     assert (find_total(result, "pod").forgotten, find_total(result, "pod").leaves) == (2, 0)
-    assert list_broken_limits(apply_limits(result.plan, parse_guard_rail_limits("removed:0"))) == ("removed:0",)
+    assert list_broken_limits(apply_limits(result.plan, parse_guard_rail_limits("removed:0"))) == (
+        "removed:0",
+    )
     assert is_empty(require_success(plan(forgotten, build_state_after(result, state))))
     cluster_a = cluster("a", pools=POOLS["a"])
     assert cluster_a in forgotten

@@ -18,7 +18,13 @@ from tests.domains.pods.planning.test_pods import (
     read_current_pods,
     read_pod_changes,
 )
-from tests.planning.harness import RACKS, build_state_after, is_empty, plan_without_certainty, require_success
+from tests.planning.harness import (
+    RACKS,
+    build_state_after,
+    is_empty,
+    plan_without_certainty,
+    require_success,
+)
 
 CLASS = json.dumps(
     {
@@ -47,7 +53,12 @@ def build_volume(name: str, node: str) -> str:
         "storageClassName": "local",
         "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}},
     }
-    body = {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": spec}
+    body = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": name},
+        "spec": spec,
+    }
     return json.dumps(body)
 
 
@@ -57,7 +68,11 @@ def build_stateful_set(replicas: int) -> str:
 
 
 def build_site(count: int, *volumes: str, replicas: int = 3) -> str:
-    return RACKS + build_workers(count) + build_manifest("m", CLASS, *volumes, build_stateful_set(replicas))
+    return (
+        RACKS
+        + build_workers(count)
+        + build_manifest("m", CLASS, *volumes, build_stateful_set(replicas))
+    )
 
 
 CONFLICT = "2 node(s) didn't match PersistentVolume's node affinity"
@@ -65,7 +80,10 @@ VOLUMES = tuple(build_volume(f"v{at}", f"a-np-{at}") for at in range(3))
 
 
 def read_pod_places(state: State) -> dict[str, tuple[str | None, Any]]:
-    return {name: (place["node"], place.get("volumes")) for name, place in read_current_pods(state).items()}
+    return {
+        name: (place["node"], place.get("volumes"))
+        for name, place in read_current_pods(state).items()
+    }
 
 
 def remove_recorded_volumes(state: State) -> State:
@@ -98,7 +116,10 @@ def test_each_pod_gets_volume_of_its_node_and_next_plan_is_empty() -> None:
     # With one more volume the pending pod gets it.
     after = require_success(plan_without_certainty(build_site(3, *VOLUMES), state))
     assert read_pod_changes(after) == {waiting[0]: ("move", "new")}
-    assert read_pod_places(build_state_after(after))[waiting[0]] == ("a-np-2", {f"default/data-{waiting[0]}": "v2"})
+    assert read_pod_places(build_state_after(after))[waiting[0]] == (
+        "a-np-2",
+        {f"default/data-{waiting[0]}": "v2"},
+    )
 
 
 def test_pod_waits_for_node_of_its_volume_despite_free_nodes() -> None:
@@ -110,14 +131,18 @@ def test_pod_waits_for_node_of_its_volume_despite_free_nodes() -> None:
     assert [CONFLICT in reason for reason in list_reasons(fewer)] == [True]
     meanwhile = build_state_after(fewer)
     assert read_pod_places(meanwhile)[lost][1] == {f"default/data-{lost}": "v2"}
-    assert is_empty(require_success(plan_without_certainty(build_site(2, *VOLUMES, replicas=2), meanwhile)))
+    assert is_empty(
+        require_success(plan_without_certainty(build_site(2, *VOLUMES, replicas=2), meanwhile))
+    )
     back = build_state_after(require_success(plan_without_certainty(text, meanwhile)))
     assert read_pod_places(back) == read_pod_places(state)
 
 
 def test_state_of_earlier_version_is_unchanged_and_volumes_are_inferred() -> None:
     text = build_site(3, *VOLUMES)
-    state = remove_recorded_volumes(build_state_after(require_success(plan_without_certainty(text))))
+    state = remove_recorded_volumes(
+        build_state_after(require_success(plan_without_certainty(text)))
+    )
     assert is_empty(require_success(plan_without_certainty(text, state)))
     fewer = require_success(plan_without_certainty(build_site(2, *VOLUMES), state))
     assert [CONFLICT in reason for reason in list_reasons(fewer)] == [True]
@@ -132,9 +157,15 @@ def test_daemon_pod_is_pending_on_nodes_without_its_volume() -> None:
     }
     mount = {"volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": "shared"}}]}
     agent = build_deployment("agent", 0, kind="DaemonSet", spec=mount)
-    text = RACKS + build_workers(3) + build_manifest("m", CLASS, VOLUMES[0], json.dumps(claim), agent)
+    text = (
+        RACKS + build_workers(3) + build_manifest("m", CLASS, VOLUMES[0], json.dumps(claim), agent)
+    )
     result = require_success(plan_without_certainty(text))
-    assert [node for node, _ in read_pod_places(build_state_after(result)).values()] == ["a-np-0", None, None]
+    assert [node for node, _ in read_pod_places(build_state_after(result)).values()] == [
+        "a-np-0",
+        None,
+        None,
+    ]
     others = "3 node(s) didn't satisfy plugin(s) [NodeAffinity]"
     one = "1 node(s) didn't match PersistentVolume's node affinity"
     assert list_reasons(result) == {"new", f"0/4 nodes are available: {one}, {others}."}
@@ -143,8 +174,13 @@ def test_daemon_pod_is_pending_on_nodes_without_its_volume() -> None:
 
 def test_unusual_number_of_volumes_on_node_is_reported() -> None:
     def list_diagnostic_ids(claims: int) -> set[str]:
-        templates = [{"metadata": {"name": f"d{at}"}, "spec": {"storageClassName": "disks"}} for at in range(claims)]
-        disks = CLASS.replace('"local"', '"disks"').replace("kubernetes.io/no-provisioner", "disk.csi.azure.com")
+        templates = [
+            {"metadata": {"name": f"d{at}"}, "spec": {"storageClassName": "disks"}}
+            for at in range(claims)
+        ]
+        disks = CLASS.replace('"local"', '"disks"').replace(
+            "kubernetes.io/no-provisioner", "disk.csi.azure.com"
+        )
         database = build_deployment("db", 2, kind="StatefulSet", volumeClaimTemplates=templates)
         result = require_success(
             plan_without_certainty(RACKS + build_workers(1) + build_manifest("m", disks, database))
@@ -162,31 +198,75 @@ def test_unusual_number_of_volumes_on_node_is_reported() -> None:
         (1, ["ReadWriteOnce"], None, True, False),
         (2, ["ReadWriteMany"], None, True, False),
         (2, ["ReadWriteOnce", "ReadOnlyMany"], None, True, False),
-        (2, ["ReadWriteOnce"], {"csi": {"driver": "disk.csi.azure.com", "volumeHandle": "v"}}, True, True),
-        (2, ["ReadWriteOnce"], {"csi": {"driver": "disk.csi.azure.com", "volumeHandle": "v"}}, False, False),
+        (
+            2,
+            ["ReadWriteOnce"],
+            {"csi": {"driver": "disk.csi.azure.com", "volumeHandle": "v"}},
+            True,
+            True,
+        ),
+        (
+            2,
+            ["ReadWriteOnce"],
+            {"csi": {"driver": "disk.csi.azure.com", "volumeHandle": "v"}},
+            False,
+            False,
+        ),
         (2, ["ReadWriteOnce"], None, False, False),
         (2, ["ReadWriteOnce"], {"nfs": {"server": "s", "path": "/"}}, True, False),
-        (2, ["ReadWriteOnce"], {}, True, False),  # the claim names a volume missing in the manifests
+        # The claim names a volume missing in the manifests.
+        (2, ["ReadWriteOnce"], {}, True, False),
     ],
 )
 def test_read_write_once_volume_on_two_nodes_is_reported(
-    replicas: int, modes: list[str], volume: dict[str, Any] | None, is_attached: bool, is_reported: bool
+    replicas: int,
+    modes: list[str],
+    volume: dict[str, Any] | None,
+    is_attached: bool,
+    is_reported: bool,
 ) -> None:
     """Example: kube-scheduler runs both replicas, and the second one waits for its volume."""
-    spec = {"accessModes": modes, "resources": {"requests": {"storage": "1Gi"}}, "storageClassName": "disks"}
-    objects = [CLASS.replace('"local"', '"disks"').replace("kubernetes.io/no-provisioner", "disk.csi.azure.com")]
+    spec = {
+        "accessModes": modes,
+        "resources": {"requests": {"storage": "1Gi"}},
+        "storageClassName": "disks",
+    }
+    objects = [
+        CLASS.replace('"local"', '"disks"').replace(
+            "kubernetes.io/no-provisioner", "disk.csi.azure.com"
+        )
+    ]
     if volume is not None:
         spec["volumeName"] = "v"
-        body = {"capacity": {"storage": "1Gi"}, "accessModes": modes, "storageClassName": "disks", **volume}
+        body = {
+            "capacity": {"storage": "1Gi"},
+            "accessModes": modes,
+            "storageClassName": "disks",
+            **volume,
+        }
         if volume:
             objects.append(
-                json.dumps({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "v"}, "spec": body})
+                json.dumps(
+                    {
+                        "apiVersion": "v1",
+                        "kind": "PersistentVolume",
+                        "metadata": {"name": "v"},
+                        "spec": body,
+                    }
+                )
             )
     driver = {"metadata": {"name": "disk.csi.azure.com"}, "spec": {"attachRequired": is_attached}}
     objects.append(json.dumps({"apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver", **driver}))
     metadata = {"name": "shared", "namespace": "default"}
     objects.append(
-        json.dumps({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec})
+        json.dumps(
+            {
+                "apiVersion": "v1",
+                "kind": "PersistentVolumeClaim",
+                "metadata": metadata,
+                "spec": spec,
+            }
+        )
     )
     mount = {
         "volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": "shared"}}],
@@ -200,7 +280,11 @@ def test_read_write_once_volume_on_two_nodes_is_reported(
         ],
     }
     objects.append(build_deployment("web", replicas, spec=mount))
-    result = require_success(plan_without_certainty(RACKS + build_workers(2) + build_manifest("m", *objects)))
-    details = [item.detail for item in result.plan.diagnostics if item.id == "volume-on-several-nodes"]
+    result = require_success(
+        plan_without_certainty(RACKS + build_workers(2) + build_manifest("m", *objects))
+    )
+    details = [
+        item.detail for item in result.plan.diagnostics if item.id == "volume-on-several-nodes"
+    ]
     expected = "pods on 2 nodes (a-np-0, a-np-1) mount the ReadWriteOnce claim default/shared"
     assert [expected in detail for detail in details] == [True] * is_reported

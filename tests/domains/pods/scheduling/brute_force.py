@@ -73,7 +73,9 @@ class Cluster:
 
     def cordoned(self, pod: PodSpec, node: Node) -> str | None:
         cordon = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
-        if node.unschedulable and not any(is_matching_toleration(t, cordon) for t in pod.tolerations):
+        if node.unschedulable and not any(
+            is_matching_toleration(t, cordon) for t in pod.tolerations
+        ):
             return "node(s) were unschedulable"
         return None
 
@@ -93,7 +95,9 @@ class Cluster:
         return any(self.node_term(term, node) for term in pod.node_terms)
 
     def may_match(self, term: Any, node: Node) -> bool:
-        return not any(field.operator == "In" and node.name not in field.values for field in term.fields)
+        return not any(
+            field.operator == "In" and node.name not in field.values for field in term.fields
+        )
 
     def node_term(self, term: Any, node: Node) -> bool:
         answers = [is_requirement_met(r, node.labels) for r in term.labels]
@@ -145,20 +149,29 @@ class Cluster:
         selector = constraint.selector
         if selector is None or (not selector.match_labels and not selector.match_expressions):
             return 0
-        return sum(p.namespace == pod.namespace and is_selected(selector, dict(p.labels)) for p in self.on(node))
+        return sum(
+            p.namespace == pod.namespace and is_selected(selector, dict(p.labels))
+            for p in self.on(node)
+        )
 
     def spread(self, pod: PodSpec, node: Node) -> str | None:
         hard = [c for c in pod.spread if c.is_hard]
         for constraint in hard:
             value = node.labels.get(constraint.topology_key)
             if value is None:
-                return "node(s) didn't match pod topology spread constraints (missing required label)"
+                return (
+                    "node(s) didn't match pod topology spread constraints (missing required label)"
+                )
             domains = {}
             for other in self.nodes.values():
-                if all(c.topology_key in other.labels for c in hard) and self.included(constraint, pod, other):
+                if all(c.topology_key in other.labels for c in hard) and self.included(
+                    constraint, pod, other
+                ):
                     at = other.labels[constraint.topology_key]
                     domains[at] = domains.get(at, 0) + self.counted(constraint, pod, other)
-            least = min(domains.values(), default=0) if len(domains) >= constraint.min_domains else 0
+            least = (
+                min(domains.values(), default=0) if len(domains) >= constraint.min_domains else 0
+            )
             selector = constraint.selector
             itself = int(selector is not None and is_selected(selector, dict(pod.labels)))
             if domains.get(value, 0) + itself - least > constraint.max_skew:
@@ -186,12 +199,17 @@ class Cluster:
         if any(term.topology_key not in node.labels for term in pod.affinity):
             return False
         company = [
-            self.nodes[name] for p, name in self.pods if all(self.is_selected_by_term(term, p) for term in pod.affinity)
+            self.nodes[name]
+            for p, name in self.pods
+            if all(self.is_selected_by_term(term, p) for term in pod.affinity)
         ]
         known = [n for n in company if any(term.topology_key in n.labels for term in pod.affinity)]
         if not known:
             return all(self.is_selected_by_term(term, pod) for term in pod.affinity)
-        return all(any(self.is_same_domain(term.topology_key, node, n) for n in known) for term in pod.affinity)
+        return all(
+            any(self.is_same_domain(term.topology_key, node, n) for n in known)
+            for term in pod.affinity
+        )
 
     # --- scores -------------------------------------------------------------------------------
 
@@ -200,7 +218,9 @@ class Cluster:
         if not feasible:
             return {}
         taints = self.hundred([self.count_soft_taints(pod, n) for n in feasible])
-        affinity = self.hundred([sum(w for w, t in pod.preferred_nodes if self.node_term(t, n)) for n in feasible])
+        affinity = self.hundred(
+            [sum(w for w, t in pod.preferred_nodes if self.node_term(t, n)) for n in feasible]
+        )
         spread = self.compute_spread_scores(pod, feasible)
         pods = self.compute_inter_pod_scores(pod, feasible)
         return {
@@ -245,9 +265,14 @@ class Cluster:
     def compute_spread_scores(self, pod: PodSpec, feasible: list[Node]) -> list[int]:
         own = bool(pod.spread)
         soft = [c for c in pod.spread if not c.is_hard]
-        everything = pod.default_spread is not None and pod.default_spread == build_label_selector({})
+        everything = pod.default_spread is not None and pod.default_spread == build_label_selector(
+            {}
+        )
         if not own and pod.default_spread is not None and not everything:
-            soft = [SpreadConstraint(key, skew, False, pod.default_spread) for key, skew in ((HOST, 3), (ZONE, 5))]
+            soft = [
+                SpreadConstraint(key, skew, False, pod.default_spread)
+                for key, skew in ((HOST, 3), (ZONE, 5))
+            ]
         if not soft:
             return [0] * len(feasible)
 
@@ -272,7 +297,9 @@ class Cluster:
                     count = sum(
                         self.counted(c, pod, n)
                         for n in self.nodes.values()
-                        if n.labels.get(c.topology_key) == value and has_all_keys(n) and self.included(c, pod, n)
+                        if n.labels.get(c.topology_key) == value
+                        and has_all_keys(n)
+                        and self.included(c, pod, n)
                     )
                 total += count * math.log(size + 2) + (c.max_skew - 1)
             raws.append(int(total + 0.5))
@@ -280,7 +307,9 @@ class Cluster:
         if not scored:
             return [0] * len(feasible)
         low, high = min(scored), max(scored)
-        return [0 if r is None else (100 if high == 0 else 100 * (high + low - r) // high) for r in raws]
+        return [
+            0 if r is None else (100 if high == 0 else 100 * (high + low - r) // high) for r in raws
+        ]
 
     def compute_inter_pod_scores(self, pod: PodSpec, feasible: list[Node]) -> list[int]:
         raws = []
@@ -294,14 +323,17 @@ class Cluster:
                 pairs += [(t, t.weight, pod) for t in theirs.preferred_affinity]
                 pairs += [(t, -t.weight, pod) for t in theirs.preferred_anti_affinity]
                 for term, weight, whom in pairs:
-                    if self.is_selected_by_term(term, whom) and self.is_same_domain(term.topology_key, node, there):
+                    if self.is_selected_by_term(term, whom) and self.is_same_domain(
+                        term.topology_key, node, there
+                    ):
                         total += weight
             raws.append(total)
         low, high = min(raws), max(raws)
         return [int(100 * ((raw - low) / (high - low))) if high > low else 0 for raw in raws]
 
 
-# --- preemption ---------------------------------------------------------------------------------------
+# --- preemption
+# ---------------------------------------------------------------------------------------
 
 HOPELESS = (
     "node(s) didn't satisfy plugin(s) [NodeAffinity]",
@@ -340,7 +372,12 @@ def find_victims(
         for at, (namespace, selector, allowed) in enumerate(guards):
             empty = not selector.match_labels and not selector.match_expressions
             labels = dict(tenant[1].labels)
-            if not empty and labels and namespace == tenant[1].namespace and is_selected(selector, labels):
+            if (
+                not empty
+                and labels
+                and namespace == tenant[1].namespace
+                and is_selected(selector, labels)
+            ):
                 spent[at] = spent.get(at, 0) + 1
                 breaks = breaks or spent[at] > allowed
         (protected if breaks else free).append(tenant)

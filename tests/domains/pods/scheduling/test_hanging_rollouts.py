@@ -34,7 +34,16 @@ def parse_deployment(text: str) -> Workload:
     asked = 99_000 if size == "hung" else int(size)
     spec = PodSpec(requests=Requests(cpu=asked), template=template)
     surge = (count + 1) // 2 if more else -(-count // 4)
-    return Workload("Deployment", "default", "web", count, spec, Strategy.ROLLING, surge, 0 if more else count // 4)
+    return Workload(
+        "Deployment",
+        "default",
+        "web",
+        count,
+        spec,
+        Strategy.ROLLING,
+        surge,
+        0 if more else count // 4,
+    )
 
 
 def summarize_pods(workload: Workload, found: PodsPrediction) -> str:
@@ -74,22 +83,43 @@ STORIES = [
     # Three blocked templates, and a scale-out together with the third.
     (
         "6 a 100; 6 b hung; 6 c hung; 12 d hung",
-        ["6 run", "5 run of old, 3 wait", "5 run of old, 3 wait", "5 run of old, 6 wait, 4 wait of old"],
+        [
+            "6 run",
+            "5 run of old, 3 wait",
+            "5 run of old, 3 wait",
+            "5 run of old, 6 wait, 4 wait of old",
+        ],
     ),
-    ("6 a 100; 6 b hung; 12 c hung", ["6 run", "5 run of old, 3 wait", "5 run of old, 6 wait, 4 wait of old"]),
+    (
+        "6 a 100; 6 b hung; 12 c hung",
+        ["6 run", "5 run of old, 3 wait", "5 run of old, 6 wait, 4 wait of old"],
+    ),
     (
         "4 a 100; 4 b hung; 4 c hung; 9 d hung",
-        ["4 run", "3 run of old, 2 wait", "3 run of old, 2 wait", "3 run of old, 5 wait, 4 wait of old"],
+        [
+            "4 run",
+            "3 run of old, 2 wait",
+            "3 run of old, 2 wait",
+            "3 run of old, 5 wait, 4 wait of old",
+        ],
     ),
     (
         "6 a 100 0%; 6 b hung 0%; 6 c hung 0%; 10 d hung 0%",
-        ["6 run", "6 run of old, 3 wait", "6 run of old, 3 wait", "6 run of old, 5 wait, 4 wait of old"],
+        [
+            "6 run",
+            "6 run of old, 3 wait",
+            "6 run of old, 3 wait",
+            "6 run of old, 5 wait, 4 wait of old",
+        ],
     ),
     (
         "6 a 100; 6 b hung; 6 c hung; 6 d hung; 12 d hung",
         ["6 run", *["5 run of old, 3 wait"] * 3, "9 run of old, 6 wait"],
     ),
-    ("6 a 100; 6 b hung; 7 c hung", ["6 run", "5 run of old, 3 wait", "5 run of old, 3 wait, 1 wait of old"]),
+    (
+        "6 a 100; 6 b hung; 7 c hung",
+        ["6 run", "5 run of old, 3 wait", "5 run of old, 3 wait, 1 wait of old"],
+    ),
     # Then a fourth template, a scale-out, a scale-in, and a template with schedulable pods.
     (
         "6 a 100; 6 b hung; 12 c hung; 12 d hung",
@@ -97,11 +127,21 @@ STORIES = [
     ),
     (
         "6 a 100; 6 b hung; 12 c hung; 7 c hung",
-        ["6 run", "5 run of old, 3 wait", "5 run of old, 6 wait, 4 wait of old", "3 run of old, 4 wait, 2 wait of old"],
+        [
+            "6 run",
+            "5 run of old, 3 wait",
+            "5 run of old, 6 wait, 4 wait of old",
+            "3 run of old, 4 wait, 2 wait of old",
+        ],
     ),
     (
         "6 a 100; 6 b hung; 12 c hung; 2 c hung",
-        ["6 run", "5 run of old, 3 wait", "5 run of old, 6 wait, 4 wait of old", "1 run of old, 1 wait, 1 wait of old"],
+        [
+            "6 run",
+            "5 run of old, 3 wait",
+            "5 run of old, 6 wait, 4 wait of old",
+            "1 run of old, 1 wait, 1 wait of old",
+        ],
     ),
     (
         "6 a 100; 6 b hung; 12 c hung; 12 d 100",
@@ -131,7 +171,11 @@ STORIES = [
     ("3 a 4000; 12 b 4000; 12 c 4000", ["3 run", *["3 run of old, 6 wait, 6 wait of old"] * 2]),
     (
         "8 a 4000; 8 b hung; 10 c hung",
-        ["3 run, 5 wait", "3 run of old, 4 wait, 3 wait of old", "3 run of old, 5 wait, 5 wait of old"],
+        [
+            "3 run, 5 wait",
+            "3 run of old, 4 wait, 3 wait of old",
+            "3 run of old, 5 wait, 5 wait of old",
+        ],
     ),
 ]
 
@@ -144,4 +188,8 @@ def test_running_and_pending_pods_per_step(steps: str, expected: list[str]) -> N
 def test_pods_of_lost_node_count_in_proportional_scaling() -> None:
     """Eight pods are the maximum."""
     tale = run_steps("1 a 4000; 10 b 3000; -6 b 3000")
-    assert tale == ["1 run", "3 run of old, 5 wait, 5 wait of old", "2 run of old, 4 wait, 2 wait of old"]
+    assert tale == [
+        "1 run",
+        "3 run of old, 5 wait, 5 wait of old",
+        "2 run of old, 4 wait, 2 wait of old",
+    ]

@@ -11,7 +11,11 @@ from nexusform.domains.pods.scheduling.cluster_records import Cluster, ExistingP
 from nexusform.domains.pods.scheduling.pod_prediction import predict
 from nexusform.domains.pods.scheduling.pod_warnings import collect_pod_warnings
 from nexusform.kubernetes.matching import Taint, Toleration
-from tests.domains.pods.scheduling.test_pod_prediction import build_cluster, build_existing_pods, build_workload
+from tests.domains.pods.scheduling.test_pod_prediction import (
+    build_cluster,
+    build_existing_pods,
+    build_workload,
+)
 
 DOWN = Taint("maintenance", "yes", "NoExecute")
 
@@ -19,7 +23,9 @@ DOWN = Taint("maintenance", "yes", "NoExecute")
 def build_tainted_cluster(nodes: int, *names: str) -> Cluster:
     """Return a cluster with taints on the named nodes."""
     made = build_cluster(nodes)
-    of_nodes = [replace(each, taints=(DOWN,)) if each.name in names else each for each in made.nodes]
+    of_nodes = [
+        replace(each, taints=(DOWN,)) if each.name in names else each for each in made.nodes
+    ]
     return replace(made, nodes=tuple(of_nodes))
 
 
@@ -27,7 +33,9 @@ def build_toleration(seconds: int | None = None) -> dict[str, Any]:
     return {"tolerations": (Toleration("maintenance", "Exists", "", "NoExecute", seconds),)}
 
 
-def predict_places(where: Cluster, *nodes: str, cpu: int = 0, kind: str = "Deployment", **more: Any) -> list[str]:
+def predict_places(
+    where: Cluster, *nodes: str, cpu: int = 0, kind: str = "Deployment", **more: Any
+) -> list[str]:
     """Return the predicted actions for the pods of a workload running on these nodes."""
     work = build_workload("web", len(nodes), cpu=cpu, kind=kind, **more)
     outcomes = predict(where, build_existing_pods(work, *nodes), [work]).list_outcomes(work.key)
@@ -44,7 +52,10 @@ def test_taint_evicts_pods_without_toleration() -> None:
 
 def test_evicted_pod_without_other_node_is_pending() -> None:
     assert predict_places(build_tainted_cluster(1, "n1"), "n1") == ["move nowhere no_execute"]
-    assert predict_places(build_tainted_cluster(2, "n1"), "n1", "n2", cpu=600) == ["move nowhere no_execute", "keep n2"]
+    assert predict_places(build_tainted_cluster(2, "n1"), "n1", "n2", cpu=600) == [
+        "move nowhere no_execute",
+        "keep n2",
+    ]
 
 
 def test_temporary_toleration_returns_pod_only_without_better_node() -> None:
@@ -54,14 +65,19 @@ def test_temporary_toleration_returns_pod_only_without_better_node() -> None:
     elsewhere = predict(
         where, [*build_existing_pods(busy, "n1"), *build_existing_pods(work, "n1")], [work]
     ).list_outcomes(work.key)
-    assert [(each.action, each.node, each.trigger) for each in elsewhere] == [("move", "n2", "no_execute")]
-    back = predict(where, [*build_existing_pods(busy, "n2"), *build_existing_pods(work, "n1")], [work]).list_outcomes(
-        work.key
-    )
+    assert [(each.action, each.node, each.trigger) for each in elsewhere] == [
+        ("move", "n2", "no_execute")
+    ]
+    back = predict(
+        where, [*build_existing_pods(busy, "n2"), *build_existing_pods(work, "n1")], [work]
+    ).list_outcomes(work.key)
     assert [(each.action, each.node, each.trigger) for each in back] == [("keep", "n1", "")]
     at_once = build_workload("web", 1, cpu=100, pod=build_toleration(0))
     assert [
-        each.action for each in predict(where, build_existing_pods(at_once, "n1"), [at_once]).list_outcomes(work.key)
+        each.action
+        for each in predict(where, build_existing_pods(at_once, "n1"), [at_once]).list_outcomes(
+            work.key
+        )
     ] == ["move"]
 
 
@@ -96,16 +112,19 @@ def test_eviction_warning_names_pod_taint_and_time() -> None:
         busy = build_workload("busy", 1, cpu=500, pod=build_toleration())
         where = build_tainted_cluster(3, "n1")
         result = predict(
-            where, [*build_existing_pods(work, "n1", "n2"), *build_existing_pods(busy, "n1")], [busy, work]
+            where,
+            [*build_existing_pods(work, "n1", "n2"), *build_existing_pods(busy, "n1")],
+            [busy, work],
         )
         (told,) = [
             each
             for each in collect_pod_warnings(where, result)
             if each.kind == workload_warnings.NO_EXECUTE_EVICTS and each.workload == work.key
         ]
-        assert f"1 of its pods is evicted by NoExecute taints: web-0 from n1 (maintenance=yes:NoExecute{more})" in (
-            told.detail
-        )
+        assert (
+            "1 of its pods is evicted by NoExecute taints: web-0 from n1 "
+            f"(maintenance=yes:NoExecute{more})"
+        ) in (told.detail)
 
 
 def test_unmanaged_pods_leave_after_their_toleration() -> None:
@@ -123,18 +142,30 @@ def test_unmanaged_pods_leave_after_their_toleration() -> None:
 
 def test_outdated_pod_leaves_after_its_toleration() -> None:
     """Pods of a former template are evicted like all others; a pod below the partition keeps its template."""
-    tolerant = build_workload("db", 2, kind="StatefulSet", cpu=300, partition=2, pod=build_toleration(60))
+    tolerant = build_workload(
+        "db", 2, kind="StatefulSet", cpu=300, partition=2, pod=build_toleration(60)
+    )
     new = replace(tolerant, pod=replace(tolerant.pod, template="2"))
     cluster = build_tainted_cluster(3, "n1")
     outcomes = predict(cluster, build_existing_pods(tolerant, "n1", "n2"), [new]).outcomes
-    changes = [(outcome.action, outcome.node, outcome.spec.template) for outcome in outcomes if outcome.spec]
+    changes = [
+        (outcome.action, outcome.node, outcome.spec.template)
+        for outcome in outcomes
+        if outcome.spec
+    ]
     assert changes == [("move", "n3", "1"), ("keep", "n2", "1")]
 
 
 def test_current_pod_below_partition_gets_the_former_template_after_its_toleration() -> None:
-    former = build_workload("db", 2, kind="StatefulSet", cpu=300, partition=2, pod=build_toleration(60))
+    former = build_workload(
+        "db", 2, kind="StatefulSet", cpu=300, partition=2, pod=build_toleration(60)
+    )
     new = replace(former, pod=replace(former.pod, template="2"))
     pods = [ExistingPod(new.key, 0, "n1", new.pod), ExistingPod(new.key, 1, "n2", former.pod)]
     outcomes = predict(build_tainted_cluster(3, "n1"), pods, [new]).outcomes
-    changes = [(outcome.action, outcome.node, outcome.spec.template) for outcome in outcomes if outcome.spec]
+    changes = [
+        (outcome.action, outcome.node, outcome.spec.template)
+        for outcome in outcomes
+        if outcome.spec
+    ]
     assert changes == [("move", "n3", "1"), ("keep", "n2", "1")]

@@ -37,14 +37,20 @@ def build_node(number: int, zone: str, machine: str, pods: int) -> Node:
 
 
 nodes = st.lists(
-    st.tuples(st.sampled_from(("x", "y", "x", "y", "")), st.sampled_from(("p", "q", "p", "q", "")), st.integers(0, 3)),
+    st.tuples(
+        st.sampled_from(("x", "y", "x", "y", "")),
+        st.sampled_from(("p", "q", "p", "q", "")),
+        st.integers(0, 3),
+    ),
     min_size=1,
     max_size=4,
 ).map(lambda rows: tuple(build_node(at, *row) for at, row in enumerate(rows)))
 keys = st.sampled_from((HOST, ZONE, MACHINE))
 terms = st.builds(lambda key, selector: PodTerm(key, selector, ("default",)), keys, selectors)
 spreads = st.builds(
-    lambda key, skew, selector, least: SpreadConstraint(key, skew, True, selector, min_domains=least),
+    lambda key, skew, selector, least: SpreadConstraint(
+        key, skew, True, selector, min_domains=least
+    ),
     keys,
     st.integers(1, 2),
     selectors,
@@ -87,8 +93,15 @@ def list_possible_counts(
     return count_from(())
 
 
-@settings(max_examples=scale_count(400), deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(nodes, specs(), st.lists(st.tuples(st.booleans(), st.integers(0, 3)), max_size=3), st.integers(1, 4))
+@settings(
+    max_examples=scale_count(400), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+@given(
+    nodes,
+    specs(),
+    st.lists(st.tuples(st.booleans(), st.integers(0, 3)), max_size=3),
+    st.integers(1, 4),
+)
 def test_range_covers_every_outcome(
     nodes: tuple[Node, ...], spec: PodSpec, standing: list[tuple[bool, int]], further: int
 ) -> None:
@@ -96,7 +109,9 @@ def test_range_covers_every_outcome(
     placed = tuple((spec if own else other, nodes[at % len(nodes)].name) for own, at in standing)
     cluster = Cluster("k", nodes)
     pods = [ExistingPod("d/Pod/x", at, name, what) for at, (what, name) in enumerate(placed)]
-    reach = pod_outcomes.compute_placeable_range(SchedulingSession(cluster, pods, 8).get_scheduler(spec), further)
+    reach = pod_outcomes.compute_placeable_range(
+        SchedulingSession(cluster, pods, 8).get_scheduler(spec), further
+    )
     placed_pods = list_possible_counts(cluster, spec, placed, further)
     assert reach.minimum <= min(placed_pods)
     assert max(placed_pods) <= reach.maximum
@@ -116,7 +131,9 @@ def test_range_is_exact_for_one_key_and_a_bound_for_two() -> None:
     assert pod_outcomes.compute_placeable_range(
         SchedulingSession(cluster, (), 8).get_scheduler(one), 9
     ) == pod_outcomes.PlaceablePodRange(2, 2, is_exact=True)
-    reach = pod_outcomes.compute_placeable_range(SchedulingSession(cluster, (), 8).get_scheduler(both), 9)
+    reach = pod_outcomes.compute_placeable_range(
+        SchedulingSession(cluster, (), 8).get_scheduler(both), 9
+    )
     assert not reach.is_exact
     assert reach.maximum == 2
 
@@ -137,5 +154,7 @@ def test_own_affinity_with_rules_over_different_keys_is_bounded_by_each_rule() -
         anti_affinity=(PodTerm(MACHINE, OWN, ("default",)),),
         spread=(SpreadConstraint("half", 1, True, OWN),),
     )
-    reach = pod_outcomes.compute_placeable_range(SchedulingSession(Cluster("k", nodes), (), 8).get_scheduler(spec), 9)
+    reach = pod_outcomes.compute_placeable_range(
+        SchedulingSession(Cluster("k", nodes), (), 8).get_scheduler(spec), 9
+    )
     assert reach == pod_outcomes.PlaceablePodRange(1, 6, is_exact=False)

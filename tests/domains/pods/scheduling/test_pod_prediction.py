@@ -19,7 +19,13 @@ from nexusform.domains.pods.scheduling.cluster_records import (
 from nexusform.domains.pods.scheduling.pod_explanation import evaluate_nodes, explain
 from nexusform.domains.pods.scheduling.pod_outcomes import PodsPrediction
 from nexusform.domains.pods.scheduling.pod_prediction import predict
-from nexusform.kubernetes.matching import NodeSelectorTerm, Requirement, Taint, Toleration, build_label_selector
+from nexusform.kubernetes.matching import (
+    NodeSelectorTerm,
+    Requirement,
+    Taint,
+    Toleration,
+    build_label_selector,
+)
 from tests.domains.pods.scheduling.outcomes import count_running_pods, list_pending_pods
 
 HOST = "kubernetes.io/hostname"
@@ -57,7 +63,8 @@ def list_moves(prediction: PodsPrediction) -> list[tuple[str, str, str]]:
     return [(o.name, o.action, o.node or o.previous) for o in prediction.outcomes]
 
 
-# --- the queue ----------------------------------------------------------------------------------------
+# --- the queue
+# ----------------------------------------------------------------------------------------
 
 
 def test_order_is_daemons_then_priority_then_input_order() -> None:
@@ -84,7 +91,8 @@ def test_pod_waiting_for_affinity_is_tried_again() -> None:
     assert early.node == late.node != ""
 
 
-# --- stability ------------------------------------------------------------------------------------------
+# --- stability
+# ------------------------------------------------------------------------------------------
 
 
 def test_existing_pods_stay_despite_violated_rules() -> None:
@@ -109,7 +117,8 @@ def test_second_prediction_changes_nothing() -> None:
 def test_nodes_depend_only_on_seed() -> None:
     workloads = [build_workload("web", 8)]
     nodes = [
-        tuple(o.node for o in predict(build_cluster(9), (), workloads, seed=seed).outcomes) for seed in (1, 1, 2, 3)
+        tuple(o.node for o in predict(build_cluster(9), (), workloads, seed=seed).outcomes)
+        for seed in (1, 1, 2, 3)
     ]
     assert nodes[0] == nodes[1]
     assert len(set(nodes)) > 1
@@ -130,7 +139,10 @@ def test_pods_of_lost_or_re_created_nodes_are_placed_again() -> None:
     work = build_workload(replicas=3)
     pods = build_existing_pods(work, "n1", "n2", "gone")
     prediction = predict(
-        build_cluster(3), pods, [work], lost_pods={(pod.workload, pod.number) for pod in pods if pod.node == "n2"}
+        build_cluster(3),
+        pods,
+        [work],
+        lost_pods={(pod.workload, pod.number) for pod in pods if pod.node == "n2"},
     )
     assert [(o.action, o.previous, o.trigger) for o in prediction.outcomes] == [
         ("keep", "n1", ""),
@@ -150,7 +162,8 @@ def test_other_workloads_stay_unless_removed() -> None:
     assert [pod.workload for pod in freed.list_existing_pods()] == [small.key]
 
 
-# --- scaling in -----------------------------------------------------------------------------------------
+# --- scaling in
+# -----------------------------------------------------------------------------------------
 
 
 def list_removed_pods(prediction: PodsPrediction) -> list[str]:
@@ -179,16 +192,18 @@ def test_scale_in_order_is_pending_then_crowded_nodes_then_newest(
 
 def test_scale_in_prefers_age_over_number() -> None:
     work = build_workload(replicas=1)
-    pods = (ExistingPod(work.key, 0, "n1", work.pod, age=9), ExistingPod(work.key, 1, "n2", work.pod, age=1))
+    pods = (
+        ExistingPod(work.key, 0, "n1", work.pod, age=9),
+        ExistingPod(work.key, 1, "n2", work.pod, age=1),
+    )
     assert list_removed_pods(predict(build_cluster(3), pods, [work])) == ["web-0"]
 
 
 def test_stateful_set_loses_highest_ordinals() -> None:
     work = build_workload("db", 1, kind="StatefulSet")
-    assert list_removed_pods(predict(build_cluster(3), build_existing_pods(work, "n1", "n2", "n2"), [work])) == [
-        "db-1",
-        "db-2",
-    ]
+    assert list_removed_pods(
+        predict(build_cluster(3), build_existing_pods(work, "n1", "n2", "n2"), [work])
+    ) == ["db-1", "db-2"]
 
 
 def test_freed_capacity_is_used_at_once() -> None:
@@ -197,7 +212,8 @@ def test_freed_capacity_is_used_at_once() -> None:
     assert ("b-0", "place", "n1") in list_moves(prediction)
 
 
-# --- kinds ----------------------------------------------------------------------------------------------
+# --- kinds
+# ----------------------------------------------------------------------------------------------
 
 
 def test_daemon_set_runs_on_every_eligible_node() -> None:
@@ -220,28 +236,44 @@ def test_daemon_pod_is_pending_on_full_node() -> None:
     full = build_workload("full", cpu=800)
     prediction = predict(build_cluster(2), build_existing_pods(full, "n1"), [agent])
     waiting = list_pending_pods(prediction)
-    assert [(o.rejections[0].candidate, o.rejections[0].reason) for o in waiting] == [("n1", "Insufficient cpu")]
+    assert [(o.rejections[0].candidate, o.rejections[0].reason) for o in waiting] == [
+        ("n1", "Insufficient cpu")
+    ]
 
 
 @pytest.mark.parametrize(("effect", "action"), [("NoSchedule", "keep"), ("NoExecute", "remove")])
-def test_tainted_daemon_pod_without_eviction_stays_until_template_change(effect: str, action: str) -> None:
+def test_tainted_daemon_pod_without_eviction_stays_until_template_change(
+    effect: str, action: str
+) -> None:
     agent = build_workload("agent", kind="DaemonSet", cpu=400, template="1")
     n1, n2 = build_cluster(2).nodes
     here = Cluster("k", (replace(n1, taints=(Taint("k", "", effect),)), n2))
     stands = build_existing_pods(agent, "n1", "n2")
-    assert set(list_moves(predict(here, stands, [agent]))) == {("agent-0", action, "n1"), ("agent-1", "keep", "n2")}
+    assert set(list_moves(predict(here, stands, [agent]))) == {
+        ("agent-0", action, "n1"),
+        ("agent-1", "keep", "n2"),
+    }
     changed = replace(agent, pod=replace(agent.pod, template="2"))
-    assert set(list_moves(predict(here, stands, [changed]))) == {("agent-0", "remove", "n1"), ("agent-1", "move", "n2")}
+    assert set(list_moves(predict(here, stands, [changed]))) == {
+        ("agent-0", "remove", "n1"),
+        ("agent-1", "move", "n2"),
+    }
 
 
 @pytest.mark.parametrize(("written", "replaced"), [("1", 1), ("2", 2), ("25%", 1), ("50%", 2)])
 def test_daemon_set_update_stops_at_unschedulable_successors(written: str, replaced: int) -> None:
     old = build_workload("agent", kind="DaemonSet", cpu=400, template="1")
-    new = replace(build_workload("agent", kind="DaemonSet", cpu=4000, template="2"), max_unavailable_text=written)
+    new = replace(
+        build_workload("agent", kind="DaemonSet", cpu=4000, template="2"),
+        max_unavailable_text=written,
+    )
     here = build_cluster(4)
     prediction = predict(here, build_existing_pods(old, "n1", "n2", "n3", "n4"), [new])
     assert len(list_pending_pods(prediction)) == replaced
-    assert sum(pod.spec.template == "1" and bool(pod.node) for pod in prediction.list_existing_pods()) == 4 - replaced
+    assert (
+        sum(pod.spec.template == "1" and bool(pod.node) for pod in prediction.list_existing_pods())
+        == 4 - replaced
+    )
     assert prediction.forecasts[new.key].is_blocked
     again = predict(here, prediction.list_existing_pods(), [new])
     assert {outcome.action for outcome in again.outcomes} == {"keep"}
@@ -249,17 +281,27 @@ def test_daemon_set_update_stops_at_unschedulable_successors(written: str, repla
 
 def test_max_surge_keeps_old_daemon_pod_until_successor_runs() -> None:
     old = build_workload("agent", kind="DaemonSet", cpu=600, template="1")
-    new = replace(build_workload("agent", kind="DaemonSet", cpu=600, template="2"), max_surge_text="1")
+    new = replace(
+        build_workload("agent", kind="DaemonSet", cpu=600, template="2"), max_surge_text="1"
+    )
     here, stands = build_cluster(2), build_existing_pods(old, "n1", "n2")
     prediction = predict(here, stands, [new])
-    assert list_moves(prediction) == [("agent-0", "keep", "n1"), ("agent-1", "keep", "n2"), ("agent-2", "place", "")]
+    assert list_moves(prediction) == [
+        ("agent-0", "keep", "n1"),
+        ("agent-1", "keep", "n2"),
+        ("agent-2", "place", ""),
+    ]
     again = predict(here, prediction.list_existing_pods(), [new])
     assert {outcome.action for outcome in again.outcomes} == {"keep"}
     smaller = replace(new, pod=replace(new.pod, requests=Requests(100, 1)))
-    assert list_moves(predict(here, stands, [smaller])) == [("agent-0", "move", "n1"), ("agent-1", "move", "n2")]
+    assert list_moves(predict(here, stands, [smaller])) == [
+        ("agent-0", "move", "n1"),
+        ("agent-1", "move", "n2"),
+    ]
 
 
-# --- changed templates ----------------------------------------------------------------------------------
+# --- changed templates
+# ----------------------------------------------------------------------------------
 
 
 def test_rolling_update_respects_surge_and_replicas() -> None:
@@ -300,13 +342,16 @@ def test_paused_deployment_is_scaled_but_not_updated() -> None:
     here = build_cluster(2)
     assert predict(here, (), [paused]).outcomes == ()
     prediction = predict(here, build_existing_pods(old, "n1", "n2"), [paused])
-    assert [(o.action, o.trigger) for o in prediction.outcomes] == [("keep", ""), ("keep", ""), ("place", "scale_out")]
+    assert [(o.action, o.trigger) for o in prediction.outcomes] == [
+        ("keep", ""),
+        ("keep", ""),
+        ("place", "scale_out"),
+    ]
     assert {pod.spec.template for pod in prediction.list_existing_pods()} == {"1"}
     fewer = replace(paused, replicas=1)
-    assert sorted(o.action for o in predict(here, build_existing_pods(old, "n1", "n2"), [fewer]).outcomes) == [
-        "keep",
-        "remove",
-    ]
+    assert sorted(
+        o.action for o in predict(here, build_existing_pods(old, "n1", "n2"), [fewer]).outcomes
+    ) == ["keep", "remove"]
 
 
 def test_rolling_update_without_surge_capacity_is_blocked() -> None:
@@ -318,7 +363,9 @@ def test_rolling_update_without_surge_capacity_is_blocked() -> None:
     assert prediction.forecasts[new.key].is_blocked
     assert count_running_pods(prediction, new.key) == 1
     recreate = replace(new, strategy=Strategy.RECREATE)
-    assert list_moves(predict(here, build_existing_pods(old, "n1"), [recreate])) == [("web-0", "move", "n1")]
+    assert list_moves(predict(here, build_existing_pods(old, "n1"), [recreate])) == [
+        ("web-0", "move", "n1")
+    ]
 
 
 def test_restored_template_leaves_no_surplus_pod() -> None:
@@ -328,16 +375,19 @@ def test_restored_template_leaves_no_surplus_pod() -> None:
     pods = (*build_existing_pods(old, "n1", "n1"), ExistingPod(old.key, 2, "n1", new.pod))
     prediction = predict(build_cluster(2), pods, [old])
     assert len(prediction.list_existing_pods()) == 1
-    assert {o.action for o in predict(build_cluster(2), prediction.list_existing_pods(), [old]).outcomes} == {"keep"}
+    assert {
+        o.action for o in predict(build_cluster(2), prediction.list_existing_pods(), [old]).outcomes
+    } == {"keep"}
 
 
 def test_replica_sets_and_on_delete_keep_their_old_pods() -> None:
     for kind, strategy in (("ReplicaSet", Strategy.ROLLING), ("StatefulSet", Strategy.ON_DELETE)):
         old = build_workload(replicas=2, kind=kind, template="1", strategy=strategy)
         new = replace(old, pod=replace(old.pod, template="2"))
-        assert {o.action for o in predict(build_cluster(2), build_existing_pods(old, "n1", "n2"), [new]).outcomes} == {
-            "keep"
-        }
+        assert {
+            o.action
+            for o in predict(build_cluster(2), build_existing_pods(old, "n1", "n2"), [new]).outcomes
+        } == {"keep"}
 
 
 def test_stateful_set_rolls_from_highest_ordinal_to_its_partition() -> None:
@@ -351,14 +401,23 @@ def test_blocked_stateful_set_keeps_other_pods_and_stays_blocked() -> None:
     old = build_workload("db", 3, kind="StatefulSet", cpu=800, template="1", is_ordered=True)
     new = replace(old, pod=replace(old.pod, template="2", node_selector=(("disk", "ssd"),)))
     first = predict(build_cluster(3), build_existing_pods(old, "n1", "n2", "n3"), [new])
-    assert [(o.action, bool(o.node)) for o in first.outcomes] == [("keep", True), ("keep", True), ("move", False)]
+    assert [(o.action, bool(o.node)) for o in first.outcomes] == [
+        ("keep", True),
+        ("keep", True),
+        ("move", False),
+    ]
     assert first.forecasts[new.key].is_blocked
     again = predict(build_cluster(3), first.list_existing_pods(), [new])
-    assert [(o.action, bool(o.node)) for o in again.outcomes] == [("keep", True), ("keep", True), ("keep", False)]
+    assert [(o.action, bool(o.node)) for o in again.outcomes] == [
+        ("keep", True),
+        ("keep", True),
+        ("keep", False),
+    ]
     assert again.forecasts[new.key].is_blocked
 
 
-# --- certainty ------------------------------------------------------------------------------------------
+# --- certainty
+# ------------------------------------------------------------------------------------------
 
 
 def test_single_candidate_and_strict_winner_are_certain() -> None:
@@ -376,7 +435,10 @@ def test_sampled_pod_and_its_dependents_are_not_certain() -> None:
 
 
 def test_pod_independent_of_sample_stays_certain() -> None:
-    nodes = (*build_cluster(2).nodes, Node("n9", {HOST: "n9", "pool": "own"}, cpu=1000, memory=4 << 30))
+    nodes = (
+        *build_cluster(2).nodes,
+        Node("n9", {HOST: "n9", "pool": "own"}, cpu=1000, memory=4 << 30),
+    )
     others = (NodeSelectorTerm((Requirement("pool", "DoesNotExist"),)),)
     lot = build_workload("lot", pod={"node_terms": others})
     away = build_workload("away", pod={"node_selector": (("pool", "own"),)})
@@ -385,7 +447,8 @@ def test_pod_independent_of_sample_stays_certain() -> None:
     assert {o.name: o.is_certain for o in prediction.outcomes} == {
         "lot-0": False,
         "away-0": True,
-        "beside-0": False,  # Only n1 can take it, if the sample leaves capacity there.
+        # Only n1 can take it, if the sample leaves capacity there.
+        "beside-0": False,
     }
 
 
@@ -396,20 +459,34 @@ def test_pod_displaced_by_sample_is_not_certain(seed: int) -> None:
     here = Cluster("k", (n1, n2, Node("n3", {HOST: "n3"}, cpu=700, memory=4 << 30)))
 
     def build_restricted_workload(name: str, cpu: int, *nodes: str) -> Workload:
-        return build_workload(name, cpu=cpu, pod={"node_terms": (NodeSelectorTerm((Requirement(HOST, "In", nodes),)),)})
+        return build_workload(
+            name,
+            cpu=cpu,
+            pod={"node_terms": (NodeSelectorTerm((Requirement(HOST, "In", nodes),)),)},
+        )
 
     workloads = [
         build_restricted_workload("lot", 600, "n1", "n2"),
         build_restricted_workload("next", 500, "n1", "n3"),
         build_restricted_workload("last", 100, "n3"),
     ]
-    assert [o.is_certain for o in predict(here, (), workloads, seed=seed).outcomes] == [False, False, False]
+    assert [o.is_certain for o in predict(here, (), workloads, seed=seed).outcomes] == [
+        False,
+        False,
+        False,
+    ]
 
 
 def test_soft_spread_from_the_zone_of_a_sampled_pod_is_not_certain() -> None:
     """The first pod runs in zone a or b, on a node closed to the second, which prefers the other zone."""
     nodes = tuple(
-        Node(name, {HOST: name, "zone": name[0]}, (Taint("closed", "yes"),) * name.endswith("1"), 1000, 4 << 30)
+        Node(
+            name,
+            {HOST: name, "zone": name[0]},
+            (Taint("closed", "yes"),) * name.endswith("1"),
+            1000,
+            4 << 30,
+        )
         for name in ("a1", "a2", "b1", "b2")
     )
     selector = build_label_selector({"app": "first"})
@@ -426,24 +503,38 @@ def test_soft_spread_from_the_zone_of_a_sampled_pod_is_not_certain() -> None:
 
 def test_default_spread_stays_certain_if_no_counted_pod_is_sampled() -> None:
     """The first pod ties; the second counts only pods of its own."""
-    nodes = tuple(Node(name, {HOST: name, "pool": name[0]}, cpu=1000, memory=4 << 30) for name in ("x1", "x2", "y1"))
+    nodes = tuple(
+        Node(name, {HOST: name, "pool": name[0]}, cpu=1000, memory=4 << 30)
+        for name in ("x1", "x2", "y1")
+    )
     pools = [{"node_selector": (("pool", name),)} for name in ("x", "y")]
     own = {"default_spread": build_label_selector({"app": "own"})}
     workloads = [
         build_workload("tie", pod=pools[0]),
         build_workload("own", pod={**pools[1], **own}),
-        build_workload("large", cpu=9000, pod={**pools[1], "default_spread": build_label_selector({"app": "tie"})}),
+        build_workload(
+            "large",
+            cpu=9000,
+            pod={**pools[1], "default_spread": build_label_selector({"app": "tie"})},
+        ),
     ]
-    assert [o.is_certain for o in predict(Cluster("k", nodes), (), workloads).outcomes] == [False, True, True]
+    assert [o.is_certain for o in predict(Cluster("k", nodes), (), workloads).outcomes] == [
+        False,
+        True,
+        True,
+    ]
 
 
 def test_winner_on_large_cluster_is_not_certain_due_to_node_sampling() -> None:
     big = Node("big", {HOST: "big"}, cpu=64_000, memory=256 << 30)
-    outcome = predict(Cluster("k", (*build_cluster(400).nodes, big)), (), [build_workload(cpu=500)]).outcomes[0]
+    outcome = predict(
+        Cluster("k", (*build_cluster(400).nodes, big)), (), [build_workload(cpu=500)]
+    ).outcomes[0]
     assert (outcome.node, outcome.is_certain) == ("big", False)
 
 
-# --- messages -------------------------------------------------------------------------------------------
+# --- messages
+# -------------------------------------------------------------------------------------------
 
 
 def test_pending_reason_counts_nodes() -> None:
@@ -486,20 +577,35 @@ def test_pod_names_have_numbers() -> None:
 def test_paused_deployment_with_more_pods_than_its_share_is_predicted() -> None:
     """The old limit of nine pods leaves the current template one pod, but two are waiting."""
     spec = PodSpec(requests=Requests(cpu=100), template="c")
-    paused = Workload("Deployment", "default", "w", 1, spec, max_surge=3, is_paused=True, previous_max_pods=9)
+    paused = Workload(
+        "Deployment", "default", "w", 1, spec, max_surge=3, is_paused=True, previous_max_pods=9
+    )
     pods = [
         ExistingPod(paused.key, number, node, replace(spec, template=template), age)
-        for number, (node, template, age) in enumerate([("", "c", -2), ("", "c", -1), ("", "g", -1), ("n", "g", 0)])
+        for number, (node, template, age) in enumerate(
+            [("", "c", -2), ("", "c", -1), ("", "g", -1), ("n", "g", 0)]
+        )
     ]
     prediction = predict(Cluster("c", (Node("n", cpu=4000, memory=1 << 30),)), pods, [paused])
     assert {outcome.node for outcome in prediction.outcomes if not outcome.is_removed} == {"n"}
 
 
 @pytest.mark.parametrize(("replicas", "templates"), [(6, "aabbbc"), (4, "abbc")])
-def test_scaled_paused_deployment_favors_the_newer_of_equal_templates(replicas: int, templates: str) -> None:
+def test_scaled_paused_deployment_favors_the_newer_of_equal_templates(
+    replicas: int, templates: str
+) -> None:
     """Source: ReplicaSetsBySizeNewer and ReplicaSetsBySizeOlder of kube-controller-manager."""
     spec = PodSpec(requests=Requests(cpu=100), template="c")
-    paused = Workload("Deployment", "default", "w", replicas, spec, max_surge=0, is_paused=True, previous_max_pods=5)
+    paused = Workload(
+        "Deployment",
+        "default",
+        "w",
+        replicas,
+        spec,
+        max_surge=0,
+        is_paused=True,
+        previous_max_pods=5,
+    )
     pods = [
         ExistingPod(paused.key, number, "n", replace(spec, template=template), age)
         for number, (template, age) in enumerate([("a", 0), ("a", 0), ("b", 1), ("b", 1), ("c", 2)])

@@ -40,7 +40,12 @@ def build_node(name: str, **more: Any) -> Node:
 def build_spec(app: str, cpu: int, priority: int = 0, **more: Any) -> PodSpec:
     requests = Requests(cpu, 0)
     return PodSpec(
-        labels=(("app", app),), requests=requests, scored_requests=requests, priority=priority, template=app, **more
+        labels=(("app", app),),
+        requests=requests,
+        scored_requests=requests,
+        priority=priority,
+        template=app,
+        **more,
     )
 
 
@@ -62,13 +67,21 @@ def predict_changes(
     return {o.name: (o.node, o.trigger) for o in every if o.action != "keep"}
 
 
-# --- manual cases -------------------------------------------------------------------------------------
+# --- manual cases
+# -------------------------------------------------------------------------------------
 
 
 def test_node_with_least_important_victims_is_chosen() -> None:
     cluster = Cluster("k", (build_node("n0"), build_node("n1"), build_node("n2")))
-    high, mid, low = build_spec("high", 4000, 100), build_spec("mid", 4000, 5), build_spec("low", 2000, 1)
-    pods = [*build_existing_pods(mid, ("n0", 1), ("n1", 2)), *build_existing_pods(low, ("n2", 1), ("n2", 2))]
+    high, mid, low = (
+        build_spec("high", 4000, 100),
+        build_spec("mid", 4000, 5),
+        build_spec("low", 2000, 1),
+    )
+    pods = [
+        *build_existing_pods(mid, ("n0", 1), ("n1", 2)),
+        *build_existing_pods(low, ("n2", 1), ("n2", 2)),
+    ]
     assert predict_changes(
         cluster, pods, build_deployment(high), build_deployment(mid, 2), build_deployment(low, 2)
     ) == {"high-0": ("n2", "new"), "low-0": ("", "preempted"), "low-1": ("", "preempted")}
@@ -76,7 +89,11 @@ def test_node_with_least_important_victims_is_chosen() -> None:
 
 def test_most_important_victims_are_reprieved_first() -> None:
     cluster = Cluster("k", (build_node("n0"),))
-    old, young, better = build_spec("old", 1000), build_spec("young", 1000), build_spec("better", 1000, 1)
+    old, young, better = (
+        build_spec("old", 1000),
+        build_spec("young", 1000),
+        build_spec("better", 1000, 1),
+    )
     pods = [
         *build_existing_pods(young, ("n0", 9)),
         *build_existing_pods(old, ("n0", 1)),
@@ -92,21 +109,24 @@ def test_most_important_victims_are_reprieved_first() -> None:
     }
     # With capacity for two, the longer-running pod stays as well.
     smaller = [build_deployment(build_spec("taker", 1500, 50)), *works[1:]]
-    assert predict_changes(cluster, pods, *smaller) == {"taker-0": ("n0", "new"), "young-0": ("", "preempted")}
+    assert predict_changes(cluster, pods, *smaller) == {
+        "taker-0": ("n0", "new"),
+        "young-0": ("", "preempted"),
+    }
 
 
 def test_victims_move_to_free_capacity_and_may_preempt_in_turn() -> None:
-    cluster = Cluster("k", (build_node("n0"), build_node("n1", taints=(Taint("t", "", "NoSchedule"),))))
+    cluster = Cluster(
+        "k", (build_node("n0"), build_node("n1", taints=(Taint("t", "", "NoSchedule"),)))
+    )
     anywhere = (Toleration("t", "Exists"),)
     high = build_spec("high", 4000, 100)
     mid = build_spec("mid", 4000, 50, tolerations=anywhere)
     low = build_spec("low", 4000, 1, tolerations=anywhere)
     pods = [*build_existing_pods(mid, ("n0", 1)), *build_existing_pods(low, ("n1", 1))]
-    assert predict_changes(cluster, pods, build_deployment(high), build_deployment(mid), build_deployment(low)) == {
-        "high-0": ("n0", "new"),
-        "mid-0": ("n1", "preempted"),
-        "low-0": ("", "preempted"),
-    }
+    assert predict_changes(
+        cluster, pods, build_deployment(high), build_deployment(mid), build_deployment(low)
+    ) == {"high-0": ("n0", "new"), "mid-0": ("n1", "preempted"), "low-0": ("", "preempted")}
 
 
 def test_protected_pods_are_not_evicted() -> None:
@@ -116,7 +136,9 @@ def test_protected_pods_are_not_evicted() -> None:
     waits = {"high-0": ("", "new")}
     works = (build_deployment(high), build_deployment(low, 2))
     assert (
-        predict_changes(cluster, [replace(on_n0, is_protected=True), replace(on_n1, is_protected=True)], *works)
+        predict_changes(
+            cluster, [replace(on_n0, is_protected=True), replace(on_n1, is_protected=True)], *works
+        )
         == waits
     )
     chosen = predict_changes(cluster, [on_n0, replace(on_n1, is_protected=True)], *works)
@@ -126,23 +148,41 @@ def test_protected_pods_are_not_evicted() -> None:
 def test_budget_changes_the_choice() -> None:
     cheap, dear = build_spec("cheap", 4000, 1), build_spec("dear", 4000, 5)
     pods = [*build_existing_pods(cheap, ("n0", 1)), *build_existing_pods(dear, ("n1", 1))]
-    works = [build_deployment(build_spec("high", 4000, 100)), build_deployment(cheap), build_deployment(dear)]
+    works = [
+        build_deployment(build_spec("high", 4000, 100)),
+        build_deployment(cheap),
+        build_deployment(dear),
+    ]
     two = (build_node("n0"), build_node("n1"))
     assert predict_changes(Cluster("k", two), pods, *works)["high-0"][0] == "n0"
-    budget = PodDisruptionBudget("default", "cheap", build_label_selector({"app": "cheap"}), min_available="1")
+    budget = PodDisruptionBudget(
+        "default", "cheap", build_label_selector({"app": "cheap"}), min_available="1"
+    )
     assert predict_changes(Cluster("k", two, budgets=(budget,)), pods, *works)["high-0"][0] == "n1"
-    # A budget does not prevent preemption: if every candidate violates one, the other criteria decide.
-    both = (budget, PodDisruptionBudget("default", "dear", build_label_selector({"app": "dear"}), max_unavailable="0"))
+    # A budget does not prevent preemption: if every candidate violates one, the other criteria
+    # decide.
+    both = (
+        budget,
+        PodDisruptionBudget(
+            "default", "dear", build_label_selector({"app": "dear"}), max_unavailable="0"
+        ),
+    )
     assert predict_changes(Cluster("k", two, budgets=both), pods, *works)["high-0"][0] == "n0"
     # A budget with an empty selector protects no pod from preemption.
     everybody = PodDisruptionBudget("default", "all", build_label_selector(), min_available="100%")
-    assert predict_changes(Cluster("k", two, budgets=(everybody,)), pods, *works)["high-0"][0] == "n0"
+    assert (
+        predict_changes(Cluster("k", two, budgets=(everybody,)), pods, *works)["high-0"][0] == "n0"
+    )
 
 
 @pytest.mark.parametrize(("minimum", "is_protected"), [("0", False), ("1", True), ("2", True)])
-def test_workload_is_protected_unless_its_budget_allows_to_evict_all_pods(minimum: str, *, is_protected: bool) -> None:
+def test_workload_is_protected_unless_its_budget_allows_to_evict_all_pods(
+    minimum: str, *, is_protected: bool
+) -> None:
     pods = build_existing_pods(build_spec("web", 1000, 1), ("n0", 1), ("n1", 2))
-    budget = PodDisruptionBudget("default", "web", build_label_selector({"app": "web"}), min_available=minimum)
+    budget = PodDisruptionBudget(
+        "default", "web", build_label_selector({"app": "web"}), min_available=minimum
+    )
     obstacles = find_drain_obstacles([budget], pods, {"n0"})
     assert obstacles.protected_workloads == ((pods[0].workload,) if is_protected else ())
     assert obstacles.budgets == (("default/web",) if minimum == "2" else ())
@@ -157,7 +197,10 @@ def test_non_preempting_and_equal_priority_pods_wait() -> None:
         build_spec("high", 4000, 4),
     ):
         outcome = predict_changes(
-            cluster, build_existing_pods(low, ("n0", 1)), build_deployment(waiting), build_deployment(low)
+            cluster,
+            build_existing_pods(low, ("n0", 1)),
+            build_deployment(waiting),
+            build_deployment(low),
         )
         assert outcome == {"high-0": ("", "new")}
 
@@ -180,7 +223,10 @@ def test_preemption_resolves_anti_affinity_in_both_directions() -> None:
         (build_spec("low", 10, anti_affinity=away), build_spec("high", 10, 9)),
     ):
         outcome = predict_changes(
-            cluster, build_existing_pods(low, ("n0", 1), ("n1", 2)), build_deployment(high), build_deployment(low, 2)
+            cluster,
+            build_existing_pods(low, ("n0", 1), ("n1", 2)),
+            build_deployment(high),
+            build_deployment(low, 2),
         )
         # The younger pod moves to the node of the older one.
         assert outcome == {"high-0": ("n1", "new"), "low-1": ("n0", "preempted")}
@@ -190,7 +236,9 @@ def test_daemon_pod_preempts_on_its_own_node_and_returns_to_it() -> None:
     cluster = Cluster("k", (build_node("n0"), build_node("n1")))
     low = build_spec("low", 4000)
     agent = build_deployment(build_spec("agent", 100, 2_000_000_000), kind="DaemonSet")
-    outcome = predict_changes(cluster, build_existing_pods(low, ("n0", 1), ("n1", 1)), agent, build_deployment(low, 2))
+    outcome = predict_changes(
+        cluster, build_existing_pods(low, ("n0", 1), ("n1", 1)), agent, build_deployment(low, 2)
+    )
     assert outcome == {
         "agent-0": ("n0", "new"),
         "agent-1": ("n1", "new"),
@@ -209,7 +257,10 @@ def test_daemon_pod_preempts_on_its_own_node_and_returns_to_it() -> None:
 def test_evicted_unmanaged_pods_are_re_created_except_bare_pods() -> None:
     cluster = Cluster("k", (build_node("n0"), build_node("n1")))
     theirs, bare = build_spec("theirs", 3000), build_spec("bare", 3000)
-    stands = [*build_existing_pods(theirs, ("n0", 1)), ExistingPod("default/Pod/bare", 0, "n1", bare, 2)]
+    stands = [
+        *build_existing_pods(theirs, ("n0", 1)),
+        ExistingPod("default/Pod/bare", 0, "n1", bare, 2),
+    ]
     high = build_deployment(build_spec("high", 4000, 9), 2)
     prediction = predict(cluster, stands, [high])
     assert {o.name: (o.node, o.action, o.trigger) for o in prediction.displaced_outcomes} == {
@@ -223,7 +274,10 @@ def test_evicted_unmanaged_pods_are_re_created_except_bare_pods() -> None:
 
 def test_a_second_prediction_changes_nothing_after_evictions() -> None:
     cluster = Cluster("k", (build_node("n0"), build_node("n1"), build_node("n2")))
-    low, high = build_deployment(build_spec("low", 1500), 6), build_deployment(build_spec("high", 2000, 9), 4)
+    low, high = (
+        build_deployment(build_spec("low", 1500), 6),
+        build_deployment(build_spec("high", 2000, 9), 4),
+    )
     before = predict(cluster, (), [low]).list_existing_pods()
     first = predict(cluster, before, [low, high])
     assert sum(bool(outcome.victims) for outcome in first.outcomes)
@@ -253,10 +307,15 @@ def test_only_sampled_choices_are_uncertain() -> None:
 
 
 def test_pod_evicted_before_its_workload_is_complete_leaves_its_node() -> None:
-    low, high = build_deployment(build_spec("low", CPUS), 2), build_deployment(build_spec("high", CPUS, 10))
+    low, high = (
+        build_deployment(build_spec("low", CPUS), 2),
+        build_deployment(build_spec("high", CPUS, 10)),
+    )
     for sample in range(1, 40):
         arrival = ArrivalOrder(sample, (low.key, high.key))
-        outcomes = predict(Cluster("m", (build_node("n0"),)), [], (low, high), arrival=arrival).outcomes
+        outcomes = predict(
+            Cluster("m", (build_node("n0"),)), [], (low, high), arrival=arrival
+        ).outcomes
         assert [outcome.name for outcome in outcomes if outcome.node] == ["high-0"], sample
 
 
@@ -269,9 +328,19 @@ def test_fast_controller_replaces_evicted_pod_before_next_pod_arrives() -> None:
     )
     works, ranks = (first, high, last), (first.key, high.key, last.key)
     slow = predict_changes(cluster, [], *works, arrival=ArrivalOrder(ranks=ranks))
-    assert {name: at for name, (at, _) in slow.items()} == {"first-0": "", "high-0": "n0", "last-0": "n1"}
-    fast = predict_changes(cluster, [], *works, arrival=ArrivalOrder(ranks=ranks, has_fast_replacements=True))
-    assert {name: at for name, (at, _) in fast.items()} == {"first-0": "n1", "high-0": "n0", "last-0": ""}
+    assert {name: at for name, (at, _) in slow.items()} == {
+        "first-0": "",
+        "high-0": "n0",
+        "last-0": "n1",
+    }
+    fast = predict_changes(
+        cluster, [], *works, arrival=ArrivalOrder(ranks=ranks, has_fast_replacements=True)
+    )
+    assert {name: at for name, (at, _) in fast.items()} == {
+        "first-0": "n1",
+        "high-0": "n0",
+        "last-0": "",
+    }
 
 
 def test_template_of_higher_priority_preempts_its_own_old_pods() -> None:
@@ -280,11 +349,15 @@ def test_template_of_higher_priority_preempts_its_own_old_pods() -> None:
     new = replace(old, priority=9, template="new")
     work = replace(build_deployment(new, 2), max_surge=1, max_unavailable=0)
     outcomes = predict(cluster, build_existing_pods(old, ("n0", 1), ("n0", 2)), [work]).outcomes
-    assert {(o.name, o.node) for o in outcomes if o.action != "remove"} == {("web-0", "n0"), ("web-1", "n0")}
+    assert {(o.name, o.node) for o in outcomes if o.action != "remove"} == {
+        ("web-0", "n0"),
+        ("web-1", "n0"),
+    }
     assert all(outcome.spec == new for outcome in outcomes if outcome.node)
 
 
-# --- comparison with brute force ----------------------------------------------------------------------
+# --- comparison with brute force
+# ----------------------------------------------------------------------
 
 
 SELECTORS = (
@@ -303,7 +376,9 @@ def build_random_world(chance: Random) -> World:
         if not chance.randrange(5):
             del labels[ZONE]
         taints = (Taint("t", "", "NoSchedule"),) if not chance.randrange(6) else ()
-        made.append(Node(f"n{at}", labels, taints, cpu=CPUS, memory=1 << 33, pods=chance.choice((4, 9))))
+        made.append(
+            Node(f"n{at}", labels, taints, cpu=CPUS, memory=1 << 33, pods=chance.choice((4, 9)))
+        )
     kinds = [build_random_spec(chance) for _ in range(3)]
     tenants = []
     for at in range(chance.randint(2, 14)):
@@ -318,7 +393,11 @@ def build_random_world(chance: Random) -> World:
         )
         for _ in range(chance.randint(0, 2))
     ]
-    pod = replace(build_random_spec(chance), priority=chance.choice((1, 3, 9)), requests=Requests(2500, 1 << 29))
+    pod = replace(
+        build_random_spec(chance),
+        priority=chance.choice((1, 3, 9)),
+        requests=Requests(2500, 1 << 29),
+    )
     return tuple(made), tenants, pod, budgets
 
 
@@ -331,7 +410,9 @@ def build_random_spec(chance: Random) -> PodSpec:
             return ()
         return (PodTerm(chance.choice((HOST, ZONE)), chance.choice(SELECTORS), ("one", "two")),)
 
-    spread = SpreadConstraint(chance.choice((HOST, ZONE)), chance.randint(1, 2), True, chance.choice(SELECTORS))
+    spread = SpreadConstraint(
+        chance.choice((HOST, ZONE)), chance.randint(1, 2), True, chance.choice(SELECTORS)
+    )
     return PodSpec(
         namespace=chance.choice(("one", "two")),
         labels=tuple(sorted(labels.items())),
@@ -365,13 +446,16 @@ def compare_with_brute_force(world: World) -> str:
         covered = [
             kind
             for _, kind, _, _ in tenants
-            if kind.namespace == budget.namespace and brute_force.is_selected(budget.selector, dict(kind.labels))
+            if kind.namespace == budget.namespace
+            and brute_force.is_selected(budget.selector, dict(kind.labels))
         ]
         text, total = budget.min_available, len(covered)
         least = -(-total * int(text[:-1]) // 100) if text.endswith("%") else int(text)
         guards.append((budget.namespace, budget.selector, max(0, total - least)))
     best = brute_force.find_best_evictions(some_nodes, tenants, pod, guards)
-    pods = [ExistingPod(f"x/Deployment/{name}", 0, at, kind, age) for name, kind, at, age in tenants]
+    pods = [
+        ExistingPod(f"x/Deployment/{name}", 0, at, kind, age) for name, kind, at, age in tenants
+    ]
     expected = [count_guarded_pods(budget, pods) for budget in budgets]
     session = SchedulingSession(cluster, pods, 8, expected_counts=expected)
     verdict = session.place_pod(pod, "x/Deployment/taker", 0)
@@ -384,7 +468,11 @@ def compare_with_brute_force(world: World) -> str:
     assert verdict.is_certain == (len(best) == 1)
     # The cluster snapshot excludes the victims and includes the new pod.
     here = session.cache.index[verdict.node]
-    left = [kind for name, kind, at, _ in tenants if at == verdict.node and name not in best[verdict.node]]
+    left = [
+        kind
+        for name, kind, at, _ in tenants
+        if at == verdict.node and name not in best[verdict.node]
+    ]
     assert session.cache.usage[here].cpu == sum(kind.requests.cpu for kind in (*left, pod))
     taken = next(each for each in some_nodes if each.name == verdict.node)
     _, violations = brute_force.find_victims(some_nodes, tenants, pod, taken, guards) or ([], 0)
@@ -393,6 +481,7 @@ def compare_with_brute_force(world: World) -> str:
 
 def count_guarded_pods(budget: PodDisruptionBudget, pods: list[ExistingPod]) -> int:
     return sum(
-        pod.spec.namespace == budget.namespace and brute_force.is_selected(budget.selector, dict(pod.spec.labels))
+        pod.spec.namespace == budget.namespace
+        and brute_force.is_selected(budget.selector, dict(pod.spec.labels))
         for pod in pods
     )

@@ -39,7 +39,9 @@ def build_node(name: str, zone: str, **more: Any) -> Node:
 
 
 def build_spec(cpu: int = 0, memory: int = 0, **more: Any) -> PodSpec:
-    return PodSpec(labels=APP, requests=Requests(cpu, memory), scored_requests=Requests(cpu, memory), **more)
+    return PodSpec(
+        labels=APP, requests=Requests(cpu, memory), scored_requests=Requests(cpu, memory), **more
+    )
 
 
 def place_on_n0(spec: PodSpec) -> ExistingPod:
@@ -52,20 +54,50 @@ SMALL = build_spec(100, GIB // 40)
 # Per table and entry: nodes, existing pods, and a pod kept off n0 by the entry.
 Case = tuple[tuple[Node, ...], tuple[ExistingPod, ...], PodSpec]
 CASES: Final[Mapping[tuple[str, str], Case]] = {
-    ("NODE_FILTERS", "node_unschedulable"): ((build_node("n0", "x", unschedulable=True), TWO[1]), (), SMALL),
+    ("NODE_FILTERS", "node_unschedulable"): (
+        (build_node("n0", "x", unschedulable=True), TWO[1]),
+        (),
+        SMALL,
+    ),
     ("NODE_FILTERS", "node_name"): (TWO, (), build_spec(node_name="n1")),
-    ("NODE_FILTERS", "taints"): ((build_node("n0", "x", taints=(Taint("t", "", "NoSchedule"),)), TWO[1]), (), SMALL),
+    ("NODE_FILTERS", "taints"): (
+        (build_node("n0", "x", taints=(Taint("t", "", "NoSchedule"),)), TWO[1]),
+        (),
+        SMALL,
+    ),
     ("NODE_FILTERS", "node_affinity"): (TWO, (), build_spec(node_selector=((ZONE, "y"),))),
-    ("POD_FILTERS", "volumes_to_be"): (TWO, (), build_spec(missing_objects=("the claim is not there",))),
-    ("NODE_FILTERS", "node_names"): (TWO, (), build_spec(node_terms=(NodeSelectorTerm(fields=(ON_N1,)),))),
+    ("POD_FILTERS", "volumes_to_be"): (
+        TWO,
+        (),
+        build_spec(missing_objects=("the claim is not there",)),
+    ),
+    ("NODE_FILTERS", "node_names"): (
+        TWO,
+        (),
+        build_spec(node_terms=(NodeSelectorTerm(fields=(ON_N1,)),)),
+    ),
     ("NODE_FILTERS", "volume_zones"): (
         TWO,
         (),
-        build_spec(volumes=(VolumeNeed(None, is_bound=True, zones=(Requirement(ZONE, "In", ("y",)),)),)),
+        build_spec(
+            volumes=(VolumeNeed(None, is_bound=True, zones=(Requirement(ZONE, "In", ("y",)),)),)
+        ),
     ),
-    ("NODE_FILTERS", "volume_limits"): (TWO, (), build_spec(volumes=(build_node_volume_need(["n1"], TOO_MANY),))),
-    ("NODE_FILTERS", "devices"): (TWO, (), build_spec(volumes=(build_node_volume_need(["n1"], NO_DEVICES),))),
-    ("NODE_FILTERS", "volumes"): (TWO, (), build_spec(volumes=(VolumeNeed((IN_Y,), is_bound=True),))),
+    ("NODE_FILTERS", "volume_limits"): (
+        TWO,
+        (),
+        build_spec(volumes=(build_node_volume_need(["n1"], TOO_MANY),)),
+    ),
+    ("NODE_FILTERS", "devices"): (
+        TWO,
+        (),
+        build_spec(volumes=(build_node_volume_need(["n1"], NO_DEVICES),)),
+    ),
+    ("NODE_FILTERS", "volumes"): (
+        TWO,
+        (),
+        build_spec(volumes=(VolumeNeed((IN_Y,), is_bound=True),)),
+    ),
     ("DOMAIN_FILTERS", "claims"): (
         TWO,
         (place_on_n0(build_spec(exclusive_claims=("default/one",))),),
@@ -92,10 +124,17 @@ CASES: Final[Mapping[tuple[str, str], Case]] = {
         (place_on_n0(SMALL),),
         build_spec(anti_affinity=(PodTerm(HOSTNAME, ITSELF, ("default",)),)),
     ),
-    ("USAGE_SCORES", "least_allocated"): (TWO, (place_on_n0(build_spec(1000, GIB)),), build_spec(1000, GIB)),
+    ("USAGE_SCORES", "least_allocated"): (
+        TWO,
+        (place_on_n0(build_spec(1000, GIB)),),
+        build_spec(1000, GIB),
+    ),
     ("USAGE_SCORES", "balanced_allocation"): (
         TWO,
-        (place_on_n0(build_spec(2000)), ExistingPod("default/Deployment/other", 1, "n1", build_spec(1000, GIB))),
+        (
+            place_on_n0(build_spec(2000)),
+            ExistingPod("default/Deployment/other", 1, "n1", build_spec(1000, GIB)),
+        ),
         build_spec(400, 4 * GIB // 10),
     ),
     ("NODE_SCORES", "taints"): (
@@ -150,12 +189,16 @@ SAID_ONLY = "node_terms"
 
 
 def list_entries() -> Sequence[tuple[str, str]]:
-    every = [(table, get_entry_name(entry)) for table in TABLES for entry in getattr(profile, table)]
+    every = [
+        (table, get_entry_name(entry)) for table in TABLES for entry in getattr(profile, table)
+    ]
     return [(table, name) for table, name in every if name != SAID_ONLY]
 
 
 @pytest.mark.parametrize(("table", "name"), list_entries())
-def test_every_entry_changes_a_decision(table: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_entry_changes_a_decision(
+    table: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     case = CASES[table, name]
     # A claim in use by another pod excludes every node, as does a missing claim.
     assert choose_nodes(table, case) == (set() if name in ("claims", *OF_PODS) else {"n1"})

@@ -27,11 +27,17 @@ from nexusform.domains.pods.scheduling.pod_warnings import collect_pod_warnings
 from nexusform.kubernetes.matching import Taint
 from tests.domains.pods.scheduling.outcomes import count_running_pods, list_pending_pods
 
-NODES = tuple(Node(f"n{at}", {"kubernetes.io/hostname": f"n{at}"}, cpu=4000, memory=8 << 30) for at in (1, 2))
+NODES = tuple(
+    Node(f"n{at}", {"kubernetes.io/hostname": f"n{at}"}, cpu=4000, memory=8 << 30) for at in (1, 2)
+)
 
 
-def build_web_workload(name: str = "web", replicas: int = 3, cpu: int = 500, **spec: Any) -> Workload:
-    pod = PodSpec(labels=(("app", name),), requests=Requests(cpu), scored_requests=Requests(cpu), **spec)
+def build_web_workload(
+    name: str = "web", replicas: int = 3, cpu: int = 500, **spec: Any
+) -> Workload:
+    pod = PodSpec(
+        labels=(("app", name),), requests=Requests(cpu), scored_requests=Requests(cpu), **spec
+    )
     return Workload("Deployment", "default", name, replicas, pod)
 
 
@@ -68,19 +74,25 @@ def count_created_pods(prediction: PodsPrediction) -> dict[str, tuple[int, int]]
 )
 def test_quota_limits_number_of_created_pods(hard: tuple[str, int], running: int) -> None:
     work = build_web_workload(quota_figures=PodQuotaFields(limits=(("cpu", 700),)))
-    assert count_created_pods(predict_with_quotas([build_quota(hard)], work)) == {"web": (running, 3 - running)}
+    assert count_created_pods(predict_with_quotas([build_quota(hard)], work)) == {
+        "web": (running, 3 - running)
+    }
 
 
 def test_existing_pods_count_and_stay() -> None:
     old = build_web_workload("old", replicas=2)
     standing = tuple(ExistingPod(old.key, at, "n1", old.pod) for at in range(2))
-    prediction = predict_with_quotas([build_quota(("pods", 1))], old, build_web_workload(), standing=standing)
+    prediction = predict_with_quotas(
+        [build_quota(("pods", 1))], old, build_web_workload(), standing=standing
+    )
     assert count_created_pods(prediction) == {"old": (2, 0), "web": (0, 3)}
 
 
 def test_older_workloads_are_created_first_regardless_of_priority() -> None:
     prediction = predict_with_quotas(
-        [build_quota(("pods", 3))], build_web_workload("first", 2), build_web_workload("second", 2, priority=100)
+        [build_quota(("pods", 3))],
+        build_web_workload("first", 2),
+        build_web_workload("second", 2, priority=100),
     )
     assert count_created_pods(prediction) == {"first": (2, 0), "second": (1, 1)}
 
@@ -91,7 +103,9 @@ def test_cpu_quota_requires_cpu_requests_of_every_container() -> None:
         build_web_workload(quota_figures=PodQuotaFields(unspecified=("requests.cpu",))),
     )
     (forecast,) = prediction.forecasts.values()
-    assert forecast.rejection == "failed quota: compute: must specify requests.cpu for every container"
+    assert (
+        forecast.rejection == "failed quota: compute: must specify requests.cpu for every container"
+    )
 
 
 @pytest.mark.parametrize(
@@ -108,9 +122,9 @@ def test_cpu_quota_requires_cpu_requests_of_every_container() -> None:
 )
 def test_quota_applies_to_pods_in_its_scopes(scope: ResourceQuotaScope, running: int) -> None:
     work = build_web_workload(quota_figures=PodQuotaFields(priority_class="high"))
-    assert count_created_pods(predict_with_quotas([build_quota(("pods", 0), scopes=(scope,))], work)) == {
-        "web": (running, 3 - running)
-    }
+    assert count_created_pods(
+        predict_with_quotas([build_quota(("pods", 0), scopes=(scope,))], work)
+    ) == {"web": (running, 3 - running)}
     elsewhere = build_quota(("pods", 0), namespace="other")
     assert count_created_pods(predict_with_quotas([elsewhere], work)) == {"web": (3, 0)}
 
@@ -129,13 +143,16 @@ def test_uncreated_pods_are_reported_with_kubernetes_message() -> None:
     (warning,) = collect_pod_warnings(cluster, predict(cluster, (), [build_web_workload()]))
     assert warning.kind == workload_warnings.NOT_MADE
     assert warning.detail == (
-        "Deployment default/web: 1 of 3 pods would not be created: exceeded quota: compute, requested: "
+        "Deployment default/web: 1 of 3 pods would not be created: exceeded quota: compute, "
+        "requested: "
         "requests.cpu=500m, used: requests.cpu=1, limited: requests.cpu=1200m."
     )
 
 
 def test_pods_forbidden_by_limit_range_are_not_created() -> None:
-    work = replace(build_web_workload(), admission_error="maximum cpu usage per Container is 1, but limit is 2")
+    work = replace(
+        build_web_workload(), admission_error="maximum cpu usage per Container is 1, but limit is 2"
+    )
     assert count_created_pods(predict_with_quotas([], work)) == {"web": (0, 3)}
 
 
@@ -146,7 +163,9 @@ def test_gated_pods_exist_but_are_not_scheduled() -> None:
     assert [outcome.state for outcome in prediction.outcomes] == [PodState.GATED] * 3
     assert list_pending_pods(prediction) == []
     again = predict(cluster, prediction.list_existing_pods(), [work])
-    assert {(outcome.action, outcome.state) for outcome in again.outcomes} == {("keep", PodState.GATED)}
+    assert {(outcome.action, outcome.state) for outcome in again.outcomes} == {
+        ("keep", PodState.GATED)
+    }
     (warning,) = collect_pod_warnings(cluster, prediction)
     assert warning.detail.endswith("SchedulingGated: scheduling is blocked by example.com/quota.")
 
@@ -157,18 +176,23 @@ def test_daemon_set_without_eligible_nodes_is_reported() -> None:
     cluster = Cluster("k", tainted)
     (warning,) = collect_pod_warnings(cluster, predict(cluster, (), [agent]))
     assert warning.kind == workload_warnings.NOWHERE
-    assert "it would get no pod: 0/2 nodes are available: 2 node(s) had untolerated" in warning.detail
+    assert (
+        "it would get no pod: 0/2 nodes are available: 2 node(s) had untolerated" in warning.detail
+    )
     assert not collect_pod_warnings(Cluster("k", NODES), predict(Cluster("k", NODES), (), [agent]))
 
 
-# --- rollouts -------------------------------------------------------------------------------------------
+# --- rollouts
+# -------------------------------------------------------------------------------------------
 
 
 def predict_rollout(
     most: int, kind: str = "Deployment", strategy: Strategy = Strategy.ROLLING, **more: Any
 ) -> PodsPrediction:
     """Return the prediction for two pods of an older template under a quota on pods."""
-    work = replace(build_web_workload(replicas=2, template="2"), kind=kind, strategy=strategy, **more)
+    work = replace(
+        build_web_workload(replicas=2, template="2"), kind=kind, strategy=strategy, **more
+    )
     old = replace(work.pod, template="1")
     standing = tuple(ExistingPod(work.key, at, f"n{at + 1}", old) for at in range(2))
     return predict_with_quotas([build_quota(("pods", most))], work, standing=standing)
@@ -182,15 +206,22 @@ def test_rollout_is_blocked_if_quota_rejects_its_surge() -> None:
     hung = predict_rollout(2, max_surge=1, max_unavailable=0)
     assert list_new_pods(hung) == []
     (forecast,) = hung.forecasts.values()
-    assert (count_running_pods(hung, forecast.workload.key), forecast.is_blocked, forecast.uncreated) == (2, True, 1)
+    assert (
+        count_running_pods(hung, forecast.workload.key),
+        forecast.is_blocked,
+        forecast.uncreated,
+    ) == (2, True, 1)
     (warning,) = collect_pod_warnings(Cluster("k", NODES), hung)
     assert warning.kind == workload_warnings.STUCK
     assert warning.detail == (
-        "Deployment default/web: 1 new pod would not be created while the old pods run: exceeded quota: "
+        "Deployment default/web: 1 new pod would not be created while the old pods run: exceeded "
+        "quota: "
         "compute, requested: pods=1, used: pods=2, limited: pods=2."
     )
     # The next prediction has the same result.
-    again = predict_with_quotas([build_quota(("pods", 2))], forecast.workload, standing=hung.list_existing_pods())
+    again = predict_with_quotas(
+        [build_quota(("pods", 2))], forecast.workload, standing=hung.list_existing_pods()
+    )
     assert [o.action for o in again.outcomes] == ["keep", "keep"]
     assert again.forecasts[forecast.workload.key].is_blocked
 
@@ -223,9 +254,13 @@ def test_stateful_set_rollout_over_quota_stops_at_first_pod() -> None:
 
 
 def test_pending_pod_of_former_template_counts_with_its_own_requests() -> None:
-    work = replace(build_web_workload(replicas=2, cpu=2000, template="2"), kind="StatefulSet", is_ordered=True)
+    work = replace(
+        build_web_workload(replicas=2, cpu=2000, template="2"), kind="StatefulSet", is_ordered=True
+    )
     old = replace(build_web_workload(cpu=100).pod, template="1", node_selector=(("zone", "none"),))
     standing = (ExistingPod(work.key, 0, "", old),)
     other = build_web_workload("other", 1, cpu=500)
-    prediction = predict_with_quotas([build_quota(("requests.cpu", 1000))], other, work, standing=standing)
+    prediction = predict_with_quotas(
+        [build_quota(("requests.cpu", 1000))], other, work, standing=standing
+    )
     assert count_created_pods(prediction)["other"] == (1, 0)

@@ -45,7 +45,9 @@ def build_pod(app: str = "a", **more: object) -> PodSpec:
     return replace(PodSpec(labels=(("app", app),)), **more)  # type: ignore[arg-type]
 
 
-def build_term(key: str, selector: object = A, namespaces: tuple[str, ...] = ("default",), **more: object) -> PodTerm:
+def build_term(
+    key: str, selector: object = A, namespaces: tuple[str, ...] = ("default",), **more: object
+) -> PodTerm:
     return PodTerm(key, selector, namespaces, **more)  # type: ignore[arg-type]
 
 
@@ -54,14 +56,20 @@ def evaluate_reasons(
 ) -> dict[str, str]:
     """Return the first reason per node, or "" for a feasible node."""
     cluster = Cluster("k", tuple(nodes), **more)  # type: ignore[arg-type]
-    pods = [ExistingPod("default/Pod/x", at, name, spec) for at, (spec, name) in enumerate(standing)]
+    pods = [
+        ExistingPod("default/Pod/x", at, name, spec) for at, (spec, name) in enumerate(standing)
+    ]
     verdicts = evaluate_nodes(cluster, pods, new)
     return {v.node: v.rejections[0].reason if v.rejections else "" for v in verdicts}
 
 
-def evaluate_points(nodes: list[Node], standing: list[tuple[PodSpec, str]], new: PodSpec, rule: str) -> dict[str, int]:
+def evaluate_points(
+    nodes: list[Node], standing: list[tuple[PodSpec, str]], new: PodSpec, rule: str
+) -> dict[str, int]:
     cluster = Cluster("k", tuple(nodes))
-    pods = [ExistingPod("default/Pod/x", at, name, spec) for at, (spec, name) in enumerate(standing)]
+    pods = [
+        ExistingPod("default/Pod/x", at, name, spec) for at, (spec, name) in enumerate(standing)
+    ]
     return {v.node: v.points.get(rule, 0) for v in evaluate_nodes(cluster, pods, new)}
 
 
@@ -72,47 +80,73 @@ TWO_ZONES = [build_node("n1", zone="z1"), build_node("n2", zone="z1"), build_nod
 
 
 def test_affinity_requires_matching_pod_in_domain() -> None:
-    refused = evaluate_reasons(TWO_ZONES, [(build_pod("b"), "n1")], build_pod("a", affinity=(build_term("zone", B),)))
+    refused = evaluate_reasons(
+        TWO_ZONES, [(build_pod("b"), "n1")], build_pod("a", affinity=(build_term("zone", B),))
+    )
     assert refused == {"n1": "", "n2": "", "n3": AFFINITY}
 
 
 def test_affinity_ignores_other_namespaces() -> None:
     elsewhere = build_pod("b", namespace="other")
     assert set(
-        evaluate_reasons(TWO_ZONES, [(elsewhere, "n1")], build_pod("a", affinity=(build_term("zone", B),))).values()
+        evaluate_reasons(
+            TWO_ZONES, [(elsewhere, "n1")], build_pod("a", affinity=(build_term("zone", B),))
+        ).values()
     ) == {AFFINITY}
     wide = build_term("zone", B, ("default", "other"))
-    assert evaluate_reasons(TWO_ZONES, [(elsewhere, "n1")], build_pod("a", affinity=(wide,)))["n2"] == ""
+    assert (
+        evaluate_reasons(TWO_ZONES, [(elsewhere, "n1")], build_pod("a", affinity=(wide,)))["n2"]
+        == ""
+    )
 
 
 def test_one_pod_must_match_all_affinity_terms() -> None:
     """Two pods with one matching term each do not satisfy the rule."""
     both = (build_term("zone", B), build_term("zone", build_label_selector({"tier": "db"})))
     apart = [(build_pod("b"), "n1"), (PodSpec(labels=(("tier", "db"),)), "n1")]
-    assert set(evaluate_reasons(TWO_ZONES, apart, build_pod("a", affinity=both)).values()) == {AFFINITY}
+    assert set(evaluate_reasons(TWO_ZONES, apart, build_pod("a", affinity=both)).values()) == {
+        AFFINITY
+    }
     together = [(PodSpec(labels=(("app", "b"), ("tier", "db"))), "n1")]
-    assert evaluate_reasons(TWO_ZONES, together, build_pod("a", affinity=both)) == {"n1": "", "n2": "", "n3": AFFINITY}
+    assert evaluate_reasons(TWO_ZONES, together, build_pod("a", affinity=both)) == {
+        "n1": "",
+        "n2": "",
+        "n3": AFFINITY,
+    }
 
 
 def test_first_pod_of_group_may_use_any_node_with_the_keys() -> None:
     nodes = [*TWO_ZONES, build_node("bare")]
     own = build_pod("a", affinity=(build_term("zone"),))
     assert evaluate_reasons(nodes, [], own) == {"n1": "", "n2": "", "n3": "", "bare": AFFINITY}
-    assert evaluate_reasons(nodes, [(own, "n3")], own) == {"n1": AFFINITY, "n2": AFFINITY, "n3": "", "bare": AFFINITY}
-    # A matching pod on a node without the key does not count, so the pod is still the first of its group.
+    assert evaluate_reasons(nodes, [(own, "n3")], own) == {
+        "n1": AFFINITY,
+        "n2": AFFINITY,
+        "n3": "",
+        "bare": AFFINITY,
+    }
+    # A matching pod on a node without the key does not count, so the pod is still the first of its
+    # group.
     assert evaluate_reasons(nodes, [(own, "bare")], own)["n1"] == ""
 
 
 def test_first_pod_exception_requires_self_match_on_all_terms() -> None:
     assert set(
-        evaluate_reasons(TWO_ZONES, [], build_pod("a", affinity=(build_term("zone"), build_term("zone", B)))).values()
+        evaluate_reasons(
+            TWO_ZONES, [], build_pod("a", affinity=(build_term("zone"), build_term("zone", B)))
+        ).values()
     ) == {AFFINITY}
 
 
 def test_anti_affinity_rejects_domain_but_no_node_without_key() -> None:
     nodes = [*TWO_ZONES, build_node("bare")]
     own = build_pod("a", anti_affinity=(build_term("zone"),))
-    assert evaluate_reasons(nodes, [(build_pod("a"), "n1")], own) == {"n1": ANTI, "n2": ANTI, "n3": "", "bare": ""}
+    assert evaluate_reasons(nodes, [(build_pod("a"), "n1")], own) == {
+        "n1": ANTI,
+        "n2": ANTI,
+        "n3": "",
+        "bare": "",
+    }
     assert evaluate_reasons(nodes, [(own, "bare")], own)["bare"] == ""
 
 
@@ -125,12 +159,25 @@ def test_each_anti_affinity_term_rejects() -> None:
 def test_existing_pods_repel_new_pods() -> None:
     """Symmetry: the new pod has no rule of its own."""
     guard = build_pod("b", anti_affinity=(build_term("zone", A),))
-    assert evaluate_reasons(TWO_ZONES, [(guard, "n1")], build_pod("a")) == {"n1": EXISTING, "n2": EXISTING, "n3": ""}
-    assert evaluate_reasons(TWO_ZONES, [(guard, "n1")], build_pod("c")) == {"n1": "", "n2": "", "n3": ""}
+    assert evaluate_reasons(TWO_ZONES, [(guard, "n1")], build_pod("a")) == {
+        "n1": EXISTING,
+        "n2": EXISTING,
+        "n3": "",
+    }
+    assert evaluate_reasons(TWO_ZONES, [(guard, "n1")], build_pod("c")) == {
+        "n1": "",
+        "n2": "",
+        "n3": "",
+    }
     there = replace(guard, namespace="other")
     # The term names the namespace default.
     assert evaluate_reasons(TWO_ZONES, [(there, "n1")], build_pod("a"))["n1"] == EXISTING
-    assert evaluate_reasons(TWO_ZONES, [(there, "n1")], replace(build_pod("a"), namespace="other"))["n1"] == ""
+    assert (
+        evaluate_reasons(TWO_ZONES, [(there, "n1")], replace(build_pod("a"), namespace="other"))[
+            "n1"
+        ]
+        == ""
+    )
 
 
 @pytest.mark.parametrize(
@@ -144,7 +191,11 @@ def test_existing_pods_repel_new_pods() -> None:
 )
 def test_existing_pods_repel_with_any_selector(selector: LabelSelector) -> None:
     guard = build_pod("b", anti_affinity=(build_term("zone", B), build_term("zone", selector)))
-    assert evaluate_reasons(TWO_ZONES, [(guard, "n1")], build_pod("a")) == {"n1": EXISTING, "n2": EXISTING, "n3": ""}
+    assert evaluate_reasons(TWO_ZONES, [(guard, "n1")], build_pod("a")) == {
+        "n1": EXISTING,
+        "n2": EXISTING,
+        "n3": "",
+    }
 
 
 def test_required_affinity_of_existing_pods_does_not_reject() -> None:
@@ -161,16 +212,25 @@ def test_null_empty_and_namespace_selectors() -> None:
 
     def is_rejected(term: PodTerm) -> bool:
         return (
-            evaluate_reasons(TWO_ZONES, stands, build_pod("a", anti_affinity=(term,)), namespaces=labels)["n1"] == ANTI
+            evaluate_reasons(
+                TWO_ZONES, stands, build_pod("a", anti_affinity=(term,)), namespaces=labels
+            )["n1"]
+            == ANTI
         )
 
     assert not is_rejected(build_term("zone", None, ("blue",)))
     assert is_rejected(build_term("zone", EVERYTHING, ("blue",)))
     assert not is_rejected(build_term("zone", EVERYTHING))
     assert is_rejected(build_term("zone", EVERYTHING, (), namespace_selector=EVERYTHING))
-    assert is_rejected(build_term("zone", EVERYTHING, ("red",), namespace_selector=build_label_selector({"team": "x"})))
+    assert is_rejected(
+        build_term(
+            "zone", EVERYTHING, ("red",), namespace_selector=build_label_selector({"team": "x"})
+        )
+    )
     assert not is_rejected(
-        build_term("zone", EVERYTHING, ("red",), namespace_selector=build_label_selector({"team": "y"}))
+        build_term(
+            "zone", EVERYTHING, ("red",), namespace_selector=build_label_selector({"team": "y"})
+        )
     )
     by_name = build_label_selector({"kubernetes.io/metadata.name": "blue"})
     assert is_rejected(build_term("zone", EVERYTHING, (), namespace_selector=by_name))
@@ -188,7 +248,11 @@ def test_preferred_terms_attract_and_repel_in_both_directions() -> None:
     ]
     new = build_pod("a", preferred_affinity=(build_term("zone", B, weight=15),))
     # 15 in z1, -5 in z2: the minimum becomes 0 and the maximum 100, weight 2.
-    assert evaluate_points(TWO_ZONES, stands, new, "inter_pod_affinity") == {"n1": 200, "n2": 200, "n3": 0}
+    assert evaluate_points(TWO_ZONES, stands, new, "inter_pod_affinity") == {
+        "n1": 200,
+        "n2": 200,
+        "n3": 0,
+    }
 
 
 def test_required_affinity_of_existing_pods_scores_one_point() -> None:
@@ -196,12 +260,20 @@ def test_required_affinity_of_existing_pods_scores_one_point() -> None:
         (build_pod("b", affinity=(build_term("zone", A),)), "n1"),
         (build_pod("b", preferred_affinity=(build_term("zone", A, weight=3),)), "n3"),
     ]
-    assert evaluate_points(TWO_ZONES, stands, build_pod("a"), "inter_pod_affinity") == {"n1": 0, "n2": 0, "n3": 200}
+    assert evaluate_points(TWO_ZONES, stands, build_pod("a"), "inter_pod_affinity") == {
+        "n1": 0,
+        "n2": 0,
+        "n3": 200,
+    }
     third = [build_node("n4", zone="z3")]
-    assert evaluate_points([*TWO_ZONES, *third], stands, build_pod("a"), "inter_pod_affinity")["n1"] == 2 * 33
+    assert (
+        evaluate_points([*TWO_ZONES, *third], stands, build_pod("a"), "inter_pod_affinity")["n1"]
+        == 2 * 33
+    )
 
 
-# --- topology spread --------------------------------------------------------------------------------
+# --- topology spread
+# --------------------------------------------------------------------------------
 
 FOUR = [
     build_node("a1", zone="z1"),
@@ -211,7 +283,9 @@ FOUR = [
 ]
 
 
-def build_constraint(key: str = "zone", skew: int = 1, selector: object = A, **more: object) -> SpreadConstraint:
+def build_constraint(
+    key: str = "zone", skew: int = 1, selector: object = A, **more: object
+) -> SpreadConstraint:
     return SpreadConstraint(key, skew, **{"is_hard": True, "selector": selector, **more})  # type: ignore[arg-type]
 
 
@@ -233,7 +307,9 @@ def build_spread_pod(*constraints: SpreadConstraint, **more: object) -> PodSpec:
 )
 def test_spread_rejects_fuller_zone(placed: list[str], skew: int, open_nodes: str) -> None:
     refused = evaluate_reasons(
-        FOUR, [(build_pod("a"), name) for name in placed], build_spread_pod(build_constraint(skew=skew))
+        FOUR,
+        [(build_pod("a"), name) for name in placed],
+        build_spread_pod(build_constraint(skew=skew)),
     )
     assert " ".join(name for name, reason in sorted(refused.items()) if not reason) == open_nodes
     assert set(refused.values()) <= {"", SKEWED}
@@ -242,7 +318,9 @@ def test_spread_rejects_fuller_zone(placed: list[str], skew: int, open_nodes: st
 def test_spread_rejects_nodes_without_key_and_ignores_their_domains() -> None:
     nodes = [*FOUR, build_node("bare")]
     refused = evaluate_reasons(
-        nodes, [(build_pod("a"), "bare"), (build_pod("a"), "a1")], build_spread_pod(build_constraint())
+        nodes,
+        [(build_pod("a"), "bare"), (build_pod("a"), "a1")],
+        build_spread_pod(build_constraint()),
     )
     assert refused == {"a1": SKEWED, "a2": SKEWED, "b1": "", "b2": "", "bare": MISSING}
 
@@ -250,21 +328,33 @@ def test_spread_rejects_nodes_without_key_and_ignores_their_domains() -> None:
 def test_pod_outside_own_selector_counts_only_other_pods() -> None:
     new = build_spread_pod(build_constraint(selector=B))
     assert evaluate_reasons(FOUR, [(build_pod("b"), "a1")], new)["a1"] == ""
-    assert evaluate_reasons(FOUR, [(build_pod("b"), "a1"), (build_pod("b"), "a2")], new)["a1"] == SKEWED
+    assert (
+        evaluate_reasons(FOUR, [(build_pod("b"), "a1"), (build_pod("b"), "a2")], new)["a1"]
+        == SKEWED
+    )
 
 
 def test_min_domains_keeps_global_minimum_at_zero() -> None:
     stands = [(build_pod("a"), "a1"), (build_pod("a"), "b1")]
-    assert evaluate_reasons(FOUR, stands, build_spread_pod(build_constraint(min_domains=2)))["a1"] == ""
-    assert set(evaluate_reasons(FOUR, stands, build_spread_pod(build_constraint(min_domains=3))).values()) == {SKEWED}
+    assert (
+        evaluate_reasons(FOUR, stands, build_spread_pod(build_constraint(min_domains=2)))["a1"]
+        == ""
+    )
+    assert set(
+        evaluate_reasons(FOUR, stands, build_spread_pod(build_constraint(min_domains=3))).values()
+    ) == {SKEWED}
 
 
 def test_other_namespaces_and_empty_selectors_count_no_pods() -> None:
     stands = [(build_pod("a", namespace="other"), "a1")] * 3
-    assert set(evaluate_reasons(FOUR, stands, build_spread_pod(build_constraint())).values()) == {""}
+    assert set(evaluate_reasons(FOUR, stands, build_spread_pod(build_constraint())).values()) == {
+        ""
+    }
     assert set(
         evaluate_reasons(
-            FOUR, [(build_pod("a"), "a1")] * 3, build_spread_pod(build_constraint(selector=EVERYTHING))
+            FOUR,
+            [(build_pod("a"), "a1")] * 3,
+            build_spread_pod(build_constraint(selector=EVERYTHING)),
         ).values()
     ) == {""}
 
@@ -277,25 +367,37 @@ def test_node_inclusion_policies() -> None:
     ]
     stands = [(build_pod("a"), "a1")]
     assert evaluate_reasons(nodes, stands, build_spread_pod(build_constraint()))["a1"] == SKEWED
-    assert evaluate_reasons(nodes, stands, build_spread_pod(build_constraint(honor_taints=True)))["a1"] == ""
-    picky = {"node_selector": (("disk", "ssd"),)}
-    assert evaluate_reasons(nodes, stands, build_spread_pod(build_constraint(), **picky))["a1"] == ""
     assert (
-        evaluate_reasons(nodes, stands, build_spread_pod(build_constraint(honor_affinity=False), **picky))["a1"]
+        evaluate_reasons(nodes, stands, build_spread_pod(build_constraint(honor_taints=True)))["a1"]
+        == ""
+    )
+    picky = {"node_selector": (("disk", "ssd"),)}
+    assert (
+        evaluate_reasons(nodes, stands, build_spread_pod(build_constraint(), **picky))["a1"] == ""
+    )
+    assert (
+        evaluate_reasons(
+            nodes, stands, build_spread_pod(build_constraint(honor_affinity=False), **picky)
+        )["a1"]
         == SKEWED
     )
 
 
 def test_two_constraints_must_both_hold() -> None:
     both = build_spread_pod(build_constraint("zone"), build_constraint(HOST))
-    refused = evaluate_reasons(FOUR, [(build_pod("a"), "a1"), (build_pod("a"), "a2"), (build_pod("a"), "b1")], both)
+    refused = evaluate_reasons(
+        FOUR, [(build_pod("a"), "a1"), (build_pod("a"), "a2"), (build_pod("a"), "b1")], both
+    )
     assert refused == {"a1": SKEWED, "a2": SKEWED, "b1": SKEWED, "b2": ""}
 
 
 def test_soft_spread_points() -> None:
-    # Hostname counts 2, 1, 0, 3: weighted by ln(6) they are 4, 2, 0, 5 points; inverted 20, 60, 100, 0.
+    # Hostname counts 2, 1, 0, 3: weighted by ln(6) they are 4, 2, 0, 5 points; inverted 20, 60,
+    # 100, 0.
     stands = [(build_pod("a"), name) for name in ("a1", "a1", "a2", "b2", "b2", "b2")]
-    by_node = evaluate_points(FOUR, stands, build_spread_pod(build_constraint(HOST, is_hard=False)), "topology_spread")
+    by_node = evaluate_points(
+        FOUR, stands, build_spread_pod(build_constraint(HOST, is_hard=False)), "topology_spread"
+    )
     assert by_node == {"a1": 40, "a2": 120, "b1": 200, "b2": 0}
 
 
@@ -311,13 +413,20 @@ def test_soft_spread_scores_zero_for_nodes_without_key() -> None:
 
 def test_default_spread_counts_hosts_and_zones() -> None:
     zone = "topology.kubernetes.io/zone"
-    nodes = [build_node("n1", **{zone: "z1"}), build_node("n2", **{zone: "z1"}), build_node("n3", **{zone: "z2"})]
-    by_node = evaluate_points(nodes, [(build_pod("a"), "n1")], build_pod("a", default_spread=A), "topology_spread")
+    nodes = [
+        build_node("n1", **{zone: "z1"}),
+        build_node("n2", **{zone: "z1"}),
+        build_node("n3", **{zone: "z2"}),
+    ]
+    by_node = evaluate_points(
+        nodes, [(build_pod("a"), "n1")], build_pod("a", default_spread=A), "topology_spread"
+    )
     # n1: ln5 + 2 + ln4 + 4 = 9; n2: 2 + ln4 + 4 = 7; n3: 6. Inverted relative to 9: 66, 88, 100.
     assert by_node == {"n1": 2 * 66, "n2": 2 * 88, "n3": 2 * 100}
 
 
-# --- nodes and resources ------------------------------------------------------------------------------
+# --- nodes and resources
+# ------------------------------------------------------------------------------
 
 
 def test_all_insufficient_resources_are_named() -> None:
@@ -326,7 +435,12 @@ def test_all_insufficient_resources_are_named() -> None:
     assert evaluate_reasons([small], [], big)["s"] == (
         "Insufficient cpu, Insufficient memory, Insufficient gpu, Insufficient fpga"
     )
-    assert evaluate_reasons([small], [], build_pod(requests=Requests(1000, 1 << 30, (("gpu", 1),))))["s"] == ""
+    assert (
+        evaluate_reasons([small], [], build_pod(requests=Requests(1000, 1 << 30, (("gpu", 1),))))[
+            "s"
+        ]
+        == ""
+    )
     assert evaluate_reasons([small], [(build_pod(), "s")], build_pod())["s"] == "Too many pods"
 
 
@@ -357,15 +471,25 @@ def test_host_port_conflict_rejects_node(mine: HostPort, theirs: HostPort, clash
 def test_taints_and_cordons_reject_node() -> None:
     tainted = replace(build_node("n"), taints=(Taint("k", "v", "NoExecute"),))
     assert evaluate_reasons([tainted], [], build_pod())["n"] == "node(s) had untolerated taint(s)"
-    assert evaluate_reasons([tainted], [], build_pod(tolerations=(Toleration("k", "Exists"),)))["n"] == ""
+    assert (
+        evaluate_reasons([tainted], [], build_pod(tolerations=(Toleration("k", "Exists"),)))["n"]
+        == ""
+    )
     cordoned = replace(build_node("n"), unschedulable=True)
     assert evaluate_reasons([cordoned], [], build_pod())["n"] == "node(s) were unschedulable"
-    assert evaluate_reasons([cordoned], [], build_pod(tolerations=(Toleration("", "Exists"),)))["n"] == ""
+    assert (
+        evaluate_reasons([cordoned], [], build_pod(tolerations=(Toleration("", "Exists"),)))["n"]
+        == ""
+    )
 
 
 def test_soft_taints_lower_score() -> None:
     one, two = Taint("x", "", "PreferNoSchedule"), Taint("y", "", "PreferNoSchedule")
-    nodes = [build_node("n0"), replace(build_node("n1"), taints=(one,)), replace(build_node("n2"), taints=(one, two))]
+    nodes = [
+        build_node("n0"),
+        replace(build_node("n1"), taints=(one,)),
+        replace(build_node("n2"), taints=(one, two)),
+    ]
     assert evaluate_points(nodes, [], build_pod(), "taints") == {"n0": 300, "n1": 150, "n2": 0}
 
 
@@ -373,7 +497,9 @@ def test_node_affinity_ors_terms_and_ands_expressions() -> None:
     new = build_pod(
         node_selector=(("disk", "ssd"),),
         node_terms=(
-            NodeSelectorTerm((Requirement("zone", "In", ("z1",)), Requirement("cores", "Gt", ("4",)))),
+            NodeSelectorTerm(
+                (Requirement("zone", "In", ("z1",)), Requirement("cores", "Gt", ("4",)))
+            ),
             NodeSelectorTerm((), (Requirement("metadata.name", "In", ("n3",)),)),
         ),
     )
@@ -391,15 +517,20 @@ def test_node_affinity_ors_terms_and_ands_expressions() -> None:
 def test_unsatisfiable_terms_are_reported_without_node_count() -> None:
     """The term requires two node names at once. With an alternative term there is no conflict."""
     both = NodeSelectorTerm(
-        (), (Requirement("metadata.name", "In", ("n1",)), Requirement("metadata.name", "In", ("n2",)))
+        (),
+        (Requirement("metadata.name", "In", ("n1",)), Requirement("metadata.name", "In", ("n2",))),
     )
     new = build_pod(node_terms=(both,))
     outcomes = predict(
-        Cluster("c", (build_node("n1"), build_node("n2"))), [], [Workload("Pod", "default", "p", 1, new)]
+        Cluster("c", (build_node("n1"), build_node("n2"))),
+        [],
+        [Workload("Pod", "default", "p", 1, new)],
     )
     (outcome,) = outcomes.outcomes
     assert outcome.reason.startswith("0/2 nodes are available: pod affinity terms conflict.")
-    saved = build_pod(node_terms=(both, NodeSelectorTerm((), (Requirement("metadata.name", "In", ("n2",)),))))
+    saved = build_pod(
+        node_terms=(both, NodeSelectorTerm((), (Requirement("metadata.name", "In", ("n2",)),)))
+    )
     assert evaluate_reasons([build_node("n1"), build_node("n2")], [], saved)["n2"] == ""
 
 

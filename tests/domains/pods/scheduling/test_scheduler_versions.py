@@ -22,14 +22,21 @@ from nexusform.domains.pods.scheduling.cluster_records import (
 )
 from nexusform.domains.pods.scheduling.pod_explanation import evaluate_nodes
 from nexusform.domains.pods.scheduling.pod_prediction import predict
-from nexusform.domains.pods.scheduling.scheduler_versions import VERSION_DIFFERENCES, apply_version_differences
+from nexusform.domains.pods.scheduling.scheduler_versions import (
+    VERSION_DIFFERENCES,
+    apply_version_differences,
+)
 from nexusform.kubernetes.matching import LabelSelector, Requirement
 
 GIB = 1 << 30
 APP = (("app", "a"),)
-SPEC = PodSpec(labels=APP, requests=Requests(1000, GIB), scored_requests=Requests(1000, GIB), images=("i:1",))
+SPEC = PodSpec(
+    labels=APP, requests=Requests(1000, GIB), scored_requests=Requests(1000, GIB), images=("i:1",)
+)
 APART = replace(SPEC, container_scored_requests=Requests(100, GIB // 5))
-NOT_ITS_OWN = LabelSelector((), (Requirement("kubernetes.io/metadata.name", "NotIn", ("default",)),))
+NOT_ITS_OWN = LabelSelector(
+    (), (Requirement("kubernetes.io/metadata.name", "NotIn", ("default",)),)
+)
 ALONE = replace(SPEC, anti_affinity=(PodTerm(HOSTNAME, LabelSelector(APP), (), NOT_ITS_OWN),))
 
 
@@ -51,13 +58,14 @@ def test_small_lead_is_not_certain_without_image_lists() -> None:
     assert predict_outcome(Cluster("c", build_nodes(images={})), SPEC) == ("n0", True)
     assert predict_outcome(Cluster("c", build_nodes()), SPEC) == ("n0", False)
     # A single feasible node is certain regardless of its images.
-    assert predict_outcome(Cluster("c", build_nodes()), replace(SPEC, node_selector=((HOSTNAME, "n1"),))) == (
-        "n1",
-        True,
-    )
+    assert predict_outcome(
+        Cluster("c", build_nodes()), replace(SPEC, node_selector=((HOSTNAME, "n1"),))
+    ) == ("n1", True)
 
 
-@pytest.mark.parametrize("difference", VERSION_DIFFERENCES[:2], ids=lambda difference: difference.name)
+@pytest.mark.parametrize(
+    "difference", VERSION_DIFFERENCES[:2], ids=lambda difference: difference.name
+)
 def test_difference_starts_and_ends_with_a_version(difference: object) -> None:
     spec = APART if difference is VERSION_DIFFERENCES[0] else ALONE
     changed_spec = apply_version_differences(spec, (1, 34))
@@ -66,12 +74,17 @@ def test_difference_starts_and_ends_with_a_version(difference: object) -> None:
     assert apply_version_differences(SPEC, (1, 34)) == SPEC
     until = VERSION_DIFFERENCES[0 if spec is APART else 1].until
     newest = replace(changed_spec, compares_balance=True)
-    assert apply_version_differences(spec, (1, 37)) == (replace(spec, compares_balance=True) if until else newest)
+    assert apply_version_differences(spec, (1, 37)) == (
+        replace(spec, compares_balance=True) if until else newest
+    )
 
 
 def test_balance_is_compared_from_1_36_on() -> None:
     """Both nodes are balanced with the pod; only the other one was unbalanced before."""
-    nodes = (Node("n0", cpu=4000, memory=4 * GIB, images={}), Node("n1", cpu=4000, memory=4 * GIB, images={}))
+    nodes = (
+        Node("n0", cpu=4000, memory=4 * GIB, images={}),
+        Node("n1", cpu=4000, memory=4 * GIB, images={}),
+    )
     here = ExistingPod("default/Pod/other", 0, "n1", PodSpec(requests=Requests(0, GIB)))
     cluster = Cluster("c", nodes, version=(1, 35))
     spec = PodSpec(requests=Requests(1000, GIB), scored_requests=Requests(1000, GIB))
@@ -95,7 +108,10 @@ def test_unknown_version_uses_documented_rule_and_is_not_certain() -> None:
     # Versions with the deviation also keep it away from pods of its own namespace.
     assert predict_outcome(replace(cluster, version=(1, 35)), ALONE, here) == ("n1", True)
     assert predict_outcome(replace(cluster, version=(1, 37)), ALONE, here) == ("n0", True)
-    assert predict_outcome(replace(cluster, version=(1, 38)), replace(APART, images=())) == ("n0", False)
+    assert predict_outcome(replace(cluster, version=(1, 38)), replace(APART, images=())) == (
+        "n0",
+        False,
+    )
 
 
 @pytest.mark.parametrize(

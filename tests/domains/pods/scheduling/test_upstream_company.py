@@ -14,7 +14,11 @@ import pytest
 
 from nexusform.domains.pods.scheduling.cluster_records import Cluster, PodSpec
 from nexusform.domains.pods.scheduling.pod_explanation import evaluate_nodes
-from nexusform.domains.pods.scheduling.rules.inter_pod_affinity import AFFINITY, ANTI_AFFINITY, EXISTING
+from nexusform.domains.pods.scheduling.rules.inter_pod_affinity import (
+    AFFINITY,
+    ANTI_AFFINITY,
+    EXISTING,
+)
 from nexusform.kubernetes.matching import IN, NOT_IN, Requirement
 from tests.domains.pods.scheduling.upstream_forms import (
     HARD,
@@ -44,8 +48,13 @@ def build_affinity_pod(
     labels: str = "", near: str = "", away: str = "", namespace: str = "default", **more: Any
 ) -> PodSpec:
     """Return a pod with required affinity (`near`) and anti-affinity (`away`)."""
-    affinity = {"podAffinity": {HARD: parse_terms(near, **more)}, "podAntiAffinity": {HARD: parse_terms(away, **more)}}
-    return build_pod_spec(labels, namespace, affinity={key: each for key, each in affinity.items() if each[HARD]})
+    affinity = {
+        "podAffinity": {HARD: parse_terms(near, **more)},
+        "podAntiAffinity": {HARD: parse_terms(away, **more)},
+    }
+    return build_pod_spec(
+        labels, namespace, affinity={key: each for key, each in affinity.items() if each[HARD]}
+    )
 
 
 SCAN, S1 = "service=securityscan", "security=S1"
@@ -73,35 +82,67 @@ TWO = "service / zone; security / zone"
         # All requirements of a term must hold, and all terms.
         (
             build_affinity_pod(
-                S1, "service and !wrongkey / region; service in securityscan and service not-in Wrong / region"
+                S1,
+                (
+                    "service and !wrongkey / region; service in securityscan and service not-in "
+                    "Wrong / region"
+                ),
             ),
             STANDS,
             "",
         ),
         (
             build_affinity_pod(
-                S1, "service and !wrongkey / region;service in securityscan2 and service not-in Wrong / region"
+                S1,
+                (
+                    "service and !wrongkey / region;service in securityscan2 and service not-in "
+                    "Wrong / region"
+                ),
             ),
             STANDS,
             "company",
         ),
         # Both at once, with rules of existing pods.
         (build_affinity_pod(S1, NEAR_SCAN, FAR_FROM_VIRUS), STANDS, ""),
-        (build_affinity_pod(S1, NEAR_SCAN, FAR_FROM_VIRUS), build_affinity_pod(SCAN, away=FAR_FROM_VIRUS), ""),
+        (
+            build_affinity_pod(S1, NEAR_SCAN, FAR_FROM_VIRUS),
+            build_affinity_pod(SCAN, away=FAR_FROM_VIRUS),
+            "",
+        ),
         (build_affinity_pod(S1, NEAR_SCAN, FAR_FROM_SCAN), STANDS, "away"),
-        (build_affinity_pod(SCAN, NEAR_SCAN, FAR_FROM_VIRUS), build_affinity_pod(SCAN, away=FAR_FROM_SCAN), "others"),
+        (
+            build_affinity_pod(SCAN, NEAR_SCAN, FAR_FROM_VIRUS),
+            build_affinity_pod(SCAN, away=FAR_FROM_SCAN),
+            "others",
+        ),
         # Neither the pod nor the existing pod matches its own term.
-        (build_affinity_pod(SCAN, "service not-in securityscan,value2 / region"), STANDS, "company"),
+        (
+            build_affinity_pod(SCAN, "service not-in securityscan,value2 / region"),
+            STANDS,
+            "company",
+        ),
         (build_affinity_pod(SCAN), build_affinity_pod(SCAN, away=FAR_FROM_SCAN), "others"),
-        (build_affinity_pod(SCAN), build_affinity_pod(SCAN, away="service not-in securityscan,value2 / zone"), ""),
+        (
+            build_affinity_pod(SCAN),
+            build_affinity_pod(SCAN, away="service not-in securityscan,value2 / zone"),
+            "",
+        ),
         # If both sides find_rejection, the reason of the new pod comes first.
         (
             build_affinity_pod(SCAN, away="service / region; security / region"),
             build_affinity_pod(S1, away="security / zone"),
             "away",
         ),
-        (build_affinity_pod(SCAN, away=TWO), build_affinity_pod(S1, away="security / zone"), "away"),
-        (build_affinity_pod(S1, away="security / zone"), build_affinity_pod(SCAN, away=TWO), "others"),
+        (
+            build_affinity_pod(SCAN, away=TWO),
+            build_affinity_pod(S1, away="security / zone"),
+            "away",
+        ),
+        (
+            build_affinity_pod(S1, away="security / zone"),
+            build_affinity_pod(SCAN, away=TWO),
+            "others",
+        ),
         (
             build_affinity_pod("abc xyz", away="abc / zone; def / zone"),
             build_affinity_pod("def xyz", away="abc / zone; def / zone"),
@@ -113,8 +154,16 @@ TWO = "service / zone; security / zone"
             "away",
         ),
         # Selected namespaces.
-        (build_affinity_pod(S1, NEAR_SCAN, **TEAM1), build_affinity_pod(SCAN, namespace="team1a"), ""),
-        (build_affinity_pod(S1, NEAR_SCAN, **TEAM1), build_affinity_pod(SCAN, namespace="team2a"), "company"),
+        (
+            build_affinity_pod(S1, NEAR_SCAN, **TEAM1),
+            build_affinity_pod(SCAN, namespace="team1a"),
+            "",
+        ),
+        (
+            build_affinity_pod(S1, NEAR_SCAN, **TEAM1),
+            build_affinity_pod(SCAN, namespace="team2a"),
+            "company",
+        ),
         (
             build_affinity_pod(S1, away=FAR_FROM_SCAN, namespace="team1a", **TEAM1),
             build_affinity_pod(SCAN, namespace="team1b"),
@@ -135,7 +184,11 @@ TWO = "service / zone; security / zone"
 def test_one_node(pod: PodSpec, other: PodSpec | None, refused: str) -> None:
     there = [] if other is None else [("node1", other)]
     found = evaluate_rule(
-        "inter_pod_affinity", pod, [build_node("node1", "region=r1 zone=z11")], there, namespaces=TEAMS
+        "inter_pod_affinity",
+        pod,
+        [build_node("node1", "region=r1 zone=z11")],
+        there,
+        namespaces=TEAMS,
     )
     assert [each.reason for each in found["node1"]] == ([WORDS[refused]] if refused else [])
 
@@ -146,18 +199,34 @@ def format_first_reason(reasons: list[Any]) -> str:
 
 
 CHINA = ("region=China", "region=China az=az1", "region=India")
-R1, TWO_ZONES, ONE_ZONE = (("region=r1",) * 2, ("region=r1 zone=z1", "region=r1 zone=z2"), ("region=r1 zone=z1",) * 2)
-BOTH_SERVICES = build_affinity_pod("foo=bar service=securityscan", "foo in bar / zone; service in securityscan / zone")
+R1, TWO_ZONES, ONE_ZONE = (
+    ("region=r1",) * 2,
+    ("region=r1 zone=z1", "region=r1 zone=z2"),
+    ("region=r1 zone=z1",) * 2,
+)
+BOTH_SERVICES = build_affinity_pod(
+    "foo=bar service=securityscan", "foo in bar / zone; service in securityscan / zone"
+)
 FAR_FROM_ABC = build_affinity_pod(away="foo in abc / region")
 
 
 @pytest.mark.parametrize(
     ("pod", "nodes", "there", "expected"),
     [
-        (build_affinity_pod(near="foo in bar / region"), CHINA, [(0, build_affinity_pod("foo=bar"))], "..C"),
+        (
+            build_affinity_pod(near="foo in bar / region"),
+            CHINA,
+            [(0, build_affinity_pod("foo=bar"))],
+            "..C",
+        ),
         # The first pod of a self-affine group may use any node with the key, and only those.
         (BOTH_SERVICES, ("zone=az1", "zone=az2"), [(0, build_affinity_pod("foo=bar"))], ".."),
-        (BOTH_SERVICES, ("zoneLabel=az1", "zoneLabel=az2"), [(0, build_affinity_pod("foo=bar"))], "CC"),
+        (
+            BOTH_SERVICES,
+            ("zoneLabel=az1", "zoneLabel=az2"),
+            [(0, build_affinity_pod("foo=bar"))],
+            "CC",
+        ),
         (FAR_FROM_ABC, R1, [(0, build_affinity_pod("foo=abc"))], "AA"),
         # One matching anti-affinity term is enough.
         (
@@ -177,12 +246,25 @@ FAR_FROM_ABC = build_affinity_pod(away="foo in abc / region")
             "AA.",
         ),
         # A key missing on all nodes repels no pods, in either direction.
-        (build_affinity_pod("foo"), ONE_ZONE, [(0, build_affinity_pod(away="foo / invalid-node-label"))], ".."),
-        (build_affinity_pod(away="foo / invalid-node-label"), ONE_ZONE, [(0, build_affinity_pod("foo"))], ".."),
+        (
+            build_affinity_pod("foo"),
+            ONE_ZONE,
+            [(0, build_affinity_pod(away="foo / invalid-node-label"))],
+            "..",
+        ),
+        (
+            build_affinity_pod(away="foo / invalid-node-label"),
+            ONE_ZONE,
+            [(0, build_affinity_pod("foo"))],
+            "..",
+        ),
         (
             build_affinity_pod("foo bar"),
             TWO_ZONES,
-            [(0, build_affinity_pod(away="foo / zone")), (0, build_affinity_pod(away="bar / region"))],
+            [
+                (0, build_affinity_pod(away="foo / zone")),
+                (0, build_affinity_pod(away="bar / region")),
+            ],
             "OO",
         ),
         (
@@ -203,8 +285,18 @@ FAR_FROM_ABC = build_affinity_pod(away="foo in abc / region")
             [(0, build_affinity_pod("foo bar"))],
             "A.",
         ),
-        (build_affinity_pod("foo bar"), TWO_ZONES, [(0, build_affinity_pod(away="foo / region; bar / zone"))], "OO"),
-        (build_affinity_pod(away="foo / region; bar / zone"), TWO_ZONES, [(0, build_affinity_pod("foo bar"))], "AA"),
+        (
+            build_affinity_pod("foo bar"),
+            TWO_ZONES,
+            [(0, build_affinity_pod(away="foo / region; bar / zone"))],
+            "OO",
+        ),
+        (
+            build_affinity_pod(away="foo / region; bar / zone"),
+            TWO_ZONES,
+            [(0, build_affinity_pod("foo bar"))],
+            "AA",
+        ),
         (
             build_affinity_pod("foo bar"),
             (*TWO_ZONES, "region=r1 zone=z3"),
@@ -215,7 +307,12 @@ FAR_FROM_ABC = build_affinity_pod(away="foo in abc / region")
             "OO.",
         ),
         # One pod has to match all terms of affinity.
-        (build_affinity_pod(near="foo / region; bar / zone"), ONE_ZONE, [(0, build_affinity_pod("foo bar"))], ".."),
+        (
+            build_affinity_pod(near="foo / region; bar / zone"),
+            ONE_ZONE,
+            [(0, build_affinity_pod("foo bar"))],
+            "..",
+        ),
         (
             build_affinity_pod(near="foo / region; bar / zone"),
             TWO_ZONES,
@@ -224,14 +321,17 @@ FAR_FROM_ABC = build_affinity_pod(away="foo in abc / region")
         ),
     ],
 )
-def test_several_nodes(pod: PodSpec, nodes: tuple[str, ...], there: list[tuple[int, PodSpec]], expected: str) -> None:
+def test_several_nodes(
+    pod: PodSpec, nodes: tuple[str, ...], there: list[tuple[int, PodSpec]], expected: str
+) -> None:
     here = [build_node(f"n{at}", f"hostname=n{at} {labels}") for at, labels in enumerate(nodes)]
     pods = [(f"n{at}", spec) for at, spec in there]
     found = evaluate_rule("inter_pod_affinity", pod, here, pods)
     assert "".join(format_first_reason(found[each.name]) for each in here) == expected
 
 
-# --- matchLabelKeys and mismatchLabelKeys as merged by the API server --------------------------------
+# --- matchLabelKeys and mismatchLabelKeys as merged by the API server
+# --------------------------------
 
 KYOTO = "country=Japan city=Kyoto"
 ASIA = {"labelSelector": {"matchLabels": {"region": "Asia"}}, "topologyKey": "zone"}
@@ -242,7 +342,12 @@ def test_label_keys_are_merged_into_every_term_selector() -> None:
     both = {HARD: [KEYS], SOFT: [{"weight": 1, "podAffinityTerm": KEYS}]}
     pod = build_pod_spec(KYOTO, affinity={"podAffinity": both, "podAntiAffinity": both})
     merged = (Requirement("country", IN, ("Japan",)), Requirement("city", NOT_IN, ("Kyoto",)))
-    for (read,) in (pod.affinity, pod.preferred_affinity, pod.anti_affinity, pod.preferred_anti_affinity):
+    for (read,) in (
+        pod.affinity,
+        pod.preferred_affinity,
+        pod.anti_affinity,
+        pod.preferred_anti_affinity,
+    ):
         assert read.selector is not None
         assert read.selector.match_labels == (("region", "Asia"),)
         assert read.selector.match_expressions == merged
@@ -271,22 +376,34 @@ def test_label_keys_in_filters(keys: dict[str, Any], there: list[str], expected:
     pod = build_affinity_pod("app tenant=t1", away="app / host", **keys)
     here = [build_node(f"n{at}", f"host=n{at}") for at in range(2)]
     found = evaluate_rule(
-        "inter_pod_affinity", pod, here, [(f"n{at}", build_pod_spec(each)) for at, each in enumerate(there)]
+        "inter_pod_affinity",
+        pod,
+        here,
+        [(f"n{at}", build_pod_spec(each)) for at, each in enumerate(there)],
     )
     assert "".join(format_first_reason(found[each.name]) for each in here) == expected
 
 
-# --- score of required affinity of existing pods --------------------------------------------------------
+# --- score of required affinity of existing pods
+# --------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("there", "namespace", "expected"),
     [
         # One point each: equal, and fewer than for any preferred term.
-        ([(0, "security in S1 / region"), (1, "security in S1 / region")], "default", [100, 100, 0]),
+        (
+            [(0, "security in S1 / region"), (1, "security in S1 / region")],
+            "default",
+            [100, 100, 0],
+        ),
         ([(0, "security in S1 / region"), (1, "security in S2 / region")], "default", [100, 0, 0]),
         (
-            [(0, "security in S1 / region"), (0, "security in S1 / region"), (1, "security in S1 / region")],
+            [
+                (0, "security in S1 / region"),
+                (0, "security in S1 / region"),
+                (1, "security in S1 / region"),
+            ],
             "default",
             [100, 50, 0],
         ),
@@ -297,9 +414,14 @@ def test_label_keys_in_filters(keys: dict[str, Any], there: list[str], expected:
 def test_points_for_required_affinity_of_existing_pods(
     there: list[tuple[int, str]], namespace: str, expected: list[int]
 ) -> None:
-    here = [build_node(f"n{at}", each) for at, each in enumerate(("region=China", "region=India", "az=az1"))]
+    here = [
+        build_node(f"n{at}", each)
+        for at, each in enumerate(("region=China", "region=India", "az=az1"))
+    ]
     pods = [(f"n{at}", build_affinity_pod("security=S2", near=near)) for at, near in there]
     cluster = Cluster("k", tuple(here), namespaces=TEAMS)
-    verdicts = evaluate_nodes(cluster, build_existing_pods(pods), build_pod_spec("security=S1", namespace))
+    verdicts = evaluate_nodes(
+        cluster, build_existing_pods(pods), build_pod_spec("security=S1", namespace)
+    )
     points = {each.node: each.points.get("inter_pod_affinity", 0) // 2 for each in verdicts}
     assert [points[each.name] for each in here] == expected

@@ -20,10 +20,18 @@ from nexusform.domains.pods.scheduling.cluster_records import (
     SpreadConstraint,
 )
 from nexusform.domains.pods.scheduling.pod_explanation import evaluate_nodes
-from nexusform.kubernetes.matching import DOES_NOT_EXIST, EXISTS, IN, NOT_IN, LabelSelector, Requirement
+from nexusform.kubernetes.matching import (
+    DOES_NOT_EXIST,
+    EXISTS,
+    IN,
+    NOT_IN,
+    LabelSelector,
+    Requirement,
+)
 
 HOST = "kubernetes.io/hostname"
-WEIGHT = 2  # Weight of either rule in the default profile.
+# Weight of either rule in the default profile.
+WEIGHT = 2
 
 
 def build_exists_selector(*keys: str) -> LabelSelector:
@@ -33,7 +41,9 @@ def build_exists_selector(*keys: str) -> LabelSelector:
 FOO, BAR = build_exists_selector("foo"), build_exists_selector("bar")
 
 
-def build_soft_constraint(key: str, selector: LabelSelector | None = FOO, skew: int = 1) -> SpreadConstraint:
+def build_soft_constraint(
+    key: str, selector: LabelSelector | None = FOO, skew: int = 1
+) -> SpreadConstraint:
     return SpreadConstraint(key, skew, is_hard=False, selector=selector)
 
 
@@ -45,15 +55,21 @@ def build_labelled_pod(keys: str, **more: object) -> PodSpec:
 def evaluate_scores(
     nodes: list[Node], standing: list[tuple[str, PodSpec]], pod: PodSpec, rule: str, **more: object
 ) -> dict[str, int]:
-    pods = [ExistingPod(f"default/Pod/x{at}", 0, node, spec) for at, (node, spec) in enumerate(standing)]
+    pods = [
+        ExistingPod(f"default/Pod/x{at}", 0, node, spec) for at, (node, spec) in enumerate(standing)
+    ]
     cluster = Cluster("k", tuple(nodes), **more)  # type: ignore[arg-type]
     verdicts = evaluate_nodes(cluster, pods, pod)
-    return {each.node: each.points.get(rule, 0) // WEIGHT for each in verdicts if each.total is not None}
+    return {
+        each.node: each.points.get(rule, 0) // WEIGHT for each in verdicts if each.total is not None
+    }
 
 
-# --- podtopologyspread -----------------------------------------------------------------------------
+# --- podtopologyspread
+# -----------------------------------------------------------------------------
 
-# Pods as "node: labels of one, labels of the next", nodes as "name=zone"; "!" marks an infeasible node.
+# Pods as "node: labels of one, labels of the next", nodes as "name=zone"; "!" marks an infeasible
+# node.
 HOSTS, ZONED = "a b c d", "a=z1 b=z1 x=z2 y=z2"
 
 
@@ -64,7 +80,9 @@ def parse_nodes(text: str) -> list[Node]:
         labels = {HOST: name} if not name.endswith("?") else {}
         name = name.rstrip("?")
         labels |= {"zone": zone} if zone else {}
-        nodes.append(Node(name, labels, cpu=64_000, memory=1 << 40, unschedulable=word.startswith("!")))
+        nodes.append(
+            Node(name, labels, cpu=64_000, memory=1 << 40, unschedulable=word.startswith("!"))
+        )
     return nodes
 
 
@@ -87,8 +105,18 @@ TWO = (build_soft_constraint("zone"), build_soft_constraint(HOST, BAR))
         ([build_soft_constraint(HOST)], "a !b", "a:foo,foo;b:foo", {"a": 100}),
         ([build_soft_constraint(HOST)], "a b", "a:foo;b:foo", {"a": 100, "b": 100}),
         # 2, 1, 0 and 3 pods.
-        ([build_soft_constraint(HOST)], HOSTS, "a:foo,foo;b:foo;d:foo,foo,foo", {"a": 20, "b": 60, "c": 100, "d": 0}),
-        ([build_soft_constraint(HOST, None)], HOSTS, "a:foo,foo;b:foo;d:foo,foo,foo", dict.fromkeys("abcd", 100)),
+        (
+            [build_soft_constraint(HOST)],
+            HOSTS,
+            "a:foo,foo;b:foo;d:foo,foo,foo",
+            {"a": 20, "b": 60, "c": 100, "d": 0},
+        ),
+        (
+            [build_soft_constraint(HOST, None)],
+            HOSTS,
+            "a:foo,foo;b:foo;d:foo,foo,foo",
+            dict.fromkeys("abcd", 100),
+        ),
         # A larger maxSkew makes differences smaller.
         (
             [build_soft_constraint(HOST, skew=2)],
@@ -139,15 +167,26 @@ TWO = (build_soft_constraint("zone"), build_soft_constraint(HOST, BAR))
         (TWO, "a=z1 b=z1 x=z2 !y=z2", "a:foo;b:foo bar;y:foo,bar", {"a": 50, "b": 25, "x": 100}),
     ],
 )
-def test_soft_spread(constraints: list[SpreadConstraint], nodes: str, standing: str, expected: dict[str, int]) -> None:
+def test_soft_spread(
+    constraints: list[SpreadConstraint], nodes: str, standing: str, expected: dict[str, int]
+) -> None:
     pod = build_labelled_pod("foo bar", spread=tuple(constraints))
-    assert evaluate_scores(parse_nodes(nodes), parse_pods(standing), pod, "topology_spread") == expected
+    assert (
+        evaluate_scores(parse_nodes(nodes), parse_pods(standing), pod, "topology_spread")
+        == expected
+    )
 
 
 def test_terminating_pods_and_other_namespaces_do_not_count() -> None:
-    pod, one = build_labelled_pod("foo", spread=(build_soft_constraint(HOST),)), build_labelled_pod("foo")
+    pod, one = (
+        build_labelled_pod("foo", spread=(build_soft_constraint(HOST),)),
+        build_labelled_pod("foo"),
+    )
     elsewhere = [("a", replace(one, namespace="ns1")), ("a", one), ("b", one), ("b", one)]
-    assert evaluate_scores(parse_nodes("a b"), elsewhere, pod, "topology_spread") == {"a": 100, "b": 33}
+    assert evaluate_scores(parse_nodes("a b"), elsewhere, pod, "topology_spread") == {
+        "a": 100,
+        "b": 33,
+    }
     going = [("a", replace(one, is_terminating=True)), ("b", one)]
     assert evaluate_scores(parse_nodes("a b"), going, pod, "topology_spread") == {"a": 100, "b": 0}
 
@@ -156,20 +195,29 @@ def test_min_domains_does_not_affect_soft_constraint() -> None:
     constraint = replace(build_soft_constraint("zone", skew=2), min_domains=10)
     standing = parse_pods("a:foo,foo;b:foo,foo;c:foo")
     found = evaluate_scores(
-        parse_nodes("a=1 b=2 c=3"), standing, build_labelled_pod("foo", spread=(constraint,)), "topology_spread"
+        parse_nodes("a=1 b=2 c=3"),
+        standing,
+        build_labelled_pod("foo", spread=(constraint,)),
+        "topology_spread",
     )
     assert found == {"a": 75, "b": 75, "c": 100}
 
 
-# --- interpodaffinity ------------------------------------------------------------------------------
+# --- interpodaffinity
+# ------------------------------------------------------------------------------
 
 S1, S2 = (("security", "S1"),), (("security", "S2"),)
 CHINA, INDIA, AZ1, AZ2 = {"region": "China"}, {"region": "India"}, {"az": "az1"}, {"az": "az2"}
 IN_S1 = LabelSelector(match_expressions=(Requirement("security", IN, ("S1",)),))
 IN_S2 = LabelSelector(match_expressions=(Requirement("security", IN, ("S2",)),))
-NOT_S1_BUT_S2 = LabelSelector(match_expressions=(Requirement("security", NOT_IN, ("S1",)), *IN_S2.match_expressions))
+NOT_S1_BUT_S2 = LabelSelector(
+    match_expressions=(Requirement("security", NOT_IN, ("S1",)), *IN_S2.match_expressions)
+)
 ANY = LabelSelector(
-    match_expressions=(Requirement("security", EXISTS, ()), Requirement("wrongkey", DOES_NOT_EXIST, ()))
+    match_expressions=(
+        Requirement("security", EXISTS, ()),
+        Requirement("wrongkey", DOES_NOT_EXIST, ()),
+    )
 )
 S1_OR = LabelSelector(match_expressions=(Requirement("security", IN, ("S1", "value2")),))
 OF_TEAM1 = LabelSelector(match_expressions=(Requirement("team", IN, ("team1",)),))
@@ -191,7 +239,12 @@ def build_secured_pod(labels: tuple[tuple[str, str], ...], **more: object) -> Po
 
 WITH_S1 = {"preferred_affinity": (build_pod_term(IN_S1, "region", 5),)}
 WITH_S2 = {"preferred_affinity": (build_pod_term(IN_S2, "region", 6),)}
-MANY = {"preferred_affinity": (build_pod_term(NOT_S1_BUT_S2, "region", 8), build_pod_term(ANY, "region", 2))}
+MANY = {
+    "preferred_affinity": (
+        build_pod_term(NOT_S1_BUT_S2, "region", 8),
+        build_pod_term(ANY, "region", 2),
+    )
+}
 HARD = {"affinity": (build_pod_term(S1_OR, "region"), build_pod_term(ANY, "region"))}
 FROM_S1 = {"preferred_anti_affinity": (build_pod_term(IN_S1, "az", 5),)}
 FROM_S2 = {"preferred_anti_affinity": (build_pod_term(IN_S2, "az", 5),)}
@@ -211,7 +264,12 @@ Stands = list[tuple[int, PodSpec]]
             [(0, build_secured_pod(S1)), (1, build_secured_pod(S2)), (2, build_secured_pod(S1))],
             [100, 0, 0],
         ),
-        (PodSpec(**WITH_S1), [CHINA, {**CHINA, **AZ1}, INDIA], [(0, build_secured_pod(S1))], [100, 100, 0]),
+        (
+            PodSpec(**WITH_S1),
+            [CHINA, {**CHINA, **AZ1}, INDIA],
+            [(0, build_secured_pod(S1))],
+            [100, 100, 0],
+        ),
         (
             build_secured_pod(S1, **WITH_S2),
             [CHINA, INDIA, CHINA, CHINA, INDIA],
@@ -224,7 +282,8 @@ Stands = list[tuple[int, PodSpec]]
             [(0, build_secured_pod(S1)), (1, build_secured_pod(S2)), (2, build_secured_pod(S1))],
             [20, 100, 0],
         ),
-        # Terms of existing pods count as well: preferred ones with their weight, required ones with one point.
+        # Terms of existing pods count as well: preferred ones with their weight, required ones with
+        # one point.
         (
             build_secured_pod(S2),
             [CHINA, INDIA, AZ1],
@@ -241,13 +300,19 @@ Stands = list[tuple[int, PodSpec]]
         (
             build_secured_pod(S1, namespace="subteam1.team1"),
             [CHINA, INDIA, AZ1],
-            [(0, build_secured_pod(S1, preferred_affinity=(OVER_TEAMS,))), (1, build_secured_pod(S2, **WITH_S2))],
+            [
+                (0, build_secured_pod(S1, preferred_affinity=(OVER_TEAMS,))),
+                (1, build_secured_pod(S2, **WITH_S2)),
+            ],
             [100, 0, 0],
         ),
         (
             build_secured_pod(S1, namespace="subteam1.team1"),
             [CHINA, INDIA, AZ1],
-            [(0, build_secured_pod(S1, preferred_anti_affinity=(OVER_TEAMS,))), (1, build_secured_pod(S2, **WITH_S2))],
+            [
+                (0, build_secured_pod(S1, preferred_anti_affinity=(OVER_TEAMS,))),
+                (1, build_secured_pod(S2, **WITH_S2)),
+            ],
             [0, 100, 100],
         ),
         # Preferred anti-affinity.

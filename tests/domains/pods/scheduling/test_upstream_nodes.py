@@ -23,23 +23,32 @@ from tests.domains.pods.scheduling.upstream_forms import (
     parse_requirement,
 )
 
-# --- nodeaffinity ----------------------------------------------------------------------------------
+# --- nodeaffinity
+# ----------------------------------------------------------------------------------
 
 
 def predict_rejection(node: Node, spec: PodSpec, pods: list[tuple[str, PodSpec]]) -> str:
     """Return the Kubernetes reason of the rejection by the node, or "" for a feasible node."""
-    found = predict(Cluster("k", (node,)), build_existing_pods(pods), [Workload("Pod", "default", "p", 1, spec)])
+    found = predict(
+        Cluster("k", (node,)), build_existing_pods(pods), [Workload("Pod", "default", "p", 1, spec)]
+    )
     (pod,) = [each for each in found.outcomes if each.name == "p"]
     reason = pod.reason.removeprefix("0/1 nodes are available: ")
     # The rest of the message is added by nexusform.
-    return "" if pod.node else reason.split(". No node")[0].split(". Every node")[0].removesuffix(".")
+    return (
+        "" if pod.node else reason.split(". No node")[0].split(". Every node")[0].removesuffix(".")
+    )
 
 
 def build_node_term(*requirements: str, names: tuple[str, ...] = ()) -> dict[str, Any]:
     """Return a term of label requirements, and one name requirement for each of `names`."""
     fields = [{"key": "metadata.name", "operator": "In", "values": [name]} for name in names]
     labels = [parse_requirement(each) for each in requirements]
-    return {key: value for key, value in (("matchExpressions", labels), ("matchFields", fields)) if value}
+    return {
+        key: value
+        for key, value in (("matchExpressions", labels), ("matchFields", fields))
+        if value
+    }
 
 
 def build_node_affinity(*terms: dict[str, Any]) -> dict[str, Any]:
@@ -61,7 +70,12 @@ BAR = build_node_term("foo in bar")
         ("foo=bar baz=blah", None, "foo=bar", NOT_THIS),
         # Each operator.
         ("", build_node_affinity(build_node_term("foo in bar,value2")), "foo=bar", ""),
-        ("", build_node_affinity(build_node_term("kernel-version > 0204")), "kernel-version=0206", ""),
+        (
+            "",
+            build_node_affinity(build_node_term("kernel-version > 0204")),
+            "kernel-version=0206",
+            "",
+        ),
         ("", build_node_affinity(build_node_term("mem-type not-in DDR,DDR2")), "mem-type=DDR3", ""),
         ("", build_node_affinity(build_node_term("GPU")), GPU, ""),
         ("", build_node_affinity(build_node_term("foo in value1,value2")), "foo=bar", NOT_THIS),
@@ -73,7 +87,9 @@ BAR = build_node_term("foo in bar")
         ("", build_node_affinity(build_node_term("GPU", "GPU in AMD,INTER")), GPU, NOT_THIS),
         (
             "",
-            build_node_affinity(build_node_term("foo in bar,value2"), build_node_term("diffkey in wrong,value2")),
+            build_node_affinity(
+                build_node_term("foo in bar,value2"), build_node_term("diffkey in wrong,value2")
+            ),
             "foo=bar",
             "",
         ),
@@ -83,19 +99,35 @@ BAR = build_node_term("foo in bar")
         ("", build_node_affinity(build_node_term(names=("node2",))), "", ""),
         ("", build_node_affinity(build_node_term(names=("node1",))), "", NOT_ASKED),
         ("", build_node_affinity(build_node_term(names=("node1", "node2")), BAR), "foo=bar", ""),
-        ("", build_node_affinity(build_node_term("foo in bar", names=("node1",))), "foo=bar", NOT_ASKED),
+        (
+            "",
+            build_node_affinity(build_node_term("foo in bar", names=("node1",))),
+            "foo=bar",
+            NOT_ASKED,
+        ),
         ("", build_node_affinity(build_node_term("foo in bar", names=("node2",))), "foo=bar", ""),
         (
             "",
-            build_node_affinity(build_node_term(names=("node1",)), build_node_term("foo in not-match-to-bar")),
+            build_node_affinity(
+                build_node_term(names=("node1",)), build_node_term("foo in not-match-to-bar")
+            ),
             "foo=bar",
             NOT_THIS,
         ),
-        ("", build_node_affinity(build_node_term(names=("node1",)), build_node_term(names=("node2",))), "", ""),
+        (
+            "",
+            build_node_affinity(
+                build_node_term(names=("node1",)), build_node_term(names=("node2",))
+            ),
+            "",
+            "",
+        ),
         ("", build_node_affinity(build_node_term(names=("node1", "node2"))), "foo=bar", CONFLICT),
     ],
 )
-def test_node_affinity(selects: str, affinity: dict[str, Any] | None, labels: str, refused: str) -> None:
+def test_node_affinity(
+    selects: str, affinity: dict[str, Any] | None, labels: str, refused: str
+) -> None:
     spec: dict[str, Any] = {"nodeSelector": parse_labels(selects)} if selects else {}
     spec |= {"affinity": affinity} if affinity is not None else {}
     node = Node("node2", parse_labels(labels), cpu=4000, memory=8 << 30)
@@ -105,16 +137,22 @@ def test_node_affinity(selects: str, affinity: dict[str, Any] | None, labels: st
 def test_term_without_requirements_matches_no_node() -> None:
     node = Node("node2", {"foo": "bar"}, cpu=4000, memory=8 << 30)
     assert (
-        predict_rejection(node, build_pod_spec(affinity=build_node_affinity({"matchExpressions": []})), []) == NOT_THIS
+        predict_rejection(
+            node, build_pod_spec(affinity=build_node_affinity({"matchExpressions": []})), []
+        )
+        == NOT_THIS
     )
 
 
-# --- noderesources ---------------------------------------------------------------------------------
+# --- noderesources
+# ---------------------------------------------------------------------------------
 
 # Capacity of a node, and amounts as "milli-CPUs memory", with further resources by name.
 A, B, HUGE = "example.com/aaa", "example.com/bbb", "hugepages-2Mi"
 K8S, SUB = "kubernetes.io/something", "subdomain.kubernetes.io/something"
-HERE = Node("n", cpu=10, memory=20, pods=32, other_resources={A: 5, "ephemeral-storage": 20, HUGE: 5})
+HERE = Node(
+    "n", cpu=10, memory=20, pods=32, other_resources={A: 5, "ephemeral-storage": 20, HUGE: 5}
+)
 
 
 def parse_amounts(text: str) -> dict[str, str]:
@@ -137,7 +175,9 @@ def parse_containers(texts: str, prefix: str) -> list[dict[str, Any]]:
     return made
 
 
-def build_requesting_pod(texts: str = "", first: str = "", overhead: str = "", whole: str = "") -> PodSpec:
+def build_requesting_pod(
+    texts: str = "", first: str = "", overhead: str = "", whole: str = ""
+) -> PodSpec:
     """Return a pod of these containers, with init containers `first`; `whole` is its pod-level request."""
     spec: dict[str, Any] = {"containers": parse_containers(texts, "c")}
     if first:
@@ -160,7 +200,8 @@ def format_insufficient(*names: str) -> str:
     [
         (build_requesting_pod(), "10 20", ""),
         (build_requesting_pod("1 1"), "10 20", format_insufficient("cpu", "memory")),
-        # Of init containers the largest one counts, or the sum of the app containers if it is larger.
+        # Of init containers the largest one counts, or the sum of the app containers if it is
+        # larger.
         (build_requesting_pod("1 1", first="3 1"), "8 19", format_insufficient("cpu")),
         (build_requesting_pod("1 1", first="3 1; 2 1"), "8 19", format_insufficient("cpu")),
         (build_requesting_pod("1 1", first="1 3"), "9 19", format_insufficient("memory")),
@@ -181,14 +222,26 @@ def format_insufficient(*names: str) -> str:
         (build_requesting_pod("", first=f"1 1 {A}=1"), f"0 0 {A}=5", format_insufficient(A)),
         (build_requesting_pod(f"1 1 {A}=3; 1 1 {A}=3"), f"0 0 {A}=2", format_insufficient(A)),
         (build_requesting_pod("", first=f"1 1 {A}=3; 1 1 {A}=3"), f"0 0 {A}=2", ""),
-        (build_requesting_pod("", first=f"1 1 {A}=6; 1 1 {A}=3"), f"0 0 {A}=2", format_insufficient(A)),
+        (
+            build_requesting_pod("", first=f"1 1 {A}=6; 1 1 {A}=3"),
+            f"0 0 {A}=2",
+            format_insufficient(A),
+        ),
         (build_requesting_pod(f"1 1 {B}=1"), "0 0", format_insufficient(B)),
         (build_requesting_pod("", first=f"1 1 {B}=1"), "0 0", format_insufficient(B)),
         (build_requesting_pod(f"1 1 {K8S}=10"), "0 0", format_insufficient(K8S)),
         (build_requesting_pod("", first=f"1 1 {SUB}=10"), "0 0", format_insufficient(SUB)),
         (build_requesting_pod(f"1 1 {HUGE}=10"), f"0 0 {HUGE}=0", format_insufficient(HUGE)),
-        (build_requesting_pod("", first=f"1 1 {HUGE}=10"), f"0 0 {HUGE}=0", format_insufficient(HUGE)),
-        (build_requesting_pod(f"1 1 {HUGE}=3; 1 1 {HUGE}=3"), f"0 0 {HUGE}=2", format_insufficient(HUGE)),
+        (
+            build_requesting_pod("", first=f"1 1 {HUGE}=10"),
+            f"0 0 {HUGE}=0",
+            format_insufficient(HUGE),
+        ),
+        (
+            build_requesting_pod(f"1 1 {HUGE}=3; 1 1 {HUGE}=3"),
+            f"0 0 {HUGE}=2",
+            format_insufficient(HUGE),
+        ),
         (build_requesting_pod(f"1 1 {A}=0"), f"0 0 {A}=6", ""),
         # The pod requests no cpu or memory, and both are overcommitted.
         (build_requesting_pod(f"{A}=1"), f"20 30 {A}=1", ""),
@@ -202,10 +255,18 @@ def format_insufficient(*names: str) -> str:
         (build_requesting_pod("", whole=f"3 2 {HUGE}=5"), "", ""),
         (build_requesting_pod(f"1 1 {HUGE}=3", whole=f"3 2 {HUGE}=5"), "", ""),
         (build_requesting_pod("", whole=f"3 2 {HUGE}=10"), "", format_insufficient(HUGE)),
-        (build_requesting_pod("1 1", first="1 1", whole="3 2"), "5 19", format_insufficient("memory")),
+        (
+            build_requesting_pod("1 1", first="1 1", whole="3 2"),
+            "5 19",
+            format_insufficient("memory"),
+        ),
         # Ephemeral storage.
         (build_requesting_pod("1 1"), "2 10", ""),
-        (build_requesting_pod("ephemeral-storage=25"), "2 2", format_insufficient("ephemeral-storage")),
+        (
+            build_requesting_pod("ephemeral-storage=25"),
+            "2 2",
+            format_insufficient("ephemeral-storage"),
+        ),
         (build_requesting_pod("ephemeral-storage=5"), "2 2 ephemeral-storage=10", ""),
         (build_requesting_pod("ephemeral-storage=10"), "2 2", ""),
     ],

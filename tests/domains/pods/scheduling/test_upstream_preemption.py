@@ -34,7 +34,9 @@ FOO = LabelSelector(match_expressions=(Requirement("foo", EXISTS, ()),))
 
 def build_spec(priority: str, size: str = "none", **more: Any) -> PodSpec:
     requests = Requests(SIZES[size], SIZES[size])
-    return replace(PodSpec(priority=WEIGHTS[priority], requests=requests, scored_requests=requests), **more)
+    return replace(
+        PodSpec(priority=WEIGHTS[priority], requests=requests, scored_requests=requests), **more
+    )
 
 
 def parse_existing_pods(text: str, **more: Any) -> list[ExistingPod]:
@@ -44,7 +46,9 @@ def parse_existing_pods(text: str, **more: Any) -> list[ExistingPod]:
         name, _, rest = part.partition(" on ")
         where, _, words = rest.partition(": ")
         priority, size, *labels = words.split()
-        pairs = tuple((key, value) for key, _, value in (label.partition("=") for label in sorted(labels)))
+        pairs = tuple(
+            (key, value) for key, _, value in (label.partition("=") for label in sorted(labels))
+        )
         spec = build_spec(priority, size, labels=pairs, **more)
         pods.append(ExistingPod(f"default/Pod/{name}", 0, where, spec))
     return pods
@@ -62,14 +66,17 @@ def predict_preemption(
 
 def build_one_pod_nodes(*names: str) -> tuple[Node, ...]:
     """Return nodes with capacity for one pod each and no other limit."""
-    return tuple(Node(name, {"hostname": name}, cpu=64_000, memory=1 << 40, pods=1) for name in names)
+    return tuple(
+        Node(name, {"hostname": name}, cpu=64_000, memory=1 << 40, pods=1) for name in names
+    )
 
 
 def build_nodes_with_capacity(*names: str, amount: int = 500) -> tuple[Node, ...]:
     return tuple(Node(name, {"hostname": name}, cpu=amount, memory=amount) for name in names)
 
 
-# --- candidates --------------------------------------------------------------------------------------
+# --- candidates
+# --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -78,7 +85,12 @@ def build_nodes_with_capacity(*names: str, amount: int = 500) -> tuple[Node, ...
         (build_spec("high"), build_one_pod_nodes("n1"), "a on n1: low none", "n1: a"),
         (build_spec("low"), build_one_pod_nodes("n1"), "a on n1: low none", ""),
         # Only if the victims are less important.
-        (build_spec("mid"), build_one_pod_nodes("n1", "n2"), "a on n1: high none; b on n2: low none", "n2: b"),
+        (
+            build_spec("mid"),
+            build_one_pod_nodes("n1", "n2"),
+            "a on n1: high none; b on n2: low none",
+            "n2: b",
+        ),
         # No node has the capacity, whichever pods are evicted.
         (
             build_spec("high", "large"),
@@ -99,7 +111,8 @@ def build_nodes_with_capacity(*names: str, amount: int = 500) -> tuple[Node, ...
             "a on n1: low small; b on n1: mid large",
             "n1: b",
         ),
-        # Two small pods of low priority count less than one of middle priority, and the pod of high priority stays.
+        # Two small pods of low priority count less than one of middle priority, and the pod of high
+        # priority stays.
         (
             build_spec("high", "huge"),
             build_nodes_with_capacity("n1", "n2", "n3"),
@@ -128,15 +141,27 @@ def test_node_and_victims(spec: PodSpec, nodes: tuple[Node, ...], pods: str, exp
 def test_unresolvable_rejections_are_no_candidates() -> None:
     """No eviction gives the node the required label."""
     spec = replace(build_spec("high"), node_selector=(("disk", "ssd"),))
-    nodes = (*build_one_pod_nodes("n1"), *(replace(each, labels={"disk": "ssd"}) for each in build_one_pod_nodes("n2")))
+    nodes = (
+        *build_one_pod_nodes("n1"),
+        *(replace(each, labels={"disk": "ssd"}) for each in build_one_pod_nodes("n2")),
+    )
     pods = parse_existing_pods("a on n1: low none; b on n2: high none")
     assert predict_preemption(spec, nodes, pods)[1] == ""
-    assert predict_preemption(spec, nodes, parse_existing_pods("a on n1: low none; b on n2: mid none"))[1] == "n2: b"
+    assert (
+        predict_preemption(
+            spec, nodes, parse_existing_pods("a on n1: low none; b on n2: mid none")
+        )[1]
+        == "n2: b"
+    )
 
 
 def test_reasons_of_mixed_nodes() -> None:
     """Of three nodes, two have capacity for one pod each, taken by an important pod; one is too small."""
-    nodes = (*build_one_pod_nodes("n1"), Node("n2", cpu=200, memory=400), *build_one_pod_nodes("n3"))
+    nodes = (
+        *build_one_pod_nodes("n1"),
+        Node("n2", cpu=200, memory=400),
+        *build_one_pod_nodes("n3"),
+    )
     pods = parse_existing_pods("a on n1: high none; b on n2: low none; c on n3: high none")
     outcome, where = predict_preemption(build_spec("high", "large"), nodes, pods)
     assert where == ""
@@ -145,15 +170,20 @@ def test_reasons_of_mixed_nodes() -> None:
 
 def test_pods_are_evicted_to_satisfy_spread_constraint() -> None:
     zones = {"a": "1", "b": "1", "x": "2"}
-    nodes = tuple(Node(name, {"hostname": name, "zone": zone}, cpu=500) for name, zone in zones.items())
-    spread = tuple(SpreadConstraint(key, 1, is_hard=True, selector=FOO) for key in ("zone", "hostname"))
+    nodes = tuple(
+        Node(name, {"hostname": name, "zone": zone}, cpu=500) for name, zone in zones.items()
+    )
+    spread = tuple(
+        SpreadConstraint(key, 1, is_hard=True, selector=FOO) for key in ("zone", "hostname")
+    )
     spec = replace(build_spec("high"), labels=(("foo", ""),), spread=spread)
     important = [f"{name} on {name[0]}: high none foo" for name in ("a1", "a2", "x1", "x2")]
     pods = parse_existing_pods("; ".join([*important, "b1 on b: low none foo"]))
     assert predict_preemption(spec, nodes, pods)[1] == "b: b1"
 
 
-# --- budgets ---------------------------------------------------------------------------------------------
+# --- budgets
+# ---------------------------------------------------------------------------------------------
 
 
 def build_budget(name: str, label: str, **more: Any) -> PodDisruptionBudget:
@@ -172,7 +202,12 @@ def test_budget_violation_outweighs_priorities() -> None:
     pods = parse_existing_pods(
         "a on n1: high none pdb=loose; b on n1: low none pdb=strict; c on n2: mid none pdb=strict"
     )
-    assert predict_preemption(build_spec("top"), build_one_pod_nodes("n1", "n2"), pods, budgets=budgets)[1] == "n2: c"
+    assert (
+        predict_preemption(
+            build_spec("top"), build_one_pod_nodes("n1", "n2"), pods, budgets=budgets
+        )[1]
+        == "n2: c"
+    )
 
 
 @pytest.mark.parametrize(
@@ -188,10 +223,14 @@ def test_violations_are_counted(let_go: tuple[str, ...], expected: str) -> None:
         build_budget("foo", "app=foo", max_unavailable="1"),
         build_budget("bar", "app=bar", min_available="100%"),
     )
-    pods = parse_existing_pods("a on n1: mid medium app=foo; b on n1: mid medium app=foo; c on n2: high large app=bar")
+    pods = parse_existing_pods(
+        "a on n1: mid medium app=foo; b on n1: mid medium app=foo; c on n2: high large app=bar"
+    )
     pods = [replace(pod, charged_budgets=("foo",)) if pod.name in let_go else pod for pod in pods]
     assert (
-        predict_preemption(build_spec("top", "huge"), build_nodes_with_capacity("n1", "n2"), pods, budgets=budgets)[1]
+        predict_preemption(
+            build_spec("top", "huge"), build_nodes_with_capacity("n1", "n2"), pods, budgets=budgets
+        )[1]
         == expected
     )
 
@@ -202,7 +241,8 @@ def test_violations_are_counted(let_go: tuple[str, ...], expected: str) -> None:
         ("ab", "", 1),
         # The named pod is another one.
         ("ab", "x", 1),
-        # One of the two was evicted before: its eviction is no violation and does not use up the budget.
+        # One of the two was evicted before: its eviction is no violation and does not use up the
+        # budget.
         ("ab", "b", 0),
         ("abc", "c", 1),
     ],
@@ -210,7 +250,9 @@ def test_violations_are_counted(let_go: tuple[str, ...], expected: str) -> None:
 def test_already_evicted_pods_are_no_violation(names: str, let_go: str, violations: int) -> None:
     """A node with violations loses against a node with a more important victim and no violation."""
     budgets = (build_budget("foo", "app=foo", min_available=str(len(names) - 1)),)
-    text = "; ".join(f"{name} on n1: low {'medium' if name < 'c' else 'small'} app=foo" for name in names)
+    text = "; ".join(
+        f"{name} on n1: low {'medium' if name < 'c' else 'small'} app=foo" for name in names
+    )
     pods = parse_existing_pods(text + "; y on n2: mid huge")
     pods = [replace(pod, charged_budgets=("foo",)) if pod.name in let_go else pod for pod in pods]
     where = predict_preemption(
@@ -229,7 +271,8 @@ def test_node_without_violations_is_found_among_many() -> None:
     assert not outcome.is_certain
 
 
-# --- eligible preemptors -------------------------------------------------------------------------------
+# --- eligible preemptors
+# -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -243,7 +286,9 @@ def test_node_without_violations_is_found_among_many() -> None:
 def test_eligible_preemptors(more: dict[str, Any], there: str, expected: str) -> None:
     spec = replace(build_spec("high", "huge"), **more)
     assert (
-        predict_preemption(spec, build_nodes_with_capacity("n1"), parse_existing_pods(f"a on n1: {there} huge"))[1]
+        predict_preemption(
+            spec, build_nodes_with_capacity("n1"), parse_existing_pods(f"a on n1: {there} huge")
+        )[1]
         == expected
     )
 
@@ -251,4 +296,7 @@ def test_eligible_preemptors(more: dict[str, Any], there: str, expected: str) ->
 def test_terminating_pod_is_an_ordinary_victim() -> None:
     (going,) = parse_existing_pods("a on n1: low huge", is_terminating=True)
     going = replace(going, workload="default/Terminating/a")
-    assert predict_preemption(build_spec("high", "huge"), build_nodes_with_capacity("n1"), [going])[1] == "n1: a"
+    assert (
+        predict_preemption(build_spec("high", "huge"), build_nodes_with_capacity("n1"), [going])[1]
+        == "n1: a"
+    )

@@ -9,7 +9,13 @@ from nexusform.domains.pods.importers.manifest_parser import parse_manifests
 from nexusform.domains.pods.scheduling.cluster_records import Cluster, Node, Workload
 from nexusform.domains.pods.scheduling.pod_prediction import predict
 from nexusform.domains.pods.scheduling.pod_warnings import collect_pod_warnings
-from nexusform.domains.pods.scheduling.workload_warnings import DEADLOCK, PENDING, SHARED_MACHINE, STUCK, TOO_MANY
+from nexusform.domains.pods.scheduling.workload_warnings import (
+    DEADLOCK,
+    PENDING,
+    SHARED_MACHINE,
+    STUCK,
+    TOO_MANY,
+)
 from tests.domains.pods.scheduling.outcomes import list_pending_pods
 
 KEY = "default/Deployment/redis-cache"
@@ -88,11 +94,11 @@ def test_two_servers_run_one_pod_each(seed: int) -> None:
     prediction = predict(cluster, (), read_workloads(), seed=seed)
     forecast = prediction.forecasts[KEY]
     assert forecast.per_machine == {"Compute01": 1, "Compute02": 1}
-    assert (forecast.placeable_range.minimum, forecast.placeable_range.maximum, forecast.placeable_range.is_exact) == (
-        2,
-        2,
-        True,
-    )
+    assert (
+        forecast.placeable_range.minimum,
+        forecast.placeable_range.maximum,
+        forecast.placeable_range.is_exact,
+    ) == (2, 2, True)
     assert [o.name for o in prediction.outcomes] == ["redis-cache-0", "redis-cache-1"]
     # kube-scheduler samples the assignment of pods to servers.
     assert [o.is_certain for o in prediction.outcomes] == [False, False]
@@ -105,14 +111,20 @@ def test_one_server_leaves_second_pod_pending(seed: int) -> None:
     prediction = predict(cluster, (), read_workloads(), seed=seed)
     (waiting,) = list_pending_pods(prediction)
     assert waiting.name == "redis-cache-1"
-    assert waiting.reason == "0/2 nodes are available: 2 node(s) didn't match pod anti-affinity rules."
-    forecast = prediction.forecasts[KEY]
-    assert (forecast.placeable_range.minimum, forecast.placeable_range.maximum, forecast.placeable_range.is_exact) == (
-        1,
-        1,
-        True,
+    assert (
+        waiting.reason == "0/2 nodes are available: 2 node(s) didn't match pod anti-affinity rules."
     )
-    assert {w.kind for w in collect_pod_warnings(cluster, prediction)} == {TOO_MANY, DEADLOCK, PENDING}
+    forecast = prediction.forecasts[KEY]
+    assert (
+        forecast.placeable_range.minimum,
+        forecast.placeable_range.maximum,
+        forecast.placeable_range.is_exact,
+    ) == (1, 1, True)
+    assert {w.kind for w in collect_pod_warnings(cluster, prediction)} == {
+        TOO_MANY,
+        DEADLOCK,
+        PENDING,
+    }
 
 
 def test_preferred_rule_places_both_on_one_server_with_warning() -> None:
@@ -125,13 +137,17 @@ def test_preferred_rule_places_both_on_one_server_with_warning() -> None:
 
 
 def test_preferred_rule_uses_second_server() -> None:
-    prediction = predict(build_workers("Compute01", "Compute01", "Compute02"), (), read_workloads(PREFERRED))
+    prediction = predict(
+        build_workers("Compute01", "Compute01", "Compute02"), (), read_workloads(PREFERRED)
+    )
     assert prediction.forecasts[KEY].per_machine == {"Compute01": 1, "Compute02": 1}
 
 
 def test_hostname_anti_affinity_has_risk_named_in_specification() -> None:
     cluster = build_workers("Compute01", "Compute01")
-    by_host = read_workloads(REQUIRED.replace("topologyKey: kubernetes.io/zone", "topologyKey: kubernetes.io/hostname"))
+    by_host = read_workloads(
+        REQUIRED.replace("topologyKey: kubernetes.io/zone", "topologyKey: kubernetes.io/hostname")
+    )
     prediction = predict(cluster, (), by_host)
     assert list_pending_pods(prediction) == []
     warning = collect_pod_warnings(cluster, prediction)[0]
@@ -161,7 +177,10 @@ def test_new_image_blocks_rollout_as_warned_and_next_plan_is_unchanged() -> None
     ("old", "new"),
     [
         ("  replicas: 2\n", "  replicas: 2\n  strategy: {rollingUpdate: {maxUnavailable: 1}}\n"),
-        ("            topologyKey:", "            matchLabelKeys: [pod-template-hash]\n            topologyKey:"),
+        (
+            "            topologyKey:",
+            "            matchLabelKeys: [pod-template-hash]\n            topologyKey:",
+        ),
     ],
 )
 def test_fix_proposed_in_warning_works(old: str, new: str) -> None:
@@ -169,7 +188,9 @@ def test_fix_proposed_in_warning_works(old: str, new: str) -> None:
     text = REQUIRED.replace(old, new)
     before = predict(cluster, (), read_workloads(text))
     assert collect_pod_warnings(cluster, before) == ()
-    after = predict(cluster, before.list_existing_pods(), read_workloads(text.replace("3.2", "4.0")))
+    after = predict(
+        cluster, before.list_existing_pods(), read_workloads(text.replace("3.2", "4.0"))
+    )
     assert list_pending_pods(after) == []
     assert not after.forecasts[KEY].is_blocked
     assert after.forecasts[KEY].per_machine == {"Compute01": 1, "Compute02": 1}

@@ -60,7 +60,9 @@ def parse_pods(text: str) -> list[tuple[str, PodSpec]]:
 
 
 def evaluate_spread(pod: PodSpec, nodes: str, pods: str) -> str:
-    return format_rejections(evaluate_rule("topology_spread", pod, parse_nodes(nodes), parse_pods(pods)))
+    return format_rejections(
+        evaluate_rule("topology_spread", pod, parse_nodes(nodes), parse_pods(pods))
+    )
 
 
 FOUR, NODES = "a/1 b/1 x/2 y/2", "a b x y"
@@ -93,32 +95,73 @@ def build_node_affinity(text: str) -> dict[str, Any]:
         (NODE, build_node_affinity("node in a,y"), FOUR, UNEVEN, "a b x !y"),
         (ZONE, build_node_affinity("node not-in b"), FOUR, "b: foo, foo; y: foo", "a b !x !y"),
         # Fewer domains than minDomains: the global minimum counts as zero.
-        (build_constraint("node", skew=2, minDomains=4), {}, "a b c", "a: foo, foo; b: foo, foo; c: foo", "!a !b c"),
-        (build_constraint("node", skew=2, minDomains=2), {}, "a b c", "a: foo, foo; b: foo, foo; c: foo", "a b c"),
-        (build_constraint("zone", skew=2, minDomains=3), {}, FOUR, "a: foo; b: foo; y: foo", "!a !b x y"),
-        (build_constraint("zone", skew=2, minDomains=1), {}, FOUR, "a: foo; b: foo; y: foo", "a b x y"),
+        (
+            build_constraint("node", skew=2, minDomains=4),
+            {},
+            "a b c",
+            "a: foo, foo; b: foo, foo; c: foo",
+            "!a !b c",
+        ),
+        (
+            build_constraint("node", skew=2, minDomains=2),
+            {},
+            "a b c",
+            "a: foo, foo; b: foo, foo; c: foo",
+            "a b c",
+        ),
+        (
+            build_constraint("zone", skew=2, minDomains=3),
+            {},
+            FOUR,
+            "a: foo; b: foo; y: foo",
+            "!a !b x y",
+        ),
+        (
+            build_constraint("zone", skew=2, minDomains=1),
+            {},
+            FOUR,
+            "a: foo; b: foo; y: foo",
+            "a b x y",
+        ),
         # Both node inclusion policies.
         (NODE, ON_FOO, "a+ b+ x+ y", ONE_EACH, "!a !b x y"),
         (build_constraint("node", **IGNORED), ON_FOO, "a+ b+ x+ y", ONE_EACH, "!a !b x !y"),
         (NODE, build_node_affinity("foo"), "a+ b+ x+ y", ONE_EACH, "!a !b x y"),
-        (build_constraint("node", **IGNORED), build_node_affinity("foo"), "a+ b+ x+ y", ONE_EACH, "!a !b x !y"),
+        (
+            build_constraint("node", **IGNORED),
+            build_node_affinity("foo"),
+            "a+ b+ x+ y",
+            ONE_EACH,
+            "!a !b x !y",
+        ),
         (build_constraint("node", **HONORED), {}, "a+ b+ x+ y~", ONE_EACH, "!a !b x y"),
         (NODE, {}, "a+ b+ x+ y~", ONE_EACH, "!a !b x !y"),
     ],
 )
-def test_one_constraint(constraint: dict[str, Any], pod: dict[str, Any], nodes: str, pods: str, expected: str) -> None:
+def test_one_constraint(
+    constraint: dict[str, Any], pod: dict[str, Any], nodes: str, pods: str, expected: str
+) -> None:
     spec = build_pod_spec(**{"labels": FOO, "topologySpreadConstraints": [constraint], **pod})
     assert evaluate_spread(spec, nodes, pods) == expected
 
 
 def test_terminating_pods_and_other_namespaces_do_not_count() -> None:
     pod = build_pod_spec(FOO, topologySpreadConstraints=[ZONE])
-    pods = [("a", build_pod_spec(FOO, "ns1")), ("a", build_pod_spec(FOO, "ns2")), *parse_pods("x: foo; y: foo")]
-    assert format_rejections(evaluate_rule("topology_spread", pod, parse_nodes(FOUR), pods)) == "a b !x !y"
+    pods = [
+        ("a", build_pod_spec(FOO, "ns1")),
+        ("a", build_pod_spec(FOO, "ns2")),
+        *parse_pods("x: foo; y: foo"),
+    ]
+    assert (
+        format_rejections(evaluate_rule("topology_spread", pod, parse_nodes(FOUR), pods))
+        == "a b !x !y"
+    )
     pod = build_pod_spec(FOO, topologySpreadConstraints=[NODE])
     (going, stays) = parse_pods("a: foo; b: foo")
     pods = [(going[0], replace(going[1], is_terminating=True)), stays]
-    assert format_rejections(evaluate_rule("topology_spread", pod, parse_nodes("a b"), pods)) == "a !b"
+    assert (
+        format_rejections(evaluate_rule("topology_spread", pod, parse_nodes("a b"), pods)) == "a !b"
+    )
 
 
 BY_FOO_AND_BAR = [ZONE, build_constraint("node", BAR)]
@@ -136,8 +179,20 @@ BY_FOO_AND_BAR = [ZONE, build_constraint("node", BAR)]
         # A node without one of the keys.
         ([ZONE, NODE], {}, "a/1 b/1 x/2? y/2", "a: foo; y: foo", "!a b !!x !y"),
         # Different policies per constraint.
-        ([ZONE, build_constraint("node", **IGNORED)], ON_FOO, "a/1+ b/1+ x/2+ y/2", ONE_EACH, "!a !b x !y"),
-        ([build_constraint("zone", **HONORED), NODE], {}, "a/1+ b/1+ x/2+ y/2+~", ONE_EACH, "!a !b x !y"),
+        (
+            [ZONE, build_constraint("node", **IGNORED)],
+            ON_FOO,
+            "a/1+ b/1+ x/2+ y/2",
+            ONE_EACH,
+            "!a !b x !y",
+        ),
+        (
+            [build_constraint("zone", **HONORED), NODE],
+            {},
+            "a/1+ b/1+ x/2+ y/2+~",
+            ONE_EACH,
+            "!a !b x !y",
+        ),
         ([ZONE, NODE], ON_FOO, "a/1+ b/1 x/2+ y/2+~", ONE_EACH, "!a b x !y"),
         (
             [build_constraint("zone", **HONORED), build_constraint("node", **IGNORED)],
@@ -196,18 +251,31 @@ THREE_AND_TWO = "a: foo=a, foo=a; b: foo=a; y: foo=a, foo=a"
         (build_constraint("zone", matchLabelKeys=["bar"]), "foo bar", THREE_AND_TWO, NODES),
     ],
 )
-def test_match_label_keys_of_pod(constraint: dict[str, Any], labels: str, pods: str, expected: str) -> None:
-    assert evaluate_spread(build_pod_spec(labels, topologySpreadConstraints=[constraint]), FOUR, pods) == expected
+def test_match_label_keys_of_pod(
+    constraint: dict[str, Any], labels: str, pods: str, expected: str
+) -> None:
+    assert (
+        evaluate_spread(build_pod_spec(labels, topologySpreadConstraints=[constraint]), FOUR, pods)
+        == expected
+    )
 
 
 @pytest.mark.parametrize(
     ("constraint", "selected"),
     [
-        (build_constraint("zone", "", matchLabelKeys=["country", "city"]), {"country": ("Japan",), "city": ("Tokyo",)}),
-        (build_constraint("zone", "", matchLabelKeys=["country", "not-found"]), {"country": ("Japan",)}),
+        (
+            build_constraint("zone", "", matchLabelKeys=["country", "city"]),
+            {"country": ("Japan",), "city": ("Tokyo",)},
+        ),
+        (
+            build_constraint("zone", "", matchLabelKeys=["country", "not-found"]),
+            {"country": ("Japan",)},
+        ),
     ],
 )
-def test_label_keys_are_merged_into_selector(constraint: dict[str, Any], selected: dict[str, tuple[str, ...]]) -> None:
+def test_label_keys_are_merged_into_selector(
+    constraint: dict[str, Any], selected: dict[str, tuple[str, ...]]
+) -> None:
     pod = build_pod_spec("country=Japan city=Tokyo", topologySpreadConstraints=[constraint])
     (read,) = pod.spread
     assert read.selector is not None
@@ -229,7 +297,10 @@ def test_label_keys_in_scores(
     zones: tuple[str, list[str]], hosts: tuple[str, list[str]], labels: str, pods: str
 ) -> None:
     pairs = (("zone", *zones), (HOST, *hosts))
-    constraints = [build_constraint(key, chosen, hard=False, matchLabelKeys=keys) for key, chosen, keys in pairs]
+    constraints = [
+        build_constraint(key, chosen, hard=False, matchLabelKeys=keys)
+        for key, chosen, keys in pairs
+    ]
     places = (("a", 1), ("b", 1), ("c", 2), ("d", 2))
     here = [build_node(name, f"zone={zone} {HOST}={name}") for name, zone in places]
     pod = build_pod_spec(labels, topologySpreadConstraints=constraints)

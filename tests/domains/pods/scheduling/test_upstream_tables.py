@@ -25,7 +25,12 @@ from nexusform.domains.pods.scheduling.cluster_records import (
     Workload,
 )
 from nexusform.domains.pods.scheduling.pod_prediction import predict
-from nexusform.domains.pods.scheduling.rules import image_locality, node_affinity, node_usage, taints
+from nexusform.domains.pods.scheduling.rules import (
+    image_locality,
+    node_affinity,
+    node_usage,
+    taints,
+)
 from nexusform.domains.pods.scheduling.scheduler_cache import NodeUsage
 from nexusform.kubernetes.matching import (
     EXISTS,
@@ -39,7 +44,8 @@ from nexusform.kubernetes.matching import (
 
 ANY_FOO = LabelSelector(match_expressions=(Requirement("foo", EXISTS, ()),))
 MB = 1 << 20
-Size = tuple[int, int]  # cpu and memory
+# cpu and memory.
+Size = tuple[int, int]
 
 
 def build_spec(cpu: int, memory: int) -> PodSpec:
@@ -104,7 +110,8 @@ def test_balanced_allocation(pod: Size, node: Size, there: list[Size], score: in
     assert node_usage.score_balance(build_spec(*pod), here, build_usage(*there)) == score
 
 
-# --- imagelocality: image_locality_test.go ---------------------------------------------------------
+# --- imagelocality: image_locality_test.go
+# ---------------------------------------------------------
 
 _A, _B, _C = (40, 300, 2000), (250, 10), (4000, 30)
 _D, _E, _F = (600, 40, 900), (300, 600, 900), (20, 30, 40)
@@ -113,7 +120,8 @@ _D, _E, _F = (600, 40, 900), (300, 600, 900), (20, 30, 40)
 @pytest.mark.parametrize(
     ("pod", "nodes", "scores"),
     [
-        # An image counts with its size (in its name, in MB) times the fraction of nodes with the image.
+        # An image counts with its size (in its name, in MB) times the fraction of nodes with the
+        # image.
         ((40, 250), [_A, _B], [0, 5]),
         ((40, 300), [_A, _B], [7, 0]),
         # At most 1000 MB for each container.
@@ -126,14 +134,17 @@ _D, _E, _F = (600, 40, 900), (300, 600, 900), (20, 30, 40)
         ((30, 300), [_A, _F], [6, 0]),
     ],
 )
-def test_image_locality(pod: tuple[int, ...], nodes: list[tuple[int, ...]], scores: list[int]) -> None:
+def test_image_locality(
+    pod: tuple[int, ...], nodes: list[tuple[int, ...]], scores: list[int]
+) -> None:
     sizes = [{f"gcr.io/{size}:latest": size * MB for size in node} for node in nodes]
     here = [Node("n", images=images) for images in image_locality.compute_image_values(sizes)]
     spec = PodSpec(images=tuple(image_locality.add_default_tag(f"gcr.io/{size}") for size in pod))
     assert [image_locality.score(spec, node) for node in here] == scores
 
 
-# --- tainttoleration: taint_toleration_test.go -----------------------------------------------------
+# --- tainttoleration: taint_toleration_test.go
+# -----------------------------------------------------
 
 SOFT, HARD, EVICTING = "PreferNoSchedule", "NoSchedule", "NoExecute"
 ARM, SSD = ("cpu-type", "arm64"), ("disk-type", "ssd")
@@ -144,7 +155,9 @@ def build_tainted_node(*pairs: tuple[tuple[str, str], str]) -> Node:
 
 
 def build_tolerating_pod(*pairs: tuple[tuple[str, str], str]) -> PodSpec:
-    return PodSpec(tolerations=tuple(Toleration(key, "Equal", value, effect) for (key, value), effect in pairs))
+    return PodSpec(
+        tolerations=tuple(Toleration(key, "Equal", value, effect) for (key, value), effect in pairs)
+    )
 
 
 @pytest.mark.parametrize(
@@ -152,25 +165,40 @@ def build_tolerating_pod(*pairs: tuple[tuple[str, str], str]) -> PodSpec:
     [
         (
             build_tolerating_pod((("foo", "bar"), SOFT)),
-            [build_tainted_node((("foo", "bar"), SOFT)), build_tainted_node((("foo", "blah"), SOFT))],
+            [
+                build_tainted_node((("foo", "bar"), SOFT)),
+                build_tainted_node((("foo", "blah"), SOFT)),
+            ],
             [100, 0],
         ),
         # The number of tolerated taints does not matter,
         (
             build_tolerating_pod((ARM, SOFT), (SSD, SOFT)),
-            [build_tainted_node(), build_tainted_node((ARM, SOFT)), build_tainted_node((ARM, SOFT), (SSD, SOFT))],
+            [
+                build_tainted_node(),
+                build_tainted_node((ARM, SOFT)),
+                build_tainted_node((ARM, SOFT), (SSD, SOFT)),
+            ],
             [100, 100, 100],
         ),
         # only the number of untolerated taints.
         (
             build_tolerating_pod((("foo", "bar"), SOFT)),
-            [build_tainted_node(), build_tainted_node((ARM, SOFT)), build_tainted_node((ARM, SOFT), (SSD, SOFT))],
+            [
+                build_tainted_node(),
+                build_tainted_node((ARM, SOFT)),
+                build_tainted_node((ARM, SOFT), (SSD, SOFT)),
+            ],
             [100, 50, 0],
         ),
         # Only taints and tolerations of this one effect count.
         (
             build_tolerating_pod((ARM, HARD), (SSD, HARD)),
-            [build_tainted_node(), build_tainted_node((ARM, HARD)), build_tainted_node((ARM, SOFT), (SSD, SOFT))],
+            [
+                build_tainted_node(),
+                build_tainted_node((ARM, HARD)),
+                build_tainted_node((ARM, SOFT), (SSD, SOFT)),
+            ],
             [100, 100, 0],
         ),
         (build_tolerating_pod(), [build_tainted_node(), build_tainted_node((ARM, SOFT))], [100, 0]),
@@ -188,7 +216,11 @@ USER = ("dedicated", "user1")
     [
         (build_tolerating_pod(), build_tainted_node((USER, HARD)), True),
         (build_tolerating_pod((USER, HARD)), build_tainted_node((USER, HARD)), False),
-        (build_tolerating_pod((("dedicated", "user2"), HARD)), build_tainted_node((USER, HARD)), True),
+        (
+            build_tolerating_pod((("dedicated", "user2"), HARD)),
+            build_tainted_node((USER, HARD)),
+            True,
+        ),
         (
             PodSpec(tolerations=(Toleration("foo", "Exists", "", HARD),)),
             build_tainted_node((("foo", "bar"), HARD)),
@@ -200,8 +232,16 @@ USER = ("dedicated", "user1")
             False,
         ),
         # A toleration of another effect, and a taint with an effect on scores only.
-        (build_tolerating_pod((("foo", "bar"), SOFT)), build_tainted_node((("foo", "bar"), HARD)), True),
-        (PodSpec(tolerations=(Toleration("foo", "Equal", "bar"),)), build_tainted_node((("foo", "bar"), HARD)), False),
+        (
+            build_tolerating_pod((("foo", "bar"), SOFT)),
+            build_tainted_node((("foo", "bar"), HARD)),
+            True,
+        ),
+        (
+            PodSpec(tolerations=(Toleration("foo", "Equal", "bar"),)),
+            build_tainted_node((("foo", "bar"), HARD)),
+            False,
+        ),
         (build_tolerating_pod((USER, HARD)), build_tainted_node((USER, SOFT)), False),
         (build_tolerating_pod(), build_tainted_node((USER, SOFT)), False),
         (build_tolerating_pod(), build_tainted_node((USER, EVICTING)), True),
@@ -211,15 +251,22 @@ def test_taints_in_filters(pod: PodSpec, node: Node, refused: bool) -> None:
     assert (taints.find_rejection(pod, node) is not None) == refused
 
 
-# --- nodeaffinity: node_affinity_test.go -----------------------------------------------------------
+# --- nodeaffinity: node_affinity_test.go
+# -----------------------------------------------------------
 
 
 def build_preference(weight: int, **labels: str) -> tuple[int, NodeSelectorTerm]:
-    return weight, NodeSelectorTerm(tuple(Requirement(key, IN, (value,)) for key, value in labels.items()))
+    return weight, NodeSelectorTerm(
+        tuple(Requirement(key, IN, (value,)) for key, value in labels.items())
+    )
 
 
 FOO, KEY, AZ = {"foo": "bar"}, {"key": "value"}, {"az": "az1"}
-THREE = (build_preference(2, **FOO), build_preference(4, **KEY), build_preference(5, **FOO, **KEY, **AZ))
+THREE = (
+    build_preference(2, **FOO),
+    build_preference(4, **KEY),
+    build_preference(5, **FOO, **KEY, **AZ),
+)
 
 
 @pytest.mark.parametrize(
@@ -235,7 +282,12 @@ def test_preferred_nodes(
     wishes: tuple[tuple[int, NodeSelectorTerm], ...], nodes: list[dict[str, str]], scores: list[int]
 ) -> None:
     spec = PodSpec(preferred_nodes=wishes)
-    assert node_affinity.normalize_scores([node_affinity.score(spec, Node("n", labels)) for labels in nodes]) == scores
+    assert (
+        node_affinity.normalize_scores(
+            [node_affinity.score(spec, Node("n", labels)) for labels in nodes]
+        )
+        == scores
+    )
 
 
 # --- defaultpreemption: default_preemption_test.go, choice of the node ----------------------------
@@ -309,15 +361,28 @@ def add_start(*pods: tuple[int, int]) -> list[tuple[int, int, int]]:
             "n1",
         ),
         # Among equals, the node with the latest start of its most important victim.
-        ({"n1": [(MID, M, 2)] * 2, "n2": [(MID, M, 3)] * 2, "n3": [(MID, M, 1)] * 2}, XL, HIGH, "n2"),
         (
-            {"n1": [(MID, M, 4), (MID, M, 2)], "n2": [(MID, M, 5), (MID, M, 1)], "n3": [(MID, M, 3), (MID, M, 6)]},
+            {"n1": [(MID, M, 2)] * 2, "n2": [(MID, M, 3)] * 2, "n3": [(MID, M, 1)] * 2},
+            XL,
+            HIGH,
+            "n2",
+        ),
+        (
+            {
+                "n1": [(MID, M, 4), (MID, M, 2)],
+                "n2": [(MID, M, 5), (MID, M, 1)],
+                "n3": [(MID, M, 3), (MID, M, 6)],
+            },
             XL,
             HIGH,
             "n3",
         ),
         (
-            {"n1": [(LOW, M, 4), (MID, M, 2)], "n2": [(MID, M, 6), (LOW, M, 1)], "n3": [(LOW, M, 3), (MID, M, 5)]},
+            {
+                "n1": [(LOW, M, 4), (MID, M, 2)],
+                "n2": [(MID, M, 6), (LOW, M, 1)],
+                "n3": [(LOW, M, 3), (MID, M, 5)],
+            },
             XL,
             HIGH,
             "n2",
@@ -327,20 +392,31 @@ def add_start(*pods: tuple[int, int]) -> list[tuple[int, int, int]]:
 def test_node_of_victims(stands: Stands, size: int, priority: int, chosen: str) -> None:
     nodes = tuple(Node(name, cpu=XL, memory=XL) for name in stands)
     standing = [
-        ExistingPod(f"default/Pod/{name}-{at}", 0, name, replace(build_spec(size, size), priority=importance), start)
+        ExistingPod(
+            f"default/Pod/{name}-{at}",
+            0,
+            name,
+            replace(build_spec(size, size), priority=importance),
+            start,
+        )
         for name, pods in stands.items()
         for at, (importance, size, start) in enumerate(pods)
     ]
     Random(7).shuffle(standing)
     comer = Workload("Pod", "default", "p", 1, replace(build_spec(size, size), priority=priority))
-    (outcome,) = [each for each in predict(Cluster("k", nodes), standing, [comer]).outcomes if each.name == "p"]
+    (outcome,) = [
+        each
+        for each in predict(Cluster("k", nodes), standing, [comer]).outcomes
+        if each.name == "p"
+    ]
     assert outcome.node in chosen.split()
     assert {pod.node for pod in outcome.victims} == {outcome.node}
     assert outcome.is_certain == (" " not in chosen)
 
 
-# --- defaultpreemption: default_preemption_test.go, who leaves a node -------------------------------
-# Left out: eviction that was begun and is not over (status.disruptedPods), and fewer candidates than nodes.
+# --- defaultpreemption: default_preemption_test.go, who leaves a node
+# ------------------------------- Left out: eviction that was begun and is not over
+# (status.disruptedPods), and fewer candidates than nodes.
 
 
 @pytest.mark.parametrize(
@@ -357,10 +433,14 @@ def test_node_of_victims(stands: Stands, size: int, priority: int, chosen: str) 
         ([(LOW, S, 5), (LOW, S, 4), (MID, M, 3), (HIGH, S, 2)], L, HIGH, {0, 2}),
     ],
 )
-def test_victims_on_one_node(stands: list[tuple[int, int, int]], size: int, priority: int, leave: set[int]) -> None:
+def test_victims_on_one_node(
+    stands: list[tuple[int, int, int]], size: int, priority: int, leave: set[int]
+) -> None:
     node = Node("n", cpu=XL, memory=XL)
     standing = [
-        ExistingPod(f"default/Pod/{at}", 0, "n", replace(build_spec(its, its), priority=importance), start)
+        ExistingPod(
+            f"default/Pod/{at}", 0, "n", replace(build_spec(its, its), priority=importance), start
+        )
         for at, (importance, its, start) in enumerate(stands)
     ]
     comer = Workload("Pod", "default", "p", 1, replace(build_spec(size, size), priority=priority))
@@ -374,7 +454,9 @@ def test_pods_with_anti_affinity_to_new_pod_are_evicted() -> None:
     apart = PodTerm(HOST, ANY_FOO, ("default",))
     foo = (("foo", ""),)
     standing = [
-        ExistingPod("default/Pod/0", 0, "n", replace(build_spec(S, S), labels=foo, anti_affinity=(apart,))),
+        ExistingPod(
+            "default/Pod/0", 0, "n", replace(build_spec(S, S), labels=foo, anti_affinity=(apart,))
+        ),
         ExistingPod("default/Pod/1", 0, "n", replace(build_spec(S, S), priority=MID)),
         ExistingPod("default/Pod/2", 0, "n", replace(build_spec(S, S), priority=HIGH)),
     ]
@@ -388,7 +470,9 @@ def test_pods_are_evicted_to_spread_others() -> None:
     foo = (("foo", ""),)
     zones = (("a", "1"), ("b", "1"), ("x", "2"))
     nodes = [Node(name, {HOST: name, "zone": zone}, cpu=XL) for name, zone in zones]
-    by_zone, by_host = (SpreadConstraint(key, 1, is_hard=True, selector=ANY_FOO) for key in ("zone", HOST))
+    by_zone, by_host = (
+        SpreadConstraint(key, 1, is_hard=True, selector=ANY_FOO) for key in ("zone", HOST)
+    )
     there = [("a", MID), ("a", LOW), ("b", LOW), ("x", HIGH), ("x", HIGH)]
     standing = [
         ExistingPod(f"default/Pod/{at}", 0, name, PodSpec(labels=foo, priority=importance))
@@ -403,12 +487,19 @@ def test_pods_are_evicted_to_spread_others() -> None:
 def test_allowed_evictions_of_budget_are_used_up() -> None:
     """One of two may be evicted: the second is a violation, and a node without violations wins."""
     app = (("app", "foo"),)
-    budget = PodDisruptionBudget("default", "b", build_label_selector({"app": "foo"}), max_unavailable="1")
+    budget = PodDisruptionBudget(
+        "default", "b", build_label_selector({"app": "foo"}), max_unavailable="1"
+    )
     pods = [
-        ExistingPod(f"default/Pod/{at}", 0, node, replace(build_spec(M, M), labels=app, priority=MID))
+        ExistingPod(
+            f"default/Pod/{at}", 0, node, replace(build_spec(M, M), labels=app, priority=MID)
+        )
         for at, node in enumerate(("n1", "n1"))
     ]
-    others = [ExistingPod(f"default/Pod/{at}", 0, "n2", replace(build_spec(M, M), priority=HIGH)) for at in (2, 3)]
+    others = [
+        ExistingPod(f"default/Pod/{at}", 0, "n2", replace(build_spec(M, M), priority=HIGH))
+        for at in (2, 3)
+    ]
     nodes = tuple(Node(name, cpu=XL, memory=XL) for name in ("n1", "n2"))
     comer = Workload("Pod", "default", "p", 1, replace(build_spec(XL, XL), priority=VERY_HIGH))
     outcome = predict(Cluster("k", nodes, budgets=(budget,)), [*pods, *others], [comer]).outcomes[0]

@@ -17,7 +17,11 @@ from nexusform.domains.pods.importers.kubernetes_workloads import collect_worklo
 from nexusform.domains.pods.importers.manifest_parser import parse_manifests
 from nexusform.domains.pods.scheduling.cluster_records import Cluster, Node
 from nexusform.domains.pods.scheduling.pod_prediction import predict
-from tests.domains.pods.importers.test_kubernetes_volumes import HOST, build_object, build_storage_class
+from tests.domains.pods.importers.test_kubernetes_volumes import (
+    HOST,
+    build_object,
+    build_storage_class,
+)
 
 NO_MATCH = "node(s) didn't find available persistent volumes to bind"
 ELSEWHERE = "node(s) didn't match PersistentVolume's node affinity"
@@ -27,7 +31,9 @@ OTHER_ZONE = "node(s) had no available volume zone"
 THERE, AWAY = "node1", "node2"
 
 CLASSES = (
-    build_storage_class("wait", "kubernetes.io/no-provisioner", volumeBindingMode="WaitForFirstConsumer"),
+    build_storage_class(
+        "wait", "kubernetes.io/no-provisioner", volumeBindingMode="WaitForFirstConsumer"
+    ),
     build_storage_class("now", "kubernetes.io/no-provisioner", volumeBindingMode="Immediate"),
     build_storage_class("made", "disk.csi", volumeBindingMode="WaitForFirstConsumer"),
     build_storage_class(
@@ -39,7 +45,9 @@ CLASSES = (
 )
 
 
-def build_claim(name: str, of: str = "wait", size: str = "1G", bound: str = "", **status: Any) -> dict[str, Any]:
+def build_claim(
+    name: str, of: str = "wait", size: str = "1G", bound: str = "", **status: Any
+) -> dict[str, Any]:
     """Return a claim; `bound` is the name of its volume."""
     spec: dict[str, Any] = {"accessModes": ["ReadWriteOnce"], "storageClassName": of}
     spec["resources"] = {"requests": {"storage": size}}
@@ -65,7 +73,9 @@ def build_provisioning_claim(name: str, node: str) -> dict[str, Any]:
     return made
 
 
-def build_volume(name: str, on: str = THERE, size: str = "5G", of: str = "wait", **more: Any) -> dict[str, Any]:
+def build_volume(
+    name: str, on: str = THERE, size: str = "5G", of: str = "wait", **more: Any
+) -> dict[str, Any]:
     reached = {"matchExpressions": [{"key": HOST, "operator": "In", "values": [on]}]}
     spec = {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": size}, "storageClassName": of}
     if on:
@@ -83,9 +93,17 @@ def predict_verdict(claims: list[str], objects: list[dict[str, Any]], node: dict
     manifests = parse_manifests("m.yaml", text).manifests
     reading, offer = collect_workloads(manifests), collect_cluster_storage(manifests)
     here = Node(THERE, {HOST: THERE, **node}, cpu=4000, memory=8 << 30)
-    cluster = Cluster("k", (here,), volumes=offer.volumes, claims=offer.claims, invalid_claims=offer.invalid_claims)
+    cluster = Cluster(
+        "k",
+        (here,),
+        volumes=offer.volumes,
+        claims=offer.claims,
+        invalid_claims=offer.invalid_claims,
+    )
     (outcome,) = predict(cluster, (), reading.workloads).outcomes
-    return outcome.node or outcome.reason.removeprefix("0/1 nodes are available: ").removesuffix(".")
+    return outcome.node or outcome.reason.removeprefix("0/1 nodes are available: ").removesuffix(
+        "."
+    )
 
 
 LOST = {"status": {"phase": "Lost"}}
@@ -93,7 +111,11 @@ CASES: list[tuple[list[str], list[dict[str, Any]], str]] = [
     ([], [], THERE),
     (["a"], [build_claim("a", bound="v"), build_volume("v")], THERE),
     (["a"], [], 'persistentvolumeclaim "a" not found'),
-    (["a", "b"], [build_claim("a", bound="v"), build_volume("v")], 'persistentvolumeclaim "b" not found'),
+    (
+        ["a", "b"],
+        [build_claim("a", bound="v"), build_volume("v")],
+        'persistentvolumeclaim "b" not found',
+    ),
     (["a"], [build_claim("a", "now")], UNBOUND),
     (["a"], [build_claim("a")], f"1 {NO_MATCH}"),
     # The volume is missing: reported by the zone plugin in PreFilter, before any node is checked.
@@ -107,7 +129,10 @@ CASES: list[tuple[list[str], list[dict[str, Any]], str]] = [
     # Requested but not created yet.
     (
         ["a"],
-        [build_unbound_claim("a", "v"), build_volume("v", spec={"claimRef": {"namespace": "shop", "name": "b"}})],
+        [
+            build_unbound_claim("a", "v"),
+            build_volume("v", spec={"claimRef": {"namespace": "shop", "name": "b"}}),
+        ],
         UNBOUND,
     ),
     (
@@ -121,27 +146,60 @@ CASES: list[tuple[list[str], list[dict[str, Any]], str]] = [
         UNBOUND,
     ),
     # The smallest volume with sufficient capacity on the node.
-    (["a"], [build_claim("a"), build_volume("x", AWAY, "1G"), build_volume("v"), build_volume("w", size="10G")], THERE),
+    (
+        ["a"],
+        [
+            build_claim("a"),
+            build_volume("x", AWAY, "1G"),
+            build_volume("v"),
+            build_volume("w", size="10G"),
+        ],
+        THERE,
+    ),
     (["a"], [build_claim("a"), build_volume("x", AWAY, "1G")], f"1 {NO_MATCH}"),
     (
         ["a", "b"],
-        [build_claim("a"), build_claim("b", size="5G"), build_volume("v"), build_volume("w", size="10G")],
+        [
+            build_claim("a"),
+            build_claim("b", size="5G"),
+            build_volume("v"),
+            build_volume("w", size="10G"),
+        ],
         THERE,
     ),
     (
         ["b", "a"],
-        [build_claim("a"), build_claim("b", size="5G"), build_volume("v", size="1G"), build_volume("w")],
+        [
+            build_claim("a"),
+            build_claim("b", size="5G"),
+            build_volume("v", size="1G"),
+            build_volume("w"),
+        ],
         THERE,
     ),
-    (["a", "b"], [build_claim("a"), build_claim("b", size="5G"), build_volume("v")], f"1 {NO_MATCH}"),
     (
         ["a", "b"],
-        [build_claim("a"), build_claim("b", bound="w"), build_volume("v"), build_volume("w", size="1G")],
+        [build_claim("a"), build_claim("b", size="5G"), build_volume("v")],
+        f"1 {NO_MATCH}",
+    ),
+    (
+        ["a", "b"],
+        [
+            build_claim("a"),
+            build_claim("b", bound="w"),
+            build_volume("v"),
+            build_volume("w", size="1G"),
+        ],
         THERE,
     ),
     (
         ["a", "b"],
-        [build_claim("a"), build_claim("b", bound="w"), build_volume("x", AWAY, "1G"), build_volume("w", size="1G")],
+        [
+            build_claim("a"),
+            build_claim("b", bound="w"),
+            build_volume("x", AWAY, "1G"),
+            build_volume("w", size="1G"),
+        ],
         f"1 {NO_MATCH}",
     ),
     (
@@ -151,17 +209,33 @@ CASES: list[tuple[list[str], list[dict[str, Any]], str]] = [
     ),
     # Classes with immediate binding.
     (["a"], [build_claim("a", "now", bound="v"), build_volume("v", of="now")], THERE),
-    (["a"], [build_claim("a", "now", bound="v"), build_volume("v", AWAY, of="now")], f"1 {ELSEWHERE}"),
-    (["a", "b"], [build_claim("a", "now"), build_claim("b", bound="v"), build_volume("v", size="1G")], UNBOUND),
+    (
+        ["a"],
+        [build_claim("a", "now", bound="v"), build_volume("v", AWAY, of="now")],
+        f"1 {ELSEWHERE}",
+    ),
+    (
+        ["a", "b"],
+        [build_claim("a", "now"), build_claim("b", bound="v"), build_volume("v", size="1G")],
+        UNBOUND,
+    ),
     (["a", "b"], [build_claim("a", "now"), build_claim("b")], UNBOUND),
     # Classes with dynamic provisioning.
     (["a"], [build_claim("a", "made")], THERE),
     (["a", "b"], [build_claim("a"), build_claim("b", "made"), build_volume("v")], THERE),
     (["a", "b"], [build_claim("a", bound="v"), build_claim("b", "made"), build_volume("v")], THERE),
-    (["a", "b"], [build_claim("a", "now", bound="v"), build_claim("b", "made"), build_volume("v", of="now")], THERE),
+    (
+        ["a", "b"],
+        [build_claim("a", "now", bound="v"), build_claim("b", "made"), build_volume("v", of="now")],
+        THERE,
+    ),
     (["a"], [build_claim("a", "made-elsewhere")], f"1 {NO_MATCH}"),
     # Provisioning in progress binds the pod to the selected node.
-    (["a", "b"], [build_claim("a", bound="v"), build_provisioning_claim("b", THERE), build_volume("v")], THERE),
+    (
+        ["a", "b"],
+        [build_claim("a", bound="v"), build_provisioning_claim("b", THERE), build_volume("v")],
+        THERE,
+    ),
     (
         ["a", "b"],
         [build_claim("a", bound="v"), build_provisioning_claim("b", AWAY), build_volume("v")],
@@ -204,7 +278,9 @@ GA, BETA = "topology.kubernetes.io/", "failure-domain.beta.kubernetes.io/"
         ({f"{GA}zone": "c__a"}, {f"{GA}zone": "b"}, False),
     ],
 )
-def test_zones_of_volumes(of_volume: dict[str, str], of_node: dict[str, str], reached: bool) -> None:
+def test_zones_of_volumes(
+    of_volume: dict[str, str], of_node: dict[str, str], reached: bool
+) -> None:
     objects = [build_claim("a", bound="v"), build_volume("v", "", labels=of_volume)]
     assert predict_verdict(["a"], objects, of_node) == (THERE if reached else f"1 {OTHER_ZONE}")
 

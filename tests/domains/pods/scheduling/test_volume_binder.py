@@ -25,6 +25,7 @@ def test_volume_with_fewest_access_modes_is_bound_first() -> None:
 
 def test_smallest_volume_is_bound_among_equal_access_modes() -> None:
     volumes = [
-        Volume(name, size=size, storage_class="fast", modes=("ReadWriteOnce",)) for name, size in (("a", 5), ("b", 2))
+        Volume(name, size=size, storage_class="fast", modes=("ReadWriteOnce",))
+        for name, size in (("a", 5), ("b", 2))
     ]
     assert bind_claim(*volumes) == "b"

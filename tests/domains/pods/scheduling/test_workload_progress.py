@@ -9,7 +9,10 @@ from nexusform.domains.pods.scheduling.cluster_records import ExistingPod, PodCo
 from nexusform.domains.pods.scheduling.workload_progress import has_stuck_template
 from tests.domains.pods.scheduling.test_pod_prediction import build_workload
 
-STUCK, READY = PodCondition(is_ready=False, stuck_reason="ImagePullBackOff"), PodCondition("web-5d-a")
+STUCK, READY = (
+    PodCondition(is_ready=False, stuck_reason="ImagePullBackOff"),
+    PodCondition("web-5d-a"),
+)
 PREDICTED = PodCondition()
 
 
@@ -20,9 +23,11 @@ PREDICTED = PodCondition()
         ([("new", "n1", STUCK)], True),
         ([("new", "n1", STUCK), ("new", "n2", READY)], False),
         ([("new", "n1", STUCK), ("old", "n2", READY)], True),
-        ([("new", "n1", STUCK), ("new", "n2", PREDICTED)], True),  # the predicted one is no evidence
+        # The predicted one is no evidence.
+        ([("new", "n1", STUCK), ("new", "n2", PREDICTED)], True),
         ([("new", "n1", READY), ("old", "n2", STUCK)], False),
-        ([("new", "", STUCK)], False),  # Pending, not on a node
+        # Pending, not on a node.
+        ([("new", "", STUCK)], False),
     ],
 )
 def test_template_is_stuck_if_all_its_pods_on_nodes_are(
@@ -30,7 +35,9 @@ def test_template_is_stuck_if_all_its_pods_on_nodes_are(
 ) -> None:
     work = build_workload(template="new")
     existing_pods = [
-        ExistingPod(work.key, number, node, replace(work.pod, template=template), condition=condition)
+        ExistingPod(
+            work.key, number, node, replace(work.pod, template=template), condition=condition
+        )
         for number, (template, node, condition) in enumerate(pods)
     ]
     assert has_stuck_template(work, existing_pods) is is_stuck

@@ -12,7 +12,10 @@ from nexusform.domains.pods.scheduling.pod_explanation import evaluate_nodes
 from nexusform.domains.pods.scheduling.profile import can_preempt
 from nexusform.scheduling.placement_decision import Rejection
 
-HARD, SOFT = ("requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution")
+HARD, SOFT = (
+    "requiredDuringSchedulingIgnoredDuringExecution",
+    "preferredDuringSchedulingIgnoredDuringExecution",
+)
 
 
 def parse_labels(text: str) -> dict[str, str]:
@@ -51,7 +54,9 @@ def build_node(name: str, labels: str = "", **more: Any) -> Node:
 
 
 def build_existing_pods(pods: list[tuple[str, PodSpec]]) -> list[ExistingPod]:
-    return [ExistingPod(f"default/Pod/x{at}", 0, where, spec) for at, (where, spec) in enumerate(pods)]
+    return [
+        ExistingPod(f"default/Pod/x{at}", 0, where, spec) for at, (where, spec) in enumerate(pods)
+    ]
 
 
 def evaluate_rule(

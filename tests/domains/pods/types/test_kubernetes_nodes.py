@@ -26,7 +26,8 @@ def read_files(**files: bytes) -> DataResult:
 
 def test_nodes_have_registered_capacity_and_provider_id() -> None:
     values = read_files(
-        a=print_objects(build_node("n1", "7910m", provider_id="x")), b=print_objects(build_pod("p1", "n1"))
+        a=print_objects(build_node("n1", "7910m", provider_id="x")),
+        b=print_objects(build_pod("p1", "n1")),
     ).attributes
     assert values["nodes"]["n1"]["allocatable"] == {"cpu": "7910m", "memory": "32Gi", "pods": "110"}
     assert values["nodes"]["n1"]["provider_id"] == "x"
@@ -43,10 +44,15 @@ def test_unreadable_file_is_named_with_kubectl_command() -> None:
 
 
 def test_missing_kinds_are_named_once_with_kubectl_command() -> None:
-    (told,) = read_files(a=print_objects(build_node("n1")), b=print_objects(build_pod("p1", "n1"))).problems
+    (told,) = read_files(
+        a=print_objects(build_node("n1")), b=print_objects(build_pod("p1", "n1"))
+    ).problems
     assert (told.id, told.severity.value) == ("incomplete-cluster", "warning")
     assert "No Namespace and no PriorityClass in these files" in told.detail
-    assert "kubectl get ns,nodes,pods,pvc,pv,sc,pdb,quota,limits,priorityclasses -A -o json" in told.detail
+    assert (
+        "kubectl get ns,nodes,pods,pvc,pv,sc,pdb,quota,limits,priorityclasses -A -o json"
+        in told.detail
+    )
 
 
 def test_invalid_kubernetes_version_is_rejected() -> None:
@@ -71,14 +77,26 @@ def test_directory_has_one_file_per_kind_and_kubectl_errors() -> None:
     )
     details = [problem.detail for problem in result.problems]
     assert not any("scaledobjects" in detail for detail in details)
-    assert any("kubectl could not list namespaces: Error from server (Forbidden)" in detail for detail in details)
+    assert any(
+        "kubectl could not list namespaces: Error from server (Forbidden)" in detail
+        for detail in details
+    )
     unread = parse_snapshot(result.attributes["objects"]).unread_kinds
     # A kind unknown to the server has no objects; a forbidden one may have some.
-    assert ("Namespace" in unread, "ScaledObject" in unread, "Pod" in unread) == (True, False, False)
+    assert ("Namespace" in unread, "ScaledObject" in unread, "Pod" in unread) == (
+        True,
+        False,
+        False,
+    )
 
 
 def test_kinds_outside_of_the_command_are_unread_without_objects() -> None:
-    deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": {}}
+    deployment = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "web"},
+        "spec": {},
+    }
     webhooks = {**deployment, "kind": "MutatingWebhookConfiguration"}
 
     def list_unread_kinds(*objects: dict[str, Any]) -> set[str]:
@@ -89,16 +107,27 @@ def test_kinds_outside_of_the_command_are_unread_without_objects() -> None:
     assert {"Namespace", "StorageClass", "ResourceQuota"} <= list_unread_kinds()
     standard = add_standard_objects()
     unread = list_unread_kinds(*standard)
-    assert {"Deployment", "Job", "HorizontalPodAutoscaler", "MutatingWebhookConfiguration", "CSINode"} <= unread
+    assert {
+        "Deployment",
+        "Job",
+        "HorizontalPodAutoscaler",
+        "MutatingWebhookConfiguration",
+        "CSINode",
+    } <= unread
     assert not {"Namespace", "Node", "Pod", "StorageClass", "ResourceQuota"} & unread
-    assert list_unread_kinds(*standard, deployment, webhooks) == unread - {"Deployment", "MutatingWebhookConfiguration"}
+    assert list_unread_kinds(*standard, deployment, webhooks) == unread - {
+        "Deployment",
+        "MutatingWebhookConfiguration",
+    }
 
 
 def test_truncated_file_is_named_first() -> None:
     whole = print_objects(build_node("n1"))
     problem = read_files(a=b"NAME", b=whole[:-20]).problems[0]
     assert problem.id == "truncated-file"
-    problem = read_files(a=b"apiVersion: v1\nitems:\n- kind: Node\n  metadata:\n    name: n1\n").problems[0]
+    problem = read_files(
+        a=b"apiVersion: v1\nitems:\n- kind: Node\n  metadata:\n    name: n1\n"
+    ).problems[0]
     assert problem.id == "truncated-file"
 
 
@@ -113,7 +142,9 @@ def test_first_part_of_a_list_is_not_complete(part: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("kind", [[], {}, None])
 def test_object_needs_a_kind(kind: Any) -> None:
-    (problem,) = read_files(a=print_objects(build_node("n1"), {"kind": kind, "metadata": {"name": "b"}})).problems
+    (problem,) = read_files(
+        a=print_objects(build_node("n1"), {"kind": kind, "metadata": {"name": "b"}})
+    ).problems
     assert problem.id == "invalid-kubernetes-manifest"
     assert problem.detail.startswith("a:")
 
@@ -122,7 +153,8 @@ def test_script_lists_each_kind_separately() -> None:
     text = build_dump_script("export", CLUSTER_KINDS.values())
     assert 'kubectl get "$kind" -A -o json --show-managed-fields' in text
     assert all(
-        name in text for name in ("horizontalpodautoscalers", "mutatingadmissionpolicybindings", "deviceclasses")
+        name in text
+        for name in ("horizontalpodautoscalers", "mutatingadmissionpolicybindings", "deviceclasses")
     )
 
 
@@ -133,10 +165,14 @@ def test_script_lists_every_kind_read_by_an_importer() -> None:
 def test_script_continues_after_a_kind_of_a_missing_crd(tmp_path: Path) -> None:
     kubectl = tmp_path / "kubectl"
     message = "error: the server doesn't have a resource type"
-    kubectl.write_text(f'#!/bin/sh\ncase $2 in *.*) echo "{message}" >&2; exit 1;; esac\necho "{{}}"\n')
+    kubectl.write_text(
+        f'#!/bin/sh\ncase $2 in *.*) echo "{message}" >&2; exit 1;; esac\necho "{{}}"\n'
+    )
     kubectl.chmod(0o755)
     text = build_dump_script(str(tmp_path / "export"), CLUSTER_KINDS.values())
     environment = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
     subprocess.run(["/bin/sh", "-c", text], env=environment, check=True, capture_output=True)
     files = {file.name for file in (tmp_path / "export").iterdir()}
-    assert files == {f"{name}.error" if "." in name else f"{name}.json" for name in CLUSTER_KINDS.values()}
+    assert files == {
+        f"{name}.error" if "." in name else f"{name}.json" for name in CLUSTER_KINDS.values()
+    }

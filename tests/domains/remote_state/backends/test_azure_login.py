@@ -40,7 +40,11 @@ def test_missing_sign_in_is_reported_at_once(capfd: pytest.CaptureFixture[str]) 
 
 
 def test_key_or_token_needs_no_sign_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert open_azurerm({**PLACE, "access_key": "a2V5"}).describe().startswith("https://oursites.blob.")
+    assert (
+        open_azurerm({**PLACE, "access_key": "a2V5"})
+        .describe()
+        .startswith("https://oursites.blob.")
+    )
     monkeypatch.setenv("ARM_SAS_TOKEN", "?sv=1&sig=x")
     assert create_blob_credential(PLACE, "oursites").signature == "sv=1&sig=x"
 

@@ -28,7 +28,9 @@ def server() -> Iterator[tuple[str, ServerContent]]:
 
 
 def open_http_backend(address: str, directory: Path, **more: object) -> HttpBackend:
-    service = HttpSettings(f"{address}/lon1", lock_address=f"{address}/lon1/lock", pause=0.01, **more)  # type: ignore[arg-type]
+    service = HttpSettings(
+        f"{address}/lon1", lock_address=f"{address}/lon1/lock", pause=0.01, **more
+    )  # type: ignore[arg-type]
     return HttpBackend(service, str(directory))
 
 
@@ -43,7 +45,9 @@ def test_busy_server_is_retried(server: tuple[str, ServerContent], tmp_path: Pat
         backend.read()
 
 
-def test_write_sends_lock_id_and_is_rejected_without_lock(server: tuple[str, ServerContent], tmp_path: Path) -> None:
+def test_write_sends_lock_id_and_is_rejected_without_lock(
+    server: tuple[str, ServerContent], tmp_path: Path
+) -> None:
     address, store = server
     holder = open_http_backend(address, tmp_path / "a")
     holder.lock(HOLDER)
@@ -55,7 +59,9 @@ def test_write_sends_lock_id_and_is_rejected_without_lock(server: tuple[str, Ser
 
 
 def test_unreachable_server_is_named_without_credentials(tmp_path: Path) -> None:
-    backend = HttpBackend(HttpSettings("http://me:secret@127.0.0.1:9/x?token=t", attempts=1), str(tmp_path))
+    backend = HttpBackend(
+        HttpSettings("http://me:secret@127.0.0.1:9/x?token=t", attempts=1), str(tmp_path)
+    )
     with pytest.raises(BackendProblem) as refused:
         backend.read()
     assert "http://127.0.0.1:9/x" in str(refused.value)
@@ -63,7 +69,9 @@ def test_unreachable_server_is_named_without_credentials(tmp_path: Path) -> None
     assert "token" not in str(refused.value)
 
 
-def test_workspace_requires_placeholder_in_address(server: tuple[str, ServerContent], tmp_path: Path) -> None:
+def test_workspace_requires_placeholder_in_address(
+    server: tuple[str, ServerContent], tmp_path: Path
+) -> None:
     with pytest.raises(BackendProblem, match=r"Write \{workspace\} for its name"):
         open_http_backend(server[0], tmp_path).select_workspace("staging")
 
@@ -132,7 +140,9 @@ def test_state_is_sent_during_apply(
     write_racks(tmp_path, address)
     assert run_command_line(["apply", "-auto-approve", "-parallelism=1"]) == 0
     documents = [json.loads(document) for document in store.written]
-    counts = [sum(len(each["instances"]) for each in document["resources"]) for document in documents]
+    counts = [
+        sum(len(each["instances"]) for each in document["resources"]) for document in documents
+    ]
     assert len(counts) > 2
     assert counts == sorted(counts)
     assert counts[-1] == 4
@@ -200,7 +210,8 @@ def test_resources_created_before_host_loss_are_imported(
     """The journal is lost with the host; the state on the server is that of the last checkpoint."""
     address, store = server
     monkeypatch.setattr(http, "_CHECKPOINT_SECONDS", 0.0)
-    (tmp_path / ".git").mkdir()  # One work tree contains both directories and the file of the site.
+    # One work tree contains both directories and the file of the site.
+    (tmp_path / ".git").mkdir()
     places = [tmp_path / "first", tmp_path / "second"]
     for directory in places:
         directory.mkdir()
@@ -236,7 +247,9 @@ def test_resources_created_before_host_loss_are_imported(
 
 
 def list_instances(document: bytes) -> list[dict[str, Any]]:
-    return [instance for each in json.loads(document)["resources"] for instance in each["instances"]]
+    return [
+        instance for each in json.loads(document)["resources"] for instance in each["instances"]
+    ]
 
 
 def test_workspace_missing_from_list_after_crash_is_listed_by_next_run(
@@ -245,7 +258,8 @@ def test_workspace_missing_from_list_after_crash_is_listed_by_next_run(
     address, store = server
     dev = HttpBackend(HttpSettings(f"{address}/{{workspace}}", pause=0.01), str(tmp_path), "dev")
     dev.write(b"one")
-    del store.places["/nexusform-workspaces"]  # The run crashed before this write.
+    # The run crashed before this write.
+    del store.places["/nexusform-workspaces"]
     assert dev.list_workspaces() == ["default"]
     dev.write(b"one")
     assert dev.list_workspaces() == ["default", "dev"]
@@ -263,7 +277,10 @@ READER = """data "nexusform_remote_state" "lab" {
 
 @pytest.mark.parametrize("in_block", [True, False])
 def test_unverified_server_is_reported(
-    in_block: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    in_block: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Plan, apply and a remote state of another configuration warn; a verified server has no warning."""
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

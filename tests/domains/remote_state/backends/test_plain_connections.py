@@ -8,7 +8,13 @@ from nexusform.backends.registry import BACKENDS, Directories
 from nexusform.interfaces.state_storage import BackendProblem
 
 pytestmark = pytest.mark.of_domains("remote_state")
-S3 = {"bucket": "b", "key": "k", "region": "us-east-1", "access_key": "test", "secret_key": "canary"}
+S3 = {
+    "bucket": "b",
+    "key": "k",
+    "region": "us-east-1",
+    "access_key": "test",
+    "secret_key": "canary",
+}
 PLAIN = {
     "s3": {**S3, "endpoint": "http://minio.example.org:9000"},
     "azurerm": {
@@ -50,7 +56,9 @@ def test_plain_connection_to_localhost_is_allowed(kind: str) -> None:
         ("service=prod", None),
     ],
 )
-def test_remote_postgres_requires_tls(text: str, mode: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_remote_postgres_requires_tls(
+    text: str, mode: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import psycopg
 
     sent: list[dict[str, object]] = []

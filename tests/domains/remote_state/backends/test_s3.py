@@ -47,7 +47,13 @@ def redirecting_service(request: pytest.FixtureRequest) -> Iterator[tuple[str, s
 
 def test_bucket_in_another_region_is_reported(redirecting_service: tuple[str, str]) -> None:
     endpoint, region = redirecting_service
-    settings = {"bucket": "b", "key": "k", "region": "us-east-1", "endpoint": endpoint, "use_path_style": True}
+    settings = {
+        "bucket": "b",
+        "key": "k",
+        "region": "us-east-1",
+        "endpoint": endpoint,
+        "use_path_style": True,
+    }
     backend = open_s3({**settings, "access_key": "a", "secret_key": "s"})
     with pytest.raises(BackendProblem) as told:
         backend.read()

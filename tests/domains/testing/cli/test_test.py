@@ -76,7 +76,9 @@ def working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def run_tests(capsys: pytest.CaptureFixture[str], text: str | None = None, *arguments: str) -> tuple[int, str, str]:
+def run_tests(
+    capsys: pytest.CaptureFixture[str], text: str | None = None, *arguments: str
+) -> tuple[int, str, str]:
     if text is not None:
         Path("a.nftest.hcl").write_text(text)
     code = run_command_line(["test", *arguments])
@@ -108,13 +110,16 @@ def test_runs_are_executed_in_order_and_resources_are_removed(
     code, out, err = run_tests(capsys, text)
     assert (code, err) == (0, "")
     assert out == (
-        'a.nftest.hcl... pass\n  run "planned"... pass\n  run "applied"... pass\n  run "again"... pass\n\n'
+        'a.nftest.hcl... pass\n  run "planned"... pass\n  run "applied"... pass\n  run "again"... '
+        "pass\n\n"
         "Success! 3 passed, 0 failed.\n"
     )
     assert sorted(p for p in working_directory.iterdir() if p.name != "a.nftest.hcl") == before
 
 
-def test_failed_assertion_shows_values_and_next_run_continues(capsys: pytest.CaptureFixture[str]) -> None:
+def test_failed_assertion_shows_values_and_next_run_continues(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     text = (
         THREE
         + build_run(build_assertion("output.machines == 5", "${output.machines} machines"), "bad")
@@ -137,7 +142,8 @@ def test_error_ends_only_its_file(capsys: pytest.CaptureFixture[str]) -> None:
     assert code == 1
     assert out == (
         'a.nftest.hcl... fail\n  run "bad"... fail\n  run "next"... skip\n'
-        'tests/b.nftest.hcl... pass\n  run "one"... pass\n\nFailure! 1 passed, 1 failed, 1 skipped.\n'
+        'tests/b.nftest.hcl... pass\n  run "one"... pass\n\nFailure! 1 passed, 1 failed, 1 '
+        "skipped.\n"
     )
 
 
@@ -172,7 +178,10 @@ def test_expected_failures(
 
 def test_expected_failure_of_variable_is_the_only_one(capsys: pytest.CaptureFixture[str]) -> None:
     """Dependents of the variable would fail too."""
-    inner = "  command = plan\n  variables {\n    racks = 300000\n  }\n  expect_failures = [var.racks]\n"
+    inner = (
+        "  command = plan\n  variables {\n    racks = 300000\n  }\n  expect_failures = "
+        "[var.racks]\n"
+    )
     code, _, err = run_tests(capsys, build_run(inner))
     assert (code, err) == (0, "")
 
@@ -191,8 +200,13 @@ def test_local_value_is_no_expected_failure(capsys: pytest.CaptureFixture[str]) 
     assert '"local.a" has no conditions.' in err
 
 
-def test_number_is_converted_to_the_message_of_an_assertion(capsys: pytest.CaptureFixture[str]) -> None:
-    text = build_assertion("output.machines == 1").split("error_message")[0] + "error_message = output.machines\n  }\n"
+def test_number_is_converted_to_the_message_of_an_assertion(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    text = (
+        build_assertion("output.machines == 1").split("error_message")[0]
+        + "error_message = output.machines\n  }\n"
+    )
     code, _, err = run_tests(capsys, THREE + build_run(text))
     assert code == 1
     assert "output.machines is 6 6" in err
@@ -213,14 +227,21 @@ def test_assertions_are_checked_after_expected_failure(
     capsys: pytest.CaptureFixture[str], condition: str, passes: bool
 ) -> None:
     """As in Terraform 1.11: the variable has its value, an output without a value is null."""
-    inner = "  command = plan\n  variables {\n    racks = 300000\n  }\n  expect_failures = [var.racks]\n"
+    inner = (
+        "  command = plan\n  variables {\n    racks = 300000\n  }\n  expect_failures = "
+        "[var.racks]\n"
+    )
     code, out, err = run_tests(capsys, build_run(inner + build_assertion(condition)))
     assert (code == 0) == passes, out + err
 
 
-def test_unknown_value_in_planned_assertion_requires_apply(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unknown_value_in_planned_assertion_requires_apply(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     Path("more.nf.hcl").write_text('output "when" {\n  value = timestamp()\n}\n')
-    code, _, err = run_tests(capsys, THREE + build_run("  command = plan\n" + build_assertion('output.when != ""')))
+    code, _, err = run_tests(
+        capsys, THREE + build_run("  command = plan\n" + build_assertion('output.when != ""'))
+    )
     assert code == 1
     assert "Unknown condition value" in err
 
@@ -240,7 +261,11 @@ def test_invalid_assertion_is_an_error_at_its_place(
     capsys: pytest.CaptureFixture[str], condition: str, words: str
 ) -> None:
     code, out, err = run_tests(
-        capsys, THREE + build_run("", "first") + build_run(build_assertion(condition), "two") + build_run("", "end")
+        capsys,
+        THREE
+        + build_run("", "first")
+        + build_run(build_assertion(condition), "two")
+        + build_run("", "end"),
     )
     assert code == 1
     assert words in err
@@ -253,7 +278,9 @@ def test_variables_of_run_override_all_other_sources(
 ) -> None:
     def read_racks(text: str, *arguments: str) -> str:
         _, _, err = run_tests(
-            capsys, text + build_run(build_assertion("var.racks == 0", "it is ${var.racks}")), *arguments
+            capsys,
+            text + build_run(build_assertion("var.racks == 0", "it is ${var.racks}")),
+            *arguments,
         )
         return err.rpartition("it is ")[2].partition(" ")[0]
 
@@ -273,15 +300,22 @@ def test_variables_of_run_override_all_other_sources(
 
 
 def test_sensitive_variable_is_not_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    _, _, err = run_tests(capsys, THREE + build_run(build_assertion('var.hidden == "x"', "it is ${var.hidden}")))
+    _, _, err = run_tests(
+        capsys, THREE + build_run(build_assertion('var.hidden == "x"', "it is ${var.hidden}"))
+    )
     assert "hush" not in err
 
 
 def test_other_module_has_its_own_state(capsys: pytest.CaptureFixture[str]) -> None:
     Path("setup").mkdir()
-    Path("setup/main.nf.hcl").write_text('variable "n" {}\noutput "racks" {\n  value = var.n + 1\n}\n')
-    text = build_run('  module {\n    source = "./setup"\n  }\n  variables {\n    n = 2\n  }\n', "setup") + build_run(
-        "  variables {\n    racks = run.setup.racks\n  }\n" + build_assertion("output.machines == 6")
+    Path("setup/main.nf.hcl").write_text(
+        'variable "n" {}\noutput "racks" {\n  value = var.n + 1\n}\n'
+    )
+    text = build_run(
+        '  module {\n    source = "./setup"\n  }\n  variables {\n    n = 2\n  }\n', "setup"
+    ) + build_run(
+        "  variables {\n    racks = run.setup.racks\n  }\n"
+        + build_assertion("output.machines == 6")
     )
     assert run_tests(capsys, text)[0] == 0
     code, _, err = run_tests(capsys, build_run('  module {\n    source = "./none"\n  }\n'))
@@ -289,7 +323,9 @@ def test_other_module_has_its_own_state(capsys: pytest.CaptureFixture[str]) -> N
     assert 'The directory "none" cannot be read' in err
 
 
-def test_providers_of_file_replace_those_of_configuration(capsys: pytest.CaptureFixture[str]) -> None:
+def test_providers_of_file_replace_those_of_configuration(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     fault = '  fault {\n    address = "*"\n    operation = "create"\n    error = "boom"\n  }\n'
     provider = f'provider "simulated" {{\n{fault}}}\n'
     code, _, err = run_tests(capsys, THREE + provider + build_run(""))
@@ -300,13 +336,18 @@ def test_providers_of_file_replace_those_of_configuration(capsys: pytest.Capture
     assert run_tests(capsys, THREE + 'mock_provider "simulated" {}\n' + build_run(""))[0] == 0
     renamed = provider.replace('"simulated" {', '"simulated" {\n  alias = "bad"', 1)
     text = (
-        THREE + 'mock_provider "simulated" {}\n' + renamed + build_run("  providers = { simulated = simulated.bad }\n")
+        THREE
+        + 'mock_provider "simulated" {}\n'
+        + renamed
+        + build_run("  providers = { simulated = simulated.bad }\n")
     )
     assert "boom" in run_tests(capsys, text)[2]
 
 
 @pytest.mark.of_domains("azure", "hub", "vnf")
-@pytest.mark.parametrize("settings", ["", '  subscription_id = "00000000-0000-0000-0000-000000000001"\n'])
+@pytest.mark.parametrize(
+    "settings", ["", '  subscription_id = "00000000-0000-0000-0000-000000000001"\n']
+)
 def test_mocked_provider_needs_no_settings_and_no_server(
     settings: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -327,11 +368,14 @@ def test_mocked_provider_needs_no_settings_and_no_server(
 @pytest.mark.of_domains("azure")
 def test_resources_data_and_modules_can_be_overridden(capsys: pytest.CaptureFixture[str]) -> None:
     Path("m").mkdir()
-    Path("m/main.nf.hcl").write_text('output "size" {\n  value = tonumber("x")\n}\noutput "other" {\n  value = 1\n}\n')
+    Path("m/main.nf.hcl").write_text(
+        'output "size" {\n  value = tonumber("x")\n}\noutput "other" {\n  value = 1\n}\n'
+    )
     Path("more.nf.hcl").write_text(
         'module "m" {\n  source = "./m"\n}\noutput "size" {\n  value = module.m.size\n}\n'
         'data "nexus_inventory" "i" {\n  directory = "./nowhere"\n}\n'
-        'output "zones" {\n  value = [for r in data.nexus_inventory.i.racks : r.availability_zone]\n}\n'
+        'output "zones" {\n  value = [for r in data.nexus_inventory.i.racks : '
+        "r.availability_zone]\n}\n"
     )
     text = (
         THREE
@@ -340,8 +384,13 @@ def test_resources_data_and_modules_can_be_overridden(capsys: pytest.CaptureFixt
         + '  values = { racks = { a = { availability_zone = "9" } }, machines = {} }\n}\n'
         + "override_resource {\n  target = nexus_kubernetes_cluster.c\n"
         + '  values = { nodes = { "web-np1-0" = { machine = "r2-bm02" } } }\n}\n'
-        + build_run("  command = plan\n" + build_assertion('output.size == 5 && output.zones == ["9"]'), "planned")
-        + build_run(build_assertion('output.where == "r2-bm02"', "it is ${output.where}"), "applied")
+        + build_run(
+            "  command = plan\n" + build_assertion('output.size == 5 && output.zones == ["9"]'),
+            "planned",
+        )
+        + build_run(
+            build_assertion('output.where == "r2-bm02"', "it is ${output.where}"), "applied"
+        )
     )
     code, out, err = run_tests(capsys, text)
     assert (code, err) == (0, ""), out
@@ -367,7 +416,13 @@ def test_override_during_plan_and_functions_in_values(capsys: pytest.CaptureFixt
     mock = f'  mock_resource "{kind}" {{\n    defaults = {values}  }}\n'
     mocked = f'{THREE}mock_provider "simulated" {{\n  override_during = plan\n{mock}}}\n'
     assert run_tests(capsys, mocked + planned)[0] == 0
-    assert run_tests(capsys, mocked.replace("defaults =", "override_during = apply\n    defaults =") + planned)[0] == 1
+    assert (
+        run_tests(
+            capsys,
+            mocked.replace("defaults =", "override_during = apply\n    defaults =") + planned,
+        )[0]
+        == 1
+    )
     code, _, err = run_tests(capsys, in_plan.replace("= plan", "= later") + planned)
     assert (code, "must be apply or plan" in err) == (1, True)
 
@@ -375,8 +430,12 @@ def test_override_during_plan_and_functions_in_values(capsys: pytest.CaptureFixt
 def test_warning_of_apply_fails_no_run(capsys: pytest.CaptureFixture[str]) -> None:
     """As in Terraform; here an object that exists without its machine."""
     values = "{ nodes = { web-np1-0 = { machine = null } } }"
-    override = f"override_resource {{\n  target = nexus_kubernetes_cluster.c\n  values = {values}\n}}\n"
-    code, out, err = run_tests(capsys, THREE + override + build_run(build_assertion("output.machines == 6")))
+    override = (
+        f"override_resource {{\n  target = nexus_kubernetes_cluster.c\n  values = {values}\n}}\n"
+    )
+    code, out, err = run_tests(
+        capsys, THREE + override + build_run(build_assertion("output.machines == 6"))
+    )
     assert (code, 'run "one"... pass' in out) == (0, True), out + err
     assert "The provider reported no machine for" in out + err
 
@@ -401,7 +460,10 @@ def test_plan_options(capsys: pytest.CaptureFixture[str]) -> None:
         ('run "a b" {}\n', "A name must start with a letter"),
         (build_run("") * 2, "Duplicate run block"),
         (build_run("  command = destroy\n"), "must be apply or plan"),
-        (build_run("  plan_options {\n    mode = refresh-only\n    refresh = false\n  }\n"), "must read the objects"),
+        (
+            build_run("  plan_options {\n    mode = refresh-only\n    refresh = false\n  }\n"),
+            "must read the objects",
+        ),
         (build_run("  commnd = plan\n"), 'Did you mean "command"?'),
         ("override_data {\n  target = nexus_site.s\n}\n", "must be a data block"),
         ("locals {}\n", "Unsupported block type"),
@@ -425,7 +487,9 @@ def test_validate_checks_test_files(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("command", ["test", "validate"])
-def test_missing_test_directory_is_an_error(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_test_directory_is_an_error(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     Path("main.nf.hcl").write_text("")
     assert run_command_line([command]) == 0
     assert run_command_line([command, "-test-directory=none"]) == 1
@@ -456,18 +520,30 @@ def read_progress(event: dict[str, Any]) -> tuple[str, str, str | None, str | No
 
 
 def test_json_events_of_skipped_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    Path("a.nftest.hcl").write_text(THREE + build_run(build_assertion("nope")) + build_run("", "two"))
+    Path("a.nftest.hcl").write_text(
+        THREE + build_run(build_assertion("nope")) + build_run("", "two")
+    )
     assert run_command_line(["test", "-json"]) == 1
-    events: list[dict[str, Any]] = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    events: list[dict[str, Any]] = [
+        json.loads(line) for line in capsys.readouterr().out.splitlines()
+    ]
     told_of_runs = [read_progress(e)[1:] for e in events if e["type"] == "test_run"]
-    assert told_of_runs[:3] == [("one", "starting", None), ("one", "complete", "error"), ("two", "complete", "skip")]
+    assert told_of_runs[:3] == [
+        ("one", "starting", None),
+        ("one", "complete", "error"),
+        ("two", "complete", "skip"),
+    ]
     assert events[-1]["test_summary"]["status"] == "error"
 
 
 def test_json_events(capsys: pytest.CaptureFixture[str]) -> None:
-    Path("a.nftest.hcl").write_text(THREE + build_run(build_assertion("var.racks == 0", "why")) + build_run("", "two"))
+    Path("a.nftest.hcl").write_text(
+        THREE + build_run(build_assertion("var.racks == 0", "why")) + build_run("", "two")
+    )
     assert run_command_line(["test", "-json"]) == 1
-    events: list[dict[str, Any]] = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    events: list[dict[str, Any]] = [
+        json.loads(line) for line in capsys.readouterr().out.splitlines()
+    ]
     assert [read_progress(e) for e in events] == [
         ("version", "", None, None),
         ("test_abstract", "", None, None),
@@ -484,7 +560,13 @@ def test_json_events(capsys: pytest.CaptureFixture[str]) -> None:
     ]
     assert events[1]["test_abstract"] == {"a.nftest.hcl": ["one", "two"]}
     assert events[5]["diagnostic"]["detail"] == "why"
-    assert events[-1]["test_summary"] == {"status": "fail", "passed": 1, "failed": 1, "errored": 0, "skipped": 0}
+    assert events[-1]["test_summary"] == {
+        "status": "fail",
+        "passed": 1,
+        "failed": 1,
+        "errored": 0,
+        "skipped": 0,
+    }
 
 
 def test_junit(capsys: pytest.CaptureFixture[str]) -> None:
@@ -497,7 +579,13 @@ def test_junit(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_tests(capsys, text, "-junit-xml=out.xml")[0] == 1
     root = ET.parse("out.xml").getroot()
     (suite,) = root.findall("testsuite")
-    assert suite.attrib == {"name": "a.nftest.hcl", "tests": "3", "failures": "1", "errors": "1", "skipped": "1"}
+    assert suite.attrib == {
+        "name": "a.nftest.hcl",
+        "tests": "3",
+        "failures": "1",
+        "errors": "1",
+        "skipped": "1",
+    }
     kinds = [[child.tag for child in case] for case in suite.findall("testcase")]
     assert kinds == [["failure"], ["error"], ["skipped"]]
     failure = suite.find("testcase/failure")

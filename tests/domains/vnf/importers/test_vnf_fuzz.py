@@ -22,7 +22,23 @@ from tests.kill_points import scale_count
 CASES = Path(__file__).parent / "cases"
 TEXTS = sorted({path.read_text() for path in CASES.glob("*/*.yaml")})
 WORDS = sorted({word for text in TEXTS for word in text.replace(":", " ").split()})
-ODD = [None, True, -1, 0, 3, 10**30, 1.5, "", "...", "many", [], {}, [[]], {"get_param": []}, {"get_input": "x"}]
+ODD = [
+    None,
+    True,
+    -1,
+    0,
+    3,
+    10**30,
+    1.5,
+    "",
+    "...",
+    "many",
+    [],
+    {},
+    [[]],
+    {"get_param": []},
+    {"get_input": "x"},
+]
 
 
 def check_parsing(sources: VnfSourceDocuments) -> None:
@@ -68,7 +84,11 @@ def mangled_documents(draw: st.DrawFn) -> str:
 @given(mangled_documents(), mangled_documents(), mangled_documents())
 def test_mangled_documents(one: str, two: str, three: str) -> None:
     check_parsing(VnfSourceDocuments(vnfd=one))
-    check_parsing(VnfSourceDocuments(base_hot=one, nested={"worker.yaml": two, "master.yaml": three, "app.yaml": two}))
+    check_parsing(
+        VnfSourceDocuments(
+            base_hot=one, nested={"worker.yaml": two, "master.yaml": three, "app.yaml": two}
+        )
+    )
     check_parsing(VnfSourceDocuments(one, two, {"grouped.yaml": three, "circle.yaml": three}))
 
 
@@ -86,7 +106,12 @@ def replace_random_part(data: Any, draw: st.DrawFn) -> Any:
 @st.composite
 def invalid_documents(draw: st.DrawFn) -> str:
     """Draw a known document with well-formed but invalid parts."""
-    names = ["podaffinity/vnfd.yaml", "levels/vnfd.yaml", "zones-and-sizes/vnfd.yaml", "podaffinity/base_hot.yaml"]
+    names = [
+        "podaffinity/vnfd.yaml",
+        "levels/vnfd.yaml",
+        "zones-and-sizes/vnfd.yaml",
+        "podaffinity/base_hot.yaml",
+    ]
     names += ["heat-groups/base_hot.yaml", "nested-troubles/base_hot.yaml"]
     data = yaml.safe_load((CASES / draw(st.sampled_from(names))).read_text())
     for _ in range(draw(st.integers(1, 3))):
@@ -98,11 +123,15 @@ def invalid_documents(draw: st.DrawFn) -> str:
 @given(
     invalid_documents(),
     invalid_documents(),
-    st.dictionaries(st.sampled_from(["nfv", "policy", "size", "memory", "workers"]), st.sampled_from(ODD)),
+    st.dictionaries(
+        st.sampled_from(["nfv", "policy", "size", "memory", "workers"]), st.sampled_from(ODD)
+    ),
 )
 def test_invalid_documents(one: str, two: str, parameters: dict[str, Any]) -> None:
     check_parsing(VnfSourceDocuments(one, None, {}, parameters, "complex"))
-    check_parsing(VnfSourceDocuments(None, one, {"worker.yaml": two, "master.yaml": two}, parameters))
+    check_parsing(
+        VnfSourceDocuments(None, one, {"worker.yaml": two, "master.yaml": two}, parameters)
+    )
     check_parsing(VnfSourceDocuments(one, two, {"master.yaml": one}, parameters))
 
 

@@ -32,8 +32,13 @@ def render_definitions(flavour: str, kind: str = "tosca.nodes.nfv.Vdu.Compute") 
 
 TYPES = "node_types: {acme.Vdu: {derived_from: tosca.nodes.nfv.Vdu.Compute}}\n"
 PACKAGE = {
-    META: "TOSCA-Meta-File-Version: 1.0\nEntry-Definitions: Definitions/top.yaml\n\nName: Scripts/x.sh\n",
-    "Definitions/top.yaml": "imports: [etsi_nfv_sol001_x.yaml, types.yaml, {file: small.yaml}, large.yaml]\n"
+    META: (
+        "TOSCA-Meta-File-Version: 1.0\nEntry-Definitions: Definitions/top.yaml\n\nName: "
+        "Scripts/x.sh\n"
+    ),
+    "Definitions/top.yaml": (
+        "imports: [etsi_nfv_sol001_x.yaml, types.yaml, {file: small.yaml}, large.yaml]\n"
+    )
     + render_node("VNF", "acme.VNF"),
     "Definitions/types.yaml": TYPES,
     "Definitions/small.yaml": render_definitions("small"),
@@ -69,7 +74,9 @@ def build_package_without(*names: str, **more: str) -> dict[str, str]:
 def test_documents_of_flavour_are_found(form: Any, tmp_path: Path) -> None:
     path = form(tmp_path, PACKAGE)
     small = read_vnf_package(path, "small", ConfinedFileAccess())
-    assert small == VnfPackageDocuments(PACKAGE["Definitions/small.yaml"], "# small top\n", {"a.yaml": "# small a\n"})
+    assert small == VnfPackageDocuments(
+        PACKAGE["Definitions/small.yaml"], "# small top\n", {"a.yaml": "# small a\n"}
+    )
     large = read_vnf_package(path, "large", ConfinedFileAccess())
     assert large.vnfd == PACKAGE["Definitions/large.yaml"] + "\n---\n" + TYPES
     assert large.nested == {"a.yaml": "# large a\n"}
@@ -88,22 +95,34 @@ def test_documents_of_flavour_are_found(form: Any, tmp_path: Path) -> None:
         ),
         ({"a/b.yaml": ""}, "", "has no TOSCA-Metadata/TOSCA.meta"),
         ({META: "CSAR-Version: 1.1\n"}, "", "has no Entry-Definitions"),
-        ({META: "Entry-Definitions: ../secret.yaml\n"}, "", '"../secret.yaml" in it points outside'),
+        (
+            {META: "Entry-Definitions: ../secret.yaml\n"},
+            "",
+            '"../secret.yaml" in it points outside',
+        ),
         ({META: "Entry-Definitions: /etc/passwd\n"}, "", '"/etc/passwd" in it points outside'),
         ({"top.yaml": "imports: [../../up.yaml]\n"}, "", "points outside the package"),
         ({"top.yaml": "a: [\n"}, "", "top.yaml:2 in it is not valid YAML"),
         ({"top.yaml": "a: 1\n"}, "", "no definitions with a VDU and no BaseHOT"),
-        ({**PACKAGE, "BaseHOT/small/other.yaml": ""}, "small", "BaseHOT/small/ in it contains several files"),
+        (
+            {**PACKAGE, "BaseHOT/small/other.yaml": ""},
+            "small",
+            "BaseHOT/small/ in it contains several files",
+        ),
         ({"top.yaml": "# " + "x" * 2**22}, "", "larger than 4 MiB"),
     ],
 )
-def test_errors_in_packages(form: Any, package: dict[str, str], flavour: str, words: str, tmp_path: Path) -> None:
+def test_errors_in_packages(
+    form: Any, package: dict[str, str], flavour: str, words: str, tmp_path: Path
+) -> None:
     with pytest.raises((DiagnosticsError, FileProblem)) as raised:
         read_vnf_package(form(tmp_path, package), flavour, ConfinedFileAccess())
     assert words in str(raised.value)
 
 
-@pytest.mark.parametrize("name", ["../up.yaml", "/top.yaml", "a/../../b.yaml", "..\\up.yaml", "C:/x.yaml"])
+@pytest.mark.parametrize(
+    "name", ["../up.yaml", "/top.yaml", "a/../../b.yaml", "..\\up.yaml", "C:/x.yaml"]
+)
 def test_zip_file_with_outside_names_is_rejected(name: str, tmp_path: Path) -> None:
     with pytest.raises(DiagnosticsError, match="points outside the package"):
         read_vnf_package(write_zip(tmp_path, {**PACKAGE, name: ""}), "small", ConfinedFileAccess())
@@ -153,7 +172,9 @@ OSM = (Path(__file__).parent / "cases" / "sol006" / "vnfd.yaml").read_text()
 def test_osm_package_is_single_document_at_its_top(form: Any, tmp_path: Path) -> None:
     path = form(tmp_path, {"upf_vnfd.yaml": OSM, "checksums.txt": "x", "cloud_init/mgmt.cfg": "y"})
     for flavour in ("", "default-df"):
-        assert read_vnf_package(path, flavour, ConfinedFileAccess()) == VnfPackageDocuments(OSM, None, {})
+        assert read_vnf_package(path, flavour, ConfinedFileAccess()) == VnfPackageDocuments(
+            OSM, None, {}
+        )
     with pytest.raises(DiagnosticsError) as refused:
         read_vnf_package(path, "default", ConfinedFileAccess())
     assert 'no deployment flavour "default". Did you mean "default-df"?' in str(refused.value)

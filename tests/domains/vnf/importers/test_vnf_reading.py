@@ -10,7 +10,11 @@ from pathlib import Path
 import pytest
 
 from nexusform.documents.yaml_documents import DocumentFindings
-from nexusform.domains.vnf.importers.hot_values import Template, UnresolvedValue, resolve_intrinsic_functions
+from nexusform.domains.vnf.importers.hot_values import (
+    Template,
+    UnresolvedValue,
+    resolve_intrinsic_functions,
+)
 from nexusform.domains.vnf.importers.vnf_reading import ParsedVnf, read_vnf
 from nexusform.domains.vnf.importers.vnf_records import (
     PlacementRule,
@@ -34,7 +38,10 @@ def read_sources(case: Path) -> VnfSourceDocuments:
     return VnfSourceDocuments(
         read_case_file("vnfd.yaml"),
         read_case_file("base_hot.yaml"),
-        {file.name.removeprefix("nested."): file.read_text() for file in sorted(case.glob("nested.*"))},
+        {
+            file.name.removeprefix("nested."): file.read_text()
+            for file in sorted(case.glob("nested.*"))
+        },
         json.loads(read_case_file("parameters.json") or "{}"),
         (read_case_file("flavour_id") or "").strip(),
     )
@@ -42,7 +49,12 @@ def read_sources(case: Path) -> VnfSourceDocuments:
 
 def render_parsed_vnf(read: ParsedVnf) -> str:
     """Return the result in a form suitable for review."""
-    return "\n".join([*_render_vnf(read.vnf), "", *(f"{f.severity.value}: {f}" for f in read.findings)]) + "\n"
+    return (
+        "\n".join(
+            [*_render_vnf(read.vnf), "", *(f"{f.severity.value}: {f}" for f in read.findings)]
+        )
+        + "\n"
+    )
 
 
 def _render_vnf(vnf: Vnf) -> Iterator[str]:
@@ -53,7 +65,10 @@ def _render_vnf(vnf: Vnf) -> Iterator[str]:
         yield _render_rule(rule)
     for aspect in vnf.aspects:
         steps = ", ".join(f"{s.vdu} {'+'.join(map(str, s.increments))}" for s in aspect.steps)
-        yield f"aspect {aspect.name} ({aspect.origin}): levels 0..{aspect.max_level}, {steps or 'nothing'}"
+        yield (
+            f"aspect {aspect.name} ({aspect.origin}): levels 0..{aspect.max_level}, "
+            f"{steps or 'nothing'}"
+        )
     for level in vnf.levels:
         default = ", the default" if level.name == vnf.default_level else ""
         numbers = dict(compute_vdu_counts(vnf, level.name).numbers)
@@ -67,7 +82,10 @@ def _render_vdu(vdu: Vdu, now: int, most: int) -> str:
 
 
 def _render_rule(rule: PlacementRule) -> str:
-    kind = f"{'hard' if rule.is_hard else 'soft'} {'affinity' if rule.is_affinity else 'anti-affinity'}"
+    kind = (
+        f"{'hard' if rule.is_hard else 'soft'} "
+        f"{'affinity' if rule.is_affinity else 'anti-affinity'}"
+    )
     most = f", {rule.max_per_location} on each" if rule.max_per_location > 1 else ""
     return f"rule {rule.name} ({rule.origin}): {kind} by {rule.scope}{most}: {', '.join(rule.vdus)}"
 
@@ -87,17 +105,37 @@ def test_reading(case: str) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "words"),
     [
-        ("vnfd", "heat_template_version: 2018-08-31\nresources: {}\n", "this is a HOT template: set it as base_hot."),
+        (
+            "vnfd",
+            "heat_template_version: 2018-08-31\nresources: {}\n",
+            "this is a HOT template: set it as base_hot.",
+        ),
         ("vnfd", "vnfd:vnfd-catalog: {vnfd: [{id: x}]}\n", "older than SOL006"),
         ("vnfd", "etsi-nfv-descriptors:nsd: []\n", "network service descriptor (NSD)"),
         ("vnfd", "tosca_definitions_version: cloudify_dsl_1_3\nnode_templates: {}\n", "Cloudify"),
-        ("vnfd", "topology_template: {node_templates: {s: {type: tosca.nodes.nfv.NS}}}\n", "network service in TOSCA"),
-        ("vnfd", "topology_template: {node_templates: {s: {type: org.openecomp.resource.vf.X}}}\n", "ONAP's SDC"),
+        (
+            "vnfd",
+            "topology_template: {node_templates: {s: {type: tosca.nodes.nfv.NS}}}\n",
+            "network service in TOSCA",
+        ),
+        (
+            "vnfd",
+            "topology_template: {node_templates: {s: {type: org.openecomp.resource.vf.X}}}\n",
+            "ONAP's SDC",
+        ),
         ("vnfd", "AWSTemplateFormatVersion: '2010-09-09'\n", "CloudFormation"),
-        ("vnfd", '{"$schema": "s", "contentVersion": "1.0.0.0", "resources": []}', "Azure Resource Manager"),
+        (
+            "vnfd",
+            '{"$schema": "s", "contentVersion": "1.0.0.0", "resources": []}',
+            "Azure Resource Manager",
+        ),
         ("vnfd", "apiVersion: apps/v1\nkind: Deployment\n", "Kubernetes manifest"),
         ("vnfd", "apiVersion: v2\nname: upf\nversion: 0.1.0\n", "Helm chart"),
-        ("base_hot", "tosca_definitions_version: tosca_simple_yaml_1_2\n", "this is a VNFD: set it as vnfd."),
+        (
+            "base_hot",
+            "tosca_definitions_version: tosca_simple_yaml_1_2\n",
+            "this is a VNFD: set it as vnfd.",
+        ),
         ("base_hot", "vnfd: {id: x, df: [], vdu: []}\n", "this is a VNFD: set it as vnfd."),
         ("base_hot", "apiVersion: v1\nkind: Pod\n", "Kubernetes manifest"),
     ],
@@ -126,11 +164,16 @@ topology_template:
       type: tosca.nodes.nfv.Vdu.Compute
 """
     vdus = read_vnf(VnfSourceDocuments(vnfd, None)).vnf.vdus
-    assert {vdu.name: vdu.image for vdu in vdus} == {"written": "ubuntu-24.04", "from_input": "upf-1.4", "without": ""}
+    assert {vdu.name: vdu.image for vdu in vdus} == {
+        "written": "ubuntu-24.04",
+        "from_input": "upf-1.4",
+        "without": "",
+    }
 
 
 @pytest.mark.parametrize(
-    ("section", "kind"), [("parameters", "type: comma_delimited_list"), ("Parameters", "Type: CommaDelimitedList")]
+    ("section", "kind"),
+    [("parameters", "type: comma_delimited_list"), ("Parameters", "Type: CommaDelimitedList")],
 )
 def test_list_given_as_text_is_split_in_both_template_formats(section: str, kind: str) -> None:
     notes = DocumentFindings("base_hot")
@@ -147,14 +190,18 @@ def test_joined_text_needs_a_value_for_every_part() -> None:
         return resolve_intrinsic_functions({"list_join": ["-", *lists]}, template)
 
     assert join({"get_param": "zone"}, ["b"]) == "a-1-b"
-    assert join({"get_param": "site"}, ["b"]) == join([{}]) == join() == UnresolvedValue("list_join")
+    assert (
+        join({"get_param": "site"}, ["b"]) == join([{}]) == join() == UnresolvedValue("list_join")
+    )
 
 
 SERVER = "{type: OS::Nova::Server, properties: {flavor: m1}}"
 
 
 def read_findings(base_hot: str, **nested: str) -> str:
-    sources = VnfSourceDocuments(None, f"heat_template_version: 2018-08-31\nresources:\n{base_hot}", nested)
+    sources = VnfSourceDocuments(
+        None, f"heat_template_version: 2018-08-31\nresources:\n{base_hot}", nested
+    )
     return "\n".join(str(each) for each in read_vnf(sources).findings)
 
 
@@ -162,7 +209,10 @@ def read_findings(base_hot: str, **nested: str) -> str:
     ("sizes", "words"),
     [
         ("desired_capacity: 4, max_size: 3", "requests 4 members, more than its max_size of 3"),
-        ("desired_capacity: 1, min_size: 2, max_size: 3", "requests 1 members, less than its min_size of 2"),
+        (
+            "desired_capacity: 1, min_size: 2, max_size: 3",
+            "requests 1 members, less than its min_size of 2",
+        ),
         ("min_size: 2, max_size: 1", "has a max_size of 1, below its min_size of 2"),
     ],
 )
@@ -172,24 +222,40 @@ def test_contradictory_sizes_of_a_group_are_errors(sizes: str, words: str) -> No
 
 
 def test_empty_nested_template_and_too_deep_groups_are_reported() -> None:
-    assert "the template has no resources" in read_findings("  a: {type: empty.yaml}\n", **{"empty.yaml": ""})
-    assert "the template has no resources" not in read_findings("  a: {type: bad.yaml}\n", **{"bad.yaml": "a: ["})
+    assert "the template has no resources" in read_findings(
+        "  a: {type: empty.yaml}\n", **{"empty.yaml": ""}
+    )
+    assert "the template has no resources" not in read_findings(
+        "  a: {type: bad.yaml}\n", **{"bad.yaml": "a: ["}
+    )
     group = SERVER
     for _ in range(12):
-        group = f"{{type: OS::Heat::ResourceGroup, properties: {{count: 1, resource_def: {group}}}}}"
-    assert 'repeats "OS::Heat::ResourceGroup", which is in too many groups' in read_findings(f"  g: {group}\n")
+        group = (
+            f"{{type: OS::Heat::ResourceGroup, properties: {{count: 1, resource_def: {group}}}}}"
+        )
+    assert 'repeats "OS::Heat::ResourceGroup", which is in too many groups' in read_findings(
+        f"  g: {group}\n"
+    )
 
 
 @pytest.mark.parametrize(
     ("flavours", "flavour_id", "words"),
     [
-        ("[{id: a}, {id: b}]", "", 'the deployment flavours "a", "b", but flavour_id selects none of them.'),
+        (
+            "[{id: a}, {id: b}]",
+            "",
+            'the deployment flavours "a", "b", but flavour_id selects none of them.',
+        ),
         ("[{id: a}, {id: b}]", "c", 'the deployment flavours "a", "b", but flavour_id is "c".'),
         ("[]", "", "no deployment flavour (df), so the number of VMs is unknown."),
     ],
 )
 def test_unknown_deployment_flavour_is_an_error(flavours: str, flavour_id: str, words: str) -> None:
-    read = read_vnf(VnfSourceDocuments(f"vnfd: {{id: x, df: {flavours}, vdu: [{{id: v}}]}}\n", flavour_id=flavour_id))
+    read = read_vnf(
+        VnfSourceDocuments(
+            f"vnfd: {{id: x, df: {flavours}, vdu: [{{id: v}}]}}\n", flavour_id=flavour_id
+        )
+    )
     assert words in "\n".join(str(each) for each in read.findings if each.severity == "error")
     assert read.vnf.vdus == ()
 
@@ -197,7 +263,10 @@ def test_unknown_deployment_flavour_is_an_error(flavours: str, flavour_id: str, 
 def test_vdu_named_twice_by_its_profile_counts_once_in_the_group() -> None:
     group = "affinity-or-anti-affinity-group"
     profile = f"{{id: v, min-number-of-instances: 2, {group}: [{{id: g}}, {{id: g}}]}}"
-    flavour = f"{{id: f, vdu-profile: [{profile}], {group}: [{{id: g, type: anti-affinity, scope: nfvi-node}}]}}"
+    flavour = (
+        f"{{id: f, vdu-profile: [{profile}], {group}: [{{id: g, type: anti-affinity, scope: "
+        f"nfvi-node}}]}}"
+    )
     vnf = read_vnf(VnfSourceDocuments(f"vnfd: {{id: x, vdu: [{{id: v}}], df: [{flavour}]}}\n")).vnf
     assert [rule.vdus for rule in vnf.rules] == [("v",)]
     assert find_unmet_rules(vnf, {"v": 2}, machines=2, racks=1) == []
@@ -206,7 +275,10 @@ def test_vdu_named_twice_by_its_profile_counts_once_in_the_group() -> None:
 def test_missing_delta_of_a_scaling_aspect_is_an_error() -> None:
     delta = "{id: one, vdu-delta: [{id: v, number-of-instances: 1}]}"
     details = f"aspect-delta-details: {{deltas: [{delta}]}}, step-deltas: [one, two]"
-    flavour = f"{{id: f, vdu-profile: [{{id: v}}], scaling-aspect: [{{id: a, max-scale-level: 2, {details}}}]}}"
+    flavour = (
+        f"{{id: f, vdu-profile: [{{id: v}}], scaling-aspect: [{{id: a, max-scale-level: 2, "
+        f"{details}}}]}}"
+    )
     read = read_vnf(VnfSourceDocuments(f"vnfd: {{id: x, vdu: [{{id: v}}], df: [{flavour}]}}\n"))
     words = 'the scaling-aspect "a" names the delta "two", which does not exist.'
     assert words in "\n".join(str(each) for each in read.findings if each.severity == "error")
@@ -215,7 +287,10 @@ def test_missing_delta_of_a_scaling_aspect_is_an_error() -> None:
 @pytest.mark.parametrize("name", ["members", "targets", "description"])
 def test_vdu_may_be_named_like_a_field(name: str) -> None:
     vdus = "".join(f"    {vdu}: {{type: tosca.nodes.nfv.Vdu.Compute}}\n" for vdu in (name, "web"))
-    vnfd = f"tosca_definitions_version: tosca_simple_yaml_1_2\ntopology_template:\n  node_templates:\n{vdus}"
+    vnfd = (
+        "tosca_definitions_version: tosca_simple_yaml_1_2\ntopology_template:\n  "
+        f"node_templates:\n{vdus}"
+    )
     parsed = read_vnf(VnfSourceDocuments(vnfd))
     assert sorted(vdu.name for vdu in parsed.vnf.vdus) == sorted([name, "web"])
 
@@ -225,17 +300,29 @@ def test_vdu_may_be_named_like_a_field(name: str) -> None:
     [
         ("    b:\n", ["a"], ['the node template "b" has no body; it is passed over.']),
         ("    b: 3\n", ["a"], ['the node template "b" has no body; it is passed over.']),
-        ("    b: ...\n", ["a"], []),  # of an excerpt
+        # Of an excerpt.
+        ("    b: ...\n", ["a"], []),
         (
             "    b:\n    type: tosca.nodes.nfv.Vdu.Compute\n",
             ["a", "b"],
-            ['the body of the node template "b" is not indented under its name (line 6); it is read as its body.'],
+            [
+                (
+                    'the body of the node template "b" is not indented under its name (line 6); '
+                    "it is read as its body."
+                )
+            ],
         ),
     ],
 )
-def test_node_template_without_a_body_is_reported(bodies: str, names: list[str], warnings: list[str]) -> None:
-    vnfd = "tosca_definitions_version: tosca_simple_yaml_1_2\ntopology_template:\n  node_templates:\n"
-    parsed = read_vnf(VnfSourceDocuments(f"{vnfd}    a: {{type: tosca.nodes.nfv.Vdu.Compute}}\n{bodies}"))
+def test_node_template_without_a_body_is_reported(
+    bodies: str, names: list[str], warnings: list[str]
+) -> None:
+    vnfd = (
+        "tosca_definitions_version: tosca_simple_yaml_1_2\ntopology_template:\n  node_templates:\n"
+    )
+    parsed = read_vnf(
+        VnfSourceDocuments(f"{vnfd}    a: {{type: tosca.nodes.nfv.Vdu.Compute}}\n{bodies}")
+    )
     texts = [str(finding) for finding in parsed.findings if "node template" in str(finding)]
     assert [vdu.name for vdu in parsed.vnf.vdus] == names
     assert texts == [f"vnfd, line 5, column 5: {warning}" for warning in warnings]
@@ -264,5 +351,7 @@ resources:
         parsed = read_vnf(sources)
         (vdu,) = parsed.vnf.vdus
         assert (vdu.size.vcpus, vdu.size.memory_gib, vdu.size.disk_gib) == (None, None, None)
-        warnings = [str(finding) for finding in parsed.findings if "must be a whole number" in str(finding)]
+        warnings = [
+            str(finding) for finding in parsed.findings if "must be a whole number" in str(finding)
+        ]
         assert len(warnings) == count

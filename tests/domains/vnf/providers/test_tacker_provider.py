@@ -9,7 +9,12 @@ from typing import Any
 
 import pytest
 
-from nexusform.domains.vnf.providers.tacker_client import Credentials, PollTiming, TackerClient, read_credentials
+from nexusform.domains.vnf.providers.tacker_client import (
+    Credentials,
+    PollTiming,
+    TackerClient,
+    read_credentials,
+)
 from nexusform.domains.vnf.providers.tacker_operations import ObservedVnfc, match_vnfcs
 from nexusform.domains.vnf.providers.tacker_provider import TackerOptions, TackerProvider
 from nexusform.files.regular_files import UNCONFINED
@@ -31,7 +36,9 @@ class RecordingClient(TackerClient):
     """Client with fixed answers; `sent` are the bodies by path."""
 
     def __init__(self) -> None:
-        super().__init__("http://127.0.0.1:1", Credentials(), PollTiming(sleep=lambda _seconds: None))
+        super().__init__(
+            "http://127.0.0.1:1", Credentials(), PollTiming(sleep=lambda _seconds: None)
+        )
         self.sent: dict[str, Any] = {}
         self.operation: dict[str, Any] = {"operation": "INSTANTIATE", "operationState": "COMPLETED"}
 
@@ -40,7 +47,9 @@ class RecordingClient(TackerClient):
             return self.operation
         return {
             "id": "i",
-            "instantiationState": "INSTANTIATED" if "POST /vnf_instances/i/instantiate" in self.sent else "NOT",
+            "instantiationState": "INSTANTIATED"
+            if "POST /vnf_instances/i/instantiate" in self.sent
+            else "NOT",
         }
 
     def read_list(self, path: str, query: Mapping[str, str]) -> list[Mapping[str, Any]]:
@@ -49,18 +58,27 @@ class RecordingClient(TackerClient):
 
     def write(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> ApiResponse:
         self.sent[f"{method} {path}"] = body
-        return ApiResponse(202, {"location": "http://t/vnflcm/v2/vnf_lcm_op_occs/o"}, b'{"id": "i"}')
+        return ApiResponse(
+            202, {"location": "http://t/vnflcm/v2/vnf_lcm_op_occs/o"}, b'{"id": "i"}'
+        )
 
 
 def create(client: TackerClient, **arguments: Any) -> None:
     provider = TackerProvider("tacker", client, TackerOptions("rollback", 9.0, is_graceful=True))
-    provider.create(ChangeRequest(ObjectKey("tacker_vnf", "s/v", 1), "tacker_vnf.v", None, {**PLANNED, **arguments}))
+    provider.create(
+        ChangeRequest(
+            ObjectKey("tacker_vnf", "s/v", 1), "tacker_vnf.v", None, {**PLANNED, **arguments}
+        )
+    )
 
 
 def test_connections_of_version_1_are_sent_as_those_of_version_2() -> None:
     client = RecordingClient()
     access = {"interfaceInfo": {"endpoint": "http://k"}, "accessInfo": {"project": "p"}}
-    connections = [{"id": "v", "vimType": "openstack", "vimId": "x", **access}, {"vimType": "kubernetes"}]
+    connections = [
+        {"id": "v", "vimType": "openstack", "vimId": "x", **access},
+        {"vimType": "kubernetes"},
+    ]
     create(client, instantiate_request=json.dumps({"vimConnectionInfo": connections}))
     assert client.sent["POST /vnf_instances/i/instantiate"]["vimConnectionInfo"] == {
         "v": {"vimType": "ETSINFV.OPENSTACK_KEYSTONE.V_3", "vimId": "x", **access},
@@ -72,7 +90,9 @@ def test_connections_of_version_1_are_sent_as_those_of_version_2() -> None:
 def test_instance_is_terminated_as_configured(is_graceful: bool, kind: str) -> None:
     client = RecordingClient()
     create(client)
-    provider = TackerProvider("tacker", client, TackerOptions("rollback", 9.0, is_graceful=is_graceful))
+    provider = TackerProvider(
+        "tacker", client, TackerOptions("rollback", 9.0, is_graceful=is_graceful)
+    )
     key = ObjectKey("tacker_vnf", "s/v", 1)
     provider.delete(ChangeRequest(key, "tacker_vnf.v", {**PLANNED, "vnf_instance_id": "i"}, None))
     assert client.sent["POST /vnf_instances/i/terminate"] == {"terminationType": kind}
@@ -81,22 +101,29 @@ def test_instance_is_terminated_as_configured(is_graceful: bool, kind: str) -> N
 
 def test_rolled_back_instantiation_leaves_no_instance() -> None:
     client = RecordingClient()
-    client.operation |= {"operationState": "ROLLED_BACK", "error": {"title": "Heat failed", "detail": "no host."}}
+    client.operation |= {
+        "operationState": "ROLLED_BACK",
+        "error": {"title": "Heat failed", "detail": "no host."},
+    }
     with pytest.raises(
-        ProviderProblem, match=r"INSTANTIATE failed in Tacker: Heat failed. no host. It was rolled back."
+        ProviderProblem,
+        match=r"INSTANTIATE failed in Tacker: Heat failed. no host. It was rolled back.",
     ):
         create(client)
     assert "DELETE /vnf_instances/i" in client.sent
     client = RecordingClient()
     client.operation["operationState"] = "FAILED"
     with pytest.raises(
-        ProviderProblem, match="The VNF instance i stays in Tacker; the next apply instantiates it again"
+        ProviderProblem,
+        match="The VNF instance i stays in Tacker; the next apply instantiates it again",
     ):
         create(client)
 
 
 @pytest.mark.parametrize("text", ["clouds: {c: {auth: {password: 2024-02-31}}}", "clouds: [", "\0"])
-def test_unreadable_clouds_file_is_named(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_clouds_file_is_named(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "clouds.yaml"
     path.write_text(text)
     monkeypatch.setenv("OS_CLOUD", "c")
@@ -107,8 +134,17 @@ def test_unreadable_clouds_file_is_named(text: str, tmp_path: Path, monkeypatch:
 
 @pytest.mark.parametrize(("host", "cells"), [("h1", [1]), ("h2", None)])
 def test_numa_cells_of_another_host_are_unknown(host: str, cells: list[int] | None) -> None:
-    vm = {"vdu": "worker", "number": 0, "machine": "h1", "rack": "z", "availability_zone": "z", "numa_cells": [1]}
+    vm = {
+        "vdu": "worker",
+        "number": 0,
+        "machine": "h1",
+        "rack": "z",
+        "availability_zone": "z",
+        "numa_cells": [1],
+    }
     recorded = {**PLANNED, "vnfcs": {"v-worker-0": vm}, "vnfc_ids": {"v-worker-0": "a"}}
-    observed = match_vnfcs(recorded, [ObservedVnfc(id="a", vdu="worker", zone=f"z:{host}", order=(0, ""))])
+    observed = match_vnfcs(
+        recorded, [ObservedVnfc(id="a", vdu="worker", zone=f"z:{host}", order=(0, ""))]
+    )
     vnfc = observed["vnfcs"]["v-worker-0"]
     assert (vnfc["machine"], vnfc["numa_cells"]) == (host, cells)

@@ -23,7 +23,12 @@ import pytest
 
 from nexusform.cli.main import run_command_line
 from nexusform.domains.vnf.serving.grant_decisions import PlannedGrants, list_planned_grants
-from nexusform.domains.vnf.serving.grant_server import GrantJournal, GrantServer, VnfPackageFile, list_packages
+from nexusform.domains.vnf.serving.grant_server import (
+    GrantJournal,
+    GrantServer,
+    VnfPackageFile,
+    list_packages,
+)
 from nexusform.workflow.opening.system_io import ConfinedFileAccess
 from tests.planning.harness import plan, require_success
 
@@ -61,8 +66,16 @@ def build_planned_grants(user_data: str = "StandardUserData") -> PlannedGrants:
 
 
 def build_grant_request(occurrence: str = "o1", **changed: Any) -> dict[str, Any]:
-    added = [{"id": f"r{number}", "type": "COMPUTE", "resourceTemplateId": "worker"} for number in range(2)]
-    body = {"vnfInstanceId": "i1", "vnfLcmOpOccId": occurrence, "vnfdId": DESCRIPTOR, "operation": "INSTANTIATE"}
+    added = [
+        {"id": f"r{number}", "type": "COMPUTE", "resourceTemplateId": "worker"}
+        for number in range(2)
+    ]
+    body = {
+        "vnfInstanceId": "i1",
+        "vnfLcmOpOccId": occurrence,
+        "vnfdId": DESCRIPTOR,
+        "operation": "INSTANTIATE",
+    }
     return {**body, "addResources": added, **changed}
 
 
@@ -131,10 +144,15 @@ def test_default_user_data_gets_shared_zone(tmp_path: Path) -> None:
     [
         ({"operation": "SCALE"}, "The plan has no SCALE of this VNF"),
         ({"vnfdId": "other"}, "The plan has no INSTANTIATE of this VNF"),
-        ({"addResources": []}, "adds 2 x worker and removes none at tacker_vnf.v; the request adds none"),
+        (
+            {"addResources": []},
+            "adds 2 x worker and removes none at tacker_vnf.v; the request adds none",
+        ),
     ],
 )
-def test_request_missing_from_plan_is_rejected(changed: dict[str, Any], reason: str, tmp_path: Path) -> None:
+def test_request_missing_from_plan_is_rejected(
+    changed: dict[str, Any], reason: str, tmp_path: Path
+) -> None:
     with run_grant_server(tmp_path, build_planned_grants()) as client:
         status, answer = client.grant(build_grant_request(**changed))
     assert status == 403
@@ -144,12 +162,21 @@ def test_request_missing_from_plan_is_rejected(changed: dict[str, Any], reason: 
 def test_failed_plan_rejects_with_its_errors(tmp_path: Path) -> None:
     failed = PlannedGrants((), "The plan failed: No NUMA cell is free.")
     with run_grant_server(tmp_path, failed) as client:
-        assert client.grant(build_grant_request())[1]["detail"] == "The plan failed: No NUMA cell is free."
+        assert (
+            client.grant(build_grant_request())[1]["detail"]
+            == "The plan failed: No NUMA cell is free."
+        )
 
 
 @pytest.mark.parametrize(
     "body",
-    [[], {}, {"vnfInstanceId": 1}, build_grant_request(addResources=[1]), build_grant_request(addResources=[{}])],
+    [
+        [],
+        {},
+        {"vnfInstanceId": 1},
+        build_grant_request(addResources=[1]),
+        build_grant_request(addResources=[{}]),
+    ],
 )
 def test_invalid_request_is_reported(body: Any, tmp_path: Path) -> None:
     with run_grant_server(tmp_path, build_planned_grants()) as client:
@@ -180,7 +207,8 @@ def test_restart_gives_same_answer_and_no_second_grant(tmp_path: Path) -> None:
     with run_grant_server(tmp_path, build_planned_grants()) as client:
         first = client.grant(build_grant_request())
     with (tmp_path / "p.nfplan.grants").open("a") as journal:
-        journal.write('{"plan": "digest", "rec')  # The process was killed during the write.
+        # The process was killed during the write.
+        journal.write('{"plan": "digest", "rec')
     with run_grant_server(tmp_path, build_planned_grants()) as client:
         assert client.grant(build_grant_request()) == first
         status, answer = client.grant(build_grant_request("o2"))
@@ -192,15 +220,28 @@ def test_retry_of_failed_operation_is_granted_again(tmp_path: Path) -> None:
     with run_grant_server(tmp_path, build_planned_grants()) as client:
         first = client.grant(build_grant_request())[1]
         again = build_grant_request(
-            "o2", additionalParams={"nexusform-retry-of": f"other,{build_grant_request()['vnfLcmOpOccId']}"}
+            "o2",
+            additionalParams={
+                "nexusform-retry-of": f"other,{build_grant_request()['vnfLcmOpOccId']}"
+            },
         )
         status, answer = client.grant(again)
         assert status == 201
         assert answer["zones"] == first["zones"]
         # Only the last operation may be repeated.
         assert client.grant({**again, "vnfLcmOpOccId": "o3"})[0] == 403
-        assert client.grant(build_grant_request("o3", additionalParams={"nexusform-retry-of": "o2"}))[0] == 201
-        assert client.grant(build_grant_request("o4", additionalParams={"nexusform-retry-of": "o2"}))[0] == 403
+        assert (
+            client.grant(build_grant_request("o3", additionalParams={"nexusform-retry-of": "o2"}))[
+                0
+            ]
+            == 201
+        )
+        assert (
+            client.grant(build_grant_request("o4", additionalParams={"nexusform-retry-of": "o2"}))[
+                0
+            ]
+            == 403
+        )
         assert client.grant(build_grant_request("o4", additionalParams=[1]))[0] == 403
 
 
@@ -232,7 +273,8 @@ def test_token_is_required_and_passed_to_tacker_client(tmp_path: Path) -> None:
 def write_packages(directory: Path) -> dict[str, VnfPackageFile]:
     with zipfile.ZipFile(directory / "edge.csar", "w") as archive:
         archive.writestr(
-            "TOSCA-Metadata/TOSCA.meta", "TOSCA-Meta-File-Version: 1.0\nEntry-Definitions: Definitions/v.yaml\n"
+            "TOSCA-Metadata/TOSCA.meta",
+            "TOSCA-Meta-File-Version: 1.0\nEntry-Definitions: Definitions/v.yaml\n",
         )
         archive.writestr("Definitions/v.yaml", VNFD)
         archive.writestr("Scripts/install.sh", "true\n")
@@ -247,7 +289,10 @@ def test_packages_are_served_by_their_descriptor_id(tmp_path: Path) -> None:
     base = f"/vnfpkgm/v2/onboarded_vnf_packages/{DESCRIPTOR}"
     with run_grant_server(tmp_path, build_planned_grants(), packages=packages) as client:
         assert json.loads(client.send("GET", base)[1])["onboardingState"] == "ONBOARDED"
-        assert client.send("GET", f"{base}/package_content") == (200, (tmp_path / "edge.csar").read_bytes())
+        assert client.send("GET", f"{base}/package_content") == (
+            200,
+            (tmp_path / "edge.csar").read_bytes(),
+        )
         definitions = zipfile.ZipFile(io.BytesIO(client.send("GET", f"{base}/vnfd")[1]))
         assert definitions.namelist() == ["TOSCA-Metadata/TOSCA.meta", "Definitions/v.yaml"]
         assert client.send("GET", f"{base}x")[0] == 404
@@ -281,7 +326,9 @@ def test_package_symlink_outside_sandbox_is_not_served(
     assert run_command_line(["plan", "-out=p.nfplan", "-samples=0"]) == 0
     served: list[str] = []
 
-    def reject_address(_address: object, _planned: object, _journal: object, packages: Any, *_: object) -> GrantServer:
+    def reject_address(
+        _address: object, _planned: object, _journal: object, packages: Any, *_: object
+    ) -> GrantServer:
         served.extend(packages)
         raise OSError(98, "Address already in use")
 
@@ -313,7 +360,15 @@ def test_sigterm_stops_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     (tmp_path / "main.nf.hcl").write_text(CONFIGURATION)
     (tmp_path / "vnfd.yaml").write_text(VNFD)
     assert run_command_line(["plan", "-out=p.nfplan", "-samples=0"]) == 0
-    command = [sys.executable, "-m", "nexusform", "serve", "sol003", "-plan=p.nfplan", "-listen=127.0.0.1:0"]
+    command = [
+        sys.executable,
+        "-m",
+        "nexusform",
+        "serve",
+        "sol003",
+        "-plan=p.nfplan",
+        "-listen=127.0.0.1:0",
+    ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         lines = [server.stdout.readline() for _ in range(3)]
@@ -324,24 +379,50 @@ def test_sigterm_stops_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 def test_tls_with_a_self_signed_certificate(tmp_path: Path) -> None:
     certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
-    command += ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(certificate)]
+    command = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-days",
+        "2",
+        "-subj",
+        "/CN=localhost",
+    ]
+    command += [
+        "-addext",
+        "subjectAltName=IP:127.0.0.1",
+        "-keyout",
+        str(key),
+        "-out",
+        str(certificate),
+    ]
     if shutil.which("openssl") is None:
         pytest.skip("openssl is not installed")
     subprocess.run(command, check=True, capture_output=True)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
     journal = GrantJournal(str(tmp_path / "p.nfplan"), "digest")
-    with GrantServer(("127.0.0.1", 0), build_planned_grants(), journal, {}, "secret", context) as server:
+    with GrantServer(
+        ("127.0.0.1", 0), build_planned_grants(), journal, {}, "secret", context
+    ) as server:
         thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         assert server.url.startswith("https://")
-        silent = socket.create_connection(("127.0.0.1", server.server_port))  # This client never starts its handshake.
+        # This client never starts its handshake.
+        silent = socket.create_connection(("127.0.0.1", server.server_port))
         try:
             trusted = ssl.create_default_context(cafile=str(certificate))
-            connection = HTTPSConnection("127.0.0.1", server.server_port, timeout=20, context=trusted)
+            connection = HTTPSConnection(
+                "127.0.0.1", server.server_port, timeout=20, context=trusted
+            )
             connection.request(
-                "POST", "/grant/v1/grants", json.dumps(build_grant_request()), {"Authorization": "Bearer secret"}
+                "POST",
+                "/grant/v1/grants",
+                json.dumps(build_grant_request()),
+                {"Authorization": "Bearer secret"},
             )
             assert connection.getresponse().status == 201
             connection.close()

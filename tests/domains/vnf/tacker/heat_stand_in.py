@@ -90,14 +90,16 @@ class OpenStackStandIn(ThreadingHTTPServer):
                 prefix = f"Resource {action} failed: "
                 if action == "UPDATE":
                     prefix += f"resources.{name}: Resource CREATE failed: "
-                stack.reason = f"{prefix}ResourceInError: resources.{name}.resources.{member.vdu}: {text}"
+                stack.reason = (
+                    f"{prefix}ResourceInError: resources.{name}.resources.{member.vdu}: {text}"
+                )
                 if action == "UPDATE":
                     stack.reason = f"{prefix}ResourceInError: resources.{member.vdu}: {text}"
                 return
             self._seconds += 1
-            member.created = (datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=self._seconds)).strftime(
-                "%Y-%m-%dT%H:%M:%SZ"
-            )
+            member.created = (
+                datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=self._seconds)
+            ).strftime("%Y-%m-%dT%H:%M:%SZ")
             stack.members[name] = member
 
     def _list_wanted(self, stack: Stack) -> Iterator[Member]:
@@ -109,7 +111,9 @@ class OpenStackStandIn(ThreadingHTTPServer):
                 inner = properties["resource"]
                 current = [member for member in stack.members.values() if member.group == name]
                 count = int(_resolve(properties["desired_capacity"], stack.nfv))
-                surplus = sorted(current, key=lambda member: not member.is_unhealthy)[: max(len(current) - count, 0)]
+                surplus = sorted(current, key=lambda member: not member.is_unhealthy)[
+                    : max(len(current) - count, 0)
+                ]
                 names = [member.name for member in current if member not in surplus]
                 names += [uuid4().hex[:10] for _ in range(count - len(names))]
                 for member_name in names:
@@ -119,7 +123,9 @@ class OpenStackStandIn(ThreadingHTTPServer):
 
 
 def _build_member(name: str, resource: Mapping[str, Any], stack: Stack, group: str) -> Member:
-    values = {key: _resolve(value, stack.nfv) for key, value in (resource.get("properties") or {}).items()}
+    values = {
+        key: _resolve(value, stack.nfv) for key, value in (resource.get("properties") or {}).items()
+    }
     nested = yaml.safe_load(stack.files[resource["type"]])["resources"]
     vdu = next(key for key, value in nested.items() if value["type"] == SERVER)
     return Member(name, vdu, values.get("zone"), resource["type"], group, properties=values)
@@ -184,7 +190,8 @@ class _Handler(BaseHTTPRequestHandler):
             elif path.startswith("/nova"):
                 hosts = {"host": {"nova-compute": {"available": True}}}
                 zones = [
-                    {"zoneName": zone, "zoneState": {"available": True}, "hosts": hosts} for zone in self.server.zones
+                    {"zoneName": zone, "zoneState": {"available": True}, "hosts": hosts}
+                    for zone in self.server.zones
                 ]
                 self._send(200, {"availabilityZoneInfo": zones})
             else:
@@ -192,7 +199,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _send_keystone(self, path: str) -> None:
         if not path.endswith("/tokens"):
-            version = {"id": "v3.14", "status": "stable", "links": [{"rel": "self", "href": f"{self.server.url}/v3/"}]}
+            version = {
+                "id": "v3.14",
+                "status": "stable",
+                "links": [{"rel": "self", "href": f"{self.server.url}/v3/"}],
+            }
             self._send(200, {"version": version})
             return
         catalog = [
@@ -210,7 +221,11 @@ class _Handler(BaseHTTPRequestHandler):
                     }
                 ],
             }
-            for kind, name in (("orchestration", "heat"), ("compute", "nova"), ("nfv-orchestration", "vnfm"))
+            for kind, name in (
+                ("orchestration", "heat"),
+                ("compute", "nova"),
+                ("nfv-orchestration", "vnfm"),
+            )
         ]
         token = {
             "methods": ["password"],
@@ -241,7 +256,11 @@ class _Handler(BaseHTTPRequestHandler):
             found = None
         if found is None and parts[-1] == "template":
             found = next((s for s in server.stacks.values() if parts[1].startswith(s.id)), None)
-            members = {m.name: {"properties": m.properties} for m in found.members.values()} if found else {}
+            members = (
+                {m.name: {"properties": m.properties} for m in found.members.values()}
+                if found
+                else {}
+            )
             self._send(200, {"resources": members})
         elif found is None:
             self._send(404, {})
@@ -269,7 +288,11 @@ class _Handler(BaseHTTPRequestHandler):
         elif part == "files":
             self._send(200, stack.files)
         else:
-            status = re.sub("COMPLETE|FAILED", "IN_PROGRESS", stack.status) if self.server.is_held else stack.status
+            status = (
+                re.sub("COMPLETE|FAILED", "IN_PROGRESS", stack.status)
+                if self.server.is_held
+                else stack.status
+            )
             values = {
                 "id": stack.id,
                 "stack_status": status,
@@ -282,7 +305,9 @@ class _Handler(BaseHTTPRequestHandler):
         for stack in self.server.stacks.values():
             for member in stack.members.values():
                 in_group = stack_id == f"{stack.id}-{member.group}" and name == member.name
-                member.is_unhealthy |= in_group or (stack_id == member.nested_id and name == member.vdu)
+                member.is_unhealthy |= in_group or (
+                    stack_id == member.nested_id and name == member.vdu
+                )
         self._send(200, {})
 
     def _send(self, status: int, body: Any, headers: Mapping[str, str] | None = None) -> None:

@@ -45,7 +45,12 @@ def main() -> None:
         (keys / number).chmod(0o600)
     run_command(path, "db_sync")
     run_command(
-        path, "bootstrap", "--bootstrap-password", "secret", "--bootstrap-public-url", f"http://127.0.0.1:{port}/v3"
+        path,
+        "bootstrap",
+        "--bootstrap-password",
+        "secret",
+        "--bootstrap-public-url",
+        f"http://127.0.0.1:{port}/v3",
     )
     sys.argv = ["keystone"]
     os.environ["OS_KEYSTONE_CONFIG_DIR"] = str(directory)

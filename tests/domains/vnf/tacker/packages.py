@@ -31,7 +31,8 @@ class VduSpec:
 class PackageSpec:
     name: str
     vdus: Mapping[str, VduSpec]
-    rules: tuple[tuple[str, str, tuple[str, ...]], ...] = ()  # Type, scope, VDUs.
+    # Type, scope, VDUs.
+    rules: tuple[tuple[str, str, tuple[str, ...]], ...] = ()
     is_standard: bool = True
     more: Mapping[str, Any] = field(default_factory=dict)
 
@@ -42,7 +43,10 @@ class PackageSpec:
 
 def build_vnfd(spec: PackageSpec) -> dict[str, Any]:
     nodes: dict[str, Any] = {
-        "VNF": {"type": "company.VNF", "properties": {"flavour_id": "simple", "descriptor_id": spec.descriptor_id}}
+        "VNF": {
+            "type": "company.VNF",
+            "properties": {"flavour_id": "simple", "descriptor_id": spec.descriptor_id},
+        }
     }
     policies: list[dict[str, Any]] = []
     aspects = {}
@@ -80,26 +84,39 @@ def build_vnfd(spec: PackageSpec) -> dict[str, Any]:
                 "max_scale_level": vdu.levels,
                 "step_deltas": ["delta_1"],
             }
-            deltas = {"aspect": f"{name}_scale", "deltas": {"delta_1": {"number_of_instances": vdu.step}}}
-            policies.append({f"{name}_deltas": _build_policy("VduScalingAspectDeltas", [name], deltas)})
+            deltas = {
+                "aspect": f"{name}_scale",
+                "deltas": {"delta_1": {"number_of_instances": vdu.step}},
+            }
+            policies.append(
+                {f"{name}_deltas": _build_policy("VduScalingAspectDeltas", [name], deltas)}
+            )
     if aspects:
         policies.append({"aspects": _build_policy("ScalingAspects", None, {"aspects": aspects})})
     scale_info = {name: {"scale_level": 0} for name in aspects}
-    first = {"levels": {"first": {"description": "first", "scale_info": scale_info}}, "default_level": "first"}
+    first = {
+        "levels": {"first": {"description": "first", "scale_info": scale_info}},
+        "default_level": "first",
+    }
     policies.append({"levels": _build_policy("InstantiationLevels", None, first)})
     for number, (kind, scope, vdus) in enumerate(spec.rules):
         policies.append({f"rule{number}": _build_policy(kind, list(vdus), {"scope": scope})})
     return {
         "tosca_definitions_version": "tosca_simple_yaml_1_2",
         "topology_template": {
-            "substitution_mappings": {"node_type": "company.VNF", "properties": {"flavour_id": "simple"}},
+            "substitution_mappings": {
+                "node_type": "company.VNF",
+                "properties": {"flavour_id": "simple"},
+            },
             "node_templates": nodes,
             "policies": policies,
         },
     }
 
 
-def _build_policy(kind: str, targets: list[str] | None, properties: dict[str, Any]) -> dict[str, Any]:
+def _build_policy(
+    kind: str, targets: list[str] | None, properties: dict[str, Any]
+) -> dict[str, Any]:
     more = {"targets": targets} if targets is not None else {}
     return {"type": f"tosca.policies.nfv.{kind}", **more, "properties": properties}
 
@@ -128,14 +145,21 @@ def build_hot(spec: PackageSpec) -> tuple[dict[str, Any], dict[str, Any]]:
             }
         server = {
             "type": "OS::Nova::Server",
-            "properties": {"flavor": {"get_param": "flavor"}, "availability_zone": {"get_param": "zone"}},
+            "properties": {
+                "flavor": {"get_param": "flavor"},
+                "availability_zone": {"get_param": "zone"},
+            },
         }
         nested[f"{name}.yaml"] = {
             "heat_template_version": "2013-05-23",
             "parameters": {"flavor": {"type": "string"}, "zone": {"type": "string"}},
             "resources": {name: server},
         }
-    hot = {"heat_template_version": "2013-05-23", "parameters": {"nfv": {"type": "json"}}, "resources": resources}
+    hot = {
+        "heat_template_version": "2013-05-23",
+        "parameters": {"nfv": {"type": "json"}},
+        "resources": resources,
+    }
     return hot, nested
 
 
@@ -152,7 +176,9 @@ def write_package(spec: PackageSpec, directory: Path) -> Path:
         archive.writestr("Definitions/vnfd.yaml", yaml.safe_dump(build_vnfd(spec), sort_keys=False))
         archive.writestr("BaseHOT/simple/base.yaml", yaml.safe_dump(hot, sort_keys=False))
         for name, content in nested.items():
-            archive.writestr(f"BaseHOT/simple/nested/{name}", yaml.safe_dump(content, sort_keys=False))
+            archive.writestr(
+                f"BaseHOT/simple/nested/{name}", yaml.safe_dump(content, sort_keys=False)
+            )
         archive.writestr(
             "UserData/userdata_standard.py",
             "from tacker.sol_refactored.infra_drivers.openstack import userdata_standard\n"

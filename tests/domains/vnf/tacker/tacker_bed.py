@@ -29,7 +29,8 @@ from tests.domains.vnf.tacker.packages import PackageSpec, build_request, write_
 TACKER = shutil.which(os.environ.get("NEXUSFORM_TACKER", ""))
 Server = TypeVar("Server", bound=GrantServer)
 MISSING = (
-    "Tacker is not installed (pip install tacker==16.0.0 into an environment of its own, NEXUSFORM_TACKER=its python)"
+    "Tacker is not installed (pip install tacker==16.0.0 into an environment of its own, "
+    "NEXUSFORM_TACKER=its python)"
 )
 
 
@@ -92,7 +93,9 @@ class TackerBed:
                 env=environment,
             )
         assert self.process.stdout is not None
-        assert self.process.stdout.readline().strip() == "ready", (self.directory / "errors.txt").read_text()[-2000:]
+        assert self.process.stdout.readline().strip() == "ready", (
+            self.directory / "errors.txt"
+        ).read_text()[-2000:]
 
     def kill(self) -> None:
         assert self.process is not None
@@ -107,14 +110,18 @@ class TackerBed:
         self.heat.server_close()
 
     def get(self, path: str) -> Any:
-        request = urllib.request.Request(f"{self.url}/vnflcm/v2{path}", headers={"Version": "2.0.0"})
+        request = urllib.request.Request(
+            f"{self.url}/vnflcm/v2{path}", headers={"Version": "2.0.0"}
+        )
         with urllib.request.urlopen(request, timeout=20) as answer:
             return json.load(answer)
 
     def post(self, path: str, body: Any, seconds: float = 0) -> Any:
         """Send a request and return its content. Retry for `seconds` while the lock of the last operation is held."""
         headers = {"Version": "2.0.0", "Content-Type": "application/json"}
-        request = urllib.request.Request(f"{self.url}/vnflcm/v2{path}", json.dumps(body).encode(), headers)
+        request = urllib.request.Request(
+            f"{self.url}/vnflcm/v2{path}", json.dumps(body).encode(), headers
+        )
         end = time.monotonic() + seconds
         while True:
             try:
@@ -165,7 +172,9 @@ resource "tacker_vnf" "v" {{
 class Scenario:
     """One VNF in the current directory."""
 
-    def __init__(self, bed: TackerBed, spec: PackageSpec, machines: int = 6, provider: str = "") -> None:
+    def __init__(
+        self, bed: TackerBed, spec: PackageSpec, machines: int = 6, provider: str = ""
+    ) -> None:
         self.bed, self.spec, self.machines, self.provider = bed, spec, machines, provider
         write_package(spec, Path("packages"))
         Path("request.json").write_text(build_request(spec))
@@ -174,7 +183,11 @@ class Scenario:
     def configure(self, **levels: int) -> None:
         values = "{ " + ", ".join(f"{name} = {level}" for name, level in levels.items()) + " }"
         text = CONFIGURATION.format(
-            url=self.bed.url, machines=self.machines, name=self.spec.name, levels=values, provider=self.provider
+            url=self.bed.url,
+            machines=self.machines,
+            name=self.spec.name,
+            levels=values,
+            provider=self.provider,
         )
         Path("main.nf.hcl").write_text(text)
 
@@ -210,7 +223,9 @@ class Scenario:
         capfd.readouterr()
         assert run_command_line(["show", "-json"]) == 0
         state = json.loads(capfd.readouterr().out)
-        return next(row["values"] for row in _list_resources(state) if row["address"] == "tacker_vnf.v")
+        return next(
+            row["values"] for row in _list_resources(state) if row["address"] == "tacker_vnf.v"
+        )
 
 
 def _list_resources(state: Any) -> list[Any]:

@@ -30,7 +30,12 @@ from tacker.sol_refactored.common import config as sol_config
 from tacker.sol_refactored.common import vim_utils
 from tacker.sol_refactored.conductor import conductor_rpc_v2, conductor_v2
 from tacker.sol_refactored.db.sqlalchemy import models
-from tacker.sol_refactored.infra_drivers.openstack import heat_utils, openstack, userdata_default, userdata_standard
+from tacker.sol_refactored.infra_drivers.openstack import (
+    heat_utils,
+    openstack,
+    userdata_default,
+    userdata_standard,
+)
 
 DIRECTORY, PORT, NFVO, KEYSTONE = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]
 
@@ -55,7 +60,9 @@ def configure():
     settings = {"endpoint": f"http://127.0.0.1:{PORT}"}
     settings |= dict(argument.split("=", 1) for argument in sys.argv[5:])
     for name, value in settings.items():
-        sol_config.CONF.set_override(name, {"true": True, "false": False}.get(value, value), "v2_vnfm")
+        sol_config.CONF.set_override(
+            name, {"true": True, "false": False}.get(value, value), "v2_vnfm"
+        )
     nfvo = {
         "use_external_nfvo": True,
         "endpoint": NFVO,
@@ -118,7 +125,8 @@ def main():
         ).start()
 
     conductor_rpc_v2.VnfLcmRpcApiV2._cast_lcm_op = cast
-    from tacker.sol_refactored.api import router  # Its controllers read the settings at import.
+    # Its controllers read the settings at import.
+    from tacker.sol_refactored.api import router
 
     instances = router.VnflcmAPIRouterV2()
     versions = router.VnflcmVersions()

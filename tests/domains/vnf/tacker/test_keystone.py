@@ -19,19 +19,28 @@ from tests.domains.vnf.tacker.tacker_bed import TACKER, find_port
 from tests.kill_points import run_at_eighth
 
 PASSWORD = {"OS_USERNAME": "admin", "OS_PASSWORD": "secret"}
-PROJECT = {"OS_PROJECT_NAME": "admin", "OS_PROJECT_DOMAIN_NAME": "Default", "OS_USER_DOMAIN_NAME": "Default"}
+PROJECT = {
+    "OS_PROJECT_NAME": "admin",
+    "OS_PROJECT_DOMAIN_NAME": "Default",
+    "OS_USER_DOMAIN_NAME": "Default",
+}
 
 
 def has_keystone() -> bool:
     if TACKER is None:
         return False
-    command = [TACKER, "-c", "import importlib.util as u, sys; sys.exit(u.find_spec('keystone') is None)"]
+    command = [
+        TACKER,
+        "-c",
+        "import importlib.util as u, sys; sys.exit(u.find_spec('keystone') is None)",
+    ]
     return subprocess.run(command, check=False, env={}).returncode == 0
 
 
 pytestmark = [
     pytest.mark.skipif(
-        not has_keystone(), reason="Keystone is not installed (pip install keystone==30.0.0 beside Tacker)"
+        not has_keystone(),
+        reason="Keystone is not installed (pip install keystone==30.0.0 beside Tacker)",
     ),
     pytest.mark.xdist_group("keystone"),
     run_at_eighth(2),
@@ -73,7 +82,9 @@ def keystone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Keystone]:
         )
     try:
         assert process.stdout is not None
-        assert process.stdout.readline().strip() == "ready", (directory / "errors.txt").read_text()[-2000:]
+        assert process.stdout.readline().strip() == "ready", (directory / "errors.txt").read_text()[
+            -2000:
+        ]
         yield Keystone(port)
     finally:
         process.kill()
@@ -100,7 +111,11 @@ def get_token() -> str:
 def test_password_gives_token_of_project(keystone: Keystone, variables: Any) -> None:
     variables(**PASSWORD, **PROJECT)
     token = keystone.describe(get_token())
-    assert (token["user"]["name"], token["project"]["name"], token["methods"]) == ("admin", "admin", ["password"])
+    assert (token["user"]["name"], token["project"]["name"], token["methods"]) == (
+        "admin",
+        "admin",
+        ["password"],
+    )
     variables(
         OS_AUTH_URL=keystone.url.removesuffix("/v3") + "/",
         OS_USER_ID=token["user"]["id"],
@@ -118,16 +133,31 @@ def test_token_is_exchanged_for_project_token(keystone: Keystone, variables: Any
     assert keystone.describe(get_token())["project"]["name"] == "admin"
 
 
-def test_application_credential_needs_no_password(keystone: Keystone, variables: Any, tmp_path: Path) -> None:
+def test_application_credential_needs_no_password(
+    keystone: Keystone, variables: Any, tmp_path: Path
+) -> None:
     variables(**PASSWORD, **PROJECT)
     token = get_token()
     user = keystone.describe(token)["user"]["id"]
-    body = {"application_credential": {"name": "nexusform", "secret": "s3cret", "roles": [{"name": "admin"}]}}
-    created = keystone.call("POST", f"/users/{user}/application_credentials", token, body)["application_credential"]
-    identity = {"OS_APPLICATION_CREDENTIAL_ID": created["id"], "OS_APPLICATION_CREDENTIAL_SECRET": "s3cret"}
+    body = {
+        "application_credential": {
+            "name": "nexusform",
+            "secret": "s3cret",
+            "roles": [{"name": "admin"}],
+        }
+    }
+    created = keystone.call("POST", f"/users/{user}/application_credentials", token, body)[
+        "application_credential"
+    ]
+    identity = {
+        "OS_APPLICATION_CREDENTIAL_ID": created["id"],
+        "OS_APPLICATION_CREDENTIAL_SECRET": "s3cret",
+    }
     variables(**identity)
     assert keystone.describe(get_token())["methods"] == ["application_credential"]
-    cloud = {"auth_url": keystone.url} | {name.removeprefix("OS_").lower(): value for name, value in identity.items()}
+    cloud = {"auth_url": keystone.url} | {
+        name.removeprefix("OS_").lower(): value for name, value in identity.items()
+    }
     (tmp_path / "clouds.yaml").write_text(json.dumps({"clouds": {"lab": {"auth": cloud}}}))
     variables(OS_CLOUD="lab", OS_CLIENT_CONFIG_FILE=str(tmp_path / "clouds.yaml"))
     assert keystone.describe(get_token())["project"]["name"] == "admin"
@@ -144,16 +174,27 @@ def test_application_credential_needs_no_password(keystone: Keystone, variables:
     ("values", "message"),
     [
         ({**PASSWORD, "OS_PASSWORD": "wrong"}, "rejected the credentials (status 401)"),
-        ({**PASSWORD, **PROJECT, "OS_PROJECT_NAME": "none"}, "rejected the credentials (status 401)"),
+        (
+            {**PASSWORD, **PROJECT, "OS_PROJECT_NAME": "none"},
+            "rejected the credentials (status 401)",
+        ),
         ({"OS_PASSWORD": "secret"}, "needs a user and a password, a token"),
         ({"OS_USERNAME": "admin"}, "or an application credential with its secret"),
-        ({**PASSWORD, "OS_AUTH_URL": "URL/v2.0"}, "/v2.0/v3 is no Keystone v3, or it failed: status 404"),
+        (
+            {**PASSWORD, "OS_AUTH_URL": "URL/v2.0"},
+            "/v2.0/v3 is no Keystone v3, or it failed: status 404",
+        ),
     ],
 )
 def test_rejected_credentials_are_named_without_secrets(
     keystone: Keystone, variables: Any, values: dict[str, str], message: str
 ) -> None:
-    variables(**{name: value.replace("URL", keystone.url.removesuffix("/v3")) for name, value in values.items()})
+    variables(
+        **{
+            name: value.replace("URL", keystone.url.removesuffix("/v3"))
+            for name, value in values.items()
+        }
+    )
     with pytest.raises(ProviderProblem) as caught:
         get_token()
     assert message in str(caught.value)

@@ -30,7 +30,8 @@ ENDS_AT = time.monotonic() + 60 * MINUTES
 if "NEXUSFORM_TACKER_STORIES" not in os.environ:
     pytestmark.append(run_at_eighth(5))
 nightly = pytest.mark.skipif(
-    "NEXUSFORM_TACKER_STORIES" not in os.environ, reason="a story of the nightly check (NEXUSFORM_TACKER_STORIES=100)"
+    "NEXUSFORM_TACKER_STORIES" not in os.environ,
+    reason="a story of the nightly check (NEXUSFORM_TACKER_STORIES=100)",
 )
 SPREAD = (("AntiAffinityRule", "nfvi_node", ("worker",)),)
 
@@ -45,7 +46,8 @@ def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TackerBed]:
 @pytest.fixture(autouse=True)
 def working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bed: TackerBed) -> Path:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("NF_ALLOW_REMOTE", bed.url)  # Of saved plans.
+    # Of saved plans.
+    monkeypatch.setenv("NF_ALLOW_REMOTE", bed.url)
     bed.heat.full.clear()
     bed.heat.failures.clear()
     bed.heat.is_held = False
@@ -72,21 +74,27 @@ def check_equal(story: Scenario, capfd: pytest.CaptureFixture[str]) -> dict[str,
 
 
 @pytest.mark.parametrize("is_standard", [True, False], ids=["standard", "default"])
-def test_complete_lifecycle_of_vnf(bed: TackerBed, capfd: pytest.CaptureFixture[str], *, is_standard: bool) -> None:
+def test_complete_lifecycle_of_vnf(
+    bed: TackerBed, capfd: pytest.CaptureFixture[str], *, is_standard: bool
+) -> None:
     name = "standard" if is_standard else "default"
     spec = PackageSpec(name, {"worker": VduSpec(2, 1, 3)}, SPREAD, is_standard)
     story = Scenario(bed, spec)
-    assert story.run(worker_scale=1) == 0  # Instantiation, then one step.
+    # Instantiation, then one step.
+    assert story.run(worker_scale=1) == 0
     assert len(check_equal(story, capfd)["vnfcs"]) == 3
     assert story.run(worker_scale=2) == 0
     before = check_equal(story, capfd)
     assert story.run(f"-replace=tacker_vnf.v:{name}-worker-1", worker_scale=2) == 0
     healed = check_equal(story, capfd)
-    changed = {vnfc for vnfc in before["vnfc_ids"] if before["vnfc_ids"][vnfc] != healed["vnfc_ids"][vnfc]}
+    changed = {
+        vnfc for vnfc in before["vnfc_ids"] if before["vnfc_ids"][vnfc] != healed["vnfc_ids"][vnfc]
+    }
     assert changed == {f"{name}-worker-1"}
     assert story.run(worker_scale=1) == 0
     after = check_equal(story, capfd)
-    # Tacker removes the newest VNFC, here the healed one; with the standard user data it removes the highest index.
+    # Tacker removes the newest VNFC, here the healed one; with the standard user data it removes
+    # the highest index.
     removed = healed["vnfcs"].keys() - after["vnfcs"].keys()
     assert removed == {f"{name}-worker-{3 if is_standard else 1}"}
     assert {vnfc: after["vnfc_ids"][vnfc] for vnfc in after["vnfcs"]} == {
@@ -101,7 +109,9 @@ def read_levels(story: Scenario, capfd: pytest.CaptureFixture[str]) -> Any:
 
 
 @nightly
-def test_missing_valid_host_is_rolled_back_and_planned_again(bed: TackerBed, capfd: pytest.CaptureFixture[str]) -> None:
+def test_missing_valid_host_is_rolled_back_and_planned_again(
+    bed: TackerBed, capfd: pytest.CaptureFixture[str]
+) -> None:
     story = Scenario(bed, PackageSpec("full", {"worker": VduSpec(1, 1, 3)}, SPREAD))
     story.configure(worker_scale=0)
     bed.heat.failures.append("No valid host was found. ")
@@ -160,21 +170,31 @@ def test_failed_operation_is_resumed_as_planned(
 
 @nightly
 def test_temporary_failure_is_retried(bed: TackerBed, capfd: pytest.CaptureFixture[str]) -> None:
-    story = Scenario(bed, PackageSpec("again", {"worker": VduSpec(1, 1, 3)}, SPREAD), provider='on_failure = "retry"')
+    story = Scenario(
+        bed,
+        PackageSpec("again", {"worker": VduSpec(1, 1, 3)}, SPREAD),
+        provider='on_failure = "retry"',
+    )
     bed.heat.failures += ["No valid host was found. "] * 2
     assert story.run(worker_scale=1) == 0
     assert len(check_equal(story, capfd)["vnfcs"]) == 2
     assert story.apply(story.plan("-destroy")) == 0
 
 
-def test_different_tacker_endpoint_is_rejected(bed: TackerBed, capfd: pytest.CaptureFixture[str]) -> None:
+def test_different_tacker_endpoint_is_rejected(
+    bed: TackerBed, capfd: pytest.CaptureFixture[str]
+) -> None:
     story = Scenario(bed, PackageSpec("moved", {"worker": VduSpec(1, 1, 3)}, SPREAD))
     assert story.run(worker_scale=0) == 0
     before = Path("state/nexusform.nfstate").read_bytes()
     configuration = Path("main.nf.hcl").read_text()
     other = f"http://localhost:{bed.port}"
     Path("main.nf.hcl").write_text(configuration.replace(bed.url, other))
-    for command in (["plan"], ["destroy", "-auto-approve"], ["apply", "-refresh-only", "-auto-approve"]):
+    for command in (
+        ["plan"],
+        ["destroy", "-auto-approve"],
+        ["apply", "-refresh-only", "-auto-approve"],
+    ):
         capfd.readouterr()
         assert run_command_line(command) == 1
         output = " ".join("".join(capfd.readouterr()).replace("│", "").split())
@@ -186,8 +206,14 @@ def test_different_tacker_endpoint_is_rejected(bed: TackerBed, capfd: pytest.Cap
 
 
 @nightly
-def test_failed_instantiation_is_kept_for_next_apply(bed: TackerBed, capfd: pytest.CaptureFixture[str]) -> None:
-    story = Scenario(bed, PackageSpec("kept", {"worker": VduSpec(1, 1, 3)}, SPREAD), provider='on_failure = "fail"')
+def test_failed_instantiation_is_kept_for_next_apply(
+    bed: TackerBed, capfd: pytest.CaptureFixture[str]
+) -> None:
+    story = Scenario(
+        bed,
+        PackageSpec("kept", {"worker": VduSpec(1, 1, 3)}, SPREAD),
+        provider='on_failure = "fail"',
+    )
     bed.heat.failures.append("No valid host was found. ")
     assert story.run(worker_scale=0) == 1
     assert "It was not rolled back" in " ".join(capfd.readouterr().out.split())
@@ -204,7 +230,8 @@ def test_rejected_grant_changes_nothing(bed: TackerBed, capfd: pytest.CaptureFix
     first = "p1.nfplan"
     story.configure(worker_scale=1)
     path = story.plan()
-    with story.serve(first):  # The NFVO still serves the previous plan.
+    # The NFVO still serves the previous plan.
+    with story.serve(first):
         assert run_command_line(["apply", path]) == 1
     output = " ".join(capfd.readouterr().out.split())
     assert "The plan has no SCALE of this VNF" in output
@@ -223,13 +250,18 @@ def test_rejected_grant_changes_nothing(bed: TackerBed, capfd: pytest.CaptureFix
 
 @nightly
 @pytest.mark.parametrize("operation", ["instantiate", "scale", "heal", "terminate"])
-def test_tacker_killed_during_operation(bed: TackerBed, capfd: pytest.CaptureFixture[str], operation: str) -> None:
+def test_tacker_killed_during_operation(
+    bed: TackerBed, capfd: pytest.CaptureFixture[str], operation: str
+) -> None:
     story = Scenario(bed, PackageSpec(f"killed-{operation}", {"worker": VduSpec(2, 1, 3)}, SPREAD))
     if operation != "instantiate":
         assert story.run(worker_scale=0) == 0
     story.provider = 'on_failure = "retry"\n  timeout = "1s"'
     story.configure(worker_scale=1 if operation == "scale" else 0)
-    flags = {"heal": [f"-replace=tacker_vnf.v:{story.spec.name}-worker-1"], "terminate": ["-destroy"]}
+    flags = {
+        "heal": [f"-replace=tacker_vnf.v:{story.spec.name}-worker-1"],
+        "terminate": ["-destroy"],
+    }
     path = story.plan(*flags.get(operation, []))
     bed.heat.is_held = True
     servers = {member.server_id for member in bed.heat.list_servers()}
@@ -259,7 +291,11 @@ def build_random_spec(seed: int) -> PackageSpec:
     names = ["worker", "master", "proxy"][: draw.randint(1, 3)]
     vdus = {name: VduSpec(draw.randint(1, 3), draw.randint(1, 2), 3) for name in names}
     rules = [
-        (kind, draw.choice(("nfvi_node", "zone")) if kind == "AffinityRule" else "nfvi_node", (name,))
+        (
+            kind,
+            draw.choice(("nfvi_node", "zone")) if kind == "AffinityRule" else "nfvi_node",
+            (name,),
+        )
         for name in names
         for kind in draw.sample(("AntiAffinityRule", "AffinityRule", ""), 1)
         if kind
@@ -278,7 +314,10 @@ def test_random_vnfds(bed: TackerBed, capfd: pytest.CaptureFixture[str], seed: i
     apply_and_check_grants(story, capfd, levels)
     for _ in range(3):
         aspect = draw.choice(sorted(levels))
-        levels = {**levels, aspect: draw.choice([level for level in range(4) if level != levels[aspect]])}
+        levels = {
+            **levels,
+            aspect: draw.choice([level for level in range(4) if level != levels[aspect]]),
+        }
         apply_and_check_grants(story, capfd, levels)
     healed = draw.choice(sorted(story.read_vnf(capfd)["vnfcs"]))
     apply_and_check_grants(story, capfd, levels, f"-replace=tacker_vnf.v:{healed}")
@@ -296,18 +335,27 @@ def apply_and_check_grants(
     with story.serve(path) as server:
         assert run_command_line(["apply", path]) == 0
     granted = [(record.address, record.number) for record in server.journal.records]
-    assert sorted(granted) == sorted((grant.address, grant.number) for grant in server.planned.grants)
+    assert sorted(granted) == sorted(
+        (grant.address, grant.number) for grant in server.planned.grants
+    )
     vnf = check_equal(story, capfd)
     assert run_command_line(["show", "-json", path]) == 0
-    changes = {row["address"]: row["change"] for row in json.loads(capfd.readouterr().out)["resource_changes"]}
-    planned = changes["tacker_vnf.v"]["after"]["vnfcs"] if "tacker_vnf.v" in changes else vnf["vnfcs"]
+    changes = {
+        row["address"]: row["change"]
+        for row in json.loads(capfd.readouterr().out)["resource_changes"]
+    }
+    planned = (
+        changes["tacker_vnf.v"]["after"]["vnfcs"] if "tacker_vnf.v" in changes else vnf["vnfcs"]
+    )
     assert {name: vnfc["machine"] for name, vnfc in vnf["vnfcs"].items()} == {
         name: vnfc["machine"] for name, vnfc in planned.items()
     }
 
 
 @nightly
-def test_running_vnf_is_imported_with_its_ids(bed: TackerBed, capfd: pytest.CaptureFixture[str]) -> None:
+def test_running_vnf_is_imported_with_its_ids(
+    bed: TackerBed, capfd: pytest.CaptureFixture[str]
+) -> None:
     story = Scenario(bed, PackageSpec("imported", {"worker": VduSpec(2, 1, 3)}, SPREAD))
     assert story.run(worker_scale=1) == 0
     before = check_equal(story, capfd)
@@ -331,23 +379,34 @@ def test_token_comes_from_keystone(
     main.write_text(main.read_text().replace('auth     = "none"', ""))
     assert run_command_line(["plan"]) == 1
     assert "has no auth_url" in " ".join(capfd.readouterr().err.split())
-    values = {"auth_url": f"{bed.heat.url}/v3", "username": "u", "password": "p", "project_name": "nfv"}
+    values = {
+        "auth_url": f"{bed.heat.url}/v3",
+        "username": "u",
+        "password": "p",
+        "project_name": "nfv",
+    }
     Path("clouds.yaml").write_text(json.dumps({"clouds": {"lab": {"auth": values}}}))
     monkeypatch.setenv("OS_CLOUD", "lab")
     path = story.plan()
     with story.serve(path):
         assert run_command_line(["apply", "-confine=false", path]) == 0, capfd.readouterr()
     # VNFs of another project appear not to exist.
-    Path("clouds.yaml").write_text(json.dumps({"clouds": {"lab": {"auth": {**values, "project_name": "other"}}}}))
+    Path("clouds.yaml").write_text(
+        json.dumps({"clouds": {"lab": {"auth": {**values, "project_name": "other"}}}})
+    )
     assert run_command_line(["plan"]) == 1
-    assert "project is nfv in the state, and other here" in " ".join(capfd.readouterr().err.replace("│", "").split())
+    assert "project is nfv in the state, and other here" in " ".join(
+        capfd.readouterr().err.replace("│", "").split()
+    )
     Path("clouds.yaml").write_text(json.dumps({"clouds": {"lab": {"auth": values}}}))
     assert story.apply(story.plan("-destroy"), "-confine=false") == 0
 
 
 @nightly
 def test_another_zone_is_used_after_missing_valid_host(
-    tmp_path_factory: pytest.TempPathFactory, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path_factory: pytest.TempPathFactory,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     bed = TackerBed(tmp_path_factory.mktemp("fallback"), "placement_fallback_best_effort=true")
     monkeypatch.setenv("NF_ALLOW_REMOTE", bed.url)
@@ -361,7 +420,11 @@ def test_another_zone_is_used_after_missing_valid_host(
             assert run_command_line(["apply", path]) == 0
         assert [member.zone for member in bed.heat.list_servers()] == ["other"]
         (vnfc,) = story.read_vnf(capfd)["vnfcs"].values()
-        assert (vnfc["machine"], vnfc["availability_zone"], vnfc["provenance"]) == ("", "other", "observed")
+        assert (vnfc["machine"], vnfc["availability_zone"], vnfc["provenance"]) == (
+            "",
+            "other",
+            "observed",
+        )
         assert run_command_line(["plan", "-detailed-exitcode"]) == 0, capfd.readouterr()
         assert story.apply(story.plan("-destroy")) == 0
     finally:
@@ -379,8 +442,14 @@ def test_example_from_package_to_pods(
     main.write_text(main.read_text().replace("http://127.0.0.1:9890", bed.url))
     path = story.plan()
     planned = read_hosts(capfd, path)
-    assert len(planned["host_of_each_worker"]) == len(set(planned["host_of_each_worker"].values())) == 3
-    assert sorted(planned["host_of_each_replica"].values()) == sorted(planned["host_of_each_worker"].values())
+    assert (
+        len(planned["host_of_each_worker"])
+        == len(set(planned["host_of_each_worker"].values()))
+        == 3
+    )
+    assert sorted(planned["host_of_each_replica"].values()) == sorted(
+        planned["host_of_each_worker"].values()
+    )
     assert story.apply(path) == 0
     hosts = {member.zone for member in bed.heat.list_servers() if member.vdu == "workerNode"}
     assert hosts == {f"nova:{host}" for host in planned["host_of_each_worker"].values()}

@@ -16,7 +16,12 @@ from hypothesis import strategies as st
 
 from nexusform.diagnostics.diagnostic import Diagnostic
 from nexusform.domains.vnf.rendering.sol003 import export_sol003
-from nexusform.domains.vnf.types.vnf_documents import format_sku, list_block_problems, read_documents, resolve_vdu_size
+from nexusform.domains.vnf.types.vnf_documents import (
+    format_sku,
+    list_block_problems,
+    read_documents,
+    resolve_vdu_size,
+)
 from nexusform.planning.conclusion.plan_result import PlanResult
 from nexusform.resource_types.registry import RESOURCE_TYPES
 from nexusform.snapshots.snapshot import VmOwnerKind
@@ -48,16 +53,24 @@ def read_document(case: str, name: str) -> str:
 
 def build_site(racks: int, machines: int) -> dict[str, Any]:
     made = {
-        f"r{n}": {"site_id": "${nexus_site.s.id}", "machine_count": machines, "name": f"r{n}"} for n in range(racks)
+        f"r{n}": {"site_id": "${nexus_site.s.id}", "machine_count": machines, "name": f"r{n}"}
+        for n in range(racks)
     }
     return {"nexus_site": {"s": {}}, "nexus_rack": made}
 
 
-def build_configuration(vnf: Mapping[str, Any], racks: int = 2, machines: int = 4) -> dict[str, Any]:
+def build_configuration(
+    vnf: Mapping[str, Any], racks: int = 2, machines: int = 4
+) -> dict[str, Any]:
     """Return a site and one VNF, as JSON configuration."""
     body = {"site_id": "${nexus_site.s.id}", **vnf}
     output = {"labels": {"value": "${{for n, v in tacker_vnf.v.vnfcs : n => v.labels}}"}}
-    return {"main.nf.json": {"resource": {**build_site(racks, machines), "tacker_vnf": {"v": body}}, "output": output}}
+    return {
+        "main.nf.json": {
+            "resource": {**build_site(racks, machines), "tacker_vnf": {"v": body}},
+            "output": output,
+        }
+    }
 
 
 def plan_vnf(
@@ -100,7 +113,9 @@ class TestSpecification:
     def test_hot_snippet_is_planned_as_printed(self) -> None:
         result = require_success(plan_vnf(SPECIFICATION_HOT))
         found = read_vnfcs(build_state_after(result))
-        assert list(found) == [f"v-{vdu}-{n}" for vdu in ("masterNode", "workerNode") for n in range(3)]
+        assert list(found) == [
+            f"v-{vdu}-{n}" for vdu in ("masterNode", "workerNode") for n in range(3)
+        ]
         assert len({vm["machine"] for vm in found.values()}) == 6
         assert {vm["provenance"] for vm in found.values()} == {"decided"}
         assert {row.provenance for row in result.plan.placements} == {"decided"}
@@ -110,7 +125,10 @@ class TestSpecification:
     def test_vnfd_snippet_is_planned_as_printed(self) -> None:
         result = require_success(plan_vnf(SPECIFICATION_VNFD))
         state = build_state_after(result)
-        assert Counter(vm["vdu"] for vm in read_vnfcs(state).values()) == {"masterNode": 1, "workerNode": 3}
+        assert Counter(vm["vdu"] for vm in read_vnfcs(state).values()) == {
+            "masterNode": 1,
+            "workerNode": 3,
+        }
         assert len(set(read_machines(state).values())) == 4
         for line in (1, 2, 3, 5, 16, 20, 52, 58):
             assert f"vnfd:{line}:" in join_diagnostics(list_warnings(result))
@@ -119,7 +137,10 @@ class TestSpecification:
     def test_six_separated_vms_need_six_machines(self) -> None:
         (error,) = list_errors(plan_vnf(SPECIFICATION_HOT, racks=1, machines=5))
         assert error.summary == "Unsatisfiable anti-affinity"
-        assert 'base_hot:9: "srvgroup" separates the VMs of "masterNode", "workerNode": 6 VMs' in error.detail
+        assert (
+            'base_hot:9: "srvgroup" separates the VMs of "masterNode", "workerNode": 6 VMs'
+            in error.detail
+        )
         assert error.subject is not None
 
     def test_largest_scale_is_checked_too(self) -> None:
@@ -127,7 +148,9 @@ class TestSpecification:
         assert "base_hot:9" in join_diagnostics(
             [d for d in list_warnings(result) if "at the largest scale" in d.summary]
         )
-        assert "10 VMs at the largest scale, and the site has 8 machines" in join_diagnostics(list_warnings(result))
+        assert "10 VMs at the largest scale, and the site has 8 machines" in join_diagnostics(
+            list_warnings(result)
+        )
         quiet = require_success(plan_vnf(SPECIFICATION_HOT, machines=5))
         assert not [d for d in list_warnings(quiet) if "scale" in d.summary]
 
@@ -147,9 +170,14 @@ class TestArguments:
         assert "labels" not in worker
 
     def test_configured_role(self) -> None:
-        vdus = {"masterNode": {**SMALL, "role": "Worker"}, "workerNode": {**SMALL, "role": "ControlPlane"}}
+        vdus = {
+            "masterNode": {**SMALL, "role": "Worker"},
+            "workerNode": {**SMALL, "role": "ControlPlane"},
+        }
         labels = (
-            build_state_after(require_success(plan_vnf({**SPECIFICATION_HOT, "vdu": vdus}))).outputs["labels"].value
+            build_state_after(require_success(plan_vnf({**SPECIFICATION_HOT, "vdu": vdus})))
+            .outputs["labels"]
+            .value
         )
         assert labels["v-masterNode-0"]
         assert labels["v-workerNode-0"] == {}
@@ -166,9 +194,21 @@ class TestArguments:
         [
             ({"base_hot": None}, "Missing required argument", "vnfd"),
             ({"vdu": {"masterNode": SMALL}}, "VDU without size", "base_hot:25"),
-            ({"vdu": {**SPECIFICATION_HOT["vdu"], "workernode": SMALL}}, "Unknown VDU", 'mean "workerNode"'),
-            ({"vdu": {"masterNode": SMALL, "workerNode": {**SMALL, "vcpus": 2}}}, "Conflicting arguments", "vcpus"),
-            ({"vdu": {"masterNode": SMALL, "workerNode": {"vm_sku_name": "NC_X"}}}, "Unknown VM SKU", "NC_X"),
+            (
+                {"vdu": {**SPECIFICATION_HOT["vdu"], "workernode": SMALL}},
+                "Unknown VDU",
+                'mean "workerNode"',
+            ),
+            (
+                {"vdu": {"masterNode": SMALL, "workerNode": {**SMALL, "vcpus": 2}}},
+                "Conflicting arguments",
+                "vcpus",
+            ),
+            (
+                {"vdu": {"masterNode": SMALL, "workerNode": {"vm_sku_name": "NC_X"}}},
+                "Unknown VM SKU",
+                "NC_X",
+            ),
             ({"scale_levels": {"workernode": 1}}, "Invalid scale level", 'mean "workerNode"'),
             ({"scale_levels": {"workerNode": 3}}, "Invalid scale level", "0 to 2"),
             ({"instantiation_level": "big"}, "Unknown VNF size", "none"),
@@ -197,7 +237,11 @@ class TestArguments:
         }
         result = require_success(plan_vnf(given))
         sizes = {row.object: row.sku for row in result.plan.placements}
-        assert sizes == {"v-amf-0": "4 vCPU / 8 GiB", "v-smf-0": "2 vCPU / 2 GiB", "v-upf-0": "16 vCPU / 64 GiB"}
+        assert sizes == {
+            "v-amf-0": "4 vCPU / 8 GiB",
+            "v-smf-0": "2 vCPU / 2 GiB",
+            "v-upf-0": "16 vCPU / 64 GiB",
+        }
         found = read_vnfcs(build_state_after(result))
         assert found["v-amf-0"]["rack"] != found["v-smf-0"]["rack"]
 
@@ -215,14 +259,22 @@ class TestArguments:
         vnf["parameters"] = {"per_host": per_host, "size": {"web": {"count": 5}}}
         text, _ = export_sol003(plan_vnf(vnf, build_state_after(result)).plan)
         (constraint,) = json.loads(text)[VNF]["placementConstraints"]
-        members = [(resource["idType"], resource["resourceId"]) for resource in constraint["resource"]]
-        assert members == [("GRANT", "v-web-4"), *(("RES_MGMT", f"v-web-{number}") for number in range(4))]
+        members = [
+            (resource["idType"], resource["resourceId"]) for resource in constraint["resource"]
+        ]
+        assert members == [
+            ("GRANT", "v-web-4"),
+            *(("RES_MGMT", f"v-web-{number}") for number in range(4)),
+        ]
 
     def test_unknown_arguments_are_accepted(self) -> None:
         assert TYPE.check is not None
         assert TYPE.check({"base_hot": UNKNOWN, "vdu": UNKNOWN, "scale_levels": UNKNOWN}) == []
         known = {**SPECIFICATION_HOT, "scale_levels": UNKNOWN, "instantiation_level": UNKNOWN}
-        unknown = {**known, "vdu": {"masterNode": {"vm_sku_name": UNKNOWN}, "workerNode": {"vcpus": UNKNOWN}}}
+        unknown = {
+            **known,
+            "vdu": {"masterNode": {"vm_sku_name": UNKNOWN}, "workerNode": {"vcpus": UNKNOWN}},
+        }
         assert {str(p.severity) for p in TYPE.check(unknown)} == {"warning"}
 
     def test_contradictory_documents(self) -> None:
@@ -236,35 +288,51 @@ class TestArguments:
         assert error.summary == "Unsatisfiable anti-affinity"
         assert 'vnfd:21: "dbs"' in error.detail
         assert '"together" (base_hot:7) keeps 2 of them together' in error.detail
-        assert "Both can be met for at most 1 of these VMs" in join_diagnostics(list_warnings(result))
+        assert "Both can be met for at most 1 of these VMs" in join_diagnostics(
+            list_warnings(result)
+        )
 
     def test_opposite_groups_of_one_vm_do_not_contradict(self) -> None:
         given = {
             "vnfd": read_document("one-vm-in-both", "vnfd.yaml"),
             "base_hot": read_document("one-vm-in-both", "base_hot.yaml"),
-            "nested": {name: read_document("one-vm-in-both", f"nested.{name}") for name in ("front.yaml", "back.yaml")},
+            "nested": {
+                name: read_document("one-vm-in-both", f"nested.{name}")
+                for name in ("front.yaml", "back.yaml")
+            },
             "vdu": dict.fromkeys(("front", "back"), SMALL),
         }
         result = require_success(plan_vnf(given))
         assert len(set(read_machines(build_state_after(result)).values())) == 3
-        assert not [found for found in list_warnings(result) if found.summary.startswith("Contradictory")]
+        assert not [
+            found for found in list_warnings(result) if found.summary.startswith("Contradictory")
+        ]
 
 
 class TestLifecycle:
     def test_scale_out_and_in(self) -> None:
         small = build_state_after(require_success(plan_vnf(PODAFFINITY)))
-        larger = require_success(plan_vnf({**PODAFFINITY, "scale_levels": {"worker_instance": 2}}, small))
-        assert list_triggers(larger) == {f"v-workerNode-{n}": ("place", "scale_out") for n in (2, 3)}
+        larger = require_success(
+            plan_vnf({**PODAFFINITY, "scale_levels": {"worker_instance": 2}}, small)
+        )
+        assert list_triggers(larger) == {
+            f"v-workerNode-{n}": ("place", "scale_out") for n in (2, 3)
+        }
         state = build_state_after(larger, small)
         assert read_machines(small).items() <= read_machines(state).items()
-        smaller = require_success(plan_vnf({**PODAFFINITY, "scale_levels": {"worker_instance": 1}}, state))
+        smaller = require_success(
+            plan_vnf({**PODAFFINITY, "scale_levels": {"worker_instance": 1}}, state)
+        )
         assert list_triggers(smaller) == {"v-workerNode-3": ("remove", "scale_in")}
 
     def test_instantiation_level(self) -> None:
         state = build_state_after(
             require_success(plan_vnf({**PODAFFINITY, "instantiation_level": "largest"}, machines=5))
         )
-        assert Counter(vm["vdu"] for vm in read_vnfcs(state).values()) == {"masterNode": 5, "workerNode": 4}
+        assert Counter(vm["vdu"] for vm in read_vnfcs(state).values()) == {
+            "masterNode": 5,
+            "workerNode": 4,
+        }
 
     def test_size_change_re_creates_only_its_vdu(self) -> None:
         state = build_state_after(require_success(plan_vnf(PODAFFINITY)))
@@ -287,8 +355,12 @@ class TestLifecycle:
         assert {n: m for n, m in after.items() if n != "v-masterNode-1"}.items() <= before.items()
 
     def test_healed_vm_returns_without_other_capacity(self) -> None:
-        state = build_state_after(require_success(plan_vnf(PODAFFINITY, racks=1, machines=3)), EMPTY)
-        result = require_success(plan_vnf(PODAFFINITY, state, racks=1, machines=3, replaces=(f"{VNF}:v-masterNode-1",)))
+        state = build_state_after(
+            require_success(plan_vnf(PODAFFINITY, racks=1, machines=3)), EMPTY
+        )
+        result = require_success(
+            plan_vnf(PODAFFINITY, state, racks=1, machines=3, replaces=(f"{VNF}:v-masterNode-1",))
+        )
         assert read_machines(build_state_after(result, state)) == read_machines(state)
 
     def test_name_change_replaces_vnf(self) -> None:
@@ -309,7 +381,10 @@ DRIVER = {
         for name, text in PODAFFINITY["nested"].items()
     },
 }
-SOFT_DRIVER = {**DRIVER, "base_hot": DRIVER["base_hot"].replace("'anti-affinity'", "'soft-anti-affinity'")}
+SOFT_DRIVER = {
+    **DRIVER,
+    "base_hot": DRIVER["base_hot"].replace("'anti-affinity'", "'soft-anti-affinity'"),
+}
 
 
 def read_worker_labels(state: State) -> list[dict[str, str]]:
@@ -324,8 +399,13 @@ class TestLabelSource:
         assert read_worker_labels(state) == [{"CIS-node": vm["machine"]} for vm in workers]
 
     def test_zone_is_taken_from_grant(self) -> None:
-        state = build_state_after(require_success(plan_vnf({**DRIVER, "grant_zone": "az-1", "labels": {"a": "b"}})))
-        assert [labels["kubernetes.io/zone"] for labels in read_worker_labels(state)] == ["az-1", "az-1"]
+        state = build_state_after(
+            require_success(plan_vnf({**DRIVER, "grant_zone": "az-1", "labels": {"a": "b"}}))
+        )
+        assert [labels["kubernetes.io/zone"] for labels in read_worker_labels(state)] == [
+            "az-1",
+            "az-1",
+        ]
         assert {labels["a"] for labels in read_worker_labels(state)} == {"b"}
 
     def test_soft_group_members_are_labelled_after_scale_or_heal(self) -> None:
@@ -346,12 +426,15 @@ class TestLabelSource:
         hidden = {**PODAFFINITY, "label_source": "mgmt_driver"}
         state = build_state_after(require_success(plan_vnf(hidden)))
         state = build_state_after(
-            require_success(plan_vnf({**hidden, "scale_levels": {"worker_instance": 1}}, state)), state
+            require_success(plan_vnf({**hidden, "scale_levels": {"worker_instance": 1}}, state)),
+            state,
         )
         assert [bool(labels) for labels in read_worker_labels(state)] == [True, True, False]
 
     def test_vnfd_rules_alone_are_labelled_like_their_translation(self) -> None:
-        state = build_state_after(require_success(plan_vnf({**SPECIFICATION_VNFD, "label_source": "mgmt_driver"})))
+        state = build_state_after(
+            require_success(plan_vnf({**SPECIFICATION_VNFD, "label_source": "mgmt_driver"}))
+        )
         assert all(set(labels) == {"CIS-node"} for labels in read_worker_labels(state))
 
     def test_invalid_label_source(self) -> None:
@@ -365,7 +448,9 @@ def test_scale_level_replaces_the_one_of_the_instantiation_level(level: int, wor
     sizes = {"worker": SMALL, "store": SMALL}
     vnf = {"vnfd": read_document("levels", "vnfd.yaml"), "instantiation_level": "big", "vdu": sizes}
     found = read_vnfcs(
-        build_state_after(require_success(plan_vnf({**vnf, "scale_levels": {"size": level}}, machines=9)))
+        build_state_after(
+            require_success(plan_vnf({**vnf, "scale_levels": {"size": level}}, machines=9))
+        )
     )
     assert Counter(vm["vdu"] for vm in found.values())["worker"] == workers
 
@@ -374,12 +459,17 @@ class TestFlavors:
     def test_vm_sku_named_like_flavor_sets_size(self) -> None:
         server = {"type": "OS::Nova::Server", "properties": {"flavor": {"get_param": "flavor"}}}
         hot = {"heat_template_version": "2018-08-31", "resources": {"w": server}}
-        files = build_configuration({"base_hot": yaml.safe_dump(hot), "parameters": {"flavor": "m1.tiny"}})
+        files = build_configuration(
+            {"base_hot": yaml.safe_dump(hot), "parameters": {"flavor": "m1.tiny"}}
+        )
         (error,) = list_errors(plan(files))
         assert error.summary == "VDU without size"
         assert 'nexus_vm_sku called "m1.tiny"' in error.detail
         assert "CNF" not in error.detail
-        vdu = {"type": "tosca.nodes.nfv.Vdu.Compute", "properties": {"name": "pods", "description": ""}}
+        vdu = {
+            "type": "tosca.nodes.nfv.Vdu.Compute",
+            "properties": {"name": "pods", "description": ""},
+        }
         topology = {"node_templates": {"pods": vdu}}
         vnfd = {"tosca_definitions_version": "tosca_simple_yaml_1_2", "topology_template": topology}
         (error,) = list_errors(plan(build_configuration({"vnfd": yaml.safe_dump(vnfd)})))
@@ -404,7 +494,10 @@ class TestRequest:
         state = build_state_after(
             require_success(plan_vnf({**PODAFFINITY, "instantiate_request": REQUEST}, machines=5))
         )
-        assert Counter(vm["vdu"] for vm in read_vnfcs(state).values()) == {"masterNode": 5, "workerNode": 4}
+        assert Counter(vm["vdu"] for vm in read_vnfcs(state).values()) == {
+            "masterNode": 5,
+            "workerNode": 4,
+        }
         values = attributes(state, VNF)
         assert values["flavour_id"] == "podaffinity"
         assert values["parameters"] == {"nfv": {}, "worker_group_name": "w"}
@@ -420,7 +513,10 @@ class TestRequest:
             ({"instantiate_request": '{"a": NaN}'}, "NaN"),
             ({"instantiate_request": '{"flavourId": 1}'}, "flavourId is no text"),
             ({"instantiate_request": '{"additionalParams": []}'}, "additionalParams is no object"),
-            ({"instantiate_request": REQUEST, "flavour_id": "x"}, 'flavourId of the request is "podaffinity"'),
+            (
+                {"instantiate_request": REQUEST, "flavour_id": "x"},
+                'flavourId of the request is "podaffinity"',
+            ),
         ],
     )
     def test_invalid_requests(self, change: dict[str, Any], words: str) -> None:
@@ -436,40 +532,75 @@ class TestPackage:
         for name, text in PODAFFINITY["nested"].items():
             (package / "BaseHOT" / "podaffinity" / "nested" / name).write_text(text)
         packaged = {"csar": str(package), "instantiate_request": REQUEST}
-        state = build_state_after(require_success(plan_vnf(packaged, machines=5, files_there=ConfinedFileAccess())))
+        state = build_state_after(
+            require_success(plan_vnf(packaged, machines=5, files_there=ConfinedFileAccess()))
+        )
         assert attributes(state, VNF)["nested"] == PODAFFINITY["nested"]
         assert is_empty(plan_vnf(packaged, state, machines=5, files_there=ConfinedFileAccess()))
-        told = join_diagnostics(list_errors(plan_vnf({**packaged, "vnfd": "x"}, files_there=ConfinedFileAccess())))
+        told = join_diagnostics(
+            list_errors(plan_vnf({**packaged, "vnfd": "x"}, files_there=ConfinedFileAccess()))
+        )
         assert "csar already contains vnfd" in told
         told = join_diagnostics(
-            list_errors(plan_vnf({"csar": str(package / "absent")}, files_there=ConfinedFileAccess()))
+            list_errors(
+                plan_vnf({"csar": str(package / "absent")}, files_there=ConfinedFileAccess())
+            )
         )
         assert 'There is no directory "' in told
 
 
 def build_rule(kind: str, scope: str, vdus: list[str]) -> dict[str, Any]:
-    return {"type": f"tosca.policies.nfv.{kind}Rule", "properties": {"scope": scope}, "targets": vdus}
+    return {
+        "type": f"tosca.policies.nfv.{kind}Rule",
+        "properties": {"scope": scope},
+        "targets": vdus,
+    }
 
 
 def build_descriptor(numbers: list[int], rules: list[tuple[str, str, list[int]]]) -> str:
     """Return a VNFD with VDUs d0, d1, ... scaled together, and rules (kind, scope, VDUs)."""
     names = [f"d{n}" for n in range(len(numbers))]
     policies: list[dict[str, Any]] = [
-        {f"rule{n}": build_rule(kind, scope, [names[v] for v in vdus])} for n, (kind, scope, vdus) in enumerate(rules)
+        {f"rule{n}": build_rule(kind, scope, [names[v] for v in vdus])}
+        for n, (kind, scope, vdus) in enumerate(rules)
     ]
     aspects = {name: {"max_scale_level": 1, "step_deltas": ["one"]} for name in names}
-    policies.append({"aspects": {"type": "tosca.policies.nfv.ScalingAspects", "properties": {"aspects": aspects}}})
+    policies.append(
+        {
+            "aspects": {
+                "type": "tosca.policies.nfv.ScalingAspects",
+                "properties": {"aspects": aspects},
+            }
+        }
+    )
     for name, number in zip(names, numbers, strict=True):
         initial = {"initial_delta": {"number_of_instances": number}}
         policies.append(
-            {f"{name}_i": {"type": "tosca.policies.nfv.VduInitialDelta", "properties": initial, "targets": [name]}}
+            {
+                f"{name}_i": {
+                    "type": "tosca.policies.nfv.VduInitialDelta",
+                    "properties": initial,
+                    "targets": [name],
+                }
+            }
         )
         steps = {"aspect": name, "deltas": {"one": {"number_of_instances": 1}}}
         policies.append(
-            {f"{name}_s": {"type": "tosca.policies.nfv.VduScalingAspectDeltas", "properties": steps, "targets": [name]}}
+            {
+                f"{name}_s": {
+                    "type": "tosca.policies.nfv.VduScalingAspectDeltas",
+                    "properties": steps,
+                    "targets": [name],
+                }
+            }
         )
-    vdu = {"type": "tosca.nodes.nfv.Vdu.Compute", "properties": {"vdu_profile": {"max_number_of_instances": 9}}}
-    return yaml.safe_dump({"topology_template": {"node_templates": dict.fromkeys(names, vdu), "policies": policies}})
+    vdu = {
+        "type": "tosca.nodes.nfv.Vdu.Compute",
+        "properties": {"vdu_profile": {"max_number_of_instances": 9}},
+    }
+    return yaml.safe_dump(
+        {"topology_template": {"node_templates": dict.fromkeys(names, vdu), "policies": policies}}
+    )
 
 
 @st.composite
@@ -477,12 +608,21 @@ def vnf_cases(draw: st.DrawFn) -> tuple[list[int], list[tuple[str, str, list[int
     numbers = draw(st.lists(st.integers(0, 3), min_size=1, max_size=3))
     some = st.lists(st.integers(0, len(numbers) - 1), min_size=1, max_size=3, unique=True)
     kinds = st.tuples(
-        st.sampled_from(["Affinity", "AntiAffinity", "AntiAffinity"]), st.sampled_from(["nfvi_node", "zone"]), some
+        st.sampled_from(["Affinity", "AntiAffinity", "AntiAffinity"]),
+        st.sampled_from(["nfvi_node", "zone"]),
+        some,
     )
-    return numbers, draw(st.lists(kinds, max_size=3)), draw(st.integers(1, 3)), draw(st.integers(1, 3))
+    return (
+        numbers,
+        draw(st.lists(kinds, max_size=3)),
+        draw(st.integers(1, 3)),
+        draw(st.integers(1, 3)),
+    )
 
 
-def meets_rules(found: Mapping[str, Mapping[str, Any]], rules: list[tuple[str, str, list[int]]]) -> bool:
+def meets_rules(
+    found: Mapping[str, Mapping[str, Any]], rules: list[tuple[str, str, list[int]]]
+) -> bool:
     """Return whether the placement meets every rule."""
     for kind, scope, vdus in rules:
         key = "machine" if scope == "nfvi_node" else "rack"
@@ -508,7 +648,9 @@ def test_rules_hold_through_lifecycle_of_vnf(
         assert rules
         return
     state = build_state_after(result)
-    assert Counter(vm["vdu"] for vm in read_vnfcs(state).values()) == {f"d{n}": c for n, c in enumerate(numbers) if c}
+    assert Counter(vm["vdu"] for vm in read_vnfcs(state).values()) == {
+        f"d{n}": c for n, c in enumerate(numbers) if c
+    }
     assert meets_rules(read_vnfcs(state), rules)
     which = data.draw(st.sampled_from(sorted(vdus)))
     out = plan_vnf({**vnf, "scale_levels": {which: 1}}, state, racks=racks, machines=machines)
@@ -522,7 +664,9 @@ def test_rules_hold_through_lifecycle_of_vnf(
         assert read_machines(build_state_after(back, grown)) == read_machines(state)
     if read_vnfcs(state):
         healed = data.draw(st.sampled_from(sorted(read_vnfcs(state))))
-        result = require_success(plan_vnf(vnf, state, racks=racks, machines=machines, replaces=(f"{VNF}:{healed}",)))
+        result = require_success(
+            plan_vnf(vnf, state, racks=racks, machines=machines, replaces=(f"{VNF}:{healed}",))
+        )
         assert list_triggers(result) == {healed: ("move", "heal")}
         assert meets_rules(read_vnfcs(build_state_after(result, state)), rules)
 
@@ -545,8 +689,13 @@ def test_dependents_of_invalid_vnf_have_no_second_error() -> None:
             },
         },
     }
-    files = build_configuration({"base_hot": yaml.safe_dump(hot), "vdu": {"w": SMALL}}, racks=1, machines=2)
-    body = {"cluster_id": "${tacker_vnf.v.id}", "yaml_body": "{apiVersion: v1, kind: ConfigMap, metadata: {name: c}}"}
+    files = build_configuration(
+        {"base_hot": yaml.safe_dump(hot), "vdu": {"w": SMALL}}, racks=1, machines=2
+    )
+    body = {
+        "cluster_id": "${tacker_vnf.v.id}",
+        "yaml_body": "{apiVersion: v1, kind: ConfigMap, metadata: {name: c}}",
+    }
     files["main.nf.json"]["resource"]["fleet_hub_manifest"] = {"m": body}
     assert [d.summary for d in list_errors(plan(files))] == ["Unsatisfiable anti-affinity"]
     body["cluster_id"] = "${uuid()}"
@@ -559,14 +708,19 @@ def test_new_group_for_vms_on_one_machine_names_vms_to_heal() -> None:
         hints = {"scheduler_hints": {"group": {"get_resource": "g"}}} if apart else {}
         group = {"type": "OS::Nova::ServerGroup", "properties": {"policies": ["anti-affinity"]}}
         server = {"type": "OS::Nova::Server", "properties": hints}
-        workers = {"type": "OS::Heat::ResourceGroup", "properties": {"count": 3, "resource_def": server}}
+        workers = {
+            "type": "OS::Heat::ResourceGroup",
+            "properties": {"count": 3, "resource_def": server},
+        }
         template = {"heat_template_version": "2018-08-31", "resources": {"g": group, "w": workers}}
         return str(yaml.safe_dump(template))
 
     def build_vnf(*, apart: bool) -> dict[str, Any]:
         return {"base_hot": build_hot(apart=apart), "vdu": {"w": SMALL}}
 
-    state = build_state_after(require_success(plan_vnf(build_vnf(apart=False), racks=1, machines=1)))
+    state = build_state_after(
+        require_success(plan_vnf(build_vnf(apart=False), racks=1, machines=1))
+    )
     result = require_success(plan_vnf(build_vnf(apart=True), state, racks=1, machines=3))
     assert not list_triggers(result)
     (told,) = [w for w in list_warnings(result) if w.summary == "Placement group violation"]
@@ -575,7 +729,9 @@ def test_new_group_for_vms_on_one_machine_names_vms_to_heal() -> None:
         assert f"-replace='{VNF}:{name}'" in told.detail
     assert "v-w-0" not in told.detail
     asked = (f"{VNF}:v-w-1", f"{VNF}:v-w-2")
-    healed = require_success(plan_vnf(build_vnf(apart=True), state, racks=1, machines=3, replaces=asked))
+    healed = require_success(
+        plan_vnf(build_vnf(apart=True), state, racks=1, machines=3, replaces=asked)
+    )
     assert not [w for w in list_warnings(healed) if w.summary == told.summary]
     assert len(set(read_machines(build_state_after(healed, state)).values())) == 3
 
@@ -604,10 +760,16 @@ def test_smaller_vnf_reports_no_lost_preference() -> None:
 
 def test_memory_is_counted_in_mib() -> None:
     """A flavor with 512 MB counts as half a GiB, not as one GiB; whole figures stay integers."""
-    for written, gib, label in (("512 MB", 0.5, "0.5"), ("4 GB", 4, "4"), ("1500 MiB", 1500 / 1024, "1.46484")):
+    for written, gib, label in (
+        ("512 MB", 0.5, "0.5"),
+        ("4 GB", 4, "4"),
+        ("1500 MiB", 1500 / 1024, "1.46484"),
+    ):
         text = (
-            "tosca_definitions_version: tosca_simple_yaml_1_2\ntopology_template:\n  node_templates:\n"
-            "    a:\n      type: tosca.nodes.nfv.Vdu.Compute\n      capabilities:\n        virtual_compute:\n"
+            "tosca_definitions_version: tosca_simple_yaml_1_2\ntopology_template:\n  "
+            "node_templates:\n"
+            "    a:\n      type: tosca.nodes.nfv.Vdu.Compute\n      capabilities:\n        "
+            "virtual_compute:\n"
             f"          properties: {{virtual_memory: {{virtual_mem_size: {written}}}, "
             "virtual_cpu: {num_virtual_cpu: 1}}\n"
         )
@@ -630,11 +792,17 @@ def test_control_plane_of_vnf_is_found_by_role() -> None:
 
 def build_rules_vnfd(*policies: tuple[str, list[str]]) -> str:
     """Return a VNFD with two VDUs and anti-affinity rules for them."""
-    compute = {"capabilities": {"virtual_compute": {"properties": {"virtual_memory": {"virtual_mem_size": "4 GB"}}}}}
+    compute = {
+        "capabilities": {
+            "virtual_compute": {"properties": {"virtual_memory": {"virtual_mem_size": "4 GB"}}}
+        }
+    }
     nodes = {
         name: {
             "type": "tosca.nodes.nfv.Vdu.Compute",
-            "properties": {"vdu_profile": {"min_number_of_instances": least, "max_number_of_instances": 4}},
+            "properties": {
+                "vdu_profile": {"min_number_of_instances": least, "max_number_of_instances": 4}
+            },
             **compute,
         }
         for name, least in (("one", 1), ("three", 3))
@@ -649,7 +817,9 @@ def build_rules_vnfd(*policies: tuple[str, list[str]]) -> str:
         }
         for name, targets in policies
     ]
-    return yaml.safe_dump({"topology_template": {"node_templates": nodes, "policies": listed}}, sort_keys=False)
+    return yaml.safe_dump(
+        {"topology_template": {"node_templates": nodes, "policies": listed}}, sort_keys=False
+    )
 
 
 def build_vnf_with_rules(*policies: tuple[str, list[str]]) -> dict[str, Any]:
@@ -693,11 +863,14 @@ def test_scale_in_after_heal_removes_healed_vm() -> None:
 
     state = build_state_after(require_success(plan_vnf(build_sized_vnf(3))))
     healed = build_state_after(
-        require_success(plan_vnf(build_sized_vnf(3), state, replaces=("tacker_vnf.v:v-worker-1",))), state
+        require_success(plan_vnf(build_sized_vnf(3), state, replaces=("tacker_vnf.v:v-worker-1",))),
+        state,
     )
     smaller = build_state_after(require_success(plan_vnf(build_sized_vnf(2), healed)), healed)
     assert set(read_vnfcs(smaller)) == {"v-worker-0", "v-worker-2"}
     assert is_empty(plan_vnf(build_sized_vnf(2), smaller))
     larger = build_state_after(require_success(plan_vnf(build_sized_vnf(3), smaller)), smaller)
     assert set(read_vnfcs(larger)) == {"v-worker-0", "v-worker-1", "v-worker-2"}
-    assert {name: each.get("came") for name, each in read_vnfcs(larger).items()}["v-worker-1"] == "scaled"
+    assert {name: each.get("came") for name, each in read_vnfcs(larger).items()}[
+        "v-worker-1"
+    ] == "scaled"

@@ -85,7 +85,9 @@ def read_machines(capsys: pytest.CaptureFixture[str]) -> dict[str, str]:
 
 @pytest.mark.usefixtures("lab")
 @pytest.mark.parametrize(("sku", "want"), [("NC_P46_224_v1", 6), ("NC_E94_448_v1", 2)])
-def test_applied_steps_free_the_predicted_capacity(capsys: pytest.CaptureFixture[str], sku: str, want: int) -> None:
+def test_applied_steps_free_the_predicted_capacity(
+    capsys: pytest.CaptureFixture[str], sku: str, want: int
+) -> None:
     before = read_machines(capsys)
     code, repack = run_repack(capsys, f"-sku={sku}", f"-want={want}")
     assert (code, repack["status"], repack["recreations"]) == (0, "optimal", repack["bound"])
@@ -94,7 +96,9 @@ def test_applied_steps_free_the_predicted_capacity(capsys: pytest.CaptureFixture
         cordons = [one["machines"] for one in repack["cordons"] if one["window"] == window]
         flags = [f"-replace={step['address']}:{step['object']}" for step in steps]
         cordoned = json.dumps(cordons[0] if cordons else [])
-        assert run_command_line(["apply", "-auto-approve", f"-var=cordoned={cordoned}", *flags]) == 0
+        assert (
+            run_command_line(["apply", "-auto-approve", f"-var=cordoned={cordoned}", *flags]) == 0
+        )
         now = read_machines(capsys)
         assert {step["object"]: now[step["object"]] for step in steps} == {
             step["object"]: step["to"]["machine"] for step in steps
@@ -130,7 +134,9 @@ def test_unsatisfiable_demand_is_reported(capsys: pytest.CaptureFixture[str]) ->
         (("-sku=NC_P46_224_v1", "-want=0"), "0"),
     ],
 )
-def test_errors_are_named(capsys: pytest.CaptureFixture[str], flags: tuple[str, ...], said: str) -> None:
+def test_errors_are_named(
+    capsys: pytest.CaptureFixture[str], flags: tuple[str, ...], said: str
+) -> None:
     capsys.readouterr()
     assert run_command_line(["simulate", "repack", *flags]) == 1
     captured = capsys.readouterr()
@@ -164,9 +170,15 @@ ASKED = {"hugepages": "hugepages-1Gi: 12Gi", "devices": "intel.com/sriov: 3"}
 
 def write_pods(lab: Path, resource: str, replicas: int) -> None:
     """Write one pool with capacity for one such pod per node."""
-    pods = PODS.replace("NAME", "upf").replace("REPLICAS", str(replicas)).replace("RESOURCE", resource)
-    kubelet = 'kubelet {\n extended_resources = { "hugepages-1Gi" = "16Gi", "intel.com/sriov" = 4 }\n }\n'
-    main = MAIN.replace('vm_sku_name = "NC_P22_112_v1"\n', f'vm_sku_name = "NC_P22_112_v1"\n{kubelet}')
+    pods = (
+        PODS.replace("NAME", "upf").replace("REPLICAS", str(replicas)).replace("RESOURCE", resource)
+    )
+    kubelet = (
+        'kubelet {\n extended_resources = { "hugepages-1Gi" = "16Gi", "intel.com/sriov" = 4 }\n }\n'
+    )
+    main = MAIN.replace(
+        'vm_sku_name = "NC_P22_112_v1"\n', f'vm_sku_name = "NC_P22_112_v1"\n{kubelet}'
+    )
     (lab / "main.nf.hcl").write_text(main + pods)
     assert run_command_line(["apply", "-auto-approve"]) == 0
 
@@ -196,14 +208,24 @@ def test_pods_without_hugepages_or_devices_elsewhere_block_their_node(
         assert all(pod["then"] == pod["meanwhile"] for pod in followed)
 
 
-def test_separation_rules_hold_for_re_created_nodes(lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_separation_rules_hold_for_re_created_nodes(
+    lab: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Two workloads on two nodes: a rule keeps these nodes off one machine."""
     selectors = [
-        f'group {{\n workload_selector {{\n match_labels = {{ app = "{app}" }}\n }}\n }}' for app in ("upf", "web")
+        f'group {{\n workload_selector {{\n match_labels = {{ app = "{app}" }}\n }}\n }}'
+        for app in ("upf", "web")
     ]
-    rule = 'resource "nexus_separation_rule" "x" {\n scope = "machine"\n' + "\n".join(selectors) + "\n}\n"
+    rule = (
+        'resource "nexus_separation_rule" "x" {\n scope = "machine"\n'
+        + "\n".join(selectors)
+        + "\n}\n"
+    )
     both = [
-        PODS.replace("NAME", name).replace("REPLICAS", "1").replace('"pods"', f'"{name}"').replace("EOT", eot)
+        PODS.replace("NAME", name)
+        .replace("REPLICAS", "1")
+        .replace('"pods"', f'"{name}"')
+        .replace("EOT", eot)
         for name, eot in (("upf", "EOT"), ("web", "EOT"))
     ]
     pods = (
@@ -273,7 +295,9 @@ def test_site_with_unknown_cells(
     ]
     assert {name for name, machine in nodes if machine in emptied} <= names
     first = repack["commands"][0]
-    assert any(line.startswith("az networkcloud baremetalmachine cordon --name par1") for line in first)
+    assert any(
+        line.startswith("az networkcloud baremetalmachine cordon --name par1") for line in first
+    )
     applied = next(at for at, line in enumerate(first) if line.startswith("nexusform apply"))
     ended = next(at for at, line in enumerate(first) if "baremetalmachine uncordon" in line)
     by_hand = " ".join(first[applied:ended])

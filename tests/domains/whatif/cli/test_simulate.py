@@ -35,7 +35,12 @@ resource "nexus_kubernetes_cluster" "a" {
   }
 }
 """
-QUESTIONS = [["capacity"], ["runtime-upgrade"], ["kubernetes-upgrade", "a"], ["failure", "-rack=lab/r1"]]
+QUESTIONS = [
+    ["capacity"],
+    ["runtime-upgrade"],
+    ["kubernetes-upgrade", "a"],
+    ["failure", "-rack=lab/r1"],
+]
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +55,10 @@ def applied_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def lab(
-    applied_directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    applied_directory: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> Path:
     shutil.copytree(applied_directory, tmp_path / "lab")
     monkeypatch.chdir(tmp_path / "lab")
@@ -87,11 +95,15 @@ def test_capacity_reports_additional_vms(run_simulate: Any) -> None:
 
 
 def test_variables_are_accepted(run_simulate: Any) -> None:
-    assert "more NC_P46_224_v1 fit" in run_simulate("capacity", "-sku=NC_P46_224_v1", "-var=region=north")
+    assert "more NC_P46_224_v1 fit" in run_simulate(
+        "capacity", "-sku=NC_P46_224_v1", "-var=region=north"
+    )
 
 
 def test_capacity_of_some_zones(run_simulate: Any) -> None:
-    [site] = parse_document(run_simulate("capacity", "-zones=r1,r10", "-sku=NC_P46_224_v1", "-format=json"))["sites"]
+    [site] = parse_document(
+        run_simulate("capacity", "-zones=r1,r10", "-sku=NC_P46_224_v1", "-format=json")
+    )["sites"]
     assert [zone["availability_zone"] for zone in site["vm_skus"][0]["zones"]] == ["r1", "r10"]
 
 
@@ -117,38 +129,56 @@ def test_headline_of_a_mix_names_sets_created_one_after_another(
 
 def test_order_of_racks_is_explained(run_simulate: Any) -> None:
     text = run_simulate("runtime-upgrade")
-    assert [line.split()[2] for line in text.splitlines() if line.startswith("Wave ")] == ["r1,", "r10,", "r2,"]
+    assert [line.split()[2] for line in text.splitlines() if line.startswith("Wave ")] == [
+        "r1,",
+        "r10,",
+        "r2,",
+    ]
     assert "r10 is before r2" in text
     assert "every control plane keeps its quorum" in text
     assert "at most 10 minutes each" in re.sub(r"\s+", " ", text)
 
 
 def test_power_loss_and_pauses_in_text(run_simulate: Any) -> None:
-    text = re.sub(r"\s+", " ", run_simulate("runtime-upgrade", "-drain=false", "-strategy=PauseAfterRack"))
+    text = re.sub(
+        r"\s+", " ", run_simulate("runtime-upgrade", "-drain=false", "-strategy=PauseAfterRack")
+    )
     assert "After 1 minute without contact" in text
-    assert "before wave 1 (r1), wave 2 (r10) and wave 3 (r2), and after the last rack. Continue it each time" in text
+    assert (
+        "before wave 1 (r1), wave 2 (r10) and wave 3 (r2), and after the last rack. Continue "
+        "it each time"
+    ) in text
     assert "continue-update-version --name CLUSTER --resource-group GROUP" in text
     assert "drained" not in text
 
 
 def test_loss_of_two_racks_reports_lost_quorum(run_simulate: Any, lab: Path) -> None:
-    (lab / "main.nf.hcl").write_text(MAIN.replace('"r1", "r2", "r10"', '"r1", "r2"').replace("= 6", "= 3"))
+    (lab / "main.nf.hcl").write_text(
+        MAIN.replace('"r1", "r2", "r10"', '"r1", "r2"').replace("= 6", "= 3")
+    )
     assert run_command_line(["plan", "-out=smaller"]) == 0
     text = run_simulate("runtime-upgrade", "-plan=smaller", code=2)
     assert "(after plan smaller)" in text
     assert "a loses its control-plane quorum in wave" in text
     assert "quorum lost (needs 2)" in text
-    assert not parse_document(run_simulate("runtime-upgrade", "-format=json"))["finding"]  # The state is unchanged.
+    # The state is unchanged.
+    assert not parse_document(run_simulate("runtime-upgrade", "-format=json"))["finding"]
 
 
 def test_upgrade_in_batches(run_simulate: Any) -> None:
-    [site] = parse_document(run_simulate("runtime-upgrade", "-max-unavailable=1", "-format=json"))["sites"]
+    [site] = parse_document(run_simulate("runtime-upgrade", "-max-unavailable=1", "-format=json"))[
+        "sites"
+    ]
     assert [len(wave["machines"]) for wave in site["waves"]] == [1] * 6
 
 
 def test_kubernetes_upgrade_with_sufficient_capacity(run_simulate: Any) -> None:
-    assert "every batch has the surge capacity it needs" in run_simulate("kubernetes-upgrade", "lab/a")
-    found = parse_document(run_simulate("kubernetes-upgrade", "nexus_kubernetes_cluster.a", "-format=json"))
+    assert "every batch has the surge capacity it needs" in run_simulate(
+        "kubernetes-upgrade", "lab/a"
+    )
+    found = parse_document(
+        run_simulate("kubernetes-upgrade", "nexus_kubernetes_cluster.a", "-format=json")
+    )
     assert (found["cluster_id"], found["fits"]) == ("lab/a", True)
 
 
@@ -170,7 +200,9 @@ def test_lost_site_is_a_finding(run_simulate: Any) -> None:
 
 
 @pytest.mark.parametrize("words", QUESTIONS, ids=lambda words: words[0])
-def test_every_answer_has_every_format(words: list[str], lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_answer_has_every_format(
+    words: list[str], lab: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     reports = [f"-report={name}:out.{name}" for name in ("text", "markdown", "json", "html")]
     code = run_command_line(["simulate", *words, *reports])
     assert code in {0, 2}
@@ -205,7 +237,9 @@ def is_well_formed(page: str) -> bool:
 
 
 def test_report_on_stdout_replaces_text(run_simulate: Any) -> None:
-    assert run_simulate("capacity", "-report=markdown:-") == run_simulate("capacity", "-format=markdown")
+    assert run_simulate("capacity", "-report=markdown:-") == run_simulate(
+        "capacity", "-format=markdown"
+    )
     assert parse_document(run_simulate("capacity", "-report=json:-")) == parse_document(
         run_simulate("capacity", "-format=json")
     )
@@ -240,7 +274,9 @@ def test_answers_do_not_depend_on_configuration(run_simulate: Any, lab: Path) ->
         (["runtime-upgrade", "-strategy=Row"], "is not one of"),
     ],
 )
-def test_invalid_questions_are_rejected(words: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_questions_are_rejected(
+    words: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run_command_line(["simulate", *words]) == 1
     assert told in " ".join(capsys.readouterr().err.replace("│", " ").split())
 
@@ -280,7 +316,9 @@ resource "fleet_cluster_resource_placement" "web" {
 
 
 @pytest.fixture
-def fleet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Path:
+def fleet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Path:
     (tmp_path / "main.nf.hcl").write_text(FLEET)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("NO_COLOR", "1")
@@ -295,7 +333,9 @@ def test_fleet_without_sites_is_simulated(fleet: Path, capsys: pytest.CaptureFix
     text = capsys.readouterr().out
     assert text.startswith("Fleet: west leaves (state serial 1)\n1 of 1 placement changes.\n")
     assert "web        PickN   2 -> 2    east      west" in text
-    assert run_command_line(["simulate", "fleet", "-leave=west", "-drain=east", "-format=json"]) == 2
+    assert (
+        run_command_line(["simulate", "fleet", "-leave=west", "-drain=east", "-format=json"]) == 2
+    )
     answer = parse_document(capsys.readouterr().out)
     assert (answer["question"], answer["finding"]) == ("fleet", True)
     [web] = answer["placements"]
@@ -307,11 +347,16 @@ def test_fleet_is_simulated_after_a_plan(fleet: Path, capsys: pytest.CaptureFixt
     (fleet / "main.nf.hcl").write_text(FLEET.replace('north = "1"', 'north = "1", up = "2"'))
     assert run_command_line(["plan", "-out=more"]) == 0
     capsys.readouterr()
-    assert run_command_line(["simulate", "fleet", "-leave=west", "-plan=more", "-report=markdown:-"]) == 0
+    assert (
+        run_command_line(["simulate", "fleet", "-leave=west", "-plan=more", "-report=markdown:-"])
+        == 0
+    )
     assert "| web | PickN | 2 -> 2 | up | west |" in capsys.readouterr().out
 
 
-def test_required_staged_update_run_is_reported(fleet: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_required_staged_update_run_is_reported(
+    fleet: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     external = '    number_of_clusters = 2\n  }\n\n  strategy {\n    type = "External"\n  }\n'
     (fleet / "main.nf.hcl").write_text(FLEET.replace("    number_of_clusters = 2\n  }\n", external))
     assert run_command_line(["apply", "-auto-approve"]) == 0
@@ -348,18 +393,28 @@ data "kubernetes_nodes" "a" {
 
 
 @pytest.fixture
-def drain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+def drain(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Any:
     """Return a function that drains a node of a cluster with these objects, without a site."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("NO_COLOR", "1")
     (tmp_path / "main.nf.hcl").write_text(KUBECTL_CLUSTER)
 
-    def run_drain(name: str, *objects: dict[str, Any], code: int = 0, flags: tuple[str, ...] = ()) -> str:
+    def run_drain(
+        name: str, *objects: dict[str, Any], code: int = 0, flags: tuple[str, ...] = ()
+    ) -> str:
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}}
         (tmp_path / "cluster.json").write_bytes(cluster_objects.print_objects(namespace, *objects))
-        assert run_command_line(["simulate", "failure", f"-node={name}", *flags]) == code, capsys.readouterr()
+        assert run_command_line(["simulate", "failure", f"-node={name}", *flags]) == code, (
+            capsys.readouterr()
+        )
         captured = capsys.readouterr()
-        return captured.out if "-format=json" in flags else re.sub(r"\s+", " ", captured.out + captured.err)
+        return (
+            captured.out
+            if "-format=json" in flags
+            else re.sub(r"\s+", " ", captured.out + captured.err)
+        )
 
     return run_drain
 
@@ -385,7 +440,11 @@ def test_drain_places_pods_of_kubectl_cluster_again(drain: Any) -> None:
 
 
 def test_drain_without_capacity_elsewhere_is_a_finding(drain: Any) -> None:
-    objects = (*TWO_NODES, build_replica("web-5d-a", "n0", "3"), build_replica("web-5d-b", "n1", "3"))
+    objects = (
+        *TWO_NODES,
+        build_replica("web-5d-a", "n0", "3"),
+        build_replica("web-5d-b", "n1", "3"),
+    )
     text = drain("n0", *objects, code=2)
     assert "capacity drops for default/Deployment/web" in text
     assert "Insufficient cpu" in text
@@ -398,7 +457,14 @@ def test_drain_waits_for_a_budget(drain: Any) -> None:
         "metadata": {"name": "web", "namespace": "default"},
         "spec": {"minAvailable": 2, "selector": {"matchLabels": {"app": "web"}}},
     }
-    text = drain("n0", *TWO_NODES, build_replica("web-5d-a", "n0"), build_replica("web-5d-b", "n1"), budget, code=2)
+    text = drain(
+        "n0",
+        *TWO_NODES,
+        build_replica("web-5d-a", "n0"),
+        build_replica("web-5d-b", "n1"),
+        budget,
+        code=2,
+    )
     assert "the drain waits for default/web" in text
 
 

@@ -51,7 +51,9 @@ DOWN = MAIN.replace('= "On"', '= each.key == "m5" ? "Off" : "On"')
 
 
 @pytest.fixture
-def simulate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+def simulate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Any:
     """Apply the site with the machine m5 off, and return a runner of simulations with JSON answers."""
     monkeypatch.chdir(tmp_path)
     for text in (MAIN, DOWN):
@@ -73,13 +75,23 @@ def test_nodes_on_machines_down_do_not_count_for_the_quorum(simulate: Any) -> No
         ("control-plane", 1, 1),
         ("p", 2, 3),
     ]
-    targets = {node["to"]["machine"] for pool in failure["comebacks"] for node in pool["nodes"] if node["to"]}
+    targets = {
+        node["to"]["machine"]
+        for pool in failure["comebacks"]
+        for node in pool["nodes"]
+        if node["to"]
+    }
     assert "m5" not in targets
     [upgrade] = simulate("runtime-upgrade", code=2)["sites"]
-    assert {pool["pool"]: pool["fewest_up"] for pool in upgrade["verdicts"]} == {"control-plane": 1, "p": 3}
+    assert {pool["pool"]: pool["fewest_up"] for pool in upgrade["verdicts"]} == {
+        "control-plane": 1,
+        "p": 3,
+    }
 
 
-def test_report_names_machines_down_before(simulate: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_report_names_machines_down_before(
+    simulate: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
     del simulate
     assert run_command_line(["simulate", "failure", "-rack=r1"]) == 2
     assert "1 other machine is down already, with all VMs: m5." in capsys.readouterr().out
@@ -99,7 +111,10 @@ def test_unfinished_apply_is_a_warning(
     add_record = ApplyRecorder.add_record
 
     def die_after_cluster(self: ApplyRecorder, record: Any) -> None:
-        if isinstance(record, InstanceOutcome) and record.address.type == "nexus_kubernetes_cluster":
+        if (
+            isinstance(record, InstanceOutcome)
+            and record.address.type == "nexus_kubernetes_cluster"
+        ):
             self.flush()
             raise KeyboardInterrupt
         add_record(self, record)
@@ -109,7 +124,9 @@ def test_unfinished_apply_is_a_warning(
         assert run_command_line(["apply", "-auto-approve"]) != 0
     capsys.readouterr()
     assert run_command_line(["simulate", "capacity"]) == 0
-    assert "The last apply did not finish: 1 step remains." in " ".join(capsys.readouterr().out.split())
+    assert "The last apply did not finish: 1 step remains." in " ".join(
+        capsys.readouterr().out.split()
+    )
     assert run_command_line(["apply", "-resume"]) == 0
     capsys.readouterr()
     assert run_command_line(["simulate", "capacity"]) == 0

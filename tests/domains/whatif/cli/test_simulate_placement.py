@@ -24,7 +24,9 @@ def working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def run_placement(capsys: Capture, *flags: str, replicas: int, cpu: int = 4) -> tuple[int, dict[str, Any]]:
+def run_placement(
+    capsys: Capture, *flags: str, replicas: int, cpu: int = 4
+) -> tuple[int, dict[str, Any]]:
     Path("pods.yaml").write_text(build_deployment("payments", replicas, cpu))
     capsys.readouterr()
     code = run_command_line(["simulate", "placement", "-f=pods.yaml", "-format=json", *flags])
@@ -55,7 +57,9 @@ def test_missing_clusters_are_counted(capsys: Capture) -> None:
     code, answer = run_placement(capsys, "-pick=9", replicas=1)
     assert (code, answer["missing"]) == (2, "7 of 9 requested clusters are missing")
     assert run_command_line(["simulate", "placement", "-f=pods.yaml", "-pick=9"]) == 2
-    assert "7 of 9 requested clusters are missing; runs on " in " ".join(capsys.readouterr().out.split())
+    assert "7 of 9 requested clusters are missing; runs on " in " ".join(
+        capsys.readouterr().out.split()
+    )
     code, answer = run_placement(capsys, "-clusters=west,nowhere", replicas=1)
     assert (code, answer["missing"]) == (2, "not selected: nowhere")
 
@@ -83,12 +87,18 @@ def test_tested_cluster_count_is_suggested(capsys: Capture) -> None:
     printed = " ".join(capsys.readouterr().out.split())
     assert f"Suggested fix (tested) for simulated-placement on west: {fix['text']}" in printed
     count = f"-var=workers={fix['counts'][0]['count']}"
-    assert run_placement(capsys, "-clusters=west", count, replicas=9)[1]["feasibility"][0]["result"] == "runs"
+    assert (
+        run_placement(capsys, "-clusters=west", count, replicas=9)[1]["feasibility"][0]["result"]
+        == "runs"
+    )
 
 
 def test_files_without_pods_are_named(capsys: Capture) -> None:
     member = 'resource "fleet_member_cluster" "dumped" {\n  kubernetes_cluster_id = "dumped"\n}\n'
-    data = 'data "kubernetes_nodes" "dumped" {\n  files      = ["nodes.json"]\n  cluster_id = "dumped"\n}\n'
+    data = (
+        'data "kubernetes_nodes" "dumped" {\n  files      = ["nodes.json"]\n  cluster_id = '
+        '"dumped"\n}\n'
+    )
     Path("dumped.nf.hcl").write_text(member + data)
     Path("nodes.json").write_bytes(cluster_objects.print_objects(cluster_objects.build_node("n0")))
     _, answer = run_placement(capsys, "-clusters=dumped", replicas=1)
@@ -102,7 +112,10 @@ def test_files_without_pods_are_named(capsys: Capture) -> None:
 def test_placement_without_replicas_runs_anywhere(capsys: Capture) -> None:
     code, answer = run_placement(capsys, "-clusters=south", replicas=0)
     assert (code, answer["feasibility"][0]["result"]) == (0, "runs")
-    assert run_placement(capsys, "-clusters=south", replicas=1)[1]["feasibility"][0]["result"] == "unknown"
+    assert (
+        run_placement(capsys, "-clusters=south", replicas=1)[1]["feasibility"][0]["result"]
+        == "unknown"
+    )
 
 
 def test_simulation_changes_nothing(capsys: Capture) -> None:
@@ -115,9 +128,15 @@ def test_simulation_changes_nothing(capsys: Capture) -> None:
     [
         ("", "has no manifest"),
         ("a: [", "Unreadable manifest"),
-        ("apiVersion: v1\nkind: Pod\nmetadata: {name: a, namespace: kube-system}\n", "is in a reserved namespace"),
         (
-            "apiVersion: placement.kubernetes-fleet.io/v1\nkind: ClusterResourcePlacement\nmetadata: {name: a}\n",
+            "apiVersion: v1\nkind: Pod\nmetadata: {name: a, namespace: kube-system}\n",
+            "is in a reserved namespace",
+        ),
+        (
+            (
+                "apiVersion: placement.kubernetes-fleet.io/v1\nkind: ClusterResourcePlacement\n"
+                "metadata: {name: a}\n"
+            ),
             "is an object of the hub",
         ),
     ],

@@ -49,7 +49,10 @@ def build_member(name: str) -> str:
 
 def write_configuration(members: tuple[str, ...] = ("west", "east"), **policies: str) -> None:
     parts = [SITE, *(build_member(name) for name in members)]
-    parts += [(MANIFEST + PLACEMENT).replace("NAME", name).replace("POLICY", text) for name, text in policies.items()]
+    parts += [
+        (MANIFEST + PLACEMENT).replace("NAME", name).replace("POLICY", text)
+        for name, text in policies.items()
+    ]
     Path("main.nf.hcl").write_text("".join(parts))
     Path("pods.yaml").write_text(DEPLOYMENT)
 
@@ -98,7 +101,11 @@ def test_eviction_and_its_taint_lead_to_predicted_fleet(capsys: Capture) -> None
     (eviction,) = answer["evictions"]
     source = eviction["cluster"]
     assert (eviction["placement"], source) == ("fleet_cluster_resource_placement.orders", "west")
-    assert (eviction["targets"], answer["tainted_clusters"], answer["is_proven"]) == (["east"], ["west"], True)
+    assert (eviction["targets"], answer["tainted_clusters"], answer["is_proven"]) == (
+        ["east"],
+        ["west"],
+        True,
+    )
     assert "depends_on     = [fleet_member_cluster.west]" in Path("moves.nf.hcl").read_text()
     assert "taint {" in Path("moves_override.nf.hcl").read_text()
     run_apply(capsys)
@@ -117,7 +124,8 @@ def test_evictions_are_minimal_and_depend_on_each_other(capsys: Capture) -> None
     text = Path("moves.nf.hcl").read_text()
     first, second = (row["name"] for row in answer["evictions"])
     assert f"depends_on     = [fleet_placement_eviction.{first}]" in text
-    for name in (first, second):  # Each eviction alone leaves pods pending.
+    # Each eviction alone leaves pods pending.
+    for name in (first, second):
         parts = text.split("\n\n")
         alone = next(part for part in parts if f'name           = "{name}"' in part)
         Path("moves.nf.hcl").write_text(alone[: alone.index("  depends_on")] + "}\n")
@@ -135,7 +143,9 @@ def test_document_on_stdout_is_alone(capsys: Capture) -> None:
     assert run_command_line(words) == 0
     printed = capsys.readouterr()
     assert json.loads(printed.out)["evictions"]
-    assert "Move the file there before the next plan." in " ".join(printed.err.replace("│", " ").split())
+    assert "Move the file there before the next plan." in " ".join(
+        printed.err.replace("│", " ").split()
+    )
 
 
 CHOICE = """placement_type     = "PickN"
@@ -189,7 +199,8 @@ def test_no_pod_is_pending_between_two_evictions(capsys: Capture) -> None:
     assert code == 0, answer
     moves = [(row["name"], row["targets"]) for row in answer["evictions"]]
     assert moves == [("rebalance-records-near", ["far"]), ("rebalance-orders-west", ["near"])]
-    set_labels(far="b")  # The records return unless a taint keeps the orders away as well.
+    # The records return unless a taint keeps the orders away as well.
+    set_labels(far="b")
     code, answer = run_rebalance(capsys)
     assert (code, answer["is_possible"]) == (2, False)
 
@@ -237,7 +248,9 @@ def test_member_without_its_own_block_gets_no_taint(capsys: Capture) -> None:
     set_replicas("payments", 4)
     code, answer = run_rebalance(capsys)
     assert code == 2
-    assert any("needs a fleet_member_cluster block of west" in reason for reason in answer["reasons"])
+    assert any(
+        "needs a fleet_member_cluster block of west" in reason for reason in answer["reasons"]
+    )
 
 
 def test_existing_taints_are_kept(capsys: Capture) -> None:
@@ -254,7 +267,9 @@ def test_existing_taints_are_kept(capsys: Capture) -> None:
 def test_no_pending_pods(capsys: Capture) -> None:
     write_configuration(orders=ONE, payments=FIXED)
     run_apply(capsys)
-    code, text = run_and_join_output(capsys, "simulate", "rebalance", "-generate-config-out=moves.nf.hcl")
+    code, text = run_and_join_output(
+        capsys, "simulate", "rebalance", "-generate-config-out=moves.nf.hcl"
+    )
     assert (code, "No eviction is needed" in text) == (0, True)
     assert not Path("moves.nf.hcl").exists()
 
@@ -266,13 +281,19 @@ def test_only_selected_cluster_and_placement_count(capsys: Capture) -> None:
     assert len(run_rebalance(capsys, "-from=west", "-for=payments")[1]["evictions"]) == 1
     assert run_rebalance(capsys, "-for=orders")[1]["evictions"] == []
     code, text = run_and_join_output(capsys, "simulate", "rebalance", "-from=wets", "-for=pay")
-    assert (code, 'no cluster with a placement "wets"' in text, 'no applied placement "pay"' in text) == (1, True, True)
+    assert (
+        code,
+        'no cluster with a placement "wets"' in text,
+        'no applied placement "pay"' in text,
+    ) == (1, True, True)
 
 
 @pytest.mark.parametrize("name", ["moves.nf.hcl", "moves_override.nf.hcl"])
 def test_existing_files_are_not_overwritten(name: str, capsys: Capture) -> None:
     Path(name).write_text("# kept\n")
-    code, text = run_and_join_output(capsys, "simulate", "rebalance", "-generate-config-out=moves.nf.hcl")
+    code, text = run_and_join_output(
+        capsys, "simulate", "rebalance", "-generate-config-out=moves.nf.hcl"
+    )
     assert (code, "already exists" in text) == (1, True)
     assert Path(name).read_text() == "# kept\n"
 
@@ -280,10 +301,17 @@ def test_existing_files_are_not_overwritten(name: str, capsys: Capture) -> None:
 def test_pending_pods_are_unknown_if_nodes_are_unknown(capsys: Capture) -> None:
     write_configuration(orders=ONE)
     path = Path("main.nf.hcl")
-    text = path.read_text().replace("  kubernetes_cluster_id = nexus_kubernetes_cluster.west.id\n", "")
-    path.write_text(text.replace("  kubernetes_cluster_id = nexus_kubernetes_cluster.east.id\n", ""))
+    text = path.read_text().replace(
+        "  kubernetes_cluster_id = nexus_kubernetes_cluster.west.id\n", ""
+    )
+    path.write_text(
+        text.replace("  kubernetes_cluster_id = nexus_kubernetes_cluster.east.id\n", "")
+    )
     run_apply(capsys)
     code, text = run_and_join_output(capsys, "simulate", "rebalance")
-    assert (code, "Not known whether pods wait: the nodes of 1 binding are not known." in text) == (2, True), text
+    assert (code, "Not known whether pods wait: the nodes of 1 binding are not known." in text) == (
+        2,
+        True,
+    ), text
     code, answer = run_rebalance(capsys)
     assert (code, answer["is_possible"], len(answer["unknown"])) == (2, None, 1)

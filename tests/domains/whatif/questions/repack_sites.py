@@ -8,12 +8,26 @@ from collections.abc import Mapping
 from nexusform.placements.vm_demands import PlacedVm, PoolDemand, VmDemand
 from nexusform.resources.address import parse_address
 from nexusform.scheduling.racks.rack_scheduler import RackScheduler
-from nexusform.scheduling.racks.vms import Machine, Placement, PlacementConstraints, ScheduledVm, VmName, VmSku
+from nexusform.scheduling.racks.vms import (
+    Machine,
+    Placement,
+    PlacementConstraints,
+    ScheduledVm,
+    VmName,
+    VmSku,
+)
 from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST
 from nexusform.snapshots.snapshot import PoolSnapshot, SiteSnapshot, VmOwnerKind, VmOwnerSnapshot
 
 SKUS = CATALOGUES[NEWEST].vm_skus
-SMALL = ("NC_G6_28_v1", "NC_P10_56_v1", "NC_G12_56_v1", "NC_G18_74_v1", "NC_G24_112_v1", "NC_P22_112_v1")
+SMALL = (
+    "NC_G6_28_v1",
+    "NC_P10_56_v1",
+    "NC_G12_56_v1",
+    "NC_G18_74_v1",
+    "NC_G24_112_v1",
+    "NC_P22_112_v1",
+)
 LARGE = "NC_G48_224_v1"
 
 
@@ -48,7 +62,9 @@ def build_site_with_history(
         sku = SKUS[draw.choice(skus)]
         zones = None
         if draw.random() < zoned:
-            zones = frozenset(str(zone) for zone in draw.sample(range(1, racks + 1), max(1, racks // 2)))
+            zones = frozenset(
+                str(zone) for zone in draw.sample(range(1, racks + 1), max(1, racks // 2))
+            )
         terms = PlacementConstraints(zones=zones)
         handles = _place_vms(scheduler, number, sku, terms, draw.choice(pool_sizes))
         if not handles:
@@ -67,12 +83,16 @@ def build_site_with_history(
     return build_snapshot_of_pools(scheduler, pools, known=known)
 
 
-def _place_vms(scheduler: RackScheduler, number: int, sku: VmSku, terms: PlacementConstraints, count: int) -> list[int]:
+def _place_vms(
+    scheduler: RackScheduler, number: int, sku: VmSku, terms: PlacementConstraints, count: int
+) -> list[int]:
     from nexusform.scheduling.racks.vms import Demand
 
     handles = []
     for vm in range(count):
-        answer = scheduler.try_place(Demand(VmName(f"c{number}", f"c{number}", "p", vm), sku, terms))
+        answer = scheduler.try_place(
+            Demand(VmName(f"c{number}", f"c{number}", "p", vm), sku, terms)
+        )
         if answer is None:
             break
         handles.append(answer[0])
@@ -80,13 +100,18 @@ def _place_vms(scheduler: RackScheduler, number: int, sku: VmSku, terms: Placeme
 
 
 def build_snapshot_of_pools(
-    scheduler: RackScheduler, pools: Mapping[int, tuple[VmSku, PlacementConstraints, list[int]]], *, known: bool = True
+    scheduler: RackScheduler,
+    pools: Mapping[int, tuple[VmSku, PlacementConstraints, list[int]]],
+    *,
+    known: bool = True,
 ) -> SiteSnapshot:
     """Return the site as a snapshot, each pool in its own cluster."""
     standing = {vm.handle: vm for vm in scheduler.list_vms()}
     fresh = RackScheduler(scheduler.machines)
     clusters = tuple(
-        _build_cluster(fresh, number, sku, terms, [standing[handle] for handle in handles], known=known)
+        _build_cluster(
+            fresh, number, sku, terms, [standing[handle] for handle in handles], known=known
+        )
         for number, (sku, terms, handles) in sorted(pools.items())
     )
     return SiteSnapshot(

@@ -4,23 +4,39 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from nexusform.diagnostics.diagnostic import DiagnosticsError
-from nexusform.domains.whatif.questions.capacity import CapacityAnswer, SkuCount, compute_site_capacity
+from nexusform.domains.whatif.questions.capacity import (
+    CapacityAnswer,
+    SkuCount,
+    compute_site_capacity,
+)
 from nexusform.domains.whatif.questions.name_lookup import parse_sku_mix
 from nexusform.resource_types import nks_pools
 from nexusform.resource_types.nks_pools import get_zones
 from nexusform.scheduling.racks import profile
 from nexusform.scheduling.racks.layout import Usage
 from nexusform.scheduling.racks.rule import CountFilter, RankedItemKind, RejectionCheck
-from nexusform.scheduling.racks.vms import Demand, Interval, PlacementConstraints, VmSku, sum_count_intervals
+from nexusform.scheduling.racks.vms import (
+    Demand,
+    Interval,
+    PlacementConstraints,
+    VmSku,
+    sum_count_intervals,
+)
 from nexusform.scheduling.sku_catalogue import CATALOGUES, NEWEST
 from nexusform.snapshots.snapshot import SiteSnapshot
 from tests.planning.harness import agent_pool, cluster, plan, pool
 from tests.scheduling.racks.samples import change_profile
-from tests.worlds.small_worlds import build_applied_state, build_document_state, build_racks, get_site
+from tests.worlds.small_worlds import (
+    build_applied_state,
+    build_document_state,
+    build_racks,
+    get_site,
+)
 
 SKUS = CATALOGUES[NEWEST].vm_skus
 P46, G24, G12, G6, E94 = (
-    SKUS[n] for n in ("NC_P46_224_v1", "NC_G24_112_v1", "NC_G12_56_v1", "NC_G6_28_v1", "NC_E94_448_v1")
+    SKUS[n]
+    for n in ("NC_P46_224_v1", "NC_G24_112_v1", "NC_G12_56_v1", "NC_G6_28_v1", "NC_E94_448_v1")
 )
 SLOW = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
@@ -84,7 +100,9 @@ def test_capacity_after_rack_loss_is_capacity_of_other_racks(
     assert set(found.without_rack) == set(site.active_racks)
     for rack, left in found.without_rack.items():
         others = [name.removeprefix("r") for name in site.active_racks if name != rack]
-        assert left == build_exact_interval(compute_capacity(site, SKUS[sku], *others) if others else 0)
+        assert left == build_exact_interval(
+            compute_capacity(site, SKUS[sku], *others) if others else 0
+        )
     assert found.with_one_rack_down == found.without_rack[found.worst_rack]
     assert sum_count_intervals(zone.current for zone in found.zones) == found.current
 
@@ -98,10 +116,13 @@ def test_computed_number_of_mixes_can_be_applied() -> None:
 
     def can_apply_sets(sets: int) -> bool:
         agent = "nexus_kubernetes_cluster.a.id"
-        more = agent_pool("large", agent, sets, P46.name) + agent_pool("small", agent, 2 * sets, G12.name)
+        more = agent_pool("large", agent, sets, P46.name) + agent_pool(
+            "small", agent, 2 * sets, G12.name
+        )
         return not plan(files + more, state).plan.errored
 
-    # Five of eight cells are empty. Next to five P46 the other three have capacity for 2 + 2 + 3 G12, not for ten.
+    # Five of eight cells are empty. Next to five P46 the other three have capacity for 2 + 2 + 3
+    # G12, not for ten.
     assert mix.sets == build_exact_interval(4)
     assert can_apply_sets(4)
     assert not can_apply_sets(5)
@@ -116,9 +137,15 @@ def test_empty_environment_of_document_has_only_free_cells() -> None:
     site = get_site(build_applied_state(build_racks(*[16] * 8)))
     answer = compute_site_capacity(site, [P46])
     [found] = answer.sku_capacities
-    assert (found.current, found.with_one_rack_down) == (build_exact_interval(256), build_exact_interval(224))
+    assert (found.current, found.with_one_rack_down) == (
+        build_exact_interval(256),
+        build_exact_interval(224),
+    )
     assert (answer.totals.vcpus, answer.totals.memory_gib) == (12_288, 57_344)
-    assert (found.unusable_vcpus, found.unusable_memory_gib) == (build_exact_interval(0), build_exact_interval(0))
+    assert (found.unusable_vcpus, found.unusable_memory_gib) == (
+        build_exact_interval(0),
+        build_exact_interval(0),
+    )
     assert compute_capacity(site, E94) == 128
 
 
@@ -129,7 +156,10 @@ def test_nearly_full_document_has_no_xlarge_cell_in_racks_7_and_8() -> None:
     assert (by_zone["7"], by_zone["8"]) == (build_exact_interval(0), build_exact_interval(0))
     cells = answer.fragmentation
     # 140 extra-large VMs exist.
-    assert (build_exact_interval(cells.open), cells.taken) == (answer.sku_capacities[0].current, 140)
+    assert (build_exact_interval(cells.open), cells.taken) == (
+        answer.sku_capacities[0].current,
+        140,
+    )
     assert cells.open + cells.taken + cells.broken == cells.cells == 256
 
 
@@ -145,7 +175,11 @@ resource "nexus_rack" "later" {
     files = build_racks(2) + planned
     answer = compute_site_capacity(get_site(build_applied_state(files)), [P46])
     [found] = answer.sku_capacities
-    assert (found.current, found.planned, found.with_planned) == (build_exact_interval(4), 6, build_exact_interval(10))
+    assert (found.current, found.planned, found.with_planned) == (
+        build_exact_interval(4),
+        6,
+        build_exact_interval(10),
+    )
     assert answer.planned_racks == ("later",)
     active = get_site(build_applied_state(files.replace('"planned"', '"active"')))
     assert build_exact_interval(compute_capacity(active, P46)) == found.with_planned
@@ -165,7 +199,9 @@ def test_three_g14_and_a_g6_strand_28_gib_of_a_cell() -> None:
 
 
 def test_small_vm_splits_a_cell_for_largest_sku() -> None:
-    cells = compute_site_capacity(get_site(build_applied_state(build_racks(1) + cluster("a")))).fragmentation
+    cells = compute_site_capacity(
+        get_site(build_applied_state(build_racks(1) + cluster("a")))
+    ).fragmentation
     assert (cells.open, cells.broken, cells.taken) == (1, 1, 0)
     [culprit] = cells.broken_by
     assert (culprit.cluster, culprit.pool, culprit.cells) == ("a", "control-plane", 1)
@@ -182,7 +218,9 @@ def test_unschedulable_machines_are_excluded() -> None:
 
 @SLOW
 @given(SITES, POOLS)
-def test_every_cell_has_one_kind_and_free_capacity_adds_up(machines: list[int], pools: list[tuple[str, int]]) -> None:
+def test_every_cell_has_one_kind_and_free_capacity_adds_up(
+    machines: list[int], pools: list[tuple[str, int]]
+) -> None:
     files = build_crowded_site(machines, pools)
     if files is None:
         return
@@ -193,12 +231,17 @@ def test_every_cell_has_one_kind_and_free_capacity_adds_up(machines: list[int], 
     taken = sum(vm.sku.memory_gib for vm in site.scheduler.list_vms())
     assert cells.free_memory_gib == 448 * sum(machines) - taken
     assert cells.broken_memory_gib <= cells.free_memory_gib
-    # Measured in one-cell SKUs: as long as disk is no limit, the number of open cells equals the capacity.
+    # Measured in one-cell SKUs: as long as disk is no limit, the number of open cells equals the
+    # capacity.
     assert cells.open == compute_capacity(site, cells.yardstick or P46)
 
 
 def test_missing_capacity_is_a_finding_only_if_requested() -> None:
-    full = get_site(build_applied_state(build_racks(1) + cluster("a", plane=G24.name, pools=pool("p", 1, G24.name))))
+    full = get_site(
+        build_applied_state(
+            build_racks(1) + cluster("a", plane=G24.name, pools=pool("p", 1, G24.name))
+        )
+    )
     assert compute_capacity(full, E94) == 0
     assert compute_site_capacity(full, [E94]).has_findings
     assert not compute_site_capacity(full).has_findings
@@ -229,9 +272,15 @@ def test_mix_respects_pool_constraints_like_single_skus(monkeypatch: pytest.Monk
     )
     change_profile(monkeypatch, "FILTERS", (*profile.FILTERS, rule))
     monkeypatch.setattr(
-        nks_pools, "build_placement_constraints", lambda values: _MaximumPerRack(get_zones(values), most_on_rack=2)
+        nks_pools,
+        "build_placement_constraints",
+        lambda values: _MaximumPerRack(get_zones(values), most_on_rack=2),
     )
-    site = get_site(build_applied_state(build_racks(4, 4) + cluster("a", plane=G12.name, pools=pool("p", 4, P46.name))))
+    site = get_site(
+        build_applied_state(
+            build_racks(4, 4) + cluster("a", plane=G12.name, pools=pool("p", 4, P46.name))
+        )
+    )
     assert compute_capacity(site, P46) == 4
     mix = compute_site_capacity(site, mix=[SkuCount(1, P46)]).mix
     assert mix is not None
@@ -274,7 +323,9 @@ def test_mix_is_parsed(text: str, parts: object) -> None:
 
 
 def test_reversed_or_long_mix_has_short_error() -> None:
-    with pytest.raises(DiagnosticsError, match=r"^Write the number before the SKU: 3xNC_P46_224_v1\.$"):
+    with pytest.raises(
+        DiagnosticsError, match=r"^Write the number before the SKU: 3xNC_P46_224_v1\.$"
+    ):
         parse_sku_mix(SKUS, "NC_P46_224_v1x3")
     for text in ("2xNC_" + "9" * 6000, "9" * 6000, "1000001xNC_P46_224_v1"):
         with pytest.raises(DiagnosticsError) as rejection:

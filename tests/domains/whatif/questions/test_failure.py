@@ -11,12 +11,19 @@ from nexusform.domains.whatif.questions.failure_simulation import (
 from nexusform.domains.whatif.rendering.map_playbacks import build_failure_playback
 from nexusform.state.objects import State
 from tests.planning.harness import cluster, list_rows, plan, pool
-from tests.worlds.small_worlds import build_applied_state, build_document_state, build_racks, get_site
+from tests.worlds.small_worlds import (
+    build_applied_state,
+    build_document_state,
+    build_racks,
+    get_site,
+)
 
 
 def simulate_rack_failure(state: State, rack: str, site_id: str = "s") -> Failure:
     site = get_site(state, site_id)
-    return simulate_machine_loss(site, FailureScope.RACK, rack, [m.name for m in site.machines_by_rack[rack]])
+    return simulate_machine_loss(
+        site, FailureScope.RACK, rack, [m.name for m in site.machines_by_rack[rack]]
+    )
 
 
 def simulate_machine_failure(state: State, machine: str) -> Failure:
@@ -25,7 +32,9 @@ def simulate_machine_failure(state: State, machine: str) -> Failure:
 
 def read_targets(found: Failure) -> dict[str, str | None]:
     return {
-        each.vm.name: each.placement.machine if each.placement else None for p in found.recreations for each in p.vms
+        each.vm.name: each.placement.machine if each.placement else None
+        for p in found.recreations
+        for each in p.vms
     }
 
 
@@ -33,23 +42,31 @@ def read_targets(found: Failure) -> dict[str, str | None]:
 @given(
     st.lists(st.integers(1, 3), min_size=2, max_size=3),
     st.lists(
-        st.tuples(st.sampled_from(["NC_G24_112_v1", "NC_P46_224_v1", "NC_G12_56_v1"]), st.integers(1, 4)),
+        st.tuples(
+            st.sampled_from(["NC_G24_112_v1", "NC_P46_224_v1", "NC_G12_56_v1"]), st.integers(1, 4)
+        ),
         min_size=1,
         max_size=3,
     ),
 )
-def test_nodes_return_to_same_machines_as_in_evacuation_plan(machines: list[int], pools: list[tuple[str, int]]) -> None:
+def test_nodes_return_to_same_machines_as_in_evacuation_plan(
+    machines: list[int], pools: list[tuple[str, int]]
+) -> None:
     blocks = "".join(pool(f"p{k}", count, sku) for k, (sku, count) in enumerate(pools))
     files = build_racks(*machines) + cluster("a", pools=blocks) + cluster("b", count=2)
     if plan(files).plan.errored:
         return
     state = build_applied_state(files)
     found = simulate_machine_failure(state, "r1-bm01")
-    evacuating = f'machine_count     = {machines[0]}\n  machine_override "r1-bm01" {{\n evacuate = true\n }}'
+    evacuating = (
+        f'machine_count     = {machines[0]}\n  machine_override "r1-bm01" {{\n evacuate = true\n }}'
+    )
     result = plan(files.replace(f"machine_count     = {machines[0]}", evacuating, 1), state)
     assert bool(found.missing) == result.plan.errored
     if not found.missing:
-        assert read_targets(found) == {n: row.target.machine for n, row in list_rows(result).items() if row.target}
+        assert read_targets(found) == {
+            n: row.target.machine for n, row in list_rows(result).items() if row.target
+        }
 
 
 def test_loss_of_rack_7_of_the_document() -> None:
@@ -65,18 +82,24 @@ def test_loss_of_rack_7_of_the_document() -> None:
 
 
 def test_command_names_machines_of_each_cluster() -> None:
-    state = build_applied_state(build_racks(2, 2, 2) + cluster("a", count=3) + cluster("b", count=3))
-    one = simulate_machine_failure(state, get_site(state).clusters[0].pools[0].vms[0].placement.machine)
+    state = build_applied_state(
+        build_racks(2, 2, 2) + cluster("a", count=3) + cluster("b", count=3)
+    )
+    one = simulate_machine_failure(
+        state, get_site(state).clusters[0].pools[0].vms[0].placement.machine
+    )
     [first, *_] = one.deletions
-    assert (
-        first.command
-        == f"kubectl --context={first.cluster} delete node -l topology.kubernetes.io/baremetalmachine={one.machines[0]}"
+    assert first.command == (
+        f"kubectl --context={first.cluster} delete node -l "
+        f"topology.kubernetes.io/baremetalmachine={one.machines[0]}"
     )
     rack = simulate_rack_failure(
         build_applied_state(build_racks(2, 2) + cluster("a", count=3, pools=pool("p", 4))), "r1"
     )
     [deletion] = rack.deletions
-    assert deletion.command.endswith("-l 'topology.kubernetes.io/baremetalmachine in (r1-bm01,r1-bm02)'")
+    assert deletion.command.endswith(
+        "-l 'topology.kubernetes.io/baremetalmachine in (r1-bm01,r1-bm02)'"
+    )
 
 
 def test_control_plane_without_quorum_is_unreachable() -> None:

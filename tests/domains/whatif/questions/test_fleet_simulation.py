@@ -129,7 +129,9 @@ affinity {
 
 def test_drain_evicts_cordons_and_names_kept_placements() -> None:
     fixed = 'placement_type = "PickFixed"\ncluster_names = ["c4"]'
-    state = build_state_after(plan(FLEET + TWO + build_placement(fixed, name="fixed") + build_placement(name="all")))
+    state = build_state_after(
+        plan(FLEET + TWO + build_placement(fixed, name="fixed") + build_placement(name="all"))
+    )
     simulation = simulate_edits(state, drain="c4")
     assert find_outcome(simulation).after.clusters == ("c2", "c3")
     assert find_outcome(simulation, "all").after.clusters == ("c1", "c2", "c3")
@@ -172,10 +174,15 @@ def test_members_join_as_new_copied_or_recovered() -> None:
 
 def test_settings_of_members_are_set_and_removed() -> None:
     tainted = build_member("c1", {}, 'taint {\n key = "slow"\n value = "disk"\n}')
-    state = build_state_after(plan(build_hub() + tainted + build_placement('placement_type = "PickAll"')))
+    state = build_state_after(
+        plan(build_hub() + tainted + build_placement('placement_type = "PickAll"'))
+    )
     assert find_outcome(simulate_edits(state, taint="c1:slow-")).gained == ("c1",)
     simulation = simulate_edits(
-        state, taint="c1:other=x", health="c1:Unhealthy", property="c1:resources.kubernetes-fleet.io/available-cpu=3"
+        state,
+        taint="c1:other=x",
+        health="c1:Unhealthy",
+        property="c1:resources.kubernetes-fleet.io/available-cpu=3",
     )
     assert [edit.text for edit in simulation.edits] == [
         "c1: taint other=x",
@@ -231,24 +238,47 @@ def test_external_placement_waits_for_its_staged_run() -> None:
         (MemberEditKind.HEALTH, "c4:Ill", "RecentlyUnhealthy"),
         (MemberEditKind.JOIN, "c4", "c4 already joins"),
         (MemberEditKind.JOIN, "c5=c44", 'There is no member or cluster "c44". Did you mean "c4"?'),
-        (MemberEditKind.PROPERTY, "c4:resources.kubernetes-fleet.io/free-cpu=1", "total, allocatable or available"),
-        (MemberEditKind.PROPERTY, "c4:resources.kubernetes-fleet.io/total-cpu=1GB", "is not a valid quantity"),
+        (
+            MemberEditKind.PROPERTY,
+            "c4:resources.kubernetes-fleet.io/free-cpu=1",
+            "total, allocatable or available",
+        ),
+        (
+            MemberEditKind.PROPERTY,
+            "c4:resources.kubernetes-fleet.io/total-cpu=1GB",
+            "is not a valid quantity",
+        ),
     ],
 )
-def test_errors_are_reported(two_of_four: State, flag: MemberEditKind, text: str, says: str) -> None:
+def test_errors_are_reported(
+    two_of_four: State, flag: MemberEditKind, text: str, says: str
+) -> None:
     (detail,) = list_errors(two_of_four, {flag: [text]})
     assert says in detail
 
 
 def test_all_errors_are_reported_at_once(two_of_four: State) -> None:
-    first, second = list_errors(two_of_four, {MemberEditKind.LEAVE: ["c44"], MemberEditKind.DRAIN: ["c33"]})
+    first, second = list_errors(
+        two_of_four, {MemberEditKind.LEAVE: ["c44"], MemberEditKind.DRAIN: ["c33"]}
+    )
     assert first.startswith('There is no member "c44".')
     assert second.startswith('There is no member "c33".')
-    assert len(list_errors(two_of_four, {MemberEditKind.LEAVE: ["c4:x"], MemberEditKind.HEALTH: ["c3"]})) == 2
+    assert (
+        len(
+            list_errors(
+                two_of_four, {MemberEditKind.LEAVE: ["c4:x"], MemberEditKind.HEALTH: ["c3"]}
+            )
+        )
+        == 2
+    )
 
 
 @pytest.mark.parametrize(
-    "flags", [{MemberEditKind.LEAVE: ["c4", "c4"]}, {MemberEditKind.LEAVE: ["c4"], MemberEditKind.DRAIN: ["c4"]}]
+    "flags",
+    [
+        {MemberEditKind.LEAVE: ["c4", "c4"]},
+        {MemberEditKind.LEAVE: ["c4"], MemberEditKind.DRAIN: ["c4"]},
+    ],
 )
 def test_further_edits_of_leaving_member_are_rejected(
     two_of_four: State, flags: Mapping[MemberEditKind, Sequence[str]]
@@ -360,7 +390,10 @@ SORTED = build_pick_n(
 
 def build_members_with_nodes(*names: str) -> str:
     members = [
-        build_member(name, more=f'kubernetes_cluster_id = nexus_kubernetes_cluster.all["{name}"].id') for name in names
+        build_member(
+            name, more=f'kubernetes_cluster_id = nexus_kubernetes_cluster.all["{name}"].id'
+        )
+        for name in names
     ]
     return NODES + "".join(members) + build_placement(SORTED) + build_placement(SORTED, name="q")
 
@@ -382,7 +415,9 @@ def test_pods_follow_and_missing_capacity_is_reported(state_with_pods: State) ->
 
 
 def test_derived_property_cannot_be_removed(state_with_pods: State) -> None:
-    (detail,) = list_errors(state_with_pods, {MemberEditKind.PROPERTY: ["c:kubernetes-fleet.io/node-count-"]})
+    (detail,) = list_errors(
+        state_with_pods, {MemberEditKind.PROPERTY: ["c:kubernetes-fleet.io/node-count-"]}
+    )
     assert "comes from the nodes of c" in detail
 
 
@@ -391,9 +426,13 @@ def test_capacity_equals_capacity_after_plan(state_with_pods: State) -> None:
     rooms = {room.name: room for room in simulation.members}
     assert rooms["b"].before is None
     assert rooms["b"].after is not None
-    after = build_state_after(plan(build_members_with_nodes("a", "b", "c"), state_with_pods), state_with_pods)
+    after = build_state_after(
+        plan(build_members_with_nodes("a", "b", "c"), state_with_pods), state_with_pods
+    )
     again = {room.name: room for room in simulate_edits(after, label="a:x=y").members}
-    assert {name: room.after for name, room in rooms.items()} == {n: r.before for n, r in again.items()}
+    assert {name: room.after for name, room in rooms.items()} == {
+        n: r.before for n, r in again.items()
+    }
 
 
 # --- comparison with plans ---------------------------------------------------------------------
@@ -409,7 +448,9 @@ def test_simulation_equals_plan_of_such_members(seed: int) -> None:
 
     def build_fleet() -> str:
         return (
-            build_hub() + "".join(build_member(n, labels[n], build_node_count(counts[n])) for n in labels) + placements
+            build_hub()
+            + "".join(build_member(n, labels[n], build_node_count(counts[n])) for n in labels)
+            + placements
         )
 
     state = build_state_after(plan(build_fleet()))
@@ -429,7 +470,9 @@ def test_simulation_equals_plan_of_such_members(seed: int) -> None:
     for number in range(4):
         truth = get_bindings(after, f"fleet_cluster_resource_placement.p{number}")
         holds = sorted(name for name, binding in truth.items() if binding["state"] != "Unscheduled")
-        assert list(find_outcome(simulation, f"p{number}").after.clusters) == holds, json.dumps(flags)
+        assert list(find_outcome(simulation, f"p{number}").after.clusters) == holds, json.dumps(
+            flags
+        )
 
 
 def _build_placement(draw: random.Random, name: str) -> str:
@@ -477,7 +520,13 @@ def test_member_without_figures_has_no_capacity_row(two_of_four: State) -> None:
 
 
 def test_verdict_uses_singular_and_plural(two_of_four: State) -> None:
-    assert build_fleet_report(simulate_edits(two_of_four, leave="c4"), "").verdict == "1 of 1 placement changes."
+    assert (
+        build_fleet_report(simulate_edits(two_of_four, leave="c4"), "").verdict
+        == "1 of 1 placement changes."
+    )
     second = build_placement(build_pick_n(2)).replace('"p"', '"q"')
     both = build_state_after(plan(FLEET + TWO + second))
-    assert build_fleet_report(simulate_edits(both, leave="c4"), "").verdict == "2 of 2 placements change."
+    assert (
+        build_fleet_report(simulate_edits(both, leave="c4"), "").verdict
+        == "2 of 2 placements change."
+    )

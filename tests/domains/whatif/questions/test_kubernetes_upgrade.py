@@ -2,10 +2,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nexusform.domains.whatif.questions.kubernetes_upgrade import KubernetesUpgrade, simulate_kubernetes_upgrade
+from nexusform.domains.whatif.questions.kubernetes_upgrade import (
+    KubernetesUpgrade,
+    simulate_kubernetes_upgrade,
+)
 from nexusform.state.objects import State
 from tests.planning.harness import agent_pool, cluster, list_rows, plan, pool
-from tests.worlds.small_worlds import build_applied_state, build_document_state, build_racks, get_site
+from tests.worlds.small_worlds import (
+    build_applied_state,
+    build_document_state,
+    build_racks,
+    get_site,
+)
 
 OLD, NEW = 'kubernetes_version = "1.29"', 'kubernetes_version = "1.30"'
 
@@ -45,7 +53,9 @@ def read_moves(found: KubernetesUpgrade) -> dict[str, str | None]:
 def test_upgrade_equals_plan_with_new_version(
     machines: list[int], pools: list[tuple[str, int, str]], more: int
 ) -> None:
-    blocks = "".join(pool(f"p{k}", n, sku, build_settings_block(s, "1")) for k, (sku, n, s) in enumerate(pools))
+    blocks = "".join(
+        pool(f"p{k}", n, sku, build_settings_block(s, "1")) for k, (sku, n, s) in enumerate(pools)
+    )
     separate = agent_pool("x", "nexus_kubernetes_cluster.a.id", more)
     files = build_racks(*machines) + cluster("a", arguments=OLD, pools=blocks, count=2) + separate
     if plan(files).plan.errored:
@@ -55,7 +65,9 @@ def test_upgrade_equals_plan_with_new_version(
     result = plan(files.replace(OLD, NEW), state)
     assert bool(found.blocked_pools) == result.plan.errored
     if not found.blocked_pools:
-        assert read_moves(found) == {name: row.target.machine for name, row in list_rows(result).items() if row.target}
+        assert read_moves(found) == {
+            name: row.target.machine for name, row in list_rows(result).items() if row.target
+        }
 
 
 def test_pinned_pool_of_cluster_d_blocks_and_upgrades_in_place() -> None:
@@ -70,7 +82,9 @@ def test_pinned_pool_of_cluster_d_blocks_and_upgrades_in_place() -> None:
 
 
 def test_smaller_fitting_surge_is_found() -> None:
-    files = build_racks(3) + cluster("a", pools=pool("p", 3, "NC_P46_224_v1", build_settings_block("3")))
+    files = build_racks(3) + cluster(
+        "a", pools=pool("p", 3, "NC_P46_224_v1", build_settings_block("3"))
+    )
     [_, p] = simulate_upgrade(build_applied_state(files)).pools
     assert (p.is_blocked, p.fitting_surge, p.fits_in_place) == (True, 2, True)
     assert p.batches[-1].moves[-1].placement is None
@@ -84,7 +98,9 @@ def test_batch_is_down_without_surge() -> None:
 
 @pytest.mark.parametrize(("count", "lost"), [(1, True), (2, False)])
 def test_pool_down_completely_is_lost(count: int, lost: bool) -> None:
-    files = build_racks(3) + cluster("a", pools=pool("p", count, more=build_settings_block("0", "1")))
+    files = build_racks(3) + cluster(
+        "a", pools=pool("p", count, more=build_settings_block("0", "1"))
+    )
     found = simulate_upgrade(build_applied_state(files))
     assert found.has_findings is lost
     assert not found.blocked_pools

@@ -11,7 +11,10 @@ from msgspec.structs import replace
 from nexusform.cli.main import run_command_line
 from nexusform.diagnostics.diagnostic import DiagnosticsError
 from nexusform.domains.whatif.questions.kubernetes_upgrade import simulate_kubernetes_upgrade
-from nexusform.domains.whatif.questions.kubernetes_upgrade_path import SiteUpgradePath, find_upgrade_path
+from nexusform.domains.whatif.questions.kubernetes_upgrade_path import (
+    SiteUpgradePath,
+    find_upgrade_path,
+)
 from nexusform.domains.whatif.rendering.kubernetes_upgrade_report import (
     build_upgrade_path_document,
     build_upgrade_path_report,
@@ -108,7 +111,9 @@ def test_each_hop_starts_from_result_of_previous_plan() -> None:
     [way] = path.clusters
     assert [(hop.start, str(hop.end)) for hop in way.hops] == [("1.29", "1.30"), ("1.30", "1.31")]
     for version in ("1.30", "1.31"):
-        files = re.sub(r'kubernetes_version = "[0-9.]+"', f'kubernetes_version = "{version}"', files)
+        files = re.sub(
+            r'kubernetes_version = "[0-9.]+"', f'kubernetes_version = "{version}"', files
+        )
         hop = way.hops[("1.30", "1.31").index(version)]
         expected = {
             move.vm.name: move.placement.machine
@@ -117,7 +122,11 @@ def test_each_hop_starts_from_result_of_previous_plan() -> None:
             for move in batch.moves
             if move.placement is not None
         }
-        planned = {name: row.target.machine for name, row in list_rows(plan(files, state)).items() if row.target}
+        planned = {
+            name: row.target.machine
+            for name, row in list_rows(plan(files, state)).items()
+            if row.target
+        }
         assert planned == expected
         state = build_applied_state(files, state)
     # Four workers, one at a time, half an hour each; the control plane does not count.
@@ -126,17 +135,26 @@ def test_each_hop_starts_from_result_of_previous_plan() -> None:
 
 
 def test_summary_names_the_reason_of_a_hop_that_may_stop() -> None:
-    path = find_path(build_applied_state(build_racks(3, 3) + cluster("a", arguments=OLD, count=1)), "a", "1.30")
+    path = find_path(
+        build_applied_state(build_racks(3, 3) + cluster("a", arguments=OLD, count=1)), "a", "1.30"
+    )
     [way] = path.clusters
     [hop] = way.hops
-    assert build_upgrade_path_report(path, "here").verdict == "The upgrade fits in 1 hop: every surge fits."
+    assert (
+        build_upgrade_path_report(path, "here").verdict
+        == "The upgrade fits in 1 hop: every surge fits."
+    )
     gap = replace(hop, needs_intermediate_bundle=True)
-    blocked = replace(hop, upgrade=replace(hop.upgrade, disruptions=DrainObstacles(budgets=("web/a", "web/b"))))
+    blocked = replace(
+        hop, upgrade=replace(hop.upgrade, disruptions=DrainObstacles(budgets=("web/a", "web/b")))
+    )
     for changed, reason in (
         (gap, "it needs another version bundle first."),
         (blocked, "web/a and web/b allow no eviction, so drains time out."),
     ):
-        summary = build_upgrade_path_report(replace(path, clusters=(replace(way, hops=(changed,)),)), "here").verdict
+        summary = build_upgrade_path_report(
+            replace(path, clusters=(replace(way, hops=(changed,)),)), "here"
+        ).verdict
         assert summary == f"Every surge fits, but a may stop at 1.29 -> 1.30: {reason}"
 
 
@@ -154,7 +172,8 @@ def test_infeasible_hop_is_a_finding_and_moves_no_vm() -> None:
 
 
 @pytest.mark.parametrize(
-    ("to", "said"), [("x", "is not a version"), ("1.28", "is a downgrade"), ("2.0", "changes the major version")]
+    ("to", "said"),
+    [("x", "is not a version"), ("1.28", "is a downgrade"), ("2.0", "changes the major version")],
 )
 def test_unreachable_versions_are_reported(to: str, said: str) -> None:
     state = build_applied_state(build_racks(2, 2) + cluster("a", arguments=OLD, count=1))
@@ -182,13 +201,17 @@ def test_clusters_without_version_are_named_with_their_lines(
 
 
 def test_no_hops_at_target_version() -> None:
-    found = find_path(build_applied_state(build_racks(2, 2) + cluster("a", arguments=OLD, count=1)), "a", "1.29")
+    found = find_path(
+        build_applied_state(build_racks(2, 2) + cluster("a", arguments=OLD, count=1)), "a", "1.29"
+    )
     assert (found.clusters[0].hops, found.has_findings) == ((), False)
 
 
 def test_several_clusters_are_upgraded_in_feasible_order() -> None:
     state = build_applied_state(
-        build_racks(3, 3) + cluster("a", arguments=OLD, count=1) + cluster("b", arguments=OLD, count=1)
+        build_racks(3, 3)
+        + cluster("a", arguments=OLD, count=1)
+        + cluster("b", arguments=OLD, count=1)
     )
     found = find_path(state, "b a", "1.30")
     assert [one.cluster for one in found.clusters] == ["b", "a"]
@@ -199,7 +222,9 @@ def test_feasible_order_is_found_if_requested_order_does_not_fit() -> None:
     """The re-created VMs of `a` take the surge capacity of `b`; in reverse order both fit."""
     large = pool("p", 5, "NC_P46_224_v1", more='upgrade_settings {\n max_surge = "2"\n}')
     a = cluster("a", arguments=OLD, pools=pool("p", 2, "NC_G24_112_v1"), count=1)
-    state = build_applied_state(build_racks(2, 3) + a + cluster("b", arguments=OLD, pools=large, count=1))
+    state = build_applied_state(
+        build_racks(2, 3) + a + cluster("b", arguments=OLD, pools=large, count=1)
+    )
     found = find_path(state, "a b", "1.30")
     assert [one.cluster for one in found.clusters] == ["b", "a"]
     assert all(one.fits for one in found.clusters)

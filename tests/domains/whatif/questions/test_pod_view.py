@@ -68,7 +68,9 @@ def build_upf_pod(name: str) -> dict[str, Any]:
     found = build_pod(f"upf-1-{name}", f"core-workers-{name[-1]}", owner=("ReplicaSet", "upf-1"))
     found["metadata"] |= {"namespace": "core", "labels": {"app": "upf", "pod-template-hash": "1"}}
     asked = {"requests": {"cpu": "1", "memory": "1Gi"}}
-    found["spec"]["containers"] = [{"name": "upf", "image": "registry.example.com/upf:2.3", "resources": asked}]
+    found["spec"]["containers"] = [
+        {"name": "upf", "image": "registry.example.com/upf:2.3", "resources": asked}
+    ]
     return found
 
 
@@ -80,7 +82,8 @@ def read_places(left: dict[str, Any]) -> list[tuple[str, str | None]]:
     return [(move["from"], move["to"]) for move in left["pods"]]
 
 
-LOSS = ("failure", "-rack=rack1")  # The machine of core-workers-1.
+# The machine of core-workers-1.
+LOSS = ("failure", "-rack=rack1")
 
 
 def test_unmanaged_pods_use_capacity(lab: Path, command_runner: CommandRunner) -> None:
@@ -94,10 +97,14 @@ def test_unmanaged_pods_use_capacity(lab: Path, command_runner: CommandRunner) -
         assert "1 Insufficient cpu" in left["pods"][0]["reason"]
     assert "1 Insufficient cpu" in command_runner("simulate", "runtime-upgrade", code=2)
     write_objects(lab)
-    assert read_places(command_runner.workload(*LOSS, code=2)) == [("core-workers-1", "core-workers-0")]
+    assert read_places(command_runner.workload(*LOSS, code=2)) == [
+        ("core-workers-1", "core-workers-0")
+    ]
 
 
-def test_observed_nodes_of_pods_hold_until_a_plan_changes_them(lab: Path, command_runner: CommandRunner) -> None:
+def test_observed_nodes_of_pods_hold_until_a_plan_changes_them(
+    lab: Path, command_runner: CommandRunner
+) -> None:
     write_objects(lab)
     command_runner("apply", "-auto-approve")
     # It has moved to the other node since then: no pod is on rack1.
@@ -112,8 +119,13 @@ def test_observed_nodes_of_pods_hold_until_a_plan_changes_them(lab: Path, comman
 
 @pytest.mark.parametrize(
     ("stated", "held"),
-    # With two pods and minAvailable 1, one may be evicted unless the controller reports one as not ready.
-    [({}, False), ({"disruptionsAllowed": 1, "expectedPods": 2}, False), ({"disruptionsAllowed": 0}, True)],
+    # With two pods and minAvailable 1, one may be evicted unless the controller reports one as not
+    # ready.
+    [
+        ({}, False),
+        ({"disruptionsAllowed": 1, "expectedPods": 2}, False),
+        ({"disruptionsAllowed": 0}, True),
+    ],
 )
 def test_drain_respects_disruptions_allowed_by_budget(
     lab: Path, command_runner: CommandRunner, stated: dict[str, Any], held: bool
@@ -131,7 +143,9 @@ def test_drain_respects_disruptions_allowed_by_budget(
     command_runner("plan", "-out=p")
     command_runner("apply", "-auto-approve")
     for words in ((), ("-plan=p",)):
-        answer = json.loads(command_runner("simulate", "runtime-upgrade", *words, "-format=json", code=2))
+        answer = json.loads(
+            command_runner("simulate", "runtime-upgrade", *words, "-format=json", code=2)
+        )
         [workload] = answer["sites"][0]["workloads"]
         assert workload["budgets"] == (["core/upf"] if held else []), words
     # Budgets do not apply to pods of a lost machine.
@@ -142,14 +156,18 @@ def test_node_re_created_by_plan_is_empty(lab: Path, command_runner: CommandRunn
     write_objects(lab, FULL)
     command_runner("apply", "-auto-approve")
     command_runner("plan", "-replace=nexus_kubernetes_cluster.core:core-workers-0", "-out=p")
-    assert read_places(command_runner.workload(*LOSS, "-plan=p", code=2)) == [("core-workers-1", "core-workers-0")]
+    assert read_places(command_runner.workload(*LOSS, "-plan=p", code=2)) == [
+        ("core-workers-1", "core-workers-0")
+    ]
 
 
 def test_unreadable_nodes_are_reported(lab: Path, command_runner: CommandRunner) -> None:
     write_objects(lab, FULL)
     command_runner("apply", "-auto-approve")
     (lab / "nodes.json").unlink()
-    assert read_places(command_runner.workload(*LOSS, code=2)) == [("core-workers-1", "core-workers-0")]
+    assert read_places(command_runner.workload(*LOSS, code=2)) == [
+        ("core-workers-1", "core-workers-0")
+    ]
     assert "Nodes not counted" in command_runner.told
     assert "are not counted" in " ".join(command_runner.told.replace("│", " ").split())
     # A question about machines alone does not need them.
@@ -164,12 +182,16 @@ def test_plan_can_be_queried_from_another_directory(
     command_runner("plan", "-out=p")
     (lab / "elsewhere").mkdir()
     monkeypatch.chdir(lab / "elsewhere")
-    assert read_places(command_runner.workload(*LOSS, "-plan=../p", code=2)) == [("core-workers-1", "core-workers-0")]
+    assert read_places(command_runner.workload(*LOSS, "-plan=../p", code=2)) == [
+        ("core-workers-1", "core-workers-0")
+    ]
     assert "with data.kubernetes_nodes.core" in command_runner.told
     assert "nexusform-plan-" not in command_runner.told
 
 
-def test_fleet_counts_existing_pods_on_its_members(lab: Path, command_runner: CommandRunner) -> None:
+def test_fleet_counts_existing_pods_on_its_members(
+    lab: Path, command_runner: CommandRunner
+) -> None:
     with (lab / "main.nf.hcl").open("a") as file:
         file.write(MEMBER)
     write_objects(lab, FULL)
@@ -181,15 +203,22 @@ def test_fleet_counts_existing_pods_on_its_members(lab: Path, command_runner: Co
         assert member["before"]["available"]["cpu"] == cpu
 
 
-def test_nodes_with_unknown_capacity_are_named(lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nodes_with_unknown_capacity_are_named(
+    lab: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     command_runner = CommandRunner(capsys)
-    (lab / "nodes.json").write_bytes(print_objects(*WORKERS, build_node("other-1"), build_node("other-2")))
+    (lab / "nodes.json").write_bytes(
+        print_objects(*WORKERS, build_node("other-1"), build_node("other-2"))
+    )
     command_runner("apply", "-auto-approve")
     command_runner("plan", "-out=p.nfplan")
     for words in ((), ("-plan=p.nfplan",)):
         command_runner("simulate", "capacity", "-format=json", *words)
         warning = " ".join(command_runner.told.replace("│", " ").split())
-        assert ('2 nodes of the cluster "lab/core" (other-1, other-2) match no VM by name or provider id') in warning
+        assert (
+            '2 nodes of the cluster "lab/core" (other-1, other-2) match no VM by name or '
+            "provider id"
+        ) in warning
     command_runner("simulate", *LOSS, "-format=json", code=2)
     assert "match no VM by name or provider id. Their pods and capacity" in " ".join(
         command_runner.told.replace("│", " ").split()

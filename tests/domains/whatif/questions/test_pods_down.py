@@ -15,9 +15,17 @@ from nexusform.domains.whatif.questions.failure_simulation import (
     simulate_machine_loss,
 )
 from nexusform.domains.whatif.questions.kubernetes_upgrade import simulate_kubernetes_upgrade
-from nexusform.domains.whatif.questions.pod_outage import ClusterPods, WorkloadOutcome, WorkloadVerdict
+from nexusform.domains.whatif.questions.pod_outage import (
+    ClusterPods,
+    WorkloadOutcome,
+    WorkloadVerdict,
+)
 from nexusform.domains.whatif.questions.pod_snapshot import build_pods
-from nexusform.domains.whatif.questions.runtime_upgrade import RuntimeUpgrade, UpgradeOptions, simulate_runtime_upgrade
+from nexusform.domains.whatif.questions.runtime_upgrade import (
+    RuntimeUpgrade,
+    UpgradeOptions,
+    simulate_runtime_upgrade,
+)
 from nexusform.kubernetes.matching import build_label_selector
 from nexusform.planning.vm_planning.site_plans import SiteObject
 from nexusform.resources.address import parse_address
@@ -86,7 +94,9 @@ def render_web(replicas: int, cpu: str = "1", more: str = "") -> str:
     return WEB.replace("REPLICAS", str(replicas)).replace("CPU", cpu) + more
 
 
-def build_manifest(text: str, cluster_id: str, workloads: Mapping[str, Any] | None = None) -> SiteObject:
+def build_manifest(
+    text: str, cluster_id: str, workloads: Mapping[str, Any] | None = None
+) -> SiteObject:
     attributes = {"yaml_body": text, "cluster_id": cluster_id, "workloads": workloads}
     return SiteObject(parse_address("fleet_hub_manifest.m"), attributes, 1000)
 
@@ -100,7 +110,9 @@ def build_site_and_pods(
     return site, build_pods(things, world, build_all_types())
 
 
-def simulate_upgrade(state: State, text: str, cluster_id: str = "s/a", *, drain: bool = True) -> RuntimeUpgrade:
+def simulate_upgrade(
+    state: State, text: str, cluster_id: str = "s/a", *, drain: bool = True
+) -> RuntimeUpgrade:
     site, pods = build_site_and_pods(state, text, cluster_id)
     return simulate_runtime_upgrade(site, UpgradeOptions(drain=drain), pods)
 
@@ -111,10 +123,13 @@ def get_only_verdict(verdicts: Sequence[WorkloadVerdict]) -> WorkloadVerdict:
 
 
 def build_small_site(*machines: int, workers: int = 3) -> State:
-    return build_applied_state(build_racks(*machines) + cluster("a", count=3, pools=pool("p", workers, "NC_G12_56_v1")))
+    return build_applied_state(
+        build_racks(*machines) + cluster("a", count=3, pools=pool("p", workers, "NC_G12_56_v1"))
+    )
 
 
-# --- example of the document -----------------------------------------------------------------------
+# --- example of the document
+# -----------------------------------------------------------------------
 
 
 def test_deployment_on_cluster_a_rack_by_rack() -> None:
@@ -122,33 +137,46 @@ def test_deployment_on_cluster_a_rack_by_rack() -> None:
     text = render_web(24, "40", ALONE)
     found = simulate_upgrade(build_document_state("nearly-full"), text, "lab/cluster-a")
     verdict = get_only_verdict(found.workloads)
-    # A worker has 44 CPUs for pods: no other worker has capacity for a second replica, so three stay Pending.
-    assert [(w.workloads[0].before, w.workloads[0].running, w.workloads[0].pending) for w in found.waves] == [
-        (24, 21, 3)
-    ] * 8
-    assert (verdict.outcome, verdict.minimum_running, verdict.maximum_pending) == (WorkloadOutcome.REDUCED, 21, 3)
+    # A worker has 44 CPUs for pods: no other worker has capacity for a second replica, so three
+    # stay Pending.
+    assert [
+        (w.workloads[0].before, w.workloads[0].running, w.workloads[0].pending) for w in found.waves
+    ] == [(24, 21, 3)] * 8
+    assert (verdict.outcome, verdict.minimum_running, verdict.maximum_pending) == (
+        WorkloadOutcome.REDUCED,
+        21,
+        3,
+    )
     assert verdict.waves == tuple(range(1, 9))
     assert not found.has_findings
 
 
 def test_replicas_with_capacity_elsewhere_move_and_stay_there() -> None:
-    found = simulate_upgrade(build_document_state("nearly-full"), render_web(8, "4", SPREAD), "lab/cluster-a")
+    found = simulate_upgrade(
+        build_document_state("nearly-full"), render_web(8, "4", SPREAD), "lab/cluster-a"
+    )
     verdict = get_only_verdict(found.workloads)
-    assert (verdict.outcome, verdict.maximum_pending, verdict.minimum_running) == (WorkloadOutcome.KEPT, 0, 8)
+    assert (verdict.outcome, verdict.maximum_pending, verdict.minimum_running) == (
+        WorkloadOutcome.KEPT,
+        0,
+        8,
+    )
     first = found.waves[0].workloads[0]
     assert (len(first.moves), first.at_once) == (1, 7)
     assert first.moves[0].node
 
 
 def test_previously_pending_pods_stay_pending_during_upgrade() -> None:
-    # Three workers run one replica each. Of four replicas, one is pending before and two while a worker is down.
+    # Three workers run one replica each. Of four replicas, one is pending before and two while a
+    # worker is down.
     found = simulate_upgrade(build_small_site(4, 4, 4), render_web(4, "1", ALONE))
     left = found.waves[0].workloads[0]
     assert (left.before, left.running, left.pending) == (3, 2, 2)
 
 
 def test_no_vms_are_created_during_upgrade() -> None:
-    # One worker per rack, one replica per worker: no other worker is free although machines are empty.
+    # One worker per rack, one replica per worker: no other worker is free although machines are
+    # empty.
     found = simulate_upgrade(build_small_site(4, 4, 4), render_web(3, "1", ALONE))
     assert get_only_verdict(found.workloads).outcome is WorkloadOutcome.REDUCED
     left = found.waves[0].workloads[0]
@@ -160,7 +188,10 @@ def test_no_vms_are_created_during_upgrade() -> None:
 
 def test_single_movable_replica_restarts_if_drained_and_is_lost_otherwise() -> None:
     state = build_small_site(2, 2, 2)
-    assert get_only_verdict(simulate_upgrade(state, render_web(1)).workloads).outcome is WorkloadOutcome.RESTARTED
+    assert (
+        get_only_verdict(simulate_upgrade(state, render_web(1)).workloads).outcome
+        is WorkloadOutcome.RESTARTED
+    )
     cut = simulate_upgrade(state, render_web(1), drain=False)
     assert get_only_verdict(cut.workloads).outcome is WorkloadOutcome.LOST
     assert cut.has_findings
@@ -219,7 +250,8 @@ def test_daemons_and_bare_pods_wait_for_their_node() -> None:
     by_name = {v.workload.rpartition("/")[2]: v for v in found.workloads}
     assert (by_name["agent"].outcome, by_name["agent"].minimum_running) == (WorkloadOutcome.KEPT, 2)
     assert by_name["lonely"].outcome is WorkloadOutcome.LOST
-    assert len(by_name["lonely"].waves) == 1  # It returned to its node.
+    # It returned to its node.
+    assert len(by_name["lonely"].waves) == 1
 
 
 # --- budgets -------------------------------------------------------------------------------------
@@ -246,7 +278,10 @@ def test_budget_without_allowed_disruptions_blocks_drain(least: str, held: tuple
     text = render_web(3, "1", SPREAD) + BUDGET.replace("MIN", least)
     state = build_small_site(2, 2, 2)
     assert get_only_verdict(simulate_upgrade(state, text).workloads).blocking_budgets == held
-    assert get_only_verdict(simulate_upgrade(state, text, drain=False).workloads).blocking_budgets == ()
+    assert (
+        get_only_verdict(simulate_upgrade(state, text, drain=False).workloads).blocking_budgets
+        == ()
+    )
     site, pods = build_site_and_pods(state, text)
     found = simulate_kubernetes_upgrade(site, site.clusters[0], pods["s/a"])
     assert (found.disruptions.budgets, found.has_findings) == (held, bool(held))
@@ -261,7 +296,12 @@ def test_failure_names_lost_pods_and_their_targets() -> None:
     node = next(vm for p in site.clusters[0].pools for vm in p.vms if vm.name == before.node)
     found = simulate_machine_loss(site, FailureScope.MACHINE, "m", [node.placement.machine], pods)
     [left] = found.workloads
-    assert (left.before, left.at_once, left.moves[0].pod, left.moves[0].old_node) == (3, 2, "web-0", node.name)
+    assert (left.before, left.at_once, left.moves[0].pod, left.moves[0].old_node) == (
+        3,
+        2,
+        "web-0",
+        node.name,
+    )
     assert not found.lost_workloads
     gone = simulate_cluster_loss(site, site.clusters[0], pods)
     assert [(w.running, w.pending) for w in gone.lost_workloads] == [(0, 3)]
@@ -279,12 +319,18 @@ def test_planned_pod_nodes_are_used_unchanged() -> None:
 
 def test_placement_adds_hub_objects_to_its_members() -> None:
     state = build_small_site(2, 2, 2)
-    hub = SiteObject(parse_address("fleet_hub_manifest.m"), {"yaml_body": render_web(1) + AGENT}, 1000)
+    hub = SiteObject(
+        parse_address("fleet_hub_manifest.m"), {"yaml_body": render_web(1) + AGENT}, 1000
+    )
     member = SiteObject(
-        parse_address("fleet_member_cluster.m"), {"name": "member-a", "kubernetes_cluster_id": "s/a"}, 1001
+        parse_address("fleet_member_cluster.m"),
+        {"name": "member-a", "kubernetes_cluster_id": "s/a"},
+        1001,
     )
     shown = {"member-a": {"shop/Deployment/web": {"web-0": {"node": "a-p-1"}}}}
-    placement = SiteObject(parse_address("fleet_cluster_resource_placement.p"), {"workloads": shown}, 1002)
+    placement = SiteObject(
+        parse_address("fleet_cluster_resource_placement.p"), {"workloads": shown}, 1002
+    )
     things = (*list_state_objects(state), hub, member, placement)
     pods = build_pods(things, build_snapshot(things, build_all_types()), build_all_types())
     assert [w.key for w in pods["s/a"].workloads] == ["shop/Deployment/web"]
@@ -299,7 +345,9 @@ def test_nodes_have_allocatable_capacity_of_their_sku() -> None:
     kept = (896 + 128 + 100) * 2**20
     assert (worker.cpu, worker.memory) == (10_000, 56 * 2**30 - kept)
     assert worker.labels["topology.kubernetes.io/baremetalmachine"] == worker.machine
-    assert [t.key for t in nodes["a-control-plane-0"].taints] == ["node-role.kubernetes.io/control-plane"]
+    assert [t.key for t in nodes["a-control-plane-0"].taints] == [
+        "node-role.kubernetes.io/control-plane"
+    ]
 
 
 def test_no_pods_are_known_without_manifests() -> None:

@@ -6,11 +6,22 @@ import pytest
 from msgspec.structs import replace
 
 from nexusform.domains.whatif.questions import repack_orders
-from nexusform.domains.whatif.questions.repack_context import RepackRequest, build_pool_demand, build_repack_context
+from nexusform.domains.whatif.questions.repack_context import (
+    RepackRequest,
+    build_pool_demand,
+    build_repack_context,
+)
 from nexusform.domains.whatif.questions.repack_orders import search_orders
-from nexusform.domains.whatif.questions.repack_planning import RepackResult, RepackStatus, plan_repack
+from nexusform.domains.whatif.questions.repack_planning import (
+    RepackResult,
+    RepackStatus,
+    plan_repack,
+)
 from nexusform.domains.whatif.questions.repack_windows import exclude_machines
-from nexusform.domains.whatif.rendering.repack_report import build_repack_document, build_repack_report
+from nexusform.domains.whatif.rendering.repack_report import (
+    build_repack_document,
+    build_repack_report,
+)
 from nexusform.scheduling.racks.rack_scheduler import RackScheduler
 from nexusform.scheduling.racks.vms import Placement, PlacementConstraints, VmName, VmSku
 from nexusform.snapshots.snapshot import SiteSnapshot
@@ -29,7 +40,9 @@ NARROW = (131, 324, 352, 355, 388, 479, 495)
 
 
 def build_site(seed: int) -> tuple[SiteSnapshot, RepackRequest]:
-    site = build_site_with_history(seed, 2 + seed % 2, 1 + seed % 3, filled=0.65 + 0.03 * (seed % 9), zoned=0.3)
+    site = build_site_with_history(
+        seed, 2 + seed % 2, 1 + seed % 3, filled=0.65 + 0.03 * (seed % 9), zoned=0.3
+    )
     return site, RepackRequest(sku=SKUS[LARGE], want=1 + seed % 3)
 
 
@@ -63,7 +76,9 @@ def test_no_order_with_fewer_steps_exists(seed: int) -> None:
     site, request = build_site(seed)
     result = plan_repack(site, request)
     assert result.recreations is not None
-    orders = search_orders(build_repack_context(site, request), request, 1, min(result.recreations, 3) - 1)
+    orders = search_orders(
+        build_repack_context(site, request), request, 1, min(result.recreations, 3) - 1
+    )
     assert (orders.sequence, orders.cut_at) == (None, None)
 
 
@@ -77,12 +92,24 @@ def build_ring_site() -> tuple[SiteSnapshot, frozenset[str]]:
     def add_vm(number: int, sku: VmSku, machine: int, cell: int) -> None:
         _, _, handles = pools.setdefault(number, (sku, PlacementConstraints(), []))
         place = Placement(f"r00{machine}-bm01", f"r00{machine}", str(machine), (cell,))
-        handles.append(scheduler.add_existing(VmName(f"c{number}", f"c{number}", "p", len(handles)), sku, place))
+        handles.append(
+            scheduler.add_existing(
+                VmName(f"c{number}", f"c{number}", "p", len(handles)), sku, place
+            )
+        )
 
     for number, sku in enumerate((g24, g18, g12)):
         add_vm(number, sku, number + 1, 0)
         add_vm(number, sku, 4, number // 2)
-    stationary = [(g24, 1, 0), (g24, 2, 0), (g18, 3, 0), (g12, 3, 0), (g6, 4, 0), (g24, 4, 1), (g12, 4, 1)]
+    stationary = [
+        (g24, 1, 0),
+        (g24, 2, 0),
+        (g18, 3, 0),
+        (g12, 3, 0),
+        (g6, 4, 0),
+        (g24, 4, 1),
+        (g12, 4, 1),
+    ]
     stationary += [(SKUS[LARGE], machine, 1) for machine in (1, 2, 3)]
     for number, (sku, machine, cell) in enumerate(stationary, start=3):
         add_vm(number, sku, machine, cell)
@@ -92,9 +119,15 @@ def build_ring_site() -> tuple[SiteSnapshot, frozenset[str]]:
 
 def test_three_vms_exchange_machines_in_a_ring() -> None:
     site, seconds = build_ring_site()
-    request = RepackRequest(sku=SKUS["NC_G12_56_v1"], want=1, zones=frozenset({"1"}), excluded=seconds)
+    request = RepackRequest(
+        sku=SKUS["NC_G12_56_v1"], want=1, zones=frozenset({"1"}), excluded=seconds
+    )
     result = plan_repack(site, request)
-    steps = {step.source.vm.name: step.target.machine for window in result.windows for step in window.steps}
+    steps = {
+        step.source.vm.name: step.target.machine
+        for window in result.windows
+        for step in window.steps
+    }
     assert (result.status, len(result.windows)) == (RepackStatus.OPTIMAL, 1)
     assert steps == {"c0-p-0": "r002-bm01", "c1-p-0": "r003-bm01", "c2-p-0": "r001-bm01"}
     assert replay(site, result) == 1
@@ -116,5 +149,8 @@ def test_large_site_reports_unsearched_orders(monkeypatch: pytest.MonkeyPatch) -
     site, request = build_site(409)
     monkeypatch.setattr(repack_orders, "MAX_VMS", 5)
     result = plan_repack(site, request)
-    assert any("Not every order was searched: the site has" in fact for fact in build_repack_report(result, "").facts)
+    assert any(
+        "Not every order was searched: the site has" in fact
+        for fact in build_repack_report(result, "").facts
+    )
     assert build_repack_document(result)["orders_searched"] is None

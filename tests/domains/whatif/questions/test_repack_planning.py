@@ -23,8 +23,16 @@ from nexusform.domains.whatif.questions.repack_context import (
     build_repack_context,
     rebuild_scheduler,
 )
-from nexusform.domains.whatif.questions.repack_planning import RepackResult, RepackStatus, plan_repack
-from nexusform.domains.whatif.questions.repack_program import NoRepackSolution, RepackProgram, RepackSolution
+from nexusform.domains.whatif.questions.repack_planning import (
+    RepackResult,
+    RepackStatus,
+    plan_repack,
+)
+from nexusform.domains.whatif.questions.repack_program import (
+    NoRepackSolution,
+    RepackProgram,
+    RepackSolution,
+)
 from nexusform.domains.whatif.questions.repack_separation import (
     SeparationRule,
     SeparationRuleGroup,
@@ -46,7 +54,12 @@ from nexusform.scheduling.racks.vms import (
     VmSku,
 )
 from nexusform.snapshots.snapshot import SiteSnapshot, list_state_objects
-from tests.domains.whatif.questions.repack_sites import LARGE, SKUS, build_site_with_history, build_snapshot_of_pools
+from tests.domains.whatif.questions.repack_sites import (
+    LARGE,
+    SKUS,
+    build_site_with_history,
+    build_snapshot_of_pools,
+)
 from tests.kill_points import select_cases
 from tests.planning.harness import cluster
 from tests.scheduling.racks.samples import change_profile
@@ -63,10 +76,15 @@ def build_request(want: int, sku: str = LARGE, **options: object) -> RepackReque
 # --- exhaustive search -------------------------------------------------------------------------
 
 
-def find_minimum_by_exhaustive_search(ground: RepackContext, asked: RepackRequest, most: int) -> int | None:
+def find_minimum_by_exhaustive_search(
+    ground: RepackContext, asked: RepackRequest, most: int
+) -> int | None:
     """Return the minimum number of moved VMs to free the capacity, by trying every choice of up to `most` VMs."""
     for count in range(most + 1):
-        if any(_can_move(ground, asked, chosen) for chosen in combinations(ground.all_movable_vms, count)):
+        if any(
+            _can_move(ground, asked, chosen)
+            for chosen in combinations(ground.all_movable_vms, count)
+        ):
             return count
     return None
 
@@ -74,7 +92,9 @@ def find_minimum_by_exhaustive_search(ground: RepackContext, asked: RepackReques
 def _can_move(ground: RepackContext, asked: RepackRequest, chosen: Sequence[MovableVm]) -> bool:  # noqa: C901
     """Return whether these VMs have other places with capacity left for the demand, by trying all."""
     cells: dict[tuple[str, int], FreeCell] = {}
-    admits: Mapping[str, frozenset[int]] = {host.machine.name: host.admitted for host in ground.hosts}
+    admits: Mapping[str, frozenset[int]] = {
+        host.machine.name: host.admitted for host in ground.hosts
+    }
     for host in ground.hosts:
         cells |= {(host.machine.name, number): free for number, free in enumerate(host.cells)}
     racks = {host.machine.name: host.machine.rack for host in ground.hosts}
@@ -126,7 +146,9 @@ def _can_move(ground: RepackContext, asked: RepackRequest, chosen: Sequence[Mova
                 return True
         return False
 
-    return try_placing(sorted(chosen, key=lambda source: -ground.vm_classes[source.vm_class].sku.memory_gib))
+    return try_placing(
+        sorted(chosen, key=lambda source: -ground.vm_classes[source.vm_class].sku.memory_gib)
+    )
 
 
 @pytest.mark.parametrize("seed", select_cases(range(24)))
@@ -148,7 +170,9 @@ def test_no_smaller_choice_frees_capacity_on_small_sites(seed: int) -> None:
 @pytest.mark.parametrize("seed", select_cases(range(16)))
 def test_no_smaller_choice_frees_capacity_with_unknown_cells(seed: int) -> None:
     """Every choice of VMs is tried, and for each choice the fit of the demand and of these VMs in every split."""
-    site = build_site_with_history(seed, 2, 2, filled=0.35 + 0.04 * (seed % 8), zoned=0.3, known=False)
+    site = build_site_with_history(
+        seed, 2, 2, filled=0.35 + 0.04 * (seed % 8), zoned=0.3, known=False
+    )
     want = site.scheduler.count_free_slots(build_request(1).demand).minimum + 1 + seed % 2
     made = plan_repack(site, build_request(want))
     ground = build_repack_context(site, build_request(want))
@@ -163,8 +187,12 @@ def test_no_smaller_choice_frees_capacity_with_unknown_cells(seed: int) -> None:
 
 
 def build_small_site_with_unknown_cells(seed: int) -> tuple[SiteSnapshot, RepackRequest]:
-    site = build_site_with_history(seed, 2, 2, filled=0.35 + 0.04 * (seed % 8), zoned=0.3, known=False)
-    return site, build_request(site.scheduler.count_free_slots(build_request(1).demand).minimum + 1 + seed % 2)
+    site = build_site_with_history(
+        seed, 2, 2, filled=0.35 + 0.04 * (seed % 8), zoned=0.3, known=False
+    )
+    return site, build_request(
+        site.scheduler.count_free_slots(build_request(1).demand).minimum + 1 + seed % 2
+    )
 
 
 @pytest.mark.parametrize(("seed", "recreations"), [(6, 3), (10, 2), (38, 4), (40, 2)])
@@ -201,11 +229,17 @@ def find_minimum_of_whole_machines(
         for count in range(1, len(crews) + 1)
         for chosen in combinations(crews, count)
     ]
-    counts = [len(chosen) for chosen in choices if len(chosen) <= most and _can_settle(site, ground, asked, chosen)]
+    counts = [
+        len(chosen)
+        for chosen in choices
+        if len(chosen) <= most and _can_settle(site, ground, asked, chosen)
+    ]
     return min(counts, default=None)
 
 
-def _can_settle(site: SiteSnapshot, ground: RepackContext, asked: RepackRequest, chosen: Sequence[MovableVm]) -> bool:
+def _can_settle(
+    site: SiteSnapshot, ground: RepackContext, asked: RepackRequest, chosen: Sequence[MovableVm]
+) -> bool:
     """Return whether these VMs find machines and the demand fits in every split, by trying every machine for each.
 
     An emptied machine has known cells: VMs may return to it, to either cell.
@@ -251,13 +285,19 @@ def _try_placing(
     return False
 
 
-def _list_cells(scheduler: RackScheduler, machine: Machine, demand: Demand) -> list[tuple[int, ...]]:
+def _list_cells(
+    scheduler: RackScheduler, machine: Machine, demand: Demand
+) -> list[tuple[int, ...]]:
     """Return the cells with capacity for a VM; () if it fits in any split."""
     if machine.name in scheduler.list_machines_with_unknown_cells():
         here = Hint(True, True, HintScope.MACHINE, frozenset({machine.name}), frozenset(), "here")
-        there = replace(demand, constraints=replace(demand.constraints, hints=(*demand.constraints.hints, here)))
+        there = replace(
+            demand, constraints=replace(demand.constraints, hints=(*demand.constraints.hints, here))
+        )
         return [()] if scheduler.count_free_slots(there).minimum else []
-    free = [FreeCell(machine.cpus_per_cell, machine.memory_gib_per_cell * 1024, machine.vfs_per_cell)] * 2
+    free = [
+        FreeCell(machine.cpus_per_cell, machine.memory_gib_per_cell * 1024, machine.vfs_per_cell)
+    ] * 2
     for vm in scheduler.list_vms():
         for cell in vm.placement.cells if vm.placement.machine == machine.name else ():
             free[cell] = free[cell].subtract(vm.sku)
@@ -273,7 +313,9 @@ def execute_windows(site: SiteSnapshot, made: RepackResult, seed: int) -> RackSc
     standing: dict[int, ScheduledVm] = {vm.handle: vm for vm in scheduler.list_vms()}
     for window in made.windows:
         closed = [
-            replace(machine, unschedulable_reason="cordoned") if machine.name in window.cordons else machine
+            replace(machine, unschedulable_reason="cordoned")
+            if machine.name in window.cordons
+            else machine
             for machine in site.scheduler.machines
         ]
         base = RackScheduler(closed, seed=seed)
@@ -284,7 +326,9 @@ def execute_windows(site: SiteSnapshot, made: RepackResult, seed: int) -> RackSc
         for step in window.steps:
             vm = standing[step.source.handle]
             pool = site.pools[step.source.pool]
-            answer = base.try_place(Demand(vm.vm, vm.sku, pool.demand.constraints, vm.placement.machine))
+            answer = base.try_place(
+                Demand(vm.vm, vm.sku, pool.demand.constraints, vm.placement.machine)
+            )
             assert answer is not None
             assert answer[1].machine == step.target.machine
             standing[step.source.handle] = replace(vm, placement=answer[1])
@@ -313,7 +357,9 @@ def test_steps_free_the_predicted_capacity(seed: int, known: bool) -> None:
 
 
 @pytest.mark.parametrize("seed", select_cases(range(8)))
-def test_deterministic_steps_are_predicted_without_sampling(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deterministic_steps_are_predicted_without_sampling(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     site = build_site_with_history(seed, 4, 4, filled=0.6 + 0.03 * seed)
     asked = build_request(site.scheduler.count_free_slots(build_request(1).demand).minimum + 2)
     made = plan_repack(site, asked)
@@ -328,18 +374,24 @@ def test_order_with_certain_targets_is_preferred() -> None:
     asked = build_request(site.scheduler.count_free_slots(build_request(1).demand).minimum + 2)
     made = plan_repack(site, asked)
     assert (made.status, made.recreations) == (RepackStatus.OPTIMAL, 7)
-    assert {(step.hits, step.runs) for window in made.windows for step in window.steps} == {(100, 100)}
+    assert {(step.hits, step.runs) for window in made.windows for step in window.steps} == {
+        (100, 100)
+    }
     assert execute_windows(site, made, seed=5).count_free_slots(asked.demand).minimum >= asked.want
 
 
 @pytest.mark.parametrize("seed", [10, 20, 24, 36])
 def test_returning_vm_avoids_machines_feasible_only_in_some_splits(seed: int) -> None:
     """Its own machine is tried last: another machine with capacity in an unsampled split gets a cordon, too."""
-    site = build_site_with_history(seed, 2, 3, filled=0.45 + 0.03 * (seed % 14), zoned=0.3, known=False)
+    site = build_site_with_history(
+        seed, 2, 3, filled=0.45 + 0.03 * (seed % 14), zoned=0.3, known=False
+    )
     asked = build_request(site.scheduler.count_free_slots(build_request(1).demand).minimum + 1)
     made = plan_repack(site, asked)
     assert made.status is RepackStatus.OPTIMAL
-    assert {(step.hits, step.runs) for window in made.windows for step in window.steps} == {(100, 100)}
+    assert {(step.hits, step.runs) for window in made.windows for step in window.steps} == {
+        (100, 100)
+    }
     assert execute_windows(site, made, seed=5).count_free_slots(asked.demand).minimum >= asked.want
 
 
@@ -348,7 +400,9 @@ def test_large_vms_move_before_small_ones_take_their_cells() -> None:
     asked = build_request(site.scheduler.count_free_slots(build_request(1).demand).minimum + 2)
     made = plan_repack(site, asked)
     assert (made.status, made.recreations) == (RepackStatus.OPTIMAL, 5)
-    assert {(step.hits, step.runs) for window in made.windows for step in window.steps} == {(100, 100)}
+    assert {(step.hits, step.runs) for window in made.windows for step in window.steps} == {
+        (100, 100)
+    }
     assert execute_windows(site, made, seed=5).count_free_slots(asked.demand).minimum >= asked.want
 
 
@@ -360,15 +414,19 @@ def test_answer_reports_if_no_order_is_certain() -> None:
     fewest = min(step.hits for window in made.windows for step in window.steps)
     assert 0 < fewest < repack_windows.SAMPLES
     [fact] = [fact for fact in build_repack_report(made, "").facts if "land as planned" in fact]
-    assert f"8 of 9 land as planned in 100 of 100 samples, the others in at least {fewest} of 100:" in fact
+    assert (
+        f"8 of 9 land as planned in 100 of 100 samples, the others in at least {fewest} of 100:"
+        in fact
+    )
     # Time for fewer samples of the last window.
     step = replace(made.windows[-1].steps[-1], hits=3, runs=4)
     cut = replace(made, windows=(*made.windows, replace(made.windows[-1], steps=(step,))))
     [fact] = [fact for fact in build_repack_report(cut, "").facts if "land as planned" in fact]
     expected = min((fewest / 100, f"{fewest} of 100"), (3 / 4, "3 of 4"))[1]
     assert (
-        f"8 of 10 land as planned in all 4 to 100 samples of their window, the others in at least {expected}:" in fact
-    )
+        "8 of 10 land as planned in all 4 to 100 samples of their window, the others in at "
+        f"least {expected}:"
+    ) in fact
     assert "no tested order or cordon prevents it" in fact
 
 
@@ -387,7 +445,9 @@ def check_spread(site: SiteSnapshot, made: RepackResult) -> None:
 def test_most_small_sites_are_solved_with_proof() -> None:
     """The fraction of proofs: a drop indicates a worse search."""
     ends = Counter(
-        plan_repack(build_site_with_history(seed, 3, 3, filled=0.55 + 0.01 * seed), build_request(2)).status
+        plan_repack(
+            build_site_with_history(seed, 3, 3, filled=0.55 + 0.01 * seed), build_request(2)
+        ).status
         for seed in range(20)
     )
     assert ends[RepackStatus.GAP] <= 2, ends
@@ -428,7 +488,9 @@ def test_search_out_of_time_reports_known_results(seconds: int, known: bool) -> 
 def test_constraints_unchecked_for_lack_of_time_are_undecided() -> None:
     site = build_site_with_history(4, 2, 3, filled=0.6)
     everything = frozenset(str(pool.address) for pool in site.pools)
-    made = plan_repack(site, build_request(2, excluded=everything), time_budget=build_time_budget(3))
+    made = plan_repack(
+        site, build_request(2, excluded=everything), time_budget=build_time_budget(3)
+    )
     assert made.blocking
     assert all(one.recreations is not None or one.undecided for one in made.blocking)
 
@@ -436,23 +498,38 @@ def test_constraints_unchecked_for_lack_of_time_are_undecided() -> None:
 def test_multi_cell_vms_arrive_in_any_cells_of_a_larger_machine() -> None:
     """The VM of two cells has to leave m1 for the demand of four; on m2 only the last two of four cells are free."""
     one, wide, whole = (
-        VmSku(name=f"of-{cells}", vcpus=8 * cells, emulator_vcpus=0, memory_gib=8 * cells, disk_gib=1, numa_cells=cells)
+        VmSku(
+            name=f"of-{cells}",
+            vcpus=8 * cells,
+            emulator_vcpus=0,
+            memory_gib=8 * cells,
+            disk_gib=1,
+            numa_cells=cells,
+        )
         for cells in (1, 2, 4)
     )
-    scheduler = RackScheduler([Machine(name, "r1", "1", 1, None, 4, 8, 8, 1000) for name in ("m1", "m2")])
+    scheduler = RackScheduler(
+        [Machine(name, "r1", "1", 1, None, 4, 8, 8, 1000) for name in ("m1", "m2")]
+    )
     pools = {}
-    for number, (sku, machine, cells) in enumerate([(one, "m2", (0,)), (one, "m2", (1,)), (wide, "m1", (0, 1))]):
+    for number, (sku, machine, cells) in enumerate(
+        [(one, "m2", (0,)), (one, "m2", (1,)), (wide, "m1", (0, 1))]
+    ):
         place = Placement(machine, "r1", "1", cells)
         handle = scheduler.add_existing(VmName(f"c{number}", f"c{number}", "p", 0), sku, place)
         pools[number] = sku, PlacementConstraints(), [handle]
     request = RepackRequest(sku=whole, want=1)
     lifted = frozenset({Constraint.SINGLE_REPLICA})
-    context = build_repack_context(build_snapshot_of_pools(scheduler, pools), request, lifted=lifted)
+    context = build_repack_context(
+        build_snapshot_of_pools(scheduler, pools), request, lifted=lifted
+    )
     program = RepackProgram(context, request)
     solution = program.solve()
     assert isinstance(solution, RepackSolution)
     choice = choose_vms_to_recreate(context, program, solution, frozenset())
-    assert {source.vm.name: choice.targets.get(source.handle) for source in choice.sources} == {"c2-p-0": "m2"}
+    assert {source.vm.name: choice.targets.get(source.handle) for source in choice.sources} == {
+        "c2-p-0": "m2"
+    }
 
 
 def test_targets_are_assigned_without_unnecessary_crowding() -> None:
@@ -460,7 +537,9 @@ def test_targets_are_assigned_without_unnecessary_crowding() -> None:
     site = build_site_with_history(2, 4, 4, filled=0.8)
     ground = build_repack_context(site, build_request(1))
     [one, other, *_] = [
-        source for source in ground.all_movable_vms if source.vm_class == ground.all_movable_vms[0].vm_class
+        source
+        for source in ground.all_movable_vms
+        if source.vm_class == ground.all_movable_vms[0].vm_class
     ]
     hosts = {host.machine.rack: host for host in ground.hosts if one.vm_class in host.admitted}
     [here, there] = list(hosts.values())[:2]
@@ -514,8 +593,14 @@ def test_single_control_plane_vm_is_blocked_as_single_replica() -> None:
     site = get_site(state)
     lifted = frozenset({Constraint.SINGLE_REPLICA})
     [control] = [pool for pool in site.pools if pool.is_control_plane and len(pool.vms) == 1]
-    assert build_repack_context(site, build_request(1)).blocked_by[control.vms[0].name] is Constraint.SINGLE_REPLICA
-    assert control.vms[0].name not in build_repack_context(site, build_request(1), lifted=lifted).blocked_by
+    assert (
+        build_repack_context(site, build_request(1)).blocked_by[control.vms[0].name]
+        is Constraint.SINGLE_REPLICA
+    )
+    assert (
+        control.vms[0].name
+        not in build_repack_context(site, build_request(1), lifted=lifted).blocked_by
+    )
 
 
 FULL_OF_ROOM = Machine("m", "r", "1", 1, "bom-1.7.3", 2, 64, 448, 3500)
@@ -536,12 +621,14 @@ def test_each_filter_of_profile_matters(name: str, monkeypatch: pytest.MonkeyPat
     assert plan_repack(site, asked).status is RepackStatus.IMPOSSIBLE
     left = tuple(rule for rule in profile.FILTERS if rule.name != name)
     change_profile(monkeypatch, "FILTERS", left)
-    if name == "fits":  # A VM without restrictions fits without a limit.
+    # A VM without restrictions fits without a limit.
+    if name == "fits":
         assert not RackScheduler([machine]).find_rejection("m", asked.demand)
         return
     # A site keeps opened rules, so a new site is used.
     assert (
-        plan_repack(build_snapshot_of_pools(RackScheduler([machine]), {}), asked).status is RepackStatus.NOTHING_TO_DO
+        plan_repack(build_snapshot_of_pools(RackScheduler([machine]), {}), asked).status
+        is RepackStatus.NOTHING_TO_DO
     )
 
 
@@ -609,11 +696,13 @@ def test_rebuilt_schedulers_keep_their_handles() -> None:
 def test_separation_rules_hold_for_re_created_vms() -> None:
     """Some pools are separated from machines of others: no re-created VM is placed on one of these."""
     landed = 0
-    for seed in select_cases([seed for seed in range(12) if seed != 4]):  # with 4, no VM moves
+    # With 4, no VM moves.
+    for seed in select_cases([seed for seed in range(12) if seed != 4]):
         site = build_site_with_history(seed, 4, 4, filled=0.5)
         keys = [(pool.owner.owner, pool.name) for pool in site.pools]
         rule = SeparationRule(
-            "machine", (SeparationRuleGroup(frozenset(keys[::4])), SeparationRuleGroup(frozenset(keys[1::4])))
+            "machine",
+            (SeparationRuleGroup(frozenset(keys[::4])), SeparationRuleGroup(frozenset(keys[1::4]))),
         )
         want = site.scheduler.count_free_slots(build_request(1).demand).minimum + 2
         free, bound = (
@@ -652,9 +741,9 @@ resource "nexus_separation_rule" "x" {
     assert apart.scope == "rack"
     assert [len(group.pools) for group in apart.groups] == [1, 1]
     [a, b] = get_site(state).pools
-    assert apart.find_forbidden_locations((a.owner.owner, a.name, 0), get_site(state).scheduler.list_vms()) == {
-        b.vms[0].placement.rack
-    }
+    assert apart.find_forbidden_locations(
+        (a.owner.owner, a.name, 0), get_site(state).scheduler.list_vms()
+    ) == {b.vms[0].placement.rack}
 
 
 def test_planned_racks_and_unschedulable_machines_are_tried() -> None:

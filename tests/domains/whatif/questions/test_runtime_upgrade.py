@@ -10,7 +10,13 @@ from nexusform.domains.whatif.questions.runtime_upgrade import (
     simulate_runtime_upgrade,
 )
 from tests.planning.harness import cluster, plan, pool
-from tests.worlds.small_worlds import build_applied_state, build_document_state, build_racks, get_site, where
+from tests.worlds.small_worlds import (
+    build_applied_state,
+    build_document_state,
+    build_racks,
+    get_site,
+    where,
+)
 
 ALL_AT_ONCE = UpgradeOptions()
 
@@ -27,12 +33,17 @@ def read_outcomes(found: RuntimeUpgrade) -> dict[str, PoolOutcome]:
 
 
 def test_document_is_upgraded_by_rack_and_keeps_every_quorum() -> None:
-    found = simulate_runtime_upgrade(get_site(build_document_state("nearly-full"), "lab"), ALL_AT_ONCE)
-    assert [(w.rack, len(w.machines)) for w in found.waves] == [(f"rack{n}", 16) for n in range(1, 9)]
+    found = simulate_runtime_upgrade(
+        get_site(build_document_state("nearly-full"), "lab"), ALL_AT_ONCE
+    )
+    assert [(w.rack, len(w.machines)) for w in found.waves] == [
+        (f"rack{n}", 16) for n in range(1, 9)
+    ]
     assert not found.has_findings
     assert found.hours == 20
     fewest = {f"{v.cluster}/{v.pool}": v.minimum_up for v in found.verdicts}
-    # Each rack runs three of cluster A's 24 workers and six of B's 48; racks 1 and 4 run six of C's 12.
+    # Each rack runs three of cluster A's 24 workers and six of B's 48; racks 1 and 4 run six of C's
+    # 12.
     assert fewest["cluster-a/pool1"] == 21
     assert fewest["cluster-b/pool1"] == 42
     assert fewest["cluster-c/pool1"] == 6
@@ -74,7 +85,9 @@ def test_fewer_machines_at_once_keep_quorum() -> None:
 def test_control_plane_of_one_or_two_cannot_keep_quorum() -> None:
     for count in (1, 2):
         assert (
-            read_outcomes(simulate_upgrade(build_racks(2, 2) + cluster("a", count=count)))["a/control-plane"]
+            read_outcomes(simulate_upgrade(build_racks(2, 2) + cluster("a", count=count)))[
+                "a/control-plane"
+            ]
             is PoolOutcome.LOST
         )
 
@@ -89,7 +102,9 @@ resource "nexus_virtual_machine" "v" {
   disk_gib   = 40
 }
 """
-    found = simulate_upgrade(build_racks(2, 2, 2) + cluster("a", count=3, pools=pool("one", 1) + pool("none", 0)) + vm)
+    found = simulate_upgrade(
+        build_racks(2, 2, 2) + cluster("a", count=3, pools=pool("one", 1) + pool("none", 0)) + vm
+    )
     assert read_outcomes(found) == {
         "a/control-plane": PoolOutcome.KEPT,
         "a/one": PoolOutcome.LOST,
@@ -103,7 +118,10 @@ resource "nexus_virtual_machine" "v" {
 
 def read_rack_order(*names: str) -> tuple[list[str], tuple[str, ...]]:
     text = 'resource "nexus_site" "s" {}\n' + "".join(
-        f'resource "nexus_rack" "{n}" {{\n site_id = nexus_site.s.id\n name = "{n}"\n machine_count = 1\n}}\n'
+        (
+            f'resource "nexus_rack" "{n}" {{\n site_id = nexus_site.s.id\n name = "{n}"\n '
+            f"machine_count = 1\n}}\n"
+        )
         for n in names
     )
     found = simulate_upgrade(text)
@@ -164,7 +182,11 @@ resource "nexus_rack" "r" {
 def test_flags_override_settings_of_site() -> None:
     site = get_site(build_applied_state(SITE_WITH_STRATEGY))
     own = RequestedUpgradeOptions().resolve_for_site(site)
-    assert (own.strategy, own.max_unavailable, own.wait_minutes) == (UpgradeStrategy.PAUSE_AFTER_RACK, 1, 90)
+    assert (own.strategy, own.max_unavailable, own.wait_minutes) == (
+        UpgradeStrategy.PAUSE_AFTER_RACK,
+        1,
+        90,
+    )
     assert own.compute_max_failed(4) == 1
     found = simulate_runtime_upgrade(site, own)
     assert len(found.waves) == 12

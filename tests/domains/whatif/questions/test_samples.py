@@ -6,8 +6,15 @@ from itertools import product
 
 import pytest
 
-from nexusform.domains.whatif.questions.failure_simulation import Failure, FailureScope, simulate_machine_loss
-from nexusform.domains.whatif.questions.kubernetes_upgrade import KubernetesUpgrade, simulate_kubernetes_upgrade
+from nexusform.domains.whatif.questions.failure_simulation import (
+    Failure,
+    FailureScope,
+    simulate_machine_loss,
+)
+from nexusform.domains.whatif.questions.kubernetes_upgrade import (
+    KubernetesUpgrade,
+    simulate_kubernetes_upgrade,
+)
 from nexusform.domains.whatif.rendering.failure_report import FAILURE, build_failure_report
 from nexusform.domains.whatif.rendering.kubernetes_upgrade_report import (
     KUBERNETES_UPGRADE,
@@ -74,7 +81,10 @@ def simulate_upgrade(text: str) -> KubernetesUpgrade:
 def test_bounds_include_every_split_of_other_vms(workers: int, machines: int) -> None:
     failure = simulate_rack_loss(render_site(workers, *[UNKNOWN] * machines))
     assert failure.samples is not None
-    truths = [simulate_rack_loss(render_site(workers, *cells)) for cells in product(KNOWN, repeat=machines)]
+    truths = [
+        simulate_rack_loss(render_site(workers, *cells))
+        for cells in product(KNOWN, repeat=machines)
+    ]
     assert all(truth.samples is None for truth in truths)
     missing = [truth.missing for truth in truths]
     assert failure.samples.missing_count == Interval(min(missing), max(missing))
@@ -87,7 +97,9 @@ def test_bounds_include_every_split_of_other_vms(workers: int, machines: int) ->
 def test_bounds_of_single_re_created_pool_hold_for_every_split() -> None:
     site = get_site(build_applied_state(render_site(3, UNKNOWN, UNKNOWN)))
     [plane] = site.clusters[0].pools[0].vms
-    [machine_] = [each.name for each in site.machines_by_rack["r1"] if each.name != plane.placement.machine]
+    [machine_] = [
+        each.name for each in site.machines_by_rack["r1"] if each.name != plane.placement.machine
+    ]
     failure = simulate_machine_loss(site, FailureScope.MACHINE, machine_, [machine_])
     assert failure.samples is not None
     assert (failure.samples.missing_count, failure.samples.is_exact) == (Interval(0, 2), True)
@@ -101,16 +113,28 @@ def test_failure_reports_number_of_fitting_samples() -> None:
     fitting = failure.samples.numa_sampling.fitting_count
     assert 0 < fitting < 100
     outline = build_failure_report(failure, "state")
-    for text in (render_report_text(outline, colour=False, width=100), render_report_markdown(outline)):
+    for text in (
+        render_report_text(outline, colour=False, width=100),
+        render_report_markdown(outline),
+    ):
         words = " ".join(text.split())
-        assert f"0 to 2 VMs fit nowhere else; everything fits in {fitting} of 100 samples (NUMA use unknown)" in words
-        assert f"unknown on 2 machines; everything fits in {fitting} of 100 sampled layouts" in words
+        assert (
+            f"0 to 2 VMs fit nowhere else; everything fits in {fitting} of 100 samples (NUMA "
+            "use unknown)"
+        ) in words
+        assert (
+            f"unknown on 2 machines; everything fits in {fitting} of 100 sampled layouts" in words
+        )
         assert "0 to 2 of 2" in words
         assert "others / o2" in words
         assert "o2 /" not in words
     assert "❌ Re-created VMs (predicted)" in render_report_markdown(outline)
     draws = FAILURE(failure)["samples"]
-    assert (draws["fitting"], draws["runs"], draws["machines_with_unknown_cells"]) == (fitting, 100, 2)
+    assert (draws["fitting"], draws["runs"], draws["machines_with_unknown_cells"]) == (
+        fitting,
+        100,
+        2,
+    )
     assert draws["pools"][1] == {"min": 0, "max": 2, "fitting": fitting}
 
 
@@ -140,11 +164,18 @@ def test_upgrade_reports_number_of_fitting_samples() -> None:
     fitting = upgrade.samples.numa_sampling.fitting_count
     assert 0 < fitting < 100
     assert upgrade.has_findings
-    assert [bool(simulate_upgrade(render_site(3, each, more=TWO)).blocked_pools) for each in KNOWN] == [False, True]
+    assert [
+        bool(simulate_upgrade(render_site(3, each, more=TWO)).blocked_pools) for each in KNOWN
+    ] == [False, True]
     outline = build_kubernetes_upgrade_report(upgrade, "state")
-    for text in (render_report_text(outline, colour=False, width=100), render_report_markdown(outline)):
+    for text in (
+        render_report_text(outline, colour=False, width=100),
+        render_report_markdown(outline),
+    ):
         words = " ".join(text.split())
         assert f"The upgrade fits in {fitting} of 100 samples (NUMA use unknown)" in words
         assert "no surge capacity for p." in words
     assert KUBERNETES_UPGRADE(upgrade)["samples"]["fitting"] == fitting
-    assert KUBERNETES_UPGRADE(simulate_upgrade(render_site(3, KNOWN[0], more=TWO)))["samples"] is None
+    assert (
+        KUBERNETES_UPGRADE(simulate_upgrade(render_site(3, KNOWN[0], more=TWO)))["samples"] is None
+    )

@@ -17,7 +17,14 @@ from nexusform.placements.vm_demands import PoolDemand, VmDemand
 from nexusform.planning.conclusion.site_records import SiteWithVms, compute_headroom
 from nexusform.planning.vm_planning.site_plans import SitePlan, build_demand
 from nexusform.scheduling.racks.rack_scheduler import RackScheduler
-from nexusform.scheduling.racks.vms import Demand, Interval, Machine, PlacementConstraints, VmName, VmSku
+from nexusform.scheduling.racks.vms import (
+    Demand,
+    Interval,
+    Machine,
+    PlacementConstraints,
+    VmName,
+    VmSku,
+)
 from nexusform.scheduling.site_inventory import InventoryRack
 from nexusform.scheduling.sku_catalogue import CATALOGUES
 from nexusform.snapshots.snapshot import SiteSnapshot
@@ -32,7 +39,9 @@ STEPS = 200
 def build_racks(of_each: int) -> tuple[InventoryRack, ...]:
     """Return eight racks of machines with two cells of 48 vCPUs and 224 GiB."""
     return tuple(
-        InventoryRack(f"s/r{number}", "s", f"r{number}", str(number), False, _build_machines(number, of_each))
+        InventoryRack(
+            f"s/r{number}", "s", f"r{number}", str(number), False, _build_machines(number, of_each)
+        )
         for number in range(1, 9)
     )
 
@@ -75,7 +84,9 @@ def build_site_history(seed: int, of_each: int) -> SiteHistory:
         name = draw.choice(sorted(pools)) if pools and draw.random() < 0.4 else f"p{step}"
         sku, handles = pools.get(name, (draw.choice(MENU), []))
         for _ in range(draw.randint(1, 8)):
-            placed = truth.try_place(Demand(VmName(name[:2], name[:2], name, step * 100 + len(handles)), sku))
+            placed = truth.try_place(
+                Demand(VmName(name[:2], name[:2], name, step * 100 + len(handles)), sku)
+            )
             if placed is not None:
                 handles.append(placed[0])
                 used += sku.memory_gib
@@ -92,21 +103,31 @@ def build_site_snapshot(site: SiteHistory, scheduler: RackScheduler) -> SiteSnap
     return SiteSnapshot("s", "s", machines, site.racks, (), (), scheduler, SKUS)
 
 
-def add_surge_pool(site: SiteHistory, scheduler: RackScheduler, sku: VmSku, surge: int) -> SiteWithVms:
+def add_surge_pool(
+    site: SiteHistory, scheduler: RackScheduler, sku: VmSku, surge: int
+) -> SiteWithVms:
     machines = {machine.name: machine for machine in scheduler.machines}
     numbers = tuple(range(surge))
-    pool = PoolDemand("x", numbers, tuple(map(str, numbers)), sku, max_surge=str(surge), count_path=("count",))
+    pool = PoolDemand(
+        "x", numbers, tuple(map(str, numbers)), sku, max_surge=str(surge), count_path=("count",)
+    )
     owner = VmDemand("s", "new", "new", (pool,))
     plan = SitePlan("s", "s", scheduler, machines, site.racks, frozenset(), {}, scheduler)
     return SiteWithVms(plan, pools=[(owner, pool)])
 
 
-def compare_answers(site: SiteHistory, draw: random.Random) -> Iterator[tuple[str, Interval, Interval]]:
+def compare_answers(
+    site: SiteHistory, draw: random.Random
+) -> Iterator[tuple[str, Interval, Interval]]:
     """Yield the question, the answer on the export, and the answer with all facts."""
     sku = draw.choice(MENU)
     zones = frozenset(draw.sample("12345678", draw.randint(1, 8)))
-    [seen] = compute_site_capacity(build_site_snapshot(site, site.blind), [sku], zones).sku_capacities
-    [true] = compute_site_capacity(build_site_snapshot(site, site.truth), [sku], zones).sku_capacities
+    [seen] = compute_site_capacity(
+        build_site_snapshot(site, site.blind), [sku], zones
+    ).sku_capacities
+    [true] = compute_site_capacity(
+        build_site_snapshot(site, site.truth), [sku], zones
+    ).sku_capacities
     yield "capacity", seen.current, true.current
     yield "any rack lost", seen.with_one_rack_down, true.with_one_rack_down
     for rack, left in seen.without_rack.items():
@@ -117,12 +138,15 @@ def compare_answers(site: SiteHistory, draw: random.Random) -> Iterator[tuple[st
     yield "left over GiB", seen.unusable_memory_gib, true.unusable_memory_gib
     yield from _compare_headroom(site, sku, draw.randint(1, 30))
     for before, after in zip(
-        site.blind.explain(_build_demand(sku)).filters, site.truth.explain(_build_demand(sku)).filters, strict=True
+        site.blind.explain(_build_demand(sku)).filters,
+        site.truth.explain(_build_demand(sku)).filters,
+        strict=True,
     ):
         yield f"explain {before.rule}", before.interval, after.interval
     parts = [SkuCount(draw.randint(1, 3), one) for one in draw.sample(MENU, 2)]
     mix, exact = (
-        compute_site_capacity(build_site_snapshot(site, one), [sku], mix=parts).mix for one in (site.blind, site.truth)
+        compute_site_capacity(build_site_snapshot(site, one), [sku], mix=parts).mix
+        for one in (site.blind, site.truth)
     )
     assert mix is not None
     assert exact is not None
@@ -134,7 +158,9 @@ def _build_demand(sku: VmSku) -> Demand:
     return Demand(VmName("new", "new", "x", 0), sku, PlacementConstraints())
 
 
-def _compare_headroom(site: SiteHistory, sku: VmSku, surge: int) -> Iterator[tuple[str, Interval, Interval]]:
+def _compare_headroom(
+    site: SiteHistory, sku: VmSku, surge: int
+) -> Iterator[tuple[str, Interval, Interval]]:
     pair = [add_surge_pool(site, scheduler, sku, surge) for scheduler in (site.blind, site.truth)]
     [seen], [true] = (compute_headroom({"s": one}, {"s": one}) for one in pair)
     assert seen.after is not None
@@ -147,9 +173,14 @@ def _compare_headroom(site: SiteHistory, sku: VmSku, surge: int) -> Iterator[tup
     )
     # No surge capacity: 1, sufficient capacity: 0, uncertain: 0 to 1.
     verdict = Interval(
-        bool(seen.after.no_surge_clusters), bool(seen.after.no_surge_clusters or seen.after.uncertain_surge_clusters)
+        bool(seen.after.no_surge_clusters),
+        bool(seen.after.no_surge_clusters or seen.after.uncertain_surge_clusters),
     )
-    yield "surge", verdict, Interval(bool(true.after.no_surge_clusters), bool(true.after.no_surge_clusters))
+    yield (
+        "surge",
+        verdict,
+        Interval(bool(true.after.no_surge_clusters), bool(true.after.no_surge_clusters)),
+    )
     demand = build_demand(*pair[0].pools[0], 0)
     yield "surge count", site.blind.count_free_slots(demand), site.truth.count_free_slots(demand)
 
@@ -165,7 +196,8 @@ def test_true_value_is_inside_interval() -> None:
             assert true.is_exact, what
             assert seen.minimum <= true.minimum <= seen.maximum, (seed, what, seen, true)
     assert asked >= 30 * SITES
-    assert 0 < narrow < asked  # Unbounded or always exact intervals would prove little.
+    # Unbounded or always exact intervals would prove little.
+    assert 0 < narrow < asked
 
 
 def test_sampled_split_is_inside_interval_and_used_for_placement() -> None:

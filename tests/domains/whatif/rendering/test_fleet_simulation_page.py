@@ -8,7 +8,10 @@ from html.parser import HTMLParser
 import pytest
 
 from nexusform.domains.whatif.questions.fleet_edits import MemberEditKind, parse_member_edits
-from nexusform.domains.whatif.questions.fleet_simulation import build_fleet_snapshot, simulate_member_edits
+from nexusform.domains.whatif.questions.fleet_simulation import (
+    build_fleet_snapshot,
+    simulate_member_edits,
+)
 from nexusform.domains.whatif.rendering.fleet_simulation_page import render_fleet_page
 from nexusform.domains.whatif.rendering.fleet_simulation_report import build_fleet_report
 from nexusform.snapshots.snapshot import list_state_objects
@@ -63,12 +66,16 @@ class _MatrixParser(HTMLParser):
 
 @pytest.fixture(scope="module")
 def two_of_four() -> State:
-    members = "".join(build_member(name, {"ring": name[-1]}, build_node_count(name[-1])) for name in MEMBERS)
+    members = "".join(
+        build_member(name, {"ring": name[-1]}, build_node_count(name[-1])) for name in MEMBERS
+    )
     return build_state_after(plan(build_hub() + members + build_placement(build_pick_n(2))))
 
 
 def render_page(state: State, **flags: str) -> str:
-    edits = parse_member_edits({verb: [flags[verb.value]] for verb in MemberEditKind if verb.value in flags})
+    edits = parse_member_edits(
+        {verb: [flags[verb.value]] for verb in MemberEditKind if verb.value in flags}
+    )
     simulation = simulate_member_edits(
         build_fleet_snapshot(list_state_objects(state), build_all_types(), state.catalogue), edits
     )
@@ -98,7 +105,9 @@ def test_fleet_is_drawn_before_and_after(two_of_four: State) -> None:
 def test_every_cell_has_a_reason(two_of_four: State) -> None:
     page = render_page(two_of_four, leave="c4", taint="c1:gone=soon:NoSchedule")
     # A removed binding is deleted once its successor is ready.
-    assert 'data-tip="cluster_left: a cluster left the fleet; wave 2" data-head="c4 (leaves)"' in page
+    assert (
+        'data-tip="cluster_left: a cluster left the fleet; wave 2" data-head="c4 (leaves)"' in page
+    )
     assert "taint &amp;{Key:gone Value:soon Effect:NoSchedule} cannot be tolerated" in page
     assert "Why each cluster is picked or not (3 reasons)" in page
 
@@ -124,7 +133,9 @@ def test_pods_are_counted_first_and_listed_last() -> None:
 
 
 def test_only_changed_placements_are_listed() -> None:
-    members = "".join(build_member(name, {"ring": name[-1]}, build_node_count(name[-1])) for name in MEMBERS)
+    members = "".join(
+        build_member(name, {"ring": name[-1]}, build_node_count(name[-1])) for name in MEMBERS
+    )
     many = "".join(build_placement(build_pick_n(1), name=f"p{number}") for number in range(30))
     state = build_state_after(plan(build_hub() + members + many))
     edits = parse_member_edits({MemberEditKind.LEAVE: ["c4"]})
@@ -133,7 +144,9 @@ def test_only_changed_placements_are_listed() -> None:
     )
     changed = [each for each in simulation.placements if each.gained or each.lost]
     assert len(simulation.placements) == 30
-    (section,) = [each for each in build_fleet_report(simulation, "").sections if each.title == "Placements"]
+    (section,) = [
+        each for each in build_fleet_report(simulation, "").sections if each.title == "Placements"
+    ]
     assert len(section.table.rows if section.table else ()) == len(changed)
     others = 30 - len(changed)
     noun = "other placements" if changed else "placements"

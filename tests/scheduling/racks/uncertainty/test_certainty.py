@@ -29,19 +29,30 @@ def build_machines(racks: int, each: int) -> list[Machine]:
 
 
 def build_demand(number: int, sku: str = "NC_P46_224_v1", zones: str | None = None) -> Demand:
-    return Demand(VmName("c", "c", "p", number), SKUS[sku], PlacementConstraints(frozenset(zones) if zones else None))
+    return Demand(
+        VmName("c", "c", "p", number),
+        SKUS[sku],
+        PlacementConstraints(frozenset(zones) if zones else None),
+    )
 
 
 def test_forced_placement_is_certain_and_free_choice_is_not() -> None:
     base = RackScheduler(build_machines(2, 8))
     answer = repeat_with_samples(
-        base, [PlaceOperation("pinned", build_demand(0, zones="1")), PlaceOperation("free", build_demand(1))], 40
+        base,
+        [
+            PlaceOperation("pinned", build_demand(0, zones="1")),
+            PlaceOperation("free", build_demand(1)),
+        ],
+        40,
     )
     assert answer.vms["pinned"].rack == 1.0
     assert 0 < answer.vms["pinned"].machine < 0.5
     assert answer.vms["free"].rack == 1.0
     assert list(base.list_vms()) == []
-    only = repeat_with_samples(RackScheduler(build_machines(1, 1)), [PlaceOperation("only", build_demand(0))], 40)
+    only = repeat_with_samples(
+        RackScheduler(build_machines(1, 1)), [PlaceOperation("only", build_demand(0))], 40
+    )
     assert only.vms["only"] == PlacementCertainty(1.0, 1.0, 1.0)
     (pool,) = only.pools
     assert (pool.vms_on_certain_machines, pool.counts) == (1, {"r1": 1})
@@ -49,7 +60,9 @@ def test_forced_placement_is_certain_and_free_choice_is_not() -> None:
 
 def test_rack_counts_can_be_certain_without_certain_vms() -> None:
     answer = repeat_with_samples(
-        RackScheduler(build_machines(2, 4)), [PlaceOperation(n, build_demand(n)) for n in range(4)], 40
+        RackScheduler(build_machines(2, 4)),
+        [PlaceOperation(n, build_demand(n)) for n in range(4)],
+        40,
     )
     (pool,) = answer.pools
     assert all(certainty.rack < 1 for certainty in answer.vms.values())
@@ -58,13 +71,18 @@ def test_rack_counts_can_be_certain_without_certain_vms() -> None:
 
 
 def test_sample_without_capacity_for_a_vm_counts_as_mismatch() -> None:
-    # A small VM is placed on one of two machines by tie-break. A pinned VM then takes the first machine if it is
-    # empty, so the last VM fits only in some samples.
+    # A small VM is placed on one of two machines by tie-break. A pinned VM then takes the first
+    # machine if it is empty, so the last VM fits only in some samples.
     base = RackScheduler(build_machines(2, 1))
     operations = [
         PlaceOperation("small", build_demand(0, "NC_G2_8_v1")),
         PlaceOperation(
-            "large", Demand(VmName("d", "d", "p", 0), SKUS["NC_E94_448_v1"], PlacementConstraints(frozenset("1")))
+            "large",
+            Demand(
+                VmName("d", "d", "p", 0),
+                SKUS["NC_E94_448_v1"],
+                PlacementConstraints(frozenset("1")),
+            ),
         ),
         PlaceOperation("last", Demand(VmName("e", "e", "p", 0), SKUS["NC_G2_8_v1"])),
     ]
@@ -79,7 +97,9 @@ def test_sample_without_capacity_for_a_vm_counts_as_mismatch() -> None:
 
 def test_rack_count_can_be_certain_without_a_certain_vm() -> None:
     base = RackScheduler(build_machines(2, 8))
-    answer = repeat_with_samples(base, [PlaceOperation(number, build_demand(number)) for number in range(4)], 40)
+    answer = repeat_with_samples(
+        base, [PlaceOperation(number, build_demand(number)) for number in range(4)], 40
+    )
     for certainty in answer.vms.values():
         assert certainty.rack < 1
         assert certainty.rack_count == 1.0, "two of four VMs on each of two racks"
@@ -91,7 +111,11 @@ def test_releases_and_pinned_vms_are_repeated() -> None:
     operations = [
         ReleaseOperation(old),
         OccupyOperation(
-            "pinned", VmName("x", "x", "x", 0), SKUS["NC_P46_224_v1"], Placement("r1-bm01", "r1", "1", ()), True
+            "pinned",
+            VmName("x", "x", "x", 0),
+            SKUS["NC_P46_224_v1"],
+            Placement("r1-bm01", "r1", "1", ()),
+            True,
         ),
         PlaceOperation("second", build_demand(1)),
         PlaceOperation("third", build_demand(2)),
@@ -103,13 +127,17 @@ def test_releases_and_pinned_vms_are_repeated() -> None:
     assert [vm.handle for vm in base.list_vms()] == [old]
 
 
-@pytest.mark.parametrize(("vms", "runs"), [(0, 0), (1, 100), (2000, 100), (2001, 99), (20_000, 10), (20_001, 0)])
+@pytest.mark.parametrize(
+    ("vms", "runs"), [(0, 0), (1, 100), (2000, 100), (2001, 99), (20_000, 10), (20_001, 0)]
+)
 def test_default_number_of_samples(vms: int, runs: int) -> None:
     assert compute_default_runs(vms) == runs
 
 
 def test_no_samples_give_no_certainty() -> None:
-    answer = repeat_with_samples(RackScheduler(build_machines(1, 1)), [PlaceOperation("x", build_demand(0))], 0)
+    answer = repeat_with_samples(
+        RackScheduler(build_machines(1, 1)), [PlaceOperation("x", build_demand(0))], 0
+    )
     assert (answer.vms, answer.pools) == ({}, ())
 
 
@@ -129,11 +157,16 @@ def test_certain_machines_give_equal_places_for_every_layout(
     for number, (machine, sku) in enumerate(standing):
         place = Placement(f"r{machine + 1}-bm01", f"r{machine + 1}", str(machine + 1), ())
         base.add_existing(VmName("old", "old", "p", number), SKUS[sku], place)
-    operations = [PlaceOperation(number, build_demand(number, sku)) for number, sku in enumerate(coming)]
+    operations = [
+        PlaceOperation(number, build_demand(number, sku)) for number, sku in enumerate(coming)
+    ]
     if repeat_with_samples(base, operations, 5).uncertain_machines:
         return
     ways = {
-        tuple(place and place.machine for place in run_operations(base, operations, seed, split).values())
+        tuple(
+            place and place.machine
+            for place in run_operations(base, operations, seed, split).values()
+        )
         for split in range(20)
     }
     assert len(ways) == 1
@@ -141,11 +174,16 @@ def test_certain_machines_give_equal_places_for_every_layout(
 
 def test_machine_is_uncertain_if_capacity_depends_on_unknown_cells() -> None:
     base = RackScheduler(build_machines(1, 2))
-    for number in range(2):  # both in one cell, or one in each
+    # Both in one cell, or one in each.
+    for number in range(2):
         place = Placement("r1-bm01", "r1", "1", ())
         base.add_existing(VmName("old", "old", "p", number), SKUS["NC_P22_112_v1"], place)
     assert (
-        repeat_with_samples(base, [PlaceOperation("small", build_demand(0, "NC_P22_112_v1"))], 10).uncertain_machines
+        repeat_with_samples(
+            base, [PlaceOperation("small", build_demand(0, "NC_P22_112_v1"))], 10
+        ).uncertain_machines
         == ()
     )
-    assert repeat_with_samples(base, [PlaceOperation("large", build_demand(0))], 10).uncertain_machines == ("r1-bm01",)
+    assert repeat_with_samples(
+        base, [PlaceOperation("large", build_demand(0))], 10
+    ).uncertain_machines == ("r1-bm01",)

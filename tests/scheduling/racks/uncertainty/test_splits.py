@@ -31,7 +31,9 @@ MACHINES = int(os.environ.get("NEXUSFORM_SPLIT_MACHINES", "25"))
 MOST_VMS = 12 if "NEXUSFORM_SPLIT_MACHINES" in os.environ else 9
 
 
-def build_machine(cells: int = 2, cpus: int = 48, memory: int = 224, disk: int = 3500, name: str = "m") -> Machine:
+def build_machine(
+    cells: int = 2, cpus: int = 48, memory: int = 224, disk: int = 3500, name: str = "m"
+) -> Machine:
     return Machine(name, "r", "1", 1, None, cells, cpus, memory, disk)
 
 
@@ -39,7 +41,9 @@ def build_scheduler(host: Machine, skus: list[VmSku]) -> RackScheduler:
     """Return a scheduler with VMs of unknown cells."""
     scheduler = RackScheduler([host])
     for number, sku in enumerate(skus):
-        scheduler.add_existing(VmName("c", "c", "p", number), sku, Placement(host.name, "r", "1", ()))
+        scheduler.add_existing(
+            VmName("c", "c", "p", number), sku, Placement(host.name, "r", "1", ())
+        )
     return scheduler
 
 
@@ -60,7 +64,9 @@ def list_assignments(host: Machine, skus: list[VmSku]) -> list[tuple[tuple[int, 
 
 def count_fitting(left: tuple[tuple[int, int], ...], disk: int, sku: VmSku) -> int:
     """Return how many VMs of a SKU with one or two cells fit, on at most two cells."""
-    in_cells = [min(cpus // sku.cpus_in_cell, memory // sku.memory_in_cell) for cpus, memory in left]
+    in_cells = [
+        min(cpus // sku.cpus_in_cell, memory // sku.memory_in_cell) for cpus, memory in left
+    ]
     by_cells = sum(in_cells) if sku.numa_cells == 1 else min(in_cells)
     return min(by_cells, disk // sku.disk_gib)
 
@@ -72,7 +78,10 @@ def test_free_slot_interval_covers_every_labelled_assignment() -> None:
     while asked < MACHINES:
         host = build_machine(2, draw.choice([48, 56]), 224, 40_000)
         # Prefer small SKUs, since a machine fits many of them.
-        skus = [min(draw.sample(MENU, 4), key=lambda sku: sku.memory_gib) for _ in range(draw.randint(1, MOST_VMS))]
+        skus = [
+            min(draw.sample(MENU, 4), key=lambda sku: sku.memory_gib)
+            for _ in range(draw.randint(1, MOST_VMS))
+        ]
         legal = list_assignments(host, skus)
         if not legal:
             continue
@@ -82,16 +91,23 @@ def test_free_slot_interval_covers_every_labelled_assignment() -> None:
         for sku in MENU:
             counts = [count_fitting(left, disk, sku) for left in set(legal)]
             expected = Interval(min(counts), max(counts))
-            assert scheduler.count_free_slots(build_standalone_demand(sku)) == expected, (skus, sku.name)
+            assert scheduler.count_free_slots(build_standalone_demand(sku)) == expected, (
+                skus,
+                sku.name,
+            )
             wide += not expected.is_exact
-    assert wide > MACHINES  # enough cases are ambiguous
+    # enough cases are ambiguous.
+    assert wide > MACHINES
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.sampled_from(MENU), min_size=1, max_size=6), st.integers(0, 5))
 def test_sampled_layout_is_legal_and_reproducible(skus: list[VmSku], seed: int) -> None:
     host = build_machine(disk=100_000)
-    legal = {tuple((cpus, gib * MIB_PER_GIB) for cpus, gib in left) for left in list_assignments(host, skus)}
+    legal = {
+        tuple((cpus, gib * MIB_PER_GIB) for cpus, gib in left)
+        for left in list_assignments(host, skus)
+    }
     shares = tuple(sorted(Share.compute(sku) for sku in skus))
     splits = CellSplits(((48, 224 * MIB_PER_GIB),) * 2, shares)
     assert splits.is_known
@@ -112,7 +128,8 @@ def test_sampled_layout_is_legal_and_reproducible(skus: list[VmSku], seed: int) 
 def test_samples_differ() -> None:
     shares = tuple(sorted(Share.compute(SKUS[name]) for name in ("NC_G12_56_v1", "NC_P22_112_v1")))
     splits = CellSplits(((48, 224 * MIB_PER_GIB),) * 2, shares)
-    assert len(splits.legal_splits) == 2  # in one cell, or in two
+    # In one cell, or in two.
+    assert len(splits.legal_splits) == 2
     assert len({splits.sample_cells(f"{seed}|split|m|", ()) for seed in range(20)}) == 2
 
 
@@ -125,7 +142,9 @@ def test_vms_without_a_possible_layout_leave_no_capacity() -> None:
     scheduler.release(1)
     assert scheduler.list_overfull_machines() == ()
     # limited by disk
-    assert scheduler.count_free_slots(build_standalone_demand(SKUS["NC_G2_8_v1"])) == Interval(11, 11)
+    assert scheduler.count_free_slots(build_standalone_demand(SKUS["NC_G2_8_v1"])) == Interval(
+        11, 11
+    )
 
 
 def test_vm_placed_beside_unknown_cells_has_no_cells() -> None:
@@ -137,14 +156,17 @@ def test_vm_placed_beside_unknown_cells_has_no_cells() -> None:
     handle, place = placed
     assert place == Placement("m", "r", "1", ())
     # Both in one cell, or one in each.
-    assert scheduler.count_free_slots(build_standalone_demand(SKUS["NC_P46_224_v1"])) == Interval(0, 1)
+    assert scheduler.count_free_slots(build_standalone_demand(SKUS["NC_P46_224_v1"])) == Interval(
+        0, 1
+    )
     scheduler.release(handle)
     assert scheduler.count_free_slots(build_standalone_demand(SKUS["NC_G24_112_v1"])) == before
 
 
 def test_vm_released_before_a_layout_was_chosen_for_it() -> None:
     scheduler = build_scheduler(build_machine(), [SKUS["NC_G24_112_v1"]])
-    list(scheduler.list_sampled_vms())  # chooses a layout
+    # chooses a layout.
+    list(scheduler.list_sampled_vms())
     vm = VmName("late", "late", "", 1)
     handle = scheduler.add_existing(vm, SKUS["NC_G24_112_v1"], Placement("m", "r", "1", ()))
     scheduler.release(handle)
@@ -155,7 +177,9 @@ def test_known_cells_constrain_the_unknown_ones() -> None:
     scheduler = build_scheduler(build_machine(), [SKUS["NC_G24_112_v1"]])
     whole = SKUS["NC_P46_224_v1"]
     known = scheduler.add_existing(VmName("d", "d", "p", 0), whole, Placement("m", "r", "1", (1,)))
-    assert scheduler.count_free_slots(build_standalone_demand(SKUS["NC_G24_112_v1"])) == Interval(1, 1)
+    assert scheduler.count_free_slots(build_standalone_demand(SKUS["NC_G24_112_v1"])) == Interval(
+        1, 1
+    )
     scheduler.release(known)
     assert scheduler.count_free_slots(build_standalone_demand(whole)) == Interval(1, 1)
 
@@ -166,13 +190,21 @@ def test_copy_with_another_seed_samples_again_independently() -> None:
 
     def count_fitting_vms(split_seed: int) -> int:
         twin = scheduler.copy(split_choice=split_seed)
-        demands = [Demand(VmName("d", "d", "p", number), SKUS["NC_P46_224_v1"]) for number in range(2)]
+        demands = [
+            Demand(VmName("d", "d", "p", number), SKUS["NC_P46_224_v1"]) for number in range(2)
+        ]
         return sum(twin.try_place(demand) is not None for demand in demands)
 
-    assert scheduler.count_free_slots(build_standalone_demand(SKUS["NC_P46_224_v1"])) == Interval(0, 1)
+    assert scheduler.count_free_slots(build_standalone_demand(SKUS["NC_P46_224_v1"])) == Interval(
+        0, 1
+    )
     assert {count_fitting_vms(seed) for seed in range(20)} == {0, 1}
-    assert [count_fitting_vms(seed) for seed in range(20)] == [count_fitting_vms(seed) for seed in range(20)]
-    assert scheduler.count_free_slots(build_standalone_demand(SKUS["NC_P22_112_v1"])) == Interval(1, 2)
+    assert [count_fitting_vms(seed) for seed in range(20)] == [
+        count_fitting_vms(seed) for seed in range(20)
+    ]
+    assert scheduler.count_free_slots(build_standalone_demand(SKUS["NC_P22_112_v1"])) == Interval(
+        1, 2
+    )
 
 
 @settings(max_examples=40, deadline=None)
@@ -204,7 +236,9 @@ def test_too_many_layouts_are_bounded_and_one_is_sampled() -> None:
     count = scheduler.count_free_slots(build_standalone_demand(SKUS["NC_G12_56_v1"]))
     assert 0 < count.minimum < count.maximum
     assert scheduler.try_place(Demand(VmName("d", "d", "p", 0), SKUS["NC_G12_56_v1"])) is not None
-    splits = CellSplits(((100, 1000 * MIB_PER_GIB),) * 8, tuple(sorted(Share.compute(sku) for sku in skus)))
+    splits = CellSplits(
+        ((100, 1000 * MIB_PER_GIB),) * 8, tuple(sorted(Share.compute(sku) for sku in skus))
+    )
     assert not splits.is_known
     assert MAX_SPLITS == 10_000
 
@@ -221,7 +255,9 @@ def test_memory_is_counted_in_mib() -> None:
 
 def test_searched_layout_respects_vcpus_and_memory_of_every_cell() -> None:
     """Too many layouts to list them: the search alone keeps VMs out of cells that lack one of both."""
-    shares = tuple(Share(10, 1, 4 + number % 3, (16 + number) * MIB_PER_GIB) for number in range(12))
+    shares = tuple(
+        Share(10, 1, 4 + number % 3, (16 + number) * MIB_PER_GIB) for number in range(12)
+    )
     cells = (
         (200, 20 * MIB_PER_GIB),
         (5, 900 * MIB_PER_GIB),
@@ -230,8 +266,15 @@ def test_searched_layout_respects_vcpus_and_memory_of_every_cell() -> None:
     splits = CellSplits(cells, shares)
     assert not splits.is_known
     orders = (range(12), range(11, -1, -1))
-    layouts = [splits.assign_cells_in_order(order, packed=packed) for order in orders for packed in (False, True)]
-    for layout in (*layouts, splits.sample_cells("1|split|m|", [f"vm{number}" for number in range(12)])):
+    layouts = [
+        splits.assign_cells_in_order(order, packed=packed)
+        for order in orders
+        for packed in (False, True)
+    ]
+    for layout in (
+        *layouts,
+        splits.sample_cells("1|split|m|", [f"vm{number}" for number in range(12)]),
+    ):
         assert layout is not None
         for cell, (cpus, memory) in enumerate(cells):
             used = [share for share, chosen in zip(shares, layout, strict=True) if cell in chosen]

@@ -12,7 +12,13 @@ from nexusform.domains.fleet.scheduling.bindings import (
     PreferredTerm,
     PropertyRequirement,
 )
-from nexusform.domains.fleet.scheduling.member_list import BindingMasks, Mask, MemberList, build_mask, iterate_ascending
+from nexusform.domains.fleet.scheduling.member_list import (
+    BindingMasks,
+    Mask,
+    MemberList,
+    build_mask,
+    iterate_ascending,
+)
 from nexusform.domains.fleet.scheduling.properties import (
     COMPARISONS,
     PropertyExtremes,
@@ -37,18 +43,24 @@ def find_eligible(
 
 
 def explain_rejection(
-    _request: PlacementRequest, _member_list: MemberList, _binding_masks: BindingMasks, _position: int
+    _request: PlacementRequest,
+    _member_list: MemberList,
+    _binding_masks: BindingMasks,
+    _position: int,
 ) -> str:
     """Return why a member is rejected."""
     return REASON
 
 
-def _match_terms(terms: tuple[ClusterSelectorTerm, ...], member_list: MemberList) -> Mask | CycleAbort:
+def _match_terms(
+    terms: tuple[ClusterSelectorTerm, ...], member_list: MemberList
+) -> Mask | CycleAbort:
     """Return the bit mask of members with a matching term, or the abort of the first one with an unreadable value."""
     matched: Mask = 0
     aborts: dict[int, CycleAbort] = {}  # by position
     for term in terms:
-        undecided = member_list.all_members & ~matched & ~build_mask(aborts)  # by the terms before
+        # By the terms before.
+        undecided = member_list.all_members & ~matched & ~build_mask(aborts)
         term_members, unreadable = _match_term(term, member_list, undecided)
         matched |= term_members
         aborts |= unreadable
@@ -66,7 +78,9 @@ def _match_term(
     if isinstance(selected_members, str):
         # An invalid selector stops the scheduler at the first member evaluated.
         first = next(iterate_ascending(candidates), None)
-        return 0, {} if first is None else {first: CycleAbort(members[first].name, selected_members)}
+        return 0, {} if first is None else {
+            first: CycleAbort(members[first].name, selected_members)
+        }
     candidates &= selected_members
     unreadable: dict[int, CycleAbort] = {}
     for requirement in term.property_selector or ():
@@ -81,18 +95,22 @@ def _match_term(
     return candidates, unreadable
 
 
-def _find_matching_members(requirement: PropertyRequirement, member_list: MemberList) -> tuple[Mask, dict[int, str]]:
+def _find_matching_members(
+    requirement: PropertyRequirement, member_list: MemberList
+) -> tuple[Mask, dict[int, str]]:
     """Compare every member with a requirement; return the mask of matching ones, and errors by position."""
     bound = _parse_requirement_quantity(requirement)
     compare = COMPARISONS.get(requirement.operator)
     matching: Mask = 0
     failing: dict[int, str] = {}
     for position, value in enumerate(list_property_values(member_list, requirement.name)):
-        if value is None:  # no such property: no match
+        # No such property: no match.
+        if value is None:
             continue
         if isinstance(value, UnreadablePropertyError):
             failing[position] = value.message
-        elif isinstance(bound, str):  # the error of the requirement itself
+        elif isinstance(bound, str):
+            # The error of the requirement itself.
             failing[position] = bound
         elif compare is None:
             failing[position] = f"invalid operator: {requirement.operator}"
@@ -103,7 +121,8 @@ def _find_matching_members(requirement: PropertyRequirement, member_list: Member
 
 def _parse_requirement_quantity(requirement: PropertyRequirement) -> Quantity | str:
     """Return the quantity to compare with, or an error."""
-    if len(requirement.values) != 1:  # KubeFleet has one text for none and several
+    # KubeFleet has one text for none and several.
+    if len(requirement.values) != 1:
         return "more than one value in the property selector expression"
     quantity = parse_quantity(requirement.values[0])
     if isinstance(quantity, InvalidQuantity):
@@ -118,30 +137,41 @@ def check_property_sorters(request: PlacementRequest, member_list: MemberList) -
         sorter = term.preference.property_sorter
         extremes = find_property_extremes(member_list, sorter.name) if sorter else None
         if isinstance(extremes, UnreadablePropertyError):
-            return CycleAbort("", f"failed to prepare plugin state: {extremes.message}")  # "": at no single cluster
+            # "": at no single cluster.
+            return CycleAbort("", f"failed to prepare plugin state: {extremes.message}")
     return None
 
 
-def compute_scores(request: PlacementRequest, member_list: MemberList) -> tuple[tuple[int, ...], dict[int, str]]:
+def compute_scores(
+    request: PlacementRequest, member_list: MemberList
+) -> tuple[tuple[int, ...], dict[int, str]]:
     """Return the affinity score of each member, the sum of its rounded terms, and errors by position of the member."""
     terms = tuple(term for term in request.policy.preferred_terms if term.weight)
     return member_list.get_cached(("preferred", terms), lambda: _score_terms(terms, member_list))
 
 
-def _score_terms(terms: tuple[PreferredTerm, ...], member_list: MemberList) -> tuple[tuple[int, ...], dict[int, str]]:
+def _score_terms(
+    terms: tuple[PreferredTerm, ...], member_list: MemberList
+) -> tuple[tuple[int, ...], dict[int, str]]:
     """Return the points of all terms for every member, and errors by position."""
     failing: dict[int, str] = {}
-    columns: list[tuple[int, ...]] = []  # by term: the points of every member
+    # By term: the points of every member.
+    columns: list[tuple[int, ...]] = []
     for term in terms:
-        column, failures = member_list.get_cached(("preference", term), partial(_score_term, term, member_list))
+        column, failures = member_list.get_cached(
+            ("preference", term), partial(_score_term, term, member_list)
+        )
         columns.append(column)
-        failing = {**failures, **failing}  # the error of the first term wins
+        # The error of the first term wins.
+        failing = {**failures, **failing}
     if not columns:
         return (0,) * len(member_list.members), {}
     return tuple(map(sum, zip(*columns, strict=True))), failing
 
 
-def _score_term(term: PreferredTerm, member_list: MemberList) -> tuple[tuple[int, ...], dict[int, str]]:
+def _score_term(
+    term: PreferredTerm, member_list: MemberList
+) -> tuple[tuple[int, ...], dict[int, str]]:
     """Return the points of one term by position of the member (0 if not selected), and errors by position."""
     size = len(member_list.members)
     selected_members = member_list.select_by_labels(term.preference.label_selector)
@@ -149,7 +179,9 @@ def _score_term(term: PreferredTerm, member_list: MemberList) -> tuple[tuple[int
         return (0,) * size, dict.fromkeys(range(size), selected_members)
     sorter = term.preference.property_sorter
     if sorter is None:
-        return tuple(term.weight if selected_members >> position & 1 else 0 for position in range(size)), {}
+        return tuple(
+            term.weight if selected_members >> position & 1 else 0 for position in range(size)
+        ), {}
     extremes = find_property_extremes(member_list, sorter.name)
     failing: dict[int, str] = {}
     column = [0] * size
@@ -157,26 +189,37 @@ def _score_term(term: PreferredTerm, member_list: MemberList) -> tuple[tuple[int
     for position in iterate_ascending(selected_members):
         value = values[position]
         if not isinstance(value, Quantity) or not isinstance(extremes, PropertyExtremes):
-            continue  # no points; `check_property_sorters` reports unreadable values
+            # No points; `check_property_sorters` reports unreadable values.
+            continue
         share = interpolate_score(value, extremes, sorter.sort_order)
         if isinstance(share, str):
             failing[position] = share
-        elif share is not None:  # None: equal values of all members, so no points
+        elif share is not None:
+            # None: equal values of all members, so no points.
             column[position] = round_half_away(share * float(term.weight))
     return tuple(column), failing
 
 
-def interpolate_score(value: Quantity, extremes: PropertyExtremes, sort_order: str) -> float | str | None:
+def interpolate_score(
+    value: Quantity, extremes: PropertyExtremes, sort_order: str
+) -> float | str | None:
     """Interpolate the share of a term's weight, 0..1; None if no or equal values in the fleet, a text on failure.
     Computed in doubles like KubeFleet, since rounding is visible.
     """
     minimum, maximum = extremes.minimum, extremes.maximum
     if minimum is None or maximum is None:
         return None
-    observed, low, high = value.convert_to_float(), minimum.convert_to_float(), maximum.convert_to_float()
-    if not -math.inf < low <= observed <= high < math.inf:  # NaN, infinite, or out of range
+    observed, low, high = (
+        value.convert_to_float(),
+        minimum.convert_to_float(),
+        maximum.convert_to_float(),
+    )
+    # NaN, infinite, or out of range.
+    if not -math.inf < low <= observed <= high < math.inf:
         # The numbers as printed by Go.
-        value_text, low_text, high_text = (repr(number).removesuffix(".0") for number in (observed, low, high))
+        value_text, low_text, high_text = (
+            repr(number).removesuffix(".0") for number in (observed, low, high)
+        )
         figures = f"observed value {value_text}, observed min {low_text}, observed max {high_text}"
         return f"cannot interpolate weight, {figures}"
     if low == high:

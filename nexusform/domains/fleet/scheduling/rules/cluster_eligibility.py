@@ -9,11 +9,14 @@ _DISCONNECTED = "cluster is not connected to the fleet"
 _REASONS = {
     Health.LEAVING: "cluster has left the fleet",
     Health.NO_AGENT: f"{_DISCONNECTED}: member agent not online yet",
-    Health.NO_HEARTBEAT: (f"{_DISCONNECTED}: no recent heartbeat signals (last received more than 5 minutes ago)"),
+    Health.NO_HEARTBEAT: (
+        f"{_DISCONNECTED}: no recent heartbeat signals (last received more than 5 minutes ago)"
+    ),
     Health.NOT_JOINED: f"{_DISCONNECTED}: member agent not joined yet",
     Health.NO_HEALTH: f"{_DISCONNECTED}: health condition from member agent is not available",
     Health.UNHEALTHY: (
-        f"{_DISCONNECTED}: unhealthy for a prolonged period of time (last transitioned more than 5 minutes ago)"
+        f"{_DISCONNECTED}: unhealthy for a prolonged period of time (last transitioned more "
+        "than 5 minutes ago)"
     ),
 }
 
@@ -23,10 +26,13 @@ def explain_ineligibility(member: Member) -> str:
     return _REASONS.get(member.health, "")
 
 
-def find_eligible(_request: PlacementRequest, member_list: MemberList, _binding_masks: BindingMasks) -> Mask:
+def find_eligible(
+    _request: PlacementRequest, member_list: MemberList, _binding_masks: BindingMasks
+) -> Mask:
     """Return the bit mask of the eligible members."""
     return member_list.get_cached(
-        "eligible", lambda: member_list.select_members(lambda member: not explain_ineligibility(member))
+        "eligible",
+        lambda: member_list.select_members(lambda member: not explain_ineligibility(member)),
     )
 
 

@@ -6,20 +6,25 @@ from nexusform.domains.fleet.scheduling.member_list import BindingMasks, Mask, M
 
 def _explain_missing_namespace(member: Member, namespace: str) -> str:
     """Return why a cluster is rejected; "" if it passes."""
-    if member.namespaces is None or namespace in member.namespaces:  # None: not collected
+    # None: not collected.
+    if member.namespaces is None or namespace in member.namespaces:
         return ""
     if not member.namespaces:
         return "cluster has no namespace information available"
     return "target namespace does not exist on cluster"
 
 
-def find_eligible(request: PlacementRequest, member_list: MemberList, _binding_masks: BindingMasks) -> Mask:
+def find_eligible(
+    request: PlacementRequest, member_list: MemberList, _binding_masks: BindingMasks
+) -> Mask:
     """Return the bit mask of the members with the namespace; of all for a cluster-scoped placement."""
     if not request.namespace:
         return member_list.all_members
     return member_list.get_cached(
         ("namespace", request.namespace),
-        lambda: member_list.select_members(lambda member: not _explain_missing_namespace(member, request.namespace)),
+        lambda: member_list.select_members(
+            lambda member: not _explain_missing_namespace(member, request.namespace)
+        ),
     )
 
 

@@ -9,15 +9,20 @@ from nexusform.kubernetes.matching import EQUAL, EXISTS, Taint, Toleration
 
 def is_tolerated(toleration: Toleration, taint: Taint) -> bool:
     """Return True if a toleration covers a taint: as for pods, but Equal compares an empty key too."""
-    if toleration.effect not in ("", taint.effect):  # "" matches all effects
+    # "" matches all effects.
+    if toleration.effect not in ("", taint.effect):
         return False
     if toleration.operator == EXISTS:
-        return toleration.key in ("", taint.key)  # "" matches all keys
+        # "" matches all keys.
+        return toleration.key in ("", taint.key)
     is_equal = (toleration.key, toleration.value) == (taint.key, taint.value)
-    return is_equal and toleration.operator == EQUAL  # no taint has another operator
+    # No taint has another operator.
+    return is_equal and toleration.operator == EQUAL
 
 
-def find_untolerated_taint(taints: Iterable[Taint], tolerations: tuple[Toleration, ...]) -> Taint | None:
+def find_untolerated_taint(
+    taints: Iterable[Taint], tolerations: tuple[Toleration, ...]
+) -> Taint | None:
     """Return the first taint without a toleration; None if all are tolerated."""
     for taint in taints:
         if not any(is_tolerated(toleration, taint) for toleration in tolerations):
@@ -25,7 +30,9 @@ def find_untolerated_taint(taints: Iterable[Taint], tolerations: tuple[Toleratio
     return None
 
 
-def find_eligible(request: PlacementRequest, member_list: MemberList, _binding_masks: BindingMasks) -> Mask:
+def find_eligible(
+    request: PlacementRequest, member_list: MemberList, _binding_masks: BindingMasks
+) -> Mask:
     """Return the members with all taints tolerated. Masks of different lists of taints are disjoint, so add them."""
     tolerations = request.policy.tolerations
     return member_list.get_cached(
@@ -44,4 +51,6 @@ def explain_rejection(
     """Return KubeFleet's text for the first untolerated taint of the member at `position`, rejected by this rule."""
     taint = find_untolerated_taint(member_list.members[position].taints, request.policy.tolerations)
     assert taint is not None, "a rejected member has one"
-    return f"taint &{{Key:{taint.key} Value:{taint.value} Effect:{taint.effect}}} cannot be tolerated"
+    return (
+        f"taint &{{Key:{taint.key} Value:{taint.value} Effect:{taint.effect}}} cannot be tolerated"
+    )

@@ -35,7 +35,9 @@ def build_topology_domains(
 ) -> tuple[SpreadDomain, ...]:
     """Build the domains of a constraint; members without the label belong to none."""
     by_value = member_list.members_by_label.get(constraint.topology_key, {})
-    domain_counts = [(members, (members & binding_masks.current).bit_count()) for members in by_value.values()]
+    domain_counts = [
+        (members, (members & binding_masks.current).bit_count()) for members in by_value.values()
+    ]
     if not domain_counts:
         return ()
     counts = [count for _, count in domain_counts]
@@ -43,13 +45,16 @@ def build_topology_domains(
     is_smallest_unique = counts.count(smallest) == 1
     rows: list[SpreadDomain] = []
     for members, count in domain_counts:
-        # The skew (largest minus smallest count) changes if the domain with `count` picks gets one more.
+        # The skew (largest minus smallest count) changes if the domain with `count` picks gets one
+        # more.
         if largest == smallest:
             change = 1
         elif count == smallest and is_smallest_unique:
-            change = -1  # the smallest count grows
+            # The smallest count grows.
+            change = -1
         else:
-            change = 1 if count == largest else 0  # between smallest and largest: the skew stays
+            # Between smallest and largest: the skew stays.
+            change = 1 if count == largest else 0
         is_violated = largest - smallest + change > constraint.max_skew
         rows.append(SpreadDomain(members, change, is_violated))
     return tuple(rows)
@@ -65,9 +70,12 @@ def evaluate_constraints(
     rejected_by_constraint: list[tuple[TopologySpreadConstraint, Mask]] = []
     members_by_score: dict[int, Mask] = {0: member_list.all_members}
     # Hard constraints first.
-    for constraint in sorted(request.policy.spread_constraints, key=lambda c: c.when_unsatisfiable == SCHEDULE_ANYWAY):
+    for constraint in sorted(
+        request.policy.spread_constraints, key=lambda c: c.when_unsatisfiable == SCHEDULE_ANYWAY
+    ):
         is_soft = constraint.when_unsatisfiable == SCHEDULE_ANYWAY
-        deltas: dict[int, Mask] = {}  # score changes by this constraint -> members
+        # score changes by this constraint -> members.
+        deltas: dict[int, Mask] = {}
         rejected: Mask = 0
         members_with_label: Mask = 0
         for domain in build_topology_domains(constraint, member_list, binding_masks):
@@ -78,12 +86,17 @@ def evaluate_constraints(
             delta = -PENALTY if domain.is_violated else -domain.skew_change
             deltas[delta] = deltas.get(delta, 0) | domain.members
         members_without_domain = member_list.all_members & ~members_with_label
-        deltas[0] = deltas.get(0, 0) | members_without_domain  # their scores stay
-        remaining_members = sum(members_by_score.values())  # a member has one score, so the sum is the union
+        # Their scores stay.
+        deltas[0] = deltas.get(0, 0) | members_without_domain
+        # A member has one score, so the sum is the union.
+        remaining_members = sum(members_by_score.values())
         if rejected & remaining_members:
             rejected_by_constraint.append((constraint, rejected & remaining_members))
-        totals: dict[int, Mask] = {}  # members by new score; those rejected have no delta and drop out
-        for (score, members), (delta, delta_members) in product(members_by_score.items(), deltas.items()):
+        # members by new score; those rejected have no delta and drop out.
+        totals: dict[int, Mask] = {}
+        for (score, members), (delta, delta_members) in product(
+            members_by_score.items(), deltas.items()
+        ):
             members_of_both = members & delta_members
             if members_of_both:
                 totals[score + delta] = totals.get(score + delta, 0) | members_of_both
@@ -91,7 +104,9 @@ def evaluate_constraints(
     return SpreadVerdict(tuple(rejected_by_constraint), members_by_score)
 
 
-def find_eligible(request: PlacementRequest, member_list: MemberList, binding_masks: BindingMasks) -> Mask:
+def find_eligible(
+    request: PlacementRequest, member_list: MemberList, binding_masks: BindingMasks
+) -> Mask:
     """Return the bit mask of members violating no hard constraint. Each has one score, so add the masks by score."""
     return sum(evaluate_constraints(request, member_list, binding_masks).members_by_score.values())
 
@@ -100,7 +115,9 @@ def explain_rejection(
     request: PlacementRequest, member_list: MemberList, binding_masks: BindingMasks, position: int
 ) -> str:
     """Return the text of the first hard constraint violated by the member at `position`; "" without one."""
-    for constraint, members in evaluate_constraints(request, member_list, binding_masks).rejected_by_constraint:
+    for constraint, members in evaluate_constraints(
+        request, member_list, binding_masks
+    ).rejected_by_constraint:
         if members >> position & 1:
             return (
                 f'violated doNotSchedule topology spread constraint "{constraint.topology_key}"'

@@ -18,7 +18,8 @@ MAX_POINTS: Final = 100
 def score(pod: PodSpec, node: Node) -> int:
     """Return from 0 to 100 points for the value of the pod's images on a node, scaled between both thresholds."""
     if not node.images:
-        return 0  # none present, or unknown
+        # None present, or unknown.
+        return 0
     value = sum(node.images.get(image, 0) for image in pod.images)
     maximum = _MAXIMUM * len(pod.images)
     return MAX_POINTS * (min(max(value, _MINIMUM), maximum) - _MINIMUM) // (maximum - _MINIMUM)
@@ -26,10 +27,13 @@ def score(pod: PodSpec, node: Node) -> int:
 
 def add_default_tag(image: str) -> str:
     """Return an image name as listed on nodes: `latest` is the default tag."""
-    return image if image.rfind(":") > image.rfind("/") else f"{image}:latest"  # a colon further left is of a port
+    # A colon further left is of a port.
+    return image if image.rfind(":") > image.rfind("/") else f"{image}:latest"
 
 
-def compute_image_values(sizes: Sequence[Mapping[str, int] | None]) -> list[Mapping[str, int] | None]:
+def compute_image_values(
+    sizes: Sequence[Mapping[str, int] | None],
+) -> list[Mapping[str, int] | None]:
     """Return the images of each node (None if unknown) with their values: the size in bytes, times the share of nodes
     with the image. The size on the first of these nodes counts for all.
     """
@@ -37,10 +41,15 @@ def compute_image_values(sizes: Sequence[Mapping[str, int] | None]) -> list[Mapp
         image: _compute_value(own_sizes[0], len(own_sizes), len(sizes))
         for image, own_sizes in _collect_sizes_by_image(sizes).items()
     }
-    return [None if images is None else {image: value_by_image[image] for image in images} for images in sizes]
+    return [
+        None if images is None else {image: value_by_image[image] for image in images}
+        for images in sizes
+    ]
 
 
-def compute_extreme_image_values(sizes: Sequence[Mapping[str, int] | None]) -> tuple[Mapping[str, int], ...]:
+def compute_extreme_image_values(
+    sizes: Sequence[Mapping[str, int] | None],
+) -> tuple[Mapping[str, int], ...]:
     """Return the lowest and highest possible values (size times the share of nodes with the image) of images with
     different sizes on nodes: two mappings by image, or () without such images. `sizes` has the sizes of each node's
     images, by image (None if unknown).
@@ -48,7 +57,8 @@ def compute_extreme_image_values(sizes: Sequence[Mapping[str, int] | None]) -> t
     node_count = len(sizes)
     lowest: dict[str, int] = {}
     highest: dict[str, int] = {}
-    # kube-scheduler uses one size for all nodes: that of the node read first, and it is unknown which this was.
+    # kube-scheduler uses one size for all nodes: that of the node read first, and it is unknown
+    # which this was.
     for image, own_sizes in _collect_sizes_by_image(sizes).items():
         if len(set(own_sizes)) > 1:
             lowest[image] = _compute_value(min(own_sizes), len(own_sizes), node_count)

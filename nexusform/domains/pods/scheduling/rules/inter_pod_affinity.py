@@ -32,7 +32,8 @@ def _is_affinity_satisfied(counts: TopologyCounts, node: int) -> bool:
     for counter in counts.affinity:
         domain = counter.domain_by_node[node]
         if domain < 0:
-            return False  # the node lacks the topology key
+            # The node lacks the topology key.
+            return False
         all_have_pods = all_have_pods and counter.counts[domain] > 0
     # The first pod of a group with affinity to itself may run on any node.
     return all_have_pods or (counts.matches_itself and not counts.affinity_matches)
@@ -40,7 +41,9 @@ def _is_affinity_satisfied(counts: TopologyCounts, node: int) -> bool:
 
 def score(counts: TopologyCounts, node: int, _sizes: Sequence[int]) -> int:
     """Return the sum of the weights of preferred terms in a node's domains: of the new pod, and of existing pods."""
-    return sum([counter.counts[counter.domain_by_node[node]] for counter in counts.preferred_affinity])
+    return sum(
+        [counter.counts[counter.domain_by_node[node]] for counter in counts.preferred_affinity]
+    )
 
 
 def normalize_scores(raws: Sequence[int]) -> list[int]:

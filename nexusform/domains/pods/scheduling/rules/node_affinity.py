@@ -36,14 +36,20 @@ def _collect_named_nodes(pod: PodSpec) -> set[str] | None:
     for term in pod.node_terms:
         name_sets = [set(field.values) for field in term.fields if field.operator == IN]
         if not name_sets:
-            return None  # this term permits any name
-        names |= set.intersection(*name_sets)  # all fields of a term must hold
+            # This term permits any name.
+            return None
+        # All fields of a term must hold.
+        names |= set.intersection(*name_sets)
     return names
 
 
 def find_rejection(pod: PodSpec, node: Node) -> str | None:
     """Return a reason if nodeSelector or all required terms reject a node, unless its name already excludes it."""
-    return None if is_node_affinity_satisfied(pod, node) or find_unnamed_node_rejection(pod, node) else REASON
+    return (
+        None
+        if is_node_affinity_satisfied(pod, node) or find_unnamed_node_rejection(pod, node)
+        else REASON
+    )
 
 
 def is_node_affinity_satisfied(pod: PodSpec, node: Node) -> bool:
@@ -64,7 +70,8 @@ def is_term_satisfied(term: NodeSelectorTerm, node: Node) -> bool:
         return False
     if not all(is_requirement_met(requirement, node.labels) for requirement in term.labels):
         return False
-    fields = {"metadata.name": node.name}  # the only field that a term may use
+    # The only field that a term may use.
+    fields = {"metadata.name": node.name}
     return all(is_requirement_met(requirement, fields) for requirement in term.fields)
 
 

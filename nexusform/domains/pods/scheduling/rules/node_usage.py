@@ -8,7 +8,8 @@ from nexusform.domains.pods.scheduling.scheduler_cache import NodeUsage
 
 NO_PORTS: Final = "node(s) didn't have free ports for the requested pod ports"
 NO_DISK: Final = "node(s) had no available disk"
-_ANY_ADDRESS: Final = "0.0.0.0"  # noqa: S104 - Kubernetes' word for every address; nothing listens here
+# Kubernetes' word for every address; nothing listens here.
+_ANY_ADDRESS: Final = "0.0.0.0"  # noqa: S104
 
 
 def find_port_rejection(pod: PodSpec, _node: Node, usage: NodeUsage) -> str | None:
@@ -33,7 +34,8 @@ def find_resource_rejection(pod: PodSpec, node: Node, usage: NodeUsage) -> str |
         shortages.append("Insufficient memory")
     for name, amount in requests.other_resources:
         if name == "ephemeral-storage" and name not in node.other_resources:
-            continue  # not known, rather than none
+            # Not known, rather than none.
+            continue
         if amount > max(0, node.other_resources.get(name, 0) - usage.other_resources.get(name, 0)):
             shortages.append(f"Insufficient {name}")
     return ", ".join(shortages) or None
@@ -42,7 +44,10 @@ def find_resource_rejection(pod: PodSpec, node: Node, usage: NodeUsage) -> str |
 def find_disk_rejection(pod: PodSpec, _node: Node, usage: NodeUsage) -> str | None:
     """Return a reason if a pod on the node has a disk of the pod, and one of them writes to it (VolumeRestrictions)."""
     pairs = product(pod.disks, usage.disks)
-    has_conflict = any(own.name == used.name and not (own.is_read_only and used.is_read_only) for own, used in pairs)
+    has_conflict = any(
+        own.name == used.name and not (own.is_read_only and used.is_read_only)
+        for own, used in pairs
+    )
     return NO_DISK if has_conflict else None
 
 
@@ -50,12 +55,15 @@ def score_free_resources(pod: PodSpec, node: Node, usage: NodeUsage) -> int:
     """Return the mean percentage of CPU and memory free after the placement, 0..100 (LeastAllocated)."""
     total = resource_count = 0
     for requested, capacity in (
-        (usage.scored_cpu + pod.scored_requests.cpu, node.cpu),  # no request counts as 100m and 200 MiB
+        # No request counts as 100m and 200 MiB.
+        (usage.scored_cpu + pod.scored_requests.cpu, node.cpu),
         (usage.scored_memory + pod.scored_requests.memory, node.memory),
     ):
-        if capacity:  # else the resource does not count
+        # Else the resource does not count.
+        if capacity:
             resource_count += 1
-            if requested <= capacity:  # else 0 %
+            # Else 0 %.
+            if requested <= capacity:
                 total += (capacity - requested) * 100 // capacity
     return total // resource_count if resource_count else 0
 
@@ -66,10 +74,14 @@ def score_balance(pod: PodSpec, node: Node, usage: NodeUsage) -> int:
     """
     if not pod.requests.cpu and not pod.requests.memory:
         return 0
-    balance = _compute_balance(node, usage.cpu + pod.requests.cpu, usage.memory + pod.requests.memory)
-    if not pod.compares_balance:  # an older version
+    balance = _compute_balance(
+        node, usage.cpu + pod.requests.cpu, usage.memory + pod.requests.memory
+    )
+    # An older version.
+    if not pod.compares_balance:
         return balance
-    improvement = balance - _compute_balance(node, usage.cpu, usage.memory)  # -50 to 50
+    # -50 to 50.
+    improvement = balance - _compute_balance(node, usage.cpu, usage.memory)
     return 50 + (50 + improvement) // 2
 
 

@@ -50,8 +50,14 @@ def find_evicting_taint(pod: PodSpec, node: Node) -> Taint | None:
 
 def list_evicting_taints(pod: PodSpec, node: Node) -> list[Taint]:
     """Return the taints of a node that evict a running pod, at once or after a time."""
-    permanent_tolerations = [toleration for toleration in pod.tolerations if toleration.seconds is None]
-    return [taint for taint in select_taints(node, NO_EXECUTE) if not is_tolerated(taint, permanent_tolerations)]
+    permanent_tolerations = [
+        toleration for toleration in pod.tolerations if toleration.seconds is None
+    ]
+    return [
+        taint
+        for taint in select_taints(node, NO_EXECUTE)
+        if not is_tolerated(taint, permanent_tolerations)
+    ]
 
 
 def compute_toleration_seconds(pod: PodSpec, node: Node) -> int | None:
@@ -60,9 +66,12 @@ def compute_toleration_seconds(pod: PodSpec, node: Node) -> int | None:
     """
     times: list[int] = []
     for taint in select_taints(node, NO_EXECUTE):
-        toleration = next((item for item in pod.tolerations if is_matching_toleration(item, taint)), None)
+        toleration = next(
+            (item for item in pod.tolerations if is_matching_toleration(item, taint)), None
+        )
         if toleration is None:
-            return 0  # evicted at once
+            # evicted at once.
+            return 0
         if toleration.seconds is not None:
             times.append(max(0, toleration.seconds))
     return min(times, default=None)
@@ -71,7 +80,11 @@ def compute_toleration_seconds(pod: PodSpec, node: Node) -> int | None:
 def score(pod: PodSpec, node: Node) -> int:
     """Return the number of untolerated PreferNoSchedule taints of the node."""
     soft_taints = select_taints(node, PREFER_NO_SCHEDULE)
-    soft_tolerations = [toleration for toleration in pod.tolerations if toleration.effect in ("", PREFER_NO_SCHEDULE)]
+    soft_tolerations = [
+        toleration
+        for toleration in pod.tolerations
+        if toleration.effect in ("", PREFER_NO_SCHEDULE)
+    ]
     return sum(not is_tolerated(taint, soft_tolerations) for taint in soft_taints)
 
 

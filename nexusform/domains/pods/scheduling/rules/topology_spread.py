@@ -18,7 +18,9 @@ def find_rejection(counts: TopologyCounts, node: int) -> str | None:
         domain = counter.domain_by_node[node]
         if domain < 0:
             return MISSING
-        skew = counter.counts[domain] + counter.matches_itself - counter.get_minimum_pod_count(domain)
+        skew = (
+            counter.counts[domain] + counter.matches_itself - counter.get_minimum_pod_count(domain)
+        )
         if skew > counter.constraint.max_skew:
             return SKEWED
     return None
@@ -34,7 +36,8 @@ def score(counts: TopologyCounts, node: int, sizes: Sequence[int]) -> int | None
     total = 0.0
     for counter, size in zip(counts.soft_spread, sizes, strict=True):
         domain = counter.domain_by_node[node]
-        if domain >= 0:  # the node has the topology key
+        # The node has the topology key.
+        if domain >= 0:
             total += counter.counts[domain] * log(size + 2) + (counter.constraint.max_skew - 1)
     return floor(total + 0.5)
 
@@ -43,7 +46,8 @@ def normalize_scores(raws: Sequence[int | None]) -> list[int]:
     """Return a score from 0 to 100 per node, the highest for the emptiest; 0 for a node without a raw one."""
     known_scores = [raw for raw in raws if raw is not None]
     minimum = min(known_scores, default=0)
-    maximum = max(known_scores, default=0) or 1  # 1: there are no pods, and all nodes with the keys get 100
+    # 1: there are no pods, and all nodes with the keys get 100.
+    maximum = max(known_scores, default=0) or 1
     scores: list[int] = []
     for raw in raws:
         if raw is None:

@@ -19,7 +19,8 @@ _OTHER_RULES: Final = (TOO_MANY, *DEVICE_REASONS)
 OTHER_ZONE: Final = "node(s) had no available volume zone"
 UNBOUND: Final = "pod has unbound immediate PersistentVolumeClaims"
 IN_USE: Final = (
-    "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod"
+    "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already "
+    "in-use by another pod"
 )
 # Zone and region labels of volumes and nodes, each with its current name.
 ZONE_LABELS: Final = {
@@ -34,8 +35,10 @@ def find_pod_rejection(pod: PodSpec) -> str | None:
     """Return a reason if a claim is missing, or no node reaches a required volume: no node is checked."""
     reasons = [*pod.missing_objects]
     for volume in pod.volumes:
-        must_exist = volume.is_bound  # before its pod is scheduled
-        if must_exist and volume.terms == ():  # (): no node reaches it
+        # Before its pod is scheduled.
+        must_exist = volume.is_bound
+        # (): no node reaches it.
+        if must_exist and volume.terms == ():
             reasons.append(volume.error or UNBOUND)
     return min(reasons, key=_rank_volume_reason, default=None)
 
@@ -52,7 +55,8 @@ def find_rejection(pod: PodSpec, node: Node) -> str | None:
     reasons: set[str] = set()
     for volume in pod.volumes:
         if volume.reason in _OTHER_RULES:
-            continue  # needs for attach limits and devices have filters of their own
+            # needs for attach limits and devices have filters of their own.
+            continue
         if not is_any_term_satisfied(volume.terms, node):
             default_reason = CONFLICT if volume.is_bound else NO_VOLUME
             reasons.add(volume.reason or default_reason)
@@ -70,10 +74,12 @@ def find_unsatisfied_need(pod: PodSpec, node: Node, *, reasons: tuple[str, ...])
 def find_zone_rejection(pod: PodSpec, node: Node) -> str | None:
     """Return a reason if a volume's labels name another zone or region than the node's labels, else None."""
     if ZONE_LABELS.keys().isdisjoint(node.labels):
-        return None  # kube-scheduler skips nodes without a zone or region
+        # kube-scheduler skips nodes without a zone or region.
+        return None
     for volume in pod.volumes:
         for zone in volume.zones:
-            node_zone = node.labels.get(zone.key, node.labels.get(ZONE_LABELS[zone.key]))  # else by the current label
+            # Else by the current label.
+            node_zone = node.labels.get(zone.key, node.labels.get(ZONE_LABELS[zone.key]))
             if node_zone not in zone.values:
                 return OTHER_ZONE
     return None
